@@ -65,8 +65,8 @@ func NewService(session *gocql.Session, cfg Config) (*Service, error) {
 
 // Options are the options of a request.
 type Options struct {
-	// Client is the authenticated client or address; quotas and Idempotency-Keys
-	// are per client.
+	// Client is the authenticated client or address. Quotas are per client; Idempotency-Keys
+	// are per authenticated client, and one namespace for all addresses.
 	Client string
 	// IdempotencyKey makes a repeated request have the effect and the response of
 	// the first; optional.
@@ -221,11 +221,15 @@ func (s *Service) claim(ctx context.Context, opts Options, request any, fresh id
 	if err != nil {
 		return identity{}, err
 	}
+	owner := opts.Client
+	if strings.HasPrefix(owner, addressClient) { // a retry may come from another address
+		owner = strings.TrimSpace(addressClient)
+	}
 	for wait := newPause(ctx, s.cfg.AttemptTimeout); ; {
 		var id identity
 		var same bool
 		err := s.try(ctx, func(ctx context.Context) (err error) {
-			id, same, err = s.store.claim(ctx, opts.Client, opts.IdempotencyKey, hash, fresh)
+			id, same, err = s.store.claim(ctx, owner, opts.IdempotencyKey, hash, fresh)
 			return err
 		})
 		switch fate := guard.FateOf(err); {

@@ -201,6 +201,9 @@ func (m *migrator) pending(ctx context.Context) ([]migration, error) {
 			changed = append(changed, &ChecksumError{Version: mig.version, Name: mig.name, Recorded: a.Checksum, Embedded: mig.checksum()})
 		}
 	}
+	if len(out) > 0 {
+		changed = append(changed, m.options.checkKeys(wanted))
+	}
 	return out, errors.Join(changed...)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"strings"
 	"sync"
@@ -39,7 +40,7 @@ func TestMigrate_OutboxHasTimeWindows(t *testing.T) {
 		_, s := start(t, scyllafake.Config{})
 		o := Options{RowTTL: ttl}
 		if ttl > 0 {
-			o.CDCTTL = time.Minute
+			o.CDCTTL, o.IdempotencyTTL = time.Minute, time.Minute
 		}
 		mustMigrate(t, s, o)
 		var compaction map[string]string
@@ -49,6 +50,26 @@ func TestMigrate_OutboxHasTimeWindows(t *testing.T) {
 		want := map[string]string{"class": "TimeWindowCompactionStrategy", "compaction_window_unit": "MINUTES", "compaction_window_size": minutes}
 		if !maps.Equal(compaction, want) {
 			t.Errorf("TTL %s: compaction = %v, want %v", ttl, compaction, want)
+		}
+	}
+}
+
+// Idempotency-Keys do not outlive the rows that a retry must find.
+func TestMigrate_RefusesRowsBelowKeys(t *testing.T) {
+	t.Parallel()
+	o := Options{RowTTL: time.Minute, CDCTTL: time.Minute}
+	for name, tt := range map[string]struct {
+		components []Component
+		refused    bool
+	}{"all": {nil, true}, "schedule": {[]Component{Schedule}, true}, "orders": {[]Component{Orders}, true}, "outbox": {[]Component{Outbox}, false}} {
+		_, s := start(t, scyllafake.Config{})
+		o.Components = tt.components
+		err := Migrate(t.Context(), s, o)
+		printed := Print(io.Discard, o)
+		for _, err := range []error{err, printed} {
+			if refused := err != nil && strings.Contains(err.Error(), "row TTL 1m0s: must not be below the 168h0m0s of Idempotency-Keys"); refused != tt.refused || (err != nil) != tt.refused {
+				t.Errorf("%s: %v, want an error: %v", name, err, tt.refused)
+			}
 		}
 	}
 }

@@ -135,6 +135,9 @@ func Print(w io.Writer, o Options) error {
 	if len(wanted) == 0 {
 		wanted = Components()
 	}
+	if err := o.checkKeys(wanted); err != nil {
+		return err
+	}
 	if o.Tablets == TabletsAuto {
 		if _, err := fmt.Fprint(w, "-- From ScyllaDB 6.0 to 2025.3 add to CREATE KEYSPACE: AND tablets = {'enabled': false}\n\n"); err != nil {
 			return err

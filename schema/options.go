@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -59,8 +60,9 @@ type Options struct {
 	// CDCTTL is the retention of the CDC log of outbox_messages: the longest
 	// outage of the relay without a backfill. Default 3 days; at least one minute.
 	CDCTTL time.Duration
-	// RowTTL is the retention of outbox_messages. Default 7 days; at least CDCTTL,
-	// since a backfill reads the rows.
+	// RowTTL is the retention of outbox_messages. Default 7 days; at least CDCTTL, since a
+	// backfill reads the rows, and at least IdempotencyTTL where a component has keys: a retry
+	// finds the row of the first request.
 	RowTTL time.Duration
 	// IdempotencyTTL is the retention of Idempotency-Keys. Default 7 days; at
 	// least one minute.
@@ -133,6 +135,15 @@ func (o Options) validate() error {
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("schema options: %w", err)
+	}
+	return nil
+}
+
+// checkKeys returns an error if the rows of a keyspace with these components expire before the
+// Idempotency-Keys that refer to them.
+func (o Options) checkKeys(components []Component) error {
+	if o.RowTTL < o.IdempotencyTTL && (slices.Contains(components, Schedule) || slices.Contains(components, Orders)) {
+		return fmt.Errorf("schema options: row TTL %s: must not be below the %s of Idempotency-Keys, or a retry stores its message again", o.RowTTL, o.IdempotencyTTL)
 	}
 	return nil
 }

@@ -70,8 +70,8 @@ var dlqMutants = []mutant{
 		old: "Sequence: r.Sequence, Priority: r.Priority,", new: "Sequence: r.Sequence,",
 	},
 	{
-		name: "a wrong priority prevents a dead letter", file: "relay/internal/publish/labels.go", pkg: "./relay/internal/publish", run: "TestPriorityOf",
-		old: "	return int(min(max(n, dlq.MinPriority), dlq.MaxPriority))", new: "	return int(min(max(n, dlq.MinPriority), 1000))",
+		name: "a wrong priority prevents a dead letter", file: "dlq/labels.go", pkg: "./dlq", run: "TestParsePriority",
+		old: "	return int(min(max(n, MinPriority), MaxPriority))", new: "	return int(min(max(n, MinPriority), 1000))",
 	},
 	{
 		name: "retention: a restored dead letter is archived immediately", file: "dlq/archive/mover.go", pkg: "./dlq/archive", run: "ARestoredOneStays|BesideOperators",
