@@ -135,6 +135,7 @@ func (g *Gate) Authenticate(ctx context.Context, authorization, remote string) (
 	if wait, ok := g.requests.take(p.Name); !ok {
 		return Principal{}, tooOften(wait)
 	}
+	p.requests = g.requests
 	return p, nil
 }
 

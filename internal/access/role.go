@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Role is a set of permissions. Each role includes the previous ones.
@@ -46,6 +47,8 @@ type Principal struct {
 	// Subscriptions are the names and patterns that a Consumer may consume, separated
 	// by |. Empty for other roles.
 	Subscriptions string
+
+	requests *limits // of the Gate; nil for other principals
 }
 
 type principalKey struct{}
@@ -53,6 +56,29 @@ type principalKey struct{}
 // With returns a context with a principal.
 func With(ctx context.Context, p Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
+}
+
+// Charge takes one request from the rate of the principal of ctx, for a message of a WebSocket,
+// and waits until the rate permits it. Without a principal it returns immediately. The error is
+// that of ctx.
+func Charge(ctx context.Context) error {
+	p, _ := From(ctx)
+	if p.requests == nil {
+		return ctx.Err()
+	}
+	for {
+		wait, ok := p.requests.take(p.Name)
+		if ok {
+			return ctx.Err()
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return ctx.Err()
+		}
+	}
 }
 
 // From returns the principal of a context; false if there is none.

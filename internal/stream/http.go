@@ -64,18 +64,18 @@ func (h *Hub) Register(api huma.API) {
 	})
 }
 
-// authenticate authenticates a request and returns the holder of its places. ctx contains
-// the principal of a middleware.
-func (h *Hub) authenticate(ctx context.Context, r *http.Request) (holder string, err error) {
+// authenticate authenticates a request and returns the holder of its places, and a context with
+// the principal. ctx contains that of a middleware.
+func (h *Hub) authenticate(ctx context.Context, r *http.Request) (holder string, with context.Context, err error) {
 	if h.cfg.Gate == nil {
-		return access.Holder(ctx, r.RemoteAddr), nil
+		return access.Holder(ctx, r.RemoteAddr), ctx, nil
 	}
 	authorization := access.OrSubprotocol(r.Header.Get("Authorization"), r.Header.Get("Sec-WebSocket-Protocol"))
 	p, err := h.cfg.Gate.Authenticate(r.Context(), authorization, r.RemoteAddr)
 	if err != nil {
-		return "", err
+		return "", ctx, err
 	}
-	return p.Name, access.Permit(p, access.Viewer)
+	return p.Name, access.With(ctx, p), access.Permit(p, access.Viewer)
 }
 
 func list(s string) []string {
@@ -90,7 +90,7 @@ func (h *Hub) stream(_ context.Context, in *streamInput) (*huma.StreamResponse, 
 	}
 	return &huma.StreamResponse{Body: func(ctx huma.Context) {
 		r, _ := humago.Unwrap(ctx)
-		holder, err := h.authenticate(ctx.Context(), r)
+		holder, _, err := h.authenticate(ctx.Context(), r)
 		if err != nil {
 			httpapi.Answer(ctx, notLetIn(err))
 			return

@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
@@ -44,7 +45,7 @@ type wsMessage struct {
 // socket serves one WebSocket until either side ends it.
 func (h *Hub) socket(hctx huma.Context) {
 	r, w := humago.Unwrap(hctx)
-	holder, err := h.authenticate(hctx.Context(), r)
+	holder, with, err := h.authenticate(hctx.Context(), r)
 	if err != nil {
 		httpapi.Answer(hctx, notLetIn(err))
 		return
@@ -61,7 +62,7 @@ func (h *Hub) socket(hctx huma.Context) {
 	}
 	defer conn.CloseNow() //nolint:errcheck // after Close it has no effect
 	conn.SetReadLimit(maxRequest)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(with))
 	defer cancel()
 	c := &connection{hub: h, holder: holder, conn: conn, subs: make(map[string]context.CancelFunc)}
 	var all sync.WaitGroup
@@ -81,6 +82,9 @@ func (h *Hub) socket(hctx huma.Context) {
 	for {
 		kind, body, err := conn.Read(ctx)
 		if err != nil {
+			break
+		}
+		if access.Charge(ctx) != nil {
 			break
 		}
 		if kind != websocket.MessageText || !c.request(ctx, body) {

@@ -91,7 +91,7 @@ func (s *Server) serveSocket(hctx huma.Context, in *socketInput) {
 	}
 	defer conn.CloseNow() //nolint:errcheck // after Close it has no effect
 	conn.SetReadLimit(maxBody)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(hctx.Context()))
 	defer cancel()
 	c := &session{server: s, name: in.Name, exact: in.Exact, conn: conn, places: make(chan struct{}, maxSettling), credited: make(chan struct{}, 1)}
 	var all sync.WaitGroup
@@ -111,6 +111,9 @@ func (s *Server) serveSocket(hctx huma.Context, in *socketInput) {
 		}
 		if kind != websocket.MessageText {
 			_ = conn.Close(websocket.StatusUnsupportedData, "send JSON texts")
+			break
+		}
+		if access.Charge(ctx) != nil {
 			break
 		}
 		c.request(ctx, &all, body)

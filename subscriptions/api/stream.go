@@ -64,7 +64,7 @@ func (s *Server) stream(ctx context.Context, in *streamInput) (*huma.StreamRespo
 
 func (s *Server) serveStream(hctx huma.Context, in *streamInput) {
 	r, w := humago.Unwrap(hctx)
-	ctx := r.Context()
+	ctx := hctx.Context()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")

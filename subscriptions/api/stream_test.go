@@ -12,6 +12,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
@@ -225,5 +226,50 @@ func TestReceive_ADisconnectedClientTakesNothing(t *testing.T) {
 	b.publish(1)
 	if got := b.receive(t, 1); len(got) != 1 {
 		t.Error("the message went to the disconnected client")
+	}
+}
+
+// Each message of a WebSocket takes one request of the token's rate, which all its connections
+// share: one above it is read when the rate permits it.
+func TestSocket_IsChargedToTheToken(t *testing.T) {
+	t.Parallel()
+	secret, hash := access.NewToken()
+	gate, err := access.New(access.Config{
+		Tokens:            []access.Token{{Name: "app", Role: "consumer(orders)", Hash: hash}},
+		RequestsPerSecond: 0.001, RequestsBurst: 6,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := setup(t, func(c *Config) { c.Gate = gate })
+	srv := httptest.NewServer(b.Handler())
+	defer srv.Close()
+	answered := 0
+	for i := range 2 { // two requests, and four messages
+		conn, resp, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(srv.URL, "http")+"/v1/subscriptions/orders/ws", &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + secret}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.Body != nil {
+			defer resp.Body.Close()
+		}
+		defer conn.CloseNow() //nolint:errcheck // the test is over
+		for range 3 {
+			if err := conn.Write(t.Context(), websocket.MessageText, []byte(`{"type":"ping"}`)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 3 - 2*i {
+			if _, _, err := conn.Read(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			answered++
+		}
+	}
+	if err := access.Charge(access.With(t.Context(), access.Principal{Name: "another"})); err != nil {
+		t.Errorf("Charge() of a principal without a rate = %v", err)
+	}
+	if _, err := gate.Authenticate(t.Context(), "Bearer "+secret, "192.0.2.1:1"); answered != 4 || err == nil {
+		t.Errorf("%d messages were answered, and a request is %v; want 4 and an error of the rate", answered, err)
 	}
 }
