@@ -1,6 +1,8 @@
 package dlq
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -87,19 +89,21 @@ func TestRules_InvalidOnesAreNamed(t *testing.T) {
 	t.Parallel()
 	for want, r := range map[string]StrategyRule{
 		`rule number 1: name ""`: {Strategy: StrategyManual},
-		`rule a: strategy "soon": use one of [immediate scheduled co`: {Name: "a", Strategy: "soon"},
-		`rule a: strategy "follow"`:                                   {Name: "a", Strategy: StrategyFollow},
-		`rule a: event_types: "[" is not a pattern`:                   {Name: "a", Strategy: StrategyManual, EventTypes: []string{"["}},
-		`rule a: windows: "0 26 * * *" is not a cron expression`:      {Name: "a", Strategy: StrategyScheduled, Windows: []string{"0 26 * * *"}},
-		`rule a: windows: "0 2 30 2 *" never occurs`:                  {Name: "a", Strategy: StrategyScheduled, Windows: []string{"0 2 30 2 *"}},
-		`rule a: time_zone: unknown zone "Berlin"`:                    {Name: "a", Strategy: StrategyScheduled, TimeZone: "Berlin"},
-		`rule a: window_length 1s is not between 1m`:                  {Name: "a", Strategy: StrategyScheduled, WindowLength: time.Second},
-		`rule a: windows is for strategy scheduled: remove it`:        {Name: "a", Strategy: StrategyManual, Windows: []string{"0 2 * * *"}},
-		`rule a: conditions: unknown condition "moon"`:                {Name: "a", Strategy: StrategyConditional, Conditions: []string{"moon"}},
-		`rule a: delays: 1ms is not between 1s and 720h`:              {Name: "a", Strategy: StrategyImmediate, Delays: []time.Duration{time.Millisecond}},
-		`rule a: max_replays -1 is not between 1 and 1000`:            {Name: "a", Strategy: StrategyImmediate, MaxReplays: -1},
-		`rule a: same_error 1 is not between 2 and 1000`:              {Name: "a", Strategy: StrategyScheduled, SameError: 1},
-		`rule a: older_than -1s is negative`:                          {Name: "a", Strategy: StrategyManual, OlderThan: -time.Second},
+		`rule a: strategy "soon": use one of [immediate scheduled co`:                            {Name: "a", Strategy: "soon"},
+		`rule a: strategy "follow"`:                                                              {Name: "a", Strategy: StrategyFollow},
+		`rule a: event_types: "[" is not a pattern`:                                              {Name: "a", Strategy: StrategyManual, EventTypes: []string{"["}},
+		`rule a: windows: "0 26 * * *" is not a cron expression`:                                 {Name: "a", Strategy: StrategyScheduled, Windows: []string{"0 26 * * *"}},
+		`rule a: windows: "0 2 30 2 *" never occurs`:                                             {Name: "a", Strategy: StrategyScheduled, Windows: []string{"0 2 30 2 *"}},
+		`rule a: time_zone: unknown zone "Berlin"`:                                               {Name: "a", Strategy: StrategyScheduled, TimeZone: "Berlin"},
+		`rule a: windows: "CRON_TZ=Asia/Tokyo 0 2 * * *" has a time zone: write it in time_zone`: {Name: "a", Strategy: StrategyScheduled, Windows: []string{"CRON_TZ=Asia/Tokyo 0 2 * * *"}},
+		`rule a: windows: "TZ=UTC 0 2 * * *" has a time zone`:                                    {Name: "a", Strategy: StrategyScheduled, Windows: []string{"TZ=UTC 0 2 * * *"}},
+		`rule a: window_length 1s is not between 1m`:                                             {Name: "a", Strategy: StrategyScheduled, WindowLength: time.Second},
+		`rule a: windows is for strategy scheduled: remove it`:                                   {Name: "a", Strategy: StrategyManual, Windows: []string{"0 2 * * *"}},
+		`rule a: conditions: unknown condition "moon"`:                                           {Name: "a", Strategy: StrategyConditional, Conditions: []string{"moon"}},
+		`rule a: delays: 1ms is not between 1s and 720h`:                                         {Name: "a", Strategy: StrategyImmediate, Delays: []time.Duration{time.Millisecond}},
+		`rule a: max_replays -1 is not between 1 and 1000`:                                       {Name: "a", Strategy: StrategyImmediate, MaxReplays: -1},
+		`rule a: same_error 1 is not between 2 and 1000`:                                         {Name: "a", Strategy: StrategyScheduled, SameError: 1},
+		`rule a: older_than -1s is negative`:                                                     {Name: "a", Strategy: StrategyManual, OlderThan: -time.Second},
 	} {
 		if _, err := NewStrategyRules([]StrategyRule{r}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("NewStrategyRules(%+v) error = %v, want %q", r, err, want)
@@ -108,6 +112,56 @@ func TestRules_InvalidOnesAreNamed(t *testing.T) {
 	twice := StrategyRule{Name: "a", Strategy: StrategyManual}
 	if _, err := NewStrategyRules([]StrategyRule{twice, twice}); err == nil || !strings.Contains(err.Error(), "not unique") {
 		t.Errorf("NewStrategyRules(twice) error = %v", err)
+	}
+}
+
+// Around each change of an offset, the next beginning is the first minute whose wall time the
+// expression selects, also if midnight does not exist on that day.
+func TestSchedule_AsMinuteByMinute(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"Europe/Berlin", "Africa/Cairo", "America/Santiago", "Australia/Lord_Howe", "America/New_York"} {
+		zone, err := time.LoadLocation(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC); day.Year() < 2028; day = day.Add(24 * time.Hour) {
+			_, before := day.In(zone).Zone()
+			_, after := day.Add(24 * time.Hour).In(zone).Zone()
+			if before == after {
+				continue
+			}
+			first := day.Add(-50 * time.Hour)
+			walls := make(map[string]bool)
+			var wall []string // by the minute; empty for one that is repeated
+			for m := range 100 * 60 {
+				text := first.Add(time.Duration(m) * time.Minute).In(zone).Format("4 15 2 1 1")
+				text = text[:len(text)-2] + " " + strconv.Itoa(int(first.Add(time.Duration(m)*time.Minute).In(zone).Weekday()))
+				if walls[text] {
+					text = ""
+				}
+				walls[text] = true
+				wall = append(wall, text)
+			}
+			local := day.Add(24 * time.Hour).In(zone)
+			for _, hour := range []int{0, 1, 2, 3, 4, 12} {
+				for _, spec := range []string{
+					fmt.Sprintf("0 %d %d %d *", hour, local.Day(), int(local.Month())), fmt.Sprintf("30 %d * * %d", hour, int(local.Weekday())), fmt.Sprintf("0 %d * * *", hour),
+				} {
+					s := newSchedule(&StrategyRule{Windows: []string{spec}, TimeZone: name}, func(f string, a ...any) { t.Errorf(f, a...) })
+					part := strings.Fields(spec)
+					want := time.Time{}
+					for m, text := range wall {
+						if f := strings.Fields(text); m > 0 && len(f) == 5 && f[0] == part[0] && f[1] == fmt.Sprintf("%02s", part[1]) && (part[2] == "*" || f[2] == part[2] && f[3] == part[3]) && (part[4] == "*" || f[4] == part[4]) {
+							want = first.Add(time.Duration(m) * time.Minute)
+							break
+						}
+					}
+					if got := s.next(first); !want.IsZero() && !got.Equal(want) || want.IsZero() && got.Sub(first) < 99*time.Hour {
+						t.Errorf("%s: next(%s) of %q = %s, want %s", name, first, spec, got.In(zone), want.In(zone))
+					}
+				}
+			}
+		}
 	}
 }
 

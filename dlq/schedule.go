@@ -1,6 +1,8 @@
 package dlq
 
 import (
+	"errors"
+	"strings"
 	"time"
 	_ "time/tzdata" // time zones where the machine has none
 
@@ -8,9 +10,10 @@ import (
 )
 
 // schedule is windows of time that begin by cron expressions, in a time zone. A
-// beginning that a change to summer time leaps over is left out that day.
+// beginning that a change of the zone's offset leaps over is left out that day; one that it
+// repeats is the first of the two.
 type schedule struct {
-	begins []cron.Schedule
+	begins []*cron.SpecSchedule // of wall times, as times in UTC
 	zone   *time.Location
 	length time.Duration
 }
@@ -41,14 +44,21 @@ func newSchedule(r *StrategyRule, bad func(format string, args ...any)) *schedul
 	}
 	parser := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 	for _, w := range windows {
-		begin, err := parser.Parse(w)
+		if strings.Contains(w, "TZ=") { // which the parser accepts
+			bad("windows: %q has a time zone: write it in time_zone, which applies to all windows", w)
+			continue
+		}
+		parsed, err := parser.Parse(w)
+		begin, ok := parsed.(*cron.SpecSchedule)
+		if err == nil && !ok {
+			err = errors.New("it is an interval")
+		}
 		if err != nil {
 			bad("windows: %q is not a cron expression: write minute, hour, day, month and weekday, such as 0 2 * * *: %v", w, err)
 			continue
 		}
-		if spec, ok := begin.(*cron.SpecSchedule); ok {
-			spec.Location = s.zone // otherwise cron uses the zone of its argument
-		}
+		// The library loses days on which an offset changes.
+		begin.Location = time.UTC
 		if begin.Next(time.Unix(0, 0)).IsZero() {
 			bad("windows: %q never occurs: correct its day or month", w)
 		}
@@ -60,11 +70,40 @@ func newSchedule(r *StrategyRule, bad func(format string, args ...any)) *schedul
 // next returns the beginning of the next window after now.
 func (s *schedule) next(now time.Time) (first time.Time) {
 	for _, b := range s.begins {
-		if at := b.Next(now.In(s.zone)); !at.IsZero() && (first.IsZero() || at.Before(first)) {
+		if at := s.begin(b, now); !at.IsZero() && (first.IsZero() || at.Before(first)) {
 			first = at
 		}
 	}
 	return first.UTC()
+}
+
+// maxAhead bounds the search for a beginning: a zone may leap over the same one each year.
+const maxAhead = 10 * 366 * 24 * time.Hour
+
+// begin returns the first time after now whose wall time an expression selects; zero for none.
+func (s *schedule) begin(b *cron.SpecSchedule, now time.Time) time.Time {
+	_, offset := now.In(s.zone).Zone()
+	for wall := now.UTC().Add(time.Duration(offset) * time.Second); ; {
+		if wall = b.Next(wall); wall.IsZero() || wall.Sub(now) > maxAhead {
+			return time.Time{}
+		}
+		if at, ok := s.first(wall); ok && at.After(now) {
+			return at
+		}
+	}
+}
+
+// first returns the first time with a wall time, which is given as a time in UTC; false if the
+// zone leaps over it.
+func (s *schedule) first(wall time.Time) (first time.Time, found bool) {
+	for _, near := range []time.Duration{-24 * time.Hour, 24 * time.Hour} { // before and after a change
+		_, offset := wall.Add(near).In(s.zone).Zone()
+		at := wall.Add(-time.Duration(offset) * time.Second)
+		if _, is := at.In(s.zone).Zone(); is == offset && (!found || at.Before(first)) {
+			first, found = at, true
+		}
+	}
+	return first, found
 }
 
 // open reports whether now is in a window.
