@@ -11,6 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+	testworld "github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // Readiness reports the loss for an hour, with the partition.
@@ -18,7 +19,7 @@ func TestStatus_ReportsRecordsThatTheBrokerLost(t *testing.T) {
 	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.IdleDelay = 10 * time.Second })
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.IdleDelay = 10 * time.Second }, testworld.WithoutTopicIDs().Options()...)
 		defer w.close()
 		r, stop := w.run()
 		time.Sleep(15 * time.Second)
@@ -26,6 +27,13 @@ func TestStatus_ReportsRecordsThatTheBrokerLost(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		if s := r.Status(); len(s.Problems) > 0 {
 			t.Errorf("problems %q, want none", s.Problems)
+		}
+		admin := w.admin()
+		if _, err := admin.DeleteTopics(t.Context(), "OrderUpdated"); err != nil { // as a leader without the records
+			t.Fatal(err)
+		}
+		if _, err := admin.CreateTopic(t.Context(), 3, 1, nil, "OrderUpdated"); err != nil {
+			t.Fatal(err)
 		}
 		w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.OutOfOrderSequenceNumber})
 		w.write(relaytest.Event(1, 2, "OrderUpdated"))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -44,7 +45,7 @@ func (w *world) connect(keyspace string) *gocql.Session {
 	return relaytest.Connect(w.t, w.db, keyspace, w.prefetched)
 }
 
-func newWorld(t *testing.T, conf scyllafake.Config, change func(*Config)) *world {
+func newWorld(t *testing.T, conf scyllafake.Config, change func(*Config), opts ...kfake.Opt) *world {
 	t.Helper()
 	conf.Seed = seeds.Of(t)
 	db, err := scyllafake.Start(conf)
@@ -61,7 +62,7 @@ func newWorld(t *testing.T, conf scyllafake.Config, change func(*Config)) *world
 		if change != nil {
 			change(c)
 		}
-	})
+	}, opts...)
 	w.publisher.Close() // the relay makes its own
 	relaytest.Migrate(t, db)
 	w.session = w.connect("outbox")

@@ -39,7 +39,8 @@ func TestClassify(t *testing.T) {
 		{kerr.InvalidRecord, Permanent},
 		{kerr.InvalidTopicException, Permanent},
 		{kerr.TopicAuthorizationFailed, Permanent},
-		{kerr.PolicyViolation, Permanent},
+		{kerr.PolicyViolation, Transient}, // of a broker in recovery mode
+		{&RefusedError{Err: kerr.PolicyViolation}, Permanent},
 		{kerr.InvalidPartitions, Permanent},
 		{kerr.InvalidConfig, Permanent},
 		{kerr.InvalidReplicationFactor, Transient},

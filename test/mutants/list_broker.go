@@ -109,9 +109,18 @@ var brokerMutants = []mutant{
 		old: "saving: make(chan struct{}, 1)", new: "saving: make(chan struct{}, 2)",
 	}),
 	unit("TestPublisher_ReportsRecordsThatTheBrokerLost", mutant{
-		name: "lost records are not reported", file: "relay/internal/producer/producer.go",
-		old: "		kgo.ProducerOnDataLossDetected(p.observer.DataLost),\n",
-		new: "",
+		name: "lost records are not reported", file: "relay/internal/producer/search.go",
+		old: "	if s.checks && s.lost {\n",
+		new: "	if false {\n",
+	}),
+	unit("TestPublisher_ReportsNoLossThatDidNotHappen", mutant{
+		name: "a loss is reported without a look at the topic", file: "relay/internal/producer/search.go",
+		old: "	if s.checks && s.lost {\n",
+		new: "	if s.checks {\n",
+	}),
+	unit("TestPublisher_FindsRecordsWhoseAnswerWasLost", mutant{
+		name: "a record whose answer was lost is sent again", file: "relay/internal/producer/producer.go",
+		old: "!Rejected(r) && c.mayHaveWritten(n, err) {", new: "!Rejected(r) && false {",
 	}),
 	unit("TestReadback_AfterTheShardIsGranted", mutant{
 		name: "read-back begins at the ends of the topics", file: "relay/internal/readback/fetch.go",

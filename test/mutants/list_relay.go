@@ -174,16 +174,20 @@ var relayMutants = []mutant{
 	}),
 	seeds(mutant{
 		name: "the next event for another topic does not wait", file: "relay/internal/publish/send.go",
-		old: "case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.part.Topic || p.producer.MayBeTooLarge(&it.event, it.topic)):",
-		new: "case l.outstanding > 0 && (l.suspect || l.alone || p.producer.MayBeTooLarge(&it.event, it.topic)):",
+		old: "l.alone || it.topic != l.part.Topic ||",
+		new: "l.alone ||",
+	}),
+	unit("TestPublisher_SendsEachRecordToThePartitionOfItsKey", mutant{
+		name: "the next event with another record key does not wait", file: "relay/internal/publish/send.go",
+		old: " || !bytes.Equal(it.recordKey(), l.key)", new: "",
 	}),
 	unit("TestPublisher_NothingPassesARecordThatIsTooLarge", mutant{
 		name: "events pass one that is too large", file: "relay/internal/publish/send.go",
 		old: "l.alone = p.producer.MayBeTooLarge(&it.event, it.topic)", new: "l.alone = false",
 	}),
 	unit("TestDeadLetters_ATopicTakesLargerRecords", mutant{
-		name: "a topic's limit is asked for once", file: "relay/internal/producer/producer.go",
-		old: "if limit <= before {", new: "if limit > 0 {",
+		name: "a topic's limit is asked for once", file: "relay/internal/producer/client.go",
+		old: " && found.Limit == r.found.Limit", new: "",
 	}),
 	seeds(mutant{
 		name: "an event that is refused is dropped", file: "relay/internal/publish/suspects.go",
@@ -407,7 +411,7 @@ var relayMutants = []mutant{
 	}),
 	unit("TestPublisher_SurvivesFaults", mutant{
 		name: "records that may be in transit are given up", file: "relay/internal/producer/flight.go",
-		old: "return f.p.written.Load() >= f.first.Load()",
+		old: "return f.client.written.Load() >= f.first.Load()",
 		new: "return false",
 	}),
 	unit("TestBreaker_Transitions", mutant{
@@ -470,10 +474,10 @@ var relayMutants = []mutant{
 		name: "an aggregate's records are in flight in two batches", file: "relay/internal/producer/flight.go",
 		old: "			f.rejecting.Store(true)\n", new: "",
 	}),
-	unit("TestPublisher_ABrokerThatDoesNotKnowAPartitionCostsNoDuplicate", mutant{
-		name: "the producer forgets a topic that is still the same", file: "relay/internal/producer/producer.go",
-		old: "	if other || strange && !outstanding(topic) {\n",
-		new: "	if other || strange || true {\n",
+	unit("TestPublisher_WritesEveryEventToARecreatedTopic", mutant{
+		name: "a client sends to a topic again after it was replaced there", file: "relay/internal/producer/client.go",
+		old: "if _, had := c.topics[topic]; had || c.failed.Load() {",
+		new: "if c.Client.PurgeTopicsFromProducing(topic); c.failed.Load() {",
 	}),
 	unit("TestQuiet_MovesOnlyStreamsWithoutRows", mutant{
 		name: "a quiet stream moves although rows may have expired behind it", file: "relay/internal/capture/quiet.go",

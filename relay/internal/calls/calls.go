@@ -32,6 +32,10 @@ var (
 	// ErrUncounted ends a call that was merged into another one, or a record that was not
 	// sent. It counts neither as a success nor as a failure.
 	ErrUncounted = fmt.Errorf("counted with another call: %w", circuit.ErrUncounted)
+	// ErrRefused is the result of a record that the broker refused. The broker answers, which
+	// a closed breaker counts as a success. It proves nothing to a half-open one: other
+	// records may not be taken.
+	ErrRefused = errors.New("the broker refused the record")
 )
 
 // Config configures Calls. All fields are required.
@@ -57,6 +61,7 @@ type Call struct {
 	open    int         // outstanding records
 	done    func(error) // nil if the breaker does not count it
 	into    *Call       // the call that it was merged into
+	probe   bool        // the half-open breaker admitted it
 }
 
 func (c *Call) root() *Call {
@@ -69,8 +74,10 @@ func (c *Call) root() *Call {
 // Calls admits calls and counts their results. The breaker opens after Circuit.Failures
 // consecutive failures, or at a failure rate of Circuit.Rate among at least
 // Circuit.MinCalls calls of the last Circuit.Window. After Circuit.Open it is half-open
-// and admits Circuit.Probes calls: it closes when all succeed, and opens again when one
-// fails.
+// and admits Circuit.Probes calls. It closes when that number of records was acknowledged,
+// also of records that were sent before. It opens again when a call fails, or when no record
+// is acknowledged for AttemptTimeout. Answers to other requests prove nothing, unless nothing
+// waits to be published.
 type Calls struct {
 	cfg      Config
 	breaker  *circuit.Breaker
@@ -153,7 +160,7 @@ func (c *Calls) admitLocked(now time.Time) *Call {
 	if err != nil {
 		return nil
 	}
-	call := &Call{began: now, attempt: 1, open: 1, done: done}
+	call := &Call{began: now, attempt: 1, open: 1, done: done, probe: c.mu.status.State == circuit.HalfOpen}
 	if len(c.mu.open) == 0 {
 		c.Wake()
 	}
@@ -188,7 +195,7 @@ func (c *Calls) ConnectionFailed(err error) {
 }
 
 // Answered records that a record of the call was returned. err is nil if the broker
-// answered, also with a refusal, and ErrUncounted if the record was not sent.
+// acknowledged it, ErrRefused if the broker refused it, and ErrUncounted if it was not sent.
 func (c *Calls) Answered(call *Call, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,6 +207,18 @@ func (c *Calls) Answered(call *Call, err error) {
 
 func (c *Calls) answeredLocked(call *Call, err error) {
 	call = call.root()
+	halfOpen := c.mu.status.State == circuit.HalfOpen
+	switch {
+	case errors.Is(err, ErrRefused):
+		err = nil
+		if halfOpen {
+			err = ErrUncounted
+		}
+	case err == nil && halfOpen && !call.probe:
+		if done, denied := c.breaker.Allow(); denied == nil {
+			done(nil)
+		}
+	}
 	if err != nil && !errors.Is(err, ErrUncounted) {
 		c.failLocked(call, err)
 		err = ErrUncounted // failLocked has counted the failure
@@ -283,6 +302,11 @@ func (c *Calls) Check(now time.Time, busy int) {
 	default:
 	}
 	c.breaker.Look()
+	if s := c.mu.status; s.State == circuit.HalfOpen && busy > 0 && now.UnixNano()-max(s.Since.UnixNano(), c.acked.Load()) >= int64(c.cfg.AttemptTimeout) {
+		if done, denied := c.breaker.Allow(); denied == nil { // else its probes decide
+			done(ErrNoAnswer)
+		}
+	}
 	for _, call := range c.mu.open {
 		switch {
 		case now.Sub(call.began) < c.cfg.AttemptTimeout:
@@ -362,7 +386,8 @@ func (c *Calls) LastFailure() (at time.Time, failing bool) {
 
 // BeginPing admits a ping of a half-open breaker that has no open calls. It returns nil if
 // no ping is needed or the breaker does not admit one. The caller passes the result to
-// EndPing.
+// EndPing. It does not call BeginPing while an event or a dead letter waits, whose record is
+// the proof: a broker may answer pings and acknowledge nothing.
 func (c *Calls) BeginPing() *Call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -384,9 +409,9 @@ func (c *Calls) EndPing(call *Call, err error) {
 }
 
 // Do runs f as a call, once the breaker admits it, and returns the error of f. Only a
-// missing answer counts as a failure; an error returned by the broker is an answer. One
-// topic that cannot be created therefore does not open the breaker. f is called without
-// locks.
+// missing answer counts, as a failure; an error returned by the broker is an answer. One
+// topic that cannot be created therefore does not open the breaker, and one that was looked up
+// does not close it. f is called without locks.
 func (c *Calls) Do(ctx context.Context, f func() error) error {
 	count := func(n int) {
 		c.mu.Lock()
@@ -407,7 +432,7 @@ func (c *Calls) Do(ctx context.Context, f func() error) error {
 		_, answer := errors.AsType[*kerr.Error](err)
 		switch {
 		case err == nil, answer, failure.Classify(err) == failure.Permanent, failure.Classify(err) == failure.Fatal:
-			c.Answered(call, nil)
+			c.Answered(call, ErrUncounted)
 		case failure.Classify(err) == failure.Stopped:
 			c.Answered(call, ErrUncounted)
 		default:

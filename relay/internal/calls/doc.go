@@ -7,6 +7,11 @@
 //   - failing: a call failed, and none was answered since. One record at a time is then
 //     admitted.
 //
+// It relies on this: only an acknowledged record proves that the broker takes records. A broker
+// may answer every other request, or acknowledge the records of some partitions alone. So a
+// half-open breaker closes by acknowledged records, and by pings only if its user has nothing to
+// publish. If nothing is acknowledged for AttemptTimeout it is open again.
+//
 // Calls is safe for concurrent use. Its lock is taken while those of its callers are
 // held; it calls nothing while it holds the lock except the breaker.
 //

@@ -2,14 +2,31 @@
 // and none twice.
 //
 //   - Flight: the outstanding records of one aggregate. All of them are in one batch of one
-//     partition, and they can be recalled as long as no request contains them.
+//     partition, are sent by one client, and can be recalled as long as no request contains them.
 //   - rejected: a record that would begin another batch of its flight, or that belongs to
 //     a gated partition. The client returns it without having sent it.
-//   - larger client: a client for a topic whose size limit was raised.
+//   - client: a Kafka client with a producer id of its own. Each topic has one at a time.
 //
 // Producer is safe for concurrent use. Its callers hold locks when they call Send; results
-// are delivered without locks, by goroutines of the client. Hooks call the Observer
-// without locks.
+// are delivered without locks, by goroutines of the client and of searches. Hooks call the
+// Observer without locks.
+//
+// It relies on these facts:
+//
+//   - A broker drops a batch whose producer id, epoch and sequence number it has seen. A client
+//     may count from 0 again after it has given up the buffer of a topic, without a new epoch. A
+//     client therefore never sends to a topic again after it was replaced there (client.go). If
+//     that failed, acknowledged events would not be in their topic.
+//   - An error proves that a record is not written only if no request contained the record, or
+//     the broker refused its first attempt. Otherwise the record is searched for in its
+//     partition (search.go). Without read access to the topic it may be written twice.
+//   - Requests of a lost connection are processed, or lost, before the search reads the end of the
+//     partition. A broker that processes one later writes the record twice, with one event id.
+//   - UNKNOWN_TOPIC_OR_PARTITION means that a broker does not know a topic now. That the topic is
+//     missing is proven by its creation alone; a refusal of it is believed after AgreeAfter.
+//   - A broker that dates records itself (LogAppendTime) differs from this host by ClockMargin
+//     at most, until a record of the partition was acknowledged. Otherwise a record is not found,
+//     and written twice.
 //
 // The package keeps no order among flights and does not retry refused records. Package
 // publish does both.

@@ -20,6 +20,7 @@ type flightKey struct{}
 type Flight struct {
 	context.Context
 	p        *Producer
+	client   *client       // that sends the records
 	first    atomic.Uint64 // the number of the first record
 	recalled atomic.Bool
 	// partition is the partition of the outstanding records, -1 without any.
@@ -44,16 +45,21 @@ var closed = func() <-chan struct{} {
 	return c
 }()
 
-// Begin begins the flight: its first record is sent next.
-func (f *Flight) Begin() {
+// Begin begins the flight: its first record, for the topic, is sent next. All its records are
+// sent by the same client, which keeps their order.
+func (f *Flight) Begin(topic string) {
+	f.client = f.p.pick(topic)
 	f.recalled.Store(false)
-	f.first.Store(f.p.passed.Load() + 1) // at most the number that Send gives to the record
+	f.first.Store(f.client.passed.Load() + 1) // at most the number that Send gives to the record
 }
 
 // End ends the flight: all its records are returned.
 func (f *Flight) End() {
 	f.partition.Store(-1)
 	f.rejecting.Store(false)
+	if f.client != nil {
+		f.p.leave(f.client)
+	}
 }
 
 // Recall asks the producer to return the records.
@@ -65,7 +71,7 @@ func (f *Flight) Recalled() bool { return f.recalled.Load() }
 // Rejecting reports whether records would be rejected until none is outstanding.
 func (f *Flight) Rejecting() bool { return f.rejecting.Load() }
 
-func (f *Flight) unsure() bool { return f.p.written.Load() >= f.first.Load() }
+func (f *Flight) unsure() bool { return f.client.written.Load() >= f.first.Load() }
 
 // Done returns a closed channel if the producer shall and may return the records, else
 // nil. The client calls it with every attempt.

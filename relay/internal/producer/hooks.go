@@ -3,6 +3,7 @@ package producer
 import (
 	"errors"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -20,10 +21,15 @@ type Observer interface {
 	ConnectionFailed(err error)
 	// DataLost is called when a partition no longer has records that it acknowledged.
 	DataLost(topic string, partition int32)
+	// Recreated is called when a topic was deleted and created again.
+	Recreated(topic string)
 }
 
 // hooks observes the connections of a client.
-type hooks struct{ p *Producer }
+type hooks struct {
+	p *Producer
+	c *client
+}
 
 var (
 	_ kgo.HookBrokerConnect = hooks{}
@@ -41,7 +47,7 @@ func (h hooks) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn
 // OnBrokerWrite records that a produce request was written.
 func (h hooks) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, bytes int, _, _ time.Duration, _ error) {
 	if key == int16(kmsg.Produce) && bytes > 0 {
-		h.p.requestWritten()
+		raise(&h.c.written, &h.c.passed)
 	}
 }
 
@@ -58,19 +64,20 @@ func (h hooks) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e kgo.BrokerE2E) {
 		return
 	}
 	if e.BytesWritten > 0 {
-		h.p.requestWritten()
+		raise(&h.c.written, &h.c.passed)
 	}
 	if err := errors.Join(e.WriteErr, e.ReadErr); err != nil {
+		raise(&h.c.lost, &h.c.passed)
 		h.p.observer.ConnectionFailed(errors.Join(errDisconnected, err))
 	}
 }
 
-// requestWritten records that every record passed to the clients so far may be written.
-func (p *Producer) requestWritten() {
-	now := p.passed.Load()
+// raise sets mark to passed: what happened now may concern every record passed so far.
+func raise(mark, passed *atomic.Uint64) {
+	now := passed.Load()
 	for {
-		before := p.written.Load()
-		if before >= now || p.written.CompareAndSwap(before, now) {
+		before := mark.Load()
+		if before >= now || mark.CompareAndSwap(before, now) {
 			return
 		}
 	}

@@ -23,11 +23,12 @@ type DataLoss struct {
 // repair a loss; a verification finds the missing events.
 const dataLossReported = time.Hour
 
-// losses contains the last loss. It is safe for concurrent use.
+// losses contains the last loss, and counts what the topics no longer have. It is safe for concurrent use.
 type losses struct {
-	log   *slog.Logger
-	count prometheus.Counter
-	last  atomic.Pointer[DataLoss]
+	log       *slog.Logger
+	count     prometheus.Counter
+	recreated *prometheus.CounterVec // by topic
+	last      atomic.Pointer[DataLoss]
 }
 
 // DataLost records a loss.
@@ -36,6 +37,9 @@ func (l *losses) DataLost(topic string, partition int32) {
 	l.last.Store(&DataLoss{Topic: topic, Partition: partition, At: time.Now()})
 	l.log.Error("the broker has lost records that it acknowledged; find the missing events with outbox verify", "topic", topic, "partition", partition)
 }
+
+// Recreated counts a topic that was deleted and created again.
+func (l *losses) Recreated(topic string) { l.recreated.WithLabelValues(topic).Inc() }
 
 // observer receives the reports of the producer's connections.
 type observer struct {

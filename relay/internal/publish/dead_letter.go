@@ -45,7 +45,7 @@ func classOf(err error) string {
 		return chains.ClassBreakerOpen
 	case producer.IsTooLarge(err):
 		return chains.ClassTooLarge
-	case failure.IsTopicRefused(err), errors.Is(err, kerr.PolicyViolation):
+	case failure.IsTopicRefused(err):
 		return chains.ClassTopicRefused
 	case failure.Classify(err) == failure.Permanent:
 		return chains.ClassRefused
@@ -172,6 +172,9 @@ func (w deadLetterWriter) writeFront(l *lane) bool {
 		at := chains.NotBefore(chains.AtOf(deadLetter.Strategy, deadLetter.NextAttempt), it.event.DeliverAt)
 		group := p.mu.deadLetters.Group(deadLetter.Rule, deadLetter.FailureKey)
 		p.mu.deadLetters.Add(key, strict, chains.Ref{ID: it.event.ID, Seq: it.event.Sequence, At: at, Group: group}, spill)
+		if it.cause != nil && it.cause.stalled && at > chains.AtOnce && !it.event.DeliverAt.After(time.Now()) {
+			p.waitForPartitionLocked(it.event.ID, at)
+		}
 	} else {
 		p.ids.add(it, false) // its dead letter exists and is settled; an operator may restore it
 	}

@@ -17,6 +17,9 @@ type deadLetters struct {
 	begun map[gocql.UUID]struct{}
 	// unstored contains dead letters that could not be stored so far.
 	unstored map[gocql.UUID]UnstoredDeadLetter
+	// stalled contains the dead letters that are due at a time because their partition was
+	// stalled, with that time as chains.Ref.At.
+	stalled map[gocql.UUID]int64
 	// writing is the number of dead letters being written, replays that of running replays.
 	writing, replays int
 	// lastFailure is the failure time of the last dead letter without a sequence number.
@@ -27,7 +30,19 @@ type deadLetters struct {
 }
 
 func newDeadLetters(cfg *Config) *deadLetters {
-	return &deadLetters{Set: chains.New(cfg.Rules), unstored: make(map[gocql.UUID]UnstoredDeadLetter)}
+	return &deadLetters{Set: chains.New(cfg.Rules), unstored: make(map[gocql.UUID]UnstoredDeadLetter), stalled: make(map[gocql.UUID]int64)}
+}
+
+// resumeStalled makes the dead letters of stalled partitions due.
+func (d *deadLetters) resumeStalled() {
+	for id, at := range d.stalled {
+		d.Change(id, func(ref *chains.Ref) {
+			if ref.At == at { // otherwise it was changed since
+				ref.At = chains.AtOnce
+			}
+		})
+	}
+	clear(d.stalled)
 }
 
 // deadLetterTable is the table for dead letters.

@@ -5,8 +5,8 @@
 //
 //   - Offer: an event that a reader passes on. The answer is taken, repeated (it is in the
 //     dedup index), or that an earlier event of its aggregate is missing.
-//   - lane: the queue of one aggregate. Events of a lane for one partition are sent one
-//     after the other without waiting; an event for another topic waits for all before it.
+//   - lane: the queue of one aggregate. Events of a lane for one topic and record key are sent
+//     one after the other without waiting; an event for another waits for all before it.
 //   - dedup index: the ids of published events and the next number of each aggregate, see
 //     package dedup.
 //   - dead letter: an event that the publisher gave up on. The chain of an aggregate is its
@@ -33,6 +33,15 @@
 // dead letter, or from Offer if it was published before. It must not call the Publisher,
 // because a stripe is locked. The methods of replay are called with all stripes locked, the
 // TopicNames and the Prover without it.
+//
+// It relies on these facts:
+//
+//   - An error of package producer means that the record is not in its topic. If it is there all the
+//     same, the event is published twice.
+//   - A topic that was published to exists: that a broker does not know it is transient until the
+//     topic could be created. State with records in flight is never removed by a look-up.
+//   - The key of a record determines its partition. Where events of one aggregate have different
+//     keys, consumers see their order in the times of the records alone.
 //
 // The package does not read the CDC log and keeps no checkpoints. Package capture offers
 // the events, package readback seeds the dedup index, package producer has the Kafka

@@ -129,9 +129,20 @@ func (f *flows) get(key Partition) *partFlow {
 	return pf
 }
 
+// created ends the creation of a topic, and returns the lanes that waited for it.
+func (f *flows) created(key Partition) (waiting map[*lane]struct{}) {
+	pf := f.of[key]
+	waiting, pf.waiting, pf.creating = pf.waiting, make(map[*lane]struct{}), false
+	if pf.open == 0 {
+		delete(f.of, key)
+	}
+	return waiting
+}
+
 // end removes a record that returned now from its flow. It reports whether it was the last
-// outstanding one, and returns the lanes that no longer have to wait for the partition.
-func (f *flows) end(it *item, acked bool, now time.Time) (last bool, resumed map[*lane]struct{}) {
+// outstanding one, returns the lanes that no longer have to wait for the partition, and
+// whether the partition was stalled until now.
+func (f *flows) end(it *item, acked bool, now time.Time) (last bool, resumed map[*lane]struct{}, wasStalled bool) {
 	f.hot.Lock()
 	defer f.hot.Unlock()
 	pf := f.of[it.part]
@@ -142,13 +153,13 @@ func (f *flows) end(it *item, acked bool, now time.Time) (last bool, resumed map
 	}
 	switch {
 	case pf.stalled && (acked || pf.open == 0), !pf.stalled && len(pf.waiting) > 0 && (pf.open == 0 || !f.hasShare(pf)):
-		pf.stalled, pf.holding = false, false
+		wasStalled, pf.stalled, pf.holding = pf.stalled, false, false
 		resumed, pf.waiting = pf.waiting, make(map[*lane]struct{})
 	}
 	if last = pf.open == 0; last && !pf.creating {
 		delete(f.of, it.part)
 	}
-	return last, resumed
+	return last, resumed, wasStalled
 }
 
 // busy returns the number of partitions with outstanding records.
@@ -159,16 +170,6 @@ func (f *flows) busy() (n int) {
 		}
 	}
 	return n
-}
-
-// outstanding reports whether records of the topic are outstanding.
-func (f *flows) outstanding(topic string) bool {
-	for key, pf := range f.of {
-		if key.Topic == topic && pf.open > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // isBusy reports whether records of the partition are outstanding.

@@ -22,6 +22,7 @@ type lane struct {
 	items       []*item
 	outstanding int       // items with the producer
 	part        Partition // of the outstanding items
+	key         []byte    // of their records: one with another key may belong to another partition
 	// failed is the error of an item that the producer returned. Nothing is sent until
 	// all outstanding items are back, so that they are sent again in order.
 	failed error
@@ -139,6 +140,9 @@ type Hold struct {
 type deadLetterCause struct {
 	class string
 	err   error
+	// stalled means that the event waited for a stalled partition: its dead letter is due when
+	// a partition resumes.
+	stalled bool
 }
 
 // replay is the replay of a dead letter, in a lane of its own. Its methods are called with

@@ -20,6 +20,7 @@ type Metrics struct {
 	Found          [ByBackfill + 1]prometheus.Counter
 	Swept          [swept.Causes]prometheus.Counter
 	dataLoss       prometheus.Counter
+	recreated      *prometheus.CounterVec
 
 	publishingMetrics
 }
@@ -40,6 +41,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Repeated: Counter("outbox_relay_events_repeated_total", "Log rows that the sweep found handed on before; they are not published again. With the tail on that is nearly all of them."),
 		Late:     Counter("outbox_relay_events_late_total", "Events published behind a later one of their aggregate."),
 		dataLoss: Counter("outbox_relay_broker_data_loss_total", "Times that a partition no longer had records which it had acknowledged."),
+		recreated: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outbox_relay_topics_recreated_total", Help: "Topics that were found to be deleted and created again; earlier events are not in the new ones.",
+		}, []string{"topic"}),
 	}
 	m.Swept = swept.NewMetrics(reg)
 	m.publishingMetrics = newPublishingMetrics(reg)
@@ -54,7 +58,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for by, name := range FoundBy {
 		m.Found[by] = found.WithLabelValues(name)
 	}
-	reg.MustRegister(found, m.Published, m.publishSeconds, m.CommitSeconds, m.Failures, m.Repeated, m.Late, m.dataLoss)
+	reg.MustRegister(found, m.Published, m.publishSeconds, m.CommitSeconds, m.Failures, m.Repeated, m.Late, m.dataLoss, m.recreated)
 	return m
 }
 

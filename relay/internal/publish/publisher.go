@@ -91,7 +91,7 @@ func New(cfg *Config, m *Metrics, fatal func(error)) (*Publisher, error) {
 		calls:  newCalls(cfg, m),
 		table:  deadLetterTable{store: cfg.DeadLetters, name: cfg.TableKeyspace + "." + cfg.Table},
 		load:   loadMeter{cfg: cfg},
-		losses: losses{log: cfg.Logger, count: m.dataLoss},
+		losses: losses{log: cfg.Logger, count: m.dataLoss, recreated: m.recreated},
 		tailed: swept.New(!cfg.Tail, cfg.ConfidenceWindow),
 		spans:  trace.NewMessages(cfg.Tracer),
 		woken:  make(chan struct{}, 1),
@@ -108,7 +108,8 @@ func New(cfg *Config, m *Metrics, fatal func(error)) (*Publisher, error) {
 	var err error
 	p.producer, err = producer.New(producer.Config{
 		Brokers: cfg.Brokers, Kafka: cfg.Kafka, Fence: cfg.Fence, Source: cfg.Source, MaxRecordBytes: cfg.MaxRecordBytes,
-		MaxRecords: cfg.MaxInFlightRecords + cfg.ReplayConcurrency, Partitions: cfg.Partitions, Replication: cfg.Replication, Logger: cfg.Logger,
+		MaxRecords: cfg.MaxInFlightRecords + cfg.ReplayConcurrency, Partitions: cfg.Partitions, Replication: cfg.Replication,
+		ClockMargin: cfg.ReadBackMargin, Logger: cfg.Logger,
 	}, observer{p.calls, &p.losses})
 	if err != nil {
 		stop()
@@ -138,6 +139,14 @@ func (p *Publisher) Swept() *swept.Tracker { return p.tailed }
 
 // Kafka returns the producer's client, and an administrator of topics that uses it.
 func (p *Publisher) Kafka() (*kgo.Client, *kadm.Client) { return p.producer.Clients() }
+
+// ExpectTopics names the topics that earlier processes published to: one that is missing was
+// deleted. It is called before anything is published.
+func (p *Publisher) ExpectTopics(names []string) {
+	for _, topic := range names {
+		p.producer.Catalog.Expect(topic)
+	}
+}
 
 // SetTopicNames makes the publisher store the name of a topic before its first event is
 // sent. It is called before anything is published.

@@ -106,11 +106,10 @@ func (r *Replayer) start(ctx context.Context) time.Duration {
 	}
 	now := time.Now()
 	r.openGatesLocked(now, &wait)
-	n := p.cfg.ReplayConcurrency
-	if state == BreakerHalfOpen {
-		n = min(n, p.cfg.BreakerProbes)
+	n := p.cfg.ReplayConcurrency - d.replays
+	if state == BreakerHalfOpen { // those that the producer has are no probes any more
+		n = min(n, p.cfg.BreakerProbes-d.replays+p.replaysSentLocked())
 	}
-	n -= d.replays
 	if r.limit.Limit() != rate.Inf {
 		tokens := r.limit.TokensAt(now)
 		if tokens < float64(n) {
@@ -142,6 +141,14 @@ func (r *Replayer) start(ctx context.Context) time.Duration {
 	}
 	dispatch()
 	return wait
+}
+
+// replaysSentLocked returns the number of replays whose record the producer has.
+func (p *Publisher) replaysSentLocked() (n int) {
+	for l := range p.mu.replaying {
+		n += l.outstanding
+	}
+	return n
 }
 
 // pickLocked returns a chain whose head is to be replayed now, nil if there is none. It

@@ -222,7 +222,13 @@ func (b *batch) back(ctx context.Context, x replayed, settled *[]settledDeadLett
 	}
 	b.do(w, func() {
 		switch {
-		case errors.Is(end.err, errStalled), errors.Is(end.err, errNotRead):
+		case errors.Is(end.err, errStalled):
+			at := time.Now().Add(r.p.cfg.BreakerOpen).UnixMilli()
+			r.calledOff(ref, deadLetter, end.err, at)
+			r.p.mu.Lock()
+			r.p.waitForPartitionLocked(ref.ID, at)
+			r.p.mu.Unlock()
+		case errors.Is(end.err, errNotRead):
 			r.calledOff(ref, deadLetter, end.err, time.Now().Add(r.p.cfg.BreakerOpen).UnixMilli())
 		case errors.Is(end.err, errBreakerOpen):
 			r.calledOff(ref, deadLetter, end.err, chains.AtBreaker)

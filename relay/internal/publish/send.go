@@ -1,13 +1,13 @@
 package publish
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/latency"
@@ -56,7 +56,7 @@ func (p *Publisher) pump(l *lane, all bool) (more bool) {
 			return false
 		case l.outstanding > 0 && p.mu.flows.waits(l.part, l):
 			return false
-		case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.part.Topic || p.producer.MayBeTooLarge(&it.event, it.topic)):
+		case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.part.Topic || !bytes.Equal(it.recordKey(), l.key) || p.producer.MayBeTooLarge(&it.event, it.topic)):
 			return false
 		case it.topicErr != nil:
 			p.refuseLocked(l, it.topicErr)
@@ -66,7 +66,7 @@ func (p *Publisher) pump(l *lane, all bool) (more bool) {
 			p.resumeLocked(l, wait)
 			return false
 		}
-		if !p.producer.Catalog.Known(it.topic) {
+		if !p.producer.Ready(it.topic) {
 			if all {
 				p.makeTopicLocked(it.topic, l)
 			}
@@ -113,16 +113,16 @@ func (p *Publisher) sendLocked(l *lane, it *item, key Partition) bool {
 	it.attempts++
 	it.sentAt = now
 	if l.outstanding == 0 {
-		l.flight.Begin()
+		l.flight.Begin(it.topic)
 		l.home.sending[l] = struct{}{}
 	}
 	l.outstanding++
 	l.alone = p.producer.MayBeTooLarge(&it.event, it.topic)
 	p.mu.flows.begin(it, key)
-	l.part = key
+	l.part, l.key = key, it.recordKey()
 	r := record(it, p.cfg, p.calls.State())
 	r.Headers = append(r.Headers, p.tableHeader)
-	p.producer.Send(&l.flight, r, l.suspect, func(r *kgo.Record, err error) { p.done(l, it, r, err) })
+	p.producer.Send(&l.flight, r, func(r *kgo.Record, err error) { p.done(l, it, r, err) })
 	return true
 }
 
@@ -152,8 +152,8 @@ func (p *Publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 	if err == nil {
 		p.calls.Acknowledged(now)
 	}
-	last, resumed := p.mu.flows.end(it, err == nil, now)
-	p.resumeAllLocked(resumed)
+	last, resumed, wasStalled := p.mu.flows.end(it, err == nil, now)
+	p.resumeAllLocked(resumed, wasStalled)
 	if last && p.mu.probes[it.part] != nil {
 		defer p.pumpProbe(it.part)
 	}
@@ -211,8 +211,7 @@ func (p *Publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 	p.log.Debug("event published", "event_id", it.event.ID, "aggregate_id", it.event.AggregateID, "topic", it.topic, "attempt", it.attempts, trace.Attrs(it.event.Headers))
 }
 
-// outcome returns the result that the breaker counts for a result of the producer: a
-// refusal by the broker is an answer.
+// outcome returns the result that the breaker counts for a result of the producer.
 func (p *Publisher) outcome(l *lane, err error) error {
 	switch {
 	case err == nil:
@@ -224,7 +223,7 @@ func (p *Publisher) outcome(l *lane, err error) error {
 	case failure.Classify(err) == failure.Stopped:
 		return calls.ErrUncounted
 	default:
-		return nil
+		return calls.ErrRefused
 	}
 }
 
@@ -235,8 +234,8 @@ func (p *Publisher) backLocked(l *lane, it *item, err error) {
 	if class != failure.Stopped {
 		p.Metrics.Failures.WithLabelValues(class.String()).Inc()
 	}
-	if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) {
-		p.producer.Catalog.Forget(it.topic, errors.Is(err, kerr.UnknownTopicID))
+	if producer.StateChanged(err) {
+		p.producer.Catalog.Forget(it.topic)
 	}
 	// Of several errors returned together the most serious decides.
 	if l.failed == nil || failure.Classify(l.failed) < class {
@@ -364,8 +363,8 @@ func (p *Publisher) makeTopicLocked(topic string, l *lane) {
 		err := p.EnsureTopic(p.ctx, topic)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		delete(p.mu.flows.of, key)
-		for l := range f.waiting {
+		waiting := p.mu.flows.created(key)
+		for l := range waiting {
 			it := l.firstQueued()
 			switch {
 			case err == nil:

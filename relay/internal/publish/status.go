@@ -97,10 +97,13 @@ func (p *Publisher) Holds() []Hold {
 func (p *Publisher) Remaining() (open, blocked int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.remainingLocked(time.Now())
+}
+
+func (p *Publisher) remainingLocked(now time.Time) (open, blocked int) {
 	if open = int(p.ids.open.Load()); open == 0 {
 		return 0, 0
 	}
-	now := time.Now()
 	for i := range p.mu.stripes {
 		for _, l := range p.mu.stripes[i].lanes {
 			if l.blocked(now) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gocql/gocql"
+
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/calls"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 )
@@ -83,9 +85,10 @@ func (p *Publisher) answerBreakerLocked() {
 	}
 }
 
-// pingLocked probes the broker when there is no event to send.
+// pingLocked probes the broker when there is no event or dead letter to publish: its record
+// would be the probe.
 func (p *Publisher) pingLocked() {
-	if p.mu.closed {
+	if p.mu.closed || p.waitsLocked(time.Now()) {
 		return
 	}
 	c := p.calls.BeginPing()
@@ -99,12 +102,26 @@ func (p *Publisher) pingLocked() {
 	})
 }
 
-// checkFlowsLocked detects stalled partitions and spills their waiting events.
+// waitsLocked reports whether an event waits for its acknowledgement, or a dead letter for the
+// breaker.
+func (p *Publisher) waitsLocked(now time.Time) bool {
+	if p.mu.deadLetters.replays > 0 {
+		return true
+	}
+	if c := p.mu.deadLetters.Front(); c != nil {
+		if due, _ := c.IsDue(now, false); due {
+			return true
+		}
+	}
+	open, blocked := p.remainingLocked(now)
+	return open > blocked
+}
+
+// checkFlowsLocked detects stalled partitions and spills their waiting events while the breaker
+// is closed. To a half-open one, records of a stalled partition are no probes: the producer retries
+// those that it has, and one partition must not decide for the others.
 func (p *Publisher) checkFlowsLocked(now time.Time) {
 	p.mu.flows.stuck.open, p.mu.flows.stuck.bytes = 0, 0
-	if p.calls.State() != BreakerClosed {
-		return
-	}
 	stalled := make(map[Partition]*partFlow)
 	for key, f := range p.mu.flows.of {
 		if now.Sub(f.since) >= p.cfg.AttemptTimeout && !f.stalled {
@@ -116,7 +133,7 @@ func (p *Publisher) checkFlowsLocked(now time.Time) {
 			p.mu.flows.stuck.bytes += f.bytes
 		}
 	}
-	if !p.table.exists() {
+	if !p.table.exists() || p.calls.State() != BreakerClosed {
 		return
 	}
 	filling := 2*p.ids.open.Load() >= int64(p.cfg.MaxInFlightRecords) || 2*p.ids.bytes.Load() >= p.cfg.MaxInFlightBytes
@@ -137,8 +154,10 @@ func (p *Publisher) stallLocked(key Partition, f *partFlow, now time.Time) {
 			}
 		}
 	}
-	p.log.Warn("a partition acknowledges nothing; its events wait", "topic", key.Topic, "partition", key.Part,
-		"for", now.Sub(f.since), "records", f.open)
+	if p.calls.State() == BreakerClosed { // else all partitions may be
+		p.log.Warn("a partition acknowledges nothing; its events wait", "topic", key.Topic, "partition", key.Part,
+			"for", now.Sub(f.since), "records", f.open)
+	}
 	for _, l := range p.mu.probes[key].lanes() { // they wait for the partition now
 		if len(l.items) > 0 {
 			p.pumpLocked(l)
@@ -177,27 +196,36 @@ func (p *Publisher) spillLocked(key Partition, f *partFlow, silent time.Duration
 		default:
 			it.attempts = max(it.attempts, len(p.cfg.RetryDelays))
 			p.writer.writeForLocked(l, usedUp(it, err))
+			it.cause.stalled = true
 		}
 	}
 }
 
-// resumeAllLocked resumes lanes that waited for a partition.
-func (p *Publisher) resumeAllLocked(waiting map[*lane]struct{}) {
-	if len(waiting) == 0 || p.mu.closed {
+// waitForPartitionLocked makes a dead letter, which is due at the time at because its partition
+// is stalled, due as soon as a partition resumes. Otherwise the dead letters of a stalled partition
+// would be published as slowly as they were made, or called off.
+func (p *Publisher) waitForPartitionLocked(id gocql.UUID, at int64) {
+	p.mu.deadLetters.stalled[id] = at
+	if len(p.mu.flows.stalled()) == 0 { // it has resumed since
+		p.mu.deadLetters.resumeStalled()
+	}
+}
+
+// resumeAllLocked resumes lanes that waited for a partition, and the replays that were called
+// off if the partition was stalled.
+func (p *Publisher) resumeAllLocked(waiting map[*lane]struct{}, wasStalled bool) {
+	if len(waiting) == 0 && !wasStalled || p.mu.closed {
 		return
 	}
 	p.wg.Go(func() { // the caller may be changing a lane
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		if wasStalled {
+			p.mu.deadLetters.resumeStalled()
+			p.wake()
+		}
 		for l := range waiting {
 			p.pumpLocked(l)
 		}
 	})
-}
-
-// hasOutstanding reports whether records of the topic are outstanding.
-func (p *Publisher) hasOutstanding(topic string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.mu.flows.outstanding(topic)
 }

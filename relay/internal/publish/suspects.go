@@ -1,14 +1,12 @@
 package publish
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/producer"
 )
 
 // probe is a suspect of a partition that is sent alone. A refusal fails everything
@@ -33,10 +31,6 @@ func (p *Publisher) refuseLocked(l *lane, err error) {
 	front := l.items[0]
 	if !l.suspect && front.topicErr == nil && !failure.IsTopicRefused(err) {
 		l.suspect, l.failed = true, nil
-		if producer.IsTooLarge(err) {
-			p.measureLocked(l, front.topic)
-			return
-		}
 		p.pumpLocked(l)
 		return
 	}
@@ -60,33 +54,7 @@ func (p *Publisher) refuseLocked(l *lane, err error) {
 	}
 	l.hold.Err = err
 	l.hold.attempts = front.attempts
-	if producer.IsTooLarge(err) {
-		p.measureLocked(nil, front.topic)
-	}
 	p.resumeLocked(l, p.cfg.HoldRetry)
-}
-
-// measureLocked reads the current record size limit of the topic after a refusal, and then
-// resumes the lane unless it is nil.
-func (p *Publisher) measureLocked(l *lane, topic string) {
-	if l != nil {
-		l.paused = true
-	}
-	p.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(p.ctx, p.cfg.AttemptTimeout)
-		defer cancel()
-		p.producer.ReadLimit(ctx, topic)
-		if l == nil {
-			return
-		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if _, replays := p.mu.replaying[l]; l.replay != nil && !replays {
-			return
-		}
-		l.paused = false
-		p.pumpLocked(l)
-	})
 }
 
 // waits reports whether the lane waits for a suspect of the partition: for another one,

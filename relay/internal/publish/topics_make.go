@@ -3,12 +3,12 @@ package publish
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/calls"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/producer"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/topics"
 )
 
 // topicMaker creates topics. It is safe for concurrent use and calls its functions without
@@ -32,8 +32,6 @@ type TopicNames interface {
 
 // topicOwner is the publisher as topicMaker uses it. It is called without locks.
 type topicOwner interface {
-	// hasOutstanding reports whether records of the topic are outstanding.
-	hasOutstanding(topic string) bool
 	// end stops the relay with an error.
 	end(err error)
 }
@@ -41,19 +39,14 @@ type topicOwner interface {
 // ensure creates the topic if it is missing and retries as long as the broker is
 // unavailable. The error is Permanent, Stopped or Fatal; a Fatal one is already reported.
 func (t *topicMaker) ensure(ctx context.Context, topic string) error {
+	began := time.Now()
 	for attempt := 1; ; attempt++ {
 		var err error
 		if t.names != nil {
 			err = t.names.Remember(ctx, topic)
 		}
 		if err == nil {
-			var found topics.Found
-			if err = t.calls.Do(ctx, func() (err error) {
-				found, err = t.producer.Catalog.Ensure(ctx, topic)
-				return err
-			}); err == nil {
-				t.producer.Know(topic, &found, t.owner.hasOutstanding)
-			}
+			err = t.calls.Do(ctx, func() error { return t.producer.Ensure(ctx, topic) })
 		}
 		if err == nil {
 			return nil
@@ -61,17 +54,28 @@ func (t *topicMaker) ensure(ctx context.Context, topic string) error {
 		if ctx.Err() != nil {
 			return errors.Join(failure.ErrStopping, err)
 		}
-		switch failure.Classify(err) {
-		case failure.Permanent, failure.Stopped:
+		class := failure.Classify(err)
+		switch believed := time.Since(began) >= producer.AgreeAfter || !mayPass(err); {
+		case class == failure.Stopped, class == failure.Permanent && believed:
 			return err
-		case failure.Fatal:
+		case class == failure.Fatal && believed:
 			t.owner.end(err)
 			return err
 		}
 		wait := retry.Backoff(t.cfg.RetryMin, t.cfg.RetryMax, attempt)
+		if class != failure.Transient {
+			wait = min(wait, producer.AgreeAfter/10)
+		}
 		t.cfg.Logger.Warn("topic is not ready, retrying", "topic", topic, "attempt", attempt, "wait", wait, "err", err)
 		if err := retry.Wait(ctx, wait); err != nil {
 			return errors.Join(failure.ErrStopping, err)
 		}
 	}
+}
+
+// mayPass reports whether the refusal may be that of a broker that does not know the topic yet:
+// it then refuses to create it, or Redpanda a producer id to a relay that may write to it.
+func mayPass(err error) bool {
+	_, refused := errors.AsType[*failure.RefusedError](err)
+	return refused || producer.IsProducerIDRefused(err)
 }

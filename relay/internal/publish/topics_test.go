@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -15,7 +16,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/topics"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // A deleted topic is created again for the next event.
@@ -145,5 +149,199 @@ func TestPublisher_ABrokerThatDoesNotKnowAPartitionCostsNoDuplicate(t *testing.T
 		if len(seen) != 12 {
 			t.Errorf("%d events are in the topic, want 12", len(seen))
 		}
+	})
+}
+
+// Somebody deletes a topic and creates it again while the relay publishes to it. Every event that
+// counts as published is in the topic, whatever the broker and its client know of topic ids: of
+// events published before the client noticed, and of the first ones after it.
+func TestPublisher_WritesEveryEventToARecreatedTopic(t *testing.T) {
+	t.Parallel()
+	world.EachBroker(t, func(t *testing.T, v *world.BrokerVersion) {
+		synctest.Test(t, func(t *testing.T) {
+			b := setup(t, nil, v.Options()...)
+			defer b.close()
+			admin := b.publisher.producer.Catalog.Admin
+			b.submit(relaytest.Event(1, 1, "OrderCreated"), nil) // one partition has records
+			b.drain(time.Minute)
+			n := 1
+			for range 3 {
+				if _, err := admin.DeleteTopics(t.Context(), "OrderCreated"); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := admin.CreateTopic(t.Context(), 3, 1, nil, "OrderCreated"); err != nil {
+					t.Fatal(err)
+				}
+				var all []outbox.Event
+				settled := 0
+				send := func(events int) { // each with a request of its own
+					for range events {
+						n++
+						all = append(all, relaytest.Event(n, 1, "OrderCreated"))
+						b.submit(all[len(all)-1], func() { settled++ })
+						b.drain(10 * time.Minute)
+					}
+				}
+				send(6)                     // before the client refreshes its metadata
+				time.Sleep(6 * time.Minute) // a refresh
+				send(12)
+				relaytest.CheckOrder(t, b.consume("OrderCreated"), all)
+				if settled != len(all) {
+					t.Errorf("%d of %d events are settled", settled, len(all))
+				}
+			}
+		})
+	})
+}
+
+// A broker whose metadata are behind leads a partition and does not know the id of its topic,
+// for some seconds. Nothing was deleted, and the other partitions take records. The epoch of the
+// producer was increased before. Each event that counts as published is in its topic.
+func TestPublisher_WritesEveryEventWhileABrokerDoesNotKnowATopic(t *testing.T) {
+	t.Parallel()
+	for _, err := range []*kerr.Error{kerr.NotLeaderForPartition, kerr.UnknownTopicID, kerr.UnknownTopicOrPartition} {
+		for _, times := range []int{5, 30} {
+			t.Run(fmt.Sprint(err.Message, " x", times), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					b := setup(t, nil)
+					defer b.close()
+					var all []outbox.Event
+					n, settled := 0, 0
+					submit := func(topic string, part int) { // an event of a new aggregate for the partition
+						for ; ; n++ {
+							e := relaytest.Event(n, 1, topic)
+							if topics.KeyPartitioner.Partition(&kgo.Record{Key: e.Key()}, 3) == part {
+								n++
+								all = append(all, e)
+								b.submit(e, func() { settled++ })
+								return
+							}
+						}
+					}
+					for part := range 3 {
+						submit("A", part)
+						submit("B", part)
+					}
+					b.drain(time.Minute)
+					b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "A", Partitions: []int32{0}, Err: kerr.UnknownTopicOrPartition, Count: 5})
+					b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "B", Partitions: []int32{0}, Err: err, Count: times})
+					submit("A", 0)
+					time.Sleep(500 * time.Millisecond)
+					submit("B", 0)
+					for range 60 {
+						submit("B", 2) // a healthy partition, five events a second
+						time.Sleep(200 * time.Millisecond)
+					}
+					b.drain(20 * time.Minute)
+					relaytest.CheckOrder(t, b.consume("A", "B"), all)
+					if settled != len(all) {
+						t.Errorf("%d of %d events are settled", settled, len(all))
+					}
+				})
+			})
+		}
+	}
+}
+
+// A topic is looked up at a broker that does not know it, although it exists, and again while
+// records of it are in flight.
+func TestPublisher_LooksATopicUpAgainWithRecordsInFlight(t *testing.T) {
+	t.Parallel()
+	for _, unknown := range []int{1, 6} {
+		t.Run(fmt.Sprint("unknown x", unknown), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := setup(t, nil)
+				defer b.close()
+				const topic = "OrderUpdated"
+				if _, err := b.publisher.producer.Catalog.Admin.CreateTopic(t.Context(), 3, 1, nil, topic); err != nil { // by another instance
+					t.Fatal(err)
+				}
+				b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: topic, Err: kerr.UnknownTopicOrPartition, Count: unknown})
+				away := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Partitions: []int32{0}, Err: kerr.NotLeaderForPartition, Count: -1})
+				b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Partitions: []int32{1}, Err: kerr.UnknownTopicOrPartition, Count: 6})
+				var all []outbox.Event
+				for i := range 20 {
+					all = append(all, relaytest.Event(i, 1, topic))
+					b.submit(all[i], nil)
+				}
+				time.Sleep(10 * time.Second)
+				away.Remove()
+				b.drain(5 * time.Minute)
+				relaytest.CheckOrder(t, b.consume(topic), all)
+			})
+		})
+	}
+}
+
+// A broker refuses producer ids, as one of Redpanda in recovery mode does, or one that does not
+// know the topic yet that the relay may write to. Events are published when it grants one.
+func TestPublisher_GetsAnotherProducerIDAfterARefusedOne(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		err   *kerr.Error
+		lasts time.Duration
+	}{
+		{kerr.PolicyViolation, time.Minute},
+		{kerr.ClusterAuthorizationFailed, 3 * time.Second},
+		{kerr.UnknownServerError, time.Minute},
+	} {
+		t.Run(tt.err.Message, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := setup(t, nil)
+				defer b.close()
+				fault := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Err: tt.err, Count: -1})
+				all := relaytest.Events(4, 3, "OrderCreated")
+				for _, e := range all {
+					b.submit(e, nil)
+				}
+				time.Sleep(tt.lasts)
+				fault.Remove()
+				b.drain(2 * time.Minute)
+				relaytest.CheckOrder(t, b.consume("OrderCreated"), all)
+				if len(b.fatal) > 0 {
+					t.Errorf("the relay ends: %v", <-b.fatal)
+				}
+			})
+		})
+	}
+	t.Run("for ever", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := setup(t, nil)
+			defer b.close()
+			b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Err: kerr.ClusterAuthorizationFailed, Count: -1})
+			b.submit(relaytest.Event(1, 1, "OrderCreated"), nil)
+			time.Sleep(time.Minute)
+			if len(b.fatal) == 0 {
+				t.Error("the relay has no right to a producer id and does not end")
+			}
+		})
+	})
+}
+
+// A Redpanda broker in recovery mode refuses records with POLICY_VIOLATION: the events wait, and
+// none needs an operator.
+func TestPublisher_WaitsForABrokerInRecoveryMode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, nil)
+		defer b.close()
+		all := relaytest.Events(10, 4, "OrderCreated")
+		b.submit(all[0], nil)
+		b.drain(time.Minute)
+		fault := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.PolicyViolation, Count: -1})
+		for _, e := range all[1:] {
+			b.submit(e, nil)
+		}
+		time.Sleep(time.Minute)
+		if n := len(b.publisher.Holds()); n > 0 {
+			t.Errorf("%d aggregates are held, want none", n)
+		}
+		fault.Remove()
+		b.drain(5 * time.Minute)
+		relaytest.CheckOrder(t, b.consume("OrderCreated"), all)
 	})
 }

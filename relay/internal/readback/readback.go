@@ -134,6 +134,7 @@ func (r *Reader) Run(ctx context.Context) error {
 		r.saved[t] = true
 	}
 	r.mu.Unlock()
+	r.publisher.ExpectTopics(topics)
 	topics = slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(topics, maps.Values(r.cfg.Topics)))))
 	if !mark.IsZero() {
 		mark = checkpoint.Later(mark, r.Floor) // a backfill covers older events and reads back separately

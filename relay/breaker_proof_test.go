@@ -1,0 +1,142 @@
+package relay
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+)
+
+// swallowingConn drops produce requests while on is set: the broker never receives them.
+type swallowingConn struct {
+	net.Conn
+	on *atomic.Bool
+}
+
+func (c *swallowingConn) Write(p []byte) (int, error) {
+	if c.on.Load() && len(p) > 6 && binary.BigEndian.Uint16(p[4:]) == uint16(kmsg.Produce) {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+// A broker answers every request except produce requests. The breaker does not close while an
+// event or a dead letter waits, so that the outage is one outage; when the broker takes
+// records again, what waits is published at full speed.
+func TestBreaker_ClosesByAcknowledgedRecords(t *testing.T) {
+	t.Parallel()
+	for name, events := range map[string]bool{"while events are written": true, "without new events": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				var swallows atomic.Bool
+				var w *world
+				w = newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+					c.ConfidenceWindow = 20 * time.Second
+					c.Kafka = append(c.Kafka, kgo.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+						conn, err := w.dialKafka(ctx, network, addr)
+						if err != nil {
+							return nil, err
+						}
+						return &swallowingConn{conn, &swallows}, nil
+					}))
+				})
+				defer w.close()
+				r, stop := w.run()
+				var all []outbox.Event
+				write := func() {
+					all = append(all, relaytest.Event(len(all), 1, "OrderUpdated"))
+					w.write(all[len(all)-1])
+				}
+				for range 30 {
+					write()
+				}
+				time.Sleep(5 * time.Second)
+				swallows.Store(true)
+				opened, closed := false, 0
+				for i := range 1000 { // 200 s
+					if events || i < 100 {
+						write()
+					}
+					time.Sleep(200 * time.Millisecond)
+					switch r.Status().Breaker.State {
+					case publish.BreakerOpen:
+						opened = true
+					case publish.BreakerClosed:
+						if opened {
+							closed++
+						}
+					}
+				}
+				if !opened || closed > 0 {
+					t.Errorf("the breaker opened: %t; it was closed %d times of 1000 while nothing was acknowledged", opened, closed)
+				}
+				swallows.Store(false)
+				time.Sleep(45 * time.Second) // the time until the breaker is half-open, and some requests
+				if s := r.Status(); s.Breaker.State != publish.BreakerClosed || s.DeadLetters > 0 || s.InFlight > 0 {
+					t.Errorf("the breaker is %s, with %d dead letters and %d events in flight, 45 s after the end", s.Breaker.State, s.DeadLetters, s.InFlight)
+				}
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
+			})
+		})
+	}
+}
+
+// Dead letters of an outage are for a partition that has no leader when the outage ends. Their
+// replays are called off, some at a time. They are published together when it has a leader.
+func TestDeadLetters_AStalledPartitionResumesAtFullSpeed(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
+		defer w.close()
+		r, stop := w.run()
+		var all []outbox.Event
+		write := func() {
+			all = append(all, relaytest.Event(len(all), 1, "OrderUpdated"))
+			w.write(all[len(all)-1])
+			time.Sleep(20 * time.Millisecond)
+		}
+		write()
+		time.Sleep(5 * time.Second)
+		reached := w.unreachable()
+		for range 600 {
+			write()
+		}
+		time.Sleep(time.Minute)
+		if n := r.Status().DeadLetters; n < 500 {
+			t.Fatalf("%d dead letters after a minute of an outage, want most of 600", n)
+		}
+		end := w.noLeader("OrderUpdated", 0, true)
+		reached()
+		for range 150 { // others are published, so the breaker closes
+			write()
+			time.Sleep(time.Second)
+		}
+		left := r.Status().DeadLetters
+		if left < 100 {
+			t.Errorf("%d dead letters of a partition without a leader, want a third of 600", left)
+		}
+		end()
+		time.Sleep(10 * time.Second)
+		if n := r.Status().DeadLetters; n > 0 {
+			t.Errorf("%d of %d dead letters are open 10 s after the partition has a leader", n, left)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
+	})
+}
