@@ -7,6 +7,8 @@ import (
 	"context"
 	"math"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
@@ -51,7 +53,7 @@ func (f Fate) Settled() bool { return f == Published || f == DeadLetter }
 //     evicted id, would be in the dedup index. It is not published, unless it was
 //     published before and written again: then a record is near the time of its creation.
 //   - Any other row is doubtful. Rows are published in the order of their numbers, so
-//     the last doubtful row decides for the earlier ones.
+//     the last doubtful row that is published decides for the earlier ones.
 //
 // The topics prove whether it is published (proofs).
 type Finder struct {
@@ -95,50 +97,77 @@ func (r *Rows) Late() bool { return r.Missed > 0 && r.Missed < r.Published }
 // this run reads its stream, in microseconds; no id of a row written after remembered
 // was evicted.
 func (d *Finder) Find(ctx context.Context, of *outbox.Event, to, began, remembered int64) (out Rows, err error) {
-	for {
-		var doubt *cdclog.StoredEvent
-		find := false // a record near the time of its creation proves doubt, its absence the opposite
-		lowest, highest := int64(0), int64(0)
-		if err := d.Lookup(ctx, of, 1, to, func(f cdclog.StoredEvent) error {
-			if lowest == 0 {
-				lowest = f.Sequence
+	var doubts []doubt // after the last published row
+	if err := d.Lookup(ctx, of, 1, to, func(f cdclog.StoredEvent) error {
+		if out.Lowest == 0 {
+			out.Lowest = f.Sequence
+		}
+		out.Highest = f.Sequence
+		f.Payload = nil
+		switch fate := d.Evidence.Fate(&f, began, remembered); fate {
+		case Unpublished, Rewritten:
+			if fate == Rewritten {
+				doubts = append(doubts, doubt{f, true})
 			}
-			highest = f.Sequence
-			switch fate := d.Evidence.Fate(&f, began, remembered); fate {
-			case Unpublished, Rewritten:
-				if fate == Rewritten {
-					doubt, find = &f, true
-				}
-				if out.Missed == 0 || f.Sequence < out.Missed {
-					out.Missed = f.Sequence
-				}
-			case Published:
-				out.Published, doubt = f.Sequence, nil
-			case Doubtful:
-				doubt, find = &f, false
+			if out.Missed == 0 || f.Sequence < out.Missed {
+				out.Missed = f.Sequence
 			}
-			f.Payload = nil
-			return nil
-		}); err != nil {
-			return out, err
+		case Published:
+			out.Published, doubts = f.Sequence, nil
+		case Doubtful:
+			doubts = append(doubts, doubt{f, false})
 		}
-		if lowest > 0 && out.Lowest == 0 {
-			out.Lowest, out.Highest = lowest, highest
-		}
-		if doubt == nil {
-			return out, nil
-		}
-		fate, err := d.resolve(ctx, doubt, find)
-		if err != nil {
-			return out, err
-		}
-		if fate == Published {
-			out.Published = doubt.Sequence
-			return out, nil
-		}
-		to = doubt.Sequence
+		return nil
+	}); err != nil {
+		return out, err
 	}
+	// As a rule the last one is published, or one of the last. Where none is, as in a topic that
+	// was created again, the rest share a read.
+	for _, n := range [...]int{1, 16, len(doubts)} {
+		last := doubts[max(0, len(doubts)-n):]
+		published, err := d.lastPublished(ctx, last)
+		if err != nil || published > 0 {
+			out.Published = max(out.Published, published)
+			return out, err
+		}
+		doubts = doubts[:len(doubts)-len(last)]
+	}
+	return out, nil
 }
+
+// doubt is a row that may be published.
+type doubt struct {
+	row cdclog.StoredEvent
+	// find means that a record near the time of the row's creation proves that it is, and its
+	// absence the opposite.
+	find bool
+}
+
+// lastPublished returns the number of the last row that is published, 0 if none is. The rows are
+// proven concurrently: the prover reads for all of them together.
+func (d *Finder) lastPublished(ctx context.Context, rows []doubt) (last int64, err error) {
+	fates := make([]Fate, len(rows))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(maxProofs)
+	for i := range rows {
+		g.Go(func() (err error) {
+			fates[i], err = d.resolve(ctx, &rows[i].row, rows[i].find)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return 0, err
+	}
+	for i, fate := range fates {
+		if fate == Published {
+			last = rows[i].row.Sequence
+		}
+	}
+	return last, nil
+}
+
+// maxProofs is the maximum number of concurrent proofs of an aggregate.
+const maxProofs = 1000
 
 func (d *Finder) resolve(ctx context.Context, doubt *cdclog.StoredEvent, find bool) (Fate, error) {
 	if find {

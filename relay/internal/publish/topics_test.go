@@ -39,6 +39,27 @@ func TestPublisher_MakesADeletedTopicAgain(t *testing.T) {
 		if got := b.consume("OrderCreated"); len(got) != 1 || got[0].Event.ID != late.ID {
 			t.Errorf("the new topic has %d records, want the event submitted after the deletion", len(got))
 		}
+		if n := relaytest.Count(b.publisher.Metrics.recreated.WithLabelValues("OrderCreated")); n != 1 {
+			t.Errorf("outbox_relay_topics_recreated_total = %v, want 1", n)
+		}
+	})
+}
+
+// A topic that an earlier process published to was deleted: it counts as created again.
+func TestPublisher_ReportsATopicThatWasDeletedBefore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, nil)
+		defer b.close()
+		b.publisher.ExpectTopics([]string{"OrderCreated"})
+		b.submit(relaytest.Event(1, 1, "OrderCreated"), nil)
+		b.submit(relaytest.Event(2, 1, "OrderUpdated"), nil)
+		b.drain(time.Minute)
+		for topic, want := range map[string]float64{"OrderCreated": 1, "OrderUpdated": 0} {
+			if n := relaytest.Count(b.publisher.Metrics.recreated.WithLabelValues(topic)); n != want {
+				t.Errorf("outbox_relay_topics_recreated_total of %s = %v, want %v", topic, n, want)
+			}
+		}
 	})
 }
 

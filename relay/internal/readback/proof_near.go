@@ -24,6 +24,7 @@ const (
 type nearPartition struct {
 	Partition
 	asks []*proofAsk
+	at   int64 // the time of the record at next, in milliseconds
 }
 
 // readNear reads up to proofBytes of the partitions from the times of the requests.
@@ -47,9 +48,8 @@ func (d *Proofs) readNear(ctx context.Context, batch []*proofAsk) error {
 				p.answer(proofAnswer{result: ProofUnproven})
 			case p.err != nil:
 				p.answer(proofAnswer{err: p.err})
-			case p.next < 0: // no record after that time
-				p.asks[0].reply(proofAnswer{result: proofNotNear})
-				p.asks = p.asks[1:]
+			case p.next < 0: // no record after that time, nor after the later ones
+				p.answer(proofAnswer{result: proofNotNear})
 			default:
 				byLeader[p.leader] = append(byLeader[p.leader], &p.Partition)
 			}
@@ -78,7 +78,8 @@ func (p *nearPartition) answer(a proofAnswer) {
 	p.asks, p.next = nil, -1
 }
 
-// take answers the requests for events in found, and the first request of p.
+// take answers the requests for events in found, the first request of p, and those that would
+// read from the same record.
 func (d *Proofs) take(p *nearPartition, found map[gocql.UUID]int64) {
 	if len(p.asks) == 0 {
 		return
@@ -96,8 +97,8 @@ func (d *Proofs) take(p *nearPartition, found map[gocql.UUID]int64) {
 		}
 		return ok
 	})
-	if len(p.asks) > 0 && p.asks[0] == first {
-		first.reply(proofAnswer{result: proofNotNear})
+	for len(p.asks) > 0 && (p.asks[0] == first || p.asks[0].from <= p.at) {
+		p.asks[0].reply(proofAnswer{result: proofNotNear})
 		p.asks = p.asks[1:]
 	}
 }
@@ -243,7 +244,7 @@ func (d *Proofs) offsets(ctx context.Context, parts []*nearPartition) error {
 		for _, rp := range rt.Partitions {
 			for _, p := range parts {
 				if p.topic == rt.Topic && p.partition == rp.Partition {
-					p.next, p.err = rp.Offset, kerr.ErrorForCode(rp.ErrorCode)
+					p.next, p.at, p.err = rp.Offset, rp.Timestamp, kerr.ErrorForCode(rp.ErrorCode)
 				}
 			}
 		}
