@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	testworld "github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // brokerAddr is the address of the only broker.
@@ -35,11 +38,14 @@ type kafka struct {
 	executed func(created []string) // called at the time of each produce request, with the topics created before it
 }
 
-func startKafka(t *testing.T, topics ...string) *kafka {
+// startKafka starts the broker, as one of the versions that the product is tested with: the seed
+// determines which.
+func startKafka(t *testing.T, seed uint64, topics ...string) *kafka {
 	t.Helper()
 	k := &kafka{}
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(k.virtual.Listen),
-		kfake.SeedTopics(partitions, topics...))
+	version := &testworld.BrokerVersions[seed%uint64(len(testworld.BrokerVersions))]
+	cluster, err := kfake.NewCluster(append(slices.Clone(version.Options()), kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(k.virtual.Listen),
+		kfake.SeedTopics(partitions, topics...))...)
 	if err != nil {
 		t.Fatalf("start the broker: %v", err)
 	}

@@ -8,8 +8,8 @@
 // all scenarios and are in promises.go; they use the topics, the tables and the CDC logs,
 // never the relay's own reports.
 //
-// A seed determines the customers' actions, message delays and, in TestSeeds, the faults
-// and their times (plan.go, kinds*.go). It does not determine how the scheduler
+// A seed determines the customers' actions, message delays, the version of Kafka or Redpanda whose
+// requests the broker negotiates and, in TestSeeds, the faults and their times (plan.go, kinds*.go). It does not determine how the scheduler
 // interleaves goroutines that are ready at the same moment, so a failure may need several
 // runs of its seed to recur. Package run tries many seeds in separate processes and
 // reports how often a failed one fails and how to repeat it:

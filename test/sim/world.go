@@ -177,7 +177,7 @@ func newWorld(t *testing.T, seed uint64, change func(*settings)) *world {
 	if w.node, err = scyllafake.Start(w.settings.node); err != nil {
 		t.Fatalf("start the database: %v", err)
 	}
-	w.kafka = startKafka(t, topics...)
+	w.kafka = startKafka(t, seed, topics...)
 	w.tap = startTap(t, w.kafka, topics...)
 
 	admin := w.connect("admin", "")

@@ -42,9 +42,10 @@ func (p *Publisher) checkLocked() time.Duration {
 	return p.calls.NextCheck(len(p.mu.flows.of) > 0)
 }
 
-// pumpRefusedLocked retries the lanes that the breaker refused.
+// pumpRefusedLocked retries the lanes that the breaker refused: they are the next probes of a
+// half-open one.
 func (p *Publisher) pumpRefusedLocked() {
-	if p.calls.State() != BreakerClosed {
+	if p.calls.State() == BreakerOpen {
 		return
 	}
 	for l := range p.mu.takeRefused() {
