@@ -42,6 +42,11 @@ type Receive struct {
 	// Wait is the time to wait for the first message, up to MaxWait. The response
 	// contains the messages that are available then, without waiting for Max.
 	Wait time.Duration
+	// MaxPerKey is the maximum number of consecutive messages of one key, a run; 0 is 1.
+	// Process and settle a run in its order: what ends the lease of one message except Ack
+	// returns the later ones, whose deliveries do not count. A run has one lease: an
+	// extension of one message is that of all.
+	MaxPerKey int
 	// AutoAck acknowledges the messages before they are returned: delivery is then at
 	// most once.
 	AutoAck bool
@@ -91,6 +96,9 @@ const (
 	// result or by a change of the owner. Nothing was changed. The message may be
 	// delivered again.
 	CodeLeaseExpired Code = "lease_expired"
+	// CodeOutOfOrder: an earlier message of the run is not settled; settle it first. Nothing
+	// was changed.
+	CodeOutOfOrder Code = "out_of_order"
 	// CodeInvalid: the receipt is no receipt of this subscription.
 	CodeInvalid Code = "invalid_receipt"
 	// CodeUnknown: the action was applied in memory, and its durability is unknown.

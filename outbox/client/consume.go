@@ -21,9 +21,14 @@ type Handler func(ctx context.Context, d *Delivery) error
 
 // ConsumeOptions are the options of Consume.
 type ConsumeOptions struct {
-	// Concurrency is the number of messages in progress. Default 10. The server orders
-	// the messages of one key.
+	// Concurrency is the number of concurrent calls of the handler. Default 10. The server
+	// orders the messages of one key.
 	Concurrency int
+	// MaxPerKey is the maximum number of consecutive messages of one key, a run, that are
+	// received together; the handler gets them one after the other. What a run does not
+	// acknowledge returns the rest of it to the queue. It raises the rate of one key, and
+	// Concurrency times MaxPerKey messages are in progress. Default 1, at most 1,000.
+	MaxPerKey int
 	// VisibilityTimeout is the duration of a lease, which Consume extends while the
 	// handler runs: so long after this process has failed, its messages are delivered
 	// again. Default 30 s; at least 1 s.
@@ -69,14 +74,18 @@ func (o *outcome) Unwrap() error { return o.err }
 // retries while the service cannot be reached; a refusal, such as for a token without the
 // right or an unknown subscription, is its error.
 func (c *Client) Consume(ctx context.Context, name string, handler Handler, o ConsumeOptions) error {
-	o.Concurrency = cmp.Or(o.Concurrency, 10)
+	o.Concurrency, o.MaxPerKey = cmp.Or(o.Concurrency, 10), cmp.Or(o.MaxPerKey, 1)
 	o.VisibilityTimeout = cmp.Or(o.VisibilityTimeout, 30*time.Second)
 	o.StopTimeout = cmp.Or(o.StopTimeout, 30*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
+	if o.MaxPerKey < 1 || o.MaxPerKey > MaxReceipts {
+		return fmt.Errorf("consume %s: %d messages per key: use 1 to %d", name, o.MaxPerKey, MaxReceipts)
+	}
 	if o.Concurrency < 1 || o.VisibilityTimeout < time.Second || o.StopTimeout < 0 {
 		return fmt.Errorf("consume %s: concurrency %d, visibility timeout %s, stop timeout %s: use at least 1, 1s and 0s", name, o.Concurrency, o.VisibilityTimeout, o.StopTimeout)
 	}
-	k := &consumer{client: c, name: name, opts: o, handler: handler, free: make(chan struct{}, o.Concurrency), ended: make(chan ended, o.Concurrency)}
+	places := o.Concurrency * o.MaxPerKey
+	k := &consumer{client: c, name: name, opts: o, handler: handler, free: make(chan struct{}, places), slots: make(chan struct{}, o.Concurrency), ended: make(chan ended, places)}
 	k.mu.leases = map[string]lease{}
 	return k.run(ctx)
 }
@@ -89,8 +98,15 @@ type ended struct {
 
 // lease is a message in progress.
 type lease struct {
-	since time.Time          // of its last extension, by this clock
-	lost  context.CancelFunc // ends the handler's context
+	run     *run
+	handled bool               // its result may have reached the server
+	lost    context.CancelFunc // ends the handler's context
+}
+
+// run are consecutive messages of a key, or one message; they have one lease.
+type run struct {
+	since time.Time // of its last extension, by this clock
+	lost  bool
 }
 
 type consumer struct {
@@ -99,6 +115,7 @@ type consumer struct {
 	opts    ConsumeOptions
 	handler Handler
 	free    chan struct{} // a value for each message in progress
+	slots   chan struct{} // a value for each call of the handler
 	ended   chan ended
 
 	mu struct {
@@ -119,8 +136,8 @@ func (k *consumer) run(ctx context.Context) error {
 	extending, stopExtending := context.WithCancel(context.WithoutCancel(ctx))
 	others.Go(func() { k.extend(extending) })
 	others.Go(k.settle)
-	err := k.receive(ctx, func(d *Delivery) {
-		handlers.Go(func() { k.handle(working, d) })
+	err := k.receive(ctx, func(deliveries []Delivery) {
+		handlers.Go(func() { k.handleRun(working, deliveries) })
 	})
 	handlers.Wait()
 	close(k.ended)
@@ -134,7 +151,7 @@ func (k *consumer) run(ctx context.Context) error {
 const receiveGrace = 300 * time.Millisecond
 
 // receive starts handlers until ctx ends.
-func (k *consumer) receive(ctx context.Context, start func(*Delivery)) error {
+func (k *consumer) receive(ctx context.Context, start func([]Delivery)) error {
 	pause := DefaultFirstPause
 	receiving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -144,20 +161,21 @@ func (k *consumer) receive(ctx context.Context, start func(*Delivery)) error {
 		if n == 0 {
 			return nil
 		}
-		got, err := k.client.Receive(receiving, k.name, ReceiveOptions{Max: n, Wait: 20 * time.Second, VisibilityTimeout: k.opts.VisibilityTimeout})
+		got, err := k.client.Receive(receiving, k.name, ReceiveOptions{Max: n, MaxPerKey: k.opts.MaxPerKey, Wait: 20 * time.Second, VisibilityTimeout: k.opts.VisibilityTimeout})
 		for range n - len(got) {
 			<-k.free
 		}
 		now := time.Now()
-		for i := range got {
-			k.begin(got[i].Receipt, now)
+		runs := k.runs(got)
+		for _, r := range runs {
+			k.begin(r, now)
 		}
 		if ctx.Err() != nil && len(got) > 0 {
 			k.giveBack(ctx, got)
 			return nil
 		}
-		for i := range got {
-			start(&got[i])
+		for _, r := range runs {
+			start(r)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -177,14 +195,43 @@ func (k *consumer) receive(ctx context.Context, start func(*Delivery)) error {
 	}
 }
 
-// places takes at least one place for a message, and all that are free; 0 if ctx has ended.
-func (k *consumer) places(ctx context.Context) (n int) {
-	select {
-	case k.free <- struct{}{}:
-	case <-ctx.Done():
-		return 0
+// runs returns the runs of messages.
+func (k *consumer) runs(got []Delivery) (out [][]Delivery) {
+	type place struct {
+		topic     string
+		partition int32
+		key       string
 	}
-	for n = 1; n < min(k.opts.Concurrency, MaxReceipts); n++ {
+	at := make(map[place]int)
+	for _, d := range got {
+		p := place{d.Topic, d.Partition, d.group()}
+		if i, ok := at[p]; ok && k.opts.MaxPerKey > 1 && p.key != "" {
+			out[i] = append(out[i], d)
+			continue
+		}
+		at[p] = len(out)
+		out = append(out, []Delivery{d})
+	}
+	return out
+}
+
+// group returns the key by which the server orders the message.
+func (d *Delivery) group() string { return cmp.Or(d.Key, d.AggregateID) }
+
+// places takes at least one place for a message, and all that are free; 0 if ctx has ended.
+// With runs it takes at least half of the places, so that they are long.
+func (k *consumer) places(ctx context.Context) (n int) {
+	for least := max(1, min(cap(k.free), MaxReceipts)/2); n == 0 || k.opts.MaxPerKey > 1 && n < least; n++ {
+		select {
+		case k.free <- struct{}{}:
+		case <-ctx.Done():
+			for range n {
+				<-k.free
+			}
+			return 0
+		}
+	}
+	for ; n < min(cap(k.free), MaxReceipts); n++ {
 		select {
 		case k.free <- struct{}{}:
 		default:
@@ -208,8 +255,28 @@ func (k *consumer) giveBack(ctx context.Context, got []Delivery) {
 	}
 }
 
-// handle calls the handler and reports its result.
-func (k *consumer) handle(ctx context.Context, d *Delivery) {
+// handleRun handles messages one after the other. After the first one that is not
+// acknowledged, and when the lease is lost, the server has taken the others back.
+func (k *consumer) handleRun(ctx context.Context, deliveries []Delivery) {
+	k.slots <- struct{}{}
+	defer func() { <-k.slots }()
+	for i := range deliveries {
+		rest := deliveries[i:]
+		if k.holds(rest[0].Receipt) {
+			if k.handle(ctx, &rest[0]) == "ack" {
+				continue
+			}
+			rest = rest[1:]
+		}
+		for _, d := range rest {
+			k.end(d.Receipt)
+		}
+		return
+	}
+}
+
+// handle calls the handler, and reports and returns its result.
+func (k *consumer) handle(ctx context.Context, d *Delivery) string {
 	ctx, lost := context.WithCancel(ctx)
 	defer lost()
 	k.watch(d.Receipt, lost)
@@ -230,13 +297,31 @@ func (k *consumer) handle(ctx context.Context, d *Delivery) {
 		}
 		k.opts.Logger.Warn("failed to process a message", "subscription", k.name, "event_id", d.EventID, "attempt", d.Attempt, "action", e.action, "err", err)
 	}
+	k.mu.Lock()
+	if l, ok := k.mu.leases[d.Receipt]; ok {
+		l.handled = true
+		k.mu.leases[d.Receipt] = l
+	}
+	k.mu.Unlock()
 	k.ended <- e
+	return e.action
 }
 
-func (k *consumer) begin(receipt string, now time.Time) {
+func (k *consumer) begin(deliveries []Delivery, now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.mu.leases[receipt] = lease{since: now, lost: func() {}}
+	r := &run{since: now}
+	for i := range deliveries {
+		k.mu.leases[deliveries[i].Receipt] = lease{run: r, lost: func() {}}
+	}
+}
+
+// holds reports whether the lease of a message is not lost.
+func (k *consumer) holds(receipt string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	l, ok := k.mu.leases[receipt]
+	return ok && !l.run.lost
 }
 
 func (k *consumer) watch(receipt string, lost context.CancelFunc) {
@@ -317,13 +402,19 @@ func (k *consumer) extend(ctx context.Context) {
 		}
 		now := time.Now()
 		var items []Settling
+		runs := make(map[*run]string) // a receipt of each, if possible of a message that is not settled
 		k.mu.Lock()
 		for receipt, l := range k.mu.leases {
-			if now.Sub(l.since) >= k.opts.VisibilityTimeout/3 && len(items) < MaxReceipts {
-				items = append(items, Settling{Receipt: receipt, Delay: k.opts.VisibilityTimeout})
+			if now.Sub(l.run.since) >= k.opts.VisibilityTimeout/3 && (!l.handled || runs[l.run] == "") {
+				runs[l.run] = receipt
 			}
 		}
 		k.mu.Unlock()
+		for _, receipt := range runs {
+			if len(items) < MaxReceipts {
+				items = append(items, Settling{Receipt: receipt, Delay: k.opts.VisibilityTimeout})
+			}
+		}
 		if len(items) == 0 {
 			continue
 		}
@@ -345,12 +436,16 @@ func (k *consumer) extended(items []Settling, results []SettleResult, now time.T
 		l, ok := k.mu.leases[items[i].Receipt]
 		switch {
 		case !ok:
-			continue
 		case i < len(results) && results[i].Code == ResultOK:
-			l.since = now
-		case i < len(results) && (results[i].Code == ResultLeaseExpired || results[i].Code == ResultInvalid), now.Sub(l.since) > k.opts.VisibilityTimeout:
+			l.run.since = now
+		case l.handled: // the lease may have ended with it
+		case i < len(results) && (results[i].Code == ResultLeaseExpired || results[i].Code == ResultInvalid), now.Sub(l.run.since) > k.opts.VisibilityTimeout:
+			l.run.lost = true
+		}
+	}
+	for _, l := range k.mu.leases {
+		if l.run.lost {
 			l.lost()
 		}
-		k.mu.leases[items[i].Receipt] = l
 	}
 }

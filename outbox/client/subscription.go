@@ -114,6 +114,10 @@ func (d *Delivery) Load(ctx context.Context, s payload.Store) error {
 type ReceiveOptions struct {
 	// Max is the maximum number of messages, up to 1,000. Default 10.
 	Max int
+	// MaxPerKey is the maximum number of consecutive messages of one key, a run, up to 1,000.
+	// Process and settle a run in its order: Nack, Reject and Release of one message, and the
+	// end of the lease, return the later ones. Extend of one extends the run. Default 1.
+	MaxPerKey int
 	// Wait is the time to wait for the first message, up to 20 s.
 	Wait time.Duration
 	// AutoAck acknowledges the messages before they are returned: delivery is then at
@@ -128,6 +132,7 @@ type ReceiveOptions struct {
 const (
 	ResultOK           = "ok"
 	ResultLeaseExpired = "lease_expired"
+	ResultOutOfOrder   = "out_of_order"
 	ResultInvalid      = "invalid_receipt"
 	ResultUnknown      = "unknown"
 	ResultUnavailable  = "unavailable"
@@ -176,10 +181,11 @@ func subscriptionPath(name, operation string) string {
 func (c *Client) Receive(ctx context.Context, name string, o ReceiveOptions) ([]Delivery, error) {
 	body := struct {
 		Max               int    `json:"max,omitempty"`
+		MaxPerKey         int    `json:"max_per_key,omitempty"`
 		Wait              string `json:"wait,omitempty"`
 		AutoAck           bool   `json:"auto_ack,omitempty"`
 		VisibilityTimeout string `json:"visibility_timeout,omitempty"`
-	}{Max: o.Max, AutoAck: o.AutoAck}
+	}{Max: o.Max, MaxPerKey: o.MaxPerKey, AutoAck: o.AutoAck}
 	if o.Wait > 0 {
 		body.Wait = o.Wait.String()
 	}

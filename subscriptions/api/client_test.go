@@ -328,3 +328,49 @@ func TestClient_ReturnsRefusals(t *testing.T) {
 		}
 	})
 }
+
+// A consumer receives runs of one key, handles them in order, and gets the rest of a run again
+// after a failure. A hung handler keeps the lease of its run only.
+func TestClient_ConsumesRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		for i := range 300 {
+			b.service.Publish("orders", fmt.Sprint("k", i%2), fmt.Sprint(i))
+		}
+		c, d := b.newClient()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		var mu sync.Mutex
+		seen, failed, total := map[string][]string{}, map[string]bool{}, 0
+		err := c.Consume(ctx, "orders", func(_ context.Context, m *client.Delivery) error {
+			time.Sleep(time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			if m.Offset%50 == 20 && !failed[string(m.Data)] {
+				failed[string(m.Data)] = true
+				return errors.New("no luck")
+			}
+			seen[m.Key] = append(seen[m.Key], string(m.Data))
+			if total++; total == 300 {
+				stop()
+			}
+			return nil
+		}, client.ConsumeOptions{Concurrency: 2, MaxPerKey: 30, VisibilityTimeout: 10 * time.Second, Logger: quiet})
+		if err != nil || b.service.Open("orders") != 0 {
+			t.Errorf("Consume() = %v with %d open", err, b.service.Open("orders"))
+		}
+		for i := range 2 {
+			var want []string
+			for j := i; j < 300; j += 2 {
+				want = append(want, fmt.Sprint(j))
+			}
+			if got := seen[fmt.Sprint("k", i)]; !slices.Equal(got, want) {
+				t.Errorf("key %d: %v, want %v", i, got, want)
+			}
+		}
+		if n := d.count("receive"); n > 60 {
+			t.Errorf("%d requests for 300 messages, want runs", n)
+		}
+	})
+}

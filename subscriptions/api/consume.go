@@ -25,6 +25,7 @@ const defaultMax = 10
 
 type receiveInput struct {
 	Max               int    `json:"max,omitempty" minimum:"1" maximum:"1000" default:"10" doc:"Maximum number of messages. The response contains the messages that are available, without waiting for more"`
+	MaxPerKey         int    `json:"max_per_key,omitempty" minimum:"1" maximum:"1000" default:"1" doc:"Maximum number of consecutive messages of one key. Process and settle them in their order: all but ack returns the later ones to the queue, not counted. They have one lease"`
 	Wait              string `json:"wait,omitempty" default:"0s" doc:"How long to wait for the first message: 0s to 20s"`
 	AutoAck           bool   `json:"auto_ack,omitempty" doc:"Acknowledge the messages before they are returned: delivery is then at most once"`
 	VisibilityTimeout string `json:"visibility_timeout,omitempty" doc:"Duration of these leases: 1s to 12h; default: that of the subscription"`
@@ -170,12 +171,12 @@ func unsettled(results []subscriptions.Result) *problem {
 	if len(count) == 0 {
 		return nil
 	}
-	expired, invalid := count[subscriptions.CodeLeaseExpired], count[subscriptions.CodeInvalid]
+	expired, invalid := count[subscriptions.CodeLeaseExpired]+count[subscriptions.CodeOutOfOrder], count[subscriptions.CodeInvalid]
 	open := -expired - invalid
 	for _, n := range count {
 		open += n
 	}
-	switch detail := fmt.Sprintf("%d of %d actions are durable, %d leases have expired, %d receipts are invalid, %d results are open; see results.",
+	switch detail := fmt.Sprintf("%d of %d actions are durable, %d leases have expired or are not the first of their run, %d receipts are invalid, %d results are open; see results.",
 		len(results)-expired-invalid-open, len(results), expired, invalid, open); {
 	case open > 0:
 		return newProblem(http.StatusServiceUnavailable, problemUnsettled, detail).later()

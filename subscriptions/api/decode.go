@@ -89,6 +89,7 @@ func decodeReceive(body []byte) (r subscriptions.Receive, exact bool, err error)
 	r.Max = defaultMax
 	err = decodeBody(body, func(f *fields) {
 		f.number("max", 1, subscriptions.MaxMessages, &r.Max)
+		f.number("max_per_key", 1, subscriptions.MaxMessages, &r.MaxPerKey)
 		f.duration("wait", 0, subscriptions.MaxWait, &r.Wait)
 		take(f, "auto_ack", "true or false", &r.AutoAck)
 		take(f, "exact", "true or false", &exact)

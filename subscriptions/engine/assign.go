@@ -196,6 +196,7 @@ func (g *group) tryLoad(ctx context.Context, p *partition, c committed) (*queue.
 			return nil, 0, err
 		}
 	}
+	s.Keys, s.Turn = g.keys, func(key string) { go p.locked(func(q *queue.Queue) { q.Turn(key) }) } // called by another partition
 	return queue.New(cfg, s), epoch, nil
 }
 

@@ -51,11 +51,26 @@ func (g *group) deadLetter(ctx context.Context, p *partition, d *queue.DeadLette
 // open reports whether a dead letter waits for a decision or a replay.
 func open(s dlq.Status) bool { return s != dlq.Resolved && s != dlq.Archived }
 
-// blocked returns the open dead letters of a partition.
-func (g *group) blocked(ctx context.Context, p *partition) (out []queue.Blocked, err error) {
+// blocking is an open dead letter of a subscription with strict order: its key and its place.
+type blocking struct {
+	topicPartition
+	queue.Blocked
+}
+
+// blocking returns the open dead letters. It reads each once.
+func (g *group) blocking(ctx context.Context) (map[gocql.UUID]blocking, error) {
+	g.mu.Lock()
+	known := g.mu.blocking
+	g.mu.Unlock()
+	out := make(map[gocql.UUID]blocking)
 	var ids []gocql.UUID
-	err = g.e.cfg.DeadLetters.Chains(ctx, g.resource.Load().DeadLetterTable(), func(c dlq.ChainEntry) error {
-		if c.Topic == p.topic && open(c.Status) && !c.Released {
+	err := g.e.cfg.DeadLetters.Chains(ctx, g.resource.Load().DeadLetterTable(), func(c dlq.ChainEntry) error {
+		if !open(c.Status) || c.Released {
+			return nil
+		}
+		if b, ok := known[c.EventID]; ok {
+			out[c.EventID] = b
+		} else {
 			ids = append(ids, c.EventID)
 		}
 		return nil
@@ -71,47 +86,54 @@ func (g *group) blocked(ctx context.Context, p *partition) (out []queue.Blocked,
 		if err != nil {
 			return nil, fmt.Errorf("read dead letter %s: %w", id, err)
 		}
-		if topic, number, offset, err := deadletter.Place(&l); err == nil && topic == p.topic && number == p.number {
-			out = append(out, queue.Blocked{Key: l.AggregateID, Offset: offset})
+		if rec, err := deadletter.Record(&l); err == nil {
+			out[id] = blocking{topicPartition{rec.Topic, rec.Partition}, queue.Blocked{Key: recordOf(rec).Key, Offset: rec.Offset}}
 		}
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mu.blocking = out
 	return out, nil
+}
+
+// blocked returns the open dead letters for a partition: the key of each is blocked in all
+// partitions.
+func (g *group) blocked(ctx context.Context, p *partition) (out []queue.Blocked, err error) {
+	all, err := g.blocking(ctx)
+	for _, b := range all {
+		if b.topicPartition != p.topicPartition {
+			b.Offset = -1
+		}
+		out = append(out, b.Blocked)
+	}
+	return out, err
 }
 
 // unblock frees the keys whose dead letters are closed or released. Only subscriptions
 // with strict order have such keys.
 func (g *group) unblock(ctx context.Context) {
-	waiting := make(map[*partition][]string)
-	for _, p := range g.owned() {
-		p.locked(func(q *queue.Queue) {
-			if keys := q.Blocked(); len(keys) > 0 {
-				waiting[p] = keys
-			}
-		})
-	}
+	waiting := g.keys.Blocked()
 	if len(waiting) == 0 {
 		return
 	}
-	blocked := make(map[string]bool)
-	err := g.e.cfg.DeadLetters.Chains(ctx, g.resource.Load().DeadLetterTable(), func(c dlq.ChainEntry) error {
-		if open(c.Status) && !c.Released {
-			blocked[c.AggregateID] = true
-		}
-		return nil
-	})
+	all, err := g.blocking(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
 			g.failed(err)
 		}
 		return
 	}
-	for p, keys := range waiting {
-		p.locked(func(q *queue.Queue) {
-			for _, key := range keys {
-				if !blocked[key] {
-					q.Free(key)
-				}
-			}
-		})
+	blocked := make(map[string]bool)
+	for _, b := range all {
+		blocked[b.Key] = true
+	}
+	for _, key := range waiting {
+		if blocked[key] {
+			continue
+		}
+		g.keys.Free(key)
+		for _, p := range g.owned() {
+			p.locked(func(q *queue.Queue) { q.Turn(key) })
+		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
 
@@ -160,9 +159,7 @@ func TestEngine_LongLeasePassesTheWindow(t *testing.T) {
 		first := p.all()
 		// Messages of the same key wait behind it, in the same partition as the last one.
 		w.many("a", 0, 12_000, 1)
-		other := event("a", "k0", "last")
-		other.Headers = slices.DeleteFunc(other.Headers, func(h kgo.RecordHeader) bool { return h.Key == outbox.HeaderSubject })
-		other.Headers = append(other.Headers, kgo.RecordHeader{Key: outbox.HeaderSubject, Value: []byte("other")})
+		other := event("a", keyBeside("k0"), "last")
 		w.publish(other)
 		w.sleep(time.Minute)
 		got := p.all()
@@ -424,6 +421,16 @@ func TestEngine_DatabaseAway(t *testing.T) {
 	})
 }
 
+// closeDeadLetters resolves all dead letters.
+func (w *world) closeDeadLetters() {
+	w.db.mu.Lock()
+	defer w.db.mu.Unlock()
+	for id, l := range w.db.deadLetters {
+		l.Status = dlq.Resolved
+		w.db.deadLetters[id] = l
+	}
+}
+
 // With strict order a key waits until its dead letter is closed.
 func TestEngine_StrictOrderWaitsForDeadLetters(t *testing.T) {
 	t.Parallel()
@@ -446,12 +453,7 @@ func TestEngine_StrictOrderWaitsForDeadLetters(t *testing.T) {
 		if got := p.receive(10, 20*time.Second); len(got) > 0 {
 			t.Fatalf("%v pass the dead letter after a restart", names(got))
 		}
-		w.db.mu.Lock()
-		for id, l := range w.db.deadLetters {
-			l.Status = dlq.Resolved
-			w.db.deadLetters[id] = l
-		}
-		w.db.mu.Unlock()
+		w.closeDeadLetters()
 		if got := p.receive(10, 20*time.Second); len(got) != 1 || nameOfMessage(&got[0]) != "e1" {
 			t.Errorf("%v after the dead letter is closed, want e1", names(got))
 		}

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -48,6 +49,7 @@ type group struct {
 	resource atomic.Pointer[store.Resource]
 	client   *kgo.Client
 	adm      *kadm.Client
+	keys     *queue.Keys // of all partitions
 
 	dirty  chan struct{} // has a token when a commit is needed
 	timer  chan struct{} // has a token when the next deadline is earlier
@@ -64,6 +66,7 @@ type group struct {
 		poll       context.CancelFunc // ends the poll that is running
 		poked      bool               // the next poll ends immediately
 		problem    string
+		blocking   map[gocql.UUID]blocking // the open dead letters that were read last
 	}
 	waiting waiting
 }
@@ -77,7 +80,7 @@ func (t turn) unlock() { <-t }
 func newGroup(e *Engine, r store.Resource) *group {
 	g := &group{
 		e: e, name: r.Name, incarnation: r.Incarnation(), log: e.cfg.Logger.With("subscription", r.Name), metrics: e.metrics.of(r.Name),
-		commit: make(turn, 1), done: make(chan struct{}), stopping: make(chan struct{}), dirty: make(chan struct{}, 1), timer: make(chan struct{}, 1),
+		keys: queue.NewKeys(), commit: make(turn, 1), done: make(chan struct{}), stopping: make(chan struct{}), dirty: make(chan struct{}, 1), timer: make(chan struct{}, 1),
 	}
 	g.replayer = deadletter.Replayer{Table: r.DeadLetterTable(), Owner: g.incarnation, Store: e.cfg.DeadLetters, Messages: g}
 	g.stop = sync.OnceFunc(func() { close(g.stopping) })
@@ -217,6 +220,9 @@ func (g *group) open() (err error) {
 		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, lost map[string][]int32) { g.lost(lost) }),
 		kgo.WithHooks(&g.session),
 	}
+	if r.Ordering != subscriptions.OrderingNone {
+		opts = append(opts, kgo.Balancers(newKeyBalancer(g.log), kgo.CooperativeStickyBalancer())) // the second one for former versions
+	}
 	if patterns {
 		opts = append(opts, kgo.ConsumeRegex(), kgo.ConsumeExcludeTopics("^_"))
 	}
@@ -312,11 +318,12 @@ func (g *group) event(ctx context.Context, rec *kgo.Record) (kafkarecord.Event, 
 	return e, nil
 }
 
-// recordOf returns a record for the queue.
+// recordOf returns a record for the queue. Its key is that of the record, which the partition
+// depends on: the aggregate id of an event without a partition key of its own.
 func recordOf(rec *kgo.Record) queue.Record {
-	out := queue.Record{Record: rec, Key: header(rec, outbox.HeaderSubject)}
+	out := queue.Record{Record: rec, Key: string(rec.Key)}
 	if out.Key == "" {
-		out.Key = string(rec.Key)
+		out.Key = header(rec, outbox.HeaderSubject)
 	}
 	if own := header(rec, subscriptions.HeaderMaxReceive); own != "" {
 		if n, err := strconv.Atoi(own); err == nil && n >= 1 {

@@ -157,6 +157,9 @@ func (p *partition) close() {
 // opened makes a loaded queue the partition's.
 func (p *partition) opened(q *queue.Queue, epoch int64, reset bool) {
 	p.mu.Lock()
+	if p.mu.closed {
+		q.Close() // it leaves its keys to other partitions
+	}
 	p.mu.q, p.mu.epoch = q, epoch
 	p.mu.reset, p.mu.resetTo = reset, q.Counts().Next
 	p.mu.Unlock()

@@ -83,10 +83,10 @@ type leased struct {
 	epoch int64
 }
 
-// lease leases up to n messages to a consumer: in each partition the oldest ones, beginning with another
+// lease leases up to req.Max messages: in each partition the oldest ones, beginning with another
 // partition each time.
-func (g *group) lease(n int, visibility time.Duration, consumer string) (out []leased) {
-	now := time.Now()
+func (g *group) lease(req *subscriptions.Receive) (out []leased) {
+	now, n, visibility := time.Now(), req.Max, req.VisibilityTimeout
 	r := g.resource.Load()
 	if r.Paused || g.isStopping() || !g.session.valid(now) {
 		return nil
@@ -104,7 +104,7 @@ func (g *group) lease(n int, visibility time.Duration, consumer string) (out []l
 		p := all[(first+i)%len(all)]
 		p.mu.Lock()
 		if q := p.mu.q; q != nil && !p.mu.closed && !p.mu.leaving {
-			batch = q.Lease(batch[:0], n-len(out), now, now.Add(visibility), consumer)
+			batch = q.Lease(batch[:0], n-len(out), max(1, req.MaxPerKey), now, now.Add(visibility), req.Consumer)
 			out = slices.Grow(out, len(batch))
 			for _, d := range batch {
 				out = append(out, leased{d, p, p.mu.epoch})
@@ -130,6 +130,9 @@ func (g *group) lease(n int, visibility time.Duration, consumer string) (out []l
 func (e *Engine) Receive(ctx context.Context, name string, r subscriptions.Receive) ([]subscriptions.Message, error) {
 	if r.Max < 1 || r.Max > subscriptions.MaxMessages {
 		return nil, fmt.Errorf("max %d: must be 1 to %d", r.Max, subscriptions.MaxMessages)
+	}
+	if r.MaxPerKey < 0 || r.MaxPerKey > subscriptions.MaxMessages {
+		return nil, fmt.Errorf("max_per_key %d: must be 0 to %d", r.MaxPerKey, subscriptions.MaxMessages)
 	}
 	if r.Wait < 0 || r.Wait > subscriptions.MaxWait {
 		return nil, fmt.Errorf("wait %s: must be 0 to %s", r.Wait, subscriptions.MaxWait)
@@ -168,7 +171,7 @@ func (e *Engine) Receive(ctx context.Context, name string, r subscriptions.Recei
 
 // await leases messages, and waits for the first one.
 func (g *group) await(ctx context.Context, r subscriptions.Receive) []leased {
-	out := g.lease(r.Max, r.VisibilityTimeout, r.Consumer)
+	out := g.lease(&r)
 	if len(out) > 0 || r.Wait == 0 {
 		return out
 	}
@@ -177,7 +180,7 @@ func (g *group) await(ctx context.Context, r subscriptions.Receive) []leased {
 	for {
 		w := g.waiting.add()
 		// A message that came before the waiter was added woke nobody.
-		if out := g.lease(r.Max, r.VisibilityTimeout, r.Consumer); len(out) > 0 || g.isStopping() {
+		if out := g.lease(&r); len(out) > 0 || g.isStopping() {
 			if g.waiting.remove(w) {
 				g.wake()
 			}
@@ -191,7 +194,7 @@ func (g *group) await(ctx context.Context, r subscriptions.Receive) []leased {
 		}
 		if g.waiting.remove(w) {
 			if ctx.Err() == nil {
-				return g.lease(r.Max, r.VisibilityTimeout, r.Consumer)
+				return g.lease(&r)
 			}
 			g.wake() // it was this request's turn
 		}
@@ -211,13 +214,18 @@ func (g *group) messages(ctx context.Context, signer *receipt.Signer, leases []l
 	ctx, cancel := context.WithTimeout(ctx, schemaTimeout)
 	defer cancel()
 	size := 0
+	returned := false // a message, and with it the rest of its run
 	for i := range leases {
 		l := &leases[i]
+		if returned && l.ended() {
+			continue
+		}
 		if size > maxBytes {
 			l.release()
 			continue
 		}
 		e, err := g.event(ctx, l.Record)
+		returned = returned || err != nil || size+len(e.Data) > maxBytes
 		switch {
 		case errors.Is(err, registry.ErrUnavailable):
 			g.failed(err)
@@ -236,6 +244,12 @@ func (g *group) messages(ctx context.Context, signer *receipt.Signer, leases []l
 		}
 	}
 	return out, waits
+}
+
+// ended reports whether the lease has ended.
+func (l *leased) ended() (ended bool) {
+	open := l.p.locked(func(q *queue.Queue) { ended = q.LeasedAt(l.Offset, l.Lease).IsZero() })
+	return ended || !open
 }
 
 // release ends a lease without a delivery, which is not counted as an attempt.

@@ -60,6 +60,8 @@ func resultOf(o queue.Outcome) subscriptions.Result {
 		return subscriptions.Result{Code: subscriptions.CodeOK}
 	case queue.Expired:
 		return subscriptions.Result{Code: subscriptions.CodeLeaseExpired, Error: "the lease has ended; the message may be delivered again"}
+	case queue.OutOfOrder:
+		return subscriptions.Result{Code: subscriptions.CodeOutOfOrder, Error: "an earlier message of the run is not settled; settle it first"}
 	default:
 		return subscriptions.Result{Code: subscriptions.CodeUnknown, Error: "no confirmation in time; repeat the request with the same receipt"}
 	}

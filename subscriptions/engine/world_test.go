@@ -259,6 +259,18 @@ func event(topic, key, name string, headers ...kgo.RecordHeader) *kgo.Record {
 	return &kgo.Record{Topic: topic, Key: e.Key(), Value: e.Payload, Headers: append(outbox.AppendHeaders[kgo.RecordHeader](nil, &e, "/s"), headers...)}
 }
 
+// keyBeside returns another key of the same partition.
+func keyBeside(key string) string {
+	place := func(key string) int {
+		return kgo.StickyKeyPartitioner(nil).ForTopic("a").Partition(&kgo.Record{Key: []byte(key)}, testPartitions)
+	}
+	for i := 0; ; i++ {
+		if other := key + strconv.Itoa(i); place(other) == place(key) {
+			return other
+		}
+	}
+}
+
 // produce publishes event name of a key.
 func (w *world) produce(topic, key, name string, headers ...kgo.RecordHeader) {
 	w.t.Helper()

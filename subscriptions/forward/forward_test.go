@@ -643,3 +643,22 @@ func (r *countingReader) Read(b []byte) (n int, err error) {
 	r.n += n
 	return n, err
 }
+
+// The messages of a long poll with runs are given to one request, so that no two consumers
+// have parts of a run.
+func TestGive_DoesNotShareRuns(t *testing.T) {
+	t.Parallel()
+	for _, perKey := range []int{0, 100} {
+		g := &group{}
+		key := poll{instance: "i1", perKey: perKey}
+		for range 3 {
+			g.mu.waiters = append(g.mu.waiters, &waiter{request: subscriptions.Receive{Max: 2, MaxPerKey: perKey}, wake: func() {}})
+		}
+		waiters := slices.Clone(g.mu.waiters)
+		rest := g.give(key, make([]subscriptions.Message, 7))
+		got := []int{len(waiters[0].got), len(waiters[1].got), len(waiters[2].got), len(rest)}
+		if want := map[int][]int{0: {2, 2, 2, 1}, 100: {2, 0, 0, 5}}[perKey]; !slices.Equal(got, want) {
+			t.Errorf("with %d per key the messages go to %v, want %v", perKey, got, want)
+		}
+	}
+}

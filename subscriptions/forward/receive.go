@@ -21,6 +21,12 @@ type waiter struct {
 type poll struct {
 	instance string
 	timeout  time.Duration // visibility timeout of the leases
+	perKey   int           // maximum of a run
+}
+
+// serves reports whether the messages of the poll can be given to a request.
+func (p poll) serves(r *subscriptions.Receive) bool {
+	return r.VisibilityTimeout == p.timeout && r.MaxPerKey == p.perKey
 }
 
 // Receive implements subscriptions.Service.
@@ -154,7 +160,7 @@ func (s *Service) wait(ctx context.Context, g *group, name string, r subscriptio
 	g.mu.Lock()
 	g.mu.waiters = append(g.mu.waiters, w)
 	for _, p := range peers {
-		key := poll{p.Instance, r.VisibilityTimeout}
+		key := poll{p.Instance, r.VisibilityTimeout, r.MaxPerKey}
 		if !g.mu.polling[key] && s.running.Err() == nil {
 			g.mu.polling[key] = true
 			s.polls.Go(func() { s.poll(g, name, key) })
@@ -224,9 +230,9 @@ const severalConsumers = "several consumers"
 func (g *group) demand(key poll, there bool) (r subscriptions.Receive, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	r.VisibilityTimeout = key.timeout
+	r.VisibilityTimeout, r.MaxPerKey = key.timeout, key.perKey
 	for _, w := range g.mu.waiters {
-		if w.request.VisibilityTimeout == key.timeout {
+		if key.serves(&w.request) {
 			r.Max = min(r.Max+w.request.Max, subscriptions.MaxMessages)
 			r.Wait = min(max(r.Wait, time.Until(w.until)), round)
 			if r.Consumer = cmp.Or(r.Consumer, w.request.Consumer); r.Consumer != w.request.Consumer {
@@ -241,14 +247,17 @@ func (g *group) demand(key poll, there bool) (r subscriptions.Receive, ok bool) 
 	return r, true
 }
 
-// give gives messages to the requests that wait, the oldest first, and returns the rest.
+// give gives messages to the requests that wait, the oldest first, and returns the rest. Runs
+// are not shared: the messages of a key are in one request.
 func (g *group) give(key poll, messages []subscriptions.Message) (rest []subscriptions.Message) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	given := false
 	g.mu.waiters = slices.DeleteFunc(g.mu.waiters, func(w *waiter) bool {
-		if len(messages) == 0 || w.request.VisibilityTimeout != key.timeout {
+		if len(messages) == 0 || !key.serves(&w.request) || given && key.perKey > 1 {
 			return false
 		}
+		given = true
 		n := min(w.request.Max, len(messages))
 		w.got, messages = messages[:n:n], messages[n:]
 		w.wake()

@@ -8,8 +8,20 @@ var subscriptionMutants = []mutant{
 		pkg: "./subscriptions/internal/queue", run: "ConfirmedByItsCommit",
 	}),
 	inQueue(mutant{
-		name: "queue: two messages of a key are active", file: "subscriptions/internal/queue/message.go",
-		old: "	if l.active != nil || i < 0", new: "	if i < 0",
+		name: "queue: two messages of a key are active", file: "subscriptions/internal/queue/queue.go",
+		old: "	if len(l.run) > 0 {", new: "	if false {",
+	}),
+	inQueue(mutant{
+		name: "queue: a run is acknowledged in any order", file: "subscriptions/internal/queue/lease.go",
+		old: "		if l.run[l.first] != m {", new: "		if false {", run: "InOrder",
+	}),
+	inQueue(mutant{
+		name: "queue: two partitions have a key", file: "subscriptions/internal/queue/keys.go",
+		old: "	wait := s.queue != nil && s.queue != q", new: "	wait := false", run: "TestKeys",
+	}),
+	inEngine("KeyIsOneGroup", mutant{
+		name: "engine: a key has two owners", file: "subscriptions/engine/group.go",
+		old: "kgo.Balancers(newKeyBalancer(g.log), kgo.CooperativeStickyBalancer())", new: "kgo.Balancers(kgo.CooperativeStickyBalancer())",
 	}),
 	inQueue(mutant{
 		name: "queue: the row of an acknowledged message stays", file: "subscriptions/internal/queue/settle.go",
@@ -29,7 +41,7 @@ var subscriptionMutants = []mutant{
 	}),
 	inQueue(mutant{
 		name: "queue: messages after the window are delivered", file: "subscriptions/internal/queue/lease.go",
-		old: "m.offset < q.offset()+position.Window", new: "m.offset < q.offset()+100*position.Window", run: "OutsideOfTheWindow",
+		old: "return m != nil && !q.closed && m.offset < q.offset()+position.Window", new: "return m != nil && !q.closed", run: "OutsideOfTheWindow",
 	}),
 	inQueue(mutant{
 		name: "queue: a delivery that fails during a failed save is not stored", file: "subscriptions/internal/queue/settle.go",
@@ -128,7 +140,7 @@ var subscriptionMutants = []mutant{
 	}),
 	inEngine("Metrics", mutant{
 		name: "engine: the time to the acknowledgement begins at the end of the lease", file: "subscriptions/internal/queue/lease.go",
-		old: "m.since, m.until, m.consumer = q.leases, now,", new: "m.since, m.until, m.consumer = q.leases, until,",
+		old: "m.since, m.until, m.consumer = true, q.leases, now,", new: "m.since, m.until, m.consumer = true, q.leases, until,",
 	}),
 	inEngine("Stall|LongLease", mutant{
 		name: "engine: a full window is never stored", file: "subscriptions/internal/queue/settle.go",

@@ -33,7 +33,7 @@ var subscriptionAPIMutants = []mutant{
 	}),
 	inAPI("TestClient_ExtendsLeases", mutant{
 		name: "subscriptions client: leases are not extended", file: "outbox/client/consume.go",
-		old: "now.Sub(l.since) >= k.opts.VisibilityTimeout/3", new: "now.Sub(l.since) < 0",
+		old: "now.Sub(l.run.since) >= k.opts.VisibilityTimeout/3", new: "now.Sub(l.since) < 0",
 	}),
 	inAPI("TestClient_StopsGracefully", mutant{
 		name: "subscriptions client: a stop ends the handlers", file: "outbox/client/consume.go",

@@ -258,7 +258,7 @@ func (m *message) leasedAt(now time.Time) bool { return m.leased && m.LeaseUntil
 
 // takeLocked leases messages, and returns the next time at which there may be more.
 func (s *Service) takeLocked(sub *subscription, r subscriptions.Receive) (out []subscriptions.Message, next time.Time) {
-	now, blocked := time.Now(), map[string]bool{}
+	now, blocked, taken := time.Now(), map[string]bool{}, map[string]int{}
 	for _, m := range sub.messages {
 		if m.settled || sub.conf.Paused || len(out) == r.Max {
 			continue
@@ -277,10 +277,11 @@ func (s *Service) takeLocked(sub *subscription, r subscriptions.Receive) (out []
 			}
 			continue
 		}
-		if blocked[m.Key] && sub.conf.Ordering != subscriptions.OrderingNone {
+		if (blocked[m.Key] || taken[m.Key] >= max(1, r.MaxPerKey)) && sub.conf.Ordering != subscriptions.OrderingNone {
+			blocked[m.Key] = true
 			continue
 		}
-		blocked[m.Key] = true
+		taken[m.Key]++
 		s.mu.leases++
 		m.leased, m.Attempt, m.MaxReceive = true, m.Attempt+1, sub.conf.MaxReceive
 		m.received, m.consumer = now, r.Consumer
@@ -335,6 +336,14 @@ func (s *Service) settleLocked(sub *subscription, a *subscriptions.Settle) subsc
 	}
 	m := sub.messages[at]
 	defer s.changedLocked()
+	if a.Action != subscriptions.ActionAck && a.Action != subscriptions.ActionExtend && sub.conf.Ordering != subscriptions.OrderingNone {
+		for _, later := range sub.messages[at+1:] { // of the run
+			if later.Key == m.Key && later.leasedAt(now) && !later.settled {
+				later.leased = false
+				later.Attempt--
+			}
+		}
+	}
 	switch a.Action {
 	case subscriptions.ActionAck:
 		m.settled = true
@@ -348,6 +357,11 @@ func (s *Service) settleLocked(sub *subscription, a *subscriptions.Settle) subsc
 		m.Attempt--
 	case subscriptions.ActionExtend:
 		m.LeaseUntil = now.Add(cmp.Or(a.Delay, sub.conf.VisibilityTimeout))
+		for _, other := range sub.messages { // of the run
+			if other.Key == m.Key && other.leasedAt(now) && !other.settled && sub.conf.Ordering != subscriptions.OrderingNone {
+				other.LeaseUntil = m.LeaseUntil
+			}
+		}
 		return subscriptions.Result{Code: subscriptions.CodeOK, LeaseUntil: m.LeaseUntil}
 	case subscriptions.ActionReject:
 		s.deadLocked(sub, m)

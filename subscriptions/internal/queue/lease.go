@@ -14,25 +14,51 @@ func (q *Queue) CanLease() bool {
 }
 
 // Lease leases up to n messages to a consumer from now until the given time, oldest first,
-// and appends them to dst.
-func (q *Queue) Lease(dst []Delivery, n int, now, until time.Time, consumer string) []Delivery {
+// and appends them to dst. Up to run messages of a key follow each other; they are a run.
+func (q *Queue) Lease(dst []Delivery, n, run int, now, until time.Time, consumer string) []Delivery {
 	dst = slices.Grow(dst, max(0, min(n, len(q.ready.items))))
-	for ; n > 0 && q.CanLease(); n-- {
+	for n > 0 && q.CanLease() {
 		m := q.ready.top()
 		q.ready.remove(m)
-		if m.row && m.phase == Waiting && m.loading {
-			q.loaded--
-			m.loading = false
+		q.timer(m, until) // that of a run
+		k := 1
+		dst = append(dst, q.lease(m, now, until, consumer))
+		for follows := q.followers(m, min(n, run)); k < min(n, run) && follows(); k++ {
+			dst = append(dst, q.lease(m.lane.take(0), now, until, consumer))
 		}
-		q.leases++
-		q.results[q.leases%remembered] = ended
-		q.become(m, Leased)
-		m.lease, m.since, m.until, m.consumer = q.leases, now, until, consumer
-		m.attempts++
-		q.timer(m, until)
-		dst = append(dst, Delivery{Record: m.record, Offset: m.offset, Attempt: m.attempts, MaxReceive: q.maxReceive(m), Lease: m.lease, Until: until})
+		n -= k
 	}
 	return dst
+}
+
+func (q *Queue) lease(m *message, now, until time.Time, consumer string) Delivery {
+	if m.row && m.loading {
+		q.loaded--
+		m.loading = false
+	}
+	q.leases++
+	q.results[q.leases%remembered] = ended
+	q.become(m, Leased)
+	m.active, m.lease, m.since, m.until, m.consumer = true, q.leases, now, until, consumer
+	m.attempts++
+	return Delivery{Record: m.record, Offset: m.offset, Attempt: m.attempts, MaxReceive: q.maxReceive(m), Lease: m.lease, Until: until}
+}
+
+// followers reports, before each further message of a run of up to most, whether it can be
+// delivered now and is not younger than a message of the key in another partition.
+func (q *Queue) followers(m *message, most int) func() bool {
+	l := m.lane
+	if most < 2 || l == nil || q.keys.isBlocked(l.key) {
+		return func() bool { return false }
+	}
+	before := q.keys.oldest(l.key)
+	return func() bool {
+		if len(l.rest) == 0 {
+			return false
+		}
+		m := l.rest[0]
+		return m.phase == Waiting && m.record != nil && !m.rejected && !m.deadLettering && m.offset < q.offset()+position.Window && (before.IsZero() || !m.written.After(before))
+	}
 }
 
 // LeasedAt returns the time at which a lease began; zero if it has ended.
@@ -57,8 +83,9 @@ func (q *Queue) Expire(now time.Time) (expired int) {
 	for m := q.timers.top(); m != nil && !q.closed && !m.due.After(now); m = q.timers.top() {
 		q.timers.remove(m)
 		if m.phase == Leased {
-			expired++
+			expired += q.cut(m)
 			q.fail(m, now, 0, "the lease expired")
+			q.resume(m)
 			continue
 		}
 		q.become(m, Waiting)
@@ -72,6 +99,35 @@ func (q *Queue) endLease(m *message, how Action) {
 	q.timers.remove(m)
 	if m.lease+remembered > q.leases {
 		q.results[m.lease%remembered] = how
+	}
+}
+
+// cut ends the run before a leased message, whose lease ends: the later ones of the run are
+// returned, and their deliveries do not count. It returns the number of leases that end.
+func (q *Queue) cut(m *message) int {
+	l := m.lane
+	if l == nil {
+		return 1
+	}
+	i := slices.Index(l.run, m)
+	n := len(l.run) - i
+	for _, o := range l.run[i+1:] {
+		q.endLease(o, ended)
+		o.attempts--
+		o.active = false
+		q.become(o, Waiting)
+	}
+	m.active = false
+	l.cut(i)
+	return n
+}
+
+// resume continues the lane of a message whose lease has ended; the key stays with it.
+func (q *Queue) resume(m *message) {
+	if m.lane != nil {
+		q.advance(m.lane, false)
+	} else if m.phase == Waiting {
+		q.activate(m)
 	}
 }
 
@@ -93,10 +149,18 @@ func (q *Queue) fail(m *message, now time.Time, delay time.Duration, reason stri
 	q.requestSave(m)
 }
 
-// deadLetter gives a message up. One that was delivered is stored as dead-lettering before its dead
-// letter is written, so that no owner delivers it again after a crash in between.
+// deadLetter gives a message up, once it is the first of its key: an earlier message of its
+// run that comes again must not find the key blocked.
 func (q *Queue) deadLetter(m *message) {
 	q.become(m, Dead)
+	if m.active {
+		q.giveUp(m)
+	}
+}
+
+// giveUp writes a dead letter. A message that was delivered is stored as dead-lettering before,
+// so that no owner delivers it again after a crash in between.
+func (q *Queue) giveUp(m *message) {
 	if m.attempts > 0 && !m.deadLettering {
 		q.requestSave(m)
 		return
@@ -139,16 +203,27 @@ func (q *Queue) Settle(offset int64, lease uint64, a Action, now time.Time, dela
 		m.wait(w)
 		return Pending
 	}
+	if l := m.lane; a == Ack && l != nil {
+		if l.run[l.first] != m {
+			return OutOfOrder
+		}
+		if l.first++; l.first < len(l.run) {
+			q.timer(l.run[l.first], m.until)
+		}
+	} else if a != Ack {
+		q.cut(m)
+	}
 	q.endLease(m, a)
 	switch a {
 	case Release:
 		m.attempts--
 		q.become(m, Waiting)
-		q.activate(m)
+		q.resume(m)
 		return OK
 	case Nack:
 		m.wait(w)
 		q.fail(m, now, delay, reason)
+		q.resume(m)
 	case Reject:
 		m.wait(w)
 		m.reason, m.rejected = reason, true
@@ -156,6 +231,7 @@ func (q *Queue) Settle(offset int64, lease uint64, a Action, now time.Time, dela
 			m.first = now
 		}
 		q.deadLetter(m)
+		q.resume(m)
 	default:
 		m.wait(w)
 		m.since = now
@@ -164,13 +240,21 @@ func (q *Queue) Settle(offset int64, lease uint64, a Action, now time.Time, dela
 	return Pending
 }
 
-// Extend sets the end of a lease.
+// Extend sets the end of a lease, and of the leases of its run.
 func (q *Queue) Extend(offset int64, lease uint64, now, until time.Time) bool {
 	m, _ := q.find(offset, lease, ended, now)
-	if m == nil {
+	switch {
+	case m == nil:
 		return false
+	case m.lane == nil:
+		m.until = until
+		q.timer(m, until)
+	case !m.until.Equal(until):
+		l := m.lane
+		for _, o := range l.run[l.first:] {
+			o.until = until
+		}
+		q.timer(l.run[l.first], until)
 	}
-	m.until = until
-	q.timer(m, until)
 	return true
 }

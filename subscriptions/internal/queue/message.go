@@ -46,6 +46,9 @@ const (
 	Unknown
 	// Pending: the waiter receives the outcome later.
 	Pending
+	// OutOfOrder: an earlier message of the run is not acknowledged; the action changed
+	// nothing.
+	OutOfOrder
 )
 
 // Waiter receives the outcome of an action.
@@ -162,10 +165,12 @@ func (m *message) done(o Outcome) {
 
 // lane contains the messages of a key.
 type lane struct {
-	key    string
-	active *message
-	rest   []*message // sorted by offset
-	dead   bool       // an open dead letter blocks the key
+	key string
+	// run are the active messages: one, or consecutive ones that one consumer has. Settled
+	// ones, up to first, await their confirmation.
+	run   []*message
+	first int
+	rest  []*message // sorted by offset
 }
 
 // insert adds a message that waits for its turn.
@@ -176,25 +181,54 @@ func (l *lane) insert(m *message) {
 
 func byOffsetOf(m *message, offset int64) int { return cmp.Compare(m.offset, offset) }
 
-// take returns the next message of the lane, nil if there is none or it is blocked.
+// next returns the index of the next message, -1 if there is none or the key is blocked.
 // Replays of a dead letter pass the block that it causes, and so do messages that become dead letters.
-func (l *lane) take() *message {
-	i := 0
-	if l.dead {
-		i = slices.IndexFunc(l.rest, func(m *message) bool { return m.deadLetter != gocql.UUID{} || m.deadLettering })
+func (l *lane) next(blocked bool) int {
+	if blocked {
+		return slices.IndexFunc(l.rest, func(m *message) bool { return m.deadLetter != gocql.UUID{} || m.deadLettering || m.phase == Dead })
 	}
-	if l.active != nil || i < 0 || i >= len(l.rest) {
-		return nil
-	}
+	return min(len(l.rest), 1) - 1
+}
+
+// take makes a message active.
+func (l *lane) take(i int) *message {
 	m := l.rest[i]
-	if i == 0 {
-		l.rest[0] = nil
-		l.rest = l.rest[1:]
-	} else {
-		l.rest = slices.Delete(l.rest, i, i+1)
-	}
-	l.active = m
+	l.rest = without(l.rest, i)
+	l.run = append(l.run, m)
 	return m
+}
+
+// cut moves the messages of the run from i on back.
+func (l *lane) cut(i int) {
+	back := l.run[i:]
+	sorted := len(l.rest) == 0 || back[len(back)-1].offset < l.rest[0].offset
+	l.rest = slices.Insert(l.rest, 0, back...)
+	if !sorted { // a replay has come meanwhile
+		slices.SortFunc(l.rest, func(a, b *message) int { return byOffsetOf(a, b.offset) })
+	}
+	clear(back)
+	l.run = l.run[:i]
+}
+
+// remove removes a message that has ended.
+func (l *lane) remove(m *message) {
+	if i := slices.Index(l.run, m); i >= 0 {
+		l.run = without(l.run, i)
+		if i < l.first {
+			l.first--
+		}
+	} else if i, ok := slices.BinarySearchFunc(l.rest, m.offset, byOffsetOf); ok {
+		l.rest = without(l.rest, i)
+	}
+}
+
+// without removes an element, cheaply if it is the first one.
+func without(list []*message, i int) []*message {
+	if i == 0 {
+		list[0] = nil
+		return list[1:]
+	}
+	return slices.Delete(list, i, i+1)
 }
 
 // heap is a binary heap of messages that knows the index of each.

@@ -150,7 +150,10 @@ func (m *model) readSome(n int) {
 func (m *model) lease(n int, visibility time.Duration) {
 	m.q.Expire(m.now)
 	m.expire()
-	for _, d := range m.q.Lease(nil, n, m.now, m.now.Add(visibility), "") {
+	run := rapid.SampledFrom([]int{1, 1, 2, 100}).Draw(m.t, "run")
+	leased := make(map[int64]bool) // by this request
+	byKey := make(map[string]int)
+	for _, d := range m.q.Lease(nil, n, run, m.now, m.now.Add(visibility), "") {
 		f := m.facts[d.Offset]
 		f.delivered++
 		switch {
@@ -167,9 +170,13 @@ func (m *model) lease(n int, visibility time.Duration) {
 		if !m.cfg.Ordered || f.record.Key == "" {
 			continue
 		}
+		leased[d.Offset] = true
+		if byKey[f.record.Key]++; byKey[f.record.Key] > run {
+			m.t.Fatalf("key %s: %d messages are leased, want at most %d", f.record.Key, byKey[f.record.Key], run)
+		}
 		for _, o := range m.log {
 			switch other := m.facts[o]; {
-			case other == f || other.record.Key != f.record.Key:
+			case other == f || other.record.Key != f.record.Key || o < d.Offset && leased[o]:
 			case other.lease != 0:
 				m.t.Fatalf("key %s: %d is leased while %d is", f.record.Key, d.Offset, o)
 			case o < d.Offset && !other.over():
@@ -196,6 +203,16 @@ func (f *fact) end(a Action) {
 	}
 	f.ended[f.lease] = a
 	f.lease = 0
+}
+
+// run returns the leased messages of a run from an offset on.
+func (m *model) run(f *fact, from int64) (out []int64) {
+	for _, o := range m.log {
+		if other := m.facts[o]; o >= from && other.lease != 0 && (other == f || m.cfg.Ordered && f.record.Key != "" && other.record.Key == f.record.Key) {
+			out = append(out, o)
+		}
+	}
+	return out
 }
 
 // settle applies an action to a valid, a former or an invented lease.
@@ -225,11 +242,25 @@ func (m *model) settle(a Action) {
 		if ok := m.q.Extend(offset, lease, m.now, until); ok != valid {
 			m.t.Fatalf("%d: extended is %v, the lease is valid: %v", offset, ok, valid)
 		} else if ok {
+			for _, o := range m.run(f, 0) {
+				m.facts[o].until = until
+			}
 			f.until = until
 		}
 		return
 	}
+	if valid && a == Ack && m.run(f, 0)[0] != offset {
+		if o := m.q.Settle(offset, lease, a, m.now, 0, "", Waiter{}); o != OutOfOrder {
+			m.t.Fatalf("%d: the outcome is %d while an earlier message of its run is leased", offset, o)
+		}
+		return
+	}
 	if valid {
+		if a != Ack {
+			for _, o := range m.run(f, offset+1) {
+				m.facts[o].end(ended)
+			}
+		}
 		f.end(a)
 		f.acked = f.acked || a == Ack
 		f.rejected = f.rejected || a == Reject

@@ -16,7 +16,7 @@ func TestProgress_ForgetsHonestly(t *testing.T) {
 	now := start
 	for range 2 * maxPast {
 		now = now.Add(time.Millisecond)
-		d := q.Lease(nil, 1, now, now.Add(time.Minute), "")[0]
+		d := q.Lease(nil, 1, 1, now, now.Add(time.Minute), "")[0]
 		if got := q.Progress(d.Offset); got.Kind != InPhase || got.Phase != Leased || !got.At.Equal(d.Until) || got.Attempts != 1 {
 			t.Fatalf("%d is leased: %+v", d.Offset, got)
 		}

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -45,12 +46,18 @@ type Start struct {
 	Settled position.Set
 	Seek    int64
 	Rows    []Row
-	// Blocked are the open dead letters, used with Strict.
+	// Blocked are the open dead letters of the subscription that this partition must know,
+	// used with Strict.
 	Blocked []Blocked
+	// Keys are those of the subscription; nil for a queue that shares none.
+	Keys *Keys
+	// Turn is called when the queue has received a key for which it waited, from the call of
+	// another queue: it must not block, and lets Queue.Turn be called. Required with Keys.
+	Turn func(key string)
 }
 
 // Blocked is an open dead letter. It blocks its key, and the message of its offset is
-// settled.
+// settled; -1 for one of another partition.
 type Blocked struct {
 	Key    string
 	Offset int64
@@ -61,14 +68,17 @@ type Queue struct {
 	cfg      Config
 	messages map[int64]*message // all that are not ended
 	lanes    map[string]*lane
+	keys     *Keys
+	turn     func(key string)
 	window   []*message // not settled in the position, sorted by offset
 	ready    heap       // active, waiting and in memory
 	timers   heap       // leased and deferred
 	settled  position.Set
 	seek     int64
-	next     int64 // offset of the next record
-	skip     int64 // records before it are settled when they are read
-	leader   int32 // leader epoch of the last settled record
+	next     int64      // offset of the next record
+	skip     int64      // records before it are settled when they are read
+	unread   []*message // stored ones at or after next: earlier ones of their keys may be unread
+	leader   int32      // leader epoch of the last settled record
 
 	changes     uint64     // of the position
 	committed   uint64     // change that is confirmed
@@ -93,13 +103,18 @@ func New(cfg Config, s Start) *Queue {
 	q := &Queue{
 		cfg: cfg, messages: make(map[int64]*message), lanes: make(map[string]*lane), settled: s.Settled, seek: s.Seek, next: s.Offset, leader: -1,
 		ready: heap{kind: byOffset}, timers: heap{kind: byTime}, results: make([]Action, remembered),
-		past: past{before: s.At},
+		past: past{before: s.At}, keys: s.Keys, turn: s.Turn,
+	}
+	if q.keys == nil {
+		q.keys, q.turn = NewKeys(), func(string) {}
 	}
 	if cfg.Strict {
 		q.written = make(map[int64]bool, len(s.Blocked))
 		for _, b := range s.Blocked {
 			q.Block(b.Key)
-			q.written[b.Offset] = true
+			if b.Offset >= 0 {
+				q.written[b.Offset] = true
+			}
 		}
 	}
 	q.settled.Forget(s.Offset)
@@ -107,7 +122,7 @@ func New(cfg Config, s Start) *Queue {
 		q.restore(r)
 	}
 	for _, l := range q.lanes {
-		q.advance(l)
+		q.advance(l, false)
 	}
 	return q
 }
@@ -158,7 +173,7 @@ func (q *Queue) Add(r Record) {
 	q.window = append(q.window, m)
 	q.enter(m)
 	if m.lane != nil {
-		q.advance(m.lane)
+		q.advance(m.lane, false)
 	}
 }
 
@@ -200,6 +215,12 @@ func (q *Queue) reach(offset int64, leader int32) bool {
 	}
 	q.next = offset + 1
 	q.changes++
+	for len(q.unread) > 0 && q.unread[0].offset < q.next {
+		l := q.lanes[q.unread[0].key]
+		if q.unread = q.unread[1:]; l != nil {
+			q.advance(l, false)
+		}
+	}
 	if len(q.window) == 0 {
 		q.leader = leader
 		q.settled.Forget(offset)
@@ -237,6 +258,10 @@ func (q *Queue) enter(m *message) {
 	}
 	m.lane = q.laneOf(m.key)
 	m.lane.insert(m)
+	if m.offset >= q.next {
+		i, _ := slices.BinarySearchFunc(q.unread, m.offset, byOffsetOf)
+		q.unread = slices.Insert(q.unread, i, m)
+	}
 }
 
 func (q *Queue) laneOf(key string) *lane {
@@ -248,12 +273,35 @@ func (q *Queue) laneOf(key string) *lane {
 	return l
 }
 
-// advance makes the next message of a lane active, or removes an empty lane.
-func (q *Queue) advance(l *lane) {
-	if m := l.take(); m != nil {
-		q.activate(m)
-	} else if l.active == nil && len(l.rest) == 0 && !l.dead {
-		delete(q.lanes, l.key)
+// advance makes the next message of a lane active, or removes an empty lane. With yield the
+// messages of the key in other partitions come first if they are older.
+func (q *Queue) advance(l *lane, yield bool) {
+	if len(l.run) > 0 {
+		return
+	}
+	i := l.next(q.keys.isBlocked(l.key))
+	if i >= 0 && l.rest[i].offset >= q.next {
+		i = -1 // reach continues
+	}
+	if i < 0 {
+		q.keys.leave(l.key, q)
+		if len(l.rest) == 0 {
+			delete(q.lanes, l.key)
+		}
+		return
+	}
+	if q.keys.take(l.key, q, l.rest[i].written, yield) {
+		l.first = 0
+		q.activate(l.take(i))
+	}
+}
+
+// Turn continues a lane that has received its key.
+func (q *Queue) Turn(key string) {
+	if l := q.lanes[key]; l != nil && !q.closed {
+		q.advance(l, false)
+	} else {
+		q.keys.leave(key, q)
 	}
 }
 
@@ -265,6 +313,8 @@ func (q *Queue) activate(m *message) {
 		if !m.want && !m.saving {
 			q.timer(m, m.next)
 		}
+	case m.phase == Dead:
+		q.giveUp(m)
 	case m.phase != Waiting:
 	case m.record == nil:
 		if !m.loading {
@@ -313,6 +363,9 @@ func (q *Queue) settleOffset(m *message) {
 // Close ends all leases, and reports the outcome of pending actions as far as it is
 // known. A closed queue ignores all calls.
 func (q *Queue) Close() {
+	if q.closed {
+		return
+	}
 	q.closed = true
 	for _, m := range q.messages {
 		if m.phase == Settled && m.mark > q.uncertain && !m.confirmed && !m.rejected {
@@ -321,29 +374,14 @@ func (q *Queue) Close() {
 			m.done(Unknown)
 		}
 	}
+	for key := range q.lanes {
+		q.keys.leave(key, q)
+	}
 }
 
 // Block adds an open dead letter of a key, with Strict.
 func (q *Queue) Block(key string) {
 	if q.cfg.Strict && q.cfg.Ordered && key != "" {
-		q.laneOf(key).dead = true
-	}
-}
-
-// Blocked returns the keys that are blocked by dead letters.
-func (q *Queue) Blocked() (keys []string) {
-	for key, l := range q.lanes {
-		if l.dead {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
-// Free removes the block of a key: no dead letter of it is open.
-func (q *Queue) Free(key string) {
-	if l := q.lanes[key]; l != nil {
-		l.dead = false
-		q.advance(l)
+		q.keys.Block(key)
 	}
 }

@@ -34,7 +34,7 @@ func filled(n int, keys ...string) *Queue {
 func TestQueue_ConfirmedByItsCommit(t *testing.T) {
 	t.Parallel()
 	q, got := filled(2), results{}
-	d := q.Lease(nil, 2, start, start.Add(time.Minute), "")
+	d := q.Lease(nil, 2, 1, start, start.Add(time.Minute), "")
 	q.Settle(0, d[0].Lease, Ack, start, 0, "", Waiter{got, 0})
 	running := q.Position()
 	q.Settle(1, d[1].Lease, Ack, start, 0, "", Waiter{got, 1})
@@ -51,12 +51,12 @@ func TestQueue_ConfirmedByItsCommit(t *testing.T) {
 func TestQueue_DeliversNothingOutsideOfTheWindow(t *testing.T) {
 	t.Parallel()
 	q := filled(position.Window + 10)
-	d := q.Lease(nil, position.Window+10, start, start.Add(time.Minute), "")
+	d := q.Lease(nil, position.Window+10, 1, start, start.Add(time.Minute), "")
 	if len(d) != position.Window {
 		t.Fatalf("%d messages are leased, want the window of %d", len(d), position.Window)
 	}
 	q.Settle(0, d[0].Lease, Ack, start, 0, "", Waiter{})
-	if d = q.Lease(nil, 10, start, start.Add(time.Minute), ""); len(d) != 1 || d[0].Offset != position.Window {
+	if d = q.Lease(nil, 10, 1, start, start.Add(time.Minute), ""); len(d) != 1 || d[0].Offset != position.Window {
 		t.Errorf("%+v after the first is settled, want the next one", d)
 	}
 }
@@ -66,7 +66,7 @@ func TestQueue_DeliversNothingOutsideOfTheWindow(t *testing.T) {
 func TestQueue_OutcomesAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	q, got := filled(3), results{}
-	d := q.Lease(nil, 3, start, start.Add(time.Minute), "")
+	d := q.Lease(nil, 3, 1, start, start.Add(time.Minute), "")
 	q.Settle(0, d[0].Lease, Ack, start, 0, "", Waiter{got, 0})
 	q.Uncertain(q.Position())
 	q.Settle(1, d[1].Lease, Ack, start, 0, "", Waiter{got, 1})
@@ -81,7 +81,7 @@ func TestQueue_OutcomesAfterTheEnd(t *testing.T) {
 func TestQueue_StoresWhatFailsDuringAFailedSave(t *testing.T) {
 	t.Parallel()
 	q := filled(position.Window + 10)
-	d := q.Lease(nil, position.Window, start, start.Add(time.Hour), "")
+	d := q.Lease(nil, position.Window, 1, start, start.Add(time.Hour), "")
 	q.Unblock(start, true)
 	q.Unblock(start.Add(time.Minute), true) // nothing could be delivered meanwhile
 	if w := q.Work(1); len(w.Save) != 1 || w.Save[0].Offset != 0 {
@@ -105,9 +105,9 @@ func TestQueue_StoresWhatFailsDuringAFailedSave(t *testing.T) {
 func TestQueue_OldLeaseIsValid(t *testing.T) {
 	t.Parallel()
 	q := filled(2)
-	first := q.Lease(nil, 1, start, start.Add(time.Hour), "")[0]
+	first := q.Lease(nil, 1, 1, start, start.Add(time.Hour), "")[0]
 	for range remembered + 5 {
-		d := q.Lease(nil, 1, start, start.Add(time.Hour), "")[0]
+		d := q.Lease(nil, 1, 1, start, start.Add(time.Hour), "")[0]
 		q.Settle(d.Offset, d.Lease, Release, start, 0, "", Waiter{})
 	}
 	if o := q.Settle(first.Offset, first.Lease, Ack, start, 0, "", Waiter{}); o != Pending {
@@ -123,7 +123,7 @@ func BenchmarkQueue_LeaseAndAck(b *testing.B) {
 			q.Add(Record{Record: &kgo.Record{Offset: offset, Timestamp: start}, Key: string(rune('a' + offset%1000))})
 			offset++
 		}
-		for _, d := range q.Lease(nil, 100, start, start.Add(time.Minute), "") {
+		for _, d := range q.Lease(nil, 100, 1, start, start.Add(time.Minute), "") {
 			q.Settle(d.Offset, d.Lease, Ack, start, 0, "", Waiter{done, 0})
 		}
 		q.Committed(q.Position())

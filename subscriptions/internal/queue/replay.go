@@ -21,7 +21,7 @@ func (q *Queue) Replay(r Row, now time.Time) bool {
 	q.requestSave(m)
 	q.enter(m)
 	if m.lane != nil {
-		q.advance(m.lane)
+		q.advance(m.lane, false)
 	}
 	return true
 }

@@ -74,17 +74,8 @@ func (q *Queue) end(m *message) {
 	}
 	m.done(OK)
 	if l := m.lane; l != nil {
-		if l.active == m {
-			l.active = nil
-		} else {
-			for i, o := range l.rest {
-				if o == m {
-					l.rest = append(l.rest[:i], l.rest[i+1:]...)
-					break
-				}
-			}
-		}
-		q.advance(l)
+		l.remove(m)
+		q.advance(l, true)
 	}
 }
 

@@ -27,7 +27,7 @@ type Message struct {
 
 // Result is the JSON form of a subscriptions.Result. AppendResults writes it.
 type Result struct {
-	Code       subscriptions.Code `json:"code" enum:"ok,lease_expired,invalid_receipt,unknown,unavailable" doc:"ok: the action is durable. lease_expired: nothing was changed, the message may be delivered again. unknown, unavailable: repeat the request"`
+	Code       subscriptions.Code `json:"code" enum:"ok,lease_expired,out_of_order,invalid_receipt,unknown,unavailable" doc:"ok: the action is durable. lease_expired: nothing was changed, the message may be delivered again. out_of_order: nothing was changed, an earlier message of the run is not settled. unknown, unavailable: repeat the request"`
 	Error      string             `json:"error,omitempty" doc:"Reason of codes other than ok"`
 	LeaseUntil time.Time          `json:"lease_until,omitzero" doc:"New end of the lease after extend"`
 }
