@@ -97,6 +97,21 @@ func (e afterError) Unwrap() error { return e.error }
 // Dispatcher waits at most its MaxBackoff.
 func After(err error, wait time.Duration) error { return afterError{err, wait} }
 
+// unavailableError is an error whose cause is the receiver.
+type unavailableError struct{ error }
+
+func (e unavailableError) Unwrap() error { return e.error }
+
+// Unavailable marks an error whose cause is the receiver, not the message: it cannot be reached,
+// or refuses all messages for some time.
+func Unavailable(err error) error { return unavailableError{err} }
+
+// IsUnavailable reports whether Unavailable marked an error.
+func IsUnavailable(err error) bool {
+	var u unavailableError
+	return errors.As(err, &u)
+}
+
 // WaitOf returns the delay that the receiver requested; 0 for none.
 func WaitOf(err error) time.Duration {
 	var a afterError

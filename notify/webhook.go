@@ -152,7 +152,7 @@ func (w *webhook) Send(ctx context.Context, m Message) error {
 	}
 	resp, err := w.client.Do(req)
 	if err != nil {
-		return w.redact.err(err)
+		return Unavailable(w.redact.err(err))
 	}
 	defer func() { _ = resp.Body.Close() }()                  // it was read
 	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)         // only for the connection's sake
@@ -167,6 +167,10 @@ func answered(status int, h http.Header, now time.Time) error {
 	err := fmt.Errorf("the receiver answered %d %s", status, http.StatusText(status))
 	if status != http.StatusRequestTimeout && status != http.StatusTooManyRequests && status < 500 {
 		return Permanent(err)
+	}
+	switch status {
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		err = Unavailable(err)
 	}
 	if d := retryAfter(h.Get("Retry-After"), now); d > 0 {
 		return After(err, d)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -33,6 +34,7 @@ func newConsumeCommand() *cobra.Command {
 		command             string
 		most, concurrency   int
 		visibility, stopFor time.Duration
+		timeout             time.Duration
 	)
 	cmd := &cobra.Command{
 		Use:   "consume NAME",
@@ -43,7 +45,9 @@ Without --exec each message is printed as one line of JSON and acknowledged. Wit
 CMD the shell runs CMD for each message, which is JSON on its standard input: exit status
 0 acknowledges the message; any other one, or a signal, is a failed delivery with the
 command's error output as the reason. After max_receive failed deliveries the message
-is a dead letter. The lease is extended while CMD runs. Delivery is at least once.`,
+is a dead letter. The lease is extended while CMD runs, until --timeout. Delivery is at
+least once. A command that cannot be started, exit status 126 or 127, uses up no delivery:
+the messages wait, and it is tried again after 1 s, then after up to 30 s.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeSubscriptions,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -51,8 +55,8 @@ is a dead letter. The lease is extended while CMD runs. Delivery is at least onc
 			if err != nil {
 				return err
 			}
-			if most < 0 || concurrency < 1 || visibility < time.Second {
-				return cli.Usage(fmt.Errorf("--max %d, --concurrency %d, --visibility-timeout %s: use at least 0, 1 and 1s", most, concurrency, visibility))
+			if most < 0 || concurrency < 1 || visibility < time.Second || timeout < time.Second {
+				return cli.Usage(fmt.Errorf("--max %d, --concurrency %d, --visibility-timeout %s, --timeout %s: use at least 0, 1, 1s and 1s", most, concurrency, visibility, timeout))
 			}
 			k := consumption{out: cmd.OutOrStdout(), errOut: cmd.ErrOrStderr(), command: command, left: most}
 			ctx, stop := context.WithCancel(cmd.Context())
@@ -61,7 +65,7 @@ is a dead letter. The lease is extended while CMD runs. Delivery is at least onc
 				k.stop, concurrency = stop, min(concurrency, most)
 			}
 			err = c.Consume(ctx, args[0], k.handle, client.ConsumeOptions{
-				Concurrency: concurrency, VisibilityTimeout: visibility, StopTimeout: stopFor, Logger: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
+				Concurrency: concurrency, VisibilityTimeout: visibility, Timeout: timeout, StopTimeout: stopFor, Logger: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
 			})
 			return apiError(err)
 		},
@@ -72,6 +76,7 @@ is a dead letter. The lease is extended while CMD runs. Delivery is at least onc
 	fl.IntVar(&most, "max", 0, "exit after this number of messages; 0 is never")
 	fl.IntVar(&concurrency, "concurrency", 1, "messages in progress")
 	fl.DurationVar(&visibility, "visibility-timeout", 30*time.Second, "how long a message stays invisible after this process has failed")
+	fl.DurationVar(&timeout, "timeout", 12*time.Hour, "how long a command may run; then it is stopped, and the delivery has failed")
 	fl.DurationVar(&stopFor, "stop-timeout", 30*time.Second, "how long commands may run after SIGTERM before they are killed")
 	return cmd
 }
@@ -84,7 +89,8 @@ type consumption struct {
 
 	mu   sync.Mutex
 	left int // messages before stop; 0 at the start for any number
-	done int
+	// done messages are ended or in progress.
+	done, ended int
 }
 
 // handle prints a message, or runs the command for it.
@@ -92,22 +98,34 @@ func (k *consumption) handle(ctx context.Context, d *client.Delivery) error {
 	k.mu.Lock()
 	k.done++
 	surplus := k.left > 0 && k.done > k.left
-	if k.done == k.left {
-		defer k.stop()
-	}
 	k.mu.Unlock()
 	if surplus {
 		return client.ErrRelease
 	}
+	started, err := k.process(ctx, d)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !started {
+		k.done--
+		return client.Unavailable(fmt.Errorf("start the command: %w", err))
+	}
+	if k.ended++; k.ended == k.left {
+		k.stop()
+	}
+	return err
+}
+
+// process returns false with an error if the command cannot be started.
+func (k *consumption) process(ctx context.Context, d *client.Delivery) (started bool, err error) {
 	line, err := encodeLine(d)
 	if err != nil {
-		return err
+		return true, err
 	}
 	if k.command == "" {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		_, err := k.out.Write(line)
-		return err
+		return true, err
 	}
 	return k.exec(ctx, line)
 }
@@ -126,18 +144,23 @@ func encodeLine(d *client.Delivery) ([]byte, error) {
 }
 
 // exec runs the command with the message as its input.
-func (k *consumption) exec(ctx context.Context, line []byte) error {
+func (k *consumption) exec(ctx context.Context, line []byte) (started bool, err error) {
 	cmd := exec.CommandContext(ctx, "sh", "-c", k.command)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = killDelay
 	var stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout = bytes.NewReader(line), k.out
 	cmd.Stderr = io.MultiWriter(k.errOut, limited{&stderr})
-	err := cmd.Run()
+	err = cmd.Run()
+	var exit *exec.ExitError
+	started = err == nil || ctx.Err() != nil || errors.As(err, &exit) && exit.ExitCode() != 126 && exit.ExitCode() != 127
 	if text := strings.TrimSpace(stderr.String()); err != nil && text != "" {
-		return fmt.Errorf("%w: %s", err, cli.Clean(text, 0))
+		err = fmt.Errorf("%w: %s", err, cli.Clean(text, 0))
 	}
-	return err
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("stopped: %w: %w", context.Cause(ctx), err)
+	}
+	return started, err
 }
 
 // limited keeps the beginning of a text.

@@ -173,6 +173,50 @@ func TestConsume_RunsACommand(t *testing.T) {
 	}
 }
 
+// A command that cannot be started uses up no delivery; when it can, the messages are processed.
+func TestConsume_ACommandThatCannotBeStarted(t *testing.T) {
+	t.Parallel()
+	q := startQueue(t)
+	if _, err := q.Put(t.Context(), subscriptions.Subscription{Name: "s", Topics: []string{"t"}, MaxReceive: 1}, ""); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		q.Publish("s", fmt.Sprint("k", i), `{}`)
+	}
+	command := filepath.Join(t.TempDir(), "send.sh")
+	type result struct {
+		status int
+		errOut string
+	}
+	done := make(chan result)
+	go func() {
+		status, _, errOut := q.within(t.Context(), "consume", "s", "--max", "3", "--concurrency", "3", "--exec", command)
+		done <- result{status, errOut}
+	}()
+	world.Eventually(t, "a delivery has failed", func() bool { return q.Released("s") > 0 })
+	if err := os.WriteFile(command, []byte("#!/bin/sh\nexit 0\n"), 0o700); err != nil { //nolint:gosec // it has to be executable
+		t.Fatal(err)
+	}
+	got := <-done
+	if got.status != cli.ExitOK || !strings.Contains(got.errOut, "start the command") || q.Open("s") != 0 || len(q.Dead("s")) != 0 {
+		t.Errorf("consume --exec = %d with %d open and %d dead letters\n%s", got.status, q.Open("s"), len(q.Dead("s")), got.errOut)
+	}
+}
+
+// A command that hangs is stopped after --timeout: a failed delivery.
+func TestConsume_ACommandThatHangs(t *testing.T) {
+	t.Parallel()
+	q := startQueue(t)
+	if _, err := q.Put(t.Context(), subscriptions.Subscription{Name: "s", Topics: []string{"t"}, MaxReceive: 1}, ""); err != nil {
+		t.Fatal(err)
+	}
+	q.Publish("s", "a", `{}`)
+	status, _, errOut := q.outbox(t, "consume", "s", "--max", "1", "--timeout", "1s", "--exec", "exec sleep 1000")
+	if status != cli.ExitOK || !strings.Contains(errOut, "stopped") || len(q.Dead("s")) != 1 {
+		t.Errorf("consume --timeout = %d with %d dead letters\n%s", status, len(q.Dead("s")), errOut)
+	}
+}
+
 // A stopped consumer lets its command end and acknowledges the message.
 func TestConsume_StopsGracefully(t *testing.T) {
 	t.Parallel()

@@ -33,6 +33,10 @@ type ConsumeOptions struct {
 	// handler runs: so long after this process has failed, its messages are delivered
 	// again. Default 30 s; at least 1 s.
 	VisibilityTimeout time.Duration
+	// Timeout bounds a call of the handler: its context ends, and the lease is not extended any
+	// more, so that the message is delivered again, also if the handler hangs. Default: the
+	// 12 hours after which the server ends a lease.
+	Timeout time.Duration
 	// StopTimeout bounds the time for the messages in progress after ctx has ended.
 	// Default 30 s.
 	StopTimeout time.Duration
@@ -48,6 +52,11 @@ type ConsumeOptions struct {
 // count.
 var ErrRelease = errors.New("message returned")
 
+// Unavailable returns an error with which a handler reports that it can process no message at
+// the moment. The message is returned, and its delivery does not count. The consumer pauses,
+// for 1 s and then for up to 30 s, and continues with one message until one is acknowledged.
+func Unavailable(err error) error { return &outcome{err: err, action: "release", unavailable: true} }
+
 // Reject returns an error with which a handler makes the message a dead letter immediately.
 func Reject(err error) error { return &outcome{err: err, action: "reject"} }
 
@@ -58,9 +67,10 @@ func RetryAfter(err error, delay time.Duration) error {
 
 // outcome is an error that selects what happens to the message.
 type outcome struct {
-	err    error
-	action string
-	delay  time.Duration
+	err         error
+	action      string
+	delay       time.Duration
+	unavailable bool
 }
 
 // Error returns the handler's error.
@@ -81,6 +91,9 @@ func (c *Client) Consume(ctx context.Context, name string, handler Handler, o Co
 	if o.MaxPerKey < 1 || o.MaxPerKey > MaxReceipts {
 		return fmt.Errorf("consume %s: %d messages per key: use 1 to %d", name, o.MaxPerKey, MaxReceipts)
 	}
+	if o.Timeout < 0 {
+		return fmt.Errorf("consume %s: timeout %s: use 0s or more", name, o.Timeout)
+	}
 	if o.Concurrency < 1 || o.VisibilityTimeout < time.Second || o.StopTimeout < 0 {
 		return fmt.Errorf("consume %s: concurrency %d, visibility timeout %s, stop timeout %s: use at least 1, 1s and 0s", name, o.Concurrency, o.VisibilityTimeout, o.StopTimeout)
 	}
@@ -100,6 +113,7 @@ type ended struct {
 type lease struct {
 	run     *run
 	handled bool               // its result may have reached the server
+	until   time.Time          // no extension is requested afterwards; zero before the handler
 	lost    context.CancelFunc // ends the handler's context
 }
 
@@ -107,6 +121,7 @@ type lease struct {
 type run struct {
 	since time.Time // of its last extension, by this clock
 	lost  bool
+	hung  bool // a handler has not returned after its time
 }
 
 type consumer struct {
@@ -121,6 +136,10 @@ type consumer struct {
 	mu struct {
 		sync.Mutex
 		leases map[string]lease // by receipt
+		// After failures in a row for which the handler was unavailable, no message is
+		// received until resume.
+		unavailable int
+		resume      time.Time
 	}
 }
 
@@ -219,27 +238,94 @@ func (k *consumer) runs(got []Delivery) (out [][]Delivery) {
 func (d *Delivery) group() string { return cmp.Or(d.Key, d.AggregateID) }
 
 // places takes at least one place for a message, and all that are free; 0 if ctx has ended.
-// With runs it takes at least half of the places, so that they are long.
+// With runs it takes at least half of the places, so that they are long; it takes one after the
+// pause of a handler that is unavailable.
 func (k *consumer) places(ctx context.Context) (n int) {
-	for least := max(1, min(cap(k.free), MaxReceipts)/2); n == 0 || k.opts.MaxPerKey > 1 && n < least; n++ {
-		select {
-		case k.free <- struct{}{}:
-		case <-ctx.Done():
-			for range n {
-				<-k.free
-			}
-			return 0
-		}
+	most, least := min(cap(k.free), MaxReceipts), 1
+	if k.opts.MaxPerKey > 1 {
+		least = max(1, most/2)
 	}
-	for ; n < min(cap(k.free), MaxReceipts); n++ {
+	for n < most {
+		if n < least {
+			if n = k.place(ctx, n); n == 0 {
+				return 0
+			}
+			if n == 1 && k.isUnavailable() {
+				return k.probe(ctx)
+			}
+			continue
+		}
 		select {
 		case k.free <- struct{}{}:
+			n++
 		default:
 			return n
 		}
 	}
 	return n
 }
+
+// place adds a place to n ones; if ctx ends first, it frees them and returns 0.
+func (k *consumer) place(ctx context.Context, n int) int {
+	select {
+	case k.free <- struct{}{}:
+		return n + 1
+	case <-ctx.Done():
+		for range n {
+			<-k.free
+		}
+		return 0
+	}
+}
+
+func (k *consumer) isUnavailable() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.mu.unavailable > 0
+}
+
+// probe waits for the end of the messages in progress and of the pause. It has one place, and
+// returns 1, or 0 if ctx has ended.
+func (k *consumer) probe(ctx context.Context) int {
+	for n := 1; n < cap(k.free); n++ {
+		if k.place(ctx, n) == 0 {
+			return 0
+		}
+	}
+	k.mu.Lock()
+	t := time.NewTimer(time.Until(k.mu.resume))
+	k.mu.Unlock()
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	for range cap(k.free) - 1 {
+		<-k.free
+	}
+	if ctx.Err() != nil {
+		<-k.free
+		return 0
+	}
+	return 1
+}
+
+// available records whether the handler could process a message.
+func (k *consumer) available(yes bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	switch {
+	case yes:
+		k.mu.unavailable, k.mu.resume = 0, time.Time{}
+	case !k.mu.resume.After(now): // others of the same time do not count
+		k.mu.unavailable++
+		k.mu.resume = now.Add(min(maxUnavailable, time.Second<<min(k.mu.unavailable-1, 10)))
+	}
+}
+
+// maxUnavailable bounds the pause of a consumer whose handler is unavailable.
+const maxUnavailable = 30 * time.Second
 
 // giveBack returns messages that no handler has seen.
 func (k *consumer) giveBack(ctx context.Context, got []Delivery) {
@@ -275,9 +361,12 @@ func (k *consumer) handleRun(ctx context.Context, deliveries []Delivery) {
 	}
 }
 
+// maxDelivery is the time after which the server ends a lease.
+const maxDelivery = 12 * time.Hour
+
 // handle calls the handler, and reports and returns its result.
 func (k *consumer) handle(ctx context.Context, d *Delivery) string {
-	ctx, lost := context.WithCancel(ctx)
+	ctx, lost := context.WithTimeout(ctx, cmp.Or(k.opts.Timeout, maxDelivery))
 	defer lost()
 	k.watch(d.Receipt, lost)
 	err := d.Load(ctx, k.opts.Payloads)
@@ -287,6 +376,7 @@ func (k *consumer) handle(ctx context.Context, d *Delivery) string {
 	e := ended{"ack", Settling{Receipt: d.Receipt}}
 	switch {
 	case err == nil:
+		k.available(true)
 	case errors.Is(err, ErrRelease):
 		e.action = "release"
 	default:
@@ -294,6 +384,9 @@ func (k *consumer) handle(ctx context.Context, d *Delivery) string {
 		var o *outcome
 		if errors.As(err, &o) {
 			e.action, e.Delay = o.action, o.delay
+		}
+		if o != nil && o.unavailable {
+			k.available(false)
 		}
 		k.opts.Logger.Warn("failed to process a message", "subscription", k.name, "event_id", d.EventID, "attempt", d.Attempt, "action", e.action, "err", err)
 	}
@@ -328,7 +421,7 @@ func (k *consumer) watch(receipt string, lost context.CancelFunc) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if l, ok := k.mu.leases[receipt]; ok {
-		l.lost = lost
+		l.lost, l.until = lost, time.Now().Add(cmp.Or(k.opts.Timeout, maxDelivery))
 		k.mu.leases[receipt] = l
 	}
 }
@@ -405,7 +498,10 @@ func (k *consumer) extend(ctx context.Context) {
 		runs := make(map[*run]string) // a receipt of each, if possible of a message that is not settled
 		k.mu.Lock()
 		for receipt, l := range k.mu.leases {
-			if now.Sub(l.run.since) >= k.opts.VisibilityTimeout/3 && (!l.handled || runs[l.run] == "") {
+			if !l.until.IsZero() && now.After(l.until) && !l.handled {
+				l.run.hung = true
+			}
+			if now.Sub(l.run.since) >= k.opts.VisibilityTimeout/3 && !l.run.hung && (!l.handled || runs[l.run] == "") {
 				runs[l.run] = receipt
 			}
 		}

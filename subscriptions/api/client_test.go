@@ -374,3 +374,67 @@ func TestClient_ConsumesRuns(t *testing.T) {
 		}
 	})
 }
+
+// While a handler is unavailable its messages wait, without a count, and the consumer tries one
+// at a time.
+func TestClient_UnavailableHandlerCostsNoDeliveries(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		b.publish(100)
+		c, _ := b.newClient()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		began := time.Now()
+		var mu sync.Mutex
+		failed, done := 0, 0
+		err := c.Consume(ctx, "orders", func(_ context.Context, m *client.Delivery) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if time.Since(began) < 5*time.Minute {
+				failed++
+				return client.Unavailable(errors.New("no such command"))
+			}
+			if m.Attempt != 1 {
+				t.Errorf("delivery %d of %d", m.Attempt, m.Offset)
+			}
+			if done++; done == 100 {
+				stop()
+			}
+			return nil
+		}, client.ConsumeOptions{Concurrency: 20, Logger: quiet})
+		if err != nil || b.service.Open("orders") != 0 || failed > 20+20 || time.Since(began) > 6*time.Minute {
+			t.Errorf("Consume() = %v with %d open after %d failures and %s", err, b.service.Open("orders"), failed, time.Since(began))
+		}
+	})
+}
+
+// A handler that does not return after its time loses its lease, and its message is delivered
+// again.
+func TestClient_HungHandlerLosesItsLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		b.publish(1)
+		c, _ := b.newClient()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		hang := make(chan struct{})
+		began := time.Now()
+		err := c.Consume(ctx, "orders", func(_ context.Context, m *client.Delivery) error {
+			if m.Attempt == 1 {
+				<-hang // not even with its context
+				return nil
+			}
+			if d := time.Since(began); d < time.Minute || d > 2*time.Minute {
+				t.Errorf("delivered again after %s", d)
+			}
+			close(hang)
+			stop()
+			return nil
+		}, client.ConsumeOptions{Timeout: time.Minute, VisibilityTimeout: 10 * time.Second, Logger: quiet})
+		if err != nil || b.service.Open("orders") != 0 {
+			t.Errorf("Consume() = %v with %d open", err, b.service.Open("orders"))
+		}
+	})
+}

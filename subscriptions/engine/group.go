@@ -459,6 +459,9 @@ func (g *group) report(ctx context.Context) {
 	g.mu.Lock()
 	i := subscriptions.InstanceStatus{Instance: g.e.cfg.Instance, Address: g.e.cfg.Address, At: time.Now().UTC(), Partitions: len(g.mu.partitions), LastError: g.mu.problem}
 	g.mu.Unlock()
+	if why := g.pusher.suspended(); why != "" {
+		i.LastError = why
+	}
 	ctx, cancel := context.WithTimeout(ctx, reportInterval)
 	defer cancel()
 	if err := g.e.cfg.Store.Report(ctx, g.name, i); err != nil && ctx.Err() == nil {

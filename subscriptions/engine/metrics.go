@@ -110,6 +110,7 @@ var (
 	storedDesc   = desc("outbox_subscription_stored", "Messages stored in the database.")
 	oldestDesc   = desc("outbox_subscription_oldest_unacknowledged_seconds", "Age of the oldest message that was read and is not settled.")
 	lagDesc      = desc("outbox_subscription_lag", "Messages of the owned partitions that are not settled: waiting, leased, deferred and not read yet.")
+	openDesc     = desc("outbox_subscription_push_suspended", "1 while the destination of push delivery is called by probes only, because its calls fail.")
 	pausedDesc   = desc("outbox_subscription_paused", "1 while deliveries are paused.")
 )
 
@@ -119,7 +120,7 @@ func desc(name, help string) *prometheus.Desc {
 
 // Describe implements prometheus.Collector.
 func (l *levels) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{waitingDesc, inFlightDesc, deferredDesc, storedDesc, oldestDesc, lagDesc, pausedDesc} {
+	for _, d := range []*prometheus.Desc{waitingDesc, inFlightDesc, deferredDesc, storedDesc, oldestDesc, lagDesc, pausedDesc, openDesc} {
 		out <- d
 	}
 }
@@ -145,16 +146,19 @@ func (l *levels) Collect(out chan<- prometheus.Metric) {
 			}
 			p.mu.Unlock()
 		}
-		age, paused := 0.0, 0.0
+		age, paused, suspended := 0.0, 0.0, 0.0
 		if !oldest.IsZero() {
 			age = max(0, time.Since(oldest).Seconds())
+		}
+		if g.pusher.suspended() != "" {
+			suspended = 1
 		}
 		if g.resource.Load().Paused {
 			paused = 1
 		}
 		for d, v := range map[*prometheus.Desc]float64{
 			waitingDesc: float64(sum.Waiting), inFlightDesc: float64(sum.Leased), deferredDesc: float64(sum.Deferred), storedDesc: float64(sum.Stored),
-			oldestDesc: age, lagDesc: float64(open), pausedDesc: paused,
+			oldestDesc: age, lagDesc: float64(open), pausedDesc: paused, openDesc: suspended,
 		} {
 			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, g.name)
 		}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/circuit"
 	"github.com/scylla-outbox/scylla-outbox/internal/latency"
 	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
@@ -26,6 +28,9 @@ const (
 	// pushDrainTimeout bounds the calls in flight of partitions that are revoked, instead
 	// of drainTimeout. With two commits it is less than rebalanceTimeout.
 	pushDrainTimeout = 10 * time.Second
+	// maxPostponed bounds the delay of a message whose delivery does not count: it waits for
+	// the breaker anyway.
+	maxPostponed = time.Second
 	// pushEndTimeout is the time in which calls return whose partition was closed.
 	pushEndTimeout = time.Second
 )
@@ -35,6 +40,7 @@ const (
 type pusher struct {
 	g       *group
 	plugin  push.Plugin
+	breaker *breaker
 	slots   chan struct{} // holds one token for each call; a call that hangs keeps it
 	calls   sync.WaitGroup
 	seconds prometheus.Observer
@@ -45,7 +51,7 @@ type pusher struct {
 func newPusher(g *group, plugin push.Plugin) *pusher {
 	m := g.e.metrics
 	return &pusher{
-		g: g, plugin: plugin, slots: make(chan struct{}, g.resource.Load().Push.Concurrency), seconds: m.pushing.WithLabelValues(g.name), stuck: m.stuck.WithLabelValues(g.name),
+		g: g, plugin: plugin, breaker: newBreaker(g, g.resource.Load().Push.To), slots: make(chan struct{}, g.resource.Load().Push.Concurrency), seconds: m.pushing.WithLabelValues(g.name), stuck: m.stuck.WithLabelValues(g.name),
 		spans: trace.NewMessages(g.e.cfg.Tracer),
 	}
 }
@@ -63,7 +69,8 @@ func (u *pusher) accepts(ctx context.Context, rec *kgo.Record) bool {
 	return err != nil || push.Accepts(u.plugin, push.NewEvent(u.g.name, e, 0))
 }
 
-// run leases messages while there are places for calls, until the group stops or ctx ends.
+// run leases messages while there are places for calls and the breaker permits them, until the
+// group stops or ctx ends.
 func (u *pusher) run(ctx context.Context) {
 	for {
 		select {
@@ -81,6 +88,13 @@ func (u *pusher) run(ctx context.Context) {
 			default:
 				more = false
 			}
+		}
+		allowed := u.breaker.wait(ctx, u.g.stopping, free)
+		for ; free > allowed; free-- {
+			<-u.slots
+		}
+		if allowed == 0 {
+			return
 		}
 		// The lease is longer than the call may last, so that it never ends before the
 		// result of a call that keeps to its time.
@@ -115,12 +129,22 @@ func (u *pusher) deliver(l *leased, timeout time.Duration) {
 	}
 	if err != nil {
 		<-u.slots
-		u.settle(l, push.Permanent(err))
+		u.settle(l, push.Permanent(err), true)
 		return
 	}
-	if err, abandoned := u.await(l, u.call(l, event, timeout), timeout); !abandoned {
-		u.settle(l, err)
+	done, err := u.breaker.Allow()
+	if err != nil { // it has opened since the message was leased
+		<-u.slots
+		l.release()
+		return
 	}
+	err, abandoned := u.await(l, u.call(l, event, timeout), timeout)
+	if abandoned || err != nil && l.p.ctx.Err() != nil { // it may be the result of the end of the call
+		done(circuit.ErrUncounted)
+		return
+	}
+	counts := u.breaker.result(place{l.p.topicPartition, l.Offset}, u.plugin, err, done)
+	u.settle(l, err, counts)
 }
 
 // call starts a call of the plugin. The place is free when the call returns, however long
@@ -181,20 +205,21 @@ func (u *pusher) await(l *leased, done <-chan error, timeout time.Duration) (err
 }
 
 // settle acknowledges a delivered message, rejects one with a permanent error, and returns
-// others. It does not wait: the next message of the key follows after the confirmation.
-func (u *pusher) settle(l *leased, err error) {
+// others, as failed deliveries if they count. It does not wait: the next message of the key
+// follows after the confirmation.
+func (u *pusher) settle(l *leased, err error, counts bool) {
 	action, delay, reason := queue.Ack, time.Duration(0), ""
 	r := u.g.resource.Load()
 	if err != nil {
-		if l.p.ctx.Err() != nil {
-			return // it may be the result of the end of the call
-		}
 		reason = textOf(err)
 		u.g.failed(fmt.Errorf("push to %s: %s", r.Push.To, reason))
 		u.g.log.Debug("delivery failed", "topic", l.p.topic, "partition", l.p.number, "offset", l.Offset, "attempt", l.Attempt, "err", reason)
 		action, delay = queue.Nack, min(push.WaitOf(err), r.MaxBackoff)
-		if push.IsPermanent(err) {
+		switch {
+		case push.IsPermanent(err):
 			action = queue.Reject
+		case !counts:
+			action, delay = queue.Postpone, cmp.Or(delay, min(r.Backoff, maxPostponed))
 		}
 	}
 	l.p.locked(func(q *queue.Queue) {
@@ -228,6 +253,14 @@ func (c pushed) Done(_ int, o queue.Outcome) {
 	case c.action == queue.Nack:
 		c.m.failed.Inc()
 	}
+}
+
+// suspended returns why nothing is delivered; empty if it is.
+func (u *pusher) suspended() string {
+	if u == nil {
+		return ""
+	}
+	return u.breaker.suspended()
 }
 
 // end waits for the calls whose partitions were closed. Calls that hang are left.

@@ -207,7 +207,7 @@ func (p *partition) settle(c *call, steps []step, now time.Time) {
 				if s.Delay == 0 {
 					until = now.Add(visibility)
 				}
-				if q.Extend(s.Offset, s.Lease, now, until) {
+				if until = q.Extend(s.Offset, s.Lease, now, until); !until.IsZero() {
 					c.answer(s.index, subscriptions.Result{Code: subscriptions.CodeOK, LeaseUntil: until.UTC()})
 				} else {
 					c.Done(s.index, queue.Expired)

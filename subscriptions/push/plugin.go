@@ -56,6 +56,21 @@ func Permanent(err error) error { return notify.Permanent(err) }
 // the MaxBackoff of the subscription.
 func RetryAfter(err error, wait time.Duration) error { return notify.After(err, wait) }
 
+// Unavailable marks an error whose cause is the destination, not the message: it counts as a
+// delivery of the message only if other messages are delivered meanwhile, and several in a row
+// suspend the subscription until a probe succeeds.
+func Unavailable(err error) error { return notify.Unavailable(err) }
+
+// IsUnavailable reports whether Unavailable marked an error.
+func IsUnavailable(err error) bool { return notify.IsUnavailable(err) }
+
+// IsTarget reports whether the plugin is a target: then each error that is not permanent
+// may have its cause there.
+func IsTarget(p Plugin) bool {
+	_, ok := p.(*notice)
+	return ok
+}
+
 // IsPermanent reports whether Permanent marked an error.
 func IsPermanent(err error) bool { return notify.IsPermanent(err) }
 

@@ -43,6 +43,7 @@ type subscription struct {
 	messages []*message
 	next     int64
 	dead     []subscriptions.Message
+	released int
 }
 
 type message struct {
@@ -123,6 +124,13 @@ func (s *Service) Dead(name string) []subscriptions.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.mu.subs[name].dead)
+}
+
+// Released returns the number of releases of messages.
+func (s *Service) Released(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.subs[name].released
 }
 
 // Seeks returns the calls of Seek.
@@ -355,6 +363,7 @@ func (s *Service) settleLocked(sub *subscription, a *subscriptions.Settle) subsc
 	case subscriptions.ActionRelease:
 		m.leased = false
 		m.Attempt--
+		sub.released++
 	case subscriptions.ActionExtend:
 		m.LeaseUntil = now.Add(cmp.Or(a.Delay, sub.conf.VisibilityTimeout))
 		for _, other := range sub.messages { // of the run

@@ -144,8 +144,15 @@ func (q *Queue) fail(m *message, now time.Time, delay time.Duration, reason stri
 	if delay <= 0 {
 		delay = q.cfg.Backoff(m.attempts)
 	}
+	q.deferUntil(m, now, now.Add(delay))
+}
+
+func (q *Queue) deferUntil(m *message, now, next time.Time) {
+	if m.first.IsZero() {
+		m.first = now
+	}
 	q.become(m, Deferred)
-	m.next = now.Add(delay)
+	m.next = next
 	q.requestSave(m)
 }
 
@@ -224,6 +231,12 @@ func (q *Queue) Settle(offset int64, lease uint64, a Action, now time.Time, dela
 		m.wait(w)
 		q.fail(m, now, delay, reason)
 		q.resume(m)
+	case Postpone:
+		m.wait(w)
+		m.attempts--
+		m.reason = reason
+		q.deferUntil(m, now, now.Add(delay))
+		q.resume(m)
 	case Reject:
 		m.wait(w)
 		m.reason, m.rejected = reason, true
@@ -240,12 +253,21 @@ func (q *Queue) Settle(offset int64, lease uint64, a Action, now time.Time, dela
 	return Pending
 }
 
-// Extend sets the end of a lease, and of the leases of its run.
-func (q *Queue) Extend(offset int64, lease uint64, now, until time.Time) bool {
+// MaxDelivery bounds the time from a delivery to the end of its lease, whatever its extensions:
+// a consumer that hangs does not block its key for ever.
+const MaxDelivery = 12 * time.Hour
+
+// Extend sets the end of a lease, and of the leases of its run, at most MaxDelivery after the
+// delivery. It returns the end, zero if the lease has ended.
+func (q *Queue) Extend(offset int64, lease uint64, now, until time.Time) time.Time {
 	m, _ := q.find(offset, lease, ended, now)
+	if m == nil {
+		return time.Time{}
+	}
+	if limit := m.since.Add(MaxDelivery); until.After(limit) {
+		until = limit
+	}
 	switch {
-	case m == nil:
-		return false
 	case m.lane == nil:
 		m.until = until
 		q.timer(m, until)
@@ -256,5 +278,5 @@ func (q *Queue) Extend(offset int64, lease uint64, now, until time.Time) bool {
 		}
 		q.timer(l.run[l.first], until)
 	}
-	return true
+	return until
 }

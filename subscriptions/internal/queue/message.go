@@ -31,6 +31,8 @@ const (
 	Nack
 	Release
 	Reject
+	// Postpone ends a delivery that does not count, and delays the next one.
+	Postpone
 )
 
 // Outcome is the result of an action.

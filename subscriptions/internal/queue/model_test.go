@@ -239,7 +239,7 @@ func (m *model) settle(a Action) {
 	valid := f.lease != 0 && lease == f.lease
 	if a == ended { // extend
 		until := m.now.Add(rapid.SampledFrom([]time.Duration{time.Second, time.Minute}).Draw(m.t, "until"))
-		if ok := m.q.Extend(offset, lease, m.now, until); ok != valid {
+		if ok := !m.q.Extend(offset, lease, m.now, until).IsZero(); ok != valid {
 			m.t.Fatalf("%d: extended is %v, the lease is valid: %v", offset, ok, valid)
 		} else if ok {
 			for _, o := range m.run(f, 0) {

@@ -98,7 +98,7 @@ func TestQueue_RunExpires(t *testing.T) {
 	t.Parallel()
 	q := ofOneKey(3)
 	ds := run(q, 3, start)
-	if !q.Extend(2, ds[2].Lease, start, start.Add(time.Hour)) {
+	if q.Extend(2, ds[2].Lease, start, start.Add(time.Hour)).IsZero() {
 		t.Fatal("a lease of the run is not extended")
 	}
 	if n := q.Expire(start.Add(2 * time.Minute)); n != 0 {

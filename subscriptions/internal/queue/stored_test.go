@@ -395,10 +395,10 @@ func TestQueue_Leases(t *testing.T) {
 	if ls := q.Leases(); len(ls) != 1 || ls[0].Consumer != "me" || ls[0].Lease != d.Lease || ls[0].Attempt != 1 || ls[0].MaxReceive != 2 || !ls[0].Until.Equal(start.Add(time.Minute)) {
 		t.Errorf("the leases are %+v", ls)
 	}
-	if !q.Extend(0, d.Lease, start.Add(50*time.Second), start.Add(2*time.Minute)) {
+	if q.Extend(0, d.Lease, start.Add(50*time.Second), start.Add(2*time.Minute)).IsZero() {
 		t.Error("a valid lease is not extended")
 	}
-	if q.Extend(0, d.Lease+1, start, start.Add(time.Hour)) || q.Extend(1, d.Lease, start, start.Add(time.Hour)) {
+	if !q.Extend(0, d.Lease+1, start, start.Add(time.Hour)).IsZero() || !q.Extend(1, d.Lease, start, start.Add(time.Hour)).IsZero() {
 		t.Error("a lease that was never given is extended")
 	}
 	if n := q.Expire(start.Add(2*time.Minute - 1)); n != 0 {
@@ -408,7 +408,7 @@ func TestQueue_Leases(t *testing.T) {
 	if n := q.Expire(end); n != 1 {
 		t.Errorf("%d leases expired, want 1", n)
 	}
-	if !q.LeasedAt(0, d.Lease).IsZero() || q.Extend(0, d.Lease, end, end.Add(time.Minute)) || len(q.Leases()) != 0 {
+	if !q.LeasedAt(0, d.Lease).IsZero() || !q.Extend(0, d.Lease, end, end.Add(time.Minute)).IsZero() || len(q.Leases()) != 0 {
 		t.Error("an expired lease is valid")
 	}
 	if o := q.Settle(0, d.Lease, Ack, end, 0, "", Waiter{got, 0}); o != Expired {
@@ -519,4 +519,24 @@ func TestQueue_Closed(t *testing.T) {
 func free(q *Queue, key string) {
 	q.keys.Free(key)
 	q.Turn(key)
+}
+
+// However often a lease is extended, it ends 12 hours after the delivery, which has failed then.
+func TestQueue_ExtensionsAreLimited(t *testing.T) {
+	t.Parallel()
+	q := New(strict, Start{})
+	add(q, "a", 0)
+	d := lease(q, start)[0]
+	now := start
+	for ; now.Before(start.Add(MaxDelivery)); now = now.Add(30 * time.Second) {
+		if q.Extend(0, d.Lease, now, now.Add(time.Minute)).IsZero() {
+			t.Fatalf("the lease ended after %s", now.Sub(start))
+		}
+	}
+	if end := q.Extend(0, d.Lease, now, now.Add(time.Minute)); !end.IsZero() {
+		t.Errorf("extended to %s after the delivery", end.Sub(start))
+	}
+	if p := q.Progress(0); p.Phase != Deferred || p.Attempts != 1 {
+		t.Errorf("the message is %+v, want a failed delivery", p)
+	}
 }
