@@ -27,7 +27,7 @@ func BenchmarkIntake(b *testing.B) {
 		}
 	}
 	insert := func(x *fixture) error {
-		one := x.Session.Batch(gocql.UnloggedBatch)
+		one := x.Session.Batch(gocql.LoggedBatch)
 		if err := outbox.Append(one, row()); err != nil {
 			return err
 		}

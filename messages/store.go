@@ -31,7 +31,7 @@ const (
 
 // insert writes an event. micros is its write time; zero lets the server choose.
 func (s *store) insert(ctx context.Context, e *outbox.Event, micros int64) error {
-	b := s.session.Batch(gocql.UnloggedBatch).WithContext(ctx).RetryPolicy(cqlcode.NeverAgain{})
+	b := s.session.Batch(gocql.LoggedBatch).WithContext(ctx).RetryPolicy(cqlcode.NeverAgain{})
 	b.SetConsistency(s.cons)
 	if micros > 0 {
 		b.WithTimestamp(micros)

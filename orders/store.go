@@ -117,7 +117,7 @@ func (s *store) rewriteEvent(ctx context.Context, e *outbox.Event) (err error) {
 		return err
 	}
 	defer func() { done(err) }()
-	b := s.session.Batch(gocql.UnloggedBatch).WithContext(ctx).RetryPolicy(neverAgain{}).DefaultTimestamp(false)
+	b := s.session.Batch(gocql.LoggedBatch).WithContext(ctx).RetryPolicy(neverAgain{}).DefaultTimestamp(false)
 	b.SetConsistency(s.cons)
 	if err := s.events.Append(b, *e); err != nil {
 		return err

@@ -31,7 +31,7 @@ func TestTail_ReadsABacklogForLittleMoreThanItReturns(t *testing.T) {
 				defer w.close()
 				time.Sleep(time.Minute) // the CDC generation has begun
 				for i := 0; i < events; {
-					b := w.session.Batch(gocql.UnloggedBatch)
+					b := w.session.Batch(gocql.LoggedBatch)
 					for range 100 {
 						if err := outbox.Append(b, relaytest.Event(i, 1, "OrderCreated")); err != nil {
 							t.Fatal(err)

@@ -290,9 +290,11 @@ func (s *Store) hand(ctx context.Context, serverTime bool, timeout time.Duration
 		b.WithTimestamp(ds[0].releaseAt)
 	}
 	for _, d := range ds {
-		if err := s.table.Append(b, d.Event()); err != nil {
+		stmt, args, err := s.table.Insert(d.Event()) // Append refuses a batch that is not atomic
+		if err != nil {
 			return err
 		}
+		b.Query(stmt, args...)
 	}
 	if err := b.Exec(); err != nil {
 		return fmt.Errorf("hand %d messages from %s to the outbox: %w", len(ds), ds[0].ID, err)

@@ -81,7 +81,7 @@ func event(aggregate, seq int) outbox.Event {
 
 func (b *fixture) write(events ...outbox.Event) {
 	b.t.Helper()
-	batch := b.session.Batch(gocql.UnloggedBatch)
+	batch := b.session.Batch(gocql.LoggedBatch)
 	for _, e := range events {
 		if err := outbox.Append(batch, e); err != nil {
 			b.t.Fatal(err)

@@ -138,7 +138,7 @@ func record(ctx context.Context, cluster *gocql.ClusterConfig, session *gocql.Se
 	if _, err := intake.Accept(ctx, message, messages.Options{}); err != nil {
 		return r, err
 	}
-	r.message = rec.Take(session, gocql.UnloggedBatch)
+	r.message = rec.Take(session, gocql.LoggedBatch)
 	return r, nil
 }
 
