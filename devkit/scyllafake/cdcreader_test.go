@@ -108,6 +108,9 @@ func readerBubble(t *testing.T, cfg scyllafake.Config, f func(*testing.T, *scyll
 	defer emptyPools()
 	synctest.Test(t, func(t *testing.T) {
 		cfg.Seed = seeds.Of(t)
+		if cfg.Version == "" {
+			cfg.Version = "5.1"
+		}
 		srv, err := scyllafake.Start(cfg)
 		if err != nil {
 			t.Fatal(err)

@@ -46,10 +46,11 @@ type conn struct {
 	compression wire.Compression
 	version     byte // of the first frame
 
-	lwtMark  atomic.Bool
-	keyspace atomic.Pointer[string]
-	events   atomic.Uint32 // eventBits for which the client registered
-	clock    atomic.Int64  // the last timestamp, µs
+	lwtMark    atomic.Bool
+	metadataID atomic.Bool // the client asked for ids of result metadata
+	keyspace   atomic.Pointer[string]
+	events     atomic.Uint32 // eventBits for which the client registered
+	clock      atomic.Int64  // the last timestamp, µs
 
 	work    chan request
 	workers int

@@ -1,6 +1,9 @@
 package scyllafake
 
 import (
+	"bytes"
+	"strings"
+
 	"github.com/google/uuid"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
@@ -23,7 +26,7 @@ func (c *conn) run(req request) error {
 		if err != nil {
 			return err
 		}
-		return c.perform(req, st, q.Options)
+		return c.perform(req, st, q.Options, nil)
 	case wire.OpPrepare:
 		text, err := wire.ReadPrepare(req.header, req.body)
 		if err != nil {
@@ -31,7 +34,7 @@ func (c *conn) run(req request) error {
 		}
 		return c.prepare(req, text)
 	case wire.OpExecute:
-		x, err := wire.ReadExecute(req.header, req.body)
+		x, err := wire.ReadExecute(req.header, req.body, c.metadataID.Load())
 		if err != nil {
 			return err
 		}
@@ -39,7 +42,7 @@ func (c *conn) run(req request) error {
 		if err != nil {
 			return err
 		}
-		return c.perform(req, st, x.Options)
+		return c.performPrepared(req, st, x)
 	default:
 		return c.batch(req)
 	}
@@ -54,7 +57,7 @@ func (s *Server) parse(keyspace, text string) (*statement, error) {
 	}
 	parsed, err := cql.Parse(text)
 	if err != nil {
-		return nil, cqlerr.New(cqlerr.Syntax, "%v", err)
+		return nil, cqlerr.New(cqlerr.Syntax, "%s", s.syntaxText(err.Error()))
 	}
 	st := &statement{id: id, keyspace: keyspace, parsed: parsed, schema: schema}
 	switch p := parsed.(type) {
@@ -62,12 +65,27 @@ func (s *Server) parse(keyspace, text string) (*statement, error) {
 		if st.plan, err = s.engine.Plan(keyspace, parsed); err != nil {
 			return nil, err
 		}
-		st.columns = wire.AppendColumns([]byte{}, st.plan.Result)
+		st.columns = wire.NewColumns(st.plan.Result, s.version.HasGlobalSpec())
 		s.statements.putText(st)
 	case *cql.Unsupported:
 		return nil, cqlerr.Unsupported(p.What)
 	}
 	return st, nil
+}
+
+// syntaxText returns the text of a syntax error as the release has it.
+func (s *Server) syntaxText(text string) string {
+	if !s.version.AtLeast(2025, 4) {
+		return text
+	}
+	if at, _, ok := strings.Cut(text, "  : syntax error..."); ok {
+		return at + " : Syntax error"
+	}
+	if at, what, ok := strings.Cut(text, " missing "); ok && strings.HasPrefix(text, "line ") {
+		token, _, _ := strings.Cut(what, " at ")
+		return at + " : Missing " + token
+	}
+	return text
 }
 
 // prepare executes PREPARE. It does not check the names in schema statements.
@@ -78,14 +96,31 @@ func (c *conn) prepare(req request, text string) error {
 	}
 	c.s.statements.put(st)
 	prefix := c.prefix(req, nil)
+	columns := st.columns
+	if c.metadataID.Load() {
+		columns.ID = st.metadataID()
+	}
 	c.answer(req, wire.OpResult, prefix.flags, func(b []byte) []byte {
-		return wire.AppendPrepared(prefix.append(b), req.header.Version, st.id[:], st.plan, c.lwtMark.Load())
+		return wire.AppendPrepared(prefix.append(b), req.header.Version, st.id[:], st.plan, columns, c.lwtMark.Load())
 	})
 	return nil
 }
 
-// perform executes a statement and sends the response.
-func (c *conn) perform(req request, st *statement, o wire.Options) error {
+// performPrepared executes EXECUTE. A client whose metadata has another id gets the metadata and
+// the id of now.
+func (c *conn) performPrepared(req request, st *statement, x wire.Execute) error {
+	if c.metadataID.Load() && st.plan != nil && st.plan.Result != nil {
+		if id := st.metadataID(); !bytes.Equal(id, x.MetadataID) {
+			x.Options.SkipMetadata = false
+			return c.perform(req, st, x.Options, id)
+		}
+	}
+	return c.perform(req, st, x.Options, nil)
+}
+
+// perform executes a statement and sends the response, with an id of the metadata unless
+// it is nil.
+func (c *conn) perform(req request, st *statement, o wire.Options, metadataID []byte) error {
 	if st.plan == nil {
 		return c.performSchema(req, st)
 	}
@@ -94,17 +129,19 @@ func (c *conn) perform(req request, st *statement, o wire.Options) error {
 	if err != nil {
 		return err
 	}
-	c.answerResult(req, res, func() []byte {
+	c.answerResult(req, res, func() wire.Columns {
+		columns := st.resultColumns(res)
 		if o.SkipMetadata {
-			return nil
+			columns.Specs = nil
 		}
-		return st.resultColumns(res)
+		columns.ID = metadataID
+		return columns
 	})
 	return nil
 }
 
 // answerResult sends the result of a data statement.
-func (c *conn) answerResult(req request, res *engine.Result, columns func() []byte) {
+func (c *conn) answerResult(req request, res *engine.Result, columns func() wire.Columns) {
 	prefix := c.prefix(req, res.Warnings)
 	c.answer(req, wire.OpResult, prefix.flags, func(b []byte) []byte {
 		b = prefix.append(b)
@@ -147,6 +184,7 @@ func (c *conn) performSchema(req request, st *statement) error {
 	if err != nil {
 		return err
 	}
+	prefix = c.prefix(req, res.Warnings)
 	c.answer(req, wire.OpResult, prefix.flags, func(b []byte) []byte {
 		b = prefix.append(b)
 		if res.Change == nil {
@@ -185,11 +223,12 @@ func (c *conn) batch(req request) error {
 	if err != nil {
 		return err
 	}
-	c.answerResult(req, res, func() []byte {
+	c.answerResult(req, res, func() wire.Columns {
+		columns := wire.NewColumns(res.Columns, c.s.version.HasGlobalSpec())
 		if bt.Options.SkipMetadata {
-			return nil
+			columns.Specs = nil
 		}
-		return wire.AppendColumns([]byte{}, res.Columns)
+		return columns
 	})
 	return nil
 }

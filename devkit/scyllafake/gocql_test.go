@@ -19,7 +19,7 @@ import (
 // startTCP starts a node on a free port.
 func startTCP(t testing.TB, change ...func(*scyllafake.Config)) *scyllafake.Server {
 	t.Helper()
-	cfg := scyllafake.Config{Addr: "127.0.0.1:0"}
+	cfg := scyllafake.Config{Addr: "127.0.0.1:0", Version: "5.1"}
 	for _, f := range change {
 		f(&cfg)
 	}

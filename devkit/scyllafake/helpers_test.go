@@ -21,7 +21,7 @@ import (
 // setup starts a node in memory.
 func setup(t testing.TB, change ...func(*Config)) *Server {
 	t.Helper()
-	cfg := Config{Tokens: 4, Seed: seeds.Of(t)}
+	cfg := Config{Tokens: 4, Seed: seeds.Of(t), Version: "5.1"}
 	for _, f := range change {
 		f(&cfg)
 	}

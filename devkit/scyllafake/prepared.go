@@ -17,7 +17,7 @@ type statement struct {
 	keyspace string // the connection's at the time of parsing
 	parsed   cql.Statement
 	plan     *engine.Plan // nil for schema statements and USE
-	columns  []byte       // plan.Result as result metadata
+	columns  wire.Columns // plan.Result as result metadata
 	schema   *catalog.Schema
 }
 
@@ -34,12 +34,18 @@ func (st *statement) valid(s *catalog.Schema) bool {
 	return true
 }
 
+// metadataID returns the id of the statement's result metadata.
+func (st *statement) metadataID() []byte {
+	id := md5.Sum(st.columns.Specs)
+	return id[:]
+}
+
 // resultColumns returns the metadata of res, a result of st.
-func (st *statement) resultColumns(res *engine.Result) []byte {
+func (st *statement) resultColumns(res *engine.Result) wire.Columns {
 	if len(res.Columns) > 0 && len(st.plan.Result) == len(res.Columns) && &st.plan.Result[0] == &res.Columns[0] {
 		return st.columns
 	}
-	return wire.AppendColumns([]byte{}, res.Columns)
+	return wire.NewColumns(res.Columns, st.columns.Global)
 }
 
 // preparedID is the MD5 of the connection's keyspace and the text.

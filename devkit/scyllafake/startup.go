@@ -30,6 +30,8 @@ func (c *conn) startup(req request) {
 	}
 	_, mark := options[optLWTMark]
 	c.lwtMark.Store(mark)
+	_, ids := options[optMetadataID]
+	c.metadataID.Store(ids && c.s.version.HasMetadataID())
 	req.compression = c.compression
 	if len(c.s.cfg.Users) > 0 {
 		c.state = stateAuthentication

@@ -10,6 +10,7 @@ import (
 const (
 	optCompression = "COMPRESSION"
 	optLWTMark     = "SCYLLA_LWT_ADD_METADATA_MARK"
+	optMetadataID  = "SCYLLA_USE_METADATA_ID"
 )
 
 // supported returns the response to OPTIONS on a connection of the given shard. The
@@ -33,6 +34,12 @@ func (s *Server) supported(shard int) map[string][]string {
 	}
 	if s.version.HasTablets() {
 		m["TABLETS_ROUTING_V1"] = []string{""}
+	}
+	if s.version.HasMetadataID() {
+		m[optMetadataID] = []string{""}
+	}
+	if s.version.AtLeast(2026, 1) {
+		m["CLIENT_OPTIONS"] = []string{""} // for system.clients
 	}
 	return m
 }

@@ -48,10 +48,11 @@ type Answer struct {
 	Keyspace    string
 
 	// Prepared
-	ID        []byte
-	BindFlags uint32
-	PK        []int
-	Bind      []Column
+	ID         []byte
+	MetadataID []byte // also of rows with new metadata
+	BindFlags  uint32
+	PK         []int
+	Bind       []Column
 }
 
 var opcodeNames = map[byte]string{
@@ -70,6 +71,11 @@ const (
 // Decode decodes a response frame. Rows without metadata are decoded with columns, from
 // the prepared statement.
 func Decode(frame []byte, compression string, columns []Column) (*Answer, error) {
+	return decode(frame, compression, columns, false)
+}
+
+// decode is Decode for a connection that asked for ids of metadata, or not.
+func decode(frame []byte, compression string, columns []Column, metadataIDs bool) (*Answer, error) {
 	h := parseHeader(frame)
 	a := &Answer{Opcode: h.Opcode, Version: h.Version, HeaderFlags: h.Flags, Stream: h.Stream}
 	body, err := decompress(frame, compression)
@@ -99,7 +105,7 @@ func Decode(frame []byte, compression string, columns []Column) (*Answer, error)
 	case opSupported:
 		a.Supported = r.multimap()
 	case opResult:
-		a.readResult(r, columns)
+		a.readResult(r, columns, metadataIDs)
 	case opEvent:
 		a.readEvent(r)
 	default:
@@ -157,7 +163,7 @@ func (a *Answer) readError(r *reader) {
 	}
 }
 
-func (a *Answer) readResult(r *reader, columns []Column) {
+func (a *Answer) readResult(r *reader, columns []Column, metadataIDs bool) {
 	switch kind := r.int(); kind {
 	case 1:
 		a.Kind = "Void"
@@ -184,6 +190,9 @@ func (a *Answer) readResult(r *reader, columns []Column) {
 	case 4:
 		a.Kind = "Prepared"
 		a.ID = r.shortBytes()
+		if metadataIDs {
+			a.MetadataID = r.shortBytes()
+		}
 		a.readBindMetadata(r)
 		a.readRowsMetadata(r)
 	case 5:
@@ -199,6 +208,9 @@ func (a *Answer) readRowsMetadata(r *reader) (columns int) {
 	n := r.int()
 	if a.ResultFlags&metaMorePages != 0 {
 		a.PagingState = r.bytes()
+	}
+	if a.ResultFlags&metaNewMetadata != 0 {
+		a.MetadataID = r.shortBytes()
 	}
 	if a.ResultFlags&metaNoMetadata == 0 {
 		a.Columns = readSpecs(r, n, a.ResultFlags&metaGlobalSpec != 0)

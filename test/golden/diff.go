@@ -20,6 +20,8 @@ import (
 //     be present or absent
 //   - schema versions, table ids, addresses, ports, the list of features and
 //     a build's versions are ignored
+//   - streams of tablets are compared by their tokens, and starts of their generations
+//     may be a second apart; later requests name those of this run
 //   - random uuids are ignored where the column is uuid()
 //   - rows of CDC logs may be in another order, since random bits decide it
 //   - TTL(...) may be one second off; the part of a message after
@@ -30,6 +32,8 @@ type Diff struct {
 	T int64
 
 	ids map[string]string // recorded prepared id → actual
+	// own are values that a node chooses: streams of tablets and starts of generations.
+	own own
 }
 
 // tolerance is the largest difference between clocks.
@@ -81,6 +85,12 @@ func (d *Diff) Answers(kind string, want, got *Answer) string {
 	if w, g := d.change(want), d.change(got); !slices.Equal(w, g) {
 		return fmt.Sprintf("change %q, recorded %q", g, w)
 	}
+	if want.MetadataID != nil || got.MetadataID != nil {
+		if len(want.MetadataID) != len(got.MetadataID) {
+			return fmt.Sprintf("metadata id %x, recorded %x", got.MetadataID, want.MetadataID)
+		}
+		d.ids[string(want.MetadataID)] = string(got.MetadataID)
+	}
 	if want.Kind == "Prepared" {
 		return d.id(want.ID, got.ID)
 	}
@@ -99,7 +109,8 @@ func errorText(a *Answer) string {
 
 var (
 	backtrace  = regexp.MustCompile(`(?s) Backtrace: .*`)
-	clockTexts = regexp.MustCompile(`\d{4}/\d\d/\d\d \d\d:\d\d:\d\d`)
+	clockTexts = regexp.MustCompile(`\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d{9})?`)
+	tableIDs   = regexp.MustCompile(`streams for table [0-9a-f-]{36}`)
 )
 
 func (d *Diff) messages(want, got *Answer) string {
@@ -125,6 +136,7 @@ func (d *Diff) messages(want, got *Answer) string {
 }
 
 func (d *Diff) message(s string) string {
+	s = tableIDs.ReplaceAllString(s, "streams for table <id>")
 	return clockTexts.ReplaceAllString(backtrace.ReplaceAllString(s, ""), "<time>")
 }
 
@@ -183,10 +195,11 @@ func (d *Diff) rows(want, got *Answer) string {
 			break
 		}
 	}
-	if diff == "" || len(cols) == 0 || !strings.HasSuffix(cols[0].Table, "_scylla_cdc_log") {
+	if diff == "" || len(cols) == 0 || !strings.HasSuffix(cols[0].Table, "_scylla_cdc_log") && cols[0].Table != "cdc_streams" {
 		return diff
 	}
-	// A log may have any order.
+	// A log may have any order. Streams are in the order of signed tokens on a node, and
+	// in that of their bytes here.
 	left := slices.Clone(got.Rows)
 	for _, w := range want.Rows {
 		i := slices.IndexFunc(left, func(g [][]byte) bool { return d.row(cols, w, g) == "" })

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,20 +18,42 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/golden"
 )
 
-const goldenDir = "../testdata/golden"
+// release is a recorded release and its recordings.
+type release struct {
+	version  string
+	dir      string // of the recordings
+	leftOut  string // the list of steps that may differ
+	scripts  []goldenScript
+	ringTime time.Duration // of nodes with tablets
+}
 
-// goldenScripts are the scripted recordings and the parameters of their nodes.
-var goldenScripts = []struct {
+var (
+	release51 = release{
+		version: "5.1", dir: "../testdata/golden", leftOut: "testdata/left-out.txt",
+		scripts: goldenScripts,
+	}
+	release2026 = release{
+		version: "2026.1", dir: "../testdata/golden-2026", leftOut: "testdata/left-out-2026.txt",
+		scripts: goldenScripts2026, ringTime: time.Second,
+	}
+)
+
+// goldenScript is a scripted recording and the parameters of its node.
+type goldenScript struct {
 	name   string
 	shards int
 	// ring is the recording that contains the node's tokens and streams.
 	ring string
+	// tablets means that new keyspaces have tablets.
+	tablets bool
 	// cases limits the replay to some cases; nil means all.
 	cases []string
 	// whole means that every step must agree but for the listed ones;
 	// otherwise nine of ten must.
 	whole bool
-}{
+}
+
+var goldenScripts = []goldenScript{
 	{name: "A", shards: 1, ring: "F"},
 	{name: "A.2shards", shards: 2, ring: "F.2shards"},
 	{name: "B", shards: 1, ring: "F"},
@@ -47,16 +70,54 @@ var goldenScripts = []struct {
 	{name: "F4", shards: 1, ring: "F.4tokens", cases: []string{"F4"}, whole: true},
 }
 
+var goldenScripts2026 = []goldenScript{
+	{name: "A.vnodes", shards: 1, ring: "F.vnodes", whole: true},
+	{name: "A.2shards.vnodes", shards: 2, ring: "F.2shards.vnodes", whole: true},
+	{name: "A.tablets", shards: 1, ring: "F.tablets", tablets: true, whole: true},
+	{name: "B.vnodes", shards: 1, ring: "F.vnodes", whole: true},
+	{name: "B.tablets", shards: 1, ring: "F.tablets", tablets: true, whole: true},
+	{name: "C.vnodes", shards: 1, ring: "F.vnodes", whole: true},
+	{name: "C.tablets", shards: 1, ring: "F.tablets", tablets: true, whole: true},
+	{name: "D.vnodes", shards: 1, ring: "F.vnodes", whole: true},
+	{name: "D.tablets", shards: 1, ring: "F.tablets", tablets: true, whole: true},
+	{name: "E.vnodes", shards: 1, ring: "F.vnodes", whole: true},
+	{name: "E.tablets", shards: 1, ring: "F.tablets", tablets: true, whole: true},
+	{name: "E.2shards.vnodes", shards: 2, ring: "F.2shards.vnodes", whole: true},
+	{name: "F.vnodes", shards: 1, ring: "F.vnodes", whole: true},
+	{name: "F.tablets", shards: 1, ring: "F.tablets", tablets: true, whole: true},
+	{name: "F.2shards.vnodes", shards: 2, ring: "F.2shards.vnodes", whole: true},
+	{name: "F.1tokens.vnodes", shards: 1, ring: "F.1tokens.vnodes", whole: true},
+	{name: "F.4tokens.vnodes", shards: 1, ring: "F.4tokens.vnodes", whole: true},
+	{name: "F1.restart.vnodes", shards: 1, ring: "F1.restart.vnodes", whole: true},
+	{name: "F1.restart.tablets", shards: 1, ring: "F1.restart.tablets", tablets: true, whole: true},
+	{name: "T1", shards: 1, ring: "F.tablets", tablets: true, whole: true},
+	{name: "T1.2shards", shards: 2, ring: "F.2shards.vnodes", tablets: true, whole: true},
+	{name: "T2", shards: 1, ring: "F.tablets", tablets: true, whole: true},
+	{name: "T3", shards: 1, ring: "F.tablets", tablets: true, whole: true},
+	{name: "T4", shards: 1, ring: "F.tablets", tablets: true, whole: true},
+	{name: "T5", shards: 1, ring: "F.tablets", tablets: true, whole: true},
+	{name: "T5.2shards", shards: 2, ring: "F.2shards.vnodes", tablets: true, whole: true},
+	{name: "T7", shards: 1, ring: "F.tablets", tablets: true, whole: true},
+	{name: "T8", shards: 1, ring: "F.tablets", tablets: true, whole: true},
+}
+
 // TestGolden plays recordings of a real node against a node of this package and
 // compares every response. Steps that may differ are listed, each with its reason, in
 // testdata/left-out.txt.
 func TestGolden(t *testing.T) {
 	t.Parallel()
-	left := readLeftOut(t)
-	for _, script := range goldenScripts {
+	for _, rel := range []release{release51, release2026} {
+		t.Run(rel.version, func(t *testing.T) { rel.play(t) })
+	}
+}
+
+func (rel release) play(t *testing.T) {
+	t.Parallel()
+	left := rel.readLeftOut(t)
+	for _, script := range rel.scripts {
 		t.Run(script.name, func(t *testing.T) {
 			t.Parallel()
-			cases, ring := loadGolden(t, script.name), goldenRing(t, script.ring)
+			cases, ring := rel.load(t, script.name), rel.ring(t, script.ring)
 			var mu sync.Mutex
 			var total golden.Summary
 			t.Run("cases", func(t *testing.T) {
@@ -66,7 +127,7 @@ func TestGolden(t *testing.T) {
 					}
 					t.Run(c.Name, func(t *testing.T) {
 						t.Parallel()
-						n := newGoldenNode(t, ring, script.shards, time.UnixMicro(c.Info.T), script.name == "F1.restart")
+						n := newGoldenNode(t, rel, script, ring, time.UnixMicro(c.Info.T))
 						sum := playGolden(t, c, n, left)
 						mu.Lock()
 						defer mu.Unlock()
@@ -85,9 +146,9 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-func readLeftOut(t *testing.T) golden.LeftOuts {
+func (rel release) readLeftOut(t *testing.T) golden.LeftOuts {
 	t.Helper()
-	f, err := os.Open("testdata/left-out.txt")
+	f, err := os.Open(rel.leftOut)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,18 +160,18 @@ func readLeftOut(t *testing.T) golden.LeftOuts {
 	return left
 }
 
-func loadGolden(t *testing.T, name string) []*golden.Case {
+func (rel release) load(t *testing.T, name string) []*golden.Case {
 	t.Helper()
-	cases, err := golden.Load(goldenDir, name)
+	cases, err := golden.Load(rel.dir, name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return cases
 }
 
-func goldenRing(t *testing.T, name string) *golden.Ring {
+func (rel release) ring(t *testing.T, name string) *golden.Ring {
 	t.Helper()
-	ring, err := golden.RingOfCases(loadGolden(t, name))
+	ring, err := golden.RingOfCases(rel.load(t, name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,15 +201,19 @@ type goldenNode struct {
 }
 
 // newGoldenNode starts a node; one that restarts keeps its data on disk.
-func newGoldenNode(t *testing.T, ring *golden.Ring, shards int, now time.Time, restarts bool) *goldenNode {
+func newGoldenNode(t *testing.T, rel release, script goldenScript, ring *golden.Ring, now time.Time) *goldenNode {
 	t.Helper()
 	n := &goldenNode{t: t}
 	n.setClock(now)
 	n.cfg = scyllafake.Config{
-		Addr: "127.0.0.1:0", ShardAwarePort: -1, Shards: shards, Identity: identity(ring),
+		Addr: "127.0.0.1:0", ShardAwarePort: -1, Shards: script.shards, Identity: identity(ring),
+		Version: rel.version, Tablets: script.tablets, TabletInterval: time.Hour,
 		Now: func() time.Time { return time.UnixMicro(n.clock.Load()) },
 	}
-	if restarts {
+	if script.tablets {
+		n.cfg.RingDelay = rel.ringTime
+	}
+	if strings.HasPrefix(script.name, "F1.restart") || script.name == "T8" {
 		n.cfg.Dir = t.TempDir()
 	}
 	n.start()
@@ -183,10 +248,19 @@ func (n *goldenNode) start() {
 
 // node is the node as the player of recordings sees it.
 func (n *goldenNode) node() golden.Node {
-	return golden.Node{Dial: n.dial, SetClock: n.setClock, Shards: n.cfg.Shards, Hook: n.hook}
+	return golden.Node{Dial: n.dial, SetClock: n.setClock, Shards: n.cfg.Shards, Hook: n.hook, Balance: n.balance}
 }
 
 func (n *goldenNode) setClock(at time.Time) { n.clock.Store(at.UnixMicro()) }
+
+// balance looks at the tablets, at the time that gives a new generation this start.
+func (n *goldenNode) balance(start time.Time) error {
+	if !start.IsZero() {
+		n.setClock(start.Add(-2*n.cfg.RingDelay - topology.Leeway))
+	}
+	n.server.BalanceTablets()
+	return nil
+}
 
 // dial connects; on the shard-aware port from a source port that chooses the shard.
 func (n *goldenNode) dial(ctx context.Context, shardAware bool, shard int) (net.Conn, error) {
@@ -211,8 +285,8 @@ func (n *goldenNode) hook(what string) error {
 	case "start: begin: the node starts again":
 		n.start()
 		return nil
-	case "start: end":
-		return nil
+	case "start: end", "split: asked for by the ALTER", "merge: asked for by the ALTER":
+		return nil // a node looks at its tablets by itself
 	}
 	return fmt.Errorf("unknown hook %q", what)
 }
@@ -237,22 +311,23 @@ var goldenDrivers = []struct {
 // the same concurrency, and compares every response.
 func TestGoldenDrivers(t *testing.T) {
 	t.Parallel()
-	left := readLeftOut(t)
+	rel := release51
+	left := rel.readLeftOut(t)
 	for _, d := range goldenDrivers {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 			var traces []*golden.Trace
 			for _, name := range d.traces {
-				traces = append(traces, loadTrace(t, name))
+				traces = append(traces, rel.trace(t, name))
 			}
-			ring, err := golden.RingOfFrames(loadTrace(t, d.ring).Frames)
+			ring, err := golden.RingOfFrames(rel.trace(t, d.ring).Frames)
 			if err != nil {
 				t.Fatal(err)
 			}
-			n := newGoldenNode(t, ring, d.shards, ring.Start, false)
+			n := newGoldenNode(t, rel, goldenScript{shards: d.shards}, ring, ring.Start)
 			var others []golden.Statement
 			if d.unrecorded {
-				if others, err = traces[0].Unrecorded(loadTrace(t, "writer-run")); err != nil {
+				if others, err = traces[0].Unrecorded(rel.trace(t, "writer-run")); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -274,9 +349,9 @@ func TestGoldenDrivers(t *testing.T) {
 	}
 }
 
-func loadTrace(t *testing.T, name string) *golden.Trace {
+func (rel release) trace(t *testing.T, name string) *golden.Trace {
 	t.Helper()
-	trace, err := golden.LoadTrace(goldenDir, name)
+	trace, err := golden.LoadTrace(rel.dir, name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +22,10 @@ type Node struct {
 	// Hook repeats the action of a script's hook on the node; what is the hook's name
 	// and text. Nil, or an error, ends the case there.
 	Hook func(what string) error
+	// Balance makes the node look at its tablets: a new generation, if one is due,
+	// starts at the given time, and generations closed for long go. A recorded node does
+	// so at times of its own. Nil means a node without tablets.
+	Balance func(start time.Time) error
 }
 
 // Outcome is the result of one recorded step.
@@ -46,7 +51,7 @@ func Play(ctx context.Context, n Node, c *Case) ([]Outcome, error) {
 	p := &player{
 		node: n, c: c, diff: NewDiff(c.Info.T), conns: map[string]*conn{},
 		recorded: newView(), actual: newView(), states: map[string][]byte{}, texts: map[string][]byte{},
-		placed: map[string][]placed{},
+		placed: map[string][]placed{}, starts: map[string][]int64{},
 	}
 	defer p.close()
 	for _, r := range order(c.Records) {
@@ -92,6 +97,8 @@ type player struct {
 	// placed contains, by connection, the positions of responses and events among all
 	// its frames.
 	placed map[string][]placed
+	// starts contains, by text, the generations that the last recorded answer had.
+	starts map[string][]int64
 }
 
 type placed struct{ recorded, actual int }
@@ -148,6 +155,9 @@ func (p *player) request(r *Record) error {
 	if err != nil {
 		return err
 	}
+	if err := p.balance(r, want); err != nil {
+		return err
+	}
 	frame, err := p.frame(r)
 	if err != nil {
 		return err
@@ -169,6 +179,36 @@ func (p *player) request(r *Record) error {
 	return nil
 }
 
+// balance lets the node do what the recorded one did since a reader last asked for the
+// generations of a table with tablets.
+func (p *player) balance(r *Record, want *Answer) error {
+	if len(want.Columns) != 1 || want.Columns[0].Table != "cdc_timestamps" || p.node.Balance == nil {
+		return nil
+	}
+	var starts []int64
+	for _, row := range want.Rows {
+		starts = append(starts, be64(row[0]))
+	}
+	slices.Sort(starts)
+	before := p.starts[r.CQL]
+	p.starts[r.CQL] = starts
+	if len(before) == 0 || len(starts) == 0 || slices.Equal(before, starts) {
+		return nil
+	}
+	for _, at := range starts {
+		if at > before[len(before)-1] {
+			if err := p.node.Balance(time.UnixMilli(at)); err != nil {
+				return err
+			}
+		}
+	}
+	p.node.SetClock(time.UnixMicro(p.c.Info.T + int64(r.at()*1000)))
+	if starts[0] != before[0] {
+		return p.node.Balance(time.Time{})
+	}
+	return nil
+}
+
 func (p *player) add(r *Record, got *Answer, diff string) {
 	p.out = append(p.out, Outcome{r, diff, got})
 }
@@ -183,10 +223,11 @@ func (p *player) frame(r *Record) ([]byte, error) {
 		}
 	}
 	compression := p.recorded.compression[r.Conn]
-	q, err := parseRequest(frame, compression)
+	q, err := parseRequest(frame, compression, p.recorded.metadataIDs[r.Conn])
 	if err != nil {
 		return frame, nil // no statement, or malformed on purpose
 	}
+	q.body = p.diff.Own(q.body)
 	return q.rewrite(p.diff.ID, func(state []byte) []byte {
 		if s, ok := p.states[string(state)]; ok {
 			return s

@@ -40,7 +40,7 @@ const (
 
 // parseRequest decodes a request frame. It fails on frames that are not well-formed
 // requests of those four kinds; these are sent unchanged.
-func parseRequest(frame []byte, compression string) (*request, error) {
+func parseRequest(frame []byte, compression string, metadataIDs bool) (*request, error) {
 	if len(frame) < headerSize {
 		return nil, fmt.Errorf("frame of %d bytes", len(frame))
 	}
@@ -61,6 +61,10 @@ func parseRequest(frame []byte, compression string) (*request, error) {
 	case opExecute:
 		q.id = r.shortBytes()
 		q.idAt = append(q.idAt, span{at() - len(q.id), at(), true})
+		if metadataIDs {
+			id := r.shortBytes()
+			q.idAt = append(q.idAt, span{at() - len(id), at(), true})
+		}
 	case opBatch:
 		r.byte()
 		for range r.short() {

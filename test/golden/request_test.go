@@ -20,7 +20,7 @@ func TestRequest_RewriteIsFaithful(t *testing.T) {
 				if r.Cut != "" || parseHeader(r.Request).Flags&flagCompressed != 0 {
 					continue
 				}
-				q, err := parseRequest(r.Request, "")
+				q, err := parseRequest(r.Request, "", false)
 				if err != nil {
 					t.Fatalf("%s %s %d: %v", name, c.Name, r.Step, err)
 				}
@@ -39,7 +39,7 @@ func TestRequest_ExchangesIDsAndStates(t *testing.T) {
 		header: header{Version: 4, Opcode: opExecute},
 		body:   []byte{0, 2, 'i', 'd', 0, 1, withPagingState, 0, 0, 0, 1, 's'},
 	}
-	parsed, err := parseRequest(q.header.frame(q.body), "")
+	parsed, err := parseRequest(q.header.frame(q.body), "", false)
 	if err != nil {
 		t.Fatal(err)
 	}

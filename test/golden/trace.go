@@ -172,10 +172,11 @@ func (p *tracePlayer) send(conn string, f *Frame) pending {
 		record: &Record{Step: f.Seq, Conn: conn, CQL: d.CQL + strings.Join(d.Batch, "; ")},
 	}
 	q.record.Kind = q.kind
-	parsed, err := parseRequest(f.Frame, "")
+	parsed, err := parseRequest(f.Frame, "", p.recorded.metadataIDs[conn])
 	if err != nil {
 		return q
 	}
+	parsed.body = p.diff.Own(parsed.body)
 	if sent, err := parsed.rewrite(p.diff.ID, func(s []byte) []byte {
 		if actual, ok := p.states[string(s)]; ok {
 			return actual

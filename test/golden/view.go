@@ -8,14 +8,18 @@ import "strings"
 type view struct {
 	compression map[string]string   // by connection
 	columns     map[string][]Column // by prepared id
+	metadataIDs map[string]bool     // by connection: it asked for ids of metadata
 }
 
 func newView() *view {
-	return &view{compression: map[string]string{}, columns: map[string][]Column{}}
+	return &view{compression: map[string]string{}, columns: map[string][]Column{}, metadataIDs: map[string]bool{}}
 }
 
 // opened forgets the state of an earlier connection of that name.
-func (v *view) opened(conn string) { delete(v.compression, conn) }
+func (v *view) opened(conn string) {
+	delete(v.compression, conn)
+	delete(v.metadataIDs, conn)
+}
 
 // answer decodes the response to a request on a connection. A response of no bytes is a
 // closed connection.
@@ -28,11 +32,11 @@ func (v *view) answer(conn, kind string, request, response []byte) (*Answer, err
 	}
 	var columns []Column
 	if kind == "execute" {
-		if q, err := parseRequest(request, v.compression[conn]); err == nil {
+		if q, err := parseRequest(request, v.compression[conn], v.metadataIDs[conn]); err == nil {
 			columns = v.columns[string(q.id)]
 		}
 	}
-	a, err := Decode(response, v.compression[conn], columns)
+	a, err := decode(response, v.compression[conn], columns, v.metadataIDs[conn])
 	if err != nil {
 		return nil, err
 	}
@@ -53,8 +57,11 @@ func (v *view) started(conn string, request, response []byte) {
 		if r.err != nil {
 			return
 		}
-		if k, val := r.string(), r.string(); k == "COMPRESSION" {
+		switch k, val := r.string(), r.string(); k {
+		case "COMPRESSION":
 			v.compression[conn] = strings.ToLower(val)
+		case "SCYLLA_USE_METADATA_ID":
+			v.metadataIDs[conn] = true
 		}
 	}
 }

@@ -53,7 +53,7 @@ func (t *Trace) Unrecorded(schema *Trace) ([]Statement, error) {
 		switch f.Dir {
 		case "request":
 			delete(ids, slot)
-			if q, err := parseRequest(f.Frame, ""); err == nil {
+			if q, err := parseRequest(f.Frame, "", false); err == nil {
 				ids[slot] = string(q.id)
 			}
 			continue

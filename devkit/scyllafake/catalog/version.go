@@ -42,6 +42,12 @@ func (v Version) RefusesReversedSerialReads() bool { return v.AtLeast(2026, 1) }
 // a replay writes the same ones again. In older releases each replay makes its own.
 func (v Version) HasLogInBatchlog() bool { return v.AtLeast(2025, 4) }
 
+// HasGlobalSpec reports whether the columns of results share one table spec.
+func (v Version) HasGlobalSpec() bool { return v.AtLeast(2025, 4) }
+
+// HasMetadataID reports whether clients may ask for ids of result metadata.
+func (v Version) HasMetadataID() bool { return v.AtLeast(2025, 4) }
+
 // HasCDCOnTablets reports whether a table in a tablets keyspace may have CDC, and the
 // option tablets.
 func (v Version) HasCDCOnTablets() bool { return v.AtLeast(2025, 4) }

@@ -70,6 +70,8 @@ type Result struct {
 	Change *catalog.Change
 	// Events are the events for other clients, in order, sent before the RESULT.
 	Events []catalog.Change
+	// Warnings are for the frame of the RESULT.
+	Warnings []string
 }
 
 // purge removes the rows of a dropped table and the entry that requires it.

@@ -39,10 +39,25 @@ func (c *Catalog) Execute(keyspace string, stmt cql.Statement) (*Result, error) 
 	switch {
 	case errors.Is(err, errNothing):
 		return &Result{}, nil
+	case errors.Is(err, errExists):
+		return &Result{Change: w.result, Warnings: w.warnings}, nil
 	case err != nil:
 		return nil, err
 	}
 	return w.commit()
+}
+
+// errExists ends a CREATE … IF NOT EXISTS of an object that exists: newer releases answer
+// as if they had made it, without an event.
+var errExists = errors.New("it exists")
+
+// exists ends a CREATE … IF NOT EXISTS of an object that exists.
+func (w *change) exists(target, keyspace, object string) error {
+	if !w.release.AtLeast(2025, 4) {
+		return errNothing
+	}
+	w.answer(catalog.Created, target, keyspace, object)
+	return errExists
 }
 
 // errNothing ends a statement that IF [NOT] EXISTS makes a no-op, or one that changes
@@ -121,10 +136,11 @@ func (w *change) table(n cql.Name) (*catalog.Table, error) {
 type change struct {
 	schemaRows
 
-	c      *Catalog
-	owned  map[string]bool // keyspaces of next that were cloned already
-	events []catalog.Change
-	result *catalog.Change
+	c        *Catalog
+	owned    map[string]bool // keyspaces of next that were cloned already
+	events   []catalog.Change
+	result   *catalog.Change
+	warnings []string
 	// gone are the tables whose rows are to be removed.
 	gone []*catalog.Table
 	// streams are changes of CDC streams to put in force.
@@ -199,5 +215,5 @@ func (w *change) commit() (*Result, error) {
 			return nil, err
 		}
 	}
-	return &Result{Change: w.result, Events: w.events}, nil
+	return &Result{Change: w.result, Events: w.events, Warnings: w.warnings}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
@@ -31,12 +32,13 @@ func (w *change) createKeyspace(s *cql.CreateKeyspace) error {
 	if err != nil {
 		return err
 	}
+	w.warn(s.With)
 	if p.replication == nil {
 		return cqlerr.New(cqlerr.Config, "Missing mandatory replication strategy class")
 	}
 	if w.next.Keyspaces[name] != nil {
 		if s.IfNotExists {
-			return errNothing
+			return w.exists(catalog.TargetKeyspace, name, "")
 		}
 		return &cqlerr.Error{
 			Code: cqlerr.AlreadyExists, Message: "Cannot add existing keyspace \"" + name + "\"", Keyspace: name,
@@ -76,6 +78,29 @@ func (w *change) wantsTablets(p keyspaceOptions) (bool, error) {
 	return *p.tablets, nil
 }
 
+// warn adds the warnings of newer releases about options of a keyspace.
+func (w *change) warn(with []cql.Property) {
+	if !w.release.AtLeast(2026, 1) {
+		return
+	}
+	for _, prop := range with {
+		if _, initial := entries(prop)["initial"]; initial && prop.Name == "tablets" {
+			w.warnings = append(w.warnings, "Keyspace `initial` tablets option is deprecated.  Use per-table tablet options instead.")
+		}
+	}
+	for _, prop := range with {
+		if prop.Name != "replication" {
+			continue
+		}
+		for _, e := range prop.Map {
+			if n, err := strconv.Atoi(e.Value.Text); err == nil && n > 0 && n < 3 {
+				w.warnings = append(w.warnings, "Using Replication Factor "+e.Key.Text+"="+e.Value.Text+
+					" lower than the minimum_replication_factor_warn_threshold=3 is not recommended.")
+			}
+		}
+	}
+}
+
 func (w *change) alterKeyspace(s *cql.AlterKeyspace) error {
 	name := s.Keyspace
 	if system.Protected(name) {
@@ -88,6 +113,7 @@ func (w *change) alterKeyspace(s *cql.AlterKeyspace) error {
 	if err != nil {
 		return err
 	}
+	w.warn(s.With)
 	ks := w.keyspace(name)
 	if p.tablets != nil && *p.tablets != ks.Tablets {
 		return cqlerr.Invalidf("Cannot alter replication strategy vnode/tablets flavor")

@@ -25,7 +25,7 @@ func (w *change) createTable(keyspace string, s *cql.CreateTable) error {
 	}
 	if ks.Tables[n.Name] != nil {
 		if s.IfNotExists {
-			return errNothing
+			return w.exists(catalog.TargetTable, n.Keyspace, n.Name)
 		}
 		return errTableExists(n)
 	}

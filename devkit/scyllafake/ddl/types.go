@@ -21,7 +21,7 @@ func (w *change) createType(keyspace string, s *cql.CreateType) error {
 	}
 	if ks.Types[n.Name] != nil {
 		if s.IfNotExists {
-			return errNothing
+			return w.exists(catalog.TargetType, n.Keyspace, n.Name)
 		}
 		return cqlerr.Invalidf("A user type of name %s.%s already exists", n.Keyspace, n.Name)
 	}

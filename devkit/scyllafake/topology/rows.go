@@ -18,7 +18,9 @@ func (t *Topology) generationRows(g *Generation) []*store.Mutation {
 	out := []*store.Mutation{
 		t.insert("system_distributed", "cdc_generation_timestamps", at, system.Values{"key": "timestamps", "time": start}),
 		t.insert("system", "cdc_local", at, system.Values{"key": "cdc_local", "streams_timestamp": start, "uuid": g.ID}),
-		t.insert("system", "cdc_local", at, system.Values{"key": "rewritten"}),
+	}
+	if !t.grouped {
+		out = append(out, t.insert("system", "cdc_local", at, system.Values{"key": "rewritten"}))
 	}
 	var described, everywhere []*store.Mutation
 	for _, e := range g.entries {
@@ -35,6 +37,9 @@ func (t *Topology) generationRows(g *Generation) []*store.Mutation {
 			"id": g.ID, "range_end": e.end, "streams": streams,
 			"ignore_msb": int8(IgnoreMSB), "num_ranges": int32(len(g.entries)),
 		}))
+	}
+	if t.grouped { // the nodes read a table of their own
+		return append(out, joined(described))
 	}
 	return append(out, joined(described), joined(everywhere))
 }

@@ -69,6 +69,7 @@ type Topology struct {
 	ringDelay time.Duration
 	nodes     atomic.Int32
 	seed      uint64
+	grouped   bool // the cluster's metadata are in Raft
 	nearPast  bool // the previous generation accepts writes for a while
 	system    map[string]*catalog.Keyspace
 
@@ -110,8 +111,8 @@ func Open(st Store, o Options) (*Topology, error) {
 	t := &Topology{
 		DataCenter: o.DataCenter, Rack: o.Rack, Shards: o.Shards,
 		store: st, clock: o.Clock, ringDelay: o.RingDelay, seed: o.Seed,
-		nearPast: o.Version.AtLeast(6, 0),
-		system:   system.Keyspaces(o.Version),
+		nearPast: o.Version.AtLeast(6, 0), grouped: o.Version.AtLeast(2025, 4),
+		system: system.Keyspaces(o.Version),
 	}
 	t.nodes.Store(int32(max(o.Nodes, 1)))
 	if t.DataCenter == "" {

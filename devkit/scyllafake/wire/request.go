@@ -32,8 +32,11 @@ type Query struct {
 
 // Execute is an EXECUTE request.
 type Execute struct {
-	ID      []byte
-	Options Options
+	ID []byte
+	// MetadataID is the id of the result metadata that the client has, if it asked for
+	// ids.
+	MetadataID []byte
+	Options    Options
 }
 
 // BatchItem is one statement of a BATCH: a text, or the id of a prepared one.
@@ -99,10 +102,13 @@ func ReadQuery(h Header, b []byte) (q Query, err error) {
 	return q, r.err
 }
 
-// ReadExecute reads an EXECUTE.
-func ReadExecute(h Header, b []byte) (e Execute, err error) {
+// ReadExecute reads an EXECUTE, which has a metadata id if the client asked for them.
+func ReadExecute(h Header, b []byte, metadataID bool) (e Execute, err error) {
 	r := open(h, b)
 	e.ID = r.shortBytes()
+	if metadataID {
+		e.MetadataID = r.shortBytes()
+	}
 	r.options(h.Version, &e.Options)
 	return e, r.err
 }

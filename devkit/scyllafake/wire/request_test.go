@@ -69,7 +69,7 @@ func TestReadQuery(t *testing.T) {
 				t.Errorf("ReadQuery = %q %+v, want %+v", q.Text, q.Options, tt.want)
 			}
 			h, b = encoded(t, primitive.ProtocolVersion4, &message.Execute{QueryId: []byte{9, 8}, Options: tt.in})
-			x, err := ReadExecute(h, b)
+			x, err := ReadExecute(h, b, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -184,12 +184,12 @@ func FuzzRead(f *testing.F) {
 	f.Add(byte(4), FlagCustomPayload, byte(OpQuery), []byte{0xff, 0xff, 0, 1, 'a', 0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, version, flags, op byte, b []byte) {
 		h := Header{Version: version, Flags: flags, Opcode: Opcode(op), Length: int32(min(len(b), math.MaxInt32))}
-		ReadStartup(h, b)      //nolint:errcheck // any outcome will do
-		ReadRegister(h, b)     //nolint:errcheck
-		ReadAuthResponse(h, b) //nolint:errcheck
-		ReadPrepare(h, b)      //nolint:errcheck
-		ReadQuery(h, b)        //nolint:errcheck
-		ReadExecute(h, b)      //nolint:errcheck
+		ReadStartup(h, b)        //nolint:errcheck // any outcome will do
+		ReadRegister(h, b)       //nolint:errcheck
+		ReadAuthResponse(h, b)   //nolint:errcheck
+		ReadPrepare(h, b)        //nolint:errcheck
+		ReadQuery(h, b)          //nolint:errcheck
+		ReadExecute(h, b, false) //nolint:errcheck
 		if bt, err := ReadBatch(h, b); err == nil && len(bt.Items) > len(b) {
 			t.Errorf("%d items from %d bytes", len(bt.Items), len(b))
 		}

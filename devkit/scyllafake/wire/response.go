@@ -122,6 +122,7 @@ const (
 	metaGlobalSpec = 0x01
 	metaMorePages  = 0x02
 	metaNone       = 0x04
+	metaChanged    = 0x08
 	metaLWT        = 1 << 31
 )
 
@@ -138,9 +139,36 @@ func AppendSchemaResult(dst []byte, c catalog.Change) []byte {
 	return appendChange(appendInt(dst, resultSchemaChange), c)
 }
 
-// AppendColumns appends column specs, each with its keyspace and table, as ScyllaDB
-// writes all of them but the bind columns of one table.
-func AppendColumns(dst []byte, cols []engine.ColumnSpec) []byte {
+// Columns is the metadata of a result.
+type Columns struct {
+	// Global means that the specs begin with the table of all columns.
+	Global bool
+	// Specs are the encoded column specs; nil sends no metadata.
+	Specs []byte
+	// ID is the metadata's id for a client that has another one, else nil.
+	ID []byte
+}
+
+// NewColumns encodes column specs, with one table for all of them or each with its own.
+func NewColumns(cols []engine.ColumnSpec, global bool) Columns {
+	global = global && len(cols) > 0
+	if !global {
+		return Columns{Specs: appendColumns([]byte{}, cols)}
+	}
+	return Columns{Global: true, Specs: appendGlobal(nil, cols)}
+}
+
+func appendGlobal(dst []byte, cols []engine.ColumnSpec) []byte {
+	dst = appendString(dst, cols[0].Keyspace)
+	dst = appendString(dst, cols[0].Table)
+	for _, c := range cols {
+		dst = appendString(dst, c.Name)
+		dst = cqltype.AppendOption(dst, c.Type)
+	}
+	return dst
+}
+
+func appendColumns(dst []byte, cols []engine.ColumnSpec) []byte {
 	for _, c := range cols {
 		dst = appendString(dst, c.Keyspace)
 		dst = appendString(dst, c.Table)
@@ -150,13 +178,18 @@ func AppendColumns(dst []byte, cols []engine.ColumnSpec) []byte {
 	return dst
 }
 
-// AppendRows appends the body of a Rows RESULT. columns is the output of AppendColumns
-// for res.Columns, or nil to send no metadata.
-func AppendRows(dst []byte, res *engine.Result, columns []byte) []byte {
+// AppendRows appends the body of a Rows RESULT. columns is the metadata of res.Columns.
+func AppendRows(dst []byte, res *engine.Result, columns Columns) []byte {
 	dst = appendInt(dst, resultRows)
 	flags := int32(0)
-	if columns == nil {
+	if columns.Specs == nil {
 		flags |= metaNone
+	}
+	if columns.Global {
+		flags |= metaGlobalSpec
+	}
+	if columns.ID != nil {
+		flags |= metaChanged
 	}
 	if res.PagingState != nil {
 		flags |= metaMorePages
@@ -166,17 +199,23 @@ func AppendRows(dst []byte, res *engine.Result, columns []byte) []byte {
 	if res.PagingState != nil {
 		dst = appendBytes(dst, res.PagingState)
 	}
-	dst = append(dst, columns...)
+	if columns.ID != nil {
+		dst = appendShortBytes(dst, columns.ID)
+	}
+	dst = append(dst, columns.Specs...)
 	dst = appendInt(dst, res.RowCount)
 	return append(dst, res.Rows...)
 }
 
 // AppendPrepared appends the body of a Prepared RESULT. A nil plan is a statement
 // without bind and result columns (DDL). markLWT means that the client knows the LWT
-// bit.
-func AppendPrepared(dst []byte, version byte, id []byte, plan *engine.Plan, markLWT bool) []byte {
+// bit. columns is the metadata of plan.Result, with its id if the client asked for ids.
+func AppendPrepared(dst []byte, version byte, id []byte, plan *engine.Plan, columns Columns, markLWT bool) []byte {
 	dst = appendInt(dst, resultPrepared)
 	dst = appendShortBytes(dst, id)
+	if columns.ID != nil {
+		dst = appendShortBytes(dst, columns.ID)
+	}
 	if plan == nil {
 		plan = &engine.Plan{}
 	}
@@ -197,20 +236,19 @@ func AppendPrepared(dst []byte, version byte, id []byte, plan *engine.Plan, mark
 		}
 	}
 	if global {
-		dst = appendString(dst, plan.Binds[0].Keyspace)
-		dst = appendString(dst, plan.Binds[0].Table)
-		for _, c := range plan.Binds {
-			dst = appendString(dst, c.Name)
-			dst = cqltype.AppendOption(dst, c.Type)
-		}
+		dst = appendGlobal(dst, plan.Binds)
 	} else {
-		dst = AppendColumns(dst, plan.Binds)
+		dst = appendColumns(dst, plan.Binds)
 	}
 	if plan.Result == nil {
 		dst = appendInt(dst, metaNone)
 		return appendInt(dst, 0)
 	}
-	dst = appendInt(dst, 0)
+	spec := int32(0)
+	if columns.Global {
+		spec = metaGlobalSpec
+	}
+	dst = appendInt(dst, spec)
 	dst = appendInt(dst, int32(len(plan.Result)))
-	return AppendColumns(dst, plan.Result)
+	return append(dst, columns.Specs...)
 }

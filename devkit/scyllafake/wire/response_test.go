@@ -52,7 +52,7 @@ func TestAppendRows(t *testing.T) {
 		Columns: cols, RowCount: 1, PagingState: []byte("more"),
 		Rows: []byte{0, 0, 0, 4, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff},
 	}
-	got := decoded(t, response(OpResult, func(b []byte) []byte { return AppendRows(b, res, AppendColumns(nil, cols)) })).(*message.RowsResult)
+	got := decoded(t, response(OpResult, func(b []byte) []byte { return AppendRows(b, res, NewColumns(cols, false)) })).(*message.RowsResult)
 	if len(got.Metadata.Columns) != 2 || got.Metadata.Columns[1].Name != "b" || string(got.Metadata.PagingState) != "more" {
 		t.Errorf("metadata = %v", got.Metadata)
 	}
@@ -62,7 +62,7 @@ func TestAppendRows(t *testing.T) {
 	if len(got.Data) != 1 || !bytes.Equal(got.Data[0][0], []byte{0, 0, 0, 1}) || got.Data[0][1] != nil {
 		t.Errorf("rows = %v", got.Data)
 	}
-	bare := decoded(t, response(OpResult, func(b []byte) []byte { return AppendRows(b, res, nil) })).(*message.RowsResult)
+	bare := decoded(t, response(OpResult, func(b []byte) []byte { return AppendRows(b, res, Columns{}) })).(*message.RowsResult)
 	if bare.Metadata.Columns != nil || bare.Metadata.ColumnCount != 2 {
 		t.Errorf("without metadata: %v", bare.Metadata)
 	}
@@ -72,18 +72,18 @@ func TestAppendPrepared(t *testing.T) {
 	t.Parallel()
 	id := []byte("0123456789abcdef")
 	plan := &engine.Plan{Binds: specs("p", "c"), GlobalBinds: true, PKIndexes: []uint16{0}, Result: specs("p"), LWT: true}
-	b := response(OpResult, func(b []byte) []byte { return AppendPrepared(b, 4, id, plan, true) })
+	b := response(OpResult, func(b []byte) []byte { return AppendPrepared(b, 4, id, plan, NewColumns(plan.Result, false), true) })
 	if flags := b[HeaderSize+4+2+len(id):][:4]; !bytes.Equal(flags, []byte{0x80, 0, 0, 1}) {
 		t.Errorf("flags = %x, want the LWT bit and a global spec", flags)
 	}
-	b = response(OpResult, func(b []byte) []byte { return AppendPrepared(b, 4, id, plan, false) })
+	b = response(OpResult, func(b []byte) []byte { return AppendPrepared(b, 4, id, plan, NewColumns(plan.Result, false), false) })
 	got := decoded(t, b).(*message.PreparedResult)
 	if !bytes.Equal(got.PreparedQueryId, id) || len(got.VariablesMetadata.Columns) != 2 || got.VariablesMetadata.Columns[1].Name != "c" ||
 		len(got.VariablesMetadata.PkIndices) != 1 || len(got.ResultMetadata.Columns) != 1 {
 		t.Errorf("prepared = %+v %+v", got.VariablesMetadata, got.ResultMetadata)
 	}
 	// A schema statement: recording A7 of CREATE TABLE.
-	b = AppendPrepared(nil, 4, id, nil, true)
+	b = AppendPrepared(nil, 4, id, nil, Columns{}, true)
 	if want := "00000004" + "0010" + hex.EncodeToString(id) + "00000000" + "00000000" + "00000000" + "00000004" + "00000000"; hex.EncodeToString(b) != want {
 		t.Errorf("prepared DDL = %x, want %s", b, want)
 	}
