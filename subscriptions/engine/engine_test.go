@@ -594,3 +594,44 @@ func TestEngine_FrozenInstanceLeasesNothing(t *testing.T) {
 		p.freeze(false)
 	})
 }
+
+// A message whose dead letter cannot be written delays no other one of its partition: they are
+// rejected, returned and purged at once.
+func TestEngine_OneFailingItemDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(w *world) {
+		w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}, VisibilityTimeout: time.Hour, Backoff: time.Hour, MaxBackoff: time.Hour})
+		p := w.start()
+		w.produce("a", "k", "poison")
+		w.sleep(time.Second)
+		poison := p.receive(1, 0)
+		w.db.mu.Lock()
+		w.db.refused = "poison"
+		w.db.mu.Unlock()
+		if got := p.settle(subscriptions.ActionReject, poison...); got[0] != subscriptions.CodeUnknown {
+			t.Errorf("the result is %v", got)
+		}
+		w.sleep(time.Minute)
+		for i := range 20 {
+			w.produce("a", keyBeside("k")+strconv.Itoa(i), "e"+strconv.Itoa(i))
+		}
+		w.sleep(time.Second)
+		began := time.Now()
+		for _, m := range p.all() {
+			p.ok(subscriptions.ActionReject, m)
+		}
+		if d := time.Since(began); d > time.Second {
+			t.Errorf("20 messages took %s", d)
+		}
+		if n, err := p.Purge(context.Background(), "s", subscriptions.Purge{}, "test"); n != 0 || err != nil {
+			t.Errorf("Purge() = %d, %v", n, err)
+		}
+		w.db.mu.Lock()
+		w.db.refused = ""
+		w.db.mu.Unlock()
+		w.sleep(10 * time.Second)
+		if n := len(w.db.letters()); n != 21 {
+			t.Errorf("%d dead letters, want those of all", n)
+		}
+	})
+}

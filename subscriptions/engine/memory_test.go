@@ -30,6 +30,7 @@ type memory struct {
 	deleted     []store.Deleted
 	saved       int
 	fault       func(op string) (applied bool, err error)
+	refused     string // name of an event whose dead letter cannot be written
 	trims       func() // called without the lock before each Trim
 }
 
@@ -238,6 +239,9 @@ func (m *memory) RemoveAll(_ context.Context, p store.Partition, epoch int64) er
 
 func (m *memory) Write(_ context.Context, d *dlq.DeadLetter) (st dlq.Status, err error) {
 	err = m.do("dead letter", func() error {
+		if m.refused != "" && d.Headers["name"] == m.refused {
+			return errTest
+		}
 		if old, ok := m.deadLetters[d.EventID]; ok {
 			st = old.Status
 			return nil

@@ -30,17 +30,18 @@ type partition struct {
 
 	mu struct {
 		sync.Mutex
-		q       *queue.Queue // nil until it is loaded
-		epoch   int64
-		closed  bool          // no longer leased; another partition takes its place
-		leaving bool          // being revoked: no new leases
-		working bool          // the worker runs
-		stopped bool          // reading is paused
-		held    []*kgo.Record // wait for the schema registry: reading is paused
-		resetTo int64
-		reset   bool  // the client has to read from resetTo
-		end     int64 // of the records, as of the last report or fetch
-		watch   watch
+		q        *queue.Queue // nil until it is loaded
+		epoch    int64
+		closed   bool          // no longer leased; another partition takes its place
+		leaving  bool          // being revoked: no new leases
+		working  bool          // the worker runs
+		failures map[int64]int // of the work of each message, in a row
+		stopped  bool          // reading is paused
+		held     []*kgo.Record // wait for the schema registry: reading is paused
+		resetTo  int64
+		reset    bool  // the client has to read from resetTo
+		end      int64 // of the records, as of the last report or fetch
+		watch    watch
 	}
 }
 

@@ -109,7 +109,7 @@ func (p *partition) resolve(offsets []int64) (remove []int64, failed error) {
 			continue
 		}
 		failed = errors.Join(failed, err)
-		p.locked(func(q *queue.Queue) { q.Removed(o, err) })
+		p.later(o, func(q *queue.Queue) { q.Removed(o, err) })
 	}
 	return remove, failed
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,7 +22,7 @@ const (
 
 // work does what the queue needs in the database until there is nothing more.
 func (p *partition) work() {
-	for failures := 0; ; {
+	for {
 		p.mu.Lock()
 		var w queue.Work
 		epoch := p.mu.epoch
@@ -34,18 +35,34 @@ func (p *partition) work() {
 			return
 		}
 		p.mu.Unlock()
-		err := p.do(w, epoch)
-		if err == nil {
-			failures = 0
-			continue
-		}
-		failures++
-		if p.ctx.Err() == nil {
+		if err := p.do(w, epoch); err != nil && p.ctx.Err() == nil {
 			p.g.log.Warn("failed to store the state of messages; retrying", "topic", p.topic, "partition", p.number, "err", err)
 			p.g.failed(err)
 		}
-		_ = retry.Wait(p.ctx, retry.Backoff(100*time.Millisecond, 5*time.Second, failures))
 	}
+}
+
+// later reports the failure of an item after its own back-off, so that it delays no other one.
+func (p *partition) later(offset int64, f func(*queue.Queue)) {
+	p.mu.Lock()
+	if p.mu.failures == nil {
+		p.mu.failures = make(map[int64]int)
+	}
+	p.mu.failures[offset]++
+	n := p.mu.failures[offset]
+	p.mu.Unlock()
+	go func() {
+		if retry.Wait(p.ctx, retry.Backoff(100*time.Millisecond, 5*time.Second, n)) == nil {
+			p.locked(f)
+		}
+	}()
+}
+
+// failing reports whether the last work of a message has failed.
+func (p *partition) failing(offset int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.failures[offset] > 0
 }
 
 // do does one round of work and reports it.
@@ -54,44 +71,64 @@ func (p *partition) do(w queue.Work, epoch int64) error {
 		sync.Mutex
 		err error
 	}
-	report := func(err error, f func(*queue.Queue)) {
-		if errors.Is(err, store.ErrFenced) {
-			p.g.fenced(p)
-			return
-		}
-		p.locked(f)
+	note := func(err error) {
 		failed.Lock()
 		defer failed.Unlock()
 		failed.err = errors.Join(failed.err, err)
 	}
+	report := func(offset int64, err error, f func(*queue.Queue)) {
+		switch {
+		case errors.Is(err, store.ErrFenced):
+			p.g.fenced(p)
+		case err != nil:
+			note(err)
+			p.later(offset, f)
+		default:
+			p.mu.Lock()
+			delete(p.mu.failures, offset)
+			p.mu.Unlock()
+			p.locked(f)
+		}
+	}
+	// alone does the work of an item that failed before: nothing else waits for it.
+	alone := func(offset int64, f func()) bool {
+		again := p.failing(offset)
+		if again {
+			go f()
+		}
+		return again
+	}
 	st := p.g.e.cfg.Store
+	save := func(rows []queue.Row) {
+		if len(rows) == 0 {
+			return
+		}
+		err := st.Save(p.ctx, p.id, epoch, storedOf(rows))
+		for i := range rows {
+			report(rows[i].Offset, err, func(q *queue.Queue) { q.Saved(rows[i].Offset, err) })
+			if errors.Is(err, store.ErrFenced) {
+				return
+			}
+		}
+	}
+	remove := func(offsets []int64) {
+		if len(offsets) == 0 {
+			return
+		}
+		err := st.Remove(p.ctx, p.id, epoch, offsets)
+		for _, o := range offsets {
+			report(o, err, func(q *queue.Queue) { q.Removed(o, err) })
+			if errors.Is(err, store.ErrFenced) {
+				return
+			}
+		}
+	}
 	var all sync.WaitGroup
 	all.Go(func() { // one after the other, so that they are applied in this order
-		if len(w.Save) > 0 {
-			err := st.Save(p.ctx, p.id, epoch, storedOf(w.Save))
-			report(err, func(q *queue.Queue) {
-				for i := range w.Save {
-					q.Saved(w.Save[i].Offset, err)
-				}
-			})
-		}
-		if len(w.Remove) > 0 {
-			remove, err := p.resolve(w.Remove)
-			if err != nil {
-				failed.Lock()
-				failed.err = errors.Join(failed.err, err)
-				failed.Unlock()
-			}
-			w.Remove = remove
-		}
-		if len(w.Remove) > 0 {
-			err := st.Remove(p.ctx, p.id, epoch, w.Remove)
-			report(err, func(q *queue.Queue) {
-				for _, offset := range w.Remove {
-					q.Removed(offset, err)
-				}
-			})
-		}
+		save(slices.DeleteFunc(w.Save, func(r queue.Row) bool { return alone(r.Offset, func() { save([]queue.Row{r}) }) }))
+		offsets, err := p.resolve(w.Remove)
+		note(err)
+		remove(slices.DeleteFunc(offsets, func(o int64) bool { return alone(o, func() { remove([]int64{o}) }) }))
 	})
 	all.Go(func() {
 		each(w.Load, func(offset int64) {
@@ -102,7 +139,7 @@ func (p *partition) do(w queue.Work, epoch int64) error {
 					loaded = recordOf(rec)
 					loaded.Undecidable = bad
 				}
-				report(err, func(q *queue.Queue) { q.Loaded(offset, loaded, err) })
+				report(offset, err, func(q *queue.Queue) { q.Loaded(offset, loaded, err) })
 			}
 			var bad error
 			if err == nil {
@@ -121,11 +158,18 @@ func (p *partition) do(w queue.Work, epoch int64) error {
 	})
 	all.Go(func() {
 		each(w.DeadLetters, func(d queue.DeadLetter) {
-			err := p.g.deadLetter(p.ctx, p, &d)
-			report(err, func(q *queue.Queue) { q.DeadLettered(d.Offset, err) })
+			write := func() {
+				err := p.g.deadLetter(p.ctx, p, &d)
+				report(d.Offset, err, func(q *queue.Queue) { q.DeadLettered(d.Offset, err) })
+			}
+			if !alone(d.Offset, write) {
+				write()
+			}
 		})
 	})
 	all.Wait()
+	failed.Lock()
+	defer failed.Unlock()
 	return failed.err
 }
 

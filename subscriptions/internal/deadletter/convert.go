@@ -2,7 +2,9 @@ package deadletter
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -90,13 +92,28 @@ func New(m *Message) *dlq.DeadLetter {
 	note(metaEventID, e.ID)
 	note(metaTime, e.Time)
 	note(metaSource, e.Source)
-	if l.AggregateID != e.AggregateID {
-		l.Metadata[metaSubject] = e.AggregateID
-	}
 	if e.KeyBase64 == nil {
 		note(metaKey, e.Key)
 	} else {
 		l.Metadata[metaRawKey] = base64.StdEncoding.EncodeToString(e.KeyBase64)
+	}
+	// Key columns and keys of maps are limited to 64 KiB. What is cut is complete in the headers.
+	clipped := clip(&l.AggregateID)
+	clipped = clip(&l.AggregateType) || clipped
+	clipped = clip(&l.EventType) || clipped
+	if l.AggregateID != e.AggregateID {
+		l.Metadata[metaSubject] = e.AggregateID
+	}
+	for name := range e.Headers {
+		if len(name) > maxKeyColumn {
+			delete(e.Headers, name)
+			clipped = true
+		}
+	}
+	if clipped && e.RecordHeaders == nil {
+		for _, h := range r.Headers {
+			e.RecordHeaders = append(e.RecordHeaders, kafkarecord.Header{Name: h.Key, Value: h.Value})
+		}
 	}
 	if e.RecordHeaders != nil {
 		if b, err := json.Marshal(e.RecordHeaders); err == nil { // texts and bytes are always marshalled
@@ -114,6 +131,19 @@ func New(m *Message) *dlq.DeadLetter {
 		}
 	}
 	return l
+}
+
+// maxKeyColumn bounds the values of key columns, in bytes.
+const maxKeyColumn = 1000
+
+// clip cuts a long value, and reports whether it did. Different values stay different.
+func clip(s *string) bool {
+	if len(*s) <= maxKeyColumn {
+		return false
+	}
+	sum := sha256.Sum256([]byte(*s))
+	*s = strings.ToValidUTF8((*s)[:maxKeyColumn-40], "") + "… " + hex.EncodeToString(sum[:16])
+	return true
 }
 
 // ID returns the id of the dead letter of a message.

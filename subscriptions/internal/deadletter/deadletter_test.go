@@ -401,3 +401,44 @@ func (f *failingStore) Resolve(ctx context.Context, id gocql.UUID, owner string,
 	}
 	return f.Store.Resolve(ctx, id, owner, how)
 }
+
+// Values of key columns and names of headers above 64 KiB are cut; the record of a replay has
+// them complete.
+func TestNew_LongKeys(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a", 70_000)
+	for name, r := range map[string]*kgo.Record{
+		"key":            {Key: []byte(long)},
+		"binary key":     {Key: []byte(strings.Repeat("\xff", 70_000))},
+		"subject":        {Headers: []kgo.RecordHeader{{Key: outbox.HeaderSubject, Value: []byte(long)}}},
+		"type":           {Headers: []kgo.RecordHeader{{Key: outbox.HeaderType, Value: []byte(long)}}},
+		"aggregate type": {Headers: []kgo.RecordHeader{{Key: outbox.HeaderAggregateType, Value: []byte(long)}}},
+		"header":         {Headers: []kgo.RecordHeader{{Key: long, Value: []byte("v")}, {Key: "k", Value: []byte(long)}}},
+	} {
+		r.Topic, r.Value = "t", []byte("{}")
+		l := New(&Message{Table: "subscription.s", Incarnation: "s.1", Record: r})
+		for _, column := range []string{l.AggregateID, l.AggregateType, l.EventType} {
+			if len(column) > maxKeyColumn {
+				t.Errorf("%s: a key column has %d bytes", name, len(column))
+			}
+		}
+		for key := range l.Metadata {
+			if len(key) > 2*maxKeyColumn {
+				t.Errorf("%s: a key of the metadata has %d bytes", name, len(key))
+			}
+		}
+		got, err := Record(l)
+		if err != nil || string(got.Key) != string(r.Key) {
+			t.Errorf("%s: the key of the replay has %d bytes, %v", name, len(got.Key), err)
+		}
+		for _, h := range r.Headers {
+			if !slices.ContainsFunc(got.Headers, func(o kgo.RecordHeader) bool { return o.Key == h.Key && string(o.Value) == string(h.Value) }) {
+				t.Errorf("%s: the replay has not the header of %d bytes", name, len(h.Key)+len(h.Value))
+			}
+		}
+	}
+	one, two := long+"1", long+"2"
+	if clip(&one); clip(&two) && one == two {
+		t.Error("two long values are equal once they are cut")
+	}
+}
