@@ -24,7 +24,7 @@ func (s *Server) registerStreams() {
 	huma.Register(s.api, s.needs(access.Consumer, huma.Operation{
 		OperationID: "stream-messages", Method: http.MethodGet, Path: "/v1/subscriptions/{name}/stream", Summary: "Receive messages as server-sent events",
 		Description: "Each event is a message with its receipt; settle it by the other operations. At most max messages of the stream are in flight: " +
-			"a place is free when this process has settled the message, or its lease has ended.",
+			"a place is free when this process has settled the message. When a lease ends by its time, the stream is closed.",
 		Responses: map[string]*huma.Response{"200": {
 			Description: "Server-sent events. event: message, and closed when the server stops; a comment is the heartbeat.",
 			Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
@@ -88,7 +88,11 @@ func (s *Server) serveStream(hctx huma.Context, in *streamInput) {
 	open := s.streams.open(in.Max)
 	defer s.streams.close(open)
 	for ctx.Err() == nil {
-		free := open.wait(ctx, s.stopping, s.cfg.Heartbeat)
+		free, expired := open.wait(ctx, s.stopping, s.cfg.Heartbeat)
+		if expired { // it does not read, or does not settle
+			_ = send("event: closed\ndata: {\"reason\":\"a lease of the stream has expired\"}\n\n")
+			return
+		}
 		var messages []subscriptions.Message
 		var err error
 		if free > 0 {
@@ -108,7 +112,7 @@ func (s *Server) serveStream(hctx huma.Context, in *streamInput) {
 				return
 			}
 		}
-		open.add(messages)
+		s.streams.add(open, messages)
 		for i := range messages {
 			if send("event: message\ndata: %s\n\n", wire.AppendLine(nil, &messages[i])) != nil {
 				if !in.AutoAck {
@@ -124,7 +128,7 @@ func (s *Server) serveStream(hctx huma.Context, in *streamInput) {
 type streams struct {
 	mu struct {
 		sync.Mutex
-		open map[*window]struct{}
+		of map[string]*window // by receipt
 	}
 }
 
@@ -142,45 +146,52 @@ type window struct {
 func (s *streams) open(most int) *window {
 	w := &window{freed: make(chan struct{}, 1)}
 	w.mu.max, w.mu.leases = most, map[string]time.Time{}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mu.open == nil {
-		s.mu.open = map[*window]struct{}{}
-	}
-	s.mu.open[w] = struct{}{}
 	return w
 }
 
 func (s *streams) close(w *window) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.mu.open, w)
-}
-
-// settled frees the places of receipts whose deliveries have ended, and moves the ends of
-// extended ones.
-func (s *streams) settled(actions []subscriptions.Settle, results []subscriptions.Result) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for w := range s.mu.open {
-		w.settled(actions, results)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for receipt := range w.mu.leases {
+		delete(s.mu.of, receipt)
 	}
 }
 
-func (w *window) settled(actions []subscriptions.Settle, results []subscriptions.Result) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// settled frees the places of receipts whose deliveries have ended, and moves the ends of
+// extended ones. Its cost does not depend on the number of streams.
+func (s *streams) settled(actions []subscriptions.Settle, results []subscriptions.Result) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.mu.of) == 0 {
+		return
+	}
 	for i := range actions {
-		if _, mine := w.mu.leases[actions[i].Receipt]; !mine {
+		w := s.mu.of[actions[i].Receipt]
+		if w == nil {
 			continue
 		}
 		switch code := results[i].Code; {
 		case code == subscriptions.CodeOK && actions[i].Action == subscriptions.ActionExtend:
-			w.mu.leases[actions[i].Receipt] = results[i].LeaseUntil
+			w.extend(actions[i].Receipt, results[i].LeaseUntil)
 		case code == subscriptions.CodeOK, code == subscriptions.CodeLeaseExpired:
-			delete(w.mu.leases, actions[i].Receipt)
+			delete(s.mu.of, actions[i].Receipt)
+			w.settled(actions[i].Receipt)
 		}
 	}
+}
+
+func (w *window) extend(receipt string, until time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.leases[receipt] = until
+}
+
+func (w *window) settled(receipt string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.mu.leases, receipt)
 	select {
 	case w.freed <- struct{}{}:
 	default:
@@ -188,25 +199,30 @@ func (w *window) settled(actions []subscriptions.Settle, results []subscriptions
 }
 
 // add takes a place for each message that has a lease.
-func (w *window) add(messages []subscriptions.Message) {
+func (s *streams) add(w *window, messages []subscriptions.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if s.mu.of == nil {
+		s.mu.of = make(map[string]*window)
+	}
 	for i := range messages {
-		if messages[i].Receipt != "" {
-			w.mu.leases[messages[i].Receipt] = messages[i].LeaseUntil
+		if r := messages[i].Receipt; r != "" {
+			w.mu.leases[r], s.mu.of[r] = messages[i].LeaseUntil, w
 		}
 	}
 }
 
 // wait returns the number of free places once there is one, or 0 after d or when a context
-// ends.
-func (w *window) wait(ctx, stopping context.Context, d time.Duration) int {
+// ends; expired reports that a lease has ended by its time.
+func (w *window) wait(ctx, stopping context.Context, d time.Duration) (n int, expired bool) {
 	end := time.NewTimer(d)
 	defer end.Stop()
 	for {
-		free, next := w.free(time.Now())
-		if free > 0 {
-			return free
+		free, next := w.free()
+		if expired = !next.IsZero() && !next.After(time.Now()); expired || free > 0 {
+			return free, expired
 		}
 		expiry := time.NewTimer(time.Until(next))
 		select {
@@ -214,28 +230,24 @@ func (w *window) wait(ctx, stopping context.Context, d time.Duration) int {
 		case <-expiry.C:
 		case <-end.C:
 			expiry.Stop()
-			return 0
+			return 0, false
 		case <-ctx.Done():
 			expiry.Stop()
-			return 0
+			return 0, false
 		case <-stopping.Done():
 			expiry.Stop()
-			return 0
+			return 0, false
 		}
 		expiry.Stop()
 	}
 }
 
-// free removes the leases that have ended and returns the number of free places, and the
-// next end of a lease.
-func (w *window) free(now time.Time) (n int, next time.Time) {
+// free returns the number of free places, and the next end of a lease.
+func (w *window) free() (n int, next time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for receipt, end := range w.mu.leases {
-		switch {
-		case !end.After(now):
-			delete(w.mu.leases, receipt)
-		case next.IsZero() || end.Before(next):
+	for _, end := range w.mu.leases {
+		if next.IsZero() || end.Before(next) {
 			next = end
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -271,5 +272,59 @@ func TestSocket_IsChargedToTheToken(t *testing.T) {
 	}
 	if _, err := gate.Authenticate(t.Context(), "Bearer "+secret, "192.0.2.1:1"); answered != 4 || err == nil {
 		t.Errorf("%d messages were answered, and a request is %v; want 4 and an error of the rate", answered, err)
+	}
+}
+
+// A client that does not settle, as one that hangs, gets the messages of one window only: its
+// stream is closed when a lease expires, and no message becomes a dead letter.
+func TestStream_IsClosedWhenALeaseExpires(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	if _, err := b.service.Put(t.Context(), subscriptions.Subscription{
+		Name: "orders", Topics: []string{"orders"}, VisibilityTimeout: time.Second, Backoff: time.Millisecond, MaxReceive: 2,
+	}.WithDefaults(), ""); err != nil {
+		t.Fatal(err)
+	}
+	b.publish(100)
+	srv := httptest.NewServer(b.Handler())
+	defer srv.Close()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL+"/v1/subscriptions/orders/stream?max=10", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := srv.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body) // until the server closes it
+	if n := strings.Count(string(body), "event: message\n"); err != nil || n != 10 || !strings.Contains(string(body), "event: closed\ndata: {\"reason\":\"a lease of the stream has expired\"}") {
+		t.Errorf("the stream has %d messages and ends with %s, %v; want 10, and the reason", n, body[max(0, len(body)-100):], err)
+	}
+	if n := len(b.service.Dead("orders")); n != 0 {
+		t.Errorf("%d dead letters", n)
+	}
+}
+
+// A result reaches the stream of its receipt alone, and a closed stream leaves nothing.
+func TestStreams_SettledByReceipt(t *testing.T) {
+	t.Parallel()
+	var s streams
+	one, two := s.open(2), s.open(2)
+	until := time.Now().Add(time.Hour)
+	s.add(one, []subscriptions.Message{{Receipt: "a", LeaseUntil: until}, {Receipt: "b", LeaseUntil: until}})
+	s.add(two, []subscriptions.Message{{Receipt: "c", LeaseUntil: until}, {LeaseUntil: until}})
+	s.settled([]subscriptions.Settle{{Action: subscriptions.ActionAck, Receipt: "a"}, {Action: subscriptions.ActionAck, Receipt: "unknown"}, {Action: subscriptions.ActionNack, Receipt: "c"}},
+		[]subscriptions.Result{{Code: subscriptions.CodeOK}, {Code: subscriptions.CodeOK}, {Code: subscriptions.CodeUnknown}})
+	if a, _ := one.free(); a != 1 {
+		t.Errorf("%d places of the first stream are free, want 1", a)
+	}
+	if b, _ := two.free(); b != 1 {
+		t.Errorf("%d places of the second stream are free, want 1", b)
+	}
+	s.close(one)
+	s.close(two)
+	if len(s.mu.of) != 0 {
+		t.Errorf("%d receipts are left", len(s.mu.of))
 	}
 }
