@@ -286,7 +286,7 @@ func TestComponents_EventsWithCore(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &kgo.Record{Topic: published.Type, Key: []byte(published.AggregateID.String()), Value: published.Payload}
-	r.Headers = outbox.AppendHeaders(r.Headers, &published, "test")
+	r.Headers = outbox.AppendHeaders(r.Headers, &published, "scylla-outbox")
 	if err := client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
 		t.Fatal(err)
 	}

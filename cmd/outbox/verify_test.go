@@ -90,7 +90,7 @@ func (b *verifyFixture) add(seq int64, aggregate gocql.UUID, records int) outbox
 	}
 	for range records {
 		r := &kgo.Record{Topic: "things", Key: []byte(aggregate.String()), Value: e.Payload}
-		r.Headers = outbox.AppendHeaders(r.Headers, &e, "test")
+		r.Headers = outbox.AppendHeaders(r.Headers, &e, relay.DefaultSource)
 		if err := b.client.ProduceSync(b.t.Context(), r).FirstErr(); err != nil {
 			b.t.Fatal(err)
 		}

@@ -153,11 +153,16 @@ func (f *Fence) try(ctx context.Context, s step, cond condition) (applied bool, 
 
 // last reads the mark of a partition, nil if there is none.
 func (f *Fence) last(ctx context.Context, key Key) (have *int64, err error) {
+	err = f.readMark(ctx, f.read, key, map[string]any{f.cfg.Column: &have})
+	return have, err
+}
+
+// readMark reads the mark of a partition, and what was written with it, after a decided round.
+func (f *Fence) readMark(ctx context.Context, stmt string, key Key, row map[string]any) error {
 	level := gocql.Consistency(attempt.Serial(f.cfg.LocalSerial))
-	row := map[string]any{f.cfg.Column: &have}
-	iter := f.session.Query(f.read, key...).WithContext(ctx).Consistency(level).Idempotent(true).Iter()
+	iter := f.session.Query(stmt, key...).WithContext(ctx).Consistency(level).Idempotent(true).Iter()
 	iter.MapScan(row)
-	return have, iter.Close()
+	return iter.Close()
 }
 
 // checkID compares the id of a step whose number was applied with the one that was applied last,
@@ -168,10 +173,7 @@ func (f *Fence) checkID(ctx context.Context, s step) error {
 	}
 	var have *int64
 	var id *string
-	level := gocql.Consistency(attempt.Serial(f.cfg.LocalSerial))
-	iter := f.session.Query(f.readID, s.Key...).WithContext(ctx).Consistency(level).Idempotent(true).Iter()
-	iter.MapScan(map[string]any{f.cfg.Column: &have, f.cfg.IDColumn: &id})
-	if err := iter.Close(); err != nil {
+	if err := f.readMark(ctx, f.readID, s.Key, map[string]any{f.cfg.Column: &have, f.cfg.IDColumn: &id}); err != nil {
 		return fmt.Errorf("inbox: read the id of the last applied event of %s %v: %w", f.table, s.Key, err)
 	}
 	if have == nil || id == nil || *have != s.Sequence || *id == "" || *id == s.ID {

@@ -148,7 +148,7 @@ var dlqMutants = []mutant{
 	},
 	{
 		name: "a dead letter proves that the events before it are published", file: "relay/internal/earlier/earlier.go", pkg: "./relay/internal/earlier", run: "TestFinder_",
-		old: "			case Published:", new: "			case Published, DeadLetter:",
+		old: "case Published:", new: "case Published, DeadLetter:",
 	},
 	{
 		name: "the number of a settled dead letter counts as skipped", file: "relay/internal/publish/offer.go", pkg: "./relay/internal/publish", run: "TestGaps_ASettled",

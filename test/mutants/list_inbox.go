@@ -4,11 +4,11 @@ package main
 var inboxMutants = []mutant{
 	{
 		name: "inbox: a fence does not notice a missing event", file: "outbox/inbox/advance.go", pkg: "./test/sim/inbox", run: "DuplicateAndGap",
-		old: "return condition{equal, s.sequence - 1}", new: "return condition{less, s.sequence}",
+		old: "return condition{equal, s.Sequence - 1}", new: "return condition{less, s.Sequence}",
 	},
 	{
 		name: "inbox: a fence reads its mark without the decided writes", file: "outbox/inbox/advance.go", pkg: "./test/sim/inbox", run: "LastIncludes",
-		old: "level := gocql.Consistency(serial(f.cfg.LocalSerial))", new: "level := gocql.LocalQuorum",
+		old: "level := gocql.Consistency(attempt.Serial(f.cfg.LocalSerial))", new: "level := gocql.LocalQuorum",
 	},
 	{
 		name: "inbox: a fence reports an effect of its own as a duplicate", file: "outbox/inbox/advance.go", pkg: "./test/sim/inbox", run: "Fence_LostResponses",
@@ -20,15 +20,15 @@ var inboxMutants = []mutant{
 	},
 	{
 		name: "inbox: the mark expires with the rows", file: "outbox/inbox/fence.go", pkg: "./test/sim/inbox", run: "ItsOwnTTL",
-		old: "f.table.cql(), f.cfg.TTL/time.Second, mark,", new: "f.table.cql(), max(60, f.cfg.TTL/time.Second), mark,",
+		old: "f.table.cql(), f.cfg.TTL/time.Second, set,", new: "f.table.cql(), max(60, f.cfg.TTL/time.Second), set,",
 	},
 	{
 		name: "inbox: the driver retries conditional statements", file: "outbox/inbox/advance.go", pkg: "./test/sim/inbox", run: "IgnoresTheRetryPolicy",
-		old: "RetryPolicy(never{}).", new: "",
+		old: "RetryPolicy(attempt.Never{}).", new: "",
 	},
 	{
 		name: "inbox: a fence ignores LocalSerial", file: "outbox/inbox/advance.go", pkg: "./test/sim/inbox", run: "LocalSerial",
-		old: "SerialConsistency(serial(f.cfg.LocalSerial))", new: "SerialConsistency(gocql.Serial)",
+		old: "SerialConsistency(attempt.Serial(f.cfg.LocalSerial))", new: "SerialConsistency(gocql.Serial)",
 	},
 	{
 		name: "inbox: an effect may run past its lease", file: "outbox/inbox/claim.go", pkg: "./test/sim/inbox", run: "ExpiredLease",

@@ -24,8 +24,8 @@ var lateMutants = []mutant{
 	}),
 	unit("TestRewritten", mutant{
 		name: "a row that was written again after a restart is new", file: "relay/internal/earlier/earlier.go",
-		old: "				if fate == Rewritten {",
-		new: "				if false {",
+		old: "if fate == Rewritten {",
+		new: "if false {",
 	}),
 	unit("TestRewritten", mutant{
 		name: "the first event of an unknown aggregate is new, also if its row was written again", file: "relay/internal/publish/offer.go",

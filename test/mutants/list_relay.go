@@ -205,7 +205,7 @@ var relayMutants = []mutant{
 		new: "if true || failure.Classify(err) == failure.Fatal {",
 	}),
 	seeds(mutant{
-		name: "acks of the leader alone, and no idempotence", file: "relay/internal/producer/producer.go",
+		name: "acks of the leader alone, and no idempotence", file: "relay/internal/producer/client.go",
 		old: "		kgo.RequiredAcks(kgo.AllISRAcks()),",
 		new: "		kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite(),",
 	}),
