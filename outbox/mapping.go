@@ -197,6 +197,12 @@ func (m Mapping) layout(columns []Column) (*layout, error) {
 			return nil, &MappingError{"", cmp.Or(name, fieldNames[f]), "is missing", missingFix(f, columns)}
 		}
 	}
+	if id := l.columns[fieldID].name; id == l.columns[fieldSequence].name {
+		return nil, &MappingError{
+			"", id, "is mapped to event_id and to seq, so events of different aggregates have equal ids, and only the first of them would be published",
+			"map event_id to a column whose values are unique in the table",
+		}
+	}
 	if err := l.key(columns, m.Unordered); err != nil {
 		return nil, err
 	}

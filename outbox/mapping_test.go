@@ -129,6 +129,7 @@ func TestMapping_NamesWhatDoesNotFit(t *testing.T) {
 		{"aggregate type with a line end", Mapping{AggregateType: "a\nb"}, debezium(), "AggregateType", "printable"},
 		{"no such column", Mapping{Preset: PresetDebezium, Columns: map[string]string{"headers": "meta"}}, debezium(), "meta", "map headers to one of aggregateid, id"},
 		{"needed column", Mapping{Preset: PresetDebezium, Columns: map[string]string{"payload": "-"}}, debezium(), "payload", "map payload to one of"},
+		{"the id is the number", Mapping{Columns: map[string]string{"seq": "version", "event_id": "version"}, AggregateType: "a", Type: "b"}, columns("aggregate_id text is "+KindPartitionKey, "version int is "+KindClustering, "payload text"), "version", "map event_id to a column whose values are unique in the table"},
 		{"no numbers", Mapping{}, columns("aggregate_id uuid is " + KindPartitionKey), "seq", `or to "-" if the table has no numbers`},
 		{"no type", Mapping{Preset: PresetDebezium, Columns: map[string]string{"event_type": "-"}}, debezium(), "event_type", "or set the event type of all rows"},
 		{"a column of another type", Mapping{Preset: PresetDebezium, Columns: map[string]string{"payload": "x"}}, debezium("x int"), "x", "type int, which cannot hold payload: map payload to a column of type blob or text"},

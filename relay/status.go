@@ -63,6 +63,9 @@ type Status struct {
 	// DataLoss is the last loss of acknowledged records by the broker within the last
 	// hour, nil if none.
 	DataLoss *publish.DataLoss
+	// Conflict is the last contradiction between events of the table within the last hour:
+	// a number or an id that two events have. Nil if there is none.
+	Conflict *publish.Conflict
 	// TableErr is the reason why new events are not written to the CDC log, nil if they
 	// are: the table was altered while the relay ran. A start rejects such a table.
 	TableErr error
@@ -116,7 +119,7 @@ func (r *Relay) Status() Status {
 		s.Stalled, s.Unstored, s.OldestUnstored = st.Stalled, st.Unstored, st.OldestUnstored
 		s.Holding = s.Holding || slices.ContainsFunc(st.Stalled, func(t publish.StalledTopic) bool { return t.Holding })
 		s.Held = p.Holds()
-		s.DataLoss = p.DataLoss(now)
+		s.DataLoss, s.Conflict = p.DataLoss(now), p.Conflict(now)
 	}
 	s.Tail = r.tail.Load().Status()
 	s.Waiting = r.sweep.Load().Waiting()
@@ -169,6 +172,9 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 	if l := s.DataLoss; l != nil {
 		add("partition %d of topic %q lost records that it had acknowledged, detected at %s: publish the missing events with outbox verify --repair, and set unclean.leader.election.enable to false",
 			l.Partition, l.Topic, l.At.UTC().Format(time.RFC3339))
+	}
+	if c := s.Conflict; c != nil {
+		add("events contradict each other, at %s: %s; find the writer, and see the limits of order in docs/promises.md", c.At.UTC().Format(time.RFC3339), c.What)
 	}
 	if t := s.Tail; t.NearLimit {
 		add("%d events are published and not yet read by the sweep reader; at %d the tail reader stops and events are delayed by the confidence window: set relay.dedup_memory to at least %.0f bytes per event and second",

@@ -106,7 +106,7 @@ func (r *rights) topic(ctx context.Context, topic string, needs need, partitions
 		all := append([]kmsg.ACLOperation{kmsg.ACLOperationDescribe}, needs.ops...)
 		return Finding{check, false, "not allowed: DESCRIBE, and with it " + named(needs.ops) + ": " + err.Error(), r.grant("topic", topic, all...)}
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
-		return r.canMake(ctx, topic, needs, partitions, replication)
+		return r.canMake(ctx, topic, needs, partitions, replication, len(resp.Brokers))
 	default:
 		return Finding{check, false, err.Error(), "fix the reported error"}
 	}
@@ -121,9 +121,16 @@ func (r *rights) topic(ctx context.Context, topic string, needs need, partitions
 	return Finding{check, true, fmt.Sprintf("%d partitions", len(t.Partitions)), ""}
 }
 
-// canMake checks that a missing topic can be created.
-func (r *rights) canMake(ctx context.Context, topic string, needs need, partitions int32, replication int16) Finding {
+// canMake checks that a missing topic can be created. A broker may accept more replicas than
+// there are brokers while it only validates (Redpanda), so their number is compared.
+func (r *rights) canMake(ctx context.Context, topic string, needs need, partitions int32, replication int16, brokers int) Finding {
 	check := "topic " + topic
+	if brokers > 0 && int(replication) > brokers {
+		return Finding{
+			check, false, fmt.Sprintf("does not exist, and cannot be created: %d replicas need as many brokers, and the cluster has %d", replication, brokers),
+			fmt.Sprintf("start more brokers, or set relay.topic_replication to at most %d (Redpanda: an odd number)", brokers),
+		}
+	}
 	made, err := kadm.NewClient(r.client).ValidateCreateTopics(ctx, partitions, replication, nil, topic)
 	if err == nil {
 		err = made[topic].Err
@@ -135,6 +142,12 @@ func (r *rights) canMake(ctx context.Context, topic string, needs need, partitio
 		return Finding{
 			check, false, "does not exist, and not allowed: CREATE: " + err.Error(),
 			"create it, or: " + r.grant("topic", topic, append([]kmsg.ACLOperation{kmsg.ACLOperationCreate}, needs.ops...)...),
+		}
+	}
+	if errors.Is(err, kerr.InvalidReplicationFactor) {
+		return Finding{
+			check, false, "does not exist, and cannot be created: " + err.Error(),
+			fmt.Sprintf("set relay.topic_replication to a number that the cluster accepts: at most %d, its brokers, and with Redpanda an odd number", max(brokers, 1)),
 		}
 	}
 	return Finding{

@@ -27,6 +27,18 @@ func (r *rights) keeps(ctx context.Context, topic string, f Finding) Finding {
 		f.Detail += "; it is compacted, so it keeps the last event of each aggregate alone: consumers that come later miss the others, and outbox verify counts them as missing"
 	}
 	replicas := details[topic].Partitions.NumReplicas()
+	if details[topic].ID == (kadm.TopicID{}) {
+		f.OK = false
+		f.Detail += "; the broker gives topics no ids, so a topic that is deleted and created again is not recognized: subscriptions and streams stand still"
+		f.Fix = "use Redpanda 25.3 or newer, with all brokers upgraded, or Kafka 2.8 or newer"
+		return f
+	}
+	if settings["write.caching"] == "true" { // the default of the cluster where the topic has none
+		f.OK = false
+		f.Detail += "; acknowledged events can be lost: write.caching is true, so a record is acknowledged before a broker has it on its disk"
+		f.Fix = fmt.Sprintf("rpk topic alter-config %s --set write.caching=false; for all topics: rpk cluster config set write_caching_default disabled", topic)
+		return f
+	}
 	var losses, fix []string
 	if n, err := strconv.Atoi(settings["min.insync.replicas"]); err == nil && replicas >= 3 && n < 2 {
 		losses = append(losses, fmt.Sprintf("min.insync.replicas is %d, so a record that one broker alone has is acknowledged", n))
@@ -41,10 +53,19 @@ func (r *rights) keeps(ctx context.Context, topic string, f Finding) Finding {
 		f.OK = false
 		f.Detail += "; acknowledged events can be lost: " + strings.Join(losses, "; ")
 		f.Fix = fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --topic %s --add-config %s", r.seeds, topic, strings.Join(fix, ","))
+	case replicas < 3 && isRedpanda(settings):
+		f.Detail += fmt.Sprintf("; %d replica(s): use 3, so that no single broker can lose or stop it", replicas)
 	case replicas < 3:
 		f.Detail += fmt.Sprintf("; %d replica(s): use 3 and min.insync.replicas=2, so that no single broker can lose or stop it", replicas)
 	}
 	return f
+}
+
+// isRedpanda reports whether the settings of a topic are those of Redpanda. It acknowledges by
+// a majority of the replicas, and has no min.insync.replicas and no unclean elections.
+func isRedpanda(settings map[string]string) bool {
+	_, caching := settings["write.caching"]
+	return caching
 }
 
 // topicSettings returns the configuration of a topic by name.

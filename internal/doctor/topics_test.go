@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
@@ -31,6 +32,7 @@ func TestDoctor_ChecksThatTopicsKeepWhatTheyAcknowledge(t *testing.T) {
 		"unclean leaders":          {3, "2", "true", false, "unclean.leader.election.enable is true", "--add-config unclean.leader.election.enable=false"},
 		"both":                     {3, "1", "true", false, "min.insync.replicas is 1", "--add-config min.insync.replicas=2,unclean.leader.election.enable=false"},
 		"a broker without setting": {3, "2", "", false, "", ""},
+		"write caching":            {3, "", "", false, "write.caching is true", "rpk cluster config set write_caching_default disabled"},
 		"one broker":               {1, "1", "true", false, single, ""},
 		"not allowed to read them": {3, "1", "true", true, "are not checked", ""},
 	} {
@@ -46,7 +48,7 @@ func TestDoctor_ChecksThatTopicsKeepWhatTheyAcknowledge(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer client.Close()
-			if _, err := kadm.NewClient(client).CreateTopic(t.Context(), 2, x.replicas, map[string]*string{"min.insync.replicas": &x.minimum}, "bills"); err != nil {
+			if _, err := kadm.NewClient(client).CreateTopic(t.Context(), 2, x.replicas, nil, "bills"); err != nil {
 				t.Fatal(err)
 			}
 			broker.ControlKey(int16(kmsg.DescribeConfigs), func(req kmsg.Request) (kmsg.Response, error, bool) {
@@ -79,6 +81,8 @@ func describedTopic(req *kmsg.DescribeConfigsRequest, minimum, unclean string, d
 	switch {
 	case denied:
 		resource.ErrorCode = kerr.TopicAuthorizationFailed.Code
+	case minimum == "":
+		add("write.caching", "true")
 	case unclean != "":
 		add("unclean.leader.election.enable", unclean)
 		fallthrough
@@ -87,4 +91,61 @@ func describedTopic(req *kmsg.DescribeConfigsRequest, minimum, unclean string, d
 	}
 	resp.Resources = append(resp.Resources, resource)
 	return resp
+}
+
+// A topic that more replicas need than the cluster has brokers cannot be created, also if the
+// broker accepts it while it only validates, and Redpanda accepts odd numbers alone.
+func TestDoctor_ComparesReplicasWithBrokers(t *testing.T) {
+	t.Parallel()
+	for name, x := range map[string]struct {
+		replicas string
+		err      *kerr.Error
+		fix      string
+	}{
+		"more than brokers": {"5", nil, "at most 3"},
+		"an even number":    {"2", kerr.InvalidReplicationFactor, "with Redpanda an odd number"},
+		"as many":           {"3", nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			broker := world.StartBroker(t, kfake.NumBrokers(3))
+			broker.ControlKey(int16(kmsg.CreateTopics), func(req kmsg.Request) (kmsg.Response, error, bool) {
+				broker.KeepControl()
+				r := req.(*kmsg.CreateTopicsRequest)
+				resp := r.ResponseKind().(*kmsg.CreateTopicsResponse)
+				one := kmsg.NewCreateTopicsResponseTopic()
+				if one.Topic = r.Topics[0].Topic; x.err != nil {
+					one.ErrorCode = x.err.Code
+				}
+				resp.Topics = append(resp.Topics, one)
+				return resp, nil, true
+			})
+			c, err := configOf(t, "relay: {topic_replication: "+x.replicas+", tables: [{keyspace: shop, table: bills, topic: bills}]}", nil, "--kafka-seeds", broker.ListenAddrs()[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := checkKafka(t.Context(), c)
+			i := slices.IndexFunc(found, func(f Finding) bool { return f.Check == "topic bills" })
+			if i < 0 || found[i].OK != (x.fix == "") || !strings.Contains(found[i].Fix, x.fix) {
+				t.Errorf("%+v, want the fix %q", found, x.fix)
+			}
+		})
+	}
+}
+
+// A broker without topic ids is not supported.
+func TestDoctor_NeedsTopicIDs(t *testing.T) {
+	t.Parallel()
+	versions := kversion.Stable()
+	versions.SetMaxKeyVersion(kmsg.Metadata.Int16(), 8)
+	broker := world.StartBroker(t, kfake.NumBrokers(3), kfake.MaxVersions(versions), kfake.SeedTopics(2, "bills"))
+	c, err := configOf(t, "relay: {tables: [{keyspace: shop, table: bills, topic: bills}]}", nil, "--kafka-seeds", broker.ListenAddrs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := checkKafka(t.Context(), c)
+	i := slices.IndexFunc(found, func(f Finding) bool { return f.Check == "topic bills" })
+	if i < 0 || found[i].OK || !strings.Contains(found[i].Fix, "Redpanda 25.3") {
+		t.Errorf("%+v, want a finding that names the supported versions", found)
+	}
 }

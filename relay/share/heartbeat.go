@@ -10,6 +10,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
+// memberGeneration is a member in one generation of the group.
+type memberGeneration struct {
+	id         string
+	generation int32
+}
+
 // heartbeats sends the heartbeats that renew the lease until ctx ends. The client sends
 // its own, to detect rebalances, but does not expose the answers and sends none while it
 // leaves.
@@ -54,13 +60,18 @@ func (m *Member) heartbeat(ctx context.Context) {
 	}
 	switch {
 	case err == nil:
+		m.steady = memberGeneration{id, generation}
 		m.lease.renew(sent, false)
 		m.note(nil)
 		m.mu.Lock()
 		m.settle()
 		m.mu.Unlock()
 	case errors.Is(err, kerr.RebalanceInProgress):
-		m.lease.renew(sent, true)
+		// While a generation is formed, Redpanda answers so without prolonging the session: a
+		// member that waits for its assignment is removed a session after it joined.
+		if m.steady == (memberGeneration{id, generation}) {
+			m.lease.renew(sent, true)
+		}
 	case errors.Is(err, kerr.UnknownMemberID):
 		if now, _ := m.client.GroupMetadata(); now == id { // otherwise it has rejoined
 			m.putOut(m.all())

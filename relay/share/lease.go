@@ -13,7 +13,8 @@ import (
 // session timeout, counted from the receipt of the last one, which is after its sending.
 // Or a rebalance has lasted for the rebalance timeout without the member joining it. The
 // answer to a heartbeat reports a rebalance, so it began after the sending of the last
-// heartbeat whose answer did not.
+// heartbeat whose answer did not. A generation that has not had such an answer is not renewed
+// by one that reports a rebalance: its coordinator may count from when the member joined.
 type lease struct {
 	session, rebalance, margin time.Duration
 

@@ -39,6 +39,9 @@ type Member struct {
 	fail   context.CancelCauseFunc
 	client *kgo.Client
 	beat   chan struct{} // requests an immediate heartbeat
+	// steady is the last generation in which a heartbeat found no rebalance. Only heartbeat
+	// uses it.
+	steady memberGeneration
 
 	wg sync.WaitGroup // functions that have not returned
 

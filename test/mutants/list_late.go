@@ -14,7 +14,7 @@ var lateMutants = []mutant{
 	},
 	unit("TestRewritten", mutant{
 		name: "a write time after the forgotten ids proves that an event is not published", file: "relay/internal/publish/offer.go",
-		old: "	case !o.Owner:\n		return Left, nil\n",
+		old: "	case !o.Owner:\n		s.lines.Doubt(e.AggregateID)\n		return Left, nil\n",
 		new: "	case false:\n		return Left, nil\n",
 	}),
 	unit("TestRewritten", mutant{
@@ -214,7 +214,7 @@ var lateMutants = []mutant{
 	}),
 	unit("TestProofs", mutant{
 		name: "an event that was published late counts as not published", file: "relay/internal/readback/proof_wide.go",
-		old: "if !found[a.event.ID] {",
+		old: "if !found[a.eventKey()] {",
 		new: "if true {",
 	}),
 	unit("TestProofs", mutant{

@@ -245,12 +245,14 @@ func (s *Sequencer) lead(ctx context.Context, e cdclog.StoredEvent, began int64)
 	}
 	switch {
 	case found.Lowest == 0:
+		s.sink.Resolve(&e.Event, e.Sequence)
 		return e.Sequence, nil // those before it are expired
 	case found.Published == 0:
 		next = found.Lowest
 	default:
 		next = found.Published + 1
 	}
+	s.sink.Resolve(&e.Event, next)
 	s.sink.Begins(e.AggregateID, next)
 	return next, nil
 }

@@ -22,6 +22,8 @@ type Sink interface {
 	Submit(ctx context.Context, e cdclog.StoredEvent, by publish.Source, settled func()) error
 	// Expect returns the next number of an aggregate, and whether the aggregate is known.
 	Expect(aggregate gocql.UUID) (next int64, known bool)
+	// Resolve ends the doubt about the numbers of an aggregate that continues with next.
+	Resolve(of *outbox.Event, next int64)
 	// FindGaps offers events of skipped numbers before seq that became visible since.
 	FindGaps(ctx context.Context, find cdclog.Lookup, of *outbox.Event, seq int64) error
 }

@@ -152,6 +152,7 @@ func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) 
 		if next, err = g.begin(ctx, w, last+1); err != nil {
 			return 0, err
 		}
+		g.sink.Resolve(&w.of, next)
 	}
 	if err := g.sink.FindGaps(ctx, g.lookup, &w.of, last); err != nil {
 		return 0, err

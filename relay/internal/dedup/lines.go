@@ -17,6 +17,8 @@ type Lines struct {
 	// an aggregate are in progress; its lane then has its line.
 	gaps map[gocql.UUID]*gaps
 	busy func(gocql.UUID) bool
+	// doubts are the aggregates whose lines are in doubt.
+	doubts map[gocql.UUID]struct{}
 }
 
 // NewLines returns a stripe of lines of most aggregates, which may change. busy reports
@@ -43,6 +45,11 @@ func (x *Lines) Keep(aggregate gocql.UUID, l Line) {
 		for a := range x.gaps {
 			if _, ok := x.lines[a]; !ok && !x.busy(a) {
 				delete(x.gaps, a)
+			}
+		}
+		for a := range x.doubts {
+			if _, kept := x.lines[a]; !kept && !x.busy(a) {
+				delete(x.doubts, a)
 			}
 		}
 		x.older, x.lines = x.lines, make(map[gocql.UUID]Line)

@@ -14,12 +14,34 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/earlier"
 )
 
-// Expect returns the next number of the aggregate, and whether the aggregate is known.
+// Expect returns the next number of the aggregate, and whether the aggregate is known: one
+// whose numbers are in doubt is not.
 func (p *Publisher) Expect(aggregate gocql.UUID) (next int64, known bool) {
 	s := p.mu.lock(aggregate)
 	defer s.Unlock()
 	l, known := s.line(aggregate)
-	return l.Next, known
+	return l.Next, known && !s.lines.Doubted(aggregate)
+}
+
+// Resolve ends the doubt about the numbers of an aggregate, by its rows: it continues with
+// next. It has no effect without a doubt. The caller has claimed the aggregate.
+func (p *Publisher) Resolve(of *outbox.Event, next int64) {
+	s := p.mu.lock(of.AggregateID)
+	defer s.Unlock()
+	if !s.lines.Doubted(of.AggregateID) {
+		return
+	}
+	l, _ := s.line(of.AggregateID)
+	line, again := s.lines.Trust(of.AggregateID, l, next)
+	if !again {
+		return
+	}
+	p.conflicts.numbersAgain(of, next, l.Next)
+	if lane, ok := s.lanes[of.AggregateID]; ok {
+		lane.line = line
+	} else {
+		s.lines.Keep(of.AggregateID, line)
+	}
 }
 
 // Missing returns how many of the last numbers of an aggregate are missing.

@@ -11,16 +11,17 @@ import (
 
 // Metrics contains the metrics of publishing.
 type Metrics struct {
-	Published      *prometheus.CounterVec
-	publishSeconds prometheus.Histogram
-	CommitSeconds  prometheus.Histogram
-	Failures       *prometheus.CounterVec
-	Repeated       prometheus.Counter
-	Late           prometheus.Counter
-	Found          [ByBackfill + 1]prometheus.Counter
-	Swept          [swept.Causes]prometheus.Counter
-	dataLoss       prometheus.Counter
-	recreated      *prometheus.CounterVec
+	Published                      *prometheus.CounterVec
+	publishSeconds                 prometheus.Histogram
+	CommitSeconds                  prometheus.Histogram
+	Failures                       *prometheus.CounterVec
+	Repeated                       prometheus.Counter
+	Late                           prometheus.Counter
+	Found                          [ByBackfill + 1]prometheus.Counter
+	Swept                          [swept.Causes]prometheus.Counter
+	dataLoss                       prometheus.Counter
+	recreated                      *prometheus.CounterVec
+	SequenceConflicts, IDConflicts prometheus.Counter
 
 	publishingMetrics
 }
@@ -38,9 +39,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outbox_relay_publish_failures_total", Help: "Attempts to publish that failed, by error class; the producer's own retries are not counted.",
 		}, []string{"class"}),
-		Repeated: Counter("outbox_relay_events_repeated_total", "Log rows that the sweep found handed on before; they are not published again. With the tail on that is nearly all of them."),
-		Late:     Counter("outbox_relay_events_late_total", "Events published behind a later one of their aggregate."),
-		dataLoss: Counter("outbox_relay_broker_data_loss_total", "Times that a partition no longer had records which it had acknowledged."),
+		Repeated:          Counter("outbox_relay_events_repeated_total", "Log rows that the sweep found handed on before; they are not published again. With the tail on that is nearly all of them."),
+		Late:              Counter("outbox_relay_events_late_total", "Events published behind a later one of their aggregate."),
+		SequenceConflicts: Counter("outbox_relay_sequence_conflicts_total", "Numbers of aggregates that were given to a second event, or begin again, as after the database was restored."),
+		IDConflicts:       Counter("outbox_relay_id_conflicts_total", "Events that are not published because an event of another aggregate has their id."),
+		dataLoss:          Counter("outbox_relay_broker_data_loss_total", "Times that a partition no longer had records which it had acknowledged."),
 		recreated: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outbox_relay_topics_recreated_total", Help: "Topics that were found to be deleted and created again; earlier events are not in the new ones.",
 		}, []string{"topic"}),
@@ -58,7 +61,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for by, name := range FoundBy {
 		m.Found[by] = found.WithLabelValues(name)
 	}
-	reg.MustRegister(found, m.Published, m.publishSeconds, m.CommitSeconds, m.Failures, m.Repeated, m.Late, m.dataLoss, m.recreated)
+	reg.MustRegister(found, m.Published, m.publishSeconds, m.CommitSeconds, m.Failures, m.Repeated, m.Late, m.dataLoss, m.recreated, m.SequenceConflicts, m.IDConflicts)
 	return m
 }
 

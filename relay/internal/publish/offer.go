@@ -155,7 +155,7 @@ func (p *Publisher) judgeLocked(s *stripe, o *Offer) (v Verdict, it *item) {
 		return Taken, nil
 	case !known && (o.Anyway || e.Sequence == 1 && !p.rewrittenLocked(e, o.Written)):
 		return Taken, nil
-	case !known:
+	case !known, !o.Owner && e.Sequence >= l.Next && s.lines.Doubted(e.AggregateID):
 		return Unknown, nil
 	case e.Sequence >= l.Next && !o.Owner && s.lines.GapsDue(e.AggregateID, e.Sequence):
 		return Ahead, nil // the skipped numbers are looked up again first
@@ -166,10 +166,12 @@ func (p *Publisher) judgeLocked(s *stripe, o *Offer) (v Verdict, it *item) {
 	case s.lines.IsGap(e.AggregateID, e.Sequence):
 		return Taken, nil
 	case o.By == ByTail:
+		s.lines.Doubt(e.AggregateID)
 		return Left, nil
-	case e.Sequence >= l.First && o.Written <= p.ids.horizon(e.ID):
+	case e.Sequence >= l.First && o.Written <= p.ids.horizon(e.ID) && !s.lines.Doubted(e.AggregateID):
 		return Repeated, nil
 	case !o.Owner:
+		s.lines.Doubt(e.AggregateID)
 		return Left, nil
 	}
 	return Taken, nil
@@ -207,6 +209,9 @@ func (p *Publisher) repeatLocked(s *stripe, o *Offer, v Verdict, it *item) (sett
 		s.advance(o.Event.AggregateID, o.Event.Sequence)
 	}
 	if it == nil {
+		if p.isUnexplainedLocked(s, o) {
+			p.conflicts.suspect(o)
+		}
 		if o.Event.Sequence == 0 {
 			if _, published, _ := p.ids.find(o.Event.ID); published {
 				p.lateBy(o, s.noteRepeated(o))
@@ -216,6 +221,9 @@ func (p *Publisher) repeatLocked(s *stripe, o *Offer, v Verdict, it *item) (sett
 			p.ids.show(o.Event.ID, o.Written)
 		}
 		return o.Settled != nil
+	}
+	if it.event.AggregateID != o.Event.AggregateID && o.Bad == nil && it.topicErr == nil {
+		p.conflicts.idTwice(&o.Event)
 	}
 	it.shown = it.shown || o.By == BySweep
 	if o.Settled != nil {
@@ -251,6 +259,9 @@ func (p *Publisher) takeLocked(s *stripe, o *Offer, size int64) (l *lane, taken 
 	case o.Event.Sequence == 0:
 		p.lateBy(o, noteTime(l, o))
 	case l.line.Next > o.Event.Sequence:
+		if o.Event.Sequence >= l.line.First && !s.lines.IsGap(l.id, o.Event.Sequence) {
+			p.conflicts.numberTwice(&o.Event)
+		}
 		p.Metrics.Late.Inc()
 		p.log.Warn("event accepted after a later one of its aggregate", "event_id", o.Event.IDString(), "aggregate_id", o.Event.AggregateString(), "seq", o.Event.Sequence, "next", l.line.Next, trace.Attrs(o.Event.Headers))
 		fallthrough

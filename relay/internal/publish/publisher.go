@@ -16,6 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/budget"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/calls"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/earlier"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/older"
@@ -50,6 +51,7 @@ type Publisher struct {
 	writer      deadLetterWriter
 	load        loadMeter
 	losses      losses
+	conflicts   conflicts
 	tailed      *swept.Tracker
 	spans       *trace.Messages
 	// proofs finds out whether an event that is not in the dedup index is published; nil
@@ -87,14 +89,15 @@ func New(cfg *Config, m *Metrics, fatal func(error)) (*Publisher, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	p := &Publisher{
 		cfg: cfg, log: cfg.Logger, Metrics: m, fatal: fatal, ctx: ctx, stop: stop,
-		budget: budget.New(cfg.MaxInFlightRecords, cfg.MaxInFlightBytes),
-		calls:  newCalls(cfg, m),
-		table:  deadLetterTable{store: cfg.DeadLetters, name: cfg.TableKeyspace + "." + cfg.Table},
-		load:   loadMeter{cfg: cfg},
-		losses: losses{log: cfg.Logger, count: m.dataLoss, recreated: m.recreated},
-		tailed: swept.New(!cfg.Tail, cfg.ConfidenceWindow),
-		spans:  trace.NewMessages(cfg.Tracer),
-		woken:  make(chan struct{}, 1),
+		budget:    budget.New(cfg.MaxInFlightRecords, cfg.MaxInFlightBytes),
+		calls:     newCalls(cfg, m),
+		table:     deadLetterTable{store: cfg.DeadLetters, name: cfg.TableKeyspace + "." + cfg.Table},
+		load:      loadMeter{cfg: cfg},
+		conflicts: conflicts{log: cfg.Logger, count: m.SequenceConflicts, ids: m.IDConflicts, suspects: make(chan cdclog.StoredEvent, 1)},
+		losses:    losses{log: cfg.Logger, count: m.dataLoss, recreated: m.recreated},
+		tailed:    swept.New(!cfg.Tail, cfg.ConfidenceWindow),
+		spans:     trace.NewMessages(cfg.Tracer),
+		woken:     make(chan struct{}, 1),
 	}
 	p.tableHeader = tableHeader(p.table.name)
 	p.writer = newDeadLetterWriter(p)
@@ -248,4 +251,9 @@ func (p *Publisher) Gate(key Partition, partitions int) {
 }
 
 // SetProver sets the prover, before events are offered.
-func (p *Publisher) SetProver(to earlier.Prover) { p.proofs = to }
+func (p *Publisher) SetProver(to earlier.Prover) {
+	p.proofs = to
+	if topics, ok := to.(idFinder); ok {
+		p.wg.Go(func() { p.verifySuspects(topics) })
+	}
+}

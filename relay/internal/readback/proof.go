@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -62,6 +63,11 @@ type proofAsk struct {
 	from    int64            // the record time from which to read near, in milliseconds
 	answer  chan proofAnswer // has room for one
 }
+
+// eventKey identifies an event: a defective writer may give one id to events of two aggregates.
+type eventKey struct{ id, aggregate gocql.UUID }
+
+func (a *proofAsk) eventKey() eventKey { return eventKey{a.event.ID, a.event.AggregateID} }
 
 type proofAnswer struct {
 	result ProofResult
@@ -182,7 +188,7 @@ func (d *Proofs) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (
 	}
 	d.Results.WithLabelValues(string(result)).Inc()
 	if result == ProofUnpublished {
-		d.log.Warn("an earlier event became visible late and is not published; publishing it", "event_id", e.IDString(),
+		d.log.Warn("an event whose row became visible late is in no topic", "event_id", e.IDString(),
 			"aggregate_id", e.AggregateString(), "seq", e.Sequence, "written", time.UnixMicro(f.Written).UTC())
 	}
 	return fates[result], nil

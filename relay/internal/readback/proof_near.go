@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -80,7 +79,7 @@ func (p *nearPartition) answer(a proofAnswer) {
 
 // take answers the requests for events in found, the first request of p, and those that would
 // read from the same record.
-func (d *Proofs) take(p *nearPartition, found map[gocql.UUID]int64) {
+func (d *Proofs) take(p *nearPartition, found map[eventKey]int64) {
 	if len(p.asks) == 0 {
 		return
 	}
@@ -90,7 +89,7 @@ func (d *Proofs) take(p *nearPartition, found map[gocql.UUID]int64) {
 	}
 	first := p.asks[0]
 	p.asks = slices.DeleteFunc(p.asks, func(a *proofAsk) bool {
-		at, ok := found[a.event.ID]
+		at, ok := found[a.eventKey()]
 		if ok {
 			d.learn(at - a.written/1000)
 			a.reply(proofAnswer{result: ProofPublished})
@@ -253,8 +252,8 @@ func (d *Proofs) offsets(ctx context.Context, parts []*nearPartition) error {
 }
 
 // fetch reads up to proofBytes of each partition from a broker and returns the times of
-// the events by id, in milliseconds.
-func (d *Proofs) fetch(ctx context.Context, scanner *batchScanner, leader int32, parts []*Partition) (map[gocql.UUID]int64, error) {
+// the events, in milliseconds.
+func (d *Proofs) fetch(ctx context.Context, scanner *batchScanner, leader int32, parts []*Partition) (map[eventKey]int64, error) {
 	req := fetchRequest(parts)
 	req.MaxWaitMillis = 0
 	for i := range req.Topics {
@@ -271,7 +270,7 @@ func (d *Proofs) fetch(ctx context.Context, scanner *batchScanner, leader int32,
 	if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
 		return nil, fmt.Errorf("read near the times of earlier events: %w", err)
 	}
-	found := make(map[gocql.UUID]int64)
+	found := make(map[eventKey]int64)
 	for _, rt := range r.Topics {
 		for i := range rt.Partitions {
 			rp := &rt.Partitions[i]
@@ -285,7 +284,7 @@ func (d *Proofs) fetch(ctx context.Context, scanner *batchScanner, leader int32,
 				// An event in a batch that cannot be decoded is not found.
 				_, _ = scanner.scan(rp.RecordBatches, p.next, func(e Event) {
 					if e.Ours {
-						found[e.ID] = e.at
+						found[eventKey{e.ID, e.Aggregate}] = e.at
 					}
 				})
 			}

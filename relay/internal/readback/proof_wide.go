@@ -11,10 +11,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
 // proofTries is the maximum number of attempts to read partitions; the caller retries
@@ -39,9 +39,9 @@ func (d *Proofs) readWide(ctx context.Context, batch []*proofAsk) error {
 	slices.Sort(topics)
 	topics = slices.Compact(topics)
 	var mu sync.Mutex // guards found
-	found := make(map[gocql.UUID]bool)
+	found := make(map[eventKey]bool)
 	for _, a := range batch {
-		found[a.event.ID] = false
+		found[a.eventKey()] = false
 	}
 	var t *Topics
 	for margin := d.margin(); ; {
@@ -53,8 +53,9 @@ func (d *Proofs) readWide(ctx context.Context, batch []*proofAsk) error {
 				mu.Lock()
 				defer mu.Unlock()
 				for i := range events {
-					if _, ok := found[events[i].ID]; ok {
-						found[events[i].ID] = true
+					key := eventKey{events[i].ID, events[i].Aggregate}
+					if _, ok := found[key]; ok {
+						found[key] = true
 					}
 				}
 			},
@@ -78,7 +79,7 @@ func (d *Proofs) readWide(ctx context.Context, batch []*proofAsk) error {
 	}
 	for _, a := range batch {
 		answer := proofAnswer{result: ProofPublished}
-		if !found[a.event.ID] {
+		if !found[a.eventKey()] {
 			if answer.result, err = d.absent(a, t, retained); err != nil {
 				answer = proofAnswer{err: err}
 			}
@@ -86,6 +87,35 @@ func (d *Proofs) readWide(ctx context.Context, batch []*proofAsk) error {
 		a.reply(answer)
 	}
 	return nil
+}
+
+// idAge is how far back FindIDOfAnother reads.
+const idAge = 10 * time.Minute
+
+// FindIDOfAnother reports whether the records of the last idAge in the topic of an event contain
+// an event of another aggregate with its id, and not the event.
+func (d *Proofs) FindIDOfAnother(ctx context.Context, f *cdclog.StoredEvent) (bool, error) {
+	ask := d.askOf(f, 0)
+	if ask.topic == "" || d.cfg.ReadBackMargin < 0 {
+		return false, nil
+	}
+	var mu sync.Mutex // guards own and other
+	own, other := false, false
+	t := &Topics{
+		Client: d.client, Admin: d.admin, Source: d.cfg.Source, cfg: d.cfg,
+		Parts: make(map[string]map[int32]*Partition), Denied: make(map[string]error),
+		Take: func(events []Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			for i := range events {
+				if e := &events[i]; e.ID == ask.event.ID {
+					own, other = own || e.Aggregate == ask.event.AggregateID, other || e.Aggregate != ask.event.AggregateID
+				}
+			}
+		},
+	}
+	err := d.readAll(ctx, t, []string{ask.topic}, time.Now().Add(-idAge-d.margin()))
+	return other && !own, err
 }
 
 // readAll reads the topics since then up to their ends. It waits until the brokers agree about

@@ -488,7 +488,9 @@ func (r *Reader) Came() bool {
 func (r *Reader) report(t *Topics, mark time.Time, took time.Duration) {
 	counts := map[string]int{"read": 0, "denied": 0, "unread": 0, "corrupt": 0}
 	var corrupt error
+	noIDs := false
 	t.each(func(p *Partition) {
+		noIDs = noIDs || p.begun && p.topicID == [16]byte{}
 		switch {
 		case p.corrupt != nil:
 			counts["corrupt"]++
@@ -512,6 +514,9 @@ func (r *Reader) report(t *Topics, mark time.Time, took time.Duration) {
 	if denied := slices.Sorted(maps.Keys(t.Denied)); len(denied) > 0 {
 		r.log.Warn("topics may not be read back; what was published to them after the last checkpoint is published again, with the same event ids",
 			"topics", denied, "grant", "READ on the topics")
+	}
+	if noIDs {
+		r.log.Warn("the broker gives topics no ids, so a topic that is deleted and created again is not recognized; use Redpanda 25.3 or newer, or Kafka 2.8 or newer")
 	}
 	if corrupt != nil {
 		r.log.Warn("partitions have batches that cannot be decoded; events in them are published again, with the same event ids, unless another producer wrote them",

@@ -1,0 +1,225 @@
+package relay
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+)
+
+// again returns an event of another life of an aggregate: its numbers begin again.
+func again(aggregate int, seq int64, topic string) outbox.Event {
+	e := relaytest.Event(aggregate, seq, topic)
+	e.ID = outbox.NameID(e.ID, "second life")
+	return e
+}
+
+// The numbers of an aggregate begin again with 1: the database was restored from a backup, or
+// the service continues max(seq)+1 of rows that have expired. The new events are published in
+// their order, and none overtakes the others; the relay reports it.
+func TestConflicts_NumbersBeginAgain(t *testing.T) {
+	t.Parallel()
+	for _, tail := range []string{TailOn, TailOff} {
+		for _, restart := range []bool{false, true} {
+			for _, gone := range []bool{false, true} {
+				for _, pause := range []time.Duration{0, time.Second, time.Minute} {
+					t.Run(fmt.Sprintf("tail=%s restart=%t gone=%t pause=%s", tail, restart, gone, pause), func(t *testing.T) {
+						t.Parallel()
+						inBubble(t, func(t *testing.T) {
+							w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ConfidenceWindow, c.Tail = 2*time.Minute, tail })
+							defer w.close()
+							const topic = "OrderCreated"
+							r, stop := w.run()
+							for seq := range int64(5) {
+								w.write(relaytest.Event(0, seq+1, topic))
+								time.Sleep(time.Second)
+							}
+							time.Sleep(10 * time.Second)
+							if gone {
+								w.exec("DELETE FROM outbox_messages WHERE aggregate_id = ?", relaytest.Event(0, 1, topic).AggregateID)
+							}
+							if restart {
+								if err := stop(); err != nil {
+									t.Fatal(err)
+								}
+								r, stop = w.run()
+								time.Sleep(10 * time.Second)
+							}
+							var want []int64
+							for seq := range int64(9) {
+								w.write(again(0, seq+1, topic))
+								want = append(want, seq+1)
+								time.Sleep(pause)
+							}
+							time.Sleep(10 * time.Minute)
+							problems := strings.Join(r.Status().Problems, " ")
+							conflicts := relaytest.Count(r.metrics.SequenceConflicts)
+							if err := stop(); err != nil {
+								t.Fatal(err)
+							}
+							var got []int64
+							for _, d := range w.consume(topic) {
+								if d.ID == again(0, d.Sequence, topic).ID {
+									got = append(got, d.Sequence)
+								}
+							}
+							if !slices.Equal(got, want) {
+								t.Errorf("published %v, want %v", got, want)
+							}
+							if conflicts == 0 || !strings.Contains(problems, "events contradict each other") {
+								t.Errorf("%v conflicts and problems %q, want both", conflicts, problems)
+							}
+						})
+					})
+				}
+			}
+		}
+	}
+}
+
+// A second event with the number of a published one is published and reported, and the later
+// events of its aggregate follow.
+func TestConflicts_NumberOfTwoEvents(t *testing.T) {
+	t.Parallel()
+	for _, tail := range []string{TailOn, TailOff} {
+		t.Run("tail="+tail, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ConfidenceWindow, c.Tail = 2*time.Minute, tail })
+				defer w.close()
+				const topic = "OrderCreated"
+				r, stop := w.run()
+				for seq := range int64(5) {
+					w.write(relaytest.Event(0, seq+1, topic))
+				}
+				time.Sleep(10 * time.Minute)
+				w.write(again(0, 3, topic))
+				time.Sleep(time.Second)
+				w.write(relaytest.Event(0, 6, topic))
+				time.Sleep(10 * time.Minute)
+				problems, conflicts := strings.Join(r.Status().Problems, " "), relaytest.Count(r.metrics.SequenceConflicts)
+				if err := stop(); err != nil {
+					t.Fatal(err)
+				}
+				found := make(map[gocql.UUID]int)
+				n := 0
+				for _, d := range w.consume(topic) {
+					n++
+					found[d.ID]++
+				}
+				if n != 7 || len(found) != 7 {
+					t.Errorf("%d records of %d events, want 7", n, len(found))
+				}
+				if conflicts != 1 || !strings.Contains(problems, "number 3 has two events") {
+					t.Errorf("%v conflicts and problems %q, want the one", conflicts, problems)
+				}
+			})
+		})
+	}
+}
+
+// One id of events of two aggregates, as of a column that is unique within an aggregate only:
+// what is not published is reported.
+func TestConflicts_IDOfTwoAggregates(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		numbers bool
+		tail    string
+		pause   time.Duration
+	}{
+		{"numbers", true, TailOn, time.Second},
+		{"numbers, in progress together", true, TailOn, 0},
+		{"numbers, by the sweep reader", true, TailOff, time.Second},
+		{"without numbers", false, TailOn, time.Second},
+		{"without numbers, by the sweep reader", false, TailOff, time.Minute},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+					c.ConfidenceWindow, c.Tail = 20*time.Second, tt.tail
+					if !tt.numbers {
+						debezium(c)
+					}
+				})
+				defer w.close()
+				w.ownTable("aggregateid, id", " WITH cdc = {'enabled': true}")
+				r, stop := w.run()
+				time.Sleep(time.Minute)
+				if n := relaytest.Count(r.metrics.IDConflicts); n != 0 {
+					t.Errorf("%v conflicts at first", n)
+				}
+				id := gocql.TimeUUID()
+				for i := range 3 {
+					if tt.numbers {
+						e := relaytest.Event(i, 1, "OrderCreated")
+						e.ID = id
+						w.write(e)
+					} else {
+						w.exec("INSERT INTO shop.events (aggregateid, id, aggregatetype, type, payload) VALUES (?, ?, 'order', 'Placed', '{}')", fmt.Sprint("order-", i), id)
+					}
+					time.Sleep(tt.pause)
+				}
+				time.Sleep(10 * time.Minute)
+				problems := strings.Join(r.Status().Problems, " ")
+				conflicts := relaytest.Count(r.metrics.IDConflicts)
+				if err := stop(); err != nil {
+					t.Fatal(err)
+				}
+				if conflicts == 0 || !strings.Contains(problems, "has the id of an event of another aggregate") {
+					t.Errorf("%v conflicts and problems %q, want both", conflicts, problems)
+				}
+			})
+		})
+	}
+}
+
+// Restarts, replays of rows and forgotten aggregates are no conflicts.
+func TestConflicts_NoneOfRepeatedRows(t *testing.T) {
+	t.Parallel()
+	for _, numbers := range []bool{true, false} {
+		t.Run(fmt.Sprint("numbers=", numbers), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+					c.ConfidenceWindow, c.MaxAggregates = 2*time.Minute, 20
+					if !numbers {
+						debezium(c)
+					}
+				})
+				defer w.close()
+				w.ownTable("aggregateid, id", " WITH cdc = {'enabled': true}")
+				var r *Relay
+				stop := func() error { return nil }
+				for range 3 {
+					r, stop = w.run()
+					for i := range 50 {
+						write := func() { w.write(relaytest.Event(i, 1, "OrderCreated")) }
+						if id := gocql.TimeUUID(); !numbers {
+							write = func() {
+								w.exec("INSERT INTO shop.events (aggregateid, id, aggregatetype, type, payload) VALUES (?, ?, 'order', 'Placed', '{}')", fmt.Sprint("order-", i), id)
+							}
+						}
+						write()
+						time.Sleep(time.Second)
+						write()
+					}
+					if err := stop(); err != nil {
+						t.Fatal(err)
+					}
+					if n := relaytest.Count(r.metrics.IDConflicts) + relaytest.Count(r.metrics.SequenceConflicts); n != 0 {
+						t.Errorf("%v conflicts; problems %v", n, r.Status().Problems)
+					}
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,115 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+)
+
+// Conflict is a defect of a writer that the relay cannot repair: events that contradict each
+// other.
+type Conflict struct {
+	// What is the contradiction, with the aggregate and the event.
+	What string
+	At   time.Time
+}
+
+// conflictReported is the time for which a conflict is a readiness problem.
+const conflictReported = time.Hour
+
+// conflicts counts events that contradict others of the table. It is safe for concurrent use.
+type conflicts struct {
+	log        *slog.Logger
+	count, ids prometheus.Counter // of sequence numbers and of event ids
+	last       atomic.Pointer[Conflict]
+	// suspects has room for one event whose id may be that of another aggregate's event.
+	suspects chan cdclog.StoredEvent
+}
+
+// idFinder is a prover that reports whether the newest records of an event's topic contain an
+// event of another aggregate with its id, and not the event. *readback.Proofs implements it.
+type idFinder interface {
+	FindIDOfAnother(ctx context.Context, f *cdclog.StoredEvent) (bool, error)
+}
+
+// verifyEvery is the least interval between two reads for suspects.
+const verifyEvery = 10 * time.Second
+
+// suspect requests a read for the event, unless one is in progress.
+func (c *conflicts) suspect(o *Offer) {
+	select {
+	case c.suspects <- cdclog.StoredEvent{Event: o.Event, Written: o.Written}:
+	default:
+	}
+}
+
+// isUnexplainedLocked reports whether the id of the event is in the dedup index, while nothing
+// shows that the event was accepted in its aggregate: another aggregate may have an event of
+// that id, or the line of the aggregate is forgotten.
+func (p *Publisher) isUnexplainedLocked(s *stripe, o *Offer) bool {
+	if o.Bad != nil || o.Written == 0 {
+		return false
+	}
+	l, known := s.line(o.Event.AggregateID)
+	if known && (o.Event.Sequence > 0 && o.Event.Sequence < l.Next || o.Event.Sequence == 0 && o.Written <= l.Next) {
+		return false
+	}
+	_, published, in := p.ids.find(o.Event.ID)
+	return published && bool(in)
+}
+
+// verifySuspects looks in their topics for the events of other aggregates with the ids of
+// suspects, until p is closed.
+func (p *Publisher) verifySuspects(topics idFinder) {
+	for {
+		select {
+		case f := <-p.conflicts.suspects:
+			if twice, err := topics.FindIDOfAnother(p.ctx, &f); err == nil && twice {
+				p.conflicts.idTwice(&f.Event)
+			}
+		case <-p.ctx.Done():
+			return
+		}
+		if retry.Wait(p.ctx, verifyEvery) != nil {
+			return
+		}
+	}
+}
+
+// numberTwice records that an event is published whose number another event had.
+func (c *conflicts) numberTwice(e *outbox.Event) {
+	c.record(c.count, "a sequence number is given to a second event, which is published after later ones", e, fmt.Sprintf("number %d has two events", e.Sequence), e.Sequence)
+}
+
+// numbersAgain records that the numbers of an aggregate begin again before next.
+func (c *conflicts) numbersAgain(e *outbox.Event, from, next int64) {
+	c.record(c.count, "the numbers of an aggregate begin again: its rows are new events", e, fmt.Sprintf("its numbers begin again with %d after %d", from, next-1), from)
+}
+
+// idTwice records that an event is not published because its id is that of an event of another
+// aggregate.
+func (c *conflicts) idTwice(e *outbox.Event) {
+	c.record(c.ids, "an event is not published: an event of another aggregate has its id", e, "event "+e.IDString()+" has the id of an event of another aggregate and is not published", e.Sequence)
+}
+
+func (c *conflicts) record(count prometheus.Counter, msg string, e *outbox.Event, what string, seq int64) {
+	count.Inc()
+	c.log.Error(msg, "aggregate_id", e.AggregateString(), "event_id", e.IDString(), "seq", seq)
+	c.last.Store(&Conflict{What: fmt.Sprintf("aggregate %s: %s", e.AggregateString(), what), At: time.Now()})
+}
+
+// Conflict returns the last conflict if it is more recent than conflictReported, else nil.
+func (p *Publisher) Conflict(now time.Time) *Conflict {
+	if c := p.conflicts.last.Load(); c != nil && now.Sub(c.At) < conflictReported {
+		return c
+	}
+	return nil
+}
