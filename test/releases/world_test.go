@@ -253,6 +253,9 @@ func (w *world) relays() (metrics prometheus.Gatherer, stop func()) {
 		c.LoadMeter = testworld.Idle{}
 		c.TailMaxInterval, c.IdleDelay, c.ReplayPoll = 20*time.Second, 20*time.Second, 20*time.Second // as in package sim
 		c.TailMinInterval = 5 * time.Millisecond                                                      // the waits of the story are between its doubled values
+		if w.statements != nil {
+			c.TailMaxInterval = time.Second // the story waits for dead letters of each of many streams
+		}
 		r, err := relay.New(c)
 		w.must(err)
 		stops = append(stops, w.run(r.Run))
