@@ -144,7 +144,7 @@ var subscriptionMutants = []mutant{
 	}),
 	inEngine("Stall|LongLease", mutant{
 		name: "engine: a full window is never stored", file: "subscriptions/internal/queue/settle.go",
-		old: "		if !m.bit && !m.want && !m.saving && (m.phase == Waiting", new: "		if false && (m.phase == Waiting",
+		old: "		if !m.bit && !m.want && !m.saving && q.blocks(m, now) {", new: "		if false {",
 	}),
 	inEngine("CrashAfterTheDeadLetter", mutant{
 		name: "queue: a message that becomes a dead letter is delivered by the next owner", file: "subscriptions/internal/queue/queue.go",

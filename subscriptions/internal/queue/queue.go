@@ -24,6 +24,9 @@ const (
 	storeAtOnce = 500
 	// blockedFor is the time after which messages of a full window are stored.
 	blockedFor = time.Second
+	// storeInterval is the time between two calls of Unblock that store messages: 5,000
+	// messages per second and partition at most.
+	storeInterval = 100 * time.Millisecond
 )
 
 // Config is the part of a subscription that a queue needs. It may change: SetConfig.
@@ -88,7 +91,6 @@ type Queue struct {
 	results     []Action // of the last leases, by lease % remembered
 
 	save, remove, load, dead []*message
-	blockedSince             time.Time
 	phases                   [Settled + 1]int // number of messages in each
 	stored, loaded, bytes    int
 	written                  map[int64]bool // offsets of dead letters that New received

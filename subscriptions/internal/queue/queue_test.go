@@ -2,6 +2,7 @@ package queue
 
 import (
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -127,5 +128,38 @@ func BenchmarkQueue_LeaseAndAck(b *testing.B) {
 			q.Settle(d.Offset, d.Lease, Ack, start, 0, "", Waiter{done, 0})
 		}
 		q.Committed(q.Position())
+	}
+}
+
+// A blocked key costs the others of its partition no more than storing its messages: 5% of
+// the messages among 60,000 of a blocked key are delivered within some seconds.
+func TestQueue_ABlockedKeyCostsItsOwn(t *testing.T) {
+	t.Parallel()
+	q := New(Config{Ordered: true, MaxReceive: 3}, Start{})
+	now, next, free := start, int64(0), 0
+	const total = 60_000
+	stopped := false
+	for ; now.Before(start.Add(30*time.Second)) && free < total/20; now = now.Add(storeInterval) {
+		if stopped = q.Full(stopped); !stopped {
+			for ; next < total && !q.Full(false); next++ {
+				key := "hot"
+				if next%20 == 7 {
+					key = strconv.FormatInt(next, 10)
+				}
+				addAt(q, key, next, start)
+			}
+		}
+		for _, d := range q.Lease(nil, 1000, 1, now, now.Add(12*time.Hour), "") {
+			if d.Offset%20 == 7 {
+				free++
+				q.Settle(d.Offset, d.Lease, Ack, now, 0, "", Waiter{})
+			}
+		}
+		q.Committed(q.Position())
+		q.Unblock(now, stopped)
+		store(q)
+	}
+	if free < total/20 {
+		t.Errorf("%d of %d messages of other keys were delivered after %s", free, total/20, now.Sub(start))
 	}
 }

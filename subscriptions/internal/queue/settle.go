@@ -289,27 +289,22 @@ func (q *Queue) DeadLettered(offset int64, err error) {
 	q.settle(m)
 }
 
-// Unblock requests to store the first messages of the window, if reading has stopped or
-// the window is full, and none of its messages could be delivered for a second. It
-// returns the time of the next call, zero if there is no need.
+// Unblock requests to store messages that keep others out of the window, while reading has
+// stopped or the window is full, and nothing can be delivered: leased messages, and those that
+// wait for them, after a second. A key that is blocked for long so costs the others no more
+// than the time to store its messages. It returns the time of the next call, zero if there is
+// no need.
 func (q *Queue) Unblock(now time.Time, stopped bool) time.Time {
 	full := len(q.window) > 0 && (stopped || q.window[len(q.window)-1].offset >= q.offset()+position.Window)
-	if q.closed || !full || q.CanLease() || len(q.unconfirmed) > 0 || q.stored >= MaxStored {
-		q.blockedSince = time.Time{}
+	if q.closed || !full || q.CanLease() || q.stored >= MaxStored {
 		return time.Time{}
-	}
-	if q.blockedSince.IsZero() {
-		q.blockedSince = now
-	}
-	if at := q.blockedSince.Add(blockedFor); at.After(now) {
-		return at
 	}
 	n := 0
 	for _, m := range q.window {
 		if n == storeAtOnce || m.offset >= q.offset()+position.Window {
 			break
 		}
-		if !m.bit && !m.want && !m.saving && (m.phase == Waiting || m.phase == Leased) {
+		if !m.bit && !m.want && !m.saving && q.blocks(m, now) {
 			if m.first.IsZero() {
 				m.first = now
 			}
@@ -317,7 +312,30 @@ func (q *Queue) Unblock(now time.Time, stopped bool) time.Time {
 			n++
 		}
 	}
-	return now.Add(blockedFor)
+	if n == 0 {
+		return now.Add(blockedFor)
+	}
+	return now.Add(storeInterval)
+}
+
+// blocks reports whether a message is leased for long, or waits for one that is, for a delayed
+// one, or for a dead letter.
+func (q *Queue) blocks(m *message, now time.Time) bool {
+	front := m
+	if m.phase == Waiting && !m.active && m.lane != nil {
+		if len(m.lane.run) == 0 {
+			return true
+		}
+		front = m.lane.run[min(m.lane.first, len(m.lane.run)-1)]
+	}
+	switch front.phase {
+	case Leased:
+		return now.Sub(front.since) >= blockedFor
+	case Deferred, Dead:
+		return front != m
+	default:
+		return false
+	}
 }
 
 // Full reports whether reading must stop; with hysteresis for a queue that has stopped.
