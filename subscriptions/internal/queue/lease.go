@@ -57,7 +57,7 @@ func (q *Queue) followers(m *message, most int) func() bool {
 			return false
 		}
 		m := l.rest[0]
-		return m.phase == Waiting && m.record != nil && !m.rejected && !m.deadLettering && m.offset < q.offset()+position.Window && (before.IsZero() || !m.written.After(before))
+		return (len(l.stored) == 0 || m.offset < l.stored[0]) && m.phase == Waiting && m.record != nil && !m.rejected && !m.deadLettering && m.offset < q.offset()+position.Window && (before.IsZero() || !m.written.After(before))
 	}
 }
 

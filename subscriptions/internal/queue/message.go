@@ -173,6 +173,8 @@ type lane struct {
 	run   []*message
 	first int
 	rest  []*message // sorted by offset
+	// stored are the offsets of messages that only the database has, sorted.
+	stored []int64
 }
 
 // insert adds a message that waits for its turn.
@@ -182,6 +184,9 @@ func (l *lane) insert(m *message) {
 }
 
 func byOffsetOf(m *message, offset int64) int { return cmp.Compare(m.offset, offset) }
+
+// waits reports whether messages wait for their turn.
+func (l *lane) waits() bool { return len(l.rest)+len(l.stored) > 0 }
 
 // next returns the index of the next message, -1 if there is none or the key is blocked.
 // Replays of a dead letter pass the block that it causes, and so do messages that become dead letters.

@@ -99,6 +99,9 @@ func (q *Queue) Progress(offset int64) Progress {
 		}
 		return p
 	}
+	if _, ok := q.behind[offset]; ok {
+		return Progress{Phase: Waiting}
+	}
 	if e, ok := q.past.find(offset); ok {
 		p := Progress{Kind: Acknowledged, At: time.UnixMilli(e.at).UTC(), Attempts: int(e.attempts)}
 		if e.purged {

@@ -17,7 +17,7 @@ const (
 	// readAhead is the number of offsets after the window that are read.
 	readAhead = 1000
 	// MaxStored is the number of stored messages at which reading stops.
-	MaxStored = 100_000
+	MaxStored = 2_000_000
 	// maxLoaded bounds the stored messages that are in memory to be leased.
 	maxLoaded = 256
 	// storeAtOnce is the number of messages that one call of Unblock stores.
@@ -71,6 +71,7 @@ type Queue struct {
 	cfg      Config
 	messages map[int64]*message // all that are not ended
 	lanes    map[string]*lane
+	behind   map[int64]behind // by offset
 	keys     *Keys
 	turn     func(key string)
 	window   []*message // not settled in the position, sorted by offset
@@ -103,7 +104,7 @@ type Queue struct {
 // settled.
 func New(cfg Config, s Start) *Queue {
 	q := &Queue{
-		cfg: cfg, messages: make(map[int64]*message), lanes: make(map[string]*lane), settled: s.Settled, seek: s.Seek, next: s.Offset, leader: -1,
+		cfg: cfg, messages: make(map[int64]*message), lanes: make(map[string]*lane), behind: make(map[int64]behind), settled: s.Settled, seek: s.Seek, next: s.Offset, leader: -1,
 		ready: heap{kind: byOffset}, timers: heap{kind: byTime}, results: make([]Action, remembered),
 		past: past{before: s.At}, keys: s.Keys, turn: s.Turn,
 	}
@@ -144,7 +145,51 @@ func (q *Queue) restore(r Row) *message {
 		q.settled.Add(m.offset)
 		q.changes++
 	}
-	q.enter(m)
+	if q.enter(m); m.lane != nil && m.offset < q.next {
+		q.forget(m)
+	}
+	return m
+}
+
+// behind is a stored message that was never delivered and waits for its turn: most of the
+// messages of a key that is blocked for long. It takes a tenth of the memory of a message.
+type behind struct {
+	*lane
+	written int64 // in milliseconds
+}
+
+// forget keeps no more than the offset of a message that only the database has, if it waits
+// and was never delivered.
+func (q *Queue) forget(m *message) {
+	if m.phase != Waiting || m.active || m.attempts > 0 || m.deadLetter != (gocql.UUID{}) || m.deadLettering || m.rejected || m.reason != "" {
+		return
+	}
+	l := m.lane
+	i, ok := slices.BinarySearchFunc(l.rest, m.offset, byOffsetOf)
+	if !ok {
+		return
+	}
+	q.drop(m)
+	l.rest = without(l.rest, i)
+	at, _ := slices.BinarySearch(l.stored, m.offset)
+	l.stored = slices.Insert(l.stored, at, m.offset)
+	q.behind[m.offset] = behind{l, m.written.UnixMilli()}
+	delete(q.messages, m.offset)
+}
+
+// recall makes a message of the first one of a lane that only the database has.
+func (q *Queue) recall(offset int64) *message {
+	b := q.behind[offset]
+	m := &message{offset: offset, key: b.key, written: time.UnixMilli(b.written), row: true, bit: true, lane: b.lane}
+	delete(q.behind, offset)
+	i, _ := slices.BinarySearch(b.stored, offset)
+	if i == 0 {
+		b.stored = b.stored[1:]
+	} else {
+		b.stored = slices.Delete(b.stored, i, i+1)
+	}
+	q.messages[offset] = m // q.phases has it
+	b.insert(m)
 	return m
 }
 
@@ -281,13 +326,17 @@ func (q *Queue) advance(l *lane, yield bool) {
 	if len(l.run) > 0 {
 		return
 	}
-	i := l.next(q.keys.isBlocked(l.key))
+	blocked := q.keys.isBlocked(l.key)
+	if !blocked && len(l.stored) > 0 && (len(l.rest) == 0 || l.stored[0] < l.rest[0].offset) {
+		q.recall(l.stored[0])
+	}
+	i := l.next(blocked)
 	if i >= 0 && l.rest[i].offset >= q.next {
 		i = -1 // reach continues
 	}
 	if i < 0 {
 		q.keys.leave(l.key, q)
-		if len(l.rest) == 0 {
+		if !l.waits() {
 			delete(q.lanes, l.key)
 		}
 		return

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/position"
@@ -161,5 +162,48 @@ func TestQueue_ABlockedKeyCostsItsOwn(t *testing.T) {
 	}
 	if free < total/20 {
 		t.Errorf("%d of %d messages of other keys were delivered after %s", free, total/20, now.Sub(start))
+	}
+	if c := q.Counts(); len(q.messages) > position.Window || c.Waiting+c.Leased != total-total/20 {
+		t.Errorf("%d messages are in memory, and the counts are %+v", len(q.messages), c)
+	}
+}
+
+// Also behind a million stored messages of a blocked key those of other keys are delivered,
+// and the purge and the progress know the stored ones.
+func TestQueue_AMillionStoredMessages(t *testing.T) {
+	t.Parallel()
+	const stored = 1_000_000
+	rows := make([]Row, stored)
+	for i := range rows {
+		rows[i] = Row{Offset: int64(i), Key: "hot", Behind: i > 0, Attempts: 1 - min(i, 1), NextAt: start.Add(time.Hour), FirstAt: start}
+	}
+	q := New(Config{Ordered: true, MaxReceive: 3}, Start{Offset: stored, Rows: rows})
+	if len(q.messages) > 1 || q.Full(false) {
+		t.Fatalf("%d messages are in memory, reading stops: %v", len(q.messages), q.Full(false))
+	}
+	for i := range int64(1000) {
+		addAt(q, "free", stored+i, start)
+		d := lease(q, start)
+		wantOffsets(t, "behind the stored ones", d, stored+i)
+		ack(q, d...)
+	}
+	if p := q.Progress(stored - 1); p.Kind != InPhase || p.Phase != Waiting {
+		t.Errorf("the progress of a stored message is %+v", p)
+	}
+	if free, _ := q.Replayed(17, gocql.UUID{}); free {
+		t.Error("the place of a stored message is free for a replay")
+	}
+	if n := q.Purge(start, start.Add(time.Second), 0, true); n != stored {
+		t.Errorf("a purge counts %d messages", n)
+	}
+	// The key continues in order.
+	later := start.Add(time.Hour)
+	for i := range int64(3) {
+		q.Expire(later)
+		store(q)
+		d := q.Lease(nil, 100, 100, later, later.Add(time.Minute), "")
+		wantOffsets(t, "in order", d, i)
+		ack(q, d...)
+		store(q)
 	}
 }

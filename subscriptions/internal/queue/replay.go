@@ -9,7 +9,7 @@ import (
 // Replay adds the message of a dead letter that an operator replays; false if a message
 // of that offset is not ended. It is stored before it is delivered.
 func (q *Queue) Replay(r Row, now time.Time) bool {
-	if q.closed || q.messages[r.Offset] != nil || r.DeadLetter == (gocql.UUID{}) || r.Record == nil {
+	if _, stored := q.behind[r.Offset]; stored || q.closed || q.messages[r.Offset] != nil || r.DeadLetter == (gocql.UUID{}) || r.Record == nil {
 		return false
 	}
 	m := &message{offset: r.Offset, key: r.Key, first: now, next: now, deadLetter: r.DeadLetter, phase: Deferred, bit: true}
@@ -32,7 +32,8 @@ func (q *Queue) Replay(r Row, now time.Time) bool {
 func (q *Queue) Replayed(offset int64, deadLetter gocql.UUID) (free, stored bool) {
 	m := q.messages[offset]
 	if m == nil {
-		return !q.closed, false
+		_, stored := q.behind[offset]
+		return !q.closed && !stored, false
 	}
 	return false, m.deadLetter == deadLetter && m.row && !m.saving && m.phase != Settled && m.phase != Dead && !m.deadLettering && !q.closed
 }

@@ -165,7 +165,7 @@ func (q *Queue) Work(most int) (w Work) {
 		}
 		m.saving = true
 		w.Save = append(w.Save, Row{
-			Offset: m.offset, Key: m.key, Behind: m.phase == Waiting && m.attempts == 0, DeadLettering: m.phase == Dead, Rejected: m.phase == Dead && m.rejected, Attempts: m.attempts, NextAt: m.nextAt(), FirstAt: m.first,
+			Offset: m.offset, Key: m.key, Behind: m.phase == Waiting && m.attempts == 0, DeadLettering: m.phase == Dead, Rejected: m.phase == Dead && m.rejected, Attempts: m.attempts, NextAt: m.nextAt(), FirstAt: m.firstAt(),
 			Error: m.reason, Record: m.record, DeadLetter: m.deadLetter,
 		})
 	})
@@ -183,6 +183,14 @@ func (q *Queue) Work(most int) (w Work) {
 		})
 	})
 	return w
+}
+
+// firstAt returns the time of the first delivery; that of the record before it.
+func (m *message) firstAt() time.Time {
+	if m.phase == Waiting && m.attempts == 0 {
+		return m.written
+	}
+	return m.first
 }
 
 // nextAt returns the time at which another owner may deliver the message.
@@ -236,6 +244,9 @@ func (q *Queue) Saved(offset int64, err error) {
 	case Waiting:
 		if !m.active {
 			q.drop(m)
+			if m.lane != nil {
+				q.forget(m)
+			}
 		}
 	case Dead:
 		m.deadLettering = true
@@ -305,7 +316,7 @@ func (q *Queue) Unblock(now time.Time, stopped bool) time.Time {
 			break
 		}
 		if !m.bit && !m.want && !m.saving && q.blocks(m, now) {
-			if m.first.IsZero() {
+			if m.first.IsZero() && m.phase == Leased {
 				m.first = now
 			}
 			q.requestSave(m)
@@ -357,10 +368,19 @@ func (q *Queue) Purge(now, before time.Time, offset int64, dry bool) (n int64) {
 			gone = append(gone, m)
 		}
 	}
+	var stored []int64
+	for o, b := range q.behind {
+		if time.UnixMilli(b.written).Before(before) {
+			stored = append(stored, o)
+		}
+	}
 	if q.closed || dry {
-		return int64(len(gone))
+		return int64(len(gone) + len(stored))
 	}
 	q.skip = max(q.skip, offset)
+	for _, o := range stored {
+		gone = append(gone, q.recall(o))
+	}
 	slices.SortFunc(gone, func(a, b *message) int { return byOffsetOf(a, b.offset) })
 	for _, m := range gone {
 		m.purged, m.since = true, now
@@ -394,6 +414,13 @@ func (q *Queue) Oldest() (at time.Time) {
 	for _, m := range q.messages {
 		if m.phase != Settled && (at.IsZero() || m.written.Before(at)) {
 			at = m.written
+		}
+	}
+	for _, l := range q.lanes {
+		if len(l.stored) > 0 { // the later ones were written later, as far as the clocks go
+			if first := time.UnixMilli(q.behind[l.stored[0]].written); at.IsZero() || first.Before(at) {
+				at = first
+			}
 		}
 	}
 	return at
