@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/gocql/gocql"
 )
@@ -13,6 +14,8 @@ type Column struct {
 	// Kind is one of the kinds below, Position the place in that part of the key.
 	Kind     string
 	Position int
+	// Descending is true for a clustering column whose highest value comes first.
+	Descending bool
 }
 
 // The kinds of columns.
@@ -26,11 +29,13 @@ const (
 // ReadColumns reads the columns of a table. It returns none if the table does
 // not exist or is not readable.
 func ReadColumns(ctx context.Context, session *gocql.Session, keyspace, table string) ([]Column, error) {
-	iter := session.Query("SELECT column_name, type, kind, position FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?",
+	iter := session.Query("SELECT column_name, type, kind, position, clustering_order FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?",
 		keyspace, table).WithContext(ctx).Idempotent(true).Iter()
 	var out []Column
 	var c Column
-	for iter.Scan(&c.Name, &c.Type, &c.Kind, &c.Position) {
+	var order string
+	for iter.Scan(&c.Name, &c.Type, &c.Kind, &c.Position, &order) {
+		c.Descending = strings.EqualFold(order, "DESC")
 		out = append(out, c)
 	}
 	if err := iter.Close(); err != nil {

@@ -31,6 +31,8 @@ type column struct {
 	name string
 	typ  columnType
 	key  bool // part of the primary key
+	// descending is true for a clustering column with the highest value first.
+	descending bool
 }
 
 // defaultLayout is that of outbox_messages.

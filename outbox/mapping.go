@@ -260,5 +260,5 @@ func mapped(f field, c Column) (column, error) {
 	if c.Kind == KindStatic {
 		return column{}, &MappingError{"", c.Name, "is static", "map " + fieldNames[f] + " to a column that each row has"}
 	}
-	return column{name: c.Name, typ: t, key: c.Kind != KindRegular}, nil
+	return column{name: c.Name, typ: t, key: c.Kind != KindRegular, descending: c.Descending}, nil
 }

@@ -2,8 +2,12 @@ package outbox
 
 import (
 	"errors"
+	"math"
 	"reflect"
+	"slices"
 	"testing"
+
+	"github.com/gocql/gocql"
 )
 
 func TestTable_SelectPartition(t *testing.T) {
@@ -117,5 +121,32 @@ func TestTable_SelectPartition(t *testing.T) {
 				t.Errorf("Scanner() has %d columns", want)
 			}
 		})
+	}
+}
+
+// SelectByKey names the order that its callers need: a table may have the other one.
+func TestTable_SelectByKey(t *testing.T) {
+	t.Parallel()
+	for _, descending := range []bool{false, true} {
+		table, err := Mapping{}.Table("k", "box", []Column{
+			{Name: "aggregate_id", Type: "uuid", Kind: KindPartitionKey},
+			{Name: "seq", Type: "int", Kind: KindClustering, Descending: descending},
+			{Name: "event_id", Type: "uuid", Kind: KindRegular},
+			{Name: "aggregate_type", Type: "text", Kind: KindRegular},
+			{Name: "event_type", Type: "text", Kind: KindRegular},
+			{Name: "payload", Type: "blob", Kind: KindRegular},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stmt, args := table.SelectByKey(&Event{AggregateID: gocql.UUID{1}}, math.MinInt64, math.MaxInt64)
+		want := "SELECT writetime(event_id), aggregate_id, seq, event_id, aggregate_type, event_type, payload FROM k.box" +
+			" WHERE aggregate_id = ? AND seq >= ? AND seq < ? ORDER BY seq ASC"
+		if stmt != want || !slices.Equal(args, []any{gocql.UUID{1}, int64(math.MinInt32), int64(math.MaxInt32)}) {
+			t.Errorf("SelectByKey() =\n%s %v, want\n%s with the limits of int", stmt, args, want)
+		}
+		if table.Descending() != descending {
+			t.Errorf("Descending() = %t, want %t", table.Descending(), descending)
+		}
 	}
 }

@@ -27,7 +27,7 @@ type Table struct {
 	ttl            time.Duration
 	layout         *layout
 
-	insert, insertIfNotExists, byKey string
+	insert, insertIfNotExists, byKey, byToken string
 }
 
 // DefaultTable is outbox_messages in the session's keyspace, with the row TTL
@@ -78,9 +78,10 @@ func (t Table) prepare() Table {
 	t.insert += t.using()
 	t.insertIfNotExists += t.using()
 	if l.numbered() {
-		seq := quote(l.columns[fieldSequence].name)
-		t.byKey = "SELECT writetime(" + quote(l.mark) + "), " + l.list + " FROM " + t.String() +
-			" WHERE " + quote(l.columns[fieldAggregateID].name) + " = ? AND " + seq + " >= ? AND " + seq + " < ?"
+		aggregate, seq := quote(l.columns[fieldAggregateID].name), quote(l.columns[fieldSequence].name)
+		rows := "SELECT writetime(" + quote(l.mark) + "), " + l.list + " FROM " + t.String() + " WHERE "
+		t.byKey = rows + aggregate + " = ? AND " + seq + " >= ? AND " + seq + " < ? ORDER BY " + seq + " ASC"
+		t.byToken = rows + "token(" + aggregate + ") > ? AND token(" + aggregate + ") <= ?"
 	}
 	return t
 }
@@ -108,14 +109,31 @@ func (t Table) Plain() bool {
 	return l.numbered() && l.list == Columns && l.columns[fieldAggregateID].typ == typeUUID && l.columns[fieldID].typ == typeUUID
 }
 
+// Descending reports whether the table stores the events of an aggregate with
+// the highest number first (CLUSTERING ORDER BY).
+func (t Table) Descending() bool { return t.layout.columns[fieldSequence].descending }
+
 // SelectByKey returns the statement, with its arguments, that reads the events
-// of of's aggregate with from <= Sequence < to in their order: the write time in
-// microseconds, and then Columns. Only a table with numbers has it.
+// of of's aggregate with from <= Sequence < to in their order, whatever that of
+// the table: the write time in microseconds, and then Columns. Only a table with
+// numbers has it.
+//
+// ScyllaDB executes it at plain consistency levels only if the table is
+// Descending: SERIAL reads against the clustering order fail.
 func (t Table) SelectByKey(of *Event, from, to int64) (stmt string, args []any) {
 	if t.layout.columns[fieldSequence].typ == typeInt {
-		from, to = min(from, math.MaxInt32), min(to, math.MaxInt32)
+		clamp := func(n int64) int64 { return max(math.MinInt32, min(n, math.MaxInt32)) }
+		from, to = clamp(from), clamp(to)
 	}
 	return t.byKey, []any{idValue(t.layout.columns[fieldAggregateID].typ, of.AggregateText, of.AggregateID), from, to}
+}
+
+// SelectByToken returns the statement, with its arguments, that reads the rows
+// whose partition has a token above after, up to upTo: the write time in
+// microseconds, and then Columns. The rows of an aggregate are together, in the
+// order of the table (Descending). Only a table with numbers has it.
+func (t Table) SelectByToken(after, upTo int64) (stmt string, args []any) {
+	return t.byToken, []any{after, upTo}
 }
 
 // String is the table's name as CQL writes it, with its keyspace if it has one.

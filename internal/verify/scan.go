@@ -45,6 +45,8 @@ type Scan struct {
 	// Rate is the maximum number of rows per second; 0 means no limit.
 	Rate int
 
+	// descending is true if the table has the highest number of an aggregate first.
+	descending   bool
 	rows, ranges atomic.Int64
 }
 
@@ -186,9 +188,26 @@ func (s *Scan) read(ctx context.Context, n int, limit *rate.Limiter) (Range, err
 // walk calls each for every row between two tokens, by aggregate and sequence; bad is not
 // nil for a row that is not an event. An error of each ends the walk.
 func (s *Scan) walk(ctx context.Context, after, upTo int64, limit *rate.Limiter, each func(row *Row, bad *Unreadable) error) error {
-	iter := s.Session.Query("SELECT aggregate_id, seq, event_id, aggregate_type, event_type, deliver_at, WRITETIME(event_id), WRITETIME(event_type) FROM "+s.Table+
-		" WHERE token(aggregate_id) > ? AND token(aggregate_id) <= ?", after, upTo).
+	const tokens = " WHERE token(aggregate_id) > ? AND token(aggregate_id) <= ?"
+	rows := "SELECT aggregate_id, seq, event_id, aggregate_type, event_type, deliver_at, WRITETIME(event_id), WRITETIME(event_type) FROM " + s.Table
+	if !s.descending {
+		return s.walkRows(ctx, limit, each, rows+tokens, after, upTo)
+	}
+	iter := s.Session.Query("SELECT DISTINCT aggregate_id FROM "+s.Table+tokens, after, upTo).
 		WithContext(ctx).PageSize(limit.Burst()).Idempotent(true).Iter()
+	var aggregate gocql.UUID
+	for iter.Scan(&aggregate) {
+		if err := s.walkRows(ctx, limit, each, rows+" WHERE aggregate_id = ? ORDER BY seq ASC", aggregate); err != nil {
+			_ = iter.Close() // the scan was stopped
+			return err
+		}
+	}
+	return iter.Close()
+}
+
+// walkRows is walk for the rows of a statement.
+func (s *Scan) walkRows(ctx context.Context, limit *rate.Limiter, each func(row *Row, bad *Unreadable) error, stmt string, args ...any) error {
+	iter := s.Session.Query(stmt, args...).WithContext(ctx).PageSize(limit.Burst()).Idempotent(true).Iter()
 	var (
 		row                      Row
 		eventType, aggregateType string

@@ -15,6 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // clockSkew is the maximum difference of the clocks of writers, broker and this machine.
@@ -158,17 +160,18 @@ var columns = map[string]string{
 	"aggregate_type": "text", "event_type": "text", "deliver_at": "timestamp",
 }
 
-// checkColumns returns every problem of the table.
+// checkColumns returns every problem of the table, and notes its order.
 func (v *Verification) checkColumns(ctx context.Context) error {
-	found := make(map[string]string)
-	var name, typ string
-	iter := v.Scan.Session.Query("SELECT column_name, type FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?",
-		v.Keyspace, v.Table).WithContext(ctx).Iter()
-	for iter.Scan(&name, &typ) {
-		found[name] = typ
+	all, err := outbox.ReadColumns(ctx, v.Scan.Session, v.Keyspace, v.Table)
+	if err != nil {
+		return err
 	}
-	if err := iter.Close(); err != nil {
-		return fmt.Errorf("look up its columns: %w", err)
+	found := make(map[string]string)
+	for _, c := range all {
+		found[c.Name] = c.Type
+		if c.Name == "seq" {
+			v.Scan.descending = c.Descending
+		}
 	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(columns)) {

@@ -79,13 +79,7 @@ func (s *rangeScan) from() int64 {
 
 func (s *rangeScan) read(ctx context.Context, after, upTo int64) (err error) {
 	b := s.backfill
-	iter := b.cfg.Session.Query("SELECT writetime(event_id), "+outbox.Columns+" FROM "+b.cfg.TableKeyspace+"."+b.cfg.Table+
-		" WHERE token(aggregate_id) > ? AND token(aggregate_id) <= ?", after, upTo).
-		WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).PageSize(b.page()).Prefetch(0).Iter()
 	defer func() {
-		if e := iter.Close(); err == nil {
-			err = e
-		}
 		if err == nil {
 			s.leave()
 		} else if s.release != nil {
@@ -94,6 +88,38 @@ func (s *rangeScan) read(ctx context.Context, after, upTo int64) (err error) {
 			b.older.Note(s.aggregate, s.seq)
 			s.release()
 			s.release = nil
+		}
+	}()
+	stmt, args := b.table.SelectByToken(after, upTo)
+	if !b.table.Descending() {
+		return s.pass(ctx, stmt, args...)
+	}
+	// The rows of each aggregate are read in their order, which is not that of the table.
+	iter := b.query(ctx, "SELECT DISTINCT aggregate_id FROM "+b.table.String()+" WHERE token(aggregate_id) > ? AND token(aggregate_id) <= ?", after, upTo)
+	var aggregate gocql.UUID
+	for iter.Scan(&aggregate) {
+		stmt, args := b.table.SelectByKey(&outbox.Event{AggregateID: aggregate}, math.MinInt64, math.MaxInt64)
+		if err := s.pass(ctx, stmt, args...); err != nil {
+			_ = iter.Close() // the scan stops; the result of the query does not matter
+			return err
+		}
+	}
+	return iter.Close()
+}
+
+// query reads pages of rows.
+func (b *Backfill) query(ctx context.Context, stmt string, args ...any) *gocql.Iter {
+	return b.cfg.Session.Query(stmt, args...).WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).
+		PageSize(b.page()).Prefetch(0).Iter()
+}
+
+// pass passes on the rows of a statement, those of an aggregate in sequence.
+func (s *rangeScan) pass(ctx context.Context, stmt string, args ...any) (err error) {
+	b := s.backfill
+	iter := b.query(ctx, stmt, args...)
+	defer func() {
+		if e := iter.Close(); err == nil {
+			err = e
 		}
 	}()
 	sc := b.table.Scanner()

@@ -11,4 +11,10 @@
 //
 // The package does not know the publishing order and keeps no state between calls:
 // package relay and its parts decide when to read and how to use the result.
+//
+// # Relies on
+//
+// The rows of an aggregate are in the order that a statement names; a table may have any
+// clustering order. A SERIAL read against the order of the table fails on ScyllaDB, so
+// these statements use plain levels.
 package cdclog

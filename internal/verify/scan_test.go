@@ -1,0 +1,49 @@
+package verify
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/gocql/gocql"
+	"golang.org/x/time/rate"
+)
+
+// A scan passes on the rows of an aggregate in sequence, whatever the clustering order of
+// the table.
+func TestScan_ClusteringOrderOfTheTable(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, stmt := range []string{
+		"DROP TABLE outbox_messages",
+		"CREATE TABLE outbox_messages (aggregate_id uuid, seq bigint, event_id uuid, aggregate_type text, event_type text, payload blob," +
+			" content_type text, headers frozen<map<text, text>>, created_at timestamp, deliver_at timestamp, PRIMARY KEY (aggregate_id, seq))" +
+			" WITH CLUSTERING ORDER BY (seq DESC)",
+	} {
+		if err := b.session.Query(stmt).Exec(); err != nil {
+			t.Fatalf("%s: %v", stmt, err)
+		}
+	}
+	for a := 1; a <= 3; a++ {
+		b.write(event(a, 1), event(a, 2), event(a, 3), event(a, 4))
+	}
+	v := b.verification()
+	if _, err := v.head(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	seqs := make(map[gocql.UUID][]int64)
+	if err := v.Scan.walk(t.Context(), math.MinInt64, math.MaxInt64, rate.NewLimiter(rate.Inf, pageRows), func(r *Row, _ *Unreadable) error {
+		seqs[r.Aggregate] = append(seqs[r.Aggregate], r.Seq)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(seqs) != 3 {
+		t.Errorf("rows of %d aggregates, want 3", len(seqs))
+	}
+	for a, got := range seqs {
+		if !slices.Equal(got, []int64{1, 2, 3, 4}) {
+			t.Errorf("aggregate %s: seqs %v, want 1 to 4", a, got)
+		}
+	}
+}
