@@ -17,17 +17,19 @@ type metrics struct {
 	proof          *readback.ProofMetrics
 	readBack       *readback.Metrics
 	readerRestarts prometheus.Counter
+	logGaps        prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		readerRestarts: publish.Counter("outbox_relay_reader_restarts_total", "Restarts of the CDC reader."),
+		logGaps:        publish.Counter("outbox_relay_cdc_log_gaps_total", "Times in which the CDC log may lack events, because the table was altered: CDC may have been off, or the log dropped."),
 	}
 	m.Metrics = publish.NewMetrics(reg)
 	m.capture = capture.NewMetrics(reg)
 	m.readBack = readback.NewMetrics(reg)
 	m.proof = readback.NewProofMetrics(reg)
-	reg.MustRegister(m.readerRestarts)
+	reg.MustRegister(m.readerRestarts, m.logGaps)
 	return m
 }
 

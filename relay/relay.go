@@ -55,9 +55,12 @@ type Relay struct {
 	reading  bool
 	lastErr  error // error that ended the reader last
 	started  time.Time
-	stuck    error // error that delays the start
-	idle     bool  // another shard processes the whole table
-	tableErr error // why new events are not written to the CDC log
+	stuck    error         // error that delays the start
+	idle     bool          // another shard processes the whole table
+	tableErr error         // why new events are not written to the CDC log
+	gap      *backfill.Gap // the last gap of the CDC log, nil if there was none
+	gapAt    time.Time     // when it was found
+	gapFix   string
 	restarts int
 }
 
@@ -120,11 +123,11 @@ func (r *Relay) Run(ctx context.Context) error {
 			r.log.Info("restarting to read back partitions that could not be read")
 			continue
 		}
-		if !errors.Is(err, backfill.ErrOutrun) {
+		if !errors.Is(err, backfill.ErrOutrun) && !errors.Is(err, backfill.ErrUnlogged) {
 			return err
 		}
 		// The state in memory is discarded: the scan reads the published events from the topics.
-		r.log.Warn("restarting to scan the outbox table; the CDC log is about to lose unpublished events")
+		r.log.Warn("restarting to scan the outbox table", "reason", err)
 		if retry.Wait(ctx, r.cfg.RestartDelay) != nil {
 			return nil
 		}

@@ -89,7 +89,9 @@ func (x *pass) learn(ctx context.Context) error {
 				return err
 			}
 			x.back.AlsoSince = checkpoint.Earliest(since, x.dead.Since)
-			x.fill = backfill.New(x.cfg.backfill(), x.table, &x.own, x.streams, x.p, x.back)
+			conf := x.cfg.backfill()
+			conf.Report = x.reportGap
+			x.fill = backfill.New(conf, x.table, &x.own, x.streams, x.p, x.back)
 			x.backfill.Store(x.fill)
 			return x.fill.Decide(ctx)
 		},
@@ -139,6 +141,7 @@ func (x *pass) services() (*suture.Supervisor, error) {
 	add("checkpoints", func(ctx context.Context) error {
 		return x.streams.Run(ctx, x.cfg.CheckpointInterval, x.cfg.IdleCheckpoint)
 	})
+	add("table", x.watchTable)
 	add("backfill", func(ctx context.Context) error {
 		err := x.fill.Run(ctx)
 		if errors.Is(err, backfill.ErrOutrun) {
@@ -147,7 +150,6 @@ func (x *pass) services() (*suture.Supervisor, error) {
 		}
 		return err
 	})
-	add("table", x.watchTable)
 	if x.table.Plain() {
 		add("repairs", backfill.NewRepairer(x.cfg.backfill(), &x.own, x.lookup, x.p, x.back).Run)
 	}

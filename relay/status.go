@@ -69,6 +69,9 @@ type Status struct {
 	// TableErr is the reason why new events are not written to the CDC log, nil if they
 	// are: the table was altered while the relay ran. A start rejects such a table.
 	TableErr error
+	// Gap is the last time in which the CDC log may lack events, nil if there is none;
+	// it is found again by a scan or reported for an hour.
+	Gap *backfill.Gap
 	// StartErr is the error that delays the start, nil if none.
 	StartErr error
 	// ReadingBack is true while the topics are read back, before anything is published.
@@ -98,6 +101,10 @@ func (r *Relay) Status() Status {
 	s := Status{Reading: r.reading, Restarts: r.restarts, LastError: r.lastErr}
 	started := r.started
 	s.StartErr, s.Idle, s.TableErr = r.stuck, r.idle, r.tableErr
+	if r.gap != nil && now.Sub(r.gapAt) < gapReported {
+		s.Gap = r.gap
+	}
+	fix := r.gapFix
 	r.mu.Unlock()
 	s.Streams = r.streams.Count()
 	s.LastWindow = r.streams.LastWindow()
@@ -125,6 +132,10 @@ func (r *Relay) Status() Status {
 	s.Waiting = r.sweep.Load().Waiting()
 	s.Backfill = r.backfill.Load().Status()
 	s.Problems = s.problems(&r.cfg, started, now)
+	if s.Gap != nil && !s.Gap.Scanned && !s.Gap.Possible {
+		s.Problems = append(s.Problems, fmt.Sprintf("the CDC log may lack events written from %s until %s: %s",
+			s.Gap.From.UTC().Format(time.RFC3339), s.Gap.Until.UTC().Format(time.RFC3339), fix))
+	}
 	return s
 }
 

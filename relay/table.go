@@ -17,6 +17,7 @@ func (r *Relay) findTable(ctx context.Context) error {
 		t, facts, err := readTable(ctx, &r.cfg)
 		if err == nil {
 			r.setTableErr(nil)
+			r.setStuck(nil)
 			r.table, r.lookup = t, cdclog.CQLLookup(r.cfg.Session, t)
 			r.own = cdclog.PortionOf(r.cfg.Shard, t)
 			if !t.Numbered() {
@@ -30,9 +31,10 @@ func (r *Relay) findTable(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case failure.Classify(err) == failure.Fatal:
+		case failure.Classify(err) == failure.Fatal && !r.cfg.AwaitTable:
 			return err
 		}
+		r.setStuck(err)
 		if attempt == 3 { // the database may be starting during the first attempts
 			r.log.Warn("failed to read the columns of the outbox table; retrying", "err", err)
 		}

@@ -3,39 +3,78 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/gocql/gocql"
+	"github.com/thejerf/suture/v4"
+
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
-// tableWatch is the interval between checks of the outbox table's CDC options.
-const tableWatch = time.Minute
+const (
+	// tableWatch is the interval between checks of the outbox table's CDC options. With a
+	// shorter confidence window it is a fraction of that: a position must not pass a gap of
+	// the log before it is found.
+	tableWatch = 5 * time.Second
+	// gapReported is how long /readyz reports events that the log does not have and no scan
+	// finds.
+	gapReported = time.Hour
+)
 
-// watchTable checks until ctx ends that the CDC log still records new events. An
-// ALTER TABLE can disable it while the relay runs. No other check detects that: a log
-// without new rows is the same as a table without new events.
-func (r *Relay) watchTable(ctx context.Context) error {
-	good := time.Now()
-	for retry.Wait(ctx, tableWatch) == nil {
-		facts, err := cdclog.ReadTableInfo(ctx, r.cfg.Session, r.cfg.TableKeyspace, r.cfg.Table)
+// watchTable checks until ctx ends that the CDC log records all new events. An ALTER
+// TABLE can disable it, or drop the log and create another one, while the relay runs. No
+// other check detects that: a log without rows is the same as a table without new events.
+func (x *pass) watchTable(ctx context.Context) error {
+	every := min(tableWatch, x.cfg.ConfidenceWindow/4)
+	for retry.Wait(ctx, every) == nil {
+		facts, err := cdclog.ReadTableInfo(ctx, x.cfg.Session, x.cfg.TableKeyspace, x.cfg.Table)
+		if errors.Is(err, gocql.ErrNotFound) {
+			x.setTableErr(&outbox.MappingError{Table: x.table.String(), Problem: "does not exist", Fix: "create it, or remove it from the configuration"})
+		}
 		if err != nil && !errors.Is(err, cdclog.ErrCDCOptions) {
 			continue // the tail and sweep readers report database failures
 		}
-		err = facts.Check(r.table.String())
-		before := r.setTableErr(err)
-		switch {
-		case err == nil && before != nil:
-			r.log.Warn("the CDC log receives new events again; those written in the interval are only in the table",
-				"written_from", good.UTC(), "written_until", time.Now().UTC(), "fix", r.missedFix())
-		case err != nil && before == nil:
-			r.log.Error("the CDC log receives no new events, so they are not published", "err", err)
+		columns, err := outbox.ReadColumns(ctx, x.cfg.Session, x.cfg.TableKeyspace, x.cfg.Table)
+		if err != nil {
+			continue
 		}
-		if err == nil {
-			good = time.Now()
+		err = facts.Check(x.table.String())
+		switch before := x.setTableErr(err); {
+		case err == nil && before != nil:
+			x.log.Warn("the CDC log receives new events again")
+		case err != nil && before == nil:
+			x.log.Error("the CDC log receives no new events, so they are not published", "err", err)
+		}
+		if err := x.fill.Observe(facts, fmt.Sprint(columns), err == nil); err != nil {
+			x.fail(err)
+			return suture.ErrDoNotRestart
 		}
 	}
 	return context.Cause(ctx)
+}
+
+// reportGap reports a gap of the CDC log, once.
+func (r *Relay) reportGap(g backfill.Gap) {
+	say, fix := r.log.Warn, "none: the outbox table is scanned for them"
+	if !g.Scanned {
+		say, fix = r.log.Error, r.missedFix()
+	}
+	r.mu.Lock()
+	again := r.gap != nil && r.gap.Scanned == g.Scanned && !g.From.After(r.gap.Until) && !r.gap.Until.IsZero() && !g.Until.After(r.gap.Until)
+	if !again {
+		r.gap, r.gapAt, r.gapFix = &g, time.Now(), fix
+	}
+	r.mu.Unlock()
+	if again {
+		return
+	}
+	r.metrics.logGaps.Inc()
+	say("the table was altered; if CDC was off or the CDC log was dropped, events of that time are in the table only",
+		"written_from", g.From.UTC(), "written_until", g.Until.UTC(), "fix", fix)
 }
 
 // missedFix returns how to publish events that are in the table but not in its log.

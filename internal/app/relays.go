@@ -51,7 +51,8 @@ func (r *Relays) Reading() bool {
 }
 
 // Run runs all of them until ctx ends. A relay ends by itself only if it is
-// wrongly set up; then all do, and the error names its table.
+// wrongly set up; then all do, and the error names its table. A table that does not
+// exist or does not match ends none of several.
 func (r *Relays) Run(ctx context.Context) error {
 	beats, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var beating sync.WaitGroup

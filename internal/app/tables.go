@@ -92,6 +92,7 @@ func (c *Config) RelayConfigs() ([]relay.Config, error) {
 		}
 		seen[name] = true
 		conf.Mapping = t.mapping()
+		conf.AwaitTable = len(c.Relay.Tables) > 1
 		// Read-back distinguishes the records of tables by their source.
 		if conf.Source = t.Source; conf.Source == "" {
 			conf.Source = base.Source

@@ -36,6 +36,9 @@ const (
 // ErrOutrun makes the relay restart: log rows that it has not read are about to expire.
 var ErrOutrun = errors.New("unread rows of the CDC log are about to expire")
 
+// ErrUnlogged makes the relay restart: the log was altered, and may lack events.
+var ErrUnlogged = errors.New("the CDC log was altered and may lack events")
+
 // Backfill scans the outbox table for events that the CDC log may no longer contain, and
 // passes them to the publisher.
 //
@@ -66,7 +69,8 @@ type Backfill struct {
 	more     chan struct{}
 	facts    cdclog.TableInfo
 	position time.Time // oldest position; initially that at the start
-	alone    bool      // no other part runs until a part of the scan is done
+	watch    gapWatch
+	alone    bool // no other part runs until a part of the scan is done
 	lastErr  error
 	lost     sync.Once // guards the log message about missing events
 
@@ -124,11 +128,69 @@ func (b *Backfill) tryDecide(ctx context.Context) error {
 		active = nil
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.facts, b.position = need.facts, need.position
 	b.row = active
 	if active != nil {
 		b.saved = len(active.Done)
+	}
+	b.mu.Unlock()
+	position := need.position
+	if active != nil {
+		position = checkpoint.Later(position, active.Until) // the scan covers the rows before
+	}
+	b.begin(need.facts, position, need.now, need.ran)
+	return nil
+}
+
+// begin sets the state of the log at the start. If the relay ran before and the log was
+// altered after the position, the log has a gap.
+func (b *Backfill) begin(facts cdclog.TableInfo, position, now time.Time, ran bool) {
+	w := gapWatch{facts: facts, seen: now}
+	if until, ok := facts.Unlogged(position); ok && ran {
+		w.open = &Gap{From: position, Until: until, Possible: !facts.Logged.After(position)}
+	}
+	b.mu.Lock()
+	b.facts, b.position, b.watch = facts, position, w
+	b.mu.Unlock()
+	b.opened(w.open)
+}
+
+// opened holds the positions before a gap until it is scanned, or reports it.
+func (b *Backfill) opened(g *Gap) {
+	if g == nil {
+		return
+	}
+	if g.Scanned = b.scans(); g.Scanned {
+		b.streams.HoldBefore(g.From)
+	}
+	if !g.Until.IsZero() {
+		b.cfg.Report(*g)
+	}
+}
+
+// scans reports whether gaps of the log are scanned.
+func (b *Backfill) scans() bool { return b.table.Plain() && b.cfg.Auto }
+
+// Observe takes the state of the table, and whether its log records events. It returns
+// ErrUnlogged once a gap of the log is to be scanned.
+func (b *Backfill) Observe(facts cdclog.TableInfo, columns string, records bool) error {
+	now := time.Now()
+	b.mu.Lock()
+	changed := b.watch.observe(facts, columns, records, now)
+	// Rows keep the ttl with which they were written.
+	if ttl := facts.CDCTTL; b.facts.CDCTTL == 0 || ttl > 0 && ttl < b.facts.CDCTTL {
+		b.facts.CDCTTL = ttl
+	}
+	open := b.watch.open
+	due := b.watch.due(now, b.cfg.ConfidenceWindow)
+	if due {
+		b.watch.open, b.watch.seen = nil, now
+	}
+	b.mu.Unlock()
+	if changed {
+		b.opened(open)
+	}
+	if due && b.scans() {
+		return ErrUnlogged
 	}
 	return nil
 }
@@ -150,14 +212,11 @@ func (b *Backfill) cannotScan(ctx context.Context) error {
 		if position, err = b.readback.Mark(ctx); err != nil {
 			return err
 		}
-		position = checkpoint.Later(position, facts.Logged)
-		if facts.Outruns(position, time.Now()) {
+		if facts.Outruns(checkpoint.Later(position, facts.Logged), time.Now()) {
 			b.reportLost(position, facts.CDCTTL)
 		}
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.facts, b.position = facts, position
+	b.begin(facts, position, time.Now(), !position.IsZero())
 	return nil
 }
 
@@ -165,7 +224,7 @@ func (b *Backfill) cannotScan(ctx context.Context) error {
 func (b *Backfill) reportLost(position time.Time, ttl time.Duration) {
 	b.lost.Do(func() {
 		b.log.Error("unpublished events expired in the CDC log, and a table without the columns of outbox_messages cannot be scanned: events may be missing from the topics",
-			"position", position.UTC(), "cdc_ttl", ttl, "fix", "write the events since position again; increase the CDC ttl")
+			"position", position.UTC(), "cdc_ttl", ttl, "fix", "write the events since position again")
 	})
 }
 

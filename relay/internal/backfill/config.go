@@ -27,4 +27,6 @@ type Config struct {
 	Topics                         map[string]string
 	RetryMin                       time.Duration
 	Logger                         *slog.Logger
+	// Report receives each gap of the CDC log, once.
+	Report func(Gap)
 }

@@ -12,6 +12,7 @@ import (
 const (
 	FirstStart = "first_start"
 	Outrun     = "log_outrun"
+	Unlogged   = "log_altered"
 	Forced     = "forced"
 )
 
@@ -47,9 +48,13 @@ type decision struct {
 // decide returns the scan that is needed, or nil.
 //
 // A first start needs none if the log still contains everything that was ever written to
-// the table: the log was created with the table, and neither is older than the ttl of
-// the log; or rows expire no later than in the log; or the table is empty. The last two
-// also require a log as old as the table.
+// the table: the log was created with the table and never altered, and neither is older
+// than the ttl of the log; or rows expire no later than in the log; or the table is empty.
+// The last two also require a log as old as the table.
+//
+// A later start needs one if its position is older than the log keeps rows, or than the
+// last change of the log: the ttl of the rows before it is unknown, and they may be
+// missing.
 func (n *decision) decide() *checkpoint.Scan {
 	row := func(reason string, from, until, mark time.Time) *checkpoint.Scan {
 		r := &checkpoint.Scan{
@@ -65,9 +70,10 @@ func (n *decision) decide() *checkpoint.Scan {
 	switch {
 	case !n.ran:
 		until := n.keeps()
-		fromTheFirst := !n.facts.Created.IsZero() && !n.facts.Logged.IsZero() && n.facts.Logged.Sub(n.facts.Created) < time.Minute
-		if !fromTheFirst && n.facts.Logged.After(until) {
-			until = n.facts.Logged.Add(time.Second)
+		changed := n.facts.Changed()
+		fromTheFirst := n.facts.MadeWithTable() && !changed.After(until)
+		if changed.After(until) {
+			until = changed.Add(time.Second)
 		}
 		out = row(FirstStart, time.Time{}, until, checkpoint.Earliest(n.published, n.now))
 		young := fromTheFirst && (n.facts.Created.After(until) || n.facts.RowTTL > 0 && !n.now.Add(-n.facts.RowTTL).Before(until))
@@ -78,10 +84,12 @@ func (n *decision) decide() *checkpoint.Scan {
 			// The sweep reader reads the rows of the log, even if others are missing.
 			out.State, out.Until = checkpoint.ScanNotNeeded, n.now.Add(-max(n.firstAge, n.facts.CDCTTL)).Truncate(time.Millisecond)
 		}
+	case !n.auto:
+	case n.unlogged():
+		until, _ := n.facts.Unlogged(n.position)
+		out = row(Unlogged, n.position, checkpoint.Later(until, n.keeps()), n.position)
 	case n.facts.Outruns(n.position, n.now):
-		if n.auto {
-			out = row(Outrun, n.position, n.keeps(), n.position)
-		}
+		out = row(Outrun, n.position, n.keeps(), n.position)
 	}
 	if n.forced.IsZero() {
 		return out
@@ -100,6 +108,13 @@ func (n *decision) decide() *checkpoint.Scan {
 	}
 	asked.Cover(out)
 	return asked
+}
+
+// unlogged reports whether rows are missing from the log, and all of them are visible in
+// the table. Before that a scan would miss some.
+func (n *decision) unlogged() bool {
+	until, ok := n.facts.Unlogged(n.position)
+	return ok && !until.After(n.now.Add(-n.window))
 }
 
 // keeps returns the time before which the log may be incomplete.

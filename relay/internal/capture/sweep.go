@@ -153,6 +153,9 @@ func (c *consumer) Consume(ctx context.Context, change scyllacdc.Change) error {
 		switch {
 		case err != nil && (!isRow || bad.Mismatch):
 			return c.hold(ctx, change, err)
+		case err != nil && s.streams.IsHeld(change.Time.Time()):
+			<-ctx.Done() // the log has only keys; the scan reads the row from the table
+			return context.Cause(ctx)
 		case err != nil:
 			s.metrics.RowsUndecodable.Inc()
 			fallthrough

@@ -20,9 +20,10 @@ type TableInfo struct {
 	disabled, keysOnly bool
 	// CDCTTL and RowTTL are zero if nothing expires.
 	CDCTTL, RowTTL time.Duration
-	// Created and Logged are the creation times of the table and its CDC log; zero if
-	// unknown.
-	Created, Logged time.Time
+	// Created and Logged are the creation times of the table and its CDC log, Altered is
+	// the time of the last statement that created or altered the table; zero if unknown.
+	Created, Logged, Altered time.Time
+	options                  string // of CDC, as stored
 }
 
 // ReadTableInfo returns the schema of an outbox table. The creation times come from the
@@ -32,12 +33,17 @@ func ReadTableInfo(ctx context.Context, session *gocql.Session, keyspace, table 
 	var id gocql.UUID
 	var ttl int
 	var extensions map[string][]byte
-	err = session.Query("SELECT id, default_time_to_live, extensions FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", keyspace, table).
-		WithContext(ctx).Idempotent(true).Scan(&id, &ttl, &extensions)
+	var altered int64
+	// ScyllaDB writes the whole row at each ALTER TABLE.
+	err = session.Query("SELECT id, default_time_to_live, extensions, writetime(id) FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", keyspace, table).
+		WithContext(ctx).Idempotent(true).Scan(&id, &ttl, &extensions, &altered)
 	if err != nil {
 		return f, fmt.Errorf("read the schema of table %s.%s: %w", keyspace, table, err)
 	}
-	f.RowTTL, f.Created = time.Duration(ttl)*time.Second, timeOf(id)
+	f.RowTTL, f.Created, f.options = time.Duration(ttl)*time.Second, timeOf(id), string(extensions["cdc"])
+	if altered > 0 {
+		f.Altered = time.UnixMicro(altered)
+	}
 	var options error
 	if options = f.setOptions(extensions["cdc"]); options != nil {
 		options = fmt.Errorf("read the CDC options of table %s.%s: %w", keyspace, table, options)
@@ -60,6 +66,46 @@ const OutrunAfter = 15. / 16
 // Outruns reports whether the log may lose rows after a position before they are read.
 func (f *TableInfo) Outruns(position, now time.Time) bool {
 	return f.CDCTTL > 0 && position.Before(now.Add(-time.Duration(float64(f.CDCTTL)*OutrunAfter)))
+}
+
+const (
+	// alterSettles is how long after an ALTER TABLE nodes may still write rows by the
+	// options of before, by the clocks of writers.
+	alterSettles = 10 * time.Second
+	// madeWithin is how far the times of one statement that creates a table and its log
+	// may differ.
+	madeWithin = time.Second
+)
+
+// Changed returns when the log was last created or altered, zero if it is as old as the
+// table or its age is unknown. CDC may have been off before, and the log may have been
+// dropped: neither leaves another mark.
+func (f *TableInfo) Changed() time.Time {
+	at := f.Altered
+	if f.Logged.After(at) {
+		at = f.Logged
+	}
+	if !f.Created.IsZero() && at.Sub(f.Created) < madeWithin {
+		return time.Time{}
+	}
+	return at
+}
+
+// Unlogged returns until when rows written after position may be missing from the log,
+// or may have another ttl than CDCTTL; false if the log has all of them.
+func (f *TableInfo) Unlogged(position time.Time) (until time.Time, ok bool) {
+	at := f.Changed()
+	return at.Add(alterSettles), at.After(position)
+}
+
+// MadeWithTable reports whether the log was created together with the table.
+func (f *TableInfo) MadeWithTable() bool {
+	return !f.Created.IsZero() && !f.Logged.IsZero() && f.Logged.Sub(f.Created) < time.Minute
+}
+
+// SameOptions reports whether o has the same CDC options and the same log.
+func (f *TableInfo) SameOptions(o *TableInfo) bool {
+	return f.options == o.options && f.Logged.Equal(o.Logged)
 }
 
 // timeOf returns the time of a UUID of version 1, zero for any other version.

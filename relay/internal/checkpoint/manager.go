@@ -64,6 +64,10 @@ func (m *Manager) StartGeneration(ctx context.Context, gen time.Time) error {
 		if err := m.streams.finishBefore(ctx, gen); err != nil {
 			return fmt.Errorf("finish the generation before %s: %w", gen.UTC(), err)
 		}
+		if m.streams.IsHeld(gen) {
+			<-ctx.Done() // the relay starts again
+			return context.Cause(ctx)
+		}
 		if err := m.skipped.choose(ctx, gen); err != nil {
 			return err
 		}

@@ -46,6 +46,9 @@ type Streams struct {
 	// floor is the time up to which scans of the outbox table cover the rows: no stream
 	// is read from before it.
 	floor time.Time
+	// hold, if not zero, is a time that no saved position reaches: rows after it may be
+	// missing from the log.
+	hold time.Time
 	// entered is the current generation. resumed contains, for streams not opened yet,
 	// the write time in microseconds up to which changes were handed on; nil if unknown.
 	entered time.Time
@@ -100,7 +103,23 @@ func (s *Streams) Forget() {
 	defer s.mu.Unlock()
 	clear(s.byID)
 	clear(s.begun)
-	s.entered, s.resumed, s.first = time.Time{}, nil, time.Time{}
+	s.entered, s.resumed, s.first, s.hold = time.Time{}, nil, time.Time{}, time.Time{}
+}
+
+// HoldBefore keeps saved positions before t, until Forget: events that were written after
+// it may be missing from the log, and the next start must find them. No later generation
+// is begun.
+func (s *Streams) HoldBefore(t time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hold = Earliest(s.hold, t)
+}
+
+// IsHeld reports whether no saved position reaches t, because of HoldBefore.
+func (s *Streams) IsHeld(t time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.hold.IsZero() && !t.Before(s.hold)
 }
 
 // StartFrom makes every stream be read from floor or later: a scan of the outbox table
@@ -349,7 +368,7 @@ func (s *Streams) save(ctx context.Context, which []*Stream) error {
 	g.SetLimit(saveConcurrency)
 	for _, p := range which {
 		pos, _, ok := p.Unsaved()
-		if !ok {
+		if !ok || s.IsHeld(pos.Time()) {
 			continue
 		}
 		g.Go(func() error {
