@@ -92,7 +92,7 @@ func TestBackfill_Forced(t *testing.T) {
 // skipLog moves all checkpoints to now, as if the log had been read.
 func (w *world) skipLog() {
 	w.t.Helper()
-	store := checkpoint.NewCQLStore(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table, w.cfg.Name, nil)
+	store := checkpoint.NewCQLStore(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table, w.cfg.Name, nil, 0)
 	gen, _, err := store.Start(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)

@@ -137,7 +137,7 @@ func TestClocks_CheckpointsOfASuccessor(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		ahead, after := succession(t)
-		old, now := checkpoint.NewCQLStore(ahead, "outbox", "r", "outbox.t", "r", nil), checkpoint.NewCQLStore(after, "outbox", "r", "outbox.t", "r", nil)
+		old, now := checkpoint.NewCQLStore(ahead, "outbox", "r", "outbox.t", "r", nil, 0), checkpoint.NewCQLStore(after, "outbox", "r", "outbox.t", "r", nil, 0)
 		gen, stream, ctx := time.UnixMilli(1000), []byte("s"), t.Context()
 		for i, c := range []*checkpoint.CQLStore{old, now} {
 			at := gen.Add(time.Duration(i+1) * time.Hour)

@@ -21,6 +21,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/capture"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/topics"
@@ -341,6 +342,7 @@ type Config struct {
 
 	deadLetters *dlq.Store         // nil without dead letters; set by New
 	placed      *placement         // see place
+	clock       *cdclog.Clock      // the database's; nil is that of the host
 	rules       *dlq.StrategyRules // of Rules; nil if they are invalid; rulesErr contains the error
 	rulesErr    error
 
@@ -588,6 +590,7 @@ func (c *Config) capture() *capture.Config {
 		GenerationDelay: c.GenerationDelay, FirstAge: c.FirstAge, GapWait: c.GapWait, IdleCheckpoint: c.IdleCheckpoint,
 		TailMinInterval: c.TailMinInterval, TailMaxInterval: c.TailMaxInterval, TailOverlap: c.TailOverlap, TailReorder: c.TailReorder,
 		TailLimiter: c.place().tail, MaxInFlightRecords: c.MaxInFlightRecords, MaxInFlightBytes: c.MaxInFlightBytes, RetryMin: c.RetryMin, Logger: c.Logger,
+		Clock: c.clock,
 	}
 }
 
@@ -607,6 +610,6 @@ func (c *Config) backfill() *backfill.Config {
 		Session: c.Session, Name: c.Name, ShardName: c.shardName(), Keyspace: c.Keyspace, TableKeyspace: c.TableKeyspace, Table: c.Table,
 		Fence: c.Fence, Auto: c.Backfill == BackfillAuto, From: c.BackfillFrom, RowsPerSecond: c.BackfillRowsPerSecond,
 		FirstAge: c.FirstAge, ConfidenceWindow: c.ConfidenceWindow, ReadBackMargin: c.ReadBackMargin, Share: c.place().share,
-		Topics: c.Topics, RetryMin: c.RetryMin, Logger: c.Logger,
+		Topics: c.Topics, RetryMin: c.RetryMin, Logger: c.Logger, Clock: c.clock,
 	}
 }

@@ -54,7 +54,7 @@ func TestFence_NoLateCheckpointsScansAndAnswers(t *testing.T) {
 	f := new(relaytest.Fence)
 	f.Closed.Store(true)
 	ctx := t.Context()
-	c := checkpoint.NewCQLStore(nil, "k", "r", "t", "r", f) // without a session: what is written would panic
+	c := checkpoint.NewCQLStore(nil, "k", "r", "t", "r", f, 0) // without a session: what is written would panic
 	scans := checkpoint.NewScans(nil, "k", "r", "t", f)
 	answers := backfill.NewRepairs(nil, "k", "r", "t")
 	answers.Fence = f

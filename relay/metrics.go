@@ -38,6 +38,7 @@ func registerState(reg prometheus.Registerer, r *Relay) {
 	gauge := func(name, help string, f func() float64) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f))
 	}
+	gauge("outbox_relay_clock_ahead_seconds", "How far the clock of this host is ahead of the database's; negative if it is behind.", func() float64 { return r.cfg.clock.Ahead().Seconds() })
 	gauge("outbox_relay_in_flight_records", "Events read and not yet acknowledged.", func() float64 { return float64(r.publisher.Load().State().Open) })
 	gauge("outbox_relay_in_flight_bytes", "Size of the events that are read and not yet acknowledged.", func() float64 { return float64(r.publisher.Load().State().Bytes) })
 	gauge("outbox_relay_dedup_fresh_events", "Published events whose rows the sweep reader has not read yet; limited by outbox_relay_dedup_fresh_limit.", func() float64 {
@@ -77,7 +78,7 @@ func registerState(reg prometheus.Registerer, r *Relay) {
 		return r.oldestAge(time.Now()).Seconds()
 	})
 	gauge("outbox_relay_checkpoint_age_seconds", "Lag of the stream that is furthest behind, including the confidence window.", func() float64 {
-		return r.streams.PositionAge(time.Now()).Seconds()
+		return r.streams.PositionAge(r.cfg.clock.Now()).Seconds()
 	})
 	gauge("outbox_relay_tail_streams", "CDC streams that the tail reader reads.", func() float64 { return float64(r.tail.Load().Status().Streams) })
 	gauge("outbox_relay_tail_interval_seconds", "Mean interval between two reads of a group of streams by the tail reader.", func() float64 {

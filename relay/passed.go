@@ -51,7 +51,7 @@ func passedBy(ctx context.Context, cfg *Config, name string, own *cdclog.Portion
 	if err != nil || slices.ContainsFunc(scans, func(r checkpoint.Scan) bool { return r.State == checkpoint.ScanRunning }) {
 		return time.Time{}, err
 	}
-	store := checkpoint.NewCQLStore(cfg.Session, cfg.Keyspace, name, table, name, nil)
+	store := checkpoint.NewCQLStore(cfg.Session, cfg.Keyspace, name, table, name, nil, 0)
 	generation, _, err := store.Start(ctx)
 	if err != nil || generation.IsZero() {
 		return time.Time{}, err

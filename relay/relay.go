@@ -82,12 +82,13 @@ func New(cfg Config) (*Relay, error) {
 			return nil, err
 		}
 	}
-	cfg.placed = nil
+	cfg.placed, cfg.clock = nil, new(cdclog.Clock)
 	cfg.place()
 	store := checkpoint.NewCQLStore(cfg.Session, cfg.Keyspace, cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table,
-		cfg.Name, cfg.Fence) // any shard of any layout may have published an event
+		cfg.Name, cfg.Fence, cfg.ConfidenceWindow) // any shard of any layout may have published an event
 	r := &Relay{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), store: checkpoint.NewSteadyStore(store), shardMetrics: registered}
 	r.streams = checkpoint.NewStreams(r.store, cfg.MaxStreamBacklog, r.log, cfg.Registerer)
+	r.streams.Newest = func() time.Time { return cfg.clock.Now().Add(-cfg.ConfidenceWindow) }
 	registerState(cfg.Registerer, r)
 	backfill.Register(cfg.Registerer, r.backfill.Load)
 	return r, nil

@@ -75,6 +75,7 @@ func (r *Relay) run(ctx context.Context) error {
 func (x *pass) learn(ctx context.Context) error {
 	var since time.Time
 	for _, step := range []func(context.Context) error{
+		x.measureClock,
 		x.findTable,
 		x.standBy,
 		x.refuseDeadLetters,
@@ -112,7 +113,7 @@ func (x *pass) learn(ctx context.Context) error {
 func (r *Relay) layouts() *layouts.Config {
 	return &layouts.Config{
 		Session: r.cfg.Session, Keyspace: r.cfg.Keyspace, Relay: r.cfg.Name, TableKeyspace: r.cfg.TableKeyspace, Table: r.cfg.Table,
-		Columns: r.table, Shard: r.cfg.Shard, Fence: r.cfg.Fence, Logger: r.log,
+		Columns: r.table, Shard: r.cfg.Shard, Window: r.cfg.ConfidenceWindow, Fence: r.cfg.Fence, Logger: r.log,
 	}
 }
 
@@ -141,6 +142,7 @@ func (x *pass) services() (*suture.Supervisor, error) {
 	add("checkpoints", func(ctx context.Context) error {
 		return x.streams.Run(ctx, x.cfg.CheckpointInterval, x.cfg.IdleCheckpoint)
 	})
+	add("clock", x.watchClock)
 	add("table", x.watchTable)
 	add("backfill", func(ctx context.Context) error {
 		err := x.fill.Run(ctx)

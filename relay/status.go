@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
@@ -28,6 +29,8 @@ type Status struct {
 	// Behind is the lag of the stream that is furthest behind, including the confidence
 	// window.
 	Behind time.Duration
+	// ClockAhead is how far the clock of this host is ahead of the database's.
+	ClockAhead time.Duration
 	// Waiting are the aggregates that wait for an earlier event.
 	Waiting WaitingAggregates
 	// Held are the aggregates with an event that cannot be published.
@@ -109,7 +112,7 @@ func (r *Relay) Status() Status {
 	s.Streams = r.streams.Count()
 	s.LastWindow = r.streams.LastWindow()
 	s.OldestUnacknowledged = r.oldestAge(now)
-	s.Behind = r.streams.PositionAge(now)
+	s.Behind, s.ClockAhead = r.streams.PositionAge(r.cfg.clock.Now()), r.cfg.clock.Ahead()
 	s.HeldStreams = r.streams.Holds()
 	s.UnsavedSince, s.SaveErr = r.streams.Unsaved()
 	if b := r.readback.Load(); b != nil {
@@ -179,6 +182,9 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 		add("starting: no window of the CDC log read yet")
 	case now.Sub(s.LastWindow) >= patience:
 		add("no window of the CDC log read since %s", checkpoint.Later(s.LastWindow, started).UTC().Format(time.RFC3339))
+	}
+	if s.ClockAhead.Abs() > cdclog.SkewTolerated {
+		add("the clock of this host is %s ahead of the database's: synchronize them", s.ClockAhead.Round(time.Millisecond))
 	}
 	if l := s.DataLoss; l != nil {
 		add("partition %d of topic %q lost records that it had acknowledged, detected at %s: publish the missing events with outbox verify --repair, and set unclean.leader.election.enable to false",

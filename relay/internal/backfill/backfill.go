@@ -173,7 +173,7 @@ func (b *Backfill) scans() bool { return b.table.Plain() && b.cfg.Auto }
 // Observe takes the state of the table, and whether its log records events. It returns
 // ErrUnlogged once a gap of the log is to be scanned.
 func (b *Backfill) Observe(facts cdclog.TableInfo, columns string, records bool) error {
-	now := time.Now()
+	now := b.cfg.Clock.Now()
 	b.mu.Lock()
 	changed := b.watch.observe(facts, columns, records, now)
 	// Rows keep the ttl with which they were written.
@@ -212,11 +212,11 @@ func (b *Backfill) cannotScan(ctx context.Context) error {
 		if position, err = b.readback.Mark(ctx); err != nil {
 			return err
 		}
-		if facts.Outruns(checkpoint.Later(position, facts.Logged), time.Now()) {
+		if facts.Outruns(checkpoint.Later(position, facts.Logged), b.cfg.Clock.Now()) {
 			b.reportLost(position, facts.CDCTTL)
 		}
 	}
-	b.begin(facts, position, time.Now(), !position.IsZero())
+	b.begin(facts, position, b.cfg.Clock.Now(), !position.IsZero())
 	return nil
 }
 
@@ -270,7 +270,7 @@ func (b *Backfill) need(ctx context.Context, all []checkpoint.Scan) (need decisi
 			return need, err
 		}
 	}
-	need.now = time.Now()
+	need.now = b.cfg.Clock.Now()
 	return need, nil
 }
 
@@ -409,7 +409,7 @@ func (b *Backfill) Run(ctx context.Context) error {
 	every := min(backfillWatch, part(max(b.facts.CDCTTL, time.Minute), 1./64))
 	said := time.Now()
 	for retry.Wait(ctx, every) == nil {
-		now := time.Now()
+		now := b.cfg.Clock.Now()
 		if s := b.Status(); s.Running && time.Since(said) >= backfillSays {
 			said = time.Now()
 			b.log.Info("scanning the outbox table", "ranges_done", s.Done, "ranges", s.Ranges, "rows", s.Rows, "published", s.Published)
@@ -545,7 +545,7 @@ type Status struct {
 	// Running is true during a scan, and Alone while no other part of the relay runs
 	// until a part of the scan is done.
 	Running, Alone bool
-	// Reason is first_start, log_outrun or forced.
+	// Reason is first_start, log_outrun, log_altered or forced.
 	Reason string
 	// From and Until limit the write times of the rows; a zero From is unlimited.
 	From, Until time.Time

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
 )
@@ -27,6 +28,7 @@ type Config struct {
 	Topics                         map[string]string
 	RetryMin                       time.Duration
 	Logger                         *slog.Logger
+	Clock                          *cdclog.Clock
 	// Report receives each gap of the CDC log, once.
 	Report func(Gap)
 }

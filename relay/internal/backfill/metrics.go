@@ -35,7 +35,7 @@ func Register(reg prometheus.Registerer, current func() *Backfill) {
 		if b.LogTTL() == 0 {
 			return (365 * 24 * time.Hour).Seconds()
 		}
-		return b.Left(time.Now()).Seconds()
+		return b.Left(b.cfg.Clock.Now()).Seconds()
 	})
 }
 

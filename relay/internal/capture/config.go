@@ -15,6 +15,7 @@ import (
 // the same name.
 type Config struct {
 	Session              *gocql.Session // of Sweep and Quiet
+	Clock                *cdclog.Clock
 	TableKeyspace, Table string
 
 	ConfidenceWindow, QueryWindow time.Duration

@@ -44,13 +44,14 @@ type Quiet struct {
 	every   time.Duration
 	limiter *rate.Limiter
 	log     *slog.Logger
+	clock   *cdclog.Clock
 }
 
 // NewQuiet returns a Quiet for the streams of the table's log, whose generations are those
 // of source.
 func NewQuiet(cfg *Config, table *outbox.Table, source cdclog.Generations, s *checkpoint.Streams) *Quiet {
 	return &Quiet{
-		session: cfg.Session, source: source, streams: s, window: cfg.ConfidenceWindow, every: cfg.IdleCheckpoint, log: cfg.Logger,
+		session: cfg.Session, source: source, streams: s, window: cfg.ConfidenceWindow, every: cfg.IdleCheckpoint, log: cfg.Logger, clock: cfg.Clock,
 		limiter: rate.NewLimiter(quietPerSecond, 1),
 		facts: func(ctx context.Context) (cdclog.TableInfo, error) {
 			return cdclog.ReadTableInfo(ctx, cfg.Session, cfg.TableKeyspace, cfg.Table)
@@ -85,7 +86,7 @@ func (q *Quiet) look(ctx context.Context) (failed error) {
 	all := q.streams.All()
 	slices.SortFunc(all, func(a, b *checkpoint.Stream) int { return cdclog.CompareStreams(a.ID, b.ID) })
 	for _, p := range all {
-		now := time.Now()
+		now := q.clock.Now()
 		upTo := now.Add(-q.window)
 		for _, start := range starts {
 			if start.After(p.Generation()) && start.Before(upTo) {

@@ -12,6 +12,7 @@ import (
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/clientlog"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
@@ -45,7 +46,16 @@ func (s *Sweep) Run(ctx context.Context) error {
 	sequencer := NewSequencer(reading, s.cfg, s.metrics, s.sink, s.in.Lookup)
 	sequencer.blocked.fail = fail
 	s.sequencer.Store(sequencer)
-	err := s.read(reading, sequencer)
+	// The library's windows end by the clock of this host.
+	ahead := s.cfg.Clock.Ahead()
+	go func() {
+		for retry.Wait(reading, time.Second) == nil {
+			if now := s.cfg.Clock.Ahead(); (now - ahead).Abs() >= min(cdclog.SkewTolerated, s.cfg.ConfidenceWindow/4) {
+				fail(fmt.Errorf("the clock of this host was set: it is %s ahead of the database's, and was %s", now, ahead))
+			}
+		}
+	}()
+	err := s.read(reading, sequencer, ahead)
 	fail(nil)
 	sequencer.blocked.wg.Wait()
 	s.sequencer.Store(nil)
@@ -67,7 +77,7 @@ const maxFailedDelay = 5 * time.Second
 
 // read reads until ctx ends or the reader fails. Either way the checkpoints that can be
 // saved are saved.
-func (s *Sweep) read(ctx context.Context, sequencer *Sequencer) error {
+func (s *Sweep) read(ctx context.Context, sequencer *Sequencer, ahead time.Duration) error {
 	s.skipped = checkpoint.NewSkipped(s.in.Own, s.in.Generations, s.log)
 	reader, err := scyllacdc.NewReader(ctx, &scyllacdc.ReaderConfig{
 		Session:               s.cfg.Session,
@@ -77,7 +87,7 @@ func (s *Sweep) read(ctx context.Context, sequencer *Sequencer) error {
 		ProgressManager:       checkpoint.NewManager(s.store, s.streams, s.log, s.skipped),
 		Logger:                clientlog.CDC(s.log, s.metrics.readerErrors.Inc),
 		Advanced: scyllacdc.AdvancedReaderConfig{
-			ConfidenceWindowSize:     s.cfg.ConfidenceWindow,
+			ConfidenceWindowSize:     s.cfg.ConfidenceWindow + ahead | 1, // the library replaces 0
 			PostNonEmptyQueryDelay:   s.cfg.BusyDelay,
 			PostEmptyQueryDelay:      s.cfg.IdleDelay,
 			QueryTimeWindowSize:      s.cfg.QueryWindow,

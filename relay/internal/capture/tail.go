@@ -142,7 +142,7 @@ func (t *Tail) generations(ctx context.Context) ([]*cdclog.Generation, error) {
 	}
 	slices.SortFunc(times, time.Time.Compare)
 	swept, _, _ := t.streams.HandedAll()
-	from := time.Now().Add(-t.cfg.ConfidenceWindow - tailMargin)
+	from := t.cfg.Clock.Now().Add(-t.cfg.ConfidenceWindow - tailMargin)
 	var all []*cdclog.Generation
 	for i, start := range times {
 		last := i+1 == len(times) || times[i+1].After(from)
@@ -186,7 +186,7 @@ func (t *Tail) generation(ctx context.Context, start time.Time) (*cdclog.Generat
 
 // current returns the generations that receive writes, recently did, or soon will.
 func (t *Tail) current(all []*cdclog.Generation) []*cdclog.Generation {
-	now := time.Now()
+	now := t.cfg.Clock.Now()
 	from := now.Add(-t.cfg.ConfidenceWindow - tailMargin)
 	var out []*cdclog.Generation
 	for i, g := range all {
@@ -256,7 +256,7 @@ func (t *Tail) knowsHanded(g *cdclog.Generation) bool {
 // Hint triggers an immediate reading of the streams of the tokens. It does not block and is
 // safe for concurrent use.
 func (t *Tail) Hint(tokens []int64) {
-	now := time.Now()
+	now := t.cfg.Clock.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i, g := range t.known {

@@ -137,7 +137,7 @@ func (g *tailGroup) run(ctx context.Context) {
 			switch kind {
 			case readAll:
 				g.wait.Store(int64(wait))
-				g.next = time.Now().Add(wait)
+				g.next = g.tail.cfg.Clock.Now().Add(wait)
 				timer.Reset(wait)
 			case readHinted:
 				if retry.Wait(ctx, tailHintSpacing) != nil {
@@ -182,7 +182,7 @@ func (g *tailGroup) dueAgain(timer *time.Timer) ([]int, readingKind) {
 	if g.order == nil {
 		return nil, readAgain
 	}
-	now := time.Now()
+	now := g.tail.cfg.Clock.Now()
 	streams, next := g.order.due(now)
 	// Where all streams are read often anyway that will do.
 	if least := g.tail.cfg.TailMinInterval; !next.IsZero() && g.next.After(next.Add(least)) {
@@ -211,7 +211,7 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 		return 0, context.Cause(ctx)
 	}
 
-	started := time.Now()
+	started := t.cfg.Clock.Now()
 	now := started.UnixMicro()
 	g.turnOver(now)
 	if kind == readWide {
@@ -275,7 +275,7 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 	g.latency += (r.answered - g.latency) / 8
 	g.learn(r.need)
 	if covering {
-		read := time.Now()
+		read := t.cfg.Clock.Now()
 		if err := g.handOn(ctx, g.order.take(only, t.coveredBefore(g.generation, started))); err != nil {
 			return 0, err
 		}
@@ -388,7 +388,7 @@ type reading struct {
 // handing on takes.
 func (r *reading) answer() {
 	if r.answered == 0 {
-		r.answered = time.Since(r.started)
+		r.answered = r.group.tail.cfg.Clock.Now().Sub(r.started)
 	}
 }
 

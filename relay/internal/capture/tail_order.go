@@ -195,12 +195,12 @@ func (o *tailOrder) take(streams []int, began time.Time) []heldRow {
 // keep holds a row.
 func (g *tailGroup) keep(ctx context.Context, row *cdclog.Row, stream int, written, before int64) error {
 	if len(g.order.rows) >= maxTailHeld {
-		if err := g.handOn(ctx, g.order.take(nil, time.Now().Add(g.order.window))); err != nil {
+		if err := g.handOn(ctx, g.order.take(nil, g.tail.cfg.Clock.Now().Add(g.order.window))); err != nil {
 			return err
 		}
 	}
 	g.order.rows = append(g.order.rows, heldRow{
-		RowKey: row.RowKey, stream: stream, event: row.Event, written: written, before: before, seen: time.Now(),
+		RowKey: row.RowKey, stream: stream, event: row.Event, written: written, before: before, seen: g.tail.cfg.Clock.Now(),
 	})
 	return nil
 }

@@ -37,7 +37,7 @@ func (w *wideReading) pending() bool { return w.from < w.to }
 // readSlice reads the next slice of the group's wide reading.
 func (g *tailGroup) readSlice(ctx context.Context) error {
 	t, w := g.tail, &g.back
-	started := time.Now()
+	started := t.cfg.Clock.Now()
 	until := min(w.from+w.step, w.to)
 	// What is older the sweep reads at once.
 	after := max(w.from, started.Add(-t.reach()).UnixMicro(), g.generation.Start.UnixMicro()-1)

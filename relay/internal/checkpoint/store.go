@@ -43,18 +43,22 @@ type CQLStore struct {
 	topicsOf                                   string // relay whose topics are read and written
 	read, all, write, start, generation, first string
 	topics, topic                              string
+	window                                     time.Duration
 	fence                                      fence.Fence // checked before writes; may be nil
 }
 
 // NewCQLStore returns the checkpoints of the relay for a table, a name with its keyspace,
 // stored in the given keyspace. topicsOf is the relay whose topics are read and written.
 // fence is checked before each write of a checkpoint and may be nil.
-func NewCQLStore(session *gocql.Session, keyspace, relay, table, topicsOf string, f fence.Fence) *CQLStore {
+//
+// A stored position later than window before it was written is returned as that time: the
+// clock of the host that wrote it was ahead, and later rows may not have been read.
+func NewCQLStore(session *gocql.Session, keyspace, relay, table, topicsOf string, f fence.Fence, window time.Duration) *CQLStore {
 	name, topics := keyspace+".relay_checkpoints", keyspace+".relay_topics"
 	return &CQLStore{
-		session: session, relay: relay, table: table, host: self.Host(), topicsOf: topicsOf, fence: f,
-		read: "SELECT position FROM " + name + " WHERE relay = ? AND table_name = ? AND generation = ? AND stream_id = ?",
-		all:  "SELECT stream_id, position FROM " + name + " WHERE relay = ? AND table_name = ? AND generation = ?",
+		window: window, session: session, relay: relay, table: table, host: self.Host(), topicsOf: topicsOf, fence: f,
+		read: "SELECT position, writetime(position) FROM " + name + " WHERE relay = ? AND table_name = ? AND generation = ? AND stream_id = ?",
+		all:  "SELECT stream_id, position, writetime(position) FROM " + name + " WHERE relay = ? AND table_name = ? AND generation = ?",
 		write: "INSERT INTO " + name + " (relay, table_name, generation, stream_id, position, updated_at, updated_by)" +
 			" VALUES (?, ?, ?, ?, ?, ?, ?)",
 		start:      "SELECT current_generation, started_at FROM " + name + " WHERE relay = ? AND table_name = ? LIMIT 1",
@@ -80,11 +84,21 @@ func (c *CQLStore) queryOf(ctx context.Context, relay, stmt string, args ...any)
 // Position implements Store.
 func (c *CQLStore) Position(ctx context.Context, generation time.Time, stream []byte) (gocql.UUID, error) {
 	var pos gocql.UUID
-	err := c.query(ctx, c.read, generation, stream).Scan(&pos)
+	var written int64
+	err := c.query(ctx, c.read, generation, stream).Scan(&pos, &written)
 	if err != nil && !errors.Is(err, gocql.ErrNotFound) {
 		return gocql.UUID{}, fmt.Errorf("read checkpoint of stream %x: %w", stream, err)
 	}
-	return pos, nil
+	return c.readBy(pos, written), nil
+}
+
+// readBy returns the position up to which all rows were visible when it was written, at a
+// time of the database in microseconds.
+func (c *CQLStore) readBy(pos gocql.UUID, written int64) gocql.UUID {
+	if newest := time.UnixMicro(written).Add(-c.window); written > 0 && pos.Time().After(newest) {
+		return gocql.MinTimeUUID(newest)
+	}
+	return pos
 }
 
 // Positions implements Store.
@@ -93,8 +107,9 @@ func (c *CQLStore) Positions(ctx context.Context, generation time.Time) (map[str
 	out := make(map[string]gocql.UUID)
 	var stream []byte
 	var pos gocql.UUID
-	for iter.Scan(&stream, &pos) {
-		out[string(stream)] = pos
+	var written int64
+	for iter.Scan(&stream, &pos, &written) {
+		out[string(stream)] = c.readBy(pos, written)
 	}
 	if err := iter.Close(); err != nil {
 		return nil, fmt.Errorf("read the checkpoints of generation %s: %w", generation.UTC(), err)

@@ -28,7 +28,10 @@ const saveAgain = 10
 // Streams is the set of streams being read; it saves their checkpoints. It is safe for
 // concurrent use.
 type Streams struct {
-	store  Store
+	store Store
+	// Newest, if not nil, returns the time that no saved position passes: later rows may
+	// not be visible yet.
+	Newest func() time.Time
 	limit  int
 	log    *slog.Logger
 	saves  prometheus.Counter
@@ -368,7 +371,7 @@ func (s *Streams) save(ctx context.Context, which []*Stream) error {
 	g.SetLimit(saveConcurrency)
 	for _, p := range which {
 		pos, _, ok := p.Unsaved()
-		if !ok || s.IsHeld(pos.Time()) {
+		if !ok || s.IsHeld(pos.Time()) || s.Newest != nil && pos.Time().After(s.Newest()) {
 			continue
 		}
 		g.Go(func() error {

@@ -29,7 +29,8 @@ type Config struct {
 	// Columns describes the outbox table.
 	Columns outbox.Table
 	Shard   cdclog.Shard
-	Fence   fence.Fence // its error prevents writes; nil without a fence
+	Window  time.Duration // the confidence window
+	Fence   fence.Fence   // its error prevents writes; nil without a fence
 	Logger  *slog.Logger
 }
 
@@ -75,7 +76,7 @@ func (c *Config) progressOf(ctx context.Context, s cdclog.Shard) (*progress, err
 	name, table := s.Name(c.Relay), c.TableKeyspace+"."+c.Table
 	b := &progress{
 		Portion: cdclog.PortionOf(s, c.Columns),
-		store:   checkpoint.NewCQLStore(c.Session, c.Keyspace, name, table, name, c.Fence),
+		store:   checkpoint.NewCQLStore(c.Session, c.Keyspace, name, table, name, c.Fence, c.Window),
 		scans:   checkpoint.NewScans(c.Session, c.Keyspace, name, table, c.Fence),
 	}
 	var err error

@@ -1,0 +1,54 @@
+package relay
+
+import (
+	"context"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+)
+
+// clockWatch is the interval between measurements of the database's clock.
+const clockWatch = 5 * time.Second
+
+// measureClock measures the database's clock, by which rows are dated. It retries while the
+// database is unavailable.
+func (r *Relay) measureClock(ctx context.Context) error {
+	for attempt := 1; ; attempt++ {
+		err := r.measure(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case failure.Classify(err) == failure.Fatal:
+			return err
+		}
+		if err := retry.Wait(ctx, retry.Required(r.cfg.RetryMin, r.cfg.RetryMax, attempt)); err != nil {
+			return err
+		}
+	}
+}
+
+// watchClock measures the database's clock until ctx ends: that of a host may be set.
+func (r *Relay) watchClock(ctx context.Context) error {
+	for retry.Wait(ctx, clockWatch) == nil {
+		_ = r.measure(ctx) // the readers report database failures
+	}
+	return context.Cause(ctx)
+}
+
+func (r *Relay) measure(ctx context.Context) error {
+	before := r.cfg.clock.Ahead()
+	if err := r.cfg.clock.Measure(ctx, r.cfg.Session); err != nil {
+		return err
+	}
+	switch now := r.cfg.clock.Ahead(); {
+	case now.Abs() > cdclog.SkewTolerated && before.Abs() <= cdclog.SkewTolerated:
+		r.log.Warn("the clock of this host differs from the database's, which the relay uses instead; synchronize them", "ahead", now)
+	case now.Abs() <= cdclog.SkewTolerated && before.Abs() > cdclog.SkewTolerated:
+		r.log.Info("the clock of this host agrees with the database's again")
+	}
+	return nil
+}

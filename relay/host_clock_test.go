@@ -1,0 +1,164 @@
+package relay
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+)
+
+// positions calls each for each saved position, as it is stored.
+func (w *world) positions(each func(pos time.Time)) {
+	w.t.Helper()
+	iter := w.session.Query("SELECT position FROM relay_checkpoints WHERE relay = ? AND table_name = ?", w.cfg.Name, "outbox."+w.cfg.Table).Iter()
+	var pos *gocql.UUID
+	for iter.Scan(&pos) {
+		if pos != nil {
+			each(pos.Time())
+		}
+	}
+	if err := iter.Close(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// The clock of the host is ahead of the database's or behind it, from the start or because
+// it is set while the relay runs. Events go out at once, also those that become visible
+// late, and nothing twice; no position passes the database's time minus the window.
+func TestRelay_HostClock(t *testing.T) {
+	t.Parallel()
+	for _, ahead := range []time.Duration{0, 10 * time.Second, 90 * time.Second, time.Hour, -10 * time.Second, -90 * time.Second, -time.Hour} {
+		for _, set := range []bool{false, true} {
+			t.Run(fmt.Sprintf("ahead=%s/set=%t", ahead, set), func(t *testing.T) {
+				t.Parallel()
+				if set != (ahead > time.Minute) {
+					relaytest.Long(t)
+				}
+				inBubble(t, func(t *testing.T) {
+					w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ConfidenceWindow = 2 * time.Minute })
+					defer w.close()
+					clock := w.db.Faults().Clock()
+					const topic = "OrderCreated"
+					time.Sleep(2 * time.Hour)
+					// Only a host's clock that is set back can be simulated, by the database's
+					// that is set forward.
+					before, after := ahead, ahead
+					switch {
+					case set && ahead > 0:
+						after = 0
+					case set:
+						before = 0
+					}
+					clock.SetSkew(-before)
+					r, stop := w.run()
+					var all []outbox.Event
+					late := func() {
+						e := relaytest.Event(len(all), 1, topic)
+						all = append(all, e)
+						w.writeAt(e, clock.Now().Add(-20*time.Second))
+					}
+					write := func(n int) {
+						for range n {
+							e := relaytest.Event(len(all), 1, topic)
+							all = append(all, e)
+							w.writeAt(e, clock.Now())
+							time.Sleep(time.Second)
+						}
+						late()
+					}
+					write(60)
+					clock.SetSkew(-after)
+					time.Sleep(10 * time.Second)
+					if p := strings.Join(r.Status().Problems, "; "); strings.Contains(p, "clock of this host") != (after != 0) {
+						t.Errorf("problems = %q with a clock that is %s ahead", p, after)
+					}
+					write(60)
+					time.Sleep(5 * time.Second)
+					if n := len(w.consume(topic)); n < len(all)-2 {
+						t.Errorf("%d of %d events are in the topic at once", n, len(all)-2)
+					}
+					if err := stop(); err != nil {
+						t.Error(err)
+					}
+					_, stop = w.run()
+					write(10)
+					time.Sleep(5 * time.Minute)
+					w.positions(func(pos time.Time) {
+						if newest := clock.Now().Add(-w.cfg.ConfidenceWindow); pos.After(newest.Add(100 * time.Millisecond)) {
+							t.Errorf("a position is %s after the database's time minus the window", pos.Sub(newest))
+						}
+					})
+					if err := stop(); err != nil {
+						t.Error(err)
+					}
+					w.once(all, topic)
+				})
+			})
+		}
+	}
+}
+
+// Checkpoints that a host whose clock was ahead has saved are not believed.
+func TestRelay_CheckpointsAhead(t *testing.T) {
+	t.Parallel()
+	for _, by := range []time.Duration{time.Hour, 1000 * time.Hour} {
+		t.Run(by.String(), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ConfidenceWindow = 2 * time.Minute })
+				defer w.close()
+				const topic = "OrderCreated"
+				_, stop := w.run()
+				var all []outbox.Event
+				write := func() {
+					e := relaytest.Event(len(all), 1, topic)
+					all = append(all, e)
+					w.write(e)
+				}
+				for range 240 {
+					write()
+					time.Sleep(time.Second)
+				}
+				if err := stop(); err != nil {
+					t.Fatal(err)
+				}
+				store := checkpoint.NewCQLStore(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table, w.cfg.Name, nil, 0)
+				gen, _, err := store.Start(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				g, err := cdclog.NewGenerations(w.session, "outbox", w.cfg.Table, nil).Generation(t.Context(), gen)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, s := range g.Streams {
+					if err := store.SavePosition(t.Context(), gen, s, gocql.MaxTimeUUID(time.Now().Add(by))); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for range 30 { // while no relay runs
+					write()
+					time.Sleep(30 * time.Second)
+				}
+				_, stop = w.run()
+				time.Sleep(20 * time.Second)
+				late := relaytest.Event(len(all), 1, topic)
+				all = append(all, late)
+				w.writeAt(late, time.Now().Add(-20*time.Second))
+				time.Sleep(10 * time.Minute)
+				if err := stop(); err != nil {
+					t.Fatal(err)
+				}
+				w.once(all, topic)
+			})
+		})
+	}
+}
