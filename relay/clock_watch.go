@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/gocql/gocql"
+
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
@@ -51,4 +53,12 @@ func (r *Relay) measure(ctx context.Context) error {
 		r.log.Info("the clock of this host agrees with the database's again")
 	}
 	return nil
+}
+
+// ClockAhead returns how far the clock of this host is ahead of the database's, and whether
+// a relay on this host reports the difference.
+func ClockAhead(ctx context.Context, session *gocql.Session) (ahead time.Duration, reported bool, err error) {
+	var c cdclog.Clock
+	err = c.Measure(ctx, session)
+	return c.Ahead(), c.Ahead().Abs() > cdclog.SkewTolerated, err
 }

@@ -179,8 +179,8 @@ func (b *beating) write(ctx context.Context, state string) error {
 // own timestamp, the writes of an instance whose clock was set back would have no
 // effect, and it would count as dead.
 func saveInstance(ctx context.Context, session *gocql.Session, keyspace, relay, table, instance, status string) error {
-	return session.Query("INSERT INTO "+keyspace+".relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', ?, ?, ?, ?, ?) USING TTL ?",
-		relay, table, instance, time.Now(), status, int(heartbeatLife.Seconds())).
+	return session.Query("INSERT INTO "+keyspace+".relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', ?, ?, ?, toTimestamp(now()), ?) USING TTL ?",
+		relay, table, instance, status, int(heartbeatLife.Seconds())).
 		WithContext(ctx).Idempotent(true).DefaultTimestamp(false).Exec()
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
+	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -99,7 +100,7 @@ func checkScylla(ctx context.Context, c *app.Config) (out []Finding) {
 
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	out = append(out, checkNodes(ctx, c))
+	out = append(out, checkNodes(ctx, c), checkClock(ctx, session))
 	report, err := schema.Status(ctx, session, c.SchemaOptions(nil))
 	switch {
 	case err != nil:
@@ -119,6 +120,19 @@ func checkScylla(ctx context.Context, c *app.Config) (out []Finding) {
 		out = append(out, checkVerification(ctx, c, session)...)
 	}
 	return out
+}
+
+// checkClock checks that the clock of this host is the database's: a relay corrects the
+// difference, and other processes do not.
+func checkClock(ctx context.Context, session *gocql.Session) Finding {
+	const check = "clock of this host"
+	switch ahead, reported, err := relay.ClockAhead(ctx, session); {
+	case err != nil:
+		return Finding{check, false, err.Error(), "fix the reported error"}
+	case reported:
+		return Finding{check, false, fmt.Sprintf("is %s ahead of the database's", ahead.Round(time.Millisecond)), "synchronize the clocks of all hosts and database nodes (chrony, NTP)"}
+	}
+	return Finding{check, true, "agrees with the database's", ""}
 }
 
 // checkComponents returns a finding if the keyspace does not have the components that the relay

@@ -52,8 +52,12 @@ func heardOf(ctx context.Context, session *gocql.Session, keyspace string) (aliv
 			all = append(all, i)
 		}
 	}
-	alive, gone = sorted(all, time.Now())
-	return alive, gone, iter.Close()
+	if err := iter.Close(); err != nil {
+		return nil, nil, err
+	}
+	ahead, _, err := relay.ClockAhead(ctx, session) // heartbeats have the database's time
+	alive, gone = sorted(all, time.Now().Add(-ahead))
+	return alive, gone, err
 }
 
 // sorted divides instances as heardOf returns them.
