@@ -16,7 +16,7 @@
 //	settled        acknowledged, filtered or purged; it is never delivered again
 //	dead-lettered  stored in dead_letter_queue under "subscription.NAME"
 //
-// A key is the aggregate id of a message or, without one, its record key. The key of a
+// A key is the record key of a message or, without one, its aggregate id. The key of a
 // message is blocked while the message is leased or deferred. A receipt is a signed text
 // that names subscription, partition, offset, attempt, lease, owner and epoch. The epoch
 // of a partition grows by one with each owner. The position of a partition is the
@@ -26,8 +26,8 @@
 //
 // Delivery is at least once. After a confirmed acknowledgement a message is not delivered
 // again, also after the failure of any process. With OrderingKey at most one message per
-// key is leased, and the next one is delivered after the previous one is settled or, with
-// relaxed order, dead-lettered. At most one lease of a message can be acknowledged.
+// key is leased over all topics, or one run of Receive.MaxPerKey; the next one is delivered
+// after the previous one is settled or, with relaxed order, dead-lettered. At most one lease of a message can be acknowledged.
 //
 // With Push the instances deliver the messages to a destination themselves, as consumers
 // with the same guarantees.

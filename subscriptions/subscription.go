@@ -33,8 +33,8 @@ type Ordering string
 
 // The values of Ordering.
 const (
-	// OrderingKey delivers the messages of a key one at a time, in the order of their
-	// partition. A dead-lettered message lets the next one pass.
+	// OrderingKey delivers the messages of a key one at a time over all topics, in the order of
+	// their partition. A dead-lettered message lets the next one pass.
 	OrderingKey Ordering = "key"
 	// OrderingStrict is OrderingKey, and a key stays blocked until its dead letter is
 	// resolved, released or discarded.

@@ -12,8 +12,23 @@
 //	Dead      it is given up: its row, and then its dead letter, is being written
 //	Settled   acknowledged, dead-lettered or purged; the confirmation is pending
 //
-// One message of a key is active; the others of the key wait for its end. Messages
-// without a key, and all messages of an unordered queue, are always active.
+// One message of a key is active, or a run: consecutive messages that one request has leased.
+// The others of the key wait for the end of all. Messages without a key, and all messages of an
+// unordered queue, are always active. Keys gives each key to one queue of a subscription at a
+// time.
+//
+// # Premises
+//
+//   - A producer writes the records of a key in one order to one partition of a topic. After
+//     partitions are added, a key may be active in the former and in the new partition at two
+//     owners until the former records are settled.
+//   - All queues that may have a key share Keys: the caller gives an owner all partitions of a
+//     key. Otherwise a key is active once for each owner.
+//   - Times of one process do not go back. If they do, leases and delays end later.
+//   - Records are added in the order of their offsets. The row of a message at or after the
+//     position says nothing about earlier records of its key: it waits for them to be read. If
+//     they never come, because retention deleted them all, it waits for the next record.
+//   - The consumer of a run processes it in its order. One that does not sees its own order.
 //
 // # Settled offsets
 //
