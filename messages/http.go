@@ -177,7 +177,10 @@ func (a *API) Register(h huma.API) {
 	cfg := &a.service.cfg
 	one, batch := &huma.RequestBody{}, &huma.RequestBody{}
 	batchResponses := problems(h, 400, 403, 413, 415, 422, 429, 503)
+	// Its server requires the role, and post and postBatch the topics of a producer.
+	produce := func() map[string]any { return map[string]any{"x-role": access.Producer} }
 	huma.Register(h, huma.Operation{
+		Extensions:  produce(),
 		OperationID: "post-message", Method: http.MethodPost, Path: "/v1/messages", DefaultStatus: http.StatusAccepted,
 		Summary:     "Hand in a message",
 		Description: "Stores a message for a topic in one write: in the outbox, from where it is published, or, if it is for later, in the schedule.",
@@ -188,6 +191,7 @@ func (a *API) Register(h huma.API) {
 		Responses: problems(h, 400, 403, 413, 415, 422, 429, 503),
 	}, a.post)
 	huma.Register(h, huma.Operation{
+		Extensions:  produce(),
 		OperationID: "post-messages", Method: http.MethodPost, Path: "/v1/messages/batch", DefaultStatus: http.StatusAccepted,
 		Summary: "Hand in up to 1,000 messages",
 		Description: "Each message is stored separately and has its own result: 202 if all are stored, 207 if some are not. " +
@@ -218,11 +222,23 @@ func problems(h huma.API, codes ...int) map[string]*huma.Response {
 	return httpapi.Describe[messageProblem](h, "MessageProblem", codes...)
 }
 
+// forbidden returns the problem of a producer that may not send to a topic; nil if it may.
+func forbidden(ctx context.Context, topic string) error {
+	p, _ := access.From(ctx)
+	if err := access.PermitTopic(p, topic); err != nil && topic != "" { // which is refused as missing
+		return newProblem(http.StatusForbidden, httpapi.TypeForbidden, err.Error())
+	}
+	return nil
+}
+
 func (a *API) post(ctx context.Context, in *postInput) (*acceptedOutput, error) {
 	n, err := decodeMessage(in.RawBody)
 	if err != nil {
 		a.service.metrics.results.WithLabelValues(resultInvalid).Inc()
 		return nil, toProblem(err, gocql.UUID{}, false)
+	}
+	if err := forbidden(ctx, n.Topic); err != nil {
+		return nil, err
 	}
 	r, err := a.service.Accept(ctx, n, in.options(ctx))
 	if err != nil {
@@ -239,6 +255,11 @@ func (a *API) postBatch(ctx context.Context, in *postInput) (*batchOutput, error
 	items, err := decodeBatch(in.RawBody)
 	if err != nil {
 		return nil, toProblem(err, gocql.UUID{}, false)
+	}
+	for i := range items {
+		if err := forbidden(ctx, items[i].Topic); err != nil {
+			return nil, err
+		}
 	}
 	keyed := in.IdempotencyKey != ""
 	results, err := a.service.AcceptBatch(ctx, items, in.options(ctx))
@@ -296,7 +317,7 @@ func (a *API) cancel(ctx context.Context, in *idInput) (*struct{}, error) {
 		if p.OutcomeUnknown {
 			p.Detail = "It is unknown whether the message was cancelled; retry."
 		}
-		return nil, p
+		return nil, err
 	}
 	return nil, nil
 }

@@ -262,3 +262,26 @@ func TestHTTP_SameKeyIsOneMessage(t *testing.T) {
 		t.Errorf("%d messages are waiting, want none", n)
 	}
 }
+
+// A producer sends to its topics only, in a batch too.
+func TestHTTP_TopicsOfAProducer(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	post := func(path, body string) int {
+		ctx := access.With(t.Context(), access.Principal{Name: "app", Role: access.Producer, Names: "t|billing.*"})
+		r := httptest.NewRequestWithContext(ctx, "POST", path, strings.NewReader(body))
+		r.Host = "localhost"
+		w := httptest.NewRecorder()
+		b.handler.ServeHTTP(w, r)
+		return w.Code
+	}
+	for body, want := range map[string]int{`{"topic":"t"}`: 202, `{"topic":"billing.events"}`: 202, `{"topic":"other"}`: 403, `{}`: 422} {
+		if got := post("/v1/messages", body); got != want {
+			t.Errorf("POST of %s = %d, want %d", body, got, want)
+		}
+	}
+	stored := len(b.events(t))
+	if got := post("/v1/messages/batch", `{"messages":[{"topic":"t"},{"topic":"other"}]}`); got != 403 || len(b.events(t)) != stored {
+		t.Errorf("POST of a batch with another topic = %d", got)
+	}
+}

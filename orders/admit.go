@@ -54,9 +54,14 @@ func (a *api) declareSecurity(h huma.API) {
 			switch {
 			case op == nil || op.Security != nil:
 			case !a.roles:
+				delete(op.Extensions, "x-role")
 				op.Security = []map[string][]string{{}}
 			default:
-				*op = access.Needs(roleOf(op.Method), *op)
+				role := roleOf(op.Method)
+				if own, ok := op.Extensions["x-role"].(access.Role); ok {
+					role = own
+				}
+				*op = access.Needs(role, *op)
 				for code, r := range problems(h, 401, 403) {
 					if op.Responses[code] == nil {
 						op.Responses[code] = r

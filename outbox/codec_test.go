@@ -224,11 +224,61 @@ func TestFromRow_ContentTypeAmongTheHeaders(t *testing.T) {
 	e := testEvent()
 	row := testCells(e)
 	row["headers"] = map[string]string{"content-type": "application/avro"}
-	for column, want := range map[*string]string{nil: "application/avro", ptr("text/plain"): "text/plain"} {
-		row["content_type"] = column
-		got, err := FromRow(row)
-		if err != nil || got.ContentType != want {
-			t.Errorf("FromRow() content type = %q, %v, want %q", got.ContentType, err, want)
+	for _, name := range []string{"content-type", "Content-Type", "CONTENT-TYPE"} {
+		row["headers"] = map[string]string{name: "application/avro", "": "other"}
+		for column, want := range map[*string]string{nil: "application/avro", ptr("text/plain"): "text/plain"} {
+			row["content_type"] = column
+			got, err := FromRow(row)
+			if err != nil || got.ContentType != want {
+				t.Errorf("FromRow() with the header %s: content type = %q, %v, want %q", name, got.ContentType, err, want)
+			}
+		}
+	}
+	row["headers"] = map[string]string{"": "other"}
+	row["content_type"] = (*string)(nil)
+	if got, err := FromRow(row); err != nil || got.ContentType != DefaultContentType {
+		t.Errorf("FromRow() without the header: content type = %q, %v", got.ContentType, err)
+	}
+}
+
+// What Append refuses is refused from other writers too, with the column.
+func TestFromRow_RefusesWhatAppendRefuses(t *testing.T) {
+	t.Parallel()
+	e := testEvent()
+	long := strings.Repeat("x", MaxNameBytes+1)
+	for want, change := range map[string]func(*Event){
+		"column created_at is in the year 43754":             func(e *Event) { e.CreatedAt = time.UnixMicro(e.CreatedAt.UnixMicro() * 1000) },
+		"column created_at is in the year -1":                func(e *Event) { e.CreatedAt = time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC) },
+		"column event_type is 250 bytes long, more than 249": func(e *Event) { e.Type = long },
+		"column event_type holds control characters":         func(e *Event) { e.Type = "a\n" },
+		"column aggregate_type holds control characters":     func(e *Event) { e.AggregateType = "a\x00" },
+		"column content_type holds control characters":       func(e *Event) { e.ContentType = "text/plain\r\nx: y" },
+		"column headers is 250 bytes long, more than 249":    func(e *Event) { e.Headers = map[string]string{HeaderPartitionKey: long} },
+	} {
+		e := e
+		change(&e)
+		if e.Validate() == nil {
+			t.Errorf("Validate() = nil, want an error like %q", want)
+		}
+		cells := testCells(e)
+		cells["content_type"] = ptr(e.ContentType)
+		_, err := FromRow(cells)
+		bad, ok := errors.AsType[*RowError](err)
+		if !ok || !strings.Contains(bad.Error(), want) || bad.Mismatch || bad.Event.ID != e.ID {
+			t.Errorf("FromRow() = %v, want %q", bad, want)
+		}
+	}
+}
+
+// A nil payload is stored as null, which is a record without a value, an empty one as empty.
+func TestAppend_NullPayload(t *testing.T) {
+	t.Parallel()
+	e := testEvent()
+	for _, payload := range [][]byte{nil, {}} {
+		e.Payload = payload
+		got := defaultLayout.values(&e)[5]
+		if b, ok := got.([]byte); ok != (payload != nil) || len(b) > 0 || payload == nil && got != gocql.UnsetValue {
+			t.Errorf("payload %#v is stored as %#v", payload, got)
 		}
 	}
 }

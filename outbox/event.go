@@ -42,7 +42,8 @@ type Event struct {
 	// Type is the type of the event, such as "OrderCreated"; it determines the
 	// topic. For a MessageAggregate it is the topic.
 	Type string
-	// Payload is published unchanged.
+	// Payload is published unchanged. Nil is a record without a value, which deletes the key
+	// where the topic is compacted; an empty one is an empty value.
 	Payload []byte
 	// ContentType is the payload's media type; empty means application/json.
 	ContentType string

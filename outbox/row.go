@@ -3,7 +3,10 @@ package outbox
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -78,7 +81,7 @@ func (l *layout) complete(e *Event, bad error, text func(*recordHeader) (value s
 		e.Type = l.eventType
 	}
 	if e.ContentType == "" { // a table without a column for it may have it there
-		e.ContentType = cmp.Or(e.Headers[HeaderContentType], DefaultContentType)
+		e.ContentType = cmp.Or(contentTypeHeader(e.Headers), DefaultContentType)
 	}
 	if err := l.addHeaders(e, text); err != nil && bad == nil {
 		bad = err
@@ -106,10 +109,40 @@ func (l *layout) complete(e *Event, bad error, text func(*recordHeader) (value s
 	if e.Type == "" {
 		problem(fieldType, "is null or empty")
 	}
+	var refused InvalidEventError
+	for _, text := range []struct {
+		field field
+		value string
+	}{{fieldAggregateType, e.AggregateType}, {fieldType, e.Type}, {fieldContentType, e.ContentType}, {fieldID, e.IDText}, {fieldAggregateID, e.AggregateText}, {fieldHeaders, e.Headers[HeaderPartitionKey]}} {
+		if text.value == "" {
+			continue
+		}
+		if refused.name("", text.value, ""); refused.Fields != nil {
+			problem(text.field, refused.Fields[0].Problem)
+			break
+		}
+	}
+	if y := e.CreatedAt.UTC().Year(); !e.CreatedAt.IsZero() && (y < 1 || y > 9999) {
+		problem(fieldCreatedAt, fmt.Sprintf("is in the year %d, and ce_time has the years 1 to 9999: the column may have microseconds instead of milliseconds", y))
+	}
 	if r, ok := bad.(*RowError); ok { //nolint:errorlint // it is never wrapped
 		r.Event = *e
 	}
 	return bad
+}
+
+// contentTypeHeader returns the header content-type in any case, in which the relay leaves it out
+// of the record; of several the one in lower case, else the first by name.
+func contentTypeHeader(headers map[string]string) string {
+	if v, ok := headers[HeaderContentType]; ok {
+		return v
+	}
+	for _, k := range slices.Sorted(maps.Keys(headers)) {
+		if strings.EqualFold(k, HeaderContentType) {
+			return headers[k]
+		}
+	}
+	return ""
 }
 
 // RowError reports why a row is not an event.

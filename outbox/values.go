@@ -63,7 +63,7 @@ func (c *column) value(f field, e *Event) any {
 		return e.DeliverAt.UnixMilli()
 	default:
 		if e.Payload == nil {
-			return []byte{} // null would write a tombstone
+			return gocql.UnsetValue // null would write a tombstone of CQL
 		}
 		return e.Payload
 	}

@@ -53,9 +53,13 @@ func (m *Message) Event() outbox.Event {
 		maps.Copy(headers, m.Headers)
 		headers[outbox.HeaderPartitionKey] = m.Key
 	}
+	payload := m.Payload
+	if payload == nil {
+		payload = []byte{} // a message without a payload is no tombstone
+	}
 	return outbox.Event{
 		ID: m.ID, AggregateID: m.ID, Sequence: 1, AggregateType: outbox.MessageAggregate, Type: m.Topic,
-		Payload: m.Payload, ContentType: m.ContentType, Headers: headers, CreatedAt: m.CreatedAt, DeliverAt: m.DeliverAt,
+		Payload: payload, ContentType: m.ContentType, Headers: headers, CreatedAt: m.CreatedAt, DeliverAt: m.DeliverAt,
 	}
 }
 

@@ -49,7 +49,7 @@ func TestConsumer_MayConsumeItsSubscriptionsOnly(t *testing.T) {
 // A consumer has no rights in the APIs of orders, messages and operators.
 func TestConsumer_HasNoOtherRole(t *testing.T) {
 	t.Parallel()
-	p := Principal{Name: "app", Role: Consumer, Subscriptions: "*"}
+	p := Principal{Name: "app", Role: Consumer, Names: "*"}
 	for _, needed := range append(Roles, Consumer, "") {
 		if err := Permit(p, needed); statusOf(err) != http.StatusForbidden {
 			t.Errorf("Permit(consumer, %q) = %v, want 403", needed, err)
@@ -68,6 +68,57 @@ func TestConsumer_InvalidNamesAreRefused(t *testing.T) {
 	for _, role := range []Role{"consumer()", "consumer(a", "consumer(a|)", "consumer(a,b)", "consumer([a)", "consumer(a)x", "Consumer(a)", "consumer(a b)"} {
 		if _, err := New(Config{Tokens: []Token{{Name: "app", Role: role, Hash: hash}}}); err == nil || !strings.Contains(err.Error(), "consumer(NAMES)") {
 			t.Errorf("New() with the role %q = %v, want an error that shows the form", role, err)
+		}
+	}
+}
+
+// A producer sends to its topics, and has no other right.
+func TestProducer_SendsToItsTopicsOnly(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		role, topic      string
+		mayPost, mayThis bool
+	}{
+		{"producer(reminders|billing.*)", "reminders", true, true},
+		{"producer(reminders|billing.*)", "billing.events", true, true},
+		{"producer(reminders|billing.*)", "reminders2", true, false},
+		{"producer", "anything", true, true},
+		{"consumer(reminders)", "reminders", false, true},
+		{"viewer", "reminders", false, true},
+		{"operator", "reminders", true, true},
+		{"admin", "reminders", true, true},
+	} {
+		secret, hash := NewToken()
+		g, err := New(Config{Tokens: []Token{{Name: "app", Role: Role(tt.role), Hash: hash}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := g.Authenticate(t.Context(), "Bearer "+secret, "10.0.0.1:99")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Permit(p, Producer); (err == nil) != tt.mayPost {
+			t.Errorf("%s sends: %v, want permitted %v", tt.role, err, tt.mayPost)
+		}
+		if err := PermitTopic(p, tt.topic); (err == nil) != tt.mayThis {
+			t.Errorf("%s sends to %s: %v, want permitted %v", tt.role, tt.topic, err, tt.mayThis)
+		}
+		if p.Role != Producer {
+			continue
+		}
+		for _, needed := range append(Roles, Consumer, "") {
+			if err := Permit(p, needed); statusOf(err) != http.StatusForbidden {
+				t.Errorf("Permit(%s, %q) = %v, want 403", tt.role, needed, err)
+			}
+		}
+		if PermitConsume(p, tt.topic) == nil || PermitRead(p, tt.topic) == nil {
+			t.Errorf("%s consumes or reads the subscription %s", tt.role, tt.topic)
+		}
+	}
+	_, hash := NewToken()
+	for _, role := range []Role{"producer()", "producer(a", "producer(a b)", "producer(é)"} {
+		if _, err := New(Config{Tokens: []Token{{Name: "app", Role: role, Hash: hash}}}); err == nil || !strings.Contains(err.Error(), "producer(TOPICS)") {
+			t.Errorf("New() with the role %q = %v", role, err)
 		}
 	}
 }

@@ -202,9 +202,10 @@ func Network(remote string) string {
 	return ip.Mask(net.CIDRMask(64, 128)).String() + "/64"
 }
 
-// Permit returns an *Error unless p has the role.
+// Permit returns an *Error unless p has the role. Producer is the role of producers, whatever their
+// topics, and of operators; see PermitTopic.
 func Permit(p Principal, needed Role) error {
-	if p.Role.May(needed) {
+	if p.Role.May(needed) || needed == Producer && (p.Role == Producer || p.Role.May(Operator)) {
 		return nil
 	}
 	return &Error{Status: http.StatusForbidden, Detail: fmt.Sprintf("This needs the role %s; %s has the role %s.", needed, p.Name, p.grant())}

@@ -28,7 +28,7 @@ func ParseRole(s string) (Role, error) {
 	if slices.Contains(Roles, Role(s)) {
 		return Role(s), nil
 	}
-	return "", fmt.Errorf("role %q: use viewer, operator, admin or consumer(NAMES)", s)
+	return "", fmt.Errorf("role %q: use viewer, operator, admin, consumer(NAMES) or producer(TOPICS)", s)
 }
 
 // May reports whether the role includes another. It is false for unknown roles.
@@ -44,9 +44,9 @@ type Principal struct {
 	Name string
 	// Role is what the principal may do.
 	Role Role
-	// Subscriptions are the names and patterns that a Consumer may consume, separated
-	// by |. Empty for other roles.
-	Subscriptions string
+	// Names are the names and patterns of the subscriptions of a Consumer, or of the topics of a
+	// Producer, separated by |. Empty for other roles.
+	Names string
 
 	requests *limits // of the Gate; nil for other principals
 }

@@ -16,7 +16,7 @@ import (
 type Token struct {
 	// Name is the name of the user: 1 to 64 letters, digits and ._-
 	Name string
-	// Role is what the owner may do: one of Roles, or consumer(NAMES).
+	// Role is what the owner may do: one of Roles, consumer(NAMES) or producer(TOPICS).
 	Role Role
 	// Hash is "sha256:" and the token's SHA-256 in hex, as NewToken returns it.
 	//
@@ -86,7 +86,7 @@ func readTokens(tokens []Token) ([]known, error) {
 			wrong("name: used twice; audit entries would be ambiguous")
 		}
 		names[t.Name] = true
-		role, subscriptions, err := parseGrant(string(t.Role))
+		principal, err := parseGrant(string(t.Role))
 		if err != nil {
 			wrong("%w", err)
 		}
@@ -101,7 +101,8 @@ func readTokens(tokens []Token) ([]known, error) {
 			wrong("hash: also used by %q", hashes[text])
 		}
 		hashes[text] = t.Name
-		k := known{principal: Principal{Name: t.Name, Role: role, Subscriptions: subscriptions}}
+		principal.Name = t.Name
+		k := known{principal: principal}
 		copy(k.hash[:], sum)
 		out = append(out, k)
 	}

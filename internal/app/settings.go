@@ -128,7 +128,7 @@ type tlsConfig struct {
 // HTTPConfig is the order API.
 type HTTPConfig struct {
 	Addr         string   `setting:"addr" default:"127.0.0.1:8080" usage:"address of the order API"`
-	Tokens       []string `setting:"tokens" secret:"true" section:"http access" usage:"tokens of order API and subscriptions API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator, admin, and consumer(NAMES) of subscriptions; empty permits everybody, on loopback only"`
+	Tokens       []string `setting:"tokens" secret:"true" section:"http access" usage:"tokens of order API and subscriptions API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator, admin, consumer(NAMES) of subscriptions and producer(TOPICS) of messages; empty permits everybody, on loopback only"`
 	TokenRate    float64  `setting:"token_rate" default:"1000" min:"0.001" section:"http access" usage:"requests per second with one token; a burst of twice as many"`
 	Insecure     bool     `setting:"insecure" section:"http access" usage:"serve beyond loopback without TLS or without tokens, because something else protects the connection"`
 	Hosts        []string `setting:"hosts" section:"http access" usage:"host names that the API answers to without http.tokens, beside localhost, IP addresses and the host of http.addr; others may be pages that use DNS rebinding"`

@@ -451,8 +451,9 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 		may                string // of roles: v, o, a, and c for the consumer of orders
 	}{
 		{"GET", "", "", "voa"},
-		{"GET", "/orders", "", "voa"},
-		{"GET", "/orders/status", "", "voa"},
+		{"GET", "/orders", "", "voac"},
+		{"GET", "/orders/status", "", "voac"},
+		{"GET", "/orders/leases", "", "voac"},
 		{"POST", "/orders/receive", "{}", "oac"},
 		{"POST", "/orders/ack", `{"receipts":["x"]}`, "oac"},
 		{"POST", "/orders/nack", `{"receipts":["x"]}`, "oac"},
@@ -460,6 +461,7 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 		{"POST", "/orders/reject", `{"receipts":["x"]}`, "oac"},
 		{"POST", "/orders/release", `{"receipts":["x"]}`, "oac"},
 		{"HEAD", "/orders/stream", "", "oac"},
+		{"POST", "/orders/leases/release", `{"id":"t/0/1/1"}`, "oa"},
 		{"POST", "/orders/pause", "", "oa"},
 		{"POST", "/orders/resume", "", "oa"},
 		{"POST", "/orders/seek", `{"to":"latest"}`, "oa"},

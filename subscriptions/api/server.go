@@ -150,6 +150,8 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 		switch needed, ok := ctx.Operation().Extensions["x-role"].(access.Role); {
 		case needed == access.Consumer:
 			err = access.PermitConsume(p, ctx.Param("name"))
+		case needed == access.Viewer && ctx.Param("name") != "":
+			err = access.PermitRead(p, ctx.Param("name"))
 		case ok:
 			err = access.Permit(p, needed)
 		default: // an operation without a role is not open by mistake
