@@ -18,6 +18,14 @@
 // The package publishes nothing, does not know which events are published, and saves no
 // positions: the Sink and package checkpoint do.
 //
+// # Relies on
+//
+// Rows are dated by the database's clock, or by writers that agree with it. The readers use
+// that clock (cdclog.Clock), whatever the clock of this host; the sweep reader begins again
+// when their difference changes. If the database's clock is set back by more than the
+// confidence window, rows are written that the sweep reader has passed, and nothing shows
+// that they are missing until a later event of their aggregate.
+//
 // Tail.mu is taken before tailGroup.mu. tailGaps.mu and Tail.mu may be held while the
 // swept.Tracker of the sink is called; no other function of a Sink is called with a lock.
 // blocked.mu is taken alone.

@@ -12,5 +12,12 @@
 // A change is pending from Stream.Begin until each of its events is settled; a position
 // never passes a pending change. The package does not publish and does not read the log.
 //
+// # Relies on
+//
+// All rows are visible a confidence window after their write time. So no position is saved
+// that is later than the database's time minus the window, and a stored one that is later
+// than its own write time minus the window, because the clock of its host was ahead, is
+// lowered to that.
+//
 // Streams.mu may be held while Stream.mu is taken, not the other way round.
 package checkpoint
