@@ -120,8 +120,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	defer r.cfg.place().leave()
 	for {
 		err := r.run(ctx)
-		if errors.Is(err, readback.ErrReadable) {
-			r.log.Info("restarting to read back partitions that could not be read")
+		if isResumable(err) {
+			r.log.Info("restarting to publish to partitions that could not be read or that acknowledged nothing")
 			continue
 		}
 		if !errors.Is(err, backfill.ErrOutrun) && !errors.Is(err, backfill.ErrUnlogged) {
@@ -135,6 +135,11 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 }
 
+// isResumable reports whether the run ended because gated partitions take records again.
+func isResumable(err error) bool {
+	return errors.Is(err, readback.ErrReadable) || errors.Is(err, publish.ErrPartitionResumed)
+}
+
 // finish waits for the events in progress, unless the relay failed, and saves the
 // checkpoints.
 func (r *Relay) finish(ctx context.Context, p *publish.Publisher, fatal error) error {
@@ -144,7 +149,7 @@ func (r *Relay) finish(ctx context.Context, p *publish.Publisher, fatal error) e
 		r.log.Warn("fenced; stopping immediately and discarding events in progress", "events", p.State().Open)
 		return nil
 	}
-	if fatal == nil || errors.Is(fatal, readback.ErrReadable) {
+	if fatal == nil || isResumable(fatal) {
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.DrainTimeout)
 		left := p.Drain(drain)
 		cancel()

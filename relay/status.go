@@ -220,7 +220,7 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 		then := "they become dead letters"
 		switch {
 		case t.Holding:
-			then = fmt.Sprintf("the spill limit is reached (%d dead letters); they wait, and reading stops when memory is full", s.Spilled)
+			then = fmt.Sprintf("the spill limit is reached (%d dead letters); they wait in the CDC log, others are published", s.Spilled)
 		case cfg.DeadLetters != DeadLettersOn:
 			then = "they wait, and reading stops when memory is full"
 		}

@@ -11,7 +11,8 @@
 //     package dedup.
 //   - dead letter: an event that the publisher gave up on. The chain of an aggregate is its
 //     dead letters, which block its later events.
-//   - gate: a partition that was not read back, to which nothing is published.
+//   - gate: a partition to which nothing is published until the relay starts again: it was not read
+//     back, or it is stalled and over its limits. Its events are postponed: they wait in the log.
 //
 // An event passes through the states of EventState, see docs/design/README.md.
 //

@@ -28,9 +28,9 @@ type partFlow struct {
 	// stalled: the partition acknowledges nothing. creating: the topic is being looked
 	// up or created.
 	stalled, creating bool
-	// holding means that the waiting events do not become dead letters, because the
-	// number of spilled ones has reached Config.SpillLimit.
-	holding bool
+	// gated means that the number of spilled dead letters has reached Config.SpillLimit, and
+	// the waiting events fill the budget: they wait in the CDC log.
+	gated   bool
 	waiting map[*lane]struct{}
 }
 
@@ -45,8 +45,7 @@ type StalledTopic struct {
 	// of aggregates that wait.
 	Records, Aggregates int
 	// Holding means that the number of spilled dead letters has reached
-	// Config.SpillLimit. Events for this partition then fill the in-flight budget, and
-	// reading stops when it is full.
+	// Config.SpillLimit. Events for this partition then wait in the CDC log.
 	Holding bool
 }
 
@@ -72,7 +71,7 @@ func (f *flows) stalled() []StalledTopic {
 	for key, pf := range f.of {
 		if pf.stalled {
 			out = append(out, StalledTopic{
-				Topic: key.Topic, Partition: key.Part, Since: pf.since, Records: pf.open, Aggregates: len(pf.waiting), Holding: pf.holding,
+				Topic: key.Topic, Partition: key.Part, Since: pf.since, Records: pf.open, Aggregates: len(pf.waiting), Holding: pf.gated,
 			})
 		}
 	}
@@ -129,20 +128,22 @@ func (f *flows) get(key Partition) *partFlow {
 	return pf
 }
 
-// created ends the creation of a topic, and returns the lanes that waited for it.
-func (f *flows) created(key Partition) (waiting map[*lane]struct{}) {
+// created ends the creation of a topic, and returns the lanes that waited for it, and whether its
+// partitions were gated.
+func (f *flows) created(key Partition) (waiting map[*lane]struct{}, wasGated bool) {
 	pf := f.of[key]
-	waiting, pf.waiting, pf.creating = pf.waiting, make(map[*lane]struct{}), false
+	waiting, wasGated = pf.waiting, pf.gated
+	pf.waiting, pf.creating, pf.stalled, pf.gated = make(map[*lane]struct{}), false, false, false
 	if pf.open == 0 {
 		delete(f.of, key)
 	}
-	return waiting
+	return waiting, wasGated
 }
 
 // end removes a record that returned now from its flow. It reports whether it was the last
 // outstanding one, returns the lanes that no longer have to wait for the partition, and
-// whether the partition was stalled until now.
-func (f *flows) end(it *item, acked bool, now time.Time) (last bool, resumed map[*lane]struct{}, wasStalled bool) {
+// whether the partition was stalled, or gated too, until now.
+func (f *flows) end(it *item, acked bool, now time.Time) (last bool, resumed map[*lane]struct{}, wasStalled, wasGated bool) {
 	f.hot.Lock()
 	defer f.hot.Unlock()
 	pf := f.of[it.part]
@@ -153,13 +154,13 @@ func (f *flows) end(it *item, acked bool, now time.Time) (last bool, resumed map
 	}
 	switch {
 	case pf.stalled && (acked || pf.open == 0), !pf.stalled && len(pf.waiting) > 0 && (pf.open == 0 || !f.hasShare(pf)):
-		wasStalled, pf.stalled, pf.holding = pf.stalled, false, false
+		wasStalled, wasGated, pf.stalled, pf.gated = pf.stalled, pf.gated, false, false
 		resumed, pf.waiting = pf.waiting, make(map[*lane]struct{})
 	}
 	if last = pf.open == 0; last && !pf.creating {
 		delete(f.of, it.part)
 	}
-	return last, resumed, wasStalled
+	return last, resumed, wasStalled, wasGated
 }
 
 // busy returns the number of partitions with outstanding records.

@@ -152,7 +152,7 @@ func (h *OlderHandover) hand(ctx context.Context, f *cdclog.StoredEvent, settled
 	}
 	if f.Sequence <= h.Ahead {
 		h.Known++
-		h.Publisher.whenSettled(f.ID, done)
+		h.Publisher.whenSettled(&f.Event, done)
 		return nil
 	}
 	h.Handed++

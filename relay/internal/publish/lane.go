@@ -39,9 +39,6 @@ type lane struct {
 	suspect bool
 	probed  Partition // the partition that the lane probes or probed last
 	hold    *Hold
-	// gated means that the first queued item waits for a partition that was not read
-	// back.
-	gated bool
 	// writing means that a dead letter of the lane is being written.
 	writing bool
 	// replay is the replay that the lane belongs to; nil for an aggregate's own lane.
@@ -115,10 +112,9 @@ func (l *lane) pop() {
 	l.items = slices.Delete(l.items, 0, n)
 }
 
-// blocked reports whether the lane waits for an operator, for its delivery time, or for
-// a partition that was not read back.
+// blocked reports whether the lane waits for an operator, or for its delivery time.
 func (l *lane) blocked(now time.Time) bool {
-	if l.hold != nil || l.gated && l.outstanding == 0 {
+	if l.hold != nil {
 		return true
 	}
 	it := l.firstQueued()

@@ -225,18 +225,20 @@ func (p *Publisher) DeadLetter(ctx context.Context, event gocql.UUID) (*dlq.Dead
 	return &l, nil
 }
 
-// whenSettled calls settled, if not nil, once the event is no longer in progress.
-func (p *Publisher) whenSettled(id gocql.UUID, settled func()) {
+// whenSettled calls settled, if not nil, once the event is no longer in progress, and never if
+// it waits in the log.
+func (p *Publisher) whenSettled(e *outbox.Event, settled func()) {
 	if settled == nil {
 		return
 	}
 	p.mu.Lock()
-	it, _, _ := p.ids.find(id)
+	it, _, _ := p.ids.find(e.ID)
 	if it != nil {
 		it.settled = append(it.settled, settled)
 	}
+	postponed := it == nil && p.mu.of(e.AggregateID).isPostponed(e)
 	p.mu.Unlock()
-	if it == nil {
+	if it == nil && !postponed {
 		settled()
 	}
 }

@@ -69,7 +69,8 @@ type Offer struct {
 }
 
 // Offer accepts an event if it is next in its aggregate. It waits for room in the
-// budget, except for a published event; an error means that it was not accepted. o is a
+// budget, except for a published event; an error means that it was not accepted. An event for a
+// gated partition is accepted and not kept: it is never settled, and the next start reads it. o is a
 // value, because a pointer that is passed to the method of an interface escapes to the heap.
 func (p *Publisher) Offer(ctx context.Context, o Offer) (v Verdict, err error) {
 	var size int64
@@ -83,6 +84,10 @@ func (p *Publisher) Offer(ctx context.Context, o Offer) (v Verdict, err error) {
 			break
 		}
 		var it *item
+		if p.postponesLocked(s, &o) {
+			v = Taken
+			break
+		}
 		if v, it = p.judgeLocked(s, &o); v != Taken {
 			if lock == s && it != nil && p.mu.of(it.event.AggregateID) != s {
 				s.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -67,6 +68,7 @@ type Publisher struct {
 	// ids contains the events in progress and the dedup index. Its locks are taken last.
 	ids      eventIDs
 	gateRoom gateRoom
+	gated    atomic.Bool // a partition is gated
 
 	// mu locks all stripes; p.mu.of(aggregate) is the stripe of an aggregate and its lock.
 	// The other fields are read with any stripe locked, and changed with all of them.
@@ -244,9 +246,9 @@ func (p *Publisher) Limit(events int) {
 }
 
 // Gate prevents publishing to a partition until the publisher is closed. partitions is
-// the number of partitions of its topic. Gate must be called before anything is
-// published.
+// the number of partitions of its topic.
 func (p *Publisher) Gate(key Partition, partitions int) {
+	p.gated.Store(true)
 	p.producer.Partitions.Gate(key.Topic, key.Part, partitions)
 }
 

@@ -226,7 +226,8 @@ func (r *Replayer) comesFirstLocked(c *chains.Chain) bool {
 	_, claimed := s.claims[c.Key] // a reader searches for earlier events
 	after := c.Head().After
 	unread := after > p.mu.deadLetters.passed || after > 0 && p.mu.older != nil && p.mu.older.Behind(c.Key) // by the sweep, or by a scan
-	return l != nil && l.outstanding > 0 || claimed || unread || c.Head().Seq > r.firstLocked(l)
+	first, postponed := s.postponed[c.Key]
+	return l != nil && l.outstanding > 0 || claimed || unread || postponed && c.Head().Seq >= first || c.Head().Seq > r.firstLocked(l)
 }
 
 // findEarlierLocked publishes the events before the head of a chain that are in no topic, and

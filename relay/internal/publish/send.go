@@ -34,8 +34,20 @@ func (p *Publisher) pumpAll(l *lane) {
 func (p *Publisher) pump(l *lane, all bool) (more bool) {
 	for !p.mu.closed && l.failed == nil && !l.paused && !l.writing && !l.flight.Rejecting() {
 		it := l.firstQueued()
-		if it == nil || p.cfg.fenced() || p.gatedLocked(l, it) {
+		if it == nil || p.cfg.fenced() {
 			return false
+		}
+		if p.isGated(it) {
+			if l.replay != nil && all {
+				p.endReplayLocked(l, replayEnd{err: fmt.Errorf("%w: partition of topic %s", errStalled, it.topic)})
+			} else if all {
+				if l.suspect {
+					l.suspect = false
+					p.endProbeLocked(l)
+				}
+				p.postponeLocked(l, it)
+			}
+			return !all
 		}
 		stays := p.staysLocked(l, it) // read once: the breaker may open between two readings
 		switch {
@@ -152,8 +164,11 @@ func (p *Publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 	if err == nil {
 		p.calls.Acknowledged(now)
 	}
-	last, resumed, wasStalled := p.mu.flows.end(it, err == nil, now)
+	last, resumed, wasStalled, wasGated := p.mu.flows.end(it, err == nil, now)
 	p.resumeAllLocked(resumed, wasStalled)
+	if wasGated {
+		p.fatal(ErrPartitionResumed)
+	}
 	if last && p.mu.probes[it.part] != nil {
 		defer p.pumpProbe(it.part)
 	}
@@ -330,16 +345,6 @@ func (p *Publisher) restart(l *lane) {
 	p.pumpLocked(l)
 }
 
-// gatedLocked reports whether the item belongs to a partition that was not read back. The
-// lane then waits until this run of the relay ends.
-func (p *Publisher) gatedLocked(l *lane, it *item) bool {
-	if it.topicErr != nil || l.outstanding > 0 && l.part.Topic == it.topic || !p.producer.Partitions.Gated(it.topic, it.recordKey()) {
-		return false
-	}
-	l.gated = true
-	return true
-}
-
 // partOfLocked returns the partition of the item: that of the outstanding records of its
 // lane, else the one that its key determines.
 func (p *Publisher) partOfLocked(l *lane, it *item) Partition {
@@ -363,7 +368,10 @@ func (p *Publisher) makeTopicLocked(topic string, l *lane) {
 		err := p.EnsureTopic(p.ctx, topic)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		waiting := p.mu.flows.created(key)
+		waiting, wasGated := p.mu.flows.created(key)
+		if wasGated {
+			p.fatal(ErrPartitionResumed)
+		}
 		for l := range waiting {
 			it := l.firstQueued()
 			switch {

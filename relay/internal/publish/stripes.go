@@ -20,7 +20,10 @@ type stripe struct {
 	lines   *dedup.Lines
 	sending map[*lane]struct{} // lanes with records outstanding
 	refused map[*lane]struct{} // lanes that the breaker refused
-	_       [64]byte           // no two locks are in one cache line
+	// postponed contains the aggregates with events for a gated partition, and the number of
+	// the first one, 0 without numbers (postpone.go).
+	postponed map[gocql.UUID]int64
+	_         [64]byte // no two locks are in one cache line
 }
 
 // stripes contains the aggregates in stripes by aggregate id. Lock and Unlock are for all
@@ -33,6 +36,7 @@ func (s *stripes) init(maxAggregates func() int) {
 		a := &s[i]
 		a.lanes, a.held, a.claims = make(map[gocql.UUID]*lane), make(map[gocql.UUID]*Hold), make(map[gocql.UUID]chan struct{})
 		a.sending, a.refused = make(map[*lane]struct{}), make(map[*lane]struct{})
+		a.postponed = make(map[gocql.UUID]int64)
 		a.lines = dedup.NewLines(maxAggregates, func(aggregate gocql.UUID) bool { return a.lanes[aggregate] != nil })
 	}
 }

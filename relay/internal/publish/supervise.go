@@ -134,13 +134,18 @@ func (p *Publisher) checkFlowsLocked(now time.Time) {
 			p.mu.flows.stuck.bytes += f.bytes
 		}
 	}
-	if !p.table.exists() || p.calls.State() != BreakerClosed {
+	if p.calls.State() != BreakerClosed {
 		return
 	}
 	filling := 2*p.ids.open.Load() >= int64(p.cfg.MaxInFlightRecords) || 2*p.ids.bytes.Load() >= p.cfg.MaxInFlightBytes
 	for key, f := range stalled {
-		if silent := now.Sub(f.since); filling || silent >= UsedUpAfter(p.cfg.RetryDelays, p.cfg.AttemptTimeout) {
-			p.spillLocked(key, f, silent)
+		silent := now.Sub(f.since)
+		full := false
+		if p.table.exists() && (filling || silent >= UsedUpAfter(p.cfg.RetryDelays, p.cfg.AttemptTimeout)) {
+			full = p.spillLocked(key, f, silent)
+		}
+		if full && filling && !f.gated {
+			p.gateStalledLocked(key, f, silent)
 		}
 	}
 }
@@ -167,24 +172,18 @@ func (p *Publisher) stallLocked(key Partition, f *partFlow, now time.Time) {
 }
 
 // spillLocked writes dead letters for the events that wait for the partition, up to
-// Config.SpillLimit.
-func (p *Publisher) spillLocked(key Partition, f *partFlow, silent time.Duration) {
+// Config.SpillLimit, and reports whether it has reached the limit.
+func (p *Publisher) spillLocked(key Partition, f *partFlow, silent time.Duration) (full bool) {
 	for l := range f.waiting {
 		if p.mu.deadLetters.Spilled()+p.mu.deadLetters.writing >= p.cfg.SpillLimit {
-			if !f.holding {
-				f.holding = true
-				p.log.Error("a partition acknowledges nothing and no more dead letters are made; its events wait in memory, and reading stops when that is full",
-					"topic", key.Topic, "partition", key.Part, "for", silent, "spill_limit", p.cfg.SpillLimit, "aggregates", len(f.waiting))
-			}
-			return
+			return true
 		}
-		f.holding = false
 		it := l.firstQueued()
 		if it != nil && l.outstanding > 0 && (l.suspect || it.event.Sequence == 0 || l.replay != nil) {
 			continue // it waits for the previous record
 		}
 		delete(f.waiting, l)
-		if it == nil || p.gatedLocked(l, it) || l.writing || l.failed != nil || l.paused || l.outstanding > 0 && l.part != key || l.outstanding == 0 && it.topic != key.Topic {
+		if it == nil || p.isGated(it) || l.writing || l.failed != nil || l.paused || l.outstanding > 0 && l.part != key || l.outstanding == 0 && it.topic != key.Topic {
 			continue
 		}
 		err := fmt.Errorf("partition %d of topic %s has acknowledged nothing for %s: %w", key.Part, key.Topic, silent.Round(time.Second), calls.ErrNoAnswer)
@@ -200,6 +199,7 @@ func (p *Publisher) spillLocked(key Partition, f *partFlow, silent time.Duration
 			it.cause.stalled = true
 		}
 	}
+	return false
 }
 
 // waitForPartitionLocked makes a dead letter, which is due at the time at because its partition

@@ -15,7 +15,7 @@ import (
 
 // Partitions that cannot be read back at the start are gated: nothing is published to
 // them until they are readable and the relay restarts within its process. Their events
-// wait in their lanes, unsettled, so the checkpoints stay before them and the next
+// wait in the log, unsettled, so the checkpoints stay before them and the next
 // start reads back far enough, also after a kill. They do not become dead letters, and
 // no dead letters are replayed while a partition is gated: a settled dead letter lets
 // the checkpoints pass an event that may be in its topic.

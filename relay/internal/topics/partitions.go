@@ -89,6 +89,13 @@ func (c *Partitions) Know(topic string, n int) {
 	}
 }
 
+// Count returns the number of partitions of the topic, 0 if it is unknown.
+func (c *Partitions) Count(topic string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.of[topic]
+}
+
 // Part returns the partition of the topic that the key belongs to, -1 if the number of
 // partitions is unknown.
 func (c *Partitions) Part(topic string, key []byte) int32 {
