@@ -213,7 +213,7 @@ func TestRequests_OfOthersKeepNothingBack(t *testing.T) {
 	}
 	write(begin.Add(time.Minute), "mine")
 	write(begin.Add(2*time.Minute), "another")
-	mine := func(aggregate string) bool { return aggregate == "mine" }
+	mine := func(r *Request) bool { return r.AggregateID == "mine" }
 	for range 2 {
 		got, err := b.Requests(t.Context(), testTable, mine)
 		if err != nil || len(got) != 1 || got[0].AggregateID != "mine" {

@@ -29,7 +29,7 @@ type statements struct {
 	table                                          string
 	insert, entry, entries, whole, wholes, history string
 	chains, chain                                  string
-	requestAdd, requestDrop, requests              string
+	requestAdd, requestDrop, requests, requested   string
 	holdAdd, holdDrop, holds                       string
 }
 
@@ -53,6 +53,7 @@ func newStatements(keyspace string) statements {
 
 		requestAdd:  "INSERT INTO " + requests + " (table_name, id, event_id, aggregate_id, action, version, actor) VALUES (?, ?, ?, ?, ?, ?, ?)",
 		requestDrop: "DELETE FROM " + requests + " WHERE table_name = ? AND id = ?",
+		requested:   "SELECT DISTINCT table_name FROM " + requests,
 		requests: "SELECT id, event_id, aggregate_id, action, version, actor FROM " + requests +
 			" WHERE table_name = ? AND id > ?",
 

@@ -13,13 +13,13 @@ import (
 )
 
 // Requests returns up to 1000 changes that operators made to dead letters of an outbox
-// table, oldest first. It returns each of them until Done removes it. mine selects the
-// aggregates, nil all; requests for other aggregates remain for their relays.
+// table, oldest first. It returns each of them until Done removes it. mine selects requests,
+// nil all; the others, which remain for other readers, do not count.
 //
 // It is cheap enough for a call every second. A request is written before its change;
 // Requests returns it after the change is made, and removes it after eleven minutes if
 // the change was never made. The margin covers differences between clocks.
-func (s *Store) Requests(ctx context.Context, table string, mine func(aggregate string) bool) ([]Request, error) {
+func (s *Store) Requests(ctx context.Context, table string, mine func(*Request) bool) ([]Request, error) {
 	now := s.db.Clock.Now()
 	found, err := s.readRequests(ctx, table, s.marks.from(table, now), mine)
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *Store) Requests(ctx context.Context, table string, mine func(aggregate 
 }
 
 // readRequests reads the requests from a time on that are mine, up to maxRequests.
-func (s *Store) readRequests(ctx context.Context, table string, from time.Time, mine func(string) bool) (found []Request, err error) {
+func (s *Store) readRequests(ctx context.Context, table string, from time.Time, mine func(*Request) bool) (found []Request, err error) {
 	var passed time.Time
 	var page []byte
 	for {
@@ -66,7 +66,7 @@ func (s *Store) readRequests(ctx context.Context, table string, from time.Time, 
 			return nil, fmt.Errorf("read the requests of %s: %w", table, err)
 		}
 		for _, r := range all {
-			if mine == nil || mine(r.AggregateID) {
+			if mine == nil || mine(&r) {
 				found = append(found, r)
 			} else if len(found) == 0 {
 				passed = r.ID.Time()
@@ -92,6 +92,21 @@ func (s *Store) requestPage(ctx context.Context, table string, from time.Time, p
 		out = append(out, r)
 	}
 	return out, next, iter.Close()
+}
+
+// RequestedTables returns the tables that have requests. It reads the keys of all of them:
+// call it rarely.
+func (s *Store) RequestedTables(ctx context.Context) (out []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
+	defer cancel()
+	iter := s.db.Select(ctx, s.stmt.requested).Iter()
+	for table := ""; iter.Scan(&table); {
+		out = append(out, table)
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("list the tables with requests: %w", err)
+	}
+	return out, nil
 }
 
 // Done removes requests that the relay has acted on, or that need nothing.

@@ -19,7 +19,7 @@ import (
 // it has returned nil, every list contains the dead letter; only then may the relay
 // checkpoint past the event. After an error the dead letter may be stored or not;
 // repeat the call. An *OtherTableError reports a dead letter of another table with the
-// same event id.
+// same event id, and ErrOtherRecord, for a subscription, one of another record.
 func (s *Store) Write(ctx context.Context, l *DeadLetter) (Status, error) {
 	row, err := s.newDeadLetter(l)
 	if err != nil {
@@ -33,15 +33,21 @@ func (s *Store) Write(ctx context.Context, l *DeadLetter) (Status, error) {
 		err := s.lists.add(ctx, row, listsOf(row), true)
 		if err == nil {
 			var stored DeadLetter
-			if stored, err = s.insert(ctx, row, args); err == nil {
+			var applied bool
+			if stored, applied, err = s.insert(ctx, row, args); err == nil {
 				s.unlist(ctx, row, &stored)
 				if stored.Table != row.Table {
 					return "", &OtherTableError{EventID: row.EventID, Table: row.Table, Other: stored.Table}
 				}
-				return stored.Status, nil
+				if applied {
+					return stored.Status, nil
+				}
+				if err = s.sameRecord(ctx, row); err == nil {
+					return stored.Status, nil
+				}
 			}
 		}
-		if permanent(err) || !a.Pause() {
+		if permanent(err) || errors.Is(err, ErrOtherRecord) || !a.Pause() {
 			return "", err
 		}
 	}
@@ -94,25 +100,25 @@ func (s *Store) newDeadLetter(l *DeadLetter) (*DeadLetter, error) {
 	return &row, nil
 }
 
-// insert stores the dead letter if the event has none. It returns the stored one, with
-// the fields that lists need.
-func (s *Store) insert(ctx context.Context, row *DeadLetter, args []any) (DeadLetter, error) {
+// insert stores the dead letter if the event has none, which applied reports. It returns the
+// stored one, with the fields that lists need.
+func (s *Store) insert(ctx context.Context, row *DeadLetter, args []any) (stored DeadLetter, applied bool, err error) {
 	if err := s.db.CheckFence(); err != nil {
-		return DeadLetter{}, err
+		return DeadLetter{}, false, err
 	}
-	applied, err := s.db.Apply(ctx, s.stmt.insert, args...)
+	applied, err = s.db.Apply(ctx, s.stmt.insert, args...)
 	if err != nil {
-		return DeadLetter{}, fmt.Errorf("write dead letter %s: %w", row.EventID, err)
+		return DeadLetter{}, false, fmt.Errorf("write dead letter %s: %w", row.EventID, err)
 	}
 	if applied {
-		return *row, nil
+		return *row, true, nil
 	}
 	// The event has a dead letter already: read it.
-	stored, err := s.read(ctx, row.EventID, s.stmt.entry, (*DeadLetter).entryDest, s.db.Consistency)
+	stored, err = s.read(ctx, row.EventID, s.stmt.entry, (*DeadLetter).entryDest, s.db.Consistency)
 	if err != nil {
-		return DeadLetter{}, fmt.Errorf("write dead letter %s: read the stored one: %w", row.EventID, err)
+		return DeadLetter{}, false, fmt.Errorf("write dead letter %s: read the stored one: %w", row.EventID, err)
 	}
-	return stored, nil
+	return stored, false, nil
 }
 
 // unlist removes row from the lists that do not contain the stored dead letter.

@@ -1,6 +1,13 @@
 package dlq
 
-import "strings"
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+)
 
 // subscriptionPrefix begins the Table of the dead letters of a subscription. No keyspace
 // of an outbox table may have this name.
@@ -16,4 +23,35 @@ const ReservedKeyspace = "subscription"
 func SubscriptionOf(table string) (name string, ok bool) {
 	name, ok = strings.CutPrefix(table, subscriptionPrefix)
 	return name, ok && name != ""
+}
+
+// sameRecord returns ErrOtherRecord if the stored dead letter with the id of row, one of a
+// subscription, is of another record. A purged one has no content to compare.
+func (s *Store) sameRecord(ctx context.Context, row *DeadLetter) error {
+	if _, ok := SubscriptionOf(row.Table); !ok {
+		return nil
+	}
+	stored, err := s.Read(ctx, row.EventID)
+	if errors.Is(err, ErrNotFound) || err == nil && !stored.PurgedAt.IsZero() {
+		return nil
+	}
+	if err == nil && !SameRecord(row, &stored) {
+		err = ErrOtherRecord
+	}
+	if err != nil {
+		return fmt.Errorf("write dead letter %s: %w", row.EventID, err)
+	}
+	return nil
+}
+
+// SameRecord reports whether two dead letters of a subscription are of one record: place,
+// key, event and payload are equal. Attempts, errors and the host may differ.
+func SameRecord(a, b *DeadLetter) bool {
+	place := func(l *DeadLetter) map[string]string {
+		m := maps.Clone(l.Metadata)
+		delete(m, "host")
+		return m
+	}
+	return a.Table == b.Table && a.Topic == b.Topic && a.AggregateID == b.AggregateID && a.EventType == b.EventType && a.WrittenAt == b.WrittenAt &&
+		bytes.Equal(a.Payload, b.Payload) && maps.Equal(place(a), place(b))
 }

@@ -161,7 +161,7 @@ func TestTidy_WhileAProcessPauses(t *testing.T) {
 		t.Fatal(err)
 	}
 	// As Write continues after the entries of lists.
-	if _, err := b.insert(t.Context(), row, insertValues(row, Change{ID: gocql.UUIDFromTime(b.clock.Now()), At: row.LastFailedAt, Action: ActionWrite, To: row.Status})); err != nil {
+	if _, _, err := b.insert(t.Context(), row, insertValues(row, Change{ID: gocql.UUIDFromTime(b.clock.Now()), At: row.LastFailedAt, Action: ActionWrite, To: row.Status})); err != nil {
 		t.Fatal(err)
 	}
 	b.mustBeFound(t, l.EventID)

@@ -22,6 +22,19 @@
 // of a partition grows by one with each owner. The position of a partition is the
 // committed offset of the group and the set of settled offsets behind it.
 //
+// A message is identified by subscription, topic id, partition, generation and offset. The
+// generation of a partition grows whenever reading begins anew: with each other topic of the
+// name, and whenever it goes back.
+//
+// # Premises
+//
+//   - The brokers report topic ids. Without them a topic that is created again cannot be told
+//     from the former one: partitions do not load, and the status contains the reason.
+//   - The database loses no decided write. If it is restored to an earlier state, messages are
+//     delivered again, and messages of which only the database had the record are lost.
+//   - The coordinator refuses commits of former generations of the group, and stores the
+//     metadata of a commit unchanged. If it loses committed offsets, reading begins anew.
+//
 // # Guarantees
 //
 // Delivery is at least once. After a confirmed acknowledgement a message is not delivered

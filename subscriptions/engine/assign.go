@@ -12,7 +12,6 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
-	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/position"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
@@ -21,7 +20,6 @@ import (
 type committed struct {
 	offset   int64
 	metadata string
-	topicID  [16]byte
 	// truncated means that the broker has lost the records from end on.
 	truncated bool
 	end       int64
@@ -54,7 +52,7 @@ func (g *group) offsetsFetched(_ context.Context, _ *kgo.Client, resp *kmsg.Offs
 	for _, rg := range resp.Groups {
 		for _, t := range rg.Topics {
 			for _, p := range t.Partitions {
-				c := committed{offset: p.Offset, topicID: t.TopicID}
+				c := committed{offset: p.Offset}
 				if p.Metadata != nil {
 					c.metadata = *p.Metadata
 				}
@@ -89,7 +87,6 @@ func (g *group) starts(ctx context.Context, offsets map[string]map[int32]kgo.Off
 			if p == nil {
 				continue // it was lost in between
 			}
-			p.topicID = c.topicID
 			all.Go(func() {
 				slots <- struct{}{}
 				defer func() { <-slots }()
@@ -141,50 +138,23 @@ func (g *group) tryLoad(ctx context.Context, p *partition, c committed) (*queue.
 	if err != nil {
 		return nil, 0, err
 	}
-	s := queue.Start{At: time.Now(), Offset: c.offset}
-	r := g.resource.Load()
-	seek, wanted := r.SeekOf(p.topic, p.number)
-	if s.Settled, s.Seek, err = position.Decode(c.offset, c.metadata); err != nil || c.offset >= 0 && c.metadata == "" {
-		// Another program has set the offset, which is newer than all seeks.
-		s.Settled, s.Seek = position.Set{}, seek.Version
+	b := beginning{group: g, p: p, epoch: epoch, rows: rows, committed: c}
+	if err := b.compare(ctx); err != nil {
+		return nil, 0, err
 	}
-	switch {
-	case wanted && seek.Version > s.Seek:
-		if err := g.moved(ctx, rows); err != nil {
-			return nil, 0, err
-		}
-		if s, err = g.applySeek(ctx, p, epoch, seek); err != nil {
-			return nil, 0, err
-		}
-		rows = nil
-	case c.offset < 0:
-		if s.Offset, err = g.begins(ctx, p); err != nil {
-			return nil, 0, err
-		}
-		// Without a position the topic is new, created again, or nobody read it for a long
-		// time. Rows of records that will be read belong to other records, or to the same.
-		if rows, err = g.removeFrom(ctx, p, epoch, rows, s.Offset); err != nil {
-			return nil, 0, err
-		}
-		if err := g.commitStart(ctx, p, s); err != nil {
-			return nil, 0, err
-		}
-	case c.truncated:
-		s.Offset, s.Settled = min(s.Offset, c.end), position.Set{}
-		if rows, err = g.removeFrom(ctx, p, epoch, rows, c.end); err != nil {
-			return nil, 0, err
-		}
-		if err := g.commitStart(ctx, p, s); err != nil {
-			return nil, 0, err
-		}
+	s, err := b.start(ctx)
+	if err != nil {
+		return nil, 0, err
 	}
 	first := s.Offset
-	for i := range rows {
-		m := &rows[i]
-		first = min(first, m.Offset)
+	for i := range b.rows {
+		m := &b.rows[i]
+		if m.Offset >= 0 {
+			first = min(first, m.Offset)
+		}
 		s.Rows = append(s.Rows, queue.Row{
 			Offset: m.Offset, Key: m.Key, Behind: m.State == store.StateBehind, DeadLettering: m.State == store.StateDeadLettering || m.State == store.StateRejected, Rejected: m.State == store.StateRejected,
-			Attempts: m.Attempts, NextAt: m.NextAt, FirstAt: m.FirstAt, Error: m.Error, DeadLetter: m.DeadLetter,
+			Attempts: m.Attempts, NextAt: m.NextAt, FirstAt: m.FirstAt, Error: m.Error, DeadLetter: m.DeadLetter, Edited: m.Edited,
 		})
 	}
 	if err := g.e.cfg.Store.Trim(ctx, p.id, epoch, first); err != nil {
@@ -192,44 +162,12 @@ func (g *group) tryLoad(ctx context.Context, p *partition, c committed) (*queue.
 	}
 	cfg := g.queueConfig()
 	if cfg.Strict {
-		if s.Blocked, err = g.blocked(ctx, p); err != nil {
+		if s.Blocked, err = g.blocked(ctx, p, s.Origin); err != nil {
 			return nil, 0, err
 		}
 	}
 	s.Keys, s.Turn = g.keys, func(key string) { go p.locked(func(q *queue.Queue) { q.Turn(key) }) } // called by another partition
 	return queue.New(cfg, s), epoch, nil
-}
-
-// removeFrom removes the rows from an offset on and returns the others.
-func (g *group) removeFrom(ctx context.Context, p *partition, epoch int64, rows []store.Stored, from int64) ([]store.Stored, error) {
-	var keep []store.Stored
-	var gone []int64
-	for i, m := range rows {
-		if m.Offset < from {
-			keep = append(keep, m)
-			continue
-		}
-		if err := g.moved(ctx, rows[i:i+1]); err != nil {
-			return nil, err
-		}
-		gone = append(gone, m.Offset)
-	}
-	if len(gone) == 0 {
-		return rows, nil
-	}
-	g.log.Warn("stored messages removed: their offsets have new records", "topic", p.topic, "partition", p.number, "count", len(gone), "from", from)
-	return keep, g.e.cfg.Store.Remove(ctx, p.id, epoch, gone)
-}
-
-// commitStart commits the position with which a partition begins.
-func (g *group) commitStart(ctx context.Context, p *partition, s queue.Start) error {
-	g.commit.lock()
-	defer g.commit.unlock()
-	err := g.send(ctx, map[*partition]queue.Position{p: {Offset: s.Offset, LeaderEpoch: -1, Metadata: (&position.Set{}).Encode(s.Offset, s.Seek)}})[p]
-	if err != nil {
-		return fmt.Errorf("commit the first position: %w", err)
-	}
-	return nil
 }
 
 // begins returns the first offset of a partition without a position.
@@ -279,36 +217,19 @@ func (g *group) offsetOf(ctx context.Context, p *partition, to string, at time.T
 
 var errMissing = errors.New("the broker did not list the partition")
 
-// applySeek removes the stored messages and commits the wanted position. A crash in
-// between repeats it, because the committed position does not contain the seek's version.
-func (g *group) applySeek(ctx context.Context, p *partition, epoch int64, seek store.Seek) (queue.Start, error) {
-	s := queue.Start{At: time.Now(), Seek: seek.Version}
-	at := seek.At
+// sought returns the offset that a seek wants.
+func (g *group) sought(ctx context.Context, p *partition, seek *store.Seek) (int64, error) {
 	switch seek.To {
 	case "offset":
-		s.Offset = seek.Offset
+		return seek.Offset, nil
 	case subscriptions.StartEarliest, subscriptions.StartLatest:
-	default:
-		t, err := time.Parse(time.RFC3339, seek.To)
-		if err != nil {
-			return s, err
-		}
-		at = t
+		return g.offsetOf(ctx, p, seek.To, seek.At)
 	}
-	if seek.To != "offset" {
-		var err error
-		if s.Offset, err = g.offsetOf(ctx, p, seek.To, at); err != nil {
-			return s, err
-		}
+	at, err := time.Parse(time.RFC3339, seek.To)
+	if err != nil {
+		return 0, err
 	}
-	if err := g.e.cfg.Store.RemoveAll(ctx, p.id, epoch); err != nil {
-		return s, err
-	}
-	if err := g.commitStart(ctx, p, s); err != nil {
-		return s, err
-	}
-	g.log.Info("position moved", "topic", p.topic, "partition", p.number, "to", seek.To, "offset", s.Offset)
-	return s, nil
+	return g.offsetOf(ctx, p, "", at)
 }
 
 // reload closes a partition that this instance still owns and opens it again, after a seek
@@ -319,7 +240,6 @@ func (g *group) reload(old *partition) { g.reloadFrom(old, func(*committed) {}) 
 func (g *group) reloadFrom(old *partition, change func(*committed)) {
 	old.close()
 	p := newPartition(g, old.topicPartition)
-	p.topicID = old.topicID
 	old.mu.Lock()
 	p.mu.leaving = old.mu.leaving
 	old.mu.Unlock()

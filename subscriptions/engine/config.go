@@ -85,6 +85,8 @@ type Messages interface {
 	Remove(ctx context.Context, p store.Partition, epoch int64, offsets []int64) error
 	RemoveAll(ctx context.Context, p store.Partition, epoch int64) error
 	Trim(ctx context.Context, p store.Partition, epoch, first int64) error
+	TopicID(ctx context.Context, p store.Partition) ([16]byte, error)
+	SetTopicID(ctx context.Context, p store.Partition, epoch int64, id [16]byte) error
 }
 
 // DeadLetters stores dead letters; *dlq.Store implements it.
@@ -92,6 +94,7 @@ type DeadLetters interface {
 	deadletter.Store
 	Write(ctx context.Context, d *dlq.DeadLetter) (dlq.Status, error)
 	Chains(ctx context.Context, table string, f func(dlq.ChainEntry) error) error
+	RequestedTables(ctx context.Context) ([]string, error)
 }
 
 // Schemas decodes the payload of an event into its Data. It waits for a schema until ctx ends; a

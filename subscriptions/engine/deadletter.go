@@ -10,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/deadletter"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/position"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
 )
 
@@ -20,6 +21,9 @@ const (
 	// ClassRejected: the consumer rejected it, the filter could not be evaluated, or
 	// the transform failed.
 	ClassRejected = "rejected"
+	// ClassRecordGone: the message was stored when its topic was deleted, or the broker lost
+	// its record.
+	ClassRecordGone = "record_gone"
 )
 
 // deadLetter writes the dead letter of a message, or fails the one that it is a replay of.
@@ -36,25 +40,36 @@ func (g *group) deadLetter(ctx context.Context, p *partition, d *queue.DeadLette
 		}
 		return err
 	}
+	return g.write(ctx, &deadletter.Message{Record: d.Record, Origin: p.origin(), Attempts: d.Attempts, FirstAt: d.FirstAt, Class: class, Error: d.Error})
+}
+
+// write writes the dead letter of a message, whose common fields it sets.
+func (g *group) write(ctx context.Context, m *deadletter.Message) error {
 	r := g.resource.Load()
-	_, err := g.e.cfg.DeadLetters.Write(ctx, deadletter.New(&deadletter.Message{
-		Table: r.DeadLetterTable(), Name: r.DeadLetter.Name, Incarnation: g.incarnation, Record: d.Record, Seek: p.seek(), Attempts: d.Attempts,
-		FirstAt: d.FirstAt, At: time.Now(), Class: class, Error: d.Error, Host: g.e.cfg.Instance,
-	}))
-	if err != nil {
-		return fmt.Errorf("write a dead letter: %w", err)
+	m.Table, m.Name, m.Incarnation, m.At, m.Host = r.DeadLetterTable(), r.DeadLetter.Name, g.incarnation, time.Now(), g.e.cfg.Instance
+	for {
+		_, err := g.e.cfg.DeadLetters.Write(ctx, deadletter.New(m))
+		switch {
+		case err == nil:
+			g.metrics.deadLettered.Inc()
+			return nil
+		case !errors.Is(err, dlq.ErrOtherRecord):
+			return fmt.Errorf("write a dead letter: %w", err)
+		}
+		m.Collisions++
 	}
-	g.metrics.deadLettered.Inc()
-	return nil
 }
 
 // open reports whether a dead letter waits for a decision or a replay.
 func open(s dlq.Status) bool { return s != dlq.Resolved && s != dlq.Archived }
 
 // blocking is an open dead letter of a subscription with strict order: its key and its place.
+// The zero value is one of a deleted subscription of the name.
 type blocking struct {
 	topicPartition
 	queue.Blocked
+	topicID    [16]byte
+	generation int64
 }
 
 // blocking returns the open dead letters. It reads each once.
@@ -86,8 +101,13 @@ func (g *group) blocking(ctx context.Context) (map[gocql.UUID]blocking, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read dead letter %s: %w", id, err)
 		}
+		at, err := deadletter.ReadPlace(&l)
+		if err == nil && at.Incarnation != g.incarnation {
+			out[id] = blocking{}
+			continue
+		}
 		if rec, err := deadletter.Record(&l); err == nil {
-			out[id] = blocking{topicPartition{rec.Topic, rec.Partition}, queue.Blocked{Key: recordOf(rec).Key, Offset: rec.Offset}}
+			out[id] = blocking{topicPartition{rec.Topic, rec.Partition}, queue.Blocked{Key: recordOf(rec).Key, Offset: rec.Offset}, at.TopicID, at.Generation}
 		}
 	}
 	g.mu.Lock()
@@ -97,11 +117,14 @@ func (g *group) blocking(ctx context.Context) (map[gocql.UUID]blocking, error) {
 }
 
 // blocked returns the open dead letters for a partition: the key of each is blocked in all
-// partitions.
-func (g *group) blocked(ctx context.Context, p *partition) (out []queue.Blocked, err error) {
+// partitions. Only those of its generation are messages that the partition has.
+func (g *group) blocked(ctx context.Context, p *partition, of position.Origin) (out []queue.Blocked, err error) {
 	all, err := g.blocking(ctx)
 	for _, b := range all {
-		if b.topicPartition != p.topicPartition {
+		if b.topicPartition == (topicPartition{}) {
+			continue // of a deleted subscription
+		}
+		if b.topicPartition != p.topicPartition || b.topicID != of.TopicID || b.generation != of.Generation {
 			b.Offset = -1
 		}
 		out = append(out, b.Blocked)

@@ -6,6 +6,7 @@
 //	Engine     reads the list of subscriptions, starts and stops groups
 //	group      the Kafka client of a subscription; reads, commits, expires, receives
 //	partition  a queue with its lock, and its worker for the database
+//	beginning  where a partition begins: position, rows, topic and seeks
 //	pusher     the consumer of a group with push delivery
 //
 // A partition has an epoch. It is loaded when it is assigned: epoch, rows, position,

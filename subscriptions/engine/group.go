@@ -44,7 +44,8 @@ type group struct {
 	done        chan struct{} // closed when run returns
 	session     session
 	replayer    deadletter.Replayer
-	pusher      *pusher // nil for pull delivery
+	counts      map[string]topicCount // used by the replayer
+	pusher      *pusher               // nil for pull delivery
 
 	resource atomic.Pointer[store.Resource]
 	client   *kgo.Client
@@ -87,6 +88,7 @@ func newGroup(e *Engine, r store.Resource) *group {
 	g.work, g.quit = context.WithCancel(context.Background())
 	g.mu.partitions = make(map[topicPartition]*partition)
 	g.mu.fetched = make(map[topicPartition]committed)
+	g.counts = make(map[string]topicCount)
 	g.resource.Store(&r)
 	return g
 }
@@ -137,7 +139,7 @@ func (g *group) refresh(p *partition) {
 	behind := false
 	p.locked(func(q *queue.Queue) {
 		q.SetConfig(g.queueConfig())
-		behind = ok && q.Counts().Seek < seek.Version
+		behind = ok && q.Counts().Origin.Seek < seek.Version
 	})
 	if behind {
 		g.reload(p)

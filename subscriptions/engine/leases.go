@@ -24,7 +24,7 @@ func (e *Engine) Leases(ctx context.Context, name string, limit int) ([]subscrip
 		p.apply(func(q *queue.Queue) {
 			q.Expire(time.Now())
 			for _, l := range q.Leases() {
-				id := subscriptions.LeaseID{Topic: p.topic, Partition: p.number, Offset: l.Record.Offset, Number: l.Lease}
+				id := subscriptions.LeaseID{Topic: p.topic, Partition: p.number, Offset: l.Offset, Number: l.Lease}
 				all = append(all, subscriptions.Lease{
 					ID: id.String(), Topic: p.topic, Partition: p.number, Offset: l.Record.Offset, EventID: header(l.Record, outbox.HeaderID), Key: recordOf(l.Record).Key,
 					Consumer: l.Consumer, Attempt: l.Attempt, MaxReceive: l.MaxReceive, ReceivedAt: l.Since.UTC(), ExpiresAt: l.Until.UTC(), Owner: g.e.cfg.Instance,

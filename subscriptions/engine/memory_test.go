@@ -24,6 +24,7 @@ type memory struct {
 	resources   map[string]store.Resource
 	epochs      map[store.Partition]int64
 	rows        map[store.Partition]map[int64]store.Stored
+	topicIDs    map[store.Partition][16]byte
 	instances   map[string]subscriptions.InstanceStatus
 	deadLetters map[gocql.UUID]dlq.DeadLetter
 	requests    []dlq.Request
@@ -37,7 +38,7 @@ type memory struct {
 func newMemory() *memory {
 	return &memory{
 		resources: make(map[string]store.Resource), epochs: make(map[store.Partition]int64), rows: make(map[store.Partition]map[int64]store.Stored),
-		instances: make(map[string]subscriptions.InstanceStatus), deadLetters: make(map[gocql.UUID]dlq.DeadLetter),
+		topicIDs: make(map[store.Partition][16]byte), instances: make(map[string]subscriptions.InstanceStatus), deadLetters: make(map[gocql.UUID]dlq.DeadLetter),
 	}
 }
 
@@ -167,6 +168,15 @@ func (m *memory) ClaimPartition(_ context.Context, p store.Partition, _ string) 
 	return epoch, err
 }
 
+func (m *memory) TopicID(_ context.Context, p store.Partition) (id [16]byte, err error) {
+	err = m.do("topic id", func() error { id = m.topicIDs[p]; return nil })
+	return id, err
+}
+
+func (m *memory) SetTopicID(_ context.Context, p store.Partition, epoch int64, id [16]byte) error {
+	return m.write("set topic id", p, epoch, func(map[int64]store.Stored) { m.topicIDs[p] = id })
+}
+
 func (m *memory) Messages(_ context.Context, p store.Partition) (out []store.Stored, err error) {
 	err = m.do("messages", func() error {
 		for _, offset := range slices.Sorted(maps.Keys(m.rows[p])) {
@@ -243,6 +253,9 @@ func (m *memory) Write(_ context.Context, d *dlq.DeadLetter) (st dlq.Status, err
 			return errTest
 		}
 		if old, ok := m.deadLetters[d.EventID]; ok {
+			if !dlq.SameRecord(&old, d) {
+				return dlq.ErrOtherRecord
+			}
 			st = old.Status
 			return nil
 		}
@@ -269,12 +282,24 @@ func (m *memory) Chains(_ context.Context, table string, f func(dlq.ChainEntry) 
 			if d.Table != table || !open(d.Status) {
 				continue
 			}
-			if err := f(dlq.ChainEntry{EventID: id, AggregateID: d.AggregateID, Topic: d.Topic, Status: d.Status, Released: d.Released}); err != nil {
+			if err := f(dlq.ChainEntry{EventID: id, AggregateID: d.AggregateID, Topic: d.Topic, Status: d.Status, Released: d.Released, ClaimedBy: d.ClaimedBy}); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+}
+
+func (m *memory) RequestedTables(context.Context) (out []string, err error) {
+	err = m.do("requested tables", func() error {
+		for _, r := range m.requests {
+			out = append(out, r.Table)
+		}
+		slices.Sort(out)
+		out = slices.Compact(out)
+		return nil
+	})
+	return out, err
 }
 
 func (m *memory) Deleted(context.Context) (out []store.Deleted, err error) {
@@ -300,7 +325,7 @@ func (m *memory) Trim(_ context.Context, p store.Partition, epoch, first int64) 
 	}
 	return m.write("trim", p, epoch, func(rows map[int64]store.Stored) {
 		for o := range rows {
-			if o < first {
+			if o >= 0 && o < first {
 				panic("a stored message is below the beginning")
 			}
 		}

@@ -22,7 +22,7 @@ type topicPartition struct {
 // partition is one that the group has assigned to this instance.
 type partition struct {
 	topicPartition
-	topicID [16]byte // of the topic as it was when the partition was loaded; zero with old brokers
+	topicID [16]byte // of the topic as it was when the partition was loaded
 	id      store.Partition
 	g       *group
 	ctx     context.Context // ends when the partition is closed

@@ -42,12 +42,16 @@ func (g *group) read(ctx context.Context) {
 				g.failed(err)
 			}
 		})
-		fetches.EachPartition(func(f kgo.FetchTopicPartition) {
-			g.observe(topicPartition{f.Topic, f.Partition}, &f.FetchPartition)
-			if len(f.Records) > 0 {
-				g.take(topicPartition{f.Topic, f.Partition}, f.Records)
+		for i := range fetches {
+			for _, t := range fetches[i].Topics { // EachTopic may lose the topic id
+				t.EachPartition(func(f kgo.FetchPartition) {
+					g.observe(topicPartition{t.Topic, f.Partition}, &f)
+					if len(f.Records) > 0 {
+						g.take(topicPartition{t.Topic, f.Partition}, t.TopicID, f.Records)
+					}
+				})
 			}
-		})
+		}
 		late = g.flow() // while the group cannot rebalance
 		g.client.AllowRebalance()
 		for topic := range gone {
@@ -77,8 +81,9 @@ func (g *group) observe(tp topicPartition, f *kgo.FetchPartition) {
 	p.mu.watch.interrupted = p.mu.watch.interrupted || f.Err != nil
 }
 
-// take adds records to the queue of their partition, or holds them.
-func (g *group) take(tp topicPartition, records []*kgo.Record) {
+// take adds records to the queue of their partition, or holds them. topicID is that of the
+// topic which the client reads; zero if the fetch was one by name.
+func (g *group) take(tp topicPartition, topicID [16]byte, records []*kgo.Record) {
 	g.mu.Lock()
 	p := g.mu.partitions[tp]
 	g.mu.Unlock()
@@ -86,8 +91,12 @@ func (g *group) take(tp topicPartition, records []*kgo.Record) {
 		return // it was reassigned
 	}
 	p.mu.Lock()
-	holds := len(p.mu.held) > 0
+	holds, other := len(p.mu.held) > 0, p.mu.q != nil && topicID != [16]byte{} && topicID != p.topicID
 	p.mu.Unlock()
+	if other {
+		g.reload(p) // the broker that it asked for the topic id was late
+		return
+	}
 	selected := make([]queue.Record, 0, len(records))
 	for i := 0; i < len(records) && !holds; i++ {
 		ok, err := g.selects(cachedSchemas, records[i]) // other partitions do not wait for the registry
@@ -209,10 +218,6 @@ func (g *group) truncated(tp topicPartition, to int64) {
 // recreated topic is read like a new one.
 func (g *group) anew(topic string) {
 	g.log.Warn("a topic was deleted; if it is created again, it is read from its start", "topic", topic)
-	g.client.PurgeTopicsFromConsuming(topic)
-	if _, patterns := g.resource.Load().TopicRegexps(); !patterns { // which find it by themselves
-		g.client.AddConsumeTopics(topic)
-	}
 	g.mu.Lock()
 	var all []*partition
 	for tp, p := range g.mu.partitions {
@@ -221,5 +226,9 @@ func (g *group) anew(topic string) {
 		}
 	}
 	g.mu.Unlock()
-	g.forget(all)
+	g.forget(all) // before the client can get partitions of the new topic
+	g.client.PurgeTopicsFromConsuming(topic)
+	if _, patterns := g.resource.Load().TopicRegexps(); !patterns { // which find it by themselves
+		g.client.AddConsumeTopics(topic)
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/deadletter"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/position"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
@@ -34,20 +35,21 @@ func (g *group) replays(ctx context.Context) {
 }
 
 // Replayed implements deadletter.Messages.
-func (g *group) Replayed(topic string, number int32, offset int64, deadLetter gocql.UUID) deadletter.State {
-	p := g.partition(topicPartition{topic, number})
+func (g *group) Replayed(r deadletter.Replay) deadletter.State {
+	p := g.partition(topicPartition{r.Topic, r.Partition})
 	state := deadletter.NotOwned
 	if p == nil {
 		return state
 	}
 	p.apply(func(q *queue.Queue) {
-		free, stored := q.Replayed(offset, deadLetter)
-		switch {
-		case free:
+		switch q.Replayed(store.ReplayOffset(r.Offset), r.DeadLetter, r.Edited) {
+		case queue.NoReplay:
 			state = deadletter.Free
-		case stored:
+		case queue.AcceptedReplay:
+			state = deadletter.Accepted
+		case queue.StoredReplay:
 			state = deadletter.Stored
-		default:
+		case queue.OtherReplay:
 			state = deadletter.Busy
 		}
 	})
@@ -55,12 +57,24 @@ func (g *group) Replayed(topic string, number int32, offset int64, deadLetter go
 }
 
 // Replay implements deadletter.Messages.
-func (g *group) Replay(r *kgo.Record, deadLetter gocql.UUID) {
+func (g *group) Replay(record *kgo.Record, r deadletter.Replay) {
 	if p := g.partition(topicPartition{r.Topic, r.Partition}); p != nil {
 		p.locked(func(q *queue.Queue) {
-			q.Replay(queue.Row{Offset: r.Offset, Key: recordOf(r).Key, Record: r, DeadLetter: deadLetter}, time.Now())
+			q.Replay(queue.Row{Offset: store.ReplayOffset(r.Offset), Key: recordOf(record).Key, Record: record, DeadLetter: r.DeadLetter, Edited: r.Edited}, time.Now())
 		})
 	}
+}
+
+// Cancel implements deadletter.Messages.
+func (g *group) Cancel(r deadletter.Replay) {
+	if p := g.partition(topicPartition{r.Topic, r.Partition}); p != nil {
+		p.locked(func(q *queue.Queue) { q.Cancel(store.ReplayOffset(r.Offset), r.DeadLetter) })
+	}
+}
+
+// Owns implements deadletter.Messages.
+func (g *group) Owns(topic string, number int32) bool {
+	return g.partition(topicPartition{topic, number}) != nil
 }
 
 // partition returns the partition of a place, nil if this instance does not own it.
@@ -70,10 +84,10 @@ func (g *group) partition(tp topicPartition) *partition {
 	return g.mu.partitions[tp]
 }
 
-// seek returns the version of the last seek of the partition.
-func (p *partition) seek() (version int64) {
-	p.apply(func(q *queue.Queue) { version = q.Counts().Seek })
-	return version
+// origin returns that of the position of the partition.
+func (p *partition) origin() (o position.Origin) {
+	p.apply(func(q *queue.Queue) { o = q.Counts().Origin })
+	return o
 }
 
 // resolve resolves the dead letters of messages that have ended, before their rows are
@@ -81,14 +95,14 @@ func (p *partition) seek() (version int64) {
 // messages whose rows can be removed, and reports the others.
 func (p *partition) resolve(offsets []int64) (remove []int64, failed error) {
 	type replay struct {
-		deadLetter gocql.UUID
-		purged     bool
+		deadletter.Replay
+		purged bool
 	}
 	replays := make(map[int64]replay)
 	p.apply(func(q *queue.Queue) {
 		for _, o := range offsets {
-			if id, purged := q.DeadLetterOf(o); id != (gocql.UUID{}) {
-				replays[o] = replay{id, purged}
+			if id, edited, purged := q.ReplayOf(o); id != (gocql.UUID{}) {
+				replays[o] = replay{deadletter.Replay{Topic: p.topic, Partition: p.number, Offset: store.RecordOffset(o), DeadLetter: id, Edited: edited}, purged}
 			}
 		}
 	})
@@ -100,9 +114,9 @@ func (p *partition) resolve(offsets []int64) (remove []int64, failed error) {
 		switch r, ok := replays[o]; {
 		case !ok:
 		case r.purged:
-			err = p.g.replayer.Failed(p.ctx, r.deadLetter, dlq.Failure{Class: ClassMoved, Text: "the message was purged"})
+			err = p.g.replayer.Failed(p.ctx, r.DeadLetter, dlq.Failure{Class: ClassMoved, Text: "the message was purged"})
 		default:
-			err = p.g.replayer.Acknowledged(p.ctx, p.topic, p.number, o, r.deadLetter)
+			err = p.g.replayer.Acknowledged(p.ctx, r.Replay)
 		}
 		if err == nil {
 			remove = append(remove, o)
@@ -115,13 +129,13 @@ func (p *partition) resolve(offsets []int64) (remove []int64, failed error) {
 }
 
 // moved makes the dead letters manual whose replays are removed with their rows.
-func (g *group) moved(ctx context.Context, rows []store.Stored) error {
+func (g *group) moved(ctx context.Context, rows []store.Stored, reason string) error {
 	for i := range rows {
 		id := rows[i].DeadLetter
 		if id == (gocql.UUID{}) {
 			continue
 		}
-		if err := g.replayer.Failed(ctx, id, dlq.Failure{Class: ClassMoved, Text: "the position of the subscription was moved"}); err != nil {
+		if err := g.replayer.Failed(ctx, id, dlq.Failure{Class: ClassMoved, Text: reason}); err != nil {
 			return fmt.Errorf("remove stored messages: %w", err)
 		}
 	}

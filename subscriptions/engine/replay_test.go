@@ -32,12 +32,24 @@ func (m *memory) update(op string, id gocql.UUID, from dlq.Status, f func(*dlq.D
 	return d, err
 }
 
-func (m *memory) Requests(context.Context, string, func(string) bool) (out []dlq.Request, err error) {
+func (m *memory) Requests(_ context.Context, table string, mine func(*dlq.Request) bool) (out []dlq.Request, err error) {
+	var all []dlq.Request
 	err = m.do("requests", func() error {
-		for _, r := range m.requests {
-			d := m.deadLetters[r.EventID]
-			r.Entry = d.Entry()
+		all = slices.Clone(m.requests)
+		return nil
+	})
+	for _, r := range all { // mine may take locks
+		if r.Table == table && (mine == nil || mine(&r)) && len(out) < 1000 {
 			out = append(out, r)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = m.do("requests", func() error {
+		for i := range out {
+			d := m.deadLetters[out[i].EventID]
+			out[i].Entry = d.Entry()
 		}
 		return nil
 	})

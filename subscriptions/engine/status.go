@@ -128,17 +128,22 @@ func (i *Idle) Progress(ctx context.Context, name string, at subscriptions.Place
 	return g.progress(ctx, at)
 }
 
-// known is the state of an offset and the version of the seek of its partition.
+// known is the state of an offset and the origin of the position of its partition.
 type known struct {
 	queue.Progress
-	seek int64
+	origin position.Origin
 }
 
 func (g *group) progress(ctx context.Context, at subscriptions.Place) (subscriptions.Progress, error) {
 	out := subscriptions.Progress{Subscription: g.name}
 	var k known
 	if p := g.partition(topicPartition{at.Topic, at.Partition}); p != nil {
-		p.apply(func(q *queue.Queue) { k, out.Owner = known{q.Progress(at.Offset), q.Counts().Seek}, g.e.cfg.Instance })
+		p.apply(func(q *queue.Queue) {
+			k, out.Owner = known{q.Progress(at.Offset), q.Counts().Origin}, g.e.cfg.Instance
+			if r := q.Progress(store.ReplayOffset(at.Offset)); k.Kind == queue.Over && r.Kind == queue.InPhase && g.isReplay(at, k.origin, r.DeadLetter) {
+				k.Progress = r
+			}
+		})
 	}
 	if out.Owner == "" {
 		var err error
@@ -163,7 +168,7 @@ func (g *group) progress(ctx context.Context, at subscriptions.Place) (subscript
 	case queue.Acknowledged:
 		out.State, out.ProcessedAt = subscriptions.ProgressCompleted, k.At
 	case queue.Over:
-		if found, err := g.isDeadLetter(ctx, &out, at, k.seek); err != nil || found {
+		if found, err := g.isDeadLetter(ctx, &out, at, k.origin); err != nil || found {
 			return out, unavailable(err)
 		}
 		g.over(&out, at, k.At)
@@ -239,10 +244,21 @@ func skips(seek *store.Seek, at subscriptions.Place) bool {
 
 func rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
+// deadLetterID returns the id of the dead letter of a message.
+func (g *group) deadLetterID(at subscriptions.Place, of position.Origin) gocql.UUID {
+	p := deadletter.Place{Incarnation: g.incarnation, Topic: at.Topic, TopicID: of.TopicID, Partition: at.Partition, Generation: of.Generation, Offset: at.Offset}
+	return p.ID(0)
+}
+
+// isReplay reports whether a dead letter is that of a message.
+func (g *group) isReplay(at subscriptions.Place, of position.Origin, deadLetter gocql.UUID) bool {
+	return deadLetter == g.deadLetterID(at, of)
+}
+
 // isDeadLetter sets the state of a message that has become a dead letter; false if it is
 // none.
-func (g *group) isDeadLetter(ctx context.Context, out *subscriptions.Progress, at subscriptions.Place, seek int64) (bool, error) {
-	l, err := g.e.cfg.DeadLetters.Read(ctx, deadletter.ID(g.incarnation, at.Topic, at.Partition, at.Offset, seek))
+func (g *group) isDeadLetter(ctx context.Context, out *subscriptions.Progress, at subscriptions.Place, of position.Origin) (bool, error) {
+	l, err := g.e.cfg.DeadLetters.Read(ctx, g.deadLetterID(at, of))
 	if errors.Is(err, dlq.ErrNotFound) {
 		return false, nil
 	}
@@ -272,14 +288,19 @@ func (g *group) stored(ctx context.Context, at subscriptions.Place) (k known, er
 	offset, settled := int64(-1), position.Set{}
 	if o, ok := offsets.Lookup(at.Topic, at.Partition); ok && o.Err == nil {
 		offset = o.At
-		if settled, k.seek, err = position.Decode(o.At, o.Metadata); err != nil {
-			settled = position.Set{} // another program has set the offset
-		}
+		settled, k.origin, _ = position.Decode(o.At, o.Metadata) // empty if another program has set the offset
 	}
 	now := time.Now()
-	m, err := g.e.cfg.Store.Message(ctx, store.Partition{Subscription: g.incarnation, Topic: at.Topic, Number: at.Partition}, at.Offset)
+	id := store.Partition{Subscription: g.incarnation, Topic: at.Topic, Number: at.Partition}
+	m, err := g.e.cfg.Store.Message(ctx, id, at.Offset)
+	over := at.Offset < offset || settled.Has(at.Offset)
+	if over && errors.Is(err, store.ErrNoRecord) {
+		if m, err = g.e.cfg.Store.Message(ctx, id, store.ReplayOffset(at.Offset)); err == nil && !g.isReplay(at, k.origin, m.DeadLetter) {
+			err = store.ErrNoRecord // of a former generation
+		}
+	}
 	switch {
-	case errors.Is(err, store.ErrNoRecord) && (at.Offset < offset || settled.Has(at.Offset)):
+	case errors.Is(err, store.ErrNoRecord) && over:
 		k.Kind, k.At = queue.Over, now
 	case errors.Is(err, store.ErrNoRecord):
 		k.Kind = queue.Unread

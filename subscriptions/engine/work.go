@@ -200,7 +200,7 @@ func storedOf(rows []queue.Row) []store.Stored {
 			state = store.StateDeadLettering
 		}
 		out[i] = store.Stored{
-			Offset: r.Offset, Key: r.Key, State: state, Attempts: r.Attempts, NextAt: r.NextAt, FirstAt: r.FirstAt, Error: r.Error, Record: r.Record, DeadLetter: r.DeadLetter,
+			Offset: r.Offset, Key: r.Key, State: state, Attempts: r.Attempts, NextAt: r.NextAt, FirstAt: r.FirstAt, Error: r.Error, Record: r.Record, DeadLetter: r.DeadLetter, Edited: r.Edited,
 		}
 	}
 	return out

@@ -42,13 +42,13 @@ type world struct {
 }
 
 // inBubble runs f with a world in virtual time.
-func inBubble(t *testing.T, f func(w *world)) {
+func inBubble(t *testing.T, f func(w *world), broker ...kfake.Opt) {
 	t.Helper()
 	outer := t
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, db: newMemory(), log: new(logtest.Buffer)}
 		var err error
-		w.broker, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(w.net.Listen), kfake.SeedTopics(testPartitions, "a", "b"))
+		w.broker, err = kfake.NewCluster(append(broker, kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(w.net.Listen), kfake.SeedTopics(testPartitions, "a", "b"))...)
 		if err != nil {
 			t.Fatal(err)
 		}

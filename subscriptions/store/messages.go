@@ -42,8 +42,22 @@ type Stored struct {
 	// Record is the record, or nil in the results of Messages. Save with nil keeps the
 	// stored record: the message must be stored.
 	Record *kgo.Record
-	// DeadLetter is the id of the dead letter that is replayed, or zero.
-	DeadLetter gocql.UUID
+	// DeadLetter is the id of the dead letter that is replayed, or zero; Edited its edit that
+	// Record contains.
+	DeadLetter, Edited gocql.UUID
+}
+
+// ReplayOffset returns the Offset of the replay of a dead letter whose record has the offset.
+// It is negative: the offsets of records belong to the topic as it is now, and a dead letter
+// may be older.
+func ReplayOffset(offset int64) int64 { return math.MinInt64 + offset }
+
+// RecordOffset returns the offset of the record of a stored message.
+func RecordOffset(offset int64) int64 {
+	if offset < 0 {
+		return offset - math.MinInt64
+	}
+	return offset
 }
 
 // Limits of a conditional batch. ScyllaDB warns above 128 KiB and refuses above 1 MiB; a
@@ -66,11 +80,20 @@ func (s *Store) Messages(ctx context.Context, p Partition) ([]Stored, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the stored messages of partition %s: %w", p, err)
 	}
-	var out []Stored
-	for from := st.first; ; {
+	replays, err := s.messages(ctx, p, math.MinInt64, -1)
+	if err != nil {
+		return nil, err
+	}
+	records, err := s.messages(ctx, p, st.first, math.MaxInt64)
+	return append(replays, records...), err
+}
+
+// messages returns the messages of a range of offsets.
+func (s *Store) messages(ctx context.Context, p Partition, from, to int64) (out []Stored, err error) {
+	for {
 		var page []Stored
 		err := s.until(ctx, func() error {
-			page, err = s.page(ctx, p, from)
+			page, err = s.page(ctx, p, from, to)
 			return err
 		})
 		if err != nil {
@@ -85,13 +108,13 @@ func (s *Store) Messages(ctx context.Context, p Partition) ([]Stored, error) {
 }
 
 // page returns up to a page of messages.
-func (s *Store) page(ctx context.Context, p Partition, from int64) (out []Stored, err error) {
+func (s *Store) page(ctx context.Context, p Partition, from, to int64) (out []Stored, err error) {
 	err = s.bounded(ctx, func(ctx context.Context) error {
-		iter := s.serialRead(ctx, s.stmt.messages, p.args(from, pageSize)...).PageSize(pageSize).Iter()
+		iter := s.serialRead(ctx, s.stmt.messages, p.args(from, to, pageSize)...).PageSize(pageSize).Iter()
 		for {
 			var m Stored
 			var key []byte
-			if !iter.Scan(&m.Offset, &key, &m.State, &m.Attempts, &m.NextAt, &m.FirstAt, &m.Error, &m.DeadLetter) {
+			if !iter.Scan(&m.Offset, &key, &m.State, &m.Attempts, &m.NextAt, &m.FirstAt, &m.Error, &m.DeadLetter, &m.Edited) {
 				return iter.Close()
 			}
 			m.Key, m.NextAt, m.FirstAt = string(key), utc(m.NextAt), utc(m.FirstAt)
@@ -107,7 +130,7 @@ func (s *Store) Message(ctx context.Context, p Partition, offset int64) (m Store
 	var key []byte
 	err = s.until(ctx, func() error {
 		return s.bounded(ctx, func(ctx context.Context) error {
-			return s.serialRead(ctx, s.stmt.message, p.args(offset)...).Scan(&key, &m.State, &m.Attempts, &m.NextAt, &m.FirstAt, &m.Error, &m.DeadLetter)
+			return s.serialRead(ctx, s.stmt.message, p.args(offset)...).Scan(&key, &m.State, &m.Attempts, &m.NextAt, &m.FirstAt, &m.Error, &m.DeadLetter, &m.Edited)
 		})
 	})
 	if errors.Is(err, gocql.ErrNotFound) || err == nil && m.State == "" { // static columns alone
@@ -124,7 +147,7 @@ func (s *Store) Message(ctx context.Context, p Partition, offset int64) (m Store
 // value and headers equal the saved ones, byte for byte. The error is ErrNoRecord if
 // the message is not stored.
 func (s *Store) Record(ctx context.Context, p Partition, offset int64) (*kgo.Record, error) {
-	r := &kgo.Record{Topic: p.Topic, Partition: p.Number, Offset: offset}
+	r := &kgo.Record{Topic: p.Topic, Partition: p.Number, Offset: RecordOffset(offset)}
 	var state string
 	var at int64
 	var headers []byte
@@ -153,7 +176,7 @@ func (s *Store) Record(ctx context.Context, p Partition, offset int64) (*kgo.Rec
 func (s *Store) Save(ctx context.Context, p Partition, epoch int64, messages []Stored) error {
 	pt := s.partition(p)
 	for len(messages) > 0 {
-		c := change{lowest: messages[0].Offset}
+		c := change{lowest: math.MaxInt64}
 		size, n := 0, 0
 		for ; n < len(messages) && n < maxRows; n++ {
 			m := &messages[n]
@@ -165,7 +188,10 @@ func (s *Store) Save(ctx context.Context, p Partition, epoch int64, messages []S
 			if m.Record == nil {
 				text = s.stmt.saveState
 			}
-			c.stmts, c.lowest = append(c.stmts, statement{text, args}), min(c.lowest, m.Offset)
+			c.stmts = append(c.stmts, statement{text, args})
+			if m.Offset >= 0 { // all replays are read
+				c.lowest = min(c.lowest, m.Offset)
+			}
 		}
 		if n == 1 && size > maxBytes && messages[0].Record != nil {
 			c.one = c.stmts[0].args
@@ -182,11 +208,7 @@ func (s *Store) Save(ctx context.Context, p Partition, epoch int64, messages []S
 // about their size.
 func (m *Stored) args(p Partition) (args []any, bytes int) {
 	text := cut(m.Error)
-	var deadLetter any
-	if m.DeadLetter != (gocql.UUID{}) {
-		deadLetter = m.DeadLetter
-	}
-	args = []any{[]byte(m.Key), m.State, m.Attempts, orNull(m.NextAt), orNull(m.FirstAt), text, deadLetter}
+	args = []any{[]byte(m.Key), m.State, m.Attempts, orNull(m.NextAt), orNull(m.FirstAt), text, idOrNull(m.DeadLetter), idOrNull(m.Edited)}
 	bytes = rowBytes + len(p.Subscription) + len(p.Topic) + len(m.Key) + len(text)
 	if r := m.Record; r != nil {
 		headers := encodeHeaders(r.Headers)
@@ -194,6 +216,14 @@ func (m *Stored) args(p Partition) (args []any, bytes int) {
 		bytes += len(r.Key) + len(r.Value) + len(headers)
 	}
 	return append(args, p.args(m.Offset)...), bytes
+}
+
+// idOrNull returns an id, or null for the zero id.
+func idOrNull(id gocql.UUID) any {
+	if id == (gocql.UUID{}) {
+		return nil
+	}
+	return id
 }
 
 func cut(text string) string {

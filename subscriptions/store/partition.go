@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 
@@ -49,6 +50,7 @@ type statics struct {
 	owner string
 	last  gocql.UUID
 	first int64
+	topic gocql.UUID
 }
 
 func (s *Store) partition(p Partition) *partition {
@@ -69,7 +71,7 @@ func (s *Store) readStatics(ctx context.Context, p Partition) (st statics, err e
 		return s.bounded(ctx, func(ctx context.Context) error {
 			var discard Partition
 			return s.serialRead(ctx, s.stmt.statics, p.args()...).
-				Scan(&discard.Subscription, &discard.Topic, &discard.Number, &st.epoch, &st.owner, &st.last, &st.first)
+				Scan(&discard.Subscription, &discard.Topic, &discard.Number, &st.epoch, &st.owner, &st.last, &st.first, &st.topic)
 		})
 	})
 	if errors.Is(err, gocql.ErrNotFound) {
@@ -115,7 +117,7 @@ func (s *Store) ClaimPartition(ctx context.Context, p Partition, owner string) (
 			pt.mu.statics, pt.mu.known = st, true
 			return st.epoch, nil
 		}
-		next := statics{epoch: st.epoch + 1, owner: owner, last: id, first: st.first}
+		next := statics{epoch: st.epoch + 1, owner: owner, last: id, first: st.first, topic: st.topic}
 		applied := false
 		if args := append([]any{next.epoch, owner, id}, p.args()...); st.epoch == 0 {
 			applied, err = s.swap(ctx, s.stmt.firstClaim, args...)
@@ -136,6 +138,27 @@ func (s *Store) ClaimPartition(ctx context.Context, p Partition, owner string) (
 			return 0, fmt.Errorf("claim partition %s: %w", p, errors.Join(err, unknown, context.Cause(ctx)))
 		}
 	}
+}
+
+// TopicID returns the id of the topic that the stored messages of a partition belong to, as
+// SetTopicID has stored it; zero if it has not.
+func (s *Store) TopicID(ctx context.Context, p Partition) ([16]byte, error) {
+	st, err := s.readStatics(ctx, p)
+	if err != nil {
+		return [16]byte{}, fmt.Errorf("read the topic id of partition %s: %w", p, err)
+	}
+	return st.topic, nil
+}
+
+// SetTopicID stores the id of the topic that the stored messages belong to from now on. The
+// caller has removed those of another topic.
+func (s *Store) SetTopicID(ctx context.Context, p Partition, epoch int64, id [16]byte) error {
+	args := append([]any{gocql.UUID(id)}, p.args()...)
+	c := change{lowest: math.MaxInt64, stmts: []statement{{s.stmt.setTopic, args}}}
+	if err := s.write(ctx, p, s.partition(p), epoch, &c); err != nil {
+		return fmt.Errorf("store the topic id of partition %s: %w", p, err)
+	}
+	return nil
 }
 
 // change is one conditional write of a partition.

@@ -1,12 +1,12 @@
 package store
 
 type statements struct {
-	statics, claim, firstClaim, write, writeOne        string
-	messages, message, record, save, saveState, remove string
-	addPartition, partitions, dropPartition, dropAll   string
-	putKey, key                                        string
-	report, leave, instances                           string
-	put, firstPut, remember, get, list, unmark, drop   string
+	statics, claim, firstClaim, write, writeOne, setTopic string
+	messages, message, record, save, saveState, remove    string
+	addPartition, partitions, dropPartition, dropAll      string
+	putKey, key                                           string
+	report, leave, instances                              string
+	put, firstPut, remember, get, list, unmark, drop      string
 }
 
 const (
@@ -19,7 +19,7 @@ func newStatements(keyspace string) statements {
 	const (
 		partition = " WHERE subscription = ? AND topic = ? AND topic_partition = ?"
 		row       = partition + " AND record_offset = ?"
-		state     = "message_key = ?, state = ?, attempts = ?, next_at = ?, first_at = ?, error = ?, dead_letter = ?"
+		state     = "message_key = ?, state = ?, attempts = ?, next_at = ?, first_at = ?, error = ?, dead_letter = ?, edited = ?"
 		record    = ", record_at = ?, record_key = ?, record_value = ?, record_headers = ?"
 		mine      = " IF epoch = ? AND last_write = ?"
 		resource  = " WHERE scope = 'keyspace' AND name = ?"
@@ -30,14 +30,15 @@ func newStatements(keyspace string) statements {
 	instances, resources := keyspace+".subscription_instances", keyspace+".subscriptions"
 	return statements{
 		// Only the static columns: a row with deleted rows before it would be expensive.
-		statics:    "SELECT DISTINCT subscription, topic, topic_partition, epoch, owner, last_write, first_offset FROM " + messages + partition,
+		statics:    "SELECT DISTINCT subscription, topic, topic_partition, epoch, owner, last_write, first_offset, topic_id FROM " + messages + partition,
 		claim:      "UPDATE " + messages + " SET epoch = ?, owner = ?, last_write = ?" + partition + " IF epoch = ?",
 		firstClaim: "UPDATE " + messages + " SET epoch = ?, owner = ?, last_write = ?" + partition + " IF epoch = null",
 		write:      "UPDATE " + messages + " SET last_write = ?, first_offset = ?" + partition + mine,
+		setTopic:   "UPDATE " + messages + " SET topic_id = ?" + partition,
 		writeOne:   "UPDATE " + messages + " SET last_write = ?, first_offset = ?, " + state + record + row + mine,
 
-		messages: "SELECT record_offset, message_key, state, attempts, next_at, first_at, error, dead_letter FROM " + messages + partition + " AND record_offset >= ? LIMIT ?",
-		message:  "SELECT message_key, state, attempts, next_at, first_at, error, dead_letter FROM " + messages + row,
+		messages: "SELECT record_offset, message_key, state, attempts, next_at, first_at, error, dead_letter, edited FROM " + messages + partition + " AND record_offset >= ? AND record_offset <= ? LIMIT ?",
+		message:  "SELECT message_key, state, attempts, next_at, first_at, error, dead_letter, edited FROM " + messages + row,
 		record:   "SELECT state, " + recordColumns + " FROM " + messages + row,
 		// Not INSERT: a row consists of its columns, as an update of a missing row shows.
 		save:      "UPDATE " + messages + " SET " + state + record + row,

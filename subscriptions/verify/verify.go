@@ -43,6 +43,9 @@ const (
 	BeyondEnd Kind = "beyond_end"
 	// BadPosition: the metadata of the position is not readable.
 	BadPosition Kind = "bad_position"
+	// OtherTopic: the position is that of a deleted topic of the name. The next owner ignores
+	// it and reads the topic like a new one.
+	OtherTopic Kind = "other_topic"
 	// Undelivered: a dead letter is claimed for a replay that is not stored.
 	Undelivered Kind = "undelivered"
 )
@@ -137,11 +140,12 @@ func (k *check) partitions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ends, err1 := k.Kafka.ListCommittedOffsets(ctx, topics...)
-	starts, err2 := k.Kafka.ListStartOffsets(ctx, topics...)
+	names := slices.Sorted(maps.Keys(topics))
+	ends, err1 := k.Kafka.ListCommittedOffsets(ctx, names...)
+	starts, err2 := k.Kafka.ListStartOffsets(ctx, names...)
 	begins, err3 := starts, error(nil)
 	if !begin.IsZero() {
-		begins, err3 = k.Kafka.ListOffsetsAfterMilli(ctx, begin.UnixMilli(), topics...)
+		begins, err3 = k.Kafka.ListOffsetsAfterMilli(ctx, begin.UnixMilli(), names...)
 	}
 	positions, err4 := k.Kafka.FetchOffsets(ctx, k.resource.Incarnation())
 	if errors.Is(err4, kerr.GroupIDNotFound) {
@@ -164,15 +168,16 @@ func (k *check) partitions(ctx context.Context) error {
 			}
 			p.Committed, metadata = o.At, o.Metadata
 		}
-		if err := k.partition(ctx, &p, metadata, min(first.Offset, p.End)); err != nil {
+		if err := k.partition(ctx, &p, metadata, min(first.Offset, p.End), topics[p.Topic]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// topics returns the topics that the subscription selects or has read, and that exist.
-func (k *check) topics(ctx context.Context) ([]string, error) {
+// topics returns the ids of the topics that the subscription selects or has read, and that
+// exist.
+func (k *check) topics(ctx context.Context) (map[string][16]byte, error) {
 	all, err := k.Kafka.ListTopics(ctx)
 	if err != nil {
 		return nil, err
@@ -181,25 +186,28 @@ func (k *check) topics(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make(map[string]bool)
+	out := make(map[string][16]byte)
 	for _, t := range all {
 		if k.resource.SelectsTopic(t.Topic) || slices.ContainsFunc(claimed, func(p store.Partition) bool { return p.Topic == t.Topic }) {
-			out[t.Topic] = true
+			out[t.Topic] = t.ID
 		}
 	}
-	return slices.Sorted(maps.Keys(out)), nil
+	return out, nil
 }
 
 // partition accounts for one partition, which is read from first without a position.
-func (k *check) partition(ctx context.Context, p *Partition, metadata string, first int64) error {
+func (k *check) partition(ctx context.Context, p *Partition, metadata string, first int64, id [16]byte) error {
 	problem := func(kind Kind, offset, count int64) {
 		k.report.Problems = append(k.report.Problems, Problem{Kind: kind, Topic: p.Topic, Partition: p.Partition, Offset: offset, Count: count})
 	}
 	a := account{committed: p.Committed, stored: make(map[int64]bool)}
 	if p.Committed < 0 {
 		a.committed = first
-	} else if set, _, err := position.Decode(p.Committed, metadata); err != nil {
+	} else if set, of, err := position.Decode(p.Committed, metadata); err != nil {
 		problem(BadPosition, p.Committed, 1)
+	} else if of.TopicID != id {
+		problem(OtherTopic, p.Committed, 1)
+		a.committed = first
 	} else {
 		a.settled = set
 	}
@@ -300,9 +308,10 @@ func (k *check) deadLetters(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		topic, number, offset, err := deadletter.Place(&l)
-		if err == nil && rows[place{topic, number}] == nil {
-			stored, err := k.Store.Messages(ctx, k.id(topic, number))
+		at, err := deadletter.ReadPlace(&l)
+		in := place{at.Topic, at.Partition}
+		if err == nil && rows[in] == nil {
+			stored, err := k.Store.Messages(ctx, k.id(in.topic, in.number))
 			if err != nil {
 				return err
 			}
@@ -310,16 +319,16 @@ func (k *check) deadLetters(ctx context.Context) error {
 			for i := range stored {
 				ids[stored[i].DeadLetter] = true
 			}
-			rows[place{topic, number}] = ids
+			rows[in] = ids
 		}
-		if rows[place{topic, number}][id] {
+		if rows[in][id] {
 			continue
 		}
 		if l, err = k.DeadLetters.Read(ctx, id); err != nil {
 			return err
 		}
 		if l.Status == dlq.Processing && l.ClaimedBy == incarnation {
-			k.report.Problems = append(k.report.Problems, Problem{Kind: Undelivered, Topic: topic, Partition: number, Offset: offset, Count: 1, DeadLetter: &id})
+			k.report.Problems = append(k.report.Problems, Problem{Kind: Undelivered, Topic: in.topic, Partition: in.number, Offset: at.Offset, Count: 1, DeadLetter: &id})
 		}
 	}
 	return nil

@@ -29,6 +29,7 @@ type fixture struct {
 	client   *kgo.Client
 	resource store.Resource
 	epoch    int64
+	topicID  [16]byte
 }
 
 func setup(t *testing.T, start string, records int) *fixture {
@@ -43,6 +44,9 @@ func setup(t *testing.T, start string, records int) *fixture {
 	must(t, err)
 	b.DeadLetters, err = dlq.Open(w.Session, schema.DefaultKeyspace, dlq.WithTimeouts(30*time.Second, 2*time.Minute))
 	must(t, err)
+	topics, err := b.Kafka.ListTopics(t.Context(), "a")
+	must(t, err)
+	b.topicID = topics["a"].ID
 	b.produce(records, time.Now().Add(-time.Hour))
 	sub := subscriptions.Subscription{Name: "s", Topics: []string{"a*"}, Start: start}
 	b.resource, err = b.Store.Put(t.Context(), sub.WithDefaults(), "ada")
@@ -71,7 +75,7 @@ func (b *fixture) commit(offset int64, settled ...int64) {
 	for _, o := range settled {
 		set.Add(o)
 	}
-	b.commitText(offset, set.Encode(offset, 0))
+	b.commitText(offset, set.Encode(offset, position.Origin{TopicID: b.topicID, Generation: 1}))
 }
 
 func (b *fixture) commitText(offset int64, metadata string) {
@@ -159,6 +163,9 @@ func TestCheck_WrongPositions(t *testing.T) {
 	b := setup(t, subscriptions.StartEarliest, 20)
 	b.commit(25)
 	b.check(Counts{Settled: 20}, Problem{Kind: BeyondEnd, Topic: "a", Offset: 20, Count: 5})
+	former := position.Origin{TopicID: [16]byte{1}}
+	b.commitText(5, (&position.Set{}).Encode(5, former))
+	b.check(Counts{Waiting: 20}, Problem{Kind: OtherTopic, Topic: "a", Offset: 5, Count: 1})
 	b.commitText(5, "by hand")
 	b.check(Counts{Settled: 5, Waiting: 15}, Problem{Kind: BadPosition, Topic: "a", Offset: 5, Count: 1})
 }
@@ -183,6 +190,6 @@ func TestCheck_UndeliveredReplays(t *testing.T) {
 	must(t, err)
 	must(t, b.DeadLetters.Done(t.Context(), requests...))
 	b.check(ok, Problem{Kind: Undelivered, Topic: "a", Offset: 4, Count: 1, DeadLetter: &l.EventID})
-	b.save(l.EventID, 4)
-	b.check(Counts{Settled: 19, Stored: 1})
+	b.save(l.EventID, store.ReplayOffset(4))
+	b.check(Counts{Settled: 20, Stored: 1})
 }

@@ -120,7 +120,7 @@ var subscriptionMutants = []mutant{
 	}),
 	inEngine("Seek", mutant{
 		name: "engine: a seek is applied again after a restart", file: "subscriptions/internal/queue/settle.go",
-		old: "q.settled.Encode(at, q.seek)", new: "q.settled.Encode(at, 0)",
+		old: "q.settled.Encode(at, q.origin)", new: "q.settled.Encode(at, position.Origin{TopicID: q.origin.TopicID, Generation: q.origin.Generation})",
 	}),
 	inEngine("SeekWhile", mutant{
 		name: "engine: a seek passes a partition that is loading", file: "subscriptions/engine/assign.go",
@@ -135,8 +135,20 @@ var subscriptionMutants = []mutant{
 		old: "if lost = len(records) > 0 && records[0].Offset < q.Counts().Next; lost {", new: "if false {",
 	}),
 	inEngine("Recreated", mutant{
-		name: "engine: rows of a former topic hide new records", file: "subscriptions/engine/assign.go",
+		name: "engine: rows of a former topic hide new records", file: "subscriptions/engine/beginning.go",
 		old: "		if m.Offset < from {\n", new: "		if true {\n",
+	}),
+	inEngineIdentity(mutant{
+		name: "engine: the position of a former topic is used", file: "subscriptions/engine/beginning.go",
+		old: "b.ours && b.origin.TopicID != b.topicID\n", new: "false\n",
+	}),
+	inEngineIdentity(mutant{
+		name: "engine: a generation continues after a lost position", file: "subscriptions/engine/beginning.go",
+		old: "max(b.epoch, s.Origin.Generation+1)", new: "s.Origin.Generation",
+	}),
+	inEngineIdentity(mutant{
+		name: "deadletter: a dead letter of a deleted subscription is delivered", file: "subscriptions/internal/deadletter/replay.go",
+		old: "at.Incarnation != r.Owner", new: "false",
 	}),
 	inEngine("Metrics", mutant{
 		name: "engine: the time to the acknowledgement begins at the end of the lease", file: "subscriptions/internal/queue/lease.go",
@@ -185,6 +197,11 @@ func inQueue(m mutant) mutant {
 		m.run = "KeepsItsPromises"
 	}
 	m.pkg = "./subscriptions/internal/queue"
+	return m
+}
+
+func inEngineIdentity(m mutant) mutant {
+	m.pkg, m.run = "./subscriptions/engine", "TestIdentity"
 	return m
 }
 

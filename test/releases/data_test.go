@@ -3,6 +3,7 @@ package releases
 import (
 	"bytes"
 	"cmp"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -37,6 +38,9 @@ type release struct {
 	Tables map[string][]row
 	// Topics have their partitions with all records.
 	Topics map[string][][]record
+	// TopicIDs are the ids of the topics, which rows and committed offsets contain. A loaded
+	// topic has another id: load replaces them.
+	TopicIDs map[string]gocql.UUID
 	// Groups are the committed offsets of consumer groups.
 	Groups map[string][]offset
 	// Archive are the objects of the archive of dead letters.
@@ -92,7 +96,7 @@ var unused = []string{"react_instances", "deliveries", "delivery_lookups", "deli
 // record returns the content of the engines.
 func (w *world) record(version string) *release {
 	r := &release{
-		Version: version, Recorded: time.Now().UTC(), Tables: map[string][]row{}, Topics: map[string][][]record{}, Groups: map[string][]offset{},
+		Version: version, Recorded: time.Now().UTC(), Tables: map[string][]row{}, Topics: map[string][][]record{}, TopicIDs: map[string]gocql.UUID{}, Groups: map[string][]offset{},
 		Archive: map[string][]byte{}, Facts: map[string][]string{}, Responses: map[string]json.RawMessage{},
 	}
 	w.recordGeneration(&r.Generation)
@@ -208,6 +212,9 @@ func (w *world) recordTopics(r *release) {
 		}
 		r.Topics[x.Topic][x.Partition] = append(r.Topics[x.Topic][x.Partition], out)
 	}
+	for topic, d := range must1[kadm.TopicDetails](w)(w.kafka.ListTopics(w.t.Context())) {
+		r.TopicIDs[topic] = gocql.UUID(d.ID)
+	}
 	groups := must1[kadm.ListedGroups](w)(w.kafka.ListGroups(w.t.Context()))
 	for _, group := range groups.Groups() {
 		for _, o := range must1[kadm.OffsetResponses](w)(w.kafka.FetchOffsets(w.t.Context(), group)).Sorted() {
@@ -250,6 +257,11 @@ func (w *world) load(r *release) {
 	for _, stmt := range r.Schema {
 		exec(stmt)
 	}
+	now := make(map[gocql.UUID]gocql.UUID)
+	for topic, partitions := range r.Topics {
+		created := must1[kadm.CreateTopicResponse](w)(w.kafka.CreateTopic(w.t.Context(), int32(len(partitions)), 1, nil, topic))
+		now[r.TopicIDs[topic]] = gocql.UUID(created.ID)
+	}
 	for table, rows := range r.Tables {
 		// The CDC rows of an aggregate are in the order of their writes.
 		slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.Written, b.Written) })
@@ -258,13 +270,12 @@ func (w *world) load(r *release) {
 			var columns, values []string
 			var args []any
 			for _, column := range slices.Sorted(maps.Keys(x.Cells)) {
-				columns, values, args = append(columns, column), append(values, "fromJson(?)"), append(args, string(x.Cells[column]))
+				columns, values, args = append(columns, column), append(values, "fromJson(?)"), append(args, withTopicIDs(string(x.Cells[column]), now))
 			}
 			exec(fmt.Sprintf("INSERT INTO %s.%s (%s) VALUES (%s) USING TIMESTAMP %d", keyspace, table, strings.Join(columns, ", "), strings.Join(values, ", "), at), args...)
 		}
 	}
 	for topic, partitions := range r.Topics {
-		must1[kadm.CreateTopicResponse](w)(w.kafka.CreateTopic(w.t.Context(), int32(len(partitions)), 1, nil, topic))
 		for p, records := range partitions {
 			for _, x := range records {
 				out := &kgo.Record{Topic: topic, Partition: int32(p), Key: []byte(x.Key), Value: []byte(x.Value), Timestamp: time.UnixMilli(x.At)}
@@ -278,7 +289,7 @@ func (w *world) load(r *release) {
 	for group, offsets := range r.Groups {
 		all := kadm.Offsets{}
 		for _, o := range offsets {
-			all.Add(kadm.Offset{Topic: o.Topic, Partition: o.Partition, At: o.At, LeaderEpoch: -1, Metadata: o.Metadata})
+			all.Add(kadm.Offset{Topic: o.Topic, Partition: o.Partition, At: o.At, LeaderEpoch: -1, Metadata: metadataWithTopicIDs(o.Metadata, now)})
 		}
 		w.must(w.kafka.CommitAllOffsets(w.t.Context(), group, all))
 	}
@@ -287,6 +298,26 @@ func (w *world) load(r *release) {
 		w.must(os.MkdirAll(filepath.Dir(path), 0o755))
 		w.must(os.WriteFile(path, b, 0o600))
 	}
+}
+
+// withTopicIDs replaces the ids of recorded topics by those of the loaded ones.
+func withTopicIDs(text string, now map[gocql.UUID]gocql.UUID) string {
+	for was, is := range now {
+		text = strings.ReplaceAll(text, was.String(), is.String())
+	}
+	return text
+}
+
+// metadataWithTopicIDs replaces the id in the metadata of the position of a subscription.
+func metadataWithTopicIDs(metadata string, now map[gocql.UUID]gocql.UUID) string {
+	raw, err := base64.RawURLEncoding.DecodeString(metadata)
+	if err != nil {
+		return metadata
+	}
+	for was, is := range now {
+		raw = bytes.Replace(raw, was[:], is[:], 1)
+	}
+	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
 // lines of the file of a release are as deep as this in its members, and otherwise at 1: a

@@ -31,7 +31,7 @@ func (c *failureLog) over() { c.last = time.Time{} }
 // already contains the changes.
 func (r *Replayer) requests(ctx context.Context) {
 	store := r.p.table.store
-	found, err := store.Requests(ctx, r.p.table.name, r.Own.HasText) // the rest waits for the relays of its shards
+	found, err := store.Requests(ctx, r.p.table.name, func(q *dlq.Request) bool { return r.Own.HasText(q.AggregateID) }) // the rest waits for the relays of its shards
 	if err != nil {
 		if ctx.Err() == nil && r.unread.due(time.Now()) {
 			r.log.Warn("failed to read requests about dead letters, retrying", "err", err)

@@ -20,6 +20,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/position"
 )
 
 // namespace is that of the ids of dead letters of subscriptions.
@@ -27,18 +28,21 @@ var namespace = gocql.UUID{0x6f, 0x1d, 0x5b, 0x0a, 0x3c, 0x5e, 0x4c, 0x57, 0x9a,
 
 // Keys of DeadLetter.Metadata.
 const (
-	metaTopic     = "topic"
-	metaPartition = "partition"
-	metaOffset    = "offset"
-	metaEventID   = "event_id"
-	metaSubject   = "subject" // the aggregate id, if it is not that of the dead letter
-	metaTime      = "time"
-	metaSource    = "source"
-	metaKey       = "record_key"
-	metaRawKey    = "record_key_base64" // instead, if it is not UTF-8
-	metaHost      = "host"
-	metaHeader    = "header."        // prefix of the names of headers that an event may not have
-	metaHeaders   = "record_headers" // of which texts are not exact, as JSON
+	metaIncarnation = "incarnation" // of the subscription
+	metaTopic       = "topic"
+	metaTopicID     = "topic_id"
+	metaPartition   = "partition"
+	metaGeneration  = "generation"
+	metaOffset      = "offset"
+	metaEventID     = "event_id"
+	metaSubject     = "subject" // the aggregate id, if it is not that of the dead letter
+	metaTime        = "time"
+	metaSource      = "source"
+	metaKey         = "record_key"
+	metaRawKey      = "record_key_base64" // instead, if it is not UTF-8
+	metaHost        = "host"
+	metaHeader      = "header."        // prefix of the names of headers that an event may not have
+	metaHeaders     = "record_headers" // of which texts are not exact, as JSON
 )
 
 // Message is a message whose delivery is given up.
@@ -46,9 +50,11 @@ type Message struct {
 	// Table is the table of the dead letter; Incarnation that of the subscription.
 	Table, Incarnation string
 	Record             *kgo.Record
-	// Seek is the version of the last seek of the partition: after it the record may
-	// fail again.
-	Seek int64
+	// Origin is that of the position of the partition.
+	Origin position.Origin
+	// Collisions is the number of other messages whose dead letters have the ids before:
+	// only after the database and the committed offsets went back together.
+	Collisions int
 	// Attempts is the number of deliveries since FirstAt; At is the time of the last.
 	Attempts    int
 	FirstAt, At time.Time
@@ -60,21 +66,22 @@ type Message struct {
 	Host string
 }
 
-// New returns the dead letter of a message. Its id is derived from incarnation, place and
-// seek: a repetition after a crash is the same dead letter, and the same event in another
-// subscription or at another offset is another one. It is manual: only an operator, or a job
+// New returns the dead letter of a message. Its id is derived from its place: a repetition
+// after a crash is the same dead letter, and the same event in another subscription, topic or
+// generation, or at another offset, is another one. It is manual: only an operator, or a job
 // of one, replays it.
 func New(m *Message) *dlq.DeadLetter {
 	r := m.Record
 	e := kafkarecord.Decode(r)
-	number, offset := strconv.Itoa(int(r.Partition)), strconv.FormatInt(r.Offset, 10)
+	place := Place{m.Incarnation, r.Topic, m.Origin.TopicID, r.Partition, m.Origin.Generation, r.Offset}
 	l := &dlq.DeadLetter{
-		Table: m.Table, EventID: ID(m.Incarnation, r.Topic, r.Partition, r.Offset, m.Seek),
+		Table: m.Table, EventID: place.ID(m.Collisions),
 		AggregateID: cmp.Or(e.AggregateID, e.Key), AggregateType: e.AggregateType, EventType: e.Type, Sequence: e.Sequence,
 		Payload: r.Value, ContentType: e.ContentType, CreatedAt: e.At, Topic: r.Topic, Status: dlq.Manual, Attempts: m.Attempts,
 		FirstFailedAt: m.FirstAt, LastFailedAt: m.At, Strategy: dlq.StrategyManual, Priority: dlq.ParsePriority(e.Headers[dlq.HeaderPriority]), ErrorClass: m.Class, ErrorText: m.Error,
-		Metadata: map[string]string{metaTopic: r.Topic, metaPartition: number, metaOffset: offset, metaHost: m.Host},
+		Metadata: place.metadata(),
 	}
+	l.Metadata[metaHost] = m.Host
 	if m.Name != "" {
 		l.Tags = []string{m.Name}
 	}
@@ -146,32 +153,55 @@ func clip(s *string) bool {
 	return true
 }
 
-// ID returns the id of the dead letter of a message.
-func ID(incarnation, topic string, partition int32, offset, seek int64) gocql.UUID {
-	return outbox.NameID(namespace, incarnation, topic, strconv.Itoa(int(partition)), strconv.FormatInt(offset, 10), strconv.FormatInt(seek, 10))
+// Place identifies a message of a subscription.
+type Place struct {
+	// Incarnation is that of the subscription.
+	Incarnation string
+	Topic       string
+	TopicID     [16]byte
+	Partition   int32
+	// Generation is that of position.Origin; 0 if it is unknown.
+	Generation int64
+	Offset     int64
 }
 
-// Place returns the place of the record of a dead letter.
-func Place(l *dlq.DeadLetter) (topic string, partition int32, offset int64, err error) {
-	n, err := strconv.ParseInt(l.Metadata[metaPartition], 10, 32)
-	offset, err2 := strconv.ParseInt(l.Metadata[metaOffset], 10, 64)
-	topic = l.Metadata[metaTopic]
-	if err = errors.Join(err, err2); err != nil || topic == "" {
-		return "", 0, 0, fmt.Errorf("dead letter %s: its metadata has no place in a topic", l.EventID)
+// ID returns the id of the dead letter of the message, after a number of collisions.
+func (p *Place) ID(collisions int) gocql.UUID {
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	return outbox.NameID(namespace, p.Incarnation, p.Topic, gocql.UUID(p.TopicID).String(), number(int64(p.Partition)), number(p.Generation), number(p.Offset), number(int64(collisions)))
+}
+
+func (p *Place) metadata() map[string]string {
+	return map[string]string{
+		metaIncarnation: p.Incarnation, metaTopic: p.Topic, metaTopicID: gocql.UUID(p.TopicID).String(), metaPartition: strconv.Itoa(int(p.Partition)),
+		metaGeneration: strconv.FormatInt(p.Generation, 10), metaOffset: strconv.FormatInt(p.Offset, 10),
 	}
-	return topic, int32(n), offset, nil
+}
+
+// ReadPlace returns the place of the message of a dead letter.
+func ReadPlace(l *dlq.DeadLetter) (p Place, err error) {
+	m := l.Metadata
+	id, err1 := gocql.ParseUUID(m[metaTopicID])
+	number, err2 := strconv.ParseInt(m[metaPartition], 10, 32)
+	generation, err3 := strconv.ParseInt(m[metaGeneration], 10, 64)
+	offset, err4 := strconv.ParseInt(m[metaOffset], 10, 64)
+	p = Place{m[metaIncarnation], m[metaTopic], id, int32(number), generation, offset}
+	if err = errors.Join(err1, err2, err3, err4); err != nil || p.Topic == "" || p.Incarnation == "" {
+		return Place{}, fmt.Errorf("dead letter %s: its metadata has no place in a topic", l.EventID)
+	}
+	return p, nil
 }
 
 // Record returns the record that a replay of the dead letter delivers, which must come from
 // Read or Claim: the original event or, after an edit, the edited one with its new id and
 // the original id in the header ce_originalid.
 func Record(l *dlq.DeadLetter) (*kgo.Record, error) {
-	topic, partition, offset, err := Place(l)
+	place, err := ReadPlace(l)
 	if err != nil {
 		return nil, err
 	}
 	content := l.Content()
-	r := &kgo.Record{Topic: topic, Partition: partition, Offset: offset, Value: content.Payload}
+	r := &kgo.Record{Topic: place.Topic, Partition: place.Partition, Offset: place.Offset, Value: content.Payload}
 	if l.WrittenAt != 0 {
 		r.Timestamp = time.UnixMicro(l.WrittenAt)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/schema"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/position"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
@@ -29,10 +30,12 @@ const table, incarnation = "subscription.orders", "orders.k1"
 // fixture is a Replayer on a real store of dead letters; it is the messages of the instance.
 type fixture struct {
 	*dlq.Store
-	replayer *Replayer
-	owned    bool
-	state    map[gocql.UUID]State
-	records  []*kgo.Record
+	replayer  *Replayer
+	owned     bool
+	state     map[gocql.UUID]State
+	records   []*kgo.Record
+	cancelled []gocql.UUID
+	unserved  error
 }
 
 func setup(t *testing.T) *fixture {
@@ -45,9 +48,9 @@ func setup(t *testing.T) *fixture {
 	return b
 }
 
-func (b *fixture) Replayed(topic string, partition int32, offset int64, id gocql.UUID) State {
-	switch st, ok := b.state[id]; {
-	case !b.owned || topic != "OrderCreated" || partition != 3 || offset != 17:
+func (b *fixture) Replayed(r Replay) State {
+	switch st, ok := b.state[r.DeadLetter]; {
+	case !b.owned || r.Topic != "OrderCreated" || r.Partition != 3 || r.Offset != 17:
 		return NotOwned
 	case ok:
 		return st
@@ -55,9 +58,26 @@ func (b *fixture) Replayed(topic string, partition int32, offset int64, id gocql
 	return Free
 }
 
-func (b *fixture) Replay(r *kgo.Record, id gocql.UUID) {
-	b.records = append(b.records, r)
-	b.state[id] = Accepted
+func (b *fixture) Replay(record *kgo.Record, r Replay) {
+	b.records = append(b.records, record)
+	b.state[r.DeadLetter] = Accepted
+}
+
+func (b *fixture) Cancel(r Replay) { b.cancelled = append(b.cancelled, r.DeadLetter) }
+
+func (b *fixture) Owns(string, int32) bool { return b.owned }
+
+func (b *fixture) Unserved(context.Context, string, int32) error { return b.unserved }
+
+// oldRequests is a store whose requests are older than servedWithin.
+type oldRequests struct{ *dlq.Store }
+
+func (s *oldRequests) Requests(ctx context.Context, table string, mine func(*dlq.Request) bool) ([]dlq.Request, error) {
+	all, err := s.Store.Requests(ctx, table, mine)
+	for i := range all {
+		all[i].ID = gocql.UUIDFromTime(all[i].ID.Time().Add(-2 * servedWithin))
+	}
+	return all, err
 }
 
 func must(t *testing.T, err error) {
@@ -178,12 +198,14 @@ func TestNew_ID(t *testing.T) {
 	t.Parallel()
 	seen := map[gocql.UUID]string{}
 	for what, change := range map[string]func(*Message){
-		"the message":         func(*Message) {},
-		"another incarnation": func(m *Message) { m.Incarnation = "orders.k2" },
-		"another offset":      func(m *Message) { m.Record.Offset++ },
-		"another partition":   func(m *Message) { m.Record.Partition++ },
-		"another topic":       func(m *Message) { m.Record.Topic = "x" },
-		"after a seek":        func(m *Message) { m.Seek = 2 },
+		"the message":              func(*Message) {},
+		"another incarnation":      func(m *Message) { m.Incarnation = "orders.k2" },
+		"another offset":           func(m *Message) { m.Record.Offset++ },
+		"another partition":        func(m *Message) { m.Record.Partition++ },
+		"another topic":            func(m *Message) { m.Record.Topic = "x" },
+		"a later generation":       func(m *Message) { m.Origin.Generation = 2 },
+		"a topic of the same name": func(m *Message) { m.Origin.TopicID[3] = 1 },
+		"a collision":              func(m *Message) { m.Collisions = 1 },
 	} {
 		m := Message{Table: table, Incarnation: incarnation, Record: testRecord()}
 		change(&m)
@@ -236,7 +258,7 @@ func TestReplay_UntilItIsAcknowledged(t *testing.T) {
 		t.Errorf("Discard() while it is delivered: %v, want a refusal", err)
 	}
 	for range 2 {
-		must(t, b.replayer.Acknowledged(t.Context(), "OrderCreated", 3, 17, id))
+		must(t, b.replayer.Acknowledged(t.Context(), b.message(id)))
 	}
 	if l := b.status(t, id, dlq.Resolved); l.Outcome.Kind != dlq.OutcomeReplayed || l.Outcome.Offset != 17 {
 		t.Errorf("outcome %+v", l.Outcome)
@@ -354,7 +376,7 @@ func TestPoll_ReturnsErrors(t *testing.T) {
 	b.poll(t)
 	b.requests(t, 0)
 	b.replayer.Store = &failingStore{b.Store, "Resolve"}
-	if err := b.replayer.Acknowledged(t.Context(), "OrderCreated", 3, 17, id); !errors.Is(err, errDown) {
+	if err := b.replayer.Acknowledged(t.Context(), b.message(id)); !errors.Is(err, errDown) {
 		t.Errorf("Acknowledged() = %v", err)
 	}
 	b.status(t, id, dlq.Processing)
@@ -374,7 +396,7 @@ func (f *failingStore) fails(method string) error {
 	return nil
 }
 
-func (f *failingStore) Requests(ctx context.Context, table string, mine func(string) bool) ([]dlq.Request, error) {
+func (f *failingStore) Requests(ctx context.Context, table string, mine func(*dlq.Request) bool) ([]dlq.Request, error) {
 	if err := f.fails("Requests"); err != nil {
 		return nil, err
 	}
@@ -441,4 +463,102 @@ func TestNew_LongKeys(t *testing.T) {
 	if clip(&one); clip(&two) && one == two {
 		t.Error("two long values are equal once they are cut")
 	}
+}
+
+// message is that of the replay of a dead letter of testLetter.
+func (b *fixture) message(id gocql.UUID) Replay {
+	return Replay{Topic: "OrderCreated", Partition: 3, Offset: 17, DeadLetter: id}
+}
+
+// A replay that nobody can deliver is manual with the reason: the topic or the partition is
+// not read any more, or the dead letter is that of a deleted subscription of the name.
+func TestPoll_RefusesWhatNobodyDelivers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.owned, b.unserved = false, errors.New("the topic does not exist")
+	id := b.written(t)
+	must(t, b.ask(t, id))
+	b.poll(t)
+	b.status(t, id, dlq.Pending) // the owner may be late
+	b.replayer.Store = &oldRequests{b.Store}
+	b.replayer.elsewhere = nil // by its age it is another request
+	b.poll(t)
+	if l := b.status(t, id, dlq.Manual); !strings.Contains(l.ErrorText, "the topic does not exist") || !strings.Contains(l.Waiting, "nobody can deliver it") {
+		t.Errorf("the dead letter waits for %q, after %q", l.Waiting, l.ErrorText)
+	}
+
+	b.replayer.Store, b.owned, b.unserved = b.Store, true, nil
+	foreign := New(&Message{Table: table, Incarnation: "orders.k0", Record: testRecord()})
+	_, err := b.Write(t.Context(), foreign)
+	must(t, err)
+	must(t, b.ask(t, foreign.EventID))
+	b.poll(t)
+	if l := b.status(t, foreign.EventID, dlq.Manual); !strings.Contains(l.ErrorText, "orders.k0, a deleted subscription") {
+		t.Errorf("the dead letter of a deleted subscription: %s", l.ErrorText)
+	}
+	if len(b.records) != 0 {
+		t.Errorf("%d messages, want none", len(b.records))
+	}
+}
+
+// A message belongs to the last request for its dead letter, and to no other decision of an
+// operator.
+func TestReplay_FollowsTheOperator(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.written(t)
+	must(t, b.ask(t, id))
+	b.poll(t)
+	b.state[id] = Stored
+	b.poll(t)
+	must(t, b.Unclaim(t.Context(), id, incarnation, "the claim has expired")) // and is requested again
+	must(t, b.ask(t, id))
+	b.poll(t)
+	b.status(t, id, dlq.Processing)
+	b.requests(t, 0)
+	if len(b.records) != 1 {
+		t.Errorf("%d messages, want the first one", len(b.records))
+	}
+	// Acknowledged before the next request is read.
+	must(t, b.Unclaim(t.Context(), id, incarnation, "the claim has expired"))
+	must(t, b.ask(t, id))
+	must(t, b.replayer.Acknowledged(t.Context(), b.message(id)))
+	b.status(t, id, dlq.Resolved)
+	delete(b.state, id)
+	b.poll(t)
+	b.requests(t, 0)
+
+	other := New(&Message{Table: table, Incarnation: incarnation, Record: testRecord(), Origin: position.Origin{Generation: 2}})
+	_, err := b.Write(t.Context(), other)
+	must(t, err)
+	must(t, b.ask(t, other.EventID))
+	b.poll(t)
+	b.state[other.EventID] = Stored
+	b.poll(t)
+	must(t, b.Unclaim(t.Context(), other.EventID, incarnation, "the claim has expired"))
+	must(t, b.Discard(t.Context(), other.EventID, ada))
+	b.cancelled = nil
+	b.poll(t)
+	if !slices.Contains(b.cancelled, other.EventID) {
+		t.Error("the message of a discarded dead letter stays")
+	}
+	must(t, b.replayer.Acknowledged(t.Context(), b.message(other.EventID)))
+	if l := b.status(t, other.EventID, dlq.Resolved); l.Outcome.Kind != dlq.OutcomeDiscarded {
+		t.Errorf("the outcome is %s, want that of the operator", l.Outcome.Kind)
+	}
+}
+
+// The dead letters of a deleted subscription are not claimed any more.
+func TestReplayer_End(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.written(t)
+	must(t, b.ask(t, id))
+	b.poll(t)
+	b.status(t, id, dlq.Processing)
+	must(t, b.replayer.End(t.Context(), b.Chains))
+	if l := b.status(t, id, dlq.Manual); !strings.Contains(l.Waiting, "deleted") {
+		t.Errorf("it waits for %q", l.Waiting)
+	}
+	must(t, b.Discard(t.Context(), id, ada))
 }

@@ -10,4 +10,7 @@
 // A replay is delivered to the subscription alone. The dead letter is claimed by the
 // subscription, not by a process: the epoch of the partition already decides which process
 // delivers, and the next owner finishes what the former one began.
+//
+// A dead letter belongs to the incarnation in its metadata: one of a deleted subscription is
+// refused by a later one of the name.
 package deadletter

@@ -1,5 +1,9 @@
 // Package position encodes the set of settled offsets behind a committed offset as the
-// metadata of an offset commit.
+// metadata of an offset commit, with the origin of the position: to what the offsets belong.
+//
+// A coordinator stores a commit under the name of its topic (OffsetCommit before version 10),
+// so the position of a deleted topic may be stored for the topic that replaces it. The topic
+// id of the origin shows that.
 package position
 
 import (
@@ -19,7 +23,19 @@ const Window = 10_000
 const MaxMetadata = 4096
 
 // version is the first byte of the metadata.
-const version = 1
+const version = 2
+
+// Origin identifies the records that the offsets of a position belong to.
+type Origin struct {
+	// TopicID is the id of the topic.
+	TopicID [16]byte
+	// Generation grows whenever reading begins anew: with each other topic of the name, and
+	// whenever it goes back, as after a seek, or after the committed offset was lost or set by
+	// another program. In one generation an offset is one message.
+	Generation int64
+	// Seek is the version of the seek that the partition has applied last.
+	Seek int64
+}
 
 // Set contains the settled offsets of a partition at and after Base. It is not safe for
 // concurrent use.
@@ -80,13 +96,14 @@ func (s *Set) Len() (n int) {
 	return n
 }
 
-// Encode returns the metadata of a commit of offset: the offsets of the set in
-// [offset, offset+Window), and seek, the version of the seek that the partition has
-// applied last. Its length is at most MaxMetadata.
-func (s *Set) Encode(offset, seek int64) string {
-	buf := make([]byte, 0, 1+binary.MaxVarintLen64+Window/8+1)
+// Encode returns the metadata of a commit of offset: the origin, and the offsets of the set
+// in [offset, offset+Window). Its length is at most MaxMetadata.
+func (s *Set) Encode(offset int64, o Origin) string {
+	buf := make([]byte, 0, 1+len(o.TopicID)+2*binary.MaxVarintLen64+Window/8+1)
 	buf = append(buf, version)
-	buf = binary.AppendUvarint(buf, uint64(seek))
+	buf = append(buf, o.TopicID[:]...)
+	buf = binary.AppendUvarint(buf, uint64(o.Generation))
+	buf = binary.AppendUvarint(buf, uint64(o.Seek))
 	used := len(buf)
 	for at := offset; at < offset+Window; at += 8 {
 		b := s.byteAt(at)
@@ -123,27 +140,33 @@ func (s *Set) byteAt(at int64) byte {
 // ErrMetadata is returned by Decode for a text that Encode has not written.
 var ErrMetadata = errors.New("the metadata of the committed offset is not that of a subscription")
 
-// Decode returns the settled offsets and the version of the seek from the metadata of a
-// commit of offset. Empty metadata is an empty set with version 0.
-func Decode(offset int64, metadata string) (s Set, seek int64, err error) {
-	if metadata == "" {
-		return Set{}, 0, nil
-	}
+// Decode returns the settled offsets and the origin from the metadata of a commit of offset.
+// Every text that Encode has not written is an error, also an empty one.
+func Decode(offset int64, metadata string) (s Set, o Origin, err error) {
 	if len(metadata) > MaxMetadata {
-		return Set{}, 0, fmt.Errorf("%d bytes: %w", len(metadata), ErrMetadata)
+		return Set{}, Origin{}, fmt.Errorf("%d bytes: %w", len(metadata), ErrMetadata)
 	}
 	buf, err := base64.RawURLEncoding.Strict().DecodeString(metadata)
-	if err != nil || len(buf) < 2 || buf[0] != version || base64.RawURLEncoding.EncodedLen(len(buf)) != len(metadata) {
-		return Set{}, 0, ErrMetadata
+	const begin = 1 + len(o.TopicID)
+	if err != nil || len(buf) < begin || buf[0] != version || base64.RawURLEncoding.EncodedLen(len(buf)) != len(metadata) {
+		return Set{}, Origin{}, ErrMetadata
 	}
-	u, n := binary.Uvarint(buf[1:])
-	if n <= 0 || int64(u) < 0 || len(buf)-1-n > (Window+7)/8 {
-		return Set{}, 0, ErrMetadata
+	copy(o.TopicID[:], buf[1:])
+	buf = buf[begin:]
+	for _, into := range []*int64{&o.Generation, &o.Seek} {
+		u, n := binary.Uvarint(buf)
+		if n <= 0 || int64(u) < 0 {
+			return Set{}, Origin{}, ErrMetadata
+		}
+		*into, buf = int64(u), buf[n:]
 	}
-	for i, b := range buf[1+n:] {
+	if len(buf) > (Window+7)/8 {
+		return Set{}, Origin{}, ErrMetadata
+	}
+	for i, b := range buf {
 		for ; b != 0; b &= b - 1 {
 			s.Add(offset + int64(i*8+bits.TrailingZeros8(b)))
 		}
 	}
-	return s, int64(u), nil
+	return s, o, nil
 }

@@ -77,6 +77,7 @@ type message struct {
 	next          time.Time // earliest time of the next delivery
 	reason        string    // last error
 	deadLetter    gocql.UUID
+	edited        gocql.UUID // the edit of the dead letter that the record contains
 	purged        bool
 	deadLettering bool // its row contains that it becomes a dead letter
 
@@ -128,6 +129,8 @@ type Row struct {
 	// Record is nil in rows that New receives.
 	Record     *kgo.Record
 	DeadLetter gocql.UUID
+	// Edited is the edit of the dead letter that Record contains.
+	Edited gocql.UUID
 }
 
 // DeadLetter is a message whose dead letter has to be written.

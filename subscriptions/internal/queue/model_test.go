@@ -90,8 +90,8 @@ func (m *model) start() {
 	if m.q != nil {
 		m.q.Close()
 	}
-	settled, seek, err := position.Decode(m.offset, m.meta)
-	if err != nil {
+	settled, of, err := position.Decode(m.offset, m.meta)
+	if err != nil && m.meta != "" {
 		m.t.Fatal(err)
 	}
 	var blocked []Blocked
@@ -112,7 +112,7 @@ func (m *model) start() {
 	for i := range rows {
 		rows[i].Record = nil
 	}
-	m.q = New(m.cfg, Start{Offset: m.offset, Settled: settled, Seek: seek, Rows: rows, Blocked: blocked})
+	m.q = New(m.cfg, Start{Offset: m.offset, Settled: settled, Origin: of, Rows: rows, Blocked: blocked})
 	m.read, _ = slices.BinarySearch(m.log, m.offset)
 }
 

@@ -44,10 +44,10 @@ type Start struct {
 	// At is a time after the position was read.
 	At time.Time
 	// Offset is the committed offset, Settled contains the settled ones behind it, and
-	// Seek is the version of the seek that the position contains.
+	// Origin is that of the position.
 	Offset  int64
 	Settled position.Set
-	Seek    int64
+	Origin  position.Origin
 	Rows    []Row
 	// Blocked are the open dead letters of the subscription that this partition must know,
 	// used with Strict.
@@ -78,7 +78,7 @@ type Queue struct {
 	ready    heap       // active, waiting and in memory
 	timers   heap       // leased and deferred
 	settled  position.Set
-	seek     int64
+	origin   position.Origin
 	next     int64      // offset of the next record
 	skip     int64      // records before it are settled when they are read
 	unread   []*message // stored ones at or after next: earlier ones of their keys may be unread
@@ -104,7 +104,7 @@ type Queue struct {
 // settled.
 func New(cfg Config, s Start) *Queue {
 	q := &Queue{
-		cfg: cfg, messages: make(map[int64]*message), lanes: make(map[string]*lane), behind: make(map[int64]behind), settled: s.Settled, seek: s.Seek, next: s.Offset, leader: -1,
+		cfg: cfg, messages: make(map[int64]*message), lanes: make(map[string]*lane), behind: make(map[int64]behind), settled: s.Settled, origin: s.Origin, next: s.Offset, leader: -1,
 		ready: heap{kind: byOffset}, timers: heap{kind: byTime}, results: make([]Action, remembered),
 		past: past{before: s.At}, keys: s.Keys, turn: s.Turn,
 	}
@@ -133,7 +133,7 @@ func New(cfg Config, s Start) *Queue {
 // restore adds a row of the database.
 func (q *Queue) restore(r Row) *message {
 	m := &message{
-		offset: r.Offset, key: r.Key, attempts: r.Attempts, first: r.FirstAt, next: r.NextAt, reason: r.Error, deadLetter: r.DeadLetter, written: r.FirstAt,
+		offset: r.Offset, key: r.Key, attempts: r.Attempts, first: r.FirstAt, next: r.NextAt, reason: r.Error, deadLetter: r.DeadLetter, edited: r.Edited, written: r.FirstAt,
 		phase: Deferred, row: true, bit: true, deadLettering: r.DeadLettering, rejected: r.Rejected,
 	}
 	if r.Behind || r.DeadLettering {

@@ -96,7 +96,7 @@ func (q *Queue) Dirty() (changed, urgent bool) {
 // Position returns the position to commit now.
 func (q *Queue) Position() Position {
 	at := q.offset()
-	return Position{Offset: at, LeaderEpoch: q.leader, Metadata: q.settled.Encode(at, q.seek), mark: q.changes}
+	return Position{Offset: at, LeaderEpoch: q.leader, Metadata: q.settled.Encode(at, q.origin), mark: q.changes}
 }
 
 // Committed confirms the settlements that a position contains.
@@ -166,7 +166,7 @@ func (q *Queue) Work(most int) (w Work) {
 		m.saving = true
 		w.Save = append(w.Save, Row{
 			Offset: m.offset, Key: m.key, Behind: m.phase == Waiting && m.attempts == 0, DeadLettering: m.phase == Dead, Rejected: m.phase == Dead && m.rejected, Attempts: m.attempts, NextAt: m.nextAt(), FirstAt: m.firstAt(),
-			Error: m.reason, Record: m.record, DeadLetter: m.deadLetter,
+			Error: m.reason, Record: m.record, DeadLetter: m.deadLetter, Edited: m.edited,
 		})
 	})
 	take(&q.remove, most, func(m *message) { w.Remove = append(w.Remove, m.offset) })
@@ -395,16 +395,17 @@ type Counts struct {
 	Waiting, Leased, Deferred, Stored int64
 	// Bytes is the memory of the records.
 	Bytes int
-	// Offset is the first offset that is not settled, Next that of the next record, Seek
-	// the version of the last seek.
-	Offset, Next, Seek int64
+	// Offset is the first offset that is not settled, Next that of the next record.
+	Offset, Next int64
+	// Origin is that of the position.
+	Origin position.Origin
 }
 
 // Counts returns the numbers of the queue.
 func (q *Queue) Counts() Counts {
 	return Counts{
 		Waiting: int64(q.phases[Waiting]), Leased: int64(q.phases[Leased]), Deferred: int64(q.phases[Deferred]), Stored: int64(q.stored),
-		Bytes: q.bytes, Offset: q.offset(), Next: q.next, Seek: q.seek,
+		Bytes: q.bytes, Offset: q.offset(), Next: q.next, Origin: q.origin,
 	}
 }
 

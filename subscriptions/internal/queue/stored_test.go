@@ -296,18 +296,19 @@ func TestQueue_Replay(t *testing.T) {
 	id := gocql.TimeUUID()
 	q := New(strict, Start{Offset: 5, Blocked: []Blocked{{"a", 2}}})
 	add(q, "a", 5)
-	row := Row{Offset: 2, Key: "a", Record: record(2), DeadLetter: id}
+	edited := gocql.TimeUUID()
+	row := Row{Offset: -2, Key: "a", Record: record(2), DeadLetter: id, Edited: edited}
 	for name, bad := range map[string]Row{
-		"without a record":      {Offset: 2, Key: "a", DeadLetter: id},
-		"without a dead letter": {Offset: 2, Key: "a", Record: record(2)},
-		"of a known offset":     {Offset: 5, Key: "a", Record: record(5), DeadLetter: id},
+		"without a record":         {Offset: -2, Key: "a", DeadLetter: id},
+		"without a dead letter":    {Offset: -2, Key: "a", Record: record(2)},
+		"at the place of a record": {Offset: 2, Key: "a", Record: record(2), DeadLetter: id},
 	} {
 		if q.Replay(bad, start) {
 			t.Errorf("a replay %s is accepted", name)
 		}
 	}
-	if free, stored := q.Replayed(2, id); !free || stored {
-		t.Errorf("before the replay: free %v, stored %v", free, stored)
+	if got := q.Replayed(-2, id, edited); got != NoReplay {
+		t.Errorf("before the replay: %d", got)
 	}
 	if !q.Replay(row, start) {
 		t.Fatal("a replay is refused")
@@ -315,38 +316,64 @@ func TestQueue_Replay(t *testing.T) {
 	if q.Replay(row, start) {
 		t.Error("a second replay of the same dead letter is accepted")
 	}
-	if free, stored := q.Replayed(2, id); free || stored {
-		t.Errorf("before it is stored: free %v, stored %v", free, stored)
+	if got := q.Replayed(-2, id, edited); got != AcceptedReplay {
+		t.Errorf("before it is stored: %d", got)
 	}
 	wantOffsets(t, "before it is stored", lease(q, start))
-	if w := store(q); len(w.Save) != 1 || w.Save[0].DeadLetter != id || w.Save[0].Attempts != 0 {
+	if w := store(q); len(w.Save) != 1 || w.Save[0].DeadLetter != id || w.Save[0].Edited != edited || w.Save[0].Attempts != 0 {
 		t.Fatalf("%+v is saved", w.Save)
 	}
-	if free, stored := q.Replayed(2, id); free || !stored {
-		t.Errorf("after it is stored: free %v, stored %v", free, stored)
+	if got := q.Replayed(-2, id, edited); got != StoredReplay {
+		t.Errorf("after it is stored: %d", got)
 	}
-	if _, stored := q.Replayed(2, gocql.TimeUUID()); stored {
-		t.Error("it counts as the replay of another dead letter")
+	if q.Replayed(-2, gocql.TimeUUID(), edited) != OtherReplay || q.Replayed(-2, id, gocql.UUID{}) != OtherReplay {
+		t.Error("it counts as the replay of another dead letter, or of the original event")
 	}
-	if got, purged := q.DeadLetterOf(2); got != id || purged {
-		t.Errorf("DeadLetterOf() = %v, %v, want %v", got, purged, id)
+	if got, edit, purged := q.ReplayOf(-2); got != id || edit != edited || purged {
+		t.Errorf("ReplayOf() = %v, %v, %v, want %v", got, edit, purged, id)
 	}
 	q.Expire(start)
 	store(q)
 	d := lease(q, start)
-	wantOffsets(t, "the replay passes the block", d, 2)
-	q.Settle(2, d[0].Lease, Ack, start, 0, "", Waiter{})
+	wantOffsets(t, "the replay passes the block", d, -2)
+	q.Settle(-2, d[0].Lease, Ack, start, 0, "", Waiter{})
 	q.Committed(q.Position())
 	store(q)
-	if free, _ := q.Replayed(2, id); !free {
+	if q.Replayed(-2, id, edited) != NoReplay {
 		t.Error("the replay has not ended")
 	}
-	if got, _ := q.DeadLetterOf(2); got != (gocql.UUID{}) {
+	if got, _, _ := q.ReplayOf(-2); got != (gocql.UUID{}) {
 		t.Errorf("an ended replay is that of %v", got)
 	}
 	wantOffsets(t, "before the key is freed", lease(q, start))
 	free(q, "a")
 	wantOffsets(t, "after the key is freed", lease(q, start), 5)
+}
+
+// A cancelled replay is removed, and its dead letter is no longer its own; one that a consumer
+// has stays.
+func TestQueue_CancelReplay(t *testing.T) {
+	t.Parallel()
+	id := gocql.TimeUUID()
+	q := New(strict, Start{Offset: 5})
+	q.Replay(Row{Offset: -2, Key: "a", Record: record(2), DeadLetter: id}, start)
+	store(q)
+	q.Cancel(-2, gocql.TimeUUID())
+	q.Expire(start)
+	store(q)
+	d := lease(q, start)
+	wantOffsets(t, "another dead letter is cancelled", d, -2)
+	q.Cancel(-2, id)
+	q.Settle(-2, d[0].Lease, Release, start, 0, "", Waiter{})
+	q.Cancel(-2, id)
+	if got, _, _ := q.ReplayOf(-2); got != (gocql.UUID{}) {
+		t.Errorf("the message is still the replay of %v", got)
+	}
+	wantOffsets(t, "after it is cancelled", lease(q, start))
+	q.Committed(q.Position())
+	if w := store(q); len(w.Remove) != 1 || q.Replayed(-2, id, gocql.UUID{}) != NoReplay {
+		t.Errorf("%v is removed, want the row of the replay", w.Remove)
+	}
 }
 
 // Repeating the action that ended a lease has its outcome; another action does not.
@@ -501,11 +528,11 @@ func TestQueue_Closed(t *testing.T) {
 	if changed, urgent := q.Dirty(); changed || urgent || q.HasWork() {
 		t.Error("a closed queue has work")
 	}
-	if q.Replay(Row{Offset: 9, Record: record(9), DeadLetter: gocql.TimeUUID()}, start) {
+	if q.Replay(Row{Offset: -9, Record: record(9), DeadLetter: gocql.TimeUUID()}, start) {
 		t.Error("a closed queue accepts a replay")
 	}
-	if free, stored := q.Replayed(9, gocql.UUID{}); free || stored {
-		t.Errorf("Replayed() = %v, %v", free, stored)
+	if got := q.Replayed(-9, gocql.UUID{}, gocql.UUID{}); got != OtherReplay {
+		t.Errorf("Replayed() = %d", got)
 	}
 	if n := q.Purge(start, start.Add(time.Hour), 100, false); n != 1 {
 		t.Errorf("a purge counts %d messages, want the one that waits", n)

@@ -18,7 +18,8 @@ import (
 type Receipt struct {
 	Subscription, Topic string
 	Partition           int32
-	Offset              int64
+	// Offset is that of the message in the queue: negative for a replay of a dead letter.
+	Offset int64
 	// Attempt is the number of the delivery, from 1.
 	Attempt int
 	// Lease is unique in an epoch of the partition.
@@ -30,7 +31,7 @@ type Receipt struct {
 }
 
 const (
-	version = 2
+	version = 3
 	// signature is the length of the truncated HMAC-SHA-256.
 	signature = 16
 	// maxLength bounds the text of a receipt: names of 60, 249 and 255 bytes, and the
@@ -108,7 +109,7 @@ func (s *Signer) Parse(text string) (Receipt, error) {
 	}
 	d := decoder{buf: body[1:], texts: string(body[1:])}
 	r := Receipt{
-		Instance: d.text(), Subscription: d.text(), Topic: d.text(), Partition: int32(d.number(math.MaxInt32)), Offset: int64(d.number(math.MaxInt64)),
+		Instance: d.text(), Subscription: d.text(), Topic: d.text(), Partition: int32(d.number(math.MaxInt32)), Offset: int64(d.number(math.MaxUint64)),
 		Attempt: int(d.number(math.MaxInt32)), Lease: d.number(math.MaxUint64), Epoch: int64(d.number(math.MaxInt64)),
 	}
 	if d.bad || len(d.buf) != 0 {
