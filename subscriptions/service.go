@@ -32,6 +32,8 @@ type Status struct {
 	// DeadLetters is the number of open dead letters, at most 10,000; more are shown as
 	// 10,000.
 	DeadLetters int
+	// Skips are the ranges of offsets that were passed over without a delivery.
+	Skips []Skip
 }
 
 // PartitionStatus is the state of one partition.
@@ -126,8 +128,12 @@ type Service interface {
 	// Pause and Resume change Subscription.Paused.
 	Pause(ctx context.Context, name string, principal string) error
 	Resume(ctx context.Context, name string, principal string) error
+	// AcknowledgeSkips notes that the principal has taken notice of the skips, which ends their
+	// problem on /readyz.
+	AcknowledgeSkips(ctx context.Context, name, principal string) error
 	// Seek ends all leases of the partitions concerned and moves their positions. Stored
-	// messages of these partitions are removed.
+	// messages of these partitions are removed. An offset that the partition does not have is
+	// refused.
 	Seek(ctx context.Context, name string, s Seek, principal string) error
 	// Purge returns the number of messages that it settled, or would settle.
 	Purge(ctx context.Context, name string, p Purge, principal string) (int64, error)

@@ -101,7 +101,7 @@ use that of 'outbox admin' too. Both record changes in the audit trail, with --r
 	}
 	cmd.AddCommand(
 		newSubscriptionsServeCommand(), newSubscriptionsImportCommand(), newSubscriptionsListCommand(), newSubscriptionsGetCommand(), newSubscriptionsApplyCommand(), newSubscriptionsDeleteCommand(),
-		newSubscriptionsPauseCommand(true), newSubscriptionsPauseCommand(false), newSubscriptionsSeekCommand(), newSubscriptionsPurgeCommand(), newSubscriptionsStatusCommand(),
+		newSubscriptionsPauseCommand(true), newSubscriptionsPauseCommand(false), newSubscriptionsAcknowledgeCommand(), newSubscriptionsSeekCommand(), newSubscriptionsPurgeCommand(), newSubscriptionsStatusCommand(),
 		newSubscriptionsLeasesCommand(), newSubscriptionsReleaseCommand(),
 	)
 	return cmd
@@ -303,6 +303,18 @@ func newSubscriptionsPauseCommand(pause bool) *cobra.Command {
 	return cmd
 }
 
+func newSubscriptionsAcknowledgeCommand() *cobra.Command {
+	var f *apiFlags
+	cmd, f := subscriptionsCommand("acknowledge-skips NAME", "Take notice of records that were not delivered", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
+		if err := c.AcknowledgeSkips(cmd.Context(), args[0]); err != nil {
+			return err
+		}
+		return f.print(cmd, changed{Subscription: args[0], Result: "skips acknowledged"}, "skips of subscription %s acknowledged", args[0])
+	})
+	f.changes(cmd, always)
+	return cmd
+}
+
 func newSubscriptionsSeekCommand() *cobra.Command {
 	var to client.SeekTo
 	var partition int32
@@ -434,6 +446,12 @@ func printSubscription(out io.Writer, st *client.SubscriptionStatus) error {
 	field("in flight", st.Leased)
 	field("deferred", st.Deferred)
 	field("dead letters", st.DeadLetters)
+	if len(st.Skips) > 0 {
+		fmt.Fprintln(columns, "\nNOT DELIVERED\tOFFSETS\tCOUNT\tREASON\tAT\tACKNOWLEDGED BY")
+	}
+	for _, k := range st.Skips {
+		fmt.Fprintf(columns, "%s[%d]\t%d-%d\t%d\t%s\t%s\t%s\n", k.Topic, k.Partition, k.From, k.To, k.Count, k.Reason, k.At.UTC().Format(cli.ListTime), cli.Clean(k.AcknowledgedBy, 40))
+	}
 	fmt.Fprintln(columns, "\nPARTITION\tOWNER\tCOMMITTED\tEND\tWAITING\tIN FLIGHT\tDEFERRED")
 	for _, p := range st.Partitions {
 		fmt.Fprintf(columns, "%s[%d]\t%s\t%d\t%d\t%d\t%d\t%d\n", p.Topic, p.Partition, cli.Clean(p.Owner, 40), p.Committed, p.End, p.Waiting, p.Leased, p.Deferred)

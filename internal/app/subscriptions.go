@@ -161,7 +161,7 @@ func StartSubscriptions(ctx context.Context, c *Config, session *gocql.Session, 
 	if err != nil {
 		return nil, err
 	}
-	server, err := c.subscriptionServer(f, c.Trail(session, log), reg, log)
+	server, err := c.subscriptionServer(f, e, c.Trail(session, log), reg, log)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -187,7 +187,7 @@ func (c *Config) Trail(session *gocql.Session, log *slog.Logger) *admin.Trail {
 }
 
 // subscriptionServer returns the API on all instances.
-func (c *Config) subscriptionServer(f *forward.Service, trail *admin.Trail, reg prometheus.Registerer, log *slog.Logger) (*api.Server, error) {
+func (c *Config) subscriptionServer(f *forward.Service, e *engine.Engine, trail *admin.Trail, reg prometheus.Registerer, log *slog.Logger) (*api.Server, error) {
 	gate, err := c.HTTP.Gate(log)
 	if err != nil {
 		return nil, cli.Usage(err)
@@ -200,8 +200,14 @@ func (c *Config) subscriptionServer(f *forward.Service, trail *admin.Trail, reg 
 	if err != nil {
 		return nil, err
 	}
+	// The process works; an operator has to know what it could not deliver.
+	ready := func() (bool, any) {
+		return true, struct {
+			Problems []string `json:"problems"`
+		}{e.Problems()}
+	}
 	return api.New(api.Config{
-		Service: f, Gate: gate, Hosts: hosts, Proxies: proxies, Peers: f.Handler(), Audit: trail.Audited, DrainDelay: c.HTTP.DrainDelay, Logger: log, Registerer: reg, Tracer: c.Tracer,
+		Ready: ready, Service: f, Gate: gate, Hosts: hosts, Proxies: proxies, Peers: f.Handler(), Audit: trail.Audited, DrainDelay: c.HTTP.DrainDelay, Logger: log, Registerer: reg, Tracer: c.Tracer,
 	})
 }
 

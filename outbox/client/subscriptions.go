@@ -73,14 +73,34 @@ type SubscriptionStatus struct {
 	// Waiting, Leased and Deferred are numbers of messages; Lag is the number of those
 	// that are not settled, with the records that are not read yet, Oldest the write time of the
 	// oldest of them.
-	Waiting     int64             `json:"waiting"`
-	Leased      int64             `json:"leased"`
-	Deferred    int64             `json:"deferred"`
-	Lag         int64             `json:"lag"`
-	Oldest      *time.Time        `json:"oldest,omitempty"`
-	DeadLetters int               `json:"dead_letters"`
-	Partitions  []PartitionStatus `json:"partitions"`
-	Instances   []InstanceStatus  `json:"instances"`
+	Waiting     int64      `json:"waiting"`
+	Leased      int64      `json:"leased"`
+	Deferred    int64      `json:"deferred"`
+	Lag         int64      `json:"lag"`
+	Oldest      *time.Time `json:"oldest,omitempty"`
+	DeadLetters int        `json:"dead_letters"`
+	// Skips are the records that were never delivered.
+	Skips      []Skip            `json:"skips,omitempty"`
+	Partitions []PartitionStatus `json:"partitions"`
+	Instances  []InstanceStatus  `json:"instances"`
+}
+
+// Skip is a range of offsets that was passed over without a delivery, because their topic had
+// deleted the records.
+type Skip struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	// From is the first offset, To the one after the last. To is From if the end is unknown.
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
+	// Count is the number of records, 0 if it is unknown; a record may have been no message.
+	Count int64 `json:"count"`
+	// Reason is deleted or topic_deleted.
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
+	// AcknowledgedAt and AcknowledgedBy are those of AcknowledgeSkips.
+	AcknowledgedAt time.Time `json:"acknowledged_at,omitzero"`
+	AcknowledgedBy string    `json:"acknowledged_by,omitempty"`
 }
 
 // PartitionStatus is the state of one partition of a subscription.
@@ -177,6 +197,13 @@ func (c *Client) PauseSubscription(ctx context.Context, name string) error {
 // ResumeSubscription continues deliveries.
 func (c *Client) ResumeSubscription(ctx context.Context, name string) error {
 	_, err := send[struct{}](ctx, c, http.MethodPost, subscriptionPath(name, "resume"), nil, nil)
+	return err
+}
+
+// AcknowledgeSkips notes that the records which were not delivered are known, and ends their
+// problem on /readyz.
+func (c *Client) AcknowledgeSkips(ctx context.Context, name string) error {
+	_, err := send[struct{}](ctx, c, http.MethodPost, subscriptionPath(name, "skips/acknowledge"), nil, nil)
 	return err
 }
 

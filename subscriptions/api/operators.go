@@ -10,7 +10,7 @@ import (
 
 // Operators returns the operations for operators, to be registered at another API that
 // checks their roles and audits changes: list, get, status, leases,
-// release of a lease, pause, resume, seek and purge.
+// release of a lease, pause, resume, acknowledgement of skips, seek and purge.
 // It has no operations on messages, and none that creates or deletes a subscription.
 func Operators(service subscriptions.Service, log *slog.Logger) func(huma.API) {
 	return func(api huma.API) {

@@ -76,15 +76,16 @@ func newBody(s *subscriptions.Subscription) subscriptionBody {
 }
 
 type statusBody struct {
-	Subscription subscriptionBody  `json:"subscription"`
-	Waiting      int64             `json:"waiting" doc:"Messages in memory that can be leased"`
-	Leased       int64             `json:"leased" doc:"Messages in flight: delivered, and neither settled nor expired"`
-	Deferred     int64             `json:"deferred" doc:"Stored messages that wait for their next delivery"`
-	Lag          int64             `json:"lag" doc:"Messages that are not settled: waiting, leased, deferred, and not read yet, which types and filter may exclude"`
-	Oldest       *time.Time        `json:"oldest,omitempty" doc:"Write time of the oldest message that is not settled"`
-	DeadLetters  int               `json:"dead_letters" doc:"Open dead letters, at most 10,000"`
-	Partitions   []partitionStatus `json:"partitions"`
-	Instances    []instanceStatus  `json:"instances"`
+	Subscription subscriptionBody     `json:"subscription"`
+	Waiting      int64                `json:"waiting" doc:"Messages in memory that can be leased"`
+	Leased       int64                `json:"leased" doc:"Messages in flight: delivered, and neither settled nor expired"`
+	Deferred     int64                `json:"deferred" doc:"Stored messages that wait for their next delivery"`
+	Lag          int64                `json:"lag" doc:"Messages that are not settled: waiting, leased, deferred, and not read yet, which types and filter may exclude"`
+	Oldest       *time.Time           `json:"oldest,omitempty" doc:"Write time of the oldest message that is not settled"`
+	DeadLetters  int                  `json:"dead_letters" doc:"Open dead letters, at most 10,000"`
+	Skips        []subscriptions.Skip `json:"skips,omitempty" doc:"Ranges of offsets that were never delivered, because their topic had deleted them"`
+	Partitions   []partitionStatus    `json:"partitions"`
+	Instances    []instanceStatus     `json:"instances"`
 }
 
 type partitionStatus struct {
@@ -120,7 +121,7 @@ func timeOrNil(t time.Time) *time.Time {
 func newStatusBody(s *subscriptions.Status) statusBody {
 	b := statusBody{
 		Subscription: newBody(&s.Subscription), Waiting: s.Waiting, Leased: s.Leased, Deferred: s.Deferred, Lag: s.Lag, Oldest: timeOrNil(s.Oldest),
-		DeadLetters: s.DeadLetters, Partitions: make([]partitionStatus, len(s.Partitions)), Instances: make([]instanceStatus, len(s.Instances)),
+		DeadLetters: s.DeadLetters, Skips: s.Skips, Partitions: make([]partitionStatus, len(s.Partitions)), Instances: make([]instanceStatus, len(s.Instances)),
 	}
 	for i := range s.Partitions {
 		p := &s.Partitions[i]
@@ -255,9 +256,13 @@ func (s *Server) registerOperators() {
 		OperationID: "resume-subscription", Method: http.MethodPost, Path: path + "/resume", DefaultStatus: http.StatusNoContent, Summary: "Resume deliveries", Responses: s.problems(404),
 	}), s.change(s.cfg.Service.Resume))
 	huma.Register(s.api, s.needs(access.Operator, huma.Operation{
+		OperationID: "acknowledge-skips", Method: http.MethodPost, Path: path + "/skips/acknowledge", DefaultStatus: http.StatusNoContent, Summary: "Take notice of records that were not delivered",
+		Description: "Ends the problem on /readyz. The skips stay in the status and in the verification.", Responses: s.problems(404),
+	}), s.change(s.cfg.Service.AcknowledgeSkips))
+	huma.Register(s.api, s.needs(access.Operator, huma.Operation{
 		OperationID: "seek-subscription", Method: http.MethodPost, Path: path + "/seek", DefaultStatus: http.StatusNoContent, Summary: "Move the position of a subscription",
 		Metadata:     audited(),
-		Description:  "Ends the leases of the partitions concerned, removes their stored messages, and continues at the new position.",
+		Description:  "Ends the leases of the partitions concerned, removes their stored messages, and continues at the new position. An offset that the partition does not have is refused.",
 		MaxBodyBytes: maxBody, SkipValidateBody: true, RequestBody: bodyOf[seekInput](s, "Seek"), Responses: s.problems(400, 404, 413),
 	}), s.seek)
 	huma.Register(s.api, s.needs(access.Admin, huma.Operation{

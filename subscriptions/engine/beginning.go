@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/deadletter"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/position"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
@@ -69,6 +71,12 @@ func (b *beginning) compare(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if positionElsewhere {
+		k := subscriptions.Skip{Generation: b.origin.Generation, From: b.committed.offset, To: b.committed.offset, Reason: subscriptions.SkipTopicDeleted}
+		if err := b.skip(ctx, b.p, k); err != nil {
+			return err
+		}
+	}
 	if former == b.topicID {
 		return nil
 	}
@@ -117,11 +125,82 @@ func (b *beginning) start(ctx context.Context) (s queue.Start, err error) {
 	case !b.ours || b.recreated:
 		b.log.Warn("another program has set the committed offset", "topic", b.p.topic, "partition", b.p.number, "offset", s.Offset)
 	default:
-		return s, nil
+		return s, b.skipDeleted(ctx, &s)
 	}
 	s.Settled = position.Set{}
 	s.Origin.TopicID, s.Origin.Generation = b.topicID, max(b.epoch, s.Origin.Generation+1)
 	return s, b.commitStart(ctx, s)
+}
+
+// skipDeleted passes over the records that the topic has deleted before they were read.
+func (b *beginning) skipDeleted(ctx context.Context, s *queue.Start) error {
+	first, _, err := b.bounds(ctx, b.p.topic, b.p.number)
+	if err != nil || s.Offset >= first {
+		return err
+	}
+	k := subscriptions.Skip{Generation: s.Origin.Generation, From: s.Offset, To: first, Count: first - s.Offset, Reason: subscriptions.SkipDeleted}
+	for o := s.Offset; o < min(first, s.Offset+position.Window); o++ {
+		if s.Settled.Has(o) {
+			k.Count--
+		}
+	}
+	for _, m := range b.rows {
+		if m.Offset >= s.Offset && m.Offset < first && !s.Settled.Has(m.Offset) {
+			k.Count--
+		}
+	}
+	if k.Count > 0 {
+		if err := b.skip(ctx, b.p, k); err != nil {
+			return err
+		}
+	}
+	s.Settled.Forget(first)
+	s.Offset = first
+	return nil
+}
+
+// skip stores a range that is not delivered, and reports it.
+func (g *group) skip(ctx context.Context, p *partition, k subscriptions.Skip) error {
+	k.Topic, k.Partition, k.At = p.topic, p.number, time.Now().UTC().Truncate(time.Millisecond)
+	if err := g.e.cfg.Store.AddSkip(ctx, p.id, k); err != nil {
+		return err
+	}
+	g.metrics.skipped.Add(float64(k.Count))
+	g.log.Error("records were not delivered: they do not exist any more", "topic", k.Topic, "partition", k.Partition, "from", k.From, "to", k.To, "count", k.Count, "reason", k.Reason)
+	g.readSkips(ctx)
+	return nil
+}
+
+// readSkips reads the skips that no operator has acknowledged.
+func (g *group) readSkips(ctx context.Context) {
+	all, err := g.e.cfg.Store.Skips(ctx, g.incarnation)
+	if err != nil {
+		return // they are those of the last time
+	}
+	var open []string
+	for i := range all {
+		if all[i].AcknowledgedAt.IsZero() {
+			open = append(open, all[i].String())
+		}
+	}
+	g.mu.Lock()
+	g.mu.skips = open
+	g.mu.Unlock()
+}
+
+// Problems returns what an operator has to know of the subscriptions of this instance: ranges
+// of offsets that were not delivered, until somebody acknowledges them.
+func (e *Engine) Problems() []string {
+	out := []string{}
+	for _, g := range e.running() {
+		g.mu.Lock()
+		for _, k := range g.mu.skips {
+			out = append(out, fmt.Sprintf("subscription %s: %s; outbox subscriptions acknowledge-skips %s ends this message", g.name, k, g.name))
+		}
+		g.mu.Unlock()
+	}
+	slices.Sort(out)
+	return out
 }
 
 // within returns the offset of the partition that is nearest to an offset.

@@ -66,6 +66,8 @@ type Store interface {
 	Pause(ctx context.Context, name, principal string) (store.Resource, error)
 	Resume(ctx context.Context, name, principal string) (store.Resource, error)
 	Seek(ctx context.Context, name string, seek subscriptions.Seek, principal string) (store.Resource, error)
+	Skips(ctx context.Context, incarnation string) ([]subscriptions.Skip, error)
+	AcknowledgeSkips(ctx context.Context, incarnation, principal string) (int, error)
 	NotePurge(ctx context.Context, name string, before time.Time, principal string) error
 	ReceiptKey(ctx context.Context) ([]byte, error)
 	Report(ctx context.Context, name string, i subscriptions.InstanceStatus) error
@@ -86,6 +88,7 @@ type Messages interface {
 	RemoveAll(ctx context.Context, p store.Partition, epoch int64) error
 	Trim(ctx context.Context, p store.Partition, epoch, first int64) error
 	TopicID(ctx context.Context, p store.Partition) ([16]byte, error)
+	AddSkip(ctx context.Context, p store.Partition, k subscriptions.Skip) error
 	SetTopicID(ctx context.Context, p store.Partition, epoch int64, id [16]byte) error
 }
 

@@ -68,6 +68,7 @@ type group struct {
 		poked      bool               // the next poll ends immediately
 		problem    string
 		blocking   map[gocql.UUID]blocking // the open dead letters that were read last
+		skips      []string                // ranges that were not delivered and are not acknowledged
 	}
 	waiting waiting
 }
@@ -450,6 +451,7 @@ func (g *group) reporter(ctx context.Context) {
 	for {
 		g.report(ctx)
 		g.readEnds(ctx)
+		g.readSkips(ctx)
 		g.unblock(ctx)
 		if retry.Wait(ctx, reportInterval) != nil {
 			return

@@ -72,6 +72,19 @@ func (i *Idle) ReleaseLease(ctx context.Context, name string, lease subscription
 	return fmt.Errorf("lease %s: %w", lease, subscriptions.ErrLeaseEnded)
 }
 
+// Seek stores the wish, as that of an Engine.
+func (i *Idle) Seek(ctx context.Context, name string, s subscriptions.Seek, principal string) error {
+	g, err := i.group(ctx, name)
+	if err == nil && s.To == "offset" {
+		err = g.checkOffset(ctx, &s)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = i.cfg.Store.Seek(ctx, name, s, principal)
+	return unavailable(err)
+}
+
 // Purge records the purge and returns 0, as an instance without partitions.
 func (i *Idle) Purge(ctx context.Context, name string, req subscriptions.Purge, principal string) (int64, error) {
 	if _, err := i.cfg.Store.Get(ctx, name); err != nil || req.DryRun {

@@ -24,6 +24,7 @@ type memory struct {
 	resources   map[string]store.Resource
 	epochs      map[store.Partition]int64
 	rows        map[store.Partition]map[int64]store.Stored
+	skips       map[string]subscriptions.Skip
 	topicIDs    map[store.Partition][16]byte
 	instances   map[string]subscriptions.InstanceStatus
 	deadLetters map[gocql.UUID]dlq.DeadLetter
@@ -38,7 +39,7 @@ type memory struct {
 func newMemory() *memory {
 	return &memory{
 		resources: make(map[string]store.Resource), epochs: make(map[store.Partition]int64), rows: make(map[store.Partition]map[int64]store.Stored),
-		topicIDs: make(map[store.Partition][16]byte), instances: make(map[string]subscriptions.InstanceStatus), deadLetters: make(map[gocql.UUID]dlq.DeadLetter),
+		topicIDs: make(map[store.Partition][16]byte), skips: make(map[string]subscriptions.Skip), instances: make(map[string]subscriptions.InstanceStatus), deadLetters: make(map[gocql.UUID]dlq.DeadLetter),
 	}
 }
 
@@ -175,6 +176,30 @@ func (m *memory) TopicID(_ context.Context, p store.Partition) (id [16]byte, err
 
 func (m *memory) SetTopicID(_ context.Context, p store.Partition, epoch int64, id [16]byte) error {
 	return m.write("set topic id", p, epoch, func(map[int64]store.Stored) { m.topicIDs[p] = id })
+}
+
+func (m *memory) AddSkip(_ context.Context, p store.Partition, k subscriptions.Skip) error {
+	return m.do("skip", func() error {
+		m.skips[fmt.Sprint(p, k.Generation, k.From)] = k
+		return nil
+	})
+}
+
+func (m *memory) Skips(context.Context, string) (out []subscriptions.Skip, err error) {
+	err = m.do("skips", func() error { out = slices.Collect(maps.Values(m.skips)); return nil })
+	return out, err
+}
+
+func (m *memory) AcknowledgeSkips(_ context.Context, _, principal string) (n int, err error) {
+	err = m.do("acknowledge skips", func() error {
+		for key, k := range m.skips {
+			k.AcknowledgedAt, k.AcknowledgedBy = time.Now(), principal
+			m.skips[key] = k
+			n++
+		}
+		return nil
+	})
+	return n, err
 }
 
 func (m *memory) Messages(_ context.Context, p store.Partition) (out []store.Stored, err error) {

@@ -12,15 +12,15 @@ import (
 
 // metrics have the label subscription. The levels are read when they are collected.
 type metrics struct {
-	received, acknowledged, failed, expired, deadLettered *prometheus.CounterVec
-	settling, processing, pushing                         *prometheus.HistogramVec
-	stuck                                                 *prometheus.GaugeVec
+	received, acknowledged, failed, expired, deadLettered, skipped *prometheus.CounterVec
+	settling, processing, pushing                                  *prometheus.HistogramVec
+	stuck                                                          *prometheus.GaugeVec
 }
 
 // groupMetrics are the metrics of one subscription.
 type groupMetrics struct {
-	received, acknowledged, failed, expired, deadLettered prometheus.Counter
-	settling, processing                                  prometheus.Observer
+	received, acknowledged, failed, expired, deadLettered, skipped prometheus.Counter
+	settling, processing                                           prometheus.Observer
 
 	all  *metrics
 	name string
@@ -36,6 +36,7 @@ func newMetrics(reg prometheus.Registerer, e *Engine) (*metrics, error) {
 		failed:       count("outbox_subscription_nacked_total", "Deliveries that consumers returned as failed."),
 		expired:      count("outbox_subscription_expired_total", "Leases that expired."),
 		deadLettered: count("outbox_subscription_dead_lettered_total", "Messages that became dead letters."),
+		skipped:      count("outbox_subscription_skipped_total", "Records that were never delivered, because their topic had deleted them."),
 		settling: prometheus.NewHistogramVec(latency.Opts("outbox_subscription_settle_seconds", "Time from a request of a consumer to the confirmation of its actions.",
 			[]float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}), []string{"subscription"}),
 		processing: prometheus.NewHistogramVec(latency.Opts("outbox_subscription_receive_to_acknowledge_seconds", "Time from the delivery of a message to its confirmed acknowledgement.",
@@ -46,7 +47,7 @@ func newMetrics(reg prometheus.Registerer, e *Engine) (*metrics, error) {
 			Name: "outbox_subscription_push_stuck", Help: "Calls of push delivery that have not returned after their time-out.",
 		}, []string{"subscription"}),
 	}
-	for _, c := range []prometheus.Collector{m.received, m.acknowledged, m.failed, m.expired, m.deadLettered, m.settling, m.processing, m.pushing, m.stuck, &levels{e}} {
+	for _, c := range []prometheus.Collector{m.received, m.acknowledged, m.failed, m.expired, m.deadLettered, m.skipped, m.settling, m.processing, m.pushing, m.stuck, &levels{e}} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}
@@ -57,7 +58,7 @@ func newMetrics(reg prometheus.Registerer, e *Engine) (*metrics, error) {
 func (m *metrics) of(name string) *groupMetrics {
 	return &groupMetrics{
 		received: m.received.WithLabelValues(name), acknowledged: m.acknowledged.WithLabelValues(name), failed: m.failed.WithLabelValues(name),
-		expired: m.expired.WithLabelValues(name), deadLettered: m.deadLettered.WithLabelValues(name),
+		expired: m.expired.WithLabelValues(name), deadLettered: m.deadLettered.WithLabelValues(name), skipped: m.skipped.WithLabelValues(name),
 		settling: m.settling.WithLabelValues(name), processing: m.processing.WithLabelValues(name),
 		all: m, name: name,
 	}
@@ -66,7 +67,7 @@ func (m *metrics) of(name string) *groupMetrics {
 // remove removes the metrics of the subscription.
 func (m *groupMetrics) remove() {
 	all := m.all
-	for _, v := range []*prometheus.CounterVec{all.received, all.acknowledged, all.failed, all.expired, all.deadLettered} {
+	for _, v := range []*prometheus.CounterVec{all.received, all.acknowledged, all.failed, all.expired, all.deadLettered, all.skipped} {
 		v.DeleteLabelValues(m.name)
 	}
 	all.settling.DeleteLabelValues(m.name)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
@@ -42,6 +43,8 @@ type partition struct {
 		reset    bool  // the client has to read from resetTo
 		end      int64 // of the records, as of the last report or fetch
 		watch    watch
+		emptied  int64               // 1 + the next offset, if the topic had no record left at the last report
+		skip     *subscriptions.Skip // is stored before the records that are held are added
 	}
 }
 
@@ -168,8 +171,9 @@ func (p *partition) opened(q *queue.Queue, epoch int64, reset bool) {
 	p.g.kick()
 }
 
-// hold keeps the next records until the schema registry has answered. A record that cannot be
-// decoded now may be selected: no later one is added before it.
+// hold keeps the next records until the schema registry has answered, or the database for a
+// skip before them. A record that cannot be decoded now may be selected: no later one is added
+// before it.
 func (p *partition) hold(records []*kgo.Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -183,17 +187,33 @@ func (p *partition) addHeld() {
 	for added := 0; ; added = 1 {
 		p.mu.Lock()
 		if p.mu.held = p.mu.held[added:]; len(p.mu.held) == 0 || p.mu.closed {
-			p.mu.held = nil
+			p.mu.held, p.mu.skip = nil, nil
 			p.mu.Unlock()
 			p.g.kick()
 			return
 		}
-		rec := p.mu.held[0]
+		rec, skip := p.mu.held[0], p.mu.skip
+		p.mu.skip = nil
 		p.mu.Unlock()
+		if skip != nil {
+			p.storeSkip(*skip)
+		}
 		ok, err := p.selects(rec)
 		if p.ctx.Err() == nil {
 			p.add([]*kgo.Record{rec}, []queue.Record{selectedOf(rec, ok, err)})
 		}
+	}
+}
+
+// storeSkip stores a skip, as soon as the database answers.
+func (p *partition) storeSkip(k subscriptions.Skip) {
+	for n := 1; p.ctx.Err() == nil; n++ {
+		err := p.g.skip(p.ctx, p, k)
+		if err == nil {
+			return
+		}
+		p.g.failed(err)
+		_ = retry.Wait(p.ctx, retry.Backoff(100*time.Millisecond, 5*time.Second, n))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/registry"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
 )
 
@@ -47,7 +48,7 @@ func (g *group) read(ctx context.Context) {
 				t.EachPartition(func(f kgo.FetchPartition) {
 					g.observe(topicPartition{t.Topic, f.Partition}, &f)
 					if len(f.Records) > 0 {
-						g.take(topicPartition{t.Topic, f.Partition}, t.TopicID, f.Records)
+						g.take(topicPartition{t.Topic, f.Partition}, t.TopicID, f.LogStartOffset, f.Records)
 					}
 				})
 			}
@@ -82,8 +83,9 @@ func (g *group) observe(tp topicPartition, f *kgo.FetchPartition) {
 }
 
 // take adds records to the queue of their partition, or holds them. topicID is that of the
-// topic which the client reads; zero if the fetch was one by name.
-func (g *group) take(tp topicPartition, topicID [16]byte, records []*kgo.Record) {
+// topic which the client reads; zero if the fetch was one by name. first is the first offset of
+// the log: records between the next one and first were deleted before they were read.
+func (g *group) take(tp topicPartition, topicID [16]byte, first int64, records []*kgo.Record) {
 	g.mu.Lock()
 	p := g.mu.partitions[tp]
 	g.mu.Unlock()
@@ -92,6 +94,13 @@ func (g *group) take(tp topicPartition, topicID [16]byte, records []*kgo.Record)
 	}
 	p.mu.Lock()
 	holds, other := len(p.mu.held) > 0, p.mu.q != nil && topicID != [16]byte{} && topicID != p.topicID
+	if p.mu.q != nil && !p.mu.closed && !holds && !p.mu.reset {
+		if c := p.mu.q.Counts(); c.Next < min(first, records[0].Offset) {
+			to := min(first, records[0].Offset)
+			p.mu.skip = &subscriptions.Skip{Generation: c.Origin.Generation, From: c.Next, To: to, Count: p.mu.q.Unsettled(c.Next, to), Reason: subscriptions.SkipDeleted}
+			holds = true
+		}
+	}
 	p.mu.Unlock()
 	if other {
 		g.reload(p) // the broker that it asked for the topic id was late

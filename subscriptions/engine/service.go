@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/filter"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
@@ -69,10 +71,50 @@ func (e *Engine) Resume(ctx context.Context, name, principal string) error {
 }
 
 // Seek stores the wish. The owners of the partitions apply it within seconds; partitions
-// without an owner when they have one.
+// without an owner when they have one. An offset that the partition does not have is refused.
+// If it has it no more when the seek is applied, the nearest one is used.
 func (e *Engine) Seek(ctx context.Context, name string, s subscriptions.Seek, principal string) error {
+	if s.To == "offset" {
+		g, _, err := e.group(ctx, name)
+		if err == nil {
+			err = g.checkOffset(ctx, &s)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	_, err := e.cfg.Store.Seek(ctx, name, s, principal)
 	e.poke()
+	return unavailable(err)
+}
+
+// checkOffset returns an error for a seek to an offset that the partition does not have.
+func (g *group) checkOffset(ctx context.Context, s *subscriptions.Seek) error {
+	if s.Topic == "" || s.Partition < 0 || g.adm == nil {
+		return nil // the store refuses it
+	}
+	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
+	defer cancel()
+	first, end, err := g.bounds(ctx, s.Topic, s.Partition)
+	switch {
+	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, errMissing):
+		return fmt.Errorf("partition %d of topic %q does not exist", s.Partition, s.Topic)
+	case err != nil:
+		return unavailable(err)
+	case s.Offset < first || s.Offset > end:
+		return fmt.Errorf("offset %d: %s/%d has the offsets %d to %d", s.Offset, s.Topic, s.Partition, first, end)
+	}
+	return nil
+}
+
+// AcknowledgeSkips ends the problems of the ranges that were not delivered.
+func (e *Engine) AcknowledgeSkips(ctx context.Context, name, principal string) error {
+	r, err := e.cfg.Store.Get(ctx, name)
+	if err != nil {
+		return unavailable(err)
+	}
+	n, err := e.cfg.Store.AcknowledgeSkips(ctx, r.Incarnation(), principal)
+	e.cfg.Logger.Info("skips acknowledged", "subscription", name, "count", n, "by", principal)
 	return unavailable(err)
 }
 
@@ -146,6 +188,9 @@ func (e *Engine) Status(ctx context.Context, name string) (subscriptions.Status,
 func (e *Engine) status(ctx context.Context, g *group) (out subscriptions.Status, err error) {
 	out.Subscription = g.resource.Load().Subscription
 	if out.Instances, err = e.cfg.Store.Instances(ctx, g.name); err != nil {
+		return out, unavailable(err)
+	}
+	if out.Skips, err = e.cfg.Store.Skips(ctx, g.incarnation); err != nil {
 		return out, unavailable(err)
 	}
 	if out.Partitions, err = g.partitions(ctx); err != nil {

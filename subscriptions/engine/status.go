@@ -81,6 +81,36 @@ func (g *group) partitions(ctx context.Context) ([]subscriptions.PartitionStatus
 	return out, nil
 }
 
+// skipEmptied passes over the records of a partition of which the topic has deleted all that
+// were not read: no later record shows that. The client may still have records that it read
+// before, so this is so only if nothing was added since the last call.
+func (g *group) skipEmptied(ctx context.Context, p *partition, start, end int64) {
+	p.mu.Lock()
+	idle := p.mu.q != nil && !p.mu.closed && !p.mu.stopped && len(p.mu.held) == 0 && !p.mu.reset
+	if !idle || start != end || p.mu.q.Counts().Next >= start {
+		p.mu.emptied = 0
+		p.mu.Unlock()
+		return
+	}
+	c := p.mu.q.Counts()
+	again, count := p.mu.emptied == c.Next+1, p.mu.q.Unsettled(c.Next, start)
+	p.mu.emptied = c.Next + 1
+	p.mu.Unlock()
+	if !again {
+		return
+	}
+	k := subscriptions.Skip{Generation: c.Origin.Generation, From: c.Next, To: start, Count: count, Reason: subscriptions.SkipDeleted}
+	if err := g.skip(ctx, p, k); err != nil {
+		g.failed(err)
+		return
+	}
+	p.locked(func(q *queue.Queue) {
+		if q.Counts().Next == c.Next {
+			q.Skip(start-1, -1)
+		}
+	})
+}
+
 // readEnds reads the ends of the owned partitions, for the lag.
 func (g *group) readEnds(ctx context.Context) {
 	all := g.owned()
@@ -96,14 +126,18 @@ func (g *group) readEnds(ctx context.Context) {
 		return
 	}
 	ends, err := g.adm.ListCommittedOffsets(ctx, names...)
-	if err != nil {
+	starts, err2 := g.adm.ListStartOffsets(ctx, names...)
+	if err != nil || err2 != nil {
 		return // the lag is that of the last time
 	}
 	for _, p := range all {
-		if end, ok := ends.Lookup(p.topic, p.number); ok && end.Err == nil {
+		end, ok := ends.Lookup(p.topic, p.number)
+		start, ok2 := starts.Lookup(p.topic, p.number)
+		if ok && ok2 && end.Err == nil && start.Err == nil {
 			p.mu.Lock()
 			p.endLocked(end.Offset)
 			p.mu.Unlock()
+			g.skipEmptied(ctx, p, start.Offset, end.Offset)
 		}
 	}
 }

@@ -240,6 +240,11 @@ func (s *Service) ReleaseLease(ctx context.Context, name string, lease subscript
 	return cmp.Or(unknown, err)
 }
 
+// AcknowledgeSkips implements subscriptions.Service.
+func (s *Service) AcknowledgeSkips(ctx context.Context, name, principal string) error {
+	return s.cfg.Local.AcknowledgeSkips(ctx, name, principal)
+}
+
 // Purge implements subscriptions.Service.
 func (s *Service) Purge(ctx context.Context, name string, p subscriptions.Purge, principal string) (int64, error) {
 	if p.Before.IsZero() {

@@ -4,6 +4,7 @@ type statements struct {
 	statics, claim, firstClaim, write, writeOne, setTopic string
 	messages, message, record, save, saveState, remove    string
 	addPartition, partitions, dropPartition, dropAll      string
+	skip, skips, acknowledge                              string
 	putKey, key                                           string
 	report, leave, instances                              string
 	put, firstPut, remember, get, list, unmark, drop      string
@@ -49,6 +50,10 @@ func newStatements(keyspace string) statements {
 		partitions:    "SELECT topic, topic_partition FROM " + parts + " WHERE subscription = ?",
 		dropPartition: "DELETE FROM " + parts + partition,
 		dropAll:       "DELETE FROM " + messages + partition,
+
+		skip:        "UPDATE " + parts + " SET skips[?] = ?" + partition,
+		acknowledge: "UPDATE " + parts + " SET acknowledged[?] = ?" + partition,
+		skips:       "SELECT topic, topic_partition, skips, acknowledged FROM " + parts + " WHERE subscription = ?",
 
 		putKey: "INSERT INTO " + settings + " (name, value) VALUES (?, ?) IF NOT EXISTS",
 		key:    "SELECT value FROM " + settings + " WHERE name = ?",

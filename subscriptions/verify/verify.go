@@ -1,10 +1,10 @@
 // Package verify accounts for every offset of the topics of a subscription: it is settled
 // in the position, stored, waiting, or lost.
 //
-// It reads positions, stored messages and dead letters, not records, so it is cheap and may
-// run beside the subscription. It proves what the stored state proves at this moment:
-// offsets that a topic deleted unread are found until the owner has moved the position past
-// them. Whether the consumer did what it acknowledged is not visible here.
+// It reads positions, stored messages, skips and dead letters, not records, so it is cheap and
+// may run beside the subscription. It proves what the stored state proves at this moment:
+// offsets that a topic deleted unread are found by the position, and once the owner has moved
+// it past them, by the skip that the owner has stored before. Whether the consumer did what it acknowledged is not visible here.
 package verify
 
 import (
@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/deadletter"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/position"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
@@ -41,6 +42,9 @@ const (
 	// BeyondEnd: the position is beyond the end of the partition, as after a loss of
 	// records or a topic that was created again.
 	BeyondEnd Kind = "beyond_end"
+	// Skipped: records that the topic had deleted before they were delivered were passed over.
+	// It is reported until an operator acknowledges it; Report.Skips contains it for ever.
+	Skipped Kind = "skipped"
 	// BadPosition: the metadata of the position is not readable.
 	BadPosition Kind = "bad_position"
 	// OtherTopic: the position is that of a deleted topic of the name. The next owner ignores
@@ -92,8 +96,10 @@ type Report struct {
 	// Counts are the sums.
 	Counts
 	// DeadLetters is the number of open dead letters.
-	DeadLetters int64     `json:"dead_letters"`
-	Problems    []Problem `json:"problems"`
+	DeadLetters int64 `json:"dead_letters"`
+	// Skips are the ranges that were passed over. Lost contains their counts.
+	Skips    []subscriptions.Skip `json:"skips,omitempty"`
+	Problems []Problem            `json:"problems"`
 }
 
 type place struct {
@@ -112,10 +118,31 @@ func Check(ctx context.Context, c Config, name string) (*Report, error) {
 	if err := k.partitions(ctx); err != nil {
 		return nil, fmt.Errorf("verify subscription %q: %w", name, err)
 	}
+	if err := k.skips(ctx); err != nil {
+		return nil, fmt.Errorf("verify subscription %q: %w", name, err)
+	}
 	if err := k.deadLetters(ctx); err != nil {
 		return nil, fmt.Errorf("verify the dead letters of subscription %q: %w", name, err)
 	}
 	return k.report, nil
+}
+
+// skips adds what was passed over, which the positions do not show any more.
+func (k *check) skips(ctx context.Context) (err error) {
+	if k.report.Skips, err = k.Store.Skips(ctx, k.resource.Incarnation()); err != nil {
+		return err
+	}
+	for i := range k.report.Skips {
+		s := &k.report.Skips[i]
+		k.report.Lost += s.Count
+		if i := slices.IndexFunc(k.report.Partitions, func(p Partition) bool { return p.Topic == s.Topic && p.Partition == s.Partition }); i >= 0 {
+			k.report.Partitions[i].Lost += s.Count
+		}
+		if s.AcknowledgedAt.IsZero() {
+			k.report.Problems = append(k.report.Problems, Problem{Kind: Skipped, Topic: s.Topic, Partition: s.Partition, Offset: s.From, Count: s.Count})
+		}
+	}
+	return nil
 }
 
 type check struct {

@@ -461,6 +461,14 @@ func (s *Service) leaseOf(m *message) subscriptions.LeaseID {
 	return subscriptions.LeaseID{Topic: m.Topic, Offset: m.Offset, Number: uint64(m.Attempt)}
 }
 
+// AcknowledgeSkips implements subscriptions.Service. It has none.
+func (s *Service) AcknowledgeSkips(_ context.Context, name, _ string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := s.findLocked(name)
+	return err
+}
+
 // ReleaseLease implements subscriptions.Service.
 func (s *Service) ReleaseLease(_ context.Context, name string, lease subscriptions.LeaseID, _ string) error {
 	s.mu.Lock()

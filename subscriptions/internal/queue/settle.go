@@ -409,6 +409,17 @@ func (q *Queue) Counts() Counts {
 	}
 }
 
+// Unsettled returns the number of offsets of a range after the read ones that are not settled.
+func (q *Queue) Unsettled(from, to int64) int64 {
+	n := to - from
+	for o := from; o < min(to, from+position.Window); o++ {
+		if q.settled.Has(o) {
+			n--
+		}
+	}
+	return n
+}
+
 // Oldest returns the time of the oldest message that is not settled; zero for none. It
 // examines all messages.
 func (q *Queue) Oldest() (at time.Time) {

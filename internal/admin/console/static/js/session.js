@@ -44,7 +44,7 @@ const ranks = { viewer: 0, operator: 1, admin: 2 };
 const needs = {
   replay: "operator", release: "operator", park: "operator", resolve: "operator", pause: "operator", resume: "operator", repeat: "operator", set: "operator",
   confirm: "operator", ship: "operator", "cancel-order": "operator", "release-message": "operator", "take-back": "operator",
-  "pause-subscription": "operator", "resume-subscription": "operator", "seek-subscription": "operator", "release-lease": "operator", "purge-subscription": "admin",
+  "pause-subscription": "operator", "resume-subscription": "operator", "seek-subscription": "operator", "acknowledge-skips": "operator", "release-lease": "operator", "purge-subscription": "admin",
   discard: "admin", edit: "admin", purge: "admin", cancel: "admin",
 };
 

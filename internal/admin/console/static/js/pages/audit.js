@@ -19,7 +19,7 @@ const kinds = {
   orders: ["Orders", "confirm-order,ship-order,cancel-order"],
   message: ["Scheduled messages, one at a time", "release-message,cancel-message"],
   messages: ["Scheduled messages, many at once", "release-messages,cancel-messages"],
-  subscriptions: ["Subscriptions", "put-subscription,delete-subscription,pause-subscription,resume-subscription,seek-subscription,purge-subscription,release-lease"],
+  subscriptions: ["Subscriptions", "put-subscription,delete-subscription,pause-subscription,resume-subscription,seek-subscription,purge-subscription,release-lease,acknowledge-skips"],
   relays: ["Relays and verification", "reshard-relay,request-backfill,repair-events"],
 };
 
