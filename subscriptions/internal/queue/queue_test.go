@@ -190,7 +190,7 @@ func TestQueue_AMillionStoredMessages(t *testing.T) {
 	if p := q.Progress(stored - 1); p.Kind != InPhase || p.Phase != Waiting {
 		t.Errorf("the progress of a stored message is %+v", p)
 	}
-	if free, _ := q.Replayed(17, gocql.UUID{}); free {
+	if q.Replayed(17, gocql.UUID{}, gocql.UUID{}) == NoReplay {
 		t.Error("the place of a stored message is free for a replay")
 	}
 	if n := q.Purge(start, start.Add(time.Second), 0, true); n != stored {
