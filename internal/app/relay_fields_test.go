@@ -50,7 +50,7 @@ func checkSettings(c *Config) error {
 func TestSettings_EveryFieldOfTheRelay(t *testing.T) {
 	t.Parallel()
 	inside := strings.Fields(`Session Kafka Logger Registerer Tracer Hints LoadMeter Shard Fence Process QueryWindow GenerationDelay FirstAge GapWait
-		BackfillFrom MaxStreamBacklog MaxAggregates RetryMin RetryMax HoldRetry RestartDelay CheckpointInterval IdleCheckpoint StallAfter
+		BackfillFrom AwaitTable MaxStreamBacklog MaxAggregates RetryMin RetryMax HoldRetry RestartDelay CheckpointInterval IdleCheckpoint StallAfter
 		TailMinInterval TailOverlap MaxInFlightRecords MaxInFlightBytes TailReorder TailMaxQueriesPerSecond ReadBackMargin ReadBackQuiet BusyDelay IdleDelay StrategyPoll ClaimFor ReplayPoll ReplayCanary ReplayRate ReplayConcurrency RetryJitter
 		BreakerFailures DrainTimeout BreakerRate BreakerWindow BreakerMinCalls BreakerProbes ConditionBroker ConditionDatabase ConditionCPU ConditionMemory`)
 	for f := range reflect.TypeFor[relay.Config]().Fields() {

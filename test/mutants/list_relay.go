@@ -113,7 +113,7 @@ var relayMutants = []mutant{
 	}),
 	seeds(mutant{
 		name: "the sweep reader has no confidence window", file: "relay/internal/capture/sweep.go",
-		old: "ConfidenceWindowSize:     s.cfg.ConfidenceWindow,",
+		old: "ConfidenceWindowSize:     s.cfg.ConfidenceWindow + ahead | 1,",
 		new: "ConfidenceWindowSize:     1,",
 	}),
 	seeds(mutant{
@@ -321,8 +321,8 @@ var relayMutants = []mutant{
 	}),
 	unit("TestShards_DeadLetters", mutant{
 		name: "a shard answers requests about dead letters of other shards", file: "relay/internal/publish/replay_requests.go",
-		old: "r.p.table.name, r.Own.HasText)",
-		new: "r.p.table.name, nil)",
+		old: "return r.Own.HasText(q.AggregateID) })",
+		new: "return true || r.Own.HasText(q.AggregateID) })",
 	}),
 	unit("TestShards_ScansAndRepairs", mutant{
 		name: "a shard answers the repair requests of other shards", file: "relay/internal/backfill/repair.go",

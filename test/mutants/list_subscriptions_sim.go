@@ -12,8 +12,8 @@ var subscribingMutants = []mutant{
 		old: "		case err == nil:\n", new: "		case err == nil || !errors.Is(err, errFenced):\n",
 	}),
 	inSubscribing(mutant{
-		name: "subscribing: the settled offsets behind the position are forgotten", file: "subscriptions/engine/assign.go",
-		old: "err != nil || c.offset >= 0 && c.metadata == \"\" {", new: "err != nil || true {",
+		name: "subscribing: the settled offsets behind the position are forgotten", file: "subscriptions/engine/beginning.go",
+		old: "b.ours = err == nil", new: "b.ours, b.settled = err == nil, position.Set{}",
 	}),
 	inSubscribing(mutant{
 		name: "subscribing: the row of an acknowledged message stays", file: "subscriptions/internal/queue/settle.go",

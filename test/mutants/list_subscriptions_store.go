@@ -65,7 +65,7 @@ var storeOnly = []mutant{
 var deadLetterMutants = []mutant{
 	ofLetters("Replay_AfterFailures|UntilItIsAcknowledged", mutant{
 		name: "deadletter: a replay is done before it is stored", file: "subscriptions/internal/deadletter/replay.go",
-		old: "	r.Messages.Replay(record, l.EventID)\n	return false, nil", new: "	r.Messages.Replay(record, l.EventID)\n	return true, nil",
+		old: "	r.Messages.Replay(record, p)\n	return false, nil", new: "	r.Messages.Replay(record, p)\n	return true, nil",
 	}),
 	ofLetters("WaitsForABusyOffset", mutant{
 		name: "deadletter: a replay takes the place of another message", file: "subscriptions/internal/deadletter/replay.go",
@@ -77,7 +77,7 @@ var deadLetterMutants = []mutant{
 	}),
 	ofLetters("New_ID", mutant{
 		name: "deadletter: a subscription created again finds the old dead letters", file: "subscriptions/internal/deadletter/convert.go",
-		old: "ID(m.Incarnation, r.Topic", new: "ID(m.Table, r.Topic",
+		old: "NameID(namespace, p.Incarnation, p.Topic", new: "NameID(namespace, p.Topic",
 	}),
 	ofReplays("IsDeliveredUntil", mutant{
 		name: "replay: an acknowledged replay is not resolved", file: "subscriptions/engine/replay.go",
