@@ -210,21 +210,23 @@ func (s *Scan) walkRows(ctx context.Context, limit *rate.Limiter, each func(row 
 	iter := s.Session.Query(stmt, args...).WithContext(ctx).PageSize(limit.Burst()).Idempotent(true).Iter()
 	var (
 		row                      Row
+		seq                      *int64 // nil where static columns have outlived the events
 		eventType, aggregateType string
 		deliver                  time.Time
 		typeWritten              int64 // of the event type, for a row without an event id
 		waiting                  int
 		err                      error
 	)
-	for err == nil && iter.Scan(&row.Aggregate, &row.Seq, &row.Event, &aggregateType, &eventType, &deliver, &row.Written, &typeWritten) {
+	for err == nil && iter.Scan(&row.Aggregate, &seq, &row.Event, &aggregateType, &eventType, &deliver, &row.Written, &typeWritten) {
 		s.rows.Add(1)
 		if waiting++; waiting >= limit.Burst() {
 			err = limit.WaitN(ctx, waiting)
 			waiting = 0
 		}
-		if err != nil || s.SkipAggregateType != "" && aggregateType == s.SkipAggregateType {
+		if err != nil || seq == nil || s.SkipAggregateType != "" && aggregateType == s.SkipAggregateType {
 			continue
 		}
+		row.Seq = *seq
 		var bad *Unreadable
 		if problem := s.complete(&row, eventType, aggregateType, deliver); problem != "" {
 			bad = &Unreadable{row.Aggregate, row.Seq, problem, s.deadLetterIDs(&row, typeWritten)}
