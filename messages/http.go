@@ -317,7 +317,7 @@ func (a *API) cancel(ctx context.Context, in *idInput) (*struct{}, error) {
 		if p.OutcomeUnknown {
 			p.Detail = "It is unknown whether the message was cancelled; retry."
 		}
-		return nil, err
+		return nil, p
 	}
 	return nil, nil
 }

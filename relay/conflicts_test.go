@@ -198,7 +198,7 @@ func TestConflicts_NoneOfRepeatedRows(t *testing.T) {
 				defer w.close()
 				w.ownTable("aggregateid, id", " WITH cdc = {'enabled': true}")
 				var r *Relay
-				stop := func() error { return nil }
+				var stop func() error
 				for range 3 {
 					r, stop = w.run()
 					for i := range 50 {

@@ -192,7 +192,8 @@ func (p *Producer) Close() {
 	for _, c := range clients {
 		c.Close()
 	}
-	p.search.mu.Lock()   // no other goroutine begins after that
-	p.search.mu.Unlock() //nolint:staticcheck // nothing to protect
+	p.search.mu.Lock()
+	//lint:ignore SA2001 no other goroutine begins once a holder of the lock has seen the end
+	p.search.mu.Unlock()
 	p.wg.Wait()
 }

@@ -292,25 +292,23 @@ func (s *scan) fetch(ctx context.Context, id kadm.TopicID, pd kadm.PartitionDeta
 	if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
 		return from, fmt.Errorf("read topic %s: %w", s.topic, err)
 	}
-	for i := range r.Topics {
-		for j := range r.Topics[i].Partitions {
-			rp := &r.Topics[i].Partitions[j]
-			read, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
-				KeepControlRecords: true, Offset: from, Topic: s.topic, Partition: s.n,
-			}, rp, kgo.DefaultDecompressor(), nil)
-			if errors.Is(read.Err, kerr.OffsetOutOfRange) && rp.LogStartOffset > from {
-				s.lost = s.lost && rp.LogStartOffset <= s.last.offset // else retention has deleted it
-				return rp.LogStartOffset, nil
-			} else if read.Err != nil {
-				return from, fmt.Errorf("read partition %d of topic %s: %w", s.n, s.topic, read.Err)
-			}
-			for _, r := range read.Records {
-				s.compare(r)
-			}
-			return max(next, from), nil
-		}
+	if len(r.Topics) == 0 || len(r.Topics[0].Partitions) == 0 {
+		return from, nil
 	}
-	return from, nil
+	partition := &r.Topics[0].Partitions[0] // the one that was requested
+	read, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
+		KeepControlRecords: true, Offset: from, Topic: s.topic, Partition: s.n,
+	}, partition, kgo.DefaultDecompressor(), nil)
+	if errors.Is(read.Err, kerr.OffsetOutOfRange) && partition.LogStartOffset > from {
+		s.lost = s.lost && partition.LogStartOffset <= s.last.offset // else retention has deleted it
+		return partition.LogStartOffset, nil
+	} else if read.Err != nil {
+		return from, fmt.Errorf("read partition %d of topic %s: %w", s.n, s.topic, read.Err)
+	}
+	for _, r := range read.Records {
+		s.compare(r)
+	}
+	return max(next, from), nil
 }
 
 // compare compares a record of the partition with the records that are searched for.

@@ -30,7 +30,6 @@ import (
 type account struct {
 	Balance int64 `json:"balance"`
 	version int64
-	written time.Time
 }
 
 const accounts = "CREATE TABLE accounts (id uuid PRIMARY KEY, balance bigint, version bigint)"
