@@ -22,31 +22,38 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
+// startThreeNodes runs a cluster of three nodes until the test ends.
+func startThreeNodes(t *testing.T) *scyllafake.Server {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("needs more than one loopback address")
+	}
+	host, err := netip.ParseAddrPort(freeAddr(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the addresses of the other nodes
+		freeAddr(t)
+	}
+	db, err := scyllafake.Start(scyllafake.Config{Nodes: 3, Tokens: 12, Addr: netip.AddrPortFrom(host.Addr(), 0).String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
 // A session of any command notices a node that is silent or refuses connections; doctor,
 // the metrics and /readyz name it, and statements go to the other nodes.
 func TestScylla_NamesTheNodeThatIsAway(t *testing.T) {
 	t.Parallel()
-	if runtime.GOOS != "linux" {
-		t.Skip("needs more than one loopback address")
-	}
 	for name, away := range map[string]func(*scyllafake.Server){
 		"silent": func(s *scyllafake.Server) { s.Freeze(1) },
 		"dead":   func(s *scyllafake.Server) { s.Kill(1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			host, err := netip.ParseAddrPort(freeAddr(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			for range 2 { // the addresses of the other nodes
-				freeAddr(t)
-			}
-			db, err := scyllafake.Start(scyllafake.Config{Nodes: 3, Tokens: 12, Addr: netip.AddrPortFrom(host.Addr(), 0).String()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer db.Close()
+			db := startThreeNodes(t)
 			node := db.NodeAddr(1).String()
 			away(db)
 			defer db.Thaw(1)
@@ -106,21 +113,7 @@ func TestScylla_SessionsAreObserved(t *testing.T) {
 // probe receives a complete response that names the node, from the listener and from the API.
 func TestScylla_EveryCommandIsReadyWithoutANode(t *testing.T) {
 	t.Parallel()
-	if runtime.GOOS != "linux" {
-		t.Skip("needs more than one loopback address")
-	}
-	host, err := netip.ParseAddrPort(freeAddr(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 { // the addresses of the other nodes
-		freeAddr(t)
-	}
-	db, err := scyllafake.Start(scyllafake.Config{Nodes: 3, Tokens: 12, Addr: netip.AddrPortFrom(host.Addr(), 0).String()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
+	db := startThreeNodes(t)
 	c, err := configOf(t, "", nil, "--scylla-hosts", db.Addr(), "--scylla-timeout", "1m")
 	if err != nil {
 		t.Fatal(err)

@@ -173,9 +173,10 @@ func NewFence(ctx context.Context, session *gocql.Session, cfg FenceConfig) (*Fe
 	if err := t.checkMark(cfg.Column); err != nil {
 		return nil, err
 	}
-	switch _, ok := t.columns[cmp.Or(cfg.IDColumn, DefaultIDColumn)]; {
-	case ok || cfg.IDColumn != "":
+	if _, ok := t.columns[DefaultIDColumn]; ok {
 		cfg.IDColumn = cmp.Or(cfg.IDColumn, DefaultIDColumn)
+	}
+	if cfg.IDColumn != "" {
 		if err := t.checkColumn("IDColumn", cfg.IDColumn, "text"); err != nil {
 			return nil, err
 		}
