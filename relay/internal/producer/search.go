@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/decompress"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/topics"
 )
 
@@ -127,6 +128,7 @@ func (p *Producer) findAll(at partition, xs []returned) ([]int64, error) {
 	began := time.Now()
 	for attempt := 1; ; attempt++ {
 		s := scan{p: p, partition: at, records: xs, offsets: make([]int64, len(xs)), byID: make(map[string][]int), since: math.MaxInt64}
+		s.batches = decompress.Skipping{Decompressor: &decompress.Decompressor{Limit: decompress.Limit(p.cfg.MaxRecordBytes)}}
 		for i, x := range xs {
 			id := string(header(x.Record, outbox.HeaderID))
 			s.byID[id] = append(s.byID[id], i)
@@ -178,6 +180,8 @@ type scan struct {
 	checks bool
 	last   ackedRecord
 	lost   bool // the partition no longer has it
+
+	batches decompress.Skipping
 }
 
 // run reads the partition from before the first record to the end of the log.
@@ -298,7 +302,10 @@ func (s *scan) fetch(ctx context.Context, id kadm.TopicID, pd kadm.PartitionDeta
 	partition := &r.Topics[0].Partitions[0] // the one that was requested
 	read, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
 		KeepControlRecords: true, Offset: from, Topic: s.topic, Partition: s.n,
-	}, partition, kgo.DefaultDecompressor(), nil)
+	}, partition, s.batches, nil)
+	if skipped, ok := errors.AsType[*kgo.ErrDecompressTooLarge](read.Err); ok { // of another producer
+		read.Err, next = nil, skipped.NextOffset
+	}
 	if errors.Is(read.Err, kerr.OffsetOutOfRange) && partition.LogStartOffset > from {
 		s.lost = s.lost && partition.LogStartOffset <= s.last.offset // else retention has deleted it
 		return partition.LogStartOffset, nil

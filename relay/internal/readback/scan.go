@@ -11,6 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/decompress"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 )
 
@@ -31,7 +32,7 @@ type batchScanner struct {
 	source       string
 	table        string            // with its keyspace; empty is any
 	owns         []*cdclog.Portion // of one table; nil is all
-	decompressor decompressor
+	decompressor decompress.Decompressor
 	base         int64 // the time of the batch, in milliseconds
 	appended     bool  // base is the broker's append time, for all records
 	clock        clockOffset
@@ -39,13 +40,13 @@ type batchScanner struct {
 }
 
 func newBatchScanner(source string) *batchScanner {
-	return &batchScanner{source: source, decompressor: decompressor{limit: minBatchLimit}}
+	return &batchScanner{source: source, decompressor: decompress.Decompressor{Limit: decompress.MinLimit}}
 }
 
 // newScanner returns a scanner of the records of a relay.
 func (c *Config) newScanner() *batchScanner {
 	s := newBatchScanner(c.Source)
-	s.table, s.decompressor.limit = c.Table, batchLimit(c.MaxRecordBytes)
+	s.table, s.decompressor.Limit = c.Table, decompress.Limit(c.MaxRecordBytes)
 	return s
 }
 
@@ -118,7 +119,7 @@ func (s *batchScanner) batch(batch []byte, each func(Event)) error {
 	records := batch[batchHeaderSize:]
 	if codec := kgo.CompressionCodecType(attributes & batchCodec); codec != kgo.CodecNone {
 		var err error
-		if records, err = s.decompressor.decompress(records, codec); err != nil {
+		if records, err = s.decompressor.Decompress(records, codec); err != nil {
 			return fmt.Errorf("%w: %w", errBatch, err)
 		}
 	}
