@@ -14,8 +14,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
-// completionTime bounds the wait of a shell.
-const completionTime = 2 * time.Second
+// completionTime bounds the wait of a shell. Only tests change it: they wait for the answer.
+var completionTime = 2 * time.Second
 
 // complete adds shell completion of the filter's flags.
 func (f *dlqFilter) complete(cmd *cobra.Command) {

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
@@ -18,6 +19,7 @@ func TestMain(m *testing.M) {
 			}
 		}
 	}
+	completionTime = time.Minute
 	os.Exit(m.Run())
 }
 
