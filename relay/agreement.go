@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -81,15 +80,14 @@ func (a *Agreement) AgreeOn(ctx context.Context, shards int) (agreed int, err er
 // as well it waits three seconds if there is any row: a live instance updates its row in
 // that time.
 func (a *Agreement) Alive(ctx context.Context) (alive []string, err error) {
-	all := func(*instanceRow) bool { return true }
-	before, err := a.heard(ctx, all)
+	before, err := a.heard(ctx)
 	if err != nil || len(before) == 0 {
 		return nil, err
 	}
 	if retry.Wait(ctx, DefaultHeartbeat*3/2) != nil {
 		return nil, context.Cause(ctx)
 	}
-	now, err := a.heard(ctx, all)
+	now, err := a.heard(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -102,86 +100,22 @@ func (a *Agreement) Alive(ctx context.Context) (alive []string, err error) {
 	return slices.Compact(alive), nil
 }
 
-// silence is the time without a heartbeat after which an instance counts as stopped.
-const silence = 5 * DefaultHeartbeat
-
-// AwaitUnsharded waits until no relay of the name runs that processes whole tables and
-// belongs to no shard, as those of earlier versions: beside one every event would be
-// published twice. A killed relay counts as running until its row has not changed for
-// 10 s. Without such a row AwaitUnsharded returns immediately; otherwise it calls waits
-// once, before it begins to wait.
-//
-// It does not exclude that such a relay starts later; earlier versions wait while
-// instances with shards run.
-func (a *Agreement) AwaitUnsharded(ctx context.Context, log *slog.Logger, waits func()) error {
-	type heard struct{ at, changed time.Time }
-	rows, said := make(map[heardRow]heard), false
-	for {
-		now, err := a.heard(ctx, (*instanceRow).unsharded)
-		if err != nil {
-			return err
-		}
-		alive := 0
-		for row, at := range now {
-			was, known := rows[row]
-			if !at.Equal(was.at) { // the clocks of hosts differ
-				was = heard{at, time.Now()}
-				rows[row] = was
-				if known && !said {
-					said = true
-					log.Warn("waiting for a relay without shards to stop; beside it every event would be published twice", "relay", a.Name, "other_instance", row.instance)
-				}
-			}
-			if time.Since(was.changed) < silence {
-				alive++
-			}
-		}
-		if alive == 0 {
-			if said {
-				log.Info("relay without shards has stopped", "relay", a.Name)
-			}
-			return nil
-		}
-		if waits != nil {
-			waits()
-			waits = nil
-		}
-		if retry.Wait(ctx, DefaultHeartbeat) != nil {
-			return context.Cause(ctx)
-		}
-	}
-}
-
 // heardRow is the key of a row of relay_instances.
 type heardRow struct{ relay, table, instance string }
 
-// instanceRow is a row of relay_instances with the tested part of its status.
-type instanceRow struct {
-	heardRow
-	State   string    `json:"state"`
-	Shard   *struct{} `json:"shard"`
-	Sharing *struct{} `json:"sharing"`
-}
-
-// unsharded reports that the row is of a relay without shards that publishes. Earlier
-// versions write the state waiting while such a relay waits for instances with shards.
-func (r *instanceRow) unsharded() bool {
-	return r.Shard == nil && r.Sharing == nil && r.State != "waiting"
-}
-
-// heard returns the matching instances that are not reported as stopped, with the times
-// of their last rows.
-func (a *Agreement) heard(ctx context.Context, match func(*instanceRow) bool) (map[heardRow]time.Time, error) {
+// heard returns the instances that are not reported as stopped, with the times of their last
+// rows.
+func (a *Agreement) heard(ctx context.Context) (map[heardRow]time.Time, error) {
 	out := make(map[heardRow]time.Time)
 	if err := heartbeats(ctx, a.Session, a.Keyspace, func(key heardRow, at time.Time, status []byte) {
-		row := instanceRow{heardRow: key}
+		var row struct {
+			State string `json:"state"`
+		}
 		name, _, _ := strings.Cut(key.relay, "/")
 		if name != a.Name || json.Unmarshal(status, &row) == nil && row.State == "stopped" {
 			return
 		}
-		if match(&row) {
-			out[key] = at
-		}
+		out[key] = at
 	}); err != nil {
 		return nil, fmt.Errorf("read the instances of relay %s: %w", a.Name, err)
 	}

@@ -9,6 +9,9 @@ import (
 	"github.com/gocql/gocql"
 )
 
+// silence is the time without a heartbeat after which an instance counts as stopped.
+const silence = 5 * DefaultHeartbeat
+
 // OpenBreaker is the circuit breaker of a relay that is open or half-open, or an instance
 // that no broker acknowledges: it has stopped its shards, and their breakers with them.
 type OpenBreaker struct {

@@ -101,10 +101,9 @@ func (c Component) declaration() migration {
 }
 
 // chosen reports whether the declared components are a complete choice, not the result of a run
-// that was interrupted: Migrate declares Outbox and Core last. Core suffices, because builds
-// before 0.1.0 had no Outbox.
+// that was interrupted: Migrate declares Outbox last.
 func chosen(has []Component) bool {
-	return slices.Contains(has, Outbox) || slices.Contains(has, Core)
+	return slices.Contains(has, Outbox)
 }
 
 // declared is the version of declarations; those of migrations begin with 1.

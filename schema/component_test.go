@@ -158,14 +158,14 @@ func TestMigrate_Components(t *testing.T) {
 	mustMigrate(t, s, Options{Keyspace: "shop"})
 	check("core again", Outbox, Core)
 	plan, err := Status(t.Context(), s, Options{Keyspace: "shop", Components: []Component{Subscriptions}})
-	if err != nil || plan.UpToDate() || plan.Migrations[27].State != StatePending || plan.Migrations[12].State != StateAbsent {
-		t.Errorf("Status() of an addition = %+v, %v, want 028 pending and 013 absent", plan, err)
+	if err != nil || plan.UpToDate() || plan.Migrations[5].State != StatePending || plan.Migrations[4].State != StateAbsent {
+		t.Errorf("Status() of an addition = %+v, %v, want 006 pending and 005 absent", plan, err)
 	}
 	mustMigrate(t, s, Options{Keyspace: "shop", Components: []Component{Subscriptions}})
 	check("added", Outbox, Core, DeadLetters, Subscriptions)
-	mustExec(t, s, "DELETE FROM shop.schema_migrations WHERE component = ? AND version = ?", DeadLetters, 27)
-	if r, err := Status(t.Context(), s, Options{Keyspace: "shop"}); err != nil || r.UpToDate() || r.Migrations[26].State != StatePending || r.Migrations[12].State != StateAbsent {
-		t.Errorf("Status() = %+v, %v, want 027 pending", r, err)
+	mustExec(t, s, "DELETE FROM shop.schema_migrations WHERE component = ? AND version = ?", DeadLetters, 4)
+	if r, err := Status(t.Context(), s, Options{Keyspace: "shop"}); err != nil || r.UpToDate() || r.Migrations[3].State != StatePending || r.Migrations[4].State != StateAbsent {
+		t.Errorf("Status() = %+v, %v, want 004 pending", r, err)
 	}
 	mustMigrate(t, s, Options{Keyspace: "shop", Components: []Component{Core}})
 	check("completed", Outbox, Core, DeadLetters, Subscriptions)
@@ -176,7 +176,7 @@ func TestMigrate_Components(t *testing.T) {
 func TestMigrate_InterruptedChoice(t *testing.T) {
 	t.Parallel()
 	for _, chosen := range [][]Component{nil, {Outbox, Core, DeadLetters}} {
-		for skip := range 2 + len(Components()) {
+		for skip := range 1 + len(Components()) {
 			t.Run(fmt.Sprintf("%q after %d", chosen, skip), func(t *testing.T) {
 				t.Parallel()
 				srv, s := start(t, scyllafake.Config{})
@@ -208,42 +208,6 @@ func TestMigrate_InterruptedChoice(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// Builds before 0.1.0 recorded the migrations of Outbox as migrations of Core. Nothing is applied
-// again, and no component is added to the choice.
-func TestMigrate_OutboxWasAPartOfCore(t *testing.T) {
-	t.Parallel()
-	srv, s := start(t, scyllafake.Config{})
-	mustMigrate(t, s, Options{Components: []Component{Core}})
-	before := created(t, s, "outbox")
-	migrations, err := load(files)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range migrations {
-		if m.component == Outbox {
-			mustExec(t, s, "INSERT INTO outbox.schema_migrations (component, version, name, checksum) VALUES (?, ?, ?, ?)", Core, m.version, m.name, m.checksum())
-		}
-	}
-	mustExec(t, s, "DELETE FROM outbox.schema_migrations WHERE component = ?", Outbox)
-	srv.Faults().MustAdd(faults.Rule{ // after the declaration
-		Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}, Table: "schema_migrations"}, Skip: 1,
-		Effect: faults.Effect{Failure: faults.Refuse(cqlerr.Unauthorized, "refused")},
-	})
-	for _, step := range []string{"before", "after"} {
-		has, err := Installed(t.Context(), s, "outbox")
-		if err != nil || !slices.Equal(has, []Component{Outbox, Core}) {
-			t.Errorf("%s: Installed() = %q, %v, want outbox and core", step, has, err)
-		}
-		if r, err := Status(t.Context(), s, Options{}); err != nil || !r.UpToDate() || !slices.Equal(r.Components, has) {
-			t.Errorf("%s: Status() = %+v, %v, want outbox and core without pending migrations", step, r, err)
-		}
-		mustMigrate(t, s, Options{})
-	}
-	if after := created(t, s, "outbox"); !slices.Equal(before, after) {
-		t.Errorf("tables %q, want %q", after, before)
 	}
 }
 

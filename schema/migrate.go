@@ -16,9 +16,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 )
 
-// bootstrap is the number of migrations before the lock: they create the
+// bootstrap is the number of migrations before the lock: the first creates the
 // keyspace and the table of the lock.
-const bootstrap = 2
+const bootstrap = 1
 
 // ChecksumError reports that a migration was changed after it was applied.
 type ChecksumError struct {
@@ -183,7 +183,7 @@ func (m *migrator) pending(ctx context.Context) ([]migration, error) {
 	}
 	wanted := rec.with(m.options.Components)
 	var out []migration
-	// Core and Outbox are last: a keyspace without them has no valid choice of components yet, and
+	// Outbox is last: a keyspace without it has no valid choice of components yet, and
 	// processes that start during the first migrations wait instead of missing a component.
 	for _, c := range slices.Backward(wanted) {
 		if !slices.Contains(rec.components, c) {

@@ -46,7 +46,7 @@ func TestSubscriptions_ChangesAreAudited(t *testing.T) {
 	}
 	with, _ := b.startSubscriptionsWith(t, strings.Replace(string(yaml), "admin:", "http:", 1))
 	open, _ := b.startSubscriptions(t)
-	file := written(t, "mail.yaml", "name: mail\ntopics: [things]\n")
+	file := writeFile(t, "mail.yaml", "name: mail\ntopics: [things]\n")
 	for _, tt := range []struct {
 		args string
 		code int

@@ -274,69 +274,6 @@ func TestSharing_StandsBy(t *testing.T) {
 	two.owned(t, 1)
 }
 
-// An instance with one shard takes over from a relay without shards that runs when it
-// starts: it waits, not ready, until that relay has stopped. Each event is published once
-// and in order.
-func TestSharing_TakesOverFromARelayWithoutShards(t *testing.T) {
-	t.Parallel()
-	b := setupVerify(t)
-	c, err := configOf(t, "relay: {confidence_window: 3s, topics: [ThingHappened=things]}", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	confs, err := c.RelayConfigs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	confs[0].Session = b.session
-	old, err := relay.New(confs[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- old.Run(ctx) }()
-	beats, stopBeats := context.WithCancel(t.Context())
-	beating := make(chan struct{})
-	go func() {
-		old.Heartbeat(beats, "v0", 200*time.Millisecond)
-		close(beating)
-	}()
-	a := outbox.NewID()
-	b.add(1, a, 0)
-	b.add(2, a, 0)
-	if got := b.published(t, 2); !slices.Equal(got[a], []int64{1, 2}) {
-		t.Fatalf("the relay without shards has published %v", got[a])
-	}
-
-	one := b.share(1)
-	for end, said := time.Now().Add(5*time.Minute), ""; !strings.Contains(said, "waiting until no relay without shards runs"); time.Sleep(20 * time.Millisecond) {
-		ready, text := one.detail(t)
-		if said = text; ready || one.Member.Status().Joined || time.Now().After(end) {
-			t.Fatalf("beside a relay without shards: ready %t, %s", ready, text)
-		}
-	}
-	b.add(3, a, 0)
-	if got := b.published(t, 3); !slices.Equal(got[a], []int64{1, 2, 3}) {
-		t.Errorf("the topic has %v of the aggregate, want 1 to 3 once", got[a])
-	}
-	if one.Member.Status().Joined {
-		t.Error("the instance has joined the group beside a relay without shards")
-	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	b.add(4, a, 0)
-	stopBeats()
-	<-beating
-	one.owned(t, 1)
-	b.add(5, a, 0)
-	if got := b.published(t, 5); !slices.Equal(got[a], []int64{1, 2, 3, 4, 5}) {
-		t.Errorf("the topic has %v of the aggregate, want each event once and in order", got[a])
-	}
-}
-
 // Another number of shards than the others have is refused, with what to do.
 func TestSharing_ReportsTheNumberOfShards(t *testing.T) {
 	t.Parallel()
@@ -375,16 +312,6 @@ func TestConfig_Sharing(t *testing.T) {
 	if _, err := configOf(t, "relay: {shards: 0}", nil); err == nil || !strings.Contains(err.Error(), "relay.shards: 0 is not allowed") {
 		t.Errorf("relay.shards 0 in the file: %v", err)
 	}
-}
-
-// Without access to relay_instances an instance does not wait for a relay without shards.
-func TestSharing_WithoutTheRowsOfOthers(t *testing.T) {
-	t.Parallel()
-	b := setupVerify(t)
-	if err := b.session.Query("DROP TABLE outbox.relay_instances").Exec(); err != nil {
-		t.Fatal(err)
-	}
-	b.share(2).owned(t, 2)
 }
 
 // Before the schema is migrated an instance ends and says what to do, rather than wait.

@@ -100,7 +100,7 @@ use that of 'outbox admin' too. Both record changes in the audit trail, with --r
 'outbox consume NAME' receives and acknowledges messages.`,
 	}
 	cmd.AddCommand(
-		newSubscriptionsServeCommand(), newSubscriptionsImportCommand(), newSubscriptionsListCommand(), newSubscriptionsGetCommand(), newSubscriptionsApplyCommand(), newSubscriptionsDeleteCommand(),
+		newSubscriptionsServeCommand(), newSubscriptionsListCommand(), newSubscriptionsGetCommand(), newSubscriptionsApplyCommand(), newSubscriptionsDeleteCommand(),
 		newSubscriptionsPauseCommand(true), newSubscriptionsPauseCommand(false), newSubscriptionsAcknowledgeCommand(), newSubscriptionsSeekCommand(), newSubscriptionsPurgeCommand(), newSubscriptionsStatusCommand(),
 		newSubscriptionsLeasesCommand(), newSubscriptionsReleaseCommand(),
 	)

@@ -29,7 +29,7 @@ type statements struct {
 }
 
 func newStatements(keyspace string) statements {
-	jobs, list, deadLetters := keyspace+".dead_letter_jobs", keyspace+".dead_letter_job_list", keyspace+".dead_letter_job_letters"
+	jobs, list, deadLetters := keyspace+".dead_letter_jobs", keyspace+".dead_letter_job_list", keyspace+".dead_letter_job_changes"
 	buckets := keyspace + ".dead_letter_buckets"
 	columns := strings.Join(jobColumns, ", ")
 	return statements{

@@ -61,7 +61,6 @@ type Sharing struct {
 
 	mu      sync.Mutex
 	running map[int]*Relays // by shard
-	waiting bool            // for a relay without shards
 }
 
 // NewSharing returns the relays; Run starts them. reg receives the metrics of the relays
@@ -106,9 +105,6 @@ func (s *Sharing) Run(ctx context.Context) error {
 	beating.Go(func() { s.rows.Beat(beats) })
 	defer beating.Wait()
 	defer stop()
-	if err := s.awaitUnsharded(ctx); err != nil {
-		return Stopped(ctx, err)
-	}
 	if err := s.agree(ctx, s.agreed.Shards); err != nil { // before a control topic is created
 		return Stopped(ctx, err)
 	}
@@ -160,25 +156,6 @@ func (s *Sharing) agree(ctx context.Context, ask func(context.Context) (int, err
 		return s.refusal(n, nil)
 	}
 	return nil
-}
-
-// awaitUnsharded waits until no relay without shards of an earlier version runs. If the
-// user may not read relay_instances, it logs a warning and does not wait.
-func (s *Sharing) awaitUnsharded(ctx context.Context) error {
-	waits := func(on bool) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.waiting = on
-	}
-	defer waits(false)
-	err := s.untilKnown(ctx, "cannot read the running relays", func() error {
-		return s.agreed.AwaitUnsharded(ctx, s.log, func() { waits(true) })
-	})
-	if err != nil && ctx.Err() == nil {
-		s.log.Warn("cannot check for a relay without shards; events are published twice if one runs", "relay", s.c.Relay.Name, "err", err)
-		return nil
-	}
-	return err
 }
 
 // refusal says that the relay is divided into another number of shards.
@@ -269,7 +246,6 @@ func (s *Sharing) status() (relay.Sharing, []string) {
 	st := s.Member.Status()
 	var begin []string // shards whose relays have not begun
 	s.mu.Lock()
-	waiting := s.waiting
 	for _, shard := range st.Owned {
 		if s.running[shard] == nil {
 			begin = append(begin, strconv.Itoa(shard))
@@ -278,8 +254,6 @@ func (s *Sharing) status() (relay.Sharing, []string) {
 	s.mu.Unlock()
 	var problems []string
 	switch {
-	case waiting:
-		problems = append(problems, "waiting until no relay without shards runs, as of an earlier version: stop it")
 	case !st.Joined && st.Err != nil:
 		problems = append(problems, fmt.Sprintf("no heartbeat is acknowledged by the broker, so it owns no shard: %v", st.Err))
 	case !st.Joined:

@@ -76,24 +76,16 @@ func checkGone(table string, gone []instance) Finding {
 // checkCarried checks the live instances of one table.
 func checkCarried(c *app.Config, table string, all []instance) Finding {
 	check := "instances of the relay of " + table
-	var unsharded, sharing []string
+	var sharing []string
 	counts := make(map[int]bool)
 	for _, i := range all {
-		switch {
-		case i.Sharing != nil:
+		if i.Sharing != nil {
 			sharing = append(sharing, fmt.Sprintf("%s owns %v", i.name, i.Sharing.Owned))
 			counts[i.Sharing.Shards] = true
-		case i.Shard == nil:
-			unsharded = append(unsharded, i.name)
 		}
 	}
 	detail, missing := strings.Join(sharing, "; "), uncarried(all)
 	switch {
-	case len(unsharded) > 0:
-		return Finding{
-			check, false, strings.Join(unsharded, ", ") + " runs without shards, as relays of earlier versions; instances with shards wait until it stops",
-			"stop " + strings.Join(unsharded, ", ") + " and start this version: docs/operators/instances.md",
-		}
 	case len(counts) > 0 && !counts[c.Relay.Shards]:
 		return Finding{
 			check, false, fmt.Sprintf("they share another number of shards than relay.shards, %d: %s", c.Relay.Shards, detail),

@@ -11,7 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// The doctor reports shards without an owner, another number, and relays without shards.
+// The doctor reports shards without an owner, and another number.
 func TestDoctor_Instances(t *testing.T) {
 	t.Parallel()
 	part := func(name string, index int) instance {
@@ -35,7 +35,6 @@ func TestDoctor_Instances(t *testing.T) {
 	}{
 		"shared":            {2, []instance{member("a/1", 0), member("b/1", 1), part("a/1", 0), part("b/1", 1)}, true, "a/1 owns [0]; b/1 owns [1]"},
 		"a standby":         {2, []instance{member("a/1", 0, 1), member("b/1"), part("a/1", 0), part("a/1", 1)}, true, "a/1 owns [0 1]; b/1 owns []"},
-		"unsharded":         {1, []instance{{relay: "outbox", name: "c/1"}, member("a/1")}, false, "c/1 runs without shards"},
 		"no owner":          {2, []instance{member("a/1", 1), part("a/1", 1)}, false, "no instance owns shards [0]"},
 		"standbys alone":    {2, []instance{member("a/1")}, false, "no instance owns shards [0 1]"},
 		"another number":    {4, []instance{member("a/1", 0, 1), part("a/1", 0), part("a/1", 1)}, false, "another number of shards than relay.shards, 4"},

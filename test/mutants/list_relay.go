@@ -279,25 +279,10 @@ var relayMutants = []mutant{
 		old: "return other == n }), 0)",
 		new: "return other == n }), n)",
 	}),
-	unit("TestAwaitUnsharded_WaitsForTheEnd", mutant{
-		name: "an instance starts beside a relay without shards", file: "relay/agreement.go",
-		old: "		if alive == 0 {",
-		new: "		if alive >= 0 {",
-	}),
 	unit("TestOpenBreakers", mutant{
 		name: "no notification reports an instance that no broker acknowledges", file: "relay/open_breakers.go",
 		old: `case s != nil && s.Error != "":`,
 		new: `case s != nil && s.Error == "?":`,
-	}),
-	unit("TestAwaitUnsharded_StartsImmediately", mutant{
-		name: "an instance waits for instances with shards", file: "relay/agreement.go",
-		old: "return r.Shard == nil && r.Sharing == nil && ",
-		new: "return ",
-	}),
-	unit("TestAwaitUnsharded_StartsImmediately", mutant{
-		name: "an instance reports a wait for a relay without shards that does not run", file: "relay/agreement.go",
-		old: "	for {\n		now, err := a.heard(ctx, (*instanceRow).unsharded)",
-		new: "	waits()\n	waits = nil\n	for {\n		now, err := a.heard(ctx, (*instanceRow).unsharded)",
 	}),
 	unit("TestMembership_StartsUntilItHasJoined", mutant{
 		name: "an instance that has not joined yet reports that it runs", file: "relay/membership.go",

@@ -33,10 +33,6 @@ var releaseMutants = []mutant{
 		old: "Headers        map[string]string `json:\"headers", new: "Headers        map[string]string `json:\"event_headers",
 	}),
 	{
-		name: "a keyspace of an earlier build gets components that were not chosen", file: "schema/component.go", pkg: "./schema", run: "OutboxWasAPartOfCore",
-		old: " || slices.Contains(has, Core)", new: "",
-	},
-	{
 		name: "a service gets the tables of the relay", file: "schema/component.go", pkg: "./schema", run: "TestMigrate_Components",
 		old: "	Outbox: nil, Core:", new: "	Outbox: {Core}, Core:",
 	},
