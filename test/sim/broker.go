@@ -17,7 +17,7 @@ import (
 	testworld "github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-// brokerAddr is the address of the only broker.
+// brokerAddr is the address of the first broker.
 const brokerAddr = "127.0.0.1:9092"
 
 // partitions is the number of partitions of each topic.
@@ -27,10 +27,13 @@ const partitions = 3
 type kafka struct {
 	cluster *kfake.Cluster
 	virtual kfake.VirtualNetwork
+	version *testworld.BrokerVersion
+	brokers int
 	unread  bool // read access to a topic was denied at some time
 
 	mu       sync.Mutex
 	thaw     chan struct{}          // closed to resume a frozen broker; nil while not frozen
+	held     chan struct{}          // closed to resume held requests; nil while none are held
 	produced func()                 // called for each produce request before its execution
 	slow     func() time.Duration   // delay of the next produce request; nil for none
 	waiting  int                    // number of delayed produce requests
@@ -38,13 +41,12 @@ type kafka struct {
 	executed func(created []string) // called at the time of each produce request, with the topics created before it
 }
 
-// startKafka starts the broker, as one of the versions that the product is tested with: the seed
-// determines which.
-func startKafka(t *testing.T, seed uint64, topics ...string) *kafka {
+// startKafka starts the brokers, as one of the versions that the product is tested with: the
+// seed determines which.
+func startKafka(t *testing.T, seed uint64, brokers int, topics ...string) *kafka {
 	t.Helper()
-	k := &kafka{}
-	version := &testworld.BrokerVersions[seed%uint64(len(testworld.BrokerVersions))]
-	cluster, err := kfake.NewCluster(append(slices.Clone(version.Options()), kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(k.virtual.Listen),
+	k := &kafka{version: &testworld.BrokerVersions[seed%uint64(len(testworld.BrokerVersions))], brokers: brokers}
+	cluster, err := kfake.NewCluster(append(slices.Clone(k.version.Options()), kfake.NumBrokers(brokers), kfake.Ports(9092, 9093, 9094), kfake.ListenFn(k.virtual.Listen),
 		kfake.SeedTopics(partitions, topics...))...)
 	if err != nil {
 		t.Fatalf("start the broker: %v", err)
@@ -61,7 +63,7 @@ func startKafka(t *testing.T, seed uint64, topics ...string) *kafka {
 // before runs before each request, never concurrently.
 func (k *kafka) before(req kmsg.Request) {
 	k.mu.Lock()
-	thaw, produced := k.thaw, k.produced
+	thaw, held, produced := k.thaw, k.held, k.produced
 	_, publishes := req.(*kmsg.ProduceRequest)
 	var delay time.Duration
 	if publishes && k.slow != nil {
@@ -71,8 +73,14 @@ func (k *kafka) before(req kmsg.Request) {
 	}
 	k.mu.Unlock()
 	// Only the tap fetches; it must observe when a record was stored.
-	if _, ok := req.(*kmsg.FetchRequest); !ok && thaw != nil {
-		k.cluster.SleepControl(func() { <-thaw })
+	if _, ok := req.(*kmsg.FetchRequest); !ok && (thaw != nil || held != nil) {
+		k.cluster.SleepControl(func() {
+			for _, gate := range []chan struct{}{thaw, held} {
+				if gate != nil {
+					<-gate
+				}
+			}
+		})
 	}
 	if delay > 0 {
 		k.cluster.SleepControl(func() { time.Sleep(delay) })
@@ -112,6 +120,20 @@ func (k *kafka) unfreeze() {
 	if k.thaw != nil {
 		close(k.thaw)
 		k.thaw = nil
+	}
+}
+
+// hold delays all requests but fetches until release is called: nothing is added to a topic.
+func (k *kafka) hold() (release func()) {
+	gate := make(chan struct{})
+	k.mu.Lock()
+	k.held = gate
+	k.mu.Unlock()
+	return func() {
+		k.mu.Lock()
+		k.held = nil
+		k.mu.Unlock()
+		close(gate)
 	}
 }
 
@@ -208,7 +230,7 @@ func (k *kafka) ends(topics []string) map[partition]int64 {
 	out := make(map[partition]int64)
 	for _, topic := range topics {
 		for _, p := range k.cluster.PartitionInfos(topic) {
-			out[partition{topic, p.Partition}] = p.HighWatermark
+			out[partition{topic: topic, number: p.Partition}] = p.HighWatermark
 		}
 	}
 	return out

@@ -28,6 +28,7 @@ func (p *plan) settings(s *settings) {
 		s.relay.ReadBackMargin = -1
 	}
 	s.hints, s.denied = p.Hints, p.Denied
+	s.brokers, s.descending, s.hostAhead = p.Brokers, p.Descending, p.HostAhead.std()
 	s.relay.ConfidenceWindow = p.Window.std()
 	s.relay.TailMaxInterval, s.relay.IdleDelay = p.Pace.std(), p.Pace.std()
 	// Otherwise an outage of days would cause thousands of probes, each of which reads

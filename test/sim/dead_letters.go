@@ -18,6 +18,8 @@ type deadLetter struct {
 	released bool
 	buried   time.Time // when the database stored it
 	resolved time.Time
+	// aggregate is its aggregate as text, reason the error.
+	aggregate, reason string
 }
 
 // ended reports whether an operator resolved it without publishing.
@@ -31,8 +33,8 @@ func (e *evidence) scanDeadLetters(w *world, scan scanner) {
 	var buried, resolved int64
 	// table_name is written once, with the dead letter. Clocks of operators differ, so
 	// the time of resolution is the database's.
-	scan("SELECT event_id, status, error_class, outcome, released, WRITETIME(resolved_at), WRITETIME(table_name) FROM "+deadLetters,
-		[]any{&id, (*string)(&l.status), &l.class, (*string)(&l.outcome), &l.released, &resolved, &buried}, func() {
+	scan("SELECT event_id, aggregate_id, error_text, status, error_class, outcome, released, WRITETIME(resolved_at), WRITETIME(table_name) FROM "+deadLetters,
+		[]any{&id, &l.aggregate, &l.reason, (*string)(&l.status), &l.class, (*string)(&l.outcome), &l.released, &resolved, &buried}, func() {
 			l.buried, l.resolved = time.UnixMicro(buried), time.UnixMicro(resolved)
 			if w.settings.node.Now != nil {
 				ahead := time.Until(w.settings.node.Now())

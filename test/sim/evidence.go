@@ -72,7 +72,7 @@ func (w *world) gather() *evidence {
 	}
 	e.scanTables(w, session, scan)
 	e.scanLog(scan)
-	e.scanBackfills(scan)
+	e.scanBackfills(scan, w.settings.hostAhead)
 	e.scanDeadLetters(w, scan)
 	for id, saved := range w.saves.all() {
 		e.stream(id).saves = saved
@@ -99,7 +99,7 @@ func (e *evidence) scanTables(w *world, session *session, scan scanner) {
 	var sc outbox.Scanner
 	for iter.Scan(sc.Dest()...) {
 		ev, err := sc.Event()
-		if w.ledger.garbage[ev.AggregateID] {
+		if err != nil && w.ledger.garbage[ev.AggregateID] {
 			continue
 		}
 		if err != nil {
@@ -115,13 +115,17 @@ func (e *evidence) scanTables(w *world, session *session, scan scanner) {
 	scan("SELECT id, version, status, event_id FROM orders", []any{&id, &o.version, &o.status, &o.event}, func() { e.orders[id] = o })
 }
 
-func (e *evidence) scanBackfills(scanner scanner) {
+// scanBackfills reads the scans. The relay dates them by the database's clock, ahead of which
+// that of its host is.
+func (e *evidence) scanBackfills(scanner scanner, ahead time.Duration) {
 	var s scan
 	var state string
 	var updated time.Time
 	scanner("SELECT started_at, rows_from, rows_until, state, updated_at FROM relay_backfills",
 		[]any{&s.started, &s.from, &s.until, &state, &updated}, func() {
-			if s.done = updated; state == "running" {
+			s := s
+			s.started = s.started.Add(ahead)
+			if s.done = updated.Add(ahead); state == "running" {
 				s.done = time.Time{}
 			}
 			if state != "not_needed" {

@@ -30,7 +30,7 @@ const untilSpan = -1
 //     retries. This requires the database, and a new generation would block it for good.
 //   - - A replay of a batch is due a minute after it was sent, so the sending must not
 //     take a minute too.
-var kinds = slices.Concat(brokerKinds, databaseKinds, relayKinds, operatorKinds, lateKinds)
+var kinds = slices.Concat(brokerKinds, answerKinds, topicKinds, databaseKinds, logKinds, writerKinds, clockKinds, relayKinds, operatorKinds, lateKinds)
 
 // kindOf returns the kind with the given name, nil if there is none.
 func kindOf(name string) *kind {

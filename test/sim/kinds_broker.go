@@ -13,7 +13,7 @@ import (
 // unknown contains the kinds that leave the outcome of requests unknown.
 var unknown = []string{
 	"broker gone", "broker unreachable", "broker frozen", "broker cut off now and then",
-	"answers of the broker lost", "produces slow", "produces fail",
+	"answers of the broker lost", "answers to produces lost, then errors", "produces slow", "produces fail",
 }
 
 // refusals contains the kinds in which the broker refuses a record permanently.
@@ -101,8 +101,8 @@ var brokerKinds = []*kind{
 		},
 	},
 	{
-		// The client does not retry it; therefore the exclusions below apply.
-		name: "produces end in an unknown error", most: time.Hour, excluding: slices.Concat(unknown, refusals),
+		// The client does not retry it; the relay searches for the records.
+		name: "produces end in an unknown error", most: time.Hour, excluding: refusals,
 		begin: func(r *rand.Rand, w *world) func() {
 			return w.kafka.refuse("", 0.1+0.9*r.Float64(), r, kerr.UnknownServerError)
 		},

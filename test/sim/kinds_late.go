@@ -81,7 +81,7 @@ var lateKinds = []*kind{
 
 // readsTopics selects plans in which the relay can determine which events are published.
 // A scan of the outbox table treats events older than its rows as published.
-func readsTopics(p *plan) bool { return p.ReadBack && p.LogTTL == 0 && !p.Denied }
+func readsTopics(p *plan) bool { return p.ReadBack && p.LogTTL == 0 && !p.LogChanges && !p.Denied }
 
 // lateParcel is an aggregate with late rows.
 type lateParcel struct {
@@ -99,7 +99,7 @@ func (w *world) newLateParcel(r *rand.Rand) *lateParcel {
 func (p *lateParcel) event() outbox.Event {
 	e := outbox.Event{
 		ID: outbox.NewID(), AggregateID: p.id, Sequence: p.next, AggregateType: parcel, Type: p.kind,
-		Payload: p.w.payload(p.rnd, p.next), CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+		Payload: p.w.payload(p.rnd, p.next), CreatedAt: p.w.clock.Now().UTC().Truncate(time.Millisecond),
 	}
 	p.next++
 	return e
@@ -119,8 +119,8 @@ func (p *lateParcel) store(e outbox.Event) { p.w.store(p.rnd, gocql.UnloggedBatc
 // time of an earlier generation; the event is then stored on time.
 func (p *lateParcel) late() {
 	e := p.event()
-	at := time.Now().Add(-p.w.settings.relay.ConfidenceWindow - time.Minute - upTo(p.rnd, max(time.Since(p.w.began)-10*time.Minute, 0))).UnixMicro()
-	at = max(at, p.w.began.Add(30*time.Second).UnixMicro()) // the table has no streams before its creation
+	at := p.w.clock.Now().Add(-p.w.settings.relay.ConfidenceWindow - time.Minute - upTo(p.rnd, max(time.Since(p.w.began)-10*time.Minute, 0))).UnixMicro()
+	at = max(at, p.w.began.Add(30*time.Second-p.w.settings.hostAhead).UnixMicro()) // the table has no streams before its creation
 	p.w.ledger.isLate(e.ID)
 	for {
 		stmt, args, err := outbox.DefaultTable.Insert(e)

@@ -1,11 +1,13 @@
 package sim
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/orders"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // ledger contains the answers of the order service to its customers.
@@ -19,7 +21,23 @@ type ledger struct {
 	parcels map[gocql.UUID]bool     // acknowledged events of parcels
 	late    map[gocql.UUID]bool     // events whose rows became visible after the sweep reader passed them
 	garbage map[gocql.UUID]bool     // aggregates with a row that is not an event
+	recent  []outbox.Event          // the last stored events of parcels
+
+	noEvents      map[gocql.UUID]string // reason why a stored row of another writer is refused, by its id, or by its aggregate if it has none
+	replaced      map[gocql.UUID]bool   // events whose row another event has replaced
+	contradicting map[place]bool        // numbers that two events have had
+	twins         map[gocql.UUID]bool   // ids that events of two aggregates have
+	contents      map[gocql.UUID]string // media type of an event that has it in a header
 }
+
+// place is a number of an aggregate.
+type place struct {
+	aggregate gocql.UUID
+	seq       int64
+}
+
+// recentEvents is the number of events in ledger.recent.
+const recentEvents = 20
 
 // promise is an acknowledged order.
 type promise struct {
@@ -28,7 +46,10 @@ type promise struct {
 }
 
 func newLedger() *ledger {
-	return &ledger{orders: make(map[gocql.UUID]*promise), nothing: make(map[gocql.UUID]bool), parcels: make(map[gocql.UUID]bool), garbage: make(map[gocql.UUID]bool), late: make(map[gocql.UUID]bool)}
+	return &ledger{
+		orders: make(map[gocql.UUID]*promise), nothing: make(map[gocql.UUID]bool), parcels: make(map[gocql.UUID]bool), garbage: make(map[gocql.UUID]bool), late: make(map[gocql.UUID]bool),
+		noEvents: make(map[gocql.UUID]string), replaced: make(map[gocql.UUID]bool), contradicting: make(map[place]bool), twins: make(map[gocql.UUID]bool), contents: make(map[gocql.UUID]string),
+	}
 }
 
 // arrive returns the number of a new customer.
@@ -63,6 +84,21 @@ func (l *ledger) moved(event gocql.UUID) {
 	l.parcels[event] = true
 }
 
+// stored records events of parcels for producers that write records with the same ids.
+func (l *ledger) stored(step ...outbox.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.recent = append(l.recent, step...)
+	l.recent = l.recent[max(0, len(l.recent)-recentEvents):]
+}
+
+// lastStored returns the last stored events of parcels.
+func (l *ledger) lastStored() []outbox.Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.recent)
+}
+
 // isLate records an event whose row becomes visible after the sweep reader passed it.
 func (l *ledger) isLate(event gocql.UUID) {
 	l.mu.Lock()
@@ -75,6 +111,36 @@ func (l *ledger) spoilt(aggregate gocql.UUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.garbage[aggregate] = true
+}
+
+// isNoEvent records a stored row that is no event: its id, or its aggregate if it has none, and
+// the reason.
+func (l *ledger) isNoEvent(id, aggregate gocql.UUID, reason string) {
+	l.spoilt(aggregate)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.noEvents[id] = reason
+}
+
+// isReplaced records an event whose row is replaced by another event.
+func (l *ledger) isReplaced(e *outbox.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.replaced[e.ID], l.contradicting[place{e.AggregateID, e.Sequence}] = true, true
+}
+
+// isTwin records an id that events of two aggregates have.
+func (l *ledger) isTwin(id gocql.UUID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.twins[id] = true
+}
+
+// hasType records the media type of an event that has it in a header.
+func (l *ledger) hasType(event gocql.UUID, contentType string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.contents[event] = contentType
 }
 
 // cancelled records an order acknowledged as cancelled.

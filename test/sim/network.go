@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // The servers.
@@ -30,6 +33,7 @@ type network struct {
 	conns  map[*conn]struct{}
 	lossy  map[string]float64 // probability that an answer of a server is lost
 	hooks  map[string]func()  // called for each message that a client sends or receives
+	losing func()             // called when the answer to the next produce request is lost; nil to lose none
 }
 
 func newNetwork(seed uint64) *network {
@@ -140,6 +144,26 @@ func (n *network) loses(server string) bool {
 	return p > 0 && n.rnd.Float64() < p
 }
 
+// loseNextProduce makes the answer to the next produce request be lost: the connection ends
+// instead, which calls lost. nil undoes it.
+func (n *network) loseNextProduce(lost func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.losing = lost
+}
+
+// losesAnswer returns what to call when the answer to a message of a client is lost, nil if it
+// is not.
+func (n *network) losesAnswer(request []byte) (lost func()) {
+	if len(request) <= 6 || binary.BigEndian.Uint16(request[4:]) != uint16(kmsg.Produce) {
+		return nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	lost, n.losing = n.losing, nil
+	return lost
+}
+
 // onMessage calls f for each message that a client sends or receives; nil disables it. f
 // must not block.
 func (n *network) onMessage(client string, f func()) {
@@ -174,6 +198,8 @@ type conn struct {
 	client, server string
 	// quick disables the delay of messages.
 	quick atomic.Bool
+	// lost is called with the next answer, which is lost; nil for none.
+	lost atomic.Pointer[func()]
 
 	queue  chan struct{} // holds a token while messages are pending
 	closed chan struct{}
@@ -200,6 +226,11 @@ func (c *conn) Write(b []byte) (int, error) {
 		return 0, errRefused // the client closes the connection
 	}
 	c.net.message(c.client)
+	if c.server == broker {
+		if lost := c.net.losesAnswer(b); lost != nil {
+			c.lost.Store(&lost)
+		}
+	}
 	m := message{due: time.Now(), data: bytes.Clone(b)}
 	if !c.quick.Load() {
 		m.due = m.due.Add(c.net.latency())
@@ -220,7 +251,11 @@ func (c *conn) Read(b []byte) (int, error) {
 	if n == 0 {
 		return n, err
 	}
-	if c.net.loses(c.server) {
+	lost := c.lost.Load()
+	if lost != nil {
+		(*lost)()
+	}
+	if lost != nil || c.net.loses(c.server) {
 		_ = c.Close()
 		return 0, io.EOF
 	}

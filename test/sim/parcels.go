@@ -70,7 +70,7 @@ func (w *world) sendParcels(rnd *rand.Rand) {
 		for _, id := range ids {
 			step = append(step, outbox.Event{
 				ID: outbox.NewID(), AggregateID: id, Sequence: n, AggregateType: parcel, Type: kind,
-				Payload: w.payload(rnd, n), CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+				Payload: w.payload(rnd, n), CreatedAt: w.clock.Now().UTC().Truncate(time.Millisecond),
 			})
 		}
 		w.store(rnd, gocql.LoggedBatch, skews[rnd.IntN(len(skews))], step...)
@@ -94,7 +94,7 @@ func (w *world) keepBusy(span time.Duration) {
 		for n, until := int64(1), time.Now().Add(span); time.Now().Before(until); n++ {
 			w.store(rnd, gocql.UnloggedBatch, 0, outbox.Event{
 				ID: outbox.NewID(), AggregateID: id, Sequence: n, AggregateType: parcel, Type: parcelMoved,
-				Payload: w.payload(rnd, n), CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+				Payload: w.payload(rnd, n), CreatedAt: w.clock.Now().UTC().Truncate(time.Millisecond),
 			})
 			time.Sleep(busyEvery)
 		}
@@ -103,7 +103,7 @@ func (w *world) keepBusy(span time.Duration) {
 
 // store retries a batch of events until it is stored.
 func (w *world) store(rnd *rand.Rand, kind gocql.BatchType, skew time.Duration, step ...outbox.Event) {
-	began, at, refused := time.Now(), time.Now().Add(skew), false
+	began, at, refused := time.Now(), w.clock.Now().Add(skew), false
 	for attempt := 0; ; attempt++ {
 		b := w.session.Batch(kind)
 		for _, e := range step {
@@ -118,7 +118,7 @@ func (w *world) store(rnd *rand.Rand, kind gocql.BatchType, skew time.Duration, 
 		case refused:
 			b.DefaultTimestamp(false) // the database's own
 		case time.Since(began) > sameTimeFor:
-			b.WithTimestamp(time.Now().Add(skew).UnixMicro())
+			b.WithTimestamp(w.clock.Now().Add(skew).UnixMicro())
 		default:
 			b.WithTimestamp(at.UnixMicro())
 		}
@@ -127,6 +127,7 @@ func (w *world) store(rnd *rand.Rand, kind gocql.BatchType, skew time.Duration, 
 			for _, e := range step {
 				w.ledger.moved(e.ID)
 			}
+			w.ledger.stored(step...)
 			return
 		}
 		// A timestamp that the log rejects: too far ahead, or of an earlier generation.

@@ -46,10 +46,18 @@ type plan struct {
 	SpillLimit int `json:"spill_limit,omitempty"`
 	// Skews contains the offsets of the order services' clocks, NodeSkew is that of the
 	// database's.
-	Skews     []duration `json:"skews"`
-	NodeSkew  duration   `json:"node_skew"`
-	Customers int        `json:"customers"`
-	Parcels   int        `json:"parcels"`
+	Skews    []duration `json:"skews"`
+	NodeSkew duration   `json:"node_skew"`
+	// HostAhead is how far the clock of the relay's host is ahead of all others.
+	HostAhead duration `json:"host_ahead,omitempty"`
+	// Brokers is the number of brokers, 0 for one.
+	Brokers int `json:"brokers,omitempty"`
+	// LogChanges includes changes of the CDC log of the outbox table.
+	LogChanges bool `json:"log_changes,omitempty"`
+	// Descending is an outbox table that has the last event of an aggregate first.
+	Descending bool `json:"descending,omitempty"`
+	Customers  int  `json:"customers"`
+	Parcels    int  `json:"parcels"`
 	// Rewrites is the number of aggregates with an event that is stored again later.
 	Rewrites int `json:"rewrites,omitempty"`
 	// Remembered is the number of events in the dedup index, 0 for the default.
@@ -103,8 +111,8 @@ func newPlan(seed uint64) *plan {
 		p.Window = duration(wideWindow)
 	}
 	switch rnd.IntN(20) {
-	case 0: // outages of days
-		p.Span, p.Pace = duration(3*24*time.Hour), duration(5*time.Minute)
+	case 0: // outages of up to a day
+		p.Span, p.Pace = duration(2*24*time.Hour), duration(5*time.Minute)
 	case 1, 2, 3:
 		p.Span, p.Pace = duration(12*time.Hour), duration(time.Minute)
 	default:
@@ -123,6 +131,7 @@ func newPlan(seed uint64) *plan {
 	if rnd.IntN(3) == 0 {
 		p.NodeSkew = duration(seconds(rnd, 10))
 	}
+	p.adversary(rand.New(rand.NewPCG(seed, 'x')))
 	possible := slices.DeleteFunc(slices.Clone(kinds), func(k *kind) bool { return k.when != nil && !k.when(p) })
 	for range 3 + rnd.IntN(14) {
 		k := possible[rnd.IntN(len(possible))]
@@ -147,6 +156,17 @@ func newPlan(seed uint64) *plan {
 		}
 	}
 	return p
+}
+
+// adversary draws what contradicts premises of the relay and is so for the whole simulation.
+func (p *plan) adversary(rnd *rand.Rand) {
+	if rnd.IntN(4) == 0 {
+		p.Brokers = 3
+	}
+	p.LogChanges, p.Descending = rnd.IntN(5) == 0, rnd.IntN(6) == 0
+	if rnd.IntN(6) == 0 {
+		p.HostAhead = [...]duration{duration(time.Hour), duration(-time.Hour)}[rnd.IntN(2)]
+	}
 }
 
 // seconds returns a random duration of at most so many seconds, positive or negative,
@@ -182,6 +202,7 @@ func (p *plan) String() string {
 	if p.LogTTL > 0 {
 		fmt.Fprintf(&b, "the log keeps its rows for %s, ", p.LogTTL)
 	}
+	fmt.Fprintf(&b, "%d brokers, changes of the log %t, descending table %t, the clock of the relay's host ahead by %s, ", max(p.Brokers, 1), p.LogChanges, p.Descending, p.HostAhead)
 	fmt.Fprintf(&b, "%s long, window %s, %d shards, tablets %t, tail %t, hints %t, read-back %t, denied %t, verifier %t, at most %d in flight, spill limit %d, %d customers, %d parcels, %d rows stored again, %d events remembered, clocks off by %v, the database's by %s\n",
 		p.Span, p.Window, max(p.Shards, 1), p.Tablets, p.Tail, p.Hints, p.ReadBack, p.Denied, p.Verifier, p.InFlight, p.SpillLimit, p.Customers, p.Parcels, p.Rewrites, p.Remembered, p.Skews, p.NodeSkew)
 	for _, e := range p.Episodes {

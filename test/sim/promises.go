@@ -24,7 +24,7 @@ func (w *world) verify() {
 		w.seen.repeatedRows += len(h.rows)
 	}
 	w.seen.repeatedRows = max(0, w.seen.repeatedRows-len(e.outbox)) // some may have expired
-	w.seen.missed = e.missed()
+	w.seen.missed, w.seen.foreign = e.missed(), w.tap.foreign
 	w.checkTables(e)
 	w.checkDeadLetters(e)
 	w.checkTopics(e)
@@ -32,6 +32,7 @@ func (w *world) verify() {
 	w.checkCheckpoints(e)
 	w.checkDuplicates(e)
 	w.checkRepeated(e)
+	w.checkOtherWriters(e)
 }
 
 // checkOrders reads every acknowledged order. The read also completes interrupted
@@ -82,7 +83,7 @@ func (w *world) checkTables(e *evidence) {
 		}
 	}
 	for id := range w.ledger.parcels {
-		if _, ok := e.outbox[id]; !ok {
+		if _, ok := e.outbox[id]; !ok && !w.ledger.replaced[id] {
 			w.t.Errorf("acknowledged event %s of a parcel is not in the outbox", id)
 		}
 	}
@@ -94,13 +95,19 @@ func (w *world) checkTables(e *evidence) {
 }
 
 // checkTopics: every event is in the topic of its type, unchanged, and topics contain
-// nothing else.
+// nothing else. An event that was in a topic is published, also if it was deleted from there.
+//
+// A row that became visible late is not published if its partition has lost records: it may
+// have been among them. What other partitions have lost does not matter.
 func (w *world) checkTopics(e *evidence) {
 	w.t.Helper()
 	there := make(map[gocql.UUID]bool)
 	for _, r := range e.records {
 		there[r.ID] = true
 		ev, ok := e.outbox[r.ID]
+		if w.ofContradiction(&r.Event) {
+			continue
+		}
 		switch {
 		case !ok:
 			w.t.Errorf("event %s (order %s, seq %d) is in a topic but not in the outbox", r.ID, r.AggregateID, r.Sequence)
@@ -111,7 +118,7 @@ func (w *world) checkTopics(e *evidence) {
 	}
 	lost := 0
 	for id, ev := range e.outbox {
-		if there[id] || e.deadLetters[id].ended() {
+		if there[id] || e.deadLetters[id].ended() || w.ledger.late[id] && w.tap.emptied(&ev) {
 			continue
 		}
 		if lost++; lost <= 10 {
@@ -123,27 +130,34 @@ func (w *world) checkTopics(e *evidence) {
 	}
 }
 
+// madeTopic is a topic between two deletions.
+type madeTopic struct {
+	name string
+	made int
+}
+
 // checkSequence: the broker received the events of an order in sequence, the ones of one
 // topic in one partition. It ignores duplicates.
 func (w *world) checkSequence(e *evidence) {
 	w.t.Helper()
 	seen := make(map[gocql.UUID]bool)
 	last := make(map[gocql.UUID]record)
-	home := make(map[gocql.UUID]map[string]int32)
+	home := make(map[gocql.UUID]map[madeTopic]int32)
 	for _, r := range e.records {
 		if home[r.AggregateID] == nil {
-			home[r.AggregateID] = make(map[string]int32)
+			home[r.AggregateID] = make(map[madeTopic]int32)
 		}
-		if in, ok := home[r.AggregateID][r.topic]; ok && in != r.number {
+		topic := madeTopic{r.topic, r.made}
+		if in, ok := home[r.AggregateID][topic]; ok && in != r.number {
 			w.t.Errorf("order %s is in partitions %d and %d of topic %s", r.AggregateID, in, r.number, r.topic)
 		}
-		home[r.AggregateID][r.topic] = r.number
+		home[r.AggregateID][topic] = r.number
 		if seen[r.ID] {
 			continue
 		}
 		seen[r.ID] = true
-		if e.deadLetters[r.ID].released {
-			continue // released out of order
+		if e.deadLetters[r.ID].released || w.ofContradiction(&r.Event) {
+			continue // released out of order, or with the number of another one
 		}
 		if before, ok := last[r.AggregateID]; ok && before.Sequence >= r.Sequence {
 			w.t.Errorf("order %s: seq %d was published at %s, after seq %d at %s",
@@ -182,8 +196,8 @@ func (w *world) checkSaves(e *evidence, first map[gocql.UUID]time.Time, what str
 		}
 		reached = s.position
 		for ; i < len(rows) && scyllacdc.CompareTimeUUID(rows[i].time, s.position) <= 0; i++ {
-			if !carries(rows[i].aggregate) || w.ledger.late[rows[i].event] {
-				continue // a late row became visible after the checkpoint passed it
+			if !carries(rows[i].aggregate) || w.ledger.late[rows[i].event] || rows[i].event == (gocql.UUID{}) {
+				continue // a late row became visible after the checkpoint passed it; another one is no event
 			}
 			at, ok := first[rows[i].event]
 			if !ok {
@@ -209,7 +223,8 @@ func (e *evidence) scanCovers(at, written, published time.Time) bool {
 	return slices.ContainsFunc(e.scans, func(s scan) bool { return s.covers(at, written, published) })
 }
 
-// checkDuplicates: an event is in its topic once, also after crashes.
+// checkDuplicates: an event is in its topic once, also after crashes. It may be published again
+// when its record has been deleted.
 //
 // A relay may be unable to read back earlier records, because reads are denied, the broker
 // has not executed the requests yet, or there are more than it can remember. Then an event has a duplicate only if a relay
@@ -227,6 +242,10 @@ func (w *world) checkDuplicates(e *evidence) {
 	covered := e.lastCovered()
 	readsBack := w.settings.relay.ReadBackMargin >= 0 && !w.kafka.unread && !w.forgot.Load() && !slices.ContainsFunc(w.relays, func(p *process) bool { return p.stranded })
 	for id, all := range copies {
+		all = repeated(all)
+		if w.ofContradiction(&all[0].Event) {
+			continue
+		}
 		w.seen.duplicates += len(all) - 1
 		saved, ok := covered[id]
 		_, dead := e.deadLetters[id] // a relay may have replayed it as it ended
@@ -258,6 +277,16 @@ func (w *world) checkDuplicates(e *evidence) {
 			}
 		}
 	}
+}
+
+// repeated returns the records of an event without those that were deleted before the next one.
+func repeated(all []record) (out []record) {
+	for i, r := range all {
+		if i == len(all)-1 || r.gone.IsZero() || r.gone.After(all[i+1].at) {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // checkRepeated: the events that the next relay repeats after a crash are bounded. Of the

@@ -86,7 +86,7 @@ func (o *remote) missing(ctx context.Context) (out []relay.Repair) {
 	rows := make(map[gocql.UUID]relay.Repair)
 	var q relay.Repair
 	for written := int64(0); iter.Scan(&q.Aggregate, &q.Sequence, &q.EventID, &written); {
-		if time.Since(time.UnixMicro(written)) > cmp.Or(o.w.settings.relay.ConfidenceWindow, relay.DefaultConfidenceWindow)+time.Minute {
+		if o.w.clock.Now().Sub(time.UnixMicro(written)) > cmp.Or(o.w.settings.relay.ConfidenceWindow, relay.DefaultConfidenceWindow)+time.Minute {
 			rows[q.EventID] = q
 		}
 	}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -17,6 +18,8 @@ import (
 type partition struct {
 	topic  string
 	number int32
+	// made is how often the topic was deleted before.
+	made int
 }
 
 // record is an event in a topic.
@@ -29,6 +32,9 @@ type record struct {
 	// at is the time when the broker stored it. The record's timestamp is that of the
 	// producer's clock.
 	at time.Time
+	// gone is the time when it was deleted, with its topic or by DeleteRecords; zero if it
+	// was not.
+	gone time.Time
 }
 
 // tap is a consumer that records when each record was stored. Faults of the network do
@@ -41,9 +47,12 @@ type tap struct {
 	mu      sync.Mutex
 	clients []*kgo.Client
 	topics  []string
+	made    map[string]int // how often a topic was deleted
 	records []record
 	reached map[partition]int64
 	ends    map[partition][]endOffset
+	trimmed map[partition]bool // partitions of which records were deleted
+	foreign int                // records of other producers
 }
 
 // endOffset is the end of a partition after a produce request.
@@ -57,7 +66,10 @@ const tapWait = time.Minute
 
 func startTap(t *testing.T, k *kafka, topics ...string) *tap {
 	t.Helper()
-	p := &tap{t: t, dial: k.virtual.DialContext, reached: make(map[partition]int64), ends: make(map[partition][]endOffset)}
+	p := &tap{
+		t: t, dial: k.virtual.DialContext, made: make(map[string]int),
+		reached: make(map[partition]int64), ends: make(map[partition][]endOffset), trimmed: make(map[partition]bool),
+	}
 	p.follow(topics...)
 	k.executed = func(created []string) {
 		for _, topic := range created {
@@ -79,6 +91,7 @@ func (p *tap) observe(k *kafka) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for in, end := range ends {
+		in.made = p.made[in.topic]
 		seen := p.ends[in]
 		if len(seen) == 0 && end > 0 || len(seen) > 0 && seen[len(seen)-1].offset < end {
 			p.ends[in] = append(seen, endOffset{end, now})
@@ -112,7 +125,8 @@ func (p *tap) follow(topics ...string) {
 		return
 	}
 	p.topics, p.clients = append(p.topics, topics...), append(p.clients, client)
-	p.running.Go(func() { p.run(client) })
+	made := maps.Clone(p.made)
+	p.running.Go(func() { p.run(client, made) })
 }
 
 // refresh makes the tap refresh its metadata.
@@ -128,7 +142,8 @@ func (p *tap) refreshLocked() {
 	}
 }
 
-func (p *tap) run(client *kgo.Client) {
+// run reads with a client. made is how often each topic was deleted before.
+func (p *tap) run(client *kgo.Client, made map[string]int) {
 	for {
 		fetches := client.PollFetches(context.Background())
 		if fetches.IsClientClosed() {
@@ -137,15 +152,19 @@ func (p *tap) run(client *kgo.Client) {
 		now := time.Now()
 		p.mu.Lock()
 		for r := range fetches.RecordsAll() {
+			in := partition{r.Topic, r.Partition, made[r.Topic]}
+			p.reached[in] = r.Offset + 1
+			if !ofRelay(r) {
+				p.foreign++
+				continue
+			}
 			e, _, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
 			if err != nil {
 				p.t.Errorf("%s[%d]@%d: %v", r.Topic, r.Partition, r.Offset, err)
 			}
-			in := partition{r.Topic, r.Partition}
 			stored := record{Event: e, partition: in, offset: r.Offset, producer: r.ProducerID, at: now}
 			stored.at = p.storedAt(stored)
 			p.records = append(p.records, stored)
-			p.reached[in] = r.Offset + 1
 		}
 		p.mu.Unlock()
 	}
@@ -154,10 +173,7 @@ func (p *tap) run(client *kgo.Client) {
 // all waits until the tap has read the topics to their current ends, and returns the
 // records in the order in which they were stored.
 func (p *tap) all(k *kafka) []record {
-	p.mu.Lock()
-	topics := slices.Clone(p.topics)
-	p.mu.Unlock()
-	ends := k.ends(topics)
+	ends := p.currentEnds(k)
 	for deadline := time.Now().Add(time.Hour); ; time.Sleep(time.Second) {
 		p.mu.Lock()
 		behind := false
@@ -174,6 +190,23 @@ func (p *tap) all(k *kafka) []record {
 			p.t.Fatalf("failed to read the topics to their ends %v; reached %v", ends, p.reached)
 		}
 	}
+}
+
+// currentEnds returns the ends of the topics that it reads, of these topics only if any are
+// named.
+func (p *tap) currentEnds(k *kafka, of ...string) map[partition]int64 {
+	p.mu.Lock()
+	topics, made := slices.Clone(p.topics), maps.Clone(p.made)
+	p.mu.Unlock()
+	if len(of) > 0 {
+		topics = slices.DeleteFunc(topics, func(t string) bool { return !slices.Contains(of, t) })
+	}
+	out := make(map[partition]int64)
+	for in, end := range k.ends(topics) {
+		in.made = made[in.topic]
+		out[in] = end
+	}
+	return out
 }
 
 func (p *tap) close() {

@@ -29,7 +29,7 @@ func TestVerifier_FindsLateRows(t *testing.T) {
 // writeLate writes the only event of an aggregate, so long after its write timestamp.
 func (w *world) writeLate(late time.Duration) {
 	w.t.Helper()
-	id, aggregate, at := outbox.NewID(), outbox.NewID(), time.Now().Add(-late)
+	id, aggregate, at := outbox.NewID(), outbox.NewID(), w.clock.Now().Add(-late)
 	if err := w.session.Query("INSERT INTO "+events+" (aggregate_id, seq, event_id, aggregate_type, event_type, payload, created_at) VALUES (?, 1, ?, ?, ?, ?, ?) USING TIMESTAMP ?",
 		aggregate, id, parcel, parcelMoved, []byte("{}"), at, at.UnixMicro()).Exec(); err != nil {
 		w.t.Errorf("write a late event: %v", err)

@@ -43,6 +43,12 @@ type settings struct {
 	hints bool
 	// denied includes denials of read access to topics.
 	denied bool
+	// brokers is the number of brokers; 0 is one.
+	brokers int
+	// descending makes the outbox table have the last event of an aggregate first.
+	descending bool
+	// hostAhead is how far the clock of the relay's host is ahead of all others.
+	hostAhead time.Duration
 	// skews contains the clock offset of each order service; if empty, there is one
 	// service with a correct clock.
 	skews []time.Duration
@@ -71,6 +77,9 @@ type world struct {
 	services []*orders.Service // one for each clock
 	verifier *verifier         // nil without
 	ledger   *ledger
+
+	clock       scyllatest.Clock // of all hosts but the relay's
+	recordAhead atomic.Int64     // of the clock that dates the relay's records, as a time.Duration
 
 	database     chan struct{}  // holds a token needed to connect to or stop the database
 	largeParcels atomic.Bool    // parcels are too large for the broker
@@ -120,6 +129,9 @@ type outcome struct {
 	// missed is the number of events that a checkpoint passed before they became visible,
 	// in a range without rows: see evidence.missed.
 	missed int
+	// lost is the number of lost answers to produce requests, foreign the number of records of
+	// other producers.
+	lost, foreign int
 }
 
 // shortSeed is the seed of the simulation that -short runs: six hours without a broker.
@@ -176,19 +188,36 @@ func newWorld(t *testing.T, seed uint64, change func(*settings)) *world {
 	}
 	var err error
 	w.settings.node.Hook = &w.saves
+	if ahead := w.settings.hostAhead; ahead != 0 {
+		node := w.settings.node.Now
+		w.clock.Set(-ahead)
+		w.settings.node.Now = func() time.Time {
+			if node == nil {
+				return w.clock.Now()
+			}
+			return node().Add(-ahead)
+		}
+	}
 	if w.node, err = scyllafake.Start(w.settings.node); err != nil {
 		t.Fatalf("start the database: %v", err)
 	}
-	w.kafka = startKafka(t, seed, topics...)
+	w.kafka = startKafka(t, seed, max(1, w.settings.brokers), topics...)
 	w.tap = startTap(t, w.kafka, topics...)
 
 	admin := w.connect("admin", "")
 	if err := schema.Migrate(t.Context(), admin.Session, w.settings.schema); err != nil {
 		t.Fatalf("migrate: %v", err)
 	}
+	if w.settings.descending {
+		w.makeDescending(admin)
+	}
 	admin.Close()
 
-	w.session = w.connect("orders", keyspace)
+	if w.settings.hostAhead == 0 {
+		w.session = w.connect("orders", keyspace)
+	} else {
+		w.session = w.connectBy(&w.clock, "orders", keyspace)
+	}
 	if w.settings.hints {
 		w.hints = startHints(t, seed)
 		w.settings.orders.Hints = w.hints.sender
@@ -196,7 +225,7 @@ func newWorld(t *testing.T, seed uint64, change func(*settings)) *world {
 	for _, skew := range append(w.settings.skews, make([]time.Duration, max(0, 1-len(w.settings.skews)))...) {
 		c := w.settings.orders
 		c.Logger = w.log
-		c.Clock = testworld.Clock(func() time.Time { return time.Now().Add(skew) })
+		c.Clock = testworld.Clock(func() time.Time { return w.clock.Now().Add(skew) })
 		s, err := orders.New(w.session.Session, c)
 		if err != nil {
 			t.Fatalf("start the order service: %v", err)
