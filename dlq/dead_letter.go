@@ -163,21 +163,21 @@ type Failure struct {
 
 // ChainEntry is an open dead letter without payload, headers and error texts.
 type ChainEntry struct {
-	EventID                             gocql.UUID
-	AggregateID                         string
-	AggregateType, EventType            string
-	Sequence, WrittenAt                 int64
-	Topic                               string
-	Status                              Status
-	Version                             int64
-	Released                            bool
-	ErrorClass                          string
-	Attempts, Replays                   int
-	CreatedAt, DeliverAt, FirstFailedAt time.Time
-	NextAttempt                         time.Time
-	Strategy, Rule, FailureKey          string
-	ClaimedBy                           string
-	ClaimedUntil                        time.Time
+	EventID                    gocql.UUID
+	AggregateID                string
+	AggregateType, EventType   string
+	Sequence, WrittenAt        int64
+	Topic                      string
+	Status                     Status
+	Version                    int64
+	Released                   bool
+	ErrorClass                 string
+	Attempts, Replays          int
+	CreatedAt, FirstFailedAt   time.Time
+	NextAttempt                time.Time
+	Strategy, Rule, FailureKey string
+	ClaimedBy                  string
+	ClaimedUntil               time.Time
 }
 
 // Actor is the person or program that changes a dead letter.
@@ -239,7 +239,7 @@ func (l *DeadLetter) Entry() ChainEntry {
 	return ChainEntry{
 		EventID: l.EventID, AggregateID: l.AggregateID, AggregateType: l.AggregateType, EventType: l.EventType, Sequence: l.Sequence,
 		WrittenAt: l.WrittenAt, Topic: l.Topic, Status: l.Status, Version: l.Version, Released: l.Released, ErrorClass: l.ErrorClass,
-		Attempts: l.Attempts, Replays: l.Replays, CreatedAt: l.CreatedAt, DeliverAt: l.DeliverAt, FirstFailedAt: l.FirstFailedAt,
+		Attempts: l.Attempts, Replays: l.Replays, CreatedAt: l.CreatedAt, FirstFailedAt: l.FirstFailedAt,
 		NextAttempt: l.NextAttempt, Strategy: l.Strategy, Rule: l.Rule, FailureKey: l.FailureKey, ClaimedBy: l.ClaimedBy, ClaimedUntil: l.ClaimedUntil,
 	}
 }

@@ -61,7 +61,7 @@ func (t Table) Append(b *gocql.Batch, e Event) error {
 	case b.Type != gocql.LoggedBatch:
 		return &BatchTypeError{Type: b.Type}
 	}
-	args, err := t.arguments(e)
+	args, err := t.arguments(e, time.Now())
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (t Table) Insert(e Event) (stmt string, args []any, err error) {
 	if t.layout == nil {
 		return "", nil, errZeroTable
 	}
-	all, err := t.arguments(e)
+	all, err := t.arguments(e, time.Now())
 	if err != nil {
 		return "", nil, err
 	}

@@ -107,3 +107,32 @@ func TestAppender_PlanAndJudge(t *testing.T) {
 		}
 	}
 }
+
+// An event that is due later than the relay keeps one is refused by everything that stores a new
+// one, and not by what stores one again.
+func TestAppend_RefusesAFarDelivery(t *testing.T) {
+	t.Parallel()
+	for after, refused := range map[time.Duration]bool{-time.Hour: false, MaxDelay - time.Second: false, MaxDelay + time.Minute: true, 24 * time.Hour: true} {
+		e := testEvent()
+		e.DeliverAt = time.Now().Add(after)
+		_, _, insert := DefaultTable.Insert(e)
+		_, _, conditional := DefaultTable.InsertIfNotExists(e)
+		_, stored := DefaultTable.arguments(e, time.Time{})
+		for name, err := range map[string]error{"Append": Append(gocql.NewBatch(gocql.LoggedBatch), e), "Insert": insert, "InsertIfNotExists": conditional} {
+			bad, ok := errors.AsType[*InvalidEventError](err)
+			if ok != refused || ok && (len(bad.Fields) != 1 || bad.Fields[0].Field != "DeliverAt" || !strings.Contains(err.Error(), "POST /v1/messages")) {
+				t.Errorf("%s() of an event that is due after %s = %v, want refused %t", name, after, err, refused)
+			}
+		}
+		if stored != nil || e.Validate() != nil {
+			t.Errorf("a stored event that is due after %s is refused: %v, %v", after, stored, e.Validate())
+		}
+		written := time.Now()
+		if bad, ok := errors.AsType[*RowError](DefaultTable.CheckDelay(&e, written)); ok != refused || ok && bad.Column != "deliver_at" {
+			t.Errorf("CheckDelay() of an event that is due after %s = %v", after, bad)
+		}
+		if err := DefaultTable.CheckDelay(&e, e.DeliverAt.Add(-MaxDelay)); err != nil {
+			t.Errorf("CheckDelay() at the limit = %v", err)
+		}
+	}
+}

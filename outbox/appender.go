@@ -355,7 +355,7 @@ func (a *Appender) Since(ctx context.Context, of *Event, from int64) ([]Event, e
 // may have a time that the relay has passed. The relay publishes an event once, however often
 // it is written.
 func (a *Appender) Settle(ctx context.Context, e Event) error {
-	args, err := a.table.arguments(e)
+	args, err := a.table.arguments(e, time.Time{})
 	if err != nil {
 		return err
 	}

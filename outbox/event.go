@@ -52,6 +52,7 @@ type Event struct {
 	// CreatedAt is the time of the event, UTC, with millisecond precision. It is
 	// zero in a row without one; the relay then uses the write time.
 	CreatedAt time.Time
-	// DeliverAt is the earliest time of publication; zero means immediately.
+	// DeliverAt is the earliest time of publication, at most MaxDelay after the write of the
+	// row; zero means immediately.
 	DeliverAt time.Time
 }

@@ -158,7 +158,7 @@ func (t Table) Name() string { return t.name }
 //
 // ScyllaDB ignores client timestamps in conditional statements.
 func (t Table) InsertIfNotExists(e Event) (stmt string, args []any, err error) {
-	args, err = t.arguments(e)
+	args, err = t.arguments(e, time.Now())
 	if err != nil {
 		return "", nil, err
 	}

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -22,6 +23,11 @@ const (
 	// MaxNameBytes bounds AggregateType, Type, ContentType and a header's key.
 	MaxNameBytes = 249
 )
+
+// MaxDelay bounds DeliverAt: how long after the write of its row an event may be due. The relay
+// keeps such an event in memory, and its position before it. POST /v1/messages with deliver_at
+// keeps one in the database, for up to a year.
+const MaxDelay = 10 * time.Second
 
 // FieldError is one problem of an event.
 type FieldError struct {
@@ -62,7 +68,39 @@ func (e *Event) Validate() error { return DefaultTable.Validate(e) }
 // *InvalidEventError that names every bad field.
 func (t Table) Validate(e *Event) error {
 	var bad InvalidEventError
-	t.validateIDs(e, &bad)
+	t.validate(e, &bad)
+	if bad.Fields == nil {
+		return nil
+	}
+	return &bad
+}
+
+// CheckDelay returns a *RowError if an event is due more than MaxDelay after the write of its
+// row, by whatever clocks dated the two.
+func (t Table) CheckDelay(e *Event, written time.Time) error {
+	if delay := e.DeliverAt.Sub(written); !e.DeliverAt.IsZero() && delay > MaxDelay {
+		return &RowError{
+			Column:  cmp.Or(t.layout.columns[fieldDeliverAt].name, fieldNames[fieldDeliverAt]),
+			Problem: fmt.Sprintf("is %s after the write of the row, more than %s: %s", delay.Round(time.Millisecond), MaxDelay, fixDelay),
+			Event:   *e,
+		}
+	}
+	return nil
+}
+
+// fixDelay is the fix for an event that is due too late.
+const fixDelay = "send it with POST /v1/messages and deliver_at"
+
+// delay checks DeliverAt of an event that is about to be written.
+func (e *InvalidEventError) delay(deliver, now time.Time) {
+	if delay := deliver.Sub(now); !deliver.IsZero() && delay > MaxDelay {
+		e.add("DeliverAt", fmt.Sprintf("is %s ahead, more than %s", delay.Round(time.Millisecond), MaxDelay), fixDelay)
+	}
+}
+
+// validate adds the invalid fields of e to bad.
+func (t Table) validate(e *Event, bad *InvalidEventError) {
+	t.validateIDs(e, bad)
 	if e.Sequence < 1 && t.Numbered() {
 		bad.add("Sequence", fmt.Sprintf("is %d", e.Sequence), "number the events of one aggregate 1, 2, 3 … without gaps")
 	} else if e.Sequence != 0 && !t.Numbered() {
@@ -96,10 +134,6 @@ func (t Table) Validate(e *Event) error {
 		bad.add("Payload", fmt.Sprintf("has %d bytes with its headers; the maximum is %d", size, MaxEventBytes),
 			"move the payload to a store with MovePayload")
 	}
-	if bad.Fields == nil {
-		return nil
-	}
-	return &bad
 }
 
 // validateIDs checks the ids; those derived from text may be zero.

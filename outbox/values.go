@@ -7,10 +7,16 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// arguments are the arguments of the table's INSERT of e.
-func (t Table) arguments(e Event) ([]any, error) {
-	if err := t.Validate(&e); err != nil {
-		return nil, err
+// arguments are the arguments of the table's INSERT of e, which is written now; a zero now means
+// that it is stored already.
+func (t Table) arguments(e Event, now time.Time) ([]any, error) {
+	var bad InvalidEventError
+	t.validate(&e, &bad)
+	if !now.IsZero() {
+		bad.delay(e.DeliverAt, now)
+	}
+	if bad.Fields != nil {
+		return nil, &bad
 	}
 	if c := t.layout.unmapped; c != "" {
 		return nil, &MappingError{t.String(), c, "is part of the primary key, and no field of an event is mapped to it", "write the row with a statement of your own"}

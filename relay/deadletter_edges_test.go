@@ -156,45 +156,6 @@ func TestDeadLetters_ABadRowBehindAnother(t *testing.T) {
 	})
 }
 
-// Events for a later time that an open breaker made dead letters of do not keep
-// the others from going out.
-func TestDeadLetters_DelayedReplaysBlockNoOthers(t *testing.T) {
-	t.Parallel()
-	relaytest.Long(t)
-	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ReplayConcurrency = 2 })
-		defer w.close()
-		r, stop := w.run()
-		time.Sleep(5 * time.Second)
-		end := w.unreachable()
-		all := relaytest.Events(40, 1, "OrderUpdated")
-		for i := range all[:20] { // opens the breaker
-			w.write(all[i])
-			time.Sleep(time.Second)
-		}
-		for i := 20; i < 40; i++ {
-			if i < 30 {
-				all[i].DeliverAt = time.Now().Add(time.Hour)
-			}
-			w.write(all[i])
-		}
-		time.Sleep(20 * time.Second)
-		end()
-		time.Sleep(5 * time.Minute)
-		if s := r.Status(); s.DeadLetters != 10 {
-			t.Errorf("%d dead letters after the outage, want the 10 that are for later", s.DeadLetters)
-		}
-		time.Sleep(time.Hour)
-		if s := r.Status(); s.DeadLetters != 0 {
-			t.Errorf("%d dead letters after an hour, want 0", s.DeadLetters)
-		}
-		if err := stop(); err != nil {
-			t.Errorf("Run() error = %v", err)
-		}
-		relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
-	})
-}
-
 // However many aggregates wait when the breaker opens, no more is spilled than
 // the limit says.
 func TestDeadLetters_TheLimitHoldsForManyAggregates(t *testing.T) {

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // unreachable takes the broker off the network until it is called off.
@@ -60,11 +62,11 @@ func (w *world) deadLetters() *dlq.Store {
 	return s
 }
 
-// open returns the open dead letters by event.
+// open returns the open dead letters of the relay's table by event.
 func (w *world) open() map[gocql.UUID]dlq.ChainEntry {
 	w.t.Helper()
 	out := make(map[gocql.UUID]dlq.ChainEntry)
-	if err := w.deadLetters().Chains(w.t.Context(), "outbox.outbox_messages", func(e dlq.ChainEntry) error {
+	if err := w.deadLetters().Chains(w.t.Context(), cmp.Or(w.cfg.TableKeyspace, "outbox")+"."+cmp.Or(w.cfg.Table, outbox.DefaultTableName), func(e dlq.ChainEntry) error {
 		out[e.EventID] = e
 		return nil
 	}); err != nil {

@@ -79,3 +79,25 @@ func TestClocks_ReleasedBeforeTheFirstGeneration(t *testing.T) {
 		})
 	}
 }
+
+// The clock of a scheduler is ahead of that of this host: the event of a message that is due by
+// it is not for a time that the relay would refuse or wait for.
+func TestClocks_ReleasedByAClockThatIsAhead(t *testing.T) {
+	t.Parallel()
+	for _, ahead := range []time.Duration{0, time.Minute, time.Hour} {
+		b := setup(t)
+		m := message(time.Now().Add(ahead))
+		b.put(t, time.Now(), m)
+		fast := b.scheduler(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(ahead) } })
+		if err := fast.releaseOne(t.Context(), slotOf(m)); err != nil {
+			t.Fatal(err)
+		}
+		var at time.Time
+		if err := b.Session.Query("SELECT deliver_at FROM outbox_messages WHERE aggregate_id = ?", m.ID).Scan(&at); err != nil {
+			t.Fatal(err)
+		}
+		if ahead == 0 && !at.Equal(m.DeliverAt) || ahead > 0 && !at.IsZero() {
+			t.Errorf("%s ahead: the event is for %s", ahead, at)
+		}
+	}
+}

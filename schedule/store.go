@@ -280,7 +280,8 @@ func (s *Store) rerelease(ctx context.Context, m *Message, at time.Time) (bool, 
 }
 
 // hand writes the events of messages that were released at one time. The same
-// message is the same row for every write. serverTime lets the server choose its
+// message is the same row for every write, except that it is for no time if its clock is ahead of
+// the one that dates the row. serverTime lets the server choose its
 // time. The batch is not atomic: after an error some of the rows may be written.
 func (s *Store) hand(ctx context.Context, serverTime bool, timeout time.Duration, ds ...*dueMessage) error {
 	ctx, cancel := context.WithTimeout(ctx, min(timeout, s.timeout))
@@ -290,7 +291,11 @@ func (s *Store) hand(ctx context.Context, serverTime bool, timeout time.Duration
 		b.WithTimestamp(ds[0].releaseAt)
 	}
 	for _, d := range ds {
-		stmt, args, err := s.table.Insert(d.Event()) // Append refuses a batch that is not atomic
+		e := d.Event()
+		if serverTime || e.DeliverAt.After(time.Now()) {
+			e.DeliverAt = time.Time{} // it is due by the clock of the scheduler, and would not be by that which dates the row
+		}
+		stmt, args, err := s.table.Insert(e) // Append refuses a batch that is not atomic
 		if err != nil {
 			return err
 		}

@@ -71,8 +71,8 @@ type Counts struct {
 	Published int64 `json:"published"`
 	// Young are the events written after the window, which are not checked.
 	Young int64 `json:"young"`
-	// Pending are events that need not be in a topic yet: written after the window,
-	// scheduled for later, or blocked by such an event.
+	// Pending are events that need not be in a topic yet: written after the window, or
+	// blocked by such an event.
 	Pending int64 `json:"pending"`
 	// Untold are undetermined events: in no topic, and the topic has deleted records of
 	// that age.
@@ -221,7 +221,7 @@ const (
 	missing
 )
 
-func (c *checker) fate(n uint32, e *entry) fate {
+func (c *checker) fate(e *entry) fate {
 	if e.partition != none {
 		return published
 	}
@@ -229,7 +229,7 @@ func (c *checker) fate(n uint32, e *entry) fate {
 		return deadLetterFates[deadLetter.State]
 	}
 	switch {
-	case c.waiting || max(e.written, c.l.later[n]) >= c.until:
+	case c.waiting || e.written >= c.until:
 		return pending
 	case e.written < c.l.topics[e.topic].horizon:
 		return untold
@@ -278,7 +278,7 @@ func (c *checker) unreadable(u Unreadable) {
 }
 
 func (c *checker) row(n uint32, e *entry) {
-	f := c.fate(n, e)
+	f := c.fate(e)
 	c.waiting = c.waiting || f == pending
 	last := c.lastSeq
 	c.lastSeq = e.seq

@@ -23,8 +23,6 @@ type Row struct {
 	Topic string
 	// Written is the write's timestamp.
 	Written int64
-	// Deliver is the earliest time of publication; 0 means immediately.
-	Deliver int64 `json:",omitempty"`
 }
 
 // Record contains the fields of a record that the ledger needs. Times are microseconds
@@ -72,7 +70,6 @@ type Ledger struct {
 	topicOf    map[string]uint16
 	partOf     map[partition]uint16
 
-	later       map[uint32]int64 // earliest publication times of scheduled events
 	created     map[uint32]int64 // times of events that were published much later
 	deadLetters map[gocql.UUID]DeadLetter
 	repeats     []repeat
@@ -133,7 +130,7 @@ type Totals struct {
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
 	return &Ledger{
-		topicOf: make(map[string]uint16), partOf: make(map[partition]uint16), later: make(map[uint32]int64), created: make(map[uint32]int64),
+		topicOf: make(map[string]uint16), partOf: make(map[partition]uint16), created: make(map[uint32]int64),
 		repeated: make(map[repeat]bool), unreadable: make(map[rowKey]Unreadable),
 	}
 }
@@ -155,7 +152,7 @@ func (l *Ledger) AddRows(rows ...Row) error {
 		if err != nil {
 			return err
 		}
-		n, e, err := l.entry(&r.Event, &r.Aggregate, r.Seq)
+		_, e, err := l.entry(&r.Event, &r.Aggregate, r.Seq)
 		if err != nil {
 			return err
 		}
@@ -167,9 +164,6 @@ func (l *Ledger) AddRows(rows ...Row) error {
 		}
 		// 0 means no row; no write is that old.
 		e.written, e.topic, e.seq = max(1, r.Written), t, r.Seq
-		if r.Deliver > r.Written {
-			l.later[n] = r.Deliver
-		}
 	}
 	return nil
 }
@@ -282,7 +276,7 @@ func (l *Ledger) Rows() iter.Seq[Row] {
 			}
 			if !yield(Row{
 				Event: e.id, Aggregate: *l.aggregates.At(e.aggregate), Seq: e.seq,
-				Topic: l.topics[e.topic].name, Written: e.written, Deliver: l.later[n],
+				Topic: l.topics[e.topic].name, Written: e.written,
 			}) {
 				return
 			}

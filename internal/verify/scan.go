@@ -189,7 +189,7 @@ func (s *Scan) read(ctx context.Context, n int, limit *rate.Limiter) (Range, err
 // nil for a row that is not an event. An error of each ends the walk.
 func (s *Scan) walk(ctx context.Context, after, upTo int64, limit *rate.Limiter, each func(row *Row, bad *Unreadable) error) error {
 	const tokens = " WHERE token(aggregate_id) > ? AND token(aggregate_id) <= ?"
-	rows := "SELECT aggregate_id, seq, event_id, aggregate_type, event_type, deliver_at, WRITETIME(event_id), WRITETIME(event_type) FROM " + s.Table
+	rows := "SELECT aggregate_id, seq, event_id, aggregate_type, event_type, WRITETIME(event_id), WRITETIME(event_type) FROM " + s.Table
 	if !s.descending {
 		return s.walkRows(ctx, limit, each, rows+tokens, after, upTo)
 	}
@@ -212,12 +212,11 @@ func (s *Scan) walkRows(ctx context.Context, limit *rate.Limiter, each func(row 
 		row                      Row
 		seq                      *int64 // nil where static columns have outlived the events
 		eventType, aggregateType string
-		deliver                  time.Time
 		typeWritten              int64 // of the event type, for a row without an event id
 		waiting                  int
 		err                      error
 	)
-	for err == nil && iter.Scan(&row.Aggregate, &seq, &row.Event, &aggregateType, &eventType, &deliver, &row.Written, &typeWritten) {
+	for err == nil && iter.Scan(&row.Aggregate, &seq, &row.Event, &aggregateType, &eventType, &row.Written, &typeWritten) {
 		s.rows.Add(1)
 		if waiting++; waiting >= limit.Burst() {
 			err = limit.WaitN(ctx, waiting)
@@ -228,7 +227,7 @@ func (s *Scan) walkRows(ctx context.Context, limit *rate.Limiter, each func(row 
 		}
 		row.Seq = *seq
 		var bad *Unreadable
-		if problem := s.complete(&row, eventType, aggregateType, deliver); problem != "" {
+		if problem := s.complete(&row, eventType, aggregateType); problem != "" {
 			bad = &Unreadable{row.Aggregate, row.Seq, problem, s.deadLetterIDs(&row, typeWritten)}
 		}
 		err = each(&row, bad)
@@ -261,7 +260,7 @@ func (s *Scan) deadLetterIDs(row *Row, written int64) (ids []gocql.UUID) {
 
 // complete sets the derived members of a row. It returns the problem of a row that is not
 // an event, and otherwise an empty string.
-func (s *Scan) complete(row *Row, eventType, aggregateType string, deliver time.Time) string {
+func (s *Scan) complete(row *Row, eventType, aggregateType string) string {
 	switch {
 	case row.Event == gocql.UUID{}:
 		return "event_id is null or zero"
@@ -269,10 +268,6 @@ func (s *Scan) complete(row *Row, eventType, aggregateType string, deliver time.
 		return fmt.Sprintf("seq is %d", row.Seq)
 	case eventType == "":
 		return "event_type is null or empty"
-	}
-	row.Deliver = 0
-	if !deliver.IsZero() {
-		row.Deliver = deliver.UnixMicro()
 	}
 	var err error
 	if row.Topic, err = s.Topic(eventType, aggregateType); err != nil {

@@ -157,7 +157,7 @@ func (v *Verification) head(ctx context.Context) (head, error) {
 // columns are the columns of a scan with their types.
 var columns = map[string]string{
 	"aggregate_id": "uuid", "seq": "bigint", "event_id": "uuid",
-	"aggregate_type": "text", "event_type": "text", "deliver_at": "timestamp",
+	"aggregate_type": "text", "event_type": "text",
 }
 
 // checkColumns returns every problem of the table, and notes its order.

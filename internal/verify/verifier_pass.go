@@ -196,7 +196,7 @@ func (p *pass) row(ctx context.Context, r *Row) error {
 		p.checked++
 		p.count("published", 1)
 		p.found(r.Event)
-	case max(r.Written, r.Deliver) >= p.limit, r.Aggregate == p.waiting:
+	case r.Written >= p.limit, r.Aggregate == p.waiting:
 		p.waiting = r.Aggregate // later events of the aggregate wait for it
 		p.count("pending", 1)
 	case r.Written < horizon:

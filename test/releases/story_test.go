@@ -169,8 +169,7 @@ func story(w *world) (facts map[string][]string, paths []string) {
 		}
 		e.ContentType, e.Payload = "text/plain", []byte("grüß dich")
 	}))
-	w.append(event("soon", 1, "Moved", func(e *outbox.Event) { e.DeliverAt = time.Now().Add(time.Minute) }))
-	w.append(event("later", 1, "Moved", func(e *outbox.Event) { e.DeliverAt = time.Now().Add(40 * time.Minute) }))
+	w.append(event("soon", 1, "Moved", func(e *outbox.Event) { e.DeliverAt = time.Now().Add(9 * time.Second) }))
 	for n := range 3 {
 		w.happen("basket-1", n+1)
 	}

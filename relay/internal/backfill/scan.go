@@ -128,7 +128,7 @@ func (s *rangeScan) pass(ctx context.Context, stmt string, args ...any) (err err
 		if err := b.limiter.Wait(ctx); err != nil {
 			return context.Cause(ctx)
 		}
-		e, rowErr := sc.Event()
+		e := cdclog.ScanEvent(&b.table, sc, written)
 		again, err := s.enter(ctx, e.AggregateID, e.Sequence)
 		if err != nil {
 			return err
@@ -137,11 +137,11 @@ func (s *rangeScan) pass(ctx context.Context, stmt string, args ...any) (err err
 			continue
 		}
 		b.read.Add(1)
-		if rowErr != nil {
+		if e.Err != nil {
 			b.unreadable.Add(1)
 		}
 		before, knew := s.hand.Handed, s.hand.Known
-		if err := s.hand.Row(ctx, &cdclog.StoredEvent{Event: e, Written: written, Err: rowErr}, s.settled); err != nil {
+		if err := s.hand.Row(ctx, &e, s.settled); err != nil {
 			return err
 		}
 		s.seq, s.progress = e.Sequence, true

@@ -158,7 +158,7 @@ func (c *consumer) Consume(ctx context.Context, change scyllacdc.Change) error {
 		if !s.in.Own.HasRow(row) {
 			continue // of a stream at the edge of the shard
 		}
-		e, ok, err := cdclog.EventOf(s.in.Table, row)
+		e, ok, err := cdclog.EventOf(s.in.Table, row, change.Time)
 		bad, isRow := errors.AsType[*outbox.RowError](err)
 		switch {
 		case err != nil && (!isRow || bad.Mismatch):

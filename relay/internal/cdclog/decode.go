@@ -15,15 +15,15 @@ type logRow interface {
 	GetOperation() scyllacdc.OperationType
 }
 
-// EventOf returns the event that a row of the log adds to the outbox table; ok is false
+// EventOf returns the event that a row of the log, written at a time, adds to the outbox table; ok is false
 // if it adds none. It returns a *outbox.RowError if the row adds an event that cannot be
-// read.
+// read, or that is due too long after its write.
 //
 // Inserts add events, and so do updates that set an event id, since CQL's UPDATE writes
 // whole rows too. Other updates add none: they are later changes of columns, or the null
 // columns of an insert with a TTL, which ScyllaDB logs as a separate row. Deletes, images
 // and expiry add none.
-func EventOf(table *outbox.Table, row logRow) (e outbox.Event, ok bool, err error) {
+func EventOf(table *outbox.Table, row logRow, at gocql.UUID) (e outbox.Event, ok bool, err error) {
 	switch row.GetOperation() {
 	case scyllacdc.Insert:
 	case scyllacdc.Update:
@@ -33,7 +33,9 @@ func EventOf(table *outbox.Table, row logRow) (e outbox.Event, ok bool, err erro
 	default:
 		return e, false, nil
 	}
-	e, err = table.FromRow(row)
+	if e, err = table.FromRow(row); err == nil {
+		err = table.CheckDelay(&e, at.Time())
+	}
 	if err != nil {
 		return e, false, fmt.Errorf("read a log row: %w", err) // e contains the readable columns
 	}

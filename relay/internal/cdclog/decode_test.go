@@ -43,6 +43,12 @@ func fullRow(op scyllacdc.OperationType, change map[string]any) fakeRow {
 func TestEventOf(t *testing.T) {
 	t.Parallel()
 	noID := map[string]any{"event_id": (*gocql.UUID)(nil)}
+	at := time.UnixMilli(1_800_000_000_000).UTC()
+	written := gocql.MinTimeUUID(at)
+	due := func(after time.Duration) map[string]any {
+		at := at.Add(after)
+		return map[string]any{"deliver_at": &at}
+	}
 	for _, tt := range []struct {
 		name string
 		row  fakeRow
@@ -57,11 +63,14 @@ func TestEventOf(t *testing.T) {
 		{"preimage", fullRow(scyllacdc.PreImage, nil), false, false},
 		{"postimage", fullRow(scyllacdc.PostImage, nil), false, false},
 		{"insert without an event id", fullRow(scyllacdc.Insert, noID), false, true},
+		{"insert due at the limit", fullRow(scyllacdc.Insert, due(outbox.MaxDelay)), true, false},
+		{"insert due beyond the limit", fullRow(scyllacdc.Insert, due(outbox.MaxDelay+time.Millisecond)), false, true},
+		{"update due beyond the limit", fullRow(scyllacdc.Update, due(time.Hour)), false, true},
 		{"insert without a type", fullRow(scyllacdc.Insert, map[string]any{"event_type": (*string)(nil)}), false, true},
 		{"column of another type", fullRow(scyllacdc.Insert, map[string]any{"seq": new(int32)}), false, true},
 		{"another table", fakeRow{scyllacdc.Update, map[string]any{"v": new(int)}}, false, true},
 	} {
-		e, ok, err := EventOf(&outbox.DefaultTable, tt.row)
+		e, ok, err := EventOf(&outbox.DefaultTable, tt.row, written)
 		if ok != tt.ok || (err != nil) != tt.bad {
 			t.Errorf("%s: eventOf() = %v, %v, want ok %v, an error %v", tt.name, ok, err, tt.ok, tt.bad)
 		}

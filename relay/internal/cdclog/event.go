@@ -18,6 +18,15 @@ type StoredEvent struct {
 	Err error
 }
 
+// ScanEvent returns the row that sc has scanned.
+func ScanEvent(table *outbox.Table, sc *outbox.Scanner, written int64) StoredEvent {
+	e, err := sc.Event()
+	if err == nil {
+		err = table.CheckDelay(&e, time.UnixMicro(written))
+	}
+	return StoredEvent{e, written, err}
+}
+
 // rewrittenAfter is how long after its creation an event is stored for the first time at
 // most, if its service stores it immediately.
 const rewrittenAfter = time.Minute
@@ -90,8 +99,7 @@ func CQLLookup(session *gocql.Session, table outbox.Table) Lookup {
 		sc := table.Scanner()
 		var written int64
 		for iter.Scan(append([]any{&written}, sc.Dest()...)...) {
-			e, err := sc.Event()
-			if err := each(BadRow(&table, StoredEvent{e, written, err}, 0)); err != nil {
+			if err := each(BadRow(&table, ScanEvent(&table, sc, written), 0)); err != nil {
 				_ = iter.Close() // the caller stops; the result of the query does not matter
 				return err
 			}

@@ -94,6 +94,7 @@ type rowReader struct {
 	again   bool // row is known
 	skip    bool // skip the remaining columns
 	others  bool // aggregate belongs to another shard
+	table   *outbox.Table
 	scanner *outbox.Scanner
 	words   map[string]string
 	columns []any
@@ -101,7 +102,7 @@ type rowReader struct {
 
 // NewRowReader returns a decoder of rows of table.
 func NewRowReader(table *outbox.Table, own *Portion, known KnownRow) *rowReader {
-	r := &rowReader{known: known, scanner: table.Scanner(), words: make(map[string]string)}
+	r := &rowReader{known: known, table: table, scanner: table.Scanner(), words: make(map[string]string)}
 	r.columns = []any{
 		&logColumn{r, &r.current.Stream}, &logColumn{r, &r.current.Time}, &keyColumn{r}, &operationColumn{r},
 	}
@@ -136,8 +137,8 @@ func (r *rowReader) Row() (*Row, bool) {
 	if r.op == scyllacdc.Update && !r.scanner.Adds() {
 		return row, true // later changes of columns, or nulls of an insert with a TTL
 	}
-	e, err := r.scanner.Event()
-	row.Event, row.Err, row.Insert = e, err, true
+	e := ScanEvent(r.table, r.scanner, WriteTime(row.Time))
+	row.Event, row.Err, row.Insert = e.Event, e.Err, true
 	return row, true
 }
 

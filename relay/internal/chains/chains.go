@@ -232,15 +232,6 @@ func AtOf(strategy string, next time.Time) int64 {
 	}
 }
 
-// NotBefore delays a replay until the event's delivery time. A started replay that waits
-// for it would delay other replays.
-func NotBefore(at int64, deliver time.Time) int64 {
-	if at == AtOperator || deliver.IsZero() || !deliver.After(time.Now()) {
-		return at
-	}
-	return max(at, deliver.UnixMilli())
-}
-
 // Ref returns the dead letter and its chain, or nil if the event is no open dead letter.
 func (d *Set) Ref(id gocql.UUID) (*Ref, *Chain) {
 	k, ok := d.known[id]

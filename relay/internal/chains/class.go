@@ -11,7 +11,7 @@ const (
 	ClassAttemptsUsed = "attempts_used"     // no attempt succeeded
 	ClassTooLarge     = "record_too_large"  // the record exceeds the limit of the topic or the broker
 	ClassTopicRefused = "topic_not_allowed" // invalid topic name, or no permission to write to or create the topic
-	ClassUndecodable  = "undecodable"       // the row cannot be decoded as an event
+	ClassUndecodable  = "undecodable"       // the row cannot be decoded as an event, or is due too late
 	ClassRefused      = "refused"           // the broker refused the record for another reason
 	ClassBehind       = "behind"            // an earlier event of the aggregate is a dead letter
 	ClassInterrupted  = "interrupted"       // a previous instance began to write a dead letter and did not finish

@@ -169,10 +169,10 @@ func (w deadLetterWriter) writeFront(l *lane) bool {
 	}
 	delete(p.mu.deadLetters.begun, it.event.ID)
 	if status.Open() {
-		at := chains.NotBefore(chains.AtOf(deadLetter.Strategy, deadLetter.NextAttempt), it.event.DeliverAt)
+		at := chains.AtOf(deadLetter.Strategy, deadLetter.NextAttempt)
 		group := p.mu.deadLetters.Group(deadLetter.Rule, deadLetter.FailureKey)
 		p.mu.deadLetters.Add(key, strict, chains.Ref{ID: it.event.ID, Seq: it.event.Sequence, At: at, Group: group}, spill)
-		if it.cause != nil && it.cause.stalled && at > chains.AtOnce && !it.event.DeliverAt.After(time.Now()) {
+		if it.cause != nil && it.cause.stalled && at > chains.AtOnce {
 			p.waitForPartitionLocked(it.event.ID, at)
 		}
 	} else {

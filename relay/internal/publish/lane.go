@@ -112,15 +112,6 @@ func (l *lane) pop() {
 	l.items = slices.Delete(l.items, 0, n)
 }
 
-// blocked reports whether the lane waits for an operator, or for its delivery time.
-func (l *lane) blocked(now time.Time) bool {
-	if l.hold != nil {
-		return true
-	}
-	it := l.firstQueued()
-	return it != nil && l.outstanding == 0 && it.event.DeliverAt.After(now)
-}
-
 // Hold is an aggregate whose front event cannot be published.
 type Hold struct {
 	AggregateID gocql.UUID

@@ -243,6 +243,9 @@ func (p *Publisher) takeLocked(s *stripe, o *Offer, size int64) (l *lane, taken 
 	if o.Event.CreatedAt.IsZero() && o.Written > 0 {
 		o.Event.CreatedAt = time.UnixMicro(o.Written).UTC()
 	}
+	if last := time.Now().Add(outbox.MaxDelay); o.Bad == nil && o.Event.DeliverAt.After(last) {
+		o.Event.DeliverAt = last // the clock that dated the row is ahead
+	}
 	topic, topicErr := p.names.Of(&o.Event)
 	if o.Bad != nil {
 		topicErr = o.Bad

@@ -264,13 +264,21 @@ func TestPublisher_WaitsForTheDeliveryTime(t *testing.T) {
 		defer b.close()
 		start := time.Now()
 		e := relaytest.Event(1, 1, "OrderCreated")
-		e.DeliverAt = start.Add(time.Hour)
+		e.DeliverAt = start.Add(9 * time.Second)
+		far := relaytest.Event(2, 1, "OrderCreated") // by a clock that is an hour ahead
+		far.DeliverAt = start.Add(time.Hour)
 		b.submit(e, nil)
-		b.drain(time.Minute) // an event that is not due does not delay a shutdown
-		time.Sleep(2 * time.Hour)
-		got := b.consume("OrderCreated")
-		if len(got) != 1 || got[0].At.Before(e.DeliverAt) {
-			t.Errorf("got %+v, want the event not before %s", got, e.DeliverAt)
+		b.submit(far, nil)
+		b.drain(time.Minute)
+		if took := time.Since(start); took > outbox.MaxDelay+time.Second {
+			t.Errorf("the events were published after %s, want %s", took, outbox.MaxDelay)
+		}
+		after := make(map[gocql.UUID]time.Duration)
+		for _, d := range b.consume("OrderCreated") {
+			after[d.ID] = d.At.Sub(start)
+		}
+		if len(after) != 2 || after[e.ID] < 9*time.Second || after[far.ID] < outbox.MaxDelay {
+			t.Errorf("published after %v, want %s of 9s and %s of %s", after, e.ID, far.ID, outbox.MaxDelay)
 		}
 	})
 }

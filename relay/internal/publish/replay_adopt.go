@@ -63,7 +63,7 @@ func (r *Replayer) followLocked(e *dlq.ChainEntry, asked bool) {
 	d.Change(e.EventID, func(ref *chains.Ref) {
 		ref.Group = d.Group(e.Rule, e.FailureKey)
 		ref.Asked = asked
-		ref.At = chains.NotBefore(chains.AtOfEntry(e, asked), e.DeliverAt)
+		ref.At = chains.AtOfEntry(e, asked)
 		if asked && ref.Group != nil {
 			ref.Group.Wanted()
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
@@ -55,6 +56,7 @@ func storedEvent(l *dlq.DeadLetter) outbox.Event {
 	if l.Edit != nil {
 		e.EditOf = e.IDString()
 		e.ID, e.IDText, e.Payload, e.ContentType, e.Headers = l.Edit.ID, "", l.Edit.Payload, l.Edit.ContentType, l.Edit.Headers
+		e.DeliverAt = time.Time{} // an operator decides when
 	}
 	return e
 }

@@ -146,7 +146,7 @@ func (d *OpenDeadLetters) note(p *Publisher) {
 			spill = p.mu.deadLetters.IsSpill(c.Head().ID)
 		}
 		ref := chains.Ref{
-			ID: e.EventID, Seq: e.Sequence, At: chains.NotBefore(chains.AtOfEntry(e, false), e.DeliverAt), Group: p.mu.deadLetters.Group(e.Rule, e.FailureKey),
+			ID: e.EventID, Seq: e.Sequence, At: chains.AtOfEntry(e, false), Group: p.mu.deadLetters.Group(e.Rule, e.FailureKey),
 		}
 		if strict {
 			if aggregate != e.AggregateID || next != e.Sequence {

@@ -93,20 +93,20 @@ func (p *Publisher) Holds() []Hold {
 }
 
 // Remaining returns how many events are not acknowledged, and how many of them wait for an
-// operator or for their time.
+// operator.
 func (p *Publisher) Remaining() (open, blocked int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.remainingLocked(time.Now())
+	return p.remainingLocked()
 }
 
-func (p *Publisher) remainingLocked(now time.Time) (open, blocked int) {
+func (p *Publisher) remainingLocked() (open, blocked int) {
 	if open = int(p.ids.open.Load()); open == 0 {
 		return 0, 0
 	}
 	for i := range p.mu.stripes {
 		for _, l := range p.mu.stripes[i].lanes {
-			if l.blocked(now) {
+			if l.hold != nil {
 				blocked += len(l.items)
 			}
 		}

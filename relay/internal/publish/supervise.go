@@ -114,7 +114,7 @@ func (p *Publisher) waitsLocked(now time.Time) bool {
 			return true
 		}
 	}
-	open, blocked := p.remainingLocked(now)
+	open, blocked := p.remainingLocked()
 	return open > blocked
 }
 
