@@ -10,6 +10,8 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/internal/registry"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // MaxVersion is the version up to which an order can be updated. It bounds the
@@ -42,144 +44,115 @@ func (s *Service) change(ctx context.Context, id gocql.UUID, c edit, opts WriteO
 	ctx, cancel := s.detach(ctx)
 	defer cancel()
 
-	me := s.newIdentity(id)
+	me, b := s.newIdentity(id), s.newBudget(ctx)
+	// Before the claim: an order that does not exist must not use up a key.
+	o, err := s.loadLast(ctx, id, b)
+	if err != nil {
+		return Result{}, err
+	}
+	me.base = o.Version
 	if opts.IdempotencyKey != "" {
-		// An order that does not exist must not use up a key.
-		o, err := s.get(ctx, id)
-		if err != nil {
-			return Result{}, err
-		}
-		me.base = o.Version
 		if me, err = s.claim(ctx, opts.ownKey(), c.kind.operation(), c.request, me); err != nil {
 			return Result{}, err
 		}
 	}
-	o, err := s.decide(ctx, c, me, opts)
-	if err != nil {
+	if o, err = s.decide(ctx, b, o, c, me, opts); err != nil {
 		return Result{}, err
 	}
 	return Result{Order: o, Replayed: me.retried}, nil
 }
 
-// decide inserts the event at the next sequence number of the outbox by a
-// conditional insert, which one writer wins, and then applies it to the order.
+// loadLast is load within a budget, before anything is built on the order.
+func (s *Service) loadLast(ctx context.Context, id gocql.UUID, b *retry.Budget) (Order, error) {
+	for {
+		o, err := s.load(ctx, id, repairNow)
+		if err == nil || errors.Is(err, ErrNotFound) {
+			return o, err
+		}
+		if errors.Is(err, guard.ErrOpen) || !b.Pause() {
+			return Order{}, s.unavailable(ctx, id, false, err)
+		}
+	}
+}
+
+// decide appends the event of the change to those of the order, which one writer of each number
+// wins, and then applies it to the order's rows. head is the order as its rows have it: they may
+// lag, so a refusal counts only after a read of the events.
 //
-// Each round first reads the last events at SERIAL, which resolves the previous
-// round: a decided conditional insert with an unknown outcome is completed by
-// the read, whether it was ours or of another writer. If our insert is decided
-// after the read, the next insert conflicts with it and the following read
-// finds it.
-func (s *Service) decide(ctx context.Context, c edit, me identity, opts WriteOptions) (Order, error) {
-	unknown := me.retried
-	keyed := opts.IdempotencyKey != ""
-	var schema string
-	var checked int64 // the version whose event fits schema
-	for b := s.newBudget(ctx); ; {
-		head, mine, err := s.findChange(ctx, &me, keyed || unknown)
+// A refusal is final then: an insert of an earlier attempt that is still under way was for a
+// number that is taken, or followed the same checks.
+func (s *Service) decide(ctx context.Context, b *retry.Budget, head Order, c edit, me identity, opts WriteOptions) (Order, error) {
+	last, lost := false, false // head is the last state of the order; another writer was first
+	for {
+		o, refused := c.next(head, me, opts)
 		switch {
-		case errors.Is(err, ErrNotFound):
-			return Order{}, err
-		case err != nil:
-			s.metrics.attempt(stepSettle, fateOf(err))
-			if errors.Is(err, guard.ErrOpen) && !unknown || !b.Pause() {
-				return Order{}, s.unavailable(ctx, me.orderID, unknown, err)
+		case refused != nil && last:
+			return Order{}, refused
+		case lost && b.Left() <= 0:
+			return Order{}, s.unavailable(ctx, me.orderID, me.retried, errCrowded)
+		}
+		e := outbox.Event{ID: me.eventID, AggregateID: me.orderID, Sequence: head.Version + 1}
+		from := outbox.AppendOptions{SearchFrom: me.base + 1, VersionWrittenAt: head.UpdatedAt}
+		var r outbox.Appended
+		var err error
+		if refused != nil || me.retried && !last {
+			var stored bool
+			if r, stored, err = s.appender.Find(ctx, e, from); err == nil && !stored {
+				last = true
+				continue
 			}
-			continue
-		case mine != nil:
-			return *mine, nil // ours was decided
-		}
-		// A refusal from here on is final: an insert of ours with an unknown outcome
-		// was for a sequence number that is taken now, or followed the same checks.
-		o, err := c.next(head, me, opts)
-		if err != nil {
-			return Order{}, err
-		}
-		e, err := o.event(c.kind.eventType(), opts.headers(ctx))
-		if err != nil {
-			return Order{}, err
-		}
-		// Once for each version: a new schema must not refuse an insert with an unknown outcome.
-		if o.Version != checked {
-			if schema, err = s.schemaOf(ctx, &e, me.retried); err != nil {
+		} else {
+			if e, err = s.changeEvent(ctx, &o, c.kind, me, opts); err != nil {
 				return Order{}, err
 			}
-			checked = o.Version
+			r, err = s.appender.AppendNext(ctx, e, from)
 		}
-		e.Headers = registry.WithSchema(e.Headers, schema)
-		applied, err := s.store.appendEvent(ctx, e)
-		f := fateOf(err)
-		s.metrics.attempt(stepAppend, f)
-		switch f {
-		case fateDone:
-			if applied {
-				s.committed(ctx, &o)
-				s.applyDecided(ctx, &o)
-				return o, nil
-			}
-			s.metrics.lostRaces.Inc()
-			if b.Left() > 0 {
-				continue // another writer was first: read its event
-			}
-			err = errCrowded
-		case fateUnknown:
-			unknown = true
-		case fateRefused, fateInvalid:
-			if !unknown {
-				return Order{}, s.unavailable(ctx, me.orderID, false, err)
-			}
+		conflict, isConflict := errors.AsType[*outbox.ConflictError](err)
+		switch {
+		case err == nil:
+			return s.applyOwn(ctx, &head, &o, &r.Event)
+		case !isConflict:
+			_, unknown := errors.AsType[*outbox.UnknownOutcomeError](err)
+			return Order{}, s.unavailable(ctx, me.orderID, unknown || me.retried, err)
 		}
-		if !b.Pause() {
-			return s.resolve(ctx, c, me, opts, unknown, err)
+		if head, err = fromEvent(&conflict.Events[len(conflict.Events)-1]); err != nil {
+			return Order{}, s.unavailable(ctx, me.orderID, me.retried, err)
 		}
+		s.applyDecided(ctx, &head)
+		s.metrics.lostRaces.Inc()
+		last, lost = len(conflict.Events) < outbox.MaxConflictEvents, true
 	}
 }
 
 // errCrowded ends a change that lost every race to other writers.
 var errCrowded = errors.New("lost every race to concurrent changes")
 
-// findChange returns the current order and, if the change of me is among its
-// events, the order after that change. search includes events before the last
-// one.
-func (s *Service) findChange(ctx context.Context, me *identity, search bool) (head Order, mine *Order, err error) {
-	head, err = s.load(ctx, me.orderID, decided, repairNow)
-	switch {
-	case err != nil:
-		return Order{}, nil, err
-	case head.EventID == me.eventID:
-		return head, &head, nil
-	case search && head.Version > me.base:
-		e, ok, err := s.store.find(ctx, me.orderID, me.eventID, me.base)
-		if err != nil {
-			return Order{}, nil, err
-		}
-		if ok {
-			o, err := fromEvent(&e)
-			return head, &o, err
-		}
+// changeEvent returns the event of a change that makes o.
+func (s *Service) changeEvent(ctx context.Context, o *Order, c Change, me identity, opts WriteOptions) (outbox.Event, error) {
+	e, err := o.event(c.eventType(), opts.headers(ctx))
+	if err != nil {
+		return outbox.Event{}, err
 	}
-	// All sequence numbers up to this one are taken by other writers.
-	me.base = head.Version
-	return head, nil, nil
+	schema, err := s.schemaOf(ctx, &e, me.retried)
+	e.Headers = registry.WithSchema(e.Headers, schema)
+	return e, err
 }
 
-// resolve determines the outcome of a change whose budget is used up, if the
-// database answers.
-func (s *Service) resolve(ctx context.Context, c edit, me identity, opts WriteOptions, unknown bool, cause error) (Order, error) {
-	base := me.base
-	head, mine, err := s.findChange(ctx, &me, true)
-	switch {
-	case err != nil:
-		return Order{}, s.unavailable(ctx, me.orderID, unknown, cause)
-	case mine != nil:
-		return *mine, nil
-	case head.Version > base: // another writer took the sequence number of the last attempt
-		if _, err := c.next(head, me, opts); err != nil {
-			return Order{}, err
+// applyOwn returns the order after the event of this change, which is stored: next, unless an
+// earlier attempt has stored the event under another number. head is the order before.
+func (s *Service) applyOwn(ctx context.Context, head, next *Order, e *outbox.Event) (Order, error) {
+	o := *next
+	if o.Version != e.Sequence {
+		var err error
+		if o, err = fromEvent(e); err != nil {
+			return Order{}, s.unavailable(ctx, head.ID, true, err)
 		}
-		// Another request with the same key may still be at it.
-		return Order{}, s.unavailable(ctx, me.orderID, me.retried, cause)
 	}
-	return Order{}, s.unavailable(ctx, me.orderID, unknown, cause)
+	if o.Version > head.Version {
+		s.committed(ctx, &o)
+		s.applyDecided(ctx, &o)
+	}
+	return o, nil
 }
 
 // next returns the order after c, or the reason why c is refused.
@@ -211,14 +184,15 @@ func (o *Order) allows(c Change) (Status, *ConflictError) {
 	return to, nil
 }
 
-// applyDecided applies a decided event of ours to the order. The event is
-// stored even if this fails; the next reader of the order applies it.
-func (s *Service) applyDecided(ctx context.Context, o *Order) {
+// applyDecided writes the rows of an order after a stored event. If this fails, the next reader
+// of the order does it, or the sweep.
+func (s *Service) applyDecided(ctx context.Context, o *Order) (applied bool) {
 	err := s.store.apply(ctx, o)
 	s.metrics.attempt(stepApply, fateOf(err))
 	if err != nil {
 		s.log.WarnContext(ctx, "order row is stale until the next read", "aggregate_id", o.ID, "event_id", o.EventID, "err", err)
 	}
+	return err == nil
 }
 
 // Cancel cancels an order that is placed or confirmed and stores its

@@ -84,13 +84,13 @@ func TestConfig_Validate(t *testing.T) {
 		t.Errorf("defaults: %v", err)
 	}
 	for name, c := range map[string]Config{
-		"weak":          {Consistency: gocql.One},
-		"not serial":    {SerialConsistency: gocql.Quorum},
-		"no attempt":    {AttemptTimeout: -1},
-		"short budget":  {WriteBudget: 1},
-		"early repair":  {RepairAfter: 1},
-		"narrow window": {RepairWindow: 1},
-		"no wait":       {RetryAfter: -1},
+		"weak":             {Consistency: gocql.One},
+		"not serial":       {SerialConsistency: gocql.Quorum},
+		"no attempt":       {AttemptTimeout: -1},
+		"short budget":     {WriteBudget: 1},
+		"early repair":     {RepairAfter: 1},
+		"negative row TTL": {RowTTL: -1},
+		"no wait":          {RetryAfter: -1},
 	} {
 		if err := c.withDefaults().validate(); err == nil {
 			t.Errorf("%s: validate() = nil, want an error", name)

@@ -22,7 +22,7 @@ const (
 	DefaultWriteBudget    = 10 * time.Second
 	DefaultRetryAfter     = 2 * time.Second
 	DefaultRepairAfter    = 30 * time.Second
-	DefaultRepairWindow   = 6 * 24 * time.Hour
+	DefaultRowTTL         = 7 * 24 * time.Hour
 )
 
 // Breaker configures the circuit breaker of the database. A Limiter bounds the
@@ -58,10 +58,9 @@ type Config struct {
 	// assumes that its writer has failed and writes the event. Default 30 s; at
 	// least WriteBudget.
 	RepairAfter time.Duration
-	// RepairWindow is the maximum age of an order whose missing event is written;
-	// the outbox row of an older order has expired. Default 6 days; below the row
-	// TTL of the outbox table.
-	RepairWindow time.Duration
+	// RowTTL is how long the outbox keeps the rows of events. Default 7 days; a shorter time than
+	// the real one is safe.
+	RowTTL time.Duration
 
 	// Schemas checks the payload of an event against the schema of its topic before the
 	// event is stored. Default: none.
@@ -100,7 +99,7 @@ func (c Config) withDefaults() Config {
 	c.WriteBudget = cmp.Or(c.WriteBudget, DefaultWriteBudget)
 	c.RetryAfter = cmp.Or(c.RetryAfter, DefaultRetryAfter)
 	c.RepairAfter = cmp.Or(c.RepairAfter, max(DefaultRepairAfter, c.WriteBudget))
-	c.RepairWindow = cmp.Or(c.RepairWindow, DefaultRepairWindow)
+	c.RowTTL = cmp.Or(c.RowTTL, DefaultRowTTL)
 	c.Breaker = c.Breaker.WithDefaults()
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -135,12 +134,14 @@ func (c Config) validate() error {
 	if c.RepairAfter < c.WriteBudget {
 		errs = append(errs, fmt.Errorf("repair after %s: must not be below the write budget of %s", c.RepairAfter, c.WriteBudget))
 	}
-	if c.RepairWindow < c.RepairAfter {
-		errs = append(errs, fmt.Errorf("repair window %s: must not be below repair after, %s", c.RepairWindow, c.RepairAfter))
-	}
+	positive("row TTL", c.RowTTL)
 	errs = append(errs, c.Breaker.Validate())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("orders config: %w", err)
 	}
 	return nil
 }
+
+// repairWindow returns the maximum age of an order whose missing event is written: the row of an
+// older event may have expired.
+func (c Config) repairWindow() time.Duration { return max(c.RowTTL*6/7, c.RepairAfter) }

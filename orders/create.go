@@ -85,15 +85,15 @@ func (n *NewOrder) first(id identity, headers map[string]string) (Order, outbox.
 // first request, or ErrNotFound. Once its first event has expired, it returns
 // the current order; its version shows this.
 func (s *Service) created(ctx context.Context, id *identity) (Order, error) {
-	o, err := s.load(ctx, id.orderID, plain, repairNow)
+	o, err := s.load(ctx, id.orderID, repairNow)
 	if err != nil || o.Version == 1 {
 		return o, err
 	}
-	e, found, err := s.store.event(ctx, id.orderID, 1)
-	if err != nil || !found || e.ID != id.eventID {
+	e, err := s.store.lastEvent(ctx, selectEvent, id.orderID, int64(1))
+	if err != nil || e == nil || e.ID != id.eventID {
 		return o, err
 	}
-	return fromEvent(&e)
+	return fromEvent(e)
 }
 
 // storeNew executes the batch of a new order until it is known to be stored.
@@ -148,7 +148,7 @@ func (s *Service) storeNew(ctx context.Context, o *Order, e outbox.Event, began 
 // isStored reports whether both rows of a new order can be read. It returns
 // false if the read fails.
 func (s *Service) isStored(ctx context.Context, o *Order) bool {
-	got, event, err := s.read(ctx, o.ID, plain)
+	got, event, err := s.read(ctx, o.ID)
 	return err == nil && got != nil && event != nil && got.Version >= o.Version && event.Sequence >= o.Version
 }
 

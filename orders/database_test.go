@@ -66,7 +66,22 @@ func (b *fixture) brief(t testing.TB, change ...func(*Config)) *Service {
 	t.Helper()
 	s := b.another(t, change...)
 	s.cfg.WriteBudget = 600 * time.Millisecond
+	var err error
+	if s.appender, err = s.newAppender(s.cfg.WriteBudget); err != nil {
+		t.Fatal(err)
+	}
 	return s
+}
+
+// appendEvent makes one attempt of the conditional insert of an event, as a process does that
+// dies after it.
+func (b *fixture) appendEvent(t testing.TB, e outbox.Event) (applied bool, err error) {
+	t.Helper()
+	stmt, args, err := outbox.DefaultTable.InsertIfNotExists(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.store.query(t.Context(), stmt, args...).MapScanCAS(map[string]any{})
 }
 
 // fault is Fault for operations of one kind.
@@ -92,10 +107,9 @@ type stored struct {
 func (b *fixture) stored(t testing.TB, id gocql.UUID) stored {
 	t.Helper()
 	var out stored
-	if o, ok, err := b.store.order(t.Context(), id); err != nil {
+	var err error
+	if out.order, err = b.store.order(t.Context(), id); err != nil {
 		t.Fatal(err)
-	} else if ok {
-		out.order = &o
 	}
 	for _, e := range b.Outbox(t, id) {
 		out.events = append(out.events, e.Event)

@@ -24,7 +24,7 @@ func (b *fixture) undetermined(t *testing.T, o Order) outbox.Event {
 		t.Fatal(err)
 	}
 	b.Node.Faults().MustAdd(faults.CASTimeout(true))
-	if applied, err := b.store.appendEvent(t.Context(), e); applied || fateOf(err) != fateUnknown {
+	if applied, err := b.appendEvent(t, e); applied || fateOf(err) != fateUnknown {
 		t.Fatalf("appendEvent() = %v, %v, want an unknown outcome", applied, err)
 	}
 	b.Node.Faults().Clear()
@@ -60,7 +60,7 @@ func TestRepair_WritesALateEventAgain(t *testing.T) {
 			return err
 		},
 		"read": func(s *Service, id gocql.UUID) error {
-			if _, _, err := s.store.decidedHead(t.Context(), id, 1); err != nil {
+			if _, err := s.appender.Since(t.Context(), &outbox.Event{AggregateID: id}, 1); err != nil {
 				return err // this read made it visible
 			}
 			_, err := s.Get(t.Context(), id)

@@ -3,6 +3,7 @@ package orders
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,12 +15,10 @@ import (
 
 // Steps of a change, as the label step has them.
 const (
-	stepClaim   = "claim_key"
-	stepBatch   = "batch"
-	stepAppend  = "append_event"
-	stepSettle  = "settle"
-	stepApply   = "apply"
-	stepRewrite = "rewrite_event"
+	stepClaim  = "claim_key"
+	stepBatch  = "batch"
+	stepAppend = "append_event" // all statements of the Appender
+	stepApply  = "apply"
 )
 
 // Kinds of repair, as the label repaired has them.
@@ -35,9 +34,12 @@ type metrics struct {
 	unknown   prometheus.Counter
 	lostRaces prometheus.Counter
 	requests  *prometheus.HistogramVec
+	// swept is the time before which all events are in the rows of orders, in Unix milliseconds;
+	// until it is known, the start of the process.
+	swept atomic.Int64
 }
 
-func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer, rowTTL time.Duration) (*metrics, error) {
 	m := &metrics{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outbox_orders_write_attempts_total",
@@ -45,7 +47,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		}, []string{"step", "outcome"}),
 		repairs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outbox_orders_repairs_total",
-			Help: "Incomplete changes that a reader completed, by missing part.",
+			Help: "Incomplete changes that a reader or the sweep completed, by missing part.",
 		}, []string{"repaired"}),
 		unknown: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "outbox_orders_unknown_outcomes_total",
@@ -58,14 +60,19 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		requests: prometheus.NewHistogramVec(latency.Opts("outbox_orders_http_request_duration_seconds", "Duration of HTTP requests, by operation and status code.",
 			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20}), []string{"operation", "code"}),
 	}
-	for _, step := range []string{stepClaim, stepBatch, stepAppend, stepSettle, stepApply, stepRewrite} {
+	for _, step := range []string{stepClaim, stepBatch, stepAppend, stepApply} {
 		for _, f := range cqlcode.Fates {
 			m.attempts.WithLabelValues(step, f.String())
 		}
 	}
 	m.repairs.WithLabelValues(repairOrder)
 	m.repairs.WithLabelValues(repairEvent)
-	for _, c := range []prometheus.Collector{m.attempts, m.repairs, m.unknown, m.lostRaces, m.requests} {
+	m.swept.Store(time.Now().UnixMilli())
+	overdue := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "outbox_orders_sweep_overdue_seconds",
+		Help: "Time for which events are not swept that are older than half of the TTL of the outbox.",
+	}, func() float64 { return max(0, time.Since(time.UnixMilli(m.swept.Load()))-rowTTL/2).Seconds() })
+	for _, c := range []prometheus.Collector{m.attempts, m.repairs, m.unknown, m.lostRaces, m.requests, overdue} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("register orders metrics: %w", err)
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"sync"
+	"time"
 
 	"github.com/gocql/gocql"
 
@@ -22,10 +23,13 @@ const (
 	repairNow repair = true
 )
 
-// load reads an order and completes a change that a failed writer left
-// incomplete. It returns ErrNotFound if neither the order nor the event exists.
-func (s *Service) load(ctx context.Context, id gocql.UUID, level readLevel, when repair) (Order, error) {
-	o, e, err := s.read(ctx, id, level)
+// readerPatience limits the time that a reader spends on writing an event once more.
+const readerPatience = time.Second
+
+// load reads an order, its row and its last event together, and completes a change that a failed
+// writer left incomplete. It returns ErrNotFound if neither the order nor the event exists.
+func (s *Service) load(ctx context.Context, id gocql.UUID, when repair) (Order, error) {
+	o, e, err := s.read(ctx, id)
 	switch {
 	case err != nil:
 		return Order{}, err
@@ -37,7 +41,7 @@ func (s *Service) load(ctx context.Context, id gocql.UUID, level readLevel, when
 		return *o, nil
 	}
 	age := s.cfg.Clock.Now().Sub(o.CreatedAt)
-	if age > s.cfg.RepairWindow || when == repairOld && age < s.cfg.RepairAfter {
+	if age > s.cfg.repairWindow() || when == repairOld && age < s.cfg.RepairAfter {
 		return *o, nil
 	}
 	if err := s.completeEvent(ctx, o); err != nil {
@@ -49,47 +53,14 @@ func (s *Service) load(ctx context.Context, id gocql.UUID, level readLevel, when
 	return *o, nil
 }
 
-// readLevel determines which changes a read of an order includes.
-type readLevel bool
-
-const (
-	// plain: every change that was acknowledged.
-	plain readLevel = false
-	// decided: also each conditional insert that is decided but invisible, which the
-	// read completes. No insert of an earlier round is decided after it.
-	decided readLevel = true
-)
-
 // read reads the row of the order and its last event. Missing ones are nil.
-func (s *Service) read(ctx context.Context, id gocql.UUID, level readLevel) (*Order, *outbox.Event, error) {
-	var o Order
-	var e outbox.Event
-	var haveOrder, haveEvent bool
-	var orderErr, eventErr error
-	readOrder := func() { o, haveOrder, orderErr = s.store.order(ctx, id) }
-	if level == decided {
-		// From the version of the row on, so that an order with many events costs as much
-		// as another one.
-		if readOrder(); orderErr == nil {
-			e, haveEvent, eventErr = s.store.decidedHead(ctx, id, o.Version)
-		}
-	} else {
-		var wg sync.WaitGroup
-		wg.Go(readOrder)
-		e, haveEvent, eventErr = s.store.head(ctx, id)
-		wg.Wait()
-	}
-	if err := cmp.Or(eventErr, orderErr); err != nil {
-		return nil, nil, err
-	}
-	var row *Order
-	if haveOrder {
-		row = &o
-	}
-	if !haveEvent {
-		return row, nil, nil
-	}
-	return row, &e, nil
+func (s *Service) read(ctx context.Context, id gocql.UUID) (row *Order, last *outbox.Event, err error) {
+	var rowErr, lastErr error
+	var wg sync.WaitGroup
+	wg.Go(func() { row, rowErr = s.store.order(ctx, id) })
+	last, lastErr = s.store.lastEvent(ctx, selectHead, id)
+	wg.Wait()
+	return row, last, cmp.Or(lastErr, rowErr)
 }
 
 // rollForward writes the last event again and applies it to the row of the
@@ -107,8 +78,12 @@ func (s *Service) rollForward(ctx context.Context, e *outbox.Event, when repair)
 	if err != nil {
 		return Order{}, err
 	}
-	err = s.store.rewriteEvent(ctx, e)
-	s.metrics.attempt(stepRewrite, fateOf(err))
+	settling, cancel := ctx, func() {}
+	if when == repairOld {
+		settling, cancel = context.WithTimeout(ctx, readerPatience)
+	}
+	defer cancel()
+	err = s.appender.Settle(settling, *e)
 	switch {
 	case err != nil && when == repairNow:
 		return Order{}, err
@@ -117,15 +92,15 @@ func (s *Service) rollForward(ctx context.Context, e *outbox.Event, when repair)
 		return o, nil
 	}
 	s.committed(ctx, &o)
-	err = s.store.apply(ctx, &o)
-	s.metrics.attempt(stepApply, fateOf(err))
-	if err != nil {
-		s.log.WarnContext(ctx, "order row is stale", "aggregate_id", o.ID, "event_id", e.ID, "err", err)
-		return o, nil
+	if s.applyDecided(ctx, &o) {
+		s.rolledForward(ctx, &o)
 	}
-	s.metrics.repairs.WithLabelValues(repairOrder).Inc()
-	s.log.InfoContext(ctx, "order rolled forward from the outbox", "aggregate_id", o.ID, "event_id", e.ID, "version", o.Version)
 	return o, nil
+}
+
+func (s *Service) rolledForward(ctx context.Context, o *Order) {
+	s.metrics.repairs.WithLabelValues(repairOrder).Inc()
+	s.log.InfoContext(ctx, "order rolled forward from the outbox", "aggregate_id", o.ID, "event_id", o.EventID, "version", o.Version)
 }
 
 // completeEvent writes the missing event of an order: one half of a batch whose

@@ -137,7 +137,7 @@ func TestCrash_EventWithoutOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if applied, err := b.store.appendEvent(t.Context(), e); err != nil || !applied {
+	if applied, err := b.appendEvent(t, e); err != nil || !applied {
 		t.Fatal(applied, err)
 	}
 	got, err := b.Get(t.Context(), o.ID)
@@ -166,7 +166,7 @@ func TestCrash_BetweenEventAndOrder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if applied, err := b.store.appendEvent(ctx, e); err != nil || !applied {
+			if applied, err := b.appendEvent(t, e); err != nil || !applied {
 				t.Fatal(applied, err)
 			}
 			other := b.another(t)

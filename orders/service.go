@@ -3,6 +3,7 @@ package orders
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -21,21 +22,23 @@ import (
 // caller's context ends, so a client that disconnects leaves no incomplete
 // change.
 type Service struct {
-	cfg     Config
-	store   store
-	log     *slog.Logger
-	metrics *metrics
-	guard   *guard.Guard
+	cfg      Config
+	store    store
+	appender *outbox.Appender
+	log      *slog.Logger
+	metrics  *metrics
+	guard    *guard.Guard
 }
 
 // New returns a Service on the tables in session's keyspace. It does not access
-// the database. The caller closes the session.
+// the database. The caller closes the session. Without a session, nil, only the descriptions of
+// the API can be served.
 func New(session *gocql.Session, cfg Config) (*Service, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	m, err := newMetrics(cfg.Registerer)
+	m, err := newMetrics(cfg.Registerer, cfg.RowTTL)
 	if err != nil {
 		return nil, err
 	}
@@ -45,19 +48,35 @@ func New(session *gocql.Session, cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Service{
-		cfg:   cfg,
-		guard: g,
-		store: store{
-			session: session,
-			events:  outbox.DefaultTable,
-			cons:    cfg.Consistency,
-			serial:  cfg.SerialConsistency,
-			guard:   g,
+	s := &Service{
+		cfg: cfg, guard: g, log: cfg.Logger, metrics: m,
+		store: store{session: session, events: outbox.DefaultTable, cons: cfg.Consistency, serial: cfg.SerialConsistency, guard: g},
+	}
+	if session != nil {
+		s.appender, err = s.newAppender(cfg.WriteBudget)
+	}
+	return s, err
+}
+
+// newAppender returns the Appender of the events of orders, whose attempts the guard permits.
+func (s *Service) newAppender(budget time.Duration) (*outbox.Appender, error) {
+	a, err := outbox.NewAppender(context.Background(), s.store.session, s.store.events, outbox.AppenderConfig{
+		Consistency: s.cfg.Consistency, LocalSerial: s.cfg.SerialConsistency == gocql.LocalSerial,
+		AttemptTimeout: s.cfg.AttemptTimeout, Budget: budget, RowTTL: s.cfg.RowTTL,
+		Attempt: func(ctx context.Context, statement func(context.Context) error) error {
+			ctx, done, err := s.guard.Call(ctx)
+			if err == nil {
+				err = statement(ctx)
+				done(err)
+			}
+			s.metrics.attempt(stepAppend, fateOf(err))
+			return err
 		},
-		log:     cfg.Logger,
-		metrics: m,
-	}, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("orders: %w", err)
+	}
+	return a, nil
 }
 
 // WriteOptions are the options of a change.
@@ -101,7 +120,7 @@ func (s *Service) Get(ctx context.Context, id gocql.UUID) (Order, error) {
 }
 
 func (s *Service) get(ctx context.Context, id gocql.UUID) (Order, error) {
-	o, err := s.load(ctx, id, plain, repairOld)
+	o, err := s.load(ctx, id, repairOld)
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return Order{}, s.unavailable(ctx, id, false, err)
 	}

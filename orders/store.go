@@ -31,9 +31,7 @@ const (
 	insertOrder = "INSERT INTO orders (" + orderColumns + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ?"
 	selectOrder = "SELECT " + orderColumns + " FROM orders WHERE id = ?"
 	selectHead  = "SELECT " + outbox.Columns + " FROM " + outbox.DefaultTableName + " WHERE aggregate_id = ? ORDER BY seq DESC LIMIT 1"
-	selectSince = "SELECT " + outbox.Columns + " FROM " + outbox.DefaultTableName + " WHERE aggregate_id = ? AND seq >= ?"
 	selectEvent = "SELECT " + outbox.Columns + " FROM " + outbox.DefaultTableName + " WHERE aggregate_id = ? AND seq = ?"
-	selectIDs   = "SELECT seq, event_id FROM " + outbox.DefaultTableName + " WHERE aggregate_id = ? AND seq > ?"
 )
 
 // create writes the order, its list entry and its event in one logged batch.
@@ -89,50 +87,11 @@ func (s *store) apply(ctx context.Context, o *Order) (err error) {
 	return nil
 }
 
-// appendEvent adds e if its sequence number is free, and reports whether it
-// did.
-func (s *store) appendEvent(ctx context.Context, e outbox.Event) (applied bool, err error) {
+// order reads the row of an order, nil if it does not exist.
+func (s *store) order(ctx context.Context, id gocql.UUID) (_ *Order, err error) {
 	ctx, done, err := s.guard.Call(ctx)
 	if err != nil {
-		return false, err
-	}
-	defer func() { done(err) }()
-	stmt, args, err := s.events.InsertIfNotExists(e)
-	if err != nil {
-		return false, err
-	}
-	applied, err = s.query(ctx, stmt, args...).SerialConsistency(s.serial).MapScanCAS(map[string]any{})
-	if err != nil {
-		return false, fmt.Errorf("append event %s at seq %d of order %s: %w", e.ID, e.Sequence, e.AggregateID, err)
-	}
-	return applied, nil
-}
-
-// rewriteEvent writes an event of the outbox again with the time of the
-// database. The row does not change and its CDC log gets a new row; the relay
-// publishes an event id once.
-func (s *store) rewriteEvent(ctx context.Context, e *outbox.Event) (err error) {
-	ctx, done, err := s.guard.Call(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { done(err) }()
-	b := s.session.Batch(gocql.LoggedBatch).WithContext(ctx).RetryPolicy(neverAgain{}).DefaultTimestamp(false)
-	b.SetConsistency(s.cons)
-	if err := s.events.Append(b, *e); err != nil {
-		return err
-	}
-	if err := b.Exec(); err != nil {
-		return fmt.Errorf("rewrite event %s at seq %d of order %s: %w", e.ID, e.Sequence, e.AggregateID, err)
-	}
-	return nil
-}
-
-// order reads the row of an order. It returns false if it does not exist.
-func (s *store) order(ctx context.Context, id gocql.UUID) (_ Order, _ bool, err error) {
-	ctx, done, err := s.guard.Call(ctx)
-	if err != nil {
-		return Order{}, false, err
+		return nil, err
 	}
 	defer func() { done(err) }()
 	var o Order
@@ -143,10 +102,10 @@ func (s *store) order(ctx context.Context, id gocql.UUID) (_ Order, _ bool, err 
 		&o.CreatedAt, &o.UpdatedAt, &cancelledAt, &o.CreditNote, &o.CancelReason, &o.EventID,
 		&address, &confirmedAt, &shippedAt, &o.Carrier, &o.Tracking)
 	if errors.Is(err, gocql.ErrNotFound) {
-		return Order{}, false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return Order{}, false, fmt.Errorf("read order %s: %w", id, err)
+		return nil, fmt.Errorf("read order %s: %w", id, err)
 	}
 	o.Address = addressOf(address)
 	for at, dst := range map[*time.Time]**time.Time{&cancelledAt: &o.CancelledAt, &confirmedAt: &o.ConfirmedAt, &shippedAt: &o.ShippedAt} {
@@ -154,103 +113,40 @@ func (s *store) order(ctx context.Context, id gocql.UUID) (_ Order, _ bool, err 
 			*dst = at
 		}
 	}
-	return o, true, nil
+	return &o, nil
 }
 
-// head reads the last event of an order at the consistency of plain reads. It
-// returns false if none exists.
-func (s *store) head(ctx context.Context, id gocql.UUID) (_ outbox.Event, _ bool, err error) {
-	e, ok, err := s.last(ctx, s.query(ctx, selectHead, id))
-	if err != nil {
-		return outbox.Event{}, false, fmt.Errorf("read the last event of order %s: %w", id, err)
-	}
-	return e, ok, nil
-}
-
-// decidedHead completes a decided conditional insert and reads the last event of
-// an order. It returns false if no event has a sequence number of at least from.
-//
-// ScyllaDB fails a serial read against the clustering order, also with LIMIT 1.
-// decidedHead therefore reads all events from a sequence number on: the caller
-// passes the version of the order's row, which few events follow.
-func (s *store) decidedHead(ctx context.Context, id gocql.UUID, from int64) (_ outbox.Event, _ bool, err error) {
-	e, ok, err := s.last(ctx, s.query(ctx, selectSince, id, from).Consistency(s.serial))
-	if err != nil {
-		return outbox.Event{}, false, fmt.Errorf("read the events of order %s from seq %d on: %w", id, from, err)
-	}
-	return e, ok, nil
-}
-
-// last returns the last event that q reads, or false if it reads none.
-func (s *store) last(ctx context.Context, q *gocql.Query) (e outbox.Event, found bool, err error) {
+// lastEvent returns the last event that a statement reads at the consistency of plain reads, nil
+// if it reads none.
+func (s *store) lastEvent(ctx context.Context, stmt string, args ...any) (*outbox.Event, error) {
 	ctx, done, err := s.guard.Call(ctx)
 	if err != nil {
-		return outbox.Event{}, false, err
+		return nil, err
 	}
+	var last *outbox.Event
 	var sc outbox.Scanner
-	iter := q.WithContext(ctx).Idempotent(true).RetryPolicy(otherNode{}).Iter()
+	iter := s.query(ctx, stmt, args...).Idempotent(true).RetryPolicy(otherNode{}).Iter()
 	for err == nil && iter.Scan(sc.Dest()...) {
+		var e outbox.Event
 		e, err = sc.Event()
-		found = true
+		last = &e
 	}
 	closeErr := iter.Close()
 	done(closeErr) // a row that cannot be decoded is no failure of the database
 	if err = cmp.Or(closeErr, err); err != nil {
-		return outbox.Event{}, false, err
+		return nil, fmt.Errorf("read the events of order %s: %w", args[0], err)
 	}
-	return e, found, nil
-}
-
-// event reads the event of an order at a version. It returns false if it does
-// not exist.
-func (s *store) event(ctx context.Context, id gocql.UUID, version int64) (_ outbox.Event, _ bool, err error) {
-	e, ok, err := s.last(ctx, s.query(ctx, selectEvent, id, version))
-	if err != nil {
-		return outbox.Event{}, false, fmt.Errorf("read event %d of order %s: %w", version, id, err)
-	}
-	return e, ok, nil
-}
-
-// find searches the events after version for the given id. It returns false if
-// it is not among them.
-func (s *store) find(ctx context.Context, aggregate, event gocql.UUID, version int64) (_ outbox.Event, _ bool, err error) {
-	ctx, done, err := s.guard.Call(ctx)
-	if err != nil {
-		return outbox.Event{}, false, err
-	}
-	defer func() { done(err) }()
-	var seq, at int64
-	var id gocql.UUID
-	iter := s.query(ctx, selectIDs, aggregate, version).Idempotent(true).RetryPolicy(otherNode{}).Iter()
-	for iter.Scan(&seq, &id) {
-		if id == event {
-			at = seq
-		}
-	}
-	err = iter.Close()
-	if err == nil && at == 0 {
-		return outbox.Event{}, false, nil
-	}
-	if err == nil {
-		var sc outbox.Scanner
-		if err = s.query(ctx, selectEvent, aggregate, at).Idempotent(true).RetryPolicy(otherNode{}).Scan(sc.Dest()...); err == nil {
-			var e outbox.Event
-			if e, err = sc.Event(); err == nil {
-				return e, true, nil
-			}
-		}
-	}
-	return outbox.Event{}, false, fmt.Errorf("find event %s of order %s: %w", event, aggregate, err)
+	return last, nil
 }
 
 // ready reads a row that does not exist, which uses the same replicas and
 // tables as an existing one.
 func (s *store) ready(ctx context.Context) error {
 	var none gocql.UUID
-	if _, _, err := s.order(ctx, none); err != nil {
+	if _, err := s.order(ctx, none); err != nil {
 		return err
 	}
-	_, _, err := s.head(ctx, none)
+	_, err := s.lastEvent(ctx, selectHead, none)
 	return err
 }
 

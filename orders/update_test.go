@@ -244,7 +244,7 @@ func TestService_UpdatesAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if applied, err := b.store.appendEvent(t.Context(), e); err != nil || !applied {
+	if applied, err := b.appendEvent(t, e); err != nil || !applied {
 		t.Fatal(applied, err)
 	}
 	var conflict *ConflictError

@@ -178,7 +178,7 @@ func (e *UnknownOutcomeError) Unwrap() error { return e.Err }
 // these rows, or UPDATE … IF version = n. A process that dies in between leaves rows that lag;
 // the next writer receives a *ConflictError with the missing events and applies them first.
 // Rows that nobody changes again lag until somebody applies the events, which exist for the
-// TTL of the outbox: where that matters, sweep the aggregates within half of it.
+// TTL of the outbox: Sweep does it in time.
 //
 // Use AppendNext for all events of an aggregate, except that event 1 of a new random id may be
 // Appended to a logged batch.
@@ -191,16 +191,33 @@ func (a *Appender) AppendNext(ctx context.Context, e Event, o AppendOptions) (Ap
 	if err != nil {
 		return Appended{}, err
 	}
+	return a.decide(ctx, e, o, func(ctx context.Context) (bool, error) { return a.insert(ctx, stmt, args) })
+}
+
+// Find does what AppendNext does up to its insert: it stores nothing. Call it before you refuse
+// a change because of your rows: they may lag behind other events, or contain this very change
+// if an earlier attempt has stored it. e needs its ID, its aggregate and its Sequence.
+//
+// stored reports whether the event is stored. If it is not and err is nil, your rows at version
+// e.Sequence-1 are the last ones. Errors are those of AppendNext.
+func (a *Appender) Find(ctx context.Context, e Event, o AppendOptions) (r Appended, stored bool, err error) {
+	r, err = a.decide(ctx, e, o, nil)
+	return r, r.Repeated, err
+}
+
+// decide is AppendNext with an attempt to insert e, and Find without one.
+func (a *Appender) decide(ctx context.Context, e Event, o AppendOptions, insert func(context.Context) (applied bool, err error)) (Appended, error) {
 	e.identify() // as the row contains it
 	budget, cancel := context.WithTimeout(ctx, a.cfg.Budget)
 	defer cancel()
 	p := a.plan(&e, o, time.Now())
+	p.read = p.read || insert == nil
 	unknown := false
 	failed := func(err error) (Appended, error) {
 		if unknown {
 			return Appended{}, &UnknownOutcomeError{Event: e, Err: err}
 		}
-		return Appended{}, fmt.Errorf("outbox: append event %d of %s: nothing was stored: %w", e.Sequence, e.AggregateString(), err)
+		return Appended{}, fmt.Errorf("outbox: event %d of %s: nothing was stored: %w", e.Sequence, e.AggregateString(), err)
 	}
 	for attempts := 1; ; attempts++ {
 		if p.read {
@@ -219,8 +236,11 @@ func (a *Appender) AppendNext(ctx context.Context, e Event, o AppendOptions) (Ap
 				return a.settle(ctx, &e, found, v, i)
 			}
 		}
+		if insert == nil {
+			return Appended{}, nil
+		}
 		p.read = true // what follows an insert without a success is decided by reading
-		applied, err := a.insert(budget, stmt, args)
+		applied, err := insert(budget)
 		switch {
 		case applied:
 			return Appended{Event: e, Repeated: unknown}, nil
@@ -315,10 +335,16 @@ func (p plan) judge(found []Event, e *Event) (verdict, int) {
 
 // settle settles the last event that was read, and returns the result for the event at an
 // index. Only the last one can be the event of a writer that never learned that it was decided:
-// every other one was settled before its successor was computed from it.
+// every other one was settled before its successor was computed from it, and one that the
+// caller's rows contain before it was applied to them.
 func (a *Appender) settle(ctx context.Context, e *Event, found []Event, v verdict, i int) (Appended, error) {
-	if err := a.Settle(ctx, found[len(found)-1]); err != nil {
-		return Appended{}, &UnknownOutcomeError{Event: *e, Err: err}
+	if last := found[len(found)-1]; last.Sequence >= e.Sequence {
+		switch err := a.Settle(ctx, last); {
+		case err != nil && v == verdictConflict:
+			return Appended{}, fmt.Errorf("outbox: event %d of %s: nothing was stored, its number is taken: %w", e.Sequence, e.AggregateString(), err)
+		case err != nil:
+			return Appended{}, &UnknownOutcomeError{Event: *e, Err: err}
+		}
 	}
 	if v == verdictConflict {
 		return Appended{}, &ConflictError{Event: *e, Events: found[i:min(len(found), i+MaxConflictEvents)]}
@@ -330,20 +356,25 @@ func (a *Appender) settle(ctx context.Context, e *Event, found []Event, v verdic
 // serial consistency: it includes every event that is stored, and decides an open insert. The
 // caller settles the last event before it writes anything that follows from it.
 func (a *Appender) Since(ctx context.Context, of *Event, from int64) ([]Event, error) {
+	return a.readSince(ctx, of, from, a.attempt)
+}
+
+// readSince is Since, executed by attempt or repeat.
+func (a *Appender) readSince(ctx context.Context, of *Event, from int64, execute func(context.Context, func(context.Context) error) error) ([]Event, error) {
 	c := a.table.layout.columns[fieldAggregateID]
 	var found []Event
-	err := a.attempt(ctx, func(ctx context.Context) error {
-		found = nil
+	var bad error // no failure of the database
+	err := execute(ctx, func(ctx context.Context) error {
+		found, bad = nil, nil
 		iter := a.query(ctx, a.since, idValue(c.typ, of.AggregateText, of.AggregateID), from).Consistency(gocql.Consistency(attempt.Serial(a.cfg.LocalSerial))).Iter()
-		var bad error
 		for sc := a.table.Scanner(); iter.Scan(sc.Dest()...); {
 			e, err := sc.Event()
 			bad = cmp.Or(bad, err)
 			found = append(found, e)
 		}
-		return cmp.Or(iter.Close(), bad)
+		return iter.Close()
 	})
-	if err != nil {
+	if err = cmp.Or(err, bad); err != nil {
 		return nil, fmt.Errorf("outbox: read the events of %s from number %d on: %w", of.AggregateString(), from, err)
 	}
 	slices.SortFunc(found, func(a, b Event) int { return cmp.Compare(a.Sequence, b.Sequence) })
@@ -359,21 +390,27 @@ func (a *Appender) Settle(ctx context.Context, e Event) error {
 	if err != nil {
 		return err
 	}
+	err = a.repeat(ctx, func(ctx context.Context) error {
+		return a.query(ctx, a.table.insert, args...).Consistency(a.cfg.Consistency).DefaultTimestamp(false).Exec()
+	})
+	if err != nil {
+		return fmt.Errorf("outbox: write event %d of %s once more: %w", e.Sequence, e.AggregateString(), err)
+	}
+	return nil
+}
+
+// repeat attempts a statement until it succeeds, within the budget. The statement must be
+// harmless to repeat.
+func (a *Appender) repeat(ctx context.Context, statement func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Budget)
 	defer cancel()
 	for attempts := 1; ; attempts++ {
-		err := a.attempt(ctx, func(ctx context.Context) error {
-			return a.query(ctx, a.table.insert, args...).Consistency(a.cfg.Consistency).DefaultTimestamp(false).Exec()
-		})
-		if err == nil {
-			return nil
+		err := a.attempt(ctx, statement)
+		if err == nil || attempt.Invalid(err) {
+			return err
 		}
-		var ended error
-		if !attempt.Invalid(err) {
-			ended = attempt.Pause(ctx, attempts)
-		}
-		if ended != nil || attempt.Invalid(err) {
-			return fmt.Errorf("outbox: write event %d of %s once more: %w", e.Sequence, e.AggregateString(), errors.Join(err, ended))
+		if ended := attempt.Pause(ctx, attempts); ended != nil {
+			return errors.Join(err, ended)
 		}
 	}
 }

@@ -150,8 +150,8 @@ func TestMigrate_Components(t *testing.T) {
 	check("outbox", Outbox)
 	mustMigrate(t, s, Options{Keyspace: "shop"})
 	check("again", Outbox)
-	if len(want) != 3 {
-		t.Errorf("a service needs the tables %q, want three", want)
+	if len(want) != 4 {
+		t.Errorf("a service needs the tables %q, want four", want)
 	}
 	mustMigrate(t, s, Options{Keyspace: "shop", Components: []Component{Core}})
 	check("core", Outbox, Core)

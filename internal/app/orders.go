@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
@@ -99,12 +100,15 @@ func StartOrders(ctx context.Context, c *Config, session *gocql.Session, reg pro
 	return api, nil
 }
 
-// Run serves on ln until ctx ends, then closes the services.
+// Run serves on ln and sweeps the orders until ctx ends, then closes the services.
 func (s *OrderServer) Run(ctx context.Context, ln net.Listener) error {
 	watched := make(chan error, 1)
 	go func() { watched <- s.hub.Run(s.Watching) }()
-	err := s.Serve(ctx, ln)
-	return errors.Join(err, <-watched, s.Services.Close())
+	var sweeping sync.WaitGroup
+	sweeping.Go(func() { s.Services.orders.Sweep(s.Watching) })
+	err := errors.Join(s.Serve(ctx, ln), <-watched)
+	sweeping.Wait()
+	return errors.Join(err, s.Services.Close())
 }
 
 // Wait returns the error that ended the API, nil after a requested stop.

@@ -46,7 +46,7 @@ func newServices(ctx context.Context, c *Config, session *gocql.Session, reg pro
 		}
 		conf.Topics = publication.Topics
 	}
-	if conf.RepairWindow, err = repairWindow(ctx, &c.Scylla, session, log); err != nil {
+	if conf.RowTTL, err = outboxTTL(ctx, &c.Scylla, session, log); err != nil {
 		return nil, err
 	}
 	s := &Services{observer: newObserver(c, session, log)}
@@ -86,12 +86,10 @@ func (s *Services) Close() error {
 	return err
 }
 
-// repairWindow returns the maximum age of an order whose missing event is written again: the
-// default, or less if the outbox keeps its rows for less. An event whose row has expired is
-// not missing, and writing it again would publish it twice. It retries while the database is
-// unreachable, and while the migrations have not created the table yet: a process that starts
-// during them must not end.
-func repairWindow(ctx context.Context, c *ScyllaConfig, session *gocql.Session, log *slog.Logger) (time.Duration, error) {
+// outboxTTL returns how long the outbox keeps its rows, zero for ever. It retries while the
+// database is unreachable, and while the migrations have not created the table yet: a process
+// that starts during them must not end.
+func outboxTTL(ctx context.Context, c *ScyllaConfig, session *gocql.Session, log *slog.Logger) (time.Duration, error) {
 	var seconds int64
 	for attempt := 1; ; attempt++ {
 		err := session.Query("SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?",
@@ -111,11 +109,7 @@ func repairWindow(ctx context.Context, c *ScyllaConfig, session *gocql.Session, 
 			return 0, err
 		}
 	}
-	if seconds == 0 {
-		return orders.DefaultRepairWindow, nil
-	}
-	kept := time.Duration(seconds) * time.Second
-	return max(min(orders.DefaultRepairWindow, kept*6/7), orders.DefaultRepairAfter), nil
+	return time.Duration(seconds) * time.Second, nil
 }
 
 // Logger returns the configured logger on w. Errors are of usage.

@@ -245,11 +245,11 @@ var registryMutants = []mutant{
 	},
 	{
 		name: "registry: events of changed orders are not checked", file: "orders/change.go", pkg: "./orders", run: "Contract_OfEvents",
-		old: "		if o.Version != checked {", new: "		if o.Version != checked && false {",
+		old: "	schema, err := s.schemaOf(ctx, &e, me.retried)", new: "	schema, err := \"\", error(nil)",
 	},
 	{
 		name: "registry: an event of an order has no schema", file: "orders/change.go", pkg: "./orders", run: "Contract_OfEvents",
-		old: "		e.Headers = registry.WithSchema(e.Headers, schema)", new: "		_ = registry.WithSchema(e.Headers, schema)",
+		old: "	e.Headers = registry.WithSchema(e.Headers, schema)", new: "	_ = registry.WithSchema(e.Headers, schema)",
 	},
 	{
 		name: "registry: a change of an order waits for the registry with a place at the database", file: "orders/change.go", pkg: "./orders", run: "Contract_RegistryHangs",

@@ -119,7 +119,7 @@ var serviceMutants = []mutant{
 	},
 	{
 		name: "a change that lost the race counts as made", file: "orders/change.go", pkg: "./orders", run: ".",
-		old: "			if applied {\n				s.committed", new: "			if applied || err == nil {\n				s.committed",
+		old: "		case err == nil:\n			return s.applyOwn", new: "		case err == nil || isConflict:\n			return s.applyOwn",
 	},
 	{
 		name: "the AsyncAPI document ignores the relay's topics", file: "orders/asyncapi.go", pkg: "./orders", run: "TestAsyncAPI",

@@ -157,6 +157,9 @@ func story(w *world) (facts map[string][]string, paths []string) {
 	for i := range 3 {
 		must1[orders.Result](w)(w.orders.Create(ctx, newOrder(fmt.Sprint("c-", 2+i)), orders.WriteOptions{}))
 	}
+	sweeping, stopSweep := context.WithTimeout(ctx, 10*time.Second)
+	w.orders.Sweep(sweeping)
+	stopSweep()
 
 	// Events of other services.
 	for seq := range int64(3) {

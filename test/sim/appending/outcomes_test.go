@@ -69,6 +69,75 @@ func TestAppendNext_Outcomes(t *testing.T) {
 	}
 }
 
+// Find tells a writer that refuses a change what AppendNext would find, and stores nothing.
+func TestFind(t *testing.T) {
+	for name, conf := range versions {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, conf, func(t *testing.T, w world.World) {
+				a, id := newAppender(t, w.Session, outbox.AppenderConfig{}), outbox.NewID()
+				find := func(e outbox.Event, o outbox.AppendOptions) (outbox.Appended, bool, error) {
+					return a.Find(t.Context(), outbox.Event{ID: e.ID, AggregateID: e.AggregateID, Sequence: e.Sequence}, o)
+				}
+				young := outbox.AppendOptions{VersionWrittenAt: time.Now()}
+				first := at(id, 1)
+				for range 2 {
+					if _, stored, err := find(first, outbox.AppendOptions{}); stored || err != nil {
+						t.Errorf("before the first event: %t, %v", stored, err)
+					}
+				}
+				mustAppend(t, a, first, outbox.AppendOptions{})
+				second := mustAppend(t, a, at(id, 2), young)
+				w.Node.Faults().MustAdd(faults.CASTimeout(true))
+				dead := at(id, 3)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				defer cancel()
+				_, err := a.AppendNext(ctx, dead, young)
+				if _, ok := errors.AsType[*outbox.UnknownOutcomeError](err); !ok {
+					t.Fatalf("the dying writer: %v, want an unknown outcome", err)
+				}
+				for _, o := range []outbox.AppendOptions{{}, young} {
+					_, stored, err := find(at(id, 3), o)
+					lost, ok := errors.AsType[*outbox.ConflictError](err)
+					if stored || !ok || len(lost.Events) != 1 || lost.Events[0].ID != dead.ID {
+						t.Errorf("rows that lag behind an undecided event: %t, %v, want a conflict with it", stored, err)
+					}
+				}
+				if r, stored, err := find(dead, young); err != nil || !stored || string(r.Event.Payload) != string(dead.Payload) {
+					t.Errorf("the event itself: %+v, %t, %v", r, stored, err)
+				}
+				moved := second
+				moved.Sequence = 4
+				if r, stored, err := find(moved, outbox.AppendOptions{SearchFrom: 2}); err != nil || !stored || r.Event.Sequence != 2 {
+					t.Errorf("stored under an earlier number: %+v, %t, %v", r, stored, err)
+				}
+				_, _, err = find(at(outbox.NewID(), 2), young)
+				if _, ok := errors.AsType[*outbox.GapError](err); !ok {
+					t.Errorf("event 2 without event 1: %v, want a gap", err)
+				}
+				if found, err := a.Since(t.Context(), &first, 1); err != nil || len(found) != 3 {
+					t.Errorf("%d events are stored, %v, want 3", len(found), err)
+				}
+			})
+		})
+	}
+}
+
+// An event that the caller's rows contain is written once.
+func TestAppendNext_LeavesAppliedEventsAlone(t *testing.T) {
+	bubble(t, versions["5.1"], func(t *testing.T, w world.World) {
+		a, id := newAppender(t, w.Session, outbox.AppenderConfig{}), outbox.NewID()
+		first := mustAppend(t, a, at(id, 1), outbox.AppendOptions{})
+		moved := first
+		moved.Sequence = 2
+		if r, err := a.AppendNext(t.Context(), moved, outbox.AppendOptions{SearchFrom: 1}); err != nil || !r.Repeated || r.Event.Sequence != 1 {
+			t.Fatalf("repeated after it was applied: %+v, %v", r, err)
+		}
+		if log := w.Log(t); len(log) != 1 {
+			t.Errorf("the log has %d rows, want 1", len(log))
+		}
+	})
+}
+
 // A writer that never learned of its event has stored it: the next one finds it and writes it
 // once more, so that the relay reads it.
 func TestAppendNext_SettlesTheEventOfADeadWriter(t *testing.T) {
