@@ -1,0 +1,158 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+)
+
+// The functions below contain the Go code of the documents, so that the compiler reads it with
+// the driver of this module.
+
+func openAccount(session *gocql.Session, id, eventID gocql.UUID, owner string, payload []byte) error {
+	batch := session.NewBatch(gocql.LoggedBatch)
+	batch.Query("INSERT INTO accounts (id, owner) VALUES (?, ?)", id, owner)
+	err := outbox.Append(batch, outbox.Event{
+		ID: eventID, AggregateID: id, Sequence: 1, AggregateType: "account", Type: "AccountOpened",
+		Payload: payload, CreatedAt: time.Now(),
+	})
+	if err == nil {
+		err = session.ExecuteBatch(batch) // both rows are stored, or neither
+	}
+	return err
+}
+
+func appendOne(ctx context.Context, session *gocql.Session, e outbox.Event) (outbox.Event, error) {
+	appender, err := outbox.NewAppender(ctx, session, outbox.DefaultTable, outbox.AppenderConfig{})
+	// e is event version+1, computed from your row at that version
+	appended, err := appender.AppendNext(ctx, e, outbox.AppendOptions{})
+	return appended.Event, err
+}
+
+var (
+	load  func(ctx context.Context, id gocql.UUID) (balance, version int64, err error)
+	apply func(context.Context, outbox.Event) error
+)
+
+func deposit(ctx context.Context, session *gocql.Session, id, eventID gocql.UUID, amount int64) error {
+	appender, err := outbox.NewAppender(ctx, session, outbox.DefaultTable, outbox.AppenderConfig{})
+	if err != nil {
+		return err
+	}
+	for {
+		balance, version, err := load(ctx, id) // your rows, at version n
+		if err != nil {
+			return err
+		}
+		// The event is computed from them, with the same ID in each round.
+		r, err := appender.AppendNext(ctx, outbox.Event{
+			ID: eventID, AggregateID: id, Sequence: version + 1, AggregateType: "account", Type: "BalanceChanged",
+			Payload: fmt.Appendf(nil, `{"balance": %d}`, balance+amount), CreatedAt: time.Now(),
+		}, outbox.AppendOptions{})
+		var conflict *outbox.ConflictError
+		switch {
+		case err == nil:
+			return apply(ctx, r.Event) // the event is stored: your rows follow
+		case !errors.As(err, &conflict):
+			return err
+		}
+		for _, other := range conflict.Events { // your rows lag behind: apply these events first
+			if err := apply(ctx, other); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func sweep(ctx context.Context, appender *outbox.Appender) {
+	for ctx.Err() == nil {
+		swept, err := appender.Sweep(ctx, outbox.Rows{
+			AggregateType: "account",
+			Version: func(ctx context.Context, last outbox.Event) (int64, error) {
+				_, version, err := load(ctx, last.AggregateID) // 0 without rows
+				return version, err
+			},
+			Apply: apply,
+		})
+		if err != nil || swept.Late { // the other parts are swept; a part was swept too late
+			log.Print("sweep: ", swept, err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(max(time.Minute, time.Until(swept.Next))):
+		}
+	}
+}
+
+func onePartition(session *gocql.Session, table outbox.Table, e outbox.Event, id gocql.UUID, balance, n int64) (bool, error) {
+	b := session.NewBatch(gocql.LoggedBatch)
+	b.Query("UPDATE shop.accounts SET balance = ?, version = ? WHERE aggregate_id = ? IF version = ?", balance, n+1, id, n) // IF version = null for the first
+	err := table.Append(b, e)                                                                                               // Sequence n+1
+	applied, _, err := session.MapExecuteBatchCAS(b, map[string]any{})
+	return applied, err
+}
+
+func ownTable(ctx context.Context, session *gocql.Session, batch *gocql.Batch, payload []byte) error {
+	columns, err := outbox.ReadColumns(ctx, session, "shop", "events")
+	table, err := outbox.Mapping{Preset: outbox.PresetDebezium, Columns: map[string]string{"created_at": "happened_at"}}.Table("shop", "events", columns)
+	err = table.Append(batch, outbox.Event{ID: gocql.TimeUUID(), AggregateText: "order-42", AggregateType: "order", Type: "OrderPlaced", Payload: payload})
+	return err
+}
+
+// The Go code of the documents is that of this file, line by line but for comments.
+func TestDocs_GoIsCompiled(t *testing.T) {
+	t.Parallel()
+	_ = []any{openAccount, appendOne, deposit, sweep, onePartition, ownTable}
+	source, err := os.ReadFile("docs_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiled, blocks := code(string(source)), 0
+	for _, name := range []string{"README.md", "docs/quickstart.md", "docs/protocol.md", "docs/own-tables.md"} {
+		page, err := os.ReadFile("../" + name)
+		if errors.Is(err, fs.ErrNotExist) {
+			t.Skip("the module is not in its repository")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range strings.Split(string(page), "```go\n")[1:] {
+			block, _, _ = strings.Cut(block, "```")
+			if blocks++; !strings.Contains(compiled, code(block)) {
+				t.Errorf("%s has code that is not in docs_test.go, so nothing compiles it:\n%s", name, block)
+			}
+		}
+		for _, call := range []string{"outbox.Append(", "appender.AppendNext("} {
+			if name != "docs/protocol.md" && name != "docs/own-tables.md" && !strings.Contains(string(page), call) {
+				t.Errorf("%s does not show %s…)", name, call)
+			}
+		}
+	}
+	if blocks < 8 {
+		t.Errorf("found %d blocks of Go", blocks)
+	}
+}
+
+// code returns the lines of Go source without comments, empty lines and space for alignment.
+func code(source string) string {
+	var b strings.Builder
+	for line := range strings.Lines(source) {
+		if before, _, found := strings.Cut(" "+strings.ReplaceAll(line, "\t", " "), " //"); found {
+			line = before
+		}
+		if line = strings.Join(strings.Fields(line), " "); line != "" {
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
+}
