@@ -8,8 +8,10 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
@@ -61,11 +63,11 @@ func TestService_RepeatedAfterItsTimeGoesTheSameWay(t *testing.T) {
 // the time of the database.
 func TestService_AcceptWithAClockThatIsOff(t *testing.T) {
 	t.Parallel()
-	for kind := range world.Kinds {
+	scyllatest.EachVersion(t, func(t *testing.T, conf scyllafake.Config) {
 		for _, off := range []time.Duration{-time.Minute, time.Minute} {
-			t.Run(kind+off.String(), func(t *testing.T) {
+			t.Run(off.String(), func(t *testing.T) {
 				t.Parallel()
-				b := &fixture{World: world.StartKind(t, kind)}
+				b := &fixture{World: world.StartOn(t, conf)}
 				b.Service = b.another(t, func(c *Config) { c.Clock = world.Clock(func() time.Time { return time.Now().Add(off) }) })
 				a, err := b.Accept(t.Context(), NewMessage{Topic: "t"}, Options{Client: "c"})
 				if err != nil || a.State != Queued {
@@ -77,7 +79,7 @@ func TestService_AcceptWithAClockThatIsOff(t *testing.T) {
 				}
 			})
 		}
-	}
+	})
 }
 
 // A repeated batch receives the first response, although its messages have

@@ -10,9 +10,11 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
@@ -180,11 +182,11 @@ func TestService_CreateThroughLastingFault(t *testing.T) {
 
 func TestService_CreateWithAClockThatIsOff(t *testing.T) {
 	t.Parallel()
-	for kind := range world.Kinds {
+	scyllatest.EachVersion(t, func(t *testing.T, conf scyllafake.Config) {
 		for _, off := range []time.Duration{-24 * time.Hour, -time.Minute, time.Minute, 24 * time.Hour} {
-			t.Run(kind+off.String(), func(t *testing.T) {
+			t.Run(off.String(), func(t *testing.T) {
 				t.Parallel()
-				b := &fixture{World: world.StartKind(t, kind)}
+				b := &fixture{World: world.StartOn(t, conf)}
 				b.Service = b.another(t, func(c *Config) { c.Clock = world.Clock(func() time.Time { return time.Now().Add(off) }) })
 				r, err := b.Create(t.Context(), testNewOrder(), WriteOptions{})
 				if err != nil {
@@ -197,7 +199,7 @@ func TestService_CreateWithAClockThatIsOff(t *testing.T) {
 				b.mustBe(t, r.Order.ID, EventCreated, EventCancelled)
 			})
 		}
-	}
+	})
 }
 
 // A batch that cannot be replayed because a CDC generation began in between

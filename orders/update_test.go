@@ -13,7 +13,6 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
@@ -172,10 +171,7 @@ func (c *rowCount) ObserveQuery(_ context.Context, q gocql.ObservedQuery) {
 // server that fails serial reads against the clustering order.
 func TestService_ChangeOfALongOrder(t *testing.T) {
 	t.Parallel()
-	node := scyllatest.Node(t, scyllafake.Config{Tokens: 4, Version: "2026.1", Tablets: true})
-	t.Cleanup(func() { _ = node.Close() })
-	b := &fixture{World: world.World{Node: node, Session: scyllatest.Connect(t, node)}}
-	b.Service = b.another(t)
+	b := setup(t)
 	o := b.mustCreate(t)
 	const events = 40
 	for range events - 1 {

@@ -115,9 +115,9 @@ func TestRelay_CDCLogLacksEvents(t *testing.T) {
 
 func logEngine(tablets bool) scyllafake.Config {
 	if tablets {
-		return scyllafake.Config{Tokens: 4, Version: "2026.1", Tablets: true}
+		return scyllafake.Config{}
 	}
-	return scyllafake.Config{Tokens: 4}
+	return scyllafake.Config{Version: "5.1", Tokens: 4}
 }
 
 // The ttl of the CDC log is another one when the relay comes back. Rows keep the ttl with

@@ -23,6 +23,14 @@ import (
 // inBubble runs a test with a database under virtual time.
 var inBubble = scyllatest.Bubble
 
+// eachVersion runs f in a bubble for each of scyllatest.Versions.
+func eachVersion(t *testing.T, f func(t *testing.T, conf scyllafake.Config)) {
+	t.Helper()
+	scyllatest.EachVersion(t, func(t *testing.T, conf scyllafake.Config) {
+		inBubble(t, func(t *testing.T) { f(t, conf) })
+	})
+}
+
 // world is a database, a broker and a relay between them, in one bubble.
 type world struct {
 	*fixture
@@ -119,8 +127,8 @@ func (w *world) writeAt(e outbox.Event, at time.Time) {
 
 func TestRelay_CarriesEventsAndResumes(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
+	eachVersion(t, func(t *testing.T, conf scyllafake.Config) {
+		w := newWorld(t, conf, nil)
 		defer w.close()
 		all := relaytest.Events(10, 3, "OrderCreated", "OrderUpdated", "OrderCancelled")
 		for _, e := range all[:15] {
@@ -132,8 +140,12 @@ func TestRelay_CarriesEventsAndResumes(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		time.Sleep(10 * time.Second)
-		if s := r.Status(); len(s.Problems) > 0 || s.Streams != 4 || s.InFlight != 0 {
-			t.Errorf("Status() = %+v, want 4 streams, nothing in flight, no problems", s)
+		streams := 4 // one for each vnode
+		if conf.Version == "" && !conf.Vnodes {
+			streams = 16 // one for each tablet
+		}
+		if s := r.Status(); len(s.Problems) > 0 || s.Streams != streams || s.InFlight != 0 {
+			t.Errorf("Status() = %+v, want %d streams, nothing in flight, no problems", s, streams)
 		}
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)

@@ -25,7 +25,7 @@ var shardEngines = []struct {
 }{
 	{
 		"vnodes",
-		scyllafake.Config{Tokens: 5},
+		scyllafake.Config{Version: "5.1", Tokens: 5},
 		func(n *faults.Node) error {
 			_, err := n.NewGeneration(faults.Generation{In: 12 * time.Second, ExtraTokens: 4})
 			return err
@@ -33,7 +33,7 @@ var shardEngines = []struct {
 	},
 	{
 		"tablets",
-		scyllafake.Config{Version: "2025.4", Tablets: true},
+		scyllafake.Config{},
 		func(n *faults.Node) error {
 			_, err := n.Resize(faults.Resize{Keyspace: "outbox", Table: "outbox_messages", In: 12 * time.Second})
 			return err

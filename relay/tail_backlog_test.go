@@ -24,7 +24,7 @@ func TestTail_ReadsABacklogForLittleMoreThanItReturns(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
 				costs := new(engine.ReadCosts)
-				w := newWorld(t, scyllafake.Config{Tokens: streams, Costs: costs}, func(c *Config) {
+				w := newWorld(t, scyllafake.Config{Version: "5.1", Tokens: streams, Costs: costs}, func(c *Config) {
 					wideWindow(c)
 					c.TailMaxInterval = time.Second
 				})

@@ -31,7 +31,7 @@ func wideWindow(c *Config) {
 func TestTail_IsEarlyAndTheSweepRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)
-	for _, conf := range []scyllafake.Config{{Tokens: 4}, {Version: "2025.4", Tablets: true}, {Version: "2026.1", Tablets: true}} {
+	for _, conf := range []scyllafake.Config{{Version: "5.1", Tokens: 4}, {Version: "2025.4"}, {}} {
 		t.Run("version="+conf.Version, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
@@ -91,16 +91,16 @@ func TestTail_IsThereWhenAGenerationBegins(t *testing.T) {
 		conf   scyllafake.Config
 		change func(*faults.Node) error
 	}{
-		{scyllafake.Config{Tokens: 4}, func(n *faults.Node) error {
+		{scyllafake.Config{Version: "5.1", Tokens: 4}, func(n *faults.Node) error {
 			_, err := n.NewGeneration(faults.Generation{In: 35 * time.Second, ExtraTokens: 4})
 			return err
 		}},
-		{scyllafake.Config{Version: "2026.1", Tablets: true}, func(n *faults.Node) error {
+		{scyllafake.Config{}, func(n *faults.Node) error {
 			_, err := n.Resize(faults.Resize{Keyspace: "outbox", Table: "outbox_messages", In: 35 * time.Second})
 			return err
 		}},
 	} {
-		t.Run(fmt.Sprint("tablets=", tt.conf.Tablets), func(t *testing.T) {
+		t.Run("version="+tt.conf.Version, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
 				w := newWorld(t, tt.conf, wideWindow)
@@ -154,13 +154,13 @@ func TestTail_WithoutACrashEveryEventGoesOutOnce(t *testing.T) {
 
 func testTailTrouble(t *testing.T, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 7))
-	conf := scyllafake.Config{Tokens: 4}
+	conf := scyllafake.Config{Version: "5.1", Tokens: 4}
 	change := func(n *faults.Node) error {
 		_, err := n.NewGeneration(faults.Generation{In: 12 * time.Second})
 		return err
 	}
 	if seed%2 == 1 {
-		conf = scyllafake.Config{Version: "2025.4", Tablets: true}
+		conf = scyllafake.Config{}
 		change = func(n *faults.Node) error {
 			_, err := n.Resize(faults.Resize{Keyspace: "outbox", Table: "outbox_messages", In: 12 * time.Second})
 			return err
@@ -235,7 +235,8 @@ func (w *world) writeLate(e outbox.Event, after ...time.Duration) {
 func TestRelay_CommittedIsAHint(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+		// Generations are announced before they begin.
+		w := newWorld(t, scyllafake.Config{Tokens: 4, RingDelay: 5 * time.Second}, func(c *Config) {
 			wideWindow(c)
 			c.TailMinInterval, c.TailMaxInterval = 20*time.Second, 20*time.Second
 		})

@@ -25,8 +25,8 @@ func TestRelay_LosesNothingWhenStreamsChange(t *testing.T) {
 		change []func(n *faults.Node) error
 	}{
 		{
-			name: "generations",
-			conf: scyllafake.Config{Tokens: 4},
+			name: "vnodes",
+			conf: scyllafake.Config{Version: "5.1", Tokens: 4},
 			change: []func(*faults.Node) error{
 				func(n *faults.Node) error {
 					_, err := n.NewGeneration(faults.Generation{In: 12 * time.Second, ExtraTokens: 4})
@@ -40,7 +40,7 @@ func TestRelay_LosesNothingWhenStreamsChange(t *testing.T) {
 		},
 		{
 			name: "tablets",
-			conf: scyllafake.Config{Version: "2026.1", Tablets: true},
+			conf: scyllafake.Config{},
 			change: []func(*faults.Node) error{
 				func(n *faults.Node) error {
 					_, err := n.Resize(faults.Resize{Keyspace: "outbox", Table: "outbox_messages", In: 12 * time.Second})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
@@ -61,23 +62,20 @@ func TestClocks_ReleasedMessageIsRemoved(t *testing.T) {
 // time of the database.
 func TestClocks_ReleasedBeforeTheFirstGeneration(t *testing.T) {
 	t.Parallel()
-	for kind := range world.Kinds {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := &fixture{World: world.StartKind(t, kind)}
-			b.Store = NewStore(b.Session, gocql.LocalQuorum, 30*time.Second)
-			now := time.Now()
-			m := message(now.Add(-2 * time.Minute))
-			b.put(t, now.Add(-3*time.Minute), m)
-			behind := b.scheduler(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(-time.Minute) } })
-			if err := behind.releaseOne(t.Context(), slotOf(m)); err != nil {
-				t.Fatal(err)
-			}
-			if n := b.count(t, "outbox_messages"); n != 1 {
-				t.Errorf("%d messages are in the outbox", n)
-			}
-		})
-	}
+	scyllatest.EachVersion(t, func(t *testing.T, conf scyllafake.Config) {
+		b := &fixture{World: world.StartOn(t, conf)}
+		b.Store = NewStore(b.Session, gocql.LocalQuorum, 30*time.Second)
+		now := time.Now()
+		m := message(now.Add(-2 * time.Minute))
+		b.put(t, now.Add(-3*time.Minute), m)
+		behind := b.scheduler(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(-time.Minute) } })
+		if err := behind.releaseOne(t.Context(), slotOf(m)); err != nil {
+			t.Fatal(err)
+		}
+		if n := b.count(t, "outbox_messages"); n != 1 {
+			t.Errorf("%d messages are in the outbox", n)
+		}
+	})
 }
 
 // The clock of a scheduler is ahead of that of this host: the event of a message that is due by

@@ -17,7 +17,7 @@ import (
 )
 
 // tablets is a server whose tables with CDC have tablets.
-var tablets = scyllafake.Config{Version: "2026.1", Tablets: true}
+var tablets = scyllafake.Config{}
 
 // faster executes the ALTER of a migration, as an earlier attempt without an answer, after the
 // migrator has found that the column does not exist and before it adds it.

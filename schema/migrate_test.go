@@ -127,11 +127,11 @@ func newest() migration {
 func TestMigrate_FromNothingAndAgain(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]scyllafake.Config{
-		"5.1":                 {},
-		"2025.4":              {Version: "2025.4"},
-		"2025.4 with tablets": {Version: "2025.4", Tablets: true},
-		"2026.1":              {Version: "2026.1"},
-		"2026.1 with tablets": {Version: "2026.1", Tablets: true},
+		"5.1":                {Version: "5.1"},
+		"2025.4":             {Version: "2025.4"},
+		"2025.4 with vnodes": {Version: "2025.4", Vnodes: true},
+		"2026.1":             {Version: "2026.1"},
+		"2026.1 with vnodes": {Version: "2026.1", Vnodes: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -207,7 +207,7 @@ func TestMigrate_TabletsMode(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(fmt.Sprintf("%s %v %s", tt.version, tt.byself, tt.mode), func(t *testing.T) {
 			t.Parallel()
-			_, s := start(t, scyllafake.Config{Version: tt.version, Tablets: tt.byself})
+			_, s := start(t, scyllafake.Config{Version: tt.version, Vnodes: !tt.byself})
 			err := Migrate(t.Context(), s, Options{Tablets: tt.mode})
 			if tt.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.fails) {

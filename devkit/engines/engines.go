@@ -28,7 +28,7 @@ type Engines struct {
 	AdminAddr          string
 	Version            string
 	Shards, Tokens     int
-	Tablets            bool
+	Vnodes             bool // new keyspaces have vnodes, as with ScyllaDB 5.1
 	// Writes is the number of writes that the database executes concurrently, each for
 	// WriteTime, as a model of a database of limited capacity. Zero limits nothing.
 	Writes    int
@@ -60,7 +60,7 @@ func (e *Engines) Start(teardown *daemon.Teardown, log *slog.Logger) error {
 	if e.CQLAddr != "" {
 		cfg := scyllafake.Config{
 			Dir: e.subdir("scylla"), Addr: e.CQLAddr, AdminAddr: e.AdminAddr, Version: e.Version,
-			Shards: e.Shards, Tokens: e.Tokens, Tablets: e.Tablets, Logger: log, Failed: e.failed,
+			Shards: e.Shards, Tokens: e.Tokens, Vnodes: e.Vnodes, Logger: log, Failed: e.failed,
 		}
 		if e.Writes > 0 {
 			cfg.Hook = newCapacity(e.Writes, e.WriteTime)

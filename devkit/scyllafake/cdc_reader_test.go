@@ -141,7 +141,7 @@ func readThrough(t *testing.T, cfg scyllafake.Config, keyspace string, minutes i
 func TestReader_Generations(t *testing.T) {
 	for _, shards := range []int{1, 2} {
 		t.Run(fmt.Sprintf("shards=%d", shards), func(t *testing.T) {
-			d := readThrough(t, scyllafake.Config{Tokens: 4, Shards: shards, RingDelay: 2 * time.Second}, createKS, 4, func(srv *scyllafake.Server, second int) {
+			d := readThrough(t, scyllafake.Config{Version: "5.1", Tokens: 4, Shards: shards, RingDelay: 2 * time.Second}, createKS, 4, func(srv *scyllafake.Server, second int) {
 				if second == 50 || second == 130 {
 					if _, err := srv.Faults().Node().NewGeneration(faults.Generation{ExtraTokens: second / 50}); err != nil {
 						t.Error(err)
@@ -157,7 +157,7 @@ func TestReader_Generations(t *testing.T) {
 
 // A reader of a table with tablets, across a split and a merge.
 func TestReader_Tablets(t *testing.T) {
-	cfg := scyllafake.Config{Version: "2025.4", Tablets: true, RingDelay: 2 * time.Second}
+	cfg := scyllafake.Config{Version: "2025.4", RingDelay: 2 * time.Second}
 	tablets := 0
 	d := readThrough(t, cfg, createKS+" AND tablets = {'enabled': true, 'initial': 4}", 5, func(srv *scyllafake.Server, second int) {
 		node := srv.Faults().Node()

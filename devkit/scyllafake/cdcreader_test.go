@@ -108,9 +108,6 @@ func readerBubble(t *testing.T, cfg scyllafake.Config, f func(*testing.T, *scyll
 	defer emptyPools()
 	synctest.Test(t, func(t *testing.T) {
 		cfg.Seed = seeds.Of(t)
-		if cfg.Version == "" {
-			cfg.Version = "5.1"
-		}
 		srv, err := scyllafake.Start(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -156,7 +153,7 @@ const createLogged = "CREATE TABLE ks.t (p int, c int, v int, PRIMARY KEY (p, c)
 func TestCDCReader_Vnodes(t *testing.T) {
 	for _, shards := range []int{1, 2} {
 		t.Run(fmt.Sprintf("shards=%d", shards), func(t *testing.T) {
-			readerBubble(t, scyllafake.Config{Shards: shards, Tokens: 8}, func(t *testing.T, srv *scyllafake.Server, s *gocql.Session) {
+			readerBubble(t, scyllafake.Config{Version: "5.1", Shards: shards, Tokens: 8}, func(t *testing.T, srv *scyllafake.Server, s *gocql.Session) {
 				insert(t, s, 0, 50)
 				got, stop := read(t, s)
 				defer stop()
@@ -191,7 +188,7 @@ func insertUntil(t *testing.T, s *gocql.Session, v int, end time.Time) int {
 }
 
 func TestCDCReader_Tablets(t *testing.T) {
-	readerBubble(t, scyllafake.Config{Version: "2025.4", Tablets: true}, func(t *testing.T, srv *scyllafake.Server, s *gocql.Session) {
+	readerBubble(t, scyllafake.Config{Version: "2025.4"}, func(t *testing.T, srv *scyllafake.Server, s *gocql.Session) {
 		got, stop := read(t, s)
 		defer stop()
 		insert(t, s, 0, 50)
@@ -219,7 +216,7 @@ func TestCDCReader_Tablets(t *testing.T) {
 
 // An hour with the reader's own delays and windows.
 func TestCDCReader_VirtualTime(t *testing.T) {
-	readerBubble(t, scyllafake.Config{Tokens: 4}, func(t *testing.T, _ *scyllafake.Server, s *gocql.Session) {
+	readerBubble(t, scyllafake.Config{Version: "5.1", Tokens: 4}, func(t *testing.T, _ *scyllafake.Server, s *gocql.Session) {
 		c := &changes{seen: map[int]int{}, more: make(chan struct{}, 1)}
 		r, err := scyllacdc.NewReader(t.Context(), &scyllacdc.ReaderConfig{
 			Session: s, TableNames: []string{"ks.t"},

@@ -18,7 +18,7 @@ import (
 const (
 	DefaultShards  = 1
 	DefaultTokens  = 256
-	DefaultVersion = "5.1"
+	DefaultVersion = "2026.1"
 )
 
 // Config configures a Server. The zero value is a node in memory that listens on the
@@ -51,9 +51,10 @@ type Config struct {
 	// Version is the emulated ScyllaDB release: "5.1" (vnodes only), "2025.4" or
 	// "2026.1" (tablets, CDC on tablets). Default DefaultVersion.
 	Version string
-	// Tablets is the default for new keyspaces with NetworkTopologyStrategy;
-	// it needs a Version that has tablets.
-	Tablets bool
+	// Vnodes creates new keyspaces with vnodes unless they ask for tablets, as with
+	// tablets_mode_for_new_keyspaces: disabled. Otherwise those with
+	// NetworkTopologyStrategy have tablets, if Version has them.
+	Vnodes bool
 	// TabletsPerShardGoal is how many tablets of all tables together a shard has at most;
 	// more are wanted, and each table gets fewer. Default 100, as ScyllaDB's.
 	TabletsPerShardGoal int
@@ -113,11 +114,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Version == "" {
 		c.Version = DefaultVersion
 	}
-	v, err := catalog.ParseVersion(c.Version)
-	if err != nil {
+	if _, err := catalog.ParseVersion(c.Version); err != nil {
 		errs = append(errs, fmt.Errorf("version: %w", err))
-	} else if c.Tablets && !v.HasTablets() {
-		errs = append(errs, fmt.Errorf("tablets: ScyllaDB %v has none", v))
 	}
 	if c.Nodes < 0 || c.Nodes > 200 || c.Nodes > 1 && (c.Dir != "" || c.ShardAwarePort != 0) {
 		errs = append(errs, fmt.Errorf("nodes: %d must be 1 to 200; more than one needs data in memory and no shard-aware port", c.Nodes))

@@ -109,7 +109,6 @@ func TestStart_Refusals(t *testing.T) {
 	busy := startTCP(t)
 	for name, cfg := range map[string]scyllafake.Config{
 		"version":       {Version: "five"},
-		"tablets":       {Version: "5.1", Tablets: true},
 		"shards":        {Shards: -1},
 		"tokens":        {Tokens: -1},
 		"port in use":   {Addr: busy.Addr()},

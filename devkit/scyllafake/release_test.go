@@ -26,10 +26,10 @@ func TestServer_SerialReadsAgainstTheClusteringOrder(t *testing.T) {
 		"SELECT v FROM ks.down WHERE k = ? ORDER BY c DESC LIMIT 1":         false,
 		"SELECT v FROM ks.down WHERE k = ? ORDER BY c ASC":                  true,
 	}
-	for _, conf := range []scyllafake.Config{{Version: "5.1"}, {Version: "2026.1"}, {Version: "2026.1", Tablets: true}} {
-		t.Run(fmt.Sprintf("%s tablets %t", conf.Version, conf.Tablets), func(t *testing.T) {
+	for _, conf := range []scyllafake.Config{{Version: "5.1"}, {Vnodes: true}, {}} {
+		t.Run(fmt.Sprintf("%s vnodes %t", conf.Version, conf.Vnodes), func(t *testing.T) {
 			t.Parallel()
-			s := session(t, cluster(t, startTCP(t, func(c *scyllafake.Config) { c.Version, c.Tablets = conf.Version, conf.Tablets })))
+			s := session(t, cluster(t, startTCP(t, func(c *scyllafake.Config) { c.Version, c.Vnodes = conf.Version, conf.Vnodes })))
 			exec(t, s,
 				"CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}",
 				"CREATE TABLE ks.up (k int, c int, v int, PRIMARY KEY (k, c))",

@@ -39,8 +39,8 @@ func inBubble(t *testing.T, f func(*cell)) {
 // whether a replayed batch gets other log rows each time.
 func inEachRelease(t *testing.T, f func(c *cell, again bool)) {
 	t.Helper()
-	for _, conf := range []scyllafake.Config{{Version: "5.1"}, {Version: "2026.1"}, {Version: "2026.1", Tablets: true}} {
-		t.Run(fmt.Sprintf("%s tablets %t", conf.Version, conf.Tablets), func(t *testing.T) {
+	for _, conf := range []scyllafake.Config{{Version: "5.1"}, {Vnodes: true}, {}} {
+		t.Run(fmt.Sprintf("%s vnodes %t", conf.Version, conf.Vnodes), func(t *testing.T) {
 			inBubbleOf(t, conf, func(c *cell) { f(c, conf.Version == "5.1") })
 		})
 	}

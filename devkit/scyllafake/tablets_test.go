@@ -15,7 +15,7 @@ import (
 
 // onTablets runs f in virtual time with a session to a node of 2026.1 with tablets.
 func onTablets(t *testing.T, conf scyllafake.Config, f func(t *testing.T, srv *scyllafake.Server, s *gocql.Session)) {
-	conf.Version, conf.Tablets, conf.Tokens = "2026.1", true, 4
+	conf.Tokens = 4
 	readerBubble(t, conf, f)
 }
 

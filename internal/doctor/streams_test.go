@@ -11,7 +11,7 @@ import (
 // mostly in one stream.
 func TestDoctor_ReportsStreams(t *testing.T) {
 	t.Parallel()
-	node, err := scyllafake.Start(scyllafake.Config{Addr: "127.0.0.1:0", Tokens: 4, Seed: 1, Version: "2026.1", Tablets: true})
+	node, err := scyllafake.Start(scyllafake.Config{Addr: "127.0.0.1:0", Tokens: 4, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
@@ -34,7 +35,14 @@ type fixture struct {
 
 func setup(t *testing.T) *fixture {
 	t.Helper()
-	srv, err := scyllafake.Start(scyllafake.Config{Addr: "127.0.0.1:0", Tokens: 4})
+	return setupOn(t, scyllatest.Config())
+}
+
+// setupOn is setup with the configuration of the database.
+func setupOn(t *testing.T, conf scyllafake.Config) *fixture {
+	t.Helper()
+	conf.Addr = "127.0.0.1:0"
+	srv, err := scyllafake.Start(conf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,15 +189,17 @@ var plantedCounts = Counts{
 
 func TestVerification_FindsEverythingPlanted(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	want := b.plant()
-	c, found := b.run(b.verification())
-	if !slices.Equal(found, want) || c != plantedCounts {
-		t.Errorf("found %q %+v\nwant %q %+v", found, c, want, plantedCounts)
-	}
-	if c.OK() {
-		t.Error("OK() with everything wrong")
-	}
+	scyllatest.EachVersion(t, func(t *testing.T, conf scyllafake.Config) {
+		b := setupOn(t, conf)
+		want := b.plant()
+		c, found := b.run(b.verification())
+		if !slices.Equal(found, want) || c != plantedCounts {
+			t.Errorf("found %q %+v\nwant %q %+v", found, c, want, plantedCounts)
+		}
+		if c.OK() {
+			t.Error("OK() with everything wrong")
+		}
+	})
 }
 
 func TestVerification_NothingAtAll(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 // that the raw client sends as QUERY, so it uses other code of the server.
 func TestScyllafake_AnswersTheDriver(t *testing.T) {
 	t.Parallel()
-	addr := startFake(t).Addr()
+	addr := startFake(t, "").Addr()
 	for _, f := range readCorpus(t) {
 		recorded := readRecording(t, f)
 		t.Run(f.name, func(t *testing.T) {

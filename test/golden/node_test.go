@@ -207,7 +207,7 @@ func newGoldenNode(t *testing.T, rel release, script goldenScript, ring *golden.
 	n.setClock(now)
 	n.cfg = scyllafake.Config{
 		Addr: "127.0.0.1:0", ShardAwarePort: -1, Shards: script.shards, Identity: identity(ring),
-		Version: rel.version, Tablets: script.tablets, TabletInterval: time.Hour,
+		Version: rel.version, Vnodes: !script.tablets, TabletInterval: time.Hour,
 		Now: func() time.Time { return time.UnixMicro(n.clock.Load()) },
 	}
 	if script.tablets {

@@ -55,7 +55,7 @@ func given(keyspace string) *gocql.ClusterConfig {
 // time. No statement may be refused.
 func TestReal_Story(t *testing.T) {
 	if os.Getenv(hostsVar) == "" {
-		conf := scyllafake.Config{Tokens: 4, Version: "2026.1", Tablets: true}
+		conf := scyllafake.Config{Tokens: 4}
 		bubbleOn(t, time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC), conf, func(w *world) {
 			w.real()
 			w.statements.covered(t)

@@ -94,12 +94,11 @@ type world struct {
 }
 
 // bubble runs f with empty engines under virtual time, which begins at the given time. The
-// node has the identity, a random one if it is nil.
+// node has the identity, a random one if it is nil, with vnodes, as those that the releases
+// wrote to.
 func bubble(t *testing.T, at time.Time, id *topology.Identity, f func(*world)) {
 	t.Helper()
-	conf := scyllatest.Config()
-	conf.Identity = id
-	bubbleOn(t, at, conf, f)
+	bubbleOn(t, at, scyllafake.Config{Tokens: 4, Version: "5.1", Identity: id}, f)
 }
 
 // bubbleOn is bubble with the configuration of the node.

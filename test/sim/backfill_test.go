@@ -61,8 +61,8 @@ func TestBackfill_OutagesDuringTheScan(t *testing.T) {
 	for _, tablets := range []bool{false, true} {
 		t.Run(fmt.Sprint("tablets=", tablets), func(t *testing.T) {
 			seen := simulate(t, 33, func(s *settings) {
-				if tablets {
-					onTablets(s)
+				if !tablets {
+					onVnodes(s)
 				}
 				shortLog(s)
 				s.relay.BackfillRowsPerSecond = 1
@@ -71,11 +71,7 @@ func TestBackfill_OutagesDuringTheScan(t *testing.T) {
 				time.Sleep(time.Hour)
 				w.stopRelay()
 				time.Sleep(4 * time.Hour)
-				if tablets {
-					w.resize(false)
-				} else {
-					w.newGeneration(2)
-				}
+				w.newStreams()
 				time.Sleep(time.Hour)
 				mend := w.failReads(0.2)
 				w.startRelay()
@@ -124,7 +120,7 @@ func TestBackfill_AgainAndAgain(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 'a'))
 			seen := simulate(t, seed, func(s *settings) {
 				if seed%3 == 0 {
-					onTablets(s)
+					onVnodes(s)
 				}
 				s.schema.CDCTTL = time.Hour
 				s.relay.BackfillRowsPerSecond = 1 + rnd.IntN(5)

@@ -17,8 +17,8 @@ const eventMemory = 36
 
 // settings configures the system for the plan.
 func (p *plan) settings(s *settings) {
-	if p.Tablets {
-		onTablets(s)
+	if !p.Tablets {
+		onVnodes(s)
 	}
 	s.node.Shards = p.Shards
 	if !p.Tail {

@@ -17,7 +17,7 @@ func TestClock_Skew(t *testing.T) {
 			}, func(w *world) {
 				w.traffic(400, time.Hour)
 				time.Sleep(30 * time.Minute)
-				w.newGeneration(1)
+				w.newStreams()
 				time.Sleep(30 * time.Minute)
 			})
 			wantOnce(t, seen)

@@ -114,6 +114,19 @@ func (w *world) add(p float64, kind engine.OpKind, rules ...faults.Rule) (stop f
 	}
 }
 
+// onTablets reports whether the streams of the database belong to tablets.
+func (w *world) onTablets() bool { return w.settings.node.Version == "" }
+
+// newStreams replaces the streams of the CDC log by more.
+func (w *world) newStreams() {
+	w.t.Helper()
+	if w.onTablets() {
+		w.resize(false)
+	} else {
+		w.newGeneration(2)
+	}
+}
+
 // newGeneration begins a generation like a joining node: announced some seconds before it
 // starts, with more streams than before.
 func (w *world) newGeneration(extraTokens int) {

@@ -83,7 +83,7 @@ var databaseKinds = []*kind{
 	{
 		name: "new streams", most: 0, excluding: []string{"new streams", "conditional writes fail"},
 		begin: func(r *rand.Rand, w *world) func() {
-			if w.settings.node.Tablets {
+			if w.onTablets() {
 				n, err := w.faults().Node().Tablets(keyspace, events)
 				if err != nil {
 					w.t.Error(err)

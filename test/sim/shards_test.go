@@ -23,8 +23,8 @@ func TestShards_AreStoppedKilledAndDivided(t *testing.T) {
 		}{seed, seed%2 == 0}
 		t.Run(fmt.Sprint("seed=", tt.seed), func(t *testing.T) {
 			seen := simulate(t, tt.seed, func(s *settings) {
-				if tt.tablets {
-					onTablets(s)
+				if !tt.tablets {
+					onVnodes(s)
 				}
 			}, func(w *world) {
 				rnd := rand.New(rand.NewPCG(tt.seed, 17))
@@ -41,11 +41,7 @@ func TestShards_AreStoppedKilledAndDivided(t *testing.T) {
 						w.net.cut(broker)
 						mend = func() { w.net.mend(broker) }
 					case 2:
-						if tt.tablets {
-							w.resize(false)
-						} else {
-							w.newGeneration(2)
-						}
+						w.newStreams()
 					}
 					timer := time.AfterFunc(6*time.Minute, mend)
 					w.carryByShards(rnd, 2+rnd.IntN(3), 20*time.Minute)

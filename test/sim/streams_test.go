@@ -11,7 +11,7 @@ import (
 // The streams of the CDC log are replaced repeatedly while orders arrive, also while the
 // broker is down, so that the relay holds events of the old streams.
 func TestGeneration_Changes(t *testing.T) {
-	seen := simulate(t, 8, nil, func(w *world) {
+	seen := simulate(t, 8, onVnodes, func(w *world) {
 		w.traffic(500, time.Hour)
 		for i := range 3 {
 			time.Sleep(10 * time.Minute)
@@ -29,7 +29,7 @@ func TestGeneration_Changes(t *testing.T) {
 // No checkpoint can be saved while the streams are replaced three times. The relay waits
 // at the end of the first generation and continues once saves succeed.
 func TestGeneration_CheckpointsCannotBeSaved(t *testing.T) {
-	seen := simulate(t, 19, func(s *settings) { s.relay.Tail = relay.TailOff }, func(w *world) {
+	seen := simulate(t, 19, func(s *settings) { onVnodes(s); s.relay.Tail = relay.TailOff }, func(w *world) {
 		w.traffic(200, time.Hour)
 		time.Sleep(10 * time.Minute)
 		mend := w.failWrites(1)
@@ -46,7 +46,7 @@ func TestGeneration_CheckpointsCannotBeSaved(t *testing.T) {
 // more to follow. It holds events instead of spilling them: generations do not wait for
 // dead letters.
 func TestGeneration_StoppedAtTheEndOfOne(t *testing.T) {
-	seen := simulate(t, 20, func(s *settings) { s.relay.WhenOpen = relay.WhenOpenHold }, func(w *world) {
+	seen := simulate(t, 20, func(s *settings) { onVnodes(s); s.relay.WhenOpen = relay.WhenOpenHold }, func(w *world) {
 		w.traffic(200, time.Hour)
 		time.Sleep(10 * time.Minute)
 		w.net.cut(broker)
@@ -68,7 +68,7 @@ func TestGeneration_StoppedAtTheEndOfOne(t *testing.T) {
 // The relay crashes after it has read a generation to its end, with unpublished events of
 // it. The next one must not begin with the new generation.
 func TestGeneration_CrashAtTheEndOfOne(t *testing.T) {
-	simulate(t, 9, nil, func(w *world) {
+	simulate(t, 9, onVnodes, func(w *world) {
 		w.traffic(500, time.Hour)
 		time.Sleep(10 * time.Minute)
 		w.net.cut(broker)
@@ -89,7 +89,7 @@ func TestGeneration_CrashAtTheEndOfOne(t *testing.T) {
 
 // Tablets are split and merged while orders arrive and while the broker is down.
 func TestTablets_SplitAndMerge(t *testing.T) {
-	seen := simulate(t, 17, onTablets, func(w *world) {
+	seen := simulate(t, 17, nil, func(w *world) {
 		w.traffic(500, time.Hour)
 		for _, merge := range []bool{false, false, true} {
 			time.Sleep(10 * time.Minute)
@@ -110,6 +110,7 @@ func TestTablets_SplitAndMerge(t *testing.T) {
 // within the confidence window.
 func TestStreams_LateRowsBesideABusyOne(t *testing.T) {
 	seen := simulate(t, 21, func(s *settings) {
+		onVnodes(s)
 		s.node.Tokens, s.node.Shards = 1, 8
 		s.relay.ConfidenceWindow = wideWindow
 		s.relay.BusyDelay = 4 * busyEvery // always rows between two reads

@@ -92,11 +92,9 @@ type world struct {
 	seen   outcome
 }
 
-// onTablets selects a database whose CDC streams belong to tablets.
-func onTablets(s *settings) {
-	s.node.Version, s.node.Tablets = "2025.4", true
-	s.schema.Tablets = schema.TabletsOn
-}
+// onVnodes selects a database whose CDC streams belong to vnodes. The default is one whose
+// streams belong to tablets.
+func onVnodes(s *settings) { s.node.Version = "5.1" }
 
 // outcome contains the measurements of a simulation.
 type outcome struct {

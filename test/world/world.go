@@ -38,23 +38,11 @@ func Start(t testing.TB) World {
 	return World{Node: node, Session: session}
 }
 
-// Kinds are the servers with the two kinds of CDC generations, which differ in their errors:
-// one set of streams for all vnodes, and one for each table with tablets.
-var Kinds = map[string]scyllafake.Config{
-	"vnodes":  {Tokens: 4, Version: "5.1"},
-	"tablets": {Tokens: 4, Version: "2026.1", Tablets: true},
-}
-
-// StartKind is Start with a server of Kinds.
-func StartKind(t testing.TB, kind string) World {
+// StartOn is Start with the configuration of the node, for example one of scyllatest.Versions.
+func StartOn(t testing.TB, conf scyllafake.Config) World {
 	t.Helper()
-	node := scyllatest.Node(t, Kinds[kind])
-	t.Cleanup(func() {
-		if err := node.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return World{Node: node, Session: scyllatest.Connect(t, node)}
+	node, session := scyllatest.StartOn(t, conf)
+	return World{Node: node, Session: session}
 }
 
 // Fault adds a fault of operations of the given kinds; count 0 means all. hits

@@ -8,7 +8,6 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/engines"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 )
@@ -24,9 +23,6 @@ production. Acknowledged writes survive a crash of the process, but not always
 a crash of the machine.`,
 		Args: cobra.NoArgs,
 		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
-			if v, err := catalog.ParseVersion(e.Version); err == nil && !v.HasTablets() && !cmd.Flags().Changed("tablets") {
-				e.Tablets = false
-			}
 			return app.Serving(cmd, c, func(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown) error {
 				ctx = e.UntilFailed(ctx)
 				if err := e.Start(teardown, log); err != nil {
@@ -45,7 +41,7 @@ a crash of the machine.`,
 	f.StringVar(&e.KafkaAddr, "kafka-addr", "", "Kafka address; empty disables the broker")
 	f.StringVar(&e.AdminAddr, "admin-addr", "", "address of the database's fault injection API; empty disables it")
 	f.StringVar(&e.Version, "scylla-version", scyllafake.DefaultVersion, "emulated release: 2026.1 or 2025.4 (tablets), or 5.1")
-	f.BoolVar(&e.Tablets, "tablets", true, "create new keyspaces in tablets mode; 5.1 has none")
+	f.BoolVar(&e.Vnodes, "vnodes", false, "create new keyspaces with vnodes, as 5.1 does, instead of tablets")
 	f.IntVar(&e.Shards, "shards", scyllafake.DefaultShards, "shards of the node")
 	f.IntVar(&e.Tokens, "tokens", scyllafake.DefaultTokens, "tokens (vnodes) of the node")
 	f.IntVar(&e.Writes, "writes", 0, "writes that the database executes concurrently; 0 for no limit")

@@ -83,7 +83,7 @@ type dev struct {
 
 func newRunCommand() *cobra.Command {
 	var level string
-	d := dev{Engines: engines.Engines{Version: "2026.1", Tablets: true, Tokens: devTokens}}
+	d := dev{Engines: engines.Engines{Tokens: devTokens}}
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run everything in one process: embedded engines, schema, order API, relay, sample orders",

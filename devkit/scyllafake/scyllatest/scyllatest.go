@@ -19,14 +19,44 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
-// Config returns the configuration of a node that starts fast.
+// Config returns the configuration of a node that starts fast, of the default release and
+// with tablets.
 func Config() scyllafake.Config { return scyllafake.Config{Tokens: 4} }
+
+// Versions are the nodes of tests that depend on the release or on the kind of CDC
+// generations: one set of streams for all vnodes, or one for each table with tablets. The
+// first one is that of all other tests.
+var Versions = []struct {
+	Name   string
+	Config scyllafake.Config
+}{
+	{"2026.1 with tablets", Config()},
+	{"2026.1 with vnodes", scyllafake.Config{Tokens: 4, Vnodes: true}},
+	{"5.1", scyllafake.Config{Tokens: 4, Version: "5.1"}},
+}
+
+// EachVersion runs a test as a parallel subtest for each of Versions.
+func EachVersion(t *testing.T, test func(t *testing.T, conf scyllafake.Config)) {
+	t.Helper()
+	for _, v := range Versions {
+		t.Run(v.Name, func(t *testing.T) {
+			t.Parallel()
+			test(t, v.Config)
+		})
+	}
+}
 
 // Start runs a node with the schema in schema.DefaultKeyspace until the test
 // ends, and returns it with a session in that keyspace.
 func Start(t testing.TB) (*scyllafake.Server, *gocql.Session) {
 	t.Helper()
-	node := Node(t, Config())
+	return StartOn(t, Config())
+}
+
+// StartOn is Start with the configuration of the node.
+func StartOn(t testing.TB, conf scyllafake.Config) (*scyllafake.Server, *gocql.Session) {
+	t.Helper()
+	node := Node(t, conf)
 	t.Cleanup(func() {
 		if err := node.Close(); err != nil {
 			t.Error(err)

@@ -1,6 +1,7 @@
 package scyllatest
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"net"
@@ -66,6 +67,7 @@ type skewConn struct {
 
 	mu      sync.Mutex
 	partial []byte // of the frame in progress
+	ids     bool   // EXECUTE contains the id of the result's metadata
 }
 
 const (
@@ -91,7 +93,7 @@ func (c *skewConn) Write(b []byte) (int, error) {
 		if len(rest) < size {
 			break
 		}
-		skew(rest[:size], time.Duration(c.clock.ahead.Load()))
+		c.skew(rest[:size], time.Duration(c.clock.ahead.Load()))
 		whole += size
 	}
 	if whole == 0 {
@@ -106,14 +108,20 @@ func (c *skewConn) Write(b []byte) (int, error) {
 }
 
 // skew changes the timestamp of a frame, if it has one: the last 8 bytes.
-func skew(frame []byte, ahead time.Duration) {
-	const query, execute, batch, hasTimestamp = 0x07, 0x0A, 0x0D, 0x20
+func (c *skewConn) skew(frame []byte, ahead time.Duration) {
+	const startup, query, execute, batch, hasTimestamp = 0x01, 0x07, 0x0A, 0x0D, 0x20
 	r := reader{frame[frameHeader:]}
 	switch frame[4] {
+	case startup:
+		c.ids = bytes.Contains(r.b, []byte("SCYLLA_USE_METADATA_ID"))
+		return
 	case query:
 		r.skip(r.number(4))
 	case execute:
 		r.skip(r.number(2))
+		if c.ids {
+			r.skip(r.number(2))
+		}
 	case batch:
 		r.skip(1)
 		for n := r.number(2); n > 0; n-- {

@@ -34,10 +34,11 @@ type anHourOld struct {
 	written time.Time
 }
 
-func newAnHourOld(t *testing.T) (w anHourOld) {
+func newAnHourOld(t *testing.T, conf scyllafake.Config) (w anHourOld) {
 	t.Helper()
 	var err error
-	if w.db, err = scyllafake.Start(scyllafake.Config{Tokens: 1, Seed: seeds.Of(t)}); err != nil {
+	conf.Seed = seeds.Of(t)
+	if w.db, err = scyllafake.Start(conf); err != nil {
 		t.Fatal(err)
 	}
 	relaytest.Migrate(t, w.db)
@@ -88,7 +89,7 @@ func (g generationsAt) Generation(context.Context, time.Time) (*cdclog.Generatio
 func TestQuiet_StopsAtTheEndOfTheGeneration(t *testing.T) {
 	t.Parallel()
 	scyllatest.Bubble(t, func(t *testing.T) {
-		w := newAnHourOld(t)
+		w := newAnHourOld(t, scyllatest.Config())
 		defer w.close(t)
 		first := time.Now().Add(-24 * time.Hour)
 		end := w.written.Add(10 * time.Minute)
@@ -113,50 +114,54 @@ func TestQuiet_StopsAtTheEndOfTheGeneration(t *testing.T) {
 // A stream is moved only where the log says that it has nothing.
 func TestQuiet_MovesOnlyStreamsWithoutRows(t *testing.T) {
 	t.Parallel()
-	scyllatest.Bubble(t, func(t *testing.T) {
-		w := newAnHourOld(t)
-		defer w.close(t)
-		without := make([]byte, 16)
-		for _, tt := range []struct {
-			name   string
-			stream []byte
-			from   time.Time
-			unread bool // something that was read waits to be settled
-			ttl    time.Duration
-			moves  bool
-		}{
-			{name: "no rows", stream: without, from: w.written, ttl: 24 * time.Hour, moves: true},
-			{name: "no rows, which never expire", stream: without, from: w.written, moves: true},
-			{name: "a row behind the position", stream: w.stream, from: w.written.Add(-time.Minute), ttl: 24 * time.Hour},
-			{name: "a row before the position", stream: w.stream, from: w.written.Add(time.Minute), ttl: 24 * time.Hour, moves: true},
-			{name: "something waits", stream: without, from: w.written, unread: true, ttl: 24 * time.Hour},
-			{name: "rows may have expired", stream: without, from: w.written, ttl: time.Hour},
-			{name: "not far behind", stream: without, from: time.Now().Add(-w.cfg.ConfidenceWindow - w.cfg.IdleCheckpoint/2)},
-		} {
-			s := checkpoint.NewStreams(relaytest.NewCheckpoints(), 100, w.cfg.Logger, prometheus.NewRegistry())
-			from := gocql.MinTimeUUID(tt.from)
-			s.Starts(time.Now().Add(-24*time.Hour), tt.stream, from)
-			p := s.Begin(tt.stream)
-			if tt.unread {
-				p.Begin(gocql.MinTimeUUID(tt.from.Add(time.Second)), 1)
-			}
-			q := NewQuiet(&w.cfg.Config, &w.table, generationsAt{}, s)
-			q.facts = func(context.Context) (cdclog.TableInfo, error) { return cdclog.TableInfo{CDCTTL: tt.ttl}, nil }
-			if err := q.look(t.Context()); err != nil {
-				t.Fatalf("%s: look() error = %v", tt.name, err)
-			}
-			pos, _, moved := p.Unsaved()
-			if moved != tt.moves {
-				t.Errorf("%s: moved = %v, want %v", tt.name, moved, tt.moves)
-			}
-			if at := time.Now().Add(-w.cfg.ConfidenceWindow); moved && pos.Time().After(at) {
-				t.Errorf("%s: the position is %s, within the confidence window", tt.name, pos.Time())
-			}
-			if _, _, upTo := s.HandedAll(); moved && upTo != cdclog.WriteTime(pos)-1 {
-				t.Errorf("%s: handed up to %d, want up to the position, %d", tt.name, upTo, cdclog.WriteTime(pos)-1)
-			}
-		}
+	scyllatest.EachVersion(t, func(t *testing.T, conf scyllafake.Config) {
+		scyllatest.Bubble(t, func(t *testing.T) { movesOnlyStreamsWithoutRows(t, conf) })
 	})
+}
+
+func movesOnlyStreamsWithoutRows(t *testing.T, conf scyllafake.Config) {
+	w := newAnHourOld(t, conf)
+	defer w.close(t)
+	without := make([]byte, 16)
+	for _, tt := range []struct {
+		name   string
+		stream []byte
+		from   time.Time
+		unread bool // something that was read waits to be settled
+		ttl    time.Duration
+		moves  bool
+	}{
+		{name: "no rows", stream: without, from: w.written, ttl: 24 * time.Hour, moves: true},
+		{name: "no rows, which never expire", stream: without, from: w.written, moves: true},
+		{name: "a row behind the position", stream: w.stream, from: w.written.Add(-time.Minute), ttl: 24 * time.Hour},
+		{name: "a row before the position", stream: w.stream, from: w.written.Add(time.Minute), ttl: 24 * time.Hour, moves: true},
+		{name: "something waits", stream: without, from: w.written, unread: true, ttl: 24 * time.Hour},
+		{name: "rows may have expired", stream: without, from: w.written, ttl: time.Hour},
+		{name: "not far behind", stream: without, from: time.Now().Add(-w.cfg.ConfidenceWindow - w.cfg.IdleCheckpoint/2)},
+	} {
+		s := checkpoint.NewStreams(relaytest.NewCheckpoints(), 100, w.cfg.Logger, prometheus.NewRegistry())
+		from := gocql.MinTimeUUID(tt.from)
+		s.Starts(time.Now().Add(-24*time.Hour), tt.stream, from)
+		p := s.Begin(tt.stream)
+		if tt.unread {
+			p.Begin(gocql.MinTimeUUID(tt.from.Add(time.Second)), 1)
+		}
+		q := NewQuiet(&w.cfg.Config, &w.table, generationsAt{}, s)
+		q.facts = func(context.Context) (cdclog.TableInfo, error) { return cdclog.TableInfo{CDCTTL: tt.ttl}, nil }
+		if err := q.look(t.Context()); err != nil {
+			t.Fatalf("%s: look() error = %v", tt.name, err)
+		}
+		pos, _, moved := p.Unsaved()
+		if moved != tt.moves {
+			t.Errorf("%s: moved = %v, want %v", tt.name, moved, tt.moves)
+		}
+		if at := time.Now().Add(-w.cfg.ConfidenceWindow); moved && pos.Time().After(at) {
+			t.Errorf("%s: the position is %s, within the confidence window", tt.name, pos.Time())
+		}
+		if _, _, upTo := s.HandedAll(); moved && upTo != cdclog.WriteTime(pos)-1 {
+			t.Errorf("%s: handed up to %d, want up to the position, %d", tt.name, upTo, cdclog.WriteTime(pos)-1)
+		}
+	}
 }
 
 // What says nothing of rows is no reason to move: a page that ended among rows that are
@@ -164,7 +169,7 @@ func TestQuiet_MovesOnlyStreamsWithoutRows(t *testing.T) {
 func TestQuiet_APageWithoutRowsIsNotTheEnd(t *testing.T) {
 	t.Parallel()
 	scyllatest.Bubble(t, func(t *testing.T) {
-		w := newAnHourOld(t)
+		w := newAnHourOld(t, scyllatest.Config())
 		defer w.close(t)
 		from := w.written.Add(-time.Minute)
 		first, last := make([]byte, 16), slices.Repeat([]byte{0x7f}, 16) // by token

@@ -15,7 +15,7 @@ import (
 // reads of the virtual tables for a moment.
 func TestGenerations_WhileTablesAreDropped(t *testing.T) {
 	t.Parallel()
-	w := world.StartKind(t, "tablets")
+	w := world.Start(t)
 	for _, table := range []string{"cdc_timestamps", "cdc_streams"} {
 		w.Node.Faults().MustAdd(faults.Rule{
 			Match: faults.Match{Kinds: []engine.OpKind{engine.OpRead}, Keyspace: "system", Table: table}, Count: 2,

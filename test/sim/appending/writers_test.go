@@ -281,5 +281,5 @@ func TestAppendNext_ConcurrentWriters(t *testing.T) {
 
 var versions = map[string]scyllafake.Config{
 	"5.1":            {Tokens: 4, Version: "5.1"},
-	"2026.1 tablets": {Tokens: 4, Version: "2026.1", Tablets: true},
+	"2026.1 tablets": {Tokens: 4},
 }
