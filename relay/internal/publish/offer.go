@@ -217,13 +217,11 @@ func (p *Publisher) repeatLocked(s *stripe, o *Offer, v Verdict, it *item) (sett
 		if p.isUnexplainedLocked(s, o) {
 			p.conflicts.suspect(o)
 		}
+		first := o.By == BySweep && p.ids.show(o.Event.ID, o.Written)
 		if o.Event.Sequence == 0 {
 			if _, published, _ := p.ids.find(o.Event.ID); published {
-				p.lateBy(o, s.noteRepeated(o))
+				p.lateBy(o, s.noteRepeated(o, first && o.Written <= p.mu.readUntil))
 			}
-		}
-		if o.By == BySweep {
-			p.ids.show(o.Event.ID, o.Written)
 		}
 		return o.Settled != nil
 	}
