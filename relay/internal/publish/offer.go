@@ -269,7 +269,7 @@ func (p *Publisher) takeLocked(s *stripe, o *Offer, size int64) (l *lane, taken 
 			p.conflicts.numberTwice(&o.Event)
 		}
 		p.Metrics.Late.Inc()
-		p.log.Warn("event accepted after a later one of its aggregate", "event_id", o.Event.IDString(), "aggregate_id", o.Event.AggregateString(), "seq", o.Event.Sequence, "next", l.line.Next, trace.Attrs(o.Event.Headers))
+		p.log.Warn("event accepted after a later one of its aggregate", "event_id", o.Event.IDString(), "aggregate_id", o.Event.AggregateString(), "sequence", o.Event.Sequence, "next", l.line.Next, trace.Attrs(o.Event.Headers))
 		fallthrough
 	default:
 		l.line = s.lines.Advance(l.id, l.line, o.Event.Sequence)
