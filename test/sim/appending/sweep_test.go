@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -177,7 +178,7 @@ func TestSweep_SeveralAtOnce(t *testing.T) {
 				var wg sync.WaitGroup
 				var sum [3]outbox.Swept
 				for i := range sum {
-					a := newAppender(t, w.Session, outbox.AppenderConfig{Attempt: lossy(uint64(i))})
+					a := newAppender(t, w.Session, outbox.AppenderConfig{Attempt: lossy(uint64(i), new(atomic.Int64))})
 					wg.Go(func() {
 						for {
 							s, err := a.Sweep(t.Context(), rows(w.Session))
