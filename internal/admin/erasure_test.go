@@ -1,8 +1,8 @@
 package admin
 
 import (
-	"encoding/hex"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,15 +53,27 @@ func TestErasure_APurgeLeavesNothingOfTheContent(t *testing.T) {
 	}
 }
 
+// rawCell is the serialised value of a column of any type.
+type rawCell []byte
+
+// UnmarshalCQL implements gocql.Unmarshaler.
+func (c *rawCell) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
+	*c = append((*c)[:0], data...)
+	return nil
+}
+
 // tablesWith returns the tables of the keyspace with a row that contains a text.
 func (b *fixture) tablesWith(t *testing.T, text string) (found []string) {
 	t.Helper()
 	read := func(table string) {
-		var row string
-		rows := b.Session.Query("SELECT JSON * FROM " + schema.DefaultKeyspace + ".\"" + table + "\"").Iter()
+		rows := b.Session.Query("SELECT * FROM " + schema.DefaultKeyspace + ".\"" + table + "\"").Iter()
+		cells := make([]any, len(rows.Columns()))
+		for i := range cells {
+			cells[i] = new(rawCell)
+		}
 		in := false
-		for rows.Scan(&row) {
-			in = in || strings.Contains(row, text) || strings.Contains(row, hex.EncodeToString([]byte(text)))
+		for rows.Scan(cells...) {
+			in = in || slices.ContainsFunc(cells, func(cell any) bool { return strings.Contains(string(*cell.(*rawCell)), text) })
 		}
 		if err := rows.Close(); err != nil {
 			t.Fatalf("%s: %v", table, err)

@@ -34,7 +34,7 @@ type release struct {
 	Generation generation
 	// Schema are the statements that create the keyspace and its tables.
 	Schema []string
-	// Tables are the rows by table, as of SELECT JSON without nulls.
+	// Tables are the rows by table, as JSON without nulls (see cell).
 	Tables map[string][]row
 	// Topics have their partitions with all records.
 	Topics map[string][][]record
@@ -153,9 +153,6 @@ func (g *generation) identity() (*topology.Identity, error) {
 	return id, nil
 }
 
-// micros matches a timestamp in the form of SELECT JSON, which fromJson refuses.
-var micros = regexp.MustCompile(`"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3})?)(?:000)?"`)
-
 // recordTables records the rows and returns the names of all tables.
 func (w *world) recordTables(r *release) []string {
 	columns, outboxes := map[string][]string{}, map[string]bool{}
@@ -178,12 +175,18 @@ func (w *world) recordTables(r *release) []string {
 		if outboxes[table] {
 			names = append(names, "writetime(payload)")
 		}
-		iter := w.session.Query("SELECT JSON " + strings.Join(names, ", ") + " FROM " + keyspace + "." + table).Iter()
-		for cells := ""; iter.Scan(&cells); {
-			cells = micros.ReplaceAllString(cells, `"${1}Z"`)
-			var one row
-			w.must(json.Unmarshal([]byte(cells), &one.Cells))
-			maps.DeleteFunc(one.Cells, func(_ string, v json.RawMessage) bool { return string(v) == "null" })
+		iter := w.session.Query("SELECT " + strings.Join(names, ", ") + " FROM " + keyspace + "." + table).Iter()
+		cells, dest := make([]cell, len(names)), make([]any, len(names))
+		for i := range cells {
+			dest[i] = &cells[i]
+		}
+		for iter.Scan(dest...) {
+			one := row{Cells: map[string]json.RawMessage{}}
+			for i, c := range cells {
+				if c.RawMessage != nil {
+					one.Cells[names[i]] = c.RawMessage
+				}
+			}
 			if at, ok := one.Cells["writetime(payload)"]; ok {
 				w.must(json.Unmarshal(at, &one.Written))
 				delete(one.Cells, "writetime(payload)")
@@ -267,7 +270,7 @@ func (w *world) load(r *release) {
 			var columns, values []string
 			var args []any
 			for _, column := range slices.Sorted(maps.Keys(x.Cells)) {
-				columns, values, args = append(columns, column), append(values, "fromJson(?)"), append(args, withTopicIDs(string(x.Cells[column]), now))
+				columns, values, args = append(columns, column), append(values, "?"), append(args, cell{json.RawMessage(withTopicIDs(string(x.Cells[column]), now))})
 			}
 			exec(fmt.Sprintf("INSERT INTO %s.%s (%s) VALUES (%s) USING TIMESTAMP %d", keyspace, table, strings.Join(columns, ", "), strings.Join(values, ", "), at), args...)
 		}
