@@ -121,7 +121,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	for {
 		err := r.run(ctx)
 		if isResumable(err) {
-			r.log.Info("restarting to publish what waits in the CDC log", "reason", err)
+			r.log.Info("restarting to publish to partitions that could not be read or that acknowledged nothing")
 			continue
 		}
 		if !errors.Is(err, backfill.ErrOutrun) && !errors.Is(err, backfill.ErrUnlogged) {
@@ -135,10 +135,9 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 }
 
-// isResumable reports whether the run ended because gated partitions take records again, or the
-// table was altered and fits its mapping.
+// isResumable reports whether the run ended because gated partitions take records again.
 func isResumable(err error) bool {
-	return errors.Is(err, readback.ErrReadable) || errors.Is(err, publish.ErrPartitionResumed) || errors.Is(err, errAltered)
+	return errors.Is(err, readback.ErrReadable) || errors.Is(err, publish.ErrPartitionResumed)
 }
 
 // finish waits for the events in progress, unless the relay failed, and saves the

@@ -21,7 +21,7 @@ type Message struct {
 }
 
 // HeaderMaxReceive is the header of a message that replaces Subscription.MaxReceive.
-const HeaderMaxReceive = "outbox-max-receive"
+const HeaderMaxReceive = "max_receive"
 
 // Limits of requests.
 const (

@@ -21,7 +21,6 @@ func TestServer_SerialReadsAgainstTheClusteringOrder(t *testing.T) {
 		"SELECT v FROM ks.up WHERE k = ? ORDER BY c DESC":                   true,
 		"SELECT v FROM ks.up WHERE k = ? ORDER BY c DESC LIMIT 1":           true,
 		"SELECT v FROM ks.up WHERE k = ? AND c < 5 ORDER BY c DESC LIMIT 1": true,
-		"SELECT max(c) FROM ks.up WHERE k = ?":                              false,
 		"SELECT v FROM ks.down WHERE k = ?":                                 false,
 		"SELECT v FROM ks.down WHERE k = ? ORDER BY c DESC LIMIT 1":         false,
 		"SELECT v FROM ks.down WHERE k = ? ORDER BY c ASC":                  true,

@@ -49,8 +49,8 @@ func (d *Diff) value(col Column, t *cqltype.Type, want, got []byte) bool {
 			}
 			return t.Elem
 		})
-	case cqltype.Tuple, cqltype.UDT:
-		return d.parts(col, components(want), components(got), func(i int) *cqltype.Type { return t.Fields[i].Type })
+	case cqltype.Tuple:
+		return d.parts(col, components(want), components(got), func(i int) *cqltype.Type { return t.Fields[i] })
 	}
 	return false
 }

@@ -96,6 +96,76 @@ func Sum(c *Case, out []Outcome, left LeftOuts) Summary {
 	return s
 }
 
+// refusal begins the message with which a server names a feature that it does not have.
+const refusal = "scyllafake does not support "
+
+// Derive returns the entries that the responses of a case themselves require, besides
+// those of listed: for a step that differs because its response names a feature that the
+// server does not have, and for one that differs after such a step.
+func Derive(c *Case, out []Outcome, listed LeftOuts) LeftOuts {
+	var derived LeftOuts
+	var first *LeftOut
+	for _, o := range out {
+		if o.Diff == "" {
+			continue
+		}
+		e := &LeftOut{File: c.File, Case: c.Name, First: o.Record.Step, Last: o.Record.Step}
+		if feature := refusedFeature(o.Actual); feature != "" {
+			e.Refused, e.Reason = true, feature
+			if first == nil {
+				first = e
+			}
+		} else if first != nil {
+			e.Reason = fmt.Sprintf("after step %d: %s", first.First, first.Reason)
+		}
+		if e.Reason != "" && listed.Find(c.File, c.Name, e.First) == nil {
+			derived = append(derived, e)
+		}
+	}
+	return derived
+}
+
+// refusedFeature returns the feature that an error names, "" if a is no such error.
+func refusedFeature(a *Answer) string {
+	if a == nil || a.Opcode != opError {
+		return ""
+	}
+	_, feature, _ := strings.Cut(a.Message, refusal)
+	return feature
+}
+
+// WriteTo writes the entries in the form that ReadLeftOut reads, neighbours with one
+// reason as one.
+func (l LeftOuts) WriteTo(w io.Writer) (n int64, err error) {
+	for i := 0; i < len(l); i++ {
+		e := *l[i]
+		for i+1 < len(l) && e.precedes(l[i+1]) {
+			i++
+			e.Last = l[i].Last
+		}
+		steps, kind := strconv.Itoa(e.First), "follows"
+		if e.Last > e.First {
+			steps += "-" + strconv.Itoa(e.Last)
+		}
+		if e.Refused {
+			kind = "refused"
+		}
+		m, err := fmt.Fprintf(w, "%s %s %s %s %s\n", e.File, e.Case, steps, kind, e.Reason)
+		n += int64(m)
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// precedes reports whether next continues e: the next step of its case, with the same
+// reason.
+func (e *LeftOut) precedes(next *LeftOut) bool {
+	return next.File == e.File && next.Case == e.Case && next.First == e.Last+1 &&
+		next.Refused == e.Refused && next.Reason == e.Reason
+}
+
 // Add adds the numbers of o to s.
 func (s *Summary) Add(o Summary) {
 	s.Steps += o.Steps

@@ -55,3 +55,34 @@ func TestSum(t *testing.T) {
 		t.Errorf("Unneeded() = %q, want those of steps 3, 5 and 9", got)
 	}
 }
+
+// A step that names a refused feature is derived, and so is each differing step after
+// it; one that differs before it, or that is listed, is not.
+func TestDerive(t *testing.T) {
+	t.Parallel()
+	c := &Case{File: "C", Name: "C1"}
+	names := &Answer{Opcode: opError, Code: 0x2200, Message: "scyllafake does not support views"}
+	step := func(n int, diff string, a *Answer) Outcome { return Outcome{&Record{Step: n}, diff, a} }
+	out := []Outcome{
+		step(1, "differs", &Answer{Opcode: opError, Code: 0x2200, Message: "unconfigured table v"}),
+		step(2, "differs", names),
+		step(3, "differs", names),
+		step(4, "", &Answer{Opcode: opResult}),
+		step(5, "differs", nil),
+		step(6, "differs", names),
+		step(7, "differs", &Answer{Opcode: opResult}),
+	}
+	derived := Derive(c, out, LeftOuts{{File: "C", Case: "C1", First: 6, Last: 6}})
+	var b strings.Builder
+	if _, err := derived.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	want := "C C1 2-3 refused views\nC C1 5 follows after step 2: views\nC C1 7 follows after step 2: views\n"
+	if b.String() != want {
+		t.Errorf("Derive() = %q, want %q", b.String(), want)
+	}
+	again, err := ReadLeftOut(strings.NewReader(b.String()))
+	if err != nil || len(again) != 3 || !again[0].Refused || again[0].Last != 3 {
+		t.Errorf("ReadLeftOut() of it = %v, %v", again, err)
+	}
+}

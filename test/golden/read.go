@@ -92,15 +92,50 @@ func (r *reader) multimap() map[string][]string {
 	return m
 }
 
+// nativeTypes are the types without parameters by their kind; counter, which the server
+// does not have, has the form of a bigint.
+var nativeTypes = map[cqltype.Kind]*cqltype.Type{
+	0x05: cqltype.TBigInt, 0x0a: cqltype.TText,
+	cqltype.ASCII: cqltype.TASCII, cqltype.BigInt: cqltype.TBigInt, cqltype.Blob: cqltype.TBlob, cqltype.Boolean: cqltype.TBoolean,
+	cqltype.Date: cqltype.TDate, cqltype.Decimal: cqltype.TDecimal, cqltype.Double: cqltype.TDouble, cqltype.Duration: cqltype.TDuration,
+	cqltype.Float: cqltype.TFloat, cqltype.Inet: cqltype.TInet, cqltype.Int: cqltype.TInt, cqltype.SmallInt: cqltype.TSmallInt,
+	cqltype.Varchar: cqltype.TText, cqltype.Time: cqltype.TTime, cqltype.Timestamp: cqltype.TTimestamp, cqltype.TimeUUID: cqltype.TTimeUUID,
+	cqltype.TinyInt: cqltype.TTinyInt, cqltype.UUID: cqltype.TUUID, cqltype.Varint: cqltype.TVarint,
+}
+
+// userType is the kind of user-defined types, which the server does not have.
+const userType = 0x30
+
+// option reads the [option] that describes a type. A user-defined type is read as a
+// tuple, which has the same values.
 func (r *reader) option() *cqltype.Type {
-	if r.err != nil {
-		return nil
+	switch kind := cqltype.Kind(r.short()); kind {
+	case cqltype.List, cqltype.Set:
+		return &cqltype.Type{Kind: kind, Elem: r.option()}
+	case cqltype.Map:
+		key := r.option()
+		return &cqltype.Type{Kind: kind, Key: key, Elem: r.option()}
+	case cqltype.Tuple, userType:
+		t := &cqltype.Type{Kind: cqltype.Tuple, Frozen: true}
+		if kind == userType {
+			r.string()
+			r.string()
+		}
+		for range r.short() {
+			if r.err != nil {
+				break
+			}
+			if kind == userType {
+				r.string()
+			}
+			t.Fields = append(t.Fields, r.option())
+		}
+		return t
+	default:
+		t := nativeTypes[kind]
+		if t == nil && r.err == nil {
+			r.err = fmt.Errorf("unknown type %#x", uint16(kind))
+		}
+		return t
 	}
-	t, rest, ok := cqltype.ReadOption(r.b)
-	if !ok {
-		r.err = fmt.Errorf("unreadable type %x", r.b[:min(len(r.b), 8)])
-		return nil
-	}
-	r.b = rest
-	return t
 }

@@ -93,14 +93,9 @@ func typeName(t *cqltype.Type) string {
 		return "map<" + typeName(t.Key) + ", " + typeName(t.Elem) + ">"
 	case cqltype.Tuple:
 		for _, f := range t.Fields {
-			parts = append(parts, typeName(f.Type))
+			parts = append(parts, typeName(f))
 		}
 		return "tuple<" + strings.Join(parts, ", ") + ">"
-	case cqltype.UDT:
-		for _, f := range t.Fields {
-			parts = append(parts, f.Name+" "+typeName(f.Type))
-		}
-		return "udt " + t.Keyspace + "." + t.Name + "<" + strings.Join(parts, ", ") + ">"
 	}
 	return t.String()
 }

@@ -154,7 +154,7 @@ func encodeValue(kind, text string) ([]byte, error) {
 		}
 		return cqltype.EncodeDuration(months, days, nanos), nil
 	}
-	t, err := cqltype.Parse(kind, nil)
+	t, err := cqltype.Parse(kind)
 	if err != nil {
 		return nil, err
 	}

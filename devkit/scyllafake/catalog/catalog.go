@@ -1,5 +1,5 @@
 // Package catalog defines the schema of a scyllafake node: keyspaces, tables, columns,
-// types, indexes and CDC options.
+// and CDC options.
 //
 // A Schema is an immutable snapshot. Package ddl builds the next one and publishes it;
 // readers keep the snapshot with which they began.
@@ -32,8 +32,7 @@ type Keyspace struct {
 	// Tablets is true for a keyspace in tablets mode; InitialTablets is as configured.
 	Tablets        bool
 	InitialTablets int
-	Tables         map[string]*Table // CDC logs and index views included
-	Types          map[string]*cqltype.Type
+	Tables         map[string]*Table // CDC logs included
 }
 
 // ColumnKind is a column's role.
@@ -66,11 +65,10 @@ type TableKind uint8
 const (
 	Ordinary TableKind = iota
 	CDCLog
-	View   // materialized view, or the view of an index
 	System // protected; rows are written by the server
 )
 
-// Table is a table, a CDC log or a view.
+// Table is a table or a CDC log.
 type Table struct {
 	Keyspace, Name string
 	ID             uuid.UUID
@@ -87,8 +85,6 @@ type Table struct {
 	Options Options
 	CDC     *CDC // nil when the table has no cdc options at all
 	Dropped []DroppedColumn
-	Indexes []*Index
-	View    *ViewOf
 }
 
 // Options are the table options, as system_schema.tables shows them.
@@ -135,23 +131,6 @@ type DroppedColumn struct {
 	Type        *cqltype.Type
 	Kind        ColumnKind
 	DroppedTime int64 // microseconds
-}
-
-// Index is a secondary index.
-type Index struct {
-	Name    string
-	Target  string // column
-	Options map[string]string
-	// ViewName is the name of its view.
-	ViewName string
-}
-
-// ViewOf describes the base of a view.
-type ViewOf struct {
-	BaseID            uuid.UUID
-	BaseName          string
-	IncludeAllColumns bool
-	WhereClause       string
 }
 
 // Columns returns all columns in the order of SELECT *.

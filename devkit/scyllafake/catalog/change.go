@@ -8,7 +8,6 @@ const (
 
 	TargetKeyspace = "KEYSPACE"
 	TargetTable    = "TABLE"
-	TargetType     = "TYPE"
 )
 
 // Change is one change of the schema, as events and results report it.

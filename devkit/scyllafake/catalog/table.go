@@ -4,8 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
 // NewTable returns a table without columns and with the default options of CREATE
@@ -109,27 +107,7 @@ func (t *Table) Clone() *Table {
 		n.CDC = &c
 	}
 	n.Dropped = slices.Clone(t.Dropped)
-	n.Indexes = slices.Clone(t.Indexes)
-	if t.View != nil {
-		v := *t.View
-		n.View = &v
-	}
 	return &n
-}
-
-// IsCounter reports whether the table has counters.
-func (t *Table) IsCounter() bool {
-	for _, c := range t.Regulars {
-		if c.Type.Kind == cqltype.Counter {
-			return true
-		}
-	}
-	for _, c := range t.Statics {
-		if c.Type.Kind == cqltype.Counter {
-			return true
-		}
-	}
-	return false
 }
 
 // Clone returns a copy of the schema whose keyspaces may be replaced.
@@ -137,11 +115,10 @@ func (s *Schema) Clone() *Schema {
 	return &Schema{Version: s.Version, Keyspaces: maps.Clone(s.Keyspaces)}
 }
 
-// Clone returns a copy of the keyspace whose tables and types may be replaced.
+// Clone returns a copy of the keyspace whose tables may be replaced.
 func (k *Keyspace) Clone() *Keyspace {
 	n := *k
 	n.Replication = maps.Clone(k.Replication)
 	n.Tables = maps.Clone(k.Tables)
-	n.Types = maps.Clone(k.Types)
 	return &n
 }

@@ -1,8 +1,6 @@
 package cdc
 
 import (
-	"encoding/binary"
-
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
@@ -71,7 +69,7 @@ func (t *transformer) atomic(col *columnPlan, cell *store.Cell, state *rowState)
 	return nil
 }
 
-// multiCell logs a partial change or a replacement of a collection or UDT.
+// multiCell logs a partial change or a replacement of a collection.
 func (t *transformer) multiCell(col *columnPlan, d *store.ColumnData, state *rowState, ttl *int32) error {
 	typ := col.column.Type
 	elems := d.Elements
@@ -86,8 +84,7 @@ func (t *transformer) multiCell(col *columnPlan, d *store.ColumnData, state *row
 		}
 	}
 	var value []byte
-	// A UDT is logged even when no field of it is set: then as one of nulls.
-	if live > 0 || typ.Kind == cqltype.UDT {
+	if live > 0 {
 		value = frozenValue(typ, elems, live)
 	}
 	if !t.plan.cdc.DeltaKeys {
@@ -121,20 +118,7 @@ func (t *transformer) multiCell(col *columnPlan, d *store.ColumnData, state *row
 
 // frozenValue serialises the live elements of elems, n of them, as the log's type.
 func frozenValue(typ *cqltype.Type, elems []store.Element, n int) []byte {
-	switch typ.Kind {
-	case cqltype.UDT:
-		fields := make([][]byte, len(typ.Fields))
-		for i := range elems {
-			e := &elems[i]
-			if e.Dead || len(e.Path) != 2 {
-				continue
-			}
-			if f := int(binary.BigEndian.Uint16(e.Path)); f < len(fields) {
-				fields[f] = e.Value
-			}
-		}
-		return cqltype.BuildTuple(fields...)
-	case cqltype.Set:
+	if typ.Kind == cqltype.Set {
 		keys := make([][]byte, 0, n)
 		for i := range elems {
 			if !elems[i].Dead {

@@ -248,22 +248,6 @@ func (t *transformer) image(op Operation, row *store.Row, columns map[int32]bool
 // patched returns a frozen value after some elements were set, by the frozen value set
 // (nil: none), and others, named in gone, were removed.
 func patched(typ *cqltype.Type, before, set []byte, gone [][]byte) []byte {
-	if typ.Kind == cqltype.UDT {
-		fields := make([][]byte, len(typ.Fields))
-		for _, v := range [][]byte{before, set} {
-			for i, f := range cqltype.Components(v) {
-				if f != nil && i < len(fields) {
-					fields[i] = f
-				}
-			}
-		}
-		for _, path := range gone {
-			if i := int(binary.BigEndian.Uint16(path)); i < len(fields) {
-				fields[i] = nil
-			}
-		}
-		return cqltype.BuildTuple(fields...)
-	}
 	key := elementKey(typ)
 	type pair struct{ k, v []byte }
 	var pairs []pair

@@ -42,7 +42,6 @@ func LogTable(base, existing *catalog.Table, ident Ident, dropTime int64) (*cata
 	if existing != nil {
 		log.ID, log.StoreID = existing.ID, existing.StoreID
 		log.NextColumnID = existing.NextColumnID
-		log.Indexes = existing.Indexes
 		log.Dropped = slices.Clone(existing.Dropped)
 	}
 
@@ -103,7 +102,7 @@ func (b *logBuilder) finish(dropTime int64) {
 	log := b.log
 	if b.old != nil {
 		for name, c := range b.byName {
-			if was, ok := b.old.ByName[name]; ok && readableAs(was.Type, c.Type) {
+			if was, ok := b.old.ByName[name]; ok && was.Type.Equal(c.Type) {
 				c.ID = was.ID
 			}
 		}
@@ -185,47 +184,6 @@ func elementKey(t *cqltype.Type) *cqltype.Type {
 		return t.Key
 	case cqltype.Set:
 		return t.Elem
-	case cqltype.List:
-		return cqltype.TTimeUUID
 	}
-	return cqltype.TSmallInt // UDT: the field's number
-}
-
-// readableAs reports whether stored values of type was are values of type is, so that a
-// column of that name keeps them.
-func readableAs(was, is *cqltype.Type) bool {
-	if sameType(was, is) || is.Kind == cqltype.Blob {
-		return true
-	}
-	switch is.Kind {
-	case cqltype.Varchar:
-		return was.Kind == cqltype.ASCII
-	case cqltype.Varint:
-		return was.Kind == cqltype.Int || was.Kind == cqltype.BigInt
-	case cqltype.BigInt:
-		return was.Kind == cqltype.Timestamp
-	case cqltype.Timestamp:
-		return was.Kind == cqltype.BigInt
-	case cqltype.UUID:
-		return was.Kind == cqltype.TimeUUID
-	case cqltype.UDT: // fields can be added and renamed
-		return was.Kind == cqltype.UDT && was.Name == is.Name && was.Keyspace == is.Keyspace
-	}
-	return false
-}
-
-// sameType compares types by structure; user types by name, since a type's
-// fields change while its name stays.
-func sameType(a, b *cqltype.Type) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	if a.Kind != b.Kind || a.Frozen != b.Frozen {
-		return false
-	}
-	if a.Kind == cqltype.UDT {
-		return a.Keyspace == b.Keyspace && a.Name == b.Name
-	}
-	return sameType(a.Key, b.Key) && sameType(a.Elem, b.Elem) &&
-		slices.EqualFunc(a.Fields, b.Fields, func(x, y cqltype.Field) bool { return sameType(x.Type, y.Type) })
+	return cqltype.TTimeUUID
 }

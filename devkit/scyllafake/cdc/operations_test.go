@@ -162,9 +162,9 @@ func TestAugment_Collections(t *testing.T) {
 	})
 }
 
-func TestAugment_ListsAndUDTs(t *testing.T) {
+func TestAugment_Lists(t *testing.T) {
 	t.Parallel()
-	l := table(t, catalog.CDC{}, "k int key", "c int clustering", "l list<int>", "n u", "fu frozen<u>")
+	l := table(t, catalog.CDC{}, "k int key", "c int clustering", "l list<int>")
 	f := setup(t, l)
 	list := f.log.ByName["l"].Type
 	paths := strings.NewReplacer("#0", list.Key.Format(listPath(0)), "#1", list.Key.Format(listPath(1)))
@@ -173,12 +173,6 @@ func TestAugment_ListsAndUDTs(t *testing.T) {
 		{"append", 21, `~1 l+=[30]`, []string{paths.Replace("seq 0 op 1 c=1 cdc$end_of_batch=true k=21 l={#0: 30}")}},
 		{"remove", 21, paths.Replace(`~1 l-=["#1"]`), []string{paths.Replace("seq 0 op 1 c=1 cdc$deleted_elements_l={#1} cdc$end_of_batch=true k=21")}},
 		{"empty", 21, `~1 l=[]`, []string{"seq 0 op 1 c=1 cdc$deleted_l=true cdc$end_of_batch=true k=21"}},
-		{"udt", 22, `+1 n={"x":1,"y":"a"}`, []string{"seq 0 op 2 c=1 cdc$deleted_n=true cdc$end_of_batch=true k=22 n={x: 1, y: 'a'}"}},
-		{"field", 22, `~1 n+={"x":2}`, []string{"seq 0 op 1 c=1 cdc$end_of_batch=true k=22 n={x: 2, y: null}"}},
-		{"field to null", 22, `~1 n-=[0]`, []string{"seq 0 op 1 c=1 cdc$deleted_elements_n={0} cdc$end_of_batch=true k=22 n={x: null, y: null}"}},
-		{"udt to null", 22, `~1 n=null`, []string{"seq 0 op 1 c=1 cdc$deleted_n=true cdc$end_of_batch=true k=22 n={x: null, y: null}"}},
-		{"udt, one field", 23, `~1 n={"x":5}`, []string{"seq 0 op 1 c=1 cdc$deleted_n=true cdc$end_of_batch=true k=23 n={x: 5, y: null}"}},
-		{"frozen udt", 24, `~1 fu={"x":5}`, []string{"seq 0 op 1 c=1 cdc$end_of_batch=true fu={x: 5, y: null} k=24"}},
 	})
 }
 

@@ -3,6 +3,7 @@ package cdc
 import (
 	"cmp"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -34,7 +35,6 @@ func table(t testing.TB, opts catalog.CDC, cols ...string) *catalog.Table {
 	base.StoreID = 1001
 	opts.Enabled = true
 	base.CDC = &opts
-	udt := cqltype.NewUDT("ks", "u", cqltype.Field{Name: "x", Type: cqltype.TInt}, cqltype.Field{Name: "y", Type: cqltype.TText})
 	for _, def := range cols {
 		c := catalog.Column{Kind: catalog.Regular}
 		var typ string
@@ -46,7 +46,7 @@ func table(t testing.TB, opts catalog.CDC, cols ...string) *catalog.Table {
 				typ, c.Kind, c.Desc = rest, kind, suffix == " desc"
 			}
 		}
-		parsed, err := cqltype.Parse(typ, func(string) (*cqltype.Type, error) { return udt, nil })
+		parsed, err := cqltype.Parse(typ)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,23 +255,43 @@ func (f *fixture) key(arg string) (key [][]byte) {
 	return key
 }
 
-func (f *fixture) value(typ *cqltype.Type, json string) []byte {
+// value serialises JSON: numbers, texts, booleans, lists, and maps with texts as keys.
+func (f *fixture) value(typ *cqltype.Type, text string) []byte {
 	f.Helper()
-	j, err := cqltype.ParseJSON(json)
-	if err != nil {
-		f.Fatalf("%q: %v", json, err)
+	plain := func(v []byte, err error) []byte {
+		if err != nil {
+			f.Fatalf("%q as %v: %v", text, typ, err)
+		}
+		return v
 	}
-	v, err := typ.FromJSON(j)
-	if err != nil {
-		f.Fatalf("%q as %v: %v", json, typ, err)
+	switch typ.Kind {
+	case cqltype.List, cqltype.Set:
+		var list []json.RawMessage
+		plain(nil, json.Unmarshal([]byte(text), &list))
+		var elems [][]byte
+		for _, e := range list {
+			elems = append(elems, f.value(typ.Elem, string(e)))
+		}
+		return cqltype.Normalize(typ, cqltype.BuildCollection(elems...))
+	case cqltype.Map:
+		var object map[string]json.RawMessage
+		plain(nil, json.Unmarshal([]byte(text), &object))
+		var keys, values [][]byte
+		for k, v := range object {
+			keys, values = append(keys, plain(typ.Key.FromText(k))), append(values, f.value(typ.Elem, string(v)))
+		}
+		return cqltype.Normalize(typ, cqltype.BuildMap(keys, values))
 	}
-	return v
+	if unquoted := ""; json.Unmarshal([]byte(text), &unquoted) == nil {
+		text = unquoted
+	}
+	return plain(typ.FromText(text))
 }
 
 func (f *fixture) columns(words []string, cell store.Cell) (out []store.ColumnData) {
 	f.Helper()
 	for _, w := range words {
-		name, json, _ := strings.Cut(w, "=")
+		name, text, _ := strings.Cut(w, "=")
 		plain := strings.TrimRight(name, "+-")
 		c := f.base.ByName[plain]
 		if c == nil {
@@ -281,22 +301,22 @@ func (f *fixture) columns(words []string, cell store.Cell) (out []store.ColumnDa
 		switch {
 		case !c.Type.IsMultiCell():
 			v := cell
-			if json == "null" {
+			if text == "null" {
 				v = store.Cell{Timestamp: cell.Timestamp, Dead: true}
 			} else {
-				v.Value = f.value(c.Type, json)
+				v.Value = f.value(c.Type, text)
 			}
 			d.Cell = &v
 		case strings.HasSuffix(name, "-"):
-			for e := range cqltype.Elements(f.value(cqltype.NewList(elementKey(c.Type)), json)) {
+			for e := range cqltype.Elements(f.value(cqltype.NewList(elementKey(c.Type)), text)) {
 				d.Elements = append(d.Elements, store.Element{Path: e, Cell: store.Cell{Timestamp: cell.Timestamp, Dead: true}})
 			}
 		default:
 			if !strings.HasSuffix(name, "+") {
 				d.Deleted = store.Deletion{Set: true, Timestamp: cell.Timestamp - 1}
 			}
-			if json != "null" {
-				d.Elements = f.elements(c.Type, f.value(c.Type, json), cell)
+			if text != "null" {
+				d.Elements = f.elements(c.Type, f.value(c.Type, text), cell)
 			}
 		}
 		out = append(out, d)
@@ -327,12 +347,6 @@ func (f *fixture) elements(typ *cqltype.Type, v []byte, cell store.Cell) (out []
 		for e := range cqltype.Elements(v) {
 			add(listPath(i), e)
 			i++
-		}
-	case cqltype.UDT:
-		for i, e := range cqltype.Components(v) {
-			if e != nil {
-				add(binary.BigEndian.AppendUint16(nil, uint16(i)), e)
-			}
 		}
 	}
 	return out

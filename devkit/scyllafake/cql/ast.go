@@ -15,7 +15,7 @@ type Binds struct {
 }
 
 // Term is a value expression: one of Literal, Null, Marker, ListLit, SetLit,
-// MapLit, TupleLit, UDTLit, FuncCall, Cast, ColumnRef (only where the grammar allows it).
+// MapLit, TupleLit, FuncCall, ColumnRef (only where the grammar allows it).
 type Term interface{ term() }
 
 // LiteralKind is the lexical class of a Literal.
@@ -49,22 +49,12 @@ type (
 	SetLit struct{ Elems []Term }
 	// MapLit is {k: v}.
 	MapLit struct{ Keys, Values []Term }
-	// UDTLit is {x: 1, y: 2} with bare identifiers as keys.
-	UDTLit struct {
-		Fields []string
-		Values []Term
-	}
 	// TupleLit is (a, b) as a value; a one-element tuple has one Elem.
 	TupleLit struct{ Elems []Term }
 	// FuncCall is f(args). Name.Keyspace is usually empty.
 	FuncCall struct {
 		Name Name
 		Args []Term
-	}
-	// Cast is (type) term, the type hint; Type is CQL text.
-	Cast struct {
-		Type string
-		Arg  Term
 	}
 	// ColumnRef is a column as a function argument in a select clause.
 	ColumnRef struct{ Column string }
@@ -76,10 +66,8 @@ func (Marker) term()    {}
 func (ListLit) term()   {}
 func (SetLit) term()    {}
 func (MapLit) term()    {}
-func (UDTLit) term()    {}
 func (TupleLit) term()  {}
 func (FuncCall) term()  {}
-func (Cast) term()      {}
 func (ColumnRef) term() {}
 
 // Op is a relation operator.
@@ -94,10 +82,6 @@ const (
 	OpGT
 	OpGE
 	OpIn
-	OpContains
-	OpContainsKey
-	OpLike
-	OpIsNotNull
 )
 
 // Relation is one term of a WHERE or IF clause.
@@ -108,10 +92,9 @@ type Relation struct {
 	Multi bool
 	// Token is set for token(a, b).
 	Token bool
-	// Elem is the index of c[elem]; Field the field of c.field. IF only.
-	Elem  Term
-	Field string
-	Op    Op
+	// Elem is the index of c[elem]; IF only.
+	Elem Term
+	Op   Op
 	// Value is the right side. For OpIn it is nil when In lists the members;
 	// "IN ?" has Value set to a Marker.
 	Value Term
@@ -120,28 +103,13 @@ type Relation struct {
 
 // Selector is one element of a select clause.
 type Selector struct {
-	// Expr is ColumnRef, FuncCall (writetime, ttl, count, token, now, …; count(*) and
-	// count(1) are FuncCall{Name: count} without arguments), SelectCast, FieldSel or ElemSel.
+	// Expr is ColumnRef or FuncCall (writetime, ttl, count, token, now, …; count(*) and
+	// count(1) are FuncCall{Name: count} without arguments).
 	Expr  Term
 	Alias string
 	// Text is the source text of the expression, white space squeezed.
 	Text string
 }
-
-// SelectCast is CAST(expr AS type) in a select clause.
-type SelectCast struct {
-	Arg  Term
-	Type string
-}
-
-// FieldSel is expr.field in a select clause.
-type FieldSel struct {
-	Arg   Term
-	Field string
-}
-
-func (SelectCast) term() {}
-func (FieldSel) term()   {}
 
 // Order is one ORDER BY column.
 type Order struct {
@@ -152,20 +120,17 @@ type Order struct {
 // Select is a SELECT statement.
 type Select struct {
 	Binds     Binds
-	JSON      bool
 	Distinct  bool
 	Star      bool
 	Selectors []Selector
 	From      Name
 	Where     []Relation
-	GroupBy   []string
 	OrderBy   []Order
-	// PerPartitionLimit, Limit and Timeout are nil when absent. Timeout is a
-	// duration Literal or Marker.
-	PerPartitionLimit, Limit Term
-	AllowFiltering           bool
-	BypassCache              bool
-	Timeout                  Term
+	// Limit and Timeout are nil when absent. Timeout is a duration Literal or Marker.
+	Limit          Term
+	AllowFiltering bool
+	BypassCache    bool
+	Timeout        Term
 	// TTL and Timestamp are set by USING TTL and USING TIMESTAMP, which the grammar
 	// accepts and ScyllaDB refuses: "Specifying TTL is not legal for SELECT statement".
 	TTL, Timestamp Term
@@ -188,11 +153,8 @@ type Insert struct {
 	Table   Name
 	Columns []string
 	Values  []Term
-	// JSON is the value of INSERT … JSON; DefaultUnset its DEFAULT UNSET.
-	JSON         Term
-	DefaultUnset bool
-	If           *Cond
-	Using        Using
+	If      *Cond
+	Using   Using
 }
 
 // AssignKind is the form of an assignment.
@@ -205,7 +167,6 @@ const (
 	AssignPrepend                   // c = term + c
 	AssignRemove                    // c = c - term, c -= term
 	AssignElem                      // c[elem] = term
-	AssignField                     // c.field = term
 )
 
 // Assignment is one element of a SET clause.
@@ -213,7 +174,6 @@ type Assignment struct {
 	Column string
 	Kind   AssignKind
 	Elem   Term
-	Field  string
 	Value  Term
 }
 
@@ -231,7 +191,6 @@ type Update struct {
 type DeleteTarget struct {
 	Column string
 	Elem   Term
-	Field  string
 }
 
 // Delete is a DELETE statement; no Targets deletes rows.
@@ -318,12 +277,10 @@ type (
 	}
 	// AlterTable is ALTER TABLE; exactly one of its parts is set.
 	AlterTable struct {
-		Table     Name
-		Add       []ColumnDef
-		Drop      []string
-		Rename    [][2]string
-		AlterType *ColumnDef
-		With      []Property
+		Table Name
+		Add   []ColumnDef
+		Drop  []string
+		With  []Property
 	}
 	// DropTable is DROP TABLE.
 	DropTable struct {
@@ -332,76 +289,8 @@ type (
 	}
 	// Truncate is TRUNCATE [TABLE].
 	Truncate struct{ Table Name }
-	// CreateIndex is CREATE INDEX. Target is the column; TargetKind is "", "keys",
-	// "entries" or "full". Local lists the key columns of a local index. They are valid
-	// if Targets, the contents of the parentheses, is one single column, or a list of
-	// columns and one single column.
-	CreateIndex struct {
-		IfNotExists bool
-		Index       string
-		Table       Name
-		Target      string
-		TargetKind  string
-		Local       []string
-		Targets     []IndexTarget
-		// IsCustom is CREATE CUSTOM INDEX; Custom is the class after USING, with or without it.
-		IsCustom bool
-		Custom   string
-		With     []Property
-	}
-	// IndexTarget is one element of an index's target list: a column with Kind "",
-	// "keys", "entries" or "full", or a parenthesised list with Kind "columns".
-	IndexTarget struct {
-		Kind    string
-		Columns []string
-	}
-	// DropIndex is DROP INDEX.
-	DropIndex struct {
-		IfExists bool
-		Index    Name
-	}
-	// CreateType is CREATE TYPE.
-	CreateType struct {
-		IfNotExists bool
-		Type        Name
-		Fields      []ColumnDef
-	}
-	// AlterType is ALTER TYPE: Add or Rename, or AlterField for ALTER f TYPE t.
-	AlterType struct {
-		Type       Name
-		Add        []ColumnDef
-		Rename     [][2]string
-		AlterField *ColumnDef
-	}
-	// DropType is DROP TYPE.
-	DropType struct {
-		IfExists bool
-		Type     Name
-	}
-	// CreateView is CREATE MATERIALIZED VIEW.
-	CreateView struct {
-		IfNotExists  bool
-		View         Name
-		Select       *Select
-		PartitionKey []string
-		Clustering   []string
-		ClusterOrder []Order
-		// CompactStorage: the grammar accepts it here too.
-		CompactStorage bool
-		With           []Property
-	}
-	// AlterView is ALTER MATERIALIZED VIEW … WITH.
-	AlterView struct {
-		View Name
-		With []Property
-	}
-	// DropView is DROP MATERIALIZED VIEW.
-	DropView struct {
-		IfExists bool
-		View     Name
-	}
-	// Unsupported is a statement of ScyllaDB's grammar that this server refuses: roles,
-	// permissions, functions, triggers, service levels. What is its name.
+	// Unsupported is a statement that uses a feature of ScyllaDB that this server lacks;
+	// What names the feature.
 	Unsupported struct{ What string }
 )
 
@@ -418,12 +307,4 @@ func (*CreateTable) statement()    {}
 func (*AlterTable) statement()     {}
 func (*DropTable) statement()      {}
 func (*Truncate) statement()       {}
-func (*CreateIndex) statement()    {}
-func (*DropIndex) statement()      {}
-func (*CreateType) statement()     {}
-func (*AlterType) statement()      {}
-func (*DropType) statement()       {}
-func (*CreateView) statement()     {}
-func (*AlterView) statement()      {}
-func (*DropView) statement()       {}
 func (*Unsupported) statement()    {}

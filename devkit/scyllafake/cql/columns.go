@@ -17,10 +17,6 @@ func eachColumn(t Term, yield func(string) bool) bool {
 				return false
 			}
 		}
-	case SelectCast:
-		return eachColumn(t.Arg, yield)
-	case FieldSel:
-		return eachColumn(t.Arg, yield)
 	}
 	return true
 }

@@ -12,19 +12,22 @@ import (
 )
 
 // Parse parses one statement, with or without closing semicolons. Every error is a
-// *SyntaxError. It is safe for concurrent use.
+// *SyntaxError. The result is an *Unsupported as soon as the text uses a feature that the
+// server lacks; what follows is not checked. It is safe for concurrent use.
 //
 // It takes time linear in the length of text; brackets nested deeper than MaxDepth are
 // refused.
 func Parse(text string) (stmt Statement, err error) {
 	p := parsers.Get().(*parser)
 	defer func() {
-		if r := recover(); r != nil {
-			e, ok := r.(*SyntaxError)
-			if !ok {
-				panic(r)
-			}
-			stmt, err = nil, e
+		switch r := recover().(type) {
+		case nil:
+		case *SyntaxError:
+			stmt, err = nil, r
+		case *Unsupported:
+			stmt, err = r, nil
+		default:
+			panic(r)
 		}
 		p.reset()
 		parsers.Put(p)
@@ -43,14 +46,12 @@ var parsers = sync.Pool{New: func() any { return new(parser) }}
 // maxKept limits the tokens that a pooled parser keeps.
 const maxKept = 4096
 
-// parser is the state of one Parse. Its methods panic with a *SyntaxError.
+// parser is the state of one Parse. Its methods panic with a *SyntaxError, or with an
+// *Unsupported.
 type parser struct {
 	cursor
 
 	binds []string
-	// refused is set when the text uses a construct of the grammar without a syntax
-	// tree in this package.
-	refused string
 }
 
 func (p *parser) reset() {
@@ -68,9 +69,6 @@ func (p *parser) query() Statement {
 	}
 	p.expect(tEOF, kindSet{})
 	p.setBinds(stmt)
-	if p.refused != "" {
-		return &Unsupported{What: p.refused}
-	}
 	return stmt
 }
 
@@ -93,6 +91,7 @@ func (p *parser) setBinds(stmt Statement) {
 
 // statement: decided by its first words.
 func (p *parser) statement() Statement {
+	p.checkSupported()
 	switch p.kind() {
 	case kSelect:
 		return p.selectStatement()
@@ -118,67 +117,48 @@ func (p *parser) statement() Statement {
 	case kDrop:
 		return p.drop()
 	}
-	if stmt := p.unsupported(); stmt != nil {
-		return stmt
-	}
 	panic(p.noViable())
 }
 
-// unsupportedStatements are the beginnings of statements of the grammar that this
-// server refuses. Longer ones precede shorter ones.
+// unsupportedStatements are the features of ScyllaDB that this server lacks as a whole,
+// and how their statements begin.
 var unsupportedStatements = []struct {
-	words []kind
-	what  string
+	feature string
+	starts  [][]kind
 }{
-	{[]kind{kCreate, kOr, kReplace, kFunction}, "CREATE FUNCTION"},
-	{[]kind{kCreate, kFunction}, "CREATE FUNCTION"},
-	{[]kind{kDrop, kFunction}, "DROP FUNCTION"},
-	{[]kind{kCreate, kOr, kReplace, kAggregate}, "CREATE AGGREGATE"},
-	{[]kind{kCreate, kAggregate}, "CREATE AGGREGATE"},
-	{[]kind{kDrop, kAggregate}, "DROP AGGREGATE"},
-	{[]kind{kCreate, kUser}, "CREATE USER"},
-	{[]kind{kAlter, kUser}, "ALTER USER"},
-	{[]kind{kDrop, kUser}, "DROP USER"},
-	{[]kind{kList, kUsers}, "LIST USERS"},
-	{[]kind{kCreate, kRole}, "CREATE ROLE"},
-	{[]kind{kAlter, kRole}, "ALTER ROLE"},
-	{[]kind{kDrop, kRole}, "DROP ROLE"},
-	{[]kind{kList, kRoles}, "LIST ROLES"},
-	{[]kind{kCreate, kService, kLevel}, "CREATE SERVICE LEVEL"},
-	{[]kind{kCreate, kServiceLevel}, "CREATE SERVICE LEVEL"},
-	{[]kind{kAlter, kService, kLevel}, "ALTER SERVICE LEVEL"},
-	{[]kind{kAlter, kServiceLevel}, "ALTER SERVICE LEVEL"},
-	{[]kind{kDrop, kService, kLevel}, "DROP SERVICE LEVEL"},
-	{[]kind{kDrop, kServiceLevel}, "DROP SERVICE LEVEL"},
-	{[]kind{kAttach}, "ATTACH SERVICE LEVEL"},
-	{[]kind{kDetach}, "DETACH SERVICE LEVEL"},
-	{[]kind{kList, kService, kLevel}, "LIST SERVICE LEVEL"},
-	{[]kind{kList, kServiceLevel}, "LIST SERVICE LEVEL"},
-	{[]kind{kList, kAttached}, "LIST SERVICE LEVEL"},
-	{[]kind{kList, kAll}, "LIST"}, // permissions or service levels
-	{[]kind{kList, kCreate}, "LIST PERMISSIONS"},
-	{[]kind{kList, kAlter}, "LIST PERMISSIONS"},
-	{[]kind{kList, kDrop}, "LIST PERMISSIONS"},
-	{[]kind{kList, kSelect}, "LIST PERMISSIONS"},
-	{[]kind{kList, kModify}, "LIST PERMISSIONS"},
-	{[]kind{kList, kAuthorize}, "LIST PERMISSIONS"},
-	{[]kind{kList, kDescribe}, "LIST PERMISSIONS"},
-	{[]kind{kGrant}, "GRANT"},
-	{[]kind{kRevoke}, "REVOKE"},
-	{[]kind{kPrune, kMaterialized, kView}, "PRUNE MATERIALIZED VIEW"},
+	{"secondary indexes", [][]kind{{kCreate, kIndex}, {kCreate, kCustom}, {kDrop, kIndex}}},
+	{userTypes, [][]kind{{kCreate, kType}, {kAlter, kType}, {kDrop, kType}}},
+	{"materialized views", [][]kind{{kCreate, kMaterialized}, {kAlter, kMaterialized}, {kDrop, kMaterialized}, {kPrune}}},
+	{"user-defined functions and aggregates", [][]kind{
+		{kCreate, kOr}, {kCreate, kFunction}, {kDrop, kFunction}, {kCreate, kAggregate}, {kDrop, kAggregate},
+	}},
+	{"service levels", [][]kind{
+		{kCreate, kService},
+		{kCreate, kServiceLevel},
+		{kAlter, kService},
+		{kAlter, kServiceLevel},
+		{kDrop, kService},
+		{kDrop, kServiceLevel},
+		{kAttach},
+		{kDetach},
+		{kList, kService},
+		{kList, kServiceLevel},
+		{kList, kAttached},
+	}},
+	{"roles and permissions", [][]kind{
+		{kCreate, kUser}, {kAlter, kUser}, {kDrop, kUser}, {kCreate, kRole}, {kAlter, kRole}, {kDrop, kRole}, {kList}, {kGrant}, {kRevoke},
+	}},
 }
 
-// unsupported recognises a statement by its first words and skips the rest of it
-// unchecked; nil if it is none of these.
-func (p *parser) unsupported() Statement {
+const userTypes = "user-defined types"
+
+// checkSupported refuses a statement by its first words; the rest of it is not checked.
+func (p *parser) checkSupported() {
 	for _, u := range unsupportedStatements {
-		if !p.acceptAll(u.words...) {
-			continue
+		for _, words := range u.starts {
+			if p.acceptAll(words...) {
+				panic(&Unsupported{What: u.feature})
+			}
 		}
-		for p.kind() != tEOF && p.kind() != tSemicolon {
-			p.next()
-		}
-		return &Unsupported{What: u.what}
 	}
-	return nil
 }

@@ -11,8 +11,7 @@ func (p *parser) insert() *Insert {
 		p.expect(tLParen, termStart)
 		s.Values = p.termsUntil(tRParen)
 	case kJson:
-		p.next()
-		p.insertJSON(s)
+		panic(&Unsupported{What: "JSON"})
 	default:
 		panic(p.noViable())
 	}
@@ -21,26 +20,6 @@ func (p *parser) insert() *Insert {
 	}
 	s.Using = p.using()
 	return s
-}
-
-func (p *parser) insertJSON(s *Insert) {
-	switch {
-	case p.markerAhead():
-		s.JSON = p.marker()
-	case p.kind() == tString:
-		s.JSON = p.constant()
-	default:
-		panic(p.noViable())
-	}
-	if !p.accept(kDefault) {
-		return
-	}
-	switch {
-	case p.accept(kUnset):
-		s.DefaultUnset = true
-	case !p.accept(kNull):
-		panic(p.noViableAt(p.pos - 1))
-	}
 }
 
 // using reads an optional USING clause; of a repeated attribute the last counts.
@@ -93,18 +72,12 @@ func (p *parser) assignment() Assignment {
 		p.next()
 		a.Kind = AssignElem
 		if p.accept(kScyllaTimeuuidListIndex) {
-			p.refused = "SCYLLA_TIMEUUID_LIST_INDEX"
-			p.expect(tLParen, termStart)
-			a.Elem = p.term()
-			p.expect(tRParen, setOf(tRBracket))
-		} else {
-			a.Elem = p.term()
+			panic(&Unsupported{What: "SCYLLA_TIMEUUID_LIST_INDEX"})
 		}
+		a.Elem = p.term()
 		p.expect(tRBracket, setOf(tEqual))
 	case tDot:
-		p.next()
-		a.Kind = AssignField
-		a.Field = p.ident()
+		panic(&Unsupported{What: userTypes})
 	default:
 		panic(p.noViable())
 	}
@@ -116,11 +89,7 @@ func (p *parser) assignment() Assignment {
 // assignColumn reads the part after "c =": a value, c + x, c - x, or x + c.
 func (p *parser) assignColumn(a *Assignment) {
 	if p.accept(kScyllaCounterShardList) {
-		p.refused = "SCYLLA_COUNTER_SHARD_LIST"
-		p.expect(tLParen, termStart)
-		a.Value = p.term()
-		p.expect(tRParen, kindSet{})
-		return
+		panic(&Unsupported{What: "SCYLLA_COUNTER_SHARD_LIST"})
 	}
 	if identStart.has(p.kind()) {
 		switch p.peek(1) {
@@ -191,7 +160,7 @@ func (p *parser) delete() *Delete {
 	return s
 }
 
-// deleteTarget: c, c[x] or c.f.
+// deleteTarget: c or c[x].
 func (p *parser) deleteTarget() DeleteTarget {
 	at := p.pos
 	t := DeleteTarget{Column: p.ident()}
@@ -201,8 +170,7 @@ func (p *parser) deleteTarget() DeleteTarget {
 		t.Elem = p.term()
 		p.expect(tRBracket, kindSet{})
 	case tDot:
-		p.next()
-		t.Field = p.ident()
+		panic(&Unsupported{What: userTypes})
 	case tComma, kFrom:
 	default:
 		panic(p.noViableAt(at))

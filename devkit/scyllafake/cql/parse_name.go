@@ -56,30 +56,6 @@ func (p *parser) qualified(what string) Name {
 
 func (p *parser) tableName() Name { return p.qualified("table") }
 
-// userTypeName reads [keyspace.]name of a user type.
-func (p *parser) userTypeName() Name {
-	var n Name
-	if identStart.has(p.kind()) && p.peek(1) == tDot {
-		n.Keyspace = p.ident()
-		p.next()
-	}
-	if !userTypeStart.has(p.kind()) {
-		panic(p.noViable())
-	}
-	t := p.next()
-	if t.kind == tIdent && reservedTypeNames[p.text(t)] {
-		panic(p.refuse("Invalid (reserved) user type name " + p.text(t)))
-	}
-	n.Name = p.identText(t)
-	return n
-}
-
-// reservedTypeNames may become native types later. ScyllaDB compares them as written,
-// so BYTE is a user type.
-var reservedTypeNames = map[string]bool{
-	"byte": true, "complex": true, "enum": true, "interval": true, "macaddr": true, "bitstring": true,
-}
-
 // ifNotExists reads an optional IF NOT EXISTS.
 func (p *parser) ifNotExists() bool {
 	if !p.accept(kIf) {
@@ -99,38 +75,15 @@ func (p *parser) ifExists() bool {
 	return true
 }
 
-// dataType reads a type and returns its text: lower case except for quoted names, with
-// ", " between parameters.
+// dataType reads a type and returns its text.
 func (p *parser) dataType() string {
-	if native := p.kind(); nativeTypes.has(native) && p.peek(1) != tDot {
-		return strings.ToLower(p.text(p.next()))
-	}
-	var b strings.Builder
-	p.writeType(&b)
-	return b.String()
-}
-
-// writeType writes a type to b and reports whether it is a native one.
-func (p *parser) writeType(b *strings.Builder) (native bool) {
-	p.enter()
-	defer p.leave()
-	k := p.kind()
-	switch {
-	case p.peek(1) == tLess && typeParameters(k) != 0:
-		p.writeParametric(b, k)
-	case identStart.has(k) && p.peek(1) == tDot:
-		writeTypeName(b, p.userTypeName())
-	case nativeTypes.has(k):
-		b.WriteString(strings.ToLower(p.text(p.next())))
-		return true
-	case k == kEmpty:
-		panic(p.refuse("Invalid (reserved) user type name empty"))
-	case userTypeStart.has(k):
-		writeTypeName(b, p.userTypeName())
-	default:
+	end := p.skipType(p.pos, 0)
+	if end < 0 {
 		panic(p.noViable())
 	}
-	return false
+	text := p.src[p.toks[p.pos].start:p.toks[end-1].end]
+	p.pos = end
+	return text
 }
 
 // typeParameters returns the number of types between < and > after k: -1 is any number.
@@ -147,50 +100,6 @@ func typeParameters(k kind) int {
 	}
 }
 
-func (p *parser) writeParametric(b *strings.Builder, k kind) {
-	b.WriteString(strings.ToLower(p.text(p.next())))
-	p.next()
-	b.WriteByte('<')
-	start := b.Len()
-	native := p.writeType(b)
-	for n := typeParameters(k); ; {
-		if n--; n == 0 || n < 0 && p.kind() != tComma {
-			break
-		}
-		p.expect(tComma, kindSet{})
-		b.WriteString(", ")
-		p.writeType(b)
-	}
-	p.expect(tGreater, kindSet{})
-	if k == kFrozen && native {
-		panic(p.refuse("frozen<> is only allowed on collections, tuples, and user-defined types (got " + b.String()[start:] + ")"))
-	}
-	b.WriteByte('>')
-}
-
-// writeTypeName writes a user type's name in a form that parses to the same.
-func writeTypeName(b *strings.Builder, n Name) {
-	if n.Keyspace != "" {
-		writeIdent(b, n.Keyspace)
-		b.WriteByte('.')
-	}
-	writeIdent(b, n.Name)
-}
-
-func writeIdent(b *strings.Builder, name string) {
-	plain := name != "" && 'a' <= name[0] && name[0] <= 'z'
-	for i := 0; plain && i < len(name); i++ {
-		plain = isIdent(name[i]) && (name[i] < 'A' || name[i] > 'Z')
-	}
-	if _, keyword := keywordOf[name]; plain && !keyword {
-		b.WriteString(name)
-		return
-	}
-	b.WriteByte('"')
-	b.WriteString(strings.ReplaceAll(name, `"`, `""`))
-	b.WriteByte('"')
-}
-
 // skipType returns the index of the token after a type that begins at token i, or -1 if
 // none does.
 func (p *parser) skipType(i, depth int) int {
@@ -200,10 +109,7 @@ func (p *parser) skipType(i, depth int) int {
 	}
 	i++
 	if p.toks[i].kind == tDot {
-		if !userTypeStart.has(p.toks[i+1].kind) {
-			return -1
-		}
-		return i + 2
+		panic(&Unsupported{What: userTypes})
 	}
 	if p.toks[i].kind != tLess || typeParameters(k) == 0 {
 		return i

@@ -63,8 +63,8 @@ func (p *parser) propertyMap() []PropertyEntry {
 	return entries
 }
 
-// tableProperties reads the WITH clause of CREATE TABLE and CREATE
-// MATERIALIZED VIEW, which has two elements of its own.
+// tableProperties reads the WITH clause of CREATE TABLE, which has two elements of
+// its own.
 func (p *parser) tableProperties() (with []Property, order []Order, compact bool) {
 	if !p.accept(kWith) {
 		return nil, nil, false

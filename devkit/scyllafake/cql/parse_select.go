@@ -6,8 +6,7 @@ func (p *parser) selectStatement() *Select {
 	p.next()
 	s := &Select{}
 	if p.modifierAhead(kJson) {
-		p.next()
-		s.JSON = true
+		panic(&Unsupported{What: "JSON"})
 	}
 	if p.modifierAhead(kDistinct) {
 		p.next()
@@ -26,17 +25,14 @@ func (p *parser) selectStatement() *Select {
 // selectTail reads the clauses after WHERE, in this order only.
 func (p *parser) selectTail(s *Select) {
 	if p.accept(kGroup) {
-		p.expect(kBy, identStart)
-		s.GroupBy = p.identList()
+		panic(&Unsupported{What: "GROUP BY"})
 	}
 	if p.accept(kOrder) {
 		p.expect(kBy, identStart)
 		p.list(func() { s.OrderBy = append(s.OrderBy, p.orderBy()) })
 	}
 	if p.accept(kPer) {
-		p.expect(kPartition, setOf(kLimit))
-		p.expect(kLimit, setOf(tInteger, tQMark, tColon))
-		s.PerPartitionLimit = p.intValue()
+		panic(&Unsupported{What: "PER PARTITION LIMIT"})
 	}
 	if p.accept(kLimit) {
 		s.Limit = p.intValue()
@@ -107,13 +103,13 @@ func squeeze(s string) string {
 // selectorFollow contains the tokens after a column's name in a select clause.
 var selectorFollow = setOf(tDot, tComma, tRParen, kFrom, kAs)
 
-// unaliased: a column, function, CAST, or a field of one.
+// unaliased: a column or a function.
 func (p *parser) unaliased() Term {
 	p.enter()
 	defer p.leave()
 	t := p.selectable()
-	for p.accept(tDot) {
-		t = FieldSel{Arg: t, Field: p.ident()}
+	if p.kind() == tDot {
+		panic(&Unsupported{What: userTypes})
 	}
 	return t
 }
@@ -121,8 +117,8 @@ func (p *parser) unaliased() Term {
 func (p *parser) selectable() Term {
 	k, next := p.kind(), p.peek(1)
 	switch {
-	case k == kCast:
-		return p.selectCast()
+	case k == kCast && next == tLParen:
+		panic(&Unsupported{What: "CAST"})
 	case k == kCount && next == tLParen && (p.peek(2) == tStar || p.peek(2) == tInteger):
 		return p.countRows()
 	case (k == kWritetime || k == kTtl) && next == tLParen:
@@ -145,19 +141,6 @@ func (p *parser) functionAhead() bool {
 	return nameStart.has(p.kind()) && p.peek(1) == tDot && funcStart.has(p.peek(2)) && p.peek(3) == tLParen
 }
 
-func (p *parser) selectCast() Term {
-	p.next()
-	p.expect(tLParen, identStart)
-	c := SelectCast{Arg: p.unaliased()}
-	p.expect(kAs, nativeTypes)
-	if !nativeTypes.has(p.kind()) {
-		panic(p.noViable())
-	}
-	c.Type = strings.ToLower(p.text(p.next()))
-	p.expect(tRParen, kindSet{})
-	return c
-}
-
 func (p *parser) countRows() Term {
 	p.next()
 	p.next()
@@ -173,9 +156,6 @@ func (p *parser) selectFunction() Term {
 	at := p.pos
 	p.next()
 	if p.accept(tRParen) {
-		if f.Name.Name == "count" {
-			p.refused = "count() without an argument"
-		}
 		return f
 	}
 	if k := p.kind(); k != kCast && k != kToken && !nameStart.has(k) {

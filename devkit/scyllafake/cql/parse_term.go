@@ -2,16 +2,13 @@ package cql
 
 import "strings"
 
-// term: a value, a function call, or a (type) value.
+// term: a value or a function call.
 func (p *parser) term() Term {
 	p.enter()
 	defer p.leave()
 	switch k := p.kind(); {
 	case k == tLParen && p.castAhead():
-		p.next()
-		typ := p.dataType()
-		p.next()
-		return Cast{Type: typ, Arg: p.term()}
+		panic(&Unsupported{What: "type hints"})
 	case valueStart.has(k):
 		return p.value()
 	case p.peek(1) == tDot && nameStart.has(k), funcStart.has(k):
@@ -22,10 +19,10 @@ func (p *parser) term() Term {
 	}
 }
 
-// castAhead distinguishes (type) value from the tuple (value).
+// castAhead distinguishes the type hint (type) value from the tuple (value).
 func (p *parser) castAhead() bool {
 	i := p.skipType(p.pos+1, 0)
-	return i > 0 && p.toks[i].kind == tRParen
+	return i > 0 && p.toks[i].kind == tRParen && i+1 < len(p.toks) && termStart.has(p.toks[i+1].kind)
 }
 
 func (p *parser) value() Term {
@@ -59,11 +56,11 @@ func (p *parser) termsUntil(closing kind) []Term {
 	return terms
 }
 
-// braces: a set, a map, or a value of a user type.
+// braces: a set or a map.
 func (p *parser) braces() Term {
 	switch k, next := p.peek(1), p.peek(2); {
 	case identStart.has(k) && next == tColon:
-		return p.userTypeLiteral()
+		panic(&Unsupported{What: userTypes})
 	case k == tRBrace, valueStart.has(k):
 	case funcStart.has(k) && next == tLParen, nameStart.has(k) && next == tDot:
 	default:
@@ -99,18 +96,6 @@ func (p *parser) mapLiteral(key Term) Term {
 	}
 	p.expect(tRBrace, kindSet{})
 	return m
-}
-
-func (p *parser) userTypeLiteral() Term {
-	var u UDTLit
-	p.next()
-	p.list(func() {
-		u.Fields = append(u.Fields, p.ident())
-		p.expect(tColon, termStart)
-		u.Values = append(u.Values, p.term())
-	})
-	p.expect(tRBrace, kindSet{})
-	return u
 }
 
 // literalKinds are the kinds of one-token literals.

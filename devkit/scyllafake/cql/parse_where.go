@@ -49,27 +49,13 @@ func (p *parser) columnRelation() Relation {
 		r.Op = p.relationOp()
 		r.Value = p.term()
 	case op == kIs:
-		p.next()
-		p.expect(kNot, setOf(kNull))
-		p.expect(kNull, kindSet{})
-		r.Op = OpIsNotNull
+		panic(&Unsupported{What: "IS NOT NULL"})
 	case op == kIn:
 		p.inValues(&r)
 	case op == kContains:
-		p.next()
-		r.Op = OpContains
-		// KEY is also a name, but a name alone is not a value.
-		if p.kind() == kKey && p.peek(1) != tLParen && p.peek(1) != tDot {
-			p.next()
-			r.Op = OpContainsKey
-		}
-		r.Value = p.term()
+		panic(&Unsupported{What: "CONTAINS"})
 	case op == tLBracket:
-		p.next()
-		r.Elem = p.term()
-		p.expect(tRBracket, relationOps)
-		r.Op = p.relationOp()
-		r.Value = p.term()
+		panic(&Unsupported{What: "elements of collections in WHERE"})
 	default:
 		panic(p.noViableAt(at))
 	}
@@ -98,10 +84,7 @@ func (p *parser) tupleRelation() Relation {
 	at := p.pos
 	r.Op = p.relationOp()
 	if p.accept(kScyllaClusteringBound) {
-		p.refused = "SCYLLA_CLUSTERING_BOUND"
-		if p.kind() != tLParen {
-			panic(p.mismatch(tLParen, termStart))
-		}
+		panic(&Unsupported{What: "SCYLLA_CLUSTERING_BOUND"})
 	}
 	r.Value = p.tupleOrMarker(at)
 	return r
@@ -165,11 +148,14 @@ func (p *parser) inValues(r *Relation) {
 }
 
 var relationKinds = map[kind]Op{
-	tEqual: OpEQ, tNotEq: OpNE, tLess: OpLT, tLessEq: OpLE, tGreater: OpGT, tGreaterEq: OpGE, kLike: OpLike,
+	tEqual: OpEQ, tNotEq: OpNE, tLess: OpLT, tLessEq: OpLE, tGreater: OpGT, tGreaterEq: OpGE,
 }
 
 func (p *parser) relationOp() Op {
 	op, ok := relationKinds[p.kind()]
+	if p.kind() == kLike {
+		panic(&Unsupported{What: "LIKE"})
+	}
 	if !ok {
 		panic(p.noViable())
 	}

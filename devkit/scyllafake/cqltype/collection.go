@@ -82,7 +82,7 @@ func Pairs(v []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// Components walks the components present in a serialised tuple or UDT; missing
+// Components walks the components present in a serialised tuple; missing
 // trailing ones are null. The first result is the position.
 func Components(v []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
@@ -96,7 +96,7 @@ func Components(v []byte) iter.Seq2[int, []byte] {
 	}
 }
 
-// Component returns the i-th component of a serialised tuple or UDT, nil when it is
+// Component returns the i-th component of a serialised tuple, nil when it is
 // null or missing.
 func Component(v []byte, i int) []byte {
 	for n, e := range Components(v) {
@@ -134,7 +134,7 @@ func BuildMap(keys, values [][]byte) []byte {
 	return dst
 }
 
-// BuildTuple serialises a tuple or UDT; nil components are null.
+// BuildTuple serialises a tuple; nil components are null.
 func BuildTuple(components ...[]byte) []byte {
 	size := 0
 	for _, c := range components {
@@ -182,11 +182,11 @@ func Normalize(t *Type, v []byte) []byte {
 			dst = AppendElement(AppendElement(dst, p.k), p.v)
 		}
 		return dst
-	case Tuple, UDT:
+	case Tuple:
 		dst := make([]byte, 0, len(v))
 		for i, e := range Components(v) {
 			if i < len(t.Fields) {
-				e = Normalize(t.Fields[i].Type, e)
+				e = Normalize(t.Fields[i], e)
 			}
 			dst = AppendElement(dst, e)
 		}

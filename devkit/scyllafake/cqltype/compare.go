@@ -23,7 +23,7 @@ func (t *Type) Compare(a, b []byte) int {
 		if len(a) == 4 && len(b) == 4 {
 			return cmp.Compare(int32(binary.BigEndian.Uint32(a)), int32(binary.BigEndian.Uint32(b)))
 		}
-	case BigInt, Counter, Timestamp, Time:
+	case BigInt, Timestamp, Time:
 		if len(a) == 8 && len(b) == 8 {
 			return cmp.Compare(int64(binary.BigEndian.Uint64(a)), int64(binary.BigEndian.Uint64(b)))
 		}
@@ -59,7 +59,7 @@ func (t *Type) Compare(a, b []byte) int {
 		return compareList(t.Elem, a, b)
 	case Map:
 		return compareMap(t, a, b)
-	case Tuple, UDT:
+	case Tuple:
 		return compareTuple(t.Fields, a, b)
 	}
 	return bytes.Compare(a, b)
@@ -70,9 +70,7 @@ func (t *Type) compareEmpty(a, b []byte) int {
 	switch {
 	case a == nil || b == nil:
 		return cmp.Compare(boolInt(a != nil), boolInt(b != nil))
-	case t.Kind == Counter:
-		return cmp.Compare(int64At(a), int64At(b)) // an empty counter counts as 0
-	case t.Kind == Tuple || t.Kind == UDT:
+	case t.Kind == Tuple:
 		return compareTuple(t.Fields, a, b)
 	}
 	return cmp.Compare(boolInt(len(a) > 0), boolInt(len(b) > 0))
@@ -90,13 +88,6 @@ func boolByte(b byte) byte {
 		return 1
 	}
 	return 0
-}
-
-func int64At(b []byte) int64 {
-	if len(b) < 8 {
-		return 0
-	}
-	return int64(binary.BigEndian.Uint64(b))
 }
 
 // uuidTime returns the 60-bit time of a version 1 uuid.
@@ -196,7 +187,7 @@ func compareMap(t *Type, a, b []byte) int {
 
 func skip4(v []byte) []byte { return v[min(4, len(v)):] }
 
-func compareTuple(fields []Field, a, b []byte) int {
+func compareTuple(fields []*Type, a, b []byte) int {
 	for i := range fields {
 		var x, y []byte
 		var ok bool
@@ -213,7 +204,7 @@ func compareTuple(fields []Field, a, b []byte) int {
 				b = nil
 			}
 		}
-		if c := fields[i].Type.Compare(x, y); c != 0 {
+		if c := fields[i].Compare(x, y); c != 0 {
 			return c
 		}
 	}

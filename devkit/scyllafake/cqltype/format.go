@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"math"
-	"math/big"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -26,14 +25,14 @@ func (t *Type) AppendFormat(dst, v []byte) []byte {
 		return append(dst, "null"...)
 	case t.Kind == ASCII || t.Kind == Varchar:
 		return appendQuoted(dst, string(v))
-	case t.IsCollection() || t.Kind == Tuple || t.Kind == UDT:
+	case t.IsCollection() || t.Kind == Tuple:
 		return t.appendComposite(dst, v)
 	case len(v) == 0 || t.Kind == Blob || t.Kind == Duration || t.Validate(v) != nil:
 		return appendHex(dst, v)
 	}
 	be := binary.BigEndian
 	switch t.Kind {
-	case TinyInt, SmallInt, Int, BigInt, Counter, Time:
+	case TinyInt, SmallInt, Int, BigInt, Time:
 		n, _ := t.DecodeInt(v)
 		return strconv.AppendInt(dst, n, 10)
 	case Boolean:
@@ -87,7 +86,7 @@ func (t *Type) appendComposite(dst, v []byte) []byte {
 	if t.Validate(v) != nil && len(v) > 0 {
 		return appendHex(dst, v)
 	}
-	brackets := map[Kind]string{List: "[]", Set: "{}", Map: "{}", Tuple: "()", UDT: "{}"}[t.Kind]
+	brackets := map[Kind]string{List: "[]", Set: "{}", Map: "{}", Tuple: "()"}[t.Kind]
 	dst = append(dst, brackets[0])
 	n := 0
 	sep := func() {
@@ -110,91 +109,8 @@ func (t *Type) appendComposite(dst, v []byte) []byte {
 	default:
 		for i, c := range Components(v) {
 			sep()
-			if t.Kind == UDT {
-				dst = append(append(dst, t.Fields[i].Name...), ": "...)
-			}
-			dst = t.Fields[i].Type.AppendFormat(dst, c)
+			dst = t.Fields[i].AppendFormat(dst, c)
 		}
 	}
 	return append(dst, brackets[1])
-}
-
-// Text formats a value as ScyllaDB's CAST(… AS text) does: without quotes, times as ISO
-// 8601, decimals without an exponent. Null and empty values are the empty text. v must
-// be valid for t, which must not be a collection.
-func (t *Type) Text(v []byte) string {
-	if len(v) == 0 {
-		return ""
-	}
-	switch t.Kind {
-	case ASCII, Varchar:
-		return string(v)
-	case Blob:
-		return hex.EncodeToString(v)
-	case Float, Double:
-		return formatFloat(floatValue(v), 8*t.FixedSize())
-	case Decimal:
-		return decimalText(DecodeDecimal(v))
-	case Timestamp:
-		n, _ := t.DecodeInt(v)
-		at := time.UnixMilli(n).UTC()
-		if n%1000 == 0 {
-			return at.Format("2006-01-02T15:04:05")
-		}
-		return at.Format("2006-01-02T15:04:05.000000")
-	case Date:
-		n, _ := t.DecodeInt(v)
-		return FormatDate(uint32(n))
-	case Time:
-		n, _ := t.DecodeInt(v)
-		return FormatTime(n)
-	case UUID, TimeUUID:
-		if len(v) == 16 {
-			return uuid.UUID(v).String()
-		}
-	case Inet:
-		if a, ok := netip.AddrFromSlice(v); ok {
-			return a.String()
-		}
-	case Duration:
-		return FormatDuration(DecodeDuration(v))
-	}
-	return t.Format(v)
-}
-
-// formatFloat returns the shortest text that parses to f, with an exponent where
-// ScyllaDB's formatting library has one: below 1e-4 and from 1e16 on.
-func formatFloat(f float64, bits int) string {
-	if a := max(f, -f); a == 0 || a >= 1e-4 && a < 1e16 {
-		return strconv.FormatFloat(f, 'f', -1, bits)
-	}
-	return strconv.FormatFloat(f, 'e', -1, bits)
-}
-
-// decimalText formats a decimal in full, without zeros at the end of its fraction.
-func decimalText(unscaled *big.Int, scale int32) string {
-	// A longer text would be megabytes of zeros.
-	const widest = 1 << 16
-	if unscaled.Sign() == 0 {
-		return "0"
-	}
-	if scale > widest || scale < -widest {
-		return unscaled.String() + "E" + strconv.FormatInt(-int64(scale), 10)
-	}
-	digits := new(big.Int).Abs(unscaled).String()
-	switch {
-	case scale < 0:
-		digits += strings.Repeat("0", int(-scale))
-	case scale > 0:
-		if missing := int(scale) - len(digits) + 1; missing > 0 {
-			digits = strings.Repeat("0", missing) + digits
-		}
-		point := len(digits) - int(scale)
-		digits = strings.TrimRight(digits[:point]+"."+digits[point:], "0")
-		digits = strings.TrimSuffix(digits, ".")
-	}
-	if unscaled.Sign() < 0 {
-		return "-" + digits
-	}
-	return digits
 }

@@ -48,7 +48,7 @@ func (t *Type) Accepts(c Class) bool {
 		}
 	case ClassInteger:
 		switch t.Kind {
-		case BigInt, Counter, Decimal, Double, Float, Int, SmallInt, Timestamp, Date, TinyInt, Varint:
+		case BigInt, Decimal, Double, Float, Int, SmallInt, Timestamp, Date, TinyInt, Varint:
 			return true
 		}
 	case ClassFloat:
@@ -68,7 +68,7 @@ func (t *Type) Accepts(c Class) bool {
 // FromText parses the text of a value, as in a constant of CQL and a string in JSON:
 // '2020-01-01' without its quotes for a date, hexadecimal digits without 0x for a blob.
 // An empty text is the empty value of the types that are not texts themselves, except
-// integers and booleans (false). Collections, tuples and UDTs have no such form. Errors
+// integers and booleans (false). Collections and tuples have no such form. Errors
 // are *cqlerr.Error.
 func (t *Type) FromText(s string) ([]byte, error) {
 	switch t.Kind {
@@ -83,7 +83,7 @@ func (t *Type) FromText(s string) ([]byte, error) {
 		return []byte(s), nil
 	case Blob:
 		return FromHex(s)
-	case TinyInt, SmallInt, Int, BigInt, Counter:
+	case TinyInt, SmallInt, Int, BigInt:
 		return t.intFromText(s)
 	case Boolean:
 		switch strings.ToLower(s) {
@@ -93,7 +93,7 @@ func (t *Type) FromText(s string) ([]byte, error) {
 			return []byte{0}, nil
 		}
 		return nil, marshalErrorf("unable to make boolean from '%s'", s)
-	case List, Set, Map, Tuple, UDT, Custom:
+	case List, Set, Map, Tuple, Custom:
 		return nil, cqlerr.Unsupported("a value of type " + t.String() + " written as text")
 	}
 	if s == "" {
@@ -173,7 +173,7 @@ func (t *Type) EncodeInt(n int64) (v []byte, ok bool) {
 		return binary.BigEndian.AppendUint16(nil, uint16(n)), n == int64(int16(n))
 	case Int:
 		return binary.BigEndian.AppendUint32(nil, uint32(n)), n == int64(int32(n))
-	case BigInt, Counter, Timestamp, Time:
+	case BigInt, Timestamp, Time:
 		return EncodeInt64(n), true
 	case Varint:
 		return EncodeVarint(big.NewInt(n)), true
@@ -197,7 +197,7 @@ func (t *Type) DecodeInt(v []byte) (n int64, ok bool) {
 		return int64(int32(binary.BigEndian.Uint32(v))), true
 	case Date:
 		return int64(binary.BigEndian.Uint32(v)), true
-	case BigInt, Counter, Timestamp, Time:
+	case BigInt, Timestamp, Time:
 		return int64(binary.BigEndian.Uint64(v)), true
 	}
 	return 0, false

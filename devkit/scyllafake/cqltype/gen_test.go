@@ -27,7 +27,7 @@ func anyType(depth int) *rapid.Generator[*Type] {
 	return rapid.Custom(func(t *rapid.T) *Type {
 		n := len(keyTypes)
 		if depth > 0 {
-			n += 5
+			n += 4
 		}
 		i := rapid.IntRange(0, n-1).Draw(t, "type")
 		if i < len(keyTypes) {
@@ -41,10 +41,8 @@ func anyType(depth int) *rapid.Generator[*Type] {
 			return NewSet(sub("elem")).Freeze()
 		case 2:
 			return NewMap(sub("key"), sub("value")).Freeze()
-		case 3:
-			return NewTuple(sub("a"), sub("b"))
 		}
-		return NewUDT("ks", "u", Field{"a", sub("a")}, Field{"b", sub("b")}).Freeze()
+		return NewTuple(sub("a"), sub("b"))
 	})
 }
 
@@ -95,12 +93,12 @@ func valueOf(ty *Type) *rapid.Generator[[]byte] {
 		case Map:
 			keys := rapid.SliceOfN(valueOf(ty.Key), 0, 3).Draw(t, "keys")
 			return Normalize(ty, BuildMap(keys, rapid.SliceOfN(valueOf(ty.Elem), len(keys), len(keys)).Draw(t, "values")))
-		case Tuple, UDT:
+		case Tuple:
 			var parts [][]byte
 			for i := range rapid.IntRange(0, len(ty.Fields)).Draw(t, "components") {
 				var c []byte
 				if rapid.Bool().Draw(t, "null") {
-					c = valueOf(ty.Fields[i].Type).Draw(t, "component")
+					c = valueOf(ty.Fields[i]).Draw(t, "component")
 				}
 				parts = append(parts, c)
 			}

@@ -34,7 +34,7 @@ func appendKey(dst []byte, t *Type, v []byte) []byte {
 	if v == nil {
 		return append(dst, keyNull)
 	}
-	if len(v) == 0 && t.Kind != Counter && t.Kind != Tuple && t.Kind != UDT {
+	if len(v) == 0 && t.Kind != Tuple {
 		return append(dst, keyEmpty)
 	}
 	dst = append(dst, keyValue)
@@ -44,8 +44,6 @@ func appendKey(dst []byte, t *Type, v []byte) []byte {
 		return be.AppendUint32(dst, be.Uint32(v)^1<<31)
 	case BigInt, Timestamp, Time:
 		return be.AppendUint64(dst, be.Uint64(v)^1<<63)
-	case Counter:
-		return be.AppendUint64(dst, uint64(int64At(v))^1<<63)
 	case SmallInt:
 		return be.AppendUint16(dst, be.Uint16(v)^1<<15)
 	case TinyInt:
@@ -82,7 +80,7 @@ func appendKey(dst []byte, t *Type, v []byte) []byte {
 			dst = appendKey(appendKey(dst, t.Key, k), t.Elem, e)
 		}
 		return append(dst, keyEnd)
-	case Tuple, UDT:
+	case Tuple:
 		return appendTupleKey(dst, t.Fields, v)
 	}
 	return appendBytesKey(dst, v)
@@ -133,13 +131,13 @@ func appendDecimalKey(dst, v []byte) []byte {
 }
 
 // appendTupleKey omits the nulls at the end, which do not count.
-func appendTupleKey(dst []byte, fields []Field, v []byte) []byte {
+func appendTupleKey(dst []byte, fields []*Type, v []byte) []byte {
 	keep := len(dst)
 	for i, c := range Components(v) {
 		if i >= len(fields) {
 			break
 		}
-		dst = appendKey(dst, fields[i].Type, c)
+		dst = appendKey(dst, fields[i], c)
 		if c != nil {
 			keep = len(dst)
 		}

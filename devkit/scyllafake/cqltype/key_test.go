@@ -93,7 +93,7 @@ func TestAppendKey_Concatenates(t *testing.T) {
 
 func TestAppendKey_FixedSizesDoNotAllocate(t *testing.T) {
 	buf := make([]byte, 0, 64)
-	for _, ty := range Primitives() {
+	for _, ty := range primitives {
 		n := ty.FixedSize()
 		if n == 0 {
 			continue

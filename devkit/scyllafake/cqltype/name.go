@@ -1,21 +1,20 @@
 package cqltype
 
 import (
-	"encoding/hex"
 	"fmt"
 	"strings"
 )
 
 // kindNames are the CQL names of the types without parameters.
 var kindNames = map[Kind]string{
-	ASCII: "ascii", BigInt: "bigint", Blob: "blob", Boolean: "boolean", Counter: "counter",
+	ASCII: "ascii", BigInt: "bigint", Blob: "blob", Boolean: "boolean",
 	Date: "date", Decimal: "decimal", Double: "double", Duration: "duration", Float: "float",
 	Inet: "inet", Int: "int", SmallInt: "smallint", Varchar: "text", Time: "time",
 	Timestamp: "timestamp", TimeUUID: "timeuuid", TinyInt: "tinyint", UUID: "uuid", Varint: "varint",
 }
 
 // String returns the CQL name of t as in system_schema.columns.type: text for varchar,
-// a tuple always inside frozen<>, a UDT without its keyspace.
+// a tuple always inside frozen<>.
 func (t *Type) String() string {
 	var b strings.Builder
 	t.writeName(&b)
@@ -23,7 +22,7 @@ func (t *Type) String() string {
 }
 
 func (t *Type) writeName(b *strings.Builder) {
-	frozen := t.Kind == Tuple || t.Frozen && (t.IsCollection() || t.Kind == UDT)
+	frozen := t.Kind == Tuple || t.Frozen && t.IsCollection()
 	if frozen {
 		b.WriteString("frozen<")
 	}
@@ -44,11 +43,9 @@ func (t *Type) writeName(b *strings.Builder) {
 			if i > 0 {
 				b.WriteString(", ")
 			}
-			t.Fields[i].Type.writeName(b)
+			t.Fields[i].writeName(b)
 		}
 		b.WriteByte('>')
-	case UDT:
-		b.WriteString(QuoteIdent(t.Name))
 	default:
 		if name, ok := kindNames[t.Kind]; ok {
 			b.WriteString(name)
@@ -81,12 +78,11 @@ func QuoteIdent(name string) string {
 // marshalClasses are the class names of types in ScyllaDB's messages.
 var marshalClasses = map[Kind]string{
 	ASCII: "AsciiType", BigInt: "LongType", Blob: "BytesType", Boolean: "BooleanType",
-	Counter: "CounterColumnType", Date: "SimpleDateType", Decimal: "DecimalType",
+	Date: "SimpleDateType", Decimal: "DecimalType",
 	Double: "DoubleType", Duration: "DurationType", Float: "FloatType", Inet: "InetAddressType",
 	Int: "Int32Type", SmallInt: "ShortType", Varchar: "UTF8Type", Time: "TimeType",
 	Timestamp: "TimestampType", TimeUUID: "TimeUUIDType", TinyInt: "ByteType", UUID: "UUIDType",
 	Varint: "IntegerType", List: "ListType", Set: "SetType", Map: "MapType", Tuple: "TupleType",
-	UDT: "UserType",
 }
 
 // MarshalName returns the class name of t in ScyllaDB's messages,
@@ -94,7 +90,7 @@ var marshalClasses = map[Kind]string{
 func (t *Type) MarshalName() string {
 	const pkg = "org.apache.cassandra.db.marshal."
 	var b strings.Builder
-	frozen := t.Frozen && (t.IsCollection() || t.Kind == UDT)
+	frozen := t.Frozen && t.IsCollection()
 	if frozen {
 		b.WriteString(pkg + "FrozenType(")
 	}
@@ -111,13 +107,7 @@ func (t *Type) MarshalName() string {
 			if i > 0 {
 				b.WriteString(", ")
 			}
-			b.WriteString(t.Fields[i].Type.MarshalName())
-		}
-		b.WriteByte(')')
-	case UDT:
-		b.WriteString("(" + t.Keyspace + "," + hex.EncodeToString([]byte(t.Name)))
-		for _, f := range t.Fields {
-			b.WriteString("," + hex.EncodeToString([]byte(f.Name)) + ":" + f.Type.MarshalName())
+			b.WriteString(t.Fields[i].MarshalName())
 		}
 		b.WriteByte(')')
 	}

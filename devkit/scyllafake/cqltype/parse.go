@@ -6,14 +6,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 )
 
-// Parse parses the CQL text of a type, as in CREATE TABLE. udt finds a user-defined
-// type by its name, unquoted and folded ("ks.name" when the text qualified it); it
-// returns nil for an unknown type, and may be nil itself.
+// Parse parses the CQL text of a type, as in CREATE TABLE.
 //
-// Inside frozen<> and inside tuples everything is frozen; a collection or UDT that is
-// not frozen inside a collection is refused. Errors are *cqlerr.Error.
-func Parse(text string, udt func(name string) (*Type, error)) (*Type, error) {
-	p := typeParser{text: text, udt: udt}
+// Inside frozen<> and inside tuples everything is frozen; a collection that is not
+// frozen inside a collection is refused. Errors are *cqlerr.Error.
+func Parse(text string) (*Type, error) {
+	p := typeParser{text: text}
 	t, err := p.parse(false)
 	if err != nil {
 		return nil, err
@@ -27,7 +25,6 @@ func Parse(text string, udt func(name string) (*Type, error)) (*Type, error) {
 type typeParser struct {
 	text string
 	pos  int
-	udt  func(string) (*Type, error)
 }
 
 func (p *typeParser) syntax() error {
@@ -96,26 +93,10 @@ func (p *typeParser) parse(frozen bool) (*Type, error) {
 			return t, nil
 		}
 	}
-	if p.accept('.') {
-		second, _, err := p.ident()
-		if err != nil {
-			return nil, err
-		}
-		name += "." + second
+	if name == "counter" && !quoted {
+		return nil, cqlerr.Unsupported("counters")
 	}
-	var t *Type
-	if p.udt != nil {
-		if t, err = p.udt(name); err != nil {
-			return nil, err
-		}
-	}
-	if t == nil {
-		return nil, cqlerr.Invalidf("Unknown type %s", name)
-	}
-	if frozen {
-		t = t.Freeze()
-	}
-	return t, nil
+	return nil, cqlerr.Unsupported("the type " + name + ": it is none of CQL's own, and user-defined types are not imitated")
 }
 
 // args reads the parameters of a parametric type up to its closing bracket.
@@ -153,25 +134,17 @@ func (p *typeParser) parametric(name string, start int, frozen bool) (*Type, err
 	text := squeeze(p.text[start:p.pos])
 	switch name {
 	case "frozen":
-		if t := args[0]; t.IsCollection() || t.Kind == UDT || t.Kind == Tuple {
+		if t := args[0]; t.IsCollection() || t.Kind == Tuple {
 			return t.Freeze(), nil
 		}
 		return nil, cqlerr.Invalidf(
 			"frozen<> is only allowed on collections, tuples, and user-defined types (got %s)", args[0])
 	case "tuple":
-		for _, a := range args {
-			if a.Kind == Counter {
-				return nil, cqlerr.Invalidf("Counters are not allowed inside tuples")
-			}
-		}
 		return NewTuple(args...), nil
 	}
 	for _, a := range args {
 		if a.IsMultiCell() {
 			return nil, cqlerr.Invalidf("Non-frozen user types or collections are not allowed inside collections: %s", text)
-		}
-		if a.Kind == Counter {
-			return nil, cqlerr.Invalidf("Counters are not allowed inside collections: %s", text)
 		}
 	}
 	var t *Type

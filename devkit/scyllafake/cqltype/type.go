@@ -5,6 +5,8 @@
 // empty value, which most types accept and distinguish from null.
 package cqltype
 
+import "slices"
+
 // Kind is a type's option id in the protocol.
 type Kind uint16
 
@@ -15,7 +17,6 @@ const (
 	BigInt    Kind = 0x0002
 	Blob      Kind = 0x0003
 	Boolean   Kind = 0x0004
-	Counter   Kind = 0x0005
 	Decimal   Kind = 0x0006
 	Double    Kind = 0x0007
 	Float     Kind = 0x0008
@@ -34,7 +35,6 @@ const (
 	List      Kind = 0x0020
 	Map       Kind = 0x0021
 	Set       Kind = 0x0022
-	UDT       Kind = 0x0030
 	Tuple     Kind = 0x0031
 )
 
@@ -43,18 +43,10 @@ type Type struct {
 	Kind Kind
 	// Key is the key type of a map; Elem the element of a list or set, the value of a map.
 	Key, Elem *Type
-	// Fields are the fields of a UDT, or the unnamed components of a tuple.
-	Fields []Field
-	// Keyspace and Name name a UDT.
-	Keyspace, Name string
-	// Frozen is meaningful for lists, sets, maps and UDTs; tuples are always frozen.
+	// Fields are the components of a tuple.
+	Fields []*Type
+	// Frozen is meaningful for lists, sets and maps; tuples are always frozen.
 	Frozen bool
-}
-
-// Field is a field of a UDT or tuple.
-type Field struct {
-	Name string
-	Type *Type
 }
 
 // The types without parameters. They are compared by pointer or by Equal.
@@ -63,7 +55,6 @@ var (
 	TBigInt    = &Type{Kind: BigInt}
 	TBlob      = &Type{Kind: Blob}
 	TBoolean   = &Type{Kind: Boolean}
-	TCounter   = &Type{Kind: Counter}
 	TDate      = &Type{Kind: Date}
 	TDecimal   = &Type{Kind: Decimal}
 	TDouble    = &Type{Kind: Double}
@@ -88,7 +79,6 @@ var primitives = map[string]*Type{
 	"bigint":    TBigInt,
 	"blob":      TBlob,
 	"boolean":   TBoolean,
-	"counter":   TCounter,
 	"date":      TDate,
 	"decimal":   TDecimal,
 	"double":    TDouble,
@@ -107,19 +97,6 @@ var primitives = map[string]*Type{
 	"varint":    TVarint,
 }
 
-// Primitives returns the types without parameters, in any order.
-func Primitives() []*Type {
-	seen := make(map[Kind]bool, len(primitives))
-	out := make([]*Type, 0, len(primitives))
-	for _, t := range primitives {
-		if !seen[t.Kind] {
-			seen[t.Kind] = true
-			out = append(out, t)
-		}
-	}
-	return out
-}
-
 // NewList returns list<elem>, not frozen.
 func NewList(elem *Type) *Type { return &Type{Kind: List, Elem: elem} }
 
@@ -131,42 +108,26 @@ func NewMap(key, value *Type) *Type { return &Type{Kind: Map, Key: key, Elem: va
 
 // NewTuple returns tuple<types…>; its components become frozen.
 func NewTuple(types ...*Type) *Type {
-	fields := make([]Field, len(types))
+	fields := make([]*Type, len(types))
 	for i, t := range types {
-		fields[i].Type = t.Freeze()
+		fields[i] = t.Freeze()
 	}
 	return &Type{Kind: Tuple, Fields: fields, Frozen: true}
-}
-
-// NewUDT returns a user-defined type, not frozen.
-func NewUDT(keyspace, name string, fields ...Field) *Type {
-	return &Type{Kind: UDT, Keyspace: keyspace, Name: name, Fields: fields}
 }
 
 // Freeze returns t as inside frozen<>: frozen with all its parts. Types that cannot be
 // frozen are returned unchanged.
 func (t *Type) Freeze() *Type {
-	switch t.Kind {
-	case List, Set, Map:
-		if t.Frozen {
-			return t
-		}
-		c := *t
-		c.Frozen = true
-		if c.Key != nil {
-			c.Key = c.Key.Freeze()
-		}
-		c.Elem = c.Elem.Freeze()
-		return &c
-	case UDT:
-		if t.Frozen {
-			return t
-		}
-		c := *t
-		c.Frozen = true
-		return &c
+	if t.Frozen || !t.IsCollection() {
+		return t
 	}
-	return t
+	c := *t
+	c.Frozen = true
+	if c.Key != nil {
+		c.Key = c.Key.Freeze()
+	}
+	c.Elem = c.Elem.Freeze()
+	return &c
 }
 
 // IsCollection reports whether t is a list, set or map, frozen or not.
@@ -175,59 +136,20 @@ func (t *Type) IsCollection() bool {
 }
 
 // IsMultiCell reports whether a column of type t is stored cell by cell: a
-// list, set, map or UDT that is not frozen.
+// list, set or map that is not frozen.
 func (t *Type) IsMultiCell() bool {
-	return !t.Frozen && (t.IsCollection() || t.Kind == UDT)
+	return !t.Frozen && t.IsCollection()
 }
 
 // Equal reports whether t and o are the same type, frozenness included.
-// UDTs are equal when their keyspace, name and fields are.
 func (t *Type) Equal(o *Type) bool {
 	if t == o {
 		return true
 	}
-	if t == nil || o == nil || t.Kind != o.Kind || t.Frozen != o.Frozen ||
-		t.Keyspace != o.Keyspace || t.Name != o.Name || len(t.Fields) != len(o.Fields) {
+	if t == nil || o == nil || t.Kind != o.Kind || t.Frozen != o.Frozen {
 		return false
 	}
-	if !t.Key.Equal(o.Key) || !t.Elem.Equal(o.Elem) {
-		return false
-	}
-	for i := range t.Fields {
-		if t.Fields[i].Name != o.Fields[i].Name || !t.Fields[i].Type.Equal(o.Fields[i].Type) {
-			return false
-		}
-	}
-	return true
-}
-
-// References reports whether t is, or contains, the UDT keyspace.name.
-func (t *Type) References(keyspace, name string) bool {
-	if t == nil {
-		return false
-	}
-	if t.Kind == UDT && t.Keyspace == keyspace && t.Name == name {
-		return true
-	}
-	if t.Key.References(keyspace, name) || t.Elem.References(keyspace, name) {
-		return true
-	}
-	for i := range t.Fields {
-		if t.Fields[i].Type.References(keyspace, name) {
-			return true
-		}
-	}
-	return false
-}
-
-// FieldIndex returns the position of a UDT's field, or -1.
-func (t *Type) FieldIndex(name string) int {
-	for i := range t.Fields {
-		if t.Fields[i].Name == name {
-			return i
-		}
-	}
-	return -1
+	return t.Key.Equal(o.Key) && t.Elem.Equal(o.Elem) && slices.EqualFunc(t.Fields, o.Fields, (*Type).Equal)
 }
 
 func (t *Type) containsSetOrMap() bool {
@@ -238,7 +160,7 @@ func (t *Type) containsSetOrMap() bool {
 		return true
 	}
 	for i := range t.Fields {
-		if t.Fields[i].Type.containsSetOrMap() {
+		if t.Fields[i].containsSetOrMap() {
 			return true
 		}
 	}
@@ -253,7 +175,7 @@ func (t *Type) containsDuration() bool {
 		return true
 	}
 	for i := range t.Fields {
-		if t.Fields[i].Type.containsDuration() {
+		if t.Fields[i].containsDuration() {
 			return true
 		}
 	}

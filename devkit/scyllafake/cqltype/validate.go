@@ -54,7 +54,7 @@ func (t *Type) Validate(v []byte) error {
 		if n != 2 {
 			return marshalErrorf("Expected 2 bytes for a smallint (%d)", n)
 		}
-	case Int, BigInt, Counter:
+	case Int, BigInt:
 		if n != t.FixedSize() {
 			return marshalErrorf("Validation failed for type %s: got %d bytes", t.MarshalName(), n)
 		}
@@ -97,7 +97,7 @@ func (t *Type) Validate(v []byte) error {
 		return validateDuration(v)
 	case List, Set, Map:
 		return t.validateCollection(v)
-	case Tuple, UDT:
+	case Tuple:
 		return t.validateTuple(v)
 	}
 	return nil
@@ -113,7 +113,7 @@ func (t *Type) FixedSize() int {
 		return 2
 	case Int, Float, Date:
 		return 4
-	case BigInt, Counter, Double, Timestamp, Time:
+	case BigInt, Double, Timestamp, Time:
 		return 8
 	case UUID, TimeUUID:
 		return 16
@@ -193,7 +193,7 @@ func (t *Type) validateTuple(v []byte) error {
 			return err
 		}
 		if n < len(t.Fields) {
-			if err := t.Fields[n].Type.Validate(e); err != nil {
+			if err := t.Fields[n].Validate(e); err != nil {
 				return err
 			}
 		}

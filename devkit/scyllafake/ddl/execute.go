@@ -20,10 +20,7 @@ var errNoKeyspace = cqlerr.Invalidf("No keyspace has been specified. USE a keysp
 func Is(stmt cql.Statement) bool {
 	switch stmt.(type) {
 	case *cql.CreateKeyspace, *cql.AlterKeyspace, *cql.DropKeyspace,
-		*cql.CreateTable, *cql.AlterTable, *cql.DropTable, *cql.Truncate,
-		*cql.CreateIndex, *cql.DropIndex,
-		*cql.CreateType, *cql.AlterType, *cql.DropType,
-		*cql.CreateView, *cql.AlterView, *cql.DropView:
+		*cql.CreateTable, *cql.AlterTable, *cql.DropTable, *cql.Truncate:
 		return true
 	}
 	return false
@@ -80,22 +77,6 @@ func (w *change) apply(keyspace string, stmt cql.Statement) error {
 		return w.dropTable(keyspace, s)
 	case *cql.Truncate:
 		return w.truncate(keyspace, s)
-	case *cql.CreateIndex:
-		return w.createIndex(keyspace, s)
-	case *cql.DropIndex:
-		return w.dropIndex(keyspace, s)
-	case *cql.CreateType:
-		return w.createType(keyspace, s)
-	case *cql.AlterType:
-		return w.alterType(keyspace, s)
-	case *cql.DropType:
-		return w.dropType(keyspace, s)
-	case *cql.CreateView:
-		return w.createView(keyspace, s)
-	case *cql.AlterView:
-		return w.alterView(keyspace, s)
-	case *cql.DropView:
-		return w.dropView(keyspace, s)
 	}
 	return cqlerr.Unsupported("this statement")
 }

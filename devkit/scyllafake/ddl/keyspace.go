@@ -10,7 +10,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/system"
 )
 
@@ -49,7 +48,6 @@ func (w *change) createKeyspace(s *cql.CreateKeyspace) error {
 		Replication:   p.replication,
 		DurableWrites: p.durableWrites,
 		Tables:        map[string]*catalog.Table{},
-		Types:         map[string]*cqltype.Type{},
 	}
 	if ks.Tablets, err = w.wantsTablets(p); err != nil {
 		return err
@@ -147,22 +145,13 @@ func (w *change) dropKeyspace(s *cql.DropKeyspace) error {
 	if strings.HasPrefix(name, "system_") {
 		return cqlerr.Unsupported("DROP KEYSPACE " + name + " (it ruins a ScyllaDB node)")
 	}
-	// Views go first, then tables, each with its log.
-	names := slices.Sorted(maps.Keys(ks.Tables))
-	for _, view := range []bool{true, false} {
-		for _, n := range names {
-			if t := ks.Tables[n]; (t.Kind == catalog.View) == view {
-				w.notify(catalog.Dropped, catalog.TargetTable, name, n)
-				w.forget(t)
-				if t.CDC != nil && !view {
-					w.endStreams(t)
-				}
-			}
+	for _, n := range slices.Sorted(maps.Keys(ks.Tables)) {
+		t := ks.Tables[n]
+		w.notify(catalog.Dropped, catalog.TargetTable, name, n)
+		w.forget(t)
+		if t.CDC != nil {
+			w.endStreams(t)
 		}
-	}
-	for _, n := range slices.Sorted(maps.Keys(ks.Types)) {
-		w.notify(catalog.Dropped, catalog.TargetType, name, n)
-		w.removeType(name, n)
 	}
 	delete(w.next.Keyspaces, name)
 	w.removeKeyspace(name)

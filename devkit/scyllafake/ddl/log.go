@@ -1,15 +1,10 @@
 package ddl
 
 import (
-	"strings"
-
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cdc"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 )
-
-// unqualified strips the keyspace from a type's name.
-func unqualified(keyspace, name string) string { return strings.TrimPrefix(name, keyspace+".") }
 
 // syncLog updates the log of t, whose CDC is on, and adds the events. A new log in a
 // keyspace with tablets gets its streams.
@@ -48,8 +43,6 @@ func (w *change) syncLog(t *catalog.Table) error {
 // checkLog refuses the tables that cannot have a log.
 func (w *change) checkLog(ks *catalog.Keyspace, t *catalog.Table) error {
 	switch {
-	case t.IsCounter():
-		return cqlerr.Invalidf("Cannot create CDC log for table %s.%s. Counter support not implemented", t.Keyspace, t.Name)
 	case t.Kind == catalog.CDCLog && w.base(t) != nil:
 		return cqlerr.Invalidf("Cannot create a CDC log for a table %s.%s, because creating nested CDC logs is not allowed", t.Keyspace, t.Name)
 	case ks.Tablets && !w.c.o.Version.HasCDCOnTablets():
@@ -69,7 +62,6 @@ func (w *change) dropLog(t *catalog.Table) {
 	if log == nil {
 		return
 	}
-	w.dropIndexViews(log)
 	w.notify(catalog.Dropped, catalog.TargetTable, log.Keyspace, log.Name)
 	w.forget(log)
 	delete(w.keyspace(t.Keyspace).Tables, log.Name)

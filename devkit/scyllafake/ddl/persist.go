@@ -19,13 +19,11 @@ const (
 	metaPrefix     = "schema/"
 	metaState      = metaPrefix + "state"
 	keyspacePrefix = metaPrefix + "keyspace/"
-	typePrefix     = metaPrefix + "type/"
 	tablePrefix    = metaPrefix + "table/"
 	dropPrefix     = metaPrefix + "drop/"
 )
 
-func keyspaceKey(name string) string    { return keyspacePrefix + name }
-func typeKey(keyspace, n string) string { return typePrefix + keyspace + "/" + n }
+func keyspaceKey(name string) string { return keyspacePrefix + name }
 func tableKey(keyspace, n string) string {
 	return tablePrefix + keyspace + "/" + n
 }
@@ -70,21 +68,6 @@ func keyspaceMeta(ks *catalog.Keyspace) store.Meta {
 	})
 }
 
-type fieldRecord struct{ Name, Type string }
-
-type typeRecord struct {
-	Keyspace, Name string
-	Fields         []fieldRecord
-}
-
-func typeMeta(t *cqltype.Type) store.Meta {
-	r := typeRecord{Keyspace: t.Keyspace, Name: t.Name}
-	for _, f := range t.Fields {
-		r.Fields = append(r.Fields, fieldRecord{f.Name, f.Type.String()})
-	}
-	return meta(typeKey(t.Keyspace, t.Name), r)
-}
-
 type columnRecord struct {
 	Name, Type string
 	Kind       catalog.ColumnKind
@@ -106,16 +89,14 @@ type tableRecord struct {
 	Columns        []columnRecord
 	NextColumnID   int32
 	Options        catalog.Options
-	CDC            *catalog.CDC     `json:",omitempty"`
-	Dropped        []droppedRecord  `json:",omitempty"`
-	Indexes        []*catalog.Index `json:",omitempty"`
-	View           *catalog.ViewOf  `json:",omitempty"`
+	CDC            *catalog.CDC    `json:",omitempty"`
+	Dropped        []droppedRecord `json:",omitempty"`
 }
 
 func tableMeta(t *catalog.Table) store.Meta {
 	r := tableRecord{
 		Keyspace: t.Keyspace, Name: t.Name, ID: t.ID, StoreID: t.StoreID, Kind: t.Kind,
-		NextColumnID: t.NextColumnID, Options: t.Options, CDC: t.CDC, Indexes: t.Indexes, View: t.View,
+		NextColumnID: t.NextColumnID, Options: t.Options, CDC: t.CDC,
 	}
 	for _, c := range t.Columns() {
 		r.Columns = append(r.Columns, columnRecord{c.Name, c.Type.String(), c.Kind, c.Desc, c.ID})
@@ -148,7 +129,6 @@ func (c *Catalog) load() error {
 		return err
 	}
 	var state stateRecord
-	var types []typeRecord
 	var tables []tableRecord
 	var drops []uint32
 	for _, m := range metas {
@@ -160,10 +140,6 @@ func (c *Catalog) load() error {
 			if err = json.Unmarshal(m.Value, &r); err == nil {
 				addKeyspace(s, r)
 			}
-		case strings.HasPrefix(m.Key, typePrefix):
-			var r typeRecord
-			err = json.Unmarshal(m.Value, &r)
-			types = append(types, r)
 		case strings.HasPrefix(m.Key, tablePrefix):
 			var r tableRecord
 			err = json.Unmarshal(m.Value, &r)
@@ -176,9 +152,6 @@ func (c *Catalog) load() error {
 		if err != nil {
 			return fmt.Errorf("entry %s: %w", m.Key, err)
 		}
-	}
-	if err := addTypes(s, types); err != nil {
-		return err
 	}
 	for _, r := range tables {
 		if err := addTable(s, r); err != nil {
@@ -207,54 +180,12 @@ func addKeyspace(s *catalog.Schema, r keyspaceRecord) {
 	ks := s.Keyspaces[r.Name]
 	if ks == nil {
 		ks = &catalog.Keyspace{
-			Name: r.Name, Tables: map[string]*catalog.Table{}, Types: map[string]*cqltype.Type{},
+			Name: r.Name, Tables: map[string]*catalog.Table{},
 		}
 		s.Keyspaces[r.Name] = ks
 	}
 	ks.Replication, ks.DurableWrites = r.Replication, r.DurableWrites
 	ks.Tablets, ks.InitialTablets = r.Tablets, r.InitialTablets
-}
-
-// addTypes adds user types; each is built after the types it refers to.
-func addTypes(s *catalog.Schema, records []typeRecord) error {
-	for len(records) > 0 {
-		var waiting []typeRecord
-		for _, r := range records {
-			t, err := buildType(s, r)
-			if err != nil {
-				waiting = append(waiting, r)
-				continue
-			}
-			s.Keyspaces[r.Keyspace].Types[r.Name] = t
-		}
-		if len(waiting) == len(records) {
-			_, err := buildType(s, waiting[0])
-			return fmt.Errorf("type %s.%s: %w", waiting[0].Keyspace, waiting[0].Name, err)
-		}
-		records = waiting
-	}
-	return nil
-}
-
-func buildType(s *catalog.Schema, r typeRecord) (*cqltype.Type, error) {
-	if s.Keyspaces[r.Keyspace] == nil {
-		return nil, fmt.Errorf("keyspace %s is missing", r.Keyspace)
-	}
-	var fields []cqltype.Field
-	for _, f := range r.Fields {
-		t, err := parseType(s, r.Keyspace, f.Type)
-		if err != nil {
-			return nil, err
-		}
-		fields = append(fields, cqltype.Field{Name: f.Name, Type: t})
-	}
-	return cqltype.NewUDT(r.Keyspace, r.Name, fields...), nil
-}
-
-func parseType(s *catalog.Schema, keyspace, text string) (*cqltype.Type, error) {
-	return cqltype.Parse(text, func(name string) (*cqltype.Type, error) {
-		return s.Keyspaces[keyspace].Types[unqualified(keyspace, name)], nil
-	})
 }
 
 func addTable(s *catalog.Schema, r tableRecord) error {
@@ -264,9 +195,9 @@ func addTable(s *catalog.Schema, r tableRecord) error {
 	}
 	t := catalog.NewTable(r.Keyspace, r.Name)
 	t.ID, t.StoreID, t.Kind = r.ID, r.StoreID, r.Kind
-	t.Options, t.CDC, t.Indexes, t.View = r.Options, r.CDC, r.Indexes, r.View
+	t.Options, t.CDC = r.Options, r.CDC
 	for _, c := range r.Columns {
-		typ, err := parseType(s, r.Keyspace, c.Type)
+		typ, err := cqltype.Parse(c.Type)
 		if err != nil {
 			return err
 		}
@@ -275,10 +206,9 @@ func addTable(s *catalog.Schema, r tableRecord) error {
 	}
 	t.NextColumnID = r.NextColumnID
 	for _, d := range r.Dropped {
-		typ, err := parseType(s, r.Keyspace, d.Type)
+		typ, err := cqltype.Parse(d.Type)
 		if err != nil {
-			// The type of a dropped column may have been dropped since.
-			typ = cqltype.TBlob
+			return err
 		}
 		t.Dropped = append(t.Dropped, catalog.DroppedColumn{Name: d.Name, Type: typ, Kind: d.Kind, DroppedTime: d.Time})
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/system"
 )
@@ -52,22 +51,6 @@ func (w *schemaRows) removeKeyspace(name string) {
 	w.metas = append(w.metas, gone(keyspaceKey(name)))
 }
 
-func (w *schemaRows) putType(t *cqltype.Type) {
-	names, types := make(system.List, len(t.Fields)), make(system.List, len(t.Fields))
-	for i, f := range t.Fields {
-		names[i], types[i] = f.Name, f.Type.String()
-	}
-	w.insert("types", system.Values{
-		"keyspace_name": t.Keyspace, "type_name": t.Name, "field_names": names, "field_types": types,
-	})
-	w.metas = append(w.metas, typeMeta(t))
-}
-
-func (w *schemaRows) removeType(keyspace, name string) {
-	w.erase("types", system.Values{"keyspace_name": keyspace, "type_name": name})
-	w.metas = append(w.metas, gone(typeKey(keyspace, name)))
-}
-
 func (w *schemaRows) putTable(t *catalog.Table) {
 	w.eraseTable(t)
 	w.tableRows(t)
@@ -81,18 +64,17 @@ func (w *schemaRows) removeTable(t *catalog.Table) {
 
 func (w *schemaRows) eraseTable(t *catalog.Table) {
 	key := system.Values{"keyspace_name": t.Keyspace, "table_name": t.Name}
-	for _, table := range []string{"tables", "scylla_tables", "columns", "dropped_columns", "indexes", "view_virtual_columns", "computed_columns"} {
+	for _, table := range []string{"tables", "scylla_tables", "columns", "dropped_columns"} {
 		w.erase(table, key)
-	}
-	if t.Kind == catalog.View {
-		w.erase("views", system.Values{"keyspace_name": t.Keyspace, "view_name": t.Name})
 	}
 }
 
 func (w *schemaRows) tableRows(t *catalog.Table) {
 	o := &t.Options
-	vals := system.Values{
+	w.insert("tables", system.Values{
 		"keyspace_name":               t.Keyspace,
+		"table_name":                  t.Name,
+		"flags":                       system.Set{[]byte("compound")},
 		"bloom_filter_fp_chance":      o.BloomFilterFPChance,
 		"caching":                     o.Caching,
 		"comment":                     o.Comment,
@@ -109,39 +91,16 @@ func (w *schemaRows) tableRows(t *catalog.Table) {
 		"min_index_interval":          o.MinIndexInterval,
 		"read_repair_chance":          o.ReadRepair,
 		"speculative_retry":           o.SpeculativeRetry,
-	}
-	if t.Kind == catalog.View {
-		vals["view_name"] = t.Name
-		vals["base_table_id"] = t.View.BaseID
-		vals["base_table_name"] = t.View.BaseName
-		vals["include_all_columns"] = t.View.IncludeAllColumns
-		vals["where_clause"] = t.View.WhereClause
-		w.insert("views", vals)
-	} else {
-		vals["table_name"] = t.Name
-		vals["flags"] = system.Set{[]byte("compound")}
-		w.insert("tables", vals)
-	}
+	})
 	w.scyllaRow(t)
 	for _, c := range t.Columns() {
 		w.insert("columns", columnRow(t, c, c.Type.String()))
-	}
-	if t.Kind == catalog.View {
-		for _, c := range virtualColumns(t, w.next.Keyspaces[t.Keyspace].Tables[t.View.BaseName]) {
-			w.insert("view_virtual_columns", columnRow(t, c, virtualType(c.Type)))
-		}
 	}
 	for _, d := range t.Dropped {
 		w.insert("dropped_columns", system.Values{
 			"keyspace_name": t.Keyspace, "table_name": t.Name, "column_name": d.Name,
 			// ScyllaDB writes microseconds into this column of milliseconds.
 			"dropped_time": system.Timestamp(d.DroppedTime), "type": d.Type.String(),
-		})
-	}
-	for _, ix := range t.Indexes {
-		w.insert("indexes", system.Values{
-			"keyspace_name": t.Keyspace, "table_name": t.Name, "index_name": ix.Name,
-			"kind": "COMPOSITES", "options": ix.Options,
 		})
 	}
 }

@@ -37,9 +37,6 @@ func (w *change) createTable(keyspace string, s *cql.CreateTable) error {
 			return err
 		}
 	}
-	if t.IsCounter() {
-		return cqlerr.Unsupported("counters")
-	}
 	t.ID, t.StoreID = w.newID(), w.newStoreID()
 	ks.Tables[t.Name] = t
 	w.putTable(t)
@@ -80,14 +77,12 @@ func (w *change) define(n cql.Name, s *cql.CreateTable) (*catalog.Table, error) 
 		return nil, err
 	}
 	types := make(map[string]*cqltype.Type, len(s.Columns))
-	counter := false
 	for _, d := range s.Columns {
-		typ, err := w.columnType(n.Keyspace, d)
+		typ, err := cqltype.Parse(d.Type)
 		if err != nil {
 			return nil, err
 		}
 		types[d.Name] = typ
-		counter = counter || typ.Kind == cqltype.Counter
 	}
 	partition, clustering, err := primaryKey(s)
 	if err != nil {
@@ -119,9 +114,6 @@ func (w *change) define(n cql.Name, s *cql.CreateTable) (*catalog.Table, error) 
 			continue
 		}
 		c := catalog.Column{Name: d.Name, Type: types[d.Name], Kind: catalog.Regular}
-		if counter && c.Type.Kind != cqltype.Counter {
-			return nil, cqlerr.New(cqlerr.Config, "Cannot add a non counter column (%s) in a counter column family", d.Name)
-		}
 		if d.Static {
 			if len(clustering) == 0 {
 				return nil, cqlerr.Invalidf("Static columns are only useful (and thus allowed) if the table has at least one clustering column")
@@ -189,49 +181,14 @@ func clusteringOrder(clustering []string, orders []cql.Order) ([]bool, error) {
 
 func checkKeyColumn(d cql.ColumnDef, t *cqltype.Type) error {
 	switch {
-	case t.Kind == cqltype.Counter:
-		return cqlerr.Invalidf("counter type is not supported for PRIMARY KEY part %s", d.Name)
 	case t.Kind == cqltype.Duration:
 		return cqlerr.Invalidf("duration type is not supported for PRIMARY KEY part %s", d.Name)
 	case d.Static:
 		return cqlerr.Invalidf("Static column %s cannot be part of the PRIMARY KEY", d.Name)
-	case t.IsMultiCell() && t.Kind == cqltype.UDT:
-		return cqlerr.Invalidf("Invalid non-frozen user-defined type for PRIMARY KEY component %s", d.Name)
 	case t.IsMultiCell():
 		return cqlerr.Invalidf("Invalid non-frozen collection type for PRIMARY KEY component %s", d.Name)
 	}
 	return nil
-}
-
-// columnType parses a column's type; user types come from the keyspace.
-func (w *change) columnType(keyspace string, d cql.ColumnDef) (*cqltype.Type, error) {
-	t, err := cqltype.Parse(d.Type, w.userType(keyspace))
-	if err != nil {
-		return nil, err
-	}
-	if t.Kind == cqltype.UDT && !t.Frozen {
-		for _, f := range t.Fields {
-			if f.Type.IsMultiCell() {
-				return nil, cqlerr.Invalidf("Non-frozen UDTs with nested non-frozen collections are not supported")
-			}
-		}
-	}
-	return t, nil
-}
-
-// userType finds the user types of a keyspace for cqltype.Parse.
-func (w *change) userType(keyspace string) func(string) (*cqltype.Type, error) {
-	return func(name string) (*cqltype.Type, error) {
-		ks := w.next.Keyspaces[keyspace]
-		if ks == nil {
-			return nil, cqlerr.New(cqlerr.Config, "Unknown keyspace %s", keyspace)
-		}
-		name = unqualified(keyspace, name)
-		if t := ks.Types[name]; t != nil {
-			return t, nil
-		}
-		return nil, cqlerr.Invalidf("Unknown type %s.%s", keyspace, name)
-	}
 }
 
 func (w *change) dropTable(keyspace string, s *cql.DropTable) error {
@@ -247,20 +204,14 @@ func (w *change) dropTable(keyspace string, s *cql.DropTable) error {
 		return err
 	}
 	switch {
-	case t.Kind == catalog.View:
-		return cqlerr.Invalidf("Cannot use DROP TABLE on Materialized View")
 	case t.Kind == catalog.System:
 		return cqlerr.New(cqlerr.Unauthorized, "Cannot DROP <table %s.%s>", n.Keyspace, n.Name)
 	case w.activeLog(t):
 		return cqlerr.New(cqlerr.Unauthorized, "Cannot DROP cdc log table <table %s.%s>", n.Keyspace, n.Name)
 	}
-	if err := w.checkDropBase(t); err != nil {
-		return err
-	}
 	if base := w.base(t); base != nil {
 		w.endStreams(base)
 	}
-	w.dropIndexViews(t)
 	w.notify(catalog.Dropped, catalog.TargetTable, n.Keyspace, n.Name)
 	w.answer(catalog.Dropped, catalog.TargetTable, n.Keyspace, n.Name)
 	w.dropLog(t)
@@ -285,10 +236,7 @@ func (w *change) truncate(keyspace string, s *cql.Truncate) error {
 	if err != nil {
 		return err
 	}
-	switch t.Kind {
-	case catalog.View:
-		return cqlerr.Invalidf("Cannot TRUNCATE materialized view directly; must truncate base table instead")
-	case catalog.System:
+	if t.Kind == catalog.System {
 		return cqlerr.Unsupported(fmt.Sprintf("TRUNCATE of %s.%s (it ruins a ScyllaDB node)", n.Keyspace, n.Name))
 	}
 	if err := w.c.o.Store.DropTable(t.StoreID); err != nil {

@@ -19,10 +19,8 @@ func (w *change) alterTable(keyspace string, s *cql.AlterTable) error {
 	if err != nil {
 		return err
 	}
-	columns := len(s.Add) > 0 || len(s.Drop) > 0 || len(s.Rename) > 0 || s.AlterType != nil
+	columns := len(s.Add) > 0 || len(s.Drop) > 0
 	switch {
-	case old.Kind == catalog.View:
-		return cqlerr.Invalidf("Cannot use ALTER TABLE on Materialized View")
 	case old.Kind == catalog.System:
 		return cqlerr.New(cqlerr.Unauthorized, "Cannot ALTER <table %s.%s>", n.Keyspace, n.Name)
 	case old.Kind == catalog.CDCLog && columns:
@@ -41,16 +39,6 @@ func (w *change) alterTable(keyspace string, s *cql.AlterTable) error {
 			return err
 		}
 	}
-	for _, r := range s.Rename {
-		if err := renameColumn(t, r[0], r[1]); err != nil {
-			return err
-		}
-	}
-	if s.AlterType != nil {
-		if err := w.alterColumnType(t, *s.AlterType); err != nil {
-			return err
-		}
-	}
 	if err := w.setOptions(t, s.With); err != nil {
 		return err
 	}
@@ -60,16 +48,12 @@ func (w *change) alterTable(keyspace string, s *cql.AlterTable) error {
 	if err := w.checkAlterCDC(t, s.With); err != nil {
 		return err
 	}
-	if err := w.checkAlterGrace(t, s.With); err != nil {
-		return err
-	}
-	return w.replace(t, s)
+	return w.replace(t)
 }
 
 // replace puts an altered table in the schema, updates its log and adds the events, in
-// ScyllaDB's order: tables created, tables altered, views altered. Views change with
-// the columns of their table only.
-func (w *change) replace(t *catalog.Table, s *cql.AlterTable) error {
+// ScyllaDB's order: tables created, tables altered.
+func (w *change) replace(t *catalog.Table) error {
 	w.keyspace(t.Keyspace).Tables[t.Name] = t
 	w.putTable(t)
 	logged := t.CDC != nil && t.CDC.Enabled
@@ -82,11 +66,9 @@ func (w *change) replace(t *catalog.Table, s *cql.AlterTable) error {
 	w.notify(catalog.Updated, catalog.TargetTable, t.Keyspace, t.Name)
 	w.answer(catalog.Updated, catalog.TargetTable, t.Keyspace, t.Name)
 	if logged && !newLog {
-		if err := w.syncLog(t); err != nil {
-			return err
-		}
+		return w.syncLog(t)
 	}
-	return w.alterViews(t, s)
+	return nil
 }
 
 // checkAlterLog refuses changes of a log's columns that later releases refuse, and the
@@ -125,12 +107,9 @@ func (w *change) addColumn(t *catalog.Table, d cql.ColumnDef) error {
 	if t.ByName[d.Name] != nil {
 		return cqlerr.Invalidf("Invalid column name %s because it conflicts with an existing column", d.Name)
 	}
-	typ, err := w.columnType(t.Keyspace, d)
+	typ, err := cqltype.Parse(d.Type)
 	if err != nil {
 		return err
-	}
-	if typ.Kind == cqltype.Counter {
-		return cqlerr.New(cqlerr.Config, "Cannot add a counter column (%s) in a non counter column family", d.Name)
 	}
 	kind := catalog.Regular
 	if d.Static {
@@ -162,75 +141,8 @@ func (w *change) dropColumn(t *catalog.Table, name string) error {
 	case c.Kind == catalog.PartitionKey || c.Kind == catalog.Clustering:
 		return cqlerr.Invalidf("Cannot drop PRIMARY KEY part %s", name)
 	}
-	if err := w.checkDropColumn(t, c); err != nil {
-		return err
-	}
 	t.Remove(name)
 	t.Dropped = slices.DeleteFunc(t.Dropped, func(d catalog.DroppedColumn) bool { return d.Name == name })
 	t.Dropped = append(t.Dropped, catalog.DroppedColumn{Name: name, Type: c.Type, Kind: c.Kind, DroppedTime: w.at})
 	return nil
-}
-
-func renameColumn(t *catalog.Table, from, to string) error {
-	c := t.ByName[from]
-	switch {
-	case c == nil:
-		return cqlerr.Invalidf("Cannot rename unknown column %s in table %s", from, t.Name)
-	case t.ByName[to] != nil:
-		return cqlerr.Invalidf("Cannot rename column %s to %s in table %s; another column of that name already exist", from, to, t.Name)
-	case c.Kind != catalog.PartitionKey && c.Kind != catalog.Clustering:
-		return cqlerr.Invalidf("Cannot rename non PRIMARY KEY part %s", from)
-	}
-	if slices.ContainsFunc(t.Indexes, func(ix *catalog.Index) bool { return ix.Target == from }) {
-		return cqlerr.Unsupported("RENAME of an indexed column")
-	}
-	delete(t.ByName, from)
-	c.Name = to
-	t.ByName[to] = c
-	return nil
-}
-
-func (w *change) alterColumnType(t *catalog.Table, d cql.ColumnDef) error {
-	c := t.ByName[d.Name]
-	if c == nil {
-		return cqlerr.Invalidf("Column %s was not found in table %s", d.Name, t.Name)
-	}
-	typ, err := w.columnType(t.Keyspace, d)
-	if err != nil {
-		return err
-	}
-	if !c.Type.Equal(typ) && (c.Kind == catalog.PartitionKey || c.Kind == catalog.Clustering) && !sameOrder(c.Type, typ) ||
-		!valueCompatible(c.Type, typ) {
-		return cqlerr.New(cqlerr.Config, "Cannot change %s from type %s to type %s: types are incompatible.", d.Name, c.Type, typ)
-	}
-	c.Type = typ
-	return nil
-}
-
-// valueCompatible reports whether every value of type was is a value of type is.
-func valueCompatible(was, is *cqltype.Type) bool {
-	if was.Equal(is) {
-		return true
-	}
-	if was.IsMultiCell() || is.IsMultiCell() || was.Kind == cqltype.Counter {
-		return false
-	}
-	switch is.Kind {
-	case cqltype.Blob:
-		return true
-	case cqltype.Varchar:
-		return was.Kind == cqltype.ASCII
-	case cqltype.Varint:
-		return was.Kind == cqltype.Int || was.Kind == cqltype.BigInt
-	case cqltype.UUID:
-		return was.Kind == cqltype.TimeUUID
-	}
-	return false
-}
-
-// sameOrder reports whether a key column may change its type so without a change of the
-// order of rows.
-func sameOrder(was, is *cqltype.Type) bool {
-	return is.Kind == cqltype.Varchar && was.Kind == cqltype.ASCII ||
-		is.Kind == cqltype.Blob && (was.Kind == cqltype.ASCII || was.Kind == cqltype.Varchar)
 }

@@ -36,7 +36,7 @@ func (p *planner) planBatch(s *cql.Batch) (*Plan, error) {
 		}
 		m, err := p.modification(stmt)
 		if err != nil {
-			return nil, counterBatch(s.Kind, err)
+			return nil, err
 		}
 		b.list = append(b.list, m)
 		if len(tables) == 0 || tables[len(tables)-1] != m.table {
@@ -81,14 +81,6 @@ func usingOf(s cql.Statement) cql.Using {
 		return s.Using
 	}
 	return cql.Using{}
-}
-
-// counterBatch returns the error for counters in a batch, in ScyllaDB's words.
-func counterBatch(kind cql.BatchKind, err error) error {
-	if err == errCounters && kind == cql.BatchLogged {
-		return cqlerr.Invalidf("Cannot include a counter statement in a logged batch")
-	}
-	return err
 }
 
 // checkBatch refuses statements that are not allowed in one batch.

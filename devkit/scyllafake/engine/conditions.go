@@ -74,16 +74,8 @@ func (p *planner) condition(r *cql.Relation) (condition, error) {
 			return out, err
 		}
 		spec = p.Spec("value("+c.Name+")", c.Type.Elem)
-	case r.Field != "":
-		return out, cqlerr.Unsupported("a condition on a field of a user-defined type")
 	}
 	switch r.Op {
-	case cql.OpContains, cql.OpContainsKey, cql.OpIsNotNull:
-		return out, cqlerr.Unsupported(expr.OpTexts[r.Op] + " in an IF clause")
-	case cql.OpLike:
-		if spec.Type.Kind != cqltype.Varchar && spec.Type.Kind != cqltype.ASCII {
-			return out, cqlerr.Invalidf("LIKE is allowed only on string types, which %s is not", c.Name)
-		}
 	case cql.OpLT, cql.OpLE, cql.OpGT, cql.OpGE:
 		if spec.Type.Kind == cqltype.Duration {
 			return out, cqlerr.Invalidf("Slice conditions are not supported on durations")
@@ -223,9 +215,6 @@ func compareCondition(op cql.Op, typ *cqltype.Type, have, want []byte) (bool, er
 	}
 	if have == nil {
 		return op == cql.OpNE, nil
-	}
-	if op == cql.OpLike {
-		return expr.Like(have, want), nil
 	}
 	return expr.Satisfies(op, typ.Compare(have, want)), nil
 }

@@ -14,11 +14,7 @@ var ErrDisconnect = errors.New("engine: close the connection")
 // and DELETE. The server returns it for statements that the engine does not receive.
 var ErrNotBatchable = cqlerr.Invalidf("Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed.")
 
-// Errors of more than one statement.
-var (
-	errEmptyKey = cqlerr.Invalidf("Key may not be empty")
-	errCounters = cqlerr.Unsupported("counters")
-)
+var errEmptyKey = cqlerr.Invalidf("Key may not be empty")
 
 // serverError wraps a failure below CQL, for example of the disk.
 func serverError(doing string, err error) error {

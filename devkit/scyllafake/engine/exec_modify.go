@@ -119,9 +119,6 @@ func (m *modifyPlan) build(x *expr.EvalCtx, b *builder, ts int64, old func(clust
 	if err != nil {
 		return err
 	}
-	if m.json != nil {
-		return m.buildJSON(x, b, at)
-	}
 	keys, err := m.keys(x)
 	if err != nil || len(keys) == 0 {
 		return err
@@ -240,74 +237,6 @@ func (m *modifyPlan) apply(x *expr.EvalCtx, w *rowWriter, static bool) error {
 	for _, op := range m.ops {
 		if (op.column().Kind == catalog.Static) != static {
 			continue
-		}
-		if err := op.apply(w, x); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// buildJSON executes INSERT … JSON: columns that the text omits are set to null, or not
-// changed with DEFAULT UNSET.
-func (m *modifyPlan) buildJSON(x *expr.EvalCtx, b *builder, at stamp) error {
-	v, err := m.json.Eval(x)
-	if err != nil {
-		return err
-	}
-	if v.Unset || v.Bytes == nil {
-		return cqlerr.Invalidf("Could not decode JSON string: null")
-	}
-	values, err := expr.JsonColumns(m.table, string(v.Bytes))
-	if err != nil {
-		return err
-	}
-	part := func(cols []*catalog.Column) ([][]byte, error) {
-		out := make([][]byte, len(cols))
-		for i, c := range cols {
-			if out[i] = values[c]; out[i] == nil {
-				return nil, expr.ErrNullKey
-			}
-		}
-		return out, nil
-	}
-	pk, err := part(m.table.PartitionKey)
-	if err != nil {
-		return err
-	}
-	key, err := m.table.EncodeKey(pk)
-	if err != nil {
-		return cqlerr.Invalidf("%v", err)
-	}
-	if err := checkKey(key); err != nil {
-		return err
-	}
-	clustering, err := part(m.table.Clustering)
-	if err != nil {
-		return err
-	}
-	mb := b.partition(m.table, key)
-	w := rowWriter{row: mb.row(clustering), at: at}
-	w.mark()
-	if err := m.setJSON(x, &w, m.table.Regulars, values); err != nil {
-		return err
-	}
-	if len(m.table.Statics) == 0 {
-		return nil
-	}
-	w = rowWriter{row: mb.static(), at: at}
-	return m.setJSON(x, &w, m.table.Statics, values)
-}
-
-func (m *modifyPlan) setJSON(x *expr.EvalCtx, w *rowWriter, cols []*catalog.Column, values map[*catalog.Column][]byte) error {
-	for _, c := range cols {
-		v, named := values[c]
-		if !named && m.defaultUnset {
-			continue
-		}
-		var op operation = setValue{onColumn{c}, expr.Constant{Bytes: v}}
-		if c.Type.IsMultiCell() {
-			op = setCells{onColumn{c}, expr.Constant{Bytes: v}}
 		}
 		if err := op.apply(w, x); err != nil {
 			return err

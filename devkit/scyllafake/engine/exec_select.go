@@ -27,10 +27,8 @@ type selection struct {
 	// found is false when the restrictions exclude every row.
 	found bool
 
-	pageSize     uint64 // 0 is unpaged
-	remaining    uint64 // of LIMIT
-	perPartition uint64
-	fetched      uint64 // rows returned of the current partition
+	pageSize  uint64 // 0 is unpaged
+	remaining uint64 // of LIMIT
 
 	data []*store.ColumnData // slots of the projection
 	rows []byte
@@ -56,9 +54,8 @@ func (e *Engine) execSelect(ctx context.Context, q *selectPlan, x *expr.EvalCtx,
 	}
 	defer s.src.close()
 	switch {
-	case q.grouped:
-		// Aggregates of no rows are one row.
-		err = s.aggregate(ctx)
+	case q.count:
+		err = s.count(ctx)
 	case !s.found:
 	case deadPage && s.pageSize > 0 && params.PagingState == nil:
 		res.PagingState = (&pageState{storeID: q.table.StoreID, begin: true, remaining: s.remaining}).encode()
@@ -82,15 +79,9 @@ func (s *selection) begin(e *Engine) (found bool, err error) {
 	if s.remaining, err = limit(x, q.limit); err != nil {
 		return false, err
 	}
-	if s.perPartition, err = limit(x, q.perPartition); err != nil {
-		return false, err
-	}
 	s.view = expr.RowView{Table: q.table, Now: x.Now.Unix()}
 	if q.columns != nil {
 		s.data = make([]*store.ColumnData, q.columns.slots)
-	}
-	if len(q.aggs) > 0 {
-		x.Accs = make([]expr.Accumulator, len(q.aggs))
 	}
 	s.src = source{store: e.store, table: q.table, reversed: q.reversed, onlyPartitions: q.distinct}
 	if q.rest.NamesPartitions() {
@@ -146,7 +137,7 @@ func limit(x *expr.EvalCtx, t expr.Term) (uint64, error) {
 // resume sets the page size and continues where the last page ended.
 func (s *selection) resume() (bool, error) {
 	p := s.params
-	if s.q.grouped || p.PageSize <= 0 {
+	if s.q.count || p.PageSize <= 0 {
 		return true, nil
 	}
 	if s.mayNeedPaging(uint64(p.PageSize)) {
@@ -165,7 +156,6 @@ func (s *selection) resume() (bool, error) {
 	if !st.begin {
 		s.src.after = &st.pos
 	}
-	s.fetched = st.fetched
 	s.remaining = min(s.remaining, st.remaining)
 	return true, nil
 }
@@ -173,10 +163,7 @@ func (s *selection) resume() (bool, error) {
 // mayNeedPaging returns false when the statement names so few rows one by one that they
 // always fit a page; such a read never has a next page.
 func (s *selection) mayNeedPaging(pageSize uint64) bool {
-	if s.filtering() {
-		return true
-	}
-	if !s.src.byKey {
+	if s.q.rest.NeedsFiltering() || !s.src.byKey {
 		return true
 	}
 	perKey := 1
@@ -194,16 +181,11 @@ func (s *selection) mayNeedPaging(pageSize uint64) bool {
 	return uint64(len(s.src.keys))*uint64(perKey) > pageSize
 }
 
-// filtering reports whether rows that were read may be filtered out. ScyllaDB then
-// counts the rows of a page as it reads them.
-func (s *selection) filtering() bool {
-	return s.q.perPartition != nil || s.q.rest.NeedsFiltering() && !s.q.rest.Indexed
-}
-
 // page reads up to one page and returns the state for the next, nil if this
-// was the last.
+// was the last. If rows are filtered out, those of a page are counted as they are read,
+// as ScyllaDB does.
 func (s *selection) page(ctx context.Context) ([]byte, error) {
-	filtering := s.filtering()
+	filtering := s.q.rest.NeedsFiltering()
 	s.src.remember = filtering
 	var read, dropped uint64
 	for {
@@ -227,15 +209,11 @@ func (s *selection) page(ctx context.Context) ([]byte, error) {
 			if err := s.emit(); err != nil {
 				return nil, err
 			}
-			s.remaining--
-			s.fetched++
-			if s.remaining == 0 {
+			if s.remaining--; s.remaining == 0 {
 				return nil, nil
 			}
-		} else if filtering {
-			dropped++
 		} else {
-			read-- // excluded by an index
+			dropped++
 		}
 		if s.pageSize > 0 && (read >= s.pageSize || len(s.rows) >= maxPageBytes) {
 			return s.state(), nil
@@ -254,22 +232,14 @@ func (s *selection) step(ctx context.Context, n uint64) (bool, error) {
 	if !ok || err != nil {
 		return false, err
 	}
-	if first {
-		if !s.src.resumed {
-			s.fetched = 0
-		}
-		if s.q.columns != nil {
-			fill(s.q.columns.static, s.view.Static, s.data)
-		}
+	if first && s.q.columns != nil {
+		fill(s.q.columns.static, s.view.Static, s.data)
 	}
 	return true, nil
 }
 
-// keeps reports whether the row passes the filters and PER PARTITION LIMIT.
+// keeps reports whether the row passes the filters.
 func (s *selection) keeps() (bool, error) {
-	if s.fetched >= s.perPartition {
-		return false, nil
-	}
 	for _, f := range s.q.rest.Filters {
 		ok, err := f.Holds(s.x, &s.view)
 		if !ok || err != nil {
@@ -280,7 +250,7 @@ func (s *selection) keeps() (bool, error) {
 }
 
 func (s *selection) state() []byte {
-	st := pageState{storeID: s.q.table.StoreID, pos: s.src.position(&s.view), remaining: s.remaining, fetched: s.fetched}
+	st := pageState{storeID: s.q.table.StoreID, pos: s.src.position(&s.view), remaining: s.remaining}
 	return st.encode()
 }
 
@@ -296,37 +266,37 @@ func (s *selection) emit() error {
 		s.n++
 		return nil
 	}
-	vals := make([][]byte, len(s.q.selected))
 	for i := range s.q.selected {
-		var err error
-		if vals[i], err = s.q.selected[i].Value(s.x, &s.view); err != nil {
+		v, err := s.q.selected[i].Value(s.x, &s.view)
+		if err != nil {
 			return err
 		}
+		s.rows = cqltype.AppendElement(s.rows, v)
 	}
-	return s.emitValues(vals)
+	s.n++
+	return nil
 }
 
-// emitValues appends a row of computed values, as one text for SELECT JSON.
-func (s *selection) emitValues(vals [][]byte) error {
-	s.n++
-	if !s.q.json {
-		for _, v := range vals {
-			s.rows = cqltype.AppendElement(s.rows, v)
-		}
-		return nil
-	}
-	text := []byte{'{'}
-	for i, v := range vals {
-		if i > 0 {
-			text = append(text, ", "...)
-		}
-		text = append(append(text, s.q.jsonKeys[i]...), ": "...)
-		var err error
-		if text, err = s.q.selected[i].Type.AppendJSON(text, v); err != nil {
+// count reads all rows and emits their number.
+func (s *selection) count(ctx context.Context) error {
+	var n int64
+	for i := uint64(0); s.found; i++ {
+		ok, err := s.step(ctx, i)
+		if err != nil {
 			return err
 		}
+		if !ok {
+			break
+		}
+		keep, err := s.keeps()
+		if err != nil {
+			return err
+		}
+		if keep {
+			n++
+		}
 	}
-	s.rows = cqltype.AppendElement(s.rows, append(text, '}'))
+	s.rows, s.n = cqltype.AppendElement(s.rows, cqltype.EncodeInt64(n)), 1
 	return nil
 }
 
@@ -356,7 +326,6 @@ func (s *selection) sorted(ctx context.Context) error {
 		if err := s.emit(); err != nil {
 			return err
 		}
-		s.fetched++
 		it.to = len(s.rows)
 		items = append(items, it)
 	}

@@ -152,7 +152,7 @@ func TestHook_BatchlogReplay(t *testing.T) {
 		synctest.Wait()
 		n.play(step{countLog, "2"})
 		n.play(step{`SELECT COUNT(*) FROM base_scylla_cdc_log WHERE "cdc$operation" = 2 AND pk = 1 AND a = 1 ALLOW FILTERING`, "2"})
-		res, err := n.run(`SELECT toUnixTimestamp("cdc$time"), WRITETIME("cdc$operation"), "cdc$time" FROM base_scylla_cdc_log`)
+		res, err := n.run(`SELECT toTimestamp("cdc$time"), WRITETIME("cdc$operation"), "cdc$time" FROM base_scylla_cdc_log`)
 		if err != nil {
 			t.Fatal(err)
 		}

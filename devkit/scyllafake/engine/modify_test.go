@@ -181,22 +181,3 @@ func TestExecute_NamedValues(t *testing.T) {
 		}
 	}
 }
-
-func TestModify_JSON(t *testing.T) {
-	t.Parallel()
-	n := setup(t, append(usualTables, `CREATE TABLE js (k int PRIMARY KEY, "Up" text, l list<int>, m map<text, int>)`)...)
-	n.play(
-		step{`INSERT INTO plain JSON '{"pk": 7, "ck": 1, "s": 2, "v": 3, "w": "json"}'`, ""},
-		step{"SELECT * FROM plain", "7 1 2 3 'json'"},
-		step{`INSERT INTO plain JSON '{"pk": 7, "ck": 1, "w": "new"}' DEFAULT UNSET`, ""},
-		step{"SELECT * FROM plain", "7 1 2 3 'new'"},
-		step{`INSERT INTO plain JSON '{"pk": 7, "ck": 1, "w": "new"}'`, ""},
-		step{"SELECT * FROM plain", "7 1 null null 'new'"},
-		step{`INSERT INTO js JSON '{"k": 1, "\"Up\"": "x", "l": [1, 2], "m": {"a": 1}}'`, ""},
-		step{`SELECT JSON * FROM js`, `'{"k": 1, "\"Up\"": "x", "l": [1, 2], "m": {"a": 1}}'`},
-		step{`INSERT INTO js (k, l) VALUES (2, fromJson('[3]'))`, ""},
-		step{`SELECT l FROM js WHERE k = 2`, "[3]"},
-		step{`INSERT INTO js JSON '{"l": []}'`, "2200 Invalid null value in condition for a key column"},
-		step{`INSERT INTO js JSON '{"k": 1, "nosuch": 1}'`, "2200 JSON values map contains unrecognized column: nosuch"},
-	)
-}

@@ -192,7 +192,7 @@ func (w *rowWriter) setCell(id int32, value []byte) {
 	}
 }
 
-// cellsWriter writes elements of a collection or UDT.
+// cellsWriter writes elements of a collection.
 type cellsWriter struct {
 	d    *store.ColumnData
 	at   stamp
@@ -228,7 +228,7 @@ func (c cellsWriter) put(path, value []byte) {
 	}
 }
 
-// addAll writes all elements of a serialised collection or UDT.
+// addAll writes all elements of a serialised collection.
 func (c cellsWriter) addAll(x *expr.EvalCtx, t *cqltype.Type, v []byte, prepend bool) {
 	switch t.Kind {
 	case cqltype.Set:
@@ -238,12 +238,6 @@ func (c cellsWriter) addAll(x *expr.EvalCtx, t *cqltype.Type, v []byte, prepend 
 	case cqltype.Map:
 		for k, e := range cqltype.Pairs(v) {
 			c.put(k, e)
-		}
-	case cqltype.UDT:
-		for i, e := range cqltype.Components(v) {
-			if e != nil {
-				c.put(fieldPath(i), e)
-			}
 		}
 	case cqltype.List:
 		keys := x.Clock.AppendKeys

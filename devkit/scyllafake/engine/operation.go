@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"encoding/binary"
 	"encoding/hex"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
@@ -49,8 +48,6 @@ func (p *planner) assign(c *catalog.Column, a cql.Assignment) (operation, error)
 		return setValue{on, v}, nil
 	case cql.AssignElem:
 		return p.assignElement(c, a)
-	case cql.AssignField:
-		return p.assignField(c, a.Field, a.Value)
 	}
 	text := assignmentText(a)
 	switch {
@@ -126,27 +123,9 @@ func (p *planner) elementTerm(c *catalog.Column, t cql.Term) (expr.Term, error) 
 	return p.Term(t, p.Spec("key("+c.Name+")", c.Type.Key), nil)
 }
 
-func (p *planner) assignField(c *catalog.Column, field string, value cql.Term) (operation, error) {
-	text := c.Name + "." + field + " = " + expr.TermText(value)
-	switch {
-	case c.Type.Kind != cqltype.UDT:
-		return nil, cqlerr.Invalidf("Invalid operation (%s) for non-UDT column %s", text, c.Name)
-	case c.Type.Frozen:
-		return nil, cqlerr.Invalidf("Invalid operation (%s) for frozen UDT column %s", text, c.Name)
-	}
-	i := c.Type.FieldIndex(field)
-	if i < 0 {
-		return nil, cqlerr.Invalidf("UDT column %s does not have a field named %s", c.Name, field)
-	}
-	v, err := p.Term(value, p.Spec(c.Name+"."+field, c.Type.Fields[i].Type), nil)
-	return setField{onColumn{c}, i, v}, err
-}
-
 // removal compiles an element of a DELETE's column list.
 func (p *planner) removal(c *catalog.Column, t cql.DeleteTarget) (operation, error) {
 	switch {
-	case t.Field != "":
-		return p.assignField(c, t.Field, cql.Null{})
 	case t.Elem == nil:
 		return dropColumn{onColumn{c}}, nil
 	case !c.Type.IsCollection():
@@ -191,7 +170,7 @@ func (o dropColumn) apply(w *rowWriter, _ *expr.EvalCtx) error {
 	return nil
 }
 
-// setCells sets a collection or UDT as a whole: it deletes the existing value just
+// setCells sets a collection as a whole: it deletes the existing value just
 // before it writes the new elements.
 type setCells struct {
 	onColumn
@@ -285,24 +264,6 @@ func (o setKey) apply(w *rowWriter, x *expr.EvalCtx) error {
 	return nil
 }
 
-// setField sets one field of a UDT; null deletes it.
-type setField struct {
-	onColumn
-	field int
-	value expr.Term
-}
-
-func (o setField) apply(w *rowWriter, x *expr.EvalCtx) error {
-	v, err := o.value.Eval(x)
-	if err != nil || v.Unset {
-		return err
-	}
-	w.cells(o.col).put(fieldPath(o.field), v.Bytes)
-	return nil
-}
-
-func fieldPath(i int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(i)) }
-
 // setIndex sets the element of a list at an index; null deletes it.
 type setIndex struct {
 	onColumn
@@ -354,8 +315,11 @@ func (o removeValues) apply(w *rowWriter, x *expr.EvalCtx) error {
 		return err
 	}
 	for _, e := range w.before(o.col) {
-		if expr.Contains(o.col.Type, v.Bytes, e.Value, false) {
-			w.cells(o.col).put(e.Path, nil)
+		for gone := range cqltype.Elements(v.Bytes) {
+			if o.col.Type.Elem.Compare(gone, e.Value) == 0 {
+				w.cells(o.col).put(e.Path, nil)
+				break
+			}
 		}
 	}
 	return nil

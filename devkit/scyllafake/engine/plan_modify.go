@@ -30,9 +30,6 @@ type modifyPlan struct {
 	ops   []operation
 	using using
 	cond  *conditions
-	// json is the value of INSERT … JSON; then rest and ops are empty.
-	json         expr.Term
-	defaultUnset bool
 
 	setsStatic, setsRegular bool
 	needsRead               bool // an operation needs the current row
@@ -81,17 +78,6 @@ func (p *planner) modification(s cql.Statement) (*modifyPlan, error) {
 	return nil, ErrNotBatchable
 }
 
-// modified resolves the table of a modification.
-func (p *planner) modified(n cql.Name) error {
-	if err := p.Resolve(n); err != nil {
-		return err
-	}
-	if p.Table.Kind == catalog.View {
-		return cqlerr.Invalidf("Cannot directly modify a materialized view")
-	}
-	return nil
-}
-
 func (p *planner) column(name string) (*catalog.Column, error) {
 	if c := p.Table.ByName[name]; c != nil {
 		return c, nil
@@ -120,16 +106,10 @@ func (p *planner) usingClause(u cql.Using, conditional bool) (using, error) {
 }
 
 func (p *planner) insert(s *cql.Insert) (*modifyPlan, error) {
-	if err := p.modified(s.Table); err != nil {
+	if err := p.Resolve(s.Table); err != nil {
 		return nil, err
 	}
-	if p.Table.IsCounter() {
-		return nil, cqlerr.Invalidf("INSERT statement are not allowed on counter tables, use UPDATE instead")
-	}
 	m := &modifyPlan{table: p.Table, kind: insertKind}
-	if s.JSON != nil {
-		return p.insertJSON(m, s)
-	}
 	if len(s.Columns) != len(s.Values) {
 		return nil, cqlerr.Invalidf("Unmatched column names/values")
 	}
@@ -155,27 +135,11 @@ func (p *planner) insert(s *cql.Insert) (*modifyPlan, error) {
 	return m, p.complete(m, where, s.If, s.Using)
 }
 
-func (p *planner) insertJSON(m *modifyPlan, s *cql.Insert) (*modifyPlan, error) {
-	var err error
-	if m.json, err = p.Term(s.JSON, ColumnSpec{Type: cqltype.TText}, nil); err != nil {
-		return nil, err
-	}
-	m.defaultUnset = s.DefaultUnset
-	m.setsStatic = len(p.Table.Statics) > 0
-	m.setsRegular = true
-	// ScyllaDB parses IF NOT EXISTS here and ignores it.
-	m.using, err = p.usingClause(s.Using, s.If != nil)
-	return m, err
-}
-
 func (p *planner) update(s *cql.Update) (*modifyPlan, error) {
-	if err := p.modified(s.Table); err != nil {
+	if err := p.Resolve(s.Table); err != nil {
 		return nil, err
 	}
 	m := &modifyPlan{table: p.Table, kind: updateKind}
-	if p.Table.IsCounter() {
-		return nil, p.counterUpdate(s)
-	}
 	u, err := p.usingClause(s.Using, s.If != nil)
 	if err != nil {
 		return nil, err
@@ -196,29 +160,9 @@ func (p *planner) update(s *cql.Update) (*modifyPlan, error) {
 	return m, p.complete(m, s.Where, s.If, cql.Using{})
 }
 
-// counterUpdate refuses an update of counters, with ScyllaDB's error where it would
-// refuse too.
-func (p *planner) counterUpdate(s *cql.Update) error {
-	switch {
-	case s.Using.TTL != nil:
-		return cqlerr.Invalidf("Cannot provide custom TTL for counter updates")
-	case s.Using.Timestamp != nil:
-		return cqlerr.Invalidf("Cannot provide custom timestamp for counter updates")
-	}
-	for _, a := range s.Set {
-		if c := p.Table.ByName[a.Column]; c != nil && c.Type.Kind == cqltype.Counter && a.Kind == cql.AssignSet {
-			return cqlerr.Invalidf("Cannot set the value of counter column %s (counters can only be incremented/decremented, not set)", c.Name)
-		}
-	}
-	return errCounters
-}
-
 func (p *planner) delete(s *cql.Delete) (*modifyPlan, error) {
-	if err := p.modified(s.Table); err != nil {
+	if err := p.Resolve(s.Table); err != nil {
 		return nil, err
-	}
-	if p.Table.IsCounter() {
-		return nil, errCounters
 	}
 	if s.Using.TTL != nil {
 		return nil, cqlerr.Invalidf("TTL attribute is not allowed for deletes")

@@ -17,20 +17,15 @@ type selectPlan struct {
 	// columns is set instead of selected when only columns are selected.
 	columns  *projection
 	selected []expr.Selected
-	json     bool
-	jsonKeys []string
-
-	aggs    []*expr.Aggregate
-	groupBy []*catalog.Column
-	// grouped means aggregates or GROUP BY.
-	grouped bool
+	// count means count(*).
+	count bool
 
 	distinct bool
 	ordered  bool // has ORDER BY
 	reversed bool
 
-	limit, perPartition, timeout expr.Term
-	warnings                     []string
+	limit, timeout expr.Term
+	warnings       []string
 }
 
 const warnFiltering = "This query should use ALLOW FILTERING and will be rejected in future versions."
@@ -40,16 +35,13 @@ func (p *planner) planSelect(s *cql.Select) (*Plan, error) {
 	if err := p.Resolve(s.From); err != nil {
 		return nil, err
 	}
-	if p.Table.Kind == catalog.View {
-		return nil, cqlerr.Unsupported("reading materialized views")
-	}
 	if s.TTL != nil {
 		return nil, cqlerr.Invalidf("Specifying TTL is not legal for SELECT statement")
 	}
 	if s.Timestamp != nil {
 		return nil, cqlerr.Invalidf("Specifying TIMESTAMP is not legal for SELECT statement")
 	}
-	q := &selectPlan{table: p.Table, distinct: s.Distinct, json: s.JSON}
+	q := &selectPlan{table: p.Table, distinct: s.Distinct}
 	if err := p.selectClause(q, s); err != nil {
 		return nil, err
 	}
@@ -58,7 +50,7 @@ func (p *planner) planSelect(s *cql.Select) (*Plan, error) {
 		return nil, err
 	}
 	for _, f := range []func(*selectPlan, *cql.Select) error{
-		p.checkDistinct, p.checkStatic, p.groupClause, p.orderClause, p.checkFiltering, p.selectLimits,
+		p.checkDistinct, p.checkStatic, p.orderClause, p.checkFiltering, p.selectLimits,
 	} {
 		if err := f(q, s); err != nil {
 			return nil, err
@@ -70,31 +62,31 @@ func (p *planner) planSelect(s *cql.Select) (*Plan, error) {
 func (p *planner) selectClause(q *selectPlan, s *cql.Select) error {
 	if s.Star {
 		for _, c := range p.Table.Columns() {
-			q.selected = append(q.selected, expr.PlainSelector(expr.ColumnSelector{Col: c}, c.Name, c.Type))
+			q.selected = append(q.selected, expr.Selected{Selector: expr.ColumnSelector{Col: c}, Name: c.Name, Type: c.Type})
 		}
 	}
 	for _, sel := range s.Selectors {
-		c, err := p.Selector(sel.Expr, &q.aggs)
-		if err != nil {
-			return err
+		c := expr.Selected{Name: "count", Type: cqltype.TBigInt}
+		if expr.IsCount(sel.Expr) {
+			if len(s.Selectors) > 1 {
+				return cqlerr.Unsupported("count(*) beside other selectors")
+			}
+			q.count = true
+		} else {
+			var err error
+			if c, err = p.Selector(sel.Expr); err != nil {
+				return err
+			}
 		}
 		if sel.Alias != "" {
 			c.Name = sel.Alias
 		}
 		q.selected = append(q.selected, c)
 	}
-	q.grouped = len(q.aggs) > 0 || len(s.GroupBy) > 0
-	if q.json {
-		q.result = []ColumnSpec{p.Spec("[json]", cqltype.TText)}
-		for _, c := range q.selected {
-			q.jsonKeys = append(q.jsonKeys, string(expr.AppendJSONName(nil, c.Name)))
-		}
-		return nil
-	}
 	for _, c := range q.selected {
 		q.result = append(q.result, p.Spec(c.Name, c.Type))
 	}
-	if !q.grouped {
+	if !q.count {
 		q.columns = newProjection(q.selected)
 	}
 	return nil
@@ -146,42 +138,11 @@ func (p *planner) checkDistinct(q *selectPlan, _ *cql.Select) error {
 	return nil
 }
 
-// groupClause compiles GROUP BY: key columns in their order; those restricted by = may
-// be omitted.
-func (p *planner) groupClause(q *selectPlan, s *cql.Select) error {
-	key := append(append([]*catalog.Column{}, p.Table.PartitionKey...), p.Table.Clustering...)
-	at := 0
-	for _, name := range s.GroupBy {
-		c := p.Table.ByName[name]
-		if c == nil {
-			return cqlerr.Invalidf("Group by unknown column %s", name)
-		}
-		if c.Kind > catalog.Clustering {
-			return cqlerr.Invalidf("Group by non-primary-key column %s", name)
-		}
-		for at < len(key) && key[at] != c && q.rest.Equated(key[at]) {
-			at++
-		}
-		if at == len(key) || key[at] != c {
-			return cqlerr.Invalidf("Group by column %s is out of order", name)
-		}
-		at++
-		q.groupBy = append(q.groupBy, c)
-	}
-	if len(s.GroupBy) > 0 && at < len(p.Table.PartitionKey) {
-		return cqlerr.Invalidf("GROUP BY must include the entire partition key")
-	}
-	return nil
-}
-
 func (p *planner) orderClause(q *selectPlan, s *cql.Select) error {
 	if len(s.OrderBy) == 0 {
 		return nil
 	}
 	q.ordered = true
-	if q.rest.Indexed {
-		return cqlerr.Invalidf("ORDER BY with 2ndary indexes is not supported.")
-	}
 	if !q.rest.NamesPartitions() {
 		return cqlerr.Invalidf("ORDER BY is only supported when the partition key is restricted by an EQ or an IN.")
 	}
@@ -211,14 +172,14 @@ func (p *planner) orderClause(q *selectPlan, s *cql.Select) error {
 }
 
 // checkFiltering refuses a clause that would have to filter out rows it read, unless
-// ALLOW FILTERING or an index permits it.
+// ALLOW FILTERING permits it.
 func (p *planner) checkFiltering(q *selectPlan, s *cql.Select) error {
 	q.rest.FilterByPartOfKey()
 	if !s.AllowFiltering {
 		if err := q.rest.MayFilter(); err != nil {
 			return err
 		}
-		if q.rest.RestrictsRows() && !q.rest.NamesPartitions() && !q.rest.Indexed {
+		if q.rest.RestrictsRows() && !q.rest.NamesPartitions() {
 			q.warnings = []string{warnFiltering}
 		}
 	}
@@ -228,14 +189,6 @@ func (p *planner) checkFiltering(q *selectPlan, s *cql.Select) error {
 func (p *planner) selectLimits(q *selectPlan, s *cql.Select) error {
 	var err error
 	spec := p.Spec("[limit]", cqltype.TInt)
-	if s.PerPartitionLimit != nil {
-		if q.distinct {
-			return cqlerr.Invalidf("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries")
-		}
-		if q.perPartition, err = p.Term(s.PerPartitionLimit, spec, nil); err != nil {
-			return err
-		}
-	}
 	if s.Limit != nil {
 		if q.limit, err = p.Term(s.Limit, spec, nil); err != nil {
 			return err

@@ -28,37 +28,20 @@ func TestSelect_RowsAndStatics(t *testing.T) {
 		step{"SELECT ck, v FROM plain WHERE pk = 6", "null null"},
 		step{"SELECT * FROM plain WHERE pk = 6 AND ck = 1", "none"},
 		step{"SELECT * FROM plain WHERE pk = 6 AND ck > 0", "none"},
-		step{"SELECT JSON * FROM plain WHERE pk = 5", `'{"pk": 5, "ck": 1, "s": 7, "v": 8, "w": "z"}' | '{"pk": 5, "ck": 2, "s": 7, "v": 9, "w": null}'`},
-		step{"SELECT toJson(w), blobAsInt(intAsBlob(v)) FROM plain WHERE pk = 5 AND ck = 1", `'"z"' 8`},
-		step{"SELECT CAST(v AS text), CAST(v AS bigint) FROM plain WHERE pk = 5", "'8' 8 | '9' 9"},
 		step{"SELECT * FROM kv WHERE k = null", "none"},
 		step{"SELECT * FROM kv WHERE k = 1 AND k = 2", "none"},
 	)
 }
 
-func TestSelect_Aggregates(t *testing.T) {
+func TestSelect_Count(t *testing.T) {
 	t.Parallel()
-	n := setup(t, append(usualTables, "CREATE TABLE num (k int PRIMARY KEY, d decimal, f double, i varint, t tinyint)")...)
+	n := setup(t, usualTables...)
 	n.play(
 		step{"INSERT INTO plain (pk, ck, s, v, w) VALUES (5, 1, 7, 8, 'z')", ""},
 		step{"INSERT INTO plain (pk, ck, v) VALUES (5, 2, 9)", ""},
 		step{"INSERT INTO plain (pk, s) VALUES (6, 9)", ""},
 		step{"SELECT COUNT(*) FROM plain", "3"},
-		step{"SELECT COUNT(w) FROM plain", "1"},
-		step{"SELECT MAX(v), MIN(v), SUM(v), AVG(v) FROM plain WHERE pk = 5", "9 8 17 8"},
-		step{"SELECT MAX(v), COUNT(*), SUM(v), AVG(v), COUNT(v) FROM plain WHERE pk = 777", "null 0 0 0 0"},
-		step{"SELECT pk, count(*) FROM plain WHERE pk = 777", "null 0"},
-		step{"SELECT pk, s, MAX(v) FROM plain GROUP BY pk", "5 7 9 | 6 9 null"},
-		step{"SELECT pk, v, SUM(ck) FROM plain GROUP BY pk, ck", "5 8 1 | 5 9 2 | 6 null 0"},
-		step{"SELECT pk, ck FROM plain GROUP BY pk LIMIT 1", "5 1"},
-		step{"SELECT pk, ck FROM plain GROUP BY pk, ck PER PARTITION LIMIT 1", "5 1 | 6 null"},
-		step{"SELECT CAST(MAX(v) AS text) FROM plain", "'9'"},
 		step{"SELECT COUNT(*) FROM plain WHERE token(pk) > 10 AND token(pk) < 5", "0"},
-		step{"SELECT pk FROM plain WHERE pk = 777 GROUP BY pk", "none"},
-		step{"INSERT INTO num (k, d, f, i, t) VALUES (1, 1.50, 0.25, 123456789012345678901234567890, 100)", ""},
-		step{"INSERT INTO num (k, d, f, i, t) VALUES (2, 2.125, 0.5, 1, 100)", ""},
-		step{"SELECT SUM(d), SUM(f), AVG(f), SUM(i) FROM num", "3625E-3 0.75 0.375 123456789012345678901234567891"},
-		step{"SELECT SUM(t) FROM num", "0000 Numeric overflow in sum"},
 	)
 }
 
@@ -80,7 +63,7 @@ func TestSelect_InAndTokens(t *testing.T) {
 		step{"BEGIN UNLOGGED BATCH INSERT INTO two (a, b, c) VALUES (1, 'x', 1) INSERT INTO two (a, b, c) VALUES (1, 'y', 1) INSERT INTO two (a, b, c) VALUES (2, 'x', 1) APPLY BATCH", ""},
 		step{"SELECT * FROM two WHERE a IN (2, 1) AND b IN ('y', 'x')", "1 'x' 1 | 1 'y' 1 | 2 'x' 1"},
 		step{"INSERT INTO three (a, b, c) VALUES (1, 'x', 0x)", ""},
-		step{"SELECT token(a, b, c), token(b, a, c), token(a) FROM three", "-8764560297917365023 4775509009633570823 -2849496453147726091"},
+		step{"SELECT token(a, b, c) FROM three", "-8764560297917365023"},
 		step{"BEGIN UNLOGGED BATCH INSERT INTO bl (k) VALUES (0x80) INSERT INTO bl (k) VALUES (0x7f00) INSERT INTO bl (k) VALUES (0x7f) APPLY BATCH", ""},
 		step{"SELECT k FROM bl WHERE k IN (0x80, 0x7f00, 0x7f)", "0x7f | 0x7f00 | 0x80"},
 		step{"SELECT k FROM bl", "0x80 | 0x7f00 | 0x7f"},
@@ -134,30 +117,15 @@ func TestSelect_OrderAndRanges(t *testing.T) {
 
 func TestSelect_Filtering(t *testing.T) {
 	t.Parallel()
-	n := setup(t, append(usualTables,
-		"CREATE TABLE col (k int PRIMARY KEY, l list<int>, se set<int>, m map<text, int>)",
-		"CREATE TABLE ix (k int PRIMARY KEY, v int, w text)", "CREATE INDEX ON ix (v)")...)
+	n := setup(t, usualTables...)
 	insertPlain(n)
 	n.play(
 		step{"SELECT ck FROM plain WHERE v > 8 ALLOW FILTERING", "9 | 10"},
 		step{"SELECT ck FROM plain WHERE pk > 0 AND v = 2 ALLOW FILTERING", "2"},
 		step{"SELECT ck FROM plain WHERE v IN (3, 4) AND w = 'x' ALLOW FILTERING", "3 | 4"},
-		step{"SELECT ck FROM plain WHERE w LIKE 'x%' AND ck < 3 ALLOW FILTERING", "1 | 2"},
-		step{"SELECT ck FROM plain WHERE w LIKE '_y' ALLOW FILTERING", "none"},
 		step{"SELECT ck FROM plain WHERE v = null ALLOW FILTERING", "none"},
 		step{"SELECT ck FROM plain WHERE s = 1 ALLOW FILTERING", "none"},
 		step{"SELECT COUNT(*) FROM plain WHERE v > 3 ALLOW FILTERING", "7"},
-		step{"INSERT INTO col (k, l, se, m) VALUES (1, [1, 2], {3}, {'a': 1})", ""},
-		step{"SELECT k FROM col WHERE l CONTAINS 1 ALLOW FILTERING", "1"},
-		step{"SELECT k FROM col WHERE se CONTAINS 5 ALLOW FILTERING", "none"},
-		step{"SELECT k FROM col WHERE m CONTAINS 1 ALLOW FILTERING", "1"},
-		step{"SELECT k FROM col WHERE m CONTAINS KEY 'a' ALLOW FILTERING", "1"},
-		step{"SELECT k FROM col WHERE m['a'] = 1 ALLOW FILTERING", "1"},
-		step{"SELECT k FROM col WHERE m['a'] = 2 ALLOW FILTERING", "none"},
-		step{"INSERT INTO ix (k, v, w) VALUES (1, 10, 'a')", ""},
-		step{"INSERT INTO ix (k, v, w) VALUES (2, 20, 'b')", ""},
-		step{"SELECT k FROM ix WHERE v = 20", "2"},
-		step{"SELECT k FROM ix WHERE v = 20 AND w = 'x' ALLOW FILTERING", "none"},
 	)
 	res, err := n.run("SELECT * FROM plain WHERE ck = 1")
 	if err != nil || len(res.Warnings) != 1 {

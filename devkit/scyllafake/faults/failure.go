@@ -17,10 +17,9 @@ const (
 	Counter       = "COUNTER"
 	BatchLog      = "BATCH_LOG"
 	CAS           = "CAS"
-	View          = "VIEW"
 )
 
-var writeTypes = []string{Simple, Batch, UnloggedBatch, Counter, BatchLog, CAS, View}
+var writeTypes = []string{Simple, Batch, UnloggedBatch, Counter, BatchLog, CAS}
 
 // Failure is an error for the client. Zero fields get the values of a real node for the
 // operation that is hit.

@@ -23,8 +23,8 @@ type Cell struct {
 	Value  []byte // never nil when live
 }
 
-// Element is one cell of a non-frozen collection or UDT. Path is the set
-// element, the map key, the list's timeuuid, or the UDT's field index (2 bytes, big endian).
+// Element is one cell of a non-frozen collection. Path is the set
+// element, the map key, or the list's timeuuid.
 type Element struct {
 	Path []byte
 	Cell

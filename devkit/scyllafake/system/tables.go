@@ -92,7 +92,6 @@ func Keyspaces(v catalog.Version) map[string]*catalog.Keyspace {
 			Replication:   r,
 			DurableWrites: true,
 			Tables:        map[string]*catalog.Table{},
-			Types:         map[string]*cqltype.Type{},
 		}
 	}
 	define(out, definitions)
@@ -130,7 +129,7 @@ func define(keyspaces map[string]*catalog.Keyspace, defs string) {
 			for _, def := range splitColumns(parts[1+i]) {
 				def, desc := strings.CutSuffix(def, " DESC")
 				name, typ, _ := strings.Cut(def, " ")
-				ct, err := cqltype.Parse(typ, nil)
+				ct, err := cqltype.Parse(typ)
 				if err != nil {
 					panic(fmt.Sprintf("system table %s.%s: column %s: %v", ks, t.Name, name, err))
 				}

@@ -47,7 +47,7 @@ func specs(names ...string) []engine.ColumnSpec {
 func TestAppendRows(t *testing.T) {
 	t.Parallel()
 	cols := specs("a", "b")
-	cols[1].Type = cqltype.NewMap(cqltype.TText, cqltype.NewUDT("ks", "u", cqltype.Field{Name: "x", Type: cqltype.NewTuple(cqltype.TInt)}))
+	cols[1].Type = cqltype.NewMap(cqltype.TText, cqltype.NewTuple(cqltype.TInt))
 	res := &engine.Result{
 		Columns: cols, RowCount: 1, PagingState: []byte("more"),
 		Rows: []byte{0, 0, 0, 4, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff},

@@ -64,14 +64,3 @@ func (p *Compiler) marker(index int, spec ColumnSpec, target *catalog.Column) {
 	p.Binds[index] = spec
 	p.Targets[index] = target
 }
-
-// parseType parses a type; user-defined ones are of the table's keyspace.
-func (p *Compiler) parseType(text string) (*cqltype.Type, error) {
-	return cqltype.Parse(text, func(name string) (*cqltype.Type, error) {
-		ks := p.Schema.Keyspaces[p.Table.Keyspace]
-		if t := ks.Types[name]; t != nil {
-			return t, nil
-		}
-		return nil, cqlerr.Invalidf("Unknown type %s.%s", ks.Name, name)
-	})
-}

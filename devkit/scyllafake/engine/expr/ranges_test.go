@@ -197,32 +197,3 @@ func TestClock_NeverRepeats(t *testing.T) {
 		last = ts
 	}
 }
-
-func TestLike(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		text, pattern string
-		want          bool
-	}{
-		{"abc", "abc", true},
-		{"abc", "ab", false},
-		{"abc", "a%", true},
-		{"abc", "%c", true},
-		{"abc", "%b%", true},
-		{"abc", "%%", true},
-		{"", "%", true},
-		{"", "_", false},
-		{"abc", "a_c", true},
-		{"aüc", "a_c", true},
-		{"a%c", `a\%c`, true},
-		{"abc", `a\%c`, false},
-		{"aab", "%ab", true},
-		{"abab", "%ab", true},
-		{"mississippi", "%iss%ip%", true},
-		{"mississippi", "%iss%ix%", false},
-	} {
-		if got := Like([]byte(c.text), []byte(c.pattern)); got != c.want {
-			t.Errorf("Like(%q, %q) = %v, want %v", c.text, c.pattern, got, c.want)
-		}
-	}
-}

@@ -16,7 +16,6 @@ type Relation struct {
 	Op      cql.Op
 	Cols    []*catalog.Column
 	multi   bool
-	elem    Term // of c[elem]
 	Value   row
 	members []row
 	list    Term // of "IN ?": a list of values, or of tuples if multi
@@ -132,29 +131,14 @@ func (p *Compiler) relation(r *cql.Relation, find func(string) (*catalog.Column,
 		}
 		out.Cols = append(out.Cols, c)
 	}
-	switch r.Op {
-	case cql.OpNE:
+	if r.Op == cql.OpNE {
 		return nil, cqlerr.Invalidf("Unsupported \"!=\" relation: %s", relationText(r))
-	case cql.OpIsNotNull:
-		return nil, cqlerr.Invalidf("restriction '%s' is only supported in materialized view creation", relationText(r))
-	case cql.OpContains, cql.OpContainsKey:
-		return out, p.contains(out, r)
-	case cql.OpLike:
-		if k := out.Cols[0].Type.Kind; k != cqltype.Varchar && k != cqltype.ASCII {
-			return nil, cqlerr.Invalidf("LIKE is allowed only on string types, which %s is not", out.Cols[0].Name)
-		}
 	}
 	if r.Multi {
 		return out, p.multiRelation(out, r)
 	}
 	col := out.Cols[0]
 	spec := p.ColumnSpec(col)
-	if r.Field != "" {
-		return nil, cqlerr.Unsupported("a relation on a field of a user-defined type")
-	}
-	if r.Elem != nil {
-		return out, p.elementRelation(out, r)
-	}
 	if col.Type.IsMultiCell() && r.Op != cql.OpEQ {
 		return nil, cqlerr.Invalidf("Collection column '%s' (%s) cannot be restricted by a '%s' relation", col.Name, col.Type, OpTexts[r.Op])
 	}
@@ -185,41 +169,6 @@ func (p *Compiler) relation(r *cql.Relation, find func(string) (*catalog.Column,
 		out.members = append(out.members, row{Terms: []Term{t}})
 	}
 	return out, nil
-}
-
-func (p *Compiler) contains(out *Relation, r *cql.Relation) error {
-	col := out.Cols[0]
-	spec := p.ColumnSpec(col)
-	switch {
-	case !col.Type.IsCollection():
-		return cqlerr.Invalidf("Cannot use %s on non-collection column %s", OpTexts[r.Op], col.Name)
-	case r.Op == cql.OpContainsKey && col.Type.Kind != cqltype.Map:
-		return cqlerr.Invalidf("Cannot use CONTAINS KEY on non-map column %s", col.Name)
-	case r.Op == cql.OpContainsKey:
-		spec.Name, spec.Type = "key("+col.Name+")", col.Type.Key
-	default:
-		spec.Name, spec.Type = "value("+col.Name+")", col.Type.Elem
-	}
-	t, err := p.Term(r.Value, spec, nil)
-	out.Value.Terms = []Term{t}
-	return err
-}
-
-func (p *Compiler) elementRelation(out *Relation, r *cql.Relation) error {
-	col := out.Cols[0]
-	if col.Type.Kind != cqltype.Map {
-		return cqlerr.Invalidf("Column %s cannot be used as a map", col.Name)
-	}
-	if r.Op != cql.OpEQ {
-		return cqlerr.Invalidf("Only EQ relations are supported on map entries")
-	}
-	var err error
-	if out.elem, err = p.Term(r.Elem, p.Spec("key("+col.Name+")", col.Type.Key), nil); err != nil {
-		return err
-	}
-	t, err := p.Term(r.Value, p.Spec("value("+col.Name+")", col.Type.Elem), nil)
-	out.Value.Terms = []Term{t}
-	return err
 }
 
 // multiRelation compiles the right side of (a, b) op …. All columns must be
@@ -271,7 +220,7 @@ func (p *Compiler) rowOf(t cql.Term, name string, typ *cqltype.Type, r *cql.Rela
 	out := row{Terms: make([]Term, len(lit.Elems))}
 	for i, e := range lit.Elems {
 		var err error
-		if out.Terms[i], err = p.Term(e, p.Spec(name+"["+itoa(i)+"]", typ.Fields[i].Type), nil); err != nil {
+		if out.Terms[i], err = p.Term(e, p.Spec(name+"["+itoa(i)+"]", typ.Fields[i]), nil); err != nil {
 			return row{}, err
 		}
 	}

@@ -25,8 +25,6 @@ type Restrictions struct {
 	Multi []*Relation
 	// Filters are evaluated on every row read.
 	Filters []*Relation
-	// Indexed means that a secondary index serves one of the filters.
-	Indexed bool
 }
 
 // tokenBound is a bound of token(…), or an equality.
@@ -109,7 +107,6 @@ func (p *Compiler) Restrictions(where []cql.Relation, filtering bool) (*Restrict
 			return nil, err
 		}
 		col := rel.Cols[0]
-		plain := rel.elem == nil && rel.Op != cql.OpContains && rel.Op != cql.OpContainsKey && rel.Op != cql.OpLike
 		switch {
 		case rel.multi:
 			r.Multi = append(r.Multi, rel)
@@ -117,7 +114,7 @@ func (p *Compiler) Restrictions(where []cql.Relation, filtering bool) (*Restrict
 			r.Keys[col.Position] = append(r.Keys[col.Position], rel)
 		case col.Kind == catalog.PartitionKey && !filtering:
 			return nil, cqlerr.Invalidf("Only EQ and IN relation are supported on the partition key (unless you use the token() function or allow filtering)")
-		case col.Kind == catalog.Clustering && plain:
+		case col.Kind == catalog.Clustering:
 			clustering[col.Position] = append(clustering[col.Position], rel)
 		default:
 			r.Filters = append(r.Filters, rel)
@@ -129,7 +126,6 @@ func (p *Compiler) Restrictions(where []cql.Relation, filtering bool) (*Restrict
 	if err := p.sortClustering(r, clustering, filtering); err != nil {
 		return nil, err
 	}
-	r.Indexed = r.servedByIndex()
 	return r, nil
 }
 
@@ -143,7 +139,6 @@ func (r *Restrictions) FilterByPartOfKey() {
 		r.Filters = append(r.Filters, r.Keys[i]...)
 		r.Keys[i] = nil
 	}
-	r.Indexed = r.servedByIndex()
 }
 
 // sortClustering splits the single-column restrictions on clustering columns: some make
@@ -169,7 +164,7 @@ func (p *Compiler) sortClustering(r *Restrictions, by [][]*Relation, filtering b
 			open = !isSlice(list)
 			continue
 		}
-		if !filtering && !p.indexedColumn(list) {
+		if !filtering {
 			prev := by[i-1]
 			if len(prev) == 0 {
 				return cqlerr.Invalidf("PRIMARY KEY column \"%s\" cannot be restricted as preceding column \"%s\" is not restricted",
@@ -192,29 +187,12 @@ func firstEmpty(t *catalog.Table, by [][]*Relation) string {
 	return ""
 }
 
-func (p *Compiler) indexedColumn(list []*Relation) bool {
-	return slices.ContainsFunc(list, func(r *Relation) bool { return indexServes(p.Table, r) })
-}
-
-// servedByIndex reports whether an index can find the rows, so that the
-// statement needs no ALLOW FILTERING.
-func (r *Restrictions) servedByIndex() bool {
-	return slices.ContainsFunc(r.Filters, func(f *Relation) bool { return indexServes(r.table, f) })
-}
-
-func indexServes(t *catalog.Table, r *Relation) bool {
-	if r.multi || r.Op != cql.OpEQ && r.Op != cql.OpContains && r.Op != cql.OpContainsKey {
-		return false
-	}
-	return slices.ContainsFunc(t.Indexes, func(i *catalog.Index) bool { return i.Target == r.Cols[0].Name })
-}
-
 // NeedsFiltering reports whether rows must be read and filtered out.
 func (r *Restrictions) NeedsFiltering() bool { return len(r.Filters) > 0 }
 
 // MayFilter returns the error for a clause that needs ALLOW FILTERING, or nil.
 func (r *Restrictions) MayFilter() error {
-	if len(r.Filters) == 0 || r.Indexed && len(r.Filters) == 1 {
+	if len(r.Filters) == 0 {
 		return nil
 	}
 	return ErrNeedsFiltering

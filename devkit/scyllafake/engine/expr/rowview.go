@@ -85,20 +85,8 @@ func columnValue(t *cqltype.Type, d *store.ColumnData) []byte {
 	return appendElements(nil, t, d.Elements)
 }
 
-// appendElements serialises the cells of a collection or UDT as one value.
+// appendElements serialises the cells of a collection as one value.
 func appendElements(dst []byte, t *cqltype.Type, elems []store.Element) []byte {
-	if t.Kind == cqltype.UDT {
-		n := 0
-		for i := range t.Fields {
-			var v []byte
-			if n < len(elems) && fieldIndex(elems[n].Path) == i {
-				v = elems[n].Value
-				n++
-			}
-			dst = cqltype.AppendElement(dst, v)
-		}
-		return dst
-	}
 	dst = binary.BigEndian.AppendUint32(dst, uint32(len(elems)))
 	for i := range elems {
 		if t.Kind != cqltype.List {
@@ -109,13 +97,6 @@ func appendElements(dst []byte, t *cqltype.Type, elems []store.Element) []byte {
 		}
 	}
 	return dst
-}
-
-func fieldIndex(path []byte) int {
-	if len(path) != 2 {
-		return -1
-	}
-	return int(binary.BigEndian.Uint16(path))
 }
 
 // AppendColumn appends a column as a [bytes] of a result row.

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"encoding/hex"
+	"slices"
 	"strings"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
@@ -20,13 +21,6 @@ type Selected struct {
 	Selector
 	Name string
 	Type *cqltype.Type
-	// Aggregates means that the value is computed of a group, not of one row.
-	Aggregates bool
-}
-
-// PlainSelector returns a selector of rows, not of groups.
-func PlainSelector(s Selector, name string, typ *cqltype.Type) Selected {
-	return Selected{Selector: s, Name: name, Type: typ}
 }
 
 // ColumnSelector is a column.
@@ -70,7 +64,7 @@ func (s callSelector) Value(x *EvalCtx, v *RowView) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if b == nil && !s.fn.nulls {
+		if b == nil {
 			return nil, nil
 		}
 		args[i] = b
@@ -78,143 +72,61 @@ func (s callSelector) Value(x *EvalCtx, v *RowView) ([]byte, error) {
 	return s.fn.call(x, args)
 }
 
-// fieldSelector is a field of a UDT.
-type fieldSelector struct {
-	of    Selected
-	index int
+// IsCount reports whether t is count(*), the only aggregate.
+func IsCount(t cql.Term) bool {
+	f, ok := t.(cql.FuncCall)
+	return ok && f.Name.Name == "count" && len(f.Args) == 0
 }
 
-// Value implements Selector.
-func (s fieldSelector) Value(x *EvalCtx, v *RowView) ([]byte, error) {
-	b, err := s.of.Value(x, v)
-	if err != nil || b == nil {
-		return nil, err
-	}
-	return cqltype.Component(b, s.index), nil
-}
-
-// Selector compiles an element of a select clause. It appends aggregates to aggs, which
-// is nil where none are allowed.
-func (p *Compiler) Selector(t cql.Term, aggs *[]*Aggregate) (Selected, error) {
+// Selector compiles an element of a select clause.
+func (p *Compiler) Selector(t cql.Term) (Selected, error) {
 	switch t := t.(type) {
 	case cql.ColumnRef:
 		c := p.Table.ByName[t.Column]
 		if c == nil {
 			return Selected{}, cqlerr.Invalidf("Undefined name %s in selection clause", t.Column)
 		}
-		return PlainSelector(ColumnSelector{c}, c.Name, c.Type), nil
+		return Selected{ColumnSelector{c}, c.Name, c.Type}, nil
 	case cql.FuncCall:
-		return p.functionSelector(t, aggs)
-	case cql.SelectCast:
-		arg, err := p.Selector(t.Arg, aggs)
-		if err != nil {
-			return Selected{}, err
-		}
-		typ, err := p.parseType(t.Type)
-		if err != nil {
-			return Selected{}, err
-		}
-		if arg.Type.Equal(typ) {
-			return arg, nil
-		}
-		fn, err := castFunction(arg.Type, typ)
-		if err != nil {
-			return Selected{}, err
-		}
-		return called(fn, arg), nil
-	case cql.FieldSel:
-		arg, err := p.Selector(t.Arg, aggs)
-		if err != nil {
-			return Selected{}, err
-		}
-		if arg.Type.Kind != cqltype.UDT {
-			return Selected{}, cqlerr.Invalidf("Invalid field selection: %s of type %s is not a user type", arg.Name, arg.Type)
-		}
-		i := arg.Type.FieldIndex(t.Field)
-		if i < 0 {
-			return Selected{}, cqlerr.Invalidf("%s of type %s has no field %s", arg.Name, arg.Type, t.Field)
-		}
-		return Selected{fieldSelector{arg, i}, arg.Name + "." + t.Field, arg.Type.Fields[i].Type, arg.Aggregates}, nil
+		return p.functionSelector(t)
 	}
 	return Selected{}, cqlerr.Unsupported("'" + TermText(t) + "' in a select clause")
 }
 
-func called(fn *function, args ...Selected) Selected {
-	names := make([]string, len(args))
-	aggregates := false
-	for i := range args {
-		names[i] = args[i].Name
-		aggregates = aggregates || args[i].Aggregates
-	}
-	return Selected{callSelector{fn, args}, "system." + fn.name + "(" + strings.Join(names, ", ") + ")", fn.ret, aggregates}
-}
-
-func (p *Compiler) functionSelector(t cql.FuncCall, aggs *[]*Aggregate) (Selected, error) {
-	name := strings.ToLower(t.Name.Name)
-	if t.Name.Keyspace != "" && t.Name.Keyspace != "system" {
-		return Selected{}, cqlerr.Invalidf("Unknown function '%s.%s'", t.Name.Keyspace, t.Name.Name)
-	}
-	switch name {
-	case "writetime", "ttl":
+func (p *Compiler) functionSelector(t cql.FuncCall) (Selected, error) {
+	name := t.Name.Name
+	if name == "writetime" || name == "ttl" {
 		return p.cellSelector(name, t)
-	case "count", "min", "max", "sum", "avg":
-		return p.aggregateSelector(name, t, aggs)
 	}
 	args := make([]Selected, len(t.Args))
+	names := make([]string, len(t.Args))
 	for i, a := range t.Args {
 		var err error
-		if args[i], err = p.Selector(a, aggs); err != nil {
+		if args[i], err = p.Selector(a); err != nil {
 			return Selected{}, err
 		}
+		names[i] = args[i].Name
 	}
-	switch name {
-	case "token":
-		return called(p.selectedToken(args), args...), nil
-	case "tojson":
-		if len(args) != 1 {
-			return Selected{}, cqlerr.Invalidf("toJson() accepts 1 argument(s)")
-		}
-		return called(toJSON(args[0].Type), args...), nil
+	if name == "token" && !p.isPartitionKey(args) {
+		return Selected{}, cqlerr.Unsupported("token() of other columns than those of the partition key")
 	}
-	fn, err := selectOverload(name, args)
+	fn, err := p.function(t.Name, len(args))
 	if err != nil {
 		return Selected{}, err
 	}
-	return called(fn, args...), nil
+	for i := range args {
+		if !assignable(args[i].Type, fn.args[i]) {
+			return Selected{}, cqlerr.Invalidf("Type error: %s of type %s cannot be an argument of function system.%s", args[i].Name, args[i].Type, fn.name)
+		}
+	}
+	return Selected{callSelector{fn, args}, "system." + fn.name + "(" + strings.Join(names, ", ") + ")", fn.ret}, nil
 }
 
-// selectOverload selects a scalar function by the types of its arguments.
-func selectOverload(name string, args []Selected) (*function, error) {
-	list := functions[name]
-	if len(list) == 0 {
-		return nil, cqlerr.Invalidf("Unknown function '%s'", name)
-	}
-	var match *function
-	for _, f := range list {
-		if len(f.args) != len(args) {
-			continue
-		}
-		same, fits := true, true
-		for i := range args {
-			same = same && args[i].Type.Equal(f.args[i])
-			fits = fits && assignable(args[i].Type, f.args[i])
-		}
-		if same {
-			return f, nil
-		}
-		if fits && match == nil {
-			match = f
-		}
-	}
-	if match == nil {
-		sigs := make([]string, len(list))
-		for i, f := range list {
-			sigs[i] = signature(f)
-		}
-		return nil, cqlerr.Invalidf("Invalid call to function system.%s, none of its type signatures match (known type signatures: %s)",
-			name, strings.Join(sigs, ", "))
-	}
-	return match, nil
+// isPartitionKey reports whether selectors are the columns of the partition key.
+func (p *Compiler) isPartitionKey(list []Selected) bool {
+	return slices.EqualFunc(list, p.Table.PartitionKey, func(s Selected, c *catalog.Column) bool {
+		return s.Selector == Selector(ColumnSelector{c})
+	})
 }
 
 func (p *Compiler) cellSelector(name string, t cql.FuncCall) (Selected, error) {
@@ -240,16 +152,5 @@ func (p *Compiler) cellSelector(name string, t cql.FuncCall) (Selected, error) {
 	if name == "ttl" {
 		typ = cqltype.TInt
 	}
-	return PlainSelector(cellSelector{c, name == "ttl"}, name+"("+c.Name+")", typ), nil
-}
-
-// selectedToken returns token() in a select clause, where it takes any columns.
-func (p *Compiler) selectedToken(args []Selected) *function {
-	t := p.Table
-	return &function{name: "token", ret: cqltype.TBigInt, call: func(_ *EvalCtx, vals [][]byte) ([]byte, error) {
-		if len(t.PartitionKey) == 1 && len(args) == 1 {
-			return encodeToken(t.Token(vals[0])), nil
-		}
-		return encodeToken(t.Token(CompositeKey(vals))), nil
-	}}
+	return Selected{cellSelector{c, name == "ttl"}, name + "(" + c.Name + ")", typ}, nil
 }

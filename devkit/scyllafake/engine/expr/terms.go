@@ -15,7 +15,6 @@ type EvalCtx struct {
 	Clock *Clock
 	Vals  []Value // in the order of the plan's bind columns
 	Now   time.Time
-	Accs  []Accumulator // of the plan's aggregates
 	// Timeout is the statement's USING TIMEOUT, 0 without one.
 	Timeout time.Duration
 	// StrictKeys refuses a null for a key column; without it a null matches nothing.
@@ -94,16 +93,13 @@ func evalElements(x *EvalCtx, terms []Term) ([][]byte, error) {
 	return out, nil
 }
 
-// tuple builds a tuple or UDT of its components; a nil term is an omitted field.
+// tuple builds a tuple of its components.
 type tuple struct{ elems []Term }
 
 // Eval implements Term.
 func (t tuple) Eval(x *EvalCtx) (Value, error) {
 	parts := make([][]byte, len(t.elems))
 	for i, e := range t.elems {
-		if e == nil {
-			continue
-		}
 		v, err := e.Eval(x)
 		if err != nil {
 			return Value{}, err
@@ -148,25 +144,11 @@ func (p *Compiler) Term(t cql.Term, recv ColumnSpec, target *catalog.Column) (Te
 		return p.collection("map", t.Keys, t.Values, recv)
 	case cql.TupleLit:
 		return p.tuple(t, recv)
-	case cql.UDTLit:
-		return p.udt(t, recv)
 	case cql.FuncCall:
 		return p.call(t, recv)
-	case cql.Cast:
-		typ, err := p.parseType(t.Type)
-		if err != nil {
-			return nil, err
-		}
-		if !assignable(typ, recv.Type) {
-			return nil, cqlerr.Invalidf("Cannot assign value %s to %s of type %s", TermText(t), recv.Name, recv.Type)
-		}
-		return p.Term(t.Arg, p.Spec(castName(t.Type), typ), nil)
 	}
 	return nil, cqlerr.Invalidf("Invalid value %s for %s", TermText(t), recv.Name)
 }
-
-// castName returns the name of a marker after a type hint, "(int)?".
-func castName(typ string) string { return "(" + typ + ")" }
 
 func (p *Compiler) collection(kind string, keys, elems []cql.Term, recv ColumnSpec) (Term, error) {
 	c := collection{typ: recv.Type}
@@ -220,7 +202,7 @@ func (p *Compiler) tuple(t cql.TupleLit, recv ColumnSpec) (Term, error) {
 	for i, e := range t.Elems {
 		spec := recv
 		spec.Name = recv.Name + "[" + itoa(i) + "]"
-		spec.Type = recv.Type.Fields[i].Type
+		spec.Type = recv.Type.Fields[i]
 		if lit, ok := e.(cql.Literal); ok && !fits(lit, spec.Type) {
 			return nil, cqlerr.Invalidf("Invalid tuple literal for %s: component %d is not of type %s", recv.Name, i, spec.Type)
 		}
@@ -232,35 +214,11 @@ func (p *Compiler) tuple(t cql.TupleLit, recv ColumnSpec) (Term, error) {
 	return fold(out, out.elems...)
 }
 
-func (p *Compiler) udt(t cql.UDTLit, recv ColumnSpec) (Term, error) {
-	if recv.Type.Kind != cqltype.UDT {
-		return nil, cqlerr.Invalidf("Invalid user type literal for %s of type %s", recv.Name, recv.Type)
-	}
-	out := tuple{make([]Term, len(recv.Type.Fields))}
-	for i, name := range t.Fields {
-		n := recv.Type.FieldIndex(name)
-		if n < 0 {
-			return nil, cqlerr.Invalidf("Unknown field '%s' in value of user defined type %s", name, recv.Type.Name)
-		}
-		spec := recv
-		spec.Name = recv.Name + "." + name
-		spec.Type = recv.Type.Fields[n].Type
-		if lit, ok := t.Values[i].(cql.Literal); ok && !fits(lit, spec.Type) {
-			return nil, cqlerr.Invalidf("Invalid user type literal for %s: field %s is not of type %s", recv.Name, name, spec.Type)
-		}
-		var err error
-		if out.elems[n], err = p.Term(t.Values[i], spec, nil); err != nil {
-			return nil, err
-		}
-	}
-	return fold(out, out.elems...)
-}
-
 // fold evaluates t now if all its parts are constants. Nulls among them are refused at
 // execution, as ScyllaDB does.
 func fold(t Term, parts ...Term) (Term, error) {
 	for _, part := range parts {
-		if c, ok := part.(Constant); part != nil && (!ok || c.Bytes == nil) {
+		if c, ok := part.(Constant); !ok || c.Bytes == nil {
 			return t, nil
 		}
 	}

@@ -46,20 +46,9 @@ func writeTerm(b *strings.Builder, t cql.Term) {
 			writeTerm(b, t.Values[i])
 		}
 		b.WriteByte('}')
-	case cql.UDTLit:
-		b.WriteByte('{')
-		for i := range t.Fields {
-			comma(b, i)
-			b.WriteString(t.Fields[i] + ": ")
-			writeTerm(b, t.Values[i])
-		}
-		b.WriteByte('}')
 	case cql.FuncCall:
 		b.WriteString(t.Name.Name)
 		writeTerms(b, '(', ')', t.Args)
-	case cql.Cast:
-		b.WriteString("(" + t.Type + ")")
-		writeTerm(b, t.Arg)
 	case cql.ColumnRef:
 		b.WriteString(t.Column)
 	}
@@ -83,8 +72,7 @@ func writeTerms(b *strings.Builder, open, end byte, terms []cql.Term) {
 // OpTexts contains the texts of operators.
 var OpTexts = map[cql.Op]string{
 	cql.OpEQ: "=", cql.OpNE: "!=", cql.OpLT: "<", cql.OpLE: "<=", cql.OpGT: ">", cql.OpGE: ">=",
-	cql.OpIn: "IN", cql.OpContains: "CONTAINS", cql.OpContainsKey: "CONTAINS KEY",
-	cql.OpLike: "LIKE", cql.OpIsNotNull: "IS NOT",
+	cql.OpIn: "IN",
 }
 
 // relationText formats a relation as in ScyllaDB's messages.
@@ -100,8 +88,6 @@ func relationText(r *cql.Relation) string {
 	}
 	right := "null"
 	switch {
-	case r.Op == cql.OpIsNotNull:
-		right = "NULL"
 	case r.Value != nil:
 		right = TermText(r.Value)
 	case r.Op == cql.OpIn:

@@ -1,0 +1,74 @@
+package scyllafake
+
+import (
+	"testing"
+
+	"github.com/datastax/go-cassandra-native-protocol/message"
+	"github.com/datastax/go-cassandra-native-protocol/primitive"
+)
+
+// A feature of ScyllaDB that the server lacks is refused by its name, by QUERY and by
+// PREPARE.
+func TestServer_UnsupportedFeatures(t *testing.T) {
+	t.Parallel()
+	c := started(t, setup(t), "")
+	createKeyspace(c)
+	c.exec("CREATE TABLE ks.t (p int, c int, v int, w text, l list<int>, m map<text, int>, PRIMARY KEY (p, c))")
+	features := map[string][]string{
+		"secondary indexes": {
+			"CREATE INDEX ON ks.t (v)", "CREATE INDEX IF NOT EXISTS i ON ks.t ((p), v)", "CREATE CUSTOM INDEX i ON ks.t (v) USING 'C'", "DROP INDEX ks.i",
+		},
+		"materialized views": {
+			"CREATE MATERIALIZED VIEW ks.v AS SELECT * FROM ks.t WHERE p IS NOT NULL AND c IS NOT NULL PRIMARY KEY (c, p)",
+			"ALTER MATERIALIZED VIEW ks.v WITH comment = ''", "DROP MATERIALIZED VIEW IF EXISTS ks.v", "PRUNE MATERIALIZED VIEW ks.v",
+		},
+		"user-defined types": {
+			"CREATE TYPE ks.u (x int)", "ALTER TYPE ks.u ADD y int", "DROP TYPE ks.u", "UPDATE ks.t SET v.x = 1 WHERE p = 1 AND c = 1",
+			"DELETE v.x FROM ks.t WHERE p = 1 AND c = 1", "SELECT v.x FROM ks.t", "INSERT INTO ks.t (p, c, w) VALUES (1, 1, {x: 1})",
+			"CREATE TABLE ks.o (p int PRIMARY KEY, v frozen<ks.u>)",
+		},
+		"user-defined functions and aggregates": {
+			"CREATE FUNCTION ks.f (a int) RETURNS NULL ON NULL INPUT RETURNS int LANGUAGE lua AS 'x'", "CREATE OR REPLACE FUNCTION ks.f () RETURNS int",
+			"DROP FUNCTION ks.f", "CREATE AGGREGATE ks.a(int) SFUNC f STYPE int", "DROP AGGREGATE ks.a",
+		},
+		"service levels":        {"CREATE SERVICE LEVEL sl", "ALTER SERVICE_LEVEL sl", "DROP SERVICE LEVEL sl", "ATTACH SERVICE LEVEL sl TO r", "LIST SERVICE_LEVEL sl"},
+		"roles and permissions": {"CREATE ROLE r WITH LOGIN = true", "ALTER USER u", "DROP ROLE r", "GRANT SELECT ON ks.t TO r", "REVOKE ALL ON ks.t FROM r", "LIST ROLES"},
+		"JSON":                  {"SELECT JSON * FROM ks.t", `INSERT INTO ks.t JSON '{"p": 1}'`},
+		"GROUP BY":              {"SELECT p FROM ks.t GROUP BY p"},
+		"PER PARTITION LIMIT":   {"SELECT p FROM ks.t PER PARTITION LIMIT 1"},
+		"CAST":                  {"SELECT CAST(v AS text) FROM ks.t"},
+		"type hints":            {"INSERT INTO ks.t (p, c) VALUES (1, (int)1)"},
+		"IS NOT NULL":           {"SELECT * FROM ks.t WHERE v IS NOT NULL ALLOW FILTERING"},
+		"LIKE":                  {"SELECT * FROM ks.t WHERE w LIKE 'x%' ALLOW FILTERING", "UPDATE ks.t SET v = 1 WHERE p = 1 AND c = 1 IF w LIKE 'x%'"},
+		"CONTAINS":              {"SELECT * FROM ks.t WHERE l CONTAINS 1 ALLOW FILTERING", "SELECT * FROM ks.t WHERE m CONTAINS KEY 'a' ALLOW FILTERING"},
+		"elements of collections in WHERE": {
+			"SELECT * FROM ks.t WHERE m['a'] = 1 ALLOW FILTERING",
+		},
+		"count(*) beside other selectors":                          {"SELECT p, count(*) FROM ks.t"},
+		"token() of other columns than those of the partition key": {"SELECT token(p, c) FROM ks.t", "SELECT token(c) FROM ks.t"},
+		"the function max()":                                       {"SELECT max(v) FROM ks.t"},
+		"the function count()":                                     {"SELECT count(v) FROM ks.t"},
+		"the function tojson()":                                    {"SELECT toJson(v) FROM ks.t"},
+		"the function blobasint()":                                 {"INSERT INTO ks.t (p, c) VALUES (1, blobAsInt(0x01))"},
+		"the function f()":                                         {"SELECT ks.f(v) FROM ks.t"},
+		"counters":                                                 {"CREATE TABLE ks.o (p int PRIMARY KEY, n counter)", "ALTER TABLE ks.t ADD n counter"},
+		"COMPACT STORAGE":                                          {"CREATE TABLE ks.o (p int PRIMARY KEY) WITH COMPACT STORAGE"},
+		"RENAME":                                                   {"ALTER TABLE ks.t RENAME c TO d"},
+		"a change of a column's type":                              {"ALTER TABLE ks.t ALTER v TYPE varint"},
+		"SCYLLA_TIMEUUID_LIST_INDEX":                               {"UPDATE ks.t SET l[SCYLLA_TIMEUUID_LIST_INDEX(?)] = 1 WHERE p = 1 AND c = 1"},
+		"SCYLLA_COUNTER_SHARD_LIST":                                {"UPDATE ks.t SET v = SCYLLA_COUNTER_SHARD_LIST([]) WHERE p = 1 AND c = 1"},
+		"SCYLLA_CLUSTERING_BOUND":                                  {"SELECT * FROM ks.t WHERE p = 1 AND (c) > SCYLLA_CLUSTERING_BOUND (1)"},
+		"the type u: it is none of CQL's own, and user-defined types are not imitated": {"CREATE TABLE ks.o (p int PRIMARY KEY, v frozen<u>)"},
+	}
+	for feature, texts := range features {
+		for _, text := range texts {
+			want := "scyllafake does not support " + feature
+			wantError(t, text, c.query(text), primitive.ErrorCodeInvalid, want)
+			switch text[:5] {
+			case "CREAT", "ALTER":
+				continue // PREPARE does not look at types and options
+			}
+			wantError(t, "PREPARE "+text, c.do(&message.Prepare{Query: text}), primitive.ErrorCodeInvalid, want)
+		}
+	}
+}
