@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -55,7 +56,7 @@ func (s *Sweep) Run(ctx context.Context) error {
 			}
 		}
 	}()
-	err := s.read(reading, sequencer, ahead)
+	err := s.read(reading, fail, sequencer, ahead)
 	fail(nil)
 	sequencer.blocked.wg.Wait()
 	s.sequencer.Store(nil)
@@ -75,9 +76,31 @@ func (s *Sweep) Waiting() WaitingAggregates {
 // 30 s would be most of the time to catch up after a short outage.
 const maxFailedDelay = 5 * time.Second
 
-// read reads until ctx ends or the reader fails. Either way the checkpoints that can be
-// saved are saved.
-func (s *Sweep) read(ctx context.Context, sequencer *Sequencer, ahead time.Duration) error {
+// errNoStreams is the reason for a restart of the reader whose generation has no streams.
+var errNoStreams = errors.New("a CDC generation has no streams: it was removed or is not known to all nodes yet")
+
+// readerLog is the log of scylla-cdc-go, which divides by the number of streams of a
+// generation right after it has logged it. It reads the start of a generation and its
+// streams in two queries; with tablets each node answers them from its memory, so there are
+// none if the node of the second one does not know the generation yet, or has removed it.
+type readerLog struct {
+	scyllacdc.Logger
+	fail context.CancelCauseFunc // of the reader
+}
+
+// Printf logs a line. It does not return if the reader would end the process: it ends the
+// reader and the goroutine, which an errgroup.Group started.
+func (l *readerLog) Printf(format string, args ...any) {
+	l.Logger.Printf(format, args...)
+	if format == "grouped %d streams into %d batches" && args[1] == 0 {
+		l.fail(errNoStreams)
+		runtime.Goexit()
+	}
+}
+
+// read reads until ctx ends or the reader fails; fail ends ctx. Either way the checkpoints
+// that can be saved are saved.
+func (s *Sweep) read(ctx context.Context, fail context.CancelCauseFunc, sequencer *Sequencer, ahead time.Duration) error {
 	s.skipped = checkpoint.NewSkipped(s.in.Own, s.in.Generations, s.log)
 	reader, err := scyllacdc.NewReader(ctx, &scyllacdc.ReaderConfig{
 		Session:               s.cfg.Session,
@@ -85,7 +108,7 @@ func (s *Sweep) read(ctx context.Context, sequencer *Sequencer, ahead time.Durat
 		Consistency:           gocql.LocalQuorum,
 		ChangeConsumerFactory: &consumers{s, sequencer},
 		ProgressManager:       checkpoint.NewManager(s.store, s.streams, s.log, s.skipped),
-		Logger:                clientlog.CDC(s.log, s.metrics.readerErrors.Inc),
+		Logger:                &readerLog{clientlog.CDC(s.log, s.metrics.readerErrors.Inc), fail},
 		Advanced: scyllacdc.AdvancedReaderConfig{
 			ConfidenceWindowSize:     s.cfg.ConfidenceWindow + ahead | 1, // the library replaces 0
 			PostNonEmptyQueryDelay:   s.cfg.BusyDelay,

@@ -42,6 +42,7 @@ type CQLStore struct {
 	relay, table, host                         string
 	topicsOf                                   string // relay whose topics are read and written
 	read, all, write, start, generation, first string
+	ended                                      string
 	topics, topic                              string
 	window                                     time.Duration
 	fence                                      fence.Fence // checked before writes; may be nil
@@ -64,6 +65,7 @@ func NewCQLStore(session *gocql.Session, keyspace, relay, table, topicsOf string
 		start:      "SELECT current_generation, started_at FROM " + name + " WHERE relay = ? AND table_name = ? LIMIT 1",
 		generation: "INSERT INTO " + name + " (relay, table_name, current_generation) VALUES (?, ?, ?)",
 		first:      "INSERT INTO " + name + " (relay, table_name, started_at) VALUES (?, ?, ?)",
+		ended:      "DELETE FROM " + name + " WHERE relay = ? AND table_name = ? AND generation < ?",
 		topics:     "SELECT topic FROM " + topics + " WHERE relay = ? AND table_name = ?",
 		topic:      "INSERT INTO " + topics + " (relay, table_name, topic, first_used) VALUES (?, ?, ?, ?)",
 	}
@@ -144,13 +146,22 @@ func (c *CQLStore) Start(ctx context.Context) (generation, first time.Time, err 
 	return generation, first, nil
 }
 
-// SaveGeneration implements Store.
+// endedFor is for how long the checkpoints of earlier generations are kept, for relays with
+// another number of shards of which one is behind. Splits and merges of tablets make
+// generations several times a day.
+const endedFor = 24 * time.Hour
+
+// SaveGeneration implements Store. It removes the checkpoints of generations that began long
+// before this one.
 func (c *CQLStore) SaveGeneration(ctx context.Context, generation time.Time) error {
 	if err := fence.Check(c.fence); err != nil {
 		return err
 	}
 	if err := c.query(ctx, c.generation, generation).Exec(); err != nil {
 		return fmt.Errorf("save generation %s: %w", generation.UTC(), err)
+	}
+	if err := c.query(ctx, c.ended, generation.Add(-endedFor)).Exec(); err != nil {
+		return fmt.Errorf("remove the checkpoints of generations before %s: %w", generation.UTC(), err)
 	}
 	return nil
 }
