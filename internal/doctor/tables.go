@@ -17,8 +17,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// checkTables makes the checks of the relay's start for each table, and checks that its CDC
-// log can be read. It reports the number of streams of the log, and one with most of its rows.
+// checkTables makes the checks of the relay's start for each table, checks that its CDC log can be
+// read, and that the ids and numbers of a sample of its rows do not contradict each other. It reports the number of streams of the log, and one with most of its rows.
 func checkTables(ctx context.Context, c *app.Config, session *gocql.Session) []Finding {
 	confs, err := c.RelayConfigs()
 	if err != nil {
@@ -61,7 +61,14 @@ func checkTable(ctx context.Context, check string, conf *relay.Config) Finding {
 		if err != nil {
 			return Finding{check, false, err.Error(), "fix the reported error"}
 		}
-		return Finding{check, true, log + " can be read: " + streams, ""}
+		sampled, problem, fix, err := sampleTable(ctx, conf)
+		switch {
+		case err != nil: // the start of the relay does not need this right
+			return Finding{check, true, fmt.Sprintf("%s can be read: %s; ids and numbers are not checked: %v", log, streams, err), ""}
+		case problem != "":
+			return Finding{check, false, fmt.Sprintf("%s: of %s, %s", name, sampled, problem), fix}
+		}
+		return Finding{check, true, fmt.Sprintf("%s can be read: %s; no id or number twice in a sample of %s", log, streams, sampled), ""}
 	case cqlcode.Of(err) == gocql.ErrCodeUnauthorized:
 		return Finding{check, false, err.Error(), "GRANT SELECT ON " + log + " TO the relay's role"}
 	}

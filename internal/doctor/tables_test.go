@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -121,5 +122,66 @@ relay:
 	}
 	if len(want) > 0 {
 		t.Errorf("nothing is said of %v", want)
+	}
+}
+
+// An id of two aggregates and a number of two events are found in a sample of the rows, in tables
+// whose columns alone fit.
+func TestDoctor_SamplesIDsAndNumbers(t *testing.T) {
+	t.Parallel()
+	node, err := scyllafake.Start(scyllafake.Config{Addr: "127.0.0.1:0", Tokens: 1, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = node.Close() })
+	c, err := configOf(t, `
+relay:
+  tables:
+    - {keyspace: shop, table: versions, columns: {seq: version, event_id: id}, aggregate_type: a, topic: v}
+    - {keyspace: shop, table: numbers, columns: {seq: version, event_id: id}, aggregate_type: a, topic: n}
+    - {keyspace: shop, table: repeats, columns: {seq: version, event_id: id}, aggregate_type: a, topic: r}
+    - {keyspace: shop, table: right, columns: {seq: version, event_id: id}, aggregate_type: a, topic: g}
+    - {keyspace: shop, table: empty, columns: {seq: version, event_id: id}, aggregate_type: a, topic: e}
+`, nil, "--scylla-hosts", node.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := c.Scylla.Session("system")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(session.Close)
+	exec := func(stmt string, args ...any) {
+		if err := session.Query(stmt, args...).Exec(); err != nil {
+			t.Fatalf("%s: %v", stmt, err)
+		}
+	}
+	exec("CREATE KEYSPACE shop WITH replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}")
+	for _, table := range []string{"versions", "numbers", "repeats", "right", "empty"} {
+		exec("CREATE TABLE shop." + table + " (aggregate_id text, version int, id text, event_type text, payload text, PRIMARY KEY (aggregate_id, version, id)) WITH cdc = {'enabled': true}")
+	}
+	for a := range 4 {
+		for version := 1; version <= sampleEvents+5; version++ {
+			aggregate := fmt.Sprint("a-", a)
+			for table, id := range map[string]string{
+				"versions": fmt.Sprint(version), "numbers": fmt.Sprint(a, " ", version), "repeats": fmt.Sprint(a, " ", version/2), "right": fmt.Sprint(a, " ", version),
+			} {
+				exec("INSERT INTO shop."+table+" (aggregate_id, version, id, event_type, payload) VALUES (?, ?, ?, 'E', 'x')", aggregate, version, id)
+			}
+		}
+	}
+	exec("INSERT INTO shop.numbers (aggregate_id, version, id, event_type) VALUES ('a-3', 3, 'another', 'E')")
+	found := checkTables(t.Context(), c, session)
+	for i, w := range []struct{ detail, fix string }{
+		{"has the aggregates", "map event_id to a column"},
+		{"number 3 of aggregate a-3 has the events 3 3 and another", "AppendNext"},
+		{"has the numbers 2 and 3 in aggregate", "map event_id to a column"},
+		{"no id or number twice in a sample of 80 events, at most 20 of a partition", ""},
+		{"no id or number twice in a sample of 0 events", ""},
+	} {
+		f := found[i]
+		if f.OK != (w.fix == "") || !strings.Contains(f.Detail, w.detail) || !strings.Contains(f.Fix, w.fix) {
+			t.Errorf("%+v, want %q and %q", f, w.detail, w.fix)
+		}
 	}
 }
