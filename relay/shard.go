@@ -2,6 +2,7 @@ package relay
 
 import (
 	"fmt"
+	"strconv"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -124,7 +125,7 @@ func (x *placement) change(by func()) {
 	}
 }
 
-// shardMetrics registers a shard's metrics with its label when its relay runs, and
+// shardMetrics registers a shard's metrics with the label shard, its index from 0, when its relay runs, and
 // unregisters them when the relay ends: the process may own the shard again later. A
 // relay that never runs registers nothing.
 type shardMetrics struct {
@@ -134,7 +135,7 @@ type shardMetrics struct {
 }
 
 func newShardMetrics(reg prometheus.Registerer, s Shard) *shardMetrics {
-	return &shardMetrics{Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"shard": s.String()}, reg)}
+	return &shardMetrics{Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"shard": strconv.Itoa(s.Index)}, reg)}
 }
 
 // Register records c, to be registered when the relay runs, or registers it if the

@@ -108,12 +108,16 @@ relay:
 		if f.GetName() != "outbox_relay_streams" {
 			continue
 		}
-		var tables []string
+		var of []string
 		for _, m := range f.GetMetric() {
-			tables = append(tables, m.GetLabel()[0].GetValue())
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetName()+"="+l.GetValue())
+			}
+			of = append(of, strings.Join(labels, " "))
 		}
-		if !slices.Equal(tables, []string{"outbox.outbox_messages", "shop.events"}) {
-			t.Errorf("outbox_relay_streams is of tables %q", tables)
+		if want := []string{"relay=outbox shard=0 table=outbox.outbox_messages", "relay=outbox shard=0 table=shop.events"}; !slices.Equal(of, want) {
+			t.Errorf("outbox_relay_streams is of %q, want %q", of, want)
 		}
 	}
 	_, detail := all.Readiness()()

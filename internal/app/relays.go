@@ -20,21 +20,21 @@ import (
 type Relays struct {
 	names []string // of the tables
 	all   []*relay.Relay
-	// listed reports that the configuration lists the tables: metrics and readiness then
+	// listed reports that the configuration lists the tables: log and readiness then
 	// contain the name of the table.
 	listed bool
 }
 
-// NewRelays makes the relays. They share the session and the registry; where
-// tables are listed each metric has a table label.
+// NewRelays makes the relays. They share the session and the registry; each metric has the
+// labels relay and table.
 func NewRelays(c *Config, confs []relay.Config, session *gocql.Session, log *slog.Logger, reg prometheus.Registerer) (*Relays, error) {
 	out := &Relays{listed: len(c.Relay.Tables) > 0}
 	for _, conf := range confs {
 		name := TableName(&conf)
-		conf.Session, conf.Logger, conf.Registerer = session, log, reg
+		conf.Session, conf.Logger = session, log
+		conf.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"relay": c.Relay.Name, "table": name}, reg)
 		if out.listed {
 			conf.Logger = log.With("table", name)
-			conf.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"table": name}, reg)
 		}
 		r, err := relay.New(conf)
 		if err != nil {
