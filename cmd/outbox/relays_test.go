@@ -116,7 +116,7 @@ relay:
 			}
 			of = append(of, strings.Join(labels, " "))
 		}
-		if want := []string{"relay=outbox shard=0 table=outbox.outbox_messages", "relay=outbox shard=0 table=shop.events"}; !slices.Equal(of, want) {
+		if want := []string{"relay=outbox table=outbox.outbox_messages", "relay=outbox table=shop.events"}; !slices.Equal(of, want) {
 			t.Errorf("outbox_relay_streams is of %q, want %q", of, want)
 		}
 	}
