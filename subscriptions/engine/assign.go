@@ -76,6 +76,7 @@ func (g *group) starts(ctx context.Context, offsets map[string]map[int32]kgo.Off
 	var all sync.WaitGroup
 	slots := make(chan struct{}, loaders)
 	var failed error
+	var loaded []*partition
 	for topic, ps := range offsets {
 		into := make(map[int32]kgo.Offset, len(ps))
 		out[topic] = into
@@ -87,12 +88,13 @@ func (g *group) starts(ctx context.Context, offsets map[string]map[int32]kgo.Off
 			if p == nil {
 				continue // it was lost in between
 			}
+			loaded = append(loaded, p)
 			all.Go(func() {
 				slots <- struct{}{}
 				defer func() { <-slots }()
-				start, open := p.next()
+				start, known := p.next()
 				var err error
-				if !open {
+				if !known {
 					start, err = g.load(ctx, p, c, false)
 				}
 				mu.Lock()
@@ -103,21 +105,22 @@ func (g *group) starts(ctx context.Context, offsets map[string]map[int32]kgo.Off
 		}
 	}
 	all.Wait()
+	if failed == nil {
+		failed = openAll(ctx, loaded)
+	}
 	if failed != nil {
 		return nil, failed
 	}
 	return out, nil
 }
 
-// load reads the state of a partition and opens it. It retries until ctx ends.
+// load reads the state of a partition; open lets it be used. It retries until ctx ends.
 func (g *group) load(ctx context.Context, p *partition, c committed, reset bool) (start int64, err error) {
 	for n := 1; ; n++ {
-		q, epoch, err := g.tryLoad(ctx, p, c)
+		l, err := g.tryLoad(ctx, p, c)
 		if err == nil {
-			start := q.Counts().Next
-			p.opened(q, epoch, reset)
-			g.refresh(p) // the subscription may have changed since the load read it
-			return start, nil
+			p.setLoaded(l, reset)
+			return l.q.Counts().Next, nil
 		}
 		if ctx.Err() == nil {
 			g.log.Warn("failed to load a partition; retrying", "topic", p.topic, "partition", p.number, "err", err)
@@ -129,22 +132,30 @@ func (g *group) load(ctx context.Context, p *partition, c committed, reset bool)
 	}
 }
 
-func (g *group) tryLoad(ctx context.Context, p *partition, c committed) (*queue.Queue, int64, error) {
+// loaded is the state of a partition as its new owner has read it.
+type loaded struct {
+	q         *queue.Queue
+	epoch     int64
+	epochs    []leaseEpoch
+	inherited bool // the former owner has handed something over
+}
+
+func (g *group) tryLoad(ctx context.Context, p *partition, c committed) (l loaded, err error) {
 	epoch, err := g.e.cfg.Store.ClaimPartition(ctx, p.id, g.e.cfg.Instance)
 	if err != nil {
-		return nil, 0, err
+		return l, err
 	}
 	rows, err := g.e.cfg.Store.Messages(ctx, p.id)
 	if err != nil {
-		return nil, 0, err
+		return l, err
 	}
 	b := beginning{group: g, p: p, epoch: epoch, rows: rows, committed: c}
 	if err := b.compare(ctx); err != nil {
-		return nil, 0, err
+		return l, err
 	}
 	s, err := b.start(ctx)
 	if err != nil {
-		return nil, 0, err
+		return l, err
 	}
 	first := s.Offset
 	for i := range b.rows {
@@ -158,16 +169,21 @@ func (g *group) tryLoad(ctx context.Context, p *partition, c committed) (*queue.
 		})
 	}
 	if err := g.e.cfg.Store.Trim(ctx, p.id, epoch, first); err != nil {
-		return nil, 0, err
+		return l, err
 	}
+	h, inherited, err := g.inherit(ctx, p, s.Origin)
+	if err != nil {
+		return l, err
+	}
+	s.HandOver, s.Held = h.HandOver, true
 	cfg := g.queueConfig()
 	if cfg.Strict {
 		if s.Blocked, err = g.blocked(ctx, p, s.Origin); err != nil {
-			return nil, 0, err
+			return l, err
 		}
 	}
 	s.Keys, s.Turn = g.keys, func(key string) { go p.locked(func(q *queue.Queue) { q.Turn(key) }) } // called by another partition
-	return queue.New(cfg, s), epoch, nil
+	return loaded{queue.New(cfg, s), epoch, append(h.Epochs, leaseEpoch{epoch, h.Last + 1}), inherited}, nil
 }
 
 // begins returns the first offset of a partition without a position.
@@ -256,7 +272,9 @@ func (g *group) reloadFrom(old *partition, change func(*committed)) {
 			c, err := g.fetch(p)
 			if err == nil {
 				change(&c)
-				_, _ = g.load(p.ctx, p, c, true)
+				if _, err = g.load(p.ctx, p, c, true); err == nil {
+					_ = p.open(p.ctx)
+				}
 				return
 			}
 			g.failed(err)
@@ -338,7 +356,8 @@ func (g *group) release(lost map[string][]int32) {
 }
 
 // drain leases nothing more of the partitions and waits for actions in flight, up to
-// drainTimeout, or for calls in flight, up to pushDrainTimeout.
+// drainTimeout, or for calls in flight, up to pushDrainTimeout. Then it hands over their leases
+// and closes them.
 func (g *group) drain(all []*partition) {
 	if len(all) == 0 {
 		return
@@ -347,6 +366,7 @@ func (g *group) drain(all []*partition) {
 		p.mu.Lock()
 		p.mu.leaving = true
 		p.mu.Unlock()
+		p.revoke()
 	}
 	limit := drainTimeout
 	if g.pusher != nil {
@@ -362,6 +382,7 @@ func (g *group) drain(all []*partition) {
 	}
 	// What moved without an acknowledgement, such as records that the filter left out.
 	g.commitNow(context.Background(), all)
+	g.handOverAll(all)
 }
 
 // forget closes and removes partitions. No commit of them begins afterwards.

@@ -368,16 +368,23 @@ func (g *group) Unserved(ctx context.Context, topic string, number int32) error 
 	if !g.resource.Load().SelectsTopic(topic) {
 		return fmt.Errorf("subscription %q does not read topic %s any more", g.name, topic)
 	}
-	t, ok := g.counts[topic]
-	if !ok || time.Since(t.at) > metadataAge {
-		all, err := g.adm.ListTopics(ctx, topic)
+	g.mu.Lock()
+	adm := g.adm
+	t, ok := g.mu.counts[topic]
+	g.mu.Unlock()
+	if adm != nil && (!ok || time.Since(t.at) > metadataAge) {
+		all, err := adm.ListTopics(ctx, topic)
 		if err != nil {
 			return nil //nolint:nilerr // nothing is known
 		}
-		t = topicCount{len(all[topic].Partitions), all[topic].Err, time.Now()}
-		g.counts[topic] = t
+		t, ok = topicCount{len(all[topic].Partitions), all[topic].Err, time.Now()}, true
+		g.mu.Lock()
+		g.mu.counts[topic] = t
+		g.mu.Unlock()
 	}
 	switch {
+	case !ok:
+		return nil // the group is starting
 	case errors.Is(t.err, kerr.UnknownTopicOrPartition):
 		return fmt.Errorf("topic %s does not exist", topic)
 	case t.err == nil && int(number) >= t.partitions:

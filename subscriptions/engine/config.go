@@ -80,6 +80,9 @@ type Store interface {
 // Messages stores the messages of partitions.
 type Messages interface {
 	ClaimPartition(ctx context.Context, p store.Partition, owner string) (int64, error)
+	Owner(ctx context.Context, p store.Partition) (store.Owner, error)
+	HandOver(ctx context.Context, p store.Partition) ([]byte, error)
+	SetHandOver(ctx context.Context, p store.Partition, epoch int64, leases []byte) error
 	Messages(ctx context.Context, p store.Partition) ([]store.Stored, error)
 	Message(ctx context.Context, p store.Partition, offset int64) (store.Stored, error)
 	Record(ctx context.Context, p store.Partition, offset int64) (*kgo.Record, error)

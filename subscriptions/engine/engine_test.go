@@ -358,8 +358,12 @@ func TestEngine_Purge(t *testing.T) {
 		}
 		p.stop()
 		p = w.start()
-		if got := p.receive(100, 10*time.Second); len(got) != 7 {
-			t.Errorf("%v after a restart, want the seven newer ones", names(got))
+		if got := p.receive(100, 0); len(got) != 0 {
+			t.Errorf("%v after a restart, want none: they are leased", names(got))
+		}
+		w.sleep(time.Minute)
+		if got := p.receive(100, 0); len(got) != 7 {
+			t.Errorf("%v after their leases have ended, want the seven newer ones", names(got))
 		}
 	})
 }
@@ -378,8 +382,9 @@ func TestEngine_RefusesReceiptsOfOthers(t *testing.T) {
 		if err != nil || results[0].Code != subscriptions.CodeInvalid || results[1].Code != subscriptions.CodeInvalid {
 			t.Fatalf("%+v, %v; want two invalid receipts", results, err)
 		}
-		p.stop()
+		p.kill()
 		q := w.start()
+		w.sleep(time.Minute)
 		if c := q.settle(subscriptions.ActionAck, got...); c[0] != subscriptions.CodeLeaseExpired {
 			t.Errorf("acknowledgement of a former owner's lease = %s", c[0])
 		}

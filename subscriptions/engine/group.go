@@ -44,8 +44,7 @@ type group struct {
 	done        chan struct{} // closed when run returns
 	session     session
 	replayer    deadletter.Replayer
-	counts      map[string]topicCount // used by the replayer
-	pusher      *pusher               // nil for pull delivery
+	pusher      *pusher // nil for pull delivery
 
 	resource atomic.Pointer[store.Resource]
 	client   *kgo.Client
@@ -64,6 +63,7 @@ type group struct {
 		order      []*partition // the same ones, sorted
 		first      int          // where the next request begins
 		fetched    map[topicPartition]committed
+		counts     map[string]topicCount
 		poll       context.CancelFunc // ends the poll that is running
 		poked      bool               // the next poll ends immediately
 		problem    string
@@ -89,7 +89,7 @@ func newGroup(e *Engine, r store.Resource) *group {
 	g.work, g.quit = context.WithCancel(context.Background())
 	g.mu.partitions = make(map[topicPartition]*partition)
 	g.mu.fetched = make(map[topicPartition]committed)
-	g.counts = make(map[string]topicCount)
+	g.mu.counts = make(map[string]topicCount)
 	g.resource.Store(&r)
 	return g
 }
@@ -235,7 +235,9 @@ func (g *group) open() (err error) {
 	if g.client, err = kgo.NewClient(append(opts, g.e.cfg.Kafka...)...); err != nil {
 		return fmt.Errorf("kafka client: %w", err)
 	}
-	g.adm = kadm.NewClient(g.client)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.adm = kadm.NewClient(g.client) // requests look at it from now on
 	return nil
 }
 

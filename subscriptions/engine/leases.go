@@ -8,6 +8,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
 
 // Leases returns the leases of the partitions of this instance.
@@ -25,8 +26,12 @@ func (e *Engine) Leases(ctx context.Context, name string, limit int) ([]subscrip
 			q.Expire(time.Now())
 			for _, l := range q.Leases() {
 				id := subscriptions.LeaseID{Topic: p.topic, Partition: p.number, Offset: l.Offset, Number: l.Lease}
+				event := ""
+				if l.Record != nil { // else the former owner has leased it
+					event = header(l.Record, outbox.HeaderID)
+				}
 				all = append(all, subscriptions.Lease{
-					ID: id.String(), Topic: p.topic, Partition: p.number, Offset: l.Record.Offset, EventID: header(l.Record, outbox.HeaderID), Key: recordOf(l.Record).Key,
+					ID: id.String(), Topic: p.topic, Partition: p.number, Offset: store.RecordOffset(l.Offset), EventID: event, Key: l.Key,
 					Consumer: l.Consumer, Attempt: l.Attempt, MaxReceive: l.MaxReceive, ReceivedAt: l.Since.UTC(), ExpiresAt: l.Until.UTC(), Owner: g.e.cfg.Instance,
 				})
 			}

@@ -23,6 +23,8 @@ type memory struct {
 	mu          sync.Mutex
 	resources   map[string]store.Resource
 	epochs      map[store.Partition]int64
+	owners      map[store.Partition]string
+	handOvers   map[store.Partition][]byte
 	rows        map[store.Partition]map[int64]store.Stored
 	skips       map[string]subscriptions.Skip
 	topicIDs    map[store.Partition][16]byte
@@ -38,7 +40,7 @@ type memory struct {
 
 func newMemory() *memory {
 	return &memory{
-		resources: make(map[string]store.Resource), epochs: make(map[store.Partition]int64), rows: make(map[store.Partition]map[int64]store.Stored),
+		resources: make(map[string]store.Resource), epochs: make(map[store.Partition]int64), owners: make(map[store.Partition]string), handOvers: make(map[store.Partition][]byte), rows: make(map[store.Partition]map[int64]store.Stored),
 		topicIDs: make(map[store.Partition][16]byte), skips: make(map[string]subscriptions.Skip), instances: make(map[string]subscriptions.InstanceStatus), deadLetters: make(map[gocql.UUID]dlq.DeadLetter),
 	}
 }
@@ -164,9 +166,23 @@ func (m *memory) Instances(context.Context, string) (out []subscriptions.Instanc
 	return out, err
 }
 
-func (m *memory) ClaimPartition(_ context.Context, p store.Partition, _ string) (epoch int64, err error) {
-	err = m.do("claim", func() error { m.epochs[p]++; epoch = m.epochs[p]; return nil })
+func (m *memory) ClaimPartition(_ context.Context, p store.Partition, owner string) (epoch int64, err error) {
+	err = m.do("claim", func() error { m.epochs[p]++; epoch, m.owners[p] = m.epochs[p], owner; return nil })
 	return epoch, err
+}
+
+func (m *memory) Owner(_ context.Context, p store.Partition) (o store.Owner, err error) {
+	err = m.do("owner", func() error { o = store.Owner{Epoch: m.epochs[p], Owner: m.owners[p]}; return nil })
+	return o, err
+}
+
+func (m *memory) HandOver(_ context.Context, p store.Partition) (leases []byte, err error) {
+	err = m.do("hand-over", func() error { leases = m.handOvers[p]; return nil })
+	return leases, err
+}
+
+func (m *memory) SetHandOver(_ context.Context, p store.Partition, epoch int64, leases []byte) error {
+	return m.write("set hand-over", p, epoch, func(map[int64]store.Stored) { m.handOvers[p] = leases })
 }
 
 func (m *memory) TopicID(_ context.Context, p store.Partition) (id [16]byte, err error) {
@@ -254,6 +270,9 @@ func (m *memory) write(op string, p store.Partition, epoch int64, f func(rows ma
 func (m *memory) Save(_ context.Context, p store.Partition, epoch int64, messages []store.Stored) error {
 	return m.write("save", p, epoch, func(rows map[int64]store.Stored) {
 		for _, r := range messages {
+			if r.Record == nil {
+				r.Record = rows[r.Offset].Record
+			}
 			rows[r.Offset] = r
 			m.saved++
 		}

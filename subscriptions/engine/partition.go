@@ -28,23 +28,29 @@ type partition struct {
 	g       *group
 	ctx     context.Context // ends when the partition is closed
 	leave   context.CancelFunc
+	staying context.Context // ends when the partition is being revoked
+	revoke  context.CancelFunc
+	turn    turn // of open and handOver
 
 	mu struct {
 		sync.Mutex
-		q        *queue.Queue // nil until it is loaded
-		epoch    int64
-		closed   bool          // no longer leased; another partition takes its place
-		leaving  bool          // being revoked: no new leases
-		working  bool          // the worker runs
-		failures map[int64]int // of the work of each message, in a row
-		stopped  bool          // reading is paused
-		held     []*kgo.Record // wait for the schema registry: reading is paused
-		resetTo  int64
-		reset    bool  // the client has to read from resetTo
-		end      int64 // of the records, as of the last report or fetch
-		watch    watch
-		emptied  int64               // 1 + the next offset, if the topic had no record left at the last report
-		skip     *subscriptions.Skip // is stored before the records that are held are added
+		q         *queue.Queue // nil until it is open
+		loaded    *queue.Queue // until it is open
+		epoch     int64
+		epochs    []leaseEpoch  // of the leases in receipts; the last one is epoch
+		inherited bool          // what the former owner has handed over has to be removed
+		closed    bool          // no longer leased; another partition takes its place
+		leaving   bool          // being revoked: no new leases
+		working   bool          // the worker runs
+		failures  map[int64]int // of the work of each message, in a row
+		stopped   bool          // reading is paused
+		held      []*kgo.Record // wait for the schema registry: reading is paused
+		resetTo   int64
+		reset     bool  // the client has to read from resetTo
+		end       int64 // of the records, as of the last report or fetch
+		watch     watch
+		emptied   int64               // 1 + the next offset, if the topic had no record left at the last report
+		skip      *subscriptions.Skip // is stored before the records that are held are added
 	}
 }
 
@@ -84,8 +90,9 @@ func (p *partition) endLocked(end int64) {
 }
 
 func newPartition(g *group, tp topicPartition) *partition {
-	p := &partition{topicPartition: tp, g: g, id: store.Partition{Subscription: g.incarnation, Topic: tp.topic, Number: tp.number}}
+	p := &partition{topicPartition: tp, g: g, turn: make(turn, 1), id: store.Partition{Subscription: g.incarnation, Topic: tp.topic, Number: tp.number}}
 	p.ctx, p.leave = context.WithCancel(g.work)
+	p.staying, p.revoke = context.WithCancel(p.ctx)
 	return p
 }
 
@@ -153,22 +160,23 @@ func (p *partition) close() {
 		return
 	}
 	p.mu.closed = true
-	if p.mu.q != nil {
-		p.mu.q.Close()
+	for _, q := range []*queue.Queue{p.mu.q, p.mu.loaded} {
+		if q != nil {
+			q.Close()
+		}
 	}
 }
 
-// opened makes a loaded queue the partition's.
-func (p *partition) opened(q *queue.Queue, epoch int64, reset bool) {
+// setLoaded keeps the state that was read until the partition is opened.
+func (p *partition) setLoaded(l loaded, reset bool) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.mu.closed {
-		q.Close() // it leaves its keys to other partitions
+		l.q.Close() // it leaves its keys to other partitions
+		return
 	}
-	p.mu.q, p.mu.epoch = q, epoch
-	p.mu.reset, p.mu.resetTo = reset, q.Counts().Next
-	p.mu.Unlock()
-	p.locked(func(*queue.Queue) {})
-	p.g.kick()
+	p.mu.loaded, p.mu.epoch, p.mu.epochs, p.mu.inherited = l.q, l.epoch, l.epochs, l.inherited
+	p.mu.reset, p.mu.resetTo = reset, l.q.Counts().Next
 }
 
 // hold keeps the next records until the schema registry has answered, or the database for a
@@ -232,14 +240,18 @@ func (p *partition) selects(rec *kgo.Record) (ok bool, err error) {
 	}
 }
 
-// next returns the offset of the next record, if the partition is open.
-func (p *partition) next() (offset int64, open bool) {
+// next returns the offset of the next record, if the partition is loaded.
+func (p *partition) next() (offset int64, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.mu.q == nil || p.mu.closed {
+	q := p.mu.q
+	if q == nil {
+		q = p.mu.loaded
+	}
+	if q == nil || p.mu.closed {
 		return 0, false
 	}
-	return p.mu.q.Counts().Next, true
+	return q.Counts().Next, true
 }
 
 // idle reports whether nothing waits for the broker, the database or, with push delivery, a

@@ -10,6 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/receipt"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
 
 // maxReason bounds the reason of a consumer, in bytes.
@@ -95,14 +96,44 @@ func (e *Engine) Owner(name, text string) (instance string, ok bool) {
 	return r.Instance, true
 }
 
+// Holders returns the instances that have the partitions of receipts now: the ones that have
+// claimed them last. It is empty for texts that are no receipts of the subscription.
+func (e *Engine) Holders(ctx context.Context, name string, receipts []string) ([]string, error) {
+	g, signer, err := e.group(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	known, out := make(map[store.Partition]string), make([]string, len(receipts))
+	for i, text := range receipts {
+		r, err := signer.Parse(text)
+		if err != nil || nameOf(r.Subscription) != name {
+			continue
+		}
+		p := store.Partition{Subscription: r.Subscription, Topic: r.Topic, Number: r.Partition}
+		holder, ok := known[p]
+		if g.Owns(r.Topic, r.Partition) {
+			holder, ok = e.cfg.Instance, true
+		}
+		if !ok {
+			owner, err := e.cfg.Store.Owner(ctx, p)
+			if err != nil {
+				return nil, unavailable(err)
+			}
+			holder = owner.Owner
+		}
+		known[p], out[i] = holder, holder
+	}
+	return out, nil
+}
+
 // nameOf returns the name of a subscription from its incarnation.
 func nameOf(incarnation string) string {
 	name, _, _ := strings.Cut(incarnation, ".")
 	return name
 }
 
-// Settle applies the actions to leases of this instance. Actions with receipts of other
-// instances get CodeUnavailable: send them to Owner.
+// Settle applies the actions to leases of this instance. Actions for partitions that it does not
+// have now get CodeUnavailable: send them to the instance of Holders.
 func (e *Engine) Settle(ctx context.Context, name string, actions []subscriptions.Settle) ([]subscriptions.Result, error) {
 	if len(actions) > subscriptions.MaxReceipts {
 		return nil, fmt.Errorf("%d receipts: at most %d are allowed", len(actions), subscriptions.MaxReceipts)
@@ -123,7 +154,7 @@ func (e *Engine) Settle(ctx context.Context, name string, actions []subscription
 	c.mu.results = make([]subscriptions.Result, len(actions))
 	c.mu.open = len(actions)
 	began := time.Now()
-	for steps := c.steps(g, signer, actions); len(steps) > 0; { // most of them are of one partition
+	for steps := c.steps(ctx, g, signer, actions); len(steps) > 0; { // most of them are of one partition
 		p, n := steps[0].p, 1
 		for n < len(steps) && steps[n].p == p {
 			n++
@@ -158,30 +189,32 @@ func check(s *subscriptions.Settle) error {
 
 // steps returns the actions for partitions of this instance, in their order. The others are
 // done.
-func (c *call) steps(g *group, signer *receipt.Signer, actions []subscriptions.Settle) []step {
+func (c *call) steps(ctx context.Context, g *group, signer *receipt.Signer, actions []subscriptions.Settle) []step {
 	out := make([]step, 0, len(actions))
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	for i := range actions {
 		r, err := signer.Parse(actions[i].Receipt)
 		if err != nil || nameOf(r.Subscription) != g.name {
 			c.answer(i, subscriptions.Result{Code: subscriptions.CodeInvalid, Error: receipt.ErrInvalid.Error()})
 			continue
 		}
-		p := g.mu.partitions[topicPartition{r.Topic, r.Partition}]
+		p := g.partition(topicPartition{r.Topic, r.Partition})
 		switch {
 		case r.Subscription != g.incarnation:
 			c.Done(i, queue.Expired)
-		case r.Instance != g.e.cfg.Instance && p == nil:
-			c.answer(i, subscriptions.Result{Code: subscriptions.CodeUnavailable, Error: "the lease is that of instance " + r.Instance})
-		case p == nil:
+		case p == nil && g.Unserved(ctx, r.Topic, r.Partition) != nil:
 			c.Done(i, queue.Expired)
+		case p == nil:
+			c.answer(i, notOwned)
 		default:
 			out = append(out, step{i, p, &actions[i], r})
 		}
 	}
 	return out
 }
+
+// notOwned is the result for a lease of a partition that this instance does not have, or that it
+// is opening or handing over: the lease may be alive at the next owner.
+var notOwned = subscriptions.Result{Code: subscriptions.CodeUnavailable, Error: "this instance does not have the partition of the message now; repeat the request"}
 
 func (c *call) answer(i int, r subscriptions.Result) {
 	c.mu.Lock()
@@ -198,7 +231,11 @@ func (p *partition) settle(c *call, steps []step, now time.Time) {
 	open := p.locked(func(q *queue.Queue) {
 		for i := range steps {
 			s := &steps[i]
-			if s.Epoch != p.mu.epoch {
+			if p.mu.leaving {
+				c.answer(s.index, notOwned)
+				continue
+			}
+			if !hasLease(p.mu.epochs, s.Epoch, s.Lease) {
 				c.Done(s.index, queue.Expired)
 				continue
 			}
@@ -223,7 +260,7 @@ func (p *partition) settle(c *call, steps []step, now time.Time) {
 	})
 	if !open {
 		for i := range steps {
-			c.Done(steps[i].index, queue.Expired)
+			c.answer(steps[i].index, notOwned)
 		}
 	}
 }

@@ -223,6 +223,13 @@ func (c *connection) ClaimPartition(ctx context.Context, p store.Partition, owne
 	return c.memory.ClaimPartition(ctx, p, owner)
 }
 
+func (c *connection) SetHandOver(ctx context.Context, p store.Partition, epoch int64, leases []byte) error {
+	if err := c.p.alive(); err != nil {
+		return err
+	}
+	return c.memory.SetHandOver(ctx, p, epoch, leases)
+}
+
 func (c *connection) Save(ctx context.Context, p store.Partition, epoch int64, rows []store.Stored) error {
 	if err := c.p.alive(); err != nil {
 		return err

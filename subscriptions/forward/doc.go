@@ -10,10 +10,14 @@
 //
 // # Settle
 //
-// A receipt names its owner. Receipts of peers are sent to them; their results are
+// A receipt names the instance that made it. Receipts of peers are sent to them. While the
+// partition is given to another instance, by a planned change or after a failure, Settle
+// asks the database for the one that has claimed it last and sends the receipt there, for up to 10
+// seconds. That instance decides:
 //
-//	unavailable    the owner has a recent report and does not answer
-//	lease_expired  the owner has none: it has stopped, and its leases have ended with it
+//	ok             the lease was handed over, or is one of its own
+//	lease_expired  the lease has ended, or was lost with its owner
+//	unavailable    no instance has claimed the partition, or it does not answer: repeat
 //
 // Requests between instances are signed with a key that is derived from the one of
 // receipts. They name the instance they are meant for, and they are never forwarded again.

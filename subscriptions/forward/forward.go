@@ -29,6 +29,12 @@ const (
 	// penalty that after it did not answer.
 	pause   = 100 * time.Millisecond
 	penalty = 2 * time.Second
+	// handOverWait bounds the wait of Settle for the next owner of a partition: more than a
+	// planned change takes.
+	handOverWait = 10 * time.Second
+	// firstPause and lastPause are the pauses between its attempts.
+	firstPause = 50 * time.Millisecond
+	lastPause  = 500 * time.Millisecond
 )
 
 // Reports returns the last reports of the instances of a subscription.
@@ -36,10 +42,13 @@ type Reports interface {
 	Instances(ctx context.Context, name string) ([]subscriptions.InstanceStatus, error)
 }
 
-// Receipts reads the owner from a receipt of a subscription; ok is false for texts that are
-// none.
+// Receipts finds the instances for receipts of a subscription.
 type Receipts interface {
+	// Owner returns the instance that made a receipt; ok is false for texts that are none.
 	Owner(name, text string) (instance string, ok bool)
+	// Holders returns the instances that have the partitions of receipts now, as far as they
+	// are known.
+	Holders(ctx context.Context, name string, receipts []string) ([]string, error)
 }
 
 // Config configures a Service. Local, Instance, Key, Reports and Receipts are required.

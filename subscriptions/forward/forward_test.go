@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,8 @@ type cluster struct {
 	mu      sync.Mutex
 	fault   map[string]func(ctx context.Context, serve func() *http.Response) (*http.Response, error) // by host
 	calls   map[string]int
+	claimed map[string]string
+	made    map[string]string // the instance that made a receipt which another one has now
 	reports []subscriptions.InstanceStatus
 	broken  error // of the database
 	reads   int
@@ -37,22 +40,47 @@ type instance struct {
 	name   string
 }
 
-type owners struct{}
+// Owner implements Receipts.
+func (c *cluster) Owner(_, receipt string) (string, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	owner, ok := subfake.Owner(receipt)
+	return cmp.Or(c.made[receipt], owner), ok
+}
 
-func (owners) Owner(_, receipt string) (string, bool) { return subfake.Owner(receipt) }
+// Holders implements Receipts: a partition has the instance that made the receipt, unless
+// another one has claimed it.
+func (c *cluster) Holders(_ context.Context, _ string, receipts []string) ([]string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make([]string, len(receipts))
+	for i, r := range receipts {
+		owner, _ := subfake.Owner(r)
+		owner = cmp.Or(c.made[r], owner)
+		out[i] = cmp.Or(c.claimed[owner], owner)
+	}
+	return out, c.broken
+}
+
+// claim gives the partition of an instance to another one.
+func (c *cluster) claim(from, to string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.claimed[from] = to
+}
 
 var key = []byte("0123456789abcdef")
 
 func start(t testing.TB, n int) *cluster {
 	t.Helper()
-	c := &cluster{t: t, fault: map[string]func(context.Context, func() *http.Response) (*http.Response, error){}, calls: map[string]int{}}
+	c := &cluster{t: t, fault: map[string]func(context.Context, func() *http.Response) (*http.Response, error){}, calls: map[string]int{}, claimed: map[string]string{}, made: map[string]string{}}
 	for i := range n {
 		name := fmt.Sprintf("i%d", i)
 		engine := subfake.New(name)
 		if _, err := engine.Put(t.Context(), subscriptions.Subscription{Name: "s", Topics: []string{"t"}, VisibilityTimeout: time.Hour}, ""); err != nil {
 			t.Fatal(err)
 		}
-		s, err := New(Config{Local: engine, Instance: name, Key: key, Reports: c, Receipts: owners{}, HTTP: &http.Client{Transport: c}})
+		s, err := New(Config{Local: engine, Instance: name, Key: key, Reports: c, Receipts: c, HTTP: &http.Client{Transport: c}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -419,11 +447,11 @@ func TestSettle_OwnersThatDoNotAnswer(t *testing.T) {
 			if got := c.instances[0].settle(t, subscriptions.ActionExtend, ordered...); !slices.Equal(got, codes) {
 				t.Errorf("%s: %v, want %v", step, got, codes)
 			}
-			if d := time.Since(began); d > DefaultTimeout {
+			if d := time.Since(began); d > handOverWait+DefaultTimeout {
 				t.Errorf("%s: took %s", step, d)
 			}
 		}
-		const ok, unavailable, expired = subscriptions.CodeOK, subscriptions.CodeUnavailable, subscriptions.CodeLeaseExpired
+		const ok, unavailable = subscriptions.CodeOK, subscriptions.CodeUnavailable
 		want("all run", ok, ok, ok)
 		c.inject(1, dead)
 		c.inject(2, hangs)
@@ -435,7 +463,7 @@ func TestSettle_OwnersThatDoNotAnswer(t *testing.T) {
 		c.instances[1].engine.Fail(nil)
 		c.inject(1, dead)
 		time.Sleep(DefaultStale)
-		want("dead without a recent report", ok, expired, ok)
+		want("dead without a recent report", ok, unavailable, ok)
 		c.inject(1, nil)
 		want("it runs although its reports are old", ok, ok, ok)
 		c.mu.Lock()
@@ -443,7 +471,7 @@ func TestSettle_OwnersThatDoNotAnswer(t *testing.T) {
 		c.mu.Unlock()
 		time.Sleep(3 * time.Second)
 		before := c.countOf(opSettle)
-		want("without reports", ok, expired, expired)
+		want("without reports", ok, unavailable, unavailable)
 		if c.countOf(opSettle) != before {
 			t.Error("an instance without a report was called")
 		}
@@ -480,10 +508,57 @@ func TestSettle_AnotherInstanceAtTheAddress(t *testing.T) {
 		c.mu.Lock()
 		c.reports = append(c.reports, subscriptions.InstanceStatus{Instance: "i9", Address: "http://i1", At: time.Now(), Partitions: 1})
 		c.mu.Unlock()
+		if got := c.instances[0].settle(t, subscriptions.ActionAck, "i9/s/1/1"); got[0] != subscriptions.CodeUnavailable {
+			t.Errorf("Settle() = %v, want unavailable", got)
+		}
+		c.claim("i9", "i1")
 		if got := c.instances[0].settle(t, subscriptions.ActionAck, "i9/s/1/1"); got[0] != subscriptions.CodeLeaseExpired {
-			t.Errorf("Settle() = %v, want lease_expired", got)
+			t.Errorf("Settle() = %v, want what the next owner says", got)
 		}
 	})
+}
+
+// While a partition changes its owner, a request waits for the next one: none is answered 503.
+func TestSettle_WaitsForTheNextOwner(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		to    string
+		moves func(c *cluster)
+	}{
+		"the owner gives it to a peer":        {"i2", func(c *cluster) { c.instances[1].engine.Answer(subscriptions.CodeUnavailable) }},
+		"the owner has stopped":               {"i2", func(c *cluster) { c.inject(1, dead) }},
+		"the owner has stopped and left":      {"i2", func(c *cluster) { c.inject(1, dead); c.reports = c.reports[:1:1] }},
+		"this instance is the next one":       {"i0", func(c *cluster) { c.inject(1, dead) }},
+		"the owner does not know its actions": {"i2", func(c *cluster) { c.instances[1].engine.Answer(subscriptions.CodeUnknown) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				cl := start(t, 3)
+				next := cl.instances[cl.indexOf(c.to)]
+				next.engine.Publish("s", "k", `{}`)
+				m, err := next.engine.Receive(t.Context(), "s", subscriptions.Receive{Max: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				receipt := m[0].Receipt
+				cl.made[receipt] = "i1"
+				c.moves(cl)
+				time.AfterFunc(4*time.Second, func() { cl.report(); cl.claim("i1", c.to) })
+				began := time.Now()
+				if got := cl.instances[0].settle(t, subscriptions.ActionAck, receipt); got[0] != subscriptions.CodeOK {
+					t.Errorf("Settle() = %v after %s", got, time.Since(began))
+				}
+				if n := next.engine.Open("s"); n != 0 {
+					t.Errorf("%d messages are open", n)
+				}
+			})
+		})
+	}
+}
+
+func (c *cluster) indexOf(name string) int {
+	return slices.IndexFunc(c.instances, func(i *instance) bool { return i.name == name })
 }
 
 func TestStatusAndPurge_OfAllInstances(t *testing.T) {

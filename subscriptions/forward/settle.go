@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
 
@@ -24,30 +25,74 @@ func (p *part) add(a *subscriptions.Settle, at int) {
 	p.actions, p.at = append(p.actions, *a), append(p.at, at)
 }
 
-// Settle implements subscriptions.Service.
+// Settle implements subscriptions.Service. While a partition changes its owner it waits for the
+// next one, up to handOverWait.
 func (s *Service) Settle(ctx context.Context, name string, actions []subscriptions.Settle) ([]subscriptions.Result, error) {
+	began := time.Now()
 	owners := make([]string, len(actions))
-	elsewhere := false
 	for i := range actions {
 		owner, ok := s.cfg.Receipts.Owner(name, actions[i].Receipt)
 		if !ok {
 			owner = s.cfg.Instance // which knows what is wrong with it
 		}
 		owners[i] = owner
-		elsewhere = elsewhere || owner != s.cfg.Instance
 	}
-	if !elsewhere {
-		return s.cfg.Local.Settle(ctx, name, actions)
+	out, err := s.settleOnce(ctx, name, actions, owners)
+	for n := 1; ; n++ {
+		open := openOf(actions, out, err)
+		if len(open.at) == 0 || time.Since(began) >= handOverWait || retry.Wait(ctx, retry.Backoff(firstPause, lastPause, n)) != nil {
+			return out, err
+		}
+		receipts := make([]string, len(open.at))
+		for i := range open.actions {
+			receipts[i] = open.actions[i].Receipt
+		}
+		holders, unknown := s.cfg.Receipts.Holders(ctx, name, receipts)
+		if unknown != nil {
+			continue
+		}
+		results, failed := s.settleOnce(ctx, name, open.actions, holders)
+		switch {
+		case failed == nil && out == nil: // all are open
+			out, err = results, nil
+		case failed == nil:
+			open.fill(out, results)
+		case out == nil:
+			err = failed
+		}
 	}
+}
+
+// openOf returns the actions without a final result: the same receipt may have another one at
+// the next owner of its partition, and a confirmed action is confirmed again.
+func openOf(actions []subscriptions.Settle, results []subscriptions.Result, err error) (open part) {
+	if err != nil && !errors.Is(err, subscriptions.ErrUnavailable) {
+		return part{}
+	}
+	for i := range actions {
+		if results == nil || results[i].Code == subscriptions.CodeUnavailable || results[i].Code == subscriptions.CodeUnknown {
+			open.add(&actions[i], i)
+		}
+	}
+	return open
+}
+
+// settleOnce applies actions at the instances that own their partitions; an empty name is that
+// of this instance.
+func (s *Service) settleOnce(ctx context.Context, name string, actions []subscriptions.Settle, owners []string) ([]subscriptions.Result, error) {
 	parts := map[string]*part{}
 	for i, owner := range owners {
+		owner = cmp.Or(owner, s.cfg.Instance)
 		if parts[owner] == nil {
 			parts[owner] = new(part)
 		}
 		parts[owner].add(&actions[i], i)
 	}
-	out := make([]subscriptions.Result, len(actions))
 	local := parts[s.cfg.Instance]
+	if len(parts) == 0 || len(parts) == 1 && local != nil {
+		return s.cfg.Local.Settle(ctx, name, actions)
+	}
+	out := make([]subscriptions.Result, len(actions))
 	delete(parts, s.cfg.Instance)
 	var all sync.WaitGroup
 	for owner, p := range parts {
@@ -98,7 +143,7 @@ func (s *Service) settleFor(ctx context.Context, owner, name string, actions []s
 	switch {
 	case err == nil:
 		return results
-	case errors.Is(err, errMisdirected), !s.fresh(p) && errors.Is(err, errTransport) && ctx.Err() == nil:
+	case errors.Is(err, errMisdirected):
 		return gone(len(actions))
 	case errors.Is(err, errTransport):
 		s.cfg.Logger.WarnContext(ctx, "failed to settle at an instance", "subscription", name, "instance", owner, "address", p.Address, "err", err)
@@ -108,8 +153,9 @@ func (s *Service) settleFor(ctx context.Context, owner, name string, actions []s
 	}
 }
 
+// gone is the result for an owner that has stopped: the lease may be alive at the next one.
 func gone(n int) []subscriptions.Result {
-	return same(n, subscriptions.CodeLeaseExpired, "the owner has stopped")
+	return same(n, subscriptions.CodeUnavailable, "the owner has stopped, and no other instance has the partition of the message yet; repeat the request")
 }
 
 // Status implements subscriptions.Service. Peers that do not answer are shown as the local

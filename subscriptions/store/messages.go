@@ -194,7 +194,7 @@ func (s *Store) Save(ctx context.Context, p Partition, epoch int64, messages []S
 			}
 		}
 		if n == 1 && size > maxBytes && messages[0].Record != nil {
-			c.one = c.stmts[0].args
+			c.text, c.one = s.stmt.writeOne, c.stmts[0].args
 		}
 		if err := s.write(ctx, p, pt, epoch, &c); err != nil {
 			return fmt.Errorf("store %d messages of partition %s from offset %d: %w", len(messages), p, messages[0].Offset, err)

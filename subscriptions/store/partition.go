@@ -171,13 +171,39 @@ func (s *Store) SetTopicID(ctx context.Context, p Partition, epoch int64, id [16
 	return nil
 }
 
+// HandOver returns what the former owner of a partition has stored for the next one; nil for
+// nothing. Call it after ClaimPartition.
+func (s *Store) HandOver(ctx context.Context, p Partition) (leases []byte, err error) {
+	err = s.until(ctx, func() error {
+		return s.bounded(ctx, func(ctx context.Context) error {
+			var discard Partition
+			return s.serialRead(ctx, s.stmt.handOver, p.args()...).Scan(&discard.Subscription, &discard.Topic, &discard.Number, &leases)
+		})
+	})
+	if err != nil && !errors.Is(err, gocql.ErrNotFound) {
+		return nil, fmt.Errorf("read the leases of the former owner of partition %s: %w", p, err)
+	}
+	return leases, nil
+}
+
+// SetHandOver stores the leases of an owner that gives a partition up; nil removes them. ScyllaDB
+// refuses more than half of its commit log segment, 16 MiB by default.
+func (s *Store) SetHandOver(ctx context.Context, p Partition, epoch int64, leases []byte) error {
+	c := change{lowest: math.MaxInt64, text: s.stmt.setHandOver, one: append([]any{leases}, p.args()...)}
+	if err := s.write(ctx, p, s.partition(p), epoch, &c); err != nil {
+		return fmt.Errorf("hand over the leases of partition %s: %w", p, err)
+	}
+	return nil
+}
+
 // change is one conditional write of a partition.
 type change struct {
 	// stmts are executed in one batch with the update of the static columns.
 	stmts []statement
-	// one replaces stmts and that update by one conditional statement: the arguments of
-	// statements.writeOne after first_offset, without its condition.
-	one []any
+	// text replaces stmts and that update by one conditional statement with the arguments one
+	// after first_offset, without its condition.
+	text string
+	one  []any
 	// lowest is the lowest offset that the change stores. first is the new first_offset,
 	// or 0.
 	lowest, first int64
@@ -239,7 +265,7 @@ func (s *Store) ensureKnownLocked(ctx context.Context, p Partition, pt *partitio
 func (s *Store) attempt(ctx context.Context, p Partition, now, next *statics, c *change) (applied bool, err error) {
 	set, condition := []any{next.last, next.first}, []any{now.epoch, now.last}
 	if c.one != nil {
-		return s.swap(ctx, s.stmt.writeOne, append(append(set, c.one...), condition...)...)
+		return s.swap(ctx, c.text, append(append(set, c.one...), condition...)...)
 	}
 	err = s.bounded(ctx, func(ctx context.Context) error {
 		b := s.session.Batch(gocql.UnloggedBatch).WithContext(ctx).SerialConsistency(s.serial).RetryPolicy(cqlcode.NeverAgain{}).DefaultTimestamp(false)

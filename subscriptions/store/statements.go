@@ -2,6 +2,7 @@ package store
 
 type statements struct {
 	statics, claim, firstClaim, write, writeOne, setTopic string
+	handOver, setHandOver                                 string
 	messages, message, record, save, saveState, remove    string
 	addPartition, partitions, dropPartition, dropAll      string
 	skip, skips, acknowledge                              string
@@ -35,8 +36,12 @@ func newStatements(keyspace string) statements {
 		claim:      "UPDATE " + messages + " SET epoch = ?, owner = ?, last_write = ?" + partition + " IF epoch = ?",
 		firstClaim: "UPDATE " + messages + " SET epoch = ?, owner = ?, last_write = ?" + partition + " IF epoch = null",
 		write:      "UPDATE " + messages + " SET last_write = ?, first_offset = ?" + partition + mine,
-		setTopic:   "UPDATE " + messages + " SET topic_id = ?" + partition,
-		writeOne:   "UPDATE " + messages + " SET last_write = ?, first_offset = ?, " + state + record + row + mine,
+		// Alone, as it may be large.
+		handOver:    "SELECT DISTINCT subscription, topic, topic_partition, leases FROM " + messages + partition,
+		setHandOver: "UPDATE " + messages + " SET last_write = ?, first_offset = ?, leases = ?" + partition + mine,
+
+		setTopic: "UPDATE " + messages + " SET topic_id = ?" + partition,
+		writeOne: "UPDATE " + messages + " SET last_write = ?, first_offset = ?, " + state + record + row + mine,
 
 		messages: "SELECT record_offset, message_key, state, attempts, next_at, first_at, error, dead_letter, edited FROM " + messages + partition + " AND record_offset >= ? AND record_offset <= ? LIMIT ?",
 		message:  "SELECT message_key, state, attempts, next_at, first_at, error, dead_letter, edited FROM " + messages + row,

@@ -9,7 +9,7 @@ var subscriptionMutants = []mutant{
 	}),
 	inQueue(mutant{
 		name: "queue: two messages of a key are active", file: "subscriptions/internal/queue/queue.go",
-		old: "	if len(l.run) > 0 {", new: "	if false {",
+		old: "	if len(l.run) > 0 || q.held {", new: "	if q.held {",
 	}),
 	inQueue(mutant{
 		name: "queue: a run is acknowledged in any order", file: "subscriptions/internal/queue/lease.go",
@@ -108,7 +108,7 @@ var subscriptionMutants = []mutant{
 	}),
 	inEngine("RefusesReceipts", mutant{
 		name: "engine: leases of a former epoch are valid", file: "subscriptions/engine/settle.go",
-		old: "			if s.Epoch != p.mu.epoch {\n", new: "			if false {\n",
+		old: "!hasLease(p.mu.epochs, s.Epoch, s.Lease)", new: "false",
 	}),
 	inEngine("FrozenInstance", mutant{
 		name: "engine: an instance without a session leases", file: "subscriptions/engine/session.go",
@@ -123,8 +123,20 @@ var subscriptionMutants = []mutant{
 		old: "q.settled.Encode(at, q.origin)", new: "q.settled.Encode(at, position.Origin{TopicID: q.origin.TopicID, Generation: q.origin.Generation})",
 	}),
 	inEngine("SeekWhile", mutant{
-		name: "engine: a seek passes a partition that is loading", file: "subscriptions/engine/assign.go",
-		old: "			g.refresh(p) //", new: "			//",
+		name: "engine: a seek passes a partition that is loading", file: "subscriptions/engine/handover.go",
+		old: "	p.g.refresh(p) //", new: "	//",
+	}),
+	inEngine("HandOverNotAfterAKill", mutant{
+		name: "engine: what was handed over stays valid", file: "subscriptions/engine/handover.go",
+		old: "for n := 1; inherited; n++ {", new: "for n := 1; inherited && n < 1; n++ {",
+	}),
+	inEngine("HandOverJoinLeave", mutant{
+		name: "engine: the leases of an epoch end with it", file: "subscriptions/engine/handover.go",
+		old: "	for i := len(epochs) - 1; i >= 0; i-- {", new: "	for i := len(epochs) - 1; i == len(epochs)-1; i-- {",
+	}),
+	inEngine("HandOverActions", mutant{
+		name: "queue: a stored message that was handed over is not stored again", file: "subscriptions/internal/queue/settle.go",
+		old: "m.record == nil && !m.row {", new: "m.record == nil {",
 	}),
 	inEngine("SeekWhile", mutant{
 		name: "engine: a position is set before the client begins to read", file: "subscriptions/engine/read.go",

@@ -59,9 +59,9 @@ var subscriptionAPIMutants = []mutant{
 		name: "forward: a new process settles for a stopped one", file: "subscriptions/forward/peer.go",
 		old: "		if instance != s.cfg.Instance {\n", new: "		if false {\n",
 	}),
-	inForward("TestSettle_OwnersThatDoNotAnswer", mutant{
-		name: "forward: an owner that does not answer has stopped", file: "subscriptions/forward/settle.go",
-		old: "!s.fresh(p) && errors.Is(err, errTransport)", new: "errors.Is(err, errTransport)",
+	inForward("TestSettle_WaitsForTheNextOwner", mutant{
+		name: "forward: nothing waits for the next owner", file: "subscriptions/forward/settle.go",
+		old: "time.Since(began) >= handOverWait ||", new: "time.Since(began) >= 0 ||",
 	}),
 	inForward("TestHandler_RefusesForgedRequests", mutant{
 		name: "forward: the key of receipts signs requests", file: "subscriptions/forward/peer.go",

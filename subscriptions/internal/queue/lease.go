@@ -172,7 +172,19 @@ func (q *Queue) giveUp(m *message) {
 		q.requestSave(m)
 		return
 	}
-	q.dead = append(q.dead, m)
+	q.bury(m)
+}
+
+// bury requests to write a dead letter, once the record is in memory.
+func (q *Queue) bury(m *message) {
+	if m.record != nil {
+		q.dead = append(q.dead, m)
+		return
+	}
+	q.become(m, Waiting)
+	if m.active {
+		q.activate(m)
+	}
 }
 
 // find returns the message of a lease. If the lease has ended, repeated reports whether

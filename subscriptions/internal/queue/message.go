@@ -97,6 +97,7 @@ type message struct {
 	want      bool // the row has to be written
 	saving    bool // it is being written
 	loading   bool
+	unread    bool   // inherited, and its record is not read yet
 	heap      [2]int // index in each heap, from 1; 0 if it is in none
 	due       time.Time
 

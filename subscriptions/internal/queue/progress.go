@@ -120,7 +120,8 @@ func (q *Queue) Progress(offset int64) Progress {
 
 // Lease is a leased message.
 type Lease struct {
-	Record       *kgo.Record
+	Record       *kgo.Record // nil if it is not in memory
+	Key          string
 	Offset       int64
 	Lease        uint64
 	Attempt      int
@@ -133,7 +134,7 @@ type Lease struct {
 func (q *Queue) Leases() (out []Lease) {
 	for _, m := range q.messages {
 		if m.phase == Leased && !q.closed {
-			out = append(out, Lease{m.record, m.offset, m.lease, m.attempts, q.maxReceive(m), m.consumer, m.since, m.until})
+			out = append(out, Lease{m.record, m.key, m.offset, m.lease, m.attempts, q.maxReceive(m), m.consumer, m.since, m.until})
 		}
 	}
 	return out

@@ -52,6 +52,10 @@ type Start struct {
 	// Blocked are the open dead letters of the subscription that this partition must know,
 	// used with Strict.
 	Blocked []Blocked
+	// HandOver are the leases of the former owner. They belong to Origin.
+	HandOver HandOver
+	// Held lets nothing be delivered before Begin.
+	Held bool
 	// Keys are those of the subscription; nil for a queue that shares none.
 	Keys *Keys
 	// Turn is called when the queue has received a key for which it waited, from the call of
@@ -96,7 +100,8 @@ type Queue struct {
 	stored, loaded, bytes    int
 	written                  map[int64]bool // offsets of dead letters that New received
 	uncertain                uint64         // change that a commit with unknown outcome contains
-	closed                   bool
+	handed                   []*message     // inherited ones that are not read yet, by offset
+	held, handedOver, closed bool
 	past                     past
 }
 
@@ -106,7 +111,7 @@ func New(cfg Config, s Start) *Queue {
 	q := &Queue{
 		cfg: cfg, messages: make(map[int64]*message), lanes: make(map[string]*lane), behind: make(map[int64]behind), settled: s.Settled, origin: s.Origin, next: s.Offset, leader: -1,
 		ready: heap{kind: byOffset}, timers: heap{kind: byTime}, results: make([]Action, remembered),
-		past: past{before: s.At}, keys: s.Keys, turn: s.Turn,
+		past: past{before: s.At}, keys: s.Keys, turn: s.Turn, held: true,
 	}
 	if q.keys == nil {
 		q.keys, q.turn = NewKeys(), func(string) {}
@@ -124,10 +129,21 @@ func New(cfg Config, s Start) *Queue {
 	for _, r := range s.Rows {
 		q.restore(r)
 	}
+	q.inherit(s.HandOver, s.Offset)
+	if !s.Held {
+		q.Begin()
+	}
+	return q
+}
+
+// Begin lets messages be delivered. With Start.Held the caller calls it when all queues that
+// may have leases of the same keys are made: until then a key has at most the lease of the
+// former owner.
+func (q *Queue) Begin() {
+	q.held = false
 	for _, l := range q.lanes {
 		q.advance(l, false)
 	}
-	return q
 }
 
 // restore adds a row of the database.
@@ -209,6 +225,10 @@ type Record struct {
 
 // Add adds the next record. Records that are settled or known are ignored.
 func (q *Queue) Add(r Record) {
+	if m := q.arrived(r.Offset); m != nil {
+		q.attach(m, r)
+		return
+	}
 	if !q.reach(r.Offset, r.LeaderEpoch) {
 		return
 	}
@@ -250,6 +270,9 @@ func (q *Queue) maxReceive(m *message) int { return cmp.Or(m.maxReceive, q.cfg.M
 
 // Skip settles the next record without a message: the subscription does not select it.
 func (q *Queue) Skip(offset int64, leaderEpoch int32) {
+	if m := q.arrived(offset); m != nil {
+		q.vanish(m)
+	}
 	if q.reach(offset, leaderEpoch) && len(q.window) > 0 {
 		q.settled.Add(offset)
 	}
@@ -323,7 +346,7 @@ func (q *Queue) laneOf(key string) *lane {
 // advance makes the next message of a lane active, or removes an empty lane. With yield the
 // messages of the key in other partitions come first if they are older.
 func (q *Queue) advance(l *lane, yield bool) {
-	if len(l.run) > 0 {
+	if len(l.run) > 0 || q.held {
 		return
 	}
 	blocked := q.keys.isBlocked(l.key)
@@ -368,7 +391,7 @@ func (q *Queue) activate(m *message) {
 		q.giveUp(m)
 	case m.phase != Waiting:
 	case m.record == nil:
-		if !m.loading {
+		if !m.loading && !m.unread {
 			q.load = append(q.load, m)
 		}
 	case m.rejected || m.deadLettering:
@@ -411,15 +434,15 @@ func (q *Queue) settleOffset(m *message) {
 	}
 }
 
-// Close ends all leases, and reports the outcome of pending actions as far as it is
-// known. A closed queue ignores all calls.
+// Close ends all leases that are not handed over, and reports the outcome of pending actions as
+// far as it is known. A closed queue ignores all calls.
 func (q *Queue) Close() {
 	if q.closed {
 		return
 	}
 	q.closed = true
 	for _, m := range q.messages {
-		if m.phase == Settled && m.mark > q.uncertain && !m.confirmed && !m.rejected {
+		if m.phase == Settled && m.mark > q.uncertain && !m.confirmed && !m.rejected && !q.handedOver {
 			m.done(Expired)
 		} else {
 			m.done(Unknown)

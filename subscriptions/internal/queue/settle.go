@@ -119,7 +119,7 @@ func (q *Queue) Committed(p Position) {
 func (q *Queue) Uncertain(p Position) { q.uncertain = max(q.uncertain, p.mark) }
 
 func (q *Queue) requestSave(m *message) {
-	if !m.want && !m.saving {
+	if !m.want && !m.saving && !m.unread { // attach continues
 		q.save = append(q.save, m)
 	}
 	m.want = true
@@ -160,8 +160,8 @@ func (q *Queue) Work(most int) (w Work) {
 	}
 	take(&q.save, most, func(m *message) {
 		m.want = false
-		if m.phase == Settled || m.record == nil {
-			return // acknowledged before it was stored, or stored without a change
+		if m.phase == Settled || m.record == nil && !m.row {
+			return // acknowledged before it was stored
 		}
 		m.saving = true
 		w.Save = append(w.Save, Row{
@@ -250,7 +250,7 @@ func (q *Queue) Saved(offset int64, err error) {
 		}
 	case Dead:
 		m.deadLettering = true
-		q.dead = append(q.dead, m)
+		q.bury(m)
 	default: // a lease still needs the record
 	}
 }

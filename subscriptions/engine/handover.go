@@ -1,0 +1,186 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/position"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
+)
+
+// handOverTimeout bounds the hand-over of the leases of partitions that are revoked.
+const handOverTimeout = 5 * time.Second
+
+// maxHandOver bounds the stored leases of a partition: half of what ScyllaDB accepts as one
+// write by default.
+const maxHandOver = 8 << 20
+
+// handOver is what an owner that gives a partition up stores for the next one. It is valid
+// until an owner opens the partition, and for the records of its origin only.
+type handOver struct {
+	TopicID    [16]byte
+	Generation int64
+	Epochs     []leaseEpoch
+	queue.HandOver
+}
+
+// leaseEpoch is an epoch in whose receipts the numbers of leases begin with First. They end
+// before that of the next epoch.
+type leaseEpoch struct {
+	Epoch int64
+	First uint64
+}
+
+// inherit returns the leases that the former owner of a partition has handed over, if they belong
+// to an origin; stored reports that there is something to remove before the partition opens.
+func (g *group) inherit(ctx context.Context, p *partition, of position.Origin) (h handOver, stored bool, err error) {
+	data, err := g.e.cfg.Store.HandOver(ctx, p.id)
+	if err != nil || len(data) == 0 {
+		return handOver{}, false, err
+	}
+	if err := json.Unmarshal(data, &h); err != nil {
+		g.log.Error("the leases of the former owner cannot be read: their messages are delivered again", "topic", p.topic, "partition", p.number, "err", err)
+		return handOver{}, true, nil
+	}
+	if h.TopicID != of.TopicID || h.Generation != of.Generation {
+		return handOver{}, true, nil
+	}
+	return h, true, nil
+}
+
+// hasLease reports whether a lease number belongs to an epoch.
+func hasLease(epochs []leaseEpoch, epoch int64, lease uint64) bool {
+	for i := len(epochs) - 1; i >= 0; i-- {
+		if lease >= epochs[i].First {
+			return epochs[i].Epoch == epoch
+		}
+	}
+	return false
+}
+
+// neededEpochs returns the epochs of the leases of a hand-over.
+func neededEpochs(epochs []leaseEpoch, h *queue.HandOver) []leaseEpoch {
+	oldest := h.Last
+	for i := range h.Leases {
+		oldest = min(oldest, h.Leases[i].Lease)
+	}
+	if len(h.Ended) > 0 {
+		oldest = min(oldest, h.Ended[0].Lease)
+	}
+	for len(epochs) > 1 && epochs[1].First <= oldest {
+		epochs = epochs[1:]
+	}
+	return epochs
+}
+
+// open lets a loaded partition be used, after what the former owner has handed over is removed:
+// if this owner dies, the next one must not continue leases that have ended here.
+func (p *partition) open(ctx context.Context) error {
+	p.turn.lock()
+	defer p.turn.unlock()
+	p.mu.Lock()
+	q, epoch, inherited := p.mu.loaded, p.mu.epoch, p.mu.inherited
+	if p.mu.closed {
+		q = nil
+	}
+	p.mu.Unlock()
+	if q == nil {
+		return nil // it is open, or is given up
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.staying, cancel)() // handOver continues
+	for n := 1; inherited; n++ {
+		err := p.g.e.cfg.Store.SetHandOver(ctx, p.id, epoch, nil)
+		if err == nil {
+			break
+		}
+		if errors.Is(err, store.ErrFenced) {
+			p.g.fenced(p)
+			return nil
+		}
+		if p.staying.Err() != nil {
+			return nil
+		}
+		p.g.failed(err)
+		if err := retry.Wait(ctx, retry.Backoff(100*time.Millisecond, 5*time.Second, n)); err != nil && p.staying.Err() == nil {
+			return err
+		}
+	}
+	p.mu.Lock()
+	if !p.mu.closed {
+		q.Begin()
+		p.mu.q, p.mu.loaded = q, nil
+	}
+	p.mu.Unlock()
+	p.locked(func(*queue.Queue) {})
+	p.g.refresh(p) // the subscription may have changed since it was loaded
+	p.g.kick()
+	return nil
+}
+
+// openAll opens partitions. All of them are loaded: a key that is leased in one of them is not
+// delivered by another one.
+func openAll(ctx context.Context, all []*partition) (failed error) {
+	var mu sync.Mutex
+	each(all, func(p *partition) {
+		err := p.open(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		failed = errors.Join(failed, err)
+	})
+	return failed
+}
+
+// handOverAll stores the leases of partitions for their next owners, and closes them.
+func (g *group) handOverAll(all []*partition) {
+	ctx, cancel := context.WithTimeout(context.Background(), handOverTimeout)
+	defer cancel()
+	each(all, func(p *partition) {
+		if err := p.handOver(ctx); err != nil {
+			g.log.Warn("failed to hand over the leases of a partition: their messages are delivered again", "topic", p.topic, "partition", p.number, "err", err)
+		}
+	})
+}
+
+// handOver stores the leases of the partition for its next owner and closes it.
+func (p *partition) handOver(ctx context.Context) error {
+	p.turn.lock() // what open removes is stored again
+	defer p.turn.unlock()
+	defer p.close()
+	p.mu.Lock()
+	q := p.mu.q
+	if p.mu.loaded != nil {
+		q = p.mu.loaded
+	}
+	if q == nil || p.mu.closed {
+		p.mu.Unlock()
+		return nil
+	}
+	h, epoch, epochs := handOver{HandOver: q.HandOver(time.Now())}, p.mu.epoch, p.mu.epochs
+	of := q.Counts().Origin
+	p.mu.Unlock()
+	if p.g.pusher != nil { // its calls have ended, or are interrupted
+		own := epochs[len(epochs)-1].First
+		h.Leases = slices.DeleteFunc(h.Leases, func(l queue.HandedLease) bool { return l.Lease >= own })
+	}
+	if len(h.Leases)+len(h.Ended) == 0 {
+		return nil
+	}
+	h.TopicID, h.Generation, h.Epochs = of.TopicID, of.Generation, neededEpochs(epochs, &h.HandOver)
+	data, err := json.Marshal(&h)
+	if err != nil {
+		return fmt.Errorf("encode the leases: %w", err)
+	}
+	if len(data) > maxHandOver {
+		return fmt.Errorf("%d leases need %d bytes; at most %d are handed over", len(h.Leases), len(data), maxHandOver)
+	}
+	return p.g.e.cfg.Store.SetHandOver(ctx, p.id, epoch, data)
+}

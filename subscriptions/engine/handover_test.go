@@ -1,0 +1,311 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+)
+
+// anywhere applies an action to messages at the engines that have their partitions, as package
+// forward does.
+func (w *world) anywhere(a subscriptions.Action, ps []*process, messages ...subscriptions.Message) []subscriptions.Code {
+	w.t.Helper()
+	codes := make([]subscriptions.Code, len(messages))
+	for i := range messages {
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); _ = retry.Wait(context.Background(), 100*time.Millisecond) {
+			for _, p := range ps {
+				results, err := p.Settle(context.Background(), "s", []subscriptions.Settle{{Action: a, Receipt: messages[i].Receipt}})
+				if err == nil && results[0].Code != subscriptions.CodeUnavailable && results[0].Code != subscriptions.CodeUnknown {
+					codes[i] = results[0].Code
+				}
+			}
+			if codes[i] != "" {
+				break
+			}
+		}
+	}
+	return codes
+}
+
+func allOK(codes []subscriptions.Code) bool {
+	return !slices.ContainsFunc(codes, func(c subscriptions.Code) bool { return c != subscriptions.CodeOK })
+}
+
+// nothing fails the test if a message is delivered.
+func (w *world) nothing(step string, ps ...*process) {
+	w.t.Helper()
+	for _, p := range ps {
+		if got := p.all(); len(got) > 0 {
+			w.t.Errorf("%s: %v are delivered", step, names(got))
+		}
+	}
+}
+
+// Leases live on when a second owner joins, when the first one leaves, and when all are
+// replaced. Every receipt holds, and no message is delivered again.
+func TestEngine_HandOverJoinLeaveAndReplacement(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(w *world) {
+		w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a", "b"}, Start: subscriptions.StartEarliest, VisibilityTimeout: 10 * time.Minute})
+		w.many("a", 0, 30, 30)
+		w.many("b", 30, 30, 30) // the same keys
+		one := w.start()
+		first := one.all()
+		if len(first) != 30 {
+			t.Fatalf("%d messages are leased, want one of each key", len(first))
+		}
+		two := w.start()
+		w.sleep(30 * time.Second)
+		w.nothing("after a second owner has joined", one, two)
+		if got := w.anywhere(subscriptions.ActionAck, []*process{one, two}, first[:10]...); !allOK(got) {
+			t.Errorf("acknowledged after the join: %v", got)
+		}
+		if got := w.anywhere(subscriptions.ActionAck, []*process{one, two}, first[:10]...); !allOK(got) {
+			t.Errorf("acknowledged again: %v", got)
+		}
+		second := append(one.all(), two.all()...)
+		if len(second) != 10 {
+			t.Errorf("%v follow, want the next one of each of the 10 keys", names(second))
+		}
+		one.stop()
+		w.sleep(30 * time.Second)
+		w.nothing("after the first owner has left", two)
+		three := w.start()
+		two.stop()
+		w.sleep(30 * time.Second)
+		w.nothing("after the second owner was replaced", three)
+		open := append(slices.Clone(first[10:]), second...)
+		if got := w.anywhere(subscriptions.ActionExtend, []*process{three}, open...); !allOK(got) {
+			t.Errorf("extended at the third owner: %v", got)
+		}
+		if got := w.anywhere(subscriptions.ActionAck, []*process{three}, open...); !allOK(got) {
+			t.Errorf("acknowledged at the third owner: %v", got)
+		}
+		rest := three.all()
+		if len(rest) != 20 {
+			t.Errorf("%v follow, want the last 20", names(rest))
+		}
+		three.ok(subscriptions.ActionAck, rest...)
+		w.nothing("at the end", three)
+	})
+}
+
+// What was done with a lease before the hand-over and what is done with it afterwards has the same
+// effect as at one owner.
+func TestEngine_HandOverActions(t *testing.T) {
+	t.Parallel()
+	for name, stored := range map[string]bool{"first delivery": false, "stored after a failure": true} {
+		for _, a := range []subscriptions.Action{subscriptions.ActionAck, subscriptions.ActionNack, subscriptions.ActionReject, subscriptions.ActionRelease, subscriptions.ActionExtend} {
+			t.Run(name+", "+string(a), func(t *testing.T) {
+				t.Parallel()
+				inBubble(t, func(w *world) {
+					w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}, Start: subscriptions.StartEarliest, VisibilityTimeout: 5 * time.Minute, MaxReceive: 3, Backoff: time.Second, MaxBackoff: time.Second})
+					w.many("a", 0, 8, 4)
+					one := w.start()
+					leases := one.all()
+					if stored {
+						one.ok(subscriptions.ActionNack, leases...)
+						w.sleep(5 * time.Second)
+						leases = one.all()
+					}
+					if len(leases) != 4 {
+						t.Fatalf("%v are leased", names(leases))
+					}
+					one.stop()
+					two := w.start()
+					w.nothing("after the hand-over", two)
+					if got := w.anywhere(a, []*process{two}, leases...); !allOK(got) {
+						t.Fatalf("%s of %v", got, names(leases))
+					}
+					w.sleep(10 * time.Second)
+					next := two.all()
+					attempt, count := 0, 4
+					switch a {
+					case subscriptions.ActionAck, subscriptions.ActionReject:
+						attempt = 1 // the next ones of the keys
+					case subscriptions.ActionNack:
+						attempt = leases[0].Attempt + 1
+					case subscriptions.ActionRelease:
+						attempt = leases[0].Attempt
+					default:
+						count = 0
+					}
+					if len(next) != count {
+						t.Fatalf("%v follow, want %d", names(next), count)
+					}
+					for _, m := range next {
+						if m.Attempt != attempt {
+							t.Errorf("%s has attempt %d, want %d", nameOfMessage(&m), m.Attempt, attempt)
+						}
+					}
+					dead := 0
+					if a == subscriptions.ActionReject {
+						dead = 4
+					}
+					if got := w.db.letters(); len(got) != dead {
+						t.Errorf("%d dead letters, want %d", len(got), dead)
+					} else if dead > 0 && got[0].Attempts != leases[0].Attempt {
+						t.Errorf("the dead letter has %d attempts, want %d", got[0].Attempts, leases[0].Attempt)
+					}
+					if a == subscriptions.ActionExtend {
+						next = leases
+					}
+					if got := w.anywhere(subscriptions.ActionAck, []*process{two}, next...); !allOK(got) {
+						t.Errorf("at the end: %v", got)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Leases that nobody settles end by their time, whether an owner was there or not: the delivery
+// has failed, and the receipts are refused.
+func TestEngine_HandOverExpiredLeases(t *testing.T) {
+	t.Parallel()
+	for name, away := range map[string]time.Duration{"after the hand-over": 0, "without an owner": 2 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(w *world) {
+				w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}, Start: subscriptions.StartEarliest, VisibilityTimeout: time.Minute, MaxReceive: 2, Backoff: time.Second, MaxBackoff: time.Second})
+				w.many("a", 0, 8, 4)
+				one := w.start()
+				leases := one.all()
+				one.stop()
+				w.sleep(away)
+				two := w.start()
+				w.sleep(time.Minute)
+				if got := two.settle(subscriptions.ActionAck, leases...); got[0] != subscriptions.CodeLeaseExpired {
+					t.Errorf("acknowledged after the end: %v", got)
+				}
+				again := two.all()
+				if len(again) != 4 || again[0].Attempt != 2 {
+					t.Fatalf("%v are delivered again: %+v", names(again), again)
+				}
+				two.stop()
+				three := w.start()
+				w.sleep(2 * time.Minute)
+				if got := w.db.letters(); len(got) != 4 {
+					t.Errorf("%d dead letters after the last delivery, want 4", len(got))
+				}
+				three.ok(subscriptions.ActionAck, three.all()...)
+				w.nothing("at the end", three)
+			})
+		})
+	}
+}
+
+// A run of a key lives on as a run.
+func TestEngine_HandOverRuns(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(w *world) {
+		w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a", "b"}, Start: subscriptions.StartEarliest, VisibilityTimeout: 5 * time.Minute})
+		w.many("a", 0, 20, 2)
+		w.many("b", 20, 20, 2)
+		one := w.start()
+		run := func(p *process, n int) (out []subscriptions.Message) {
+			t.Helper()
+			out, err := p.Receive(context.Background(), "s", subscriptions.Receive{Max: 100, MaxPerKey: n})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return out
+		}
+		leases := run(one, 5)
+		if len(leases) != 10 {
+			t.Fatalf("%v are leased", names(leases))
+		}
+		one.ok(subscriptions.ActionAck, leases[:2]...)
+		two := w.start()
+		one.stop()
+		w.sleep(30 * time.Second)
+		w.nothing("after the hand-over", two)
+		if got := two.settle(subscriptions.ActionAck, leases[3]); got[0] != subscriptions.CodeOutOfOrder {
+			t.Errorf("acknowledged out of order: %v", got)
+		}
+		two.ok(subscriptions.ActionAck, leases[2:4]...)
+		two.ok(subscriptions.ActionNack, leases[4]) // the last one of its run
+		two.ok(subscriptions.ActionAck, leases[5:9]...)
+		two.ok(subscriptions.ActionRelease, leases[9])
+		w.sleep(5 * time.Second)
+		next := run(two, 3)
+		if len(next) != 6 || nameOfMessage(&next[0]) != nameOfMessage(&leases[4]) && nameOfMessage(&next[0]) != nameOfMessage(&leases[9]) {
+			t.Errorf("%v follow", names(next))
+		}
+		for len(next) > 0 {
+			two.ok(subscriptions.ActionAck, next...)
+			next = run(two, 10)
+		}
+	})
+}
+
+// After an unplanned end the leases are lost: the messages are delivered again, and the receipts
+// are refused. So are those that the dead owner had inherited.
+func TestEngine_HandOverNotAfterAKill(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(w *world) {
+		w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}, Start: subscriptions.StartEarliest, VisibilityTimeout: 10 * time.Minute})
+		w.many("a", 0, 8, 8)
+		one := w.start()
+		first := one.receive(4, 0)
+		one.stop()
+		two := w.start()
+		second := two.all()
+		if len(second) != 4 {
+			t.Fatalf("%v are leased, want the other four", names(second))
+		}
+		two.kill()
+		three := w.start()
+		w.sleep(time.Minute)
+		again := three.all()
+		if len(again) != 8 {
+			t.Errorf("%v are delivered, want all", names(again))
+		}
+		for i, c := range three.settle(subscriptions.ActionAck, append(first, second...)...) {
+			if c != subscriptions.CodeLeaseExpired {
+				t.Errorf("receipt %d of a dead owner: %s", i, c)
+			}
+		}
+		three.ok(subscriptions.ActionAck, again...)
+	})
+}
+
+// A hand-over that interrupts the load of the next owner, or the database's outage during it,
+// loses no lease.
+func TestEngine_HandOverWhilePartitionsLoad(t *testing.T) {
+	t.Parallel()
+	for _, op := range []string{"claim", "messages", "hand-over", "set hand-over", "trim"} {
+		t.Run(op, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(w *world) {
+				w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a", "b"}, Start: subscriptions.StartEarliest, VisibilityTimeout: 30 * time.Minute})
+				w.many("a", 0, 16, 16)
+				one := w.start()
+				leases := one.all()
+				one.stop()
+				w.db.fail(func(failing string) (bool, error) {
+					if failing == op {
+						return true, errTest
+					}
+					return false, nil
+				})
+				two := w.start()
+				w.sleep(20 * time.Second)
+				three := w.start() // the load of some partitions is interrupted
+				w.sleep(20 * time.Second)
+				two.stop()
+				w.sleep(20 * time.Second)
+				w.db.fail(nil)
+				w.sleep(time.Minute)
+				w.nothing("after the outage", three)
+				if got := w.anywhere(subscriptions.ActionAck, []*process{three}, leases...); !allOK(got) {
+					t.Errorf("acknowledged: %v", got)
+				}
+			})
+		})
+	}
+}
