@@ -287,8 +287,8 @@ func (g *group) reloadFrom(old *partition, change func(*committed)) {
 
 // fetch reads the committed position of a partition after the commits that are running.
 func (g *group) fetch(p *partition) (committed, error) {
-	g.commit.lock()
-	defer g.commit.unlock()
+	g.commit.Lock()
+	defer g.commit.Unlock()
 	ctx, cancel := context.WithTimeout(p.ctx, commitTimeout)
 	defer cancel()
 	offsets, err := g.adm.FetchOffsetsForTopics(ctx, g.incarnation, p.topic)
@@ -390,8 +390,8 @@ func (g *group) forget(all []*partition) {
 	for _, p := range all {
 		p.close()
 	}
-	g.commit.lock() // the one that is running ends first
-	defer g.commit.unlock()
+	g.commit.Lock() // the one that is running ends first
+	defer g.commit.Unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, p := range all {

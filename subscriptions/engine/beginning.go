@@ -229,8 +229,8 @@ func (g *group) bounds(ctx context.Context, topic string, number int32) (first, 
 
 // commitStart commits the position with which a partition begins.
 func (b *beginning) commitStart(ctx context.Context, s queue.Start) error {
-	b.commit.lock()
-	defer b.commit.unlock()
+	b.commit.Lock()
+	defer b.commit.Unlock()
 	err := b.send(ctx, map[*partition]queue.Position{b.p: {Offset: s.Offset, LeaderEpoch: -1, Metadata: (&position.Set{}).Encode(s.Offset, s.Origin)}})[b.p]
 	if err != nil {
 		return fmt.Errorf("commit the first position: %w", err)

@@ -41,8 +41,8 @@ var errFenced = errors.New("the group has given the partition to another instanc
 // commitNow commits the positions of the partitions; false if some have to be committed
 // again.
 func (g *group) commitNow(ctx context.Context, all []*partition) bool {
-	g.commit.lock()
-	defer g.commit.unlock()
+	g.commit.Lock()
+	defer g.commit.Unlock()
 	positions := make(map[*partition]queue.Position)
 	for _, p := range all {
 		p.mu.Lock()

@@ -26,8 +26,8 @@ const (
 	// reassigned, and in which an instance without contact to the coordinator leases.
 	sessionTimeout = 12 * time.Second
 	// rebalanceTimeout is the time in which an instance has to release its partitions:
-	// more than drainTimeout and two commits.
-	rebalanceTimeout = 30 * time.Second
+	// more than drainTimeout and pushDrainTimeout, two commits and handOverTimeout.
+	rebalanceTimeout = 60 * time.Second
 	// metadataAge is the time after which new topics and partitions are discovered.
 	metadataAge = 10 * time.Second
 	// fetchBytes bounds one fetch in its wire form, which may be compressed.

@@ -25,6 +25,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/deadletter"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/turn"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
 
@@ -55,7 +56,7 @@ type group struct {
 	timer  chan struct{} // has a token when the next deadline is earlier
 	target atomic.Int64  // the next deadline, in nanoseconds
 
-	commit  turn // held by the commit that is running
+	commit  turn.Turn // held by the commit that is running
 	cancels atomic.Pointer[context.CancelFunc]
 	mu      struct {
 		sync.Mutex
@@ -73,16 +74,10 @@ type group struct {
 	waiting waiting
 }
 
-// turn is a lock that is held during a request. Its zero value cannot be used.
-type turn chan struct{}
-
-func (t turn) lock()   { t <- struct{}{} }
-func (t turn) unlock() { <-t }
-
 func newGroup(e *Engine, r store.Resource) *group {
 	g := &group{
 		e: e, name: r.Name, incarnation: r.Incarnation(), log: e.cfg.Logger.With("subscription", r.Name), metrics: e.metrics.of(r.Name),
-		keys: queue.NewKeys(), commit: make(turn, 1), done: make(chan struct{}), stopping: make(chan struct{}), dirty: make(chan struct{}, 1), timer: make(chan struct{}, 1),
+		keys: queue.NewKeys(), commit: turn.New(), done: make(chan struct{}), stopping: make(chan struct{}), dirty: make(chan struct{}, 1), timer: make(chan struct{}, 1),
 	}
 	g.replayer = deadletter.Replayer{Table: r.DeadLetterTable(), Owner: g.incarnation, Store: e.cfg.DeadLetters, Messages: g}
 	g.stop = sync.OnceFunc(func() { close(g.stopping) })

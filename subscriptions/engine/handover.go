@@ -83,8 +83,8 @@ func neededEpochs(epochs []leaseEpoch, h *queue.HandOver) []leaseEpoch {
 // open lets a loaded partition be used, after what the former owner has handed over is removed:
 // if this owner dies, the next one must not continue leases that have ended here.
 func (p *partition) open(ctx context.Context) error {
-	p.turn.lock()
-	defer p.turn.unlock()
+	p.turn.Lock()
+	defer p.turn.Unlock()
 	p.mu.Lock()
 	q, epoch, inherited := p.mu.loaded, p.mu.epoch, p.mu.inherited
 	if p.mu.closed {
@@ -152,8 +152,8 @@ func (g *group) handOverAll(all []*partition) {
 
 // handOver stores the leases of the partition for its next owner and closes it.
 func (p *partition) handOver(ctx context.Context) error {
-	p.turn.lock() // what open removes is stored again
-	defer p.turn.unlock()
+	p.turn.Lock() // what open removes is stored again
+	defer p.turn.Unlock()
 	defer p.close()
 	p.mu.Lock()
 	q := p.mu.q

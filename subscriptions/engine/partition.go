@@ -12,6 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/turn"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
 
@@ -30,7 +31,7 @@ type partition struct {
 	leave   context.CancelFunc
 	staying context.Context // ends when the partition is being revoked
 	revoke  context.CancelFunc
-	turn    turn // of open and handOver
+	turn    turn.Turn // of open and handOver
 
 	mu struct {
 		sync.Mutex
@@ -90,7 +91,7 @@ func (p *partition) endLocked(end int64) {
 }
 
 func newPartition(g *group, tp topicPartition) *partition {
-	p := &partition{topicPartition: tp, g: g, turn: make(turn, 1), id: store.Partition{Subscription: g.incarnation, Topic: tp.topic, Number: tp.number}}
+	p := &partition{topicPartition: tp, g: g, turn: turn.New(), id: store.Partition{Subscription: g.incarnation, Topic: tp.topic, Number: tp.number}}
 	p.ctx, p.leave = context.WithCancel(g.work)
 	p.staying, p.revoke = context.WithCancel(p.ctx)
 	return p

@@ -26,8 +26,9 @@ import (
 
 const (
 	// pushDrainTimeout bounds the calls in flight of partitions that are revoked, instead
-	// of drainTimeout. With two commits it is less than rebalanceTimeout.
-	pushDrainTimeout = 10 * time.Second
+	// of drainTimeout: calls with the default visibility timeout end in it. With two commits
+	// and the hand-over it is less than rebalanceTimeout.
+	pushDrainTimeout = 35 * time.Second
 	// maxPostponed bounds the delay of a message whose delivery does not count: it waits for
 	// the breaker anyway.
 	maxPostponed = time.Second

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/notify"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/push"
@@ -269,20 +270,28 @@ func TestPush_AHangBlocksItsKeyOnly(t *testing.T) {
 // first. So does a stop.
 func TestPush_RebalanceAndStopRepeatNothing(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(w *world) {
-		r := newReceiver(t, func(context.Context, push.Event) error { time.Sleep(2 * time.Second); return nil })
-		s := pushTo(subscriptions.Subscription{})
-		s.Push.Concurrency = 4
-		w.put(s)
-		first := w.start(plugins(r))
-		w.many("a", 0, 200, 8)
-		w.sleep(15 * time.Second)
-		w.start(plugins(r))
-		w.sleep(10 * time.Second)
-		first.stop()
-		w.sleep(10 * time.Minute)
-		r.inOrder(200, 8, 0)
-	})
+	for _, takes := range []time.Duration{2 * time.Second, 29 * time.Second} {
+		t.Run(takes.String(), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(w *world) {
+				r := newReceiver(t, func(ctx context.Context, _ push.Event) error { return retry.Wait(ctx, takes) })
+				s := pushTo(subscriptions.Subscription{})
+				s.Push.Concurrency = 4
+				w.put(s)
+				first := w.start(plugins(r))
+				w.many("a", 0, 200, 8)
+				w.sleep(15 * time.Second)
+				w.start(plugins(r))
+				w.sleep(50 * time.Second)
+				first.stop()
+				w.sleep(200 * takes)
+				r.inOrder(200, 8, 0)
+				if n := len(r.called()); n != 200 {
+					t.Errorf("%d calls, want one for each of 200 messages", n)
+				}
+			})
+		})
+	}
 }
 
 // The messages of a process that is killed are delivered by the next owner, in order; only

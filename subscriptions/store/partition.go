@@ -10,6 +10,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/turn"
 )
 
 // Partition is a partition of a topic as a subscription reads it.
@@ -36,22 +37,12 @@ type Owner struct {
 // partition is what the last writer of a partition in this process knows about it.
 type partition struct {
 	mu struct {
-		turn
+		turn.Turn
 		// known is false while the static columns must be read before the next write.
 		known bool
 		statics
 	}
 }
-
-// turn is a lock that is held during requests: one that waits for it does not keep virtual time
-// from passing. Its zero value cannot be used.
-type turn chan struct{}
-
-// Lock waits for the lock.
-func (t turn) Lock() { t <- struct{}{} }
-
-// Unlock releases the lock.
-func (t turn) Unlock() { <-t }
 
 // statics are the static columns of a partition.
 type statics struct {
@@ -68,7 +59,7 @@ func (s *Store) partition(p Partition) *partition {
 	pt := s.mu.partitions[p]
 	if pt == nil {
 		pt = new(partition)
-		pt.mu.turn = make(turn, 1)
+		pt.mu.Turn = turn.New()
 		s.mu.partitions[p] = pt
 	}
 	return pt
