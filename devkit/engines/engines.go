@@ -25,7 +25,6 @@ import (
 type Engines struct {
 	Dir                string // empty keeps everything in memory
 	CQLAddr, KafkaAddr string // empty disables that engine
-	AdminAddr          string
 	Version            string
 	Shards, Tokens     int
 	Vnodes             bool // new keyspaces have vnodes, as with ScyllaDB 5.1
@@ -59,7 +58,7 @@ func (e *Engines) Start(teardown *daemon.Teardown, log *slog.Logger) error {
 	}
 	if e.CQLAddr != "" {
 		cfg := scyllafake.Config{
-			Dir: e.subdir("scylla"), Addr: e.CQLAddr, AdminAddr: e.AdminAddr, Version: e.Version,
+			Dir: e.subdir("scylla"), Addr: e.CQLAddr, Version: e.Version,
 			Shards: e.Shards, Tokens: e.Tokens, Vnodes: e.Vnodes, Logger: log, Failed: e.failed,
 		}
 		if e.Writes > 0 {

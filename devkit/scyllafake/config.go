@@ -77,9 +77,6 @@ type Config struct {
 	Failed func(error)
 	// Now is the node's clock. Nil means time.Now.
 	Now func() time.Time
-	// AdminAddr is the TCP address of the fault injection API over HTTP. Empty disables
-	// it.
-	AdminAddr string
 	// Logger receives messages for an operator. Nil discards them.
 	Logger *slog.Logger
 	// Seed seeds the random choices that clients can observe: a new node's tokens, the

@@ -67,7 +67,6 @@ const (
 	NodeNew     NodeChange = "NEW_NODE"
 	NodeRemoved NodeChange = "REMOVED_NODE"
 	NodeUp      NodeChange = "UP"
-	NodeDown    NodeChange = "DOWN"
 )
 
 // PublishNode sends an event about a node to the clients that registered for it. The

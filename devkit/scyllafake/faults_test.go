@@ -3,9 +3,6 @@ package scyllafake_test
 import (
 	"context"
 	"errors"
-	"io"
-	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -86,35 +83,16 @@ func TestServer_Disconnect(t *testing.T) {
 	}
 }
 
-func TestServer_Admin(t *testing.T) {
-	t.Parallel()
-	srv := startTCP(t, func(c *scyllafake.Config) { c.AdminAddr = "127.0.0.1:0" })
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+srv.AdminAddr()+"/generations", strings.NewReader(`{"in": "1s"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	body, _ := io.ReadAll(res.Body)
-	if res.StatusCode != http.StatusCreated || len(srv.Topology().Generations()) != 2 {
-		t.Errorf("status %d, %s; %d generations, want 2", res.StatusCode, body, len(srv.Topology().Generations()))
-	}
-}
-
 func TestStart_Refusals(t *testing.T) {
 	t.Parallel()
 	busy := startTCP(t)
 	for name, cfg := range map[string]scyllafake.Config{
-		"version":       {Version: "five"},
-		"shards":        {Shards: -1},
-		"tokens":        {Tokens: -1},
-		"port in use":   {Addr: busy.Addr()},
-		"admin address": {AdminAddr: "0.0.0.0:0"},
-		"shard port":    {ShardAwarePort: -1},
-		"directory":     {Dir: "/dev/null/x"},
+		"version":     {Version: "five"},
+		"shards":      {Shards: -1},
+		"tokens":      {Tokens: -1},
+		"port in use": {Addr: busy.Addr()},
+		"shard port":  {ShardAwarePort: -1},
+		"directory":   {Dir: "/dev/null/x"},
 	} {
 		if s, err := scyllafake.Start(cfg); err == nil {
 			t.Errorf("%s: Start succeeded", name)

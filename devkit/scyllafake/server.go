@@ -38,7 +38,6 @@ type Server struct {
 	tablets    balancer
 	ddl        sync.Mutex // held from a schema statement's execution to its events
 
-	admin          *admin // nil without one
 	memory         *memory
 	listeners      []net.Listener
 	tcp            net.Addr // nil without TCP
@@ -93,9 +92,6 @@ func Start(cfg Config) (_ *Server, err error) {
 	}
 	if err := errors.Join(s.writeLocal(s.clock.Now(), addr.Addr()), s.writeNodes(s.clock.Now())); err != nil {
 		return nil, err
-	}
-	if err := s.startAdmin(); err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
 	}
 	s.balanceIn(s.cfg.TabletInterval)
 	for _, l := range s.listeners {
@@ -275,7 +271,6 @@ func (s *Server) Close() error {
 	s.mu.Unlock()
 	s.cancel()
 	s.tablets.stop()
-	s.admin.close()
 	for _, l := range s.listeners {
 		l.Close()
 	}
@@ -316,3 +311,6 @@ func (s *Server) release() error {
 	}
 	return errors.Join(errs...)
 }
+
+// Faults returns the node's fault injector.
+func (s *Server) Faults() *faults.Injector { return s.faults }

@@ -28,7 +28,7 @@ a crash of the machine.`,
 				if err := e.Start(teardown, log); err != nil {
 					return err
 				}
-				log.Info("embedded engines running, not for production", "cql", e.CQLAddr, "kafka", e.KafkaAddr, "admin", e.AdminAddr, "data", e.Dir)
+				log.Info("embedded engines running, not for production", "cql", e.CQLAddr, "kafka", e.KafkaAddr, "data", e.Dir)
 				<-ctx.Done()
 				log.Info("stopping", "cause", context.Cause(ctx))
 				return e.Failure(ctx)
@@ -39,7 +39,6 @@ a crash of the machine.`,
 	f.StringVar(&e.Dir, "data-dir", "", "data directory; empty keeps data in memory")
 	f.StringVar(&e.CQLAddr, "cql-addr", "127.0.0.1:9042", "CQL address; empty disables the database")
 	f.StringVar(&e.KafkaAddr, "kafka-addr", "", "Kafka address; empty disables the broker")
-	f.StringVar(&e.AdminAddr, "admin-addr", "", "address of the database's fault injection API; empty disables it")
 	f.StringVar(&e.Version, "scylla-version", scyllafake.DefaultVersion, "emulated release: 2026.1 or 2025.4 (tablets), or 5.1")
 	f.BoolVar(&e.Vnodes, "vnodes", false, "create new keyspaces with vnodes, as 5.1 does, instead of tablets")
 	f.IntVar(&e.Shards, "shards", scyllafake.DefaultShards, "shards of the node")

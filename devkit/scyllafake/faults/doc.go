@@ -6,7 +6,7 @@
 // An Injector is the engine's hook. Its rules define which operations are hit and with
 // which effect; scenarios are rules that reproduce recordings of real clusters of
 // several nodes (test/testdata/golden: failures, batchlog, batchlog-generation,
-// cas-generation). Handler offers the same over HTTP.
+// cas-generation).
 //
 // There is one node and one copy of the data, so effects of several replicas cannot be
 // reproduced: a log row that only one replica has (hints for a log are always dropped),

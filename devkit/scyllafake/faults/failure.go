@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 )
@@ -140,17 +139,7 @@ func writeTypeOf(op engine.Op) string {
 	return Simple
 }
 
-// hasImages reports whether a write must read first, for its log.
-func hasImages(op engine.Op) bool {
-	for _, m := range op.Mutations {
-		if c := m.Table.CDC; c != nil && c.Enabled && (c.Preimage != catalog.ImageOff || c.Postimage) {
-			return true
-		}
-	}
-	return false
-}
-
-// codeNames are the names of errors in the HTTP API.
+// codeNames are the errors that ScyllaDB sends, as the message of a fault names them.
 var codeNames = map[cqlerr.Code]string{
 	cqlerr.Server:         "server_error",
 	cqlerr.Protocol:       "protocol_error",

@@ -164,13 +164,6 @@ func (in *Injector) Thaw() {
 	in.thaw = make(chan struct{})
 }
 
-// Frozen reports whether Freeze is in force.
-func (in *Injector) Frozen() bool {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.frozen
-}
-
 // Before implements engine.Hook.
 func (in *Injector) Before(ctx context.Context, op engine.Op) engine.Verdict {
 	if in.idle.Load() {
@@ -217,19 +210,11 @@ func (in *Injector) decide(op engine.Op) (effect *Effect, v engine.Verdict, wait
 			continue
 		}
 		e := &a.rule.Effect
-		if e.Decide != nil {
-			var ok bool
-			if v, ok = e.Decide(op); !ok {
-				continue
-			}
-		} else {
-			v = e.verdict(op)
-		}
 		a.hits++
 		if e.Freeze {
 			wait = in.thaw
 		}
-		return e, v, wait
+		return e, e.verdict(op), wait
 	}
 	return nil, engine.Verdict{}, wait
 }

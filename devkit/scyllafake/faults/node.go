@@ -81,9 +81,3 @@ func (n *Node) table(keyspace, table string) (*catalog.Table, error) {
 	}
 	return base, nil
 }
-
-// logged reports whether a table has CDC.
-func (n *Node) logged(keyspace, table string) bool {
-	base, ok := n.schema.Schema().Table(keyspace, table)
-	return ok && base.CDC != nil && base.CDC.Enabled
-}

@@ -33,7 +33,7 @@ type Match struct {
 	Kinds []engine.OpKind
 	// Consistencies, unless empty, are the levels that match.
 	Consistencies []engine.Consistency
-	// Func, unless nil, must be true as well. Rules with one come from Go only.
+	// Func, unless nil, must be true as well.
 	Func func(engine.Op) bool
 }
 
@@ -79,9 +79,6 @@ type Effect struct {
 	// Later contains the delay of each application.
 	Fate  engine.Fate
 	Later []time.Duration
-	// Decide, unless nil, replaces the fields from Delay to Later. ok false lets the
-	// operation pass, and it does not count as hit. Rules with it come from Go only.
-	Decide func(engine.Op) (v engine.Verdict, ok bool)
 }
 
 // Generation describes a CDC generation to begin.
@@ -124,7 +121,7 @@ func (r *Rule) validate() error {
 	}
 	check(e.Fate != engine.FateDecided || slices.Equal(r.Match.Kinds, []engine.OpKind{engine.OpCAS}),
 		"the fate decided is for conditional statements: match kind cas only")
-	check(ends || e.Freeze || e.Delay > 0 || e.Generation != nil || e.Resize != nil || e.Decide != nil, "the rule has no effect")
+	check(ends || e.Freeze || e.Delay > 0 || e.Generation != nil || e.Resize != nil, "the rule has no effect")
 	if e.Failure != nil {
 		if err := e.Failure.validate(); err != nil {
 			errs = append(errs, err)

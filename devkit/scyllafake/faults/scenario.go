@@ -3,7 +3,6 @@ package faults
 import (
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 )
 
@@ -11,7 +10,6 @@ import (
 const (
 	WriteTimeoutAfter = 2 * time.Second
 	ReadTimeoutAfter  = 5 * time.Second
-	ScanTimeoutAfter  = 10 * time.Second // scans, and the read before a write with images
 )
 
 // BatchlogReplay returns a rule for the next logged batch, which reaches the batchlog
@@ -86,122 +84,4 @@ func CASAcrossGeneration(generation time.Duration) Rule {
 	r.Name = "cas across a generation"
 	r.Effect.Generation = &Generation{In: generation}
 	return r
-}
-
-// FrozenReplica returns a rule for a node whose only fellow replica (two nodes,
-// replication factor 2) does not respond but still counts as alive. Operations that
-// need both replicas time out; writes are then applied on the remaining replica. Logged
-// batches of several partitions time out at every level, since the batchlog is the
-// other node's; afterwards they are applied, twice, after batchlog, or never when it is
-// negative.
-func FrozenReplica(batchlog time.Duration) Rule {
-	decide := func(op engine.Op) (engine.Verdict, bool) {
-		fail := func(delay time.Duration, f *Failure, fate engine.Fate, later ...time.Duration) (engine.Verdict, bool) {
-			return engine.Verdict{Delay: delay, Err: f.error(op), Fate: fate, Later: later}, true
-		}
-		if op.Kind == engine.OpLoggedBatch {
-			if batchlog < 0 {
-				return fail(WriteTimeoutAfter, WriteTimeout(BatchLog, 0, 1), engine.FateNormal)
-			}
-			return fail(WriteTimeoutAfter, WriteTimeout(BatchLog, 0, 1), engine.FateLater, batchlog, batchlog)
-		}
-		switch op.Kind {
-		case engine.OpSerialRead:
-			f := ReadTimeout(1, 2)
-			f.DataPresent = false
-			return fail(ReadTimeoutAfter, f, engine.FateNormal)
-		case engine.OpCAS:
-			return fail(WriteTimeoutAfter, WriteTimeout(CAS, 1, 2), engine.FateNormal)
-		}
-		if !needsTwo(op.Consistency) {
-			return engine.Verdict{}, false
-		}
-		if op.Kind == engine.OpRead {
-			return fail(ReadTimeoutAfter, ReadTimeout(1, 2), engine.FateNormal)
-		}
-		if hasImages(op) {
-			f := ReadTimeout(1, 2)
-			level := imageLevel(op.Consistency)
-			f.Consistency = &level
-			return fail(ScanTimeoutAfter, f, engine.FateNormal)
-		}
-		return fail(WriteTimeoutAfter, WriteTimeout("", 1, 2), engine.FateApply)
-	}
-	return Rule{Name: "frozen replica", Effect: Effect{Decide: decide}}
-}
-
-// DownReplica returns a rule for a node whose only fellow replica (two nodes,
-// replication factor 2) counts as down. Operations that need both replicas are refused
-// immediately, and so are logged batches of several partitions at every level but ANY,
-// because no second node can store the batchlog.
-func DownReplica() Rule {
-	decide := func(op engine.Op) (engine.Verdict, bool) {
-		level := op.Consistency
-		f := Unavailable(1, 2)
-		switch {
-		case op.Kind == engine.OpLoggedBatch && level != engine.Any:
-			level, f = engine.One, Unavailable(0, 1)
-		case op.Kind == engine.OpCAS:
-			level = engine.Serial
-		case op.Kind == engine.OpSerialRead:
-		case !needsTwo(level):
-			return engine.Verdict{}, false
-		case hasImages(op):
-			level = imageLevel(level)
-		}
-		f.Consistency = &level
-		return engine.Verdict{Err: f.error(op)}, true
-	}
-	return Rule{Name: "down replica", Effect: Effect{Decide: decide}}
-}
-
-// needsTwo reports whether a level requires both of two replicas.
-func needsTwo(c engine.Consistency) bool {
-	switch c {
-	case engine.Any, engine.One, engine.LocalOne:
-		return false
-	}
-	return true
-}
-
-// imageLevel returns the level at which the row is read before a write with images.
-func imageLevel(c engine.Consistency) engine.Consistency {
-	switch c {
-	case engine.Any:
-		return engine.One
-	case engine.All, engine.Serial:
-		return engine.Quorum
-	case engine.LocalSerial:
-		return engine.LocalQuorum
-	}
-	return c
-}
-
-// JoiningNode returns a rule for a node that has just joined and serves CQL before its
-// first generation starts: until the given time of the node's clock, every write to a
-// table with CDC fails with 0000.
-func (in *Injector) JoiningNode(until time.Time) Rule {
-	decide := func(op engine.Op) (engine.Verdict, bool) {
-		now := in.clock.Now()
-		if !now.Before(until) || !in.logged(op) {
-			return engine.Verdict{}, false
-		}
-		return engine.Verdict{Err: cqlerr.New(cqlerr.Server, "cdc::metadata::get_stream: could not find any CDC stream"+
-			" (current time: %s). Are we in the middle of a cluster upgrade?", now.UTC().Format("2006/01/02 15:04:05"))}, true
-	}
-	return Rule{
-		Name:   "joining node",
-		Match:  Match{Kinds: []engine.OpKind{engine.OpWrite, engine.OpUnloggedBatch, engine.OpLoggedBatch, engine.OpCAS}},
-		Effect: Effect{Decide: decide},
-	}
-}
-
-// logged reports whether an operation writes to a table with CDC.
-func (in *Injector) logged(op engine.Op) bool {
-	for _, m := range op.Mutations {
-		if m.Table.CDC != nil && m.Table.CDC.Enabled {
-			return true
-		}
-	}
-	return op.Kind == engine.OpCAS && in.node != nil && in.node.logged(op.Keyspace, op.Table)
 }

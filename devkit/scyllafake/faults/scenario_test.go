@@ -56,60 +56,6 @@ var batchlogTimeout = cqlerr.Error{
 	Message: "Operation timed out for system.batchlog - received only 0 responses from 1 CL=ONE.",
 }
 
-func TestFrozenReplica_AsRecorded(t *testing.T) {
-	t.Parallel()
-	readTimeout := func(table, level string, c engine.Consistency, data bool) cqlerr.Error {
-		return cqlerr.Error{
-			Code: cqlerr.ReadTimeout, Consistency: uint16(c), Received: 1, BlockFor: 2, DataPresent: data,
-			Message: "Operation timed out for " + table + " - received only 1 responses from 2 CL=" + level + ".",
-		}
-	}
-	checkOutcomes(t, newInjector(t, FrozenReplica(time.Minute)), []outcome{
-		{name: "write", op: write(engine.OpWrite, engine.All, kv), want: writeTimeout("ks.kv", "ALL", engine.All, "SIMPLE"), after: 2 * time.Second, fate: engine.FateApply},
-		{name: "write with CDC", op: write(engine.OpWrite, engine.All, ev), want: writeTimeout("ks.ev", "ALL", engine.All, "UNLOGGED_BATCH"), after: 2 * time.Second, fate: engine.FateApply},
-		{name: "unlogged batch", op: write(engine.OpUnloggedBatch, engine.All, kv, kv), want: writeTimeout("ks.kv", "ALL", engine.All, "UNLOGGED_BATCH"), after: 2 * time.Second, fate: engine.FateApply},
-		{name: "logged batch", op: write(engine.OpLoggedBatch, engine.All, kv, ev), want: batchlogTimeout, after: 2 * time.Second, fate: engine.FateLater},
-		{name: "logged batch at ONE", op: write(engine.OpLoggedBatch, engine.One, kv, ev), want: batchlogTimeout, after: 2 * time.Second, fate: engine.FateLater},
-		{name: "logged batch at ANY", op: write(engine.OpLoggedBatch, engine.Any, kv, ev), want: batchlogTimeout, after: 2 * time.Second, fate: engine.FateLater},
-		{name: "conditional", op: engine.Op{Kind: engine.OpCAS, Keyspace: "ks", Table: "kv", Consistency: engine.All}, want: writeTimeout("ks.kv", "SERIAL", engine.Serial, "CAS"), after: 2 * time.Second},
-		{name: "write with images", op: write(engine.OpWrite, engine.All, pre), want: readTimeout("ks.pre", "QUORUM", engine.Quorum, true), after: 10 * time.Second},
-		{name: "read", op: read(engine.OpRead, engine.All), want: readTimeout("ks.kv", "ALL", engine.All, true), after: 5 * time.Second},
-		{name: "serial read", op: read(engine.OpSerialRead, engine.Serial), want: readTimeout("ks.kv", "SERIAL", engine.Serial, false), after: 5 * time.Second},
-		{name: "write at ONE", op: write(engine.OpWrite, engine.One, ev), passes: true},
-		{name: "write at ANY", op: write(engine.OpWrite, engine.Any, kv), passes: true},
-		{name: "unlogged batch at ONE", op: write(engine.OpUnloggedBatch, engine.One, kv, kv), passes: true},
-		{name: "read at ONE", op: read(engine.OpRead, engine.One), passes: true},
-	})
-	checkOutcomes(t, newInjector(t, FrozenReplica(-1)), []outcome{
-		{name: "logged batch, never", op: write(engine.OpLoggedBatch, engine.All, kv, ev), want: batchlogTimeout, after: 2 * time.Second, fate: engine.FateNormal},
-	})
-}
-
-func TestDownReplica_AsRecorded(t *testing.T) {
-	t.Parallel()
-	unavailable := func(level string, c engine.Consistency, required, alive int32) cqlerr.Error {
-		e := cqlerr.Error{Code: cqlerr.Unavailable, Consistency: uint16(c), Received: alive, BlockFor: required}
-		e.Message = "Cannot achieve consistency level for cl " + level + ". Requires " + string('0'+required) + ", alive " + string('0'+alive)
-		return e
-	}
-	all := unavailable("ALL", engine.All, 2, 1)
-	checkOutcomes(t, newInjector(t, DownReplica()), []outcome{
-		{name: "write", op: write(engine.OpWrite, engine.All, kv), want: all},
-		{name: "write with CDC", op: write(engine.OpWrite, engine.All, ev), want: all},
-		{name: "unlogged batch", op: write(engine.OpUnloggedBatch, engine.All, kv, kv), want: all},
-		{name: "logged batch", op: write(engine.OpLoggedBatch, engine.All, kv, ev), want: unavailable("ONE", engine.One, 1, 0)},
-		{name: "logged batch at ONE", op: write(engine.OpLoggedBatch, engine.One, kv, ev), want: unavailable("ONE", engine.One, 1, 0)},
-		{name: "logged batch at ANY", op: write(engine.OpLoggedBatch, engine.Any, kv, ev), passes: true},
-		{name: "conditional", op: engine.Op{Kind: engine.OpCAS, Keyspace: "ks", Table: "kv", Consistency: engine.All}, want: unavailable("SERIAL", engine.Serial, 2, 1)},
-		{name: "write with images", op: write(engine.OpWrite, engine.All, pre), want: unavailable("QUORUM", engine.Quorum, 2, 1)},
-		{name: "read", op: read(engine.OpRead, engine.All), want: all},
-		{name: "serial read", op: read(engine.OpSerialRead, engine.Serial), want: unavailable("SERIAL", engine.Serial, 2, 1)},
-		{name: "write at QUORUM", op: write(engine.OpWrite, engine.Quorum, kv), want: unavailable("QUORUM", engine.Quorum, 2, 1)},
-		{name: "write at ONE", op: write(engine.OpWrite, engine.One, ev), passes: true},
-		{name: "read at ONE", op: read(engine.OpRead, engine.One), passes: true},
-	})
-}
-
 func TestScenarios_ErrorsAsRecorded(t *testing.T) {
 	t.Parallel()
 	batch := write(engine.OpLoggedBatch, engine.One, ev, kv)
@@ -136,22 +82,6 @@ func TestScenarios_ErrorsAsRecorded(t *testing.T) {
 	if v := newInjector(t, CoordinatorCrash(time.Second)).Before(t.Context(), batch); !v.Disconnect || v.Fate != engine.FateLater || v.Err != nil {
 		t.Errorf("coordinator crash: %+v", v)
 	}
-}
-
-func TestJoiningNode_AsRecorded(t *testing.T) {
-	t.Parallel()
-	at := time.Date(2026, 11, 21, 5, 30, 12, 0, time.UTC)
-	in := New(nil, NewClock(func() time.Time { return at }), 1)
-	in.MustAdd(in.JoiningNode(at.Add(9 * time.Second)))
-	none := cqlerr.Error{Message: "cdc::metadata::get_stream: could not find any CDC stream (current time: 2026/11/21 05:30:12). Are we in the middle of a cluster upgrade?"}
-	checkOutcomes(t, in, []outcome{
-		{name: "write", op: write(engine.OpWrite, engine.One, ev), want: none},
-		{name: "batch", op: write(engine.OpLoggedBatch, engine.One, kv, ev), want: none},
-		{name: "without CDC", op: write(engine.OpWrite, engine.One, kv), passes: true},
-		{name: "read", op: read(engine.OpRead, engine.One), passes: true},
-	})
-	at = at.Add(9 * time.Second)
-	checkOutcomes(t, in, []outcome{{name: "later", op: write(engine.OpWrite, engine.One, ev), passes: true}})
 }
 
 func TestFailure_Messages(t *testing.T) {
