@@ -14,7 +14,10 @@ func TestServer_UnsupportedFeatures(t *testing.T) {
 	c := started(t, setup(t), "")
 	createKeyspace(c)
 	c.exec("CREATE TABLE ks.t (p int, c int, v int, w text, l list<int>, m map<text, int>, PRIMARY KEY (p, c))")
+	c.exec("CREATE TABLE ks.mixed (p int, a int, b int, PRIMARY KEY (p, a, b)) WITH CLUSTERING ORDER BY (a ASC, b DESC)")
 	features := map[string][]string{
+		"ORDER BY of several partitions":           {"SELECT * FROM ks.t WHERE p IN (1, 2) ORDER BY c DESC"},
+		"a range over columns of different orders": {"SELECT * FROM ks.mixed WHERE p = 1 AND (a, b) > (1, 2)", "DELETE FROM ks.mixed WHERE p = 1 AND (a, b) >= (1, 2)"},
 		"secondary indexes": {
 			"CREATE INDEX ON ks.t (v)", "CREATE INDEX IF NOT EXISTS i ON ks.t ((p), v)", "CREATE CUSTOM INDEX i ON ks.t (v) USING 'C'", "DROP INDEX ks.i",
 		},

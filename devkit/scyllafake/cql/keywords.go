@@ -350,10 +350,8 @@ var (
 	// nameStart: as identStart, and the marker that is refused with its own message.
 	nameStart = identStart.union(setOf(tQMark))
 	// funcStart: function names.
-	funcStart = classSet(basicName, typeName).union(setOf(tIdent, tQuoted, kToken, kCount))
-	// userTypeStart: names of user types.
-	userTypeStart = classSet(basicName).union(setOf(tIdent, tQuoted, kKey))
-	nativeTypes   = func() kindSet {
+	funcStart   = classSet(basicName, typeName).union(setOf(tIdent, tQuoted, kToken, kCount))
+	nativeTypes = func() kindSet {
 		s := classSet(typeName)
 		s[kEmpty>>6] &^= 1 << (kEmpty & 63) // a name, but not allowed as a user's type
 		return s

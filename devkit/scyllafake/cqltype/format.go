@@ -69,11 +69,6 @@ func FormatDate(days uint32) string {
 	return time.Unix((int64(days)-1<<31)*86400, 0).UTC().Format("2006-01-02")
 }
 
-// FormatTime formats nanoseconds since midnight as hh:mm:ss.fffffffff.
-func FormatTime(nanos int64) string {
-	return time.Unix(0, nanos).UTC().Format("15:04:05.000000000")
-}
-
 func appendQuoted(dst []byte, s string) []byte {
 	dst = append(dst, '\'')
 	dst = append(dst, strings.ReplaceAll(s, "'", "''")...)

@@ -133,30 +133,3 @@ func (b *durationBuilder) add(count, name string) error {
 	b.parts[u.part] += n * u.factor
 	return nil
 }
-
-// FormatDuration formats a duration in the form of units, as ScyllaDB does.
-func FormatDuration(months, days int32, nanos int64) string {
-	var b strings.Builder
-	if months < 0 || days < 0 || nanos < 0 {
-		b.WriteByte('-')
-	}
-	rest := [3]uint64{magnitude(int64(months)), magnitude(int64(days)), magnitude(nanos)}
-	for _, u := range durationUnits {
-		if u.short == "w" {
-			continue // days stay days
-		}
-		if n := rest[u.part] / uint64(u.factor); n > 0 {
-			b.WriteString(strconv.FormatUint(n, 10))
-			b.WriteString(u.short)
-			rest[u.part] %= uint64(u.factor)
-		}
-	}
-	return b.String()
-}
-
-func magnitude(n int64) uint64 {
-	if n < 0 {
-		return -uint64(n)
-	}
-	return uint64(n)
-}

@@ -59,8 +59,6 @@ func (e *Engine) execSelect(ctx context.Context, q *selectPlan, x *expr.EvalCtx,
 	case !s.found:
 	case deadPage && s.pageSize > 0 && params.PagingState == nil:
 		res.PagingState = (&pageState{storeID: q.table.StoreID, begin: true, remaining: s.remaining}).encode()
-	case q.ordered && q.rest.HasKeyIn():
-		err = s.sorted(ctx)
 	default:
 		if res.PagingState, err = s.page(ctx); err == nil {
 			err = e.costs.count(s, res.PagingState != nil)
@@ -142,9 +140,6 @@ func (s *selection) resume() (bool, error) {
 	}
 	if s.mayNeedPaging(uint64(p.PageSize)) {
 		s.pageSize = uint64(p.PageSize)
-		if s.q.ordered && s.q.rest.HasKeyIn() {
-			return false, cqlerr.Invalidf("Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove the ORDER BY or the IN and sort client side, or disable paging for this query")
-		}
 	}
 	if p.PagingState == nil {
 		return true, nil
@@ -297,53 +292,5 @@ func (s *selection) count(ctx context.Context) error {
 		}
 	}
 	s.rows, s.n = cqltype.AppendElement(s.rows, cqltype.EncodeInt64(n)), 1
-	return nil
-}
-
-// sorted reads all rows of several partitions and sorts them by their clustering keys.
-func (s *selection) sorted(ctx context.Context) error {
-	type item struct {
-		clustering [][]byte
-		from, to   int
-	}
-	var items []item
-	for n := uint64(0); ; n++ {
-		ok, err := s.step(ctx, n)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			break
-		}
-		keep, err := s.keeps()
-		if err != nil {
-			return err
-		}
-		if !keep {
-			continue
-		}
-		it := item{clustering: s.src.position(&s.view).Clustering, from: len(s.rows)}
-		if err := s.emit(); err != nil {
-			return err
-		}
-		it.to = len(s.rows)
-		items = append(items, it)
-	}
-	slices.SortStableFunc(items, func(a, b item) int {
-		c := expr.ComparePrefix(s.q.table.Clustering, a.clustering, b.clustering)
-		if s.q.reversed {
-			return -c
-		}
-		return c
-	})
-	all := s.rows
-	s.rows, s.n = make([]byte, 0, len(all)), 0
-	for i := range items {
-		if uint64(i) == s.remaining {
-			break
-		}
-		s.rows = append(s.rows, all[items[i].from:items[i].to]...)
-		s.n++
-	}
 	return nil
 }

@@ -63,10 +63,6 @@ func TestSelect_Pages(t *testing.T) {
 		{"SELECT ck FROM plain WHERE pk = 1 AND v < 2 ALLOW FILTERING", 5000, "1 +; none"},
 		{"SELECT ck FROM plain WHERE pk = 1 AND v > 0 ALLOW FILTERING", 5000, "1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10"},
 		{"SELECT ck FROM plain WHERE v = 3 LIMIT 1 ALLOW FILTERING", 5000, "3"},
-		{
-			"SELECT pk FROM plain WHERE pk IN (1, 2) ORDER BY ck", 5000,
-			"2200 Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove the ORDER BY or the IN and sort client side, or disable paging for this query",
-		},
 	} {
 		if got := strings.Join(n.pages(c.cql, c.size), "; "); got != c.want {
 			t.Errorf("%s, page size %d\n got %s\nwant %s", c.cql, c.size, got, c.want)

@@ -21,7 +21,6 @@ type selectPlan struct {
 	count bool
 
 	distinct bool
-	ordered  bool // has ORDER BY
 	reversed bool
 
 	limit, timeout expr.Term
@@ -142,7 +141,9 @@ func (p *planner) orderClause(q *selectPlan, s *cql.Select) error {
 	if len(s.OrderBy) == 0 {
 		return nil
 	}
-	q.ordered = true
+	if q.rest.HasKeyIn() {
+		return cqlerr.Unsupported("ORDER BY of several partitions")
+	}
 	if !q.rest.NamesPartitions() {
 		return cqlerr.Invalidf("ORDER BY is only supported when the partition key is restricted by an EQ or an IN.")
 	}

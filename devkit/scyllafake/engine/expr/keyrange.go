@@ -1,7 +1,6 @@
 package expr
 
 import (
-	"bytes"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -142,9 +141,6 @@ func (r *Restrictions) TokenRange(x *EvalCtx) (lo, hi int64, empty bool, err err
 	}
 	return lo, hi, lo > hi, nil
 }
-
-// SameBytes is bytes.Equal, but distinguishes null from the empty value.
-func SameBytes(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
 // CompositeKey returns the composite form of any number of values, one included.
 func CompositeKey(vals [][]byte) []byte {

@@ -178,6 +178,9 @@ func (p *Compiler) multiRelation(out *Relation, r *cql.Relation) error {
 		if c.Kind != catalog.Clustering {
 			return cqlerr.Invalidf("Multi-column relations can only be applied to clustering columns but was applied to: %s", c.Name)
 		}
+		if c.Desc != out.Cols[0].Desc && r.Op != cql.OpEQ && r.Op != cql.OpIn {
+			return cqlerr.Unsupported("a range over columns of different orders")
+		}
 		if c.Position != i {
 			return cqlerr.Invalidf("Clustering columns may not be skipped in multi-column relations. They should appear in the PRIMARY KEY order. Got %s", relationText(r))
 		}

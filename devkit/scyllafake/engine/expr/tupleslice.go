@@ -1,8 +1,6 @@
 package expr
 
 import (
-	"slices"
-
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
@@ -62,17 +60,11 @@ func (s *tupleSlice) contains(t [][]byte) bool {
 	return true
 }
 
-// ranges returns the rows of the slice in table order. One range suffices if all its
-// columns have the same order; otherwise there is one for the rows that share a bound's
-// first values, one for those between, and so on.
+// ranges returns the rows of the slice in table order: one range at most, because its
+// columns have the same order.
 func (s *tupleSlice) ranges() []store.Range {
-	n := max(len(s.lo), len(s.hi))
 	if s.lo != nil && s.hi != nil && s.compareEdges(s.loEdge(), s.hiEdge()) >= 0 {
 		return []store.Range{}
-	}
-	oneWay := !slices.ContainsFunc(s.cols[:n], func(c *catalog.Column) bool { return c.Desc != s.cols[0].Desc })
-	if !oneWay {
-		return s.split(nil, s.lo != nil, s.hi != nil)
 	}
 	lo := store.Bound{Prefix: s.lo, Inclusive: !s.loOpen}
 	hi := store.Bound{Prefix: s.hi, Inclusive: !s.hiOpen}
@@ -80,59 +72,6 @@ func (s *tupleSlice) ranges() []store.Range {
 		lo, hi = hi, lo
 	}
 	return []store.Range{{Start: lo, End: hi}}
-}
-
-// split returns the ranges after prefix. byLo and byHi mean that prefix is the
-// beginning of that bound, so that the bound still applies.
-func (s *tupleSlice) split(prefix [][]byte, byLo, byHi bool) []store.Range {
-	i := len(prefix)
-	if byLo && i == len(s.lo) {
-		if s.loOpen {
-			return nil
-		}
-		byLo = false
-	}
-	if byHi && i == len(s.hi) {
-		if s.hiOpen {
-			return nil
-		}
-		byHi = false
-	}
-	if !byLo && !byHi {
-		return []store.Range{prefixRange(prefix)}
-	}
-	col := s.cols[i]
-	if byLo && byHi {
-		switch c := col.Type.Compare(s.lo[i], s.hi[i]); {
-		case c > 0:
-			return nil
-		case c == 0:
-			return s.split(append(slices.Clip(prefix), s.lo[i]), true, true)
-		}
-	}
-	iv := interval{hasLo: byLo, hasHi: byHi, loOpen: true, hiOpen: true}
-	var below, above []store.Range
-	if byLo {
-		iv.lo = s.lo[i]
-		if i == len(s.lo)-1 {
-			iv.loOpen = s.loOpen
-		} else {
-			below = s.split(append(slices.Clip(prefix), s.lo[i]), true, false)
-		}
-	}
-	if byHi {
-		iv.hi = s.hi[i]
-		if i == len(s.hi)-1 {
-			iv.hiOpen = s.hiOpen
-		} else {
-			above = s.split(append(slices.Clip(prefix), s.hi[i]), false, true)
-		}
-	}
-	middle := iv.ranges(col, [][][]byte{prefix})
-	if col.Desc {
-		below, above = above, below
-	}
-	return slices.Concat(below, middle, above)
 }
 
 // edge is a position between clustering keys: before or after all keys with a prefix.
