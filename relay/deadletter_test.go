@@ -22,6 +22,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
+	testworld "github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // While the breaker is open events become dead letters; when it closes they go
@@ -359,15 +360,16 @@ func TestDeadLetters_DiscardedBeforeTheSweep(t *testing.T) {
 func TestDeadLetters_CrashesRepeatNothing(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)
-	for seed := range seeds.Range(t, relaytest.Fewer(8)) {
-		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+	for seed := range seeds.Range(t, 8) {
+		broker := &testworld.BrokerVersions[seed%uint64(len(testworld.BrokerVersions))]
+		t.Run(fmt.Sprint("seed=", seed, "/", broker.Name), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
 				rnd := rand.New(rand.NewPCG(seed, 44))
 				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 					c.ConfidenceWindow = 20 * time.Second
 					c.BreakerOpen = 3 * time.Second
-				})
+				}, broker.Options()...)
 				defer w.close()
 				topics := []string{"OrderCreated", "OrderUpdated"}
 				all := relaytest.Events(30, 10, topics...)

@@ -14,6 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
+	testworld "github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // A whole relay with its tail, on topics that only a template names, is killed
@@ -21,15 +22,16 @@ import (
 func TestRelay_CrashesRepeatNothing(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)
-	for seed := range seeds.Range(t, relaytest.Fewer(4)) {
-		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+	for seed := range seeds.Range(t, uint64(len(testworld.BrokerVersions))) {
+		broker := &testworld.BrokerVersions[seed%uint64(len(testworld.BrokerVersions))]
+		t.Run(fmt.Sprint("seed=", seed, "/", broker.Name), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
 				rnd := rand.New(rand.NewPCG(seed, 4))
 				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 					c.ConfidenceWindow = 20 * time.Second
 					c.IdleCheckpoint = 5 * time.Second
-				})
+				}, broker.Options()...)
 				defer w.close()
 				topics := []string{"OrderCreated", "OrderUpdated"}
 				all := relaytest.Events(30, 10, topics...)

@@ -38,8 +38,8 @@ func setup(t *testing.T) *fixture {
 	return setupOn(t, scyllatest.Config())
 }
 
-// setupOn is setup with the configuration of the database.
-func setupOn(t *testing.T, conf scyllafake.Config) *fixture {
+// setupOn is setup with the configuration of the database and options of the broker.
+func setupOn(t *testing.T, conf scyllafake.Config, opts ...kfake.Opt) *fixture {
 	t.Helper()
 	conf.Addr = "127.0.0.1:0"
 	srv, err := scyllafake.Start(conf)
@@ -65,7 +65,7 @@ func setupOn(t *testing.T, conf scyllafake.Config) *fixture {
 	if err := schema.Migrate(t.Context(), connect(""), schema.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	broker := world.StartBroker(t, kfake.SeedTopics(3, "A", "B"))
+	broker := world.StartBroker(t, append(opts, kfake.SeedTopics(3, "A", "B"))...)
 	b := &fixture{t: t, session: connect("outbox"), seeds: broker.ListenAddrs()}
 	if b.client, err = kgo.NewClient(kgo.SeedBrokers(b.seeds...), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
 		t.Fatal(err)
@@ -189,8 +189,8 @@ var plantedCounts = Counts{
 
 func TestVerification_FindsEverythingPlanted(t *testing.T) {
 	t.Parallel()
-	scyllatest.EachVersion(t, func(t *testing.T, conf scyllafake.Config) {
-		b := setupOn(t, conf)
+	test := func(t *testing.T, conf scyllafake.Config, opts ...kfake.Opt) {
+		b := setupOn(t, conf, opts...)
 		want := b.plant()
 		c, found := b.run(b.verification())
 		if !slices.Equal(found, want) || c != plantedCounts {
@@ -199,7 +199,9 @@ func TestVerification_FindsEverythingPlanted(t *testing.T) {
 		if c.OK() {
 			t.Error("OK() with everything wrong")
 		}
-	})
+	}
+	scyllatest.EachVersion(t, func(t *testing.T, conf scyllafake.Config) { test(t, conf) })
+	world.EachBroker(t, func(t *testing.T, v *world.BrokerVersion) { test(t, scyllatest.Config(), v.Options()...) })
 }
 
 func TestVerification_NothingAtAll(t *testing.T) {

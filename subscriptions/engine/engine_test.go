@@ -13,6 +13,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+	testworld "github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // The messages of a key are delivered one at a time, and acknowledged ones never again.
@@ -469,7 +470,7 @@ func TestEngine_StrictOrderWaitsForDeadLetters(t *testing.T) {
 // the former one is stored.
 func TestEngine_RecreatedTopic(t *testing.T) {
 	t.Parallel()
-	inBubble(t, func(w *world) {
+	eachBroker(t, func(w *world, _ *testworld.BrokerVersion) {
 		w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}, Backoff: time.Hour, MaxBackoff: time.Hour})
 		p := w.start()
 		w.many("a", 0, 10, 10)
@@ -478,17 +479,17 @@ func TestEngine_RecreatedTopic(t *testing.T) {
 		p.ok(subscriptions.ActionNack, got[:3]...)
 		p.ok(subscriptions.ActionAck, got[3:]...)
 		if _, err := w.adm.DeleteTopics(context.Background(), "a"); err != nil {
-			t.Fatal(err)
+			w.t.Fatal(err)
 		}
 		if _, err := w.adm.CreateTopic(context.Background(), testPartitions, 1, nil, "a"); err != nil {
-			t.Fatal(err)
+			w.t.Fatal(err)
 		}
 		w.producer.PurgeTopicsFromProducing("a")
 		w.many("a", 100, 10, 10)
 		w.sleep(2 * time.Minute)
 		got = p.all()
 		if len(got) != 10 {
-			t.Errorf("%v of the new topic, want ten", names(got))
+			w.t.Errorf("%v of the new topic, want ten", names(got))
 		}
 		p.ok(subscriptions.ActionAck, got...)
 	})

@@ -22,6 +22,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
+	testworld "github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 const testPartitions = 4
@@ -39,6 +40,16 @@ type world struct {
 	log      *logtest.Buffer
 	stops    []func()
 	engines  int
+}
+
+// eachBroker runs f in a bubble for each version of the broker that subscriptions support.
+func eachBroker(t *testing.T, f func(w *world, v *testworld.BrokerVersion)) {
+	t.Helper()
+	testworld.EachBroker(t, func(t *testing.T, v *testworld.BrokerVersion) {
+		if v.TopicIDs {
+			inBubble(t, func(w *world) { f(w, v) }, v.Options()...)
+		}
+	})
 }
 
 // inBubble runs f with a world in virtual time.

@@ -12,8 +12,9 @@ import (
 type BrokerVersion struct {
 	Name    string
 	options []kfake.Opt
-	// TopicIDs reports whether the broker has ids of topics.
-	TopicIDs bool
+	// TopicIDs reports whether the broker has ids of topics; CommitIDs, whether committed
+	// offsets are of an id and not of a name.
+	TopicIDs, CommitIDs bool
 }
 
 // Options returns the options of an embedded broker of this version.
@@ -25,8 +26,8 @@ func (v *BrokerVersion) Options() []kfake.Opt { return v.options }
 // Those of Redpanda are read from its source: 24.3 has no ids of topics; 25.3 has them in
 // Metadata and Fetch, and names topics in Produce and OffsetCommit.
 var BrokerVersions = []BrokerVersion{
-	{Name: "newest", TopicIDs: true},
-	{Name: "Kafka 4.2", TopicIDs: true, options: []kfake.Opt{kfake.MaxVersions(kversion.V4_2_0())}},
+	{Name: "newest", TopicIDs: true, CommitIDs: true},
+	{Name: "Kafka 4.2", TopicIDs: true, CommitIDs: true, options: []kfake.Opt{kfake.MaxVersions(kversion.V4_2_0())}},
 	{Name: "Kafka 4.1", TopicIDs: true, options: []kfake.Opt{kfake.MaxVersions(kversion.V4_1_0())}},
 	{Name: "Redpanda 25.3", TopicIDs: true, options: []kfake.Opt{kfake.MaxVersions(redpanda(map[int16]int16{1: 13, 3: 12, 9: 8, 18: 4, 19: 7, 60: 0}))}},
 	{Name: "Redpanda 24.3", options: []kfake.Opt{kfake.MaxVersions(redpanda(nil))}},
