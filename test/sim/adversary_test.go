@@ -177,8 +177,8 @@ func TestTopics_AnotherSource(t *testing.T) {
 func TestLog_LacksEvents(t *testing.T) {
 	for _, tablets := range []bool{false, true} {
 		seen := simulate(t, 76, func(s *settings) {
-			if tablets {
-				onTablets(s)
+			if !tablets {
+				onVnodes(s)
 			}
 		}, func(w *world) {
 			w.traffic(400, 3*time.Hour)
