@@ -17,6 +17,42 @@
 //	make sim SEEDS=10000
 //	make sim SEEDS=1 FIRST=42
 //
+// # Premises
+//
+// A simulation finds nothing in what it takes for granted together with the code. It contradicts
+// these premises (kinds_answers.go, kinds_topics.go, kinds_log.go, kinds_writers.go, clocks.go):
+//
+//   - An answer of a broker is true, and arrives. Brokers do not know topics for seconds, one of
+//     three does not for minutes, leaders deny theirs; answers to produce requests are lost and
+//     the attempts after them end in each of several errors; a topic exists that nobody knows.
+//   - Topics keep their records. They are deleted and created again, and single partitions are
+//     trimmed. What was published counts as published, and may be published again.
+//   - The CDC log has every event. CDC is off for a while, the log is dropped and created, and its
+//     ttl changes, while a relay runs and while none does.
+//   - Only the relay writes to its topics. Another source and a relay of another table write
+//     records with the same keys, ids and numbers, and records that are no events.
+//   - Clocks agree. The clock that dates records and that of the relay's host are an hour off, in
+//     both directions; those of writers and of the database are seconds off.
+//   - Rows are written by outbox.Append, in ascending order. Others write rows that are no events,
+//     two events with one number or one id, and media types in headers; the table may have the
+//     last event of an aggregate first.
+//
+// It still shares these with the code, so it shows nothing about them:
+//
+//   - A row becomes visible within the confidence window, or its aggregate is written to again
+//     (kinds.go, kinds_late.go). The verifier is tested without that, in verifier_test.go.
+//   - No broker denies a topic that exists for 5 s together with all others.
+//   - No relay starts while CDC is off, and the CDC log does not change in plans with late rows:
+//     a scan takes events older than its rows for published.
+//   - The broker keeps what it acknowledged until somebody deletes it: kfake has no replicas, no
+//     elections and no disks. Its topics are not compacted, and not emptied by size or age.
+//   - Batches of other producers are small, and can be decompressed.
+//   - The database has one node: there is no consistency level below LOCAL_QUORUM, no repair, and
+//     no clock that differs between nodes. Clocks of hosts are wrong from the start and not set
+//     while a relay runs.
+//   - Partition counts, event types and names of tables and topics do not change.
+//   - scyllafake and kfake behave like ScyllaDB, Kafka and Redpanda (docs/testing.md).
+//
 // A plan that found a bug is kept in testdata/seeds, with a description of the bug, and
 // always run; `go run ./test/sim/run -shrink FILE` first removes from it the parts that
 // are not needed.
