@@ -24,6 +24,15 @@
 //   - no call begins for a delivered message after that was confirmed
 //   - two instances that own a partition, or one, never call concurrently for a message
 //
+// In some seeds topics are deleted and created again, under living leases or while no instance runs
+// and the broker keeps the offsets, and the offsets of a subscription expire or are set by another
+// program. Messages of a former topic may be lost, which is reported; those of the new one, with the
+// same offsets, may not.
+//
+// It shares these premises with the engine: the broker has topic ids and keeps what it acknowledged,
+// a topic that is created again has as many partitions as before, and a record is at most as large
+// as the limits. Transactions and compaction are not simulated.
+//
 // A failure names its seed, and how to run it again:
 //
 //	SUBSCRIBING_FIRST=42 SUBSCRIBING_SEEDS=1 go test ./test/sim/subscribing -run TestSeeds -count 20

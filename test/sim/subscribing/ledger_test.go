@@ -12,6 +12,7 @@ type message struct {
 	name, key, topic string
 	partition        int32
 	offset           int64
+	made             int // how often its topic was deleted before
 	at               time.Time
 	once, unwanted   bool // from its headers
 	deliveries       []*delivery

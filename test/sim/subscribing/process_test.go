@@ -65,6 +65,10 @@ type pause struct{ from, to time.Time }
 // live runs processes until ctx ends.
 func (h *host) live(ctx context.Context) {
 	for ctx.Err() == nil {
+		if h.w.dark.Load() {
+			_ = retry.Wait(ctx, time.Second)
+			continue
+		}
 		h.lives++
 		p := &process{Line: new(line.Line), w: h.w, name: fmt.Sprint(h.name, "-", h.lives), mortal: h.life > 0}
 		if h.rnd.IntN(3) == 0 {
@@ -77,6 +81,13 @@ func (h *host) live(ctx context.Context) {
 			n = 20 + int(h.rnd.ExpFloat64()*float64(h.life))
 		}
 		p.Arm(n, h.rnd.IntN(2) == 0, func() { p.cutOff(); stop() })
+		h.w.running.Go(func() {
+			for retry.Wait(running, time.Second) == nil {
+				if h.w.dark.Load() {
+					stop()
+				}
+			}
+		})
 		died, rnd := make(chan struct{}), rand.New(rand.NewPCG(h.rnd.Uint64(), 'p'))
 		h.w.running.Go(func() {
 			defer s.Close()

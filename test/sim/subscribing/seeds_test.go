@@ -35,7 +35,7 @@ func TestSeeds(t *testing.T) {
 	for name, v := range map[string]*atomic.Int64{
 		"messages": &c.messages, "deliveries": &c.deliveries, "repeated deliveries": &c.again, "acknowledged": &c.acknowledged, "expired receipts": &c.expired,
 		"unknown results": &c.unknown, "dead letters": &c.deadLettered, "deaths": &c.deaths, "frozen processes": &c.frozen, "failures": &c.troubles,
-		"seeks": &c.seeks, "purges": &c.purges, "replays": &c.replays, "resizes": &c.resizes, "deletions": &c.deleted, "late receipts": &c.late,
+		"recreated topics": &c.recreated, "lost offsets": &c.offsetsLost, "seeks": &c.seeks, "purges": &c.purges, "replays": &c.replays, "resizes": &c.resizes, "deletions": &c.deleted, "late receipts": &c.late,
 		"calls": &c.calls, "calls past their time": &c.hangs, "panics": &c.panics, "permanent errors": &c.refused, "deaths after a call": &c.diedAfterCall, "unwanted messages": &c.unwanted,
 	} {
 		t.Logf("%s: %d", name, v.Load())
@@ -83,15 +83,22 @@ func (w *world) everythingFails() {
 	failing, well := context.WithTimeout(alive, busy)
 	defer well()
 	var troubles sync.WaitGroup
-	n, rnd := 30+w.rnd.IntN(50), w.random()
-	troubles.Go(func() { w.produce(failing, rnd, n) })
-	for _, f := range []func(context.Context, *rand.Rand){w.database, w.brokers, w.networks, func(ctx context.Context, rnd *rand.Rand) { w.operators(ctx, rnd, main) }} {
+	n, rnd, recreates := 30+w.rnd.IntN(50), w.random(), w.rnd.IntN(5) == 0
+	troubles.Go(func() { w.produce(failing, rnd, n, recreates) })
+	operators := func(ctx context.Context, rnd *rand.Rand) { w.operators(ctx, rnd, main, recreates) }
+	for _, f := range []func(context.Context, *rand.Rand){w.database, w.brokers, w.networks, operators} {
 		rnd := w.random()
 		if w.rnd.IntN(4) > 0 {
 			troubles.Go(func() { f(failing, rnd) })
 		}
 	}
 	troubles.Wait()
+	switch rnd := w.random(); {
+	case recreates && rnd.IntN(2) == 0:
+		w.recreateAway(alive, main, topics[rnd.IntN(len(topics))], rnd.IntN(60))
+	case !recreates && rnd.IntN(5) == 0:
+		w.loseOffsets(alive, rnd, main)
+	}
 	w.allIsWell()
 	var last sync.WaitGroup
 	last.Go(func() {

@@ -32,12 +32,13 @@ func (w *world) database(ctx context.Context, rnd *rand.Rand) {
 // brokers lets the broker fail until ctx ends.
 func (w *world) brokers(ctx context.Context, rnd *rand.Rand) {
 	for retry.Wait(ctx, time.Duration(rnd.Int64N(int64(20*time.Second)))) == nil {
-		f := kfake.Fault{Count: -1}
+		f, end := kfake.Fault{Count: -1}, func() {}
 		switch rnd.IntN(4) {
 		case 0: // a partition without a leader
 			f.Keys, f.Err = []kmsg.Key{kmsg.Produce, kmsg.Fetch, kmsg.ListOffsets}, kerr.NotLeaderForPartition
 			f.Topic, f.Partitions = topics[rnd.IntN(len(topics))], []int32{rnd.Int32N(partitions)}
-			w.slow.Store(true)
+			w.slow.Add(1)
+			end = func() { w.slow.Add(-1) }
 		case 1: // no coordinator
 			f.Keys, f.Err = []kmsg.Key{kmsg.OffsetCommit, kmsg.OffsetFetch, kmsg.FindCoordinator}, kerr.CoordinatorNotAvailable
 		case 2: // commits fail now and then
@@ -50,17 +51,18 @@ func (w *world) brokers(ctx context.Context, rnd *rand.Rand) {
 		w.counts.troubles.Add(1)
 		_ = retry.Wait(ctx, time.Duration(rnd.Int64N(int64(10*time.Second))))
 		h.Remove()
-		w.slow.Store(false)
+		end()
 	}
 }
 
 // beforeRequest runs before each request to the broker. It delays fetches while a partition
-// has no leader: the client repeats them immediately, and the time would stand still.
+// has no leader or its topic is another one: the client repeats them immediately, and the time
+// would stand still.
 func (w *world) beforeRequest(req kmsg.Request) (kmsg.Response, error, bool) {
 	w.broker.KeepControl()
 	switch r := req.(type) {
 	case *kmsg.FetchRequest:
-		if w.slow.Load() {
+		if w.slow.Load() > 0 {
 			w.broker.SleepControl(func() { time.Sleep(20 * time.Millisecond) })
 		}
 	case *kmsg.SyncGroupRequest:
@@ -143,8 +145,9 @@ func (w *world) networks(ctx context.Context, rnd *rand.Rand) {
 
 // operators change the subscription until ctx ends. What they do depends on the seed, so
 // that most seeds keep the checks that a seek or a purge makes impossible.
-func (w *world) operators(ctx context.Context, rnd *rand.Rand, l *ledger) {
-	seeks, purges, resizes := rnd.IntN(3) == 0, rnd.IntN(3) == 0, rnd.IntN(3) == 0
+func (w *world) operators(ctx context.Context, rnd *rand.Rand, l *ledger, recreates bool) {
+	// A seek to an offset of a former topic, and the number of partitions, are those of one topic.
+	seeks, purges, resizes := rnd.IntN(3) == 0 && !recreates, rnd.IntN(3) == 0, rnd.IntN(3) == 0 && !recreates
 	moved := place{topics[rnd.IntN(len(l.Topics))], rnd.Int32N(partitions)}
 	for retry.Wait(ctx, time.Duration(rnd.Int64N(int64(8*time.Second)))) == nil {
 		p := w.any(rnd)

@@ -47,7 +47,7 @@ var topics = []string{"a", "b"}
 // counts are what a simulation is about. TestSeeds checks that each of them occurs.
 type counts struct {
 	messages, deliveries, again, acknowledged, expired, unknown, deadLettered, deaths, frozen, troubles, seeks, purges, replays, resizes, deleted, late,
-	calls, hangs, panics, refused, diedAfterCall, unwanted atomic.Int64
+	recreated, offsetsLost, calls, hangs, panics, refused, diedAfterCall, unwanted atomic.Int64
 }
 
 // world is everything in a bubble.
@@ -65,8 +65,9 @@ type world struct {
 	deadLetters *dlq.Store
 	key         []byte
 	counts      *counts
-	calm        atomic.Bool // nothing fails, and consumers acknowledge everything
-	slow        atomic.Bool // the broker answers fetches slowly
+	calm        atomic.Bool  // nothing fails, and consumers acknowledge everything
+	slow        atomic.Int32 // positive while the broker answers fetches slowly
+	dark        atomic.Bool  // no process runs
 
 	sick          int       // percentage of the calls of the plugin that fail
 	settledAt     time.Time // when all messages were settled
@@ -77,7 +78,8 @@ type world struct {
 		sync.Mutex
 		processes map[string]*process // by host
 		members   map[member]time.Time
-		assigned  []time.Time // requests after which a group has new assignments
+		assigned  []time.Time    // requests after which a group has new assignments
+		made      map[string]int // how often a topic was deleted
 	}
 }
 
@@ -96,6 +98,7 @@ func newWorld(t *testing.T, seed uint64, c *counts) *world {
 	w := &world{t: t, rnd: rand.New(rand.NewPCG(seed, 's')), counts: c, log: new(logtest.Buffer)}
 	w.mu.processes = make(map[string]*process)
 	w.mu.members = make(map[member]time.Time)
+	w.mu.made = make(map[string]int)
 	conf := scyllatest.Config()
 	conf.Seed = seed
 	w.node = scyllatest.Node(t, conf)
@@ -178,14 +181,18 @@ func (w *world) publish(topic, key, name string, headers map[string]string) {
 	for _, l := range w.subscriptions {
 		l.published(&message{
 			once: headers[subscriptions.HeaderMaxReceive] != "", unwanted: headers[headerUnwanted] != "",
-			name: name, key: key, topic: topic, partition: r.Partition, offset: r.Offset, at: r.Timestamp,
+			name: name, key: key, topic: topic, partition: r.Partition, offset: r.Offset, made: w.made(topic), at: r.Timestamp,
 		})
 	}
 }
 
-// produce publishes n messages, most of them of few keys, until ctx ends.
-func (w *world) produce(ctx context.Context, rnd *rand.Rand, n int) {
+// produce publishes n messages, most of them of few keys, until ctx ends. If recreates is set, it
+// also deletes topics and creates them again.
+func (w *world) produce(ctx context.Context, rnd *rand.Rand, n int, recreates bool) {
 	for i := range n {
+		if recreates && rnd.IntN(n/3) == 0 {
+			w.recreate(topics[rnd.IntN(len(topics))], time.Duration(rnd.Int64N(int64(3*time.Second))))
+		}
 		_ = retry.Wait(ctx, time.Duration(rnd.ExpFloat64()*float64(busy*2/3)/float64(n)))
 		key := fmt.Sprint("k", int(rnd.ExpFloat64()*4))
 		headers := map[string]string{}
