@@ -227,6 +227,7 @@ func (p *player) frame(r *Record) ([]byte, error) {
 	if err != nil {
 		return frame, nil // no statement, or malformed on purpose
 	}
+	q.withoutUserTypes()
 	q.body = p.diff.Own(q.body)
 	return q.rewrite(p.diff.ID, func(state []byte) []byte {
 		if s, ok := p.states[string(state)]; ok {

@@ -3,6 +3,7 @@ package golden
 import (
 	"encoding/binary"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -122,6 +123,21 @@ func (q *request) rewrite(id func([]byte) []byte, state func([]byte) []byte, com
 		}
 	}
 	return q.header.frame(body), nil
+}
+
+// ofUserType matches the columns of CREATE TABLE of the recordings' user-defined type.
+var ofUserType = regexp.MustCompile(`\b(frozen<u>|u)([,)])`)
+
+// withoutUserTypes gives the columns of a new table, of the recordings' user-defined type
+// u, the tuple of its fields, which has the same values: the server has no such types.
+func (q *request) withoutUserTypes() {
+	if q.header.Opcode != opQuery || !strings.HasPrefix(q.text, "CREATE TABLE ") {
+		return
+	}
+	text := ofUserType.ReplaceAllString(q.text, "tuple<int, text>$2")
+	const at = 4 // the length is before the text
+	q.body = span{at, at + len(q.text), false}.replace(q.body, []byte(text))
+	q.text = text
 }
 
 func (s span) replace(body, with []byte) []byte {
