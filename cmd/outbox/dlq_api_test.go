@@ -192,12 +192,9 @@ func TestDLQ_InterruptionPausesTheJob(t *testing.T) {
 		go func() {
 			code <- cli.Execute(root, append(append([]string{"dlq", "discard", "--all", "--rate", "0.01", "--batch-size", "1", "--yes", "--reason", "INC-7"}, b.by("eve")...), b.target()...), &errOut)
 		}()
-		list := func() (list []admin.JobBody) {
+		list := func() []admin.JobBody {
 			out, _ := b.run(cli.ExitOK, "jobs", "list", "-o", "json")
-			if err := json.Unmarshal([]byte(out), &list); err != nil {
-				t.Fatal(err)
-			}
-			return list
+			return decodeItems[admin.JobBody](t, out)
 		}
 		world.Eventually(t, "the job has begun", func() bool { l := list(); return len(l) == 1 && l[0].State == jobs.Running })
 		interrupt()
@@ -297,9 +294,9 @@ func TestDLQ_ServerHasTheArchive(t *testing.T) {
 	b.discard(id)
 	b.run(cli.ExitOK, "purge", id, "--yes", "--reason", "a test")
 	out, _ := b.run(cli.ExitOK, "archive", "list", "-o", "json")
-	var objects []admin.ArchiveObject
-	if err := json.Unmarshal([]byte(out), &objects); err != nil || len(objects) != 1 {
-		t.Fatalf("archive list printed %s, %v", out, err)
+	objects := decodeItems[admin.ArchiveObject](t, out)
+	if len(objects) != 1 {
+		t.Fatalf("archive list printed %s", out)
 	}
 	if out, _ := b.run(cli.ExitOK, "show", id); !strings.Contains(out, objects[0].Object) {
 		t.Errorf("show lacks the object: %s", out)

@@ -80,9 +80,9 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 		t.Errorf("archive show printed %s, %v", out, err)
 	}
 	out, _ = b.run(cli.ExitOK, in("archive", "list", "-o", "json")...)
-	var objects []admin.ArchiveObject
-	if err := json.Unmarshal([]byte(out), &objects); err != nil || len(objects) != 1 || objects[0].DeadLetters != 1 || objects[0].Expires == nil {
-		t.Fatalf("archive list printed %s, %v", out, err)
+	objects := decodeItems[admin.ArchiveObject](t, out)
+	if len(objects) != 1 || objects[0].DeadLetters != 1 || objects[0].Expires == nil {
+		t.Fatalf("archive list printed %s", out)
 	}
 	if out, _ := b.run(cli.ExitOK, in("archive", "list", "--since", "1h")...); !strings.Contains(out, objects[0].Object) {
 		t.Errorf("archive list printed %s", out)

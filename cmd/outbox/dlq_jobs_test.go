@@ -59,18 +59,17 @@ func TestDLQ_Jobs(t *testing.T) {
 		t.Errorf("replay without a relay printed %s, %v", out, err)
 	}
 	out, _ = b.run(cli.ExitOK, "jobs", "list", "-o", "json")
-	var listed []admin.JobBody
-	if err := json.Unmarshal([]byte(out), &listed); err != nil || len(listed) != 2 || listed[1].ID != id || listed[0].Action != dlq.ActionReplay {
-		t.Errorf("jobs list printed %s, %v", out, err)
+	listed := decodeItems[admin.JobBody](t, out)
+	if len(listed) != 2 || listed[1].ID != id || listed[0].Action != dlq.ActionReplay {
+		t.Errorf("jobs list printed %s", out)
 	}
 	if out, _ := b.run(cli.ExitOK, "jobs", "list", "--limit", "1"); strings.Count(out, "\n") != 2 {
 		t.Errorf("jobs list --limit 1 printed %q", out)
 	}
 	for span, want := range map[string]int{"--since 1h": 2, "--until 1h": 0, "--since 2020-01-01 --until 2020-01-02": 0, "--since 1h --until 0s --limit 0": 2} {
-		var found []admin.JobBody
 		out, _ := b.run(cli.ExitOK, append([]string{"jobs", "list", "-o", "json"}, strings.Fields(span)...)...)
-		if err := json.Unmarshal([]byte(out), &found); err != nil || len(found) != want {
-			t.Errorf("jobs list %s printed %s, %v, want %d jobs", span, out, err, want)
+		if found := decodeItems[admin.JobBody](t, out); len(found) != want {
+			t.Errorf("jobs list %s printed %s, want %d jobs", span, out, want)
 		}
 	}
 	// A cancelled job is reported by who cancels it, as far as that can be known.

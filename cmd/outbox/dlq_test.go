@@ -81,11 +81,7 @@ func (b *dlqFixture) run(want int, args ...string) (out, errOut string) {
 func (b *dlqFixture) ids(args ...string) (ids []string) {
 	b.t.Helper()
 	out, _ := b.run(cli.ExitOK, append([]string{"list", "-o", "json"}, args...)...)
-	var views []admin.Summary
-	if err := json.Unmarshal([]byte(out), &views); err != nil {
-		b.t.Fatalf("list printed %q: %v", out, err)
-	}
-	for _, v := range views {
+	for _, v := range decodeItems[admin.Summary](b.t, out) {
 		ids = append(ids, v.EventID)
 	}
 	return ids
@@ -302,9 +298,9 @@ func testChangesAreAudited(t *testing.T, b *dlqFixture) {
 	id := b.writeDeadLetter(1, nil)
 	b.run(cli.ExitOK, append([]string{"discard", id, "--yes", "--reason", "INC-7"}, b.by("eve")...)...)
 	out, _ := b.run(cli.ExitOK, "jobs", "list", "-o", "json")
-	var list []admin.JobBody
-	if err := json.Unmarshal([]byte(out), &list); err != nil || len(list) != 1 {
-		t.Fatalf("jobs list = %s, %v", out, err)
+	list := decodeItems[admin.JobBody](t, out)
+	if len(list) != 1 {
+		t.Fatalf("jobs list = %s", out)
 	}
 	b.run(cli.ExitFailed, append([]string{"jobs", "pause", list[0].ID, "--reason", "wait"}, b.by("bob")...)...)
 	type entry struct{ Actor, Action, Target, Reason, State string }
@@ -333,10 +329,10 @@ func testChangesAreAudited(t *testing.T, b *dlqFixture) {
 	} {
 		var out, errOut bytes.Buffer
 		code := run(append(append([]string{"audit", "list", "-o", "json"}, args...), b.target()...), &out, &errOut)
-		var lines []admin.AuditLine
-		if err := json.Unmarshal(out.Bytes(), &lines); err != nil || code != cli.ExitOK {
-			t.Fatalf("%s: audit list = %d: %s%s, %v", name, code, out.String(), errOut.String(), err)
+		if code != cli.ExitOK {
+			t.Fatalf("%s: audit list = %d: %s%s", name, code, out.String(), errOut.String())
 		}
+		lines := decodeItems[admin.AuditLine](t, out.String())
 		if name == "of the past" {
 			if len(lines) > 0 {
 				t.Errorf("%s: %+v", name, lines)

@@ -130,19 +130,22 @@ func TestTable_Print(t *testing.T) {
 			found: found[1:], more: true, first: "oldest", out: "ID    STATUS    AT\np-22  resolved  -\n", errOut: "only the oldest 1; --limit 0 shows all\n",
 		},
 		"nothing": {errOut: "no parcels\n"},
-		"JSON": {args: []string{"-o", "json"}, found: found[:1], more: true, out: `[
-  {
-    "id": "p-1",
-    "status": "failed",
-    "at": "2026-03-04T12:00:00Z",
-    "note": "fragile"
-  }
-]
+		"JSON": {args: []string{"-o", "json"}, found: found[:1], more: true, out: `{
+  "items": [
+    {
+      "id": "p-1",
+      "status": "failed",
+      "at": "2026-03-04T12:00:00Z",
+      "note": "fragile"
+    }
+  ],
+  "more": true
+}
 `},
-		"YAML":           {args: []string{"--output", "yaml"}, found: found[:1], out: "- id: p-1\n  status: failed\n  at: \"2026-03-04T12:00:00Z\"\n  note: fragile\n"},
-		"nothing, JSON":  {args: []string{"-o", "json"}, out: "[]\n"},
-		"nothing, YAML":  {args: []string{"-o", "yaml"}, out: "[]\n"},
-		"wide, but JSON": {args: []string{"-o", "json", "--wide"}, out: "[]\n"},
+		"YAML":           {args: []string{"--output", "yaml"}, found: found[:1], out: "items:\n  - id: p-1\n    status: failed\n    at: \"2026-03-04T12:00:00Z\"\n    note: fragile\nmore: false\n"},
+		"nothing, JSON":  {args: []string{"-o", "json"}, out: "{\n  \"items\": [],\n  \"more\": false\n}\n"},
+		"nothing, YAML":  {args: []string{"-o", "yaml"}, out: "items: []\nmore: false\n"},
+		"wide, but JSON": {args: []string{"-o", "json", "--wide"}, out: "{\n  \"items\": [],\n  \"more\": false\n}\n"},
 	} {
 		out, errOut := list(t, tt.found, tt.more, tt.first, tt.args...)
 		if out != tt.out || errOut != tt.errOut {

@@ -105,6 +105,13 @@ type Table[T any] struct {
 	First string
 }
 
+// listView is a list as JSON or YAML: an object, so that it can get more fields.
+type listView struct {
+	Items []any `json:"items"`
+	// More reports that there are entries beyond --limit.
+	More bool `json:"more"`
+}
+
 // Print prints the entries in a format that CheckOutput accepts. Notes that the list is empty
 // or incomplete are written to the standard error.
 func (t Table[T]) Print(cmd *cobra.Command, output string, found []T, more bool) error {
@@ -114,7 +121,7 @@ func (t Table[T]) Print(cmd *cobra.Command, output string, found []T, more bool)
 		for i, x := range found {
 			views[i] = t.View(x)
 		}
-		return PrintAs(out, output, views)
+		return PrintAs(out, output, listView{Items: views, More: more})
 	}
 	if len(found) == 0 {
 		_, err := fmt.Fprintln(errOut, t.None)

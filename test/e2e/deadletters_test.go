@@ -133,6 +133,11 @@ func (c *cluster) command(want int, into any, args ...string) {
 	case args[1] == "replay":
 		args = append(args, "--wait", harness.Patience.String())
 	}
+	if slices.Contains(args, "list") {
+		into = &struct {
+			Items any `json:"items"`
+		}{into}
+	}
 	out, stderr, code := harness.Run(c.t, args...)
 	if err := json.Unmarshal([]byte(out), into); err != nil || code != want {
 		c.t.Fatalf("outbox %v: status %d, want %d, %v\n%s%s", args, code, want, err, out, stderr)
