@@ -210,11 +210,19 @@ func (in *Injector) decide(op engine.Op) (effect *Effect, v engine.Verdict, wait
 			continue
 		}
 		e := &a.rule.Effect
+		if e.Decide != nil {
+			var ok bool
+			if v, ok = e.Decide(op); !ok {
+				continue
+			}
+		} else {
+			v = e.verdict(op)
+		}
 		a.hits++
 		if e.Freeze {
 			wait = in.thaw
 		}
-		return e, e.verdict(op), wait
+		return e, v, wait
 	}
 	return nil, engine.Verdict{}, wait
 }

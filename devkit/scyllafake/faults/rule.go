@@ -79,6 +79,9 @@ type Effect struct {
 	// Later contains the delay of each application.
 	Fate  engine.Fate
 	Later []time.Duration
+	// Decide, unless nil, replaces the fields from Delay to Later. ok false lets the
+	// operation pass, and it does not count as hit.
+	Decide func(engine.Op) (v engine.Verdict, ok bool)
 }
 
 // Generation describes a CDC generation to begin.
@@ -121,7 +124,7 @@ func (r *Rule) validate() error {
 	}
 	check(e.Fate != engine.FateDecided || slices.Equal(r.Match.Kinds, []engine.OpKind{engine.OpCAS}),
 		"the fate decided is for conditional statements: match kind cas only")
-	check(ends || e.Freeze || e.Delay > 0 || e.Generation != nil || e.Resize != nil, "the rule has no effect")
+	check(ends || e.Freeze || e.Delay > 0 || e.Generation != nil || e.Resize != nil || e.Decide != nil, "the rule has no effect")
 	if e.Failure != nil {
 		if err := e.Failure.validate(); err != nil {
 			errs = append(errs, err)
