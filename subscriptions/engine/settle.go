@@ -97,11 +97,14 @@ func (e *Engine) Owner(name, text string) (instance string, ok bool) {
 }
 
 // Holders returns the instances that have the partitions of receipts now: the ones that have
-// claimed them last. It is empty for texts that are no receipts of the subscription.
+// claimed them last. It is empty for texts that are no receipts of the subscription. An engine that
+// has stopped answers, too.
 func (e *Engine) Holders(ctx context.Context, name string, receipts []string) ([]string, error) {
-	g, signer, err := e.group(ctx, name)
-	if err != nil {
-		return nil, err
+	e.mu.Lock()
+	g, signer := e.mu.groups[name], e.mu.signer
+	e.mu.Unlock()
+	if signer == nil {
+		return nil, fmt.Errorf("this instance is starting: %w", subscriptions.ErrUnavailable)
 	}
 	known, out := make(map[store.Partition]string), make([]string, len(receipts))
 	for i, text := range receipts {
@@ -111,7 +114,7 @@ func (e *Engine) Holders(ctx context.Context, name string, receipts []string) ([
 		}
 		p := store.Partition{Subscription: r.Subscription, Topic: r.Topic, Number: r.Partition}
 		holder, ok := known[p]
-		if g.Owns(r.Topic, r.Partition) {
+		if g != nil && g.Owns(r.Topic, r.Partition) {
 			holder, ok = e.cfg.Instance, true
 		}
 		if !ok {

@@ -1,6 +1,7 @@
 package subscribing
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"math/rand/v2"
@@ -18,7 +19,9 @@ type consumer struct {
 	rnd *rand.Rand
 	// sick is the percentage of deliveries that do not end with an acknowledgement.
 	sick int
-	old  []*delivery // of which it still has the receipts
+	// patience is the number of requests for an action without a definite result; 0 for 6.
+	patience int
+	old      []*delivery // of which it still has the receipts
 }
 
 // step is an action that a consumer sends.
@@ -153,7 +156,7 @@ func (w *world) foreign(l *ledger) string {
 
 // settle sends the steps to any instance, and repeats those without a definite result.
 func (c *consumer) settle(ctx context.Context, steps []step) {
-	for n := 0; len(steps) > 0 && n < 6 && ctx.Err() == nil; n++ {
+	for n := 0; len(steps) > 0 && n < cmp.Or(c.patience, 6) && ctx.Err() == nil; n++ {
 		if n > 0 {
 			_ = retry.Wait(ctx, time.Second)
 		}

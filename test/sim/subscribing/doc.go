@@ -33,6 +33,9 @@
 // a topic that is created again has as many partitions as before, and a record is at most as large
 // as the limits. Transactions and compaction are not simulated.
 //
+// chaos_test.go has the planned changes: processes that join, are stopped and replaced repeat
+// nothing, also beside ones that are killed. SUBSCRIBING_RECORDS=100000 publishes so many messages.
+//
 // A failure names its seed, and how to run it again:
 //
 //	SUBSCRIBING_FIRST=42 SUBSCRIBING_SEEDS=1 go test ./test/sim/subscribing -run TestSeeds -count 20

@@ -55,7 +55,8 @@ type place struct {
 // ledger records what happened to a subscription.
 type ledger struct {
 	subscriptions.Subscription
-	w *world
+	w    *world
+	runs bool // consumers receive runs of a key
 
 	mu struct {
 		sync.Mutex

@@ -36,7 +36,9 @@ type host struct {
 	rnd  *rand.Rand
 	// life is the mean number of messages to the database and the broker before a process
 	// dies; 0 for none.
-	life  int
+	life int
+	// stay is the mean time after which a process is stopped as planned; 0 for never.
+	stay  time.Duration
 	lives int
 }
 
@@ -88,6 +90,9 @@ func (h *host) live(ctx context.Context) {
 				}
 			}
 		})
+		if h.stay > 0 && !h.w.calm.Load() {
+			time.AfterFunc(h.stay/2+time.Duration(h.rnd.Int64N(int64(h.stay))), stop)
+		}
 		died, rnd := make(chan struct{}), rand.New(rand.NewPCG(h.rnd.Uint64(), 'p'))
 		h.w.running.Go(func() {
 			defer s.Close()
@@ -104,6 +109,7 @@ func (h *host) live(ctx context.Context) {
 			h.w.counts.deaths.Add(1)
 		} else {
 			<-died
+			h.w.counts.stops.Add(1)
 		}
 		stop()
 		_ = retry.Wait(ctx, time.Duration(h.rnd.Int64N(int64(8*time.Second))))

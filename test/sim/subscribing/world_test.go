@@ -47,7 +47,7 @@ var topics = []string{"a", "b"}
 // counts are what a simulation is about. TestSeeds checks that each of them occurs.
 type counts struct {
 	messages, deliveries, again, acknowledged, expired, unknown, deadLettered, deaths, frozen, troubles, seeks, purges, replays, resizes, deleted, late,
-	recreated, offsetsLost, calls, hangs, panics, refused, diedAfterCall, unwanted atomic.Int64
+	recreated, offsetsLost, calls, hangs, panics, refused, diedAfterCall, unwanted, stops atomic.Int64
 }
 
 // world is everything in a bubble.
