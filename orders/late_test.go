@@ -59,6 +59,10 @@ func TestRepair_WritesALateEventAgain(t *testing.T) {
 			_, err := s.Confirm(t.Context(), id, Confirmation{}, WriteOptions{})
 			return err
 		},
+		"changed at the version of the late event": func(s *Service, id gocql.UUID) error {
+			_, err := s.Confirm(t.Context(), id, Confirmation{}, WriteOptions{IfVersion: []int64{2}})
+			return err
+		},
 		"read": func(s *Service, id gocql.UUID) error {
 			if _, err := s.appender.Since(t.Context(), &outbox.Event{AggregateID: id}, 1); err != nil {
 				return err // this read made it visible

@@ -56,7 +56,7 @@ var clockMutants = []mutant{
 	{
 		name: "an event that became visible late is not written again", file: "orders/repair.go",
 		old: "err = s.appender.Settle(settling, *e)",
-		new: "err = nil",
+		new: "err = settling.Err()",
 		pkg: "./orders", run: "^TestRepair_WritesALateEventAgain$/^read$",
 	},
 	{

@@ -122,6 +122,22 @@ var serviceMutants = []mutant{
 		old: "		case err == nil:\n			return s.applyOwn", new: "		case err == nil || isConflict:\n			return s.applyOwn",
 	},
 	{
+		name: "a change is refused because of a row that lags", file: "orders/change.go", pkg: "./orders", run: "WritesALateEventAgain",
+		old: "case refused != nil && last:", new: "case refused != nil:",
+	},
+	{
+		name: "sweep: an event that was found is not settled", file: "outbox/sweep.go", pkg: "./test/sim/appending", run: "Sweep_AppliesAnEvent",
+		old: "if err := a.Settle(ctx, events[len(events)-1]); err != nil {", new: "if err := ctx.Err(); err != nil {",
+	},
+	{
+		name: "sweep: a part with an aggregate that failed counts as swept", file: "outbox/sweep.go", pkg: "./test/sim/appending", run: "Sweep_OneAggregateFails",
+		old: "		if err == nil {\n			err = a.noteSweep(ctx, r.AggregateType, part, now)", new: "		if noted := a.noteSweep(ctx, r.AggregateType, part, now); err == nil {\n			err = noted",
+	},
+	{
+		name: "sweep: the last aggregate of a part is left out", file: "outbox/sweep.go", pkg: "./test/sim/appending", run: "Sweep_SeveralAtOnce",
+		old: "	if last.Sequence > 0 {\n		compare(last)", new: "	if last.Sequence < 0 {\n		compare(last)",
+	},
+	{
 		name: "the AsyncAPI document ignores the relay's topics", file: "orders/asyncapi.go", pkg: "./orders", run: "TestAsyncAPI",
 		old: "	if t := p.Topics[eventType]; t != \"\" {", new: "	if t := p.Topics[\"\"]; t != \"\" {",
 	},
