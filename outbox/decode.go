@@ -1,0 +1,115 @@
+package outbox
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gocql/gocql"
+)
+
+// Decode is the reverse of Append, Insert and InsertIfNotExists: it returns the event of such a
+// statement with its arguments. ok is false for a statement that is no INSERT of the columns of
+// this table. Package outboxtest applies it to batches.
+func (t Table) Decode(stmt string, args []any) (e Event, ok bool, err error) {
+	if t.layout == nil {
+		return Event{}, false, errZeroTable
+	}
+	list, found := strings.CutPrefix(stmt, "INSERT INTO "+t.String()+" (")
+	list, _, closed := strings.Cut(list, ") VALUES (")
+	names := strings.Split(list, ", ")
+	if !found || !closed || len(names) != len(args) {
+		return Event{}, false, nil
+	}
+	for i, name := range names {
+		known := false
+		for f := range t.layout.columns {
+			if c := &t.layout.columns[f]; c.name != "" && quote(c.name) == name {
+				known = true
+				if err := c.assign(field(f), &e, args[i]); err != nil {
+					return Event{}, true, fmt.Errorf("outbox: argument %d of the INSERT into %s: %w", i+1, t, err)
+				}
+			}
+		}
+		if !known {
+			return Event{}, false, nil
+		}
+	}
+	err = t.layout.complete(&e, nil, func(*recordHeader) (string, bool, error) { return "", false, nil })
+	return e, true, err
+}
+
+// assign sets a field of e to an argument as value or plainValue made it.
+func (c *column) assign(f field, e *Event, v any) error {
+	switch f {
+	case fieldAggregateID:
+		return assignID(&e.AggregateID, &e.AggregateText, v)
+	case fieldID:
+		return assignID(&e.ID, &e.IDText, v)
+	case fieldCreatedAt:
+		return assignTime(&e.CreatedAt, v)
+	case fieldDeliverAt:
+		return assignTime(&e.DeliverAt, v)
+	case fieldSequence:
+		return assign(&e.Sequence, v)
+	case fieldAggregateType:
+		return assign(&e.AggregateType, v)
+	case fieldType:
+		return assign(&e.Type, v)
+	case fieldContentType:
+		return assign(&e.ContentType, v)
+	case fieldPayload:
+		return assign(&e.Payload, v)
+	default:
+		if m, ok := v.(headerMap); ok {
+			v = map[string]string(m)
+		}
+		return assign(&e.Headers, v)
+	}
+}
+
+// assign sets a field to an argument; an unset one leaves it.
+func assign[T any](to *T, v any) error {
+	if v == gocql.UnsetValue {
+		return nil
+	}
+	got, ok := v.(T)
+	if !ok {
+		return fmt.Errorf("is a %T, not a %T", v, *to)
+	}
+	*to = got
+	return nil
+}
+
+func assignID(id *gocql.UUID, text *string, v any) error {
+	switch v := v.(type) {
+	case gocql.UUID:
+		*id = v
+	case [16]byte:
+		*id = v
+	case string:
+		*id, *text = textID(v)
+	case int64:
+		*id, *text = textID(strconv.FormatInt(v, 10))
+	default:
+		return fmt.Errorf("is a %T, no id", v)
+	}
+	return nil
+}
+
+func assignTime(to *time.Time, v any) error {
+	switch v := v.(type) {
+	case int64:
+		*to = time.UnixMilli(v).UTC()
+	case time.Time:
+		*to = v.UTC()
+	case gocql.UUID:
+		*to = v.Time().UTC().Truncate(time.Millisecond)
+	case [16]byte:
+		*to = gocql.UUID(v).Time().UTC().Truncate(time.Millisecond)
+	default:
+		return assign(to, v)
+	}
+	return nil
+}
