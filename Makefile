@@ -104,7 +104,7 @@ test-nightly: modules ## what takes too long for make test: full sizes, 3,000 se
 nightly-race: cc
 	./test/detector $(call gotest,pkgname,--packages "$$($(packages) | grep -vE '/test/(sim|e2e|cluster)(/|$$)')",$(race) -timeout 3h)
 nightly-seeds:
-	go test ./test/sim/...
+	APPEND_AGGREGATES=100 go test ./test/sim/...
 	$(MAKE) sim SEEDS=3000
 nightly-kills:
 	FAULT_KILLS=100 $(MAKE) test-fault test-peers SHORT=

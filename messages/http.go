@@ -115,14 +115,14 @@ type listOutput struct {
 
 type postInput struct {
 	client
-	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes retries safe: the request takes effect once, and a retry receives the response of the first request with Idempotency-Replayed: true, even if the message has changed since. A refused request stores nothing and is evaluated again. Keys expire after 7 days. 1 to 255 printable ASCII characters."`
+	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes retries safe: the request takes effect once, and a retry receives the response of the first request with Idempotency-Replayed: true, even if the message has changed since. A refused request stores nothing and is evaluated again. Keys expire after 7 days. 1 to 255 printable ASCII characters, with or without quotes."`
 	TraceParent    string `header:"traceparent" doc:"W3C trace context; it travels with the message"`
 	TraceState     string `header:"tracestate" doc:"W3C trace context"`
 	RawBody        []byte `contentType:"application/json"`
 }
 
 func (in *postInput) options(ctx context.Context) Options {
-	return Options{Client: in.name(ctx), IdempotencyKey: in.IdempotencyKey, TraceParent: in.TraceParent, TraceState: in.TraceState, RequestID: access.RequestIDOf(ctx)}
+	return Options{Client: in.name(ctx), IdempotencyKey: httpapi.Key(in.IdempotencyKey), TraceParent: in.TraceParent, TraceState: in.TraceState, RequestID: access.RequestIDOf(ctx)}
 }
 
 // addressClient prefixes the address of an unauthenticated client.

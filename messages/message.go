@@ -20,7 +20,7 @@ import (
 )
 
 // HeaderPriority is the record header that carries a message's priority.
-const HeaderPriority = "priority"
+const HeaderPriority = "outbox-priority"
 
 // maxPriority is the highest priority.
 const maxPriority = 9
@@ -42,10 +42,10 @@ type NewMessage struct {
 	// immediately.
 	Delay     string     `json:"delay,omitempty" doc:"Delay of the delivery, such as 90s, 15m or 36h; at most 366 days" example:"15m"`
 	DeliverAt *time.Time `json:"deliver_at,omitempty" doc:"Time of the delivery, instead of delay; a time in the past means immediately"`
-	// Priority travels in the header priority.
-	Priority *int `json:"priority,omitempty" minimum:"0" maximum:"9" doc:"Carried in the record header priority, for consumers; the outbox delivers in order of time"`
+	// Priority travels in HeaderPriority.
+	Priority *int `json:"priority,omitempty" minimum:"0" maximum:"9" doc:"Carried in the record header outbox-priority, for consumers; the outbox delivers in order of time"`
 	// MaxReceive travels in the header subscriptions.HeaderMaxReceive.
-	MaxReceive *int `json:"max_receive,omitempty" minimum:"1" maximum:"1000" doc:"Number of deliveries by a subscription after which the message becomes a dead letter, instead of the subscription's own; carried in the record header max_receive"`
+	MaxReceive *int `json:"max_receive,omitempty" minimum:"1" maximum:"1000" doc:"Number of deliveries by a subscription after which the message becomes a dead letter, instead of the subscription's own; carried in the record header outbox-max-receive"`
 }
 
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)

@@ -59,15 +59,18 @@ func (out *orderOutput) replayed(yes bool) *orderOutput {
 // not exported.
 
 type createInput struct {
-	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes retries safe: the request takes effect once, and a retry receives the response of the first request with Idempotency-Replayed: true, even if the order has changed since. A refused request stores nothing and is evaluated again. Keys expire after 7 days. 1 to 255 printable ASCII characters."`
+	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes retries safe: the request takes effect once, and a retry receives the response of the first request with Idempotency-Replayed: true, even if the order has changed since. A refused request stores nothing and is evaluated again. Keys expire after 7 days. 1 to 255 printable ASCII characters, with or without quotes."`
 	TraceParent    string `header:"traceparent" doc:"W3C trace context; it travels with the event"`
 	TraceState     string `header:"tracestate" doc:"W3C trace context"`
 	RawBody        []byte `contentType:"application/json"`
 }
 
-// Resolve rejects an empty or repeated key: its caller assumes that the request
-// can be retried.
-func (*createInput) Resolve(ctx huma.Context) []error { return httpapi.OneKey(ctx) }
+// Resolve removes the quotes of a key, and rejects an empty or repeated one: its caller assumes
+// that the request can be retried.
+func (in *createInput) Resolve(ctx huma.Context) []error {
+	in.IdempotencyKey = httpapi.Key(in.IdempotencyKey)
+	return httpapi.OneKey(ctx)
+}
 
 type getInput struct {
 	ID string `path:"id" format:"uuid" doc:"The order's id"`
@@ -75,7 +78,7 @@ type getInput struct {
 
 type changeInput struct {
 	ID             string `path:"id" format:"uuid" doc:"The order's id"`
-	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes retries safe: the request takes effect once, and a retry receives the response of the first request with Idempotency-Replayed: true, even if the order has changed since. A refused request stores nothing and is evaluated again. Keys expire after 7 days. 1 to 255 printable ASCII characters."`
+	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes retries safe: the request takes effect once, and a retry receives the response of the first request with Idempotency-Replayed: true, even if the order has changed since. A refused request stores nothing and is evaluated again. Keys expire after 7 days. 1 to 255 printable ASCII characters, with or without quotes."`
 	TraceParent    string `header:"traceparent" doc:"W3C trace context; it travels with the event"`
 	TraceState     string `header:"tracestate" doc:"W3C trace context"`
 	IfMatch        string `header:"If-Match" doc:"The ETag of the version to change; the change is refused with 412 if the order is at another one"`
@@ -83,7 +86,10 @@ type changeInput struct {
 }
 
 // Resolve is that of createInput.
-func (*changeInput) Resolve(ctx huma.Context) []error { return httpapi.OneKey(ctx) }
+func (in *changeInput) Resolve(ctx huma.Context) []error {
+	in.IdempotencyKey = httpapi.Key(in.IdempotencyKey)
+	return httpapi.OneKey(ctx)
+}
 
 // api are the handlers on a Service.
 type api struct {

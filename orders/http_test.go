@@ -169,7 +169,7 @@ func TestHTTP_OrderLifecycle(t *testing.T) {
 		t.Errorf("event headers = %v, want the trace", e.Headers)
 	}
 
-	again := world.Request(t, h, "POST", "/v1/orders", " "+goodBody, "Idempotency-Key", "536365")
+	again := world.Request(t, h, "POST", "/v1/orders", " "+goodBody, "Idempotency-Key", `"536365"`)
 	if again.Status != 201 || again.Body["id"] != id || again.Header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("create again = %d %s", again.Status, again.Text)
 	}

@@ -140,7 +140,7 @@ func (s *Service) committed(ctx context.Context, o *Order) {
 		s.cfg.Hints.Committed(o.ID)
 	}
 	if s.log.Enabled(ctx, slog.LevelDebug) {
-		s.log.DebugContext(ctx, "event stored", "event_id", o.EventID, "aggregate_id", o.ID, "seq", o.Version)
+		s.log.DebugContext(ctx, "event stored", "event_id", o.EventID, "aggregate_id", o.ID, "sequence", o.Version)
 	}
 }
 

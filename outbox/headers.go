@@ -28,19 +28,21 @@ const (
 	// HeaderTable is the keyspace and name of the outbox table, as in "shop.outbox_messages".
 	// With HeaderSource it tells the records of a relay from those of others in a topic.
 	HeaderTable = "ce_table"
+	// Facts of the delivery, which differ between the records of one event and are therefore no
+	// CloudEvents attributes.
+
 	// HeaderBackfill is 1 on events that the relay read by a scan of the outbox
 	// table because the CDC log had expired.
-	HeaderBackfill = "ce_backfill"
+	HeaderBackfill = "outbox-backfill"
 	// HeaderCaptured is the reader that found the event: CapturedTail and so on.
-	// The replay of a dead letter of an earlier version lacks it.
-	HeaderCaptured = "ce_captured"
+	HeaderCaptured = "outbox-captured"
 	// HeaderAttempts is the number of the attempt that published this record,
 	// including those before a dead letter; absent for the first. Retries inside
 	// the Kafka client do not count: it cannot change a record.
-	HeaderAttempts = "ce_attempts"
+	HeaderAttempts = "outbox-attempts"
 	// HeaderBreaker is the state of the relay's circuit breaker at publication,
 	// unless it was closed: half-open, since an open breaker publishes nothing.
-	HeaderBreaker = "ce_breaker"
+	HeaderBreaker = "outbox-breaker"
 	// HeaderOriginalID is set on events that an operator edited as dead letters:
 	// the id of the event in the outbox that this one replaces.
 	HeaderOriginalID = "ce_originalid"
@@ -81,8 +83,12 @@ const timeFormat = "2006-01-02T15:04:05.000Z07:00"
 // reserved reports whether a header key has the form of the keys that are set from the
 // fields of the event.
 func reserved(key string) bool {
-	return len(key) >= 3 && strings.EqualFold(key[:3], "ce_") || strings.EqualFold(key, HeaderContentType)
+	return len(key) >= 3 && strings.EqualFold(key[:3], "ce_") ||
+		slices.ContainsFunc(reservedHeaders, func(name string) bool { return strings.EqualFold(key, name) })
 }
+
+// reservedHeaders are the headers without the prefix of CloudEvents that an event cannot bring.
+var reservedHeaders = []string{HeaderContentType, HeaderBackfill, HeaderCaptured, HeaderAttempts, HeaderBreaker}
 
 // EventHeader reports whether an event may have a header with the key in Headers: every
 // key except the ones set from its fields.

@@ -59,6 +59,7 @@ func TestEvent_ValidateNamesEveryField(t *testing.T) {
 		{"year", func(e *Event) { e.CreatedAt = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }, []string{"CreatedAt"}},
 		{"payload too large", func(e *Event) { e.Payload = make([]byte, MaxEventBytes) }, []string{"Payload"}},
 		{"reserved header", func(e *Event) { e.Headers = map[string]string{"CE_id": "x"} }, []string{`Headers["CE_id"]`}},
+		{"fact of a delivery", func(e *Event) { e.Headers = map[string]string{"Outbox-Attempts": "2"} }, []string{`Headers["Outbox-Attempts"]`}},
 		{"content-type header", func(e *Event) { e.Headers = map[string]string{"Content-Type": "x"} }, []string{`Headers["Content-Type"]`}},
 		{"empty header key", func(e *Event) { e.Headers = map[string]string{"": "x"} }, []string{`Headers[""]`}},
 		{"binary header", func(e *Event) { e.Headers = map[string]string{"k": "\xff"} }, []string{`Headers["k"]`}},

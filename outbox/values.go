@@ -11,7 +11,11 @@ import (
 // that it is stored already.
 func (t Table) arguments(e Event, now time.Time) ([]any, error) {
 	var bad InvalidEventError
-	t.validate(&e, &bad)
+	checked := e
+	if now.IsZero() && e.CreatedAt.IsZero() { // the row has no time: not every table has one
+		checked.CreatedAt = time.Unix(0, 0)
+	}
+	t.validate(&checked, &bad)
 	if !now.IsZero() {
 		bad.delay(e.DeliverAt, now)
 	}
@@ -58,6 +62,9 @@ func (c *column) value(f field, e *Event) any {
 		}
 		return headerMap(e.Headers)
 	case fieldCreatedAt:
+		if e.CreatedAt.IsZero() {
+			return gocql.UnsetValue
+		}
 		if c.typ == typeTimeUUID {
 			return timeUUID(e.CreatedAt, e.ID)
 		}

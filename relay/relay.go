@@ -121,7 +121,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	for {
 		err := r.run(ctx)
 		if isResumable(err) {
-			r.log.Info("restarting to publish to partitions that could not be read or that acknowledged nothing")
+			r.log.Info("restarting to publish what waits in the CDC log", "reason", err)
 			continue
 		}
 		if !errors.Is(err, backfill.ErrOutrun) && !errors.Is(err, backfill.ErrUnlogged) {
@@ -135,9 +135,10 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 }
 
-// isResumable reports whether the run ended because gated partitions take records again.
+// isResumable reports whether the run ended because gated partitions take records again, or the
+// table was altered and fits its mapping.
 func isResumable(err error) bool {
-	return errors.Is(err, readback.ErrReadable) || errors.Is(err, publish.ErrPartitionResumed)
+	return errors.Is(err, readback.ErrReadable) || errors.Is(err, publish.ErrPartitionResumed) || errors.Is(err, errAltered)
 }
 
 // finish waits for the events in progress, unless the relay failed, and saves the

@@ -1,9 +1,11 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -23,13 +25,21 @@ const (
 	// gapReported is how long /readyz reports events that the log does not have and no scan
 	// finds.
 	gapReported = time.Hour
+	// heldAtMost is how long a stream is held whose row did not fit the mapping although the
+	// table does.
+	heldAtMost = time.Minute
 )
 
-// watchTable checks until ctx ends that the CDC log records all new events. An ALTER
-// TABLE can disable it, or drop the log and create another one, while the relay runs. No
-// other check detects that: a log without rows is the same as a table without new events.
+// errAltered ends a pass: the columns of the outbox table are not those that it began with.
+var errAltered = errors.New("the columns of the outbox table were altered")
+
+// watchTable checks until ctx ends that the CDC log records all new events, and that the table
+// fits its mapping. An ALTER TABLE can disable the log, or drop it and create another one, while
+// the relay runs. No other check detects that: a log without rows is the same as a table without
+// new events. While a mapped column is missing, rows wait in the log; when all are back, maybe with
+// another type, the pass ends with errAltered, and the next one reads them.
 func (x *pass) watchTable(ctx context.Context) error {
-	every := min(tableWatch, x.cfg.ConfidenceWindow/4)
+	every, began, misfit := min(tableWatch, x.cfg.ConfidenceWindow/4), time.Now(), false
 	for retry.Wait(ctx, every) == nil {
 		facts, err := cdclog.ReadTableInfo(ctx, x.cfg.Session, x.cfg.TableKeyspace, x.cfg.Table)
 		if errors.Is(err, gocql.ErrNotFound) {
@@ -43,14 +53,23 @@ func (x *pass) watchTable(ctx context.Context) error {
 			continue
 		}
 		err = facts.Check(x.table.String())
-		switch before := x.setTableErr(err); {
-		case err == nil && before != nil:
+		table, unmapped := x.cfg.Mapping.Table(x.cfg.TableKeyspace, x.cfg.Table, columns)
+		misfit = misfit || unmapped != nil
+		switch before := x.setTableErr(cmp.Or(err, unmapped)); {
+		case err == nil && unmapped == nil && before != nil:
 			x.log.Warn("the CDC log receives new events again")
 		case err != nil && before == nil:
 			x.log.Error("the CDC log receives no new events, so they are not published", "err", err)
+		case unmapped != nil && before == nil:
+			x.log.Error("the table does not fit its mapping; new events wait in the CDC log until it does", "err", unmapped)
 		}
 		if err := x.fill.Observe(facts, fmt.Sprint(columns), err == nil); err != nil {
 			x.fail(err)
+			return suture.ErrDoNotRestart
+		}
+		held := x.streams.HeldCount() > 0 && (misfit || time.Since(began) >= heldAtMost)
+		if err == nil && unmapped == nil && (held || !reflect.DeepEqual(table, x.table)) {
+			x.fail(errAltered)
 			return suture.ErrDoNotRestart
 		}
 	}

@@ -21,7 +21,7 @@ type Message struct {
 }
 
 // HeaderMaxReceive is the header of a message that replaces Subscription.MaxReceive.
-const HeaderMaxReceive = "max_receive"
+const HeaderMaxReceive = "outbox-max-receive"
 
 // Limits of requests.
 const (

@@ -80,7 +80,7 @@ type Subscription struct {
 	// VisibilityTimeout is the duration of a lease: 1 s to 12 h. Default 30 s.
 	VisibilityTimeout time.Duration
 	// MaxReceive is the number of deliveries after which a message is dead-lettered: 1
-	// to 1,000. Default 3. The header max_receive of a message replaces it.
+	// to 1,000. Default 3. The header HeaderMaxReceive of a message replaces it.
 	MaxReceive int
 	// Backoff is the delay after the first failed delivery; it doubles up to MaxBackoff,
 	// with jitter. Default 1 s and 5 min.

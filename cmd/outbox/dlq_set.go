@@ -17,7 +17,7 @@ func newDLQSetCommand() *cobra.Command {
 of their aggregates do not change. 'outbox dlq replay --by-priority' replays higher
 priorities first; 'outbox dlq list --tag' and '--min-priority' filter by them.
 
-A priority is -100 to 100, and 0 if neither the event's header priority nor an
+A priority is -100 to 100, and 0 if neither the event's header outbox-priority nor an
 operator set it. A dead letter has at most 16 tags of 1 to 64 letters, digits and
 ._:/=@+-.`,
 	}, func(cmd *cobra.Command, f *dlqChangeFlags) error {

@@ -97,11 +97,11 @@ func TestBiography_OfAPublishedEvent(t *testing.T) {
 		attempts          int
 		says              string // in the step or in a gap
 	}{
-		{"by the tail", []kgo.RecordHeader{header("ce_captured", "tail")}, "tail", "closed", 1, "captured by the tail"},
-		{"by the sweep, as a probe", []kgo.RecordHeader{header("ce_captured", "sweep"), header("ce_breaker", "half-open")}, "sweep", "half-open", 1, "captured by the sweep"},
-		{"by its key, again", []kgo.RecordHeader{header("ce_captured", "key"), header("ce_attempts", "3")}, "key", "closed", 3, "lookup in the outbox table"},
-		{"by a backfill", []kgo.RecordHeader{header("ce_captured", "backfill"), header("ce_backfill", "1")}, "backfill", "closed", 1, "no longer contained it"},
-		{"by a backfill of an earlier version", []kgo.RecordHeader{header("ce_backfill", "1")}, "backfill", "", 0, "does not contain the attempt"},
+		{"by the tail", []kgo.RecordHeader{header("outbox-captured", "tail")}, "tail", "closed", 1, "captured by the tail"},
+		{"by the sweep, as a probe", []kgo.RecordHeader{header("outbox-captured", "sweep"), header("outbox-breaker", "half-open")}, "sweep", "half-open", 1, "captured by the sweep"},
+		{"by its key, again", []kgo.RecordHeader{header("outbox-captured", "key"), header("outbox-attempts", "3")}, "key", "closed", 3, "lookup in the outbox table"},
+		{"by a backfill", []kgo.RecordHeader{header("outbox-captured", "backfill"), header("outbox-backfill", "1")}, "backfill", "closed", 1, "no longer contained it"},
+		{"by a backfill of an earlier version", []kgo.RecordHeader{header("outbox-backfill", "1")}, "backfill", "", 0, "does not contain the attempt"},
 		{"by an earlier version", nil, "", "", 0, "does not contain the reader, the attempt"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestBiography_OfSubscriptions(t *testing.T) {
 		t.Errorf("subscriptions %+v, want %+v", got.Subscriptions, want)
 	}
 	e = b.event(t)
-	r = publish(t, client, &e, header("ce_captured", "tail"))
+	r = publish(t, client, &e, header("outbox-captured", "tail"))
 	want, _ = observed{}.Of(t.Context(), r)
 	if got := biography(); !slices.Equal(got.Subscriptions, want) {
 		t.Errorf("of an event without a dead letter: %+v, want %+v", got.Subscriptions, want)
@@ -197,10 +197,10 @@ func TestBiography_OfAReplayedEvent(t *testing.T) {
 		lost                              bool
 		attempts, gaps                    int
 	}{
-		{"as a probe", "sweep", "sweep", "half-open", []kgo.RecordHeader{header("ce_captured", "sweep"), header("ce_attempts", "6"), header("ce_breaker", "half-open")}, false, 6, 0},
+		{"as a probe", "sweep", "sweep", "half-open", []kgo.RecordHeader{header("outbox-captured", "sweep"), header("outbox-attempts", "6"), header("outbox-breaker", "half-open")}, false, 6, 0},
 		{"its record is gone", "sweep", "sweep", "", nil, true, 6, 1},
 		{"by a relay of an earlier version", "", "", "", nil, false, 6, 2},
-		{"of a dead letter of an earlier version", "", "", "closed", []kgo.RecordHeader{header("ce_attempts", "6")}, false, 6, 1},
+		{"of a dead letter of an earlier version", "", "", "closed", []kgo.RecordHeader{header("outbox-attempts", "6")}, false, 6, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -289,7 +289,7 @@ func TestBiography_OfMappedTables(t *testing.T) {
 	// The record contains the aggregate, which finds the row. The times of the record and
 	// the row are close.
 	e := outbox.Event{IDText: "c-1", ID: outbox.IDOf("c-1"), AggregateText: "cart 7", AggregateID: outbox.IDOf("cart 7"), AggregateType: "cart", Type: "CartFilled", Payload: []byte("{}"), CreatedAt: time.Now()}
-	publish(t, client, &e, header("ce_captured", "tail"))
+	publish(t, client, &e, header("outbox-captured", "tail"))
 	var got BiographyBody
 	b.ask(t, access.Viewer, "GET", "/v1/events/c-1?aggregate=cart+7", "").into(t, http.StatusOK, &got)
 	if k := kinds(got.Steps); !slices.Equal(k, []string{"stored", "captured", "published"}) || got.Captured != "tail" || len(got.Gaps) != 0 {

@@ -247,7 +247,7 @@ func (p *pass) lost(ctx context.Context, missing []Row) error {
 		}
 		known[r.Event] = r
 		if fresh++; fresh <= maxNamed {
-			p.v.log.Error("event is missing from its topic", "table", p.t.name(), "event_id", r.Event, "aggregate_id", r.Aggregate, "seq", r.Seq,
+			p.v.log.Error("event is missing from its topic", "table", p.t.name(), "event_id", r.Event, "aggregate_id", r.Aggregate, "sequence", r.Seq,
 				"topic", r.Topic, "written", time.UnixMicro(r.Written).UTC())
 		}
 	}

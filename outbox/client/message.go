@@ -37,7 +37,7 @@ type NewMessage struct {
 	Headers       map[string]string `json:"headers,omitempty"`
 	Delay         time.Duration     `json:"-"`
 	DeliverAt     *time.Time        `json:"deliver_at,omitempty"`
-	// Priority, 0 to 9, travels in the record header priority.
+	// Priority, 0 to 9, travels in the record header outbox-priority.
 	Priority *int `json:"priority,omitempty"`
 	// MaxReceive, 1 to 1,000, replaces that of subscriptions for this message.
 	MaxReceive *int `json:"max_receive,omitempty"`

@@ -34,8 +34,7 @@ var tailMutants = []mutant{
 	}),
 	unit("TestPublisher_CountsLateEventsAcrossARestart", mutant{
 		name: "an event that is late after a restart is not counted", file: "relay/internal/publish/unnumbered.go",
-		old: "	if l.Next > 0 {\n		late = o.Written - l.Next",
-		new: "	if l.Next < 0 {\n		late = o.Written - l.Next",
+		old: "		if l.First > 0 {", new: "		if l.First < 0 {",
 	}),
 	unit("TestTail_ReportsItsLimitBeforeItStops", mutant{
 		name: "the tail's limit is reported after the tail reader has stopped", file: "relay/internal/dedup/near.go",

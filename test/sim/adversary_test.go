@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	testworld "github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // The answer to a produce request is lost after the broker has appended its records, and the
@@ -45,28 +47,26 @@ func TestAnswers_LostAmongUnknownErrors(t *testing.T) {
 	wantOnce(t, seen)
 }
 
-// The brokers do not know a topic for seconds, also while the relay starts, or one of three does
-// not for minutes.
+// The brokers do not know a topic for seconds while the relay runs and while it starts, or one of
+// three does not for minutes.
 func TestAnswers_TopicsUnknown(t *testing.T) {
 	seen := simulate(t, 71, func(s *settings) { s.brokers = 3 }, func(w *world) {
-		rnd := rand.New(rand.NewPCG(w.seed, 'u'))
-		w.traffic(300, time.Hour)
-		for i := range 10 {
-			time.Sleep(3 * time.Minute)
-			crash := rnd.IntN(2) == 0
-			if crash {
+		w.traffic(600, 2*time.Hour)
+		for i := range 4 * len(unknownIn) {
+			time.Sleep(2 * time.Minute)
+			var nodes []int32
+			if i%4 > 1 {
+				nodes = []int32{int32(i/4) % 3}
+			}
+			if i%2 == 0 {
 				w.crashRelay()
 			}
-			var nodes []int32
+			known := w.kafka.unknownTopic(topics[0], unknownIn[i/4], nodes)
 			if i%2 == 0 {
-				nodes = []int32{int32(i/2) % 3}
-			}
-			known := w.kafka.unknownTopic(rnd, nodes)
-			if crash {
 				w.startRelay()
 			}
 			if nodes != nil {
-				time.Sleep(3 * time.Minute)
+				time.Sleep(2 * time.Minute)
 			}
 			time.Sleep(believedAfter)
 			known()
@@ -95,27 +95,39 @@ func TestAnswers_TopicExistsAlready(t *testing.T) {
 	}
 }
 
-// Topics are deleted, and created again at once or later, under a relay that runs, and between
-// two relays.
+// A topic is deleted, and created again at once or later, under a relay that runs until the end or
+// between two relays, whatever the broker knows of topic ids. Events are written before the
+// client of the relay refreshes its metadata, and after.
 func TestTopics_DeletedAndMadeAgain(t *testing.T) {
-	for _, gap := range []time.Duration{0, 3 * time.Second, time.Minute} {
-		seen := simulate(t, 73, nil, func(w *world) {
-			w.traffic(300, time.Hour)
-			for i := range 8 {
-				time.Sleep(4 * time.Minute)
-				topic := topics[i%2]
-				if i%4 > 1 {
-					w.stopRelay()
+	for i := range testworld.BrokerVersions {
+		for _, stopped := range []bool{false, true} {
+			seen := simulate(t, 70+uint64(i), nil, func(w *world) { // the seed chooses the version
+				rnd := rand.New(rand.NewPCG(w.seed, 'd'))
+				write := func(n int) {
+					for range n {
+						w.newLateParcel(rnd).onTime(1)
+						time.Sleep(100 * time.Millisecond)
+					}
 				}
-				w.deleteTopic(topic)
-				time.Sleep(gap)
-				w.makeTopic(topic)
-				if i%4 > 1 {
-					w.startRelay()
+				write(1)
+				for n := range 4 {
+					time.Sleep(time.Minute)
+					if stopped {
+						w.stopRelay()
+					}
+					w.deleteTopic(parcelMoved)
+					time.Sleep(time.Duration(n/3) * 20 * time.Second)
+					w.makeTopic(parcelMoved)
+					if stopped {
+						w.startRelay()
+					}
+					write(6)
+					time.Sleep(6 * time.Minute)
+					write(12)
 				}
-			}
-		})
-		wantOnce(t, seen)
+			})
+			wantOnce(t, seen)
+		}
 	}
 }
 
@@ -172,38 +184,53 @@ func TestTopics_AnotherSource(t *testing.T) {
 	}
 }
 
-// The log is off for a while, dropped and made, and its ttl is changed, under a relay that runs
-// and between two relays: the events that it lacks are found in the table.
+// The log is off for a while, or dropped and made, under a relay that runs until the end, or
+// between two relays: the events that it lacks are found in the table.
 func TestLog_LacksEvents(t *testing.T) {
 	for _, tablets := range []bool{false, true} {
-		seen := simulate(t, 76, func(s *settings) {
-			if !tablets {
-				onVnodes(s)
+		for _, statements := range [][]string{{cdcOff}, {cdcOff, dropLog}} {
+			for _, stopped := range []bool{false, true} {
+				seen := simulate(t, 76, func(s *settings) {
+					if !tablets {
+						onVnodes(s)
+					}
+				}, func(w *world) {
+					w.traffic(200, time.Hour)
+					for range 2 {
+						time.Sleep(10 * time.Minute)
+						if stopped {
+							w.stopRelay()
+						}
+						w.alter(statements...)
+						time.Sleep(10 * time.Minute)
+						w.alter(cdcOn(keep))
+						if stopped {
+							w.startRelay()
+						}
+					}
+				})
+				wantOnce(t, seen)
+				wantScan(t, seen)
 			}
-		}, func(w *world) {
-			w.traffic(400, 3*time.Hour)
-			for i, statements := range [][]string{{cdcOff}, {cdcOff, dropLog}, {cdcOff}, {cdcOff, dropLog}} {
-				time.Sleep(10 * time.Minute)
-				if i > 1 {
-					w.stopRelay()
-				}
-				w.alter(statements...)
-				time.Sleep(10 * time.Minute)
-				w.alter(cdcOn(keep))
-				if i > 1 {
-					w.startRelay()
-				}
-			}
-			w.stopRelay() // its rows expire after 20 minutes, whatever the ttl is afterwards
-			w.alter(cdcOn(20 * time.Minute))
-			time.Sleep(20 * time.Minute)
-			w.alter(cdcOn(keep))
-			time.Sleep(30 * time.Minute)
-			w.startRelay()
-		})
-		wantOnce(t, seen)
-		wantScan(t, seen)
+		}
 	}
+}
+
+// Rows of the log keep the ttl with which they were written: they expire while no relay runs,
+// although the ttl is long before and afterwards.
+func TestLog_TTLIsShortForAWhile(t *testing.T) {
+	seen := simulate(t, 82, nil, func(w *world) {
+		w.traffic(300, 3*time.Hour)
+		time.Sleep(30 * time.Minute)
+		w.stopRelay()
+		w.alter(cdcOn(20 * time.Minute))
+		time.Sleep(20 * time.Minute)
+		w.alter(cdcOn(keep))
+		time.Sleep(30 * time.Minute)
+		w.startRelay()
+	})
+	wantOnce(t, seen)
+	wantScan(t, seen)
 }
 
 // Records are dated by a clock that is an hour off, in both directions, while relays restart.

@@ -23,7 +23,7 @@ var answerKinds = []*kind{
 		name: "topic unknown to all brokers", most: 20 * time.Minute, excluding: []string{"topic unknown to all brokers"},
 		begin: func(r *rand.Rand, w *world) func() {
 			return w.nowAndThen(func() time.Duration { return believedAfter + upTo(r, 2*time.Minute) }, func() {
-				known := w.kafka.unknownTopic(r, nil)
+				known := w.kafka.unknownTopic(topics[r.IntN(len(topics))], unknownIn[r.IntN(len(unknownIn))], nil)
 				time.Sleep(upTo(r, believedAfter))
 				known()
 				w.tap.refresh()
@@ -35,7 +35,8 @@ var answerKinds = []*kind{
 		name: "topic unknown to a broker", most: 20 * time.Minute,
 		when: func(p *plan) bool { return p.Brokers > 1 },
 		begin: func(r *rand.Rand, w *world) func() {
-			return w.kafka.unknownTopic(r, []int32{r.Int32N(int32(w.kafka.brokers))})
+			node := r.Int32N(int32(w.kafka.brokers))
+			return w.kafka.unknownTopic(topics[r.IntN(len(topics))], unknownIn[r.IntN(len(unknownIn))], []int32{node})
 		},
 	},
 	{
@@ -118,17 +119,19 @@ func (k *kafka) unknownErrors() []*kerr.Error {
 	return []*kerr.Error{kerr.UnknownTopicOrPartition}
 }
 
-// unknownTopic makes brokers, all without nodes, not know a topic, in the answers to some or all
-// kinds of requests.
-func (k *kafka) unknownTopic(r *rand.Rand, nodes []int32) (known func()) {
-	keys := [][]kmsg.Key{
-		{kmsg.Metadata},
-		{kmsg.Metadata, kmsg.Produce},
-		{kmsg.Metadata, kmsg.Produce, kmsg.Fetch, kmsg.ListOffsets, kmsg.OffsetForLeaderEpoch},
-		{kmsg.Fetch, kmsg.ListOffsets},
-	}[r.IntN(4)]
+// unknownIn are the requests to which brokers answer that they do not know a topic.
+var unknownIn = [][]kmsg.Key{
+	{kmsg.Metadata},
+	{kmsg.Metadata, kmsg.Produce},
+	{kmsg.Metadata, kmsg.Produce, kmsg.Fetch, kmsg.ListOffsets, kmsg.OffsetForLeaderEpoch},
+	{kmsg.Fetch, kmsg.ListOffsets},
+}
+
+// unknownTopic makes brokers, all without nodes, not know a topic in the answers to these
+// requests.
+func (k *kafka) unknownTopic(topic string, in []kmsg.Key, nodes []int32) (known func()) {
 	return k.cluster.Fault(kfake.Fault{
-		Keys: keys, Nodes: nodes, Topic: topics[r.IntN(len(topics))], Count: -1, Err: kerr.UnknownTopicOrPartition, When: notTaps,
+		Keys: in, Nodes: nodes, Topic: topic, Count: -1, Err: kerr.UnknownTopicOrPartition, When: notTaps,
 	}).Remove
 }
 

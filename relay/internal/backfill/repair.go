@@ -224,7 +224,7 @@ func (r *Repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 		case r.doubt(q):
 			return r.answer(ctx, q, RepairUnknown, "this relay has published the event: verify again")
 		}
-		r.log.Warn("topic has lost a published event", "event_id", row.ID, "aggregate_id", row.AggregateID, "seq", row.Sequence)
+		r.log.Warn("topic has lost a published event", "event_id", row.ID, "aggregate_id", row.AggregateID, "sequence", row.Sequence)
 		r.publisher.Forget(q.EventID)
 	} else if q.Detail == isBeforeScan || q.Detail == IsBeforeSweep || q.Detail == IsBehindEarlier || o.Old(row.Written) && r.doubt(q) {
 		// The scan or the sweep reader may have published it, and the index does not keep all events.
@@ -253,7 +253,7 @@ func (r *Repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 
 // publish publishes an event that is missing from its topic.
 func (r *Repairer) publish(ctx context.Context, row *cdclog.StoredEvent, settled func()) error {
-	r.log.Info("publishing event missing from its topic", "event_id", row.ID, "aggregate_id", row.AggregateID, "seq", row.Sequence, trace.Attrs(row.Headers))
+	r.log.Info("publishing event missing from its topic", "event_id", row.ID, "aggregate_id", row.AggregateID, "sequence", row.Sequence, trace.Attrs(row.Headers))
 	return r.publisher.SubmitMissing(ctx, *row, settled)
 }
 

@@ -163,7 +163,7 @@ func (s *Sequencer) fill(ctx context.Context, e outbox.Event, next int64) error 
 		}
 		if err != nil {
 			// A failed lookup proves nothing about the gap, so the wait restarts.
-			s.log.Warn("failed to look up a missing event; retrying", "aggregate_id", e.AggregateString(), "seq", next, "attempt", attempt, "err", err)
+			s.log.Warn("failed to look up a missing event; retrying", "aggregate_id", e.AggregateString(), "sequence", next, "attempt", attempt, "err", err)
 			deadline = time.Now().Add(wait)
 		} else if next == e.Sequence {
 			return nil
@@ -185,7 +185,7 @@ func (s *Sequencer) close(ctx context.Context, e outbox.Event, next int64, timeI
 		for ; next < upTo; next++ {
 			s.metrics.Gaps.Inc()
 			s.log.Error("an event is missing from the outbox table; publishing the later events of its aggregate",
-				"aggregate_id", e.AggregateString(), "seq", next, "before", upTo)
+				"aggregate_id", e.AggregateString(), "sequence", next, "before", upTo)
 		}
 	}
 	err := s.lookup(ctx, &e, next, e.Sequence, func(f cdclog.StoredEvent) error {
@@ -281,6 +281,6 @@ func (s *Sequencer) retry(ctx context.Context, of *outbox.Event, read func() err
 // recover submits an event that was read by key. Its log row, if read later, is a
 // duplicate.
 func (s *Sequencer) recover(ctx context.Context, f cdclog.StoredEvent) error {
-	s.log.Debug("event read by key, ahead of the log", "event_id", f.IDString(), "aggregate_id", f.AggregateString(), "seq", f.Sequence)
+	s.log.Debug("event read by key, ahead of the log", "event_id", f.IDString(), "aggregate_id", f.AggregateString(), "sequence", f.Sequence)
 	return s.sink.Submit(ctx, f, publish.ByKey, nil)
 }

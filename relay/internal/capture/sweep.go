@@ -203,11 +203,11 @@ func (c *consumer) Consume(ctx context.Context, change scyllacdc.Change) error {
 
 // hold stops the stream at a change that cannot be read because the table was altered
 // after the relay started. No later change is submitted and the checkpoint stays before
-// this one until the relay is restarted.
+// this one until the pass ends, which it does when the table fits its mapping again.
 func (c *consumer) hold(ctx context.Context, change scyllacdc.Change, err error) error {
 	c.progress.Begin(change.Time, 1)
 	c.sweep.streams.Hold(c.progress, err)
-	c.sweep.log.Error("a row of the log cannot be read; its stream is held, nothing is skipped",
+	c.sweep.log.Error("a row of the log cannot be read; its stream is held until the table fits its mapping, nothing is skipped",
 		"stream", c.progress.ID.String(), "time", change.Time.Time(), "err", err)
 	<-ctx.Done()
 	return context.Cause(ctx)

@@ -80,16 +80,18 @@ func (x *Index) AddShown(id gocql.UUID, written int64, how InTopic) {
 	x.shown.newest = max(x.shown.newest, written)
 }
 
-// Show records that the sweep has read the row of a published event.
-func (x *Index) Show(id gocql.UUID, written int64) {
+// Show records that the sweep has read the row of a published event. It reports whether this is
+// the first row of the event that it has read; another one was stored again.
+func (x *Index) Show(id gocql.UUID, written int64) (first bool) {
 	for i := range x.fresh {
 		if how, ok := x.fresh[i].ids.find(id); ok {
 			x.fresh[i].ids.remove(id)
 			x.freshN--
 			x.AddShown(id, written, how)
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // Find reports whether the event counts as published, and whether it is known to be

@@ -102,7 +102,7 @@ func (c *conflicts) idTwice(e *outbox.Event) {
 
 func (c *conflicts) record(count prometheus.Counter, msg string, e *outbox.Event, what string, seq int64) {
 	count.Inc()
-	c.log.Error(msg, "aggregate_id", e.AggregateString(), "event_id", e.IDString(), "seq", seq)
+	c.log.Error(msg, "aggregate_id", e.AggregateString(), "event_id", e.IDString(), "sequence", seq)
 	c.last.Store(&Conflict{What: fmt.Sprintf("aggregate %s: %s", e.AggregateString(), what), At: time.Now()})
 }
 

@@ -127,11 +127,11 @@ func (x *eventIDs) addUnsent(id gocql.UUID, written int64) {
 	}
 }
 
-// show records that the sweep reader has read the row of a published event.
-func (x *eventIDs) show(id gocql.UUID, written int64) {
+// show records that the sweep reader has read the row of a published event, as Index.Show.
+func (x *eventIDs) show(id gocql.UUID, written int64) (first bool) {
 	s := x.lock(id)
 	defer s.mu.Unlock()
-	s.mu.index.Show(id, written)
+	return s.mu.index.Show(id, written)
 }
 
 // forget removes an event from the index.

@@ -199,7 +199,7 @@ func (p *Publisher) Seed(found *dedup.Found, since, before time.Time) {
 	for aggregate, l := range found.Lines() {
 		p.mu.of(aggregate).lines.Keep(aggregate, l)
 	}
-	p.mu.readFrom = since.UnixMicro()
+	p.mu.readFrom, p.mu.readUntil = since.UnixMicro(), before.UnixMicro()
 }
 
 // IsDeadLetter reports whether the event is an open dead letter.

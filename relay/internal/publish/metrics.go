@@ -65,7 +65,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// FoundBy contains the values of the label by and of the header ce_captured.
+// FoundBy contains the values of the label by and of the header outbox-captured.
 var FoundBy = [...]string{
 	BySweep: outbox.CapturedSweep, ByTail: outbox.CapturedTail, ByKey: outbox.CapturedKey, ByBackfill: outbox.CapturedBackfill,
 }

@@ -217,13 +217,11 @@ func (p *Publisher) repeatLocked(s *stripe, o *Offer, v Verdict, it *item) (sett
 		if p.isUnexplainedLocked(s, o) {
 			p.conflicts.suspect(o)
 		}
+		first := o.By == BySweep && p.ids.show(o.Event.ID, o.Written)
 		if o.Event.Sequence == 0 {
 			if _, published, _ := p.ids.find(o.Event.ID); published {
-				p.lateBy(o, s.noteRepeated(o))
+				p.lateBy(o, s.noteRepeated(o, first && o.Written <= p.mu.readUntil))
 			}
-		}
-		if o.By == BySweep {
-			p.ids.show(o.Event.ID, o.Written)
 		}
 		return o.Settled != nil
 	}
@@ -271,7 +269,7 @@ func (p *Publisher) takeLocked(s *stripe, o *Offer, size int64) (l *lane, taken 
 			p.conflicts.numberTwice(&o.Event)
 		}
 		p.Metrics.Late.Inc()
-		p.log.Warn("event accepted after a later one of its aggregate", "event_id", o.Event.IDString(), "aggregate_id", o.Event.AggregateString(), "seq", o.Event.Sequence, "next", l.line.Next, trace.Attrs(o.Event.Headers))
+		p.log.Warn("event accepted after a later one of its aggregate", "event_id", o.Event.IDString(), "aggregate_id", o.Event.AggregateString(), "sequence", o.Event.Sequence, "next", l.line.Next, trace.Attrs(o.Event.Headers))
 		fallthrough
 	default:
 		l.line = s.lines.Advance(l.id, l.line, o.Event.Sequence)

@@ -76,9 +76,9 @@ type Publisher struct {
 		stripes
 		closed bool
 		// readFrom is the record time from which the start read the topics, in
-		// microseconds; 0 if it read none.
-		readFrom int64
-		older    *older.Rows // rows that a backfill has not offered yet, nil without one
+		// microseconds; 0 if it read none. readUntil limits the write times of what it found.
+		readFrom, readUntil int64
+		older               *older.Rows // rows that a backfill has not offered yet, nil without one
 		*deadLetters
 		flows     flows
 		probes    probes

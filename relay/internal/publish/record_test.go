@@ -70,15 +70,15 @@ func TestRecord_ContainsTheTrace(t *testing.T) {
 		breaker BreakerState
 		want    []string
 	}{
-		{"by the tail", item{by: ByTail, attempts: 1}, BreakerClosed, []string{"ce_captured=tail"}},
-		{"by the sweep", item{by: BySweep, attempts: 1}, BreakerClosed, []string{"ce_captured=sweep"}},
-		{"by its key", item{by: ByKey, attempts: 1}, BreakerClosed, []string{"ce_captured=key"}},
-		{"by a backfill of what the log has too", item{by: ByBackfill, attempts: 1}, BreakerClosed, []string{"ce_captured=backfill"}},
-		{"by a backfill", item{by: ByBackfill, scanned: true, attempts: 1}, BreakerClosed, []string{"ce_captured=backfill", "ce_backfill=1"}},
-		{"again", item{by: ByTail, attempts: 2}, BreakerClosed, []string{"ce_captured=tail", "ce_attempts=2"}},
-		{"by a replay", item{by: BySweep, attempts: 1, earlier: 5}, BreakerClosed, []string{"ce_captured=sweep", "ce_attempts=6"}},
-		{"as a probe", item{by: BySweep, attempts: 1}, BreakerHalfOpen, []string{"ce_captured=sweep", "ce_breaker=half-open"}},
-		{"by a replay of a letter of an earlier version", item{by: byUnknown, attempts: 2, earlier: 1}, BreakerHalfOpen, []string{"ce_attempts=3", "ce_breaker=half-open"}},
+		{"by the tail", item{by: ByTail, attempts: 1}, BreakerClosed, []string{"outbox-captured=tail"}},
+		{"by the sweep", item{by: BySweep, attempts: 1}, BreakerClosed, []string{"outbox-captured=sweep"}},
+		{"by its key", item{by: ByKey, attempts: 1}, BreakerClosed, []string{"outbox-captured=key"}},
+		{"by a backfill of what the log has too", item{by: ByBackfill, attempts: 1}, BreakerClosed, []string{"outbox-captured=backfill"}},
+		{"by a backfill", item{by: ByBackfill, scanned: true, attempts: 1}, BreakerClosed, []string{"outbox-captured=backfill", "outbox-backfill=1"}},
+		{"again", item{by: ByTail, attempts: 2}, BreakerClosed, []string{"outbox-captured=tail", "outbox-attempts=2"}},
+		{"by a replay", item{by: BySweep, attempts: 1, earlier: 5}, BreakerClosed, []string{"outbox-captured=sweep", "outbox-attempts=6"}},
+		{"as a probe", item{by: BySweep, attempts: 1}, BreakerHalfOpen, []string{"outbox-captured=sweep", "outbox-breaker=half-open"}},
+		{"by a replay of a letter of an earlier version", item{by: byUnknown, attempts: 2, earlier: 1}, BreakerHalfOpen, []string{"outbox-attempts=3", "outbox-breaker=half-open"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

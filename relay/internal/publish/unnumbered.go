@@ -1,38 +1,39 @@
 package publish
 
 // Events of a table without numbers are identified by their ids alone. Their order is
-// that of the log, by cdc$time, and the caller keeps it. In their lines, next is the write
-// time of the last one.
+// that of the log, by cdc$time, and the caller keeps it. In their lines, Next is the write
+// time of the last row that was passed on. First is the newest write time of an event's first
+// row, negative if an earlier process has published the event: a row that is stored again
+// has the id of a published event and a later time, and says nothing of the order.
 
 // noteTime records that the lane accepts an event without a number. It returns how much
-// older than the last accepted event it is, in microseconds, 0 if it is not.
+// older than a published event it is, in microseconds, 0 if it is not.
 func noteTime(l *lane, o *Offer) (late int64) {
-	if o.Written > 0 && o.Written < l.line.Next {
-		late = l.line.Next - o.Written
+	switch newest := max(l.line.First, -l.line.First); {
+	case o.Written >= newest:
+		l.line.First = o.Written
+	case o.Written > 0:
+		late = newest - o.Written
 	}
 	l.line.Next = max(l.line.Next, o.Written)
 	return late
 }
 
-// noteRepeated records the write time of an event of the dedup index: it was published by this
-// process or an earlier one: after a start nothing else is known of its aggregate. An
-// older event accepted since the start was late; noteRepeated returns by how much, in
-// microseconds.
-func (s *stripe) noteRepeated(o *Offer) (late int64) {
-	if o.Written == 0 {
-		return 0
-	}
+// noteRepeated records the write time of an event of the dedup index. If it is that of its first
+// row and an earlier process has published it, as earlier reports, an older event accepted since
+// the start was late: noteRepeated returns by how much, in microseconds.
+func (s *stripe) noteRepeated(o *Offer, earlier bool) (late int64) {
 	l, _ := s.line(o.Event.AggregateID)
-	if o.Written <= l.Next {
-		return 0
+	if earlier && o.Written > max(l.First, -l.First) {
+		if l.First > 0 {
+			late = o.Written - l.First
+		}
+		l.First = -o.Written
 	}
-	if l.Next > 0 {
-		late = o.Written - l.Next
-	}
-	l.Next = o.Written
+	l.Next = max(l.Next, o.Written)
 	if lane, ok := s.lanes[o.Event.AggregateID]; ok {
 		lane.line = l
-	} else {
+	} else if l.Next > 0 {
 		s.lines.Keep(o.Event.AggregateID, l)
 	}
 	return late

@@ -248,7 +248,7 @@ func TestReplay_UntilItIsAcknowledged(t *testing.T) {
 		t.Fatalf("%d messages of one replay, want 1", len(b.records))
 	}
 	want := kafkarecord.Decode(testRecord())
-	if got := kafkarecord.Decode(b.records[0]); got.ID == "" || got.Headers["ce_captured"] == "" || !reflect.DeepEqual(withoutID(got), withoutID(want)) {
+	if got := kafkarecord.Decode(b.records[0]); got.ID == "" || got.Headers["outbox-captured"] == "" || !reflect.DeepEqual(withoutID(got), withoutID(want)) {
 		t.Errorf("the message is %+v\nwant %+v", got, want)
 	}
 	b.state[id] = Stored

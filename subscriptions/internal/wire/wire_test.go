@@ -126,7 +126,7 @@ func batch(n int) []subscriptions.Message {
 			Event: kafkarecord.Event{
 				Topic: "OrderCreated", Partition: 3, Offset: int64(i), At: time.Now(), Key: "01a1fdab-a873-7804-8159-8f6ba00d992c", ID: "01a1fdab-a873-7807-854b-50e5bdfcfb06",
 				Type: "OrderCreated", AggregateID: "01a1fdab-a873-7804-8159-8f6ba00d992c", AggregateType: "order", Sequence: 1, Time: "2026-11-21T10:34:07.862Z",
-				Headers: map[string]string{"ce_captured": "2026-11-21T10:34:07.863Z", "ce_attempts": "1"},
+				Headers: map[string]string{"outbox-captured": "2026-11-21T10:34:07.863Z", "outbox-attempts": "1"},
 				Data:    json.RawMessage(fmt.Sprintf(`{"id":"01a1fdab-a873-7804-8159-8f6ba00d992c","version":1,"status":"placed","lines":[{"sku":"71053","description":"Lantern","quantity":2,"unit_price":"3.39"}],"n":%d}`, i)),
 			},
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -177,7 +178,7 @@ func TestSweep_SeveralAtOnce(t *testing.T) {
 				var wg sync.WaitGroup
 				var sum [3]outbox.Swept
 				for i := range sum {
-					a := newAppender(t, w.Session, outbox.AppenderConfig{Attempt: lossy(uint64(i))})
+					a := newAppender(t, w.Session, outbox.AppenderConfig{Attempt: lossy(uint64(i), new(atomic.Int64))})
 					wg.Go(func() {
 						for {
 							s, err := a.Sweep(t.Context(), rows(w.Session))
@@ -240,4 +241,76 @@ func TestSweep_OneAggregateFails(t *testing.T) {
 		}
 		mustHave(t, w, 2, bad)
 	})
+}
+
+// A sweep of a table with other columns: text ids, numbers of 32 bits, the highest number first,
+// static columns, and aggregates of several types.
+func TestSweep_OwnTable(t *testing.T) {
+	for name, conf := range versions {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, conf, func(t *testing.T, w world.World) {
+				const create = "CREATE TABLE ledger (account text, n int, id uuid, kind text, type text, payload text, note text static, PRIMARY KEY (account, n))" +
+					" WITH CLUSTERING ORDER BY (n DESC) AND cdc = {'enabled': true} AND default_time_to_live = 28800"
+				if err := w.Session.Query(create).Exec(); err != nil {
+					t.Fatal(err)
+				}
+				columns, err := outbox.ReadColumns(t.Context(), w.Session, "outbox", "ledger")
+				if err != nil {
+					t.Fatal(err)
+				}
+				table, err := outbox.Mapping{Columns: map[string]string{
+					"aggregate_id": "account", "seq": "n", "event_id": "id", "aggregate_type": "kind", "event_type": "type",
+				}}.Table("outbox", "ledger", columns)
+				if err != nil {
+					t.Fatal(err)
+				}
+				a, err := outbox.NewAppender(t.Context(), w.Session, table, outbox.AppenderConfig{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				settled := outbox.Event{ID: outbox.NewID(), AggregateText: "settled", Sequence: 1, AggregateType: "invoice", Type: "Changed", Payload: []byte("{}"), CreatedAt: time.Now()}
+				mustAppend(t, a, settled, outbox.AppendOptions{})
+				other := settled
+				other.ID = outbox.NewID()
+				_, err = a.AppendNext(t.Context(), other, outbox.AppendOptions{})
+				if lost, ok := errors.AsType[*outbox.ConflictError](err); !ok || lost.Events[0].ID != settled.ID {
+					t.Errorf("a second writer: %v, want a conflict", err)
+				}
+				have := make(map[string]int64)
+				for i := range 40 {
+					id, kind := fmt.Sprint("account-", i), "account"
+					if i%4 == 0 {
+						kind = "invoice"
+					}
+					have[id] = 1
+					for n := range int64(3) {
+						mustAppend(t, a, outbox.Event{ID: outbox.NewID(), AggregateText: id, Sequence: n + 1, AggregateType: kind, Type: "Changed", Payload: []byte("{}"), CreatedAt: time.Now()}, outbox.AppendOptions{})
+					}
+					if err := w.Session.Query("INSERT INTO ledger (account, note) VALUES (?, 'x')", fmt.Sprint("noted-", i)).Exec(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				s := mustSweep(t, a, outbox.Rows{
+					AggregateType: "account",
+					Version:       func(_ context.Context, last outbox.Event) (int64, error) { return have[last.AggregateText], nil },
+					Apply: func(_ context.Context, e outbox.Event) error {
+						if have[e.AggregateText]+1 != e.Sequence {
+							t.Errorf("event %d of %s follows %d", e.Sequence, e.AggregateText, have[e.AggregateText])
+						}
+						have[e.AggregateText] = e.Sequence
+						return nil
+					},
+				})
+				if s.Aggregates != 30 || s.Events != 60 {
+					t.Errorf("Sweep() = %+v, want 30 aggregates with two events each", s)
+				}
+				for id, version := range have {
+					var i int
+					if _, err := fmt.Sscanf(id, "account-%d", &i); err != nil || version != map[bool]int64{true: 1, false: 3}[i%4 == 0] {
+						t.Errorf("%s is at version %d, %v", id, version, err)
+					}
+				}
+			})
+		})
+	}
 }
