@@ -34,7 +34,7 @@ type Batch struct {
 	// Next is the offset after the last record.
 	Next    int64
 	Records []Record
-	// Foreign is the number of records that are not events.
+	// Foreign is the number of records that are not events of the table.
 	Foreign int64
 }
 
@@ -45,8 +45,9 @@ type Consumer struct {
 	admin  *kadm.Client
 	topics []string
 	ledger *Ledger
-	// source is that of the table; empty means that every source is.
-	source string
+	// source is that of the table; empty means that every source is. table is its name, with
+	// its keyspace; empty means that every table is this one.
+	source, table string
 	// take, if not nil, receives each batch after it was added to the ledger.
 	take func(Batch) error
 
@@ -101,7 +102,7 @@ func (c *Consumer) batch(p kgo.FetchTopicPartition, now time.Time) error {
 			continue
 		}
 		e, source, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
-		if err != nil {
+		if err != nil || ofAnotherTable(r, c.table) {
 			b.Foreign++
 			continue
 		}

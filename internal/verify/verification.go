@@ -254,7 +254,7 @@ func (v *Verification) readTopics(ctx context.Context) error {
 	}
 	defer client.Close()
 	c := NewConsumer(client, v.ledger, topics...)
-	c.source = v.Source
+	c.source, c.table = v.Source, v.Keyspace+"."+v.Table
 	c.take = func(b Batch) error {
 		v.read.Add(int64(len(b.Records)) + b.Foreign)
 		return v.journal.add(blockData{Batch: &b})

@@ -188,7 +188,7 @@ func (v *Verifier) verify(ctx context.Context, i int) error {
 		return err
 	}
 	limit := rate.NewLimiter(rate.Limit(v.cfg.Rate), min(pageRows, v.cfg.Rate))
-	topics := newTopicReader(v.cfg.Kafka, t.Topics, t.Former, check.Window.Alive, rate.NewLimiter(rate.Limit(v.cfg.Rate*recordsPerRow), 10_000))
+	topics := newTopicReader(v.cfg.Kafka, t.name(), t.Topics, t.Former, check.Window.Alive, rate.NewLimiter(rate.Limit(v.cfg.Rate*recordsPerRow), 10_000))
 	defer topics.close()
 	return v.newPass(i, topics, &tableRows{t.Scan, limit}).run(ctx)
 }

@@ -131,19 +131,26 @@ func (w *world) newStranger() *stranger {
 	return &stranger{client}
 }
 
+// ofAnother returns a record with the key, id and number of an event, of a source and a table.
+func ofAnother(e *outbox.Event, source, table string) *kgo.Record {
+	headers := append(outbox.AppendHeaders[kgo.RecordHeader](nil, e, source), kgo.RecordHeader{Key: outbox.HeaderTable, Value: []byte(table)})
+	return &kgo.Record{Topic: e.Type, Key: e.Key(), Value: e.Payload, Headers: headers}
+}
+
 // write writes a record of another source, one of another table and one that is no event, for
-// each event. It ignores failures.
+// each event.
 func (s *stranger) write(of ...outbox.Event) {
 	var records []*kgo.Record
 	for i := range of {
 		e := &of[i]
-		other := kgo.RecordHeader{Key: outbox.HeaderTable, Value: []byte("bank." + events)}
-		own := kgo.RecordHeader{Key: outbox.HeaderTable, Value: []byte(keyspace + "." + events)}
-		records = append(records,
-			&kgo.Record{Topic: e.Type, Key: e.Key(), Value: e.Payload, Headers: append(outbox.AppendHeaders[kgo.RecordHeader](nil, e, "/another"), own)},
-			&kgo.Record{Topic: e.Type, Key: e.Key(), Value: e.Payload, Headers: append(outbox.AppendHeaders[kgo.RecordHeader](nil, e, relay.DefaultSource), other)},
+		records = append(records, ofAnother(e, "/another", keyspace+"."+events), ofAnother(e, relay.DefaultSource, "bank."+events),
 			&kgo.Record{Topic: e.Type, Key: e.Key(), Value: []byte("no event")})
 	}
+	s.send(records...)
+}
+
+// send writes records. It ignores failures.
+func (s *stranger) send(records ...*kgo.Record) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	_ = s.client.ProduceSync(ctx, records...).FirstErr()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
 // A row becomes visible an hour late, and its aggregate has no further writes, so no
@@ -26,15 +27,37 @@ func TestVerifier_FindsLateRows(t *testing.T) {
 	wantOnce(t, seen)
 }
 
+// As above, and a relay of another table has published events with the same ids and keys to the
+// topics.
+func TestVerifier_FindsLateRowsBesideAnotherTable(t *testing.T) {
+	seen := simulate(t, 83, nil, func(w *world) {
+		w.startVerifier(10 * time.Minute)
+		s := w.newStranger()
+		defer s.close()
+		time.Sleep(90 * time.Minute)
+		for range 5 {
+			e := w.writeLate(time.Hour)
+			s.send(ofAnother(&e, relay.DefaultSource, "bank."+events))
+		}
+		time.Sleep(time.Hour)
+	})
+	wantOnce(t, seen)
+	if seen.foreign != 5 {
+		t.Errorf("%d records of another table, want 5", seen.foreign)
+	}
+}
+
 // writeLate writes the only event of an aggregate, so long after its write timestamp.
-func (w *world) writeLate(late time.Duration) {
+func (w *world) writeLate(late time.Duration) outbox.Event {
 	w.t.Helper()
 	id, aggregate, at := outbox.NewID(), outbox.NewID(), w.clock.Now().Add(-late)
+	e := outbox.Event{ID: id, AggregateID: aggregate, Sequence: 1, AggregateType: parcel, Type: parcelMoved, Payload: []byte("{}"), CreatedAt: at}
 	if err := w.session.Query("INSERT INTO "+events+" (aggregate_id, seq, event_id, aggregate_type, event_type, payload, created_at) VALUES (?, 1, ?, ?, ?, ?, ?) USING TIMESTAMP ?",
 		aggregate, id, parcel, parcelMoved, []byte("{}"), at, at.UnixMicro()).Exec(); err != nil {
 		w.t.Errorf("write a late event: %v", err)
-		return
+		return e
 	}
 	w.ledger.isLate(id)
 	w.ledger.moved(id)
+	return e
 }
