@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	scheme  = "bearer"
-	roleKey = "access.role"
+	scheme       = "bearer"
+	roleKey      = "access.role"
+	consumersKey = "access.consumers"
 )
 
 // Needs sets and describes the role that an operation needs. It changes op and returns
@@ -25,6 +26,16 @@ func Needs(role Role, op huma.Operation) huma.Operation {
 		op.Extensions = make(map[string]any)
 	}
 	op.Extensions["x-role"] = role
+	return op
+}
+
+// OrConsumer admits the consumers of subscriptions to an operation, too, which limits them to
+// their subscriptions by PermitConsume. It changes op and returns it.
+func OrConsumer(op huma.Operation) huma.Operation {
+	if op.Metadata == nil {
+		op.Metadata = make(map[string]any)
+	}
+	op.Metadata[consumersKey] = true
 	return op
 }
 
@@ -48,7 +59,10 @@ func (g *Gate) Huma(ctx huma.Context, next func(huma.Context)) {
 		if !ok {
 			needed = Admin
 		}
-		if err = Permit(p, needed); err == nil {
+		if p.Role != Consumer || ctx.Operation().Metadata[consumersKey] != true {
+			err = Permit(p, needed)
+		}
+		if err == nil {
 			next(huma.WithContext(ctx, With(ctx.Context(), p)))
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
@@ -105,6 +106,50 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 	for _, open := range []string{"/livez", "/readyz", "/openapi.json"} {
 		if a := b.ask(t, "", "GET", open, ""); a.code != http.StatusOK {
 			t.Errorf("%s by nobody = %d: %s", open, a.code, a.body)
+		}
+	}
+}
+
+// A consumer reads the dead letters of its subscriptions, and nothing else.
+func TestAccess_ConsumerReadsItsDeadLetters(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	ids := make(map[string]string)
+	for i, table := range []string{"subscription.mail", "subscription.sms-de", "subscription.other", "subscription.mailing", testTable} {
+		l := testDeadLetter(fmt.Sprint("a", i), 1)
+		l.Table = table
+		b.writeDeadLetter(t, l, time.Time{})
+		ids[table] = l.EventID.String()
+	}
+	for _, c := range []struct {
+		method, path string
+		want         int
+	}{
+		{"GET", "/v1/dlq/dead-letters?table=subscription.mail", 200},
+		{"GET", "/v1/dlq/dead-letters?table=subscription.sms-de", 200},
+		{"GET", "/v1/dlq/dead-letters?table=subscription.other", 403},
+		{"GET", "/v1/dlq/dead-letters?table=subscription.mailing", 403},
+		{"GET", "/v1/dlq/dead-letters?table=subscription.mail*", 403},
+		{"GET", "/v1/dlq/dead-letters?table=" + testTable, 403},
+		{"GET", "/v1/dlq/dead-letters", 403},
+		{"GET", "/v1/dlq/dead-letters/" + ids["subscription.mail"], 200},
+		{"GET", "/v1/dlq/dead-letters/" + ids["subscription.sms-de"], 200},
+		{"GET", "/v1/dlq/dead-letters/" + ids["subscription.other"], 404},
+		{"GET", "/v1/dlq/dead-letters/" + ids[testTable], 404},
+		{"POST", "/v1/dlq/dead-letters/" + ids["subscription.mail"] + "/replay", 403},
+		{"GET", "/v1/dlq/stats", 403},
+		{"GET", "/v1/dlq/groups", 403},
+	} {
+		body := ""
+		if c.method == "POST" {
+			body = `{}`
+		}
+		a := b.ask(t, consumerOfMail, c.method, c.path, body)
+		if a.code != c.want {
+			t.Errorf("%s %s = %d, want %d: %s", c.method, c.path, a.code, c.want, a.body)
+		}
+		if table, ok := strings.CutPrefix(c.path, "/v1/dlq/dead-letters?table="); ok && c.want == 200 && (!strings.Contains(string(a.body), ids[table]) || strings.Count(string(a.body), `"event_id"`) != 1) {
+			t.Errorf("%s lists %s, want %s alone", c.path, a.body, ids[table])
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,10 +44,10 @@ func setup(t testing.TB, change func(*Config)) *fixture {
 	}
 	b := &fixture{World: w, store: store, tokens: make(map[access.Role]string), log: new(logtest.Buffer)}
 	var conf access.Config
-	for _, r := range access.Roles {
+	for _, r := range append(slices.Clone(access.Roles), consumerOfMail) {
 		secret, hash := access.NewToken()
 		b.tokens[r] = secret
-		conf.Tokens = append(conf.Tokens, access.Token{Name: "a-" + string(r), Role: r, Hash: hash})
+		conf.Tokens = append(conf.Tokens, access.Token{Name: "a-" + strings.Split(string(r), "(")[0], Role: r, Hash: hash})
 	}
 	conf.RequestsPerSecond, conf.RequestsBurst = 1e6, 1e6
 	gate, err := access.New(conf)
@@ -63,6 +64,9 @@ func setup(t testing.TB, change func(*Config)) *fixture {
 	b.serve(t, c)
 	return b
 }
+
+// consumerOfMail is a role of setup.
+const consumerOfMail access.Role = "consumer(mail|sms-*)"
 
 func (b *fixture) serve(t testing.TB, c Config) {
 	t.Helper()

@@ -3,8 +3,10 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -108,12 +110,14 @@ func (ep *deadLetterEndpoints) register() {
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
 		OperationID: "get-me", Method: http.MethodGet, Path: "/v1/me", Summary: "Get the user and role of the token",
 	}), me)
-	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
+	huma.Register(ep.api, ep.describe(access.Viewer, access.OrConsumer(huma.Operation{
 		OperationID: "list-dead-letters", Method: http.MethodGet, Path: "/v1/dlq/dead-letters", Summary: "List dead letters",
-	}), ep.list)
-	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
+		Description: "A consumer lists those of a subscription of its role: table is subscription.NAME.",
+	})), ep.list)
+	huma.Register(ep.api, ep.describe(access.Viewer, access.OrConsumer(huma.Operation{
 		OperationID: "get-dead-letter", Method: http.MethodGet, Path: "/v1/dlq/dead-letters/{event_id}", Summary: "Get a dead letter with its history",
-	}, 404), ep.deadLetter)
+		Description: "A consumer reads those of the subscriptions of its role; others do not exist for it.",
+	}), 404), ep.deadLetter)
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
 		OperationID: "get-stats", Method: http.MethodGet, Path: "/v1/dlq/stats", Summary: "Count dead letters",
 	}), ep.getStats)
@@ -152,6 +156,9 @@ func atLeast(priority int) *int {
 }
 
 func (ep *deadLetterEndpoints) list(ctx context.Context, in *listInput) (*listOutput, error) {
+	if err := permitTable(ctx, in.Table); err != nil {
+		return nil, newProblem(ctx, http.StatusForbidden, problemForbidden, err.Error())
+	}
 	f := dlq.Filter{
 		Status: statusesOf(in.Status), ErrorClass: in.ErrorClass, EventType: in.EventType, Aggregate: in.Aggregate, Since: in.Since, Until: in.Until,
 		Table: in.Table, Tags: in.Tag, MinPriority: atLeast(in.MinPriority), Text: in.Text,
@@ -241,10 +248,27 @@ func (ep *deadLetterEndpoints) deadLetter(ctx context.Context, in *deadLetterInp
 		return nil, err
 	}
 	out, err := ep.complete(ctx, id)
+	if err == nil && permitTable(ctx, out.Body.Table) != nil {
+		err = dlq.ErrNotFound
+	}
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, false)
 	}
 	return out, nil
+}
+
+// permitTable returns an error if the caller is a consumer and a table is not that of one of its
+// subscriptions.
+func permitTable(ctx context.Context, table string) error {
+	p, _ := access.From(ctx)
+	if p.Role != access.Consumer {
+		return nil
+	}
+	name, ok := strings.CutPrefix(table, "subscription.")
+	if !ok {
+		return fmt.Errorf("%s reads the dead letters of its subscriptions only: use table=subscription.NAME, or --table subscription.NAME", p.Name)
+	}
+	return access.PermitConsume(p, name)
 }
 
 // read returns the dead letter of an event, or of the event that an edit replaces.
