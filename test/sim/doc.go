@@ -1,6 +1,6 @@
 // Package sim checks the promises of the whole system under virtual time.
 //
-// One testing/synctest bubble contains a scyllafake node, a kfake broker, the order
+// One testing/synctest bubble contains a scyllafake node, one or three kfake brokers, the order
 // service with its customers, and a relay. They use the production clients, unmodified,
 // over in-memory connections. A simulation of hours takes a second.
 //
