@@ -10,5 +10,12 @@
 //
 // So a client that checks nothing but the status takes no delivery for settled that is not.
 //
+// # Premises
+//
+//   - Clients repeat a request with the status 503. If they do not, messages that they have processed
+//     are delivered again.
+//   - A proxy in between passes a response on when it is written, and waits for at least 30 seconds.
+//     If it does not, messages are leased to nobody until their leases end.
+//
 // A request that waits for messages costs its own goroutine and nothing else.
 package api

@@ -24,6 +24,11 @@
 // delivered if the destination is well: one that is alone and always fails as unavailable is
 // repeated for ever.
 //
+// The deadlines of leases that were handed over, and of stored messages, are times of the former
+// owner: if the clocks of hosts differ, these leases end earlier or later by that. A planned end of
+// a process takes its time, pushDrainTimeout for calls in flight: one that is killed before loses
+// its leases, as by a crash.
+//
 // The package serves requests for the partitions of this instance only; the owner of a
 // receipt is found by Owner. It has no HTTP.
 package engine

@@ -19,6 +19,14 @@
 //	lease_expired  the lease has ended, or was lost with its owner
 //	unavailable    no instance has claimed the partition, or it does not answer: repeat
 //
+// # Premises
+//
+//   - Instances reach each other at the addresses in their reports. If one is not reachable, its
+//     messages are received and settled at itself only; here they are unavailable.
+//   - The clocks of instances differ by less than a minute. Requests of others are refused.
+//   - Reports are read from the database. While it is away the last ones are used, and a receipt of
+//     an instance that is not among them is unavailable.
+//
 // Requests between instances are signed with a key that is derived from the one of
 // receipts. They name the instance they are meant for, and they are never forwarded again.
 package forward

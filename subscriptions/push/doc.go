@@ -5,4 +5,8 @@
 // alone, or a Plugin of the process. The engine leases the messages, calls Process, and
 // settles them: nil acknowledges, an error is a failed delivery, and one that Permanent
 // marks rejects the message.
+//
+// Delivery is at least once, and relies on a destination that knows the delivery id of what it has
+// accepted: otherwise it processes a message again after a crash, or after a call that was
+// interrupted.
 package push

@@ -18,5 +18,14 @@
 //   - A write with an unknown outcome is determined by a serial read: last_write is its id,
 //     or it is not applied and can be repeated with the same id.
 //
+// # Premises
+//
+//   - Lightweight transactions of a partition are linearizable. If they are not, as after a node
+//     was restored from a backup, two owners may write, and messages are delivered again.
+//   - Replicas that missed a deletion are repaired within gc_grace_seconds. If they are not, a
+//     settled message comes back and is delivered again.
+//   - The limits of the server for one write are the defaults: a batch of 1 MiB, a statement of
+//     16 MiB. With lower ones large messages cannot be stored, and hand-overs lose their leases.
+//
 // The package has no timers and no goroutines, and it does not interpret messages.
 package store

@@ -28,6 +28,9 @@
 //   - Records are added in the order of their offsets. The row of a message at or after the
 //     position says nothing about earlier records of its key: it waits for them to be read. If
 //     they never come, because retention deleted them all, it waits for the next record.
+//   - A hand-over is that of the last owner, and belongs to the records of Start.Origin. If it is an
+//     older one, a lease that has ended blocks its message until its time is over, and its receipt is
+//     accepted.
 //   - The consumer of a run processes it in its order. One that does not sees its own order.
 //
 // # Settled offsets
