@@ -26,6 +26,9 @@
 // confidence window, rows are written that the sweep reader has passed, and nothing shows
 // that they are missing until a later event of their aggregate.
 //
+// The table fits its mapping. Where a mapped column is missing or has another type, the sweep
+// reader holds the stream of the row, until the relay begins a new pass.
+//
 // Tail.mu is taken before tailGroup.mu. tailGaps.mu and Tail.mu may be held while the
 // swept.Tracker of the sink is called; no other function of a Sink is called with a lock.
 // blocked.mu is taken alone.

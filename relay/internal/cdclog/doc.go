@@ -17,4 +17,7 @@
 // The rows of an aggregate are in the order that a statement names; a table may have any
 // clustering order. A SERIAL read against the order of the table fails on ScyllaDB, so
 // these statements use plain levels.
+//
+// An event is due at most outbox.MaxDelay after the write time of its row. A row that is due
+// later is no event (StoredEvent.Err), by no clock.
 package cdclog

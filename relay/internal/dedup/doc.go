@@ -19,6 +19,8 @@
 //
 //   - An id belongs to one event of the table. Of two events with one id the second counts as
 //     published; package publish reports it.
+//   - The first row of an id that the sweep reader reads is the first that was written. A later
+//     one was stored again, and its time says nothing of the order.
 //   - A number belongs to one event of its aggregate, and numbers only grow. Where they do
 //     not, the line is in doubt.
 //

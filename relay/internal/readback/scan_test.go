@@ -3,6 +3,7 @@ package readback
 import (
 	"encoding/binary"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -123,4 +124,44 @@ func BenchmarkBatchScanner(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/record")
+}
+
+// The time of a record is the broker's where the topic has LogAppendTime, whatever the producer
+// wrote, so a clock of the broker that is behind is measured there too.
+func TestBatchScanner_MeasuresTheClockThatDatesRecords(t *testing.T) {
+	t.Parallel()
+	created := time.Now().UTC().Truncate(time.Millisecond)
+	e := relaytest.Event(1, 1, "OrderCreated")
+	e.CreatedAt = created
+	for _, tt := range []struct {
+		name             string
+		append           bool
+		producer, broker time.Duration // of the record's times to the creation of the event
+		behind           time.Duration
+	}{
+		{"CreateTime, right", false, time.Millisecond, -90 * time.Second, 0},
+		{"CreateTime, behind", false, -90 * time.Second, time.Millisecond, 90 * time.Second},
+		{"LogAppendTime, right", true, -90 * time.Second, time.Millisecond, 0},
+		{"LogAppendTime, behind", true, time.Millisecond, -90 * time.Second, 90 * time.Second},
+		{"LogAppendTime, ahead", true, time.Millisecond, time.Hour, 0},
+	} {
+		data := batchOf(0, e)
+		if tt.append {
+			data[batchAttributesAt+1] |= batchAppend
+		}
+		binary.BigEndian.PutUint64(data[batchFirstTimeAt:], uint64(created.Add(tt.producer).UnixMilli()))
+		binary.BigEndian.PutUint64(data[batchLastTimeAt:], uint64(created.Add(tt.broker).UnixMilli()))
+		s := newBatchScanner("test")
+		at := int64(0)
+		if _, err := s.scan(data, 0, func(e Event) { at = e.at }); err != nil {
+			t.Fatal(err)
+		}
+		want := tt.producer
+		if tt.append {
+			want = tt.broker
+		}
+		if got := time.UnixMilli(at).Sub(created); got != want || s.clock.behind() != tt.behind {
+			t.Errorf("%s: the record is of %s after its event, and the clock %s behind, want %s and %s", tt.name, got, s.clock.behind(), want, tt.behind)
+		}
+	}
 }
