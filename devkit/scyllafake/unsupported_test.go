@@ -38,7 +38,6 @@ func TestServer_UnsupportedFeatures(t *testing.T) {
 		"roles and permissions": {"CREATE ROLE r WITH LOGIN = true", "ALTER USER u", "DROP ROLE r", "GRANT SELECT ON ks.t TO r", "REVOKE ALL ON ks.t FROM r", "LIST ROLES"},
 		"JSON":                  {"SELECT JSON * FROM ks.t", `INSERT INTO ks.t JSON '{"p": 1}'`},
 		"GROUP BY":              {"SELECT p FROM ks.t GROUP BY p"},
-		"PER PARTITION LIMIT":   {"SELECT p FROM ks.t PER PARTITION LIMIT 1"},
 		"CAST":                  {"SELECT CAST(v AS text) FROM ks.t"},
 		"type hints":            {"INSERT INTO ks.t (p, c) VALUES (1, (int)1)"},
 		"IS NOT NULL":           {"SELECT * FROM ks.t WHERE v IS NOT NULL ALLOW FILTERING"},

@@ -126,11 +126,12 @@ type Select struct {
 	From      Name
 	Where     []Relation
 	OrderBy   []Order
-	// Limit and Timeout are nil when absent. Timeout is a duration Literal or Marker.
-	Limit          Term
-	AllowFiltering bool
-	BypassCache    bool
-	Timeout        Term
+	// PerPartitionLimit, Limit and Timeout are nil when absent. Timeout is a
+	// duration Literal or Marker.
+	PerPartitionLimit, Limit Term
+	AllowFiltering           bool
+	BypassCache              bool
+	Timeout                  Term
 	// TTL and Timestamp are set by USING TTL and USING TIMESTAMP, which the grammar
 	// accepts and ScyllaDB refuses: "Specifying TTL is not legal for SELECT statement".
 	TTL, Timestamp Term

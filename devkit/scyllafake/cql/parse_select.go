@@ -32,7 +32,9 @@ func (p *parser) selectTail(s *Select) {
 		p.list(func() { s.OrderBy = append(s.OrderBy, p.orderBy()) })
 	}
 	if p.accept(kPer) {
-		panic(&Unsupported{What: "PER PARTITION LIMIT"})
+		p.expect(kPartition, setOf(kLimit))
+		p.expect(kLimit, setOf(tInteger, tQMark, tColon))
+		s.PerPartitionLimit = p.intValue()
 	}
 	if p.accept(kLimit) {
 		s.Limit = p.intValue()

@@ -98,7 +98,7 @@ func TestParse_Binds(t *testing.T) {
 	t.Parallel()
 	tests := map[string][]string{
 		"SELECT * FROM t": nil,
-		"SELECT * FROM t WHERE a = ? AND b = :X AND c IN (?, :x) AND d > ?  LIMIT :l USING TIMEOUT ?":                                                   {"", "x", "", "", "l", ""},
+		"SELECT * FROM t WHERE a = ? AND b = :X AND c IN (?, :x) AND d > ? PER PARTITION LIMIT :l LIMIT ? USING TIMEOUT ?":                              {"", "x", "", "", "l", "", ""},
 		"INSERT INTO t (a, b) VALUES (?, :\"Q\") USING TTL ? AND TIMESTAMP :q":                                                                          {"", "Q", "", "q"},
 		"UPDATE t USING TTL ? SET a = ?, b[?] = ?, c = c + ? WHERE k = ? IF a IN ? AND b = :z":                                                          {"", "", "", "", "", "", "", "z"},
 		"DELETE m[?] FROM t USING TIMESTAMP ? WHERE k = ? IF a = ?":                                                                                     {"", "", "", ""},

@@ -27,8 +27,10 @@ type selection struct {
 	// found is false when the restrictions exclude every row.
 	found bool
 
-	pageSize  uint64 // 0 is unpaged
-	remaining uint64 // of LIMIT
+	pageSize     uint64 // 0 is unpaged
+	remaining    uint64 // of LIMIT
+	perPartition uint64
+	fetched      uint64 // rows returned of the current partition
 
 	data []*store.ColumnData // slots of the projection
 	rows []byte
@@ -75,6 +77,9 @@ func (e *Engine) execSelect(ctx context.Context, q *selectPlan, x *expr.EvalCtx,
 func (s *selection) begin(e *Engine) (found bool, err error) {
 	q, x := s.q, s.x
 	if s.remaining, err = limit(x, q.limit); err != nil {
+		return false, err
+	}
+	if s.perPartition, err = limit(x, q.perPartition); err != nil {
 		return false, err
 	}
 	s.view = expr.RowView{Table: q.table, Now: x.Now.Unix()}
@@ -151,6 +156,7 @@ func (s *selection) resume() (bool, error) {
 	if !st.begin {
 		s.src.after = &st.pos
 	}
+	s.fetched = st.fetched
 	s.remaining = min(s.remaining, st.remaining)
 	return true, nil
 }
@@ -158,7 +164,7 @@ func (s *selection) resume() (bool, error) {
 // mayNeedPaging returns false when the statement names so few rows one by one that they
 // always fit a page; such a read never has a next page.
 func (s *selection) mayNeedPaging(pageSize uint64) bool {
-	if s.q.rest.NeedsFiltering() || !s.src.byKey {
+	if s.filtering() || !s.src.byKey {
 		return true
 	}
 	perKey := 1
@@ -176,11 +182,14 @@ func (s *selection) mayNeedPaging(pageSize uint64) bool {
 	return uint64(len(s.src.keys))*uint64(perKey) > pageSize
 }
 
+// filtering reports whether rows that were read may be filtered out. ScyllaDB then
+// counts the rows of a page as it reads them.
+func (s *selection) filtering() bool { return s.q.perPartition != nil || s.q.rest.NeedsFiltering() }
+
 // page reads up to one page and returns the state for the next, nil if this
-// was the last. If rows are filtered out, those of a page are counted as they are read,
-// as ScyllaDB does.
+// was the last.
 func (s *selection) page(ctx context.Context) ([]byte, error) {
-	filtering := s.q.rest.NeedsFiltering()
+	filtering := s.filtering()
 	s.src.remember = filtering
 	var read, dropped uint64
 	for {
@@ -204,6 +213,7 @@ func (s *selection) page(ctx context.Context) ([]byte, error) {
 			if err := s.emit(); err != nil {
 				return nil, err
 			}
+			s.fetched++
 			if s.remaining--; s.remaining == 0 {
 				return nil, nil
 			}
@@ -227,14 +237,22 @@ func (s *selection) step(ctx context.Context, n uint64) (bool, error) {
 	if !ok || err != nil {
 		return false, err
 	}
-	if first && s.q.columns != nil {
-		fill(s.q.columns.static, s.view.Static, s.data)
+	if first {
+		if !s.src.resumed {
+			s.fetched = 0
+		}
+		if s.q.columns != nil {
+			fill(s.q.columns.static, s.view.Static, s.data)
+		}
 	}
 	return true, nil
 }
 
-// keeps reports whether the row passes the filters.
+// keeps reports whether the row passes the filters and PER PARTITION LIMIT.
 func (s *selection) keeps() (bool, error) {
+	if s.fetched >= s.perPartition {
+		return false, nil
+	}
 	for _, f := range s.q.rest.Filters {
 		ok, err := f.Holds(s.x, &s.view)
 		if !ok || err != nil {
@@ -245,7 +263,7 @@ func (s *selection) keeps() (bool, error) {
 }
 
 func (s *selection) state() []byte {
-	st := pageState{storeID: s.q.table.StoreID, pos: s.src.position(&s.view), remaining: s.remaining}
+	st := pageState{storeID: s.q.table.StoreID, pos: s.src.position(&s.view), remaining: s.remaining, fetched: s.fetched}
 	return st.encode()
 }
 
@@ -275,6 +293,7 @@ func (s *selection) emit() error {
 // count reads all rows and emits their number.
 func (s *selection) count(ctx context.Context) error {
 	var n int64
+	s.perPartition = math.MaxUint64 // it limits the results, of which there is one
 	for i := uint64(0); s.found; i++ {
 		ok, err := s.step(ctx, i)
 		if err != nil {

@@ -33,7 +33,7 @@ func TestPlan_BindMetadata(t *testing.T) {
 			"SELECT * FROM base WHERE token(pk) > ? AND token(pk) <= ? LIMIT ?",
 			"base.partition key token bigint, base.partition key token bigint, base.[limit] int", nil, true,
 		},
-		{"SELECT * FROM base WHERE pk = :p AND ck = :c LIMIT :l", "base.p int, base.c int, base.l int", []uint16{0}, true},
+		{"SELECT * FROM base WHERE pk = :p AND ck = :c PER PARTITION LIMIT :l", "base.p int, base.c int, base.l int", []uint16{0}, true},
 		{"SELECT * FROM base WHERE pk = :x AND ck = :x", "base.x int", nil, true},
 		{"SELECT * FROM base WHERE pk = ? AND (ck) > (?)", "base.pk int, base.(ck)[0] int", []uint16{0}, true},
 		{

@@ -17,11 +17,13 @@ type pageState struct {
 	begin bool
 	// remaining is the rest of LIMIT.
 	remaining uint64
+	// fetched is the number of rows already returned of the partition at pos.
+	fetched uint64
 }
 
 var errPagingState = cqlerr.New(cqlerr.Protocol, "Invalid value for the paging state")
 
-const pageStateVersion = 2
+const pageStateVersion = 1
 
 // encode returns the opaque bytes that the client sends back. The checksum only detects
 // bytes that never were a state.
@@ -36,6 +38,7 @@ func (s *pageState) encode() []byte {
 	b = binary.BigEndian.AppendUint32(b, s.storeID)
 	b = binary.BigEndian.AppendUint64(b, uint64(s.pos.Token))
 	b = binary.AppendUvarint(b, s.remaining)
+	b = binary.AppendUvarint(b, s.fetched)
 	b = appendBlob(b, s.pos.Key)
 	b = binary.AppendUvarint(b, uint64(len(s.pos.Clustering)))
 	for _, v := range s.pos.Clustering {
@@ -64,6 +67,7 @@ func decodePageState(b []byte, t *catalog.Table) (s pageState, same bool, err er
 	s.pos.Token = int64(binary.BigEndian.Uint64(body[6:]))
 	r := stateReader{b: body[head:]}
 	s.remaining = r.uvarint()
+	s.fetched = r.uvarint()
 	s.pos.Key = r.blob()
 	n := r.uvarint()
 	for range min(n, uint64(len(t.Clustering))) {

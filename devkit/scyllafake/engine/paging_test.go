@@ -52,6 +52,8 @@ func TestSelect_Pages(t *testing.T) {
 		{"SELECT ck FROM plain WHERE pk = 1 LIMIT 5", 5, "1 | 2 | 3 | 4 | 5"},
 		{"SELECT ck FROM plain WHERE pk = 1 LIMIT 6", 4, "1 | 2 | 3 | 4 +; 5 | 6"},
 		{"SELECT pk, ck, s FROM plain WHERE pk IN (2, 3)", 11, "2 1 null | 2 2 null | 2 3 null | 2 4 null | 2 5 null | 2 6 null | 2 7 null | 2 8 null | 2 9 null | 2 10 null | 3 null 3 +; none"},
+		{"SELECT pk, ck FROM plain PER PARTITION LIMIT 3", 4, "1 1 | 1 2 | 1 3 +; none +; 2 1 | 2 2 +; 2 3 +; none +; 3 null"},
+		{"SELECT pk, ck FROM plain WHERE pk IN (1, 2) PER PARTITION LIMIT 2", 5000, "1 1 | 1 2 | 2 1 | 2 2 +; none"},
 		{"SELECT DISTINCT pk FROM plain", 1, "1 +; 2 +; 3 +; none"},
 		{"SELECT COUNT(*) FROM plain", 4, "21"},
 		{"SELECT ck FROM plain WHERE pk = 1 ORDER BY ck DESC", 4, "10 | 9 | 8 | 7 +; 6 | 5 | 4 | 3 +; 2 | 1"},
@@ -147,6 +149,8 @@ func TestSelect_PagesAddUp(t *testing.T) {
 	for _, text := range []string{
 		"SELECT pk, ck, s, v FROM plain",
 		"SELECT pk, ck FROM plain LIMIT 17",
+		"SELECT pk, ck FROM plain PER PARTITION LIMIT 2",
+		"SELECT pk, ck FROM plain PER PARTITION LIMIT 2 LIMIT 5",
 		"SELECT DISTINCT pk, s FROM plain",
 		"SELECT pk, ck FROM plain WHERE pk IN (5, 1, 3, 8, 2)",
 		"SELECT pk, ck FROM plain WHERE pk IN (5, 1, 3) AND ck > 2 AND ck <= 7",

@@ -23,8 +23,8 @@ type selectPlan struct {
 	distinct bool
 	reversed bool
 
-	limit, timeout expr.Term
-	warnings       []string
+	limit, perPartition, timeout expr.Term
+	warnings                     []string
 }
 
 const warnFiltering = "This query should use ALLOW FILTERING and will be rejected in future versions."
@@ -190,6 +190,14 @@ func (p *planner) checkFiltering(q *selectPlan, s *cql.Select) error {
 func (p *planner) selectLimits(q *selectPlan, s *cql.Select) error {
 	var err error
 	spec := p.Spec("[limit]", cqltype.TInt)
+	if s.PerPartitionLimit != nil {
+		if q.distinct {
+			return cqlerr.Invalidf("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries")
+		}
+		if q.perPartition, err = p.Term(s.PerPartitionLimit, spec, nil); err != nil {
+			return err
+		}
+	}
 	if s.Limit != nil {
 		if q.limit, err = p.Term(s.Limit, spec, nil); err != nil {
 			return err
