@@ -330,9 +330,9 @@ type Config struct {
 	// IdleCheckpoint is how often checkpoints that advanced without events are saved.
 	// Default DefaultIdleCheckpoint.
 	IdleCheckpoint time.Duration
-	// AwaitTable makes the relay wait for a table that does not exist or does not match the
-	// mapping, instead of ending: relays of other tables run in the same process. Status
-	// reports it.
+	// AwaitTable makes the relay wait at its start for a table that does not exist or does not
+	// match the mapping, instead of ending: relays of other tables run in the same process.
+	// A table that has matched once is awaited without it. Status reports it.
 	AwaitTable bool
 	// DrainTimeout is how long a stopping relay waits for acknowledgements. Default DefaultDrainTimeout.
 	DrainTimeout time.Duration

@@ -36,7 +36,8 @@ type Relay struct {
 	log     *slog.Logger
 	metrics *metrics
 	store   checkpoint.Store
-	table   outbox.Table // set in Run, with lookup and own
+	table   outbox.Table // set in Run, with facts, lookup and own
+	facts   cdclog.TableInfo
 	lookup  cdclog.Lookup
 	own     cdclog.Portion // this shard's part of the table
 	streams *checkpoint.Streams
@@ -286,6 +287,9 @@ type service struct {
 // supervisor restarts the part.
 func (s *service) Serve(ctx context.Context) error {
 	err := s.run(ctx)
+	if ctx.Err() == nil && err != nil {
+		err = s.pass.blameTable(ctx, err)
+	}
 	if ctx.Err() == nil && err != nil && failure.Classify(err) == failure.Fatal {
 		s.pass.fail(err)
 		return suture.ErrDoNotRestart

@@ -19,8 +19,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 )
 
-// pass is one run of the relay: from a start until it is stopped, a fatal error, or the
-// CDC log is about to lose unpublished events.
+// pass is one run of the relay: from a start until it is stopped, a fatal error, an altered
+// table, or the CDC log is about to lose unpublished events.
 type pass struct {
 	*Relay
 	p    *publish.Publisher
@@ -52,6 +52,7 @@ func (r *Relay) run(ctx context.Context) error {
 	p.EnsureTopics(r.cfg.Topics)
 	one := pass{Relay: r, p: p, back: back, fail: fail}
 	if err := one.learn(tail); err != nil {
+		err = one.blameTable(tail, err)
 		if ctx.Err() != nil {
 			err = nil // stop requested
 		}

@@ -11,14 +11,16 @@ import (
 )
 
 // findTable reads the columns of the outbox table. It retries while the database is
-// unavailable. It returns an *outbox.MappingError if the columns do not match.
+// unavailable. It returns an *outbox.MappingError if the columns do not match, in the first
+// pass: once the table has matched, an ALTER TABLE ends no relay, and findTable waits until
+// it matches again.
 func (r *Relay) findTable(ctx context.Context) error {
 	for attempt := 1; ; attempt++ {
 		t, facts, err := readTable(ctx, &r.cfg)
 		if err == nil {
 			r.setTableErr(nil)
 			r.setStuck(nil)
-			r.table, r.lookup = t, cdclog.CQLLookup(r.cfg.Session, t)
+			r.table, r.facts, r.lookup = t, facts, cdclog.CQLLookup(r.cfg.Session, t)
 			r.own = cdclog.PortionOf(r.cfg.Shard, t)
 			if !t.Numbered() {
 				r.log.Info("the outbox table has no sequence numbers; the order of an aggregate's events is that of their writes")
@@ -28,20 +30,28 @@ func (r *Relay) findTable(ctx context.Context) error {
 			}
 			return nil
 		}
+		misfit := isMisfit(err)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case failure.Classify(err) == failure.Fatal && !r.cfg.AwaitTable:
+		case failure.Classify(err) == failure.Fatal && !r.cfg.AwaitTable && (r.lookup == nil || !misfit):
 			return err
 		}
 		r.setStuck(err)
-		if attempt == 3 { // the database may be starting during the first attempts
+		if attempt == 3 || attempt == 1 && misfit { // the database may be starting during the first attempts
 			r.log.Warn("failed to read the columns of the outbox table; retrying", "err", err)
 		}
 		if err := retry.Wait(ctx, retry.Required(r.cfg.RetryMin, r.cfg.RetryMax, attempt)); err != nil {
 			return err
 		}
 	}
+}
+
+// isMisfit reports whether err means that a table does not exist, does not match its mapping
+// or has no CDC log of all columns.
+func isMisfit(err error) bool {
+	_, ok := errors.AsType[*outbox.MappingError](err)
+	return ok
 }
 
 // readTable reads the table's columns, and checks that it has a CDC log.

@@ -11,8 +11,10 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/thejerf/suture/v4"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
@@ -28,6 +30,9 @@ const (
 	// heldAtMost is how long a stream is held whose row did not fit the mapping although the
 	// table does.
 	heldAtMost = time.Minute
+	// schemaSettles is how long the nodes of the database may have different schemas after an
+	// ALTER TABLE.
+	schemaSettles = 10 * time.Second
 )
 
 // errAltered ends a pass: the columns of the outbox table are not those that it began with.
@@ -74,6 +79,29 @@ func (x *pass) watchTable(ctx context.Context) error {
 		}
 	}
 	return context.Cause(ctx)
+}
+
+// blameTable adds errAltered, which ends the pass instead of the relay, to an error of a statement
+// that the database refuses as invalid, if the outbox table is not that with which the pass began:
+// a lookup by key names the columns of then. It returns other errors unchanged. It waits up to
+// schemaSettles for the difference, because the node that is asked may learn of an ALTER TABLE
+// later than the node that refused.
+func (x *pass) blameTable(ctx context.Context, err error) error {
+	if x.lookup == nil || cqlcode.Of(err) != gocql.ErrCodeInvalid {
+		return err
+	}
+	for until := time.Now().Add(schemaSettles); ; {
+		table, facts, unread := readTable(ctx, &x.cfg)
+		switch {
+		case isMisfit(unread), unread == nil && (facts != x.facts || !reflect.DeepEqual(table, x.table)):
+			return fmt.Errorf("%w: %w", errAltered, err)
+		case unread != nil && failure.Classify(unread) == failure.Fatal, unread == nil && !time.Now().Before(until):
+			return err
+		}
+		if retry.Wait(ctx, time.Second) != nil {
+			return err
+		}
+	}
 }
 
 // reportGap reports a gap of the CDC log, once.
