@@ -10,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/push"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
 
@@ -395,4 +396,78 @@ func TestEngine_HandOverDuringAWrite(t *testing.T) {
 			})
 		})
 	}
+}
+
+// asked is a context that calls f when somebody waits for its end.
+type asked struct {
+	context.Context
+	f func()
+}
+
+func (a asked) Done() <-chan struct{} { a.f(); return a.Context.Done() }
+
+// A lease whose receipt nobody gets is returned, and so not handed over: its message is delivered
+// at once, and the delivery does not count.
+func TestEngine_HandOverOnlyOfLeasesWithReceipts(t *testing.T) {
+	t.Parallel()
+	for name, auto := range map[string]bool{"the caller has gone": false, "the acknowledgement was refused": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(w *world) {
+				w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}, Start: subscriptions.StartEarliest, VisibilityTimeout: 5 * time.Minute})
+				w.many("a", 0, 8, 8)
+				one := w.start()
+				g, _, err := one.group(context.Background(), "s")
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				got, err := one.Receive(asked{ctx, func() { // after the messages are leased
+					if !auto {
+						cancel()
+						return
+					}
+					for _, p := range g.owned() {
+						p.mu.Lock()
+						p.mu.leaving = true
+						p.mu.Unlock()
+					}
+				}}, "s", subscriptions.Receive{Max: 8, AutoAck: auto})
+				if err != nil || len(got) != 0 {
+					t.Errorf("%v are received: %v", names(got), err)
+				}
+				one.stop()
+				two := w.start()
+				again := two.all()
+				if len(again) != 8 || slices.ContainsFunc(again, func(m subscriptions.Message) bool { return m.Attempt != 1 }) {
+					t.Fatalf("%v are delivered, want all with attempt 1", names(again))
+				}
+				two.ok(subscriptions.ActionAck, again...)
+			})
+		})
+	}
+}
+
+// Failed calls count although the database has not stored it, wherever the next call is made.
+func TestPush_HandOverOfFailedCalls(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(w *world) {
+		r := newReceiver(t, func(context.Context, push.Event) error { return errTest })
+		w.put(pushTo(subscriptions.Subscription{MaxReceive: 2, Backoff: time.Second, MaxBackoff: time.Second}))
+		w.db.saves = func(context.Context) (bool, error) { return false, errTest }
+		one := w.start(plugins(r))
+		w.many("a", 0, 1, 1)
+		w.sleep(10 * time.Second)
+		one.stop()
+		w.db.saves = nil
+		w.start(plugins(r))
+		w.sleep(time.Minute)
+		if n := len(r.of("e0")); n != 2 {
+			t.Errorf("%d calls, want 2", n)
+		}
+		if got := w.db.letters(); len(got) != 1 || got[0].Attempts != 2 {
+			t.Errorf("the dead letters are %+v, want one of 2 attempts", got)
+		}
+	})
 }
