@@ -112,7 +112,7 @@ func TestAppender_PlanAndJudge(t *testing.T) {
 // one, and not by what stores one again.
 func TestAppend_RefusesAFarDelivery(t *testing.T) {
 	t.Parallel()
-	for after, refused := range map[time.Duration]bool{-time.Hour: false, MaxDelay - time.Second: false, MaxDelay + time.Minute: true, 24 * time.Hour: true} {
+	for after, refused := range map[time.Duration]bool{-time.Hour: false, maxWriteDelay - time.Second: false, maxWriteDelay + time.Second: true, MaxDelay + time.Minute: true, 24 * time.Hour: true} {
 		e := testEvent()
 		e.DeliverAt = time.Now().Add(after)
 		_, _, insert := DefaultTable.Insert(e)
@@ -128,7 +128,7 @@ func TestAppend_RefusesAFarDelivery(t *testing.T) {
 			t.Errorf("a stored event that is due after %s is refused: %v, %v", after, stored, e.Validate())
 		}
 		written := time.Now()
-		if bad, ok := errors.AsType[*RowError](DefaultTable.CheckDelay(&e, written)); ok != refused || ok && bad.Column != "deliver_at" {
+		if bad, ok := errors.AsType[*RowError](DefaultTable.CheckDelay(&e, written)); ok != (after > MaxDelay) || ok && bad.Column != "deliver_at" {
 			t.Errorf("CheckDelay() of an event that is due after %s = %v", after, bad)
 		}
 		if err := DefaultTable.CheckDelay(&e, e.DeliverAt.Add(-MaxDelay)); err != nil {

@@ -29,6 +29,10 @@ const (
 // keeps one in the database, for up to a year.
 const MaxDelay = 10 * time.Second
 
+// maxWriteDelay is the limit for a writer, by its own clock: the database may date the row by
+// one that is up to 5 s behind.
+const maxWriteDelay = MaxDelay / 2
+
 // FieldError is one problem of an event.
 type FieldError struct {
 	// Field is the name in Event, such as "Sequence" or `Headers["ce_id"]`.
@@ -93,8 +97,8 @@ const fixDelay = "send it with POST /v1/messages and deliver_at"
 
 // delay checks DeliverAt of an event that is about to be written.
 func (e *InvalidEventError) delay(deliver, now time.Time) {
-	if delay := deliver.Sub(now); !deliver.IsZero() && delay > MaxDelay {
-		e.add("DeliverAt", fmt.Sprintf("is %s ahead, more than %s", delay.Round(time.Millisecond), MaxDelay), fixDelay)
+	if delay := deliver.Sub(now); !deliver.IsZero() && delay > maxWriteDelay {
+		e.add("DeliverAt", fmt.Sprintf("is %s ahead, more than %s", delay.Round(time.Millisecond), maxWriteDelay), fixDelay)
 	}
 }
 
