@@ -23,8 +23,12 @@ const (
 	sweepRetries = 200
 	// unboundedSweep takes the place of the TTL where rows do not expire.
 	unboundedSweep = 7 * 24 * time.Hour
-	// maxSweepErrors is how many aggregates of a part may fail before the next part is tried.
+	// maxSweepErrors is how many errors of a part are returned; others are counted.
 	maxSweepErrors = 10
+	// maxSweepFailing is the time that the failing aggregates of a part may take before the next
+	// part is tried: the database is away. Aggregates that can never be applied fail at once, and
+	// must not keep the sweep from those behind them.
+	maxSweepFailing = time.Minute
 )
 
 // Rows are the caller's rows of aggregates, as Sweep needs them.
@@ -170,13 +174,21 @@ func (a *Appender) sweepPart(ctx context.Context, r Rows, part int, s *Swept) er
 	outline := a.table.Outline()
 	stmt, args := outline.SelectByToken(tokensOf(part))
 	var errs []error
+	more, failing := 0, time.Duration(0)
 	compare := func(last Event) {
 		s.Aggregates++
+		began := time.Now()
 		events, err := a.rollForward(ctx, r, last)
 		s.Events += events
-		if err != nil {
+		switch {
+		case err == nil:
+			return
+		case len(errs) < maxSweepErrors:
 			errs = append(errs, fmt.Errorf("outbox: sweep %s %s: %w", r.AggregateType, last.AggregateString(), err))
+		default:
+			more++
 		}
+		failing += time.Since(began)
 	}
 	var last Event
 	for page := []byte(nil); ; {
@@ -208,12 +220,15 @@ func (a *Appender) sweepPart(ctx context.Context, r Rows, part int, s *Swept) er
 			}
 		}
 		page = next
-		if len(page) == 0 || len(errs) >= maxSweepErrors {
+		if len(page) == 0 || failing > maxSweepFailing {
 			break
 		}
 	}
 	if last.Sequence > 0 {
 		compare(last)
+	}
+	if more > 0 {
+		errs = append(errs, fmt.Errorf("outbox: sweep %s: %d more aggregates of part %d failed", r.AggregateType, more, part))
 	}
 	return errors.Join(errs...)
 }

@@ -213,6 +213,32 @@ func TestSweep_SeveralAtOnce(t *testing.T) {
 	}
 }
 
+// Many aggregates that can never be rolled forward keep the sweep from no other one: the failures
+// of a part are returned up to a limit, and counted.
+func TestSweep_ManyAggregatesFail(t *testing.T) {
+	expiring(t, versions["5.1"], func(t *testing.T, w world.World) {
+		a := newAppender(t, w.Session, outbox.AppenderConfig{})
+		ids := lag(t, w, a, 1000)
+		r := rows(w.Session)
+		apply := r.Apply
+		bad := make(map[gocql.UUID]bool)
+		for _, id := range ids[:950] {
+			bad[id] = true
+		}
+		r.Apply = func(ctx context.Context, e outbox.Event) error {
+			if bad[e.AggregateID] {
+				return errors.New("broken")
+			}
+			return apply(ctx, e)
+		}
+		s, err := a.Sweep(t.Context(), r)
+		if err == nil || !strings.Contains(err.Error(), "more aggregates of part") || s.Events != 50 || s.Aggregates != 1000 {
+			t.Errorf("Sweep() = %+v, %v; want all compared, and 50 events applied", s, err)
+		}
+		mustHave(t, w, 2, ids[950:]...)
+	})
+}
+
 // An aggregate that cannot be rolled forward is named, delays no other one, and is tried again.
 func TestSweep_OneAggregateFails(t *testing.T) {
 	expiring(t, versions["5.1"], func(t *testing.T, w world.World) {
