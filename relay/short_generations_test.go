@@ -8,9 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gocql/gocql"
+
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
@@ -222,6 +225,51 @@ func TestTablets_CheckpointsOfEndedGenerations(t *testing.T) {
 		// Those of a day, and of the one before and after.
 		if n := w.count("SELECT count(*) FROM relay_checkpoints"); n == 0 || n > 6*16 {
 			t.Errorf("%d checkpoints, want those of 6 generations at most", n)
+		}
+	})
+}
+
+// The checkpoints of a generation that lived for weeks are kept for a day after its end, for shards
+// of another number that are still in it.
+func TestCheckpoints_OfALongGenerationAreKept(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{}, nil)
+		defer w.close()
+		store := checkpoint.NewCQLStore(w.session, "outbox", DefaultName, "outbox.outbox_messages", DefaultName, nil, time.Minute)
+		day := 24 * time.Hour
+		began := time.Now().Truncate(time.Second)
+		positions := func(generation time.Time) int {
+			t.Helper()
+			found, err := store.Positions(t.Context(), generation)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(found)
+		}
+		begin := func(after time.Duration) time.Time {
+			t.Helper()
+			generation := began.Add(after)
+			if err := store.SaveGeneration(t.Context(), generation); err != nil {
+				t.Fatal(err)
+			}
+			if err := store.SavePosition(t.Context(), generation, []byte{1}, gocql.MinTimeUUID(generation)); err != nil {
+				t.Fatal(err)
+			}
+			return generation
+		}
+		long := begin(0)
+		short := begin(30 * day)
+		if positions(long) != 1 {
+			t.Error("the checkpoints of a generation are removed when it ends")
+		}
+		next := begin(30*day + 12*time.Hour)
+		if positions(long) != 1 || positions(short) != 1 {
+			t.Error("checkpoints are removed half a day after the end of their generation")
+		}
+		begin(31*day + time.Hour)
+		if positions(long) != 0 || positions(short) != 1 || positions(next) != 1 {
+			t.Errorf("%d, %d and %d checkpoints, want none of the first generation, which ended more than a day before", positions(long), positions(short), positions(next))
 		}
 	})
 }

@@ -42,7 +42,7 @@ type CQLStore struct {
 	relay, table, host                         string
 	topicsOf                                   string // relay whose topics are read and written
 	read, all, write, start, generation, first string
-	ended                                      string
+	began, ended                               string
 	topics, topic                              string
 	window                                     time.Duration
 	fence                                      fence.Fence // checked before writes; may be nil
@@ -65,6 +65,7 @@ func NewCQLStore(session *gocql.Session, keyspace, relay, table, topicsOf string
 		start:      "SELECT current_generation, started_at FROM " + name + " WHERE relay = ? AND table_name = ? LIMIT 1",
 		generation: "INSERT INTO " + name + " (relay, table_name, current_generation) VALUES (?, ?, ?)",
 		first:      "INSERT INTO " + name + " (relay, table_name, started_at) VALUES (?, ?, ?)",
+		began:      "SELECT generation FROM " + name + " WHERE relay = ? AND table_name = ? AND generation <= ?",
 		ended:      "DELETE FROM " + name + " WHERE relay = ? AND table_name = ? AND generation < ?",
 		topics:     "SELECT topic FROM " + topics + " WHERE relay = ? AND table_name = ?",
 		topic:      "INSERT INTO " + topics + " (relay, table_name, topic, first_used) VALUES (?, ?, ?, ?)",
@@ -146,13 +147,13 @@ func (c *CQLStore) Start(ctx context.Context) (generation, first time.Time, err 
 	return generation, first, nil
 }
 
-// endedFor is for how long the checkpoints of earlier generations are kept, for relays with
-// another number of shards of which one is behind. Splits and merges of tablets make
+// endedFor is for how long the checkpoints of a generation are kept after its end, for relays
+// with another number of shards of which one is behind. Splits and merges of tablets make
 // generations several times a day.
 const endedFor = 24 * time.Hour
 
-// SaveGeneration implements Store. It removes the checkpoints of generations that began long
-// before this one.
+// SaveGeneration implements Store. It removes the checkpoints of generations that ended long
+// before this one began: those before the newest one that began endedFor before it.
 func (c *CQLStore) SaveGeneration(ctx context.Context, generation time.Time) error {
 	if err := fence.Check(c.fence); err != nil {
 		return err
@@ -160,8 +161,21 @@ func (c *CQLStore) SaveGeneration(ctx context.Context, generation time.Time) err
 	if err := c.query(ctx, c.generation, generation).Exec(); err != nil {
 		return fmt.Errorf("save generation %s: %w", generation.UTC(), err)
 	}
-	if err := c.query(ctx, c.ended, generation.Add(-endedFor)).Exec(); err != nil {
-		return fmt.Errorf("remove the checkpoints of generations before %s: %w", generation.UTC(), err)
+	var kept, one time.Time
+	iter := c.query(ctx, c.began, generation.Add(-endedFor)).Iter()
+	for iter.Scan(&one) {
+		if one.After(kept) {
+			kept = one
+		}
+	}
+	if err := iter.Close(); err != nil {
+		return fmt.Errorf("read the generations before %s: %w", generation.UTC(), err)
+	}
+	if kept.IsZero() {
+		return nil
+	}
+	if err := c.query(ctx, c.ended, kept).Exec(); err != nil {
+		return fmt.Errorf("remove the checkpoints of generations before %s: %w", kept.UTC(), err)
 	}
 	return nil
 }
