@@ -72,34 +72,42 @@ type discard struct{}
 // UnmarshalCQL discards the value.
 func (discard) UnmarshalCQL(gocql.TypeInfo, []byte) error { return nil }
 
-// Streams returns the streams of the newest CDC generation, in vnodes mode.
+// Streams returns the streams of the newest CDC generation: of the table with tablets, of the
+// cluster with vnodes.
 func Streams(ctx context.Context, session *gocql.Session, keyspace, table string) ([][]byte, error) {
-	var out [][]byte
-	iter := session.Query("SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'").WithContext(ctx).Consistency(gocql.One).Iter()
-	var t, newest time.Time
-	for iter.Scan(&t) {
-		if t.After(newest) {
-			newest = t
+	newest := func(stmt string, args ...any) (newest time.Time, err error) {
+		iter := session.Query(stmt, args...).WithContext(ctx).Consistency(gocql.One).Iter()
+		for t := (time.Time{}); iter.Scan(&t); {
+			if t.After(newest) {
+				newest = t
+			}
 		}
+		return newest, iter.Close()
 	}
-	if err := iter.Close(); err != nil {
+	var out [][]byte
+	// Versions without tablets have no such table.
+	tablets, err := newest("SELECT timestamp FROM system.cdc_timestamps WHERE keyspace_name = ? AND table_name = ?", keyspace, table)
+	if err == nil && !tablets.IsZero() {
+		iter := session.Query("SELECT stream_id FROM system.cdc_streams WHERE keyspace_name = ? AND table_name = ? AND timestamp = ? AND stream_state = 0", keyspace, table, tablets).
+			WithContext(ctx).Consistency(gocql.One).Iter()
+		for id := []byte(nil); iter.Scan(&id); id = nil {
+			out = append(out, id)
+		}
+		if err := iter.Close(); err != nil {
+			return nil, fmt.Errorf("read the CDC streams of %s.%s: %w", keyspace, table, err)
+		}
+		return out, nil
+	}
+	vnodes, err := newest("SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'")
+	if err != nil {
 		return nil, fmt.Errorf("read the CDC generations: %w", err)
 	}
-	iter = session.Query("SELECT streams FROM system_distributed.cdc_streams_descriptions_v2 WHERE time = ?", newest).WithContext(ctx).Consistency(gocql.One).Iter()
+	iter := session.Query("SELECT streams FROM system_distributed.cdc_streams_descriptions_v2 WHERE time = ?", vnodes).WithContext(ctx).Consistency(gocql.One).Iter()
 	for set := [][]byte(nil); iter.Scan(&set); set = nil {
 		out = append(out, set...)
 	}
 	if err := iter.Close(); err != nil {
 		return nil, fmt.Errorf("read the CDC streams: %w", err)
-	}
-	if len(out) == 0 { // tablets
-		iter = session.Query("SELECT stream_id FROM system.cdc_streams WHERE keyspace_name = ? AND table_name = ?", keyspace, table).WithContext(ctx).Consistency(gocql.One).Iter()
-		for id := []byte(nil); iter.Scan(&id); id = nil {
-			out = append(out, id)
-		}
-		if err := iter.Close(); err != nil {
-			return nil, fmt.Errorf("read the CDC streams: %w", err)
-		}
 	}
 	return out, nil
 }
