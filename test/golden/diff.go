@@ -53,7 +53,7 @@ func (d *Diff) Answers(kind string, want, got *Answer) string {
 	if want.Closed {
 		return ""
 	}
-	want = withoutFieldNumbers(want)
+	want, got = withoutFieldNumbers(want), withoutFieldNumbers(got)
 	if w, g := opcodeNames[want.Opcode]+" "+want.Kind, opcodeNames[got.Opcode]+" "+got.Kind; w != g {
 		return fmt.Sprintf("%s%s, recorded %s%s", g, errorText(got), w, errorText(want))
 	}

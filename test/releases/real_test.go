@@ -221,7 +221,7 @@ func sourceStatements(t *testing.T) (all []source) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && slices.Contains([]string{"test", "devkit", "examples", ".git", "docs", "bin"}, rel):
+		case d.IsDir() && rel != "." && (strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"test", "devkit", "examples", "docs", "bin"}, rel)):
 			return fs.SkipDir
 		case d.IsDir() || !strings.HasSuffix(rel, ".go") || strings.HasSuffix(rel, "_test.go"):
 			return nil

@@ -97,7 +97,9 @@ func (q *Queue) Expire(now time.Time) (expired int) {
 // endLease ends the lease of a message.
 func (q *Queue) endLease(m *message, how Action) {
 	q.timers.remove(m)
-	q.remember(m.lease, how)
+	if m.lease+remembered > q.leases {
+		q.results[m.lease%remembered] = how
+	}
 }
 
 // cut ends the run before a leased message, whose lease ends: the later ones of the run are
@@ -225,7 +227,7 @@ func (q *Queue) Settle(offset int64, lease uint64, a Action, now time.Time, dela
 			return OutOfOrder
 		}
 		if l.first++; l.first < len(l.run) {
-			q.timer(l.run[l.first], l.run[l.first].until)
+			q.timer(l.run[l.first], m.until)
 		}
 	} else if a != Ack {
 		q.cut(m)
