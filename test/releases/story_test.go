@@ -172,7 +172,7 @@ func story(w *world) (facts map[string][]string, paths []string) {
 		}
 		e.ContentType, e.Payload = "text/plain", []byte("grüß dich")
 	}))
-	w.append(event("soon", 1, "Moved", func(e *outbox.Event) { e.DeliverAt = time.Now().Add(9 * time.Second) }))
+	w.append(event("soon", 1, "Moved", func(e *outbox.Event) { e.DeliverAt = time.Now().Add(4 * time.Second) }))
 	for n := range 3 {
 		w.happen("basket-1", n+1)
 	}
