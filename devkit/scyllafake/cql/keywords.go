@@ -351,11 +351,6 @@ var (
 	nameStart = identStart.union(setOf(tQMark))
 	// funcStart: function names.
 	funcStart   = classSet(basicName, typeName).union(setOf(tIdent, tQuoted, kToken, kCount))
-	nativeTypes = func() kindSet {
-		s := classSet(typeName)
-		s[kEmpty>>6] &^= 1 << (kEmpty & 63) // a name, but not allowed as a user's type
-		return s
-	}()
 	relationOps = setOf(tEqual, tLess, tLessEq, tGreater, tGreaterEq, tNotEq, kLike)
 	constants   = setOf(tString, tInteger, tFloat, tBool, tDuration, tUUID, tHex, tMinus, kNan, kInfinity)
 	valueStart  = constants.union(setOf(tLParen, tLBracket, tLBrace, kNull, tColon, tQMark))

@@ -31,9 +31,8 @@ func table(name string, cdc *catalog.CDC) *catalog.Table {
 }
 
 var (
-	kv  = table("kv", nil)
-	ev  = table("ev", &catalog.CDC{Enabled: true})
-	pre = table("pre", &catalog.CDC{Enabled: true, Preimage: catalog.ImageOn})
+	kv = table("kv", nil)
+	ev = table("ev", &catalog.CDC{Enabled: true})
 )
 
 func newInjector(t *testing.T, rules ...Rule) *Injector {
