@@ -150,11 +150,11 @@ func (g *group) handOverAll(all []*partition) {
 	})
 }
 
-// handOver stores the leases of the partition for its next owner and closes it.
+// handOver closes the partition and stores its leases for the next owner. Nothing changes them in
+// between. A write of the partition that is running is cancelled; SetHandOver waits for its fate.
 func (p *partition) handOver(ctx context.Context) error {
 	p.turn.Lock() // what open removes is stored again
 	defer p.turn.Unlock()
-	defer p.close()
 	p.mu.Lock()
 	q := p.mu.q
 	if p.mu.loaded != nil {
@@ -162,14 +162,22 @@ func (p *partition) handOver(ctx context.Context) error {
 	}
 	if q == nil || p.mu.closed {
 		p.mu.Unlock()
+		p.close()
 		return nil
 	}
 	h, epoch, epochs := handOver{HandOver: q.HandOver(time.Now())}, p.mu.epoch, p.mu.epochs
 	of := q.Counts().Origin
+	p.mu.closed = true
 	p.mu.Unlock()
-	if p.g.pusher != nil { // its calls have ended, or are interrupted
+	p.leave()
+	if p.g.pusher != nil { // its calls have ended, or are interrupted: nothing repeats their results
 		own := epochs[len(epochs)-1].First
-		h.Leases = slices.DeleteFunc(h.Leases, func(l queue.HandedLease) bool { return l.Lease >= own })
+		h.Leases = slices.DeleteFunc(h.Leases, func(l queue.HandedLease) bool { return l.Lease >= own && !l.Failed })
+		for i := range h.Leases {
+			if l := &h.Leases[i]; l.Lease >= own {
+				l.Remaining = 0
+			}
+		}
 	}
 	if len(h.Leases)+len(h.Ended) == 0 {
 		return nil

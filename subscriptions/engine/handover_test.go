@@ -2,12 +2,16 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/push"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
 
 // anywhere applies an action to messages at the engines that have their partitions, as package
@@ -307,4 +311,163 @@ func TestEngine_HandOverWhilePartitionsLoad(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An operator ends no lease that is being handed over: the next owner continues it.
+func TestEngine_HandOverIsFinal(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(w *world) {
+		ctx := context.Background()
+		w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}, Start: subscriptions.StartEarliest, VisibilityTimeout: 5 * time.Minute})
+		w.many("a", 0, 32, 32)
+		one := w.start()
+		leases := one.all()
+		listed, _, err := one.Leases(ctx, "s", 100)
+		if err != nil || len(listed) != 32 {
+			t.Fatalf("the leases are %+v: %v", listed, err)
+		}
+		var tried atomic.Int32
+		w.db.handsOver = func(p store.Partition) {
+			for i := range listed {
+				if listed[i].Partition != p.Number {
+					continue
+				}
+				tried.Add(1)
+				id, err := subscriptions.ParseLeaseID(listed[i].ID)
+				if err != nil {
+					t.Error(err)
+				} else if one.ReleaseLease(ctx, "s", id, "eve") == nil {
+					t.Errorf("lease %s is released while it is handed over", listed[i].ID)
+				}
+			}
+		}
+		two := w.start() // gets a part of the partitions
+		w.sleep(30 * time.Second)
+		if w.db.handsOver = nil; tried.Load() == 0 {
+			t.Fatal("no leases were handed over")
+		}
+		w.nothing("after the hand-over", one, two)
+		if got := w.anywhere(subscriptions.ActionAck, []*process{one, two}, leases...); !allOK(got) {
+			t.Errorf("acknowledged: %v", got)
+		}
+	})
+}
+
+// A database that does not answer to a write does not delay the hand-over, and whether it has
+// applied the write or not, the delivery has failed once, as the consumer has requested.
+func TestEngine_HandOverDuringAWrite(t *testing.T) {
+	t.Parallel()
+	for name, applied := range map[string]bool{"applied": true, "not applied": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(w *world) {
+				w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}, Start: subscriptions.StartEarliest, VisibilityTimeout: 5 * time.Minute, MaxReceive: 2, Backoff: time.Second, MaxBackoff: time.Second})
+				w.many("a", 0, 1, 1)
+				one := w.start()
+				leases := one.all()
+				w.db.saves = func(ctx context.Context) (bool, error) {
+					_ = retry.Wait(ctx, 2*time.Minute)
+					return applied, errors.Join(errTest, ctx.Err())
+				}
+				codes := make(chan []subscriptions.Code, 1)
+				go func() { codes <- one.settle(subscriptions.ActionNack, leases...) }()
+				w.sleep(time.Second)
+				began := time.Now()
+				one.stop()
+				if d := time.Since(began); d > drainTimeout+handOverTimeout {
+					t.Errorf("the hand-over took %s", d)
+				}
+				if got := <-codes; got[0] != subscriptions.CodeUnknown {
+					t.Errorf("the outcome is %v, want unknown", got)
+				}
+				w.db.saves = nil
+				two := w.start()
+				w.sleep(10 * time.Second)
+				w.nothing("before the repetition", two)
+				if got := w.anywhere(subscriptions.ActionNack, []*process{two}, leases...); !allOK(got) {
+					t.Errorf("repeated: %v", got)
+				}
+				w.sleep(10 * time.Second)
+				again := two.all()
+				if len(again) != 1 || again[0].Attempt != 2 {
+					t.Fatalf("%+v are delivered again, want attempt 2", again)
+				}
+				two.ok(subscriptions.ActionAck, again...)
+			})
+		})
+	}
+}
+
+// asked is a context that calls f when somebody waits for its end.
+type asked struct {
+	context.Context
+	f func()
+}
+
+func (a asked) Done() <-chan struct{} { a.f(); return a.Context.Done() }
+
+// A lease whose receipt nobody gets is returned, and so not handed over: its message is delivered
+// at once, and the delivery does not count.
+func TestEngine_HandOverOnlyOfLeasesWithReceipts(t *testing.T) {
+	t.Parallel()
+	for name, auto := range map[string]bool{"the caller has gone": false, "the acknowledgement was refused": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(w *world) {
+				w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}, Start: subscriptions.StartEarliest, VisibilityTimeout: 5 * time.Minute})
+				w.many("a", 0, 8, 8)
+				one := w.start()
+				g, _, err := one.group(context.Background(), "s")
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				got, err := one.Receive(asked{ctx, func() { // after the messages are leased
+					if !auto {
+						cancel()
+						return
+					}
+					for _, p := range g.owned() {
+						p.mu.Lock()
+						p.mu.leaving = true
+						p.mu.Unlock()
+					}
+				}}, "s", subscriptions.Receive{Max: 8, AutoAck: auto})
+				if err != nil || len(got) != 0 {
+					t.Errorf("%v are received: %v", names(got), err)
+				}
+				one.stop()
+				two := w.start()
+				again := two.all()
+				if len(again) != 8 || slices.ContainsFunc(again, func(m subscriptions.Message) bool { return m.Attempt != 1 }) {
+					t.Fatalf("%v are delivered, want all with attempt 1", names(again))
+				}
+				two.ok(subscriptions.ActionAck, again...)
+			})
+		})
+	}
+}
+
+// Failed calls count although the database has not stored it, wherever the next call is made.
+func TestPush_HandOverOfFailedCalls(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(w *world) {
+		r := newReceiver(t, func(context.Context, push.Event) error { return errTest })
+		w.put(pushTo(subscriptions.Subscription{MaxReceive: 2, Backoff: time.Second, MaxBackoff: time.Second}))
+		w.db.saves = func(context.Context) (bool, error) { return false, errTest }
+		one := w.start(plugins(r))
+		w.many("a", 0, 1, 1)
+		w.sleep(10 * time.Second)
+		one.stop()
+		w.db.saves = nil
+		w.start(plugins(r))
+		w.sleep(time.Minute)
+		if n := len(r.of("e0")); n != 2 {
+			t.Errorf("%d calls, want 2", n)
+		}
+		if got := w.db.letters(); len(got) != 1 || got[0].Attempts != 2 {
+			t.Errorf("the dead letters are %+v, want one of 2 attempts", got)
+		}
+	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/turn"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
 
@@ -34,13 +35,18 @@ type memory struct {
 	deleted     []store.Deleted
 	saved       int
 	fault       func(op string) (applied bool, err error)
-	refused     string // name of an event whose dead letter cannot be written
-	trims       func() // called without the lock before each Trim
+	refused     string                // name of an event whose dead letter cannot be written
+	trims       func()                // called without the lock before each Trim
+	handsOver   func(store.Partition) // called without the lock before leases are stored
+	// saves is called without the lock in each Save. With an error the rows are stored, if
+	// applied. Meanwhile no leases are handed over, as in package store.
+	saves   func(context.Context) (applied bool, err error)
+	writing turn.Turn
 }
 
 func newMemory() *memory {
 	return &memory{
-		resources: make(map[string]store.Resource), epochs: make(map[store.Partition]int64), owners: make(map[store.Partition]string), handOvers: make(map[store.Partition][]byte), rows: make(map[store.Partition]map[int64]store.Stored),
+		writing: turn.New(), resources: make(map[string]store.Resource), epochs: make(map[store.Partition]int64), owners: make(map[store.Partition]string), handOvers: make(map[store.Partition][]byte), rows: make(map[store.Partition]map[int64]store.Stored),
 		topicIDs: make(map[store.Partition][16]byte), skips: make(map[string]subscriptions.Skip), instances: make(map[string]subscriptions.InstanceStatus), deadLetters: make(map[gocql.UUID]dlq.DeadLetter),
 	}
 }
@@ -182,6 +188,11 @@ func (m *memory) HandOver(_ context.Context, p store.Partition) (leases []byte, 
 }
 
 func (m *memory) SetHandOver(_ context.Context, p store.Partition, epoch int64, leases []byte) error {
+	if m.handsOver != nil && leases != nil {
+		m.handsOver(p)
+	}
+	m.writing.Lock()
+	defer m.writing.Unlock()
 	return m.write("set hand-over", p, epoch, func(map[int64]store.Stored) { m.handOvers[p] = leases })
 }
 
@@ -267,7 +278,21 @@ func (m *memory) write(op string, p store.Partition, epoch int64, f func(rows ma
 	})
 }
 
-func (m *memory) Save(_ context.Context, p store.Partition, epoch int64, messages []store.Stored) error {
+func (m *memory) Save(ctx context.Context, p store.Partition, epoch int64, messages []store.Stored) error {
+	if m.saves != nil {
+		m.writing.Lock()
+		defer m.writing.Unlock()
+		if applied, err := m.saves(ctx); err != nil {
+			if applied {
+				_ = m.save(p, epoch, messages)
+			}
+			return err
+		}
+	}
+	return m.save(p, epoch, messages)
+}
+
+func (m *memory) save(p store.Partition, epoch int64, messages []store.Stored) error {
 	return m.write("save", p, epoch, func(rows map[int64]store.Stored) {
 		for _, r := range messages {
 			if r.Record == nil {

@@ -126,7 +126,8 @@ func (g *group) lease(req *subscriptions.Receive) (out []leased) {
 	return out
 }
 
-// Receive leases messages of the partitions of this instance.
+// Receive leases messages of the partitions of this instance. It returns those that no caller
+// waits for any more, and those whose acknowledgement with AutoAck was not applied.
 func (e *Engine) Receive(ctx context.Context, name string, r subscriptions.Receive) ([]subscriptions.Message, error) {
 	if r.Max < 1 || r.Max > subscriptions.MaxMessages {
 		return nil, fmt.Errorf("max %d: must be 1 to %d", r.Max, subscriptions.MaxMessages)
@@ -147,10 +148,10 @@ func (e *Engine) Receive(ctx context.Context, name string, r subscriptions.Recei
 	if err := g.resource.Load().CheckReceive(); err != nil {
 		return nil, err
 	}
+	var out []leased
 	var messages []subscriptions.Message
 	for end := time.Now().Add(r.Wait); len(messages) == 0; r.Wait = max(0, time.Until(end)) {
-		out := g.await(ctx, r)
-		if len(out) == 0 {
+		if out = g.await(ctx, r); len(out) == 0 {
 			if g.isStopping() {
 				return nil, fmt.Errorf("subscription %q is stopping: %w", name, subscriptions.ErrUnavailable)
 			}
@@ -163,10 +164,19 @@ func (e *Engine) Receive(ctx context.Context, name string, r subscriptions.Recei
 			}
 		}
 	}
-	if r.AutoAck {
-		return e.autoAck(ctx, name, messages)
+	gone := ctx.Err() != nil
+	if r.AutoAck && !gone {
+		messages, err = e.autoAck(ctx, name, messages)
 	}
-	return messages, nil
+	if r.AutoAck || gone { // nobody gets the receipts: the leases are neither kept nor handed over
+		for i := range out {
+			out[i].release()
+		}
+	}
+	if gone {
+		return nil, nil
+	}
+	return messages, err
 }
 
 // await leases messages, and waits for the first one.

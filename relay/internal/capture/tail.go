@@ -47,6 +47,7 @@ type Tail struct {
 	streams  *checkpoint.Streams
 	sink     TailSink
 	gaps     *tailGaps
+	left     tailLeft
 	byTime   bool            // the table has no numbers
 	own      *cdclog.Portion // the relay's part of the table; nil is all
 	querying chan struct{}   // holds one token for each query under way
@@ -71,6 +72,7 @@ func NewTail(cfg *Config, m *Metrics, in Input, rows Rows, s *checkpoint.Streams
 		byTime: !in.Table.Numbered(), own: in.Own,
 		querying: make(chan struct{}, tailQueries), running: make(map[*cdclog.Generation][]*tailGroup),
 	}
+	t.left.streams = s
 	t.gaps = newTailGaps(cfg, sink, in.Lookup, t.leave)
 	return t
 }

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gocql/gocql"
+
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
@@ -414,11 +416,6 @@ func (r *reading) take(ctx context.Context, row *cdclog.Row) error {
 	if !row.Insert {
 		return nil
 	}
-	if row.Err != nil {
-		t.metrics.TailLeft.Inc()
-		t.log.Debug("tail leaves a row that cannot be read to the sweep", "time", row.Time.Time(), "err", row.Err)
-		return nil
-	}
 	written, now := cdclog.WriteTime(row.Time), r.started.UnixMicro()
 	if r.regular && !r.unannounced {
 		r.unannounced = !g.announced(row.Stream, now)
@@ -431,13 +428,22 @@ func (r *reading) take(ctx context.Context, row *cdclog.Row) error {
 			return nil // the sweep was here, and its id may be evicted
 		}
 	}
-	if g.order != nil {
-		stream := g.generation.Index(row.Stream)
-		g.order.saw(stream, written, t.cfg.ConfidenceWindow)
-		before, _ := t.sink.Expect(row.Event.AggregateID)
-		if g.order.holds(written, before, r.started, r.after, t.cfg.TailOverlap, r.cover) || r.follows {
-			return g.keep(ctx, row, stream, written, before)
+	if row.Err != nil && !g.identifies(row) {
+		t.metrics.TailLeft.Inc()
+		t.log.Debug("tail leaves a row that cannot be read to the sweep", "time", row.Time.Time(), "err", row.Err)
+		if g.order != nil && row.Event.AggregateID != (gocql.UUID{}) {
+			t.left.add(row.Event.AggregateID, g.generation.Start, g.generation.Streams[g.generation.Index(row.Stream)], written)
 		}
+		return nil
+	}
+	if g.order != nil {
+		h := heldRow{RowKey: row.RowKey, stream: g.generation.Index(row.Stream), event: row.Event, bad: row.Err, written: written}
+		g.order.saw(h.stream, written, t.cfg.ConfidenceWindow)
+		h.before, _ = t.sink.Expect(row.Event.AggregateID)
+		if g.order.holds(written, h.before, r.started, r.after, t.cfg.TailOverlap, r.cover) || r.follows {
+			return g.keep(ctx, h)
+		}
+		return g.offer(ctx, &h)
 	}
 	v, err := t.sink.Offer(ctx, publish.Offer{Event: row.Event, Written: written, By: publish.ByTail})
 	switch {

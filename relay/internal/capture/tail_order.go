@@ -3,9 +3,11 @@ package capture
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
+	"github.com/gocql/gocql"
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
@@ -49,6 +51,7 @@ type heldRow struct {
 	cdclog.RowKey
 	stream  int
 	event   outbox.Event
+	bad     error // why the row is not a valid event, nil if it is
 	written int64
 	before  int64 // write time of the last row of its aggregate that was handed on, 0 if unknown
 	seen    time.Time
@@ -192,27 +195,45 @@ func (o *tailOrder) take(streams []int, began time.Time) []heldRow {
 	return out
 }
 
-// keep holds a row.
-func (g *tailGroup) keep(ctx context.Context, row *cdclog.Row, stream int, written, before int64) error {
+// identifies reports whether a row that is not a valid event may be passed on in its place in the
+// order of its aggregate, to be refused there: the sweep reader will show it with the same id, and
+// refuse it too. With numbers the later rows wait for it anyway.
+func (g *tailGroup) identifies(row *cdclog.Row) bool {
+	bad, ok := errors.AsType[*outbox.RowError](row.Err)
+	return ok && !bad.Mismatch && g.order != nil && row.Event.ID != (gocql.UUID{}) && row.Event.AggregateID != (gocql.UUID{})
+}
+
+// keep holds a row that was read.
+func (g *tailGroup) keep(ctx context.Context, h heldRow) error {
 	if len(g.order.rows) >= maxTailHeld {
 		if err := g.handOn(ctx, g.order.take(nil, g.tail.cfg.Clock.Now().Add(g.order.window))); err != nil {
 			return err
 		}
 	}
-	g.order.rows = append(g.order.rows, heldRow{
-		RowKey: row.RowKey, stream: stream, event: row.Event, written: written, before: before, seen: g.tail.cfg.Clock.Now(),
-	})
+	h.seen = g.tail.cfg.Clock.Now()
+	g.order.rows = append(g.order.rows, h)
 	return nil
 }
 
 // handOn submits released rows. Rows after an error are left to the sweep reader.
 func (g *tailGroup) handOn(ctx context.Context, rows []heldRow) error {
 	for i := range rows {
-		if _, err := g.tail.sink.Offer(ctx, publish.Offer{Event: rows[i].event, Written: rows[i].written, By: publish.ByTail}); err != nil {
+		if err := g.offer(ctx, &rows[i]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// offer submits a row, unless an earlier one of its aggregate is left to the sweep reader.
+func (g *tailGroup) offer(ctx context.Context, h *heldRow) error {
+	t := g.tail
+	if t.left.follows(h.event.AggregateID, g.generation.Start, g.generation.Streams[h.stream], h.written) {
+		t.leave(h.event.AggregateID)
+		return nil
+	}
+	_, err := t.sink.Offer(ctx, publish.Offer{Event: h.event, Written: h.written, Bad: h.bad, By: publish.ByTail})
+	return err
 }
 
 // follows says whether a reading that goes back to reach leaves nothing out: what

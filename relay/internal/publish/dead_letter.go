@@ -307,6 +307,9 @@ func (w deadLetterWriter) newDeadLetterLocked(it *item, behind bool) *dlq.DeadLe
 	}
 	deadLetter.ErrorClass, deadLetter.ErrorText, deadLetter.ErrorChain = d.class, d.err.Error(), chainOf(d.err)
 	deadLetter.ErrorCode = codeOf(d.err)
+	if deadLetter.Metadata[metaBadRow] != "" && e.Sequence < 1 {
+		deadLetter.ErrorText += "; " + fixUnnumberedRow
+	}
 	if behind {
 		deadLetter.Status = dlq.Parked
 		deadLetter.Strategy = dlq.StrategyFollow

@@ -241,8 +241,8 @@ func (p *Publisher) takeLocked(s *stripe, o *Offer, size int64) (l *lane, taken 
 	if o.Event.CreatedAt.IsZero() && o.Written > 0 {
 		o.Event.CreatedAt = time.UnixMicro(o.Written).UTC()
 	}
-	if last := time.Now().Add(outbox.MaxDelay); o.Bad == nil && o.Event.DeliverAt.After(last) {
-		o.Event.DeliverAt = last // the clock that dated the row is ahead
+	if o.Bad == nil {
+		limitDelay(&o.Event)
 	}
 	topic, topicErr := p.names.Of(&o.Event)
 	if o.Bad != nil {
@@ -283,6 +283,14 @@ func (p *Publisher) takeLocked(s *stripe, o *Offer, size int64) (l *lane, taken 
 		p.Metrics.Swept[p.tailed.Cause(o.Event.AggregateID, o.Written)].Inc()
 	}
 	return l, true
+}
+
+// limitDelay sets the time at which an event is due to MaxDelay from now if it is later: the clock
+// that dated the event is ahead, and its aggregate waits until then.
+func limitDelay(e *outbox.Event) {
+	if last := time.Now().Add(outbox.MaxDelay); e.DeliverAt.After(last) {
+		e.DeliverAt = last
+	}
 }
 
 // Claim waits until no other caller fills a gap of the aggregate. Until release is

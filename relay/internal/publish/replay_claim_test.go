@@ -59,12 +59,14 @@ func TestReplay_EndsWithItsClaim(t *testing.T) {
 			scyllatest.Bubble(t, func(t *testing.T) {
 				w, store := withDeadLetters(t)
 				defer w.close()
+				const claim = outbox.MaxDelay / 3 // a replay waits for longer
+				w.publisher.cfg.ClaimFor = claim
 				first := relaytest.Event(0, 1, topic)
 				w.submit(first, nil) // creates the topic
 				w.drain(time.Minute)
 				p, e := w.publisher, relaytest.Event(1, 1, topic)
 				if begun {
-					e.DeliverAt = time.Now().Add(2 * w.cfg.ClaimFor)
+					e.DeliverAt = time.Now().Add(2 * claim)
 				}
 				if _, err := store.Write(t.Context(), &dlq.DeadLetter{
 					Table: "outbox.outbox_messages", EventID: e.ID, AggregateID: e.AggregateString(), AggregateType: e.AggregateType, EventType: e.Type,
@@ -76,11 +78,11 @@ func TestReplay_EndsWithItsClaim(t *testing.T) {
 				open.Add(e.AggregateID, true, chains.Ref{ID: e.ID}, false)
 				work := &replayWork{chain: open.Of(e.AggregateID), refs: []chains.Ref{{ID: e.ID}}}
 				b := newBatch(NewReplayer(p, nil), []*replayWork{work})
-				b.claimed(work, store.ClaimMany(t.Context(), []gocql.UUID{e.ID}, b.r.owner, w.cfg.ClaimFor))
+				b.claimed(work, store.ClaimMany(t.Context(), []gocql.UUID{e.ID}, b.r.owner, claim))
 				if begun {
 					b.publish(t.Context(), work)
 				}
-				time.Sleep(w.cfg.ClaimFor + time.Second)
+				time.Sleep(claim + time.Second)
 				if err := store.Discard(t.Context(), e.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
 					t.Fatal(err)
 				}
@@ -88,7 +90,7 @@ func TestReplay_EndsWithItsClaim(t *testing.T) {
 				if !begun {
 					b.publish(t.Context(), work)
 				}
-				time.Sleep(2 * w.cfg.ClaimFor)
+				time.Sleep(2 * claim)
 				select {
 				case x := <-b.ended:
 					if !errors.Is(x.end.err, errClaimLost) {
@@ -98,6 +100,48 @@ func TestReplay_EndsWithItsClaim(t *testing.T) {
 					t.Error("the replay did not end")
 				}
 				relaytest.CheckOrder(t, w.consume(topic), []outbox.Event{first})
+			})
+		})
+	}
+}
+
+// A dead letter may be due later than any event is, such as a restored one whose clock was ahead:
+// its replay holds the lane and the claim no longer than an event may be due.
+func TestReplay_LimitsTheDelay(t *testing.T) {
+	t.Parallel()
+	for _, due := range []time.Duration{-time.Hour, outbox.MaxDelay / 2, outbox.MaxDelay, time.Hour, 100 * 365 * 24 * time.Hour} {
+		t.Run(due.String(), func(t *testing.T) {
+			t.Parallel()
+			scyllatest.Bubble(t, func(t *testing.T) {
+				w, store := withDeadLetters(t)
+				defer w.close()
+				e := relaytest.Event(1, 1, "OrderUpdated")
+				began := time.Now()
+				e.DeliverAt = began.Add(due)
+				if _, err := store.Write(t.Context(), &dlq.DeadLetter{
+					Table: "outbox.outbox_messages", EventID: e.ID, AggregateID: e.AggregateString(), AggregateType: e.AggregateType, EventType: e.Type,
+					Sequence: 1, Payload: e.Payload, ContentType: e.ContentType, DeliverAt: e.DeliverAt, NextAttempt: time.Now().Add(time.Hour),
+				}); err != nil {
+					t.Fatal(err)
+				}
+				open := chains.New(nil)
+				open.Add(e.AggregateID, true, chains.Ref{ID: e.ID}, false)
+				work := &replayWork{chain: open.Of(e.AggregateID), refs: []chains.Ref{{ID: e.ID}}}
+				b := newBatch(NewReplayer(w.publisher, nil), []*replayWork{work})
+				b.claimed(work, store.ClaimMany(t.Context(), []gocql.UUID{e.ID}, b.r.owner, w.cfg.ClaimFor))
+				b.publish(t.Context(), work)
+				select {
+				case x := <-b.ended:
+					if x.end.err != nil {
+						t.Errorf("the replay ended with %v", x.end.err)
+					}
+				case <-time.After(2 * outbox.MaxDelay):
+					t.Fatal("the replay did not end")
+				}
+				least := min(max(due, 0), outbox.MaxDelay)
+				if took := time.Since(began); took < least-time.Millisecond || took > least+2*time.Second {
+					t.Errorf("the replay took %s, want %s", took, least)
+				}
 			})
 		})
 	}

@@ -113,11 +113,13 @@ func (r *Replayer) insistUntil(ctx context.Context, id gocql.UUID, what string, 
 }
 
 // resend publishes the event of a dead letter in a separate lane, as long as it
-// is claimed.
+// is claimed. An event that is due later than any may be is sent after outbox.MaxDelay: its lane
+// and the claim are held until then.
 func (r *Replayer) resend(e outbox.Event, deadLetter *dlq.DeadLetter, of replay) {
 	p := r.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	limitDelay(&e)
 	l := newLane(e.AggregateID, p.mu.of(e.AggregateID), dedup.Line{}, p.producer)
 	l.replay = of
 	topic, topicErr := p.names.Of(&e)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
@@ -15,6 +16,14 @@ import (
 // read again.
 var errNotRead = errors.New("failed to read the row again")
 
+const (
+	// cannotBeRead begins the problem of a dead letter that has no event and whose row gives none.
+	cannotBeRead = "cannot be read: "
+	// fixUnnumberedRow is the fix of a refused row without a number: replays find rows by their
+	// numbers, so it cannot be replayed unedited.
+	fixUnnumberedRow = "edit or discard the dead letter: a row without a sequence number is not read again"
+)
+
 // eventOf returns the event of a dead letter. It reads an undecodable row again, because
 // the row may have been corrected.
 func (r *Replayer) eventOf(ctx context.Context, l *dlq.DeadLetter) (outbox.Event, error) {
@@ -22,7 +31,11 @@ func (r *Replayer) eventOf(ctx context.Context, l *dlq.DeadLetter) (outbox.Event
 	if !mustReadAgain(l) {
 		return e, nil
 	}
-	bad := &outbox.RowError{Column: "of this dead letter", Problem: "cannot be read: " + l.ErrorText}
+	bad := &outbox.RowError{Column: "of this dead letter", Problem: cannotBeRead}
+	bad.Problem += strings.TrimPrefix(l.ErrorText, bad.Error()) // of an earlier replay
+	if e.Sequence < 1 && !strings.HasSuffix(bad.Problem, fixUnnumberedRow) {
+		bad.Problem += "; " + fixUnnumberedRow
+	}
 	if r.lookup == nil || e.Sequence < 1 {
 		return e, bad
 	}

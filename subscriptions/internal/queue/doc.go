@@ -24,7 +24,9 @@
 //     owners until the former records are settled.
 //   - All queues that may have a key share Keys: the caller gives an owner all partitions of a
 //     key. Otherwise a key is active once for each owner.
-//   - Times of one process do not go back. If they do, leases and delays end later.
+//   - Times of one process do not go back. If they do, leases and delays end later. Clocks of
+//     two owners may differ: leases are handed over with their remaining time, and end that much
+//     later as the hand-over takes, within MaxDelivery.
 //   - Records are added in the order of their offsets. The row of a message at or after the
 //     position says nothing about earlier records of its key: it waits for them to be read. If
 //     they never come, because retention deleted them all, it waits for the next record.

@@ -20,16 +20,22 @@ type HandOver struct {
 	Ended []EndedLease
 }
 
-// HandedLease is a lease that has not ended.
+// HandedLease is a lease that lives on.
 type HandedLease struct {
 	Offset int64
 	Key    []byte
 	Lease  uint64
 	// Attempts includes this delivery; MaxReceive is that of the record, 0 for none of its own.
 	Attempts, MaxReceive int
-	// Written is the time of the record, Since the begin of the lease.
-	Written, Since, Until time.Time
-	Consumer              string
+	// Written is the time of the record, Since the begin of the lease by the clock of the owner.
+	Written, Since time.Time
+	// Age is the time from the begin to the hand-over, Remaining that from the hand-over to the
+	// end: the clock of the next owner may differ. Remaining is not positive for a lease that
+	// has ended without a result that is durable.
+	Age, Remaining time.Duration
+	Consumer       string
+	// Failed reports that the delivery has failed, which is not durable.
+	Failed bool `json:"-"`
 }
 
 // EndedLease is a lease that an action has ended.
@@ -38,31 +44,42 @@ type EndedLease struct {
 	Action Action
 }
 
-// HandOver returns what the next owner has to know. The caller applies nothing to the queue
-// afterwards and closes it: Close then reports actions that are pending as Unknown, and the
-// leases that they end live on, so that the next owner accepts the same actions.
+// HandOver closes the queue, so that nothing changes what it returns: what the next owner has to
+// know. Actions that are pending are reported as Unknown, and the leases that they end live on,
+// so that the next owner accepts the same actions, and knows of the delivery if none comes.
 func (q *Queue) HandOver(now time.Time) HandOver {
-	q.Expire(now)
-	q.handedOver = true
 	h := HandOver{Last: q.leases}
-	pending := make(map[uint64]bool)
+	if q.closed {
+		return h
+	}
+	live := make(map[uint64]bool)
 	for _, m := range q.messages {
-		switch {
-		case m.phase == Leased:
-		case !m.pending(q.resultOf(m.lease)):
+		if !q.livesOn(m) {
 			continue
-		default:
-			pending[m.lease] = true
 		}
-		h.Leases = append(h.Leases, HandedLease{m.offset, []byte(m.key), m.lease, m.attempts, m.maxReceive, m.written, m.since, m.until, m.consumer})
+		until := m.until
+		if l := m.lane; l != nil && slices.Contains(l.run, m) { // an extension is that of the messages which are leased then
+			until = later(until, l.run[len(l.run)-1].until)
+		}
+		live[m.lease] = true
+		h.Leases = append(h.Leases, HandedLease{m.offset, []byte(m.key), m.lease, m.attempts, m.maxReceive, m.written, m.since, now.Sub(m.since), until.Sub(now), m.consumer, m.phase == Deferred || m.phase == Dead})
 	}
 	slices.SortFunc(h.Leases, func(a, b HandedLease) int { return cmp.Compare(a.Offset, b.Offset) })
 	for n := q.leases - min(q.leases, handedResults) + 1; n <= q.leases; n++ {
-		if a := q.resultOf(n); a != ended && !pending[n] {
+		if a := q.resultOf(n); a != ended && !live[n] {
 			h.Ended = append(h.Ended, EndedLease{n, a})
 		}
 	}
+	q.close(Unknown)
 	return h
+}
+
+// later returns the later one of two times.
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // resultOf returns the action that has ended a lease, as far as it is known.
@@ -73,56 +90,89 @@ func (q *Queue) resultOf(lease uint64) Action {
 	return q.results[lease%remembered]
 }
 
-// pending reports whether the result of the action that has ended the last lease of the message
-// is not durable.
-func (m *message) pending(a Action) bool {
-	switch a {
-	case Ack:
-		return m.phase == Settled
-	case Nack:
-		return m.phase == Deferred && (m.want || m.saving)
-	case Reject:
-		return m.phase == Dead && !m.deadLettering
+// remember keeps what has ended a lease, if it is one of the last ones.
+func (q *Queue) remember(lease uint64, how Action) {
+	if lease+remembered > q.leases {
+		q.results[lease%remembered] = how
+	}
+}
+
+// livesOn reports whether the next owner has to know the last lease of the message: it has not
+// ended, or the result of what has ended it is not durable.
+func (q *Queue) livesOn(m *message) bool {
+	if m.lease == 0 {
+		return false
+	}
+	switch m.phase {
+	case Leased:
+		return true
+	case Settled:
+		return q.resultOf(m.lease) == Ack
+	case Deferred: // without its row the delivery would not count
+		return (m.want || m.saving) && q.resultOf(m.lease) != Postpone
+	case Dead:
+		return !m.deadLettering
 	default:
 		return false
 	}
 }
 
-// inherit continues the leases of the former owner.
-func (q *Queue) inherit(h HandOver, from int64) {
+// inherit continues the leases of the former owner, from the time now on.
+func (q *Queue) inherit(h HandOver, from int64, now time.Time) {
 	q.leases = h.Last
 	for _, e := range h.Ended {
-		q.results[e.Lease%remembered] = e.Action
+		q.remember(e.Lease, e.Action)
 	}
+	taken := make(map[string]bool) // keys, by whether this queue has them
 	for i := range h.Leases {
-		q.inheritLease(&h.Leases[i], from)
+		q.inheritLease(&h.Leases[i], from, now, taken)
 	}
 }
 
 // inheritLease leases a message that the former owner has leased. Without a row its record is
-// read later, from the topic; the position is not after it.
-func (q *Queue) inheritLease(h *HandedLease, from int64) {
-	if _, stored := q.behind[h.Offset]; stored {
-		q.recall(h.Offset)
-	}
+// read later, from the topic; the position is not after it. What is durable decides over the
+// lease, and so does another partition that has the key: the message then waits for its turn.
+func (q *Queue) inheritLease(h *HandedLease, from int64, now time.Time, taken map[string]bool) {
 	m := q.messages[h.Offset]
+	_, behind := q.behind[h.Offset]
 	switch {
-	case m != nil:
+	case m != nil && m.phase == Settled, m == nil && q.written[h.Offset]:
+		return // its dead letter is written
+	case m != nil && m.deadLettering: // its row has been stored without an answer
+		if m.rejected {
+			q.remember(h.Lease, Reject)
+		} else {
+			q.remember(h.Lease, Nack)
+		}
+		return
+	case m == nil && !behind && (h.Offset < from || q.settled.Has(h.Offset)):
+		q.remember(h.Lease, Ack) // its commit had no answer
+		return
+	}
+	if key := string(h.Key); q.cfg.Ordered && key != "" {
+		if _, known := taken[key]; !known {
+			if taken[key] = q.keys.take(key, q, h.Written, false); !taken[key] {
+				q.keys.leave(key, q) // it is taken when the message can be delivered
+			}
+		}
+		if !taken[key] {
+			return
+		}
+	}
+	if behind {
+		m = q.recall(h.Offset)
+	}
+	if m != nil {
 		q.timers.remove(m)
-	case q.written[h.Offset]:
-		return
-	case h.Offset < from || q.settled.Has(h.Offset):
-		q.results[h.Lease%remembered] = Ack // its commit had no answer
-		return
-	default:
+	} else {
 		m = &message{offset: h.Offset, key: string(h.Key), written: h.Written, unread: true}
 		q.keep(m)
 		q.handed = append(q.handed, m)
 		q.enter(m)
 	}
 	q.become(m, Leased)
-	m.active, m.lease, m.attempts, m.maxReceive = true, h.Lease, h.Attempts, h.MaxReceive
-	m.since, m.until, m.consumer = h.Since, h.Until, h.Consumer
+	m.active, m.lease, m.attempts, m.maxReceive, m.consumer = true, h.Lease, h.Attempts, h.MaxReceive, h.Consumer
+	m.since, m.until = h.times(now)
 	if m.lane == nil {
 		q.timer(m, m.until)
 		return
@@ -131,8 +181,21 @@ func (q *Queue) inheritLease(h *HandedLease, from int64) {
 	l.remove(m)
 	if l.run = append(l.run, m); len(l.run) == 1 {
 		q.timer(m, m.until) // that of a run
-		q.keys.take(l.key, q, m.written, false)
 	}
+}
+
+// times returns begin and end of the lease by the clock of the next owner. The remaining time
+// begins again: neither a clock that differs nor a time without an owner ends a lease early. The
+// earlier begin counts, so that a lease ends in MaxDelivery after it, however often it is handed
+// over.
+func (h *HandedLease) times(now time.Time) (since, until time.Time) {
+	if since = now.Add(-h.Age); h.Since.Before(since) {
+		since = h.Since
+	}
+	if until = now.Add(h.Remaining); until.After(since.Add(MaxDelivery)) {
+		until = since.Add(MaxDelivery)
+	}
+	return since, until
 }
 
 // arrived returns the inherited message of the next record that is read; nil for none. Those

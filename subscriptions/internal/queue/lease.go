@@ -97,9 +97,7 @@ func (q *Queue) Expire(now time.Time) (expired int) {
 // endLease ends the lease of a message.
 func (q *Queue) endLease(m *message, how Action) {
 	q.timers.remove(m)
-	if m.lease+remembered > q.leases {
-		q.results[m.lease%remembered] = how
-	}
+	q.remember(m.lease, how)
 }
 
 // cut ends the run before a leased message, whose lease ends: the later ones of the run are
@@ -227,7 +225,7 @@ func (q *Queue) Settle(offset int64, lease uint64, a Action, now time.Time, dela
 			return OutOfOrder
 		}
 		if l.first++; l.first < len(l.run) {
-			q.timer(l.run[l.first], m.until)
+			q.timer(l.run[l.first], l.run[l.first].until)
 		}
 	} else if a != Ack {
 		q.cut(m)

@@ -41,7 +41,7 @@ type Config struct {
 
 // Start is the state with which a queue begins.
 type Start struct {
-	// At is a time after the position was read.
+	// At is a time after the position was read. The leases of HandOver continue from it on.
 	At time.Time
 	// Offset is the committed offset, Settled contains the settled ones behind it, and
 	// Origin is that of the position.
@@ -101,7 +101,7 @@ type Queue struct {
 	written                  map[int64]bool // offsets of dead letters that New received
 	uncertain                uint64         // change that a commit with unknown outcome contains
 	handed                   []*message     // inherited ones that are not read yet, by offset
-	held, handedOver, closed bool
+	held, closed             bool
 	past                     past
 }
 
@@ -129,7 +129,7 @@ func New(cfg Config, s Start) *Queue {
 	for _, r := range s.Rows {
 		q.restore(r)
 	}
-	q.inherit(s.HandOver, s.Offset)
+	q.inherit(s.HandOver, s.Offset, s.At)
 	if !s.Held {
 		q.Begin()
 	}
@@ -229,7 +229,7 @@ func (q *Queue) Add(r Record) {
 		q.attach(m, r)
 		return
 	}
-	if !q.reach(r.Offset, r.LeaderEpoch) {
+	if !q.reach(r.Offset, r.LeaderEpoch) || q.skips(r.Offset) {
 		return
 	}
 	m := &message{
@@ -295,14 +295,16 @@ func (q *Queue) reach(offset int64, leader int32) bool {
 		q.leader = leader
 		q.settled.Forget(offset)
 	}
-	if q.settled.Has(offset) {
+	return !q.settled.Has(offset)
+}
+
+// skips reports whether a purge has settled a new record before it was read.
+func (q *Queue) skips(offset int64) bool {
+	if offset >= q.skip {
 		return false
 	}
-	if offset < q.skip {
-		if len(q.window) > 0 {
-			q.settled.Add(offset)
-		}
-		return false
+	if len(q.window) > 0 {
+		q.settled.Add(offset)
 	}
 	return true
 }
@@ -434,16 +436,19 @@ func (q *Queue) settleOffset(m *message) {
 	}
 }
 
-// Close ends all leases that are not handed over, and reports the outcome of pending actions as
-// far as it is known. A closed queue ignores all calls.
-func (q *Queue) Close() {
+// Close ends all leases, and reports the outcome of pending actions as far as it is known. A
+// closed queue ignores all calls.
+func (q *Queue) Close() { q.close(Expired) }
+
+// close is Close with the outcome of acknowledgements that no commit contains.
+func (q *Queue) close(uncommitted Outcome) {
 	if q.closed {
 		return
 	}
 	q.closed = true
 	for _, m := range q.messages {
-		if m.phase == Settled && m.mark > q.uncertain && !m.confirmed && !m.rejected && !q.handedOver {
-			m.done(Expired)
+		if m.phase == Settled && m.mark > q.uncertain && !m.confirmed && !m.rejected {
+			m.done(uncommitted)
 		} else {
 			m.done(Unknown)
 		}
