@@ -8,7 +8,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
@@ -16,12 +15,7 @@ import (
 // would end with at the start.
 func TestDoctor_ChecksEveryTable(t *testing.T) {
 	t.Parallel()
-	node, err := scyllafake.Start(scyllafake.Config{Addr: "127.0.0.1:0", Tokens: 1, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = node.Close() })
-	c, err := configOf(t, `
+	c, session, exec := startNode(t, 1, `
 relay:
   tables:
     - {keyspace: shop, table: good, preset: debezium}
@@ -33,15 +27,7 @@ relay:
     - {keyspace: shop, table: Capital, preset: debezium}
     - {keyspace: shop, table: brief, preset: debezium}
     - {keyspace: shop, table: forever, preset: debezium}
-`, nil, "--scylla-hosts", node.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	session, err := c.Scylla.Session("system")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(session.Close)
+`)
 	const columns = "(aggregateid text, id timeuuid, aggregatetype text, type text, payload text, PRIMARY KEY (aggregateid, id))"
 	for _, stmt := range []string{
 		"CREATE KEYSPACE shop WITH replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}",
@@ -54,9 +40,7 @@ relay:
 		"CREATE TABLE shop.brief " + columns + " WITH cdc = {'enabled': true, 'ttl': 120}", // the confidence window
 		"CREATE TABLE shop.forever " + columns + " WITH cdc = {'enabled': true, 'ttl': 0}",
 	} {
-		if err := session.Query(stmt).Exec(); err != nil {
-			t.Fatalf("%s: %v", stmt, err)
-		}
+		exec(stmt)
 	}
 	found := checkTables(t.Context(), c, session)
 	want := []struct{ table, detail, fix string }{
@@ -129,12 +113,7 @@ relay:
 // whose columns alone fit.
 func TestDoctor_SamplesIDsAndNumbers(t *testing.T) {
 	t.Parallel()
-	node, err := scyllafake.Start(scyllafake.Config{Addr: "127.0.0.1:0", Tokens: 1, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = node.Close() })
-	c, err := configOf(t, `
+	c, session, exec := startNode(t, 1, `
 relay:
   tables:
     - {keyspace: shop, table: versions, columns: {seq: version, event_id: id}, aggregate_type: a, topic: v}
@@ -142,20 +121,7 @@ relay:
     - {keyspace: shop, table: repeats, columns: {seq: version, event_id: id}, aggregate_type: a, topic: r}
     - {keyspace: shop, table: right, columns: {seq: version, event_id: id}, aggregate_type: a, topic: g}
     - {keyspace: shop, table: empty, columns: {seq: version, event_id: id}, aggregate_type: a, topic: e}
-`, nil, "--scylla-hosts", node.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	session, err := c.Scylla.Session("system")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(session.Close)
-	exec := func(stmt string, args ...any) {
-		if err := session.Query(stmt, args...).Exec(); err != nil {
-			t.Fatalf("%s: %v", stmt, err)
-		}
-	}
+`)
 	exec("CREATE KEYSPACE shop WITH replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}")
 	for _, table := range []string{"versions", "numbers", "repeats", "right", "empty"} {
 		exec("CREATE TABLE shop." + table + " (aggregate_id text, version int, id text, event_type text, payload text, PRIMARY KEY (aggregate_id, version, id)) WITH cdc = {'enabled': true}")
