@@ -21,10 +21,7 @@ const (
 
 var tagForm = regexp.MustCompile(TagPattern)
 
-// HeaderPriority is the header of an event with the priority of its dead letter, an integer.
-const HeaderPriority = "outbox-priority"
-
-// ParsePriority returns the priority in a header. Values beyond the limits count as the limit,
+// ParsePriority returns the priority in a header, outbox.HeaderPriority. Values beyond the limits count as the limit,
 // other texts as 0: a wrong header must not prevent a dead letter.
 func ParsePriority(text string) int {
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)

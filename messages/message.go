@@ -19,9 +19,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
 
-// HeaderPriority is the record header that carries a message's priority.
-const HeaderPriority = "outbox-priority"
-
 // maxPriority is the highest priority.
 const maxPriority = 9
 
@@ -42,7 +39,7 @@ type NewMessage struct {
 	// immediately.
 	Delay     string     `json:"delay,omitempty" doc:"Delay of the delivery, such as 90s, 15m or 36h; at most 366 days" example:"15m"`
 	DeliverAt *time.Time `json:"deliver_at,omitempty" doc:"Time of the delivery, instead of delay; a time in the past means immediately"`
-	// Priority travels in HeaderPriority.
+	// Priority travels in outbox.HeaderPriority.
 	Priority *int `json:"priority,omitempty" minimum:"0" maximum:"9" doc:"Carried in the record header outbox-priority, for consumers; the outbox delivers in order of time"`
 	// MaxReceive travels in the header subscriptions.HeaderMaxReceive.
 	MaxReceive *int `json:"max_receive,omitempty" minimum:"1" maximum:"1000" doc:"Number of deliveries by a subscription after which the message becomes a dead letter, instead of the subscription's own; carried in the record header outbox-max-receive"`
@@ -129,8 +126,8 @@ func (n *NewMessage) validate(c *Config, now time.Time) error {
 	if _, there := n.Headers[outbox.HeaderDataRef]; there {
 		bad.Add("headers."+outbox.HeaderDataRef, "is reserved; send the payload")
 	}
-	if _, there := n.Headers[HeaderPriority]; there && n.Priority != nil {
-		bad.Add("headers."+HeaderPriority, "is also set by priority; use one of them")
+	if _, there := n.Headers[outbox.HeaderPriority]; there && n.Priority != nil {
+		bad.Add("headers."+outbox.HeaderPriority, "is also set by priority; use one of them")
 	}
 	if n.MaxReceive != nil && (*n.MaxReceive < 1 || *n.MaxReceive > subscriptions.MaxMaxReceive) {
 		bad.Add("max_receive", fmt.Sprintf("must be from 1 to %d", subscriptions.MaxMaxReceive))
@@ -231,7 +228,7 @@ func (n *NewMessage) message(id identity, client string, at time.Time) schedule.
 		}
 		maps.Copy(headers, n.Headers) // headers of the message take precedence
 		if n.Priority != nil {
-			headers[HeaderPriority] = strconv.Itoa(*n.Priority)
+			headers[outbox.HeaderPriority] = strconv.Itoa(*n.Priority)
 		}
 		if n.MaxReceive != nil {
 			headers[subscriptions.HeaderMaxReceive] = strconv.Itoa(*n.MaxReceive)

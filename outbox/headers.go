@@ -59,6 +59,10 @@ const (
 	HeaderTraceParent = "traceparent"
 	HeaderTraceState  = "tracestate"
 	HeaderRequestID   = "x-request-id"
+
+	// HeaderPriority is the priority of a message, for consumers, and of its dead letter: an
+	// integer. An event brings it in Headers; the relay publishes in order of the log.
+	HeaderPriority = "outbox-priority"
 )
 
 // The values of HeaderCaptured.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
@@ -129,7 +130,7 @@ func TestDeadLetters_ConditionsAndTheSameError(t *testing.T) {
 		refused := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "Away", Err: kerr.InvalidRecord, Count: -1})
 		_, stop := w.run()
 		e := relaytest.Event(1, 1, "Away")
-		e.Headers = map[string]string{dlq.HeaderPriority: "7"}
+		e.Headers = map[string]string{outbox.HeaderPriority: "7"}
 		w.write(e)
 		time.Sleep(5 * time.Minute)
 		l, waits := w.all()

@@ -279,7 +279,7 @@ func (w deadLetterWriter) newDeadLetterLocked(it *item, behind bool) *dlq.DeadLe
 		Table: p.table.name, EventID: e.ID, AggregateID: e.AggregateString(), AggregateType: e.AggregateType,
 		EventType: e.Type, Sequence: e.Sequence, Payload: e.Payload, ContentType: e.ContentType, Headers: maps.Clone(e.Headers),
 		CreatedAt: e.CreatedAt, DeliverAt: e.DeliverAt, WrittenAt: it.written, Topic: it.topic,
-		Status: dlq.Pending, Attempts: it.attempts, FirstFailedAt: now, LastFailedAt: now, Priority: dlq.ParsePriority(e.Headers[dlq.HeaderPriority]),
+		Status: dlq.Pending, Attempts: it.attempts, FirstFailedAt: now, LastFailedAt: now, Priority: dlq.ParsePriority(e.Headers[outbox.HeaderPriority]),
 		Metadata: map[string]string{
 			"relay": p.cfg.ShardName, "source": p.cfg.Source, "host": self.Host(), "breaker": p.calls.State().String(),
 			"in_flight": fmt.Sprint(p.ids.open.Load()), metaCaptured: FoundBy[it.by],

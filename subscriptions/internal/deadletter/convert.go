@@ -78,7 +78,7 @@ func New(m *Message) *dlq.DeadLetter {
 		Table: m.Table, EventID: place.ID(m.Collisions),
 		AggregateID: cmp.Or(e.AggregateID, e.Key), AggregateType: e.AggregateType, EventType: e.Type, Sequence: e.Sequence,
 		Payload: r.Value, ContentType: e.ContentType, CreatedAt: e.At, Topic: r.Topic, Status: dlq.Manual, Attempts: m.Attempts,
-		FirstFailedAt: m.FirstAt, LastFailedAt: m.At, Strategy: dlq.StrategyManual, Priority: dlq.ParsePriority(e.Headers[dlq.HeaderPriority]), ErrorClass: m.Class, ErrorText: m.Error,
+		FirstFailedAt: m.FirstAt, LastFailedAt: m.At, Strategy: dlq.StrategyManual, Priority: dlq.ParsePriority(e.Headers[outbox.HeaderPriority]), ErrorClass: m.Class, ErrorText: m.Error,
 		Metadata: place.metadata(),
 	}
 	l.Metadata[metaHost] = m.Host

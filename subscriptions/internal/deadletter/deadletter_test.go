@@ -187,8 +187,8 @@ func TestNew_Priority(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]int{"7": 7, "high": 0, "": 0, "1000": dlq.MaxPriority} {
 		r := testRecord()
-		r.Headers = append(r.Headers, kgo.RecordHeader{Key: dlq.HeaderPriority, Value: []byte(value)})
-		if l := New(&Message{Table: table, Incarnation: incarnation, Record: r}); l.Priority != want || l.Headers[dlq.HeaderPriority] != value {
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: outbox.HeaderPriority, Value: []byte(value)})
+		if l := New(&Message{Table: table, Incarnation: incarnation, Record: r}); l.Priority != want || l.Headers[outbox.HeaderPriority] != value {
 			t.Errorf("header %q: priority %d, headers %v", value, l.Priority, l.Headers)
 		}
 	}
