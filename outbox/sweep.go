@@ -159,8 +159,8 @@ func (a *Appender) sweepTable() string {
 	return a.table.keyspace + "." + SweepTableName
 }
 
-// tokensOf returns the tokens of a part: above after, up to upTo.
-func tokensOf(part int) (after, upTo int64) {
+// tokenRange returns the tokens of a part: above after, up to upTo.
+func tokenRange(part int) (after, upTo int64) {
 	const width = 1 << 64 / sweepParts
 	after = math.MinInt64 + int64(part)*width
 	if part == sweepParts-1 {
@@ -172,7 +172,7 @@ func tokensOf(part int) (after, upTo int64) {
 // sweepPart compares the aggregates of one part of the token ring.
 func (a *Appender) sweepPart(ctx context.Context, r Rows, part int, s *Swept) error {
 	outline := a.table.Outline()
-	stmt, args := outline.SelectByToken(tokensOf(part))
+	stmt, args := outline.SelectByToken(tokenRange(part))
 	var errs []error
 	more, failing := 0, time.Duration(0)
 	compare := func(last Event) {

@@ -39,7 +39,7 @@ func (s *Service) Settle(ctx context.Context, name string, actions []subscriptio
 	}
 	out, err := s.settleOnce(ctx, name, actions, owners)
 	for n := 1; ; n++ {
-		open := openOf(actions, out, err)
+		open := selectOpen(actions, out, err)
 		if len(open.at) == 0 || time.Since(began) >= handOverWait || retry.Wait(ctx, retry.Backoff(firstPause, lastPause, n)) != nil {
 			return out, err
 		}
@@ -63,9 +63,9 @@ func (s *Service) Settle(ctx context.Context, name string, actions []subscriptio
 	}
 }
 
-// openOf returns the actions without a final result: the same receipt may have another one at
+// selectOpen returns the actions without a final result: the same receipt may have another one at
 // the next owner of its partition, and a confirmed action is confirmed again.
-func openOf(actions []subscriptions.Settle, results []subscriptions.Result, err error) (open part) {
+func selectOpen(actions []subscriptions.Settle, results []subscriptions.Result, err error) (open part) {
 	if err != nil && !errors.Is(err, subscriptions.ErrUnavailable) {
 		return part{}
 	}

@@ -78,7 +78,7 @@ func TestRecord_ContainsTheTrace(t *testing.T) {
 		{"again", item{by: ByTail, attempts: 2}, BreakerClosed, []string{"outbox-captured=tail", "outbox-attempts=2"}},
 		{"by a replay", item{by: BySweep, attempts: 1, earlier: 5}, BreakerClosed, []string{"outbox-captured=sweep", "outbox-attempts=6"}},
 		{"as a probe", item{by: BySweep, attempts: 1}, BreakerHalfOpen, []string{"outbox-captured=sweep", "outbox-breaker=half-open"}},
-		{"by a replay of a letter of an earlier version", item{by: byUnknown, attempts: 2, earlier: 1}, BreakerHalfOpen, []string{"outbox-attempts=3", "outbox-breaker=half-open"}},
+		{"by a replay of a dead letter without the reader", item{by: byUnknown, attempts: 2, earlier: 1}, BreakerHalfOpen, []string{"outbox-attempts=3", "outbox-breaker=half-open"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

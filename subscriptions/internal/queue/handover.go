@@ -66,7 +66,7 @@ func (q *Queue) HandOver(now time.Time) HandOver {
 	}
 	slices.SortFunc(h.Leases, func(a, b HandedLease) int { return cmp.Compare(a.Offset, b.Offset) })
 	for n := q.leases - min(q.leases, handedResults) + 1; n <= q.leases; n++ {
-		if a := q.resultOf(n); a != ended && !live[n] {
+		if a := q.findResult(n); a != ended && !live[n] {
 			h.Ended = append(h.Ended, EndedLease{n, a})
 		}
 	}
@@ -82,8 +82,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// resultOf returns the action that has ended a lease, as far as it is known.
-func (q *Queue) resultOf(lease uint64) Action {
+// findResult returns the action that has ended a lease, as far as it is known.
+func (q *Queue) findResult(lease uint64) Action {
 	if lease == 0 || lease+remembered <= q.leases {
 		return ended
 	}
@@ -107,9 +107,9 @@ func (q *Queue) livesOn(m *message) bool {
 	case Leased:
 		return true
 	case Settled:
-		return q.resultOf(m.lease) == Ack
+		return q.findResult(m.lease) == Ack
 	case Deferred: // without its row the delivery would not count
-		return (m.want || m.saving) && q.resultOf(m.lease) != Postpone
+		return (m.want || m.saving) && q.findResult(m.lease) != Postpone
 	case Dead:
 		return !m.deadLettering
 	default:
@@ -198,9 +198,9 @@ func (h *HandedLease) times(now time.Time) (since, until time.Time) {
 	return since, until
 }
 
-// arrived returns the inherited message of the next record that is read; nil for none. Those
+// takeInherited returns the inherited message of the next record that is read; nil for none. Those
 // before it have no record any more, and end.
-func (q *Queue) arrived(offset int64) *message {
+func (q *Queue) takeInherited(offset int64) *message {
 	for len(q.handed) > 0 && q.handed[0].offset <= offset && !q.closed {
 		m := q.handed[0]
 		q.handed = q.handed[1:]

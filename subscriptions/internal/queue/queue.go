@@ -225,7 +225,7 @@ type Record struct {
 
 // Add adds the next record. Records that are settled or known are ignored.
 func (q *Queue) Add(r Record) {
-	if m := q.arrived(r.Offset); m != nil {
+	if m := q.takeInherited(r.Offset); m != nil {
 		q.attach(m, r)
 		return
 	}
@@ -270,7 +270,7 @@ func (q *Queue) maxReceive(m *message) int { return cmp.Or(m.maxReceive, q.cfg.M
 
 // Skip settles the next record without a message: the subscription does not select it.
 func (q *Queue) Skip(offset int64, leaderEpoch int32) {
-	if m := q.arrived(offset); m != nil {
+	if m := q.takeInherited(offset); m != nil {
 		q.vanish(m)
 	}
 	if q.reach(offset, leaderEpoch) && len(q.window) > 0 {
