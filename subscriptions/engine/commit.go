@@ -115,7 +115,7 @@ func (g *group) send(ctx context.Context, positions map[*partition]queue.Positio
 		topic := topicOf(req, &resp.Topics[i])
 		for _, rp := range resp.Topics[i].Partitions {
 			if p := byPlace[topicPartition{topic, rp.Partition}]; p != nil {
-				results[p] = g.commitError(req, rp.ErrorCode)
+				results[p] = commitError(rp.ErrorCode)
 			}
 		}
 	}
@@ -134,17 +134,17 @@ func topicOf(req *kmsg.OffsetCommitRequest, t *kmsg.OffsetCommitResponseTopic) s
 	return t.Topic
 }
 
-func (g *group) commitError(req *kmsg.OffsetCommitRequest, code int16) error {
+// commitError returns the error of a commit. A generation that has ended is no fence: the
+// coordinator answers so to members only, also before this one has received the response to its
+// JoinGroup, and a partition that a member claims has no other owner before that member gives it
+// up. One that is no member any more is fenced.
+func commitError(code int16) error {
 	err := kerr.ErrorForCode(code)
 	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, kerr.IllegalGeneration), errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.FencedInstanceID), errors.Is(err, kerr.StaleMemberEpoch),
-		errors.Is(err, kerr.FencedMemberEpoch):
-		if member, generation := g.client.GroupMetadata(); member == req.MemberID && generation != req.Generation {
-			return fmt.Errorf("a rebalance ended during the commit: %w", err)
-		}
+	case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.FencedInstanceID), errors.Is(err, kerr.FencedMemberEpoch):
 		return errFenced
+	case errors.Is(err, kerr.IllegalGeneration), errors.Is(err, kerr.StaleMemberEpoch):
+		return fmt.Errorf("a rebalance ended during the commit: %w", err)
 	}
 	return err
 }

@@ -4,9 +4,14 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
@@ -444,6 +449,53 @@ func TestEngine_HandOverOnlyOfLeasesWithReceipts(t *testing.T) {
 					t.Fatalf("%v are delivered, want all with attempt 1", names(again))
 				}
 				two.ok(subscriptions.ActionAck, again...)
+			})
+		})
+	}
+}
+
+// The coordinator refuses a commit during a rebalance, also of a generation that it has just ended
+// while this member has not received the response to its JoinGroup. Leases live on, and
+// acknowledgements are confirmed later. They end if this instance is no member any more.
+func TestEngine_CommitDuringARebalance(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err   *kerr.Error
+		again int // messages that are delivered again
+	}{
+		{kerr.RebalanceInProgress, 0},
+		{kerr.IllegalGeneration, 0},
+		{kerr.StaleMemberEpoch, 0},
+		{kerr.UnknownMemberID, 8},
+		{kerr.FencedInstanceID, 8},
+		{kerr.FencedMemberEpoch, 8},
+	} {
+		t.Run(c.err.Message, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(w *world) {
+				w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}, Start: subscriptions.StartEarliest, VisibilityTimeout: 5 * time.Minute})
+				for i, key := 0, "k"; i < 8; i, key = i+1, keyBeside(key) { // of one partition
+					w.produce("a", key, "e"+strconv.Itoa(i))
+				}
+				p := w.start()
+				leases := p.all()
+				if len(leases) != 8 {
+					t.Fatalf("%v are leased", names(leases))
+				}
+				w.broker.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: c.err, Count: 3})
+				codes := p.settle(subscriptions.ActionAck, leases[:2]...)
+				if want := c.again == 0; allOK(codes) != want {
+					t.Errorf("acknowledged: %v, want ok: %t", codes, want)
+				}
+				w.sleep(time.Minute)
+				again := p.all()
+				if len(again) != c.again {
+					t.Errorf("%v are delivered again, want %d", names(again), c.again)
+				}
+				if c.again == 0 {
+					again = leases[2:]
+				}
+				p.ok(subscriptions.ActionAck, again...)
 			})
 		})
 	}
