@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -64,7 +65,7 @@ func (c *Config) VerifierTable(conf relay.Config, deadLetters *dlq.Store) verify
 	name := TableName(&conf)
 	t := verify.VerifierTable{
 		Scan:     &verify.Scan{Session: conf.Session, Table: name, Topic: TopicsOf(conf)},
-		Keyspace: conf.TableKeyspace, Table: conf.Table, Former: c.Verify.Topics,
+		Keyspace: conf.TableKeyspace, Table: conf.Table, Source: cmp.Or(conf.Source, relay.DefaultSource), Former: c.Verify.Topics,
 		Relay:       &verifiedRelay{conf, relay.NewRepairs(conf.Session, conf.Keyspace, conf.Name, name)},
 		DeadLetters: DeadLettersOf{deadLetters, name},
 		Repair:      c.Verify.Repair,

@@ -90,7 +90,8 @@ type Counts struct {
 	Gaps       int64 `json:"gaps"`
 	Unreadable int64 `json:"unreadable"`
 	Unknown    int64 `json:"unknown"`
-	// Foreign are records that are not events of this outbox: of another source, or no events.
+	// Foreign are records that are not events of this outbox: of another source or table, or no
+	// events.
 	Foreign int64 `json:"foreign"`
 }
 
@@ -188,13 +189,11 @@ func (c *checker) take(n uint32) {
 	}
 	if e.written != 0 {
 		c.row(n, e)
-	} else if e.topic == other {
-		c.counts.Foreign++
 	} else if c.born(n, e) >= c.unknownFrom && e.at < c.until {
 		c.counts.Unknown++
 		c.report(c.finding(Unknown, e, ""))
 	}
-	if e.partition != none && e.topic != other {
+	if e.partition != none {
 		c.order(e)
 	}
 }
@@ -388,7 +387,7 @@ func (l *Ledger) unknownSince(t int64) (out []Row) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range l.events.All() {
-		if e.written == 0 && e.topic != other && e.at >= t {
+		if e.written == 0 && e.at >= t {
 			out = append(out, Row{
 				Event: e.id, Aggregate: *l.aggregates.At(e.aggregate), Seq: e.seq, Topic: l.topics[l.partitions[e.partition].topic].name,
 			})

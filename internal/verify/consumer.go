@@ -9,8 +9,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-
-	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // FollowFromStart returns the options of a Kafka client for a Consumer that reads topics
@@ -45,9 +43,8 @@ type Consumer struct {
 	admin  *kadm.Client
 	topics []string
 	ledger *Ledger
-	// source is that of the table; empty means that every source is. table is its name, with
-	// its keyspace; empty means that every table is this one.
-	source, table string
+	// origin is that of the records that are events of the table; other records are foreign.
+	origin origin
 	// take, if not nil, receives each batch after it was added to the ledger.
 	take func(Batch) error
 
@@ -101,13 +98,10 @@ func (c *Consumer) batch(p kgo.FetchTopicPartition, now time.Time) error {
 		if r.Attrs.IsControl() {
 			continue
 		}
-		e, source, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
-		if err != nil || ofAnotherTable(r, c.table) {
+		e, ok := c.origin.event(r)
+		if !ok {
 			b.Foreign++
 			continue
-		}
-		if e.EditOf != "" {
-			e.ID = outbox.IDOf(e.EditOf) // an edited event counts as its original
 		}
 		created := int64(0)
 		if r.Timestamp.Sub(e.CreatedAt) > clockSkew {
@@ -115,7 +109,7 @@ func (c *Consumer) batch(p kgo.FetchTopicPartition, now time.Time) error {
 		}
 		b.Records = append(b.Records, Record{
 			Event: e.ID, Aggregate: e.AggregateID, Seq: e.Sequence, Topic: r.Topic, Partition: r.Partition,
-			Offset: r.Offset, At: r.Timestamp.UnixMicro(), Seen: now.UnixMicro(), Created: created, Other: c.source != "" && source != c.source,
+			Offset: r.Offset, At: r.Timestamp.UnixMicro(), Seen: now.UnixMicro(), Created: created,
 		})
 	}
 	if err := c.ledger.AddRecords(b.Records...); err != nil {

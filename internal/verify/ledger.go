@@ -39,9 +39,6 @@ type Record struct {
 	Seen int64
 	// Created is the event's own time if it is more than clockSkew before At; else 0.
 	Created int64 `json:",omitempty"`
-	// Other means that another source published it: it may be an event of another table, or
-	// of this one before its source was renamed.
-	Other bool `json:",omitempty"`
 }
 
 // Unreadable is a row that is not an event.
@@ -88,12 +85,11 @@ type entry struct {
 	at, seen  int64
 	aggregate uint32
 	partition uint16 // none without a record
-	topic     uint16 // none or other without a row
+	topic     uint16 // none without a row
 }
 
-// none means no topic or no partition; other means no topic of an event whose only records are
-// of another source.
-const none, other = math.MaxUint16, math.MaxUint16 - 1
+// none means no topic or no partition.
+const none = math.MaxUint16
 
 type topic struct {
 	name string
@@ -209,15 +205,9 @@ func (l *Ledger) addRecord(r *Record) error {
 			l.totals.Both++
 		}
 		e.partition, e.offset, e.at, e.seen = p, r.Offset, r.At, r.Seen
-		if e.written == 0 && r.Other {
-			e.topic = other
-		}
 		return nil
 	case e.partition == p && e.offset == r.Offset:
 		return nil // the same record
-	}
-	if e.written == 0 && !r.Other {
-		e.topic = none
 	}
 	again := repeat{n, p, r.Offset}
 	if p != e.partition && r.At < e.at {
@@ -331,8 +321,8 @@ func (l *Ledger) topic(name string) (uint16, error) {
 	if n, ok := l.topicOf[name]; ok {
 		return n, nil
 	}
-	if len(l.topics) == other {
-		return 0, fmt.Errorf("more than %d topics", other)
+	if len(l.topics) == none {
+		return 0, fmt.Errorf("more than %d topics", none)
 	}
 	n := uint16(len(l.topics))
 	l.topics = append(l.topics, topic{name: name})

@@ -38,12 +38,6 @@ func record(aggregate, seq int, partition int32, offset, at int64) Record {
 	}
 }
 
-// elsewhere is a record of another source.
-func elsewhere(r Record) Record {
-	r.Other = true
-	return r
-}
-
 // old is a record of an event that is as old.
 func old(r Record, created int64) Record {
 	r.Created = created
@@ -168,15 +162,6 @@ func TestCheck_FindsWhatIsWrong(t *testing.T) {
 		{
 			name: "a published event whose row was lost", rows: []Row{row(1, 1, 10)}, records: []Record{record(1, 1, 0, 0, 11), record(1, 2, 0, 1, 12)},
 			want: Counts{Rows: 1, Published: 1, Unknown: 1}, found: []string{"unknown 2"},
-		},
-		{
-			name: "events of another source", rows: []Row{row(1, 1, 10), row(1, 2, 10)},
-			records: []Record{elsewhere(record(1, 1, 0, 0, 11)), elsewhere(record(2, 2, 0, 1, 12)), elsewhere(record(2, 1, 0, 2, 13)), record(1, 2, 0, 3, 14)},
-			want:    Counts{Rows: 2, Published: 2, Foreign: 2},
-		},
-		{
-			name: "an event of another source and of this one", records: []Record{elsewhere(record(1, 1, 0, 0, 11)), record(1, 1, 0, 1, 12)},
-			want: Counts{Doubles: 1, Unknown: 1}, found: []string{"double 1", "unknown 1"},
 		},
 		{
 			name: "published long after its row, which has expired", records: []Record{old(record(1, 1, 0, 0, 2000), 900), old(record(2, 1, 0, 1, 2001), 1100)},

@@ -31,8 +31,8 @@ type Verification struct {
 	Keyspace, Table string
 	// Kafka connects to the topics. Required.
 	Kafka Kafka
-	// Source is the ce_source of the table's records. A record of another source is no
-	// evidence that a row was lost. Empty means that every source is this one.
+	// Source is the ce_source of the table's records: a record of another source is another
+	// event, also with the same table and id. Empty means that every source is this one.
 	Source string
 	// Topics are read in addition to the topics of the rows' events.
 	Topics []string
@@ -254,7 +254,7 @@ func (v *Verification) readTopics(ctx context.Context) error {
 	}
 	defer client.Close()
 	c := NewConsumer(client, v.ledger, topics...)
-	c.source, c.table = v.Source, v.Keyspace+"."+v.Table
+	c.origin = origin{v.Source, v.Keyspace + "." + v.Table}
 	c.take = func(b Batch) error {
 		v.read.Add(int64(len(b.Records)) + b.Foreign)
 		return v.journal.add(blockData{Batch: &b})

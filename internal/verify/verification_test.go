@@ -100,12 +100,24 @@ func (b *fixture) write(events ...outbox.Event) {
 	}
 }
 
+// source is the ce_source of the fixture's records.
+const source = "test"
+
 // publish produces to a partition; each record is acknowledged before the next.
 func (b *fixture) publish(partition int32, events ...outbox.Event) {
 	b.t.Helper()
+	b.publishFrom(origin{source: source}, partition, events...)
+}
+
+// publishFrom is publish with the ce_source and, unless it is empty, the ce_table of the records.
+func (b *fixture) publishFrom(from origin, partition int32, events ...outbox.Event) {
+	b.t.Helper()
 	for _, e := range events {
 		r := &kgo.Record{Topic: e.Type, Partition: partition, Key: []byte(e.AggregateID.String()), Value: e.Payload}
-		r.Headers = outbox.AppendHeaders(r.Headers, &e, "test")
+		r.Headers = outbox.AppendHeaders(r.Headers, &e, from.source)
+		if from.table != "" {
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: outbox.HeaderTable, Value: []byte(from.table)})
+		}
 		if err := b.client.ProduceSync(b.t.Context(), r).FirstErr(); err != nil {
 			b.t.Fatal(err)
 		}
@@ -118,7 +130,7 @@ func (b *fixture) verification(change ...func(*Verification)) *Verification {
 			Session: b.session, Table: "outbox_messages", Ranges: 16,
 			Topic: func(eventType, _ string) (string, error) { return eventType, nil },
 		},
-		Keyspace: "outbox", Table: "outbox_messages",
+		Keyspace: "outbox", Table: "outbox_messages", Source: source,
 		Kafka:  world.Kafka{kgo.SeedBrokers(b.seeds...)},
 		Window: Window{Until: time.Now().Add(time.Hour)},
 	}

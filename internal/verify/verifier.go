@@ -65,6 +65,8 @@ type VerifierTable struct {
 	Scan *Scan
 	// Keyspace and Table are the names of the table. Required.
 	Keyspace, Table string
+	// Source is the ce_source of the table's records, as in Verification.
+	Source string
 	// Topics are read in addition to the topics of the rows' events.
 	Topics []string
 	// Former are topics that events of any row may be in, because the relay published to
@@ -188,7 +190,7 @@ func (v *Verifier) verify(ctx context.Context, i int) error {
 		return err
 	}
 	limit := rate.NewLimiter(rate.Limit(v.cfg.Rate), min(pageRows, v.cfg.Rate))
-	topics := newTopicReader(v.cfg.Kafka, t.name(), t.Topics, t.Former, check.Window.Alive, rate.NewLimiter(rate.Limit(v.cfg.Rate*recordsPerRow), 10_000))
+	topics := newTopicReader(v.cfg.Kafka, origin{t.Source, t.name()}, t.Topics, t.Former, check.Window.Alive, rate.NewLimiter(rate.Limit(v.cfg.Rate*recordsPerRow), 10_000))
 	defer topics.close()
 	return v.newPass(i, topics, &tableRows{t.Scan, limit}).run(ctx)
 }
@@ -268,9 +270,9 @@ func (p *pass) lost(ctx context.Context, missing []Row) error {
 		return nil
 	}
 	if p.lostAll += len(missing); p.lostAll > 100 && int64(p.lostAll) > p.checked/100 {
-		// A wrong relay.topics has the same effect, and a repair would publish every
-		// event again.
-		p.v.log.Error("too many events are missing to be repaired automatically: check relay.topics, then run outbox verify --repair",
+		// A wrong or changed relay.topics or relay.source has the same effect, and a repair
+		// would publish every event again.
+		p.v.log.Error("too many events are missing to be repaired automatically: check relay.topics and relay.source, then run outbox verify --repair",
 			"table", p.t.name(), "missing", p.lostAll, "checked", p.checked)
 		return nil
 	}

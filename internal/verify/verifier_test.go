@@ -37,7 +37,7 @@ func (b *fixture) verifier(log *strings.Builder, change ...func(*VerifierConfig)
 	cfg := VerifierConfig{
 		Kafka: check.Kafka, Rate: 1_000_000, Window: window, Logger: slog.New(slog.NewTextHandler(log, nil)), Registerer: prometheus.NewRegistry(),
 		Tables: []VerifierTable{{
-			Scan: check.Scan, Keyspace: "outbox", Table: "outbox_messages",
+			Scan: check.Scan, Keyspace: "outbox", Table: "outbox_messages", Source: source,
 			Relay: new(testRelay),
 		}},
 	}

@@ -16,8 +16,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/time/rate"
-
-	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // topicStall is the time without records after which reading a topic fails.
@@ -25,10 +23,10 @@ const topicStall = time.Minute
 
 // topicReader reads the ids of events from topics, to their last committed records.
 type topicReader struct {
-	kafka Kafka
-	table string    // whose records it takes, with its keyspace
-	alive time.Time // rows of before it have expired; zero if none does
-	limit *rate.Limiter
+	kafka  Kafka
+	origin origin    // of the records that it takes
+	alive  time.Time // rows of before it have expired; zero if none does
+	limit  *rate.Limiter
 
 	client *kgo.Client // for metadata; nil before the first use
 	known  []string
@@ -49,10 +47,10 @@ type topicState struct {
 // always is a horizon later than every write.
 const always = math.MaxInt64
 
-func newTopicReader(kafka Kafka, table string, topics, former []string, alive time.Time, limit *rate.Limiter) *topicReader {
+func newTopicReader(kafka Kafka, from origin, topics, former []string, alive time.Time, limit *rate.Limiter) *topicReader {
 	known := slices.Concat(topics, former)
 	slices.Sort(known)
-	return &topicReader{kafka: kafka, table: table, alive: alive, limit: limit, known: slices.Compact(known), former: former, states: make(map[string]*topicState)}
+	return &topicReader{kafka: kafka, origin: from, alive: alive, limit: limit, known: slices.Compact(known), former: former, states: make(map[string]*topicState)}
 }
 
 func (t *topicReader) close() {
@@ -287,26 +285,15 @@ func (t *topicReader) consume(ctx context.Context, from map[string]map[int32]kgo
 	return nil
 }
 
-// ofAnotherTable reports whether a record names another table than the given one, with its
-// keyspace: its event is another one, also with the same id. Records of earlier versions name
-// none. An empty table is every table.
-func ofAnotherTable(r *kgo.Record, table string) bool {
-	i := slices.IndexFunc(r.Headers, func(h kgo.RecordHeader) bool { return h.Key == outbox.HeaderTable })
-	return i >= 0 && table != "" && string(r.Headers[i].Value) != table
-}
-
 func (t *topicReader) take(f *kgo.FetchTopicPartition, left map[string]map[int32]int64, sink func(id, aggregate gocql.UUID) error) error {
 	for _, r := range f.Records {
 		t.states[r.Topic].next[r.Partition] = r.Offset + 1
-		if r.Attrs.IsControl() || ofAnotherTable(r, t.table) {
+		if r.Attrs.IsControl() {
 			continue
 		}
-		e, _, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
-		if err != nil {
-			continue // not an event of an outbox
-		}
-		if e.EditOf != "" {
-			e.ID = outbox.IDOf(e.EditOf) // an edited event counts as its original
+		e, ok := t.origin.event(r)
+		if !ok {
+			continue
 		}
 		if err := sink(e.ID, e.AggregateID); err != nil {
 			return err

@@ -52,7 +52,7 @@ func (w *world) startVerifier(every time.Duration) {
 				Session: v.session.Session, Table: keyspace + "." + events, Ranges: 16,
 				Topic: func(eventType, _ string) (string, error) { return eventType, nil },
 			},
-			Keyspace: keyspace, Table: events,
+			Keyspace: keyspace, Table: events, Source: relay.DefaultSource,
 			Relay: &verifiedRelay{conf, requests}, DeadLetters: readDeadLetters{deadLetters}, Repair: true,
 		}},
 	})

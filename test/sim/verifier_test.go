@@ -27,9 +27,9 @@ func TestVerifier_FindsLateRows(t *testing.T) {
 	wantOnce(t, seen)
 }
 
-// As above, and a relay of another table has published events with the same ids and keys to the
-// topics.
-func TestVerifier_FindsLateRowsBesideAnotherTable(t *testing.T) {
+// As above, and relays of another table and of another source have published events with the same
+// ids and keys to the topics.
+func TestVerifier_FindsLateRowsBesideOtherRecords(t *testing.T) {
 	seen := simulate(t, 83, nil, func(w *world) {
 		w.startVerifier(10 * time.Minute)
 		s := w.newStranger()
@@ -37,13 +37,13 @@ func TestVerifier_FindsLateRowsBesideAnotherTable(t *testing.T) {
 		time.Sleep(90 * time.Minute)
 		for range 5 {
 			e := w.writeLate(time.Hour)
-			s.send(ofAnother(&e, relay.DefaultSource, "bank."+events))
+			s.send(ofAnother(&e, relay.DefaultSource, "bank."+events), ofAnother(&e, "/another", keyspace+"."+events))
 		}
 		time.Sleep(time.Hour)
 	})
 	wantOnce(t, seen)
-	if seen.foreign != 5 {
-		t.Errorf("%d records of another table, want 5", seen.foreign)
+	if seen.foreign != 10 {
+		t.Errorf("%d records of another table or source, want 10", seen.foreign)
 	}
 }
 
