@@ -170,7 +170,7 @@ test-virtual: export SUBSCRIBING_SEEDS = 8
 test-virtual: export INBOX_SEEDS = 12
 # Goroutines in a bubble wait for each other: a second processor costs half more.
 test-virtual: ## the simulations in virtual time: all scenarios, kept seeds, and some more
-	$(call gotest,pkgname,--packages ./test/sim/...,-cpu 1 -timeout 40m)
+	$(call gotest,pkgname,$(again) --packages ./test/sim/...,-cpu 1 -timeout 40m)
 	$(MAKE) sim
 
 .PHONY: sim

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/topics"
@@ -30,6 +32,7 @@ type client struct {
 	// failed means that the producer id is not usable: the broker refused it, or it does not
 	// have the records before the next one.
 	failed atomic.Bool
+	nodes  sync.Map            // ids of the brokers to which it has connected
 	topics map[string]struct{} // that it sends or sent to; Producer.mu guards it
 	begins chan struct{}       // has a token while the producer id is requested
 }
@@ -108,6 +111,21 @@ func (c *client) begin(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", errProducerID, err)
 	}
 	return err
+}
+
+// drain waits until no broker has a produce request of the client that it may still process: a
+// broker answers the requests of a connection in order, an empty one thus after those before it,
+// and what was sent on a connection that fails is processed or lost.
+func (c *client) drain(ctx context.Context) {
+	var wg sync.WaitGroup
+	for id := range c.nodes.Range {
+		wg.Go(func() {
+			req := kmsg.NewPtrProduceRequest()
+			req.Acks, req.TimeoutMillis = -1, int32(retryAfter.Milliseconds())
+			_, _ = c.Broker(int(id.(int32))).Request(ctx, req)
+		})
+	}
+	wg.Wait()
 }
 
 // losesNumbers reports whether the error of a record ends the client's producer id: the broker

@@ -20,6 +20,9 @@
 //   - An error proves that a record is not written only if no request contained the record, or
 //     the broker refused its first attempt. Otherwise the record is searched for in its
 //     partition (search.go). Without read access to the topic it may be written twice.
+//   - A client returns records while a request with them is under way, if it gives up the buffer of
+//     a topic with a new id. A broker answers the requests of a connection in order, so that the
+//     search begins after an empty request was answered (client.go).
 //   - Requests of a lost connection are processed, or lost, before the search reads the end of the
 //     partition. A broker that processes one later writes the record twice, with one event id.
 //   - UNKNOWN_TOPIC_OR_PARTITION means that a broker does not know a topic now. That the topic is

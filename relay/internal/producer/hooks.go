@@ -37,10 +37,12 @@ var (
 	_ kgo.HookBrokerE2E     = hooks{}
 )
 
-// OnBrokerConnect reports a connection that cannot be established.
-func (h hooks) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+// OnBrokerConnect records a connection, or reports one that cannot be established.
+func (h hooks) OnBrokerConnect(b kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
 	if err != nil {
 		h.p.observer.ConnectionFailed(err)
+	} else if b.NodeID >= 0 { // records are sent to no other one
+		h.c.nodes.Store(b.NodeID, nil)
 	}
 }
 

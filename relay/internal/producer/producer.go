@@ -137,7 +137,7 @@ func (p *Producer) Send(f *Flight, r *kgo.Record, done func(*kgo.Record, error))
 			p.retire(c, r.Topic)
 		}
 		if part := f.partition.Load(); part >= 0 && !Rejected(r) && c.mayHaveWritten(n, err) {
-			p.find(partition{r.Topic, part}, returned{r, err, done})
+			p.find(partition{r.Topic, part}, returned{r, c, err, done})
 			return
 		}
 		done(r, err)
@@ -149,7 +149,11 @@ func (p *Producer) Send(f *Flight, r *kgo.Record, done func(*kgo.Record, error))
 // broker refuses it.
 func (c *client) mayHaveWritten(n uint64, err error) bool {
 	switch {
-	case errors.Is(err, ErrRecalled), errors.Is(err, kgo.ErrClientClosed), c.written.Load() < n:
+	case errors.Is(err, ErrRecalled), errors.Is(err, kgo.ErrClientClosed):
+		return false
+	case errors.Is(err, kerr.UnknownTopicID): // a request with the record may be about to be written
+		return true
+	case c.written.Load() < n:
 		return false
 	case failure.Classify(err) == failure.Permanent:
 		return c.lost.Load() >= n

@@ -35,8 +35,9 @@ type partition struct {
 // written: the answer to an earlier attempt was lost, or the last one proves nothing.
 type returned struct {
 	*kgo.Record
-	err  error
-	done func(*kgo.Record, error)
+	client *client // that has returned it
+	err    error
+	done   func(*kgo.Record, error)
 }
 
 // search contains the records that are searched for in their partitions, and the last
@@ -125,6 +126,13 @@ func (p *Producer) find(at partition, x returned) {
 // findAll returns the offsets of the records, -1 for those that are not in their partition.
 // It retries until brokers answer. The error is the end of the producer.
 func (p *Producer) findAll(at partition, xs []returned) ([]int64, error) {
+	drained := make(map[*client]bool)
+	for _, x := range xs { // it may have returned the record before it has an answer
+		if !drained[x.client] {
+			drained[x.client] = true
+			x.client.drain(p.ctx)
+		}
+	}
 	began := time.Now()
 	for attempt := 1; ; attempt++ {
 		s := scan{p: p, partition: at, records: xs, offsets: make([]int64, len(xs)), byID: make(map[string][]int), since: math.MaxInt64}
