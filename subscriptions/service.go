@@ -74,6 +74,21 @@ type InstanceStatus struct {
 	At                time.Time
 	Partitions        int
 	LastError         string
+	// Breaker is that of its destination with push delivery; nil with pull delivery.
+	Breaker *BreakerStatus
+}
+
+// BreakerStatus is the state of the circuit breaker of a destination.
+type BreakerStatus struct {
+	// State is closed, open or half-open. Unless it is closed, the destination gets nothing but
+	// probes.
+	State string `json:"state" enum:"closed,half-open,open" doc:"Unless it is closed, the destination gets nothing but probes, and no delivery counts"`
+	// Since is the time of the last change of State, zero if there was none.
+	Since time.Time `json:"since,omitzero" doc:"Time of the last change; absent if there was none"`
+	// NextProbe is the earliest time of the next call; zero while it is closed.
+	NextProbe time.Time `json:"next_probe,omitzero" doc:"Earliest time of the next call; absent while it is closed"`
+	// Cause is the failure that opened it; empty while it is closed.
+	Cause string `json:"cause,omitempty" doc:"The failure that opened it; absent while it is closed"`
 }
 
 // Seek is a change of the position of a subscription.

@@ -18,6 +18,7 @@ const (
 	DefaultVisibilityTimeout = 30 * time.Second
 	MinVisibilityTimeout     = time.Second
 	MaxVisibilityTimeout     = 12 * time.Hour
+	DefaultMaxExtension      = MaxVisibilityTimeout
 	DefaultMaxReceive        = 3
 	MaxMaxReceive            = 1000
 	DefaultBackoff           = time.Second
@@ -79,6 +80,9 @@ type Subscription struct {
 	Ordering Ordering
 	// VisibilityTimeout is the duration of a lease: 1 s to 12 h. Default 30 s.
 	VisibilityTimeout time.Duration
+	// MaxExtension bounds one delivery: its lease ends at most so long after its begin, whatever
+	// the request to receive and extensions want. VisibilityTimeout to 12 h. Default 12 h.
+	MaxExtension time.Duration
 	// MaxReceive is the number of deliveries after which a message is dead-lettered: 1
 	// to 1,000. Default 3. The header HeaderMaxReceive of a message replaces it.
 	MaxReceive int
@@ -132,6 +136,7 @@ func (s Subscription) WithDefaults() Subscription {
 	s.Start = cmp.Or(s.Start, StartLatest)
 	s.Ordering = cmp.Or(s.Ordering, OrderingKey)
 	s.VisibilityTimeout = cmp.Or(s.VisibilityTimeout, DefaultVisibilityTimeout)
+	s.MaxExtension = cmp.Or(s.MaxExtension, DefaultMaxExtension)
 	s.MaxReceive = cmp.Or(s.MaxReceive, DefaultMaxReceive)
 	s.Backoff = cmp.Or(s.Backoff, DefaultBackoff)
 	s.MaxBackoff = cmp.Or(s.MaxBackoff, max(DefaultMaxBackoff, s.Backoff))
@@ -178,6 +183,9 @@ func (s *Subscription) Validate() error {
 	}
 	if s.VisibilityTimeout < MinVisibilityTimeout || s.VisibilityTimeout > MaxVisibilityTimeout {
 		bad("visibility_timeout %s: must be %s to %s", s.VisibilityTimeout, MinVisibilityTimeout, MaxVisibilityTimeout)
+	}
+	if s.MaxExtension < min(s.VisibilityTimeout, MaxVisibilityTimeout) || s.MaxExtension > MaxVisibilityTimeout {
+		bad("max_extension %s: must be at least visibility_timeout, %s, and at most %s", s.MaxExtension, s.VisibilityTimeout, MaxVisibilityTimeout)
 	}
 	if s.MaxReceive < 1 || s.MaxReceive > MaxMaxReceive {
 		bad("max_receive %d: must be 1 to %d", s.MaxReceive, MaxMaxReceive)

@@ -14,20 +14,20 @@ func TestSubscription_WithDefaults(t *testing.T) {
 	for name, tt := range map[string]struct{ set, want Subscription }{
 		"nothing is set": {
 			Subscription{},
-			Subscription{Start: "latest", Ordering: OrderingKey, VisibilityTimeout: 30 * time.Second, MaxReceive: 3, Backoff: time.Second, MaxBackoff: 5 * time.Minute},
+			Subscription{Start: "latest", Ordering: OrderingKey, VisibilityTimeout: 30 * time.Second, MaxExtension: 12 * time.Hour, MaxReceive: 3, Backoff: time.Second, MaxBackoff: 5 * time.Minute},
 		},
 		"everything is set": {
-			Subscription{Start: "earliest", Ordering: OrderingNone, VisibilityTimeout: time.Hour, MaxReceive: 1, Backoff: time.Minute, MaxBackoff: time.Hour},
-			Subscription{Start: "earliest", Ordering: OrderingNone, VisibilityTimeout: time.Hour, MaxReceive: 1, Backoff: time.Minute, MaxBackoff: time.Hour},
+			Subscription{Start: "earliest", Ordering: OrderingNone, VisibilityTimeout: time.Hour, MaxExtension: 2 * time.Hour, MaxReceive: 1, Backoff: time.Minute, MaxBackoff: time.Hour},
+			Subscription{Start: "earliest", Ordering: OrderingNone, VisibilityTimeout: time.Hour, MaxExtension: 2 * time.Hour, MaxReceive: 1, Backoff: time.Minute, MaxBackoff: time.Hour},
 		},
 		"a backoff above the default maximum": {
 			Subscription{Backoff: time.Hour},
-			Subscription{Start: "latest", Ordering: OrderingKey, VisibilityTimeout: 30 * time.Second, MaxReceive: 3, Backoff: time.Hour, MaxBackoff: time.Hour},
+			Subscription{Start: "latest", Ordering: OrderingKey, VisibilityTimeout: 30 * time.Second, MaxExtension: 12 * time.Hour, MaxReceive: 3, Backoff: time.Hour, MaxBackoff: time.Hour},
 		},
 		"push": {
 			Subscription{Push: &Push{To: "hook"}},
 			Subscription{
-				Start: "latest", Ordering: OrderingKey, VisibilityTimeout: 30 * time.Second, MaxReceive: 3, Backoff: time.Second, MaxBackoff: 5 * time.Minute,
+				Start: "latest", Ordering: OrderingKey, VisibilityTimeout: 30 * time.Second, MaxExtension: 12 * time.Hour, MaxReceive: 3, Backoff: time.Second, MaxBackoff: 5 * time.Minute,
 				Push: &Push{To: "hook", Severity: "info", Concurrency: 4},
 			},
 		},
@@ -82,6 +82,9 @@ func TestSubscription_Validate(t *testing.T) {
 		{"a shorter lease", func(s *Subscription) { s.VisibilityTimeout = time.Second - 1 }, []string{"visibility_timeout 999.999999ms: must be 1s to 12h0m0s"}},
 		{"the longest lease", func(s *Subscription) { s.VisibilityTimeout = 12 * time.Hour }, nil},
 		{"a longer lease", func(s *Subscription) { s.VisibilityTimeout = 12*time.Hour + 1 }, []string{"visibility_timeout 12h0m0.000000001s: must be"}},
+		{"no extension", func(s *Subscription) { s.MaxExtension = s.VisibilityTimeout }, nil},
+		{"a delivery shorter than a lease", func(s *Subscription) { s.MaxExtension = 29 * time.Second }, []string{"max_extension 29s: must be at least visibility_timeout, 30s, and at most 12h0m0s"}},
+		{"a longer delivery", func(s *Subscription) { s.MaxExtension = 12*time.Hour + 1 }, []string{"max_extension 12h0m0.000000001s: must be at least"}},
 		{"no delivery", func(s *Subscription) { s.MaxReceive = -1 }, []string{"max_receive -1: must be 1 to 1000"}},
 		{"most deliveries", func(s *Subscription) { s.MaxReceive = 1000 }, nil},
 		{"more deliveries", func(s *Subscription) { s.MaxReceive = 1001 }, []string{"max_receive 1001: must be 1 to 1000"}},

@@ -150,6 +150,9 @@ func TestSubscriptions_PushToAWebhook(t *testing.T) {
 	h.answer(http.StatusNoContent)
 	(&dlqFixture{verifyFixture: b}).run(cli.ExitOK, "replay", "--table", "subscription.big", "--yes", "--reason", "fixed", "--wait", "1m")
 	world.Eventually(t, "the dead letter is resolved", deadLetters(0))
+	if st, err := c.SubscriptionStatus(t.Context(), "big"); err != nil || len(st.Instances) != 1 || st.Instances[0].Breaker == nil || st.Instances[0].Breaker.State != "closed" {
+		t.Errorf("the instances are %+v, %v; want one with a closed breaker", st.Instances, err)
+	}
 	if got := h.received(); !slices.Equal(got, []string{"thing 0/1", "thing 0/1"}) || len(h.got) != 1 {
 		t.Errorf("received %v with %d ids, want the event twice with one id", got, len(h.got))
 	}

@@ -456,9 +456,20 @@ func printSubscription(out io.Writer, st *client.SubscriptionStatus) error {
 	for _, p := range st.Partitions {
 		fmt.Fprintf(columns, "%s[%d]\t%s\t%d\t%d\t%d\t%d\t%d\n", p.Topic, p.Partition, cli.Clean(p.Owner, 40), p.Committed, p.End, p.Waiting, p.Leased, p.Deferred)
 	}
-	fmt.Fprintln(columns, "\nINSTANCE\tADDRESS\tPARTITIONS\tREPORTED\tERROR")
+	fmt.Fprintln(columns, "\nINSTANCE\tADDRESS\tPARTITIONS\tREPORTED\tBREAKER\tERROR")
 	for _, i := range st.Instances {
-		fmt.Fprintf(columns, "%s\t%s\t%d\t%s\t%s\n", cli.Clean(i.Instance, 40), cli.Clean(i.Address, 60), i.Partitions, i.At.UTC().Format(cli.ListTime), cli.Clean(i.LastError, 80))
+		fmt.Fprintf(columns, "%s\t%s\t%d\t%s\t%s\t%s\n", cli.Clean(i.Instance, 40), cli.Clean(i.Address, 60), i.Partitions, i.At.UTC().Format(cli.ListTime), formatBreaker(i.Breaker), cli.Clean(i.LastError, 80))
 	}
 	return columns.Flush()
+}
+
+// formatBreaker returns the state of the breaker of a destination; - with pull delivery.
+func formatBreaker(b *client.BreakerStatus) string {
+	switch {
+	case b == nil:
+		return "-"
+	case b.Cause == "":
+		return cli.Clean(b.State, 20)
+	}
+	return fmt.Sprintf("%s since %s, next probe %s: %s", cli.Clean(b.State, 20), b.Since.UTC().Format(cli.ListTime), b.NextProbe.UTC().Format(cli.ListTime), cli.Clean(b.Cause, 80))
 }

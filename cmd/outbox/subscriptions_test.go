@@ -11,8 +11,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/outbox/client"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/api"
 	"github.com/scylla-outbox/scylla-outbox/test/subfake"
@@ -72,7 +74,7 @@ func TestSubscriptions_Administration(t *testing.T) {
 		return out
 	}
 	step(cli.ExitOK, "no subscriptions", "list")
-	write("name: mail\ntopics: [OrderCreated]\nvisibility_timeout: 1m\ntransform: '{\"payload\": data.order}'\n---\n{\"name\":\"stock\",\"topics\":[\"Order*\"]}\n")
+	write("name: mail\ntopics: [OrderCreated]\nvisibility_timeout: 1m\nmax_extension: 20m\ntransform: '{\"payload\": data.order}'\n---\n{\"name\":\"stock\",\"topics\":[\"Order*\"]}\n")
 	step(cli.ExitOK, "subscription stock stored, version 1", "apply", "-f", file)
 	for bad, text := range map[string]string{"topics: [a]": "name is missing", "name: x\ntopic: a": "topic", "": "no subscription", "[": "yaml"} {
 		write(bad)
@@ -85,7 +87,7 @@ func TestSubscriptions_Administration(t *testing.T) {
 	step(cli.ExitOK, "Order*", "list")
 	got := step(cli.ExitOK, "visibility_timeout: 1m", "get", "mail")
 	write(got)
-	if !strings.Contains(got, `transform: '{"payload": data.order}'`) {
+	if !strings.Contains(got, `transform: '{"payload": data.order}'`) || !strings.Contains(got, "max_extension: 20m") {
 		t.Errorf("get: %s", got)
 	}
 	step(cli.ExitOK, "version 2", "apply", "-f", file)
@@ -240,5 +242,24 @@ func TestConsume_StopsGracefully(t *testing.T) {
 	}
 	if status := <-done; status != cli.ExitOK || !exists("ended") || q.Open("s") != 0 {
 		t.Errorf("stopped consume = %d, ended %v, %d open", status, exists("ended"), q.Open("s"))
+	}
+}
+
+// The status shows the breaker of each process.
+func TestSubscriptions_StatusShowsBreakers(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for text, b := range map[string]*client.BreakerStatus{
+		" -  ":      nil,
+		" closed  ": {State: "closed"},
+		" open since 2026-01-02 03:04:05Z, next probe 2026-01-02 03:04:35Z: 503 ": {State: "open", Since: at, NextProbe: at.Add(30 * time.Second), Cause: "503"},
+	} {
+		var out strings.Builder
+		if err := printSubscription(&out, &client.SubscriptionStatus{Instances: []client.InstanceStatus{{Instance: "i", At: at, Breaker: b, LastError: "boom"}}}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), text) || !strings.Contains(out.String(), "boom") {
+			t.Errorf("the status of %+v is\n%s", b, out.String())
+		}
 	}
 }

@@ -23,8 +23,10 @@ type Subscription struct {
 	Start string `json:"start,omitempty"`
 	// Ordering is key, strict or none.
 	Ordering string `json:"ordering,omitempty"`
-	// VisibilityTimeout, Backoff and MaxBackoff are durations such as 30s.
+	// VisibilityTimeout, MaxExtension, Backoff and MaxBackoff are durations such as 30s.
+	// MaxExtension bounds one delivery with its extensions.
 	VisibilityTimeout string `json:"visibility_timeout,omitempty"`
+	MaxExtension      string `json:"max_extension,omitempty"`
 	MaxReceive        int    `json:"max_receive,omitempty"`
 	Backoff           string `json:"backoff,omitempty"`
 	MaxBackoff        string `json:"max_backoff,omitempty"`
@@ -125,6 +127,21 @@ type InstanceStatus struct {
 	At         time.Time `json:"at"`
 	Partitions int       `json:"partitions"`
 	LastError  string    `json:"last_error,omitempty"`
+	// Breaker is that of the destination at the time of the report; nil with pull delivery.
+	Breaker *BreakerStatus `json:"breaker,omitempty"`
+}
+
+// BreakerStatus is the state of the circuit breaker of a push destination.
+type BreakerStatus struct {
+	// State is closed, open or half-open. Unless it is closed, the destination gets nothing but
+	// probes, and no delivery counts.
+	State string `json:"state"`
+	// Since is the time of the last change, zero if there was none.
+	Since time.Time `json:"since,omitzero"`
+	// NextProbe is the earliest time of the next call, and Cause the failure that opened the
+	// breaker; zero and empty while it is closed.
+	NextProbe time.Time `json:"next_probe,omitzero"`
+	Cause     string    `json:"cause,omitempty"`
 }
 
 // Lease is a message in flight.

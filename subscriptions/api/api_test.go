@@ -347,6 +347,7 @@ func TestResource_LifeCycle(t *testing.T) {
 	for body, at := range map[string]string{
 		`{"topics":["a"],"dead_letter":{"name":"a b"}}`: "body.dead_letter.name", `{"topics":["a"],"dead_letter":{"retention_days":0}}`: "body.dead_letter.retention_days",
 		`{"topics":["a"],"dead_letter":{"retention":"4d"}}`: "body.dead_letter.retention", `{"topics":["a"],"dead_letter":4}`: "body.dead_letter",
+		`{"topics":["a"],"max_extension":"13h"}`: "body.max_extension", `{"topics":["a"],"visibility_timeout":"5m","max_extension":"1m"}`: "body.max_extension", `{"topics":["a"],"max_extension":5}`: "body.max_extension",
 		`{"topics":["a"],"push":{}}`: "body.push.to", `{"topics":["a"],"push":5}`: "body.push", `{"topics":["a"],"push":{"to":"x","url":"secret"}}`: "body.push.url",
 		`{"topics":["a"],"transform":"data ==\n x + y"}`: "body.transform", `{"topics":["a"],"transform":"{\"body\": data}"}`: "body.transform", `{"topics":["a"],"transform":{}}`: "body.transform",
 		`{"topics":["a"],"push":{"to":"x","severity":"bad"}}`: "body.push.severity", `{"topics":["a"],"push":{"to":"x","concurrency":1001}}`: "body.push.concurrency",
@@ -363,6 +364,10 @@ func TestResource_LifeCycle(t *testing.T) {
 	changed := b.ask(t, http.MethodPut, "/v1/subscriptions/changed", `{"topics":["a"],`+transform+`}`)
 	if again := b.ask(t, http.MethodPut, "/v1/subscriptions/changed", changed.Body.String()); again.Code != 200 || !strings.Contains(again.Body.String(), transform) {
 		t.Errorf("PUT with transform = %s, then %s", changed.Body, again.Body)
+	}
+	limited := b.ask(t, http.MethodPut, "/v1/subscriptions/limited", `{"topics":["a"],"max_extension":"10m"}`)
+	if again := b.ask(t, http.MethodPut, "/v1/subscriptions/limited", limited.Body.String()); again.Code != 200 || !strings.Contains(again.Body.String(), `"max_extension":"10m"`) {
+		t.Errorf("PUT with max_extension = %s, then %s", limited.Body, again.Body)
 	}
 	pushed := b.ask(t, http.MethodPut, "/v1/subscriptions/pushed", `{"topics":["a"],"push":{"to":"ops","title":"t","concurrency":9}}`)
 	if again := b.ask(t, http.MethodPut, "/v1/subscriptions/pushed", pushed.Body.String()); again.Code != 200 ||

@@ -203,6 +203,7 @@ func decodeSubscription(name string, body []byte) (subscriptions.Subscription, e
 		f.text("start", &s.Start)
 		f.text("ordering", (*string)(&s.Ordering))
 		f.duration("visibility_timeout", subscriptions.MinVisibilityTimeout, subscriptions.MaxVisibilityTimeout, &s.VisibilityTimeout)
+		f.duration("max_extension", subscriptions.MinVisibilityTimeout, subscriptions.MaxVisibilityTimeout, &s.MaxExtension)
 		f.number("max_receive", 1, subscriptions.MaxMaxReceive, &s.MaxReceive)
 		f.duration("backoff", time.Millisecond, subscriptions.MaxVisibilityTimeout, &s.Backoff)
 		f.duration("max_backoff", time.Millisecond, subscriptions.MaxVisibilityTimeout, &s.MaxBackoff)

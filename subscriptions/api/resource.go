@@ -23,6 +23,7 @@ type subscriptionInput struct {
 	Start             string                    `json:"start,omitempty" doc:"First record of partitions without a position: latest (default), earliest or a time in RFC 3339"`
 	Ordering          subscriptions.Ordering    `json:"ordering,omitempty" enum:"key,strict,none" doc:"key (default): the messages of a key are delivered one at a time, in order. strict: a key also waits for its dead letter. none: any order"`
 	VisibilityTimeout string                    `json:"visibility_timeout,omitempty" doc:"Duration of a lease: 1s to 12h, default 30s"`
+	MaxExtension      string                    `json:"max_extension,omitempty" doc:"Limit of one delivery: its lease ends at most so long after it began, whatever extensions want. visibility_timeout to 12h, default 12h"`
 	MaxReceive        int                       `json:"max_receive,omitempty" minimum:"1" maximum:"1000" doc:"Number of deliveries after which a message becomes a dead letter; default 3"`
 	Backoff           string                    `json:"backoff,omitempty" doc:"Delay after the first failed delivery; it doubles up to max_backoff, with jitter. Default 1s"`
 	MaxBackoff        string                    `json:"max_backoff,omitempty" doc:"Default 5m"`
@@ -51,6 +52,7 @@ type subscriptionBody struct {
 	Start             string                    `json:"start"`
 	Ordering          subscriptions.Ordering    `json:"ordering" enum:"key,strict,none"`
 	VisibilityTimeout string                    `json:"visibility_timeout"`
+	MaxExtension      string                    `json:"max_extension"`
 	MaxReceive        int                       `json:"max_receive"`
 	Backoff           string                    `json:"backoff"`
 	MaxBackoff        string                    `json:"max_backoff"`
@@ -66,7 +68,7 @@ type subscriptionBody struct {
 func newBody(s *subscriptions.Subscription) subscriptionBody {
 	b := subscriptionBody{
 		Name: s.Name, Topics: s.Topics, Types: s.Types, Filter: s.Filter, Transform: s.Transform, Start: s.Start, Ordering: s.Ordering,
-		VisibilityTimeout: short(s.VisibilityTimeout), MaxReceive: s.MaxReceive, Backoff: short(s.Backoff), MaxBackoff: short(s.MaxBackoff),
+		VisibilityTimeout: short(s.VisibilityTimeout), MaxExtension: short(s.MaxExtension), MaxReceive: s.MaxReceive, Backoff: short(s.Backoff), MaxBackoff: short(s.MaxBackoff),
 		Push: (*pushBody)(s.Push), Paused: s.Paused, Version: s.Version, CreatedAt: s.CreatedAt.UTC(), ChangedAt: s.ChangedAt.UTC(), ChangedBy: s.ChangedBy,
 	}
 	if s.DeadLetter != (subscriptions.DeadLetter{}) {
@@ -103,11 +105,12 @@ type partitionStatus struct {
 }
 
 type instanceStatus struct {
-	Instance   string    `json:"instance"`
-	Address    string    `json:"address,omitempty"`
-	At         time.Time `json:"at" doc:"Time of its last report"`
-	Partitions int       `json:"partitions"`
-	LastError  string    `json:"last_error,omitempty"`
+	Instance   string                       `json:"instance"`
+	Address    string                       `json:"address,omitempty"`
+	At         time.Time                    `json:"at" doc:"Time of its last report"`
+	Partitions int                          `json:"partitions"`
+	LastError  string                       `json:"last_error,omitempty"`
+	Breaker    *subscriptions.BreakerStatus `json:"breaker,omitempty" doc:"Circuit breaker of the destination at the time of the report; absent with pull delivery"`
 }
 
 func timeOrNil(t time.Time) *time.Time {

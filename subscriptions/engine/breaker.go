@@ -2,12 +2,12 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/circuit"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/push"
 )
 
@@ -141,11 +141,15 @@ func (b *breaker) result(at place, plugin push.Plugin, err error, done func(erro
 // maxFailed bounds breaker.failed.
 const maxFailed = 10_000
 
-// suspended returns why nothing is delivered; empty if the breaker is closed.
-func (b *breaker) suspended() string {
+// status returns the state for reports.
+func (b *breaker) status() *subscriptions.BreakerStatus {
 	s := b.Look()
-	if s.State == circuit.Closed {
-		return ""
+	out := &subscriptions.BreakerStatus{State: s.State.String(), Since: s.Since.UTC()}
+	if s.State != circuit.Closed {
+		b.mu.Lock()
+		out.NextProbe = b.mu.until.UTC()
+		b.mu.Unlock()
+		out.Cause = textOf(s.Why())
 	}
-	return fmt.Sprintf("push to %s is suspended, last change at %s: %s", b.to, s.Since.UTC().Format(time.RFC3339), textOf(s.Why()))
+	return out
 }

@@ -52,11 +52,21 @@ func TestPush_AnOutageCostsNoAttempts(t *testing.T) {
 				if v := testValue(t, p.reg, "outbox_subscription_push_suspended"); v != 1 {
 					t.Errorf("%+v: the metric is %v during the outage", tt, v)
 				}
-				if st, err := p.Status(context.Background(), "s"); err != nil || !strings.Contains(st.Instances[0].LastError, "suspended") {
-					t.Errorf("%+v: the status is %+v, %v", tt, st.Instances, err)
+				breaker := func() subscriptions.BreakerStatus {
+					st, err := p.Status(context.Background(), "s")
+					if err != nil || len(st.Instances) != 1 || st.Instances[0].Breaker == nil {
+						t.Fatalf("%+v: the status is %+v, %v", tt, st.Instances, err)
+					}
+					return *st.Instances[0].Breaker
+				}
+				if b := breaker(); b.State == "closed" || b.Since.IsZero() || b.NextProbe.Before(b.Since) || !strings.Contains(b.Cause, errTest.Error()) {
+					t.Errorf("%+v: the breaker is %+v during the outage", tt, b)
 				}
 				away.Store(false)
 				w.sleep(2*lastProbe + 10*time.Second)
+				if b := breaker(); b.State != "closed" || b.Since.IsZero() || !b.NextProbe.IsZero() || b.Cause != "" {
+					t.Errorf("%+v: the breaker is %+v after the outage", tt, b)
+				}
 				away.Store(true)
 			}
 			r.inOrder(2*tt.messages, min(40, tt.messages), 0)

@@ -145,7 +145,7 @@ func (g *group) refresh(p *partition) {
 func (g *group) queueConfig() queue.Config {
 	r := g.resource.Load()
 	return queue.Config{
-		Ordered: r.Ordering != subscriptions.OrderingNone, Strict: r.Ordering == subscriptions.OrderingStrict, MaxReceive: r.MaxReceive,
+		Ordered: r.Ordering != subscriptions.OrderingNone, Strict: r.Ordering == subscriptions.OrderingStrict, MaxReceive: r.MaxReceive, MaxExtension: r.MaxExtension,
 		Backoff: func(n int) time.Duration { return retry.Backoff(r.Backoff, r.MaxBackoff, n) },
 	}
 }
@@ -460,9 +460,7 @@ func (g *group) report(ctx context.Context) {
 	g.mu.Lock()
 	i := subscriptions.InstanceStatus{Instance: g.e.cfg.Instance, Address: g.e.cfg.Address, At: time.Now().UTC(), Partitions: len(g.mu.partitions), LastError: g.mu.problem}
 	g.mu.Unlock()
-	if why := g.pusher.suspended(); why != "" {
-		i.LastError = why
-	}
+	i.Breaker = g.pusher.breakerStatus()
 	ctx, cancel := context.WithTimeout(ctx, reportInterval)
 	defer cancel()
 	if err := g.e.cfg.Store.Report(ctx, g.name, i); err != nil && ctx.Err() == nil {

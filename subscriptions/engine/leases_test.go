@@ -86,3 +86,47 @@ func TestEngine_LeasesOfOperators(t *testing.T) {
 		}
 	})
 }
+
+// A delivery ends after max_extension, whatever the request to receive and extensions want. A
+// change applies to what is extended afterwards.
+func TestEngine_MaxExtension(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(w *world) {
+		ctx := context.Background()
+		s := subscriptions.Subscription{Name: "s", Topics: []string{"a"}, VisibilityTimeout: time.Minute, MaxExtension: 10 * time.Minute, MaxReceive: 2, Backoff: time.Second, MaxBackoff: time.Second}
+		w.put(s)
+		p := w.start()
+		w.many("a", 0, 2, 1)
+		w.sleep(time.Second)
+		began := time.Now()
+		got, err := p.Receive(ctx, "s", subscriptions.Receive{Max: 1, VisibilityTimeout: time.Hour})
+		if err != nil || len(got) != 1 || !got[0].LeaseUntil.Equal(began.Add(s.MaxExtension).UTC()) {
+			t.Fatalf("received %+v, %v; want a lease of 10m", got, err)
+		}
+		extend := func(d time.Duration) time.Duration {
+			t.Helper()
+			r, err := p.Settle(ctx, "s", []subscriptions.Settle{{Action: subscriptions.ActionExtend, Receipt: got[0].Receipt, Delay: d}})
+			if err != nil || r[0].Code != subscriptions.CodeOK {
+				t.Fatalf("extended: %+v, %v", r, err)
+			}
+			return r[0].LeaseUntil.Sub(began)
+		}
+		if d := extend(time.Minute); d != time.Minute {
+			t.Errorf("shortened to %s, want 1m", d)
+		}
+		w.sleep(30 * time.Second)
+		if d := extend(time.Hour); d != s.MaxExtension {
+			t.Errorf("extended to %s after the delivery, want 10m", d)
+		}
+		s.MaxExtension = 20 * time.Minute
+		w.put(s)
+		w.sleep(10 * time.Second)
+		if d := extend(time.Hour); d != s.MaxExtension {
+			t.Errorf("after the change extended to %s after the delivery, want 20m", d)
+		}
+		w.sleep(time.Until(began.Add(s.MaxExtension + 2*time.Second)))
+		if got := p.receive(1, 0); len(got) != 1 || got[0].Attempt != 2 {
+			t.Errorf("after the limit %+v is delivered, want attempt 2", got)
+		}
+	})
+}

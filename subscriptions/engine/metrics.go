@@ -151,7 +151,7 @@ func (l *levels) Collect(out chan<- prometheus.Metric) {
 		if !oldest.IsZero() {
 			age = max(0, time.Since(oldest).Seconds())
 		}
-		if g.pusher.suspended() != "" {
+		if g.pusher.suspended() {
 			suspended = 1
 		}
 		if g.resource.Load().Paused {

@@ -256,13 +256,16 @@ func (c pushed) Done(_ int, o queue.Outcome) {
 	}
 }
 
-// suspended returns why nothing is delivered; empty if it is.
-func (u *pusher) suspended() string {
+// breakerStatus returns the state of the breaker; nil for pull delivery.
+func (u *pusher) breakerStatus() *subscriptions.BreakerStatus {
 	if u == nil {
-		return ""
+		return nil
 	}
-	return u.breaker.suspended()
+	return u.breaker.status()
 }
+
+// suspended reports whether the destination is called by probes only.
+func (u *pusher) suspended() bool { return u != nil && u.breaker.Look().State != circuit.Closed }
 
 // end waits for the calls whose partitions were closed. Calls that hang are left.
 func (u *pusher) end() {

@@ -94,6 +94,9 @@ func (g *group) lease(req *subscriptions.Receive) (out []leased) {
 	if visibility == 0 {
 		visibility = r.VisibilityTimeout
 	}
+	if g.pusher == nil { // that of a call is its own
+		visibility = min(visibility, r.MaxExtension)
+	}
 	g.mu.Lock()
 	all, first := g.mu.order, g.mu.first
 	g.mu.first++

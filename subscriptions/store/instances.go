@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,8 +15,12 @@ const instanceLife = time.Hour
 
 // Report stores the state of a process that runs a subscription, in place of its last one.
 func (s *Store) Report(ctx context.Context, name string, i subscriptions.InstanceStatus) error {
-	err := s.bounded(ctx, func(ctx context.Context) error {
-		return s.query(ctx, s.stmt.report, name, i.Instance, i.Address, i.At, i.Partitions, cut(i.LastError), int(instanceLife/time.Second)).Exec()
+	breaker, err := jsonOf(i.Breaker, i.Breaker != nil)
+	if err != nil {
+		return fmt.Errorf("report on subscription %q: %w", name, err)
+	}
+	err = s.bounded(ctx, func(ctx context.Context) error {
+		return s.query(ctx, s.stmt.report, name, i.Instance, i.Address, i.At, i.Partitions, cut(i.LastError), breaker, int(instanceLife/time.Second)).Exec()
 	})
 	if err != nil {
 		return fmt.Errorf("report on subscription %q: %w", name, err)
@@ -38,10 +44,15 @@ func (s *Store) Instances(ctx context.Context, name string) (out []subscriptions
 		iter := s.query(ctx, s.stmt.instances, name).Iter()
 		for {
 			var i subscriptions.InstanceStatus
-			if !iter.Scan(&i.Instance, &i.Address, &i.At, &i.Partitions, &i.LastError) {
+			var breaker string
+			if !iter.Scan(&i.Instance, &i.Address, &i.At, &i.Partitions, &i.LastError, &breaker) {
 				return iter.Close()
 			}
-			i.At = utc(i.At)
+			if i.At = utc(i.At); breaker != "" {
+				if err := json.Unmarshal([]byte(breaker), &i.Breaker); err != nil {
+					return errors.Join(fmt.Errorf("the breaker of instance %s: %w", i.Instance, err), iter.Close())
+				}
+			}
 			out = append(out, i)
 		}
 	})

@@ -115,13 +115,16 @@ func (s *Store) read(ctx context.Context, name string) (r row, err error) {
 }
 
 func (r *row) scan(scan func(...any) bool) (bool, error) {
-	var visibility, backoff, maxBackoff int64
+	var visibility, extension, backoff, maxBackoff int64
 	var push, deadLetter, seeks, purge string
-	if !scan(&r.Name, &r.Version, &r.changeID, &r.Topics, &r.Types, &r.Filter, &r.Transform, &r.Start, (*string)(&r.Ordering), &visibility, &r.MaxReceive, &backoff,
+	if !scan(&r.Name, &r.Version, &r.changeID, &r.Topics, &r.Types, &r.Filter, &r.Transform, &r.Start, (*string)(&r.Ordering), &visibility, &extension, &r.MaxReceive, &backoff,
 		&maxBackoff, &push, &deadLetter, &r.Paused, &seeks, &purge, &r.CreatedAt, &r.ChangedAt, &r.ChangedBy, &r.deleted) {
 		return false, nil
 	}
-	r.VisibilityTimeout, r.Backoff, r.MaxBackoff = millis(visibility), millis(backoff), millis(maxBackoff)
+	r.VisibilityTimeout, r.MaxExtension, r.Backoff, r.MaxBackoff = millis(visibility), millis(extension), millis(backoff), millis(maxBackoff)
+	if r.exists() && extension == 0 { // of a version without it
+		r.MaxExtension = subscriptions.DefaultMaxExtension
+	}
 	r.CreatedAt, r.ChangedAt = utc(r.CreatedAt), utc(r.ChangedAt)
 	for _, column := range []struct {
 		name, text string
@@ -142,7 +145,7 @@ func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond 
 // spec are the arguments of the columns that a change writes.
 func (r *row) spec() ([]any, error) {
 	if !r.exists() {
-		return []any{r.Version, r.changeID, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, r.ChangedAt, r.ChangedBy}, nil
+		return []any{r.Version, r.changeID, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, r.ChangedAt, r.ChangedBy}, nil
 	}
 	push, err := jsonOf(r.Push, r.Push != nil)
 	if err != nil {
@@ -161,7 +164,7 @@ func (r *row) spec() ([]any, error) {
 		return nil, err
 	}
 	return []any{
-		r.Version, r.changeID, r.Topics, r.Types, r.Filter, r.Transform, r.Start, string(r.Ordering), r.VisibilityTimeout.Milliseconds(), r.MaxReceive,
+		r.Version, r.changeID, r.Topics, r.Types, r.Filter, r.Transform, r.Start, string(r.Ordering), r.VisibilityTimeout.Milliseconds(), r.MaxExtension.Milliseconds(), r.MaxReceive,
 		r.Backoff.Milliseconds(), r.MaxBackoff.Milliseconds(), push, deadLetter, r.Paused, seeks, purge, r.CreatedAt, r.ChangedAt, r.ChangedBy,
 	}, nil
 }

@@ -33,6 +33,7 @@ func TestPut_IsReadAsItWasStored(t *testing.T) {
 	want := subscription("orders")
 	want.Push = &subscriptions.Push{To: "ops", Title: "{{.event_type}}", Text: "\x00é", Severity: "warning", Concurrency: 7}
 	want.DeadLetter = subscriptions.DeadLetter{Name: "mail-failures", RetentionDays: 4}
+	want.MaxExtension = 90 * time.Second
 	got := b.put(t, want)
 	want.Version, want.CreatedAt, want.ChangedAt, want.ChangedBy = 1, b.now, b.now, "ada"
 	if !reflect.DeepEqual(got, Resource{Subscription: want}) {
@@ -40,8 +41,9 @@ func TestPut_IsReadAsItWasStored(t *testing.T) {
 	}
 	b.now = b.now.Add(time.Hour)
 	want.Types, want.Filter, want.Transform, want.Paused, want.Push = nil, "", "", true, nil
-	want.DeadLetter = subscriptions.DeadLetter{}
+	want.DeadLetter, want.MaxExtension = subscriptions.DeadLetter{}, 0 // of a version without it
 	b.put(t, want)
+	want.MaxExtension = subscriptions.DefaultMaxExtension
 	want.Version, want.ChangedAt = 2, b.now
 	got, err := b.Get(t.Context(), "orders")
 	if err != nil || !reflect.DeepEqual(got, Resource{Subscription: want}) {
@@ -364,7 +366,7 @@ func TestInstances_ExpireAfterAnHour(t *testing.T) {
 				t.Errorf("Instances() = %+v, %v\nwant %+v", got, err, want)
 			}
 		}
-		one := subscriptions.InstanceStatus{Instance: "i-1", Address: "10.0.0.1:80", At: b.now, Partitions: 3, LastError: "a\xff"}
+		one := subscriptions.InstanceStatus{Instance: "i-1", Address: "10.0.0.1:80", At: b.now, Partitions: 3, LastError: "a\xff", Breaker: &subscriptions.BreakerStatus{State: "open", Since: b.now, NextProbe: b.now.Add(time.Second), Cause: "503"}}
 		report(one)
 		one.LastError = "a\uFFFD"
 		two := subscriptions.InstanceStatus{Instance: "i-2", At: b.now}

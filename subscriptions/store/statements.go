@@ -12,7 +12,7 @@ type statements struct {
 }
 
 const (
-	resourceColumns = "name, version, change_id, topics, types, filter, transform, start, ordering, visibility_timeout_ms, max_receive, backoff_ms, max_backoff_ms," +
+	resourceColumns = "name, version, change_id, topics, types, filter, transform, start, ordering, visibility_timeout_ms, max_extension_ms, max_receive, backoff_ms, max_backoff_ms," +
 		" push, dead_letter, paused, seeks, last_purge, created_at, changed_at, changed_by, deleted"
 	recordColumns = "record_at, record_key, record_value, record_headers"
 )
@@ -25,7 +25,7 @@ func newStatements(keyspace string) statements {
 		record    = ", record_at = ?, record_key = ?, record_value = ?, record_headers = ?"
 		mine      = " IF epoch = ? AND last_write = ?"
 		resource  = " WHERE scope = 'keyspace' AND name = ?"
-		spec      = "version = ?, change_id = ?, topics = ?, types = ?, filter = ?, transform = ?, start = ?, ordering = ?, visibility_timeout_ms = ?, max_receive = ?," +
+		spec      = "version = ?, change_id = ?, topics = ?, types = ?, filter = ?, transform = ?, start = ?, ordering = ?, visibility_timeout_ms = ?, max_extension_ms = ?, max_receive = ?," +
 			" backoff_ms = ?, max_backoff_ms = ?, push = ?, dead_letter = ?, paused = ?, seeks = ?, last_purge = ?, created_at = ?, changed_at = ?, changed_by = ?"
 	)
 	messages, parts, settings := keyspace+".subscription_messages", keyspace+".subscription_partitions", keyspace+".subscription_settings"
@@ -63,9 +63,9 @@ func newStatements(keyspace string) statements {
 		putKey: "INSERT INTO " + settings + " (name, value) VALUES (?, ?) IF NOT EXISTS",
 		key:    "SELECT value FROM " + settings + " WHERE name = ?",
 
-		report:    "INSERT INTO " + instances + " (subscription, instance, address, at, partitions, last_error) VALUES (?, ?, ?, ?, ?, ?) USING TTL ?",
+		report:    "INSERT INTO " + instances + " (subscription, instance, address, at, partitions, last_error, breaker) VALUES (?, ?, ?, ?, ?, ?, ?) USING TTL ?",
 		leave:     "DELETE FROM " + instances + " WHERE subscription = ? AND instance = ?",
-		instances: "SELECT instance, address, at, partitions, last_error FROM " + instances + " WHERE subscription = ?",
+		instances: "SELECT instance, address, at, partitions, last_error, breaker FROM " + instances + " WHERE subscription = ?",
 
 		put:      "UPDATE " + resources + " SET " + spec + resource + " IF version = ?",
 		firstPut: "UPDATE " + resources + " SET " + spec + resource + " IF version = null",

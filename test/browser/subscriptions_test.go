@@ -4,6 +4,7 @@ package browser
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/engine"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/push"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
 
@@ -43,6 +45,9 @@ func newEngine(t *testing.T, w *world) *engine.Engine {
 	}
 	e, err := engine.New(engine.Config{
 		Kafka: []kgo.Opt{kgo.SeedBrokers(w.broker.ListenAddrs()...)}, Store: s, DeadLetters: w.deadLetters, Instance: "shop-1/42",
+		Push: push.Destinations{Plugins: map[string]push.Plugin{"crm": push.Func(func(context.Context, push.Event) error {
+			return push.Unavailable(errors.New("503 Service Unavailable"))
+		})}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -167,6 +172,21 @@ func TestSubscriptions_Purge(t *testing.T) {
 	if n := b.count("tbody tr"); n != 1 {
 		t.Errorf("%d entries, want the purge without its preview", n)
 	}
+}
+
+// The page of a subscription with push delivery shows the breaker of its destination.
+func TestSubscriptions_Breaker(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.subscribe()
+	if _, err := w.engine.Put(w.t.Context(), subscriptions.Subscription{Name: "crm", Topics: []string{things}, Start: "earliest", MaxExtension: time.Hour, Push: &subscriptions.Push{To: "crm"}}, "mara"); err != nil {
+		t.Fatal(err)
+	}
+	w.happen(`{"n":1}`)
+	b := w.open(access.Viewer, "/subscriptions/crm")
+	b.sees(`[aria-label="Processes"]`, "breaker")
+	b.sees(`[aria-label="Processes"]`, "503 Service Unavailable")
+	b.sees(`[aria-label="Subscription"]`, "Longest delivery")
 }
 
 // A viewer sees subscriptions without actions, and the API refuses changes.

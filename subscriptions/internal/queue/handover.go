@@ -172,7 +172,7 @@ func (q *Queue) inheritLease(h *HandedLease, from int64, now time.Time, taken ma
 	}
 	q.become(m, Leased)
 	m.active, m.lease, m.attempts, m.maxReceive, m.consumer = true, h.Lease, h.Attempts, h.MaxReceive, h.Consumer
-	m.since, m.until = h.times(now)
+	m.since, m.until = h.times(now, cmp.Or(q.cfg.MaxExtension, MaxDelivery))
 	if m.lane == nil {
 		q.timer(m, m.until)
 		return
@@ -187,13 +187,14 @@ func (q *Queue) inheritLease(h *HandedLease, from int64, now time.Time, taken ma
 // times returns begin and end of the lease by the clock of the next owner. The remaining time
 // begins again: neither a clock that differs nor a time without an owner ends a lease early. The
 // earlier begin counts, so that a lease ends in MaxDelivery after it, however often it is handed
-// over.
-func (h *HandedLease) times(now time.Time) (since, until time.Time) {
+// over, and by its extension limit unless that has become shorter.
+func (h *HandedLease) times(now time.Time, extension time.Duration) (since, until time.Time) {
 	if since = now.Add(-h.Age); h.Since.Before(since) {
 		since = h.Since
 	}
-	if until = now.Add(h.Remaining); until.After(since.Add(MaxDelivery)) {
-		until = since.Add(MaxDelivery)
+	limit := since.Add(min(max(extension, h.Age+h.Remaining), MaxDelivery))
+	if until = now.Add(h.Remaining); until.After(limit) {
+		until = limit
 	}
 	return since, until
 }

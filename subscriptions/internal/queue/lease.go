@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -267,14 +268,20 @@ func (q *Queue) Settle(offset int64, lease uint64, a Action, now time.Time, dela
 // a consumer that hangs does not block its key for ever.
 const MaxDelivery = 12 * time.Hour
 
-// Extend sets the end of a lease, and of the leases of its run, at most MaxDelivery after the
-// delivery. It returns the end, zero if the lease has ended.
+// limit returns the time to which a lease may be extended. One that ends later, by the end that it
+// was given, keeps that.
+func (q *Queue) limit(since, until time.Time) time.Time {
+	return later(since.Add(cmp.Or(q.cfg.MaxExtension, MaxDelivery)), until)
+}
+
+// Extend sets the end of a lease, and of the leases of its run, at most Config.MaxExtension after
+// the delivery. It returns the end, zero if the lease has ended.
 func (q *Queue) Extend(offset int64, lease uint64, now, until time.Time) time.Time {
 	m, _ := q.find(offset, lease, ended, now)
 	if m == nil {
 		return time.Time{}
 	}
-	if limit := m.since.Add(MaxDelivery); until.After(limit) {
+	if limit := q.limit(m.since, m.until); until.After(limit) {
 		until = limit
 	}
 	switch {

@@ -35,6 +35,9 @@ type Config struct {
 	// after a dead letter.
 	Ordered, Strict bool
 	MaxReceive      int
+	// MaxExtension bounds a delivery with its extensions; at most MaxDelivery, which is the
+	// default.
+	MaxExtension time.Duration
 	// Backoff returns the delay after the given number of failed deliveries.
 	Backoff func(attempts int) time.Duration
 }

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"testing"
@@ -548,22 +549,57 @@ func free(q *Queue, key string) {
 	q.Turn(key)
 }
 
-// However often a lease is extended, it ends 12 hours after the delivery, which has failed then.
+// However often a lease is extended, and handed over meanwhile, it ends after the limit of one
+// delivery, by default after 12 hours. The delivery has failed then.
 func TestQueue_ExtensionsAreLimited(t *testing.T) {
 	t.Parallel()
-	q := New(strict, Start{})
-	add(q, "a", 0)
-	d := lease(q, start)[0]
-	now := start
-	for ; now.Before(start.Add(MaxDelivery)); now = now.Add(30 * time.Second) {
-		if q.Extend(0, d.Lease, now, now.Add(time.Minute)).IsZero() {
-			t.Fatalf("the lease ended after %s", now.Sub(start))
+	for _, limit := range []time.Duration{0, MaxDelivery, 2 * time.Minute, 10*time.Minute + time.Second} {
+		for _, moves := range []bool{false, true} {
+			cfg := strict
+			cfg.MaxExtension = limit
+			end := start.Add(cmp.Or(limit, MaxDelivery))
+			q := New(cfg, Start{})
+			add(q, "a", 0)
+			d := lease(q, start)[0]
+			now := start
+			for ; now.Before(end); now = now.Add(30 * time.Second) {
+				if got, want := q.Extend(0, d.Lease, now, now.Add(time.Minute)), now.Add(time.Minute); got.IsZero() || got.After(end) || want.Before(end) && !got.Equal(want) {
+					t.Fatalf("limit %s, moves %t: extended after %s to %s after the delivery", limit, moves, now.Sub(start), got.Sub(start))
+				}
+				if moves {
+					h := q.HandOver(now)
+					q = New(cfg, Start{At: now.Add(time.Second), HandOver: h})
+					q.Add(Record{Record: &kgo.Record{Offset: 0, Timestamp: start}, Key: "a"})
+				}
+			}
+			if got := q.Extend(0, d.Lease, now, now.Add(time.Minute)); !got.IsZero() {
+				t.Errorf("limit %s, moves %t: extended to %s after the delivery", limit, moves, got.Sub(start))
+			}
+			if p := q.Progress(0); p.Phase != Deferred || p.Attempts != 1 {
+				t.Errorf("limit %s, moves %t: the message is %+v, want a failed delivery", limit, moves, p)
+			}
 		}
 	}
-	if end := q.Extend(0, d.Lease, now, now.Add(time.Minute)); !end.IsZero() {
-		t.Errorf("extended to %s after the delivery", end.Sub(start))
-	}
-	if p := q.Progress(0); p.Phase != Deferred || p.Attempts != 1 {
-		t.Errorf("the message is %+v, want a failed delivery", p)
+}
+
+// A limit that becomes shorter than a lease does not shorten the lease: neither an extension, nor a
+// hand-over. It permits no longer one.
+func TestQueue_AShorterLimitEndsNoLease(t *testing.T) {
+	t.Parallel()
+	for _, moves := range []bool{false, true} {
+		q := New(strict, Start{})
+		add(q, "a", 0)
+		d := lease(q, start)[0]
+		q.Extend(0, d.Lease, start, start.Add(time.Hour))
+		cfg := strict
+		cfg.MaxExtension = time.Minute
+		q.SetConfig(cfg)
+		now := start.Add(30 * time.Minute)
+		if moves {
+			q = New(cfg, Start{At: now, HandOver: q.HandOver(now)})
+		}
+		if end := q.Extend(0, d.Lease, now, now.Add(2*time.Hour)); !end.Equal(start.Add(time.Hour)) {
+			t.Errorf("moves %t: the lease ends %s after the delivery, want 1h", moves, end.Sub(start))
+		}
 	}
 }

@@ -131,7 +131,7 @@ export function subscription(ctx) {
         h("div", { class: "stack" },
           panel("Subscription", {}, facts([
             ["Topics", s.topics.map(visible).join(", ")], ["Types", s.types?.length ? s.types.map(visible).join(", ") : "all"], ["Filter", s.filter && h("code", { class: "break" }, visible(s.filter))], ["Transform", s.transform && h("code", { class: "break" }, visible(s.transform))],
-            ["Start", visible(s.start)], ["Order", s.ordering === "none" ? "none" : s.ordering === "strict" ? "by key, strict" : "by key"], ["Visibility timeout", s.visibility_timeout],
+            ["Start", visible(s.start)], ["Order", s.ordering === "none" ? "none" : s.ordering === "strict" ? "by key, strict" : "by key"], ["Visibility timeout", s.visibility_timeout], ["Longest delivery", s.max_extension],
             ["Deliveries", `up to ${count(s.max_receive)}`], ["Backoff", `${s.backoff} to ${s.max_backoff}`],
             ["Dead letter queue", s.dead_letter?.name && h("a", { href: href("/dead-letters", { tag: s.dead_letter.name }) }, visible(s.dead_letter.name))], ["Retention", s.dead_letter?.retention_days && `${plural(s.dead_letter.retention_days, "day")} for resolved and failed dead letters`],
             ["Version", count(s.version)],
@@ -154,6 +154,9 @@ function partitions(all) {
       [["Committed", p.committed], ["End", p.end], ["Waiting", p.waiting], ["In flight", p.leased], ["Deferred", p.deferred]].map(([label, n]) => h("td", { "data-label": label, class: "num" }, count(n))))))));
 }
 
+const breakerOf = (b) => [" · ", h("span", { class: `badge ${b.state === "closed" ? "b-resolved" : b.state === "open" ? "b-failed" : "b-pending"}` }, `breaker ${b.state}`),
+  b.state !== "closed" && h("span", { class: "muted" }, " since ", ago(b.since), b.next_probe && [", next probe ", ago(b.next_probe)], b.cause && `: ${visible(b.cause)}`)];
+
 const processes = (all) => all.length ? h("ul", { class: "plain" }, all.map((i) => h("li", { class: "break" },
-  h("span", { class: "mono" }, visible(i.instance)), h("span", { class: "muted" }, ` · ${visible(i.address ?? "no address")} · ${plural(i.partitions, "partition")} · reported `, ago(i.at)), i.last_error && h("span", { class: "danger-text" }, ` · ${visible(i.last_error)}`))))
+  h("span", { class: "mono" }, visible(i.instance)), h("span", { class: "muted" }, ` · ${visible(i.address ?? "no address")} · ${plural(i.partitions, "partition")} · reported `, ago(i.at)), i.breaker && breakerOf(i.breaker), i.last_error && h("span", { class: "danger-text" }, ` · ${visible(i.last_error)}`))))
   : h("p", { class: "danger-text" }, "No process runs it: start outbox subscriptions serve.");
