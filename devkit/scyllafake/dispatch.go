@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/ddl"
@@ -66,6 +67,7 @@ func (s *Server) parse(keyspace, text string) (*statement, error) {
 			return nil, err
 		}
 		st.columns = wire.NewColumns(st.plan.Result, s.version.HasGlobalSpec())
+		st.metadataID = metadataIDOf(st.plan.Result)
 		s.statements.putText(st)
 	case *cql.Unsupported:
 		return nil, cqlerr.Unsupported(p.What)
@@ -98,7 +100,7 @@ func (c *conn) prepare(req request, text string) error {
 	prefix := c.prefix(req, nil)
 	columns := st.columns
 	if c.metadataID.Load() {
-		columns.ID = st.metadataID()
+		columns.ID = st.metadataID
 	}
 	c.answer(req, wire.OpResult, prefix.flags, func(b []byte) []byte {
 		return wire.AppendPrepared(prefix.append(b), req.header.Version, st.id[:], st.plan, columns, c.lwtMark.Load())
@@ -110,7 +112,7 @@ func (c *conn) prepare(req request, text string) error {
 // the id of now.
 func (c *conn) performPrepared(req request, st *statement, x wire.Execute) error {
 	if c.metadataID.Load() && st.plan != nil && st.plan.Result != nil {
-		if id := st.metadataID(); !bytes.Equal(id, x.MetadataID) {
+		if id := st.metadataID; !bytes.Equal(id, x.MetadataID) {
 			x.Options.SkipMetadata = false
 			return c.perform(req, st, x.Options, id)
 		}
@@ -172,12 +174,8 @@ func (c *conn) performSchema(req request, st *statement) error {
 	// statements in the same order.
 	c.s.ddl.Lock()
 	res, err := c.s.catalog.Execute(st.keyspace, st.parsed)
-	if err == nil && len(c.s.nodes) > 0 {
-		err = c.s.writeNodes(c.s.clock.Now()) // all nodes have the new schema version
-	}
-	if err == nil && len(res.Events) > 0 {
-		c.s.statements.prune(c.s.catalog.Schema())
-		c.s.publish(res.Events)
+	if err == nil {
+		err = c.s.announce(res)
 	}
 	c.s.ddl.Unlock()
 	c.s.balanceIn(c.s.cfg.TabletInterval)
@@ -193,6 +191,36 @@ func (c *conn) performSchema(req request, st *statement) error {
 		return wire.AppendSchemaResult(b, *res.Change)
 	})
 	return nil
+}
+
+// announce gives all nodes the new schema version and sends the events of a change; s.ddl
+// is held.
+func (s *Server) announce(res *ddl.Result) error {
+	if len(s.nodes) > 0 {
+		if err := s.writeNodes(s.clock.Now()); err != nil {
+			return err
+		}
+	}
+	if len(res.Events) > 0 {
+		s.statements.prune(s.catalog.Schema())
+		s.publish(res.Events)
+	}
+	return nil
+}
+
+// ensurePaxos makes the table NAME$paxos of a table of a keyspace with tablets and sends
+// the event, unless there is one.
+func (s *Server) ensurePaxos(t *catalog.Table) error {
+	if !s.version.HasPaxosTables() || !s.catalog.Schema().LacksPaxos(t) {
+		return nil
+	}
+	s.ddl.Lock()
+	defer s.ddl.Unlock()
+	res, err := s.catalog.CreatePaxos(t)
+	if err != nil {
+		return err
+	}
+	return s.announce(res)
 }
 
 // batch executes a BATCH and sends the response.

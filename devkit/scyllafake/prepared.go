@@ -18,7 +18,9 @@ type statement struct {
 	parsed   cql.Statement
 	plan     *engine.Plan // nil for schema statements and USE
 	columns  wire.Columns // plan.Result as result metadata
-	schema   *catalog.Schema
+	// metadataID is the id of the result metadata.
+	metadataID []byte
+	schema     *catalog.Schema
 }
 
 // valid reports whether none of the plan's tables has changed.
@@ -34,10 +36,14 @@ func (st *statement) valid(s *catalog.Schema) bool {
 	return true
 }
 
-// metadataID returns the id of the statement's result metadata.
-func (st *statement) metadataID() []byte {
-	id := md5.Sum(st.columns.Specs)
-	return id[:]
+// metadataIDOf returns the id of result metadata: a digest of the columns' names and
+// types. As on a real node it does not depend on the table.
+func metadataIDOf(columns []engine.ColumnSpec) []byte {
+	h := md5.New()
+	for _, c := range columns {
+		h.Write([]byte(c.Name + " " + c.Type.String() + ","))
+	}
+	return h.Sum(nil)
 }
 
 // resultColumns returns the metadata of res, a result of st.

@@ -129,7 +129,8 @@ func (s *Server) open(clock *faults.Clock) error {
 	}
 	s.engine = engine.New(engine.Config{
 		Store: s.store, Schema: s.catalog, Clock: s.clock, Version: s.version, Hook: hook, Costs: s.cfg.Costs, DataCenter: s.topology.DataCenter, Cluster: (*cluster)(s),
-		CDC: cdc.NewManager(s.catalog, s.topology, s.store, s.cfg.Seed),
+		EnsurePaxos: s.ensurePaxos,
+		CDC:         cdc.NewManager(s.catalog, s.topology, s.store, s.cfg.Seed),
 	})
 	return nil
 }

@@ -211,3 +211,105 @@ func TestTablets_OptionErrors(t *testing.T) {
 		}
 	})
 }
+
+// The first conditional statement or serial read of a table makes NAME$paxos beside it
+// (recordings T3.lwt, Tcrash.paxos), and only that.
+func TestTablets_PaxosTables(t *testing.T) {
+	const cond = "INSERT INTO ks.base (k, v) VALUES (1, 1) IF NOT EXISTS"
+	for _, tt := range []struct {
+		name       string
+		statement  string
+		level      gocql.Consistency
+		vnodes     bool
+		version    string
+		wantsTable bool
+	}{
+		{name: "conditional insert", statement: cond, wantsTable: true},
+		{name: "conditional update", statement: "UPDATE ks.base SET v = 2 WHERE k = 1 IF v = 1", wantsTable: true},
+		{name: "conditional delete", statement: "DELETE FROM ks.base WHERE k = 1 IF EXISTS", wantsTable: true},
+		{name: "conditional batch", statement: "BEGIN BATCH INSERT INTO ks.base (k, v) VALUES (1, 1) IF NOT EXISTS; APPLY BATCH", wantsTable: true},
+		{name: "serial read", statement: "SELECT v FROM ks.base WHERE k = 1", level: gocql.Serial, wantsTable: true},
+		{name: "local serial read", statement: "SELECT v FROM ks.base WHERE k = 1", level: gocql.LocalSerial, wantsTable: true},
+		{name: "insert", statement: "INSERT INTO ks.base (k, v) VALUES (1, 1)"},
+		{name: "read", statement: "SELECT v FROM ks.base WHERE k = 1"},
+		{name: "vnodes", statement: cond, vnodes: true},
+		{name: "5.1", statement: cond, version: "5.1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			readerBubble(t, scyllafake.Config{Tokens: 4, Vnodes: tt.vnodes, Version: tt.version}, func(t *testing.T, srv *scyllafake.Server, s *gocql.Session) {
+				exec(t, s, "CREATE TABLE ks.base (k int PRIMARY KEY, v int) WITH cdc = {'enabled': true}", "CREATE TABLE ks.other (k int PRIMARY KEY)")
+				before := tableNames(t, s)
+				level := tt.level
+				if level == gocql.Any {
+					level = gocql.Quorum
+				}
+				for range 2 {
+					if err := s.Query(tt.statement).Consistency(level).Exec(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				want := slices.Clone(before)
+				if tt.wantsTable {
+					want = append(want, "base$paxos")
+					slices.Sort(want)
+				}
+				if got := tableNames(t, s); !slices.Equal(got, want) {
+					t.Errorf("tables %v, want %v", got, want)
+				}
+			})
+		})
+	}
+}
+
+// A table NAME$paxos refuses clients, goes with its base, and leaves the tablets of other
+// tables alone.
+func TestTablets_PaxosTableOfClients(t *testing.T) {
+	onTablets(t, scyllafake.Config{}, func(t *testing.T, srv *scyllafake.Server, s *gocql.Session) {
+		exec(t, s, "DROP TABLE ks.t", "CREATE TABLE ks.base (k int PRIMARY KEY, v int) WITH cdc = {'enabled': true}")
+		_, streams := generations(t, s, "base")
+		exec(t, s, "INSERT INTO ks.base (k, v) VALUES (1, 1) IF NOT EXISTS")
+		for statement, want := range map[string]string{
+			`SELECT * FROM ks."base$paxos"`:                                   "Role  doesn't exist.",
+			`SELECT row_key FROM ks."base$paxos" LIMIT 1`:                     "Role  doesn't exist.",
+			`INSERT INTO ks."base$paxos" (row_key) VALUES (0x01)`:             "Role  doesn't exist.",
+			`UPDATE ks."base$paxos" SET promise = now() WHERE row_key = 0x01`: "Role  doesn't exist.",
+			`DELETE FROM ks."base$paxos" WHERE row_key = 0x01`:                "Role  doesn't exist.",
+			`TRUNCATE ks."base$paxos"`:                                        "Role  doesn't exist.",
+			`ALTER TABLE ks."base$paxos" WITH comment = 'x'`:                  "Cannot ALTER <table ks.base$paxos>",
+			`DROP TABLE ks."base$paxos"`:                                      "Cannot DROP <table ks.base$paxos>",
+		} {
+			if err := s.Query(statement).Exec(); err == nil || !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("%s: error %v, want %q", statement, err, want)
+			}
+		}
+		srv.BalanceTablets()
+		if _, now := generations(t, s, "base"); !slices.Equal(now, streams) {
+			t.Errorf("streams %v, were %v", now, streams)
+		}
+		exec(t, s, "DROP TABLE ks.base")
+		if got := tableNames(t, s); len(got) != 0 {
+			t.Errorf("after DROP TABLE: %v", got)
+		}
+		exec(t, s, "CREATE TABLE ks.base (k int PRIMARY KEY, v int)")
+		if got := tableNames(t, s); !slices.Equal(got, []string{"base"}) {
+			t.Errorf("made again: %v", got)
+		}
+		exec(t, s, "INSERT INTO ks.base (k, v) VALUES (1, 1) IF NOT EXISTS", "DROP KEYSPACE ks", createKS)
+		if got := tableNames(t, s); len(got) != 0 {
+			t.Errorf("after DROP KEYSPACE: %v", got)
+		}
+	})
+}
+
+// tableNames returns the names of the tables of keyspace ks, sorted.
+func tableNames(t *testing.T, s *gocql.Session) (out []string) {
+	t.Helper()
+	it := s.Query("SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'ks'").Iter()
+	for name := ""; it.Scan(&name); {
+		out = append(out, name)
+	}
+	if err := it.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

@@ -101,6 +101,9 @@ var goldenScripts2026 = []goldenScript{
 	{name: "T5.2shards", shards: 2, ring: "F.2shards.vnodes", tablets: true},
 	{name: "T7", shards: 1, ring: "F.tablets", tablets: true},
 	{name: "T8", shards: 1, ring: "F.tablets", tablets: true},
+	{name: "Tcrash", shards: 1, ring: "F.tablets", tablets: true},
+	// The second case ruins the node.
+	{name: "F4.vnodes", shards: 1, ring: "F.4tokens.vnodes", cases: []string{"F4"}},
 }
 
 // update writes the lists of steps that differ by a refused feature.
@@ -163,7 +166,7 @@ func (rel release) play(t *testing.T) {
 			var total golden.Summary
 			t.Run("cases", func(t *testing.T) {
 				for _, c := range cases {
-					if script.cases != nil && c.Name != script.cases[0] {
+					if script.cases != nil && !slices.Contains(script.cases, c.Name) {
 						continue
 					}
 					t.Run(c.Name, func(t *testing.T) {
@@ -336,46 +339,53 @@ func (n *goldenNode) hook(what string) error {
 
 // goldenDrivers are recordings of unmodified drivers' own frames, the ones of one
 // node together.
-var goldenDrivers = []struct {
+var goldenDrivers = []goldenDriver{
+	{name: "run", rel: release51, shards: 1, traces: []string{"writer-run", "reader-run"}, ring: "reader-run"},
+	{name: "2shards", rel: release51, shards: 2, traces: []string{"reader-2shards"}, ring: "reader-2shards", unrecorded: true},
+	{name: "switch", rel: release51, shards: 1, traces: []string{"reader-switch"}, ring: "reader-switch", unrecorded: true, joins: true},
+	{name: "2026-vnodes", rel: release2026, shards: 1, traces: []string{"writer-run.vnodes", "reader-run.vnodes"}, ring: "reader-run.vnodes"},
+	{name: "2026-tablets", rel: release2026, shards: 1, traces: []string{"writer-run.tablets", "reader-run.tablets"}, tablets: true},
+}
+
+// goldenDriver are recordings of one node.
+type goldenDriver struct {
 	name   string
+	rel    release
 	shards int
 	traces []string
-	ring   string
+	// ring is the recording with the node's tokens and streams.
+	ring string
 	// unrecorded means that another client, which did the same as that of writer-run,
-	// was active; joins that a second node joined.
-	unrecorded, joins bool
-}{
-	{name: "run", shards: 1, traces: []string{"writer-run", "reader-run"}, ring: "reader-run"},
-	{name: "2shards", shards: 2, traces: []string{"reader-2shards"}, ring: "reader-2shards", unrecorded: true},
-	{name: "switch", shards: 1, traces: []string{"reader-switch"}, ring: "reader-switch", unrecorded: true, joins: true},
+	// was active; joins that a second node joined; tablets that the tables with CDC were
+	// made with tablets before, and that the table of the reader was split.
+	unrecorded, joins, tablets bool
 }
 
 // TestGoldenDrivers plays every frame that unmodified drivers sent to a real node, with
 // the same concurrency, and compares every response.
 func TestGoldenDrivers(t *testing.T) {
 	t.Parallel()
-	rel := release51
-	left := rel.readLeftOut(t, rel.leftOut)
 	for _, d := range goldenDrivers {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
+			left := d.rel.readLeftOut(t, d.rel.leftOut)
 			var traces []*golden.Trace
 			for _, name := range d.traces {
-				traces = append(traces, rel.trace(t, name))
+				traces = append(traces, d.rel.trace(t, name))
 			}
-			ring, err := golden.RingOfFrames(rel.trace(t, d.ring).Frames)
-			if err != nil {
-				t.Fatal(err)
-			}
-			n := newGoldenNode(t, rel, goldenScript{shards: d.shards}, ring, ring.Start)
+			n := newGoldenNode(t, d.rel, goldenScript{shards: d.shards, tablets: d.tablets}, d.loadRing(t), traces[0].Start)
 			var others []golden.Statement
 			if d.unrecorded {
-				if others, err = traces[0].Unrecorded(rel.trace(t, "writer-run")); err != nil {
+				var err error
+				if others, err = traces[0].Unrecorded(d.rel.trace(t, "writer-run")); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if d.joins {
 				others = append(others, n.join(traces[0])...)
+			}
+			if d.tablets {
+				others = append(others, n.split(traces[0], traces[1])...)
 			}
 			out, err := golden.PlayTraces(t.Context(), n.node(), others, traces...)
 			if err != nil {
@@ -390,6 +400,49 @@ func TestGoldenDrivers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// loadRing returns the ring of the node. That of one with tablets only is in no trace: its
+// tables have the streams of their tablets.
+func (d goldenDriver) loadRing(t *testing.T) *golden.Ring {
+	t.Helper()
+	if d.tablets {
+		return d.rel.ring(t, "F.tablets")
+	}
+	ring, err := golden.RingOfFrames(d.rel.trace(t, d.ring).Frames)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ring
+}
+
+// split returns the actions of the node and of a client without a trace: the tables with
+// CDC are made with two tablets before the writer begins, and an ALTER splits the one
+// that the reader reads.
+func (n *goldenNode) split(writer, reader *golden.Trace) []golden.Statement {
+	n.t.Helper()
+	generations, err := reader.Generations()
+	if err != nil || len(generations) != 2 {
+		n.t.Fatalf("generations %v (%v), want two", generations, err)
+	}
+	altered, err := reader.Changed("shop", "outbox")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	made := generations[0].Start.Add(topology.Leeway)
+	create, _ := writer.Schema()
+	var out []golden.Statement
+	for _, cql := range create {
+		if strings.Contains(cql, " cdc = ") {
+			cql += " AND tablets = {'min_tablet_count': 2}"
+		}
+		if !strings.Contains(cql, "shop.orders") {
+			out = append(out, golden.Statement{At: made, CQL: cql})
+		}
+	}
+	return append(out,
+		golden.Statement{At: altered.Add(-time.Millisecond), CQL: "ALTER TABLE shop.outbox WITH tablets = {'min_tablet_count': 4}"},
+		golden.Statement{At: generations[1].Asked.Add(-time.Millisecond), Node: func() error { return n.balance(generations[1].Start) }})
 }
 
 func (rel release) trace(t *testing.T, name string) *golden.Trace {

@@ -192,6 +192,9 @@ func (p *player) balance(r *Record, want *Answer) error {
 	slices.Sort(starts)
 	before := p.starts[r.CQL]
 	p.starts[r.CQL] = starts
+	if len(before) == 0 && len(starts) > 1 {
+		before = starts[:1] // the one of CREATE
+	}
 	if len(before) == 0 || len(starts) == 0 || slices.Equal(before, starts) {
 		return nil
 	}

@@ -106,9 +106,20 @@ func RingOfCases(cases []*Case) (*Ring, error) {
 // RingOfFrames finds the ring in a recording of a driver's frames.
 func RingOfFrames(frames []*Frame) (*Ring, error) {
 	var answers []*Answer
+	v := newView()
+	requests := map[string][]byte{} // by connection and stream
 	for _, f := range frames {
-		if f.Dir == "response" {
-			if a, err := Decode(f.Frame, "", nil); err == nil {
+		conn := strconv.Itoa(f.Conn)
+		slot := fmt.Sprintf("%s/%d", conn, f.Stream)
+		switch f.Dir {
+		case "request":
+			requests[slot] = f.Frame
+		case "response":
+			q := requests[slot]
+			if q == nil {
+				continue
+			}
+			if a, err := v.answer(conn, requestKinds[parseHeader(q).Opcode], q, f.Frame); err == nil {
 				answers = append(answers, a)
 			}
 		}

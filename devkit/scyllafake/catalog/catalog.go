@@ -66,6 +66,7 @@ const (
 	Ordinary TableKind = iota
 	CDCLog
 	System // protected; rows are written by the server
+	Paxos  // NAME$paxos, the state of conditional statements on table NAME
 )
 
 // Table is a table or a CDC log.
@@ -150,6 +151,21 @@ func (s *Schema) Table(keyspace, name string) (t *Table, ok bool) {
 	}
 	t, ok = ks.Tables[name]
 	return t, ok
+}
+
+// PaxosName returns the name of the table with the state of conditional statements on a
+// table of a keyspace with tablets.
+func PaxosName(table string) string { return table + "$paxos" }
+
+// LacksPaxos reports whether t is a table of a keyspace with tablets beside which there is
+// no table NAME$paxos.
+func (s *Schema) LacksPaxos(t *Table) bool {
+	ks := s.Keyspaces[t.Keyspace]
+	if ks == nil || !ks.Tablets {
+		return false
+	}
+	base := ks.Tables[t.Name]
+	return base != nil && base.ID == t.ID && ks.Tables[PaxosName(t.Name)] == nil
 }
 
 // LogName returns the name of a table's CDC log.

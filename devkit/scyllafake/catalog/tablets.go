@@ -27,7 +27,7 @@ type Sizing struct {
 // TabletCounts returns for every table of keyspaces with tablets the number of tablets
 // that ScyllaDB gives it: what its options, its keyspace and the cluster ask for, scaled
 // down for all tables if their sum is above the goal, and rounded up to a power of two.
-// A log has the tablets of its base.
+// Logs and NAME$paxos have the tablets of their base, and are not counted.
 func (s *Schema) TabletCounts(z Sizing) map[*Table]int {
 	wanted := map[*Table]float64{}
 	perShard := 0.0
@@ -37,7 +37,7 @@ func (s *Schema) TabletCounts(z Sizing) map[*Table]int {
 		}
 		factor, _ := strconv.Atoi(ks.Replication[z.DataCenter])
 		for _, t := range ks.Tables {
-			if t.Kind == CDCLog && ks.baseOf(t) != nil {
+			if t.Kind == Paxos || t.Kind == CDCLog && ks.baseOf(t) != nil {
 				continue
 			}
 			n := wantedTablets(ks, t, float64(z.Shards), float64(max(factor, 1)))

@@ -42,6 +42,24 @@ func (v Version) RefusesReversedSerialReads() bool { return v.AtLeast(2026, 1) }
 // a replay writes the same ones again. In older releases each replay makes its own.
 func (v Version) HasLogInBatchlog() bool { return v.AtLeast(2025, 4) }
 
+// HasPaxosTables reports whether a conditional statement makes a table NAME$paxos beside a
+// table of a keyspace with tablets.
+func (v Version) HasPaxosTables() bool { return v.AtLeast(2025, 4) }
+
+// SetDefaults changes the options of a new table from the defaults of 5.1 to those of the
+// release.
+func (v Version) SetDefaults(o *Options) {
+	if !v.AtLeast(2025, 4) {
+		return
+	}
+	o.Compaction = map[string]string{"class": "IncrementalCompactionStrategy"}
+	o.Compression = map[string]string{"sstable_compression": "LZ4WithDictsCompressor"}
+}
+
+// HasTombstoneGC reports whether tables have the extension tombstone_gc, and no chances
+// of a read repair.
+func (v Version) HasTombstoneGC() bool { return v.AtLeast(2025, 4) }
+
 // HasGlobalSpec reports whether the columns of results share one table spec.
 func (v Version) HasGlobalSpec() bool { return v.AtLeast(2025, 4) }
 

@@ -54,6 +54,10 @@ func New(c Code, format string, args ...any) *Error {
 // Invalidf returns an error with code 0x2200.
 func Invalidf(format string, args ...any) *Error { return New(Invalid, format, args...) }
 
+// ErrPaxosTable answers a client that reads or writes a table NAME$paxos: a node answers
+// so to clients without authentication, unless the request ends it.
+var ErrPaxosTable = Invalidf("Role  doesn't exist.")
+
 // Unsupported refuses a feature that ScyllaDB has and this server lacks. what completes
 // "scyllafake does not support …".
 func Unsupported(what string) *Error {

@@ -104,11 +104,10 @@ func cdcMap(c *catalog.CDC) [][2]string {
 	}
 }
 
-// cdcExtension returns the options in the form of system_schema.tables: a count, then
-// keys and values, each with its length, all little endian (ScyllaDB
+// extension returns options in the form of the extensions in system_schema.tables: a
+// count, then keys and values, each with its length, all little endian (ScyllaDB
 // cdc/cdc_extension.hh).
-func cdcExtension(c *catalog.CDC) []byte {
-	m := cdcMap(c)
+func extension(m [][2]string) []byte {
 	out := binary.LittleEndian.AppendUint32(nil, uint32(len(m)))
 	for _, kv := range m {
 		for _, s := range kv {

@@ -22,6 +22,9 @@ func (w *change) syncLog(t *catalog.Table) error {
 	if err != nil {
 		return err
 	}
+	compaction := log.Options.Compaction
+	w.release.SetDefaults(&log.Options)
+	log.Options.Compaction = compaction
 	ks.Tables[log.Name] = log
 	w.putTable(log)
 	if old != nil {

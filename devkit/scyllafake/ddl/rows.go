@@ -71,6 +71,10 @@ func (w *schemaRows) eraseTable(t *catalog.Table) {
 
 func (w *schemaRows) tableRows(t *catalog.Table) {
 	o := &t.Options
+	var readRepair, localReadRepair any // null in newer releases
+	if !w.release.HasTombstoneGC() {
+		readRepair, localReadRepair = o.ReadRepair, o.DCLocalReadRepair
+	}
 	w.insert("tables", system.Values{
 		"keyspace_name":               t.Keyspace,
 		"table_name":                  t.Name,
@@ -81,15 +85,15 @@ func (w *schemaRows) tableRows(t *catalog.Table) {
 		"compaction":                  o.Compaction,
 		"compression":                 o.Compression,
 		"crc_check_chance":            o.CRCCheckChance,
-		"dclocal_read_repair_chance":  o.DCLocalReadRepair,
+		"dclocal_read_repair_chance":  localReadRepair,
 		"default_time_to_live":        o.DefaultTTL,
-		"extensions":                  extensions(t),
+		"extensions":                  w.extensions(t),
 		"gc_grace_seconds":            o.GCGraceSeconds,
 		"id":                          t.ID,
 		"max_index_interval":          o.MaxIndexInterval,
 		"memtable_flush_period_in_ms": o.MemtableFlushPeriod,
 		"min_index_interval":          o.MinIndexInterval,
-		"read_repair_chance":          o.ReadRepair,
+		"read_repair_chance":          readRepair,
 		"speculative_retry":           o.SpeculativeRetry,
 	})
 	w.scyllaRow(t)
@@ -149,10 +153,13 @@ func clusteringOrderName(c *catalog.Column) string {
 	return "ASC"
 }
 
-func extensions(t *catalog.Table) map[string][]byte {
+func (w *schemaRows) extensions(t *catalog.Table) map[string][]byte {
 	m := map[string][]byte{}
 	if t.CDC != nil {
-		m["cdc"] = cdcExtension(t.CDC)
+		m["cdc"] = extension(cdcMap(t.CDC))
+	}
+	if w.release.HasTombstoneGC() && (t.Kind == catalog.Ordinary || t.Kind == catalog.CDCLog) {
+		m["tombstone_gc"] = extension([][2]string{{"mode", "timeout"}, {"propagation_delay_in_seconds", "3600"}})
 	}
 	return m
 }

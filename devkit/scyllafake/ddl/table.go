@@ -73,6 +73,7 @@ func (w *change) define(n cql.Name, s *cql.CreateTable) (*catalog.Table, error) 
 		defs[d.Name] = d
 	}
 	t := catalog.NewTable(n.Keyspace, n.Name)
+	w.release.SetDefaults(&t.Options)
 	if err := w.setOptions(t, s.With); err != nil {
 		return nil, err
 	}
@@ -204,7 +205,7 @@ func (w *change) dropTable(keyspace string, s *cql.DropTable) error {
 		return err
 	}
 	switch {
-	case t.Kind == catalog.System:
+	case t.Kind == catalog.System, t.Kind == catalog.Paxos:
 		return cqlerr.New(cqlerr.Unauthorized, "Cannot DROP <table %s.%s>", n.Keyspace, n.Name)
 	case w.activeLog(t):
 		return cqlerr.New(cqlerr.Unauthorized, "Cannot DROP cdc log table <table %s.%s>", n.Keyspace, n.Name)
@@ -215,6 +216,7 @@ func (w *change) dropTable(keyspace string, s *cql.DropTable) error {
 	w.notify(catalog.Dropped, catalog.TargetTable, n.Keyspace, n.Name)
 	w.answer(catalog.Dropped, catalog.TargetTable, n.Keyspace, n.Name)
 	w.dropLog(t)
+	w.dropPaxos(t)
 	w.forget(t)
 	delete(w.keyspace(n.Keyspace).Tables, n.Name)
 	return nil
@@ -236,7 +238,10 @@ func (w *change) truncate(keyspace string, s *cql.Truncate) error {
 	if err != nil {
 		return err
 	}
-	if t.Kind == catalog.System {
+	switch t.Kind {
+	case catalog.Paxos:
+		return cqlerr.ErrPaxosTable
+	case catalog.System:
 		return cqlerr.Unsupported(fmt.Sprintf("TRUNCATE of %s.%s (it ruins a ScyllaDB node)", n.Keyspace, n.Name))
 	}
 	if err := w.c.o.Store.DropTable(t.StoreID); err != nil {

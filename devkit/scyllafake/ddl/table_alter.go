@@ -21,7 +21,7 @@ func (w *change) alterTable(keyspace string, s *cql.AlterTable) error {
 	}
 	columns := len(s.Add) > 0 || len(s.Drop) > 0
 	switch {
-	case old.Kind == catalog.System:
+	case old.Kind == catalog.System, old.Kind == catalog.Paxos:
 		return cqlerr.New(cqlerr.Unauthorized, "Cannot ALTER <table %s.%s>", n.Keyspace, n.Name)
 	case old.Kind == catalog.CDCLog && columns:
 		if err := w.checkAlterLog(old, s); err != nil {

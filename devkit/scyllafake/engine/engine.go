@@ -124,6 +124,9 @@ type Config struct {
 	DataCenter string
 	// Cluster is that of the node; nil means only the node itself.
 	Cluster Cluster
+	// EnsurePaxos makes the table NAME$paxos of a table before a conditional statement or
+	// a serial read, unless it has one; nil makes none.
+	EnsurePaxos func(t *catalog.Table) error
 }
 
 // Cluster is the cluster of a node.
@@ -149,6 +152,7 @@ type Engine struct {
 	locks   stripes
 	costs   *ReadCosts
 	version catalog.Version
+	paxos   func(*catalog.Table) error
 
 	mu      sync.Mutex
 	closed  bool
@@ -181,6 +185,7 @@ func New(c Config) *Engine {
 		clock:   expr.NewClock(clock),
 		costs:   c.Costs,
 		version: c.Version,
+		paxos:   c.EnsurePaxos,
 		replays: map[*replay]struct{}{},
 		decided: map[partitionID][]decision{},
 	}

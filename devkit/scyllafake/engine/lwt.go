@@ -51,6 +51,9 @@ func (e *Engine) execConditional(ctx context.Context, list []statement, params *
 	if err := e.available(r.table.Keyspace, serialLevel(params)); err != nil {
 		return nil, err
 	}
+	if err := e.ensurePaxos(r.table); err != nil {
+		return nil, err
+	}
 	v, err := e.before(ctx, Op{Kind: OpCAS, Keyspace: r.table.Keyspace, Table: r.table.Name, Consistency: params.Consistency, Timeout: timeoutOf(list)})
 	if err != nil {
 		return nil, err
@@ -73,6 +76,17 @@ func (e *Engine) execConditional(ctx context.Context, list []statement, params *
 		}
 	}
 	return res, e.finish(v)
+}
+
+// ensurePaxos makes the table NAME$paxos of a table, unless it has one.
+func (e *Engine) ensurePaxos(t *catalog.Table) error {
+	if e.paxos == nil {
+		return nil
+	}
+	if err := e.paxos(t); err != nil {
+		return serverError("create the table for conditional statements", err)
+	}
+	return nil
 }
 
 // commit carries out a decided round, unless the hook or an unreachable level leaves it

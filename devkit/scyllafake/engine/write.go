@@ -79,6 +79,9 @@ func (e *Engine) beforeRead(ctx context.Context, s *selection) (deadPage bool, e
 	kind := OpRead
 	if s.params.Consistency.serial() {
 		kind = OpSerialRead
+		if err := e.ensurePaxos(s.q.table); err != nil {
+			return false, err
+		}
 	}
 	if e.hook != nil {
 		v, err := e.before(ctx, Op{

@@ -43,6 +43,9 @@ func (p *Compiler) Resolve(n cql.Name) error {
 	if !ok {
 		return cqlerr.Invalidf("unconfigured table %s", n.Name)
 	}
+	if t.Kind == catalog.Paxos {
+		return cqlerr.ErrPaxosTable
+	}
 	p.Table = t
 	return nil
 }
