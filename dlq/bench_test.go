@@ -134,16 +134,16 @@ func BenchmarkList(b *testing.B) {
 	for i, l := range ls {
 		l.FirstFailedAt = start.Add(-time.Duration(i) * 10 * time.Second)
 		if i%50 == 0 {
-			l.ErrorClass, l.EventType, l.Status = "rare", "OrderCancelled", Manual
+			l.ErrorClass, l.EventType, l.Status = "rare", "OrderCancelled", Suspended
 		}
 	}
 	if _, err := parallel(len(ls), func(i int) error { _, err := s.Write(b.Context(), ls[i]); return err }); err != nil {
 		b.Fatal(err)
 	}
 	for name, f := range map[string]Filter{
-		"all": {}, "status": {Status: []Status{Manual}}, "class": {ErrorClass: "rare"}, "type": {EventType: "OrderCancelled"},
+		"all": {}, "status": {Status: []Status{Suspended}}, "class": {ErrorClass: "rare"}, "type": {EventType: "OrderCancelled"},
 		"aggregate": {Aggregate: "a7"}, "time": {Since: start.Add(-20 * time.Hour), Until: start.Add(-19 * time.Hour)},
-		"class and status": {ErrorClass: "rare", Status: []Status{Manual, Pending}}, "none": {ErrorClass: "rare", Status: []Status{Pending}},
+		"class and status": {ErrorClass: "rare", Status: []Status{Suspended, Pending}}, "none": {ErrorClass: "rare", Status: []Status{Pending}},
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

@@ -71,8 +71,8 @@ func TestResolveMany_AfterAnOperatorEndedTheClaim(t *testing.T) {
 		change  func(context.Context, *fixture, gocql.UUID) error
 		refused bool
 	}{
-		"replay": {change: func(ctx context.Context, b *fixture, id gocql.UUID) error { return b.Replay(ctx, id, eve) }},
-		"park":   {change: func(ctx context.Context, b *fixture, id gocql.UUID) error { return b.Park(ctx, id, eve) }},
+		"replay":  {change: func(ctx context.Context, b *fixture, id gocql.UUID) error { return b.Replay(ctx, id, eve) }},
+		"suspend": {change: func(ctx context.Context, b *fixture, id gocql.UUID) error { return b.Suspend(ctx, id, eve) }},
 		"discard": {
 			change:  func(ctx context.Context, b *fixture, id gocql.UUID) error { return b.Discard(ctx, id, eve) },
 			refused: true,
@@ -212,7 +212,7 @@ func TestFail_Delays(t *testing.T) {
 	if err := b.Replay(ctx, id, eve); err != nil {
 		t.Fatal(err)
 	}
-	if l := fail(Failure{Class: "record_too_large", Final: true}); l.Status != Manual {
+	if l := fail(Failure{Class: "record_too_large", Final: true}); l.Status != Suspended {
 		t.Errorf("after a final failure: %+v", l)
 	}
 	h := b.mustHistory(t, id)
@@ -229,9 +229,9 @@ func TestChange_ThroughFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("many variants")
 	}
-	for _, a := range []Action{ActionClaim, ActionFail, ActionSettle, ActionDiscard, ActionRelease} {
+	for _, a := range []Action{ActionClaim, ActionFail, ActionSettle, ActionDiscard, ActionUnblock} {
 		from := Processing
-		if a == ActionClaim || a == ActionDiscard || a == ActionRelease {
+		if a == ActionClaim || a == ActionDiscard || a == ActionUnblock {
 			from = Pending
 		}
 		for name, effect := range casFaults {
@@ -306,7 +306,7 @@ func TestStore_Storm(t *testing.T) {
 				case 4:
 					err = s.Replay(t.Context(), id, eve)
 				case 5:
-					err = s.Park(t.Context(), id, eve)
+					err = s.Suspend(t.Context(), id, eve)
 				case 6:
 					_, err = s.Write(t.Context(), &DeadLetter{Table: testTable, EventID: id, AggregateID: "a", FirstFailedAt: b.clock.at.Add(time.Minute)})
 				case 7:

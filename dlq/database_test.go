@@ -137,7 +137,7 @@ func (b *fixture) writeMany(t testing.TB, n int, f func(i int, l *DeadLetter)) (
 	t.Helper()
 	for i := range n {
 		l := testDeadLetter(fmt.Sprint("many-", i), 1)
-		l.Status = Manual
+		l.Status = Suspended
 		if f != nil {
 			f(i, l)
 		}

@@ -45,9 +45,9 @@ type DeadLetter struct {
 	Status Status
 	// Version is the number of changes, from 1.
 	Version int64
-	// Released reports that the dead letter does not block later events of the
+	// Unblocked reports that the dead letter does not block later events of the
 	// aggregate.
-	Released bool
+	Unblocked bool
 
 	// ErrorClass is the class of the last error, of a small set: breaker_open,
 	// attempts_used, record_too_large, topic_not_allowed, undecodable, behind …
@@ -119,8 +119,8 @@ const (
 	OutcomeFound OutcomeKind = "found"
 	// OutcomeDiscarded: it will never be published.
 	OutcomeDiscarded OutcomeKind = "discarded"
-	// OutcomeReleased: it was published after later events of its aggregate.
-	OutcomeReleased OutcomeKind = "released"
+	// OutcomeUnblocked: it was published after later events of its aggregate.
+	OutcomeUnblocked OutcomeKind = "unblocked"
 	// OutcomeByHand: an operator handled it elsewhere.
 	OutcomeByHand OutcomeKind = "by_hand"
 )
@@ -144,7 +144,7 @@ type Failure struct {
 	Chain             []string
 	// Attempts is the number of attempts to publish.
 	Attempts int
-	// Final reports that another attempt cannot help: the dead letter becomes manual.
+	// Final reports that another attempt cannot help: the dead letter becomes suspended.
 	Final bool
 	// NextAttempt is the time of the next replay. Zero is Delay from now.
 	NextAttempt time.Time
@@ -152,7 +152,7 @@ type Failure struct {
 	// StrategyImmediate.
 	Strategy, Rule string
 	// MaxReplays is the number of failed replays after which the dead letter is failed,
-	// and SameError the number of consecutive equal failures after which it is manual.
+	// and SameError the number of consecutive equal failures after which it is suspended.
 	// Zero means the store's limit for the first, and no limit for the second.
 	MaxReplays, SameError int
 	// Waiting is the reason why a Final failure is not retried.
@@ -170,7 +170,7 @@ type ChainEntry struct {
 	Topic                      string
 	Status                     Status
 	Version                    int64
-	Released                   bool
+	Unblocked                  bool
 	ErrorClass                 string
 	Attempts, Replays          int
 	CreatedAt, FirstFailedAt   time.Time
@@ -212,10 +212,10 @@ func (o Outcome) String() string {
 
 func (o Outcome) validate() error {
 	switch o.Kind {
-	case OutcomeReplayed, OutcomeFound, OutcomeDiscarded, OutcomeReleased, OutcomeByHand:
+	case OutcomeReplayed, OutcomeFound, OutcomeDiscarded, OutcomeUnblocked, OutcomeByHand:
 		return nil
 	}
-	return fmt.Errorf("outcome %q: use replayed, found, discarded, released or by_hand", o.Kind)
+	return fmt.Errorf("outcome %q: use replayed, found, discarded, unblocked or by_hand", o.Kind)
 }
 
 // entryDest are the destinations of entryColumns.
@@ -223,7 +223,7 @@ func (l *DeadLetter) entryDest() []any {
 	return []any{
 		&l.EventID, &l.Version, (*string)(&l.Status), &l.Table, &l.AggregateID, &l.AggregateType, &l.EventType, &l.Sequence, &l.CreatedAt,
 		&l.DeliverAt, &l.WrittenAt, &l.Topic, &l.ErrorClass, &l.Attempts, &l.Replays, &l.FirstFailedAt, &l.LastFailedAt, &l.Strategy,
-		&l.NextAttempt, &l.ClaimedBy, &l.ClaimedUntil, &l.Released, &l.Rule, &l.Waiting, &l.FailureKey, &l.FailureRepeats,
+		&l.NextAttempt, &l.ClaimedBy, &l.ClaimedUntil, &l.Unblocked, &l.Rule, &l.Waiting, &l.FailureKey, &l.FailureRepeats,
 		&l.PurgedAt, &l.Archive, &l.ResolvedAt, &l.job, &l.EditedID, &l.Priority, &l.Tags,
 	}
 }
@@ -238,7 +238,7 @@ func (l *DeadLetter) dest() []any {
 func (l *DeadLetter) Entry() ChainEntry {
 	return ChainEntry{
 		EventID: l.EventID, AggregateID: l.AggregateID, AggregateType: l.AggregateType, EventType: l.EventType, Sequence: l.Sequence,
-		WrittenAt: l.WrittenAt, Topic: l.Topic, Status: l.Status, Version: l.Version, Released: l.Released, ErrorClass: l.ErrorClass,
+		WrittenAt: l.WrittenAt, Topic: l.Topic, Status: l.Status, Version: l.Version, Unblocked: l.Unblocked, ErrorClass: l.ErrorClass,
 		Attempts: l.Attempts, Replays: l.Replays, CreatedAt: l.CreatedAt, FirstFailedAt: l.FirstFailedAt,
 		NextAttempt: l.NextAttempt, Strategy: l.Strategy, Rule: l.Rule, FailureKey: l.FailureKey, ClaimedBy: l.ClaimedBy, ClaimedUntil: l.ClaimedUntil,
 	}

@@ -47,7 +47,7 @@ func TestDesign_ShowsTheTransitions(t *testing.T) {
 func diagram() string {
 	var b strings.Builder
 	b.WriteString("```mermaid\nstateDiagram-v2\n")
-	for _, s := range []Status{Pending, Parked, Manual} {
+	for _, s := range []Status{Pending, Blocked, Suspended} {
 		fmt.Fprintf(&b, "  [*] --> %s: %s\n", s, ActionWrite)
 	}
 	for _, from := range Statuses {

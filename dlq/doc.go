@@ -3,9 +3,9 @@
 //
 // # Vocabulary
 //
-// A dead letter has a status, a version and a history. Pending, parked, processing,
-// failed and manual ones are open and block the later events of their aggregate, unless
-// they are released; resolved and archived ones are not. A claim gives one owner a dead
+// A dead letter has a status, a version and a history. Pending, blocked, processing,
+// failed and suspended ones are open and block the later events of their aggregate, unless
+// they are unblocked; resolved and archived ones are not. A claim gives one owner a dead
 // letter for a limited time. The chain of an aggregate contains its open dead letters
 // in the order of the events. A list contains the dead letters of one status, error
 // class, event type or aggregate. A request notifies the relay of an operator's change.

@@ -30,7 +30,7 @@ func TestEdit_KeepsTheOriginalAndItsPlace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
-	for _, from := range []Status{Pending, Failed, Manual, Parked} {
+	for _, from := range []Status{Pending, Failed, Suspended, Blocked} {
 		id := b.bring(t, from)
 		before := b.mustRead(t, id)
 		b.clock.advance(time.Minute)
@@ -47,9 +47,9 @@ func TestEdit_KeepsTheOriginalAndItsPlace(t *testing.T) {
 		if l.EditedID != second || l.Edit == nil || l.Edit.ID != second || !l.Content().Equal(Edit{Payload: []byte("3")}) || first == second {
 			t.Errorf("the dead letter is to be published as %s: %+v, want %s", l.EditedID, l.Edit, second)
 		}
-		if from == Parked {
-			if l.Status != Parked {
-				t.Errorf("an edited parked dead letter is %s", l.Status)
+		if from == Blocked {
+			if l.Status != Blocked {
+				t.Errorf("an edited blocked dead letter is %s", l.Status)
 			}
 		} else if l.Status != Pending || !l.NextAttempt.Equal(b.clock.at) {
 			t.Errorf("an edited %s dead letter is %s, due %s", from, l.Status, l.NextAttempt)
@@ -136,7 +136,7 @@ func TestEdit_ThroughFaultsAndCrashes(t *testing.T) {
 		{"dead_letter_queue", engine.OpCAS},
 	}
 	throughTrouble(t, places, func(t *testing.T, b *fixture, begin beginTrouble, count int) {
-		id := b.bring(t, Manual)
+		id := b.bring(t, Suspended)
 		before := b.mustRead(t, id)
 		life, hits := begin()
 		edited, err := b.another(t, patient).Edit(life, id, edit2, eve, before.Version)
@@ -155,7 +155,7 @@ func TestEdit_ThroughFaultsAndCrashes(t *testing.T) {
 		switch {
 		case l.Edit != nil && (l.Status != Pending || !l.Content().Equal(edit2)):
 			t.Errorf("half an edit: %s %+v", l.Status, l.Edit)
-		case l.Edit == nil && (l.Status != Manual || l.Version != before.Version):
+		case l.Edit == nil && (l.Status != Suspended || l.Version != before.Version):
 			t.Errorf("no edit, and the dead letter is %s, version %d", l.Status, l.Version)
 		case err == nil && l.EditedID != edited:
 			t.Errorf("Edit() = %s, and the dead letter has %s", edited, l.EditedID)
@@ -282,7 +282,7 @@ func (w *writes) Check() error { w.then(); return nil }
 func TestEdit_LeavesNothingInAPurgedDeadLetter(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.bring(t, Manual)
+	id := b.bring(t, Suspended)
 	stored := func() (n int) {
 		t.Helper()
 		if err := b.Session.Query("SELECT COUNT(*) FROM dead_letter_edits WHERE event_id = ?", id).Scan(&n); err != nil {

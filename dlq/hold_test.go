@@ -61,7 +61,7 @@ func TestFail_TheSameErrorEndsTheLoop(t *testing.T) {
 		waiting string
 	}{
 		"the same three times": {
-			[]string{"event 1 refused", "event 2 refused"}, Manual, "the same error 3 times: refused: event 2 refused",
+			[]string{"event 1 refused", "event 2 refused"}, Suspended, "the same error 3 times: refused: event 2 refused",
 		},
 		"another between": {[]string{"event 1 refused", "no leader"}, Pending, ""},
 		"replays used up": {
@@ -132,7 +132,7 @@ func TestOperate_RecordsTheSkippedEvent(t *testing.T) {
 	for seq := range int64(4) {
 		l := testDeadLetter("a", seq+1)
 		if seq > 0 {
-			l.Status = Parked
+			l.Status = Blocked
 		}
 		if _, err := s.Write(t.Context(), l); err != nil {
 			t.Fatal(err)
@@ -142,7 +142,7 @@ func TestOperate_RecordsTheSkippedEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Release(t.Context(), chain[0].EventID, Actor{Name: "ann"}); err != nil {
+	if err := s.Unblock(t.Context(), chain[0].EventID, Actor{Name: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Discard(t.Context(), chain[1].EventID, Actor{Name: "ann", Reason: "stale"}); err != nil {

@@ -41,7 +41,7 @@ func TestList_IsWhatAScanFinds(t *testing.T) {
 		if i < n/2 { // a burst, many in one millisecond
 			l.FirstFailedAt = start.Add(time.Hour + time.Duration(rnd.IntN(20))*time.Millisecond)
 		}
-		l.Status = []Status{Pending, Parked, Manual}[rnd.IntN(3)]
+		l.Status = []Status{Pending, Blocked, Suspended}[rnd.IntN(3)]
 		l.ErrorText = fmt.Sprint("Text ", i%3)
 		l.Table, l.Priority, l.Tags = tables[rnd.IntN(2)], rnd.IntN(5)-2, tags[rnd.IntN(3):][:rnd.IntN(2)]
 		ls, all = append(ls, l), append(all, l.EventID)

@@ -43,7 +43,7 @@ func TestStore_ManyDeadLetters(t *testing.T) {
 		l.FirstFailedAt = end.Add(-time.Duration(float64(span) * float64(i+1) / float64(n+1)))
 		l.Payload = []byte("{}")
 		if i%500 == 499 {
-			l.ErrorClass, l.EventType, l.Status = "rare", "OrderCancelled", Manual
+			l.ErrorClass, l.EventType, l.Status = "rare", "OrderCancelled", Suspended
 		}
 		_, err := s.Write(t.Context(), l)
 		return err
@@ -59,13 +59,13 @@ func TestStore_ManyDeadLetters(t *testing.T) {
 		want int // of at most 100
 	}{
 		{"all", Filter{}, 100},
-		{"status", Filter{Status: []Status{Manual}}, min(rare, 100)},
+		{"status", Filter{Status: []Status{Suspended}}, min(rare, 100)},
 		{"class", Filter{ErrorClass: "rare"}, min(rare, 100)},
 		{"common class", Filter{ErrorClass: "record_too_large"}, 100},
 		{"type", Filter{EventType: "OrderCancelled"}, min(rare, 100)},
 		{"aggregate", Filter{Aggregate: "a7"}, 20},
 		{"a day", Filter{Since: day.Add(-24 * time.Hour), Until: day}, min(100, n/28-1)},
-		{"class and status", Filter{ErrorClass: "rare", Status: []Status{Manual, Pending}}, min(rare, 100)},
+		{"class and status", Filter{ErrorClass: "rare", Status: []Status{Suspended, Pending}}, min(rare, 100)},
 		{"deep page", Filter{After: Position{FirstFailedAt: day}}, 100},
 	} {
 		rounds := 40
@@ -110,12 +110,12 @@ func TestStore_ManyDeadLetters(t *testing.T) {
 	}
 	begun := time.Now()
 	st, err := s.Stats(t.Context())
-	if err != nil || st.Open != int64(n) || st.ByStatus[Manual] != int64(rare) {
+	if err != nil || st.Open != int64(n) || st.ByStatus[Suspended] != int64(rare) {
 		t.Errorf("Stats() = %+v, %v, want %d open", st, err, n)
 	}
 	t.Logf("stats in %s", time.Since(begun))
 	begun = time.Now()
-	if tally, err := s.Tally(t.Context(), OpenStatuses, time.Time{}, time.Time{}); err != nil || tally[Manual] != int64(rare) || tally[Pending] != int64(n-rare) {
+	if tally, err := s.Tally(t.Context(), OpenStatuses, time.Time{}, time.Time{}); err != nil || tally[Suspended] != int64(rare) || tally[Pending] != int64(n-rare) {
 		t.Errorf("Tally() = %v, %v", tally, err)
 	}
 	t.Logf("a tally of open dead letters in %s", time.Since(begun))

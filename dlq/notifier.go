@@ -20,8 +20,8 @@ const (
 	RuleRate Rule = "rate"
 	// RuleResolution: the share of resolved dead letters of a day is below the limit.
 	RuleResolution Rule = "resolution"
-	// RuleParked: a dead letter has been parked for longer than the limit.
-	RuleParked Rule = "parked"
+	// RuleBlocked: a dead letter has been blocked for longer than the limit.
+	RuleBlocked Rule = "blocked"
 	// RuleBreaker: the circuit breaker of a relay has been open for longer than the limit.
 	RuleBreaker Rule = "breaker"
 )

@@ -94,14 +94,14 @@ func TestPurge_LeavesAnOutlineAndRestoreBringsItBack(t *testing.T) {
 func TestPurge_OpenDeadLettersOnlyByForce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for _, from := range []Status{Pending, Parked, Processing} {
+	for _, from := range []Status{Pending, Blocked, Processing} {
 		id := b.bring(t, from)
 		b.clock.advance(time.Hour) // claims have expired
 		if err := b.Purge(t.Context(), id, Purge{Force: true}, eve); !errors.Is(err, ErrRefused) {
 			t.Errorf("purge of a %s dead letter = %v, want it refused", from, err)
 		}
 	}
-	for _, from := range []Status{Failed, Manual} {
+	for _, from := range []Status{Failed, Suspended} {
 		id := b.bring(t, from)
 		if err := b.Purge(t.Context(), id, Purge{}, eve); !errors.Is(err, ErrRefused) {
 			t.Errorf("purge of a %s dead letter without force = %v, want it refused", from, err)
@@ -122,7 +122,7 @@ func TestPurge_OpenDeadLettersOnlyByForce(t *testing.T) {
 		if err := b.Restore(t.Context(), id, &Copy{DeadLetter: whole}, eve); err != nil {
 			t.Fatal(err)
 		}
-		if l := b.mustRead(t, id); l.Status != Manual || !l.Released || string(l.Payload) != string(whole.Payload) {
+		if l := b.mustRead(t, id); l.Status != Suspended || !l.Unblocked || string(l.Payload) != string(whole.Payload) {
 			t.Errorf("restored: %+v", l)
 		}
 		b.mustBeListed(t, id)

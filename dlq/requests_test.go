@@ -26,7 +26,7 @@ func TestRequests_ReportChanges(t *testing.T) {
 	if got := b.requested(t); len(got) != 0 {
 		t.Fatalf("Requests() = %+v, want none", got)
 	}
-	for _, a := range []Action{ActionReplay, ActionDiscard, ActionRelease, ActionPark, ActionResolve} {
+	for _, a := range []Action{ActionReplay, ActionDiscard, ActionUnblock, ActionSuspend, ActionResolve} {
 		id := b.bring(t, Pending)
 		if err := b.do(t, id, a); err != nil {
 			t.Fatal(err)
@@ -34,7 +34,7 @@ func TestRequests_ReportChanges(t *testing.T) {
 		for range 2 { // until it is done
 			got := b.requested(t)
 			if len(got) != 1 || got[0].EventID != id || got[0].Action != a || got[0].AggregateID != "a" || got[0].Actor != eve.Name ||
-				got[0].Entry.Status != transitions[a][Pending][0] || got[0].Entry.Released != (a == ActionRelease) {
+				got[0].Entry.Status != transitions[a][Pending][0] || got[0].Entry.Unblocked != (a == ActionUnblock) {
 				t.Fatalf("Requests() after %s = %+v", a, got)
 			}
 		}
@@ -65,7 +65,7 @@ func TestRequests_ReportChanges(t *testing.T) {
 func TestRequests_WithoutTheirChange(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.bring(t, Manual)
+	id := b.bring(t, Suspended)
 	l := b.mustRead(t, id)
 	if err := b.request(t.Context(), &l, ActionReplay, "eve"); err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func TestRequests_OfAClockThatIsBehindAreSeenAfterTheirChange(t *testing.T) {
 	b := setup(t)
 	slow := b.another(t)
 	slow.db.Clock = world.Clock(func() time.Time { return b.clock.Now().Add(-requestOverlap) })
-	id := b.bring(t, Manual)
+	id := b.bring(t, Suspended)
 	l := b.mustRead(t, id)
 	if err := slow.request(t.Context(), &l, ActionReplay, "eve"); err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func TestRequests_Many(t *testing.T) {
 func TestRequests_OfOthersKeepNothingBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.bring(t, Manual)
+	id := b.bring(t, Suspended)
 	l := b.mustRead(t, id)
 	begin := time.Now().Add(-5 * time.Minute)
 	write := func(at time.Time, aggregate string) {

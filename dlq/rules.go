@@ -46,7 +46,7 @@ type StrategyRule struct {
 	Conditions []string `setting:"conditions"`
 	// MaxReplays is the number of failed replays after which a dead letter is failed,
 	// and SameError the number of consecutive equal failures, the first one included,
-	// after which it is manual. Defaults DefaultMaxReplays and DefaultSameError;
+	// after which it is suspended. Defaults DefaultMaxReplays and DefaultSameError;
 	// immediate dead letters, whose delays are limited, have no default for SameError.
 	// -1 means no limit.
 	MaxReplays int `setting:"max_replays"`

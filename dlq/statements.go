@@ -6,7 +6,7 @@ import "strings"
 var entryColumns = []string{
 	"event_id", "version", "status", "table_name", "aggregate_id", "aggregate_type", "event_type", "seq", "created_at", "deliver_at",
 	"written_at", "topic", "error_class", "attempts", "replays", "first_failed_at", "last_failed_at", "strategy", "next_attempt",
-	"claimed_by", "claimed_until", "released", "rule", "waiting", "failure_key", "failure_repeats",
+	"claimed_by", "claimed_until", "unblocked", "rule", "waiting", "failure_key", "failure_repeats",
 	"purged_at", "archive", "resolved_at", "job_id", "edited_id", "priority", "tags",
 }
 

@@ -4,19 +4,19 @@ package dlq
 type Status string
 
 // The statuses of a dead letter. Open ones block the later events of their aggregate
-// unless they are released.
+// unless they are unblocked.
 const (
 	// Pending: the relay replays it at NextAttempt.
 	Pending Status = "pending"
-	// Parked: an earlier dead letter of its aggregate blocks it.
-	Parked Status = "parked"
+	// Blocked: an earlier dead letter of its aggregate blocks it.
+	Blocked Status = "blocked"
 	// Processing: claimed, until the claim expires.
 	Processing Status = "processing"
 	// Failed: its automatic replays are used up; an operator decides.
 	Failed Status = "failed"
-	// Manual: it is not retried until an operator requests it, because a retry cannot
+	// Suspended: it is not retried until an operator requests it, because a retry cannot
 	// help or because an operator suspended it.
-	Manual Status = "manual"
+	Suspended Status = "suspended"
 	// Resolved: published, found in its topic, discarded, or resolved by hand.
 	Resolved Status = "resolved"
 	// Archived: archived by retention or by a purge. A purge leaves an outline, so that
@@ -25,12 +25,12 @@ const (
 )
 
 // Statuses are all statuses, in the usual order.
-var Statuses = []Status{Pending, Parked, Processing, Failed, Manual, Resolved, Archived}
+var Statuses = []Status{Pending, Blocked, Processing, Failed, Suspended, Resolved, Archived}
 
 // Open reports whether a dead letter with the status still needs an action.
 func (s Status) Open() bool {
 	switch s {
-	case Pending, Parked, Processing, Failed, Manual:
+	case Pending, Blocked, Processing, Failed, Suspended:
 		return true
 	}
 	return false
@@ -50,8 +50,8 @@ const (
 
 	ActionReplay  Action = "replay"
 	ActionDiscard Action = "discard"
-	ActionRelease Action = "release"
-	ActionPark    Action = "park"
+	ActionUnblock Action = "unblock"
+	ActionSuspend Action = "suspend"
 	ActionResolve Action = "resolve" // ResolveByHand
 	ActionEdit    Action = "edit"
 	ActionSet     Action = "set" // of priority and tags
@@ -64,64 +64,64 @@ const (
 var Actions = append([]Action{ActionClaim, ActionExtend, ActionUnclaim, ActionFail, ActionSettle}, OperatorActions...)
 
 // OperatorActions are the actions of operators.
-var OperatorActions = []Action{ActionReplay, ActionDiscard, ActionRelease, ActionPark, ActionResolve, ActionEdit, ActionSet, ActionArchive, ActionPurge, ActionRestore}
+var OperatorActions = []Action{ActionReplay, ActionDiscard, ActionUnblock, ActionSuspend, ActionResolve, ActionEdit, ActionSet, ActionArchive, ActionPurge, ActionRestore}
 
 // transitions contains the next statuses by action and current status. The first status
 // of a list is the usual one.
 var transitions = map[Action]map[Status][]Status{
 	ActionClaim: {
 		Pending:    {Processing},
-		Parked:     {Processing},
+		Blocked:    {Processing},
 		Processing: {Processing}, // by its owner, or after the claim expired
 	},
 	ActionExtend:  {Processing: {Processing}},
-	ActionUnclaim: {Processing: {Pending, Parked}},
-	ActionFail:    {Processing: {Pending, Failed, Manual}},
+	ActionUnclaim: {Processing: {Pending, Blocked}},
+	ActionFail:    {Processing: {Pending, Failed, Suspended}},
 	ActionSettle:  operators(Resolved), // only from Processing while somebody claims it
 
-	// Not Parked: the order of the aggregate is kept.
+	// Not Blocked: the order of the aggregate is kept.
 	ActionReplay: {
 		Pending:    {Pending},
 		Processing: {Pending},
 		Failed:     {Pending},
-		Manual:     {Pending},
+		Suspended:  {Pending},
 	},
 	ActionDiscard: operators(Resolved),
 	ActionResolve: operators(Resolved),
-	ActionPark:    operators(Manual),
-	ActionRelease: {
-		Pending:    {Manual},
-		Processing: {Manual},
-		Failed:     {Manual},
-		Manual:     {Manual},
+	ActionSuspend: operators(Suspended),
+	ActionUnblock: {
+		Pending:    {Suspended},
+		Processing: {Suspended},
+		Failed:     {Suspended},
+		Suspended:  {Suspended},
 	},
-	// A parked one remains parked: its new content is published in its turn.
+	// A blocked one remains blocked: its new content is published in its turn.
 	ActionEdit: {
 		Pending:    {Pending},
-		Parked:     {Parked},
+		Blocked:    {Blocked},
 		Processing: {Pending},
 		Failed:     {Pending},
-		Manual:     {Pending},
+		Suspended:  {Pending},
 	},
 	ActionSet: {
 		Pending:    {Pending},
-		Parked:     {Parked},
+		Blocked:    {Blocked},
 		Processing: {Processing}, // after the claim expired
 		Failed:     {Failed},
-		Manual:     {Manual},
+		Suspended:  {Suspended},
 		Resolved:   {Resolved},
 	},
 	ActionArchive: {Resolved: {Archived}, Failed: {Archived}},
-	// Failed and Manual only if it is forced.
-	ActionPurge:   {Resolved: {Archived}, Archived: {Archived}, Failed: {Archived}, Manual: {Archived}},
-	ActionRestore: {Archived: {Resolved, Manual}},
+	// Failed and Suspended only if it is forced.
+	ActionPurge:   {Resolved: {Archived}, Archived: {Archived}, Failed: {Archived}, Suspended: {Archived}},
+	ActionRestore: {Archived: {Resolved, Suspended}},
 }
 
 // operators returns the transitions of an operator's action: from every open status,
 // from Processing only after the claim has expired.
 func operators(to Status) map[Status][]Status {
 	m := make(map[Status][]Status)
-	for _, s := range []Status{Pending, Parked, Processing, Failed, Manual} {
+	for _, s := range []Status{Pending, Blocked, Processing, Failed, Suspended} {
 		m[s] = []Status{to}
 	}
 	return m

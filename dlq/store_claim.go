@@ -19,7 +19,7 @@ const DefaultClaim = 30 * time.Second
 // Claim claims a dead letter for owner, for the duration lease, and returns all of it.
 //
 // Of concurrent claims of one dead letter exactly one succeeds. Claimable are pending
-// and parked dead letters, and processing ones whose claim has expired; a claim of the
+// and blocked dead letters, and processing ones whose claim has expired; a claim of the
 // same owner is renewed. Otherwise the error is a *RefusedError or ErrNotFound. The
 // clocks of owners must agree to well within the lease.
 func (s *Store) Claim(ctx context.Context, event gocql.UUID, owner string, lease time.Duration) (DeadLetter, error) {
@@ -142,7 +142,7 @@ func (s *Store) resolved(how Outcome, line Change) planned {
 }
 
 // Fail releases a claim after a failed replay and returns the new status: pending until
-// the next attempt, failed after the last automatic replay, manual if the failure is
+// the next attempt, failed after the last automatic replay, suspended if the failure is
 // final.
 func (s *Store) Fail(ctx context.Context, event gocql.UUID, owner string, f Failure) (Status, error) {
 	l, err := s.change(ctx, event, ActionFail, func(l *DeadLetter) (planned, error) {
@@ -174,7 +174,7 @@ func (s *Store) failed(l *DeadLetter, owner string, f Failure) planned {
 	outcome, waiting := "retried at "+next.Format(time.RFC3339), ""
 	switch {
 	case f.Final:
-		to, strategy, next = Manual, StrategyManual, time.Time{}
+		to, strategy, next = Suspended, StrategyManual, time.Time{}
 		waiting = cmp.Or(f.Waiting, "another attempt cannot help")
 	case replays >= cmp.Or(f.MaxReplays, DefaultMaxReplays):
 		to, strategy, next = Failed, StrategyManual, time.Time{}
@@ -183,7 +183,7 @@ func (s *Store) failed(l *DeadLetter, owner string, f Failure) planned {
 			waiting += ", the same error " + times(repeats) + ": " + reason
 		}
 	case f.SameError > 0 && repeats >= f.SameError:
-		to, strategy, next = Manual, StrategyManual, time.Time{}
+		to, strategy, next = Suspended, StrategyManual, time.Time{}
 		waiting = "the same error " + times(repeats) + ": " + reason
 	}
 	if waiting != "" {
@@ -217,7 +217,7 @@ func (s *Store) failed(l *DeadLetter, owner string, f Failure) planned {
 
 // Unclaim releases a claim without a replay, for example because the breaker opened:
 // the dead letter is pending and due immediately, and no replay is counted. A blocked
-// one is parked again.
+// one is blocked again.
 func (s *Store) Unclaim(ctx context.Context, event gocql.UUID, owner, why string) error {
 	_, err := s.change(ctx, event, ActionUnclaim, func(l *DeadLetter) (planned, error) {
 		if err := owned(ActionUnclaim, l, owner); err != nil {
@@ -225,7 +225,7 @@ func (s *Store) Unclaim(ctx context.Context, event gocql.UUID, owner, why string
 		}
 		if l.Strategy == StrategyFollow {
 			return planned{
-				to: Parked, set: unclaimed, line: Change{By: owner, Why: why},
+				to: Blocked, set: unclaimed, line: Change{By: owner, Why: why},
 				change: func(l *DeadLetter) { l.ClaimedBy, l.ClaimedUntil = "", time.Time{} },
 			}, nil
 		}
@@ -282,7 +282,7 @@ func (s *Store) ClaimMany(ctx context.Context, events []gocql.UUID, owner string
 	var at []int
 	for i, event := range events {
 		l, ok := found[event]
-		if ok && owner != "" && lease > 0 && (l.Status == Pending || l.Status == Parked) {
+		if ok && owner != "" && lease > 0 && (l.Status == Pending || l.Status == Blocked) {
 			p := claimFor(owner, until)
 			p.line = Change{By: owner}
 			many, at = append(many, &changing{old: l, plan: p}), append(at, i)

@@ -178,7 +178,7 @@ func (s *Store) Stats(ctx context.Context) (Stats, error) {
 }
 
 // OpenStatuses are the statuses of open dead letters.
-var OpenStatuses = []Status{Pending, Parked, Processing, Failed, Manual}
+var OpenStatuses = []Status{Pending, Blocked, Processing, Failed, Suspended}
 
 // Tally counts dead letters by status. It counts those whose first failure is in the
 // hours from since to until; the zero time is no bound. Like Stats, it counts entries

@@ -12,7 +12,7 @@ import (
 )
 
 // Replay requests that the relay publishes the dead letter: it becomes pending, due
-// now. The relay keeps the order of the aggregate, so a parked dead letter is refused:
+// now. The relay keeps the order of the aggregate, so a blocked dead letter is refused:
 // the relay publishes it after the one before it.
 func (s *Store) Replay(ctx context.Context, event gocql.UUID, by Actor) error {
 	return s.operate(ctx, event, ActionReplay, by, func(*DeadLetter) (planned, error) { return s.dueNow(), nil })
@@ -42,26 +42,26 @@ func (s *Store) ResolveByHand(ctx context.Context, event gocql.UUID, by Actor) e
 	})
 }
 
-// Release unblocks the aggregate without resolving the dead letter: it becomes manual
+// Unblock unblocks the aggregate without resolving the dead letter: it becomes suspended
 // and can be replayed out of order or discarded later.
-func (s *Store) Release(ctx context.Context, event gocql.UUID, by Actor) error {
-	return s.operate(ctx, event, ActionRelease, by, func(l *DeadLetter) (planned, error) {
-		if l.Status == Manual && l.Released {
+func (s *Store) Unblock(ctx context.Context, event gocql.UUID, by Actor) error {
+	return s.operate(ctx, event, ActionUnblock, by, func(l *DeadLetter) (planned, error) {
+		if l.Status == Suspended && l.Unblocked {
 			return planned{done: true}, nil
 		}
-		p := s.suspended("released by " + by.Name + reasonOf(by))
-		p.set = append(p.set, assignment{"released", true})
+		p := s.suspended("unblocked by " + by.Name + reasonOf(by))
+		p.set = append(p.set, assignment{"unblocked", true})
 		change := p.change
-		p.change = func(l *DeadLetter) { change(l); l.Released = true }
+		p.change = func(l *DeadLetter) { change(l); l.Unblocked = true }
 		return s.skip(ctx, l, p, "is passed by later events")
 	})
 }
 
-// Park suspends the dead letter: it becomes manual, is not retried and blocks its
+// Suspend suspends the dead letter: it becomes suspended, is not retried and blocks its
 // aggregate until an operator changes it.
-func (s *Store) Park(ctx context.Context, event gocql.UUID, by Actor) error {
-	return s.operate(ctx, event, ActionPark, by, func(l *DeadLetter) (planned, error) {
-		if l.Status == Manual {
+func (s *Store) Suspend(ctx context.Context, event gocql.UUID, by Actor) error {
+	return s.operate(ctx, event, ActionSuspend, by, func(l *DeadLetter) (planned, error) {
+		if l.Status == Suspended {
 			return planned{done: true}, nil
 		}
 		return s.suspended("suspended by " + by.Name + reasonOf(by)), nil
@@ -80,7 +80,7 @@ func (s *Store) skip(ctx context.Context, l *DeadLetter, p planned, what string)
 	}
 	skipped := fmt.Sprintf("skipped: %s seq %d of %s %s", l.EventType, l.Sequence, l.AggregateID, what)
 	switch {
-	case l.Released:
+	case l.Unblocked:
 		skipped += "; it blocked nothing"
 	case more:
 		skipped += fmt.Sprintf("; more than %d dead letters behind it are unblocked", n)
@@ -135,7 +135,7 @@ func reasonOf(by Actor) string {
 
 func (s *Store) suspended(waiting string) planned {
 	return planned{
-		to:  Manual,
+		to:  Suspended,
 		set: append(unclaimed, assignment{"next_attempt", nil}, assignment{"strategy", StrategyManual}, assignment{"waiting", waiting}),
 		change: func(l *DeadLetter) {
 			l.ClaimedBy, l.ClaimedUntil, l.NextAttempt, l.Strategy, l.Waiting = "", time.Time{}, time.Time{}, StrategyManual, waiting
@@ -144,7 +144,7 @@ func (s *Store) suspended(waiting string) planned {
 }
 
 // Edit replaces the content that is published for a dead letter, under a new id, and
-// returns that id. The relay publishes it immediately; a blocked one remains parked.
+// returns that id. The relay publishes it immediately; a blocked one remains blocked.
 // expect, unless 0, is the version that the operator has seen; if the dead letter has
 // another version, the error is a *VersionError.
 //
@@ -181,9 +181,9 @@ func (s *Store) Edit(ctx context.Context, event gocql.UUID, e Edit, by Actor, ex
 		if l.EditedID != deadLetter.EditedID { // not the content that Fits checked
 			return planned{}, &VersionError{EventID: event, Have: l.Version, Want: deadLetter.Version}
 		}
-		if l.Status == Parked {
+		if l.Status == Blocked {
 			return planned{
-				to: Parked, set: []assignment{{"edited_id", edited.ID}}, line: Change{Outcome: edited.line()},
+				to: Blocked, set: []assignment{{"edited_id", edited.ID}}, line: Change{Outcome: edited.line()},
 				change: func(l *DeadLetter) { l.EditedID = edited.ID },
 			}, nil
 		}
@@ -253,7 +253,7 @@ func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by
 }
 
 func (s *Store) allowed(action Action, l *DeadLetter, now time.Time) error {
-	if l.Status == Parked && (action == ActionReplay || action == ActionRelease) {
+	if l.Status == Blocked && (action == ActionReplay || action == ActionUnblock) {
 		return refused(action, l, "it is published after the dead letters before it in its aggregate: act on the first one")
 	}
 	if err := may(action, l); err != nil {

@@ -15,7 +15,7 @@ type Purge struct {
 	// Archive is the place of the copy, which is already written and verified; empty
 	// means that there is no copy, and the content is lost.
 	Archive string
-	// Force admits failed and manual dead letters, which no operator has resolved.
+	// Force admits failed and suspended dead letters, which no operator has resolved.
 	// Their aggregates are unblocked as if they had been discarded.
 	Force bool
 }
@@ -28,7 +28,7 @@ var purgedColumns = []string{"payload", "content_type", "headers", "error_code",
 // does not publish it when it reads its row again; the outline also contains the place
 // of the copy. A purged dead letter is archived, and only in the list of archived ones.
 //
-// Resolved and archived dead letters can be purged, failed and manual ones with Force;
+// Resolved and archived dead letters can be purged, failed and suspended ones with Force;
 // all others are refused. The history contains only the purge afterwards. Purging again
 // is not an error. by.Version detects a change since the copy was made.
 //
@@ -70,7 +70,7 @@ func (s *Store) purge(ctx context.Context, event gocql.UUID, how Purge, by Actor
 }
 
 func (how Purge) check(l *DeadLetter) error {
-	if (l.Status == Failed || l.Status == Manual) && !how.Force {
+	if (l.Status == Failed || l.Status == Suspended) && !how.Force {
 		return refused(ActionPurge, l, "its event is not in its topic: discard or resolve it first, or use force")
 	}
 	return nil
@@ -125,8 +125,8 @@ func (s *Store) Copy(ctx context.Context, event gocql.UUID) (Copy, error) {
 	return c, nil
 }
 
-// Restore restores an archived dead letter: as resolved, or, if it never was, as manual
-// and released, because its aggregate has continued. copied is the copy of its archive;
+// Restore restores an archived dead letter: as resolved, or, if it never was, as suspended
+// and unblocked, because its aggregate has continued. copied is the copy of its archive;
 // nil for one that was archived and not purged.
 func (s *Store) Restore(ctx context.Context, event gocql.UUID, copied *Copy, by Actor) error {
 	if copied != nil && copied.DeadLetter.EventID != event {
@@ -152,13 +152,13 @@ func (s *Store) Restore(ctx context.Context, event gocql.UUID, copied *Copy, by 
 		}
 		p := planned{to: Resolved, set: []assignment{{"purged_at", nil}, {"archive", nil}}}
 		if outcome == "" {
-			p.to = Manual
-			p.set = append(p.set, assignment{"released", true}, assignment{"strategy", StrategyManual}, assignment{"waiting", "restored from the archive"})
+			p.to = Suspended
+			p.set = append(p.set, assignment{"unblocked", true}, assignment{"strategy", StrategyManual}, assignment{"waiting", "restored from the archive"})
 		}
 		p.change = func(l *DeadLetter) {
 			l.PurgedAt, l.Archive = time.Time{}, ""
 			if outcome == "" {
-				l.Released, l.Strategy, l.Waiting = true, StrategyManual, "restored from the archive"
+				l.Unblocked, l.Strategy, l.Waiting = true, StrategyManual, "restored from the archive"
 			}
 		}
 		if !l.PurgedAt.IsZero() {

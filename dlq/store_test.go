@@ -11,11 +11,11 @@ func TestStore_Lifecycle(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	head, next := testDeadLetter("a", 1), testDeadLetter("a", 2)
-	next.Status, next.ErrorClass = Parked, "behind"
+	next.Status, next.ErrorClass = Blocked, "behind"
 	b.mustWrite(t, next)
 	b.mustWrite(t, head)
 
-	if got := b.chainsOf(t, testTable); len(got) != 2 || got[0].EventID != head.EventID || got[1].Status != Parked {
+	if got := b.chainsOf(t, testTable); len(got) != 2 || got[0].EventID != head.EventID || got[1].Status != Blocked {
 		t.Fatalf("Chains() = %+v", got)
 	}
 	l, err := b.Claim(t.Context(), head.EventID, "relay-1", time.Minute)

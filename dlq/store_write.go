@@ -13,7 +13,7 @@ import (
 
 // Write stores a new dead letter and returns its status.
 //
-// l.Status is Pending, Parked or Manual; empty means Pending. FirstFailedAt and
+// l.Status is Pending, Blocked or Suspended; empty means Pending. FirstFailedAt and
 // LastFailedAt default to now. If the event already has a dead letter, Write leaves it
 // unchanged and returns its status, so Write may be repeated, also after a crash. After
 // it has returned nil, every list contains the dead letter; only then may the relay
@@ -76,15 +76,15 @@ func (s *Store) newDeadLetter(l *DeadLetter) (*DeadLetter, error) {
 		row.Status = Pending
 	}
 	switch row.Status {
-	case Pending, Parked, Manual:
+	case Pending, Blocked, Suspended:
 	default:
-		errs = append(errs, fmt.Errorf("status %q: a new dead letter is pending, parked or manual", l.Status))
+		errs = append(errs, fmt.Errorf("status %q: a new dead letter is pending, blocked or suspended", l.Status))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("write dead letter %s: %w", l.EventID, err)
 	}
 	row.Version = 1
-	if row.FailureKey == "" && row.Status != Parked {
+	if row.FailureKey == "" && row.Status != Blocked {
 		row.FailureKey, row.FailureRepeats = FailureKey(row.ErrorClass, row.ErrorCode, row.ErrorText), 1
 	}
 	now := s.db.Millis()

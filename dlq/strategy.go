@@ -59,14 +59,14 @@ func times(n int) string {
 // depends on the dead letter alone.
 func (l *DeadLetter) WaitsFor(holds []Hold, now time.Time) string {
 	switch l.Status {
-	case Parked:
+	case Blocked:
 		return "an earlier event of its aggregate is a dead letter"
 	case Processing:
 		if now.Before(l.ClaimedUntil) {
 			return "being replayed by " + l.ClaimedBy
 		}
 		return "the claim of " + l.ClaimedBy + " expired; the next worker claims it"
-	case Failed, Manual:
+	case Failed, Suspended:
 		if l.Waiting != "" {
 			return "an operator: " + l.Waiting
 		}

@@ -14,12 +14,12 @@ func TestWrite_OtherRecordOfASubscription(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	l := testDeadLetter("a", 1)
-	l.Table, l.Status, l.Metadata = "subscription.mail", Manual, map[string]string{"topic": "a", "offset": "1", "host": "i-1"}
+	l.Table, l.Status, l.Metadata = "subscription.mail", Suspended, map[string]string{"topic": "a", "offset": "1", "host": "i-1"}
 	b.mustWrite(t, l)
 	again := *l
 	again.Metadata = map[string]string{"topic": "a", "offset": "1", "host": "i-2"}
 	again.Attempts, again.ErrorText, again.LastFailedAt = 9, "other", l.LastFailedAt.Add(time.Hour)
-	if st, err := b.Write(t.Context(), &again); err != nil || st != Manual {
+	if st, err := b.Write(t.Context(), &again); err != nil || st != Suspended {
 		t.Errorf("Write() again = %s, %v", st, err)
 	}
 	for name, change := range map[string]func(*DeadLetter){
@@ -45,7 +45,7 @@ func TestRequestedTables(t *testing.T) {
 	b := setup(t)
 	for i, table := range []string{testTable, "subscription.mail", "subscription.mail"} {
 		l := testDeadLetter("a", int64(i+1))
-		l.EventID, l.Table, l.Status = gocql.MustRandomUUID(), table, Manual
+		l.EventID, l.Table, l.Status = gocql.MustRandomUUID(), table, Suspended
 		b.mustWrite(t, l)
 		if err := b.Replay(t.Context(), l.EventID, Actor{Name: "ada", Reason: "fixed"}); err != nil {
 			t.Fatal(err)

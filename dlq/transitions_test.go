@@ -27,7 +27,7 @@ func (b *fixture) bring(t *testing.T, to Status) gocql.UUID {
 		}
 	}
 	switch to {
-	case Parked, Manual:
+	case Blocked, Suspended:
 		l.Status = to
 	}
 	b.mustWrite(t, l)
@@ -85,10 +85,10 @@ func doIn(ctx context.Context, t *testing.T, s *Store, id gocql.UUID, a Action) 
 		return s.Replay(ctx, id, eve)
 	case ActionDiscard:
 		return s.Discard(ctx, id, eve)
-	case ActionRelease:
-		return s.Release(ctx, id, eve)
-	case ActionPark:
-		return s.Park(ctx, id, eve)
+	case ActionUnblock:
+		return s.Unblock(ctx, id, eve)
+	case ActionSuspend:
+		return s.Suspend(ctx, id, eve)
 	case ActionResolve:
 		return s.ResolveByHand(ctx, id, eve)
 	case ActionEdit:
@@ -151,7 +151,7 @@ func TestTransitions_Walk(t *testing.T) {
 					t.Errorf("it is %s, want %s", after.Status, to[0])
 				}
 				if after.Version == before.Version {
-					if a != ActionPark || from != Manual {
+					if a != ActionSuspend || from != Suspended {
 						t.Error("nothing was changed")
 					}
 					return
@@ -233,5 +233,20 @@ func (b *fixture) mustBeListed(t testing.TB, id gocql.UUID) {
 	}
 	if in := slices.ContainsFunc(chain, func(e ChainEntry) bool { return e.EventID == id }); in != l.Status.Open() {
 		t.Errorf("a %s dead letter: in its chain %v", l.Status, in)
+	}
+}
+
+// An action and the status that it sets share a word, so that an operator who knows one
+// knows the other.
+func TestTransitions_StatusIsNamedByItsAction(t *testing.T) {
+	t.Parallel()
+	for action, want := range map[Action]Status{
+		ActionSuspend: Status(ActionSuspend) + "ed", ActionResolve: Status(ActionResolve) + "d", ActionArchive: Status(ActionArchive) + "d",
+	} {
+		for from, to := range transitions[action] {
+			if to[0] != want {
+				t.Errorf("%s leads from %s to %s, want %s", action, from, to[0], want)
+			}
+		}
 	}
 }

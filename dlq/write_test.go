@@ -167,7 +167,7 @@ func TestWrite_ThroughFaultsAndCrashes(t *testing.T) {
 		}
 		b.clock.advance(3 * time.Hour)
 		again := *l
-		again.FirstFailedAt, again.Status = time.Time{}, Parked
+		again.FirstFailedAt, again.Status = time.Time{}, Blocked
 		st, err2 := b.another(t).Write(t.Context(), &again)
 		if err2 != nil || len(chain) == 1 && st != Pending {
 			t.Errorf("Write() again = %s, %v", st, err2)

@@ -20,7 +20,7 @@ var ErrNotFound = errors.New("no such message")
 var ErrTooLate = errors.New("the message is already released")
 
 // NotWaitingError reports that a message is no longer scheduled, so that it
-// cannot be released.
+// cannot be delivered now.
 type NotWaitingError struct{ State State }
 
 // Error returns the state of the message.

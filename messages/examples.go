@@ -33,13 +33,13 @@ func exampleWaiting() object {
 	}
 }
 
-func exampleReleased() object {
+func exampleDueNow() object {
 	m := exampleWaiting()
 	m["deliver_at"] = "2026-11-22T02:20:44.018Z"
 	m["history"] = []object{
 		{"state": Received, "at": "2026-11-22T02:15:01.215Z"},
 		{"state": Scheduled, "at": "2026-11-22T02:15:01.215Z", "detail": "for later"},
-		{"state": Scheduled, "at": "2026-11-22T02:20:44.018Z", "detail": "released by hand: for 2026-11-22T02:20:44.018Z"},
+		{"state": Scheduled, "at": "2026-11-22T02:20:44.018Z", "detail": "made due by hand: for 2026-11-22T02:20:44.018Z"},
 	}
 	return m
 }
@@ -59,8 +59,8 @@ var (
 			{"topic": "reminders", "key": "customer-42", "payload": object{"text": "hello"}, "delay": "15m"},
 			{"topic": "billing events", "payload_text": "spaces are in no topic's name"},
 		}},
-		"release-messages": object{"filter": object{"topic": "reminders", "created_until": "2026-11-22T02:20:40Z"}, "rate": 200},
-		"cancel-messages":  object{"filter": object{"client": "billing", "created_from": "2026-11-22T02:00:00Z", "created_until": "2026-11-22T02:20:40Z"}, "dry_run": true},
+		"deliver-messages-now": object{"filter": object{"topic": "reminders", "created_until": "2026-11-22T02:20:40Z"}, "rate": 200},
+		"cancel-messages":      object{"filter": object{"client": "billing", "created_from": "2026-11-22T02:00:00Z", "created_until": "2026-11-22T02:20:40Z"}, "dry_run": true},
 	}
 	exampleAnswers = map[string]any{
 		"post-message": exampleAccepted(),
@@ -72,8 +72,8 @@ var (
 		"get-message-content": object{
 			"content_type": "application/json", "headers": object{"x-request-id": "01a20109-115e-7d0e"}, "payload_text": `{"text":"hello"}`, "payload_bytes": 16,
 		},
-		"release-message": exampleReleased(),
-		"release-messages": object{
+		"deliver-message-now": exampleDueNow(),
+		"deliver-messages-now": object{
 			"dry_run": false, "preview": exampleTally(), "result": object{"changed": 2, "gone": 1},
 			"next": "MTc5NTMxMjgwMTIxNS8wMWEyMDEwOS0xMTVmLTc3M2MtOTBlMy0wNzU4NzRiY2I0OWE",
 		},
@@ -135,7 +135,7 @@ func addExamples(doc *huma.OpenAPI) {
 				if media := r.Content["application/problem+json"]; media != nil && media.Example == nil {
 					status, _ := strconv.Atoi(code) // responses without a numeric code have no example
 					media.Example = exampleProblem(status)
-					if op.OperationID == "release-message" && status == http.StatusConflict {
+					if op.OperationID == "deliver-message-now" && status == http.StatusConflict {
 						media.Example = exampleNotWaiting()
 					}
 				}

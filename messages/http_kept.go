@@ -9,7 +9,7 @@ import (
 )
 
 // RegisterKept adds the operations on submitted messages to the operators' API: read a
-// message and its content, list waiting messages with their clients, release or cancel
+// message and its content, list waiting messages with their clients, deliver or cancel
 // one.
 func (a *API) RegisterKept(h huma.API) { a.registerKept(h, true) }
 
@@ -27,12 +27,12 @@ func (a *API) registerKept(h huma.API, operators bool) {
 		Responses:   problems(h, 404, 422, 429, 503),
 	}, a.content)
 	huma.Register(h, huma.Operation{
-		OperationID: "release-message", Method: http.MethodPost, Path: "/v1/messages/{id}/release",
-		Summary: "Release a message that waits, ahead of its time",
+		OperationID: "deliver-message-now", Method: http.MethodPost, Path: "/v1/messages/{id}/deliver-now",
+		Summary: "Deliver a message that waits now, ahead of its time",
 		Description: "The message becomes due immediately and is published once, like every due message. It can be cancelled until it is in the outbox. " +
 			"A message that is already due is returned unchanged. 409: the message is not waiting; state contains its state.",
 		Responses: problems(h, 403, 404, 409, 415, 422, 429, 503),
-	}, a.release)
+	}, a.deliverNow)
 	huma.Register(h, huma.Operation{
 		OperationID: "cancel-message", Method: http.MethodDelete, Path: "/v1/messages/{id}", DefaultStatus: http.StatusNoContent,
 		Summary:     "Cancel a message",
@@ -75,16 +75,16 @@ func (a *API) content(ctx context.Context, in *idInput) (*contentOutput, error) 
 	return &contentOutput{b}, nil
 }
 
-func (a *API) release(ctx context.Context, in *idInput) (*messageOutput, error) {
+func (a *API) deliverNow(ctx context.Context, in *idInput) (*messageOutput, error) {
 	id, err := parseID(in.ID)
 	if err != nil {
 		return nil, err
 	}
-	v, err := a.service.Release(ctx, id)
+	v, err := a.service.DeliverNow(ctx, id)
 	if err != nil {
-		p := a.fail(ctx, "release-message", err, id, false)
+		p := a.fail(ctx, "deliver-message-now", err, id, false)
 		if p.OutcomeUnknown {
-			p.Detail = "It is unknown whether the message was released; retry."
+			p.Detail = "It is unknown whether the message is due now; retry."
 		}
 		return nil, p
 	}

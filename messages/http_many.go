@@ -16,17 +16,17 @@ import (
 )
 
 // RegisterMany adds bulk operations on waiting messages to the operators' API:
-// release or cancel them.
+// deliver or cancel them.
 func (a *API) RegisterMany(h huma.API) {
 	const how = " A dry run counts up to 20,000 messages and changes nothing. A request changes up to 1,000 messages, or with a rate those of ten seconds: " +
 		"repeat it with next as cursor until next is absent. Repeating a request is harmless. After 503 retry with the same cursor."
 	audited := func() map[string]any { return map[string]any{httpapi.AuditBody: true} }
 	huma.Register(h, huma.Operation{
-		OperationID: "release-messages", Method: http.MethodPost, Path: "/v1/scheduled/release", Metadata: audited(),
-		Summary:     "Release many messages that wait, ahead of their time",
+		OperationID: "deliver-messages-now", Method: http.MethodPost, Path: "/v1/scheduled/deliver-now", Metadata: audited(),
+		Summary:     "Deliver many messages that wait now, ahead of their time",
 		Description: "Messages that match the filter and are not due yet become due immediately, and are published at the rate of the scheduler. Each can be cancelled until it is in the outbox." + how,
 		Responses:   problems(h, 400, 403, 415, 422, 429, 503),
-	}, a.releaseMany)
+	}, a.deliverManyNow)
 	huma.Register(h, huma.Operation{
 		OperationID: "cancel-messages", Method: http.MethodPost, Path: "/v1/scheduled/cancel", Metadata: audited(),
 		Summary:     "Cancel many waiting messages",
@@ -105,8 +105,8 @@ type ManyResultBody struct {
 
 type manyOutput struct{ Body ManyResultBody }
 
-func (a *API) releaseMany(ctx context.Context, in *manyInput) (*manyOutput, error) {
-	return a.changeMany(ctx, "release-messages", "released", in, false, a.service.ReleaseMany)
+func (a *API) deliverManyNow(ctx context.Context, in *manyInput) (*manyOutput, error) {
+	return a.changeMany(ctx, "deliver-messages-now", "made due", in, false, a.service.DeliverManyNow)
 }
 
 func (a *API) cancelMany(ctx context.Context, in *manyInput) (*manyOutput, error) {

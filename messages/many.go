@@ -41,7 +41,7 @@ type Many struct {
 	// After is the start: a due time, or the end of the previous call.
 	After schedule.Position
 	// Due includes messages that are due but not in the outbox yet; they are
-	// published without a release.
+	// published without a request.
 	Due bool
 }
 
@@ -101,7 +101,7 @@ func countN(names map[string]int, name string, n int) {
 
 // Changed is the result of a bulk change.
 type Changed struct {
-	// Changed were released or cancelled; Gone were published or cancelled by
+	// Changed were made due or cancelled; Gone were published or cancelled by
 	// others before.
 	Changed int `json:"changed" doc:"Number of changed messages"`
 	Gone    int `json:"gone" doc:"Number of messages that were waiting when listed but not when processed: they became due, or another change was first"`
@@ -133,24 +133,24 @@ func (s *Service) Count(ctx context.Context, many Many) (Tally, Rest, error) {
 	return t, rest, err
 }
 
-// ReleaseMany releases matching messages, up to limit, which is at most
-// MaxMany, as Release does. perSecond bounds the rate and is at least MinRate;
+// DeliverManyNow makes matching messages due, up to limit, which is at most
+// MaxMany, as DeliverNow does. perSecond bounds the rate and is at least MinRate;
 // a call then ends after about ten seconds. Zero is unlimited. The tally
 // contains the processed messages, also before an error; Rest is then a
 // position that skips none.
 //
-// A repeated call is harmless: released messages are due and no longer match.
+// A repeated call is harmless: these messages are due and no longer match.
 // Errors are *OverloadedError, *UnavailableError or that of ctx. A call ends
 // with ctx, or earlier if ctx ends before the next message.
-func (s *Service) ReleaseMany(ctx context.Context, many Many, limit int, perSecond float64) (Tally, Changed, Rest, error) {
+func (s *Service) DeliverManyNow(ctx context.Context, many Many, limit int, perSecond float64) (Tally, Changed, Rest, error) {
 	many.Due = false
 	return s.changeMany(ctx, many, limit, perSecond, func(ctx context.Context, id gocql.UUID) error {
-		_, err := s.release(ctx, id)
+		_, err := s.deliverNow(ctx, id)
 		return err
 	})
 }
 
-// CancelMany is ReleaseMany for taking back, as Cancel does each.
+// CancelMany is DeliverManyNow for taking back, as Cancel does each.
 func (s *Service) CancelMany(ctx context.Context, many Many, limit int, perSecond float64) (Tally, Changed, Rest, error) {
 	return s.changeMany(ctx, many, limit, perSecond, s.cancel)
 }
@@ -227,7 +227,7 @@ func (s *Service) each(ctx context.Context, many Many, limit int, f func([]sched
 		}
 		meant := page[:0]
 		for i := range page {
-			if many.Due || page[i].DeliverAt.After(now) { // otherwise it was released and its slot is unchanged
+			if many.Due || page[i].DeliverAt.After(now) { // otherwise it was made due and its slot is unchanged
 				meant = append(meant, page[i])
 			}
 		}

@@ -93,7 +93,7 @@ func (b *fixture) due(t *testing.T, topic string) (due, waits int) {
 	return due, waits
 }
 
-func TestMany_ReleaseByFilter(t *testing.T) {
+func TestMany_DeliverNowByFilter(t *testing.T) {
 	t.Parallel()
 	b := setupMany(t)
 	b.laterMany(t, "a", "shop", 250)
@@ -101,7 +101,7 @@ func TestMany_ReleaseByFilter(t *testing.T) {
 	b.laterMany(t, "b", "shop", 7)
 	const filter = `"filter":{"topic":"a","client":"shop"}`
 
-	p := b.many(t, "release", `{`+filter+`,"dry_run":true}`)
+	p := b.many(t, "deliver-now", `{`+filter+`,"dry_run":true}`)
 	if !p.DryRun || p.Preview.Messages != 250 || p.Preview.ByTopic["a"] != 250 || p.Preview.ByClient["shop"] != 250 || len(p.Preview.ByClient) != 1 ||
 		p.Result != nil || p.Next != "" || p.Preview.Last.Sub(*p.Preview.First) < 249*time.Millisecond {
 		t.Errorf("dry run: %+v", p)
@@ -111,7 +111,7 @@ func TestMany_ReleaseByFilter(t *testing.T) {
 	}
 	changed := 0
 	for cursor, requests := "", 1; ; requests++ {
-		r := b.many(t, "release", `{`+filter+`,"limit":100,"cursor":"`+cursor+`"}`)
+		r := b.many(t, "deliver-now", `{`+filter+`,"limit":100,"cursor":"`+cursor+`"}`)
 		if r.Result == nil || r.Result.Changed > 100 || r.Result.Gone != 0 || r.Preview.Messages != r.Result.Changed {
 			t.Fatalf("request %d: %+v", requests, r)
 		}
@@ -124,13 +124,13 @@ func TestMany_ReleaseByFilter(t *testing.T) {
 		}
 	}
 	if due, waits := b.due(t, "a"); changed != 250 || due != 250 || waits != 5 {
-		t.Errorf("%d were released; %d are due and %d are waiting, want 250 and the other client's 5", changed, due, waits)
+		t.Errorf("%d were made due; %d are due and %d are waiting, want 250 and the other client's 5", changed, due, waits)
 	}
 	if due, waits := b.due(t, "b"); due != 0 || waits != 7 {
 		t.Errorf("of the other topic %d are due and %d are waiting", due, waits)
 	}
 	// A repetition changes nothing, and due messages can still be cancelled.
-	if r := b.many(t, "release", `{`+filter+`}`); r.Result.Changed != 0 || r.Preview.Messages != 0 {
+	if r := b.many(t, "deliver-now", `{`+filter+`}`); r.Result.Changed != 0 || r.Preview.Messages != 0 {
 		t.Errorf("again: %+v", r)
 	}
 	if r := b.many(t, "cancel", `{`+filter+`}`); r.Result.Changed != 250 || r.Next != "" {
@@ -181,7 +181,7 @@ func TestMany_RefusesAMissingFilter(t *testing.T) {
 		`{"filter":{"topic":"a"},"cursor":"` + cursor(schedule.Position{DeliverAt: time.UnixMilli(-1 << 50)}) + `"}`, `{"filter":{"topic":"a"},"cursor":"x"}`,
 		`{"filter":{"from":"2001-01-01T00:00:00Z"}}`, `{"filter":{"until":"soon"}}`,
 	} {
-		for _, what := range []string{"release", "cancel"} {
+		for _, what := range []string{"deliver-now", "cancel"} {
 			if r := world.Request(t, b.handler, "POST", "/v1/scheduled/"+what, body); r.Status != 422 {
 				t.Errorf("%s %s = %d %s, want 422", what, body, r.Status, r.Text)
 			}
@@ -207,9 +207,9 @@ func TestMany_AgainAfterAnOutage(t *testing.T) {
 	b.brief()
 	const body = `{"filter":{"topic":"a"}}`
 	b.Node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}}, Skip: 20, Effect: faults.Effect{Failure: faults.Unavailable(0, 1)}})
-	r := world.Request(t, b.handler, "POST", "/v1/scheduled/release", body)
+	r := world.Request(t, b.handler, "POST", "/v1/scheduled/deliver-now", body)
 	if r.Status != 503 || r.Body["outcome_unknown"] != true || r.Header.Get("Retry-After") == "" {
-		t.Errorf("release = %d %v %s", r.Status, r.Header, r.Text)
+		t.Errorf("deliver-now = %d %v %s", r.Status, r.Header, r.Text)
 	}
 	result, _ := r.Body["result"].(map[string]any)
 	part, _ := result["changed"].(float64)
@@ -220,7 +220,7 @@ func TestMany_AgainAfterAnOutage(t *testing.T) {
 	if p := b.many(t, "cancel", `{"filter":{"topic":"a"},"dry_run":true}`); p.Preview.Messages != 60 {
 		t.Errorf("%d messages are counted after attempts that failed, want each once, 60", p.Preview.Messages)
 	}
-	if r := b.many(t, "release", body); r.Next != "" || r.Result.Changed > 60-int(part) {
+	if r := b.many(t, "deliver-now", body); r.Next != "" || r.Result.Changed > 60-int(part) {
 		t.Errorf("again after %v: %+v", part, r)
 	}
 	if due, waits := b.due(t, "a"); due != 60 || waits != 0 {
@@ -237,14 +237,14 @@ func TestMany_TheFirstWaitsForTheRateToo(t *testing.T) {
 	many := Many{Filter: schedule.Filter{Topic: "a", Until: time.Now().Add(2 * time.Hour)}}
 	for _, rate := range []float64{MinRate, 1} {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		_, done, rest, err := b.ReleaseMany(ctx, many, MaxMany, rate)
+		_, done, rest, err := b.DeliverManyNow(ctx, many, MaxMany, rate)
 		cancel()
 		if err == nil || done.Changed != 0 {
 			t.Errorf("at %g/s in less than a second: %+v, error %v; want none and an error", rate, done, err)
 		}
 		many.After = rest.Next
 	}
-	if _, done, rest, err := b.ReleaseMany(t.Context(), many, MaxMany, 0); done.Changed != 5 || rest.More || err != nil {
+	if _, done, rest, err := b.DeliverManyNow(t.Context(), many, MaxMany, 0); done.Changed != 5 || rest.More || err != nil {
 		t.Errorf("the remaining ones: %+v, %v", done, err)
 	}
 }

@@ -129,11 +129,11 @@ func toProblem(err error, id gocql.UUID, keyed bool) *messageProblem {
 func whyNotWaiting(s State) string {
 	switch s {
 	case Cancelled:
-		return "The message is cancelled and cannot be released."
+		return "The message is cancelled and cannot be delivered now."
 	case Processing, Queued, Completed:
 		return "The message is already released or published."
 	case Resolved, Archived:
-		return "The message was a dead letter and is resolved; it cannot be released."
+		return "The message was a dead letter and is resolved; it cannot be delivered now."
 	default:
 		return "The message is a dead letter. Replay the dead letter instead."
 	}
@@ -146,7 +146,7 @@ func Problems() []httpapi.ProblemKind {
 		{Type: problemNotFound, Status: http.StatusNotFound, Meaning: "There is no message with that id, or it is too long ago.", Do: "Check the id."},
 		{Type: problemTooLate, Status: http.StatusConflict, Meaning: "The message is released or published and can no longer be cancelled.", Do: "No action is required: it is published."},
 		{
-			Type: problemNotWaiting, Status: http.StatusConflict, Meaning: "The message is not waiting and cannot be released; state contains its state.",
+			Type: problemNotWaiting, Status: http.StatusConflict, Meaning: "The message is not waiting and cannot be delivered now; state contains its state.",
 			Do: "None, if it is released or published; replay it if it is a dead letter; submit it again if it was cancelled.",
 		},
 		{Type: problemQuota, Status: http.StatusTooManyRequests, Meaning: "The client has used up its quota.", Do: "Retry after Retry-After; without it, send fewer messages per request.", Retry: true},

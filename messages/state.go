@@ -206,7 +206,7 @@ func ofScheduled(m *schedule.Message) View {
 	case !m.ChangedAt.IsZero():
 		// Its original time is not kept.
 		v.History[1].Detail = "for later"
-		v.add(Scheduled, m.ChangedAt.UTC(), "released by hand: for "+m.DeliverAt.UTC().Format(time.RFC3339Nano))
+		v.add(Scheduled, m.ChangedAt.UTC(), "made due by hand: for "+m.DeliverAt.UTC().Format(time.RFC3339Nano))
 	}
 	return v
 }

@@ -40,14 +40,14 @@ func (r *Relay) untilRead(ctx context.Context, cannot string, read func() error)
 // open. Later events of their aggregates would be published before them, and nothing
 // would publish the dead letters. It is Fatal.
 type OpenDeadLettersError struct {
-	Table                 string
-	DeadLetters, Released int
+	Table                  string
+	DeadLetters, Unblocked int
 }
 
 // Error returns the number of open dead letters and the fix.
 func (e *OpenDeadLettersError) Error() string {
-	return fmt.Sprintf("dead letters are off, and %d of %s are open (%d of them released): later events would overtake them, and they would not be published; "+
-		"set relay.dead_letters to on, or settle them first (outbox dlq list, discard, resolve)", e.DeadLetters, e.Table, e.Released)
+	return fmt.Sprintf("dead letters are off, and %d of %s are open (%d of them unblocked): later events would overtake them, and they would not be published; "+
+		"set relay.dead_letters to on, or settle them first (outbox dlq list, discard, resolve)", e.DeadLetters, e.Table, e.Unblocked)
 }
 
 // Class is Fatal: the relay cannot start until the dead letters are resolved.
@@ -64,11 +64,11 @@ func (r *Relay) refuseDeadLetters(ctx context.Context) error {
 	}
 	open := OpenDeadLettersError{Table: r.cfg.TableKeyspace + "." + r.cfg.Table}
 	err = r.untilRead(ctx, "cannot read open dead letters; publishing is paused", func() error {
-		open.DeadLetters, open.Released = 0, 0
+		open.DeadLetters, open.Unblocked = 0, 0
 		return store.Chains(ctx, open.Table, func(e dlq.ChainEntry) error {
 			open.DeadLetters++
-			if e.Released {
-				open.Released++
+			if e.Unblocked {
+				open.Unblocked++
 			}
 			return nil
 		})
@@ -78,10 +78,10 @@ func (r *Relay) refuseDeadLetters(ctx context.Context) error {
 		return nil // the schema has no dead letters
 	case err != nil:
 		return err
-	case open.DeadLetters > open.Released:
+	case open.DeadLetters > open.Unblocked:
 		return &open
-	case open.Released > 0:
-		r.log.Warn("dead letters are off; released dead letters are not published", "dead_letters", open.Released)
+	case open.Unblocked > 0:
+		r.log.Warn("dead letters are off; unblocked dead letters are not published", "dead_letters", open.Unblocked)
 	}
 	return nil
 }

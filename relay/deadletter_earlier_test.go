@@ -18,7 +18,7 @@ func (w *world) writeDeadLetter(e outbox.Event, written time.Time) {
 	if _, err := w.deadLetters().Write(w.t.Context(), &dlq.DeadLetter{
 		EventID: e.ID, Table: "outbox.outbox_messages", AggregateType: e.AggregateType, AggregateID: e.AggregateString(), Sequence: e.Sequence, EventType: e.Type,
 		Payload: e.Payload, Headers: e.Headers, CreatedAt: e.CreatedAt, WrittenAt: written.UnixMicro(), Topic: e.Type,
-		Status: dlq.Parked, ErrorClass: chains.ClassBehind, ErrorText: "behind", FirstFailedAt: time.Now(),
+		Status: dlq.Blocked, ErrorClass: chains.ClassBehind, ErrorText: "behind", FirstFailedAt: time.Now(),
 	}); err != nil {
 		w.t.Fatal(err)
 	}

@@ -62,9 +62,9 @@ func TestDeadLetters_DiscardedStaysUnpublished(t *testing.T) {
 	}
 }
 
-// A released dead letter stays behind while its aggregate goes on. A relay that
+// An unblocked dead letter stays behind while its aggregate goes on. A relay that
 // starts then does not take the number of the dead letter for the aggregate's last.
-func TestDeadLetters_ReleasedBeforeARestart(t *testing.T) {
+func TestDeadLetters_UnblockedBeforeARestart(t *testing.T) {
 	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestDeadLetters_ReleasedBeforeARestart(t *testing.T) {
 			w.write(e)
 		}
 		time.Sleep(10 * time.Second)
-		if err := w.deadLetters().Release(t.Context(), bad.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+		if err := w.deadLetters().Unblock(t.Context(), bad.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute) // the checkpoints are past it
@@ -138,8 +138,8 @@ func TestDeadLetters_ABadRowBehindAnother(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		for _, id := range []gocql.UUID{row.ID, spilled.ID} {
-			if l, err := w.deadLetters().Read(t.Context(), id); err != nil || l.Status != dlq.Manual || l.ErrorClass != chains.ClassUndecodable {
-				t.Errorf("Read() of the row = %s, %s, %v, want it manual and undecodable", l.Status, l.ErrorClass, err)
+			if l, err := w.deadLetters().Read(t.Context(), id); err != nil || l.Status != dlq.Suspended || l.ErrorClass != chains.ClassUndecodable {
+				t.Errorf("Read() of the row = %s, %s, %v, want it suspended and undecodable", l.Status, l.ErrorClass, err)
 			}
 		}
 		if s := r.Status(); s.DeadLetters != 3 {

@@ -37,7 +37,7 @@ func TestDeadLetters_AnEditedEventTakesTheOriginalsPlace(t *testing.T) {
 					w.write(e)
 				}
 				time.Sleep(5 * time.Second)
-				if got := w.statuses(); got[dlq.Manual] != 1 || got[dlq.Parked] != 2 {
+				if got := w.statuses(); got[dlq.Suspended] != 1 || got[dlq.Blocked] != 2 {
 					t.Fatalf("dead letters %v, want one and two behind it", got)
 				}
 				end()

@@ -110,7 +110,7 @@ func TestDeadLetters_AnArchivedOneIsNotInItsTopic(t *testing.T) {
 		for _, e := range []outbox.Event{bad, other} {
 			if _, err := w.deadLetters().Write(t.Context(), &dlq.DeadLetter{
 				Table: "outbox.outbox_messages", EventID: e.ID, AggregateID: e.AggregateString(), AggregateType: e.AggregateType, EventType: e.Type,
-				Sequence: e.Sequence, Payload: e.Payload, ContentType: e.ContentType, Status: dlq.Manual, ErrorClass: chains.ClassRefused,
+				Sequence: e.Sequence, Payload: e.Payload, ContentType: e.ContentType, Status: dlq.Suspended, ErrorClass: chains.ClassRefused,
 			}); err != nil {
 				t.Fatal(err)
 			}

@@ -38,11 +38,11 @@ func TestDeadLetters_ARowThatIsNoEvent(t *testing.T) {
 		}
 		time.Sleep(20 * time.Second)
 		deadLetter, err := w.deadLetters().Read(t.Context(), bad.ID)
-		if err != nil || deadLetter.Status != dlq.Manual || deadLetter.ErrorClass != chains.ClassUndecodable || deadLetter.Sequence != 2 ||
+		if err != nil || deadLetter.Status != dlq.Suspended || deadLetter.ErrorClass != chains.ClassUndecodable || deadLetter.Sequence != 2 ||
 			string(deadLetter.Payload) != string(bad.Payload) || !strings.Contains(deadLetter.ErrorText, "event_type") {
 			t.Fatalf("Read() = %+v, %v, want what could be read of the row, and the column", deadLetter, err)
 		}
-		if s := r.Status(); s.DeadLetters != 3 || s.ParkedAggregates != 1 || len(s.Problems) > 0 {
+		if s := r.Status(); s.DeadLetters != 3 || s.BlockedAggregates != 1 || len(s.Problems) > 0 {
 			t.Errorf("Status() = %+v, want the row and two behind it", s)
 		}
 		by := dlq.Actor{Name: "ada", Reason: "test"}
@@ -61,8 +61,8 @@ func TestDeadLetters_ARowThatIsNoEvent(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		readable()
 		time.Sleep(time.Minute)
-		if l, err := w.deadLetters().Read(t.Context(), bad.ID); err != nil || l.ErrorClass != chains.ClassUndecodable || l.Status != dlq.Manual {
-			t.Errorf("Read() = %s, %s, %v after a replay while the database did not answer, want it undecodable still, manual", l.ErrorClass, l.Status, err)
+		if l, err := w.deadLetters().Read(t.Context(), bad.ID); err != nil || l.ErrorClass != chains.ClassUndecodable || l.Status != dlq.Suspended {
+			t.Errorf("Read() = %s, %s, %v after a replay while the database did not answer, want it undecodable still, suspended", l.ErrorClass, l.Status, err)
 		}
 		if err := w.session.Query("UPDATE outbox_messages SET event_type = ? WHERE aggregate_id = ? AND seq = ?", bad.Type, bad.AggregateID, bad.Sequence).Exec(); err != nil {
 			t.Fatal(err)

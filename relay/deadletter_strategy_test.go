@@ -115,7 +115,7 @@ func (b *busyCPU) Load(context.Context) (publish.Load, error) {
 }
 
 // A conditional dead letter waits until its condition holds, and says which does not;
-// when it dies of the same error for the third time it is manual, and says so.
+// when it dies of the same error for the third time it is suspended, and says so.
 func TestDeadLetters_ConditionsAndTheSameError(t *testing.T) {
 	relaytest.Long(t)
 	t.Parallel()
@@ -151,8 +151,8 @@ func TestDeadLetters_ConditionsAndTheSameError(t *testing.T) {
 		}
 		time.Sleep(12 * time.Minute)
 		l, waits = w.all()
-		if l[0].Status != dlq.Manual || l[0].Replays != 2 || !strings.HasPrefix(l[0].Waiting, "the same error 3 times: refused: ") {
-			t.Errorf("after some minutes: %s, %d replays, %v, want manual because of the same error", l[0].Status, l[0].Replays, waits)
+		if l[0].Status != dlq.Suspended || l[0].Replays != 2 || !strings.HasPrefix(l[0].Waiting, "the same error 3 times: refused: ") {
+			t.Errorf("after some minutes: %s, %d replays, %v, want suspended because of the same error", l[0].Status, l[0].Replays, waits)
 		}
 		refused.Remove()
 		if err := w.deadLetters().Replay(t.Context(), e.ID, dlq.Actor{Name: "ada"}); err != nil {
@@ -254,8 +254,8 @@ func TestDeadLetters_AStopWaitsForReplays(t *testing.T) {
 				t.Errorf("after the stop a letter that was with the producer is %s, %v, want resolved", l.Status, err)
 			}
 		}
-		if got := w.statuses(); got[dlq.Parked] != 6 || len(got) != 1 {
-			t.Errorf("the others are %v, want them parked again", got)
+		if got := w.statuses(); got[dlq.Blocked] != 6 || len(got) != 1 {
+			t.Errorf("the others are %v, want them blocked again", got)
 		}
 		_, stop = w.run()
 		time.Sleep(time.Minute)

@@ -53,8 +53,8 @@ func TestDeadLetters_SpillAndComeBack(t *testing.T) {
 		}
 		// What was sent before the breaker opened waits in the producer, and its
 		// aggregate behind it.
-		if s.Spilled < 40 || s.ParkedAggregates < 10 {
-			t.Errorf("spilled %d events of %d aggregates, want most of 80 of 20", s.Spilled, s.ParkedAggregates)
+		if s.Spilled < 40 || s.BlockedAggregates < 10 {
+			t.Errorf("spilled %d events of %d aggregates, want most of 80 of 20", s.Spilled, s.BlockedAggregates)
 		}
 		open, tried := w.open(), 0
 		if len(open) != s.DeadLetters {
@@ -143,11 +143,11 @@ func TestDeadLetters_HoldAfterTheLimit(t *testing.T) {
 }
 
 // An event that the broker refuses is a dead letter for an operator; the later
-// events of its aggregate are parked behind it, the ones of others go on. What the
-// operator does lets the parked ones go, in order.
-func TestDeadLetters_ParkBehindARefusedEvent(t *testing.T) {
+// events of its aggregate are blocked behind it, the ones of others go on. What the
+// operator does lets the blocked ones go, in order.
+func TestDeadLetters_BlockBehindARefusedEvent(t *testing.T) {
 	t.Parallel()
-	for _, how := range []string{"replay", "discard", "release", "resolve"} {
+	for _, how := range []string{"replay", "discard", "unblock", "resolve"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
@@ -164,9 +164,9 @@ func TestDeadLetters_ParkBehindARefusedEvent(t *testing.T) {
 				}
 				time.Sleep(10 * time.Second)
 				deadLetter, err := w.deadLetters().Read(t.Context(), bad.ID)
-				if err != nil || deadLetter.Status != dlq.Manual || deadLetter.ErrorClass != chains.ClassRefused || deadLetter.ErrorCode != "INVALID_RECORD" ||
+				if err != nil || deadLetter.Status != dlq.Suspended || deadLetter.ErrorClass != chains.ClassRefused || deadLetter.ErrorCode != "INVALID_RECORD" ||
 					string(deadLetter.Payload) != string(bad.Payload) || deadLetter.Topic != bad.Type || deadLetter.Attempts < 2 || len(deadLetter.ErrorChain) == 0 {
-					t.Fatalf("Read() = %+v, %v, want the refused event, manual, whole", deadLetter, err)
+					t.Fatalf("Read() = %+v, %v, want the refused event, suspended, whole", deadLetter, err)
 				}
 				_ = stop()
 				r, stop := w.run() // a restart keeps the chain
@@ -174,10 +174,10 @@ func TestDeadLetters_ParkBehindARefusedEvent(t *testing.T) {
 					w.write(e)
 				}
 				time.Sleep(10 * time.Second)
-				if got := w.statuses(); got[dlq.Manual] != 1 || got[dlq.Parked] != 5 || len(got) != 2 {
-					t.Errorf("dead letters = %v, want one manual and the five behind it parked", got)
+				if got := w.statuses(); got[dlq.Suspended] != 1 || got[dlq.Blocked] != 5 || len(got) != 2 {
+					t.Errorf("dead letters = %v, want one suspended and the five behind it blocked", got)
 				}
-				if s := r.Status(); s.ParkedAggregates != 1 || s.DeadLetters != 6 || s.InFlight != 0 {
+				if s := r.Status(); s.BlockedAggregates != 1 || s.DeadLetters != 6 || s.InFlight != 0 {
 					t.Errorf("Status() = %+v", s)
 				}
 				relaytest.CheckOrder(t, w.consume("OrderCreated", "OrderUpdated"), slices.DeleteFunc(slices.Clone(all), func(e outbox.Event) bool {
@@ -190,7 +190,7 @@ func TestDeadLetters_ParkBehindARefusedEvent(t *testing.T) {
 				act := map[string]func() error{
 					"replay":  func() error { return w.deadLetters().Replay(t.Context(), bad.ID, by) },
 					"discard": func() error { return w.deadLetters().Discard(t.Context(), bad.ID, by) },
-					"release": func() error { return w.deadLetters().Release(t.Context(), bad.ID, by) },
+					"unblock": func() error { return w.deadLetters().Unblock(t.Context(), bad.ID, by) },
 					"resolve": func() error { return w.deadLetters().ResolveByHand(t.Context(), bad.ID, by) },
 				}
 				if err := act[how](); err != nil {
@@ -201,11 +201,11 @@ func TestDeadLetters_ParkBehindARefusedEvent(t *testing.T) {
 				if how != "replay" {
 					want = slices.DeleteFunc(slices.Clone(all), func(e outbox.Event) bool { return e.ID == bad.ID })
 				}
-				if how == "release" {
+				if how == "unblock" {
 					left = 1
 				}
-				if s := r.Status(); s.ParkedAggregates != 0 || s.DeadLetters != left {
-					t.Errorf("Status() after %s: %d parked, %d dead letters, want 0, %d", how, s.ParkedAggregates, s.DeadLetters, left)
+				if s := r.Status(); s.BlockedAggregates != 0 || s.DeadLetters != left {
+					t.Errorf("Status() after %s: %d blocked, %d dead letters, want 0, %d", how, s.BlockedAggregates, s.DeadLetters, left)
 				}
 				if err := stop(); err != nil {
 					t.Errorf("Run() error = %v", err)
@@ -241,10 +241,10 @@ func TestDeadLetters_RelaxedTypesPass(t *testing.T) {
 			w.write(e)
 		}
 		time.Sleep(time.Minute)
-		// Of aggregate 0 the number 5 is parked behind 3, and 4 and 6 pass; of
+		// Of aggregate 0 the number 5 is blocked behind 3, and 4 and 6 pass; of
 		// aggregate 1 nothing waits for 4.
-		if s := r.Status(); s.DeadLetters != 3 || s.ParkedAggregates != 1 {
-			t.Errorf("Status(): %d dead letters, %d parked aggregates, want 3, 1", s.DeadLetters, s.ParkedAggregates)
+		if s := r.Status(); s.DeadLetters != 3 || s.BlockedAggregates != 1 {
+			t.Errorf("Status(): %d dead letters, %d blocked aggregates, want 3, 1", s.DeadLetters, s.BlockedAggregates)
 		}
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)

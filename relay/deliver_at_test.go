@@ -77,7 +77,7 @@ func TestDeliverAt_FarEventsAreDeadLetters(t *testing.T) {
 		if err != nil || !strings.Contains(l.ErrorText, "column due is ") || !strings.Contains(l.ErrorText, " after the write of the row, more than 10s") || !strings.Contains(l.ErrorText, "POST /v1/messages") {
 			t.Errorf("dead letter %q, %v, want the column, the limit and the fix", l.ErrorText, err)
 		}
-		if l.DeliverAt.Sub(l.CreatedAt) != time.Hour || l.Status != dlq.Manual {
+		if l.DeliverAt.Sub(l.CreatedAt) != time.Hour || l.Status != dlq.Suspended {
 			t.Errorf("dead letter for %s, %s, want its own time, and a person", l.DeliverAt, l.Status)
 		}
 		edit, err := w.deadLetters().Edit(t.Context(), l.EventID, dlq.Edit{Payload: []byte("now")}, dlq.Actor{Name: "ada", Reason: "test"}, 0)

@@ -26,10 +26,10 @@ var eventTransitions = []relaytest.Transition{
 	{From: relaytest.Nowhere, To: publish.EventSent, By: "its turn, nothing before it"},
 	{From: relaytest.Nowhere, To: publish.EventQueued, By: "something before it, or its topic takes nothing"},
 	{From: relaytest.Nowhere, To: publish.EventDead, By: "the breaker is open"},
-	{From: relaytest.Nowhere, To: publish.EventParked, By: "a dead letter before it"},
+	{From: relaytest.Nowhere, To: publish.EventBlocked, By: "a dead letter before it"},
 	{From: publish.EventQueued, To: publish.EventSent, By: "its turn"},
 	{From: publish.EventQueued, To: publish.EventDead, By: "the breaker opens, or its topic takes nothing for as long as all attempts"},
-	{From: publish.EventQueued, To: publish.EventParked, By: "the one before it becomes a dead letter"},
+	{From: publish.EventQueued, To: publish.EventBlocked, By: "the one before it becomes a dead letter"},
 	{From: publish.EventSent, To: publish.EventOut, By: "acknowledged"},
 	{From: publish.EventSent, To: publish.EventReturned, By: "a transient error"},
 	{From: publish.EventSent, To: publish.EventSuspect, By: "refused"},
@@ -42,9 +42,9 @@ var eventTransitions = []relaytest.Transition{
 	{From: publish.EventHeld, To: publish.EventOut, By: "acknowledged at last"},
 	{From: publish.EventDead, To: publish.EventReplaying, By: "the breaker closes, its time, an operator"},
 	{From: publish.EventDead, To: publish.EventOut, By: "discarded or resolved by an operator"},
-	{From: publish.EventParked, To: publish.EventReplaying, By: "the one before it is published"},
-	{From: publish.EventParked, To: publish.EventDead, By: "the one before it is discarded or resolved"},
-	{From: publish.EventParked, To: publish.EventOut, By: "discarded or resolved by an operator"},
+	{From: publish.EventBlocked, To: publish.EventReplaying, By: "the one before it is published"},
+	{From: publish.EventBlocked, To: publish.EventDead, By: "the one before it is discarded or resolved"},
+	{From: publish.EventBlocked, To: publish.EventOut, By: "discarded or resolved by an operator"},
 	{From: publish.EventReplaying, To: publish.EventOut, By: "acknowledged"},
 	{From: publish.EventReplaying, To: publish.EventDead, By: "failed, or called off"},
 }
@@ -164,8 +164,8 @@ func walkDeadLetters(t *testing.T, seen *relaytest.Walk) {
 	try(replay(a.ID))
 	time.Sleep(5 * time.Second)
 	want(a, publish.EventDead)
-	want(b, publish.EventParked)
-	want(c, publish.EventParked)
+	want(b, publish.EventBlocked)
+	want(c, publish.EventBlocked)
 	mend()
 	try(replay(a.ID))
 	time.Sleep(5 * time.Second)

@@ -54,7 +54,7 @@ type heartbeat struct {
 	OldestUnackedSeconds float64  `json:"oldest_unacknowledged_seconds"`
 	DeadLetters          int      `json:"dead_letters"`
 	Spilled              int      `json:"spilled"`
-	ParkedAggregates     int      `json:"parked_aggregates"`
+	BlockedAggregates    int      `json:"blocked_aggregates"`
 	HeldAggregates       int      `json:"held_aggregates"`
 	HeldStreams          int      `json:"held_streams"`
 	Holding              bool     `json:"holding"`
@@ -191,7 +191,7 @@ func (b *beating) report(state string, now time.Time) *heartbeat {
 		State: state, Ready: len(s.Problems) == 0 && state == "running", Problems: s.Problems, Host: self.Host(), Version: b.version, StartedAt: utc(b.started),
 		Streams: s.Streams, BehindSeconds: s.Behind.Seconds(),
 		InFlight: s.InFlight, OldestUnackedSeconds: s.OldestUnacknowledged.Seconds(), DeadLetters: s.DeadLetters, Spilled: s.Spilled,
-		ParkedAggregates: s.ParkedAggregates, HeldAggregates: len(s.Held), HeldStreams: len(s.HeldStreams), Holding: s.Holding,
+		BlockedAggregates: s.BlockedAggregates, HeldAggregates: len(s.Held), HeldStreams: len(s.HeldStreams), Holding: s.Holding,
 		StalledTopics: b.r.publisher.Load().StalledTopics(), ReaderRestarts: s.Restarts, Goroutines: runtime.NumGoroutine(),
 	}
 	h.Lag, h.Groups = b.r.streams.Lags(now, capture.GroupStreams)

@@ -42,8 +42,8 @@ func TestDeadLetters_ATopicTakesLargerRecords(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		deadLetter, err := w.deadLetters().Read(t.Context(), all[4].ID)
-		if err != nil || deadLetter.Status != dlq.Manual || deadLetter.ErrorClass != chains.ClassTooLarge {
-			t.Fatalf("Read() = %+v, %v, want the large event, manual", deadLetter, err)
+		if err != nil || deadLetter.Status != dlq.Suspended || deadLetter.ErrorClass != chains.ClassTooLarge {
+			t.Fatalf("Read() = %+v, %v, want the large event, suspended", deadLetter, err)
 		}
 		if _, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &large}}, "OrderCreated"); err != nil {
 			t.Fatal(err)

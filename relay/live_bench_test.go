@@ -264,7 +264,7 @@ func (w *liveWorld) benchDeadLetters(first, n int) []*dlq.DeadLetter {
 			Strategy: dlq.StrategyImmediate, Rule: "transient", NextAttempt: now.Add(time.Hour),
 		}
 		if k%chain > 0 {
-			l.Status, l.ErrorClass, l.ErrorText, l.Attempts = dlq.Parked, chains.ClassBehind, publish.ErrBehind.Error(), 0
+			l.Status, l.ErrorClass, l.ErrorText, l.Attempts = dlq.Blocked, chains.ClassBehind, publish.ErrBehind.Error(), 0
 			l.Strategy, l.Rule, l.NextAttempt = dlq.StrategyFollow, "", time.Time{}
 		}
 		out[i] = l

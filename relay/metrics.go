@@ -58,7 +58,7 @@ func registerState(reg prometheus.Registerer, r *Relay) {
 		return float64(r.publisher.Load().State().Spilled)
 	})
 	gauge("outbox_relay_spill_limit", "Maximum of outbox_relay_dead_letters_spilled; at the limit the relay holds.", func() float64 { return float64(max(r.cfg.SpillLimit, 0)) })
-	gauge("outbox_relay_blocked_aggregates", "Aggregates with a blocked event: one that waits behind a dead letter.", func() float64 { return float64(r.publisher.Load().State().Parked) })
+	gauge("outbox_relay_blocked_aggregates", "Aggregates with a blocked event: one that waits behind a dead letter.", func() float64 { return float64(r.publisher.Load().State().Blocked) })
 	for _, strategy := range dlq.Strategies {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "outbox_relay_dead_letters_waiting", ConstLabels: prometheus.Labels{"strategy": strategy},

@@ -80,11 +80,11 @@ func TestRelay_LaterRowsWaitBehindARefusedOne(t *testing.T) {
 							t.Errorf("published %d events of the aggregate, want the one before the refused one", len(got))
 						}
 						letters := w.statuses()
-						if letters[dlq.Manual] != 1 || letters[dlq.Parked] != 7 {
+						if letters[dlq.Suspended] != 1 || letters[dlq.Blocked] != 7 {
 							t.Errorf("dead letters %v, want the refused one for a person and seven behind it", letters)
 						}
 						for id, entry := range w.open() {
-							if entry.Status != dlq.Manual {
+							if entry.Status != dlq.Suspended {
 								continue
 							}
 							l, err := w.deadLetters().Read(t.Context(), id)

@@ -42,8 +42,8 @@ func TestShards_DeadLetters(t *testing.T) {
 					}
 				}
 				s := r.Status()
-				if s.ParkedAggregates != own || s.DeadLetters < own || s.DeadLetters > 3*own || own == 0 {
-					t.Errorf("shard %d: %d aggregates are parked by %d letters, want %d", i, s.ParkedAggregates, s.DeadLetters, own)
+				if s.BlockedAggregates != own || s.DeadLetters < own || s.DeadLetters > 3*own || own == 0 {
+					t.Errorf("shard %d: %d aggregates are blocked by %d letters, want %d", i, s.BlockedAggregates, s.DeadLetters, own)
 				}
 			}
 		}

@@ -38,9 +38,9 @@ type Status struct {
 	// Breaker is the state of the circuit breaker for the broker.
 	Breaker publish.BreakerStatus
 	// DeadLetters counts open dead letters, Spilled the ones that were written
-	// while the breaker was open, and ParkedAggregates the aggregates with an event that
+	// while the breaker was open, and BlockedAggregates the aggregates with an event that
 	// waits behind a dead letter.
-	DeadLetters, Spilled, ParkedAggregates int
+	DeadLetters, Spilled, BlockedAggregates int
 	// Unstored counts the dead letters that could not be stored yet; OldestUnstored is
 	// the oldest of them.
 	Unstored       int
@@ -124,7 +124,7 @@ func (r *Relay) Status() Status {
 	if p := r.publisher.Load(); p != nil {
 		st := p.State()
 		s.InFlight, s.Breaker = st.Open, st.Breaker
-		s.DeadLetters, s.Spilled, s.ParkedAggregates = st.DeadLetters, st.Spilled, st.Parked
+		s.DeadLetters, s.Spilled, s.BlockedAggregates = st.DeadLetters, st.Spilled, st.Blocked
 		s.Holding = st.Breaker.State != publish.BreakerClosed && (!p.WritesDeadLetters() || r.cfg.WhenOpen != WhenOpenSpill || st.Spilled >= r.cfg.SpillLimit)
 		s.Stalled, s.Unstored, s.OldestUnstored = st.Stalled, st.Unstored, st.OldestUnstored
 		s.Holding = s.Holding || slices.ContainsFunc(st.Stalled, func(t publish.StalledTopic) bool { return t.Holding })

@@ -66,8 +66,8 @@ func takeOverUnsharded(t *testing.T, w *world) {
 	if from := r.readback.Load().Position; began.Sub(from) > time.Minute {
 		t.Errorf("the shard reads back to %s, %s before its start", from, began.Sub(from))
 	}
-	if s := r.Status(); s.ParkedAggregates != 1 || s.DeadLetters == 0 {
-		t.Errorf("%d aggregates are blocked by %d dead letters, want those of the relay without shards", s.ParkedAggregates, s.DeadLetters)
+	if s := r.Status(); s.BlockedAggregates != 1 || s.DeadLetters == 0 {
+		t.Errorf("%d aggregates are blocked by %d dead letters, want those of the relay without shards", s.BlockedAggregates, s.DeadLetters)
 	}
 	store, err := dlq.Open(w.session, "outbox")
 	if err != nil {

@@ -66,9 +66,9 @@ func FirstLeases(all []Lease, limit int) (out []Lease, more bool) {
 	return all[:min(limit, len(all))], len(all) > limit
 }
 
-// CheckRelease returns the error of ReleaseLease for a subscription with push delivery: the
+// CheckEndLease returns the error of EndLease for a subscription with push delivery: the
 // call that has the lease would continue beside the next one.
-func (s *Subscription) CheckRelease() error {
+func (s *Subscription) CheckEndLease() error {
 	if s.Push == nil {
 		return nil
 	}

@@ -214,7 +214,7 @@ func TestSubscription_Names(t *testing.T) {
 func TestSubscription_Push(t *testing.T) {
 	t.Parallel()
 	pull, push := Subscription{Name: "a"}, Subscription{Name: "a", Push: &Push{To: "hook"}}
-	for name, check := range map[string]func(*Subscription) error{"receive": (*Subscription).CheckReceive, "release": (*Subscription).CheckRelease} {
+	for name, check := range map[string]func(*Subscription) error{"receive": (*Subscription).CheckReceive, "release": (*Subscription).CheckEndLease} {
 		if err := check(&pull); err != nil {
 			t.Errorf("%s without push: %v", name, err)
 		}

@@ -96,7 +96,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	if code, _, list := ask(viewer, "GET", a.Addr+"/v1/messages?state=scheduled&key=customer-42", ""); code != 200 || len(list["messages"].([]any)) != 1 {
 		t.Errorf("list of messages = %d %v", code, list)
 	}
-	for _, change := range [][2]string{{"POST", one + "/confirm"}, {"POST", one + "/cancel"}, {"DELETE", two}, {"POST", two + "/release"}} {
+	for _, change := range [][2]string{{"POST", one + "/confirm"}, {"POST", one + "/cancel"}, {"DELETE", two}, {"POST", two + "/deliver-now"}} {
 		if code, _, _ := ask(viewer, change[0], change[1], ""); code != 403 {
 			t.Errorf("%s %s by a viewer = %d", change[0], change[1], code)
 		}
@@ -113,14 +113,14 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	if code, _, c := ask(viewer, "GET", two+"/content", ""); code != 200 || c["payload_text"] != "1" {
 		t.Errorf("content = %d %v", code, c)
 	}
-	if code, _, m := ask(secret, "POST", two+"/release", "", admin.ReasonHeader, "the%20customer%20waits"); code != 200 || m["state"] != "scheduled" || m["deliver_at"] == message["deliver_at"] {
-		t.Errorf("release = %d %v", code, m)
+	if code, _, m := ask(secret, "POST", two+"/deliver-now", "", admin.ReasonHeader, "the%20customer%20waits"); code != 200 || m["state"] != "scheduled" || m["deliver_at"] == message["deliver_at"] {
+		t.Errorf("deliver-now = %d %v", code, m)
 	}
 	if code, _, _ := ask(secret, "DELETE", two, ""); code != 204 {
 		t.Errorf("take back = %d", code)
 	}
-	if code, _, p := ask(secret, "POST", two+"/release", ""); code != 409 || p["state"] != "cancelled" {
-		t.Errorf("release of a cancelled message = %d %v", code, p)
+	if code, _, p := ask(secret, "POST", two+"/deliver-now", ""); code != 409 || p["state"] != "cancelled" {
+		t.Errorf("deliver-now of a cancelled message = %d %v", code, p)
 	}
 	_, _, audit := ask(viewer, "GET", a.Addr+"/v1/dlq/audit", "")
 	var got []string
@@ -131,30 +131,30 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 			t.Errorf("audit %v", m)
 		}
 	}
-	if want := "release-message refused,cancel-message done,release-message done,confirm-order refused,confirm-order done"; strings.Join(got, ",") != want {
+	if want := "deliver-message-now refused,cancel-message done,deliver-message-now done,confirm-order refused,confirm-order done"; strings.Join(got, ",") != want {
 		t.Errorf("the audit has %s, want %s", strings.Join(got, ","), want)
 	}
 	// Many at once: what a dry run says is not in the audit, what is done is.
 	for range 3 {
 		ask("", "POST", orders.Addr+"/v1/messages", `{"topic":"late","payload":"hunter2","delay":"1h"}`)
 	}
-	many := a.Addr + "/v1/scheduled/release"
+	many := a.Addr + "/v1/scheduled/deliver-now"
 	const body = `{"filter":{"topic":"late"},"dry_run":false}`
 	if code, _, _ := ask(viewer, "POST", many, body); code != 403 {
-		t.Errorf("release of many by a viewer = %d", code)
+		t.Errorf("deliver-now of many by a viewer = %d", code)
 	}
 	// What is not UTF-8 is refused as what it is, not as what the audit cannot take.
 	if code, _, p := ask(secret, "POST", many, "\xb4]4\xff"); code != 400 {
 		t.Errorf("a body that is no JSON = %d %v", code, p)
 	}
-	if code, _, p := ask(secret, "POST", a.Addr+"/v1/messages/%FF/release", ""); code != 422 {
+	if code, _, p := ask(secret, "POST", a.Addr+"/v1/messages/%FF/deliver-now", ""); code != 422 {
 		t.Errorf("an id that is no text = %d %v", code, p)
 	}
 	if code, _, p := ask(secret, "POST", many, strings.Replace(body, "false", "true", 1)); code != 200 || p["preview"].(map[string]any)["messages"] != 3.0 || p["result"] != nil {
 		t.Errorf("dry run of many = %d %v", code, p)
 	}
 	if code, _, p := ask(secret, "POST", many, body, admin.ReasonHeader, "INC-7"); code != 200 || p["result"].(map[string]any)["changed"] != 3.0 || p["next"] != nil {
-		t.Errorf("release of many = %d %v", code, p)
+		t.Errorf("deliver-now of many = %d %v", code, p)
 	}
 	if code, _, p := ask(secret, "POST", a.Addr+"/v1/scheduled/cancel", `{"filter":{}}`); code != 422 {
 		t.Errorf("cancel of whatever = %d %v", code, p)
@@ -162,13 +162,13 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	if code, _, p := ask(secret, "POST", many, `{"filter":{"topic":"`+strings.Repeat("x", 9000)+`"}}`); code != 413 {
 		t.Errorf("a body that the audit has no room for = %d %v", code, p)
 	}
-	if code, _, p := ask("", "POST", orders.Addr+"/v1/scheduled/release", body); code < 400 {
-		t.Errorf("the callers' API released many: %d %v", code, p)
+	if code, _, p := ask("", "POST", orders.Addr+"/v1/scheduled/deliver-now", body); code < 400 {
+		t.Errorf("the callers' API delivered many: %d %v", code, p)
 	}
 	_, _, audit = ask(viewer, "GET", a.Addr+"/v1/dlq/audit", "")
 	lines := audit["lines"].([]any)
 	refused, done := lines[0].(map[string]any), lines[1].(map[string]any)
-	if len(lines) != len(got)+4 || refused["action"] != "cancel-messages" || refused["state"] != "refused" || done["action"] != "release-messages" || done["state"] != "done" ||
+	if len(lines) != len(got)+4 || refused["action"] != "cancel-messages" || refused["state"] != "refused" || done["action"] != "deliver-messages-now" || done["state"] != "done" ||
 		done["reason"] != "INC-7" || done["detail"] != body || done["outcome"] != `{"changed":3,"gone":0}` {
 		t.Errorf("the audit has %v and %v", done, refused)
 	}

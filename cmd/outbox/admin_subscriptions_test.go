@@ -113,7 +113,7 @@ func TestAdmin_Subscriptions(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &flight); err != nil || len(flight.Leases) != 1 || flight.Leases[0].Consumer != "127.0.0.1" {
 		t.Fatalf("leases %s, %v; want that of this client", body, err)
 	}
-	release := `{"id":"` + flight.Leases[0].ID + `"}`
+	end := `{"id":"` + flight.Leases[0].ID + `"}`
 	for _, step := range []struct {
 		path, body string
 		code       int
@@ -121,9 +121,9 @@ func TestAdmin_Subscriptions(t *testing.T) {
 	}{
 		{"purge", `{"dry_run":true}`, 200, `"count":2`},
 		{"purge", `{"dry_run":false}`, 200, `"count":2`},
-		{"leases/release", release, 204, ""},
-		{"leases/release", release, 409, "has ended"},
-		{"leases/release", `{"id":"x"}`, 422, "body.id"},
+		{"leases/end", end, 204, ""},
+		{"leases/end", end, 409, "has ended"},
+		{"leases/end", `{"id":"x"}`, 422, "body.id"},
 		{"pause", "", 204, ""},
 		{"seek", `{"to":"never"}`, 422, "to"},
 		{"seek", `{"to":"latest"}`, 204, ""},
@@ -157,7 +157,7 @@ func TestAdmin_Subscriptions(t *testing.T) {
 	if !strings.Contains(trail, `"reason":"grüße"`) || strings.Count(trail, `"id"`) != 1 {
 		t.Errorf("the audit trail is %s, want one change by the command", trail)
 	}
-	_, trail = do(http.MethodGet, "/v1/dlq/audit?action=release-lease,purge-subscription,pause-subscription,seek-subscription", "")
+	_, trail = do(http.MethodGet, "/v1/dlq/audit?action=end-lease,purge-subscription,pause-subscription,seek-subscription", "")
 	var got struct {
 		Lines []struct{ Action, Target, State, Detail string }
 	}

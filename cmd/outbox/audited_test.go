@@ -60,7 +60,7 @@ func TestSubscriptions_ChangesAreAudited(t *testing.T) {
 		{"subscriptions purge mail", cli.ExitOK},
 		{"subscriptions purge mail --yes", cli.ExitUsage},
 		{"subscriptions purge mail --yes --reason old", cli.ExitOK},
-		{"subscriptions release mail things/0/0/1 --reason stuck", cli.ExitFailed},
+		{"subscriptions end-lease mail things/0/0/1 --reason stuck", cli.ExitFailed},
 		{"subscriptions list", cli.ExitOK},
 		{"subscriptions delete mail --yes", cli.ExitUsage},
 		{"subscriptions delete mail --yes --reason unused", cli.ExitOK},
@@ -77,7 +77,7 @@ func TestSubscriptions_ChangesAreAudited(t *testing.T) {
 		{"ann", "seek-subscription", "mail", "typo", "refused"},
 		{"ann", "seek-subscription", "mail", "skip", "done"},
 		{"ann", "purge-subscription", "mail", "old", "done"},
-		{"ann", "release-lease", "mail", "stuck", "refused"},
+		{"ann", "end-lease", "mail", "stuck", "refused"},
 		{"ann", "delete-subscription", "mail", "unused", "done"},
 	}
 	if got, _ := b.trail(t); !sameEntries(got, want) {

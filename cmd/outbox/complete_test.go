@@ -54,7 +54,7 @@ func TestComplete_Subscriptions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, args := range []string{"subscriptions get", "subscriptions pause", "subscriptions seek --to latest", "subscriptions release", "consume"} {
+	for _, args := range []string{"subscriptions get", "subscriptions pause", "subscriptions seek --to latest", "subscriptions end-lease", "consume"} {
 		if got := strings.Join(completions(t, append(strings.Fields(args), "--api", q.url)...), " "); got != "mail stock" {
 			t.Errorf("outbox %s completes to %q", args, got)
 		}

@@ -16,8 +16,8 @@ import (
 func newDLQCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dlq",
-		Short: "List, replay, discard, release and edit dead letters",
-		Long: `List, replay, discard, release and edit dead letters.
+		Short: "List, replay, discard, unblock and edit dead letters",
+		Long: `List, replay, discard, unblock and edit dead letters.
 
 A dead letter is an event that the relay could not publish. It blocks the later
 events of its aggregate, which keeps their order. These commands change dead
@@ -66,7 +66,7 @@ func (f *dlqFilter) addFlags(cmd *cobra.Command, limit int) {
 		f.minPriority = &n
 		return err
 	})
-	fl.StringSliceVar(&f.statuses, "status", nil, "dead letters with these statuses: open, which is pending, parked, processing, failed and manual; resolved, archived")
+	fl.StringSliceVar(&f.statuses, "status", nil, "dead letters with these statuses: open, which is pending, blocked, processing, failed and suspended; resolved, archived")
 	f.Listing.AddFlags(cmd, "dead letters", "failed last", limit)
 	f.complete(cmd)
 }

@@ -255,13 +255,13 @@ func TestDLQ_ServerRunsJobs(t *testing.T) {
 	}
 	create := func(args ...string) (job admin.JobBody) {
 		t.Helper()
-		out, _ := b.run(cli.ExitWaits, append([]string{"park", "--all", "--yes", "--reason", "a test", "--detach", "-o", "json"}, args...)...)
+		out, _ := b.run(cli.ExitWaits, append([]string{"suspend", "--all", "--yes", "--reason", "a test", "--detach", "-o", "json"}, args...)...)
 		if err := json.Unmarshal([]byte(out), &job); err != nil || job.ID == "" {
-			t.Fatalf("park --detach printed %s, %v", out, err)
+			t.Fatalf("suspend --detach printed %s, %v", out, err)
 		}
 		return job
 	}
-	if out, _ := b.run(cli.ExitOK, "jobs", "watch", create().ID); !strings.Contains(out, "is done") || len(b.ids("--status", "manual")) != 5 {
+	if out, _ := b.run(cli.ExitOK, "jobs", "watch", create().ID); !strings.Contains(out, "is done") || len(b.ids("--status", "suspended")) != 5 {
 		t.Errorf("jobs watch printed %q", out)
 	}
 	slow := create("--rate", "0.01", "--batch-size", "1").ID

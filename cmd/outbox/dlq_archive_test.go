@@ -40,7 +40,7 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 	done := b.writeDeadLetter(1, nil)
 	b.discard(done)
 	open := b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.AggregateID = "b" })
-	manual := b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.AggregateID, l.Status = "c", dlq.Manual })
+	suspended := b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.AggregateID, l.Status = "c", dlq.Suspended })
 	in := func(args ...string) []string { return append(args, "--retention-archive", dir) }
 
 	if _, errOut := b.run(cli.ExitFailed, "purge", "--all", "--yes", "--reason", "a test"); !strings.Contains(errOut, "there is no archive") || !strings.Contains(errOut, "--no-archive") {
@@ -58,7 +58,7 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 	if out, _ := b.run(cli.ExitOK, in("purge", "--all", "--yes", "--actor", "ann", "--reason", "GDPR")...); !strings.Contains(out, "1 changed, 0 refused") {
 		t.Errorf("purge printed %q", out)
 	}
-	for id, want := range map[string]dlq.Status{done: dlq.Archived, open: dlq.Pending, manual: dlq.Manual} {
+	for id, want := range map[string]dlq.Status{done: dlq.Archived, open: dlq.Pending, suspended: dlq.Suspended} {
 		if got := b.status(id); got != want {
 			t.Errorf("after the purge %s is %s, want %s", id, got, want)
 		}
@@ -68,7 +68,7 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 		t.Errorf("history %+v, %v", history, err)
 	}
 	b.run(cli.ExitFailed, in("purge", open, "--yes", "--reason", "a test", "--force")...)
-	b.run(cli.ExitFailed, in("purge", manual, "--yes", "--reason", "a test")...)
+	b.run(cli.ExitFailed, in("purge", suspended, "--yes", "--reason", "a test")...)
 
 	out, _ := b.run(cli.ExitOK, in("archive", "show", done)...)
 	var rec struct {
@@ -119,8 +119,8 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 	b.run(cli.ExitOK, in("archive", "restore", done, "--yes", "--reason", "a test")...)
 
 	// For good: only if it is said so.
-	b.run(cli.ExitOK, "purge", manual, done, "--force", "--no-archive", "--yes", "--reason", "a test")
-	if _, errOut := b.run(cli.ExitFailed, in("archive", "restore", manual, "--yes", "--reason", "a test")...); !strings.Contains(errOut, "is in no archive") {
+	b.run(cli.ExitOK, "purge", suspended, done, "--force", "--no-archive", "--yes", "--reason", "a test")
+	if _, errOut := b.run(cli.ExitFailed, in("archive", "restore", suspended, "--yes", "--reason", "a test")...); !strings.Contains(errOut, "is in no archive") {
 		t.Errorf("restore of what is lost said %q", errOut)
 	}
 }

@@ -46,9 +46,9 @@ skips these checks. The command then waits up to --wait for the results.`,
 The dead letters stay in the database; the events that they block are published.`,
 	},
 	{
-		dlq.ActionRelease, "Publish later events of the aggregate before the dead letter",
+		dlq.ActionUnblock, "Publish later events of the aggregate before the dead letter",
 		`Publish later events of the aggregate before the dead letter. The dead letter stays
-with status manual. It can be replayed later, out of order, or discarded.`,
+with status suspended. It can be replayed later, out of order, or discarded.`,
 	},
 	{
 		dlq.ActionResolve, "Resolve dead letters that were handled elsewhere",
@@ -56,10 +56,10 @@ with status manual. It can be replayed later, out of order, or discarded.`,
 that consume them. They are not published; the events that they block are.`,
 	},
 	{
-		dlq.ActionPark, "Suspend dead letters: stop their automatic replay",
-		`Suspend dead letters: with status manual they are not replayed automatically. They
+		dlq.ActionSuspend, "Suspend dead letters: stop their automatic replay",
+		`Suspend dead letters: with status suspended they are not replayed automatically. They
 block the later events of their aggregates until an operator replays, discards or
-releases them.`,
+unblocks them.`,
 	},
 }
 
@@ -122,7 +122,7 @@ database: an interruption pauses it, and 'outbox dlq jobs resume' continues it.`
 	switch c.action {
 	case dlq.ActionPurge:
 		size = jobs.MaxBatchSize
-		fl.BoolVar(&f.force, "force", false, "include failed and manual dead letters")
+		fl.BoolVar(&f.force, "force", false, "include failed and suspended dead letters")
 		fl.BoolVar(&f.noArchive, "no-archive", false, "delete the dead letters without archiving them")
 		sections = append(sections, app.SectionRetention)
 	case dlq.ActionRestore:
@@ -141,8 +141,8 @@ database: an interruption pauses it, and 'outbox dlq jobs resume' continues it.`
 
 // meantWithout contains the statuses that a change selects without --status.
 var meantWithout = map[dlq.Action]string{
-	dlq.ActionReplay: "open", dlq.ActionDiscard: "open", dlq.ActionRelease: "open",
-	dlq.ActionResolve: "open", dlq.ActionPark: "open", dlq.ActionSet: "open",
+	dlq.ActionReplay: "open", dlq.ActionDiscard: "open", dlq.ActionUnblock: "open",
+	dlq.ActionResolve: "open", dlq.ActionSuspend: "open", dlq.ActionSet: "open",
 	dlq.ActionPurge: "resolved and archived", dlq.ActionRestore: "archived",
 }
 
@@ -372,7 +372,7 @@ func (f *dlqChangeFlags) report(cmd *cobra.Command, job *admin.JobBody, p *admin
 	fmt.Fprintf(w, "%s: %d changed, %d refused, %d failed again\n", job.Action, job.Progress.Changed, job.Progress.SkippedAll(), job.Failed)
 	printReport(w, job)
 	what, ok := map[dlq.Action]string{
-		dlq.ActionDiscard: "never published", dlq.ActionResolve: "not published by the relay", dlq.ActionRelease: "published after later ones of their aggregates",
+		dlq.ActionDiscard: "never published", dlq.ActionResolve: "not published by the relay", dlq.ActionUnblock: "published after later ones of their aggregates",
 	}[job.Action]
 	if ok && job.Progress.Changed > 0 {
 		fmt.Fprintf(w, "%s, %s; no longer blocked: %s\n", cli.Plural(job.Progress.Changed, "event"), what, cli.Plural(p.Followers, "event"))

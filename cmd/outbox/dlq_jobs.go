@@ -174,7 +174,7 @@ func printJob(w io.Writer, output string, v *admin.JobBody) error {
 		field("event ids", v.IDs)
 	}
 	if v.Force {
-		field("force", "includes failed and manual dead letters")
+		field("force", "includes failed and suspended dead letters")
 	}
 	if v.ByPriority {
 		field("order", "higher priorities first, then the oldest failures")

@@ -188,16 +188,16 @@ func testReplayChecks(t *testing.T, b *dlqFixture) {
 // A job has the statuses of its filter that its action can change, also after a claim.
 func TestNarrow(t *testing.T) {
 	t.Parallel()
-	all := []string{"pending", "parked", "processing", "manual"}
+	all := []string{"pending", "blocked", "processing", "suspended"}
 	for name, tt := range map[string]struct {
 		refused, may map[dlq.Status]int
 		want         []string
 	}{
 		"nothing is refused":   {nil, map[dlq.Status]int{dlq.Pending: 1}, all},
-		"parked ones":          {map[dlq.Status]int{dlq.Parked: 2}, map[dlq.Status]int{dlq.Pending: 1}, []string{"pending", "processing", "manual"}},
-		"some of a status":     {map[dlq.Status]int{dlq.Manual: 2}, map[dlq.Status]int{dlq.Manual: 1}, all},
+		"blocked ones":         {map[dlq.Status]int{dlq.Blocked: 2}, map[dlq.Status]int{dlq.Pending: 1}, []string{"pending", "processing", "suspended"}},
+		"some of a status":     {map[dlq.Status]int{dlq.Suspended: 2}, map[dlq.Status]int{dlq.Suspended: 1}, all},
 		"claimed ones":         {map[dlq.Status]int{dlq.Processing: 2}, map[dlq.Status]int{dlq.Pending: 1}, all},
-		"each of the filter's": {map[dlq.Status]int{dlq.Pending: 1, dlq.Parked: 1, dlq.Manual: 1}, nil, []string{"processing"}},
+		"each of the filter's": {map[dlq.Status]int{dlq.Pending: 1, dlq.Blocked: 1, dlq.Suspended: 1}, nil, []string{"processing"}},
 	} {
 		job := admin.NewJobBody{JobTarget: admin.JobTarget{Filter: &admin.FilterBody{Status: all}}}
 		p := &admin.PreviewBody{Preview: jobs.Preview{Refused: tt.refused, ByStatus: tt.may}}
@@ -205,8 +205,8 @@ func TestNarrow(t *testing.T) {
 			t.Errorf("%s: the statuses are %v, want %v", name, got, tt.want)
 		}
 	}
-	job := admin.NewJobBody{JobTarget: admin.JobTarget{Filter: &admin.FilterBody{Status: []string{"parked"}}}}
-	if got := narrow(job, &admin.PreviewBody{Preview: jobs.Preview{Refused: map[dlq.Status]int{dlq.Parked: 1}}}); len(got.Filter.Status) != 1 {
+	job := admin.NewJobBody{JobTarget: admin.JobTarget{Filter: &admin.FilterBody{Status: []string{"blocked"}}}}
+	if got := narrow(job, &admin.PreviewBody{Preview: jobs.Preview{Refused: map[dlq.Status]int{dlq.Blocked: 1}}}); len(got.Filter.Status) != 1 {
 		t.Errorf("a filter without a status selects others: %v", got.Filter.Status)
 	}
 }

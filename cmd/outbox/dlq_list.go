@@ -162,8 +162,8 @@ func printDeadLetter(w io.Writer, l *admin.DeadLetterBody) error {
 	}
 	field("event", l.EventID)
 	status := string(l.Status)
-	if l.Released {
-		status += ", released: later events of the aggregate do not wait for it"
+	if l.Unblocked {
+		status += ", unblocked: later events of the aggregate do not wait for it"
 	}
 	field("status", status)
 	field("priority", l.Priority)

@@ -18,8 +18,8 @@ var deadLetterTable = cli.Table[admin.Summary]{
 	Wide:   5,
 	Row: func(w io.Writer, l admin.Summary) {
 		status := string(l.Status)
-		if l.Released && l.Status.Open() {
-			status += " (released)"
+		if l.Unblocked && l.Status.Open() {
+			status += " (unblocked)"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", l.EventID, status, cli.Clean(l.ErrorClass, 40), cli.Clean(l.EventType, 40),
 			cli.Clean(l.AggregateID, 40), l.Sequence, cli.At(w, l.FirstFailedAt), cli.At(w, timeOf(l.NextAttempt)), l.Priority, l.Attempts, strings.Join(l.Tags, ","),

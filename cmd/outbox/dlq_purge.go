@@ -14,9 +14,9 @@ ends. An outline remains: ids, times, outcome, who purged the dead letter and wh
 that its event is not published again. Payload, headers, errors and edits are deleted.
 
 Dead letters are first written to retention.archive, from where they can be restored.
-Without an archive, --no-archive deletes them. Failed and manual ones, whose events
+Without an archive, --no-archive deletes them. Failed and suspended ones, whose events
 are in no topic, require --force; the events that they block are published. Pending,
-parked and claimed ones cannot be purged: discard them first.`,
+blocked and claimed ones cannot be purged: discard them first.`,
 	})
 }
 
@@ -24,7 +24,7 @@ func newArchiveRestoreCommand() *cobra.Command {
 	return newDLQChangeCommand(dlqChange{
 		dlq.ActionRestore, "Restore dead letters from the archive",
 		`Restore dead letters from the archive. Resolved ones are resolved again. Failed ones
-become manual and released, because later events of their aggregates have been
+become suspended and unblocked, because later events of their aggregates have been
 published. The archive keeps its object. --object restores all dead letters of an
 object.
 

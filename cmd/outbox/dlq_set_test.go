@@ -23,7 +23,7 @@ func testSetAndFilter(t *testing.T, b *dlqFixture) {
 	var ids []string
 	for i := range 4 {
 		ids = append(ids, b.writeDeadLetter(int64(i+1), func(l *dlq.DeadLetter) {
-			l.AggregateID, l.Status, l.FirstFailedAt = fmt.Sprint("a", i), dlq.Manual, at.Add(-time.Duration(i)*time.Minute)
+			l.AggregateID, l.Status, l.FirstFailedAt = fmt.Sprint("a", i), dlq.Suspended, at.Add(-time.Duration(i)*time.Minute)
 			if i == 3 {
 				l.Table = "subscription.inventory"
 			}
@@ -73,7 +73,7 @@ func testReplayByPriority(t *testing.T, b *dlqFixture) {
 	var ids []string
 	for i := range 5 {
 		ids = append(ids, b.writeDeadLetter(int64(i+1), func(l *dlq.DeadLetter) {
-			l.AggregateID, l.Status, l.FirstFailedAt, l.Priority = fmt.Sprint("a", i), dlq.Manual, at.Add(-time.Duration(i)*time.Minute), i%3
+			l.AggregateID, l.Status, l.FirstFailedAt, l.Priority = fmt.Sprint("a", i), dlq.Suspended, at.Add(-time.Duration(i)*time.Minute), i%3
 		}))
 	}
 	out, _ := b.run(cli.ExitWaits, "replay", "--all", "--by-priority", "--limit", "2", "--yes", "--reason", "a test", "--force", "--wait", "0", "-o", "json")
@@ -81,7 +81,7 @@ func testReplayByPriority(t *testing.T, b *dlqFixture) {
 	if err := json.Unmarshal([]byte(out), &c); err != nil || c.Progress.Changed != 2 || !c.ByPriority || c.IDs != 2 {
 		t.Fatalf("replay printed %q, %v", out, err)
 	}
-	for i, want := range map[int]dlq.Status{2: dlq.Pending, 4: dlq.Pending, 0: dlq.Manual, 1: dlq.Manual, 3: dlq.Manual} {
+	for i, want := range map[int]dlq.Status{2: dlq.Pending, 4: dlq.Pending, 0: dlq.Suspended, 1: dlq.Suspended, 3: dlq.Suspended} {
 		if st := b.status(ids[i]); st != want { // priorities 0 1 2 0 1; of 1 the older one
 			t.Errorf("dead letter %d is %s, want %s", i, st, want)
 		}

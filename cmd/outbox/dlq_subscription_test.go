@@ -17,9 +17,9 @@ func TestDLQ_OfASubscription(t *testing.T) {
 
 func testDLQOfASubscription(t *testing.T, b *dlqFixture) {
 	id := b.writeDeadLetter(0, func(l *dlq.DeadLetter) {
-		l.Table, l.Status, l.AggregateID, l.EventType = "subscription.inventory", dlq.Manual, "", ""
+		l.Table, l.Status, l.AggregateID, l.EventType = "subscription.inventory", dlq.Suspended, "", ""
 	})
-	b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.Status = dlq.Manual })
+	b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.Status = dlq.Suspended })
 	if _, errOut := b.run(cli.ExitFailed, "replay", "--all", "--yes", "--reason", "a test", "--wait", "0"); !strings.Contains(errOut, "no relay of outbox.outbox_messages runs") || strings.Contains(errOut, "inventory") {
 		t.Errorf("replay of all printed %q", errOut)
 	}
@@ -32,7 +32,7 @@ func testDLQOfASubscription(t *testing.T, b *dlqFixture) {
 		t.Errorf("show printed %q", out)
 	}
 	b.run(cli.ExitOK, "discard", "--table", "subscription.inventory", "--yes", "--reason", "a test")
-	if got := b.ids("--status", "manual"); len(got) != 1 {
+	if got := b.ids("--status", "suspended"); len(got) != 1 {
 		t.Errorf("%d are left, want that of the relay", len(got))
 	}
 }

@@ -116,10 +116,10 @@ func testDLQCommands(t *testing.T, b *dlqFixture) {
 	day := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	head := b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.FirstFailedAt = day })
 	next := b.writeDeadLetter(2, func(l *dlq.DeadLetter) {
-		l.Status, l.ErrorClass, l.EventType, l.FirstFailedAt = dlq.Parked, "behind", "OrderCancelled", day.Add(time.Minute)
+		l.Status, l.ErrorClass, l.EventType, l.FirstFailedAt = dlq.Blocked, "behind", "OrderCancelled", day.Add(time.Minute)
 	})
 	other := b.writeDeadLetter(1, func(l *dlq.DeadLetter) {
-		l.AggregateID, l.Status, l.FirstFailedAt, l.Payload = "b\x1b[2J", dlq.Manual, day.AddDate(0, 0, 1), []byte{0xff, 0}
+		l.AggregateID, l.Status, l.FirstFailedAt, l.Payload = "b\x1b[2J", dlq.Suspended, day.AddDate(0, 0, 1), []byte{0xff, 0}
 	})
 
 	t.Run("list", func(t *testing.T) {
@@ -132,12 +132,12 @@ func testDLQCommands(t *testing.T, b *dlqFixture) {
 			{[]string{"--error-type", "behind"}, []string{next}},
 			{[]string{"--event-type", "OrderCreated"}, []string{other, head}},
 			{[]string{"--aggregate", "a"}, []string{next, head}},
-			{[]string{"--status", "manual,pending"}, []string{other, head}},
+			{[]string{"--status", "suspended,pending"}, []string{other, head}},
 			{[]string{"--since", "2026-01-03"}, []string{other}},
 			{[]string{"--until", "2026-01-02"}, []string{next, head}},
 			{[]string{"--until", "2026-01-02T12:00:30Z"}, []string{head}},
 			{[]string{"--since", "1h"}, nil},
-			{[]string{"--error-type", "record_too_large", "--status", "manual", "--event-type", "OrderCreated"}, []string{other}},
+			{[]string{"--error-type", "record_too_large", "--status", "suspended", "--event-type", "OrderCreated"}, []string{other}},
 		} {
 			if got := b.ids(tt.args...); !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("list %v: %v, want %v", tt.args, got, tt.want)
@@ -183,7 +183,7 @@ func testDLQCommands(t *testing.T, b *dlqFixture) {
 		if err := json.Unmarshal([]byte(out), &v); err != nil {
 			t.Fatal(err)
 		}
-		if v.Open != 3 || v.ByStatus[dlq.Parked] != 1 || v.OpenByClass["record_too_large"] != 2 || v.OpenByType["OrderCancelled"] != 1 || !v.Oldest.Equal(day) {
+		if v.Open != 3 || v.ByStatus[dlq.Blocked] != 1 || v.OpenByClass["record_too_large"] != 2 || v.OpenByType["OrderCancelled"] != 1 || !v.Oldest.Equal(day) {
 			t.Errorf("stats: %s", out)
 		}
 		if out, _ := b.run(cli.ExitOK, "stats"); !strings.Contains(out, "3 open, the oldest since 2026-01-02 12:00:00Z") {
@@ -230,23 +230,23 @@ func testDLQCommands(t *testing.T, b *dlqFixture) {
 		}
 	})
 	t.Run("changes", func(t *testing.T) {
-		b.run(cli.ExitOK, "park", head, "--yes", "--reason", "a test")
-		if s := b.status(head); s != dlq.Manual {
-			t.Errorf("after park: %s", s)
+		b.run(cli.ExitOK, "suspend", head, "--yes", "--reason", "a test")
+		if s := b.status(head); s != dlq.Suspended {
+			t.Errorf("after suspend: %s", s)
 		}
-		// A parked dead letter waits for the one before it.
+		// A blocked dead letter waits for the one before it.
 		if _, errOut := b.run(cli.ExitFailed, "replay", next, "--yes", "--reason", "a test"); !strings.Contains(errOut, "act on the first") {
-			t.Errorf("replay of a parked dead letter says %q", errOut)
+			t.Errorf("replay of a blocked dead letter says %q", errOut)
 		}
 		out, errOut := b.run(cli.ExitWaits, append([]string{"replay", "--all", "--yes", "--wait", "0", "--reason", "fixed", "-o", "json"}, b.by("eve")...)...)
 		var v admin.JobBody
-		if err := json.Unmarshal([]byte(out), &v); err != nil || v.Progress.Changed != 2 || v.Progress.SkippedAll() != 0 || !strings.Contains(errOut, "not eligible for replay\n         1  parked") {
+		if err := json.Unmarshal([]byte(out), &v); err != nil || v.Progress.Changed != 2 || v.Progress.SkippedAll() != 0 || !strings.Contains(errOut, "not eligible for replay\n         1  blocked") {
 			t.Errorf("replay --all printed %s, %s, %v", out, errOut, err)
 		}
-		if out, _ := b.run(cli.ExitOK, "show", head); !strings.Contains(out, b.actor("eve")) || !strings.Contains(out, "fixed") || !strings.Contains(out, "manual -> pending") {
+		if out, _ := b.run(cli.ExitOK, "show", head); !strings.Contains(out, b.actor("eve")) || !strings.Contains(out, "fixed") || !strings.Contains(out, "suspended -> pending") {
 			t.Errorf("history after replay: %s", out)
 		}
-		b.run(cli.ExitOK, "release", head, "-y", "--reason", "a test")
+		b.run(cli.ExitOK, "unblock", head, "-y", "--reason", "a test")
 		b.run(cli.ExitOK, "resolve", other, "-y", "--reason", "by phone")
 		b.run(cli.ExitFailed, "resolve", other, "-y", "--reason", "a test")
 		if _, errOut := b.run(cli.ExitFailed, "discard", gocql.MustRandomUUID().String(), "-y", "--reason", "a test"); !strings.Contains(errOut, "has no dead letter") {
@@ -258,7 +258,7 @@ func testDLQCommands(t *testing.T, b *dlqFixture) {
 				t.Errorf("at the end: %s", s)
 			}
 		}
-		if got := b.ids("--status", "pending,parked,manual,processing,failed"); len(got) != 0 {
+		if got := b.ids("--status", "pending,blocked,suspended,processing,failed"); len(got) != 0 {
 			t.Errorf("open at the end: %v", got)
 		}
 		rs, err := b.store.Requests(t.Context(), "outbox.outbox_messages", nil)

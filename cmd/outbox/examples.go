@@ -24,12 +24,12 @@ outbox dlq discard --error-type invalid_event --until 2026-01-31 --dry-run`,
 	"dlq jobs show":   `outbox dlq jobs show 0b2f1d90-0f5c-11f1-8a1e-7f6d2f0c9a11`,
 	"dlq jobs watch":  `outbox dlq jobs watch 0b2f1d90-0f5c-11f1-8a1e-7f6d2f0c9a11`,
 	"dlq list": `outbox dlq list --since 1h
-outbox dlq list --status failed,manual --error-type record_too_large --wide
+outbox dlq list --status failed,suspended --error-type record_too_large --wide
 outbox dlq list --status all --aggregate 7c5b2d3e -o json`,
-	"dlq park": `outbox dlq park 01a2005c-395d-72e3-8401-994110828553 --reason 'wait for the supplier'`,
+	"dlq suspend": `outbox dlq suspend 01a2005c-395d-72e3-8401-994110828553 --reason 'wait for the supplier'`,
 	"dlq purge": `outbox dlq purge --until 2026-01-31 --dry-run
 outbox dlq purge --aggregate 7c5b2d3e --no-archive --reason 'erasure request 12'`,
-	"dlq release": `outbox dlq release 01a2005c-395d-72e3-8401-994110828553 --reason 'later events are independent'`,
+	"dlq unblock": `outbox dlq unblock 01a2005c-395d-72e3-8401-994110828553 --reason 'later events are independent'`,
 	"dlq replay": `outbox dlq replay 01a2005c-395d-72e3-8401-994110828553 --reason 'limit raised'
 outbox dlq replay --error-type record_too_large --dry-run
 outbox dlq replay --error-type record_too_large --canary --reason 'INC-7, limit raised'`,
@@ -47,11 +47,11 @@ outbox health subscriptions serve`,
 outbox orders --scylla-hosts db-1,db-2 --http-hint-addrs relay:7070`,
 	"relay": `outbox relay --config /etc/outbox/outbox.yaml
 outbox relay --backfill-from 2026-01-02T15:04:05Z --reason 'CDC was off'`,
-	"relay reshard":     `outbox relay reshard --to 4 --dry-run`,
-	"scheduled cancel":  `outbox scheduled cancel --client mailer --created-since 1h --dry-run`,
-	"scheduled list":    `outbox scheduled list --topic reminders --until 24h`,
-	"scheduled release": `outbox scheduled release --topic reminders --until 2026-01-31 --reason 'campaign moved'`,
-	"schema asyncapi":   `outbox schema asyncapi --kafka-seeds kafka-1:9092 --relay-topics OrderCreated=orders.created`,
+	"relay reshard":         `outbox relay reshard --to 4 --dry-run`,
+	"scheduled cancel":      `outbox scheduled cancel --client mailer --created-since 1h --dry-run`,
+	"scheduled list":        `outbox scheduled list --topic reminders --until 24h`,
+	"scheduled deliver-now": `outbox scheduled deliver-now --topic reminders --until 2026-01-31 --reason 'campaign moved'`,
+	"schema asyncapi":       `outbox schema asyncapi --kafka-seeds kafka-1:9092 --relay-topics OrderCreated=orders.created`,
 	"schema migrate": `outbox schema migrate --dry-run
 outbox schema migrate --scylla-hosts db-1 --scylla-replication dc1:3
 outbox schema migrate --scylla-keyspace shop --components core,dead-letters`,
@@ -67,11 +67,11 @@ outbox subscriptions apply -f mail.yaml --reason 'larger limit'`,
 	"subscriptions acknowledge-skips": `outbox subscriptions acknowledge-skips mail --reason 'recovered from the archive, INC-7'`,
 	"subscriptions purge": `outbox subscriptions purge mail --before 24h
 outbox subscriptions purge mail --before 24h --yes --reason 'too late to send'`,
-	"subscriptions release": `outbox subscriptions release mail OrderCreated/0/17/3 --reason 'the consumer hangs'`,
-	"subscriptions resume":  `outbox subscriptions resume mail --reason 'the mail server is up'`,
-	"subscriptions seek":    `outbox subscriptions seek mail --to 2026-01-02T15:04:05Z --reason 'mails were lost'`,
-	"subscriptions serve":   `outbox subscriptions serve --config /etc/outbox/outbox.yaml`,
-	"subscriptions status":  `outbox subscriptions status mail -o json`,
+	"subscriptions end-lease": `outbox subscriptions end-lease mail OrderCreated/0/17/3 --reason 'the consumer hangs'`,
+	"subscriptions resume":    `outbox subscriptions resume mail --reason 'the mail server is up'`,
+	"subscriptions seek":      `outbox subscriptions seek mail --to 2026-01-02T15:04:05Z --reason 'mails were lost'`,
+	"subscriptions serve":     `outbox subscriptions serve --config /etc/outbox/outbox.yaml`,
+	"subscriptions status":    `outbox subscriptions status mail -o json`,
 	"tail": `outbox tail OrderCreated OrderCancelled
 outbox tail OrderCreated --since 10m -o json`,
 	"token": `outbox token ann --role operator

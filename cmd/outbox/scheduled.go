@@ -21,8 +21,8 @@ import (
 func newScheduledCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "scheduled",
-		Short: "List, release and cancel scheduled messages",
-		Long: `List, release and cancel scheduled messages.
+		Short: "List, deliver and cancel scheduled messages",
+		Long: `List, deliver and cancel scheduled messages.
 
 These commands use the admin API at --api, or without it the database. An API needs a
 token (OUTBOX_API_TOKEN): list that of a viewer, the others that of an operator.`,
@@ -32,8 +32,8 @@ token (OUTBOX_API_TOKEN): list that of a viewer, the others that of an operator.
 	cmd.AddCommand(
 		newScheduledListCommand(),
 		newScheduledChangeCommand(scheduledChange{
-			name: adminclient.ReleaseScheduled, done: "released",
-			short: "Release scheduled messages now",
+			name: adminclient.DeliverScheduledNow, done: "made due",
+			short: "Deliver scheduled messages now",
 			what:  "The messages become due immediately and are published at up to relay.schedule_rate.\nUntil then they can be cancelled.",
 		}),
 		newScheduledChangeCommand(scheduledChange{

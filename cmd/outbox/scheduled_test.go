@@ -37,7 +37,7 @@ func (b *verifyFixture) onAPI(want int, args ...string) (out, errOut string) {
 	return o.String(), e.String()
 }
 
-func TestScheduled_ReleasesAndCancels(t *testing.T) {
+func TestScheduled_DeliversAndCancels(t *testing.T) {
 	t.Parallel()
 	onDatabaseAndAdmin(t, testScheduledChanges)
 }
@@ -73,20 +73,20 @@ func testScheduledChanges(t *testing.T, b *verifyFixture) {
 		args []string
 		want string
 	}{
-		{[]string{"release"}, "no messages selected"},
-		{[]string{"release", "--all", "--topic", "a"}, "--all and filters"},
+		{[]string{"deliver-now"}, "no messages selected"},
+		{[]string{"deliver-now", "--all", "--topic", "a"}, "--all and filters"},
 		{[]string{"cancel", "--topic", "a", "--rate", "-1"}, "--rate -1"},
 		{[]string{"cancel", "--topic", "a", "--rate", "0.05"}, "--rate 0.05: must be 0.1 or more"},
 		{[]string{"cancel", "--since", "3h", "--until", "1h"}, "--since 3h is not before"},
 		{[]string{"cancel", "--since", "soon"}, "--since"},
-		{append([]string{"release"}, mine...), "--reason is required"},
-		{append([]string{"release", "--reason", "a test"}, mine...), "--yes skips the confirmation"},
+		{append([]string{"deliver-now"}, mine...), "--reason is required"},
+		{append([]string{"deliver-now", "--reason", "a test"}, mine...), "--yes skips the confirmation"},
 	} {
 		if _, errOut := scheduled(cli.ExitUsage, tt.args...); !strings.Contains(errOut, tt.want) {
 			t.Errorf("%v said %q, want %q", tt.args, errOut, tt.want)
 		}
 	}
-	out, _ := scheduled(cli.ExitOK, append([]string{"release", "--dry-run", "-o", "json"}, mine...)...)
+	out, _ := scheduled(cli.ExitOK, append([]string{"deliver-now", "--dry-run", "-o", "json"}, mine...)...)
 	var report scheduledReport
 	if err := json.Unmarshal([]byte(out), &report); err != nil || !report.DryRun || report.Messages != 2 || report.ByTopic["a"] != 2 || report.Changed.Changed != 0 {
 		t.Errorf("dry run printed %s, %v", out, err)
@@ -94,21 +94,21 @@ func testScheduledChanges(t *testing.T, b *verifyFixture) {
 	if due, waiting := waits(); due != 0 || waiting != 4 {
 		t.Errorf("after a dry run %d are due and %d wait", due, waiting)
 	}
-	out, errOut := scheduled(cli.ExitOK, append([]string{"release", "--yes", "--rate", "1000", "--reason", "INC-1: ÄÖ % done"}, append(mine, b.by("ann")...)...)...)
-	if out != "release: 2 released, 0 were published before\n" || !strings.Contains(errOut, "release 2 messages") || !strings.Contains(errOut, "shop") {
-		t.Errorf("release printed %q, %q", out, errOut)
+	out, errOut := scheduled(cli.ExitOK, append([]string{"deliver-now", "--yes", "--rate", "1000", "--reason", "INC-1: ÄÖ % done"}, append(mine, b.by("ann")...)...)...)
+	if out != "deliver-now: 2 made due, 0 were published before\n" || !strings.Contains(errOut, "deliver-now 2 messages") || !strings.Contains(errOut, "shop") {
+		t.Errorf("deliver-now printed %q, %q", out, errOut)
 	}
 	if due, waiting := waits(); due != 2 || waiting != 2 {
-		t.Errorf("after the release %d are due and %d wait", due, waiting)
+		t.Errorf("after the request %d are due and %d wait", due, waiting)
 	}
 	// Nothing matches any more, which is said once, and there is nothing to ask.
-	for _, args := range [][]string{{"release", "--reason", "a test"}, {"release", "--yes", "--reason", "a test"}, {"release", "--dry-run"}} {
+	for _, args := range [][]string{{"deliver-now", "--reason", "a test"}, {"deliver-now", "--yes", "--reason", "a test"}, {"deliver-now", "--dry-run"}} {
 		if out, errOut := scheduled(cli.ExitOK, append(args, mine...)...); out != "" || errOut != "no scheduled message matches\n" {
 			t.Errorf("%v again printed %q, %q", args, out, errOut)
 		}
 	}
-	if out, errOut := scheduled(cli.ExitOK, append([]string{"release", "--yes", "--reason", "a test", "-o", "json"}, mine...)...); errOut != "" || json.Unmarshal([]byte(out), &report) != nil || report.Messages != 0 {
-		t.Errorf("release again as JSON printed %q, %q", out, errOut)
+	if out, errOut := scheduled(cli.ExitOK, append([]string{"deliver-now", "--yes", "--reason", "a test", "-o", "json"}, mine...)...); errOut != "" || json.Unmarshal([]byte(out), &report) != nil || report.Messages != 0 {
+		t.Errorf("deliver-now again as JSON printed %q, %q", out, errOut)
 	}
 	if out, _ := scheduled(cli.ExitOK, "cancel", "--yes", "--reason", "a test", "--created-since", "1h", "--until", "24h"); out != "cancel: 4 cancelled, 0 were published before\n" {
 		t.Errorf("cancel printed %q", out)
@@ -117,7 +117,7 @@ func testScheduledChanges(t *testing.T, b *verifyFixture) {
 		t.Errorf("after all were cancelled %d are due and %d wait", due, waiting)
 	}
 	var actor, detail, reason, outcome string
-	if err := b.session.Query("SELECT actor, detail, reason, outcome FROM admin_audit WHERE action = 'release-messages' ALLOW FILTERING").
+	if err := b.session.Query("SELECT actor, detail, reason, outcome FROM admin_audit WHERE action = 'deliver-messages-now' ALLOW FILTERING").
 		Scan(&actor, &detail, &reason, &outcome); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestScheduled_PreviewNamesTheRest(t *testing.T) {
 		tally.Merge(&rest)
 	}
 	var out bytes.Buffer
-	f := scheduledFlags{scheduledChange: scheduledChange{name: "release"}}
+	f := scheduledFlags{scheduledChange: scheduledChange{name: "deliver-now"}}
 	if f.preview(&out, &tally); !strings.Contains(out.String(), "        20  (others)\n") || strings.Contains(out.String(), "(none)") {
 		t.Errorf("the preview is\n%s", out.String())
 	}
@@ -270,7 +270,7 @@ func TestScheduled_OlderServer(t *testing.T) {
 	t.Parallel()
 	b := setupDLQ(t)
 	b.serve(nil) // without the operations on messages
-	for _, args := range [][]string{{"scheduled", "list"}, {"scheduled", "cancel", "--all", "--dry-run"}, {"scheduled", "release", "--all", "--yes", "--reason", "a test"}} {
+	for _, args := range [][]string{{"scheduled", "list"}, {"scheduled", "cancel", "--all", "--dry-run"}, {"scheduled", "deliver-now", "--all", "--yes", "--reason", "a test"}} {
 		if out, errOut := b.onAPI(cli.ExitFailed, args...); out != "" || !strings.Contains(errOut, "no such endpoint") || !strings.Contains(errOut, "'outbox admin', of this version or a later one") {
 			t.Errorf("%v said %q, %q", args, out, errOut)
 		}

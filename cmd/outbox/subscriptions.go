@@ -81,7 +81,7 @@ func apiError(err error) error {
 	case p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden:
 		return cli.WithHint(err, "OUTBOX_API_TOKEN must contain a token with the right; 'outbox token NAME --role R' creates one")
 	case p.Type == httpapi.TypeNoPath || p.Type == httpapi.TypeMethod:
-		return cli.WithHint(err, "this operation needs the URL of 'outbox subscriptions serve' in --api or OUTBOX_API_URL; 'outbox admin' has list, get, status, leases, release, pause, resume, seek and purge")
+		return cli.WithHint(err, "this operation needs the URL of 'outbox subscriptions serve' in --api or OUTBOX_API_URL; 'outbox admin' has list, get, status, leases, end-lease, pause, resume, seek and purge")
 	case slices.ContainsFunc(p.Errors, func(e client.FieldError) bool { return e.Location == "header."+admin.ReasonHeader }):
 		return cli.Usage(cli.WithHint(err, "--reason contains the reason"))
 	}
@@ -95,14 +95,14 @@ func newSubscriptionsCommand() *cobra.Command {
 		Long: `Serve and administer subscriptions: queues over topics.
 
 'outbox subscriptions serve' runs them. The other commands use its HTTP API at --api.
-Those of operators (list, get, status, leases, release, pause, resume, seek, purge) can
+Those of operators (list, get, status, leases, end-lease, pause, resume, seek, purge) can
 use that of 'outbox admin' too. Both record changes in the audit trail, with --reason.
 'outbox consume NAME' receives and acknowledges messages.`,
 	}
 	cmd.AddCommand(
 		newSubscriptionsServeCommand(), newSubscriptionsListCommand(), newSubscriptionsGetCommand(), newSubscriptionsApplyCommand(), newSubscriptionsDeleteCommand(),
 		newSubscriptionsPauseCommand(true), newSubscriptionsPauseCommand(false), newSubscriptionsAcknowledgeCommand(), newSubscriptionsSeekCommand(), newSubscriptionsPurgeCommand(), newSubscriptionsStatusCommand(),
-		newSubscriptionsLeasesCommand(), newSubscriptionsReleaseCommand(),
+		newSubscriptionsLeasesCommand(), newSubscriptionsEndLeaseCommand(),
 	)
 	return cmd
 }
@@ -400,13 +400,13 @@ func newSubscriptionsLeasesCommand() *cobra.Command {
 	return cmd
 }
 
-func newSubscriptionsReleaseCommand() *cobra.Command {
+func newSubscriptionsEndLeaseCommand() *cobra.Command {
 	var f *apiFlags
-	cmd, f := subscriptionsCommand("release NAME LEASE", "End a lease: deliver its message again", cobra.ExactArgs(2), func(cmd *cobra.Command, c *client.Client, args []string) error {
-		if err := c.ReleaseLease(cmd.Context(), args[0], args[1]); err != nil {
+	cmd, f := subscriptionsCommand("end-lease NAME LEASE", "End a lease: deliver its message again", cobra.ExactArgs(2), func(cmd *cobra.Command, c *client.Client, args []string) error {
+		if err := c.EndLease(cmd.Context(), args[0], args[1]); err != nil {
 			return err
 		}
-		return f.print(cmd, changed{Subscription: args[0], Result: "released", Lease: args[1]}, "lease %s of subscription %s released", args[1], args[0])
+		return f.print(cmd, changed{Subscription: args[0], Result: "ended", Lease: args[1]}, "lease %s of subscription %s ended", args[1], args[0])
 	})
 	cmd.Long = `End the lease of a message, as 'outbox subscriptions leases' prints it. The message can be
 delivered again immediately, and the delivery does not count. Its consumer, which may

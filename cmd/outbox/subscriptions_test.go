@@ -64,7 +64,7 @@ func TestSubscriptions_Administration(t *testing.T) {
 	}
 	step := func(want int, text string, args ...string) string {
 		t.Helper()
-		if slices.Contains([]string{"pause", "resume", "seek", "purge", "delete", "release"}, args[0]) {
+		if slices.Contains([]string{"pause", "resume", "seek", "purge", "delete", "end-lease"}, args[0]) {
 			args = append(args, "--reason", "a test")
 		}
 		status, out, errOut := q.outbox(t, append([]string{"subscriptions"}, args...)...)
@@ -119,9 +119,9 @@ func TestSubscriptions_Administration(t *testing.T) {
 	step(cli.ExitOK, "worker-7", "leases", "jobs")
 	step(cli.ExitOK, `"id": "t-i1/0/0/1"`, "leases", "jobs", "-o", "json")
 	step(cli.ExitUsage, "--limit", "leases", "jobs", "--limit", "0")
-	step(cli.ExitFailed, "id of a lease", "release", "jobs", "17")
-	step(cli.ExitOK, "released", "release", "jobs", "t-i1/0/0/1")
-	step(cli.ExitFailed, "has ended", "release", "jobs", "t-i1/0/0/1")
+	step(cli.ExitFailed, "id of a lease", "end-lease", "jobs", "17")
+	step(cli.ExitOK, "ended", "end-lease", "jobs", "t-i1/0/0/1")
+	step(cli.ExitFailed, "has ended", "end-lease", "jobs", "t-i1/0/0/1")
 	q.url = "http://127.0.0.1:1"
 	step(cli.ExitUsage, "json or yaml", "list", "-o", "x")
 	q.url = "there"

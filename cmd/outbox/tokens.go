@@ -39,6 +39,6 @@ messages of these subscriptions, and does nothing else.`,
 	}
 	cli.OutputFlag(cmd, &output)
 	cmd.Flags().StringVar(&role, "role", string(access.Viewer),
-		"viewer (reads), operator (also makes and changes orders and messages; replays, releases, parks, resolves), admin (also discards, edits, cancels jobs, changes shards) consumer(NAMES) (consumes these subscriptions only) or producer(TOPICS) (sends messages to these topics only)")
+		"viewer (reads), operator (also makes and changes orders and messages; replays, unblocks, suspends, resolves), admin (also discards, edits, cancels jobs, changes shards) consumer(NAMES) (consumes these subscriptions only) or producer(TOPICS) (sends messages to these topics only)")
 	return cmd
 }

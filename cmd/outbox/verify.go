@@ -317,7 +317,7 @@ func printVerified(w io.Writer, v *verify.Verification, repairs *repairs) (verif
 		}
 		out.WriteByte('\n')
 	})
-	for _, k := range []verify.Kind{verify.Missing, verify.Double, verify.Disorder, verify.Gap, verify.UnreadableRow, verify.Unknown, verify.Dead, verify.Parked, verify.Closed} {
+	for _, k := range []verify.Kind{verify.Missing, verify.Double, verify.Disorder, verify.Gap, verify.UnreadableRow, verify.Unknown, verify.Dead, verify.Blocked, verify.Closed} {
 		if more := shown[k] - verifyShown; more > 0 {
 			fmt.Fprintf(&out, "%-10s  and %d more; -o json lists them all\n", k, more)
 		}
@@ -336,7 +336,7 @@ func printVerified(w io.Writer, v *verify.Verification, repairs *repairs) (verif
 		{c.Young, "too young to be checked"},
 		{c.Pending, "pending: written or delivered later"},
 		{c.Dead, "with a dead letter: outbox dlq list shows them"},
-		{c.Parked, "blocked by a dead letter of their aggregate"},
+		{c.Blocked, "blocked by a dead letter of their aggregate"},
 		{c.Closed, "with a closed dead letter: discarded or resolved by an operator"},
 		{c.Untold, "undetermined: the topic has deleted records of that age"},
 		{c.Unknown, "in a topic without a row in the outbox: lost by the database, or deleted"},

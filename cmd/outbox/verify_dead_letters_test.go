@@ -56,16 +56,16 @@ func TestVerify_DeadLetters(t *testing.T) {
 	}
 	a := outbox.NewID()
 	b.add(1, a, 1)
-	head := b.deadLetter(2, a, dlq.Manual, nil)
-	next := b.deadLetter(3, a, dlq.Parked, nil)
-	discarded := b.deadLetter(1, outbox.NewID(), dlq.Manual, func(id gocql.UUID) error { return store.Discard(ctx, id, by) })
-	byHand := b.deadLetter(1, outbox.NewID(), dlq.Manual, func(id gocql.UUID) error { return store.ResolveByHand(ctx, id, by) })
+	head := b.deadLetter(2, a, dlq.Suspended, nil)
+	next := b.deadLetter(3, a, dlq.Blocked, nil)
+	discarded := b.deadLetter(1, outbox.NewID(), dlq.Suspended, func(id gocql.UUID) error { return store.Discard(ctx, id, by) })
+	byHand := b.deadLetter(1, outbox.NewID(), dlq.Suspended, func(id gocql.UUID) error { return store.ResolveByHand(ctx, id, by) })
 	b.deadLetter(1, outbox.NewID(), dlq.Pending, replay(late)) // the topic may have it since it was read
 
 	stdout, stderr, code := b.verify("--until", "0s", "--repair", "--reason", "INC-7")
 	for _, want := range []string{
-		"dead        event " + head.ID.String(), "(dead letter, manual: record_too_large)",
-		"parked      event " + next.ID.String(),
+		"dead        event " + head.ID.String(), "(dead letter, suspended: record_too_large)",
+		"blocked      event " + next.ID.String(),
 		"closed      event " + discarded.ID.String(), "(dead letter, discarded at ", ": sent by post)",
 		"closed      event " + byHand.ID.String(), "by_hand at ",
 		"6 events, 1 in their topics: 0 missing", "1 with a dead letter", "1 blocked by", "2 with a closed dead letter", "1 pending",
@@ -78,13 +78,13 @@ func TestVerify_DeadLetters(t *testing.T) {
 	if code != cli.ExitOK {
 		t.Errorf("status %d, want %d\n%s", code, cli.ExitOK, stderr)
 	}
-	if s := b.status(head.ID.String()); s != dlq.Manual {
+	if s := b.status(head.ID.String()); s != dlq.Suspended {
 		t.Errorf("--repair left the dead letter %s", s)
 	}
 
 	// Rows that are no events are counted by their dead letters: one with an id, one
 	// without, and one without a dead letter.
-	bad, noID, none := b.deadLetter(1, outbox.NewID(), dlq.Manual, func(id gocql.UUID) error { return store.Discard(ctx, id, by) }), outbox.NewID(), outbox.NewID()
+	bad, noID, none := b.deadLetter(1, outbox.NewID(), dlq.Suspended, func(id gocql.UUID) error { return store.Discard(ctx, id, by) }), outbox.NewID(), outbox.NewID()
 	for _, stmt := range []struct {
 		cql  string
 		args []any
@@ -102,7 +102,7 @@ func TestVerify_DeadLetters(t *testing.T) {
 	}
 	b.writeDeadLetter(1, func(l *dlq.DeadLetter) {
 		l.EventID = outbox.RowID("outbox.outbox_messages", noID.String(), 1, written, 2)
-		l.AggregateID, l.Status = l.EventID.String(), dlq.Manual
+		l.AggregateID, l.Status = l.EventID.String(), dlq.Suspended
 	})
 	if stdout, stderr, code = b.verify("--until", "0s"); code != cli.ExitOK || !strings.Contains(stdout, " 0 unreadable rows") ||
 		!strings.Contains(stdout, "3 with a closed dead letter") || !strings.Contains(stdout, "2 with a dead letter") {
@@ -137,7 +137,7 @@ func TestVerify_DeadLetters(t *testing.T) {
 	if code != cli.ExitFailed || got.OK || got.Missing != 2 || !missing[lost.ID] || !missing[behind.ID] {
 		t.Errorf("status %d, %s; want %s and %s missing", code, stdout, lost.ID, behind.ID)
 	}
-	if got.Dead != 2 || got.Parked != 1 || got.Closed != 3 || got.Pending != 1 {
+	if got.Dead != 2 || got.Blocked != 1 || got.Closed != 3 || got.Pending != 1 {
 		t.Errorf("%+v", got.Counts)
 	}
 }

@@ -42,7 +42,7 @@ func awkward() *dlq.DeadLetter {
 	return &dlq.DeadLetter{
 		Table: "outbox.outbox_messages", EventID: gocql.MustRandomUUID(), AggregateID: "a\"\n", AggregateType: "order", EventType: "Ö", Sequence: 1<<62 + 1, Priority: -7, Tags: []string{"a", "b"},
 		Payload: []byte{0, 0xff, '\n'}, ContentType: "x", Headers: map[string]string{"k": "v\n\u2028", "": ""}, CreatedAt: at(1), DeliverAt: at(2),
-		WrittenAt: 1_700_000_000_123_457, Topic: "t", Status: dlq.Resolved, Version: 7, Released: true, ErrorClass: "c", ErrorCode: "E", ErrorText: "e<&>",
+		WrittenAt: 1_700_000_000_123_457, Topic: "t", Status: dlq.Resolved, Version: 7, Unblocked: true, ErrorClass: "c", ErrorCode: "E", ErrorText: "e<&>",
 		ErrorChain: []string{"", "x\u2028"}, Attempts: 3, Replays: 2, FirstFailedAt: at(1_700_000_000_001), LastFailedAt: at(1_700_000_000_002), Strategy: "s",
 		Rule: "r", Waiting: "w", FailureKey: "f", FailureRepeats: 4, Outcome: dlq.Outcome{Kind: dlq.OutcomeReplayed, Topic: "t", Partition: 3, Offset: 1 << 60, Note: "n"},
 		ResolvedAt: at(1_700_000_000_003), EditedID: edited,

@@ -43,7 +43,7 @@ func (b *fixture) runs(id gocql.UUID) *jobs.Job {
 // edited writes a dead letter that was edited twice and resolved.
 func (b *fixture) edited(aggregate string) gocql.UUID {
 	b.Helper()
-	id := b.write(aggregate, 1, dlq.Manual)
+	id := b.write(aggregate, 1, dlq.Suspended)
 	for _, text := range []string{`{"secret":1}`, `{"secret":2}`} {
 		_, err := b.store.Edit(b.Context(), id, dlq.Edit{Payload: []byte(text), ContentType: "application/json"}, ann, 0)
 		b.must(err)
@@ -64,10 +64,10 @@ func TestKeeper_JobsPurgeAndRestore(t *testing.T) {
 	b := setup(t, nil)
 	edited := b.edited("e")
 	plain := b.write("p", 1, dlq.Resolved)
-	manual := b.write("m", 1, dlq.Manual)
+	suspended := b.write("m", 1, dlq.Suspended)
 	open := b.write("o", 1, dlq.Pending)
 	before := map[gocql.UUID]dlq.Copy{}
-	for _, id := range []gocql.UUID{edited, plain, manual} {
+	for _, id := range []gocql.UUID{edited, plain, suspended} {
 		c, err := b.store.Copy(t.Context(), id)
 		b.must(err)
 		before[id] = c
@@ -101,19 +101,19 @@ func TestKeeper_JobsPurgeAndRestore(t *testing.T) {
 	}
 
 	// By ids: a dead letter that may not be purged is skipped and reported.
-	j = b.job(jobs.Spec{Action: dlq.ActionPurge, IDs: []gocql.UUID{manual, open, gocql.MustRandomUUID()}})
-	if want := map[string]int{"manual": 1, "pending": 1, "missing": 1}; !reflect.DeepEqual(j.Progress.Skipped, want) || j.Progress.Changed != 0 {
+	j = b.job(jobs.Spec{Action: dlq.ActionPurge, IDs: []gocql.UUID{suspended, open, gocql.MustRandomUUID()}})
+	if want := map[string]int{"suspended": 1, "pending": 1, "missing": 1}; !reflect.DeepEqual(j.Progress.Skipped, want) || j.Progress.Changed != 0 {
 		t.Errorf("skipped %v, want %v", j.Progress.Skipped, want)
 	}
-	j = b.job(jobs.Spec{Action: dlq.ActionPurge, IDs: []gocql.UUID{manual, open}, Force: true})
-	if j.Progress.Changed != 1 || b.read(manual).Archive == "" || b.read(open).Status != dlq.Pending {
+	j = b.job(jobs.Spec{Action: dlq.ActionPurge, IDs: []gocql.UUID{suspended, open}, Force: true})
+	if j.Progress.Changed != 1 || b.read(suspended).Archive == "" || b.read(open).Status != dlq.Pending {
 		t.Errorf("by force: %+v", j.Progress)
 	}
 
 	// And back, from two objects, to the byte.
 	lost := b.write("l", 1, dlq.Resolved)
 	b.job(jobs.Spec{Action: dlq.ActionPurge, IDs: []gocql.UUID{lost}, NoArchive: true})
-	j = b.job(jobs.Spec{Action: dlq.ActionRestore, IDs: []gocql.UUID{edited, plain, manual, lost, open}})
+	j = b.job(jobs.Spec{Action: dlq.ActionRestore, IDs: []gocql.UUID{edited, plain, suspended, lost, open}})
 	if want := map[string]int{"no copy": 1, "pending": 1}; j.Progress.Changed != 3 || !reflect.DeepEqual(j.Progress.Skipped, want) {
 		t.Errorf("restore: %+v", j.Progress)
 	}
@@ -129,7 +129,7 @@ func TestKeeper_JobsPurgeAndRestore(t *testing.T) {
 			t.Errorf("restored\n%+v\nwant\n%+v", got, want)
 		}
 	}
-	if l := b.read(manual); l.Status != dlq.Manual || !l.Released {
+	if l := b.read(suspended); l.Status != dlq.Suspended || !l.Unblocked {
 		t.Errorf("a dead letter that was never resolved is %+v", l)
 	}
 	if n := b.editRows(); n != 2 {
@@ -213,7 +213,7 @@ func TestKeeper_JobSweeps(t *testing.T) {
 	k := NewKeeper(b.sweeper)
 	ids := []gocql.UUID{b.write("a", 1, dlq.Resolved), b.write("b", 1, dlq.Resolved)}
 	held := b.write("c", 1, dlq.Failed)
-	b.write("c", 2, dlq.Parked)
+	b.write("c", 2, dlq.Blocked)
 	b.advance(100 * 24 * time.Hour)
 	young := b.write("d", 1, dlq.Resolved)
 	plan, more, err := k.Plan(t.Context())
@@ -265,10 +265,10 @@ func TestRunner_WithoutAnArchive(t *testing.T) {
 func TestKeeper_PurgeSkipsConcurrentChanges(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	id := b.write("a", 1, dlq.Manual)
+	id := b.write("a", 1, dlq.Suspended)
 	b.archive.stored = func(key string) {
 		if strings.HasSuffix(key, manifestSuffix) {
-			b.must(b.store.Release(t.Context(), id, dlq.Actor{Name: "eve"}))
+			b.must(b.store.Unblock(t.Context(), id, dlq.Actor{Name: "eve"}))
 		}
 	}
 	left, err := NewKeeper(b.sweeper).Purge(t.Context(), []gocql.UUID{id}, true, ann)
@@ -276,7 +276,7 @@ func TestKeeper_PurgeSkipsConcurrentChanges(t *testing.T) {
 	if err != nil || !errors.As(left[0], &v) {
 		t.Errorf("Purge() = %v, %v, want a *VersionError", left, err)
 	}
-	if l := b.read(id); l.Status != dlq.Manual || !l.Released || l.Payload == nil {
+	if l := b.read(id); l.Status != dlq.Suspended || !l.Unblocked || l.Payload == nil {
 		t.Errorf("the dead letter is %+v", l)
 	}
 }
@@ -286,7 +286,7 @@ func TestKeeper_PurgeSkipsConcurrentChanges(t *testing.T) {
 func TestKeeper_PurgeSkipsConcurrentRestores(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	id := b.write("a", 1, dlq.Manual)
+	id := b.write("a", 1, dlq.Suspended)
 	k := NewKeeper(b.sweeper)
 	if left, err := k.Purge(t.Context(), []gocql.UUID{id}, true, ann); err != nil || left[0] != nil {
 		t.Fatal(left, err)

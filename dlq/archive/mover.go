@@ -80,10 +80,10 @@ func (m *mover) held(ctx context.Context, l *dlq.DeadLetter) (bool, error) {
 	return held, err
 }
 
-// holdsOthers reports whether the failed dead letter l blocks a parked one of its
+// holdsOthers reports whether the failed dead letter l blocks a blocked one of its
 // aggregate.
 func (s *Sweeper) holdsOthers(ctx context.Context, l *dlq.DeadLetter) (bool, error) {
-	if l.Status != dlq.Failed || l.Released {
+	if l.Status != dlq.Failed || l.Unblocked {
 		return false, nil
 	}
 	chain, err := s.conf.Store.Chain(ctx, l.Table, l.AggregateID)
@@ -95,7 +95,7 @@ func (s *Sweeper) holdsOthers(ctx context.Context, l *dlq.DeadLetter) (bool, err
 		switch {
 		case e.EventID == l.EventID:
 			behind = true
-		case behind && e.Status == dlq.Parked:
+		case behind && e.Status == dlq.Blocked:
 			return true, nil
 		}
 	}
@@ -116,7 +116,7 @@ func (m *mover) flush(ctx context.Context) error {
 		if err := m.s.limit.Wait(ctx); err != nil {
 			return err
 		}
-		// An event may have been parked behind it while the object was written.
+		// An event may have been blocked behind it while the object was written.
 		l := &m.deadLetters[i]
 		if held, err := m.held(ctx, l); err != nil {
 			return err

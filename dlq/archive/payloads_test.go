@@ -61,7 +61,7 @@ func (b *fixture) refer(key string, to dlq.Status) gocql.UUID {
 	b.Helper()
 	l := awkward()
 	l.EventID, l.AggregateID = gocql.MustRandomUUID(), gocql.MustRandomUUID().String()
-	l.Status, l.Released, l.Outcome, l.ResolvedAt, l.Replays, l.EditedID, l.Edit = dlq.Pending, false, dlq.Outcome{}, time.Time{}, 0, gocql.UUID{}, nil
+	l.Status, l.Unblocked, l.Outcome, l.ResolvedAt, l.Replays, l.EditedID, l.Edit = dlq.Pending, false, dlq.Outcome{}, time.Time{}, 0, gocql.UUID{}, nil
 	l.FirstFailedAt, l.LastFailedAt = at(b.now.Load()), at(b.now.Load())
 	l.Headers, l.Payload = map[string]string{payload.Header: key}, []byte{}
 	_, err := b.store.Write(b.Context(), l)

@@ -43,7 +43,7 @@ type Record struct {
 	Waiting        string            `json:"waiting,omitempty"`
 	FailureKey     string            `json:"failure_key,omitempty"`
 	FailureRepeats int               `json:"failure_repeats,omitempty"`
-	Released       bool              `json:"released,omitempty"`
+	Unblocked      bool              `json:"unblocked,omitempty"`
 	Outcome        string            `json:"outcome,omitempty"`
 	OutcomeTopic   string            `json:"outcome_topic,omitempty"`
 	OutcomePart    int32             `json:"outcome_partition,omitempty"`
@@ -105,7 +105,7 @@ func recordOf(c *dlq.Copy) Record {
 		WrittenAt: l.WrittenAt, Topic: l.Topic, ErrorClass: l.ErrorClass, ErrorCode: l.ErrorCode, ErrorText: l.ErrorText,
 		ErrorChain: l.ErrorChain, Attempts: l.Attempts, Replays: l.Replays, FirstFailedAt: l.FirstFailedAt, LastFailedAt: l.LastFailedAt,
 		Strategy: l.Strategy, Rule: l.Rule, Waiting: l.Waiting, FailureKey: l.FailureKey, FailureRepeats: l.FailureRepeats,
-		Released: l.Released, Outcome: string(l.Outcome.Kind), OutcomeTopic: l.Outcome.Topic, OutcomePart: l.Outcome.Partition,
+		Unblocked: l.Unblocked, Outcome: string(l.Outcome.Kind), OutcomeTopic: l.Outcome.Topic, OutcomePart: l.Outcome.Partition,
 		OutcomeOffset: l.Outcome.Offset, OutcomeNote: l.Outcome.Note, ResolvedAt: l.ResolvedAt, ContentType: l.ContentType, Headers: l.Headers,
 		Metadata: l.Metadata, Raw: l.Raw, History: history,
 	}
@@ -162,7 +162,7 @@ func (r *Record) DeadLetter() (dlq.DeadLetter, error) {
 		EventType: r.EventType, Sequence: r.Sequence, Priority: r.Priority, Tags: r.Tags, CreatedAt: r.CreatedAt, DeliverAt: r.DeliverAt, WrittenAt: r.WrittenAt, Topic: r.Topic,
 		ErrorClass: r.ErrorClass, ErrorCode: r.ErrorCode, ErrorText: r.ErrorText, ErrorChain: r.ErrorChain, Attempts: r.Attempts,
 		Replays: r.Replays, FirstFailedAt: r.FirstFailedAt, LastFailedAt: r.LastFailedAt, Strategy: r.Strategy, Rule: r.Rule,
-		Waiting: r.Waiting, FailureKey: r.FailureKey, FailureRepeats: r.FailureRepeats, Released: r.Released,
+		Waiting: r.Waiting, FailureKey: r.FailureKey, FailureRepeats: r.FailureRepeats, Unblocked: r.Unblocked,
 		Outcome: dlq.Outcome{
 			Kind: dlq.OutcomeKind(r.Outcome), Topic: r.OutcomeTopic, Partition: r.OutcomePart, Offset: r.OutcomeOffset, Note: r.OutcomeNote,
 		},

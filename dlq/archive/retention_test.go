@@ -26,7 +26,7 @@ func TestSweeper_DeletesWithoutAnArchive(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withoutArchive)
 	resolved, failed, head := b.write("a", 1, dlq.Resolved), b.write("b", 1, dlq.Failed), b.write("c", 1, dlq.Failed)
-	stay := []gocql.UUID{head, b.write("c", 2, dlq.Parked), b.write("d", 1, dlq.Pending), b.write("e", 1, dlq.Manual)}
+	stay := []gocql.UUID{head, b.write("c", 2, dlq.Blocked), b.write("d", 1, dlq.Pending), b.write("e", 1, dlq.Suspended)}
 	b.advance(DefaultResolved - time.Minute)
 	if r := b.sweep(); len(r.Archived) != 0 {
 		t.Fatalf("too early: %+v", r)
@@ -77,7 +77,7 @@ func TestSweeper_RetentionOfATable(t *testing.T) {
 		c.Tables = &testTables{retentions: tables, err: &failure}
 	})
 	of := func(table string) gocql.UUID {
-		l := &dlq.DeadLetter{Table: table, EventID: gocql.MustRandomUUID(), AggregateID: "k", Payload: []byte("{}"), Status: dlq.Manual, FirstFailedAt: at(b.now.Load())}
+		l := &dlq.DeadLetter{Table: table, EventID: gocql.MustRandomUUID(), AggregateID: "k", Payload: []byte("{}"), Status: dlq.Suspended, FirstFailedAt: at(b.now.Load())}
 		_, err := b.store.Write(t.Context(), l)
 		b.must(err)
 		b.must(b.store.Discard(t.Context(), l.EventID, eve))
@@ -193,7 +193,7 @@ func TestSweeper_AReplayWinsWithoutAnArchive(t *testing.T) {
 	b.advance(2 * DefaultFailed)
 	fenced, err := dlq.Open(b.database.Session, schema.DefaultKeyspace, dlq.WithClock(b.archive.clock), dlq.WithTimeouts(30*time.Second, time.Minute), dlq.WithFence(&beforeWrites{do: func() {
 		b.must(b.store.Replay(t.Context(), id, eve))
-		b.must(b.store.Park(t.Context(), other, eve))
+		b.must(b.store.Suspend(t.Context(), other, eve))
 	}}))
 	b.must(err)
 	b.conf.Store, b.conf.Registerer = fenced, nil
@@ -203,7 +203,7 @@ func TestSweeper_AReplayWinsWithoutAnArchive(t *testing.T) {
 	if err != nil || r.Changed != 2 || len(r.Archived) != 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	for id, want := range map[gocql.UUID]dlq.Status{id: dlq.Pending, other: dlq.Manual} {
+	for id, want := range map[gocql.UUID]dlq.Status{id: dlq.Pending, other: dlq.Suspended} {
 		if l := b.read(id); l.Status != want || l.Payload == nil {
 			t.Errorf("the dead letter is %s", l.Status)
 		}
@@ -234,7 +234,7 @@ func TestSweeper_BesideOperators(t *testing.T) {
 			for step := range 250 {
 				switch n := rnd.IntN(12); {
 				case n < 2 || len(ids) == 0:
-					id := b.write(fmt.Sprint("a", rnd.IntN(4)), int64(step+1), []dlq.Status{dlq.Resolved, dlq.Failed, dlq.Parked, dlq.Manual, dlq.Pending}[rnd.IntN(5)])
+					id := b.write(fmt.Sprint("a", rnd.IntN(4)), int64(step+1), []dlq.Status{dlq.Resolved, dlq.Failed, dlq.Blocked, dlq.Suspended, dlq.Pending}[rnd.IntN(5)])
 					ids, known[id] = append(ids, id), &state{}
 				case n < 9:
 					id := ids[rnd.IntN(len(ids))]
@@ -245,7 +245,7 @@ func TestSweeper_BesideOperators(t *testing.T) {
 					case 1:
 						err = b.store.Discard(t.Context(), id, eve)
 					case 2:
-						err = b.store.Park(t.Context(), id, eve)
+						err = b.store.Suspend(t.Context(), id, eve)
 					case 3:
 						_, err = b.store.Edit(t.Context(), id, dlq.Edit{Payload: fmt.Append(nil, step)}, eve, 0)
 					case 4:
@@ -295,12 +295,12 @@ func TestSweeper_BesideOperators(t *testing.T) {
 						if old.Status != dlq.Resolved && old.Status != dlq.Failed || age < min || (now.Archive != "") != archived {
 							t.Errorf("step %d: a %s dead letter of %s was deleted, archive %q", step, old.Status, age, now.Archive)
 						}
-						if old.Status != dlq.Failed || old.Released {
+						if old.Status != dlq.Failed || old.Unblocked {
 							continue
 						}
 						chain, err := b.store.Chain(t.Context(), old.Table, old.AggregateID)
 						b.must(err)
-						if slices.ContainsFunc(chain, func(e dlq.ChainEntry) bool { return e.Status == dlq.Parked && e.Sequence > old.Sequence }) {
+						if slices.ContainsFunc(chain, func(e dlq.ChainEntry) bool { return e.Status == dlq.Blocked && e.Sequence > old.Sequence }) {
 							t.Errorf("step %d: a failed dead letter was deleted that blocked others", step)
 						}
 					}

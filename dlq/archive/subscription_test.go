@@ -24,7 +24,7 @@ func (b *fixture) ofSubscription(n int) (ids []gocql.UUID) {
 	for i := range n {
 		l := &dlq.DeadLetter{
 			Table: inventory, EventID: outbox.NameID(gocql.UUID{1}, "inventory", fmt.Sprint(i)), AggregateID: fmt.Sprint("key-", i), EventType: "OrderCreated",
-			Payload: fmt.Appendf(nil, `{"n":%d}`, i), Topic: "orders", Status: dlq.Manual, Attempts: 3, ErrorClass: "max_receive", ErrorText: "the consumer answered 500",
+			Payload: fmt.Appendf(nil, `{"n":%d}`, i), Topic: "orders", Status: dlq.Suspended, Attempts: 3, ErrorClass: "max_receive", ErrorText: "the consumer answered 500",
 			FirstFailedAt: at(b.now.Load()), WrittenAt: 1_700_000_000_000_000 + int64(i), Metadata: map[string]string{"partition": "0", "offset": fmt.Sprint(i)},
 		}
 		if i%3 == 2 {
@@ -33,7 +33,7 @@ func (b *fixture) ofSubscription(n int) (ids []gocql.UUID) {
 		for range 2 { // a repetition after a crash finds it
 			st, err := b.store.Write(b.Context(), l)
 			b.must(err)
-			if st != dlq.Manual {
+			if st != dlq.Suspended {
 				b.Fatalf("Write() = %s", st)
 			}
 		}
@@ -47,7 +47,7 @@ func (b *fixture) ofSubscription(n int) (ids []gocql.UUID) {
 func TestSubscription_EverythingWorks(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	relays := b.write("a", 1, dlq.Manual)
+	relays := b.write("a", 1, dlq.Suspended)
 	ids := b.ofSubscription(9)
 	b.advance(time.Second)
 	list := func(f dlq.Filter) (got []gocql.UUID) {
@@ -101,7 +101,7 @@ func TestSubscription_EverythingWorks(t *testing.T) {
 	again := requests[slices.IndexFunc(requests, func(r dlq.Request) bool { return r.EventID != ids[5] })].EventID
 	_, err = b.store.Claim(t.Context(), again, "engine", time.Minute)
 	b.must(err)
-	if st, err := b.store.Fail(t.Context(), again, "engine", dlq.Failure{Class: "max_receive", Text: "the consumer answered 500", Final: true}); err != nil || st != dlq.Manual {
+	if st, err := b.store.Fail(t.Context(), again, "engine", dlq.Failure{Class: "max_receive", Text: "the consumer answered 500", Final: true}); err != nil || st != dlq.Suspended {
 		t.Errorf("Fail() = %s, %v", st, err)
 	}
 
@@ -122,7 +122,7 @@ func TestSubscription_EverythingWorks(t *testing.T) {
 		t.Errorf("history %q", text)
 	}
 	repeated := b.read(ids[8])
-	repeated.Status = dlq.Manual
+	repeated.Status = dlq.Suspended
 	if st, err := b.store.Write(t.Context(), &repeated); err != nil || st != dlq.Resolved {
 		t.Errorf("Write() of a discarded one = %s, %v", st, err)
 	}

@@ -69,9 +69,9 @@ func (b *fixture) write(aggregate string, seq int64, to dlq.Status) gocql.UUID {
 	b.Helper()
 	ctx := b.Context()
 	l := awkward()
-	l.AggregateID, l.Sequence, l.Status, l.Released, l.Outcome, l.ResolvedAt, l.Replays, l.EditedID, l.Edit = aggregate, seq, dlq.Pending, false, dlq.Outcome{}, time.Time{}, 0, gocql.UUID{}, nil
+	l.AggregateID, l.Sequence, l.Status, l.Unblocked, l.Outcome, l.ResolvedAt, l.Replays, l.EditedID, l.Edit = aggregate, seq, dlq.Pending, false, dlq.Outcome{}, time.Time{}, 0, gocql.UUID{}, nil
 	l.FirstFailedAt, l.LastFailedAt = at(b.now.Load()), at(b.now.Load())
-	if to == dlq.Parked || to == dlq.Manual {
+	if to == dlq.Blocked || to == dlq.Suspended {
 		l.Status = to
 	}
 	_, err := b.store.Write(ctx, l)
@@ -119,7 +119,7 @@ func TestSweeper_MovesWhatIsOldAndNothingElse(t *testing.T) {
 	late := b.write("c", 1, dlq.Pending)
 	failed := b.write("d", 1, dlq.Failed)
 	head := b.write("e", 1, dlq.Failed)
-	stay := []gocql.UUID{head, b.write("e", 2, dlq.Parked), b.write("f", 1, dlq.Pending), b.write("g", 1, dlq.Manual)}
+	stay := []gocql.UUID{head, b.write("e", 2, dlq.Blocked), b.write("f", 1, dlq.Pending), b.write("g", 1, dlq.Suspended)}
 	before := b.read(resolved[0])
 
 	b.advance(DefaultResolved - time.Minute)

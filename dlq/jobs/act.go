@@ -22,12 +22,12 @@ func (s *Store) do(ctx context.Context, j *Job, event gocql.UUID) error {
 		return s.dead.Replay(ctx, event, j.by())
 	case dlq.ActionDiscard:
 		return s.dead.Discard(ctx, event, j.by())
-	case dlq.ActionRelease:
-		return s.dead.Release(ctx, event, j.by())
+	case dlq.ActionUnblock:
+		return s.dead.Unblock(ctx, event, j.by())
 	case dlq.ActionResolve:
 		return s.dead.ResolveByHand(ctx, event, j.by())
-	case dlq.ActionPark:
-		return s.dead.Park(ctx, event, j.by())
+	case dlq.ActionSuspend:
+		return s.dead.Suspend(ctx, event, j.by())
 	case dlq.ActionSet:
 		return s.dead.Set(ctx, event, *j.Set, j.by())
 	case dlq.ActionPurge:
@@ -194,7 +194,7 @@ func replayResultOf(lines []dlq.Change, version int64) replayResult {
 			return replayResult{known: true, replayed: true}
 		case dlq.ActionFail:
 			return replayResult{known: true, failed: c.Class}
-		case dlq.ActionDiscard, dlq.ActionResolve, dlq.ActionPark, dlq.ActionRelease, dlq.ActionArchive, dlq.ActionPurge:
+		case dlq.ActionDiscard, dlq.ActionResolve, dlq.ActionSuspend, dlq.ActionUnblock, dlq.ActionArchive, dlq.ActionPurge:
 			return replayResult{known: true, overtaken: true}
 		}
 	}

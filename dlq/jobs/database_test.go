@@ -132,7 +132,7 @@ func (b *fixture) writeMany(t testing.TB, n int, f func(i int, l *dlq.DeadLetter
 	t.Helper()
 	for i := range n {
 		l := testDeadLetter(fmt.Sprint("many-", i), 1)
-		l.Status = dlq.Manual
+		l.Status = dlq.Suspended
 		if f != nil {
 			f(i, l)
 		}

@@ -34,7 +34,7 @@ func (s State) Ended() bool { return s == Done || s == Cancelled || s == Failed 
 // Actions are the actions of jobs. ActionArchive is a sweep: it moves dead letters that
 // are older than their retention to the archive and removes expired objects, so it
 // takes no ids and no filter.
-var Actions = []dlq.Action{dlq.ActionReplay, dlq.ActionDiscard, dlq.ActionRelease, dlq.ActionResolve, dlq.ActionPark, dlq.ActionSet, dlq.ActionPurge, dlq.ActionRestore, dlq.ActionArchive}
+var Actions = []dlq.Action{dlq.ActionReplay, dlq.ActionDiscard, dlq.ActionUnblock, dlq.ActionResolve, dlq.ActionSuspend, dlq.ActionSet, dlq.ActionPurge, dlq.ActionRestore, dlq.ActionArchive}
 
 const (
 	// DefaultBatchSize is the default number of dead letters between two saves.
@@ -73,7 +73,7 @@ type Spec struct {
 	// Follow is the time that a replay waits for the results of a batch. Default
 	// DefaultFollow; negative means that it does not wait.
 	Follow time.Duration `json:"follow"`
-	// Force, of a purge, includes failed and manual dead letters, like Purge.Force.
+	// Force, of a purge, includes failed and suspended dead letters, like Purge.Force.
 	Force bool `json:"force,omitempty"`
 	// NoArchive, of a purge, writes no copies: the content is lost.
 	NoArchive bool `json:"no_archive,omitempty"`
@@ -101,7 +101,7 @@ func (s *Spec) needsArchive() bool {
 func (s *Spec) Statuses() []dlq.Status {
 	switch {
 	case s.Action == dlq.ActionPurge && s.Force:
-		return []dlq.Status{dlq.Resolved, dlq.Archived, dlq.Failed, dlq.Manual}
+		return []dlq.Status{dlq.Resolved, dlq.Archived, dlq.Failed, dlq.Suspended}
 	case s.Action == dlq.ActionPurge:
 		return []dlq.Status{dlq.Resolved, dlq.Archived}
 	case s.Action == dlq.ActionRestore:
@@ -218,8 +218,8 @@ type Progress struct {
 	Replayed int `json:"replayed"`
 	// FailedAgain, of a replay, counts failed replays by error class.
 	FailedAgain map[string]int `json:"failed_again,omitempty"`
-	// Overtaken, of a replay, counts dead letters that were discarded, resolved, parked
-	// or released before the relay replayed them.
+	// Overtaken, of a replay, counts dead letters that were discarded, resolved, blocked
+	// or unblocked before the relay replayed them.
 	Overtaken int `json:"overtaken,omitempty"`
 	// Waiting, of a replay, counts unknown results. In the report of a finished job
 	// they were unknown when the time to follow ended.

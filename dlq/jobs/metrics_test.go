@@ -25,7 +25,7 @@ func TestRunner_Metrics(t *testing.T) {
 		}
 		return ""
 	})
-	j := b.mustCreateJob(t, Spec{Action: dlq.ActionReplay, IDs: append(ids, b.writeMany(t, 1, func(_ int, l *dlq.DeadLetter) { l.Status = dlq.Parked })...)})
+	j := b.mustCreateJob(t, Spec{Action: dlq.ActionReplay, IDs: append(ids, b.writeMany(t, 1, func(_ int, l *dlq.DeadLetter) { l.Status = dlq.Blocked })...)})
 	waiting := b.mustCreateJob(t, Spec{Action: dlq.ActionPurge}) // which this runner cannot run
 	jobs, err := b.jobs.ListOpen(t.Context())
 	if err != nil {

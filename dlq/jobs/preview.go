@@ -26,7 +26,7 @@ type Preview struct {
 	// Sample contains up to PreviewSample of the aggregates, the ones with most dead
 	// letters first.
 	Sample []PreviewAggregate `json:"aggregates_sample,omitempty"`
-	// Followers counts the parked dead letters that the action would unblock.
+	// Followers counts the blocked dead letters that the action would unblock.
 	// Aggregates beyond MaxPreviewed are not counted; FollowersOf is the number of
 	// counted aggregates.
 	Followers   int `json:"followers"`
@@ -43,7 +43,7 @@ type Preview struct {
 type PreviewAggregate struct {
 	Table       string `json:"table"`
 	AggregateID string `json:"aggregate_id"`
-	// DeadLetters counts the dead letters to change, and Followers the parked ones
+	// DeadLetters counts the dead letters to change, and Followers the blocked ones
 	// behind them; aggregates beyond MaxPreviewed are not counted.
 	DeadLetters int `json:"dead_letters"`
 	Followers   int `json:"followers"`
@@ -155,7 +155,7 @@ func (s *Store) Estimate(ctx context.Context, p *Preview, rate float64) error {
 	return nil
 }
 
-// followers counts the parked dead letters of a chain behind one of ids.
+// followers counts the blocked dead letters of a chain behind one of ids.
 func followers(chain []dlq.ChainEntry, ids []string) (n int) {
 	mine := make(map[string]bool, len(ids))
 	for _, id := range ids {
@@ -165,7 +165,7 @@ func followers(chain []dlq.ChainEntry, ids []string) (n int) {
 	for _, e := range chain {
 		if mine[e.EventID.String()] {
 			behind = true
-		} else if behind && e.Status == dlq.Parked {
+		} else if behind && e.Status == dlq.Blocked {
 			n++
 		}
 	}

@@ -21,14 +21,14 @@ func TestPreview_NamesAggregatesAndTime(t *testing.T) {
 		if i == 7 {
 			for seq := range 3 {
 				f := testDeadLetter("a07", int64(seq+2))
-				f.Status = dlq.Parked
+				f.Status = dlq.Blocked
 				b.mustWrite(t, f)
 				deadLetters = append(deadLetters, *f)
 			}
 		}
 	}
 	p, may, err := b.jobs.Preview(ctx, &Spec{Action: dlq.ActionReplay}, deadLetters)
-	if err != nil || p.DeadLetters != 12 || len(may) != 12 || p.Followers != 3 || p.Refused[dlq.Parked] != 3 {
+	if err != nil || p.DeadLetters != 12 || len(may) != 12 || p.Followers != 3 || p.Refused[dlq.Blocked] != 3 {
 		t.Fatalf("Preview() = %+v, %v", p, err)
 	}
 	if len(p.Sample) != PreviewSample || p.Sample[0] != (PreviewAggregate{testTable, "a07", 1, 3}) {

@@ -96,7 +96,7 @@ func TestRunner_SetsLabels(t *testing.T) {
 		t.Errorf("the report is %s %+v", j.State, j.Progress)
 	}
 	for _, id := range ids {
-		if l := b.mustRead(t, id); l.Priority != 9 || !slices.Equal(l.Tags, []string{"new"}) || l.Status != dlq.Manual {
+		if l := b.mustRead(t, id); l.Priority != 9 || !slices.Equal(l.Tags, []string{"new"}) || l.Status != dlq.Suspended {
 			t.Errorf("%s has %d %v", l.Status, l.Priority, l.Tags)
 		}
 	}
@@ -114,11 +114,11 @@ func TestCreate_ReportsInvalidLabels(t *testing.T) {
 	for want, spec := range map[string]Spec{
 		"set: name a priority":         {Action: dlq.ActionSet},
 		"nothing to set":               {Action: dlq.ActionSet, Set: &dlq.Labels{}},
-		"only the action set":          {Action: dlq.ActionPark, Set: &dlq.Labels{Priority: new(1)}},
+		"only the action set":          {Action: dlq.ActionSuspend, Set: &dlq.Labels{Priority: new(1)}},
 		"priority 101":                 {Action: dlq.ActionSet, Set: &dlq.Labels{Priority: new(101)}},
-		"only a replay":                {Action: dlq.ActionPark, ByPriority: true},
-		`tag "a b"`:                    {Action: dlq.ActionPark, Filter: dlq.Filter{Tags: []string{"a b"}}},
-		"priority -101: must be betwe": {Action: dlq.ActionPark, Filter: dlq.Filter{MinPriority: new(-101)}},
+		"only a replay":                {Action: dlq.ActionSuspend, ByPriority: true},
+		`tag "a b"`:                    {Action: dlq.ActionSuspend, Filter: dlq.Filter{Tags: []string{"a b"}}},
+		"priority -101: must be betwe": {Action: dlq.ActionSuspend, Filter: dlq.Filter{MinPriority: new(-101)}},
 	} {
 		if _, err := b.jobs.Create(t.Context(), spec, eve); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Create() = %v, want it to contain %q", err, want)

@@ -120,7 +120,7 @@ func TestRunner_ReplaysFollowsAndReports(t *testing.T) {
 		case i < 5:
 			l.Metadata = map[string]string{"fail": "refused"}
 		case i < 8:
-			l.Status = dlq.Parked
+			l.Status = dlq.Blocked
 		}
 	})
 	if _, err := b.Claim(t.Context(), b.writeMany(t, 1, func(_ int, l *dlq.DeadLetter) { l.Status = dlq.Pending })[0], "relay-2", time.Hour); err != nil {
@@ -134,7 +134,7 @@ func TestRunner_ReplaysFollowsAndReports(t *testing.T) {
 	j = b.jobWhen(t, j.ID, "done", finished)
 	want := Progress{
 		Total: 26, Done: 26, Changed: 22, Replayed: 17, FailedAgain: map[string]int{"refused": 5},
-		Skipped: map[string]int{"parked": 3, "claimed": 1},
+		Skipped: map[string]int{"blocked": 3, "claimed": 1},
 	}
 	if j.State != Done || !reflect.DeepEqual(j.Progress, want) || j.Error != "" || j.Started.IsZero() || j.ClaimedBy != "" {
 		t.Errorf("the report is %s %+v %q, want %+v", j.State, j.Progress, j.Error, want)
@@ -192,7 +192,7 @@ func TestRunner_EveryAction(t *testing.T) {
 	b := setupJobs(t)
 	start(t, b.jobs, quick("r1"))
 	for action, want := range map[dlq.Action]dlq.Status{
-		dlq.ActionDiscard: dlq.Resolved, dlq.ActionResolve: dlq.Resolved, dlq.ActionRelease: dlq.Manual, dlq.ActionPark: dlq.Manual, dlq.ActionReplay: dlq.Pending,
+		dlq.ActionDiscard: dlq.Resolved, dlq.ActionResolve: dlq.Resolved, dlq.ActionUnblock: dlq.Suspended, dlq.ActionSuspend: dlq.Suspended, dlq.ActionReplay: dlq.Pending,
 	} {
 		ids := b.writeMany(t, 5, func(_ int, l *dlq.DeadLetter) { l.Status, l.EventType = dlq.Pending, string(action) })
 		j := b.mustCreateJob(t, Spec{Action: action, Filter: dlq.Filter{EventType: string(action)}, Limit: 3, BatchSize: 2, Follow: -1})
@@ -397,7 +397,7 @@ func TestRunner_PausedWhilePlanningTheLastBatch(t *testing.T) {
 	b := setupJobs(t)
 	ids := b.writeMany(t, 3, nil)
 	r := NewRunner(b.jobs, RunnerConfig{Owner: "r1", Poll: time.Hour})
-	for _, spec := range []Spec{{Action: dlq.ActionRelease, IDs: ids}, {Action: dlq.ActionDiscard, Filter: dlq.Filter{EventType: "OrderCreated"}}} {
+	for _, spec := range []Spec{{Action: dlq.ActionUnblock, IDs: ids}, {Action: dlq.ActionDiscard, Filter: dlq.Filter{EventType: "OrderCreated"}}} {
 		w := b.claimJob(t, r, spec, len(ids))
 		if err := b.jobs.Pause(t.Context(), w.id, eve); err != nil {
 			t.Fatal(err)
@@ -540,7 +540,7 @@ func TestRunner_CrashesAtEveryWrite(t *testing.T) {
 func crashAt(t *testing.T, k int) bool {
 	b := setupJobs(t)
 	ids := b.writeMany(t, 5, func(i int, l *dlq.DeadLetter) {
-		l.Status = []dlq.Status{dlq.Pending, dlq.Parked, dlq.Manual}[i%3]
+		l.Status = []dlq.Status{dlq.Pending, dlq.Blocked, dlq.Suspended}[i%3]
 		l.FirstFailedAt = b.jobs.db.Millis().Add(-time.Second) // a job selects first failures before its own millisecond
 	})
 	j := b.mustCreateJob(t, Spec{Action: dlq.ActionReplay, Filter: dlq.Filter{EventType: "OrderCreated"}, BatchSize: 2, Follow: -1})
@@ -578,7 +578,7 @@ func crashAt(t *testing.T, k int) bool {
 	next := b.another(t, dlq.WithClock(world.Clock(func() time.Time { return time.Now().Add(time.Hour) }))) // the claim has expired
 	start(t, next, quick("r2"))
 	j = b.jobWhen(t, j.ID, "done", finished)
-	want := Progress{Total: 5, Done: 5, Changed: 3, Waiting: 3, Skipped: map[string]int{"parked": 2}}
+	want := Progress{Total: 5, Done: 5, Changed: 3, Waiting: 3, Skipped: map[string]int{"blocked": 2}}
 	if j.State != Done || !reflect.DeepEqual(j.Progress, want) {
 		t.Errorf("the report is %s %+v, want %+v", j.State, j.Progress, want)
 	}

@@ -76,13 +76,13 @@ func TestCreate_ReportsInvalidSpecs(t *testing.T) {
 		"batch size 1001":  {Action: dlq.ActionReplay, BatchSize: 1001},
 		"canary":           {Action: dlq.ActionDiscard, Canary: true},
 		"follow":           {Action: dlq.ActionReplay, Canary: true, Follow: -1},
-		`status "dead"`:    {Action: dlq.ActionPark, Filter: dlq.Filter{Status: []dlq.Status{"dead"}}},
+		`status "dead"`:    {Action: dlq.ActionSuspend, Filter: dlq.Filter{Status: []dlq.Status{"dead"}}},
 	} {
 		if _, err := b.jobs.Create(t.Context(), spec, eve); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Create() = %v, want it to contain %q", err, want)
 		}
 	}
-	if _, err := b.jobs.Create(t.Context(), Spec{Action: dlq.ActionPark}, dlq.Actor{}); err == nil {
+	if _, err := b.jobs.Create(t.Context(), Spec{Action: dlq.ActionSuspend}, dlq.Actor{}); err == nil {
 		t.Error("Create() without an actor = nil")
 	}
 }
@@ -92,7 +92,7 @@ func TestList_ByTimeOverMonths(t *testing.T) {
 	b := setup(t)
 	var want []gocql.UUID
 	for range 7 {
-		want = append([]gocql.UUID{b.mustCreateJob(t, Spec{Action: dlq.ActionPark}).ID}, want...)
+		want = append([]gocql.UUID{b.mustCreateJob(t, Spec{Action: dlq.ActionSuspend}).ID}, want...)
 		b.clock.advance(12 * 24 * time.Hour)
 	}
 	for _, size := range []int{1, 3, 7, 100} {
@@ -175,15 +175,15 @@ func TestCancel_FinishesCompleteReports(t *testing.T) {
 		began func(*Job)
 		want  bool
 	}{
-		"between batches":              {Spec{Action: dlq.ActionPark}, func(j *Job) { j.batch = 1 }, true},
-		"a batch is under way":         {Spec{Action: dlq.ActionPark}, func(j *Job) { j.batch, j.ids = 1, []gocql.UUID{gocql.MustRandomUUID()} }, false},
-		"a runner has it":              {Spec{Action: dlq.ActionPark}, func(j *Job) { j.ClaimedBy, j.ClaimedUntil = "r", b.clock.Now().Add(time.Minute) }, false},
-		"a runner had it":              {Spec{Action: dlq.ActionPark}, func(j *Job) { j.ClaimedBy, j.ClaimedUntil = "r", b.clock.Now() }, true},
+		"between batches":              {Spec{Action: dlq.ActionSuspend}, func(j *Job) { j.batch = 1 }, true},
+		"a batch is under way":         {Spec{Action: dlq.ActionSuspend}, func(j *Job) { j.batch, j.ids = 1, []gocql.UUID{gocql.MustRandomUUID()} }, false},
+		"a runner has it":              {Spec{Action: dlq.ActionSuspend}, func(j *Job) { j.ClaimedBy, j.ClaimedUntil = "r", b.clock.Now().Add(time.Minute) }, false},
+		"a runner had it":              {Spec{Action: dlq.ActionSuspend}, func(j *Job) { j.ClaimedBy, j.ClaimedUntil = "r", b.clock.Now() }, true},
 		"dead letters to follow":       {Spec{Action: dlq.ActionReplay}, func(j *Job) { j.batch = 1 }, false},
 		"all dead letters followed":    {Spec{Action: dlq.ActionReplay}, func(j *Job) { j.batch, j.cursor.Followed = 1, 1 }, true},
 		"dead letters not to follow":   {Spec{Action: dlq.ActionReplay, Follow: -1}, func(j *Job) { j.batch = 1 }, true},
 		"it was never begun":           {Spec{Action: dlq.ActionReplay}, func(j *Job) { j.Started = time.Time{} }, true},
-		"paused between batches":       {Spec{Action: dlq.ActionPark}, func(j *Job) { j.batch, j.State = 1, Paused }, true},
+		"paused between batches":       {Spec{Action: dlq.ActionSuspend}, func(j *Job) { j.batch, j.State = 1, Paused }, true},
 		"paused, dead letters waiting": {Spec{Action: dlq.ActionReplay}, func(j *Job) { j.batch, j.State = 1, Paused }, false},
 	} {
 		j := b.mustCreateJob(t, tt.spec)

@@ -22,7 +22,7 @@ const (
 	DefaultBacklog        = 10_000
 	DefaultRatePerMinute  = 100
 	DefaultResolutionRate = 0.5
-	DefaultParkedAge      = time.Hour
+	DefaultBlockedAge     = time.Hour
 	DefaultBreakerOpen    = 2 * time.Minute
 	DefaultRepeat         = 4 * time.Hour
 )
@@ -55,8 +55,8 @@ type Config struct {
 	// the ones that failed first between 25 hours and one hour ago, if there are at
 	// least 20.
 	ResolutionRate float64
-	// ParkedAge limits the time for which a dead letter is parked.
-	ParkedAge time.Duration
+	// BlockedAge limits the time for which a dead letter is blocked.
+	BlockedAge time.Duration
 	// Breakers are the circuit breakers of the relays; nil turns their rule off.
 	// BreakerOpen limits the time for which one is not closed.
 	Breakers    Breakers
@@ -99,7 +99,7 @@ func (c Config) withDefaults() Config {
 	or(&c.Backlog, DefaultBacklog)
 	or(&c.RatePerMinute, DefaultRatePerMinute)
 	or(&c.ResolutionRate, DefaultResolutionRate)
-	or(&c.ParkedAge, DefaultParkedAge)
+	or(&c.BlockedAge, DefaultBlockedAge)
 	or(&c.BreakerOpen, DefaultBreakerOpen)
 	or(&c.Repeat, DefaultRepeat)
 	or(&c.Logger, slog.New(slog.DiscardHandler))
@@ -118,7 +118,7 @@ func (c *Config) validate() error {
 	for _, d := range []struct {
 		name string
 		v    time.Duration
-	}{{"group window", c.GroupWindow}, {"parked age", c.ParkedAge}, {"breaker open", c.BreakerOpen}, {"repeat", c.Repeat}} {
+	}{{"group window", c.GroupWindow}, {"blocked age", c.BlockedAge}, {"breaker open", c.BreakerOpen}, {"repeat", c.Repeat}} {
 		if d.v != -1 && d.v < time.Second {
 			bad("%s %s: must be at least a second, or -1 for off", d.name, d.v)
 		}

@@ -9,12 +9,12 @@ import (
 )
 
 type metrics struct {
-	deadLetters                        *prometheus.GaugeVec
-	rate, resolution, oldest, parked   prometheus.Gauge
-	onDuty, backlogLimit, rateLimit    prometheus.Gauge
-	resolutionLimit, parkedLimit, took prometheus.Gauge
-	added, errors                      prometheus.Counter
-	notices                            *prometheus.CounterVec
+	deadLetters                         *prometheus.GaugeVec
+	rate, resolution, oldest, blocked   prometheus.Gauge
+	onDuty, backlogLimit, rateLimit     prometheus.Gauge
+	resolutionLimit, blockedLimit, took prometheus.Gauge
+	added, errors                       prometheus.Counter
+	notices                             *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -33,13 +33,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		rate:            gauge("outbox_dead_letter_ingestion_per_minute", "Events that became dead letters, per minute, over the last minute."+duty),
 		resolution:      gauge("outbox_dead_letter_resolution_ratio", "Share of resolved dead letters among the ones that failed first between 25 hours and one hour ago; NaN for fewer than 20."+duty),
 		oldest:          gauge("outbox_dead_letter_oldest_open_seconds", "Age of the oldest open dead letter."+duty),
-		parked:          gauge("outbox_dead_letter_oldest_blocked_seconds", "Age of the oldest parked dead letter."+duty),
+		blocked:         gauge("outbox_dead_letter_oldest_blocked_seconds", "Age of the oldest blocked dead letter."+duty),
 		onDuty:          gauge("outbox_notifications_on_duty", "1 while this process watches the dead letters for all."),
 		took:            gauge("outbox_notifications_seconds", "Duration of the last poll of the dead letters."),
 		backlogLimit:    gauge("outbox_dead_letter_backlog_limit", "notifications.backlog; -1 for off."),
 		rateLimit:       gauge("outbox_dead_letter_ingestion_limit_per_minute", "notifications.rate_per_minute; -1 for off."),
 		resolutionLimit: gauge("outbox_dead_letter_resolution_ratio_limit", "Share of resolved dead letters below which OutboxDeadLetterResolution fires; -1 for off."),
-		parkedLimit:     gauge("outbox_dead_letter_blocked_limit_seconds", "notifications.parked_age; -1 for off."),
+		blockedLimit:    gauge("outbox_dead_letter_blocked_limit_seconds", "notifications.blocked_age; -1 for off."),
 		added: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "outbox_dead_letter_ingested_total", Help: "Events that became dead letters while this process was on duty.",
 		}),
@@ -48,7 +48,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		notices: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "outbox_dead_letter_notifications_total", Help: "Notices sent, by rule."}, []string{"rule"}),
 	}
-	for _, r := range []dlq.Rule{dlq.RuleNew, dlq.RuleBacklog, dlq.RuleRate, dlq.RuleResolution, dlq.RuleParked, dlq.RuleBreaker} {
+	for _, r := range []dlq.Rule{dlq.RuleNew, dlq.RuleBacklog, dlq.RuleRate, dlq.RuleResolution, dlq.RuleBlocked, dlq.RuleBreaker} {
 		m.notices.WithLabelValues(string(r))
 	}
 	if reg != nil {
@@ -62,7 +62,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 func (m *metrics) off() {
 	m.onDuty.Set(0)
 	m.deadLetters.Reset()
-	for _, g := range []prometheus.Gauge{m.rate, m.resolution, m.oldest, m.parked} {
+	for _, g := range []prometheus.Gauge{m.rate, m.resolution, m.oldest, m.blocked} {
 		g.Set(math.NaN())
 	}
 }

@@ -93,11 +93,11 @@ func New(conf Config) (*Watcher, error) {
 	w.metrics.backlogLimit.Set(float64(conf.Backlog))
 	w.metrics.rateLimit.Set(conf.RatePerMinute)
 	w.metrics.resolutionLimit.Set(conf.ResolutionRate)
-	parked := conf.ParkedAge.Seconds()
-	if conf.ParkedAge == -1 {
-		parked = -1
+	blocked := conf.BlockedAge.Seconds()
+	if conf.BlockedAge == -1 {
+		blocked = -1
 	}
-	w.metrics.parkedLimit.Set(parked)
+	w.metrics.blockedLimit.Set(blocked)
 	return w, nil
 }
 
@@ -239,7 +239,7 @@ func (w *Watcher) poll(ctx context.Context) ([]dlq.Notice, error) {
 			}
 		})
 	}
-	for _, check := range []func(context.Context, time.Time, []dlq.Notice) ([]dlq.Notice, error){w.backlog, w.resolved, w.parked, w.breakers} {
+	for _, check := range []func(context.Context, time.Time, []dlq.Notice) ([]dlq.Notice, error){w.backlog, w.resolved, w.blocked, w.breakers} {
 		if out, err = check(ctx, now, out); err != nil {
 			return nil, err
 		}
@@ -281,8 +281,8 @@ func (w *Watcher) ingest(ctx context.Context, now time.Time) (added int, full bo
 			return nil
 		}
 		added++
-		// A parked or blocked one follows from another, and nobody has to act on a closed one.
-		if l.Status != dlq.Parked && l.ErrorClass != classBehind && isOpen(l.Status) {
+		// A blocked one follows from another, and nobody has to act on a closed one.
+		if l.Status != dlq.Blocked && l.ErrorClass != classBehind && isOpen(l.Status) {
 			s := w.sample(l)
 			st.add(l, &s, max(w.conf.Samples, 0))
 		}
@@ -419,7 +419,7 @@ func (w *Watcher) limit(out []dlq.Notice, rule dlq.Rule, now time.Time, value, l
 	}
 	n := dlq.Notice{
 		Rule: rule, Key: string(rule), At: now, Since: a.Since, Resolved: resolved, Value: value, Limit: limit, URL: w.page("dead-letters"),
-		Critical: rule == dlq.RuleBacklog || rule == dlq.RuleParked || rule == dlq.RuleBreaker,
+		Critical: rule == dlq.RuleBacklog || rule == dlq.RuleBlocked || rule == dlq.RuleBreaker,
 	}
 	say(&n)
 	since := fmt.Sprintf("Since %s.", a.Since.Format(time.RFC3339))
@@ -505,8 +505,8 @@ func (w *Watcher) resolved(ctx context.Context, now time.Time, out []dlq.Notice)
 	}), nil
 }
 
-func (w *Watcher) parked(ctx context.Context, now time.Time, out []dlq.Notice) ([]dlq.Notice, error) {
-	l, err := w.conf.Store.Oldest(ctx, dlq.Parked)
+func (w *Watcher) blocked(ctx context.Context, now time.Time, out []dlq.Notice) ([]dlq.Notice, error) {
+	l, err := w.conf.Store.Oldest(ctx, dlq.Blocked)
 	if err != nil && !errors.Is(err, dlq.ErrNotFound) {
 		return nil, err
 	}
@@ -515,15 +515,15 @@ func (w *Watcher) parked(ctx context.Context, now time.Time, out []dlq.Notice) (
 	if !none {
 		age = now.Sub(l.FirstFailedAt)
 	}
-	w.metrics.parked.Set(age.Seconds())
-	limit := w.conf.ParkedAge
+	w.metrics.blocked.Set(age.Seconds())
+	limit := w.conf.BlockedAge
 	if limit == -1 {
 		return out, nil
 	}
-	return w.limit(out, dlq.RuleParked, now, age.Seconds(), limit.Seconds(), age > limit, age <= time.Duration(clearShare*float64(limit)), func(n *dlq.Notice) {
-		n.Title = fmt.Sprintf("events have been parked behind a dead letter for %s, longer than %s", age.Round(time.Second), limit)
+	return w.limit(out, dlq.RuleBlocked, now, age.Seconds(), limit.Seconds(), age > limit, age <= time.Duration(clearShare*float64(limit)), func(n *dlq.Notice) {
+		n.Title = fmt.Sprintf("events have been blocked behind a dead letter for %s, longer than %s", age.Round(time.Second), limit)
 		if n.Resolved {
-			n.Title = fmt.Sprintf("no event is parked for longer than %s", limit)
+			n.Title = fmt.Sprintf("no event is blocked for longer than %s", limit)
 		}
 		if !none {
 			n.Samples = []dlq.Sample{w.sample(&l)}

@@ -126,7 +126,7 @@ func (b *fixture) write(n int, change func(i int, l *dlq.DeadLetter)) (ids []goc
 	for i := range n {
 		l := &dlq.DeadLetter{
 			Table: "outbox.outbox_messages", EventID: gocql.MustRandomUUID(), AggregateID: fmt.Sprint("a", i), AggregateType: "order", EventType: "OrderCreated",
-			Sequence: int64(i + 1), ErrorClass: "record_too_large", ErrorText: "payload: canary", Payload: []byte("canary"), Status: dlq.Manual, FirstFailedAt: b.clock(),
+			Sequence: int64(i + 1), ErrorClass: "record_too_large", ErrorText: "payload: canary", Payload: []byte("canary"), Status: dlq.Suspended, FirstFailedAt: b.clock(),
 		}
 		if change != nil {
 			change(i, l)
@@ -165,7 +165,7 @@ func (b *fixture) want(notices []dlq.Notice, want ...string) {
 func TestWatcher_OfASubscription(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	w := b.watcher("one", func(c *Config) { c.Backlog, c.RatePerMinute, c.ResolutionRate, c.ParkedAge = -1, -1, -1, -1 })
+	w := b.watcher("one", func(c *Config) { c.Backlog, c.RatePerMinute, c.ResolutionRate, c.BlockedAge = -1, -1, -1, -1 })
 	b.want(b.poll(w))
 	b.advance(time.Hour)
 	b.write(2, func(_ int, l *dlq.DeadLetter) {
@@ -180,7 +180,7 @@ func TestWatcher_OfASubscription(t *testing.T) {
 func TestWatcher_OpenOnesByTable(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	w := b.watcher("one", func(c *Config) { c.Backlog, c.RatePerMinute, c.ResolutionRate, c.ParkedAge = -1, -1, -1, -1 })
+	w := b.watcher("one", func(c *Config) { c.Backlog, c.RatePerMinute, c.ResolutionRate, c.BlockedAge = -1, -1, -1, -1 })
 	b.want(b.poll(w))
 	of := func(name string) func(int, *dlq.DeadLetter) {
 		return func(_ int, l *dlq.DeadLetter) { l.Table, l.ErrorClass = "subscription."+name, "rejected" }
@@ -219,7 +219,7 @@ func TestWatcher_OpenOnesByTable(t *testing.T) {
 func TestWatcher_NewDeadLettersAreGroupedAndNotRepeated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	off := func(c *Config) { c.Backlog, c.RatePerMinute, c.ResolutionRate, c.ParkedAge = -1, -1, -1, -1 }
+	off := func(c *Config) { c.Backlog, c.RatePerMinute, c.ResolutionRate, c.BlockedAge = -1, -1, -1, -1 }
 	w := b.watcher("one", off)
 	b.write(3, nil) // before the first poll: not new
 	b.advance(time.Hour)
@@ -227,7 +227,7 @@ func TestWatcher_NewDeadLettersAreGroupedAndNotRepeated(t *testing.T) {
 
 	ids := b.write(5, nil)
 	b.write(1, func(_ int, l *dlq.DeadLetter) { l.EventType = "OrderCancelled" })
-	b.write(2, func(_ int, l *dlq.DeadLetter) { l.Status, l.ErrorClass = dlq.Parked, "behind" })
+	b.write(2, func(_ int, l *dlq.DeadLetter) { l.Status, l.ErrorClass = dlq.Blocked, "behind" })
 	b.advance(30 * time.Second)
 	notices := b.poll(w)
 	b.want(notices, "5 new dead letters, OrderCreated: record_too_large", "1 new dead letter, OrderCancelled: record_too_large")
@@ -385,10 +385,10 @@ func TestWatcher_CommandsAreSafeToPaste(t *testing.T) {
 	w := b.watcher("one", func(c *Config) { c.RatePerMinute, c.ResolutionRate = -1, -1 })
 	b.want(b.poll(w))
 	b.write(1, func(_ int, l *dlq.DeadLetter) {
-		l.EventType, l.AggregateID, l.Status, l.ErrorClass = "It's; reboot", "$(reboot)", dlq.Parked, "refused"
+		l.EventType, l.AggregateID, l.Status, l.ErrorClass = "It's; reboot", "$(reboot)", dlq.Blocked, "refused"
 	})
 	b.write(1, func(_ int, l *dlq.DeadLetter) { l.EventType = "It's; reboot" })
-	b.advance(DefaultParkedAge + time.Minute)
+	b.advance(DefaultBlockedAge + time.Minute)
 	text := ""
 	for _, n := range b.poll(w) {
 		text += n.Text + "\n"
@@ -400,20 +400,20 @@ func TestWatcher_CommandsAreSafeToPaste(t *testing.T) {
 	}
 }
 
-func TestWatcher_ParkedForTooLong(t *testing.T) {
+func TestWatcher_BlockedForTooLong(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.watcher("one", func(c *Config) { c.GroupWindow, c.RatePerMinute = -1, -1 })
 	ids := b.write(2, func(i int, l *dlq.DeadLetter) {
 		l.AggregateID, l.Sequence = "order-1", int64(i+1)
 		if i == 1 {
-			l.Status, l.ErrorClass = dlq.Parked, "behind"
+			l.Status, l.ErrorClass = dlq.Blocked, "behind"
 		}
 	})
 	b.want(b.poll(w))
-	b.advance(DefaultParkedAge + time.Minute)
+	b.advance(DefaultBlockedAge + time.Minute)
 	notices := b.poll(w)
-	b.want(notices, "parked behind a dead letter for 1h1m0s")
+	b.want(notices, "blocked behind a dead letter for 1h1m0s")
 	if !strings.Contains(notices[0].Text, "--aggregate order-1") || len(notices[0].Samples) != 1 || notices[0].Samples[0].EventID != ids[1] {
 		t.Errorf("notice %+v", notices[0])
 	}
@@ -421,7 +421,7 @@ func TestWatcher_ParkedForTooLong(t *testing.T) {
 		b.must(b.store.Discard(t.Context(), id, dlq.Actor{Name: "eve"}))
 	}
 	b.want(b.poll(w))
-	b.want(b.poll(w), "over: no event is parked")
+	b.want(b.poll(w), "over: no event is blocked")
 }
 
 // fakeBreakers are the breakers of relays.
@@ -529,7 +529,7 @@ func TestWatcher_RunStops(t *testing.T) {
 func TestConfig_Validate(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]func(*Config){
-		"interval": func(c *Config) { c.Interval = 1 }, "group window": func(c *Config) { c.GroupWindow = -2 }, "parked age": func(c *Config) { c.ParkedAge = 1 },
+		"interval": func(c *Config) { c.Interval = 1 }, "group window": func(c *Config) { c.GroupWindow = -2 }, "blocked age": func(c *Config) { c.BlockedAge = 1 },
 		"backlog": func(c *Config) { c.Backlog = -2 }, "rate": func(c *Config) { c.RatePerMinute = -3 }, "resolution": func(c *Config) { c.ResolutionRate = 50 },
 		"console": func(c *Config) { c.ConsoleURL = "ops" }, "store": func(c *Config) { c.Store = nil },
 	} {

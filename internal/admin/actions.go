@@ -23,8 +23,8 @@ type actionKind struct {
 
 var actions = []actionKind{
 	{dlq.ActionReplay, access.Operator, "Replay a dead letter in the order of its aggregate", (*dlq.Store).Replay},
-	{dlq.ActionRelease, access.Operator, "Release the later events of its aggregate", (*dlq.Store).Release},
-	{dlq.ActionPark, access.Operator, "Suspend a dead letter: it is not retried until it is replayed", (*dlq.Store).Park},
+	{dlq.ActionUnblock, access.Operator, "Unblock the later events of its aggregate", (*dlq.Store).Unblock},
+	{dlq.ActionSuspend, access.Operator, "Suspend a dead letter: it is not retried until it is replayed", (*dlq.Store).Suspend},
 	{dlq.ActionResolve, access.Operator, "Resolve a dead letter that was settled elsewhere", (*dlq.Store).ResolveByHand},
 	{dlq.ActionDiscard, access.Admin, "Discard a dead letter: it is never published", (*dlq.Store).Discard},
 }

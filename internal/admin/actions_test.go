@@ -33,13 +33,13 @@ func (b *fixture) auditLines(t *testing.T, query string) []AuditLine {
 func TestAct_ChangesTheDeadLetterAndIsAudited(t *testing.T) {
 	t.Parallel()
 	for action, want := range map[dlq.Action]dlq.Status{
-		dlq.ActionReplay: dlq.Pending, dlq.ActionRelease: dlq.Manual, dlq.ActionPark: dlq.Manual, dlq.ActionResolve: dlq.Resolved, dlq.ActionDiscard: dlq.Resolved,
+		dlq.ActionReplay: dlq.Pending, dlq.ActionUnblock: dlq.Suspended, dlq.ActionSuspend: dlq.Suspended, dlq.ActionResolve: dlq.Resolved, dlq.ActionDiscard: dlq.Resolved,
 	} {
 		t.Run(string(action), func(t *testing.T) {
 			t.Parallel()
 			b := setup(t, func(c *Config) { c.Proxies = behind(t) })
 			l := testDeadLetter("a", 1)
-			if action == dlq.ActionPark {
+			if action == dlq.ActionSuspend {
 				l.Status, l.Strategy = dlq.Pending, dlq.StrategyImmediate
 			}
 			b.writeDeadLetter(t, l, time.Time{})
@@ -62,7 +62,7 @@ func TestAct_ChangesTheDeadLetterAndIsAudited(t *testing.T) {
 				DeadLetter Summary `json:"dead_letter"`
 			}
 			a := b.ask(t, access.Admin, "POST", path, `{"reason":"mended"}`, "If-Match", `"1"`, access.RequestIDHeader, "r-1", "X-Forwarded-For", "203.0.113.5").into(t, http.StatusOK, &got)
-			if got.DeadLetter.Status != want || got.DeadLetter.Version != 2 || a.header.Get("ETag") != `"2"` || got.DeadLetter.Released != (action == dlq.ActionRelease) {
+			if got.DeadLetter.Status != want || got.DeadLetter.Version != 2 || a.header.Get("ETag") != `"2"` || got.DeadLetter.Unblocked != (action == dlq.ActionUnblock) {
 				t.Errorf("after %s: %s", action, a.body)
 			}
 			h, err := b.store.History(t.Context(), l.EventID)
@@ -95,9 +95,9 @@ func TestAct_Refused(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	l := b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{})
-	parked := testDeadLetter("a", 2)
-	parked.Status = dlq.Parked
-	b.writeDeadLetter(t, parked, time.Time{})
+	blocked := testDeadLetter("a", 2)
+	blocked.Status = dlq.Blocked
+	b.writeDeadLetter(t, blocked, time.Time{})
 	claimed := testDeadLetter("b", 1)
 	claimed.Status = dlq.Pending
 	b.writeDeadLetter(t, claimed, time.Time{})
@@ -108,9 +108,9 @@ func TestAct_Refused(t *testing.T) {
 		return "/v1/dlq/dead-letters/" + l.EventID.String() + "/" + action
 	}
 
-	p := b.ask(t, access.Admin, "POST", path(parked, "replay"), `{}`).problemIn(t, http.StatusConflict)
-	if p.DeadLetterStatus != dlq.Parked || !strings.Contains(p.Hint, "act on the first") || p.Type != problemRefused || p.RequestID == "" {
-		t.Errorf("a parked dead letter: %+v", p)
+	p := b.ask(t, access.Admin, "POST", path(blocked, "replay"), `{}`).problemIn(t, http.StatusConflict)
+	if p.DeadLetterStatus != dlq.Blocked || !strings.Contains(p.Hint, "act on the first") || p.Type != problemRefused || p.RequestID == "" {
+		t.Errorf("a blocked dead letter: %+v", p)
 	}
 	p = b.ask(t, access.Admin, "POST", path(claimed, "discard"), `{}`).problemIn(t, http.StatusConflict)
 	if p.DeadLetterStatus != dlq.Processing || p.ClaimedUntil == nil || p.Hint == "" {
@@ -127,7 +127,7 @@ func TestAct_Refused(t *testing.T) {
 			t.Errorf("If-Match %s: %+v", odd, p)
 		}
 	}
-	if l := b.mustRead(t, l); l.Status != dlq.Manual || l.Version != 1 {
+	if l := b.mustRead(t, l); l.Status != dlq.Suspended || l.Version != 1 {
 		t.Errorf("a refused change changed the dead letter: %+v", l)
 	}
 	states := make(map[string]int)
@@ -161,7 +161,7 @@ func TestAct_OneOfManyAtTheSameVersion(t *testing.T) {
 	codes := make(map[int]int)
 	for i := range 8 {
 		wg.Go(func() {
-			action := []string{"replay", "release"}[i%2]
+			action := []string{"replay", "unblock"}[i%2]
 			a := b.ask(t, access.Operator, "POST", "/v1/dlq/dead-letters/"+l.EventID.String()+"/"+action, fmt.Sprintf(`{"reason":"%d"}`, i), "If-Match", `"1"`)
 			mu.Lock()
 			defer mu.Unlock()
@@ -183,13 +183,13 @@ func TestPreview(t *testing.T) {
 	first := b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{})
 	for i := range 3 {
 		f := testDeadLetter("a", int64(i+2))
-		f.Status, f.ErrorClass = dlq.Parked, "behind"
+		f.Status, f.ErrorClass = dlq.Blocked, "behind"
 		b.writeDeadLetter(t, f, time.Time{})
 	}
 	b.writeDeadLetter(t, testDeadLetter("b", 1), time.Time{})
 	var p PreviewBody
 	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", `{"action":"replay","filter":{},"rate":4}`).into(t, http.StatusOK, &p)
-	if p.DeadLetters != 2 || p.Aggregates != 2 || p.Followers != 3 || p.Refused[dlq.Parked] != 3 || p.ByClass["record_too_large"] != 2 || p.LookedAt != 5 || p.Truncated || p.Estimated != 0.5 {
+	if p.DeadLetters != 2 || p.Aggregates != 2 || p.Followers != 3 || p.Refused[dlq.Blocked] != 3 || p.ByClass["record_too_large"] != 2 || p.LookedAt != 5 || p.Truncated || p.Estimated != 0.5 {
 		t.Errorf("preview of a filter: %+v", p)
 	}
 	p = PreviewBody{}
@@ -197,16 +197,16 @@ func TestPreview(t *testing.T) {
 	if p.DeadLetters != 1 || p.Missing != 1 || p.Followers != 3 || p.LookedAt != 1 || len(p.Reasons) != 1 || p.Reasons[0] != "event 01a2005c-395d-72e3-8401-994110828553 has no dead letter" {
 		t.Errorf("preview of ids: %+v", p)
 	}
-	parked := testDeadLetter("c", 1)
-	parked.Status = dlq.Parked
-	b.writeDeadLetter(t, parked, time.Time{})
+	blocked := testDeadLetter("c", 1)
+	blocked.Status = dlq.Blocked
+	b.writeDeadLetter(t, blocked, time.Time{})
 	p = PreviewBody{}
-	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", fmt.Sprintf(`{"action":"replay","ids":["%s"]}`, parked.EventID)).into(t, http.StatusOK, &p)
-	if p.DeadLetters != 0 || p.Refused[dlq.Parked] != 1 || len(p.Reasons) != 1 || !strings.Contains(p.Reasons[0], parked.EventID.String()) {
+	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", fmt.Sprintf(`{"action":"replay","ids":["%s"]}`, blocked.EventID)).into(t, http.StatusOK, &p)
+	if p.DeadLetters != 0 || p.Refused[dlq.Blocked] != 1 || len(p.Reasons) != 1 || !strings.Contains(p.Reasons[0], blocked.EventID.String()) {
 		t.Errorf("preview of a refused id: %+v", p)
 	}
 	p = PreviewBody{}
-	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", `{"action":"replay","filter":{"status":["manual"]},"limit":1}`).into(t, http.StatusOK, &p)
+	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", `{"action":"replay","filter":{"status":["suspended"]},"limit":1}`).into(t, http.StatusOK, &p)
 	if p.DeadLetters != 1 || p.Truncated {
 		t.Errorf("preview with a limit: %+v", p)
 	}
@@ -307,7 +307,7 @@ func TestChange_MadeAndNotReadBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	l := b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{})
-	job, err := b.jobs().Create(t.Context(), jobs.Spec{Action: dlq.ActionPark}, dlq.Actor{Name: "mara"})
+	job, err := b.jobs().Create(t.Context(), jobs.Spec{Action: dlq.ActionSuspend}, dlq.Actor{Name: "mara"})
 	if err != nil {
 		t.Fatal(err)
 	}

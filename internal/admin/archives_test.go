@@ -77,7 +77,7 @@ func TestArchives_PurgeListAndRestore(t *testing.T) {
 	b, keeper := setupArchive(t)
 	done := b.settled(t, "a", time.Time{})
 	b.settled(t, "other", time.Time{})
-	manual := b.writeDeadLetter(t, testDeadLetter("m", 1), time.Time{})
+	suspended := b.writeDeadLetter(t, testDeadLetter("m", 1), time.Time{})
 	archives := func() (out struct {
 		Configured bool            `json:"configured"`
 		Objects    []ArchiveObject `json:"objects"`
@@ -117,10 +117,10 @@ func TestArchives_PurgeListAndRestore(t *testing.T) {
 	}
 
 	// Manual dead letters need force.
-	ids := `"ids":["` + manual.EventID.String() + `"]`
+	ids := `"ids":["` + suspended.EventID.String() + `"]`
 	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", `{"action":"purge",`+ids+`}`).into(t, http.StatusOK, &p)
-	if p.DeadLetters != 0 || p.Refused[dlq.Manual] != 1 {
-		t.Errorf("preview of a manual dead letter: %+v", p)
+	if p.DeadLetters != 0 || p.Refused[dlq.Suspended] != 1 {
+		t.Errorf("preview of a suspended dead letter: %+v", p)
 	}
 	if j := b.job(t, keeper, `{"action":"purge","force":true,`+ids+`}`); j.Progress.Changed != 1 {
 		t.Errorf("by force: %+v", j.Progress)

@@ -27,7 +27,7 @@ type auditInput struct {
 	Since  time.Time `query:"since" doc:"Entries of this time or later; default 30 days ago"`
 	Until  time.Time `query:"until" doc:"Entries before this time"`
 	Actor  string    `query:"actor" maxLength:"300"`
-	Action []string  `query:"action" nullable:"false" maxItems:"50" doc:"Entries of these actions, such as release-messages; several separated by commas"`
+	Action []string  `query:"action" nullable:"false" maxItems:"50" doc:"Entries of these actions, such as deliver-messages-now; several separated by commas"`
 	Limit  int       `query:"limit" minimum:"1" maximum:"500" default:"100"`
 	Cursor string    `query:"cursor" maxLength:"500" doc:"next of the previous response"`
 }

@@ -98,7 +98,7 @@ func TestAudit_CursorsCrossDays(t *testing.T) {
 	for i := range 30 { // over six days, some in the same millisecond
 		id := gocql.UUIDFromTime(now.Add(-time.Duration(i/2) * 9 * time.Hour))
 		actor := []string{"ann", "bob", "cid"}[i%3]
-		action := []string{"replay", "replay", "release-messages", "replay", "cancel-messages"}[i%5]
+		action := []string{"replay", "replay", "deliver-messages-now", "replay", "cancel-messages"}[i%5]
 		err := b.audit.query(t.Context(), b.audit.stmt.intend, dayOf(id.Time()), id, actor, "admin", action, fmt.Sprint("target ", i), "", "", "r", "", id.Time().UnixMicro()).Exec()
 		if err != nil {
 			t.Fatal(err)
@@ -148,7 +148,7 @@ func TestAudit_CursorsCrossDays(t *testing.T) {
 	if got := walk(url.Values{"actor": {"bob"}}, 3); len(got) != 10 {
 		t.Errorf("of one actor %d lines, want 10", len(got))
 	}
-	if got := walk(url.Values{"action": {"release-messages,cancel-messages"}}, 3); len(got) != 12 {
+	if got := walk(url.Values{"action": {"deliver-messages-now,cancel-messages"}}, 3); len(got) != 12 {
 		t.Errorf("of two actions %d lines, want 12", len(got))
 	}
 	if got := walk(url.Values{"action": {"cancel-messages"}, "actor": {"cid"}}, 3); len(got) != 2 {
@@ -171,7 +171,7 @@ func TestAudit_AChangeNeedsAReason(t *testing.T) {
 	deadLetter := "/v1/dlq/dead-letters/" + l.EventID.String()
 	for path, body := range map[string]string{
 		deadLetter + "/discard": `{"reason":""}`,
-		deadLetter + "/park":    `{"reason":" \t"}`,
+		deadLetter + "/suspend": `{"reason":" \t"}`,
 		deadLetter + "/set":     `{"priority":1,"reason":""}`,
 		"/v1/dlq/jobs":          `{"action":"discard","filter":{},"reason":""}`,
 	} {

@@ -182,7 +182,7 @@ func testDeadLetter(a string, seq int64) *dlq.DeadLetter {
 	return &dlq.DeadLetter{
 		Table: testTable, EventID: gocql.MustRandomUUID(), AggregateID: a, AggregateType: "order", EventType: "OrderCreated", Sequence: seq,
 		Payload: []byte(`{"n":1}`), ContentType: "application/json", Headers: map[string]string{"traceparent": "00-1"},
-		CreatedAt: time.UnixMilli(1_700_000_000_123).UTC(), WrittenAt: 1_700_000_000_123_456, Topic: "OrderCreated", Status: dlq.Manual,
+		CreatedAt: time.UnixMilli(1_700_000_000_123).UTC(), WrittenAt: 1_700_000_000_123_456, Topic: "OrderCreated", Status: dlq.Suspended,
 		ErrorClass: "record_too_large", ErrorCode: "MESSAGE_TOO_LARGE", ErrorText: "record of 1234567 bytes is too large", ErrorChain: []string{"produce", "too large"},
 		Attempts: 1, Strategy: dlq.StrategyManual, Metadata: map[string]string{"breaker": "closed", "host": "h1"},
 	}

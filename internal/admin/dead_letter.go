@@ -20,9 +20,9 @@ type Summary struct {
 	Priority      int        `json:"priority" doc:"Between -100 and 100; jobs with by_priority replay higher ones first"`
 	Tags          []string   `json:"tags,omitempty" nullable:"false"`
 	Topic         string     `json:"topic" doc:"The topic of the event; empty if unknown"`
-	Status        dlq.Status `json:"status" enum:"pending,parked,processing,failed,manual,resolved,archived"`
+	Status        dlq.Status `json:"status" enum:"pending,blocked,processing,failed,suspended,resolved,archived"`
 	Version       int64      `json:"version" doc:"Increases with every change of the dead letter"`
-	Released      bool       `json:"released" doc:"It does not block later events of its aggregate"`
+	Unblocked     bool       `json:"unblocked" doc:"It does not block later events of its aggregate"`
 	ErrorClass    string     `json:"error_class"`
 	ErrorExcerpt  string     `json:"error_excerpt,omitempty" doc:"The beginning of the error's text; only in lists"`
 	Attempts      int        `json:"attempts" doc:"Attempts to publish in total"`
@@ -43,7 +43,7 @@ type Summary struct {
 func summaryOf(l *dlq.DeadLetter, holds []dlq.Hold, now time.Time) Summary {
 	return Summary{
 		EventID: l.EventID.String(), Table: l.Table, AggregateID: l.AggregateID, AggregateType: l.AggregateType, EventType: l.EventType,
-		Sequence: l.Sequence, Priority: l.Priority, Tags: l.Tags, Topic: l.Topic, Status: l.Status, Version: l.Version, Released: l.Released, ErrorClass: l.ErrorClass,
+		Sequence: l.Sequence, Priority: l.Priority, Tags: l.Tags, Topic: l.Topic, Status: l.Status, Version: l.Version, Unblocked: l.Unblocked, ErrorClass: l.ErrorClass,
 		Attempts: l.Attempts, Replays: l.Replays, Repeats: l.FailureRepeats, FirstFailedAt: l.FirstFailedAt.UTC(), LastFailedAt: when(l.LastFailedAt),
 		CreatedAt: when(l.CreatedAt), DeliverAt: when(l.DeliverAt), Strategy: l.Strategy, Rule: l.Rule, NextAttempt: when(l.NextAttempt),
 		WaitsFor: l.WaitsFor(holds, now), ClaimedBy: l.ClaimedBy, ClaimedUntil: when(l.ClaimedUntil),
@@ -74,8 +74,8 @@ type DeadLetterBody struct {
 	History       []dlq.Change      `json:"history" doc:"Its changes, oldest first"`
 	Position      int               `json:"position,omitempty" doc:"Its position among the open dead letters of its aggregate, from 1; absent if it is not open"`
 	ChainLength   int               `json:"chain_length,omitempty" doc:"Number of open dead letters of its aggregate"`
-	Followers     []Follower        `json:"followers" doc:"The first dead letters that are parked behind it"`
-	FollowerCount int               `json:"follower_count" doc:"Number of dead letters that are parked behind it"`
+	Followers     []Follower        `json:"followers" doc:"The first dead letters that are blocked behind it"`
+	FollowerCount int               `json:"follower_count" doc:"Number of dead letters that are blocked behind it"`
 	May           []dlq.Action      `json:"may" doc:"The actions that its status allows, regardless of the role"`
 }
 
@@ -122,7 +122,7 @@ func outcomeOf(o *dlq.Outcome) *OutcomeBody {
 	return out
 }
 
-// Follower is a dead letter that is parked behind another one.
+// Follower is a dead letter that is blocked behind another one.
 type Follower struct {
 	EventID   string     `json:"event_id" format:"uuid"`
 	EventType string     `json:"event_type"`
@@ -175,7 +175,7 @@ func (b *DeadLetterBody) chain(l *dlq.DeadLetter, chain []dlq.ChainEntry) {
 			b.Position = i + 1
 			continue
 		}
-		if b.Position == 0 || e.Status != dlq.Parked {
+		if b.Position == 0 || e.Status != dlq.Blocked {
 			continue
 		}
 		b.FollowerCount++

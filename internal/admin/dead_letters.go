@@ -29,7 +29,7 @@ type meOutput struct {
 // types.
 
 type listInput struct {
-	Status      []string  `query:"status" nullable:"false" enum:"pending,parked,processing,failed,manual,resolved,archived" doc:"Dead letters with this status; several separated by commas"`
+	Status      []string  `query:"status" nullable:"false" enum:"pending,blocked,processing,failed,suspended,resolved,archived" doc:"Dead letters with this status; several separated by commas"`
 	ErrorClass  string    `query:"error_class" maxLength:"200" doc:"Dead letters of this error class, such as record_too_large"`
 	EventType   string    `query:"event_type" maxLength:"500"`
 	Aggregate   string    `query:"aggregate" maxLength:"1000" doc:"Dead letters of this aggregate id"`

@@ -66,7 +66,7 @@ func TestList_CursorsCrossHours(t *testing.T) {
 			t.Errorf("by %d: other letters, or in another order", limit)
 		}
 	}
-	some := b.all(t, url.Values{"error_class": {"refused"}, "status": {"manual,pending"}, "since": {now.Add(-99 * time.Minute).Format(time.RFC3339)}, "until": {now.Add(-20 * time.Minute).Format(time.RFC3339)}}, 3)
+	some := b.all(t, url.Values{"error_class": {"refused"}, "status": {"suspended,pending"}, "since": {now.Add(-99 * time.Minute).Format(time.RFC3339)}, "until": {now.Add(-20 * time.Minute).Format(time.RFC3339)}}, 3)
 	if len(some) != 6 { // of the groups at -25, -50 and -75 minutes, two each
 		t.Errorf("by class and time %d letters, want 6", len(some))
 	}
@@ -80,7 +80,7 @@ func TestDeadLetter_IsComplete(t *testing.T) {
 	b.writeDeadLetter(t, binary, time.Time{})
 	for i := range 3 {
 		f := testDeadLetter("a", int64(i+2))
-		f.Status, f.ErrorClass = dlq.Parked, "behind"
+		f.Status, f.ErrorClass = dlq.Blocked, "behind"
 		b.writeDeadLetter(t, f, time.Time{})
 	}
 	text := testDeadLetter("b", 1)
@@ -101,7 +101,7 @@ func TestDeadLetter_IsComplete(t *testing.T) {
 	if got.ErrorCode != "MESSAGE_TOO_LARGE" || len(got.ErrorChain) != 2 || got.Metadata["host"] != "h1" || got.Headers["traceparent"] != "00-1" || len(got.History) != 1 || got.History[0].Action != dlq.ActionWrite {
 		t.Errorf("its parts: %s", a.body)
 	}
-	if want := []dlq.Action{dlq.ActionReplay, dlq.ActionRelease, dlq.ActionPark, dlq.ActionResolve, dlq.ActionDiscard, dlq.ActionEdit}; !slices.Equal(got.May, want) {
+	if want := []dlq.Action{dlq.ActionReplay, dlq.ActionUnblock, dlq.ActionSuspend, dlq.ActionResolve, dlq.ActionDiscard, dlq.ActionEdit}; !slices.Equal(got.May, want) {
 		t.Errorf("may = %v, want %v", got.May, want)
 	}
 	got = DeadLetterBody{}
@@ -170,7 +170,7 @@ func TestStatsAndGroups(t *testing.T) {
 	}
 	var st StatsBody
 	b.ask(t, access.Viewer, "GET", "/v1/dlq/stats", "").into(t, http.StatusOK, &st)
-	if st.Total != 7 || st.Open != 6 || st.ByStatus[dlq.Manual] != 6 || st.ByStatus[dlq.Resolved] != 1 || st.OpenByClass["record_too_large"] != 5 || st.Oldest == nil || !st.Oldest.Equal(at) {
+	if st.Total != 7 || st.Open != 6 || st.ByStatus[dlq.Suspended] != 6 || st.ByStatus[dlq.Resolved] != 1 || st.OpenByClass["record_too_large"] != 5 || st.Oldest == nil || !st.Oldest.Equal(at) {
 		t.Errorf("stats: %+v", st)
 	}
 	var g struct {
@@ -184,7 +184,7 @@ func TestStatsAndGroups(t *testing.T) {
 	}
 	first := g.Groups[0]
 	if first.Count != 5 || first.ErrorText != "record of # bytes is too large" || first.ErrorCode != "MESSAGE_TOO_LARGE" || !first.First.Equal(at) || !first.Last.Equal(at.Add(4*time.Second)) ||
-		first.EventType != "OrderCreated" || first.Topic != "OrderCreated" || first.ByStatus[dlq.Manual] != 5 || first.Sample == "" {
+		first.EventType != "OrderCreated" || first.Topic != "OrderCreated" || first.ByStatus[dlq.Suspended] != 5 || first.Sample == "" {
 		t.Errorf("the first group: %+v", first)
 	}
 	b.ask(t, access.Viewer, "GET", "/v1/dlq/groups?status=resolved", "").into(t, http.StatusOK, &g)

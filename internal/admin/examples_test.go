@@ -45,7 +45,7 @@ func exampleWorld(t *testing.T) (*fixture, []asking) {
 	}
 	first := deadLetter(order, 1, nil)
 	deadLetter(order, 2, func(l *dlq.DeadLetter) {
-		l.Status, l.ErrorClass, l.ErrorCode, l.ErrorText, l.ErrorChain = dlq.Parked, "behind", "", "an earlier event of its aggregate is a dead letter", nil
+		l.Status, l.ErrorClass, l.ErrorCode, l.ErrorText, l.ErrorChain = dlq.Blocked, "behind", "", "an earlier event of its aggregate is a dead letter", nil
 	})
 	other := func() string { return deadLetter(fmt.Sprintf("01a2005c-395d-72e1-8345-2406e24894%02d", 50+n), 1, nil) }
 	gone := other()

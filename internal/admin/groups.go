@@ -22,7 +22,7 @@ const (
 )
 
 type groupsInput struct {
-	Status      []string  `query:"status" nullable:"false" enum:"pending,parked,processing,failed,manual,resolved,archived" doc:"Dead letters with this status; empty means open ones"`
+	Status      []string  `query:"status" nullable:"false" enum:"pending,blocked,processing,failed,suspended,resolved,archived" doc:"Dead letters with this status; empty means open ones"`
 	ErrorClass  string    `query:"error_class" maxLength:"200"`
 	EventType   string    `query:"event_type" maxLength:"500"`
 	Table       string    `query:"table" maxLength:"500" doc:"Dead letters of this outbox table, keyspace.table, or of a subscription, subscription.NAME"`

@@ -25,7 +25,7 @@ type JobBody struct {
 	Rate         float64          `json:"rate,omitempty" doc:"Dead letters per second; absent if unlimited"`
 	BatchSize    int              `json:"batch_size"`
 	Canary       bool             `json:"canary"`
-	Force        bool             `json:"force,omitempty" doc:"For a purge: includes failed and manual dead letters"`
+	Force        bool             `json:"force,omitempty" doc:"For a purge: includes failed and suspended dead letters"`
 	ByPriority   bool             `json:"by_priority,omitempty" doc:"For a replay: higher priorities first"`
 	Set          *dlq.Labels      `json:"set,omitempty" doc:"For the action set: the change of priority and tags"`
 	NoArchive    bool             `json:"no_archive,omitempty" doc:"For a purge: the dead letters are deleted without an archive"`

@@ -238,7 +238,7 @@ func TestLive_JobIsGone(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	ctx := t.Context()
-	job, err := b.jobs().Create(ctx, jobs.Spec{Action: dlq.ActionPark}, dlq.Actor{Name: "mara"})
+	job, err := b.jobs().Create(ctx, jobs.Spec{Action: dlq.ActionSuspend}, dlq.Actor{Name: "mara"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ const maxPreview = jobs.MaxIDs
 
 // FilterBody selects dead letters of a request.
 type FilterBody struct {
-	Status      []string  `json:"status,omitempty" nullable:"false" enum:"pending,parked,processing,failed,manual,resolved,archived" maxItems:"20" doc:"Dead letters with this status; empty means open ones, for a purge those that it may purge, for a restore archived ones"`
+	Status      []string  `json:"status,omitempty" nullable:"false" enum:"pending,blocked,processing,failed,suspended,resolved,archived" maxItems:"20" doc:"Dead letters with this status; empty means open ones, for a purge those that it may purge, for a restore archived ones"`
 	ErrorClass  string    `json:"error_class,omitempty" maxLength:"200"`
 	EventType   string    `json:"event_type,omitempty" maxLength:"500"`
 	Aggregate   string    `json:"aggregate,omitempty" maxLength:"1000"`
@@ -34,13 +34,13 @@ type FilterBody struct {
 
 // JobTarget is the action and the dead letters of a job or a preview.
 type JobTarget struct {
-	Action     dlq.Action  `json:"action" enum:"replay,discard,release,park,resolve,set,purge,restore,archive" doc:"archive is a sweep: it moves dead letters past their retention to the archive and accepts no ids or filter"`
+	Action     dlq.Action  `json:"action" enum:"replay,discard,unblock,suspend,resolve,set,purge,restore,archive" doc:"archive is a sweep: it moves dead letters past their retention to the archive and accepts no ids or filter"`
 	Filter     *FilterBody `json:"filter,omitempty" doc:"The dead letters; later ones are not included"`
 	IDs        []string    `json:"ids,omitempty" nullable:"false"`
 	Object     string      `json:"object,omitempty" maxLength:"500" doc:"For a restore, instead of ids or a filter: the dead letters of this object of the archive"`
 	Limit      int         `json:"limit,omitempty" minimum:"0" doc:"Maximum number of dead letters, latest failures first; 0 means all"`
 	Rate       float64     `json:"rate,omitempty" minimum:"0" maximum:"1000000" doc:"Dead letters per second; 0 means unlimited"`
-	Force      bool        `json:"force,omitempty" doc:"For a purge: include failed and manual dead letters, whose events are in no topic; events parked behind them proceed"`
+	Force      bool        `json:"force,omitempty" doc:"For a purge: include failed and suspended dead letters, whose events are in no topic; events blocked behind them proceed"`
 	ByPriority bool        `json:"by_priority,omitempty" doc:"For a replay: higher priorities first, then the oldest failures; the filter may select at most 10000 dead letters"`
 	Set        *Labels     `json:"set,omitempty" doc:"For the action set: the change of priority and tags"`
 	NoArchive  bool        `json:"no_archive,omitempty" doc:"For a purge: delete the dead letters without writing them to an archive"`

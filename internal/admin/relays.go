@@ -55,16 +55,16 @@ type RelayStatus struct {
 	Shard   *relayShard   `json:"shard,omitempty" doc:"The shard of its table; its name ends with the same number"`
 	Sharing *relaySharing `json:"sharing,omitempty" doc:"Set for an instance; the shards that it owns have entries of their own"`
 
-	InFlight         int      `json:"in_flight" doc:"Events that are read and not yet acknowledged"`
-	OldestUnacked    float64  `json:"oldest_unacknowledged_seconds"`
-	DeadLetters      int      `json:"dead_letters"`
-	Spilled          int      `json:"spilled" doc:"Dead letters written because the breaker was open"`
-	ParkedAggregates int      `json:"parked_aggregates"`
-	HeldAggregates   int      `json:"held_aggregates"`
-	HeldStreams      int      `json:"held_streams"`
-	Holding          bool     `json:"holding" doc:"The breaker is open and no more events are spilled"`
-	StalledTopics    []string `json:"stalled_topics" doc:"Topics that acknowledge no records while others do"`
-	ReaderRestarts   int      `json:"reader_restarts"`
+	InFlight          int      `json:"in_flight" doc:"Events that are read and not yet acknowledged"`
+	OldestUnacked     float64  `json:"oldest_unacknowledged_seconds"`
+	DeadLetters       int      `json:"dead_letters"`
+	Spilled           int      `json:"spilled" doc:"Dead letters written because the breaker was open"`
+	BlockedAggregates int      `json:"blocked_aggregates"`
+	HeldAggregates    int      `json:"held_aggregates"`
+	HeldStreams       int      `json:"held_streams"`
+	Holding           bool     `json:"holding" doc:"The breaker is open and no more events are spilled"`
+	StalledTopics     []string `json:"stalled_topics" doc:"Topics that acknowledge no records while others do"`
+	ReaderRestarts    int      `json:"reader_restarts"`
 
 	Tail        relayTail     `json:"tail"`
 	Backfill    relayBackfill `json:"backfill"`

@@ -20,11 +20,11 @@ func TestConfig_DurationWithoutUnitIsRefused(t *testing.T) {
 			t.Errorf("%s: error = %v, want it to name %s and its missing unit", file, err, field)
 		}
 	}
-	c, err := configOf(t, "notifications:\n  parked_age: 0\nretention:\n  keep: off\nhttp:\n  drain_delay: 0\nrelay:\n  breaker_open: 1m30s\n", nil)
+	c, err := configOf(t, "notifications:\n  blocked_age: 0\nretention:\n  keep: off\nhttp:\n  drain_delay: 0\nrelay:\n  breaker_open: 1m30s\n", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := c.Notifications; n.ParkedAge != -1 || c.Retention.Keep != -1 || c.HTTP.DrainDelay != 0 || c.Relay.BreakerOpen != 90*time.Second {
-		t.Errorf("parked_age %d, keep %d, drain_delay %s, breaker_open %s", n.ParkedAge, c.Retention.Keep, c.HTTP.DrainDelay, c.Relay.BreakerOpen)
+	if n := c.Notifications; n.BlockedAge != -1 || c.Retention.Keep != -1 || c.HTTP.DrainDelay != 0 || c.Relay.BreakerOpen != 90*time.Second {
+		t.Errorf("blocked_age %d, keep %d, drain_delay %s, breaker_open %s", n.BlockedAge, c.Retention.Keep, c.HTTP.DrainDelay, c.Relay.BreakerOpen)
 	}
 }

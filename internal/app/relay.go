@@ -141,12 +141,12 @@ func relayReadiness(r *relay.Relay) httpapi.Readiness {
 			Breaker              any      `json:"breaker"`
 			DeadLetters          int      `json:"dead_letters"`
 			Spilled              int      `json:"spilled"`
-			ParkedAggregates     int      `json:"parked_aggregates"`
+			BlockedAggregates    int      `json:"blocked_aggregates"`
 			Holding              bool     `json:"holding"`
 		}{
 			len(s.Problems) == 0, s.Problems, s.Streams, s.InFlight, s.Behind.Seconds(),
 			s.OldestUnacknowledged.Seconds(), len(s.Held), len(s.HeldStreams), s.Restarts, tailDetail(&s.Tail),
-			backfillDetail(&s.Backfill), breakerDetail(&s.Breaker), s.DeadLetters, s.Spilled, s.ParkedAggregates, s.Holding,
+			backfillDetail(&s.Backfill), breakerDetail(&s.Breaker), s.DeadLetters, s.Spilled, s.BlockedAggregates, s.Holding,
 		}
 		if detail.Problems == nil {
 			detail.Problems = []string{}

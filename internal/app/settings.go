@@ -260,7 +260,7 @@ type notificationsConfig struct {
 	ConsoleURL     string        `setting:"console_url" usage:"where the console is, for links in notifications"`
 	Backlog        int           `setting:"backlog" off:"-1" usage:"how many dead letters may be open; off is no limit"`
 	RatePerMinute  float64       `setting:"rate_per_minute" off:"-1" usage:"how many events may become dead letters per minute; off is no limit"`
-	ParkedAge      time.Duration `setting:"parked_age" off:"-1" usage:"how long an event may be parked behind a dead letter; off is no limit"`
+	BlockedAge     time.Duration `setting:"blocked_age" off:"-1" usage:"how long an event may be blocked behind a dead letter; off is no limit"`
 }
 
 // retentionConfig is the archive of old dead letters.
@@ -299,7 +299,7 @@ func defaults() *Config {
 		Schema: schemaConfig{RowTTL: schema.DefaultRowTTL, CDCTTL: schema.DefaultCDCTTL},
 		Notifications: notificationsConfig{
 			Backlog:       notifications.DefaultBacklog,
-			RatePerMinute: notifications.DefaultRatePerMinute, ParkedAge: notifications.DefaultParkedAge,
+			RatePerMinute: notifications.DefaultRatePerMinute, BlockedAge: notifications.DefaultBlockedAge,
 		},
 		Retention: retentionConfig{
 			Resolved: archive.DefaultResolved, Failed: archive.DefaultFailed, Keep: archive.DefaultKeep,

@@ -47,7 +47,7 @@ func NewUpkeep(ctx context.Context, c *Config, session *gocql.Session, reg prome
 	if u.watcher, err = notifications.New(notifications.Config{
 		Store: store, Owner: self.Unique(), Targets: targets, ConsoleURL: n.ConsoleURL,
 		Breakers: relayBreakers{session, c.Scylla.Keyspace},
-		Backlog:  n.Backlog, RatePerMinute: n.RatePerMinute, ParkedAge: n.ParkedAge,
+		Backlog:  n.Backlog, RatePerMinute: n.RatePerMinute, BlockedAge: n.BlockedAge,
 		Logger: log, Registerer: reg,
 	}); err != nil {
 		return nil, cli.Usage(err)

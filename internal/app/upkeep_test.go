@@ -52,7 +52,7 @@ func TestUpkeep_DeletesByDefault(t *testing.T) {
 	must(err)
 	_, err = resources.Put(t.Context(), subscriptions.Subscription{Name: "mail", Topics: []string{"t"}, DeadLetter: subscriptions.DeadLetter{RetentionDays: 4}}.WithDefaults(), "ada")
 	must(err)
-	l := &dlq.DeadLetter{Table: "subscription.mail", EventID: gocql.MustRandomUUID(), AggregateID: "k", Payload: []byte("{}"), Status: dlq.Manual}
+	l := &dlq.DeadLetter{Table: "subscription.mail", EventID: gocql.MustRandomUUID(), AggregateID: "k", Payload: []byte("{}"), Status: dlq.Suspended}
 	_, err = store.Write(t.Context(), l)
 	must(err)
 	must(store.Discard(t.Context(), l.EventID, dlq.Actor{Name: "eve"}))

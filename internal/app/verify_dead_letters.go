@@ -67,8 +67,8 @@ func (d DeadLettersOf) Read(ctx context.Context, began time.Time, events []gocql
 
 func openDeadLetter(id gocql.UUID, s dlq.Status, class string) verify.DeadLetter {
 	state := verify.DeadLetterOpen
-	if s == dlq.Parked {
-		state = verify.DeadLetterParked
+	if s == dlq.Blocked {
+		state = verify.DeadLetterBlocked
 	}
 	return verify.DeadLetter{Event: id, State: state, Detail: fmt.Sprintf("dead letter, %s: %s", s, class)}
 }
@@ -83,7 +83,7 @@ func ClosedDeadLetter(l *dlq.DeadLetter, since time.Time) (verify.DeadLetter, bo
 			detail += ": " + cli.Clean(l.Outcome.Note, 120)
 		}
 		return verify.DeadLetter{Event: l.EventID, State: verify.DeadLetterClosed, Detail: detail}, true
-	case dlq.OutcomeReplayed, dlq.OutcomeFound, dlq.OutcomeReleased:
+	case dlq.OutcomeReplayed, dlq.OutcomeFound, dlq.OutcomeUnblocked:
 		if !l.ResolvedAt.Before(since) {
 			return verify.DeadLetter{Event: l.EventID, State: verify.DeadLetterLate}, true
 		}

@@ -187,7 +187,7 @@ func (r *rows) print() error {
 // colours maps the words of states to the numbers of colours: red, yellow and green.
 var colours = map[string]int{
 	"failed": 31, "silent": 31, "cancelled": 31,
-	"manual": 33, "parked": 33, "paused": 33, "pending": 33, "processing": 33, "queued": 33,
+	"suspended": 33, "blocked": 33, "paused": 33, "pending": 33, "processing": 33, "queued": 33,
 	"resolved": 32, "finished": 32, "delivered": 32, "active": 32, "running": 32,
 }
 

@@ -16,7 +16,7 @@ func TestTable_OfATerminal(t *testing.T) {
 		var out strings.Builder
 		r.out, r.now = &out, now
 		fmt.Fprintln(&r, "EVENT\tSTATUS\tFAILED\tTAGS")
-		for status, at := range map[string]time.Time{"manual (released)": now.Add(-90 * time.Minute)} {
+		for status, at := range map[string]time.Time{"suspended (unblocked)": now.Add(-90 * time.Minute)} {
 			fmt.Fprintf(&r, "e-1\t%s\t%s\tvip\n", status, At(&r, at))
 		}
 		fmt.Fprintf(&r, "e-2\tunknown\t%s\tvip\n", At(&r, now.Add(72*time.Hour)))
@@ -30,17 +30,17 @@ func TestTable_OfATerminal(t *testing.T) {
 		want string
 	}{
 		"file, narrow": {rows{cut: 1}, "" +
-			"EVENT  STATUS             FAILED\n" +
-			"e-1    manual (released)  2026-01-02 10:30:00Z\n" +
-			"e-2    unknown            2026-01-05 12:00:00Z\n"},
+			"EVENT  STATUS                 FAILED\n" +
+			"e-1    suspended (unblocked)  2026-01-02 10:30:00Z\n" +
+			"e-2    unknown                2026-01-05 12:00:00Z\n"},
 		"terminal": {rows{colour: true, relative: true}, "" +
-			"\x1b[1mEVENT  STATUS             FAILED  TAGS\x1b[0m\n" +
-			"e-1    \x1b[33mmanual (released)\x1b[0m  1h ago  vip\n" +
-			"e-2    unknown            in 3d   vip\n"},
+			"\x1b[1mEVENT  STATUS                 FAILED  TAGS\x1b[0m\n" +
+			"e-1    \x1b[33msuspended (unblocked)\x1b[0m  1h ago  vip\n" +
+			"e-2    unknown                in 3d   vip\n"},
 		"terminal without colour": {rows{relative: true, cut: 1}, "" +
-			"EVENT  STATUS             FAILED\n" +
-			"e-1    manual (released)  1h ago\n" +
-			"e-2    unknown            in 3d\n"},
+			"EVENT  STATUS                 FAILED\n" +
+			"e-1    suspended (unblocked)  1h ago\n" +
+			"e-2    unknown                in 3d\n"},
 	} {
 		if got := text(x.rows); got != x.want {
 			t.Errorf("%s:\n%q, want\n%q", name, got, x.want)

@@ -47,7 +47,7 @@ func (l *Lease) Take(ctx context.Context) (bool, error) {
 // Leave releases the lease, if the owner has it.
 func (l *Lease) Leave(ctx context.Context) error {
 	if _, err := l.Apply(ctx, "UPDATE "+l.Table+" SET owner = null WHERE name = ? IF owner = ?", l.Name, l.Owner); err != nil {
-		return fmt.Errorf("release lease %s: %w", l.Name, err)
+		return fmt.Errorf("end lease %s: %w", l.Name, err)
 	}
 	return nil
 }

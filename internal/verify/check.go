@@ -30,11 +30,11 @@ const (
 	// that could have expired. The database lost it after it was published, or the row was
 	// deleted or had its own TTL.
 	Unknown Kind = "unknown"
-	// Dead, Parked and Closed: the event is in no topic and has a dead letter that is
-	// open, is parked behind another one, or was closed by an operator.
-	Dead   Kind = "dead"
-	Parked Kind = "parked"
-	Closed Kind = "closed"
+	// Dead, Blocked and Closed: the event is in no topic and has a dead letter that is
+	// open, is blocked behind another one, or was closed by an operator.
+	Dead    Kind = "dead"
+	Blocked Kind = "blocked"
+	Closed  Kind = "closed"
 )
 
 // Finding is one problem. Topic, Partition and Offset are the place of the record; for a
@@ -77,12 +77,12 @@ type Counts struct {
 	// Untold are undetermined events: in no topic, and the topic has deleted records of
 	// that age.
 	Untold int64 `json:"untold"`
-	// Dead are events in no topic with an open dead letter, Parked those whose dead
-	// letter is parked behind one of their aggregate, Closed those whose dead letter an
+	// Dead are events in no topic with an open dead letter, Blocked those whose dead
+	// letter is blocked behind one of their aggregate, Closed those whose dead letter an
 	// operator discarded or resolved.
-	Dead   int64 `json:"dead"`
-	Parked int64 `json:"parked"`
-	Closed int64 `json:"closed"`
+	Dead    int64 `json:"dead"`
+	Blocked int64 `json:"blocked"`
+	Closed  int64 `json:"closed"`
 
 	Missing    int64 `json:"missing"`
 	Doubles    int64 `json:"double"`
@@ -116,7 +116,7 @@ func (c Counts) Verdict() Verdict {
 	switch {
 	case c.Missing+c.Doubles+c.Disorder+c.Gaps+c.Unreadable+c.Unknown > 0:
 		return VerdictProblems
-	case c.Published+c.Dead+c.Parked+c.Closed == 0:
+	case c.Published+c.Dead+c.Blocked+c.Closed == 0:
 		return VerdictNothingChecked
 	}
 	return VerdictOK
@@ -215,7 +215,7 @@ const (
 	pending        // not in a topic, and need not be
 	untold         // not in a topic, which has deleted records of its age
 	dead           // not in a topic, with an open dead letter
-	parked         // not in a topic, with a dead letter that is parked behind another one
+	blocked        // not in a topic, with a dead letter that is blocked behind another one
 	closed         // not in a topic, with a dead letter that an operator closed
 	missing
 )
@@ -237,7 +237,7 @@ func (c *checker) fate(e *entry) fate {
 }
 
 // deadLetterFates maps the states of dead letters to the fates of their events.
-var deadLetterFates = map[DeadLetterState]fate{DeadLetterOpen: dead, DeadLetterParked: parked, DeadLetterClosed: closed, DeadLetterLate: pending}
+var deadLetterFates = map[DeadLetterState]fate{DeadLetterOpen: dead, DeadLetterBlocked: blocked, DeadLetterClosed: closed, DeadLetterLate: pending}
 
 // unreadable counts a row that is not an event. The relay wrote a dead letter of it. If
 // an operator has discarded it, or published it after an edit, the row is not a problem.
@@ -259,9 +259,9 @@ func (c *checker) unreadable(u Unreadable) {
 		case dead:
 			f.Kind = Dead
 			c.counts.Dead++
-		case parked:
-			f.Kind = Parked
-			c.counts.Parked++
+		case blocked:
+			f.Kind = Blocked
+			c.counts.Blocked++
 		case closed:
 			f.Kind = Closed
 			c.counts.Closed++
@@ -310,9 +310,9 @@ func (c *checker) row(n uint32, e *entry) {
 	case dead:
 		c.counts.Dead++
 		c.report(c.finding(Dead, e, c.l.deadLetters[e.id].Detail))
-	case parked:
-		c.counts.Parked++
-		c.report(c.finding(Parked, e, c.l.deadLetters[e.id].Detail))
+	case blocked:
+		c.counts.Blocked++
+		c.report(c.finding(Blocked, e, c.l.deadLetters[e.id].Detail))
 	case closed:
 		c.counts.Closed++
 		c.report(c.finding(Closed, e, c.l.deadLetters[e.id].Detail))

@@ -15,8 +15,8 @@ type DeadLetterState int
 const (
 	// DeadLetterOpen: the dead letter waits for a replay or for an operator.
 	DeadLetterOpen DeadLetterState = iota
-	// DeadLetterParked: the dead letter is parked behind an open one of its aggregate.
-	DeadLetterParked
+	// DeadLetterBlocked: the dead letter is blocked behind an open one of its aggregate.
+	DeadLetterBlocked
 	// DeadLetterClosed: an operator closed the dead letter, so its event is not published
 	// from here.
 	DeadLetterClosed

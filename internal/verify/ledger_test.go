@@ -56,16 +56,16 @@ func TestCheck_DeadLetters(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.AddDeadLetters(
-		DeadLetter{Event: rows[1].Event, Detail: "manual"}, DeadLetter{Event: rows[2].Event, State: DeadLetterParked},
+		DeadLetter{Event: rows[1].Event, Detail: "suspended"}, DeadLetter{Event: rows[2].Event, State: DeadLetterBlocked},
 		DeadLetter{Event: rows[5].Event}, DeadLetter{Event: rows[6].Event, State: DeadLetterClosed}, DeadLetter{Event: rows[7].Event, State: DeadLetterLate},
 	)
-	want := Counts{Rows: 8, Published: 2, Dead: 1, Parked: 1, Closed: 1, Pending: 1, Missing: 2}
+	want := Counts{Rows: 8, Published: 2, Dead: 1, Blocked: 1, Closed: 1, Pending: 1, Missing: 2}
 	var found []string
 	got := l.Check(Window{}, func(f Finding) { found = append(found, fmt.Sprintf("%s %d %.6s", f.Kind, f.Seq, f.Detail)) })
 	if got != want {
 		t.Errorf("Check() = %+v, want %+v", got, want)
 	}
-	if want := []string{"dead 2 manual", "parked 3 ", "missing 4 writte", "missing 1 writte", "closed 1 "}; !slices.Equal(found, want) {
+	if want := []string{"dead 2 suspen", "blocked 3 ", "missing 4 writte", "missing 1 writte", "closed 1 "}; !slices.Equal(found, want) {
 		t.Errorf("found %q, want %q", found, want)
 	}
 }

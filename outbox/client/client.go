@@ -194,7 +194,7 @@ func (c *Client) repeat(ctx context.Context, r *call) ([]byte, error) {
 
 // retryable reports whether a retry may have another result. A lost response
 // does not prevent a retry: all requests have an Idempotency-Key, change
-// nothing, or are idempotent (DELETE, release).
+// nothing, or are idempotent (DELETE, deliver-now, release).
 func retryable(err error) bool {
 	var p *Problem
 	if !errors.As(err, &p) {

@@ -57,13 +57,13 @@ func (c *Client) MessageContent(ctx context.Context, id string) (MessageContent,
 	return send[MessageContent](ctx, c, http.MethodGet, messagePath(id)+"/content", nil, nil)
 }
 
-// ReleaseMessage makes a waiting message due immediately. It is then still
+// DeliverMessageNow makes a waiting message due immediately. It is then still
 // MessageScheduled, can be cancelled until it is in the outbox, and is
 // published once. A *Problem of the type ProblemNotWaiting has the State of a
 // message that is not waiting; after a lost response this may be the effect of
 // this call.
-func (c *Client) ReleaseMessage(ctx context.Context, id string) (Message, error) {
-	return send[Message](ctx, c, http.MethodPost, messagePath(id)+"/release", struct{}{}, nil)
+func (c *Client) DeliverMessageNow(ctx context.Context, id string) (Message, error) {
+	return send[Message](ctx, c, http.MethodPost, messagePath(id)+"/deliver-now", struct{}{}, nil)
 }
 
 // CancelMessage cancels a message: after nil it is never published. A *Problem

@@ -37,7 +37,7 @@ func TestClient_MessageRequests(t *testing.T) {
 		},
 		func() error { _, err := c.GetMessage(t.Context(), "i d"); return err },
 		func() error { return c.CancelMessage(t.Context(), "x") },
-		func() error { _, err := c.ReleaseMessage(t.Context(), "x"); return err },
+		func() error { _, err := c.DeliverMessageNow(t.Context(), "x"); return err },
 		func() error { _, err := c.MessageContent(t.Context(), "x"); return err },
 		func() error {
 			_, err := c.ScheduledMessages(t.Context(), ScheduledQuery{Topic: "a&b", Key: "k", From: at, Until: at, Limit: 3, Cursor: "z"})
@@ -58,7 +58,7 @@ func TestClient_MessageRequests(t *testing.T) {
 		`POST /v1/messages {"topic":"t","payload_text":"hi","headers":{"a":"b"},"deliver_at":"2027-01-31T08:00:00Z","priority":7,"max_receive":5}`,
 		`POST /v1/messages/batch {"messages":[{"topic":"t","payload_base64":"AQ=="},{"topic":"u"}]}`,
 		`GET /v1/messages/i%20d `, `DELETE /v1/messages/x `,
-		`POST /v1/messages/x/release {}`, `GET /v1/messages/x/content `,
+		`POST /v1/messages/x/deliver-now {}`, `GET /v1/messages/x/content `,
 		`GET /v1/messages?cursor=z&from=2027-01-31T08%3A00%3A00Z&key=k&limit=3&state=scheduled&topic=a%26b&until=2027-01-31T08%3A00%3A00Z `,
 		`GET /v1/messages?state=scheduled `,
 	}

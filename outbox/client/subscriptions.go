@@ -146,7 +146,7 @@ type BreakerStatus struct {
 
 // Lease is a message in flight.
 type Lease struct {
-	// ID names the lease for ReleaseLease.
+	// ID names the lease for EndLease.
 	ID        string `json:"id"`
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
@@ -252,9 +252,9 @@ func (c *Client) Leases(ctx context.Context, name string, limit int) (leases []L
 	return out.Leases, out.More, err
 }
 
-// ReleaseLease ends the lease with an id: its message can be delivered again immediately.
-func (c *Client) ReleaseLease(ctx context.Context, name, id string) error {
-	_, err := send[struct{}](ctx, c, http.MethodPost, subscriptionPath(name, "leases/release"), map[string]string{"id": id}, nil)
+// EndLease ends the lease with an id: its message can be delivered again immediately.
+func (c *Client) EndLease(ctx context.Context, name, id string) error {
+	_, err := send[struct{}](ctx, c, http.MethodPost, subscriptionPath(name, "leases/end"), map[string]string{"id": id}, nil)
 	return err
 }
 

@@ -274,7 +274,7 @@ func decodeSeek(body []byte) (subscriptions.Seek, error) {
 	return s, err
 }
 
-func decodeRelease(body []byte) (lease subscriptions.LeaseID, err error) {
+func decodeEndLease(body []byte) (lease subscriptions.LeaseID, err error) {
 	err = decodeBody(body, func(f *fields) {
 		var id string
 		f.text("id", &id)

@@ -179,7 +179,7 @@ type leasesOutput struct {
 	}
 }
 
-type releaseInput struct {
+type endLeaseInput struct {
 	ID string `json:"id" doc:"id of the lease"`
 }
 
@@ -246,11 +246,11 @@ func (s *Server) registerOperators() {
 		Description: "Their consumers, and when they received them. It contains no receipts.", Responses: s.problems(404),
 	}), s.leases)
 	huma.Register(s.api, s.needs(access.Operator, huma.Operation{
-		OperationID: "release-lease", Method: http.MethodPost, Path: path + "/leases/release", DefaultStatus: http.StatusNoContent, Summary: "End a lease",
+		OperationID: "end-lease", Method: http.MethodPost, Path: path + "/leases/end", DefaultStatus: http.StatusNoContent, Summary: "End a lease",
 		Metadata:     audited(),
 		Description:  "The message can be delivered again immediately, and the delivery does not count. The consumer that has it receives lease-expired.",
-		MaxBodyBytes: maxBody, SkipValidateBody: true, RequestBody: bodyOf[releaseInput](s, "Release"), Responses: s.problems(400, 404, 409, 413),
-	}), s.releaseLease)
+		MaxBodyBytes: maxBody, SkipValidateBody: true, RequestBody: bodyOf[endLeaseInput](s, "EndLease"), Responses: s.problems(400, 404, 409, 413),
+	}), s.endLease)
 	huma.Register(s.api, s.needs(access.Operator, huma.Operation{
 		OperationID: "pause-subscription", Method: http.MethodPost, Path: path + "/pause", DefaultStatus: http.StatusNoContent, Summary: "Pause deliveries",
 		Description: "Leases that exist stay valid.", Responses: s.problems(404),
@@ -340,10 +340,10 @@ func (s *Server) leases(ctx context.Context, in *leasesInput) (*leasesOutput, er
 	return out, nil
 }
 
-func (s *Server) releaseLease(ctx context.Context, in *bodyInput) (*struct{}, error) {
-	lease, err := decodeRelease(in.RawBody)
+func (s *Server) endLease(ctx context.Context, in *bodyInput) (*struct{}, error) {
+	lease, err := decodeEndLease(in.RawBody)
 	if err == nil {
-		err = s.cfg.Service.ReleaseLease(ctx, in.Name, lease, principal(ctx))
+		err = s.cfg.Service.EndLease(ctx, in.Name, lease, principal(ctx))
 	}
 	if err != nil {
 		return nil, s.fail(ctx, in.Name, err).unknown()

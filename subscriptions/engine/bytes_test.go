@@ -68,7 +68,7 @@ func TestEngine_DeliversTheBytes(t *testing.T) {
 		p.ok(subscriptions.ActionReject, check("next owner")...)
 		w.sleep(10 * time.Second)
 		for _, l := range w.db.letters() {
-			if l.Status != dlq.Manual {
+			if l.Status != dlq.Suspended {
 				t.Errorf("dead letter %s", l.Status)
 			}
 			w.replay(l.EventID)

@@ -80,7 +80,7 @@ func (g *group) blocking(ctx context.Context) (map[gocql.UUID]blocking, error) {
 	out := make(map[gocql.UUID]blocking)
 	var ids []gocql.UUID
 	err := g.e.cfg.DeadLetters.Chains(ctx, g.resource.Load().DeadLetterTable(), func(c dlq.ChainEntry) error {
-		if !open(c.Status) || c.Released {
+		if !open(c.Status) || c.Unblocked {
 			return nil
 		}
 		if b, ok := known[c.EventID]; ok {

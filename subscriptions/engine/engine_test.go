@@ -72,7 +72,7 @@ func TestEngine_FailedDeliveries(t *testing.T) {
 			t.Fatalf("%d messages are stored, want e0", n)
 		}
 		w.sleep(time.Second)
-		if l := w.db.letters(); len(l) != 1 || l[0].Headers["name"] != "e2" || l[0].Attempts != 1 || l[0].Table != "subscription.s" || l[0].Status != dlq.Manual {
+		if l := w.db.letters(); len(l) != 1 || l[0].Headers["name"] != "e2" || l[0].Attempts != 1 || l[0].Table != "subscription.s" || l[0].Status != dlq.Suspended {
 			t.Fatalf("dead letters %+v, want e2 after one delivery", l)
 		}
 		if got := p.all(); len(got) > 0 {

@@ -40,7 +40,7 @@ func TestIdentity_RejectedMessageOfARecreatedTopic(t *testing.T) {
 		w.produce("a", "k", "old0")
 		p.ok(subscriptions.ActionReject, p.one("old0", 1))
 		w.sleep(time.Second)
-		w.letter(dlq.Manual)
+		w.letter(dlq.Suspended)
 		w.recreate("a")
 		w.produce("a", "k", "new0")
 		w.sleep(2 * time.Minute)
@@ -64,7 +64,7 @@ func TestIdentity_LastDeliveryAfterARecreatedTopic(t *testing.T) {
 		w.produce("a", "k", "old0")
 		p.ok(subscriptions.ActionNack, p.one("old0", 1))
 		w.sleep(time.Second)
-		id := w.letter(dlq.Manual).EventID
+		id := w.letter(dlq.Suspended).EventID
 		// an operator replays it, and the consumer acknowledges: everything is clean
 		w.replay(id)
 		p.ok(subscriptions.ActionAck, p.one("old0", 1))
@@ -101,7 +101,7 @@ func TestIdentity_ReplayOfAFormerTopicSettlesNoRecord(t *testing.T) {
 			}
 		}
 		w.sleep(time.Second)
-		id := w.letter(dlq.Manual).EventID
+		id := w.letter(dlq.Suspended).EventID
 		w.recreate("a")
 		w.produce("a", "k", "new0")
 		w.sleep(2 * time.Minute)
@@ -132,7 +132,7 @@ func TestIdentity_StrictDeadLetterOfAFormerTopicSettlesNoRecord(t *testing.T) {
 		w.produce("a", "k", "old0")
 		p.ok(subscriptions.ActionReject, p.one("old0", 1))
 		w.sleep(time.Second)
-		w.letter(dlq.Manual)
+		w.letter(dlq.Suspended)
 		w.recreate("a")
 		w.sleep(time.Minute)
 		w.produce("a", "k", "new0")
@@ -171,7 +171,7 @@ func TestIdentity_RejectedAgainAfterKafkaToolsResetTheOffset(t *testing.T) {
 		m := p.one("e0", 1)
 		p.ok(subscriptions.ActionReject, m)
 		w.sleep(time.Second)
-		id := w.letter(dlq.Manual).EventID
+		id := w.letter(dlq.Suspended).EventID
 		w.db.mu.Lock()
 		l := w.db.deadLetters[id]
 		l.Status = dlq.Resolved // discarded by an operator
@@ -212,7 +212,7 @@ func TestIdentity_RejectedAgainAfterTheOffsetsExpired(t *testing.T) {
 		w.produce("a", "k", "e0")
 		p.ok(subscriptions.ActionReject, p.one("e0", 1))
 		w.sleep(time.Second)
-		id := w.letter(dlq.Manual).EventID
+		id := w.letter(dlq.Suspended).EventID
 		w.replay(id) // an operator replays it, and it is processed
 		p.ok(subscriptions.ActionAck, p.one("e0", 1))
 		w.sleep(5 * time.Second)
@@ -341,7 +341,7 @@ func TestIdentity_StoredMessagesOfAFormerTopic(t *testing.T) {
 					p = w.start()
 				}
 				w.sleep(2 * time.Minute)
-				l := w.letter(dlq.Manual)
+				l := w.letter(dlq.Suspended)
 				if l.ErrorClass != ClassRecordGone || l.Headers["name"] != "old0" {
 					t.Errorf("the dead letter is %s of %v", l.ErrorClass, l.Headers)
 				}
@@ -358,7 +358,7 @@ func TestIdentity_StoredMessagesOfAFormerTopic(t *testing.T) {
 	}
 }
 
-// A topic that is recreated with fewer partitions: a replay for one that is gone is manual with
+// A topic that is recreated with fewer partitions: a replay for one that is gone is suspended with
 // the reason, and does not hide the other requests.
 func TestIdentity_ReplayOfAPartitionThatIsGone(t *testing.T) {
 	t.Parallel()
@@ -384,11 +384,11 @@ func TestIdentity_ReplayOfAPartitionThatIsGone(t *testing.T) {
 		count := map[dlq.Status]int{}
 		for _, l := range w.db.letters() {
 			count[l.Status]++
-			if l.Status == dlq.Manual && l.ErrorClass != "replay" {
-				t.Errorf("%s is manual by %s", l.EventID, l.ErrorClass)
+			if l.Status == dlq.Suspended && l.ErrorClass != "replay" {
+				t.Errorf("%s is suspended by %s", l.EventID, l.ErrorClass)
 			}
 		}
-		if gone == 0 || count[dlq.Manual] != gone || count[dlq.Resolved] != 40-gone || len(w.db.requests) != 0 {
+		if gone == 0 || count[dlq.Suspended] != gone || count[dlq.Resolved] != 40-gone || len(w.db.requests) != 0 {
 			t.Errorf("%v with %d of partitions that are gone, %d requests left", count, gone, len(w.db.requests))
 		}
 	})
@@ -415,15 +415,15 @@ func TestIdentity_DeadLetterOfADeletedSubscription(t *testing.T) {
 		}
 		w.sleep(4 * time.Minute)
 		for _, l := range w.db.letters() {
-			if l.Status != dlq.Manual {
+			if l.Status != dlq.Suspended {
 				t.Fatalf("%s is %s after the subscription was deleted", l.Headers["name"], l.Status)
 			}
 			w.replay(l.EventID)
 		}
 		w.sleep(2 * time.Minute)
 		for _, l := range w.db.letters() {
-			if l.Status != dlq.Manual || l.ErrorClass != "replay" {
-				t.Errorf("%s is %s by %s, want manual: nobody can deliver it", l.Headers["name"], l.Status, l.ErrorClass)
+			if l.Status != dlq.Suspended || l.ErrorClass != "replay" {
+				t.Errorf("%s is %s by %s, want suspended: nobody can deliver it", l.Headers["name"], l.Status, l.ErrorClass)
 			}
 			w.replay(l.EventID)
 		}
@@ -437,7 +437,7 @@ func TestIdentity_DeadLetterOfADeletedSubscription(t *testing.T) {
 	})
 }
 
-// A replay for a topic that the subscription reads no more is manual with the reason, and 1,200
+// A replay for a topic that the subscription reads no more is suspended with the reason, and 1,200
 // of them do not hide the one that can be delivered.
 func TestReplay_OfATopicThatIsNotRead(t *testing.T) {
 	t.Parallel()
@@ -468,8 +468,8 @@ func TestReplay_OfATopicThatIsNotRead(t *testing.T) {
 		p.ok(subscriptions.ActionAck, p.one("e", 1))
 		w.sleep(3 * time.Minute)
 		for _, l := range left {
-			if l, err := w.db.Read(context.Background(), l.EventID); err != nil || l.Status != dlq.Manual || l.ErrorClass != "replay" {
-				t.Fatalf("%s is %s by %s, %v; want manual with the reason", l.Headers["name"], l.Status, l.ErrorClass, err)
+			if l, err := w.db.Read(context.Background(), l.EventID); err != nil || l.Status != dlq.Suspended || l.ErrorClass != "replay" {
+				t.Fatalf("%s is %s by %s, %v; want suspended with the reason", l.Headers["name"], l.Status, l.ErrorClass, err)
 			}
 		}
 	})
@@ -504,7 +504,7 @@ func TestReplay_RequestedAgainAfterTheClaim(t *testing.T) {
 		w.produce("a", "k", "e0")
 		p.ok(subscriptions.ActionReject, p.one("e0", 1))
 		w.sleep(time.Second)
-		id := w.letter(dlq.Manual).EventID
+		id := w.letter(dlq.Suspended).EventID
 		if err := p.Pause(context.Background(), "s", "operator"); err != nil { // the receiver is down over the weekend
 			t.Fatal(err)
 		}

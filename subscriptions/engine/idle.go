@@ -60,13 +60,13 @@ func (i *Idle) Leases(ctx context.Context, name string, _ int) ([]subscriptions.
 	return nil, false, unavailable(err)
 }
 
-// ReleaseLease finds no lease, as an instance without partitions.
-func (i *Idle) ReleaseLease(ctx context.Context, name string, lease subscriptions.LeaseID, _ string) error {
+// EndLease finds no lease, as an instance without partitions.
+func (i *Idle) EndLease(ctx context.Context, name string, lease subscriptions.LeaseID, _ string) error {
 	r, err := i.cfg.Store.Get(ctx, name)
 	if err != nil {
 		return unavailable(err)
 	}
-	if err := r.CheckRelease(); err != nil {
+	if err := r.CheckEndLease(); err != nil {
 		return err
 	}
 	return fmt.Errorf("lease %s: %w", lease, subscriptions.ErrLeaseEnded)

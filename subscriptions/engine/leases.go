@@ -41,13 +41,13 @@ func (e *Engine) Leases(ctx context.Context, name string, limit int) ([]subscrip
 	return out, more, nil
 }
 
-// ReleaseLease ends a lease of a partition of this instance.
-func (e *Engine) ReleaseLease(ctx context.Context, name string, lease subscriptions.LeaseID, principal string) error {
+// EndLease ends a lease of a partition of this instance.
+func (e *Engine) EndLease(ctx context.Context, name string, lease subscriptions.LeaseID, principal string) error {
 	g, _, err := e.group(ctx, name)
 	if err != nil {
 		return err
 	}
-	if err := g.resource.Load().CheckRelease(); err != nil {
+	if err := g.resource.Load().CheckEndLease(); err != nil {
 		return err
 	}
 	released := false

@@ -55,7 +55,7 @@ func TestEngine_LeasesOfOperators(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.ReleaseLease(ctx, "s", id, "eve"); err != nil {
+		if err := p.EndLease(ctx, "s", id, "eve"); err != nil {
 			t.Fatal(err)
 		}
 		if codes := p.settle(subscriptions.ActionAck, first); codes[0] != subscriptions.CodeLeaseExpired {
@@ -65,7 +65,7 @@ func TestEngine_LeasesOfOperators(t *testing.T) {
 		if again.ID != first.ID {
 			t.Fatalf("%s is delivered, want the released %s", again.ID, first.ID)
 		}
-		if err := p.ReleaseLease(ctx, "s", id, "eve"); !errors.Is(err, subscriptions.ErrLeaseEnded) {
+		if err := p.EndLease(ctx, "s", id, "eve"); !errors.Is(err, subscriptions.ErrLeaseEnded) {
 			t.Errorf("the release of a lease that has ended = %v", err)
 		}
 		p.ok(subscriptions.ActionAck, again, second)
@@ -81,7 +81,7 @@ func TestEngine_LeasesOfOperators(t *testing.T) {
 			t.Error("1,001 leases are listed")
 		}
 		w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}, Push: &subscriptions.Push{To: "log"}})
-		if err := w.idle().ReleaseLease(ctx, "s", id, "eve"); err == nil || errors.Is(err, subscriptions.ErrLeaseEnded) {
+		if err := w.idle().EndLease(ctx, "s", id, "eve"); err == nil || errors.Is(err, subscriptions.ErrLeaseEnded) {
 			t.Errorf("the release of a call = %v", err)
 		}
 	})

@@ -351,7 +351,7 @@ func (m *memory) Chains(_ context.Context, table string, f func(dlq.ChainEntry) 
 			if d.Table != table || !open(d.Status) {
 				continue
 			}
-			if err := f(dlq.ChainEntry{EventID: id, AggregateID: d.AggregateID, Topic: d.Topic, Status: d.Status, Released: d.Released, ClaimedBy: d.ClaimedBy}); err != nil {
+			if err := f(dlq.ChainEntry{EventID: id, AggregateID: d.AggregateID, Topic: d.Topic, Status: d.Status, Unblocked: d.Unblocked, ClaimedBy: d.ClaimedBy}); err != nil {
 				return err
 			}
 		}

@@ -128,7 +128,7 @@ func (p *partition) resolve(offsets []int64) (remove []int64, failed error) {
 	return remove, failed
 }
 
-// moved makes the dead letters manual whose replays are removed with their rows.
+// moved makes the dead letters suspended whose replays are removed with their rows.
 func (g *group) moved(ctx context.Context, rows []store.Stored, reason string) error {
 	for i := range rows {
 		id := rows[i].DeadLetter

@@ -78,7 +78,7 @@ func (m *memory) Resolve(_ context.Context, id gocql.UUID, _ string, how dlq.Out
 
 func (m *memory) Fail(_ context.Context, id gocql.UUID, _ string, f dlq.Failure) (dlq.Status, error) {
 	d, err := m.update("fail", id, dlq.Processing, func(d *dlq.DeadLetter) {
-		d.Status, d.ErrorClass, d.Replays, d.Attempts = dlq.Manual, f.Class, d.Replays+1, d.Attempts+f.Attempts
+		d.Status, d.ErrorClass, d.Replays, d.Attempts = dlq.Suspended, f.Class, d.Replays+1, d.Attempts+f.Attempts
 	})
 	return d.Status, err
 }
@@ -86,7 +86,7 @@ func (m *memory) Fail(_ context.Context, id gocql.UUID, _ string, f dlq.Failure)
 // replay is an operator's request.
 func (w *world) replay(id gocql.UUID) {
 	w.t.Helper()
-	if _, err := w.db.update("replay", id, dlq.Manual, func(d *dlq.DeadLetter) { d.Status, d.NextAttempt = dlq.Pending, time.Now() }); err != nil {
+	if _, err := w.db.update("replay", id, dlq.Suspended, func(d *dlq.DeadLetter) { d.Status, d.NextAttempt = dlq.Pending, time.Now() }); err != nil {
 		w.t.Fatal(err)
 	}
 	if err := w.db.do("request", func() error {
@@ -130,7 +130,7 @@ func TestReplay_IsDeliveredUntilItIsAcknowledged(t *testing.T) {
 				w.produce("a", "k", "e0")
 				p.ok(subscriptions.ActionReject, p.one("e0", 1))
 				w.sleep(time.Second)
-				id := w.letter(dlq.Manual).EventID
+				id := w.letter(dlq.Suspended).EventID
 				if ordering == subscriptions.OrderingStrict {
 					w.produce("a", "k", "e1")
 				}
@@ -140,7 +140,7 @@ func TestReplay_IsDeliveredUntilItIsAcknowledged(t *testing.T) {
 					p.ok(subscriptions.ActionNack, p.one("e0", n+1))
 				}
 				w.sleep(5 * time.Second)
-				if l := w.letter(dlq.Manual); l.Replays != 1 || l.ErrorClass != ClassMaxReceive {
+				if l := w.letter(dlq.Suspended); l.Replays != 1 || l.ErrorClass != ClassMaxReceive {
 					t.Errorf("%d replays, %s", l.Replays, l.ErrorClass)
 				}
 				// Its owner fails after the delivery.
@@ -200,7 +200,7 @@ func (w *world) crashAfter(ordering subscriptions.Ordering, action subscriptions
 	if op == "fail" {
 		p.ok(action, m)
 		w.sleep(time.Second)
-		w.replay(w.letter(dlq.Manual).EventID)
+		w.replay(w.letter(dlq.Suspended).EventID)
 		m, replays = p.one("e0", 1), 1
 	}
 	w.db.fail(func(now string) (bool, error) {
@@ -217,7 +217,7 @@ func (w *world) crashAfter(ordering subscriptions.Ordering, action subscriptions
 	w.sleep(time.Minute)
 	q.ok(subscriptions.ActionAck, q.one("e1", 1))
 	w.sleep(10 * time.Second)
-	l := w.letter(dlq.Manual)
+	l := w.letter(dlq.Suspended)
 	class := ClassMaxReceive
 	if action == subscriptions.ActionReject {
 		class = ClassRejected
@@ -278,7 +278,7 @@ func TestReplay_EndsWithSeekAndPurge(t *testing.T) {
 				w.produce("a", "k", "e0")
 				p.ok(subscriptions.ActionReject, p.one("e0", 1))
 				w.sleep(time.Second)
-				id := w.letter(dlq.Manual).EventID
+				id := w.letter(dlq.Suspended).EventID
 				w.replay(id)
 				p.ok(subscriptions.ActionNack, p.one("e0", 1))
 				w.letter(dlq.Processing)
@@ -286,7 +286,7 @@ func TestReplay_EndsWithSeekAndPurge(t *testing.T) {
 					t.Fatal(err)
 				}
 				w.sleep(10 * time.Second)
-				if l := w.letter(dlq.Manual); l.ErrorClass != ClassMoved || w.db.rowCount() != 0 {
+				if l := w.letter(dlq.Suspended); l.ErrorClass != ClassMoved || w.db.rowCount() != 0 {
 					t.Errorf("%s, %d rows", l.ErrorClass, w.db.rowCount())
 				}
 				w.replay(id)
@@ -310,7 +310,7 @@ func TestReplay_DatabaseAway(t *testing.T) {
 					w.produce("a", "k", "e0")
 					p.ok(subscriptions.ActionReject, p.one("e0", 1))
 					w.sleep(time.Second)
-					w.replay(w.letter(dlq.Manual).EventID)
+					w.replay(w.letter(dlq.Suspended).EventID)
 					n := 0
 					w.db.fail(func(o string) (bool, error) {
 						if o == op && n < 3 {

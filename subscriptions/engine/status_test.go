@@ -100,11 +100,11 @@ func TestEngine_ProgressOfEachStep(t *testing.T) {
 		p.ok(subscriptions.ActionReject, p.one("bad", 1))
 		w.sleep(time.Second)
 		for _, s := range []subscriptions.Service{p, idle} {
-			if got := w.is(s, bad, subscriptions.ProgressDeadLettered, ""); got.DeadLetter != w.letter(dlq.Manual).EventID.String() || got.Attempts != 1 {
+			if got := w.is(s, bad, subscriptions.ProgressDeadLettered, ""); got.DeadLetter != w.letter(dlq.Suspended).EventID.String() || got.Attempts != 1 {
 				t.Errorf("dead letter %+v", got)
 			}
 		}
-		w.replay(w.letter(dlq.Manual).EventID)
+		w.replay(w.letter(dlq.Suspended).EventID)
 		m = p.one("bad", 1)
 		if got := w.is(p, bad, subscriptions.ProgressProcessing, ""); got.DeadLetter == "" {
 			t.Errorf("the replay %+v", got)

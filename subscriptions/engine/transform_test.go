@@ -46,7 +46,7 @@ func TestEngine_TransformsPulledMessages(t *testing.T) {
 			t.Errorf("received %v, %v after %s; want e2", names(got), err, time.Since(began))
 		}
 		w.sleep(time.Second)
-		l := w.letter(dlq.Manual)
+		l := w.letter(dlq.Suspended)
 		if l.ErrorClass != ClassRejected || l.ErrorText != "transform: no such key: missing" || string(l.Payload) != `{"name":"e1"}` || l.Headers["name"] != "e1" || l.Headers["from"] != "" || l.Attempts != 1 {
 			t.Errorf("dead letter %+v", l)
 		}
@@ -58,7 +58,7 @@ func TestEngine_TransformsPulledMessages(t *testing.T) {
 		if got := p.receive(10, 10*time.Second); len(got) != 0 {
 			t.Errorf("%v of the replay with the same transform", names(got))
 		}
-		if l := w.letter(dlq.Manual); l.Replays != 1 || l.ErrorClass != ClassRejected {
+		if l := w.letter(dlq.Suspended); l.Replays != 1 || l.ErrorClass != ClassRejected {
 			t.Errorf("%d replays, %s", l.Replays, l.ErrorClass)
 		}
 		s.Transform = `{"payload": "corrected"}`

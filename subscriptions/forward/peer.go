@@ -43,7 +43,7 @@ const (
 	opStatus   = "status"
 	opProgress = "progress"
 	opLeases   = "leases"
-	opRelease  = "release-lease"
+	opEndLease = "end-lease"
 	opPurge    = "purge"
 )
 
@@ -169,9 +169,9 @@ func (s *Service) serve(ctx context.Context, name, op string, body []byte) ([]by
 			}
 			return json.Marshal(leases{all, more})
 		})
-	case opRelease:
+	case opEndLease:
 		return on(body, func(r release) ([]byte, error) {
-			err := s.cfg.Local.ReleaseLease(ctx, name, r.LeaseID, r.Principal)
+			err := s.cfg.Local.EndLease(ctx, name, r.LeaseID, r.Principal)
 			return []byte("{}"), err
 		})
 	case opPurge:
@@ -183,7 +183,7 @@ func (s *Service) serve(ctx context.Context, name, op string, body []byte) ([]by
 	return nil, errOperation
 }
 
-// leases is the response to opLeases, release the body of opRelease.
+// leases is the response to opLeases, release the body of opEndLease.
 type (
 	leases struct {
 		Leases []subscriptions.Lease

@@ -272,7 +272,7 @@ func (s *Service) release(name string, messages []subscriptions.Message) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.running), s.cfg.Timeout)
 	defer cancel()
 	if _, err := s.Settle(ctx, name, actionsOf(subscriptions.ActionRelease, messages)); err != nil {
-		s.cfg.Logger.WarnContext(ctx, "failed to release messages", "subscription", name, "messages", len(messages), "err", err)
+		s.cfg.Logger.WarnContext(ctx, "failed to deliver messages now", "subscription", name, "messages", len(messages), "err", err)
 	}
 }
 
@@ -281,6 +281,6 @@ func (s *Service) releaseLocal(name string, messages []subscriptions.Message) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.running), s.cfg.Timeout)
 	defer cancel()
 	if _, err := s.cfg.Local.Settle(ctx, name, actionsOf(subscriptions.ActionRelease, messages)); err != nil {
-		s.cfg.Logger.WarnContext(ctx, "failed to release messages", "subscription", name, "messages", len(messages), "err", err)
+		s.cfg.Logger.WarnContext(ctx, "failed to deliver messages now", "subscription", name, "messages", len(messages), "err", err)
 	}
 }

@@ -263,9 +263,9 @@ func (s *Service) Leases(ctx context.Context, name string, limit int) ([]subscri
 	return out, more || rest, nil
 }
 
-// ReleaseLease implements subscriptions.Service.
-func (s *Service) ReleaseLease(ctx context.Context, name string, lease subscriptions.LeaseID, principal string) error {
-	err := s.cfg.Local.ReleaseLease(ctx, name, lease, principal)
+// EndLease implements subscriptions.Service.
+func (s *Service) EndLease(ctx context.Context, name string, lease subscriptions.LeaseID, principal string) error {
+	err := s.cfg.Local.EndLease(ctx, name, lease, principal)
 	if !errors.Is(err, subscriptions.ErrLeaseEnded) {
 		return err
 	}
@@ -275,7 +275,7 @@ func (s *Service) ReleaseLease(ctx context.Context, name string, lease subscript
 	if unknown != nil {
 		return unknown
 	}
-	for _, body := range s.everywhere(bounded, peers, name, opRelease, release{lease, principal}) {
+	for _, body := range s.everywhere(bounded, peers, name, opEndLease, release{lease, principal}) {
 		switch {
 		case body.err == nil:
 			return nil

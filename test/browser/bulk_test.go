@@ -93,8 +93,8 @@ func TestBulk_LaterDeadLettersAreExcluded(t *testing.T) {
 	for _, id := range ids {
 		w.until(id, "discarded", func(l *dlq.DeadLetter) bool { return l.Outcome.Kind == dlq.OutcomeDiscarded })
 	}
-	if l, err := w.deadLetters.Read(t.Context(), late); err != nil || l.Status != dlq.Manual {
-		t.Errorf("the dead letter from after the preview is %s (%v), want manual", l.Status, err)
+	if l, err := w.deadLetters.Read(t.Context(), late); err != nil || l.Status != dlq.Suspended {
+		t.Errorf("the dead letter from after the preview is %s (%v), want suspended", l.Status, err)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestBulk_ChosenAreDiscarded(t *testing.T) {
 	for range 4 {
 		ids = append(ids, w.writeDeadLetter(nil))
 	}
-	b := w.open(access.Admin, "/dead-letters?status=manual")
+	b := w.open(access.Admin, "/dead-letters?status=suspended")
 	b.sees("main", "4 dead letters, newest first")
 	for _, id := range ids[:3] {
 		b.click(`[data-key="pick-` + id.String() + `"]`)
@@ -131,8 +131,8 @@ func TestBulk_ChosenAreDiscarded(t *testing.T) {
 	for _, id := range ids[:3] {
 		w.until(id, "discarded", func(l *dlq.DeadLetter) bool { return l.Outcome.Kind == dlq.OutcomeDiscarded })
 	}
-	if l, err := w.deadLetters.Read(t.Context(), ids[3]); err != nil || l.Status != dlq.Manual {
-		t.Errorf("the unselected dead letter is %s (%v), want manual", l.Status, err)
+	if l, err := w.deadLetters.Read(t.Context(), ids[3]); err != nil || l.Status != dlq.Suspended {
+		t.Errorf("the unselected dead letter is %s (%v), want suspended", l.Status, err)
 	}
 }
 
@@ -141,7 +141,7 @@ func TestBulk_JobIsSteered(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	id := w.writeDeadLetter(nil)
-	job, err := w.jobs().Create(t.Context(), jobs.Spec{Action: dlq.ActionPark, IDs: []gocql.UUID{id}}, dlq.Actor{Name: "jo", Reason: "x"})
+	job, err := w.jobs().Create(t.Context(), jobs.Spec{Action: dlq.ActionSuspend, IDs: []gocql.UUID{id}}, dlq.Actor{Name: "jo", Reason: "x"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestBulk_TextAndRange(t *testing.T) {
 	for range 4 {
 		w.writeDeadLetter(nil)
 	}
-	b := w.open(access.Admin, "/dead-letters?status=manual")
+	b := w.open(access.Admin, "/dead-letters?status=suspended")
 	b.sees("main", "5 dead letters, newest first")
 	rows := eval[[]string](b, `[...document.querySelectorAll("tbody tr")].map((r) => r.dataset.id)`)
 	pick := func(row int, shift bool) {
@@ -209,7 +209,7 @@ func TestBulk_TextAndRange(t *testing.T) {
 	b.fills("[data-key=f-text]", "DOES not")
 	b.types("\r")
 	b.sees("main", "1 dead letter, newest first")
-	b.at("/dead-letters?status=manual&text=DOES+not")
+	b.at("/dead-letters?status=suspended&text=DOES+not")
 	b.click("[data-key=pick-all]")
 	b.click(".selection [data-key=act-discard]")
 	b.confirm("test data")
@@ -226,7 +226,7 @@ func TestList_Sorts(t *testing.T) {
 			l.Attempts, l.ErrorClass = []int{9, 100, 1, 20}[i], []string{"refused", "timeout", "refused", "broker"}[i]
 		})
 	}
-	b := w.open(access.Viewer, "/dead-letters?status=manual")
+	b := w.open(access.Viewer, "/dead-letters?status=suspended")
 	b.sees("main", "4 dead letters, newest first")
 	column := func(label string) string {
 		return strings.Join(eval[[]string](b, `[...document.querySelectorAll("tbody td[data-label=" + CSS.escape(%s) + "]")].map((c) => (c.querySelector(".clip") ?? c).textContent)`, label), " ")
@@ -342,7 +342,7 @@ func TestTimes_Local(t *testing.T) {
 	b := w.window()
 	call(b, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kathmandu"})
 	b.visit("/dead-letters/" + id.String() + "#token=" + w.tokens[access.Viewer])
-	failed := w.until(id, "manual", is(dlq.Manual)).FirstFailedAt
+	failed := w.until(id, "suspended", is(dlq.Suspended)).FirstFailedAt
 	b.sees("dd", failed.Format("2006-01-02 15:04:05"))
 	b.types("?")
 	b.click("dialog [data-key=local]")

@@ -24,8 +24,8 @@ func TestDeadLetter_FindPreviewReplayWatch(t *testing.T) {
 	w := start(t)
 	w.relay()
 	ids := w.store(4000, 10, 10)
-	w.until(ids[0], "manual", is(dlq.Manual))
-	w.until(ids[2], "parked", is(dlq.Parked))
+	w.until(ids[0], "suspended", is(dlq.Suspended))
+	w.until(ids[2], "blocked", is(dlq.Blocked))
 
 	b := w.open(access.Operator, "/")
 	b.sees(".say-title", "1 dead letter needs your decision")
@@ -33,12 +33,12 @@ func TestDeadLetter_FindPreviewReplayWatch(t *testing.T) {
 	b.sees(".overview", "Relay orders")
 	b.sees(".overview .badge.b-resolved", "closed")
 	b.click(`[data-key="c-record_too_large"]`)
-	b.sees("tbody", "manual")
+	b.sees("tbody", "suspended")
 	b.at("/dead-letters?status=open&error_class=record_too_large")
 	b.click("tbody a")
 	b.sees("main", "Blocked events")
 	b.sees(".payload", "12345678901234567890.50")
-	b.has(".followers .b-parked", 2)
+	b.has(".followers .b-blocked", 2)
 	if got, want := eval[string](b, `document.querySelector('[data-key=trace]').href`), "https://traces.example/trace/4bf92f3577b34da6a3ce929d0e0e4736"; got != want {
 		t.Errorf("the trace leads to %s, want %s", got, want)
 	}
@@ -80,8 +80,8 @@ func TestDeadLetter_EditAndReplay(t *testing.T) {
 	w := start(t)
 	w.relay()
 	ids := w.store(4000, 10)
-	before := w.until(ids[0], "manual", is(dlq.Manual))
-	w.until(ids[1], "parked", is(dlq.Parked))
+	before := w.until(ids[0], "suspended", is(dlq.Suspended))
+	w.until(ids[1], "blocked", is(dlq.Blocked))
 	b := w.open(access.Admin, "/dead-letters/"+ids[0].String())
 	b.click("[data-key=edit]")
 	b.sees("#problems", "Nothing is changed")
@@ -126,7 +126,7 @@ func TestDeadLetter_EditConflict(t *testing.T) {
 	id := w.writeDeadLetter(nil)
 	b := w.open(access.Admin, "/dead-letters/"+id.String()+"/edit")
 	b.sees("#problems", "Nothing is changed")
-	if err := w.deadLetters.Release(t.Context(), id, dlq.Actor{Name: "jo", Reason: "meanwhile"}); err != nil {
+	if err := w.deadLetters.Unblock(t.Context(), id, dlq.Actor{Name: "jo", Reason: "meanwhile"}); err != nil {
 		t.Fatal(err)
 	}
 	b.fills("[data-key=payload]", `{"n":2}`)
@@ -170,11 +170,11 @@ func TestOverview_ShowsPendingDecisions(t *testing.T) {
 	b.sees(".say", "No relay has sent a heartbeat")
 	for n := range int64(2) {
 		w.writeDeadLetter(func(l *dlq.DeadLetter) {
-			l.AggregateID, l.Sequence, l.Status, l.ErrorClass = "order-1", 2+n, dlq.Parked, "behind"
+			l.AggregateID, l.Sequence, l.Status, l.ErrorClass = "order-1", 2+n, dlq.Blocked, "behind"
 		})
 	}
 	w.relay()
-	b.sees(".say", "2 events are parked behind other dead letters.")
+	b.sees(".say", "2 events are blocked behind other dead letters.")
 	b.sees(".overview", "Relay orders")
 	if said := eval[string](b, `document.querySelector(".say").textContent`); strings.Contains(said, "automatically") || strings.Contains(said, "No relay") {
 		t.Errorf("of dead letters that all wait for %s the overview shows %q", first, said)
@@ -328,7 +328,7 @@ func TestOverview_InstancesThatShare(t *testing.T) {
 func TestAudit_OfARelay(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	for action, target := range map[string]string{"reshard-relay": "orders", "repair-events": "orders", "request-backfill": "orders", "release-lease": "mail", "put-subscription": "mail"} {
+	for action, target := range map[string]string{"reshard-relay": "orders", "repair-events": "orders", "request-backfill": "orders", "end-lease": "mail", "put-subscription": "mail"} {
 		err := w.session.Query("INSERT INTO "+schema.DefaultKeyspace+".admin_audit (day, id, actor, role, action, target, detail, reason, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
 			time.Now().UTC().Truncate(24*time.Hour), gocql.TimeUUID(), "ann", access.Admin, action, target, `{}`, "more hosts", "done").Exec()
 		if err != nil {
@@ -336,7 +336,7 @@ func TestAudit_OfARelay(t *testing.T) {
 		}
 	}
 	b := w.open(access.Viewer, "/audit?what=subscriptions")
-	b.sees("tbody", "release lease")
+	b.sees("tbody", "end lease")
 	b.has(`tbody a[href="/console/subscriptions/mail"]`, 2)
 	b = w.open(access.Viewer, "/audit?what=relays")
 	b.sees("tbody", "reshard relay")

@@ -20,7 +20,7 @@ func TestKeyboard_Walk(t *testing.T) {
 	b := w.open(access.Admin, "/")
 	b.sees(".say-title", "1 dead letter needs your decision")
 	b.goes("gl", "Dead letters")
-	b.sees("tbody", "manual")
+	b.sees("tbody", "suspended")
 	b.types("j")
 	b.focused("row-" + id.String())
 	b.types("x")

@@ -21,11 +21,11 @@ func TestLive_ShowsAndKeepsTheFocus(t *testing.T) {
 	w := start(t)
 	first := w.writeDeadLetter(nil).String()
 	b := w.open(access.Operator, "/dead-letters")
-	b.sees("tbody", "manual")
+	b.sees("tbody", "suspended")
 	b.sees(".live", "Live")
 	eval[bool](b, `(document.querySelector("tbody a").focus(), true)`)
 	second := w.writeDeadLetter(nil).String()
-	b.sees(fmt.Sprintf(`tr[data-id=%q]`, second), "manual")
+	b.sees(fmt.Sprintf(`tr[data-id=%q]`, second), "suspended")
 	b.focused("row-" + first) // where it was
 }
 

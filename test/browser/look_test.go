@@ -86,7 +86,7 @@ func (w *world) furnish() (id string) {
 	})
 	for i := range 3 {
 		w.writeDeadLetter(func(l *dlq.DeadLetter) {
-			l.AggregateID, l.Sequence, l.Status, l.ErrorClass = "0199f3c1-6f2e-7bb1-a3d7-2f6f0c1d9e10", int64(i+2), dlq.Parked, "behind"
+			l.AggregateID, l.Sequence, l.Status, l.ErrorClass = "0199f3c1-6f2e-7bb1-a3d7-2f6f0c1d9e10", int64(i+2), dlq.Blocked, "behind"
 			l.ErrorCode, l.ErrorText, l.ErrorChain = "", "an earlier event of its aggregate is a dead letter", nil
 		})
 	}
@@ -173,7 +173,7 @@ func TestLook_Accessible(t *testing.T) {
 		b.shoot(where)
 		b.types("\x1b")
 		b.gone("dialog")
-		for name, at := range map[string][3]string{"cancel": {"/orders/" + o, "act-cancel", "Publishes"}, "take-back": {"/scheduled/" + m, "act-take-back", "It is never published"}, "release-message": {"/scheduled/" + m, "act-release-message", "It is published immediately"}, "pause": {"/subscriptions/mail", "act-pause", "Nothing is delivered"}, "seek": {"/subscriptions/mail", "act-seek", "will not be delivered"}, "purge-subscription": {"/subscriptions/mail", "act-purge", "2 messages will never be delivered"}} {
+		for name, at := range map[string][3]string{"cancel": {"/orders/" + o, "act-cancel", "Publishes"}, "take-back": {"/scheduled/" + m, "act-take-back", "It is never published"}, "deliver-message-now": {"/scheduled/" + m, "act-deliver-message-now", "It is published immediately"}, "pause": {"/subscriptions/mail", "act-pause", "Nothing is delivered"}, "seek": {"/subscriptions/mail", "act-seek", "will not be delivered"}, "purge-subscription": {"/subscriptions/mail", "act-purge", "2 messages will never be delivered"}} {
 			b.visit(at[0])
 			b.click("[data-key=" + at[1] + "]")
 			b.sees("dialog", at[2])

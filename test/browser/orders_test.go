@@ -223,9 +223,9 @@ func TestScheduled_FindAndCancel(t *testing.T) {
 	b.sees("main h1", "billing.reminders")
 }
 
-// The content of a message is shown before an early release; then it is
+// The content of a message is shown before an early delivery; then it is
 // published, and the audit trail contains the operator and the reason.
-func TestScheduled_SeeAndRelease(t *testing.T) {
+func TestScheduled_SeeAndDeliverNow(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	w.relay()
@@ -234,15 +234,15 @@ func TestScheduled_SeeAndRelease(t *testing.T) {
 	b.sees(`[aria-label="Payload"]`, `"text": "hello"`)
 	b.sees(`[aria-label="Payload"] header`, "application/json · 16 bytes")
 	b.sees(`[aria-label="Headers"]`, "x-tenant")
-	b.click("[data-key=act-release-message]")
+	b.click("[data-key=act-deliver-message-now]")
 	b.sees("dialog", "It is published immediately instead of at its time")
 	b.sees("dialog .facts", "customer-42")
 	if eval[bool](b, `!document.querySelector("dialog [data-key=yes]").disabled`) {
-		t.Error("it can be released without a reason")
+		t.Error("it can be made due without a reason")
 	}
 	b.confirm("INC-404 the customer asked for it")
-	b.sees(".timeline", "released by hand")
-	b.gone("[data-key=act-release-message]")
+	b.sees(".timeline", "made due by hand")
+	b.gone("[data-key=act-deliver-message-now]")
 	w.scheduler()
 	b.sees(".detail-head .badge", "queued")
 	b.sees(`[aria-label="Payload"]`, `"text": "hello"`)
@@ -251,14 +251,14 @@ func TestScheduled_SeeAndRelease(t *testing.T) {
 	}
 	b.visit("/audit")
 	b.sees("tbody", "INC-404 the customer asked for it")
-	b.sees("tbody", "release message")
+	b.sees("tbody", "deliver message now")
 	b.click("tbody a")
 	b.sees("main h1", "billing.reminders")
 	b.click("[data-key=life]")
 	b.sees("main .timeline", "billing.reminders[") // its place in the topic
 }
 
-// All messages that match a filter are counted, released and cancelled, on
+// All messages that match a filter are counted, made due and cancelled, on
 // every page; the others keep waiting.
 func TestScheduled_Many(t *testing.T) {
 	t.Parallel()
@@ -269,12 +269,12 @@ func TestScheduled_Many(t *testing.T) {
 	w.later("newsletter", "customer-1", 2*time.Hour)
 	b := w.open(access.Operator, "/scheduled")
 	b.sees("main", "50 messages, next due first")
-	if n := b.count("[data-key=act-release-many]"); n != 0 {
-		t.Error("everything that waits can be released by one button")
+	if n := b.count("[data-key=act-deliver-many-now]"); n != 0 {
+		t.Error("everything that waits can be made due by one button")
 	}
 	b.fills("[data-key=f-topic]", "billing.reminders")
 	b.types("\r")
-	b.click("[data-key=act-release-many]")
+	b.click("[data-key=act-deliver-many-now]")
 	b.sees("dialog", "60 messages. They are published immediately, at the rate of the relay")
 	b.sees("dialog .preview", "billing.reminders")
 	b.fills("dialog [data-key=rate]", "0.05")
@@ -287,9 +287,9 @@ func TestScheduled_Many(t *testing.T) {
 	}
 	b.fills("dialog [data-key=rate]", "500")
 	b.confirm("INC-500 wrong delay")
-	b.sees("body", "60 messages released.")
+	b.sees("body", "60 messages made due.")
 	b.sees("tbody", "overdue")
-	b.click("[data-key=act-release-many]")
+	b.click("[data-key=act-deliver-many-now]")
 	b.sees("dialog", "No scheduled message that is not due yet matches.")
 	b.click("dialog footer button:not([type=submit])")
 	b.click("[data-key=act-cancel-many]")
@@ -300,7 +300,7 @@ func TestScheduled_Many(t *testing.T) {
 	b.sees("main", "1 message, next due")
 	b.visit("/audit")
 	b.sees("tbody", "INC-500 wrong delay")
-	b.sees("tbody", "release messages")
+	b.sees("tbody", "deliver messages now")
 	b.sees("tbody", "cancel messages")
 	for what, rows := range map[string]int{"messages": 2, "dead-letters": 0, "message": 0} {
 		b.visit("/audit?actor=mara-operator&what=" + what)
@@ -310,7 +310,7 @@ func TestScheduled_Many(t *testing.T) {
 		}
 	}
 	b.click("[data-key=clear]")
-	b.sees("tbody", "release messages")
+	b.sees("tbody", "deliver messages now")
 	b.at("/audit")
 	viewer := w.open(access.Viewer, "/scheduled?topic=newsletter")
 	viewer.sees("main", "1 message, next due")
@@ -320,19 +320,19 @@ func TestScheduled_Many(t *testing.T) {
 }
 
 // Another user cancelled the message: the dialog shows this.
-func TestScheduled_ReleaseRefused(t *testing.T) {
+func TestScheduled_DeliverNowRefused(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	id := w.later("billing.reminders", "k", time.Hour)
 	b := w.open(access.Operator, "/scheduled/"+id.String())
-	b.click("[data-key=act-release-message]")
+	b.click("[data-key=act-deliver-message-now]")
 	b.sees("dialog", "It is published immediately")
 	if err := w.messages.Cancel(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
 	b.fills("dialog [data-key=reason]", "INC-405")
 	b.click("dialog [data-key=yes]")
-	b.sees("dialog [role=alert]", "is cancelled and cannot be released")
+	b.sees("dialog [role=alert]", "is cancelled and cannot be delivered now")
 	b.click("dialog [data-key=look]")
 	b.sees("dialog", "It is too late")
 	b.types("\x1b")
@@ -401,7 +401,7 @@ func TestRoles_OrdersAndMessages(t *testing.T) {
 	if n := b.count("[data-key^=act-]"); n > 0 {
 		t.Errorf("a viewer is offered %d changes", n)
 	}
-	for _, change := range [][2]string{{"POST", "/v1/orders/" + o.ID.String() + "/cancel"}, {"DELETE", "/v1/messages/" + m.String()}, {"POST", "/v1/messages/" + m.String() + "/release"}} {
+	for _, change := range [][2]string{{"POST", "/v1/orders/" + o.ID.String() + "/cancel"}, {"DELETE", "/v1/messages/" + m.String()}, {"POST", "/v1/messages/" + m.String() + "/deliver-now"}} {
 		if got := eval[int](b, `fetch(%s, {method: %s, headers: {Authorization: "Bearer " + sessionStorage.getItem("outbox.token")}}).then((r) => r.status)`, change[1], change[0]); got != 403 {
 			t.Errorf("%s %s by a viewer = %d, want 403", change[0], change[1], got)
 		}
@@ -446,7 +446,7 @@ func TestSafety_OrdersDoNotRun(t *testing.T) {
 	b.sees("pre.payload", "onerror=")
 	b.sees(`[aria-label="Headers"]`, "onerror=")
 	b.unharmed("payload")
-	b.click("[data-key=act-release-message]")
+	b.click("[data-key=act-deliver-message-now]")
 	b.sees("dialog", "onerror=")
 	b.types("\x1b")
 	b.gone("dialog")

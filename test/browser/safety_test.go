@@ -170,12 +170,12 @@ func TestRoles_OfferedAndRefused(t *testing.T) {
 		offer []string
 	}{
 		{access.Viewer, nil},
-		{access.Operator, []string{"act-replay", "act-release", "act-resolve"}},
-		{access.Admin, []string{"act-replay", "act-release", "act-resolve", "act-discard", "edit"}},
+		{access.Operator, []string{"act-replay", "act-unblock", "act-resolve"}},
+		{access.Admin, []string{"act-replay", "act-unblock", "act-resolve", "act-discard", "edit"}},
 	} {
 		b := w.open(c.role, "/dead-letters/"+id)
 		b.sees("main", "Cause")
-		for _, key := range []string{"act-replay", "act-release", "act-park", "act-resolve", "act-discard", "edit"} {
+		for _, key := range []string{"act-replay", "act-unblock", "act-suspend", "act-resolve", "act-discard", "edit"} {
 			want := 0
 			for _, o := range c.offer {
 				if o == key {

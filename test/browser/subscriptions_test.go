@@ -197,10 +197,10 @@ func TestRoles_Subscriptions(t *testing.T) {
 	b := w.open(access.Viewer, "/subscriptions/mail")
 	b.sees(".actions", "Your role is read-only")
 	b.sees(`[aria-label="Leases"]`, "1 of 5")
-	if n := b.count("[data-key^=act-]") + b.count("[data-key^=release-]"); n > 0 {
+	if n := b.count("[data-key^=act-]") + b.count("[data-key^=end-]"); n > 0 {
 		t.Errorf("a viewer is offered %d changes", n)
 	}
-	for _, change := range []string{"pause", "resume", "seek", "purge", "leases/release"} {
+	for _, change := range []string{"pause", "resume", "seek", "purge", "leases/end"} {
 		if got := eval[int](b, `fetch(%s, {method: "POST", body: '{"to":"earliest"}', headers: {"Content-Type": "application/json", Authorization: "Bearer " + sessionStorage.getItem("outbox.token")}}).then((r) => r.status)`, "/v1/subscriptions/mail/"+change); got != 403 {
 			t.Errorf("%s by a viewer = %d, want 403", change, got)
 		}

@@ -295,7 +295,7 @@ func (w *world) tooLarge(n int) (ids []gocql.UUID) {
 		ids = append(ids, w.store(4000)...)
 	}
 	for _, id := range ids {
-		w.until(id, "manual", is(dlq.Manual))
+		w.until(id, "suspended", is(dlq.Suspended))
 	}
 	return ids
 }
@@ -307,7 +307,7 @@ func (w *world) writeDeadLetter(change func(*dlq.DeadLetter)) gocql.UUID {
 	l := dlq.DeadLetter{
 		Table: table, EventID: outbox.NewID(), AggregateID: outbox.NewID().String(), AggregateType: "order", EventType: topic, Sequence: 1,
 		Payload: []byte(`{"n":1}`), ContentType: "application/json", Headers: map[string]string{}, CreatedAt: now, WrittenAt: now.UnixMicro(), Topic: topic,
-		Status: dlq.Manual, ErrorClass: "record_too_large", ErrorCode: "MESSAGE_TOO_LARGE", ErrorText: "the record has 4000 bytes, the topic accepts 2000",
+		Status: dlq.Suspended, ErrorClass: "record_too_large", ErrorCode: "MESSAGE_TOO_LARGE", ErrorText: "the record has 4000 bytes, the topic accepts 2000",
 		ErrorChain: []string{"publish", "the record is too large"}, Attempts: 1, FirstFailedAt: now, LastFailedAt: now, Strategy: dlq.StrategyManual,
 	}
 	if change != nil {

@@ -23,13 +23,13 @@ import (
 
 // ready is the tested part of the status of the one shard on the relay's /readyz.
 type ready struct {
-	Ready            bool                          `json:"ready"`
-	Problems         []string                      `json:"problems"`
-	Breaker          struct{ State, Cause string } `json:"breaker"`
-	DeadLetters      int                           `json:"dead_letters"`
-	Spilled          int                           `json:"spilled"`
-	ParkedAggregates int                           `json:"parked_aggregates"`
-	InFlight         int                           `json:"in_flight"`
+	Ready             bool                          `json:"ready"`
+	Problems          []string                      `json:"problems"`
+	Breaker           struct{ State, Cause string } `json:"breaker"`
+	DeadLetters       int                           `json:"dead_letters"`
+	Spilled           int                           `json:"spilled"`
+	BlockedAggregates int                           `json:"blocked_aggregates"`
+	InFlight          int                           `json:"in_flight"`
 }
 
 // readyWhen waits for a state of the relay.
@@ -165,7 +165,7 @@ type verified struct {
 	Rows      int  `json:"rows"`
 	Published int  `json:"published"`
 	Dead      int  `json:"dead"`
-	Parked    int  `json:"parked"`
+	Blocked   int  `json:"blocked"`
 }
 
 // An order is too large for its topic: it and its later events become dead
@@ -190,15 +190,15 @@ func TestDeadLetters_RefusedAndReplayed(t *testing.T) {
 	c.postAs(cancelled.request(), "/v1/orders/"+refused+"/cancel", map[string]string{"reason": "too much"})
 	last := c.order(1)
 	c.readyWhen("ready with two dead letters", func(r *ready) bool {
-		return r.Ready && r.DeadLetters == 2 && r.ParkedAggregates == 1 && r.InFlight == 0
+		return r.Ready && r.DeadLetters == 2 && r.BlockedAggregates == 1 && r.InFlight == 0
 	})
 	c.headersOf("OrderCreated", last) // the relay has read so far
 
 	var list []deadLetter
 	c.command(0, &list, "dlq", "list", "--aggregate", refused)
 	slices.SortFunc(list, func(a, b deadLetter) int { return a.Sequence - b.Sequence })
-	if len(list) != 2 || list[0].Status != "manual" || list[0].ErrorClass != "record_too_large" || list[1].Status != "parked" || list[1].ErrorClass != "behind" {
-		t.Fatalf("dlq list = %+v, want the order manual and its cancellation blocked", list)
+	if len(list) != 2 || list[0].Status != "suspended" || list[0].ErrorClass != "record_too_large" || list[1].Status != "blocked" || list[1].ErrorClass != "behind" {
+		t.Fatalf("dlq list = %+v, want the order suspended and its cancellation blocked", list)
 	}
 	var shown deadLetter
 	if c.command(0, &shown, "dlq", "show", list[0].EventID); shown.ChainLength != 2 || shown.AggregateID != refused {
@@ -216,8 +216,8 @@ func TestDeadLetters_RefusedAndReplayed(t *testing.T) {
 		t.Errorf("dlq stats = %+v", stats)
 	}
 	var v verified
-	if c.command(0, &v, "verify"); !v.OK || v.Rows != 4 || v.Published != 2 || v.Dead != 1 || v.Parked != 1 {
-		t.Errorf("verify = %+v, want two published, one dead, one parked", v)
+	if c.command(0, &v, "verify"); !v.OK || v.Rows != 4 || v.Published != 2 || v.Dead != 1 || v.Blocked != 1 {
+		t.Errorf("verify = %+v, want two published, one dead, one blocked", v)
 	}
 
 	if _, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &large}}, "OrderCreated"); err != nil {
@@ -231,8 +231,8 @@ func TestDeadLetters_RefusedAndReplayed(t *testing.T) {
 	if c.command(0, &job, "dlq", "replay", "--error-type", "record_too_large", "--yes", "--reason", "a test"); job.Progress.Changed != 1 {
 		t.Errorf("dlq replay = %+v", job)
 	}
-	c.readyWhen("without dead letters", func(r *ready) bool { return r.Ready && r.DeadLetters == 0 && r.ParkedAggregates == 0 })
-	if c.command(0, &v, "verify"); !v.OK || v.Published != 4 || v.Dead+v.Parked != 0 {
+	c.readyWhen("without dead letters", func(r *ready) bool { return r.Ready && r.DeadLetters == 0 && r.BlockedAggregates == 0 })
+	if c.command(0, &v, "verify"); !v.OK || v.Published != 4 || v.Dead+v.Blocked != 0 {
 		t.Errorf("verify = %+v, want all four published", v)
 	}
 	if c.command(0, &shown, "dlq", "show", list[0].EventID); shown.Status != "resolved" || shown.Outcome.Kind != "replayed" || shown.Outcome.Topic != "OrderCreated" {

@@ -84,10 +84,10 @@ func TestDeadLetters_EditedAndPublishedInPlace(t *testing.T) {
 	refused := c.order(60)
 	c.post("/v1/orders/"+refused+"/cancel", map[string]string{"reason": "too much"})
 	c.readyWhen("ready with two dead letters", func(r *ready) bool {
-		return r.Ready && r.DeadLetters == 2 && r.ParkedAggregates == 1 && r.InFlight == 0
+		return r.Ready && r.DeadLetters == 2 && r.BlockedAggregates == 1 && r.InFlight == 0
 	})
 	var list []deadLetter
-	c.command(0, &list, "dlq", "list", "--aggregate", refused, "--status", "manual")
+	c.command(0, &list, "dlq", "list", "--aggregate", refused, "--status", "suspended")
 	if len(list) != 1 {
 		t.Fatalf("dlq list = %+v, want the order", list)
 	}
@@ -102,14 +102,14 @@ func TestDeadLetters_EditedAndPublishedInPlace(t *testing.T) {
 		ID string `json:"new_event_id"`
 	}
 	c.command(0, &edited, "dlq", "edit", id, "--payload-file", payload, "--dlq-schemas", dir, "--header", "mended=by hand", "--yes", "--reason", "a test")
-	c.readyWhen("without dead letters", func(r *ready) bool { return r.Ready && r.DeadLetters == 0 && r.ParkedAggregates == 0 })
+	c.readyWhen("without dead letters", func(r *ready) bool { return r.Ready && r.DeadLetters == 0 && r.BlockedAggregates == 0 })
 	got := c.published(refused, 2)
 	if len(got) != 2 || got[0].ID.String() != edited.ID || got[0].EditOf != id || string(got[0].Payload) != `{"mended":true}` ||
 		got[0].Headers["mended"] != "by hand" || got[0].Sequence != 1 || got[1].Sequence != 2 || got[1].EditOf != "" {
 		t.Errorf("the aggregate's events are %+v, want the edited one and then its cancellation", got)
 	}
 	var v verified
-	if c.command(0, &v, "verify"); !v.OK || v.Rows != 3 || v.Published != 3 || v.Dead+v.Parked != 0 {
+	if c.command(0, &v, "verify"); !v.OK || v.Rows != 3 || v.Published != 3 || v.Dead+v.Blocked != 0 {
 		t.Errorf("verify = %+v, want all three published", v)
 	}
 	var shown struct {

@@ -130,8 +130,8 @@ var dlqMutants = []mutant{
 		old: "	by.Version = expect", new: "	by.Version = 0",
 	},
 	{
-		name: "dlq: an edit replays a parked dead letter", file: "dlq/store_operate.go", pkg: "./dlq", run: "TestEdit_KeepsTheOriginal|Walk",
-		old: "		if l.Status == Parked {", new: "		if l.Status == Archived {",
+		name: "dlq: an edit replays a blocked dead letter", file: "dlq/store_operate.go", pkg: "./dlq", run: "TestEdit_KeepsTheOriginal|Walk",
+		old: "		if l.Status == Blocked {", new: "		if l.Status == Archived {",
 	},
 	{
 		name: "api: a change is made although the audit trail cannot be written", file: "internal/admin/audit.go", pkg: "./internal/admin", run: "TestAudit_NothingIsDone",

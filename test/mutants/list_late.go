@@ -109,8 +109,8 @@ var lateMutants = []mutant{
 	}),
 	unit("TestDeadLetters_TheEventBeforeIsLateAndUnpublished", mutant{
 		name: "a discarded dead letter proves that the events before it are published", file: "relay/internal/publish/lookup.go",
-		old: "if sent && !l.Released",
-		new: "if (sent || true) && !l.Released",
+		old: "if sent && !l.Unblocked",
+		new: "if (sent || true) && !l.Unblocked",
 	}),
 	unit("TestStart_AnUnknownEventBeforeAChain", mutant{
 		name: "a dead letter behind a discarded one is replayed without the events before both", file: "relay/internal/publish/start.go",

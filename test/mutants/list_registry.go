@@ -144,7 +144,7 @@ var registryMutants = []mutant{
 		old: "registry.WithSchema(one.headers, items[i].schema)", new: "registry.WithSchema(one.headers, \"\")",
 	},
 	{
-		name: "a replay loses the schema of its payload", file: "outbox/headers.go", pkg: "./relay", run: "ParkBehindARefusedEvent/replay",
+		name: "a replay loses the schema of its payload", file: "outbox/headers.go", pkg: "./relay", run: "BlockBehindARefusedEvent/replay",
 		old: " || key == HeaderDataSchema", new: "",
 	},
 	{

@@ -329,7 +329,7 @@ var relayMutants = []mutant{
 		old: "			x.back.AlsoSince = checkpoint.Earliest(since, x.dead.Since)\n",
 		new: "			_ = checkpoint.Earliest(since, x.dead.Since)\n",
 	}),
-	unit("TestDeadLetters_ParkBehindARefusedEvent", mutant{
+	unit("TestDeadLetters_BlockBehindARefusedEvent", mutant{
 		name: "later events pass a dead letter of their aggregate", file: "relay/internal/publish/send.go",
 		old: "(it.cause != nil || p.behindLocked(l, it))",
 		new: "it.cause != nil",
@@ -344,7 +344,7 @@ var relayMutants = []mutant{
 		old: "	errs := r.p.table.store.ResolveMany(r.p.ctx, many, r.owner)\n",
 		new: "	errs := make([]error, len(many))\n",
 	}),
-	unit("TestDeadLetters_ParkBehindARefusedEvent", mutant{
+	unit("TestDeadLetters_BlockBehindARefusedEvent", mutant{
 		name: "a chain is replayed when its last dead letter is due", file: "relay/internal/chains/chains.go",
 		old: "return &c.DeadLetters[0]",
 		new: "return &c.DeadLetters[len(c.DeadLetters)-1]",
@@ -428,7 +428,7 @@ var relayMutants = []mutant{
 	},
 	{
 		name: "each aggregate with a dead letter counts as blocked", file: "relay/metrics.go", pkg: "./relay", run: "TestMetrics_BlockedAggregates",
-		old: "r.publisher.Load().State().Parked", new: "r.publisher.Load().State().DeadLetters",
+		old: "r.publisher.Load().State().Blocked", new: "r.publisher.Load().State().DeadLetters",
 	},
 	{
 		name: "the span of an event for a stream does not name it", file: "internal/stream/subscription.go", pkg: "./internal/stream", run: "TestTraces_OfBothTransports",

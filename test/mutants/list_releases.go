@@ -10,7 +10,7 @@ func releases(m mutant) mutant {
 var releaseMutants = []mutant{
 	releases(mutant{
 		name: "a status of dead letters has another word", file: "dlq/status.go",
-		old: `Parked Status = "parked"`, new: `Parked Status = "blocked"`,
+		old: `Blocked Status = "blocked"`, new: `Blocked Status = "parked"`,
 	}),
 	releases(mutant{
 		name: "the history of dead letters has another field", file: "dlq/history.go",

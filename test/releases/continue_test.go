@@ -410,7 +410,7 @@ func (w *world) published(r *release) {
 		}
 		w.must(iter.Close())
 	}
-	for _, name := range []string{"discarded", "resolved", "archived", "purged", "released", "labelled", "paused"} {
+	for _, name := range []string{"discarded", "resolved", "archived", "purged", "unblocked", "labelled", "paused"} {
 		want[event(name, 1, "").ID.String()] = 0
 	}
 	want[event("large", 1, "").ID.String()] = 0

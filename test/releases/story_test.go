@@ -189,13 +189,13 @@ func story(w *world) (facts map[string][]string, paths []string) {
 
 	// Dead letters: the first event of each aggregate, and one that waits behind it.
 	end := w.refuse()
-	dead := []string{"open", "labelled", "discarded", "replayed", "resolved", "edited", "requested", "archived", "purged", "released", "claimed", "failed", "suspended", "paused", "corrected"}
+	dead := []string{"open", "labelled", "discarded", "replayed", "resolved", "edited", "requested", "archived", "purged", "unblocked", "claimed", "failed", "suspended", "paused", "corrected"}
 	for _, name := range dead {
 		w.append(event(name, 1, refused, func(e *outbox.Event) { e.Headers = map[string]string{"tenant": name} }))
 	}
 	w.append(event("large", 1, "Moved", func(e *outbox.Event) { e.Type = "not a topic!" }))
 	time.Sleep(5 * time.Second)
-	for _, name := range []string{"open", "requested", "released", "claimed"} {
+	for _, name := range []string{"open", "requested", "unblocked", "claimed"} {
 		w.append(event(name, 2, "Moved"))
 	}
 	time.Sleep(10 * time.Second)
@@ -270,7 +270,7 @@ func story(w *world) (facts map[string][]string, paths []string) {
 	must1[dlq.DeadLetter](w)(w.deadLetters.Claim(ctx, event("claimed", 1, "").ID, "relay that died", 30*time.Second))
 
 	paths = []string{
-		"/v1/dlq/dead-letters?status=pending,parked,processing,failed,manual,resolved,archived", "/v1/dlq/stats", "/v1/dlq/groups", "/v1/dlq/jobs", "/v1/dlq/audit", "/v1/dlq/archives",
+		"/v1/dlq/dead-letters?status=pending,blocked,processing,failed,suspended,resolved,archived", "/v1/dlq/stats", "/v1/dlq/groups", "/v1/dlq/jobs", "/v1/dlq/audit", "/v1/dlq/archives",
 		"/v1/orders?customer_id=c-1", "/v1/messages?state=scheduled", "/v1/subscriptions", "/v1/subscriptions/inventory", "/v1/subscriptions/paused",
 	}
 	for _, id := range []gocql.UUID{first, second} {
@@ -305,8 +305,8 @@ func operate(w *world, end func()) {
 	w.must(w.deadLetters.Set(ctx, id("labelled"), dlq.Labels{Priority: &priority, AddTags: []string{"vip", "eu"}}, operator))
 	w.must(w.deadLetters.Discard(ctx, id("discarded"), operator))
 	w.must(w.deadLetters.ResolveByHand(ctx, id("resolved"), operator))
-	w.must(w.deadLetters.Release(ctx, id("released"), operator))
-	w.must(w.deadLetters.Park(ctx, id("suspended"), operator))
+	w.must(w.deadLetters.Unblock(ctx, id("unblocked"), operator))
+	w.must(w.deadLetters.Suspend(ctx, id("suspended"), operator))
 	w.must(w.deadLetters.Discard(ctx, id("archived"), operator))
 	w.must(w.deadLetters.Archive(ctx, id("archived"), operator))
 	w.must(w.deadLetters.Discard(ctx, id("purged"), operator))
@@ -318,7 +318,7 @@ func operate(w *world, end func()) {
 		if l.Status == dlq.Failed {
 			break
 		}
-		if l.Status == dlq.Manual {
+		if l.Status == dlq.Suspended {
 			w.must(w.deadLetters.Replay(ctx, failing, operator))
 		}
 		must1[dlq.DeadLetter](w)(w.deadLetters.Claim(ctx, failing, "another relay", time.Minute))

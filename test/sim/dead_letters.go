@@ -12,12 +12,12 @@ import (
 
 // letter is the final state of a dead letter.
 type deadLetter struct {
-	status   dlq.Status
-	class    string
-	outcome  dlq.OutcomeKind
-	released bool
-	buried   time.Time // when the database stored it
-	resolved time.Time
+	status    dlq.Status
+	class     string
+	outcome   dlq.OutcomeKind
+	unblocked bool
+	buried    time.Time // when the database stored it
+	resolved  time.Time
 	// aggregate is its aggregate as text, reason the error.
 	aggregate, reason string
 }
@@ -33,8 +33,8 @@ func (e *evidence) scanDeadLetters(w *world, scan scanner) {
 	var buried, resolved int64
 	// table_name is written once, with the dead letter. Clocks of operators differ, so
 	// the time of resolution is the database's.
-	scan("SELECT event_id, aggregate_id, error_text, status, error_class, outcome, released, WRITETIME(resolved_at), WRITETIME(table_name) FROM "+deadLetters,
-		[]any{&id, &l.aggregate, &l.reason, (*string)(&l.status), &l.class, (*string)(&l.outcome), &l.released, &resolved, &buried}, func() {
+	scan("SELECT event_id, aggregate_id, error_text, status, error_class, outcome, unblocked, WRITETIME(resolved_at), WRITETIME(table_name) FROM "+deadLetters,
+		[]any{&id, &l.aggregate, &l.reason, (*string)(&l.status), &l.class, (*string)(&l.outcome), &l.unblocked, &resolved, &buried}, func() {
 			l.buried, l.resolved = time.UnixMicro(buried), time.UnixMicro(resolved)
 			if w.settings.node.Now != nil {
 				ahead := time.Until(w.settings.node.Now())
@@ -87,15 +87,15 @@ func (w *world) operate(rnd *rand.Rand, store *dlq.Store) {
 	case 1:
 		do = store.ResolveByHand
 	case 2, 3:
-		do = store.Release
+		do = store.Unblock
 	case 4, 5:
-		do = store.Park
+		do = store.Suspend
 	}
 	_ = do(context.Background(), id, operator)
 }
 
 // settleDeadLetters resolves all dead letters after the faults have ended: an operator
-// replays those with status manual or failed, and discards dead letters that can never be
+// replays those with status suspended or failed, and discards dead letters that can never be
 // published. All others must be published without an operator.
 func (w *world) settleDeadLetters() {
 	w.t.Helper()
@@ -118,7 +118,7 @@ func (w *world) settleDeadLetters() {
 			return
 		}
 		for _, e := range open {
-			if e.Status != dlq.Manual && e.Status != dlq.Failed {
+			if e.Status != dlq.Suspended && e.Status != dlq.Failed {
 				continue
 			}
 			do := store.Replay

@@ -156,8 +156,8 @@ func (w *world) checkSequence(e *evidence) {
 			continue
 		}
 		seen[r.ID] = true
-		if e.deadLetters[r.ID].released || w.ofContradiction(&r.Event) {
-			continue // released out of order, or with the number of another one
+		if e.deadLetters[r.ID].unblocked || w.ofContradiction(&r.Event) {
+			continue // unblocked out of order, or with the number of another one
 		}
 		if before, ok := last[r.AggregateID]; ok && before.Sequence >= r.Sequence {
 			w.t.Errorf("order %s: seq %d was published at %s, after seq %d at %s",

@@ -39,9 +39,9 @@ func (s *Story) DeadLetters() []dlq.DeadLetter {
 	return out
 }
 
-// Park suspends a dead letter until a person acts, like `outbox dlq park`.
-func (s *Story) Park(event gocql.UUID) error {
-	return s.deadLetters().Park(context.Background(), event, engineer)
+// Suspend suspends a dead letter until a person acts, like `outbox dlq suspend`.
+func (s *Story) Suspend(event gocql.UUID) error {
+	return s.deadLetters().Suspend(context.Background(), event, engineer)
 }
 
 // Replay requests the replay of a dead letter, like `outbox dlq replay`.

@@ -100,7 +100,7 @@ func (d readDeadLetters) Read(ctx context.Context, began time.Time, ids []gocql.
 			}
 			return err
 		}
-		replayed := slices.Contains([]dlq.OutcomeKind{dlq.OutcomeReplayed, dlq.OutcomeFound, dlq.OutcomeReleased}, l.Outcome.Kind)
+		replayed := slices.Contains([]dlq.OutcomeKind{dlq.OutcomeReplayed, dlq.OutcomeFound, dlq.OutcomeUnblocked}, l.Outcome.Kind)
 		if l.Status.Open() || !replayed || !l.ResolvedAt.Before(began.Add(-time.Minute)) {
 			each(verify.DeadLetter{Event: id})
 		}

@@ -40,8 +40,8 @@ func TestStory_ExtendedOutage(t *testing.T) {
 			t.Errorf("the breaker is %s and the relay's problems are %q, want it open and reported", s.Breaker().State, p)
 		}
 
-		if err := s.Park(deadLetter.EventID); err != nil {
-			t.Fatalf("Park() error = %v", err)
+		if err := s.Suspend(deadLetter.EventID); err != nil {
+			t.Fatalf("Suspend() error = %v", err)
 		}
 		left, err := s.Place("536366")
 		if err != nil {

@@ -469,15 +469,15 @@ func (s *Service) AcknowledgeSkips(_ context.Context, name, _ string) error {
 	return err
 }
 
-// ReleaseLease implements subscriptions.Service.
-func (s *Service) ReleaseLease(_ context.Context, name string, lease subscriptions.LeaseID, _ string) error {
+// EndLease implements subscriptions.Service.
+func (s *Service) EndLease(_ context.Context, name string, lease subscriptions.LeaseID, _ string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sub, err := s.findLocked(name)
 	if err != nil {
 		return err
 	}
-	if err := sub.conf.CheckRelease(); err != nil {
+	if err := sub.conf.CheckEndLease(); err != nil {
 		return err
 	}
 	for _, m := range s.openLocked(name) {

@@ -49,9 +49,9 @@ func TestClient_Requests(t *testing.T) {
 	}) {
 		low, at, ctx := -3, time.Date(2026, 1, 2, 3, 4, 5, 6_000_000, time.UTC), t.Context()
 		for want, do := range map[string]func() error{
-			"GET /v1/dlq/dead-letters?aggregate=a%26b&error_class=c&event_type=t&limit=7&min_priority=-3&since=2026-01-02T03%3A04%3A05.006Z&status=pending%2Cmanual&table=k.o&tag=x%2Cy&text=a+b&until=2026-01-02T04%3A04%3A05.006Z": func() error {
+			"GET /v1/dlq/dead-letters?aggregate=a%26b&error_class=c&event_type=t&limit=7&min_priority=-3&since=2026-01-02T03%3A04%3A05.006Z&status=pending%2Csuspended&table=k.o&tag=x%2Cy&text=a+b&until=2026-01-02T04%3A04%3A05.006Z": func() error {
 				_, _, err := c.DeadLetters(ctx, dlq.Filter{
-					Status: []dlq.Status{dlq.Pending, dlq.Manual}, ErrorClass: "c", EventType: "t", Aggregate: "a&b", Table: "k.o", Tags: []string{"x", "y"},
+					Status: []dlq.Status{dlq.Pending, dlq.Suspended}, ErrorClass: "c", EventType: "t", Aggregate: "a&b", Table: "k.o", Tags: []string{"x", "y"},
 					MinPriority: &low, Text: "a b", Since: at, Until: at.Add(time.Hour),
 				}, 7)
 				return err

@@ -255,11 +255,11 @@ func (c *Client) Scheduled(ctx context.Context, f messages.ManyFilter, limit int
 
 // The changes of scheduled messages, for ChangeScheduled.
 const (
-	ReleaseScheduled = "release"
-	CancelScheduled  = "cancel"
+	DeliverScheduledNow = "deliver-now"
+	CancelScheduled     = "cancel"
 )
 
-// ChangeScheduled releases or cancels scheduled messages, or with DryRun counts them. It is
+// ChangeScheduled delivers or cancels scheduled messages, or with DryRun counts them. It is
 // repeated with the cursor of its result until there is none. A failed request can be
 // repeated.
 func (c *Client) ChangeScheduled(ctx context.Context, what string, b messages.ManyBody, reason string) (out messages.ManyResultBody, err error) {

@@ -65,7 +65,7 @@ func TestPalette_Contrast(t *testing.T) {
 			text = append(text, pair{fore, back})
 		}
 	}
-	for _, s := range []string{"pending", "parked", "processing", "failed", "manual", "resolved", "archived"} {
+	for _, s := range []string{"pending", "blocked", "processing", "failed", "suspended", "resolved", "archived"} {
 		text = append(text, pair{s, s + "-soft"})
 	}
 	for _, c := range []string{"code-key", "code-string", "code-number", "code-word"} {

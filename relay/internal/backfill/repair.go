@@ -364,7 +364,7 @@ func withheld(ctx context.Context, p *publish.Publisher, id gocql.UUID) (bool, e
 		return false, err
 	}
 	switch l.Outcome.Kind {
-	case dlq.OutcomeReplayed, dlq.OutcomeFound, dlq.OutcomeReleased:
+	case dlq.OutcomeReplayed, dlq.OutcomeFound, dlq.OutcomeUnblocked:
 		return false, nil
 	}
 	return true, nil

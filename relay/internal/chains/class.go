@@ -26,11 +26,11 @@ func IsSpillClass(class string) bool {
 // operator requested the replay.
 func AtOfEntry(e *dlq.ChainEntry, asked bool) int64 {
 	switch e.Status {
-	case dlq.Manual, dlq.Failed:
+	case dlq.Suspended, dlq.Failed:
 		return AtOperator
 	case dlq.Processing:
 		return e.ClaimedUntil.UnixMilli()
-	case dlq.Parked:
+	case dlq.Blocked:
 		return AtOnce
 	}
 	if !asked && (e.Strategy == dlq.StrategyBreakerClose || e.Strategy == "" && e.ErrorClass == ClassBreakerOpen) {

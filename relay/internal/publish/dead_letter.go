@@ -311,7 +311,7 @@ func (w deadLetterWriter) newDeadLetterLocked(it *item, behind bool) *dlq.DeadLe
 		deadLetter.ErrorText += "; " + fixUnnumberedRow
 	}
 	if behind {
-		deadLetter.Status = dlq.Parked
+		deadLetter.Status = dlq.Blocked
 		deadLetter.Strategy = dlq.StrategyFollow
 		return deadLetter
 	}
@@ -326,7 +326,7 @@ func (w deadLetterWriter) newDeadLetterLocked(it *item, behind bool) *dlq.DeadLe
 	deadLetter.Rule, deadLetter.Strategy, deadLetter.NextAttempt = choice.Rule, choice.Strategy, choice.NextAttempt
 	deadLetter.FailureKey, deadLetter.FailureRepeats = dlq.FailureKey(deadLetter.ErrorClass, deadLetter.ErrorCode, deadLetter.ErrorText), 1
 	if deadLetter.Strategy == dlq.StrategyManual {
-		deadLetter.Status, deadLetter.Waiting = dlq.Manual, "another attempt cannot help"
+		deadLetter.Status, deadLetter.Waiting = dlq.Suspended, "another attempt cannot help"
 		if choice.Rule != dlq.RuleNeedsAPerson {
 			deadLetter.Waiting = "by the rule " + choice.Rule
 		}

@@ -142,7 +142,7 @@ func (p *Publisher) FateOfDeadLetter(ctx context.Context, event gocql.UUID) (ear
 		return earlier.Doubtful, err
 	}
 	sent := l.Outcome.Kind == dlq.OutcomeReplayed || l.Outcome.Kind == dlq.OutcomeFound
-	if sent && !l.Released && !p.cfg.relaxed(l.EventType) {
+	if sent && !l.Unblocked && !p.cfg.relaxed(l.EventType) {
 		return earlier.Published, nil
 	}
 	p.ids.addUnsent(event, l.WrittenAt)

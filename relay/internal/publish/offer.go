@@ -250,7 +250,7 @@ func (p *Publisher) takeLocked(s *stripe, o *Offer, size int64) (l *lane, taken 
 	}
 	it := &item{by: o.By, scanned: o.By == ByBackfill && p.mu.older.Old(o.Written), event: o.Event, written: o.Written, captured: p.spans.Now(), topic: topic, topicErr: topicErr, bytes: size, shown: o.By == BySweep}
 	if o.Bad != nil && p.table.exists() {
-		it.cause = &deadLetterCause{class: classOf(o.Bad), err: o.Bad} // including a parked or spilled one
+		it.cause = &deadLetterCause{class: classOf(o.Bad), err: o.Bad} // including a blocked or spilled one
 	} else {
 		it.cause = p.mu.deadLetters.interrupted(o.Event.ID)
 	}

@@ -56,7 +56,7 @@ func (r *Replayer) followLocked(e *dlq.ChainEntry, asked bool) {
 	if !r.Own.All() && chains.ByItself(e.EventID, e.AggregateID) {
 		r.takeInLocked(e) // the relay of the stream's shard has written it
 	}
-	if e.Released {
+	if e.Unblocked {
 		r.takeInLocked(e)
 		d.Loosen(e.EventID, chains.AtOperator)
 	}

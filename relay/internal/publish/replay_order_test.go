@@ -91,7 +91,7 @@ func deadLettersAfterAnUnknownEvent(t *testing.T, published bool) {
 		}
 		e := relaytest.Event(1, seq, "OrderUpdated")
 		open.entries = append(open.entries, dlq.ChainEntry{
-			EventID: e.ID, AggregateID: e.AggregateString(), Sequence: seq, EventType: e.Type, Status: dlq.Parked, ErrorClass: class, WrittenAt: now.UnixMicro(), FirstFailedAt: now,
+			EventID: e.ID, AggregateID: e.AggregateString(), Sequence: seq, EventType: e.Type, Status: dlq.Blocked, ErrorClass: class, WrittenAt: now.UnixMicro(), FirstFailedAt: now,
 		})
 	}
 	open.note(p)
@@ -133,7 +133,7 @@ func TestStart_ADeadLetterWaitsForTheScan(t *testing.T) {
 		r := &Replayer{p: p}
 		now, e := time.Now(), relaytest.Event(1, 2, "OrderUpdated")
 		open := OpenDeadLetters{entries: []dlq.ChainEntry{{
-			EventID: e.ID, AggregateID: e.AggregateString(), Sequence: 2, EventType: e.Type, Status: dlq.Parked, ErrorClass: chains.ClassBehind, WrittenAt: now.UnixMicro(), FirstFailedAt: now,
+			EventID: e.ID, AggregateID: e.AggregateString(), Sequence: 2, EventType: e.Type, Status: dlq.Blocked, ErrorClass: chains.ClassBehind, WrittenAt: now.UnixMicro(), FirstFailedAt: now,
 		}}}
 		open.note(p)
 		rows := older.New(&checkpoint.Scan{Until: now, Ranges: 4}, cdclog.Ring, func() int { return 10 })
@@ -168,8 +168,8 @@ func TestStart_AnUnknownEventBeforeAChain(t *testing.T) {
 			class = chains.ClassBreakerOpen // nothing was with the producer
 		}
 		open.entries = append(open.entries, dlq.ChainEntry{
-			EventID: e.ID, AggregateID: e.AggregateString(), Sequence: seq, EventType: e.Type, Status: dlq.Parked, ErrorClass: class, WrittenAt: now.UnixMicro(), FirstFailedAt: now,
-			Released: seq == 5,
+			EventID: e.ID, AggregateID: e.AggregateString(), Sequence: seq, EventType: e.Type, Status: dlq.Blocked, ErrorClass: class, WrittenAt: now.UnixMicro(), FirstFailedAt: now,
+			Unblocked: seq == 5,
 		})
 	}
 	open.note(p)

@@ -135,7 +135,7 @@ func (d *OpenDeadLetters) note(p *Publisher) {
 	for i := range d.entries {
 		e := &d.entries[i]
 		key := outbox.IDOf(e.AggregateID)
-		strict := !e.Released && !p.cfg.relaxed(e.EventType)
+		strict := !e.Unblocked && !p.cfg.relaxed(e.EventType)
 		if !strict {
 			key = e.EventID
 		}

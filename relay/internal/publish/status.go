@@ -18,7 +18,7 @@ const (
 	EventSuspect   = "suspect"     // refused; sent once more, alone
 	EventHeld      = "held"        // refused again, without a table of dead letters
 	EventDead      = "dead_letter" // its dead letter is being written, or is the first of its chain
-	EventParked    = "parked"      // a dead letter that waits behind another one of its chain
+	EventBlocked   = "blocked"     // a dead letter that waits behind another one of its chain
 	EventReplaying = "replaying"   // its dead letter is being claimed, or is claimed
 	EventOut       = "out"         // in its topic, or settled unpublished by an operator
 )
@@ -31,12 +31,12 @@ type publisherState struct {
 	// rows it has read, aggregates.
 	Fresh, Shown, Aggregates int
 	// DeadLetters counts unsettled dead letters, Spilled those written because the
-	// breaker was open, Parked the aggregates blocked by a dead letter.
-	DeadLetters, Spilled, Parked int
-	Breaker                      BreakerStatus
-	Stalled                      []StalledTopic
-	Unstored                     int
-	OldestUnstored               UnstoredDeadLetter
+	// breaker was open, Blocked the aggregates blocked by a dead letter.
+	DeadLetters, Spilled, Blocked int
+	Breaker                       BreakerStatus
+	Stalled                       []StalledTopic
+	Unstored                      int
+	OldestUnstored                UnstoredDeadLetter
 }
 
 // State returns the state of the publisher, zero for a nil publisher.
@@ -52,7 +52,7 @@ func (p *Publisher) State() publisherState {
 		s.Held += len(p.mu.stripes[i].held)
 		s.Aggregates += p.mu.stripes[i].lines.Len()
 	}
-	s.DeadLetters, _, s.Parked = p.mu.deadLetters.Size()
+	s.DeadLetters, _, s.Blocked = p.mu.deadLetters.Size()
 	s.Spilled = p.mu.deadLetters.Spilled()
 	if s.Breaker = p.calls.Status(); s.Breaker.State == BreakerClosed { // else the breaker is the problem
 		s.Stalled = p.mu.flows.stalled()
@@ -136,7 +136,7 @@ func (p *Publisher) EventState(e *outbox.Event) string {
 		case it.cause != nil:
 			return EventDead
 		case l.writing && p.mu.deadLetters.Blocks(l.id):
-			return EventParked
+			return EventBlocked
 		case l.failed != nil && it.attempts > 0:
 			return EventReturned
 		default:
@@ -149,7 +149,7 @@ func (p *Publisher) EventState(e *outbox.Event) string {
 	if ref, c := p.mu.deadLetters.Ref(e.ID); ref != nil {
 		switch {
 		case c.Head().ID != e.ID:
-			return EventParked
+			return EventBlocked
 		case c.Draining:
 			return EventReplaying
 		default:

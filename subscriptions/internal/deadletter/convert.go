@@ -68,7 +68,7 @@ type Message struct {
 
 // New returns the dead letter of a message. Its id is derived from its place: a repetition
 // after a crash is the same dead letter, and the same event in another subscription, topic or
-// generation, or at another offset, is another one. It is manual: only an operator, or a job
+// generation, or at another offset, is another one. It is suspended: only an operator, or a job
 // of one, replays it.
 func New(m *Message) *dlq.DeadLetter {
 	r := m.Record
@@ -77,7 +77,7 @@ func New(m *Message) *dlq.DeadLetter {
 	l := &dlq.DeadLetter{
 		Table: m.Table, EventID: place.ID(m.Collisions),
 		AggregateID: cmp.Or(e.AggregateID, e.Key), AggregateType: e.AggregateType, EventType: e.Type, Sequence: e.Sequence,
-		Payload: r.Value, ContentType: e.ContentType, CreatedAt: e.At, Topic: r.Topic, Status: dlq.Manual, Attempts: m.Attempts,
+		Payload: r.Value, ContentType: e.ContentType, CreatedAt: e.At, Topic: r.Topic, Status: dlq.Suspended, Attempts: m.Attempts,
 		FirstFailedAt: m.FirstAt, LastFailedAt: m.At, Strategy: dlq.StrategyManual, Priority: dlq.ParsePriority(e.Headers[outbox.HeaderPriority]), ErrorClass: m.Class, ErrorText: m.Error,
 		Metadata: place.metadata(),
 	}

@@ -219,8 +219,8 @@ func TestNew_ID(t *testing.T) {
 			t.Errorf("%s: the dead letter of a repetition has another id", what)
 		}
 	}
-	if l := testLetter(); l.Status != dlq.Manual {
-		t.Errorf("a new dead letter is %s, want manual", l.Status)
+	if l := testLetter(); l.Status != dlq.Suspended {
+		t.Errorf("a new dead letter is %s, want suspended", l.Status)
 	}
 }
 
@@ -292,7 +292,7 @@ func TestReplay_AfterFailures(t *testing.T) {
 		delete(b.state, id)
 		b.poll(t)
 		b.requests(t, 0)
-		if l := b.status(t, id, dlq.Manual); l.Replays != n+1 || l.ErrorText != fmt.Sprint(n) || l.Attempts != 3*(n+2) {
+		if l := b.status(t, id, dlq.Suspended); l.Replays != n+1 || l.ErrorText != fmt.Sprint(n) || l.Attempts != 3*(n+2) {
 			t.Errorf("after %d failures: %d replays, %d attempts, %q", n+1, l.Replays, l.Attempts, l.ErrorText)
 		}
 	}
@@ -318,7 +318,7 @@ func TestReplay_DeliversTheEdit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.written(t)
-	before := b.status(t, id, dlq.Manual)
+	before := b.status(t, id, dlq.Suspended)
 	edit := before.Content()
 	edit.Payload, edit.Headers = []byte(`{"n":2}`), map[string]string{"b": "c"}
 	_, err := b.Edit(t.Context(), id, edit, ada, 0)
@@ -337,7 +337,7 @@ func TestReplay_DeliversTheEdit(t *testing.T) {
 }
 
 // Requests that need no message are removed, and a dead letter without a place becomes
-// manual again.
+// suspended again.
 func TestPoll_OtherRequests(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -350,7 +350,7 @@ func TestPoll_OtherRequests(t *testing.T) {
 	must(t, b.ask(t, lost.EventID))
 	b.poll(t)
 	b.requests(t, 0)
-	if l := b.status(t, lost.EventID, dlq.Manual); l.ErrorClass != ClassReplay || !strings.Contains(l.ErrorText, "no place") {
+	if l := b.status(t, lost.EventID, dlq.Suspended); l.ErrorClass != ClassReplay || !strings.Contains(l.ErrorText, "no place") {
 		t.Errorf("the dead letter without a place: %s: %s", l.ErrorClass, l.ErrorText)
 	}
 	b.status(t, discarded, dlq.Resolved)
@@ -470,7 +470,7 @@ func (b *fixture) message(id gocql.UUID) Replay {
 	return Replay{Topic: "OrderCreated", Partition: 3, Offset: 17, DeadLetter: id}
 }
 
-// A replay that nobody can deliver is manual with the reason: the topic or the partition is
+// A replay that nobody can deliver is suspended with the reason: the topic or the partition is
 // not read any more, or the dead letter is that of a deleted subscription of the name.
 func TestPoll_RefusesWhatNobodyDelivers(t *testing.T) {
 	t.Parallel()
@@ -483,7 +483,7 @@ func TestPoll_RefusesWhatNobodyDelivers(t *testing.T) {
 	b.replayer.Store = &oldRequests{b.Store}
 	b.replayer.elsewhere = nil // by its age it is another request
 	b.poll(t)
-	if l := b.status(t, id, dlq.Manual); !strings.Contains(l.ErrorText, "the topic does not exist") || !strings.Contains(l.Waiting, "nobody can deliver it") {
+	if l := b.status(t, id, dlq.Suspended); !strings.Contains(l.ErrorText, "the topic does not exist") || !strings.Contains(l.Waiting, "nobody can deliver it") {
 		t.Errorf("the dead letter waits for %q, after %q", l.Waiting, l.ErrorText)
 	}
 
@@ -493,7 +493,7 @@ func TestPoll_RefusesWhatNobodyDelivers(t *testing.T) {
 	must(t, err)
 	must(t, b.ask(t, foreign.EventID))
 	b.poll(t)
-	if l := b.status(t, foreign.EventID, dlq.Manual); !strings.Contains(l.ErrorText, "orders.k0, a deleted subscription") {
+	if l := b.status(t, foreign.EventID, dlq.Suspended); !strings.Contains(l.ErrorText, "orders.k0, a deleted subscription") {
 		t.Errorf("the dead letter of a deleted subscription: %s", l.ErrorText)
 	}
 	if len(b.records) != 0 {
@@ -557,7 +557,7 @@ func TestReplayer_End(t *testing.T) {
 	b.poll(t)
 	b.status(t, id, dlq.Processing)
 	must(t, b.replayer.End(t.Context(), b.Chains))
-	if l := b.status(t, id, dlq.Manual); !strings.Contains(l.Waiting, "deleted") {
+	if l := b.status(t, id, dlq.Suspended); !strings.Contains(l.Waiting, "deleted") {
 		t.Errorf("it waits for %q", l.Waiting)
 	}
 	must(t, b.Discard(t.Context(), id, ada))

@@ -207,7 +207,7 @@ func (r *Replayer) wants(l *dlq.DeadLetter) bool {
 	return l.Status == dlq.Pending || l.Status == dlq.Processing && l.ClaimedBy == r.Owner
 }
 
-// refuse makes a dead letter manual that nobody can deliver.
+// refuse makes a dead letter suspended that nobody can deliver.
 func (r *Replayer) refuse(ctx context.Context, l *dlq.DeadLetter, reason error) (bool, error) {
 	if !r.wants(l) {
 		return true, nil
@@ -232,7 +232,7 @@ func (r *Replayer) changed(err error) (bool, error) {
 	return false, err
 }
 
-// End makes the dead letters manual that wait for the deliveries of a subscription which was
+// End makes the dead letters suspended that wait for the deliveries of a subscription which was
 // deleted: nobody delivers them any more.
 func (r *Replayer) End(ctx context.Context, chains func(ctx context.Context, table string, f func(dlq.ChainEntry) error) error) error {
 	var claimed []gocql.UUID
@@ -279,7 +279,7 @@ func (r *Replayer) resolveRequested(ctx context.Context, p Replay, how dlq.Outco
 	return r.Store.Resolve(ctx, p.DeadLetter, r.Owner, how)
 }
 
-// Failed makes the dead letter of a message manual again whose deliveries have failed again.
+// Failed makes the dead letter of a message suspended again whose deliveries have failed again.
 // Call it before the message is removed, and again after an error.
 func (r *Replayer) Failed(ctx context.Context, deadLetter gocql.UUID, f dlq.Failure) error {
 	f.Final = true

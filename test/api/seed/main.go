@@ -76,7 +76,7 @@ func run(ctx context.Context, addr string) error {
 			Table: "outbox.outbox_messages", EventID: gocql.MustRandomUUID(), AggregateID: aggregate.String(), AggregateType: "order",
 			EventType: "OrderCreated", Sequence: 1, Payload: []byte(`{"n":1}`), ContentType: "application/json",
 			CreatedAt: time.Now().Add(-time.Hour), WrittenAt: time.Now().Add(-time.Hour).UnixMicro(), Topic: "OrderCreated",
-			Status: []dlq.Status{dlq.Manual, dlq.Pending}[i%2], ErrorClass: []string{"record_too_large", "breaker_open", "behind"}[i%3],
+			Status: []dlq.Status{dlq.Suspended, dlq.Pending}[i%2], ErrorClass: []string{"record_too_large", "breaker_open", "behind"}[i%3],
 			ErrorCode: "MESSAGE_TOO_LARGE", ErrorText: "record of 1234567 bytes is too large", ErrorChain: []string{"produce", "too large"},
 			Attempts: 1, Strategy: dlq.StrategyManual, Metadata: map[string]string{"breaker": "closed"},
 		}

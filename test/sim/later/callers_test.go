@@ -177,15 +177,15 @@ func (w *world) hurry(ctx context.Context, o *order, rnd *rand.Rand) {
 		}
 		o.mu.Unlock()
 		if id != (gocql.UUID{}) {
-			v, err := w.service(rnd, try).Release(ctx, id)
+			v, err := w.service(rnd, try).DeliverNow(ctx, id)
 			o.mu.Lock()
-			o.hear("release: %s for %s, %v", v.State, v.DeliverAt, err)
+			o.hear("deliver-now: %s for %s, %v", v.State, v.DeliverAt, err)
 			o.mu.Unlock()
 			if err == nil || errors.As(err, new(*messages.NotWaitingError)) {
 				return
 			}
 			if !errors.Is(err, messages.ErrNotFound) && !errors.As(err, new(*messages.UnavailableError)) {
-				w.t.Errorf("message %d: Release() = %v", o.number, err)
+				w.t.Errorf("message %d: DeliverNow() = %v", o.number, err)
 				return
 			}
 		}

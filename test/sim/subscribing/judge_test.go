@@ -71,7 +71,7 @@ func (l *ledger) deadLetters() map[string][]*dlq.DeadLetter {
 // leftOpen returns the number of dead letters that stay open at the end.
 func (l *ledger) leftOpen() (n int64) {
 	must(l.w.t, l.w.deadLetters.Chains(l.w.t.Context(), l.DeadLetterTable(), func(c dlq.ChainEntry) error {
-		if c.Status == dlq.Manual && !(l.Ordering == subscriptions.OrderingStrict) {
+		if c.Status == dlq.Suspended && !(l.Ordering == subscriptions.OrderingStrict) {
 			n++
 		}
 		return nil

@@ -244,7 +244,7 @@ func (w *world) deleteRecords(ctx context.Context, l *ledger) {
 // replay replays or discards up to n dead letters.
 func (w *world) replay(ctx context.Context, rnd *rand.Rand, l *ledger, n int) {
 	_ = w.deadLetters.Chains(ctx, l.DeadLetterTable(), func(c dlq.ChainEntry) error {
-		if c.Status != dlq.Manual || n == 0 {
+		if c.Status != dlq.Suspended || n == 0 {
 			return nil
 		}
 		n--

@@ -30,7 +30,7 @@ export function act(action, target, done) {
   box.el.querySelector("form").addEventListener("submit", confirm);
 
   const force = h("input", { type: "checkbox", "data-key": "force", onchange: look });
-  const option = action === "purge" && h("label", { class: "check" }, force, " Include failed and manual dead letters, whose events are in no topic; the events parked behind them proceed");
+  const option = action === "purge" && h("label", { class: "check" }, force, " Include failed and suspended dead letters, whose events are in no topic; the events blocked behind them proceed");
   // Dead letters written after the preview are not included.
   const deadLetters = one ? { ids: [target.id] } : target.filter ? { filter: { ...target.filter, until: before(target.filter.until) } } : target;
   const wanted = () => ({ action, ...deadLetters, ...(force.checked ? { force: true } : {}) });

@@ -196,7 +196,7 @@ function help() {
       h("label", { class: "check" }, h("input", { type: "checkbox", checked: keys.enabled(), onchange: (e) => keys.enable(e.target.checked) }), " Shortcuts are on. Tab and Enter reach everything without them."),
       h("label", { class: "check" }, h("input", { type: "checkbox", checked: isLocal(), "data-key": "local", onchange: (e) => { useLocal(e.target.checked); location.reload(); } }), " Show times in the time zone of this browser. Filters remain in UTC."),
       h("div", { class: "prose small muted" },
-        h("p", null, "A dead letter is an event that the relay could not publish. In strict order the later events of its aggregate are parked behind it until it is replayed, released, resolved or discarded."),
+        h("p", null, "A dead letter is an event that the relay could not publish. In strict order the later events of its aggregate are blocked behind it until it is replayed, unblocked, resolved or discarded."),
         h("p", null, "Only the relay publishes: an action here changes the dead letter, and the relay acts on it within about a second. Every change shows a preview, asks for a reason, and is recorded in the audit trail. Times are UTC unless chosen otherwise above. The command ", h("code", null, "outbox dlq"), " provides the same actions."))),
   });
 }

@@ -1,4 +1,4 @@
-// Many scheduled messages, by a filter: the preview of releasing or cancelling them,
+// Many scheduled messages, by a filter: the preview of delivering them now or cancelling them,
 // and the request. The results are what ask() takes.
 import { api } from "./api.js";
 import { h } from "./dom.js";
@@ -6,8 +6,8 @@ import { ago, plural, stamp, visible } from "./format.js";
 import { facts, tally } from "./parts.js";
 
 const kinds = {
-  release: {
-    title: "Release messages now", word: "Release", done: "released", none: "No scheduled message that is not due yet matches.",
+  "deliver-now": {
+    title: "Deliver messages now", word: "Deliver now", done: "made due", none: "No scheduled message that is not due yet matches.",
     says: ["They are published immediately, at the rate of the relay, instead of at their times. ", "A published message cannot be recalled."],
   },
   cancel: {
@@ -16,7 +16,7 @@ const kinds = {
   },
 };
 
-// changeMany releases (release) or cancels (cancel) the messages of a filter. Messages
+// changeMany delivers (deliver-now) or cancels (cancel) the messages of a filter. Messages
 // accepted after it was opened are not included.
 export function changeMany(kind, chosen, done) {
   const k = kinds[kind], rate = h("input", { type: "number", min: 0.1, step: "any", placeholder: "no limit", "data-key": "rate" });

@@ -4,7 +4,7 @@ import { toast } from "./dialog.js";
 import { count } from "./format.js";
 import { statusMeans } from "./words.js";
 
-export const badge = (status, released) => h("span", { class: `badge b-${status}`, title: statusMeans[status] }, status, released && h("span", null, " · released"));
+export const badge = (status, unblocked) => h("span", { class: `badge b-${status}`, title: statusMeans[status] }, status, unblocked && h("span", null, " · unblocked"));
 
 // mark is a badge of another kind of states: name → [look, meaning].
 export const mark = (states, state) => h("span", { class: `badge b-${states[state]?.[0] ?? "archived"}`, title: states[state]?.[1] }, String(state).replaceAll("_", " "));

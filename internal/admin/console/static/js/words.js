@@ -1,14 +1,14 @@
 // The meaning of statuses, errors and actions, one sentence each.
 
-export const statuses = ["pending", "parked", "processing", "failed", "manual", "resolved", "archived"];
-export const open = ["pending", "parked", "processing", "failed", "manual"];
+export const statuses = ["pending", "blocked", "processing", "failed", "suspended", "resolved", "archived"];
+export const open = ["pending", "blocked", "processing", "failed", "suspended"];
 
 export const statusMeans = {
   pending: "The relay replays it when its next attempt is due.",
-  parked: "An earlier dead letter of its aggregate blocks it, so that the order is kept.",
+  blocked: "An earlier dead letter of its aggregate blocks it, so that the order is kept.",
   processing: "A relay has claimed it and is replaying it now.",
   failed: "Its automatic replays are used up. It needs your decision.",
-  manual: "It is not retried until you replay it.",
+  suspended: "It is not retried until you replay it.",
   resolved: "It is settled.",
   archived: "Retention has moved it to the archive.",
 };
@@ -34,36 +34,36 @@ export const classMeans = (name) => classes[name] ?? ["The relay could not publi
 // settle a dead letter, so they are refused if it changed since it was read.
 export const actions = {
   replay: {
-    title: "Replay", done: "Replay requested.", from: ["pending", "processing", "failed", "manual"],
+    title: "Replay", done: "Replay requested.", from: ["pending", "processing", "failed", "suspended"],
     one: "The relay publishes it again, in the order of its aggregate.",
     many: "The relay publishes them again, in the order of each aggregate.",
   },
-  release: {
-    title: "Release", done: "Released: later events of its aggregate pass it.", from: ["pending", "processing", "failed", "manual"],
+  unblock: {
+    title: "Unblock", done: "Unblocked: later events of its aggregate pass it.", from: ["pending", "processing", "failed", "suspended"],
     one: "Later events of its aggregate pass it. The dead letter stays, to be replayed or discarded; a replay is then out of order.",
     many: "Later events of their aggregates pass them. The dead letters stay, to be replayed or discarded; a replay is then out of order.",
   },
-  park: {
-    title: "Suspend", done: "Suspended: it is not retried until you replay it.", from: ["pending", "parked", "processing", "failed"],
+  suspend: {
+    title: "Suspend", done: "Suspended: it is not retried until you replay it.", from: ["pending", "blocked", "processing", "failed"],
     one: "It is not retried until you replay it. Later events of its aggregate stay blocked.",
     many: "They are not retried until you replay them. Later events of their aggregates stay blocked.",
   },
   resolve: {
     title: "Resolve by hand", exact: true, done: "Resolved by hand.", from: open,
-    one: "It was settled elsewhere. It is not published, and the events parked behind it proceed.",
-    many: "They were settled elsewhere. They are not published, and the events parked behind them proceed.",
+    one: "It was settled elsewhere. It is not published, and the events blocked behind it proceed.",
+    many: "They were settled elsewhere. They are not published, and the events blocked behind them proceed.",
   },
   discard: {
     title: "Discard", exact: true, done: "Discarded.", danger: true, from: open,
-    one: "It is never published. The events parked behind it proceed without it. This cannot be undone.",
-    many: "They are never published. The events parked behind them proceed without them. This cannot be undone.",
+    one: "It is never published. The events blocked behind it proceed without it. This cannot be undone.",
+    many: "They are never published. The events blocked behind them proceed without them. This cannot be undone.",
   },
 };
 
 // The states of orders and messages: the look of one, and what it means.
 export const orderStates = {
   placed: ["processing", "It can be confirmed or cancelled."],
-  confirmed: ["parked", "It can be shipped or cancelled."],
+  confirmed: ["blocked", "It can be shipped or cancelled."],
   shipped: ["resolved", "It was shipped; its state is final."],
   cancelled: ["archived", "It was cancelled; its state is final."],
 };
@@ -72,18 +72,18 @@ export const orderStates = {
 export const progressStates = {
   waiting: ["pending", "It waits for a consumer."],
   processing: ["processing", "A consumer has received it."],
-  delayed: ["parked", "A delivery failed or was delayed; the next one follows."],
+  delayed: ["blocked", "A delivery failed or was delayed; the next one follows."],
   completed: ["resolved", "It was acknowledged."],
   dead_lettered: ["failed", "It is a dead letter of the subscription."],
   skipped: ["archived", "It is not delivered."],
   settled: ["archived", "It is not delivered again."],
   not_selected: ["archived", "Types or filter do not select it."],
-  unknown: ["parked", "Its state cannot be read at the moment."],
+  unknown: ["blocked", "Its state cannot be read at the moment."],
 };
 
 export const messageStates = {
   received: ["archived", "It was accepted."],
-  scheduled: ["parked", "It waits for its time."],
+  scheduled: ["blocked", "It waits for its time."],
   cancelled: ["archived", "It was cancelled and is never published."],
   processing: ["processing", "It is due and is being written to the outbox."],
   queued: ["pending", "It is in the outbox and not yet in its topic."],
@@ -98,7 +98,7 @@ export const messageStates = {
 
 export const subscriptionStates = {
   active: ["resolved", "Messages are delivered to its consumers."],
-  paused: ["parked", "Nothing is delivered until it is resumed."],
+  paused: ["blocked", "Nothing is delivered until it is resumed."],
 };
 
 // orderChanges are an operator's changes of an order (orders/state.go). The
@@ -118,8 +118,8 @@ Object.assign(actions, {
   },
   restore: {
     title: "Restore", job: true, from: ["archived"],
-    one: "It is restored with its status resolved or, if it was not resolved, manual and released. The archive keeps its copy.",
-    many: "They are restored with their status resolved or, if they were not resolved, manual and released. The archive keeps its copies.",
+    one: "It is restored with its status resolved or, if it was not resolved, suspended and unblocked. The archive keeps its copy.",
+    many: "They are restored with their status resolved or, if they were not resolved, suspended and unblocked. The archive keeps its copies.",
   },
   archive: {
     title: "Sweep", job: true, from: [],
@@ -129,6 +129,6 @@ Object.assign(actions, {
 
 export const roleMeans = {
   viewer: "may read everything and change nothing",
-  operator: "may replay, release, suspend and resolve; pause jobs, and resume jobs of these actions; confirm, ship and cancel orders; release and cancel messages",
+  operator: "may replay, unblock, suspend and resolve; pause jobs, and resume jobs of these actions; confirm, ship and cancel orders; deliver and cancel messages",
   admin: "may do everything, including discard, edit, purge, restore and cancel",
 };

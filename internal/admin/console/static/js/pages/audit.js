@@ -14,12 +14,12 @@ const states = {
 
 // kinds are the kinds of changes: the label and the actions.
 const kinds = {
-  "dead-letters": ["Dead letters, one at a time", "replay,discard,release,park,resolve,edit,set"],
+  "dead-letters": ["Dead letters, one at a time", "replay,discard,unblock,suspend,resolve,edit,set"],
   jobs: ["Jobs, for many dead letters", "create-job,pause-job,resume-job,cancel-job"],
   orders: ["Orders", "confirm-order,ship-order,cancel-order"],
-  message: ["Scheduled messages, one at a time", "release-message,cancel-message"],
-  messages: ["Scheduled messages, many at once", "release-messages,cancel-messages"],
-  subscriptions: ["Subscriptions", "put-subscription,delete-subscription,pause-subscription,resume-subscription,seek-subscription,purge-subscription,release-lease,acknowledge-skips"],
+  message: ["Scheduled messages, one at a time", "deliver-message-now,cancel-message"],
+  messages: ["Scheduled messages, many at once", "deliver-messages-now,cancel-messages"],
+  subscriptions: ["Subscriptions", "put-subscription,delete-subscription,pause-subscription,resume-subscription,seek-subscription,purge-subscription,end-lease,acknowledge-skips"],
   relays: ["Relays and verification", "reshard-relay,request-backfill,repair-events"],
 };
 

@@ -1,4 +1,4 @@
-// One dead letter: its content, its error, its history, and the events parked behind it.
+// One dead letter: its content, its error, its history, and the events blocked behind it.
 import { act, buttons, possible } from "../act.js";
 import { api } from "../api.js";
 import { decoded, first, headers, pairs, payload } from "../content.js";
@@ -40,7 +40,7 @@ export function deadLetter(ctx) {
       h("header", { class: "detail-head" },
         h("p", { class: "crumbs small" }, h("a", { href: href("/dead-letters", { status: "open" }), "data-key": "crumb" }, "Dead letters"), " / ", h("span", { class: "mono break" }, id), copyButton(id, "event id")),
         h("div", { class: "row between" },
-          h("div", { class: "row title" }, h("h1", { tabindex: "-1", class: "break" }, l.event_type || "Event"), badge(l.status, l.released), h("span", { class: "muted" }, statusMeans[l.status])),
+          h("div", { class: "row title" }, h("h1", { tabindex: "-1", class: "break" }, l.event_type || "Event"), badge(l.status, l.unblocked), h("span", { class: "muted" }, statusMeans[l.status])),
           h("div", { class: "row actions" }, buttons(names, run),
             may("edit") && editable(l) && h("a", { class: "button", href: href(`/dead-letters/${id}/edit`), "data-key": "edit" }, "Edit and replay"),
             !names.length && h("span", { class: "muted small" }, may("replay") ? (l.status === "processing" ? "A relay is replaying it; no other action is allowed." : "It is settled; no action is left.") : "Your role is read-only.")))),
@@ -63,7 +63,7 @@ export function deadLetter(ctx) {
   };
 
   ctx.soon(["dead_letters"], read, 700);
-  for (const [key, name] of [["r", "replay"], ["l", "release"], ["s", "resolve"], ["d", "discard"]]) {
+  for (const [key, name] of [["r", "replay"], ["l", "unblock"], ["s", "resolve"], ["d", "discard"]]) {
     if (may(name)) keys.onPage(key, actions[name].title.toLowerCase(), () => ctx.el.querySelector(`[data-key="act-${name}"]`)?.click());
   }
   if (may("edit")) keys.onPage("e", "edit and replay", () => l && editable(l) && go(`/dead-letters/${id}/edit`));
@@ -71,11 +71,11 @@ export function deadLetter(ctx) {
   read();
 }
 
-export const editable = (l) => ["pending", "parked", "failed", "manual"].includes(l.status);
+export const editable = (l) => ["pending", "blocked", "failed", "suspended"].includes(l.status);
 
 // standing shows why this dead letter waits, and what to do about it.
 function standing(l) {
-  if (l.status === "parked") return h("p", { class: "callout" }, "It waits behind ", h("a", { href: href("/dead-letters", { aggregate: l.aggregate_id, status: "open" }), "data-key": "ahead" }, l.position > 1 ? `${plural(l.position - 1, "earlier dead letter")} of its aggregate` : "an earlier dead letter of its aggregate"), ", and is published after it. To act, act on the first.");
+  if (l.status === "blocked") return h("p", { class: "callout" }, "It waits behind ", h("a", { href: href("/dead-letters", { aggregate: l.aggregate_id, status: "open" }), "data-key": "ahead" }, l.position > 1 ? `${plural(l.position - 1, "earlier dead letter")} of its aggregate` : "an earlier dead letter of its aggregate"), ", and is published after it. To act, act on the first.");
   if (l.status === "processing") return h("p", { class: "callout" }, `Claimed by ${l.claimed_by || "a relay"} until `, known(l.claimed_until) ? stamp(l.claimed_until) : "its claim runs out", ". Until then nobody else may act on it.");
   if (l.status === "resolved" && l.outcome) return h("p", { class: "callout good" }, h("b", null, outcomes[l.outcome.kind] ?? l.outcome.kind), l.outcome.topic ? [" It is in ", h("span", { class: "mono" }, `${l.outcome.topic}[${l.outcome.partition}]@${l.outcome.offset}`), "."] : "", known(l.resolved_at) ? [" ", ago(l.resolved_at), "."] : "", l.outcome.note ? ` “${visible(l.outcome.note)}”` : "");
   if (l.status === "pending") return h("p", { class: "callout" }, "Replayed automatically ", known(l.next_attempt) ? ["", ago(l.next_attempt), ` (${stamp(l.next_attempt)})`] : "as soon as the relay can", l.strategy ? `, by the strategy “${l.strategy}”` : "", l.rule ? ` (rule ${l.rule})` : "", l.waits_for ? `. It waits for ${l.waits_for}.` : ".");
@@ -83,7 +83,7 @@ function standing(l) {
   return null;
 }
 
-const outcomes = { replayed: "Published.", found: "It was in its topic already.", discarded: "Discarded; it is not published.", released: "Published out of order, after later events of its aggregate.", by_hand: "Settled by hand." };
+const outcomes = { replayed: "Published.", found: "It was in its topic already.", discarded: "Discarded; it is not published.", unblocked: "Published out of order, after later events of its aggregate.", by_hand: "Settled by hand." };
 
 function details(l, conf) {
   const trace = traceLink(l, conf);
@@ -120,12 +120,12 @@ const gap = (a, b) => { const ms = new Date(b) - new Date(a); return ms < 1000 ?
 
 const said = {
   write: "Dead letter written", claim: "Replay started", extend: "Claim extended", unclaim: "Replay cancelled", fail: "Replay failed", settle: "Published",
-  replay: "Replay requested", discard: "Discarded", release: "Released", park: "Suspended", resolve: "Resolved by hand", archive: "Archived", edit: "Edited", set: "Priority or tags set",
+  replay: "Replay requested", discard: "Discarded", unblock: "Unblocked", suspend: "Suspended", resolve: "Resolved by hand", archive: "Archived", edit: "Edited", set: "Priority or tags set",
 };
 
 function followers(l) {
   const all = l.followers ?? [], n = l.follower_count ?? all.length;
   return panel("Blocked events", { aside: h("span", { class: "small muted" }, n ? plural(n, "event") : "") }, all.length
-    ? h("ol", { class: "followers" }, all.slice(0, 50).map((x) => h("li", null, h("a", { class: "mono", href: href(`/dead-letters/${x.event_id}`), title: x.event_id, "data-key": `f-${x.event_id}` }, short(x.event_id)), h("span", { class: "grow clip" }, x.event_type), x.sequence ? h("span", { class: "muted" }, `#${count(x.sequence)}`) : null, badge(x.status))), n > 50 && h("li", { class: "muted" }, h("a", { href: href("/dead-letters", { aggregate: l.aggregate_id, status: "parked" }) }, `and ${count(n - 50)} more`)))
+    ? h("ol", { class: "followers" }, all.slice(0, 50).map((x) => h("li", null, h("a", { class: "mono", href: href(`/dead-letters/${x.event_id}`), title: x.event_id, "data-key": `f-${x.event_id}` }, short(x.event_id)), h("span", { class: "grow clip" }, x.event_type), x.sequence ? h("span", { class: "muted" }, `#${count(x.sequence)}`) : null, badge(x.status))), n > 50 && h("li", { class: "muted" }, h("a", { href: href("/dead-letters", { aggregate: l.aggregate_id, status: "blocked" }) }, `and ${count(n - 50)} more`)))
     : h("p", { class: "muted" }, "It blocks no later event of its aggregate."));
 }

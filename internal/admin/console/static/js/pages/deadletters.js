@@ -97,7 +97,7 @@ function table(deadLetters, chosen, order) {
       order.head(columns))),
     h("tbody", null, order.rows(deadLetters, columns).map((l) => h("tr", { "data-id": l.event_id, class: chosen.has(l.event_id) ? "picked" : null }, chosen.cell(l.event_id),
       h("td", { "data-label": "Event" }, h("a", { class: "mono", href: href(`/dead-letters/${l.event_id}`), title: l.event_id, "data-key": `row-${l.event_id}` }, short(l.event_id))),
-      h("td", { "data-label": "Status" }, badge(l.status, l.released)),
+      h("td", { "data-label": "Status" }, badge(l.status, l.unblocked)),
       h("td", { "data-label": "Priority", class: "num", title: (l.tags ?? []).join(", ") }, String(l.priority ?? 0), (l.tags ?? []).length > 0 && h("span", { class: "muted" }, ` ${l.tags.join(", ")}`)),
       h("td", { "data-label": "Error" }, h("span", { class: "clip", title: l.error_class }, l.error_class), l.failure_repeats > 1 && h("span", { class: "muted", title: "Consecutive failures with the same error" }, ` ×${count(l.failure_repeats)}`), l.error_excerpt && h("div", null, h("span", { class: "small muted clip wide", title: visible(l.error_excerpt) }, visible(l.error_excerpt)))),
       h("td", { "data-label": "Type" }, h("span", { class: "clip" }, l.event_type)),

@@ -55,4 +55,4 @@ export function subscribed(all) {
 }
 
 const captured = { tail: "the tail reader", sweep: "the sweep reader", key: "a lookup by its key", backfill: "a backfill" };
-const tones = { published: "resolved", dead_letter: "failed", edited: "manual", dead_letter_changed: "processing" };
+const tones = { published: "resolved", dead_letter: "failed", edited: "suspended", dead_letter_changed: "processing" };

@@ -8,7 +8,7 @@ import { href } from "../router.js";
 import { sorter } from "../sort.js";
 import { actions, open } from "../words.js";
 
-export const stateBadge = (s) => h("span", { class: `badge b-${{ queued: "archived", running: "processing", paused: "manual", done: "resolved", cancelled: "archived", failed: "failed" }[s] ?? "archived"}` }, s);
+export const stateBadge = (s) => h("span", { class: `badge b-${{ queued: "archived", running: "processing", paused: "suspended", done: "resolved", cancelled: "archived", failed: "failed" }[s] ?? "archived"}` }, s);
 
 export const filterText = (j) => {
   if (j.action === "archive") return "older than retention";

@@ -1,4 +1,4 @@
-// One scheduled message: its content, its state, its history; releasing it ahead
+// One scheduled message: its content, its state, its history; delivering it ahead
 // of its time, or cancelling it.
 import { api } from "../api.js";
 import { ask } from "../ask.js";
@@ -53,10 +53,10 @@ export function message(ctx) {
       ? { ok: true, view: [says, facts([["Topic", visible(now.topic)], ["Key", now.key && visible(now.key)], ["Due", [stamp(now.deliver_at), " · ", ago(now.deliver_at)]]])] }
       : { ok: false, view: h("p", { class: "callout warn" }, h("b", null, "It is too late. "), `The message is ${now.state}: ${messageStates[now.state]?.[1] ?? ""}`) };
   };
-  const release = () => ask({
-    title: "Release this message now", word: "Release it", said: "Released: it is due immediately.", done: read,
+  const deliverNow = () => ask({
+    title: "Deliver this message now", word: "Deliver it", said: "It is due immediately.", done: read,
     look: look(h("p", { class: "callout" }, h("b", null, "It is published immediately instead of at its time. "), "A published message cannot be recalled.")),
-    make: (reason) => api.releaseMessage(id, reason),
+    make: (reason) => api.deliverMessageNow(id, reason),
   });
   const takeBack = () => ask({
     title: "Cancel this message", word: "Cancel it", danger: true, said: "Cancelled: it is never published.", done: read,
@@ -73,7 +73,7 @@ export function message(ctx) {
         h("div", { class: "row between" },
           h("div", { class: "row title" }, h("h1", { tabindex: "-1", class: "break" }, visible(m.topic)), mark(messageStates, m.state), h("span", { class: "muted" }, messageStates[m.state]?.[1])),
           h("div", { class: "row actions" },
-            waits && !due() && may("release-message") && h("button", { type: "button", class: "button primary", "data-key": "act-release-message", onclick: release }, "Release now"),
+            waits && !due() && may("deliver-message-now") && h("button", { type: "button", class: "button primary", "data-key": "act-deliver-message-now", onclick: deliverNow }, "Deliver now"),
             waits && may("take-back") && h("button", { type: "button", class: "button danger", "data-key": "act-take-back", onclick: takeBack }, "Cancel message"),
             waits && !may("take-back") && h("span", { class: "muted small" }, "Your role is read-only.")))),
       h("div", { class: "detail" },
@@ -98,7 +98,7 @@ export function message(ctx) {
     return [payload(content, state, draw), headers(content.headers, state, draw)];
   }
 
-  if (may("release-message")) keys.onPage("r", "release now", () => ctx.el.querySelector('[data-key="act-release-message"]')?.click());
+  if (may("deliver-message-now")) keys.onPage("r", "deliver now", () => ctx.el.querySelector('[data-key="act-deliver-message-now"]')?.click());
   ctx.every(2500, read);
   read();
 }

@@ -142,8 +142,8 @@ const troubles = (r) => [...new Set(r.members?.flatMap((m) => m.problems ?? []))
 // say is the verdict: the worst thing first, in words.
 function say(s, relays, relaysErr) {
   const open = relays.filter(broken), quiet = relays.filter((r) => r.silent), off = relays.filter((r) => r.state === "stopped"), unowned = off.find((r) => r.members?.length), ill = relays.filter((r) => !r.silent && r.state !== "stopped" && r.problems?.length);
-  const yours = (s.by_status?.failed ?? 0) + (s.by_status?.manual ?? 0);
-  const parked = s.by_status?.parked ?? 0, others = s.open - yours - parked;
+  const yours = (s.by_status?.failed ?? 0) + (s.by_status?.suspended ?? 0);
+  const blocked = s.by_status?.blocked ?? 0, others = s.open - yours - blocked;
   const waits = "Its events wait until it is back.";
   let tone = "ok", title, more = [];
   if (open.length) { tone = "bad"; title = `The circuit breaker of ${called(open[0])} is ${open[0].breaker.state.replace("_", "-")}.`; more.push(open[0].breaker.cause ? sentence(open[0].breaker.cause) : "The broker does not accept events."); }
@@ -160,7 +160,7 @@ function say(s, relays, relaysErr) {
   if (s.open) {
     if (tone === "bad") more.push(relays.length > 0 && `${plural(s.open, "dead letter")} open.`);
     else if (yours) {
-      more.push(parked > 0 && `${plural(parked, "event")} ${parked === 1 ? "is" : "are"} parked behind other dead letters.`);
+      more.push(blocked > 0 && `${plural(blocked, "event")} ${blocked === 1 ? "is" : "are"} blocked behind other dead letters.`);
       more.push(relays.length || relaysErr ? others > 0 && `The relay replays ${plural(others, "other")} automatically.` : "No relay has sent a heartbeat.");
     }
   } else if (tone === "ok") more.push(relays.length ? "All stored events are published or being published." : "No relay has sent a heartbeat.");
@@ -294,7 +294,7 @@ function relayView(r) {
       ["Sweep lag", r.behind_seconds !== undefined && `${seconds(r.behind_seconds)}, its confidence window included`],
       ["In flight", r.in_flight !== undefined && plural(r.in_flight, "event")],
       ["Spilled", r.spilled ? plural(r.spilled, "event") : null], ["Holding", r.holding && "yes: it spills no more and reads the CDC log later"],
-      ["Blocked", r.parked_aggregates !== undefined && plural(r.parked_aggregates, "aggregate")],
+      ["Blocked", r.blocked_aggregates !== undefined && plural(r.blocked_aggregates, "aggregate")],
       ["Backfill", r.backfill?.running && `${count(r.backfill.ranges_done)} of ${count(r.backfill.ranges)} ranges`],
       ["Table", r.table], ["Process", `${r.instance}${r.version ? `, ${r.version}` : ""}`],
     ]),

@@ -23,11 +23,11 @@ export function scheduled(ctx) {
 
   // many are the actions on all that match.
   function many() {
-    if (!may("release-message")) return null;
+    if (!may("deliver-message-now")) return null;
     const run = (kind) => () => ask(changeMany(kind, { topic: q.topic, key: q.key, client: q.client, from: q.from, until: until(q.until) }, read));
     return h("div", { class: "row" }, h("span", { class: "grow muted" }, "All that match, on every page:"),
       h("div", { class: "row" }, // side by side on a narrow screen, too
-        h("button", { type: "button", class: "button", "data-key": "act-release-many", onclick: run("release") }, "Release…"),
+        h("button", { type: "button", class: "button", "data-key": "act-deliver-many-now", onclick: run("deliver-now") }, "Deliver now…"),
         h("button", { type: "button", class: "button danger", "data-key": "act-cancel-many", onclick: run("cancel") }, "Cancel…")));
   }
 

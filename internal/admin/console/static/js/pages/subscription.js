@@ -83,27 +83,27 @@ export function subscription(ctx) {
     });
   };
 
-  const release = (l) => () => ask({
-    title: "Release this lease", word: "Release", danger: true, said: "Released: the message can be delivered again.", done: read,
+  const end = (l) => () => ask({
+    title: "End this lease", word: "End it", danger: true, said: "Ended: the message can be delivered again.", done: read,
     look: async () => {
       const there = (await api.leases(name)).leases.some((x) => x.id === l.id);
       return there
         ? { ok: true, view: [callout("The message is delivered again immediately.", "Its consumer may still work on it and cannot acknowledge it any more. The delivery does not count.", true), facts([["Message", h("span", { class: "mono break" }, visible(l.event_id ?? l.id))], ["Consumer", l.consumer && visible(l.consumer)], ["Received", [stamp(l.received_at), " · ", ago(l.received_at)]]])] }
         : { ok: false, view: callout("It is too late.", "The lease has ended.") };
     },
-    make: (reason) => api.changeSubscription(name, "leases/release", { id: l.id }, reason),
+    make: (reason) => api.changeSubscription(name, "leases/end", { id: l.id }, reason),
   });
 
   const inFlight = () => leases.leases.length > 0 && panel("Leases", { aside: leases.more && h("span", { class: "small muted" }, "not all are shown") }, h("div", { class: "scroll", role: "region", "aria-label": "Leases", tabindex: "0" }, h("table", { class: "cards" },
     h("caption", { class: "hidden-text" }, "Messages in flight, the one received first at the beginning"),
-    h("thead", null, h("tr", null, ["Message", "Place", "Consumer", "Delivery", "Received", "Expires", ...(may("release-lease") && !now.subscription.push ? [""] : [])].map((t) => h("th", { scope: "col" }, t || h("span", { class: "hidden-text" }, "Actions"))))),
+    h("thead", null, h("tr", null, ["Message", "Place", "Consumer", "Delivery", "Received", "Expires", ...(may("end-lease") && !now.subscription.push ? [""] : [])].map((t) => h("th", { scope: "col" }, t || h("span", { class: "hidden-text" }, "Actions"))))),
     h("tbody", null, leases.leases.map((l) => h("tr", null,
       h("td", { "data-label": "Message" }, l.event_id ? h("a", { class: "mono break", href: href(`/events/${encodeURIComponent(l.event_id)}`) }, visible(l.event_id)) : "no id"),
       h("td", { "data-label": "Place" }, h("span", { class: "mono break" }, `${visible(l.topic)}[${l.partition}]@${l.offset}`)),
       h("td", { "data-label": "Consumer" }, visible(l.consumer ?? "unknown")),
       h("td", { "data-label": "Delivery", class: "num" }, `${count(l.attempt)} of ${count(l.max_receive)}`),
       h("td", { "data-label": "Received" }, ago(l.received_at)), h("td", { "data-label": "Expires" }, ago(l.expires_at)),
-      may("release-lease") && !now.subscription.push && h("td", null, h("button", { type: "button", class: "button", "data-key": `release-${l.id}`, onclick: release(l) }, "Release…"))))))));
+      may("end-lease") && !now.subscription.push && h("td", null, h("button", { type: "button", class: "button", "data-key": `end-${l.id}`, onclick: end(l) }, "End…"))))))));
 
   const action = (right, key, title, run, danger) => may(right) && h("button", { type: "button", class: `button ${danger ? "danger" : ""}`, "data-key": `act-${key}`, onclick: run }, title);
 

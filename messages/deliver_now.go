@@ -10,24 +10,24 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
 
-// Release makes a waiting message due immediately: the scheduler writes it to
+// DeliverNow makes a waiting message due immediately: the scheduler writes it to
 // the outbox like every due message, and it is published once. It can be
 // cancelled until then. A message that is already due is unchanged, without an
 // error.
 //
 // Errors are ErrNotFound, *NotWaitingError, *OverloadedError, or an
-// *UnavailableError; if its Unknown is set, the message may be released.
-func (s *Service) Release(ctx context.Context, id gocql.UUID) (View, error) {
+// *UnavailableError; if its Unknown is set, the message may be due now.
+func (s *Service) DeliverNow(ctx context.Context, id gocql.UUID) (View, error) {
 	_, leave, err := s.guard.Enter(ctx, 1)
 	if err != nil {
 		return View{}, err
 	}
 	defer leave()
-	return s.release(ctx, id)
+	return s.deliverNow(ctx, id)
 }
 
-// release is Release without taking a place at the database.
-func (s *Service) release(ctx context.Context, id gocql.UUID) (View, error) {
+// deliverNow is DeliverNow without taking a place at the database.
+func (s *Service) deliverNow(ctx context.Context, id gocql.UUID) (View, error) {
 	ctx, cancel := s.detach(ctx)
 	defer cancel()
 	sent := false
@@ -35,7 +35,7 @@ func (s *Service) release(ctx context.Context, id gocql.UUID) (View, error) {
 		var v View
 		var verdict error
 		err := s.try(ctx, func(ctx context.Context) (err error) {
-			v, verdict, err = s.releaseOnce(ctx, id)
+			v, verdict, err = s.deliverNowOnce(ctx, id)
 			return err
 		})
 		if err == nil {
@@ -55,8 +55,8 @@ func (s *Service) release(ctx context.Context, id gocql.UUID) (View, error) {
 // out reports whether a message was delivered at its time.
 func out(s State) bool { return s == Processing || s == Queued || s == Completed }
 
-// releaseOnce makes one attempt; the verdict is nil, ErrNotFound or a *NotWaitingError.
-func (s *Service) releaseOnce(ctx context.Context, id gocql.UUID) (v View, verdict, err error) {
+// deliverNowOnce makes one attempt; the verdict is nil, ErrNotFound or a *NotWaitingError.
+func (s *Service) deliverNowOnce(ctx context.Context, id gocql.UUID) (v View, verdict, err error) {
 	m, err := s.schedule.Read(ctx, id)
 	if err == nil {
 		err = s.schedule.Hasten(ctx, &m, s.cfg.Clock.Now())

@@ -61,25 +61,25 @@ func (b *fixture) becomes(t testing.TB, path string, want State) {
 	}
 }
 
-// A released message is written to the outbox immediately and once, with the
-// time of its release, so that no relay delays it.
-func TestHTTP_ReleasedGoesOutAtOnce(t *testing.T) {
+// A message that is delivered now is written to the outbox immediately and once, with the
+// time of the request, so that no relay delays it.
+func TestHTTP_DeliverNowGoesOutImmediately(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.relay(t)
 	path, other := b.later(t, "24h"), b.later(t, "24h")
-	r := world.Request(t, b.handler, "POST", path+"/release", "")
+	r := world.Request(t, b.handler, "POST", path+"/deliver-now", "")
 	at, err := time.Parse(time.RFC3339Nano, fmt.Sprint(r.Body["deliver_at"]))
 	if r.Status != 200 || err != nil || time.Since(at) < 0 || r.ID(t).String() != strings.TrimPrefix(path, "/v1/messages/") {
-		t.Fatalf("POST release = %d %s", r.Status, r.Text)
+		t.Fatalf("POST deliver-now = %d %s", r.Status, r.Text)
 	}
 	b.becomes(t, path, Queued)
 	e := b.events(t)[r.ID(t)]
 	if !e.DeliverAt.Equal(at) || string(e.Payload) != `{"n":1}` || string(e.Key()) != "k" {
 		t.Errorf("event %+v, want it for %s", e, at)
 	}
-	if again := world.Request(t, b.handler, "POST", path+"/release", ""); again.Status != 409 || again.Body["type"] != problemNotWaiting || again.Body["state"] != "queued" {
-		t.Errorf("POST release again = %d %s", again.Status, again.Text)
+	if again := world.Request(t, b.handler, "POST", path+"/deliver-now", ""); again.Status != 409 || again.Body["type"] != problemNotWaiting || again.Body["state"] != "queued" {
+		t.Errorf("POST deliver-now again = %d %s", again.Status, again.Text)
 	}
 	if r := world.Request(t, b.handler, "GET", other, ""); r.Body["state"] != "scheduled" {
 		t.Errorf("GET of the other = %s", r.Text)
@@ -89,36 +89,36 @@ func TestHTTP_ReleasedGoesOutAtOnce(t *testing.T) {
 	}
 }
 
-// Without a scheduler a released message stays due, is listed first, and can be
-// released again and cancelled; afterwards a release returns the reason of the
+// Without a scheduler a message that is made due stays due, is listed first, and can be
+// made due again and cancelled; afterwards the request returns the reason of the
 // refusal.
-func TestHTTP_ReleasedStaysDueWithoutARelay(t *testing.T) {
+func TestHTTP_DeliverNowStaysDueWithoutARelay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	soon, path := b.later(t, "1h"), b.later(t, "24h")
-	first := world.Request(t, b.handler, "POST", path+"/release", "")
-	again := world.Request(t, b.handler, "POST", path+"/release", "")
+	first := world.Request(t, b.handler, "POST", path+"/deliver-now", "")
+	again := world.Request(t, b.handler, "POST", path+"/deliver-now", "")
 	if first.Status != 200 || first.Text != again.Text {
-		t.Errorf("POST release = %d %s, again %d %s", first.Status, first.Text, again.Status, again.Text)
+		t.Errorf("POST deliver-now = %d %s, again %d %s", first.Status, first.Text, again.Status, again.Text)
 	}
-	if r := world.Request(t, b.handler, "GET", path, ""); r.Body["state"] != "scheduled" || !strings.Contains(r.Text, "released by hand") {
+	if r := world.Request(t, b.handler, "GET", path, ""); r.Body["state"] != "scheduled" || !strings.Contains(r.Text, "made due by hand") {
 		t.Errorf("GET = %s", r.Text)
 	}
 	if w := b.waiting(t); len(w) != 2 || pathOf(w[0].ID) != path || pathOf(w[1].ID) != soon {
-		t.Errorf("%+v are waiting, want the released one first", w)
+		t.Errorf("%+v are waiting, want the one that is due first", w)
 	}
 	if r := world.Request(t, b.handler, "DELETE", path, ""); r.Status != 204 {
 		t.Errorf("DELETE = %d %s", r.Status, r.Text)
 	}
-	if r := world.Request(t, b.handler, "POST", path+"/release", ""); r.Status != 409 || r.Body["state"] != "cancelled" || !strings.Contains(r.Text, "cancelled") {
-		t.Errorf("POST release of a cancelled one = %d %s", r.Status, r.Text)
+	if r := world.Request(t, b.handler, "POST", path+"/deliver-now", ""); r.Status != 409 || r.Body["state"] != "cancelled" || !strings.Contains(r.Text, "cancelled") {
+		t.Errorf("POST deliver-now of a cancelled one = %d %s", r.Status, r.Text)
 	}
-	if r := world.Request(t, b.handler, "POST", "/v1/messages/018f0102-0304-7006-8708-090a0b0c0d0e/release", ""); r.Status != 404 || r.Body["type"] != problemNotFound {
-		t.Errorf("POST release of an unknown id = %d %s", r.Status, r.Text)
+	if r := world.Request(t, b.handler, "POST", "/v1/messages/018f0102-0304-7006-8708-090a0b0c0d0e/deliver-now", ""); r.Status != 404 || r.Body["type"] != problemNotFound {
+		t.Errorf("POST deliver-now of an unknown id = %d %s", r.Status, r.Text)
 	}
 }
 
-// A published message or dead letter is not released, and the problem contains
+// A published message or dead letter is not made due, and the problem contains
 // the state.
 func TestHTTP_NotWaitingHasItsReason(t *testing.T) {
 	t.Parallel()
@@ -129,9 +129,9 @@ func TestHTTP_NotWaitingHasItsReason(t *testing.T) {
 		if k.deadLetter = nil; state != Queued {
 			k.deadLetter = &DeadLetter{State: state, Since: time.Now(), At: time.Now(), Error: "broken"}
 		}
-		r := world.Request(t, b.handler, "POST", path+"/release", "")
+		r := world.Request(t, b.handler, "POST", path+"/deliver-now", "")
 		if r.Status != 409 || r.Body["state"] != string(state) || !strings.Contains(r.Text, want) {
-			t.Errorf("POST release in state %s = %d %s, want %q", state, r.Status, r.Text, want)
+			t.Errorf("POST deliver-now in state %s = %d %s, want %q", state, r.Status, r.Text, want)
 		}
 	}
 	if n := len(b.events(t)); n != 1 {
@@ -151,9 +151,9 @@ func admitted(t *testing.T, h http.Handler, method, path string) world.Response 
 	}
 }
 
-// Messages are released by requests and by the scheduler at the same time, and
+// Messages are made due by requests and by the scheduler at the same time, and
 // cancelled: each is published once or cancelled, as the responses report.
-func TestHTTP_ReleasesRace(t *testing.T) {
+func TestHTTP_DeliverNowRace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.relay(t)
@@ -166,8 +166,8 @@ func TestHTTP_ReleasesRace(t *testing.T) {
 		for range 2 {
 			all.Go(func() {
 				time.Sleep(time.Duration(300+i%7-3) * time.Millisecond)
-				if r := admitted(t, b.handler, "POST", paths[i]+"/release"); r.Status != 200 && r.Status != 409 {
-					t.Errorf("POST release = %d %s", r.Status, r.Text)
+				if r := admitted(t, b.handler, "POST", paths[i]+"/deliver-now"); r.Status != 200 && r.Status != 409 {
+					t.Errorf("POST deliver-now = %d %s", r.Status, r.Text)
 				}
 			})
 		}
@@ -207,9 +207,9 @@ func TestHTTP_ReleasesRace(t *testing.T) {
 	}
 }
 
-// The outcome of a release with a lost response is determined, or reported as
+// The outcome of a request with a lost response is determined, or reported as
 // unknown.
-func TestHTTP_ReleaseAnswersAreTrue(t *testing.T) {
+func TestHTTP_DeliverNowAnswersAreTrue(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("many variants")
@@ -234,17 +234,17 @@ func TestHTTP_ReleaseAnswersAreTrue(t *testing.T) {
 				b.brief()
 			}
 			hits := b.Fault(tt.count, tt.effect, engine.OpCAS)
-			r := world.Request(t, b.handler, "POST", path+"/release", "")
+			r := world.Request(t, b.handler, "POST", path+"/deliver-now", "")
 			if r.Status != tt.status || hits() == 0 {
-				t.Errorf("POST release = %d %s after %d faults, want %d", r.Status, r.Text, hits(), tt.status)
+				t.Errorf("POST deliver-now = %d %s after %d faults, want %d", r.Status, r.Text, hits(), tt.status)
 			}
 			if r.Status == 503 && (r.Header.Get("Retry-After") == "" || r.Body["outcome_unknown"] != true || !strings.Contains(r.Text, "retry")) {
-				t.Errorf("POST release = %v %s", r.Header, r.Text)
+				t.Errorf("POST deliver-now = %v %s", r.Header, r.Text)
 			}
 			b.Node.Faults().Clear()
 			b.relay(t)
 			for end := time.Now().Add(5 * time.Minute); r.Status != 200 && r.Status != 409 && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-				r = world.Request(t, b.handler, "POST", path+"/release", "")
+				r = world.Request(t, b.handler, "POST", path+"/deliver-now", "")
 			}
 			b.becomes(t, path, Queued)
 			if n := len(b.events(t)); n != 1 {
@@ -255,8 +255,8 @@ func TestHTTP_ReleaseAnswersAreTrue(t *testing.T) {
 }
 
 // The response of the database is lost, and the relay publishes the message
-// before a retry: the release reports success.
-func TestHTTP_ReleasedBeforeItWasKnown(t *testing.T) {
+// before a retry: the request reports success.
+func TestHTTP_DeliveredBeforeItWasKnown(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.relay(t)
@@ -270,8 +270,8 @@ func TestHTTP_ReleasedBeforeItWasKnown(t *testing.T) {
 		Match: faults.Match{Kinds: []engine.OpKind{engine.OpSerialRead}}, Count: 1,
 		Effect: faults.Effect{Failure: faults.Unavailable(0, 1), Delay: time.Second}, // it is published concurrently
 	})
-	if r := world.Request(t, b.handler, "POST", path+"/release", ""); r.Status != 200 {
-		t.Errorf("POST release = %d %s", r.Status, r.Text)
+	if r := world.Request(t, b.handler, "POST", path+"/deliver-now", ""); r.Status != 200 {
+		t.Errorf("POST deliver-now = %d %s", r.Status, r.Text)
 	}
 	b.becomes(t, path, Queued)
 	if n := len(b.events(t)); n != 2 {
