@@ -62,7 +62,7 @@ func (e Edit) Fits(l *DeadLetter) error {
 		return nil // the record of any producer: it has the fields that it has
 	}
 	event := outbox.Event{
-		ID: l.EventID, AggregateID: outbox.IDOf(l.AggregateID), Sequence: max(l.Sequence, 1), AggregateType: l.AggregateType, Type: l.EventType,
+		ID: outbox.IDFromUUID(l.EventID), AggregateID: outbox.IDFromText(l.AggregateID), Sequence: max(l.Sequence, 1), AggregateType: l.AggregateType, Type: l.EventType,
 		Payload: e.Payload, ContentType: e.ContentType, Headers: e.Headers, CreatedAt: l.CreatedAt,
 	}
 	if event.Type == "" || event.AggregateType == "" || l.AggregateID == "" || event.CreatedAt.IsZero() {

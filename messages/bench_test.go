@@ -20,9 +20,9 @@ func BenchmarkIntake(b *testing.B) {
 	const batch = 1000
 	body := `{"messages":[` + strings.TrimSuffix(strings.Repeat(`{"topic":"t","payload":{"n":1,"text":"some payload of a usual kind"}},`, batch), ",") + `]}`
 	row := func() outbox.Event {
-		id := outbox.NewID()
+		id := outbox.NewID().UUID()
 		return outbox.Event{
-			ID: id, AggregateID: id, Sequence: 1, AggregateType: outbox.MessageAggregate, Type: "t", ContentType: "application/json",
+			ID: outbox.IDFromUUID(id), AggregateID: outbox.IDFromUUID(id), Sequence: 1, AggregateType: outbox.MessageAggregate, Type: "t", ContentType: "application/json",
 			Payload: []byte(`{"n":1,"text":"some payload of a usual kind"}`), CreatedAt: time.Now().Truncate(time.Millisecond),
 		}
 	}

@@ -62,7 +62,7 @@ func (b *fixture) events(t testing.TB) map[gocql.UUID]outbox.Event {
 	t.Helper()
 	out := map[gocql.UUID]outbox.Event{}
 	for _, e := range b.Outbox(t) {
-		out[e.ID] = e.Event
+		out[e.ID.UUID()] = e.Event
 	}
 	at := map[gocql.UUID]time.Time{}
 	for _, row := range b.Log(t) {

@@ -194,7 +194,7 @@ func TestHTTP_DeliverNowRace(t *testing.T) {
 	// A write that takes longer than 100 ms may be repeated with another write time, which the
 	// relay publishes once: the CDC log is no measure here, and the outbox has one row for each.
 	for _, e := range b.Outbox(t) {
-		id := e.ID
+		id := e.ID.UUID()
 		out++
 		if _, ok := taken.Load(pathOf(id)); ok {
 			t.Errorf("message %s was cancelled, and is in the outbox", id)

@@ -52,7 +52,7 @@ func (s *Service) loadPayload(ctx context.Context, id gocql.UUID, c Content) (Co
 	// The SDKs of some stores retry until the context ends, and HTTP's timeout sends no response.
 	reading, cancel := context.WithTimeout(ctx, s.cfg.WriteBudget)
 	defer cancel()
-	e, err := outbox.LoadPayload(reading, s.cfg.Payloads, outbox.Event{ID: id, Payload: c.Payload, Headers: c.Headers})
+	e, err := outbox.LoadPayload(reading, s.cfg.Payloads, outbox.Event{ID: outbox.IDFromUUID(id), Payload: c.Payload, Headers: c.Headers})
 	switch {
 	case errors.Is(err, payload.ErrNotFound), errors.Is(err, payload.ErrDamaged):
 		s.cfg.Logger.WarnContext(ctx, "a message has no payload", "event_id", id, "err", err)

@@ -168,7 +168,7 @@ func (s *Service) acceptAll(ctx context.Context, items []Item, request any, opts
 	ctx, cancel := s.detach(ctx)
 	defer cancel()
 	now = s.cfg.Clock.Now().UTC().Truncate(time.Millisecond) // after the wait: rows must not be older than the position of the relay's tail reader
-	id := identity{id: outbox.NewID(), createdAt: now, headers: trace.Headers(ctx, opts.TraceParent, opts.TraceState, opts.RequestID)}
+	id := identity{id: outbox.NewID().UUID(), createdAt: now, headers: trace.Headers(ctx, opts.TraceParent, opts.TraceState, opts.RequestID)}
 	if opts.IdempotencyKey != "" {
 		if id, err = s.claim(ctx, opts, request, id); err != nil {
 			if errors.As(err, new(*UnavailableError)) {
@@ -186,9 +186,9 @@ func (s *Service) acceptAll(ctx context.Context, items []Item, request any, opts
 		one := id
 		switch {
 		case batch && opts.IdempotencyKey != "":
-			one.id = outbox.NameID(id.id, strconv.Itoa(i))
+			one.id = outbox.NameID(id.id, strconv.Itoa(i)).UUID()
 		case batch:
-			one.id = outbox.NewID()
+			one.id = outbox.NewID().UUID()
 		}
 		one.headers = registry.WithSchema(one.headers, items[i].schema)
 		g.Go(func() error {

@@ -163,14 +163,14 @@ func (s *Service) Get(ctx context.Context, id gocql.UUID) (View, error) {
 // ofEvent returns the state of a message according to outbox and dead letters.
 func (s *Service) ofEvent(ctx context.Context, e *stored) (View, error) {
 	v := View{
-		ID: e.ID, State: Queued, Topic: e.Type, Key: e.Headers[outbox.HeaderPartitionKey], CreatedAt: e.CreatedAt, DeliverAt: e.DeliverAt,
+		ID: e.ID.UUID(), State: Queued, Topic: e.Type, Key: e.Headers[outbox.HeaderPartitionKey], CreatedAt: e.CreatedAt, DeliverAt: e.DeliverAt,
 		History: []Step{{State: Received, At: e.CreatedAt}},
 	}
 	if !e.DeliverAt.IsZero() {
 		v.History = append(v.History, Step{Scheduled, e.CreatedAt, "for " + e.DeliverAt.UTC().Format(time.RFC3339Nano)})
 	}
 	v.add(Queued, e.writtenAt, "")
-	deadLetter, dead, err := s.cfg.DeadLetters.DeadLetter(ctx, e.ID)
+	deadLetter, dead, err := s.cfg.DeadLetters.DeadLetter(ctx, e.ID.UUID())
 	if err != nil || !dead {
 		return v, err
 	}

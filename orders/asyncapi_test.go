@@ -210,7 +210,7 @@ func TestAsyncAPI_FitsTheRecords(t *testing.T) {
 		"an unknown field":     func(e *outbox.Event) { e.Payload = bytes.Replace(e.Payload, []byte(`{`), []byte(`{"x":1,`), 1) },
 		"a missing field":      func(e *outbox.Event) { e.Payload = []byte(`{"id":"` + e.AggregateID.String() + `"}`) },
 		"another type":         func(e *outbox.Event) { e.AggregateType = "invoice" },
-		"an id that is a text": func(e *outbox.Event) { e.IDText = "7" },
+		"an id that is a text": func(e *outbox.Event) { e.ID = outbox.IDFromText("7") },
 	} {
 		e := last
 		change(&e)

@@ -91,7 +91,7 @@ func (s *Service) decide(ctx context.Context, b *retry.Budget, head Order, c edi
 		case lost && b.Left() <= 0:
 			return Order{}, s.unavailable(ctx, me.orderID, me.retried, errCrowded)
 		}
-		e := outbox.Event{ID: me.eventID, AggregateID: me.orderID, Sequence: head.Version + 1}
+		e := outbox.Event{ID: outbox.IDFromUUID(me.eventID), AggregateID: outbox.IDFromUUID(me.orderID), Sequence: head.Version + 1}
 		from := outbox.AppendOptions{SearchFrom: me.base + 1, VersionWrittenAt: head.UpdatedAt}
 		var r outbox.Appended
 		var err error

@@ -37,7 +37,7 @@ func (s *Service) Create(ctx context.Context, n NewOrder, opts WriteOptions) (Re
 	ctx, cancel := s.detach(ctx)
 	defer cancel()
 
-	id := s.newIdentity(outbox.NewID())
+	id := s.newIdentity(outbox.NewID().UUID())
 	o, e, err := n.first(id, opts.headers(ctx))
 	if err != nil {
 		return Result{}, err
@@ -90,7 +90,7 @@ func (s *Service) created(ctx context.Context, id *identity) (Order, error) {
 		return o, err
 	}
 	e, err := s.store.lastEvent(ctx, selectEvent, id.orderID, int64(1))
-	if err != nil || e == nil || e.ID != id.eventID {
+	if err != nil || e == nil || e.ID.UUID() != id.eventID {
 		return o, err
 	}
 	return fromEvent(e)
@@ -193,7 +193,7 @@ func (s *Service) schemaOf(ctx context.Context, e *outbox.Event, unknown bool) (
 		return "", jsonform.Invalid("", "its event "+e.Type+" "+bad.Problem)
 	}
 	if err != nil {
-		return "", s.registryAway(ctx, e.AggregateID, unknown, err)
+		return "", s.registryAway(ctx, e.AggregateID.UUID(), unknown, err)
 	}
 	return url, nil
 }

@@ -154,7 +154,7 @@ func (b *fixture) mustBe(t testing.TB, id gocql.UUID, types ...string) {
 		if e.Sequence != int64(i+1) {
 			t.Errorf("order %s: event %d has seq %d", id, i+1, e.Sequence)
 		}
-		if !slices.Contains(s.logged, e.ID) {
+		if !slices.Contains(s.logged, e.ID.UUID()) {
 			t.Errorf("order %s: event %s is not in the CDC log", id, e.ID)
 		}
 	}

@@ -68,7 +68,7 @@ func (s *store) eventsBefore(ctx context.Context, id gocql.UUID, before int64, l
 		if err == nil {
 			var carried struct{ Status Status }
 			err = json.Unmarshal(e.Payload, &carried)
-			out = append(out, EventSummary{ID: e.ID, Version: e.Sequence, Type: e.Type, Status: carried.Status, At: e.CreatedAt.UTC()})
+			out = append(out, EventSummary{ID: e.ID.UUID(), Version: e.Sequence, Type: e.Type, Status: carried.Status, At: e.CreatedAt.UTC()})
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read the events of order %s: %w", id, err)

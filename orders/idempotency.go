@@ -126,7 +126,7 @@ func requestHash(op string, request any) ([]byte, error) {
 
 // newIdentity returns the identity of a first request.
 func (s *Service) newIdentity(orderID gocql.UUID) identity {
-	return identity{orderID: orderID, eventID: outbox.NewID(), createdAt: millis(s.cfg.Clock.Now())}
+	return identity{orderID: orderID, eventID: outbox.NewID().UUID(), createdAt: millis(s.cfg.Clock.Now())}
 }
 
 // changeRequest is the hashed part of a change.

@@ -18,7 +18,7 @@ import (
 func (b *fixture) undetermined(t *testing.T, o Order) outbox.Event {
 	t.Helper()
 	next := o
-	next.Version, next.EventID = o.Version+1, outbox.NewID()
+	next.Version, next.EventID = o.Version+1, outbox.NewID().UUID()
 	e, err := next.event(EventUpdated, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestRepair_WritesALateEventAgain(t *testing.T) {
 			return err
 		},
 		"read": func(s *Service, id gocql.UUID) error {
-			if _, err := s.appender.Since(t.Context(), &outbox.Event{AggregateID: id}, 1); err != nil {
+			if _, err := s.appender.Since(t.Context(), &outbox.Event{AggregateID: outbox.IDFromUUID(id)}, 1); err != nil {
 				return err // this read made it visible
 			}
 			_, err := s.Get(t.Context(), id)

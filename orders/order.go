@@ -71,8 +71,8 @@ func (o *Order) event(eventType string, headers map[string]string) (outbox.Event
 		return outbox.Event{}, fmt.Errorf("encode order %s: %w", o.ID, err)
 	}
 	return outbox.Event{
-		ID:            o.EventID,
-		AggregateID:   o.ID,
+		ID:            outbox.IDFromUUID(o.EventID),
+		AggregateID:   outbox.IDFromUUID(o.ID),
 		Sequence:      o.Version,
 		AggregateType: AggregateType,
 		Type:          eventType,
@@ -89,11 +89,11 @@ func fromEvent(e *outbox.Event) (Order, error) {
 	if err := json.Unmarshal(e.Payload, &o); err != nil {
 		return Order{}, fmt.Errorf("decode event %s of order %s: %w", e.ID, e.AggregateID, err)
 	}
-	if o.ID != e.AggregateID || o.Version != e.Sequence {
+	if o.ID != e.AggregateID.UUID() || o.Version != e.Sequence {
 		return Order{}, fmt.Errorf("event %s contains version %d of order %s, but is stored at seq %d of %s",
 			e.ID, o.Version, o.ID, e.Sequence, e.AggregateID)
 	}
-	o.EventID = e.ID
+	o.EventID = e.ID.UUID()
 	return o, nil
 }
 

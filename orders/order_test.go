@@ -27,7 +27,7 @@ func testNewOrder() NewOrder {
 func testOrder(t testing.TB) Order {
 	t.Helper()
 	n := testNewOrder()
-	o, err := n.build(identity{orderID: outbox.NewID(), eventID: outbox.NewID(), createdAt: testTime})
+	o, err := n.build(identity{orderID: outbox.NewID().UUID(), eventID: outbox.NewID().UUID(), createdAt: testTime})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestOrder_EventHoldsTheWholeOrder(t *testing.T) {
 		t.Errorf("fromEvent() = %+v, %v, want %+v", back, err, o)
 	}
 
-	c := cancelled(o, Cancellation{CreditNote: "C1", Reason: "late"}, identity{eventID: outbox.NewID(), createdAt: testTime.Add(time.Hour)})
+	c := cancelled(o, Cancellation{CreditNote: "C1", Reason: "late"}, identity{eventID: outbox.NewID().UUID(), createdAt: testTime.Add(time.Hour)})
 	if c.Version != 2 || c.Status != StatusCancelled || o.Version != 1 || o.CancelledAt != nil {
 		t.Errorf("cancelled() = %+v from %+v", c, o)
 	}

@@ -23,7 +23,7 @@ func TestCrash_AfterTheKeyWasClaimed(t *testing.T) {
 	n := testNewOrder()
 	ctx, cancel := b.detach(t.Context())
 	defer cancel()
-	id, err := b.claim(ctx, "k", opCreate, n, b.newIdentity(outbox.NewID()))
+	id, err := b.claim(ctx, "k", opCreate, n, b.newIdentity(outbox.NewID().UUID()))
 	if err != nil || id.retried {
 		t.Fatalf("claim() = %+v, %v", id, err)
 	}
@@ -95,7 +95,7 @@ func TestCrash_OrderWithoutEvent(t *testing.T) {
 			} else {
 				b.mustBe(t, o.ID, EventCreated, EventCancelled)
 			}
-			if got := b.stored(t, o.ID).events[0].ID; got != o.EventID {
+			if got := b.stored(t, o.ID).events[0].ID.UUID(); got != o.EventID {
 				t.Errorf("event id = %s, want the order's own %s", got, o.EventID)
 			}
 		})

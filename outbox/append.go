@@ -81,7 +81,6 @@ func (t Table) Insert(e Event) (stmt string, args []any, err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	e.identify()
 	var columns, marks []string
 	for i, f := range t.layout.written {
 		if all[i] == gocql.UnsetValue {

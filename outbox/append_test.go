@@ -43,7 +43,7 @@ func TestTable_Insert(t *testing.T) {
 	if err != nil || stmt != want {
 		t.Errorf("Insert() = %q, %v; want %q", stmt, err, want)
 	}
-	for i, v := range []any{[16]byte(testAggregate), int64(7), [16]byte(testID), "order", "OrderCreated"} {
+	for i, v := range []any{[16]byte(testAggregate.uuid), int64(7), [16]byte(testID.uuid), "order", "OrderCreated"} {
 		if args[i] != v {
 			t.Errorf("argument %d is %v, want %v", i, args[i], v)
 		}
@@ -64,14 +64,14 @@ func TestAppender_PlanAndJudge(t *testing.T) {
 	stored := func(numbers ...int64) (list []Event) {
 		for _, n := range numbers {
 			e := testEvent()
-			e.ID[0], e.Sequence = byte(n), n
+			e.ID.uuid[0], e.Sequence = byte(n), n
 			list = append(list, e)
 		}
 		return list
 	}
 	mine := func(n int64, id byte) Event {
 		e := testEvent()
-		e.Sequence, e.ID[0] = n, id
+		e.Sequence, e.ID.uuid[0] = n, id
 		return e
 	}
 	for _, tt := range []struct {

@@ -133,7 +133,7 @@ type ConflictError struct {
 
 // Error implements error.
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("outbox: event %d of %s exists: apply the events that were stored in the meantime, compute the event again and append it", e.Event.Sequence, e.Event.AggregateString())
+	return fmt.Sprintf("outbox: event %d of %s exists: apply the events that were stored in the meantime, compute the event again and append it", e.Event.Sequence, e.Event.AggregateID)
 }
 
 // GapError reports that an event is missing though the rows of its version are young: the
@@ -147,7 +147,7 @@ type GapError struct {
 // Error implements error.
 func (e *GapError) Error() string {
 	return fmt.Sprintf("outbox: event %d of %s is missing, though rows of version %d exist: rebuild it from them, store it with Settle, and append event %d again",
-		e.Event.Sequence-1, e.Event.AggregateString(), e.Event.Sequence-1, e.Event.Sequence)
+		e.Event.Sequence-1, e.Event.AggregateID, e.Event.Sequence-1, e.Event.Sequence)
 }
 
 // UnknownOutcomeError reports that an event may be stored now, later or never. Repeat the call
@@ -161,7 +161,7 @@ type UnknownOutcomeError struct {
 
 // Error implements error.
 func (e *UnknownOutcomeError) Error() string {
-	return fmt.Sprintf("outbox: outcome unknown of event %d of %s: repeat it with the same event: %v", e.Event.Sequence, e.Event.AggregateString(), e.Err)
+	return fmt.Sprintf("outbox: outcome unknown of event %d of %s: repeat it with the same event: %v", e.Event.Sequence, e.Event.AggregateID, e.Err)
 }
 
 // Unwrap returns Err.
@@ -207,7 +207,6 @@ func (a *Appender) Find(ctx context.Context, e Event, o AppendOptions) (r Append
 
 // decide is AppendNext with an attempt to insert e, and Find without one.
 func (a *Appender) decide(ctx context.Context, e Event, o AppendOptions, insert func(context.Context) (applied bool, err error)) (Appended, error) {
-	e.identify() // as the row contains it
 	budget, cancel := context.WithTimeout(ctx, a.cfg.Budget)
 	defer cancel()
 	p := a.plan(&e, o, time.Now())
@@ -217,7 +216,7 @@ func (a *Appender) decide(ctx context.Context, e Event, o AppendOptions, insert 
 		if unknown {
 			return Appended{}, &UnknownOutcomeError{Event: e, Err: err}
 		}
-		return Appended{}, fmt.Errorf("outbox: event %d of %s: nothing was stored: %w", e.Sequence, e.AggregateString(), err)
+		return Appended{}, fmt.Errorf("outbox: event %d of %s: nothing was stored: %w", e.Sequence, e.AggregateID, err)
 	}
 	for attempts := 1; ; attempts++ {
 		if p.read {
@@ -319,7 +318,7 @@ const (
 // judge compares the events that were read, in their order, with the plan.
 func (p plan) judge(found []Event, e *Event) (verdict, int) {
 	for i := range found {
-		if found[i].Sequence >= p.search && found[i].IDString() == e.IDString() {
+		if found[i].Sequence >= p.search && found[i].ID == e.ID {
 			return verdictStored, i
 		}
 	}
@@ -341,7 +340,7 @@ func (a *Appender) settle(ctx context.Context, e *Event, found []Event, v verdic
 	if last := found[len(found)-1]; last.Sequence >= e.Sequence {
 		switch err := a.Settle(ctx, last); {
 		case err != nil && v == verdictConflict:
-			return Appended{}, fmt.Errorf("outbox: event %d of %s: nothing was stored, its number is taken: %w", e.Sequence, e.AggregateString(), err)
+			return Appended{}, fmt.Errorf("outbox: event %d of %s: nothing was stored, its number is taken: %w", e.Sequence, e.AggregateID, err)
 		case err != nil:
 			return Appended{}, &UnknownOutcomeError{Event: *e, Err: err}
 		}
@@ -366,7 +365,7 @@ func (a *Appender) readSince(ctx context.Context, of *Event, from int64, execute
 	var bad error // no failure of the database
 	err := execute(ctx, func(ctx context.Context) error {
 		found, bad = nil, nil
-		iter := a.query(ctx, a.since, idValue(c.typ, of.AggregateText, of.AggregateID), from).Consistency(gocql.Consistency(attempt.Serial(a.cfg.LocalSerial))).Iter()
+		iter := a.query(ctx, a.since, idValue(c.typ, of.AggregateID), from).Consistency(gocql.Consistency(attempt.Serial(a.cfg.LocalSerial))).Iter()
 		for sc := a.table.Scanner(); iter.Scan(sc.Dest()...); {
 			e, err := sc.Event()
 			bad = cmp.Or(bad, err)
@@ -375,7 +374,7 @@ func (a *Appender) readSince(ctx context.Context, of *Event, from int64, execute
 		return iter.Close()
 	})
 	if err = cmp.Or(err, bad); err != nil {
-		return nil, fmt.Errorf("outbox: read the events of %s from number %d on: %w", of.AggregateString(), from, err)
+		return nil, fmt.Errorf("outbox: read the events of %s from number %d on: %w", of.AggregateID, from, err)
 	}
 	slices.SortFunc(found, func(a, b Event) int { return cmp.Compare(a.Sequence, b.Sequence) })
 	return found, nil
@@ -394,7 +393,7 @@ func (a *Appender) Settle(ctx context.Context, e Event) error {
 		return a.query(ctx, a.table.insert, args...).Consistency(a.cfg.Consistency).DefaultTimestamp(false).Exec()
 	})
 	if err != nil {
-		return fmt.Errorf("outbox: write event %d of %s once more: %w", e.Sequence, e.AggregateString(), err)
+		return fmt.Errorf("outbox: write event %d of %s once more: %w", e.Sequence, e.AggregateID, err)
 	}
 	return nil
 }

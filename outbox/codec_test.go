@@ -20,7 +20,7 @@ func ptr[T any](v T) *T { return &v }
 
 func testCells(e Event) cells {
 	c := cells{
-		"aggregate_id": ptr(e.AggregateID), "seq": ptr(e.Sequence), "event_id": ptr(e.ID),
+		"aggregate_id": ptr(e.AggregateID.uuid), "seq": ptr(e.Sequence), "event_id": ptr(e.ID.uuid),
 		"aggregate_type": ptr(e.AggregateType), "event_type": ptr(e.Type), "payload": e.Payload,
 		"content_type": ptr(DefaultContentType), "headers": e.Headers,
 		"created_at": ptr(e.CreatedAt), "deliver_at": (*time.Time)(nil),
@@ -182,9 +182,9 @@ func TestHeaders_RoundTrip(t *testing.T) {
 			t.Errorf("header %d = %s %q, want %s %q", i, hs[i].Key, hs[i].Value, want[i].Key, want[i].Value)
 		}
 	}
-	got, source, err := FromRecord(e.Key(), e.Payload, hs)
-	if err != nil || !equal(got, e) || source != "/outbox/orders" {
-		t.Errorf("FromRecord() = %+v, %q, %v, want %+v", got, source, err, e)
+	got, err := FromRecord(e.Key(), e.Payload, hs)
+	if err != nil || !equal(got.Event, e) || got.OriginalID != (ID{}) || got.Source != "/outbox/orders" {
+		t.Errorf("FromRecord() = %+v, %q, %v, want %+v", got.Event, got.Source, err, e)
 	}
 	// Appending to one value must not run into the next.
 	_ = append(hs[0].Value, "XXXX"...)
@@ -286,13 +286,11 @@ func TestAppend_NullPayload(t *testing.T) {
 func TestHeaders_NameTheOriginalOfAnEdit(t *testing.T) {
 	t.Parallel()
 	e := testEvent()
-	e.EditOf = "018f0102-0304-7006-8708-090a0b0c0dff"
-	hs := AppendHeaders[kafkaHeader](nil, &e, "/outbox/orders")
-	if !slices.ContainsFunc(hs, func(h kafkaHeader) bool { return h.Key == "ce_originalid" && string(h.Value) == e.EditOf }) {
-		t.Errorf("AppendHeaders() = %q", hs)
-	}
-	if got, _, err := FromRecord(e.Key(), e.Payload, hs); err != nil || !equal(got, e) || got.EditOf != e.EditOf {
-		t.Errorf("FromRecord() = %+v, %v, want %+v", got, err, e)
+	for _, original := range []string{"018f0102-0304-7006-8708-090a0b0c0dff", "order 7"} {
+		hs := append(AppendHeaders[kafkaHeader](nil, &e, "/outbox/orders"), kafkaHeader{HeaderOriginalID, []byte(original)})
+		if got, err := FromRecord(e.Key(), e.Payload, hs); err != nil || !equal(got.Event, e) || got.OriginalID != IDFromText(original) {
+			t.Errorf("FromRecord() = %+v, %v, want %+v in place of %s", got, err, e, original)
+		}
 	}
 }
 
@@ -307,10 +305,10 @@ func TestHeaders_CarryAPartitionKey(t *testing.T) {
 		t.Errorf("Key() = %q, want the partition key", e.Key())
 	}
 	hs := AppendHeaders[Header](nil, &e, "/s")
-	if got, _, err := FromRecord(e.Key(), e.Payload, hs); err != nil || !equal(got, e) {
+	if got, err := FromRecord(e.Key(), e.Payload, hs); err != nil || !equal(got.Event, e) {
 		t.Errorf("FromRecord() = %+v, %v, want %+v", got, err, e)
 	}
-	if _, _, err := FromRecord([]byte(e.AggregateID.String()), e.Payload, hs); err == nil || !strings.Contains(err.Error(), HeaderPartitionKey) {
+	if _, err := FromRecord([]byte(e.AggregateID.String()), e.Payload, hs); err == nil || !strings.Contains(err.Error(), HeaderPartitionKey) {
 		t.Errorf("FromRecord() with the aggregate's id as key = %v, want an error that names %s", err, HeaderPartitionKey)
 	}
 	for _, bad := range []string{"", "a\nb", strings.Repeat("k", MaxNameBytes+1)} {
@@ -352,13 +350,13 @@ func TestFromRecord_NamesTheHeader(t *testing.T) {
 		{"other", good, "ce_subject"},
 	}
 	for _, tt := range tests {
-		_, _, err := FromRecord([]byte(tt.key), e.Payload, tt.headers)
+		_, err := FromRecord([]byte(tt.key), e.Payload, tt.headers)
 		if !errors.Is(err, ErrNotAnEvent) || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("FromRecord() error = %v, want ErrNotAnEvent naming %q", err, tt.want)
 		}
 	}
 	future := append(good[:len(good):len(good)], Header{"ce_future", []byte("/v9")})
-	if got, _, err := FromRecord(e.Key(), e.Payload, future); err != nil || !maps.Equal(got.Headers, e.Headers) {
+	if got, err := FromRecord(e.Key(), e.Payload, future); err != nil || !maps.Equal(got.Headers, e.Headers) {
 		t.Errorf("an attribute of a later version: headers %q, %v", got.Headers, err)
 	}
 }
@@ -378,7 +376,7 @@ func FuzzHeaders(f *testing.F) {
 			{HeaderAggregateType, []byte(aggregate)},
 			{key, []byte(value)},
 		}
-		e, source, err := FromRecord([]byte(strings.ToLower(id)), nil, hs)
+		e, err := FromRecord([]byte(strings.ToLower(id)), nil, hs)
 		if err != nil {
 			if !errors.Is(err, ErrNotAnEvent) {
 				t.Fatalf("FromRecord() error = %v, want ErrNotAnEvent", err)
@@ -389,8 +387,8 @@ func FuzzHeaders(f *testing.F) {
 			return // a foreign record may contain values that Append rejects
 		}
 		// A decoded event is stable when written and read again.
-		again, _, err := FromRecord(e.Key(), nil, AppendHeaders[Header](nil, &e, source))
-		if err != nil || !equal(e, again) {
+		again, err := FromRecord(e.Key(), nil, AppendHeaders[Header](nil, &e.Event, e.Source))
+		if err != nil || !equal(e.Event, again.Event) {
 			t.Fatalf("read %+v, then %+v, %v", e, again, err)
 		}
 	})

@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -44,9 +43,9 @@ func (t Table) Decode(stmt string, args []any) (e Event, ok bool, err error) {
 func (c *column) assign(f field, e *Event, v any) error {
 	switch f {
 	case fieldAggregateID:
-		return assignID(&e.AggregateID, &e.AggregateText, v)
+		return assignID(&e.AggregateID, v)
 	case fieldID:
-		return assignID(&e.ID, &e.IDText, v)
+		return assignID(&e.ID, v)
 	case fieldCreatedAt:
 		return assignTime(&e.CreatedAt, v)
 	case fieldDeliverAt:
@@ -82,16 +81,16 @@ func assign[T any](to *T, v any) error {
 	return nil
 }
 
-func assignID(id *gocql.UUID, text *string, v any) error {
+func assignID(id *ID, v any) error {
 	switch v := v.(type) {
 	case gocql.UUID:
-		*id = v
+		*id = IDFromUUID(v)
 	case [16]byte:
-		*id = v
+		*id = IDFromUUID(v)
 	case string:
-		*id, *text = textID(v)
+		*id = IDFromText(v)
 	case int64:
-		*id, *text = textID(strconv.FormatInt(v, 10))
+		*id = IDFromInt(v)
 	default:
 		return fmt.Errorf("is a %T, no id", v)
 	}

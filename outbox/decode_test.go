@@ -22,10 +22,10 @@ func TestTable_Decode(t *testing.T) {
 	full.ContentType, full.DeliverAt = "text/plain", time.Now().UTC().Truncate(time.Millisecond)
 	bare := testEvent()
 	bare.Payload, bare.Headers = nil, nil
-	text := Event{ID: gocql.TimeUUID(), AggregateText: "order-42", AggregateType: "order", Type: "OrderPlaced", Payload: []byte("{}")}
-	text.CreatedAt = text.ID.Time().UTC().Truncate(time.Millisecond)
+	text := Event{ID: IDFromUUID(gocql.TimeUUID()), AggregateID: IDFromText("order-42"), AggregateType: "order", Type: "OrderPlaced", Payload: []byte("{}")}
+	text.CreatedAt = text.ID.uuid.Time().UTC().Truncate(time.Millisecond)
 	number := testEvent()
-	number.ID, number.IDText, number.AggregateID, number.AggregateText, number.AggregateType = gocql.UUID{}, "17", gocql.UUID{}, "-4", "customer"
+	number.ID, number.AggregateID, number.AggregateType = IDFromInt(17), IDFromInt(-4), "customer"
 	for name, tt := range map[string]struct {
 		table Table
 		event Event
@@ -41,7 +41,6 @@ func TestTable_Decode(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		want := tt.event
-		want.identify()
 		check := func(form, stmt string, args []any) {
 			e, ok, err := tt.table.Decode(stmt, args)
 			if err != nil || !ok || !equal(e, want) || (e.Payload == nil) != (want.Payload == nil) {

@@ -19,7 +19,7 @@ import (
 // The functions below contain the Go code of the documents, so that the compiler reads it with
 // the driver of this module.
 
-func openAccount(session *gocql.Session, id, eventID gocql.UUID, owner string, payload []byte) error {
+func openAccount(session *gocql.Session, id, eventID outbox.ID, owner string, payload []byte) error {
 	batch := session.NewBatch(gocql.LoggedBatch)
 	batch.Query("INSERT INTO accounts (id, owner) VALUES (?, ?)", id, owner)
 	err := outbox.Append(batch, outbox.Event{
@@ -40,11 +40,11 @@ func appendOne(ctx context.Context, session *gocql.Session, e outbox.Event) (out
 }
 
 var (
-	load  func(ctx context.Context, id gocql.UUID) (balance, version int64, err error)
+	load  func(ctx context.Context, id outbox.ID) (balance, version int64, err error)
 	apply func(context.Context, outbox.Event) error
 )
 
-func deposit(ctx context.Context, session *gocql.Session, id, eventID gocql.UUID, amount int64) error {
+func deposit(ctx context.Context, session *gocql.Session, id, eventID outbox.ID, amount int64) error {
 	appender, err := outbox.NewAppender(ctx, session, outbox.DefaultTable, outbox.AppenderConfig{})
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func onePartition(session *gocql.Session, table outbox.Table, e outbox.Event, id
 func ownTable(ctx context.Context, session *gocql.Session, batch *gocql.Batch, payload []byte) error {
 	columns, err := outbox.ReadColumns(ctx, session, "shop", "events")
 	table, err := outbox.Mapping{Preset: outbox.PresetDebezium, Columns: map[string]string{"created_at": "happened_at"}}.Table("shop", "events", columns)
-	err = table.Append(batch, outbox.Event{ID: gocql.TimeUUID(), AggregateText: "order-42", AggregateType: "order", Type: "OrderPlaced", Payload: payload})
+	err = table.Append(batch, outbox.Event{ID: outbox.IDFromUUID(gocql.TimeUUID()), AggregateID: outbox.IDFromText("order-42"), AggregateType: "order", Type: "OrderPlaced", Payload: payload})
 	return err
 }
 

@@ -5,11 +5,7 @@
 // that both are stored or neither is; see Append.
 package outbox
 
-import (
-	"time"
-
-	"github.com/gocql/gocql"
-)
+import "time"
 
 // MessageAggregate is the AggregateType of a message submitted for a given
 // topic: an aggregate of one event, whose Type is the topic.
@@ -19,21 +15,11 @@ const MessageAggregate = "message"
 // a value; do not change its slices and map after passing it on.
 type Event struct {
 	// ID identifies the event in the outbox, in the topic (header ce_id) and as a
-	// dead letter.
-	ID gocql.UUID
-	// IDText is the id of the event in a table with ids of type text or number; ID
-	// is then IDOf of it. Empty for a UUID. The published id is IDString.
-	IDText string
-	// EditOf is the published id of the event in the outbox that this event
-	// replaces: an operator edited it as a dead letter. Empty for every other
-	// event; outbox tables do not store it.
-	EditOf string
-	// AggregateID is the aggregate, the partition key of the outbox table and, in its text form, the record key.
-	AggregateID gocql.UUID
-	// AggregateText is the id of the aggregate in a table with ids of type text or
-	// number; AggregateID is then IDOf of it. Empty for a UUID. The published id
-	// is AggregateString.
-	AggregateText string
+	// dead letter: NewID, or NameID where a retry must write the same event.
+	ID ID
+	// AggregateID is the aggregate: the partition key of the outbox table and, as text, the
+	// record key.
+	AggregateID ID
 	// Sequence counts the events of one aggregate: 1, 2, 3 … without gaps. It is
 	// 0 for events of a table without sequence numbers, see Mapping.
 	Sequence int64

@@ -18,7 +18,7 @@ func ExampleAppend() {
 	b.Query("INSERT INTO invoices (id, paid) VALUES (?, ?)", invoice, true)
 	err := outbox.Append(b, outbox.Event{
 		ID:            outbox.NewID(),
-		AggregateID:   invoice,
+		AggregateID:   outbox.IDFromUUID(invoice),
 		Sequence:      1,
 		AggregateType: "invoice",
 		Type:          "InvoicePaid",
@@ -38,7 +38,7 @@ func ExampleAppend() {
 func ExampleEvent_Validate() {
 	e := outbox.Event{
 		ID:            outbox.NameID(gocql.UUID{1}, "invoice 1", "paid"),
-		AggregateID:   gocql.UUID{1},
+		AggregateID:   outbox.IDFromUUID(gocql.UUID{1}),
 		AggregateType: "invoice",
 		CreatedAt:     time.Unix(0, 0),
 	}

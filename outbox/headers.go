@@ -122,7 +122,7 @@ func (e *Event) Key() []byte {
 	if key := e.Headers[HeaderPartitionKey]; key != "" {
 		return []byte(key)
 	}
-	return appendID(make([]byte, 0, max(36, len(e.AggregateText))), e.AggregateText, e.AggregateID)
+	return e.AggregateID.append(make([]byte, 0, e.AggregateID.size()))
 }
 
 // AppendHeaders appends the record headers of e to dst: the CloudEvents
@@ -136,17 +136,17 @@ func AppendHeaders[H AnyHeader](dst []H, e *Event, source string) []H {
 	if contentType == "" {
 		contentType = DefaultContentType
 	}
-	n := max(36, len(e.IDText)) + len(e.EditOf) + max(36, len(e.AggregateText)) + len(timeFormat) + 20 + len(source) + len(SpecVersion) + len(e.Type) + len(e.AggregateType) + len(contentType)
+	n := e.ID.size() + e.AggregateID.size() + len(timeFormat) + 20 + len(source) + len(SpecVersion) + len(e.Type) + len(e.AggregateType) + len(contentType)
 	for _, v := range e.Headers {
 		n += len(v)
 	}
 	w := headerWriter[H]{dst: slices.Grow(dst, 11+len(e.Headers)), buf: make([]byte, 0, n)}
-	w.buf = appendID(w.buf, e.IDText, e.ID)
+	w.buf = e.ID.append(w.buf)
 	w.end(HeaderID)
 	w.text(HeaderSource, source)
 	w.text(HeaderSpecVersion, SpecVersion)
 	w.text(HeaderType, e.Type)
-	w.buf = appendID(w.buf, e.AggregateText, e.AggregateID)
+	w.buf = e.AggregateID.append(w.buf)
 	w.end(HeaderSubject)
 	w.buf = e.CreatedAt.UTC().AppendFormat(w.buf, timeFormat)
 	w.end(HeaderTime)
@@ -155,9 +155,6 @@ func AppendHeaders[H AnyHeader](dst []H, e *Event, source string) []H {
 		w.end(HeaderSequence)
 	}
 	w.text(HeaderAggregateType, e.AggregateType)
-	if e.EditOf != "" {
-		w.text(HeaderOriginalID, e.EditOf)
-	}
 	w.text(HeaderContentType, contentType)
 	if len(e.Headers) == 1 { // traceparent alone, the usual case, needs no sorting
 		for k, v := range e.Headers {
@@ -201,38 +198,49 @@ func (w *headerWriter[H]) own(key, value string) {
 // written by this package.
 var ErrNotAnEvent = errors.New("outbox: record is not an outbox event")
 
+// Record is an event as its record in a topic has it.
+type Record struct {
+	Event
+	// Source is ce_source. The id of the event is unique within it.
+	Source string
+	// OriginalID is the id of the event in the outbox that this one replaces: an operator
+	// edited it as a dead letter. It is zero for every other event.
+	OriginalID ID
+}
+
 // FromRecord is the reverse of AppendHeaders and Key, with the record's value
-// as the payload; it also returns ce_source. DeliverAt is not published and
+// as the payload. DeliverAt is not published and
 // stays zero. The headers about the publication (HeaderCaptured,
 // HeaderAttempts, HeaderBreaker, HeaderBackfill) are not part of the event. The
 // event shares value with the record.
 //
 // Errors wrap ErrNotAnEvent and name the header.
-func FromRecord[H AnyHeader](key, value []byte, headers []H) (e Event, source string, err error) {
+func FromRecord[H AnyHeader](key, value []byte, headers []H) (Record, error) {
+	var r Record
 	var seen attributes
-	e.Payload = value
+	r.Payload = value
 	for i := range headers {
 		h := Header(headers[i])
-		if err := e.setHeader(h.Key, h.Value, &source, &seen); err != nil {
-			return Event{}, "", err
+		if err := r.setHeader(h.Key, h.Value, &seen); err != nil {
+			return Record{}, err
 		}
 	}
 	for i, name := range requiredAttributes {
 		if seen&(1<<i) == 0 {
-			return Event{}, "", fmt.Errorf("%w: header %s is missing", ErrNotAnEvent, name)
+			return Record{}, fmt.Errorf("%w: header %s is missing", ErrNotAnEvent, name)
 		}
 	}
-	if want := e.Key(); !bytes.Equal(key, want) {
+	if want := r.Key(); !bytes.Equal(key, want) {
 		of := HeaderSubject
-		if e.Headers[HeaderPartitionKey] != "" {
+		if r.Headers[HeaderPartitionKey] != "" {
 			of = HeaderPartitionKey
 		}
-		return Event{}, "", fmt.Errorf("%w: key %q is not header %s %q", ErrNotAnEvent, clip(key), of, clip(want))
+		return Record{}, fmt.Errorf("%w: key %q is not header %s %q", ErrNotAnEvent, clip(key), of, clip(want))
 	}
-	if e.ContentType == "" {
-		e.ContentType = DefaultContentType
+	if r.ContentType == "" {
+		r.ContentType = DefaultContentType
 	}
-	return e, source, nil
+	return r, nil
 }
 
 // attributes is the set of required attributes found, by index.
@@ -242,7 +250,7 @@ var requiredAttributes = [...]string{
 	HeaderID, HeaderSource, HeaderSpecVersion, HeaderType, HeaderSubject, HeaderTime, HeaderAggregateType,
 }
 
-func (e *Event) setHeader(key string, value []byte, source *string, seen *attributes) error {
+func (r *Record) setHeader(key string, value []byte, seen *attributes) error {
 	i := slices.Index(requiredAttributes[:], key)
 	if i >= 0 {
 		if *seen&(1<<i) != 0 {
@@ -256,40 +264,40 @@ func (e *Event) setHeader(key string, value []byte, source *string, seen *attrib
 	var err error
 	switch key {
 	case HeaderID:
-		e.ID, e.IDText = textID(string(value))
+		r.ID = IDFromText(string(value))
 	case HeaderSource:
-		*source = string(value)
+		r.Source = string(value)
 	case HeaderSpecVersion:
 		if string(value) != SpecVersion {
 			err = errors.New("want " + SpecVersion)
 		}
 	case HeaderType:
-		e.Type = string(value)
+		r.Type = string(value)
 	case HeaderSubject:
-		e.AggregateID, e.AggregateText = textID(string(value))
+		r.AggregateID = IDFromText(string(value))
 	case HeaderTime:
-		e.CreatedAt, err = time.Parse(time.RFC3339Nano, string(value))
-		e.CreatedAt = e.CreatedAt.UTC()
+		r.CreatedAt, err = time.Parse(time.RFC3339Nano, string(value))
+		r.CreatedAt = r.CreatedAt.UTC()
 	case HeaderSequence:
-		if e.Sequence != 0 {
+		if r.Sequence != 0 {
 			err = errors.New("is repeated")
-		} else if e.Sequence, err = strconv.ParseInt(string(value), 10, 64); err == nil && e.Sequence < 1 {
+		} else if r.Sequence, err = strconv.ParseInt(string(value), 10, 64); err == nil && r.Sequence < 1 {
 			err = errors.New("must be 1 or more")
 		}
 	case HeaderAggregateType:
-		e.AggregateType = string(value)
+		r.AggregateType = string(value)
 	case HeaderOriginalID:
-		e.EditOf = string(value)
+		r.OriginalID = IDFromText(string(value))
 	case HeaderContentType:
-		e.ContentType = string(value)
+		r.ContentType = string(value)
 	default:
 		if !EventHeader(key) {
 			return nil // of the way to the topic, or of a later version
 		}
-		if e.Headers == nil {
-			e.Headers = make(map[string]string)
+		if r.Headers == nil {
+			r.Headers = make(map[string]string)
 		}
-		e.Headers[key] = string(value)
+		r.Headers[key] = string(value)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: header %s %q: %w", ErrNotAnEvent, key, clip(value), err)

@@ -1,17 +1,46 @@
 package outbox
 
 import (
+	"errors"
 	"strconv"
 
 	"github.com/gocql/gocql"
 	"github.com/google/uuid"
 )
 
+// ID identifies an event or an aggregate: a UUID, a text or a number. IDs are equal if their
+// published forms (String) are: IDFromInt(7) is IDFromText("7"), and a UUID is its text of 36
+// characters in lower case. The zero ID is no id.
+//
+// An ID is an argument of a gocql statement as it is, in the type of its column.
+type ID struct {
+	uuid gocql.UUID // of a text the one that is derived from it; zero for the zero ID alone
+	text string     // empty for a UUID
+}
+
+// IDFromUUID returns the id of a UUID: of gocql, of the Apache driver, of google/uuid or any
+// other type made of 16 bytes. The zero UUID is the zero ID.
+func IDFromUUID(u [16]byte) ID { return ID{uuid: u} }
+
+// IDFromText returns the id of a text. The empty text is the zero ID.
+func IDFromText(text string) ID {
+	if text == "" {
+		return ID{}
+	}
+	if u, ok := parseCanonical(text); ok {
+		return ID{uuid: u}
+	}
+	return ID{IDOf(text), text}
+}
+
+// IDFromInt returns the id of a number.
+func IDFromInt(n int64) ID { return IDFromText(strconv.FormatInt(n, 10)) }
+
 // NewID returns a new UUIDv7: unique, and ordered by time to the millisecond.
-func NewID() gocql.UUID {
+func NewID() ID {
 	// NewV7 fails only if the system's random source does, which crypto/rand
 	// turns into a crash of the process.
-	return gocql.UUID(uuid.Must(uuid.NewV7()))
+	return ID{uuid: gocql.UUID(uuid.Must(uuid.NewV7()))}
 }
 
 // NameID derives an id from a namespace and names, deterministically: a
@@ -20,7 +49,7 @@ func NewID() gocql.UUID {
 //
 // Anyone with the namespace and the names can compute the id; it is not a
 // secret.
-func NameID(namespace gocql.UUID, names ...string) gocql.UUID {
+func NameID(namespace [16]byte, names ...string) ID {
 	n := 0
 	for _, s := range names {
 		n += len(s) + 1
@@ -30,13 +59,76 @@ func NameID(namespace gocql.UUID, names ...string) gocql.UUID {
 		data = append(data, s...)
 		data = append(data, 0)
 	}
-	return gocql.UUID(uuid.NewSHA1(uuid.UUID(namespace), data))
+	return ID{uuid: gocql.UUID(uuid.NewSHA1(uuid.UUID(namespace), data))}
+}
+
+// String returns the published form of the id: in ce_id, ce_subject and the record key. That of
+// the zero ID is the zero UUID's.
+func (id ID) String() string {
+	if id.text != "" {
+		return id.text
+	}
+	return id.uuid.String()
+}
+
+// UUID returns the UUID of the id. For a text or a number it is derived, the same in every
+// process and language: the UUIDv5 in TextNamespace. Tables of dead letters have it.
+func (id ID) UUID() gocql.UUID { return id.uuid }
+
+// IsUUID reports whether the id is a UUID, not a text or a number.
+func (id ID) IsUUID() bool { return id.text == "" && !id.IsZero() }
+
+// IsZero reports whether the id is missing.
+func (id ID) IsZero() bool { return id.uuid == gocql.UUID{} }
+
+// append appends String to dst, without an allocation of its own.
+func (id *ID) append(dst []byte) []byte {
+	if id.text != "" {
+		return append(dst, id.text...)
+	}
+	return appendUUID(dst, id.uuid)
+}
+
+// MarshalText returns String.
+func (id ID) MarshalText() ([]byte, error) { return id.append(make([]byte, 0, id.size())), nil }
+
+// size is the length of String, or more.
+func (id *ID) size() int { return max(36, len(id.text)) }
+
+// MarshalCQL encodes the id for a column of type uuid, timeuuid, text, bigint or int.
+func (id ID) MarshalCQL(info gocql.TypeInfo) ([]byte, error) {
+	typ, ok := typeOf(info.Type().String())
+	switch {
+	case !ok:
+		return nil, errors.New("outbox: column of type " + info.Type().String() + " cannot hold an id: use uuid, timeuuid, text, bigint or int")
+	case id.IsZero():
+		return nil, nil // null
+	case !id.fits(typ):
+		return nil, errors.New("outbox: column of type " + string(typ) + " cannot hold id " + strconv.Quote(id.String()))
+	}
+	return gocql.Marshal(info, idValue(typ, id))
+}
+
+// UnmarshalCQL decodes a column of one of these types; null is the zero ID.
+func (id *ID) UnmarshalCQL(info gocql.TypeInfo, data []byte) error {
+	*id = ID{}
+	typ, ok := typeOf(info.Type().String())
+	if !ok {
+		return errors.New("outbox: column of type " + info.Type().String() + " holds no id: use uuid, timeuuid, text, bigint or int")
+	}
+	switch {
+	case len(data) == 0:
+		return nil
+	case typ == typeUUID || typ == typeTimeUUID:
+		return gocql.Unmarshal(info, data, &id.uuid)
+	}
+	return (&idScan{typ, id}).UnmarshalCQL(info, data)
 }
 
 // RowID returns the id of the dead letter of a row without an event id:
 // deterministic for a write. table includes its keyspace, written is the write
 // time in microseconds, and n is the row's number among those with the same
 // write.
-func RowID(table, aggregate string, seq, written int64, n int) gocql.UUID {
+func RowID(table, aggregate string, seq, written int64, n int) ID {
 	return NameID(TextNamespace, table, aggregate, strconv.FormatInt(seq, 10), strconv.FormatInt(written, 10), strconv.Itoa(n))
 }

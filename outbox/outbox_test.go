@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	testID        = gocql.UUID{0x01, 0x8f, 1, 2, 3, 4, 0x70, 6, 0x87, 8, 9, 10, 11, 12, 13, 14}
-	testAggregate = gocql.UUID{0xab, 0xcd, 1, 2, 3, 4, 0x40, 6, 0x87, 8, 9, 10, 11, 12, 13, 0xff}
+	testID        = ID{uuid: gocql.UUID{0x01, 0x8f, 1, 2, 3, 4, 0x70, 6, 0x87, 8, 9, 10, 11, 12, 13, 14}}
+	testAggregate = ID{uuid: gocql.UUID{0xab, 0xcd, 1, 2, 3, 4, 0x40, 6, 0x87, 8, 9, 10, 11, 12, 13, 0xff}}
 )
 
 func testEvent() Event {
@@ -33,7 +33,7 @@ func equal(a, b Event) bool {
 	if b.ContentType == "" {
 		b.ContentType = DefaultContentType
 	}
-	return a.ID == b.ID && a.IDText == b.IDText && a.AggregateText == b.AggregateText && a.AggregateID == b.AggregateID && a.Sequence == b.Sequence &&
+	return a.ID == b.ID && a.AggregateID == b.AggregateID && a.Sequence == b.Sequence &&
 		a.AggregateType == b.AggregateType && a.Type == b.Type && string(a.Payload) == string(b.Payload) &&
 		a.ContentType == b.ContentType && maps.Equal(a.Headers, b.Headers) &&
 		a.CreatedAt.UnixMilli() == b.CreatedAt.UnixMilli() && a.DeliverAt.Equal(b.DeliverAt)
@@ -167,19 +167,19 @@ func TestTable_Statements(t *testing.T) {
 
 func TestNameID(t *testing.T) {
 	t.Parallel()
-	first, again := NameID(testID, "a", "b"), NameID(testID, "a", "b")
+	first, again := NameID(testID.uuid, "a", "b"), NameID(testID.uuid, "a", "b")
 	if first != again {
 		t.Errorf("NameID gave %s, then %s", first, again)
 	}
-	seen := map[gocql.UUID]bool{}
+	seen := map[ID]bool{}
 	for _, names := range [][]string{{"ab", "c"}, {"a", "bc"}, {"abc"}, {"abc", ""}, {}, {""}} {
-		id := NameID(testID, names...)
-		if seen[id] || id.Version() != 5 {
+		id := NameID(testID.uuid, names...)
+		if seen[id] || id.uuid.Version() != 5 {
 			t.Errorf("NameID(%q) = %s: seen before, or not version 5", names, id)
 		}
 		seen[id] = true
 	}
-	if NameID(testAggregate, "a") == NameID(testID, "a") {
+	if NameID(testAggregate.uuid, "a") == NameID(testID.uuid, "a") {
 		t.Error("NameID ignores the namespace")
 	}
 }
@@ -189,9 +189,65 @@ func TestNewID_GrowsWithTime(t *testing.T) {
 	last := NewID()
 	for range 1000 {
 		id := NewID()
-		if id.String() <= last.String() || id.Version() != 7 {
+		if id.String() <= last.String() || id.uuid.Version() != 7 {
 			t.Fatalf("NewID() = %s after %s, want a later UUIDv7", id, last)
 		}
 		last = id
+	}
+}
+
+// An id is one value, however it was made, and an argument in the type of its column.
+func TestID(t *testing.T) {
+	t.Parallel()
+	const canonical = "abcd0102-0304-4006-8708-090a0b0c0dff"
+	for _, same := range [][2]ID{
+		{testAggregate, IDFromText(canonical)},
+		{testAggregate, IDFromUUID([16]byte(testAggregate.UUID()))},
+		{IDFromInt(-7), IDFromText("-7")},
+		{ID{}, IDFromText("")},
+		{ID{}, IDFromUUID(gocql.UUID{})},
+	} {
+		if same[0] != same[1] || same[0].String() != same[1].String() || same[0].UUID() != same[1].UUID() {
+			t.Errorf("%v is not %v", same[0], same[1])
+		}
+	}
+	for _, tt := range []struct {
+		id                   ID
+		text                 string
+		uuid, zero           bool
+		fits, fitsNot, other columnType
+	}{
+		{testAggregate, canonical, true, false, typeUUID, typeBigint, typeText},
+		{IDFromText("order 7"), "order 7", false, false, typeText, typeUUID, ""},
+		{IDFromText(strings.ToUpper(canonical)), strings.ToUpper(canonical), false, false, typeText, typeTimeUUID, ""},
+		{IDFromInt(1 << 40), "1099511627776", false, false, typeBigint, typeInt, typeText},
+		{IDFromInt(-7), "-7", false, false, typeInt, typeUUID, typeText},
+		{IDFromInt(-7), "-7", false, false, typeInt, typeTextMap, ""},
+	} {
+		if tt.id.String() != tt.text || tt.id.IsUUID() != tt.uuid || tt.id.IsZero() != tt.zero {
+			t.Errorf("%q: IsUUID() = %t, IsZero() = %t", tt.id, tt.id.IsUUID(), tt.id.IsZero())
+		}
+		if text, err := tt.id.MarshalText(); err != nil || string(text) != tt.text {
+			t.Errorf("MarshalText() = %s, %v, want %s", text, err, tt.text)
+		}
+		for _, typ := range []columnType{tt.fits, tt.other} {
+			if typ == "" {
+				continue
+			}
+			data, err := gocql.Marshal(cqlType(t, typ), tt.id)
+			var got ID
+			if again := gocql.Unmarshal(cqlType(t, typ), data, &got); err != nil || again != nil || got != tt.id {
+				t.Errorf("%s through a %s: %v, %v, %v", tt.id, typ, got, err, again)
+			}
+		}
+		if _, err := gocql.Marshal(cqlType(t, tt.fitsNot), tt.id); err == nil || !strings.Contains(err.Error(), "column of type") {
+			t.Errorf("%s in a %s: %v, want an error", tt.id, tt.fitsNot, err)
+		}
+	}
+	got := testID
+	if data, err := gocql.Marshal(cqlType(t, typeUUID), ID{}); data != nil || err != nil {
+		t.Errorf("the zero id is stored as %v, %v, want null", data, err)
+	} else if err := gocql.Unmarshal(cqlType(t, typeUUID), nil, &got); err != nil || !got.IsZero() {
+		t.Errorf("null is read as %v, %v", got, err)
 	}
 }

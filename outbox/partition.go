@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/gocql/gocql"
 )
 
 // Outline returns t without the large fields: payload, content type, headers
@@ -60,17 +58,17 @@ func (t Table) SelectPartition(of *Event) (stmt string, args []any, err error) {
 // keyValue returns the event's value of a column of the partition key. missing
 // reports that the event lacks it, fits whether the column can contain it.
 func (c *column) keyValue(f field, of *Event) (v any, missing, fits bool) {
-	id := func(text string, id gocql.UUID) (any, bool, bool) {
-		if text == "" && id == (gocql.UUID{}) {
+	id := func(id ID) (any, bool, bool) {
+		if id.IsZero() {
 			return nil, true, true
 		}
-		return idValue(c.typ, text, id), false, c.holds(text)
+		return idValue(c.typ, id), false, id.fits(c.typ)
 	}
 	switch f {
 	case fieldAggregateID:
-		return id(of.AggregateText, of.AggregateID)
+		return id(of.AggregateID)
 	case fieldID:
-		return id(of.IDText, of.ID)
+		return id(of.ID)
 	case fieldAggregateType:
 		return of.AggregateType, of.AggregateType == "", true
 	case fieldType:
@@ -82,16 +80,13 @@ func (c *column) keyValue(f field, of *Event) (v any, missing, fits bool) {
 	}
 }
 
-// holds reports whether the column can contain an id: text is empty for a UUID.
-func (c *column) holds(text string) bool {
-	switch c.typ {
+// fits reports whether a column of a type can contain the id.
+func (id *ID) fits(typ columnType) bool {
+	switch typ {
 	case typeUUID, typeTimeUUID:
-		return text == ""
-	case typeInt:
-		_, err := strconv.ParseInt(text, 10, 32)
-		return err == nil
-	case typeBigint:
-		_, err := strconv.ParseInt(text, 10, 64)
+		return id.text == ""
+	case typeInt, typeBigint:
+		_, err := strconv.ParseInt(id.text, 10, bits(typ))
 		return err == nil
 	default:
 		return true

@@ -12,8 +12,8 @@ import (
 
 func TestTable_SelectPartition(t *testing.T) {
 	t.Parallel()
-	text := Event{AggregateText: "cart 7", AggregateID: IDOf("cart 7"), IDText: "x-1", ID: IDOf("x-1"), AggregateType: "cart"}
-	number := Event{AggregateText: "42", AggregateID: IDOf("42"), ID: testID}
+	text := Event{AggregateID: IDFromText("cart 7"), ID: IDFromText("x-1"), AggregateType: "cart"}
+	number := Event{AggregateID: IDFromInt(42), ID: testID}
 	plain := Event{AggregateID: testAggregate, ID: testID, Sequence: 3}
 	payloadOnly := columns("aggregateid text is "+KindPartitionKey, "id text is "+KindClustering, "payload text")
 	for _, tt := range []struct {
@@ -30,7 +30,7 @@ func TestTable_SelectPartition(t *testing.T) {
 			Mapping{},
 			nil, plain,
 			"SELECT WRITETIME(event_id), TTL(event_id), aggregate_id, seq, event_id, aggregate_type, event_type, created_at FROM k.box WHERE aggregate_id = ? AND seq = ?",
-			[]any{testAggregate, int64(3)},
+			[]any{testAggregate.uuid, int64(3)},
 			"",
 		},
 		{
@@ -39,7 +39,7 @@ func TestTable_SelectPartition(t *testing.T) {
 			nil,
 			Event{AggregateID: testAggregate},
 			"SELECT WRITETIME(event_id), TTL(event_id), aggregate_id, seq, event_id, aggregate_type, event_type, created_at FROM k.box WHERE aggregate_id = ?",
-			[]any{testAggregate},
+			[]any{testAggregate.uuid},
 			"",
 		},
 		{
@@ -70,7 +70,7 @@ func TestTable_SelectPartition(t *testing.T) {
 			"by the event",
 			Mapping{Preset: PresetDebezium, Unordered: true},
 			columns("id text is "+KindPartitionKey, "aggregateid text", "aggregatetype text", "type text", "payload text"),
-			Event{ID: text.ID, IDText: text.IDText},
+			Event{ID: text.ID},
 			`SELECT WRITETIME("type"), TTL("type"), "aggregateid", "id", "aggregatetype", "type" FROM k.box WHERE "id" = ?`,
 			[]any{"x-1"},
 			"",
@@ -139,7 +139,7 @@ func TestTable_SelectByKey(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stmt, args := table.SelectByKey(&Event{AggregateID: gocql.UUID{1}}, math.MinInt64, math.MaxInt64)
+		stmt, args := table.SelectByKey(&Event{AggregateID: IDFromUUID(gocql.UUID{1})}, math.MinInt64, math.MaxInt64)
 		want := "SELECT writetime(event_id), aggregate_id, seq, event_id, aggregate_type, event_type, payload FROM k.box" +
 			" WHERE aggregate_id = ? AND seq >= ? AND seq < ? ORDER BY seq ASC"
 		if stmt != want || !slices.Equal(args, []any{gocql.UUID{1}, int64(math.MinInt32), int64(math.MaxInt32)}) {

@@ -45,7 +45,7 @@ func MovePayload(ctx context.Context, s payload.Store, e Event, limit int) (Even
 	}
 	key := payload.Key(e.Payload, day)
 	if err := s.Put(ctx, key, e.Payload); err != nil {
-		return Event{}, fmt.Errorf("outbox: store payload %s of event %s: %w", key, e.IDString(), err)
+		return Event{}, fmt.Errorf("outbox: store payload %s of event %s: %w", key, e.ID, err)
 	}
 	headers := make(map[string]string, len(e.Headers)+1)
 	maps.Copy(headers, e.Headers)
@@ -66,7 +66,7 @@ func LoadPayload(ctx context.Context, s payload.Store, e Event) (Event, error) {
 	}
 	content, err := payload.Load(ctx, s, key)
 	if err != nil {
-		return Event{}, fmt.Errorf("outbox: event %s: %w", e.IDString(), err)
+		return Event{}, fmt.Errorf("outbox: event %s: %w", e.ID, err)
 	}
 	e.Headers = maps.Clone(e.Headers)
 	delete(e.Headers, HeaderDataRef)

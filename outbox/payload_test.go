@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gocql/gocql"
-
 	"github.com/scylla-outbox/scylla-outbox/outbox/payload"
 )
 
@@ -56,11 +54,11 @@ func TestMovePayload_ReachesTheConsumer(t *testing.T) {
 	if again, err := MovePayload(t.Context(), store, moved, 0); err != nil || !maps.Equal(again.Headers, moved.Headers) {
 		t.Errorf("MovePayload() of a moved event = %v, %v", again.Headers, err)
 	}
-	got, _, err := FromRecord(moved.Key(), moved.Payload, AppendHeaders([]Header(nil), &moved, "/s"))
+	record, err := FromRecord(moved.Key(), moved.Payload, AppendHeaders([]Header(nil), &moved, "/s"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err = LoadPayload(t.Context(), store, got)
+	got, err := LoadPayload(t.Context(), store, record.Event)
 	if err != nil || string(got.Payload) != string(e.Payload) || !maps.Equal(got.Headers, e.Headers) || got.ContentType != e.ContentType {
 		t.Errorf("LoadPayload() = %d bytes, headers %v, type %q, %v", len(got.Payload), got.Headers, got.ContentType, err)
 	}
@@ -86,7 +84,7 @@ func TestMovePayload_StoresBeforeTheEvent(t *testing.T) {
 	store, e := payloadFolder(t), largeEvent()
 	crash := errors.New("crash")
 	moved, err := MovePayload(t.Context(), lostStore{store, crash}, e, MaxEventBytes)
-	if !errors.Is(err, crash) || moved.ID != (gocql.UUID{}) || !strings.Contains(err.Error(), e.ID.String()) {
+	if !errors.Is(err, crash) || !moved.ID.IsZero() || !strings.Contains(err.Error(), e.ID.String()) {
 		t.Fatalf("MovePayload() = %v, %v, want no event and the error", moved.ID, err)
 	}
 	moved, err = MovePayload(t.Context(), store, e, MaxEventBytes)

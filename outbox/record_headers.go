@@ -28,7 +28,7 @@ var headerTypes = idTypes
 var headerFields = []field{fieldID, fieldAggregateID, fieldSequence, fieldAggregateType, fieldType, fieldContentType}
 
 // IDHeaders returns the keys of RecordHeaders with the column of the event's id, sorted.
-// The publisher adds them, with IDString: an edited dead letter has another id than its row.
+// The publisher adds them, with ID.String: an edited dead letter has another id than its row.
 func (m Mapping) IDHeaders() []string {
 	id := cmp.Or(m.Columns[fieldNames[fieldID]], presets[cmp.Or(m.Preset, PresetDefault)][fieldID])
 	var keys []string
@@ -111,7 +111,7 @@ func (l *layout) addHeaders(e *Event, text func(*recordHeader) (value string, ok
 		case fieldID:
 			continue // see Mapping.IDHeaders
 		case fieldAggregateID:
-			v = e.AggregateString()
+			v = e.AggregateID.String()
 		case fieldSequence:
 			v = strconv.FormatInt(e.Sequence, 10)
 		case fieldAggregateType:

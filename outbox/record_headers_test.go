@@ -37,8 +37,8 @@ func TestMapping_RecordHeaders(t *testing.T) {
 	}
 	meta := map[string]string{"id": "of the row", "tenant": "of the row", "traceparent": "x"}
 	row := cells{
-		"aggregateid": ptr("42"), "id": ptr(testID), "aggregatetype": ptr("order"), "type": (*string)(nil), "payload": ptr("{}"),
-		"meta": meta, "tenant": ptr(""), "n": ptr(int64(-7)), "ref": ptr(testAggregate), "other": (*int)(nil),
+		"aggregateid": ptr("42"), "id": ptr(testID.uuid), "aggregatetype": ptr("order"), "type": (*string)(nil), "payload": ptr("{}"),
+		"meta": meta, "tenant": ptr(""), "n": ptr(int64(-7)), "ref": ptr(testAggregate.uuid), "other": (*int)(nil),
 	}
 	want := map[string]string{"traceparent": "x", "key": "42", "eventType": "Unnamed", "tenant": "", "n": "-7", "ref": testAggregate.String()}
 	e, err := table.FromRow(row)
@@ -52,10 +52,10 @@ func TestMapping_RecordHeaders(t *testing.T) {
 	s := table.Scanner()
 	for _, null := range []bool{false, true} { // a null after a value
 		dest := s.Dest()
-		*dest[0].(*idScan).id, *dest[0].(*idScan).text = IDOf("42"), "42"
-		*dest[1].(*gocql.UUID), *dest[2].(*string) = testID, "order"
+		*dest[0].(*idScan).id = IDFromInt(42)
+		*dest[1].(*gocql.UUID), *dest[2].(*string) = testID.uuid, "order"
 		*dest[5].(*headerMap) = headerMap(meta)
-		columns := [][]byte{gocqlInt(-7), nil, testAggregate[:], {}}
+		columns := [][]byte{gocqlInt(-7), nil, testAggregate.uuid[:], {}}
 		if null {
 			columns = make([][]byte, 4)
 			delete(want, "n")
@@ -92,8 +92,8 @@ func TestMapping_RecordHeaderOfAnotherType(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := cells{"aggregateid": ptr("42"), "id": ptr(testID), "aggregatetype": ptr("order"), "type": ptr("a"), "payload": ptr("{}"), "tenant": ptr(7)}
-	if _, err := table.FromRow(row); err == nil || err.(*RowError).Column != "tenant" || err.(*RowError).Event.AggregateText != "42" { //nolint:errorlint // it is never wrapped
+	row := cells{"aggregateid": ptr("42"), "id": ptr(testID.uuid), "aggregatetype": ptr("order"), "type": ptr("a"), "payload": ptr("{}"), "tenant": ptr(7)}
+	if _, err := table.FromRow(row); err == nil || err.(*RowError).Column != "tenant" || err.(*RowError).Event.AggregateID != IDFromInt(42) { //nolint:errorlint // it is never wrapped
 		t.Errorf("FromRow() error = %v, want column tenant, and the other fields", err)
 	}
 }

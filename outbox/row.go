@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -94,10 +93,10 @@ func (l *layout) complete(e *Event, bad error, text func(*recordHeader) (value s
 			bad = &RowError{Column: cmp.Or(l.columns[f].name, fieldNames[f]), Problem: text}
 		}
 	}
-	if e.ID == (gocql.UUID{}) {
+	if e.ID.IsZero() {
 		problem(fieldID, "is null or zero")
 	}
-	if e.AggregateID == (gocql.UUID{}) {
+	if e.AggregateID.IsZero() {
 		problem(fieldAggregateID, "is null or zero")
 	}
 	if e.Sequence < 1 && l.numbered() {
@@ -113,7 +112,7 @@ func (l *layout) complete(e *Event, bad error, text func(*recordHeader) (value s
 	for _, text := range []struct {
 		field field
 		value string
-	}{{fieldAggregateType, e.AggregateType}, {fieldType, e.Type}, {fieldContentType, e.ContentType}, {fieldID, e.IDText}, {fieldAggregateID, e.AggregateText}, {fieldHeaders, e.Headers[HeaderPartitionKey]}} {
+	}{{fieldAggregateType, e.AggregateType}, {fieldType, e.Type}, {fieldContentType, e.ContentType}, {fieldID, e.ID.text}, {fieldAggregateID, e.AggregateID.text}, {fieldHeaders, e.Headers[HeaderPartitionKey]}} {
 		if text.value == "" {
 			continue
 		}
@@ -163,9 +162,9 @@ func (e *RowError) Error() string { return "outbox: column " + e.Column + " " + 
 func (c *column) read(r Row, f field, e *Event) (err error) {
 	switch f {
 	case fieldAggregateID:
-		e.AggregateID, e.AggregateText, err = c.id(r)
+		e.AggregateID, err = c.id(r)
 	case fieldID:
-		e.ID, e.IDText, err = c.id(r)
+		e.ID, err = c.id(r)
 	case fieldSequence:
 		e.Sequence, _, err = c.integer(r)
 	case fieldAggregateType:
@@ -186,23 +185,20 @@ func (c *column) read(r Row, f field, e *Event) (err error) {
 	return err
 }
 
-func (c *column) id(r Row) (u gocql.UUID, text string, err error) {
+func (c *column) id(r Row) (id ID, err error) {
 	switch c.typ {
 	case typeUUID, typeTimeUUID:
-		u, _, err = value[gocql.UUID](r, c.name)
-		return u, "", err
+		id.uuid, _, err = value[gocql.UUID](r, c.name)
+		return id, err
 	case typeText:
-		text, _, err = value[string](r, c.name)
-	default:
-		n, ok, bad := c.integer(r)
-		if err = bad; ok {
-			text = strconv.FormatInt(n, 10)
-		}
+		text, _, err := value[string](r, c.name)
+		return IDFromText(text), err
 	}
-	if text != "" {
-		u, text = textID(text)
+	n, ok, err := c.integer(r)
+	if !ok {
+		return ID{}, err
 	}
-	return u, text, err
+	return IDFromInt(n), err
 }
 
 func (c *column) integer(r Row) (n int64, ok bool, err error) {

@@ -3,7 +3,6 @@ package outbox
 import (
 	"encoding/binary"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -58,14 +57,14 @@ func (s *Scanner) destination(f field, typ columnType) any {
 	switch f {
 	case fieldAggregateID:
 		if typ == typeUUID || typ == typeTimeUUID {
-			return &s.e.AggregateID
+			return &s.e.AggregateID.uuid
 		}
-		return &idScan{typ, &s.e.AggregateID, &s.e.AggregateText}
+		return &idScan{typ, &s.e.AggregateID}
 	case fieldID:
 		if typ == typeUUID || typ == typeTimeUUID {
-			return &s.e.ID
+			return &s.e.ID.uuid
 		}
-		return &idScan{typ, &s.e.ID, &s.e.IDText}
+		return &idScan{typ, &s.e.ID}
 	case fieldSequence:
 		if typ == typeBigint {
 			return &s.e.Sequence
@@ -111,7 +110,7 @@ func (s *Scanner) Adds() bool {
 	case l.columns[l.marker].key:
 		return true
 	case l.marker == fieldID:
-		return s.e.ID != gocql.UUID{}
+		return !s.e.ID.IsZero()
 	case l.marker == fieldType:
 		return s.e.Type != ""
 	case l.marker == fieldPayload:
@@ -123,9 +122,8 @@ func (s *Scanner) Adds() bool {
 
 // idScan reads an id that is not a UUID.
 type idScan struct {
-	typ  columnType
-	id   *gocql.UUID
-	text *string
+	typ columnType
+	id  *ID
 }
 
 // UnmarshalCQL reads the id as text.
@@ -134,12 +132,12 @@ func (d *idScan) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 	case len(data) == 0:
 		return nil
 	case d.typ == typeText:
-		*d.id, *d.text = textID(string(data))
+		*d.id = IDFromText(string(data))
 		return nil
 	}
 	n, err := integer(data)
 	if err == nil {
-		*d.id, *d.text = textID(strconv.FormatInt(n, 10))
+		*d.id = IDFromInt(n)
 	}
 	return err
 }

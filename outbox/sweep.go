@@ -184,7 +184,7 @@ func (a *Appender) sweepPart(ctx context.Context, r Rows, part int, s *Swept) er
 		case err == nil:
 			return
 		case len(errs) < maxSweepErrors:
-			errs = append(errs, fmt.Errorf("outbox: sweep %s %s: %w", r.AggregateType, last.AggregateString(), err))
+			errs = append(errs, fmt.Errorf("outbox: sweep %s %s: %w", r.AggregateType, last.AggregateID, err))
 		default:
 			more++
 		}

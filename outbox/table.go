@@ -125,7 +125,7 @@ func (t Table) SelectByKey(of *Event, from, to int64) (stmt string, args []any) 
 		clamp := func(n int64) int64 { return max(math.MinInt32, min(n, math.MaxInt32)) }
 		from, to = clamp(from), clamp(to)
 	}
-	return t.byKey, []any{idValue(t.layout.columns[fieldAggregateID].typ, of.AggregateText, of.AggregateID), from, to}
+	return t.byKey, []any{idValue(t.layout.columns[fieldAggregateID].typ, of.AggregateID), from, to}
 }
 
 // SelectByToken returns the statement, with its arguments, that reads the rows

@@ -28,50 +28,6 @@ func IDOf[T ~string | ~[]byte](text T) gocql.UUID {
 	return u
 }
 
-// textID is IDOf with the text to store beside it; empty for a UUID.
-func textID(text string) (gocql.UUID, string) {
-	if u, ok := parseCanonical(text); ok {
-		return u, ""
-	}
-	return IDOf(text), text
-}
-
-// IDString returns the published id of the event: IDText, or ID in its text
-// form.
-func (e *Event) IDString() string {
-	if e.IDText != "" {
-		return e.IDText
-	}
-	return e.ID.String()
-}
-
-// AggregateString returns the published id of the aggregate, used in the record
-// key and in ce_subject: AggregateText, or AggregateID in its text form.
-func (e *Event) AggregateString() string {
-	if e.AggregateText != "" {
-		return e.AggregateText
-	}
-	return e.AggregateID.String()
-}
-
-// appendID appends the text or, without one, the text form of u.
-func appendID(dst []byte, text string, u gocql.UUID) []byte {
-	if text != "" {
-		return append(dst, text...)
-	}
-	return appendUUID(dst, u)
-}
-
-// identify sets the ids that are derived from texts.
-func (e *Event) identify() {
-	if e.IDText != "" {
-		e.ID, e.IDText = textID(e.IDText)
-	}
-	if e.AggregateText != "" {
-		e.AggregateID, e.AggregateText = textID(e.AggregateText)
-	}
-}
-
 // parseCanonical parses a UUID in its canonical text form, except the zero
 // UUID.
 func parseCanonical[T ~string | ~[]byte](b T) (u gocql.UUID, ok bool) {

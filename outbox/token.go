@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"slices"
 	"strconv"
-
-	"github.com/gocql/gocql"
 )
 
 // ByAggregate reports whether the partition key is the column of the aggregate
@@ -15,7 +13,7 @@ func (t Table) ByAggregate() bool {
 }
 
 // TextToken returns the token of the partition of an aggregate with this
-// published id (Event.AggregateString), in a table that is ByAggregate. The
+// published id (ID.String), in a table that is ByAggregate. The
 // token of a text that does not fit the column is undefined.
 func (t Table) TextToken(id string) int64 {
 	return textToken(t.layout.columns[fieldAggregateID].typ, id)
@@ -30,18 +28,18 @@ func (t Table) BytesToken(id []byte) int64 {
 // ByAggregate; ok is false if the row lacks the key.
 func (t Table) RowToken(r Row) (token int64, ok bool) {
 	c := &t.layout.columns[fieldAggregateID]
-	id, text, err := c.id(r)
-	if err != nil || text == "" && id == (gocql.UUID{}) {
+	id, err := c.id(r)
+	if err != nil || id.IsZero() {
 		return 0, false
 	}
-	if text != "" {
-		return textToken(c.typ, text), true
+	if id.text != "" {
+		return textToken(c.typ, id.text), true
 	}
 	if c.typ == typeUUID || c.typ == typeTimeUUID {
-		return Token(id), true
+		return Token(id.uuid), true
 	}
 	var canonical [36]byte
-	return textToken(c.typ, appendUUID(canonical[:0], id)), true
+	return textToken(c.typ, appendUUID(canonical[:0], id.uuid)), true
 }
 
 func textToken[T ~string | ~[]byte](typ columnType, id T) int64 {

@@ -15,12 +15,12 @@ func TestTable_Token(t *testing.T) {
 		text string
 		key  []byte
 	}{
-		{"uuid", ptr(testAggregate), testAggregate.String(), testAggregate[:]},
+		{"uuid", ptr(testAggregate.uuid), testAggregate.String(), testAggregate.uuid[:]},
 		{"text", ptr("Bestellung Nr. ä"), "Bestellung Nr. ä", []byte("Bestellung Nr. ä")},
 		{"text", ptr(testAggregate.String()), testAggregate.String(), []byte(testAggregate.String())},
 		{"bigint", ptr(int64(-9_000_000_000)), "-9000000000", big(-9_000_000_000)},
 		{"int", ptr(-7), "-7", binary.BigEndian.AppendUint32(nil, uint32(0xfffffff9))},
-		{"timeuuid", ptr(testID), testID.String(), testID[:]},
+		{"timeuuid", ptr(testID.uuid), testID.String(), testID.uuid[:]},
 	} {
 		table, err := Mapping{Preset: PresetDebezium}.Table("shop", "box", columns("aggregateid "+tt.typ+" is "+KindPartitionKey,
 			"id timeuuid is "+KindClustering, "aggregatetype text", "type text", "payload text"))

@@ -9,8 +9,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/gocql/gocql"
-
 	"github.com/scylla-outbox/scylla-outbox/outbox/payload"
 )
 
@@ -140,41 +138,30 @@ func (t Table) validate(e *Event, bad *InvalidEventError) {
 	}
 }
 
-// validateIDs checks the ids; those derived from text may be zero.
+// validateIDs checks that the ids are set and fit into their columns.
 func (t Table) validateIDs(e *Event, bad *InvalidEventError) {
 	for _, f := range []struct {
-		name, text string
-		id         gocql.UUID
-		column     column
-		fix        string
+		name   string
+		id     *ID
+		column column
+		fix    string
 	}{
-		{"ID", e.IDText, e.ID, t.layout.columns[fieldID], "set it to outbox.NewID(), or to outbox.NameID(…) where a retry must write the same event"},
-		{"AggregateID", e.AggregateText, e.AggregateID, t.layout.columns[fieldAggregateID], "set it to the id of the row the event is about"},
+		{"ID", &e.ID, t.layout.columns[fieldID], "set it to outbox.NewID(), or to outbox.NameID(…) where a retry must write the same event"},
+		{"AggregateID", &e.AggregateID, t.layout.columns[fieldAggregateID], "set it to the id of the row the event is about, by outbox.IDFromUUID, IDFromText or IDFromInt"},
 	} {
-		text := strings.TrimSuffix(f.name, "ID")
-		text = map[string]string{"": "IDText", "Aggregate": "AggregateText"}[text]
-		zero := f.id == gocql.UUID{}
-		switch isUUID := f.column.typ == typeUUID || f.column.typ == typeTimeUUID; {
-		case f.text == "" && zero && isUUID:
+		is := func() string { return "is " + strconv.Quote(string(clip([]byte(f.id.String())))) }
+		column := func() string { return "column " + f.column.name + " is a " + string(f.column.typ) }
+		switch {
+		case f.id.IsZero():
 			bad.add(f.name, "is zero", f.fix)
-		case f.text == "" && zero:
-			bad.add(text, "is empty", "set it to the value of column "+f.column.name)
-		case f.text == "" && !isUUID && f.column.typ != typeText:
-			bad.add(text, "is empty", "set it to the number that column "+f.column.name+" is to hold")
-		case f.text != "" && isUUID && IDOf(f.text).String() != f.text:
-			bad.add(text, "is no UUID", "leave it empty and set "+f.name+": column "+f.column.name+" is a "+string(f.column.typ))
-		case f.text != "" && !zero && IDOf(f.text) != f.id:
-			bad.add(f.name, "does not match "+text, "leave it zero, or set it to outbox.IDOf("+text+")")
-		case f.text != "":
-			bad.name(text, f.text, "use a short printable text")
-			if f.column.typ == typeBigint || f.column.typ == typeInt {
-				if _, err := strconv.ParseInt(f.text, 10, bits(f.column.typ)); err != nil {
-					bad.add(text, fmt.Sprintf("is %q", f.text), "use a number: column "+f.column.name+" is a "+string(f.column.typ))
-				}
-			}
-		}
-		if f.column.typ == typeTimeUUID && f.text == "" && !zero && f.id.Version() != 1 {
-			bad.add(f.name, fmt.Sprintf("is a UUID of version %d", f.id.Version()), "use a time-based one, such as gocql.TimeUUID(): column "+f.column.name+" is a timeuuid")
+		case !f.id.fits(f.column.typ) && (f.column.typ == typeUUID || f.column.typ == typeTimeUUID):
+			bad.add(f.name, is()+", which is no UUID", "use outbox.IDFromUUID: "+column())
+		case !f.id.fits(f.column.typ):
+			bad.add(f.name, is(), "use outbox.IDFromInt with a number in range: "+column())
+		case f.column.typ == typeTimeUUID && f.id.uuid.Version() != 1:
+			bad.add(f.name, fmt.Sprintf("is a UUID of version %d", f.id.uuid.Version()), "use a time-based one, such as gocql.TimeUUID(): "+column())
+		case f.id.text != "":
+			bad.name(f.name, f.id.text, "use a short printable text")
 		}
 	}
 }

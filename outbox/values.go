@@ -25,7 +25,6 @@ func (t Table) arguments(e Event, now time.Time) ([]any, error) {
 	if c := t.layout.unmapped; c != "" {
 		return nil, &MappingError{t.String(), c, "is part of the primary key, and no field of an event is mapped to it", "write the row with a statement of your own"}
 	}
-	e.identify()
 	return t.layout.values(&e), nil
 }
 
@@ -42,9 +41,9 @@ func (l *layout) values(e *Event) []any {
 func (c *column) value(f field, e *Event) any {
 	switch f {
 	case fieldAggregateID:
-		return idValue(c.typ, e.AggregateText, e.AggregateID)
+		return idValue(c.typ, e.AggregateID)
 	case fieldID:
-		return idValue(c.typ, e.IDText, e.ID)
+		return idValue(c.typ, e.ID)
 	case fieldSequence:
 		return e.Sequence
 	case fieldAggregateType:
@@ -66,7 +65,7 @@ func (c *column) value(f field, e *Event) any {
 			return gocql.UnsetValue
 		}
 		if c.typ == typeTimeUUID {
-			return timeUUID(e.CreatedAt, e.ID)
+			return timeUUID(e.CreatedAt, e.ID.uuid)
 		}
 		return e.CreatedAt.UnixMilli()
 	case fieldDeliverAt:
@@ -83,17 +82,14 @@ func (c *column) value(f field, e *Event) any {
 }
 
 // idValue returns an id in the type of its column.
-func idValue(typ columnType, text string, id gocql.UUID) any {
+func idValue(typ columnType, id ID) any {
 	switch typ {
 	case typeUUID, typeTimeUUID:
-		return id
+		return id.uuid
 	case typeText:
-		if text == "" {
-			return id.String()
-		}
-		return text
+		return id.String()
 	default:
-		n, _ := strconv.ParseInt(text, 10, 64) // Validate rejects other texts
+		n, _ := strconv.ParseInt(id.text, 10, 64) // Validate rejects other texts
 		return n
 	}
 }

@@ -220,13 +220,13 @@ func TestBackfill_NewEventsOvertakeTheScan(t *testing.T) {
 		written := make(map[gocql.UUID]time.Time)
 		for _, e := range all[100:] {
 			w.write(e)
-			written[e.ID] = time.Now()
+			written[e.ID.UUID()] = time.Now()
 			time.Sleep(300 * time.Millisecond)
 		}
 		for _, e := range relaytest.Events(70, 1, "OrderUpdated")[50:] { // aggregates that nobody knows
 			all = append(all, e)
 			w.write(e)
-			written[e.ID] = time.Now()
+			written[e.ID.UUID()] = time.Now()
 		}
 		time.Sleep(5 * time.Second)
 		if s := r.Status().Backfill; !s.Running || s.Done == s.Ranges {
@@ -235,7 +235,7 @@ func TestBackfill_NewEventsOvertakeTheScan(t *testing.T) {
 		got := w.consume("OrderUpdated")
 		relaytest.CheckOrder(t, got, all)
 		for _, d := range got {
-			if at, ok := written[d.ID]; ok && d.At.Sub(at) > time.Second {
+			if at, ok := written[d.ID.UUID()]; ok && d.At.Sub(at) > time.Second {
 				t.Errorf("event %s came after %s", d.ID, d.At.Sub(at))
 			}
 		}
@@ -326,7 +326,7 @@ func TestBackfill_RowThatCannotBeRead(t *testing.T) {
 			t.Errorf("Status() = %+v, want a scan that is done, and two dead letters", s)
 		}
 		query("UPDATE outbox_messages SET event_type = ? WHERE aggregate_id = ? AND seq = ?", bad.Type, bad.AggregateID, bad.Sequence)
-		if err := w.deadLetters().Replay(t.Context(), bad.ID, dlq.Actor{Name: "ada"}); err != nil {
+		if err := w.deadLetters().Replay(t.Context(), bad.ID.UUID(), dlq.Actor{Name: "ada"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)

@@ -47,7 +47,7 @@ func TestClocks_RepairIsPublishedOnce(t *testing.T) {
 				w.skipLog()
 				clock := new(scyllatest.Clock)
 				clock.Set(2 * time.Minute)
-				q := backfill.Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}
+				q := backfill.Repair{Aggregate: e.AggregateID.UUID(), EventID: e.ID.UUID(), Sequence: e.Sequence}
 				operator := clock.Connect(t, w.db)
 				err := ask(w, operator, &q)
 				operator.Close()
@@ -61,7 +61,7 @@ func TestClocks_RepairIsPublishedOnce(t *testing.T) {
 				}
 				_, stop = w.run()
 				requests := backfill.NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
-				if got := w.answers(requests, 4*time.Minute)[e.ID]; got.State != backfill.RepairPublished {
+				if got := w.answers(requests, 4*time.Minute)[e.ID.UUID()]; got.State != backfill.RepairPublished {
 					t.Errorf("the request is %+v, want published", got)
 				}
 				if err := stop(); err != nil {
@@ -231,7 +231,7 @@ func TestRepair_OfADiscardedDeadLetter(t *testing.T) {
 				})
 				defer w.close()
 				e := relaytest.Event(1, 1, "OrderCreated")
-				end := w.refuse(e.ID, kerr.InvalidRecord)
+				end := w.refuse(e.ID.UUID(), kerr.InvalidRecord)
 				_, stop := w.run()
 				time.Sleep(5 * time.Second)
 				w.write(e)
@@ -253,7 +253,7 @@ func TestRepair_OfADiscardedDeadLetter(t *testing.T) {
 				if name == "discarded between two relays" {
 					stopRelay()
 				}
-				if err := w.deadLetters().Discard(t.Context(), e.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+				if err := w.deadLetters().Discard(t.Context(), e.ID.UUID(), dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
 					t.Fatal(err)
 				}
 				switch name {
@@ -265,7 +265,7 @@ func TestRepair_OfADiscardedDeadLetter(t *testing.T) {
 					ask()
 					_, stop = w.run()
 				}
-				if got := w.answers(requests, time.Minute)[e.ID]; got.State != backfill.RepairUnknown || got.Detail != backfill.IsWithheld {
+				if got := w.answers(requests, time.Minute)[e.ID.UUID()]; got.State != backfill.RepairUnknown || got.Detail != backfill.IsWithheld {
 					t.Errorf("the request is %+v, want %q", got, backfill.IsWithheld)
 				}
 				stopRelay()

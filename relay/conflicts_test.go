@@ -17,7 +17,7 @@ import (
 // again returns an event of another life of an aggregate: its numbers begin again.
 func again(aggregate int, seq int64, topic string) outbox.Event {
 	e := relaytest.Event(aggregate, seq, topic)
-	e.ID = outbox.NameID(e.ID, "second life")
+	e.ID = outbox.NameID(e.ID.UUID(), "second life")
 	return e
 }
 
@@ -112,7 +112,7 @@ func TestConflicts_NumberOfTwoEvents(t *testing.T) {
 				n := 0
 				for _, d := range w.consume(topic) {
 					n++
-					found[d.ID]++
+					found[d.ID.UUID()]++
 				}
 				if n != 7 || len(found) != 7 {
 					t.Errorf("%d records of %d events, want 7", n, len(found))
@@ -161,7 +161,7 @@ func TestConflicts_IDOfTwoAggregates(t *testing.T) {
 				for i := range 3 {
 					if tt.numbers {
 						e := relaytest.Event(i, 1, "OrderCreated")
-						e.ID = id
+						e.ID = outbox.IDFromUUID(id)
 						w.write(e)
 					} else {
 						w.exec("INSERT INTO shop.events (aggregateid, id, aggregatetype, type, payload) VALUES (?, ?, 'order', 'Placed', '{}')", fmt.Sprint("order-", i), id)

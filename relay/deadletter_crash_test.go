@@ -131,7 +131,7 @@ func TestDeadLetters_OneThatCannotBeStoredDelaysNoOther(t *testing.T) {
 				all := relaytest.Events(publish.WriteConcurrency+60, 1, "no topic")
 				bad := make(map[string]bool)
 				for _, e := range all[:len(all)-20] {
-					bad[string(e.ID[:])] = true
+					bad[string(e.ID.UUID().Bytes())] = true
 				}
 				id := w.db.Faults().MustAdd(faults.Rule{
 					Match: faults.Match{Table: "dead_letter_chains", Func: func(op engine.Op) bool {

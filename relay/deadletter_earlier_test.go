@@ -16,7 +16,7 @@ import (
 func (w *world) writeDeadLetter(e outbox.Event, written time.Time) {
 	w.t.Helper()
 	if _, err := w.deadLetters().Write(w.t.Context(), &dlq.DeadLetter{
-		EventID: e.ID, Table: "outbox.outbox_messages", AggregateType: e.AggregateType, AggregateID: e.AggregateString(), Sequence: e.Sequence, EventType: e.Type,
+		EventID: e.ID.UUID(), Table: "outbox.outbox_messages", AggregateType: e.AggregateType, AggregateID: e.AggregateID.String(), Sequence: e.Sequence, EventType: e.Type,
 		Payload: e.Payload, Headers: e.Headers, CreatedAt: e.CreatedAt, WrittenAt: written.UnixMicro(), Topic: e.Type,
 		Status: dlq.Blocked, ErrorClass: chains.ClassBehind, ErrorText: "behind", FirstFailedAt: time.Now(),
 	}); err != nil {
@@ -69,7 +69,7 @@ func theEventBeforeIsLate(t *testing.T, tail string, discarded, newEvent bool) {
 	want := all[:4]
 	if discarded {
 		want = append(all[:3:3], all[4])
-		if err := w.deadLetters().Discard(t.Context(), all[3].ID, dlq.Actor{Name: "ada"}); err != nil {
+		if err := w.deadLetters().Discard(t.Context(), all[3].ID.UUID(), dlq.Actor{Name: "ada"}); err != nil {
 			t.Fatal(err)
 		}
 		if !newEvent {

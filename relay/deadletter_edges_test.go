@@ -17,7 +17,7 @@ import (
 )
 
 func without(all []outbox.Event, ids ...gocql.UUID) []outbox.Event {
-	return slices.DeleteFunc(slices.Clone(all), func(e outbox.Event) bool { return slices.Contains(ids, e.ID) })
+	return slices.DeleteFunc(slices.Clone(all), func(e outbox.Event) bool { return slices.Contains(ids, e.ID.UUID()) })
 }
 
 // What an operator has discarded is not published, though its row in the log is
@@ -36,7 +36,7 @@ func TestDeadLetters_DiscardedStaysUnpublished(t *testing.T) {
 				defer w.close()
 				all := relaytest.Events(3, 4, "OrderUpdated")
 				bad := all[3] // aggregate 0, number 2
-				end := w.refuse(bad.ID, kerr.InvalidRecord)
+				end := w.refuse(bad.ID.UUID(), kerr.InvalidRecord)
 				_, stop := w.run()
 				time.Sleep(5 * time.Second)
 				for _, e := range all {
@@ -44,7 +44,7 @@ func TestDeadLetters_DiscardedStaysUnpublished(t *testing.T) {
 				}
 				time.Sleep(5 * time.Second)
 				end()
-				if err := w.deadLetters().Discard(t.Context(), bad.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+				if err := w.deadLetters().Discard(t.Context(), bad.ID.UUID(), dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(5 * time.Second)
@@ -56,7 +56,7 @@ func TestDeadLetters_DiscardedStaysUnpublished(t *testing.T) {
 				if err := stop(); err != nil {
 					t.Errorf("Run() error = %v", err)
 				}
-				relaytest.CheckOrder(t, w.consume("OrderUpdated"), without(all, bad.ID))
+				relaytest.CheckOrder(t, w.consume("OrderUpdated"), without(all, bad.ID.UUID()))
 			})
 		})
 	}
@@ -75,13 +75,13 @@ func TestDeadLetters_UnblockedBeforeARestart(t *testing.T) {
 		defer w.close()
 		all := relaytest.Events(2, 10, "OrderUpdated")
 		bad := all[2] // aggregate 0, number 2
-		w.refuse(bad.ID, kerr.InvalidRecord)
+		w.refuse(bad.ID.UUID(), kerr.InvalidRecord)
 		_, stop := w.run()
 		for _, e := range all[:14] {
 			w.write(e)
 		}
 		time.Sleep(10 * time.Second)
-		if err := w.deadLetters().Unblock(t.Context(), bad.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+		if err := w.deadLetters().Unblock(t.Context(), bad.ID.UUID(), dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute) // the checkpoints are past it
@@ -96,7 +96,7 @@ func TestDeadLetters_UnblockedBeforeARestart(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)
 		}
-		relaytest.CheckOrder(t, w.consume("OrderUpdated"), without(all, bad.ID))
+		relaytest.CheckOrder(t, w.consume("OrderUpdated"), without(all, bad.ID.UUID()))
 	})
 }
 
@@ -109,7 +109,7 @@ func TestDeadLetters_ABadRowBehindAnother(t *testing.T) {
 		defer w.close()
 		all := relaytest.Events(2, 4, "OrderUpdated")
 		bad, row, spilled := all[2], all[4], all[5] // of aggregate 0 numbers 2 and 3, of aggregate 1 number 3
-		w.refuse(bad.ID, kerr.InvalidRecord)
+		w.refuse(bad.ID.UUID(), kerr.InvalidRecord)
 		r, stop := w.run()
 		put := func(e outbox.Event) {
 			t.Helper()
@@ -133,11 +133,11 @@ func TestDeadLetters_ABadRowBehindAnother(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		end()
 		time.Sleep(3 * time.Minute)
-		if err := w.deadLetters().Discard(t.Context(), bad.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+		if err := w.deadLetters().Discard(t.Context(), bad.ID.UUID(), dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		for _, id := range []gocql.UUID{row.ID, spilled.ID} {
+		for _, id := range []gocql.UUID{row.ID.UUID(), spilled.ID.UUID()} {
 			if l, err := w.deadLetters().Read(t.Context(), id); err != nil || l.Status != dlq.Suspended || l.ErrorClass != chains.ClassUndecodable {
 				t.Errorf("Read() of the row = %s, %s, %v, want it suspended and undecodable", l.Status, l.ErrorClass, err)
 			}
@@ -207,7 +207,7 @@ func TestDeadLetters_AReplayThatIsOutIsFound(t *testing.T) {
 		defer w.close()
 		all := relaytest.Events(2, 3, "OrderUpdated")
 		bad := all[2] // aggregate 0, number 2
-		end := w.refuse(bad.ID, kerr.InvalidRecord)
+		end := w.refuse(bad.ID.UUID(), kerr.InvalidRecord)
 		_, stop := w.run()
 		for _, e := range all {
 			w.write(e)
@@ -226,7 +226,7 @@ func TestDeadLetters_AReplayThatIsOutIsFound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.deadLetters().Replay(t.Context(), bad.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+		if err := w.deadLetters().Replay(t.Context(), bad.ID.UUID(), dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
 			t.Fatal(err)
 		}
 		_, stop = w.run()
@@ -234,7 +234,7 @@ func TestDeadLetters_AReplayThatIsOutIsFound(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)
 		}
-		if l, err := w.deadLetters().Read(t.Context(), bad.ID); err != nil || l.Outcome.Kind != dlq.OutcomeFound {
+		if l, err := w.deadLetters().Read(t.Context(), bad.ID.UUID()); err != nil || l.Outcome.Kind != dlq.OutcomeFound {
 			t.Errorf("Read() = %s, %v, want found", l.Outcome.Kind, err)
 		}
 		relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -30,7 +31,7 @@ func TestDeadLetters_AnEditedEventTakesTheOriginalsPlace(t *testing.T) {
 				defer w.close()
 				all := relaytest.Events(3, 4, "OrderUpdated")
 				bad := all[3] // aggregate 0, number 2
-				end := w.refuse(bad.ID, kerr.InvalidRecord)
+				end := w.refuse(bad.ID.UUID(), kerr.InvalidRecord)
 				_, stop := w.run()
 				time.Sleep(5 * time.Second)
 				for _, e := range all {
@@ -53,7 +54,7 @@ func TestDeadLetters_AnEditedEventTakesTheOriginalsPlace(t *testing.T) {
 					})
 				}
 				edit := dlq.Edit{Payload: []byte(`{"mended":true}`), ContentType: "application/json", Headers: map[string]string{"mended": "1"}}
-				id, err := w.deadLetters().Edit(t.Context(), bad.ID, edit, dlq.Actor{Name: "ada", Reason: "test"}, 0)
+				id, err := w.deadLetters().Edit(t.Context(), bad.ID.UUID(), edit, dlq.Actor{Name: "ada", Reason: "test"}, 0)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -74,19 +75,19 @@ func TestDeadLetters_AnEditedEventTakesTheOriginalsPlace(t *testing.T) {
 					t.Errorf("Run() error = %v", err)
 				}
 				got := w.consume("OrderUpdated")
-				wanted := without(all, bad.ID)
+				wanted := without(all, bad.ID.UUID())
 				mended := bad
-				mended.ID = id
+				mended.ID = outbox.IDFromUUID(id)
 				relaytest.CheckOrder(t, got, append(wanted, mended))
 				for _, d := range got {
-					if d.ID == id && (d.EditOf != bad.ID.String() || string(d.Payload) != string(edit.Payload) || d.Headers["mended"] != "1") {
+					if d.ID.UUID() == id && (d.OriginalID != bad.ID || string(d.Payload) != string(edit.Payload) || d.Headers["mended"] != "1") {
 						t.Errorf("the edited event is %+v", d.Event)
 					}
 				}
 				if open := w.open(); len(open) != 0 {
 					t.Errorf("dead letters are left: %+v", open)
 				}
-				l, err := w.deadLetters().Read(t.Context(), bad.ID)
+				l, err := w.deadLetters().Read(t.Context(), bad.ID.UUID())
 				if err != nil || string(l.Payload) != string(bad.Payload) || l.EditedID != id || l.Status != dlq.Resolved {
 					t.Errorf("the letter is %+v, %v", l, err)
 				}

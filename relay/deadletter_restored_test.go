@@ -36,18 +36,18 @@ func TestDeadLetters_ARestoredOneIsReplayed(t *testing.T) {
 				}
 				all := relaytest.Events(2, 3, "OrderUpdated")
 				bad := all[2] // aggregate 0, number 2
-				end := w.refuse(bad.ID, kerr.InvalidRecord)
+				end := w.refuse(bad.ID.UUID(), kerr.InvalidRecord)
 				r, stop := w.run()
 				for _, e := range all {
 					w.write(e)
 				}
 				time.Sleep(10 * time.Second)
-				copied, err := w.deadLetters().Copy(t.Context(), bad.ID)
+				copied, err := w.deadLetters().Copy(t.Context(), bad.ID.UUID())
 				must(err)
-				must(w.deadLetters().Purge(t.Context(), bad.ID, dlq.Purge{Force: true}, by))
+				must(w.deadLetters().Purge(t.Context(), bad.ID.UUID(), dlq.Purge{Force: true}, by))
 				end()
 				time.Sleep(10 * time.Second)
-				relaytest.CheckOrder(t, w.consume("OrderUpdated"), without(all, bad.ID))
+				relaytest.CheckOrder(t, w.consume("OrderUpdated"), without(all, bad.ID.UUID()))
 				if how != "saw it leave" {
 					must(stop())
 				}
@@ -55,7 +55,7 @@ func TestDeadLetters_ARestoredOneIsReplayed(t *testing.T) {
 					r, stop = w.run()
 					time.Sleep(10 * time.Second)
 				}
-				must(w.deadLetters().Restore(t.Context(), bad.ID, &copied, by))
+				must(w.deadLetters().Restore(t.Context(), bad.ID.UUID(), &copied, by))
 				if how == "was away" {
 					r, stop = w.run()
 				}
@@ -63,11 +63,11 @@ func TestDeadLetters_ARestoredOneIsReplayed(t *testing.T) {
 				if n := r.Status().DeadLetters; n != 1 {
 					t.Errorf("the relay knows %d dead letters, want the restored one", n)
 				}
-				must(w.deadLetters().Replay(t.Context(), bad.ID, by))
-				stale := w.open()[bad.ID]
+				must(w.deadLetters().Replay(t.Context(), bad.ID.UUID(), by))
+				stale := w.open()[bad.ID.UUID()]
 				time.Sleep(10 * time.Second)
 				// What was read of the dead letter before this relay settled it.
-				publish.NewReplayer(r.publisher.Load(), nil).Answer(&dlq.Request{EventID: bad.ID, Action: dlq.ActionReplay, Actor: "ada", Entry: stale})
+				publish.NewReplayer(r.publisher.Load(), nil).Answer(&dlq.Request{EventID: bad.ID.UUID(), Action: dlq.ActionReplay, Actor: "ada", Entry: stale})
 				time.Sleep(10 * time.Minute) // the sweep shows every row again
 				if n := r.Status().DeadLetters; n != 0 {
 					t.Errorf("the relay knows %d dead letters, want none", n)
@@ -83,7 +83,7 @@ func TestDeadLetters_ARestoredOneIsReplayed(t *testing.T) {
 				if n != 1 || len(got) != len(all) {
 					t.Errorf("it was published %d times, and %d events in all, want once and %d", n, len(got), len(all))
 				}
-				l, err := w.deadLetters().Read(t.Context(), bad.ID)
+				l, err := w.deadLetters().Read(t.Context(), bad.ID.UUID())
 				if err != nil || l.Status != dlq.Resolved || l.Outcome.Kind != dlq.OutcomeReplayed {
 					t.Errorf("the letter is %s, outcome %+v, %v", l.Status, l.Outcome, err)
 				}
@@ -109,19 +109,19 @@ func TestDeadLetters_AnArchivedOneIsNotInItsTopic(t *testing.T) {
 		var copied dlq.Copy
 		for _, e := range []outbox.Event{bad, other} {
 			if _, err := w.deadLetters().Write(t.Context(), &dlq.DeadLetter{
-				Table: "outbox.outbox_messages", EventID: e.ID, AggregateID: e.AggregateString(), AggregateType: e.AggregateType, EventType: e.Type,
+				Table: "outbox.outbox_messages", EventID: e.ID.UUID(), AggregateID: e.AggregateID.String(), AggregateType: e.AggregateType, EventType: e.Type,
 				Sequence: e.Sequence, Payload: e.Payload, ContentType: e.ContentType, Status: dlq.Suspended, ErrorClass: chains.ClassRefused,
 			}); err != nil {
 				t.Fatal(err)
 			}
-			c, err := w.deadLetters().Copy(t.Context(), e.ID)
+			c, err := w.deadLetters().Copy(t.Context(), e.ID.UUID())
 			if err != nil {
 				t.Fatal(err)
 			}
 			if e.ID == bad.ID {
 				copied = c
 			}
-			if err := w.deadLetters().Purge(t.Context(), e.ID, dlq.Purge{Force: true}, by); err != nil {
+			if err := w.deadLetters().Purge(t.Context(), e.ID.UUID(), dlq.Purge{Force: true}, by); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)
@@ -132,24 +132,24 @@ func TestDeadLetters_AnArchivedOneIsNotInItsTopic(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(15 * time.Minute)
-		end := w.refuse(bad.ID, kerr.InvalidRecord)
+		end := w.refuse(bad.ID.UUID(), kerr.InvalidRecord)
 		_, stop = w.run()
 		bad.CreatedAt = time.Now() // otherwise the relay looks for a dead letter first
 		w.write(bad)
 		time.Sleep(10 * time.Second)
 		end()
-		if err := w.deadLetters().Restore(t.Context(), bad.ID, &copied, by); err != nil {
+		if err := w.deadLetters().Restore(t.Context(), bad.ID.UUID(), &copied, by); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		if err := w.deadLetters().Replay(t.Context(), bad.ID, by); err != nil {
+		if err := w.deadLetters().Replay(t.Context(), bad.ID.UUID(), by); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute)
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
-		l, err := w.deadLetters().Read(t.Context(), bad.ID)
+		l, err := w.deadLetters().Read(t.Context(), bad.ID.UUID())
 		if err != nil || l.Status != dlq.Resolved || l.Outcome.Kind != dlq.OutcomeReplayed {
 			t.Errorf("the letter is %s, outcome %+v, %v, want it replayed", l.Status, l.Outcome, err)
 		}

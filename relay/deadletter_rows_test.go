@@ -37,7 +37,7 @@ func TestDeadLetters_ARowThatIsNoEvent(t *testing.T) {
 			}
 		}
 		time.Sleep(20 * time.Second)
-		deadLetter, err := w.deadLetters().Read(t.Context(), bad.ID)
+		deadLetter, err := w.deadLetters().Read(t.Context(), bad.ID.UUID())
 		if err != nil || deadLetter.Status != dlq.Suspended || deadLetter.ErrorClass != chains.ClassUndecodable || deadLetter.Sequence != 2 ||
 			string(deadLetter.Payload) != string(bad.Payload) || !strings.Contains(deadLetter.ErrorText, "event_type") {
 			t.Fatalf("Read() = %+v, %v, want what could be read of the row, and the column", deadLetter, err)
@@ -46,7 +46,7 @@ func TestDeadLetters_ARowThatIsNoEvent(t *testing.T) {
 			t.Errorf("Status() = %+v, want the row and two behind it", s)
 		}
 		by := dlq.Actor{Name: "ada", Reason: "test"}
-		if err := w.deadLetters().Replay(t.Context(), bad.ID, by); err != nil {
+		if err := w.deadLetters().Replay(t.Context(), bad.ID.UUID(), by); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
@@ -55,19 +55,19 @@ func TestDeadLetters_ARowThatIsNoEvent(t *testing.T) {
 		}
 		// While the row cannot be read nothing new is known of it.
 		readable := w.readsFail("outbox_messages")
-		if err := w.deadLetters().Replay(t.Context(), bad.ID, by); err != nil {
+		if err := w.deadLetters().Replay(t.Context(), bad.ID.UUID(), by); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
 		readable()
 		time.Sleep(time.Minute)
-		if l, err := w.deadLetters().Read(t.Context(), bad.ID); err != nil || l.ErrorClass != chains.ClassUndecodable || l.Status != dlq.Suspended {
+		if l, err := w.deadLetters().Read(t.Context(), bad.ID.UUID()); err != nil || l.ErrorClass != chains.ClassUndecodable || l.Status != dlq.Suspended {
 			t.Errorf("Read() = %s, %s, %v after a replay while the database did not answer, want it undecodable still, suspended", l.ErrorClass, l.Status, err)
 		}
 		if err := w.session.Query("UPDATE outbox_messages SET event_type = ? WHERE aggregate_id = ? AND seq = ?", bad.Type, bad.AggregateID, bad.Sequence).Exec(); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.deadLetters().Replay(t.Context(), bad.ID, by); err != nil {
+		if err := w.deadLetters().Replay(t.Context(), bad.ID.UUID(), by); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
@@ -100,11 +100,11 @@ func TestDeadLetters_ACorrectedRowStaysCorrected(t *testing.T) {
 			t.Fatal(err)
 		}
 		fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.UnknownServerError, Count: -1})
-		if err := w.deadLetters().Replay(t.Context(), bad.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+		if err := w.deadLetters().Replay(t.Context(), bad.ID.UUID(), dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(30 * time.Second)
-		if l, err := w.deadLetters().Read(t.Context(), bad.ID); err != nil || l.ErrorClass != chains.ClassAttemptsUsed {
+		if l, err := w.deadLetters().Read(t.Context(), bad.ID.UUID()); err != nil || l.ErrorClass != chains.ClassAttemptsUsed {
 			t.Fatalf("Read() = %s, %v, want a replay that used up its attempts", l.ErrorClass, err)
 		}
 		fault.Remove()

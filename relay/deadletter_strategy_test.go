@@ -155,7 +155,7 @@ func TestDeadLetters_ConditionsAndTheSameError(t *testing.T) {
 			t.Errorf("after some minutes: %s, %d replays, %v, want suspended because of the same error", l[0].Status, l[0].Replays, waits)
 		}
 		refused.Remove()
-		if err := w.deadLetters().Replay(t.Context(), e.ID, dlq.Actor{Name: "ada"}); err != nil {
+		if err := w.deadLetters().Replay(t.Context(), e.ID.UUID(), dlq.Actor{Name: "ada"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
@@ -237,7 +237,7 @@ func TestDeadLetters_AStopWaitsForReplays(t *testing.T) {
 		refused.Remove()
 		end := w.slow("Away")
 		for _, e := range sent[:3] {
-			if err := w.deadLetters().Replay(t.Context(), e.ID, dlq.Actor{Name: "ada"}); err != nil {
+			if err := w.deadLetters().Replay(t.Context(), e.ID.UUID(), dlq.Actor{Name: "ada"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -250,7 +250,7 @@ func TestDeadLetters_AStopWaitsForReplays(t *testing.T) {
 			t.Errorf("Run() error = %v", err)
 		}
 		for _, e := range sent[:3] {
-			if l, err := w.deadLetters().Read(t.Context(), e.ID); err != nil || l.Status != dlq.Resolved {
+			if l, err := w.deadLetters().Read(t.Context(), e.ID.UUID()); err != nil || l.Status != dlq.Resolved {
 				t.Errorf("after the stop a letter that was with the producer is %s, %v, want resolved", l.Status, err)
 			}
 		}
@@ -282,7 +282,7 @@ func TestDeadLetters_AnOperatorsActionOutlivesTheClaim(t *testing.T) {
 		end := w.slow("Away")
 		replay := func() {
 			t.Helper()
-			if err := w.deadLetters().Replay(t.Context(), e.ID, by); err != nil {
+			if err := w.deadLetters().Replay(t.Context(), e.ID.UUID(), by); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -296,7 +296,7 @@ func TestDeadLetters_AnOperatorsActionOutlivesTheClaim(t *testing.T) {
 		end() // what was under way is refused, twice
 		time.Sleep(time.Minute)
 		refused.Remove()
-		if l, err := w.deadLetters().Read(t.Context(), e.ID); err != nil || l.Status != dlq.Resolved {
+		if l, err := w.deadLetters().Read(t.Context(), e.ID.UUID()); err != nil || l.Status != dlq.Resolved {
 			t.Errorf("Read() = %s, %v, want what the operator asked for done", l.Status, err)
 		}
 		if err := stop(); err != nil {

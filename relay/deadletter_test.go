@@ -157,13 +157,13 @@ func TestDeadLetters_BlockBehindARefusedEvent(t *testing.T) {
 				schema := map[string]string{outbox.HeaderDataSchema: "/schemas/1"}
 				all[5*2+3].Headers = schema
 				bad := all[5*2+3] // aggregate 3, number 3
-				end := w.refuse(bad.ID, kerr.InvalidRecord)
+				end := w.refuse(bad.ID.UUID(), kerr.InvalidRecord)
 				_, stop := w.run()
 				for _, e := range all[:25] {
 					w.write(e)
 				}
 				time.Sleep(10 * time.Second)
-				deadLetter, err := w.deadLetters().Read(t.Context(), bad.ID)
+				deadLetter, err := w.deadLetters().Read(t.Context(), bad.ID.UUID())
 				if err != nil || deadLetter.Status != dlq.Suspended || deadLetter.ErrorClass != chains.ClassRefused || deadLetter.ErrorCode != "INVALID_RECORD" ||
 					string(deadLetter.Payload) != string(bad.Payload) || deadLetter.Topic != bad.Type || deadLetter.Attempts < 2 || len(deadLetter.ErrorChain) == 0 {
 					t.Fatalf("Read() = %+v, %v, want the refused event, suspended, whole", deadLetter, err)
@@ -188,10 +188,10 @@ func TestDeadLetters_BlockBehindARefusedEvent(t *testing.T) {
 				}
 				by := dlq.Actor{Name: "ada", Reason: "test"}
 				act := map[string]func() error{
-					"replay":  func() error { return w.deadLetters().Replay(t.Context(), bad.ID, by) },
-					"discard": func() error { return w.deadLetters().Discard(t.Context(), bad.ID, by) },
-					"unblock": func() error { return w.deadLetters().Unblock(t.Context(), bad.ID, by) },
-					"resolve": func() error { return w.deadLetters().ResolveByHand(t.Context(), bad.ID, by) },
+					"replay":  func() error { return w.deadLetters().Replay(t.Context(), bad.ID.UUID(), by) },
+					"discard": func() error { return w.deadLetters().Discard(t.Context(), bad.ID.UUID(), by) },
+					"unblock": func() error { return w.deadLetters().Unblock(t.Context(), bad.ID.UUID(), by) },
+					"resolve": func() error { return w.deadLetters().ResolveByHand(t.Context(), bad.ID.UUID(), by) },
 				}
 				if err := act[how](); err != nil {
 					t.Fatalf("%s error = %v", how, err)
@@ -234,8 +234,8 @@ func TestDeadLetters_RelaxedTypesPass(t *testing.T) {
 		defer w.close()
 		all := relaytest.Events(3, 6, "OrderUpdated", "Viewed")
 		strict, relaxed := all[2*3], all[3*3+1] // aggregate 0, number 3; aggregate 1, number 4
-		w.refuse(strict.ID, kerr.InvalidRecord)
-		w.refuse(relaxed.ID, kerr.InvalidRecord)
+		w.refuse(strict.ID.UUID(), kerr.InvalidRecord)
+		w.refuse(relaxed.ID.UUID(), kerr.InvalidRecord)
 		r, stop := w.run()
 		for _, e := range all {
 			w.write(e)
@@ -345,7 +345,7 @@ func TestDeadLetters_DiscardedBeforeTheSweep(t *testing.T) {
 		}
 		got := w.consume("OrderUpdated")
 		for _, g := range got {
-			if discarded[g.ID] {
+			if discarded[g.ID.UUID()] {
 				t.Errorf("event %s was discarded and is in its topic", g.ID)
 			}
 		}
@@ -418,13 +418,13 @@ func TestDeadLetters_ADiscardedEventStaysUnpublished(t *testing.T) {
 		r, stop := w.run()
 		time.Sleep(time.Second)
 		all := relaytest.Events(1, 3, "OrderUpdated")
-		mend := w.refuse(all[0].ID, kerr.InvalidRecord)
+		mend := w.refuse(all[0].ID.UUID(), kerr.InvalidRecord)
 		for _, e := range all {
 			w.write(e)
 		}
 		time.Sleep(5 * time.Second)
 		mend()
-		if err := w.deadLetters().Discard(t.Context(), all[0].ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+		if err := w.deadLetters().Discard(t.Context(), all[0].ID.UUID(), dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Minute)

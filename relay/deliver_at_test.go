@@ -37,10 +37,10 @@ func (w *world) writeDue(id string, after time.Duration) {
 func (w *world) times(topic string) map[string]time.Time {
 	out := make(map[string]time.Time)
 	for _, d := range w.consume(topic) {
-		if _, twice := out[d.IDString()]; twice {
-			w.t.Errorf("event %s is in the topic twice", d.IDString())
+		if _, twice := out[d.ID.String()]; twice {
+			w.t.Errorf("event %s is in the topic twice", d.ID.String())
 		}
-		out[d.IDString()] = d.At
+		out[d.ID.String()] = d.At
 	}
 	return out
 }

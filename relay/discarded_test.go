@@ -29,14 +29,14 @@ func TestDeadLetters_DiscardedAndRestarted(t *testing.T) {
 				defer w.close()
 				all := relaytest.Events(3, 4, "OrderCreated")
 				bad := all[3+1]
-				end := w.refuse(bad.ID, kerr.InvalidRecord)
+				end := w.refuse(bad.ID.UUID(), kerr.InvalidRecord)
 				_, stop := w.run()
 				for _, e := range all[:9] {
 					w.write(e)
 				}
 				time.Sleep(5 * time.Second)
 				end()
-				if err := w.deadLetters().Discard(t.Context(), bad.ID, dlq.Actor{Name: "ada"}); err != nil {
+				if err := w.deadLetters().Discard(t.Context(), bad.ID.UUID(), dlq.Actor{Name: "ada"}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(5 * time.Second)

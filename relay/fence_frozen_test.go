@@ -74,7 +74,7 @@ func TestFence_ALateDeadLetterPublishesNothingAgain(t *testing.T) {
 					t.Errorf("%d records of %d events", len(got), len(all))
 				}
 				relaytest.CheckOrder(t, got, all)
-				l, err := w.deadLetters().Read(t.Context(), all[0].ID)
+				l, err := w.deadLetters().Read(t.Context(), all[0].ID.UUID())
 				if err != nil || l.Status != dlq.Resolved || l.Outcome.Kind != dlq.OutcomeReplayed || l.ErrorClass != chains.ClassInterrupted {
 					t.Errorf("the letter is %s, of class %s, outcome %+v, %v", l.Status, l.ErrorClass, l.Outcome, err)
 				}

@@ -42,7 +42,7 @@ func TestFence_NoLateDeadLetter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if l, err := store.Read(t.Context(), e.ID); !errors.Is(err, dlq.ErrNotFound) {
+		if l, err := store.Read(t.Context(), e.ID.UUID()); !errors.Is(err, dlq.ErrNotFound) {
 			t.Errorf("Read() = %+v, %v, want no letter", l, err)
 		}
 	})

@@ -81,7 +81,7 @@ func TestFlow_APartitionWithoutALeaderStopsNoOther(t *testing.T) {
 				relaytest.CheckOrder(t, got, healthy)
 				open := w.open()
 				for _, e := range healthy {
-					if _, dead := open[e.ID]; dead {
+					if _, dead := open[e.ID.UUID()]; dead {
 						t.Errorf("event %d of a healthy partition is a dead letter", e.Sequence)
 						break
 					}

@@ -62,7 +62,7 @@ func TestReadback_RecordsOfAnotherRelay(t *testing.T) {
 					}
 					found := 0
 					for _, d := range w.consume("outbox.event.audit") {
-						if d.Header(outbox.HeaderTable) == "bank.events" && d.IDString() == "101" {
+						if d.Header(outbox.HeaderTable) == "bank.events" && d.ID.String() == "101" {
 							found++
 						}
 					}
@@ -96,7 +96,7 @@ func TestReadback_NumbersOfAnotherRelay(t *testing.T) {
 				write := func(seq int64) {
 					t.Helper()
 					e := relaytest.Event(0, seq, topic)
-					e.ID = outbox.NameID(e.ID, "bank")
+					e.ID = outbox.NameID(e.ID.UUID(), "bank")
 					b := w.session.Batch(0)
 					if err := bank.Append(b, e); err != nil {
 						t.Fatal(err)

@@ -41,14 +41,14 @@ func TestDeadLetters_ATopicTakesLargerRecords(t *testing.T) {
 			w.write(e)
 		}
 		time.Sleep(10 * time.Second)
-		deadLetter, err := w.deadLetters().Read(t.Context(), all[4].ID)
+		deadLetter, err := w.deadLetters().Read(t.Context(), all[4].ID.UUID())
 		if err != nil || deadLetter.Status != dlq.Suspended || deadLetter.ErrorClass != chains.ClassTooLarge {
 			t.Fatalf("Read() = %+v, %v, want the large event, suspended", deadLetter, err)
 		}
 		if _, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &large}}, "OrderCreated"); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.deadLetters().Replay(t.Context(), all[4].ID, dlq.Actor{Name: "ada"}); err != nil {
+		if err := w.deadLetters().Replay(t.Context(), all[4].ID.UUID(), dlq.Actor{Name: "ada"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
@@ -62,7 +62,7 @@ func TestDeadLetters_ATopicTakesLargerRecords(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)
 		}
-		if _, err := w.deadLetters().Read(t.Context(), all[13].ID); err == nil {
+		if _, err := w.deadLetters().Read(t.Context(), all[13].ID.UUID()); err == nil {
 			t.Error("a record became a dead letter though the topic takes it")
 		}
 		got := w.consume("OrderCreated")

@@ -18,11 +18,11 @@ func (w *world) once(want []outbox.Event, topics ...string) {
 	w.t.Helper()
 	n := make(map[gocql.UUID]int)
 	for _, d := range w.consume(topics...) {
-		n[d.ID]++
+		n[d.ID.UUID()]++
 	}
 	for _, e := range want {
-		if n[e.ID] != 1 {
-			w.t.Errorf("seq %d of aggregate %s is published %d times", e.Sequence, e.AggregateID, n[e.ID])
+		if n[e.ID.UUID()] != 1 {
+			w.t.Errorf("seq %d of aggregate %s is published %d times", e.Sequence, e.AggregateID, n[e.ID.UUID()])
 		}
 	}
 }

@@ -43,7 +43,7 @@ func TestDeadLetters_OfATableWithoutNumbersKeepTheOrderOfTheLog(t *testing.T) {
 			for i := range 2 {
 				id := gocql.UUIDFromTime(time.Now().Add(time.Duration(rnd.IntN(1e6)) * time.Millisecond))
 				if err := table.Append(b, outbox.Event{
-					ID: id, AggregateText: aggregate, AggregateType: "order", Type: "Placed",
+					ID: outbox.IDFromUUID(id), AggregateID: outbox.IDFromText(aggregate), AggregateType: "order", Type: "Placed",
 					Payload: fmt.Appendf(nil, `{"n":%d}`, 2*batch+i), CreatedAt: time.Now(),
 				}); err != nil {
 					t.Fatal(err)
@@ -80,7 +80,7 @@ func TestDeadLetters_OfATableWithoutNumbersKeepTheOrderOfTheLog(t *testing.T) {
 		}
 		var got []string
 		for _, d := range w.consume("outbox.event.order") {
-			if d.AggregateString() == "order-1" {
+			if d.AggregateID.String() == "order-1" {
 				got = append(got, d.ID.String())
 			}
 			if d.Header("id") != d.ID.String() || d.Header("eventType") != "Placed" {
@@ -151,7 +151,7 @@ func TestDeadLetters_DiscardedOfATableWithoutNumbers(t *testing.T) {
 				}
 				var got []gocql.UUID
 				for _, d := range w.consume("outbox.event.order") {
-					got = append(got, d.ID)
+					got = append(got, d.ID.UUID())
 				}
 				if want := []gocql.UUID{ids[0], ids[2]}; !slices.Equal(got, want) {
 					t.Errorf("the topic contains %v, want %v without the discarded %v", got, want, bad)

@@ -81,7 +81,7 @@ func TestRelay_CarriesAnOwnTable(t *testing.T) {
 				write := func() {
 					aggregate := fmt.Sprintf("order-%d", n%5)
 					e := outbox.Event{
-						ID: gocql.TimeUUID(), AggregateText: aggregate, AggregateType: "order", Type: "Placed",
+						ID: outbox.IDFromUUID(gocql.TimeUUID()), AggregateID: outbox.IDFromText(aggregate), AggregateType: "order", Type: "Placed",
 						Payload: fmt.Appendf(nil, `{"n":%d}`, n), CreatedAt: time.Now(),
 					}
 					b := w.session.Batch(gocql.LoggedBatch)
@@ -125,7 +125,7 @@ func TestRelay_CarriesAnOwnTable(t *testing.T) {
 				}
 				got := make(map[string][]string)
 				for _, d := range w.consume("outbox.event.order") {
-					got[d.AggregateString()] = append(got[d.AggregateString()], d.ID.String())
+					got[d.AggregateID.String()] = append(got[d.AggregateID.String()], d.ID.String())
 					if d.Sequence != 0 || d.Type != "Placed" || time.Since(d.CreatedAt) > time.Minute || !strings.HasPrefix(string(d.Payload), `{"n":`) {
 						t.Errorf("event %+v", d.Event)
 					}
@@ -188,7 +188,7 @@ func TestRelay_RecordHeaders(t *testing.T) {
 			if i == 1 {
 				by = "" // of a null there is no header
 			}
-			if d.Header("id") != ids[i] || d.Header(outbox.HeaderID) != ids[i] || d.Header("eventType") != "Placed" || d.Header("processedBy") != by || d.AggregateString() != "order-1" {
+			if d.Header("id") != ids[i] || d.Header(outbox.HeaderID) != ids[i] || d.Header("eventType") != "Placed" || d.Header("processedBy") != by || d.AggregateID.String() != "order-1" {
 				t.Errorf("record %d of %s has %q", i, ids[i], d.RecordHeaders)
 			}
 		}
@@ -225,7 +225,7 @@ func TestRelay_ABadRowHoldsOnlyItsAggregate(t *testing.T) {
 			t.Errorf("held are %+v and streams %v, want aggregate a alone", s.Held, s.HeldStreams)
 		}
 		var bad *outbox.RowError
-		if len(s.Held) == 1 && (!errors.As(s.Held[0].Err, &bad) || bad.Column != "type" || bad.Event.AggregateText != "a") {
+		if len(s.Held) == 1 && (!errors.As(s.Held[0].Err, &bad) || bad.Column != "type" || bad.Event.AggregateID.String() != "a") {
 			t.Errorf("held because of %v, want column type", s.Held[0].Err)
 		}
 		if n := relaytest.Count(r.metrics.capture.RowsUndecodable); n == 0 {
@@ -303,7 +303,7 @@ func TestRelay_ALateRowOfATableWithoutNumbers(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		var got []gocql.UUID
 		for _, d := range w.consume("outbox.event.order") {
-			got = append(got, d.ID)
+			got = append(got, d.ID.UUID())
 		}
 		if want := append(others, late); !slices.Equal(got, want) {
 			t.Errorf("the topic has %v, want %v", got, want)
@@ -373,7 +373,7 @@ func TestRelay_OrdersTheWritesOfTwoWriters(t *testing.T) {
 				}
 				got := make(map[string][]gocql.UUID)
 				for _, d := range w.consume("outbox.event.order") {
-					got[d.AggregateString()] = append(got[d.AggregateString()], d.ID)
+					got[d.AggregateID.String()] = append(got[d.AggregateID.String()], d.ID.UUID())
 				}
 				for a, rows := range written {
 					slices.SortStableFunc(rows, func(x, y row) int { return cmp.Compare(x.at, y.at) })
@@ -420,7 +420,7 @@ func TestRelay_CarriesATableWithNumbers(t *testing.T) {
 		for n := range 6 {
 			b := w.session.Batch(gocql.LoggedBatch)
 			if err := table.Append(b, outbox.Event{
-				IDText: fmt.Sprint(100 + n), AggregateText: "-9000000000", Sequence: int64(n + 1), Type: "Moved", AggregateType: "customer",
+				ID: outbox.IDFromText(fmt.Sprint(100 + n)), AggregateID: outbox.IDFromText("-9000000000"), Sequence: int64(n + 1), Type: "Moved", AggregateType: "customer",
 				Payload: []byte{byte(n)}, CreatedAt: at, Headers: map[string]string{"traceparent": "x"},
 			}); err != nil {
 				t.Fatal(err)
@@ -433,7 +433,7 @@ func TestRelay_CarriesATableWithNumbers(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		got := w.consume("Moved")
 		for i, d := range got {
-			if d.Sequence != int64(i+1) || d.IDString() != fmt.Sprint(100+i) || d.AggregateString() != "-9000000000" || len(d.Payload) != 1 ||
+			if d.Sequence != int64(i+1) || d.ID.String() != fmt.Sprint(100+i) || d.AggregateID.String() != "-9000000000" || len(d.Payload) != 1 ||
 				d.Headers["traceparent"] != "x" || d.CreatedAt.UnixMilli() != at.UnixMilli() {
 				t.Errorf("event %d is %+v", i, d.Event)
 			}

@@ -19,7 +19,7 @@ func TestMetrics_BlockedAggregates(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
 		defer w.close()
 		bad := relaytest.Event(1, 1, "OrderCreated")
-		w.refuse(bad.ID, kerr.InvalidRecord)
+		w.refuse(bad.ID.UUID(), kerr.InvalidRecord)
 		r, stop := w.run()
 		check := func(open, blocked float64) {
 			t.Helper()

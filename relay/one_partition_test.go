@@ -45,7 +45,7 @@ func TestRelay_StateAndEventsInOnePartition(t *testing.T) {
 				}
 				began := time.Now()
 				var want []string
-				ids := []gocql.UUID{outbox.NewID(), outbox.NewID(), outbox.NewID()}
+				ids := []gocql.UUID{outbox.NewID().UUID(), outbox.NewID().UUID(), outbox.NewID().UUID()}
 				change := func(id gocql.UUID, n int64) {
 					t.Helper()
 					b := w.session.Batch(gocql.LoggedBatch)
@@ -55,7 +55,7 @@ func TestRelay_StateAndEventsInOnePartition(t *testing.T) {
 						b.Query("UPDATE shop.accounts SET balance = ?, version = ? WHERE aggregate_id = ? IF version = ?", n, n, id, n-1)
 					}
 					if err := table.Append(b, outbox.Event{
-						ID: outbox.NewID(), AggregateID: id, Sequence: n, AggregateType: "account", Type: "BalanceChanged",
+						ID: outbox.NewID(), AggregateID: outbox.IDFromUUID(id), Sequence: n, AggregateType: "account", Type: "BalanceChanged",
 						Payload: []byte(`{}`), CreatedAt: time.Now(),
 					}); err != nil {
 						t.Fatal(err)
@@ -85,11 +85,11 @@ func TestRelay_StateAndEventsInOnePartition(t *testing.T) {
 					var got []string
 					last := make(map[string]int64)
 					for _, d := range w.consume(topic) {
-						got = append(got, fmt.Sprint(d.AggregateString(), " ", d.Sequence))
-						if d.Sequence != last[d.AggregateString()]+1 {
-							t.Errorf("%s: event %d of %s follows event %d", topic, d.Sequence, d.AggregateString(), last[d.AggregateString()])
+						got = append(got, fmt.Sprint(d.AggregateID.String(), " ", d.Sequence))
+						if d.Sequence != last[d.AggregateID.String()]+1 {
+							t.Errorf("%s: event %d of %s follows event %d", topic, d.Sequence, d.AggregateID.String(), last[d.AggregateID.String()])
 						}
-						last[d.AggregateString()] = d.Sequence
+						last[d.AggregateID.String()] = d.Sequence
 					}
 					slices.Sort(got)
 					slices.Sort(want)

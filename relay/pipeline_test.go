@@ -56,7 +56,7 @@ func newModel(rnd *rand.Rand, streams, aggregates, length int) *model {
 			if seq > 0 && rnd.IntN(5) == 0 {
 				written = at.Add(-time.Duration(rnd.IntN(200)) * time.Millisecond)
 			}
-			m.table[e.AggregateID] = append(m.table[e.AggregateID], cdclog.StoredEvent{Event: e, Written: written.UnixMicro(), Err: nil})
+			m.table[e.AggregateID.UUID()] = append(m.table[e.AggregateID.UUID()], cdclog.StoredEvent{Event: e, Written: written.UnixMicro(), Err: nil})
 			copies := 1
 			if rnd.IntN(10) == 0 {
 				copies += 1 + rnd.IntN(3) // replayed from the batchlog
@@ -83,7 +83,7 @@ func timeUUID(rnd *rand.Rand, t time.Time) gocql.UUID {
 }
 
 func (m *model) lookup(_ context.Context, of *outbox.Event, from, to int64, each func(cdclog.StoredEvent) error) error {
-	for _, e := range m.table[of.AggregateID] {
+	for _, e := range m.table[of.AggregateID.UUID()] {
 		if from <= e.Sequence && e.Sequence < to {
 			if err := each(e); err != nil {
 				return err
@@ -293,12 +293,12 @@ func checkCheckpoints(t *testing.T, m *model, store *relaytest.Checkpoints, got 
 	t.Helper()
 	there := make(map[gocql.UUID]bool, len(got))
 	for _, d := range got {
-		there[d.ID] = true
+		there[d.ID.UUID()] = true
 	}
 	for i, rows := range m.streams {
 		pos, _ := store.Position(t.Context(), m.generation, fmt.Append(nil, "stream", i))
 		for _, row := range rows {
-			if scyllacdc.CompareTimeUUID(row.time, pos) <= 0 && !there[row.event.ID] {
+			if scyllacdc.CompareTimeUUID(row.time, pos) <= 0 && !there[row.event.ID.UUID()] {
 				t.Errorf("stream %d: the checkpoint passed event %s (seq %d), which is in no topic", i, row.event.ID, row.event.Sequence)
 			}
 		}
@@ -309,11 +309,11 @@ func checkCheckpoints(t *testing.T, m *model, store *relaytest.Checkpoints, got 
 func firstSightings(got []relaytest.Delivered) (first []relaytest.Delivered, repeated int) {
 	seen := make(map[gocql.UUID]bool, len(got))
 	for _, d := range got {
-		if seen[d.ID] {
+		if seen[d.ID.UUID()] {
 			repeated++
 			continue
 		}
-		seen[d.ID] = true
+		seen[d.ID.UUID()] = true
 		first = append(first, d)
 	}
 	return first, repeated

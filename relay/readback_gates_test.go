@@ -149,7 +149,7 @@ func TestReadback_AGatedEventIsNoDeadLetter(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		open := w.open()
 		for _, e := range all {
-			if _, ok := open[e.ID]; ok && partitionIn3(&e) == 1 {
+			if _, ok := open[e.ID.UUID()]; ok && partitionIn3(&e) == 1 {
 				t.Errorf("seq %d of aggregate %s is a dead letter, and may be in its topic", e.Sequence, e.AggregateID)
 			}
 		}

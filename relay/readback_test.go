@@ -403,7 +403,7 @@ func TestBatchScanner_ReadsWhatProducersWrite(t *testing.T) {
 		}
 	}
 	for _, e := range all {
-		if g := got[e.ID]; g.Aggregate != e.AggregateID || g.Sequence != e.Sequence || !g.Ours {
+		if g := got[e.ID.UUID()]; g.Aggregate != e.AggregateID.UUID() || g.Sequence != e.Sequence || !g.Ours {
 			t.Errorf("event %s: got %+v", e.ID, g)
 		}
 	}

@@ -66,7 +66,7 @@ func TestReadback_RecordClockDiffers(t *testing.T) {
 				}
 				seen, twice := make(map[gocql.UUID]int), 0
 				for _, d := range w.consume(topic) {
-					if seen[d.ID]++; seen[d.ID] == 2 {
+					if seen[d.ID.UUID()]++; seen[d.ID.UUID()] == 2 {
 						twice++
 					}
 				}

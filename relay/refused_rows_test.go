@@ -55,7 +55,7 @@ func TestRelay_LaterRowsWaitBehindARefusedOne(t *testing.T) {
 						}
 						published := func() (got []string) {
 							for _, d := range w.consume("Moved") {
-								if d.AggregateText == "held" {
+								if d.AggregateID.String() == "held" {
 									got = append(got, d.ID.String())
 								}
 							}

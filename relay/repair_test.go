@@ -38,7 +38,7 @@ func (w *world) answers(requests *backfill.Repairs, limit time.Duration) map[goc
 // askFor requests the repair of an event.
 func askFor(t *testing.T, requests *backfill.Repairs, e outbox.Event) backfill.Repair {
 	t.Helper()
-	q := backfill.Repair{Aggregate: e.AggregateID, EventID: e.ID, Sequence: e.Sequence}
+	q := backfill.Repair{Aggregate: e.AggregateID.UUID(), EventID: e.ID.UUID(), Sequence: e.Sequence}
 	if err := requests.Ask(t.Context(), &q); err != nil {
 		t.Fatal(err)
 	}
@@ -86,12 +86,12 @@ func TestRepair(t *testing.T) {
 		_, stop = w.run()
 		got := w.answers(requests, time.Minute)
 		for _, e := range all[8:16] {
-			if got[e.ID].State != backfill.RepairPublished {
-				t.Errorf("event %s (seq %d): %+v, want published", e.ID, e.Sequence, got[e.ID])
+			if got[e.ID.UUID()].State != backfill.RepairPublished {
+				t.Errorf("event %s (seq %d): %+v, want published", e.ID, e.Sequence, got[e.ID.UUID()])
 			}
 		}
-		if got[stranger.ID].State != backfill.RepairGone || got[all[0].ID].State != backfill.RepairUnknown {
-			t.Errorf("a stranger is %s, one that was taken %s, want gone and unknown", got[stranger.ID].State, got[all[0].ID].State)
+		if got[stranger.ID.UUID()].State != backfill.RepairGone || got[all[0].ID.UUID()].State != backfill.RepairUnknown {
+			t.Errorf("a stranger is %s, one that was taken %s, want gone and unknown", got[stranger.ID.UUID()].State, got[all[0].ID.UUID()].State)
 		}
 		published := w.consume("OrderCreated", "OrderUpdated")
 		relaytest.CheckOrder(t, published, all[:16])
@@ -141,7 +141,7 @@ func TestRepair_OfADeadLetter(t *testing.T) {
 		})
 		defer w.close()
 		before, after := relaytest.Event(1, 1, "OrderCreated"), relaytest.Event(2, 1, "OrderCreated")
-		endBefore, endAfter := w.refuse(before.ID, kerr.InvalidRecord), w.refuse(after.ID, kerr.InvalidRecord)
+		endBefore, endAfter := w.refuse(before.ID.UUID(), kerr.InvalidRecord), w.refuse(after.ID.UUID(), kerr.InvalidRecord)
 		_, stop := w.run()
 		time.Sleep(5 * time.Second)
 		w.write(before)
@@ -164,7 +164,7 @@ func TestRepair_OfADeadLetter(t *testing.T) {
 		endBefore()
 		endAfter()
 		for _, e := range []outbox.Event{before, after} {
-			if err := w.deadLetters().Replay(t.Context(), e.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+			if err := w.deadLetters().Replay(t.Context(), e.ID.UUID(), dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
 				t.Errorf("Replay() error = %v", err)
 			}
 		}
@@ -256,7 +256,7 @@ func TestRepair_OfAnEventThatAScanPublished(t *testing.T) {
 				scanAll(0)(&w.cfg)
 				_, stop = w.run()
 			}
-			if got := w.answers(requests, 2*time.Minute)[e.ID]; got.State != want {
+			if got := w.answers(requests, 2*time.Minute)[e.ID.UUID()]; got.State != want {
 				t.Errorf("the request is %+v, want %s", got, want)
 			}
 			if err := requests.Forget(t.Context(), q.ID); err != nil {
@@ -302,7 +302,7 @@ func TestRepair_OfAnEventThatTheSweepPublished(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, stop = w.run()
-		if got := w.answers(requests, 2*time.Minute)[e.ID]; got.State != backfill.RepairUnknown {
+		if got := w.answers(requests, 2*time.Minute)[e.ID.UUID()]; got.State != backfill.RepairUnknown {
 			t.Errorf("the request is %+v, want unknown", got)
 		}
 		if n := len(w.consume("OrderCreated")); n != 1 {
@@ -326,12 +326,12 @@ func TestRepair_OfADiscardedEvent(t *testing.T) {
 		})
 		defer w.close()
 		e := relaytest.Event(1, 1, "OrderCreated")
-		end := w.refuse(e.ID, kerr.InvalidRecord)
+		end := w.refuse(e.ID.UUID(), kerr.InvalidRecord)
 		_, stop := w.run()
 		time.Sleep(5 * time.Second)
 		w.write(e)
 		time.Sleep(5 * time.Minute)
-		if err := w.deadLetters().Discard(t.Context(), e.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+		if err := w.deadLetters().Discard(t.Context(), e.ID.UUID(), dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
 			t.Fatal(err)
 		}
 		end()
@@ -378,7 +378,7 @@ func TestRepair_WaitsForEarlierEvents(t *testing.T) {
 		requests := backfill.NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
 		ask := func(wait time.Duration) backfill.Repair {
 			t.Helper()
-			q := backfill.Repair{Aggregate: all[2].AggregateID, EventID: all[2].ID, Sequence: all[2].Sequence}
+			q := backfill.Repair{Aggregate: all[2].AggregateID.UUID(), EventID: all[2].ID.UUID(), Sequence: all[2].Sequence}
 			if err := requests.Ask(t.Context(), &q); err != nil {
 				t.Fatal(err)
 			}
@@ -468,10 +468,10 @@ func TestRepair_PublishesEarlierMissingEvents(t *testing.T) {
 				}
 				got := make(map[gocql.UUID][]int64)
 				for _, d := range w.consume("OrderUpdated") {
-					got[d.AggregateID] = append(got[d.AggregateID], d.Sequence)
+					got[d.AggregateID.UUID()] = append(got[d.AggregateID.UUID()], d.Sequence)
 				}
 				for a := range aggregates {
-					if id, want := relaytest.Event(a, 1, "").AggregateID, slices.Concat(tt.onTime, tt.late); !slices.Equal(got[id], want) {
+					if id, want := relaytest.Event(a, 1, "").AggregateID.UUID(), slices.Concat(tt.onTime, tt.late); !slices.Equal(got[id], want) {
 						t.Errorf("published %v of aggregate %s, want %v", got[id], id, want)
 					}
 				}

@@ -38,11 +38,11 @@ func TestRetention_PublishesNothingAgain(t *testing.T) {
 		last := func(a int) outbox.Event { return all[6+a] } // nothing is behind it
 		_, stop := w.run()
 		for a, settle := range []func(outbox.Event){
-			func(e outbox.Event) { must(w.deadLetters().Discard(t.Context(), e.ID, by)) },
-			func(e outbox.Event) { must(w.deadLetters().Replay(t.Context(), e.ID, by)) },
+			func(e outbox.Event) { must(w.deadLetters().Discard(t.Context(), e.ID.UUID(), by)) },
+			func(e outbox.Event) { must(w.deadLetters().Replay(t.Context(), e.ID.UUID(), by)) },
 			func(outbox.Event) {},
 		} {
-			end := w.refuse(last(a).ID, kerr.InvalidRecord)
+			end := w.refuse(last(a).ID.UUID(), kerr.InvalidRecord)
 			for seq := range 3 {
 				w.write(all[seq*3+a])
 			}
@@ -52,7 +52,7 @@ func TestRetention_PublishesNothingAgain(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}
 		for a, want := range []dlq.Status{dlq.Resolved, dlq.Resolved, dlq.Failed} {
-			if l, err := w.deadLetters().Read(t.Context(), last(a).ID); err != nil || l.Status != want {
+			if l, err := w.deadLetters().Read(t.Context(), last(a).ID.UUID()); err != nil || l.Status != want {
 				t.Fatalf("the dead letter of aggregate %d is %s, %v, want %s", a, l.Status, err, want)
 			}
 		}

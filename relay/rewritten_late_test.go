@@ -79,8 +79,8 @@ func TestRewritten_WithoutNumbersNothingIsLate(t *testing.T) {
 						time.Sleep(5 * time.Minute)
 						end()
 						for _, d := range w.consume("outbox.event.order") {
-							a := d.AggregateString()
-							if len(ids[a]) == 0 || ids[a][0] != d.ID {
+							a := d.AggregateID.String()
+							if len(ids[a]) == 0 || ids[a][0] != d.ID.UUID() {
 								t.Fatalf("event %s of %s is published out of order or twice", d.ID, a)
 							}
 							ids[a] = ids[a][1:]

@@ -37,7 +37,7 @@ func TestShards_DeadLetters(t *testing.T) {
 			for i, r := range relays {
 				own := 0
 				for _, e := range deadLetters {
-					if r.own.HasAggregate(e.AggregateID) {
+					if r.own.HasAggregate(e.AggregateID.UUID()) {
 						own++
 					}
 				}
@@ -76,7 +76,7 @@ func TestShards_DeadLetters(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, e := range deadLetters {
-			if err := store.Discard(t.Context(), e.ID, dlq.Actor{Name: "ada", Reason: "too large"}); err != nil {
+			if err := store.Discard(t.Context(), e.ID.UUID(), dlq.Actor{Name: "ada", Reason: "too large"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -143,7 +143,7 @@ func TestShards_ScansAndRepairs(t *testing.T) {
 		for i, r := range relays {
 			own := 0
 			for _, e := range all[:60] {
-				if r.own.HasAggregate(e.AggregateID) {
+				if r.own.HasAggregate(e.AggregateID.UUID()) {
 					own++
 				}
 			}
@@ -170,7 +170,7 @@ func TestShards_ScansAndRepairs(t *testing.T) {
 		requests := backfill.NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
 		want := make(map[gocql.UUID]backfill.RepairState)
 		for _, e := range all[60:] {
-			want[e.ID] = backfill.RepairAsked
+			want[e.ID.UUID()] = backfill.RepairAsked
 			askFor(t, requests, e)
 		}
 		// A request waits for the shard of its aggregate, which alone knows what is published.
@@ -180,11 +180,11 @@ func TestShards_ScansAndRepairs(t *testing.T) {
 			stop()
 			answers := w.answers(requests, 0)
 			for _, e := range all[60:] {
-				if r.own.HasAggregate(e.AggregateID) {
-					want[e.ID] = backfill.RepairPublished
+				if r.own.HasAggregate(e.AggregateID.UUID()) {
+					want[e.ID.UUID()] = backfill.RepairPublished
 				}
-				if q := answers[e.ID]; q.State != want[e.ID] {
-					t.Errorf("event %s after shard %d: %s %s, want %s", e.ID, i, q.State, q.Detail, want[e.ID])
+				if q := answers[e.ID.UUID()]; q.State != want[e.ID.UUID()] {
+					t.Errorf("event %s after shard %d: %s %s, want %s", e.ID, i, q.State, q.Detail, want[e.ID.UUID()])
 				}
 			}
 		}
@@ -220,7 +220,7 @@ func TestShards_OfAnOwnTable(t *testing.T) {
 				byShard := make([]int, 3)
 				write := func(n int) {
 					aggregate := "order-" + string(rune('a'+n%20))
-					e := outbox.Event{ID: gocql.TimeUUID(), AggregateText: aggregate, AggregateType: "order", Type: "Placed", Payload: []byte("{}"), CreatedAt: time.Now()}
+					e := outbox.Event{ID: outbox.IDFromUUID(gocql.TimeUUID()), AggregateID: outbox.IDFromText(aggregate), AggregateType: "order", Type: "Placed", Payload: []byte("{}"), CreatedAt: time.Now()}
 					b := w.session.Batch(gocql.LoggedBatch)
 					if err := table.Append(b, e); err != nil {
 						t.Fatal(err)
@@ -228,7 +228,7 @@ func TestShards_OfAnOwnTable(t *testing.T) {
 					if err := b.Exec(); err != nil {
 						t.Fatal(err)
 					}
-					want[e.ID] = true
+					want[e.ID.UUID()] = true
 					for i := range byShard {
 						p := cdclog.PortionOf(Shard{Index: i, Count: 3}, table)
 						if !p.None() && p.HasText(aggregate) {
@@ -260,10 +260,10 @@ func TestShards_OfAnOwnTable(t *testing.T) {
 				}
 				got := w.consume("outbox.event.order")
 				for _, d := range got {
-					if !want[d.ID] {
+					if !want[d.ID.UUID()] {
 						t.Errorf("event %s came twice", d.ID)
 					}
-					delete(want, d.ID)
+					delete(want, d.ID.UUID())
 				}
 				if len(want) > 0 || byShard[0] == 0 || !tt.whole && (byShard[1] == 0 || byShard[2] == 0) {
 					t.Errorf("%d events are lost; events by shard: %d", len(want), byShard)
@@ -356,7 +356,7 @@ func TestShards_DeadLettersByThemselves(t *testing.T) {
 				e.AggregateID, e.ID).Exec(); err != nil {
 				t.Fatal(err)
 			}
-			ids = append(ids, e.ID)
+			ids = append(ids, e.ID.UUID())
 		}
 		time.Sleep(30 * time.Second)
 		if n := deadLetters(relays); n != len(ids) {

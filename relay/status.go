@@ -235,7 +235,7 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 	}
 	if w := s.Waiting; w.Count > 0 && now.Sub(w.Since) >= cfg.StallAfter {
 		add("%d aggregate(s) wait for a missing earlier event or for the proof that it is published, such as aggregate %s before seq %d since %s%s",
-			w.Count, w.Oldest.AggregateString(), w.Oldest.Sequence, w.Since.UTC().Format(time.RFC3339), because(w.Err))
+			w.Count, w.Oldest.AggregateID.String(), w.Oldest.Sequence, w.Since.UTC().Format(time.RFC3339), because(w.Err))
 	}
 	if u := s.OldestUnstored; s.Unstored > 0 {
 		add("failed to store %d dead letter(s), and their aggregates wait, such as that of event %s since %s: %v",

@@ -37,7 +37,7 @@ func TestSwept_IsCountedByCause(t *testing.T) {
 			}
 		}},
 		{swept.Left, nil, func(w *world, r *Relay, e outbox.Event) {
-			r.publisher.Load().Swept().Leave(e.AggregateID) // what it does when it is not sure
+			r.publisher.Load().Swept().Leave(e.AggregateID.UUID()) // what it does when it is not sure
 			w.writeLate(e, 30*time.Second)
 		}},
 		{swept.HeldBack, nil, func(w *world, r *Relay, e outbox.Event) {

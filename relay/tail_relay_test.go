@@ -43,14 +43,14 @@ func TestTail_IsEarlyAndTheSweepRepeatsNothing(t *testing.T) {
 				written := make(map[gocql.UUID]time.Time)
 				for _, e := range all {
 					w.write(e)
-					written[e.ID] = time.Now()
+					written[e.ID.UUID()] = time.Now()
 					time.Sleep(170 * time.Millisecond)
 				}
 				time.Sleep(time.Second)
 				got := w.consume("OrderCreated", "OrderUpdated")
 				relaytest.CheckOrder(t, got, all)
 				for _, d := range got {
-					if late := d.At.Sub(written[d.ID]); late > 150*time.Millisecond {
+					if late := d.At.Sub(written[d.ID.UUID()]); late > 150*time.Millisecond {
 						t.Errorf("event %s came after %s", d.ID, late)
 					}
 				}
@@ -114,15 +114,15 @@ func TestTail_IsThereWhenAGenerationBegins(t *testing.T) {
 				written := make(map[gocql.UUID]time.Time)
 				for _, e := range all {
 					w.write(e)
-					written[e.ID] = time.Now()
+					written[e.ID.UUID()] = time.Now()
 					time.Sleep(100 * time.Millisecond)
 				}
 				time.Sleep(time.Second)
 				got := w.consume("OrderUpdated")
 				relaytest.CheckOrder(t, got, all)
 				for _, d := range got {
-					if late := d.At.Sub(written[d.ID]); late > 150*time.Millisecond {
-						t.Errorf("event %s, written at %s, came after %s", d.ID, written[d.ID].Format(time.TimeOnly), late)
+					if late := d.At.Sub(written[d.ID.UUID()]); late > 150*time.Millisecond {
+						t.Errorf("event %s, written at %s, came after %s", d.ID, written[d.ID.UUID()].Format(time.TimeOnly), late)
 					}
 				}
 				if all, err := r.generations().Times(t.Context()); err != nil || len(all) < 2 {
@@ -183,7 +183,7 @@ func testTailTrouble(t *testing.T, seed uint64) {
 	// Some hints are lost, some come twice, some say what is not so.
 	hint := func(e outbox.Event) {
 		for range rnd.IntN(3) {
-			r.tail.Load().Hint([]int64{int64(rnd.Uint64()), hint.Token(e.AggregateID)})
+			r.tail.Load().Hint([]int64{int64(rnd.Uint64()), hint.Token(e.AggregateID.UUID())})
 		}
 	}
 	all := relaytest.Events(20, 15, "OrderCreated", "OrderUpdated", "OrderCancelled")
@@ -247,14 +247,14 @@ func TestRelay_CommittedIsAHint(t *testing.T) {
 		written := make(map[gocql.UUID]time.Time)
 		for _, e := range all {
 			w.write(e)
-			written[e.ID] = time.Now()
-			r.Committed(e.AggregateID)
+			written[e.ID.UUID()] = time.Now()
+			r.Committed(e.AggregateID.UUID())
 			time.Sleep(27 * time.Second)
 		}
 		got := w.consume("OrderCreated")
 		relaytest.CheckOrder(t, got, all)
 		for _, d := range got {
-			if late := d.At.Sub(written[d.ID]); late > 100*time.Millisecond {
+			if late := d.At.Sub(written[d.ID.UUID()]); late > 100*time.Millisecond {
 				t.Errorf("event %s came after %s, though the relay was told of it", d.ID, late)
 			}
 		}

@@ -68,7 +68,7 @@ func TestTopics_ARefusedOneStopsNoOther(t *testing.T) {
 				refused.Remove()
 				_, stop := w.run()
 				for _, e := range secret[:3] { // the ones of the second run follow
-					if err := w.deadLetters().Replay(t.Context(), e.ID, dlq.Actor{Name: "ada"}); err != nil {
+					if err := w.deadLetters().Replay(t.Context(), e.ID.UUID(), dlq.Actor{Name: "ada"}); err != nil {
 						t.Fatal(err)
 					}
 				}

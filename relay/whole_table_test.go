@@ -73,7 +73,7 @@ func takeOverUnsharded(t *testing.T, w *world) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Replay(t.Context(), large.ID, dlq.Actor{Name: "ada", Reason: "limit raised"}); err != nil {
+	if err := store.Replay(t.Context(), large.ID.UUID(), dlq.Actor{Name: "ada", Reason: "limit raised"}); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(time.Minute)

@@ -49,7 +49,7 @@ func (s *Scheduler) releaseOne(ctx context.Context, x slot) (err error) {
 func message(at time.Time) *Message {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	return &Message{
-		ID: outbox.NewID(), Topic: "reminders", Key: "customer-7", Payload: []byte(`{"n":1}`), ContentType: "application/json",
+		ID: outbox.NewID().UUID(), Topic: "reminders", Key: "customer-7", Payload: []byte(`{"n":1}`), ContentType: "application/json",
 		Headers: map[string]string{"a": "b"}, Client: "test", CreatedAt: now, DeliverAt: at.UTC().Truncate(time.Millisecond),
 	}
 }
@@ -70,7 +70,7 @@ func (b *fixture) outboxed(t testing.TB) map[gocql.UUID]world.Written {
 	t.Helper()
 	out := map[gocql.UUID]world.Written{}
 	for _, e := range b.Outbox(t) {
-		out[e.ID] = e
+		out[e.ID.UUID()] = e
 	}
 	logged := map[gocql.UUID][]time.Time{}
 	for _, row := range b.Log(t) {

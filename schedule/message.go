@@ -58,7 +58,7 @@ func (m *Message) Event() outbox.Event {
 		payload = []byte{} // a message without a payload is no tombstone
 	}
 	return outbox.Event{
-		ID: m.ID, AggregateID: m.ID, Sequence: 1, AggregateType: outbox.MessageAggregate, Type: m.Topic,
+		ID: outbox.IDFromUUID(m.ID), AggregateID: outbox.IDFromUUID(m.ID), Sequence: 1, AggregateType: outbox.MessageAggregate, Type: m.Topic,
 		Payload: payload, ContentType: m.ContentType, Headers: headers, CreatedAt: m.CreatedAt, DeliverAt: m.DeliverAt,
 	}
 }

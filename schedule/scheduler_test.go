@@ -44,7 +44,7 @@ func TestScheduler_ReleasesWhatIsDueAndNothingEarly(t *testing.T) {
 			t.Errorf("message for %s was written at %s", m.DeliverAt, e.At)
 		}
 		if e.Type != m.Topic || string(e.Key()) != m.Key || string(e.Payload) != string(m.Payload) || e.ContentType != m.ContentType ||
-			e.Headers["a"] != "b" || !e.CreatedAt.Equal(m.CreatedAt) || !e.DeliverAt.Equal(m.DeliverAt) || e.AggregateID != m.ID || e.Sequence != 1 {
+			e.Headers["a"] != "b" || !e.CreatedAt.Equal(m.CreatedAt) || !e.DeliverAt.Equal(m.DeliverAt) || e.AggregateID.UUID() != m.ID || e.Sequence != 1 {
 			t.Errorf("event %+v of message %+v", e.Event, m)
 		}
 	}
@@ -312,7 +312,7 @@ func TestStore_ListsByTimeInPages(t *testing.T) {
 			m.Topic = "others"
 		}
 		if i == 7 {
-			m.ID = outbox.NameID(m.ID, "another version of uuid")
+			m.ID = outbox.NameID(m.ID, "another version of uuid").UUID()
 		}
 		b.put(t, now, m)
 		if i%10 == 1 {

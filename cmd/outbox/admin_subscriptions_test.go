@@ -193,7 +193,7 @@ func TestAdmin_MessageInSubscriptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The relay's part.
-	e := outbox.Event{ID: m.ID, AggregateID: m.ID, Sequence: 1, AggregateType: outbox.MessageAggregate, Type: "things", Payload: []byte("{}"), CreatedAt: m.CreatedAt, Headers: map[string]string{outbox.HeaderPartitionKey: "k"}}
+	e := outbox.Event{ID: outbox.IDFromUUID(m.ID), AggregateID: outbox.IDFromUUID(m.ID), Sequence: 1, AggregateType: outbox.MessageAggregate, Type: "things", Payload: []byte("{}"), CreatedAt: m.CreatedAt, Headers: map[string]string{outbox.HeaderPartitionKey: "k"}}
 	if err := b.client.ProduceSync(t.Context(), &kgo.Record{Topic: "things", Key: e.Key(), Value: e.Payload, Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &e, "/s")}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}

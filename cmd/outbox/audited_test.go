@@ -116,7 +116,7 @@ func sameEntries(a, b []audited) bool {
 func TestVerify_RepairIsAudited(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
-	b.add(1, outbox.NewID(), 1)
+	b.add(1, outbox.NewID().UUID(), 1)
 	if _, errOut, code := b.verify("--until", "0s", "--repair"); code != cli.ExitUsage || !strings.Contains(errOut, "--reason is required") {
 		t.Errorf("without a reason: %d %s", code, errOut)
 	}
@@ -126,7 +126,7 @@ func TestVerify_RepairIsAudited(t *testing.T) {
 	if got, _ := b.trail(t); len(got) != 0 {
 		t.Errorf("without a change the audit trail has %+v", got)
 	}
-	lost := b.add(1, outbox.NewID(), 0)
+	lost := b.add(1, outbox.NewID().UUID(), 0)
 	if out, _, code := b.verify("--until", "0s", "--repair", "--reason", "INC-7", "--actor", "eve", "--repair-wait", "1ns"); code != cli.ExitFailed {
 		t.Errorf("status %d: %s", code, out)
 	}
@@ -167,7 +167,7 @@ func TestRelay_BackfillIsAudited(t *testing.T) {
 func TestAudit_ListsRepairs(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
-	b.add(1, outbox.NewID(), 0)
+	b.add(1, outbox.NewID().UUID(), 0)
 	b.verify("--until", "0s", "--repair", "--reason", "INC-7", "--repair-wait", "1ns")
 	var out, errOut bytes.Buffer
 	if code := run([]string{"audit", "list", "--action", "repair-events", "--scylla-hosts", b.e.CQLAddr}, &out, &errOut); code != cli.ExitOK || !strings.Contains(out.String(), "INC-7") {

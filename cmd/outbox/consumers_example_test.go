@@ -56,7 +56,7 @@ func TestExamples_Consumers(t *testing.T) {
 		country, sku, id := fmt.Sprint("Country ", i%4), fmt.Sprint("sku-", i%5), fmt.Sprint("order-", i)
 		event := func(typ string, sequence int64) outbox.Event {
 			return outbox.Event{
-				ID: outbox.NewID(), AggregateText: id, Sequence: sequence, AggregateType: "order", Type: typ, CreatedAt: time.Now(),
+				ID: outbox.NewID(), AggregateID: outbox.IDFromText(id), Sequence: sequence, AggregateType: "order", Type: typ, CreatedAt: time.Now(),
 				Payload: fmt.Appendf(nil, `{"country":%q,"currency":"EUR","total":"%d.00","lines":[{"sku":%q,"quantity":%d}]}`, country, i, sku, i),
 			}
 		}
@@ -104,7 +104,7 @@ func TestExamples_Consumers(t *testing.T) {
 	for i := 0; i < orders; i += 3 {
 		id, sku, country := fmt.Sprint("order-", i), fmt.Sprint("sku-", i%5), fmt.Sprint("Country ", i%4)
 		e := outbox.Event{
-			ID: outbox.NewID(), AggregateText: id, Sequence: 2, AggregateType: "order", Type: "OrderCancelled", CreatedAt: time.Now(),
+			ID: outbox.NewID(), AggregateID: outbox.IDFromText(id), Sequence: 2, AggregateType: "order", Type: "OrderCancelled", CreatedAt: time.Now(),
 			Payload: fmt.Appendf(nil, `{"country":%q,"lines":[{"sku":%q,"quantity":%d}]}`, country, sku, i),
 		}
 		want["inventory"].Numbers[sku] -= i

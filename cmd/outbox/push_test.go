@@ -91,7 +91,7 @@ func (b *verifyFixture) things(t *testing.T, partition int32, at time.Time, numb
 	defer c.Close()
 	for _, n := range numbers {
 		e := outbox.Event{
-			ID: outbox.NewID(), AggregateText: fmt.Sprint("t-", partition), Sequence: int64(n), AggregateType: "thing", Type: "ThingHappened",
+			ID: outbox.NewID(), AggregateID: outbox.IDFromText(fmt.Sprint("t-", partition)), Sequence: int64(n), AggregateType: "thing", Type: "ThingHappened",
 			Payload: fmt.Appendf(nil, `{"n":"%d/%d"}`, partition, n), CreatedAt: at,
 		}
 		r := &kgo.Record{Topic: "things", Partition: partition, Timestamp: at, Key: e.Key(), Value: e.Payload, Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &e, "/s")}

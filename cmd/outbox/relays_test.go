@@ -70,7 +70,7 @@ relay:
 		}
 	}()
 
-	b.add(1, outbox.NewID(), 0)
+	b.add(1, outbox.NewID().UUID(), 0)
 	if err := b.session.Query("INSERT INTO shop.events (aggregateid, id, aggregatetype, type, payload) VALUES ('order-42', ?, 'order', 'Placed', '{}')",
 		gocql.TimeUUID()).Exec(); err != nil {
 		t.Fatal(err)
@@ -88,11 +88,11 @@ relay:
 			t.Fatal(err)
 		}
 		for r := range fetches.RecordsAll() {
-			e, source, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
+			e, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got = append(got, r.Topic+" "+e.AggregateType+" "+source)
+			got = append(got, r.Topic+" "+e.AggregateType+" "+e.Source)
 		}
 	}
 	slices.Sort(got)

@@ -243,7 +243,7 @@ func TestReshard_KilledAtAnyStep(t *testing.T) {
 			b := setupVerify(t)
 			aggregates := make([]gocql.UUID, 12)
 			for i := range aggregates {
-				aggregates[i] = outbox.NewID()
+				aggregates[i] = outbox.NewID().UUID()
 			}
 			var seq int64
 			write := func() {

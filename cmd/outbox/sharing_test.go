@@ -158,7 +158,7 @@ func TestSharing_InstancesShareATable(t *testing.T) {
 	}
 	aggregates := make([]gocql.UUID, 24)
 	for i := range aggregates {
-		aggregates[i] = outbox.NewID()
+		aggregates[i] = outbox.NewID().UUID()
 	}
 	write := func(seq int64) {
 		for _, a := range aggregates {
@@ -243,11 +243,11 @@ func (b *verifyFixture) published(t *testing.T, n int) map[gocql.UUID][]int64 {
 			break
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
-			e, _, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
+			e, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
 			if err != nil {
 				t.Error(err)
 			}
-			got[e.AggregateID] = append(got[e.AggregateID], e.Sequence)
+			got[e.AggregateID.UUID()] = append(got[e.AggregateID.UUID()], e.Sequence)
 			count++
 		})
 	}

@@ -77,7 +77,7 @@ func TestSubscriptions_TwoProcesses(t *testing.T) {
 		for n := from; n <= to; n++ {
 			for k := range keys {
 				e := outbox.Event{
-					ID: outbox.NewID(), AggregateText: fmt.Sprint("thing-", k), Sequence: int64(n), AggregateType: "thing", Type: "ThingChanged",
+					ID: outbox.NewID(), AggregateID: outbox.IDFromText(fmt.Sprint("thing-", k)), Sequence: int64(n), AggregateType: "thing", Type: "ThingChanged",
 					Payload: []byte(`{"n":` + strconv.Itoa(n) + `}`), CreatedAt: time.Now(),
 				}
 				r := &kgo.Record{Topic: "things", Key: e.Key(), Value: e.Payload, Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &e, "/s")}

@@ -23,10 +23,10 @@ import (
 func TestVerifier_Repairs(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
-	a := outbox.NewID()
+	a := outbox.NewID().UUID()
 	b.add(1, a, 1)
 	b.add(2, a, 0)
-	b.add(3, outbox.NewID(), 0)
+	b.add(3, outbox.NewID().UUID(), 0)
 	now := time.Now().Truncate(time.Millisecond).Add(time.Millisecond)
 	if err := b.session.Query("INSERT INTO relay_backfills (relay, table_name, started_at, state, rows_until, ranges) VALUES (?, ?, ?, ?, ?, ?)",
 		relay.DefaultName, "outbox."+relay.DefaultTable, now, "done", now, 1).Exec(); err != nil {

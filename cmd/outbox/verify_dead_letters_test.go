@@ -20,9 +20,9 @@ import (
 func (b *dlqFixture) deadLetter(seq int64, aggregate gocql.UUID, status dlq.Status, f func(gocql.UUID) error) outbox.Event {
 	b.t.Helper()
 	e := b.add(seq, aggregate, 0)
-	b.writeDeadLetter(seq, func(l *dlq.DeadLetter) { l.EventID, l.AggregateID, l.Status = e.ID, aggregate.String(), status })
+	b.writeDeadLetter(seq, func(l *dlq.DeadLetter) { l.EventID, l.AggregateID, l.Status = e.ID.UUID(), aggregate.String(), status })
 	if f != nil {
-		if err := f(e.ID); err != nil {
+		if err := f(e.ID.UUID()); err != nil {
 			b.t.Fatal(err)
 		}
 	}
@@ -54,13 +54,13 @@ func TestVerify_DeadLetters(t *testing.T) {
 			return s.Resolve(ctx, id, "relay", dlq.Outcome{Kind: dlq.OutcomeReplayed, Topic: "things"})
 		}
 	}
-	a := outbox.NewID()
+	a := outbox.NewID().UUID()
 	b.add(1, a, 1)
 	head := b.deadLetter(2, a, dlq.Suspended, nil)
 	next := b.deadLetter(3, a, dlq.Blocked, nil)
-	discarded := b.deadLetter(1, outbox.NewID(), dlq.Suspended, func(id gocql.UUID) error { return store.Discard(ctx, id, by) })
-	byHand := b.deadLetter(1, outbox.NewID(), dlq.Suspended, func(id gocql.UUID) error { return store.ResolveByHand(ctx, id, by) })
-	b.deadLetter(1, outbox.NewID(), dlq.Pending, replay(late)) // the topic may have it since it was read
+	discarded := b.deadLetter(1, outbox.NewID().UUID(), dlq.Suspended, func(id gocql.UUID) error { return store.Discard(ctx, id, by) })
+	byHand := b.deadLetter(1, outbox.NewID().UUID(), dlq.Suspended, func(id gocql.UUID) error { return store.ResolveByHand(ctx, id, by) })
+	b.deadLetter(1, outbox.NewID().UUID(), dlq.Pending, replay(late)) // the topic may have it since it was read
 
 	stdout, stderr, code := b.verify("--until", "0s", "--repair", "--reason", "INC-7")
 	for _, want := range []string{
@@ -84,7 +84,7 @@ func TestVerify_DeadLetters(t *testing.T) {
 
 	// Rows that are no events are counted by their dead letters: one with an id, one
 	// without, and one without a dead letter.
-	bad, noID, none := b.deadLetter(1, outbox.NewID(), dlq.Suspended, func(id gocql.UUID) error { return store.Discard(ctx, id, by) }), outbox.NewID(), outbox.NewID()
+	bad, noID, none := b.deadLetter(1, outbox.NewID().UUID(), dlq.Suspended, func(id gocql.UUID) error { return store.Discard(ctx, id, by) }), outbox.NewID().UUID(), outbox.NewID().UUID()
 	for _, stmt := range []struct {
 		cql  string
 		args []any
@@ -101,7 +101,7 @@ func TestVerify_DeadLetters(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.writeDeadLetter(1, func(l *dlq.DeadLetter) {
-		l.EventID = outbox.RowID("outbox.outbox_messages", noID.String(), 1, written, 2)
+		l.EventID = outbox.RowID("outbox.outbox_messages", noID.String(), 1, written, 2).UUID()
 		l.AggregateID, l.Status = l.EventID.String(), dlq.Suspended
 	})
 	if stdout, stderr, code = b.verify("--until", "0s"); code != cli.ExitOK || !strings.Contains(stdout, " 0 unreadable rows") ||
@@ -118,7 +118,7 @@ func TestVerify_DeadLetters(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	lost := b.deadLetter(1, outbox.NewID(), dlq.Pending, replay(store))
+	lost := b.deadLetter(1, outbox.NewID().UUID(), dlq.Pending, replay(store))
 	behind := b.add(4, a, 0) // without a dead letter of its own
 	stdout, stderr, code = b.verify("--until", "0s", "-o", "json")
 	var got struct {
@@ -134,7 +134,7 @@ func TestVerify_DeadLetters(t *testing.T) {
 			missing[f.Event] = true
 		}
 	}
-	if code != cli.ExitFailed || got.OK || got.Missing != 2 || !missing[lost.ID] || !missing[behind.ID] {
+	if code != cli.ExitFailed || got.OK || got.Missing != 2 || !missing[lost.ID.UUID()] || !missing[behind.ID.UUID()] {
 		t.Errorf("status %d, %s; want %s and %s missing", code, stdout, lost.ID, behind.ID)
 	}
 	if got.Dead != 2 || got.Blocked != 1 || got.Closed != 3 || got.Pending != 1 {

@@ -17,7 +17,7 @@ import (
 func TestVerify_Subscription(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
-	a := outbox.NewID()
+	a := outbox.NewID().UUID()
 	for seq := range int64(3) {
 		b.add(seq+1, a, 1)
 	}

@@ -78,7 +78,7 @@ func setupVerify(t *testing.T) *verifyFixture {
 func (b *verifyFixture) add(seq int64, aggregate gocql.UUID, records int) outbox.Event {
 	b.t.Helper()
 	e := outbox.Event{
-		ID: outbox.NewID(), AggregateID: aggregate, Sequence: seq, AggregateType: "thing", Type: "ThingHappened",
+		ID: outbox.NewID(), AggregateID: outbox.IDFromUUID(aggregate), Sequence: seq, AggregateType: "thing", Type: "ThingHappened",
 		Payload: []byte("{}"), CreatedAt: time.Now(),
 	}
 	batch := b.session.Batch(gocql.LoggedBatch)
@@ -110,14 +110,14 @@ func (b *verifyFixture) verify(args ...string) (stdout, stderr string, code int)
 func TestVerify_ReportsProblemsAndFails(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
-	a := outbox.NewID()
+	a := outbox.NewID().UUID()
 	b.add(1, a, 1)
 	b.add(2, a, 1)
 	stdout, stderr, code := b.verify("--until", "0s")
 	if code != cli.ExitOK || !strings.Contains(stdout, "2 events, 2 in their topics: 0 missing, 0 double, 0 out of order, 0 gaps") {
 		t.Fatalf("status %d\n%s%s", code, stdout, stderr)
 	}
-	lost, double := b.add(3, a, 0), b.add(1, outbox.NewID(), 2)
+	lost, double := b.add(3, a, 0), b.add(1, outbox.NewID().UUID(), 2)
 	stdout, stderr, code = b.verify("--until", "0s")
 	if code != cli.ExitFailed {
 		t.Errorf("status %d, want %d\n%s", code, cli.ExitFailed, stderr)
@@ -150,7 +150,7 @@ func TestVerify_ReportsProblemsAndFails(t *testing.T) {
 func TestVerify_RowsThatTheDatabaseLost(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
-	b.add(1, outbox.NewID(), 1)
+	b.add(1, outbox.NewID().UUID(), 1)
 	for _, tt := range []struct {
 		source  string
 		code    int
@@ -195,8 +195,8 @@ func TestVerify_YoungEventsAreNotChecked(t *testing.T) {
 		}
 	}
 	check(0, 0) // an empty table
-	b.add(1, outbox.NewID(), 0)
-	b.add(1, outbox.NewID(), 1)
+	b.add(1, outbox.NewID().UUID(), 0)
+	b.add(1, outbox.NewID().UUID(), 1)
 	check(2, 1)
 	if stdout, stderr, code := b.verify(); code != cli.ExitWaits || !strings.Contains(stdout, "verdict: nothing checked: all 2 events are too young; --wait") {
 		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
@@ -234,7 +234,7 @@ func TestVerifyFlags_Wait(t *testing.T) {
 func TestVerify_Repair(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
-	a := outbox.NewID()
+	a := outbox.NewID().UUID()
 	b.add(1, a, 1)
 	b.add(2, a, 0)
 	b.add(3, a, 0)
@@ -280,9 +280,9 @@ func TestVerify_RepairWithShards(t *testing.T) {
 	missing := make(map[gocql.UUID]int) // by aggregate, of its three events
 	perShard := make([]int, shards)
 	for i := range 40 {
-		a, lost := outbox.NewID(), i%4
+		a, lost := outbox.NewID().UUID(), i%4
 		for shardOf(a, shards) != i/4%shards {
-			a = outbox.NewID()
+			a = outbox.NewID().UUID()
 		}
 		b.add(1, a, 1)
 		for seq := int64(2); seq <= 4; seq++ {
@@ -356,7 +356,7 @@ func shardOf(aggregate gocql.UUID, shards int) int {
 func TestVerify_RepairWithoutARelay(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
-	lost := b.add(1, outbox.NewID(), 0)
+	lost := b.add(1, outbox.NewID().UUID(), 0)
 	stdout, stderr, code := b.verify("--until", "0s", "--repair", "--reason", "INC-7", "--repair-wait", "1ns")
 	for _, want := range []string{
 		"1 events requested, 0 published", "asked       event " + lost.ID.String(), "is a relay of this name running?",

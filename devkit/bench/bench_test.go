@@ -25,14 +25,14 @@ func TestEvents_NumberAndPlaceAgree(t *testing.T) {
 		if err := ev.Validate(); err != nil {
 			t.Fatal(err)
 		}
-		if n, ok := e.Number(ev.ID); !ok || n != i {
+		if n, ok := e.Number(ev.ID.UUID()); !ok || n != i {
 			t.Fatalf("Number(id of %d) = %d, %v", i, n, ok)
 		}
 		if len(ev.Payload) != 100 {
 			t.Fatalf("payload has %d bytes, want 100", len(ev.Payload))
 		}
 	}
-	if _, ok := NewEvents("T", 7, 100).Number(e.At(1).ID); ok {
+	if _, ok := NewEvents("T", 7, 100).Number(e.At(1).ID.UUID()); ok {
 		t.Error("events of another run were taken for ours")
 	}
 }

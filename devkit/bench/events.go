@@ -88,7 +88,7 @@ func (e *Events) Fresh(n int64) int64 { return e.blocks(n) * e.per * e.spread }
 func (e *Events) At(i int64) outbox.Event {
 	_, seq := e.place(i)
 	return outbox.Event{
-		ID: e.id(0x80, i), AggregateID: e.aggregate(i), Sequence: seq, AggregateType: "bench", Type: e.typ,
+		ID: outbox.IDFromUUID(e.id(0x80, i)), AggregateID: outbox.IDFromUUID(e.aggregate(i)), Sequence: seq, AggregateType: "bench", Type: e.typ,
 		Payload: e.payload(i), CreatedAt: time.Now().UTC(),
 		Headers: map[string]string{outbox.HeaderTraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
 	}

@@ -110,7 +110,7 @@ func (r *Recorded) values(in []any, ids map[gocql.UUID]gocql.UUID, i int64) []an
 		case gocql.UUID:
 			id, ok := ids[v]
 			if !ok {
-				id = outbox.NewID()
+				id = outbox.NewID().UUID()
 				ids[v] = id
 			}
 			out[n] = id

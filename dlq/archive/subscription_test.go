@@ -23,7 +23,7 @@ func (b *fixture) ofSubscription(n int) (ids []gocql.UUID) {
 	b.Helper()
 	for i := range n {
 		l := &dlq.DeadLetter{
-			Table: inventory, EventID: outbox.NameID(gocql.UUID{1}, "inventory", fmt.Sprint(i)), AggregateID: fmt.Sprint("key-", i), EventType: "OrderCreated",
+			Table: inventory, EventID: outbox.NameID(gocql.UUID{1}, "inventory", fmt.Sprint(i)).UUID(), AggregateID: fmt.Sprint("key-", i), EventType: "OrderCreated",
 			Payload: fmt.Appendf(nil, `{"n":%d}`, i), Topic: "orders", Status: dlq.Suspended, Attempts: 3, ErrorClass: "max_receive", ErrorText: "the consumer answered 500",
 			FirstFailedAt: at(b.now.Load()), WrittenAt: 1_700_000_000_000_000 + int64(i), Metadata: map[string]string{"partition": "0", "offset": fmt.Sprint(i)},
 		}

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gocql/gocql"
-
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -98,28 +96,20 @@ func (b *biographer) searchTable(ctx context.Context, of Table) (bool, error) {
 // sought returns the known columns of the event whose row is searched.
 func (b *biographer) sought() outbox.Event {
 	e := outbox.Event{Sequence: b.body.Sequence, Type: b.body.EventType, AggregateType: b.aggregateType}
-	e.ID, e.IDText = idOf(cmp.Or(b.body.EditOf, b.text)) // of an edit the row is that of the original
+	e.ID = outbox.IDFromText(cmp.Or(b.body.EditOf, b.text)) // of an edit the row is that of the original
 	if b.deadLetter != nil {
-		e.ID, e.IDText, e.AggregateType = b.deadLetter.EventID, b.deadLetter.Metadata["id_text"], b.deadLetter.AggregateType
+		e.ID, e.AggregateType = outbox.IDFromUUID(b.deadLetter.EventID), b.deadLetter.AggregateType
+		if text := b.deadLetter.Metadata["id_text"]; text != "" {
+			e.ID = outbox.IDFromText(text)
+		}
 	}
-	if b.body.AggregateID != "" {
-		e.AggregateID, e.AggregateText = idOf(b.body.AggregateID)
-	}
+	e.AggregateID = outbox.IDFromText(b.body.AggregateID)
 	return e
-}
-
-// idOf returns the id of a text, and the text unless it is a UUID.
-func idOf(text string) (gocql.UUID, string) {
-	id := outbox.IDOf(text)
-	if id.String() == text {
-		return id, ""
-	}
-	return id, text
 }
 
 // stored adds the step of the event's row; bad is the reason why it is not an event.
 func (b *biographer) stored(row *outbox.Event, table string, written, ttl int64, bad error) {
-	b.body.AggregateID, b.body.EventType, b.body.Sequence = row.AggregateString(), row.Type, row.Sequence
+	b.body.AggregateID, b.body.EventType, b.body.Sequence = row.AggregateID.String(), row.Type, row.Sequence
 	st := BiographyStep{Kind: "stored", What: "stored", Source: "outbox row in " + table}
 	if written > 0 {
 		b.at = time.UnixMicro(written).UTC().Truncate(time.Millisecond) // a record's time has no more
@@ -128,7 +118,7 @@ func (b *biographer) stored(row *outbox.Event, table string, written, ttl int64,
 	if st.Detail = row.Type; row.Sequence > 0 {
 		st.Detail += fmt.Sprintf(", sequence %d", row.Sequence)
 	}
-	st.Detail += fmt.Sprintf(" of %s %s", row.AggregateType, row.AggregateString())
+	st.Detail += fmt.Sprintf(" of %s %s", row.AggregateType, row.AggregateID.String())
 	if !row.CreatedAt.IsZero() {
 		st.Detail += "; created at " + row.CreatedAt.UTC().Format(time.RFC3339Nano)
 	}

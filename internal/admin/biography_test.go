@@ -156,17 +156,17 @@ func TestBiography_OfSubscriptions(t *testing.T) {
 		b.ask(t, access.Viewer, "GET", "/v1/events/"+e.ID.String(), "").into(t, http.StatusOK, &got)
 		return got
 	}
-	l := testDeadLetter(e.AggregateString(), 1)
-	l.EventID, l.Status = e.ID, dlq.Pending
+	l := testDeadLetter(e.AggregateID.String(), 1)
+	l.EventID, l.Status = e.ID.UUID(), dlq.Pending
 	b.writeDeadLetter(t, l, time.Time{})
 	if got := biography(); got.Subscriptions == nil || len(got.Subscriptions) > 0 {
 		t.Errorf("before it is published: %+v", got)
 	}
 	r := publish(t, client, &e)
-	if _, err := b.store.Claim(t.Context(), e.ID, "relay-1", time.Minute); err != nil {
+	if _, err := b.store.Claim(t.Context(), e.ID.UUID(), "relay-1", time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.store.Resolve(t.Context(), e.ID, "relay-1", dlq.Outcome{Kind: dlq.OutcomeReplayed, Topic: "things", Partition: r.Partition, Offset: r.Offset}); err != nil {
+	if err := b.store.Resolve(t.Context(), e.ID.UUID(), "relay-1", dlq.Outcome{Kind: dlq.OutcomeReplayed, Topic: "things", Partition: r.Partition, Offset: r.Offset}); err != nil {
 		t.Fatal(err)
 	}
 	want, _ := observed{}.Of(t.Context(), r)
@@ -205,8 +205,8 @@ func TestBiography_OfAReplayedEvent(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			e := b.event(t)
-			l := testDeadLetter(e.AggregateString(), 1)
-			l.EventID, l.Attempts, l.Status = e.ID, 5, dlq.Pending
+			l := testDeadLetter(e.AggregateID.String(), 1)
+			l.EventID, l.Attempts, l.Status = e.ID.UUID(), 5, dlq.Pending
 			l.Metadata = map[string]string{"breaker": "open"}
 			if c.metadata != "" {
 				l.Metadata["captured"] = c.metadata
@@ -221,10 +221,10 @@ func TestBiography_OfAReplayedEvent(t *testing.T) {
 			if c.lost {
 				r.Offset += 1000
 			}
-			if _, err := b.store.Claim(t.Context(), e.ID, "relay-1", time.Minute); err != nil {
+			if _, err := b.store.Claim(t.Context(), e.ID.UUID(), "relay-1", time.Minute); err != nil {
 				t.Fatal(err)
 			}
-			if err := b.store.Resolve(t.Context(), e.ID, "relay-1", dlq.Outcome{Kind: dlq.OutcomeReplayed, Topic: "things", Partition: r.Partition, Offset: r.Offset}); err != nil {
+			if err := b.store.Resolve(t.Context(), e.ID.UUID(), "relay-1", dlq.Outcome{Kind: dlq.OutcomeReplayed, Topic: "things", Partition: r.Partition, Offset: r.Offset}); err != nil {
 				t.Fatal(err)
 			}
 			got = BiographyBody{}
@@ -288,7 +288,7 @@ func TestBiography_OfMappedTables(t *testing.T) {
 	}
 	// The record contains the aggregate, which finds the row. The times of the record and
 	// the row are close.
-	e := outbox.Event{IDText: "c-1", ID: outbox.IDOf("c-1"), AggregateText: "cart 7", AggregateID: outbox.IDOf("cart 7"), AggregateType: "cart", Type: "CartFilled", Payload: []byte("{}"), CreatedAt: time.Now()}
+	e := outbox.Event{ID: outbox.IDFromText("c-1"), AggregateID: outbox.IDFromText("cart 7"), AggregateType: "cart", Type: "CartFilled", Payload: []byte("{}"), CreatedAt: time.Now()}
 	publish(t, client, &e, header("outbox-captured", "tail"))
 	var got BiographyBody
 	b.ask(t, access.Viewer, "GET", "/v1/events/c-1?aggregate=cart+7", "").into(t, http.StatusOK, &got)
@@ -363,7 +363,7 @@ func TestBiography_NamesUnknownParts(t *testing.T) {
 func TestTimeOf(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Millisecond)
-	if got := timeOf(outbox.NewID()); got.Before(now) || got.After(time.Now()) {
+	if got := timeOf(outbox.NewID().UUID()); got.Before(now) || got.After(time.Now()) {
 		t.Errorf("of a UUIDv7 %s, want %s", got, now)
 	}
 	if got := timeOf(gocql.UUIDFromTime(now)); !got.Equal(now) {

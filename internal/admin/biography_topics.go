@@ -141,9 +141,12 @@ func (b *biographer) is(r *kgo.Record) bool {
 // found adds the step of the event's record.
 func (b *biographer) found(r *kgo.Record) {
 	b.out, b.record = true, r
-	if e, _, err := outbox.FromRecord(r.Key, r.Value, r.Headers); err == nil {
-		b.body.AggregateID, b.body.EventType, b.body.Sequence = e.AggregateString(), e.Type, e.Sequence
-		b.body.EditOf, b.aggregateType = e.EditOf, e.AggregateType
+	if e, err := outbox.FromRecord(r.Key, r.Value, r.Headers); err == nil {
+		b.body.AggregateID, b.body.EventType, b.body.Sequence = e.AggregateID.String(), e.Type, e.Sequence
+		b.aggregateType, b.body.EditOf = e.AggregateType, ""
+		if !e.OriginalID.IsZero() {
+			b.body.EditOf = e.OriginalID.String()
+		}
 	}
 	b.add(BiographyStep{
 		Kind: "published", What: "published", At: when(kafkarecord.At(r)), Source: placeOf(r), Topic: r.Topic, Partition: &r.Partition, Offset: &r.Offset,

@@ -101,7 +101,7 @@ func (b *fixture) exampleTopic(t *testing.T) {
 	defer client.Close()
 	for seq := range int64(2) {
 		e := outbox.Event{
-			ID: mustID(t, exampleID), AggregateText: "01a2005c-395d-72e1-8345-2406e2489440", AggregateType: "order", Sequence: seq + 1, Type: "OrderCreated",
+			ID: outbox.IDFromUUID(mustID(t, exampleID)), AggregateID: outbox.IDFromText("01a2005c-395d-72e1-8345-2406e2489440"), AggregateType: "order", Sequence: seq + 1, Type: "OrderCreated",
 			CreatedAt: time.Date(2026, 11, 22, 2, 10, 5, 0, time.UTC), Payload: []byte(`{"total":"6.78"}`), ContentType: "application/json",
 			Headers: map[string]string{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
 		}

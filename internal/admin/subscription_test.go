@@ -20,7 +20,7 @@ func TestSubscription_DeadLetters(t *testing.T) {
 	b := setup(t, nil)
 	event := gocql.MustRandomUUID().String()
 	l := testDeadLetter("", 0)
-	l.Table, l.EventID, l.AggregateType, l.EventType, l.Topic = "subscription.inventory", outbox.NameID(gocql.UUID{1}, "inventory", event), "", "", "orders"
+	l.Table, l.EventID, l.AggregateType, l.EventType, l.Topic = "subscription.inventory", outbox.NameID(gocql.UUID{1}, "inventory", event).UUID(), "", "", "orders"
 	l.ErrorClass, l.Metadata = "max_receive", map[string]string{"event_id": event, "partition": "3", "offset": "17"}
 	b.writeDeadLetter(t, l, time.Time{})
 	path := "/v1/dlq/dead-letters/" + l.EventID.String()

@@ -52,17 +52,17 @@ func contradiction(events []outbox.Event) (problem, fix string) {
 	ids, numbers := make(map[string]*outbox.Event), make(map[number]*outbox.Event)
 	for i := range events {
 		e := &events[i]
-		id, at := e.IDString(), number{e.AggregateString(), e.Sequence}
+		id, at := e.ID.String(), number{e.AggregateID.String(), e.Sequence}
 		const unique = "map event_id to a column whose values are unique in the table, or give each event an id of its own: of several events with one id, the relay publishes the first"
 		switch other := ids[id]; {
 		case other == nil:
 		case other.AggregateID != e.AggregateID:
-			return fmt.Sprintf("event id %s has the aggregates %s and %s", id, other.AggregateString(), at.aggregate), unique
+			return fmt.Sprintf("event id %s has the aggregates %s and %s", id, other.AggregateID.String(), at.aggregate), unique
 		default:
 			return fmt.Sprintf("event id %s has the numbers %d and %d in aggregate %s", id, other.Sequence, at.seq, at.aggregate), unique
 		}
 		if other := numbers[at]; other != nil && at.seq > 0 {
-			return fmt.Sprintf("number %d of aggregate %s has the events %s and %s", at.seq, at.aggregate, other.IDString(), id),
+			return fmt.Sprintf("number %d of aggregate %s has the events %s and %s", at.seq, at.aggregate, other.ID.String(), id),
 				"let one writer at a time number the events of an aggregate, as Appender.AppendNext does: the second event is published behind later ones"
 		}
 		ids[id], numbers[at] = e, e

@@ -67,7 +67,7 @@ func (b *fixture) produce(t testing.TB, topic string, first, n int) {
 	t.Helper()
 	for i := first; i < first+n; i++ {
 		e := outbox.Event{
-			ID: outbox.NewID(), AggregateText: "thing-" + strconv.Itoa(i%5), Sequence: 1, AggregateType: "thing", Type: "Type" + strconv.Itoa(i%2),
+			ID: outbox.NewID(), AggregateID: outbox.IDFromText("thing-" + strconv.Itoa(i%5)), Sequence: 1, AggregateType: "thing", Type: "Type" + strconv.Itoa(i%2),
 			Payload: []byte(`{"n":` + strconv.Itoa(i) + `}`), CreatedAt: time.Now(),
 		}
 		r := &kgo.Record{Topic: topic, Key: e.Key(), Value: e.Payload, Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &e, "/s")}

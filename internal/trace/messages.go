@@ -103,7 +103,7 @@ func (m *Messages) send(e *outbox.Event, topic string, captured Capture) oteltra
 	_, span := m.tracer.Start(context.Background(), strings.TrimSpace("send "+topic), oteltrace.WithSpanKind(oteltrace.SpanKindClient),
 		oteltrace.WithTimestamp(captured.At), oteltrace.WithLinks(oteltrace.Link{SpanContext: by}),
 		oteltrace.WithAttributes(semconv.MessagingSystemKafka, semconv.MessagingOperationTypeSend, semconv.MessagingOperationName("send"),
-			semconv.MessagingMessageID(e.IDString())))
+			semconv.MessagingMessageID(e.ID.String())))
 	if topic != "" {
 		span.SetAttributes(semconv.MessagingDestinationName(topic))
 	}

@@ -23,12 +23,12 @@ func (o origin) event(r *kgo.Record) (e outbox.Event, ok bool) {
 			}
 		}
 	}
-	e, source, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
-	if err != nil || o.source != "" && source != o.source {
+	record, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
+	if err != nil || o.source != "" && record.Source != o.source {
 		return e, false
 	}
-	if e.EditOf != "" {
-		e.ID = outbox.IDOf(e.EditOf)
+	if !record.OriginalID.IsZero() {
+		record.ID = record.OriginalID
 	}
-	return e, true
+	return record.Event, true
 }

@@ -3,6 +3,8 @@ package verify
 import (
 	"strings"
 	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // A record of another source or table is another event, also with the same id: it neither proves
@@ -30,9 +32,9 @@ func TestOrigin_OfRecords(t *testing.T) {
 			stored, edited, gone := event(1, 1), event(2, 1), event(4, 1)
 			b.write(stored, event(3, 1), edited)
 			b.publish(0, event(3, 1))
-			edit := edited
-			edit.ID, edit.EditOf = id(9, 9), edited.ID.String()
-			b.publishFrom(tt.from, 1, stored, edit, gone)
+			edit := outbox.Record{Event: edited, OriginalID: edited.ID}
+			edit.ID = outbox.IDFromUUID(id(9, 9))
+			b.publishFrom(tt.from, 1, outbox.Record{Event: stored}, edit, outbox.Record{Event: gone})
 
 			want := Counts{Rows: 3, Published: 1, Missing: 2, Foreign: 3}
 			if tt.own {

@@ -253,7 +253,7 @@ func (s *Scan) deadLetterIDs(row *Row, written int64) (ids []gocql.UUID) {
 		return []gocql.UUID{row.Event}
 	}
 	for n := range rowsAtOnce {
-		ids = append(ids, outbox.RowID(s.Table, row.Aggregate.String(), row.Seq, written, n))
+		ids = append(ids, outbox.RowID(s.Table, row.Aggregate.String(), row.Seq, written, n).UUID())
 	}
 	return ids
 }

@@ -68,7 +68,7 @@ func TestScan_StateWithoutEvents(t *testing.T) {
 	}
 	rows := 0
 	if err := v.Scan.walk(t.Context(), math.MinInt64, math.MaxInt64, rate.NewLimiter(rate.Inf, pageRows), func(r *Row, bad *Unreadable) error {
-		if rows++; bad != nil || r.Aggregate != event(1, 1).AggregateID || r.Seq != 1 {
+		if rows++; bad != nil || r.Aggregate != event(1, 1).AggregateID.UUID() || r.Seq != 1 {
 			t.Errorf("row %+v, %+v; want event 1 alone", r, bad)
 		}
 		return nil

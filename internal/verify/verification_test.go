@@ -82,7 +82,7 @@ func event(aggregate, seq int) outbox.Event {
 		typ = "A"
 	}
 	return outbox.Event{
-		ID: id(aggregate, seq), AggregateID: id(aggregate, 0), Sequence: int64(seq), AggregateType: "thing", Type: typ,
+		ID: outbox.IDFromUUID(id(aggregate, seq)), AggregateID: outbox.IDFromUUID(id(aggregate, 0)), Sequence: int64(seq), AggregateType: "thing", Type: typ,
 		Payload: []byte("{}"), CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 	}
 }
@@ -106,15 +106,20 @@ const source = "test"
 // publish produces to a partition; each record is acknowledged before the next.
 func (b *fixture) publish(partition int32, events ...outbox.Event) {
 	b.t.Helper()
-	b.publishFrom(origin{source: source}, partition, events...)
+	for _, e := range events {
+		b.publishFrom(origin{source: source}, partition, outbox.Record{Event: e})
+	}
 }
 
 // publishFrom is publish with the ce_source and, unless it is empty, the ce_table of the records.
-func (b *fixture) publishFrom(from origin, partition int32, events ...outbox.Event) {
+func (b *fixture) publishFrom(from origin, partition int32, records ...outbox.Record) {
 	b.t.Helper()
-	for _, e := range events {
+	for _, e := range records {
 		r := &kgo.Record{Topic: e.Type, Partition: partition, Key: []byte(e.AggregateID.String()), Value: e.Payload}
-		r.Headers = outbox.AppendHeaders(r.Headers, &e, from.source)
+		r.Headers = outbox.AppendHeaders(r.Headers, &e.Event, from.source)
+		if !e.OriginalID.IsZero() {
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: outbox.HeaderOriginalID, Value: []byte(e.OriginalID.String())})
+		}
 		if from.table != "" {
 			r.Headers = append(r.Headers, kgo.RecordHeader{Key: outbox.HeaderTable, Value: []byte(from.table)})
 		}

@@ -139,8 +139,8 @@ func TestVerifier_LeavesAloneWhatIsNotMissing(t *testing.T) {
 	v := b.verifier(&log, func(c *VerifierConfig) {
 		c.Tables[0].Relay = relay
 		c.Tables[0].DeadLetters = deadLettersFunc(func(events []gocql.UUID, each func(DeadLetter)) error {
-			if slices.Contains(events, dead.ID) {
-				each(DeadLetter{Event: dead.ID, State: DeadLetterClosed})
+			if slices.Contains(events, dead.ID.UUID()) {
+				each(DeadLetter{Event: dead.ID.UUID(), State: DeadLetterClosed})
 			}
 			return nil
 		})
@@ -273,7 +273,7 @@ func TestVerifier_Repairs(t *testing.T) {
 		c.Tables[0].Repair = true
 		c.Tables[0].Relay = &testRelay{repair: func(r Row) {
 			asked++
-			if r.Event == good.ID {
+			if r.Event == good.ID.UUID() {
 				b.publish(0, good)
 			}
 		}}

@@ -295,7 +295,7 @@ func (t *topicReader) take(f *kgo.FetchTopicPartition, left map[string]map[int32
 		if !ok {
 			continue
 		}
-		if err := sink(e.ID, e.AggregateID); err != nil {
+		if err := sink(e.ID.UUID(), e.AggregateID.UUID()); err != nil {
 			return err
 		}
 	}

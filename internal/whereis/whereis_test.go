@@ -28,25 +28,25 @@ func TestFinder_FindsTheRecordOfAnEvent(t *testing.T) {
 		if err := client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
-		want[e.ID] = r
+		want[e.ID.UUID()] = r
 	}
 	f := New(kgo.SeedBrokers(broker.ListenAddrs()...))
 	for id, r := range want {
 		if got, err := f.Find(t.Context(), "t", r.Key, id, now); err != nil || got == nil || got.Partition != r.Partition || got.Offset != r.Offset {
 			t.Errorf("Find() = %+v, %v, want it at %d of partition %d", got, err, r.Offset, r.Partition)
 		}
-		if got, err := f.Find(t.Context(), "t", r.Key, outbox.NewID(), now); err != nil || got != nil {
+		if got, err := f.Find(t.Context(), "t", r.Key, outbox.NewID().UUID(), now); err != nil || got != nil {
 			t.Errorf("Find() of an event that is not there = %+v, %v", got, err)
 		}
 		if got, err := f.Find(t.Context(), "t", r.Key, id, now.Add(time.Hour)); err != nil || got != nil {
 			t.Errorf("Find() among later records = %+v, %v", got, err)
 		}
 	}
-	if got, err := f.Find(t.Context(), "none", []byte("k"), outbox.NewID(), now); err != nil || got != nil {
+	if got, err := f.Find(t.Context(), "none", []byte("k"), outbox.NewID().UUID(), now); err != nil || got != nil {
 		t.Errorf("Find() in a topic that is not there = %+v, %v", got, err)
 	}
 	broker.Close()
-	if _, err := f.Find(t.Context(), "t", []byte("k"), outbox.NewID(), now); err == nil {
+	if _, err := f.Find(t.Context(), "t", []byte("k"), outbox.NewID().UUID(), now); err == nil {
 		t.Error("Find() without a broker says that it knows")
 	}
 }

@@ -308,6 +308,9 @@ func (f *Fence) checkKey(key Key) error {
 	}
 	for i, k := range f.keys {
 		text, ok := key[i].(string)
+		if id, is := key[i].(fmt.Stringer); is { // outbox.ID, or a UUID of any package
+			text, ok = id.String(), true
+		}
 		if typ := f.table.columns[k].typ; !ok || typ != "uuid" && typ != "timeuuid" {
 			continue
 		}

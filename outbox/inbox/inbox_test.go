@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // after is decided by the order, the event and the mark alone.
@@ -48,7 +50,7 @@ func TestFence_CheckKey(t *testing.T) {
 	for _, c := range []struct {
 		key Key
 		ok  bool
-	}{{Key{"eu", id}, true}, {Key{"eu", uuid}, true}, {Key{"eu", "order 7"}, false}, {Key{"eu", ""}, false}, {Key{id}, false}, {nil, false}} {
+	}{{Key{"eu", id}, true}, {Key{"eu", outbox.IDFromText(id)}, true}, {Key{"eu", outbox.IDFromInt(7)}, false}, {Key{"eu", uuid}, true}, {Key{"eu", "order 7"}, false}, {Key{"eu", ""}, false}, {Key{id}, false}, {nil, false}} {
 		if err := f.checkKey(c.key); (err == nil) != c.ok {
 			t.Errorf("checkKey(%v) = %v", c.key, err)
 		}

@@ -16,7 +16,7 @@ import (
 func TestDecode_IsWhatWasPublished(t *testing.T) {
 	t.Parallel()
 	want := outbox.Event{
-		ID: outbox.NewID(), AggregateText: "thing-1", Sequence: 7, AggregateType: "thing", Type: "ThingMade", CreatedAt: time.Now(),
+		ID: outbox.NewID(), AggregateID: outbox.IDFromText("thing-1"), Sequence: 7, AggregateType: "thing", Type: "ThingMade", CreatedAt: time.Now(),
 		Payload: []byte(`{"n":1}`), ContentType: "application/json", Headers: map[string]string{"traceparent": "00-1"},
 	}
 	r := &kgo.Record{Topic: "t", Partition: 2, Offset: 9, Key: want.Key(), Value: want.Payload, Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &want, "/s")}

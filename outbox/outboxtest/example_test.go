@@ -14,7 +14,7 @@ import (
 func pay(b *gocql.Batch, invoice gocql.UUID, amount string) error {
 	b.Query("UPDATE invoices SET paid = ? WHERE id = ?", amount, invoice)
 	return outbox.Append(b, outbox.Event{
-		ID: outbox.NewID(), AggregateID: invoice, Sequence: 1, AggregateType: "invoice", Type: "InvoicePaid",
+		ID: outbox.NewID(), AggregateID: outbox.IDFromUUID(invoice), Sequence: 1, AggregateType: "invoice", Type: "InvoicePaid",
 		Payload: fmt.Appendf(nil, `{"amount":%q}`, amount), CreatedAt: time.Now().UTC(),
 	})
 }
@@ -32,7 +32,7 @@ func ExampleEvents() {
 		return
 	}
 	for _, e := range events {
-		fmt.Println(e.Type, e.AggregateString(), e.Sequence, string(e.Payload))
+		fmt.Println(e.Type, e.AggregateID, e.Sequence, string(e.Payload))
 	}
 	// Output: InvoicePaid 00000000-0000-0000-0000-000000000001 1 {"amount":"12.50"}
 }

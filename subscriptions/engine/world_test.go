@@ -271,7 +271,7 @@ func (w *world) sleep(d time.Duration) {
 // event returns the record of an event with a name and a key.
 func event(topic, key, name string, headers ...kgo.RecordHeader) *kgo.Record {
 	e := outbox.Event{
-		ID: outbox.NameID(gocql.UUID{1}, topic, name), AggregateText: key, Sequence: 1, AggregateType: "thing", Type: "Made", Payload: []byte(`{"name":"` + name + `"}`),
+		ID: outbox.NameID(gocql.UUID{1}, topic, name), AggregateID: outbox.IDFromText(key), Sequence: 1, AggregateType: "thing", Type: "Made", Payload: []byte(`{"name":"` + name + `"}`),
 		CreatedAt: time.Now(), Headers: map[string]string{"name": name}, ContentType: "application/json",
 	}
 	return &kgo.Record{Topic: topic, Key: e.Key(), Value: e.Payload, Headers: append(outbox.AppendHeaders[kgo.RecordHeader](nil, &e, "/s"), headers...)}

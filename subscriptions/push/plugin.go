@@ -118,11 +118,11 @@ func NewEvent(subscription string, e kafkarecord.Event, attempt int) Event {
 	var id gocql.UUID
 	switch {
 	case e.ID != "" && (e.Source == "" || outbox.IDOf(e.ID).String() == e.ID):
-		id = outbox.NameID(namespace, subscription, "event", e.ID)
+		id = outbox.NameID(namespace, subscription, "event", e.ID).UUID()
 	case e.ID != "":
-		id = outbox.NameID(namespace, subscription, "event of", e.Source, e.ID)
+		id = outbox.NameID(namespace, subscription, "event of", e.Source, e.ID).UUID()
 	default:
-		id = outbox.NameID(namespace, subscription, "record", e.Topic, strconv.Itoa(int(e.Partition)), strconv.FormatInt(e.Offset, 10))
+		id = outbox.NameID(namespace, subscription, "record", e.Topic, strconv.Itoa(int(e.Partition)), strconv.FormatInt(e.Offset, 10)).UUID()
 	}
 	return Event{Event: e, Subscription: subscription, DeliveryID: id.String(), Attempt: attempt}
 }

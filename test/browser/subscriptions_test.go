@@ -28,7 +28,7 @@ func (w *world) happen(payloads ...string) {
 	w.t.Helper()
 	for _, p := range payloads {
 		e := outbox.Event{
-			ID: outbox.NewID(), AggregateText: "thing-1", Sequence: 1, AggregateType: "thing", Type: "ThingHappened", Payload: []byte(p), ContentType: "application/json", CreatedAt: time.Now(),
+			ID: outbox.NewID(), AggregateID: outbox.IDFromText("thing-1"), Sequence: 1, AggregateType: "thing", Type: "ThingHappened", Payload: []byte(p), ContentType: "application/json", CreatedAt: time.Now(),
 		}
 		r := &kgo.Record{Topic: things, Key: e.Key(), Value: e.Payload, Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &e, "/s")}
 		if err := w.kafka.ProduceSync(w.t.Context(), r).FirstErr(); err != nil {

@@ -31,7 +31,7 @@ func (w *world) publish(payloads ...string) (id string) {
 	w.t.Helper()
 	for i, p := range payloads {
 		e := outbox.Event{
-			ID: outbox.NewID(), AggregateText: fmt.Sprintf("order-%d", i%5), Sequence: 1, AggregateType: "order", Type: topic, Payload: []byte(p), ContentType: "application/json", CreatedAt: time.Now(),
+			ID: outbox.NewID(), AggregateID: outbox.IDFromText(fmt.Sprintf("order-%d", i%5)), Sequence: 1, AggregateType: "order", Type: topic, Payload: []byte(p), ContentType: "application/json", CreatedAt: time.Now(),
 			Headers: map[string]string{"x-channel": "checkout"},
 		}
 		r := &kgo.Record{Topic: topic, Key: e.Key(), Value: e.Payload, Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &e, "/s")}

@@ -218,10 +218,10 @@ func (w *world) raiseLimit() {
 // sizes.
 func (w *world) store(sizes ...int) (ids []gocql.UUID) {
 	w.t.Helper()
-	aggregate := outbox.NewID()
+	aggregate := outbox.NewID().UUID()
 	for i, size := range sizes {
 		e := outbox.Event{
-			ID: outbox.NewID(), AggregateID: aggregate, Sequence: int64(i + 1), AggregateType: "order", Type: topic,
+			ID: outbox.NewID(), AggregateID: outbox.IDFromUUID(aggregate), Sequence: int64(i + 1), AggregateType: "order", Type: topic,
 			Payload: fmt.Appendf(nil, `{"order":%q,"total":12345678901234567890.50,"note":%q}`, aggregate, noise(size)), ContentType: "application/json",
 			Headers: map[string]string{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 		}
@@ -232,7 +232,7 @@ func (w *world) store(sizes ...int) (ids []gocql.UUID) {
 		if err := b.Exec(); err != nil {
 			w.t.Fatal(err)
 		}
-		ids = append(ids, e.ID)
+		ids = append(ids, e.ID.UUID())
 	}
 	return ids
 }
@@ -305,7 +305,7 @@ func (w *world) writeDeadLetter(change func(*dlq.DeadLetter)) gocql.UUID {
 	w.t.Helper()
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	l := dlq.DeadLetter{
-		Table: table, EventID: outbox.NewID(), AggregateID: outbox.NewID().String(), AggregateType: "order", EventType: topic, Sequence: 1,
+		Table: table, EventID: outbox.NewID().UUID(), AggregateID: outbox.NewID().String(), AggregateType: "order", EventType: topic, Sequence: 1,
 		Payload: []byte(`{"n":1}`), ContentType: "application/json", Headers: map[string]string{}, CreatedAt: now, WrittenAt: now.UnixMicro(), Topic: topic,
 		Status: dlq.Suspended, ErrorClass: "record_too_large", ErrorCode: "MESSAGE_TOO_LARGE", ErrorText: "the record has 4000 bytes, the topic accepts 2000",
 		ErrorChain: []string{"publish", "the record is too large"}, Attempts: 1, FirstFailedAt: now, LastFailedAt: now, Strategy: dlq.StrategyManual,

@@ -41,7 +41,7 @@ func (c *cluster) limited() (grow func()) {
 
 // published are the events of an aggregate in the topics, by broker time, and by
 // sequence within a millisecond of it.
-func (c *cluster) published(aggregate string, n int) (out []outbox.Event) {
+func (c *cluster) published(aggregate string, n int) (out []outbox.Record) {
 	c.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.kafkaAddr), kgo.ConsumeTopics(topics...))
 	if err != nil {
@@ -60,14 +60,14 @@ func (c *cluster) published(aggregate string, n int) (out []outbox.Event) {
 	}
 	at := make(map[int64]time.Time)
 	for _, r := range records {
-		e, _, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
+		e, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
 		if err != nil {
 			c.t.Fatal(err)
 		}
 		at[e.Sequence] = r.Timestamp
 		out = append(out, e)
 	}
-	slices.SortFunc(out, func(a, b outbox.Event) int {
+	slices.SortFunc(out, func(a, b outbox.Record) int {
 		return cmp.Or(at[a.Sequence].Compare(at[b.Sequence]), cmp.Compare(a.Sequence, b.Sequence))
 	})
 	return out
@@ -104,8 +104,8 @@ func TestDeadLetters_EditedAndPublishedInPlace(t *testing.T) {
 	c.command(0, &edited, "dlq", "edit", id, "--payload-file", payload, "--dlq-schemas", dir, "--header", "mended=by hand", "--yes", "--reason", "a test")
 	c.readyWhen("without dead letters", func(r *ready) bool { return r.Ready && r.DeadLetters == 0 && r.BlockedAggregates == 0 })
 	got := c.published(refused, 2)
-	if len(got) != 2 || got[0].ID.String() != edited.ID || got[0].EditOf != id || string(got[0].Payload) != `{"mended":true}` ||
-		got[0].Headers["mended"] != "by hand" || got[0].Sequence != 1 || got[1].Sequence != 2 || got[1].EditOf != "" {
+	if len(got) != 2 || got[0].ID.String() != edited.ID || got[0].OriginalID.String() != id || string(got[0].Payload) != `{"mended":true}` ||
+		got[0].Headers["mended"] != "by hand" || got[0].Sequence != 1 || got[1].Sequence != 2 || !got[1].OriginalID.IsZero() {
 		t.Errorf("the aggregate's events are %+v, want the edited one and then its cancellation", got)
 	}
 	var v verified

@@ -186,7 +186,7 @@ func (s *subscribers) publish(first, n int) {
 				continue
 			}
 			e := outbox.Event{
-				ID: outbox.NewID(), AggregateText: order, Sequence: int64(sequence + 1), AggregateType: "order", Type: typ, CreatedAt: time.Now(), ContentType: "application/json",
+				ID: outbox.NewID(), AggregateID: outbox.IDFromText(order), Sequence: int64(sequence + 1), AggregateType: "order", Type: typ, CreatedAt: time.Now(), ContentType: "application/json",
 				Payload: fmt.Appendf(nil, `{"country":"X","currency":"EUR","total":"1.00","lines":[{"sku":%q,"quantity":%d}]}`, sku, i),
 			}
 			s.want.apply(order, e.Sequence, sku, i)

@@ -14,7 +14,7 @@ var lateMutants = []mutant{
 	},
 	unit("TestRewritten", mutant{
 		name: "a write time after the forgotten ids proves that an event is not published", file: "relay/internal/publish/offer.go",
-		old: "	case !o.Owner:\n		s.lines.Doubt(e.AggregateID)\n		return Left, nil\n",
+		old: "	case !o.Owner:\n		s.lines.Doubt(e.AggregateID.UUID())\n		return Left, nil\n",
 		new: "	case false:\n		return Left, nil\n",
 	}),
 	unit("TestRewritten", mutant{
@@ -164,7 +164,7 @@ var lateMutants = []mutant{
 	}),
 	unit("TestPublisher_FateOfAForgottenEvent", mutant{
 		name: "an id that is forgotten proves that its event is not published", file: "relay/internal/publish/lookup.go",
-		old: "max(began, min(p.ids.horizon(f.ID), remembered))",
+		old: "max(began, min(p.ids.horizon(f.ID.UUID()), remembered))",
 		new: "began",
 	}),
 	unit("TestGaps_OfAnAggregateUnderWayAreKept", mutant{
@@ -174,7 +174,7 @@ var lateMutants = []mutant{
 	}),
 	unit("TestGaps_OfAnAggregateUnderWayAreKept", mutant{
 		name: "a skipped number counts as published", file: "relay/internal/publish/offer.go",
-		old: "	case s.lines.IsGap(e.AggregateID, e.Sequence):",
+		old: "	case s.lines.IsGap(e.AggregateID.UUID(), e.Sequence):",
 		new: "	case false:",
 	}),
 	unit("TestGaps_FoundByTheNextEvent", mutant{
@@ -204,8 +204,8 @@ var lateMutants = []mutant{
 	}),
 	unit("TestBlocked_WaitsForTheDatabase", mutant{
 		name: "events overtake waiting events of their aggregate", file: "relay/internal/capture/sequencer.go",
-		old: "	if !s.blocked.has(e.AggregateID) {",
-		new: "	if s.blocked.has(e.AggregateID) {\n		return s.sink.Submit(ctx, e, publish.BySweep, settled)\n	} else {",
+		old: "	if !s.blocked.has(e.AggregateID.UUID()) {",
+		new: "	if s.blocked.has(e.AggregateID.UUID()) {\n		return s.sink.Submit(ctx, e, publish.BySweep, settled)\n	} else {",
 	}),
 	unit("TestLate_DecidedConditionalWrite", mutant{
 		name: "an earlier event counts as published without a proof", file: "relay/internal/readback/proof.go",
@@ -234,7 +234,7 @@ var lateMutants = []mutant{
 	}),
 	unit("TestReplay_DiscardedInProgress", mutant{
 		name: "the index counts an event twice whose dead letter was settled during its replay", file: "relay/internal/publish/send.go",
-		old: "	p.ids.forget(it.event.ID)\n",
+		old: "	p.ids.forget(it.event.ID.UUID())\n",
 		new: "",
 	}),
 	scenario("TestLate_EveryKind", mutant{

@@ -73,7 +73,7 @@ var relayMutants = []mutant{
 	}),
 	unit("TestFence_ALateDeadLetterPublishesNothingAgain", mutant{
 		name: "an event is published although the previous owner may still write its dead letter", file: "relay/internal/publish/offer.go",
-		old: "		it.cause = p.mu.deadLetters.interrupted(o.Event.ID)\n",
+		old: "		it.cause = p.mu.deadLetters.interrupted(o.Event.ID.UUID())\n",
 		new: "		it.cause = nil\n",
 	}),
 	unit("TestProofs$", mutant{
@@ -118,7 +118,7 @@ var relayMutants = []mutant{
 	}),
 	seeds(mutant{
 		name: "events of the tail reader are not added to the dedup index", file: "relay/internal/publish/event_ids.go",
-		old: "		s.mu.index.Add(it.event.ID, it.written, in)",
+		old: "		s.mu.index.Add(it.event.ID.UUID(), it.written, in)",
 		new: "		_ = it.shown",
 	}),
 	seeds(mutant{
@@ -443,8 +443,8 @@ var relayMutants = []mutant{
 		old: "s.texts[i].ok = false", new: "_ = i",
 	},
 	unit("TestDeadLetters_AnEditedEventTakesTheOriginalsPlace", mutant{
-		name: "an edited event does not name its original", file: "relay/internal/publish/replay_event.go",
-		old: "		e.EditOf = e.IDString()\n", new: "",
+		name: "an edited event does not name its original", file: "relay/internal/publish/replay_end.go",
+		old: "		it.original = storedID(deadLetter)\n", new: "",
 	}),
 	unit("TestDeadLetters_AnEditedEventTakesTheOriginalsPlace", mutant{
 		name: "read-back takes an edited event for another", file: "relay/internal/readback/scan.go",

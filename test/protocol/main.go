@@ -60,7 +60,7 @@ func run(ctx context.Context, cql, python string) error {
 	args := []string{"test/protocol/writer.py", host, port, strconv.Itoa(writers), strconv.Itoa(changes)}
 	ids := make([]gocql.UUID, aggregates)
 	for i := range ids {
-		ids[i] = outbox.NewID()
+		ids[i] = outbox.NewID().UUID()
 		args = append(args, ids[i].String())
 	}
 	var work errgroup.Group
@@ -97,13 +97,13 @@ func run(ctx context.Context, cql, python string) error {
 
 // check reads the events of an aggregate, and applies them to its row.
 func check(ctx context.Context, s *gocql.Session, a *outbox.Appender, id gocql.UUID) error {
-	events, err := a.Since(ctx, &outbox.Event{AggregateID: id}, 1)
+	events, err := a.Since(ctx, &outbox.Event{AggregateID: outbox.IDFromUUID(id)}, 1)
 	if err != nil {
 		return err
 	}
 	distinct := make(map[gocql.UUID]bool)
 	for i := range events {
-		distinct[events[i].ID] = true
+		distinct[events[i].ID.UUID()] = true
 		if events[i].Sequence != int64(i+1) {
 			return fmt.Errorf("aggregate %s: the event after %d has the number %d", id, i, events[i].Sequence)
 		}
@@ -120,7 +120,7 @@ func check(ctx context.Context, s *gocql.Session, a *outbox.Appender, id gocql.U
 
 // change adds 1 to the balance of an account, as docs/protocol.md has it.
 func change(ctx context.Context, s *gocql.Session, a *outbox.Appender, id gocql.UUID) error {
-	eventID, first := outbox.NewID(), int64(0)
+	eventID, first := outbox.NewID().UUID(), int64(0)
 	for {
 		balance, version, err := load(ctx, s, id)
 		if err != nil {
@@ -130,7 +130,7 @@ func change(ctx context.Context, s *gocql.Session, a *outbox.Appender, id gocql.
 			first = version + 1
 		}
 		r, err := a.AppendNext(ctx, outbox.Event{
-			ID: eventID, AggregateID: id, Sequence: version + 1, AggregateType: "account", Type: "BalanceChanged",
+			ID: outbox.IDFromUUID(eventID), AggregateID: outbox.IDFromUUID(id), Sequence: version + 1, AggregateType: "account", Type: "BalanceChanged",
 			Payload: fmt.Appendf(nil, `{"balance": %d}`, balance+1), CreatedAt: time.Now(),
 		}, outbox.AppendOptions{SearchFrom: first})
 		if err == nil {

@@ -210,18 +210,18 @@ func (w *world) resume(r *release) {
 	w.checkpoints(r, metrics)
 
 	for _, name := range []string{"open", "failed", "suspended"} {
-		w.must(w.deadLetters.Replay(ctx, event(name, 1, "").ID, operator))
+		w.must(w.deadLetters.Replay(ctx, event(name, 1, "").ID.UUID(), operator))
 	}
 	time.Sleep(time.Minute)
 	for _, name := range []string{"open", "requested", "claimed", "edited", "failed", "suspended"} {
-		if l := must1[dlq.DeadLetter](w)(w.deadLetters.Read(ctx, event(name, 1, "").ID)); l.Status != dlq.Resolved || l.Outcome.Kind != dlq.OutcomeReplayed {
+		if l := must1[dlq.DeadLetter](w)(w.deadLetters.Read(ctx, event(name, 1, "").ID.UUID())); l.Status != dlq.Resolved || l.Outcome.Kind != dlq.OutcomeReplayed {
 			w.t.Errorf("dead letter %q is %s, %s; want replayed", name, l.Status, l.Outcome.Kind)
 		}
 	}
-	for _, err := range must1[[]error](w)(w.keeper.Restore(ctx, []gocql.UUID{event("purged", 1, "").ID}, operator)) {
+	for _, err := range must1[[]error](w)(w.keeper.Restore(ctx, []gocql.UUID{event("purged", 1, "").ID.UUID()}, operator)) {
 		w.must(err)
 	}
-	if l := must1[dlq.DeadLetter](w)(w.deadLetters.Read(ctx, event("purged", 1, "").ID)); l.Status != dlq.Resolved || l.Headers["tenant"] != "purged" {
+	if l := must1[dlq.DeadLetter](w)(w.deadLetters.Read(ctx, event("purged", 1, "").ID.UUID())); l.Status != dlq.Resolved || l.Headers["tenant"] != "purged" {
 		w.t.Errorf("the restored dead letter is %s with headers %v", l.Status, l.Headers)
 	}
 

@@ -43,12 +43,12 @@ const refused = "Refused"
 var operator = dlq.Actor{Name: "operator", Reason: "INC-311"}
 
 // named is the id of a thing of the story.
-func named(name string) gocql.UUID { return outbox.NameID(gocql.UUID{1}, name) }
+func named(name string) gocql.UUID { return outbox.NameID(gocql.UUID{1}, name).UUID() }
 
 // event is event number seq of an aggregate.
 func event(aggregate string, seq int64, typ string, change ...func(*outbox.Event)) outbox.Event {
 	e := outbox.Event{
-		ID: named(fmt.Sprint(aggregate, "/", seq)), AggregateID: named(aggregate), Sequence: seq, AggregateType: "parcel", Type: typ,
+		ID: outbox.IDFromUUID(named(fmt.Sprint(aggregate, "/", seq))), AggregateID: outbox.IDFromUUID(named(aggregate)), Sequence: seq, AggregateType: "parcel", Type: typ,
 		Payload: fmt.Appendf(nil, `{"aggregate":%q,"n":%d}`, aggregate, seq), CreatedAt: time.Now(),
 	}
 	for _, f := range change {
@@ -264,10 +264,10 @@ func story(w *world) (facts map[string][]string, paths []string) {
 	w.happen("basket-3", 1)
 	must1[orders.Result](w)(w.orders.Create(ctx, newOrder("c-9"), orders.WriteOptions{}))
 	must1[messages.Accepted](w)(w.messages.Accept(ctx, reminder("unpublished", ""), messages.Options{}))
-	w.must(w.deadLetters.Replay(ctx, event("requested", 1, "").ID, operator))
+	w.must(w.deadLetters.Replay(ctx, event("requested", 1, "").ID.UUID(), operator))
 	w.edit("edited")
-	w.must(w.deadLetters.Replay(ctx, event("claimed", 1, "").ID, operator))
-	must1[dlq.DeadLetter](w)(w.deadLetters.Claim(ctx, event("claimed", 1, "").ID, "relay that died", 30*time.Second))
+	w.must(w.deadLetters.Replay(ctx, event("claimed", 1, "").ID.UUID(), operator))
+	must1[dlq.DeadLetter](w)(w.deadLetters.Claim(ctx, event("claimed", 1, "").ID.UUID(), "relay that died", 30*time.Second))
 
 	paths = []string{
 		"/v1/dlq/dead-letters?status=pending,blocked,processing,failed,suspended,resolved,archived", "/v1/dlq/stats", "/v1/dlq/groups", "/v1/dlq/jobs", "/v1/dlq/audit", "/v1/dlq/archives",
@@ -293,14 +293,14 @@ func story(w *world) (facts map[string][]string, paths []string) {
 func (w *world) edit(name string) {
 	w.t.Helper()
 	content := dlq.Edit{Payload: []byte(`{"edited":true}`), Headers: map[string]string{"tenant": name}}
-	must1[gocql.UUID](w)(w.deadLetters.Edit(w.t.Context(), event(name, 1, "").ID, content, operator, 0))
+	must1[gocql.UUID](w)(w.deadLetters.Edit(w.t.Context(), event(name, 1, "").ID.UUID(), content, operator, 0))
 }
 
 // operate changes dead letters as operators and relays do. end lets the broker accept
 // refused events.
 func operate(w *world, end func()) {
 	ctx := w.t.Context()
-	id := func(name string) gocql.UUID { return event(name, 1, "").ID }
+	id := func(name string) gocql.UUID { return event(name, 1, "").ID.UUID() }
 	priority := 7
 	w.must(w.deadLetters.Set(ctx, id("labelled"), dlq.Labels{Priority: &priority, AddTags: []string{"vip", "eu"}}, operator))
 	w.must(w.deadLetters.Discard(ctx, id("discarded"), operator))

@@ -145,7 +145,7 @@ func (w *world) checkDeadLetters(e *evidence) {
 		}
 	}
 	for _, r := range e.records {
-		if l, ok := e.deadLetters[r.ID]; ok && l.ended() && r.at.After(l.resolved.Add(time.Second)) {
+		if l, ok := e.deadLetters[r.ID.UUID()]; ok && l.ended() && r.at.After(l.resolved.Add(time.Second)) {
 			w.t.Errorf("event %s (order %s, seq %d) was ended by an operator at %s and published at %s",
 				r.ID, r.AggregateID, r.Sequence, w.after(l.resolved), w.after(r.at))
 		}

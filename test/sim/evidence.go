@@ -99,13 +99,13 @@ func (e *evidence) scanTables(w *world, session *session, scan scanner) {
 	var sc outbox.Scanner
 	for iter.Scan(sc.Dest()...) {
 		ev, err := sc.Event()
-		if err != nil && w.ledger.garbage[ev.AggregateID] {
+		if err != nil && w.ledger.garbage[ev.AggregateID.UUID()] {
 			continue
 		}
 		if err != nil {
 			w.t.Fatalf("scan the outbox: %v", err)
 		}
-		e.outbox[ev.ID] = ev
+		e.outbox[ev.ID.UUID()] = ev
 	}
 	if err := iter.Close(); err != nil {
 		w.t.Fatalf("scan the outbox: %v", err)

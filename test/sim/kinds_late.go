@@ -93,12 +93,12 @@ type lateParcel struct {
 }
 
 func (w *world) newLateParcel(r *rand.Rand) *lateParcel {
-	return &lateParcel{w: w, rnd: rand.New(rand.NewPCG(r.Uint64(), 'l')), id: outbox.NewID(), kind: parcelMoved, next: 1}
+	return &lateParcel{w: w, rnd: rand.New(rand.NewPCG(r.Uint64(), 'l')), id: outbox.NewID().UUID(), kind: parcelMoved, next: 1}
 }
 
 func (p *lateParcel) event() outbox.Event {
 	e := outbox.Event{
-		ID: outbox.NewID(), AggregateID: p.id, Sequence: p.next, AggregateType: parcel, Type: p.kind,
+		ID: outbox.NewID(), AggregateID: outbox.IDFromUUID(p.id), Sequence: p.next, AggregateType: parcel, Type: p.kind,
 		Payload: p.w.payload(p.rnd, p.next), CreatedAt: p.w.clock.Now().UTC().Truncate(time.Millisecond),
 	}
 	p.next++
@@ -121,7 +121,7 @@ func (p *lateParcel) late() {
 	e := p.event()
 	at := p.w.clock.Now().Add(-p.w.settings.relay.ConfidenceWindow - time.Minute - upTo(p.rnd, max(time.Since(p.w.began)-10*time.Minute, 0))).UnixMicro()
 	at = max(at, p.w.began.Add(30*time.Second-p.w.settings.hostAhead).UnixMicro()) // the table has no streams before its creation
-	p.w.ledger.isLate(e.ID)
+	p.w.ledger.isLate(e.ID.UUID())
 	for {
 		stmt, args, err := outbox.DefaultTable.Insert(e)
 		if err != nil {
@@ -131,7 +131,7 @@ func (p *lateParcel) late() {
 		err = p.w.session.Query(stmt, args...).WithTimestamp(at).Exec()
 		switch {
 		case err == nil:
-			p.w.ledger.moved(e.ID)
+			p.w.ledger.moved(e.ID.UUID())
 			return
 		case cqlcode.Of(err) == gocql.ErrCodeInvalid:
 			p.w.store(p.rnd, gocql.UnloggedBatch, 0, e)

@@ -31,8 +31,8 @@ var strangeRows = []struct {
 }{
 	{"created_at", func(e *outbox.Event) { e.CreatedAt = time.UnixMilli(e.CreatedAt.UnixMicro()) }},
 	{"created_at", func(e *outbox.Event) { e.CreatedAt = time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC) }},
-	{"event_id", func(e *outbox.Event) { e.ID = gocql.UUID{} }},
-	{"aggregate_id", func(e *outbox.Event) { e.AggregateID = gocql.UUID{} }},
+	{"event_id", func(e *outbox.Event) { e.ID = outbox.ID{} }},
+	{"aggregate_id", func(e *outbox.Event) { e.AggregateID = outbox.ID{} }},
 	{"seq", func(e *outbox.Event) { e.Sequence = 0 }},
 	{"seq", func(e *outbox.Event) { e.Sequence = -7 }},
 	{"event_type", func(e *outbox.Event) { e.Type = "" }},
@@ -44,12 +44,12 @@ func (p *lateParcel) refused() {
 	p.onTime(p.rnd.IntN(2))
 	e, row := p.event(), strangeRows[p.rnd.IntN(len(strangeRows))]
 	row.change(&e)
-	id := e.ID
+	id := e.ID.UUID()
 	if id == (gocql.UUID{}) {
-		id = e.AggregateID
+		id = e.AggregateID.UUID()
 	}
 	p.insert(e)
-	p.w.ledger.isNoEvent(id, e.AggregateID, row.reason)
+	p.w.ledger.isNoEvent(id, e.AggregateID.UUID(), row.reason)
 }
 
 // twoOfOneNumber replaces the row of an event by another event.
@@ -68,7 +68,7 @@ func (p *lateParcel) twoOfOneNumber() {
 // twoOfOneID gives the id of an event to one of another aggregate.
 func (p *lateParcel) twoOfOneID() {
 	e := p.event()
-	p.w.ledger.isTwin(e.ID)
+	p.w.ledger.isTwin(e.ID.UUID())
 	p.store(e)
 	p.onTime(1)
 	time.Sleep(upTo(p.rnd, 5*time.Minute))
@@ -81,8 +81,8 @@ func (p *lateParcel) typeInHeader() {
 	e := p.event()
 	e.Headers = map[string]string{[]string{"Content-Type", "content-type", "CONTENT-TYPE"}[p.rnd.IntN(3)]: "text/xml"}
 	p.insert(e)
-	p.w.ledger.hasType(e.ID, "text/xml")
-	p.w.ledger.moved(e.ID)
+	p.w.ledger.hasType(e.ID.UUID(), "text/xml")
+	p.w.ledger.moved(e.ID.UUID())
 }
 
 // insert stores a row without the checks of outbox.Append.
@@ -102,7 +102,7 @@ func (p *lateParcel) insert(e outbox.Event) {
 // id or number another event has.
 func (w *world) ofContradiction(e *outbox.Event) bool {
 	l := w.ledger
-	return l.replaced[e.ID] || l.twins[e.ID] || l.contradicting[place{e.AggregateID, e.Sequence}]
+	return l.replaced[e.ID.UUID()] || l.twins[e.ID.UUID()] || l.contradicting[place{e.AggregateID.UUID(), e.Sequence}]
 }
 
 // checkOtherWriters: a row that is no event is a dead letter with a reason and in no topic, one
@@ -111,7 +111,7 @@ func (w *world) checkOtherWriters(e *evidence) {
 	w.t.Helper()
 	published := make(map[gocql.UUID]outbox.Event)
 	for _, r := range e.records {
-		published[r.ID] = r.Event
+		published[r.ID.UUID()] = r.Event
 	}
 	reasons := make(map[string]string)
 	for id, l := range e.deadLetters {

@@ -126,7 +126,7 @@ func (l *ledger) isNoEvent(id, aggregate gocql.UUID, reason string) {
 func (l *ledger) isReplaced(e *outbox.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.replaced[e.ID], l.contradicting[place{e.AggregateID, e.Sequence}] = true, true
+	l.replaced[e.ID.UUID()], l.contradicting[place{e.AggregateID.UUID(), e.Sequence}] = true, true
 }
 
 // isTwin records an id that events of two aggregates have.

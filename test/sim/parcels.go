@@ -40,7 +40,7 @@ func (w *world) payload(rnd *rand.Rand, step int64) []byte {
 
 // writeGarbage writes a row of the outbox that is not an event.
 func (w *world) writeGarbage() {
-	id := outbox.NewID()
+	id := outbox.NewID().UUID()
 	w.ledger.spoilt(id) // regardless of the result: it may be stored later
 	_ = w.session.Query("INSERT INTO "+events+" (aggregate_id, seq, aggregate_type) VALUES (?, 1, ?)", id, parcel).Exec()
 }
@@ -58,7 +58,7 @@ func (w *world) parcelsAt(times []time.Duration) {
 // sendParcels moves two parcels together, some steps in quick succession and some after a
 // delay. Each step is one logged batch with an event of both.
 func (w *world) sendParcels(rnd *rand.Rand) {
-	ids := [2]gocql.UUID{outbox.NewID(), outbox.NewID()}
+	ids := [2]gocql.UUID{outbox.NewID().UUID(), outbox.NewID().UUID()}
 	skews := append(w.settings.skews, 0)
 	steps := int64(2 + rnd.IntN(7))
 	for n := int64(1); n <= steps; n++ {
@@ -69,7 +69,7 @@ func (w *world) sendParcels(rnd *rand.Rand) {
 		var step []outbox.Event
 		for _, id := range ids {
 			step = append(step, outbox.Event{
-				ID: outbox.NewID(), AggregateID: id, Sequence: n, AggregateType: parcel, Type: kind,
+				ID: outbox.NewID(), AggregateID: outbox.IDFromUUID(id), Sequence: n, AggregateType: parcel, Type: kind,
 				Payload: w.payload(rnd, n), CreatedAt: w.clock.Now().UTC().Truncate(time.Millisecond),
 			})
 		}
@@ -90,10 +90,10 @@ const busyEvery = 10 * time.Second
 // logged batches: its CDC stream always has rows.
 func (w *world) keepBusy(span time.Duration) {
 	w.ledger.customers.Go(func() {
-		rnd, id := rand.New(rand.NewPCG(w.seed, 'b')), outbox.NewID()
+		rnd, id := rand.New(rand.NewPCG(w.seed, 'b')), outbox.NewID().UUID()
 		for n, until := int64(1), time.Now().Add(span); time.Now().Before(until); n++ {
 			w.store(rnd, gocql.UnloggedBatch, 0, outbox.Event{
-				ID: outbox.NewID(), AggregateID: id, Sequence: n, AggregateType: parcel, Type: parcelMoved,
+				ID: outbox.NewID(), AggregateID: outbox.IDFromUUID(id), Sequence: n, AggregateType: parcel, Type: parcelMoved,
 				Payload: w.payload(rnd, n), CreatedAt: w.clock.Now().UTC().Truncate(time.Millisecond),
 			})
 			time.Sleep(busyEvery)
@@ -125,7 +125,7 @@ func (w *world) store(rnd *rand.Rand, kind gocql.BatchType, skew time.Duration, 
 		err := b.Exec()
 		if err == nil {
 			for _, e := range step {
-				w.ledger.moved(e.ID)
+				w.ledger.moved(e.ID.UUID())
 			}
 			w.ledger.stored(step...)
 			return

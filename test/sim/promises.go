@@ -66,14 +66,14 @@ func (w *world) checkTables(e *evidence) {
 		if ev.AggregateType == parcel {
 			continue
 		}
-		last[ev.AggregateID] = max(last[ev.AggregateID], ev.Sequence)
-		count[ev.AggregateID]++
+		last[ev.AggregateID.UUID()] = max(last[ev.AggregateID.UUID()], ev.Sequence)
+		count[ev.AggregateID.UUID()]++
 	}
 	for id, o := range e.orders {
 		if last[id] != o.version || count[id] != o.version {
 			w.t.Errorf("order %s is at version %d, its outbox has %d events up to seq %d", id, o.version, count[id], last[id])
 		}
-		if ev, ok := e.outbox[o.event]; !ok || ev.AggregateID != id || ev.Sequence != o.version {
+		if ev, ok := e.outbox[o.event]; !ok || ev.AggregateID.UUID() != id || ev.Sequence != o.version {
 			w.t.Errorf("order %s refers to event %s, which is not its last one", id, o.event)
 		}
 	}
@@ -103,8 +103,8 @@ func (w *world) checkTopics(e *evidence) {
 	w.t.Helper()
 	there := make(map[gocql.UUID]bool)
 	for _, r := range e.records {
-		there[r.ID] = true
-		ev, ok := e.outbox[r.ID]
+		there[r.ID.UUID()] = true
+		ev, ok := e.outbox[r.ID.UUID()]
 		if w.ofContradiction(&r.Event) {
 			continue
 		}
@@ -144,26 +144,26 @@ func (w *world) checkSequence(e *evidence) {
 	last := make(map[gocql.UUID]record)
 	home := make(map[gocql.UUID]map[madeTopic]int32)
 	for _, r := range e.records {
-		if home[r.AggregateID] == nil {
-			home[r.AggregateID] = make(map[madeTopic]int32)
+		if home[r.AggregateID.UUID()] == nil {
+			home[r.AggregateID.UUID()] = make(map[madeTopic]int32)
 		}
 		topic := madeTopic{r.topic, r.made}
-		if in, ok := home[r.AggregateID][topic]; ok && in != r.number {
+		if in, ok := home[r.AggregateID.UUID()][topic]; ok && in != r.number {
 			w.t.Errorf("order %s is in partitions %d and %d of topic %s", r.AggregateID, in, r.number, r.topic)
 		}
-		home[r.AggregateID][topic] = r.number
-		if seen[r.ID] {
+		home[r.AggregateID.UUID()][topic] = r.number
+		if seen[r.ID.UUID()] {
 			continue
 		}
-		seen[r.ID] = true
-		if e.deadLetters[r.ID].unblocked || w.ofContradiction(&r.Event) {
+		seen[r.ID.UUID()] = true
+		if e.deadLetters[r.ID.UUID()].unblocked || w.ofContradiction(&r.Event) {
 			continue // unblocked out of order, or with the number of another one
 		}
-		if before, ok := last[r.AggregateID]; ok && before.Sequence >= r.Sequence {
+		if before, ok := last[r.AggregateID.UUID()]; ok && before.Sequence >= r.Sequence {
 			w.t.Errorf("order %s: seq %d was published at %s, after seq %d at %s",
 				r.AggregateID, r.Sequence, w.after(r.at), before.Sequence, w.after(before.at))
 		}
-		last[r.AggregateID] = r
+		last[r.AggregateID.UUID()] = r
 	}
 }
 
@@ -237,7 +237,7 @@ func (w *world) checkDuplicates(e *evidence) {
 	w.t.Helper()
 	copies := make(map[gocql.UUID][]record)
 	for _, r := range e.records {
-		copies[r.ID] = append(copies[r.ID], r)
+		copies[r.ID.UUID()] = append(copies[r.ID.UUID()], r)
 	}
 	covered := e.lastCovered()
 	readsBack := w.settings.relay.ReadBackMargin >= 0 && !w.kafka.unread && !w.forgot.Load() && !slices.ContainsFunc(w.relays, func(p *process) bool { return p.stranded })
@@ -312,7 +312,7 @@ func (w *world) checkRepeated(e *evidence) {
 		open := 0
 		for id, at := range first {
 			saved, ok := covered[id]
-			if !inLog[id] || !carriedBy(p.config.Shard.Name(relay.DefaultName))(e.outbox[id].AggregateID) {
+			if !inLog[id] || !carriedBy(p.config.Shard.Name(relay.DefaultName))(e.outbox[id].AggregateID.UUID()) {
 				continue // ignore expired rows and rows read by a scan
 			}
 			if at.Before(long) && (!ok || !saved.Before(p.ended)) {
@@ -329,8 +329,8 @@ func (w *world) checkRepeated(e *evidence) {
 func (e *evidence) firstSeen() map[gocql.UUID]time.Time {
 	first := make(map[gocql.UUID]time.Time, len(e.records))
 	for _, r := range e.records {
-		if _, ok := first[r.ID]; !ok {
-			first[r.ID] = r.at
+		if _, ok := first[r.ID.UUID()]; !ok {
+			first[r.ID.UUID()] = r.at
 		}
 	}
 	return first

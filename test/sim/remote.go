@@ -99,7 +99,7 @@ func (o *remote) missing(ctx context.Context) (out []relay.Repair) {
 		return nil
 	}
 	for _, r := range o.w.tap.all(o.w.kafka) {
-		delete(rows, r.ID)
+		delete(rows, r.ID.UUID())
 	}
 	for _, q := range rows {
 		out = append(out, q)

@@ -101,7 +101,7 @@ func (s *Story) PublishedAt(order gocql.UUID) (time.Duration, bool) {
 	s.w.tap.mu.Lock()
 	defer s.w.tap.mu.Unlock()
 	for _, r := range s.w.tap.records {
-		if r.AggregateID == order {
+		if r.AggregateID.UUID() == order {
 			return r.at.Sub(s.began), true
 		}
 	}

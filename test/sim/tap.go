@@ -158,11 +158,11 @@ func (p *tap) run(client *kgo.Client, made map[string]int) {
 				p.foreign++
 				continue
 			}
-			e, _, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
+			e, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
 			if err != nil {
 				p.t.Errorf("%s[%d]@%d: %v", r.Topic, r.Partition, r.Offset, err)
 			}
-			stored := record{Event: e, partition: in, offset: r.Offset, producer: r.ProducerID, at: now}
+			stored := record{Event: e.Event, partition: in, offset: r.Offset, producer: r.ProducerID, at: now}
 			stored.at = p.storedAt(stored)
 			p.records = append(p.records, stored)
 		}

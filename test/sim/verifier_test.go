@@ -50,8 +50,8 @@ func TestVerifier_FindsLateRowsBesideOtherRecords(t *testing.T) {
 // writeLate writes the only event of an aggregate, so long after its write timestamp.
 func (w *world) writeLate(late time.Duration) outbox.Event {
 	w.t.Helper()
-	id, aggregate, at := outbox.NewID(), outbox.NewID(), w.clock.Now().Add(-late)
-	e := outbox.Event{ID: id, AggregateID: aggregate, Sequence: 1, AggregateType: parcel, Type: parcelMoved, Payload: []byte("{}"), CreatedAt: at}
+	id, aggregate, at := outbox.NewID().UUID(), outbox.NewID().UUID(), w.clock.Now().Add(-late)
+	e := outbox.Event{ID: outbox.IDFromUUID(id), AggregateID: outbox.IDFromUUID(aggregate), Sequence: 1, AggregateType: parcel, Type: parcelMoved, Payload: []byte("{}"), CreatedAt: at}
 	if err := w.session.Query("INSERT INTO "+events+" (aggregate_id, seq, event_id, aggregate_type, event_type, payload, created_at) VALUES (?, 1, ?, ?, ?, ?, ?) USING TIMESTAMP ?",
 		aggregate, id, parcel, parcelMoved, []byte("{}"), at, at.UnixMicro()).Exec(); err != nil {
 		w.t.Errorf("write a late event: %v", err)

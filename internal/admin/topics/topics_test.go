@@ -218,7 +218,7 @@ func TestRecords_Content(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e := outbox.Event{
-		ID: outbox.NewID(), AggregateText: "thing-1", Sequence: 7, AggregateType: "thing", Type: "ThingMade", CreatedAt: start, ContentType: "application/json",
+		ID: outbox.NewID(), AggregateID: outbox.IDFromText("thing-1"), Sequence: 7, AggregateType: "thing", Type: "ThingMade", CreatedAt: start, ContentType: "application/json",
 		Headers: map[string]string{"traceparent": "00-1"},
 	}
 	headers := outbox.AppendHeaders[kgo.RecordHeader](nil, &e, "/s")

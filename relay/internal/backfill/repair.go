@@ -188,11 +188,11 @@ func (r *Repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 		}
 		return r.answer(ctx, q, RepairUnknown, "the relay ended while it published the event: verify again")
 	}
-	row, found, err := r.lookup.One(ctx, &outbox.Event{AggregateID: q.Aggregate}, q.Sequence)
+	row, found, err := r.lookup.One(ctx, &outbox.Event{AggregateID: outbox.IDFromUUID(q.Aggregate)}, q.Sequence)
 	switch {
 	case err != nil:
 		return err
-	case !found || row.ID != q.EventID:
+	case !found || row.ID.UUID() != q.EventID:
 		return r.answer(ctx, q, RepairGone, "the outbox has no such event")
 	case row.Err != nil:
 		return r.answer(ctx, q, RepairUnreadable, row.Err.Error())
@@ -260,7 +260,7 @@ func (r *Repairer) publish(ctx context.Context, row *cdclog.StoredEvent, settled
 // publishEarlier publishes the events of the aggregate that precede that of the request and
 // are proven not to be published. The caller has claimed the aggregate.
 func (r *Repairer) publishEarlier(ctx context.Context, q *Repair, passed time.Time) error {
-	return r.earlier.Unpublished(ctx, &outbox.Event{AggregateID: q.Aggregate}, q.Sequence, passed.UnixMicro(), func(f cdclog.StoredEvent) error {
+	return r.earlier.Unpublished(ctx, &outbox.Event{AggregateID: outbox.IDFromUUID(q.Aggregate)}, q.Sequence, passed.UnixMicro(), func(f cdclog.StoredEvent) error {
 		return r.publish(ctx, &f, nil)
 	})
 }
@@ -271,7 +271,7 @@ var errEarlier = errors.New("an earlier event is not published")
 // behindEarlier reports whether the sweep reader has not published yet an event of the
 // aggregate with a smaller number than that of the request.
 func (r *Repairer) behindEarlier(ctx context.Context, q *Repair, passed time.Time) (bool, error) {
-	err := r.lookup(ctx, &outbox.Event{AggregateID: q.Aggregate}, 1, q.Sequence, func(f cdclog.StoredEvent) error {
+	err := r.lookup(ctx, &outbox.Event{AggregateID: outbox.IDFromUUID(q.Aggregate)}, 1, q.Sequence, func(f cdclog.StoredEvent) error {
 		if r.publisher.Fate(&f, passed.UnixMicro()-1, math.MaxInt64).Missed() {
 			return errEarlier
 		}

@@ -15,7 +15,7 @@ func TestRepairer_DoubtsMoreThanItRemembers(t *testing.T) {
 	r := &Repairer{seen: make(map[gocql.UUID]int), doubted: make(map[gocql.UUID]int)}
 	events := make([]gocql.UUID, 2*maxDoubted)
 	for i := range events {
-		events[i] = outbox.NewID()
+		events[i] = outbox.NewID().UUID()
 	}
 	first := true
 	for pass := 0; len(events) > 0; pass++ {
@@ -26,7 +26,7 @@ func TestRepairer_DoubtsMoreThanItRemembers(t *testing.T) {
 		clear(r.seen)
 		left := events[:0]
 		for _, id := range events {
-			q := Repair{ID: outbox.NewID(), EventID: id}
+			q := Repair{ID: outbox.NewID().UUID(), EventID: id}
 			r.seen[q.ID] = r.polls
 			if r.doubt(&q) {
 				left = append(left, id)

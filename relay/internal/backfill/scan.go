@@ -98,7 +98,7 @@ func (s *rangeScan) read(ctx context.Context, after, upTo int64) (err error) {
 	iter := b.query(ctx, "SELECT DISTINCT aggregate_id FROM "+b.table.String()+" WHERE token(aggregate_id) > ? AND token(aggregate_id) <= ?", after, upTo)
 	var aggregate gocql.UUID
 	for iter.Scan(&aggregate) {
-		stmt, args := b.table.SelectByKey(&outbox.Event{AggregateID: aggregate}, math.MinInt64, math.MaxInt64)
+		stmt, args := b.table.SelectByKey(&outbox.Event{AggregateID: outbox.IDFromUUID(aggregate)}, math.MinInt64, math.MaxInt64)
 		if err := s.pass(ctx, stmt, args...); err != nil {
 			_ = iter.Close() // the scan stops; the result of the query does not matter
 			return err
@@ -129,7 +129,7 @@ func (s *rangeScan) pass(ctx context.Context, stmt string, args ...any) (err err
 			return context.Cause(ctx)
 		}
 		e := cdclog.ScanEvent(&b.table, sc, written)
-		again, err := s.enter(ctx, e.AggregateID, e.Sequence)
+		again, err := s.enter(ctx, e.AggregateID.UUID(), e.Sequence)
 		if err != nil {
 			return err
 		}

@@ -80,11 +80,11 @@ func (a *blocked) add(ctx context.Context, e *blockedEvent) error {
 	e.since = time.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	l, ok := a.waiting[e.AggregateID]
+	l, ok := a.waiting[e.AggregateID.UUID()]
 	if !ok {
 		l = &blockedLane{}
-		a.waiting[e.AggregateID] = l
-		a.wg.Go(func() { a.run(a.ctx, e.AggregateID, l) })
+		a.waiting[e.AggregateID.UUID()] = l
+		a.wg.Go(func() { a.run(a.ctx, e.AggregateID.UUID(), l) })
 	}
 	l.events = append(l.events, e)
 	return nil
@@ -147,7 +147,7 @@ func (a *blocked) state() (out WaitingAggregates) {
 		if len(l.events) > 0 && (out.Since.IsZero() || l.events[0].since.Before(out.Since)) {
 			e := &l.events[0].Event
 			out.Since = l.events[0].since
-			out.Oldest = outbox.Event{ID: e.ID, IDText: e.IDText, AggregateID: e.AggregateID, AggregateText: e.AggregateText, Sequence: e.Sequence, Type: e.Type}
+			out.Oldest = outbox.Event{ID: e.ID, AggregateID: e.AggregateID, Sequence: e.Sequence, Type: e.Type}
 		}
 	}
 	return out

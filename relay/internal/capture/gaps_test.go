@@ -73,7 +73,7 @@ func TestPublisher_AClaimKeepsOthersOut(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
 		b.submit(relaytest.Event(1, 1, "OrderUpdated"))
-		release, err := b.publisher.Claim(t.Context(), relaytest.Event(1, 1, "").AggregateID)
+		release, err := b.publisher.Claim(t.Context(), relaytest.Event(1, 1, "").AggregateID.UUID())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -67,7 +67,7 @@ func (s *Sequencer) Take(ctx context.Context, p *checkpoint.Stream, t gocql.UUID
 
 // pass submits e if it is its turn. Otherwise the aggregate waits beside the stream.
 func (s *Sequencer) pass(ctx context.Context, e cdclog.StoredEvent, began int64, settled func()) error {
-	if !s.blocked.has(e.AggregateID) {
+	if !s.blocked.has(e.AggregateID.UUID()) {
 		v, err := s.sink.Offer(ctx, publish.Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: publish.BySweep, Settled: settled})
 		if err != nil || v == publish.Taken || v == publish.Repeated {
 			return err
@@ -84,12 +84,12 @@ func (s *Sequencer) admit(ctx context.Context, e cdclog.StoredEvent, began int64
 	if err != nil || v == publish.Taken || v == publish.Repeated {
 		return err
 	}
-	release, err := s.sink.ClaimPassed(ctx, s.lookup, e.AggregateID)
+	release, err := s.sink.ClaimPassed(ctx, s.lookup, e.AggregateID.UUID())
 	if err != nil {
 		return err
 	}
 	defer release()
-	next, known := s.sink.Expect(e.AggregateID)
+	next, known := s.sink.Expect(e.AggregateID.UUID())
 	if v == publish.Left || !known && (e.Rewritten() || e.FirstWrite() < began) {
 		published, err := s.published(ctx, &e, v)
 		switch {
@@ -149,7 +149,7 @@ const gapWaitShare = 64
 
 // fill submits the events from next up to e. It retries lookups until patience ends.
 func (s *Sequencer) fill(ctx context.Context, e outbox.Event, next int64) error {
-	wait := s.patience(e.AggregateID)
+	wait := s.patience(e.AggregateID.UUID())
 	deadline := time.Now().Add(wait)
 	for attempt := 1; ; attempt++ {
 		var err error
@@ -159,11 +159,11 @@ func (s *Sequencer) fill(ctx context.Context, e outbox.Event, next int64) error 
 			return h.Err
 		}
 		if err != nil && (ctx.Err() != nil || failure.Classify(err) == failure.Fatal) {
-			return fmt.Errorf("look up seq %d of aggregate %s: %w", next, e.AggregateString(), err)
+			return fmt.Errorf("look up seq %d of aggregate %s: %w", next, e.AggregateID.String(), err)
 		}
 		if err != nil {
 			// A failed lookup proves nothing about the gap, so the wait restarts.
-			s.log.Warn("failed to look up a missing event; retrying", "aggregate_id", e.AggregateString(), "sequence", next, "attempt", attempt, "err", err)
+			s.log.Warn("failed to look up a missing event; retrying", "aggregate_id", e.AggregateID.String(), "sequence", next, "attempt", attempt, "err", err)
 			deadline = time.Now().Add(wait)
 		} else if next == e.Sequence {
 			return nil
@@ -185,7 +185,7 @@ func (s *Sequencer) close(ctx context.Context, e outbox.Event, next int64, timeI
 		for ; next < upTo; next++ {
 			s.metrics.Gaps.Inc()
 			s.log.Error("an event is missing from the outbox table; publishing the later events of its aggregate",
-				"aggregate_id", e.AggregateString(), "sequence", next, "before", upTo)
+				"aggregate_id", e.AggregateID.String(), "sequence", next, "before", upTo)
 		}
 	}
 	err := s.lookup(ctx, &e, next, e.Sequence, func(f cdclog.StoredEvent) error {
@@ -253,7 +253,7 @@ func (s *Sequencer) lead(ctx context.Context, e cdclog.StoredEvent, began int64)
 		next = found.Published + 1
 	}
 	s.sink.Resolve(&e.Event, next)
-	s.sink.Begins(e.AggregateID, next)
+	s.sink.Begins(e.AggregateID.UUID(), next)
 	return next, nil
 }
 
@@ -269,9 +269,9 @@ func (s *Sequencer) retry(ctx context.Context, of *outbox.Event, read func() err
 			return h.Err
 		}
 		if ctx.Err() != nil || failure.Classify(err) == failure.Fatal {
-			return fmt.Errorf("look up events of aggregate %s: %w", of.AggregateString(), err)
+			return fmt.Errorf("look up events of aggregate %s: %w", of.AggregateID.String(), err)
 		}
-		s.log.Warn("failed to look up earlier events; retrying", "aggregate_id", of.AggregateString(), "attempt", attempt, "err", err)
+		s.log.Warn("failed to look up earlier events; retrying", "aggregate_id", of.AggregateID.String(), "attempt", attempt, "err", err)
 		if err := retry.Wait(ctx, retry.Backoff(s.retryMin, time.Second, attempt)); err != nil {
 			return err
 		}
@@ -281,6 +281,6 @@ func (s *Sequencer) retry(ctx context.Context, of *outbox.Event, read func() err
 // recover submits an event that was read by key. Its log row, if read later, is a
 // duplicate.
 func (s *Sequencer) recover(ctx context.Context, f cdclog.StoredEvent) error {
-	s.log.Debug("event read by key, ahead of the log", "event_id", f.IDString(), "aggregate_id", f.AggregateString(), "sequence", f.Sequence)
+	s.log.Debug("event read by key, ahead of the log", "event_id", f.ID.String(), "aggregate_id", f.AggregateID.String(), "sequence", f.Sequence)
 	return s.sink.Submit(ctx, f, publish.ByKey, nil)
 }

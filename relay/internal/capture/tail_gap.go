@@ -68,7 +68,7 @@ func newTailGaps(cfg *Config, sink TailSink, find cdclog.Lookup, leave func(gocq
 func (g *tailGaps) await(ctx context.Context, e *outbox.Event, began func() (int64, bool)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if w, ok := g.waiting[e.AggregateID]; ok {
+	if w, ok := g.waiting[e.AggregateID.UUID()]; ok {
 		w.upTo = max(w.upTo, e.Sequence)
 		select {
 		case w.poke <- struct{}{}:
@@ -77,12 +77,12 @@ func (g *tailGaps) await(ctx context.Context, e *outbox.Event, began func() (int
 		return
 	}
 	if len(g.waiting) >= maxTailGaps {
-		g.leave(e.AggregateID)
+		g.leave(e.AggregateID.UUID())
 		return
 	}
-	of := outbox.Event{AggregateID: e.AggregateID, AggregateText: e.AggregateText}
+	of := outbox.Event{AggregateID: e.AggregateID}
 	w := &tailGap{of: of, upTo: e.Sequence, since: time.Now(), began: began, poke: make(chan struct{}, 1)}
-	g.waiting[e.AggregateID] = w
+	g.waiting[e.AggregateID.UUID()] = w
 	g.wg.Go(func() { g.resolve(ctx, w) })
 }
 
@@ -121,9 +121,9 @@ func (g *tailGaps) finished(w *tailGap, upTo int64, err error) bool {
 		return false
 	}
 	if upTo < w.upTo {
-		g.leave(w.of.AggregateID)
+		g.leave(w.of.AggregateID.UUID())
 	}
-	delete(g.waiting, w.of.AggregateID)
+	delete(g.waiting, w.of.AggregateID.UUID())
 	return true
 }
 
@@ -136,7 +136,7 @@ func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) 
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
-	release, err := g.sink.TryClaimPassed(ctx, g.lookup, w.of.AggregateID)
+	release, err := g.sink.TryClaimPassed(ctx, g.lookup, w.of.AggregateID.UUID())
 	if err != nil || release == nil {
 		return 0, err // without an error, the sweep reader has the claim
 	}
@@ -144,7 +144,7 @@ func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) 
 	g.mu.Lock()
 	last := w.upTo
 	g.mu.Unlock()
-	next, known := g.sink.Expect(w.of.AggregateID)
+	next, known := g.sink.Expect(w.of.AggregateID.UUID())
 	if known && next > last {
 		return next - 1, nil
 	}

@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gocql/gocql"
-
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
@@ -431,15 +429,15 @@ func (r *reading) take(ctx context.Context, row *cdclog.Row) error {
 	if row.Err != nil && !g.identifies(row) {
 		t.metrics.TailLeft.Inc()
 		t.log.Debug("tail leaves a row that cannot be read to the sweep", "time", row.Time.Time(), "err", row.Err)
-		if g.order != nil && row.Event.AggregateID != (gocql.UUID{}) {
-			t.left.add(row.Event.AggregateID, g.generation.Start, g.generation.Streams[g.generation.Index(row.Stream)], written)
+		if g.order != nil && !row.Event.AggregateID.IsZero() {
+			t.left.add(row.Event.AggregateID.UUID(), g.generation.Start, g.generation.Streams[g.generation.Index(row.Stream)], written)
 		}
 		return nil
 	}
 	if g.order != nil {
 		h := heldRow{RowKey: row.RowKey, stream: g.generation.Index(row.Stream), event: row.Event, bad: row.Err, written: written}
 		g.order.saw(h.stream, written, t.cfg.ConfidenceWindow)
-		h.before, _ = t.sink.Expect(row.Event.AggregateID)
+		h.before, _ = t.sink.Expect(row.Event.AggregateID.UUID())
 		if g.order.holds(written, h.before, r.started, r.after, t.cfg.TailOverlap, r.cover) || r.follows {
 			return g.keep(ctx, h)
 		}
@@ -453,7 +451,7 @@ func (r *reading) take(ctx context.Context, row *cdclog.Row) error {
 		i := g.generation.Index(row.Stream)
 		t.gaps.await(ctx, &row.Event, func() (int64, bool) { return t.streams.Began(g.generation.Start, g.generation.Streams[i]) })
 	case v == publish.Left:
-		t.leave(row.Event.AggregateID)
+		t.leave(row.Event.AggregateID.UUID())
 	}
 	return nil
 }

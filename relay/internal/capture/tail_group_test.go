@@ -112,7 +112,7 @@ func (l *memLog) add(stream int, e outbox.Event, late time.Duration) {
 // addAt adds a row with a write time, which becomes visible at some time. Called locked.
 func (l *memLog) addAt(stream int, e outbox.Event, written, visible time.Time) {
 	u := gocql.MinTimeUUID(written)
-	copy(u[8:], e.ID[8:])
+	copy(u[8:], e.ID.UUID().Bytes()[8:])
 	r := memRow{stream, u, e, visible}
 	i, _ := slices.BinarySearchFunc(l.rows, r, func(a, b memRow) int { return scyllacdc.CompareTimeUUID(a.time, b.time) })
 	l.rows = slices.Insert(slices.Clone(l.rows), i, r)
@@ -420,7 +420,7 @@ func TestTail_WaitsForWhatIsMissing(t *testing.T) {
 func TestTailGap_Begin(t *testing.T) {
 	t.Parallel()
 	row := func(seq, written int64) cdclog.StoredEvent {
-		return cdclog.StoredEvent{Event: outbox.Event{ID: relaytest.EventID(int(seq)), Sequence: seq}, Written: written}
+		return cdclog.StoredEvent{Event: outbox.Event{ID: outbox.IDFromUUID(relaytest.EventID(int(seq))), Sequence: seq}, Written: written}
 	}
 	for _, tt := range []struct {
 		name      string
@@ -502,7 +502,7 @@ func BenchmarkTail_DecodeAndAdmit(b *testing.B) {
 				memStream(1), make([]byte, 16),
 				{0, 0, 0, 0},
 				{2},
-				e.AggregateID[:], binary.BigEndian.AppendUint64(nil, 1), e.ID[:], []byte("order"), []byte(e.Type),
+				e.AggregateID.UUID().Bytes(), binary.BigEndian.AppendUint64(nil, 1), e.ID.UUID().Bytes(), []byte("order"), []byte(e.Type),
 				make([]byte, 300), []byte("application/json"), nil, binary.BigEndian.AppendUint64(nil, 1_700_000_000_000), nil,
 			}
 			b.ReportAllocs()

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gocql/gocql"
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
@@ -200,7 +199,7 @@ func (o *tailOrder) take(streams []int, began time.Time) []heldRow {
 // refuse it too. With numbers the later rows wait for it anyway.
 func (g *tailGroup) identifies(row *cdclog.Row) bool {
 	bad, ok := errors.AsType[*outbox.RowError](row.Err)
-	return ok && !bad.Mismatch && g.order != nil && row.Event.ID != (gocql.UUID{}) && row.Event.AggregateID != (gocql.UUID{})
+	return ok && !bad.Mismatch && g.order != nil && !row.Event.ID.IsZero() && !row.Event.AggregateID.IsZero()
 }
 
 // keep holds a row that was read.
@@ -228,8 +227,8 @@ func (g *tailGroup) handOn(ctx context.Context, rows []heldRow) error {
 // offer submits a row, unless an earlier one of its aggregate is left to the sweep reader.
 func (g *tailGroup) offer(ctx context.Context, h *heldRow) error {
 	t := g.tail
-	if t.left.follows(h.event.AggregateID, g.generation.Start, g.generation.Streams[h.stream], h.written) {
-		t.leave(h.event.AggregateID)
+	if t.left.follows(h.event.AggregateID.UUID(), g.generation.Start, g.generation.Streams[h.stream], h.written) {
+		t.leave(h.event.AggregateID.UUID())
 		return nil
 	}
 	_, err := t.sink.Offer(ctx, publish.Offer{Event: h.event, Written: h.written, Bad: h.bad, By: publish.ByTail})

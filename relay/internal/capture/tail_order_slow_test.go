@@ -47,7 +47,7 @@ func TestTailOrder_WritesThatTakeLong(t *testing.T) {
 							ends = time.Now().After(end)
 							e := unnumbered(a, i)
 							mu.Lock()
-							want[e.AggregateID] = append(want[e.AggregateID], e.ID)
+							want[e.AggregateID.UUID()] = append(want[e.AggregateID.UUID()], e.ID.UUID())
 							mu.Unlock()
 							took := time.Duration(rnd.IntN(5000)) * time.Microsecond
 							if rnd.IntN(6) == 0 && !ends {
@@ -121,9 +121,9 @@ func TestTailOrder_AWriteOutlastsItsGeneration(t *testing.T) {
 				for a := range 20 {
 					var want []gocql.UUID
 					for n := range 5 {
-						want = append(want, unnumbered(a, 1+n).ID)
+						want = append(want, unnumbered(a, 1+n).ID.UUID())
 					}
-					if id := unnumbered(a, 0).AggregateID; !slices.Equal(got[id], want) {
+					if id := unnumbered(a, 0).AggregateID.UUID(); !slices.Equal(got[id], want) {
 						t.Errorf("aggregate %d: %d events in another order than written, or not all of 5", a, len(got[id]))
 					}
 				}
@@ -147,7 +147,7 @@ func TestPublisher_CountsLateEventsAcrossARestart(t *testing.T) {
 				defer b.close()
 				events := []cdclog.StoredEvent{{Event: unnumbered(1, 1), Written: 1000}, {Event: unnumbered(1, 2), Written: 2000}}
 				found := dedup.NewFound()
-				found.Add(events[1].ID, events[1].AggregateID, 0)
+				found.Add(events[1].ID.UUID(), events[1].AggregateID.UUID(), 0)
 				b.publisher.Seed(&found, time.Time{}, time.UnixMicro(events[1].Written))
 				if again == 0 {
 					slices.Reverse(events)

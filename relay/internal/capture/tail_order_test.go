@@ -26,8 +26,7 @@ func byTime(b *tailBench) { b.tail.byTime = true }
 // unnumbered is event n of an aggregate in a table without numbers.
 func unnumbered(aggregate, n int) outbox.Event {
 	e := relaytest.Event(aggregate, int64(n), "OrderUpdated")
-	e.Sequence, e.AggregateText = 0, fmt.Sprintf("order-%d", aggregate)
-	e.AggregateID = outbox.IDOf(e.AggregateText)
+	e.Sequence, e.AggregateID = 0, outbox.IDFromText(fmt.Sprintf("order-%d", aggregate))
 	return e
 }
 
@@ -35,7 +34,7 @@ func unnumbered(aggregate, n int) outbox.Event {
 func order(b *tailBench) map[gocql.UUID][]gocql.UUID {
 	out := make(map[gocql.UUID][]gocql.UUID)
 	for _, d := range b.consume("OrderUpdated") {
-		out[d.AggregateID] = append(out[d.AggregateID], d.ID)
+		out[d.AggregateID.UUID()] = append(out[d.AggregateID.UUID()], d.ID.UUID())
 	}
 	return out
 }
@@ -65,7 +64,7 @@ func TestTailOrder_KeepsTheOrderOfWritesThatOverlap(t *testing.T) {
 				for i := range 600 {
 					a := rnd.IntN(aggregates)
 					e := unnumbered(a, i)
-					want[e.AggregateID] = append(want[e.AggregateID], e.ID)
+					want[e.AggregateID.UUID()] = append(want[e.AggregateID.UUID()], e.ID.UUID())
 					late := time.Duration(rnd.Int64N(int64(window)))
 					if rnd.IntN(3) > 0 {
 						late = 0
@@ -109,7 +108,7 @@ func TestTailOrder_WhatIsLaterGoesOutLate(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		b.log.add(1, second, 0)
 		time.Sleep(5 * time.Second)
-		if got := order(b)[first.AggregateID]; !slices.Equal(got, []gocql.UUID{second.ID, first.ID}) {
+		if got := order(b)[first.AggregateID.UUID()]; !slices.Equal(got, []gocql.UUID{second.ID.UUID(), first.ID.UUID()}) {
 			t.Errorf("the topic has %v, want the late one behind", got)
 		}
 		if n := relaytest.Count(b.published.Late); n != 1 {
@@ -140,7 +139,7 @@ func TestTailOrder_HoldsNoLongerThanItMust(t *testing.T) {
 					began := time.Now()
 					b.log.add(1, e, 0)
 					b.tail.Hint([]int64{1})
-					for !b.isOut(e.ID) {
+					for !b.isOut(e.ID.UUID()) {
 						time.Sleep(100 * time.Microsecond)
 					}
 					if took := time.Since(began); took < tt.least || took > tt.most {
@@ -190,7 +189,7 @@ func TestTailOrder_WaitsUntilTheSweepIsThere(t *testing.T) {
 			p.Idle(gocql.MinTimeUUID(time.Now().Add(-2 * time.Minute)))
 		}
 		time.Sleep(time.Second)
-		if got := order(b)[first.AggregateID]; !slices.Equal(got, []gocql.UUID{first.ID, second.ID}) {
+		if got := order(b)[first.AggregateID.UUID()]; !slices.Equal(got, []gocql.UUID{first.ID.UUID(), second.ID.UUID()}) {
 			t.Errorf("the topic has %v, want the sweep's event first", got)
 		}
 	})
@@ -231,7 +230,7 @@ func TestTailOrder_TheIndexIsFull(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		sweep(first, began) // its position in the row's own stream is before it
 		time.Sleep(time.Second)
-		if got := order(b)[first.AggregateID]; !slices.Equal(got, []gocql.UUID{first.ID, second.ID}) {
+		if got := order(b)[first.AggregateID.UUID()]; !slices.Equal(got, []gocql.UUID{first.ID.UUID(), second.ID.UUID()}) {
 			t.Errorf("the topic has %v, want both once and in order", got)
 		}
 	})
@@ -259,11 +258,11 @@ func TestTailOrder_AGenerationBegins(t *testing.T) {
 				late = b.cfg.TailOverlap / 2
 			}
 			b.log.add(stream, e, late)
-			want = append(want, e.ID)
+			want = append(want, e.ID.UUID())
 			time.Sleep(5 * time.Millisecond)
 		}
 		time.Sleep(5 * time.Second)
-		if got := order(b)[unnumbered(1, 0).AggregateID]; !slices.Equal(got, want) {
+		if got := order(b)[unnumbered(1, 0).AggregateID.UUID()]; !slices.Equal(got, want) {
 			t.Errorf("%d events in another order than written, or not all of %d", len(got), len(want))
 		}
 	})

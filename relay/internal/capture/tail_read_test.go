@@ -103,7 +103,7 @@ func TestTail_ReadsFarBackInNarrowQueries(t *testing.T) {
 		for i := range 4000 {
 			e, at := relaytest.Event(i, 1, "OrderUpdated"), time.Now().Add(time.Duration(i)*2*time.Millisecond)
 			u := gocql.MinTimeUUID(at)
-			copy(u[8:], e.ID[8:])
+			copy(u[8:], e.ID.UUID().Bytes()[8:])
 			rows = append(rows, memRow{i % 4, u, e, at})
 		}
 		b.log.mu.Lock()

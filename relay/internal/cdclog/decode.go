@@ -51,12 +51,11 @@ func BadRow(table *outbox.Table, r StoredEvent, n int) StoredEvent {
 	if r.Err == nil {
 		return r
 	}
-	none := gocql.UUID{}
-	if r.ID == none {
-		r.ID = outbox.RowID(table.String(), r.AggregateString(), r.Sequence, r.Written, n)
+	if r.ID.IsZero() {
+		r.ID = outbox.RowID(table.String(), r.AggregateID.String(), r.Sequence, r.Written, n)
 	}
-	if r.AggregateID == none || table.Numbered() && r.Sequence < 1 {
-		r.AggregateID, r.AggregateText, r.Sequence = r.ID, "", 0
+	if r.AggregateID.IsZero() || table.Numbered() && r.Sequence < 1 {
+		r.AggregateID, r.Sequence = r.ID, 0
 	}
 	return r
 }

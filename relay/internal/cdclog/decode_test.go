@@ -26,11 +26,12 @@ func (r fakeRow) GetValue(column string) (any, bool) {
 
 func fullRow(op scyllacdc.OperationType, change map[string]any) fakeRow {
 	e := outbox.Event{
-		ID: gocql.UUID{1}, AggregateID: gocql.UUID{2}, Sequence: 2, AggregateType: "order", Type: "OrderUpdated",
+		ID: outbox.IDFromUUID(gocql.UUID{1}), AggregateID: outbox.IDFromUUID(gocql.UUID{2}), Sequence: 2, AggregateType: "order", Type: "OrderUpdated",
 		CreatedAt: time.Now().UTC().Truncate(time.Millisecond), Payload: []byte(`{"aggregate":1,"seq":2}`),
 	}
+	id, aggregate := e.ID.UUID(), e.AggregateID.UUID()
 	r := fakeRow{op, map[string]any{
-		"aggregate_id": &e.AggregateID, "seq": &e.Sequence, "event_id": &e.ID, "aggregate_type": &e.AggregateType,
+		"aggregate_id": &aggregate, "seq": &e.Sequence, "event_id": &id, "aggregate_type": &e.AggregateType,
 		"event_type": &e.Type, "payload": e.Payload, "content_type": (*string)(nil), "headers": map[string]string(nil),
 		"created_at": &e.CreatedAt, "deliver_at": (*time.Time)(nil),
 	}}
@@ -77,7 +78,7 @@ func TestEventOf(t *testing.T) {
 		if err != nil && failure.Classify(err) != failure.Permanent {
 			t.Errorf("%s: Classify(%v) = %v, want permanent", tt.name, err, failure.Classify(err))
 		}
-		if ok && (e.Sequence != 2 || e.ID != gocql.UUID{1}) {
+		if ok && (e.Sequence != 2 || e.ID.UUID() != gocql.UUID{1}) {
 			t.Errorf("%s: eventOf() = %+v", tt.name, e)
 		}
 	}

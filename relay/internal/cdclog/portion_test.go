@@ -48,9 +48,9 @@ func TestPortion_AgreesOnAnAggregate(t *testing.T) {
 		var in []int
 		for i := range 5 {
 			p := PortionOf(Shard{i, 5}, outbox.DefaultTable)
-			text := e.AggregateString()
-			got := p.HasAggregate(e.AggregateID)
-			if p.HasKey(e.AggregateID[:]) != got || p.HasSubject([]byte(text)) != got || p.HasText(text) != got || p.HasToken(hint.Token(e.AggregateID)) != got {
+			text := e.AggregateID.String()
+			got := p.HasAggregate(e.AggregateID.UUID())
+			if p.HasKey(e.AggregateID.UUID().Bytes()) != got || p.HasSubject([]byte(text)) != got || p.HasText(text) != got || p.HasToken(hint.Token(e.AggregateID.UUID())) != got {
 				t.Errorf("shard %d: inconsistent results for aggregate %s", i, text)
 			}
 			if got {
@@ -71,8 +71,8 @@ func TestPortion_AgreesOnAnAggregate(t *testing.T) {
 func TestPortion_AllocatesNothing(t *testing.T) {
 	p := PortionOf(Shard{1, 3}, outbox.DefaultTable)
 	e := relaytest.Event(1, 1, "x")
-	key, text, word := e.AggregateID[:], []byte(e.AggregateString()), []byte("order-4711-of-somebody-with-a-long-name")
-	if n := testing.AllocsPerRun(100, func() { p.HasKey(key); p.HasKey(word); p.HasSubject(text); p.HasAggregate(e.AggregateID) }); n != 0 {
+	key, text, word := e.AggregateID.UUID().Bytes(), []byte(e.AggregateID.String()), []byte("order-4711-of-somebody-with-a-long-name")
+	if n := testing.AllocsPerRun(100, func() { p.HasKey(key); p.HasKey(word); p.HasSubject(text); p.HasAggregate(e.AggregateID.UUID()) }); n != 0 {
 		t.Errorf("%v allocations, want none", n)
 	}
 }

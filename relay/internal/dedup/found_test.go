@@ -33,7 +33,7 @@ func TestBackEvents_Lines(t *testing.T) {
 	} {
 		b := NewFound()
 		for _, seq := range tt.found {
-			b.Add(outbox.NameID(gocql.UUID{}, string(rune(seq))), gocql.UUID{}, seq)
+			b.Add(outbox.NameID(gocql.UUID{}, string(rune(seq))).UUID(), gocql.UUID{}, seq)
 		}
 		if got := b.runs[gocql.UUID{}].line(); got != tt.want {
 			t.Errorf("found %v: %+v, want %+v", tt.found, got, tt.want)

@@ -98,7 +98,7 @@ func TestStripeOf_DividesIDs(t *testing.T) {
 	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
 	for name, id := range map[string]func(i int) gocql.UUID{
 		"random":  func(int) gocql.UUID { return gocql.MustRandomUUID() },
-		"names":   func(i int) gocql.UUID { return outbox.NameID(gocql.UUID{}, strconv.Itoa(i)) },
+		"names":   func(i int) gocql.UUID { return outbox.NameID(gocql.UUID{}, strconv.Itoa(i)).UUID() },
 		"times":   func(i int) gocql.UUID { return gocql.UUIDFromTime(now.Add(time.Duration(i) * time.Millisecond)) },
 		"numbers": func(i int) (id gocql.UUID) { binary.BigEndian.PutUint64(id[8:], uint64(i)); return id },
 		"first":   func(i int) (id gocql.UUID) { binary.BigEndian.PutUint64(id[:], uint64(i)); return id },

@@ -85,7 +85,7 @@ func (o *Rows) HoldsBack(e *outbox.Event, written int64, l dedup.Line, known, ga
 	if o == nil || e.Sequence == 1 && written > o.until || known && l.First == 1 && !gaps {
 		return false
 	}
-	return o.Behind(e.AggregateID)
+	return o.Behind(e.AggregateID.UUID())
 }
 
 // Old reports whether the scan covers a row.
@@ -94,7 +94,7 @@ func (o *Rows) Old(written int64) bool { return o != nil && written > 0 && writt
 // Took records that a reader other than the scan offered a row.
 func (o *Rows) Took(e *outbox.Event, written int64) {
 	if o.Old(written) {
-		o.Note(e.AggregateID, e.Sequence)
+		o.Note(e.AggregateID.UUID(), e.Sequence)
 	}
 }
 

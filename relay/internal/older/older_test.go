@@ -6,6 +6,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
@@ -20,7 +21,7 @@ func TestRows(t *testing.T) {
 	o := New(&checkpoint.Scan{Until: until, Ranges: 4, Done: []int{2}}, cdclog.Ring, func() int { return 2 })
 	var ids [4][]gocql.UUID
 	for n := 0; len(ids[0]) < 3 || len(ids[1]) < 3 || len(ids[2]) < 3 || len(ids[3]) < 3; n++ {
-		id := relaytest.Event(n, 1, "x").AggregateID
+		id := relaytest.Event(n, 1, "x").AggregateID.UUID()
 		r := cdclog.Ring.PartOf(hint.Token(id), 4)
 		ids[r] = append(ids[r], id)
 	}
@@ -51,7 +52,7 @@ func TestRows(t *testing.T) {
 		t.Error("close() did not end the range")
 	}
 	e := relaytest.Event(0, 2, "x")
-	e.AggregateID = ids[3][1]
+	e.AggregateID = outbox.IDFromUUID(ids[3][1])
 	us := until.UnixMicro()
 	for _, tt := range []struct {
 		seq, written int64
@@ -83,7 +84,7 @@ func TestFound_IsBounded(t *testing.T) {
 	all := relaytest.Events(200, 1, "x")
 	for range 2 { // the second time all are present
 		for i := range all {
-			f.Take(all[i].AggregateID, all[i].ID)
+			f.Take(all[i].AggregateID.UUID(), all[i].ID.UUID())
 		}
 	}
 	if f.Ranges >= row.Ranges || f.Ranges < 2 {
@@ -91,8 +92,8 @@ func TestFound_IsBounded(t *testing.T) {
 	}
 	kept := 0
 	for _, e := range all {
-		r := cdclog.Ring.PartOf(hint.Token(e.AggregateID), row.Ranges)
-		if got, want := o.Known(e.AggregateID, e.ID, 0), r > 0 && r < f.Ranges; got != want {
+		r := cdclog.Ring.PartOf(hint.Token(e.AggregateID.UUID()), row.Ranges)
+		if got, want := o.Known(e.AggregateID.UUID(), e.ID.UUID(), 0), r > 0 && r < f.Ranges; got != want {
 			t.Errorf("Known(event of range %d) = %t, want %t", r, got, want)
 		} else if got {
 			kept++

@@ -31,7 +31,7 @@ func TestPartitioner_KeepsAFlightInOneBatch(t *testing.T) {
 	for i, f := range []*Flight{a, b} {
 		f.Init(nil)
 		e := relaytest.Event(i, 1, "OrderCreated")
-		keys[f] = e.AggregateID[:]
+		keys[f] = e.AggregateID.UUID().Bytes()
 	}
 	first := as(record(a), true)
 	if first < 0 {

@@ -180,7 +180,7 @@ const recordOverhead = 2048
 // its topic. The client fails such a record alone, before it is in a batch. All other
 // failures also return the records after it.
 func (p *Producer) MayBeTooLarge(e *outbox.Event, topic string) bool {
-	size := len(e.Payload) + recordOverhead + 4*(len(e.Type)+len(e.AggregateType)+len(e.AggregateText)+len(e.IDText)+len(e.ContentType)+len(p.cfg.Source))
+	size := len(e.Payload) + recordOverhead + 4*(len(e.Type)+len(e.AggregateType)+len(e.AggregateID.String())+len(e.ID.String())+len(e.ContentType)+len(p.cfg.Source))
 	for k, v := range e.Headers {
 		size += len(k) + len(v) + 20
 	}

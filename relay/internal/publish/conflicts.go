@@ -58,11 +58,11 @@ func (p *Publisher) isUnexplainedLocked(s *stripe, o *Offer) bool {
 	if o.Bad != nil || o.Written == 0 {
 		return false
 	}
-	l, known := s.line(o.Event.AggregateID)
+	l, known := s.line(o.Event.AggregateID.UUID())
 	if known && (o.Event.Sequence > 0 && o.Event.Sequence < l.Next || o.Event.Sequence == 0 && o.Written <= l.Next) {
 		return false
 	}
-	_, published, in := p.ids.find(o.Event.ID)
+	_, published, in := p.ids.find(o.Event.ID.UUID())
 	return published && bool(in)
 }
 
@@ -97,13 +97,13 @@ func (c *conflicts) numbersAgain(e *outbox.Event, from, next int64) {
 // idTwice records that an event is not published because its id is that of an event of another
 // aggregate.
 func (c *conflicts) idTwice(e *outbox.Event) {
-	c.record(c.ids, "an event is not published: an event of another aggregate has its id", e, "event "+e.IDString()+" has the id of an event of another aggregate and is not published", e.Sequence)
+	c.record(c.ids, "an event is not published: an event of another aggregate has its id", e, "event "+e.ID.String()+" has the id of an event of another aggregate and is not published", e.Sequence)
 }
 
 func (c *conflicts) record(count prometheus.Counter, msg string, e *outbox.Event, what string, seq int64) {
 	count.Inc()
-	c.log.Error(msg, "aggregate_id", e.AggregateString(), "event_id", e.IDString(), "sequence", seq)
-	c.last.Store(&Conflict{What: fmt.Sprintf("aggregate %s: %s", e.AggregateString(), what), At: time.Now()})
+	c.log.Error(msg, "aggregate_id", e.AggregateID.String(), "event_id", e.ID.String(), "sequence", seq)
+	c.last.Store(&Conflict{What: fmt.Sprintf("aggregate %s: %s", e.AggregateID.String(), what), At: time.Now()})
 }
 
 // Conflict returns the last conflict if it is more recent than conflictReported, else nil.

@@ -24,10 +24,9 @@ const WriteConcurrency = 64
 
 // Metadata of a dead letter.
 const (
-	metaIDText        = "id_text"        // event id, where the table stores ids as text or numbers
-	metaAggregateText = "aggregate_text" // aggregate id, likewise
-	metaCaptured      = "captured"       // the reader that found the event; values as in outbox.HeaderCaptured
-	metaBadRow        = "bad_row"        // the dead letter contains the readable part of the row; a replay reads the row again
+	metaIDText   = "id_text"  // event id, where the table stores ids as text or numbers
+	metaCaptured = "captured" // the reader that found the event; values as in outbox.HeaderCaptured
+	metaBadRow   = "bad_row"  // the dead letter contains the readable part of the row; a replay reads the row again
 )
 
 var errBreakerOpen = errors.New("the breaker is open")
@@ -151,7 +150,7 @@ func (w deadLetterWriter) writeFront(l *lane) bool {
 	}
 	key, strict := l.id, !p.cfg.relaxed(it.event.Type)
 	if !strict {
-		key = it.event.ID
+		key = it.event.ID.UUID()
 	}
 	behind := strict && (p.behindLocked(l, it) || l.outstanding > 0)
 	deadLetter := w.newDeadLetterLocked(it, behind)
@@ -167,13 +166,13 @@ func (w deadLetterWriter) writeFront(l *lane) bool {
 		p.mu.Unlock()
 		return false
 	}
-	delete(p.mu.deadLetters.begun, it.event.ID)
+	delete(p.mu.deadLetters.begun, it.event.ID.UUID())
 	if status.Open() {
 		at := chains.AtOf(deadLetter.Strategy, deadLetter.NextAttempt)
 		group := p.mu.deadLetters.Group(deadLetter.Rule, deadLetter.FailureKey)
-		p.mu.deadLetters.Add(key, strict, chains.Ref{ID: it.event.ID, Seq: it.event.Sequence, At: at, Group: group}, spill)
+		p.mu.deadLetters.Add(key, strict, chains.Ref{ID: it.event.ID.UUID(), Seq: it.event.Sequence, At: at, Group: group}, spill)
 		if it.cause != nil && it.cause.stalled && at > chains.AtOnce {
-			p.waitForPartitionLocked(it.event.ID, at)
+			p.waitForPartitionLocked(it.event.ID.UUID(), at)
 		}
 	} else {
 		p.ids.add(it, false) // its dead letter exists and is settled; an operator may restore it
@@ -276,7 +275,7 @@ func (w deadLetterWriter) newDeadLetterLocked(it *item, behind bool) *dlq.DeadLe
 		p.mu.deadLetters.lastFailure = now
 	}
 	deadLetter := &dlq.DeadLetter{
-		Table: p.table.name, EventID: e.ID, AggregateID: e.AggregateString(), AggregateType: e.AggregateType,
+		Table: p.table.name, EventID: e.ID.UUID(), AggregateID: e.AggregateID.String(), AggregateType: e.AggregateType,
 		EventType: e.Type, Sequence: e.Sequence, Payload: e.Payload, ContentType: e.ContentType, Headers: maps.Clone(e.Headers),
 		CreatedAt: e.CreatedAt, DeliverAt: e.DeliverAt, WrittenAt: it.written, Topic: it.topic,
 		Status: dlq.Pending, Attempts: it.attempts, FirstFailedAt: now, LastFailedAt: now, Priority: dlq.ParsePriority(e.Headers[outbox.HeaderPriority]),
@@ -286,11 +285,8 @@ func (w deadLetterWriter) newDeadLetterLocked(it *item, behind bool) *dlq.DeadLe
 		},
 	}
 	p.load.addTo(deadLetter.Metadata)
-	if e.IDText != "" {
-		deadLetter.Metadata[metaIDText] = e.IDText
-	}
-	if e.AggregateText != "" {
-		deadLetter.Metadata[metaAggregateText] = e.AggregateText
+	if !e.ID.IsUUID() {
+		deadLetter.Metadata[metaIDText] = e.ID.String()
 	}
 	if _, ok := errors.AsType[*outbox.RowError](it.topicErr); ok {
 		deadLetter.Metadata[metaBadRow] = "true"

@@ -73,7 +73,7 @@ func TestPublisher_ItsShareBecomesSmaller(t *testing.T) {
 	p, began := b.publisher, time.Now()
 	own.Join()
 	for i := range published {
-		p.ids.add(&item{event: outbox.Event{ID: relaytest.EventID(i)}, written: began.UnixMicro()}, true)
+		p.ids.add(&item{event: outbox.Event{ID: outbox.IDFromUUID(relaytest.EventID(i))}, written: began.UnixMicro()}, true)
 	}
 	check := func(what string, full bool, limit int) {
 		t.Helper()

@@ -77,7 +77,7 @@ func (x *eventIDs) horizon(id gocql.UUID) int64 {
 
 // begin adds an item, and reports whether its event was neither in progress nor published.
 func (x *eventIDs) begin(it *item) bool {
-	id := it.event.ID
+	id := it.event.ID.UUID()
 	s := x.lock(id)
 	defer s.mu.Unlock()
 	if s.mu.items[id] != nil || s.mu.index.Has(id) {
@@ -91,9 +91,9 @@ func (x *eventIDs) begin(it *item) bool {
 
 // end removes an item, and adds its event to the index if it is published.
 func (x *eventIDs) end(it *item, published bool) {
-	s := x.lock(it.event.ID)
+	s := x.lock(it.event.ID.UUID())
 	defer s.mu.Unlock()
-	delete(s.mu.items, it.event.ID)
+	delete(s.mu.items, it.event.ID.UUID())
 	x.open.Add(-1)
 	x.bytes.Add(-it.bytes)
 	if published {
@@ -103,7 +103,7 @@ func (x *eventIDs) end(it *item, published bool) {
 
 // add adds an event to the index; in reports whether it is in its topic.
 func (x *eventIDs) add(it *item, in dedup.InTopic) {
-	s := x.lock(it.event.ID)
+	s := x.lock(it.event.ID.UUID())
 	defer s.mu.Unlock()
 	s.addLocked(it, in)
 }
@@ -112,9 +112,9 @@ func (s *idStripe) addLocked(it *item, in dedup.InTopic) {
 	switch {
 	case it.scanned: // it is not offered again
 	case it.shown:
-		s.mu.index.AddShown(it.event.ID, it.written, in)
+		s.mu.index.AddShown(it.event.ID.UUID(), it.written, in)
 	default:
-		s.mu.index.Add(it.event.ID, it.written, in)
+		s.mu.index.Add(it.event.ID.UUID(), it.written, in)
 	}
 }
 

@@ -40,7 +40,7 @@ func (p *Publisher) passOlder(ctx context.Context, find cdclog.Lookup, aggregate
 	if ok, _ := o.Room(); !ok && h.Ahead == 0 {
 		return older.ErrTooFarAhead
 	}
-	if err := find(ctx, &outbox.Event{AggregateID: aggregate}, 1, math.MaxInt64, func(f cdclog.StoredEvent) error {
+	if err := find(ctx, &outbox.Event{AggregateID: outbox.IDFromUUID(aggregate)}, 1, math.MaxInt64, func(f cdclog.StoredEvent) error {
 		err := h.Row(ctx, &f, nil)
 		if err == nil && o.Old(f.Written) {
 			h.Ahead = max(h.Ahead, f.Sequence)
@@ -142,7 +142,7 @@ func (h *OlderHandover) Row(ctx context.Context, f *cdclog.StoredEvent, settled 
 }
 
 func (h *OlderHandover) hand(ctx context.Context, f *cdclog.StoredEvent, settled func() func()) error {
-	if h.Older.Known(f.AggregateID, f.ID, f.Written) {
+	if h.Older.Known(f.AggregateID.UUID(), f.ID.UUID(), f.Written) {
 		h.Known++
 		return nil
 	}

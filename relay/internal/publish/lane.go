@@ -56,6 +56,7 @@ const (
 // item is an event that is not acknowledged yet.
 type item struct {
 	event    outbox.Event
+	original outbox.ID // the event that an edited dead letter replaces; zero for others
 	written  int64     // write time in microseconds, 0 if unknown
 	captured time.Time // when the publisher accepted it; zero without spans
 	topic    string

@@ -26,21 +26,21 @@ func (p *Publisher) Expect(aggregate gocql.UUID) (next int64, known bool) {
 // Resolve ends the doubt about the numbers of an aggregate, by its rows: it continues with
 // next. It has no effect without a doubt. The caller has claimed the aggregate.
 func (p *Publisher) Resolve(of *outbox.Event, next int64) {
-	s := p.mu.lock(of.AggregateID)
+	s := p.mu.lock(of.AggregateID.UUID())
 	defer s.Unlock()
-	if !s.lines.Doubted(of.AggregateID) {
+	if !s.lines.Doubted(of.AggregateID.UUID()) {
 		return
 	}
-	l, _ := s.line(of.AggregateID)
-	line, again := s.lines.Trust(of.AggregateID, l, next)
+	l, _ := s.line(of.AggregateID.UUID())
+	line, again := s.lines.Trust(of.AggregateID.UUID(), l, next)
 	if !again {
 		return
 	}
 	p.conflicts.numbersAgain(of, next, l.Next)
-	if lane, ok := s.lanes[of.AggregateID]; ok {
+	if lane, ok := s.lanes[of.AggregateID.UUID()]; ok {
 		lane.line = line
 	} else {
-		s.lines.Keep(of.AggregateID, line)
+		s.lines.Keep(of.AggregateID.UUID(), line)
 	}
 }
 
@@ -56,11 +56,11 @@ func (p *Publisher) Missing(aggregate gocql.UUID) int {
 // seq, and offers the events that became visible since. A lookup is one query. The caller
 // must have claimed the aggregate.
 func (p *Publisher) FindGaps(ctx context.Context, find cdclog.Lookup, of *outbox.Event, seq int64) error {
-	s := p.mu.lock(of.AggregateID)
-	due := s.lines.GapsDue(of.AggregateID, seq)
+	s := p.mu.lock(of.AggregateID.UUID())
+	due := s.lines.GapsDue(of.AggregateID.UUID(), seq)
 	var from, to int64
 	if due {
-		from, to = s.lines.GapRange(of.AggregateID)
+		from, to = s.lines.GapRange(of.AggregateID.UUID())
 	}
 	s.Unlock()
 	if !due {
@@ -68,7 +68,7 @@ func (p *Publisher) FindGaps(ctx context.Context, find cdclog.Lookup, of *outbox
 	}
 	err := find(ctx, of, from, to, func(f cdclog.StoredEvent) error {
 		s.Lock()
-		missed := s.lines.IsGap(of.AggregateID, f.Sequence)
+		missed := s.lines.IsGap(of.AggregateID.UUID(), f.Sequence)
 		s.Unlock()
 		if !missed {
 			return nil
@@ -83,7 +83,7 @@ func (p *Publisher) FindGaps(ctx context.Context, find cdclog.Lookup, of *outbox
 	}
 	s.Lock()
 	defer s.Unlock()
-	s.lines.LookedUp(of.AggregateID, seq)
+	s.lines.LookedUp(of.AggregateID.UUID(), seq)
 	return nil
 }
 
@@ -99,14 +99,14 @@ func (h *HandoverError) Unwrap() error { return h.Err }
 
 // Fate returns whether a row of an aggregate was accepted, as far as this run knows.
 func (p *Publisher) Fate(f *cdclog.StoredEvent, began, remembered int64) earlier.Fate {
-	s := p.mu.lock(f.AggregateID)
+	s := p.mu.lock(f.AggregateID.UUID())
 	defer s.Unlock()
-	it, published, in := p.ids.find(f.ID)
-	known := max(began, min(p.ids.horizon(f.ID), remembered)) // later rows would be in the dedup index
+	it, published, in := p.ids.find(f.ID.UUID())
+	known := max(began, min(p.ids.horizon(f.ID.UUID()), remembered)) // later rows would be in the dedup index
 	switch {
 	case it != nil, published && bool(in):
 		return earlier.Published
-	case published, p.mu.deadLetters.Has(f.ID):
+	case published, p.mu.deadLetters.Has(f.ID.UUID()):
 		return earlier.DeadLetter
 	case f.Written > known && (f.Rewritten() || f.FirstWrite() <= known):
 		return earlier.Rewritten
@@ -232,11 +232,11 @@ func (p *Publisher) whenSettled(e *outbox.Event, settled func()) {
 		return
 	}
 	p.mu.Lock()
-	it, _, _ := p.ids.find(e.ID)
+	it, _, _ := p.ids.find(e.ID.UUID())
 	if it != nil {
 		it.settled = append(it.settled, settled)
 	}
-	postponed := it == nil && p.mu.of(e.AggregateID).isPostponed(e)
+	postponed := it == nil && p.mu.of(e.AggregateID.UUID()).isPostponed(e)
 	p.mu.Unlock()
 	if it == nil && !postponed {
 		settled()

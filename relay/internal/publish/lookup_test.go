@@ -52,9 +52,9 @@ func TestPublisher_FateOfAForgottenEvent(t *testing.T) {
 	p := b.publisher
 	p.ids.init(func() int { return 2 })
 	for i := range 1000 { // some of each stripe
-		p.ids.add(&item{event: outbox.Event{ID: relaytest.EventID(100 + i)}, written: at(i / 100), shown: true}, true)
+		p.ids.add(&item{event: outbox.Event{ID: outbox.IDFromUUID(relaytest.EventID(100 + i))}, written: at(i / 100), shown: true}, true)
 	}
-	forgotten := p.ids.horizon(relaytest.Event(1, 1, "OrderCreated").ID)
+	forgotten := p.ids.horizon(relaytest.Event(1, 1, "OrderCreated").ID.UUID())
 	if forgotten <= at(0) {
 		t.Fatalf("the index has forgotten nothing after the start: horizon %d, start %d", forgotten, at(0))
 	}

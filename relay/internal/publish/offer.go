@@ -75,7 +75,7 @@ type Offer struct {
 func (p *Publisher) Offer(ctx context.Context, o Offer) (v Verdict, err error) {
 	var size int64
 	paid := false
-	s := p.mu.of(o.Event.AggregateID)
+	s := p.mu.of(o.Event.AggregateID.UUID())
 	var lock sync.Locker = s
 	for {
 		lock.Lock()
@@ -89,7 +89,7 @@ func (p *Publisher) Offer(ctx context.Context, o Offer) (v Verdict, err error) {
 			break
 		}
 		if v, it = p.judgeLocked(s, &o); v != Taken {
-			if lock == s && it != nil && p.mu.of(it.event.AggregateID) != s {
+			if lock == s && it != nil && p.mu.of(it.event.AggregateID.UUID()) != s {
 				s.Unlock()
 				lock = &p.mu.stripes
 				continue
@@ -141,18 +141,18 @@ func (p *Publisher) Offer(ctx context.Context, o Offer) (v Verdict, err error) {
 // stripe.
 func (p *Publisher) judgeLocked(s *stripe, o *Offer) (v Verdict, it *item) {
 	e := &o.Event
-	it, published, _ := p.ids.find(e.ID)
-	if it != nil || published || p.mu.deadLetters.Has(e.ID) {
+	it, published, _ := p.ids.find(e.ID.UUID())
+	if it != nil || published || p.mu.deadLetters.Has(e.ID.UUID()) {
 		return Repeated, it
 	}
 	if e.Sequence == 0 {
 		return Taken, nil
 	}
-	if _, busy := s.claims[e.AggregateID]; busy && !o.Owner {
+	if _, busy := s.claims[e.AggregateID.UUID()]; busy && !o.Owner {
 		return Claimed, nil
 	}
-	l, known := s.line(e.AggregateID)
-	if !o.Owner && p.mu.older.HoldsBack(e, o.Written, l, known, s.lines.HasGaps(e.AggregateID)) {
+	l, known := s.line(e.AggregateID.UUID())
+	if !o.Owner && p.mu.older.HoldsBack(e, o.Written, l, known, s.lines.HasGaps(e.AggregateID.UUID())) {
 		return Unknown, nil
 	}
 	switch {
@@ -160,23 +160,23 @@ func (p *Publisher) judgeLocked(s *stripe, o *Offer) (v Verdict, it *item) {
 		return Taken, nil
 	case !known && (o.Anyway || e.Sequence == 1 && !p.rewrittenLocked(e, o.Written)):
 		return Taken, nil
-	case !known, !o.Owner && e.Sequence >= l.Next && s.lines.Doubted(e.AggregateID):
+	case !known, !o.Owner && e.Sequence >= l.Next && s.lines.Doubted(e.AggregateID.UUID()):
 		return Unknown, nil
-	case e.Sequence >= l.Next && !o.Owner && s.lines.GapsDue(e.AggregateID, e.Sequence):
+	case e.Sequence >= l.Next && !o.Owner && s.lines.GapsDue(e.AggregateID.UUID(), e.Sequence):
 		return Ahead, nil // the skipped numbers are looked up again first
 	case e.Sequence == l.Next, e.Sequence > l.Next && o.Anyway:
 		return Taken, nil
 	case e.Sequence > l.Next:
 		return Ahead, nil
-	case s.lines.IsGap(e.AggregateID, e.Sequence):
+	case s.lines.IsGap(e.AggregateID.UUID(), e.Sequence):
 		return Taken, nil
 	case o.By == ByTail:
-		s.lines.Doubt(e.AggregateID)
+		s.lines.Doubt(e.AggregateID.UUID())
 		return Left, nil
-	case e.Sequence >= l.First && o.Written <= p.ids.horizon(e.ID) && !s.lines.Doubted(e.AggregateID):
+	case e.Sequence >= l.First && o.Written <= p.ids.horizon(e.ID.UUID()) && !s.lines.Doubted(e.AggregateID.UUID()):
 		return Repeated, nil
 	case !o.Owner:
-		s.lines.Doubt(e.AggregateID)
+		s.lines.Doubt(e.AggregateID.UUID())
 		return Left, nil
 	}
 	return Taken, nil
@@ -211,15 +211,15 @@ func (p *Publisher) repeatLocked(s *stripe, o *Offer, v Verdict, it *item) (sett
 		p.Metrics.Repeated.Inc()
 	}
 	if o.Owner && o.Event.Sequence > 0 {
-		s.advance(o.Event.AggregateID, o.Event.Sequence)
+		s.advance(o.Event.AggregateID.UUID(), o.Event.Sequence)
 	}
 	if it == nil {
 		if p.isUnexplainedLocked(s, o) {
 			p.conflicts.suspect(o)
 		}
-		first := o.By == BySweep && p.ids.show(o.Event.ID, o.Written)
+		first := o.By == BySweep && p.ids.show(o.Event.ID.UUID(), o.Written)
 		if o.Event.Sequence == 0 {
-			if _, published, _ := p.ids.find(o.Event.ID); published {
+			if _, published, _ := p.ids.find(o.Event.ID.UUID()); published {
 				p.lateBy(o, s.noteRepeated(o, first && o.Written <= p.mu.readUntil))
 			}
 		}
@@ -252,7 +252,7 @@ func (p *Publisher) takeLocked(s *stripe, o *Offer, size int64) (l *lane, taken 
 	if o.Bad != nil && p.table.exists() {
 		it.cause = &deadLetterCause{class: classOf(o.Bad), err: o.Bad} // including a blocked or spilled one
 	} else {
-		it.cause = p.mu.deadLetters.interrupted(o.Event.ID)
+		it.cause = p.mu.deadLetters.interrupted(o.Event.ID.UUID())
 	}
 	if o.Settled != nil {
 		it.settled = append(it.one[:0], o.Settled)
@@ -260,7 +260,7 @@ func (p *Publisher) takeLocked(s *stripe, o *Offer, size int64) (l *lane, taken 
 	if !p.ids.begin(it) {
 		return nil, false
 	}
-	l = s.lane(o.Event.AggregateID, p.producer)
+	l = s.lane(o.Event.AggregateID.UUID(), p.producer)
 	switch {
 	case o.Event.Sequence == 0:
 		p.lateBy(o, noteTime(l, o))
@@ -269,7 +269,7 @@ func (p *Publisher) takeLocked(s *stripe, o *Offer, size int64) (l *lane, taken 
 			p.conflicts.numberTwice(&o.Event)
 		}
 		p.Metrics.Late.Inc()
-		p.log.Warn("event accepted after a later one of its aggregate", "event_id", o.Event.IDString(), "aggregate_id", o.Event.AggregateString(), "sequence", o.Event.Sequence, "next", l.line.Next, trace.Attrs(o.Event.Headers))
+		p.log.Warn("event accepted after a later one of its aggregate", "event_id", o.Event.ID.String(), "aggregate_id", o.Event.AggregateID.String(), "sequence", o.Event.Sequence, "next", l.line.Next, trace.Attrs(o.Event.Headers))
 		fallthrough
 	default:
 		l.line = s.lines.Advance(l.id, l.line, o.Event.Sequence)
@@ -280,7 +280,7 @@ func (p *Publisher) takeLocked(s *stripe, o *Offer, size int64) (l *lane, taken 
 	l.items = append(l.items, it)
 	p.Metrics.Found[o.By].Inc()
 	if o.By == BySweep {
-		p.Metrics.Swept[p.tailed.Cause(o.Event.AggregateID, o.Written)].Inc()
+		p.Metrics.Swept[p.tailed.Cause(o.Event.AggregateID.UUID(), o.Written)].Inc()
 	}
 	return l, true
 }
@@ -364,6 +364,6 @@ func (p *Publisher) lateBy(o *Offer, by int64) {
 		return
 	}
 	p.Metrics.Late.Inc()
-	p.log.Warn("event published after a later one of its aggregate", "event_id", o.Event.IDString(), "aggregate_id", o.Event.AggregateString(),
+	p.log.Warn("event published after a later one of its aggregate", "event_id", o.Event.ID.String(), "aggregate_id", o.Event.AggregateID.String(),
 		"by", time.Duration(by)*time.Microsecond, trace.Attrs(o.Event.Headers))
 }

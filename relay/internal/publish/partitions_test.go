@@ -70,7 +70,7 @@ func TestPublisher_SendsEachRecordToThePartitionOfItsKey(t *testing.T) {
 		b.drain(time.Minute)
 		published := make(map[gocql.UUID]relaytest.Delivered)
 		for _, d := range b.consume(topic) {
-			published[d.ID] = d
+			published[d.ID.UUID()] = d
 			if want := topics.KeyPartitioner.Partition(&kgo.Record{Key: d.Key()}, 3); int32(want) != d.Partition {
 				t.Errorf("event %d is in partition %d, want %d, that of its key", d.Sequence, d.Partition, want)
 			}
@@ -79,7 +79,7 @@ func TestPublisher_SendsEachRecordToThePartitionOfItsKey(t *testing.T) {
 			t.Errorf("%d events are in the topic, want %d", len(published), len(all))
 		}
 		for i := range all[1:] {
-			if a, b := published[all[i].ID], published[all[i+1].ID]; b.At.Before(a.At) || a.Partition == b.Partition && b.Offset < a.Offset {
+			if a, b := published[all[i].ID.UUID()], published[all[i+1].ID.UUID()]; b.At.Before(a.At) || a.Partition == b.Partition && b.Offset < a.Offset {
 				t.Errorf("event %d is published before event %d", b.Sequence, a.Sequence)
 			}
 		}

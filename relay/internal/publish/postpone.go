@@ -20,14 +20,14 @@ var ErrPartitionResumed = errors.New("a partition acknowledges records again")
 
 // isPostponed reports whether the event waits in the log.
 func (s *stripe) isPostponed(e *outbox.Event) bool {
-	first, ok := s.postponed[e.AggregateID]
+	first, ok := s.postponed[e.AggregateID.UUID()]
 	return ok && (e.Sequence == 0 || e.Sequence >= first)
 }
 
 // postpone records that the event waits in the log, and with it the later ones of its aggregate.
 func (s *stripe) postpone(e *outbox.Event) {
 	if !s.isPostponed(e) {
-		s.postponed[e.AggregateID] = e.Sequence
+		s.postponed[e.AggregateID.UUID()] = e.Sequence
 	}
 }
 
@@ -37,7 +37,7 @@ func (p *Publisher) postponesLocked(s *stripe, o *Offer) bool {
 	if !p.gated.Load() {
 		return false
 	}
-	if it, published, _ := p.ids.find(e.ID); it != nil || published || p.mu.deadLetters.Has(e.ID) {
+	if it, published, _ := p.ids.find(e.ID.UUID()); it != nil || published || p.mu.deadLetters.Has(e.ID.UUID()) {
 		return false
 	}
 	if s.isPostponed(e) {

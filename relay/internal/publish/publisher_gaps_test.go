@@ -31,15 +31,15 @@ func TestGaps_OfAnAggregateUnderWayAreKept(t *testing.T) {
 		b.submit(relaytest.Event(1, 3, "OrderUpdated"), nil) // in progress
 		late := cdclog.StoredEvent{Event: relaytest.Event(1, 2, "OrderUpdated"), Written: 20}
 		p.mu.Lock()
-		lines := p.mu.of(late.AggregateID).lines
+		lines := p.mu.of(late.AggregateID.UUID()).lines
 		for i := range 100 {
 			lines.Keep(relaytest.EventID(i), dedup.Line{First: 1, Next: 2})
 		}
 		p.mu.Unlock()
 		for i := range 200 { // more than are kept
-			p.ids.add(&item{event: outbox.Event{ID: relaytest.EventID(1000 + i)}, written: 1000, shown: true}, true)
+			p.ids.add(&item{event: outbox.Event{ID: outbox.IDFromUUID(relaytest.EventID(1000 + i))}, written: 1000, shown: true}, true)
 		}
-		if p.ids.horizon(late.ID) != 1000 {
+		if p.ids.horizon(late.ID.UUID()) != 1000 {
 			t.Error("no id is evicted")
 		}
 		v, err := p.Offer(t.Context(), Offer{Event: late.Event, Written: late.Written, By: BySweep})
@@ -66,14 +66,14 @@ func TestGaps_ASettledDeadLetterIsNone(t *testing.T) {
 			b := setup(t, nil)
 			defer b.close()
 			p, e := b.publisher, relaytest.Event(1, 1, "OrderUpdated")
-			p.ids.addUnsent(relaytest.Event(1, 2, "OrderUpdated").ID, 20)
+			p.ids.addUnsent(relaytest.Event(1, 2, "OrderUpdated").ID.UUID(), 20)
 			for seq := int64(1); seq <= 3; seq++ {
 				b.submit(relaytest.Event(1, seq, "OrderUpdated"), nil)
 				if !busy {
 					b.drain(time.Minute)
 				}
 			}
-			if n := p.Missing(e.AggregateID); n != 0 {
+			if n := p.Missing(e.AggregateID.UUID()); n != 0 {
 				t.Errorf("busy %t: %d numbers are missing", busy, n)
 			}
 			b.drain(time.Minute)

@@ -42,7 +42,7 @@ func TestPublisher_AReplayCalledOffEndsItsProbe(t *testing.T) {
 		ended := make(chan error, 1)
 		p := b.publisher
 		p.mu.Lock()
-		aggregate := relaytest.Event(9, 1, "OrderUpdated").AggregateID
+		aggregate := relaytest.Event(9, 1, "OrderUpdated").AggregateID.UUID()
 		l := newLane(aggregate, p.mu.of(aggregate), dedup.Line{}, p.producer)
 		l.replay = claimedReplay{ended}
 		l.items = append(l.items, &item{event: relaytest.Event(9, 1, "OrderUpdated"), topic: "OrderUpdated"})

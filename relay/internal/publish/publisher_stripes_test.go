@@ -35,7 +35,7 @@ func TestPublisher_StripesProceedByThemselves(t *testing.T) { //nolint:parallelt
 	locked := &p.mu.stripes[0] // a caller that locks all of them waits for it, and holds none
 	own, other := outbox.Event{}, outbox.Event{}
 	for n := 1; own.Sequence == 0 || other.Sequence == 0; n++ {
-		if e := relaytest.Event(n, 1, "OrderUpdated"); p.mu.of(e.AggregateID) == locked {
+		if e := relaytest.Event(n, 1, "OrderUpdated"); p.mu.of(e.AggregateID.UUID()) == locked {
 			own = e
 		} else {
 			other = e
@@ -93,10 +93,10 @@ func TestPublisher_AnEventOfferedWithTwoAggregates(t *testing.T) {
 		}
 		count := make(map[string]int)
 		for _, d := range b.consume("OrderUpdated") {
-			count[d.IDString()]++
+			count[d.ID.String()]++
 		}
 		for i := range all {
-			if n := count[all[i].IDString()]; n != 1 {
+			if n := count[all[i].ID.String()]; n != 1 {
 				t.Errorf("event %d is published %d times", i, n)
 			}
 		}

@@ -203,7 +203,7 @@ func TestPublisher_HoldsOnlyTheRefusedEvent(t *testing.T) {
 		}
 		time.Sleep(10 * time.Minute)
 		holds := b.publisher.Holds()
-		if len(holds) != 1 || holds[0].EventID != bad.ID || !errors.Is(holds[0].Err, kerr.MessageTooLarge) {
+		if len(holds) != 1 || holds[0].EventID != bad.ID.UUID() || !errors.Is(holds[0].Err, kerr.MessageTooLarge) {
 			t.Fatalf("holds() = %+v, want event %s alone, as too large", holds, bad.ID)
 		}
 		if s := b.publisher.State(); s.Open != 2 {
@@ -275,9 +275,9 @@ func TestPublisher_WaitsForTheDeliveryTime(t *testing.T) {
 		}
 		after := make(map[gocql.UUID]time.Duration)
 		for _, d := range b.consume("OrderCreated") {
-			after[d.ID] = d.At.Sub(start)
+			after[d.ID.UUID()] = d.At.Sub(start)
 		}
-		if len(after) != 2 || after[e.ID] < 9*time.Second || after[far.ID] < outbox.MaxDelay {
+		if len(after) != 2 || after[e.ID.UUID()] < 9*time.Second || after[far.ID.UUID()] < outbox.MaxDelay {
 			t.Errorf("published after %v, want %s of 9s and %s of %s", after, e.ID, far.ID, outbox.MaxDelay)
 		}
 	})
@@ -389,8 +389,8 @@ func TestPublisher_KeepsOrderWhenPartitionsAreAdded(t *testing.T) {
 		relaytest.CheckTimes(t, got)
 		first := map[gocql.UUID]relaytest.Delivered{} // in progress when the partitions were added
 		for _, d := range got {
-			if f, ok := first[d.AggregateID]; !ok || d.Sequence < f.Sequence {
-				first[d.AggregateID] = d
+			if f, ok := first[d.AggregateID.UUID()]; !ok || d.Sequence < f.Sequence {
+				first[d.AggregateID.UUID()] = d
 			}
 		}
 		stayed := map[int32]bool{}

@@ -41,6 +41,9 @@ func record(it *item, cfg *Config, breaker BreakerState) *kgo.Record {
 	for _, key := range cfg.IDHeaders {
 		headers = append(headers, kgo.RecordHeader{Key: key, Value: headers[0].Value}) // that of ce_id
 	}
+	if !it.original.IsZero() {
+		headers = append(headers, kgo.RecordHeader{Key: outbox.HeaderOriginalID, Value: []byte(it.original.String())})
+	}
 	if int(it.by) < len(capturedHeaders) {
 		headers = append(headers, capturedHeaders[it.by])
 	}

@@ -94,9 +94,9 @@ func TestRecord_ContainsTheTrace(t *testing.T) {
 			if !slices.Equal(got, c.want) || r.Topic != "T" || string(r.Value) != string(it.event.Payload) || string(r.Key) != it.event.AggregateID.String() {
 				t.Errorf("record() = %+v with %q, want %q", r, got, c.want)
 			}
-			e, source, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
-			if err != nil || source != "/shop" || e.ID != it.event.ID || len(e.Headers) != 1 {
-				t.Errorf("FromRecord() = %+v, %q, %v, want the event without them", e, source, err)
+			e, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
+			if err != nil || e.Source != "/shop" || e.ID != it.event.ID || len(e.Headers) != 1 {
+				t.Errorf("FromRecord() = %+v, %v, want the event without them", e, err)
 			}
 		})
 	}
@@ -110,15 +110,15 @@ func TestRecord_HeadersOfTheID(t *testing.T) {
 	original := it.event.ID
 	for _, edited := range []bool{false, true} {
 		if edited {
-			it.event.EditOf, it.event.ID = original.String(), outbox.NewID()
+			it.original, it.event.ID = original, outbox.NewID()
 		}
 		r := record(&it, &Config{Source: "/shop", IDHeaders: []string{"id"}}, BreakerClosed)
 		i := slices.IndexFunc(r.Headers, func(h kgo.RecordHeader) bool { return h.Key == "id" })
 		if i < 0 || string(r.Headers[i].Value) != it.event.ID.String() {
 			t.Errorf("edited %t: record() has %q, want header id with %s", edited, r.Headers, it.event.ID)
 		}
-		if e, _, err := outbox.FromRecord(r.Key, r.Value, r.Headers); err != nil || e.ID != it.event.ID {
-			t.Errorf("FromRecord() = %s, %v, want %s", e.ID, err, it.event.ID)
+		if e, err := outbox.FromRecord(r.Key, r.Value, r.Headers); err != nil || e.ID != it.event.ID || e.OriginalID != it.original {
+			t.Errorf("FromRecord() = %s, %s, %v, want %s in place of %s", e.ID, e.OriginalID, err, it.event.ID, it.original)
 		}
 	}
 }

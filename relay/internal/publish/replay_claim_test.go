@@ -69,21 +69,21 @@ func TestReplay_EndsWithItsClaim(t *testing.T) {
 					e.DeliverAt = time.Now().Add(2 * claim)
 				}
 				if _, err := store.Write(t.Context(), &dlq.DeadLetter{
-					Table: "outbox.outbox_messages", EventID: e.ID, AggregateID: e.AggregateString(), AggregateType: e.AggregateType, EventType: e.Type,
+					Table: "outbox.outbox_messages", EventID: e.ID.UUID(), AggregateID: e.AggregateID.String(), AggregateType: e.AggregateType, EventType: e.Type,
 					Sequence: 1, Payload: e.Payload, ContentType: e.ContentType, DeliverAt: e.DeliverAt, NextAttempt: time.Now().Add(time.Hour),
 				}); err != nil {
 					t.Fatal(err)
 				}
 				open := chains.New(nil)
-				open.Add(e.AggregateID, true, chains.Ref{ID: e.ID}, false)
-				work := &replayWork{chain: open.Of(e.AggregateID), refs: []chains.Ref{{ID: e.ID}}}
+				open.Add(e.AggregateID.UUID(), true, chains.Ref{ID: e.ID.UUID()}, false)
+				work := &replayWork{chain: open.Of(e.AggregateID.UUID()), refs: []chains.Ref{{ID: e.ID.UUID()}}}
 				b := newBatch(NewReplayer(p, nil), []*replayWork{work})
-				b.claimed(work, store.ClaimMany(t.Context(), []gocql.UUID{e.ID}, b.r.owner, claim))
+				b.claimed(work, store.ClaimMany(t.Context(), []gocql.UUID{e.ID.UUID()}, b.r.owner, claim))
 				if begun {
 					b.publish(t.Context(), work)
 				}
 				time.Sleep(claim + time.Second)
-				if err := store.Discard(t.Context(), e.ID, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+				if err := store.Discard(t.Context(), e.ID.UUID(), dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
 					t.Fatal(err)
 				}
 				b.extend()
@@ -119,16 +119,16 @@ func TestReplay_LimitsTheDelay(t *testing.T) {
 				began := time.Now()
 				e.DeliverAt = began.Add(due)
 				if _, err := store.Write(t.Context(), &dlq.DeadLetter{
-					Table: "outbox.outbox_messages", EventID: e.ID, AggregateID: e.AggregateString(), AggregateType: e.AggregateType, EventType: e.Type,
+					Table: "outbox.outbox_messages", EventID: e.ID.UUID(), AggregateID: e.AggregateID.String(), AggregateType: e.AggregateType, EventType: e.Type,
 					Sequence: 1, Payload: e.Payload, ContentType: e.ContentType, DeliverAt: e.DeliverAt, NextAttempt: time.Now().Add(time.Hour),
 				}); err != nil {
 					t.Fatal(err)
 				}
 				open := chains.New(nil)
-				open.Add(e.AggregateID, true, chains.Ref{ID: e.ID}, false)
-				work := &replayWork{chain: open.Of(e.AggregateID), refs: []chains.Ref{{ID: e.ID}}}
+				open.Add(e.AggregateID.UUID(), true, chains.Ref{ID: e.ID.UUID()}, false)
+				work := &replayWork{chain: open.Of(e.AggregateID.UUID()), refs: []chains.Ref{{ID: e.ID.UUID()}}}
 				b := newBatch(NewReplayer(w.publisher, nil), []*replayWork{work})
-				b.claimed(work, store.ClaimMany(t.Context(), []gocql.UUID{e.ID}, b.r.owner, w.cfg.ClaimFor))
+				b.claimed(work, store.ClaimMany(t.Context(), []gocql.UUID{e.ID.UUID()}, b.r.owner, w.cfg.ClaimFor))
 				b.publish(t.Context(), work)
 				select {
 				case x := <-b.ended:
@@ -158,9 +158,9 @@ func TestReplayer_AHeadThatIsGone(t *testing.T) {
 		r := NewReplayer(p, nil)
 		p.mu.Lock()
 		for seq := int64(4); seq <= 5; seq++ {
-			p.mu.deadLetters.Add(e.AggregateID, true, chains.Ref{ID: relaytest.Event(1, seq, e.Type).ID, Seq: seq, After: 1}, false)
+			p.mu.deadLetters.Add(e.AggregateID.UUID(), true, chains.Ref{ID: relaytest.Event(1, seq, e.Type).ID.UUID(), Seq: seq, After: 1}, false)
 		}
-		c := p.mu.deadLetters.Of(e.AggregateID)
+		c := p.mu.deadLetters.Of(e.AggregateID.UUID())
 		r.findEarlierLocked(t.Context(), c)
 		p.mu.Unlock()
 		time.Sleep(time.Minute)

@@ -120,12 +120,15 @@ func (r *Replayer) resend(e outbox.Event, deadLetter *dlq.DeadLetter, of replay)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	limitDelay(&e)
-	l := newLane(e.AggregateID, p.mu.of(e.AggregateID), dedup.Line{}, p.producer)
+	l := newLane(e.AggregateID.UUID(), p.mu.of(e.AggregateID.UUID()), dedup.Line{}, p.producer)
 	l.replay = of
 	topic, topicErr := p.names.Of(&e)
 	it := &item{
 		event: e, written: deadLetter.WrittenAt, captured: p.spans.Now(), topic: topic, topicErr: topicErr,
 		by: sourceOf(deadLetter.Metadata[metaCaptured]), earlier: int32(min(deadLetter.Attempts, math.MaxInt32)),
+	}
+	if deadLetter.Edit != nil {
+		it.original = storedID(deadLetter)
 	}
 	l.items = append(l.items, it)
 	p.mu.replaying[l] = struct{}{}

@@ -49,7 +49,7 @@ func (r *Replayer) eventOf(ctx context.Context, l *dlq.DeadLetter) (outbox.Event
 		return e, row.Err
 	}
 	mended := row.Event
-	mended.ID, mended.IDText = e.ID, e.IDText // keep the id of the dead letter
+	mended.ID = e.ID // keep the id of the dead letter
 	return mended, nil
 }
 
@@ -62,14 +62,21 @@ func mustReadAgain(l *dlq.DeadLetter) bool {
 // storedEvent returns the event stored in the dead letter, or its edited version.
 func storedEvent(l *dlq.DeadLetter) outbox.Event {
 	e := outbox.Event{
-		ID: l.EventID, IDText: l.Metadata[metaIDText], AggregateID: outbox.IDOf(l.AggregateID), AggregateText: l.Metadata[metaAggregateText],
+		ID: storedID(l), AggregateID: outbox.IDFromText(l.AggregateID),
 		Sequence: l.Sequence, AggregateType: l.AggregateType, Type: l.EventType,
 		Payload: l.Payload, ContentType: l.ContentType, Headers: l.Headers, CreatedAt: l.CreatedAt, DeliverAt: l.DeliverAt,
 	}
 	if l.Edit != nil {
-		e.EditOf = e.IDString()
-		e.ID, e.IDText, e.Payload, e.ContentType, e.Headers = l.Edit.ID, "", l.Edit.Payload, l.Edit.ContentType, l.Edit.Headers
+		e.ID, e.Payload, e.ContentType, e.Headers = outbox.IDFromUUID(l.Edit.ID), l.Edit.Payload, l.Edit.ContentType, l.Edit.Headers
 		e.DeliverAt = time.Time{} // an operator decides when
 	}
 	return e
+}
+
+// storedID returns the id of the event in the outbox.
+func storedID(l *dlq.DeadLetter) outbox.ID {
+	if text := l.Metadata[metaIDText]; text != "" {
+		return outbox.IDFromText(text)
+	}
+	return outbox.IDFromUUID(l.EventID)
 }

@@ -30,14 +30,14 @@ func deadLettersAroundAWaitingEvent(t *testing.T) {
 	first := relaytest.Event(1, 1, "OrderCreated")
 	chain := func(numbers ...int64) *chains.Chain {
 		for _, seq := range numbers {
-			p.mu.deadLetters.Add(first.AggregateID, true, chains.Ref{ID: relaytest.EventID(int(seq)), Seq: seq}, false)
+			p.mu.deadLetters.Add(first.AggregateID.UUID(), true, chains.Ref{ID: relaytest.EventID(int(seq)), Seq: seq}, false)
 		}
-		return p.mu.deadLetters.Of(first.AggregateID)
+		return p.mu.deadLetters.Of(first.AggregateID.UUID())
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := chain(1, 3, 4)
-	l := p.mu.of(first.AggregateID).lane(first.AggregateID, p.producer)
+	l := p.mu.of(first.AggregateID.UUID()).lane(first.AggregateID.UUID(), p.producer)
 	two := &item{event: relaytest.Event(1, 2, "OrderUpdated")}
 	l.items = append(l.items, two)
 
@@ -91,20 +91,20 @@ func deadLettersAfterAnUnknownEvent(t *testing.T, published bool) {
 		}
 		e := relaytest.Event(1, seq, "OrderUpdated")
 		open.entries = append(open.entries, dlq.ChainEntry{
-			EventID: e.ID, AggregateID: e.AggregateString(), Sequence: seq, EventType: e.Type, Status: dlq.Blocked, ErrorClass: class, WrittenAt: now.UnixMicro(), FirstFailedAt: now,
+			EventID: e.ID.UUID(), AggregateID: e.AggregateID.String(), Sequence: seq, EventType: e.Type, Status: dlq.Blocked, ErrorClass: class, WrittenAt: now.UnixMicro(), FirstFailedAt: now,
 		})
 	}
 	open.note(p)
 	if published {
 		p.mu.Lock()
 		e := relaytest.Event(1, 2, "OrderUpdated")
-		lines := p.mu.of(e.AggregateID).lines
-		lines.Keep(e.AggregateID, lines.Advance(e.AggregateID, dedup.Line{}, 2))
+		lines := p.mu.of(e.AggregateID.UUID()).lines
+		lines.Keep(e.AggregateID.UUID(), lines.Advance(e.AggregateID.UUID(), dedup.Line{}, 2))
 		p.mu.Unlock()
 	}
 	open.Know(p)
 	p.mu.Lock()
-	c := p.mu.deadLetters.Of(relaytest.Event(1, 1, "OrderUpdated").AggregateID)
+	c := p.mu.deadLetters.Of(relaytest.Event(1, 1, "OrderUpdated").AggregateID.UUID())
 	want := 1
 	if published {
 		want = 3
@@ -133,7 +133,7 @@ func TestStart_ADeadLetterWaitsForTheScan(t *testing.T) {
 		r := &Replayer{p: p}
 		now, e := time.Now(), relaytest.Event(1, 2, "OrderUpdated")
 		open := OpenDeadLetters{entries: []dlq.ChainEntry{{
-			EventID: e.ID, AggregateID: e.AggregateString(), Sequence: 2, EventType: e.Type, Status: dlq.Blocked, ErrorClass: chains.ClassBehind, WrittenAt: now.UnixMicro(), FirstFailedAt: now,
+			EventID: e.ID.UUID(), AggregateID: e.AggregateID.String(), Sequence: 2, EventType: e.Type, Status: dlq.Blocked, ErrorClass: chains.ClassBehind, WrittenAt: now.UnixMicro(), FirstFailedAt: now,
 		}}}
 		open.note(p)
 		rows := older.New(&checkpoint.Scan{Until: now, Ranges: 4}, cdclog.Ring, func() int { return 10 })
@@ -142,12 +142,12 @@ func TestStart_ADeadLetterWaitsForTheScan(t *testing.T) {
 		waits := func() bool {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			return r.comesFirstLocked(p.mu.deadLetters.Of(e.AggregateID))
+			return r.comesFirstLocked(p.mu.deadLetters.Of(e.AggregateID.UUID()))
 		}
 		if !waits() {
 			t.Error("the dead letter is replayed before the scan has reached its aggregate")
 		}
-		rows.Scanned(e.AggregateID)
+		rows.Scanned(e.AggregateID.UUID())
 		if waits() {
 			t.Error("the dead letter waits for a scan that has passed its aggregate")
 		}
@@ -168,7 +168,7 @@ func TestStart_AnUnknownEventBeforeAChain(t *testing.T) {
 			class = chains.ClassBreakerOpen // nothing was with the producer
 		}
 		open.entries = append(open.entries, dlq.ChainEntry{
-			EventID: e.ID, AggregateID: e.AggregateString(), Sequence: seq, EventType: e.Type, Status: dlq.Blocked, ErrorClass: class, WrittenAt: now.UnixMicro(), FirstFailedAt: now,
+			EventID: e.ID.UUID(), AggregateID: e.AggregateID.String(), Sequence: seq, EventType: e.Type, Status: dlq.Blocked, ErrorClass: class, WrittenAt: now.UnixMicro(), FirstFailedAt: now,
 			Unblocked: seq == 5,
 		})
 	}
@@ -177,7 +177,7 @@ func TestStart_AnUnknownEventBeforeAChain(t *testing.T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	unknown := func() (numbers []int64) {
-		for _, ref := range p.mu.deadLetters.Of(relaytest.Event(1, 4, "OrderUpdated").AggregateID).DeadLetters {
+		for _, ref := range p.mu.deadLetters.Of(relaytest.Event(1, 4, "OrderUpdated").AggregateID.UUID()).DeadLetters {
 			if ref.After > 0 {
 				numbers = append(numbers, ref.Seq)
 			}
@@ -187,8 +187,8 @@ func TestStart_AnUnknownEventBeforeAChain(t *testing.T) {
 	if got := unknown(); !slices.Equal(got, []int64{6, 8, 9}) { // 5 is in no chain
 		t.Errorf("the events before %v are unknown, want 6, 8 and 9", got)
 	}
-	c := p.mu.deadLetters.Of(relaytest.Event(1, 4, "OrderUpdated").AggregateID)
-	c.ClearAfter(relaytest.Event(1, 8, "OrderUpdated").ID)
+	c := p.mu.deadLetters.Of(relaytest.Event(1, 4, "OrderUpdated").AggregateID.UUID())
+	c.ClearAfter(relaytest.Event(1, 8, "OrderUpdated").ID.UUID())
 	if got := unknown(); !slices.Equal(got, []int64{6}) {
 		t.Errorf("after a look-up before 8 the events before %v are unknown, want 6", got)
 	}

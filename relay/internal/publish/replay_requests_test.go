@@ -42,7 +42,7 @@ func TestReplayer_IsOutOnlyInItsTopic(t *testing.T) {
 	p := new(Publisher)
 	p.ids.init(func() int { return 100 })
 	p.ids.addUnsent(relaytest.EventID(1), 1)
-	p.ids.add(&item{event: outbox.Event{ID: relaytest.EventID(2)}}, true)
+	p.ids.add(&item{event: outbox.Event{ID: outbox.IDFromUUID(relaytest.EventID(2))}}, true)
 	r := &Replayer{p: p}
 	if _, published, _ := p.ids.find(relaytest.EventID(1)); !published || r.isOut(relaytest.EventID(1)) || !r.isOut(relaytest.EventID(2)) || r.isOut(relaytest.EventID(3)) {
 		t.Errorf("isOut() = %t, %t, %t of a settled, a published and an unknown event, want only the second",
@@ -60,14 +60,14 @@ func TestReplay_DiscardedInProgress(t *testing.T) {
 		p, e := b.publisher, relaytest.Event(1, 1, "OrderUpdated")
 		r := &Replayer{p: p}
 		p.mu.Lock()
-		r.settledLocked(e.ID, 10)
-		l := newLane(e.AggregateID, p.mu.of(e.AggregateID), dedup.Line{}, p.producer)
+		r.settledLocked(e.ID.UUID(), 10)
+		l := newLane(e.AggregateID.UUID(), p.mu.of(e.AggregateID.UUID()), dedup.Line{}, p.producer)
 		p.replayedLocked(l, &item{event: e, written: 10}, new(kgo.Record))
 		p.mu.Unlock()
-		if !r.isOut(e.ID) {
+		if !r.isOut(e.ID.UUID()) {
 			t.Error("the event does not count as one in its topic")
 		}
-		p.ids.show(e.ID, 10)
+		p.ids.show(e.ID.UUID(), 10)
 		if fresh, shown := p.ids.size(); fresh != 0 || shown != 1 {
 			t.Errorf("%d fresh and %d shown in the index after the sweep read the row, want 0 and 1", fresh, shown)
 		}
@@ -86,13 +86,13 @@ func TestReplay_WaitsForTheEventBeforeTheChain(t *testing.T) {
 		p, e := b.publisher, relaytest.Event(1, 2, "OrderUpdated")
 		r, written := &Replayer{p: p}, time.Now()
 		(&OpenDeadLetters{entries: []dlq.ChainEntry{{
-			EventID: e.ID, AggregateID: e.AggregateString(), Sequence: 2, EventType: e.Type, ErrorClass: chains.ClassBehind, WrittenAt: written.UnixMicro(),
+			EventID: e.ID.UUID(), AggregateID: e.AggregateID.String(), Sequence: 2, EventType: e.Type, ErrorClass: chains.ClassBehind, WrittenAt: written.UnixMicro(),
 		}}}).note(p)
 		waits := func(want bool, when string) {
 			t.Helper()
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			if got := r.comesFirstLocked(p.mu.deadLetters.Of(e.AggregateID)); got != want {
+			if got := r.comesFirstLocked(p.mu.deadLetters.Of(e.AggregateID.UUID())); got != want {
 				t.Errorf("%s: the chain waits: %t, want %t", when, got, want)
 			}
 		}
@@ -100,7 +100,7 @@ func TestReplay_WaitsForTheEventBeforeTheChain(t *testing.T) {
 		waits(true, "the sweep has passed the head")
 		p.Pass(written.Add(time.Minute).UnixMicro(), time.Minute)
 		waits(false, "the sweep has passed the event before it")
-		release, err := p.Claim(t.Context(), e.AggregateID)
+		release, err := p.Claim(t.Context(), e.AggregateID.UUID())
 		if err != nil {
 			t.Fatal(err)
 		}

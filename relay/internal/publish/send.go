@@ -402,7 +402,7 @@ func (p *Publisher) endReplayLocked(l *lane, end replayEnd) {
 // replayedLocked ends an acknowledged replay. The dedup index contains the event if an
 // operator settled its dead letter during the replay.
 func (p *Publisher) replayedLocked(l *lane, it *item, r *kgo.Record) {
-	p.ids.forget(it.event.ID)
+	p.ids.forget(it.event.ID.UUID())
 	p.ids.add(it, true)
 	p.endReplayLocked(l, replayEnd{topic: r.Topic, partition: r.Partition, offset: r.Offset})
 }

@@ -119,10 +119,10 @@ func (p *Publisher) remainingLocked() (open, blocked int) {
 func (p *Publisher) EventState(e *outbox.Event) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.mu.of(e.AggregateID)
-	it, published, _ := p.ids.find(e.ID)
+	s := p.mu.of(e.AggregateID.UUID())
+	it, published, _ := p.ids.find(e.ID.UUID())
 	if it != nil {
-		l := s.lanes[e.AggregateID]
+		l := s.lanes[e.AggregateID.UUID()]
 		front := l.items[0] == it
 		switch {
 		case front && l.hold != nil:
@@ -146,9 +146,9 @@ func (p *Publisher) EventState(e *outbox.Event) string {
 	if published {
 		return EventOut
 	}
-	if ref, c := p.mu.deadLetters.Ref(e.ID); ref != nil {
+	if ref, c := p.mu.deadLetters.Ref(e.ID.UUID()); ref != nil {
 		switch {
-		case c.Head().ID != e.ID:
+		case c.Head().ID != e.ID.UUID():
 			return EventBlocked
 		case c.Draining:
 			return EventReplaying
@@ -156,7 +156,7 @@ func (p *Publisher) EventState(e *outbox.Event) string {
 			return EventDead
 		}
 	}
-	if l, ok := s.line(e.AggregateID); ok && l.Next > e.Sequence {
+	if l, ok := s.line(e.AggregateID.UUID()); ok && l.Next > e.Sequence {
 		return EventOut
 	}
 	return ""

@@ -46,7 +46,7 @@ func (p *Publisher) refuseLocked(l *lane, err error) {
 	}
 	if l.hold == nil {
 		l.hold = &Hold{
-			AggregateID: l.id, EventID: front.event.ID, Sequence: front.event.Sequence, Topic: front.topic, since: time.Now(),
+			AggregateID: l.id, EventID: front.event.ID.UUID(), Sequence: front.event.Sequence, Topic: front.topic, since: time.Now(),
 		}
 		l.home.held[l.id] = l.hold
 		p.log.Error("event cannot be published, aggregate held",

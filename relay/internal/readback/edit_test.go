@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
@@ -14,9 +15,8 @@ func TestReadBack_AnEditStandsForTheOriginal(t *testing.T) {
 	t.Parallel()
 	for _, original := range []string{gocql.MustRandomUUID().String(), "order-7/2"} {
 		e := relaytest.Event(1, 2, "OrderUpdated")
-		e.EditOf = original
 		var got []Event
-		if _, err := newBatchScanner("test").scan(batchOf(0, e), 0, func(e Event) { got = append(got, e) }); err != nil {
+		if _, err := newBatchScanner("test").scan(batchWith(0, []kmsg.Header{{Key: outbox.HeaderOriginalID, Value: []byte(original)}}, e), 0, func(e Event) { got = append(got, e) }); err != nil {
 			t.Fatal(err)
 		}
 		if len(got) != 1 || got[0].ID != outbox.IDOf(original) || got[0].Sequence != 2 {

@@ -21,7 +21,7 @@ func TestShards_ReadBackTheirOwn(t *testing.T) {
 			e := relaytest.Event(n, 1, "x")
 			_, err := s.scan(batchOf(0, e), 0, func(got Event) {
 				found++
-				if got.Aggregate != e.AggregateID || !p.HasAggregate(e.AggregateID) {
+				if got.Aggregate != e.AggregateID.UUID() || !p.HasAggregate(e.AggregateID.UUID()) {
 					t.Errorf("shard %d found aggregate %s", i, got.Aggregate)
 				}
 			})

@@ -67,7 +67,9 @@ type proofAsk struct {
 // eventKey identifies an event: a defective writer may give one id to events of two aggregates.
 type eventKey struct{ id, aggregate gocql.UUID }
 
-func (a *proofAsk) eventKey() eventKey { return eventKey{a.event.ID, a.event.AggregateID} }
+func (a *proofAsk) eventKey() eventKey {
+	return eventKey{a.event.ID.UUID(), a.event.AggregateID.UUID()}
+}
 
 type proofAnswer struct {
 	result ProofResult
@@ -174,7 +176,7 @@ func (d *Proofs) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (
 	result, err := d.lookNear(ctx, ask)
 	if err == nil && result == proofNotNear {
 		var fate earlier.Fate
-		fate, err = d.publisher.FateOfDeadLetter(ctx, e.ID)
+		fate, err = d.publisher.FateOfDeadLetter(ctx, e.ID.UUID())
 		result = ofDeadLetter[fate]
 	}
 	if err == nil && result == proofNotNear {
@@ -188,8 +190,8 @@ func (d *Proofs) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (
 	}
 	d.Results.WithLabelValues(string(result)).Inc()
 	if result == ProofUnpublished {
-		d.log.Warn("an event whose row became visible late is in no topic", "event_id", e.IDString(),
-			"aggregate_id", e.AggregateString(), "seq", e.Sequence, "written", time.UnixMicro(f.Written).UTC())
+		d.log.Warn("an event whose row became visible late is in no topic", "event_id", e.ID.String(),
+			"aggregate_id", e.AggregateID.String(), "seq", e.Sequence, "written", time.UnixMicro(f.Written).UTC())
 	}
 	return fates[result], nil
 }
@@ -221,7 +223,7 @@ func (d *Proofs) Find(ctx context.Context, f *cdclog.StoredEvent) (earlier.Fate,
 	case err != nil:
 		return earlier.Doubtful, err
 	case result == proofNotNear:
-		return d.publisher.FateOfDeadLetter(ctx, f.ID)
+		return d.publisher.FateOfDeadLetter(ctx, f.ID.UUID())
 	case result == ProofPublished:
 		return earlier.Published, nil
 	default:

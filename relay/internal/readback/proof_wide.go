@@ -108,8 +108,8 @@ func (d *Proofs) FindIDOfAnother(ctx context.Context, f *cdclog.StoredEvent) (bo
 			mu.Lock()
 			defer mu.Unlock()
 			for i := range events {
-				if e := &events[i]; e.ID == ask.event.ID {
-					own, other = own || e.Aggregate == ask.event.AggregateID, other || e.Aggregate != ask.event.AggregateID
+				if e := &events[i]; e.ID == ask.event.ID.UUID() {
+					own, other = own || e.Aggregate == ask.event.AggregateID.UUID(), other || e.Aggregate != ask.event.AggregateID.UUID()
 				}
 			}
 		},

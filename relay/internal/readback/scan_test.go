@@ -14,7 +14,10 @@ import (
 )
 
 // batchOf encodes events as a broker sends them, uncompressed.
-func batchOf(offset int64, events ...outbox.Event) []byte {
+func batchOf(offset int64, events ...outbox.Event) []byte { return batchWith(offset, nil, events...) }
+
+// batchWith is batchOf with further headers of each record.
+func batchWith(offset int64, more []kmsg.Header, events ...outbox.Event) []byte {
 	var records []byte
 	for i, e := range events {
 		r := kmsg.NewRecord()
@@ -23,6 +26,7 @@ func batchOf(offset int64, events ...outbox.Event) []byte {
 		for _, h := range outbox.AppendHeaders[kgo.RecordHeader](nil, &e, "test") {
 			r.Headers = append(r.Headers, kmsg.Header{Key: h.Key, Value: h.Value})
 		}
+		r.Headers = append(r.Headers, more...)
 		body := r.AppendTo(nil)[1:] // without the length, which is 0 and one byte
 		records = append(binary.AppendVarint(records, int64(len(body))), body...)
 	}
@@ -46,7 +50,7 @@ func TestBatchScanner_StopsAtABatchThatIsCutOff(t *testing.T) {
 			want = 120
 		}
 		next, err := newBatchScanner("test").scan(data[:size], 7, func(e Event) {
-			if e.ID != all[n].ID || !e.Ours {
+			if e.ID != all[n].ID.UUID() || !e.Ours {
 				t.Errorf("event %d is %+v", n, e)
 			}
 			n++
@@ -99,7 +103,7 @@ func compressed(data []byte) bool {
 func TestBatchScanner_ReadsTextIDs(t *testing.T) {
 	t.Parallel()
 	e := relaytest.Event(1, 0, "OrderCreated")
-	e.IDText, e.AggregateText = "event-1", "42"
+	e.ID, e.AggregateID = outbox.IDFromText("event-1"), outbox.IDFromText("42")
 	var got []Event
 	if _, err := newBatchScanner("test").scan(batchOf(0, e), 0, func(e Event) { got = append(got, e) }); err != nil {
 		t.Fatal(err)

@@ -54,7 +54,7 @@ func StartBroker(t testing.TB, net *kfake.VirtualNetwork, opts ...kfake.Opt) *kf
 
 // Delivered is a record as a consumer received it.
 type Delivered struct {
-	outbox.Event
+	outbox.Record
 	topic         string
 	Partition     int32
 	Offset        int64
@@ -89,11 +89,11 @@ func Consume(t testing.TB, brokers []string, kafka []kgo.Opt, topics ...string) 
 			break
 		}
 		fs.EachRecord(func(r *kgo.Record) {
-			e, _, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
+			e, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
 			if err != nil {
 				t.Errorf("FromRecord() error = %v", err)
 			}
-			out = append(out, Delivered{Event: e, topic: r.Topic, Partition: r.Partition, Offset: r.Offset, At: r.Timestamp, RecordHeaders: r.Headers})
+			out = append(out, Delivered{Record: e, topic: r.Topic, Partition: r.Partition, Offset: r.Offset, At: r.Timestamp, RecordHeaders: r.Headers})
 		})
 	}
 	slices.SortFunc(out, func(x, y Delivered) int {
@@ -136,7 +136,7 @@ func CheckOrder(t *testing.T, got []Delivered, want []outbox.Event) {
 	t.Helper()
 	missing := make(map[gocql.UUID]bool)
 	for _, e := range want {
-		missing[e.ID] = true
+		missing[e.ID.UUID()] = true
 	}
 	type line struct {
 		topic string
@@ -144,11 +144,11 @@ func CheckOrder(t *testing.T, got []Delivered, want []outbox.Event) {
 	}
 	last := make(map[line]Delivered)
 	for _, d := range got {
-		if !missing[d.ID] {
+		if !missing[d.ID.UUID()] {
 			t.Errorf("event %s (aggregate %s, seq %d) is a duplicate or unknown", d.ID, d.AggregateID, d.Sequence)
 		}
-		delete(missing, d.ID)
-		k := line{d.topic, d.AggregateID}
+		delete(missing, d.ID.UUID())
+		k := line{d.topic, d.AggregateID.UUID()}
 		if l, ok := last[k]; ok && (l.Partition != d.Partition || l.Sequence >= d.Sequence) {
 			t.Errorf("aggregate %s: seq %d on partition %d comes after seq %d on partition %d",
 				d.AggregateID, d.Sequence, d.Partition, l.Sequence, l.Partition)

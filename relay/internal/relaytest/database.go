@@ -5,6 +5,7 @@ import (
 	"io"
 	"log"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,7 +59,7 @@ func CheckTimes(t *testing.T, got []Delivered) {
 	t.Helper()
 	got = slices.Clone(got)
 	slices.SortFunc(got, func(a, b Delivered) int {
-		return cmp.Or(slices.Compare(a.AggregateID[:], b.AggregateID[:]), cmp.Compare(a.Sequence, b.Sequence))
+		return cmp.Or(strings.Compare(a.AggregateID.String(), b.AggregateID.String()), cmp.Compare(a.Sequence, b.Sequence))
 	})
 	for i := 1; i < len(got); i++ {
 		if got[i].AggregateID == got[i-1].AggregateID && got[i].At.Before(got[i-1].At) {
@@ -80,7 +81,7 @@ var (
 // BenchEvent returns event i of a benchmark.
 func BenchEvent(i int) outbox.Event {
 	return outbox.Event{
-		ID: BenchID(1, i), AggregateID: BenchID(2, i), Sequence: 1, AggregateType: "bench", Type: "T",
+		ID: outbox.IDFromUUID(BenchID(1, i)), AggregateID: outbox.IDFromUUID(BenchID(2, i)), Sequence: 1, AggregateType: "bench", Type: "T",
 		Payload: BenchPayload, Headers: BenchHeaders, CreatedAt: time.Unix(1, 0),
 	}
 }

@@ -23,9 +23,9 @@ func Events(n, m int, types ...string) []outbox.Event {
 
 // Event returns an event of that aggregate, with an id that follows from its arguments.
 func Event(aggregate int, seq int64, eventType string) outbox.Event {
-	agg := outbox.NameID(gocql.UUID{1}, "aggregate", strconv.Itoa(aggregate))
+	agg := outbox.NameID(gocql.UUID{1}, "aggregate", strconv.Itoa(aggregate)).UUID()
 	return outbox.Event{
-		ID: outbox.NameID(agg, strconv.FormatInt(seq, 10)), AggregateID: agg, Sequence: seq,
+		ID: outbox.NameID(agg, strconv.FormatInt(seq, 10)), AggregateID: outbox.IDFromUUID(agg), Sequence: seq,
 		AggregateType: "order", Type: eventType, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 		Payload: fmt.Appendf(nil, `{"aggregate":%d,"seq":%d}`, aggregate, seq),
 	}

@@ -168,7 +168,7 @@ type Place struct {
 // ID returns the id of the dead letter of the message, after a number of collisions.
 func (p *Place) ID(collisions int) gocql.UUID {
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
-	return outbox.NameID(namespace, p.Incarnation, p.Topic, gocql.UUID(p.TopicID).String(), number(int64(p.Partition)), number(p.Generation), number(p.Offset), number(int64(collisions)))
+	return outbox.NameID(namespace, p.Incarnation, p.Topic, gocql.UUID(p.TopicID).String(), number(int64(p.Partition)), number(p.Generation), number(p.Offset), number(int64(collisions))).UUID()
 }
 
 func (p *Place) metadata() map[string]string {

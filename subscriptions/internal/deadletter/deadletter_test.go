@@ -89,7 +89,7 @@ func must(t *testing.T, err error) {
 
 func testRecord() *kgo.Record {
 	e := outbox.Event{
-		ID: outbox.NewID(), AggregateText: "order-1", Sequence: 7, AggregateType: "order", Type: "OrderCreated", CreatedAt: time.Unix(1_700_000_000, 5000),
+		ID: outbox.NewID(), AggregateID: outbox.IDFromText("order-1"), Sequence: 7, AggregateType: "order", Type: "OrderCreated", CreatedAt: time.Unix(1_700_000_000, 5000),
 		Payload: []byte(`{"n":1}`), ContentType: "application/json", Headers: map[string]string{"traceparent": "00-1"},
 	}
 	h := outbox.AppendHeaders[kgo.RecordHeader](nil, &e, "/s")

@@ -15,7 +15,7 @@ import (
 )
 
 func at(aggregate gocql.UUID, n int64) outbox.Event {
-	return event(outbox.NewID(), aggregate, account{Balance: n, version: n})
+	return event(outbox.NewID().UUID(), aggregate, account{Balance: n, version: n})
 }
 
 // mustAppend stores an event and returns it.
@@ -32,7 +32,7 @@ func mustAppend(t *testing.T, a *outbox.Appender, e outbox.Event, o outbox.Appen
 func newest(t *testing.T, w world.World, e *outbox.Event) (last time.Time) {
 	t.Helper()
 	for _, l := range w.Log(t) {
-		if l.Event == e.ID && l.At.After(last) {
+		if l.Event == e.ID.UUID() && l.At.After(last) {
 			last = l.At
 		}
 	}
@@ -44,7 +44,7 @@ func TestAppendNext_Outcomes(t *testing.T) {
 	for name, conf := range versions {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, conf, func(t *testing.T, w world.World) {
-				a, id := newAppender(t, w.Session, outbox.AppenderConfig{}), outbox.NewID()
+				a, id := newAppender(t, w.Session, outbox.AppenderConfig{}), outbox.NewID().UUID()
 				first := mustAppend(t, a, at(id, 1), outbox.AppendOptions{})
 				if r, err := a.AppendNext(t.Context(), first, outbox.AppendOptions{}); err != nil || !r.Repeated || r.Event.ID != first.ID {
 					t.Errorf("again: %+v, %v; want the same event, repeated", r, err)
@@ -74,7 +74,7 @@ func TestFind(t *testing.T) {
 	for name, conf := range versions {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, conf, func(t *testing.T, w world.World) {
-				a, id := newAppender(t, w.Session, outbox.AppenderConfig{}), outbox.NewID()
+				a, id := newAppender(t, w.Session, outbox.AppenderConfig{}), outbox.NewID().UUID()
 				find := func(e outbox.Event, o outbox.AppendOptions) (outbox.Appended, bool, error) {
 					return a.Find(t.Context(), outbox.Event{ID: e.ID, AggregateID: e.AggregateID, Sequence: e.Sequence}, o)
 				}
@@ -110,7 +110,7 @@ func TestFind(t *testing.T) {
 				if r, stored, err := find(moved, outbox.AppendOptions{SearchFrom: 2}); err != nil || !stored || r.Event.Sequence != 2 {
 					t.Errorf("stored under an earlier number: %+v, %t, %v", r, stored, err)
 				}
-				_, _, err = find(at(outbox.NewID(), 2), young)
+				_, _, err = find(at(outbox.NewID().UUID(), 2), young)
 				if _, ok := errors.AsType[*outbox.GapError](err); !ok {
 					t.Errorf("event 2 without event 1: %v, want a gap", err)
 				}
@@ -125,7 +125,7 @@ func TestFind(t *testing.T) {
 // An event that the caller's rows contain is written once.
 func TestAppendNext_LeavesAppliedEventsAlone(t *testing.T) {
 	bubble(t, versions["5.1"], func(t *testing.T, w world.World) {
-		a, id := newAppender(t, w.Session, outbox.AppenderConfig{}), outbox.NewID()
+		a, id := newAppender(t, w.Session, outbox.AppenderConfig{}), outbox.NewID().UUID()
 		first := mustAppend(t, a, at(id, 1), outbox.AppendOptions{})
 		moved := first
 		moved.Sequence = 2
@@ -145,7 +145,7 @@ func TestAppendNext_SettlesTheEventOfADeadWriter(t *testing.T) {
 		for _, young := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				bubble(t, conf, func(t *testing.T, w world.World) {
-					a, id := newAppender(t, w.Session, outbox.AppenderConfig{Budget: time.Second}), outbox.NewID()
+					a, id := newAppender(t, w.Session, outbox.AppenderConfig{Budget: time.Second}), outbox.NewID().UUID()
 					for n := range int64(2) {
 						mustAppend(t, a, at(id, n+1), outbox.AppendOptions{})
 					}
@@ -183,7 +183,7 @@ func TestAppendNext_SettlesTheEventOfADeadWriter(t *testing.T) {
 // The missing half of a logged batch is a gap while the rows are young.
 func TestAppendNext_Gap(t *testing.T) {
 	bubble(t, versions["5.1"], func(t *testing.T, w world.World) {
-		a, id := newAppender(t, w.Session, outbox.AppenderConfig{}), outbox.NewID()
+		a, id := newAppender(t, w.Session, outbox.AppenderConfig{}), outbox.NewID().UUID()
 		_, err := a.AppendNext(t.Context(), at(id, 2), outbox.AppendOptions{VersionWrittenAt: time.Now()})
 		if _, ok := errors.AsType[*outbox.GapError](err); !ok {
 			t.Fatalf("event 2 without event 1: %v, want a gap", err)
@@ -193,7 +193,7 @@ func TestAppendNext_Gap(t *testing.T) {
 		}
 		mustAppend(t, a, at(id, 2), outbox.AppendOptions{VersionWrittenAt: time.Now()})
 		// Rows older than the events live prove nothing.
-		mustAppend(t, a, at(outbox.NewID(), 2), outbox.AppendOptions{VersionWrittenAt: time.Now().Add(-8 * 24 * time.Hour)})
+		mustAppend(t, a, at(outbox.NewID().UUID(), 2), outbox.AppendOptions{VersionWrittenAt: time.Now().Add(-8 * 24 * time.Hour)})
 	})
 }
 
@@ -202,7 +202,7 @@ func TestAppendNext_UnknownOutcome(t *testing.T) {
 	bubble(t, versions["5.1"], func(t *testing.T, w world.World) {
 		a := newAppender(t, w.Session, outbox.AppenderConfig{Budget: time.Second})
 		w.Fault(0, faults.Effect{Failure: faults.WriteTimeout(faults.CAS, 0, 1)}, engine.OpCAS)
-		_, err := a.AppendNext(t.Context(), at(outbox.NewID(), 1), outbox.AppendOptions{})
+		_, err := a.AppendNext(t.Context(), at(outbox.NewID().UUID(), 1), outbox.AppendOptions{})
 		if _, ok := errors.AsType[*outbox.UnknownOutcomeError](err); !ok {
 			t.Errorf("a statement that always times out: %v, want an unknown outcome: a request may still be under way", err)
 		}
@@ -210,7 +210,7 @@ func TestAppendNext_UnknownOutcome(t *testing.T) {
 		errBusy := errors.New("busy")
 		refusing := newAppender(t, w.Session, outbox.AppenderConfig{Attempt: func(context.Context, func(context.Context) error) error { return errBusy }})
 		began := time.Now()
-		_, err = refusing.AppendNext(t.Context(), at(outbox.NewID(), 3), outbox.AppendOptions{VersionWrittenAt: time.Now()})
+		_, err = refusing.AppendNext(t.Context(), at(outbox.NewID().UUID(), 3), outbox.AppendOptions{VersionWrittenAt: time.Now()})
 		if _, ok := errors.AsType[*outbox.UnknownOutcomeError](err); ok || !errors.Is(err, errBusy) || time.Since(began) > 0 {
 			t.Errorf("without a statement: %v after %s, want the error of the attempt immediately", err, time.Since(began))
 		}

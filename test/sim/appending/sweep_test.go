@@ -37,7 +37,7 @@ func rows(s *gocql.Session) outbox.Rows {
 	return outbox.Rows{
 		AggregateType: "account",
 		Version: func(_ context.Context, last outbox.Event) (int64, error) {
-			a, err := load(s, last.AggregateID)
+			a, err := load(s, last.AggregateID.UUID())
 			return a.version, err
 		},
 		Apply: func(_ context.Context, e outbox.Event) error { return store(s, &e) },
@@ -48,7 +48,7 @@ func rows(s *gocql.Session) outbox.Rows {
 func lag(t *testing.T, w world.World, a *outbox.Appender, n int) (ids []gocql.UUID) {
 	t.Helper()
 	for range n {
-		id := outbox.NewID()
+		id := outbox.NewID().UUID()
 		ids = append(ids, id)
 		first := mustAppend(t, a, at(id, 1), outbox.AppendOptions{})
 		if err := store(w.Session, &first); err != nil {
@@ -204,7 +204,7 @@ func TestSweep_SeveralAtOnce(t *testing.T) {
 				}
 				mustHave(t, w, 2, ids...)
 				for _, id := range ids {
-					if found, err := calm.Since(t.Context(), &outbox.Event{AggregateID: id}, 1); err != nil || len(found) != 2 {
+					if found, err := calm.Since(t.Context(), &outbox.Event{AggregateID: outbox.IDFromUUID(id)}, 1); err != nil || len(found) != 2 {
 						t.Errorf("aggregate %s has %d events, %v, want 2", id, len(found), err)
 					}
 				}
@@ -226,7 +226,7 @@ func TestSweep_ManyAggregatesFail(t *testing.T) {
 			bad[id] = true
 		}
 		r.Apply = func(ctx context.Context, e outbox.Event) error {
-			if bad[e.AggregateID] {
+			if bad[e.AggregateID.UUID()] {
 				return errors.New("broken")
 			}
 			return apply(ctx, e)
@@ -248,7 +248,7 @@ func TestSweep_OneAggregateFails(t *testing.T) {
 		r := rows(w.Session)
 		apply := r.Apply
 		r.Apply = func(ctx context.Context, e outbox.Event) error {
-			if e.AggregateID == bad {
+			if e.AggregateID.UUID() == bad {
 				return errBroken
 			}
 			return apply(ctx, e)
@@ -294,7 +294,7 @@ func TestSweep_OwnTable(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				settled := outbox.Event{ID: outbox.NewID(), AggregateText: "settled", Sequence: 1, AggregateType: "invoice", Type: "Changed", Payload: []byte("{}"), CreatedAt: time.Now()}
+				settled := outbox.Event{ID: outbox.NewID(), AggregateID: outbox.IDFromText("settled"), Sequence: 1, AggregateType: "invoice", Type: "Changed", Payload: []byte("{}"), CreatedAt: time.Now()}
 				mustAppend(t, a, settled, outbox.AppendOptions{})
 				other := settled
 				other.ID = outbox.NewID()
@@ -310,7 +310,7 @@ func TestSweep_OwnTable(t *testing.T) {
 					}
 					have[id] = 1
 					for n := range int64(3) {
-						mustAppend(t, a, outbox.Event{ID: outbox.NewID(), AggregateText: id, Sequence: n + 1, AggregateType: kind, Type: "Changed", Payload: []byte("{}"), CreatedAt: time.Now()}, outbox.AppendOptions{})
+						mustAppend(t, a, outbox.Event{ID: outbox.NewID(), AggregateID: outbox.IDFromText(id), Sequence: n + 1, AggregateType: kind, Type: "Changed", Payload: []byte("{}"), CreatedAt: time.Now()}, outbox.AppendOptions{})
 					}
 					if err := w.Session.Query("INSERT INTO ledger (account, note) VALUES (?, 'x')", fmt.Sprint("noted-", i)).Exec(); err != nil {
 						t.Fatal(err)
@@ -318,12 +318,12 @@ func TestSweep_OwnTable(t *testing.T) {
 				}
 				s := mustSweep(t, a, outbox.Rows{
 					AggregateType: "account",
-					Version:       func(_ context.Context, last outbox.Event) (int64, error) { return have[last.AggregateText], nil },
+					Version:       func(_ context.Context, last outbox.Event) (int64, error) { return have[last.AggregateID.String()], nil },
 					Apply: func(_ context.Context, e outbox.Event) error {
-						if have[e.AggregateText]+1 != e.Sequence {
-							t.Errorf("event %d of %s follows %d", e.Sequence, e.AggregateText, have[e.AggregateText])
+						if have[e.AggregateID.String()]+1 != e.Sequence {
+							t.Errorf("event %d of %s follows %d", e.Sequence, e.AggregateID.String(), have[e.AggregateID.String()])
 						}
-						have[e.AggregateText] = e.Sequence
+						have[e.AggregateID.String()] = e.Sequence
 						return nil
 					},
 				})

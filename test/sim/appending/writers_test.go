@@ -69,7 +69,7 @@ func newAppender(t *testing.T, s *gocql.Session, cfg outbox.AppenderConfig) *out
 
 func event(id, aggregate gocql.UUID, a account) outbox.Event {
 	payload, _ := json.Marshal(a) // cannot fail
-	return outbox.Event{ID: id, AggregateID: aggregate, Sequence: a.version, AggregateType: "account", Type: "BalanceChanged", Payload: payload, CreatedAt: time.Now()}
+	return outbox.Event{ID: outbox.IDFromUUID(id), AggregateID: outbox.IDFromUUID(aggregate), Sequence: a.version, AggregateType: "account", Type: "BalanceChanged", Payload: payload, CreatedAt: time.Now()}
 }
 
 // store writes the row of an account as a service does: repeated, late and by several processes.
@@ -125,7 +125,7 @@ type writer struct {
 
 // change adds one to the balance, once, whatever happens to its statements.
 func (w *writer) change(ctx context.Context) {
-	id, began := outbox.NewID(), time.Now()
+	id, began := outbox.NewID().UUID(), time.Now()
 	record := func(call time.Time, e *outbox.Event) {
 		w.record(porcupine.Operation{
 			ClientId: w.client, Call: call.UnixNano(), Return: time.Now().UnixNano(),
@@ -237,7 +237,7 @@ func TestAppendNext_ConcurrentWriters(t *testing.T) {
 				var mu sync.Mutex
 				var wg sync.WaitGroup
 				for i := range ids {
-					ids[i] = outbox.NewID()
+					ids[i] = outbox.NewID().UUID()
 					for c := range writers {
 						p := &writer{
 							t: t, session: w.Session, appender: a, aggregate: ids[i], client: c, young: c%2 == 0,
@@ -266,16 +266,16 @@ func TestAppendNext_ConcurrentWriters(t *testing.T) {
 				all := make(map[gocql.UUID]bool)
 				lost, twice, gaps, unequal, want := 0, 0, 0, 0, writers*changes
 				for i, id := range ids {
-					events, err := calm.Since(t.Context(), &outbox.Event{AggregateID: id}, 1)
+					events, err := calm.Since(t.Context(), &outbox.Event{AggregateID: outbox.IDFromUUID(id)}, 1)
 					if err != nil {
 						t.Fatal(err)
 					}
 					lost += max(0, want-len(events))
 					for n := range events {
-						if all[events[n].ID] {
+						if all[events[n].ID.UUID()] {
 							twice++
 						}
-						all[events[n].ID] = true
+						all[events[n].ID.UUID()] = true
 						if events[n].Sequence != int64(n+1) {
 							gaps++
 						}

@@ -166,7 +166,7 @@ func (w *world) subscribe(s subscriptions.Subscription) *ledger {
 // publish publishes a message of a key and records its place.
 func (w *world) publish(topic, key, name string, headers map[string]string) {
 	e := outbox.Event{
-		ID: outbox.NameID(gocql.UUID{1}, name), AggregateText: key, Sequence: 1, AggregateType: "thing", Type: "Happened", Payload: []byte("{}"),
+		ID: outbox.NameID(gocql.UUID{1}, name), AggregateID: outbox.IDFromText(key), Sequence: 1, AggregateType: "thing", Type: "Happened", Payload: []byte("{}"),
 		CreatedAt: time.Now(), ContentType: "application/json", Headers: map[string]string{"name": name},
 	}
 	r := &kgo.Record{Topic: topic, Key: e.Key(), Value: e.Payload, Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &e, "/s")}

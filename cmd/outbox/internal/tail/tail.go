@@ -179,7 +179,7 @@ func tail(ctx context.Context, client *kgo.Client, count int, show func(*kgo.Rec
 
 // printEvent prints an event as text without control characters.
 func printEvent(w io.Writer, r *kgo.Record) error {
-	e, _, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
+	e, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
 	if err != nil {
 		_, err = fmt.Fprintf(w, "%s  %s[%d]@%d  not an outbox event (%s)  %s\n",
 			r.Timestamp.UTC().Format(time.RFC3339Nano), r.Topic, r.Partition, r.Offset, cli.Clean(err.Error(), 0), cli.Clean(string(r.Value), 0))
@@ -195,7 +195,7 @@ func printEvent(w io.Writer, r *kgo.Record) error {
 	}
 	_, err = fmt.Fprintf(w, "%s  %s[%d]@%d  %s %s%s  event %s  +%s\n  %s\n",
 		e.CreatedAt.UTC().Format("2006-01-02T15:04:05.000Z"), r.Topic, r.Partition, r.Offset,
-		cli.Clean(e.Type, 0), cli.Clean(e.AggregateString(), 0), number, cli.Clean(e.IDString(), 0), r.Timestamp.Sub(e.CreatedAt).Round(time.Millisecond),
+		cli.Clean(e.Type, 0), cli.Clean(e.AggregateID.String(), 0), number, cli.Clean(e.ID.String(), 0), r.Timestamp.Sub(e.CreatedAt).Round(time.Millisecond),
 		cli.Clean(payload, 0))
 	return err
 }
