@@ -142,7 +142,7 @@ func TestAdmin_Subscriptions(t *testing.T) {
 		{[]string{"resume", "s"}, cli.ExitUsage, "--reason"},
 		{[]string{"resume", "s", "--reason", "grüße"}, cli.ExitOK, "resumed"},
 		{[]string{"pause", "s", "--reason", "INC-7"}, cli.ExitOK, "paused"},
-		{[]string{"purge", "s"}, cli.ExitOK, "would be removed"},
+		{[]string{"purge", "s", "--dry-run"}, cli.ExitOK, "would be removed"},
 		{[]string{"delete", "s", "--yes", "--reason", "INC-7"}, cli.ExitFailed, "outbox subscriptions serve"},
 	} {
 		var out, errOut bytes.Buffer
@@ -229,10 +229,10 @@ func TestAdmin_MessageInSubscriptions(t *testing.T) {
 	}
 	for _, target := range [][]string{{"--config", settings}, {"--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr}} {
 		var out, errOut bytes.Buffer
-		code := run(append([]string{"event", m.ID.String()}, target...), &out, &errOut)
+		code := run(append([]string{"events", "get", m.ID.String()}, target...), &out, &errOut)
 		for _, want := range []string{"published", "not_selected", "completed", "processed at"} {
 			if code != cli.ExitOK || !strings.Contains(out.String(), want) {
-				t.Errorf("outbox event %v = %d\n%s%s\nwant %q", target, code, out.String(), errOut.String(), want)
+				t.Errorf("outbox events get %v = %d\n%s%s\nwant %q", target, code, out.String(), errOut.String(), want)
 			}
 		}
 	}

@@ -88,7 +88,7 @@ func apiFix(cmd *cobra.Command, err error, remote bool) error {
 	case p.OutcomeUnknown && !strings.HasPrefix(p.Path, "/v1/dlq/"):
 		return cli.WithHint(err, "the change may have been made, or a part of it; run the same command again, which completes it")
 	case p.OutcomeUnknown:
-		return cli.WithHint(err, "the change may have been made; outbox dlq jobs list and outbox dlq show print what was changed")
+		return cli.WithHint(err, "the change may have been made; outbox dlq jobs list and outbox dlq get print what was changed")
 	}
 	switch hint := statusHint(p, remote); {
 	case slices.ContainsFunc(p.Fields, func(f adminclient.Field) bool { return strings.HasPrefix(f.Message, "is unknown") }):
@@ -119,7 +119,7 @@ func statusHint(p *adminclient.Error, remote bool) string {
 	case p.Status == http.StatusNotFound:
 		return "outbox dlq archive list prints the objects; they expire after retention.keep"
 	case p.Status == http.StatusPreconditionFailed:
-		return "it was changed concurrently: outbox dlq show prints it; then retry"
+		return "it was changed concurrently: outbox dlq get prints it; then retry"
 	case p.Status == http.StatusInternalServerError && !remote:
 		return "if a table or a column is missing, outbox schema migrate adds it; outbox schema status lists the missing migrations"
 	case p.Status >= http.StatusInternalServerError && remote && p.Hint == "":

@@ -57,12 +57,14 @@ func TestSubscriptions_ChangesAreAudited(t *testing.T) {
 		{"subscriptions resume mail --reason over -o json", cli.ExitOK},
 		{"subscriptions seek mail --to never --reason typo", cli.ExitFailed},
 		{"subscriptions seek mail --to latest --reason skip", cli.ExitOK},
-		{"subscriptions purge mail", cli.ExitOK},
+		{"subscriptions purge mail --dry-run", cli.ExitOK},
+		{"subscriptions purge mail --reason old", cli.ExitUsage},
 		{"subscriptions purge mail --yes", cli.ExitUsage},
 		{"subscriptions purge mail --yes --reason old", cli.ExitOK},
 		{"subscriptions end-lease mail things/0/0/1 --reason stuck", cli.ExitFailed},
 		{"subscriptions list", cli.ExitOK},
 		{"subscriptions delete mail --yes", cli.ExitUsage},
+		{"subscriptions delete mail --reason unused", cli.ExitUsage},
 		{"subscriptions delete mail --yes --reason unused", cli.ExitOK},
 	} {
 		var out, errOut bytes.Buffer

@@ -33,7 +33,7 @@ func TestComplete_EventIDs(t *testing.T) {
 		two := b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.AggregateID = "b" })
 		closed := b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.AggregateID = "c" })
 		b.run(cli.ExitOK, append([]string{"discard", closed, "--yes", "--reason", "a test"}, b.by("eve")...)...)
-		for _, args := range [][]string{{"dlq", "show"}, {"dlq", "replay"}, {"dlq", "edit"}, {"event"}} {
+		for _, args := range [][]string{{"dlq", "get"}, {"dlq", "replay"}, {"dlq", "edit"}, {"events", "get"}} {
 			got := strings.Join(completions(t, append(args, b.target()...)...), " ")
 			if !strings.Contains(got, one) || !strings.Contains(got, two) || strings.Contains(got, closed) {
 				t.Errorf("outbox %v completes to %s, want %s and %s", args, got, one, two)

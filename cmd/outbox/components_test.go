@@ -82,8 +82,8 @@ func (b *coreFixture) session(c *app.Config) *gocql.Session {
 // beginning of its name; empty if the command needs no other.
 var missingOf = map[string]string{
 	"admin": "components dead-letters, schedule, subscriptions, orders", "orders": "components dead-letters, schedule, subscriptions, orders",
-	"audit": "component dead-letters", "dlq": "component dead-letters", "event": "component dead-letters",
-	"relay": "component dead-letters", "relay reshard": "", "scheduled": "component schedule", "subscriptions": "component subscriptions",
+	"audit": "component dead-letters", "dlq": "component dead-letters", "events": "component dead-letters",
+	"relay": "component dead-letters", "relay reshard": "", "messages": "component schedule", "subscriptions": "component subscriptions",
 	"doctor": "", "schema": "", "verify": "",
 }
 
@@ -299,7 +299,7 @@ func TestComponents_EventsWithCore(t *testing.T) {
 	if out, errOut, code := b.run("schema migrate", "--components", "dead-letters"); code != cli.ExitOK {
 		t.Fatalf("schema migrate: status %d: %s%s", code, out, errOut)
 	}
-	out, errOut, code = b.run("event", published.ID.String(), "--aggregate", published.AggregateID.String(), "--kafka-seeds", b.e.KafkaAddr)
+	out, errOut, code = b.run("events", "get", published.ID.String(), "--aggregate", published.AggregateID.String(), "--kafka-seeds", b.e.KafkaAddr)
 	if code != cli.ExitOK || !strings.Contains(out, "  published  ") || strings.Contains(out, "subscriptions") {
 		t.Errorf("event: status %d: %s%s", code, out, errOut)
 	}

@@ -56,7 +56,7 @@ the messages wait, and it is tried again after 1 s, then after up to 30 s.`,
 				return err
 			}
 			if most < 0 || concurrency < 1 || visibility < time.Second || timeout < time.Second {
-				return cli.Usage(fmt.Errorf("--max %d, --concurrency %d, --visibility-timeout %s, --timeout %s: use at least 0, 1, 1s and 1s", most, concurrency, visibility, timeout))
+				return cli.Usage(fmt.Errorf("--limit %d, --concurrency %d, --visibility-timeout %s, --timeout %s: use at least 0, 1, 1s and 1s", most, concurrency, visibility, timeout))
 			}
 			k := consumption{out: cmd.OutOrStdout(), errOut: cmd.ErrOrStderr(), command: command, left: most}
 			ctx, stop := context.WithCancel(cmd.Context())
@@ -73,7 +73,7 @@ the messages wait, and it is tried again after 1 s, then after up to 30 s.`,
 	app.AddFlags(cmd, app.SectionAPI)
 	fl := cmd.Flags()
 	fl.StringVar(&command, "exec", "", "command for each message, run by sh -c; empty prints the messages")
-	fl.IntVar(&most, "max", 0, "exit after this number of messages; 0 is never")
+	fl.IntVar(&most, "limit", 0, "exit after this number of messages; 0 is never")
 	fl.IntVar(&concurrency, "concurrency", 1, "messages in progress")
 	fl.DurationVar(&visibility, "visibility-timeout", 30*time.Second, "how long a message stays invisible after this process has failed")
 	fl.DurationVar(&timeout, "timeout", 12*time.Hour, "how long a command may run; then it is stopped, and the delivery has failed")

@@ -36,7 +36,7 @@ relay had not published all dead letters within --wait.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newDLQListCommand(), newDLQShowCommand(), newDLQStatsCommand())
+	cmd.AddCommand(newDLQListCommand(), newDLQGetCommand(), newDLQStatsCommand())
 	for _, c := range dlqChanges {
 		cmd.AddCommand(newDLQChangeCommand(c))
 	}
@@ -48,14 +48,14 @@ relay had not published all dead letters within --wait.`,
 // dlqFilter contains the flags that select dead letters.
 type dlqFilter struct {
 	cli.Listing
-	errorType, eventType, aggregate, table, text string
-	statuses, tags                               []string
-	minPriority                                  *int
+	errorClass, eventType, aggregate, table, text string
+	statuses, tags                                []string
+	minPriority                                   *int
 }
 
 func (f *dlqFilter) addFlags(cmd *cobra.Command, limit int) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.errorType, "error-type", "", "dead letters of this error class, such as record_too_large")
+	fl.StringVar(&f.errorClass, "error-class", "", "dead letters of this error class, such as record_too_large")
 	fl.StringVar(&f.eventType, "event-type", "", "dead letters of this event type, such as OrderCreated")
 	fl.StringVar(&f.aggregate, "aggregate", "", "dead letters of this aggregate")
 	fl.StringVar(&f.text, "text", "", "dead letters whose error, event type or aggregate id contains this text, case-insensitive")
@@ -73,7 +73,7 @@ func (f *dlqFilter) addFlags(cmd *cobra.Command, limit int) {
 
 // filter returns the filter of the flags.
 func (f *dlqFilter) filter(now time.Time) (out dlq.Filter, err error) {
-	out = dlq.Filter{ErrorClass: f.errorType, EventType: f.eventType, Aggregate: f.aggregate, Table: f.table, Tags: f.tags, MinPriority: f.minPriority, Text: f.text}
+	out = dlq.Filter{ErrorClass: f.errorClass, EventType: f.eventType, Aggregate: f.aggregate, Table: f.table, Tags: f.tags, MinPriority: f.minPriority, Text: f.text}
 	if err := out.Validate(); err != nil {
 		return out, cli.Usage(err)
 	}
@@ -93,7 +93,7 @@ func (f *dlqFilter) filter(now time.Time) (out dlq.Filter, err error) {
 
 // empty reports that no flag selects dead letters.
 func (f *dlqFilter) empty() bool {
-	return f.errorType == "" && f.eventType == "" && f.aggregate == "" && f.table == "" && f.text == "" && f.Since == "" && f.Until == "" &&
+	return f.errorClass == "" && f.eventType == "" && f.aggregate == "" && f.table == "" && f.text == "" && f.Since == "" && f.Until == "" &&
 		len(f.statuses)+len(f.tags) == 0 && f.minPriority == nil
 }
 

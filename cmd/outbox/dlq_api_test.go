@@ -222,7 +222,7 @@ func TestDLQ_ServerNeedsNoDatabase(t *testing.T) {
 	b.forbidEngines()
 	for _, args := range [][]string{
 		{"list"},
-		{"show", id},
+		{"get", id},
 		{"stats"},
 		{"replay", id, "--force", "--wait", "0"},
 		{"edit", id, "--header", "k=v", "--dry-run"},
@@ -231,7 +231,7 @@ func TestDLQ_ServerNeedsNoDatabase(t *testing.T) {
 		{"jobs", "list"},
 		{"purge", id, "--no-archive"},
 	} {
-		if args[0] != "list" && args[0] != "stats" && args[0] != "show" && args[0] != "jobs" {
+		if args[0] != "list" && args[0] != "stats" && args[0] != "get" && args[0] != "jobs" {
 			args = append(args, "--yes", "--reason", "a test")
 		}
 		want := cli.ExitOK
@@ -240,7 +240,7 @@ func TestDLQ_ServerNeedsNoDatabase(t *testing.T) {
 		}
 		b.run(want, args...)
 	}
-	if out := b.complete("list", "--error-type", ""); strings.Contains(out, secret) {
+	if out := b.complete("list", "--error-class", ""); strings.Contains(out, secret) {
 		t.Errorf("a completion contains the token: %s", out)
 	}
 }
@@ -298,7 +298,7 @@ func TestDLQ_ServerHasTheArchive(t *testing.T) {
 	if len(objects) != 1 {
 		t.Fatalf("archive list printed %s", out)
 	}
-	if out, _ := b.run(cli.ExitOK, "show", id); !strings.Contains(out, objects[0].Object) {
+	if out, _ := b.run(cli.ExitOK, "get", id); !strings.Contains(out, objects[0].Object) {
 		t.Errorf("show lacks the object: %s", out)
 	}
 	b.run(cli.ExitOK, "archive", "restore", "--object", objects[0].Object, "--yes", "--reason", "a test")
@@ -341,8 +341,8 @@ func TestAPI_ErrorsNameTheFix(t *testing.T) {
 		"no token":             {viewer, `""`, stats, cli.ExitUsage, []string{"OUTBOX_API_TOKEN"}},
 		"no file of a token":   {viewer, "file:" + token + "x", stats, cli.ExitUsage, []string{"OUTBOX_API_TOKEN", token + "x"}},
 		"role":                 {viewer, secret, discard, cli.ExitFailed, []string{"needs the role operator", "ann has the role viewer", "OUTBOX_API_TOKEN"}},
-		"unknown event":        {viewer, secret, []string{"show", "01a2005c-395d-72e3-8401-994110828553"}, cli.ExitFailed, []string{"no dead letter of this event", "outbox dlq list"}},
-		"unknown job":          {viewer, secret, []string{"jobs", "show", "01a2005c-395d-11e3-8401-994110828553"}, cli.ExitFailed, []string{"no such job", "outbox dlq jobs list"}},
+		"unknown event":        {viewer, secret, []string{"get", "01a2005c-395d-72e3-8401-994110828553"}, cli.ExitFailed, []string{"no dead letter of this event", "outbox dlq list"}},
+		"unknown job":          {viewer, secret, []string{"jobs", "get", "01a2005c-395d-11e3-8401-994110828553"}, cli.ExitFailed, []string{"no such job", "outbox dlq jobs list"}},
 		"another server":       {viewer + "/other", secret, stats, cli.ExitFailed, []string{"no such endpoint", "URL of 'outbox admin'"}},
 		"no API":               {answer(200, "", "<html>"), secret, stats, cli.ExitFailed, []string{"is http://127.0.0.1", "the URL of an admin API"}},
 		"redirect":             {answer(302, viewer, ""), secret, stats, cli.ExitFailed, []string{"status 302"}},

@@ -29,7 +29,7 @@ manifest.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newArchiveListCommand(), newArchiveShowCommand(), newArchiveRunCommand(), newArchiveRestoreCommand())
+	cmd.AddCommand(newArchiveListCommand(), newArchiveGetCommand(), newArchiveRunCommand(), newArchiveRestoreCommand())
 	return cmd
 }
 
@@ -104,9 +104,9 @@ func newArchiveListCommand() *cobra.Command {
 	return cmd
 }
 
-func newArchiveShowCommand() *cobra.Command {
+func newArchiveGetCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "show OBJECT|EVENT_ID",
+		Use:   "get OBJECT|EVENT_ID",
 		Short: "Print the dead letters of an object, or one of them, as JSON Lines",
 		Long: `Print the dead letters of an object, or one of them, as JSON Lines. The command
 reads the archive itself (retention.archive) and checks the object against its
@@ -128,7 +128,7 @@ object from the database, or with --api from the API.`,
 					return err
 				}
 				if l.ArchiveObject == "" {
-					return cli.WithHint(fmt.Errorf("event %s is not in the archive: its dead letter is %s", id, l.Status), "outbox dlq show %s", id)
+					return cli.WithHint(fmt.Errorf("event %s is not in the archive: its dead letter is %s", id, l.Status), "outbox dlq get %s", id)
 				}
 				return withArchive(cmd, func(a *archive.Archive) error {
 					r, err := a.DeadLetter(cmd.Context(), l.ArchiveObject, id)

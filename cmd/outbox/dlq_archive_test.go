@@ -70,14 +70,14 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 	b.run(cli.ExitFailed, in("purge", open, "--yes", "--reason", "a test", "--force")...)
 	b.run(cli.ExitFailed, in("purge", suspended, "--yes", "--reason", "a test")...)
 
-	out, _ := b.run(cli.ExitOK, in("archive", "show", done)...)
+	out, _ := b.run(cli.ExitOK, in("archive", "get", done)...)
 	var rec struct {
 		EventID string `json:"event_id"`
 		Payload string `json:"payload"`
 		History []dlq.Change
 	}
 	if err := json.Unmarshal([]byte(out), &rec); err != nil || rec.EventID != done || rec.Payload != `{"id":1}` || len(rec.History) != 2 {
-		t.Errorf("archive show printed %s, %v", out, err)
+		t.Errorf("archive get printed %s, %v", out, err)
 	}
 	out, _ = b.run(cli.ExitOK, in("archive", "list", "-o", "json")...)
 	objects := decodeItems[admin.ArchiveObject](t, out)
@@ -90,11 +90,11 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 	if out, _ := b.run(cli.ExitOK, in("archive", "list", "--until", "2026-01-01")...); strings.Contains(out, objects[0].Object) {
 		t.Errorf("archive list --until printed %s", out)
 	}
-	if out, _ := b.run(cli.ExitOK, in("archive", "show", objects[0].Object)...); !strings.Contains(out, done) {
-		t.Errorf("archive show of an object printed %s", out)
+	if out, _ := b.run(cli.ExitOK, in("archive", "get", objects[0].Object)...); !strings.Contains(out, done) {
+		t.Errorf("archive get of an object printed %s", out)
 	}
-	b.run(cli.ExitFailed, in("archive", "show", "2026/01/02/nosuch")...)
-	b.run(cli.ExitFailed, in("archive", "show", open)...)
+	b.run(cli.ExitFailed, in("archive", "get", "2026/01/02/nosuch")...)
+	b.run(cli.ExitFailed, in("archive", "get", open)...)
 	b.run(cli.ExitUsage, "archive", "list")
 	if _, errOut := b.run(cli.ExitOK, in("archive", "restore", "--object", objects[0].Object, "--dry-run")...); !strings.Contains(errOut, "restore 1 dead letter") {
 		t.Errorf("restore --dry-run said %q", errOut)
@@ -168,7 +168,7 @@ func TestVerify_ArchivedDeadLettersAreNotMissing(t *testing.T) {
 		detail string
 		ok     bool
 	}{
-		"in the archive": {dlq.DeadLetter{Archive: "2026/x", PurgedAt: time.Now()}, "outbox dlq archive show", true},
+		"in the archive": {dlq.DeadLetter{Archive: "2026/x", PurgedAt: time.Now()}, "outbox dlq archive get", true},
 		"purged":         {dlq.DeadLetter{PurgedAt: time.Now()}, "purged at", true},
 		"discarded":      {dlq.DeadLetter{PurgedAt: time.Now(), Outcome: dlq.Outcome{Kind: dlq.OutcomeDiscarded}}, "discarded", true},
 		"replayed":       {dlq.DeadLetter{PurgedAt: time.Now(), Outcome: dlq.Outcome{Kind: dlq.OutcomeReplayed}, ResolvedAt: time.Now().Add(-time.Hour)}, "", false},

@@ -195,7 +195,7 @@ func (f *dlqFilter) scope(named, all bool, output string, now time.Time) (dlq.Fi
 	case named && (!f.empty() || all || f.Limit != 0):
 		return filter, cli.Usage(errors.New("event ids and filters cannot be combined: use one of them"))
 	case !named && f.empty() && !all:
-		return filter, cli.Usage(errors.New("no dead letters selected: name event ids, use a filter such as --error-type, or --all"))
+		return filter, cli.Usage(errors.New("no dead letters selected: name event ids, use a filter such as --error-class, or --all"))
 	case all && !f.empty():
 		return filter, cli.Usage(errors.New("--all and filters cannot be combined: use one of them"))
 	}

@@ -21,7 +21,7 @@ var completionTime = 2 * time.Second
 func (f *dlqFilter) complete(cmd *cobra.Command) {
 	for flag, values := range map[string]func(*cobra.Command) []string{
 		"status": func(*cobra.Command) []string { return statusNames() },
-		"error-type": func(cmd *cobra.Command) []string {
+		"error-class": func(cmd *cobra.Command) []string {
 			return statsKeys(cmd, func(s *admin.StatsBody) map[string]int64 { return s.OpenByClass })
 		},
 		"event-type": func(cmd *cobra.Command) []string {

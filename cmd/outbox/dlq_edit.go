@@ -38,7 +38,7 @@ func newDLQEditCommand() *cobra.Command {
 		Short: "Edit payload or headers of a dead letter and replay it",
 		Long: `Edit payload or headers of a dead letter and replay it. The relay publishes it under
 a new id, at its place in the order of its aggregate. The header ce_originalid of the
-record contains the original id. The original is kept; 'outbox dlq show' prints both.
+record contains the original id. The original is kept; 'outbox dlq get' prints both.
 
 Without --payload-file, --header, --without-header or --content-type the command
 opens the payload in $VISUAL or $EDITOR; JSON is indented there, and stored without

@@ -81,13 +81,13 @@ func testDLQEdit(t *testing.T, b *dlqFixture) {
 	if err != nil || l.EditedID.String() != v.NewID || string(l.Edit.Payload) != `{"id":2}` || string(l.Payload) != `{"id":1}` || l.Edit.Headers["k"] != "v" {
 		t.Errorf("the dead letter is %+v, %v", l, err)
 	}
-	out, _ = b.run(cli.ExitOK, "show", id)
+	out, _ = b.run(cli.ExitOK, "get", id)
 	for _, want := range []string{v.NewID, `{"id":1}`, `+  "id": 2`, "typo"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("show lacks %q:\n%s", want, out)
 		}
 	}
-	if shown, _ := b.run(cli.ExitOK, "show", v.NewID); shown != out {
+	if shown, _ := b.run(cli.ExitOK, "get", v.NewID); shown != out {
 		t.Errorf("show of the new id printed %q", shown)
 	}
 	if b.server == "" {

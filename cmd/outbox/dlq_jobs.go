@@ -59,7 +59,7 @@ another one continues. A job changes a dead letter once.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newDLQJobsListCommand(), newDLQJobsShowCommand(), newDLQJobsWatchCommand())
+	cmd.AddCommand(newDLQJobsListCommand(), newDLQJobsGetCommand(), newDLQJobsWatchCommand())
 	for _, st := range jobSteers {
 		cmd.AddCommand(newDLQJobsSteerCommand(st))
 	}
@@ -129,10 +129,10 @@ func withJob(cmd *cobra.Command, arg, output, actor string, f func(*operatorAPI,
 	})
 }
 
-func newDLQJobsShowCommand() *cobra.Command {
+func newDLQJobsGetCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use:               "show JOB",
+		Use:               "get JOB",
 		Short:             "Show a job: its selection, progress, results and history",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeJobs,

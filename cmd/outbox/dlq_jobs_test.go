@@ -104,21 +104,21 @@ func TestDLQ_Jobs(t *testing.T) {
 	if out, _ := b.run(cli.ExitOK, "jobs", "cancel", made[0].ID.String(), "--yes", "--reason", "a test"); !strings.Contains(out, "finished") || !strings.Contains(out, "1 changed concurrently") {
 		t.Errorf("jobs cancel printed %q", out)
 	}
-	b.run(cli.ExitOK, "jobs", "show", id, "-o", "yaml")
-	b.run(cli.ExitFailed, "jobs", "show", gocql.TimeUUID().String())
-	b.run(cli.ExitUsage, "jobs", "show", "x")
+	b.run(cli.ExitOK, "jobs", "get", id, "-o", "yaml")
+	b.run(cli.ExitFailed, "jobs", "get", gocql.TimeUUID().String())
+	b.run(cli.ExitUsage, "jobs", "get", "x")
 	b.run(cli.ExitUsage, "jobs", "list", "--limit", "-1")
 	b.run(cli.ExitUsage, "replay", one, "--batch-size", "0")
 	b.run(cli.ExitUsage, "replay", one, "--canary", "--wait", "0")
 
 	b.writeDeadLetter(2, nil)
 	t.Run("completion", func(t *testing.T) {
-		for flag, want := range map[string]string{"--status": "processing", "--error-type": "record_too_large", "--event-type": "OrderCreated"} {
+		for flag, want := range map[string]string{"--status": "processing", "--error-class": "record_too_large", "--event-type": "OrderCreated"} {
 			if out := b.complete("list", flag, ""); !strings.Contains(out, want) {
 				t.Errorf("%s completes to %q, want %s", flag, out, want)
 			}
 		}
-		if out := b.complete("jobs", "show", ""); !strings.Contains(out, id) {
+		if out := b.complete("jobs", "get", ""); !strings.Contains(out, id) {
 			t.Errorf("jobs complete to %q", out)
 		}
 	})
@@ -130,7 +130,7 @@ func (b *dlqFixture) complete(args ...string) string {
 	var out strings.Builder
 	all := append([]string{"__complete", "dlq"}, args[:len(args)-2]...)
 	if args[0] == "jobs" {
-		all = append(append(append(all, "show"), b.target()...), "")
+		all = append(append(append(all, "get"), b.target()...), "")
 	} else {
 		all = append(append(all, b.target()...), args[1], "")
 	}

@@ -58,11 +58,11 @@ wait for a replay or for an operator. --status all lists all of them.`,
 	return cmd
 }
 
-func newDLQShowCommand() *cobra.Command {
+func newDLQGetCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use:   "show EVENT_ID",
-		Short: "Show a dead letter: event, error, history and blocked events",
+		Use:   "get EVENT_ID",
+		Short: "Print a dead letter: event, error, history and blocked events",
 		Args:  cobra.ExactArgs(1),
 
 		ValidArgsFunction: completeDeadLetters,

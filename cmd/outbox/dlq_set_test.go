@@ -42,7 +42,7 @@ func testSetAndFilter(t *testing.T, b *dlqFixture) {
 			t.Errorf("list %s = %v, want %v", args, got, want)
 		}
 	}
-	out, _ = b.run(cli.ExitOK, "show", ids[1])
+	out, _ = b.run(cli.ExitOK, "get", ids[1])
 	if !strings.Contains(out, "day, vip") || !strings.Contains(out, "priority 0 to 7, tag night added, tag vip added") {
 		t.Errorf("show printed %q", out)
 	}
@@ -86,8 +86,8 @@ func testReplayByPriority(t *testing.T, b *dlqFixture) {
 			t.Errorf("dead letter %d is %s, want %s", i, st, want)
 		}
 	}
-	out, _ = b.run(cli.ExitOK, "jobs", "show", c.ID)
+	out, _ = b.run(cli.ExitOK, "jobs", "get", c.ID)
 	if !strings.Contains(out, "higher priorities first") {
-		t.Errorf("jobs show printed %q", out)
+		t.Errorf("jobs get printed %q", out)
 	}
 }

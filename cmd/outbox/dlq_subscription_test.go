@@ -27,7 +27,7 @@ func testDLQOfASubscription(t *testing.T, b *dlqFixture) {
 	if st := b.status(id); st != dlq.Pending {
 		t.Errorf("it is %s", st)
 	}
-	out, _ := b.run(cli.ExitOK, "show", id)
+	out, _ := b.run(cli.ExitOK, "get", id)
 	if !strings.Contains(out, "subscription.inventory") {
 		t.Errorf("show printed %q", out)
 	}

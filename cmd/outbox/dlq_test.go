@@ -129,7 +129,7 @@ func testDLQCommands(t *testing.T, b *dlqFixture) {
 		}{
 			{nil, []string{other, next, head}},
 			{[]string{"--limit", "1"}, []string{other}},
-			{[]string{"--error-type", "behind"}, []string{next}},
+			{[]string{"--error-class", "behind"}, []string{next}},
 			{[]string{"--event-type", "OrderCreated"}, []string{other, head}},
 			{[]string{"--aggregate", "a"}, []string{next, head}},
 			{[]string{"--status", "suspended,pending"}, []string{other, head}},
@@ -137,7 +137,7 @@ func testDLQCommands(t *testing.T, b *dlqFixture) {
 			{[]string{"--until", "2026-01-02"}, []string{next, head}},
 			{[]string{"--until", "2026-01-02T12:00:30Z"}, []string{head}},
 			{[]string{"--since", "1h"}, nil},
-			{[]string{"--error-type", "record_too_large", "--status", "suspended", "--event-type", "OrderCreated"}, []string{other}},
+			{[]string{"--error-class", "record_too_large", "--status", "suspended", "--event-type", "OrderCreated"}, []string{other}},
 		} {
 			if got := b.ids(tt.args...); !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("list %v: %v, want %v", tt.args, got, tt.want)
@@ -152,8 +152,8 @@ func testDLQCommands(t *testing.T, b *dlqFixture) {
 		}
 	})
 	t.Run("yaml is json", func(t *testing.T) {
-		j, _ := b.run(cli.ExitOK, "show", other, "-o", "json")
-		y, _ := b.run(cli.ExitOK, "show", other, "-o", "yaml")
+		j, _ := b.run(cli.ExitOK, "get", other, "-o", "json")
+		y, _ := b.run(cli.ExitOK, "get", other, "-o", "yaml")
 		var fromJSON, fromYAML any
 		if err := errors.Join(yaml.Unmarshal([]byte(j), &fromJSON), yaml.Unmarshal([]byte(y), &fromYAML)); err != nil {
 			t.Fatal(err)
@@ -162,20 +162,20 @@ func testDLQCommands(t *testing.T, b *dlqFixture) {
 			t.Errorf("yaml %s\njson %s", y, j)
 		}
 	})
-	t.Run("show", func(t *testing.T) {
-		out, _ := b.run(cli.ExitOK, "show", head)
+	t.Run("get", func(t *testing.T) {
+		out, _ := b.run(cli.ExitOK, "get", head)
 		for _, want := range []string{"pending", `{"id":1}`, "cause 2", "traceparent", "number 1 of 2 open dead letters", "events that it blocks: 1\n  2  " + next, "write", "record_too_large: too large"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("show lacks %q:\n%s", want, out)
 			}
 		}
-		if out, _ := b.run(cli.ExitOK, "show", next); !strings.Contains(out, "number 2 of 2 open dead letters") || !strings.Contains(out, "outbox dlq list --aggregate a\n") {
+		if out, _ := b.run(cli.ExitOK, "get", next); !strings.Contains(out, "number 2 of 2 open dead letters") || !strings.Contains(out, "outbox dlq list --aggregate a\n") {
 			t.Errorf("show of a blocked event printed %q", out)
 		}
-		if out, _ := b.run(cli.ExitOK, "show", other); strings.Contains(out, "\x1b") {
+		if out, _ := b.run(cli.ExitOK, "get", other); strings.Contains(out, "\x1b") {
 			t.Errorf("show printed a control character: %q", out)
 		}
-		b.run(cli.ExitFailed, "show", gocql.MustRandomUUID().String())
+		b.run(cli.ExitFailed, "get", gocql.MustRandomUUID().String())
 	})
 	t.Run("stats", func(t *testing.T) {
 		out, _ := b.run(cli.ExitOK, "stats", "-o", "json")
@@ -197,7 +197,7 @@ func testDLQCommands(t *testing.T, b *dlqFixture) {
 			{"list", "-o", "xml"},
 			{"list", "--limit", "-1"},
 			{"list", "--since", "2026-01-03", "--until", "2026-01-02"},
-			{"show", "x"},
+			{"get", "x"},
 			{"replay"},
 			{"replay", "x"},
 			{"replay", head, "--status", "failed"},
@@ -243,7 +243,7 @@ func testDLQCommands(t *testing.T, b *dlqFixture) {
 		if err := json.Unmarshal([]byte(out), &v); err != nil || v.Progress.Changed != 2 || v.Progress.SkippedAll() != 0 || !strings.Contains(errOut, "not eligible for replay\n         1  blocked") {
 			t.Errorf("replay --all printed %s, %s, %v", out, errOut, err)
 		}
-		if out, _ := b.run(cli.ExitOK, "show", head); !strings.Contains(out, b.actor("eve")) || !strings.Contains(out, "fixed") || !strings.Contains(out, "suspended -> pending") {
+		if out, _ := b.run(cli.ExitOK, "get", head); !strings.Contains(out, b.actor("eve")) || !strings.Contains(out, "fixed") || !strings.Contains(out, "suspended -> pending") {
 			t.Errorf("history after replay: %s", out)
 		}
 		b.run(cli.ExitOK, "unblock", head, "-y", "--reason", "a test")

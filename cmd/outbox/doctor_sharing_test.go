@@ -65,7 +65,7 @@ func TestDoctor_AnotherNumberOfShards(t *testing.T) {
 	if f, found := findings(2)[control]; found {
 		t.Errorf("as agreed: %+v", f)
 	}
-	another := want{false, "relay.shards is 3, and relay outbox is divided into 2 shards", []string{"set relay.shards to 2", "outbox relay reshard --to 3"}}
+	another := want{false, "relay.shards is 3, and relay outbox is divided into 2 shards", []string{"set relay.shards to 2", "outbox relay reshard --shards 3"}}
 	check("another number", 3, agreed, another)
 	another.detail = "relay.shards is 3, and it has 2 partitions"
 	check("another number", 3, control, another)

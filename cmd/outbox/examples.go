@@ -8,50 +8,50 @@ outbox audit list --actor ann --action create-job,cancel-job --wide`,
 	"config check": `outbox config check --config /etc/outbox/outbox.yaml`,
 	"config print": `outbox config print --config /etc/outbox/outbox.yaml
 OUTBOX_RELAY_SHARDS=4 outbox config print`,
-	"consume":             `outbox consume mail --max 10`,
+	"consume":             `outbox consume mail --limit 10`,
 	"dlq archive list":    `outbox dlq archive list --since 2026-01-01`,
 	"dlq archive restore": `outbox dlq archive restore 01a2005c-395d-72e3-8401-994110828553 --reason 'INC-7, needed again'`,
 	"dlq archive run":     `outbox dlq archive run --reason 'free space now'`,
-	"dlq archive show": `outbox dlq archive show 01a2005c-395d-72e3-8401-994110828553
-outbox dlq archive show 2026/01/02/120000.jsonl.zst`,
+	"dlq archive get": `outbox dlq archive get 01a2005c-395d-72e3-8401-994110828553
+outbox dlq archive get 2026/01/02/120000.jsonl.zst`,
 	"dlq discard": `outbox dlq discard 01a2005c-395d-72e3-8401-994110828553 --reason 'test order'
-outbox dlq discard --error-type invalid_event --until 2026-01-31 --dry-run`,
+outbox dlq discard --error-class invalid_event --until 2026-01-31 --dry-run`,
 	"dlq edit":        `outbox dlq edit 01a2005c-395d-72e3-8401-994110828553 --payload-file fixed.json --reason 'INC-7, wrong currency'`,
 	"dlq jobs cancel": `outbox dlq jobs cancel 0b2f1d90-0f5c-11f1-8a1e-7f6d2f0c9a11 --reason 'wrong filter'`,
 	"dlq jobs list":   `outbox dlq jobs list --since 24h --wide`,
 	"dlq jobs pause":  `outbox dlq jobs pause 0b2f1d90-0f5c-11f1-8a1e-7f6d2f0c9a11 --reason 'the broker is slow'`,
 	"dlq jobs resume": `outbox dlq jobs resume 0b2f1d90-0f5c-11f1-8a1e-7f6d2f0c9a11 --reason 'the broker is healthy'`,
-	"dlq jobs show":   `outbox dlq jobs show 0b2f1d90-0f5c-11f1-8a1e-7f6d2f0c9a11`,
+	"dlq jobs get":    `outbox dlq jobs get 0b2f1d90-0f5c-11f1-8a1e-7f6d2f0c9a11`,
 	"dlq jobs watch":  `outbox dlq jobs watch 0b2f1d90-0f5c-11f1-8a1e-7f6d2f0c9a11`,
 	"dlq list": `outbox dlq list --since 1h
-outbox dlq list --status failed,suspended --error-type record_too_large --wide
+outbox dlq list --status failed,suspended --error-class record_too_large --wide
 outbox dlq list --status all --aggregate 7c5b2d3e -o json`,
 	"dlq suspend": `outbox dlq suspend 01a2005c-395d-72e3-8401-994110828553 --reason 'wait for the supplier'`,
 	"dlq purge": `outbox dlq purge --until 2026-01-31 --dry-run
 outbox dlq purge --aggregate 7c5b2d3e --no-archive --reason 'erasure request 12'`,
 	"dlq unblock": `outbox dlq unblock 01a2005c-395d-72e3-8401-994110828553 --reason 'later events are independent'`,
 	"dlq replay": `outbox dlq replay 01a2005c-395d-72e3-8401-994110828553 --reason 'limit raised'
-outbox dlq replay --error-type record_too_large --dry-run
-outbox dlq replay --error-type record_too_large --canary --reason 'INC-7, limit raised'`,
+outbox dlq replay --error-class record_too_large --dry-run
+outbox dlq replay --error-class record_too_large --canary --reason 'INC-7, limit raised'`,
 	"dlq resolve": `outbox dlq resolve 01a2005c-395d-72e3-8401-994110828553 --reason 'booked by hand'`,
 	"dlq set":     `outbox dlq set 01a2005c-395d-72e3-8401-994110828553 --priority 10 --add-tag vip --reason 'INC-7'`,
-	"dlq show":    `outbox dlq show 01a2005c-395d-72e3-8401-994110828553`,
+	"dlq get":     `outbox dlq get 01a2005c-395d-72e3-8401-994110828553`,
 	"dlq stats":   `outbox dlq stats -o json`,
 	"dlq watch":   `outbox dlq watch --config /etc/outbox/outbox.yaml`,
 	"doctor":      `outbox doctor --scylla-hosts db-1,db-2 --kafka-seeds kafka-1:9092`,
-	"event":       `outbox event 01a2005c-395d-72e3-8401-994110828553`,
+	"events get":  `outbox events get 01a2005c-395d-72e3-8401-994110828553`,
 	"health": `outbox health relay
 outbox health subscriptions serve`,
-	"load": `outbox load orders.jsonl.gz --api http://127.0.0.1:8080 --rate 100`,
 	"orders": `outbox orders --config /etc/outbox/outbox.yaml
 outbox orders --scylla-hosts db-1,db-2 --http-hint-addrs relay:7070`,
 	"relay": `outbox relay --config /etc/outbox/outbox.yaml
 outbox relay --backfill-from 2026-01-02T15:04:05Z --reason 'CDC was off'`,
-	"relay reshard":         `outbox relay reshard --to 4 --dry-run`,
-	"scheduled cancel":      `outbox scheduled cancel --client mailer --created-since 1h --dry-run`,
-	"scheduled list":        `outbox scheduled list --topic reminders --until 24h`,
-	"scheduled deliver-now": `outbox scheduled deliver-now --topic reminders --until 2026-01-31 --reason 'campaign moved'`,
-	"schema asyncapi":       `outbox schema asyncapi --kafka-seeds kafka-1:9092 --relay-topics OrderCreated=orders.created`,
+	"relay reshard":        `outbox relay reshard --shards 4 --dry-run`,
+	"messages cancel":      `outbox messages cancel --client mailer --created-since 1h --dry-run`,
+	"messages get":         `outbox messages get 01a20109-115f-773c-90e3-075874bcb49a`,
+	"messages list":        `outbox messages list --topic reminders --until 24h`,
+	"messages deliver-now": `outbox messages deliver-now --topic reminders --until 2026-01-31 --reason 'campaign moved'`,
+	"schema asyncapi":      `outbox schema asyncapi --kafka-seeds kafka-1:9092 --relay-topics OrderCreated=orders.created`,
 	"schema migrate": `outbox schema migrate --dry-run
 outbox schema migrate --scylla-hosts db-1 --scylla-replication dc1:3
 outbox schema migrate --scylla-keyspace shop --components core,dead-letters`,
@@ -65,8 +65,8 @@ outbox subscriptions apply -f mail.yaml --reason 'larger limit'`,
 	"subscriptions list":              `outbox subscriptions list`,
 	"subscriptions pause":             `outbox subscriptions pause mail --reason 'the mail server is down'`,
 	"subscriptions acknowledge-skips": `outbox subscriptions acknowledge-skips mail --reason 'recovered from the archive, INC-7'`,
-	"subscriptions purge": `outbox subscriptions purge mail --before 24h
-outbox subscriptions purge mail --before 24h --yes --reason 'too late to send'`,
+	"subscriptions purge": `outbox subscriptions purge mail --until 24h
+outbox subscriptions purge mail --until 24h --yes --reason 'too late to send'`,
 	"subscriptions end-lease": `outbox subscriptions end-lease mail OrderCreated/0/17/3 --reason 'the consumer hangs'`,
 	"subscriptions resume":    `outbox subscriptions resume mail --reason 'the mail server is up'`,
 	"subscriptions seek":      `outbox subscriptions seek mail --to 2026-01-02T15:04:05Z --reason 'mails were lost'`,
@@ -77,6 +77,6 @@ outbox tail OrderCreated --since 10m -o json`,
 	"token": `outbox token ann --role operator
 outbox token mailer --role 'consumer(mail)'`,
 	"verify": `outbox verify --since 24h
-outbox verify --wait --repair --reason 'INC-7'`,
+outbox verify --wait-old --repair --reason 'INC-7'`,
 	"version": `outbox version -o json`,
 }

@@ -72,7 +72,7 @@ func TestHelp_GroupsFlags(t *testing.T) {
 func TestHelp_UnknownSubcommand(t *testing.T) {
 	t.Parallel()
 	for _, x := range []struct{ args, want string }{
-		{"dlq lst", "hint: did you mean list"},
+		{"dlq lisst", "hint: did you mean list"},
 		{"dlq jobs resum", "hint: did you mean resume?"},
 		{"subscriptions purg", "hint: did you mean purge?"},
 		{"verfy", "verify"},

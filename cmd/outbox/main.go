@@ -28,8 +28,8 @@ relay'. 'outbox doctor' checks the installation, 'outbox verify' proves that no 
 was lost. 'outbox-dev run' starts everything in one process, with embedded engines
 and sample orders.`, out, errOut)
 	root.AddCommand(
-		newOrdersCommand(), newTokenCommand(), newRelayCommand(), newSchemaCommand(), newLoadCommand(),
-		tail.NewCommand(), newDoctorCommand(), newVerifyCommand(), newDLQCommand(), newAuditCommand(), newEventCommand(), newAdminCommand(), newScheduledCommand(), newSubscriptionsCommand(), newConsumeCommand(), newHealthCommand(), config.NewCommand(), cli.NewVersionCommand(),
+		newOrdersCommand(), newTokenCommand(), newRelayCommand(), newSchemaCommand(),
+		tail.NewCommand(), newDoctorCommand(), newVerifyCommand(), newDLQCommand(), newAuditCommand(), newEventsCommand(), newAdminCommand(), newMessagesCommand(), newSubscriptionsCommand(), newConsumeCommand(), newHealthCommand(), config.NewCommand(), cli.NewVersionCommand(),
 	)
 	if err := cli.Examples(root, examples); err != nil {
 		panic(err) // TestHelp_ExamplesAreValid checks them

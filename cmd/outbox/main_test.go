@@ -33,7 +33,7 @@ func TestRun_WrongCommandLinesExitWith2(t *testing.T) {
 		"schema migrate now": `unknown command "now"`,
 		"tail":               "requires at least 1 arg",
 		"token":              "accepts 1 arg",
-		"dlq jobs show":      "accepts 1 arg",
+		"dlq jobs get":       "accepts 1 arg",
 		"version --loud":     "unknown flag: --loud",
 	} {
 		var out, errOut strings.Builder

@@ -25,7 +25,7 @@ type reshardFlags struct {
 func newReshardCommand() *cobra.Command {
 	var f reshardFlags
 	cmd := &cobra.Command{
-		Use:   "reshard --to N",
+		Use:   "reshard --shards N",
 		Short: "Change the number of shards of a relay",
 		Long: `Change the number of shards of a relay.
 
@@ -53,7 +53,7 @@ configuration.`,
 		Args: cobra.NoArgs,
 		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
 			if f.to < 1 || f.to > share.MaxShards {
-				return cli.Usage(fmt.Errorf("--to %d is not allowed; use a number from 1 to %d, where 1 is one active instance and standbys", f.to, share.MaxShards))
+				return cli.Usage(fmt.Errorf("--shards %d is not allowed; use a number from 1 to %d, where 1 is one active instance and standbys", f.to, share.MaxShards))
 			}
 			if err := errors.Join(f.required(f.dryRun), cli.CheckOutput(f.output)); err != nil {
 				return err
@@ -61,7 +61,7 @@ configuration.`,
 			return withAPIOf(cmd, f.actor, nil, func(api *operatorAPI) error { return f.reshard(cmd, api, c.Relay.Name) })
 		}),
 	}
-	cmd.Flags().IntVar(&f.to, "to", 0, "new number of shards")
+	cmd.Flags().IntVar(&f.to, "shards", 0, "new number of shards")
 	f.dlqConfirm.addFlags(cmd)
 	f.dlqActor.addFlags(cmd, "audit trail")
 	cli.OutputFlag(cmd, &f.output)

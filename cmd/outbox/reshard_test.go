@@ -73,7 +73,7 @@ func (s *sharer) refused(t *testing.T, shards int, want ...string) {
 		t.Errorf("an instance with %d shards: %v, want a usage error with a hint", shards, err)
 		return
 	}
-	for _, w := range append(want, fmt.Sprintf("relay.shards is %d", shards), "outbox relay reshard --to") {
+	for _, w := range append(want, fmt.Sprintf("relay.shards is %d", shards), "outbox relay reshard --shards") {
 		if text := err.Error() + "; " + h.Text; !strings.Contains(text, w) {
 			t.Errorf("an instance with %d shards says %q, want %q", shards, text, w)
 		}
@@ -93,7 +93,7 @@ func testReshardChangesTheNumber(t *testing.T, b *verifyFixture) {
 	if n := b.agreed(); n != 2 {
 		t.Errorf("the first instance has agreed on %d shards, want 2", n)
 	}
-	_, stderr, code := b.reshard("--to", "3", "--yes", "--reason", "a test")
+	_, stderr, code := b.reshard("--shards", "3", "--yes", "--reason", "a test")
 	if code != cli.ExitFailed || !strings.Contains(stderr, "instances of the relay run: "+self.Process()+"\n") || b.agreed() != 2 {
 		t.Errorf("beside an instance: status %d, agreed on %d\n%s", code, b.agreed(), stderr)
 	}
@@ -107,14 +107,14 @@ func testReshardChangesTheNumber(t *testing.T, b *verifyFixture) {
 	}
 	one.leave()
 
-	stdout, stderr, code := b.reshard("--to", "3", "--dry-run")
+	stdout, stderr, code := b.reshard("--shards", "3", "--dry-run")
 	if code != cli.ExitOK || stdout != "" || !strings.Contains(stderr, "to do: agree on 3, add 1 partition to the topic") || b.agreed() != 2 {
 		t.Errorf("dry run: status %d, agreed on %d\n%s%s", code, b.agreed(), stdout, stderr)
 	}
-	if _, stderr, code = b.reshard("--to", "3", "--reason", "a test"); code != cli.ExitUsage || !strings.Contains(stderr, "--yes") || b.agreed() != 2 {
+	if _, stderr, code = b.reshard("--shards", "3", "--reason", "a test"); code != cli.ExitUsage || !strings.Contains(stderr, "--yes") || b.agreed() != 2 {
 		t.Errorf("without --yes: status %d, agreed on %d\n%s", code, b.agreed(), stderr)
 	}
-	stdout, stderr, code = b.reshard(append([]string{"--to", "3", "--yes", "--reason", "more hosts"}, b.by("ann")...)...)
+	stdout, stderr, code = b.reshard(append([]string{"--shards", "3", "--yes", "--reason", "more hosts"}, b.by("ann")...)...)
 	if code != cli.ExitOK || !strings.Contains(stdout, "divided into 3 shards: set relay.shards to 3") {
 		t.Errorf("status %d\n%s%s", code, stdout, stderr)
 	}
@@ -129,12 +129,12 @@ func testReshardChangesTheNumber(t *testing.T, b *verifyFixture) {
 	two := b.share(3)
 	two.owned(t, 3)
 	two.leave()
-	if stdout, stderr, code = b.reshard("--to", "1", "--yes", "--reason", "a test"); code != cli.ExitOK {
+	if stdout, stderr, code = b.reshard("--shards", "1", "--yes", "--reason", "a test"); code != cli.ExitOK {
 		t.Errorf("status %d\n%s%s", code, stdout, stderr)
 	}
 	three := b.share(1)
 	three.owned(t, 1)
-	if _, stderr, code = b.reshard("--to", "1", "--yes", "--reason", "a test"); code != cli.ExitOK || !strings.Contains(stderr, "divided into 1 shard already") {
+	if _, stderr, code = b.reshard("--shards", "1", "--yes", "--reason", "a test"); code != cli.ExitOK || !strings.Contains(stderr, "divided into 1 shard already") {
 		t.Errorf("once more: status %d\n%s", code, stderr)
 	}
 }
@@ -147,7 +147,7 @@ func TestReshard_Server(t *testing.T) {
 	for _, role := range []access.Role{access.Operator, access.Admin} {
 		b.serveAdmin(role)
 		b.forbidEngines()
-		args := []string{"--to", "3", "--yes", "--reason", "more hosts"}
+		args := []string{"--shards", "3", "--yes", "--reason", "more hosts"}
 		if role == access.Operator {
 			if _, stderr, code := b.reshard(args...); code != cli.ExitFailed || !strings.Contains(stderr, "needs the role admin") || !strings.Contains(stderr, "OUTBOX_API_TOKEN") {
 				t.Errorf("by an operator: status %d\n%s", code, stderr)
@@ -172,7 +172,7 @@ func TestReshard_Server(t *testing.T) {
 	if err := os.WriteFile(b.server, older, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, stderr, code := b.reshard("--to", "4", "--dry-run"); code != cli.ExitFailed || !strings.Contains(stderr, "no such endpoint") || !strings.Contains(stderr, "of this version or a later one") {
+	if _, stderr, code := b.reshard("--shards", "4", "--dry-run"); code != cli.ExitFailed || !strings.Contains(stderr, "no such endpoint") || !strings.Contains(stderr, "of this version or a later one") {
 		t.Errorf("without the operation: status %d\n%s", code, stderr)
 	}
 }
@@ -182,7 +182,7 @@ func TestReshard_PreviewIsBinding(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
 	b.serveAdmin(access.Admin)
-	if _, stderr, code := b.reshard("--to", "2", "--yes", "--reason", "a test"); code != cli.ExitOK {
+	if _, stderr, code := b.reshard("--shards", "2", "--yes", "--reason", "a test"); code != cli.ExitOK {
 		t.Fatalf("status %d\n%s", code, stderr)
 	}
 	text, err := os.ReadFile(b.server)
@@ -204,7 +204,7 @@ func TestReshard_PreviewIsBinding(t *testing.T) {
 		if requests++; requests == 2 {
 			through := b.server
 			b.server = direct
-			if _, stderr, code := b.reshard("--to", "3", "--yes", "--reason", "a test"); code != cli.ExitOK {
+			if _, stderr, code := b.reshard("--shards", "3", "--yes", "--reason", "a test"); code != cli.ExitOK {
 				t.Errorf("the other change: status %d\n%s", code, stderr)
 			}
 			b.server = through
@@ -213,7 +213,7 @@ func TestReshard_PreviewIsBinding(t *testing.T) {
 	}))
 	t.Cleanup(srv.Close)
 	b.server = apiSettings(t, srv.URL, c.API.Token)
-	_, stderr, code := b.reshard("--to", "4", "--yes", "--reason", "a test")
+	_, stderr, code := b.reshard("--shards", "4", "--yes", "--reason", "a test")
 	if code != cli.ExitFailed || !strings.Contains(stderr, "the relay has 3 shards, not 2: another change came first") || b.agreed() != 3 {
 		t.Errorf("after another change: status %d, agreed on %d\n%s", code, b.agreed(), stderr)
 	}
@@ -226,7 +226,7 @@ func TestReshard_WithoutItsTable(t *testing.T) {
 	if err := b.session.Query("DROP TABLE outbox.relay_sharing").Exec(); err != nil {
 		t.Fatal(err)
 	}
-	_, stderr, code := b.reshard("--to", "3", "--yes", "--reason", "a test")
+	_, stderr, code := b.reshard("--shards", "3", "--yes", "--reason", "a test")
 	if code != cli.ExitFailed || !strings.Contains(stderr, "unconfigured table relay_sharing") || !strings.Contains(stderr, "hint: if a table or a column is missing, outbox schema migrate adds it") {
 		t.Errorf("status %d, %s", code, stderr)
 	}
@@ -270,20 +270,20 @@ func TestReshard_KilledAtAnyStep(t *testing.T) {
 					case step == "deleted":
 						// An instance with the new number makes the topic itself.
 					default:
-						b.share(to).refused(t, to, "was begun and not finished", fmt.Sprintf("reshard --to %d; or go back: outbox relay reshard --to %d", to, shards))
+						b.share(to).refused(t, to, "was begun and not finished", fmt.Sprintf("reshard --shards %d; or go back: outbox relay reshard --shards %d", to, shards))
 					}
 					next := to
 					if back && !ended {
 						next = shards // it was thought better of
 					}
-					if _, stderr, code := b.reshard("--to", fmt.Sprint(next), "--yes", "--reason", "a test"); code != cli.ExitOK {
+					if _, stderr, code := b.reshard("--shards", fmt.Sprint(next), "--yes", "--reason", "a test"); code != cli.ExitOK {
 						t.Fatalf("after a kill at %q: status %d\n%s", step, code, stderr)
 					}
 					s := b.share(next)
 					s.owned(t, next)
 					s.leave()
 					if !ended && !back { // and to where it was, for the next step
-						if _, stderr, code := b.reshard("--to", fmt.Sprint(shards), "--yes", "--reason", "a test"); code != cli.ExitOK {
+						if _, stderr, code := b.reshard("--shards", fmt.Sprint(shards), "--yes", "--reason", "a test"); code != cli.ExitOK {
 							t.Fatalf("back to %d shards: status %d\n%s", shards, code, stderr)
 						}
 					}
@@ -374,13 +374,13 @@ func TestReshard_TwiceAtOnce(t *testing.T) {
 	b := setupVerify(t)
 	shards := 2
 	for _, at := range []string{"agreed", "extended"} {
-		if _, stderr, code := b.reshard("--to", fmt.Sprint(shards), "--yes", "--reason", "a test"); code != cli.ExitOK {
+		if _, stderr, code := b.reshard("--shards", fmt.Sprint(shards), "--yes", "--reason", "a test"); code != cli.ExitOK {
 			t.Fatalf("status %d\n%s", code, stderr)
 		}
 		r, other := b.resharding(shards+1), shards+2
 		r.Made = func(step string) error {
 			if step == at {
-				if _, stderr, code := b.reshard("--to", fmt.Sprint(other), "--yes", "--reason", "a test"); code != cli.ExitOK {
+				if _, stderr, code := b.reshard("--shards", fmt.Sprint(other), "--yes", "--reason", "a test"); code != cli.ExitOK {
 					t.Errorf("the other one, after %q: status %d\n%s", at, code, stderr)
 				}
 			}

@@ -18,19 +18,19 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-func newScheduledCommand() *cobra.Command {
+func newMessagesCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "scheduled",
-		Short: "List, deliver and cancel scheduled messages",
-		Long: `List, deliver and cancel scheduled messages.
+		Use:   "messages",
+		Short: "Print, list, deliver and cancel messages",
+		Long: `Print, list, deliver and cancel messages. All but get apply to scheduled messages.
 
 These commands use the admin API at --api, or without it the database. An API needs a
-token (OUTBOX_API_TOKEN): list that of a viewer, the others that of an operator.`,
+token (OUTBOX_API_TOKEN): get and list that of a viewer, the others that of an operator.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
-		newScheduledListCommand(),
+		newScheduledListCommand(), newMessagesGetCommand(),
 		newScheduledChangeCommand(scheduledChange{
 			name: adminclient.DeliverScheduledNow, done: "made due",
 			short: "Deliver scheduled messages now",

@@ -20,10 +20,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
 
-// scheduled runs outbox scheduled and checks the exit status.
+// scheduled runs outbox messages and checks the exit status.
 func (b *verifyFixture) scheduled(want int, args ...string) (out, errOut string) {
 	b.t.Helper()
-	return b.onAPI(want, append([]string{"scheduled"}, args...)...)
+	return b.onAPI(want, append([]string{"messages"}, args...)...)
 }
 
 // onAPI runs a command with the API of the fixture and checks the exit status.
@@ -248,7 +248,7 @@ func TestScheduled_ServerDecidesByRole(t *testing.T) {
 		if _, errOut := b.scheduled(cli.ExitUsage, append([]string{"cancel", "--actor", "eve"}, one...)...); !strings.Contains(errOut, "--actor and --api") {
 			t.Errorf("--actor with an API said %q", errOut)
 		}
-		if _, errOut := b.scheduled(cli.ExitUsage, "cancel", "--topic", "a", "--yes", "--reason", strings.Repeat("x", 2001)); !strings.Contains(errOut, "at most 2,000 characters") || !strings.Contains(errOut, "outbox scheduled cancel --help") {
+		if _, errOut := b.scheduled(cli.ExitUsage, "cancel", "--topic", "a", "--yes", "--reason", strings.Repeat("x", 2001)); !strings.Contains(errOut, "at most 2,000 characters") || !strings.Contains(errOut, "outbox messages cancel --help") {
 			t.Errorf("a long reason said %q", errOut)
 		}
 		if out, _ := b.scheduled(cli.ExitOK, append([]string{"cancel"}, one...)...); out != "cancel: 2 cancelled, 0 were published before\n" {
@@ -270,7 +270,7 @@ func TestScheduled_OlderServer(t *testing.T) {
 	t.Parallel()
 	b := setupDLQ(t)
 	b.serve(nil) // without the operations on messages
-	for _, args := range [][]string{{"scheduled", "list"}, {"scheduled", "cancel", "--all", "--dry-run"}, {"scheduled", "deliver-now", "--all", "--yes", "--reason", "a test"}} {
+	for _, args := range [][]string{{"messages", "list"}, {"messages", "cancel", "--all", "--dry-run"}, {"messages", "deliver-now", "--all", "--yes", "--reason", "a test"}} {
 		if out, errOut := b.onAPI(cli.ExitFailed, args...); out != "" || !strings.Contains(errOut, "no such endpoint") || !strings.Contains(errOut, "'outbox admin', of this version or a later one") {
 			t.Errorf("%v said %q, %q", args, out, errOut)
 		}
@@ -289,7 +289,7 @@ func TestScheduled_OlderServerWithoutAFilter(t *testing.T) {
 	}))
 	t.Cleanup(srv.Close)
 	var out, errOut bytes.Buffer
-	code := run([]string{"scheduled", "list", "--created-since", "1h", "--config", apiSettings(t, srv.URL, "t-1")}, &out, &errOut)
+	code := run([]string{"messages", "list", "--created-since", "1h", "--config", apiSettings(t, srv.URL, "t-1")}, &out, &errOut)
 	if code != cli.ExitFailed || !strings.Contains(errOut.String(), "query.created_from is unknown") || !strings.Contains(errOut.String(), "update 'outbox admin'") {
 		t.Errorf("exit status %d: %s%s", code, out.String(), errOut.String())
 	}
@@ -331,7 +331,7 @@ func TestScheduled_RepeatsAfterAnOutage(t *testing.T) {
 			}))
 			t.Cleanup(srv.Close)
 			var out, errOut bytes.Buffer
-			code := run([]string{"scheduled", "cancel", "--topic", "a", "--yes", "--reason", "a test", "--config", apiSettings(t, srv.URL, "t-1")}, &out, &errOut)
+			code := run([]string{"messages", "cancel", "--topic", "a", "--yes", "--reason", "a test", "--config", apiSettings(t, srv.URL, "t-1")}, &out, &errOut)
 			if text := out.String() + errOut.String(); code != tt.want || !strings.Contains(text, tt.text) {
 				t.Errorf("exit status %d: %s, want %q", code, text, tt.text)
 			}

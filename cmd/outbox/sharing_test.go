@@ -284,7 +284,7 @@ func TestSharing_ReportsTheNumberOfShards(t *testing.T) {
 	err := <-two.ended
 	two.ended <- nil
 	var h cli.Hint
-	if !errors.As(err, &h) || !strings.Contains(err.Error(), "relay.shards is 3") || !strings.Contains(err.Error(), "into 2 shards") || !strings.Contains(h.Text, "outbox relay reshard --to 3") {
+	if !errors.As(err, &h) || !strings.Contains(err.Error(), "relay.shards is 3") || !strings.Contains(err.Error(), "into 2 shards") || !strings.Contains(h.Text, "outbox relay reshard --shards 3") {
 		t.Errorf("run() error = %v, want that there are 2, and how to change that", err)
 	}
 }

@@ -267,19 +267,30 @@ func readSubscriptions(in io.Reader, file string) (all []client.Subscription, er
 }
 
 func newSubscriptionsDeleteCommand() *cobra.Command {
-	var yes bool
+	var confirm dlqConfirm
 	var f *apiFlags
 	cmd, f := subscriptionsCommand("delete NAME", "Delete a subscription, its positions and stored messages", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
-		if !yes {
-			return cli.Usage(cli.WithHint(errors.New("a deletion cannot be undone"), "--yes confirms it; 'outbox subscriptions get NAME' prints a copy"))
-		}
-		if err := c.DeleteSubscription(cmd.Context(), args[0], 0); err != nil {
+		s, err := c.Subscription(cmd.Context(), args[0])
+		if err != nil {
 			return err
 		}
-		return f.print(cmd, changed{Subscription: args[0], Result: "deleted"}, "subscription %s deleted", args[0])
+		if confirm.dryRun {
+			return f.print(cmd, changed{Subscription: s.Name, Result: "would be deleted"}, "subscription %s would be deleted", s.Name)
+		}
+		if err := confirm.confirm(cmd, fmt.Sprintf("delete subscription %s, which cannot be undone?", s.Name)); err != nil {
+			return err
+		}
+		if err := c.DeleteSubscription(cmd.Context(), s.Name, 0); err != nil {
+			return err
+		}
+		return f.print(cmd, changed{Subscription: s.Name, Result: "deleted"}, "subscription %s deleted", s.Name)
 	})
-	f.changes(cmd, func() bool { return yes })
-	cmd.Flags().BoolVar(&yes, "yes", false, "confirm the deletion")
+	cmd.Long = `Delete a subscription, its positions and stored messages. 'outbox subscriptions get NAME'
+prints a copy, which apply accepts.
+
+On a terminal the command asks for confirmation; elsewhere it requires --yes.`
+	f.changes(cmd, func() bool { return !confirm.dryRun })
+	confirm.addFlags(cmd)
 	return cmd
 }
 
@@ -345,30 +356,37 @@ func newSubscriptionsSeekCommand() *cobra.Command {
 }
 
 func newSubscriptionsPurgeCommand() *cobra.Command {
-	var before string
-	var yes bool
+	var period cli.Listing
+	var confirm dlqConfirm
 	var f *apiFlags
-	cmd, f := subscriptionsCommand("purge NAME", "Count, or with --yes remove, waiting messages", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
-		var until time.Time
-		if before != "" {
-			var err error
-			if until, _, err = cli.DateOrTime(before, time.Now()); err != nil {
-				return cli.Usage(fmt.Errorf("--before %w", err))
-			}
-		}
-		n, err := c.PurgeSubscription(cmd.Context(), args[0], until.UTC(), !yes)
+	cmd, f := subscriptionsCommand("purge NAME", "Remove waiting messages of a subscription", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
+		_, until, err := period.Span(time.Now())
 		if err != nil {
 			return err
 		}
-		view := map[string]any{"subscription": args[0], "dry_run": !yes, "count": n}
-		if yes {
-			return f.print(cmd, view, "%s removed", cli.Plural(int(n), "message"))
+		view := func(dryRun bool, n int64) map[string]any {
+			return map[string]any{"subscription": args[0], "dry_run": dryRun, "count": n}
 		}
-		return f.print(cmd, view, "%s would be removed; --yes removes them", cli.Plural(int(n), "message"))
+		n, err := c.PurgeSubscription(cmd.Context(), args[0], until.UTC(), true)
+		if err != nil {
+			return err
+		}
+		if confirm.dryRun {
+			return f.print(cmd, view(true, n), "%s would be removed", cli.Plural(int(n), "message"))
+		}
+		if err := confirm.confirm(cmd, fmt.Sprintf("remove %s, which cannot be undone?", cli.Plural(int(n), "message"))); err != nil {
+			return err
+		}
+		if n, err = c.PurgeSubscription(cmd.Context(), args[0], until.UTC(), false); err != nil {
+			return err
+		}
+		return f.print(cmd, view(false, n), "%s removed", cli.Plural(int(n), "message"))
 	})
-	f.changes(cmd, func() bool { return yes })
-	cmd.Flags().StringVar(&before, "before", "", "only messages written before: a date, a time (RFC 3339) or an age such as 24h; UTC")
-	cmd.Flags().BoolVar(&yes, "yes", false, "remove the messages, which cannot be undone")
+	cmd.Long = `Remove waiting messages of a subscription. The command counts them first. On a terminal
+it asks for confirmation; elsewhere it requires --yes. --dry-run only counts.`
+	f.changes(cmd, func() bool { return !confirm.dryRun })
+	cmd.Flags().StringVar(&period.Until, "until", "", "only messages written before: a date, which includes its day, a time (RFC 3339) or an age such as 24h; UTC")
+	confirm.addFlags(cmd)
 	return cmd
 }
 

@@ -102,11 +102,15 @@ func TestSubscriptions_Administration(t *testing.T) {
 	}
 	step(cli.ExitFailed, "body.to", "seek", "mail", "--to", "then")
 	q.Publish("mail", "k", `{}`)
-	step(cli.ExitOK, "1 message would be removed", "purge", "mail")
+	step(cli.ExitOK, "1 message would be removed", "purge", "mail", "--dry-run")
+	step(cli.ExitUsage, "--yes skips the confirmation", "purge", "mail")
+	step(cli.ExitUsage, "--until", "purge", "mail", "--until", "yesterday", "--dry-run")
 	step(cli.ExitOK, "lag           1", "status", "mail")
-	step(cli.ExitOK, "1 message removed", "purge", "mail", "--yes")
+	step(cli.ExitOK, "1 message removed", "purge", "mail", "-y")
 	step(cli.ExitOK, `"lag": 0`, "status", "mail", "-o", "json")
-	step(cli.ExitUsage, "--yes", "delete", "mail")
+	step(cli.ExitUsage, "--yes skips the confirmation", "delete", "mail")
+	step(cli.ExitOK, "would be deleted", "delete", "mail", "--dry-run")
+	step(cli.ExitOK, "OrderCreated", "get", "mail")
 	step(cli.ExitOK, "deleted", "delete", "mail", "--yes")
 	step(cli.ExitFailed, "There is no subscription", "status", "mail")
 	write("name: jobs\ntopics: [t]\n")
@@ -137,7 +141,7 @@ func TestConsume_PrintsAndAcknowledges(t *testing.T) {
 	for i := range 5 {
 		q.Publish("s", fmt.Sprint("k", i), fmt.Sprintf(`{"n":%d}`, i))
 	}
-	status, out, errOut := q.outbox(t, "consume", "s", "--max", "3", "--concurrency", "4")
+	status, out, errOut := q.outbox(t, "consume", "s", "--limit", "3", "--concurrency", "4")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if status != cli.ExitOK || len(lines) != 3 || q.Open("s") != 2 || q.Leased("s") != 0 {
 		t.Fatalf("consume --max 3 = %d with %d open and %d leased\n%s%s", status, q.Open("s"), q.Leased("s"), out, errOut)
@@ -166,7 +170,7 @@ func TestConsume_RunsACommand(t *testing.T) {
 	}
 	q.Publish("s", "a", `{"n":"good"}`)
 	q.Publish("s", "b", `{"n":"bad"}`)
-	status, out, errOut := q.outbox(t, "consume", "s", "--max", "2", "--exec", `if grep -q good; then echo done; else echo "cannot do it" >&2; exit 3; fi`)
+	status, out, errOut := q.outbox(t, "consume", "s", "--limit", "2", "--exec", `if grep -q good; then echo done; else echo "cannot do it" >&2; exit 3; fi`)
 	if status != cli.ExitOK || out != "done\n" || !strings.Contains(errOut, "cannot do it") || q.Open("s") != 0 {
 		t.Errorf("consume --exec = %d with %d open\n%s%s", status, q.Open("s"), out, errOut)
 	}
@@ -192,7 +196,7 @@ func TestConsume_ACommandThatCannotBeStarted(t *testing.T) {
 	}
 	done := make(chan result)
 	go func() {
-		status, _, errOut := q.within(t.Context(), "consume", "s", "--max", "3", "--concurrency", "3", "--exec", command)
+		status, _, errOut := q.within(t.Context(), "consume", "s", "--limit", "3", "--concurrency", "3", "--exec", command)
 		done <- result{status, errOut}
 	}()
 	world.Eventually(t, "a delivery has failed", func() bool { return q.Released("s") > 0 })
@@ -213,7 +217,7 @@ func TestConsume_ACommandThatHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	q.Publish("s", "a", `{}`)
-	status, _, errOut := q.outbox(t, "consume", "s", "--max", "1", "--timeout", "1s", "--exec", "exec sleep 1000")
+	status, _, errOut := q.outbox(t, "consume", "s", "--limit", "1", "--timeout", "1s", "--exec", "exec sleep 1000")
 	if status != cli.ExitOK || !strings.Contains(errOut, "stopped") || len(q.Dead("s")) != 1 {
 		t.Errorf("consume --timeout = %d with %d dead letters\n%s", status, len(q.Dead("s")), errOut)
 	}

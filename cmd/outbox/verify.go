@@ -51,7 +51,7 @@ failed; 2 wrong command line or configuration; 3 no event could be checked, for
 example because all of them are too young.
 
 Events younger than the relay's confidence window and ` + app.VerifyMargin.String() + ` are not checked, nor are
-events with a later delivery time: they may not be in a topic yet. With --wait the
+events with a later delivery time: they may not be in a topic yet. With --wait-old the
 command first waits until the present events are old enough. Expired rows and
 records that a topic has deleted are not problems. An event with a dead letter is
 not missing: it is a dead letter, blocked by one of its aggregate, or discarded or
@@ -80,7 +80,7 @@ interruption.`,
 	fl := cmd.Flags()
 	fl.StringVar(&f.since, "since", "", "check events written since a date, a time (RFC 3339) or an age such as 24h; UTC")
 	fl.StringVar(&f.until, "until", "", "check events written before; a date includes its day; default now less the confidence window and "+app.VerifyMargin.String())
-	fl.BoolVar(&f.wait, "wait", false, "wait until the events before --until (default now) are old enough")
+	fl.BoolVar(&f.wait, "wait-old", false, "wait until the events before --until (default now) are old enough")
 	fl.StringSliceVar(&f.topics, "more-topics", nil, "additional topics, such as those of an earlier configuration")
 	fl.IntVar(&f.rate, "rate", verifyRate, "maximum number of rows per second; 0 is no limit")
 	fl.IntVar(&f.parallel, "parallel", verify.DefaultParallel, "token ranges read concurrently")
@@ -362,7 +362,7 @@ func printVerdict(out *strings.Builder, c verify.Counts, verdict verify.Verdict)
 	case verdict == verify.VerdictOK:
 		out.WriteString("verdict: ok\n")
 	case c.Young > 0:
-		fmt.Fprintf(out, "verdict: nothing checked: all %d events are too young; --wait waits for them\n", c.Young)
+		fmt.Fprintf(out, "verdict: nothing checked: all %d events are too young; --wait-old waits for them\n", c.Young)
 	default:
 		out.WriteString("verdict: nothing checked: no event of that time can be checked\n")
 	}

@@ -65,7 +65,7 @@ func TestVerify_DeadLetters(t *testing.T) {
 	stdout, stderr, code := b.verify("--until", "0s", "--repair", "--reason", "INC-7")
 	for _, want := range []string{
 		"dead        event " + head.ID.String(), "(dead letter, suspended: record_too_large)",
-		"blocked      event " + next.ID.String(),
+		"blocked     event " + next.ID.String(),
 		"closed      event " + discarded.ID.String(), "(dead letter, discarded at ", ": sent by post)",
 		"closed      event " + byHand.ID.String(), "by_hand at ",
 		"6 events, 1 in their topics: 0 missing", "1 with a dead letter", "1 blocked by", "2 with a closed dead letter", "1 pending",

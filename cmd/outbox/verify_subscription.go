@@ -21,7 +21,7 @@ import (
 
 // verifySubscription accounts for the offsets of a subscription's topics.
 func verifySubscription(c *app.Config, cmd *cobra.Command, f *verifyFlags) error {
-	for _, name := range []string{"since", "until", "wait", "more-topics", "from-first", "repair", "resume"} {
+	for _, name := range []string{"since", "until", "wait-old", "more-topics", "from-first", "repair", "resume"} {
 		if cmd.Flags().Changed(name) {
 			return cli.Usage(fmt.Errorf("--%s cannot be combined with --subscription", name))
 		}

@@ -79,7 +79,7 @@ func TestVerify_Subscription(t *testing.T) {
 		"nothing checked":         {"--subscription", "nothing"},
 		"no such subscription":    {"--subscription", "none"},
 		"use letters":             {"--subscription", "a b"},
-		"--wait cannot be":        {"--subscription", "all", "--wait"},
+		"--wait-old cannot be":    {"--subscription", "all", "--wait-old"},
 		"cannot be combined with": {"--subscription", "all", "--since", "1h"},
 	} {
 		if stdout, stderr, code := b.verify(args...); code == 0 || !strings.Contains(stdout+stderr, want) {

@@ -203,7 +203,7 @@ func TestVerify_YoungEventsAreNotChecked(t *testing.T) {
 	}
 }
 
-// With --wait the window ends now, or at --until, and the command waits until its
+// With --wait-old the window ends now, or at --until, and the command waits until its
 // events are as old as the events that it checks otherwise.
 func TestVerifyFlags_Wait(t *testing.T) {
 	t.Parallel()
@@ -224,7 +224,7 @@ func TestVerifyFlags_Wait(t *testing.T) {
 		f := verifyFlags{since: "2025-12-01", until: tt.until, wait: tt.wait}
 		w, wait, err := f.window(2*time.Minute, now)
 		if err != nil || now.Sub(w.Until) != tt.ends || wait != tt.waits {
-			t.Errorf("--until %q --wait=%t: %s before now, wait %s, %v; want %s and %s", tt.until, tt.wait, now.Sub(w.Until), wait, err, tt.ends, tt.waits)
+			t.Errorf("--until %q --wait-old=%t: %s before now, wait %s, %v; want %s and %s", tt.until, tt.wait, now.Sub(w.Until), wait, err, tt.ends, tt.waits)
 		}
 	}
 }

@@ -397,7 +397,7 @@ func (w *Watcher) groupNotice(now time.Time, g *group, full bool, more string) d
 		b.WriteByte('\n')
 	}
 	if g.Type != "" {
-		fmt.Fprintf(&b, "outbox dlq list --error-type %s --event-type %s --table %s", word(g.Class), word(g.Type), word(g.Table))
+		fmt.Fprintf(&b, "outbox dlq list --error-class %s --event-type %s --table %s", word(g.Class), word(g.Type), word(g.Table))
 	} else {
 		b.WriteString("outbox dlq stats")
 	}

@@ -115,7 +115,7 @@ func (s *Sharing) Run(ctx context.Context) error {
 	}
 	if agreed, askErr := s.agreed.Shards(ctx); askErr == nil && agreed == count.Shards {
 		return cli.Usage(cli.WithHint(fmt.Errorf("relay.shards is %d, to which a change of relay %s from %d shards was begun and not finished: %w", count.Shards, s.c.Relay.Name, count.Partitions, err),
-			"finish it: outbox relay reshard --to %d; or go back: outbox relay reshard --to %d", count.Shards, count.Partitions))
+			"finish it: outbox relay reshard --shards %d; or go back: outbox relay reshard --shards %d", count.Shards, count.Partitions))
 	}
 	return s.refusal(count.Partitions, err)
 }
@@ -164,7 +164,7 @@ func (s *Sharing) refusal(n int, why error) error {
 	if why != nil {
 		err = fmt.Errorf("%w: %w", err, why)
 	}
-	return cli.Usage(cli.WithHint(err, "set relay.shards to %d; or, to divide it anew, stop all instances and run: outbox relay reshard --to %d", n, s.c.Relay.Shards))
+	return cli.Usage(cli.WithHint(err, "set relay.shards to %d; or, to divide it anew, stop all instances and run: outbox relay reshard --shards %d", n, s.c.Relay.Shards))
 }
 
 // Carry carries a shard of all tables.

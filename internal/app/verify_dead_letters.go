@@ -93,7 +93,7 @@ func ClosedDeadLetter(l *dlq.DeadLetter, since time.Time) (verify.DeadLetter, bo
 		detail := "dead letter, archived and never published"
 		switch {
 		case l.Archive != "":
-			detail += fmt.Sprintf(": outbox dlq archive show %s", l.EventID)
+			detail += fmt.Sprintf(": outbox dlq archive get %s", l.EventID)
 		case !l.PurgedAt.IsZero():
 			detail += fmt.Sprintf(": purged at %s", l.PurgedAt.UTC().Format(time.RFC3339))
 		}

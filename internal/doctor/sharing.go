@@ -31,7 +31,7 @@ func checkAgreed(ctx context.Context, c *app.Config, session *gocql.Session) Fin
 	case n != c.Relay.Shards:
 		return Finding{
 			check, false, fmt.Sprintf("relay.shards is %d, and relay %s is divided into %s (relay_sharing): an instance with this setting refuses to work", c.Relay.Shards, name, cli.Plural(n, "shard")),
-			fmt.Sprintf("set relay.shards to %d; or, to divide it anew, stop all instances and run: outbox relay reshard --to %d", n, c.Relay.Shards),
+			fmt.Sprintf("set relay.shards to %d; or, to divide it anew, stop all instances and run: outbox relay reshard --shards %d", n, c.Relay.Shards),
 		}
 	}
 	return Finding{check, true, fmt.Sprintf("relay.shards and relay_sharing have the value %d", n), ""}
@@ -49,6 +49,6 @@ func checkControl(ctx context.Context, c *app.Config, client *kgo.Client) []Find
 	return []Finding{{
 		"partitions of topic " + control.Topic(), false,
 		fmt.Sprintf("relay.shards is %d, and it has %s: no instance with this setting carries a shard", c.Relay.Shards, cli.Plural(s.Partitions, "partition")),
-		fmt.Sprintf("set relay.shards to %d if relay_sharing has this value too; else stop all instances and run: outbox relay reshard --to %d", s.Partitions, c.Relay.Shards),
+		fmt.Sprintf("set relay.shards to %d if relay_sharing has this value too; else stop all instances and run: outbox relay reshard --shards %d", s.Partitions, c.Relay.Shards),
 	}}
 }

@@ -69,5 +69,5 @@ func Showing(ctx context.Context, p *cli.Progress, f func() error) error {
 
 // NoFile adds a hint on the format of the file.
 func NoFile(err error) error {
-	return cli.WithHint(err, "name a file of JSON lines; see outbox load --help")
+	return cli.WithHint(err, "name a file of JSON lines; see outbox-dev load --help")
 }

@@ -44,7 +44,7 @@ func startCluster(t *testing.T, kafkaAddr string, more ...string) *cluster {
 	return c
 }
 
-// loadSummary is the output of `outbox load -o json`.
+// loadSummary is the output of `outbox-dev load -o json`.
 type loadSummary struct {
 	Lines     int `json:"lines"`
 	Created   int `json:"orders_created"`
@@ -76,7 +76,7 @@ func (c *cluster) check() {
 		t.Errorf("%s, want %d events, each once", r, n)
 	}
 
-	tail := harness.Must(t, "tail", topics[0], topics[1], "--kafka-seeds", c.kafkaAddr, "--from-start", "-n", "20", "-o", "json")
+	tail := harness.Must(t, "tail", topics[0], topics[1], "--kafka-seeds", c.kafkaAddr, "--from-start", "--limit", "20", "-o", "json")
 	lines := strings.Split(strings.TrimSpace(tail), "\n")
 	if len(lines) != 20 {
 		t.Errorf("tail -n 20 printed %d lines", len(lines))

@@ -201,8 +201,8 @@ func TestDeadLetters_RefusedAndReplayed(t *testing.T) {
 		t.Fatalf("dlq list = %+v, want the order suspended and its cancellation blocked", list)
 	}
 	var shown deadLetter
-	if c.command(0, &shown, "dlq", "show", list[0].EventID); shown.ChainLength != 2 || shown.AggregateID != refused {
-		t.Errorf("dlq show = %+v", shown)
+	if c.command(0, &shown, "dlq", "get", list[0].EventID); shown.ChainLength != 2 || shown.AggregateID != refused {
+		t.Errorf("dlq get = %+v", shown)
 	}
 	made.check(t, "the dead letter of the order", shown.Headers)
 	if log := c.relay.Log(); !strings.Contains(log, made.line()) {
@@ -228,15 +228,15 @@ func TestDeadLetters_RefusedAndReplayed(t *testing.T) {
 			Changed int `json:"changed"`
 		} `json:"progress"`
 	}
-	if c.command(0, &job, "dlq", "replay", "--error-type", "record_too_large", "--yes", "--reason", "a test"); job.Progress.Changed != 1 {
+	if c.command(0, &job, "dlq", "replay", "--error-class", "record_too_large", "--yes", "--reason", "a test"); job.Progress.Changed != 1 {
 		t.Errorf("dlq replay = %+v", job)
 	}
 	c.readyWhen("without dead letters", func(r *ready) bool { return r.Ready && r.DeadLetters == 0 && r.BlockedAggregates == 0 })
 	if c.command(0, &v, "verify"); !v.OK || v.Published != 4 || v.Dead+v.Blocked != 0 {
 		t.Errorf("verify = %+v, want all four published", v)
 	}
-	if c.command(0, &shown, "dlq", "show", list[0].EventID); shown.Status != "resolved" || shown.Outcome.Kind != "replayed" || shown.Outcome.Topic != "OrderCreated" {
-		t.Errorf("dlq show = %+v, want it resolved by a replay", shown)
+	if c.command(0, &shown, "dlq", "get", list[0].EventID); shown.Status != "resolved" || shown.Outcome.Kind != "replayed" || shown.Outcome.Topic != "OrderCreated" {
+		t.Errorf("dlq get = %+v, want it resolved by a replay", shown)
 	}
 	if r := harness.NewAccount(t, c.cqlAddr, c.kafkaAddr, topics...).Wait(); !r.OK() || r.Duplicates != 0 || r.Events != 4 {
 		t.Errorf("%s, want 4 events, each once", r)

@@ -126,7 +126,7 @@ func TestDev_NamesWhatIsInTheWay(t *testing.T) {
 		{"the Kafka port", []string{"--kafka-addr", taken.Addr().String()}, []string{taken.Addr().String(), "--kafka-addr"}},
 		{"the HTTP port", []string{"--http-addr", taken.Addr().String()}, []string{taken.Addr().String(), "--http-addr"}},
 		{"the data directory", []string{"--data-dir", filepath.Join(notADir, "x")}, []string{notADir, "--data-dir"}},
-		{"the file to load", []string{"--load", filepath.Join(dir, "nosuch")}, []string{"nosuch", "outbox load --help"}},
+		{"the file to load", []string{"--load", filepath.Join(dir, "nosuch")}, []string{"nosuch", "outbox-dev load --help"}},
 	} {
 		addrs := harness.FreeAddrs(t, 3)
 		args := append([]string{

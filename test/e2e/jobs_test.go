@@ -116,8 +116,8 @@ func TestDeadLetters_EditedAndPublishedInPlace(t *testing.T) {
 		deadLetter
 		Payload string `json:"payload_text"`
 	}
-	if c.command(0, &shown, "dlq", "show", edited.ID); shown.EventID != id || shown.Status != "resolved" || len(shown.Payload) < 3000 {
-		t.Errorf("dlq show = %+v, want the original to the byte", shown)
+	if c.command(0, &shown, "dlq", "get", edited.ID); shown.EventID != id || shown.Status != "resolved" || len(shown.Payload) < 3000 {
+		t.Errorf("dlq get = %+v, want the original to the byte", shown)
 	}
 	c.relay.Stop()
 }
@@ -137,7 +137,7 @@ func TestDeadLetters_JobIsResumedAfterAKill(t *testing.T) {
 	c.readyWhen("ready with all of them dead", func(r *ready) bool { return r.Ready && r.DeadLetters == n && r.InFlight == 0 })
 	c.relay.Stop()
 	grow()
-	replay := harness.Start(t, "replay", "dlq", "replay", "--error-type", "record_too_large", "--yes", "--reason", "a test", "--force", "--canary", "--wait", "1h",
+	replay := harness.Start(t, "replay", "dlq", "replay", "--error-class", "record_too_large", "--yes", "--reason", "a test", "--force", "--canary", "--wait", "1h",
 		"--scylla-hosts", c.cqlAddr)
 	type job struct {
 		ID       string `json:"id"`
@@ -175,7 +175,7 @@ func TestDeadLetters_JobIsResumedAfterAKill(t *testing.T) {
 				Job    string `json:"job"`
 			} `json:"history"`
 		}
-		c.command(0, &shown, "dlq", "show", l.EventID)
+		c.command(0, &shown, "dlq", "get", l.EventID)
 		asked := 0
 		for _, h := range shown.History {
 			if h.Action == "replay" && h.Job == end.ID {

@@ -83,7 +83,7 @@ func TestMessages_WaitThroughAKillAndAreSeen(t *testing.T) {
 	if message.Record == nil || message.Record.Offset != 0 {
 		t.Errorf("it is at %+v, want the first of its partition", message.Record)
 	}
-	out := harness.Must(t, "tail", "--kafka-seeds", addrs[1], "-o", "json", "--from-start", "-n", "1", "reminders")
+	out := harness.Must(t, "tail", "--kafka-seeds", addrs[1], "-o", "json", "--from-start", "--limit", "1", "reminders")
 	var record struct {
 		Key  string    `json:"key"`
 		Time time.Time `json:"timestamp"`

@@ -31,7 +31,7 @@ var binaries struct {
 }
 
 // ofDevkit are the commands of outbox-dev; all others belong to outbox.
-var ofDevkit = []string{"run", "engines", "bench"}
+var ofDevkit = []string{"run", "engines", "bench", "load"}
 
 // Binary builds outbox and outbox-dev, once for the test process, and returns the path
 // of the one that has the command. Main removes them.

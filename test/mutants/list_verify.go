@@ -15,7 +15,7 @@ var verifyMutants = []mutant{
 		old: "		deadLetter, ok := c.l.deadLetters[id]\n		if !ok {", new: "		deadLetter, ok := c.l.deadLetters[id]\n		if ok = false; !ok {",
 	},
 	{
-		name: "verify: --wait does not wait", file: "cmd/outbox/verify.go", pkg: "./cmd/outbox", run: "TestVerifyFlags_Wait",
+		name: "verify: --wait-old does not wait", file: "cmd/outbox/verify.go", pkg: "./cmd/outbox", run: "TestVerifyFlags_Wait",
 		old: "w.Until.Add(confidence+app.VerifyMargin).Sub(now)", new: "w.Until.Sub(now)",
 	},
 	{

@@ -25,6 +25,6 @@ func newRoot(out, errOut io.Writer) *cobra.Command {
 'outbox-dev run' starts everything in one process, with sample orders.
 'outbox-dev engines' starts the embedded engines alone: a ScyllaDB-compatible
 server and a Kafka broker. 'outbox-dev bench' measures the relay and the services.`, out, errOut)
-	root.AddCommand(newRunCommand(), newEnginesCommand(), newBenchCommand(), cli.NewVersionCommand())
+	root.AddCommand(newRunCommand(), newEnginesCommand(), newBenchCommand(), newLoadCommand(), cli.NewVersionCommand())
 	return root
 }

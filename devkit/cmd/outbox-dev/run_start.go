@@ -208,7 +208,7 @@ func (d *dev) printTour() {
   consume orders in any language: create a subscription, receive from it, acknowledge by the receipts
     curl -s -X PUT http://%[6]s/v1/subscriptions/mail -H 'Content-Type: application/json' -d '{"topics":["OrderCreated"],"start":"earliest"}'
     curl -s http://%[6]s/v1/subscriptions/mail/receive -H 'Content-Type: application/json' -d '{"max":1,"wait":"20s"}'
-    bin/outbox consume mail --max 3 --api http://%[6]s
+    bin/outbox consume mail --limit 3 --api http://%[6]s
 
   see the example subscription, which pushes orders in EUR to the log, and deliver them again
     bin/outbox subscriptions status orders-in-eur --api http://%[6]s

@@ -12,6 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/messages"
+	"github.com/scylla-outbox/scylla-outbox/outbox/client"
 )
 
 // maxPage is the largest page of a list.
@@ -251,6 +252,12 @@ func (c *Client) Scheduled(ctx context.Context, f messages.ManyFilter, limit int
 		return found[:limit], true, err
 	}
 	return found, false, err
+}
+
+// Message returns the state of a message.
+func (c *Client) Message(ctx context.Context, id string) (out client.Message, err error) {
+	err = c.get(ctx, messages.Path+"/"+url.PathEscape(id), nil, &out)
+	return out, err
 }
 
 // The changes of scheduled messages, for ChangeScheduled.

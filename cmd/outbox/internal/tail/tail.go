@@ -83,7 +83,7 @@ with -o yaml one document for each event.`,
 	cli.OutputFlag(cmd, &f.output)
 	cmd.Flags().BoolVar(&f.all, "from-start", false, "start with the oldest event instead of the next")
 	cmd.Flags().StringVar(&f.since, "since", "", "start with the events written since a date, a time (RFC 3339) or an age such as 10m; UTC")
-	cmd.Flags().IntVarP(&f.count, "count", "n", 0, "exit after this number of events; 0 is never")
+	cmd.Flags().IntVar(&f.count, "limit", 0, "exit after this number of events; 0 is never")
 	app.AddFlags(cmd, app.SectionKafka)
 	return cmd
 }

@@ -80,11 +80,11 @@ func TestTail_Listens(t *testing.T) {
 		t.Errorf("an unknown topic: status %d, %s", code, errOut)
 	}
 	write(`"before"`)
-	if code, out, errOut := run(func() { write(`"after"`) }, "orders", "-n", "1", "-o", "json"); code != cli.ExitOK || !strings.Contains(out, `"payload":"after"`) || !strings.Contains(errOut, "listening to orders from the next event") {
+	if code, out, errOut := run(func() { write(`"after"`) }, "orders", "--limit", "1", "-o", "json"); code != cli.ExitOK || !strings.Contains(out, `"payload":"after"`) || !strings.Contains(errOut, "listening to orders from the next event") {
 		t.Errorf("status %d, %q, %s", code, out, errOut)
 	}
 	for _, args := range [][]string{{"--from-start"}, {"--since", "1h"}} {
-		if code, out, errOut := run(nil, append(args, "orders", "-n", "2", "-o", "yaml")...); code != cli.ExitOK || !strings.Contains(out, "payload: before") || !strings.Contains(out, "payload: after") {
+		if code, out, errOut := run(nil, append(args, "orders", "--limit", "2", "-o", "yaml")...); code != cli.ExitOK || !strings.Contains(out, "payload: before") || !strings.Contains(out, "payload: after") {
 			t.Errorf("%v: status %d, %q, %s", args, code, out, errOut)
 		}
 	}
@@ -150,7 +150,7 @@ func TestTail_DecodesBySchemas(t *testing.T) {
 		var out, errOut strings.Builder
 		root := cli.NewRoot("outbox", "", "", &out, &errOut)
 		root.AddCommand(NewCommand())
-		if code := cli.Execute(root, []string{"tail", "orders", "--from-start", "-n", "2", "-o", format, "--config", config}, &errOut); code != cli.ExitOK {
+		if code := cli.Execute(root, []string{"tail", "orders", "--from-start", "--limit", "2", "-o", format, "--config", config}, &errOut); code != cli.ExitOK {
 			t.Fatalf("status %d: %s", code, &errOut)
 		}
 		if text := out.String(); !strings.Contains(text, want[0]) || !strings.Contains(text, want[1]) || strings.Contains(text+errOut.String(), "hunter2") {

@@ -14,12 +14,23 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
 
-func newEventCommand() *cobra.Command {
+func newEventsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "events",
+		Short: "Print the history of an event",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newEventsGetCommand())
+	return cmd
+}
+
+func newEventsGetCommand() *cobra.Command {
 	var aggregate, output string
 	cmd := &cobra.Command{
-		Use:   "event EVENT_ID",
-		Short: "Show the history of an event and its state in subscriptions",
-		Long: `Show the history of an event: its outbox row, its record, its dead letter, and its state
+		Use:   "get EVENT_ID",
+		Short: "Print the history of an event and its state in subscriptions",
+		Long: `Print the history of an event: its outbox row, its record, its dead letter, and its state
 in each subscription of its topic. The topics are read from about the time when the
 event was stored, up to a limit; what was not found or not read is listed.`,
 		Args:              cobra.ExactArgs(1),

@@ -67,5 +67,6 @@ is then 1.`,
 	cmd.Flags().Float64Var(&rate, "rate", 0, "maximum number of requests per second; 0 is no limit")
 	cmd.Flags().IntVar(&attempts, "attempts", load.DefaultAttempts, "maximum attempts per line while the API is unreachable or answers 429 or 503")
 	cli.OutputFlag(cmd, &output)
+	cmd.Example = "  outbox-dev load orders.jsonl.gz --api http://127.0.0.1:8080 --rate 100"
 	return cmd
 }
