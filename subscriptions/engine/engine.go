@@ -21,6 +21,7 @@ type Engine struct {
 	cfg     Config
 	metrics *metrics
 	changed chan struct{} // has a token after a change of the list by this instance
+	holders holders
 
 	mu struct {
 		sync.Mutex

@@ -15,11 +15,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
 
-// handOverTimeout bounds the hand-over of the leases of partitions that are revoked.
+// handOverTimeout bounds the hand-over of the leases of partitions that are revoked. The leases of
+// a partition that is not stored in it end.
 const handOverTimeout = 5 * time.Second
 
-// maxHandOver bounds the stored leases of a partition: half of what ScyllaDB accepts as one
-// write by default.
+// maxHandOver bounds the stored leases of a partition, in bytes: half of what ScyllaDB accepts as one
+// write by default. The last ones, by offset, of those that need more end.
 const maxHandOver = 8 << 20
 
 // handOver is what an owner that gives a partition up stores for the next one. It is valid
@@ -144,15 +145,18 @@ func (g *group) handOverAll(all []*partition) {
 	ctx, cancel := context.WithTimeout(context.Background(), handOverTimeout)
 	defer cancel()
 	each(all, func(p *partition) {
-		if err := p.handOver(ctx); err != nil {
-			g.log.Warn("failed to hand over the leases of a partition: their messages are delivered again", "topic", p.topic, "partition", p.number, "err", err)
+		leases, err := p.handOver(ctx)
+		if err != nil {
+			g.metrics.notHandedOver.Add(float64(leases))
+			g.log.Warn("failed to hand over leases of a partition: their messages are delivered again", "topic", p.topic, "partition", p.number, "leases", leases, "err", err)
 		}
 	})
 }
 
 // handOver closes the partition and stores its leases for the next owner. Nothing changes them in
 // between. A write of the partition that is running is cancelled; SetHandOver waits for its fate.
-func (p *partition) handOver(ctx context.Context) error {
+// With an error it returns the number of leases that are not handed over.
+func (p *partition) handOver(ctx context.Context) (lost int, err error) {
 	p.turn.Lock() // what open removes is stored again
 	defer p.turn.Unlock()
 	p.mu.Lock()
@@ -163,7 +167,7 @@ func (p *partition) handOver(ctx context.Context) error {
 	if q == nil || p.mu.closed {
 		p.mu.Unlock()
 		p.close()
-		return nil
+		return 0, nil
 	}
 	h, epoch, epochs := handOver{HandOver: q.HandOver(time.Now())}, p.mu.epoch, p.mu.epochs
 	of := q.Counts().Origin
@@ -180,15 +184,38 @@ func (p *partition) handOver(ctx context.Context) error {
 		}
 	}
 	if len(h.Leases)+len(h.Ended) == 0 {
-		return nil
+		return 0, nil
 	}
 	h.TopicID, h.Generation, h.Epochs = of.TopicID, of.Generation, neededEpochs(epochs, &h.HandOver)
-	data, err := json.Marshal(&h)
+	all := len(h.Leases)
+	data, err := h.encode()
 	if err != nil {
-		return fmt.Errorf("encode the leases: %w", err)
+		return all, fmt.Errorf("encode the leases: %w", err)
 	}
-	if len(data) > maxHandOver {
-		return fmt.Errorf("%d leases need %d bytes; at most %d are handed over", len(h.Leases), len(data), maxHandOver)
+	if err := p.g.e.cfg.Store.SetHandOver(ctx, p.id, epoch, data); err != nil {
+		return all, err
 	}
-	return p.g.e.cfg.Store.SetHandOver(ctx, p.id, epoch, data)
+	if lost = all - len(h.Leases); lost > 0 {
+		return lost, fmt.Errorf("%d leases need more than the %d bytes that are handed over", all, maxHandOver)
+	}
+	return 0, nil
+}
+
+// encode returns the stored form, and removes the last leases that do not fit into it. Those before
+// them are whole: messages of a key are leased in the order of their offsets.
+func (h *handOver) encode() ([]byte, error) {
+	data, err := json.Marshal(h)
+	if err != nil || len(data) <= maxHandOver {
+		return data, err
+	}
+	size := len(data)
+	for size > maxHandOver && len(h.Leases) > 0 {
+		last := len(h.Leases) - 1
+		one, err := json.Marshal(&h.Leases[last])
+		if err != nil {
+			return nil, err
+		}
+		h.Leases, size = h.Leases[:last], size-len(one)-len(",")
+	}
+	return json.Marshal(h)
 }

@@ -5,12 +5,17 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
@@ -382,8 +387,8 @@ func TestEngine_HandOverDuringAWrite(t *testing.T) {
 				if d := time.Since(began); d > drainTimeout+handOverTimeout {
 					t.Errorf("the hand-over took %s", d)
 				}
-				if got := <-codes; got[0] != subscriptions.CodeUnknown {
-					t.Errorf("the outcome is %v, want unknown", got)
+				if got := <-codes; got[0] != subscriptions.CodeUnavailable {
+					t.Errorf("the outcome is %v, want unavailable", got)
 				}
 				w.db.saves = nil
 				two := w.start()
@@ -499,6 +504,164 @@ func TestEngine_CommitDuringARebalance(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A change from no order to the order of keys keeps the leases of a key, one by one.
+func TestEngine_HandOverBetweenOrders(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(w *world) {
+		s := subscriptions.Subscription{Name: "s", Topics: []string{"a"}, Start: subscriptions.StartEarliest, VisibilityTimeout: 10 * time.Minute, Ordering: subscriptions.OrderingNone}
+		w.put(s)
+		w.many("a", 0, 4, 1)
+		p := w.start()
+		leases := p.all()
+		if len(leases) != 4 {
+			t.Fatalf("%v are leased, want all of the key", names(leases))
+		}
+		s.Ordering = subscriptions.OrderingKey
+		w.put(s)
+		w.sleep(time.Minute)
+		w.many("a", 4, 1, 1)
+		w.sleep(time.Second)
+		for _, i := range []int{2, 0, 3} {
+			w.nothing("while the key is leased", p)
+			p.ok(subscriptions.ActionAck, leases[i])
+		}
+		p.ok(subscriptions.ActionExtend, leases[1])
+		w.nothing("before the last one", p)
+		p.ok(subscriptions.ActionAck, leases[1])
+		if next := p.all(); len(next) != 1 || nameOfMessage(&next[0]) != "e4" {
+			t.Errorf("%v follow, want e4", names(next))
+		}
+	})
+}
+
+// Leases beyond the limits of a hand-over end: the database does not store them in time, or they
+// need too much space. Their messages are delivered again, their number is counted and logged, and
+// the others live on.
+func TestEngine_HandOverBeyondItsLimits(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		away bool // the database
+		keys int  // of 900 KiB
+		lost int
+	}{"within the limits": {false, 3, 0}, "too large": {false, 9, 3}, "no database": {true, 3, 3}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(w *world) {
+				w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}, Start: subscriptions.StartEarliest, VisibilityTimeout: 10 * time.Minute})
+				client, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:9092"), kgo.Dialer(w.net.DialContext), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer client.Close()
+				for i := range c.keys { // of one partition
+					r := event("a", "k", "e"+strconv.Itoa(i))
+					r.Key = append(make([]byte, 900<<10), byte(i))
+					if err := client.ProduceSync(context.Background(), r).FirstErr(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				one := w.start()
+				leases := one.all()
+				if len(leases) != c.keys {
+					t.Fatalf("%v are leased", names(leases))
+				}
+				if c.away {
+					w.db.fail(func(op string) (bool, error) {
+						if op == "set hand-over" {
+							return false, errTest
+						}
+						return false, nil
+					})
+				}
+				g, _, err := one.group(context.Background(), "s")
+				if err != nil {
+					t.Fatal(err)
+				}
+				counter := g.metrics.notHandedOver
+				one.stop()
+				w.db.fail(nil)
+				two := w.start()
+				again := two.all()
+				if len(again) != c.lost || testutil.ToFloat64(counter) != float64(c.lost) {
+					t.Errorf("%v are delivered again, and %v are counted, want %d", names(again), testutil.ToFloat64(counter), c.lost)
+				}
+				if logged := strings.Contains(w.log.String(), "failed to hand over leases of a partition"); logged != (c.lost > 0) {
+					t.Errorf("logged: %t", logged)
+				}
+				lost := 0
+				for _, code := range w.anywhere(subscriptions.ActionAck, []*process{two}, leases...) {
+					if code == subscriptions.CodeLeaseExpired {
+						lost++
+					} else if code != subscriptions.CodeOK {
+						t.Errorf("acknowledged: %s", code)
+					}
+				}
+				if lost != c.lost {
+					t.Errorf("%d receipts have ended, want %d", lost, c.lost)
+				}
+			})
+		})
+	}
+}
+
+// However many requests wait for the next owner of a partition, it is read a few times a second, and
+// a request that ends fails no other one.
+func TestEngine_HoldersAreReadOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var h holders
+		var reads atomic.Int32
+		broken := true
+		read := func(ctx context.Context, p store.Partition) (store.Owner, error) {
+			reads.Add(1)
+			time.Sleep(time.Second)
+			if broken {
+				return store.Owner{}, errTest
+			}
+			return store.Owner{Owner: p.Topic + "-owner"}, ctx.Err()
+		}
+		ask := func(n int) {
+			t.Helper()
+			gone, leave := context.WithCancel(t.Context())
+			var all sync.WaitGroup
+			for i := range n {
+				ctx := t.Context()
+				if i == 0 {
+					ctx = gone
+				}
+				all.Go(func() {
+					name, err := h.find(ctx, store.Partition{Topic: "a"}, read)
+					if want := map[bool]string{false: "a-owner"}[broken || i == 0]; name != want || (err == nil) != (want != "") {
+						t.Errorf("request %d: %q, %v", i, name, err)
+					}
+				})
+				synctest.Wait()
+			}
+			leave()
+			all.Wait()
+		}
+		ask(50)
+		if n := reads.Load(); n != 1 {
+			t.Errorf("%d reads for 50 requests", n)
+		}
+		broken = false
+		ask(50) // the error is not kept
+		for range 100 {
+			if name, err := h.find(t.Context(), store.Partition{Topic: "a"}, read); name != "a-owner" || err != nil {
+				t.Fatalf("%q, %v", name, err)
+			}
+		}
+		if n := reads.Load(); n != 2 {
+			t.Errorf("%d reads, want one more", n)
+		}
+		time.Sleep(holderAge + time.Millisecond)
+		ask(1 + 1)
+		if n := reads.Load(); n != 3 {
+			t.Errorf("%d reads, want one after %s", n, holderAge)
+		}
+	})
 }
 
 // Failed calls count although the database has not stored it, wherever the next call is made.

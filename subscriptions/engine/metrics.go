@@ -12,15 +12,15 @@ import (
 
 // metrics have the label subscription. The levels are read when they are collected.
 type metrics struct {
-	received, acknowledged, failed, expired, deadLettered, skipped *prometheus.CounterVec
-	settling, processing, pushing                                  *prometheus.HistogramVec
-	stuck                                                          *prometheus.GaugeVec
+	received, acknowledged, failed, expired, deadLettered, skipped, notHandedOver *prometheus.CounterVec
+	settling, processing, pushing                                                 *prometheus.HistogramVec
+	stuck                                                                         *prometheus.GaugeVec
 }
 
 // groupMetrics are the metrics of one subscription.
 type groupMetrics struct {
-	received, acknowledged, failed, expired, deadLettered, skipped prometheus.Counter
-	settling, processing                                           prometheus.Observer
+	received, acknowledged, failed, expired, deadLettered, skipped, notHandedOver prometheus.Counter
+	settling, processing                                                          prometheus.Observer
 
 	all  *metrics
 	name string
@@ -31,12 +31,13 @@ func newMetrics(reg prometheus.Registerer, e *Engine) (*metrics, error) {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"subscription"})
 	}
 	m := &metrics{
-		received:     count("outbox_subscription_received_total", "Messages delivered to consumers, including repeated deliveries."),
-		acknowledged: count("outbox_subscription_acknowledged_total", "Confirmed acknowledgements."),
-		failed:       count("outbox_subscription_nacked_total", "Deliveries that consumers returned as failed."),
-		expired:      count("outbox_subscription_expired_total", "Leases that expired."),
-		deadLettered: count("outbox_subscription_dead_lettered_total", "Messages that became dead letters."),
-		skipped:      count("outbox_subscription_skipped_total", "Records that were never delivered, because their topic had deleted them."),
+		received:      count("outbox_subscription_received_total", "Messages delivered to consumers, including repeated deliveries."),
+		acknowledged:  count("outbox_subscription_acknowledged_total", "Confirmed acknowledgements."),
+		failed:        count("outbox_subscription_nacked_total", "Deliveries that consumers returned as failed."),
+		expired:       count("outbox_subscription_expired_total", "Leases that expired."),
+		deadLettered:  count("outbox_subscription_dead_lettered_total", "Messages that became dead letters."),
+		skipped:       count("outbox_subscription_skipped_total", "Records that were never delivered, because their topic had deleted them."),
+		notHandedOver: count("outbox_subscription_leases_not_handed_over_total", "Leases that ended at a planned change of their owner, because the database did not store them in time or they were too large."),
 		settling: prometheus.NewHistogramVec(latency.Opts("outbox_subscription_settle_seconds", "Time from a request of a consumer to the confirmation of its actions.",
 			[]float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}), []string{"subscription"}),
 		processing: prometheus.NewHistogramVec(latency.Opts("outbox_subscription_receive_to_acknowledge_seconds", "Time from the delivery of a message to its confirmed acknowledgement.",
@@ -47,7 +48,7 @@ func newMetrics(reg prometheus.Registerer, e *Engine) (*metrics, error) {
 			Name: "outbox_subscription_push_stuck", Help: "Calls of push delivery that have not returned after their time-out.",
 		}, []string{"subscription"}),
 	}
-	for _, c := range []prometheus.Collector{m.received, m.acknowledged, m.failed, m.expired, m.deadLettered, m.skipped, m.settling, m.processing, m.pushing, m.stuck, &levels{e}} {
+	for _, c := range []prometheus.Collector{m.received, m.acknowledged, m.failed, m.expired, m.deadLettered, m.skipped, m.notHandedOver, m.settling, m.processing, m.pushing, m.stuck, &levels{e}} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}
@@ -58,7 +59,7 @@ func newMetrics(reg prometheus.Registerer, e *Engine) (*metrics, error) {
 func (m *metrics) of(name string) *groupMetrics {
 	return &groupMetrics{
 		received: m.received.WithLabelValues(name), acknowledged: m.acknowledged.WithLabelValues(name), failed: m.failed.WithLabelValues(name),
-		expired: m.expired.WithLabelValues(name), deadLettered: m.deadLettered.WithLabelValues(name), skipped: m.skipped.WithLabelValues(name),
+		expired: m.expired.WithLabelValues(name), deadLettered: m.deadLettered.WithLabelValues(name), skipped: m.skipped.WithLabelValues(name), notHandedOver: m.notHandedOver.WithLabelValues(name),
 		settling: m.settling.WithLabelValues(name), processing: m.processing.WithLabelValues(name),
 		all: m, name: name,
 	}
@@ -67,7 +68,7 @@ func (m *metrics) of(name string) *groupMetrics {
 // remove removes the metrics of the subscription.
 func (m *groupMetrics) remove() {
 	all := m.all
-	for _, v := range []*prometheus.CounterVec{all.received, all.acknowledged, all.failed, all.expired, all.deadLettered, all.skipped} {
+	for _, v := range []*prometheus.CounterVec{all.received, all.acknowledged, all.failed, all.expired, all.deadLettered, all.skipped, all.notHandedOver} {
 		v.DeleteLabelValues(m.name)
 	}
 	all.settling.DeleteLabelValues(m.name)

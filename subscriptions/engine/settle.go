@@ -2,7 +2,10 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -63,6 +66,8 @@ func resultOf(o queue.Outcome) subscriptions.Result {
 		return subscriptions.Result{Code: subscriptions.CodeLeaseExpired, Error: "the lease has ended; the message may be delivered again"}
 	case queue.OutOfOrder:
 		return subscriptions.Result{Code: subscriptions.CodeOutOfOrder, Error: "an earlier message of the run is not settled; settle it first"}
+	case queue.Moved:
+		return notOwned
 	default:
 		return subscriptions.Result{Code: subscriptions.CodeUnknown, Error: "no confirmation in time; repeat the request with the same receipt"}
 	}
@@ -97,7 +102,7 @@ func (e *Engine) Owner(name, text string) (instance string, ok bool) {
 }
 
 // Holders returns the instances that have the partitions of receipts now: the ones that have
-// claimed them last. It is empty for texts that are no receipts of the subscription. An engine that
+// claimed them last, as of a moment ago. It is empty for texts that are no receipts of the subscription. An engine that
 // has stopped answers, too.
 func (e *Engine) Holders(ctx context.Context, name string, receipts []string) ([]string, error) {
 	e.mu.Lock()
@@ -106,25 +111,31 @@ func (e *Engine) Holders(ctx context.Context, name string, receipts []string) ([
 	if signer == nil {
 		return nil, fmt.Errorf("this instance is starting: %w", subscriptions.ErrUnavailable)
 	}
-	known, out := make(map[store.Partition]string), make([]string, len(receipts))
+	out, of := make([]string, len(receipts)), make(map[store.Partition][]int)
 	for i, text := range receipts {
 		r, err := signer.Parse(text)
-		if err != nil || nameOf(r.Subscription) != name {
-			continue
+		switch {
+		case err != nil || nameOf(r.Subscription) != name:
+		case g != nil && g.Owns(r.Topic, r.Partition):
+			out[i] = e.cfg.Instance
+		default:
+			p := store.Partition{Subscription: r.Subscription, Topic: r.Topic, Number: r.Partition}
+			of[p] = append(of[p], i)
 		}
-		p := store.Partition{Subscription: r.Subscription, Topic: r.Topic, Number: r.Partition}
-		holder, ok := known[p]
-		if g != nil && g.Owns(r.Topic, r.Partition) {
-			holder, ok = e.cfg.Instance, true
+	}
+	var mu sync.Mutex
+	var failed error
+	each(slices.Collect(maps.Keys(of)), func(p store.Partition) {
+		holder, err := e.holders.find(ctx, p, e.cfg.Store.Owner)
+		mu.Lock()
+		defer mu.Unlock()
+		failed = errors.Join(failed, err)
+		for _, i := range of[p] {
+			out[i] = holder
 		}
-		if !ok {
-			owner, err := e.cfg.Store.Owner(ctx, p)
-			if err != nil {
-				return nil, unavailable(err)
-			}
-			holder = owner.Owner
-		}
-		known[p], out[i] = holder, holder
+	})
+	if failed != nil {
+		return nil, unavailable(failed)
 	}
 	return out, nil
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -553,6 +554,48 @@ func TestSettle_WaitsForTheNextOwner(t *testing.T) {
 					t.Errorf("%d messages are open", n)
 				}
 			})
+		})
+	}
+}
+
+// slow is an engine that gives a partition up while an action waits for its confirmation.
+type slow struct {
+	*subfake.Service
+	calls atomic.Int32
+	wait  time.Duration
+	code  subscriptions.Code
+}
+
+func (s *slow) Settle(ctx context.Context, name string, actions []subscriptions.Settle) ([]subscriptions.Result, error) {
+	if s.calls.Add(1) == 1 {
+		time.Sleep(s.wait)
+		return []subscriptions.Result{{Code: s.code}}, nil
+	}
+	return s.Service.Settle(ctx, name, actions)
+}
+
+// An action that waited long for its confirmation when its owner gave the partition up is repeated
+// at the next one, too. One that had no confirmation in time is the caller's to repeat.
+func TestSettle_MovedAfterALongWait(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[subscriptions.Code]subscriptions.Code{subscriptions.CodeUnavailable: subscriptions.CodeOK, subscriptions.CodeUnknown: subscriptions.CodeUnknown} {
+		synctest.Test(t, func(t *testing.T) {
+			c := start(t, 1)
+			local := &slow{Service: c.instances[0].engine, wait: handOverWait, code: code}
+			s, err := New(Config{Local: local, Instance: "i0", Key: key, Reports: c, Receipts: c})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			local.Publish("s", "k", `{}`)
+			m, err := s.Receive(t.Context(), "s", subscriptions.Receive{Max: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := s.Settle(t.Context(), "s", []subscriptions.Settle{{Action: subscriptions.ActionAck, Receipt: m[0].Receipt}})
+			if err != nil || got[0].Code != want {
+				t.Errorf("after %s: Settle() = %+v, %v, want %s", code, got, err, want)
+			}
 		})
 	}
 }

@@ -38,9 +38,13 @@ func (s *Service) Settle(ctx context.Context, name string, actions []subscriptio
 		owners[i] = owner
 	}
 	out, err := s.settleOnce(ctx, name, actions, owners)
+	moving := began
+	if time.Since(began) > s.cfg.Timeout+lastPause { // longer than a peer that hangs: it waited for its confirmation until the partition was given up
+		moving = time.Now()
+	}
 	for n := 1; ; n++ {
-		open := selectOpen(actions, out, err)
-		if len(open.at) == 0 || time.Since(began) >= handOverWait || retry.Wait(ctx, retry.Backoff(firstPause, lastPause, n)) != nil {
+		open := selectOpen(actions, out, err, time.Since(began) < handOverWait)
+		if len(open.at) == 0 || time.Since(moving) >= handOverWait || retry.Wait(ctx, retry.Backoff(firstPause, lastPause, n)) != nil {
 			return out, err
 		}
 		receipts := make([]string, len(open.at))
@@ -64,13 +68,14 @@ func (s *Service) Settle(ctx context.Context, name string, actions []subscriptio
 }
 
 // selectOpen returns the actions without a final result: the same receipt may have another one at
-// the next owner of its partition, and a confirmed action is confirmed again.
-func selectOpen(actions []subscriptions.Settle, results []subscriptions.Result, err error) (open part) {
+// the next owner of its partition, and a confirmed action is confirmed again. unconfirmed includes
+// those that were applied without a confirmation.
+func selectOpen(actions []subscriptions.Settle, results []subscriptions.Result, err error, unconfirmed bool) (open part) {
 	if err != nil && !errors.Is(err, subscriptions.ErrUnavailable) {
 		return part{}
 	}
 	for i := range actions {
-		if results == nil || results[i].Code == subscriptions.CodeUnavailable || results[i].Code == subscriptions.CodeUnknown {
+		if results == nil || results[i].Code == subscriptions.CodeUnavailable || unconfirmed && results[i].Code == subscriptions.CodeUnknown {
 			open.add(&actions[i], i)
 		}
 	}

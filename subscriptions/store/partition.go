@@ -53,6 +53,11 @@ type statics struct {
 	topic gocql.UUID
 }
 
+func (st *statics) scan(q *gocql.Query) error {
+	var discard Partition
+	return q.Scan(&discard.Subscription, &discard.Topic, &discard.Number, &st.epoch, &st.owner, &st.last, &st.first, &st.topic)
+}
+
 func (s *Store) partition(p Partition) *partition {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,11 +74,7 @@ func (s *Store) partition(p Partition) *partition {
 // earlier writes that are undecided.
 func (s *Store) readStatics(ctx context.Context, p Partition) (st statics, err error) {
 	err = s.until(ctx, func() error {
-		return s.bounded(ctx, func(ctx context.Context) error {
-			var discard Partition
-			return s.serialRead(ctx, s.stmt.statics, p.args()...).
-				Scan(&discard.Subscription, &discard.Topic, &discard.Number, &st.epoch, &st.owner, &st.last, &st.first, &st.topic)
-		})
+		return s.bounded(ctx, func(ctx context.Context) error { return st.scan(s.serialRead(ctx, s.stmt.statics, p.args()...)) })
 	})
 	if errors.Is(err, gocql.ErrNotFound) {
 		return statics{}, nil
@@ -81,10 +82,14 @@ func (s *Store) readStatics(ctx context.Context, p Partition) (st statics, err e
 	return st, err
 }
 
-// Owner returns the last claim of a partition.
+// Owner returns the last claim of a partition. It may miss one that is being written: a serial
+// read would delay the writes of the owner.
 func (s *Store) Owner(ctx context.Context, p Partition) (Owner, error) {
-	st, err := s.readStatics(ctx, p)
-	if err != nil {
+	var st statics
+	err := s.until(ctx, func() error {
+		return s.bounded(ctx, func(ctx context.Context) error { return st.scan(s.query(ctx, s.stmt.statics, p.args()...)) })
+	})
+	if err != nil && !errors.Is(err, gocql.ErrNotFound) {
 		return Owner{}, fmt.Errorf("read the owner of partition %s: %w", p, err)
 	}
 	return Owner{st.epoch, st.owner}, nil

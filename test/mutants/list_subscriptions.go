@@ -9,7 +9,7 @@ var subscriptionMutants = []mutant{
 	}),
 	inQueue(mutant{
 		name: "queue: two messages of a key are active", file: "subscriptions/internal/queue/queue.go",
-		old: "	if len(l.run) > 0 || q.held {", new: "	if q.held {",
+		old: "	if len(l.run)+l.alone > 0 || q.held {", new: "	if q.held {",
 	}),
 	inQueue(mutant{
 		name: "queue: a run is acknowledged in any order", file: "subscriptions/internal/queue/lease.go",

@@ -61,7 +61,7 @@ var subscriptionAPIMutants = []mutant{
 	}),
 	inForward("TestSettle_WaitsForTheNextOwner", mutant{
 		name: "forward: nothing waits for the next owner", file: "subscriptions/forward/settle.go",
-		old: "time.Since(began) >= handOverWait ||", new: "time.Since(began) >= 0 ||",
+		old: "time.Since(moving) >= handOverWait ||", new: "time.Since(moving) >= 0 ||",
 	}),
 	inForward("TestHandler_RefusesForgedRequests", mutant{
 		name: "forward: the key of receipts signs requests", file: "subscriptions/forward/peer.go",

@@ -5,7 +5,7 @@ package main
 var subscribingMutants = []mutant{
 	inSubscribing(mutant{
 		name: "subscribing: the next message of a key does not wait for the former one", file: "subscriptions/internal/queue/queue.go",
-		old: "	if len(l.run) > 0 || q.held {", new: "	if q.held {",
+		old: "	if len(l.run)+l.alone > 0 || q.held {", new: "	if q.held {",
 	}),
 	inSubscribing(mutant{
 		name: "subscribing: a commit without an answer confirms acknowledgements", file: "subscriptions/engine/commit.go",

@@ -34,6 +34,8 @@ type HandedLease struct {
 	// has ended without a result that is durable.
 	Age, Remaining time.Duration
 	Consumer       string
+	// Alone reports that it is no part of a run: its owner had no order.
+	Alone bool `json:",omitempty"`
 	// Failed reports that the delivery has failed, which is not durable.
 	Failed bool `json:"-"`
 }
@@ -45,7 +47,7 @@ type EndedLease struct {
 }
 
 // HandOver closes the queue, so that nothing changes what it returns: what the next owner has to
-// know. Actions that are pending are reported as Unknown, and the leases that they end live on,
+// know. Actions that are pending are reported as Moved, and the leases that they end live on,
 // so that the next owner accepts the same actions, and knows of the delivery if none comes.
 func (q *Queue) HandOver(now time.Time) HandOver {
 	h := HandOver{Last: q.leases}
@@ -62,7 +64,10 @@ func (q *Queue) HandOver(now time.Time) HandOver {
 			until = later(until, l.run[len(l.run)-1].until)
 		}
 		live[m.lease] = true
-		h.Leases = append(h.Leases, HandedLease{m.offset, []byte(m.key), m.lease, m.attempts, m.maxReceive, m.written, m.since, now.Sub(m.since), until.Sub(now), m.consumer, m.phase == Deferred || m.phase == Dead})
+		h.Leases = append(h.Leases, HandedLease{
+			Offset: m.offset, Key: []byte(m.key), Lease: m.lease, Attempts: m.attempts, MaxReceive: m.maxReceive, Written: m.written, Since: m.since, Age: now.Sub(m.since), Remaining: until.Sub(now),
+			Consumer: m.consumer, Alone: m.lane == nil || m.alone, Failed: m.phase == Deferred || m.phase == Dead,
+		})
 	}
 	slices.SortFunc(h.Leases, func(a, b HandedLease) int { return cmp.Compare(a.Offset, b.Offset) })
 	for n := q.leases - min(q.leases, handedResults) + 1; n <= q.leases; n++ {
@@ -70,7 +75,7 @@ func (q *Queue) HandOver(now time.Time) HandOver {
 			h.Ended = append(h.Ended, EndedLease{n, a})
 		}
 	}
-	q.close(Unknown)
+	q.close(Moved, Moved)
 	return h
 }
 
@@ -179,6 +184,12 @@ func (q *Queue) inheritLease(h *HandedLease, from int64, now time.Time, taken ma
 	}
 	l := m.lane
 	l.remove(m)
+	if h.Alone {
+		m.alone = true
+		l.alone++
+		q.timer(m, m.until)
+		return
+	}
 	if l.run = append(l.run, m); len(l.run) == 1 {
 		q.timer(m, m.until) // that of a run
 	}

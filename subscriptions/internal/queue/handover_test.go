@@ -45,8 +45,8 @@ func TestQueue_HandOverIsFinal(t *testing.T) {
 	if h := q.HandOver(start); len(h.Leases) != 4 {
 		t.Fatalf("%+v are handed over, want all four", h.Leases)
 	}
-	if got[0] != Unknown || got[1] != Unknown {
-		t.Errorf("the outcomes are %v, want unknown", got)
+	if got[0] != Moved || got[1] != Moved {
+		t.Errorf("the outcomes are %v, want moved", got)
 	}
 	clear(got)
 	q.Committed(at)
@@ -320,5 +320,70 @@ func TestQueue_HandOverKeepsLeases(t *testing.T) {
 	}
 	if !slices.EqualFunc(got, want, func(a, b Lease) bool { return a == b }) {
 		t.Errorf("the leases are %+v, want %+v", got, want)
+	}
+}
+
+// Leases of one key that were given without an order live on one by one at an owner with order:
+// each is settled, extended and ends on its own. Nothing of their key is delivered before all of
+// them have ended, then in order.
+func TestQueue_HandOverBetweenOrders(t *testing.T) {
+	t.Parallel()
+	unordered := strict
+	unordered.Ordered, unordered.Strict = false, false
+	for name, moves := range map[string]int{"once": 0, "again": 1} {
+		for _, rows := range []bool{false, true} {
+			former := New(unordered, Start{})
+			for i := range int64(4) {
+				add(former, "k", i)
+			}
+			ds := lease(former, start)
+			var all []Row
+			if rows { // all but the last one
+				for i := range int64(3) {
+					all = append(all, Row{Offset: i, Key: "k", Attempts: 1, NextAt: start, FirstAt: start})
+				}
+			}
+			h := former.HandOver(start)
+			n := New(Config{Ordered: true, MaxReceive: 3, Backoff: strict.Backoff}, Start{At: start, HandOver: h, Rows: all})
+			for range moves {
+				n = New(n.cfg, Start{At: start, HandOver: n.HandOver(start), Rows: all})
+			}
+			for i := range int64(5) {
+				add(n, "k", i)
+			}
+			wantOffsets(t, name+": at the begin", lease(n, start))
+			got := results{}
+			n.Settle(3, ds[3].Lease, Ack, start, 0, "", Waiter{got, 3})
+			if end := n.Extend(1, ds[1].Lease, start, start.Add(time.Hour)); !end.Equal(start.Add(time.Hour)) {
+				t.Errorf("%s, %t: extended to %v", name, rows, end)
+			}
+			n.Settle(2, ds[2].Lease, Nack, start, time.Second, "bad", Waiter{got, 2})
+			store(n)
+			n.Committed(n.Position())
+			if got[3] != OK || got[2] != OK {
+				t.Errorf("%s, %t: the outcomes are %v", name, rows, got)
+			}
+			if expired := n.Expire(start.Add(30 * time.Minute)); expired != 1 || len(n.Leases()) != 1 {
+				t.Errorf("%s, %t: %d leases ended after the visibility timeout, %+v are left; want that of offset 1", name, rows, expired, n.Leases())
+			}
+			wantOffsets(t, name+": while one is leased", lease(n, start.Add(30*time.Minute)))
+			n.Settle(1, ds[1].Lease, Ack, start.Add(30*time.Minute), 0, "", Waiter{got, 1})
+			n.Committed(n.Position())
+			var delivered []int64
+			for now := start.Add(time.Hour); len(delivered) < 3 && now.Before(start.Add(2*time.Hour)); now = now.Add(time.Minute) {
+				n.Expire(now)
+				for range 4 {
+					store(n)
+				}
+				for _, d := range lease(n, now) {
+					delivered = append(delivered, d.Offset)
+					n.Settle(d.Offset, d.Lease, Ack, now, 0, "", Waiter{})
+				}
+				n.Committed(n.Position())
+			}
+			if !slices.Equal(delivered, []int64{0, 2, 4}) {
+				t.Errorf("%s, %t: %v follow, want 0, 2, 4", name, rows, delivered)
+			}
+		}
 	}
 }

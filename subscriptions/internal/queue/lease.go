@@ -105,7 +105,13 @@ func (q *Queue) endLease(m *message, how Action) {
 // returned, and their deliveries do not count. It returns the number of leases that end.
 func (q *Queue) cut(m *message) int {
 	l := m.lane
-	if l == nil {
+	switch {
+	case l == nil:
+		return 1
+	case m.alone:
+		l.remove(m)
+		l.insert(m)
+		m.active = false
 		return 1
 	}
 	i := slices.Index(l.run, m)
@@ -221,7 +227,7 @@ func (q *Queue) Settle(offset int64, lease uint64, a Action, now time.Time, dela
 		m.wait(w)
 		return Pending
 	}
-	if l := m.lane; a == Ack && l != nil {
+	if l := m.lane; a == Ack && l != nil && !m.alone {
 		if l.run[l.first] != m {
 			return OutOfOrder
 		}
@@ -285,7 +291,7 @@ func (q *Queue) Extend(offset int64, lease uint64, now, until time.Time) time.Ti
 		until = limit
 	}
 	switch {
-	case m.lane == nil:
+	case m.lane == nil || m.alone:
 		m.until = until
 		q.timer(m, until)
 	case !m.until.Equal(until):

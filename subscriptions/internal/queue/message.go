@@ -46,6 +46,9 @@ const (
 	OK
 	// Unknown: the action was applied, and its durability is unknown.
 	Unknown
+	// Moved: the queue was handed over before the action was durable; the next owner decides
+	// when it is repeated.
+	Moved
 	// Pending: the waiter receives the outcome later.
 	Pending
 	// OutOfOrder: an earlier message of the run is not acknowledged; the action changed
@@ -98,6 +101,7 @@ type message struct {
 	saving    bool // it is being written
 	loading   bool
 	unread    bool   // inherited, and its record is not read yet
+	alone     bool   // leased in its lane, and not a part of the run
 	heap      [2]int // index in each heap, from 1; 0 if it is in none
 	due       time.Time
 
@@ -176,6 +180,9 @@ type lane struct {
 	// ones, up to first, await their confirmation.
 	run   []*message
 	first int
+	// alone is the number of messages beside the run that were leased while the queue had no
+	// order: there is no run until they have ended.
+	alone int
 	rest  []*message // sorted by offset
 	// stored are the offsets of messages that only the database has, sorted.
 	stored []int64
@@ -223,7 +230,10 @@ func (l *lane) cut(i int) {
 
 // remove removes a message that has ended.
 func (l *lane) remove(m *message) {
-	if i := slices.Index(l.run, m); i >= 0 {
+	if m.alone {
+		m.alone = false
+		l.alone--
+	} else if i := slices.Index(l.run, m); i >= 0 {
 		l.run = without(l.run, i)
 		if i < l.first {
 			l.first--

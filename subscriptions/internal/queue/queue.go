@@ -351,7 +351,7 @@ func (q *Queue) laneOf(key string) *lane {
 // advance makes the next message of a lane active, or removes an empty lane. With yield the
 // messages of the key in other partitions come first if they are older.
 func (q *Queue) advance(l *lane, yield bool) {
-	if len(l.run) > 0 || q.held {
+	if len(l.run)+l.alone > 0 || q.held {
 		return
 	}
 	blocked := q.keys.isBlocked(l.key)
@@ -441,10 +441,11 @@ func (q *Queue) settleOffset(m *message) {
 
 // Close ends all leases, and reports the outcome of pending actions as far as it is known. A
 // closed queue ignores all calls.
-func (q *Queue) Close() { q.close(Expired) }
+func (q *Queue) Close() { q.close(Expired, Unknown) }
 
-// close is Close with the outcome of acknowledgements that no commit contains.
-func (q *Queue) close(uncommitted Outcome) {
+// close is Close with the outcomes of acknowledgements that no commit contains, and of the other
+// pending actions.
+func (q *Queue) close(uncommitted, other Outcome) {
 	if q.closed {
 		return
 	}
@@ -453,7 +454,7 @@ func (q *Queue) close(uncommitted Outcome) {
 		if m.phase == Settled && m.mark > q.uncertain && !m.confirmed && !m.rejected {
 			m.done(uncommitted)
 		} else {
-			m.done(Unknown)
+			m.done(other)
 		}
 	}
 	for key := range q.lanes {
