@@ -9,6 +9,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 )
 
 // Statements read at SERIAL and LOCAL_SERIAL: those against the clustering order of
@@ -57,6 +58,33 @@ func TestServer_SerialReadsAgainstTheClusteringOrder(t *testing.T) {
 					}
 				}
 			}
+		})
+	}
+}
+
+// A read of too few replicas is unavailable; in newer releases that of a count is a server
+// error (recording failures.tablets, steps 72 and 110).
+func TestRelease_CountOfTooFewReplicas(t *testing.T) {
+	for _, version := range []string{"2026.1", "5.1"} {
+		t.Run(version, func(t *testing.T) {
+			readerBubble(t, scyllafake.Config{Tokens: 4, Version: version, Vnodes: true}, func(t *testing.T, _ *scyllafake.Server, s *gocql.Session) {
+				exec(t, s, "CREATE KEYSPACE three WITH replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 3}", "CREATE TABLE three.kv (k int PRIMARY KEY, v int)")
+				for statement, counts := range map[string]bool{
+					"SELECT count(*) FROM three.kv":             true,
+					"SELECT COUNT(*) FROM three.kv WHERE k = 1": true,
+					"SELECT v FROM three.kv WHERE k = 1":        false,
+					"SELECT k FROM three.kv":                    false,
+				} {
+					err := s.Query(statement).Consistency(gocql.All).Exec()
+					code, text := gocql.ErrCodeUnavailable, "Cannot achieve consistency level for cl ALL. Requires 3, alive 1"
+					if counts && version == "2026.1" {
+						code, text = gocql.ErrCodeServer, text+": exceptions::unavailable_exception ("+text+")"
+					}
+					if cqlcode.Of(err) != code || !strings.HasPrefix(err.Error(), text+" (potentially") {
+						t.Errorf("%s: %v, want code %04x %q", statement, err, code, text)
+					}
+				}
+			})
 		})
 	}
 }

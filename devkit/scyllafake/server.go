@@ -130,7 +130,7 @@ func (s *Server) open(clock *faults.Clock) error {
 	s.engine = engine.New(engine.Config{
 		Store: s.store, Schema: s.catalog, Clock: s.clock, Version: s.version, Hook: hook, Costs: s.cfg.Costs, DataCenter: s.topology.DataCenter, Cluster: (*cluster)(s),
 		EnsurePaxos: s.ensurePaxos,
-		CDC:         cdc.NewManager(s.catalog, s.topology, s.store, s.cfg.Seed),
+		CDC:         cdc.NewManager(s.catalog, s.topology, s.store, s.version, s.cfg.Seed),
 	})
 	return nil
 }

@@ -137,7 +137,7 @@ var (
 )
 
 func (d *Diff) messages(want, got *Answer) string {
-	w, g := d.message(want.Message), got.Message
+	w, g := d.message(string(d.Own([]byte(want.Message)))), got.Message
 	for rec, act := range d.ids {
 		w = strings.ReplaceAll(w, hex.EncodeToString([]byte(rec)), hex.EncodeToString([]byte(act)))
 	}

@@ -64,6 +64,11 @@ func (d *Diff) Own(body []byte) []byte {
 	}
 	for _, s := range d.own.starts {
 		body = bytes.ReplaceAll(body, binary.BigEndian.AppendUint64(nil, uint64(s[0])), binary.BigEndian.AppendUint64(nil, uint64(s[1])))
+		for i := range max(len(body)-7, 0) { // timestamps of statements
+			if n := be64(body[i : i+8]); near(n, s[0]*1000, 1000) {
+				binary.BigEndian.PutUint64(body[i:], uint64(n+(s[1]-s[0])*1000))
+			}
+		}
 		body = numbers.ReplaceAllFunc(body, func(text []byte) []byte {
 			n, _ := strconv.ParseInt(string(text), 10, 64) //nolint:errcheck // it is a number
 			switch {

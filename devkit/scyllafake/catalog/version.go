@@ -60,6 +60,14 @@ func (v Version) SetDefaults(o *Options) {
 // of a read repair.
 func (v Version) HasTombstoneGC() bool { return v.AtLeast(2025, 4) }
 
+// EndsFilteringPages reports whether a page of a read with ALLOW FILTERING has no paging
+// state once everything is read; in older releases an empty page follows.
+func (v Version) EndsFilteringPages() bool { return v.AtLeast(2025, 4) }
+
+// HasPartitionImage reports whether the preimage of a deleted partition of a table
+// without clustering key is logged.
+func (v Version) HasPartitionImage() bool { return v.AtLeast(2025, 4) }
+
 // HasGlobalSpec reports whether the columns of results share one table spec.
 func (v Version) HasGlobalSpec() bool { return v.AtLeast(2025, 4) }
 

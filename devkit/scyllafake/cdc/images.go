@@ -91,10 +91,11 @@ func (im *images) forgetAll() {
 // loadImages reads the rows that c touches. As in ScyllaDB (cdc/log.cc
 // pre_image_select) it reads the columns of the first row only, so that with preimage
 // 'true' other columns of later rows appear null. It reads all columns for a full
-// preimage, for a postimage, and when a row is deleted.
-func loadImages(p *plan, base *store.Mutation, c *change, rows Rows) (*images, error) {
+// preimage, for a postimage, and when a row is deleted, or, with partition, the one row of
+// a partition.
+func loadImages(p *plan, base *store.Mutation, c *change, rows Rows, partition bool) (*images, error) {
 	im := &images{static: &rowState{columns: map[int32][]byte{}}, rows: map[string]*rowState{}}
-	if c.static == nil && len(c.rows) == 0 {
+	if c.static == nil && len(c.rows) == 0 && !partition {
 		return im, nil
 	}
 	scan := store.Scan{Table: p.base, Key: base.Key, Token: base.Token}
@@ -120,8 +121,11 @@ func loadImages(p *plan, base *store.Mutation, c *change, rows Rows) (*images, e
 		}
 		im.static.load(p, it.Static(), wanted)
 	}
-	if len(c.rows) > 0 {
-		wanted := columnSet(&c.rows[0])
+	if len(c.rows) > 0 || partition {
+		var wanted map[int32]bool
+		if !partition {
+			wanted = columnSet(&c.rows[0])
+		}
 		if all || slices.ContainsFunc(c.rows, func(r store.Row) bool { return r.Deleted.Set }) {
 			wanted = nil
 		}

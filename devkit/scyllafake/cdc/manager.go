@@ -27,14 +27,15 @@ type Manager struct {
 	schema  catalog.Source
 	streams Streams
 	rows    Rows
+	version catalog.Version
 	source  source
 	plans   atomic.Pointer[planCache]
 }
 
 // NewManager returns a Manager for the node with this schema, streams and rows. The
 // seed determines the order in which the log has changes of one microsecond.
-func NewManager(schema catalog.Source, streams Streams, rows Rows, seed uint64) *Manager {
-	m := &Manager{schema: schema, streams: streams, rows: rows}
+func NewManager(schema catalog.Source, streams Streams, rows Rows, version catalog.Version, seed uint64) *Manager {
+	m := &Manager{schema: schema, streams: streams, rows: rows, version: version}
 	m.source.state.Store(seed)
 	return m
 }
@@ -66,7 +67,7 @@ func (m *Manager) Augment(muts []*store.Mutation, now time.Time) ([]*store.Mutat
 		if out == nil {
 			out = make([]*store.Mutation, 0, len(muts))
 		}
-		t := transformer{plan: p, streams: m.streams, source: &m.source, base: mut, now: now, out: out}
+		t := transformer{plan: p, version: m.version, streams: m.streams, source: &m.source, base: mut, now: now, out: out}
 		if err := t.run(m.rows); err != nil {
 			return nil, err
 		}

@@ -18,6 +18,7 @@ type transformer struct {
 	source  *source
 	now     time.Time
 	out     []*store.Mutation
+	version catalog.Version
 
 	keys   [][]byte
 	keyBuf [4][]byte
@@ -52,7 +53,7 @@ func (t *transformer) run(rows Rows) error {
 	}
 	t.keys = keys
 	if t.plan.images() {
-		if t.images, err = loadImages(t.plan, t.base, &c, rows); err != nil {
+		if t.images, err = loadImages(t.plan, t.base, &c, rows, t.hasPartitionImage(&c)); err != nil {
 			return err
 		}
 	}
@@ -81,6 +82,12 @@ func withoutRowDeletions(c change) change {
 		}
 	}
 	return c
+}
+
+// hasPartitionImage reports whether a change deletes the one row of a partition, which
+// newer releases log with its preimage.
+func (t *transformer) hasPartitionImage(c *change) bool {
+	return t.version.HasPartitionImage() && t.plan.cdc.Preimage != catalog.ImageOff && c.deleted.Set && len(c.rows) == 0 && len(t.plan.base.Clustering) == 0
 }
 
 // begin starts the log mutation of a timestamp.
@@ -140,6 +147,9 @@ func (t *transformer) whole(c *change, ts int64) error {
 				touched = nil
 			}
 			t.preimage(&c.rows[i], touched)
+		}
+		if t.hasPartitionImage(c) {
+			t.preimage(&store.Row{}, nil)
 		}
 	}
 	if c.static != nil {

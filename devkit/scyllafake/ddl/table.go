@@ -208,7 +208,11 @@ func (w *change) dropTable(keyspace string, s *cql.DropTable) error {
 	case t.Kind == catalog.System, t.Kind == catalog.Paxos:
 		return cqlerr.New(cqlerr.Unauthorized, "Cannot DROP <table %s.%s>", n.Keyspace, n.Name)
 	case w.activeLog(t):
-		return cqlerr.New(cqlerr.Unauthorized, "Cannot DROP cdc log table <table %s.%s>", n.Keyspace, n.Name)
+		name := n.Name
+		if !w.release.HasCDCOnTablets() {
+			name = "<table " + n.Keyspace + "." + n.Name + ">"
+		}
+		return cqlerr.New(cqlerr.Unauthorized, "Cannot DROP cdc log table %s", name)
 	}
 	if base := w.base(t); base != nil {
 		w.endStreams(base)

@@ -84,6 +84,16 @@ func (e *Engine) checkRead(t *catalog.Table, cl Consistency) error {
 	return e.available(t.Keyspace, cl)
 }
 
+// countError returns the error of a read of too few replicas. That of a count in newer
+// releases is a server error (recording failures.tablets).
+func (e *Engine) countError(q *selectPlan, err error) error {
+	u, ok := err.(*cqlerr.Error)
+	if !ok || u.Code != cqlerr.Unavailable || !q.count || !e.version.HasCDCOnTablets() {
+		return err
+	}
+	return cqlerr.New(cqlerr.Server, "%s: exceptions::unavailable_exception (%s)", u.Message, u.Message)
+}
+
 // checkSerial refuses a serial read of anything but one partition, and, as newer
 // releases do, one against the clustering order: that one has the form of a timeout,
 // whatever the partition contains.

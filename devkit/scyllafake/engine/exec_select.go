@@ -22,8 +22,10 @@ type selection struct {
 	q      *selectPlan
 	x      *expr.EvalCtx
 	params *Params
-	src    source
-	view   expr.RowView
+	// endsPages means that a page of a filtering read that read everything is the last.
+	endsPages bool
+	src       source
+	view      expr.RowView
 	// found is false when the restrictions exclude every row.
 	found bool
 
@@ -39,12 +41,12 @@ type selection struct {
 
 func (e *Engine) execSelect(ctx context.Context, q *selectPlan, x *expr.EvalCtx, params *Params) (*Result, error) {
 	if err := e.checkRead(q.table, params.Consistency); err != nil {
-		return nil, err
+		return nil, e.countError(q, err)
 	}
 	if err := x.SetTimeout(q.timeout); err != nil {
 		return nil, err
 	}
-	s := &selection{q: q, x: x, params: params}
+	s := &selection{q: q, x: x, params: params, endsPages: e.version.EndsFilteringPages()}
 	res := &Result{Columns: q.result, Warnings: q.warnings}
 	var err error
 	if s.found, err = s.begin(e); err != nil {
@@ -198,8 +200,8 @@ func (s *selection) page(ctx context.Context) ([]byte, error) {
 			return nil, err
 		}
 		if !ok {
-			// The node cannot know that only filtered rows follow.
-			if s.pageSize > 0 && filtering && dropped > 0 {
+			// A node of an earlier release cannot know that only filtered rows follow.
+			if s.pageSize > 0 && filtering && dropped > 0 && !s.endsPages {
 				return s.state(), nil
 			}
 			return nil, nil

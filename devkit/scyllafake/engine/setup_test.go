@@ -69,7 +69,7 @@ func setupCosts(t testing.TB, hook engine.Hook, costs *engine.ReadCosts, tables 
 	}
 	n.engine = engine.New(engine.Config{
 		Store: st, Schema: n.catalog, Clock: n, Hook: hook, Costs: costs,
-		CDC: cdc.NewManager(n.catalog, top, st, 1),
+		CDC: cdc.NewManager(n.catalog, top, st, catalog.Version{}, 1),
 	})
 	t.Cleanup(func() {
 		n.engine.Close()
