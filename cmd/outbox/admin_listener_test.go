@@ -29,11 +29,11 @@ var listenerCommands = map[string]struct {
 	more   []string
 	kafka  bool // it connects to Kafka when it starts
 }{
-	"relay":               {metric: "outbox_relay_streams", kafka: true},
-	"dlq watch":           {metric: "outbox_dead_letter_"},
-	"orders":              {apis: []string{"--http-addr"}, metric: "outbox_orders_unknown_outcomes_total"},
-	"subscriptions serve": {apis: []string{"--subscriptions-addr"}, metric: `outbox_subscription_request_seconds_count{code="200",operation="receive"}`},
-	"admin":               {apis: []string{"--admin-api-addr"}, metric: "outbox_dead_letter_jobs", more: []string{"--config", "TOKENS"}},
+	"relay":         {metric: "outbox_relay_streams", kafka: true},
+	"notifier":      {metric: "outbox_dead_letter_"},
+	"orders":        {apis: []string{"--http-addr"}, metric: "outbox_orders_unknown_outcomes_total"},
+	"subscriptions": {apis: []string{"--subscriptions-addr"}, metric: `outbox_subscription_request_seconds_count{code="200",operation="receive"}`},
+	"admin":         {apis: []string{"--admin-api-addr"}, metric: "outbox_dead_letter_jobs", more: []string{"--config", "TOKENS"}},
 }
 
 // Every command serves health checks, metrics, and profiles if they are enabled, on its

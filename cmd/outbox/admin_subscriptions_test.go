@@ -143,7 +143,7 @@ func TestAdmin_Subscriptions(t *testing.T) {
 		{[]string{"resume", "s", "--reason", "grüße"}, cli.ExitOK, "resumed"},
 		{[]string{"pause", "s", "--reason", "INC-7"}, cli.ExitOK, "paused"},
 		{[]string{"purge", "s", "--dry-run"}, cli.ExitOK, "would be removed"},
-		{[]string{"delete", "s", "--yes", "--reason", "INC-7"}, cli.ExitFailed, "outbox subscriptions serve"},
+		{[]string{"delete", "s", "--yes", "--reason", "INC-7"}, cli.ExitFailed, "outbox subscriptions"},
 	} {
 		var out, errOut bytes.Buffer
 		if code := run(append(append([]string{"subscriptions"}, step.args...), "--config", settings), &out, &errOut); code != step.code || !strings.Contains(out.String()+errOut.String(), step.want) {

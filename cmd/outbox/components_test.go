@@ -82,7 +82,7 @@ func (b *coreFixture) session(c *app.Config) *gocql.Session {
 // beginning of its name; empty if the command needs no other.
 var missingOf = map[string]string{
 	"admin": "components dead-letters, schedule, subscriptions, orders", "orders": "components dead-letters, schedule, subscriptions, orders",
-	"audit": "component dead-letters", "dlq": "component dead-letters", "events": "component dead-letters",
+	"audit": "component dead-letters", "dlq": "component dead-letters", "notifier": "component dead-letters", "events": "component dead-letters",
 	"relay": "component dead-letters", "relay reshard": "", "messages": "component schedule", "subscriptions": "component subscriptions",
 	"doctor": "", "schema": "", "verify": "",
 }

@@ -41,7 +41,7 @@ relay had not published all dead letters within --wait.`,
 		cmd.AddCommand(newDLQChangeCommand(c))
 	}
 	cmd.AddCommand(newDLQSetCommand(), newDLQEditCommand(), newDLQJobsCommand())
-	cmd.AddCommand(newDLQPurgeCommand(), newDLQArchiveCommand(), newDLQWatchCommand())
+	cmd.AddCommand(newDLQPurgeCommand(), newDLQArchiveCommand())
 	return cmd
 }
 

@@ -37,11 +37,11 @@ outbox dlq replay --error-class record_too_large --canary --reason 'INC-7, limit
 	"dlq set":     `outbox dlq set 01a2005c-395d-72e3-8401-994110828553 --priority 10 --add-tag vip --reason 'INC-7'`,
 	"dlq get":     `outbox dlq get 01a2005c-395d-72e3-8401-994110828553`,
 	"dlq stats":   `outbox dlq stats -o json`,
-	"dlq watch":   `outbox dlq watch --config /etc/outbox/outbox.yaml`,
+	"notifier":    `outbox notifier --config /etc/outbox/outbox.yaml`,
 	"doctor":      `outbox doctor --scylla-hosts db-1,db-2 --kafka-seeds kafka-1:9092`,
 	"events get":  `outbox events get 01a2005c-395d-72e3-8401-994110828553`,
 	"health": `outbox health relay
-outbox health subscriptions serve`,
+outbox health subscriptions`,
 	"orders": `outbox orders --config /etc/outbox/outbox.yaml
 outbox orders --scylla-hosts db-1,db-2 --http-hint-addrs relay:7070`,
 	"relay": `outbox relay --config /etc/outbox/outbox.yaml
@@ -70,7 +70,7 @@ outbox subscriptions purge mail --until 24h --yes --reason 'too late to send'`,
 	"subscriptions end-lease": `outbox subscriptions end-lease mail OrderCreated/0/17/3 --reason 'the consumer hangs'`,
 	"subscriptions resume":    `outbox subscriptions resume mail --reason 'the mail server is up'`,
 	"subscriptions seek":      `outbox subscriptions seek mail --to 2026-01-02T15:04:05Z --reason 'mails were lost'`,
-	"subscriptions serve":     `outbox subscriptions serve --config /etc/outbox/outbox.yaml`,
+	"subscriptions":           `outbox subscriptions --config /etc/outbox/outbox.yaml`,
 	"subscriptions status":    `outbox subscriptions status mail -o json`,
 	"tail": `outbox tail OrderCreated OrderCancelled
 outbox tail OrderCreated --since 10m -o json`,

@@ -28,11 +28,11 @@ func newHealthCommand() *cobra.Command {
 		Long: `Check /readyz of the process of COMMAND at its admin.addr on this host. The exit
 status is 0 if it is ready; otherwise the reason is printed. It is for health checks
 of containers, whose image has no shell.`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 || target.Flags().Lookup(app.FlagAdminAddr) == nil {
-				return cli.Usage(fmt.Errorf("COMMAND %q has no admin listener; use relay, orders, admin, dlq watch or subscriptions serve", strings.Join(args, " ")))
+				return cli.Usage(fmt.Errorf("COMMAND %q has no admin listener; use relay, orders, admin, notifier or subscriptions", strings.Join(args, " ")))
 			}
 			c, err := app.LoadConfigFrom(file, os.LookupEnv, target.Flags())
 			if err != nil {

@@ -2,13 +2,18 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
@@ -36,7 +41,7 @@ func TestHealth(t *testing.T) {
 		code := run(append([]string{"health", "--config", config}, strings.Fields(command)...), &out, &errOut)
 		return code, errOut.String()
 	}
-	if code, text := health("subscriptions serve"); code != cli.ExitOK || text != "" {
+	if code, text := health("subscriptions"); code != cli.ExitOK || text != "" {
 		t.Errorf("of a ready process: exit status %d, %q", code, text)
 	}
 	status = http.StatusServiceUnavailable
@@ -47,7 +52,7 @@ func TestHealth(t *testing.T) {
 	if code, text := health("orders"); code != cli.ExitFailed || !strings.Contains(text, "hint: admin.addr") {
 		t.Errorf("without a process: exit status %d, %q", code, text)
 	}
-	if code, text := health("schema migrate"); code != cli.ExitUsage || !strings.Contains(text, "no admin listener") {
+	if code, text := health("tail"); code != cli.ExitUsage || !strings.Contains(text, "no admin listener") {
 		t.Errorf("of a command without a listener: exit status %d, %q", code, text)
 	}
 	if err := os.WriteFile(config, []byte("admin: {addr: 'off'}\n"), 0o600); err != nil {
@@ -55,5 +60,21 @@ func TestHealth(t *testing.T) {
 	}
 	if code, text := health("relay"); code != cli.ExitUsage || !strings.Contains(text, "admin.addr") {
 		t.Errorf("with the listener off: exit status %d, %q", code, text)
+	}
+}
+
+// Every daemon is started by one word after outbox, so that units, charts and health checks
+// name it alike, and has a port of its own for its metrics.
+func TestDaemons_StartAlike(t *testing.T) {
+	t.Parallel()
+	var names []string
+	eachCommand(func(name string, cmd *cobra.Command) {
+		if cmd.Flags().Lookup(app.FlagAdminAddr) != nil && !cmd.Hidden {
+			names = append(names, name)
+		}
+	})
+	slices.Sort(names)
+	if want := slices.Sorted(maps.Keys(app.AdminAddrs)); !slices.Equal(names, want) {
+		t.Errorf("the daemons are %q, and %q have an address for their metrics", names, want)
 	}
 }

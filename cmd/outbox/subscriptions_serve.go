@@ -12,21 +12,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-func newSubscriptionsServeCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Run subscriptions and serve their HTTP API",
-		Long: `Run subscriptions and serve their HTTP API, until SIGTERM.
-
-Several processes share the partitions of each subscription; every one of them answers
-for all. Tokens, TLS and proxies are the settings of the section http.`,
-		Args: cobra.NoArgs,
-		RunE: app.WithConfig(runSubscriptions),
-	}
-	app.AddFlags(cmd, app.SubscriptionsSections...)
-	return cmd
-}
-
 func runSubscriptions(cmd *cobra.Command, c *app.Config) error {
 	c.Scylla.Need(schema.Subscriptions)
 	return app.WithReception(cmd, c, c.CheckSubscriptions, c.ListenSubscriptions, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.AdminServer, log *slog.Logger, listen app.Listening) error {

@@ -169,7 +169,7 @@ type watchConfig struct {
 
 // AdminConfig is the admin listener of each process, and the admin API.
 type AdminConfig struct {
-	Addr           string   `setting:"addr" usage:"address of the admin listener: /metrics, /livez and /readyz, without tokens; off disables it; the default port is 9090 for relay and outbox-dev run, 9091 for orders, 9094 for dlq watch, 9096 for admin, 9097 for subscriptions serve"`
+	Addr           string   `setting:"addr" usage:"address of the admin listener: /metrics, /livez and /readyz, without tokens; off disables it; the default port is 9090 for relay and outbox-dev run, 9091 for orders, 9094 for notifier, 9096 for admin, 9097 for subscriptions"`
 	Hosts          []string `setting:"hosts" usage:"host names allowed in requests to admin.addr, such as those of Prometheus targets, beside localhost, IP addresses and the host of admin.addr; others may be pages that use DNS rebinding"`
 	Profiles       bool     `setting:"profiles" usage:"serve Go's profiles there too, under /debug/pprof/"`
 	adminAPIConfig `section:"admin API"`
@@ -233,7 +233,7 @@ type dlqConfig struct {
 // APIConfig is the API that commands use: the admin API instead of the database, or that of
 // subscriptions.
 type APIConfig struct {
-	URL   string `setting:"url" flag:"api" usage:"URL of 'outbox admin', such as https://outbox.example.com:8090: commands use this API and need no access to the database; empty uses the database. For subscriptions and consume the URL of 'outbox subscriptions serve'; empty is http://127.0.0.1:8082"`
+	URL   string `setting:"url" flag:"api" usage:"URL of 'outbox admin', such as https://outbox.example.com:8090: commands use this API and need no access to the database; empty uses the database. For subscriptions and consume the URL of 'outbox subscriptions'; empty is http://127.0.0.1:8082"`
 	Token string `setting:"token" secret:"true" usage:"token for that API"`
 	TLSCA string `setting:"tls_ca" usage:"file with the CA certificates (PEM) of its server; empty means the system's"`
 }

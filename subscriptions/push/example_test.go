@@ -44,7 +44,7 @@ func (l loyalty) Process(ctx context.Context, e push.Event) error {
 }
 
 // A plugin in Go implements CanHandle and Process. This subscription delivers large orders
-// to it. PluginsOnly leaves other subscriptions to 'outbox subscriptions serve'.
+// to it. PluginsOnly leaves other subscriptions to 'outbox subscriptions'.
 func Example() {
 	session, seeds, stop := embedded("OrderCreated")
 	defer stop()

@@ -51,7 +51,7 @@ func newEffects() *effects {
 	return &effects{map[string][]int64{}, map[string]int{}, map[string]string{}}
 }
 
-// subscribers are processes of 'outbox subscriptions serve' and two consumers of the same
+// subscribers are processes of 'outbox subscriptions' and two consumers of the same
 // events: one in Go, and one in Python with the standard library alone.
 type subscribers struct {
 	t          *testing.T
@@ -84,7 +84,7 @@ func killOwners(t *testing.T, cql, kafka string) {
 	}
 	addrs := harness.FreeAddrs(t, 6)
 	for i := range 3 {
-		s.serving["http://"+addrs[i]] = harness.Start(t, fmt.Sprint("subscriptions", i), "subscriptions", "serve", "--scylla-hosts", cql, "--kafka-seeds", kafka,
+		s.serving["http://"+addrs[i]] = harness.Start(t, fmt.Sprint("subscriptions", i), "subscriptions", "--scylla-hosts", cql, "--kafka-seeds", kafka,
 			"--subscriptions-addr", addrs[i], "--admin-addr", addrs[3+i])
 		harness.Reachable(t, addrs[i])
 	}

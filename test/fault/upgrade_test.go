@@ -50,7 +50,7 @@ func TestFault_RollingUpgradeAndBack(t *testing.T) {
 		orders = append(orders, harness.StartProgram(t, "orders", before, "orders", "--scylla-hosts", s.cql, "--http-addr", apis[i], "--admin-addr", addrs[4+i]))
 		relays = append(relays, harness.StartProgram(t, "relay", before, "relay", "--scylla-hosts", s.cql, "--kafka-seeds", s.kafka, "--admin-addr", relayAdmins[i],
 			"--relay-confidence-window", window.String(), "--relay-session-timeout", relaySession.String(), "--relay-shards", "4"))
-		serving = append(serving, harness.StartProgram(t, "subscriptions", before, "subscriptions", "serve", "--scylla-hosts", s.cql, "--kafka-seeds", s.kafka,
+		serving = append(serving, harness.StartProgram(t, "subscriptions", before, "subscriptions", "--scylla-hosts", s.cql, "--kafka-seeds", s.kafka,
 			"--subscriptions-addr", queues[i], "--admin-addr", addrs[10+i]))
 	}
 	order := func(i int, program string) func() {

@@ -14,7 +14,7 @@ import (
 const servingSubscriptions = "serving subscriptions"
 
 // newBenchSubscribedCommand returns the command that runs subscriptions in a process of its
-// own, as `outbox subscriptions serve` does.
+// own, as `outbox subscriptions` does.
 func newBenchSubscribedCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:    "subscribed",

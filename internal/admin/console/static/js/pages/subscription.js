@@ -159,4 +159,4 @@ const breakerOf = (b) => [" · ", h("span", { class: `badge ${b.state === "close
 
 const processes = (all) => all.length ? h("ul", { class: "plain" }, all.map((i) => h("li", { class: "break" },
   h("span", { class: "mono" }, visible(i.instance)), h("span", { class: "muted" }, ` · ${visible(i.address ?? "no address")} · ${plural(i.partitions, "partition")} · reported `, ago(i.at)), i.breaker && breakerOf(i.breaker), i.last_error && h("span", { class: "danger-text" }, ` · ${visible(i.last_error)}`))))
-  : h("p", { class: "danger-text" }, "No process runs it: start outbox subscriptions serve.");
+  : h("p", { class: "danger-text" }, "No process runs it: start outbox subscriptions.");

@@ -40,7 +40,7 @@ export function subscriptions(ctx) {
     const now = JSON.stringify([all, ...known]);
     if (now === drawn) return;
     drawn = now;
-    fill(body, all.length ? table(all, known, order) : empty("There are no subscriptions.", "outbox subscriptions apply -f FILE creates one; outbox subscriptions serve runs it."));
+    fill(body, all.length ? table(all, known, order) : empty("There are no subscriptions.", "outbox subscriptions apply -f FILE creates one; outbox subscriptions runs it."));
   }
 
   ctx.every(10_000, read);

@@ -14,9 +14,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-func newDLQWatchCommand() *cobra.Command {
+func newNotifierCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "watch",
+		Use:   "notifier",
 		Short: "Send notifications about dead letters and archive old ones",
 		Long: `Send notifications about dead letters and move old ones to the archive, until SIGTERM.
 
@@ -24,13 +24,13 @@ The relay does this too; one of all processes at a time does it. Use a separate
 process to keep the secrets of the targets out of the relay. Metrics are at
 admin.addr.`,
 		Args: cobra.NoArgs,
-		RunE: app.WithConfig(runWatch),
+		RunE: app.WithConfig(runNotifier),
 	}
 	app.AddFlags(cmd, app.SectionScylla, app.SectionAdmin, app.SectionNotifications, app.SectionRetention, app.SectionLog)
 	return cmd
 }
 
-func runWatch(cmd *cobra.Command, c *app.Config) error {
+func runNotifier(cmd *cobra.Command, c *app.Config) error {
 	c.Scylla.Need(schema.DeadLetters)
 	return app.WithAdmin(cmd, c, nil, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.AdminServer, log *slog.Logger, teardown *daemon.Teardown) error {
 		u, err := app.NewUpkeep(ctx, c, session, reg, log, teardown)
