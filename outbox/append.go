@@ -73,7 +73,22 @@ func (t Table) Append(b *gocql.Batch, e Event) error {
 // *gocql.Batch. It names the columns that are set, with values of the types [16]byte, string,
 // int64, []byte, time.Time and map[string]string; t's TTL is in the statement. See Append for
 // what it overwrites and how to execute it.
-func (t Table) Insert(e Event) (stmt string, args []any, err error) {
+func (t Table) Insert(e Event) (stmt string, args []any, err error) { return t.statement(e, "") }
+
+// InsertIfNotExists is Insert with the condition IF NOT EXISTS, for the ways to add
+// event n+1 that AppendNext does not have: a conditional batch of state and event in one
+// partition, or another driver. It is one part of the protocol of AppendNext
+// (docs/protocol.md), and alone it loses
+// events: an insert without a response may be decided and stay invisible, and then appears with
+// a time that the relay has passed.
+//
+// ScyllaDB ignores client timestamps in conditional statements.
+func (t Table) InsertIfNotExists(e Event) (stmt string, args []any, err error) {
+	return t.statement(e, " IF NOT EXISTS")
+}
+
+// statement returns an INSERT of the columns that e sets.
+func (t Table) statement(e Event, condition string) (stmt string, args []any, err error) {
 	if t.layout == nil {
 		return "", nil, errZeroTable
 	}
@@ -89,7 +104,7 @@ func (t Table) Insert(e Event) (stmt string, args []any, err error) {
 		columns, marks = append(columns, quote(t.layout.columns[f].name)), append(marks, "?")
 		args = append(args, plainValue(all[i], f, &e))
 	}
-	return "INSERT INTO " + t.String() + " (" + strings.Join(columns, ", ") + ") VALUES (" + strings.Join(marks, ", ") + ")" + t.using(), args, nil
+	return "INSERT INTO " + t.String() + " (" + strings.Join(columns, ", ") + ") VALUES (" + strings.Join(marks, ", ") + ")" + condition + t.using(), args, nil
 }
 
 // plainValue returns an argument in a type that every driver knows.

@@ -187,11 +187,11 @@ func (e *UnknownOutcomeError) Unwrap() error { return e.Err }
 // *InvalidEventError; *ConflictError; *GapError; *UnknownOutcomeError. After any other error
 // this call has stored nothing, but an earlier one whose outcome was unknown may have.
 func (a *Appender) AppendNext(ctx context.Context, e Event, o AppendOptions) (Appended, error) {
-	stmt, args, err := a.table.InsertIfNotExists(e)
+	args, err := a.table.arguments(e, time.Now())
 	if err != nil {
 		return Appended{}, err
 	}
-	return a.decide(ctx, e, o, func(ctx context.Context) (bool, error) { return a.insert(ctx, stmt, args) })
+	return a.decide(ctx, e, o, func(ctx context.Context) (bool, error) { return a.insert(ctx, a.table.insertIfNotExists, args) })
 }
 
 // Find does what AppendNext does up to its insert: it stores nothing. Call it before you refuse

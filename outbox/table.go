@@ -149,18 +149,3 @@ func (t Table) Keyspace() string { return t.keyspace }
 
 // Name is the table's name without its keyspace.
 func (t Table) Name() string { return t.name }
-
-// InsertIfNotExists returns the conditional INSERT of e with its arguments, for the ways to add
-// event n+1 that AppendNext does not have: a conditional batch of state and event in one
-// partition. It is one part of the protocol of AppendNext (docs/protocol.md), and alone it loses
-// events: an insert without a response may be decided and stay invisible, and then appears with
-// a time that the relay has passed.
-//
-// ScyllaDB ignores client timestamps in conditional statements.
-func (t Table) InsertIfNotExists(e Event) (stmt string, args []any, err error) {
-	args, err = t.arguments(e, time.Now())
-	if err != nil {
-		return "", nil, err
-	}
-	return t.insertIfNotExists, args, nil
-}
