@@ -154,7 +154,7 @@ func ExampleClient_PostMessage() {
 }
 
 // A waiting message is read and released early.
-func ExampleClient_ReleaseMessage() {
+func ExampleClient_DeliverMessageNow() {
 	url, stop := serve()
 	defer stop()
 	ctx := context.Background()
@@ -166,12 +166,12 @@ func ExampleClient_ReleaseMessage() {
 	carries, err := c.MessageContent(ctx, m.ID)
 	must(err)
 	fmt.Println(carries.ContentType, string(carries.Payload()))
-	released, err := c.ReleaseMessage(ctx, m.ID)
+	released, err := c.DeliverMessageNow(ctx, m.ID)
 	must(err)
 	fmt.Println(released.State, released.DeliverAt.Before(*m.DeliverAt))
 
 	must(c.CancelMessage(ctx, m.ID))
-	_, err = c.ReleaseMessage(ctx, m.ID)
+	_, err = c.DeliverMessageNow(ctx, m.ID)
 	var p *client.Problem
 	fmt.Println(errors.As(err, &p) && p.Type == client.ProblemNotWaiting, p.State)
 	// Output:
