@@ -18,6 +18,9 @@ const (
 	// sweepParts are the parts of the token ring. Each is swept and noted on its own, so that a
 	// process that starts again continues, and several share the work.
 	sweepParts = 64
+	// sweepBegun is the part whose time is that of the first sweep: parts without a time wait
+	// since then.
+	sweepBegun = -1
 	sweepPage  = 1000
 	// sweepRetries is how often a part that failed is tried again in the time of a pass.
 	sweepRetries = 200
@@ -54,8 +57,9 @@ type Swept struct {
 	Complete time.Time
 	// Next is when to call Sweep again.
 	Next time.Time
-	// Late reports that a part was not swept for longer than the rows of events exist. Events
-	// may have expired before they were applied, and their numbers may be given again.
+	// Late reports that a part was not swept for longer than the rows of events exist, also
+	// because no sweep of it has ever ended. Events may have expired before they were applied, and
+	// their numbers may be given again.
 	Late bool
 }
 
@@ -85,11 +89,17 @@ func (a *Appender) Sweep(ctx context.Context, r Rows) (Swept, error) {
 	var errs []error
 	failed := make(map[int]bool)
 	for {
-		swept, err := a.sweptParts(ctx, r.AggregateType)
+		swept, begun, err := a.sweptParts(ctx, r.AggregateType)
 		if err != nil {
 			return s, err
 		}
 		now := time.Now()
+		if begun.IsZero() {
+			begun = now
+			if err := a.noteSweep(ctx, r.AggregateType, sweepBegun, begun); err != nil {
+				return s, err
+			}
+		}
 		var due []int
 		for part, at := range swept {
 			if now.Sub(at).Abs() >= period && !failed[part] {
@@ -106,7 +116,11 @@ func (a *Appender) Sweep(ctx context.Context, r Rows) (Swept, error) {
 		}
 		// By chance, so that several processes have different ones.
 		part := due[rand.N(len(due))]
-		s.Late = s.Late || !swept[part].IsZero() && now.Sub(swept[part]) > ttl
+		since := swept[part]
+		if since.IsZero() {
+			since = begun
+		}
+		s.Late = s.Late || now.Sub(since) > ttl
 		err = a.sweepPart(ctx, r, part, &s)
 		if err == nil {
 			err = a.noteSweep(ctx, r.AggregateType, part, now)
@@ -121,24 +135,28 @@ func (a *Appender) Sweep(ctx context.Context, r Rows) (Swept, error) {
 	}
 }
 
-// sweptParts returns when the sweep of each part began that ended last.
-func (a *Appender) sweptParts(ctx context.Context, aggregateType string) ([]time.Time, error) {
-	swept := make([]time.Time, sweepParts)
-	err := a.repeat(ctx, func(ctx context.Context) error {
+// sweptParts returns when the sweep of each part began that ended last, and when the first sweep
+// began.
+func (a *Appender) sweptParts(ctx context.Context, aggregateType string) (swept []time.Time, begun time.Time, err error) {
+	swept = make([]time.Time, sweepParts)
+	err = a.repeat(ctx, func(ctx context.Context) error {
 		iter := a.query(ctx, "SELECT part, swept_at FROM "+a.sweepTable()+" WHERE table_name = ? AND aggregate_type = ?", a.table.name, aggregateType).
 			Consistency(a.cfg.Consistency).Iter()
 		var at time.Time
 		for part := 0; iter.Scan(&part, &at); {
-			if part >= 0 && part < sweepParts {
+			switch {
+			case part == sweepBegun:
+				begun = at
+			case part >= 0 && part < sweepParts:
 				swept[part] = at
 			}
 		}
 		return iter.Close()
 	})
 	if err != nil {
-		return nil, fmt.Errorf("outbox: read the progress of sweeps in %s, which outbox schema migrate creates: %w", a.sweepTable(), err)
+		return nil, begun, fmt.Errorf("outbox: read the progress of sweeps in %s, which outbox schema migrate creates: %w", a.sweepTable(), err)
 	}
-	return swept, nil
+	return swept, begun, nil
 }
 
 func (a *Appender) noteSweep(ctx context.Context, aggregateType string, part int, began time.Time) error {

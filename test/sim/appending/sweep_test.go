@@ -137,6 +137,29 @@ func TestSweep_ReportsThatItIsLate(t *testing.T) {
 	})
 }
 
+// A part of which no sweep has ever ended is late too, once its events may have expired.
+func TestSweep_ReportsThatAPartWasNeverSwept(t *testing.T) {
+	expiring(t, versions["5.1"], func(t *testing.T, w world.World) {
+		a := newAppender(t, w.Session, outbox.AppenderConfig{})
+		id := lag(t, w, a, 1)[0]
+		never := rows(w.Session)
+		never.Version = func(context.Context, outbox.Event) (int64, error) { return 0, errors.New("unreadable") }
+		for i, late := range []bool{false, false, true, true} {
+			if s, err := a.Sweep(t.Context(), never); err == nil || !s.Complete.IsZero() || s.Late != late {
+				t.Errorf("Sweep() = %+v, %v; want it late %t, and not complete", s, err, late)
+			}
+			time.Sleep(rowTTL/2 + time.Minute)
+			mustAppend(t, a, at(id, int64(3+i)), outbox.AppendOptions{VersionWrittenAt: time.Now()}) // a row of the part remains
+		}
+		if s := mustSweep(t, a, rows(w.Session)); !s.Late {
+			t.Errorf("the first complete pass: %+v, want it late", s)
+		}
+		if s := mustSweep(t, a, rows(w.Session)); s.Late {
+			t.Errorf("the pass after it: %+v", s)
+		}
+	})
+}
+
 // A sweeper that dies is continued by the next one: no part is swept twice.
 func TestSweep_ContinuesWhereAnotherDied(t *testing.T) {
 	for name, conf := range versions {
