@@ -185,3 +185,53 @@ func TestDeliverAt_OfAWriterWhoseClockIsAhead(t *testing.T) {
 		}
 	})
 }
+
+// The time of an event is set by an UPDATE after its row was written. The event is published with
+// the row that adds it, and once, also if a scan or another relay reads the changed row; an event
+// that only a scan finds is refused, as if its row had been written so.
+func TestDeliverAt_SetLater(t *testing.T) {
+	t.Parallel()
+	for _, tail := range []string{TailOn, TailOff} {
+		for _, lacking := range []bool{false, true} {
+			t.Run(fmt.Sprintf("tail %s, log lacks it %t", tail, lacking), func(t *testing.T) {
+				t.Parallel()
+				inBubble(t, func(t *testing.T) {
+					w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ConfidenceWindow, c.Tail, c.IdleCheckpoint = 10*time.Second, tail, 5*time.Second })
+					defer w.close()
+					_, stop := w.run()
+					time.Sleep(30 * time.Second)
+					if lacking {
+						if err := stop(); err != nil {
+							t.Error(err)
+						}
+					}
+					e, next := relaytest.Event(1, 1, "OrderUpdated"), relaytest.Event(1, 2, "OrderUpdated")
+					w.write(e)
+					time.Sleep(30 * time.Second)
+					w.exec("UPDATE outbox_messages SET deliver_at = ? WHERE aggregate_id = ? AND seq = 1", time.Now().Add(time.Hour), e.AggregateID)
+					time.Sleep(30 * time.Second)
+					if lacking {
+						w.skipLog()
+					} else if err := stop(); err != nil {
+						t.Error(err)
+					}
+					scanAll(0)(&w.cfg)
+					_, stop = w.run()
+					time.Sleep(time.Minute)
+					w.write(next)
+					time.Sleep(time.Minute)
+					if err := stop(); err != nil {
+						t.Error(err)
+					}
+					got, letters := w.consume("OrderUpdated"), w.open()
+					if !lacking && (len(got) != 2 || len(letters) != 0) {
+						t.Errorf("published %v and %d dead letters, want both events once", got, len(letters))
+					}
+					if _, refused := letters[e.ID.UUID()]; lacking && (len(got) != 0 || len(letters) != 2 || !refused) {
+						t.Errorf("published %v and dead letters %v, want the event and the one behind it", got, letters)
+					}
+				})
+			})
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +10,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -118,6 +121,63 @@ func logEngine(tablets bool) scyllafake.Config {
 		return scyllafake.Config{}
 	}
 	return scyllafake.Config{Version: "5.1", Tokens: 4}
+}
+
+// A relay that starts while CDC is off, or without the log, ends with the statement that repairs
+// it. After this statement the next start finds every event.
+func TestRelay_StartsWhileCDCIsOff(t *testing.T) {
+	t.Parallel()
+	for _, first := range []bool{true, false} {
+		for _, statements := range [][]string{{cdcOff}, {cdcOff, dropLog}} {
+			t.Run(fmt.Sprintf("first start %t, log dropped %t", first, len(statements) > 1), func(t *testing.T) {
+				t.Parallel()
+				inBubble(t, func(t *testing.T) {
+					w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ConfidenceWindow, c.IdleCheckpoint = 30*time.Second, 5*time.Second })
+					defer w.close()
+					const topic = "OrderUpdated"
+					var all []outbox.Event
+					write := func() {
+						for range 5 {
+							e := relaytest.Event(len(all), 1, topic)
+							all = append(all, e)
+							w.write(e)
+						}
+					}
+					time.Sleep(time.Minute)
+					if !first {
+						_, stop := w.run()
+						write()
+						time.Sleep(time.Minute)
+						if err := stop(); err != nil {
+							t.Error(err)
+						}
+					}
+					write()
+					for _, stmt := range statements {
+						w.exec(stmt)
+						write()
+					}
+					err := w.refused()
+					bad, ok := errors.AsType[*outbox.MappingError](err)
+					if !ok || !strings.HasPrefix(bad.Fix, "ALTER TABLE outbox.outbox_messages WITH cdc = ") {
+						t.Fatalf("Run() error = %v, want the statement that enables CDC", err)
+					}
+					write()
+					time.Sleep(time.Minute)
+					w.exec(bad.Fix)
+					write()
+					_, stop := w.run()
+					time.Sleep(3 * time.Minute)
+					write()
+					time.Sleep(time.Minute)
+					if err := stop(); err != nil {
+						t.Error(err)
+					}
+					w.once(all, topic)
+				})
+			})
+		}
+	}
 }
 
 // The ttl of the CDC log is another one when the relay comes back. Rows keep the ttl with

@@ -242,7 +242,7 @@ func (s *Scan) walkRows(ctx context.Context, limit *rate.Limiter, each func(row 
 	return limit.WaitN(ctx, waiting)
 }
 
-// rowsAtOnce is the number of rows without an event id in one write that are
+// rowsAtOnce is the number of rows without an event id and with number 0 in one write that are
 // distinguished: the relay derives the id of each dead letter from its index among them.
 const rowsAtOnce = 8
 
@@ -252,6 +252,7 @@ func (s *Scan) deadLetterIDs(row *Row, written int64) (ids []gocql.UUID) {
 	if row.Event != (gocql.UUID{}) {
 		return []gocql.UUID{row.Event}
 	}
+	ids = append(ids, outbox.RowID(s.Table, row.Aggregate.String(), row.Seq, 0, 0).UUID())
 	for n := range rowsAtOnce {
 		ids = append(ids, outbox.RowID(s.Table, row.Aggregate.String(), row.Seq, written, n).UUID())
 	}

@@ -141,7 +141,8 @@ func (s *rangeScan) pass(ctx context.Context, stmt string, args ...any) (err err
 			b.unreadable.Add(1)
 		}
 		before, knew := s.hand.Handed, s.hand.Known
-		if err := s.hand.Row(ctx, &e, s.settled); err != nil {
+		row := cdclog.BadRow(&b.table, e, 0)
+		if err := s.hand.Row(ctx, &row, s.settled); err != nil {
 			return err
 		}
 		s.seq, s.progress = e.Sequence, true

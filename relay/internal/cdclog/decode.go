@@ -1,8 +1,6 @@
 package cdclog
 
 import (
-	"fmt"
-
 	"github.com/gocql/gocql"
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 
@@ -37,22 +35,29 @@ func EventOf(table *outbox.Table, row logRow, at gocql.UUID) (e outbox.Event, ok
 		err = table.CheckDelay(&e, at.Time())
 	}
 	if err != nil {
-		return e, false, fmt.Errorf("read a log row: %w", err) // e contains the readable columns
+		// As ScanEvent returns it, so that the dead letters of a problem form one group whatever
+		// reader met the row. e contains the readable columns.
+		return e, false, err
 	}
 	return e, true, nil
 }
 
 // BadRow completes an unreadable row so that it can be processed like an event until it
 // is rejected: it sets an id and a place in the order of its aggregate. A missing id is
-// derived from the known columns and is the same for the same write; a row without a
-// place becomes its own aggregate. n is its number among the rows written together.
+// derived from the known columns: it is the same for each read of a row with a number, and
+// otherwise for the same write. A row without a place becomes its own aggregate. n is its number
+// among the rows written together.
 // BadRow returns rows without an error unchanged.
 func BadRow(table *outbox.Table, r StoredEvent, n int) StoredEvent {
 	if r.Err == nil {
 		return r
 	}
 	if r.ID.IsZero() {
-		r.ID = outbox.RowID(table.String(), r.AggregateID.String(), r.Sequence, r.Written, n)
+		written := r.Written
+		if table.Numbered() && !r.AggregateID.IsZero() && r.Sequence != 0 {
+			written, n = 0, 0 // a read of the table does not know them
+		}
+		r.ID = outbox.RowID(table.String(), r.AggregateID.String(), r.Sequence, written, n)
 	}
 	if r.AggregateID.IsZero() || table.Numbered() && r.Sequence < 1 {
 		r.AggregateID, r.Sequence = r.ID, 0

@@ -126,7 +126,7 @@ type OlderHandover struct {
 // Row processes the next row. settled, if not nil, returns the function to call once the
 // row's event is acknowledged; Row does not call settled if nothing is to be waited for.
 func (h *OlderHandover) Row(ctx context.Context, f *cdclog.StoredEvent, settled func() func()) error {
-	if !h.Older.Old(f.Written) {
+	if !h.Older.Old(f.Written) && !withoutTime(f) {
 		if len(h.newer) < maxNewerRows {
 			h.newer = append(h.newer, *f)
 		}
@@ -141,8 +141,12 @@ func (h *OlderHandover) Row(ctx context.Context, f *cdclog.StoredEvent, settled 
 	return h.hand(ctx, f, settled)
 }
 
+// withoutTime reports whether a row lacks the column whose write time is that of the event, such as
+// its id: it cannot be published, and counts as old, because the log may not contain it.
+func withoutTime(f *cdclog.StoredEvent) bool { return f.Err != nil && f.Written == 0 }
+
 func (h *OlderHandover) hand(ctx context.Context, f *cdclog.StoredEvent, settled func() func()) error {
-	if h.Older.Known(f.AggregateID.UUID(), f.ID.UUID(), f.Written) {
+	if !withoutTime(f) && h.Older.Known(f.AggregateID.UUID(), f.ID.UUID(), f.Written) {
 		h.Known++
 		return nil
 	}
@@ -150,7 +154,7 @@ func (h *OlderHandover) hand(ctx context.Context, f *cdclog.StoredEvent, settled
 	if settled != nil {
 		done = settled()
 	}
-	if f.Sequence <= h.Ahead {
+	if f.Sequence <= h.Ahead && (f.Err == nil || f.Sequence > 0) { // a row without a number has no place in the aggregate
 		h.Known++
 		h.Publisher.whenSettled(&f.Event, done)
 		return nil
