@@ -216,8 +216,13 @@ var relayMutants = []mutant{
 	}),
 	unit("TestPublisher_WhatIsUnderWayStaysWhenPartitionsAreAdded", mutant{
 		name: "an aggregate changes its partition with events in progress", file: "relay/internal/producer/flight.go",
-		old: "if p := f.partition.Load(); p >= 0 && int(p) < n {",
-		new: "if p := f.partition.Load(); p >= 0 && n < 0 {",
+		old: "if p < 0 || int(p) >= n {",
+		new: "if true {",
+	}),
+	unit("TestPartitioner_KeepsAFlightInOneBatch", mutant{
+		name: "a record joins the batch of another aggregate while its aggregate has one", file: "relay/internal/producer/flight.go",
+		old: "(begins || t.batches[p] != f.batch.Load())",
+		new: "begins",
 	}),
 	unit("TestReadback_GatesAPartitionWithoutALeader", mutant{
 		name: "a pause between attempts prolongs the patience of a start", file: "relay/internal/readback/readback.go",

@@ -18,11 +18,14 @@
 //     client therefore never sends to a topic again after it was replaced there (client.go). If
 //     that failed, acknowledged events would not be in their topic.
 //   - An error proves that a record is not written only if no request contained the record, or
-//     the broker refused its first attempt. Otherwise the record is searched for in its
-//     partition (search.go). Without read access to the topic it may be written twice.
-//   - A client returns records while a request with them is under way, if it gives up the buffer of
-//     a topic with a new id. A broker answers the requests of a connection in order, so that the
-//     search begins after an empty request was answered (client.go).
+//     the broker refused it, and no attempt had no answer. Otherwise the record is searched for
+//     in its partition (search.go). It may be written twice if the topic cannot be read, or if a
+//     broker refuses a record that an attempt with an uncertain answer, such as
+//     REQUEST_TIMED_OUT, has written.
+//   - A client returns records while a request with them is under way, if it gives up the buffers
+//     of a topic with a new id, or of all topics with a producer id. A broker answers the requests
+//     of a connection in order, so that the search begins after an empty one was answered
+//     (client.go).
 //   - Requests of a lost connection are processed, or lost, before the search reads the end of the
 //     partition. A broker that processes one later writes the record twice, with one event id.
 //   - UNKNOWN_TOPIC_OR_PARTITION means that a broker does not know a topic now. That the topic is

@@ -23,8 +23,10 @@ type Flight struct {
 	client   *client       // that sends the records
 	first    atomic.Uint64 // the number of the first record
 	recalled atomic.Bool
-	// partition is the partition of the outstanding records, -1 without any.
+	// partition is the partition of the outstanding records, -1 without any, and batch the number
+	// of their batch in it.
 	partition atomic.Int32
+	batch     atomic.Uint64
 	// rejecting means that the partitioner rejected a record, because it would begin
 	// another batch. It rejects all later ones until no record is outstanding.
 	rejecting atomic.Bool
@@ -104,8 +106,9 @@ func (f *Flight) Value(key any) any {
 //     partitions therefore does not split them.
 //   - All outstanding records of an aggregate are in one batch. The broker refuses whole
 //     batches, and the client sends the next batch before the relay learns of a refusal.
-//     The partitioner therefore rejects a record that would begin another batch, and the
-//     later records of its flight, until no record of the aggregate is outstanding.
+//     The partitioner therefore rejects a record that would begin another batch, or join one
+//     that another flight has begun, and the later records of its flight, until no record of
+//     the aggregate is outstanding.
 //
 // It reports the number of partitions of each topic to counts.
 func partitioner(counts *topics.Partitions) kgo.Partitioner {
@@ -128,7 +131,8 @@ type flightsOfTopic struct {
 	byKey      kgo.TopicPartitioner
 	topic      string
 	counts     *topics.Partitions
-	partitions int // last number reported to counts
+	partitions int      // last number reported to counts
+	batches    []uint64 // number of batches that flights have begun, by partition
 	// follows means that earlier records of the last record's flight are outstanding,
 	// begins that the last record would be the first of a batch.
 	follows, begins bool
@@ -149,36 +153,40 @@ func (t *flightsOfTopic) Partition(r *kgo.Record, n int) int {
 	if n != t.partitions {
 		t.partitions = n
 		t.counts.Saw(t.topic, n)
+		t.batches = append(t.batches, make([]uint64, max(n-len(t.batches), 0))...)
 	}
+	begins := t.begins
+	t.begins = false
 	f, _ := r.Context.Value(flightKey{}).(*Flight)
 	if f == nil {
-		t.begins = false
 		return t.byKey.Partition(r, n)
 	}
-	if t.begins {
-		t.begins = false
-		if t.follows {
-			f.rejecting.Store(true)
-		}
-	} else {
-		t.follows = f.partition.Load() >= 0
+	p := f.partition.Load()
+	if !begins {
+		t.follows = p >= 0
+	}
+	if t.follows && p >= 0 && (begins || t.batches[p] != f.batch.Load()) {
+		f.rejecting.Store(true)
 	}
 	if f.rejecting.Load() {
 		r.Context = rejectedContext{r.Context}
 		return rejected
 	}
-	if p := f.partition.Load(); p >= 0 && int(p) < n {
-		return int(p)
+	if p < 0 || int(p) >= n {
+		p = int32(t.byKey.Partition(r, n))
+		if t.counts.Shut(t.topic, p) { // the topic got more partitions since the last comparison
+			t.counts.Saw(t.topic, n) // the relay compares with this number before it sends again
+			f.rejecting.Store(true)
+			r.Context = rejectedContext{r.Context}
+			return rejected
+		}
 	}
-	p := t.byKey.Partition(r, n)
-	if t.counts.Shut(t.topic, int32(p)) { // the topic got more partitions since the last comparison
-		t.counts.Saw(t.topic, n) // the relay compares with this number before it sends again
-		f.rejecting.Store(true)
-		r.Context = rejectedContext{r.Context}
-		return rejected
+	if begins {
+		t.batches[p]++
 	}
-	f.partition.Store(int32(p))
-	return p
+	f.batch.Store(t.batches[p])
+	f.partition.Store(p)
+	return int(p)
 }
 
 // rejectedContext marks a record that the partitioner rejected.

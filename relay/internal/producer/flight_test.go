@@ -58,6 +58,22 @@ func TestPartitioner_KeepsAFlightInOneBatch(t *testing.T) {
 	if p := as(record(a), true); p != first {
 		t.Errorf("when all are back the next one goes to %d, want %d", p, first)
 	}
+	keys[b] = keys[a] // in the same partition
+	b.End()
+	if p := as(record(b), true); p != first {
+		t.Errorf("a record of another flight goes to %d, want %d", p, first)
+	}
+	r = record(a)
+	if p := as(r, false); p != rejected || !Rejected(r) {
+		t.Errorf("one that would join the batch of another flight goes to %d, want it rejected", p)
+	}
+	if p := as(record(b), false); p != first {
+		t.Errorf("the next one of that flight goes to %d, want %d", p, first)
+	}
+	a.End()
+	if p := as(record(a), false); p != first {
+		t.Errorf("with none outstanding a flight joins no batch of another one: %d, want %d", p, first)
+	}
 }
 
 // Records are not sent to a gated partition, however many partitions the topic has when

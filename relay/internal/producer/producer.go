@@ -151,7 +151,7 @@ func (c *client) mayHaveWritten(n uint64, err error) bool {
 	switch {
 	case errors.Is(err, ErrRecalled), errors.Is(err, kgo.ErrClientClosed):
 		return false
-	case errors.Is(err, kerr.UnknownTopicID): // a request with the record may be about to be written
+	case errors.Is(err, kerr.UnknownTopicID), losesNumbers(err): // it concerns other requests too: one may be about to be written
 		return true
 	case c.written.Load() < n:
 		return false

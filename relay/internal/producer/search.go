@@ -151,7 +151,7 @@ func (p *Producer) findAll(at partition, xs []returned) ([]int64, error) {
 		case err == nil:
 			s.report()
 			return s.offsets, nil
-		case isDenied(err), isAnswer(err) && time.Since(began) >= AgreeAfter:
+		case isAnswer(err) && time.Since(began) >= AgreeAfter:
 			p.cfg.Logger.Warn("cannot search for records that may be in their topic; they may be published twice",
 				"topic", at.topic, "partition", at.n, "records", len(xs), "err", err)
 			return s.offsets, nil
@@ -164,16 +164,15 @@ func (p *Producer) findAll(at partition, xs []returned) ([]int64, error) {
 	}
 }
 
-func isDenied(err error) bool {
-	return errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed)
-}
+var (
+	errNoPartition = errors.New("the topic does not have the partition")
+	errUnreadable  = errors.New("a batch of the partition cannot be decoded")
+)
 
-var errNoPartition = errors.New("the topic does not have the partition")
-
-// isAnswer reports whether the error is the brokers' answer that a record cannot be in its
-// topic: the topic is missing and cannot be created, or has fewer partitions.
+// isAnswer reports whether the error lasts: a record cannot be in its topic, since the topic is
+// missing and cannot be created, or has fewer partitions, or the partition cannot be read.
 func isAnswer(err error) bool {
-	return errors.Is(err, errNoPartition) || failure.Classify(err) == failure.Permanent
+	return errors.Is(err, errNoPartition) || errors.Is(err, errUnreadable) || failure.Classify(err) == failure.Permanent
 }
 
 // scan searches one partition.
@@ -270,7 +269,10 @@ func (s *scan) bounds(ctx context.Context, admin *kadm.Client, pd kadm.Partition
 		var req kadm.OffsetForLeaderEpochRequest
 		req.Add(s.topic, s.n, pd.LeaderEpoch)
 		epochs, err := admin.OffsetForLeaderEpoch(ctx, req) // some brokers do not support it
-		if e, ok := epochs[s.topic][s.n]; err == nil && ok && e.Err == nil {
+		if e, ok := epochs[s.topic][s.n]; err == nil && ok {
+			if e.Err != nil { // it is no leader any more, and another one may have the record
+				return 0, 0, fmt.Errorf("look up the end of partition %d of topic %s: %w", s.n, s.topic, e.Err)
+			}
 			end = max(end, e.EndOffset)
 		}
 	}
@@ -317,6 +319,8 @@ func (s *scan) fetch(ctx context.Context, id kadm.TopicID, pd kadm.PartitionDeta
 	if errors.Is(read.Err, kerr.OffsetOutOfRange) && partition.LogStartOffset > from {
 		s.lost = s.lost && partition.LogStartOffset <= s.last.offset // else retention has deleted it
 		return partition.LogStartOffset, nil
+	} else if _, code := errors.AsType[*kerr.Error](read.Err); read.Err != nil && !code {
+		return from, fmt.Errorf("read partition %d of topic %s: %w: %w", s.n, s.topic, errUnreadable, read.Err)
 	} else if read.Err != nil {
 		return from, fmt.Errorf("read partition %d of topic %s: %w", s.n, s.topic, read.Err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -85,7 +86,7 @@ func TestPublisher_FindsRecordsWhoseAnswerWasLost(t *testing.T) {
 		{kerr.MessageTooLarge, 1},
 		{kerr.InvalidRecord, 1},
 	} {
-		for _, in := range []string{"one record", "a batch"} {
+		for _, in := range []string{"one record", "a batch", "a batch, and a broker without rights yet"} {
 			t.Run(fmt.Sprint(tt.err.Message, " x", tt.times, ", ", in), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
@@ -109,8 +110,15 @@ func TestPublisher_FindsRecordsWhoseAnswerWasLost(t *testing.T) {
 						Keys: []kmsg.Key{kmsg.Produce}, Topic: "OrderUpdated", Err: tt.err, Count: tt.times,
 						When: func(kmsg.Request) bool { return loss.lost.Load() },
 					})
+					if strings.Contains(in, "rights") {
+						denied := b.cluster.Fault(kfake.Fault{
+							Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "OrderUpdated", Err: kerr.TopicAuthorizationFailed, Count: 2,
+							When: func(kmsg.Request) bool { return loss.lost.Load() },
+						})
+						time.AfterFunc(5*time.Minute, denied.Remove)
+					}
 					submit(1, 2)
-					if in == "a batch" {
+					if in != "one record" {
 						submit(2, 2)
 						submit(1, 3)
 						submit(1, 4)
@@ -130,4 +138,38 @@ func TestPublisher_FindsRecordsWhoseAnswerWasLost(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A batch of the partition in which a record is searched for cannot be decoded, ever. The record
+// is published, perhaps once more, and the events behind it follow.
+func TestPublisher_EndsASearchThatCannotReadItsPartition(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, nil)
+		defer b.close()
+		b.submit(relaytest.Event(1, 1, "OrderUpdated"), nil)
+		b.drain(time.Minute)
+		b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "OrderUpdated", Err: kerr.UnknownServerError, Count: 1})
+		b.cluster.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			b.cluster.KeepControl()
+			req := r.(*kmsg.FetchRequest)
+			resp := req.ResponseKind().(*kmsg.FetchResponse)
+			rt, rp := kmsg.NewFetchResponseTopic(), kmsg.NewFetchResponseTopicPartition()
+			rt.Topic, rt.TopicID = req.Topics[0].Topic, req.Topics[0].TopicID
+			rp.Partition, rp.HighWatermark = req.Topics[0].Partitions[0].Partition, 1
+			rp.RecordBatches = make([]byte, 61)
+			rp.RecordBatches[11], rp.RecordBatches[16] = 49, 2 // length, magic; the checksum is wrong
+			rt.Partitions = append(rt.Partitions, rp)
+			resp.Topics = append(resp.Topics, rt)
+			return resp, nil, true
+		})
+		settled := 0
+		for seq := range int64(3) {
+			b.submit(relaytest.Event(1, seq+2, "OrderUpdated"), func() { settled++ })
+		}
+		b.drain(time.Minute)
+		if settled != 3 {
+			t.Errorf("%d of 3 events are settled", settled)
+		}
+	})
 }
