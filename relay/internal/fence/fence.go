@@ -77,14 +77,23 @@ type fencedConn struct {
 	fence Fence
 }
 
-// Write writes p if the fence allows it. Writes are small or pieces of a batch, so the
-// check precedes the write by no more than a system call.
-func (c *fencedConn) Write(p []byte) (int, error) {
-	if err := c.fence.Check(); err != nil {
-		c.reset()
-		return 0, errors.Join(errFenced, err)
+// pieceBytes is the most that is written after a check: the size of a TLS record.
+const pieceBytes = 16 << 10
+
+// Write writes p as long as the fence allows it: a broker executes no request that is incomplete.
+// It checks the fence before each piece, since a process can be stopped in a long write, and a
+// broker that is slow to read prolongs it.
+func (c *fencedConn) Write(p []byte) (n int, err error) {
+	for {
+		if err := c.fence.Check(); err != nil {
+			c.reset()
+			return n, errors.Join(errFenced, err)
+		}
+		m, err := c.Conn.Write(p[n:min(n+pieceBytes, len(p))])
+		if n += m; err != nil || n == len(p) {
+			return n, err
+		}
 	}
-	return c.Conn.Write(p)
 }
 
 // Close closes the connection; once fenced it also drops the unsent data of the kernel.
