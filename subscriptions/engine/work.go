@@ -15,9 +15,11 @@ import (
 const (
 	// workAtOnce is the number of messages of one round of work.
 	workAtOnce = 200
-	// parallel is the number of records that are read, and of dead letters that are
-	// written, concurrently.
+	// parallel is the number of dead letters that are written concurrently.
 	parallel = 8
+	// readAtOnce is the number of records that are read concurrently: those of a run of stored
+	// messages.
+	readAtOnce = 32
 )
 
 // work does what the queue needs in the database until there is nothing more.
@@ -131,7 +133,7 @@ func (p *partition) do(w queue.Work, epoch int64) error {
 		remove(slices.DeleteFunc(offsets, func(o int64) bool { return alone(o, func() { remove([]int64{o}) }) }))
 	})
 	all.Go(func() {
-		each(w.Load, func(offset int64) {
+		eachOf(readAtOnce, w.Load, func(offset int64) {
 			rec, err := st.Record(p.ctx, p.id, offset)
 			load := func(bad error) {
 				var loaded queue.Record
@@ -174,8 +176,11 @@ func (p *partition) do(w queue.Work, epoch int64) error {
 }
 
 // each calls f for all items, up to parallel at a time.
-func each[T any](items []T, f func(T)) {
-	slots := make(chan struct{}, parallel)
+func each[T any](items []T, f func(T)) { eachOf(parallel, items, f) }
+
+// eachOf calls f for all items, up to n at a time.
+func eachOf[T any](n int, items []T, f func(T)) {
+	slots := make(chan struct{}, n)
 	var all sync.WaitGroup
 	for _, item := range items {
 		slots <- struct{}{}

@@ -18,6 +18,9 @@ func (q *Queue) CanLease() bool {
 // and appends them to dst. Up to run messages of a key follow each other; they are a run.
 func (q *Queue) Lease(dst []Delivery, n, run int, now, until time.Time, consumer string) []Delivery {
 	dst = slices.Grow(dst, max(0, min(n, len(q.ready.items))))
+	if n > 0 {
+		q.run = min(n, run)
+	}
 	for n > 0 && q.CanLease() {
 		m := q.ready.top()
 		q.ready.remove(m)
@@ -28,6 +31,9 @@ func (q *Queue) Lease(dst []Delivery, n, run int, now, until time.Time, consumer
 			dst = append(dst, q.lease(m.lane.take(0), now, until, consumer))
 		}
 		n -= k
+		if m.lane != nil {
+			q.prefetch(m.lane) // the next run
+		}
 	}
 	return dst
 }

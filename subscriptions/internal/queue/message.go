@@ -100,6 +100,7 @@ type message struct {
 	want      bool // the row has to be written
 	saving    bool // it is being written
 	loading   bool
+	fetching  bool   // it is in Queue.load
 	unread    bool   // inherited, and its record is not read yet
 	alone     bool   // leased in its lane, and not a part of the run
 	heap      [2]int // index in each heap, from 1; 0 if it is in none

@@ -20,6 +20,12 @@ const (
 	MaxStored = 2_000_000
 	// maxLoaded bounds the stored messages that are in memory to be leased.
 	maxLoaded = 256
+	// maxPrefetched bounds those of them that wait for an earlier one of their key, prefetchAtOnce
+	// those that are being read, whose size is not known, and prefetchBytes the memory of records up
+	// to which they are read: others can be leased now.
+	maxPrefetched  = maxLoaded * 3 / 4
+	prefetchAtOnce = 32
+	prefetchBytes  = 4 << 20
 	// storeAtOnce is the number of messages that one call of Unblock stores.
 	storeAtOnce = 500
 	// blockedFor is the time after which messages of a full window are stored.
@@ -101,6 +107,8 @@ type Queue struct {
 	save, remove, load, dead []*message
 	phases                   [Settled + 1]int // number of messages in each
 	stored, loaded, bytes    int
+	reading                  int            // records that Work has requested
+	run                      int            // most messages of a key that the last request wants
 	written                  map[int64]bool // offsets of dead letters that New received
 	uncertain                uint64         // change that a commit with unknown outcome contains
 	handed                   []*message     // inherited ones that are not read yet, by offset
@@ -372,7 +380,42 @@ func (q *Queue) advance(l *lane, yield bool) {
 	if q.keys.take(l.key, q, l.rest[i].written, yield) {
 		l.first = 0
 		q.activate(l.take(i))
+		q.prefetch(l)
 	}
+}
+
+// prefetch requests the records of the stored messages that follow in a lane, as far as a consumer
+// wants them in one run, so that they can be leased with the first one.
+func (q *Queue) prefetch(l *lane) {
+	if q.run < 2 || q.keys.isBlocked(l.key) {
+		return
+	}
+	for i := 0; i < q.run-1; i++ {
+		if len(l.stored) > 0 && (i == len(l.rest) || l.stored[0] < l.rest[i].offset) {
+			if !q.mayPrefetch() {
+				return
+			}
+			q.recall(l.stored[0])
+		}
+		if i == len(l.rest) || l.rest[i].offset >= q.next {
+			return
+		}
+		switch m := l.rest[i]; {
+		case m.phase != Waiting || m.rejected || m.deadLettering || m.unread:
+			return
+		case m.record != nil || m.loading || m.fetching:
+		case !q.mayPrefetch():
+			return
+		default:
+			m.fetching = true
+			q.load = append(q.load, m)
+		}
+	}
+}
+
+// mayPrefetch reports whether one more record fits into memory.
+func (q *Queue) mayPrefetch() bool {
+	return q.loaded+len(q.load) < maxPrefetched && q.reading+len(q.load) < prefetchAtOnce && q.bytes < prefetchBytes
 }
 
 // Turn continues a lane that has received its key.
@@ -396,7 +439,8 @@ func (q *Queue) activate(m *message) {
 		q.giveUp(m)
 	case m.phase != Waiting:
 	case m.record == nil:
-		if !m.loading && !m.unread {
+		if !m.loading && !m.unread && !m.fetching {
+			m.fetching = true
 			q.load = append(q.load, m)
 		}
 	case m.rejected || m.deadLettering:

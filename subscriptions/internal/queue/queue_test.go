@@ -196,14 +196,86 @@ func TestQueue_AMillionStoredMessages(t *testing.T) {
 	if n := q.Purge(start, start.Add(time.Second), 0, true); n != stored {
 		t.Errorf("a purge counts %d messages", n)
 	}
-	// The key continues in order.
+	// The key continues in order, in runs.
 	later := start.Add(time.Hour)
-	for i := range int64(3) {
+	next := int64(0)
+	for i := range 5 {
 		q.Expire(later)
-		store(q)
+		for range 5 {
+			store(q)
+		}
 		d := q.Lease(nil, 100, 100, later, later.Add(time.Minute), "")
-		wantOffsets(t, "in order", d, i)
+		if i > 0 && len(d) != 100 {
+			t.Errorf("%d messages are in run %d, want 100", len(d), i)
+		}
+		for j := range d {
+			if d[j].Offset != next || d[j].Record == nil {
+				t.Fatalf("%+v is leased, want offset %d", d[j], next)
+			}
+			next++
+		}
+		if n := len(q.messages); n > len(d)+maxPrefetched+1 {
+			t.Errorf("%d messages are in memory", n)
+		}
 		ack(q, d...)
 		store(q)
+	}
+}
+
+// A run of stored messages has no more than fits into memory, and none of another key has to wait
+// for its records. Without a consumer of runs, none is read before its turn.
+func TestQueue_PrefetchIsBounded(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ size, run, most int }{
+		"small records": {10, 1000, 1 + maxPrefetched}, "large records": {1 << 20, 1000, prefetchBytes>>20 + prefetchAtOnce}, "one by one": {10, 1, 1}, "two by two": {10, 2, 2},
+	} {
+		rows := make([]Row, 2000)
+		for i := range rows {
+			rows[i] = Row{Offset: int64(i), Key: "hot", Behind: true, FirstAt: start}
+		}
+		rows = append(rows, Row{Offset: 5000, Key: "cold", Behind: true, FirstAt: start})
+		q := New(Config{Ordered: true, MaxReceive: 3}, Start{Offset: 6000, Rows: rows})
+		work := func() (loads int) {
+			for range 100 {
+				w := q.Work(5)
+				loads += len(w.Load)
+				for _, o := range w.Load {
+					key := "hot"
+					if o == 5000 {
+						key = "cold"
+					}
+					q.Loaded(o, Record{Record: &kgo.Record{Offset: o, Timestamp: start, Value: make([]byte, c.size)}, Key: key}, nil)
+				}
+				for _, o := range w.Remove {
+					q.Removed(o, nil)
+				}
+			}
+			return loads
+		}
+		work()
+		next, most := int64(0), 0
+		for range 10 {
+			n := 0
+			ds := q.Lease(nil, 1000, c.run, start, start.Add(time.Minute), "")
+			for _, d := range ds {
+				if d.Offset == 5000 {
+					continue
+				}
+				if d.Offset != next || d.Record == nil {
+					t.Fatalf("%s: %+v is leased, want offset %d", name, d, next)
+				}
+				next++
+				n++
+			}
+			if loads := work(); loads > c.most {
+				t.Errorf("%s: %d records are read ahead, want at most %d", name, loads, c.most)
+			}
+			most = max(most, n)
+			ack(q, ds...)
+			work()
+		}
+		if most > c.most || most < min(c.most, 3) {
+			t.Errorf("%s: the longest run has %d messages, want up to %d", name, most, c.most)
+		}
 	}
 }

@@ -171,9 +171,11 @@ func (q *Queue) Work(most int) (w Work) {
 	})
 	take(&q.remove, most, func(m *message) { w.Remove = append(w.Remove, m.offset) })
 	take(&q.load, min(most, maxLoaded-q.loaded), func(m *message) {
+		m.fetching = false
 		if m.phase == Waiting && m.record == nil && !m.loading {
 			m.loading = true
 			q.loaded++
+			q.reading++
 			w.Load = append(w.Load, m.offset)
 		}
 	})
@@ -269,6 +271,7 @@ func (q *Queue) Removed(offset int64, err error) {
 
 // Loaded reports the result of reading the record of a row.
 func (q *Queue) Loaded(offset int64, r Record, err error) {
+	q.reading--
 	m := q.messages[offset]
 	if m == nil || !m.loading || m.record != nil || q.closed {
 		return
@@ -276,13 +279,19 @@ func (q *Queue) Loaded(offset int64, r Record, err error) {
 	if err != nil || m.phase != Waiting {
 		m.loading = false
 		q.loaded--
-		if m.phase == Waiting {
+		if m.phase == Waiting && !m.fetching {
+			m.fetching = true
 			q.load = append(q.load, m)
 		}
 		return
 	}
 	q.content(m, r)
-	q.activate(m)
+	if m.active {
+		q.activate(m)
+	}
+	if m.lane != nil {
+		q.prefetch(m.lane)
+	}
 }
 
 // DeadLettered reports the result of writing a dead letter, which settles the message.
