@@ -4,7 +4,6 @@ WORKDIR /src
 COPY go.mod go.sum ./
 COPY devkit/go.mod devkit/go.sum devkit/
 COPY outbox/go.mod outbox/go.sum outbox/
-COPY outbox/kafkarecord/go.mod outbox/kafkarecord/go.sum outbox/kafkarecord/
 RUN go mod download
 COPY . .
 ARG VERSION=dev

@@ -28,7 +28,7 @@ again = $(if $(CI),--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-ab
 # The modules of the repository; the root module is the product.
 MODULE  := github.com/scylla-outbox/scylla-outbox
 # The modules that other teams import.
-LIBRARY := outbox outbox/kafkarecord
+LIBRARY := outbox
 # The packages of product and devkit. The library is tested alone, with the gocql of its go.mod.
 packages = go list ./... $(MODULE)/devkit/...
 
@@ -120,7 +120,7 @@ compile:
 
 .PHONY: modules
 modules:
-	@for module in . devkit outbox outbox/kafkarecord; do (cd $$module && $(CURDIR)/test/retry "go mod download in $$module" go mod download) || exit; done
+	@for module in . devkit outbox; do (cd $$module && $(CURDIR)/test/retry "go mod download in $$module" go mod download) || exit; done
 
 .PHONY: test-short
 test-short: ## the Go-only tests, under two minutes

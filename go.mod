@@ -7,7 +7,6 @@ replace github.com/gocql/gocql => github.com/scylladb/gocql v1.19.0
 replace (
 	github.com/scylla-outbox/scylla-outbox/devkit => ./devkit
 	github.com/scylla-outbox/scylla-outbox/outbox => ./outbox
-	github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord => ./outbox/kafkarecord
 )
 
 require (
@@ -41,7 +40,6 @@ require (
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/scylla-outbox/scylla-outbox/devkit v0.1.0
 	github.com/scylla-outbox/scylla-outbox/outbox v0.1.0
-	github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord v0.1.0
 	github.com/scylladb/scylla-cdc-go v1.2.1
 	github.com/shopspring/decimal v1.6.0
 	github.com/sony/gobreaker/v2 v2.4.0

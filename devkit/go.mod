@@ -7,7 +7,6 @@ replace github.com/gocql/gocql => github.com/scylladb/gocql v1.19.0
 replace (
 	github.com/scylla-outbox/scylla-outbox => ../
 	github.com/scylla-outbox/scylla-outbox/outbox => ../outbox
-	github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord => ../outbox/kafkarecord
 )
 
 require (
@@ -123,7 +122,6 @@ require (
 	github.com/robfig/cron/v3 v3.0.1 // indirect
 	github.com/rogpeppe/go-internal v1.14.1 // indirect
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // indirect
-	github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord v0.1.0 // indirect
 	github.com/shopspring/decimal v1.6.0 // indirect
 	github.com/sony/gobreaker/v2 v2.4.0 // indirect
 	github.com/spiffe/go-spiffe/v2 v2.8.1 // indirect

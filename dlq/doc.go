@@ -22,4 +22,6 @@
 //
 // The package does not publish: only the relay does. docs/design/dead-letters.md
 // describes the states, the tables and why they converge.
+//
+// It is a part of the program, and may change in any version.
 package dlq

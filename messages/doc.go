@@ -4,4 +4,6 @@
 //
 // It is for programs without a table of their own to write beside the event.
 // Programs with one use outbox.Append, which stores both or neither.
+//
+// It is a part of the program, and may change in any version.
 package messages

@@ -8,4 +8,6 @@
 // queue or after the last attempt are counted and logged.
 //
 // The package is independent of outboxes, relays and dead letters.
+//
+// It is a part of the program, and may change in any version.
 package notify

@@ -5,4 +5,6 @@
 // over HTTP. Each change writes one event to the outbox table; the relay
 // publishes it. docs/design/orders.md describes database timeouts and processes
 // that fail between two steps.
+//
+// It is a part of the program, and may change in any version.
 package orders

@@ -11,4 +11,6 @@
 // guaranteed within an aggregate, not across aggregates.
 //
 // docs/design/relay.md explains the design and its limits.
+//
+// It is a part of the program, and may change in any version.
 package relay

@@ -6,4 +6,6 @@
 // message to the outbox, and the relay publishes it. Any number of schedulers
 // may run; a lease selects the one that works. Two schedulers that both hold
 // the lease are harmless.
+//
+// It is a part of the program, and may change in any version.
 package schedule

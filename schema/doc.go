@@ -7,4 +7,6 @@
 // holder fails. It is therefore safe to run at every start of every instance,
 // and again after a crash. schema_migrations records the applied migrations
 // with a checksum, and the components, which can only be added.
+//
+// It is a part of the program, and may change in any version.
 package schema

@@ -47,4 +47,6 @@
 //
 // The package does not publish events, and it does not replay dead letters to topics.
 // docs/design/subscriptions.md describes the protocols and why they hold.
+//
+// It is a part of the program, and may change in any version.
 package subscriptions

@@ -3,7 +3,7 @@ package subscriptions
 import (
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
+	"github.com/scylla-outbox/scylla-outbox/internal/kafkarecord"
 )
 
 // Message is a delivery of a record to a consumer.

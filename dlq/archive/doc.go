@@ -8,4 +8,6 @@
 // and removes expired objects. The bucket also stores payloads that are too large for an
 // event, as a payload.Store; the Sweeper removes them at the end of their lifetime. A
 // Keeper purges and restores the dead letters of jobs.
+//
+// It is a part of the program, and may change in any version.
 package archive

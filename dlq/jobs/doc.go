@@ -30,4 +30,6 @@
 // A job changes each dead letter at most once, also if its runner crashes or two
 // runners act for it: each change contains the job's id. The package does not publish
 // events and does not change dead letters itself: the methods of DeadLetters do.
+//
+// It is a part of the program, and may change in any version.
 package jobs

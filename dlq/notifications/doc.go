@@ -5,4 +5,6 @@
 // A Watcher polls the store. Of several processes one is on duty; what was notified is
 // stored in the database, so that neither a restart nor a change of duty repeats it. It
 // has no part in relaying: nothing waits for it.
+//
+// It is a part of the program, and may change in any version.
 package notifications

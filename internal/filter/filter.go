@@ -13,7 +13,7 @@ import (
 	"cel.dev/cel-go/common"
 	"cel.dev/cel-go/ext"
 
-	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
+	"github.com/scylla-outbox/scylla-outbox/internal/kafkarecord"
 )
 
 const (

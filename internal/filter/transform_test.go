@@ -12,8 +12,8 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
-	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 )
 
 func TestTransform_PayloadAndHeaders(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
+	"github.com/scylla-outbox/scylla-outbox/internal/kafkarecord"
 )
 
 func framed(id uint32, rest ...byte) []byte {

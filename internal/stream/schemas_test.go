@@ -14,8 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/internal/registry"
-	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 )
 
 // Live and missed events have the decoded payload, beside the payload itself, as the messages

@@ -61,7 +61,7 @@
 //
 // # Both
 //
-// Neither imports a Kafka client. With outbox/kafkarecord, Event.AggregateID is
+// Neither imports a Kafka client. With outbox.FromRecord, Event.AggregateID is
 // the key, Event.Sequence the number, Event.ID with Event.Source the id.
 //
 // Conditional statements need a keyspace that supports them: ScyllaDB before

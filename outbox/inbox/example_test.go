@@ -10,19 +10,12 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/inbox"
 )
 
-// Event is an event of any Kafka client. With outbox/kafkarecord these are
-// AggregateID, Sequence, ID and Payload of its Event.
-type Event struct {
-	AggregateID string
-	Sequence    int64
-	ID          string
-	Payload     []byte
-}
-
-// A consumer keeps the lines of orders in a table of its own. It commits an
+// A consumer keeps the lines of orders in a table of its own. It reads the events with any
+// Kafka client, by outbox.FromRecord. It commits an
 // offset once Apply has returned nil.
 func ExampleFence() {
 	cluster := gocql.NewCluster("127.0.0.1")
@@ -39,8 +32,8 @@ func ExampleFence() {
 		log.Fatal(err) // names the field and prints the ALTER TABLE statement
 	}
 
-	handle := func(ctx context.Context, e Event) error {
-		outcome, err := fence.Apply(ctx, inbox.Event{Key: inbox.Key{e.AggregateID}, Sequence: e.Sequence, ID: e.ID}, func(b *gocql.Batch) error {
+	handle := func(ctx context.Context, e outbox.Record) error {
+		outcome, err := fence.Apply(ctx, inbox.Event{Key: inbox.Key{e.AggregateID}, Sequence: e.Sequence, ID: e.ID.String()}, func(b *gocql.Batch) error {
 			b.Query("INSERT INTO order_lines (order_id, line, sku) VALUES (?, ?, ?)", e.AggregateID, 1, "A-100")
 			return nil
 		})
@@ -74,13 +67,13 @@ func ExampleOnce() {
 		log.Fatal(err)
 	}
 
-	handle := func(ctx context.Context, e Event) error {
-		_, _, err := once.Do(ctx, e.ID, func(ctx context.Context) ([]byte, error) {
+	handle := func(ctx context.Context, e outbox.Record) error {
+		_, _, err := once.Do(ctx, e.ID.String(), func(ctx context.Context) ([]byte, error) {
 			r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://example.org/invoices", http.NoBody)
 			if err != nil {
 				return nil, err
 			}
-			r.Header.Set("Idempotency-Key", e.ID)
+			r.Header.Set("Idempotency-Key", e.ID.String())
 			res, err := http.DefaultClient.Do(r)
 			if err != nil {
 				return nil, err

@@ -7,6 +7,8 @@
 //   - Stopped: the relay is stopping
 //
 // It does not retry, log or count anything.
+//
+// It is a part of the program, and may change in any version.
 package failure
 
 import (

@@ -11,4 +11,6 @@
 // then stops its functions. Each write of a function is guarded by Hold.Check, which
 // returns an error from that moment on, also after a pause of the process.
 // docs/design/shards.md contains the protocol and its limits.
+//
+// It is a part of the program, and may change in any version.
 package share

@@ -12,8 +12,8 @@ import (
 	"github.com/coder/websocket"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/outbox/client"
-	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
 )
 
 // exactRecords are records of which texts and parsed JSON do not represent everything.

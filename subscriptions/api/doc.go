@@ -18,4 +18,6 @@
 //     If it does not, messages are leased to nobody until their leases end.
 //
 // A request that waits for messages costs its own goroutine and nothing else.
+//
+// It is a part of the program, and may change in any version.
 package api

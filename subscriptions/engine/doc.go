@@ -31,4 +31,6 @@
 //
 // The package serves requests for the partitions of this instance only; the owner of a
 // receipt is found by Owner. It has no HTTP.
+//
+// It is a part of the program, and may change in any version.
 package engine

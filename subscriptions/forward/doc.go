@@ -29,4 +29,6 @@
 //
 // Requests between instances are signed with a key that is derived from the one of
 // receipts. They name the instance they are meant for, and they are never forwarded again.
+//
+// It is a part of the program, and may change in any version.
 package forward

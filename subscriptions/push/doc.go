@@ -9,4 +9,6 @@
 // Delivery is at least once, and relies on a destination that knows the delivery id of what it has
 // accepted: otherwise it processes a message again after a crash, or after a call that was
 // interrupted.
+//
+// It is a part of the program, and may change in any version.
 package push

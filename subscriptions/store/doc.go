@@ -28,4 +28,6 @@
 //     16 MiB. With lower ones large messages cannot be stored, and hand-overs lose their leases.
 //
 // The package has no timers and no goroutines, and it does not interpret messages.
+//
+// It is a part of the program, and may change in any version.
 package store

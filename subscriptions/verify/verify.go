@@ -5,6 +5,8 @@
 // may run beside the subscription. It proves what the stored state proves at this moment:
 // offsets that a topic deleted unread are found by the position, and once the owner has moved
 // it past them, by the skip that the owner has stored before. Whether the consumer did what it acknowledged is not visible here.
+//
+// It is a part of the program, and may change in any version.
 package verify
 
 import (

@@ -51,7 +51,7 @@ var forbidden = map[string][]string{
 
 // allowed are the exceptions: services and relay share the event, and all share
 // the backoff.
-var allowed = map[string]bool{"internal/retry": true, "outbox": true, "outbox/kafkarecord": true}
+var allowed = map[string]bool{"internal/retry": true, "outbox": true}
 
 func TestImports_RunOneWay(t *testing.T) {
 	t.Parallel()

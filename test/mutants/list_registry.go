@@ -236,7 +236,7 @@ var registryMutants = []mutant{
 		old: "	if !decidable || ", new: "	if ",
 	},
 	{
-		name: "subscriptions: a payload that is decoded replaces its bytes", file: "outbox/kafkarecord/record.go", pkg: "./internal/registry", run: "DecodesEachFormat",
+		name: "subscriptions: a payload that is decoded replaces its bytes", file: "internal/kafkarecord/record.go", pkg: "./internal/registry", run: "DecodesEachFormat",
 		old: "	case e.Base64 != nil:\n		return e.Base64\n	case", new: "	case",
 	},
 	{

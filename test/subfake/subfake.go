@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/filter"
-	"github.com/scylla-outbox/scylla-outbox/outbox/kafkarecord"
+	"github.com/scylla-outbox/scylla-outbox/internal/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
 
