@@ -182,6 +182,45 @@ func TestConflicts_IDOfTwoAggregates(t *testing.T) {
 	}
 }
 
+// As above, in two topics, while a relay runs or across a restart.
+func TestConflicts_IDOfTwoAggregatesInTwoTopics(t *testing.T) {
+	t.Parallel()
+	for _, tail := range []string{TailOn, TailOff} {
+		for _, restart := range []bool{false, true} {
+			t.Run(fmt.Sprintf("tail=%s restart=%t", tail, restart), func(t *testing.T) {
+				t.Parallel()
+				inBubble(t, func(t *testing.T) {
+					w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ConfidenceWindow, c.Tail = 2*time.Minute, tail })
+					defer w.close()
+					r, stop := w.run()
+					time.Sleep(time.Minute)
+					id := outbox.NewID()
+					for i, topic := range []string{"OrderCreated", "OrderUpdated"} {
+						if i > 0 && restart {
+							if err := stop(); err != nil {
+								t.Error(err)
+							}
+							r, stop = w.run()
+						}
+						e := relaytest.Event(i, 1, topic)
+						e.ID = id
+						w.write(e)
+						time.Sleep(30 * time.Second)
+					}
+					time.Sleep(10 * time.Minute)
+					problems, conflicts := strings.Join(r.Status().Problems, " "), relaytest.Count(r.metrics.IDConflicts)
+					if err := stop(); err != nil {
+						t.Fatal(err)
+					}
+					if n := len(w.consume("OrderCreated", "OrderUpdated")); n != 1 || conflicts == 0 || !strings.Contains(problems, "has the id of an event of another aggregate") {
+						t.Errorf("%d published, %v conflicts and problems %q, want the first event and a report", n, conflicts, problems)
+					}
+				})
+			})
+		}
+	}
+}
+
 // Restarts, replays of rows and forgotten aggregates are no conflicts.
 func TestConflicts_NoneOfRepeatedRows(t *testing.T) {
 	t.Parallel()

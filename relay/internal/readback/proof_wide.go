@@ -23,21 +23,18 @@ const proofTries = 5
 
 // readWide reads all topics of the relay back to when the oldest of the rows was written.
 func (d *Proofs) readWide(ctx context.Context, batch []*proofAsk) error {
-	saved, err := d.store.Topics(ctx)
-	if err != nil {
-		return err
-	}
-	topics := slices.Clone(saved)
+	var asked []string
 	oldest := batch[0].since
 	for _, a := range batch {
 		oldest = min(oldest, a.since)
 		if a.topic != "" {
-			topics = append(topics, a.topic)
+			asked = append(asked, a.topic)
 		}
 	}
-	topics = slices.AppendSeq(topics, maps.Values(d.cfg.Topics))
-	slices.Sort(topics)
-	topics = slices.Compact(topics)
+	topics, saved, err := d.relayTopics(ctx, asked)
+	if err != nil {
+		return err
+	}
 	var mu sync.Mutex // guards found
 	found := make(map[eventKey]bool)
 	for _, a := range batch {
@@ -89,21 +86,37 @@ func (d *Proofs) readWide(ctx context.Context, batch []*proofAsk) error {
 	return nil
 }
 
+// relayTopics returns the topics to which the relay publishes or has published, with others, and
+// those of them that are known to have existed.
+func (d *Proofs) relayTopics(ctx context.Context, others []string) (topics, saved []string, err error) {
+	if saved, err = d.store.Topics(ctx); err != nil {
+		return nil, nil, err
+	}
+	topics = slices.AppendSeq(slices.Concat(saved, others), maps.Values(d.cfg.Topics))
+	slices.Sort(topics)
+	return slices.Compact(topics), saved, nil
+}
+
 // idAge is how far back FindIDOfAnother reads.
 const idAge = 10 * time.Minute
 
-// FindIDOfAnother reports whether the records of the last idAge in the topic of an event contain
-// an event of another aggregate with its id, and not the event.
+// FindIDOfAnother reports whether the records of the last idAge in the relay's topics contain an
+// event of another aggregate with the id of an event, and not the event.
 func (d *Proofs) FindIDOfAnother(ctx context.Context, f *cdclog.StoredEvent) (bool, error) {
 	ask := d.askOf(f, 0)
 	if ask.topic == "" || d.cfg.ReadBackMargin < 0 {
 		return false, nil
+	}
+	topics, saved, err := d.relayTopics(ctx, []string{ask.topic})
+	if err != nil {
+		return false, err
 	}
 	var mu sync.Mutex // guards own and other
 	own, other := false, false
 	t := &Topics{
 		Client: d.client, Admin: d.admin, Source: d.cfg.Source, cfg: d.cfg,
 		Parts: make(map[string]map[int32]*Partition), Denied: make(map[string]error),
+		unknown: d.unknown, expects: func(topic string) bool { return slices.Contains(saved, topic) },
 		Take: func(events []Event) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -114,7 +127,7 @@ func (d *Proofs) FindIDOfAnother(ctx context.Context, f *cdclog.StoredEvent) (bo
 			}
 		},
 	}
-	err := d.readAll(ctx, t, []string{ask.topic}, time.Now().Add(-idAge-d.margin()))
+	err = d.readAll(ctx, t, topics, time.Now().Add(-idAge-d.margin()))
 	return other && !own, err
 }
 
