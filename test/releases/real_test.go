@@ -59,6 +59,7 @@ func TestReal_Story(t *testing.T) {
 		bubbleOn(t, time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC), conf, func(w *world) {
 			w.real()
 			w.statements.covered(t)
+			w.conditional()
 		})
 		return
 	}
@@ -74,6 +75,55 @@ func TestReal_Story(t *testing.T) {
 		}
 	}()
 	w.real()
+}
+
+// With each version of the broker that gives topics ids, which subscriptions need, all services
+// run the story: orders, messages, schedule, relay, dead letters, subscriptions and the inbox.
+func TestStory_EachVersionOfTheBroker(t *testing.T) {
+	for _, v := range testworld.BrokerVersions {
+		if !v.TopicIDs || len(v.Options()) == 0 { // TestReal_Story has the newest
+			continue
+		}
+		t.Run(v.Name, func(t *testing.T) {
+			bubbleOn(t, time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC), scyllafake.Config{Tokens: 4}, (*world).real, v.Options()...)
+		})
+	}
+}
+
+// conditional compares the tables NAME$paxos that the story made with the tables that
+// docs/operators/tablets.md says have conditional statements.
+func (w *world) conditional() {
+	page, err := os.ReadFile("../../docs/operators/tablets.md")
+	w.must(err)
+	var documented, all, made []string
+	for _, row := range regexp.MustCompile("(?m)^\\| (`.*`) \\|").FindAllStringSubmatch(string(page), -1) {
+		for name := range strings.SplitSeq(row[1], ", ") {
+			documented = append(documented, strings.Trim(name, "`"))
+		}
+	}
+	iter := w.session.Query("SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?", keyspace).Iter()
+	for name := ""; iter.Scan(&name); {
+		if of, is := strings.CutSuffix(name, "$paxos"); is {
+			made = append(made, of)
+		} else {
+			all = append(all, name)
+		}
+	}
+	w.must(iter.Close())
+	for _, name := range made {
+		if !slices.Contains(documented, name) && !slices.ContainsFunc(own(), func(stmt string) bool { return strings.Contains(stmt, "."+name+" ") }) {
+			w.t.Errorf("%s has conditional statements, and docs/operators/tablets.md does not name it", name)
+		}
+	}
+	for _, name := range documented {
+		if !slices.Contains(all, name) {
+			w.t.Errorf("docs/operators/tablets.md names %s, and there is no such table", name)
+		}
+	}
+	if len(made) < 10 {
+		w.t.Errorf("only %q have conditional statements", made)
+	}
+	w.t.Logf("documented and without a conditional statement in the story: %q", slices.DeleteFunc(documented, func(name string) bool { return slices.Contains(made, name) }))
 }
 
 // real runs the scenarios in an empty keyspace.
@@ -104,6 +154,7 @@ func (w *world) real() {
 			w.t.Errorf("GET %s: %d %s", path, code, body)
 		}
 	}
+	w.rest()
 	w.accept()
 	_, stop := w.relays()
 	defer stop()

@@ -101,8 +101,8 @@ func bubble(t *testing.T, at time.Time, id *topology.Identity, f func(*world)) {
 	bubbleOn(t, at, scyllafake.Config{Tokens: 4, Version: "5.1", Identity: id}, f)
 }
 
-// bubbleOn is bubble with the configuration of the node.
-func bubbleOn(t *testing.T, at time.Time, conf scyllafake.Config, f func(*world)) {
+// bubbleOn is bubble with the configuration of the node, and options of the broker.
+func bubbleOn(t *testing.T, at time.Time, conf scyllafake.Config, f func(*world), broker ...kfake.Opt) {
 	t.Helper()
 	scyllatest.Bubble(t, func(t *testing.T) {
 		time.Sleep(time.Until(at))
@@ -110,16 +110,16 @@ func bubbleOn(t *testing.T, at time.Time, conf scyllafake.Config, f func(*world)
 		var err error
 		w.node, err = scyllafake.Start(conf)
 		w.must(err)
-		w.startBroker()
+		w.startBroker(broker...)
 		defer w.close()
 		f(w)
 	})
 }
 
 // startBroker starts the broker and its clients.
-func (w *world) startBroker() {
+func (w *world) startBroker(opts ...kfake.Opt) {
 	var err error
-	w.broker, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(w.net.Listen))
+	w.broker, err = kfake.NewCluster(append(opts, kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(w.net.Listen))...)
 	w.must(err)
 	w.client, err = kgo.NewClient(w.brokers(kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
 	w.must(err)
