@@ -1,5 +1,13 @@
 // Package trace reports the state of one message in each subscription of its topic.
 //
+// # Premises
+//
+//   - It relies on types and filters that have not changed since the message was read. If one has,
+//     the message is shown as the new one selects it.
+//   - It relies on answers within 2 seconds. A subscription without one is unknown.
+//   - It relies on the schema registry for filters. While that is away, a subscription is asked as if
+//     its filter selected the message.
+//
 // It is a part of the program, and may change in any version.
 package trace
 

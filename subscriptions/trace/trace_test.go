@@ -68,6 +68,12 @@ func TestOf_EachSubscriptionOfTheTopic(t *testing.T) {
 	if len(got) != len(want) {
 		t.Errorf("%d subscriptions %+v, want %d", len(got), got, len(want))
 	}
+	if _, err := s.Put(t.Context(), subscriptions.Subscription{Name: "all", Topics: []string{"t-*"}, Filter: `data.n > 2`}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Of(t.Context(), s, nil, r); err != nil || got[0].Subscription != "all" || got[0].State != subscriptions.ProgressNotSelected {
+		t.Errorf("Of() after a change of the filter = %+v, %v; want that the message is not selected", got, err)
+	}
 	s.Fail(errors.New("away"))
 	if got, err := Of(t.Context(), s, nil, r); err == nil {
 		t.Errorf("Of() without a list = %+v", got)

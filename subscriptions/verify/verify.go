@@ -4,7 +4,19 @@
 // It reads positions, stored messages, skips and dead letters, not records, so it is cheap and
 // may run beside the subscription. It proves what the stored state proves at this moment:
 // offsets that a topic deleted unread are found by the position, and once the owner has moved
-// it past them, by the skip that the owner has stored before. Whether the consumer did what it acknowledged is not visible here.
+// it past them, by the skip that the owner has stored before. Whether the consumer did what it
+// acknowledged is not visible here.
+//
+// # Premises
+//
+//   - It relies on positions that only the subscription commits. One without its metadata is reported
+//     (BadPosition), and what was settled behind it is not known.
+//   - It relies on topic ids. The position of another topic of the name is reported (OtherTopic), and
+//     settles nothing.
+//   - It relies on brokers that keep what they have acknowledged. If records are lost, the position
+//     is beyond their end (BeyondEnd).
+//   - It relies on owners that store what they pass over. What another program skips, by a commit of
+//     its own, is a bad position, not a skip.
 //
 // It is a part of the program, and may change in any version.
 package verify

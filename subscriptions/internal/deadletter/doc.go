@@ -4,8 +4,7 @@
 // A dead letter contains the event of the message in the form of package dlq, so that all
 // operations on dead letters work. The place of the record and the parts of the event that
 // an outbox event does not have are in its metadata. The event that Record returns decodes
-// as the original one; it is not the same bytes: repeated headers and bytes that are not
-// UTF-8 are already lost in the events that consumers receive.
+// as the original one, with its bytes, unless an operator has edited it.
 //
 // A replay is delivered to the subscription alone. The dead letter is claimed by the
 // subscription, not by a process: the epoch of the partition already decides which process
@@ -13,4 +12,13 @@
 //
 // A dead letter belongs to the incarnation in its metadata: one of a deleted subscription is
 // refused by a later one of the name.
+//
+// # Premises
+//
+//   - It relies on places that name one message: incarnation, topic id, partition, generation and
+//     offset. If database and committed offsets go back together, as by a restored backup, another
+//     message has the place, and its dead letter the next id (Message.Collisions).
+//   - It relies on a reader of the partition of a dead letter. If nobody reads it any more, the replay
+//     is suspended with that reason.
+//   - It relies on the database for claims. While it is away, requests for replays wait.
 package deadletter

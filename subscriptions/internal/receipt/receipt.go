@@ -1,5 +1,12 @@
 // Package receipt signs and verifies the receipts of deliveries. A receipt is a text
 // that names one delivery of a message.
+//
+// # Premises
+//
+//   - It relies on one key that all instances share, and that stays. If it is replaced, all receipts
+//     are invalid: their leases expire, and the messages are delivered again.
+//   - It relies on the limits of names: 60 bytes of a subscription, 249 of a topic, 255 of an
+//     instance. If one is much longer, the receipts that contain it are invalid.
 package receipt
 
 import (

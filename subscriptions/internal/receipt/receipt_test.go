@@ -70,6 +70,25 @@ func TestReceipt_ForgeriesAreInvalid(t *testing.T) {
 	}
 }
 
+// Names beyond their limits make no receipt that Parse accepts.
+func TestReceipt_LongNamesAreInvalid(t *testing.T) {
+	t.Parallel()
+	s := signer(t, "k")
+	for what, change := range map[string]func(*Receipt, string){
+		"subscription": func(r *Receipt, name string) { r.Subscription = name }, "topic": func(r *Receipt, name string) { r.Topic = name }, "instance": func(r *Receipt, name string) { r.Instance = name },
+	} {
+		r := sample
+		change(&r, strings.Repeat("x", maxLength))
+		text := s.Sign(&r)
+		if got, err := s.Parse(text); !errors.Is(err, ErrInvalid) {
+			t.Errorf("a long %s: Parse() = %.40v, %v, want ErrInvalid", what, got, err)
+		}
+		if what == "instance" && Names(text, r.Instance) {
+			t.Error("Names() is true for a long instance")
+		}
+	}
+}
+
 func TestNew_RefusesShortKey(t *testing.T) {
 	t.Parallel()
 	if _, err := New(make([]byte, 15)); err == nil {

@@ -157,6 +157,21 @@ func BenchmarkMessages(b *testing.B) {
 	})
 }
 
+// A response is read as a whole, with members of a later version, or not at all.
+func TestMessages_OfOthers(t *testing.T) {
+	t.Parallel()
+	good := subscriptions.Message{Receipt: "r", Attempt: 1, Event: kafkarecord.Event{Topic: "t", Data: []byte(`{"n":1}`)}}
+	bad := good
+	bad.Data = []byte(`{"n":`)
+	if got, err := Messages(AppendMessages(nil, []subscriptions.Message{good, bad, good})); err == nil {
+		t.Errorf("Messages() with data that is no JSON = %+v", got)
+	}
+	later := bytes.Replace(AppendMessages(nil, []subscriptions.Message{good}), []byte(`"attempt"`), []byte(`"new":{"a":[1]},"attempt"`), 1)
+	if got, err := Messages(later); err != nil || len(got) != 1 || got[0].Receipt != "r" || string(got[0].Data) != string(good.Data) {
+		t.Errorf("Messages() of a later version = %+v, %v", got, err)
+	}
+}
+
 func TestMain(m *testing.M) {
 	seeds.Rapid()
 	m.Run()
