@@ -17,6 +17,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -34,7 +35,8 @@ func NewCommand() *cobra.Command {
 		Use:   "tail TOPIC...",
 		Short: "Print events as they arrive",
 		Long: `Print events as they arrive. The command prints a line to the standard error when it
-listens: events written later are printed. With -o json it prints one object a line,
+listens: events written later are printed. A topic that does not exist yet is read from
+its first event. With -o json it prints one object a line,
 with -o yaml one document for each event.`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: completeTopics,
@@ -89,8 +91,8 @@ with -o yaml one document for each event.`,
 }
 
 // listen makes the client read the topics from the start of the flags, and reports it. The
-// positions are known then, so that no later event is left out. It returns an error for a
-// topic that does not exist.
+// positions are known then, so that no later event is left out. Topics that do not exist are
+// named, and read from their start as soon as they do: a relay makes a topic for its first event.
 func (f *flags) listen(cmd *cobra.Command, client *kgo.Client, topics []string, since time.Time) error {
 	admin := kadm.NewClient(client)
 	ctx := cmd.Context()
@@ -109,13 +111,24 @@ func (f *flags) listen(cmd *cobra.Command, client *kgo.Client, topics []string, 
 	if err != nil {
 		return fmt.Errorf("list the topics: %w", err)
 	}
+	var missing []string
 	for _, topic := range topics {
 		switch err := known[topic].Err; {
-		case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.InvalidTopicException):
-			return unknownTopic(ctx, admin, topic)
+		case errors.Is(err, kerr.UnknownTopicOrPartition):
+			missing = append(missing, topic)
+		case errors.Is(err, kerr.InvalidTopicException):
+			return cli.Usage(fmt.Errorf("topic %q: %w", topic, err))
 		case err != nil:
 			return fmt.Errorf("topic %s: %w", topic, err)
 		}
+	}
+	if len(missing) > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "waiting for %s: no such topic yet%s\n", strings.Join(missing, ", "), otherTopics(ctx, admin))
+		go await(ctx, cmd.ErrOrStderr(), client, admin, missing)
+	}
+	topics = slices.DeleteFunc(slices.Clone(topics), func(topic string) bool { return slices.Contains(missing, topic) })
+	if len(topics) == 0 {
+		return nil
 	}
 	offsets, err := list(ctx, topics...)
 	if err == nil {
@@ -136,21 +149,40 @@ func (f *flags) listen(cmd *cobra.Command, client *kgo.Client, topics []string, 
 	return nil
 }
 
-// unknownTopic returns the error of a topic that does not exist, with the topics that do.
-func unknownTopic(ctx context.Context, admin *kadm.Client, topic string) error {
-	err := fmt.Errorf("topic %q does not exist", topic)
-	all, listErr := admin.ListTopics(ctx)
-	if names := all.Names(); listErr == nil && len(names) > 0 {
-		more := ""
-		if n := len(names) - topicsShown; n > 0 {
-			names, more = names[:topicsShown], fmt.Sprintf(" and %d more", n)
-		}
-		err = cli.WithHint(err, "topics: %s%s", strings.Join(names, ", "), more)
+// await makes the client read topics from their start once they exist.
+func await(ctx context.Context, report io.Writer, client *kgo.Client, admin *kadm.Client, missing []string) {
+	for len(missing) > 0 && retry.Wait(ctx, time.Second) == nil {
+		known, _ := admin.ListTopics(ctx, missing...) // an outage is reported by the reader of the others
+		missing = slices.DeleteFunc(missing, func(topic string) bool {
+			if known[topic].Err != nil || len(known[topic].Partitions) == 0 {
+				return false
+			}
+			at := make(map[int32]kgo.Offset)
+			for n := range known[topic].Partitions {
+				at[n] = kgo.NewOffset().AtStart()
+			}
+			client.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: at})
+			fmt.Fprintf(report, "listening to %s from the oldest event\n", topic)
+			return true
+		})
 	}
-	return cli.Usage(err)
 }
 
-// topicsShown bounds the topics in a hint.
+// otherTopics names the topics that exist, for somebody who has mistyped one.
+func otherTopics(ctx context.Context, admin *kadm.Client) string {
+	all, err := admin.ListTopics(ctx)
+	names := all.Names()
+	if err != nil || len(names) == 0 {
+		return ""
+	}
+	more := ""
+	if n := len(names) - topicsShown; n > 0 {
+		names, more = names[:topicsShown], fmt.Sprintf(" and %d more", n)
+	}
+	return "; there are " + strings.Join(names, ", ") + more
+}
+
+// topicsShown bounds the topics that are named.
 const topicsShown = 20
 
 // tail calls show with each record until ctx ends or count records were shown.
