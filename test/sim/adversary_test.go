@@ -272,6 +272,39 @@ func TestClock_OfTheRelaysHost(t *testing.T) {
 	}
 }
 
+// The clock of the relay's host is set back by an hour while a relay runs: it was an hour ahead, or
+// falls an hour behind.
+func TestClock_OfTheRelaysHostIsSetBack(t *testing.T) {
+	for _, ahead := range []time.Duration{wrongClock, -time.Minute} {
+		t.Run(ahead.String(), func(t *testing.T) {
+			seen := simulate(t, 84, func(s *settings) { s.hostAhead = ahead }, func(w *world) {
+				rnd := rand.New(rand.NewPCG(w.seed, 'j'))
+				write := func() {
+					p := w.newLateParcel(rnd)
+					p.onTime(1)
+					p.late()
+					p.onTime(1)
+					time.Sleep(5 * time.Minute)
+				}
+				time.Sleep(2 * time.Hour) // the log knows the time of before
+				w.traffic(300, 90*time.Minute)
+				for range 3 {
+					write()
+				}
+				w.clock.Set(wrongClock - ahead)
+				for i := range 6 {
+					write()
+					if i%2 > 0 {
+						w.crashRelay()
+						w.startRelay()
+					}
+				}
+			})
+			wantOnce(t, seen)
+		})
+	}
+}
+
 // Rows that other writers store: some are no events, and are dead letters with a reason; events
 // that contradict each other are reported.
 func TestWriters_OfOtherRows(t *testing.T) {

@@ -31,8 +31,9 @@
 //     ttl changes, while a relay runs and while none does.
 //   - Only the relay writes to its topics. Another source and a relay of another table write
 //     records with the same keys, ids and numbers, and records that are no events.
-//   - Clocks agree. The clock that dates records and that of the relay's host are an hour off, in
-//     both directions; those of writers and of the database are seconds off.
+//   - Clocks agree. The clock that dates records, the host's or the broker's, and that of the
+//     relay's host are an hour off, in both directions; the latter is set back while a relay runs.
+//     Those of writers and of the database are seconds off.
 //   - Rows are written by outbox.Append, in ascending order. Others write rows that are no events,
 //     two events with one number or one id, and media types in headers; the table may have the
 //     last event of an aggregate first.
@@ -42,14 +43,17 @@
 //   - A row becomes visible within the confidence window, or its aggregate is written to again
 //     (kinds.go, kinds_late.go). The verifier is tested without that, in verifier_test.go.
 //   - No broker denies a topic that exists for 5 s together with all others.
-//   - No relay starts while CDC is off, and the CDC log does not change in plans with late rows:
-//     a scan takes events older than its rows for published.
+//   - No relay starts while CDC is off (relay/log_gap_test.go shows what follows), and the CDC log
+//     does not change in plans with late rows: a scan takes events older than its rows for
+//     published.
 //   - The broker keeps what it acknowledged until somebody deletes it: kfake has no replicas, no
 //     elections and no disks. Its topics are not compacted, and not emptied by size or age.
 //   - Batches of other producers are small, and can be decompressed.
 //   - The database has one node: there is no consistency level below LOCAL_QUORUM, no repair, and
-//     no clock that differs between nodes. Clocks of hosts are wrong from the start and not set
-//     while a relay runs.
+//     no clock that differs between nodes. No host's clock is set forward while a relay runs: the
+//     library that reads the CDC log has no other clock than the bubble's.
+//   - Events that contradict each other need not be reported in random plans: relays restart and
+//     forget aggregates (TestWriters_OfOtherRows, relay/conflicts_test.go).
 //   - Partition counts, event types and names of tables and topics do not change.
 //   - scyllafake and kfake behave like ScyllaDB, Kafka and Redpanda (docs/testing.md).
 //
