@@ -194,7 +194,7 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 		add("events contradict each other, at %s: %s; find the writer, and see the limits of order in docs/promises.md", c.At.UTC().Format(time.RFC3339), c.What)
 	}
 	if t := s.Tail; t.NearLimit {
-		add("%d events are published and not yet read by the sweep reader; at %d the tail reader stops and events are delayed by the confidence window: set relay.dedup_memory to at least %.0f bytes per event and second",
+		add("%d events are published and not yet read by the sweep reader; at %d the tail reader stops and events are delayed by the confidence window: set relay.dedup_memory_bytes to at least %.0f bytes per event and second",
 			t.Unswept, t.UnsweptLimit, 1.25*dedup.BytesPerEvent*cfg.ConfidenceWindow.Seconds())
 	}
 	if s.Unread != "" {

@@ -30,7 +30,7 @@ func TestTail_ReportsItsLimitBeforeItStops(t *testing.T) {
 			}
 			return r.Status()
 		}
-		const named = "set relay.dedup_memory"
+		const named = "set relay.dedup_memory_bytes"
 		if s := step(0, 35); len(s.Problems) > 0 {
 			t.Errorf("problems %q at 70 percent of the bound, want none", s.Problems)
 		}

@@ -30,7 +30,7 @@ Clients authenticate by a token of admin.tokens, or by a JWT of admin.oidc_issue
 		Args: cobra.NoArgs,
 		RunE: app.WithConfig(runAdmin),
 	}
-	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionAdmin, app.SectionAdminAPI, app.SectionServer, app.SectionWatch, app.SectionDLQ, app.SectionRetention, app.SectionVerify, app.SectionLog)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionOps, app.SectionAdmin, app.SectionServer, app.SectionWatch, app.SectionDLQ, app.SectionRetention, app.SectionVerify, app.SectionLog)
 	return cmd
 }
 
@@ -44,7 +44,7 @@ func runAdmin(cmd *cobra.Command, c *app.Config) error {
 		return err
 	}
 	c.Scylla.Need(schema.Components()...)
-	return app.WithReception(cmd, c, check, c.ListenAdmin, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.AdminServer, log *slog.Logger, listen app.Listening) error {
+	return app.WithReception(cmd, c, check, c.ListenAdmin, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.OpsServer, log *slog.Logger, listen app.Listening) error {
 		a, err := app.StartAdmin(ctx, c, gate, session, nil, reg, log, listen)
 		if err != nil {
 			return err

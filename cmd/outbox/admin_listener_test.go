@@ -21,7 +21,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 )
 
-// listenerCommands are the commands with an admin listener: the flags of their APIs, a
+// listenerCommands are the commands with an ops listener: the flags of their APIs, a
 // metric, and further arguments.
 var listenerCommands = map[string]struct {
 	apis   []string
@@ -31,33 +31,33 @@ var listenerCommands = map[string]struct {
 }{
 	"relay":         {metric: "outbox_relay_streams", kafka: true},
 	"notifier":      {metric: "outbox_dead_letter_"},
-	"orders":        {apis: []string{"--http-addr"}, metric: "outbox_orders_unknown_outcomes_total"},
+	"orders":        {apis: []string{"--orders-addr"}, metric: "outbox_orders_unknown_outcomes_total"},
 	"subscriptions": {apis: []string{"--subscriptions-addr"}, metric: `outbox_subscription_request_seconds_count{code="200",operation="receive"}`},
-	"admin":         {apis: []string{"--admin-api-addr"}, metric: "outbox_dead_letter_jobs", more: []string{"--config", "TOKENS"}},
+	"admin":         {apis: []string{"--admin-addr"}, metric: "outbox_dead_letter_jobs", more: []string{"--config", "TOKENS"}},
 }
 
 // Every command serves health checks, metrics, and profiles if they are enabled, on its
-// admin listener. An API has the same health checks, and neither metrics nor profiles. The
+// ops listener. An API has the same health checks, and neither metrics nor profiles. The
 // listener answers only to allowed hosts.
 func TestAdminListener_MetricsAreNowhereElse(t *testing.T) {
 	t.Parallel()
 	b := setupDLQ(t)
 	found := 0
 	eachCommand(func(name string, cmd *cobra.Command) {
-		if cmd.Flags().Lookup(app.FlagAdminAddr) == nil || cmd.Hidden {
+		if cmd.Flags().Lookup(app.FlagOpsAddr) == nil || cmd.Hidden {
 			return
 		}
 		found++
 		x, ok := listenerCommands[name]
 		if !ok {
-			t.Errorf("outbox %s has an admin listener that this test does not know", name)
+			t.Errorf("outbox %s has an ops listener that this test does not know", name)
 			return
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			admin := freeAddr(t)
-			args := append(strings.Fields(name), "--admin-addr", admin)
-			args = append(args, "--admin-profiles", "--admin-hosts", "target.example", "--scylla-hosts", b.e.CQLAddr)
+			args := append(strings.Fields(name), "--ops-addr", admin)
+			args = append(args, "--ops-profiles", "--ops-hosts", "target.example", "--scylla-hosts", b.e.CQLAddr)
 			if cmd.Flags().Lookup("kafka-seeds") != nil {
 				args = append(args, "--kafka-seeds", b.e.KafkaAddr)
 			}
@@ -75,7 +75,7 @@ func TestAdminListener_MetricsAreNowhereElse(t *testing.T) {
 			running(t, args)
 			until(t, admin, 200, "")
 			if code, _, text := asked(t, "GET", "http://"+admin+"/metrics", "", ""); code != 200 || !strings.Contains(text, "\n"+x.metric) {
-				t.Errorf("/metrics at the admin listener = %d, want 200 and %s…", code, x.metric)
+				t.Errorf("/metrics at the ops listener = %d, want 200 and %s…", code, x.metric)
 			}
 			checkNames(t, "http://"+admin+"/metrics", name)
 			for end := time.Now().Add(5 * time.Minute); x.kafka; time.Sleep(10 * time.Millisecond) {
@@ -93,7 +93,7 @@ func TestAdminListener_MetricsAreNowhereElse(t *testing.T) {
 			}
 			for _, path := range []string{"/livez", "/readyz", "/debug/pprof/"} {
 				if code, _, _ := asked(t, "GET", "http://"+admin+path, "", ""); code != 200 {
-					t.Errorf("%s at the admin listener = %d", path, code)
+					t.Errorf("%s at the ops listener = %d", path, code)
 				}
 			}
 			for _, api := range apis {
@@ -189,7 +189,7 @@ func askedAs(t *testing.T, host, url string) int {
 	return resp.StatusCode
 }
 
-// All commands can run on one host: no two admin listeners have the same default port, nor
+// All commands can run on one host: no two ops listeners have the same default port, nor
 // the default port of an API, the database or Kafka.
 func TestAdminListener_DefaultPortsDiffer(t *testing.T) {
 	t.Parallel()
@@ -211,17 +211,17 @@ func TestAdminListener_DefaultPortsDiffer(t *testing.T) {
 				add(s.Key, v[0])
 			}
 		case string:
-			if strings.HasSuffix(s.Key, "addr") && v != "" && s.Key != app.AdminAddrKey {
+			if strings.HasSuffix(s.Key, "addr") && v != "" && s.Key != app.OpsAddrKey {
 				add(s.Key, v)
 			}
 		}
 	}
 	eachCommand(func(name string, cmd *cobra.Command) {
-		if f := cmd.Flags().Lookup(app.FlagAdminAddr); f != nil && !cmd.Hidden && !slices.Contains([]string{"fake", "dev"}, name) {
+		if f := cmd.Flags().Lookup(app.FlagOpsAddr); f != nil && !cmd.Hidden && !slices.Contains([]string{"fake", "dev"}, name) {
 			add(name, f.DefValue)
 			c, err := app.LoadConfigFrom("", app.NoEnv, cmd.Flags())
-			if err != nil || c.Admin.Addr != f.DefValue {
-				t.Errorf("%s listens on %s by default, want %s as in its help: %v", name, c.Admin.Addr, f.DefValue, err)
+			if err != nil || c.Ops.Addr != f.DefValue {
+				t.Errorf("%s listens on %s by default, want %s as in its help: %v", name, c.Ops.Addr, f.DefValue, err)
 			}
 		}
 	})
@@ -246,23 +246,23 @@ func TestAdminListener_AddressesThatDoNotWork(t *testing.T) {
 		want  string
 		usage bool
 	}{
-		{taken.Addr().String(), nil, "admin.addr", false},
-		{"", nil, "admin.addr", true},
-		{"127.0.0.1", nil, "admin.addr", false},
-		{"127.0.0.1:0", []string{"http://x"}, "admin.hosts", true},
+		{taken.Addr().String(), nil, "ops.addr", false},
+		{"", nil, "ops.addr", true},
+		{"127.0.0.1", nil, "ops.addr", false},
+		{"127.0.0.1:0", []string{"http://x"}, "ops.hosts", true},
 	} {
-		c := &app.Config{Admin: app.AdminConfig{Addr: x.addr, Hosts: x.hosts}}
-		_, err := app.ServeAdmin(t.Context(), c, app.NewRegistry(""), log, teardown)
+		c := &app.Config{Ops: app.OpsConfig{Addr: x.addr, Hosts: x.hosts}}
+		_, err := app.ServeOps(t.Context(), c, app.NewRegistry(""), log, teardown)
 		var usage cli.UsageError
 		if err == nil || !strings.Contains(err.Error(), x.want) || errors.As(err, &usage) != x.usage {
-			t.Errorf("admin.addr %q: %v, want %s named", x.addr, err, x.want)
+			t.Errorf("ops.addr %q: %v, want %s named", x.addr, err, x.want)
 		}
 		if x.addr == taken.Addr().String() && !strings.Contains(cli.HintOf(err), "another process uses "+x.addr) {
 			t.Errorf("the hint on a port that is taken is %q", cli.HintOf(err))
 		}
 	}
-	c := &app.Config{Admin: app.AdminConfig{Addr: app.AdminOff}}
-	if a, err := app.ServeAdmin(t.Context(), c, app.NewRegistry(""), log, teardown); err != nil || a.Server != nil || a.URL != "off" {
-		t.Errorf("admin.addr off: %+v, %v", a, err)
+	c := &app.Config{Ops: app.OpsConfig{Addr: app.OpsOff}}
+	if a, err := app.ServeOps(t.Context(), c, app.NewRegistry(""), log, teardown); err != nil || a.Server != nil || a.URL != "off" {
+		t.Errorf("ops.addr off: %+v, %v", a, err)
 	}
 }

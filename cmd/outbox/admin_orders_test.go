@@ -29,14 +29,14 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, line, _ := strings.Cut(strings.Replace(string(other), "ann", "vic", 1), "tokens:\n")
-	c, err := configOf(t, string(yaml)+line, nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-api-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0")
+	c, err := configOf(t, string(yaml)+line, nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-addr", "127.0.0.1:0", "--orders-addr", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
 	reg := app.NewRegistry("")
 	c.Messages.Topics = []string{"reminders", "late"}
-	orders, err := app.StartOrders(t.Context(), c, b.session, reg, log, c.HTTP.Listen)
+	orders, err := app.StartOrders(t.Context(), c, b.session, reg, log, c.ListenOrders)
 	if err != nil {
 		t.Fatal(err)
 	}

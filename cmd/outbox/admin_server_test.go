@@ -24,7 +24,7 @@ func waitingRelay(t *testing.T) (addr string, stop func(), ended <-chan error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Admin.Addr = addr
+	c.Ops.Addr = addr
 	ctx, stop := context.WithCancel(t.Context())
 	cmd := &cobra.Command{}
 	cmd.SetContext(ctx)

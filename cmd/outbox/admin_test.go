@@ -49,7 +49,7 @@ func TestAdmin_TokenIsAccepted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := configOf(t, string(yaml), nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-api-addr", "127.0.0.1:0")
+	c, err := configOf(t, string(yaml), nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-addr", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestAdmin_RefusesWhatIsNotSafe(t *testing.T) {
 		}
 	}
 	var c app.Config
-	c.Admin.APIAddr = "0.0.0.0:0"
+	c.Admin.Addr = "0.0.0.0:0"
 	if _, err := c.ListenAdmin(t.Context(), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), access.ErrInClear.Error()) {
 		t.Errorf("listening everywhere without TLS: %v", err)
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// operatorAPI is the admin API that a command uses: that of a server (api.url), or one in
+// operatorAPI is the admin API that a command uses: that of a server (api.admin_url), or one in
 // this process on the configured database.
 type operatorAPI struct {
 	*adminclient.Client
@@ -41,9 +41,9 @@ func withAPIOf(cmd *cobra.Command, actor string, needed []schema.Component, f fu
 	if err != nil {
 		return err
 	}
-	if c.API.URL != "" {
+	if c.API.AdminURL != "" {
 		if actor != "" {
-			return cli.Usage(errors.New("--actor and --api cannot be combined: the audit trail contains the owner of the token"))
+			return cli.Usage(errors.New("--actor and --api-admin-url cannot be combined: the audit trail contains the owner of the token"))
 		}
 		client, err := c.API.Client()
 		if err != nil {
@@ -55,7 +55,7 @@ func withAPIOf(cmd *cobra.Command, actor string, needed []schema.Component, f fu
 		actor = thisUser()
 	}
 	local, err := app.OpenLocalAPI(cmd.Context(), c, app.LocalConfig{
-		Needs: needed, Actor: actor, Archive: cmd.Flags().Lookup("retention-archive") != nil, Schemas: cmd.Flags().Lookup("dlq-schemas") != nil,
+		Needs: needed, Actor: actor, Archive: cmd.Flags().Lookup("archive-url") != nil, Schemas: cmd.Flags().Lookup("dlq-schemas") != nil,
 		Topics: cmd.Flags().Lookup("kafka-seeds") != nil,
 		Runner: jobs.RunnerConfig{Poll: jobPoll, Lease: jobLease},
 		Logger: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})),
@@ -78,7 +78,7 @@ func withAPIOf(cmd *cobra.Command, actor string, needed []schema.Component, f fu
 // server.
 func apiFix(cmd *cobra.Command, err error, remote bool) error {
 	if _, ok := errors.AsType[*adminclient.UnreachableError](err); ok && remote {
-		return cli.WithHint(err, "--api or OUTBOX_API_URL is the URL of 'outbox admin' (admin.api_addr); check that it runs there, and its certificate (--api-tls-ca)")
+		return cli.WithHint(err, "--api-admin-url or OUTBOX_API_ADMIN_URL is the URL of 'outbox admin' (admin.addr); check that it runs there, and its certificate (--api-tls-ca)")
 	}
 	p, ok := errors.AsType[*adminclient.Error](err)
 	if !ok || cli.HintOf(err) != "" {
@@ -109,7 +109,7 @@ func statusHint(p *adminclient.Error, remote bool) string {
 	case p.Status == http.StatusForbidden:
 		return "OUTBOX_API_TOKEN (api.token) needs a token with that role; discard, edit, purge, restore, archive, reshard and dlq jobs cancel need admin, other changes operator"
 	case p.Status == http.StatusNotFound && p.Type != admin.TypeNotFound, p.Status == http.StatusMethodNotAllowed:
-		return "--api or OUTBOX_API_URL must be the URL of 'outbox admin', of this version or a later one"
+		return "--api-admin-url or OUTBOX_API_ADMIN_URL must be the URL of 'outbox admin', of this version or a later one"
 	case p.Status == http.StatusNotFound && strings.Contains(p.Path, "/jobs/"):
 		return "outbox dlq jobs list prints the ids"
 	case p.Status == http.StatusNotFound && p.Hint != "":

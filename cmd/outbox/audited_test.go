@@ -150,7 +150,7 @@ func TestRelay_BackfillIsAudited(t *testing.T) {
 	ended := make(chan int, 1)
 	go func() {
 		ended <- cli.Execute(root, []string{
-			"relay", "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-addr", "off", "--relay-topics", "ThingHappened=things",
+			"relay", "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--ops-addr", "off", "--relay-topics", "ThingHappened=things",
 			"--backfill-from", "2026-01-02T15:04:05Z", "--reason", "CDC was off", "--actor", "eve",
 		}, &errOut)
 	}()

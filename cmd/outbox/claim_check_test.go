@@ -113,13 +113,13 @@ func TestClaimCheck_EndToEnd(t *testing.T) {
 
 func claimCheck(t *testing.T, store objectStore) {
 	b := setupVerify(t)
-	yaml := fmt.Sprintf("messages: {max_bytes: 16777216, topics: [things]}\nretention: {archive: %q}\nrelay: {confidence_window: 3s}\n", store.url)
-	c, err := configOf(t, yaml, nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--http-addr", "127.0.0.1:0")
+	yaml := fmt.Sprintf("messages: {max_bytes: 16777216, topics: [things]}\narchive: {url: %q}\nrelay: {confidence_window: 3s}\n", store.url)
+	c, err := configOf(t, yaml, nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--orders-addr", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	orders, err := app.StartOrders(t.Context(), c, b.session, app.NewRegistry(""), log, c.HTTP.Listen)
+	orders, err := app.StartOrders(t.Context(), c, b.session, app.NewRegistry(""), log, c.ListenOrders)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func claimCheck(t *testing.T, store objectStore) {
 func (b *verifyFixture) doctor(url string) string {
 	b.t.Helper()
 	var out, errOut bytes.Buffer
-	code := run([]string{"doctor", "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--retention-archive", url}, &out, &errOut)
+	code := run([]string{"doctor", "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--archive-url", url}, &out, &errOut)
 	if code != cli.ExitOK && code != cli.ExitFailed {
 		b.t.Errorf("doctor: status %d: %s", code, errOut.String())
 	}

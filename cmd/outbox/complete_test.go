@@ -55,12 +55,12 @@ func TestComplete_Subscriptions(t *testing.T) {
 		}
 	}
 	for _, args := range []string{"subscriptions get", "subscriptions pause", "subscriptions seek --to latest", "subscriptions end-lease", "consume"} {
-		if got := strings.Join(completions(t, append(strings.Fields(args), "--api", q.url)...), " "); got != "mail stock" {
+		if got := strings.Join(completions(t, append(strings.Fields(args), "--api-subscriptions-url", q.url)...), " "); got != "mail stock" {
 			t.Errorf("outbox %s completes to %q", args, got)
 		}
 	}
 	for _, args := range []string{"subscriptions get mail", "subscriptions list"} {
-		if got := completions(t, append(strings.Fields(args), "--api", q.url)...); len(got) != 0 {
+		if got := completions(t, append(strings.Fields(args), "--api-subscriptions-url", q.url)...); len(got) != 0 {
 			t.Errorf("outbox %s completes to %q", args, got)
 		}
 	}

@@ -136,7 +136,7 @@ relay:
   confidence_window: 1s
   tables: [{}, {table: events, preset: debezium, topic: own}]
   topics: [ThingHappened=things]
-`, nil, "--scylla-hosts", b.e.CQLAddr, "--scylla-keyspace", "shop", "--kafka-seeds", b.e.KafkaAddr, "--admin-addr", "off", "--relay-session-timeout", "5m")
+`, nil, "--scylla-hosts", b.e.CQLAddr, "--scylla-keyspace", "shop", "--kafka-seeds", b.e.KafkaAddr, "--ops-addr", "off", "--relay-session-timeout", "5m")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ relay:
   dead_letters: false
   confidence_window: 1s
   tables: [{keyspace: shop, table: outbox_messages}]
-`, nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-addr", "off", "--relay-session-timeout", "5m")
+`, nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--ops-addr", "off", "--relay-session-timeout", "5m")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +336,7 @@ func TestComponents_AddedLater(t *testing.T) {
 		t.Errorf("dlq list: status %d: %s%s", code, out, errOut)
 	}
 	// The sweep of old dead letters passes without the table of subscriptions.
-	if out, errOut, code := b.run("dlq archive run", "--retention-archive", t.TempDir(), "--yes", "--reason", "a test"); strings.Contains(errOut, "unconfigured table") {
+	if out, errOut, code := b.run("dlq archive run", "--archive-url", t.TempDir(), "--yes", "--reason", "a test"); strings.Contains(errOut, "unconfigured table") {
 		t.Errorf("dlq archive run: status %d: %s%s", code, out, errOut)
 	}
 }

@@ -64,7 +64,7 @@ func TestCompose_OrdersRefuseForeignHosts(t *testing.T) {
 	if len(c.HTTP.Tokens) > 0 {
 		t.Fatal("docker-compose.yml has tokens; this test is about an API without")
 	}
-	hosts, err := c.HTTP.AllowedHosts()
+	hosts, err := c.HTTP.AllowedHosts(c.Orders.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestCompose_OrdersRefuseForeignHosts(t *testing.T) {
 }
 
 // Each target of Prometheus is a service of docker-compose.yml. A process of the project
-// listens where Prometheus expects its admin listener, and allows the host name that
+// listens where Prometheus expects its ops listener, and allows the host name that
 // Prometheus sends.
 func TestCompose_PrometheusTargets(t *testing.T) {
 	t.Parallel()
@@ -114,9 +114,9 @@ func TestCompose_PrometheusTargets(t *testing.T) {
 				}
 				found++
 				c := composeConfig(t, name)
-				hosts, err := access.NewHosts(c.Admin.Addr, c.Admin.Hosts)
-				if err != nil || c.Admin.Addr != "0.0.0.0:"+port || !hosts.Allow(target) || hosts.Allow("rebound.example") {
-					t.Errorf("target %s: the process listens on %s for the hosts %v, %v", target, c.Admin.Addr, c.Admin.Hosts, err)
+				hosts, err := access.NewHosts(c.Ops.Addr, c.Ops.Hosts)
+				if err != nil || c.Ops.Addr != "0.0.0.0:"+port || !hosts.Allow(target) || hosts.Allow("rebound.example") {
+					t.Errorf("target %s: the process listens on %s for the hosts %v, %v", target, c.Ops.Addr, c.Ops.Hosts, err)
 				}
 			}
 		}

@@ -13,7 +13,7 @@ import (
 func configOf(t *testing.T, yaml string, env map[string]string, args ...string) (*app.Config, error) {
 	t.Helper()
 	flags := func(cmd *cobra.Command) {
-		app.AddFlags(cmd, append([]string{app.SectionAdminAPI, app.SectionRelay, app.SectionSchema}, app.OrdersSections...)...)
+		app.AddFlags(cmd, append([]string{app.SectionAdmin, app.SectionRelay, app.SectionSchema}, app.OrdersSections...)...)
 	}
 	return clitest.Config(t, app.LoadConfigFrom, flags, yaml, env, args...)
 }

@@ -61,7 +61,7 @@ func TestConfig(t *testing.T) {
 		"relay: {shard: 2}":              "relay.shard",
 		"relay: {attempt_timeout: soon}": "relay.attempt_timeout",
 		"scylla: {keyspace: 'A B'}":      "A B",
-		"retention: {archive: 'no://b'}": "outbox-cloud",
+		"archive: {url: 'no://b'}":       "outbox-cloud",
 		"kafka: {password: 'file:/no'}":  "kafka.password",
 	} {
 		write(text)
@@ -84,7 +84,7 @@ func TestConfig_Context(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "outbox", "prod.yml")
-	if err := os.WriteFile(file, []byte("scylla: {keyspace: shop}\napi: {token: canary, url: 'no URL'}\n"), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte("scylla: {keyspace: shop}\napi: {token: canary, admin_url: 'no URL'}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {

@@ -64,12 +64,12 @@ func TestContactPoints(t *testing.T) {
 
 // The arguments that commands cannot run without.
 var commandArguments = map[string][]string{
-	"admin":                {"--admin-api-addr", "127.0.0.1:0", "--admin-addr", "off", "--config", "TOKENS"},
-	"orders":               {"--http-addr", "127.0.0.1:0", "--http-insecure", "--admin-addr", "off"},
-	"relay":                {"--admin-addr", "127.0.0.1:0"},
-	"subscriptions":        {"--subscriptions-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"},
-	"notifier":             {"--admin-addr", "127.0.0.1:0"},
-	"dlq archive run":      {"--retention-archive", "DIR"},
+	"admin":                {"--admin-addr", "127.0.0.1:0", "--ops-addr", "off", "--config", "TOKENS"},
+	"orders":               {"--orders-addr", "127.0.0.1:0", "--http-insecure", "--ops-addr", "off"},
+	"relay":                {"--ops-addr", "127.0.0.1:0"},
+	"subscriptions":        {"--subscriptions-addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0"},
+	"notifier":             {"--ops-addr", "127.0.0.1:0"},
+	"dlq archive run":      {"--archive-url", "DIR"},
 	"relay reshard":        {"--shards", "2"},
 	"dlq archive restore":  {"00000000-0000-0000-0000-000000000001"},
 	"dlq archive get":      {"00000000-0000-0000-0000-000000000001"},

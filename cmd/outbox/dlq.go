@@ -22,7 +22,7 @@ func newDLQCommand() *cobra.Command {
 A dead letter is an event that the relay could not publish. It blocks the later
 events of its aggregate, which keeps their order. These commands change dead
 letters in the database; the relay acts on the change within a second. They use the
-admin API at --api, or without it the database. An API needs a token (OUTBOX_API_TOKEN)
+admin API at --api-admin-url, or without it the database. An API needs a token (OUTBOX_API_TOKEN)
 and runs the jobs itself; with the database the command runs them.
 
 Each change prints a preview first. On a terminal it asks for confirmation;

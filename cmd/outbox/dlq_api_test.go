@@ -87,7 +87,7 @@ func (b *verifyFixture) serveAdmin(role access.Role) {
 	b.t.Helper()
 	secret, hash := access.NewToken()
 	c, err := configOf(b.t, fmt.Sprintf("admin:\n  tokens: [%q]\n", access.Token{Name: serverActor, Role: role, Hash: hash}), nil,
-		"--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-api-addr", "127.0.0.1:0")
+		"--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-addr", "127.0.0.1:0")
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func onDatabaseAndAdmin(t *testing.T, test func(*testing.T, *verifyFixture)) {
 func apiSettings(t *testing.T, url, secret string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "outbox.yaml")
-	if err := os.WriteFile(file, []byte("api:\n  url: "+url+"\n  token: "+secret+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("api:\n  admin_url: "+url+"\n  token: "+secret+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return file
@@ -146,7 +146,7 @@ func (b *verifyFixture) forbidEngines() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	text = fmt.Appendf(text, "scylla:\n  hosts: [%[1]s]\nkafka:\n  seeds: [%[1]s]\nretention:\n  archive: %s\n", ln.Addr(), filepath.Join(b.t.TempDir(), "none", "none"))
+	text = fmt.Appendf(text, "scylla:\n  hosts: [%[1]s]\nkafka:\n  seeds: [%[1]s]\narchive:\n  url: %s\n", ln.Addr(), filepath.Join(b.t.TempDir(), "none", "none"))
 	if err := os.WriteFile(b.server, text, 0o600); err != nil {
 		b.t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func TestDLQ_ServerRunsJobs(t *testing.T) {
 	}
 	id := b.writeDeadLetter(1, nil)
 	b.run(cli.ExitWaits, "replay", id, "--yes", "--reason", "a test", "--wait", "100ms", "--force")
-	if _, errOut := b.run(cli.ExitUsage, "discard", id, "--yes", "--reason", "a test", "--actor", "eve"); !strings.Contains(errOut, "--actor and --api") {
+	if _, errOut := b.run(cli.ExitUsage, "discard", id, "--yes", "--reason", "a test", "--actor", "eve"); !strings.Contains(errOut, "--actor and --api-admin-url") {
 		t.Errorf("--actor with an API says %q", errOut)
 	}
 }
@@ -347,10 +347,10 @@ func TestAPI_ErrorsNameTheFix(t *testing.T) {
 		"no API":               {answer(200, "", "<html>"), secret, stats, cli.ExitFailed, []string{"is http://127.0.0.1", "the URL of an admin API"}},
 		"redirect":             {answer(302, viewer, ""), secret, stats, cli.ExitFailed, []string{"status 302"}},
 		"database unreachable": {answer(503, "", `{"detail":"The database cannot be reached; retry later.","request_id":"r-1"}`), secret, stats, cli.ExitFailed, []string{"the database cannot be reached", "r-1", "retry later"}},
-		"server unreachable":   {"http://127.0.0.1:1", secret, stats, cli.ExitFailed, []string{"http://127.0.0.1:1", "connection refused", "OUTBOX_API_URL"}},
+		"server unreachable":   {"http://127.0.0.1:1", secret, stats, cli.ExitFailed, []string{"http://127.0.0.1:1", "connection refused", "OUTBOX_API_ADMIN_URL"}},
 		"unencrypted":          {"http://outbox.example.com", secret, stats, cli.ExitUsage, []string{"unencrypted", "https"}},
 		"user in the URL":      {"http://ann:" + secret + "@localhost", secret, stats, cli.ExitUsage, []string{"contains a user"}},
-		"no URL":               {"localhost:8090", secret, stats, cli.ExitUsage, []string{"api.url (--api)"}},
+		"no URL":               {"localhost:8090", secret, stats, cli.ExitUsage, []string{"api.admin_url (--api-admin-url)"}},
 		"certificate file":     {"https://localhost", secret, []string{"stats", "--api-tls-ca", token}, cli.ExitUsage, []string{"api.tls_ca"}},
 		"invalid request":      {viewer, secret, []string{"list", "--aggregate", strings.Repeat("x", 1001)}, cli.ExitUsage, []string{"query.aggregate"}},
 	} {

@@ -23,7 +23,7 @@ func newDLQArchiveCommand() *cobra.Command {
 		Short: "List, fill and restore the archive of old dead letters",
 		Long: `List, fill and restore the archive of old dead letters.
 
-The archive is retention.archive: a folder, or the URL of a bucket. Its objects are
+The archive is archive.url: a folder, or the URL of a bucket. Its objects are
 compressed JSON Lines, one dead letter per line, grouped by day, each with a
 manifest.`,
 		Args: cobra.NoArgs,
@@ -39,12 +39,12 @@ func withArchive(cmd *cobra.Command, f func(*archive.Archive) error) (err error)
 	if err != nil {
 		return err
 	}
-	if c.Retention.Archive == "" {
+	if c.Archive.URL == "" {
 		return noArchive()
 	}
-	a, err := archive.Open(cmd.Context(), c.Retention.Archive)
+	a, err := archive.Open(cmd.Context(), c.Archive.URL)
 	if err != nil {
-		return fmt.Errorf("retention.archive: %w", err)
+		return fmt.Errorf("archive.url: %w", err)
 	}
 	defer func() { err = errors.Join(err, a.Close()) }()
 	return f(a)
@@ -52,7 +52,7 @@ func withArchive(cmd *cobra.Command, f func(*archive.Archive) error) (err error)
 
 // noArchive returns the error of a missing archive.
 func noArchive() error {
-	return cli.Usage(cli.WithHint(errors.New("retention.archive is empty"), archiveHint))
+	return cli.Usage(cli.WithHint(errors.New("archive.url is empty"), archiveHint))
 }
 
 // objectTable prints the archive's objects as a list.
@@ -109,9 +109,9 @@ func newArchiveGetCommand() *cobra.Command {
 		Use:   "get OBJECT|EVENT_ID",
 		Short: "Print the dead letters of an object, or one of them, as JSON Lines",
 		Long: `Print the dead letters of an object, or one of them, as JSON Lines. The command
-reads the archive itself (retention.archive) and checks the object against its
+reads the archive itself (archive.url) and checks the object against its
 manifest; exit status 1 if it is damaged. For an event id it reads the name of the
-object from the database, or with --api from the API.`,
+object from the database, or with --api-admin-url from the API.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			print := func(r archive.Record) error {
@@ -158,7 +158,7 @@ func newArchiveRunCommand() *cobra.Command {
 		Use:   "run",
 		Short: "Archive old dead letters and delete expired objects now",
 		Long: `Archive old dead letters and delete expired objects now. A relay with
-retention.archive does so periodically. An object is read back before its dead
+archive.url does so periodically. An object is read back before its dead
 letters are deleted from the database, so an interruption loses nothing. The sweep is
 a job; 'outbox dlq jobs' lists and steers it.`,
 		Args: cobra.NoArgs,

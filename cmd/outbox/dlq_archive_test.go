@@ -41,7 +41,7 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 	b.discard(done)
 	open := b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.AggregateID = "b" })
 	suspended := b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.AggregateID, l.Status = "c", dlq.Suspended })
-	in := func(args ...string) []string { return append(args, "--retention-archive", dir) }
+	in := func(args ...string) []string { return append(args, "--archive-url", dir) }
 
 	if _, errOut := b.run(cli.ExitFailed, "purge", "--all", "--yes", "--reason", "a test"); !strings.Contains(errOut, "there is no archive") || !strings.Contains(errOut, "--no-archive") {
 		t.Errorf("purge without an archive said %q", errOut)
@@ -142,20 +142,20 @@ func TestDLQ_ArchiveRun(t *testing.T) {
 		t.Helper()
 		return b.run(want, append([]string{"archive", "run", "--yes", "--reason", "a test"}, args...)...)
 	}
-	if out, _ := sweep(cli.ExitOK, "--retention-archive", dir); !strings.HasPrefix(out, "archive: 0 changed") {
+	if out, _ := sweep(cli.ExitOK, "--archive-url", dir); !strings.HasPrefix(out, "archive: 0 changed") {
 		t.Errorf("with 30 days: %q", out)
 	}
-	if _, errOut := sweep(cli.ExitOK, "--retention-archive", dir, "--retention-resolved", "24h", "--dry-run"); !strings.Contains(errOut, "1  resolved") || b.status(id) != dlq.Resolved {
+	if _, errOut := sweep(cli.ExitOK, "--archive-url", dir, "--retention-resolved", "24h", "--dry-run"); !strings.Contains(errOut, "1  resolved") || b.status(id) != dlq.Resolved {
 		t.Errorf("a dry run: %q, and the dead letter is %s", errOut, b.status(id))
 	}
-	if out, _ := sweep(cli.ExitOK, "--retention-archive", dir, "--retention-resolved", "24h"); !strings.HasPrefix(out, "archive: 1 changed") || b.status(id) != dlq.Archived {
+	if out, _ := sweep(cli.ExitOK, "--archive-url", dir, "--retention-resolved", "24h"); !strings.HasPrefix(out, "archive: 1 changed") || b.status(id) != dlq.Archived {
 		t.Errorf("with a day: %q, and the dead letter is %s", out, b.status(id))
 	}
-	sweep(cli.ExitUsage, "--retention-archive", dir, "--retention-resolved", "1m")
-	if _, errOut := sweep(cli.ExitFailed); !strings.Contains(errOut, "--retention-archive") {
+	sweep(cli.ExitUsage, "--archive-url", dir, "--retention-resolved", "1m")
+	if _, errOut := sweep(cli.ExitFailed); !strings.Contains(errOut, "--archive-url") {
 		t.Errorf("without an archive: %q", errOut)
 	}
-	b.run(cli.ExitUsage, "archive", "run", "--retention-archive", dir)
+	b.run(cli.ExitUsage, "archive", "run", "--archive-url", dir)
 	if ttl, err := app.RowTTL(t.Context(), b.session, "outbox.outbox_messages"); err != nil || ttl != 7*24*time.Hour {
 		t.Errorf("rowTTL() = %s, %v, want a week", ttl, err)
 	}

@@ -308,13 +308,13 @@ func withoutArchive(err error, action dlq.Action) error {
 	case !ok || p.Status != http.StatusConflict:
 		return err
 	case action == dlq.ActionPurge:
-		return cli.WithHint(err, "set retention.archive (--retention-archive); or delete the dead letters without an archive by --no-archive")
+		return cli.WithHint(err, "set archive.url (--archive-url); or delete the dead letters without an archive by --no-archive")
 	}
 	return cli.WithHint(err, archiveHint)
 }
 
 // archiveHint is the hint for a missing setting.
-const archiveHint = "retention.archive (--retention-archive) names a folder, or a bucket such as s3://name?region=…"
+const archiveHint = "archive.url (--archive-url) names a folder, or a bucket such as s3://name?region=…"
 
 // atLeast returns the number of dead letters of a preview.
 func atLeast(p *admin.PreviewBody) string {

@@ -13,7 +13,7 @@ func newDLQPurgeCommand() *cobra.Command {
 ends. An outline remains: ids, times, outcome, who purged the dead letter and why, so
 that its event is not published again. Payload, headers, errors and edits are deleted.
 
-Dead letters are first written to retention.archive, from where they can be restored.
+Dead letters are first written to archive.url, from where they can be restored.
 Without an archive, --no-archive deletes them. Failed and suspended ones, whose events
 are in no topic, require --force; the events that they block are published. Pending,
 blocked and claimed ones cannot be purged: discard them first.`,

@@ -2,7 +2,7 @@ package main
 
 // examples are printed by --help, by the path of the command.
 var examples = map[string]string{
-	"admin": `outbox admin --config /etc/outbox/outbox.yaml --admin-api-addr 127.0.0.1:8090`,
+	"admin": `outbox admin --config /etc/outbox/outbox.yaml --admin-addr 127.0.0.1:8090`,
 	"audit list": `outbox audit list --since 24h
 outbox audit list --actor ann --action create-job,cancel-job --wide`,
 	"config check": `outbox config check --config /etc/outbox/outbox.yaml`,
@@ -43,7 +43,7 @@ outbox dlq replay --error-class record_too_large --canary --reason 'INC-7, limit
 	"health": `outbox health relay
 outbox health subscriptions`,
 	"orders": `outbox orders --config /etc/outbox/outbox.yaml
-outbox orders --scylla-hosts db-1,db-2 --http-hint-addrs relay:7070`,
+outbox orders --scylla-hosts db-1,db-2 --hints-relay-addrs relay:7070`,
 	"relay": `outbox relay --config /etc/outbox/outbox.yaml
 outbox relay --backfill-from 2026-01-02T15:04:05Z --reason 'CDC was off'`,
 	"relay reshard":        `outbox relay reshard --shards 4 --dry-run`,

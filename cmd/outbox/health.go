@@ -25,31 +25,31 @@ func newHealthCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "health COMMAND",
 		Short: "Check whether a process on this host is ready",
-		Long: `Check /readyz of the process of COMMAND at its admin.addr on this host. The exit
+		Long: `Check /readyz of the process of COMMAND at its ops.addr on this host. The exit
 status is 0 if it is ready; otherwise the reason is printed. It is for health checks
 of containers, whose image has no shell.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target, rest, err := cmd.Root().Find(args)
-			if err != nil || len(rest) > 0 || target.Flags().Lookup(app.FlagAdminAddr) == nil {
-				return cli.Usage(fmt.Errorf("COMMAND %q has no admin listener; use relay, orders, admin, notifier or subscriptions", strings.Join(args, " ")))
+			if err != nil || len(rest) > 0 || target.Flags().Lookup(app.FlagOpsAddr) == nil {
+				return cli.Usage(fmt.Errorf("COMMAND %q has no ops listener; use relay, orders, admin, notifier or subscriptions", strings.Join(args, " ")))
 			}
 			c, err := app.LoadConfigFrom(file, os.LookupEnv, target.Flags())
 			if err != nil {
 				return err
 			}
-			return checkHealth(cmd.Context(), c.Admin.Addr)
+			return checkHealth(cmd.Context(), c.Ops.Addr)
 		},
 	}
 	cmd.Flags().StringVar(&file, "config", "", "configuration file (YAML) of the process; the environment takes precedence")
 	return cmd
 }
 
-// checkHealth returns nil if the process with the admin listener addr is ready.
+// checkHealth returns nil if the process with the ops listener addr is ready.
 func checkHealth(ctx context.Context, addr string) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return cli.Usage(fmt.Errorf("admin.addr %q has no listener to ask; set host:port", addr))
+		return cli.Usage(fmt.Errorf("ops.addr %q has no listener to ask; set host:port", addr))
 	}
 	if ip := net.ParseIP(host); host == "" || ip.IsUnspecified() {
 		host = "127.0.0.1" // all addresses, this one included
@@ -58,11 +58,11 @@ func checkHealth(ctx context.Context, addr string) error {
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+"/readyz", nil)
 	if err != nil {
-		return cli.Usage(fmt.Errorf("admin.addr %q: %w", addr, err))
+		return cli.Usage(fmt.Errorf("ops.addr %q: %w", addr, err))
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return cli.WithHint(err, "admin.addr (OUTBOX_ADMIN_ADDR, or --config) must be that of the process")
+		return cli.WithHint(err, "ops.addr (OUTBOX_OPS_ADDR, or --config) must be that of the process")
 	}
 	defer resp.Body.Close()
 	detail, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))

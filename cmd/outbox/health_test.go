@@ -33,7 +33,7 @@ func TestHealth(t *testing.T) {
 	defer srv.Close()
 	_, port, _ := strings.Cut(srv.Listener.Addr().String(), ":")
 	config := filepath.Join(t.TempDir(), "outbox.yaml")
-	if err := os.WriteFile(config, []byte("admin: {addr: '0.0.0.0:"+port+"'}\n"), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte("ops: {addr: '0.0.0.0:"+port+"'}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	health := func(command string) (int, string) {
@@ -49,16 +49,16 @@ func TestHealth(t *testing.T) {
 		t.Errorf("of a process that is not ready: exit status %d, %q", code, text)
 	}
 	srv.Close()
-	if code, text := health("orders"); code != cli.ExitFailed || !strings.Contains(text, "hint: admin.addr") {
+	if code, text := health("orders"); code != cli.ExitFailed || !strings.Contains(text, "hint: ops.addr") {
 		t.Errorf("without a process: exit status %d, %q", code, text)
 	}
-	if code, text := health("tail"); code != cli.ExitUsage || !strings.Contains(text, "no admin listener") {
+	if code, text := health("tail"); code != cli.ExitUsage || !strings.Contains(text, "no ops listener") {
 		t.Errorf("of a command without a listener: exit status %d, %q", code, text)
 	}
-	if err := os.WriteFile(config, []byte("admin: {addr: 'off'}\n"), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte("ops: {addr: 'off'}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, text := health("relay"); code != cli.ExitUsage || !strings.Contains(text, "admin.addr") {
+	if code, text := health("relay"); code != cli.ExitUsage || !strings.Contains(text, "ops.addr") {
 		t.Errorf("with the listener off: exit status %d, %q", code, text)
 	}
 }
@@ -69,12 +69,12 @@ func TestDaemons_StartAlike(t *testing.T) {
 	t.Parallel()
 	var names []string
 	eachCommand(func(name string, cmd *cobra.Command) {
-		if cmd.Flags().Lookup(app.FlagAdminAddr) != nil && !cmd.Hidden {
+		if cmd.Flags().Lookup(app.FlagOpsAddr) != nil && !cmd.Hidden {
 			names = append(names, name)
 		}
 	})
 	slices.Sort(names)
-	if want := slices.Sorted(maps.Keys(app.AdminAddrs)); !slices.Equal(names, want) {
+	if want := slices.Sorted(maps.Keys(app.OpsAddrs)); !slices.Equal(names, want) {
 		t.Errorf("the daemons are %q, and %q have an address for their metrics", names, want)
 	}
 }

@@ -38,19 +38,20 @@ func TestHTTP_GateReadsTokens(t *testing.T) {
 // writes without a token, unless told so.
 func TestHTTP_ListenBeyondLoopback(t *testing.T) {
 	t.Parallel()
-	half := app.HTTPConfig{Addr: "127.0.0.1:0"}
+	var half app.HTTPConfig
 	half.TLSCert = "cert.pem"
 	for name, tt := range map[string]struct {
+		addr string
 		conf app.HTTPConfig
 		ok   bool
 	}{
-		"loopback":          {app.HTTPConfig{Addr: "127.0.0.1:0"}, true},
-		"elsewhere":         {app.HTTPConfig{Addr: "0.0.0.0:0"}, false},
-		"elsewhere, tokens": {app.HTTPConfig{Addr: "0.0.0.0:0", Tokens: []string{"x"}}, false},
-		"told so":           {app.HTTPConfig{Addr: "0.0.0.0:0", Insecure: true}, true},
-		"half a pair":       {half, false},
+		"loopback":          {"127.0.0.1:0", app.HTTPConfig{}, true},
+		"elsewhere":         {"0.0.0.0:0", app.HTTPConfig{}, false},
+		"elsewhere, tokens": {"0.0.0.0:0", app.HTTPConfig{Tokens: []string{"x"}}, false},
+		"told so":           {"0.0.0.0:0", app.HTTPConfig{Insecure: true}, true},
+		"half a pair":       {"127.0.0.1:0", half, false},
 	} {
-		ln, err := tt.conf.Listen(t.Context(), slog.New(slog.DiscardHandler))
+		ln, err := (&app.Config{HTTP: tt.conf, Orders: app.OrdersConfig{Addr: tt.addr}}).ListenOrders(t.Context(), slog.New(slog.DiscardHandler))
 		if (err == nil) != tt.ok {
 			t.Errorf("%s: listen() = %v, want ok %v", name, err, tt.ok)
 		}

@@ -85,7 +85,7 @@ func TestScylla_NamesTheNodeThatIsAway(t *testing.T) {
 			if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "outbox_scylla_node_down"); err != nil {
 				t.Error(err)
 			}
-			a := &app.AdminServer{Nodes: c.Scylla.Nodes}
+			a := &app.OpsServer{Nodes: c.Scylla.Nodes}
 			works := httpapi.Readiness(func() (bool, any) { return true, struct{ Streams int }{7} })
 			a.Works(works)
 			ready, detail := a.Readiness()
@@ -109,7 +109,7 @@ func TestScylla_SessionsAreObserved(t *testing.T) {
 	}
 }
 
-// Every command with an admin listener stays ready while a node of the database is down: a
+// Every command with an ops listener stays ready while a node of the database is down: a
 // probe receives a complete response that names the node, from the listener and from the API.
 func TestScylla_EveryCommandIsReadyWithoutANode(t *testing.T) {
 	t.Parallel()
@@ -138,7 +138,7 @@ func TestScylla_EveryCommandIsReadyWithoutANode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			addrs := []string{freeAddr(t)}
-			args := append(strings.Fields(name), "--admin-addr", addrs[0], "--scylla-hosts", db.Addr(), "--scylla-timeout", "1m")
+			args := append(strings.Fields(name), "--ops-addr", addrs[0], "--scylla-hosts", db.Addr(), "--scylla-timeout", "1m")
 			if cmd.Flags().Lookup("kafka-seeds") != nil {
 				args = append(args, "--kafka-seeds", strings.Join(broker.ListenAddrs(), ","))
 			}
@@ -157,8 +157,8 @@ func TestScylla_EveryCommandIsReadyWithoutANode(t *testing.T) {
 			for _, addr := range addrs {
 				until(t, addr, 200, "{")
 			}
-			if _, _, text := asked(t, "GET", "http://"+addrs[0]+"/metrics", "", ""); !strings.Contains(text, "\noutbox_admin_listener_panics_total 0\n") {
-				t.Error("a request to the admin listener panicked")
+			if _, _, text := asked(t, "GET", "http://"+addrs[0]+"/metrics", "", ""); !strings.Contains(text, "\noutbox_ops_listener_panics_total 0\n") {
+				t.Error("a request to the ops listener panicked")
 			}
 		})
 	})

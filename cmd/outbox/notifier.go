@@ -22,23 +22,23 @@ func newNotifierCommand() *cobra.Command {
 
 The relay does this too; one of all processes at a time does it. Use a separate
 process to keep the secrets of the targets out of the relay. Metrics are at
-admin.addr.`,
+ops.addr.`,
 		Args: cobra.NoArgs,
 		RunE: app.WithConfig(runNotifier),
 	}
-	app.AddFlags(cmd, app.SectionScylla, app.SectionAdmin, app.SectionNotifications, app.SectionRetention, app.SectionLog)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionOps, app.SectionNotifications, app.SectionRetention, app.SectionLog)
 	return cmd
 }
 
 func runNotifier(cmd *cobra.Command, c *app.Config) error {
 	c.Scylla.Need(schema.DeadLetters)
-	return app.WithAdmin(cmd, c, nil, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.AdminServer, log *slog.Logger, teardown *daemon.Teardown) error {
+	return app.WithOps(cmd, c, nil, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.OpsServer, log *slog.Logger, teardown *daemon.Teardown) error {
 		u, err := app.NewUpkeep(ctx, c, session, reg, log, teardown)
 		if err != nil {
 			return err
 		}
 		admin.Works(u.Readiness)
-		log.Info("watching the dead letters", "targets", len(c.Notifications.Targets), "archive", c.Retention.Archive != "", "admin", admin.URL)
+		log.Info("watching the dead letters", "targets", len(c.Notifications.Targets), "archive", c.Archive.URL != "", "admin", admin.URL)
 		return u.Run(ctx, func(ctx context.Context) error {
 			<-ctx.Done()
 			return nil

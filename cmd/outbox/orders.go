@@ -28,11 +28,11 @@ func runOrders(cmd *cobra.Command, c *app.Config) error {
 	check := func(log *slog.Logger) error {
 		_, gate := c.HTTP.Gate(log)
 		_, proxies := c.HTTP.Proxies()
-		_, hosts := c.HTTP.AllowedHosts()
+		_, hosts := c.HTTP.AllowedHosts(c.Orders.Addr)
 		return errors.Join(gate, proxies, hosts)
 	}
 	c.Scylla.Need(schema.Components()...)
-	return app.WithReception(cmd, c, check, c.HTTP.Listen, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.AdminServer, log *slog.Logger, listen app.Listening) error {
+	return app.WithReception(cmd, c, check, c.ListenOrders, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.OpsServer, log *slog.Logger, listen app.Listening) error {
 		api, err := app.StartOrders(ctx, c, session, reg, log, listen)
 		if err != nil {
 			return err

@@ -122,7 +122,7 @@ func TestSubscriptions_PushToAWebhook(t *testing.T) {
 	api := func(want int, args ...string) string {
 		t.Helper()
 		var out, errOut bytes.Buffer
-		if code := run(append(args, "--api", url), &out, &errOut); code != want {
+		if code := run(append(args, "--api-subscriptions-url", url), &out, &errOut); code != want {
 			t.Errorf("outbox %v = %d, want %d\n%s%s", args, code, want, out.String(), errOut.String())
 		}
 		return out.String() + errOut.String()

@@ -100,14 +100,14 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	addrs := map[string]string{"orders": freeAddr(t), "admin": freeAddr(t)}
-	c.HTTP.Addr, c.Admin.APIAddr = addrs["orders"], addrs["admin"]
+	c.Orders.Addr, c.Admin.Addr = addrs["orders"], addrs["admin"]
 	listeners := map[string]string{"orders": freeAddr(t), "admin": freeAddr(t)}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ended := make(map[string]chan error)
 	for name, run := range map[string]func(*cobra.Command, *app.Config) error{"orders": runOrders, "admin": runAdmin} {
 		conf, cmd, end := *c, &cobra.Command{}, make(chan error, 1)
-		conf.Admin.Addr = listeners[name]
+		conf.Ops.Addr = listeners[name]
 		cmd.SetContext(ctx)
 		cmd.SetErr(io.Discard)
 		ended[name] = end
@@ -191,7 +191,7 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 func TestServices_EndWhileTheyWait(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
-	c, err := configOf(t, "", nil, "--scylla-hosts", "127.0.0.1:1", "--http-addr", addr, "--admin-addr", "off")
+	c, err := configOf(t, "", nil, "--scylla-hosts", "127.0.0.1:1", "--orders-addr", addr, "--ops-addr", "off")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestAdmin_LeavesBehindALoadBalancer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := configOf(t, string(yaml), nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-api-addr", "127.0.0.1:0", "--http-drain-delay", "1h")
+	c, err := configOf(t, string(yaml), nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-addr", "127.0.0.1:0", "--http-drain-delay", "1h")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ interruption no instance works until the command has been run again, with this o
 another number. The Kafka user needs ALTER on that topic, or DELETE and CREATE for a
 smaller number, and DESCRIBE on the group.
 
-The command uses the admin API at --api, or without it the database and Kafka. An API
+The command uses the admin API at --api-admin-url, or without it the database and Kafka. An API
 needs the token of an admin (OUTBOX_API_TOKEN); relay.name must be the relay of the
 server, whose Kafka user has the rights. Ctrl-C does not interrupt the change.
 

@@ -193,7 +193,7 @@ func TestReshard_PreviewIsBinding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	to, err := url.Parse(c.API.URL)
+	to, err := url.Parse(c.API.AdminURL)
 	if err != nil {
 		t.Fatal(err)
 	}

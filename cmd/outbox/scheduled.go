@@ -24,7 +24,7 @@ func newMessagesCommand() *cobra.Command {
 		Short: "Print, list, deliver and cancel messages",
 		Long: `Print, list, deliver and cancel messages. All but get apply to scheduled messages.
 
-These commands use the admin API at --api, or without it the database. An API needs a
+These commands use the admin API at --api-admin-url, or without it the database. An API needs a
 token (OUTBOX_API_TOKEN): get and list that of a viewer, the others that of an operator.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -34,7 +34,7 @@ token (OUTBOX_API_TOKEN): get and list that of a viewer, the others that of an o
 		newScheduledChangeCommand(scheduledChange{
 			name: adminclient.DeliverScheduledNow, done: "made due",
 			short: "Deliver scheduled messages now",
-			what:  "The messages become due immediately and are published at up to relay.schedule_rate.\nUntil then they can be cancelled.",
+			what:  "The messages become due immediately and are published at up to relay.scheduled_per_second.\nUntil then they can be cancelled.",
 		}),
 		newScheduledChangeCommand(scheduledChange{
 			name: adminclient.CancelScheduled, done: "cancelled",

@@ -245,7 +245,7 @@ func TestScheduled_ServerDecidesByRole(t *testing.T) {
 			}
 			continue
 		}
-		if _, errOut := b.scheduled(cli.ExitUsage, append([]string{"cancel", "--actor", "eve"}, one...)...); !strings.Contains(errOut, "--actor and --api") {
+		if _, errOut := b.scheduled(cli.ExitUsage, append([]string{"cancel", "--actor", "eve"}, one...)...); !strings.Contains(errOut, "--actor and --api-admin-url") {
 			t.Errorf("--actor with an API said %q", errOut)
 		}
 		if _, errOut := b.scheduled(cli.ExitUsage, "cancel", "--topic", "a", "--yes", "--reason", strings.Repeat("x", 2001)); !strings.Contains(errOut, "at most 2,000 characters") || !strings.Contains(errOut, "outbox messages cancel --help") {

@@ -77,11 +77,11 @@ func apiError(err error) error {
 	case err == nil, errors.As(err, new(cli.UsageError)):
 		return err
 	case !ok:
-		return cli.WithHint(err, "--api or OUTBOX_API_URL is the URL of 'outbox subscriptions' or, for operators, of 'outbox admin'")
+		return cli.WithHint(err, "--api-subscriptions-url or OUTBOX_API_SUBSCRIPTIONS_URL is the URL of 'outbox subscriptions'; operators can use 'outbox admin' by --api-admin-url")
 	case p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden:
 		return cli.WithHint(err, "OUTBOX_API_TOKEN must contain a token with the right; 'outbox token NAME --role R' creates one")
 	case p.Type == httpapi.TypeNoPath || p.Type == httpapi.TypeMethod:
-		return cli.WithHint(err, "this operation needs the URL of 'outbox subscriptions' in --api or OUTBOX_API_URL; 'outbox admin' has list, get, status, leases, end-lease, pause, resume, seek and purge")
+		return cli.WithHint(err, "this operation needs the URL of 'outbox subscriptions' in --api-subscriptions-url or OUTBOX_API_SUBSCRIPTIONS_URL; 'outbox admin' has list, get, status, leases, end-lease, pause, resume, seek and purge")
 	case slices.ContainsFunc(p.Errors, func(e client.FieldError) bool { return e.Location == "header."+admin.ReasonHeader }):
 		return cli.Usage(cli.WithHint(err, "--reason contains the reason"))
 	}
@@ -97,9 +97,9 @@ func newSubscriptionsCommand() *cobra.Command {
 Several processes share the partitions of each subscription; every one of them answers
 for all. Tokens, TLS and proxies are the settings of the section http.
 
-The commands below administer subscriptions. They use the HTTP API at --api. Those of
-operators (list, get, status, leases, end-lease, pause, resume, seek, purge) can use that
-of 'outbox admin' too. Both record changes in the audit trail, with --reason.
+The commands below administer subscriptions. They use the HTTP API at
+--api-subscriptions-url. Those of operators (list, get, status, leases, end-lease, pause,
+resume, seek, purge) can use that of 'outbox admin' too, at --api-admin-url. Both record changes in the audit trail, with --reason.
 'outbox consume NAME' receives and acknowledges messages.`,
 		Args: cobra.NoArgs,
 		RunE: app.WithConfig(runSubscriptions),

@@ -146,7 +146,7 @@ func TestSubscriptions_TwoProcesses(t *testing.T) {
 func TestSubscriptions_SettingsAreChecked(t *testing.T) {
 	t.Parallel()
 	var out, errOut strings.Builder
-	if code := run([]string{"subscriptions", "--subscriptions-advertise", "outbox-1:8082", "--admin-addr", "off"}, &out, &errOut); code != cli.ExitUsage ||
+	if code := run([]string{"subscriptions", "--subscriptions-advertise", "outbox-1:8082", "--ops-addr", "off"}, &out, &errOut); code != cli.ExitUsage ||
 		!strings.Contains(errOut.String(), "subscriptions.advertise") {
 		t.Errorf("an advertised address without a scheme = %d %s", code, errOut.String())
 	}

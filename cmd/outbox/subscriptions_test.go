@@ -49,7 +49,7 @@ func (q *queue) within(ctx context.Context, args ...string) (status int, out, er
 	var stdout, stderr bytes.Buffer
 	root := newRoot(&stdout, &stderr)
 	root.SetContext(ctx)
-	status = cli.Execute(root, append(args, "--api", q.url), &stderr)
+	status = cli.Execute(root, append(args, "--api-subscriptions-url", q.url), &stderr)
 	return status, stdout.String(), stderr.String()
 }
 
@@ -129,7 +129,7 @@ func TestSubscriptions_Administration(t *testing.T) {
 	q.url = "http://127.0.0.1:1"
 	step(cli.ExitUsage, "json or yaml", "list", "-o", "x")
 	q.url = "there"
-	step(cli.ExitUsage, "api.url (--api) is no URL", "list")
+	step(cli.ExitUsage, "api.subscriptions_url (--api-subscriptions-url) is no URL", "list")
 }
 
 func TestConsume_PrintsAndAcknowledges(t *testing.T) {

@@ -68,7 +68,7 @@ With --subscription NAME the command instead accounts for the topics of a
 subscription: every offset is settled, waiting, stored, or lost because the topic
 deleted it first. It also finds wrong positions and replays that nobody delivers.
 
-The command has no --api: it reads the whole outbox and the topics, for hours, which is
+The command has no --api-admin-url: it reads the whole outbox and the topics, for hours, which is
 more than a request of the admin API may do. It needs the database and Kafka.
 
 Memory is 100 bytes per event, whatever its payload. With --resume FILE the command

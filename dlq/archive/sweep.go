@@ -118,7 +118,7 @@ func (s *Sweeper) turn(ctx context.Context, duty *dlq.Duty) error {
 		case !s.mayDelete(&last, now):
 			if !s.warned {
 				s.warned = true
-				s.log.Warn("another process archives dead letters; set retention.archive in this process too", "archived_at", last.Archived, "deletes_after", archiveGrace)
+				s.log.Warn("another process archives dead letters; set archive.url in this process too", "archived_at", last.Archived, "deletes_after", archiveGrace)
 			}
 			return nil
 		case s.conf.Archive == nil && last.Finished.IsZero():

@@ -36,7 +36,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		blocked:         gauge("outbox_dead_letter_oldest_blocked_seconds", "Age of the oldest blocked dead letter."+duty),
 		onDuty:          gauge("outbox_notifications_on_duty", "1 while this process watches the dead letters for all."),
 		took:            gauge("outbox_notifications_seconds", "Duration of the last poll of the dead letters."),
-		backlogLimit:    gauge("outbox_dead_letter_backlog_limit", "notifications.backlog; -1 for off."),
+		backlogLimit:    gauge("outbox_dead_letter_backlog_limit", "notifications.max_open; -1 for off."),
 		rateLimit:       gauge("outbox_dead_letter_ingestion_limit_per_minute", "notifications.rate_per_minute; -1 for off."),
 		resolutionLimit: gauge("outbox_dead_letter_resolution_ratio_limit", "Share of resolved dead letters below which OutboxDeadLetterResolution fires; -1 for off."),
 		blockedLimit:    gauge("outbox_dead_letter_blocked_limit_seconds", "notifications.blocked_age; -1 for off."),

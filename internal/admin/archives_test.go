@@ -214,7 +214,7 @@ func TestArchives_Refused(t *testing.T) {
 	b = setup(t, nil)
 	for _, action := range []string{"purge", "restore"} {
 		p := b.ask(t, access.Admin, "POST", "/v1/dlq/jobs", `{"action":"`+action+`","filter":{}}`).problemIn(t, http.StatusConflict)
-		if !strings.Contains(p.Detail, "retention.archive") {
+		if !strings.Contains(p.Detail, "archive.url") {
 			t.Errorf("%s: %+v", action, p)
 		}
 	}

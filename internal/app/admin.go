@@ -155,18 +155,18 @@ func (c *AdminConfig) console() (http.Handler, error) {
 	return console.Handler(console.WithTraceURL(c.TraceURL), console.WithOrders()), nil
 }
 
-// ListenAdmin listens on admin.api_addr, with TLS if there is a certificate. Beyond loopback
-// it requires one, unless admin.insecure is set.
+// ListenAdmin listens on admin.addr, with TLS if there is a certificate. Beyond loopback
+// it requires one, unless http.insecure is set.
 func (c *Config) ListenAdmin(ctx context.Context, log *slog.Logger) (net.Listener, error) {
 	if err := c.HTTP.checkPair(); err != nil {
 		return nil, err
 	}
-	ln, err := access.Listen(ctx, c.Admin.APIAddr, c.HTTP.TLSCert, c.HTTP.TLSKey, c.Admin.Insecure, log)
+	ln, err := access.Listen(ctx, c.Admin.Addr, c.HTTP.TLSCert, c.HTTP.TLSKey, c.HTTP.Insecure, log)
 	switch {
 	case errors.Is(err, access.ErrInClear):
-		return nil, cli.Usage(cli.WithHint(err, "set http.tls_cert and http.tls_key; or --admin-insecure, if something else protects the connection, such as a proxy on this machine"))
+		return nil, cli.Usage(cli.WithHint(err, "set http.tls_cert and http.tls_key; or --http-insecure, if something else protects the connection, such as a proxy on this machine"))
 	case err != nil:
-		return nil, cli.PortHint(err, c.Admin.APIAddr, "admin.api_addr (--admin-api-addr)")
+		return nil, cli.PortHint(err, c.Admin.Addr, "admin.addr (--admin-addr)")
 	}
 	return ln, nil
 }

@@ -21,19 +21,19 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
 
-// AdminAddrKey is the setting of the admin listener, flagAdminAddr its flag, and adminOff
+// OpsAddrKey is the setting of the ops listener, flagAdminAddr its flag, and adminOff
 // the value that disables it.
-const AdminAddrKey, FlagAdminAddr, AdminOff = "admin.addr", "admin-addr", "off"
+const OpsAddrKey, FlagOpsAddr, OpsOff = "ops.addr", "ops-addr", "off"
 
-// AdminAddrs are the defaults of admin.addr by command. They differ, and none is a default
+// OpsAddrs are the defaults of ops.addr by command. They differ, and none is a default
 // port of the database, of Kafka or of an API, so that all commands can run on one host.
-var AdminAddrs = map[string]string{
+var OpsAddrs = map[string]string{
 	"relay": "127.0.0.1:9090", "orders": "127.0.0.1:9091", "notifier": "127.0.0.1:9094", "admin": "127.0.0.1:9096", "subscriptions": "127.0.0.1:9097",
 }
 
-// AdminServer serves /metrics, /livez and /readyz of a process from its start on, also while
+// OpsServer serves /metrics, /livez and /readyz of a process from its start on, also while
 // the database is not connected. APIs serve neither metrics nor profiles.
-type AdminServer struct {
+type OpsServer struct {
 	URL    string                            // "off" without a listener
 	Server *daemon.HTTPServer                // nil without a listener
 	ready  atomic.Pointer[httpapi.Readiness] // nil until the process works
@@ -42,20 +42,20 @@ type AdminServer struct {
 	why    atomic.Pointer[string]            // why the database is not connected; nil before the first attempt
 }
 
-// serve starts the admin listener. It returns nil if the listener is off. A panic of a handler
+// serve starts the ops listener. It returns nil if the listener is off. A panic of a handler
 // is logged and counted, and answered with 500.
-func (c *AdminConfig) serve(ctx context.Context, reg prometheus.Gatherer, ready httpapi.Readiness, log *slog.Logger) (*daemon.HTTPServer, error) {
+func (c *OpsConfig) serve(ctx context.Context, reg prometheus.Gatherer, ready httpapi.Readiness, log *slog.Logger) (*daemon.HTTPServer, error) {
 	hosts, err := access.NewHosts(c.Addr, c.Hosts)
 	if err != nil {
-		return nil, cli.Usage(fmt.Errorf("admin.hosts: %w", err))
+		return nil, cli.Usage(fmt.Errorf("ops.hosts: %w", err))
 	}
 	switch c.Addr {
-	case AdminOff:
+	case OpsOff:
 		return nil, nil
 	case "": // package net would choose any port of all addresses
-		return nil, cli.Usage(errors.New("admin.addr is empty; set host:port or off"))
+		return nil, cli.Usage(errors.New("ops.addr is empty; set host:port or off"))
 	}
-	panics := prometheus.NewCounter(prometheus.CounterOpts{Name: "outbox_admin_listener_panics_total", Help: "Requests to the admin listener that panicked; the log has the stack."})
+	panics := prometheus.NewCounter(prometheus.CounterOpts{Name: "outbox_ops_listener_panics_total", Help: "Requests to the ops listener that panicked; the log has the stack."})
 	own := prometheus.NewRegistry()
 	own.MustRegister(panics)
 	h := daemon.AdminHandler(prometheus.Gatherers{reg, own}, ready)
@@ -67,19 +67,19 @@ func (c *AdminConfig) serve(ctx context.Context, reg prometheus.Gatherer, ready 
 		http.Error(w, "Internal error; see the log.", http.StatusInternalServerError)
 	})
 	browsers := access.Browsers{Hosts: hosts, Logger: log, Refuse: func(w http.ResponseWriter, _ *http.Request, e *access.Error) {
-		http.Error(w, "Only IP addresses, localhost and the names in admin.hosts are allowed as host.", e.Status)
+		http.Error(w, "Only IP addresses, localhost and the names in ops.hosts are allowed as host.", e.Status)
 	}}
 	s, err := daemon.ServeHTTP(ctx, c.Addr, browsers.Wrap(h), log)
 	if err != nil {
-		return nil, cli.PortHint(fmt.Errorf("admin.addr: %w", err), c.Addr, "admin.addr (--admin-addr)")
+		return nil, cli.PortHint(fmt.Errorf("ops.addr: %w", err), c.Addr, "ops.addr (--ops-addr)")
 	}
 	return s, nil
 }
 
-// ServeAdmin starts the admin listener. teardown ends it.
-func ServeAdmin(ctx context.Context, c *Config, reg prometheus.Gatherer, log *slog.Logger, teardown *daemon.Teardown) (*AdminServer, error) {
-	a := &AdminServer{URL: AdminOff, hosts: c.Scylla.Hosts, Nodes: c.Scylla.Nodes}
-	s, err := c.Admin.serve(ctx, reg, a.Readiness, log)
+// ServeOps starts the ops listener. teardown ends it.
+func ServeOps(ctx context.Context, c *Config, reg prometheus.Gatherer, log *slog.Logger, teardown *daemon.Teardown) (*OpsServer, error) {
+	a := &OpsServer{URL: OpsOff, hosts: c.Scylla.Hosts, Nodes: c.Scylla.Nodes}
+	s, err := c.Ops.serve(ctx, reg, a.Readiness, log)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func ServeAdmin(ctx context.Context, c *Config, reg prometheus.Gatherer, log *sl
 
 // With calls f with a context that also ends when the server fails: without it the process
 // would run unobserved.
-func (a *AdminServer) With(ctx context.Context, f func(context.Context) error) error {
+func (a *OpsServer) With(ctx context.Context, f func(context.Context) error) error {
 	if a.Server == nil {
 		return f(ctx)
 	}
@@ -100,10 +100,10 @@ func (a *AdminServer) With(ctx context.Context, f func(context.Context) error) e
 }
 
 // Works sets the readiness of a process that has started.
-func (a *AdminServer) Works(f httpapi.Readiness) { a.ready.Store(&f) }
+func (a *OpsServer) Works(f httpapi.Readiness) { a.ready.Store(&f) }
 
 // waits records why the database is not connected.
-func (a *AdminServer) waits(err error) {
+func (a *OpsServer) waits(err error) {
 	why := strings.TrimSpace(err.Error())
 	if text := cli.HintOf(err); text != "" {
 		why += " (" + text + ")"
@@ -112,17 +112,17 @@ func (a *AdminServer) waits(err error) {
 }
 
 // problem returns the problem of a process without a database connection for /readyz.
-func (a *AdminServer) problem() string {
+func (a *OpsServer) problem() string {
 	if why := a.why.Load(); why != nil {
 		return "starting: waiting for ScyllaDB: " + *why
 	}
 	return "starting: ScyllaDB at " + strings.Join(a.hosts, ", ") + " is not connected yet"
 }
 
-// Readiness reports the state of the process for /readyz: not ready before [AdminServer.Works],
+// Readiness reports the state of the process for /readyz: not ready before [OpsServer.Works],
 // with the reason why the database is not connected; afterwards what the function given to
 // Works returns, with the nodes of the database that do not answer.
-func (a *AdminServer) Readiness() (bool, any) {
+func (a *OpsServer) Readiness() (bool, any) {
 	if f := a.ready.Load(); f != nil {
 		ready, detail := (*f)()
 		if down := a.Nodes.Down(); len(down) > 0 {
@@ -190,10 +190,10 @@ func (w withNodes) MarshalJSON() ([]byte, error) {
 // withListener is withRegistry with an admin server.
 func withListener(
 	cmd *cobra.Command, c *Config, check func(*slog.Logger) error,
-	f func(ctx context.Context, reg *prometheus.Registry, admin *AdminServer, log *slog.Logger, teardown *daemon.Teardown) error,
+	f func(ctx context.Context, reg *prometheus.Registry, admin *OpsServer, log *slog.Logger, teardown *daemon.Teardown) error,
 ) error {
 	return withRegistry(cmd, c, check, func(ctx context.Context, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error {
-		admin, err := ServeAdmin(ctx, c, reg, log, teardown)
+		admin, err := ServeOps(ctx, c, reg, log, teardown)
 		if err != nil {
 			return err
 		}
@@ -202,12 +202,12 @@ func withListener(
 	})
 }
 
-// WithAdmin is withListener with a session, once the database is connected.
-func WithAdmin(
+// WithOps is withListener with a session, once the database is connected.
+func WithOps(
 	cmd *cobra.Command, c *Config, check func(*slog.Logger) error,
-	f func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *AdminServer, log *slog.Logger, teardown *daemon.Teardown) error,
+	f func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *OpsServer, log *slog.Logger, teardown *daemon.Teardown) error,
 ) error {
-	return withListener(cmd, c, check, func(ctx context.Context, reg *prometheus.Registry, admin *AdminServer, log *slog.Logger, teardown *daemon.Teardown) error {
+	return withListener(cmd, c, check, func(ctx context.Context, reg *prometheus.Registry, admin *OpsServer, log *slog.Logger, teardown *daemon.Teardown) error {
 		return c.inSession(ctx, log, teardown, func(session *gocql.Session) error { return f(ctx, session, reg, admin, log, teardown) })
 	})
 }

@@ -55,11 +55,11 @@ func TestAdminServer_ReadinessNamesNodesBesideAnyDetail(t *testing.T) {
 	}
 }
 
-// A request to the admin listener whose handler panics is answered with 500, logged and counted.
+// A request to the ops listener whose handler panics is answered with 500, logged and counted.
 func TestAdminServer_Panics(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
-	c := AdminConfig{Addr: "127.0.0.1:0"}
+	c := OpsConfig{Addr: "127.0.0.1:0"}
 	s, err := c.serve(t.Context(), prometheus.NewRegistry(), func() (bool, any) { panic("no map") }, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestAdminServer_Panics(t *testing.T) {
 	if code, _ := get("/readyz"); code != 500 {
 		t.Errorf("/readyz = %d, want 500", code)
 	}
-	if _, text := get("/metrics"); !strings.Contains(text, "\noutbox_admin_listener_panics_total 1\n") {
+	if _, text := get("/metrics"); !strings.Contains(text, "\noutbox_ops_listener_panics_total 1\n") {
 		t.Errorf("the panic is not counted: %s", text)
 	}
 	if err := s.Shutdown(AdminShutdown); err != nil {

@@ -28,24 +28,24 @@ import (
 // DefaultSubscriptionsAPI is the URL of a subscriptions API with default settings.
 const DefaultSubscriptionsAPI = "http://127.0.0.1:8082"
 
-// Client returns a client of the admin API at api.url. Errors are of usage, and do not
+// Client returns a client of the admin API at api.admin_url. Errors are of usage, and do not
 // contain the token.
 func (c *APIConfig) Client() (*adminclient.Client, error) {
 	if c.Token == "" {
 		return nil, cli.Usage(cli.WithHint(errors.New("api.token is empty: set OUTBOX_API_TOKEN to a token of the admin API, or to file:PATH"), tokenHint))
 	}
-	s, err := c.server(c.URL)
+	s, err := c.server(c.AdminURL, "api.admin_url (--api-admin-url)")
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
 	return adminclient.New(s.url, s.token, s.tls), nil
 }
 
-// SubscriptionsClient returns a client of the subscriptions API at api.url, by default that
-// of this machine. The admin API has its operations for operators too, and records the
-// reason of a change. Errors are of usage, and do not contain the token.
+// SubscriptionsClient returns a client of the subscriptions API at api.subscriptions_url, by
+// default that of api.admin_url, or of this machine. The admin API has its operations for
+// operators too, and records the reason of a change. Errors are of usage, and do not contain the token.
 func (c *APIConfig) SubscriptionsClient(reason string) (*client.Client, error) {
-	s, err := c.server(cmp.Or(c.URL, DefaultSubscriptionsAPI))
+	s, err := c.server(cmp.Or(c.SubscriptionsURL, c.AdminURL, DefaultSubscriptionsAPI), "api.subscriptions_url (--api-subscriptions-url)")
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
@@ -76,16 +76,16 @@ type apiServer struct {
 	tls   *tls.Config
 }
 
-// server returns the server at a URL. The token is not sent unencrypted beyond loopback.
-func (c *APIConfig) server(at string) (s apiServer, err error) {
+// server returns the server at the URL of a setting, which errors name. The token is not sent unencrypted beyond loopback.
+func (c *APIConfig) server(at, key string) (s apiServer, err error) {
 	s.url, err = url.Parse(at)
 	switch {
 	case err != nil || s.url.Host == "" || s.url.Scheme != "http" && s.url.Scheme != "https":
-		return s, errors.New("api.url (--api) is no URL: use one such as https://outbox.example.com:8090")
+		return s, fmt.Errorf("%s is no URL: use one such as https://outbox.example.com:8090", key)
 	case s.url.User != nil:
-		return s, errors.New("api.url (--api) contains a user: remove it, and set the token by OUTBOX_API_TOKEN")
+		return s, fmt.Errorf("%s contains a user: remove it, and set the token by OUTBOX_API_TOKEN", key)
 	case c.Token != "" && !access.Private(s.url):
-		return s, fmt.Errorf("api.url (--api) %s would send the token unencrypted: use https, or a tunnel to a port of this machine", s.url)
+		return s, fmt.Errorf("%s %s would send the token unencrypted: use https, or a tunnel to a port of this machine", key, s.url)
 	}
 	s.token = c.Token
 	s.tls, err = tlsConfig{TLS: true, TLSCA: c.TLSCA}.config("api", nil)
@@ -107,7 +107,7 @@ type LocalConfig struct {
 	// Actor is the principal of all requests, with the role admin: the permissions are
 	// those of the database user.
 	Actor string
-	// Archive opens retention.archive, and Schemas reads dlq.schemas and kafka.schema_registry.
+	// Archive opens archive.url, and Schemas reads dlq.schemas and kafka.schema_registry.
 	Archive, Schemas bool
 	// Topics reads the topics and the subscriptions for the history of an event.
 	Topics bool

@@ -20,8 +20,8 @@ func AddFlags(cmd *cobra.Command, sections ...string) {
 	cmd.Flags().String("config", "", "configuration file (YAML); flags take precedence over the environment, the environment over the file")
 	addContextFlag(cmd)
 	c := defaults()
-	if addr, ok := AdminAddrs[cmd.Name()]; ok {
-		c.Admin.Addr = addr
+	if addr, ok := OpsAddrs[cmd.Name()]; ok {
+		c.Ops.Addr = addr
 	}
 	settings.Of(c).AddFlags(cmd.Flags(), sections...)
 	if err := cmd.Flags().SetAnnotation("config", sectionsAnnotation, sections); err != nil {
@@ -73,7 +73,7 @@ func WithConfig(f func(*cobra.Command, *Config) error) func(*cobra.Command, []st
 }
 
 // LoadConfigFrom is LoadConfig of a file, an environment and flags. The default of
-// admin.addr is that of its flag.
+// ops.addr is that of its flag.
 func LoadConfigFrom(path string, lookup func(string) (string, bool), flags *pflag.FlagSet) (*Config, error) {
 	c, _, err := loadFrom(path, lookup, flags)
 	return c, err
@@ -104,8 +104,8 @@ func CheckedSettings(cmd *cobra.Command) (settings.Fields, *Config, error) {
 // loadFrom is LoadConfigFrom, and returns the settings too.
 func loadFrom(path string, lookup func(string) (string, bool), flags *pflag.FlagSet) (*Config, settings.Fields, error) {
 	c := defaults()
-	if f := flags.Lookup(FlagAdminAddr); f != nil {
-		c.Admin.Addr = f.DefValue
+	if f := flags.Lookup(FlagOpsAddr); f != nil {
+		c.Ops.Addr = f.DefValue
 	}
 	all := settings.Of(c)
 	err := all.Load(path, lookup, flags)
@@ -115,7 +115,7 @@ func loadFrom(path string, lookup func(string) (string, bool), flags *pflag.Flag
 	}
 	err = errors.Join(err, all.Reveal(sections...))
 	if len(sections) == 0 || slices.Contains(sections, SectionRetention) {
-		err = errors.Join(err, c.Retention.check())
+		err = errors.Join(err, c.Archive.check())
 	}
 	if _, wrong := dlq.NewStrategyRules(c.Relay.Rules); wrong != nil {
 		err = errors.Join(err, fmt.Errorf("%s: %w", rulesKey, wrong))

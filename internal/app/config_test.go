@@ -2,6 +2,7 @@ package app
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ import (
 func configOf(t *testing.T, yaml string, env map[string]string, args ...string) (*Config, error) {
 	t.Helper()
 	flags := func(cmd *cobra.Command) {
-		AddFlags(cmd, append([]string{SectionAdminAPI, SectionRelay, SectionSchema}, OrdersSections...)...)
+		AddFlags(cmd, append([]string{SectionAdmin, SectionRelay, SectionSchema}, OrdersSections...)...)
 	}
 	return clitest.Config(t, LoadConfigFrom, flags, yaml, env, args...)
 }
@@ -24,7 +25,7 @@ func TestConfig_FlagOverEnvironmentOverFileOverDefault(t *testing.T) {
 	t.Parallel()
 	file := "scylla:\n  hosts: [file1, file2]\n  keyspace: filekeys\nkafka:\n  seeds: file:9092\nrelay:\n  confidence_window: 7s\n"
 	env := map[string]string{"OUTBOX_SCYLLA_HOSTS": "env1,env2", "OUTBOX_SCYLLA_KEYSPACE": "envkeys", "OUTBOX_SCYLLA_PASSWORD": "s3cret"}
-	c, err := configOf(t, file, env, "--scylla-hosts", "flag1,flag2", "--relay-partitions", "12")
+	c, err := configOf(t, file, env, "--scylla-hosts", "flag1,flag2", "--relay-topic-partitions", "12")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +39,7 @@ func TestConfig_FlagOverEnvironmentOverFileOverDefault(t *testing.T) {
 		{"file, one string for a list", c.Kafka.Seeds, []string{"file:9092"}},
 		{"file, duration", c.Relay.ConfidenceWindow, 7 * time.Second},
 		{"flag, number", c.Relay.Partitions, int32(12)},
-		{"default", c.HTTP.Addr, "127.0.0.1:8080"},
+		{"default", c.Orders.Addr, "127.0.0.1:8080"},
 	} {
 		if !reflect.DeepEqual(x.got, x.want) {
 			t.Errorf("%s: got %v, want %v", x.name, x.got, x.want)
@@ -93,5 +94,43 @@ func TestConfig_SecretsHaveNoFlag(t *testing.T) {
 		if flag := strings.NewReplacer(".", "-", "_", "-").Replace(s.Key); s.Secret && cmd.Flags().Lookup(flag) != nil {
 			t.Errorf("secret %s can be given as a flag, where every user of the machine sees it", s.Key)
 		}
+	}
+}
+
+// An unknown key is an error with the key that is probably meant, also for a word of another
+// section and for a part of a name.
+func TestConfig_UnknownKeyNamesTheLikelyOne(t *testing.T) {
+	t.Parallel()
+	for file, want := range map[string]string{
+		"relay: {shard: 8}":               `did you mean "relay.shards"?`,
+		"relay: {dedup_memory: 1}":        `did you mean "relay.dedup_memory_bytes"?`,
+		"relay: {partitions: 3}":          `did you mean "relay.topic_partitions"?`,
+		"admin: {adr: 'off'}":             `did you mean "admin.addr"?`,
+		"ops: {hsots: [a]}":               `did you mean "ops.hosts"?`,
+		"notifications: {backlock: 1}":    "there are notifications.targets, ",
+		"adnim: {addr: 'off'}":            `did you mean "admin"?`,
+		"relay: {hosts: [a]}":             `did you mean "scylla.hosts"?`,
+		"subscriptions: {tokens: ['a']}":  `did you mean "http.tokens"?`,
+		"kafka: {brokers_of_the_year: 1}": "there are kafka.seeds, ",
+	} {
+		if _, err := configOf(t, file, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error = %v, want %q", file, err, want)
+		}
+	}
+}
+
+// The address of the metrics and that of the admin API are settings of two sections, and no
+// setting of one API has the name of another.
+func TestSettings_AddressesBelongToOneListener(t *testing.T) {
+	t.Parallel()
+	var got []string
+	for _, f := range Settings {
+		if strings.HasSuffix(f.Key, ".addr") {
+			got = append(got, f.Key)
+		}
+	}
+	slices.Sort(got)
+	if want := []string{"admin.addr", "hints.addr", "ops.addr", "orders.addr", "subscriptions.addr"}; !slices.Equal(got, want) {
+		t.Errorf("the addresses are %q, want %q", got, want)
 	}
 }

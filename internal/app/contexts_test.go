@@ -78,11 +78,11 @@ func TestContext_WarnsOfReadableSecrets(t *testing.T) {
 		mode  os.FileMode
 		warns bool
 	}{
-		{"api: {url: 'https://a', token: canary}", 0o644, true},
+		{"api: {admin_url: 'https://a', token: canary}", 0o644, true},
 		{"api: {token: canary}", 0o640, true},
 		{"admin: {tokens: ['file:/x', canary]}", 0o604, true},
 		{"api: {token: canary}", 0o600, false},
-		{"api: {url: 'https://a', token: 'file:/x'}", 0o644, false},
+		{"api: {admin_url: 'https://a', token: 'file:/x'}", 0o644, false},
 		{"notifications: {targets: ['ops=file:/x']}", 0o644, false},
 	} {
 		file := filepath.Join(t.TempDir(), "prod.yml")

@@ -43,16 +43,16 @@ func (c *Config) DLQOptions() []dlq.Option {
 	}
 }
 
-// Keeper opens retention.archive for jobs that purge, restore or sweep. It is nil without the
+// Keeper opens archive.url for jobs that purge, restore or sweep. It is nil without the
 // setting. closeArchive closes the archive.
 func (c *Config) Keeper(ctx context.Context, s *dlq.Store) (k *archive.Keeper, closeArchive func() error, err error) {
 	closeArchive = func() error { return nil }
-	if c.Retention.Archive == "" {
+	if c.Archive.URL == "" {
 		return nil, closeArchive, nil
 	}
-	a, err := archive.Open(ctx, c.Retention.Archive)
+	a, err := archive.Open(ctx, c.Archive.URL)
 	if err != nil {
-		return nil, closeArchive, fmt.Errorf("retention.archive: %w", err)
+		return nil, closeArchive, fmt.Errorf("archive.url: %w", err)
 	}
 	conf := c.Sweep(s, a)
 	sweeper, err := archive.NewSweeper(conf)

@@ -14,7 +14,7 @@ import (
 // tokenHint is the hint for errors of tokens.
 const tokenHint = "'outbox token NAME --role operator' prints a token and its entry"
 
-// Gate returns the access control of the order API, nil if it permits every client.
+// Gate returns the access control of the APIs for programs, nil if it permits every client.
 func (c *HTTPConfig) Gate(log *slog.Logger) (*access.Gate, error) {
 	if len(c.Tokens) == 0 {
 		return nil, nil
@@ -32,13 +32,13 @@ func (c *HTTPConfig) Gate(log *slog.Logger) (*access.Gate, error) {
 	return g, nil
 }
 
-// Listen listens on http.addr, with TLS if there is a certificate. Beyond loopback it requires
-// TLS and tokens, unless http.insecure is set.
-func (c *HTTPConfig) Listen(ctx context.Context, log *slog.Logger) (net.Listener, error) {
-	return c.listen(ctx, log, c.Addr, "http.addr", "--http-addr")
+// ListenOrders listens on orders.addr, with TLS if there is a certificate. Beyond loopback it
+// requires TLS and tokens, unless http.insecure is set.
+func (c *Config) ListenOrders(ctx context.Context, log *slog.Logger) (net.Listener, error) {
+	return c.HTTP.listen(ctx, log, c.Orders.Addr, "orders.addr", "--orders-addr")
 }
 
-// listen is Listen on the address of a setting with its flag.
+// listen is ListenOrders on the address of a setting with its flag.
 func (c *HTTPConfig) listen(ctx context.Context, log *slog.Logger, addr, key, flag string) (net.Listener, error) {
 	if err := c.checkPair(); err != nil {
 		return nil, err
@@ -66,10 +66,10 @@ func (c *serverConfig) checkPair() error {
 	return nil
 }
 
-// AllowedHosts returns the host names that the order API accepts while no tokens are
+// AllowedHosts returns the host names that the API at an address accepts while no tokens are
 // configured. An invalid name in http.hosts is an error of usage.
-func (c *HTTPConfig) AllowedHosts() (*access.Hosts, error) {
-	h, err := access.NewHosts(c.Addr, c.Hosts)
+func (c *HTTPConfig) AllowedHosts(addr string) (*access.Hosts, error) {
+	h, err := access.NewHosts(addr, c.Hosts)
 	if err != nil {
 		return nil, cli.Usage(fmt.Errorf("http.hosts: %w", err))
 	}

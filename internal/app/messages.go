@@ -54,19 +54,19 @@ func newMessages(ctx context.Context, c *Config, session *gocql.Session, cons go
 	return messages.NewAPI(service), closePayloads, nil
 }
 
-// payloadStore opens retention.archive for the payloads of messages that do not fit into an
+// payloadStore opens archive.url for the payloads of messages that do not fit into an
 // event. It is nil if messages.max_bytes permits none.
 func payloadStore(ctx context.Context, c *Config) (s payload.Store, closeStore func() error, err error) {
 	if c.Messages.MaxBytes <= outbox.MaxEventBytes {
 		return nil, func() error { return nil }, nil
 	}
-	if c.Retention.Archive == "" {
-		return nil, nil, cli.Usage(fmt.Errorf("messages.max_bytes: %d: more than %d needs retention.archive, where the payloads of such messages are stored; set it, or reduce messages.max_bytes",
+	if c.Archive.URL == "" {
+		return nil, nil, cli.Usage(fmt.Errorf("messages.max_bytes: %d: more than %d needs archive.url, where the payloads of such messages are stored; set it, or reduce messages.max_bytes",
 			c.Messages.MaxBytes, outbox.MaxEventBytes))
 	}
-	a, err := archive.Open(ctx, c.Retention.Archive)
+	a, err := archive.Open(ctx, c.Archive.URL)
 	if err != nil {
-		return nil, nil, fmt.Errorf("retention.archive: %w", err)
+		return nil, nil, fmt.Errorf("archive.url: %w", err)
 	}
 	return a, a.Close, nil
 }
@@ -148,7 +148,7 @@ func (f messageFinder) Find(ctx context.Context, topic string, key []byte, event
 }
 
 // NewScheduler returns the scheduler, which writes due messages to the outbox and notifies
-// the relays of that table. It is nil if relay.schedule_rate is off, or if no relay reads the
+// the relays of that table. It is nil if relay.scheduled_per_second is off, or if no relay reads the
 // table. confs contains the configurations of the relays, and commits the function of each
 // that announces a stored event.
 func NewScheduler(c *Config, session *gocql.Session, confs []relay.Config, commits []func(gocql.UUID), reg prometheus.Registerer, log *slog.Logger) (*schedule.Scheduler, error) {

@@ -56,7 +56,7 @@ func NewOrderServer(ctx context.Context, c *Config, session *gocql.Session, reg 
 	if err != nil {
 		return nil, errors.Join(err, services.Close())
 	}
-	hosts, err := c.HTTP.AllowedHosts()
+	hosts, err := c.HTTP.AllowedHosts(c.Orders.Addr)
 	if err != nil {
 		return nil, errors.Join(err, services.Close())
 	}

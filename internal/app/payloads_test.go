@@ -14,7 +14,7 @@ import (
 func TestPayloadStore_IsTheArchiveAboveTheSizeOfARecord(t *testing.T) {
 	t.Parallel()
 	c := defaults()
-	c.Retention.Archive = filepath.Join(t.TempDir(), "archive")
+	c.Archive.URL = filepath.Join(t.TempDir(), "archive")
 	c.Messages.MaxBytes = outbox.MaxEventBytes
 	if s, closeStore, err := payloadStore(t.Context(), c); s != nil || err != nil || closeStore() != nil {
 		t.Errorf("payloadStore() for messages that fit = %v, %v, want none", s, err)
@@ -29,10 +29,10 @@ func TestPayloadStore_IsTheArchiveAboveTheSizeOfARecord(t *testing.T) {
 	if err := errors.Join(s.Put(t.Context(), key, content), closeStore()); err != nil {
 		t.Error(err)
 	}
-	if files, err := filepath.Glob(filepath.Join(c.Retention.Archive, "payloads", "*", "1-*")); err != nil || len(files) != 1 {
+	if files, err := filepath.Glob(filepath.Join(c.Archive.URL, "payloads", "*", "1-*")); err != nil || len(files) != 1 {
 		t.Errorf("the archive's folder has %q, %v, want the payload", files, err)
 	}
-	c.Retention.Archive = ""
+	c.Archive.URL = ""
 	_, _, err = payloadStore(t.Context(), c)
 	for _, want := range []string{"messages.max_bytes: 1000001", "1000000", "set it"} {
 		if err == nil || !strings.Contains(err.Error(), want) {

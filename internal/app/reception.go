@@ -22,9 +22,9 @@ type Listening func(context.Context, *slog.Logger) (net.Listener, error)
 // Listening.
 func WithReception(
 	cmd *cobra.Command, c *Config, check func(*slog.Logger) error, listen Listening,
-	f func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *AdminServer, log *slog.Logger, listen Listening) error,
+	f func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *OpsServer, log *slog.Logger, listen Listening) error,
 ) error {
-	return withListener(cmd, c, check, func(ctx context.Context, reg *prometheus.Registry, admin *AdminServer, log *slog.Logger, teardown *daemon.Teardown) error {
+	return withListener(cmd, c, check, func(ctx context.Context, reg *prometheus.Registry, admin *OpsServer, log *slog.Logger, teardown *daemon.Teardown) error {
 		ln, err := listen(ctx, log)
 		if err != nil {
 			return err

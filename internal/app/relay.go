@@ -59,7 +59,7 @@ func RunRelay(cmd *cobra.Command, c *Config, request BackfillRequest) error {
 		return checkRelays(confs)
 	}
 	c.Scylla.Need(c.Relay.Components()...)
-	err := WithAdmin(cmd, c, check, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *AdminServer, log *slog.Logger, teardown *daemon.Teardown) error {
+	err := WithOps(cmd, c, check, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *OpsServer, log *slog.Logger, teardown *daemon.Teardown) error {
 		if err := request.record(ctx, c, session, log); err != nil {
 			return err
 		}
@@ -73,15 +73,15 @@ func RunRelay(cmd *cobra.Command, c *Config, request BackfillRequest) error {
 
 // Carry relays until ctx ends; bar is where a backfill shows how far it is.
 func carry(
-	ctx context.Context, c *Config, confs []relay.Config, bar io.Writer, session *gocql.Session, reg *prometheus.Registry, admin *AdminServer, log *slog.Logger,
+	ctx context.Context, c *Config, confs []relay.Config, bar io.Writer, session *gocql.Session, reg *prometheus.Registry, admin *OpsServer, log *slog.Logger,
 	teardown *daemon.Teardown,
 ) error {
 	var hints net.PacketConn
-	if c.Relay.HintAddr != "" {
+	if c.Hints.Addr != "" {
 		var err error
-		hints, err = new(net.ListenConfig).ListenPacket(ctx, "udp", c.Relay.HintAddr)
+		hints, err = new(net.ListenConfig).ListenPacket(ctx, "udp", c.Hints.Addr)
 		if err != nil {
-			return cli.WithHint(fmt.Errorf("listen for hints on %s: %w", c.Relay.HintAddr, err), "relay.hint_addr is host:port of this machine; empty accepts no hints")
+			return cli.WithHint(fmt.Errorf("listen for hints on %s: %w", c.Hints.Addr, err), "hints.addr is host:port of this machine; empty accepts no hints")
 		}
 		teardown.Add("hints", hints.Close)
 	}

@@ -32,7 +32,7 @@ func loaded(t *testing.T, env map[string]string, sections ...string) (map[string
 // and is not printed. An error names the setting and the reference.
 func TestSecrets_EachMayBeAReference(t *testing.T) {
 	dir := t.TempDir()
-	looks := regexp.MustCompile(`(password|tokens?|secrets?|hint_key)$`)
+	looks := regexp.MustCompile(`(password|tokens?|secrets?|hints\.key)$`)
 	secrets := 0
 	for _, f := range Settings {
 		if !f.Secret {
@@ -116,9 +116,9 @@ func TestSecrets_OfOtherCommands(t *testing.T) {
 		sections []string
 		needed   bool
 	}{
-		{"OUTBOX_RELAY_HINT_KEY", OrdersSections, true},
-		{"OUTBOX_RELAY_HINT_KEY", RelaySections, true},
-		{"OUTBOX_RELAY_HINT_KEY", SubscriptionsSections, false},
+		{"OUTBOX_HINTS_KEY", OrdersSections, true},
+		{"OUTBOX_HINTS_KEY", RelaySections, true},
+		{"OUTBOX_HINTS_KEY", SubscriptionsSections, false},
 		{"OUTBOX_SUBSCRIPTIONS_TARGETS", SubscriptionsSections, true},
 		{"OUTBOX_NOTIFICATIONS_TARGETS", RelaySections, true},
 		{"OUTBOX_NOTIFICATIONS_TARGETS", OrdersSections, false},
@@ -150,14 +150,14 @@ func TestArchive_OfAnotherBuildIsRefused(t *testing.T) {
 		{"/var/lib/outbox", OrdersSections, false},
 		{"", OrdersSections, false},
 	} {
-		_, _, err := loaded(t, map[string]string{"OUTBOX_RETENTION_ARCHIVE": tt.archive}, tt.sections...)
+		_, _, err := loaded(t, map[string]string{"OUTBOX_ARCHIVE_URL": tt.archive}, tt.sections...)
 		if (err != nil) != tt.refused {
 			t.Errorf("%s for %s: error = %v, want %t", tt.archive, tt.sections, err, tt.refused)
 		}
 		if err == nil {
 			continue
 		}
-		for _, want := range []string{"retention.archive", "absent://", "outbox-cloud"} {
+		for _, want := range []string{"archive.url", "absent://", "outbox-cloud"} {
 			if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
 				t.Errorf("%s: error = %v, want %q", tt.archive, err, want)
 			}

@@ -50,10 +50,10 @@ func newServices(ctx context.Context, c *Config, session *gocql.Session, reg pro
 		return nil, err
 	}
 	s := &Services{observer: newObserver(c, session, log)}
-	if len(c.HTTP.HintAddrs) > 0 {
-		s.hints, err = relayhint.NewSender(relayhint.SenderConfig{Addrs: c.HTTP.HintAddrs, Key: []byte(c.Relay.HintKey), Logger: log})
+	if len(c.Hints.RelayAddrs) > 0 {
+		s.hints, err = relayhint.NewSender(relayhint.SenderConfig{Addrs: c.Hints.RelayAddrs, Key: []byte(c.Hints.Key), Logger: log})
 		if err != nil {
-			return nil, cli.Usage(fmt.Errorf("http.hint_addrs and relay.hint_key: %w", err))
+			return nil, cli.Usage(fmt.Errorf("hints.relay_addrs and hints.key: %w", err))
 		}
 		conf.Hints = s.hints
 	}

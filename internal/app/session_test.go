@@ -26,7 +26,7 @@ func TestSession_NamesTheFixWhileItWaits(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var log logtest.Buffer
-	var w AdminServer
+	var w OpsServer
 	c.Scylla.Waits = func(err error) { w.waits(err); stop() }
 	if _, err := c.Scylla.SessionOnceUp(ctx, c.Scylla.Keyspace, slog.New(slog.NewTextHandler(&log, nil))); err == nil {
 		t.Fatal("sessionOnceUp() has a session without a keyspace")

@@ -28,18 +28,18 @@ import (
 const (
 	SectionScylla        = "scylla"
 	SectionKafka         = "kafka"
-	SectionHTTP          = "http"
-	SectionAccess        = "http access" // the part of the section http that the subscriptions API uses too
-	SectionServer        = "http server" // the part of the section http that the admin API uses too
+	SectionOrders        = "orders"
+	SectionAccess        = "http access" // the part of the section http of the APIs for programs
+	SectionServer        = "http server" // the part of the section http of all APIs
 	SectionMessages      = "messages"
 	SectionWatch         = "watch"
 	SectionSubscriptions = "subscriptions"
 	SectionPush          = "push" // the part of the section subscriptions with the targets of push delivery
+	SectionOps           = "ops"
 	SectionAdmin         = "admin"
-	SectionAdminAPI      = "admin API" // the part of the section admin that only the admin API uses
 	SectionRelay         = "relay"
 	SectionDLQ           = "dlq"
-	SectionHints         = "hints" // the part of the section relay that the order API uses too
+	SectionHints         = "hints" // the part of the section hints of relay and order API
 	SectionSchema        = "schema"
 	SectionAPI           = "api"
 	SectionLog           = "log"
@@ -51,11 +51,11 @@ const (
 // Sections of the settings of a service that several commands run.
 var (
 	// RelaySections are the sections of the relay.
-	RelaySections = []string{SectionScylla, SectionKafka, SectionAdmin, SectionRelay, SectionHints, SectionNotifications, SectionRetention, SectionLog}
+	RelaySections = []string{SectionScylla, SectionKafka, SectionOps, SectionRelay, SectionHints, SectionNotifications, SectionRetention, SectionLog}
 	// OrdersSections are the sections of the order API.
-	OrdersSections = []string{SectionScylla, SectionKafka, SectionHTTP, SectionAccess, SectionServer, SectionMessages, SectionWatch, SectionHints, SectionRetention, SectionAdmin, SectionLog}
+	OrdersSections = []string{SectionScylla, SectionKafka, SectionOrders, SectionAccess, SectionServer, SectionMessages, SectionWatch, SectionHints, SectionRetention, SectionOps, SectionLog}
 	// SubscriptionsSections are the sections of the process that runs subscriptions.
-	SubscriptionsSections = []string{SectionScylla, SectionKafka, SectionAccess, SectionServer, SectionSubscriptions, SectionPush, SectionAdmin, SectionLog}
+	SubscriptionsSections = []string{SectionScylla, SectionKafka, SectionAccess, SectionServer, SectionSubscriptions, SectionPush, SectionOps, SectionLog}
 )
 
 // Config is every setting. A field with its tags is the only place of a setting; package
@@ -64,8 +64,11 @@ type Config struct {
 	Scylla   ScyllaConfig   `setting:"scylla"`
 	Kafka    KafkaConfig    `setting:"kafka"`
 	HTTP     HTTPConfig     `setting:"http"`
+	Orders   OrdersConfig   `setting:"orders"`
+	Hints    hintsConfig    `setting:"hints"`
 	Messages messagesConfig `setting:"messages"`
 	Watch    watchConfig    `setting:"watch"`
+	Ops      OpsConfig      `setting:"ops"`
 	Admin    AdminConfig    `setting:"admin"`
 	Relay    RelayConfig    `setting:"relay"`
 	DLQ      dlqConfig      `setting:"dlq"`
@@ -75,6 +78,7 @@ type Config struct {
 
 	Subscriptions SubscriptionsConfig `setting:"subscriptions"`
 	Notifications notificationsConfig `setting:"notifications"`
+	Archive       archiveConfig       `setting:"archive" section:"retention"`
 	Retention     retentionConfig     `setting:"retention"`
 	Verify        VerifyConfig        `setting:"verify"`
 
@@ -125,16 +129,26 @@ type tlsConfig struct {
 	TLSKey  string `setting:"tls_key" usage:"file with the client key (PEM)"`
 }
 
-// HTTPConfig is the order API.
-type HTTPConfig struct {
-	Addr         string   `setting:"addr" default:"127.0.0.1:8080" usage:"address of the order API"`
-	Tokens       []string `setting:"tokens" secret:"true" section:"http access" usage:"tokens of order API and subscriptions API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator, admin, consumer(NAMES) of subscriptions and producer(TOPICS) of messages; empty permits everybody, on loopback only"`
-	TokenRate    float64  `setting:"token_rate" default:"1000" min:"0.001" section:"http access" usage:"requests per second with one token; a burst of twice as many"`
-	Insecure     bool     `setting:"insecure" section:"http access" usage:"serve beyond loopback without TLS or without tokens, because something else protects the connection"`
-	Hosts        []string `setting:"hosts" section:"http access" usage:"host names that the API answers to without http.tokens, beside localhost, IP addresses and the host of http.addr; others may be pages that use DNS rebinding"`
-	serverConfig `section:"http server"`
+// OrdersConfig is the order API.
+type OrdersConfig struct {
+	Addr string `setting:"addr" default:"127.0.0.1:8080" usage:"address of the order API"`
+}
 
-	HintAddrs []string `setting:"hint_addrs" usage:"relays that receive a hint for each stored order, host:port by UDP, so that they read it immediately; a name resolves to all its addresses; empty sends none"`
+// hintsConfig is the hints of writers to relays about stored rows.
+type hintsConfig struct {
+	Addr       string   `setting:"addr" section:"relay" usage:"UDP address at which the relay receives writers' hints about stored rows, host:port; empty accepts no hints"`
+	Key        string   `setting:"key" secret:"true" field:"HintKey" usage:"key shared by relays and order APIs that signs the hints, at least 16 characters"`
+	RelayAddrs []string `setting:"relay_addrs" section:"orders" usage:"relays that receive a hint for each stored order, host:port by UDP, so that they read it immediately; a name resolves to all its addresses; empty sends none"`
+}
+
+// HTTPConfig is what HTTP APIs have in common: tokens, TLS and proxies. Each API has a section
+// of its own with its address.
+type HTTPConfig struct {
+	Tokens       []string `setting:"tokens" secret:"true" section:"http access" usage:"tokens of order API and subscriptions API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator, admin, consumer(NAMES) of subscriptions and producer(TOPICS) of messages; empty permits everybody, on loopback only"`
+	TokenRate    float64  `setting:"token_requests_per_second" default:"1000" min:"0.001" section:"http access" usage:"requests per second with one token; a burst of twice as many"`
+	Insecure     bool     `setting:"insecure" section:"http server" usage:"serve beyond loopback without TLS, and all but the admin API without tokens, because something else protects the connection"`
+	Hosts        []string `setting:"hosts" section:"http access" usage:"host names that the API answers to without http.tokens, beside localhost, IP addresses and the host of its address; others may be pages that use DNS rebinding"`
+	serverConfig `section:"http server"`
 }
 
 // SubscriptionsConfig is the process that runs subscriptions.
@@ -146,10 +160,10 @@ type SubscriptionsConfig struct {
 	WebhookSecrets []string `setting:"webhook_secrets" secret:"true" section:"push" usage:"secrets that sign their webhooks, as in notifications.webhook_secrets"`
 }
 
-// serverConfig is the settings of the section http that order API and admin API share: both
+// serverConfig is the settings of the section http that all APIs share: both
 // are servers of one installation, behind the same proxies and with the same certificate.
 type serverConfig struct {
-	TLSCert        string        `setting:"tls_cert" usage:"file with the server certificate (PEM) of order API and admin API, used anew when it is renewed; with tls_key it turns TLS on"`
+	TLSCert        string        `setting:"tls_cert" usage:"file with the server certificate (PEM) of all APIs, used anew when it is renewed; with tls_key it turns TLS on"`
 	TLSKey         string        `setting:"tls_key" usage:"file with the server key (PEM)"`
 	TrustedProxies []string      `setting:"trusted_proxies" usage:"CIDRs of trusted reverse proxies, such as 10.0.0.0/8, whose X-Forwarded-For is used as the client address: for wrong tokens, the audit trail, and quotas without tokens; empty trusts none"`
 	DrainDelay     time.Duration `setting:"drain_delay" default:"1s" min:"0s" usage:"how long requests are still accepted after SIGTERM, while /readyz is 503; behind a load balancer as long as it needs to detect this: 10s on Kubernetes, with a terminationGracePeriodSeconds above this plus the 30s that requests in progress may take"`
@@ -158,8 +172,8 @@ type serverConfig struct {
 // messagesConfig is the intake of messages by the order API.
 type messagesConfig struct {
 	Topics    []string `setting:"topics" usage:"topics that clients may send messages to, with * for any characters; a topic of the relay's own events or of its shards only by its exact name, those that begin with _ never"`
-	MaxBytes  int      `setting:"max_bytes" min:"1" usage:"payload, key and headers of one message, at most; above 1000000, up to 16777216, the payload of a message that does not fit into a record is stored in retention.archive"`
-	PerSecond float64  `setting:"per_second" off:"0" usage:"messages per second of one client, a token's owner or an address; a burst of twice as many, or one full batch; off for any number"`
+	MaxBytes  int      `setting:"max_bytes" min:"1" usage:"payload, key and headers of one message, at most; above 1000000, up to 16777216, the payload of a message that does not fit into a record is stored in archive.url"`
+	PerSecond float64  `setting:"client_per_second" off:"0" usage:"messages per second of one client, a token's owner or an address; a burst of twice as many, or one full batch; off for any number"`
 }
 
 // watchConfig is the event streams.
@@ -167,19 +181,17 @@ type watchConfig struct {
 	Topics []string `setting:"topics" usage:"topics that clients may read as event streams and the console shows, with * for any characters; those that begin with _ never"`
 }
 
-// AdminConfig is the admin listener of each process, and the admin API.
-type AdminConfig struct {
-	Addr           string   `setting:"addr" usage:"address of the admin listener: /metrics, /livez and /readyz, without tokens; off disables it; the default port is 9090 for relay and outbox-dev run, 9091 for orders, 9094 for notifier, 9096 for admin, 9097 for subscriptions"`
-	Hosts          []string `setting:"hosts" usage:"host names allowed in requests to admin.addr, such as those of Prometheus targets, beside localhost, IP addresses and the host of admin.addr; others may be pages that use DNS rebinding"`
-	Profiles       bool     `setting:"profiles" usage:"serve Go's profiles there too, under /debug/pprof/"`
-	adminAPIConfig `section:"admin API"`
+// OpsConfig is the ops listener of each process: metrics, health checks and profiles.
+type OpsConfig struct {
+	Addr     string   `setting:"addr" usage:"address of the ops listener: /metrics, /livez and /readyz, without tokens; off disables it; the default port is 9090 for relay and outbox-dev run, 9091 for orders, 9094 for notifier, 9096 for admin, 9097 for subscriptions"`
+	Hosts    []string `setting:"hosts" usage:"host names allowed in requests to ops.addr, such as those of Prometheus targets, beside localhost, IP addresses and the host of ops.addr; others may be pages that use DNS rebinding"`
+	Profiles bool     `setting:"profiles" usage:"serve Go's profiles there too, under /debug/pprof/"`
 }
 
-// adminAPIConfig is the admin API, whose settings no other service uses.
-type adminAPIConfig struct {
-	APIAddr       string   `setting:"api_addr" default:"127.0.0.1:8090" usage:"address of the admin API and its console"`
+// AdminConfig is the admin API.
+type AdminConfig struct {
+	Addr          string   `setting:"addr" default:"127.0.0.1:8090" usage:"address of the admin API and its console"`
 	Tokens        []string `setting:"tokens" secret:"true" usage:"tokens of the admin API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator and admin; there must be one, or an issuer"`
-	Insecure      bool     `setting:"insecure" usage:"listen beyond loopback without http.tls_cert, because something else protects the connection"`
 	TraceURL      string   `setting:"trace_url" usage:"address of a trace, with {trace_id} and {span_id} in it, that the console links events to, such as http://localhost:16686/trace/{trace_id}"`
 	OIDCIssuer    string   `setting:"oidc_issuer" usage:"URL of an OpenID Connect issuer whose JWTs are accepted as tokens; empty accepts none"`
 	OIDCAudience  string   `setting:"oidc_audience" usage:"required audience of those JWTs: the API's client id"`
@@ -201,19 +213,17 @@ type RelayConfig struct {
 	Source                string             `setting:"source" usage:"CloudEvents source (header ce_source)"`
 	TopicTemplate         string             `setting:"topic" usage:"topic of an event; {event_type} and {aggregate_type} are replaced by the event's"`
 	Topics                map[string]string  `setting:"topics" pairs:"type=topic, such as OrderCreated=orders.created" usage:"topics by event type, type=topic; others follow relay.topic"`
-	Partitions            int32              `setting:"partitions" off:"-1" usage:"partitions of a topic that the relay makes; off leaves it to the broker"`
+	Partitions            int32              `setting:"topic_partitions" off:"-1" usage:"partitions of a topic that the relay makes; off leaves it to the broker"`
 	Replication           int16              `setting:"topic_replication" off:"-1" usage:"replication of a topic that the relay makes; off leaves it to the broker"`
 	TailMaxInterval       time.Duration      `setting:"tail_max_interval" off:"-1" min:"1ms" field:"Tail" usage:"wait between two reads by the tail reader of streams that had no rows; the tail reader publishes events within milliseconds, and off leaves them to the sweep reader"`
-	HintAddr              string             `setting:"hint_addr" usage:"UDP address for writers' hints about stored rows, host:port; empty accepts no hints"`
-	HintKey               string             `setting:"hint_key" secret:"true" section:"hints" field:"HintKey" usage:"key shared by relays and order APIs that signs the hints, at least 16 characters"`
 	ConfidenceWindow      time.Duration      `setting:"confidence_window" min:"1ms" usage:"how old a change must be before the sweep reader reads it; less than 2m can lose rows that become visible late on a cluster"`
-	DedupMemory           int64              `setting:"dedup_memory" min:"1" usage:"bytes of an instance for the ids of published events, 36 for each that the sweep reader has not read yet; at the limit the tail reader waits; 45 × events per second × confidence window in seconds"`
+	DedupMemory           int64              `setting:"dedup_memory_bytes" min:"1" usage:"bytes of an instance for the ids of published events, 36 for each that the sweep reader has not read yet; at the limit the tail reader waits; 45 × events per second × confidence window in seconds"`
 	Backfill              string             `setting:"backfill" usage:"auto or off: scan the outbox table for events that the CDC log may not have any more, because the relay was away for longer than the log keeps its rows or starts for the first time"`
 	BackfillRowsPerSecond int                `setting:"backfill_rows_per_second" off:"-1" usage:"rows that such a scan reads per second, at most; off does not bound it"`
 	MaxRecordBytes        int32              `setting:"max_record_bytes" min:"1" usage:"size of a record and of a batch, at most; a topic's max.message.bytes bounds it further"`
 	Shards                int                `setting:"shards" default:"1" usage:"number of equal parts of the work that the instances of this relay share, 1 to 256, the same in all of them; with 1 one instance works and the others are standbys"`
 	SessionTimeout        time.Duration      `setting:"session_timeout" min:"1s" max:"5m" usage:"time without a heartbeat of an instance after which the broker assigns its shards to others; the broker permits no less than its group.min.session.timeout.ms, 6s unless changed"`
-	ScheduleRate          int                `setting:"schedule_rate" off:"0" usage:"scheduled messages written to the outbox per second when they are due, at most, by one of several relays; off writes none"`
+	ScheduleRate          int                `setting:"scheduled_per_second" off:"0" usage:"scheduled messages written to the outbox per second when they are due, at most, by one of several relays; off writes none"`
 	RetryDelays           []time.Duration    `setting:"retry_delays" usage:"wait before each attempt to publish an event; their number is that of the attempts. 0s,1s,2s,4s is the other usual profile"`
 	AttemptTimeout        time.Duration      `setting:"attempt_timeout" min:"1ms" usage:"how long the broker may take to acknowledge before that is a failure"`
 	BreakerOpen           time.Duration      `setting:"breaker_open" min:"1ms" usage:"how long the breaker stays open before it lets probes through"`
@@ -230,12 +240,13 @@ type dlqConfig struct {
 	Schemas string `setting:"schemas" usage:"directory of JSON Schemas, <event type>.json, that the payloads of edited dead letters must fit; empty has none"`
 }
 
-// APIConfig is the API that commands use: the admin API instead of the database, or that of
+// APIConfig is the APIs that commands use: the admin API instead of the database, and that of
 // subscriptions.
 type APIConfig struct {
-	URL   string `setting:"url" flag:"api" usage:"URL of 'outbox admin', such as https://outbox.example.com:8090: commands use this API and need no access to the database; empty uses the database. For subscriptions and consume the URL of 'outbox subscriptions'; empty is http://127.0.0.1:8082"`
-	Token string `setting:"token" secret:"true" usage:"token for that API"`
-	TLSCA string `setting:"tls_ca" usage:"file with the CA certificates (PEM) of its server; empty means the system's"`
+	AdminURL         string `setting:"admin_url" usage:"URL of 'outbox admin', such as https://outbox.example.com:8090: commands use this API and need no access to the database; empty uses the database"`
+	SubscriptionsURL string `setting:"subscriptions_url" usage:"URL of 'outbox subscriptions' for subscriptions and consume; empty is api.admin_url, whose server has the operations for operators, or http://127.0.0.1:8082"`
+	Token            string `setting:"token" secret:"true" usage:"token for these APIs"`
+	TLSCA            string `setting:"tls_ca" usage:"file with the CA certificates (PEM) of their servers; empty means the system's"`
 }
 
 // schemaConfig is the schema of a new keyspace.
@@ -258,23 +269,27 @@ type notificationsConfig struct {
 	Targets        []string      `setting:"targets" secret:"true" usage:"targets of notifications about dead letters, name=URL each: shoutrrr URLs (slack://, smtp://, pagerduty:// …) or webhook+https://…"`
 	WebhookSecrets []string      `setting:"webhook_secrets" secret:"true" usage:"secrets that sign webhooks, whsec_ and base64, all of them while one is replaced"`
 	ConsoleURL     string        `setting:"console_url" usage:"where the console is, for links in notifications"`
-	Backlog        int           `setting:"backlog" off:"-1" usage:"how many dead letters may be open; off is no limit"`
+	Backlog        int           `setting:"max_open" off:"-1" usage:"how many dead letters may be open; off is no limit"`
 	RatePerMinute  float64       `setting:"rate_per_minute" off:"-1" usage:"how many events may become dead letters per minute; off is no limit"`
 	BlockedAge     time.Duration `setting:"blocked_age" off:"-1" usage:"how long an event may be blocked behind a dead letter; off is no limit"`
 }
 
-// retentionConfig is the archive of old dead letters.
+// archiveConfig is the store of old dead letters and of large payloads.
+type archiveConfig struct {
+	URL string `setting:"url" usage:"where old dead letters go, and payloads of large messages: a folder, or file://, s3://, gs:// or azblob:// (those three in outbox-cloud, which make build-cloud makes); empty deletes them at the end of their retention"`
+}
+
+// retentionConfig is how long dead letters are kept.
 type retentionConfig struct {
-	Archive  string        `setting:"archive" usage:"where old dead letters go, and payloads of large messages: a folder, or file://, s3://, gs:// or azblob:// (those three in outbox-cloud, which make build-cloud makes); empty deletes them at the end of their retention"`
 	Resolved time.Duration `setting:"resolved" off:"-1" usage:"how long resolved dead letters stay in the database; off keeps them"`
 	Failed   time.Duration `setting:"failed" off:"-1" usage:"how long failed dead letters stay in the database, or longer while others wait behind them; off keeps them"`
 	Keep     time.Duration `setting:"keep" off:"-1" usage:"how long the archive keeps them, and the database their outlines; off keeps them"`
 }
 
 // check returns an error if this build does not contain the object store of the archive.
-func (c *retentionConfig) check() error {
-	if err := archive.Supported(c.Archive); err != nil {
-		return fmt.Errorf("retention.archive (OUTBOX_RETENTION_ARCHIVE): %w", err)
+func (c *archiveConfig) check() error {
+	if err := archive.Supported(c.URL); err != nil {
+		return fmt.Errorf("archive.url (OUTBOX_ARCHIVE_URL): %w", err)
 	}
 	return nil
 }
@@ -292,11 +307,10 @@ func defaults() *Config {
 	c := &Config{
 		Messages: messagesConfig{Topics: messages.DefaultTopics(), MaxBytes: messages.DefaultMaxMessageBytes},
 		Watch:    watchConfig{Topics: stream.DefaultTopics()},
-		Admin: AdminConfig{Addr: AdminAddrs["relay"], adminAPIConfig: adminAPIConfig{
-			OIDCRoleClaim: access.DefaultRoleClaim,
-		}},
-		Relay:  RelayConfig{SessionTimeout: share.DefaultSessionTimeout, ScheduleRate: schedule.DefaultRate},
-		Schema: schemaConfig{RowTTL: schema.DefaultRowTTL, CDCTTL: schema.DefaultCDCTTL},
+		Ops:      OpsConfig{Addr: OpsAddrs["relay"]},
+		Admin:    AdminConfig{OIDCRoleClaim: access.DefaultRoleClaim},
+		Relay:    RelayConfig{SessionTimeout: share.DefaultSessionTimeout, ScheduleRate: schedule.DefaultRate},
+		Schema:   schemaConfig{RowTTL: schema.DefaultRowTTL, CDCTTL: schema.DefaultCDCTTL},
 		Notifications: notificationsConfig{
 			Backlog:       notifications.DefaultBacklog,
 			RatePerMinute: notifications.DefaultRatePerMinute, BlockedAge: notifications.DefaultBlockedAge,

@@ -19,7 +19,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
@@ -43,7 +42,7 @@ type SubscriptionsAPI struct {
 func (c *Config) CheckSubscriptions(log *slog.Logger) error {
 	_, gate := c.HTTP.Gate(log)
 	_, proxies := c.HTTP.Proxies()
-	_, hosts := c.subscriptionHosts()
+	_, hosts := c.HTTP.AllowedHosts(c.Subscriptions.Addr)
 	_, kafka := c.Kafka.Options()
 	_, schemas := c.Kafka.SchemaRegistry()
 	_, push := c.Destinations(log)
@@ -57,14 +56,6 @@ func (c *Config) CheckSubscriptions(log *slog.Logger) error {
 // ListenSubscriptions listens on subscriptions.addr, with TLS if there is a certificate.
 func (c *Config) ListenSubscriptions(ctx context.Context, log *slog.Logger) (net.Listener, error) {
 	return c.HTTP.listen(ctx, log, c.Subscriptions.Addr, "subscriptions.addr", "--subscriptions-addr")
-}
-
-func (c *Config) subscriptionHosts() (*access.Hosts, error) {
-	h, err := access.NewHosts(c.Subscriptions.Addr, c.HTTP.Hosts)
-	if err != nil {
-		return nil, cli.Usage(fmt.Errorf("http.hosts: %w", err))
-	}
-	return h, nil
 }
 
 // advertised returns the URL of a listener for other instances.
@@ -196,7 +187,7 @@ func (c *Config) subscriptionServer(f *forward.Service, e *engine.Engine, trail 
 	if err != nil {
 		return nil, err
 	}
-	hosts, err := c.subscriptionHosts()
+	hosts, err := c.HTTP.AllowedHosts(c.Subscriptions.Addr)
 	if err != nil {
 		return nil, err
 	}

@@ -49,6 +49,7 @@ func (c *Config) RelayConfig() (relay.Config, error) {
 	}
 	conf := relay.Config{Brokers: c.Kafka.Seeds, Kafka: opts, Keyspace: c.Scylla.Keyspace, Tracer: c.Tracer}
 	settings.Copy(&conf, &c.Relay)
+	conf.HintKey = []byte(c.Hints.Key)
 	if c.Relay.TailMaxInterval < 0 {
 		conf.Tail, conf.TailMaxInterval = relay.TailOff, relay.DefaultTailMaxInterval
 	}

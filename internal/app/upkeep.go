@@ -53,9 +53,9 @@ func NewUpkeep(ctx context.Context, c *Config, session *gocql.Session, reg prome
 		return nil, cli.Usage(err)
 	}
 	var a *archive.Archive
-	if c.Retention.Archive != "" {
-		if a, err = archive.Open(ctx, c.Retention.Archive); err != nil {
-			return nil, fmt.Errorf("retention.archive: %w", err)
+	if c.Archive.URL != "" {
+		if a, err = archive.Open(ctx, c.Archive.URL); err != nil {
+			return nil, fmt.Errorf("archive.url: %w", err)
 		}
 		teardown.Add("archive", a.Close)
 	}

@@ -147,11 +147,11 @@ func TestPortHint(t *testing.T) {
 		err  error
 		hint string
 	}{
-		"in use":        {os.NewSyscallError("bind", syscall.EADDRINUSE), "another process uses :8080; stop it, or set another address with --http.addr"},
-		"not permitted": {os.NewSyscallError("bind", syscall.EACCES), "this user may not listen on :8080; set a port above 1023 with --http.addr"},
+		"in use":        {os.NewSyscallError("bind", syscall.EADDRINUSE), "another process uses :8080; stop it, or set another address with --orders.addr"},
+		"not permitted": {os.NewSyscallError("bind", syscall.EACCES), "this user may not listen on :8080; set a port above 1023 with --orders.addr"},
 		"another":       {os.NewSyscallError("bind", syscall.EADDRNOTAVAIL), ""},
 	} {
-		err := PortHint(tt.err, ":8080", "--http.addr")
+		err := PortHint(tt.err, ":8080", "--orders.addr")
 		if got := HintOf(err); got != tt.hint || !errors.Is(err, tt.err) || err.Error() != tt.err.Error() {
 			t.Errorf("%s: PortHint() = %v with hint %q, want hint %q", name, err, got, tt.hint)
 		}

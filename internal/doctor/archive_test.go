@@ -26,7 +26,7 @@ func TestDoctor_Archive(t *testing.T) {
 	archive.Register("readonly", func(context.Context, string) (archive.Bucket, error) { return readOnly{}, nil })
 	check := func(where string) []Finding {
 		t.Helper()
-		c, err := configOf(t, "", map[string]string{"OUTBOX_RETENTION_ARCHIVE": where})
+		c, err := configOf(t, "", map[string]string{"OUTBOX_ARCHIVE_URL": where})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +48,7 @@ func TestDoctor_Archive(t *testing.T) {
 	}
 	for _, f := range got {
 		if f.OK || !strings.Contains(f.Detail, "readonly://bucket: ") || !strings.Contains(f.Detail, "NoSuchBucket") ||
-			!strings.Contains(f.Fix, "retention.archive") || strings.Contains(f.Detail, "canary") {
+			!strings.Contains(f.Fix, "archive.url") || strings.Contains(f.Detail, "canary") {
 			t.Errorf("a bucket that refuses writes: %+v", f)
 		}
 	}

@@ -48,20 +48,20 @@ func Check(ctx context.Context, c *app.Config) []Finding {
 // without a request and report a wrong bucket with its first use only.
 func checkArchive(ctx context.Context, c *app.Config) []Finding {
 	const check = "archive can be used"
-	if c.Retention.Archive == "" {
+	if c.Archive.URL == "" {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	a, err := archive.Open(ctx, c.Retention.Archive)
+	a, err := archive.Open(ctx, c.Archive.URL)
 	if err == nil {
 		err = errors.Join(a.Check(ctx), a.Close())
 	}
-	where, _, _ := strings.Cut(c.Retention.Archive, "?") // the rest may contain keys
+	where, _, _ := strings.Cut(c.Archive.URL, "?") // the rest may contain keys
 	if err != nil {
 		return []Finding{{
 			check, false, where + ": " + err.Error(),
-			"check retention.archive: name, region and endpoint; make the bucket if it is missing; grant this user to list, read, write and delete its objects",
+			"check archive.url: name, region and endpoint; make the bucket if it is missing; grant this user to list, read, write and delete its objects",
 		}}
 	}
 	return []Finding{{check, true, where + " can be listed, read, written and deleted", ""}}

@@ -24,6 +24,6 @@ func checkRate(c *app.Config) Finding {
 	if r.Shards > 1 {
 		each = " per process"
 	}
-	return Finding{check, true, fmt.Sprintf("relay.dedup_memory (%d MB) carries %.0f events/s%s sustained with the confidence window of %s; for more set it to %.0f bytes per event and second",
+	return Finding{check, true, fmt.Sprintf("relay.dedup_memory_bytes (%d MB) carries %.0f events/s%s sustained with the confidence window of %s; for more set it to %.0f bytes per event and second",
 		r.DedupMemory/1e6, math.Floor(0.8*float64(r.DedupMemory/rememberedBytes)/window), each, r.ConfidenceWindow, 1.25*rememberedBytes*window), ""}
 }

@@ -152,7 +152,7 @@ func (r *rights) canMake(ctx context.Context, topic string, needs need, partitio
 	}
 	return Finding{
 		check, false, "does not exist, and cannot be created: " + err.Error(),
-		"create it, or set relay.partitions and relay.topic_replication to values that the cluster accepts",
+		"create it, or set relay.topic_partitions and relay.topic_replication to values that the cluster accepts",
 	}
 }
 

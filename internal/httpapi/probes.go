@@ -11,7 +11,7 @@ import (
 type Readiness func() (ready bool, detail any)
 
 // Probes adds the health checks of a server to mux: GET /livez returns 200 while the process
-// runs, GET /readyz 200 or 503 with the detail. Admin listeners and APIs have the same.
+// runs, GET /readyz 200 or 503 with the detail. Ops listeners and APIs have the same.
 func Probes(mux *http.ServeMux, ready Readiness) {
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, statusBody{"ok"})

@@ -2,11 +2,13 @@ package settings
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -175,22 +177,82 @@ func null(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.Tag == "!!null"
 }
 
-// suggest names the key that was probably meant: one of the same last part, or
-// of the same section.
+// suggest returns the key that an unknown one probably means: one that differs by a slip, one
+// of the same section that contains its name or is contained in it, one of another section
+// with the same name, or the most similar one. Otherwise it returns the keys of the section.
 func (fs Fields) suggest(key string) string {
 	section, name, _ := strings.Cut(key, ".")
-	var same []string
-	for _, f := range fs {
-		own, last, _ := strings.Cut(f.Key, ".")
-		if last == name || strings.HasSuffix(key, last) {
-			return fmt.Sprintf("; did you mean %q?", f.Key)
-		}
-		if own == section {
+	keys := make([]string, len(fs))
+	var sections, same []string
+	for i, f := range fs {
+		own, _, _ := strings.Cut(f.Key, ".")
+		if keys[i] = f.Key; own == section {
 			same = append(same, f.Key)
 		}
+		sections = append(sections, own)
 	}
-	if len(same) > 0 {
+	of := func(f func(own, last string) bool) string {
+		i := slices.IndexFunc(keys, func(k string) bool {
+			own, last, _ := strings.Cut(k, ".")
+			return f(own, last)
+		})
+		if i < 0 {
+			return ""
+		}
+		return keys[i]
+	}
+	candidates := keys
+	if name == "" {
+		candidates = sections
+	}
+	meant := cmp.Or(closest(key, candidates, slip),
+		of(func(own, last string) bool {
+			return own == section && (strings.Contains(last, name) || strings.Contains(name, last))
+		}),
+		of(func(_, last string) bool { return last == name }),
+		of(func(_, last string) bool { return strings.HasSuffix(key, "_"+last) }),
+		closest(key, candidates, len(name)/3))
+	switch {
+	case meant != "":
+		return fmt.Sprintf("; did you mean %q?", meant)
+	case len(same) > 0:
 		return "; there are " + strings.Join(same, ", ")
 	}
 	return "; see outbox --help for the settings there are"
+}
+
+// slip is the number of changed bytes up to which a word is taken for another one.
+const slip = 2
+
+// closest returns the most similar one of the names that most changed bytes, or fewer, make of
+// text; empty if there is none.
+func closest(text string, names []string, most int) (found string) {
+	least := most + 1
+	for _, n := range names {
+		if d := distance(text, n); d < least {
+			found, least = n, d
+		}
+	}
+	return found
+}
+
+// distance returns the number of bytes to insert, remove or replace that make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before := row[0] // of the row above, one to the left
+		row[0] = i + 1
+		for j := range len(b) {
+			change := before
+			if a[i] != b[j] {
+				change++
+			}
+			before = row[j+1]
+			row[j+1] = min(change, before+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
 }

@@ -147,7 +147,7 @@ other: 3
 sop: {}
 `, map[string]string{"OUTBOX_SHOP_RATE": "NaN"}, "--shop-wait=2h")
 	for _, want := range []string{
-		`line 3: unknown key "shop.nam"; there are shop.name, `, `shop.wait: missing unit in duration "720"`, "shop.keep: -1ns must be positive, or off",
+		`line 3: unknown key "shop.nam"; did you mean "shop.name"?`, `shop.wait: missing unit in duration "720"`, "shop.keep: -1ns must be positive, or off",
 		"shop.size: 0 must be positive, or off", "shop.rate: -2 must be positive, or off", `shop.mode: "slowly": write fast or slow`, `shop.tls: "perhaps" is not true or false`,
 		"shop.name: write one value", `shop.waits[1]: "soon" is not a duration`, `shop.topics: "a": write name=value`, `shop.rules[0].most: "x" is not a whole number, or off`,
 		`shop.rules[0]: unknown key "dealys"; there are name, delays, most`, "shop.rules[1]: write keys and values below it", "shop.hosts: write one value",

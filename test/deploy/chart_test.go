@@ -193,7 +193,7 @@ func TestChart_AChangedJobIsANewOne(t *testing.T) {
 	}
 }
 
-// Every container is confined and probed at the admin listener.
+// Every container is confined and probed at the ops listener.
 func TestChart_PodsAreConfined(t *testing.T) {
 	t.Parallel()
 	pods := 0
@@ -298,8 +298,8 @@ func TestChart_ConfigurationIsAccepted(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v: %v", container["name"], err)
 		}
-		if c.Admin.Addr != "0.0.0.0:9090" || c.Relay.Shards != 8 {
-			t.Errorf("%v listens on %s with %d shards", container["name"], c.Admin.Addr, c.Relay.Shards)
+		if c.Ops.Addr != "0.0.0.0:9090" || c.Relay.Shards != 8 {
+			t.Errorf("%v listens on %s with %d shards", container["name"], c.Ops.Addr, c.Relay.Shards)
 		}
 		if c.Relay.MaxRecordBytes != 10485760 || !slices.Contains(c.HTTP.Hosts, "orders.example.com") {
 			t.Errorf("%v: records have %d bytes, and its hosts are %v", container["name"], c.Relay.MaxRecordBytes, c.HTTP.Hosts)

@@ -34,9 +34,9 @@ func startCluster(t *testing.T, kafkaAddr string, more ...string) *cluster {
 	harness.Reachable(t, c.cqlAddr)
 	harness.Reachable(t, c.kafkaAddr)
 	harness.Must(t, "schema", "migrate", "--scylla-hosts", c.cqlAddr)
-	c.orders = harness.Start(t, "orders", "orders", "--scylla-hosts", c.cqlAddr, "--http-addr", c.api, "--admin-addr", c.ordersAdmin)
+	c.orders = harness.Start(t, "orders", "orders", "--scylla-hosts", c.cqlAddr, "--orders-addr", c.api, "--ops-addr", c.ordersAdmin)
 	c.relay = harness.Start(t, "relay", append([]string{
-		"relay", "--scylla-hosts", c.cqlAddr, "--kafka-seeds", c.kafkaAddr, "--admin-addr", c.admin,
+		"relay", "--scylla-hosts", c.cqlAddr, "--kafka-seeds", c.kafkaAddr, "--ops-addr", c.admin,
 		"--relay-confidence-window", "30s",
 	}, more...)...)
 	harness.Ready(t, c.api)

@@ -35,7 +35,7 @@ func once(t *testing.T, dir string, args ...string) (r report, stderr string, co
 	addrs := harness.FreeAddrs(t, 3)
 	stdout, stderr, code := harness.Run(t, append([]string{
 		"run", "--once", "--data-dir", dir,
-		"--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--http-addr", addrs[2],
+		"--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--orders-addr", addrs[2],
 	}, args...)...)
 	dec := json.NewDecoder(strings.NewReader(stdout))
 	dec.DisallowUnknownFields()
@@ -124,14 +124,14 @@ func TestDev_NamesWhatIsInTheWay(t *testing.T) {
 	}{
 		{"the CQL port", []string{"--cql-addr", taken.Addr().String()}, []string{taken.Addr().String(), "--cql-addr"}},
 		{"the Kafka port", []string{"--kafka-addr", taken.Addr().String()}, []string{taken.Addr().String(), "--kafka-addr"}},
-		{"the HTTP port", []string{"--http-addr", taken.Addr().String()}, []string{taken.Addr().String(), "--http-addr"}},
+		{"the HTTP port", []string{"--orders-addr", taken.Addr().String()}, []string{taken.Addr().String(), "--orders-addr"}},
 		{"the data directory", []string{"--data-dir", filepath.Join(notADir, "x")}, []string{notADir, "--data-dir"}},
 		{"the file to load", []string{"--load", filepath.Join(dir, "nosuch")}, []string{"nosuch", "outbox-dev load --help"}},
 	} {
 		addrs := harness.FreeAddrs(t, 3)
 		args := append([]string{
 			"run", "--once", "--data-dir", filepath.Join(t.TempDir(), "d"),
-			"--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--http-addr", addrs[2],
+			"--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--orders-addr", addrs[2],
 		}, tt.args...)
 		_, stderr, code := harness.Run(t, args...)
 		if code == 0 {

@@ -24,7 +24,7 @@ func TestMessages_WaitThroughAKillAndAreSeen(t *testing.T) {
 	write(t, file, order("1"))
 	addrs := harness.FreeAddrs(t, 4)
 	p := harness.Start(t, "dev", "run", "--data-dir", filepath.Join(dir, "data"), "--load", file,
-		"--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--http-addr", addrs[2], "--admin-api-addr", addrs[3], "--subscriptions-addr", "127.0.0.1:0", "--admin-addr", "off")
+		"--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--orders-addr", addrs[2], "--admin-addr", addrs[3], "--subscriptions-addr", "127.0.0.1:0", "--ops-addr", "off")
 	harness.Reachable(t, addrs[2])
 	base := "http://" + addrs[2]
 

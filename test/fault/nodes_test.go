@@ -51,14 +51,14 @@ func newNodesWorld(t *testing.T) *nodesWorld {
 	broker := harness.Start(t, "broker", "engines", "--cql-addr", "", "--kafka-addr", w.kafka)
 	harness.Reachable(t, w.kafka)
 	harness.Must(t, "schema", "migrate", "--scylla-hosts", w.cql, "--scylla-replication", "3")
-	orders := harness.Start(t, "orders", "orders", "--scylla-hosts", w.cql, "--http-addr", w.api, "--admin-addr", "off")
+	orders := harness.Start(t, "orders", "orders", "--scylla-hosts", w.cql, "--orders-addr", w.api, "--ops-addr", "off")
 	relay := startRelay(t, w.cql, w.kafka, w.metrics)
 	conf := filepath.Join(t.TempDir(), "admin.yml")
 	entry := strings.Fields(harness.Must(t, "token", "operator"))[1]
 	if err := os.WriteFile(conf, []byte("admin:\n  tokens: ["+entry+"]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	admin := harness.Start(t, "admin", "admin", "--config", conf, "--scylla-hosts", w.cql, "--kafka-seeds", w.kafka, "--admin-api-addr", w.admin, "--admin-addr", "off")
+	admin := harness.Start(t, "admin", "admin", "--config", conf, "--scylla-hosts", w.cql, "--kafka-seeds", w.kafka, "--admin-addr", w.admin, "--ops-addr", "off")
 	for _, addr := range []string{w.api, w.metrics, w.admin} {
 		harness.Ready(t, addr)
 	}

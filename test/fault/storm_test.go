@@ -182,7 +182,7 @@ func startOrders(t *testing.T, cql, api, admin string) *harness.Process {
 	t.Helper()
 	harness.Reachable(t, cql)
 	harness.Must(t, "schema", "migrate", "--scylla-hosts", cql)
-	p := harness.Start(t, "orders", "orders", "--scylla-hosts", cql, "--http-addr", api, "--admin-addr", admin)
+	p := harness.Start(t, "orders", "orders", "--scylla-hosts", cql, "--orders-addr", api, "--ops-addr", admin)
 	harness.Ready(t, api)
 	return p
 }
@@ -190,7 +190,7 @@ func startOrders(t *testing.T, cql, api, admin string) *harness.Process {
 func startRelay(t *testing.T, cql, kafka, admin string, more ...string) *harness.Process {
 	t.Helper()
 	return harness.Start(t, "relay", append([]string{
-		"relay", "--scylla-hosts", cql, "--kafka-seeds", kafka, "--admin-addr", admin,
+		"relay", "--scylla-hosts", cql, "--kafka-seeds", kafka, "--ops-addr", admin,
 		"--relay-confidence-window", window.String(), "--relay-session-timeout", relaySession.String(),
 	}, more...)...)
 }

@@ -85,7 +85,7 @@ func killOwners(t *testing.T, cql, kafka string) {
 	addrs := harness.FreeAddrs(t, 6)
 	for i := range 3 {
 		s.serving["http://"+addrs[i]] = harness.Start(t, fmt.Sprint("subscriptions", i), "subscriptions", "--scylla-hosts", cql, "--kafka-seeds", kafka,
-			"--subscriptions-addr", addrs[i], "--admin-addr", addrs[3+i])
+			"--subscriptions-addr", addrs[i], "--ops-addr", addrs[3+i])
 		harness.Reachable(t, addrs[i])
 	}
 	api := "http://" + addrs[0]

@@ -47,11 +47,11 @@ func TestFault_RollingUpgradeAndBack(t *testing.T) {
 	apis, relayAdmins, queues := addrs[2:4], addrs[6:8], addrs[8:10]
 	var orders, relays, serving []*harness.Process
 	for i := range 2 {
-		orders = append(orders, harness.StartProgram(t, "orders", before, "orders", "--scylla-hosts", s.cql, "--http-addr", apis[i], "--admin-addr", addrs[4+i]))
-		relays = append(relays, harness.StartProgram(t, "relay", before, "relay", "--scylla-hosts", s.cql, "--kafka-seeds", s.kafka, "--admin-addr", relayAdmins[i],
+		orders = append(orders, harness.StartProgram(t, "orders", before, "orders", "--scylla-hosts", s.cql, "--orders-addr", apis[i], "--ops-addr", addrs[4+i]))
+		relays = append(relays, harness.StartProgram(t, "relay", before, "relay", "--scylla-hosts", s.cql, "--kafka-seeds", s.kafka, "--ops-addr", relayAdmins[i],
 			"--relay-confidence-window", window.String(), "--relay-session-timeout", relaySession.String(), "--relay-shards", "4"))
 		serving = append(serving, harness.StartProgram(t, "subscriptions", before, "subscriptions", "--scylla-hosts", s.cql, "--kafka-seeds", s.kafka,
-			"--subscriptions-addr", queues[i], "--admin-addr", addrs[10+i]))
+			"--subscriptions-addr", queues[i], "--ops-addr", addrs[10+i]))
 	}
 	order := func(i int, program string) func() {
 		return func() { orders[i].Upgrade(program); harness.Ready(t, apis[i]) }

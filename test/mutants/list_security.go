@@ -15,7 +15,7 @@ var securityMutants = []mutant{
 		old: "httpapi.Traced(s.cfg.Tracer), ", new: "",
 	},
 	{
-		name: "admin listener: any host is allowed", file: "internal/app/admin_server.go", pkg: "./cmd/outbox", run: "AdminListener_MetricsAreNowhereElse/relay",
+		name: "ops listener: any host is allowed", file: "internal/app/admin_server.go", pkg: "./cmd/outbox", run: "AdminListener_MetricsAreNowhereElse/relay",
 		old: "access.Browsers{Hosts: hosts,", new: "access.Browsers{Hosts: map[bool]*access.Hosts{true: hosts}[false],",
 	},
 	{

@@ -303,7 +303,7 @@ var serviceMutants = []mutant{
 	},
 	{
 		name: "scheduled: a command with an API uses the database", file: "cmd/outbox/api.go", pkg: "./cmd/outbox", run: "Scheduled_ServerDecidesByRole|DLQ_ServerNeedsNoDatabase",
-		old: "if c.API.URL != \"\" {", new: "if c.API.URL != \"\" && c.API.Token == \"\" {",
+		old: "if c.API.AdminURL != \"\" {", new: "if c.API.AdminURL != \"\" && c.API.Token == \"\" {",
 	},
 	{
 		name: "orders: an error repeats the sent value", file: "orders/http.go", pkg: "./orders", run: "RepeatNothing",

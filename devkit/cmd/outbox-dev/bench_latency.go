@@ -25,7 +25,7 @@ type contender struct {
 }
 
 // hinted is the relay with hints.
-var hinted = contender{name: "relay, hints", hints: true, args: []string{"--relay-hint-addr", "127.0.0.1:0"}}
+var hinted = contender{name: "relay, hints", hints: true, args: []string{"--hints-addr", "127.0.0.1:0"}}
 
 // contenders returns the selected contenders.
 func (b *benchmark) contenders() []contender {

@@ -41,7 +41,7 @@ func newBenchPeerCommand() *cobra.Command {
 	f.DurationVar(&window, "window", 0, "confidence window; 0 for the library's default")
 	f.DurationVar(&delay, "delay", 0, "delay after queries; 0 for the library's defaults")
 	f.DurationVar(&age, "age", time.Minute, "age of the oldest changes to read")
-	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionAdmin, app.SectionRelay, app.SectionLog)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionOps, app.SectionRelay, app.SectionLog)
 	return cmd
 }
 
@@ -57,7 +57,7 @@ func runPeer(ctx context.Context, c *app.Config, r *bench.Reader, log *slog.Logg
 		return err
 	}
 	teardown.AddFunc("kafka client", r.Client.Close)
-	admin, err := app.ServeAdmin(ctx, c, reg, log, teardown)
+	admin, err := app.ServeOps(ctx, c, reg, log, teardown)
 	if err != nil {
 		return err
 	}

@@ -263,10 +263,10 @@ func (p *place) startRelay(topic, key string, args ...string) (*bench.Child, err
 	}
 	args = append(slices.Concat([]string{"bench", "relay"}, b.forward), append([]string{
 		"--scylla-keyspace", p.keyspace, "--relay-name", topic, "--relay-topic", topic,
-		"--admin-addr", "127.0.0.1:0", "--admin-profiles=" + strconv.FormatBool(b.profiles != ""), "--log-format", "json",
+		"--ops-addr", "127.0.0.1:0", "--ops-profiles=" + strconv.FormatBool(b.profiles != ""), "--log-format", "json",
 	}, args...)...)
 	program := b.program
-	program.Env = append(slices.Clone(program.Env), "OUTBOX_RELAY_HINT_KEY="+key)
+	program.Env = append(slices.Clone(program.Env), "OUTBOX_HINTS_KEY="+key)
 	return program.Start("relay", "relay running", args...)
 }
 
@@ -274,7 +274,7 @@ func (p *place) startRelay(topic, key string, args ...string) (*bench.Child, err
 func (p *place) startPeer(args ...string) (*bench.Child, error) {
 	b := p.bench
 	args = append(slices.Concat([]string{"bench", "peer"}, b.forward), append([]string{
-		"--scylla-keyspace", p.keyspace, "--admin-addr", "127.0.0.1:0", "--admin-profiles=" + strconv.FormatBool(b.profiles != ""), "--log-format", "json",
+		"--scylla-keyspace", p.keyspace, "--ops-addr", "127.0.0.1:0", "--ops-profiles=" + strconv.FormatBool(b.profiles != ""), "--log-format", "json",
 	}, args...)...)
 	return b.program.Start("scylla-cdc-go with franz-go", "peer running", args...)
 }

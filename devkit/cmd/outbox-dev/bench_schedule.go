@@ -67,7 +67,7 @@ lost or came twice.`,
 	fl.Int64Var(&s.waiting, "waiting", 20_000, "messages that wait")
 	fl.Int64Var(&s.burst, "burst", 50_000, "messages due at one moment; 0 skips the burst")
 	fl.Float64Var(&s.live, "live", 200, "events per second beside the burst; 0 disables them")
-	fl.IntVar(&s.scheduleRate, "schedule-rate", schedule.DefaultRate, "the relay's relay.schedule_rate")
+	fl.IntVar(&s.scheduleRate, "schedule-rate", schedule.DefaultRate, "the relay's relay.scheduled_per_second")
 	fl.Float64Var(&f.rate, "rate", 1000, "messages due per second")
 	fl.DurationVar(&f.duration, "duration", 10*time.Second, "duration of the steady load and of the load with a short delay")
 	fl.DurationVar(&f.idle, "idle", 5*time.Second, "how long the idle relay is measured")
@@ -135,7 +135,7 @@ func (s *scheduleBench) once(ctx context.Context) (r bench.ScheduleReport, err e
 	}
 	defer func() { err = errors.Join(err, p.remove(ctx)) }()
 	store := schedule.NewStore(p.session, gocql.LocalQuorum, s.conf.Scylla.Timeout)
-	relay, err := p.startRelay(p.keyspace, "", "--relay-schedule-rate", fmt.Sprint(s.scheduleRate))
+	relay, err := p.startRelay(p.keyspace, "", "--relay-scheduled-per-second", fmt.Sprint(s.scheduleRate))
 	if err != nil {
 		return r, err
 	}

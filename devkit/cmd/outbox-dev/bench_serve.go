@@ -69,12 +69,12 @@ func benchServe(ctx context.Context, c *app.Config, payload int, log *slog.Logge
 	mux := http.NewServeMux()
 	mux.Handle("/", server.Handler())
 	mux.Handle("POST /bare/", bare)
-	api, err := daemon.ServeHTTP(ctx, c.HTTP.Addr, own.Handler(mux), log)
+	api, err := daemon.ServeHTTP(ctx, c.Orders.Addr, own.Handler(mux), log)
 	if err != nil {
 		return err
 	}
 	teardown.Add("order API", func() error { return api.Shutdown(app.AdminShutdown) })
-	admin, err := app.ServeAdmin(ctx, c, reg, log, teardown)
+	admin, err := app.ServeOps(ctx, c, reg, log, teardown)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func newBenchSubscribedCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
-			return app.WithReception(cmd, c, c.CheckSubscriptions, c.ListenSubscriptions, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.AdminServer, log *slog.Logger, listen app.Listening) error {
+			return app.WithReception(cmd, c, c.CheckSubscriptions, c.ListenSubscriptions, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.OpsServer, log *slog.Logger, listen app.Listening) error {
 				api, err := app.StartSubscriptions(ctx, c, session, reg, log, listen)
 				if err != nil {
 					return err

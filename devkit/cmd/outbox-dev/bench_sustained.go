@@ -215,7 +215,7 @@ func (r *sustained) startRelays(ctx context.Context) error {
 
 // startRelay starts another process.
 func (r *sustained) startRelay(hints string) error {
-	relay, err := r.place.startRelay(r.name, r.key, "--relay-hint-addr", hints, "--relay-shards", fmt.Sprint(r.bench.shards))
+	relay, err := r.place.startRelay(r.name, r.key, "--hints-addr", hints, "--relay-shards", fmt.Sprint(r.bench.shards))
 	if err == nil {
 		r.relays = append(r.relays, relay)
 	}

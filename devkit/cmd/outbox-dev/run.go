@@ -62,7 +62,7 @@ type dev struct {
 	apiAddr  string // of the admin API
 	apiToken string // its only one
 	subsAddr string // of the subscriptions API
-	adminURL string // of the admin listener
+	adminURL string // of the ops listener
 	window   time.Duration
 	poll     time.Duration
 	noHints  bool
@@ -121,9 +121,9 @@ double or out of order.`,
 	f.Float64Var(&d.rate, "rate", 0, "lines per second to load; 0 means as fast as possible")
 	f.StringVar(&d.CQLAddr, "cql-addr", "127.0.0.1:9042", "address of the embedded database")
 	f.StringVar(&d.KafkaAddr, "kafka-addr", "127.0.0.1:9092", "address of the embedded broker")
-	f.StringVar(&d.httpAddr, "http-addr", "127.0.0.1:8080", "address of the order API")
-	f.String(app.FlagAdminAddr, app.AdminAddrs["relay"], "address of the admin listener (metrics and readiness); off disables it; none with --once")
-	f.StringVar(&d.apiAddr, "admin-api-addr", "127.0.0.1:8090", "address of the admin API and its console; none with --once")
+	f.StringVar(&d.httpAddr, "orders-addr", "127.0.0.1:8080", "address of the order API")
+	f.String(app.FlagOpsAddr, app.OpsAddrs["relay"], "address of the ops listener (metrics and readiness); off disables it; none with --once")
+	f.StringVar(&d.apiAddr, "admin-addr", "127.0.0.1:8090", "address of the admin API and its console; none with --once")
 	f.StringVar(&d.subsAddr, "subscriptions-addr", "127.0.0.1:8082", "address of the subscriptions API; none with --once")
 	f.DurationVar(&d.window, "confidence-window", devWindow, "minimum age of a change before the sweep reads it")
 	f.DurationVar(&d.poll, "tail-max-interval", relay.DefaultTailMaxInterval, "maximum interval of the tail reader between reads of idle streams")
@@ -168,7 +168,7 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 	}
 	d.conf.Scylla.Hosts = []string{d.CQLAddr}
 	d.conf.Kafka.Seeds = []string{d.KafkaAddr}
-	d.conf.HTTP.Addr, d.conf.HTTP.DrainDelay = d.httpAddr, 0 // there is no load balancer
+	d.conf.Orders.Addr, d.conf.HTTP.DrainDelay = d.httpAddr, 0 // there is no load balancer
 	if d.hints, err = d.listenForHints(ctx); err != nil {
 		return err
 	}
@@ -196,11 +196,11 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 	teardown.AddFunc("scylla session", func() { sessions.Close(d.session) })
 
 	if d.once {
-		d.conf.Admin.Addr = app.AdminOff
+		d.conf.Ops.Addr = app.OpsOff
 	}
 	// A registry of its own: the relay's metrics of its breaker have the label shard too.
 	ofRelay := prometheus.NewRegistry()
-	listener, err := app.ServeAdmin(ctx, d.conf, prometheus.Gatherers{reg, ofRelay}, d.log, teardown)
+	listener, err := app.ServeOps(ctx, d.conf, prometheus.Gatherers{reg, ofRelay}, d.log, teardown)
 	if err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 		return err
 	}
 	listener.Works(d.relays.Readiness())
-	api, err := app.StartOrders(context.WithoutCancel(ctx), d.conf, d.session, reg, d.log, d.conf.HTTP.Listen)
+	api, err := app.StartOrders(context.WithoutCancel(ctx), d.conf, d.session, reg, d.log, d.conf.ListenOrders)
 	if err != nil {
 		return err
 	}

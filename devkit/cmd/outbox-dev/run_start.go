@@ -104,7 +104,7 @@ func (d *dev) listenForHints(ctx context.Context) (net.PacketConn, error) {
 		return nil, fmt.Errorf("listen for hints: %w", err)
 	}
 	key := rand.Text()
-	d.conf.HTTP.HintAddrs, d.conf.Relay.HintKey = []string{conn.LocalAddr().String()}, key
+	d.conf.Hints.RelayAddrs, d.conf.Hints.Key = []string{conn.LocalAddr().String()}, key
 	return conn, nil
 }
 
@@ -112,7 +112,7 @@ func (d *dev) listenForHints(ctx context.Context) (net.PacketConn, error) {
 func (d *dev) startAdmin(ctx context.Context, teardown *daemon.Teardown, beside *app.Services, reg prometheus.Registerer) error {
 	secret, hash := access.NewToken()
 	d.apiToken = secret
-	d.conf.Admin.APIAddr = d.apiAddr
+	d.conf.Admin.Addr = d.apiAddr
 	d.conf.Admin.Tokens = []string{access.Token{Name: "dev", Role: access.Admin, Hash: hash}.String()}
 	gate, err := d.conf.Admin.Gate(d.log)
 	if err != nil {
@@ -208,11 +208,11 @@ func (d *dev) printTour() {
   consume orders in any language: create a subscription, receive from it, acknowledge by the receipts
     curl -s -X PUT http://%[6]s/v1/subscriptions/mail -H 'Content-Type: application/json' -d '{"topics":["OrderCreated"],"start":"earliest"}'
     curl -s http://%[6]s/v1/subscriptions/mail/receive -H 'Content-Type: application/json' -d '{"max":1,"wait":"20s"}'
-    bin/outbox consume mail --limit 3 --api http://%[6]s
+    bin/outbox consume mail --limit 3 --api-subscriptions-url http://%[6]s
 
   see the example subscription, which pushes orders in EUR to the log, and deliver them again
-    bin/outbox subscriptions status orders-in-eur --api http://%[6]s
-    bin/outbox subscriptions seek orders-in-eur --to earliest --reason 'try again' --api http://%[6]s
+    bin/outbox subscriptions status orders-in-eur --api-subscriptions-url http://%[6]s
+    bin/outbox subscriptions seek orders-in-eur --to earliest --reason 'try again' --api-subscriptions-url http://%[6]s
 
   list dead letters
     bin/outbox dlq list --scylla-hosts %[4]s

@@ -14,7 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/ports"
 )
 
-// Metrics are on the admin listener alone, and there only for allowed hosts.
+// Metrics are on the ops listener alone, and there only for allowed hosts.
 func TestRun_MetricsAreOnTheAdminListener(t *testing.T) {
 	t.Parallel()
 	addrs, err := ports.Take(4)
@@ -26,7 +26,7 @@ func TestRun_MetricsAreOnTheAdminListener(t *testing.T) {
 	root := newRoot(io.Discard, io.Discard)
 	root.SetArgs([]string{
 		"run", "--data-dir", "", "--load", os.DevNull, "--cql-addr", "127.0.0.1:0", "--kafka-addr", "127.0.0.1:0",
-		"--http-addr", api, "--admin-api-addr", adminAPI, "--subscriptions-addr", subscriptions, "--admin-addr", admin,
+		"--orders-addr", api, "--admin-addr", adminAPI, "--subscriptions-addr", subscriptions, "--ops-addr", admin,
 	})
 	ended := make(chan error, 1)
 	go func() { ended <- root.ExecuteContext(ctx) }()

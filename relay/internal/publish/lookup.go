@@ -175,7 +175,7 @@ func (p *Publisher) MemoryFull() bool {
 	events, limit := p.hold(), p.cfg.Share.Events()
 	if near, changed := p.ids.near.Update(events, limit); changed {
 		if near {
-			p.log.Warn("dedup index is nearly full; at the limit the tail reader waits for the sweep reader: raise relay.dedup_memory", "events", events, "limit", limit)
+			p.log.Warn("dedup index is nearly full; at the limit the tail reader waits for the sweep reader: raise relay.dedup_memory_bytes", "events", events, "limit", limit)
 		} else {
 			p.log.Info("dedup index has room again", "events", events, "limit", limit)
 		}

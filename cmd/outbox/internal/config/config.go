@@ -29,7 +29,7 @@ func newPrintCommand() *cobra.Command {
 		Use:   "print",
 		Short: "Print the configuration in force, with redacted secrets",
 		Long: `Print the configuration in force, with redacted secrets: of the environment, the file
-and the defaults. The default of admin.addr is that of the relay.`,
+and the defaults. The default of ops.addr is that of the relay.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cli.CheckOutput(output); err != nil {

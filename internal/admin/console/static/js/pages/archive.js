@@ -28,7 +28,7 @@ export function archive(ctx) {
       h("a", { class: "button", href: href("/dead-letters", { status: "resolved" }), "data-key": "settled" }, "Choose dead letters to purge"),
       h("button", { type: "button", class: "button primary", "data-key": "sweep", onclick: () => act("archive", {}, started) }, "Sweep now"),
     ]);
-    if (!page.configured) return fill(body, empty("There is no archive.", "This server has no retention.archive, so old dead letters are deleted at the end of their retention, except for their outlines, and cannot be purged here."));
+    if (!page.configured) return fill(body, empty("There is no archive.", "This server has no archive.url, so old dead letters are deleted at the end of their retention, except for their outlines, and cannot be purged here."));
     if (!page.objects.length) return fill(body, empty("The archive is empty.", "Resolved and failed dead letters are moved here when their retention ends or when they are purged.", h("a", { class: "button", href: href("/dead-letters", { status: "archived" }) }, "Archived dead letters")));
     return fill(body, h("div", { class: "scroll", role: "region", "aria-label": "Objects of the archive", tabindex: "0" }, h("table", { class: "cards" }, h("caption", { class: "hidden-text" }, "Objects of the archive, oldest first"),
       h("thead", null, h("tr", null, ["Object", "Dead letters", "Size", "Failed from", "Failed until", "Written", "By", "Expires", may("restore") && "Restore"].filter(Boolean).map((t) => h("th", { scope: "col" }, t)))),
