@@ -24,10 +24,14 @@
 // delivered if the destination is well: one that is alone and always fails as unavailable is
 // repeated for ever.
 //
-// The deadlines of leases that were handed over, and of stored messages, are times of the former
-// owner: if the clocks of hosts differ, these leases end earlier or later by that. A planned end of
-// a process takes its time, pushDrainTimeout for calls in flight: one that is killed before loses
-// its leases, as by a crash.
+// The coordinator refuses a commit of a former generation by ILLEGAL_GENERATION to members only, and
+// by UNKNOWN_MEMBER_ID to others. If it does not, an instance keeps partitions of another one until
+// its next heartbeat; its acknowledgements are not confirmed meanwhile.
+//
+// The times of stored messages are those of the former owner: if the clocks of hosts differ, they are
+// delivered again earlier or later by that. Leases that were handed over keep their remaining time. A
+// planned end of a process takes its time, pushDrainTimeout for calls in flight: one that is killed
+// before loses its leases, as by a crash.
 //
 // The package serves requests for the partitions of this instance only; the owner of a
 // receipt is found by Owner. It has no HTTP.
