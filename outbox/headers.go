@@ -66,6 +66,8 @@ const (
 )
 
 // The values of HeaderCaptured.
+//
+// For relays: may change in a minor version.
 const (
 	// CapturedTail is the reader that follows the CDC log closely.
 	CapturedTail = "tail"
@@ -96,6 +98,8 @@ var reservedHeaders = []string{HeaderContentType, HeaderBackfill, HeaderCaptured
 
 // EventHeader reports whether an event may have a header with the key in Headers: every
 // key except the ones set from its fields.
+//
+// For relays: may change in a minor version.
 func EventHeader(key string) bool {
 	return key == HeaderPartitionKey || key == HeaderDataRef || key == HeaderDataSchema || !reserved(key)
 }

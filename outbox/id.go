@@ -129,6 +129,8 @@ func (id *ID) UnmarshalCQL(info gocql.TypeInfo, data []byte) error {
 // deterministic for a write. table includes its keyspace, written is the write
 // time in microseconds, and n is the row's number among those with the same
 // write.
+//
+// For relays: may change in a minor version.
 func RowID(table, aggregate string, seq, written int64, n int) ID {
 	return NameID(TextNamespace, table, aggregate, strconv.FormatInt(seq, 10), strconv.FormatInt(written, 10), strconv.Itoa(n))
 }

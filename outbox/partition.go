@@ -9,6 +9,8 @@ import (
 
 // Outline returns t without the large fields: payload, content type, headers
 // and delivery time. It is for searching events; it cannot write.
+//
+// For relays: may change in a minor version.
 func (t Table) Outline() Table {
 	l := &layout{
 		columns: t.layout.columns, aggregateType: t.layout.aggregateType, eventType: t.layout.eventType,
@@ -31,6 +33,8 @@ func (t Table) Outline() Table {
 // The event must contain the fields of the partition key, usually the
 // aggregate. An *UnknownKeyError names a missing one. The statement is empty if
 // no row of the table can be the event's: an id does not fit into its column.
+//
+// For relays: may change in a minor version.
 func (t Table) SelectPartition(of *Event) (stmt string, args []any, err error) {
 	l := t.layout
 	where := make([]string, 0, len(l.partition)+1)
@@ -94,6 +98,8 @@ func (id *ID) fits(typ columnType) bool {
 }
 
 // UnknownKeyError reports that the partition of an event's row is unknown.
+//
+// For relays: may change in a minor version.
 type UnknownKeyError struct {
 	// Table is the table with its keyspace, Column a column of its partition key.
 	Table, Column string
@@ -102,6 +108,8 @@ type UnknownKeyError struct {
 }
 
 // Error contains the table, the column and the problem.
+//
+// For relays: may change in a minor version.
 func (e *UnknownKeyError) Error() string {
 	return fmt.Sprintf("outbox table %s: its rows are found by column %s, %s", e.Table, e.Column, e.Problem)
 }

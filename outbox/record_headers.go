@@ -29,6 +29,8 @@ var headerFields = []field{fieldID, fieldAggregateID, fieldSequence, fieldAggreg
 
 // IDHeaders returns the keys of RecordHeaders with the column of the event's id, sorted.
 // The publisher adds them, with ID.String: an edited dead letter has another id than its row.
+//
+// For relays: may change in a minor version.
 func (m Mapping) IDHeaders() []string {
 	id := cmp.Or(m.Columns[fieldNames[fieldID]], presets[cmp.Or(m.Preset, PresetDefault)][fieldID])
 	var keys []string

@@ -13,6 +13,8 @@ import (
 
 // Row is a row of the outbox table, or of its CDC log, in the form of ChangeRow
 // of scylla-cdc-go: scalar values behind pointers that are nil for null.
+//
+// For relays: may change in a minor version.
 type Row interface {
 	// GetValue returns the value of a column. It returns false if there is no such
 	// column.
@@ -20,6 +22,8 @@ type Row interface {
 }
 
 // FromRow is Table.FromRow for a table with the columns of outbox_messages.
+//
+// For relays: may change in a minor version.
 func FromRow(r Row) (Event, error) { return DefaultTable.FromRow(r) }
 
 // FromRow reads an Event from a complete row: the log row of an insert (delta
@@ -27,6 +31,8 @@ func FromRow(r Row) (Event, error) { return DefaultTable.FromRow(r) }
 //
 // The error is a *RowError. It is permanent: such a row can never become an
 // event.
+//
+// For relays: may change in a minor version.
 func (t Table) FromRow(r Row) (Event, error) {
 	l := t.layout
 	var e Event
@@ -42,6 +48,8 @@ func (t Table) FromRow(r Row) (Event, error) {
 // Adds reports whether the log row of an update adds an event, since a CQL
 // UPDATE can write whole rows. Other updates changed other columns, or have the
 // nulls of an insert with a TTL.
+//
+// For relays: may change in a minor version.
 func (t Table) Adds(r Row) bool {
 	c := t.layout.columns[t.layout.marker]
 	if c.key {

@@ -12,6 +12,8 @@ import (
 // for many rows; it is not safe for concurrent use. The returned events share
 // nothing with it. The zero value is for the columns of outbox_messages, listed
 // by Columns; Table.Scanner returns one for any table.
+//
+// For relays: may change in a minor version.
 type Scanner struct {
 	layout  *layout
 	e       Event
@@ -21,6 +23,8 @@ type Scanner struct {
 }
 
 // Scanner returns a Scanner for the columns that t.Columns lists.
+//
+// For relays: may change in a minor version.
 func (t Table) Scanner() *Scanner { return &Scanner{layout: t.layout} }
 
 // Dest returns the destinations of the columns, in their order, for Iter.Scan.
@@ -28,6 +32,8 @@ func (t Table) Scanner() *Scanner { return &Scanner{layout: t.layout} }
 //
 // Each is a pointer to a gocql.UUID, int64, time.Time, string or []byte whose
 // column has exactly that type, or a gocql.Unmarshaler that ignores null.
+//
+// For relays: may change in a minor version.
 func (s *Scanner) Dest() []any {
 	// A scan does not change the destination of a null, and gocql reuses an
 	// existing byte slice; both must be empty before.
@@ -92,6 +98,8 @@ func (s *Scanner) destination(f field, typ columnType) any {
 
 // Event returns the event of the row that was scanned last, or a *RowError.
 // It resets the scanner for the next row.
+//
+// For relays: may change in a minor version.
 func (s *Scanner) Event() (Event, error) {
 	e := s.e
 	e.Headers = s.headers
@@ -105,6 +113,8 @@ func (s *Scanner) Event() (Event, error) {
 }
 
 // Adds is Table.Adds for the row that was scanned last. Call it before Event.
+//
+// For relays: may change in a minor version.
 func (s *Scanner) Adds() bool {
 	switch l := s.layout; {
 	case l.columns[l.marker].key:

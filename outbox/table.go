@@ -17,6 +17,8 @@ const DefaultContentType = "application/json"
 
 // Columns are the columns of outbox_messages as the statements of this package
 // name them, in the order in which the destinations of a Scanner expect them.
+//
+// For relays: may change in a minor version.
 const Columns = "aggregate_id, seq, event_id, aggregate_type, event_type, payload, content_type, headers, created_at, deliver_at"
 
 // Table is an outbox table. The zero value is not usable: use DefaultTable,
@@ -96,6 +98,8 @@ func (t Table) using() string {
 
 // Columns returns the columns of an event as in a statement, in the order of a
 // Scanner's destinations.
+//
+// For relays: may change in a minor version.
 func (t Table) Columns() string { return t.layout.list }
 
 // Numbered reports whether the table's events have sequence numbers. Otherwise
@@ -104,6 +108,8 @@ func (t Table) Numbered() bool { return t.layout.numbered() }
 
 // Plain reports whether the table has the columns of outbox_messages, with
 // numbers and UUIDs. Table scans require this.
+//
+// For relays: may change in a minor version.
 func (t Table) Plain() bool {
 	l := t.layout
 	return l.numbered() && l.list == Columns && l.columns[fieldAggregateID].typ == typeUUID && l.columns[fieldID].typ == typeUUID
@@ -111,6 +117,8 @@ func (t Table) Plain() bool {
 
 // Descending reports whether the table stores the events of an aggregate with
 // the highest number first (CLUSTERING ORDER BY).
+//
+// For relays: may change in a minor version.
 func (t Table) Descending() bool { return t.layout.columns[fieldSequence].descending }
 
 // SelectByKey returns the statement, with its arguments, that reads the events
@@ -120,6 +128,8 @@ func (t Table) Descending() bool { return t.layout.columns[fieldSequence].descen
 //
 // ScyllaDB executes it at plain consistency levels only if the table is
 // Descending: SERIAL reads against the clustering order fail.
+//
+// For relays: may change in a minor version.
 func (t Table) SelectByKey(of *Event, from, to int64) (stmt string, args []any) {
 	if t.layout.columns[fieldSequence].typ == typeInt {
 		clamp := func(n int64) int64 { return max(math.MinInt32, min(n, math.MaxInt32)) }
@@ -132,6 +142,8 @@ func (t Table) SelectByKey(of *Event, from, to int64) (stmt string, args []any) 
 // whose partition has a token above after, up to upTo: the write time in
 // microseconds, and then Columns. The rows of an aggregate are together, in the
 // order of the table (Descending). Only a table with numbers has it.
+//
+// For relays: may change in a minor version.
 func (t Table) SelectByToken(after, upTo int64) (stmt string, args []any) {
 	return t.byToken, []any{after, upTo}
 }

@@ -16,6 +16,8 @@ var TextNamespace = gocql.UUID{0x8f, 0xc7, 0xe6, 0xf0, 0xc4, 0x41, 0x54, 0xa3, 0
 // TextNamespace.
 //
 // It does not allocate for a UUID or a text of up to 240 bytes.
+//
+// For relays: may change in a minor version.
 func IDOf[T ~string | ~[]byte](text T) gocql.UUID {
 	if u, ok := parseCanonical(text); ok {
 		return u

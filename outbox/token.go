@@ -8,6 +8,8 @@ import (
 
 // ByAggregate reports whether the partition key is the column of the aggregate
 // alone, so that an aggregate has one token.
+//
+// For relays: may change in a minor version.
 func (t Table) ByAggregate() bool {
 	return slices.Equal(t.layout.partition, []string{t.layout.columns[fieldAggregateID].name})
 }
@@ -15,17 +17,23 @@ func (t Table) ByAggregate() bool {
 // TextToken returns the token of the partition of an aggregate with this
 // published id (ID.String), in a table that is ByAggregate. The
 // token of a text that does not fit the column is undefined.
+//
+// For relays: may change in a minor version.
 func (t Table) TextToken(id string) int64 {
 	return textToken(t.layout.columns[fieldAggregateID].typ, id)
 }
 
 // BytesToken is TextToken of bytes.
+//
+// For relays: may change in a minor version.
 func (t Table) BytesToken(id []byte) int64 {
 	return textToken(t.layout.columns[fieldAggregateID].typ, id)
 }
 
 // RowToken returns the token of the partition of a row, in a table that is
 // ByAggregate; ok is false if the row lacks the key.
+//
+// For relays: may change in a minor version.
 func (t Table) RowToken(r Row) (token int64, ok bool) {
 	c := &t.layout.columns[fieldAggregateID]
 	id, err := c.id(r)

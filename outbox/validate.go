@@ -79,6 +79,8 @@ func (t Table) Validate(e *Event) error {
 
 // CheckDelay returns a *RowError if an event is due more than MaxDelay after the write of its
 // row, by whatever clocks dated the two.
+//
+// For relays: may change in a minor version.
 func (t Table) CheckDelay(e *Event, written time.Time) error {
 	if delay := e.DeliverAt.Sub(written); !e.DeliverAt.IsZero() && delay > MaxDelay {
 		return &RowError{

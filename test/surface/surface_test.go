@@ -1,0 +1,221 @@
+package surface
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/messages"
+	"github.com/scylla-outbox/scylla-outbox/orders"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/api"
+	"github.com/scylla-outbox/scylla-outbox/test/subfake"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
+)
+
+const root = "../.."
+
+var update = flag.Bool("update", false, "rewrite the files of testdata")
+
+// compare compares the surface with a file of testdata.
+func compare(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if added, removed := difference(string(want), got); len(added)+len(removed) > 0 || got != string(want) {
+		t.Errorf("the surface is not that of test/surface/%s. If CONTRIBUTING.md allows the change: go test ./test/surface -update\nadded:\n%s\nremoved:\n%s",
+			path, strings.Join(added, "\n"), strings.Join(removed, "\n"))
+	}
+}
+
+// difference returns the lines that only one of two texts has.
+func difference(was, is string) (added, removed []string) {
+	only := func(a, b string) (lines []string) {
+		count := make(map[string]int)
+		for line := range strings.Lines(b) {
+			count[line]++
+		}
+		for line := range strings.Lines(a) {
+			if count[line]--; count[line] < 0 {
+				lines = append(lines, strings.TrimRight(line, "\n"))
+			}
+		}
+		return lines
+	}
+	return only(is, was), only(was, is)
+}
+
+func TestSurface_Settings(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	for _, s := range app.Settings {
+		fmt.Fprintf(&b, "%s %s = %s\n", s.Key, s.Env(), s.Text())
+	}
+	compare(t, "settings.txt", b.String())
+}
+
+// metricName is a literal that names a metric: every one of the program begins so.
+var metricName = regexp.MustCompile(`"(outbox_[a-z0-9_]+|dead_letters_[a-z0-9_]+)"`)
+
+func TestSurface_Metrics(t *testing.T) {
+	t.Parallel()
+	var names []string
+	walk(t, root, ".go", func(path, text string) {
+		if strings.HasSuffix(path, "_test.go") || !strings.Contains(text, `client_golang/prometheus"`) || strings.HasPrefix(path, filepath.Join(root, "devkit")) || strings.HasPrefix(path, filepath.Join(root, "test")) {
+			return
+		}
+		for _, m := range metricName.FindAllStringSubmatch(text, -1) {
+			names = append(names, m[1])
+		}
+	})
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if len(names) < 100 {
+		t.Errorf("found %d metrics: the expression is wrong", len(names))
+	}
+	compare(t, "metrics.txt", strings.Join(names, "\n")+"\n")
+}
+
+// comment is a comment of CQL.
+var comment = regexp.MustCompile(`(?m)[ \t]*(--|//).*$`)
+
+func TestSurface_Tables(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	walk(t, filepath.Join(root, "schema", "cql"), ".cql", func(path, text string) {
+		fmt.Fprintf(&b, "-- %s\n", filepath.ToSlash(strings.TrimPrefix(path, root+string(filepath.Separator))))
+		for line := range strings.Lines(comment.ReplaceAllString(text, "")) {
+			if line = strings.Join(strings.Fields(line), " "); line != "" {
+				b.WriteString(line + "\n")
+			}
+		}
+	})
+	compare(t, "tables.cql", b.String())
+}
+
+// walk reads the files with an extension, in lexical order.
+func walk(t *testing.T, dir, ext string, read func(path, text string)) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != dir && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "node_modules"):
+			return filepath.SkipDir
+		case d.IsDir() || filepath.Ext(path) != ext:
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		read(path, string(text))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSurface_HTTP(t *testing.T) {
+	t.Parallel()
+	intake, err := messages.NewService(nil, messages.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := humago.New(http.NewServeMux(), huma.DefaultConfig("messages", "1"))
+	messages.NewAPI(intake).Register(h)
+	messages.NewAPI(intake).RegisterMany(h)
+	ofMessages, err := h.OpenAPI().MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	queues, err := api.New(api.Config{Service: subfake.New("i1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofQueues, err := queues.OpenAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	service, err := orders.New(nil, orders.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := orders.NewServer(service, orders.ServerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := os.ReadFile(filepath.Join(root, "internal", "admin", "testdata", "openapi.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, document := range map[string][]byte{
+		"messages": ofMessages, "subscriptions": ofQueues, "admin": admin,
+		"orders": []byte(world.Request(t, server.Handler(), "GET", "/openapi.json", "").Text),
+	} {
+		var d map[string]any
+		if err := json.Unmarshal(document, &d); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var lines []string
+		flatten("", map[string]any{"paths": d["paths"], "schemas": d["components"].(map[string]any)["schemas"]}, &lines)
+		if len(lines) < 100 {
+			t.Errorf("%s: %d lines", name, len(lines))
+		}
+		compare(t, "http-"+name+".txt", strings.Join(lines, "\n")+"\n")
+	}
+}
+
+// texts are the members of an OpenAPI document that people read.
+var texts = []string{"description", "summary", "title", "tags", "example", "examples", "x-hint"}
+
+// flatten writes each value of a document in one line with its path, without texts, so that a
+// diff is read without its neighbours.
+func flatten(path string, v any, lines *[]string) {
+	switch v := v.(type) {
+	case map[string]any:
+		keys := make([]string, 0, len(v))
+		for k := range v {
+			keys = append(keys, k)
+		}
+		slices.Sort(keys)
+		for _, k := range keys {
+			_, text := v[k].(string)
+			if slices.Contains(texts, k) && (text || !strings.HasSuffix(path, "properties")) {
+				continue
+			}
+			flatten(path+" "+k, v[k], lines)
+		}
+	case []any:
+		for i, w := range v {
+			at := fmt.Sprint(i)
+			if m, ok := w.(map[string]any); ok && m["name"] != nil {
+				at = fmt.Sprint(m["in"], ":", m["name"])
+			}
+			if s, ok := w.(string); ok {
+				*lines = append(*lines, strings.TrimSpace(path)+" has "+s)
+				continue
+			}
+			flatten(path+" "+at, w, lines)
+		}
+	default:
+		*lines = append(*lines, strings.TrimSpace(path)+" = "+fmt.Sprint(v))
+	}
+}
