@@ -341,7 +341,7 @@ func TestHTTP_Metrics(t *testing.T) {
 	world.Request(t, h, "POST", "/v1/orders", "{}")
 	r := world.Request(t, promhttp.HandlerFor(reg, promhttp.HandlerOpts{}), "GET", "/metrics", "")
 	for _, want := range []string{
-		`outbox_orders_http_request_duration_seconds_count{code="422",operation="create-order"} 1`,
+		`outbox_http_request_duration_seconds_count{api="orders",code="422",operation="create-order"} 1`,
 		`outbox_orders_write_attempts_total{outcome="unknown",step="batch"} 0`,
 		`outbox_orders_repairs_total{repaired="event"} 0`,
 		`outbox_orders_unknown_outcomes_total 0`,

@@ -57,8 +57,7 @@ func newMetrics(reg prometheus.Registerer, rowTTL time.Duration) (*metrics, erro
 			Name: "outbox_orders_lost_races_total",
 			Help: "Changes that found the event of a concurrent change under their number.",
 		}),
-		requests: prometheus.NewHistogramVec(latency.Opts("outbox_orders_http_request_duration_seconds", "Duration of HTTP requests, by operation and status code.",
-			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20}), []string{"operation", "code"}),
+		requests: latency.Requests("orders"),
 	}
 	for _, step := range []string{stepClaim, stepBatch, stepAppend, stepApply} {
 		for _, f := range cqlcode.Fates {

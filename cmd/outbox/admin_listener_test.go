@@ -32,7 +32,7 @@ var listenerCommands = map[string]struct {
 	"relay":         {metric: "outbox_relay_streams", kafka: true},
 	"notifier":      {metric: "outbox_dead_letter_"},
 	"orders":        {apis: []string{"--orders-addr"}, metric: "outbox_orders_unknown_outcomes_total"},
-	"subscriptions": {apis: []string{"--subscriptions-addr"}, metric: `outbox_subscription_request_seconds_count{code="200",operation="receive"}`},
+	"subscriptions": {apis: []string{"--subscriptions-addr"}, metric: `outbox_http_request_duration_seconds_count{api="subscriptions",code="200",operation="receive"}`},
 	"admin":         {apis: []string{"--admin-addr"}, metric: "outbox_dead_letter_jobs", more: []string{"--config", "TOKENS"}},
 }
 

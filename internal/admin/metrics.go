@@ -22,8 +22,7 @@ type metrics struct {
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
-		requests: prometheus.NewHistogramVec(latency.Opts("outbox_admin_request_duration_seconds", "Duration of HTTP requests, by operation and status code; streams until they end.",
-			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}), []string{"operation", "code"}),
+		requests: latency.Requests("admin"),
 		listeners: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "outbox_admin_listeners", Help: "Open event streams.",
 		}),

@@ -26,6 +26,15 @@ func Opts(name, help string, buckets []float64) prometheus.HistogramOpts {
 	}
 }
 
+// Requests returns the histogram of the requests to an API, which its label api names, such as
+// orders. All APIs have one name and the same buckets, so that one query compares them.
+func Requests(api string) *prometheus.HistogramVec {
+	opts := Opts("outbox_http_request_duration_seconds", "Duration of HTTP requests, by API, operation and status code; with the time that receive waits, and streams until they end.",
+		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30})
+	opts.ConstLabels = prometheus.Labels{"api": api}
+	return prometheus.NewHistogramVec(opts, []string{"operation", "code"})
+}
+
 // Observe adds a latency to a histogram, with an exemplar unless its labels are nil.
 func Observe(o prometheus.Observer, d time.Duration, exemplar prometheus.Labels) {
 	if with, ok := o.(prometheus.ExemplarObserver); ok && exemplar != nil {

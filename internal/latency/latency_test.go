@@ -30,3 +30,24 @@ func TestObserve(t *testing.T) {
 		t.Errorf("there is no native histogram with both observations: %v", n)
 	}
 }
+
+// The requests of all APIs, also of one process, are one family with the same buckets.
+func TestRequests_OneFamilyForAllAPIs(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	apis := []string{"admin", "orders", "subscriptions"}
+	for _, api := range apis {
+		requests := Requests(api)
+		reg.MustRegister(requests)
+		requests.WithLabelValues("get", "200").Observe(20)
+	}
+	families, err := reg.Gather()
+	if err != nil || len(families) != 1 || len(families[0].GetMetric()) != len(apis) {
+		t.Fatalf("Gather() = %v, %v, want one family with %d series", families, err, len(apis))
+	}
+	for i, m := range families[0].GetMetric() {
+		if l := m.GetLabel()[0]; l.GetName() != "api" || l.GetValue() != apis[i] {
+			t.Errorf("series %d has the label %s=%s first, want api=%s", i, l.GetName(), l.GetValue(), apis[i])
+		}
+	}
+}

@@ -50,8 +50,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, waiting: access.NewPlaces(cfg.MaxWaiting), roles: cfg.Gate != nil, spans: trace.NewMessages(cfg.Tracer)}
 	s.stopping, s.stop = context.WithCancel(context.Background())
-	s.requests = prometheus.NewHistogramVec(latency.Opts("outbox_subscription_request_seconds", "Duration of requests to the subscriptions API, with the time that receive waits.",
-		[]float64{.001, .005, .02, .1, .5, 2, 10, 30}), []string{"operation", "code"})
+	s.requests = latency.Requests("subscriptions")
 	if err := cfg.Registerer.Register(s.requests); err != nil {
 		return nil, fmt.Errorf("register subscriptions API metrics: %w", err)
 	}

@@ -11,8 +11,12 @@ import (
 // Answered returns the number of requests that the order API has answered since
 // its start, by the metrics at its admin address; 0 if that is unreachable.
 func Answered(admin string) (n int) {
-	for _, m := range metrics(admin)["outbox_orders_http_request_duration_seconds"].GetMetric() {
-		n += int(m.GetHistogram().GetSampleCount())
+	for _, m := range metrics(admin)["outbox_http_request_duration_seconds"].GetMetric() {
+		for _, l := range m.GetLabel() {
+			if l.GetName() == "api" && l.GetValue() == "orders" {
+				n += int(m.GetHistogram().GetSampleCount())
+			}
+		}
 	}
 	return n
 }
