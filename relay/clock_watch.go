@@ -11,9 +11,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
-// clockWatch is the interval between measurements of the database's clock.
-const clockWatch = 5 * time.Second
-
 // measureClock measures the database's clock, by which rows are dated. It retries while the
 // database is unavailable.
 func (r *Relay) measureClock(ctx context.Context) error {
@@ -35,7 +32,7 @@ func (r *Relay) measureClock(ctx context.Context) error {
 
 // watchClock measures the database's clock until ctx ends: that of a host may be set.
 func (r *Relay) watchClock(ctx context.Context) error {
-	for retry.Wait(ctx, clockWatch) == nil {
+	for retry.Wait(ctx, r.cfg.watchInterval()) == nil {
 		_ = r.measure(ctx) // the readers report database failures
 	}
 	return context.Cause(ctx)

@@ -184,7 +184,9 @@ type Config struct {
 	QueryWindow time.Duration
 	// BusyDelay is the wait between two reads of streams that had rows. Default DefaultBusyDelay.
 	BusyDelay time.Duration
-	// IdleDelay is the wait between two reads of streams that had none. Default DefaultIdleDelay.
+	// IdleDelay is the wait between two reads of streams that had none. A longer one than the
+	// default also makes the relay look less often for new generations and at the database's
+	// clock and the table's schema. Default DefaultIdleDelay.
 	IdleDelay time.Duration
 	// GenerationDelay is how often the relay checks for a new generation of streams.
 	// Default DefaultGenerationDelay.
@@ -284,7 +286,8 @@ type Config struct {
 	Ordering  string
 	Orderings map[string]string
 	// ReplayPoll is how often the relay polls for the requests of operators about dead
-	// letters. Default DefaultReplayPoll.
+	// letters, and, at most every 5 s, for those to publish missing events. Default
+	// DefaultReplayPoll.
 	ReplayPoll time.Duration
 	// ReplayConcurrency is the number of aggregates whose dead letters are replayed
 	// concurrently. Default DefaultReplayConcurrency.
@@ -610,6 +613,6 @@ func (c *Config) backfill() *backfill.Config {
 		Session: c.Session, Name: c.Name, ShardName: c.shardName(), Keyspace: c.Keyspace, TableKeyspace: c.TableKeyspace, Table: c.Table,
 		Fence: c.Fence, Auto: c.Backfill == BackfillAuto, From: c.BackfillFrom, RowsPerSecond: c.BackfillRowsPerSecond,
 		FirstAge: c.FirstAge, ConfidenceWindow: c.ConfidenceWindow, ReadBackMargin: c.ReadBackMargin, Share: c.place().share,
-		Topics: c.Topics, RetryMin: c.RetryMin, Logger: c.Logger, Clock: c.clock,
+		Topics: c.Topics, RetryMin: c.RetryMin, ReplayPoll: c.ReplayPoll, Logger: c.Logger, Clock: c.clock,
 	}
 }

@@ -20,10 +20,8 @@ import (
 )
 
 const (
-	// tableWatch is the interval between checks of the outbox table's CDC options. With a
-	// shorter confidence window it is a fraction of that: a position must not pass a gap of
-	// the log before it is found.
-	tableWatch = 5 * time.Second
+	// watchAtLeast is the minimum interval between two looks at what changes rarely.
+	watchAtLeast = 5 * time.Second
 	// gapReported is how long /readyz reports events that the log does not have and no scan
 	// finds.
 	gapReported = time.Hour
@@ -38,14 +36,41 @@ const (
 // errAltered ends a pass: the columns of the outbox table are not those that it began with.
 var errAltered = errors.New("the columns of the outbox table were altered")
 
+// watchInterval returns the interval at which the relay looks at what changes rarely: that of its
+// reads of idle streams, at least watchAtLeast.
+func (c *Config) watchInterval() time.Duration { return max(watchAtLeast, c.IdleDelay) }
+
+// tableInterval is watchInterval for the outbox table's CDC options: at most a fraction of the
+// confidence window, because a position must not pass a gap of the log before it is found.
+func (c *Config) tableInterval() time.Duration { return min(c.watchInterval(), c.ConfidenceWindow/4) }
+
+// seenColumns contains the columns of the outbox table that watchTable has read. They change
+// only together with the rest of the table's schema, which it reads each time.
+type seenColumns struct {
+	columns []outbox.Column
+	text    string    // of columns
+	read    time.Time // zero before the first time
+	facts   cdclog.TableInfo
+	since   time.Time // when these facts were read first
+}
+
+// outdated reports whether the columns may be others than those that were read last: for
+// schemaSettles after a change of the facts the node that is asked may not know it.
+func (s *seenColumns) outdated(facts cdclog.TableInfo, now time.Time) bool {
+	if s.since.IsZero() || s.facts != facts {
+		s.facts, s.since = facts, now
+	}
+	return s.read.Before(s.since.Add(schemaSettles))
+}
+
 // watchTable checks until ctx ends that the CDC log records all new events, and that the table
 // fits its mapping. An ALTER TABLE can disable the log, or drop it and create another one, while
 // the relay runs. No other check detects that: a log without rows is the same as a table without
 // new events. While a mapped column is missing, rows wait in the log; when all are back, maybe with
 // another type, the pass ends with errAltered, and the next one reads them.
 func (x *pass) watchTable(ctx context.Context) error {
-	every, began, misfit := min(tableWatch, x.cfg.ConfidenceWindow/4), time.Now(), false
-	for retry.Wait(ctx, every) == nil {
+	began, misfit, seen := time.Now(), false, seenColumns{}
+	for retry.Wait(ctx, x.cfg.tableInterval()) == nil {
 		facts, err := cdclog.ReadTableInfo(ctx, x.cfg.Session, x.cfg.TableKeyspace, x.cfg.Table)
 		if errors.Is(err, gocql.ErrNotFound) {
 			x.setTableErr(&outbox.MappingError{Table: x.table.String(), Problem: "does not exist", Fix: "create it, or remove it from the configuration"})
@@ -53,12 +78,15 @@ func (x *pass) watchTable(ctx context.Context) error {
 		if err != nil && !errors.Is(err, cdclog.ErrCDCOptions) {
 			continue // the tail and sweep readers report database failures
 		}
-		columns, err := outbox.ReadColumns(ctx, x.cfg.Session, x.cfg.TableKeyspace, x.cfg.Table)
-		if err != nil {
-			continue
+		if now := time.Now(); seen.outdated(facts, now) {
+			columns, err := outbox.ReadColumns(ctx, x.cfg.Session, x.cfg.TableKeyspace, x.cfg.Table)
+			if err != nil {
+				continue
+			}
+			seen.columns, seen.text, seen.read = columns, fmt.Sprint(columns), now
 		}
 		err = facts.Check(x.table.String())
-		table, unmapped := x.cfg.Mapping.Table(x.cfg.TableKeyspace, x.cfg.Table, columns)
+		table, unmapped := x.cfg.Mapping.Table(x.cfg.TableKeyspace, x.cfg.Table, seen.columns)
 		misfit = misfit || unmapped != nil
 		switch before := x.setTableErr(cmp.Or(err, unmapped)); {
 		case err == nil && unmapped == nil && before != nil:
@@ -68,7 +96,7 @@ func (x *pass) watchTable(ctx context.Context) error {
 		case unmapped != nil && before == nil:
 			x.log.Error("the table does not fit its mapping; new events wait in the CDC log until it does", "err", unmapped)
 		}
-		if err := x.fill.Observe(facts, fmt.Sprint(columns), err == nil); err != nil {
+		if err := x.fill.Observe(facts, seen.text, err == nil); err != nil {
 			x.fail(err)
 			return suture.ErrDoNotRestart
 		}

@@ -26,7 +26,7 @@ type Config struct {
 	ReadBackMargin                 time.Duration // negative: nothing is read back
 	Share                          *dedup.Share  // of relay.Config.MaxAggregates
 	Topics                         map[string]string
-	RetryMin                       time.Duration
+	RetryMin, ReplayPoll           time.Duration
 	Logger                         *slog.Logger
 	Clock                          *cdclog.Clock
 	// Report receives each gap of the CDC log, once.

@@ -23,7 +23,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 )
 
-// repairPoll is how often a relay polls for requests.
+// repairPoll is the minimum interval between polls for requests.
 const repairPoll = 5 * time.Second
 
 // repairsAtOnce is the maximum number of aggregates that are repaired concurrently: their
@@ -58,6 +58,7 @@ type Repairer struct {
 	earlier   earlier.Finder
 	back      *readback.Reader
 	own       *cdclog.Portion
+	every     time.Duration // between polls
 
 	mu        sync.Mutex
 	published []gocql.UUID              // unanswered requests with acknowledged events
@@ -74,7 +75,7 @@ func NewRepairer(cfg *Config, own *cdclog.Portion, find cdclog.Lookup, p *publis
 	requests.Fence = cfg.Fence
 	return &Repairer{
 		log: cfg.Logger, requests: requests, publisher: p, lookup: find, earlier: earlier.Finder{Evidence: p, Lookup: find},
-		back: back, own: own, taken: make(map[gocql.UUID]gocql.UUID), waiting: make(map[gocql.UUID]string),
+		back: back, own: own, every: max(repairPoll, cfg.ReplayPoll), taken: make(map[gocql.UUID]gocql.UUID), waiting: make(map[gocql.UUID]string),
 		seen: make(map[gocql.UUID]int), doubted: make(map[gocql.UUID]int),
 	}
 }
@@ -82,7 +83,7 @@ func NewRepairer(cfg *Config, own *cdclog.Portion, find cdclog.Lookup, p *publis
 // Run answers requests until ctx ends.
 func (r *Repairer) Run(ctx context.Context) error {
 	failing := false
-	for retry.Wait(ctx, repairPoll) == nil {
+	for retry.Wait(ctx, r.every) == nil {
 		err := r.poll(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
 			r.log.Warn("cannot repair events; retrying", "err", err)

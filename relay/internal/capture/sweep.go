@@ -13,7 +13,6 @@ import (
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/clientlog"
-	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
@@ -50,9 +49,15 @@ func (s *Sweep) Run(ctx context.Context) error {
 	// The library's windows end by the clock of this host.
 	ahead := s.cfg.Clock.Ahead()
 	go func() {
-		for retry.Wait(reading, time.Second) == nil {
+		for {
+			changed := s.cfg.Clock.Changed()
 			if now := s.cfg.Clock.Ahead(); (now - ahead).Abs() >= min(cdclog.SkewTolerated, s.cfg.ConfidenceWindow/4) {
 				fail(fmt.Errorf("the clock of this host was set: it is %s ahead of the database's, and was %s", now, ahead))
+			}
+			select {
+			case <-changed:
+			case <-reading.Done():
+				return
 			}
 		}
 	}()

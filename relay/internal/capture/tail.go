@@ -26,7 +26,7 @@ const (
 	// tailMargin extends the confidence window that is read at the start, to leave no
 	// gap to the position of the sweep reader.
 	tailMargin = 10 * time.Second
-	// tailGenerations is the interval between queries for generations. ScyllaDB
+	// tailGenerations is the minimum interval between queries for generations. ScyllaDB
 	// announces them at least a minute before they begin.
 	tailGenerations = 5 * time.Second
 )
@@ -125,7 +125,7 @@ func (t *Tail) Run(ctx context.Context) error {
 			groups := t.groupsOf(g)
 			wg.Go(func() { t.readGeneration(reads, g, groups) })
 		}
-		wait := min(tailGenerations, t.cfg.GenerationDelay)
+		wait := t.generationDelay()
 		if !t.knowsSwept() {
 			wait = min(wait, 100*time.Millisecond) // until it does nothing can be read
 		}
@@ -163,6 +163,12 @@ func (t *Tail) generations(ctx context.Context) ([]*cdclog.Generation, error) {
 	return all, nil
 }
 
+// generationDelay returns the interval between queries for generations: no longer than that of
+// the sweep reader, and no shorter than that between its reads of idle streams.
+func (t *Tail) generationDelay() time.Duration {
+	return min(max(tailGenerations, t.cfg.IdleDelay), t.cfg.GenerationDelay)
+}
+
 // knowsSwept reports whether the generation that the sweep reader reads is known.
 func (t *Tail) knowsSwept() bool {
 	swept, _, _ := t.streams.HandedAll()
@@ -193,7 +199,7 @@ func (t *Tail) current(all []*cdclog.Generation) []*cdclog.Generation {
 	var out []*cdclog.Generation
 	for i, g := range all {
 		over := i+1 < len(all) && all[i+1].Start.Before(from)
-		if !over && g.Start.Before(now.Add(max(tailLead, 2*min(tailGenerations, t.cfg.GenerationDelay)))) {
+		if !over && g.Start.Before(now.Add(max(tailLead, 2*t.generationDelay()))) {
 			out = append(out, g)
 		}
 	}

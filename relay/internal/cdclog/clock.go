@@ -3,6 +3,7 @@ package cdclog
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +20,12 @@ const skewIgnored = 100 * time.Millisecond
 // Clock is the database's clock, by which ScyllaDB and writers date rows. It is measured
 // by Measure, and that of this host before. A nil Clock is that of this host. It is safe
 // for concurrent use.
-type Clock struct{ ahead atomic.Int64 }
+type Clock struct {
+	ahead atomic.Int64
+
+	mu      sync.Mutex
+	changed chan struct{} // closed when ahead changes; nil without anyone who waits
+}
 
 // Now returns the database's time.
 func (c *Clock) Now() time.Time { return time.Now().Add(-c.Ahead()) }
@@ -46,6 +52,24 @@ func (c *Clock) Measure(ctx context.Context, session *gocql.Session) error {
 	if ahead.Abs()-took/2 < skewIgnored {
 		ahead = 0
 	}
-	c.ahead.Store(int64(ahead))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ahead.Swap(int64(ahead)) != int64(ahead) && c.changed != nil {
+		close(c.changed)
+		c.changed = nil
+	}
 	return nil
+}
+
+// Changed returns a channel that is closed when Ahead changes next; nil for a nil Clock.
+func (c *Clock) Changed() <-chan struct{} {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.changed == nil {
+		c.changed = make(chan struct{})
+	}
+	return c.changed
 }

@@ -186,8 +186,11 @@ func (c *cqlGenerations) detect(ctx context.Context) error {
 }
 
 // consistency returns QUORUM, or ONE for a single node, which cannot form a quorum of the
-// three replicas of system_distributed.
+// three replicas of system_distributed, and with tablets, because each node answers alone.
 func (c *cqlGenerations) consistency(ctx context.Context) (gocql.Consistency, error) {
+	if c.tablets {
+		return gocql.One, nil
+	}
 	var peers int64
 	if err := c.session.Query("SELECT COUNT(*) FROM system.peers").WithContext(ctx).Idempotent(true).Scan(&peers); err != nil {
 		return 0, fmt.Errorf("count the nodes: %w", err)

@@ -30,31 +30,36 @@ type TableInfo struct {
 // table ids, UUIDs of version 1. If the error wraps ErrCDCOptions, the result is complete
 // except for the TTL of the log, which is then ScyllaDB's default.
 func ReadTableInfo(ctx context.Context, session *gocql.Session, keyspace, table string) (f TableInfo, err error) {
+	var name string
 	var id gocql.UUID
 	var ttl int
 	var extensions map[string][]byte
 	var altered int64
-	// ScyllaDB writes the whole row at each ALTER TABLE.
-	err = session.Query("SELECT id, default_time_to_live, extensions, writetime(id) FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", keyspace, table).
-		WithContext(ctx).Idempotent(true).Scan(&id, &ttl, &extensions, &altered)
-	if err != nil {
-		return f, fmt.Errorf("read the schema of table %s.%s: %w", keyspace, table, err)
-	}
-	f.RowTTL, f.Created, f.options = time.Duration(ttl)*time.Second, timeOf(id), string(extensions["cdc"])
-	if altered > 0 {
-		f.Altered = time.UnixMicro(altered)
-	}
 	var options error
-	if options = f.setOptions(extensions["cdc"]); options != nil {
-		options = fmt.Errorf("read the CDC options of table %s.%s: %w", keyspace, table, options)
+	found, log := false, table+"_scylla_cdc_log"
+	// ScyllaDB writes the whole row at each ALTER TABLE.
+	iter := session.Query("SELECT table_name, id, default_time_to_live, extensions, writetime(id) FROM system_schema.tables WHERE keyspace_name = ? AND table_name IN (?, ?)",
+		keyspace, table, log).WithContext(ctx).Idempotent(true).Iter()
+	for iter.Scan(&name, &id, &ttl, &extensions, &altered) {
+		if name == log {
+			f.Logged = timeOf(id)
+			continue
+		}
+		found = true
+		f.RowTTL, f.Created, f.options = time.Duration(ttl)*time.Second, timeOf(id), string(extensions["cdc"])
+		if altered > 0 {
+			f.Altered = time.UnixMicro(altered)
+		}
+		if options = f.setOptions(extensions["cdc"]); options != nil {
+			options = fmt.Errorf("read the CDC options of table %s.%s: %w", keyspace, table, options)
+		}
 	}
-	err = session.Query("SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", keyspace, table+"_scylla_cdc_log").
-		WithContext(ctx).Idempotent(true).Scan(&id)
-	if err != nil && !errors.Is(err, gocql.ErrNotFound) {
-		return f, fmt.Errorf("read the schema of the CDC log of table %s.%s: %w", keyspace, table, err)
+	err = iter.Close()
+	if err == nil && !found {
+		err = gocql.ErrNotFound
 	}
-	if err == nil {
-		f.Logged = timeOf(id)
+	if err != nil {
+		return TableInfo{}, fmt.Errorf("read the schema of table %s.%s: %w", keyspace, table, err)
 	}
 	return f, options
 }
