@@ -212,9 +212,10 @@ func (k *kafka) onProduce(f func()) {
 	k.produced = f
 }
 
-// dialer returns the option that connects a client to the broker over the network.
-func (k *kafka) dialer(n *network, client string) kgo.Opt {
-	return kgo.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+// options returns the options that connect a client to the broker over the network. Clients
+// do not report their state to the broker, which they else do all the time.
+func (k *kafka) options(n *network, client string) []kgo.Opt {
+	return []kgo.Opt{kgo.DisableClientMetrics(), kgo.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := n.dial(ctx, client, broker, func(ctx context.Context) (net.Conn, error) {
 			return k.virtual.DialContext(ctx, network, addr)
 		})
@@ -222,7 +223,7 @@ func (k *kafka) dialer(n *network, client string) kgo.Opt {
 			return nil, err
 		}
 		return c, nil
-	})
+	})}
 }
 
 // ends returns the end offsets by topic and partition.

@@ -31,6 +31,8 @@ func (p *plan) settings(s *settings) {
 	s.brokers, s.descending, s.hostAhead = p.Brokers, p.Descending, p.HostAhead.std()
 	s.relay.ConfidenceWindow = p.Window.std()
 	s.relay.TailMaxInterval, s.relay.IdleDelay = p.Pace.std(), p.Pace.std()
+	s.relay.GenerationDelay = min(2*p.Pace.std(), time.Minute)
+	s.relay.IdleCheckpoint = max(relay.DefaultIdleCheckpoint, 2*p.Pace.std())
 	// Otherwise an outage of days would cause thousands of probes, each of which reads
 	// the longer history of its dead letter.
 	s.relay.BreakerOpen = max(relay.DefaultBreakerOpen, p.Pace.std())

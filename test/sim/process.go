@@ -76,7 +76,7 @@ func (w *world) startShard(s relay.Shard) *process {
 	c := w.settings.relay
 	c.Shard, c.Process = s, w.together
 	c.Session, c.Keyspace, c.Registerer, c.Logger = p.session.Session, keyspace, p.metrics, w.log.With("process", p.name)
-	c.Brokers, c.Kafka = []string{brokerAddr}, []kgo.Opt{w.kafka.dialer(w.net, p.name), kgo.WithHooks(recordClock{w})}
+	c.Brokers, c.Kafka = []string{brokerAddr}, append(w.kafka.options(w.net, p.name), kgo.WithHooks(recordClock{w}))
 	c.ConfidenceWindow = cmp.Or(c.ConfidenceWindow, relay.DefaultConfidenceWindow)
 	c.TailMaxInterval = cmp.Or(c.TailMaxInterval, tailInterval)
 	c.IdleDelay = cmp.Or(c.IdleDelay, idleDelay)

@@ -66,6 +66,7 @@ func (w *world) connectBy(clock *scyllatest.Clock, client, keyspace string) *ses
 	cluster.ReconnectInterval = 5 * time.Second
 	cluster.Keyspace = keyspace
 	cluster.Timeout = 5 * time.Second
+	cluster.WriteCoalesceWaitTime = 0 // messages go one by one anyway
 	cluster.ConnectTimeout = 5 * time.Second
 	cluster.Consistency = gocql.LocalQuorum
 	cluster.Logger = log.New(io.Discard, "", 0)

@@ -118,7 +118,7 @@ func (p *tap) follow(topics ...string) {
 		p.refreshLocked() // its creation was refused before
 		return
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokerAddr), kgo.Dialer(p.dial), kgo.ConsumeTopics(topics...), kgo.FetchMaxWait(tapWait),
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokerAddr), kgo.Dialer(p.dial), kgo.ConsumeTopics(topics...), kgo.FetchMaxWait(tapWait), kgo.DisableClientMetrics(),
 		kgo.AllowAutoTopicCreation()) // which the broker does not permit: only the tap's requests for metadata ask for it
 	if err != nil {
 		p.t.Errorf("tap the broker: %v", err)

@@ -122,8 +122,8 @@ type stranger struct{ client *kgo.Client }
 
 func (w *world) newStranger() *stranger {
 	// Without a producer id: kgo requests one under a mutex (watchForStall).
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokerAddr), w.kafka.dialer(w.net, "another producer"),
-		kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck()), kgo.RecordDeliveryTimeout(10*time.Second))
+	client, err := kgo.NewClient(append(w.kafka.options(w.net, "another producer"), kgo.SeedBrokers(brokerAddr),
+		kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck()), kgo.RecordDeliveryTimeout(10*time.Second))...)
 	if err != nil {
 		w.t.Errorf("connect another producer: %v", err)
 		return nil

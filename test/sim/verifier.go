@@ -45,7 +45,7 @@ func (w *world) startVerifier(every time.Duration) {
 	conf.Session = v.session.Session
 	requests := relay.NewRepairs(v.session.Session, keyspace, relay.DefaultName, keyspace+"."+events)
 	v.Verifier = verify.NewVerifier(verify.VerifierConfig{
-		Kafka:  testworld.Kafka{kgo.SeedBrokers(brokerAddr), w.kafka.dialer(w.net, verifierName)},
+		Kafka:  append(testworld.Kafka{kgo.SeedBrokers(brokerAddr)}, w.kafka.options(w.net, verifierName)...),
 		Window: conf.ConfidenceWindow + verifyMargin, Interval: every, Logger: w.log.With("process", verifierName), Registerer: prometheus.NewRegistry(),
 		Tables: []verify.VerifierTable{{
 			Scan: &verify.Scan{
