@@ -18,6 +18,10 @@ import (
 	"golang.org/x/time/rate"
 )
 
+// maxBehind is the most by which the clock that dates records is believed to be behind those of the
+// writers.
+const maxBehind = 24 * time.Hour
+
 // topicStall is the time without records after which reading a topic fails.
 const topicStall = time.Minute
 
@@ -33,6 +37,7 @@ type topicReader struct {
 	former []string               // topics in known that may contain events of rows of other topics
 	states map[string]*topicState // those read since begin
 	held   int64                  // records of the known topics
+	behind time.Duration          // by how much records were found to be dated before their events
 }
 
 // topicState is the state of a topic that was read. Its horizon is the time before which
@@ -41,6 +46,7 @@ type topicReader struct {
 // retention has deleted everything, because nothing is added any more.
 type topicState struct {
 	horizon, absence int64
+	trimmed          bool // both are times of records
 	next             map[int32]int64
 }
 
@@ -75,13 +81,22 @@ func (t *topicReader) topic(ctx context.Context, name string, sink func(id, aggr
 			return 0, err
 		}
 	}
-	horizon := t.states[name].horizon
+	horizon := t.byWriters(t.states[name], t.states[name].horizon)
 	for _, former := range t.former {
 		if s := t.states[former]; s != nil && former != name {
-			horizon = max(horizon, s.absence)
+			horizon = max(horizon, t.byWriters(s, s.absence))
 		}
 	}
 	return horizon, nil
+}
+
+// byWriters returns a horizon of a topic by the clocks of the writers. A record that is dated early
+// shows that others are, which the topic has deleted.
+func (t *topicReader) byWriters(s *topicState, horizon int64) int64 {
+	if !s.trimmed || horizon == always {
+		return horizon
+	}
+	return horizon + t.behind.Microseconds()
 }
 
 func (t *topicReader) more(ctx context.Context, sink func(id, aggregate gocql.UUID) error) error {
@@ -216,7 +231,7 @@ func (t *topicReader) locate(ctx context.Context, adm *kadm.Client, names []stri
 	starts := list(adm.ListStartOffsets)
 	first := starts
 	if !t.alive.IsZero() {
-		first = list(after(t.alive.Add(-clockSkew).UnixMilli()))
+		first = list(after(t.alive.Add(-maxBehind).UnixMilli()))
 	}
 	oldest := list(after(0))
 	if err != nil {
@@ -236,6 +251,7 @@ func (t *topicReader) locate(ctx context.Context, adm *kadm.Client, names []stri
 				horizon = time.UnixMilli(o.Timestamp)
 				absence = horizon
 			}
+			s.trimmed = true
 			s.horizon = max(s.horizon, horizon.Add(clockSkew).UnixMicro())
 			s.absence = max(s.absence, absence.Add(clockSkew).UnixMicro())
 		}
@@ -294,6 +310,9 @@ func (t *topicReader) take(f *kgo.FetchTopicPartition, left map[string]map[int32
 		e, ok := t.origin.event(r)
 		if !ok {
 			continue
+		}
+		if !e.CreatedAt.IsZero() && r.Timestamp.UnixMilli() > 0 {
+			t.behind = min(max(t.behind, e.CreatedAt.Sub(r.Timestamp)), maxBehind)
 		}
 		if err := sink(e.ID.UUID(), e.AggregateID.UUID()); err != nil {
 			return err
