@@ -60,8 +60,8 @@ func (c *changer) try(ctx context.Context) (_ DeadLetter, done bool, _ error) {
 	if err != nil {
 		return DeadLetter{}, errors.Is(err, ErrRefused) && c.cons == s.db.Serial, err
 	}
-	if p.done {
-		return old, true, nil
+	if p.done { // another change may be decided and invisible
+		return old, c.cons == s.db.Serial, nil
 	}
 	if !slices.Contains(transitions[c.action][old.Status], p.to) {
 		return DeadLetter{}, true, fmt.Errorf("%s dead letter %s: no transition from %s to %s", c.action, c.event, old.Status, p.to)

@@ -25,13 +25,20 @@ var announcedKinds = []string{kindStatus, kindOpenClass, kindOpenType, kindDoneC
 
 func (ls *lists) tidy(ctx context.Context) (gone int, err error) {
 	pace := rate.NewLimiter(tidyRate, 1)
+	// Announcements have the time of the database: one that is removed ahead of it would hide
+	// those that are written until then.
+	server, err := ls.db.ServerTime(ctx)
+	if err != nil {
+		return 0, err
+	}
+	ahead := max(ls.db.Clock.Now().Sub(server), 0)
 	for _, kind := range announcedKinds {
 		announced, err := ls.announcedBuckets(ctx, kind)
 		if err != nil {
 			return gone, err
 		}
 		// The time of an announcement cannot be read; it is not older than its hour.
-		old := ls.db.Clock.Now().Add(-announceKept - time.Hour).Unix()
+		old := ls.db.Clock.Now().Add(-ahead - announceKept - time.Hour).Unix()
 		for _, k := range announced {
 			if k.bucket >= old {
 				continue
@@ -39,7 +46,7 @@ func (ls *lists) tidy(ctx context.Context) (gone int, err error) {
 			if err := pace.Wait(ctx); err != nil {
 				return gone, err
 			}
-			before := ls.db.Clock.Now().Add(-announceKept)
+			before := ls.db.Clock.Now().Add(-ahead - announceKept)
 			filled, err := ls.filled(ctx, k)
 			if err != nil {
 				return gone, err

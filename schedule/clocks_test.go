@@ -99,3 +99,42 @@ func TestClocks_ReleasedByAClockThatIsAhead(t *testing.T) {
 		}
 	}
 }
+
+// The clock of a scheduler is hours ahead, and is set right later. What is written meanwhile for
+// the minutes that it found empty is released.
+func TestClocks_AClockThatIsAheadClosesNoMinute(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	now := time.Now()
+	at := now.Add(30 * time.Minute)
+	first, second, slow := message(at), message(at.Add(time.Millisecond)), message(at.Add(time.Second))
+	b.put(t, now, first)
+	if err := b.putSlot(t.Context(), slotOf(slow)); err != nil { // the other half of its batch comes later
+		t.Fatal(err)
+	}
+	fast := b.scheduler(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(2 * time.Hour) } })
+	for _, m := range []*Message{first, slow} {
+		if err := fast.releaseOne(t.Context(), slotOf(m)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bucket := bucketOf(at)
+	scan := func(s *Scheduler, now time.Time) {
+		t.Helper()
+		if err := s.scanBucket(t.Context(), bucket, Position{DeliverAt: bucket}, bucket.Add(bucketSize-time.Millisecond), now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := b.count(t, "schedule_slots"); n != 1 {
+		t.Errorf("%d slots, want that of the message whose row is not visible yet", n)
+	}
+	if err := b.dropSlots(t.Context(), slotOf(slow)); err != nil {
+		t.Fatal(err)
+	}
+	scan(fast, time.Now().Add(2*time.Hour))
+	b.put(t, time.Now(), second)
+	found, err := b.buckets(t.Context(), bucket, bucket.Add(bucketSize), 10)
+	if err != nil || len(found) != 1 {
+		t.Errorf("the minute of a message is not listed: %v, %v", found, err)
+	}
+}

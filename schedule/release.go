@@ -151,8 +151,8 @@ func (s *Scheduler) decide(ctx context.Context, d *dueMessage, now time.Time) (b
 
 // dropOld removes a slot to which no message can belong any more.
 func (s *Scheduler) dropOld(ctx context.Context, x slot) error {
-	if s.cfg.Now().Sub(x.at) < CloseAfter {
-		return nil
+	if _, ok, err := s.closes(ctx, x.at, s.cfg.Now()); !ok {
+		return err
 	}
 	return s.store.dropSlots(ctx, x)
 }

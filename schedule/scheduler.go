@@ -216,14 +216,33 @@ func (s *Scheduler) scanBucket(ctx context.Context, bucket time.Time, after Posi
 			}
 		}
 		if !more {
-			// Slots that were written that long ago would be visible.
-			if at := now.Add(-CloseAfter); found == 0 && first.DeliverAt.Equal(bucket) && at.After(bucket.Add(bucketSize)) {
-				return s.store.closeBucket(ctx, bucket, at)
+			if found > 0 || !first.DeliverAt.Equal(bucket) {
+				return nil
 			}
-			return nil
+			// Slots that were written that long ago would be visible.
+			at, ok, err := s.closes(ctx, bucket.Add(bucketSize), now)
+			if !ok {
+				return err
+			}
+			return s.store.closeBucket(ctx, bucket, at)
 		}
 		after = slots[len(slots)-1].position()
 	}
+}
+
+// closes reports whether CloseAfter has passed since a time, and returns the time before now that
+// is as long ago. Both clocks decide, that of the database too: rows have its time, and one that
+// a fast clock of this host removed ahead of it would hide those that are written until then.
+func (s *Scheduler) closes(ctx context.Context, end, now time.Time) (at time.Time, ok bool, err error) {
+	if at = now.Add(-CloseAfter); !at.After(end) {
+		return at, false, nil
+	}
+	server, err := s.store.serverTime(ctx)
+	if err != nil {
+		return at, false, err
+	}
+	at = earlier(at, server.Add(-CloseAfter))
+	return at, at.After(end), nil
 }
 
 // add takes a slot into memory unless its message is present. It waits for

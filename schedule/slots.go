@@ -144,6 +144,16 @@ func (s *Store) bucketsOf(ctx context.Context, month string, from, until time.Ti
 	return out, nil
 }
 
+// serverTime returns the time of the clock of a database node.
+func (s *Store) serverTime(ctx context.Context) (now time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	if err := s.query(ctx, "SELECT toTimestamp(now()) FROM system.local").Idempotent(true).RetryPolicy(cqlcode.OtherNode{}).Scan(&now); err != nil {
+		return now, fmt.Errorf("read the clock of the database: %w", err)
+	}
+	return now, nil
+}
+
 // closeBucket removes an empty bucket as of at; a slot that is written later
 // keeps it.
 func (s *Store) closeBucket(ctx context.Context, bucket, at time.Time) error {

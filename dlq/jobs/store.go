@@ -257,10 +257,12 @@ func (s *Store) changeJob(ctx context.Context, id gocql.UUID, what string, plan 
 		var change bool
 		if err == nil {
 			lines := len(j.History)
-			if change, err = plan(j); err == nil && !change {
+			change, err = plan(j)
+			switch {
+			case err != nil:
+			case !change && cons == s.db.Serial:
 				return s.unlistJob(ctx, j), nil
-			}
-			if err == nil {
+			case change: // without one another change may be decided and invisible
 				by := gocql.UUIDFromTime(s.db.Clock.Now())
 				var applied bool
 				if applied, err = s.updateJob(ctx, j, by, j.History[lines:]); applied {

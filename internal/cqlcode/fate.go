@@ -51,8 +51,13 @@ func FateOf(err error) Fate {
 	}
 	if code := Of(err); code != None {
 		switch code {
-		case gocql.ErrCodeUnavailable, gocql.ErrCodeOverloaded, gocql.ErrCodeBootstrapping, gocql.ErrCodeUnprepared, RateLimit:
+		case gocql.ErrCodeUnavailable, gocql.ErrCodeOverloaded, gocql.ErrCodeBootstrapping, gocql.ErrCodeUnprepared:
 			return Refused
+		case RateLimit: // of a replica: others may have written
+			if e, ok := errors.AsType[*gocql.RequestErrRateLimitReached](err); ok && e.RejectedByCoordinator {
+				return Refused
+			}
+			return Unknown
 		case gocql.ErrCodeServer:
 			if strings.Contains(err.Error(), beforeStreams) {
 				return Invalid

@@ -30,6 +30,13 @@ func (t texted) Error() string { return t.text }
 // reset is the error of a read from a connection that the other side reset.
 var reset = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
 
+// rateLimited is the error of a rate limit, of the coordinator or a replica.
+func rateLimited(coordinator bool) error {
+	err := &gocql.RequestErrRateLimitReached{OpType: gocql.OpTypeWrite, RejectedByCoordinator: coordinator}
+	err.ErrorFrame.Code = RateLimit
+	return err
+}
+
 // failures are errors of a statement with everything that is decided from them.
 var failures = []struct {
 	name string
@@ -45,7 +52,7 @@ var failures = []struct {
 	{"overloaded", coded(gocql.ErrCodeOverloaded), Refused, false, gocql.Rethrow, gocql.RetryNextHost},
 	{"bootstrapping", coded(gocql.ErrCodeBootstrapping), Refused, false, gocql.Rethrow, gocql.RetryNextHost},
 	{"unprepared", coded(gocql.ErrCodeUnprepared), Refused, false, gocql.Rethrow, gocql.RetryNextHost},
-	{"rate limit", coded(RateLimit), Refused, false, gocql.Rethrow, gocql.RetryNextHost},
+	{"rate limit of the coordinator", rateLimited(true), Refused, false, gocql.Rethrow, gocql.RetryNextHost},
 	// No server will ever execute these.
 	{"invalid", coded(gocql.ErrCodeInvalid), Invalid, false, gocql.Rethrow, gocql.Rethrow},
 	{"syntax", coded(gocql.ErrCodeSyntax), Invalid, false, gocql.Rethrow, gocql.Rethrow},
@@ -56,6 +63,8 @@ var failures = []struct {
 	{"write time before the first streams, with vnodes", texted{gocql.ErrCodeInvalid, `cdc: attempted to get a stream "from the past" (WRITE; current server time: NOW).`}, Invalid, false, gocql.Rethrow, gocql.Rethrow},
 	{"write time before the first streams, with tablets", texted{gocql.ErrCodeServer, "cdc::metadata::get_stream: could not find any CDC streams for table 5a0b for timestamp 1."}, Invalid, false, gocql.Rethrow, gocql.Rethrow},
 	// These may have been executed, or may be later.
+	{"rate limit of a replica", rateLimited(false), Unknown, false, gocql.Rethrow, gocql.RetryNextHost},
+	{"rate limit of somebody", coded(RateLimit), Unknown, false, gocql.Rethrow, gocql.RetryNextHost},
 	{"no streams at a node that joins", texted{gocql.ErrCodeServer, "cdc::metadata::get_stream: could not find any CDC stream (current time: NOW). Are we in the middle of a cluster upgrade?"}, Unknown, false, gocql.Rethrow, gocql.RetryNextHost},
 	{"write timeout", coded(gocql.ErrCodeWriteTimeout), Unknown, false, gocql.Rethrow, gocql.RetryNextHost},
 	{"write failure", coded(gocql.ErrCodeWriteFailure), Unknown, false, gocql.Rethrow, gocql.RetryNextHost},

@@ -87,7 +87,7 @@ func NotExecuted(err error) bool {
 		return gocql.SerialConsistency(u.Consistency) == gocql.Serial || gocql.SerialConsistency(u.Consistency) == gocql.LocalSerial
 	}
 	if c, ok := Code(err); ok {
-		return c == gocql.ErrCodeBootstrapping || c == gocql.ErrCodeUnprepared || c == codeRateLimit
+		return c == gocql.ErrCodeBootstrapping || c == gocql.ErrCodeUnprepared
 	}
 	for _, e := range []error{gocql.ErrNoConnections, gocql.ErrNoStreams} {
 		if errors.Is(err, e) {
@@ -96,9 +96,6 @@ func NotExecuted(err error) bool {
 	}
 	return false
 }
-
-// codeRateLimit is ScyllaDB's own code for a rate limit, as its driver negotiates it.
-const codeRateLimit = 0xF000
 
 // Never is the retry policy of conditional statements. The driver's own retries
 // would hide that an earlier attempt may have been applied.
