@@ -61,8 +61,8 @@ func (e Edit) Fits(l *DeadLetter) error {
 	if _, ok := SubscriptionOf(l.Table); ok {
 		return nil // the record of any producer: it has the fields that it has
 	}
-	event := outbox.Event{
-		ID: outbox.IDFromUUID(l.EventID), AggregateID: outbox.IDFromText(l.AggregateID), Sequence: max(l.Sequence, 1), AggregateType: l.AggregateType, Type: l.EventType,
+	event := outbox.Event{ // ids fit, whatever the columns of the event's table are
+		ID: outbox.IDFromUUID(l.EventID), AggregateID: outbox.IDFromUUID(outbox.IDOf(l.AggregateID)), Sequence: max(l.Sequence, 1), AggregateType: l.AggregateType, Type: l.EventType,
 		Payload: e.Payload, ContentType: e.ContentType, Headers: e.Headers, CreatedAt: l.CreatedAt,
 	}
 	if event.Type == "" || event.AggregateType == "" || l.AggregateID == "" || event.CreatedAt.IsZero() {
