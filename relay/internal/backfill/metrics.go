@@ -1,6 +1,7 @@
 package backfill
 
 import (
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,9 +32,9 @@ func Register(reg prometheus.Registerer, current func() *Backfill) {
 	gauge("outbox_relay_cdc_log_ttl_seconds", "TTL of the rows of the CDC log, 0 for unlimited.", func(b *Backfill) float64 {
 		return b.LogTTL().Seconds()
 	})
-	gauge("outbox_relay_cdc_log_left_seconds", "Time until rows after the oldest checkpoint expire in the CDC log; the relay then scans the outbox table if it has the columns of outbox_messages. One year if the rows do not expire.", func(b *Backfill) float64 {
+	gauge("outbox_relay_cdc_log_left_seconds", "Time until rows after the oldest checkpoint expire in the CDC log; the relay then scans the outbox table if it has the columns of outbox_messages. +Inf if the rows do not expire.", func(b *Backfill) float64 {
 		if b.LogTTL() == 0 {
-			return (365 * 24 * time.Hour).Seconds()
+			return math.Inf(1)
 		}
 		return b.Left(b.cfg.Clock.Now()).Seconds()
 	})
