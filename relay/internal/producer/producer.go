@@ -180,11 +180,20 @@ const recordOverhead = 2048
 // its topic. The client fails such a record alone, before it is in a batch. All other
 // failures also return the records after it.
 func (p *Producer) MayBeTooLarge(e *outbox.Event, topic string) bool {
-	size := len(e.Payload) + recordOverhead + 4*(len(e.Type)+len(e.AggregateType)+len(e.AggregateID.String())+len(e.ID.String())+len(e.ContentType)+len(p.cfg.Source))
+	size := len(e.Payload) + recordOverhead + 4*(len(e.Type)+len(e.AggregateType)+textSize(e.AggregateID)+textSize(e.ID)+len(e.ContentType)+len(p.cfg.Source))
 	for k, v := range e.Headers {
 		size += len(k) + len(v) + 20
 	}
 	return size > int(p.Catalog.MaxBytes(topic))
+}
+
+// textSize returns the length of an id that is no UUID: recordOverhead has room for UUIDs, and
+// their text form would be an allocation.
+func textSize(id outbox.ID) int {
+	if id.IsUUID() {
+		return 0
+	}
+	return len(id.String())
 }
 
 // Close closes the clients. Nothing is sent or read afterwards.
