@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,8 +12,11 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
@@ -272,4 +276,76 @@ func TestCheckpoints_OfALongGenerationAreKept(t *testing.T) {
 			t.Errorf("%d, %d and %d checkpoints, want none of the first generation, which ended more than a day before", positions(long), positions(short), positions(next))
 		}
 	})
+}
+
+// Three generations are pending when the reader of the log fails, whichever call of it. The relay
+// ends if the error is fatal, and otherwise the reader starts again.
+func TestTablets_ReaderFailsWhileGenerationsArePending(t *testing.T) {
+	t.Parallel()
+	writes := []engine.OpKind{engine.OpWrite, engine.OpUnloggedBatch}
+	refused := faults.Effect{Failure: faults.Refuse(cqlerr.Unauthorized, "")}
+	var began atomic.Bool // the first generation is saved
+	for name, rule := range map[string]faults.Rule{
+		"the generation cannot be saved": {Match: faults.Match{Table: "relay_checkpoints", Kinds: writes}, Effect: refused},
+		"a position cannot be read": {Skip: 1, Match: faults.Match{Table: "relay_checkpoints", Func: func(op engine.Op) bool {
+			return began.Load() || slices.Contains(writes, op.Kind) && !began.CompareAndSwap(false, true)
+		}}, Effect: refused},
+		"the log is missing": {
+			Match:  faults.Match{Table: "outbox_messages_scylla_cdc_log"},
+			Effect: faults.Effect{Failure: faults.Refuse(cqlerr.Server, "unconfigured table")},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{TabletInterval: time.Hour}, func(c *Config) {
+					wideWindow(c)
+					c.Tail = TailOff
+				})
+				defer w.close()
+				w.crashAfter(5 * time.Minute)
+				for i := range 3 {
+					w.resize(i == 1, announced+time.Duration(i)*time.Minute)
+				}
+				time.Sleep(10 * time.Minute)
+				id := w.db.Faults().MustAdd(rule)
+				cfg := w.cfg
+				cfg.Session, cfg.Registerer = w.session, nil
+				r, err := New(cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				done := make(chan error, 1)
+				go func() { done <- r.Run(ctx) }()
+				time.Sleep(10 * time.Minute)
+				if rule.Effect.Failure == refused.Failure {
+					select {
+					case err := <-done:
+						if err == nil || failure.Classify(err) != failure.Fatal {
+							t.Errorf("Run() error = %v, want a fatal one", err)
+						}
+					default:
+						t.Fatal("the relay does not end")
+					}
+					return
+				}
+				if r.Status().Restarts == 0 {
+					t.Error("the reader was not started again")
+				}
+				if err := w.db.Faults().Remove(id); err != nil {
+					t.Fatal(err)
+				}
+				e := relaytest.Event(1, 1, "OrderUpdated")
+				w.write(e)
+				time.Sleep(10 * time.Minute)
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+				w.once([]outbox.Event{e}, "OrderUpdated")
+			})
+		})
+	}
 }

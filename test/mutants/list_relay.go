@@ -108,8 +108,8 @@ var relayMutants = []mutant{
 	}),
 	seeds(mutant{
 		name: "the sweep reader offers nothing", file: "relay/internal/capture/sweep.go",
-		old: "return c.sequencer.Take(ctx, c.progress, change.Time, events)",
-		new: "return c.sequencer.Take(ctx, c.progress, change.Time, events[:0])",
+		old: "c.sequencer.Take(ctx, c.progress, change.Time, events)",
+		new: "c.sequencer.Take(ctx, c.progress, change.Time, events[:0])",
 	}),
 	seeds(mutant{
 		name: "the sweep reader has no confidence window", file: "relay/internal/capture/sweep.go",
@@ -213,6 +213,11 @@ var relayMutants = []mutant{
 		name: "a stop does not reach a reader that has generations waiting", file: "relay/internal/capture/sweep.go",
 		old: "		reader.Stop()\n",
 		new: "		_ = reader\n",
+	}),
+	unit("TestTablets_ReaderFailsWhileGenerationsArePending", mutant{
+		name: "a reader that fails while generations are pending is not stopped", file: "relay/internal/capture/reader_end.go",
+		old: "if err != nil && ctx.Err() == nil {",
+		new: "if false && err != nil && ctx.Err() == nil {",
 	}),
 	unit("TestPublisher_WhatIsUnderWayStaysWhenPartitionsAreAdded", mutant{
 		name: "an aggregate changes its partition with events in progress", file: "relay/internal/producer/flight.go",

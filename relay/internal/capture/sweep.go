@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -81,28 +80,6 @@ func (s *Sweep) Waiting() WaitingAggregates {
 // 30 s would be most of the time to catch up after a short outage.
 const maxFailedDelay = 5 * time.Second
 
-// errNoStreams is the reason for a restart of the reader whose generation has no streams.
-var errNoStreams = errors.New("a CDC generation has no streams: it was removed or is not known to all nodes yet")
-
-// readerLog is the log of scylla-cdc-go, which divides by the number of streams of a
-// generation right after it has logged it. It reads the start of a generation and its
-// streams in two queries; with tablets each node answers them from its memory, so there are
-// none if the node of the second one does not know the generation yet, or has removed it.
-type readerLog struct {
-	scyllacdc.Logger
-	fail context.CancelCauseFunc // of the reader
-}
-
-// Printf logs a line. It does not return if the reader would end the process: it ends the
-// reader and the goroutine, which an errgroup.Group started.
-func (l *readerLog) Printf(format string, args ...any) {
-	l.Logger.Printf(format, args...)
-	if format == "grouped %d streams into %d batches" && args[1] == 0 {
-		l.fail(errNoStreams)
-		runtime.Goexit()
-	}
-}
-
 // read reads until ctx ends or the reader fails; fail ends ctx. Either way the checkpoints
 // that can be saved are saved.
 func (s *Sweep) read(ctx context.Context, fail context.CancelCauseFunc, sequencer *Sequencer, ahead time.Duration) error {
@@ -111,8 +88,8 @@ func (s *Sweep) read(ctx context.Context, fail context.CancelCauseFunc, sequence
 		Session:               s.cfg.Session,
 		TableNames:            []string{s.in.Table.String()},
 		Consistency:           gocql.LocalQuorum,
-		ChangeConsumerFactory: &consumers{s, sequencer},
-		ProgressManager:       checkpoint.NewManager(s.store, s.streams, s.log, s.skipped),
+		ChangeConsumerFactory: &consumers{s, sequencer, fail},
+		ProgressManager:       progress{checkpoint.NewManager(s.store, s.streams, s.log, s.skipped), fail},
 		Logger:                &readerLog{clientlog.CDC(s.log, s.metrics.readerErrors.Inc), fail},
 		Advanced: scyllacdc.AdvancedReaderConfig{
 			ConfidenceWindowSize:     s.cfg.ConfidenceWindow + ahead | 1, // the library replaces 0
@@ -151,6 +128,7 @@ func (s *Sweep) read(ctx context.Context, fail context.CancelCauseFunc, sequence
 type consumers struct {
 	sweep     *Sweep
 	sequencer *Sequencer
+	fail      context.CancelCauseFunc // ends the reader
 }
 
 // CreateChangeConsumer opens a stream. It never fails: the library would continue
@@ -159,16 +137,15 @@ func (c *consumers) CreateChangeConsumer(_ context.Context, in scyllacdc.CreateC
 	if c.sweep.skipped.Has(in.StreamID) {
 		return passedOver{}, nil
 	}
-	return &consumer{sweep: c.sweep, sequencer: c.sequencer, progress: c.sweep.streams.Begin(in.StreamID)}, nil
+	return &consumer{consumers: c, progress: c.sweep.streams.Begin(in.StreamID)}, nil
 }
 
 // consumer takes the changes of one stream. The library calls it from one
 // goroutine. An error that it returns ends the whole reader, so it returns one
 // only when the reader is to end.
 type consumer struct {
-	sweep     *Sweep
-	sequencer *Sequencer
-	progress  *checkpoint.Stream
+	*consumers
+	progress *checkpoint.Stream
 }
 
 var _ scyllacdc.ChangeOrEmptyNotificationConsumer = (*consumer)(nil)
@@ -203,7 +180,7 @@ func (c *consumer) Consume(ctx context.Context, change scyllacdc.Change) error {
 			s.metrics.rowsIgnored.Inc()
 		}
 	}
-	return c.sequencer.Take(ctx, c.progress, change.Time, events)
+	return endReader(ctx, c.fail, c.sequencer.Take(ctx, c.progress, change.Time, events))
 }
 
 // hold stops the stream at a change that cannot be read because the table was altered

@@ -17,8 +17,8 @@ import (
 // which the reader resumes. It does not save the progress of streams; Streams.Run does,
 // once events are acknowledged.
 //
-// Calls of the running reader are retried until they succeed or ctx ends: an error would
-// stop the reader, which then never returns if later generations are waiting.
+// Calls of the running reader are retried until they succeed, ctx ends, or the error is Fatal:
+// an error ends the reader.
 type Manager struct {
 	store   Store
 	streams *Streams
