@@ -50,7 +50,7 @@ var dlqMutants = []mutant{
 	},
 	{
 		name: "dlq: an hour that was announced recently is removed from a list", file: "dlq/tidy.go", pkg: "./dlq", run: "TestTidy_",
-		old: "before := ls.db.Clock.Now().Add(-announceKept)\n",
+		old: "before := ls.db.Clock.Now().Add(-ahead - announceKept)\n",
 		new: "before := ls.db.Clock.Now()\n",
 	},
 	{
