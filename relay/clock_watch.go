@@ -38,15 +38,22 @@ func (r *Relay) watchClock(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
+// measure measures the database's clock once and logs if it begins or ends to differ from that
+// of this host.
 func (r *Relay) measure(ctx context.Context) error {
-	before := r.cfg.clock.Ahead()
 	if err := r.cfg.clock.Measure(ctx, r.cfg.Session); err != nil {
 		return err
 	}
-	switch now := r.cfg.clock.Ahead(); {
-	case now.Abs() > cdclog.SkewTolerated && before.Abs() <= cdclog.SkewTolerated:
-		r.log.Warn("the clock of this host differs from the database's, which the relay uses instead; synchronize them", "ahead", now)
-	case now.Abs() <= cdclog.SkewTolerated && before.Abs() > cdclog.SkewTolerated:
+	ahead := r.cfg.clock.Ahead()
+	skewed := ahead.Abs() > cdclog.SkewTolerated
+	r.mu.Lock()
+	before := r.skewed
+	r.skewed = skewed
+	r.mu.Unlock()
+	switch {
+	case skewed && !before:
+		r.log.Warn("the clock of this host differs from the database's, which the relay uses instead; synchronize them", "ahead", ahead)
+	case !skewed && before:
 		r.log.Info("the clock of this host agrees with the database's again")
 	}
 	return nil

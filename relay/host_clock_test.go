@@ -76,7 +76,7 @@ func TestRelay_HostClock(t *testing.T) {
 					}
 					write(60)
 					clock.SetSkew(-after)
-					time.Sleep(10 * time.Second)
+					time.Sleep(20 * time.Second) // three measurements
 					if p := strings.Join(r.Status().Problems, "; "); strings.Contains(p, "clock of this host") != (after != 0) {
 						t.Errorf("problems = %q with a clock that is %s ahead", p, after)
 					}
@@ -96,6 +96,49 @@ func TestRelay_HostClock(t *testing.T) {
 							t.Errorf("a position is %s after the database's time minus the window", pos.Sub(newest))
 						}
 					})
+					if err := stop(); err != nil {
+						t.Error(err)
+					}
+					w.once(all, topic)
+				})
+			})
+		}
+	}
+}
+
+// The clock of one node is ahead of the others', and some measurements of the database's are that
+// node's. The sweep reader alone publishes the events, and misses none.
+func TestRelay_ClockOfOneNode(t *testing.T) {
+	t.Parallel()
+	for name, other := range map[string]func(second int) bool{
+		"measured once": func(second int) bool { return second == 30 },
+		"twice":         func(second int) bool { return second == 30 || second == 36 },
+		"in turns":      func(second int) bool { return second%15 == 0 },
+		"mostly":        func(second int) bool { return second%2 == 0 },
+	} {
+		for _, ahead := range []time.Duration{10 * time.Minute, 5 * time.Hour} {
+			t.Run(fmt.Sprintf("%s/ahead=%s", name, ahead), func(t *testing.T) {
+				t.Parallel()
+				inBubble(t, func(t *testing.T) {
+					w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ConfidenceWindow, c.Tail = 2*time.Minute, TailOff })
+					defer w.close()
+					const topic = "OrderCreated"
+					r, stop := w.run()
+					time.Sleep(5 * time.Minute)
+					var all []outbox.Event
+					for second := range 120 {
+						if now := time.Now(); other(second) {
+							r.cfg.clock.Add(cdclog.Measurement{Node: "another", Time: now.Add(ahead).Round(0), Read: now})
+						}
+						e := relaytest.Event(len(all), 1, topic)
+						all = append(all, e)
+						w.write(e)
+						time.Sleep(time.Second)
+					}
+					time.Sleep(5 * time.Minute)
+					if n := r.Status().Restarts; n > 0 {
+						t.Errorf("the reader was started again %d times", n)
+					}
 					if err := stop(); err != nil {
 						t.Error(err)
 					}

@@ -63,6 +63,7 @@ type Relay struct {
 	gapAt    time.Time     // when it was found
 	gapFix   string
 	restarts int
+	skewed   bool // the clock of this host differs from the database's, which was logged
 }
 
 // New validates the configuration and returns a Relay. Run starts it.
@@ -87,9 +88,13 @@ func New(cfg Config) (*Relay, error) {
 	cfg.place()
 	store := checkpoint.NewCQLStore(cfg.Session, cfg.Keyspace, cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table,
 		cfg.Name, cfg.Fence, cfg.ConfidenceWindow) // any shard of any layout may have published an event
-	r := &Relay{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), store: checkpoint.NewSteadyStore(store), shardMetrics: registered}
+	newest := func() time.Time { return cfg.clock.Now().Add(-cfg.ConfidenceWindow) }
+	r := &Relay{
+		cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), store: checkpoint.NewSteadyStore(store, newest),
+		shardMetrics: registered,
+	}
 	r.streams = checkpoint.NewStreams(r.store, cfg.MaxStreamBacklog, r.log, cfg.Registerer)
-	r.streams.Newest = func() time.Time { return cfg.clock.Now().Add(-cfg.ConfidenceWindow) }
+	r.streams.Newest = newest
 	registerState(cfg.Registerer, r)
 	backfill.Register(cfg.Registerer, r.backfill.Load)
 	return r, nil

@@ -63,8 +63,8 @@ var relayMutants = []mutant{
 	}),
 	scenario("TestShards_AreStoppedKilledAndDivided", mutant{
 		name: "a late save of the previous owner moves its successor back", file: "relay/internal/checkpoint/steady.go",
-		old: "return known",
-		new: "return pos",
+		old: "		pos = known\n",
+		new: "		_ = known\n",
 	}),
 	unit("TestFence_NoLateDeadLetter", mutant{
 		name: "a dead letter is written behind the fence", file: "relay/relay.go",
@@ -218,6 +218,21 @@ var relayMutants = []mutant{
 		name: "a reader that fails while generations are pending is not stopped", file: "relay/internal/capture/reader_end.go",
 		old: "if err != nil && ctx.Err() == nil {",
 		new: "if false && err != nil && ctx.Err() == nil {",
+	}),
+	unit("TestRelay_ClockOfOneNode", mutant{
+		name: "the node whose clock is ahead of the others' is believed", file: "relay/internal/cdclog/clock.go",
+		old: "i == 0 || a > ahead",
+		new: "i == 0 || a < ahead",
+	}),
+	unit("TestSweep_WindowEndsTooLate", mutant{
+		name: "a window that ends too late moves the position", file: "relay/internal/capture/sweep.go",
+		old: "early > s.tolerated()",
+		new: "false && early > s.tolerated()",
+	}),
+	unit("TestStreams_ClockBelievedAhead", mutant{
+		name: "a position that was saved by a wrong clock stays", file: "relay/internal/checkpoint/steady.go",
+		old: "if newest == nil {",
+		new: "if true || newest == nil {",
 	}),
 	unit("TestPublisher_WhatIsUnderWayStaysWhenPartitionsAreAdded", mutant{
 		name: "an aggregate changes its partition with events in progress", file: "relay/internal/producer/flight.go",

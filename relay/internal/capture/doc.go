@@ -22,9 +22,9 @@
 //
 // Rows are dated by the database's clock, or by writers that agree with it. The readers use
 // that clock (cdclog.Clock), whatever the clock of this host; the sweep reader begins again
-// when their difference changes. If the database's clock is set back by more than the
-// confidence window, rows are written that the sweep reader has passed, and nothing shows
-// that they are missing until a later event of their aggregate.
+// when their difference changes, or a window ends too late by it. If the clocks of all nodes
+// are set back by more than the confidence window, rows are written that the sweep reader has
+// passed, and nothing shows that they are missing until a later event of their aggregate.
 //
 // The table fits its mapping. Where a mapped column is missing or has another type, the sweep
 // reader holds the stream of the row, until the relay begins a new pass.

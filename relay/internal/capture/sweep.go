@@ -50,7 +50,7 @@ func (s *Sweep) Run(ctx context.Context) error {
 	go func() {
 		for {
 			changed := s.cfg.Clock.Changed()
-			if now := s.cfg.Clock.Ahead(); (now - ahead).Abs() >= min(cdclog.SkewTolerated, s.cfg.ConfidenceWindow/4) {
+			if now := s.cfg.Clock.Ahead(); (now - ahead).Abs() >= s.tolerated() {
 				fail(fmt.Errorf("the clock of this host was set: it is %s ahead of the database's, and was %s", now, ahead))
 			}
 			select {
@@ -65,6 +65,20 @@ func (s *Sweep) Run(ctx context.Context) error {
 	sequencer.blocked.wg.Wait()
 	s.sequencer.Store(nil)
 	return err
+}
+
+// tolerated is by how much the library's windows may end too late.
+func (s *Sweep) tolerated() time.Duration {
+	return min(cdclog.SkewTolerated, s.cfg.ConfidenceWindow/4)
+}
+
+// checkVisible returns an error if rows at the time t may not be visible yet. The library has read
+// that far because the clock of this host was set, or the database's was believed to be ahead.
+func (s *Sweep) checkVisible(t gocql.UUID) error {
+	if early := s.streams.PassesNewest(t.Time()); early > s.tolerated() {
+		return fmt.Errorf("a window of the CDC log ends %s too late: the clock of this host or the database's was set", early)
+	}
+	return nil
 }
 
 // Waiting returns the aggregates that wait beside their streams; zero for a nil Sweep and
@@ -157,6 +171,9 @@ func (c *consumer) Consume(ctx context.Context, change scyllacdc.Change) error {
 		return context.Cause(ctx)
 	}
 	s := c.sweep
+	if err := s.checkVisible(change.Time); err != nil {
+		return endReader(ctx, c.fail, err)
+	}
 	s.streams.SawWindow()
 	var events []cdclog.StoredEvent
 	for i, row := range change.Delta {
@@ -196,7 +213,10 @@ func (c *consumer) hold(ctx context.Context, change scyllacdc.Change, err error)
 }
 
 // Empty records a window without rows.
-func (c *consumer) Empty(_ context.Context, upTo gocql.UUID) error {
+func (c *consumer) Empty(ctx context.Context, upTo gocql.UUID) error {
+	if err := c.sweep.checkVisible(upTo); err != nil {
+		return endReader(ctx, c.fail, err)
+	}
 	c.sweep.streams.SawWindow()
 	c.progress.Idle(upTo)
 	return nil

@@ -64,8 +64,8 @@ func (m *Manager) StartGeneration(ctx context.Context, gen time.Time) error {
 		if err := m.streams.finishBefore(ctx, gen); err != nil {
 			return fmt.Errorf("finish the generation before %s: %w", gen.UTC(), err)
 		}
-		if newest := m.streams.Newest; newest != nil { // a clock that is ahead ends the streams too soon
-			if err := retry.Wait(ctx, gen.Sub(newest())); err != nil {
+		for wait := m.streams.PassesNewest(gen); wait > 0; wait = m.streams.PassesNewest(gen) { // a clock that is ahead ends the streams too soon
+			if err := retry.Wait(ctx, wait); err != nil {
 				return err
 			}
 		}

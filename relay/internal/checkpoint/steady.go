@@ -16,8 +16,12 @@ import (
 // Positions are read several times: the first read determines how far the topics are read
 // back, a later one where the sweep reader begins. If the later one were older, published
 // events would be published again.
+//
+// A position after newest is the exception: the database's clock was believed to
+// be ahead, and later rows may not have been read.
 type SteadyStore struct {
 	Store
+	newest func() time.Time // the time that no position passes; nil without one
 
 	mu                sync.Mutex
 	generation, first time.Time
@@ -31,21 +35,33 @@ type streamKey struct {
 	stream     string
 }
 
-// NewSteadyStore returns a SteadyStore backed by s.
-func NewSteadyStore(s Store) *SteadyStore {
-	return &SteadyStore{Store: s, positions: make(map[streamKey]gocql.UUID)}
+// NewSteadyStore returns a SteadyStore backed by s. Its positions do not pass newest, unless that
+// is nil.
+func NewSteadyStore(s Store, newest func() time.Time) *SteadyStore {
+	return &SteadyStore{Store: s, newest: newest, positions: make(map[streamKey]gocql.UUID)}
 }
 
 // latest records a position and returns the latest recorded one of the stream. Called
 // locked.
 func (s *SteadyStore) latest(generation time.Time, stream string, pos gocql.UUID) gocql.UUID {
 	key := streamKey{generation.UnixMilli(), stream}
-	known, ok := s.positions[key]
-	switch {
-	case ok && (pos == (gocql.UUID{}) || scyllacdc.CompareTimeUUID(pos, known) < 0):
-		return known
-	case pos != gocql.UUID{} && !generation.Before(s.generation):
+	if known, ok := s.positions[key]; ok && (pos == (gocql.UUID{}) || scyllacdc.CompareTimeUUID(pos, known) < 0) {
+		pos = known
+	}
+	pos = notAfter(pos, s.newest)
+	if pos != (gocql.UUID{}) && !generation.Before(s.generation) {
 		s.positions[key] = pos
+	}
+	return pos
+}
+
+// notAfter returns pos, or newest if that is earlier; nil has no end.
+func notAfter(pos gocql.UUID, newest func() time.Time) gocql.UUID {
+	if newest == nil {
+		return pos
+	}
+	if end := newest(); pos.Time().After(end) {
+		return gocql.MinTimeUUID(end)
 	}
 	return pos
 }

@@ -75,15 +75,25 @@ func (s *Stream) Settled(t gocql.UUID) bool {
 // Generation returns the start of the stream's generation.
 func (s *Stream) Generation() time.Time { return s.generation }
 
-// restarted takes over what before, the stream of an earlier reader, has settled.
-func (s *Stream) restarted(before *Stream) {
-	s.handed.Store(max(s.handed.Load(), before.handed.Load()))
+// restarted takes over what before, the stream of an earlier reader, has settled and handed on,
+// up to newest: if the database's clock was believed to be ahead, before has passed rows that were
+// not visible.
+func (s *Stream) restarted(before *Stream, newest func() time.Time) {
 	before.mu.Lock()
 	defer before.mu.Unlock()
 	s.settledTo = before.settledTo
 	if scyllacdc.CompareTimeUUID(s.settledTo, before.position) < 0 {
 		s.settledTo = before.position
 	}
+	s.settledTo = notAfter(s.settledTo, newest)
+	if notAfter(before.saved, newest) != before.saved {
+		s.saved = before.saved // to be replaced
+	}
+	handed := before.handed.Load()
+	if newest != nil {
+		handed = min(handed, newest().UnixMicro()-1)
+	}
+	s.handed.Store(max(s.handed.Load(), handed))
 	s.settled = make(map[gocql.UUID]struct{})
 	for t := range before.settled {
 		if scyllacdc.CompareTimeUUID(t, s.settledTo) > 0 {

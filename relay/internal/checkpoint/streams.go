@@ -29,8 +29,8 @@ const saveAgain = 10
 // concurrent use.
 type Streams struct {
 	store Store
-	// Newest, if not nil, returns the time that no saved position passes: later rows may
-	// not be visible yet.
+	// Newest, if not nil, returns the time that no saved position passes, and from which or
+	// before which each stream is read: later rows may not be visible yet.
 	Newest func() time.Time
 	limit  int
 	log    *slog.Logger
@@ -147,9 +147,9 @@ func (s *Streams) raise(gen time.Time, pos gocql.UUID) gocql.UUID {
 // gocql.MaxTimeUUID sorts after three quarters of them.
 func (s *Streams) raised(gen time.Time, pos gocql.UUID) gocql.UUID {
 	if floor := gocql.MinTimeUUID(s.floor.Add(time.Microsecond)); s.floor.After(gen) && scyllacdc.CompareTimeUUID(pos, floor) < 0 {
-		return floor
+		pos = floor
 	}
-	return pos
+	return notAfter(pos, s.Newest)
 }
 
 // Begin opens a stream.
@@ -158,14 +158,14 @@ func (s *Streams) Begin(stream scyllacdc.StreamID) *Stream {
 	defer s.mu.Unlock()
 	from := s.loaded[string(stream)]
 	delete(s.loaded, string(stream))
-	start := from.position
+	start := notAfter(from.position, s.Newest)
 	if first := gocql.MinTimeUUID(from.generation); scyllacdc.CompareTimeUUID(start, first) < 0 {
 		start = first
 	}
 	p := NewStream(from.generation, stream, start, s.limit)
 	s.open[p] = struct{}{}
 	if before := s.byID[string(stream)]; before != nil && before.generation.Equal(p.generation) {
-		p.restarted(before)
+		p.restarted(before, s.Newest)
 	}
 	s.byID[string(stream)] = p
 	if _, again := s.begun[string(stream)]; !again && p.generation.Equal(s.first) {
@@ -454,6 +454,14 @@ func (s *Streams) Unsaved() (since time.Time, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.failing, s.saveErr
+}
+
+// PassesNewest returns by how much t is after Newest, not more than zero if it is not.
+func (s *Streams) PassesNewest(t time.Time) time.Duration {
+	if s.Newest == nil {
+		return 0
+	}
+	return t.Sub(s.Newest())
 }
 
 // SawWindow records a read of the log.
