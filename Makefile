@@ -141,7 +141,8 @@ test-full: ## the Go tests that -short makes smaller or skips, with all their se
 # The library is what other teams import: it builds and passes with the gocql of its own
 # go.mod, upstream's 1.7.0, and lists at most 20 modules.
 .PHONY: test-library
-test-library: ## the library modules, alone: vet, tests, number of modules
+test-library: ## the library modules, alone: vet, tests, number of modules; their statements with another driver
+	@echo "module devkit, drivers" && cd devkit && go vet -tags drivers ./drivers && go test -tags drivers ./drivers
 	@for module in $(LIBRARY); do (cd $$module && echo "module $$module" && go vet ./... && go test ./... && \
 		n=$$(go list -m all | wc -l) && { ((n <= 20)) || { echo "$$module lists $$n modules, more than 20" >&2; exit 1; }; }) || exit; done
 
