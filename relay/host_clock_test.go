@@ -106,6 +106,51 @@ func TestRelay_HostClock(t *testing.T) {
 	}
 }
 
+// A relay is away for nearly as long as the log keeps its rows, and the clock of its host is ahead. The library takes rows for expired by that clock: none is missed.
+func TestRelay_LogExpiresByTheHostsClock(t *testing.T) {
+	t.Parallel()
+	const ttl = time.Hour
+	for _, ahead := range []time.Duration{-10 * time.Minute, 0, 10 * time.Minute, 30 * time.Minute, 58 * time.Minute, 2 * time.Hour} {
+		for _, away := range []time.Duration{20 * time.Minute, 48 * time.Minute, 52 * time.Minute} {
+			t.Run(fmt.Sprintf("ahead=%s/away=%s", ahead, away), func(t *testing.T) {
+				t.Parallel()
+				if ahead != 10*time.Minute {
+					relaytest.Long(t)
+				}
+				inBubble(t, func(t *testing.T) {
+					w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+						wideWindow(c)
+						c.Tail = TailOff
+					})
+					defer w.close()
+					w.exec(fmt.Sprintf("ALTER TABLE outbox.outbox_messages WITH cdc = {'enabled': true, 'ttl': %d}", int(ttl.Seconds())))
+					const topic = "OrderCreated"
+					clock := w.db.Faults().Clock()
+					time.Sleep(3 * time.Hour)
+					clock.SetSkew(-ahead)
+					_, stop := w.run()
+					time.Sleep(70 * time.Minute)
+					if err := stop(); err != nil {
+						t.Fatal(err)
+					}
+					var all []outbox.Event
+					for began := time.Now(); time.Since(began) < away; time.Sleep(30 * time.Second) {
+						e := relaytest.Event(len(all), 1, topic)
+						all = append(all, e)
+						w.writeAt(e, clock.Now())
+					}
+					_, stop = w.run()
+					time.Sleep(40 * time.Minute)
+					if err := stop(); err != nil {
+						t.Error(err)
+					}
+					w.once(all, topic)
+				})
+			})
+		}
+	}
+}
+
 // The clock of one node is ahead of the others', and some measurements of the database's are that
 // node's. The sweep reader alone publishes the events, and misses none.
 func TestRelay_ClockOfOneNode(t *testing.T) {

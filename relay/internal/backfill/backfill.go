@@ -114,7 +114,7 @@ func (b *Backfill) tryDecide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if need.ran && !need.auto && need.facts.Outruns(need.position, need.now) {
+	if need.ran && !need.auto && need.facts.Outruns(need.position, need.latest()) {
 		b.log.Error("unpublished events expired in the CDC log and backfill is off: events are missing from the topics",
 			"position", need.position.UTC(), "cdc_ttl", need.facts.CDCTTL, "setting", "relay.backfill")
 	}
@@ -212,7 +212,7 @@ func (b *Backfill) cannotScan(ctx context.Context) error {
 		if position, err = b.readback.Mark(ctx); err != nil {
 			return err
 		}
-		if facts.Outruns(checkpoint.Later(position, facts.Logged), b.cfg.Clock.Now()) {
+		if facts.Outruns(checkpoint.Later(position, facts.Logged), b.cfg.Clock.Latest()) {
 			b.reportLost(position, facts.CDCTTL)
 		}
 	}
@@ -270,7 +270,7 @@ func (b *Backfill) need(ctx context.Context, all []checkpoint.Scan) (need decisi
 			return need, err
 		}
 	}
-	need.now = b.cfg.Clock.Now()
+	need.now, need.ahead = b.cfg.Clock.Now(), max(b.cfg.Clock.Ahead(), 0)
 	return need, nil
 }
 
@@ -409,7 +409,8 @@ func (b *Backfill) Run(ctx context.Context) error {
 	every := min(backfillWatch, part(max(b.facts.CDCTTL, time.Minute), 1./64))
 	said := time.Now()
 	for retry.Wait(ctx, every) == nil {
-		now := b.cfg.Clock.Now()
+		// By a clock that is further ahead each position would be outrun.
+		now := checkpoint.Earliest(b.cfg.Clock.Latest(), b.cfg.Clock.Now().Add(b.facts.CDCTTL/2))
 		if s := b.Status(); s.Running && time.Since(said) >= backfillSays {
 			said = time.Now()
 			b.log.Info("scanning the outbox table", "ranges_done", s.Done, "ranges", s.Ranges, "rows", s.Rows, "published", s.Published)
@@ -425,7 +426,8 @@ func (b *Backfill) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Left returns the time until rows after the oldest position expire in the log, and the
+// Left returns the time until rows after the oldest position expire in the log, or the sweep
+// reader takes them for expired if now is its Clock.Latest, and the
 // CDC ttl while no stream was read yet. Between the streams of two generations it uses
 // the last known position.
 func (b *Backfill) Left(now time.Time) time.Duration {

@@ -36,7 +36,7 @@ func Register(reg prometheus.Registerer, current func() *Backfill) {
 		if b.LogTTL() == 0 {
 			return math.Inf(1)
 		}
-		return b.Left(b.cfg.Clock.Now()).Seconds()
+		return b.Left(b.cfg.Clock.Latest()).Seconds()
 	})
 }
 

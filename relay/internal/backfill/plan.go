@@ -24,7 +24,10 @@ const backfillTakes = 7. / 8
 
 // decision is the state from which a start decides whether a scan is needed.
 type decision struct {
-	now   time.Time
+	now time.Time
+	// ahead is how far the clock of this host is ahead, not negative: the sweep reader takes
+	// rows for expired by that clock.
+	ahead time.Duration
 	facts cdclog.TableInfo
 	// firstAge is how far back a relay without checkpoints starts.
 	firstAge time.Duration
@@ -88,7 +91,7 @@ func (n *decision) decide() *checkpoint.Scan {
 	case n.unlogged():
 		until, _ := n.facts.Unlogged(n.position)
 		out = row(Unlogged, n.position, checkpoint.Later(until, n.keeps()), n.position)
-	case n.facts.Outruns(n.position, n.now):
+	case n.facts.Outruns(n.position, n.latest()):
 		out = row(Outrun, n.position, n.keeps(), n.position)
 	}
 	if n.forced.IsZero() {
@@ -123,8 +126,15 @@ func (n *decision) keeps() time.Time {
 	if age == 0 || !n.ran && age > n.firstAge {
 		age = n.firstAge
 	}
-	return n.now.Add(-part(age, backfillTakes))
+	until := n.latest().Add(-part(age, backfillTakes))
+	if visible := n.now.Add(-n.window); n.ahead > 0 && until.After(visible) {
+		return visible
+	}
+	return until
 }
+
+// latest returns the time by which rows of the log count as expired.
+func (n *decision) latest() time.Time { return n.now.Add(n.ahead) }
 
 // part returns the fraction of d.
 func part(d time.Duration, of float64) time.Duration { return time.Duration(float64(d) * of) }

@@ -74,6 +74,12 @@ func (c *Clock) Ahead() time.Duration {
 	return ahead
 }
 
+// Latest returns the later of the database's time and that of this host: scylla-cdc-go reads no
+// row that is older than the ttl of the log by the latter.
+func (c *Clock) Latest() time.Time {
+	return c.Now().Add(max(c.Ahead(), 0))
+}
+
 // Changed returns a channel that is closed after the next measurement that finds that Ahead has
 // changed; nil for a nil Clock.
 func (c *Clock) Changed() <-chan struct{} {

@@ -68,7 +68,8 @@ func ReadTableInfo(ctx context.Context, session *gocql.Session, keyspace, table 
 // oldest rows of the log expire while they are read, so their reader needs some time.
 const OutrunAfter = 15. / 16
 
-// Outruns reports whether the log may lose rows after a position before they are read.
+// Outruns reports whether the log may lose rows after a position before they are read, at the
+// time by which the reader takes them for expired (Clock.Latest for the sweep reader).
 func (f *TableInfo) Outruns(position, now time.Time) bool {
 	return f.CDCTTL > 0 && position.Before(now.Add(-time.Duration(float64(f.CDCTTL)*OutrunAfter)))
 }
