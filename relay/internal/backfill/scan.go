@@ -129,6 +129,9 @@ func (s *rangeScan) pass(ctx context.Context, stmt string, args ...any) (err err
 			return context.Cause(ctx)
 		}
 		e := cdclog.ScanEvent(&b.table, sc, written)
+		if e.Empty() {
+			continue // the static columns of a partition without events
+		}
 		again, err := s.enter(ctx, e.AggregateID.UUID(), e.Sequence)
 		if err != nil {
 			return err

@@ -27,6 +27,12 @@ func ScanEvent(table *outbox.Table, sc *outbox.Scanner, written int64) StoredEve
 	return StoredEvent{e, written, err}
 }
 
+// Empty reports whether the row has no column of an event but the aggregate's id.
+func (e *StoredEvent) Empty() bool {
+	return e.Err != nil && e.Written == 0 && e.ID.IsZero() && e.Sequence == 0 && e.Type == "" && e.AggregateType == "" &&
+		len(e.Payload) == 0 && len(e.Headers) == 0 && e.CreatedAt.IsZero() && e.DeliverAt.IsZero()
+}
+
 // rewrittenAfter is how long after its creation an event is stored for the first time at
 // most, if its service stores it immediately.
 const rewrittenAfter = time.Minute
