@@ -55,7 +55,7 @@ export function audit(ctx) {
       h("tbody", null, order.rows(lines, columns).map((e) => h("tr", null,
         h("td", { "data-label": "When", class: "nowrap" }, stamp(e.at)),
         h("td", { "data-label": "Who" }, h("span", { class: "break" }, visible(e.actor)), e.role && h("span", { class: "muted" }, ` (${e.role})`)),
-        h("td", { "data-label": "What" }, e.action.replace("-", " ")),
+        h("td", { "data-label": "What" }, e.action.replaceAll("-", " ")),
         h("td", { "data-label": "On" }, on(e)),
         h("td", { "data-label": "Reason", class: "break" }, visible(e.reason)),
         h("td", { "data-label": "Result", class: "break" }, h("span", { class: e.state === "done" ? null : e.state === "refused" ? "warn-text" : "danger-text", title: states[e.state] }, e.state), e.outcome && h("span", { class: "muted" }, ` ${visible(e.outcome)}`)))))))
