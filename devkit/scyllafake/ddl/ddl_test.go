@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
@@ -27,6 +30,12 @@ func setup(t *testing.T, version string) *fixture {
 
 func reopen(t *testing.T, version, dir string) *fixture {
 	t.Helper()
+	return open(t, version, dir, nil)
+}
+
+// open opens the catalog in dir, in memory if that is "", with the clock of its node.
+func open(t *testing.T, version, dir string, clock store.Clock) *fixture {
+	t.Helper()
 	v, err := catalog.ParseVersion(version)
 	if err != nil {
 		t.Fatal(err)
@@ -44,11 +53,40 @@ func reopen(t *testing.T, version, dir string) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := Open(Options{Store: st, Topology: top, Version: v})
+	c, err := Open(Options{Store: st, Topology: top, Version: v, Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &fixture{Catalog: c, t: t, dir: dir}
+}
+
+// stoppedClock is the clock of a node at one time.
+type stoppedClock struct{ at time.Time }
+
+func (c stoppedClock) Now() time.Time { return c.at }
+
+// The ids of a table and its log have the time of the node's clock, as the rows of
+// system_schema do, and differ.
+func TestTableIDs_HaveTheNodesTime(t *testing.T) {
+	for _, off := range []time.Duration{-time.Hour, time.Hour} {
+		at := time.Now().Add(off).Truncate(time.Second)
+		b := open(t, "2026.1", "", stoppedClock{at})
+		b.exec(createKS, createBase)
+		ids := make(map[uuid.UUID]string)
+		for name, table := range b.Schema().Keyspaces["ks"].Tables {
+			if other, ok := ids[table.ID]; ok {
+				t.Errorf("tables %s and %s have one id", name, other)
+			}
+			ids[table.ID] = name
+			sec, nsec := table.ID.Time().UnixTime()
+			if table.ID.Version() != 1 || time.Unix(sec, nsec).Sub(at).Abs() > time.Millisecond {
+				t.Errorf("id %s of table %s has the time %s, want %s", table.ID, name, time.Unix(sec, nsec), at)
+			}
+		}
+		if len(ids) != 2 {
+			t.Errorf("%d tables, want the table and its log", len(ids))
+		}
+	}
 }
 
 // exec runs statements that have to succeed and returns the last one's result.

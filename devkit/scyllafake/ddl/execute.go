@@ -1,6 +1,7 @@
 package ddl
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/system"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/topology"
 )
@@ -160,8 +162,12 @@ func (w *change) answer(kind, target, keyspace, object string) {
 	w.result = &catalog.Change{Kind: kind, Target: target, Keyspace: keyspace, Object: object}
 }
 
-// newID returns a timeuuid for a new table.
-func (w *change) newID() uuid.UUID { return uuid.Must(uuid.NewUUID()) }
+// newID returns a timeuuid for a new table. Its time is that of the statement by the node's
+// clock, as the write times of system_schema are: clients compare the two.
+func (w *change) newID() uuid.UUID {
+	random := uuid.New()
+	return cqltype.TimeUUIDAt(w.at, binary.BigEndian.Uint64(random[8:]))
+}
 
 // newStoreID returns a storage number that no table had before.
 func (w *change) newStoreID() uint32 {
