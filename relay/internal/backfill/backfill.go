@@ -91,28 +91,47 @@ func New(cfg *Config, table outbox.Table, own *cdclog.Portion, s *checkpoint.Str
 }
 
 // Decide determines whether a scan is needed, saves it, and sets the start of the sweep
-// reader. It retries while the database is unavailable.
+// reader. It retries while the database is unavailable. At a first start soon after the log
+// was created or altered it waits until the rows before that are visible.
 func (b *Backfill) Decide(ctx context.Context) error {
-	return b.readback.Retry(ctx, func() error { return b.tryDecide(ctx) })
+	for {
+		var settles time.Duration
+		err := b.readback.Retry(ctx, func() (err error) {
+			settles, err = b.tryDecide(ctx)
+			return err
+		})
+		if err != nil || settles <= 0 {
+			return err
+		}
+		b.log.Info("the table or its CDC log was altered a moment ago; the first start waits until all events written before are visible",
+			"for", settles, "confidence_window", b.cfg.ConfidenceWindow)
+		if err := retry.Wait(ctx, settles); err != nil {
+			return err
+		}
+	}
 }
 
-func (b *Backfill) tryDecide(ctx context.Context) error {
+// tryDecide is Decide once, or returns how long to wait before a decision is possible.
+func (b *Backfill) tryDecide(ctx context.Context) (settles time.Duration, err error) {
 	if !b.table.Plain() {
 		if !b.cfg.From.IsZero() {
-			return &outbox.MappingError{
+			return 0, &outbox.MappingError{
 				Table: b.table.String(), Problem: "cannot be scanned: it does not have the columns of outbox_messages",
 				Fix: "omit --backfill-from; the relay reads the events of the CDC log",
 			}
 		}
-		return b.cannotScan(ctx)
+		return 0, b.cannotScan(ctx)
 	}
 	all, err := b.store.Load(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	need, err := b.need(ctx, all)
 	if err != nil {
-		return err
+		return 0, err
+	}
+	if settles := need.settlesIn(); settles > 0 {
+		return settles, nil
 	}
 	if need.ran && !need.auto && need.facts.Outruns(need.position, need.latest()) {
 		b.log.Error("unpublished events expired in the CDC log and backfill is off: events are missing from the topics",
@@ -120,7 +139,7 @@ func (b *Backfill) tryDecide(ctx context.Context) error {
 	}
 	active, err := b.activate(ctx, need.decide(), all)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if active != nil && !need.auto && active.Forced.IsZero() {
 		b.log.Error("scan of the outbox table unfinished and backfill off: events are missing from the topics",
@@ -138,7 +157,7 @@ func (b *Backfill) tryDecide(ctx context.Context) error {
 		position = checkpoint.Later(position, active.Until) // the scan covers the rows before
 	}
 	b.begin(need.facts, position, need.now, need.ran)
-	return nil
+	return 0, nil
 }
 
 // begin sets the state of the log at the start. If the relay ran before and the log was
@@ -265,12 +284,13 @@ func (b *Backfill) need(ctx context.Context, all []checkpoint.Scan) (need decisi
 		}
 	}
 	need.position = checkpoint.Later(need.position, need.floor)
+	// Before the table is read: what must be visible is then.
+	need.now, need.ahead = b.cfg.Clock.Now(), max(b.cfg.Clock.Ahead(), 0)
 	if !need.ran {
 		if need.empty, err = b.isEmpty(ctx); err != nil {
 			return need, err
 		}
 	}
-	need.now, need.ahead = b.cfg.Clock.Now(), max(b.cfg.Clock.Ahead(), 0)
 	return need, nil
 }
 

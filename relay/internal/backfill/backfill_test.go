@@ -48,7 +48,7 @@ func TestBackfill_IsDecided(t *testing.T) {
 		{"first start, young table", need(young, nil), FirstStart, checkpoint.ScanNotNeeded, time.Time{}, ago(63 * time.Hour)},
 		{"first start, rows live shorter than the log", need(short, nil), FirstStart, checkpoint.ScanNotNeeded, time.Time{}, ago(63 * time.Hour)},
 		{"first start, no rows", need(facts, func(n *decision) { n.empty = true }), FirstStart, checkpoint.ScanNotNeeded, time.Time{}, ago(63 * time.Hour)},
-		{"first start, log younger than the table", need(added, nil), FirstStart, checkpoint.ScanRunning, time.Time{}, ago(10*time.Hour - time.Second)},
+		{"first start, log younger than the table", need(added, nil), FirstStart, checkpoint.ScanRunning, time.Time{}, ago(10*time.Hour - 10*time.Second)},
 		{"first start, age unknown", need(unknown, nil), FirstStart, checkpoint.ScanRunning, time.Time{}, ago(63 * time.Hour)},
 		{"first start, a log for ever", need(forever, nil), FirstStart, checkpoint.ScanRunning, time.Time{}, ago(63 * time.Hour)},
 		{"first start, reads the last hour alone", need(facts, func(n *decision) { n.firstAge = time.Hour }), FirstStart, checkpoint.ScanRunning, time.Time{}, ago(52*time.Minute + 30*time.Second)},
@@ -121,5 +121,45 @@ func TestBackfill_IsNotOutrunBetweenGenerations(t *testing.T) {
 	}
 	if got := b.Left(now); got.Round(time.Second) != want {
 		t.Errorf("left() = %s between the generations, want %s: the relay would start anew", got, want)
+	}
+}
+
+// A first start waits until the rows before a change of the log are visible, and no other
+// start waits.
+func TestBackfill_FirstStartWaits(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	old := cdclog.TableInfo{CDCTTL: 72 * time.Hour, Created: ago(1000 * time.Hour), Logged: ago(1000 * time.Hour)}
+	altered := func(d time.Duration) cdclog.TableInfo {
+		f := old
+		f.Altered = ago(d)
+		return f
+	}
+	logged := old
+	logged.Logged = ago(time.Minute)
+	fresh := cdclog.TableInfo{CDCTTL: 72 * time.Hour, Created: ago(time.Minute), Logged: ago(time.Minute), Altered: ago(time.Minute)}
+	for _, tt := range []struct {
+		name string
+		need decision
+		want time.Duration
+	}{
+		{"never altered", decision{facts: old, auto: true}, 0},
+		{"made a minute ago", decision{facts: fresh, auto: true}, 0},
+		{"altered just now", decision{facts: altered(0), auto: true}, 130 * time.Second},
+		{"altered just now, no rows", decision{facts: altered(0), auto: true, empty: true}, 130 * time.Second},
+		{"altered a minute ago", decision{facts: altered(time.Minute), auto: true}, 70 * time.Second},
+		{"log made a minute ago", decision{facts: logged, auto: true}, 70 * time.Second},
+		{"altered by a clock that is ahead", decision{facts: altered(-time.Minute), auto: true}, 190 * time.Second},
+		{"all rows are visible", decision{facts: altered(130 * time.Second), auto: true}, 0},
+		{"altered before the log keeps rows", decision{facts: altered(100 * time.Hour), auto: true}, 0},
+		{"scans are off", decision{facts: altered(0)}, 0},
+		{"ran before", decision{facts: altered(0), auto: true, ran: true, position: ago(time.Minute)}, 0},
+	} {
+		n := tt.need
+		n.now, n.firstAge, n.window = now, 72*time.Hour, 2*time.Minute
+		if got := max(0, n.settlesIn()); got != tt.want {
+			t.Errorf("%s: settlesIn() = %s, want %s", tt.name, got, tt.want)
+		}
 	}
 }

@@ -73,10 +73,10 @@ func (n *decision) decide() *checkpoint.Scan {
 	switch {
 	case !n.ran:
 		until := n.keeps()
-		changed := n.facts.Changed()
-		fromTheFirst := n.facts.MadeWithTable() && !changed.After(until)
-		if changed.After(until) {
-			until = changed.Add(time.Second)
+		changed, altered := n.facts.Unlogged(until)
+		fromTheFirst := n.facts.MadeWithTable() && !altered
+		if altered {
+			until = changed
 		}
 		out = row(FirstStart, time.Time{}, until, checkpoint.Earliest(n.published, n.now))
 		young := fromTheFirst && (n.facts.Created.After(until) || n.facts.RowTTL > 0 && !n.now.Add(-n.facts.RowTTL).Before(until))
@@ -111,6 +111,18 @@ func (n *decision) decide() *checkpoint.Scan {
 	}
 	asked.Cover(out)
 	return asked
+}
+
+// settlesIn returns how long a first start has to wait before it can decide: until all rows
+// that the log may lack because it was created or altered are visible in the table. A scan
+// before that would miss some, and the sweep reader starts after them. It is 0 or less if
+// there is nothing to wait for.
+func (n *decision) settlesIn() time.Duration {
+	until, altered := n.facts.Unlogged(n.keeps())
+	if n.ran || !n.auto || !altered {
+		return 0
+	}
+	return until.Add(n.window).Sub(n.now)
 }
 
 // unlogged reports whether rows are missing from the log, and all of them are visible in
