@@ -80,7 +80,7 @@ func (b *biographer) searchTable(ctx context.Context, of Table) (bool, error) {
 		rows++
 		// A row that is not an event contains its readable columns, including its id.
 		row, bad := scanner.Event()
-		if found = row.ID == e.ID; found {
+		if found = row.ID.UUID() == e.ID.UUID(); found { // that of a text may be what is known of it
 			b.stored(&row, table.String(), written, ttl, bad)
 		}
 	}
