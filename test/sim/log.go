@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"time"
 )
 
 // forgotten begins the message of a start that found more published events than it
@@ -14,8 +15,12 @@ const forgotten = "more events were published since the last checkpoint than the
 // while records are with the producer. A broker that holds them back appends them later.
 const unacknowledged = "stopping with unacknowledged events"
 
+// restarting begins the messages of a relay that starts again in its process. That is a start
+// like any other: what it may not read back, it publishes again.
+const restarting = "restarting to "
+
 // logWatcher is a log that also sets forgot of the world at messages after which events
-// may be published again.
+// may be published again, and records when relays start again in their processes.
 type logWatcher struct {
 	slog.Handler
 	world *world
@@ -23,13 +28,18 @@ type logWatcher struct {
 
 // Enabled implements slog.Handler.
 func (h *logWatcher) Enabled(ctx context.Context, l slog.Level) bool {
-	return l >= slog.LevelWarn || h.Handler.Enabled(ctx, l)
+	return l >= slog.LevelInfo || h.Handler.Enabled(ctx, l)
 }
 
 // Handle implements slog.Handler.
 func (h *logWatcher) Handle(ctx context.Context, r slog.Record) error {
 	if strings.HasPrefix(r.Message, forgotten) || strings.HasPrefix(r.Message, unacknowledged) && h.world.kafka.holdsBack() {
 		h.world.forgot.Store(true)
+	}
+	if strings.HasPrefix(r.Message, restarting) {
+		h.world.restarts.Lock()
+		h.world.restarts.at = append(h.world.restarts.at, time.Now())
+		h.world.restarts.Unlock()
 	}
 	if !h.Handler.Enabled(ctx, r.Level) {
 		return nil

@@ -266,9 +266,10 @@ func (w *world) checkDuplicates(e *evidence) {
 					ends++
 				}
 			}
-			// A relay that fell behind the log's TTL has restarted with a scan.
-			for _, s := range e.scans {
-				if s.started.After(all[0].at) && s.started.Before(r.at) {
+			// A relay that fell behind the log's TTL, or whose partition was stalled, has
+			// started again in its process.
+			for _, at := range w.restarts.at {
+				if at.After(all[0].at) && at.Before(r.at) {
 					ends++
 				}
 			}

@@ -64,6 +64,11 @@ type world struct {
 	// forgot is true if a start found more published events than it could remember, or a
 	// relay ended while the broker held its records back.
 	forgot atomic.Bool
+	// restarts contains when relays started again in their processes, in order of time.
+	restarts struct {
+		sync.Mutex
+		at []time.Time
+	}
 
 	net   *network
 	node  *scyllafake.Server
