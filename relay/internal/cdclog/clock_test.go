@@ -46,7 +46,7 @@ func TestClock(t *testing.T) {
 					time.Sleep(5 * time.Second)
 				}
 				set = tt.host
-				if got := clock.Now().Sub(time.Now()); (got - tt.want).Abs() > time.Millisecond {
+				if got := time.Until(clock.Now()); (got - tt.want).Abs() > time.Millisecond {
 					t.Errorf("the clock is off by %s, want %s", got, tt.want)
 				}
 				if got, want := clock.Ahead(), tt.host-tt.want; (got - want).Abs() > time.Millisecond {
