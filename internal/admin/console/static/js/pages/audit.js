@@ -23,11 +23,11 @@ const kinds = {
   relays: ["Relays and verification", "reshard-relay,request-backfill,repair-events"],
 };
 
-const places = { job: "jobs", order: "orders", message: "scheduled", subscription: "subscriptions", lease: "subscriptions" };
+const places = { job: "jobs", order: "orders", message: "scheduled", subscription: "subscriptions", lease: "subscriptions", skips: "subscriptions" };
 const ofRelay = new Set(["relay", "backfill", "events"]); // their target is a relay
 // place is the page of the target and its name there; relays are on the overview.
 const place = (e) => {
-  const what = /[a-z]+$/.exec(e.action)?.[0];
+  const what = /[a-z]+$/.exec(e.action.replace(/-now$/, ""))?.[0];
   return ofRelay.has(what) ? ["/", visible(e.target)] : [`/${places[what] ?? "dead-letters"}/${e.target}`, short(e.target)];
 };
 
