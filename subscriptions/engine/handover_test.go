@@ -616,7 +616,7 @@ func TestEngine_HoldersAreReadOnce(t *testing.T) {
 		broken := true
 		read := func(ctx context.Context, p store.Partition) (store.Owner, error) {
 			reads.Add(1)
-			time.Sleep(time.Second)
+			time.Sleep(holderAge / 2)
 			if broken {
 				return store.Owner{}, errTest
 			}

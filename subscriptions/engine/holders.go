@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/cached"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
 
@@ -19,49 +20,28 @@ const (
 // holders reads which instances have partitions, once for all requests that ask at the same time.
 type holders struct {
 	mu    sync.Mutex
-	known map[store.Partition]*holder
-}
-
-// holder is one read. Its other members are valid after done is closed.
-type holder struct {
-	done chan struct{}
-	at   time.Time
-	name string
-	err  error
+	known map[store.Partition]*cached.Value[string]
 }
 
 // find returns the instance that has claimed a partition last, as it was at most holderAge before
-// the call, or the error of the read.
+// the call, or the error of the read. read is the same for all calls.
 func (h *holders) find(ctx context.Context, p store.Partition, read func(context.Context, store.Partition) (store.Owner, error)) (string, error) {
 	h.mu.Lock()
 	one := h.known[p]
-	if one == nil || one.isOld() {
+	if one == nil {
 		if h.known == nil || len(h.known) >= maxHolders {
-			h.known = make(map[store.Partition]*holder)
+			h.known = make(map[store.Partition]*cached.Value[string])
 		}
-		one = &holder{done: make(chan struct{})}
+		one = cached.New(holderAge, func(ctx context.Context) (string, error) {
+			owner, err := read(ctx, p)
+			return owner.Owner, err
+		})
 		h.known[p] = one
-		go func() { // on behalf of all, so that the end of one request fails no other one
-			defer close(one.done)
-			owner, err := read(context.WithoutCancel(ctx), p)
-			one.at, one.name, one.err = time.Now(), owner.Owner, err
-		}()
 	}
 	h.mu.Unlock()
-	select {
-	case <-one.done:
-		return one.name, one.err
-	case <-ctx.Done():
-		return "", ctx.Err()
+	name, err := one.Get(ctx)
+	if err != nil {
+		return "", err
 	}
-}
-
-// isOld reports whether the read has ended, and failed or is too long ago.
-func (h *holder) isOld() bool {
-	select {
-	case <-h.done:
-		return h.err != nil || time.Since(h.at) > holderAge
-	default:
-		return false
-	}
+	return name, nil
 }
