@@ -59,36 +59,11 @@ wait for a replay or for an operator. --status all lists all of them.`,
 }
 
 func newDLQGetCommand() *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
-		Use:   "get EVENT_ID",
-		Short: "Print a dead letter: event, error, history and blocked events",
-		Args:  cobra.ExactArgs(1),
-
+	return newGetCommand(&cobra.Command{
+		Use:               "get EVENT_ID",
+		Short:             "Print a dead letter: event, error, history and blocked events",
 		ValidArgsFunction: completeDeadLetters,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ids, err := eventIDs(args)
-			if err == nil {
-				err = cli.CheckOutput(output)
-			}
-			if err != nil {
-				return err
-			}
-			return withAPI(cmd, "", func(api *operatorAPI) error {
-				l, err := api.DeadLetter(cmd.Context(), ids[0].String())
-				if err != nil {
-					return err
-				}
-				if output != "table" {
-					return cli.PrintAs(cmd.OutOrStdout(), output, l)
-				}
-				return printShown(cmd.OutOrStdout(), &l)
-			})
-		},
-	}
-	cli.OutputFlag(cmd, &output)
-	app.AddFlags(cmd, app.SectionScylla, app.SectionAPI)
-	return cmd
+	}, withAPI, (*operatorAPI).DeadLetter, printShown)
 }
 
 func printShown(w io.Writer, l *admin.DeadLetterBody) error {

@@ -7,43 +7,18 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/outbox/client"
 )
 
 func newMessagesGetCommand() *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
+	return newGetCommand(&cobra.Command{
 		Use:   "get MESSAGE_ID",
 		Short: "Print the state and the history of a message",
 		Long: `Print the state and the history of a message, without its payload: GET
 /v1/messages/{id}/content and the console show it.`,
-		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ids, err := eventIDs(args)
-			if err == nil {
-				err = cli.CheckOutput(output)
-			}
-			if err != nil {
-				return err
-			}
-			return withScheduled(cmd, "", func(api *operatorAPI) error {
-				m, err := api.Message(cmd.Context(), ids[0].String())
-				if err != nil {
-					return err
-				}
-				if output != "table" {
-					return cli.PrintAs(cmd.OutOrStdout(), output, m)
-				}
-				return printMessage(cmd.OutOrStdout(), &m)
-			})
-		},
-	}
-	cli.OutputFlag(cmd, &output)
-	app.AddFlags(cmd, app.SectionScylla, app.SectionAPI)
-	return cmd
+	}, withScheduled, (*operatorAPI).Message, printMessage)
 }
 
 func printMessage(out io.Writer, m *client.Message) error {

@@ -80,8 +80,7 @@ func (m *mover) held(ctx context.Context, l *dlq.DeadLetter) (bool, error) {
 	return held, err
 }
 
-// holdsOthers reports whether the failed dead letter l blocks a blocked one of its
-// aggregate.
+// holdsOthers reports whether the failed dead letter l blocks a later one of its aggregate.
 func (s *Sweeper) holdsOthers(ctx context.Context, l *dlq.DeadLetter) (bool, error) {
 	if l.Status != dlq.Failed || l.Unblocked {
 		return false, nil
