@@ -2,12 +2,12 @@
 // the generations and streams of that log, the rows of the table, and the options of
 // both.
 //
-//   - - StoredEvent: an event with the write time of its row.
-//   - - Generation: a set of CDC streams and the time from which it is written to.
-//   - - StreamRange: the streams of one vnode or tablet.
-//   - - TokenRange: a part of the token ring.
-//   - - Portion: the aggregates that one Shard of the relay owns.
-//   - - Lookup: reads events of one aggregate by key.
+//   - StoredEvent: an event with the write time of its row.
+//   - Generation: a set of CDC streams and the time from which it is written to.
+//   - StreamRange: the streams of one vnode or tablet.
+//   - TokenRange: a part of the token ring.
+//   - Portion: the aggregates that one Shard of the relay owns.
+//   - Lookup: reads events of one aggregate by key.
 //
 // The package does not know the publishing order and keeps no state between calls:
 // package relay and its parts decide when to read and how to use the result.

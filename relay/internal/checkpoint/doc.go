@@ -1,13 +1,13 @@
 // Package checkpoint stores the progress of a relay and restores it after a restart.
 //
-//   - - Store: the tables relay_checkpoints and relay_topics. CQLStore implements it;
+//   - Store: the tables relay_checkpoints and relay_topics. CQLStore implements it;
 //     SteadyStore never returns an older position than it returned before.
-//   - - Stream: the changes of one CDC stream from the read to the acknowledgement. Its
+//   - Stream: the changes of one CDC stream from the read to the acknowledgement. Its
 //     position is the last change of the acknowledged prefix.
-//   - - Streams: the streams being read, their positions, and the saving of these.
-//   - - Manager: the progress manager of scylla-cdc-go, which resumes the sweep reader.
-//   - - Skipped: streams without rows of a shard, which the sweep reader does not open.
-//   - - Scan, Scans: the table scans of relay_backfills.
+//   - Streams: the streams being read, their positions, and the saving of these.
+//   - Manager: the progress manager of scylla-cdc-go, which resumes the sweep reader.
+//   - Skipped: streams without rows of a shard, which the sweep reader does not open.
+//   - Scan, Scans: the table scans of relay_backfills.
 //
 // A change is pending from Stream.Begin until each of its events is settled; a position
 // never passes a pending change. The package does not publish and does not read the log.

@@ -11,7 +11,7 @@ import (
 )
 
 // SteadyStore is a Store whose positions never go back during the life of the relay, even
-// if a previous owner writes older ones late (docs/design/relay.md, The fence).
+// if a previous owner writes older ones late (package fence).
 //
 // Positions are read several times: the first read determines how far the topics are read
 // back, a later one where the sweep reader begins. If the later one were older, published

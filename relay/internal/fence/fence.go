@@ -1,7 +1,3 @@
-// Package fence stops the writes of a relay that may no longer own its shard.
-//
-// Check guards statements for the database, Connections every byte sent to a broker. The
-// lease that decides is in package share: its Hold is the Fence of a running relay.
 package fence
 
 import (
