@@ -338,13 +338,20 @@ func (s *scan) compare(r *kgo.Record) {
 	id := header(r, outbox.HeaderID)
 	for _, i := range s.byID[string(id)] {
 		x := s.records[i]
-		if s.offsets[i] < 0 && bytes.Equal(r.Key, x.Key) && bytes.Equal(header(r, outbox.HeaderSource), header(x.Record, outbox.HeaderSource)) {
+		if s.offsets[i] < 0 && bytes.Equal(r.Key, x.Key) && sameOrigin(r, x.Record) {
 			s.offsets[i] = r.Offset
 		}
 	}
 	if s.checks && r.Offset == s.last.offset {
 		s.lost = s.lost || !bytes.Equal(id, s.last.id)
 	}
+}
+
+// sameOrigin reports whether the records are of the same source and table: an id is unique in its
+// table only.
+func sameOrigin(a, b *kgo.Record) bool {
+	return bytes.Equal(header(a, outbox.HeaderSource), header(b, outbox.HeaderSource)) &&
+		bytes.Equal(header(a, outbox.HeaderTable), header(b, outbox.HeaderTable))
 }
 
 func header(r *kgo.Record, key string) []byte {

@@ -173,3 +173,40 @@ func TestPublisher_EndsASearchThatCannotReadItsPartition(t *testing.T) {
 		}
 	})
 }
+
+// An event with an unknown outcome is not found in a record of another table or source with its id
+// and key, which another relay has published to the same topic: it is published.
+func TestPublisher_TakesNoRecordOfAnotherTableForItsOwn(t *testing.T) {
+	t.Parallel()
+	for _, of := range []string{outbox.HeaderTable, outbox.HeaderSource} {
+		t.Run(of, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := setup(t, nil)
+				defer b.close()
+				b.submit(relaytest.Event(1, 1, "OrderUpdated"), nil)
+				b.drain(time.Minute)
+				e := relaytest.Event(1, 2, "OrderUpdated")
+				cl := b.client()
+				defer cl.Close()
+				headers := append(outbox.AppendHeaders[kgo.RecordHeader](nil, &e, b.cfg.Source), tableHeader(b.cfg.Table))
+				for i := range headers {
+					if headers[i].Key == of {
+						headers[i].Value = []byte("another")
+					}
+				}
+				b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "OrderUpdated", Err: kerr.UnknownServerError, Count: 1})
+				settled := 0
+				b.submit(e, func() { settled++ })
+				b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "OrderUpdated", Err: kerr.UnknownServerError, Count: 2})
+				if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "OrderUpdated", Key: e.Key(), Headers: headers}).FirstErr(); err != nil {
+					t.Fatal(err)
+				}
+				b.drain(time.Minute)
+				if n := len(b.consume("OrderUpdated")); n != 3 || settled != 1 {
+					t.Errorf("%d records and %d events settled, want the three records and the event", n, settled)
+				}
+			})
+		})
+	}
+}
