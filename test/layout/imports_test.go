@@ -5,8 +5,14 @@ package layout
 import (
 	"encoding/json"
 	"errors"
+	"flag"
+	"fmt"
 	"io"
+	"maps"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -14,96 +20,171 @@ import (
 const (
 	root   = "../.."
 	module = "github.com/scylla-outbox/scylla-outbox/"
+	page   = root + "/docs/design/layout.md"
 )
 
-// forbidden contains the packages that a package, and all below it, must not
-// import, even indirectly.
-var forbidden = map[string][]string{
-	"cmd/outbox":                   {"devkit"}, // no embedded engine and no benchmark in production
-	"outbox":                       {"relay", "orders", "dlq", "schema", "cmd", "internal"},
-	"relay":                        {"orders", "cmd", "devkit"},
-	"orders":                       {"relay", "dlq", "cmd", "devkit/scyllafake"},
-	"dlq":                          {"relay", "orders", "cmd", "devkit/scyllafake"},
-	"internal/admin/console":       {"relay", "orders", "dlq", "schema", "cmd", "internal"},
-	"subscriptions/api":            {"relay", "orders", "dlq", "messages", "schedule", "schema", "cmd", "devkit"},
-	"subscriptions/forward":        {"relay", "orders", "dlq", "messages", "schedule", "schema", "cmd", "devkit"},
-	"internal/stream":              {"relay", "orders", "dlq", "messages", "schedule", "schema", "cmd", "devkit/scyllafake"},
-	"schedule":                     {"relay", "orders", "dlq", "messages", "cmd", "devkit/scyllafake"},
-	"messages":                     {"relay", "orders", "dlq", "cmd", "devkit/scyllafake"},
-	"outbox/client":                {"relay", "orders", "dlq", "schema", "cmd", "internal"},
-	"schema":                       {"relay", "orders", "dlq", "cmd", "devkit/scyllafake", "internal/daemon"},
-	"internal/access":              {"relay", "orders", "dlq", "schema", "cmd", "devkit/scyllafake"},
-	"notify":                       {"relay", "orders", "dlq", "schema", "cmd", "internal"},
-	"internal/apidocs":             {"relay", "orders", "dlq", "schema", "cmd"},
-	"devkit/brokerstate":           {"relay", "orders", "dlq", "schema", "cmd", "internal"},
-	"internal/guard":               {"relay", "orders", "dlq", "schema", "cmd", "devkit/scyllafake"},
-	"internal/httpapi":             {"relay", "orders", "dlq", "schema", "cmd", "internal/access", "internal/daemon", "internal/guard", "devkit/scyllafake"},
-	"internal/trace":               {"relay", "orders", "dlq", "schema", "cmd", "internal"},
-	"internal/jsonform":            {"relay", "orders", "dlq", "schema", "cmd", "internal"},
-	"internal/daemon":              {"relay", "orders", "dlq", "schema", "cmd"},
-	"internal/app":                 {"cmd", "devkit"},
-	"internal/doctor":              {"cmd", "devkit"},
-	"internal/settings":            {"relay", "orders", "dlq", "schema", "cmd", "internal/app"},
-	"internal/verify":              {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon", "devkit/scyllafake"},
-	"devkit/scyllafake":            {"relay", "orders", "dlq", "schema", "cmd", "internal/daemon"},
-	"devkit/scyllafake/scyllatest": {"relay", "orders", "dlq", "cmd", "internal/daemon"},
+var update = flag.Bool("update", false, "rewrite docs/design/layout.md")
+
+// layers are the components of the product, the lowest first. A package belongs to the
+// longest component that its path begins with, and imports packages of its own component and
+// of those that the component lists, nothing else of the project.
+var layers = []struct {
+	component, does string
+	imports         []string
+}{
+	{"outbox", "the library of other teams: a module of its own, which imports no part of the product", nil},
+	{"outbox/client", "the client of the HTTP APIs", []string{"outbox"}},
+	{"internal", "what the components share", []string{"outbox"}},
+	{"notify", "notifications to people and webhooks", []string{"internal"}},
+	{"schema", "the tables, and the tool that makes them", []string{"internal", "outbox"}},
+	{"relay/share", "which instance has which shard", []string{"internal"}},
+	{"dlq", "dead letters: the store, jobs, archive, notifications", []string{"internal", "outbox", "notify"}},
+	{"schedule", "messages of a later time", []string{"internal", "outbox"}},
+	{"relay", "from the CDC log to the topics", []string{"internal", "outbox", "dlq"}},
+	{"subscriptions", "a queue over the topics", []string{"internal", "outbox", "dlq", "notify"}},
+	{"messages", "intake of messages", []string{"internal", "outbox", "schedule", "subscriptions"}},
+	{"orders", "the order service, the worked example", []string{"internal", "outbox"}},
+	{"internal/admin", "the operators' API and console", []string{"internal", "outbox", "outbox/client", "dlq", "subscriptions", "relay/share", "messages"}},
+	{
+		"internal/app", "settings and assembly of the services",
+		[]string{"internal", "internal/admin", "outbox", "outbox/client", "notify", "schema", "dlq", "schedule", "relay", "relay/share", "subscriptions", "messages", "orders"},
+	},
+	{"internal/doctor", "checks of an installation", []string{"internal", "internal/app", "outbox", "schema", "dlq", "relay", "relay/share"}},
+	{
+		"cmd/outbox", "the program: no embedded engine, no benchmark",
+		[]string{"internal", "internal/admin", "internal/app", "internal/doctor", "outbox", "outbox/client", "schema", "dlq", "schedule", "relay", "relay/share", "subscriptions", "messages"},
+	},
+	{"devkit/brokerstate", "repairs the state of the embedded broker", nil},
+	{"devkit/scyllafake", "the embedded database", nil},
+	{"devkit/scyllafake/scyllatest", "a database for tests", []string{"internal", "schema", "devkit/scyllafake", "test"}},
+	{
+		"devkit", "the embedded engines, benchmarks, and outbox-dev",
+		[]string{"internal", "internal/app", "outbox", "outbox/client", "schema", "schedule", "relay", "relay/share", "messages", "orders", "devkit/brokerstate", "devkit/scyllafake", "test"},
+	},
+	{"examples", "programs to copy", []string{"outbox/client"}},
 }
 
-// allowed are the exceptions: services and relay share the event, and all share
-// the backoff.
-var allowed = map[string]bool{"internal/retry": true, "outbox": true}
+// listed is a package as go list describes it.
+type listed struct {
+	ImportPath, Name, Doc string
+	Imports               []string
+}
 
-func TestImports_RunOneWay(t *testing.T) {
+func TestImports_FollowTheLayers(t *testing.T) {
 	t.Parallel()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Deps", "./...", module+"devkit/...", module+"outbox/...")
+	used := map[string]bool{}
+	for _, p := range list(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if within(name, "test") || name == "relay/internal/relaytest" { // what tests share
+			continue
+		}
+		of := layerOf(name)
+		if of < 0 {
+			t.Errorf("%s is in no component of layers", name)
+			continue
+		}
+		l := layers[of]
+		for _, i := range p.Imports {
+			dep, ours := strings.CutPrefix(i, module)
+			if !ours {
+				continue
+			}
+			to := layerOf(dep)
+			if to == of {
+				continue
+			}
+			target := "test"
+			if to >= 0 {
+				target = layers[to].component
+			}
+			if !slices.Contains(l.imports, target) {
+				t.Errorf("%s imports %s: %s may import %s", name, dep, l.component, strings.Join(l.imports, ", "))
+			}
+			used[l.component+" "+target] = true
+		}
+	}
+	for _, l := range layers {
+		for _, i := range l.imports {
+			if !used[l.component+" "+i] {
+				t.Errorf("no package of %s imports one of %s: remove it from layers", l.component, i)
+			}
+		}
+	}
+}
+
+// TestDesign_LayoutIsGenerated compares docs/design/layout.md with the tree.
+func TestDesign_LayoutIsGenerated(t *testing.T) {
+	t.Parallel()
+	packages := map[int][]listed{}
+	for _, p := range list(t) {
+		packages[layerOf(strings.TrimPrefix(p.ImportPath, module))] = append(packages[layerOf(strings.TrimPrefix(p.ImportPath, module))], p)
+	}
+	var b strings.Builder
+	b.WriteString("# Layout\n\nEach package with the first sentence of its documentation, and what a component may import beside itself: " +
+		"`test/layout` checks it and writes this page (`go test ./test/layout -run Layout -update`).\n")
+	for i, l := range layers {
+		fmt.Fprintf(&b, "\n## %s\nThis is %s.", l.component, l.does)
+		if len(l.imports) > 0 {
+			fmt.Fprintf(&b, " Imports: `%s`.", strings.Join(l.imports, "`, `"))
+		}
+		b.WriteString("\n\n| Package | |\n|---|---|\n")
+		for _, p := range packages[i] {
+			doc, _, _ := strings.Cut(p.Doc, ". ")
+			doc = strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(doc, "Package "+p.Name+" "), "Command "+filepath.Base(p.ImportPath)+" "), ".")
+			if doc == "" {
+				t.Errorf("%s has no documentation", p.ImportPath)
+			}
+			fmt.Fprintf(&b, "| `%s` | %s |\n", strings.TrimPrefix(p.ImportPath, module), doc)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(b.String()), 0o644); err != nil { //nolint:gosec // a document
+			t.Fatal(err)
+		}
+	}
+	if got := read(t, page); got != b.String() {
+		t.Errorf("%s differs from the packages: go test ./test/layout -run Layout -update", page)
+	}
+}
+
+// list returns the packages of product, library and devkit by path.
+func list(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Name,Doc,Imports", "./...", module+"devkit/...", module+"outbox/...")
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
-	dec := json.NewDecoder(strings.NewReader(string(out)))
-	checked := 0
+	dec, found := json.NewDecoder(strings.NewReader(string(out))), map[string]listed{}
 	for {
-		var p struct {
-			ImportPath string
-			Deps       []string
-		}
+		var p listed
 		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		name := strings.TrimPrefix(p.ImportPath, module)
-		rule, ok := ruleFor(name)
-		if !ok || name == "relay/internal/relaytest" { // what tests of the relay share
-			continue
-		}
-		checked++
-		for _, d := range p.Deps {
-			dep, ours := strings.CutPrefix(d, module)
-			if !ours || allowed[dep] || within(dep, rule) {
-				continue
-			}
-			for _, f := range forbidden[rule] {
-				if within(dep, f) {
-					t.Errorf("%s imports %s; imports run cmd -> orders, relay -> dlq -> schema, outbox", name, dep)
-				}
-			}
-		}
+		found[p.ImportPath] = p
 	}
-	if checked < len(forbidden) {
-		t.Errorf("checked %d packages, want at least one for each of the %d rules", checked, len(forbidden))
+	if len(found) < 100 {
+		t.Fatalf("go list found %d packages", len(found))
 	}
+	sorted := make([]listed, 0, len(found))
+	for _, path := range slices.Sorted(maps.Keys(found)) {
+		sorted = append(sorted, found[path])
+	}
+	return sorted
 }
 
-// ruleFor finds the longest rule that a package falls under.
-func ruleFor(name string) (rule string, ok bool) {
-	for r := range forbidden {
-		if within(name, r) && len(r) > len(rule) {
-			rule, ok = r, true
+// layerOf returns the index of the component of a package, or -1.
+func layerOf(name string) int {
+	of := -1
+	for i, l := range layers {
+		if within(name, l.component) && (of < 0 || len(l.component) > len(layers[of].component)) {
+			of = i
 		}
 	}
-	return rule, ok
+	return of
 }
 
 func within(name, folder string) bool { return name == folder || strings.HasPrefix(name, folder+"/") }
