@@ -119,14 +119,14 @@ func TestDispatcher_HangingTargetCostsTheOthersNothing(t *testing.T) {
 			t.Errorf("the good target has %d messages, want all 30", got)
 		}
 		// One is in flight, ten are queued.
-		if got := d.metric(t, "outbox_notify_dropped_total", "hangs"); got != 19 {
+		if got := d.metric(t, "outbox_notifications_dropped_total", "hangs"); got != 19 {
 			t.Errorf("%v dropped, want 19", got)
 		}
 		if n := strings.Count(d.log.String(), "notifications dropped"); n != 1 {
 			t.Errorf("the drop was logged %d times, want once:\n%s", n, d.log)
 		}
 		time.Sleep(time.Hour)
-		if got := d.metric(t, "outbox_notify_target_stuck", "hangs"); got != 1 {
+		if got := d.metric(t, "outbox_notifications_target_stuck", "hangs"); got != 1 {
 			t.Errorf("stuck = %v", got)
 		}
 		if took := d.stop(); took > DefaultDrainTimeout {
@@ -159,7 +159,7 @@ func TestDispatcher_TriesAgainAndGivesUp(t *testing.T) {
 			t.Errorf("dead was tried %d times, want 4; wrong %d times, want 1", len(dead.ids()), len(wrong.ids()))
 		}
 		for target, want := range map[string]float64{"flaky": 0, "dead": 1, "wrong": 1} {
-			if got := d.metric(t, "outbox_notify_failed_total", target); got != want {
+			if got := d.metric(t, "outbox_notifications_failed_total", target); got != want {
 				t.Errorf("%s: %v failed, want %v", target, got, want)
 			}
 		}
@@ -266,7 +266,7 @@ func TestDispatcher_QueuedIsWhatWaits(t *testing.T) {
 	<-sending
 	<-offered
 	if got := queued.value(); got != 1 {
-		t.Errorf("outbox_notify_queued = %v while one waits", got)
+		t.Errorf("outbox_notifications_queued = %v while one waits", got)
 	}
 	giveUp()
 	cancel()

@@ -31,12 +31,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return func(t string) gauge { return v.WithLabelValues(t) }
 	}
 	return &metrics{
-		sent:    count("outbox_notify_sent_total", "Notifications that a target took."),
-		failed:  count("outbox_notify_failed_total", "Notifications given up for a target after all attempts."),
-		errors:  count("outbox_notify_attempt_errors_total", "Attempts to send a notification that failed."),
-		dropped: count("outbox_notify_dropped_total", "Notifications dropped because a target's queue was full, or because the process ended."),
-		queued:  level("outbox_notify_queued", "Notifications that wait for a target."),
-		stuck:   level("outbox_notify_target_stuck", "1 while an attempt of the target has not returned after its timeout."),
+		sent:    count("outbox_notifications_sent_total", "Notifications that a target took."),
+		failed:  count("outbox_notifications_failed_total", "Notifications given up for a target after all attempts."),
+		errors:  count("outbox_notifications_attempt_errors_total", "Attempts to send a notification that failed."),
+		dropped: count("outbox_notifications_dropped_total", "Notifications dropped because a target's queue was full, or because the process ended."),
+		queued:  level("outbox_notifications_queued", "Notifications that wait for a target."),
+		stuck:   level("outbox_notifications_target_stuck", "1 while an attempt of the target has not returned after its timeout."),
 	}
 }
 

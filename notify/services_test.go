@@ -338,9 +338,9 @@ func TestDispatcher_EndToEnd(t *testing.T) {
 	}
 	deadline := time.Now().Add(5 * time.Minute)
 	for _, target := range []string{"flaky", "busy", "mail"} {
-		for d.metric(t, "outbox_notify_sent_total", target) < 3 {
+		for d.metric(t, "outbox_notifications_sent_total", target) < 3 {
 			if time.Now().After(deadline) {
-				t.Fatalf("%s took %v of 3; log:\n%s", target, d.metric(t, "outbox_notify_sent_total", target), d.log)
+				t.Fatalf("%s took %v of 3; log:\n%s", target, d.metric(t, "outbox_notifications_sent_total", target), d.log)
 			}
 			time.Sleep(5 * time.Millisecond) // polls to the deadline
 		}

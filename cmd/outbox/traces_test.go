@@ -171,7 +171,7 @@ func TestTraces_OneOrderEndToEnd(t *testing.T) {
 	push := got["push pushed"]
 	checkExemplars(t, prometheus.Gatherers{reg, ofRelay}, map[string]string{
 		"outbox_http_request_duration_seconds": trace, "outbox_relay_publish_duration_seconds": trace,
-		"outbox_relay_commit_to_publish_seconds": trace, "outbox_subscription_push_seconds": push.SpanContext.TraceID().String(),
+		"outbox_relay_commit_to_publish_duration_seconds": trace, "outbox_subscription_push_duration_seconds": push.SpanContext.TraceID().String(),
 	})
 }
 

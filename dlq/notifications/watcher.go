@@ -91,7 +91,7 @@ func New(conf Config) (*Watcher, error) {
 	}
 	w.metrics = newMetrics(conf.Registerer)
 	w.metrics.backlogLimit.Set(float64(conf.Backlog))
-	w.metrics.rateLimit.Set(conf.RatePerMinute)
+	w.metrics.rateLimit.Set(conf.RatePerMinute / 60)
 	w.metrics.resolutionLimit.Set(conf.ResolutionRate)
 	blocked := conf.BlockedAge.Seconds()
 	if conf.BlockedAge == -1 {
@@ -226,9 +226,6 @@ func (w *Watcher) poll(ctx context.Context) ([]dlq.Notice, error) {
 		clear(w.state.Groups)
 	}
 	rate := w.rate(now, added)
-	if !math.IsNaN(rate) {
-		w.metrics.rate.Set(rate)
-	}
 	if w.conf.RatePerMinute != -1 && !math.IsNaN(rate) {
 		limit := w.conf.RatePerMinute
 		out = w.limit(out, dlq.RuleRate, now, rate, limit, rate > limit, rate <= clearShare*limit, func(n *dlq.Notice) {

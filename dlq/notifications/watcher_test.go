@@ -102,7 +102,7 @@ func (b *fixture) poll(w *Watcher) []dlq.Notice {
 
 // sent is how many notices a watcher has queued.
 func sent(b *fixture, w *Watcher) (n float64) {
-	return b.metric(w, "outbox_dead_letter_notifications_total")
+	return b.metric(w, "outbox_notifications_raised_total")
 }
 
 // metric is the sum of a metric over its labels.

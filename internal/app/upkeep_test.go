@@ -129,7 +129,7 @@ func polled(t *testing.T, reg prometheus.Gatherer) bool {
 		t.Fatal(err)
 	}
 	for _, f := range families {
-		if f.GetName() == "outbox_notifications_seconds" {
+		if f.GetName() == "outbox_notifications_poll_duration_seconds" {
 			return f.GetMetric()[0].GetGauge().GetValue() > 0
 		}
 	}

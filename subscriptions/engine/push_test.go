@@ -205,7 +205,7 @@ func TestPush_Retries(t *testing.T) {
 		if n := w.db.rowCount(); n != 0 {
 			t.Errorf("%d messages are left in the database", n)
 		}
-		if n := testValue(t, p.reg, "outbox_subscription_push_seconds"); n != 13 {
+		if n := testValue(t, p.reg, "outbox_subscription_push_duration_seconds"); n != 13 {
 			t.Errorf("%v calls are counted, want 13", n)
 		}
 		if !strings.Contains(w.log.String(), "the plugin panicked") {

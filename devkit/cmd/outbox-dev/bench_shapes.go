@@ -259,7 +259,7 @@ func (s *shapeBench) resume(ctx context.Context) (got bench.Resumed, err error) 
 	got.First = last.Sub(again.Started).Seconds()
 	var readBack, read float64
 	for name, value := range map[string]*float64{
-		"outbox_relay_readback_events": &readBack, "outbox_relay_readback_seconds": &got.ReadBackSeconds, "outbox_kafka_read_bytes_total": &read,
+		"outbox_relay_readback_events": &readBack, "outbox_relay_readback_duration_seconds": &got.ReadBackSeconds, "outbox_kafka_read_bytes_total": &read,
 	} {
 		if *value, err = bench.Scrape(ctx, again.Attr("admin"), name); err != nil {
 			return got, err

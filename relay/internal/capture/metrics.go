@@ -56,7 +56,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m.tailRows = publish.Counter("outbox_relay_tail_rows_total", "Log rows that the tail read for the first time.")
 	m.tailAgain = publish.Counter("outbox_relay_tail_rows_reread_total", "Log rows that the tail read again, because readings overlap.")
 	m.tailErrors = publish.Counter("outbox_relay_tail_errors_total", "Failed queries of the tail reader.")
-	m.tailSeconds = prometheus.NewHistogram(latency.Opts("outbox_relay_tail_query_seconds", "Time from a query of the tail reader to the first row of the response.",
+	m.tailSeconds = prometheus.NewHistogram(latency.Opts("outbox_relay_tail_query_duration_seconds", "Time from a query of the tail reader to the first row of the response.",
 		prometheus.ExponentialBuckets(0.00025, 2, 16)))
 	reg.MustRegister(m.Gaps, m.rowsIgnored, m.RowsUndecodable, m.readerErrors, m.TailLeft, m.TailQueries, m.tailRows, m.tailAgain, m.tailErrors, m.tailSeconds)
 	return m

@@ -34,7 +34,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"topic"}),
 		publishSeconds: prometheus.NewHistogram(latency.Opts("outbox_relay_publish_duration_seconds", "From handing an event to the producer to its acknowledgement.",
 			prometheus.ExponentialBuckets(0.0005, 2, 17))),
-		CommitSeconds: prometheus.NewHistogram(latency.Opts("outbox_relay_commit_to_publish_seconds", "From the write's timestamp to the acknowledgement.",
+		CommitSeconds: prometheus.NewHistogram(latency.Opts("outbox_relay_commit_to_publish_duration_seconds", "From the write's timestamp to the acknowledgement.",
 			prometheus.ExponentialBuckets(0.0005, 2, 22))),
 		Failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outbox_relay_publish_failures_total", Help: "Attempts to publish that failed, by error class; the producer's own retries are not counted.",

@@ -31,7 +31,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "outbox_relay_readback_events", Help: "Events that the start found in the topics.",
 		}),
 		seconds: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "outbox_relay_readback_seconds", Help: "Duration of the read-back at the start.",
+			Name: "outbox_relay_readback_duration_seconds", Help: "Duration of the read-back at the start.",
 		}),
 	}
 	m.offset = prometheus.NewGauge(prometheus.GaugeOpts{
