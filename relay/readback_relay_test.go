@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
@@ -57,6 +58,51 @@ func TestRelay_CrashesRepeatNothing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Redpanda before the fix of May 2025 answers a query of a time with the beginning of the
+// compressed batch that has the record: earlier than asked. A relay that is killed then reads back
+// more, and nothing is lost or there twice.
+func TestRelay_EarlyAnswersToTimesRepeatNothing(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ConfidenceWindow = 20 * time.Second }, testworld.WithoutTopicIDs().Options()...)
+		defer w.close()
+		early := 0
+		w.cluster.ControlKey(kmsg.ListOffsets.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			w.cluster.KeepControl()
+			for _, topic := range req.(*kmsg.ListOffsetsRequest).Topics {
+				for i := range topic.Partitions {
+					if at := &topic.Partitions[i].Timestamp; *at > 0 {
+						*at = max(*at-3000, 0)
+						early++
+					}
+				}
+			}
+			return nil, nil, false
+		})
+		all := relaytest.Events(10, 6, "OrderCreated", "OrderUpdated")
+		var writing sync.WaitGroup
+		writing.Go(func() {
+			for _, e := range all {
+				w.write(e)
+				time.Sleep(200 * time.Millisecond)
+			}
+		})
+		for range 3 {
+			w.crashAfter(4 * time.Second)
+		}
+		_, stop := w.run()
+		writing.Wait()
+		time.Sleep(time.Minute)
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+		if early == 0 {
+			t.Error("no time was asked for")
+		}
+		relaytest.CheckOrder(t, w.consume("OrderCreated", "OrderUpdated"), all)
+	})
 }
 
 // crashAfter runs a relay and kills it: from one moment on it reaches nobody.

@@ -16,6 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+	testworld "github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // A topic that the broker refuses costs its own events a dead letter each. The relay
@@ -31,7 +32,6 @@ func TestTopics_ARefusedOneStopsNoOther(t *testing.T) {
 		"create denied by old": {kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.ClusterAuthorizationFailed}, "CLUSTER_AUTHORIZATION_FAILED"},
 		"policy violated":      {kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.PolicyViolation}, "POLICY_VIOLATION"},
 		"name invalid":         {kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.InvalidTopicException}, "INVALID_TOPIC_EXCEPTION"},
-		"too many partitions":  {kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.InvalidPartitions}, "INVALID_PARTITIONS"},
 		"write denied":         {kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.TopicAuthorizationFailed}, "TOPIC_AUTHORIZATION_FAILED"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -82,14 +82,15 @@ func TestTopics_ARefusedOneStopsNoOther(t *testing.T) {
 	}
 }
 
-// A new topic that the cluster cannot hold while a broker is away is created when it is
-// back. Other topics do not wait for it, and the breaker stays closed: the broker answers.
+// A new topic that the cluster cannot hold while a broker is away, or has no memory for it, is
+// created when it can. Other topics do not wait for it, and the breaker stays closed: the broker answers.
 func TestTopics_WaitsForBrokersThatHoldTheReplicas(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)
 	for name, fault := range map[string]kfake.Fault{
 		"too few brokers": {Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.InvalidReplicationFactor},
 		"no leaders":      {Keys: []kmsg.Key{kmsg.Metadata}, Err: kerr.LeaderNotAvailable},
+		"no memory":       {Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.InvalidPartitions}, // of Redpanda for more partitions
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -99,7 +100,7 @@ func TestTopics_WaitsForBrokersThatHoldTheReplicas(t *testing.T) {
 }
 
 func waitsForTopic(t *testing.T, fault kfake.Fault) {
-	w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
+	w := newWorld(t, scyllafake.Config{Tokens: 4}, nil, testworld.Redpanda().Options()...)
 	defer w.close()
 	fault.Topic, fault.Count = "New", -1
 	away := w.cluster.Fault(fault)

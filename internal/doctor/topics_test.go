@@ -21,8 +21,8 @@ func TestDoctor_ChecksThatTopicsKeepWhatTheyAcknowledge(t *testing.T) {
 	const single = "; 1 replica(s): use 3"
 	for name, x := range map[string]struct {
 		replicas int16
-		minimum  string
-		unclean  string // empty for a broker without this setting
+		minimum  string // empty for Redpanda, which has no such setting
+		unclean  string // empty for a broker without this setting; of Redpanda write.caching
 		denied   bool
 		detail   string
 		fix      string
@@ -32,13 +32,19 @@ func TestDoctor_ChecksThatTopicsKeepWhatTheyAcknowledge(t *testing.T) {
 		"unclean leaders":          {3, "2", "true", false, "unclean.leader.election.enable is true", "--add-config unclean.leader.election.enable=false"},
 		"both":                     {3, "1", "true", false, "min.insync.replicas is 1", "--add-config min.insync.replicas=2,unclean.leader.election.enable=false"},
 		"a broker without setting": {3, "2", "", false, "", ""},
-		"write caching":            {3, "", "", false, "write.caching is true", "rpk cluster config set write_caching_default disabled"},
-		"one broker":               {1, "1", "true", false, single, ""},
+		"write caching":            {3, "", "true", false, "write.caching is true", "rpk cluster config set write_caching_default disabled"},
+		"one broker":               {1, "1", "true", false, single + " and min.insync.replicas=2", ""},
+		"one broker of Redpanda":   {1, "", "false", false, single + ", so that no single broker", ""},
+		"safe at Redpanda":         {3, "", "false", false, "", ""},
 		"not allowed to read them": {3, "1", "true", true, "are not checked", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			broker := world.StartBroker(t, kfake.NumBrokers(3))
+			opts := []kfake.Opt{kfake.NumBrokers(3)}
+			if x.minimum == "" {
+				opts = append(opts, world.Redpanda().Options()...)
+			}
+			broker := world.StartBroker(t, opts...)
 			c, err := configOf(t, "relay: {tables: [{keyspace: shop, table: bills, topic: bills}]}", nil, "--kafka-seeds", broker.ListenAddrs()[0])
 			if err != nil {
 				t.Fatal(err)
@@ -64,6 +70,9 @@ func TestDoctor_ChecksThatTopicsKeepWhatTheyAcknowledge(t *testing.T) {
 			if f.OK != (x.fix == "") || !strings.Contains(f.Detail, x.detail) || !strings.HasSuffix(f.Fix, x.fix) || x.detail == "" && f.Detail != "2 partitions" {
 				t.Errorf("%+v, want %q and %q", f, x.detail, x.fix)
 			}
+			if x.minimum == "" && (strings.Contains(f.Detail+f.Fix, "min.insync") || strings.Contains(f.Fix, "kafka-")) {
+				t.Errorf("%+v names what Redpanda does not have", f)
+			}
 		})
 	}
 }
@@ -82,7 +91,7 @@ func describedTopic(req *kmsg.DescribeConfigsRequest, minimum, unclean string, d
 	case denied:
 		resource.ErrorCode = kerr.TopicAuthorizationFailed.Code
 	case minimum == "":
-		add("write.caching", "true")
+		add("write.caching", unclean)
 	case unclean != "":
 		add("unclean.leader.election.enable", unclean)
 		fallthrough
@@ -108,7 +117,7 @@ func TestDoctor_ComparesReplicasWithBrokers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			broker := world.StartBroker(t, kfake.NumBrokers(3))
+			broker := world.StartBroker(t, append(world.Redpanda().Options(), kfake.NumBrokers(3))...)
 			broker.ControlKey(int16(kmsg.CreateTopics), func(req kmsg.Request) (kmsg.Response, error, bool) {
 				broker.KeepControl()
 				r := req.(*kmsg.CreateTopicsRequest)

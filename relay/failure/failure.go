@@ -128,13 +128,15 @@ func Classify(err error) Class {
 
 // classifyKafka separates errors of one topic from errors of the connection to the
 // cluster. INVALID_REPLICATION_FACTOR is Transient: fewer brokers than replicas are
-// alive, until a broker restarts. So is POLICY_VIOLATION, which a Redpanda broker in recovery
+// alive, until a broker restarts. So is INVALID_PARTITIONS: a relay asks for a positive number, and
+// Redpanda refuses it with this code while its memory and cores suffice for fewer. So is
+// POLICY_VIOLATION, which a Redpanda broker in recovery
 // mode returns to any request; a policy that refuses the creation of a topic is a
 // RefusedError.
 func classifyKafka(err *kerr.Error) Class {
 	switch err {
 	case kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTimestamp, kerr.UnsupportedForMessageFormat,
-		kerr.InvalidTopicException, kerr.TopicAuthorizationFailed, kerr.InvalidPartitions, kerr.InvalidConfig:
+		kerr.InvalidTopicException, kerr.TopicAuthorizationFailed, kerr.InvalidConfig:
 		return Permanent
 	case kerr.ClusterAuthorizationFailed, kerr.TransactionalIDAuthorizationFailed,
 		kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState,

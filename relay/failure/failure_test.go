@@ -41,7 +41,7 @@ func TestClassify(t *testing.T) {
 		{kerr.TopicAuthorizationFailed, Permanent},
 		{kerr.PolicyViolation, Transient}, // of a broker in recovery mode
 		{&RefusedError{Err: kerr.PolicyViolation}, Permanent},
-		{kerr.InvalidPartitions, Permanent},
+		{kerr.InvalidPartitions, Transient}, // of Redpanda without memory for more
 		{kerr.InvalidConfig, Permanent},
 		{kerr.InvalidReplicationFactor, Transient},
 		{kerr.ClusterAuthorizationFailed, Fatal},

@@ -52,7 +52,7 @@ func (c *Config) explain(err error) error {
 	case ok && (errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed)):
 		return fmt.Errorf("%w: grant the Kafka user CREATE on it, or create it with --partitions %d", create, c.Shards)
 	case ok && errors.Is(err, kerr.InvalidReplicationFactor):
-		return fmt.Errorf("%w: the cluster has too few brokers for a replication factor of %d", create, c.Replication)
+		return fmt.Errorf("%w: the cluster has too few brokers for a replication factor of %d, or is a Redpanda, which accepts odd ones alone", create, c.Replication)
 	case ok && (errors.Is(err, kerr.PolicyViolation) || errors.Is(err, kerr.InvalidTopicException)):
 		return create
 	case errors.Is(err, kerr.InconsistentGroupProtocol):

@@ -4,8 +4,8 @@ package main
 var brokerMutants = []mutant{
 	unit("TestTopics_ARefusedOneStopsNoOther", mutant{
 		name: "a denied topic ends the relay", file: "relay/failure/failure.go",
-		old: "kerr.InvalidTopicException, kerr.TopicAuthorizationFailed, kerr.InvalidPartitions",
-		new: "kerr.InvalidTopicException, kerr.InvalidPartitions",
+		old: "kerr.InvalidTopicException, kerr.TopicAuthorizationFailed, kerr.InvalidConfig",
+		new: "kerr.InvalidTopicException, kerr.InvalidConfig",
 	}),
 	unit("TestTopics_ARefusedOneStopsNoOther", mutant{
 		name: "a denied topic keeps the others from being read back", file: "relay/internal/readback/fetch.go",

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -59,6 +60,16 @@ func EachBroker(t *testing.T, test func(t *testing.T, v *BrokerVersion)) {
 			test(t, v)
 		})
 	}
+}
+
+// Redpanda returns the newest version of Redpanda.
+func Redpanda() *BrokerVersion {
+	for i := range BrokerVersions {
+		if strings.HasPrefix(BrokerVersions[i].Name, "Redpanda") { // the newest first
+			return &BrokerVersions[i]
+		}
+	}
+	panic("there is no version of Redpanda")
 }
 
 // WithoutTopicIDs returns a version of the broker that has no ids of topics.
