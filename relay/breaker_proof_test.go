@@ -140,3 +140,69 @@ func TestDeadLetters_AStalledPartitionResumesAtFullSpeed(t *testing.T) {
 		relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
 	})
 }
+
+// All events that wait when an outage ends are behind dead letters that cannot be the probes of the
+// half-open breaker, and no more dead letters may be written while it is open. It closes anyway.
+func TestBreaker_ClosesWhenNothingCanBeAProbe(t *testing.T) {
+	t.Parallel()
+	type place struct {
+		aggregate int
+		seq       int64
+	}
+	for name, tt := range map[string]struct {
+		refused bool  // 1/1 is too large, and an operator decides about it
+		first   place // becomes a dead letter in the outage
+		behind  []place
+		left    int // dead letters
+	}{
+		"behind one that an operator decides": {true, place{2, 1}, []place{{1, 2}}, 2},
+		// A reader has claimed the aggregate, finds 6 missing, and waits for room for 7.
+		"behind one of an aggregate with a missing number": {false, place{1, 1}, []place{{1, 2}, {1, 3}, {1, 4}, {1, 5}, {1, 7}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+					c.ConfidenceWindow, c.SpillLimit, c.MaxInFlightRecords, c.MaxRecordBytes = 20*time.Second, 1, 4, 100_000
+				})
+				defer w.close()
+				r, stop := w.run()
+				var want []outbox.Event
+				write := func(p place) {
+					want = append(want, relaytest.Event(p.aggregate, p.seq, "OrderUpdated"))
+					w.write(want[len(want)-1])
+				}
+				if tt.refused {
+					e := relaytest.Event(1, 1, "OrderUpdated")
+					e.Payload = make([]byte, 200_000)
+					w.write(e)
+				}
+				write(place{3, 1})
+				time.Sleep(30 * time.Second)
+				before := r.Status().DeadLetters
+				reached := w.unreachable()
+				write(tt.first)
+				for r.Status().DeadLetters == before {
+					time.Sleep(100 * time.Millisecond)
+				}
+				all := want
+				for _, p := range tt.behind {
+					write(p)
+				}
+				time.Sleep(45 * time.Second)
+				reached()
+				time.Sleep(time.Minute)
+				if s := r.Status(); s.Breaker.State != publish.BreakerClosed || s.DeadLetters != tt.left || s.InFlight > 0 {
+					t.Errorf("the breaker is %s, with %d dead letters and %d events in flight; want %d dead letters", s.Breaker.State, s.DeadLetters, s.InFlight, tt.left)
+				}
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				if !tt.refused {
+					all = want
+				}
+				relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
+			})
+		})
+	}
+}

@@ -345,6 +345,14 @@ func (c *Calls) dropLocked(call *Call) {
 	}
 }
 
+// Unprobed reports whether the breaker has been half-open for AttemptTimeout, and has no open call.
+func (c *Calls) Unprobed(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.mu.status
+	return s.State == circuit.HalfOpen && len(c.mu.open) == 0 && now.Sub(s.Since) >= c.cfg.AttemptTimeout
+}
+
 // TakeChange returns the state of the breaker, and whether it changed since the last
 // call of TakeChange.
 func (c *Calls) TakeChange() (state circuit.State, changed bool) {

@@ -75,7 +75,7 @@ func (w deadLetterWriter) writeForLocked(l *lane, err error) {
 
 // mayWriteLocked reports whether the front item becomes a dead letter: it failed, an
 // earlier event of its aggregate is a dead letter, or the breaker is open and
-// spills.
+// spills. With a half-open breaker it waits for the probes, as long as there are any.
 func (w deadLetterWriter) mayWriteLocked(l *lane, it *item) bool {
 	p := w.p
 	if l.replay != nil || !p.table.exists() {
@@ -91,7 +91,7 @@ func (w deadLetterWriter) mayWriteLocked(l *lane, it *item) bool {
 	behind := p.behindLocked(l, it)
 	switch p.calls.State() {
 	case BreakerHalfOpen:
-		return false // the probes decide soon
+		return behind && p.undecidedLocked() // else the probes decide soon
 	case BreakerOpen:
 		if !p.cfg.Spill || p.mu.deadLetters.Spilled()+p.mu.deadLetters.writing >= p.cfg.SpillLimit {
 			return false

@@ -60,6 +60,9 @@ func (p *Publisher) answerBreakerLocked() {
 	state, changed := p.calls.TakeChange()
 	if !changed {
 		if state == BreakerHalfOpen {
+			if p.undecidedLocked() {
+				p.pumpLanesLocked()
+			}
 			p.pingLocked()
 		}
 		return
@@ -79,11 +82,23 @@ func (p *Publisher) answerBreakerLocked() {
 	for l := range p.mu.replaying {
 		p.pumpLocked(l)
 	}
+	p.pumpLanesLocked()
+}
+
+// pumpLanesLocked sends what may be sent now.
+func (p *Publisher) pumpLanesLocked() {
 	for i := range p.mu.stripes {
 		for _, l := range p.mu.stripes[i].lanes {
 			p.pumpLocked(l)
 		}
 	}
+}
+
+// undecidedLocked reports whether the breaker is half-open and nothing decides: no record and no
+// replay is a probe. The events in memory then wait behind dead letters that cannot be replayed,
+// since they wait for an operator, or for a reader that waits for room in memory.
+func (p *Publisher) undecidedLocked() bool {
+	return p.mu.deadLetters.replays == 0 && p.calls.Unprobed(time.Now())
 }
 
 // pingLocked probes the broker when there is no event or dead letter to publish: its record
