@@ -37,9 +37,17 @@ type kafka struct {
 	produced func()                 // called for each produce request before its execution
 	slow     func() time.Duration   // delay of the next produce request; nil for none
 	waiting  int                    // number of delayed produce requests
+	refuses  bool                   // produce requests were answered with errors at some time
+	late     []lateRequest          // produce requests that were executed after their client had given them up
 	created  []string               // topics that may have been created and of which the tap does not know
 	executed func(created []string) // called at the time of each produce request, with the topics created before it
 }
+
+// lateRequest is a produce request that was executed when its client waited for it no more.
+type lateRequest struct{ received, executed time.Time }
+
+// givenUpAfter is the time for which a client waits for the answer to a produce request.
+const givenUpAfter = 20 * time.Second
 
 // startKafka starts the brokers, as one of the versions that the product is tested with: the
 // seed determines which.
@@ -62,6 +70,7 @@ func startKafka(t *testing.T, seed uint64, brokers int, topics ...string) *kafka
 
 // before runs before each request, never concurrently.
 func (k *kafka) before(req kmsg.Request) {
+	received := time.Now()
 	k.mu.Lock()
 	thaw, held, produced := k.thaw, k.held, k.produced
 	_, publishes := req.(*kmsg.ProduceRequest)
@@ -97,6 +106,9 @@ func (k *kafka) before(req kmsg.Request) {
 		for _, t := range r.Topics {
 			k.created = append(k.created, t.Topic)
 		}
+	}
+	if now := time.Now(); publishes && now.Sub(received) >= givenUpAfter {
+		k.late = append(k.late, lateRequest{received, now})
 	}
 	if publishes {
 		go k.executed(k.created)
@@ -154,6 +166,7 @@ func (k *kafka) holdsBack() bool {
 // refuse makes produce requests for a topic ("" for any) fail with probability p and one
 // of the errors until stop is called.
 func (k *kafka) refuse(topic string, p float64, rnd *rand.Rand, errs ...*kerr.Error) (stop func()) {
+	k.refuses = true
 	return k.cluster.Fault(kfake.Fault{
 		Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Count: -1, Err: errs[rnd.IntN(len(errs))],
 		When: func(kmsg.Request) bool { return rnd.Float64() < p },

@@ -105,6 +105,7 @@ func (w *world) loseAnswer(err *kerr.Error, times int) (end func()) {
 		defer w.mu.Unlock()
 		w.seen.lost++
 	})
+	w.kafka.refuses = true
 	f := w.kafka.cluster.Fault(kfake.Fault{
 		Keys: []kmsg.Key{kmsg.Produce}, Count: times, Err: err, When: func(kmsg.Request) bool { return lost.Load() },
 	})

@@ -59,7 +59,7 @@ func (p *plan) run(t *testing.T) {
 	defer func() {
 		line, err := json.Marshal(map[string]any{
 			"seed": p.Seed, "ok": !t.Failed(), "events": seen.events, "relays": seen.relays, "repeated_rows": seen.repeatedRows,
-			"duplicates": seen.duplicates, "letters": seen.deadLetters, "replayed": seen.replayed, "discarded": seen.discarded, "virtual_seconds": int64(seen.simulated.Seconds()),
+			"duplicates": seen.duplicates, "late_duplicates": seen.late, "letters": seen.deadLetters, "replayed": seen.replayed, "discarded": seen.discarded, "virtual_seconds": int64(seen.simulated.Seconds()),
 		})
 		if err != nil {
 			t.Error(err)

@@ -6,9 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
@@ -78,6 +80,17 @@ func (p *tap) delete(gone func(*record) bool) {
 			r.gone = time.Now()
 		}
 	}
+}
+
+// haveDeleted reports whether each of these events was in a topic, and is in none any more.
+func (p *tap) haveDeleted(events []verify.Row) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	deleted := make(map[gocql.UUID]bool)
+	for _, r := range p.records { // by topic in the order of their offsets
+		deleted[r.ID.UUID()] = !r.gone.IsZero()
+	}
+	return !slices.ContainsFunc(events, func(e verify.Row) bool { return !deleted[e.Event] })
 }
 
 // trim deletes this share of the records of a partition that the tap has read, the oldest ones.

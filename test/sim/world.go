@@ -129,6 +129,8 @@ type outcome struct {
 	simulated time.Duration
 	// repeatedRows is the number of log rows of events beyond the first of each.
 	repeatedRows int
+	// late is the number of duplicates that requests wrote after their clients had given them up.
+	late int
 	// missed is the number of events that a checkpoint passed before they became visible,
 	// in a range without rows: see evidence.missed.
 	missed int

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -32,6 +33,7 @@ type tally struct {
 	Relays      int   `json:"relays"`
 	Repeated    int   `json:"repeated_rows"`
 	Duplicates  int   `json:"duplicates"`
+	Late        int   `json:"late_duplicates"`
 	DeadLetters int   `json:"letters"`
 	Replayed    int   `json:"replayed"`
 	Discarded   int   `json:"discarded"`
@@ -50,6 +52,7 @@ func (t *tally) add(r result) {
 	t.Relays += r.Relays
 	t.Repeated += r.Repeated
 	t.Duplicates += r.Duplicates
+	t.Late += r.Late
 	t.DeadLetters += r.DeadLetters
 	t.Replayed += r.Replayed
 	t.Discarded += r.Discarded
@@ -64,12 +67,12 @@ func (t *tally) add(r result) {
 
 // String says it in words.
 func (t tally) String() string {
-	return fmt.Sprintf("%d days simulated, %d relays, %d events, %d log rows repeated, %d duplicates where the relay may not read back, %d dead letters in %d runs, %d replayed in %d runs, %d discarded",
-		t.Virtual/86400, t.Relays, t.Events, t.Repeated, t.Duplicates, t.DeadLetters, t.WithDeadLetters, t.Replayed, t.WithReplays, t.Discarded)
+	return fmt.Sprintf("%d days simulated, %d relays, %d events, %d log rows repeated, %d duplicates where the relay may not read back, %d duplicates of requests that were held back, %d dead letters in %d runs, %d replayed in %d runs, %d discarded",
+		t.Virtual/86400, t.Relays, t.Events, t.Repeated, t.Duplicates-t.Late, t.Late, t.DeadLetters, t.WithDeadLetters, t.Replayed, t.WithReplays, t.Discarded)
 }
 
-// maxLog is how many lines of a failure are shown.
-const maxLog = 80
+// shownFirst and shownLast are how many lines of a failure are shown: the plan, and what is wrong.
+const shownFirst, shownLast = 40, 60
 
 // seedsIn tries seeds in one process and calls each with every result. The plans
 // of failed seeds are kept in a folder, unless it is "".
@@ -123,8 +126,8 @@ func (d *driver) process(ctx context.Context, first uint64, each func(result), t
 			}
 			open = true
 		}
-		if len(log) < maxLog {
-			log = append(log, line)
+		if log = append(log, line); len(log) > shownFirst+shownLast {
+			log = slices.Delete(log, shownFirst, shownFirst+1)
 		}
 	}
 	if open && ctx.Err() == nil {
