@@ -7,5 +7,13 @@
 // may run; a lease selects the one that works. Two schedulers that both hold
 // the lease are harmless.
 //
+// # Premises
+//
+//   - The clocks of database, schedulers and writers agree within minutes. A minute is closed, and
+//     a slot without a message removed, CloseAfter later by both clocks that decide.
+//   - A row that was accepted may become visible later than that: in another data centre when its
+//     hints arrive. So both ask all replicas first, and leave it while one is away. A row that only a
+//     batchlog has by then is lost with its batch, whose writer has received no answer.
+//
 // It is a part of the program, and may change in any version.
 package schedule

@@ -132,7 +132,7 @@ func (s *Scheduler) decide(ctx context.Context, d *dueMessage, now time.Time) (b
 		if won {
 			m.State, m.releaseAt = Released, now.UnixMicro()
 		} else if *m, err = s.store.read(ctx, d.slot.id, s.store.serial); errors.Is(err, ErrNotFound) {
-			return false, s.store.dropSlots(ctx, d.slot) // another scheduler has released it
+			return false, s.dropOld(ctx, d.slot) // another scheduler has released it, and drops its slot; or the transaction's replicas lack it
 		} else if err != nil {
 			return false, err
 		} else if m.State == Waiting && !m.DeliverAt.Equal(dueAt) {
@@ -149,10 +149,16 @@ func (s *Scheduler) decide(ctx context.Context, d *dueMessage, now time.Time) (b
 	}
 }
 
-// dropOld removes a slot to which no message can belong any more.
+// dropOld removes a slot to which no message can belong any more. While a replica is away that
+// may have the message, the slot stays, and is read again by the next sweep.
 func (s *Scheduler) dropOld(ctx context.Context, x slot) error {
 	if _, ok, err := s.closes(ctx, x.at, s.cfg.Now()); !ok {
 		return err
+	}
+	m, err := s.store.everywhere().Read(ctx, x.id)
+	if err != nil && !errors.Is(err, ErrNotFound) || err == nil && m.State == Waiting && m.DeliverAt.UnixMilli() == x.at.UnixMilli() {
+		s.cfg.Logger.DebugContext(ctx, "a slot without a message stays", "message", x.id, "at", x.at, "err", err)
+		return nil
 	}
 	return s.store.dropSlots(ctx, x)
 }

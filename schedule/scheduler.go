@@ -219,10 +219,14 @@ func (s *Scheduler) scanBucket(ctx context.Context, bucket time.Time, after Posi
 			if found > 0 || !first.DeliverAt.Equal(bucket) {
 				return nil
 			}
-			// Slots that were written that long ago would be visible.
 			at, ok, err := s.closes(ctx, bucket.Add(bucketSize), now)
 			if !ok {
 				return err
+			}
+			end := bucket.Add(bucketSize - time.Millisecond)
+			if late, _, err := s.store.everywhere().slotsOf(ctx, bucket, Position{DeliverAt: bucket}, end, 1); err != nil || len(late) > 0 {
+				s.cfg.Logger.DebugContext(ctx, "a minute without slots stays open", "minute", bucket, "late_slots", len(late), "err", err)
+				return nil
 			}
 			return s.store.closeBucket(ctx, bucket, at)
 		}

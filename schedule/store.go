@@ -55,6 +55,14 @@ func NewStore(session *gocql.Session, cons gocql.Consistency, timeout time.Durat
 	return &Store{session: session, cons: cons, serial: gocql.Serial, timeout: timeout, table: outbox.DefaultTable}
 }
 
+// everywhere returns the store that reads from all replicas, also those of other data centres.
+// It finds every row that any of them has accepted, and fails while one of them is away.
+func (s *Store) everywhere() *Store {
+	all := *s
+	all.cons = gocql.All
+	return &all
+}
+
 const (
 	messageColumns = "id, state, topic, key, payload, content_type, headers, client, created_at, deliver_at, changed_at, release_at"
 

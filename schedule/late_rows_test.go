@@ -1,0 +1,75 @@
+package schedule
+
+import (
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
+)
+
+// A message was stored in another data centre half an hour ago, for a minute later, while the
+// connection was cut. Its rows arrive here one after the other, as hints, with their times of
+// then. Until all of them are there a replica that has them does not answer.
+func TestScheduler_RowsOfAnotherDataCentreArriveLate(t *testing.T) {
+	t.Parallel()
+	for _, first := range []string{"minute", "minute and slot"} {
+		t.Run(first, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			stored := time.Now().Add(-30 * time.Minute)
+			m := message(stored.Add(time.Minute))
+			m.CreatedAt = stored.UTC().Truncate(time.Millisecond)
+			x := slotOf(m)
+			put := func(stmt string, args ...any) {
+				t.Helper()
+				if err := b.Session.Query(stmt, args...).Exec(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			putSlotRow := func() {
+				put(putSlot+" USING TIMESTAMP ?", x.bucket, shardOf(x.id), x.at.UnixMilli(), x.id, x.topic, stored.UnixMicro())
+			}
+			put(putBucket+" USING TIMESTAMP ?", monthOf(x.bucket), x.bucket, stored.UnixMicro())
+			if first == "minute and slot" {
+				putSlotRow()
+			}
+			away := b.Node.Faults().MustAdd(faults.Rule{
+				Match:  faults.Match{Kinds: []engine.OpKind{engine.OpRead}, Func: func(o engine.Op) bool { return o.Consistency == engine.All }},
+				Effect: faults.Effect{Failure: faults.Unavailable(1, 2)},
+			})
+			world.Run(t, b.scheduler(t).Run)
+			for b.Node.Faults().Hits(away) < 3 { // some sweeps
+				time.Sleep(10 * time.Millisecond)
+			}
+			if first == "minute" {
+				putSlotRow()
+			}
+			put(putRow, m.CreatedAt.Add(-writtenBefore).UnixMicro(), m.Topic, m.Key, m.Payload, m.ContentType, m.Headers, m.Client,
+				m.CreatedAt.UnixMilli(), m.DeliverAt.UnixMilli(), m.ID)
+			b.Node.Faults().Clear()
+			for b.count(t, "outbox_messages") != 1 {
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+	}
+}
+
+// The replicas that answer a transaction do not have the row yet that others have.
+func TestScheduler_RowIsNotAtTheSerialQuorumYet(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	now := time.Now()
+	m := message(now.Add(-time.Second))
+	m.State = Waiting
+	if err := b.putSlot(t.Context(), slotOf(m)); err != nil {
+		t.Fatal(err)
+	}
+	if hand, err := b.scheduler(t).decide(t.Context(), &dueMessage{slotOf(m), *m}, now); hand || err != nil {
+		t.Fatalf("decide() = %v, %v; want to leave the message for the next sweep", hand, err)
+	}
+	if n := b.count(t, "schedule_slots"); n != 1 {
+		t.Errorf("%d slots: the message is never released", n)
+	}
+}
