@@ -9,5 +9,8 @@
 // event, as a payload.Store; the Sweeper removes them at the end of their lifetime. A
 // Keeper purges and restores the dead letters of jobs.
 //
+// A Sweeper without an archive relies on the other processes to try: it takes the archive for
+// removed, and deletes, a week after the last sweep that one with it began.
+//
 // It is a part of the program, and may change in any version.
 package archive

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -320,16 +321,10 @@ func TestSweeper_BesideOperators(t *testing.T) {
 func TestSweeper_DeletesNothingBesideAnArchive(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	bare := b.conf
-	bare.Archive, bare.Owner, bare.Registerer = nil, "bare", nil
-	none, err := NewSweeper(bare)
-	b.must(err)
+	bare, none := b.bare()
 	turn := func(s *Sweeper) {
 		t.Helper()
-		duty, err := b.store.Duty(dutyName, s.conf.Owner, dutyTTL)
-		b.must(err)
-		b.must(s.turn(t.Context(), duty))
-		b.must(duty.Leave(t.Context()))
+		b.must(b.turn(s))
 	}
 	gone := func(id gocql.UUID) bool { return !b.read(id).PurgedAt.IsZero() }
 	first := b.write("a", 1, dlq.Resolved)
@@ -344,7 +339,7 @@ func TestSweeper_DeletesNothingBesideAnArchive(t *testing.T) {
 	}
 	second := b.write("a", 2, dlq.Resolved)
 	b.advance(DefaultResolved + time.Hour)
-	_, err = b.sweeper.Once(t.Context())
+	_, err := b.sweeper.Once(t.Context())
 	b.must(err)
 	if b.read(second).Archive == "" {
 		t.Error("it was not archived by hand")
@@ -363,6 +358,54 @@ func TestSweeper_DeletesNothingBesideAnArchive(t *testing.T) {
 	if l := b.read(third); !gone(third) || l.Archive != "" {
 		t.Errorf("a week after the last sweep with an archive: %s in %q", l.Status, l.Archive)
 	}
+}
+
+// An archive that cannot be written is not a removed one: its process tries, and the one
+// without it deletes nothing.
+func TestSweeper_DeletesNothingBesideABrokenArchive(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	_, none := b.bare()
+	b.must(b.turn(b.sweeper))
+	never := b.write("a", 1, dlq.Failed) // an event that was never published
+	b.advance(DefaultFailed + 25*time.Hour)
+	dir := b.archive.bucket.(*folder).dir
+	b.must(os.RemoveAll(dir))
+	b.must(os.WriteFile(dir, nil, 0o600))
+	for day := range 10 {
+		if day == 5 { // by hand
+			if _, err := b.sweeper.Once(t.Context()); err == nil {
+				t.Fatal("the archive works")
+			}
+		} else if day != 6 && b.turn(b.sweeper) == nil {
+			t.Fatal("the archive works")
+		}
+		b.must(b.turn(none))
+		if l := b.read(never); !l.PurgedAt.IsZero() || l.Payload == nil {
+			t.Fatalf("day %d: a failed dead letter is %s with a payload of %d bytes, copy in %q", day, l.Status, len(l.Payload), l.Archive)
+		}
+		b.advance(24 * time.Hour)
+	}
+}
+
+// bare returns the configuration of a process without the archive, and its sweeper.
+func (b *fixture) bare() (Config, *Sweeper) {
+	b.Helper()
+	conf := b.conf
+	conf.Archive, conf.Owner, conf.Registerer = nil, "bare", nil
+	s, err := NewSweeper(conf)
+	b.must(err)
+	return conf, s
+}
+
+// turn is a turn of a process that then leaves the duty.
+func (b *fixture) turn(s *Sweeper) error {
+	b.Helper()
+	duty, err := b.store.Duty(dutyName, s.conf.Owner, dutyTTL)
+	b.must(err)
+	err = s.turn(b.Context(), duty)
+	b.must(duty.Leave(b.Context()))
+	return err
 }
 
 // testTables have these retentions and this time to live of their rows.

@@ -54,12 +54,12 @@ func NewSweeper(conf Config) (*Sweeper, error) {
 	}, nil
 }
 
-// archiveGrace is the time after the last sweep with an archive in which a process
+// archiveGrace is the time after the last sweep with an archive began in which a process
 // without one deletes nothing: its configuration may be incomplete.
 const archiveGrace = 7 * 24 * time.Hour
 
-// swept is the state of the duty. Archived is the time of the last sweep with an
-// archive.
+// swept is the state of the duty. Archived is the time when the last sweep with an
+// archive began, also if it failed: an archive that is broken is not a removed one.
 type swept struct {
 	Finished time.Time `json:"finished"`
 	Archived time.Time `json:"archived,omitzero"`
@@ -144,11 +144,11 @@ func (s *Sweeper) Once(ctx context.Context) (Report, error) {
 		if err != nil {
 			return err
 		}
-		if r, err = s.Sweep(ctx); err != nil || s.conf.Archive == nil {
+		if err := s.begin(ctx, duty, &last); err != nil {
 			return err
 		}
-		last.Archived = s.conf.Store.Now().UTC()
-		return s.save(ctx, duty, last)
+		r, err = s.Sweep(ctx)
+		return err
 	})
 	if err == nil && !did {
 		err = dlq.ErrBusy
@@ -178,7 +178,19 @@ func (s *Sweeper) save(ctx context.Context, duty *dlq.Duty, last swept) error {
 	return err
 }
 
+// begin saves that a sweep with an archive begins.
+func (s *Sweeper) begin(ctx context.Context, duty *dlq.Duty, last *swept) error {
+	if s.conf.Archive == nil {
+		return nil
+	}
+	last.Archived = s.conf.Store.Now().UTC()
+	return s.save(ctx, duty, *last)
+}
+
 func (s *Sweeper) once(ctx context.Context, duty *dlq.Duty, last swept) error {
+	if err := s.begin(ctx, duty, &last); err != nil {
+		return err
+	}
 	r, err := s.Sweep(ctx)
 	if err != nil {
 		return err
@@ -188,9 +200,6 @@ func (s *Sweeper) once(ctx context.Context, duty *dlq.Duty, last swept) error {
 			"objects", len(r.Objects), "held", r.Held, "expired_objects", len(r.Expired), "forgotten", r.Forgotten, "expired_payloads", r.Payloads)
 	}
 	last.Finished = s.conf.Store.Now().UTC()
-	if s.conf.Archive != nil {
-		last.Archived = last.Finished
-	}
 	return s.save(ctx, duty, last)
 }
 

@@ -82,6 +82,10 @@ var dlqMutants = []mutant{
 		old: "now.Sub(last.Archived) > archiveGrace", new: "true",
 	},
 	{
+		name: "retention: a broken archive counts as removed", file: "dlq/archive/sweep.go", pkg: "./dlq/archive", run: "BesideABrokenArchive",
+		old: "	last.Archived = s.conf.Store.Now().UTC()\n	return s.save(ctx, duty, *last)\n", new: "	last.Archived = s.conf.Store.Now().UTC()\n	return nil\n",
+	},
+	{
 		name: "retention: a failed dead letter that blocks others is deleted", file: "dlq/archive/mover.go", pkg: "./dlq/archive", run: "WithoutAnArchive|BesideOperators",
 		old: "	if err != nil || held {\n		return err\n	}\n	if m.s", new: "	if err != nil || held && false {\n		return err\n	}\n	if m.s",
 	},
