@@ -92,6 +92,12 @@ func (id *ID) append(dst []byte) []byte {
 // MarshalText returns String.
 func (id ID) MarshalText() ([]byte, error) { return id.append(make([]byte, 0, id.size())), nil }
 
+// UnmarshalText sets the id to that of its published form, as IDFromText returns it.
+func (id *ID) UnmarshalText(text []byte) error {
+	*id = IDFromText(string(text))
+	return nil
+}
+
 // size is the length of String, or more.
 func (id *ID) size() int { return max(36, len(id.text)) }
 

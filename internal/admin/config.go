@@ -20,6 +20,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
 	"github.com/scylla-outbox/scylla-outbox/internal/registry"
+	"github.com/scylla-outbox/scylla-outbox/internal/stream"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
@@ -55,9 +56,8 @@ type Config struct {
 	// Kafka connects to the topics, for their records and the biography of an event. Without
 	// it, records are unavailable and biographies do not read the topics.
 	Kafka Kafka
-	// Topics are patterns of the topics whose records can be read. Default:
-	// stream.DefaultTopics.
-	Topics []string
+	// Topics are the topics whose records can be read. Default: stream.DefaultTopics.
+	Topics stream.Topics
 	// Registry decodes payloads in the wire format of a schema registry, of records and of
 	// dead letters, and checks edited ones. Default: none.
 	Registry *registry.Registry

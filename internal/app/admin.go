@@ -54,7 +54,7 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
-	conf, err := c.apiConfig(session)
+	conf, err := c.apiConfig(session, log)
 	if err != nil {
 		return nil, err
 	}
@@ -124,10 +124,10 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 
 // apiConfig returns the configuration of the admin API without access control, dead letters,
 // archive and services, which the caller adds.
-func (c *Config) apiConfig(session *gocql.Session) (conf admin.Config, err error) {
+func (c *Config) apiConfig(session *gocql.Session, log *slog.Logger) (conf admin.Config, err error) {
 	conf = admin.Config{
 		Session: session, Keyspace: c.Scylla.Keyspace, Timeout: c.Scylla.Timeout,
-		Nodes: c.Scylla.Nodes, DrainDelay: c.HTTP.DrainDelay, Kafka: c.Kafka, Topics: c.Watch.Topics, Relay: c.Relay.Name, Tables: c.outboxTables(),
+		Nodes: c.Scylla.Nodes, DrainDelay: c.HTTP.DrainDelay, Kafka: c.Kafka, Topics: c.readableTopics(session, log), Relay: c.Relay.Name, Tables: c.outboxTables(),
 		Resharder: resharder{c, session}, Tracer: c.Tracer,
 	}
 	conf.Consistency, _ = c.Scylla.Consistencies()

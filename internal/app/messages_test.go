@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/stream"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 )
 
@@ -14,7 +13,7 @@ import (
 func TestMessages_ReservedTopics(t *testing.T) {
 	t.Parallel()
 	for _, s := range Settings {
-		if s.Key == "messages.topics" || s.Key == "watch.topics" {
+		if s.Key == "messages.topics" {
 			for _, topic := range s.Value().([]string) {
 				if topic == "" || path.Base(topic) != topic || slices.ContainsFunc([]rune(topic), func(r rune) bool { return r == '*' || r == '?' || r == '[' }) {
 					t.Errorf("%s has the default %q, want names alone", s.Key, topic)
@@ -22,7 +21,7 @@ func TestMessages_ReservedTopics(t *testing.T) {
 			}
 		}
 	}
-	if slices.Contains(messages.DefaultTopics(), stream.DefaultTopics()[0]) {
+	if slices.Contains(messages.DefaultTopics(), OrderEvents[0]) {
 		t.Error("messages may be sent to a topic of orders by default")
 	}
 	for name, tt := range map[string]struct {

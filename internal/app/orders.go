@@ -44,7 +44,7 @@ func NewOrderServer(ctx context.Context, c *Config, session *gocql.Session, reg 
 	if err != nil {
 		return nil, err
 	}
-	hub, err := newHub(c, reg, log)
+	hub, err := newHub(c, session, reg, log)
 	if err != nil {
 		return nil, errors.Join(err, services.Close())
 	}

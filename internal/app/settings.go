@@ -15,7 +15,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/internal/settings"
-	"github.com/scylla-outbox/scylla-outbox/internal/stream"
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/relay"
@@ -178,7 +177,7 @@ type messagesConfig struct {
 
 // watchConfig is the event streams.
 type watchConfig struct {
-	Topics []string `setting:"topics" usage:"topics that clients may read as event streams and the console shows, with * for any characters; those that begin with _ never"`
+	Topics []string `setting:"topics" usage:"topics that clients may read as event streams and the console shows, with * for any characters; those that begin with _ never; empty means those of orders, messages and the relay"`
 }
 
 // OpsConfig is the ops listener of each process: metrics, health checks and profiles.
@@ -306,7 +305,6 @@ type VerifyConfig struct {
 func defaults() *Config {
 	c := &Config{
 		Messages: messagesConfig{Topics: messages.DefaultTopics(), MaxBytes: messages.DefaultMaxMessageBytes},
-		Watch:    watchConfig{Topics: stream.DefaultTopics()},
 		Ops:      OpsConfig{Addr: OpsAddrs["relay"]},
 		Admin:    AdminConfig{OIDCRoleClaim: access.DefaultRoleClaim},
 		Relay:    RelayConfig{SessionTimeout: share.DefaultSessionTimeout, ScheduleRate: schedule.DefaultRate},

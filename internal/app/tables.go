@@ -129,6 +129,22 @@ func tableNames(confs []relay.Config) []string {
 	return out
 }
 
+// AddOrders adds the table of the order service to the tables, unless they contain it.
+func (c *RelayConfig) AddOrders(keyspace string) {
+	orders := tableConfig{Keyspace: keyspace, Table: outbox.DefaultTableName}
+	if len(c.Tables) == 0 && c.Table == orders.Table {
+		return
+	}
+	if len(c.Tables) == 0 {
+		c.Tables = []tableConfig{{Keyspace: keyspace, Table: c.Table}}
+	}
+	if !slices.ContainsFunc(c.Tables, func(t tableConfig) bool {
+		return cmp.Or(t.Keyspace, keyspace) == orders.Keyspace && cmp.Or(t.Table, c.Table) == orders.Table
+	}) {
+		c.Tables = append(c.Tables, orders)
+	}
+}
+
 // plain reports that the table has the columns of outbox_messages.
 func (t *tableConfig) plain() bool {
 	return cmp.Or(t.Preset, outbox.PresetDefault) == outbox.PresetDefault && len(t.Columns) == 0 && t.AggregateType == "" && t.EventType == ""

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,12 +29,6 @@ const (
 // MaxTopics is the maximum number of topics of a subscription.
 const MaxTopics = 20
 
-// DefaultTopics returns the default of Config.Topics: the topics of orders, and that
-// of the examples of messages.
-func DefaultTopics() []string {
-	return []string{"OrderCreated", "OrderUpdated", "OrderCancelled", "reminders"}
-}
-
 // Schemas decodes the payload of an event into its Data. It waits for a schema until ctx ends.
 // The event does not change if the payload cannot be decoded. *registry.Registry implements it.
 type Schemas interface {
@@ -46,9 +39,8 @@ type Schemas interface {
 type Config struct {
 	// Kafka are the client's options: brokers, TLS, SASL.
 	Kafka []kgo.Opt
-	// Topics are patterns of the allowed topics; * matches any characters. Default:
-	// DefaultTopics. Topics that begin with _ are never allowed.
-	Topics []string
+	// Topics are the topics that clients may read. Default: DefaultTopics.
+	Topics Topics
 	// Buffer is the number of events that may wait for one subscription before it is
 	// ended. Default 512.
 	Buffer int
@@ -76,9 +68,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if len(c.Topics) == 0 {
-		c.Topics = DefaultTopics()
-	}
+	c.Topics = c.Topics.OrDefault()
 	c.Buffer = cmp.Or(c.Buffer, DefaultBuffer)
 	c.MaxSubscriptions = cmp.Or(c.MaxSubscriptions, DefaultMaxSubscriptions)
 	c.Heartbeat = cmp.Or(c.Heartbeat, DefaultHeartbeat)
@@ -95,7 +85,7 @@ func (c Config) withDefaults() Config {
 
 func (c Config) validate() error {
 	var errs []error
-	for _, p := range c.Topics {
+	for _, p := range c.Topics.Patterns {
 		if _, err := path.Match(p, "x"); err != nil || p == "" {
 			errs = append(errs, fmt.Errorf("topics %q: invalid pattern; use topic names, with * for any characters", p))
 		}
@@ -110,20 +100,4 @@ func (c Config) validate() error {
 		return fmt.Errorf("event stream config: %w", err)
 	}
 	return nil
-}
-
-// allowed reports whether a topic is allowed.
-func (c *Config) allowed(topic string) bool { return Allowed(c.Topics, topic) }
-
-// Allowed reports whether patterns, as those of Config.Topics, allow a topic.
-func Allowed(patterns []string, topic string) bool {
-	if strings.HasPrefix(topic, "_") {
-		return false
-	}
-	for _, p := range patterns {
-		if ok, _ := path.Match(p, topic); ok {
-			return true
-		}
-	}
-	return false
 }

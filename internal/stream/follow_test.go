@@ -17,7 +17,7 @@ import (
 )
 
 // some allows topics that begin with a to e, and no others.
-func some(c *Config) { c.Topics = []string{"a*", "b*", "c*", "d*"} }
+func some(c *Config) { c.Topics.Patterns = []string{"a*", "b*", "c*", "d*"} }
 
 // A subscription without topics receives the matching events of all allowed topics, and
 // none of others.

@@ -275,8 +275,8 @@ func (h *Hub) list(ctx context.Context) (map[string]int, error) {
 		return nil, fmt.Errorf("list topics: %w", err)
 	}
 	out := make(map[string]int)
-	for name, d := range details {
-		if d.Err == nil && h.cfg.allowed(name) {
+	for _, name := range h.cfg.Topics.Allowed(ctx, details.Names()) {
+		if d := details[name]; d.Err == nil {
 			out[name] = len(d.Partitions)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,7 +107,7 @@ func TestHub_ATopicThatComesLater(t *testing.T) {
 
 func TestHub_RefusesWhatItMust(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(c *Config) { c.Topics, c.MaxSubscriptions = []string{"a*"}, 1 })
+	b := setup(t, func(c *Config) { c.Topics.Patterns, c.MaxSubscriptions = []string{"a*"}, 1 })
 	for _, f := range []Filter{{}, {Topics: []string{"b"}}, {Topics: []string{"_internal"}}, {Topics: []string{"a", "a"}}, {Topics: make([]string, MaxTopics+1)}} {
 		if _, err := b.Subscribe(t.Context(), f, nil); !errors.As(err, new(*FilterError)) {
 			t.Errorf("Subscribe(%v) = %v", f, err)
@@ -241,4 +242,32 @@ func (b *fixture) problemOf(t *testing.T, query, last string) (typ, text string)
 		t.Fatalf("%s: %d %s: %v", query, w.Code, w.Body, err)
 	}
 	return p.Type, w.Body.String()
+}
+
+// A topic that no pattern matches is followed once the relay has published to it, and never
+// one that begins with _.
+func TestHub_FollowsPublishedTopics(t *testing.T) {
+	t.Parallel()
+	var published atomic.Pointer[[]string]
+	published.Store(new([]string))
+	b := setup(t, func(c *Config) {
+		c.Topics = Topics{Patterns: []string{"a"}, Published: func(context.Context) []string { return *published.Load() }}
+	})
+	all := b.subscribe(t, Filter{Types: []string{"Type0", "Type1"}}, nil)
+	defer all.Close()
+	for _, topic := range []string{"own", "_own"} {
+		if _, err := b.Subscribe(t.Context(), Filter{Topics: []string{topic}}, nil); !errors.As(err, new(*FilterError)) {
+			t.Errorf("Subscribe(%s) = %v before the relay published to it", topic, err)
+		}
+		b.produce(t, topic, 1, 1)
+	}
+	published.Store(&[]string{"own", "_own"})
+	b.subscribe(t, Filter{Topics: []string{"own"}}, nil).Close()
+	if seen := read(t, all, 1); seen[1] != 1 {
+		t.Errorf("received %v, want the event of topic own alone", seen)
+	}
+	idle(t, all)
+	if _, err := b.Subscribe(t.Context(), Filter{Topics: []string{"_own"}}, nil); !errors.As(err, new(*FilterError)) {
+		t.Errorf("Subscribe(_own) = %v", err)
+	}
 }

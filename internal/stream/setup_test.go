@@ -41,7 +41,7 @@ func setup(t testing.TB, change ...func(*Config)) *fixture {
 // startHub runs a hub; several on one broker are several processes.
 func startHub(t testing.TB, broker *kfake.Cluster, change ...func(*Config)) (h *Hub, stop func()) {
 	t.Helper()
-	cfg := Config{Topics: []string{"*"}, Kafka: []kgo.Opt{kgo.SeedBrokers(broker.ListenAddrs()...), kgo.FetchMaxWait(100 * time.Millisecond), kgo.MetadataMinAge(20 * time.Millisecond)}, Refresh: 50 * time.Millisecond}
+	cfg := Config{Topics: Topics{Patterns: []string{"*"}}, Kafka: []kgo.Opt{kgo.SeedBrokers(broker.ListenAddrs()...), kgo.FetchMaxWait(100 * time.Millisecond), kgo.MetadataMinAge(20 * time.Millisecond)}, Refresh: 50 * time.Millisecond}
 	for _, f := range change {
 		f(&cfg)
 	}

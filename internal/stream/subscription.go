@@ -36,15 +36,16 @@ func (f *Filter) matches(s *shared) bool {
 	return (len(f.Types) == 0 || slices.Contains(f.Types, s.typ)) && (f.Aggregate == "" || f.Aggregate == s.about)
 }
 
-func (c *Config) check(f *Filter) error {
+func (c *Config) check(ctx context.Context, f *Filter) error {
 	if len(f.Topics) > MaxTopics {
 		return &FilterError{"topics", fmt.Sprintf("must be at most %d; omit them to follow all by event_types or aggregate_id", MaxTopics)}
 	}
 	if len(f.Topics) == 0 && len(f.Types) == 0 && f.Aggregate == "" {
 		return &FilterError{"topics", "required without event_types and aggregate_id"}
 	}
+	allowed := c.Topics.Allowed(ctx, f.Topics)
 	for i, t := range f.Topics {
-		if !c.allowed(t) {
+		if !slices.Contains(allowed, t) {
 			return &FilterError{"topics", fmt.Sprintf("must be allowed topics; number %d is not", i+1)}
 		}
 		if slices.Contains(f.Topics[:i], t) {
@@ -102,7 +103,7 @@ func (h *Hub) Subscribe(ctx context.Context, f Filter, resume Position) (*Subscr
 
 // subscribe is Subscribe for a holder of places.
 func (h *Hub) subscribe(ctx context.Context, holder string, f Filter, resume Position) (*Subscription, error) {
-	if err := h.cfg.check(&f); err != nil {
+	if err := h.cfg.check(ctx, &f); err != nil {
 		return nil, err
 	}
 	h.mu.Lock()

@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/engines"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
@@ -58,6 +59,7 @@ const (
 // dev is everything in one process.
 type dev struct {
 	engines.Engines
+	config   string // file; empty for none
 	httpAddr string
 	apiAddr  string // of the admin API
 	apiToken string // its only one
@@ -79,6 +81,9 @@ type dev struct {
 	stopRelay   func() error
 	ledger      *verify.Ledger
 	consumer    *verify.Consumer
+	tables      []string                                              // of the relay
+	topics      []string                                              // of the orders' events
+	topicOf     func(eventType, aggregateType string) (string, error) // of orders
 }
 
 func newRunCommand() *cobra.Command {
@@ -91,12 +96,16 @@ func newRunCommand() *cobra.Command {
 (scyllafake), a Kafka broker (kfake), the schema, the order API and the relay.
 The command loads the sample orders through the API and then keeps running.
 
+--config FILE adds the tables, topics, rules and other settings of a relay. Connections and
+access stay those of this command: scylla (except scylla.keyspace), kafka, http, hints and
+log of the file have no effect. The relay waits for a table that does not exist yet.
+
 With --once it exits when everything loaded has been relayed, compares the topics
 with the outbox, prints one JSON object, and exits with 1 if an event is lost,
 double or out of order.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := app.LoadConfigFrom("", app.NoEnv, cmd.Flags())
+			c, err := d.settings(cmd.Flags())
 			if err != nil {
 				return err
 			}
@@ -115,6 +124,7 @@ double or out of order.`,
 		},
 	}
 	f := cmd.Flags()
+	f.StringVar(&d.config, "config", "", "configuration file (YAML) of a relay, with its tables, topics and rules")
 	f.BoolVar(&d.once, "once", false, "exit when everything is relayed; print the reconciliation as JSON")
 	f.StringVar(&d.file, "load", "", "file to load (JSON lines, also gzip) instead of the sample orders")
 	f.StringVar(&d.Dir, "data-dir", ".outbox", "data directory; empty keeps data in memory")
@@ -131,6 +141,31 @@ double or out of order.`,
 	f.BoolVar(&d.noHints, "no-hints", false, "disable hints from the order API to the relay")
 	f.StringVar(&level, "log-level", "warn", "debug, info, warn or error")
 	return cmd
+}
+
+// settings returns the settings of the file, with the engines, addresses and access of this
+// process, and of its flags.
+func (d *dev) settings(flags *pflag.FlagSet) (*app.Config, error) {
+	c, err := app.LoadConfigFrom(d.config, app.NoEnv, flags)
+	if err != nil || d.config == "" {
+		return c, err
+	}
+	base, err := app.LoadConfigFrom("", app.NoEnv, flags)
+	if err != nil {
+		return nil, err
+	}
+	base.Scylla.Keyspace = c.Scylla.Keyspace
+	c.Scylla, c.Kafka, c.HTTP, c.Hints, c.Log = base.Scylla, base.Kafka, base.HTTP, base.Hints, base.Log
+	c.Admin.OIDCIssuer = ""
+	c.Relay.AddOrders(c.Scylla.Keyspace)
+	d.httpAddr, d.apiAddr, d.subsAddr = c.Orders.Addr, c.Admin.Addr, c.Subscriptions.Addr
+	if !flags.Changed("confidence-window") { // a file for a cluster has minutes
+		d.window = min(d.window, c.Relay.ConfidenceWindow)
+	}
+	if !flags.Changed("tail-max-interval") {
+		d.poll = c.Relay.TailMaxInterval
+	}
+	return c, nil
 }
 
 func (d *dev) run(ctx context.Context) (err error) {
@@ -363,7 +398,7 @@ func (d *dev) runOnce(ctx context.Context) error {
 // settle scans the outbox and waits until its events of orders are in the topics, or none
 // has come for devStall.
 func (d *dev) settle(ctx context.Context) error {
-	scan := verify.Scan{Session: d.session, Table: d.conf.Relay.Table, Topic: sameTopic, SkipAggregateType: outbox.MessageAggregate, Ranges: devRanges}
+	scan := verify.Scan{Session: d.session, Table: outbox.DefaultTableName, Topic: d.topicOf, SkipAggregateType: outbox.MessageAggregate, Ranges: devRanges}
 	if err := scan.Into(ctx, d.ledger); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,26 +16,20 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/client"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
 // startRelay starts the relay and the verification beside it.
 func (d *dev) startRelay(ctx context.Context, teardown *daemon.Teardown, reg prometheus.Registerer) error {
-	conf, err := d.conf.RelayConfig()
+	confs, err := d.relayConfigs()
 	if err != nil {
 		return err
-	}
-	conf.ConfidenceWindow, conf.BusyDelay, conf.IdleDelay = d.window, devPoll, devPoll
-	conf.TailMaxInterval, conf.TailMinInterval = d.poll, min(d.poll, conf.TailMinInterval)
-	conf.Topics = make(map[string]string, len(app.OrderEvents))
-	for _, e := range app.OrderEvents {
-		conf.Topics[e] = e
 	}
 	if err := d.divide(ctx); err != nil {
 		return err
 	}
-	confs := []relay.Config{conf}
 	if d.relays, err = app.NewSharing(d.conf, confs, d.session, d.log, reg, d.hints); err != nil {
 		return err
 	}
@@ -57,12 +52,12 @@ func (d *dev) startRelay(ctx context.Context, teardown *daemon.Teardown, reg pro
 	}
 	teardown.Add("relay", d.stopRelay)
 
-	client, err := d.conf.Kafka.Client(verify.FollowFromStart(app.OrderEvents...)...)
+	client, err := d.conf.Kafka.Client(verify.FollowFromStart(d.topics...)...)
 	if err != nil {
 		return err
 	}
 	d.ledger = verify.NewLedger()
-	d.consumer = verify.NewConsumer(client, d.ledger, app.OrderEvents...)
+	d.consumer = verify.NewConsumer(client, d.ledger, d.topics...)
 	auditing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	go func() { d.consumer.Run(auditing); close(ended) }()
@@ -76,6 +71,34 @@ func (d *dev) startRelay(ctx context.Context, teardown *daemon.Teardown, reg pro
 		return nil
 	})
 	return nil
+}
+
+// relayConfigs returns the configurations of the relays, one per table.
+func (d *dev) relayConfigs() ([]relay.Config, error) {
+	d.conf.Relay.ConfidenceWindow, d.conf.Relay.TailMaxInterval = d.window, d.poll
+	confs, err := d.conf.RelayConfigs()
+	if err != nil {
+		return nil, err
+	}
+	orders, err := d.conf.Publication()
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range app.OrderEvents {
+		if topic := orders.Topics[e]; !slices.Contains(d.topics, topic) {
+			d.topics = append(d.topics, topic)
+		}
+	}
+	for i := range confs {
+		confs[i].BusyDelay, confs[i].IdleDelay = devPoll, devPoll
+		confs[i].RetryMax = devPatience // a person waits for a table that a service has created
+		d.tables = append(d.tables, app.TableName(&confs[i]))
+		if d.tables[i] == d.conf.Scylla.Keyspace+"."+outbox.DefaultTableName {
+			confs[i].Topics = orders.Topics
+			d.topicOf = app.TopicsOf(confs[i])
+		}
+	}
+	return confs, nil
 }
 
 // divide sets the number of shards. No other process uses these engines, so nothing
@@ -172,15 +195,16 @@ func (d *dev) printWhere() {
                 %[4]s
   subscriptions http://%[14]s      OpenAPI at /openapi.json and /docs
   console       http://%[3]s/console/#token=%[4]s
-  admin         %[13]s      metrics at /metrics, readiness of the relay at /readyz
+  metrics       %[13]s      metrics at /metrics, readiness of the relay at /readyz
   ScyllaDB      %[5]s             scyllafake, keyspace %[6]s
   Kafka         %[7]s             kfake, topics %[8]s
+  tables        %[15]s
   relay         reads the CDC log immediately after a hint of the order API, and every
                 %[9]s otherwise; the sweep reader reads missed rows after %[10]s, on a cluster %[11]s
   data          %[12]s
 
-`, cli.Version, d.httpAddr, d.apiAddr, d.apiToken, d.CQLAddr, d.conf.Scylla.Keyspace, d.KafkaAddr, strings.Join(app.OrderEvents, ", "),
-		d.poll, d.window, relay.DefaultConfidenceWindow, d.kept(), d.adminURL, d.subsAddr)
+`, cli.Version, d.httpAddr, d.apiAddr, d.apiToken, d.CQLAddr, d.conf.Scylla.Keyspace, d.KafkaAddr, strings.Join(d.topics, ", "),
+		d.poll, d.window, relay.DefaultConfidenceWindow, d.kept(), d.adminURL, d.subsAddr, strings.Join(d.tables, ", "))
 }
 
 func (d *dev) printTour() {
@@ -221,5 +245,5 @@ func (d *dev) printTour() {
     curl -s %[5]s/metrics | grep ^outbox_
 
 Ctrl-C stops it.
-`, d.httpAddr, d.KafkaAddr, strings.Join(app.OrderEvents, " "), d.CQLAddr, d.adminURL, d.subsAddr)
+`, d.httpAddr, d.KafkaAddr, strings.Join(d.topics, " "), d.CQLAddr, d.adminURL, d.subsAddr)
 }

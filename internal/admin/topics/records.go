@@ -51,7 +51,7 @@ type RecordsBody struct {
 type recordsOutput struct{ Body RecordsBody }
 
 func (b *Browser) records(ctx context.Context, in *recordsInput) (*recordsOutput, error) {
-	if !b.allowed(in.Topic) {
+	if len(b.allowed(ctx, []string{in.Topic})) == 0 {
 		return nil, notFound(in.Topic)
 	}
 	if in.Before != "" && in.After != "" {

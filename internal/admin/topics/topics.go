@@ -40,9 +40,9 @@ type Kafka interface {
 type Config struct {
 	// Kafka connects to the broker. With nil every read is refused as unavailable.
 	Kafka Kafka
-	// Topics are patterns of the readable topics, as those of the event streams. Default:
+	// Topics are the readable topics, as those of the event streams. Default:
 	// stream.DefaultTopics.
-	Topics []string
+	Topics stream.Topics
 	// Schemas decodes payloads in the wire format of a schema registry. Default: none.
 	Schemas *registry.Registry
 	// Logger logs errors of the broker at Warn. Default discards.
@@ -57,9 +57,7 @@ type Browser struct {
 
 // New returns a Browser.
 func New(cfg Config) *Browser {
-	if len(cfg.Topics) == 0 {
-		cfg.Topics = stream.DefaultTopics()
-	}
+	cfg.Topics = cfg.Topics.OrDefault()
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -112,7 +110,7 @@ func (b *Browser) list(ctx context.Context, _ *struct{}) (*listOutput, error) {
 			return fmt.Errorf("list topics: %w", err)
 		}
 		known.FilterInternal()
-		names := slices.DeleteFunc(known.Names(), func(name string) bool { return !b.allowed(name) })
+		names := b.allowed(ctx, known.Names())
 		if len(names) == 0 {
 			return nil
 		}
@@ -157,10 +155,12 @@ func topicOf(d kadm.TopicDetail, starts, ends kadm.ListedOffsets) Topic {
 	return t
 }
 
-// allowed reports whether a topic is readable.
-func (b *Browser) allowed(topic string) bool {
-	internal, _ := path.Match(share.ControlTopic("*"), topic)
-	return !internal && stream.Allowed(b.cfg.Topics, topic)
+// allowed returns those of the topics that are readable.
+func (b *Browser) allowed(ctx context.Context, topics []string) []string {
+	return slices.DeleteFunc(b.cfg.Topics.Allowed(ctx, topics), func(topic string) bool {
+		internal, _ := path.Match(share.ControlTopic("*"), topic)
+		return internal
+	})
 }
 
 // reading calls f with a client once few others read, for a bounded time.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/registry"
+	"github.com/scylla-outbox/scylla-outbox/internal/stream"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
@@ -50,7 +51,7 @@ func setup(t *testing.T, topics ...string) *fixture {
 	if len(topics) == 0 {
 		topics = []string{"things", "single"}
 	}
-	b := &fixture{Browser: New(Config{Kafka: world.Kafka{seeds}, Topics: topics}), broker: broker, producer: producer}
+	b := &fixture{Browser: New(Config{Kafka: world.Kafka{seeds}, Topics: stream.Topics{Patterns: topics}}), broker: broker, producer: producer}
 	b.serve(t)
 	return b
 }
@@ -451,7 +452,7 @@ func TestRecords_BrokerSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	b := &fixture{Browser: New(Config{Kafka: world.Kafka{kgo.SeedBrokers(l.Addr().String())}, Topics: []string{"things"}})}
+	b := &fixture{Browser: New(Config{Kafka: world.Kafka{kgo.SeedBrokers(l.Addr().String())}, Topics: stream.Topics{Patterns: []string{"things"}}})}
 	b.serve(t)
 	begun := time.Now()
 	get[httpapi.Problem](t, b, http.StatusServiceUnavailable, "/v1/topics/things/records")

@@ -17,7 +17,7 @@ export function topics(ctx) {
       const all = (await api.topics(ctx.signal)).topics, now = JSON.stringify(all);
       if (now === drawn) return;
       drawn = now;
-      fill(body, all.length ? table(all, open) : empty("There are no topics.", "The setting watch.topics names the topics that are listed here, once they exist."));
+      fill(body, all.length ? table(all, open) : empty("There are no topics.", "The topics of the relay, or those of the setting watch.topics, are listed here once they exist."));
     } catch (err) {
       if (!ctx.signal.aborted && !drawn) fill(body, failed(err, read));
     }
