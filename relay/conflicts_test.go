@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
@@ -217,6 +219,57 @@ func TestConflicts_IDOfTwoAggregatesInTwoTopics(t *testing.T) {
 					}
 				})
 			})
+		}
+	}
+}
+
+// The event whose id another aggregate's event has is a dead letter, open or settled.
+func TestConflicts_IDOfADeadLetter(t *testing.T) {
+	t.Parallel()
+	for _, tail := range []string{TailOn, TailOff} {
+		for _, discarded := range []bool{false, true} {
+			for _, restart := range []bool{false, true} {
+				t.Run(fmt.Sprintf("tail=%s discarded=%t restart=%t", tail, discarded, restart), func(t *testing.T) {
+					t.Parallel()
+					inBubble(t, func(t *testing.T) {
+						w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ConfidenceWindow, c.Tail = 20*time.Second, tail })
+						defer w.close()
+						r, stop := w.run()
+						first := relaytest.Event(0, 1, "OrderCreated")
+						end := w.refuse(first.ID.UUID(), kerr.MessageTooLarge)
+						w.write(first)
+						time.Sleep(time.Minute)
+						end()
+						if discarded {
+							if err := w.deadLetters().Discard(t.Context(), first.ID.UUID(), dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+								t.Fatal(err)
+							}
+							time.Sleep(time.Minute)
+						}
+						if restart {
+							if err := stop(); err != nil {
+								t.Fatal(err)
+							}
+							r, stop = w.run()
+							time.Sleep(10 * time.Second)
+						}
+						if n := relaytest.Count(r.metrics.IDConflicts); n != 0 {
+							t.Errorf("%v conflicts of one dead letter, want none", n)
+						}
+						second := relaytest.Event(1, 1, "OrderCreated")
+						second.ID = first.ID
+						w.write(second)
+						time.Sleep(10 * time.Minute)
+						problems, conflicts := strings.Join(r.Status().Problems, " "), relaytest.Count(r.metrics.IDConflicts)
+						if err := stop(); err != nil {
+							t.Fatal(err)
+						}
+						if n := len(w.consume("OrderCreated")); n == 0 && (conflicts == 0 || !strings.Contains(problems, "has the id of an event of another aggregate")) {
+							t.Errorf("the event is not published, with %v conflicts and problems %q, want both", conflicts, problems)
+						}
+					})
+				})
+			}
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
@@ -51,9 +52,9 @@ func (c *conflicts) suspect(o *Offer) {
 	}
 }
 
-// isUnexplainedLocked reports whether the id of the event is in the dedup index, while nothing
-// shows that the event was accepted in its aggregate: another aggregate may have an event of
-// that id, or the line of the aggregate is forgotten.
+// isUnexplainedLocked reports whether the id of the event is in the dedup index or that of a dead
+// letter, while nothing shows that the event was accepted in its aggregate: another aggregate may
+// have an event of that id, or the line of the aggregate is forgotten.
 func (p *Publisher) isUnexplainedLocked(s *stripe, o *Offer) bool {
 	if o.Bad != nil || o.Written == 0 {
 		return false
@@ -62,17 +63,17 @@ func (p *Publisher) isUnexplainedLocked(s *stripe, o *Offer) bool {
 	if known && (o.Event.Sequence > 0 && o.Event.Sequence < l.Next || o.Event.Sequence == 0 && o.Written <= l.Next) {
 		return false
 	}
-	_, published, in := p.ids.find(o.Event.ID.UUID())
-	return published && bool(in)
+	_, published, _ := p.ids.find(o.Event.ID.UUID())
+	return published || p.mu.deadLetters.Has(o.Event.ID.UUID())
 }
 
-// verifySuspects looks in their topics for the events of other aggregates with the ids of
-// suspects, until p is closed.
+// verifySuspects looks for the events of other aggregates with the ids of suspects, until p is
+// closed.
 func (p *Publisher) verifySuspects(topics idFinder) {
 	for {
 		select {
 		case f := <-p.conflicts.suspects:
-			if twice, err := topics.FindIDOfAnother(p.ctx, &f); err == nil && twice {
+			if twice, err := p.hasIDOfAnother(&f, topics); err == nil && twice {
 				p.conflicts.idTwice(&f.Event)
 			}
 		case <-p.ctx.Done():
@@ -82,6 +83,22 @@ func (p *Publisher) verifySuspects(topics idFinder) {
 			return
 		}
 	}
+}
+
+// hasIDOfAnother reports whether an event of another aggregate with the id of f is a dead letter,
+// or one of the newest records, and f is neither.
+func (p *Publisher) hasIDOfAnother(f *cdclog.StoredEvent, topics idFinder) (bool, error) {
+	l, err := p.DeadLetter(p.ctx, f.ID.UUID())
+	if l != nil || err != nil {
+		return l != nil && isOfAnother(l, &f.Event), err
+	}
+	return topics.FindIDOfAnother(p.ctx, f)
+}
+
+// isOfAnother reports whether the dead letter with the id of an event is that of another
+// aggregate. The aggregate of a row that could not be read is not known.
+func isOfAnother(l *dlq.DeadLetter, e *outbox.Event) bool {
+	return l.AggregateID != e.AggregateID.String() && l.Metadata[metaBadRow] == ""
 }
 
 // numberTwice records that an event is published whose number another event had.

@@ -176,7 +176,7 @@ func (d *Proofs) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (
 	result, err := d.lookNear(ctx, ask)
 	if err == nil && result == proofNotNear {
 		var fate earlier.Fate
-		fate, err = d.publisher.FateOfDeadLetter(ctx, e.ID.UUID())
+		fate, err = d.publisher.FateOfDeadLetter(ctx, e)
 		result = ofDeadLetter[fate]
 	}
 	if err == nil && result == proofNotNear {
@@ -223,7 +223,7 @@ func (d *Proofs) Find(ctx context.Context, f *cdclog.StoredEvent) (earlier.Fate,
 	case err != nil:
 		return earlier.Doubtful, err
 	case result == proofNotNear:
-		return d.publisher.FateOfDeadLetter(ctx, f.ID.UUID())
+		return d.publisher.FateOfDeadLetter(ctx, &f.Event)
 	case result == ProofPublished:
 		return earlier.Published, nil
 	default:
