@@ -155,8 +155,8 @@ func (p *Publisher) checkFlowsLocked(now time.Time) {
 	filling := 2*p.ids.open.Load() >= int64(p.cfg.MaxInFlightRecords) || 2*p.ids.bytes.Load() >= p.cfg.MaxInFlightBytes
 	for key, f := range stalled {
 		silent := now.Sub(f.since)
-		full := false
-		if p.table.exists() && (filling || silent >= UsedUpAfter(p.cfg.RetryDelays, p.cfg.AttemptTimeout)) {
+		full := !p.table.exists()
+		if !full && (filling || silent >= UsedUpAfter(p.cfg.RetryDelays, p.cfg.AttemptTimeout)) {
 			full = p.spillLocked(key, f, silent)
 		}
 		if full && filling && !f.gated {
