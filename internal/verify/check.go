@@ -334,7 +334,7 @@ func (c *checker) order(e *entry) {
 			if e.offset < p.offset {
 				before = p
 			}
-		} else if e.at < p.at {
+		} else if e.at+c.l.skew(e.partition, p.partition) < p.at {
 			before = p
 		}
 	}
@@ -350,6 +350,15 @@ func (c *checker) order(e *entry) {
 	if p := &c.places[own]; e.offset > p.offset {
 		*p = place{e.partition, e.offset, max(e.at, p.at), e.seq}
 	}
+}
+
+// skew returns by how much the clocks that date the records of two partitions may differ, in
+// microseconds: those of brokers do, the relay has one.
+func (l *Ledger) skew(a, b uint16) int64 {
+	if l.appended[a] || l.appended[b] {
+		return clockSkew.Microseconds()
+	}
+	return 0
 }
 
 func (c *checker) doubles() {

@@ -109,7 +109,7 @@ func (c *Consumer) batch(p kgo.FetchTopicPartition, now time.Time) error {
 		}
 		b.Records = append(b.Records, Record{
 			Event: e.ID.UUID(), Aggregate: e.AggregateID.UUID(), Seq: e.Sequence, Topic: r.Topic, Partition: r.Partition,
-			Offset: r.Offset, At: r.Timestamp.UnixMicro(), Seen: now.UnixMicro(), Created: created,
+			Offset: r.Offset, At: r.Timestamp.UnixMicro(), Appended: r.Attrs.TimestampType() == 1, Seen: now.UnixMicro(), Created: created,
 		})
 	}
 	if err := c.ledger.AddRecords(b.Records...); err != nil {

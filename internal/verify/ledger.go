@@ -33,8 +33,9 @@ type Record struct {
 	Topic            string
 	Partition        int32
 	Offset           int64
-	// At is the record's own timestamp.
-	At int64
+	// At is the record's own timestamp. Appended reports that it is that of the broker.
+	At       int64
+	Appended bool `json:",omitempty"`
 	// Seen is when the consumer received it.
 	Seen int64
 	// Created is the event's own time if it is more than clockSkew before At; else 0.
@@ -66,6 +67,7 @@ type Ledger struct {
 	partitions []partition
 	topicOf    map[string]uint16
 	partOf     map[partition]uint16
+	appended   map[uint16]bool // partitions with records that their broker dated
 
 	created     map[uint32]int64 // times of events that were published much later
 	deadLetters map[gocql.UUID]DeadLetter
@@ -127,7 +129,7 @@ type Totals struct {
 func NewLedger() *Ledger {
 	return &Ledger{
 		topicOf: make(map[string]uint16), partOf: make(map[partition]uint16), created: make(map[uint32]int64),
-		repeated: make(map[repeat]bool), unreadable: make(map[rowKey]Unreadable),
+		appended: make(map[uint16]bool), repeated: make(map[repeat]bool), unreadable: make(map[rowKey]Unreadable),
 	}
 }
 
@@ -152,6 +154,10 @@ func (l *Ledger) AddRows(rows ...Row) error {
 		if err != nil {
 			return err
 		}
+		if other := l.aggregates.At(e.aggregate); *other != r.Aggregate {
+			l.unreadable[rowKey{r.Aggregate, r.Seq}] = Unreadable{Aggregate: r.Aggregate, Seq: r.Seq, Problem: idTwice(r.Event, *other, e.seq)}
+			continue
+		}
 		if e.written == 0 {
 			l.totals.Rows++
 			if e.partition != none {
@@ -162,6 +168,12 @@ func (l *Ledger) AddRows(rows ...Row) error {
 		e.written, e.topic, e.seq = max(1, r.Written), t, r.Seq
 	}
 	return nil
+}
+
+// idTwice is the problem of a row whose id is that of an event of another aggregate. The relay has
+// published one of them.
+func idTwice(event, other gocql.UUID, seq int64) string {
+	return fmt.Sprintf("its event_id %s is that of event %d of aggregate %s, too; one of them is not published", event, seq, other)
 }
 
 // AddUnreadable adds rows that are not events.
@@ -197,6 +209,9 @@ func (l *Ledger) addRecord(r *Record) error {
 	}
 	if r.Created != 0 {
 		l.created[n] = r.Created
+	}
+	if r.Appended {
+		l.appended[p] = true
 	}
 	switch {
 	case e.partition == none:

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -69,5 +70,76 @@ func TestVerifier_RecordClockDiffers(t *testing.T) {
 			want := map[string]int{"published": 5, "missing": 1, "unverifiable": 1}
 			b.check(b.verifier(&log), want, lost)
 		})
+	}
+}
+
+// As above for a verification, with and without a window, where the broker dates records. Events
+// whose records are dated before the window are published, also those of an aggregate in two
+// topics whose brokers' clocks differ.
+func TestVerification_RecordClockDiffers(t *testing.T) {
+	t.Parallel()
+	for _, ahead := range []time.Duration{0, -time.Hour, -23 * time.Hour, time.Hour} {
+		for _, since := range []time.Duration{0, 6 * time.Hour} {
+			t.Run(fmt.Sprintf("%s since %s", ahead, since), func(t *testing.T) {
+				t.Parallel()
+				b := setup(t)
+				now := time.Now().UTC().Truncate(time.Millisecond)
+				if err := b.session.Query("ALTER TABLE outbox_messages WITH cdc = {'enabled': false}").Exec(); err != nil {
+					t.Fatal(err) // the log refuses writes of days ago
+				}
+				publish := func(topic string, e outbox.Event, ahead time.Duration) {
+					r := &kgo.Record{Topic: topic, Key: e.Key(), Value: e.Payload, Timestamp: e.CreatedAt.Add(ahead + time.Second)}
+					r.Headers = outbox.AppendHeaders(r.Headers, &e, source)
+					if err := b.client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				store := func(aggregate int, at time.Time) outbox.Event {
+					e := event(aggregate, 1)
+					e.CreatedAt = at
+					b.writeAt(e, at)
+					return e
+				}
+				for i, at := range []time.Duration{30 * time.Hour, 5 * time.Hour, 4*time.Hour + 30*time.Minute, 2 * time.Hour} {
+					publish("A", store(2*i+1, now.Add(-at)), ahead)
+				}
+				store(21, now.Add(-3*time.Hour)) // not published
+				// Topic B has deleted the first record.
+				deleted, kept := store(2, now.Add(-4*time.Hour)), store(4, now.Add(-4*time.Hour+time.Minute))
+				publish("B", deleted, ahead)
+				publish("B", kept, ahead)
+				if _, err := kadm.NewClient(b.client).DeleteRecords(t.Context(), kadm.Offsets{"B": {0: {Topic: "B", Partition: 0, At: 1}}}); err != nil {
+					t.Fatal(err)
+				}
+				got, found := b.run(b.verification(func(v *Verification) {
+					if since > 0 {
+						v.Window.Since = now.Add(-since)
+					}
+				}))
+				if got.Missing != 1 || got.Untold != 1 || got.Unknown+got.Doubles+got.Disorder != 0 || got.Published < 4 {
+					t.Errorf("a verification counts %+v: %v, want one missing event and one that the topic has deleted", got, found)
+				}
+			})
+		}
+	}
+}
+
+// The brokers of two topics date records by clocks that differ by half a minute: the events of an
+// aggregate in both are in order.
+func TestLedger_BrokersDateRecords(t *testing.T) {
+	t.Parallel()
+	for _, appended := range []bool{true, false} {
+		l := NewLedger()
+		first, second := record(1, 1, 0, 0, 30_000_000), record(1, 2, 1, 0, 1_000_000)
+		first.Appended, second.Appended = appended, appended
+		if err := l.AddRows(row(1, 1, 1), row(1, 2, 2)); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.AddRecords(first, second); err != nil {
+			t.Fatal(err)
+		}
+		if got := l.Check(Window{}, nil); (got.Disorder == 0) != appended {
+			t.Errorf("dated by brokers %t: %d out of order", appended, got.Disorder)
+		}
 	}
 }

@@ -292,6 +292,39 @@ func (v *Verification) sameTopics(ctx context.Context, adm *kadm.Client, topics 
 	return v.journal.add(blockData{Read: &readTopics{IDs: ids}})
 }
 
+// checkRecords is the number of records before and after the start of a partition whose times show
+// whether the clock that dates them is behind those of the writers.
+const checkRecords = 100
+
+// behind returns by how much the clock that dates records is behind those of the writers, at most
+// maxBehind, by the records about an offset of each partition. It is a broker's with
+// LogAppendTime, and the relay's otherwise.
+func (v *Verification) behind(ctx context.Context, at, starts, ends kadm.ListedOffsets) (time.Duration, error) {
+	t := newTopicReader(v.Kafka, origin{v.Source, v.Keyspace + "." + v.Table}, nil, nil, time.Time{}, rate.NewLimiter(rate.Inf, pageRows))
+	from, left := make(map[string]map[int32]kgo.Offset), make(map[string]map[int32]int64)
+	ends.Each(func(end kadm.ListedOffset) {
+		o, _ := at.Lookup(end.Topic, end.Partition)
+		start, _ := starts.Lookup(end.Topic, end.Partition)
+		if v.ids[end.Topic] == "" || errors.Join(o.Err, start.Err, end.Err) != nil {
+			return
+		}
+		first, last := max(o.Offset-checkRecords, start.Offset), min(max(o.Offset, start.Offset)+checkRecords, end.Offset)
+		if first >= last {
+			return
+		}
+		if from[end.Topic] == nil {
+			from[end.Topic], left[end.Topic] = make(map[int32]kgo.Offset), make(map[int32]int64)
+			t.states[end.Topic] = &topicState{next: make(map[int32]int64)}
+		}
+		from[end.Topic][end.Partition], left[end.Topic][end.Partition] = kgo.NewOffset().At(first), last
+	})
+	if len(from) == 0 {
+		return 0, nil
+	}
+	err := t.consume(ctx, from, left, func(gocql.UUID, gocql.UUID) error { return nil })
+	return t.behind, err
+}
+
 // offsets returns the start offsets of the partitions, without partitions that are read to
 // their ends, and the end offsets. A topic that does not exist has none.
 func (v *Verification) offsets(ctx context.Context, adm *kadm.Client, topics []string) (map[string]map[int32]kgo.Offset, kadm.ListedOffsets, error) {
@@ -303,16 +336,29 @@ func (v *Verification) offsets(ctx context.Context, adm *kadm.Client, topics []s
 	if err != nil {
 		return nil, nil, fmt.Errorf("list the first records of the topics: %w", err)
 	}
-	since := starts
-	if t := latest(v.Window.Since, v.Window.Alive); !t.IsZero() {
-		if since, err = adm.ListOffsetsAfterMilli(ctx, t.Add(-clockSkew).UnixMilli(), topics...); err != nil {
-			return nil, nil, fmt.Errorf("find %s in the topics: %w", t.Format(time.RFC3339), err)
+	since, t := starts, latest(v.Window.Since, v.Window.Alive)
+	after := func(margin time.Duration) (err error) {
+		if since, err = adm.ListOffsetsAfterMilli(ctx, t.Add(-margin).UnixMilli(), topics...); err != nil {
+			return fmt.Errorf("find %s in the topics: %w", t.Format(time.RFC3339), err)
+		}
+		return nil
+	}
+	if !t.IsZero() {
+		if err := after(clockSkew); err != nil {
+			return nil, nil, err
 		}
 	}
 	// The ends are listed last, so that concurrently published events are read too.
 	ends, err := adm.ListEndOffsets(ctx, topics...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list the ends of the topics: %w", err)
+	}
+	behind, err := v.behind(ctx, since, starts, ends)
+	if err == nil && !t.IsZero() && behind > 0 {
+		err = after(behind + clockSkew)
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	from := make(map[string]map[int32]kgo.Offset)
 	var errs []error
@@ -332,7 +378,7 @@ func (v *Verification) offsets(ctx context.Context, adm *kadm.Client, topics []s
 			// one of just before the end of the window.
 			horizon := v.Window.Until
 			if o, ok := oldest.Lookup(end.Topic, end.Partition); ok && o.Err == nil && o.Timestamp > 0 {
-				horizon = time.UnixMilli(o.Timestamp)
+				horizon = time.UnixMilli(o.Timestamp).Add(behind)
 			}
 			errs = append(errs, v.ledger.Cut(end.Topic, horizon))
 		}

@@ -224,11 +224,11 @@ func (t *tableRows) exists(ctx context.Context, r *Row) (bool, error) {
 }
 
 // found removes an event that is in a topic from the missing ones.
-func (p *pass) found(id gocql.UUID) {
+func (p *pass) found(r *Row) {
 	p.v.mu.Lock()
 	defer p.v.mu.Unlock()
-	if _, ok := p.v.missing[p.table][id]; ok {
-		delete(p.v.missing[p.table], id)
+	if known, ok := p.v.missing[p.table][r.Event]; ok && known.Aggregate == r.Aggregate {
+		delete(p.v.missing[p.table], r.Event)
 		p.v.metrics.missing.WithLabelValues(p.t.name()).Set(float64(len(p.v.missing[p.table])))
 	}
 }
@@ -286,12 +286,17 @@ func (p *pass) lost(ctx context.Context, missing []Row) error {
 		return err
 	}
 	for _, id := range published {
-		if !p.set.Has(id) {
+		i := slices.IndexFunc(missing, func(r Row) bool { return r.Event == id })
+		if i < 0 {
+			continue
+		}
+		r := &missing[i]
+		if !p.has(r) {
 			p.v.log.Error("the relay reported an event as published that is not in its topic", "table", p.t.name(), "event_id", id)
 			continue
 		}
 		delete(p.confirmed, id)
-		p.found(id)
+		p.found(r)
 		p.v.metrics.repaired.WithLabelValues(p.t.name()).Inc()
 		p.v.log.Info("missing event repaired", "table", p.t.name(), "event_id", id)
 	}

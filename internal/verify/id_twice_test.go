@@ -1,0 +1,44 @@
+package verify
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Two events of different aggregates have one id, and one of them is published: the other is
+// reported, by a verification and by the verifier.
+func TestVerify_IDOfTwoAggregates(t *testing.T) {
+	t.Parallel()
+	for published := range 2 {
+		t.Run(fmt.Sprint("published ", published), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			first, second := event(1, 1), event(3, 1)
+			second.ID = first.ID
+			b.write(first)
+			b.write(second, event(5, 1))
+			in, lost := first, second
+			if published == 1 {
+				in, lost = second, first
+			}
+			b.publish(0, in, event(5, 1))
+
+			got, found := b.run(b.verification())
+			if got.OK() || got.Unreadable != 1 || got.Doubles+got.Missing+got.Unknown != 0 {
+				t.Errorf("a verification counts %+v: %v, want one unreadable row", got, found)
+			}
+			if len(found) != 1 {
+				t.Errorf("findings = %v, want one of the rows", found)
+			}
+			var log strings.Builder
+			v := b.verifier(&log)
+			for range 2 {
+				b.check(v, map[string]int{"published": 2, "missing": 1}, lost)
+			}
+			if !strings.Contains(log.String(), "aggregate_id="+lost.AggregateID.String()) {
+				t.Errorf("the log does not name the aggregate of the missing event:\n%s", log.String())
+			}
+		})
+	}
+}
