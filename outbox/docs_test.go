@@ -95,7 +95,7 @@ func sweep(ctx context.Context, appender *outbox.Appender) {
 }
 
 func onePartition(session *gocql.Session, table outbox.Table, e outbox.Event, id gocql.UUID, balance, n int64) (bool, error) {
-	b := session.NewBatch(gocql.LoggedBatch)
+	b := session.NewBatch(gocql.LoggedBatch).RetryPolicy(&gocql.SimpleRetryPolicy{NumRetries: 0})
 	b.Query("UPDATE shop.accounts SET balance = ?, version = ? WHERE aggregate_id = ? IF version = ?", balance, n+1, id, n) // IF version = null for the first
 	err := table.Append(b, e)                                                                                               // Sequence n+1
 	applied, _, err := session.MapExecuteBatchCAS(b, map[string]any{})

@@ -105,11 +105,7 @@ func (e *InvalidEventError) delay(deliver, now time.Time) {
 // validate adds the invalid fields of e to bad.
 func (t Table) validate(e *Event, bad *InvalidEventError) {
 	t.validateIDs(e, bad)
-	if e.Sequence < 1 && t.Numbered() {
-		bad.add("Sequence", fmt.Sprintf("is %d", e.Sequence), "number the events of one aggregate 1, 2, 3 … without gaps")
-	} else if e.Sequence != 0 && !t.Numbered() {
-		bad.add("Sequence", fmt.Sprintf("is %d", e.Sequence), "leave it 0: the table has no column for it")
-	}
+	t.validateSequence(e, bad)
 	bad.name("AggregateType", e.AggregateType, `set it to the type of the aggregate, such as "order"`)
 	bad.name("Type", e.Type, `set it to the type of the event, such as "OrderCreated"`)
 	if e.ContentType != "" {
@@ -137,6 +133,14 @@ func (t Table) validate(e *Event, bad *InvalidEventError) {
 	if size := e.Bytes(); size > MaxEventBytes {
 		bad.add("Payload", fmt.Sprintf("has %d bytes with its headers; the maximum is %d", size, MaxEventBytes),
 			"move the payload to a store with MovePayload")
+	}
+}
+
+func (t Table) validateSequence(e *Event, bad *InvalidEventError) {
+	if e.Sequence < 1 && t.Numbered() {
+		bad.add("Sequence", fmt.Sprintf("is %d", e.Sequence), "number the events of one aggregate 1, 2, 3 … without gaps")
+	} else if e.Sequence != 0 && !t.Numbered() {
+		bad.add("Sequence", fmt.Sprintf("is %d", e.Sequence), "leave it 0: the table has no column for it")
 	}
 }
 

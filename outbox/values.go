@@ -8,15 +8,15 @@ import (
 )
 
 // arguments are the arguments of the table's INSERT of e, which is written now; a zero now means
-// that it is stored already.
+// that it is stored already. Such an event may be of a writer in another language, with content
+// that a new one may not have: the relay decides what becomes of it.
 func (t Table) arguments(e Event, now time.Time) ([]any, error) {
 	var bad InvalidEventError
-	checked := e
-	if now.IsZero() && e.CreatedAt.IsZero() { // the row has no time: not every table has one
-		checked.CreatedAt = time.Unix(0, 0)
-	}
-	t.validate(&checked, &bad)
-	if !now.IsZero() {
+	if now.IsZero() {
+		t.validateIDs(&e, &bad)
+		t.validateSequence(&e, &bad)
+	} else {
+		t.validate(&e, &bad)
 		bad.delay(e.DeliverAt, now)
 	}
 	if bad.Fields != nil {
