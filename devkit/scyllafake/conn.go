@@ -48,6 +48,7 @@ type conn struct {
 
 	lwtMark    atomic.Bool
 	metadataID atomic.Bool // the client asked for ids of result metadata
+	routing    atomic.Bool // the client asked for routing payloads
 	keyspace   atomic.Pointer[string]
 	events     atomic.Uint32 // eventBits for which the client registered
 	clock      atomic.Int64  // the last timestamp, µs

@@ -131,7 +131,11 @@ func (c *conn) perform(req request, st *statement, o wire.Options, metadataID []
 	if err != nil {
 		return err
 	}
-	c.answerResult(req, res, func() wire.Columns {
+	var routing []byte
+	if req.header.Opcode == wire.OpExecute {
+		routing = c.s.routing(c, res)
+	}
+	c.answerResult(req, res, routing, func() wire.Columns {
 		columns := st.resultColumns(res)
 		if o.SkipMetadata {
 			columns.Specs = nil
@@ -142,9 +146,13 @@ func (c *conn) perform(req request, st *statement, o wire.Options, metadataID []
 	return nil
 }
 
-// answerResult sends the result of a data statement.
-func (c *conn) answerResult(req request, res *engine.Result, columns func() wire.Columns) {
+// answerResult sends the result of a data statement, with a routing payload unless it is
+// nil.
+func (c *conn) answerResult(req request, res *engine.Result, routing []byte, columns func() wire.Columns) {
 	prefix := c.prefix(req, res.Warnings)
+	if prefix.routing = routing; routing != nil {
+		prefix.flags |= wire.FlagCustomPayload
+	}
 	c.answer(req, wire.OpResult, prefix.flags, func(b []byte) []byte {
 		b = prefix.append(b)
 		if res.Columns == nil {
@@ -251,7 +259,7 @@ func (c *conn) batch(req request) error {
 	if err != nil {
 		return err
 	}
-	c.answerResult(req, res, func() wire.Columns {
+	c.answerResult(req, res, nil, func() wire.Columns {
 		columns := wire.NewColumns(res.Columns, c.s.version.HasGlobalSpec())
 		if bt.Options.SkipMetadata {
 			columns.Specs = nil
@@ -266,6 +274,7 @@ type prefix struct {
 	flags    byte
 	tracing  uuid.UUID
 	warnings []string
+	routing  []byte
 }
 
 func (c *conn) prefix(req request, warnings []string) prefix {
@@ -286,6 +295,9 @@ func (p prefix) append(b []byte) []byte {
 	}
 	if p.flags&wire.FlagWarning != 0 {
 		b = wire.AppendStringList(b, p.warnings)
+	}
+	if p.flags&wire.FlagCustomPayload != 0 {
+		b = wire.AppendPayload(b, routingKey, p.routing)
 	}
 	return b
 }

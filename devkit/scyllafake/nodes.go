@@ -21,6 +21,7 @@ import (
 // node is one address of a server that presents itself as a cluster. All nodes share
 // one engine, so every node returns the writes that any other acknowledged.
 type node struct {
+	index  int // in Server.nodes
 	addr   netip.Addr
 	hostID uuid.UUID
 	tokens []string
@@ -42,7 +43,7 @@ func (s *Server) makeNodes(first netip.Addr) error {
 	}
 	addr := first
 	for i := range s.cfg.Nodes {
-		n := &node{addr: addr, hostID: s.topology.HostID, conns: map[*nodeConn]struct{}{}}
+		n := &node{index: i, addr: addr, hostID: s.topology.HostID, conns: map[*nodeConn]struct{}{}}
 		if i > 0 {
 			n.hostID = uuid.NewSHA1(s.topology.HostID, []byte{byte(i)})
 		}
@@ -112,6 +113,9 @@ func (s *Server) nodeOf(nc net.Conn) *node {
 
 // cluster is the nodes of a Server.
 type cluster Server
+
+// Nodes returns the number of nodes.
+func (s *cluster) Nodes() int { return max(len(s.nodes), 1) }
 
 // Alive returns how many nodes are up.
 func (s *cluster) Alive() int {

@@ -32,6 +32,8 @@ func (c *conn) startup(req request) {
 	c.lwtMark.Store(mark)
 	_, ids := options[optMetadataID]
 	c.metadataID.Store(ids && c.s.version.HasMetadataID())
+	_, routing := options[optRouting]
+	c.routing.Store(routing && c.s.version.HasTablets())
 	req.compression = c.compression
 	if len(c.s.cfg.Users) > 0 {
 		c.state = stateAuthentication

@@ -11,6 +11,7 @@ const (
 	optCompression = "COMPRESSION"
 	optLWTMark     = "SCYLLA_LWT_ADD_METADATA_MARK"
 	optMetadataID  = "SCYLLA_USE_METADATA_ID"
+	optRouting     = "TABLETS_ROUTING_V1"
 )
 
 // supported returns the response to OPTIONS on a connection of the given shard. The
@@ -33,7 +34,7 @@ func (s *Server) supported(shard int) map[string][]string {
 		m["SCYLLA_SHARD_AWARE_PORT"] = []string{strconv.Itoa(s.shardAwarePort)}
 	}
 	if s.version.HasTablets() {
-		m["TABLETS_ROUTING_V1"] = []string{""}
+		m[optRouting] = []string{""}
 	}
 	if s.version.HasMetadataID() {
 		m[optMetadataID] = []string{""}

@@ -35,12 +35,12 @@ func (s *Schema) TabletCounts(z Sizing) map[*Table]int {
 		if !ks.Tablets {
 			continue
 		}
-		factor, _ := strconv.Atoi(ks.Replication[z.DataCenter])
+		factor := ks.Factor(z.DataCenter)
 		for _, t := range ks.Tables {
-			if t.Kind == Paxos || t.Kind == CDCLog && ks.baseOf(t) != nil {
+			if t.Kind == Paxos || t.Kind == CDCLog && ks.Base(t) != nil {
 				continue
 			}
-			n := wantedTablets(ks, t, float64(z.Shards), float64(max(factor, 1)))
+			n := wantedTablets(ks, t, float64(z.Shards), float64(factor))
 			wanted[t] = n
 			perShard += n * float64(factor) / float64(z.Shards)
 		}
@@ -72,8 +72,14 @@ func wantedTablets(ks *Keyspace, t *Table, shards, factor float64) float64 {
 	return max(1, float64(ks.InitialTablets), fewest, math.Floor(hint("expected_data_size_in_gb")/tabletGB), math.Ceil(perShard*shards/factor))
 }
 
-// baseOf returns the table whose log t is, nil if there is none.
-func (k *Keyspace) baseOf(log *Table) *Table {
+// Factor returns the replication factor in a data centre, 1 where it is not given.
+func (k *Keyspace) Factor(dc string) int {
+	n, _ := strconv.Atoi(k.Replication[dc])
+	return max(n, 1)
+}
+
+// Base returns the table whose log a table is, nil if there is none.
+func (k *Keyspace) Base(log *Table) *Table {
 	for _, t := range k.Tables {
 		if LogName(t.Name) == log.Name {
 			return t

@@ -37,6 +37,7 @@ type Options struct {
 type Catalog struct {
 	o      Options
 	schema atomic.Pointer[catalog.Schema]
+	counts atomic.Pointer[tabletCounts] // the last ones
 
 	mu          sync.Mutex // held by a statement while it is applied
 	nextStoreID uint32

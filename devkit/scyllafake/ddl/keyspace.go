@@ -31,7 +31,13 @@ func (w *change) createKeyspace(s *cql.CreateKeyspace) error {
 	if err != nil {
 		return err
 	}
-	w.warn(s.With)
+	tablets := false
+	if p.replication != nil {
+		if tablets, err = w.wantsTablets(p); err != nil {
+			return err
+		}
+	}
+	w.warn(name, tablets, s.With)
 	if p.replication == nil {
 		return cqlerr.New(cqlerr.Config, "Missing mandatory replication strategy class")
 	}
@@ -47,12 +53,10 @@ func (w *change) createKeyspace(s *cql.CreateKeyspace) error {
 		Name:          name,
 		Replication:   p.replication,
 		DurableWrites: p.durableWrites,
+		Tablets:       tablets,
 		Tables:        map[string]*catalog.Table{},
 	}
-	if ks.Tablets, err = w.wantsTablets(p); err != nil {
-		return err
-	}
-	if ks.Tablets {
+	if tablets {
 		ks.InitialTablets = p.initialTablets
 	}
 	w.next.Keyspaces[name] = ks
@@ -77,7 +81,7 @@ func (w *change) wantsTablets(p keyspaceOptions) (bool, error) {
 }
 
 // warn adds the warnings of newer releases about options of a keyspace.
-func (w *change) warn(with []cql.Property) {
+func (w *change) warn(keyspace string, tablets bool, with []cql.Property) {
 	if !w.release.AtLeast(2026, 1) {
 		return
 	}
@@ -89,6 +93,19 @@ func (w *change) warn(with []cql.Property) {
 	for _, prop := range with {
 		if prop.Name != "replication" {
 			continue
+		}
+		if class := entries(prop)["class"]; class == "SimpleStrategy" || class == strategyPackage+"SimpleStrategy" {
+			w.warnings = append(w.warnings, "SimpleStrategy replication class is not recommended, but was used for keyspace "+keyspace+
+				". You may suppress this warning by delisting SimpleStrategy from replication_strategy_warn_list configuration option,"+
+				" or make it into an error by listing this replication strategy on replication_strategy_fail_list.")
+		}
+		for _, e := range prop.Map {
+			// The node has one rack.
+			if n, err := strconv.Atoi(e.Value.Text); tablets && err == nil && n > 1 {
+				w.warnings = append(w.warnings, "Keyspace '"+keyspace+"' is not RF-rack-valid: the replication factor doesn't match the rack count"+
+					" in at least one datacenter. A rack failure may reduce availability. For more context,"+
+					" see: https://docs.scylladb.com/manual/stable/reference/glossary.html#term-RF-rack-valid-keyspace.")
+			}
 		}
 		for _, e := range prop.Map {
 			if n, err := strconv.Atoi(e.Value.Text); err == nil && n > 0 && n < 3 {
@@ -111,8 +128,8 @@ func (w *change) alterKeyspace(s *cql.AlterKeyspace) error {
 	if err != nil {
 		return err
 	}
-	w.warn(s.With)
 	ks := w.keyspace(name)
+	w.warn(name, ks.Tablets, s.With)
 	if p.tablets != nil && *p.tablets != ks.Tablets {
 		return errFlavor
 	}

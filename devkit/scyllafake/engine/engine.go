@@ -86,6 +86,10 @@ type Result struct {
 	PagingState []byte
 	// Warnings are the warnings for the frame.
 	Warnings []string
+	// Table and Key are those of the only partition that the statement names; nil if it
+	// names several or none, and for batches.
+	Table *catalog.Table
+	Key   []byte
 }
 
 // BatchItem is one statement of a BATCH.
@@ -131,13 +135,15 @@ type Config struct {
 
 // Cluster is the cluster of a node.
 type Cluster interface {
-	// Alive returns how many nodes are up.
+	// Nodes and Alive return how many nodes there are, and how many are up.
+	Nodes() int
 	Alive() int
 }
 
 // single is the cluster of a node without others.
 type single struct{}
 
+func (single) Nodes() int { return 1 }
 func (single) Alive() int { return 1 }
 
 // Engine executes data statements. It is safe for concurrent use.

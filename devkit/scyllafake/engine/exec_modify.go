@@ -31,7 +31,11 @@ func (e *Engine) execModify(ctx context.Context, m *modifyPlan, x *expr.EvalCtx,
 	if err := m.build(x, &b, e.timestamp(params), nil); err != nil {
 		return nil, err
 	}
-	return &Result{}, e.write(ctx, OpUnloggedBatch, b.finish(), params, x.Timeout)
+	res, muts := &Result{}, b.finish()
+	if len(muts) == 1 {
+		res.Table, res.Key = muts[0].Table, muts[0].Key
+	}
+	return res, e.write(ctx, OpUnloggedBatch, muts, params, x.Timeout)
 }
 
 // timestamp returns the timestamp of a request without USING TIMESTAMP.

@@ -72,6 +72,9 @@ func (e *Engine) execSelect(ctx context.Context, q *selectPlan, x *expr.EvalCtx,
 		return nil, err
 	}
 	res.Rows, res.RowCount = s.rows, s.n
+	if s.src.byKey && len(s.src.keys) == 1 {
+		res.Table, res.Key = q.table, s.src.keys[0]
+	}
 	return res, s.src.close()
 }
 

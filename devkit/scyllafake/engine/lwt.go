@@ -178,7 +178,7 @@ func (r *round) run() (*Result, []*store.Mutation, error) {
 		}
 		applied = applied && ok
 	}
-	res := &Result{Columns: r.cols}
+	res := &Result{Columns: r.cols, Table: r.table, Key: r.key}
 	for i := range r.list {
 		res.Rows = r.appendRow(res.Rows, applied, &views[i], founds[i])
 		res.RowCount++

@@ -3,6 +3,7 @@ package topology
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 	"time"
@@ -169,6 +170,18 @@ func (t *Topology) resize(base *catalog.Table, at time.Time, manual bool, to fun
 	}
 	c.publishLocked()
 	return time.UnixMicro(start), nil
+}
+
+// TabletOf returns which of a table's tablets, in the order of tokens, has a token, and
+// its range: from above first up to last.
+func TabletOf(tablets int, token int64) (n int, first, last int64) {
+	shift := 64 - bits.TrailingZeros(uint(tablets))
+	u := unbias(token) >> shift // 0 with one tablet
+	first = math.MinInt64
+	if u > 0 {
+		first = bias(u<<shift - 1)
+	}
+	return int(u), first, bias((u+1)<<shift - 1)
 }
 
 // Tablets returns the number of tablets of a table in its newest stream set, 0 if it

@@ -42,6 +42,11 @@ func AppendStringList(dst []byte, list []string) []byte {
 	return dst
 }
 
+// AppendPayload appends a custom payload, a [bytes map], of one entry.
+func AppendPayload(dst []byte, key string, value []byte) []byte {
+	return appendBytes(appendString(appendShort(dst, 1), key), value)
+}
+
 // AppendSupported appends the body of SUPPORTED with the keys in order.
 func AppendSupported(dst []byte, m map[string][]string) []byte {
 	dst = appendShort(dst, uint16(len(m)))
