@@ -67,6 +67,7 @@ const (
 	NodeNew     NodeChange = "NEW_NODE"
 	NodeRemoved NodeChange = "REMOVED_NODE"
 	NodeUp      NodeChange = "UP"
+	NodeDown    NodeChange = "DOWN"
 )
 
 // PublishNode sends an event about a node to the clients that registered for it. The

@@ -122,7 +122,7 @@ func (s *Server) open(clock *faults.Clock) error {
 	if err != nil {
 		return err
 	}
-	s.faults = faults.New(faults.NewNode(s.topology, s.catalog, clock), clock, s.cfg.Seed)
+	s.faults = faults.New(faults.NewNode(s.topology, s.catalog, clock, s.version), clock, s.cfg.Seed)
 	var hook engine.Hook = s.faults
 	if s.cfg.Hook != nil {
 		hook = faults.Chain(s.faults, s.cfg.Hook)

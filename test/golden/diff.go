@@ -97,7 +97,7 @@ func (d *Diff) Answers(kind string, want, got *Answer) string {
 	if want.Kind == "Prepared" {
 		return d.id(want.ID, got.ID)
 	}
-	if kind == "log" {
+	if kind == "log" && want.Kind == "Rows" {
 		return d.log(want, got)
 	}
 	return d.rows(want, got)

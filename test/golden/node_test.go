@@ -29,17 +29,18 @@ type release struct {
 	leftOut  string // the list of steps that may differ
 	derived  string // the list of those that differ by a refused feature; -update writes it
 	scripts  []goldenScript
-	ringTime time.Duration // of nodes with tablets
+	clusters []goldenScript // recordings of several nodes
+	ringTime time.Duration  // of nodes with tablets
 }
 
 var (
 	release51 = release{
 		version: "5.1", dir: "../testdata/golden", leftOut: "testdata/left-out.txt", derived: "testdata/refused.txt",
-		scripts: goldenScripts,
+		scripts: goldenScripts, clusters: goldenClusters51,
 	}
 	release2026 = release{
 		version: "2026.1", dir: "../testdata/golden-2026", leftOut: "testdata/left-out-2026.txt", derived: "testdata/refused-2026.txt",
-		scripts: goldenScripts2026, ringTime: time.Second,
+		scripts: goldenScripts2026, clusters: goldenClusters2026, ringTime: time.Second,
 	}
 )
 
@@ -53,6 +54,8 @@ type goldenScript struct {
 	tablets bool
 	// cases limits the replay to some cases; nil means all.
 	cases []string
+	// nodes is the number of nodes of a cluster, 1 for one that another joins.
+	nodes int
 }
 
 var goldenScripts = []goldenScript{
@@ -158,10 +161,10 @@ func (rel release) play(t *testing.T) {
 	} else {
 		left = append(left, rel.readLeftOut(t, rel.derived)...)
 	}
-	for _, script := range rel.scripts {
+	for _, script := range slices.Concat(rel.scripts, rel.clusters) {
 		t.Run(script.name, func(t *testing.T) {
 			t.Parallel()
-			cases, ring := rel.load(t, script.name), rel.ring(t, script.ring)
+			cases, playCase := rel.load(t, script.name), rel.player(t, script, left, derived)
 			var mu sync.Mutex
 			var total golden.Summary
 			t.Run("cases", func(t *testing.T) {
@@ -171,8 +174,7 @@ func (rel release) play(t *testing.T) {
 					}
 					t.Run(c.Name, func(t *testing.T) {
 						t.Parallel()
-						n := newGoldenNode(t, rel, script, ring, time.UnixMicro(c.Info.T))
-						sum := playGolden(t, c, n, left, derived)
+						sum := playCase(t, c)
 						mu.Lock()
 						defer mu.Unlock()
 						total.Add(sum)
@@ -184,6 +186,23 @@ func (rel release) play(t *testing.T) {
 				t.Errorf("an entry of the list of left-out steps is not needed: %s", e)
 			}
 		})
+	}
+}
+
+// player returns the function that plays a case of a recording.
+func (rel release) player(t *testing.T, script goldenScript, left golden.LeftOuts, derived *derivation) func(*testing.T, *golden.Case) golden.Summary {
+	t.Helper()
+	if script.nodes > 0 {
+		return func(t *testing.T, c *golden.Case) golden.Summary {
+			t.Helper()
+			return playCluster(t, rel, script, c, left, derived)
+		}
+	}
+	ring := rel.ring(t, script.ring)
+	return func(t *testing.T, c *golden.Case) golden.Summary {
+		t.Helper()
+		n := newGoldenNode(t, rel, script, ring, time.UnixMicro(c.Info.T))
+		return playGolden(t, c, n.node(), left, derived)
 	}
 }
 
@@ -219,9 +238,9 @@ func (rel release) ring(t *testing.T, name string) *golden.Ring {
 	return ring
 }
 
-func playGolden(t *testing.T, c *golden.Case, n *goldenNode, left golden.LeftOuts, derived *derivation) golden.Summary {
+func playGolden(t *testing.T, c *golden.Case, n golden.Node, left golden.LeftOuts, derived *derivation) golden.Summary {
 	t.Helper()
-	out, err := golden.Play(t.Context(), n.node(), c)
+	out, err := golden.Play(t.Context(), n, c)
 	if err != nil {
 		t.Error(err)
 	}
@@ -302,19 +321,22 @@ func (n *goldenNode) setClock(at time.Time) { n.clock.Store(at.UnixMicro()) }
 // balance looks at the tablets, at the time that gives a new generation this start.
 func (n *goldenNode) balance(start time.Time) error {
 	if !start.IsZero() {
-		n.setClock(start.Add(-2*n.cfg.RingDelay - topology.Leeway))
+		if n.cfg.RingDelay > 0 {
+			start = start.Add(-2*n.cfg.RingDelay - topology.Leeway)
+		}
+		n.setClock(start)
 	}
 	n.server.BalanceTablets()
 	return nil
 }
 
 // dial connects; on the shard-aware port from a source port that chooses the shard.
-func (n *goldenNode) dial(ctx context.Context, shardAware bool, shard int) (net.Conn, error) {
+func (n *goldenNode) dial(ctx context.Context, to golden.Port) (net.Conn, error) {
 	var d net.Dialer
-	if !shardAware {
+	if !to.ShardAware {
 		return d.DialContext(ctx, "tcp", n.server.Addr())
 	}
-	for port := 40000 + shard; port < 50000; port += n.cfg.Shards {
+	for port := 40000 + to.Shard; port < 50000; port += n.cfg.Shards {
 		d.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}
 		if nc, err := d.DialContext(ctx, "tcp", n.server.ShardAwareAddr()); err == nil {
 			return nc, nil

@@ -2,6 +2,7 @@ package golden
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -12,9 +13,11 @@ import (
 
 // Node is the server that receives the requests of recordings.
 type Node struct {
-	// Dial connects to the ordinary port. For the shard-aware port shardAware is set
-	// and shard is the shard that the source port is to choose.
-	Dial func(ctx context.Context, shardAware bool, shard int) (net.Conn, error)
+	// Dial connects to a port.
+	Dial func(ctx context.Context, to Port) (net.Conn, error)
+	// Before is called before a step is played whose recorded answer or event is want; it
+	// does to the node what the rest of a recorded cluster did. Nil means nothing.
+	Before func(r *Record, want *Answer) error
 	// SetClock sets the node's wall clock. It never decreases within a case.
 	SetClock func(time.Time)
 	// Shards is the number of shards.
@@ -26,6 +29,14 @@ type Node struct {
 	// starts at the given time, and generations closed for long go. A recorded node does
 	// so at times of its own. Nil means a node without tablets.
 	Balance func(start time.Time) error
+}
+
+// Port is a port of a node: the ordinary one, or the shard-aware one from a source port
+// that chooses Shard. Node is the name of the node of a cluster, "" for the first.
+type Port struct {
+	Node       string
+	ShardAware bool
+	Shard      int
 }
 
 // Outcome is the result of one recorded step.
@@ -122,8 +133,7 @@ func (p *player) step(ctx context.Context, r *Record) error {
 	case "connect":
 		return p.connect(ctx, r)
 	case "event":
-		p.event(r)
-		return nil
+		return p.event(r)
 	}
 	return p.request(r)
 }
@@ -132,11 +142,11 @@ func (p *player) connect(ctx context.Context, r *Record) error {
 	if old := p.conns[r.Conn]; old != nil {
 		old.close()
 	}
-	shardAware, shard := r.Options["port"] == "19042", 0
+	to := Port{Node: r.Options["node"], ShardAware: r.Options["port"] == "19042"}
 	if source, err := strconv.Atoi(r.Options["source"]); err == nil {
-		shard = source % p.node.Shards
+		to.Shard = source % p.node.Shards
 	}
-	nc, err := p.node.Dial(ctx, shardAware, shard)
+	nc, err := p.node.Dial(ctx, to)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
@@ -155,7 +165,7 @@ func (p *player) request(r *Record) error {
 	if err != nil {
 		return err
 	}
-	if err := p.balance(r, want); err != nil {
+	if err := errors.Join(p.balance(r, want), p.before(r, want)); err != nil {
 		return err
 	}
 	frame, err := p.frame(r)
@@ -252,12 +262,15 @@ func (p *player) learn(r *Record, want, got *Answer) {
 
 // event waits for a recorded event, and checks its order relative to the responses and
 // the other events on its connection.
-func (p *player) event(r *Record) {
+func (p *player) event(r *Record) error {
 	c := p.conns[r.Conn]
 	want, err := Decode(r.Response, p.recorded.compression[r.Conn], nil)
 	if c == nil || err != nil {
 		p.add(r, nil, fmt.Sprintf("no connection, or unreadable recording: %v", err))
-		return
+		return nil
+	}
+	if err := p.before(r, want); err != nil {
+		return err
 	}
 	var got *Answer
 	a, ok := c.eventByNow(eventWithin, func(frame []byte) bool {
@@ -266,7 +279,7 @@ func (p *player) event(r *Record) {
 	})
 	if !ok || a.frame == nil {
 		p.add(r, nil, "no such event: "+strings.Join(want.Change, " "))
-		return
+		return nil
 	}
 	diff := ""
 	for _, other := range p.placed[r.Conn] {
@@ -276,6 +289,14 @@ func (p *player) event(r *Record) {
 	}
 	p.placed[r.Conn] = append(p.placed[r.Conn], placed{r.Arrival, a.at})
 	p.add(r, got, diff)
+	return nil
+}
+
+func (p *player) before(r *Record, want *Answer) error {
+	if p.node.Before == nil {
+		return nil
+	}
+	return p.node.Before(r, want)
 }
 
 // unexpected reports events that came and were not recorded.

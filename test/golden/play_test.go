@@ -36,7 +36,7 @@ func recordedNode(t *testing.T, c *Case, mutate func(*Record) []byte) Node {
 		Shards:   2,
 		SetClock: func(time.Time) {},
 		Hook:     func(string) error { return nil },
-		Dial: func(context.Context, bool, int) (net.Conn, error) {
+		Dial: func(context.Context, Port) (net.Conn, error) {
 			if next == len(opened) {
 				return nil, errors.New("more connections than recorded")
 			}

@@ -111,7 +111,7 @@ func (p *tracePlayer) do(ctx context.Context, s Statement) error {
 		return err
 	}
 	if p.conns[name] == nil {
-		nc, err := p.node.Dial(ctx, false, 0)
+		nc, err := p.node.Dial(ctx, Port{})
 		if err != nil {
 			return err
 		}
@@ -135,7 +135,7 @@ func (p *tracePlayer) play(ctx context.Context, name string, f *Frame) error {
 	slot := fmt.Sprintf("%s/%d", conn, f.Stream)
 	switch f.Dir {
 	case "open":
-		nc, err := p.node.Dial(ctx, false, 0)
+		nc, err := p.node.Dial(ctx, Port{})
 		if err != nil {
 			return err
 		}

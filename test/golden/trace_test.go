@@ -23,7 +23,7 @@ func tracedNode(tr *Trace, mutate func(*Frame) []byte) Node {
 	return Node{
 		Shards:   1,
 		SetClock: func(time.Time) {},
-		Dial: func(context.Context, bool, int) (net.Conn, error) {
+		Dial: func(context.Context, Port) (net.Conn, error) {
 			client, server := net.Pipe()
 			go serveTrace(server, frames[conns[0]], mutate)
 			conns = conns[1:]

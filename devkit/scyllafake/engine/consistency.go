@@ -6,6 +6,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
 var levelNames = map[Consistency]string{
@@ -69,11 +70,40 @@ func (e *Engine) available(keyspace string, cl Consistency) error {
 	if alive >= required {
 		return nil
 	}
+	return unavailable(cl, required, alive)
+}
+
+func unavailable(cl Consistency, required, alive int) error {
 	return &cqlerr.Error{
 		Code:        cqlerr.Unavailable,
 		Message:     "Cannot achieve consistency level for cl " + cl.String() + ". Requires " + strconv.Itoa(required) + ", alive " + strconv.Itoa(alive),
 		Consistency: uint16(cl), BlockFor: int32(required), Received: int32(alive),
 	}
+}
+
+// checkWrite refuses a write that too few nodes can serve: first the reads for images, at
+// QUORUM instead of ALL, then the batchlog, for which a logged batch in a cluster needs
+// another node except at ANY, then the write itself.
+func (e *Engine) checkWrite(kind OpKind, muts []*store.Mutation, cl Consistency) error {
+	for _, m := range muts {
+		if cl == All && m.Table.CDC != nil && m.Table.CDC.Enabled && e.cdc != nil && e.cdc.NeedsLock(m.Table) {
+			if err := e.available(m.Table.Keyspace, Quorum); err != nil {
+				return err
+			}
+		}
+	}
+	if kind == OpLoggedBatch && cl != Any && e.cluster.Nodes() > 1 && e.cluster.Alive() < 2 {
+		return unavailable(One, 1, 0)
+	}
+	for i, m := range muts {
+		if i > 0 && m.Table.Keyspace == muts[i-1].Table.Keyspace {
+			continue
+		}
+		if err := e.available(m.Table.Keyspace, cl); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkRead refuses levels that a read may not have or cannot reach.

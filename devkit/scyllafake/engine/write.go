@@ -16,13 +16,8 @@ func (e *Engine) write(ctx context.Context, kind OpKind, muts []*store.Mutation,
 	if len(muts) == 1 {
 		kind = OpWrite
 	}
-	for i, m := range muts {
-		if i > 0 && m.Table.Keyspace == muts[i-1].Table.Keyspace {
-			continue
-		}
-		if err := e.available(m.Table.Keyspace, params.Consistency); err != nil {
-			return err
-		}
+	if err := e.checkWrite(kind, muts, params.Consistency); err != nil {
+		return err
 	}
 	v, err := e.before(ctx, Op{
 		Kind: kind, Keyspace: muts[0].Table.Keyspace, Table: muts[0].Table.Name,

@@ -29,7 +29,8 @@ type Failure struct {
 	// with CDC as UNLOGGED_BATCH, since base and log are two mutations.
 	WriteType string
 	// Consistency is the level in the error; nil means the operation's, or that of the
-	// write type: ONE for BATCH_LOG, SERIAL for CAS.
+	// write type: ONE for BATCH_LOG, SERIAL for CAS. For a write at ALL, the read for an
+	// image is at QUORUM.
 	Consistency *engine.Consistency
 	// Received and BlockFor are how many replicas responded and how many were required;
 	// for Unavailable, how many are alive and how many are required. BlockFor 0 means
@@ -78,8 +79,8 @@ func (f *Failure) validate() error {
 	return nil
 }
 
-// error returns the error for an operation.
-func (f *Failure) error(op engine.Op) *cqlerr.Error {
+// error returns the error for an operation. batchlog is the table of the batchlog.
+func (f *Failure) error(op engine.Op, batchlog string) *cqlerr.Error {
 	e := &cqlerr.Error{
 		Code: f.Code, Message: f.Message, WriteType: f.WriteType,
 		Received: f.Received, BlockFor: f.BlockFor, NumFailures: f.NumFailures, DataPresent: f.DataPresent,
@@ -97,9 +98,11 @@ func (f *Failure) error(op engine.Op) *cqlerr.Error {
 	case f.Consistency != nil:
 		level = *f.Consistency
 	case isWrite && e.WriteType == BatchLog:
-		level, keyspace, table = engine.One, "system", "batchlog"
+		level, keyspace, table = engine.One, "system", batchlog
 	case isWrite && e.WriteType == CAS:
 		level = engine.Serial
+	case f.Code == cqlerr.ReadTimeout && len(op.Mutations) > 0 && level == engine.All: // the read for an image
+		level = engine.Quorum
 	}
 	e.Consistency = uint16(level)
 	if e.Message == "" {

@@ -216,7 +216,7 @@ func (in *Injector) decide(op engine.Op) (effect *Effect, v engine.Verdict, wait
 				continue
 			}
 		} else {
-			v = e.verdict(op)
+			v = e.verdict(op, in.node.batchlog())
 		}
 		a.hits++
 		if e.Freeze {
@@ -227,10 +227,10 @@ func (in *Injector) decide(op engine.Op) (effect *Effect, v engine.Verdict, wait
 	return nil, engine.Verdict{}, wait
 }
 
-func (e *Effect) verdict(op engine.Op) engine.Verdict {
+func (e *Effect) verdict(op engine.Op, batchlog string) engine.Verdict {
 	v := engine.Verdict{Delay: e.Delay, Fate: e.Fate, Later: e.Later, Disconnect: e.Disconnect}
 	if e.Failure != nil {
-		v.Err = e.Failure.error(op)
+		v.Err = e.Failure.error(op, batchlog)
 	}
 	return v
 }

@@ -14,11 +14,20 @@ type Node struct {
 	topology *topology.Topology
 	schema   catalog.Source
 	clock    *Clock
+	version  catalog.Version
 }
 
 // NewNode returns the Node of a topology and schema.
-func NewNode(t *topology.Topology, schema catalog.Source, clock *Clock) *Node {
-	return &Node{topology: t, schema: schema, clock: clock}
+func NewNode(t *topology.Topology, schema catalog.Source, clock *Clock, version catalog.Version) *Node {
+	return &Node{topology: t, schema: schema, clock: clock, version: version}
+}
+
+// batchlog returns the name of the batchlog's table.
+func (n *Node) batchlog() string {
+	if n != nil && n.version.HasLogInBatchlog() {
+		return "batchlog_v2"
+	}
+	return "batchlog"
 }
 
 // start returns the time of In; zero for the topology to choose.

@@ -37,7 +37,7 @@ func newNodeInjector(t *testing.T) *Injector {
 	schema := &catalog.Schema{Keyspaces: map[string]*catalog.Keyspace{"ks": {
 		Name: "ks", Tablets: true, Tables: map[string]*catalog.Table{"ev": logged},
 	}}}
-	return New(NewNode(top, (*fixedSchema)(schema), clock), clock, 1)
+	return New(NewNode(top, (*fixedSchema)(schema), clock, catalog.Version{Major: 5, Minor: 1}), clock, 1)
 }
 
 // A rule can begin a generation, or split tablets, when it is hit.

@@ -93,7 +93,7 @@ func TestFailure_Messages(t *testing.T) {
 		"injected fault overloaded": {Code: cqlerr.Overloaded},
 		"as told":                   {Code: cqlerr.Server, Message: "as told"},
 	} {
-		if got := f.error(write(engine.OpWrite, engine.One, kv)).Message; got != want {
+		if got := f.error(write(engine.OpWrite, engine.One, kv), "batchlog").Message; got != want {
 			t.Errorf("message %q, want %q", got, want)
 		}
 	}
