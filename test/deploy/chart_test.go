@@ -20,6 +20,7 @@ import (
 	"testing"
 	"text/template"
 
+	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
@@ -46,6 +47,7 @@ func render(t *testing.T, file string, set func(values object)) string {
 		set(values)
 	}
 	var meta struct {
+		Name       string `yaml:"name"`
 		AppVersion string `yaml:"appVersion"`
 	}
 	unmarshal(t, filepath.Join(chart, "Chart.yaml"), &meta)
@@ -88,7 +90,7 @@ func render(t *testing.T, file string, set func(values object)) string {
 	}
 	var b strings.Builder
 	err := tmpl.ExecuteTemplate(&b, file, object{
-		"Values": values, "Release": object{"Name": "outbox"}, "Chart": object{"AppVersion": meta.AppVersion}, "Files": files{t, chart},
+		"Values": values, "Release": object{"Name": "outbox", "Namespace": "shop"}, "Chart": object{"Name": meta.Name, "AppVersion": meta.AppVersion}, "Files": files{t, chart},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -164,6 +166,106 @@ func TestChart_ObjectsOnRequest(t *testing.T) {
 	}
 	if got := count(func(values object) { values["existingSecret"] = "mine" }); got["Secret"] > 0 {
 		t.Errorf("with a Secret of the user, the chart has %v", got)
+	}
+}
+
+// What a platform adds to its pods is in all of them, the Job's too.
+func TestChart_PodsOfAPlatform(t *testing.T) {
+	t.Parallel()
+	objects := parse(t, render(t, "outbox.yaml", func(values object) {
+		values["imagePullSecrets"] = []any{object{"name": "registry"}}
+		values["serviceAccount"].(object)["annotations"] = object{"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/outbox"}
+		values["nodeSelector"] = object{"pool": "events"}
+		values["tolerations"] = []any{object{"key": "events", "operator": "Exists"}}
+		values["volumes"] = []any{object{"name": "secrets", "csi": object{"driver": "secrets-store.csi.k8s.io"}}}
+		values["volumeMounts"] = []any{object{"name": "secrets", "mountPath": "/secrets"}}
+		values["components"].(object)["relay"].(object)["resources"] = object{"limits": object{"memory": "1Gi"}}
+		values["networkPolicy"].(object)["clientNamespaces"] = []any{"ingress"}
+	}))
+	pods, policies := 0, 0
+	for _, o := range objects {
+		switch o["kind"] {
+		case "ServiceAccount":
+			if got := fmt.Sprint(o["metadata"].(object)["annotations"]); got != "map[eks.amazonaws.com/role-arn:arn:aws:iam::1:role/outbox]" {
+				t.Errorf("the ServiceAccount has the annotations %s", got)
+			}
+		case "NetworkPolicy":
+			if text := fmt.Sprint(o["spec"]); strings.Contains(text, "port:api") {
+				policies++
+				if !strings.Contains(text, "namespaceSelector:map[matchLabels:map[kubernetes.io/metadata.name:ingress]] podSelector:map[matchLabels:map[scylla-outbox/client:true]]") {
+					t.Errorf("%v does not admit labelled pods of the namespace ingress: %s", o["metadata"], text)
+				}
+			}
+		case "Deployment", "Job":
+			pods++
+			pod := o["spec"].(object)["template"].(object)["spec"].(object)
+			text := fmt.Sprint(pod)
+			for _, want := range []string{"imagePullSecrets:[map[name:registry]]", "nodeSelector:map[pool:events]", "key:events operator:Exists", "driver:secrets-store.csi.k8s.io", "mountPath:/secrets"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("the pods of %v lack %s: %s", o["metadata"], want, text)
+				}
+			}
+			container := pod["containers"].([]any)[0].(object)
+			if own := strings.Contains(fmt.Sprint(container["resources"]), "memory:1Gi"); own != (container["name"] == "relay") {
+				t.Errorf("%v has the resources %v", container["name"], container["resources"])
+			}
+		}
+	}
+	if pods != 5 || policies != 3 {
+		t.Errorf("found %d kinds of pods and %d policies of APIs, want 5 and 3", pods, policies)
+	}
+}
+
+// Helm checks values by the schema of the chart: it accepts the defaults, and no misspelled key.
+func TestChart_Schema(t *testing.T) {
+	t.Parallel()
+	schema, err := jsonschema.NewCompiler().Compile(filepath.Join(folder, "chart", "values.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		set     func(object)
+		refused string
+	}{
+		"the defaults":                {func(object) {}, ""},
+		"settings of the processes":   {func(v object) { v["config"].(object)["relay"].(object)["spill_limit"] = 1 }, ""},
+		"a misspelled value":          {func(v object) { v["existingSecrets"] = "mine" }, "existingSecrets"},
+		"a misspelled value of one":   {func(v object) { v["components"].(object)["relay"].(object)["replica"] = 3 }, "replica"},
+		"a text instead of a number":  {func(v object) { v["components"].(object)["relay"].(object)["replicas"] = "3" }, "replicas"},
+		"a component that is unknown": {func(v object) { v["components"].(object)["relays"] = object{} }, "relays"},
+	} {
+		var values object
+		unmarshal(t, filepath.Join(folder, "chart", "values.yaml"), &values)
+		tt.set(values)
+		text, err := json.Marshal(values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = schema.Validate(plain)
+		if (err != nil) != (tt.refused != "") || err != nil && !strings.Contains(err.Error(), tt.refused) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The notes after an installation name what is installed and what is next.
+func TestChart_Notes(t *testing.T) {
+	t.Parallel()
+	notes := render(t, "NOTES.txt", nil)
+	for _, want := range []string{
+		"scylla-outbox 0.1.0 is installed as outbox in the namespace shop", "relay × 2\n", "admin × 1: http://outbox-admin.shop.svc:8090",
+		"kubectl -n shop port-forward service/outbox-admin 8090", `scylla-outbox/client: "true"`, "monitoring.enabled adds",
+	} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("the notes lack %q:\n%s", want, notes)
+		}
+	}
+	if notes := render(t, "NOTES.txt", everything); strings.Contains(notes, "Nothing watches") {
+		t.Errorf("the notes miss the monitoring that is there:\n%s", notes)
 	}
 }
 

@@ -22,6 +22,21 @@ securityContext:
   readOnlyRootFilesystem: true
   capabilities: {drop: [ALL]}
 {{- end }}
+{{- /* Where pods run and what their images need, at the depth of a pod's specification. */}}
+{{- define "outbox.scheduling" }}
+{{- with .Values.imagePullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+      nodeSelector:
+        {{- toYaml . | nindent 8 }}
+{{- end }}
+{{- with .Values.tolerations }}
+      tolerations:
+        {{- toYaml . | nindent 8 }}
+{{- end }}
+{{- end }}
 {{- define "outbox.migrate" }}
 spec:
   backoffLimit: 20
@@ -36,6 +51,7 @@ spec:
       automountServiceAccountToken: false
       restartPolicy: OnFailure
       {{- include "outbox.podSecurity" . | nindent 6 }}
+      {{- include "outbox.scheduling" . }}
       containers:
         - name: migrate
           image: {{ include "outbox.image" . }}
@@ -46,7 +62,13 @@ spec:
             {{- toYaml .Values.resources | nindent 12 }}
           volumeMounts:
             - {name: config, mountPath: /etc/outbox, readOnly: true}
+            {{- with .Values.volumeMounts }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
       volumes:
         - name: config
           secret: {secretName: {{ include "outbox.secret" . }}}
+        {{- with .Values.volumes }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
 {{- end }}
