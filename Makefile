@@ -183,8 +183,8 @@ test-peers: java ## conformance and the inbox with a real Apache Cassandra, end 
 	$(call gotest,testname,$(again) --packages "$$(git grep -l '^func TestPeer' -- test | xargs -n1 dirname | sort -u | sed 's|^|./|')",-tags peers -count=1 $(SHORT) -timeout 40m -run Peer)
 
 .PHONY: test-real
-test-real: ## migrations and all services on your ScyllaDB in a fresh keyspace: OUTBOX_SCYLLA_HOSTS=HOST[,HOST] (without it on the embedded one)
-	go test ./test/releases -run TestReal -count 1 -v -timeout 1h
+test-real: ## each statement of the product on your ScyllaDB, in fresh keyspaces: OUTBOX_SCYLLA_HOSTS=HOST[,HOST] (without it on the embedded one)
+	go test ./test/releases -run TestReal -count 1 -v -timeout 2h
 
 .PHONY: test-api
 test-api: ## the running APIs against their own descriptions, with schemathesis (needs Python 3 with venv)

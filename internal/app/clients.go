@@ -199,6 +199,9 @@ func (c ScyllaConfig) Cluster(keyspace string) (*gocql.ClusterConfig, error) {
 	if conf != nil {
 		cluster.SslOpts = &gocql.SslOptions{Config: conf, EnableHostVerification: true}
 	}
+	if c.Configure != nil {
+		c.Configure(cluster)
+	}
 	nodes := c.Nodes
 	if nodes == nil {
 		nodes = sessions.NewNodes(slog.New(slog.DiscardHandler), nil)

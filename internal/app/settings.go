@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.opentelemetry.io/otel/trace"
 
@@ -100,6 +101,9 @@ type ScyllaConfig struct {
 	Nodes    *sessions.Nodes // detects nodes that do not answer; nil: each session does so separately
 	pageSize int             // rows in one answer; 0 for the driver's own
 	Waits    func(err error) // called with the reason of each retry of the connection; may be nil
+	// Configure changes the driver's configuration of a session last; may be nil. Tests observe
+	// statements with it, and connect to an embedded database.
+	Configure func(*gocql.ClusterConfig)
 
 	components *components // nil: the session checks none
 }

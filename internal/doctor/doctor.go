@@ -39,7 +39,7 @@ const checkTimeout = 10 * time.Second
 // one makes pointless. It writes one row and one object and deletes them. c.Scylla.Nodes is
 // replaced.
 func Check(ctx context.Context, c *app.Config) []Finding {
-	out := append(checkScylla(ctx, c), checkRate(c))
+	out := append(CheckScylla(ctx, c), checkRate(c))
 	out = append(append(out, checkKafka(ctx, c)...), checkRegistry(ctx, c)...)
 	return append(out, checkArchive(ctx, c)...)
 }
@@ -86,9 +86,10 @@ func checkRegistry(ctx context.Context, c *app.Config) []Finding {
 	return []Finding{{check, true, r.URL(), ""}}
 }
 
-// checkScylla checks connection, schema, tables and permissions, in this order. It skips the
-// checks that a failed one makes pointless.
-func checkScylla(ctx context.Context, c *app.Config) (out []Finding) {
+// CheckScylla checks connection, schema, tables and permissions, in this order. It skips the
+// checks that a failed one makes pointless. It writes one row and deletes it. c.Scylla.Nodes is
+// replaced.
+func CheckScylla(ctx context.Context, c *app.Config) (out []Finding) {
 	c.Scylla.Nodes = sessions.NewNodes(slog.New(slog.DiscardHandler), nil)
 	session, err := c.Scylla.Session("")
 	if err != nil {

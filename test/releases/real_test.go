@@ -1,21 +1,13 @@
 package releases
 
 import (
-	"context"
-	"flag"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"io/fs"
 	"net/http"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,7 +15,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
-	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/internal/doctor"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 	"github.com/scylla-outbox/scylla-outbox/orders"
@@ -36,8 +28,6 @@ import (
 // hostsVar names the nodes of a given cluster, userVar and passwordVar an account there.
 const hostsVar, userVar, passwordVar = "OUTBOX_SCYLLA_HOSTS", "OUTBOX_SCYLLA_USERNAME", "OUTBOX_SCYLLA_PASSWORD"
 
-var updateUncovered = flag.Bool("uncovered", false, "write testdata/uncovered.txt")
-
 // given returns the configuration of sessions to the given cluster.
 func given(keyspace string) *gocql.ClusterConfig {
 	c := gocql.NewCluster(strings.Split(os.Getenv(hostsVar), ",")...)
@@ -48,23 +38,43 @@ func given(keyspace string) *gocql.ClusterConfig {
 	return c
 }
 
-// TestReal_Story is what make test-real runs on the cluster in OUTBOX_SCYLLA_HOSTS, in a fresh
-// keyspace and in real time: migrations, and all services through the story of this package;
-// then the relay publishes what is left, the verification finds it, and each response of the
-// admin API is read. Without a cluster it runs on the embedded database with tablets, in virtual
-// time. No statement may be refused.
-func TestReal_Story(t *testing.T) {
-	if os.Getenv(hostsVar) == "" {
-		conf := scyllafake.Config{Tokens: 4}
-		bubbleOn(t, time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC), conf, func(w *world) {
+// TestReal is what make test-real runs on the cluster in OUTBOX_SCYLLA_HOSTS, in fresh keyspaces
+// and in real time: migrations, and all services through the story of this package and through
+// what operators, failures and time add to it; then the relay publishes what is left, the
+// verification finds it, and each response of the admin API is read. Without a cluster it runs on
+// the embedded database, in virtual time, and executes each statement of the source. No statement
+// may be refused.
+func TestReal(t *testing.T) {
+	all := newStatements()
+	t.Run("Tablets", func(t *testing.T) {
+		// The guard of the ring waits as long as a real node's.
+		onDatabase(t, all, scyllafake.Config{Tokens: 4, RingDelay: 30 * time.Second}, func(w *world) {
 			w.real()
-			w.statements.covered(t)
-			w.conditional()
+			if w.node != nil {
+				w.conditional()
+			}
+		})
+	})
+	t.Run("Vnodes", func(t *testing.T) { onDatabase(t, all, scyllafake.Config{Tokens: 4, Shards: 2}, (*world).vnodes) })
+	if os.Getenv(hostsVar) == "" {
+		all.covered(t)
+	}
+}
+
+// onDatabase runs f on the given cluster, in a fresh keyspace, or on an embedded one in a bubble.
+// It records the statements in all.
+func onDatabase(t *testing.T, all *statements, conf scyllafake.Config, f func(*world)) {
+	t.Helper()
+	if os.Getenv(hostsVar) == "" {
+		bubbleOn(t, time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC), conf, func(w *world) {
+			w.statements = all
+			f(w)
 		})
 		return
 	}
-	keyspace = "outbox_" + strconv.FormatInt(time.Now().Unix(), 36)
-	w := &world{t: t, archiveDir: t.TempDir()}
+	defer func(was string) { keyspace = was }(keyspace)
+	keyspace = "outbox_" + strconv.FormatInt(time.Now().UnixMilli(), 36)
+	w := &world{t: t, archiveDir: t.TempDir(), statements: all}
 	w.startBroker()
 	defer w.close()
 	defer func() {
@@ -74,18 +84,27 @@ func TestReal_Story(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	w.real()
+	f(w)
 }
 
 // With each version of the broker that gives topics ids, which subscriptions need, all services
 // run the story: orders, messages, schedule, relay, dead letters, subscriptions and the inbox.
 func TestStory_EachVersionOfTheBroker(t *testing.T) {
 	for _, v := range testworld.BrokerVersions {
-		if !v.TopicIDs || len(v.Options()) == 0 { // TestReal_Story has the newest
+		if !v.TopicIDs || len(v.Options()) == 0 { // TestReal has the newest
 			continue
 		}
 		t.Run(v.Name, func(t *testing.T) {
-			bubbleOn(t, time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC), scyllafake.Config{Tokens: 4}, (*world).real, v.Options()...)
+			bubbleOn(t, time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC), scyllafake.Config{Tokens: 4}, func(w *world) {
+				w.statements = newStatements()
+				w.setUp()
+				story(w)
+				w.accept()
+				_, stop := w.relays()
+				defer stop()
+				w.publishesAll()
+				w.accepts()
+			}, v.Options()...)
 		})
 	}
 }
@@ -126,21 +145,25 @@ func (w *world) conditional() {
 	w.t.Logf("documented and without a conditional statement in the story: %q", slices.DeleteFunc(documented, func(name string) bool { return slices.Contains(made, name) }))
 }
 
-// real runs the scenarios in an empty keyspace.
-func (w *world) real() {
-	ctx := w.t.Context()
-	w.statements = &statements{executed: map[string]bool{}, refused: map[string]bool{}}
+// setUp migrates an empty keyspace, and opens the stores.
+func (w *world) setUp() {
 	w.migrate()
 	w.migrate() // it changes nothing
 	w.open()
 	for _, stmt := range own() {
 		w.must(w.session.Query(stmt).Exec())
 	}
-	status := must1[schema.Report](w)(schema.Status(ctx, w.session, schema.Options{Keyspace: keyspace}))
+	status := must1[schema.Report](w)(schema.Status(w.t.Context(), w.session, schema.Options{Keyspace: keyspace}))
 	if !status.UpToDate() {
 		w.t.Errorf("the keyspace is not up to date: %+v", status.Migrations)
 	}
 	w.t.Logf("keyspace %s of ScyllaDB %s", keyspace, status.Server.Version)
+}
+
+// real runs the scenarios in an empty keyspace.
+func (w *world) real() {
+	ctx := w.t.Context()
+	w.setUp()
 	facts, paths := story(w)
 	order, err := gocql.ParseUUID(facts["order"][0])
 	w.must(err)
@@ -158,6 +181,21 @@ func (w *world) real() {
 	w.accept()
 	_, stop := w.relays()
 	defer stop()
+	w.publishesAll()
+	w.tablets()
+	w.publishesAll()
+	w.accepts()
+}
+
+// accepts fails for each statement that the database refused.
+func (w *world) accepts() {
+	for stmt := range w.statements.refused {
+		w.t.Error("refused: ", stmt)
+	}
+}
+
+// publishesAll waits until the relay has published every event, once and in order.
+func (w *world) publishesAll() {
 	var counts verify.Counts
 	for range 60 {
 		if counts = w.verified(); counts.Missing == 0 {
@@ -169,8 +207,47 @@ func (w *world) real() {
 		w.t.Errorf("the relay has published %+v, want every event once and in order", counts)
 	}
 	w.t.Logf("%+v", counts)
-	for stmt := range w.statements.refused {
-		w.t.Error("refused: ", stmt)
+}
+
+// tabletStatement is a statement of docs/operators/tablets.md, and what it says about its effect.
+var tabletStatement = regexp.MustCompile(`(?m)^    ALTER TABLE outbox\.(.*'min_tablet_count': (\d+)\});\n\n.* has (\d+) streams before it and (\d+) after it`)
+
+// tablets executes the statement of docs/operators/tablets.md while the relay runs and events are
+// written, and waits for the streams that the page promises.
+func (w *world) tablets() {
+	page, err := os.ReadFile("../../docs/operators/tablets.md")
+	w.must(err)
+	stmt := tabletStatement.FindStringSubmatch(string(page))
+	if stmt == nil {
+		w.t.Fatal("docs/operators/tablets.md has no statement that sets the number of tablets, with its effect")
+	}
+	c := w.config()
+	conf := must1[[]relay.Config](w)(c.RelayConfigs())[0]
+	conf.Session = w.session
+	streams := func() int { return len(must1[[][]byte](w)(relay.Streams(w.t.Context(), conf))) }
+	number := func(text string) int { return must1[int](w)(strconv.Atoi(text)) }
+	before, want := streams(), number(stmt[4])
+	if w.node != nil && before != number(stmt[3]) {
+		w.t.Errorf("%d streams, and the page says %s", before, stmt[3])
+	}
+	w.must(w.session.Query("ALTER TABLE " + keyspace + "." + stmt[1]).Exec())
+	began := time.Now()
+	for n := int64(1); streams() < want; n++ { // a cluster with more shards has more at once
+		if time.Since(began) > 10*time.Minute {
+			w.t.Fatalf("%d streams after %s, want %d", streams(), time.Since(began), want)
+		}
+		w.append(event("split", n, "Moved"))
+		time.Sleep(5 * time.Second)
+	}
+	after := streams()
+	w.t.Logf("%d streams, %d after %s", before, after, time.Since(began))
+	if w.node != nil && after != want {
+		w.t.Errorf("%d streams, and the page says %d", after, want)
+	}
+	time.Sleep(2 * time.Minute) // the generation has begun
+	w.append(event("after the split", 1, "Moved"))
+	if found := doctor.CheckScylla(w.t.Context(), c); !slices.ContainsFunc(found, func(f doctor.Finding) bool { return strings.Contains(f.Detail, fmt.Sprintf(": %d streams", after)) }) {
+		w.t.Errorf("the doctor does not report %d streams: %+v", after, found)
 	}
 }
 
@@ -189,191 +266,4 @@ func (w *world) verified() verify.Counts {
 	}
 	w.must(v.Run(w.t.Context()))
 	return v.Ledger().Check(v.Window, nil)
-}
-
-// statements records the statements of sessions, and those that the database refused as invalid.
-type statements struct {
-	mu                sync.Mutex
-	executed, refused map[string]bool
-}
-
-// ObserveQuery implements gocql.QueryObserver.
-func (s *statements) ObserveQuery(_ context.Context, q gocql.ObservedQuery) {
-	s.add(q.Err, q.Statement)
-}
-
-// ObserveBatch implements gocql.BatchObserver.
-func (s *statements) ObserveBatch(_ context.Context, b gocql.ObservedBatch) {
-	s.add(b.Err, b.Statements...)
-}
-
-func (s *statements) add(err error, all ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, stmt := range all {
-		s.executed[stmt] = true
-		if cqlcode.Of(err) != cqlcode.None && cqlcode.FateOf(err) == cqlcode.Invalid {
-			s.refused[fmt.Sprintf("%s: %v", stmt, err)] = true
-		}
-	}
-}
-
-// covered fails for a statement of the product's source that was not executed and is not in
-// testdata/uncovered.txt. go test ./test/releases -run Real -uncovered writes the file.
-func (s *statements) covered(t *testing.T) {
-	t.Helper()
-	var left []string
-	found := sourceStatements(t)
-	for _, f := range found {
-		re := regexp.MustCompile("^" + f.pattern)
-		executed := false
-		for stmt := range s.executed {
-			executed = executed || re.MatchString(strings.TrimSpace(stmt))
-		}
-		if !executed {
-			left = append(left, f.file+": "+f.text)
-		}
-	}
-	slices.Sort(left)
-	left = slices.Compact(left)
-	const file = "testdata/uncovered.txt"
-	if *updateUncovered {
-		if err := os.WriteFile(file, []byte(strings.Join(left, "\n")+"\n"), 0o644); err != nil { //nolint:gosec // readable by all
-			t.Fatal(err)
-		}
-	}
-	known, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	listed := strings.Split(string(known), "\n")
-	for _, stmt := range left {
-		if !slices.Contains(listed, stmt) {
-			t.Errorf("the story does not execute %s: let it, or run this test with -uncovered, which adds it to %s", stmt, file)
-		}
-	}
-	t.Logf("%d of %d statements of the source were executed", len(found)-len(left), len(found))
-}
-
-// source is a statement in the source: the beginning that is known.
-type source struct{ file, text, pattern string }
-
-var (
-	begins = regexp.MustCompile(`^(SELECT|INSERT INTO|UPDATE|DELETE) `)
-	verbs  = regexp.MustCompile(`%[a-z]`)
-)
-
-// sourceStatements returns the statements of the product.
-func sourceStatements(t *testing.T) (all []source) {
-	t.Helper()
-	const root = "../.."
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		rel, _ := filepath.Rel(root, path)
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && rel != "." && (strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"test", "devkit", "examples", "docs", "bin"}, rel)):
-			return fs.SkipDir
-		case d.IsDir() || !strings.HasSuffix(rel, ".go") || strings.HasSuffix(rel, "_test.go"):
-			return nil
-		}
-		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
-		e := expressions{names: map[string][]string{}}
-		ast.Inspect(f, e.assignments)
-		ast.Inspect(f, func(n ast.Node) bool {
-			x, ok := n.(ast.Expr)
-			if _, name := n.(*ast.Ident); name || !ok {
-				return true
-			}
-			parts := e.parts(x, 0)
-			if len(parts) == 0 || !begins.MatchString(parts[0]) {
-				return true
-			}
-			var text, pattern strings.Builder
-			for _, p := range parts {
-				text.WriteString(p)
-				for i, literal := range strings.Split(verbs.ReplaceAllString(p, "\x00"), "\x00") {
-					if i > 0 {
-						pattern.WriteString(".*?")
-					}
-					pattern.WriteString(regexp.QuoteMeta(literal))
-				}
-			}
-			all = append(all, source{filepath.ToSlash(rel), strings.TrimSpace(strings.ReplaceAll(text.String(), unknown, "…")), strings.ReplaceAll(pattern.String(), unknown, ".*?")})
-			return false
-		})
-		return nil
-	})
-	if err != nil || len(all) < 50 {
-		t.Fatalf("%d statements in the source, %v", len(all), err)
-	}
-	return all
-}
-
-// unknown stands for a part of a statement that is no literal.
-const unknown = "\x01"
-
-// expressions flattens expressions of strings of one file.
-type expressions struct{ names map[string][]string }
-
-// assignments records the strings of variables and constants.
-func (e *expressions) assignments(n ast.Node) bool {
-	record := func(name ast.Expr, value ast.Expr) {
-		if id, ok := name.(*ast.Ident); ok {
-			if parts := e.parts(value, 0); len(parts) > 0 {
-				if _, twice := e.names[id.Name]; twice {
-					parts = []string{unknown}
-				}
-				e.names[id.Name] = parts
-			}
-		}
-	}
-	switch n := n.(type) {
-	case *ast.AssignStmt:
-		for i := range min(len(n.Lhs), len(n.Rhs)) {
-			if len(n.Lhs) == len(n.Rhs) {
-				record(n.Lhs[i], n.Rhs[i])
-			}
-		}
-	case *ast.ValueSpec:
-		for i := range min(len(n.Names), len(n.Values)) {
-			record(n.Names[i], n.Values[i])
-		}
-	}
-	return true
-}
-
-// parts returns the literals of a string expression, with unknown for the other operands; nil
-// for an expression without literals.
-func (e *expressions) parts(x ast.Expr, depth int) []string {
-	if depth > 20 {
-		return nil
-	}
-	switch x := x.(type) {
-	case *ast.BasicLit:
-		if text, err := strconv.Unquote(x.Value); err == nil && x.Kind == token.STRING {
-			return []string{text}
-		}
-	case *ast.Ident:
-		return e.names[x.Name]
-	case *ast.BinaryExpr:
-		if x.Op != token.ADD {
-			return nil
-		}
-		left, right := e.parts(x.X, depth+1), e.parts(x.Y, depth+1)
-		if left == nil && right == nil {
-			return nil
-		}
-		if left == nil {
-			left = []string{unknown}
-		}
-		if right == nil {
-			right = []string{unknown}
-		}
-		return slices.Concat(left, right)
-	}
-	return nil
 }

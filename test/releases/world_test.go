@@ -1,6 +1,7 @@
 package releases
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,6 +19,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -29,6 +32,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
+	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/messages"
@@ -41,6 +45,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/api"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/engine"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
+	"github.com/scylla-outbox/scylla-outbox/test/clitest"
 	testworld "github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
@@ -178,14 +183,33 @@ func (w *world) connect(in string) *gocql.Session {
 		c.NumConns, c.ReconnectInterval = 1, 0
 	}
 	c.Consistency = gocql.LocalQuorum
-	if w.statements != nil {
-		c.QueryObserver, c.BatchObserver = w.statements, w.statements
-	}
+	w.observe(c)
 	c.Logger = log.New(io.Discard, "", 0)
 	s, err := c.CreateSession()
 	w.must(err)
 	s.SetPrefetch(0)
 	return s
+}
+
+// observe records the statements of sessions with the configuration.
+func (w *world) observe(c *gocql.ClusterConfig) {
+	if w.statements != nil {
+		c.QueryObserver, c.BatchObserver = w.statements, w.statements
+	}
+}
+
+// config returns the configuration of the commands, for the database of this world.
+func (w *world) config() *app.Config {
+	c := must1[*app.Config](w)(clitest.Config(w.t, app.LoadConfigFrom, func(cmd *cobra.Command) { app.AddFlags(cmd, app.RelaySections...) }, "", nil,
+		"--scylla-keyspace", keyspace, "--scylla-hosts", cmp.Or(os.Getenv(hostsVar), "127.0.0.1")))
+	c.Scylla.Username, c.Scylla.Password, c.Scylla.Timeout = os.Getenv(userVar), os.Getenv(passwordVar), 10*time.Second
+	c.Scylla.Configure = func(cluster *gocql.ClusterConfig) {
+		if w.node != nil {
+			cluster.Dialer, cluster.NumConns, cluster.ReconnectInterval = w.node, 1, 0
+		}
+		w.observe(cluster)
+	}
+	return c
 }
 
 // migrate applies today's schema.
@@ -258,6 +282,9 @@ func (w *world) relays() (metrics prometheus.Gatherer, stop func()) {
 		r, err := relay.New(c)
 		w.must(err)
 		stops = append(stops, w.run(r.Run))
+		if w.statements != nil {
+			stops = append(stops, w.run(func(ctx context.Context) error { r.Heartbeat(ctx, "test", 0); return nil }))
+		}
 	}
 	return registry, func() {
 		for _, stop := range stops {
@@ -267,8 +294,12 @@ func (w *world) relays() (metrics prometheus.Gatherer, stop func()) {
 }
 
 // scheduler runs the scheduler.
-func (w *world) scheduler() (stop func()) {
-	s, err := schedule.New(schedule.Config{Store: schedule.NewStore(w.session, gocql.LocalQuorum, 3*time.Second), Owner: "releases", Logger: w.logger(), Poll: 5 * time.Second, LookAhead: 20 * time.Second})
+func (w *world) scheduler(change ...func(*schedule.Config)) (stop func()) {
+	c := schedule.Config{Store: schedule.NewStore(w.session, gocql.LocalQuorum, 3*time.Second), Owner: "releases", Logger: w.logger(), Poll: 5 * time.Second, LookAhead: 20 * time.Second}
+	for _, f := range change {
+		f(&c)
+	}
+	s, err := schedule.New(c)
 	w.must(err)
 	return w.run(s.Run)
 }
@@ -289,13 +320,17 @@ func (w *world) admin() (stop func()) {
 	return w.run(func(ctx context.Context) error { return s.Serve(ctx, l) })
 }
 
+// idle returns the subscriptions for a process that runs none.
+func (w *world) idle() *engine.Idle {
+	return must1[*engine.Idle](w)(engine.NewIdle(engine.Config{Kafka: w.brokers(), Store: w.subs, DeadLetters: w.deadLetters, Instance: "none", Address: "http://none"}, w.kafka))
+}
+
 // newAdmin returns the admin API and a token for it.
 func (w *world) newAdmin() (token string, s *admin.Server) {
 	secret, hash := access.NewToken()
 	gate, err := access.New(access.Config{Tokens: []access.Token{{Name: "operator", Role: access.Admin, Hash: hash}}, RequestsPerSecond: 1e6, RequestsBurst: 1e6})
 	w.must(err)
-	idle, err := engine.NewIdle(engine.Config{Kafka: w.brokers(), Store: w.subs, DeadLetters: w.deadLetters, Instance: "none", Address: "http://none"}, w.kafka)
-	w.must(err)
+	idle := w.idle()
 	s, err = admin.New(admin.Config{
 		Session: w.session, Keyspace: keyspace, DeadLetters: w.deadLetters, Gate: gate, Relay: relay.DefaultName, Archive: w.keeper, Logger: w.logger(),
 		Kafka:  testworld.Kafka(w.brokers()),
@@ -305,11 +340,15 @@ func (w *world) newAdmin() (token string, s *admin.Server) {
 	return secret, s
 }
 
-// api returns a function that gets a resource of the admin API.
-func (w *world) api() func(path string) (int, json.RawMessage) {
+// api returns a function that gets a resource of the admin API, or posts a body to it.
+func (w *world) api() func(path string, body ...string) (int, json.RawMessage) {
 	secret, s := w.newAdmin()
-	return func(path string) (int, json.RawMessage) {
+	return func(path string, body ...string) (int, json.RawMessage) {
 		r := httptest.NewRequestWithContext(w.t.Context(), http.MethodGet, path, nil)
+		if len(body) > 0 {
+			r = httptest.NewRequestWithContext(w.t.Context(), http.MethodPost, path, strings.NewReader(body[0]))
+			r.Header.Set("Content-Type", "application/json")
+		}
 		r.Header.Set("Authorization", "Bearer "+secret)
 		rec := httptest.NewRecorder()
 		s.Handler().ServeHTTP(rec, r)
