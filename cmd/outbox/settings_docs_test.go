@@ -3,9 +3,14 @@ package main
 import (
 	"flag"
 	"fmt"
+	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 )
@@ -43,13 +48,42 @@ func TestDocs_ListEverySetting(t *testing.T) {
 	}
 }
 
+// settingsTable returns a table for each section, with the commands that use it.
 func settingsTable() string {
 	var b strings.Builder
-	b.WriteString("| key in the file | environment | default | |\n|---|---|---|---|\n")
+	last := ""
 	for _, s := range app.Settings {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.Key, code(s.Env()), code(s.Text()), s.Usage)
+		section, _, _ := strings.Cut(s.Key, ".")
+		if section != last {
+			fmt.Fprintf(&b, "\n## %s\n%s\n\n| Key | Default | |\n|---|---|---|\n", section, usersOf(section))
+			last = section
+		}
+		mark := ""
+		if s.Production {
+			mark = "**set it** · "
+		}
+		fmt.Fprintf(&b, "| <a id=%q></a>`%s` | %s | %s%s |\n", s.Key, s.Key, code(s.Text()), mark, s.Usage)
 	}
-	return b.String()
+	return b.String() + "\n"
+}
+
+// usersOf returns the commands that have a flag of the section, as a sentence.
+func usersOf(section string) string {
+	names := map[string]bool{}
+	var visit func(*cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		for _, s := range app.Settings {
+			if strings.HasPrefix(s.Key, section+".") && s.Flag() != "" && cmd.Flags().Lookup(s.Flag()) != nil {
+				name, _, _ := strings.Cut(strings.TrimPrefix(cmd.CommandPath(), "outbox "), " ")
+				names["`outbox "+name+"`"] = true
+			}
+		}
+		for _, c := range cmd.Commands() {
+			visit(c)
+		}
+	}
+	visit(newRoot(io.Discard, io.Discard))
+	return "Used by " + strings.Join(slices.Sorted(maps.Keys(names)), ", ") + "."
 }
 
 // code is text in backticks, nothing for none.

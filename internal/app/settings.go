@@ -87,13 +87,13 @@ type Config struct {
 
 // ScyllaConfig is the database.
 type ScyllaConfig struct {
-	Hosts       []string      `setting:"hosts" default:"127.0.0.1:9042" usage:"contact points, host or host:port; the default port is 9042"`
+	Hosts       []string      `setting:"hosts" production:"true" default:"127.0.0.1:9042" usage:"contact points, host or host:port; the default port is 9042"`
 	Keyspace    string        `setting:"keyspace" default:"outbox" field:"Keyspace" usage:"keyspace of the outbox"`
-	Replication string        `setting:"replication" default:"1" usage:"replication of a new keyspace: a factor for every data centre, or dc1:3,dc2:3"`
-	LocalDC     string        `setting:"local_dc" usage:"prefer this data centre; required where there are several"`
+	Replication string        `setting:"replication" production:"true" default:"1" usage:"replication of a new keyspace: a factor for every data centre, or dc1:3,dc2:3"`
+	LocalDC     string        `setting:"local_dc" production:"true" usage:"prefer this data centre; required where there are several"`
 	Timeout     time.Duration `setting:"timeout" default:"5s" min:"1ms" usage:"how long one request may take"`
-	Username    string        `setting:"username" usage:"user name; empty means no authentication"`
-	Password    string        `setting:"password" secret:"true" usage:"password"`
+	Username    string        `setting:"username" production:"true" usage:"user name; empty means no authentication"`
+	Password    string        `setting:"password" production:"true" secret:"true" usage:"password"`
 	tlsConfig
 
 	Log      *slog.Logger    // receives the log of the driver; nil discards it
@@ -110,10 +110,10 @@ type ScyllaConfig struct {
 
 // KafkaConfig is the broker.
 type KafkaConfig struct {
-	Seeds    []string `setting:"seeds" field:"Brokers" default:"127.0.0.1:9092" usage:"first brokers, host:port"`
-	SASL     string   `setting:"sasl" usage:"SASL mechanism: plain, scram-sha-256, scram-sha-512, oauthbearer or aws-msk-iam; empty means none"`
-	Username string   `setting:"username" usage:"SASL user name; the client id of oauthbearer; the access key id of aws-msk-iam, which is empty in outbox-cloud for the credentials of the environment, such as the role of a pod"`
-	Password string   `setting:"password" secret:"true" usage:"SASL password; the client secret of oauthbearer; the secret access key of aws-msk-iam"`
+	Seeds    []string `setting:"seeds" production:"true" field:"Brokers" default:"127.0.0.1:9092" usage:"first brokers, host:port"`
+	SASL     string   `setting:"sasl" production:"true" usage:"SASL mechanism: plain, scram-sha-256, scram-sha-512, oauthbearer or aws-msk-iam; empty means none"`
+	Username string   `setting:"username" production:"true" usage:"SASL user name; the client id of oauthbearer; the access key id of aws-msk-iam, which is empty in outbox-cloud for the credentials of the environment, such as the role of a pod"`
+	Password string   `setting:"password" production:"true" secret:"true" usage:"SASL password; the client secret of oauthbearer; the secret access key of aws-msk-iam"`
 	TokenURL string   `setting:"token_url" usage:"token endpoint of oauthbearer: OAuth 2.0, client credentials"`
 	Scopes   []string `setting:"token_scopes" usage:"scopes that oauthbearer requests"`
 	Registry string   `setting:"schema_registry" secret:"true" usage:"URL of a Confluent-compatible schema registry, with user:password if it requires them; https trusts the system, or kafka.tls_ca if kafka.tls is true; messages and events of orders must fit the schema of their topic, and payloads are decoded; empty uses none"`
@@ -126,7 +126,7 @@ type KafkaConfig struct {
 
 // tlsConfig is TLS of a client.
 type tlsConfig struct {
-	TLS     bool   `setting:"tls" usage:"use TLS"`
+	TLS     bool   `setting:"tls" production:"true" usage:"use TLS"`
 	TLSCA   string `setting:"tls_ca" usage:"file with the CA certificates (PEM); empty means the system's"`
 	TLSCert string `setting:"tls_cert" usage:"file with the client certificate (PEM); a new connection uses a renewed one"`
 	TLSKey  string `setting:"tls_key" usage:"file with the client key (PEM)"`
@@ -147,7 +147,7 @@ type hintsConfig struct {
 // HTTPConfig is what HTTP APIs have in common: tokens, TLS and proxies. Each API has a section
 // of its own with its address.
 type HTTPConfig struct {
-	Tokens       []string `setting:"tokens" secret:"true" section:"http access" usage:"tokens of order API and subscriptions API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator, admin, consumer(NAMES) of subscriptions and producer(TOPICS) of messages; empty permits everybody, on loopback only"`
+	Tokens       []string `setting:"tokens" production:"true" secret:"true" section:"http access" usage:"tokens of order API and subscriptions API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator, admin, consumer(NAMES) of subscriptions and producer(TOPICS) of messages; empty permits everybody, on loopback only"`
 	TokenRate    float64  `setting:"token_requests_per_second" default:"1000" min:"0.001" section:"http access" usage:"requests per second with one token; a burst of twice as many"`
 	Insecure     bool     `setting:"insecure" section:"http server" usage:"serve beyond loopback without TLS, and all but the admin API without tokens, because something else protects the connection"`
 	Hosts        []string `setting:"hosts" section:"http access" usage:"host names that the API answers to without http.tokens, beside localhost, IP addresses and the host of its address; others may be pages that use DNS rebinding"`
@@ -166,8 +166,8 @@ type SubscriptionsConfig struct {
 // serverConfig is the settings of the section http that all APIs share: both
 // are servers of one installation, behind the same proxies and with the same certificate.
 type serverConfig struct {
-	TLSCert        string        `setting:"tls_cert" usage:"file with the server certificate (PEM) of all APIs, used anew when it is renewed; with tls_key it turns TLS on"`
-	TLSKey         string        `setting:"tls_key" usage:"file with the server key (PEM)"`
+	TLSCert        string        `setting:"tls_cert" production:"true" usage:"file with the server certificate (PEM) of all APIs, used anew when it is renewed; with tls_key it turns TLS on"`
+	TLSKey         string        `setting:"tls_key" production:"true" usage:"file with the server key (PEM)"`
 	TrustedProxies []string      `setting:"trusted_proxies" usage:"CIDRs of trusted reverse proxies, such as 10.0.0.0/8, whose X-Forwarded-For is used as the client address: for wrong tokens, the audit trail, and quotas without tokens; empty trusts none"`
 	DrainDelay     time.Duration `setting:"drain_delay" default:"1s" min:"0s" usage:"how long requests are still accepted after SIGTERM, while /readyz is 503; behind a load balancer as long as it needs to detect this: 10s on Kubernetes, with a terminationGracePeriodSeconds above this plus the 30s that requests in progress may take"`
 }
@@ -194,7 +194,7 @@ type OpsConfig struct {
 // AdminConfig is the admin API.
 type AdminConfig struct {
 	Addr          string   `setting:"addr" default:"127.0.0.1:8090" usage:"address of the admin API and its console"`
-	Tokens        []string `setting:"tokens" secret:"true" usage:"tokens of the admin API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator and admin; there must be one, or an issuer"`
+	Tokens        []string `setting:"tokens" production:"true" secret:"true" usage:"tokens of the admin API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator and admin; there must be one, or an issuer"`
 	TraceURL      string   `setting:"trace_url" usage:"address of a trace, with {trace_id} and {span_id} in it, that the console links events to, such as http://localhost:16686/trace/{trace_id}"`
 	OIDCIssuer    string   `setting:"oidc_issuer" usage:"URL of an OpenID Connect issuer whose JWTs are accepted as tokens; empty accepts none"`
 	OIDCAudience  string   `setting:"oidc_audience" usage:"required audience of those JWTs: the API's client id"`
@@ -217,7 +217,7 @@ type RelayConfig struct {
 	TopicTemplate         string             `setting:"topic" usage:"topic of an event; {event_type} and {aggregate_type} are replaced by the event's"`
 	Topics                map[string]string  `setting:"topics" pairs:"type=topic, such as OrderCreated=orders.created" usage:"topics by event type, type=topic; others follow relay.topic"`
 	Partitions            int32              `setting:"topic_partitions" off:"-1" usage:"partitions of a topic that the relay makes; off leaves it to the broker"`
-	Replication           int16              `setting:"topic_replication" off:"-1" usage:"replication of a topic that the relay makes; off leaves it to the broker"`
+	Replication           int16              `setting:"topic_replication" production:"true" off:"-1" usage:"replication of a topic that the relay makes; off leaves it to the broker"`
 	TailMaxInterval       time.Duration      `setting:"tail_max_interval" off:"-1" min:"1ms" field:"Tail" usage:"wait between two reads by the tail reader of streams that had no rows; the tail reader publishes events within milliseconds, and off leaves them to the sweep reader"`
 	ConfidenceWindow      time.Duration      `setting:"confidence_window" min:"1ms" usage:"how old a change must be before the sweep reader reads it; less than 2m can lose rows that become visible late on a cluster"`
 	DedupMemory           int64              `setting:"dedup_memory_bytes" min:"1" usage:"bytes of an instance for the ids of published events, 36 for each that the sweep reader has not read yet; at the limit the tail reader waits; 45 × events per second × confidence window in seconds"`

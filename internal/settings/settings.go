@@ -47,6 +47,8 @@ type Field struct {
 	Usage string
 	// Secret settings have no flag.
 	Secret bool
+	// Production settings have no default that fits an installation: their tag production is true.
+	Production bool
 
 	name  string // of the Go field
 	tag   reflect.StructTag
@@ -74,7 +76,7 @@ func (fs *Fields) collect(v reflect.Value, path, section string) {
 			fs.collect(value, key, cmp.Or(group, name))
 		case named:
 			x := Field{
-				Key: key, Section: cmp.Or(group, section), Usage: f.Tag.Get("usage"), Secret: f.Tag.Get("secret") == "true",
+				Key: key, Section: cmp.Or(group, section), Usage: f.Tag.Get("usage"), Secret: f.Tag.Get("secret") == "true", Production: f.Tag.Get("production") == "true",
 				name: f.Name, tag: f.Tag, value: value,
 			}
 			if text, ok := f.Tag.Lookup("default"); ok {
