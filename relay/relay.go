@@ -52,6 +52,8 @@ type Relay struct {
 
 	shardMetrics *shardMetrics // nil for the whole table
 
+	openGap backfill.OpenGap
+
 	mu       sync.Mutex
 	reading  bool
 	lastErr  error // error that ended the reader last

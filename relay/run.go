@@ -92,7 +92,7 @@ func (x *pass) learn(ctx context.Context) error {
 			}
 			x.back.AlsoSince = checkpoint.Earliest(since, x.dead.Since)
 			conf := x.cfg.backfill()
-			conf.Report = x.reportGap
+			conf.Report, conf.Open = x.reportGap, &x.openGap
 			x.fill = backfill.New(conf, x.table, &x.own, x.streams, x.p, x.back)
 			x.backfill.Store(x.fill)
 			return x.fill.Decide(ctx)

@@ -163,7 +163,7 @@ func (b *Backfill) tryDecide(ctx context.Context) (settles time.Duration, err er
 // begin sets the state of the log at the start. If the relay ran before and the log was
 // altered after the position, the log has a gap.
 func (b *Backfill) begin(facts cdclog.TableInfo, position, now time.Time, ran bool) {
-	w := gapWatch{facts: facts, seen: now}
+	w := gapWatch{facts: facts, seen: now, read: position}
 	if until, ok := facts.Unlogged(position); ok && ran {
 		w.open = &Gap{From: position, Until: until, Possible: !facts.Logged.After(position)}
 	}
@@ -180,6 +180,7 @@ func (b *Backfill) opened(g *Gap) {
 	}
 	if g.Scanned = b.scans(); g.Scanned {
 		b.streams.HoldBefore(g.From)
+		b.cfg.Open.begin(g.From) // positions may be past it
 	}
 	if !g.Until.IsZero() {
 		b.cfg.Report(*g)
@@ -193,8 +194,12 @@ func (b *Backfill) scans() bool { return b.table.Plain() && b.cfg.Auto }
 // ErrUnlogged once a gap of the log is to be scanned.
 func (b *Backfill) Observe(facts cdclog.TableInfo, columns string, records bool) error {
 	now := b.cfg.Clock.Now()
+	position, ok := b.streams.OldestPosition()
 	b.mu.Lock()
-	changed := b.watch.observe(facts, columns, records, now)
+	if !ok {
+		position = b.position
+	}
+	changed := b.watch.observe(facts, columns, records, now, position)
 	// Rows keep the ttl with which they were written.
 	if ttl := facts.CDCTTL; b.facts.CDCTTL == 0 || ttl > 0 && ttl < b.facts.CDCTTL {
 		b.facts.CDCTTL = ttl
@@ -278,12 +283,18 @@ func (b *Backfill) need(ctx context.Context, all []checkpoint.Scan) (need decisi
 		return need, err
 	}
 	need.ran = len(all) > 0 || !generation.IsZero() || !first.IsZero()
+	if len(all) > 0 {
+		need.facts.MadeAfter(all[0].Started) // the newest decision is about a table of before
+	}
 	if !generation.IsZero() || !first.IsZero() {
 		if need.position, err = b.readback.Mark(ctx); err != nil {
 			return need, err
 		}
 	}
 	need.position = checkpoint.Later(need.position, need.floor)
+	if need.ran {
+		need.position = checkpoint.Earliest(need.position, b.cfg.Open.since())
+	}
 	// Before the table is read: what must be visible is then.
 	need.now, need.ahead = b.cfg.Clock.Now(), max(b.cfg.Clock.Ahead(), 0)
 	if !need.ran {
@@ -320,6 +331,7 @@ func (b *Backfill) activate(ctx context.Context, row *checkpoint.Scan, all []che
 	if row.State != checkpoint.ScanRunning {
 		return active, nil
 	}
+	b.cfg.Open.end()
 	b.log.Warn("scanning the outbox table for events that the CDC log may not contain", "reason", row.Reason,
 		"written_from", row.From.UTC(), "written_until", row.Until.UTC(), "rows_per_second", b.cfg.RowsPerSecond)
 	return row, nil

@@ -31,4 +31,6 @@ type Config struct {
 	Clock                          *cdclog.Clock
 	// Report receives each gap of the CDC log, once.
 	Report func(Gap)
+	// Open is the gap that former passes of the relay have left.
+	Open *OpenGap
 }

@@ -1,9 +1,11 @@
 package backfill
 
 import (
+	"sync"
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
 // Gap is a time in which the CDC log may not have recorded events: it was altered, dropped,
@@ -18,26 +20,52 @@ type Gap struct {
 	Possible bool
 }
 
+// OpenGap is the beginning of a gap that was found and that no scan covers yet. It outlives the
+// Backfill that found it. It is safe for concurrent use; the zero value has none.
+type OpenGap struct {
+	mu   sync.Mutex
+	from time.Time
+}
+
+func (o *OpenGap) begin(t time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.from = checkpoint.Earliest(o.from, t)
+}
+
+func (o *OpenGap) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.from = time.Time{}
+}
+
+func (o *OpenGap) since() time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.from
+}
+
 // gapWatch finds the gaps of the log of a relay that runs.
 type gapWatch struct {
 	facts cdclog.TableInfo
 	// columns are those of the table and of its log.
 	columns string
-	// seen is when the log was last known to be complete.
-	seen time.Time
+	// seen is when the log was last known to be complete, and read the oldest position then.
+	seen, read time.Time
 	// open is the gap that has begun, nil without one; its Until is zero while CDC is off.
 	open *Gap
 }
 
-// observe takes the state of the table at a time, and whether its log records events. It
-// returns whether a gap has begun or became longer.
-func (w *gapWatch) observe(facts cdclog.TableInfo, columns string, records bool, now time.Time) bool {
+// observe takes the state of the table at a time, whether its log records events, and the oldest
+// position. It returns whether a gap has begun or became longer.
+func (w *gapWatch) observe(facts cdclog.TableInfo, columns string, records bool, now, position time.Time) bool {
 	before := w.facts
+	facts.MadeAfter(before.Seen())
 	changed := facts.Altered.After(before.Altered) || facts.Logged.After(before.Logged)
 	explained := columns != w.columns && facts.SameOptions(&before)
 	w.facts, w.columns = facts, columns
 	if w.open == nil && !changed && records {
-		w.seen = now
+		w.seen, w.read = now, position
 		return false
 	}
 	if w.open == nil {
@@ -45,6 +73,9 @@ func (w *gapWatch) observe(facts cdclog.TableInfo, columns string, records bool,
 		changed = true
 	} else if changed && !explained {
 		w.open.Possible = false
+	}
+	if facts.Logged.After(before.Logged) { // with what was not read of the former log
+		w.open.From = checkpoint.Earliest(w.open.From, w.read)
 	}
 	w.open.Until = time.Time{}
 	if until, ok := facts.Unlogged(time.Time{}); ok && records {

@@ -24,6 +24,26 @@ type TableInfo struct {
 	// the time of the last statement that created or altered the table; zero if unknown.
 	Created, Logged, Altered time.Time
 	options                  string // of CDC, as stored
+	// former is a time at which another table had the name, zero if none is known: its rows, as
+	// a backup restores them, are not in the log.
+	former time.Time
+}
+
+// MadeAfter sets a time at which a table of that name existed.
+func (f *TableInfo) MadeAfter(t time.Time) {
+	f.former = time.Time{}
+	if !t.IsZero() && f.Created.After(t) {
+		f.former = t
+	}
+}
+
+// Seen returns what MadeAfter is to be called with for later states of the table: a time at
+// which a former one existed, or this one began.
+func (f *TableInfo) Seen() time.Time {
+	if f.former.IsZero() {
+		return f.Created
+	}
+	return f.former
 }
 
 // ReadTableInfo returns the schema of an outbox table. The creation times come from the
@@ -84,14 +104,14 @@ const (
 )
 
 // Changed returns when the log was last created or altered, zero if it is as old as the
-// table or its age is unknown. CDC may have been off before, and the log may have been
-// dropped: neither leaves another mark.
+// table and no other table had its name, or its age is unknown. CDC may have been off before,
+// and the log may have been dropped: neither leaves another mark.
 func (f *TableInfo) Changed() time.Time {
 	at := f.Altered
 	if f.Logged.After(at) {
 		at = f.Logged
 	}
-	if !f.Created.IsZero() && at.Sub(f.Created) < madeWithin {
+	if f.former.IsZero() && !f.Created.IsZero() && at.Sub(f.Created) < madeWithin {
 		return time.Time{}
 	}
 	return at
