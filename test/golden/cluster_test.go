@@ -22,7 +22,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/golden"
 )
 
-// goldenClusters51 and goldenClusters2026 are recordings of several nodes.
+// goldenClusters51 and goldenClusters2026 are recordings of several nodes, and of nodes
+// whose streams only the recording itself shows.
 var (
 	goldenClusters51 = []goldenScript{
 		{name: "F3", shards: 1, nodes: 1},
@@ -31,6 +32,7 @@ var (
 		{name: "batchlog-generation", shards: 1, nodes: 3},
 		{name: "cas-generation", shards: 1, nodes: 1},
 		{name: "crash", shards: 1, nodes: 1},
+		{name: "F4", shards: 1, nodes: 1},
 	}
 	goldenClusters2026 = []goldenScript{
 		{name: "F3.vnodes", shards: 1, nodes: 1},
@@ -43,6 +45,7 @@ var (
 		{name: "batchlog-generation.vnodes", shards: 1, nodes: 3},
 		{name: "cas-generation.vnodes", shards: 1, nodes: 1},
 		{name: "crash.vnodes", shards: 1, nodes: 1},
+		{name: "F4.vnodes", shards: 1, nodes: 1},
 	}
 )
 

@@ -52,8 +52,6 @@ type goldenScript struct {
 	ring string
 	// tablets means that new keyspaces have tablets.
 	tablets bool
-	// cases limits the replay to some cases; nil means all.
-	cases []string
 	// nodes is the number of nodes of a cluster, 1 for one that another joins.
 	nodes int
 }
@@ -71,8 +69,6 @@ var goldenScripts = []goldenScript{
 	{name: "F.1token", shards: 1, ring: "F.1token"},
 	{name: "F.4tokens", shards: 1, ring: "F.4tokens"},
 	{name: "F1.restart", shards: 1, ring: "F.4tokens"},
-	// The second case ruins the node.
-	{name: "F4", shards: 1, ring: "F.4tokens", cases: []string{"F4"}},
 }
 
 var goldenScripts2026 = []goldenScript{
@@ -105,8 +101,6 @@ var goldenScripts2026 = []goldenScript{
 	{name: "T7", shards: 1, ring: "F.tablets", tablets: true},
 	{name: "T8", shards: 1, ring: "F.tablets", tablets: true},
 	{name: "Tcrash", shards: 1, ring: "F.tablets", tablets: true},
-	// The second case ruins the node.
-	{name: "F4.vnodes", shards: 1, ring: "F.4tokens.vnodes", cases: []string{"F4"}},
 }
 
 // update writes the lists of steps that differ by a refused feature.
@@ -169,9 +163,6 @@ func (rel release) play(t *testing.T) {
 			var total golden.Summary
 			t.Run("cases", func(t *testing.T) {
 				for _, c := range cases {
-					if script.cases != nil && !slices.Contains(script.cases, c.Name) {
-						continue
-					}
 					t.Run(c.Name, func(t *testing.T) {
 						t.Parallel()
 						sum := playCase(t, c)
