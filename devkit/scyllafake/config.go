@@ -46,8 +46,6 @@ type Config struct {
 	// Identity is the identity of a new node: its host id, tokens and first CDC
 	// generation. Nil means a random one with Tokens tokens.
 	Identity *topology.Identity
-	// ClusterName is system.local's cluster_name, empty by default.
-	ClusterName string
 	// Version is the emulated ScyllaDB release: "5.1" (vnodes only), "2025.4" or
 	// "2026.1" (tablets, CDC on tablets). Default DefaultVersion.
 	Version string
@@ -55,9 +53,6 @@ type Config struct {
 	// tablets_mode_for_new_keyspaces: disabled. Otherwise those with
 	// NetworkTopologyStrategy have tablets, if Version has them.
 	Vnodes bool
-	// TabletsPerShardGoal is how many tablets of all tables together a shard has at most;
-	// more are wanted, and each table gets fewer. Default 100, as ScyllaDB's.
-	TabletsPerShardGoal int
 	// TabletInterval is how often the sizes of tables are looked at: that long after a
 	// change of the schema or of the cluster, tables with CDC split or merge. Default one
 	// minute, as ScyllaDB's.
@@ -89,12 +84,6 @@ type Config struct {
 	// Costs counts the cost of paged reads of named partitions on a real node; reads
 	// are slower with it. Nil counts nothing.
 	Costs *engine.ReadCosts
-	// MaxFrameBytes limits the body of one request. Default 256 MiB, as a node's
-	// native_transport_max_frame_size.
-	MaxFrameBytes int
-	// MaxInFlight limits the concurrent requests of one connection; more wait unread.
-	// Default 1024.
-	MaxInFlight int
 
 	fs vfs.FS // of Dir; nil is the operating system's
 }
@@ -120,20 +109,11 @@ func (c Config) withDefaults() (Config, error) {
 	if c.TabletInterval == 0 {
 		c.TabletInterval = time.Minute
 	}
-	if c.TabletsPerShardGoal < 0 || c.TabletInterval < 0 {
-		errs = append(errs, errors.New("tablets: their goal and interval must not be negative"))
+	if c.TabletInterval < 0 {
+		errs = append(errs, errors.New("tablet interval: must not be negative"))
 	}
 	if c.RingDelay < 0 {
 		errs = append(errs, errors.New("ring delay: must not be negative"))
-	}
-	if c.MaxFrameBytes == 0 {
-		c.MaxFrameBytes = 256 << 20
-	}
-	if c.MaxInFlight == 0 {
-		c.MaxInFlight = 1024
-	}
-	if c.MaxFrameBytes < 0 || c.MaxInFlight < 0 {
-		errs = append(errs, errors.New("frame size and requests in flight: must not be negative"))
 	}
 	if c.Now == nil {
 		c.Now = time.Now

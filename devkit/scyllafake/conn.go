@@ -28,8 +28,14 @@ const (
 // drainTimeout limits the time to send the last responses of a connection.
 const drainTimeout = time.Second
 
-// maxFirstFrame limits the bodies of frames before STARTUP has succeeded.
-const maxFirstFrame = 100_000
+const (
+	// maxFirstFrame limits the bodies of frames before STARTUP has succeeded.
+	maxFirstFrame = 100_000
+	// maxFrame limits the body of one request, as a node's native_transport_max_frame_size.
+	maxFrame = 256 << 20
+	// maxInFlight limits the concurrent requests of one connection; more wait unread.
+	maxInFlight = 1024
+)
 
 // conn is a client's connection. One goroutine reads requests, several execute them,
 // one writes the responses.
@@ -140,8 +146,8 @@ func (c *conn) frame(in *bufio.Reader) (request, error) {
 		c.refuse(cqlerr.New(cqlerr.Protocol, "Initial message size too large (%d), rejecting as invalid", length))
 		return request{}, errHangUp
 	}
-	if length > int64(c.s.cfg.MaxFrameBytes) {
-		c.refuse(cqlerr.Invalidf("request size too large (frame size %d; limit %d)", length, c.s.cfg.MaxFrameBytes))
+	if length > maxFrame {
+		c.refuse(cqlerr.Invalidf("request size too large (frame size %d; limit %d)", length, maxFrame))
 		return request{}, errHangUp
 	}
 	body, err := readBody(in, int(length))
@@ -153,7 +159,7 @@ func (c *conn) frame(in *bufio.Reader) (request, error) {
 			c.refuse(cqlerr.New(cqlerr.Protocol, "Unknown compression algorithm"))
 			return request{}, errHangUp
 		}
-		if body, err = c.compression.Decompress(body, c.s.cfg.MaxFrameBytes); err != nil {
+		if body, err = c.compression.Decompress(body, maxFrame); err != nil {
 			c.refuse(cqlerr.New(cqlerr.Server, "%v", err))
 			return request{}, errHangUp
 		}
@@ -239,7 +245,7 @@ func (c *conn) dispatch(req request) error {
 		return nil
 	default:
 	}
-	if c.workers < c.s.cfg.MaxInFlight {
+	if c.workers < maxInFlight {
 		c.workers++
 		c.running.Add(1)
 		go c.worker(req)

@@ -49,7 +49,7 @@ func (s *Server) localRow(now time.Time, addr netip.Addr) system.Values {
 		"key":                     "local",
 		"bootstrapped":            "COMPLETED",
 		"broadcast_address":       addr,
-		"cluster_name":            s.cfg.ClusterName,
+		"cluster_name":            "",
 		"cql_version":             cqlVersion,
 		"data_center":             s.topology.DataCenter,
 		"gossip_generation":       int32(now.Unix()),

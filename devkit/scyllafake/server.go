@@ -117,7 +117,7 @@ func (s *Server) open(clock *faults.Clock) error {
 	}
 	s.catalog, err = ddl.Open(ddl.Options{
 		Store: s.store, Topology: s.topology, Version: s.version, Tablets: !s.cfg.Vnodes && s.version.HasTablets(),
-		TabletsPerShardGoal: s.cfg.TabletsPerShardGoal, Clock: s.clock,
+		Clock: s.clock,
 	})
 	if err != nil {
 		return err

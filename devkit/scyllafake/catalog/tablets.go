@@ -8,11 +8,11 @@ import (
 
 // Defaults of ScyllaDB for the number of tablets.
 const (
-	// TabletsPerShard is how many tablets of a table without options a shard has.
-	TabletsPerShard = 10
-	// TabletsPerShardGoal is how many tablets of all tables together a shard has: more
+	// tabletsPerShard is how many tablets of a table without options a shard has.
+	tabletsPerShard = 10
+	// tabletsPerShardGoal is how many tablets of all tables together a shard has: more
 	// are wanted, and every table gets fewer.
-	TabletsPerShardGoal = 100
+	tabletsPerShardGoal = 100
 	// tabletGB is the size of a tablet in GiB.
 	tabletGB = 5
 )
@@ -21,7 +21,6 @@ const (
 type Sizing struct {
 	DataCenter string
 	Shards     int // of all nodes
-	Goal       int // tablets of all tables per shard
 }
 
 // TabletCounts returns for every table of keyspaces with tablets the number of tablets
@@ -46,8 +45,8 @@ func (s *Schema) TabletCounts(z Sizing) map[*Table]int {
 		}
 	}
 	scale := 1.0
-	if perShard > float64(z.Goal) {
-		scale = float64(z.Goal) / perShard
+	if perShard > tabletsPerShardGoal {
+		scale = tabletsPerShardGoal / perShard
 	}
 	out := make(map[*Table]int, len(wanted))
 	for t, n := range wanted {
@@ -67,7 +66,7 @@ func wantedTablets(ks *Keyspace, t *Table, shards, factor float64) float64 {
 	}
 	fewest, perShard := hint("min_tablet_count"), hint("min_per_shard_tablet_count")
 	if perShard == 0 && fewest == 0 && ks.InitialTablets == 0 {
-		perShard = TabletsPerShard
+		perShard = tabletsPerShard
 	}
 	return max(1, float64(ks.InitialTablets), fewest, math.Floor(hint("expected_data_size_in_gb")/tabletGB), math.Ceil(perShard*shards/factor))
 }

@@ -9,7 +9,7 @@ import (
 // sizing returns the part of the cluster that determines how many tablets tables have.
 func (c *Catalog) sizing() catalog.Sizing {
 	t := c.o.Topology
-	return catalog.Sizing{DataCenter: t.DataCenter, Shards: t.Shards * t.Nodes(), Goal: c.o.TabletsPerShardGoal}
+	return catalog.Sizing{DataCenter: t.DataCenter, Shards: t.Shards * t.Nodes()}
 }
 
 // Tablets returns the number of tablets of a table, 0 in a keyspace without tablets, and

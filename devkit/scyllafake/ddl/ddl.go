@@ -25,9 +25,6 @@ type Options struct {
 	Version  catalog.Version
 	// Tablets makes new keyspaces with NetworkTopologyStrategy use tablets by default.
 	Tablets bool
-	// TabletsPerShardGoal limits the tablets of all tables together; 0 means ScyllaDB's
-	// default.
-	TabletsPerShardGoal int
 	// Clock is the node's clock; nil means that of the host.
 	Clock store.Clock
 }
@@ -48,9 +45,6 @@ type Catalog struct {
 func Open(o Options) (*Catalog, error) {
 	if o.Clock == nil {
 		o.Clock = store.HostClock{}
-	}
-	if o.TabletsPerShardGoal == 0 {
-		o.TabletsPerShardGoal = catalog.TabletsPerShardGoal
 	}
 	if o.Tablets && !o.Version.HasTablets() {
 		return nil, fmt.Errorf("tablets: ScyllaDB %v has none", o.Version)

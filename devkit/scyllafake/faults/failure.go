@@ -13,12 +13,11 @@ const (
 	Simple        = "SIMPLE"
 	Batch         = "BATCH"
 	UnloggedBatch = "UNLOGGED_BATCH"
-	Counter       = "COUNTER"
 	BatchLog      = "BATCH_LOG"
 	CAS           = "CAS"
 )
 
-var writeTypes = []string{Simple, Batch, UnloggedBatch, Counter, BatchLog, CAS}
+var writeTypes = []string{Simple, Batch, UnloggedBatch, BatchLog, CAS}
 
 // Failure is an error for the client. Zero fields get the values of a real node for the
 // operation that is hit.

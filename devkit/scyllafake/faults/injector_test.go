@@ -66,8 +66,6 @@ func TestInjector_Matches(t *testing.T) {
 		{"table and keyspace of different mutations", Match{Keyspace: "x", Table: "ev"}, write(engine.OpLoggedBatch, engine.One, kv, ev), false},
 		{"kind", Match{Kinds: []engine.OpKind{engine.OpRead, engine.OpWrite}}, one, true},
 		{"other kind", Match{Kinds: []engine.OpKind{engine.OpRead}}, one, false},
-		{"level", Match{Consistencies: []engine.Consistency{engine.One}}, one, true},
-		{"other level", Match{Consistencies: []engine.Consistency{engine.All}}, one, false},
 		{"function", Match{Func: func(op engine.Op) bool { return op.Table == "no" }}, one, false},
 	} {
 		in := newInjector(t, Rule{Match: tt.match, Effect: refusal()})

@@ -31,15 +31,12 @@ type Match struct {
 	Keyspace, Table string
 	// Kinds, unless empty, are the kinds of operation that match.
 	Kinds []engine.OpKind
-	// Consistencies, unless empty, are the levels that match.
-	Consistencies []engine.Consistency
 	// Func, unless nil, must be true as well.
 	Func func(engine.Op) bool
 }
 
 func (m *Match) matches(op engine.Op) bool {
 	if len(m.Kinds) > 0 && !slices.Contains(m.Kinds, op.Kind) ||
-		len(m.Consistencies) > 0 && !slices.Contains(m.Consistencies, op.Consistency) ||
 		!m.onTable(op) {
 		return false
 	}
