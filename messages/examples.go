@@ -119,7 +119,7 @@ func exampleNotWaiting() object {
 // addExamples puts the examples where the operations on messages are described.
 func addExamples(doc *huma.OpenAPI) {
 	for name, path := range doc.Paths {
-		if !strings.HasPrefix(name, Path) && !strings.HasPrefix(name, "/v1/scheduled/") {
+		if !strings.HasPrefix(name, Path) && !strings.HasPrefix(name, "/v1/messages/") {
 			continue
 		}
 		for _, op := range []*huma.Operation{path.Get, path.Post, path.Delete} {

@@ -22,13 +22,13 @@ func (a *API) RegisterMany(h huma.API) {
 		"repeat it with next as cursor until next is absent. Repeating a request is harmless. After 503 retry with the same cursor."
 	audited := func() map[string]any { return map[string]any{httpapi.AuditBody: true} }
 	huma.Register(h, huma.Operation{
-		OperationID: "deliver-messages-now", Method: http.MethodPost, Path: "/v1/scheduled/deliver-now", Metadata: audited(),
+		OperationID: "deliver-messages-now", Method: http.MethodPost, Path: "/v1/messages/deliver-now", Metadata: audited(),
 		Summary:     "Deliver many messages that wait now, ahead of their time",
 		Description: "Messages that match the filter and are not due yet become due immediately, and are published at the rate of the scheduler. Each can be cancelled until it is in the outbox." + how,
 		Responses:   problems(h, 400, 403, 415, 422, 429, 503),
 	}, a.deliverManyNow)
 	huma.Register(h, huma.Operation{
-		OperationID: "cancel-messages", Method: http.MethodPost, Path: "/v1/scheduled/cancel", Metadata: audited(),
+		OperationID: "cancel-messages", Method: http.MethodPost, Path: "/v1/messages/cancel", Metadata: audited(),
 		Summary:     "Cancel many waiting messages",
 		Description: "Messages that match the filter are never published, and their payloads are deleted immediately. This cannot be undone." + how,
 		Responses:   problems(h, 400, 403, 415, 422, 429, 503),

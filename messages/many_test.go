@@ -64,7 +64,7 @@ type manyAnswer struct {
 
 func (b *fixture) many(t *testing.T, what, body string) manyAnswer {
 	t.Helper()
-	r := world.Request(t, b.handler, "POST", "/v1/scheduled/"+what, body)
+	r := world.Request(t, b.handler, "POST", "/v1/messages/"+what, body)
 	if r.Status != 200 {
 		t.Fatalf("%s %s = %d %s", what, body, r.Status, r.Text)
 	}
@@ -182,7 +182,7 @@ func TestMany_RefusesAMissingFilter(t *testing.T) {
 		`{"filter":{"from":"2001-01-01T00:00:00Z"}}`, `{"filter":{"until":"soon"}}`,
 	} {
 		for _, what := range []string{"deliver-now", "cancel"} {
-			if r := world.Request(t, b.handler, "POST", "/v1/scheduled/"+what, body); r.Status != 422 {
+			if r := world.Request(t, b.handler, "POST", "/v1/messages/"+what, body); r.Status != 422 {
 				t.Errorf("%s %s = %d %s, want 422", what, body, r.Status, r.Text)
 			}
 		}
@@ -191,7 +191,7 @@ func TestMany_RefusesAMissingFilter(t *testing.T) {
 		t.Errorf("%d are due and %d wait", due, waits)
 	}
 	// The clients' API does not have the operators' routes.
-	if r := world.Request(t, newHandler(b.Service), "POST", "/v1/scheduled/cancel", `{"filter":{"topic":"a"}}`); r.Status != http.StatusMethodNotAllowed && r.Status != 404 {
+	if r := world.Request(t, newHandler(b.Service), "POST", "/v1/messages/cancel", `{"filter":{"topic":"a"}}`); r.Status != http.StatusMethodNotAllowed && r.Status != 404 {
 		t.Errorf("cancel by the callers' API = %d %s", r.Status, r.Text)
 	}
 }
@@ -207,7 +207,7 @@ func TestMany_AgainAfterAnOutage(t *testing.T) {
 	b.brief()
 	const body = `{"filter":{"topic":"a"}}`
 	b.Node.Faults().MustAdd(faults.Rule{Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}}, Skip: 20, Effect: faults.Effect{Failure: faults.Unavailable(0, 1)}})
-	r := world.Request(t, b.handler, "POST", "/v1/scheduled/deliver-now", body)
+	r := world.Request(t, b.handler, "POST", "/v1/messages/deliver-now", body)
 	if r.Status != 503 || r.Body["outcome_unknown"] != true || r.Header.Get("Retry-After") == "" {
 		t.Errorf("deliver-now = %d %v %s", r.Status, r.Header, r.Text)
 	}

@@ -194,7 +194,7 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 	}
 	limited := append([]string{"/v1/orders"}, cfg.Limited...)
 	s.handler = service.Limiter().Shed(
-		cfg.Proxies.Wrap(access.WithRequestIDs(access.WithSecureHeaders(browsers.Wrap(withNotFound(mux, h.OpenAPI()))))),
+		cfg.Proxies.Wrap(access.WithRequestIDs(access.WithSecureHeaders(browsers.Wrap(httpapi.Elsewhere(mux, h.OpenAPI(), notFound))))),
 		func(r *http.Request) bool {
 			return slices.ContainsFunc(limited, func(prefix string) bool { return strings.HasPrefix(r.URL.Path, prefix) })
 		})
@@ -279,20 +279,6 @@ func writeJSON(w http.ResponseWriter, status int, contentType string, v any) {
 	_ = json.NewEncoder(w).Encode(v) // a disconnected client needs no response
 }
 
-// withNotFound answers requests without a route with problem documents instead
-// of the plain text of ServeMux. A literal path of the API takes precedence
-// over a pattern for any method: /v1/messages/batch is not a message.
-func withNotFound(mux *http.ServeMux, api *huma.OpenAPI) http.Handler {
-	routed := httpapi.Elsewhere(mux, notFound)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if methods := methodsOf(api.Paths[r.URL.Path]); len(methods) > 0 && !slices.Contains(methods, r.Method) {
-			httpapi.Write(w, wrongMethod(strings.Join(methods, ", ")))
-			return
-		}
-		routed.ServeHTTP(w, r)
-	})
-}
-
 // notFound answers requests without a route.
 func notFound(w http.ResponseWriter, _ *http.Request, status int, header http.Header) {
 	if status == http.StatusMethodNotAllowed {
@@ -306,24 +292,6 @@ func wrongMethod(allowed string) *problem {
 	p := newProblem(http.StatusMethodNotAllowed, problemMethod, "The allowed methods are "+allowed+".")
 	p.Header().Set("Allow", allowed)
 	return p
-}
-
-// methodsOf returns the methods of a path of the description.
-func methodsOf(item *huma.PathItem) []string {
-	if item == nil {
-		return nil
-	}
-	var out []string
-	for method, op := range map[string]*huma.Operation{
-		http.MethodDelete: item.Delete, http.MethodGet: item.Get, http.MethodHead: item.Get, http.MethodPatch: item.Patch,
-		http.MethodPost: item.Post, http.MethodPut: item.Put,
-	} {
-		if op != nil {
-			out = append(out, method)
-		}
-	}
-	slices.Sort(out)
-	return out
 }
 
 // observe measures each operation.

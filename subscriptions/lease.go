@@ -18,7 +18,7 @@ var ErrLeaseEnded = errors.New("the lease has ended")
 
 // Lease is a message in flight, as operators see it. It is no receipt.
 type Lease struct {
-	ID         string    `json:"id" doc:"Names the lease for its release: topic, partition, offset and a number"`
+	ID         string    `json:"id" doc:"Names the lease for its end: topic, partition, offset and a number"`
 	Topic      string    `json:"topic"`
 	Partition  int32     `json:"partition"`
 	Offset     int64     `json:"offset"`
@@ -40,14 +40,15 @@ type LeaseID struct {
 	Number    uint64
 }
 
-// String returns the form that ParseLeaseID reads.
+// String returns the form that ParseLeaseID reads. It is one segment of a path: topics have no
+// colon.
 func (l LeaseID) String() string {
-	return fmt.Sprintf("%s/%d/%d/%d", l.Topic, l.Partition, l.Offset, l.Number)
+	return fmt.Sprintf("%s:%d:%d:%d", l.Topic, l.Partition, l.Offset, l.Number)
 }
 
 // ParseLeaseID reads Lease.ID.
 func ParseLeaseID(text string) (l LeaseID, err error) {
-	parts := strings.Split(text, "/")
+	parts := strings.Split(text, ":")
 	if len(parts) == 4 && parts[0] != "" {
 		partition, err1 := strconv.ParseInt(parts[1], 10, 32)
 		offset, err2 := strconv.ParseInt(parts[2], 10, 64)
@@ -56,7 +57,7 @@ func ParseLeaseID(text string) (l LeaseID, err error) {
 			return l, nil
 		}
 	}
-	return LeaseID{}, fmt.Errorf("id %q: use the id of a lease, such as OrderCreated/0/17/3", text[:min(len(text), 300)])
+	return LeaseID{}, fmt.Errorf("id %q: use the id of a lease, such as OrderCreated:0:17:3", text[:min(len(text), 300)])
 }
 
 // FirstLeases sorts leases, the one received first at the beginning, and returns up to limit

@@ -9,7 +9,7 @@ func TestParseLeaseID(t *testing.T) {
 			t.Errorf("ParseLeaseID(%s) = %+v, %v", id, got, err)
 		}
 	}
-	for _, bad := range []string{"", "a", "/0/0/1", "a/0/0", "a/0/0/1/2", "a/x/0/1", "a/0/x/1", "a/0/0/-1", "a/+0/0/1", "a/99999999999/0/1"} {
+	for _, bad := range []string{"", "a", ":0:0:1", "a:0:0", "a:0:0:1:2", "a:x:0:1", "a:0:x:1", "a:0:0:-1", "a:+0:0:1", "a:99999999999:0:1"} {
 		if got, err := ParseLeaseID(bad); err == nil {
 			t.Errorf("ParseLeaseID(%q) = %+v", bad, got)
 		}

@@ -122,9 +122,9 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	if code, _, p := ask(secret, "POST", two+"/deliver-now", ""); code != 409 || p["state"] != "cancelled" {
 		t.Errorf("deliver-now of a cancelled message = %d %v", code, p)
 	}
-	_, _, audit := ask(viewer, "GET", a.Addr+"/v1/dlq/audit", "")
+	_, _, audit := ask(viewer, "GET", a.Addr+"/v1/audit", "")
 	var got []string
-	for _, l := range audit["lines"].([]any) {
+	for _, l := range audit["entries"].([]any) {
 		m := l.(map[string]any)
 		got = append(got, m["action"].(string)+" "+m["state"].(string))
 		if m["action"] == "confirm-order" && m["state"] == "done" && (m["reason"] != "asked by phone" || m["target"] != order["id"] || m["actor"] != "ann") {
@@ -138,7 +138,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	for range 3 {
 		ask("", "POST", orders.Addr+"/v1/messages", `{"topic":"late","payload":"hunter2","delay":"1h"}`)
 	}
-	many := a.Addr + "/v1/scheduled/deliver-now"
+	many := a.Addr + "/v1/messages/deliver-now"
 	const body = `{"filter":{"topic":"late"},"dry_run":false}`
 	if code, _, _ := ask(viewer, "POST", many, body); code != 403 {
 		t.Errorf("deliver-now of many by a viewer = %d", code)
@@ -156,17 +156,17 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	if code, _, p := ask(secret, "POST", many, body, admin.ReasonHeader, "INC-7"); code != 200 || p["result"].(map[string]any)["changed"] != 3.0 || p["next"] != nil {
 		t.Errorf("deliver-now of many = %d %v", code, p)
 	}
-	if code, _, p := ask(secret, "POST", a.Addr+"/v1/scheduled/cancel", `{"filter":{}}`); code != 422 {
+	if code, _, p := ask(secret, "POST", a.Addr+"/v1/messages/cancel", `{"filter":{}}`); code != 422 {
 		t.Errorf("cancel of whatever = %d %v", code, p)
 	}
 	if code, _, p := ask(secret, "POST", many, `{"filter":{"topic":"`+strings.Repeat("x", 9000)+`"}}`); code != 413 {
 		t.Errorf("a body that the audit has no room for = %d %v", code, p)
 	}
-	if code, _, p := ask("", "POST", orders.Addr+"/v1/scheduled/deliver-now", body); code < 400 {
+	if code, _, p := ask("", "POST", orders.Addr+"/v1/messages/deliver-now", body); code < 400 {
 		t.Errorf("the callers' API delivered many: %d %v", code, p)
 	}
-	_, _, audit = ask(viewer, "GET", a.Addr+"/v1/dlq/audit", "")
-	lines := audit["lines"].([]any)
+	_, _, audit = ask(viewer, "GET", a.Addr+"/v1/audit", "")
+	lines := audit["entries"].([]any)
 	refused, done := lines[0].(map[string]any), lines[1].(map[string]any)
 	if len(lines) != len(got)+4 || refused["action"] != "cancel-messages" || refused["state"] != "refused" || done["action"] != "deliver-messages-now" || done["state"] != "done" ||
 		done["reason"] != "INC-7" || done["detail"] != body || done["outcome"] != `{"changed":3,"gone":0}` {
@@ -179,7 +179,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	}
 	_, _, doc := ask("", "GET", a.Addr+"/openapi.json", "")
 	paths := doc["paths"].(map[string]any)
-	for _, path := range []string{"/v1/orders/{id}/ship", "/v1/messages/{id}", "/v1/dlq/dead-letters"} {
+	for _, path := range []string{"/v1/orders/{id}/ship", "/v1/messages/{id}", "/v1/dead-letters"} {
 		if paths[path] == nil {
 			t.Errorf("the description has no %s", path)
 		}

@@ -113,22 +113,23 @@ func TestAdmin_Subscriptions(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &flight); err != nil || len(flight.Leases) != 1 || flight.Leases[0].Consumer != "127.0.0.1" {
 		t.Fatalf("leases %s, %v; want that of this client", body, err)
 	}
-	end := `{"id":"` + flight.Leases[0].ID + `"}`
+	end := "leases/" + flight.Leases[0].ID
 	for _, step := range []struct {
-		path, body string
-		code       int
-		want       string
+		method, path, body string
+		code               int
+		want               string
 	}{
-		{"purge", `{"dry_run":true}`, 200, `"count":2`},
-		{"purge", `{"dry_run":false}`, 200, `"count":2`},
-		{"leases/end", end, 204, ""},
-		{"leases/end", end, 409, "has ended"},
-		{"leases/end", `{"id":"x"}`, 422, "body.id"},
-		{"pause", "", 204, ""},
-		{"seek", `{"to":"never"}`, 422, "to"},
-		{"seek", `{"to":"latest"}`, 204, ""},
+		{"POST", "purge", `{"dry_run":true}`, 200, `"count":2`},
+		{"POST", "purge", `{"dry_run":false}`, 200, `"count":2`},
+		{"DELETE", end, "", 204, ""},
+		{"DELETE", end, "", 409, "has ended"},
+		{"DELETE", "leases/thing:0:1:99999999999999999999", "", 409, "has ended"},
+		{"DELETE", "leases/x", "", 422, "path.lease"},
+		{"POST", "pause", "", 204, ""},
+		{"POST", "seek", `{"to":"never"}`, 422, "to"},
+		{"POST", "seek", `{"to":"latest"}`, 204, ""},
 	} {
-		if code, body := do(http.MethodPost, "/v1/subscriptions/s/"+step.path, step.body); code != step.code || !strings.Contains(body, step.want) {
+		if code, body := do(step.method, "/v1/subscriptions/s/"+step.path, step.body); code != step.code || !strings.Contains(body, step.want) {
 			t.Errorf("%s %s = %d %s, want %d with %q", step.path, step.body, code, body, step.code, step.want)
 		}
 	}
@@ -153,20 +154,20 @@ func TestAdmin_Subscriptions(t *testing.T) {
 	if s, err := c.Subscription(t.Context(), "s"); err != nil || s.Paused == nil || !*s.Paused || s.ChangedBy != "ann" {
 		t.Errorf("the subscription is %+v, %v; want it paused by ann", s, err)
 	}
-	_, trail := do(http.MethodGet, "/v1/dlq/audit?action=resume-subscription", "")
+	_, trail := do(http.MethodGet, "/v1/audit?action=resume-subscription", "")
 	if !strings.Contains(trail, `"reason":"grüße"`) || strings.Count(trail, `"id"`) != 1 {
 		t.Errorf("the audit trail is %s, want one change by the command", trail)
 	}
-	_, trail = do(http.MethodGet, "/v1/dlq/audit?action=end-lease,purge-subscription,pause-subscription,seek-subscription", "")
+	_, trail = do(http.MethodGet, "/v1/audit?action=end-lease,purge-subscription,pause-subscription,seek-subscription", "")
 	var got struct {
-		Lines []struct{ Action, Target, State, Detail string }
+		Entries []struct{ Action, Target, State, Detail string }
 	}
-	if err := json.Unmarshal([]byte(trail), &got); err != nil || len(got.Lines) != 8 {
-		t.Fatalf("the audit trail is %s, %v; want eight changes", trail, err)
+	if err := json.Unmarshal([]byte(trail), &got); err != nil || len(got.Entries) != 9 {
+		t.Fatalf("the audit trail is %s, %v; want nine changes", trail, err)
 	}
-	for i, want := range []string{"done", "done", "refused", "done", "refused", "refused", "done", "done"} {
-		if l := got.Lines[i]; l.State != want || l.Target != "s" {
-			t.Errorf("entry %d is %+v, want %s of s", i, l, want)
+	for i, want := range []string{"done", "done", "refused", "done", "refused", "refused", "refused", "done", "done"} {
+		if l := got.Entries[i]; l.State != want || l.Target != "s" || strings.Contains(l.Detail, `"lease":"`) != (l.Action == "end-lease") {
+			t.Errorf("entry %d is %+v, want %s of s, with the lease if it is of one", i, l, want)
 		}
 	}
 }

@@ -91,7 +91,7 @@ func TestAdmin_TokenIsAccepted(t *testing.T) {
 	if code, _ := get("/v1/me", secret+"x"); code != 401 {
 		t.Errorf("another token = %d, want 401", code)
 	}
-	if code, body := get("/v1/dlq/dead-letters/"+event, secret); code != 200 || !strings.Contains(string(body), event) {
+	if code, body := get("/v1/dead-letters/"+event, secret); code != 200 || !strings.Contains(string(body), event) {
 		t.Errorf("the dead letter = %d %s", code, body)
 	}
 	if code, body := get("/console/", secret); code != 200 || !strings.Contains(string(body), "<html") {

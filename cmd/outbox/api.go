@@ -85,7 +85,7 @@ func apiFix(cmd *cobra.Command, err error, remote bool) error {
 		return err
 	}
 	switch {
-	case p.OutcomeUnknown && !strings.HasPrefix(p.Path, "/v1/dlq/"):
+	case p.OutcomeUnknown && !ofDeadLetters(p.Path):
 		return cli.WithHint(err, "the change may have been made, or a part of it; run the same command again, which completes it")
 	case p.OutcomeUnknown:
 		return cli.WithHint(err, "the change may have been made; outbox dlq jobs list and outbox dlq get print what was changed")
@@ -99,6 +99,11 @@ func apiFix(cmd *cobra.Command, err error, remote bool) error {
 		return cli.WithHint(err, "%s", hint)
 	}
 	return err
+}
+
+// ofDeadLetters reports whether a path is that of dead letters or their jobs.
+func ofDeadLetters(path string) bool {
+	return strings.HasPrefix(path, "/v1/dead-letters") || strings.HasPrefix(path, "/v1/jobs")
 }
 
 // statusHint returns the next step after a response with an error status, empty for none.

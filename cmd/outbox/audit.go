@@ -23,14 +23,14 @@ func newAuditCommand() *cobra.Command {
 }
 
 // auditTable prints entries of the audit trail as a list.
-var auditTable = cli.Table[admin.AuditLine]{
+var auditTable = cli.Table[admin.AuditEntry]{
 	Header: "REQUESTED\tACTOR\tACTION\tTARGET\tSTATE\tREASON\tROLE\tREMOTE\tOUTCOME\tDETAIL",
 	Wide:   4,
-	Row: func(w io.Writer, l admin.AuditLine) {
+	Row: func(w io.Writer, l admin.AuditEntry) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cli.At(w, l.At), cli.Clean(l.Actor, 40), cli.Clean(l.Action, 40), cli.Clean(l.Target, 60), l.State,
 			cli.Clean(l.Reason, 80), l.Role, cli.Clean(l.Remote, 60), cli.Clean(l.Outcome, 120), cli.Clean(l.Detail, 200))
 	},
-	View: func(l admin.AuditLine) any { return l },
+	View: func(l admin.AuditEntry) any { return l },
 	None: "no entry matches",
 }
 

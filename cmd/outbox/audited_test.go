@@ -61,7 +61,7 @@ func TestSubscriptions_ChangesAreAudited(t *testing.T) {
 		{"subscriptions purge mail --reason old", cli.ExitUsage},
 		{"subscriptions purge mail --yes", cli.ExitUsage},
 		{"subscriptions purge mail --yes --reason old", cli.ExitOK},
-		{"subscriptions end-lease mail things/0/0/1 --reason stuck", cli.ExitFailed},
+		{"subscriptions end-lease mail things:0:0:1 --reason stuck", cli.ExitFailed},
 		{"subscriptions list", cli.ExitOK},
 		{"subscriptions delete mail --yes", cli.ExitUsage},
 		{"subscriptions delete mail --reason unused", cli.ExitUsage},

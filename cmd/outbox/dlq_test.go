@@ -332,7 +332,7 @@ func testChangesAreAudited(t *testing.T, b *dlqFixture) {
 		if code != cli.ExitOK {
 			t.Fatalf("%s: audit list = %d: %s%s", name, code, out.String(), errOut.String())
 		}
-		lines := decodeItems[admin.AuditLine](t, out.String())
+		lines := decodeItems[admin.AuditEntry](t, out.String())
 		if name == "of the past" {
 			if len(lines) > 0 {
 				t.Errorf("%s: %+v", name, lines)

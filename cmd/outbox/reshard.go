@@ -46,7 +46,7 @@ needs the token of an admin (OUTBOX_API_TOKEN); relay.name must be the relay of 
 server, whose Kafka user has the rights. Ctrl-C does not interrupt the change.
 
 The command prints a preview first. On a terminal it asks for confirmation; elsewhere
-it requires --yes. The audit trail records the change (GET /v1/dlq/audit).
+it requires --yes. The audit trail records the change (GET /v1/audit).
 
 Exit status: 0 success; 1 failure, or instances run; 2 wrong command line or
 configuration.`,

@@ -312,7 +312,7 @@ func TestScheduled_RepeatsAfterAnOutage(t *testing.T) {
 			var cursors []string
 			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				var in messages.ManyBody
-				if err := json.NewDecoder(r.Body).Decode(&in); err != nil || r.URL.Path != "/v1/scheduled/cancel" || r.Header.Get("Audit-Reason") != "a%20test" {
+				if err := json.NewDecoder(r.Body).Decode(&in); err != nil || r.URL.Path != "/v1/messages/cancel" || r.Header.Get("Audit-Reason") != "a%20test" {
 					t.Errorf("%s, reason %q, %v", r.URL, r.Header.Get("Audit-Reason"), err)
 				}
 				if in.DryRun {

@@ -121,11 +121,11 @@ func TestSubscriptions_Administration(t *testing.T) {
 		t.Fatalf("Receive() = %+v, %v", got, err)
 	}
 	step(cli.ExitOK, "worker-7", "leases", "jobs")
-	step(cli.ExitOK, `"id": "t-i1/0/0/1"`, "leases", "jobs", "-o", "json")
+	step(cli.ExitOK, `"id": "t-i1:0:0:1"`, "leases", "jobs", "-o", "json")
 	step(cli.ExitUsage, "--limit", "leases", "jobs", "--limit", "0")
 	step(cli.ExitFailed, "id of a lease", "end-lease", "jobs", "17")
-	step(cli.ExitOK, "ended", "end-lease", "jobs", "t-i1/0/0/1")
-	step(cli.ExitFailed, "has ended", "end-lease", "jobs", "t-i1/0/0/1")
+	step(cli.ExitOK, "ended", "end-lease", "jobs", "t-i1:0:0:1")
+	step(cli.ExitFailed, "has ended", "end-lease", "jobs", "t-i1:0:0:1")
 	q.url = "http://127.0.0.1:1"
 	step(cli.ExitUsage, "json or yaml", "list", "-o", "x")
 	q.url = "there"

@@ -17,15 +17,15 @@ import (
 func TestAccess_EachRoleByEachOperation(t *testing.T) {
 	t.Parallel()
 	needs := map[string]access.Role{
-		"GET /v1/me": access.Viewer, "GET /v1/dlq/dead-letters": access.Viewer, "GET /v1/dlq/dead-letters/{event_id}": access.Viewer,
-		"GET /v1/dlq/stats": access.Viewer, "GET /v1/dlq/groups": access.Viewer, "GET /v1/dlq/audit": access.Viewer,
-		"GET /v1/dlq/jobs": access.Viewer, "GET /v1/dlq/jobs/{id}": access.Viewer, "GET /v1/relays": access.Viewer, "GET /v1/history": access.Viewer,
-		"GET /v1/dlq/archives": access.Viewer, "GET /v1/dlq/live": access.Viewer, "GET /v1/events/{id}": access.Viewer, "GET /v1/topics": access.Viewer, "GET /v1/topics/{topic}/records": access.Viewer, "POST /v1/dlq/preview": access.Viewer,
-		"POST /v1/dlq/dead-letters/{event_id}/replay": access.Operator, "POST /v1/dlq/dead-letters/{event_id}/unblock": access.Operator,
-		"POST /v1/dlq/dead-letters/{event_id}/suspend": access.Operator, "POST /v1/dlq/dead-letters/{event_id}/resolve": access.Operator,
-		"POST /v1/dlq/dead-letters/{event_id}/set": access.Operator, "POST /v1/dlq/dead-letters/{event_id}/discard": access.Admin, "POST /v1/dlq/dead-letters/{event_id}/edit": access.Admin,
-		"POST /v1/dlq/jobs": access.Operator, "POST /v1/dlq/jobs/{id}/pause": access.Operator,
-		"POST /v1/dlq/jobs/{id}/resume": access.Operator, "POST /v1/dlq/jobs/{id}/cancel": access.Admin, "POST /v1/relays/{name}/reshard": access.Admin,
+		"GET /v1/me": access.Viewer, "GET /v1/dead-letters": access.Viewer, "GET /v1/dead-letters/{event_id}": access.Viewer,
+		"GET /v1/dead-letters/stats": access.Viewer, "GET /v1/dead-letters/groups": access.Viewer, "GET /v1/audit": access.Viewer,
+		"GET /v1/jobs": access.Viewer, "GET /v1/jobs/{id}": access.Viewer, "GET /v1/relays": access.Viewer, "GET /v1/history": access.Viewer,
+		"GET /v1/archives": access.Viewer, "GET /v1/live": access.Viewer, "GET /v1/events/{id}": access.Viewer, "GET /v1/topics": access.Viewer, "GET /v1/topics/{topic}/records": access.Viewer, "POST /v1/dead-letters/preview": access.Viewer,
+		"POST /v1/dead-letters/{event_id}/replay": access.Operator, "POST /v1/dead-letters/{event_id}/unblock": access.Operator,
+		"POST /v1/dead-letters/{event_id}/suspend": access.Operator, "POST /v1/dead-letters/{event_id}/resolve": access.Operator,
+		"POST /v1/dead-letters/{event_id}/set": access.Operator, "POST /v1/dead-letters/{event_id}/discard": access.Admin, "POST /v1/dead-letters/{event_id}/edit": access.Admin,
+		"POST /v1/jobs": access.Operator, "POST /v1/jobs/{id}/pause": access.Operator,
+		"POST /v1/jobs/{id}/resume": access.Operator, "POST /v1/jobs/{id}/cancel": access.Admin, "POST /v1/relays/{name}/reshard": access.Admin,
 	}
 	b := setup(t, nil)
 	b.exampleTopic(t)
@@ -82,7 +82,7 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 			labels, set = &dlq.Labels{Priority: new(1)}, `,"set":{"priority":1}`
 		}
 		for _, role := range access.Roles {
-			a := b.ask(t, role, "POST", "/v1/dlq/jobs", fmt.Sprintf(`{"action":%q,"filter":{},"dry_run":true%s}`, action, set))
+			a := b.ask(t, role, "POST", "/v1/jobs", fmt.Sprintf(`{"action":%q,"filter":{},"dry_run":true%s}`, action, set))
 			if forbidden := a.code == http.StatusForbidden; forbidden == role.May(need) {
 				t.Errorf("a job to %s by %s = %d: %s", action, role, a.code, a.body)
 			}
@@ -93,7 +93,7 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, role := range access.Roles {
-			path := "/v1/dlq/jobs/" + job.ID.String()
+			path := "/v1/jobs/" + job.ID.String()
 			if a := b.ask(t, role, "POST", path+"/pause", `{}`); (a.code == http.StatusOK) != role.May(access.Operator) {
 				t.Errorf("pausing a job to %s by %s = %d: %s", action, role, a.code, a.body)
 			}
@@ -125,20 +125,20 @@ func TestAccess_ConsumerReadsItsDeadLetters(t *testing.T) {
 		method, path string
 		want         int
 	}{
-		{"GET", "/v1/dlq/dead-letters?table=subscription.mail", 200},
-		{"GET", "/v1/dlq/dead-letters?table=subscription.sms-de", 200},
-		{"GET", "/v1/dlq/dead-letters?table=subscription.other", 403},
-		{"GET", "/v1/dlq/dead-letters?table=subscription.mailing", 403},
-		{"GET", "/v1/dlq/dead-letters?table=subscription.mail*", 403},
-		{"GET", "/v1/dlq/dead-letters?table=" + testTable, 403},
-		{"GET", "/v1/dlq/dead-letters", 403},
-		{"GET", "/v1/dlq/dead-letters/" + ids["subscription.mail"], 200},
-		{"GET", "/v1/dlq/dead-letters/" + ids["subscription.sms-de"], 200},
-		{"GET", "/v1/dlq/dead-letters/" + ids["subscription.other"], 404},
-		{"GET", "/v1/dlq/dead-letters/" + ids[testTable], 404},
-		{"POST", "/v1/dlq/dead-letters/" + ids["subscription.mail"] + "/replay", 403},
-		{"GET", "/v1/dlq/stats", 403},
-		{"GET", "/v1/dlq/groups", 403},
+		{"GET", "/v1/dead-letters?table=subscription.mail", 200},
+		{"GET", "/v1/dead-letters?table=subscription.sms-de", 200},
+		{"GET", "/v1/dead-letters?table=subscription.other", 403},
+		{"GET", "/v1/dead-letters?table=subscription.mailing", 403},
+		{"GET", "/v1/dead-letters?table=subscription.mail*", 403},
+		{"GET", "/v1/dead-letters?table=" + testTable, 403},
+		{"GET", "/v1/dead-letters", 403},
+		{"GET", "/v1/dead-letters/" + ids["subscription.mail"], 200},
+		{"GET", "/v1/dead-letters/" + ids["subscription.sms-de"], 200},
+		{"GET", "/v1/dead-letters/" + ids["subscription.other"], 404},
+		{"GET", "/v1/dead-letters/" + ids[testTable], 404},
+		{"POST", "/v1/dead-letters/" + ids["subscription.mail"] + "/replay", 403},
+		{"GET", "/v1/dead-letters/stats", 403},
+		{"GET", "/v1/dead-letters/groups", 403},
 	} {
 		body := ""
 		if c.method == "POST" {
@@ -148,7 +148,7 @@ func TestAccess_ConsumerReadsItsDeadLetters(t *testing.T) {
 		if a.code != c.want {
 			t.Errorf("%s %s = %d, want %d: %s", c.method, c.path, a.code, c.want, a.body)
 		}
-		if table, ok := strings.CutPrefix(c.path, "/v1/dlq/dead-letters?table="); ok && c.want == 200 && (!strings.Contains(string(a.body), ids[table]) || strings.Count(string(a.body), `"event_id"`) != 1) {
+		if table, ok := strings.CutPrefix(c.path, "/v1/dead-letters?table="); ok && c.want == 200 && (!strings.Contains(string(a.body), ids[table]) || strings.Count(string(a.body), `"event_id"`) != 1) {
 			t.Errorf("%s lists %s, want %s alone", c.path, a.body, ids[table])
 		}
 	}

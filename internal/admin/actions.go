@@ -62,7 +62,7 @@ type actionEndpoints struct {
 func (ep *actionEndpoints) register() {
 	for _, a := range actions {
 		huma.Register(ep.api, ep.describe(a.role, huma.Operation{
-			OperationID: string(a.action) + "-dead-letter", Method: http.MethodPost, Path: "/v1/dlq/dead-letters/{event_id}/" + string(a.action), Summary: a.summary,
+			OperationID: string(a.action) + "-dead-letter", Method: http.MethodPost, Path: "/v1/dead-letters/{event_id}/" + string(a.action), Summary: a.summary,
 		}, 404, 409, 412), func(ctx context.Context, in *actionInput) (*actionOutput, error) { return ep.act(ctx, &a, in) })
 	}
 }

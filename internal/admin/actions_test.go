@@ -19,15 +19,15 @@ import (
 
 // auditBody is the response of the audit trail.
 type auditBody struct {
-	Lines []AuditLine `json:"lines"`
-	Next  string      `json:"next"`
+	Entries []AuditEntry `json:"entries"`
+	Next    string       `json:"next"`
 }
 
-func (b *fixture) auditLines(t *testing.T, query string) []AuditLine {
+func (b *fixture) auditEntries(t *testing.T, query string) []AuditEntry {
 	t.Helper()
 	var a auditBody
-	b.ask(t, access.Viewer, "GET", "/v1/dlq/audit?"+query, "").into(t, http.StatusOK, &a)
-	return a.Lines
+	b.ask(t, access.Viewer, "GET", "/v1/audit?"+query, "").into(t, http.StatusOK, &a)
+	return a.Entries
 }
 
 func TestAct_ChangesTheDeadLetterAndIsAudited(t *testing.T) {
@@ -43,7 +43,7 @@ func TestAct_ChangesTheDeadLetterAndIsAudited(t *testing.T) {
 				l.Status, l.Strategy = dlq.Pending, dlq.StrategyImmediate
 			}
 			b.writeDeadLetter(t, l, time.Time{})
-			path := "/v1/dlq/dead-letters/" + l.EventID.String() + "/" + string(action)
+			path := "/v1/dead-letters/" + l.EventID.String() + "/" + string(action)
 
 			var dry struct {
 				DryRun     bool          `json:"dry_run"`
@@ -54,7 +54,7 @@ func TestAct_ChangesTheDeadLetterAndIsAudited(t *testing.T) {
 			if !dry.DryRun || dry.Preview == nil || dry.Preview.DeadLetters != 1 || dry.DeadLetter.Version != 1 {
 				t.Errorf("dry run: %+v", dry)
 			}
-			if lines := b.auditLines(t, ""); len(lines) != 0 {
+			if lines := b.auditEntries(t, ""); len(lines) != 0 {
 				t.Errorf("a dry run is in the audit: %+v", lines)
 			}
 
@@ -69,7 +69,7 @@ func TestAct_ChangesTheDeadLetterAndIsAudited(t *testing.T) {
 			if err != nil || len(h) != 2 || h[1].By != "a-admin" || h[1].Why != "mended" {
 				t.Errorf("history %+v, %v", h, err)
 			}
-			lines := b.auditLines(t, "")
+			lines := b.auditEntries(t, "")
 			if len(lines) != 1 {
 				t.Fatalf("audit: %+v", lines)
 			}
@@ -105,7 +105,7 @@ func TestAct_Refused(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := func(l *dlq.DeadLetter, action string) string {
-		return "/v1/dlq/dead-letters/" + l.EventID.String() + "/" + action
+		return "/v1/dead-letters/" + l.EventID.String() + "/" + action
 	}
 
 	p := b.ask(t, access.Admin, "POST", path(blocked, "replay"), `{}`).problemIn(t, http.StatusConflict)
@@ -131,7 +131,7 @@ func TestAct_Refused(t *testing.T) {
 		t.Errorf("a refused change changed the dead letter: %+v", l)
 	}
 	states := make(map[string]int)
-	for _, x := range b.auditLines(t, "") {
+	for _, x := range b.auditEntries(t, "") {
 		states[x.State]++
 		if x.Outcome == "" {
 			t.Errorf("the audit does not say why: %+v", x)
@@ -162,7 +162,7 @@ func TestAct_OneOfManyAtTheSameVersion(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() {
 			action := []string{"replay", "unblock"}[i%2]
-			a := b.ask(t, access.Operator, "POST", "/v1/dlq/dead-letters/"+l.EventID.String()+"/"+action, fmt.Sprintf(`{"reason":"%d"}`, i), "If-Match", `"1"`)
+			a := b.ask(t, access.Operator, "POST", "/v1/dead-letters/"+l.EventID.String()+"/"+action, fmt.Sprintf(`{"reason":"%d"}`, i), "If-Match", `"1"`)
 			mu.Lock()
 			defer mu.Unlock()
 			codes[a.code]++
@@ -188,12 +188,12 @@ func TestPreview(t *testing.T) {
 	}
 	b.writeDeadLetter(t, testDeadLetter("b", 1), time.Time{})
 	var p PreviewBody
-	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", `{"action":"replay","filter":{},"rate":4}`).into(t, http.StatusOK, &p)
+	b.ask(t, access.Viewer, "POST", "/v1/dead-letters/preview", `{"action":"replay","filter":{},"rate":4}`).into(t, http.StatusOK, &p)
 	if p.DeadLetters != 2 || p.Aggregates != 2 || p.Followers != 3 || p.Refused[dlq.Blocked] != 3 || p.ByClass["record_too_large"] != 2 || p.LookedAt != 5 || p.Truncated || p.Estimated != 0.5 {
 		t.Errorf("preview of a filter: %+v", p)
 	}
 	p = PreviewBody{}
-	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", fmt.Sprintf(`{"action":"discard","ids":["%[1]s","%[1]s","01a2005c-395d-72e3-8401-994110828553"]}`, first.EventID)).into(t, http.StatusOK, &p)
+	b.ask(t, access.Viewer, "POST", "/v1/dead-letters/preview", fmt.Sprintf(`{"action":"discard","ids":["%[1]s","%[1]s","01a2005c-395d-72e3-8401-994110828553"]}`, first.EventID)).into(t, http.StatusOK, &p)
 	if p.DeadLetters != 1 || p.Missing != 1 || p.Followers != 3 || p.LookedAt != 1 || len(p.Reasons) != 1 || p.Reasons[0] != "event 01a2005c-395d-72e3-8401-994110828553 has no dead letter" {
 		t.Errorf("preview of ids: %+v", p)
 	}
@@ -201,12 +201,12 @@ func TestPreview(t *testing.T) {
 	blocked.Status = dlq.Blocked
 	b.writeDeadLetter(t, blocked, time.Time{})
 	p = PreviewBody{}
-	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", fmt.Sprintf(`{"action":"replay","ids":["%s"]}`, blocked.EventID)).into(t, http.StatusOK, &p)
+	b.ask(t, access.Viewer, "POST", "/v1/dead-letters/preview", fmt.Sprintf(`{"action":"replay","ids":["%s"]}`, blocked.EventID)).into(t, http.StatusOK, &p)
 	if p.DeadLetters != 0 || p.Refused[dlq.Blocked] != 1 || len(p.Reasons) != 1 || !strings.Contains(p.Reasons[0], blocked.EventID.String()) {
 		t.Errorf("preview of a refused id: %+v", p)
 	}
 	p = PreviewBody{}
-	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", `{"action":"replay","filter":{"status":["suspended"]},"limit":1}`).into(t, http.StatusOK, &p)
+	b.ask(t, access.Viewer, "POST", "/v1/dead-letters/preview", `{"action":"replay","filter":{"status":["suspended"]},"limit":1}`).into(t, http.StatusOK, &p)
 	if p.DeadLetters != 1 || p.Truncated {
 		t.Errorf("preview with a limit: %+v", p)
 	}
@@ -221,7 +221,7 @@ func TestJobs(t *testing.T) {
 		Preview *PreviewBody `json:"preview"`
 		ID      string       `json:"id"`
 	}
-	b.ask(t, access.Operator, "POST", "/v1/dlq/jobs", `{"action":"replay","filter":{"error_class":"record_too_large"},"dry_run":true}`).into(t, http.StatusOK, &dry)
+	b.ask(t, access.Operator, "POST", "/v1/jobs", `{"action":"replay","filter":{"error_class":"record_too_large"},"dry_run":true}`).into(t, http.StatusOK, &dry)
 	if !dry.DryRun || dry.Preview == nil || dry.Preview.DeadLetters != 1 || dry.ID != "" {
 		t.Errorf("dry run: %+v", dry)
 	}
@@ -231,15 +231,15 @@ func TestJobs(t *testing.T) {
 	var made JobBody
 	var ids []string
 	for i := range 3 {
-		a := b.ask(t, access.Operator, "POST", "/v1/dlq/jobs", fmt.Sprintf(`{"action":"replay","ids":["%s"],"rate":5,"canary":true,"reason":"job %d"}`, l.EventID, i)).into(t, http.StatusAccepted, &made)
-		if a.header.Get("Location") != "/v1/dlq/jobs/"+made.ID || made.State != jobs.Queued || made.Actor != "a-operator" || made.Rate != 5 || !made.Canary || made.IDs != 1 {
+		a := b.ask(t, access.Operator, "POST", "/v1/jobs", fmt.Sprintf(`{"action":"replay","ids":["%s"],"rate":5,"canary":true,"reason":"job %d"}`, l.EventID, i)).into(t, http.StatusAccepted, &made)
+		if a.header.Get("Location") != "/v1/jobs/"+made.ID || made.State != jobs.Queued || made.Actor != "a-operator" || made.Rate != 5 || !made.Canary || made.IDs != 1 {
 			t.Errorf("made: %s", a.body)
 		}
 		ids = append(ids, made.ID)
 	}
 	for follow, want := range map[string]time.Duration{"45s": 45 * time.Second, "0s": -1} {
 		var short JobBody
-		b.ask(t, access.Operator, "POST", "/v1/dlq/jobs", fmt.Sprintf(`{"action":"replay","ids":["%s"],"follow":%q}`, l.EventID, follow)).into(t, http.StatusAccepted, &short)
+		b.ask(t, access.Operator, "POST", "/v1/jobs", fmt.Sprintf(`{"action":"replay","ids":["%s"],"follow":%q}`, l.EventID, follow)).into(t, http.StatusAccepted, &short)
 		id, _ := gocql.ParseUUID(short.ID)
 		if j, err := b.jobs().Read(t.Context(), id); err != nil || j.Follow != want {
 			t.Errorf("a job that follows for %s: %+v, %v", follow, j, err)
@@ -247,7 +247,7 @@ func TestJobs(t *testing.T) {
 		ids = append(ids, short.ID)
 	}
 	for _, bad := range []string{`"replay","follow":"soon"`, `"replay","follow":"-1s"`, `"discard","follow":"1s"`, `"replay","canary":true,"follow":"0s"`} {
-		b.ask(t, access.Admin, "POST", "/v1/dlq/jobs", fmt.Sprintf(`{"ids":["%s"],"action":%s}`, l.EventID, bad)).problemIn(t, http.StatusUnprocessableEntity)
+		b.ask(t, access.Admin, "POST", "/v1/jobs", fmt.Sprintf(`{"ids":["%s"],"action":%s}`, l.EventID, bad)).problemIn(t, http.StatusUnprocessableEntity)
 	}
 	var page struct {
 		Jobs []JobBody `json:"jobs"`
@@ -256,7 +256,7 @@ func TestJobs(t *testing.T) {
 	var listed []string
 	for cursor := ""; ; cursor = page.Next {
 		page.Next = ""
-		b.ask(t, access.Viewer, "GET", "/v1/dlq/jobs?limit=2&cursor="+cursor, "").into(t, http.StatusOK, &page)
+		b.ask(t, access.Viewer, "GET", "/v1/jobs?limit=2&cursor="+cursor, "").into(t, http.StatusOK, &page)
 		for _, j := range page.Jobs {
 			listed = append(listed, j.ID)
 		}
@@ -268,7 +268,7 @@ func TestJobs(t *testing.T) {
 	if !slices.Equal(listed, ids) {
 		t.Errorf("listed %v of %v", listed, ids)
 	}
-	job := "/v1/dlq/jobs/" + ids[0]
+	job := "/v1/jobs/" + ids[0]
 	for _, step := range []struct {
 		what  string
 		role  access.Role
@@ -288,9 +288,9 @@ func TestJobs(t *testing.T) {
 			t.Errorf("%s by %s = %d and %s, want %d and %s", step.what, step.role, a.code, j.State, step.code, step.state)
 		}
 	}
-	b.ask(t, access.Viewer, "GET", "/v1/dlq/jobs/01a2005c-395d-11e3-8401-994110828553", "").problemIn(t, http.StatusNotFound)
+	b.ask(t, access.Viewer, "GET", "/v1/jobs/01a2005c-395d-11e3-8401-994110828553", "").problemIn(t, http.StatusNotFound)
 	got := make(map[string]int)
-	for _, x := range b.auditLines(t, "") {
+	for _, x := range b.auditEntries(t, "") {
 		got[x.Action+" "+x.State]++
 		if x.Target == "" {
 			t.Errorf("no job in the audit: %+v", x)
@@ -314,11 +314,11 @@ func TestChange_MadeAndNotReadBack(t *testing.T) {
 	b.fault("dead_letter_holds", engine.OpRead, 0)
 	b.fault("dead_letter_jobs", engine.OpRead, 1)
 	for _, path := range []string{"dead-letters/" + l.EventID.String() + "/replay", "jobs/" + job.ID.String() + "/pause"} {
-		if p := b.ask(t, access.Operator, "POST", "/v1/dlq/"+path, `{"reason":"why"}`).problemIn(t, http.StatusServiceUnavailable); !p.OutcomeUnknown {
+		if p := b.ask(t, access.Operator, "POST", "/v1/"+path, `{"reason":"why"}`).problemIn(t, http.StatusServiceUnavailable); !p.OutcomeUnknown {
 			t.Errorf("%s: %+v, want it to say that the change may have been made", path, p)
 		}
 	}
-	for _, x := range b.auditLines(t, "") {
+	for _, x := range b.auditEntries(t, "") {
 		if x.State != auditDone {
 			t.Errorf("audit: %+v, want it done", x)
 		}

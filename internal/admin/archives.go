@@ -49,7 +49,7 @@ type archiveEndpoints struct {
 
 func (ep *archiveEndpoints) register() {
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
-		OperationID: "list-archives", Method: http.MethodGet, Path: "/v1/dlq/archives",
+		OperationID: "list-archives", Method: http.MethodGet, Path: "/v1/archives",
 		Summary: "List the objects of the archive", Description: "A job with the action restore restores their dead letters; one with the action archive sweeps immediately.",
 	}), ep.archives)
 }

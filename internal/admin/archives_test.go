@@ -44,7 +44,7 @@ func setupArchive(t *testing.T) (*fixture, *archive.Keeper) {
 func (b *fixture) job(t *testing.T, keeper *archive.Keeper, body string) *jobs.Job {
 	t.Helper()
 	var made JobBody
-	b.ask(t, access.Admin, "POST", "/v1/dlq/jobs", body).into(t, http.StatusAccepted, &made)
+	b.ask(t, access.Admin, "POST", "/v1/jobs", body).into(t, http.StatusAccepted, &made)
 	id, err := gocql.ParseUUID(made.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestArchives_PurgeListAndRestore(t *testing.T) {
 		Next       string          `json:"next"`
 	},
 	) {
-		b.ask(t, access.Viewer, "GET", "/v1/dlq/archives", "").into(t, http.StatusOK, &out)
+		b.ask(t, access.Viewer, "GET", "/v1/archives", "").into(t, http.StatusOK, &out)
 		return out
 	}
 	if a := archives(); !a.Configured || len(a.Objects) != 0 {
@@ -94,31 +94,31 @@ func TestArchives_PurgeListAndRestore(t *testing.T) {
 	// The preview equals the result of the job; a dry run returns it and creates no job.
 	body := `"action":"purge","filter":{"aggregate":"a"}`
 	var p PreviewBody
-	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", "{"+body+"}").into(t, http.StatusOK, &p)
+	b.ask(t, access.Viewer, "POST", "/v1/dead-letters/preview", "{"+body+"}").into(t, http.StatusOK, &p)
 	if p.DeadLetters != 1 || p.ByStatus[dlq.Resolved] != 1 || p.Estimated <= 0 || p.EstimatedBy != "default rate" {
 		t.Errorf("preview: %+v", p)
 	}
 	var dry dryJobBody
-	b.ask(t, access.Admin, "POST", "/v1/dlq/jobs", "{"+body+`,"dry_run":true}`).into(t, http.StatusOK, &dry)
-	if dry.Preview.DeadLetters != 1 || len(b.auditLines(t, "")) != 0 || b.mustRead(t, done).Status != dlq.Resolved {
+	b.ask(t, access.Admin, "POST", "/v1/jobs", "{"+body+`,"dry_run":true}`).into(t, http.StatusOK, &dry)
+	if dry.Preview.DeadLetters != 1 || len(b.auditEntries(t, "")) != 0 || b.mustRead(t, done).Status != dlq.Resolved {
 		t.Errorf("dry run: %+v", dry)
 	}
 	j := b.job(t, keeper, "{"+body+`,"reason":"GDPR"}`)
 	if l := b.mustRead(t, done); j.Progress.Changed != 1 || l.Status != dlq.Archived || l.Payload != nil || l.Archive == "" {
 		t.Fatalf("after the purge: %+v, %+v", j.Progress, l)
 	}
-	lines := b.auditLines(t, "")
+	lines := b.auditEntries(t, "")
 	if len(lines) != 1 || lines[0].Action != "create-job" || lines[0].Reason != "GDPR" || !strings.Contains(lines[0].Detail, `"action":"purge"`) || lines[0].Target != j.ID.String() {
 		t.Errorf("audit: %+v", lines)
 	}
-	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", "{"+body+"}").into(t, http.StatusOK, &p)
+	b.ask(t, access.Viewer, "POST", "/v1/dead-letters/preview", "{"+body+"}").into(t, http.StatusOK, &p)
 	if p.DeadLetters != 0 || len(p.Refused) != 0 {
 		t.Errorf("what was purged is previewed again: %+v", p)
 	}
 
 	// Manual dead letters need force.
 	ids := `"ids":["` + suspended.EventID.String() + `"]`
-	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", `{"action":"purge",`+ids+`}`).into(t, http.StatusOK, &p)
+	b.ask(t, access.Viewer, "POST", "/v1/dead-letters/preview", `{"action":"purge",`+ids+`}`).into(t, http.StatusOK, &p)
 	if p.DeadLetters != 0 || p.Refused[dlq.Suspended] != 1 {
 		t.Errorf("preview of a suspended dead letter: %+v", p)
 	}
@@ -136,7 +136,7 @@ func TestArchives_PurgeListAndRestore(t *testing.T) {
 			Objects []ArchiveObject `json:"objects"`
 			Next    string          `json:"next"`
 		}
-		b.ask(t, access.Viewer, "GET", "/v1/dlq/archives?limit=1&cursor="+cursor, "").into(t, http.StatusOK, &page)
+		b.ask(t, access.Viewer, "GET", "/v1/archives?limit=1&cursor="+cursor, "").into(t, http.StatusOK, &page)
 		for _, o := range page.Objects {
 			seen[o.Object] = true
 		}
@@ -152,7 +152,7 @@ func TestArchives_PurgeListAndRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", `{"action":"restore","object":`+string(object)+`}`).into(t, http.StatusOK, &p)
+	b.ask(t, access.Viewer, "POST", "/v1/dead-letters/preview", `{"action":"restore","object":`+string(object)+`}`).into(t, http.StatusOK, &p)
 	if p.DeadLetters != 1 || p.ByStatus[dlq.Archived] != 1 {
 		t.Errorf("preview of a restore: %+v", p)
 	}
@@ -170,7 +170,7 @@ func TestArchives_SweepNow(t *testing.T) {
 	old := b.settled(t, "old", time.Now().Add(-2*time.Hour))
 	young := b.settled(t, "young", time.Time{})
 	var p PreviewBody
-	b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", `{"action":"archive"}`).into(t, http.StatusOK, &p)
+	b.ask(t, access.Viewer, "POST", "/v1/dead-letters/preview", `{"action":"archive"}`).into(t, http.StatusOK, &p)
 	if p.DeadLetters != 1 || p.ByStatus[dlq.Resolved] != 1 {
 		t.Errorf("preview: %+v", p)
 	}
@@ -196,16 +196,16 @@ func TestArchives_Refused(t *testing.T) {
 		`{"action":"discard","filter":{},"force":true}`:          "body",
 		`{"action":"restore","filter":{},"no_archive":true}`:     "body",
 	} {
-		p := b.ask(t, access.Admin, "POST", "/v1/dlq/jobs", body).problemIn(t, http.StatusUnprocessableEntity)
+		p := b.ask(t, access.Admin, "POST", "/v1/jobs", body).problemIn(t, http.StatusUnprocessableEntity)
 		if len(p.Errors) != 1 || p.Errors[0].Location != where {
 			t.Errorf("%s: %+v, want it at %s", body, p.Errors, where)
 		}
 	}
-	b.ask(t, access.Admin, "POST", "/v1/dlq/jobs", `{"action":"restore","object":"2026/01/01/none"}`).problemIn(t, http.StatusNotFound)
+	b.ask(t, access.Admin, "POST", "/v1/jobs", `{"action":"restore","object":"2026/01/01/none"}`).problemIn(t, http.StatusNotFound)
 	for _, action := range []string{"purge", "restore", "archive"} {
-		b.ask(t, access.Operator, "POST", "/v1/dlq/jobs", `{"action":"`+action+`","filter":{}}`).problemIn(t, http.StatusForbidden)
+		b.ask(t, access.Operator, "POST", "/v1/jobs", `{"action":"`+action+`","filter":{}}`).problemIn(t, http.StatusForbidden)
 	}
-	if lines := b.auditLines(t, ""); len(lines) != 0 {
+	if lines := b.auditEntries(t, ""); len(lines) != 0 {
 		t.Errorf("what could not begin is in the audit: %+v", lines)
 	}
 
@@ -213,14 +213,14 @@ func TestArchives_Refused(t *testing.T) {
 	// explicitly.
 	b = setup(t, nil)
 	for _, action := range []string{"purge", "restore"} {
-		p := b.ask(t, access.Admin, "POST", "/v1/dlq/jobs", `{"action":"`+action+`","filter":{}}`).problemIn(t, http.StatusConflict)
+		p := b.ask(t, access.Admin, "POST", "/v1/jobs", `{"action":"`+action+`","filter":{}}`).problemIn(t, http.StatusConflict)
 		if !strings.Contains(p.Detail, "archive.url") {
 			t.Errorf("%s: %+v", action, p)
 		}
 	}
-	b.ask(t, access.Admin, "POST", "/v1/dlq/jobs", `{"action":"purge","filter":{},"no_archive":true}`).into(t, http.StatusAccepted, nil)
+	b.ask(t, access.Admin, "POST", "/v1/jobs", `{"action":"purge","filter":{},"no_archive":true}`).into(t, http.StatusAccepted, nil)
 	var a struct{ Configured bool }
-	b.ask(t, access.Viewer, "GET", "/v1/dlq/archives", "").into(t, http.StatusOK, &a)
+	b.ask(t, access.Viewer, "GET", "/v1/archives", "").into(t, http.StatusOK, &a)
 	if a.Configured {
 		t.Error("an archive is said to be there")
 	}

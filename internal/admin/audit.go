@@ -169,8 +169,8 @@ func stateOf(err error) (state, outcome string) {
 	}
 }
 
-// AuditLine is an entry of the audit trail.
-type AuditLine struct {
+// AuditEntry is an entry of the audit trail.
+type AuditEntry struct {
 	ID        string      `json:"id" format:"uuid"`
 	At        time.Time   `json:"at" doc:"Time of the request"`
 	Actor     string      `json:"actor"`
@@ -187,12 +187,12 @@ type AuditLine struct {
 }
 
 // day returns up to limit entries of a day between two ids, both included, newest first.
-func (a *audit) day(ctx context.Context, day time.Time, from, to gocql.UUID, limit int) (out []AuditLine, err error) {
+func (a *audit) day(ctx context.Context, day time.Time, from, to gocql.UUID, limit int) (out []AuditEntry, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	iter := a.query(ctx, a.stmt.list, day, from, to, limit).Idempotent(true).Iter()
 	for {
-		var l AuditLine
+		var l AuditEntry
 		var id gocql.UUID
 		var finished time.Time
 		if !iter.Scan(&id, &l.Actor, (*string)(&l.Role), &l.Action, &l.Target, &l.Detail, &l.Reason, &l.RequestID, &l.Remote, &l.State, &l.Outcome, &finished) {

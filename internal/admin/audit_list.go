@@ -15,10 +15,10 @@ import (
 const (
 	// auditSpan is the default period that a request reads.
 	auditSpan = 30 * 24 * time.Hour
-	// auditDays and auditLines bound what one request reads; the response then contains a
+	// auditDays and auditEntries bound what one request reads; the response then contains a
 	// cursor.
-	auditDays  = 400
-	auditLines = 5000
+	auditDays    = 400
+	auditEntries = 5000
 	// auditChunk is the number of entries read with one query.
 	auditChunk = 500
 )
@@ -34,8 +34,8 @@ type auditInput struct {
 
 type auditOutput struct {
 	Body struct {
-		Lines []AuditLine `json:"lines" doc:"Newest first"`
-		Next  string      `json:"next,omitempty" doc:"Cursor of the next page; absent on the last page. With a filter, a page can have few entries and a cursor."`
+		Entries []AuditEntry `json:"entries" doc:"Newest first"`
+		Next    string       `json:"next,omitempty" doc:"Cursor of the next page; absent on the last page. With a filter, a page can have few entries and a cursor."`
 	}
 }
 
@@ -47,7 +47,7 @@ type auditEndpoints struct {
 
 func (ep *auditEndpoints) register() {
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
-		OperationID: "list-audit", Method: http.MethodGet, Path: "/v1/dlq/audit", Summary: "List the audit trail: changes by this API and by the command line",
+		OperationID: "list-audit", Method: http.MethodGet, Path: "/v1/audit", Summary: "List the audit trail: changes by this API and by the command line",
 	}), ep.list)
 }
 
@@ -84,7 +84,7 @@ func (ep *auditEndpoints) list(ctx context.Context, in *auditInput) (*auditOutpu
 		after, since, to = at.ID, at.Since, at.ID
 	}
 	out := new(auditOutput)
-	out.Body.Lines = []AuditLine{}
+	out.Body.Entries = []AuditEntry{}
 	err := ep.heavily(ctx, func() error { return ep.walk(ctx, in, since, to, after, out) })
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, false)
@@ -102,12 +102,12 @@ func (ep *auditEndpoints) walk(ctx context.Context, in *auditInput, since time.T
 			upTo = last
 		}
 		for {
-			lines, err := ep.audit.day(ctx, day, from, upTo, auditChunk)
+			entries, err := ep.audit.day(ctx, day, from, upTo, auditChunk)
 			if err != nil {
 				return err
 			}
-			for _, l := range lines {
-				id, err := gocql.ParseUUID(l.ID)
+			for _, e := range entries {
+				id, err := gocql.ParseUUID(e.ID)
 				if err != nil {
 					return err
 				}
@@ -116,18 +116,18 @@ func (ep *auditEndpoints) walk(ctx context.Context, in *auditInput, since time.T
 					continue
 				}
 				looked++
-				full := len(out.Body.Lines) == in.Limit
-				if full || looked > auditLines {
+				full := len(out.Body.Entries) == in.Limit
+				if full || looked > auditEntries {
 					// The entry before this one was the last that was processed.
 					out.Body.Next = cursorOf(auditPlace{ID: after, Since: since})
 					return nil
 				}
 				after = id
-				if (in.Actor == "" || in.Actor == l.Actor) && (len(in.Action) == 0 || slices.Contains(in.Action, l.Action)) {
-					out.Body.Lines = append(out.Body.Lines, l)
+				if (in.Actor == "" || in.Actor == e.Actor) && (len(in.Action) == 0 || slices.Contains(in.Action, e.Action)) {
+					out.Body.Entries = append(out.Body.Entries, e)
 				}
 			}
-			if len(lines) < auditChunk {
+			if len(entries) < auditChunk {
 				break
 			}
 		}

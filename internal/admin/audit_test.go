@@ -24,7 +24,7 @@ func TestAudit_NothingIsDoneThatItCannotHave(t *testing.T) {
 	b := setup(t, nil)
 	l := b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{})
 	b.fault("admin_audit", engine.OpWrite, 0)
-	a := b.ask(t, access.Admin, "POST", "/v1/dlq/dead-letters/"+l.EventID.String()+"/discard", `{}`)
+	a := b.ask(t, access.Admin, "POST", "/v1/dead-letters/"+l.EventID.String()+"/discard", `{}`)
 	if p := a.problemIn(t, http.StatusServiceUnavailable); p.OutcomeUnknown || a.header.Get("Retry-After") == "" {
 		t.Errorf("problem %+v, header %v", p, a.header)
 	}
@@ -40,11 +40,11 @@ func TestAudit_ACrashLeavesAnUnfinishedLine(t *testing.T) {
 	b := setup(t, nil)
 	l := b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{})
 	b.fault("admin_audit", engine.OpWrite, 1)
-	b.ask(t, access.Admin, "POST", "/v1/dlq/dead-letters/"+l.EventID.String()+"/discard", `{"reason":"gone"}`).into(t, http.StatusOK, nil)
+	b.ask(t, access.Admin, "POST", "/v1/dead-letters/"+l.EventID.String()+"/discard", `{"reason":"gone"}`).into(t, http.StatusOK, nil)
 	if l := b.mustRead(t, l); l.Status != dlq.Resolved {
 		t.Errorf("the dead letter is %s", l.Status)
 	}
-	lines := b.auditLines(t, "")
+	lines := b.auditEntries(t, "")
 	if len(lines) != 1 || lines[0].State != auditIntended || lines[0].Finished != nil || lines[0].Target != l.EventID.String() || lines[0].Reason != "gone" {
 		t.Errorf("audit: %+v", lines)
 	}
@@ -64,7 +64,7 @@ func TestAudit_RecordsWhatWasDoneBeforeAFailure(t *testing.T) {
 	err := b.audit.changeWithResult(ctx, entry{Action: "cancel-messages", Reason: "a test"}, func(context.Context, dlq.Actor) (string, string, error) {
 		return "", `{"changed":3}`, context.Canceled
 	})
-	if l := b.auditLines(t, "")[0]; !errors.Is(err, context.Canceled) || l.State != auditUnknown || l.Outcome != `context canceled; {"changed":3}` {
+	if l := b.auditEntries(t, "")[0]; !errors.Is(err, context.Canceled) || l.State != auditUnknown || l.Outcome != `context canceled; {"changed":3}` {
 		t.Errorf("%v, audit %+v", err, l)
 	}
 }
@@ -81,11 +81,11 @@ func TestAudit_UnknownOutcome(t *testing.T) {
 	})
 	l := b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{})
 	b.fault("dead_letter_queue", engine.OpCAS, 0)
-	p := b.ask(t, access.Admin, "POST", "/v1/dlq/dead-letters/"+l.EventID.String()+"/discard", `{}`).problemIn(t, http.StatusServiceUnavailable)
+	p := b.ask(t, access.Admin, "POST", "/v1/dead-letters/"+l.EventID.String()+"/discard", `{}`).problemIn(t, http.StatusServiceUnavailable)
 	if !p.OutcomeUnknown {
 		t.Errorf("the answer does not say that the outcome is unknown: %+v", p)
 	}
-	if lines := b.auditLines(t, ""); len(lines) != 1 || lines[0].State != auditUnknown || lines[0].Outcome == "" {
+	if lines := b.auditEntries(t, ""); len(lines) != 1 || lines[0].State != auditUnknown || lines[0].Outcome == "" {
 		t.Errorf("audit: %+v", lines)
 	}
 }
@@ -109,8 +109,8 @@ func TestAudit_CursorsCrossDays(t *testing.T) {
 		query.Set("limit", fmt.Sprint(limit))
 		for range 100 {
 			var a auditBody
-			b.ask(t, access.Viewer, "GET", "/v1/dlq/audit?"+query.Encode(), "").into(t, http.StatusOK, &a)
-			for _, l := range a.Lines {
+			b.ask(t, access.Viewer, "GET", "/v1/audit?"+query.Encode(), "").into(t, http.StatusOK, &a)
+			for _, l := range a.Entries {
 				ids = append(ids, l.ID)
 			}
 			if a.Next == "" {
@@ -168,19 +168,19 @@ func TestAudit_AChangeNeedsAReason(t *testing.T) {
 	b := setup(t, nil)
 	l := testDeadLetter("a", 1)
 	b.writeDeadLetter(t, l, time.Time{})
-	deadLetter := "/v1/dlq/dead-letters/" + l.EventID.String()
+	deadLetter := "/v1/dead-letters/" + l.EventID.String()
 	for path, body := range map[string]string{
 		deadLetter + "/discard": `{"reason":""}`,
 		deadLetter + "/suspend": `{"reason":" \t"}`,
 		deadLetter + "/set":     `{"priority":1,"reason":""}`,
-		"/v1/dlq/jobs":          `{"action":"discard","filter":{},"reason":""}`,
+		"/v1/jobs":              `{"action":"discard","filter":{},"reason":""}`,
 	} {
 		p := b.ask(t, access.Admin, "POST", path, body).problemIn(t, http.StatusUnprocessableEntity)
 		if len(p.Errors) != 1 || p.Errors[0].Location != "body.reason" {
 			t.Errorf("POST %s %s: %+v, want an error of body.reason", path, body, p)
 		}
 	}
-	if lines := b.auditLines(t, ""); len(lines) != 0 {
+	if lines := b.auditEntries(t, ""); len(lines) != 0 {
 		t.Errorf("the audit trail has %+v", lines)
 	}
 }

@@ -111,15 +111,15 @@ func (ep *deadLetterEndpoints) register() {
 		OperationID: "get-me", Method: http.MethodGet, Path: "/v1/me", Summary: "Get the user and role of the token",
 	}), me)
 	huma.Register(ep.api, ep.describe(access.Viewer, access.OrConsumer(huma.Operation{
-		OperationID: "list-dead-letters", Method: http.MethodGet, Path: "/v1/dlq/dead-letters", Summary: "List dead letters",
+		OperationID: "list-dead-letters", Method: http.MethodGet, Path: "/v1/dead-letters", Summary: "List dead letters",
 		Description: "A consumer lists those of a subscription of its role: table is subscription.NAME.",
 	})), ep.list)
 	huma.Register(ep.api, ep.describe(access.Viewer, access.OrConsumer(huma.Operation{
-		OperationID: "get-dead-letter", Method: http.MethodGet, Path: "/v1/dlq/dead-letters/{event_id}", Summary: "Get a dead letter with its history",
+		OperationID: "get-dead-letter", Method: http.MethodGet, Path: "/v1/dead-letters/{event_id}", Summary: "Get a dead letter with its history",
 		Description: "A consumer reads those of the subscriptions of its role; others do not exist for it.",
 	}), 404), ep.deadLetter)
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
-		OperationID: "get-stats", Method: http.MethodGet, Path: "/v1/dlq/stats", Summary: "Count dead letters",
+		OperationID: "get-stats", Method: http.MethodGet, Path: "/v1/dead-letters/stats", Summary: "Count dead letters",
 	}), ep.getStats)
 }
 

@@ -30,7 +30,7 @@ func (b *fixture) all(t *testing.T, query url.Values, limit int) (ids []string) 
 	query.Set("limit", fmt.Sprint(limit))
 	for page := 0; ; page++ {
 		var l listBody
-		b.ask(t, access.Viewer, "GET", "/v1/dlq/dead-letters?"+query.Encode(), "").into(t, http.StatusOK, &l)
+		b.ask(t, access.Viewer, "GET", "/v1/dead-letters?"+query.Encode(), "").into(t, http.StatusOK, &l)
 		for _, s := range l.DeadLetters {
 			ids = append(ids, s.EventID)
 		}
@@ -91,7 +91,7 @@ func TestDeadLetter_IsComplete(t *testing.T) {
 	b.writeDeadLetter(t, empty, time.Time{})
 
 	var got DeadLetterBody
-	a := b.ask(t, access.Viewer, "GET", "/v1/dlq/dead-letters/"+binary.EventID.String(), "").into(t, http.StatusOK, &got)
+	a := b.ask(t, access.Viewer, "GET", "/v1/dead-letters/"+binary.EventID.String(), "").into(t, http.StatusOK, &got)
 	if a.header.Get("ETag") != `"1"` || got.Version != 1 || got.PayloadText != nil || got.PayloadBase64 == nil || *got.PayloadBase64 != base64.StdEncoding.EncodeToString(binary.Payload) {
 		t.Errorf("binary dead letter: %s %s", a.header.Get("ETag"), a.body)
 	}
@@ -105,16 +105,16 @@ func TestDeadLetter_IsComplete(t *testing.T) {
 		t.Errorf("may = %v, want %v", got.May, want)
 	}
 	got = DeadLetterBody{}
-	a = b.ask(t, access.Viewer, "GET", "/v1/dlq/dead-letters/"+text.EventID.String(), "").into(t, http.StatusOK, &got)
+	a = b.ask(t, access.Viewer, "GET", "/v1/dead-letters/"+text.EventID.String(), "").into(t, http.StatusOK, &got)
 	if got.PayloadText == nil || *got.PayloadText != string(text.Payload) || a.header.Get("Content-Type") != "application/json" {
 		t.Errorf("text dead letter: %s", a.body)
 	}
 	got = DeadLetterBody{}
-	b.ask(t, access.Viewer, "GET", "/v1/dlq/dead-letters/"+empty.EventID.String(), "").into(t, http.StatusOK, &got)
+	b.ask(t, access.Viewer, "GET", "/v1/dead-letters/"+empty.EventID.String(), "").into(t, http.StatusOK, &got)
 	if got.PayloadText != nil || got.PayloadBase64 != nil || got.Headers == nil {
 		t.Errorf("null payload: %+v", got)
 	}
-	b.ask(t, access.Viewer, "GET", "/v1/dlq/dead-letters/01a2005c-395d-72e3-8401-994110828553", "").problemIn(t, http.StatusNotFound)
+	b.ask(t, access.Viewer, "GET", "/v1/dead-letters/01a2005c-395d-72e3-8401-994110828553", "").problemIn(t, http.StatusNotFound)
 }
 
 // A payload in the wire format of a schema registry is decoded, beside its bytes. One that
@@ -135,7 +135,7 @@ func TestDeadLetter_DecodedBySchema(t *testing.T) {
 		l := testDeadLetter(fmt.Sprint(payload[:min(len(payload), 8)]), 1)
 		l.Payload = payload
 		b.writeDeadLetter(t, l, time.Time{})
-		b.ask(t, access.Viewer, "GET", "/v1/dlq/dead-letters/"+l.EventID.String(), "").into(t, http.StatusOK, &got)
+		b.ask(t, access.Viewer, "GET", "/v1/dead-letters/"+l.EventID.String(), "").into(t, http.StatusOK, &got)
 		if want := base64.StdEncoding.EncodeToString(payload); got.PayloadBase64 == nil || *got.PayloadBase64 != want || got.PayloadBytes != len(payload) {
 			t.Errorf("the payload %q is returned as %+v", payload, got)
 		}
@@ -169,7 +169,7 @@ func TestStatsAndGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	var st StatsBody
-	b.ask(t, access.Viewer, "GET", "/v1/dlq/stats", "").into(t, http.StatusOK, &st)
+	b.ask(t, access.Viewer, "GET", "/v1/dead-letters/stats", "").into(t, http.StatusOK, &st)
 	if st.Total != 7 || st.Open != 6 || st.ByStatus[dlq.Suspended] != 6 || st.ByStatus[dlq.Resolved] != 1 || st.OpenByClass["record_too_large"] != 5 || st.Oldest == nil || !st.Oldest.Equal(at) {
 		t.Errorf("stats: %+v", st)
 	}
@@ -178,7 +178,7 @@ func TestStatsAndGroups(t *testing.T) {
 		LookedAt int         `json:"looked_at"`
 		Sampled  bool        `json:"sampled"`
 	}
-	b.ask(t, access.Viewer, "GET", "/v1/dlq/groups", "").into(t, http.StatusOK, &g)
+	b.ask(t, access.Viewer, "GET", "/v1/dead-letters/groups", "").into(t, http.StatusOK, &g)
 	if len(g.Groups) != 2 || g.LookedAt != 6 || g.Sampled {
 		t.Fatalf("groups: %+v", g)
 	}
@@ -187,7 +187,7 @@ func TestStatsAndGroups(t *testing.T) {
 		first.EventType != "OrderCreated" || first.Topic != "OrderCreated" || first.ByStatus[dlq.Suspended] != 5 || first.Sample == "" {
 		t.Errorf("the first group: %+v", first)
 	}
-	b.ask(t, access.Viewer, "GET", "/v1/dlq/groups?status=resolved", "").into(t, http.StatusOK, &g)
+	b.ask(t, access.Viewer, "GET", "/v1/dead-letters/groups?status=resolved", "").into(t, http.StatusOK, &g)
 	if len(g.Groups) != 1 || g.Groups[0].Sample != done.EventID.String() {
 		t.Errorf("groups of resolved ones: %+v", g)
 	}

@@ -49,7 +49,7 @@ type EditedBody struct {
 
 func (ep *actionEndpoints) registerEdit() {
 	huma.Register(ep.api, ep.describe(access.Admin, huma.Operation{
-		OperationID: "edit-dead-letter", Method: http.MethodPost, Path: "/v1/dlq/dead-letters/{event_id}/edit", MaxBodyBytes: maxEdit,
+		OperationID: "edit-dead-letter", Method: http.MethodPost, Path: "/v1/dead-letters/{event_id}/edit", MaxBodyBytes: maxEdit,
 		Summary:     "Edit payload or headers and publish the result under a new id",
 		Description: "The dead letter keeps the original event. An edit can be edited again until it is published.",
 	}, 404, 409, 412, 428), ep.edit)

@@ -40,7 +40,7 @@ func TestEdit(t *testing.T) {
 	}
 	b := setup(t, func(c *Config) { c.Schemas = schemas })
 	l := b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{})
-	path := "/v1/dlq/dead-letters/" + l.EventID.String() + "/edit"
+	path := "/v1/dead-letters/" + l.EventID.String() + "/edit"
 	var got struct {
 		DryRun   bool           `json:"dry_run"`
 		Diff     dlq.Difference `json:"diff"`
@@ -66,7 +66,7 @@ func TestEdit(t *testing.T) {
 	if len(p.Errors) != 1 || !strings.Contains(p.Errors[0].Message, "changes nothing") {
 		t.Errorf("what changes nothing: %+v", p)
 	}
-	if l := b.mustRead(t, l); l.Version != 1 || len(b.auditLines(t, "")) != 0 {
+	if l := b.mustRead(t, l); l.Version != 1 || len(b.auditEntries(t, "")) != 0 {
 		t.Errorf("version %d and an audit, after nothing was changed", l.Version)
 	}
 
@@ -81,11 +81,11 @@ func TestEdit(t *testing.T) {
 		whole.Edit.By != "a-admin" || whole.Edit.Reason != "was a text" || whole.Status != dlq.Pending {
 		t.Errorf("the dead letter after it: %+v, edit %+v", whole, whole.Edit)
 	}
-	lines := b.auditLines(t, "")
+	lines := b.auditEntries(t, "")
 	if len(lines) != 1 || lines[0].Action != "edit" || lines[0].State != auditDone || lines[0].Detail != `{"changed":["payload","header traceparent","header x"]}` {
 		t.Errorf("audit: %+v", lines)
 	}
-	b.ask(t, access.Admin, "POST", fmt.Sprintf("/v1/dlq/dead-letters/%s/edit", gocql.MustRandomUUID()), `{"payload_text":"1"}`, "If-Match", `"1"`).problemIn(t, http.StatusNotFound)
+	b.ask(t, access.Admin, "POST", fmt.Sprintf("/v1/dead-letters/%s/edit", gocql.MustRandomUUID()), `{"payload_text":"1"}`, "If-Match", `"1"`).problemIn(t, http.StatusNotFound)
 }
 
 // An edited event must fit the schema of its topic, as a new one must, and has the URL of the
@@ -102,7 +102,7 @@ func TestEdit_MustFitTheContract(t *testing.T) {
 	b := setup(t, func(c *Config) { c.Registry = schemas })
 	edit := func(l *dlq.DeadLetter, body string) answer {
 		t.Helper()
-		return b.ask(t, access.Admin, "POST", "/v1/dlq/dead-letters/"+l.EventID.String()+"/edit", body, "If-Match", `"1"`)
+		return b.ask(t, access.Admin, "POST", "/v1/dead-letters/"+l.EventID.String()+"/edit", body, "If-Match", `"1"`)
 	}
 	made := func(topic string, headers map[string]string) *dlq.DeadLetter {
 		t.Helper()

@@ -26,7 +26,7 @@ func TestErasure_APurgeLeavesNothingOfTheContent(t *testing.T) {
 	l.ErrorText, l.ErrorChain = "refused: "+person, []string{"produce", person}
 	l.Metadata, l.Raw = map[string]string{"x": person}, map[string]string{"payload": person}
 	b.writeDeadLetter(t, l, time.Time{})
-	path := "/v1/dlq/dead-letters/" + l.EventID.String() + "/edit"
+	path := "/v1/dead-letters/" + l.EventID.String() + "/edit"
 	edit := `{"payload_text":"{\"n\":2,\"name\":\"` + person + `\"}","headers":{"customer":"` + person + `","x":"` + person + `"},"reason":"was wrong"}`
 	if a := b.ask(t, access.Admin, "POST", path, edit, "If-Match", `"1"`); a.code != http.StatusOK {
 		t.Fatalf("edit: %d %s", a.code, a.body)
@@ -38,7 +38,7 @@ func TestErasure_APurgeLeavesNothingOfTheContent(t *testing.T) {
 	if found := b.tablesWith(t, person); len(found) != 2 {
 		t.Errorf("before the purge the content is in %v, want the dead letter and its edits", found)
 	}
-	lines := b.auditLines(t, "")
+	lines := b.auditEntries(t, "")
 	if len(lines) != 1 || lines[0].Detail != `{"changed":["payload","header x"]}` {
 		t.Errorf("audit: %+v", lines)
 	}

@@ -63,27 +63,27 @@ func exampleWorld(t *testing.T) (*fixture, []asking) {
 		time.Now(), status).Exec(); err != nil {
 		t.Fatal(err)
 	}
-	const deadLetters, reason = "/v1/dlq/dead-letters/", `"reason":"INC-311 the broker takes large records now"`
+	const deadLetters, reason = "/v1/dead-letters/", `"reason":"INC-311 the broker takes large records now"`
 	get := func(op, path string) asking { return asking{op, "GET", path, "", 200} }
 	out := []asking{
-		get("get-me", "/v1/me"), get("list-dead-letters", "/v1/dlq/dead-letters?aggregate="+order), get("get-dead-letter", deadLetters+first), get("get-stats", "/v1/dlq/stats"),
-		get("list-groups", "/v1/dlq/groups"), get("get-event", "/v1/events/"+first), get("list-archives", "/v1/dlq/archives"), get("list-relays", "/v1/relays"),
+		get("get-me", "/v1/me"), get("list-dead-letters", "/v1/dead-letters?aggregate="+order), get("get-dead-letter", deadLetters+first), get("get-stats", "/v1/dead-letters/stats"),
+		get("list-groups", "/v1/dead-letters/groups"), get("get-event", "/v1/events/"+first), get("list-archives", "/v1/archives"), get("list-relays", "/v1/relays"),
 		get("list-topics", "/v1/topics"), get("list-records", "/v1/topics/OrderCreated/records?limit=1"),
-		{"preview", "POST", "/v1/dlq/preview", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50}`, 200},
-		{"create-job", "POST", "/v1/dlq/jobs", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50,"canary":true,"dry_run":true}`, 200},
-		{"create-job", "POST", "/v1/dlq/jobs", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50,"canary":true,` + reason + `}`, 202},
+		{"preview", "POST", "/v1/dead-letters/preview", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50}`, 200},
+		{"create-job", "POST", "/v1/jobs", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50,"canary":true,"dry_run":true}`, 200},
+		{"create-job", "POST", "/v1/jobs", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50,"canary":true,` + reason + `}`, 202},
 		{"set-dead-letter", "POST", deadLetters + other() + "/set", `{"priority":10,"add_tags":["vip"],"reason":"INC-314 a large customer waits"}`, 200},
 		{"edit-dead-letter", "POST", deadLetters + other() + "/edit", `{"payload_text":"{\"total\":\"6.79\"}","reason":"INC-312 the total was wrong"}`, 200},
 	}
 	for _, a := range actions {
 		out = append(out, asking{string(a.action) + "-dead-letter", "POST", deadLetters + other() + "/" + string(a.action), `{` + reason + `}`, 200})
 	}
-	out = append(out, get("get-job", "/v1/dlq/jobs/JOB"), get("list-jobs", "/v1/dlq/jobs"))
+	out = append(out, get("get-job", "/v1/jobs/JOB"), get("list-jobs", "/v1/jobs"))
 	for _, st := range steerings {
-		out = append(out, asking{st.name + "-job", "POST", "/v1/dlq/jobs/JOB/" + st.name, `{"reason":"INC-313 the broker is being restarted"}`, 200})
+		out = append(out, asking{st.name + "-job", "POST", "/v1/jobs/JOB/" + st.name, `{"reason":"INC-313 the broker is being restarted"}`, 200})
 	}
 	out = append(out, asking{"reshard-relay", "POST", reshardPath, `{"to":4,"from":2,"reason":"INC-320 more hosts"}`, 200})
-	return b, append(out, get("list-audit", "/v1/dlq/audit?limit=1"))
+	return b, append(out, get("list-audit", "/v1/audit?limit=1"))
 }
 
 // exampleTopic starts a broker with a topic that has two records.

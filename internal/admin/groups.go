@@ -60,7 +60,7 @@ type groupsOutput struct {
 
 func (ep *deadLetterEndpoints) registerGroups() {
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
-		OperationID: "list-groups", Method: http.MethodGet, Path: "/v1/dlq/groups", Summary: "List groups of dead letters with equal failures",
+		OperationID: "list-groups", Method: http.MethodGet, Path: "/v1/dead-letters/groups", Summary: "List groups of dead letters with equal failures",
 	}), ep.groups)
 }
 

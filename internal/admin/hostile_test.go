@@ -19,36 +19,36 @@ func TestHostile_BadInputIsNamed(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	id := b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{}).EventID.String()
-	deadLetter := "/v1/dlq/dead-letters/" + id
+	deadLetter := "/v1/dead-letters/" + id
 	cursor := cursorOf(map[string]any{"first_failed_at": 7})
 	for _, tt := range []struct {
 		method, path, body string
 		code               int
 		location           string
 	}{
-		{"GET", "/v1/dlq/dead-letters?status=dead", "", 422, "query.status[0]"},
-		{"GET", "/v1/dlq/dead-letters?limit=0", "", 422, "query.limit"},
-		{"GET", "/v1/dlq/dead-letters?limit=501", "", 422, "query.limit"},
-		{"GET", "/v1/dlq/dead-letters?limit=x", "", 422, "query.limit"},
-		{"GET", "/v1/dlq/dead-letters?since=yesterday", "", 422, "query.since"},
-		{"GET", "/v1/dlq/dead-letters?since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z", "", 422, "query.since"},
-		{"GET", "/v1/dlq/dead-letters?cursor=%00%ff", "", 422, "query.cursor"},
-		{"GET", "/v1/dlq/dead-letters?cursor=e30", "", 422, "query.cursor"},
-		{"GET", "/v1/dlq/dead-letters?cursor=" + cursor, "", 422, "query.cursor"},
-		{"GET", "/v1/dlq/dead-letters?cursor=" + strings.Repeat("a", 600), "", 422, "query.cursor"},
-		{"GET", "/v1/dlq/dead-letters?aggregate=" + strings.Repeat("a", 1001), "", 422, "query.aggregate"},
-		{"GET", "/v1/dlq/dead-letters?aggregate=%ff", "", 422, "query.aggregate"},
-		{"GET", "/v1/dlq/groups?error_class=%ed%a0%80", "", 422, "query.error_class"},
-		{"GET", "/v1/dlq/dead-letters/1", "", 422, "path.event_id"},
-		{"GET", "/v1/dlq/dead-letters/" + strings.Repeat("z", 36), "", 422, "path.event_id"},
-		{"GET", "/v1/dlq/dead-letters/%3Cscript%3E", "", 422, "path.event_id"},
-		{"GET", "/v1/dlq/groups?status=x", "", 422, "query.status[0]"},
-		{"GET", "/v1/dlq/audit?cursor=x", "", 422, "query.cursor"},
-		{"GET", "/v1/dlq/audit?cursor=" + cursorOf(auditPlace{}), "", 422, "query.cursor"},
-		{"GET", "/v1/dlq/audit?since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z", "", 422, "query.since"},
-		{"GET", "/v1/dlq/jobs?cursor=x", "", 422, "query.cursor"},
-		{"GET", "/v1/dlq/jobs?cursor=" + cursorOf("01a2005c-395d-72e3-8401-994110828553"), "", 422, "query.cursor"},
-		{"GET", "/v1/dlq/jobs/x", "", 422, "path.id"},
+		{"GET", "/v1/dead-letters?status=dead", "", 422, "query.status[0]"},
+		{"GET", "/v1/dead-letters?limit=0", "", 422, "query.limit"},
+		{"GET", "/v1/dead-letters?limit=501", "", 422, "query.limit"},
+		{"GET", "/v1/dead-letters?limit=x", "", 422, "query.limit"},
+		{"GET", "/v1/dead-letters?since=yesterday", "", 422, "query.since"},
+		{"GET", "/v1/dead-letters?since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z", "", 422, "query.since"},
+		{"GET", "/v1/dead-letters?cursor=%00%ff", "", 422, "query.cursor"},
+		{"GET", "/v1/dead-letters?cursor=e30", "", 422, "query.cursor"},
+		{"GET", "/v1/dead-letters?cursor=" + cursor, "", 422, "query.cursor"},
+		{"GET", "/v1/dead-letters?cursor=" + strings.Repeat("a", 600), "", 422, "query.cursor"},
+		{"GET", "/v1/dead-letters?aggregate=" + strings.Repeat("a", 1001), "", 422, "query.aggregate"},
+		{"GET", "/v1/dead-letters?aggregate=%ff", "", 422, "query.aggregate"},
+		{"GET", "/v1/dead-letters/groups?error_class=%ed%a0%80", "", 422, "query.error_class"},
+		{"GET", "/v1/dead-letters/1", "", 422, "path.event_id"},
+		{"GET", "/v1/dead-letters/" + strings.Repeat("z", 36), "", 422, "path.event_id"},
+		{"GET", "/v1/dead-letters/%3Cscript%3E", "", 422, "path.event_id"},
+		{"GET", "/v1/dead-letters/groups?status=x", "", 422, "query.status[0]"},
+		{"GET", "/v1/audit?cursor=x", "", 422, "query.cursor"},
+		{"GET", "/v1/audit?cursor=" + cursorOf(auditPlace{}), "", 422, "query.cursor"},
+		{"GET", "/v1/audit?since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z", "", 422, "query.since"},
+		{"GET", "/v1/jobs?cursor=x", "", 422, "query.cursor"},
+		{"GET", "/v1/jobs?cursor=" + cursorOf("01a2005c-395d-72e3-8401-994110828553"), "", 422, "query.cursor"},
+		{"GET", "/v1/jobs/x", "", 422, "path.id"},
 		{"POST", deadLetter + "/discard", "", 400, ""},
 		{"POST", deadLetter + "/discard", "{", 400, "body"},
 		{"POST", deadLetter + "/discard", "[]", 422, "body"},
@@ -57,40 +57,40 @@ func TestHostile_BadInputIsNamed(t *testing.T) {
 		{"POST", deadLetter + "/discard", `{"reason":7}`, 422, "body.reason"},
 		{"POST", deadLetter + "/discard", `{"reazon":"x"}`, 422, "body.reazon"},
 		{"POST", deadLetter + "/discard", `{"reason":"` + strings.Repeat("x", 2001) + `"}`, 422, "body.reason"},
-		{"POST", "/v1/dlq/dead-letters/x/discard", `{}`, 422, "path.event_id"},
-		{"GET", "/v1/dlq/dead-letters?tag=a%20b", "", 422, "query.tag"},
-		{"GET", "/v1/dlq/groups?tag=a,%00", "", 422, "query.tag"},
-		{"GET", "/v1/dlq/dead-letters?min_priority=101", "", 422, "query.min_priority"},
-		{"GET", "/v1/dlq/dead-letters?table=" + strings.Repeat("a", 501), "", 422, "query.table"},
+		{"POST", "/v1/dead-letters/x/discard", `{}`, 422, "path.event_id"},
+		{"GET", "/v1/dead-letters?tag=a%20b", "", 422, "query.tag"},
+		{"GET", "/v1/dead-letters/groups?tag=a,%00", "", 422, "query.tag"},
+		{"GET", "/v1/dead-letters?min_priority=101", "", 422, "query.min_priority"},
+		{"GET", "/v1/dead-letters?table=" + strings.Repeat("a", 501), "", 422, "query.table"},
 		{"POST", deadLetter + "/set", `{}`, 422, "body"},
 		{"POST", deadLetter + "/set", `{"priority":101}`, 422, "body.priority"},
 		{"POST", deadLetter + "/set", `{"priority":1.5}`, 422, "body.priority"},
 		{"POST", deadLetter + "/set", `{"add_tags":["a b"]}`, 422, "body.add_tags"},
 		{"POST", deadLetter + "/set", `{"add_tags":["a"],"remove_tags":["a"]}`, 422, "body"},
 		{"POST", deadLetter + "/set", `{"add_tags":["` + strings.Repeat(`a","`, 16) + `b"]}`, 422, "body.add_tags"},
-		{"POST", "/v1/dlq/jobs", `{"action":"set","filter":{}}`, 422, "body"},
-		{"POST", "/v1/dlq/jobs", `{"action":"set","filter":{},"set":{"add_tags":["é"]}}`, 422, "body.set.add_tags"},
-		{"POST", "/v1/dlq/jobs", `{"action":"replay","filter":{},"set":{"priority":1}}`, 422, "body"},
-		{"POST", "/v1/dlq/preview", `{"action":"replay","filter":{"tags":["a b"]}}`, 422, "body.filter.tags"},
-		{"POST", "/v1/dlq/preview", `{"action":"discard","filter":{},"by_priority":true}`, 422, "body"},
-		{"POST", "/v1/dlq/preview", `{"action":"explode","filter":{}}`, 422, "body.action"},
-		{"POST", "/v1/dlq/preview", `{"action":"write","filter":{}}`, 422, "body.action"},
-		{"POST", "/v1/dlq/preview", `{"action":"replay"}`, 422, "body.filter"},
-		{"POST", "/v1/dlq/preview", `{"action":"replay","ids":["x"]}`, 422, "body.ids[0]"},
-		{"POST", "/v1/dlq/preview", `{"action":"replay","ids":["` + id + `"],"filter":{}}`, 422, "body.ids"},
-		{"POST", "/v1/dlq/preview", `{"action":"replay","filter":{"status":["x"]}}`, 422, "body.filter.status[0]"},
-		{"POST", "/v1/dlq/preview", `{"action":"replay","filter":{},"limit":-1}`, 422, "body.limit"},
-		{"POST", "/v1/dlq/preview", `{"action":"replay","filter":{"since":"2026-01-02T00:00:00Z","until":"2026-01-01T00:00:00Z"}}`, 422, "body.filter.since"},
-		{"POST", "/v1/dlq/jobs", `{"action":"replay"}`, 422, "body.filter"},
-		{"POST", "/v1/dlq/jobs", `{"action":"replay","filter":{},"rate":-1}`, 422, "body.rate"},
-		{"POST", "/v1/dlq/jobs", `{"action":"replay","filter":{},"batch_size":1001}`, 422, "body.batch_size"},
-		{"POST", "/v1/dlq/jobs", `{"action":"discard","filter":{},"canary":true}`, 422, "body.canary"},
+		{"POST", "/v1/jobs", `{"action":"set","filter":{}}`, 422, "body"},
+		{"POST", "/v1/jobs", `{"action":"set","filter":{},"set":{"add_tags":["é"]}}`, 422, "body.set.add_tags"},
+		{"POST", "/v1/jobs", `{"action":"replay","filter":{},"set":{"priority":1}}`, 422, "body"},
+		{"POST", "/v1/dead-letters/preview", `{"action":"replay","filter":{"tags":["a b"]}}`, 422, "body.filter.tags"},
+		{"POST", "/v1/dead-letters/preview", `{"action":"discard","filter":{},"by_priority":true}`, 422, "body"},
+		{"POST", "/v1/dead-letters/preview", `{"action":"explode","filter":{}}`, 422, "body.action"},
+		{"POST", "/v1/dead-letters/preview", `{"action":"write","filter":{}}`, 422, "body.action"},
+		{"POST", "/v1/dead-letters/preview", `{"action":"replay"}`, 422, "body.filter"},
+		{"POST", "/v1/dead-letters/preview", `{"action":"replay","ids":["x"]}`, 422, "body.ids[0]"},
+		{"POST", "/v1/dead-letters/preview", `{"action":"replay","ids":["` + id + `"],"filter":{}}`, 422, "body.ids"},
+		{"POST", "/v1/dead-letters/preview", `{"action":"replay","filter":{"status":["x"]}}`, 422, "body.filter.status[0]"},
+		{"POST", "/v1/dead-letters/preview", `{"action":"replay","filter":{},"limit":-1}`, 422, "body.limit"},
+		{"POST", "/v1/dead-letters/preview", `{"action":"replay","filter":{"since":"2026-01-02T00:00:00Z","until":"2026-01-01T00:00:00Z"}}`, 422, "body.filter.since"},
+		{"POST", "/v1/jobs", `{"action":"replay"}`, 422, "body.filter"},
+		{"POST", "/v1/jobs", `{"action":"replay","filter":{},"rate":-1}`, 422, "body.rate"},
+		{"POST", "/v1/jobs", `{"action":"replay","filter":{},"batch_size":1001}`, 422, "body.batch_size"},
+		{"POST", "/v1/jobs", `{"action":"discard","filter":{},"canary":true}`, 422, "body.canary"},
 		{"POST", deadLetter + "/edit", `{"payload_text":"a","payload_base64":"YQ=="}`, 422, "body.payload_base64"},
 		{"POST", deadLetter + "/edit", `{"payload_base64":"%"}`, 422, "body.payload_base64"},
 		{"POST", deadLetter + "/edit", `{"headers":{"a":1}}`, 422, "body.headers.a"},
 		{"GET", "/v1/nothing", "", 404, ""},
 		{"DELETE", deadLetter, "", 405, ""},
-		{"POST", "/v1/dlq/stats", `{}`, 405, ""},
+		{"POST", "/v1/dead-letters/stats", `{}`, 405, ""},
 	} {
 		a := b.ask(t, access.Admin, tt.method, tt.path, tt.body, "If-Match", `"1"`)
 		name := fmt.Sprintf("%s %.80s %.80s", tt.method, tt.path, tt.body)
@@ -108,14 +108,14 @@ func TestHostile_BadInputIsNamed(t *testing.T) {
 		}
 	}
 	ids := strings.TrimSuffix(strings.Repeat(`"`+id+`",`, 10_001), ",")
-	if p := b.ask(t, access.Admin, "POST", "/v1/dlq/preview", `{"action":"replay","ids":[`+ids+`]}`).problemIn(t, 422); p.Errors[0].Location != "body.ids" {
+	if p := b.ask(t, access.Admin, "POST", "/v1/dead-letters/preview", `{"action":"replay","ids":[`+ids+`]}`).problemIn(t, 422); p.Errors[0].Location != "body.ids" {
 		t.Errorf("too many ids: %+v", p)
 	}
 	huge := `{"reason":"` + strings.Repeat("x", 3<<20) + `"}`
 	b.ask(t, access.Admin, "POST", deadLetter+"/discard", huge).problemIn(t, http.StatusRequestEntityTooLarge)
 	b.ask(t, access.Admin, "POST", deadLetter+"/edit", `{"payload_text":"`+strings.Repeat("x", maxEdit)+`"}`, "If-Match", `"1"`).problemIn(t, http.StatusRequestEntityTooLarge)
 	deep := strings.Repeat("[", 100_000)
-	if a := b.ask(t, access.Admin, "POST", "/v1/dlq/preview", deep); a.code >= 500 || a.code < 400 {
+	if a := b.ask(t, access.Admin, "POST", "/v1/dead-letters/preview", deep); a.code >= 500 || a.code < 400 {
 		t.Errorf("deeply nested JSON = %d", a.code)
 	}
 	if l, err := b.store.Read(t.Context(), mustID(t, id)); err != nil || l.Version != 1 {
@@ -127,7 +127,7 @@ func TestHostile_BadInputIsNamed(t *testing.T) {
 func TestAPI_RefusalsHaveTypes(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	const preview = "/v1/dlq/preview"
+	const preview = "/v1/dead-letters/preview"
 	large := `{"reason":"` + strings.Repeat("x", 3<<20) + `"}`
 	for name, x := range map[string]struct {
 		role               access.Role
@@ -141,8 +141,8 @@ func TestAPI_RefusalsHaveTypes(t *testing.T) {
 		"compressed":     {access.Admin, "POST", preview, "{}", []string{"Content-Encoding", "gzip"}, 415, "unsupported-media-type"},
 		"no JSON":        {access.Admin, "POST", preview, "{", nil, 400, "malformed-body"},
 		"bad fields":     {access.Admin, "POST", preview, `{"action":"burn"}`, nil, 422, "invalid-fields"},
-		"no token":       {"", "GET", "/v1/dlq/stats", "", nil, 401, "unauthorized"},
-		"another role":   {access.Viewer, "POST", "/v1/dlq/dead-letters/" + gocql.MustRandomUUID().String() + "/discard", "{}", nil, 403, "forbidden"},
+		"no token":       {"", "GET", "/v1/dead-letters/stats", "", nil, 401, "unauthorized"},
+		"another role":   {access.Viewer, "POST", "/v1/dead-letters/" + gocql.MustRandomUUID().String() + "/discard", "{}", nil, 403, "forbidden"},
 		"another site":   {access.Admin, "POST", preview, "{}", []string{"Origin", "https://evil.example"}, 403, "cross-site-request"},
 		"nowhere":        {access.Admin, "GET", "/v2", "", nil, 404, "no-such-path"},
 		"not so":         {access.Admin, "DELETE", preview, "", nil, 405, "method-not-allowed"},
@@ -202,23 +202,23 @@ func TestHostile_ErrorsDoNotRepeatValues(t *testing.T) {
 	script := `<script>` + secret + `</script>`
 	q := url.QueryEscape(script)
 	for _, tt := range []struct{ method, path, body string }{
-		{"POST", "/v1/dlq/preview", `{"action":"replay","filter":"` + secret},
-		{"POST", "/v1/dlq/preview", `{"action":"` + secret + `","filter":{}}`},
-		{"POST", "/v1/dlq/preview", `{"action":"replay","ids":["` + secret + `"]}`},
-		{"POST", "/v1/dlq/preview", `{"action":"replay","filter":{"` + script + `":1}}`},
-		{"POST", "/v1/dlq/preview", `{"action":"replay","filter":{"since":"` + secret + `"}}`},
-		{"POST", "/v1/dlq/preview", `{"action":"replay","filter":{"status":["` + secret + `"]}}`},
-		{"POST", "/v1/dlq/preview", `["` + secret + `"]`},
-		{"POST", "/v1/dlq/preview", `"` + secret + `"`},
-		{"POST", "/v1/dlq/preview", secret},
-		{"POST", "/v1/dlq/preview", `{"a":"` + secret + `","a":1}`},
-		{"POST", "/v1/dlq/jobs", `{"action":"archive","object":"` + secret + `"}`},
-		{"GET", "/v1/dlq/dead-letters?status=" + q, ""},
-		{"GET", "/v1/dlq/dead-letters?cursor=" + q, ""},
-		{"GET", "/v1/dlq/dead-letters?limit=" + q, ""},
-		{"GET", "/v1/dlq/dead-letters?since=" + q, ""},
-		{"GET", "/v1/dlq/dead-letters/" + secret, ""},
-		{"GET", "/v1/dlq/jobs/" + secret, ""},
+		{"POST", "/v1/dead-letters/preview", `{"action":"replay","filter":"` + secret},
+		{"POST", "/v1/dead-letters/preview", `{"action":"` + secret + `","filter":{}}`},
+		{"POST", "/v1/dead-letters/preview", `{"action":"replay","ids":["` + secret + `"]}`},
+		{"POST", "/v1/dead-letters/preview", `{"action":"replay","filter":{"` + script + `":1}}`},
+		{"POST", "/v1/dead-letters/preview", `{"action":"replay","filter":{"since":"` + secret + `"}}`},
+		{"POST", "/v1/dead-letters/preview", `{"action":"replay","filter":{"status":["` + secret + `"]}}`},
+		{"POST", "/v1/dead-letters/preview", `["` + secret + `"]`},
+		{"POST", "/v1/dead-letters/preview", `"` + secret + `"`},
+		{"POST", "/v1/dead-letters/preview", secret},
+		{"POST", "/v1/dead-letters/preview", `{"a":"` + secret + `","a":1}`},
+		{"POST", "/v1/jobs", `{"action":"archive","object":"` + secret + `"}`},
+		{"GET", "/v1/dead-letters?status=" + q, ""},
+		{"GET", "/v1/dead-letters?cursor=" + q, ""},
+		{"GET", "/v1/dead-letters?limit=" + q, ""},
+		{"GET", "/v1/dead-letters?since=" + q, ""},
+		{"GET", "/v1/dead-letters/" + secret, ""},
+		{"GET", "/v1/jobs/" + secret, ""},
 		{"GET", "/v1/" + secret, ""},
 		{"GET", "/" + url.PathEscape(script), ""},
 	} {

@@ -149,7 +149,7 @@ type jobEndpoints struct {
 
 func (ep *jobEndpoints) register() {
 	huma.Register(ep.api, ep.describe(access.Operator, huma.Operation{
-		OperationID: "create-job", Method: http.MethodPost, Path: "/v1/dlq/jobs", DefaultStatus: http.StatusAccepted,
+		OperationID: "create-job", Method: http.MethodPost, Path: "/v1/jobs", DefaultStatus: http.StatusAccepted,
 		Summary:     "Create a job that changes many dead letters or moves old ones to the archive",
 		Description: "A runner executes the job. Discard, purge, restore and sweep need the role admin.",
 		Responses: map[string]*huma.Response{
@@ -158,14 +158,14 @@ func (ep *jobEndpoints) register() {
 		},
 	}, 404, 409), ep.createJob)
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
-		OperationID: "list-jobs", Method: http.MethodGet, Path: "/v1/dlq/jobs", Summary: "List jobs",
+		OperationID: "list-jobs", Method: http.MethodGet, Path: "/v1/jobs", Summary: "List jobs",
 	}), ep.listJobs)
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
-		OperationID: "get-job", Method: http.MethodGet, Path: "/v1/dlq/jobs/{id}", Summary: "Get a job with its progress",
+		OperationID: "get-job", Method: http.MethodGet, Path: "/v1/jobs/{id}", Summary: "Get a job with its progress",
 	}, 404), ep.getJob)
 	for _, st := range steerings {
 		huma.Register(ep.api, ep.describe(st.role, huma.Operation{
-			OperationID: st.name + "-job", Method: http.MethodPost, Path: "/v1/dlq/jobs/{id}/" + st.name, Summary: st.summary,
+			OperationID: st.name + "-job", Method: http.MethodPost, Path: "/v1/jobs/{id}/" + st.name, Summary: st.summary,
 		}, 404, 409), func(ctx context.Context, in *steerInput) (*jobOutput, error) { return ep.steer(ctx, &st, in) })
 	}
 }
@@ -225,7 +225,7 @@ func (ep *jobEndpoints) createJob(ctx context.Context, in *newJobInput) (*newJob
 		return nil, ep.toProblem(ctx, err, true)
 	}
 	made := jobOf(job)
-	out.Status, out.Location, out.Body = http.StatusAccepted, "/v1/dlq/jobs/"+made.ID, made
+	out.Status, out.Location, out.Body = http.StatusAccepted, "/v1/jobs/"+made.ID, made
 	return out, nil
 }
 

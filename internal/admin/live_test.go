@@ -34,7 +34,7 @@ type sse struct {
 func (b *fixture) listen(t *testing.T) *sse {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.http.URL+"/v1/dlq/live", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.http.URL+"/v1/live", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestLive_SendsChanges(t *testing.T) {
 		return func(data []byte) bool { return strings.Contains(string(data), id) }
 	}
 	s.next("dead_letters", has(l.EventID.String()))
-	b.ask(t, access.Admin, "POST", "/v1/dlq/dead-letters/"+l.EventID.String()+"/discard", `{}`).into(t, 200, nil)
+	b.ask(t, access.Admin, "POST", "/v1/dead-letters/"+l.EventID.String()+"/discard", `{}`).into(t, 200, nil)
 	s.next("dead_letters", has(l.EventID.String()))
 	late := b.listen(t) // it hears at once what is
 	late.next("stats", open(0))
@@ -122,7 +122,7 @@ func TestLive_SlowReadersAreDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	quick := b.listen(t)
-	a := b.ask(t, access.Viewer, "GET", "/v1/dlq/live", "")
+	a := b.ask(t, access.Viewer, "GET", "/v1/live", "")
 	if a.problemIn(t, http.StatusServiceUnavailable); a.header.Get("Retry-After") == "" {
 		t.Error("no Retry-After for one listener too many")
 	}
@@ -171,7 +171,7 @@ func TestLive_PollsWhileAClientListens(t *testing.T) {
 	if _, err := io.ReadAll(s.r); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("the stream of a server that stops ended with %v", err)
 	}
-	b.ask(t, access.Viewer, "GET", "/v1/dlq/live", "").problemIn(t, http.StatusServiceUnavailable)
+	b.ask(t, access.Viewer, "GET", "/v1/live", "").problemIn(t, http.StatusServiceUnavailable)
 }
 
 // A HEAD request takes no place of a listener.
@@ -180,7 +180,7 @@ func TestLive_HeadDoesNotListen(t *testing.T) {
 	b := setup(t, func(c *Config) { c.MaxListeners = 1 })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodHead, b.http.URL+"/v1/dlq/live", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodHead, b.http.URL+"/v1/live", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestLive_OutlivesTheServersTimeouts(t *testing.T) {
 			srv.Config.ReadTimeout, srv.Config.WriteTimeout = short, short
 			srv.StartTLS()
 			defer srv.Close()
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL+"/v1/dlq/live", nil)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL+"/v1/live", nil)
 			if err != nil {
 				t.Fatal(err)
 			}

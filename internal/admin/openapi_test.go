@@ -68,7 +68,7 @@ func TestOpenAPI_Golden(t *testing.T) {
 	}
 	refs(doc)
 	// A dry run creates no job, so its response must not be described as one.
-	answers := doc["paths"].(map[string]any)["/v1/dlq/jobs"].(map[string]any)["post"].(map[string]any)["responses"].(map[string]any)
+	answers := doc["paths"].(map[string]any)["/v1/jobs"].(map[string]any)["post"].(map[string]any)["responses"].(map[string]any)
 	for code, want := range map[string]string{"200": "DryJobBody", "202": "JobBody"} {
 		a, _ := json.Marshal(answers[code])
 		if !strings.Contains(string(a), `"#/components/schemas/`+want+`"`) {

@@ -155,7 +155,7 @@ type previewOutput struct{ Body PreviewBody }
 
 func (ep *jobEndpoints) registerPreview() {
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
-		OperationID: "preview", Method: http.MethodPost, Path: "/v1/dlq/preview", Summary: "Preview an action on dead letters",
+		OperationID: "preview", Method: http.MethodPost, Path: "/v1/dead-letters/preview", Summary: "Preview an action on dead letters",
 	}, 404, 409), ep.preview)
 }
 

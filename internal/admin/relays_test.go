@@ -70,7 +70,7 @@ func TestPreview_ProblemsOfAReplay(t *testing.T) {
 	problems := func(action, table string) string {
 		t.Helper()
 		var p PreviewBody
-		b.ask(t, access.Viewer, "POST", "/v1/dlq/preview", `{"action":"`+action+`","filter":{"table":"`+table+`"}}`).into(t, 200, &p)
+		b.ask(t, access.Viewer, "POST", "/v1/dead-letters/preview", `{"action":"`+action+`","filter":{"table":"`+table+`"}}`).into(t, 200, &p)
 		if p.DeadLetters != 1 {
 			t.Fatalf("the preview is %+v, want one dead letter", p)
 		}

@@ -68,12 +68,12 @@ func setupReshard(t *testing.T) (*fixture, *testResharder) {
 }
 
 // audited returns the last entry of the audit trail.
-func (b *fixture) audited(t *testing.T) (last AuditLine) {
+func (b *fixture) audited(t *testing.T) (last AuditEntry) {
 	t.Helper()
-	var page struct{ Lines []AuditLine }
-	b.ask(t, access.Viewer, "GET", "/v1/dlq/audit?limit=1", "").into(t, 200, &page)
-	if len(page.Lines) > 0 {
-		last = page.Lines[0]
+	var page struct{ Entries []AuditEntry }
+	b.ask(t, access.Viewer, "GET", "/v1/audit?limit=1", "").into(t, 200, &page)
+	if len(page.Entries) > 0 {
+		last = page.Entries[0]
 	}
 	return last
 }

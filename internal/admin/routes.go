@@ -107,6 +107,13 @@ func (ep *routeEndpoints) audited(ctx huma.Context, next func(huma.Context)) {
 		}
 		e.Detail = string(seen.asked)
 	}
+	if lease := ctx.Param("lease"); lease != "" {
+		detail, err := json.Marshal(map[string]string{"lease": lease})
+		if err != nil {
+			detail = nil // a text always has a form in JSON
+		}
+		e.Detail = string(detail)
+	}
 	begun := false
 	err = ep.audit.changeWithResult(ctx.Context(), e, func(context.Context, dlq.Actor) (target, said string, err error) {
 		begun = true

@@ -92,7 +92,7 @@ func TestRoutes_EachRole(t *testing.T) {
 			}
 		}
 	}
-	if lines := b.auditLines(t, ""); len(lines) != 3 {
+	if lines := b.auditEntries(t, ""); len(lines) != 3 {
 		t.Errorf("%d lines in the audit, want those of two operators' changes and an admin's: %+v", len(lines), lines)
 	}
 }
@@ -118,16 +118,16 @@ func TestRoutes_ChangesAreAudited(t *testing.T) {
 		if a.code != want.code {
 			t.Errorf("%s = %d %s", id, a.code, a.body)
 		}
-		l := b.auditLines(t, "")[0]
+		l := b.auditEntries(t, "")[0]
 		if l.Action != "change-thing" || l.Target != id || l.Reason != "grüße "+id || l.Actor != "a-operator" || l.State != want.state || l.Outcome != want.outcome || l.Finished == nil {
 			t.Errorf("%s: audit %+v", id, l)
 		}
 	}
-	if n := len(b.auditLines(t, "")); n != 7 {
+	if n := len(b.auditEntries(t, "")); n != 7 {
 		t.Errorf("%d lines, want 7: reading is not audited", n)
 	}
 	b.ask(t, access.Operator, "POST", "/v1/things/change", `{"a":1}`).into(t, 503, nil)
-	if l := b.auditLines(t, "")[0]; l.State != auditUnknown || l.Outcome != `It may be stored.; {"changed":7}` {
+	if l := b.auditEntries(t, "")[0]; l.State != auditUnknown || l.Outcome != `It may be stored.; {"changed":7}` {
 		t.Errorf("a change of many that fails: audit %+v", l)
 	}
 	*made = nil

@@ -62,7 +62,7 @@ func New(cfg Config) (*Server, error) {
 		e.Header(p.Header())
 		httpapi.Write(w, p)
 	}}
-	s.handler = cfg.Proxies.Wrap(access.WithRequestIDs(withRemote(access.WithSecureHeaders(s.recovering(browsers.Wrap(httpapi.Elsewhere(mux, nowhere)))))))
+	s.handler = cfg.Proxies.Wrap(access.WithRequestIDs(withRemote(access.WithSecureHeaders(s.recovering(browsers.Wrap(httpapi.Elsewhere(mux, s.ops.api.OpenAPI(), nowhere)))))))
 	return s, nil
 }
 

@@ -52,7 +52,7 @@ func checkTags(ctx context.Context, location string, tags []string) error {
 
 func (ep *actionEndpoints) registerSet() {
 	huma.Register(ep.api, ep.describe(access.Operator, huma.Operation{
-		OperationID: "set-dead-letter", Method: http.MethodPost, Path: "/v1/dlq/dead-letters/{event_id}/set", Summary: "Set the priority and tags of a dead letter",
+		OperationID: "set-dead-letter", Method: http.MethodPost, Path: "/v1/dead-letters/{event_id}/set", Summary: "Set the priority and tags of a dead letter",
 	}, 404, 409, 412), ep.set)
 }
 

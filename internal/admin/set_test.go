@@ -20,7 +20,7 @@ func TestSet_IsListedAndAudited(t *testing.T) {
 	other := testDeadLetter("b", 1)
 	other.Table, other.Priority, other.Tags = "subscription.inventory", -3, []string{"night"}
 	b.writeDeadLetter(t, other, time.Time{})
-	path := "/v1/dlq/dead-letters/" + l.EventID.String() + "/set"
+	path := "/v1/dead-letters/" + l.EventID.String() + "/set"
 	var got struct {
 		DeadLetter Summary `json:"dead_letter"`
 	}
@@ -30,7 +30,7 @@ func TestSet_IsListedAndAudited(t *testing.T) {
 	}
 	b.ask(t, access.Operator, "POST", path, `{"priority":1}`, "If-Match", `"1"`).problemIn(t, http.StatusPreconditionFailed)
 	b.ask(t, access.Viewer, "POST", path, `{"priority":1}`).problemIn(t, http.StatusForbidden)
-	lines := b.auditLines(t, "action=set")
+	lines := b.auditEntries(t, "action=set")
 	if len(lines) != 2 || lines[1].State != auditDone || lines[1].Reason != "INC-1" || string(lines[1].Detail) != `{"priority":10,"add_tags":["vip","night"]}` || lines[0].State != auditRefused {
 		t.Errorf("audit: %+v", lines)
 	}
@@ -41,14 +41,14 @@ func TestSet_IsListedAndAudited(t *testing.T) {
 		var page struct {
 			DeadLetters []Summary `json:"dead_letters"`
 		}
-		b.ask(t, access.Viewer, "GET", "/v1/dlq/dead-letters?"+query, "").into(t, http.StatusOK, &page)
+		b.ask(t, access.Viewer, "GET", "/v1/dead-letters?"+query, "").into(t, http.StatusOK, &page)
 		if len(page.DeadLetters) != want {
 			t.Errorf("%s lists %d dead letters, want %d", query, len(page.DeadLetters), want)
 		}
 		var groups struct {
 			LookedAt int `json:"looked_at"`
 		}
-		b.ask(t, access.Viewer, "GET", "/v1/dlq/groups?"+query, "").into(t, http.StatusOK, &groups)
+		b.ask(t, access.Viewer, "GET", "/v1/dead-letters/groups?"+query, "").into(t, http.StatusOK, &groups)
 		if groups.LookedAt != want {
 			t.Errorf("%s groups %d dead letters, want %d", query, groups.LookedAt, want)
 		}
@@ -70,12 +70,12 @@ func TestJobs_ByPriorityAndSet(t *testing.T) {
 	}
 	const body = `{"action":"replay","filter":{"min_priority":-4},"by_priority":true,"limit":1`
 	var dry dryJobBody
-	b.ask(t, access.Operator, "POST", "/v1/dlq/jobs", body+`,"dry_run":true}`).into(t, http.StatusOK, &dry)
+	b.ask(t, access.Operator, "POST", "/v1/jobs", body+`,"dry_run":true}`).into(t, http.StatusOK, &dry)
 	if dry.Preview.DeadLetters != 1 {
 		t.Errorf("preview: %+v", dry.Preview)
 	}
 	var made JobBody
-	b.ask(t, access.Operator, "POST", "/v1/dlq/jobs", body+`}`).into(t, http.StatusAccepted, &made)
+	b.ask(t, access.Operator, "POST", "/v1/jobs", body+`}`).into(t, http.StatusAccepted, &made)
 	if !made.ByPriority || made.IDs != 1 {
 		t.Errorf("job: %+v", made)
 	}
@@ -88,9 +88,9 @@ func TestJobs_ByPriorityAndSet(t *testing.T) {
 		t.Errorf("the job has %v, %v, want %s", j.IDs, err, high)
 	}
 	made = JobBody{}
-	b.ask(t, access.Operator, "POST", "/v1/dlq/jobs", `{"action":"set","filter":{},"set":{"add_tags":["x"]}}`).into(t, http.StatusAccepted, &made)
+	b.ask(t, access.Operator, "POST", "/v1/jobs", `{"action":"set","filter":{},"set":{"add_tags":["x"]}}`).into(t, http.StatusAccepted, &made)
 	if made.Action != dlq.ActionSet || made.Set == nil || !slices.Equal(made.Set.AddTags, []string{"x"}) {
 		t.Errorf("job: %+v", made)
 	}
-	b.ask(t, access.Viewer, "POST", "/v1/dlq/jobs", `{"action":"set","filter":{},"set":{"add_tags":["x"]}}`).problemIn(t, http.StatusForbidden)
+	b.ask(t, access.Viewer, "POST", "/v1/jobs", `{"action":"set","filter":{},"set":{"add_tags":["x"]}}`).problemIn(t, http.StatusForbidden)
 }

@@ -18,8 +18,8 @@ func TestServer_OnePrincipalHasHalf(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.MaxListeners = 2 })
 	b.listen(t)
-	b.ask(t, access.Viewer, "GET", "/v1/dlq/live", "").problemIn(t, http.StatusServiceUnavailable)
-	if a := b.ask(t, access.Operator, "HEAD", "/v1/dlq/live", ""); a.code != http.StatusOK {
+	b.ask(t, access.Viewer, "GET", "/v1/live", "").problemIn(t, http.StatusServiceUnavailable)
+	if a := b.ask(t, access.Operator, "HEAD", "/v1/live", ""); a.code != http.StatusOK {
 		t.Errorf("a stream of another = %d", a.code)
 	}
 
@@ -49,7 +49,7 @@ func TestServer_AnAbortedRequestIs499(t *testing.T) {
 	b := setup(t, nil)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	r := httptest.NewRequestWithContext(gone, http.MethodGet, "/v1/dlq/dead-letters", nil)
+	r := httptest.NewRequestWithContext(gone, http.MethodGet, "/v1/dead-letters", nil)
 	r.Header.Set("Authorization", "Bearer "+b.tokens[access.Viewer])
 	w := httptest.NewRecorder()
 	b.handler.ServeHTTP(w, r)

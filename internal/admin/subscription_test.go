@@ -23,7 +23,7 @@ func TestSubscription_DeadLetters(t *testing.T) {
 	l.Table, l.EventID, l.AggregateType, l.EventType, l.Topic = "subscription.inventory", outbox.NameID(gocql.UUID{1}, "inventory", event).UUID(), "", "", "orders"
 	l.ErrorClass, l.Metadata = "max_receive", map[string]string{"event_id": event, "partition": "3", "offset": "17"}
 	b.writeDeadLetter(t, l, time.Time{})
-	path := "/v1/dlq/dead-letters/" + l.EventID.String()
+	path := "/v1/dead-letters/" + l.EventID.String()
 	var got DeadLetterBody
 	b.ask(t, access.Viewer, "GET", path, "").into(t, http.StatusOK, &got)
 	if got.Table != l.Table || got.Position != 1 || len(got.May) != len(actions)+1 {
@@ -32,7 +32,7 @@ func TestSubscription_DeadLetters(t *testing.T) {
 	var groups struct {
 		Groups []groupBody `json:"groups"`
 	}
-	b.ask(t, access.Viewer, "GET", "/v1/dlq/groups?table=subscription.inventory", "").into(t, http.StatusOK, &groups)
+	b.ask(t, access.Viewer, "GET", "/v1/dead-letters/groups?table=subscription.inventory", "").into(t, http.StatusOK, &groups)
 	if len(groups.Groups) != 1 || groups.Groups[0].Topic != "orders" || groups.Groups[0].Count != 1 {
 		t.Errorf("groups: %+v", groups)
 	}
@@ -43,7 +43,7 @@ func TestSubscription_DeadLetters(t *testing.T) {
 		t.Errorf("history: %+v", life)
 	}
 	var made JobBody
-	b.ask(t, access.Operator, "POST", "/v1/dlq/jobs", `{"action":"replay","filter":{"table":"subscription.inventory"}}`).into(t, http.StatusAccepted, &made)
+	b.ask(t, access.Operator, "POST", "/v1/jobs", `{"action":"replay","filter":{"table":"subscription.inventory"}}`).into(t, http.StatusAccepted, &made)
 	if made.Filter == nil || made.Filter.Table != l.Table {
 		t.Errorf("job: %+v", made)
 	}

@@ -254,17 +254,21 @@ func TestElsewhere(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /orders/{id}", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "order "+r.PathValue("id")) })
 	mux.HandleFunc("GET /archive/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "archive") })
-	h := Elsewhere(mux, func(w http.ResponseWriter, _ *http.Request, status int, header http.Header) {
+	mux.HandleFunc("POST /orders/batch", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "batch") })
+	doc := &huma.OpenAPI{Paths: map[string]*huma.PathItem{"/orders/batch": {Post: &huma.Operation{}}}}
+	h := Elsewhere(mux, doc, func(w http.ResponseWriter, _ *http.Request, status int, header http.Header) {
 		w.WriteHeader(status)
 		fmt.Fprint(w, "own ", header.Get("Allow"))
 	})
 	for request, want := range map[string]string{
-		"GET /orders/7":    "200 order 7",
-		"HEAD /orders/7":   "200 order 7",
-		"POST /orders/7":   "405 own GET, HEAD",
-		"GET /nothing":     "404 own ",
-		"GET /orders/7/8":  "404 own ",
-		"GET /archive/x/y": "200 archive",
+		"GET /orders/7":      "200 order 7",
+		"HEAD /orders/7":     "200 order 7",
+		"POST /orders/7":     "405 own GET, HEAD",
+		"POST /orders/batch": "200 batch",
+		"GET /orders/batch":  "405 own POST",
+		"GET /nothing":       "404 own ",
+		"GET /orders/7/8":    "404 own ",
+		"GET /archive/x/y":   "200 archive",
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		w := httptest.NewRecorder()

@@ -8,7 +8,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/danielgtaylor/huma/v2"
 )
 
 // Defaults of Server.
@@ -120,9 +124,14 @@ func lastAnswers(ctx context.Context, next http.Handler) http.Handler {
 
 // Elsewhere calls nowhere for requests without a route in mux, with the status and
 // headers of ServeMux's plain-text response: 404, 405 with Allow, or a redirect with
-// Location.
-func Elsewhere(mux *http.ServeMux, nowhere func(w http.ResponseWriter, r *http.Request, status int, header http.Header)) http.Handler {
+// Location. A literal path of doc takes precedence over a pattern for any method:
+// /v1/messages/batch is not a message.
+func Elsewhere(mux *http.ServeMux, doc *huma.OpenAPI, nowhere func(w http.ResponseWriter, r *http.Request, status int, header http.Header)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if methods := methodsOf(doc.Paths[r.URL.Path]); len(methods) > 0 && !slices.Contains(methods, r.Method) {
+			nowhere(w, r, http.StatusMethodNotAllowed, http.Header{"Allow": {strings.Join(methods, ", ")}})
+			return
+		}
 		h, pattern := mux.Handler(r)
 		if pattern != "" {
 			mux.ServeHTTP(w, r)
@@ -132,6 +141,24 @@ func Elsewhere(mux *http.ServeMux, nowhere func(w http.ResponseWriter, r *http.R
 		h.ServeHTTP(&c, r)
 		nowhere(w, r, c.status, c.header)
 	})
+}
+
+// methodsOf returns the methods of a path of the description.
+func methodsOf(item *huma.PathItem) []string {
+	if item == nil {
+		return nil
+	}
+	var out []string
+	for method, op := range map[string]*huma.Operation{
+		http.MethodDelete: item.Delete, http.MethodGet: item.Get, http.MethodHead: item.Get, http.MethodPatch: item.Patch,
+		http.MethodPost: item.Post, http.MethodPut: item.Put,
+	} {
+		if op != nil {
+			out = append(out, method)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // statusCatcher keeps the status and headers of a handler and discards its body.

@@ -224,7 +224,7 @@ func TestFollow_OverHTTP(t *testing.T) {
 	next() // subscribed
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	c, resp, err := websocket.Dial(ctx, url+"/v1/ws", nil)
+	c, resp, err := websocket.Dial(ctx, url+"/v1/events/ws", nil)
 	if err != nil {
 		t.Fatalf("Dial() = %v, %v", resp, err)
 	}

@@ -54,7 +54,7 @@ func (h *Hub) Register(api huma.API) {
 		Responses:   stream, Errors: []int{401, 403, 422, 429, 503},
 	}, h.stream)
 	huma.Register(api, huma.Operation{
-		OperationID: "watch-socket", Method: http.MethodGet, Path: "/v1/ws", Summary: "Stream events over a WebSocket",
+		OperationID: "watch-socket", Method: http.MethodGet, Path: "/v1/events/ws", Summary: "Stream events over a WebSocket",
 		Description: `Messages are JSON texts. Send {"type":"subscribe","id":"a","topics":["OrderCreated"],"event_types":[],"aggregate_id":"","resume":""}, ` +
 			`{"type":"unsubscribe","id":"a"} or {"type":"ping"}. Without topics all allowed topics are followed, by event_types or aggregate_id. Responses have the type subscribed, event, unsubscribed, dropped, error or pong; position is what resume takes. ` +
 			`A browser offers the subprotocols outbox.v1 and bearer.TOKEN.`,

@@ -28,7 +28,7 @@ func TestSocket_RefusalsAreProblems(t *testing.T) {
 		"another origin": {map[string]string{"Origin": "https://elsewhere.example"}, http.StatusForbidden, problemCrossSite},
 		"another key":    {map[string]string{"Sec-WebSocket-Key": "x"}, http.StatusBadRequest, problemHandshake},
 	} {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/ws", nil)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/events/ws", nil)
 		for _, header := range []map[string]string{upgrade, tt.header} {
 			for k, v := range header {
 				r.Header.Set(k, v)

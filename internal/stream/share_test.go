@@ -48,7 +48,7 @@ func TestHub_CountsByThePrincipalOfTheRequest(t *testing.T) {
 		next(huma.WithContext(ctx, access.With(ctx.Context(), access.Principal{Name: "ann", Role: access.Viewer})))
 	})
 	b.Register(api)
-	for path, taken := range map[string]*access.Places{"/v1/events/stream?topics=a": b.places, "/v1/ws": b.sockets} {
+	for path, taken := range map[string]*access.Places{"/v1/events/stream?topics=a": b.places, "/v1/events/ws": b.sockets} {
 		give, ok := taken.Take("ann")
 		if !ok {
 			t.Fatal("no place")

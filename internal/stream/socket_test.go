@@ -16,7 +16,7 @@ import (
 func TestSocket_AsManyAsThereMayBe(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.MaxSubscriptions = 2 })
-	url := serve(t, b.Hub) + "/v1/ws"
+	url := serve(t, b.Hub) + "/v1/events/ws"
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var open []*websocket.Conn
@@ -162,7 +162,7 @@ func dialSocket(t *testing.T, h *Hub) talk {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
-	c, _, err := websocket.Dial(ctx, serve(t, h)+"/v1/ws", nil)
+	c, _, err := websocket.Dial(ctx, serve(t, h)+"/v1/events/ws", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func TestSocket_ForeignPagesAndForeignersStayOut(t *testing.T) {
 		"a page of another's":   {websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + secret}, "Origin": {"https://evil.example"}}}, 403},
 		"a browser's bad token": {websocket.DialOptions{Subprotocols: []string{protocol, access.Subprotocol + "x"}}, 401},
 	} {
-		c, resp, err := websocket.Dial(t.Context(), url+"/v1/ws", &tt.opts)
+		c, resp, err := websocket.Dial(t.Context(), url+"/v1/events/ws", &tt.opts)
 		if resp == nil || resp.StatusCode != tt.status {
 			t.Errorf("%s: %v, %v, want %d", name, resp, err, tt.status)
 		}

@@ -254,7 +254,7 @@ func (c *Client) Leases(ctx context.Context, name string, limit int) (leases []L
 
 // EndLease ends the lease with an id: its message can be delivered again immediately.
 func (c *Client) EndLease(ctx context.Context, name, id string) error {
-	_, err := send[struct{}](ctx, c, http.MethodPost, subscriptionPath(name, "leases/end"), map[string]string{"id": id}, nil)
+	_, err := send[struct{}](ctx, c, http.MethodDelete, subscriptionPath(name, "leases/"+url.PathEscape(id)), nil, nil)
 	return err
 }
 

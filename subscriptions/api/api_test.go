@@ -466,7 +466,7 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 		{"POST", "/orders/reject", `{"receipts":["x"]}`, "oac"},
 		{"POST", "/orders/release", `{"receipts":["x"]}`, "oac"},
 		{"HEAD", "/orders/stream", "", "oac"},
-		{"POST", "/orders/leases/end", `{"id":"t/0/1/1"}`, "oa"},
+		{"DELETE", "/orders/leases/t:0:1:1", "", "oa"},
 		{"POST", "/orders/pause", "", "oa"},
 		{"POST", "/orders/resume", "", "oa"},
 		{"POST", "/orders/seek", `{"to":"latest"}`, "oa"},

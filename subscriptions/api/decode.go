@@ -274,20 +274,6 @@ func decodeSeek(body []byte) (subscriptions.Seek, error) {
 	return s, err
 }
 
-func decodeEndLease(body []byte) (lease subscriptions.LeaseID, err error) {
-	err = decodeBody(body, func(f *fields) {
-		var id string
-		f.text("id", &id)
-		if len(f.bad.Fields) == 0 {
-			var wrong error
-			if lease, wrong = subscriptions.ParseLeaseID(id); wrong != nil {
-				f.bad.Add("id", "must be the id of a lease, such as OrderCreated/0/17/3")
-			}
-		}
-	})
-	return lease, err
-}
-
 func decodePurge(body []byte) (subscriptions.Purge, error) {
 	p := subscriptions.Purge{DryRun: true}
 	err := decodeBody(body, func(f *fields) {

@@ -179,8 +179,9 @@ type leasesOutput struct {
 	}
 }
 
-type endLeaseInput struct {
-	ID string `json:"id" doc:"id of the lease"`
+type leaseInput struct {
+	Name  string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription: letters, digits, - and _, at most 60"`
+	Lease string `path:"lease" pattern:"^[a-zA-Z0-9._-]{1,249}(:[0-9]{1,20}){3}$" doc:"id of the lease"`
 }
 
 type seekInput struct {
@@ -246,10 +247,9 @@ func (s *Server) registerOperators() {
 		Description: "Their consumers, and when they received them. It contains no receipts.", Responses: s.problems(404),
 	}), s.leases)
 	huma.Register(s.api, s.needs(access.Operator, huma.Operation{
-		OperationID: "end-lease", Method: http.MethodPost, Path: path + "/leases/end", DefaultStatus: http.StatusNoContent, Summary: "End a lease",
-		Metadata:     audited(),
-		Description:  "The message can be delivered again immediately, and the delivery does not count. The consumer that has it receives lease-expired.",
-		MaxBodyBytes: maxBody, SkipValidateBody: true, RequestBody: bodyOf[endLeaseInput](s, "EndLease"), Responses: s.problems(400, 404, 409, 413),
+		OperationID: "end-lease", Method: http.MethodDelete, Path: path + "/leases/{lease}", DefaultStatus: http.StatusNoContent, Summary: "End a lease",
+		Description: "The message can be delivered again immediately, and the delivery does not count. The consumer that has it receives lease-expired.",
+		Responses:   s.problems(404, 409),
 	}), s.endLease)
 	huma.Register(s.api, s.needs(access.Operator, huma.Operation{
 		OperationID: "pause-subscription", Method: http.MethodPost, Path: path + "/pause", DefaultStatus: http.StatusNoContent, Summary: "Pause deliveries",
@@ -340,9 +340,11 @@ func (s *Server) leases(ctx context.Context, in *leasesInput) (*leasesOutput, er
 	return out, nil
 }
 
-func (s *Server) endLease(ctx context.Context, in *bodyInput) (*struct{}, error) {
-	lease, err := decodeEndLease(in.RawBody)
-	if err == nil {
+func (s *Server) endLease(ctx context.Context, in *leaseInput) (*struct{}, error) {
+	lease, err := subscriptions.ParseLeaseID(in.Lease)
+	if err != nil { // a number that is too large
+		err = subscriptions.ErrLeaseEnded
+	} else {
 		err = s.cfg.Service.EndLease(ctx, in.Name, lease, principal(ctx))
 	}
 	if err != nil {

@@ -73,7 +73,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Gate == nil {
 		browsers.Hosts = cmp.Or(cfg.Hosts, new(access.Hosts))
 	}
-	h := access.WithRequestIDs(access.WithSecureHeaders(browsers.Wrap(httpapi.Elsewhere(mux, nowhere))))
+	h := access.WithRequestIDs(access.WithSecureHeaders(browsers.Wrap(httpapi.Elsewhere(mux, s.api.OpenAPI(), nowhere))))
 	s.handler = cfg.Proxies.Wrap(h)
 	if cfg.Peers != nil {
 		// Peers authenticate by a signature, not by tokens or host names.

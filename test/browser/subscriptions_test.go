@@ -5,6 +5,7 @@ package browser
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -200,8 +201,9 @@ func TestRoles_Subscriptions(t *testing.T) {
 	if n := b.count("[data-key^=act-]") + b.count("[data-key^=end-]"); n > 0 {
 		t.Errorf("a viewer is offered %d changes", n)
 	}
-	for _, change := range []string{"pause", "resume", "seek", "purge", "leases/end"} {
-		if got := eval[int](b, `fetch(%s, {method: "POST", body: '{"to":"earliest"}', headers: {"Content-Type": "application/json", Authorization: "Bearer " + sessionStorage.getItem("outbox.token")}}).then((r) => r.status)`, "/v1/subscriptions/mail/"+change); got != 403 {
+	for _, change := range []string{"POST pause", "POST resume", "POST seek", "POST purge", "DELETE leases/things:0:0:1"} {
+		method, path, _ := strings.Cut(change, " ")
+		if got := eval[int](b, `fetch(%s, {method: %s, body: '{"to":"earliest"}', headers: {"Content-Type": "application/json", Authorization: "Bearer " + sessionStorage.getItem("outbox.token")}}).then((r) => r.status)`, "/v1/subscriptions/mail/"+path, method); got != 403 {
 			t.Errorf("%s by a viewer = %d, want 403", change, got)
 		}
 	}

@@ -270,7 +270,7 @@ func story(w *world) (facts map[string][]string, paths []string) {
 	must1[dlq.DeadLetter](w)(w.deadLetters.Claim(ctx, event("claimed", 1, "").ID.UUID(), "relay that died", 30*time.Second))
 
 	paths = []string{
-		"/v1/dlq/dead-letters?status=pending,blocked,processing,failed,suspended,resolved,archived", "/v1/dlq/stats", "/v1/dlq/groups", "/v1/dlq/jobs", "/v1/dlq/audit", "/v1/dlq/archives",
+		"/v1/dead-letters?status=pending,blocked,processing,failed,suspended,resolved,archived", "/v1/dead-letters/stats", "/v1/dead-letters/groups", "/v1/jobs", "/v1/audit", "/v1/archives",
 		"/v1/orders?customer_id=c-1", "/v1/messages?state=scheduled", "/v1/subscriptions", "/v1/subscriptions/inventory", "/v1/subscriptions/paused",
 	}
 	for _, id := range []gocql.UUID{first, second} {
@@ -281,7 +281,7 @@ func story(w *world) (facts map[string][]string, paths []string) {
 		paths = append(paths, "/v1/messages/"+id.String())
 	}
 	for _, name := range dead {
-		paths = append(paths, "/v1/dlq/dead-letters/"+event(name, 1, "").ID.String())
+		paths = append(paths, "/v1/dead-letters/"+event(name, 1, "").ID.String())
 	}
 	for _, e := range []outbox.Event{event("plain", 1, ""), event("headers", 1, ""), event("replayed", 1, ""), event("edited", 1, "")} {
 		paths = append(paths, "/v1/events/"+e.ID.String()+"?aggregate="+e.AggregateID.String())
@@ -400,9 +400,9 @@ func (w *world) stored(path string, body json.RawMessage) json.RawMessage {
 		switch v := v.(type) {
 		case map[string]any:
 			_, listed := v["event_id"]
-			listed = listed && strings.HasPrefix(path, "/v1/dlq/dead-letters?")
+			listed = listed && strings.HasPrefix(path, "/v1/dead-letters?")
 			maps.DeleteFunc(v, func(k string, _ any) bool {
-				return slices.Contains(worded, k) || k == "at" && path == "/v1/dlq/stats" || listed && k != "event_id" && k != "status"
+				return slices.Contains(worded, k) || k == "at" && path == "/v1/dead-letters/stats" || listed && k != "event_id" && k != "status"
 			})
 			for _, x := range v {
 				strip(x)

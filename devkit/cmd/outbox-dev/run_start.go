@@ -222,7 +222,7 @@ func (d *dev) printTour() {
     curl -s http://%[1]s/v1/orders/ID
     curl -s -X POST http://%[1]s/v1/orders/ID/cancel -H 'Content-Type: application/json' -d '{"reason":"changed my mind"}'
 
-  watch them over HTTP, as server-sent events; /v1/ws is the same as a WebSocket
+  watch them over HTTP, as server-sent events; /v1/events/ws is the same as a WebSocket
     curl -sN 'http://%[1]s/v1/events/stream?topics=OrderCreated,OrderCancelled'
 
   send a message, immediately or later (messages.topics lists the topics, reminders by default); list the scheduled ones

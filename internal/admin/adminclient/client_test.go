@@ -49,33 +49,33 @@ func TestClient_Requests(t *testing.T) {
 	}) {
 		low, at, ctx := -3, time.Date(2026, 1, 2, 3, 4, 5, 6_000_000, time.UTC), t.Context()
 		for want, do := range map[string]func() error{
-			"GET /v1/dlq/dead-letters?aggregate=a%26b&error_class=c&event_type=t&limit=7&min_priority=-3&since=2026-01-02T03%3A04%3A05.006Z&status=pending%2Csuspended&table=k.o&tag=x%2Cy&text=a+b&until=2026-01-02T04%3A04%3A05.006Z": func() error {
+			"GET /v1/dead-letters?aggregate=a%26b&error_class=c&event_type=t&limit=7&min_priority=-3&since=2026-01-02T03%3A04%3A05.006Z&status=pending%2Csuspended&table=k.o&tag=x%2Cy&text=a+b&until=2026-01-02T04%3A04%3A05.006Z": func() error {
 				_, _, err := c.DeadLetters(ctx, dlq.Filter{
 					Status: []dlq.Status{dlq.Pending, dlq.Suspended}, ErrorClass: "c", EventType: "t", Aggregate: "a&b", Table: "k.o", Tags: []string{"x", "y"},
 					MinPriority: &low, Text: "a b", Since: at, Until: at.Add(time.Hour),
 				}, 7)
 				return err
 			},
-			"GET /v1/dlq/dead-letters?limit=500":   func() error { _, _, err := c.DeadLetters(ctx, dlq.Filter{}, 0); return err },
-			"GET /v1/dlq/dead-letters/e%2F1":       func() error { _, err := c.DeadLetter(ctx, "e/1"); return err },
+			"GET /v1/dead-letters?limit=500":       func() error { _, _, err := c.DeadLetters(ctx, dlq.Filter{}, 0); return err },
+			"GET /v1/dead-letters/e%2F1":           func() error { _, err := c.DeadLetter(ctx, "e/1"); return err },
 			"GET /v1/events/e%2F1?aggregate=a%26b": func() error { _, err := c.Event(ctx, "e/1", "a&b"); return err },
-			"GET /v1/dlq/stats":                    func() error { _, err := c.Stats(ctx); return err },
-			"GET /v1/dlq/jobs?limit=20":            func() error { _, _, err := c.Jobs(ctx, time.Time{}, time.Time{}, 20); return err },
-			"GET /v1/dlq/jobs/j":                   func() error { _, err := c.Job(ctx, "j"); return err },
-			"GET /v1/dlq/audit?action=a%2Cb&actor=ann&limit=5&since=2026-01-02T03%3A04%3A05.006Z": func() error {
+			"GET /v1/dead-letters/stats":           func() error { _, err := c.Stats(ctx); return err },
+			"GET /v1/jobs?limit=20":                func() error { _, _, err := c.Jobs(ctx, time.Time{}, time.Time{}, 20); return err },
+			"GET /v1/jobs/j":                       func() error { _, err := c.Job(ctx, "j"); return err },
+			"GET /v1/audit?action=a%2Cb&actor=ann&limit=5&since=2026-01-02T03%3A04%3A05.006Z": func() error {
 				_, _, err := c.Audit(ctx, adminclient.AuditQuery{Since: at, Actor: "ann", Actions: []string{"a", "b"}}, 5)
 				return err
 			},
-			"GET /v1/dlq/archives?limit=500": func() error { _, _, err := c.Archives(ctx, time.Time{}); return err },
-			`POST /v1/dlq/jobs/j/pause  {"reason":"why"}`: func() error {
+			"GET /v1/archives?limit=500": func() error { _, _, err := c.Archives(ctx, time.Time{}); return err },
+			`POST /v1/jobs/j/pause  {"reason":"why"}`: func() error {
 				_, err := c.SteerJob(ctx, "j", adminclient.Pause, "why")
 				return err
 			},
-			`POST /v1/dlq/preview  {"action":"replay","ids":["e"]}`: func() error {
+			`POST /v1/dead-letters/preview  {"action":"replay","ids":["e"]}`: func() error {
 				_, err := c.Preview(ctx, admin.JobTarget{Action: dlq.ActionReplay, IDs: []string{"e"}})
 				return err
 			},
-			`POST /v1/dlq/jobs  {"action":"replay","ids":["e"],"follow":"30s","reason":"why"}`: func() error {
+			`POST /v1/jobs  {"action":"replay","ids":["e"],"follow":"30s","reason":"why"}`: func() error {
 				_, err := c.CreateJob(ctx, admin.NewJobBody{JobTarget: admin.JobTarget{Action: dlq.ActionReplay, IDs: []string{"e"}}, Follow: "30s", Reason: "why"})
 				return err
 			},
@@ -83,7 +83,7 @@ func TestClient_Requests(t *testing.T) {
 				_, _, err := c.Scheduled(ctx, messages.ManyFilter{Topic: "t", Key: "k", Client: "c", From: at, Until: at.Add(time.Hour), CreatedFrom: at, CreatedUntil: at.Add(time.Hour)}, 7)
 				return err
 			},
-			`POST /v1/scheduled/cancel reason=caf%C3%A9%201 {"filter":{"topic":"t"},"cursor":"c"}`: func() error {
+			`POST /v1/messages/cancel reason=caf%C3%A9%201 {"filter":{"topic":"t"},"cursor":"c"}`: func() error {
 				_, err := c.ChangeScheduled(ctx, adminclient.CancelScheduled, messages.ManyBody{Filter: messages.ManyFilter{Topic: "t"}, Cursor: "c"}, "café 1")
 				return err
 			},
@@ -91,7 +91,7 @@ func TestClient_Requests(t *testing.T) {
 				_, err := c.Reshard(ctx, "a/b", admin.ReshardBody{To: 3, Reason: "why"})
 				return err
 			},
-			`POST /v1/dlq/dead-letters/e/edit "4" {"dry_run":true}`: func() error {
+			`POST /v1/dead-letters/e/edit "4" {"dry_run":true}`: func() error {
 				_, err := c.Edit(ctx, "e", 4, admin.EditBody{DryRun: true})
 				return err
 			},
@@ -159,7 +159,7 @@ func TestClient_Errors(t *testing.T) {
 		for kind, want := range answers {
 			_, err := c.Job(t.Context(), kind)
 			e, ok := errors.AsType[*adminclient.Error](err)
-			if !ok || e.Error() != want.text || e.Status != want.status || e.Path != "/v1/dlq/jobs/"+kind || adminclient.Temporary(err) != want.temporary {
+			if !ok || e.Error() != want.text || e.Status != want.status || e.Path != "/v1/jobs/"+kind || adminclient.Temporary(err) != want.temporary {
 				t.Errorf("%s, %s: %v (%+v), want %+v", name, kind, err, e, want)
 			}
 		}

@@ -65,7 +65,7 @@ func (c *Client) DeadLetters(ctx context.Context, f dlq.Filter, limit int) (foun
 			DeadLetters []admin.Summary `json:"dead_letters"`
 			Next        string          `json:"next"`
 		}
-		err := c.get(ctx, "/v1/dlq/dead-letters", q, &page)
+		err := c.get(ctx, "/v1/dead-letters", q, &page)
 		return page.DeadLetters, page.Next, err
 	})
 }
@@ -91,7 +91,7 @@ func (c *Client) DeadLetter(ctx context.Context, event string) (out admin.DeadLe
 	return out, err
 }
 
-func deadLetterPath(event string) string { return "/v1/dlq/dead-letters/" + url.PathEscape(event) }
+func deadLetterPath(event string) string { return "/v1/dead-letters/" + url.PathEscape(event) }
 
 // Event returns the history of an event. The aggregate, which may be empty, finds its outbox
 // row.
@@ -106,7 +106,7 @@ func (c *Client) Event(ctx context.Context, event, aggregate string) (out admin.
 
 // Stats counts the dead letters.
 func (c *Client) Stats(ctx context.Context) (out admin.StatsBody, err error) {
-	err = c.get(ctx, "/v1/dlq/stats", nil, &out)
+	err = c.get(ctx, "/v1/dead-letters/stats", nil, &out)
 	return out, err
 }
 
@@ -119,13 +119,13 @@ func (c *Client) Edit(ctx context.Context, event string, version int64, b admin.
 
 // Preview returns the effects of a job without creating it.
 func (c *Client) Preview(ctx context.Context, target admin.JobTarget) (out admin.PreviewBody, err error) {
-	err = c.post(ctx, "/v1/dlq/preview", target, &out)
+	err = c.post(ctx, "/v1/dead-letters/preview", target, &out)
 	return out, err
 }
 
 // CreateJob creates a job.
 func (c *Client) CreateJob(ctx context.Context, job admin.NewJobBody) (out admin.JobBody, err error) {
-	err = c.post(ctx, "/v1/dlq/jobs", job, &out)
+	err = c.post(ctx, "/v1/jobs", job, &out)
 	return out, err
 }
 
@@ -137,7 +137,7 @@ func (c *Client) Jobs(ctx context.Context, since, until time.Time, limit int) (f
 			Jobs []admin.JobBody `json:"jobs"`
 			Next string          `json:"next"`
 		}
-		err := c.get(ctx, "/v1/dlq/jobs", q, &page)
+		err := c.get(ctx, "/v1/jobs", q, &page)
 		if n := len(page.Jobs); n > 0 && page.Jobs[n-1].CreatedAt.Before(since) {
 			page.Next = "" // the others are older
 		}
@@ -153,7 +153,7 @@ func (c *Client) Job(ctx context.Context, id string) (out admin.JobBody, err err
 	return out, err
 }
 
-func jobPath(id string) string { return "/v1/dlq/jobs/" + url.PathEscape(id) }
+func jobPath(id string) string { return "/v1/jobs/" + url.PathEscape(id) }
 
 // The changes of a job, for SteerJob.
 const (
@@ -179,7 +179,7 @@ func (c *Client) Archives(ctx context.Context, since time.Time) (found []admin.A
 			Objects    []admin.ArchiveObject `json:"objects"`
 			Next       string                `json:"next"`
 		}
-		err := c.get(ctx, "/v1/dlq/archives", q, &page)
+		err := c.get(ctx, "/v1/archives", q, &page)
 		configured = page.Configured
 		return page.Objects, page.Next, err
 	})
@@ -198,19 +198,19 @@ type AuditQuery struct {
 
 // Audit lists up to limit entries of the audit trail, 0 for all, newest first; more reports
 // that there are others.
-func (c *Client) Audit(ctx context.Context, by AuditQuery, limit int) (found []admin.AuditLine, more bool, err error) {
+func (c *Client) Audit(ctx context.Context, by AuditQuery, limit int) (found []admin.AuditEntry, more bool, err error) {
 	q := make(url.Values)
 	set(q, "since", timeOf(by.Since))
 	set(q, "until", timeOf(by.Until))
 	set(q, "actor", by.Actor)
 	set(q, "action", strings.Join(by.Actions, ","))
-	return pages(q, limit, func(q url.Values) ([]admin.AuditLine, string, error) {
+	return pages(q, limit, func(q url.Values) ([]admin.AuditEntry, string, error) {
 		var page struct {
-			Lines []admin.AuditLine `json:"lines"`
-			Next  string            `json:"next"`
+			Entries []admin.AuditEntry `json:"entries"`
+			Next    string             `json:"next"`
 		}
-		err := c.get(ctx, "/v1/dlq/audit", q, &page)
-		return page.Lines, page.Next, err
+		err := c.get(ctx, "/v1/audit", q, &page)
+		return page.Entries, page.Next, err
 	})
 }
 
@@ -270,7 +270,7 @@ const (
 // repeated with the cursor of its result until there is none. A failed request can be
 // repeated.
 func (c *Client) ChangeScheduled(ctx context.Context, what string, b messages.ManyBody, reason string) (out messages.ManyResultBody, err error) {
-	err = c.send(ctx, request{method: http.MethodPost, path: "/v1/scheduled/" + what, body: b, reason: reason}, &out)
+	err = c.send(ctx, request{method: http.MethodPost, path: "/v1/messages/" + what, body: b, reason: reason}, &out)
 	return out, err
 }
 

@@ -57,7 +57,7 @@ func TestHandler_Paths(t *testing.T) {
 		{"GET", "/console/static/../../console.go", 404, ""},
 		{"GET", "/console/static/js", 404, ""},
 		{"GET", "/consoles", 404, ""},
-		{"GET", "/v1/dlq/dead-letters", 404, ""},
+		{"GET", "/v1/dead-letters", 404, ""},
 		{"POST", "/console/", 405, ""},
 		{"DELETE", "/console/static/js/main.js", 405, ""},
 	} {

@@ -50,7 +50,7 @@ class Live extends EventTarget {
     const watch = setInterval(() => { if (Date.now() - this.heard > silence) this.#stop.abort(); }, 1000);
     try {
       this.heard = Date.now();
-      const res = await open("/v1/dlq/live", { headers: { Accept: "text/event-stream" }, signal });
+      const res = await open("/v1/live", { headers: { Accept: "text/event-stream" }, signal });
       const again = this.state === "lost" || this.#rested;
       this.#rested = false;
       this.heard = Date.now();

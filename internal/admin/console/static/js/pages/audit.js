@@ -49,17 +49,17 @@ export function audit(ctx) {
     }
   };
   const draw = () => {
-    const lines = page.lines;
-    fill(body, lines.length || page.next || q.cursor ? [h("div", { class: "scroll", role: "region", "aria-label": "Audit", tabindex: "0" }, h("table", { class: "cards" }, h("caption", { class: "hidden-text" }, "Audit, newest first"),
+    const entries = page.entries;
+    fill(body, entries.length || page.next || q.cursor ? [h("div", { class: "scroll", role: "region", "aria-label": "Audit", tabindex: "0" }, h("table", { class: "cards" }, h("caption", { class: "hidden-text" }, "Audit, newest first"),
       h("thead", null, h("tr", null, order.head(columns))),
-      h("tbody", null, order.rows(lines, columns).map((e) => h("tr", null,
+      h("tbody", null, order.rows(entries, columns).map((e) => h("tr", null,
         h("td", { "data-label": "When", class: "nowrap" }, stamp(e.at)),
         h("td", { "data-label": "Who" }, h("span", { class: "break" }, visible(e.actor)), e.role && h("span", { class: "muted" }, ` (${e.role})`)),
         h("td", { "data-label": "What" }, e.action.replaceAll("-", " ")),
         h("td", { "data-label": "On" }, on(e)),
         h("td", { "data-label": "Reason", class: "break" }, visible(e.reason)),
         h("td", { "data-label": "Result", class: "break" }, h("span", { class: e.state === "done" ? null : e.state === "refused" ? "warn-text" : "danger-text", title: states[e.state] }, e.state), e.outcome && h("span", { class: "muted" }, ` ${visible(e.outcome)}`)))))))
-      , all.pager(page, lines.length, ["change"], "newest first")]
+      , all.pager(page, entries.length, ["change"], "newest first")]
       : all.filtered ? empty("No change matches.", "The audit trail of the last 30 days was searched.")
       : empty("Nothing was changed yet.", "Replays, discards, edits and other changes are listed here, with the user and the reason.", h("a", { class: "button", href: href("/dead-letters") }, "Show dead letters")));
   };

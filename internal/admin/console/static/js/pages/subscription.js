@@ -91,7 +91,7 @@ export function subscription(ctx) {
         ? { ok: true, view: [callout("The message is delivered again immediately.", "Its consumer may still work on it and cannot acknowledge it any more. The delivery does not count.", true), facts([["Message", h("span", { class: "mono break" }, visible(l.event_id ?? l.id))], ["Consumer", l.consumer && visible(l.consumer)], ["Received", [stamp(l.received_at), " · ", ago(l.received_at)]]])] }
         : { ok: false, view: callout("It is too late.", "The lease has ended.") };
     },
-    make: (reason) => api.changeSubscription(name, "leases/end", { id: l.id }, reason),
+    make: (reason) => api.endLease(name, l.id, reason),
   });
 
   const inFlight = () => leases.leases.length > 0 && panel("Leases", { aside: leases.more && h("span", { class: "small muted" }, "not all are shown") }, h("div", { class: "scroll", role: "region", "aria-label": "Leases", tabindex: "0" }, h("table", { class: "cards" },
