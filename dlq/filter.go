@@ -18,7 +18,7 @@ type Filter struct {
 	// ErrorClass, EventType and Aggregate select by equality.
 	ErrorClass string `json:"error_class,omitempty"`
 	EventType  string `json:"event_type,omitempty"`
-	Aggregate  string `json:"aggregate,omitempty"`
+	Aggregate  string `json:"aggregate_id,omitempty"`
 	// Table selects one outbox table, "keyspace.table", or one subscription,
 	// "subscription.NAME".
 	Table string `json:"table,omitempty"`

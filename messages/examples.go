@@ -60,7 +60,7 @@ var (
 			{"topic": "billing events", "payload_text": "spaces are in no topic's name"},
 		}},
 		"deliver-messages-now": object{"filter": object{"topic": "reminders", "created_until": "2026-11-22T02:20:40Z"}, "rate": 200},
-		"cancel-messages":      object{"filter": object{"client": "billing", "created_from": "2026-11-22T02:00:00Z", "created_until": "2026-11-22T02:20:40Z"}, "dry_run": true},
+		"cancel-messages":      object{"filter": object{"client": "billing", "created_since": "2026-11-22T02:00:00Z", "created_until": "2026-11-22T02:20:40Z"}, "dry_run": true},
 	}
 	exampleAnswers = map[string]any{
 		"post-message": exampleAccepted(),
@@ -84,7 +84,7 @@ var (
 
 // exampleProblem returns a problem of a response with the status.
 func exampleProblem(status int) object {
-	p := object{"title": http.StatusText(status), "status": status}
+	p := object{"status": status}
 	kind, detail := problemUnavailable, "The database is unavailable. Nothing was stored; retry later."
 	switch status {
 	case http.StatusBadRequest:
@@ -105,13 +105,13 @@ func exampleProblem(status int) object {
 	case http.StatusTooManyRequests:
 		kind, detail = problemQuota, "Your quota is used up; retry later."
 	}
-	p["type"], p["detail"] = kind, detail
+	p["type"], p["title"], p["detail"] = kind, httpapi.Title(status, kind), detail
 	return p
 }
 
 func exampleNotWaiting() object {
 	return object{
-		"title": http.StatusText(http.StatusConflict), "status": http.StatusConflict, "type": problemNotWaiting,
+		"title": httpapi.Title(http.StatusConflict, problemNotWaiting), "status": http.StatusConflict, "type": problemNotWaiting,
 		"detail": whyNotWaiting(Cancelled), "message_id": exampleID, "state": Cancelled,
 	}
 }

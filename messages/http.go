@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -158,9 +157,9 @@ type listInput struct {
 	Topic        string    `query:"topic" doc:"Only messages for this topic"`
 	Key          string    `query:"key" doc:"Only messages with this key"`
 	Client       string    `query:"client" doc:"Only messages of this client: the name of a token, or the word address and the address"`
-	From         time.Time `query:"from" doc:"Only messages due at this time or later; by default all, including overdue ones"`
+	Since        time.Time `query:"since" doc:"Only messages due at this time or later; by default all, including overdue ones"`
 	Until        time.Time `query:"until" doc:"Only messages due before this time"`
-	CreatedFrom  time.Time `query:"created_from" doc:"Only messages submitted at this time or later"`
+	CreatedSince time.Time `query:"created_since" doc:"Only messages submitted at this time or later"`
 	CreatedUntil time.Time `query:"created_until" doc:"Only messages submitted before this time"`
 	Limit        int       `query:"limit" default:"100" minimum:"1" maximum:"1000"`
 	Cursor       string    `query:"cursor" doc:"next of the previous page, with the same other parameters"`
@@ -175,11 +174,10 @@ func NewAPI(s *Service) *API { return &API{service: s} }
 // Register adds the operations on messages to an API.
 func (a *API) Register(h huma.API) {
 	cfg := &a.service.cfg
-	one, batch := &huma.RequestBody{}, &huma.RequestBody{}
 	batchResponses := problems(h, 400, 403, 413, 415, 422, 429, 503)
 	// Its server requires the role, and post and postBatch the topics of a producer.
 	produce := func() map[string]any { return map[string]any{"x-role": access.Producer} }
-	huma.Register(h, huma.Operation{
+	httpapi.RegisterDecoding[NewMessage](h, false, huma.Operation{
 		Extensions:  produce(),
 		OperationID: "post-message", Method: http.MethodPost, Path: "/v1/messages", DefaultStatus: http.StatusAccepted,
 		Summary:     "Hand in a message",
@@ -187,34 +185,29 @@ func (a *API) Register(h huma.API) {
 		// Base64 and JSON's escapes make a body larger than its message, by a factor of
 		// six at most. Large messages have less, because of the memory.
 		MaxBodyBytes:    max(int64(min(cfg.MaxMessageBytes, outbox.MaxEventBytes))*6, int64(cfg.MaxMessageBytes)*2) + 4096,
-		BodyReadTimeout: httpapi.DefaultReadTimeout, RequestBody: one, SkipValidateBody: true,
-		Responses: problems(h, 400, 403, 413, 415, 422, 429, 503),
+		BodyReadTimeout: httpapi.DefaultReadTimeout,
+		Responses:       problems(h, 400, 403, 413, 415, 422, 429, 503),
 	}, a.post)
-	huma.Register(h, huma.Operation{
+	httpapi.RegisterDecoding[messageBatch](h, false, huma.Operation{
 		Extensions:  produce(),
 		OperationID: "post-messages", Method: http.MethodPost, Path: "/v1/messages/batch", DefaultStatus: http.StatusAccepted,
 		Summary: "Hand in up to 1,000 messages",
 		Description: "Each message is stored separately and has its own result: 202 if all are stored, 207 if some are not. " +
 			"With an Idempotency-Key the same batch can be retried until all are stored.",
-		MaxBodyBytes: cfg.MaxBatchBytes, RequestBody: batch, SkipValidateBody: true,
-		Responses: batchResponses,
+		MaxBodyBytes: cfg.MaxBatchBytes,
+		Responses:    batchResponses,
 	}, a.postBatch)
 	// huma describes only one success response.
 	some := *batchResponses["202"]
 	some.Description = "Some messages are stored, some are not; see results"
 	batchResponses["207"] = &some
 	a.registerKept(h, false)
-	describe(h, one, reflect.TypeFor[NewMessage]())
-	describe(h, batch, reflect.TypeFor[struct {
-		Messages []NewMessage `json:"messages" minItems:"1" maxItems:"1000"`
-	}]())
 	addExamples(h.OpenAPI())
 }
 
-// describe sets the schema of a body: the handlers validate bodies themselves.
-func describe(h huma.API, body *huma.RequestBody, t reflect.Type) {
-	body.Required = true
-	body.Content = map[string]*huma.MediaType{"application/json": {Schema: h.OpenAPI().Components.Schemas.Schema(t, true, "MessageBatch")}}
+// messageBatch is the body of a batch, for the description.
+type messageBatch struct {
+	Messages []NewMessage `json:"messages" minItems:"1" maxItems:"1000"`
 }
 
 // problems describes the error responses.
@@ -324,8 +317,8 @@ func (a *API) cancel(ctx context.Context, in *idInput) (*struct{}, error) {
 
 // list returns the messages of a page, for operators with their clients.
 func (a *API) list(ctx context.Context, in *listInput, operators bool) (*listOutput, error) {
-	f := ManyFilter{in.Topic, in.Key, in.Client, in.From, in.Until, in.CreatedFrom, in.CreatedUntil}
-	many, err := f.many(a.service.cfg.Clock.Now(), true, in.Cursor, "query.from", "query.cursor") // overdue ones wait, too
+	f := ManyFilter{in.Topic, in.Key, in.Client, in.Since, in.Until, in.CreatedSince, in.CreatedUntil}
+	many, err := f.many(a.service.cfg.Clock.Now(), true, in.Cursor, "query.since", "query.cursor") // overdue ones wait, too
 	if err != nil {
 		return nil, toProblem(err, gocql.UUID{}, false)
 	}

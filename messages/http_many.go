@@ -41,9 +41,9 @@ type ManyFilter struct {
 	Topic        string    `json:"topic,omitempty" maxLength:"249" doc:"Messages for this topic"`
 	Key          string    `json:"key,omitempty" maxLength:"500" doc:"Messages with this key"`
 	Client       string    `json:"client,omitempty" maxLength:"300" doc:"Messages of this client: the name of a token, or the word address and the address"`
-	From         time.Time `json:"from,omitzero" doc:"Messages due at this time or later"`
+	Since        time.Time `json:"since,omitzero" doc:"Messages due at this time or later"`
 	Until        time.Time `json:"until,omitzero" doc:"Messages due before this time"`
-	CreatedFrom  time.Time `json:"created_from,omitzero" doc:"Messages submitted at this time or later"`
+	CreatedSince time.Time `json:"created_since,omitzero" doc:"Messages submitted at this time or later"`
 	CreatedUntil time.Time `json:"created_until,omitzero" doc:"Messages submitted before this time; set it to the time of the dry run to exclude later ones"`
 }
 
@@ -62,19 +62,19 @@ type manyInput struct{ Body ManyBody }
 func (in *manyInput) many(now time.Time, due bool) (Many, error) {
 	b := &in.Body
 	if b.Filter == (ManyFilter{}) {
-		return Many{}, jsonform.Invalid("filter", "must have topic, key, client, from, until, created_from or created_until")
+		return Many{}, jsonform.Invalid("filter", "must have topic, key, client, since, until, created_since or created_until")
 	}
-	return b.Filter.many(now, due, b.Cursor, "filter.from", "cursor")
+	return b.Filter.many(now, due, b.Cursor, "filter.since", "cursor")
 }
 
 // many returns the selection that begins at the cursor, if there is one. from and at are the
-// parts of the request with the time From and the cursor.
+// parts of the request with the time Since and the cursor.
 func (f *ManyFilter) many(now time.Time, due bool, cursor, from, at string) (Many, error) {
 	m := Many{
-		Filter: schedule.Filter{Until: f.Until, Topic: f.Topic, Key: f.Key, Client: f.Client, CreatedFrom: f.CreatedFrom, CreatedUntil: f.CreatedUntil},
-		After:  schedule.Position{DeliverAt: f.From}, Due: due,
+		Filter: schedule.Filter{Until: f.Until, Topic: f.Topic, Key: f.Key, Client: f.Client, CreatedSince: f.CreatedSince, CreatedUntil: f.CreatedUntil},
+		After:  schedule.Position{DeliverAt: f.Since}, Due: due,
 	}
-	if f.From.IsZero() {
+	if f.Since.IsZero() {
 		m.After.DeliverAt = now.Add(-schedule.MaxAhead)
 	}
 	if f.Until.IsZero() {

@@ -158,9 +158,9 @@ func TestMany_ByTimes(t *testing.T) {
 	at := func(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) }
 	for filter, want := range map[string]int{
 		`"created_until":"` + at(between) + `"`:                3,
-		`"created_from":"` + at(between) + `"`:                 1,
+		`"created_since":"` + at(between) + `"`:                1,
 		`"until":"` + at(time.Now().Add(90*time.Minute)) + `"`: 3,
-		`"from":"` + at(time.Now().Add(90*time.Minute)) + `"`:  1,
+		`"since":"` + at(time.Now().Add(90*time.Minute)) + `"`: 1,
 		`"client":"till"`: 0,
 		`"key":"k"`:       0,
 		`"topic":"a"`:     4,
@@ -179,7 +179,7 @@ func TestMany_RefusesAMissingFilter(t *testing.T) {
 		`{}`, `{"filter":{}}`, `{"filter":{"topics":"a"}}`, `{"filter":{"topic":"a"},"limit":0}`, `{"filter":{"topic":"a"},"limit":1001}`,
 		`{"filter":{"topic":"a"},"rate":0}`, `{"filter":{"topic":"a"},"rate":-1}`, `{"filter":{"topic":"a"},"rate":0.05}`,
 		`{"filter":{"topic":"a"},"cursor":"` + cursor(schedule.Position{DeliverAt: time.UnixMilli(-1 << 50)}) + `"}`, `{"filter":{"topic":"a"},"cursor":"x"}`,
-		`{"filter":{"from":"2001-01-01T00:00:00Z"}}`, `{"filter":{"until":"soon"}}`,
+		`{"filter":{"since":"2001-01-01T00:00:00Z"}}`, `{"filter":{"until":"soon"}}`,
 	} {
 		for _, what := range []string{"deliver-now", "cancel"} {
 			if r := world.Request(t, b.handler, "POST", "/v1/messages/"+what, body); r.Status != 422 {
@@ -311,8 +311,8 @@ func TestMany_List(t *testing.T) {
 	at := func(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) }
 	for query, want := range map[string]int{
 		"": 8, "topic=a": 7, "client=shop": 6, "topic=a&client=till": 2, "key=k": 1, "topic=none": 0,
-		"from=" + at(time.Now().Add(2*time.Hour)): 1, "until=" + at(time.Now().Add(2*time.Hour)): 7,
-		"created_from=" + at(time.Now().Add(-time.Hour)): 8, "created_from=" + at(time.Now().Add(time.Hour)): 0,
+		"since=" + at(time.Now().Add(2*time.Hour)): 1, "until=" + at(time.Now().Add(2*time.Hour)): 7,
+		"created_since=" + at(time.Now().Add(-time.Hour)): 8, "created_since=" + at(time.Now().Add(time.Hour)): 0,
 		"created_until=" + at(time.Now().Add(-time.Hour)): 0, "created_until=" + at(time.Now().Add(time.Hour)): 8,
 	} {
 		p := list(query)
@@ -342,7 +342,7 @@ func TestMany_List(t *testing.T) {
 		t.Errorf("the pages have %d messages, want 7", len(seen))
 	}
 	for query, field := range map[string]string{
-		"limit=0": "query.limit", "limit=1001": "query.limit", "cursor=x": "query.cursor", "from=2001-01-01T00:00:00Z": "query.from", "until=soon": "query.until",
+		"limit=0": "query.limit", "limit=1001": "query.limit", "cursor=x": "query.cursor", "since=2001-01-01T00:00:00Z": "query.since", "until=soon": "query.until",
 		"cursor=" + cursor(schedule.Position{DeliverAt: time.UnixMilli(-1 << 50)}): "query.cursor",
 	} {
 		if r := world.Request(t, b.handler, "GET", "/v1/messages?state=scheduled&"+query, ""); r.Status != 422 || !strings.Contains(r.Text, `"location":"`+field+`"`) {

@@ -2,7 +2,6 @@ package orders
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -66,7 +65,7 @@ func problemExamples(status int) map[string]*huma.Example {
 			continue
 		}
 		name := p.Type[strings.LastIndexByte(p.Type, ':')+1:]
-		v := map[string]any{"type": p.Type, "title": http.StatusText(status), "status": status, "detail": p.Meaning}
+		v := map[string]any{"type": p.Type, "title": httpapi.Title(status, p.Type), "status": status, "detail": p.Meaning}
 		switch p.Type {
 		case problemInvalid:
 			v["errors"] = []map[string]any{{"location": "body.lines[0].quantity", "message": fmt.Sprintf("must be from 1 to %d", MaxQuantity)}}

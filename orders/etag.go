@@ -3,10 +3,12 @@ package orders
 import (
 	"strconv"
 	"strings"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // etag is the strong entity tag of a version.
-func etag(version int64) string { return strconv.Quote(strconv.FormatInt(version, 10)) }
+func etag(version int64) string { return httpapi.ETag(version) }
 
 // maxIfMatch bounds the length of If-Match, and ifMatchForm is its pattern.
 const (

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"net/http"
-	"reflect"
 	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -134,15 +133,13 @@ func (a *api) register(mux *http.ServeMux, maxBody int64) huma.API {
 
 // writing adds the operations that set the content of an order.
 func (a *api) writing(h huma.API, maxBody int64) {
-	newOrder := &huma.RequestBody{}
-	huma.Register(h, a.needs(h, access.Operator, huma.Operation{
+	httpapi.RegisterDecoding[NewOrder](h, false, a.needs(h, access.Operator, huma.Operation{
 		OperationID: "create-order", Method: http.MethodPost, Path: "/v1/orders", DefaultStatus: http.StatusCreated,
 		Summary:      "Create an order",
 		Description:  "Stores the order and its OrderCreated event, both or neither.",
-		MaxBodyBytes: maxBody, RequestBody: newOrder, SkipValidateBody: true,
-		Responses: problems(h, 400, 403, 408, 413, 415, 422, 429, 500, 503),
+		MaxBodyBytes: maxBody,
+		Responses:    problems(h, 400, 403, 408, 413, 415, 422, 429, 500, 503),
 	}), a.create)
-	describe[NewOrder](h, newOrder, true)
 	change(a, h, maxBody, huma.Operation{
 		OperationID: "update-order", Method: http.MethodPatch, Path: "/v1/orders/{id}",
 		Summary: "Change lines, address or country",
@@ -188,14 +185,13 @@ func change[T any](
 	a *api, h huma.API, maxBody int64, op huma.Operation,
 	decode func([]byte) (T, error), do func(context.Context, gocql.UUID, T, WriteOptions) (Result, error),
 ) {
-	body := &huma.RequestBody{}
-	op.MaxBodyBytes, op.RequestBody, op.SkipValidateBody = maxBody, body, true
+	op.MaxBodyBytes = maxBody
 	needsMatch := op.Responses["428"] != nil
 	if op.Responses == nil {
 		op.Responses = map[string]*huma.Response{}
 	}
 	maps.Copy(op.Responses, problems(h, 400, 403, 404, 408, 409, 412, 413, 415, 422, 429, 500, 503))
-	huma.Register(h, a.needs(h, access.Operator, op), func(ctx context.Context, in *changeInput) (*orderOutput, error) {
+	httpapi.RegisterDecoding[T](h, !needsMatch, a.needs(h, access.Operator, op), func(ctx context.Context, in *changeInput) (*orderOutput, error) {
 		keyed := in.IdempotencyKey != ""
 		id, err := gocql.ParseUUID(in.ID)
 		if err != nil {
@@ -219,16 +215,6 @@ func change[T any](
 		}
 		return newOutput(r.Order).replayed(r.Replayed), nil
 	})
-	describe[T](h, body, needsMatch)
-}
-
-// describe sets the schema of a body. The handlers decode and validate bodies
-// themselves, so huma describes them as bytes.
-func describe[T any](h huma.API, body *huma.RequestBody, required bool) {
-	body.Required = required
-	body.Content = map[string]*huma.MediaType{
-		"application/json": {Schema: h.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[T](), true, "")},
-	}
 }
 
 // problems describes the error responses. huma would describe them as its own model.

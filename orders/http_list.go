@@ -15,8 +15,8 @@ import (
 
 type listInput struct {
 	CustomerID string    `query:"customer_id" required:"true" minLength:"1" maxLength:"64" doc:"Customer of the orders; orders of guests are not listed"`
-	From       time.Time `query:"from" doc:"Placed at this time or later"`
-	To         time.Time `query:"to" doc:"Placed before this time"`
+	Since      time.Time `query:"since" doc:"Placed at this time or later"`
+	Until      time.Time `query:"until" doc:"Placed before this time"`
 	Limit      int       `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"Orders of a page, at most"`
 	Cursor     string    `query:"cursor" pattern:"^[A-Za-z0-9_-]{32}$" doc:"next of the previous page"`
 }
@@ -56,11 +56,11 @@ type listLinks struct {
 
 func (a *api) list(ctx context.Context, in *listInput) (*listOutput, error) {
 	q := ListQuery{CustomerID: in.CustomerID, Limit: in.Limit, Cursor: in.Cursor}
-	if !in.From.IsZero() {
-		q.From = &in.From
+	if !in.Since.IsZero() {
+		q.Since = &in.Since
 	}
-	if !in.To.IsZero() {
-		q.To = &in.To
+	if !in.Until.IsZero() {
+		q.Until = &in.Until
 	}
 	p, err := a.service.List(ctx, q)
 	if err != nil {
@@ -72,11 +72,11 @@ func (a *api) list(ctx context.Context, in *listInput) (*listOutput, error) {
 	}
 	if p.Next != "" {
 		v := url.Values{"customer_id": {in.CustomerID}, "limit": {strconv.Itoa(in.Limit)}, "cursor": {p.Next}}
-		if q.From != nil {
-			v.Set("from", in.From.Format(time.RFC3339Nano))
+		if q.Since != nil {
+			v.Set("since", in.Since.Format(time.RFC3339Nano))
 		}
-		if q.To != nil {
-			v.Set("to", in.To.Format(time.RFC3339Nano))
+		if q.Until != nil {
+			v.Set("until", in.Until.Format(time.RFC3339Nano))
 		}
 		out.Body.Links.Next = "/v1/orders?" + v.Encode()
 	}

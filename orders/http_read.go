@@ -1,8 +1,11 @@
 package orders
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"net/http"
+	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
@@ -12,7 +15,7 @@ import (
 
 type eventsInput struct {
 	ID     string `path:"id" format:"uuid" doc:"The order's id"`
-	Before int64  `query:"before" minimum:"1" doc:"Only events of earlier versions: next of the page before"`
+	Cursor string `query:"cursor" pattern:"^[1-9][0-9]{0,17}$" doc:"next of the previous page"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"50" default:"20" doc:"Events of a page, at most"`
 }
 
@@ -22,7 +25,7 @@ type eventsOutput struct {
 
 type eventsBody struct {
 	Events []EventSummary `json:"events" nullable:"false" doc:"The newest first"`
-	Next   int64          `json:"next,omitempty" doc:"Value of before for the next page; absent on the last page"`
+	Next   string         `json:"next,omitempty" doc:"Cursor of the next page; absent on the last page"`
 }
 
 type previewInput struct {
@@ -56,13 +59,17 @@ func (a *api) events(ctx context.Context, in *eventsInput) (*eventsOutput, error
 	if err != nil {
 		return nil, toProblem(ErrNotFound, id, false)
 	}
-	events, err := a.service.Events(ctx, id, in.Before, in.Limit)
+	before, err := strconv.ParseInt(cmp.Or(in.Cursor, "0"), 10, 64)
+	if err != nil { // its pattern is checked
+		return nil, a.fail(ctx, "list events", fmt.Errorf("cursor: %w", err), id, false)
+	}
+	events, err := a.service.Events(ctx, id, before, in.Limit)
 	if err != nil {
 		return nil, a.fail(ctx, "list events", err, id, false)
 	}
 	out := &eventsOutput{Body: eventsBody{Events: events}}
 	if n := len(events); n == in.Limit && events[n-1].Version > 1 {
-		out.Body.Next = events[n-1].Version
+		out.Body.Next = strconv.FormatInt(events[n-1].Version, 10)
 	}
 	return out, nil
 }

@@ -96,7 +96,7 @@ func TestHTTP_BadRequestsAreProblems(t *testing.T) {
 		{"ship: every field", "POST", "/v1/orders/" + id + "/ship", `{"carrier":1,"tracking":"\u0000","to":1}`, nil, 422, problemInvalid, []string{"body.carrier", "body.to", "body.tracking"}},
 		{"confirm: a field", "POST", "/v1/orders/" + id + "/confirm", `{"by":1}`, nil, 422, problemInvalid, []string{"body.by"}},
 		{"list: without a customer", "GET", "/v1/orders", "", nil, 422, problemInvalid, []string{"query.customer_id"}},
-		{"list: bad times", "GET", "/v1/orders?customer_id=1&from=x&limit=101", "", nil, 422, problemInvalid, []string{"query.from", "query.limit"}},
+		{"list: bad times", "GET", "/v1/orders?customer_id=1&since=x&limit=101", "", nil, 422, problemInvalid, []string{"query.since", "query.limit"}},
 		{"list: empty limit", "GET", "/v1/orders?customer_id=1&limit=", "", nil, 422, problemInvalid, []string{"query.limit"}},
 		{"list: misspelt", "GET", "/v1/orders?customer_id=1&form=2026-01-01T00:00:00Z", "", nil, 422, problemInvalid, []string{"query.form"}},
 		{"list: given twice", "GET", "/v1/orders?customer_id=1&customer_id=2", "", nil, 422, problemInvalid, []string{"query.customer_id"}},
@@ -294,12 +294,12 @@ func TestHTTP_OpenAPI(t *testing.T) {
 		codes            []string
 	}{
 		{"/v1/orders", "post", "create-order", []string{"Idempotency-Key", "traceparent", "tracestate"}, "NewOrder", []string{"201", "400", "413", "415", "422", "503"}},
-		{"/v1/orders/{id}", "get", "get-order", []string{"id"}, "", []string{"200", "404", "422", "503"}},
+		{"/v1/orders/{id}", "get", "get-order", []string{"id", "If-None-Match"}, "", []string{"200", "404", "422", "503"}},
 		{"/v1/orders/{id}/cancel", "post", "cancel-order", []string{"id", "Idempotency-Key", "traceparent", "tracestate", "If-Match"}, "Cancellation", []string{"200", "400", "404", "409", "412", "413", "415", "422", "503"}},
 		{"/v1/orders/{id}/ship", "post", "ship-order", []string{"id", "Idempotency-Key", "traceparent", "tracestate", "If-Match"}, "Shipment", []string{"200", "409", "412"}},
 		{"/v1/orders/{id}/confirm", "post", "confirm-order", []string{"id", "Idempotency-Key", "traceparent", "tracestate", "If-Match"}, "Confirmation", []string{"200", "409", "412"}},
 		{"/v1/orders/{id}", "patch", "update-order", []string{"id", "Idempotency-Key", "traceparent", "tracestate", "If-Match"}, "Update", []string{"200", "400", "404", "409", "412", "413", "415", "422", "428", "503"}},
-		{"/v1/orders", "get", "list-orders", []string{"customer_id", "from", "to", "limit", "cursor"}, "", []string{"200", "422", "503"}},
+		{"/v1/orders", "get", "list-orders", []string{"customer_id", "since", "until", "limit", "cursor"}, "", []string{"200", "422", "503"}},
 	} {
 		op := doc.Paths[tt.path][tt.method]
 		var names []string

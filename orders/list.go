@@ -37,9 +37,9 @@ type Summary struct {
 type ListQuery struct {
 	// CustomerID is the customer of the orders; orders of guests are not listed.
 	CustomerID string
-	// From and To bound the time an order was placed, From included and To not;
+	// Since and Until bound the time an order was placed, Since included and Until not;
 	// nil does not.
-	From, To *time.Time
+	Since, Until *time.Time
 	// Limit is the maximum page size; zero means DefaultPageSize. At most
 	// MaxPageSize.
 	Limit int
@@ -74,8 +74,8 @@ func (s *Service) List(ctx context.Context, q ListQuery) (Page, error) {
 	defer leave()
 	limit := cmp.Or(q.Limit, DefaultPageSize)
 	first := 0
-	if q.From != nil {
-		first = monthOf(*q.From)
+	if q.Since != nil {
+		first = monthOf(*q.Since)
 	}
 	months, err := s.store.months(ctx, q.CustomerID, first, monthOf(start.at), limit+2)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *Service) List(ctx context.Context, q ListQuery) (Page, error) {
 		}
 		for i := range rows {
 			switch {
-			case q.From != nil && rows[i].PlacedAt.Before(*q.From):
+			case q.Since != nil && rows[i].PlacedAt.Before(*q.Since):
 				return p, nil
 			case len(p.Orders) == limit:
 				last := &p.Orders[limit-1]
@@ -109,14 +109,14 @@ var endOfTime = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
 func (q *ListQuery) start() (cursor, error) {
 	var bad InvalidError
 	checkText(&bad, "query.customer_id", q.CustomerID, 1, MaxReference)
-	checkTime(&bad, "query.from", q.From)
-	checkTime(&bad, "query.to", q.To)
+	checkTime(&bad, "query.since", q.Since)
+	checkTime(&bad, "query.until", q.Until)
 	if q.Limit < 0 || q.Limit > MaxPageSize {
 		bad.Add("query.limit", fmt.Sprintf("must be from 1 to %d", MaxPageSize))
 	}
 	c := cursor{at: endOfTime}
-	if q.To != nil {
-		c.at = millis(q.To.Add(time.Millisecond - 1)) // rounded up: the part of the millisecond before To is included
+	if q.Until != nil {
+		c.at = millis(q.Until.Add(time.Millisecond - 1)) // rounded up: the part of the millisecond before Until is included
 	}
 	if q.Cursor != "" {
 		got, err := parseCursor(q.Cursor)

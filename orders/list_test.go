@@ -67,7 +67,7 @@ func TestService_List(t *testing.T) {
 	from, to := want[30].PlacedAt, want[10].PlacedAt
 	for _, limit := range []int{0, 1, 2, 7, MaxPageSize} {
 		for _, bounds := range [][2]*time.Time{{nil, nil}, {&from, nil}, {nil, &to}, {&from, &to}, {&to, &from}} {
-			q := ListQuery{CustomerID: "17850", Limit: limit, From: bounds[0], To: bounds[1]}
+			q := ListQuery{CustomerID: "17850", Limit: limit, Since: bounds[0], Until: bounds[1]}
 			got := b.all(t, q)
 			seen := map[gocql.UUID]bool{}
 			for i, o := range got {
@@ -78,7 +78,7 @@ func TestService_List(t *testing.T) {
 			}
 			n := 0
 			for _, o := range want {
-				if (q.From == nil || !o.PlacedAt.Before(*q.From)) && (q.To == nil || o.PlacedAt.Before(*q.To)) {
+				if (q.Since == nil || !o.PlacedAt.Before(*q.Since)) && (q.Until == nil || o.PlacedAt.Before(*q.Until)) {
 					n++
 					if !seen[o.ID] {
 						t.Errorf("%+v: order of %s is missing", q, o.PlacedAt)
@@ -126,7 +126,7 @@ func TestHTTP_List(t *testing.T) {
 		b.mustCreate(t)
 	}
 	seen := 0
-	for next := "/v1/orders?customer_id=17850&limit=2&from=2010-12-01T08:26:00Z&to=2010-12-01T08:26:00.001Z"; next != ""; {
+	for next := "/v1/orders?customer_id=17850&limit=2&since=2010-12-01T08:26:00Z&until=2010-12-01T08:26:00.001Z"; next != ""; {
 		r := world.Request(t, h, "GET", next, "")
 		if r.Status != 200 {
 			t.Fatalf("%s = %d %s", next, r.Status, r.Text)

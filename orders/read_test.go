@@ -98,8 +98,8 @@ func TestEvents_InPages(t *testing.T) {
 				got = append(got, fmt.Sprintf("%v %v %v", m["version"], m["type"], m["status"]))
 			}
 			path = ""
-			if next, ok := r.Body["next"].(float64); ok {
-				path = fmt.Sprintf("/v1/orders/%s/events?limit=%d&before=%.0f", o.ID, limit, next)
+			if next, ok := r.Body["next"].(string); ok {
+				path = fmt.Sprintf("/v1/orders/%s/events?limit=%d&cursor=%s", o.ID, limit, next)
 			}
 		}
 		if !slices.Equal(got, want) {

@@ -56,7 +56,7 @@ func refine(doc *huma.OpenAPI) {
 				switch p.Name {
 				case "If-Match":
 					p.Schema = &huma.Schema{Type: huma.TypeString, Pattern: ifMatchForm, Examples: []any{`"1"`}}
-					if p.Required = op.OperationID == "update-order"; !p.Required {
+					if op.Responses["428"] == nil {
 						p.Schema.Pattern = `^$|` + ifMatchForm // an empty header is treated as absent
 					}
 				case "Idempotency-Key":

@@ -32,7 +32,7 @@ func TestHTTP_AnswersRepeatNothingThatWasSent(t *testing.T) {
 		"key":               {"POST", "/v1/orders", goodBody, []string{"Idempotency-Key", secret + "\xff"}, 422, "header.Idempotency-Key"},
 		"version":           {"PATCH", order, `{"country":"x"}`, []string{"If-Match", secret}, 422, "header.If-Match"},
 		"limit":             {"GET", "/v1/orders?customer_id=1&limit=" + secret, "", nil, 422, "query.limit"},
-		"time in a query":   {"GET", "/v1/orders?customer_id=1&from=" + secret, "", nil, 422, "query.from"},
+		"time in a query":   {"GET", "/v1/orders?customer_id=1&since=" + secret, "", nil, 422, "query.since"},
 		"cursor":            {"GET", "/v1/orders?customer_id=1&cursor=" + secret, "", nil, 422, "query.cursor"},
 		"id":                {"GET", "/v1/orders/" + secret, "", nil, http.StatusUnprocessableEntity, "path.id"},
 	} {

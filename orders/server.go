@@ -167,7 +167,7 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 	}
 	a.declareSecurity(h)
 	refine(h.OpenAPI())
-	httpapi.DescribeDiscreet(h.OpenAPI())
+	httpapi.CompleteDocument(h.OpenAPI())
 	addExamples(h.OpenAPI())
 	topics, err := cfg.Publication.AsyncAPI()
 	if err != nil {
@@ -194,7 +194,7 @@ func NewServer(service *Service, cfg ServerConfig) (*Server, error) {
 	}
 	limited := append([]string{"/v1/orders"}, cfg.Limited...)
 	s.handler = service.Limiter().Shed(
-		cfg.Proxies.Wrap(access.WithRequestIDs(access.WithSecureHeaders(browsers.Wrap(httpapi.Elsewhere(mux, h.OpenAPI(), notFound))))),
+		cfg.Proxies.Wrap(access.WithRequestIDs(access.WithSecureHeaders(browsers.Wrap(httpapi.NotModified(httpapi.Elsewhere(mux, h.OpenAPI(), notFound)))))),
 		func(r *http.Request) bool {
 			return slices.ContainsFunc(limited, func(prefix string) bool { return strings.HasPrefix(r.URL.Path, prefix) })
 		})

@@ -26,20 +26,20 @@ type Filter struct {
 	// Topic and Key are the ones of the message, Client is its submitter; empty
 	// matches all.
 	Topic, Key, Client string
-	// CreatedFrom and CreatedUntil bound the submission: at this time or later, and
+	// CreatedSince and CreatedUntil bound the submission: at this time or later, and
 	// before it. Zero is no bound.
-	CreatedFrom, CreatedUntil time.Time
+	CreatedSince, CreatedUntil time.Time
 }
 
 // bySlot reports whether slots contain every field of the filter.
 func (f *Filter) bySlot() bool {
-	return f.Key == "" && f.Client == "" && f.CreatedFrom.IsZero() && f.CreatedUntil.IsZero()
+	return f.Key == "" && f.Client == "" && f.CreatedSince.IsZero() && f.CreatedUntil.IsZero()
 }
 
 // wants reports whether the filter matches a message that is due in time.
 func (f *Filter) wants(m *Message) bool {
 	return (f.Topic == "" || m.Topic == f.Topic) && (f.Key == "" || m.Key == f.Key) && (f.Client == "" || m.Client == f.Client) &&
-		(f.CreatedFrom.IsZero() || !m.CreatedAt.Before(f.CreatedFrom)) && (f.CreatedUntil.IsZero() || m.CreatedAt.Before(f.CreatedUntil))
+		(f.CreatedSince.IsZero() || !m.CreatedAt.Before(f.CreatedSince)) && (f.CreatedUntil.IsZero() || m.CreatedAt.Before(f.CreatedUntil))
 }
 
 // List returns waiting messages by due time: those after a position that match

@@ -40,7 +40,7 @@ func (f *scheduledFilter) empty() bool { return *f == scheduledFilter{} }
 // filter returns the selection of the flags. Without --since it includes overdue messages.
 // Errors are of usage.
 func (f *scheduledFilter) filter(now time.Time) (messages.ManyFilter, error) {
-	m := messages.ManyFilter{Topic: f.topic, Key: f.key, Client: f.client, From: now.Add(-schedule.MaxAhead).UTC(), Until: now.Add(schedule.MaxAhead + time.Minute).UTC()}
+	m := messages.ManyFilter{Topic: f.topic, Key: f.key, Client: f.client, Since: now.Add(-schedule.MaxAhead).UTC(), Until: now.Add(schedule.MaxAhead + time.Minute).UTC()}
 	when := func(flag, text string, ahead bool, at *time.Time) error {
 		if text == "" {
 			return nil
@@ -57,14 +57,14 @@ func (f *scheduledFilter) filter(now time.Time) (messages.ManyFilter, error) {
 		}
 		return nil
 	}
-	err := errors.Join(when("since", f.from, true, &m.From), when("until", f.until, true, &m.Until),
-		when("created-since", f.createdFrom, false, &m.CreatedFrom), when("created-until", f.createdUntil, false, &m.CreatedUntil))
+	err := errors.Join(when("since", f.from, true, &m.Since), when("until", f.until, true, &m.Until),
+		when("created-since", f.createdFrom, false, &m.CreatedSince), when("created-until", f.createdUntil, false, &m.CreatedUntil))
 	switch {
 	case err != nil:
 		return m, cli.Usage(err)
-	case !m.From.Before(m.Until):
+	case !m.Since.Before(m.Until):
 		return m, cli.Usage(fmt.Errorf("--since %s is not before --until %s", f.from, f.until))
-	case m.Until.Sub(m.From) > 3*schedule.MaxAhead:
+	case m.Until.Sub(m.Since) > 3*schedule.MaxAhead:
 		return m, cli.Usage(fmt.Errorf("--since %s: must be at most three years before --until", f.from))
 	}
 	return m, nil

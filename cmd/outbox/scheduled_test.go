@@ -281,16 +281,16 @@ func TestScheduled_OlderServer(t *testing.T) {
 func TestScheduled_OlderServerWithoutAFilter(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !r.URL.Query().Has("created_from") {
+		if !r.URL.Query().Has("created_since") {
 			t.Errorf("the request is %s", r.URL)
 		}
 		w.WriteHeader(http.StatusUnprocessableEntity)
-		_, _ = io.WriteString(w, `{"detail":"validation failed","errors":[{"location":"query.created_from","message":"is unknown; the parameters are client, key"}]}`)
+		_, _ = io.WriteString(w, `{"detail":"validation failed","errors":[{"location":"query.created_since","message":"is unknown; the parameters are client, key"}]}`)
 	}))
 	t.Cleanup(srv.Close)
 	var out, errOut bytes.Buffer
 	code := run([]string{"messages", "list", "--created-since", "1h", "--config", apiSettings(t, srv.URL, "t-1")}, &out, &errOut)
-	if code != cli.ExitFailed || !strings.Contains(errOut.String(), "query.created_from is unknown") || !strings.Contains(errOut.String(), "update 'outbox admin'") {
+	if code != cli.ExitFailed || !strings.Contains(errOut.String(), "query.created_since is unknown") || !strings.Contains(errOut.String(), "update 'outbox admin'") {
 		t.Errorf("exit status %d: %s%s", code, out.String(), errOut.String())
 	}
 }

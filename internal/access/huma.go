@@ -6,6 +6,8 @@ import (
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 const (
@@ -89,5 +91,5 @@ func asError(err error) *Error {
 
 // problem returns the error as a problem document of RFC 9457.
 func (e *Error) problem() *huma.ErrorModel {
-	return &huma.ErrorModel{Type: e.Type(), Title: http.StatusText(e.Status), Status: e.Status, Detail: e.Detail}
+	return &huma.ErrorModel{Type: e.Type(), Title: httpapi.Title(e.Status, e.Type()), Status: e.Status, Detail: e.Detail}
 }

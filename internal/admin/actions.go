@@ -31,7 +31,7 @@ var actions = []actionKind{
 
 type actionInput struct {
 	EventID string `path:"event_id" format:"uuid"`
-	IfMatch string `header:"If-Match" maxLength:"50" doc:"ETag of the dead letter as it was read; if it has changed since, the request fails with 412"`
+	IfMatch string `header:"If-Match" pattern:"^(\\*|\"[1-9][0-9]{0,17}\")?$" patternDescription:"an ETag with its quotes, such as \"3\"" doc:"ETag of the dead letter as it was read; if it has changed since, the request fails with 412"`
 	Body    struct {
 		Reason string `json:"reason,omitempty" maxLength:"2000" doc:"Reason, required unless dry_run; recorded in the history of the dead letter and in the audit trail"`
 		DryRun bool   `json:"dry_run,omitempty" doc:"Return a preview without changing anything"`

@@ -92,7 +92,7 @@ func TestArchives_PurgeListAndRestore(t *testing.T) {
 	}
 
 	// The preview equals the result of the job; a dry run returns it and creates no job.
-	body := `"action":"purge","filter":{"aggregate":"a"}`
+	body := `"action":"purge","filter":{"aggregate_id":"a"}`
 	var p PreviewBody
 	b.ask(t, access.Viewer, "POST", "/v1/dead-letters/preview", "{"+body+"}").into(t, http.StatusOK, &p)
 	if p.DeadLetters != 1 || p.ByStatus[dlq.Resolved] != 1 || p.Estimated <= 0 || p.EstimatedBy != "default rate" {

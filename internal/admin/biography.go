@@ -22,7 +22,7 @@ import (
 
 type biographyInput struct {
 	ID        string `path:"id" minLength:"1" maxLength:"1000" doc:"Event id as in the header ce_id, or its UUID as in dead letters"`
-	Aggregate string `query:"aggregate" maxLength:"1000" doc:"Aggregate id, which finds the outbox row; without it, the row is found through a dead letter or a record"`
+	Aggregate string `query:"aggregate_id" maxLength:"1000" doc:"Aggregate id, which finds the outbox row; without it, the row is found through a dead letter or a record"`
 }
 
 // BiographyBody is the known history of an event.

@@ -29,7 +29,7 @@ func (b *biographer) searchRows(ctx context.Context) bool {
 		case found:
 			return true
 		case byUnknown && b.body.AggregateID == "":
-			missing("Its row was not searched in %s, because the aggregate is unknown: add ?aggregate=.", table)
+			missing("Its row was not searched in %s, because the aggregate is unknown: add ?aggregate_id=.", table)
 		case byUnknown:
 			missing("Its row was not searched in %s: a search needs column %s, %s.", table, unknown.Column, unknown.Problem)
 		case errors.Is(err, errManyRows):

@@ -108,7 +108,7 @@ func TestBiography_OfAPublishedEvent(t *testing.T) {
 			t.Parallel()
 			e := b.event(t)
 			r := publish(t, client, &e, c.headers...)
-			for _, query := range []string{"", "?aggregate=" + e.AggregateID.String()} {
+			for _, query := range []string{"", "?aggregate_id=" + e.AggregateID.String()} {
 				var got BiographyBody
 				b.ask(t, access.Viewer, "GET", "/v1/events/"+e.ID.String()+query, "").into(t, http.StatusOK, &got)
 				want := []string{"stored", "captured", "published"}
@@ -274,10 +274,10 @@ func TestBiography_OfMappedTables(t *testing.T) {
 		path, table, aggregate, eventType string
 		sequence                          int64
 	}{
-		{"c-1?aggregate=cart+7", "outbox.carts", "cart 7", "CartFilled", 0},
-		{outbox.IDOf("c-1").String() + "?aggregate=cart+7", "outbox.carts", "cart 7", "CartFilled", 0},
+		{"c-1?aggregate_id=cart+7", "outbox.carts", "cart 7", "CartFilled", 0},
+		{outbox.IDOf("c-1").String() + "?aggregate_id=cart+7", "outbox.carts", "cart 7", "CartFilled", 0},
 		{"l-1", "outbox.loose", "cart 8", "CartLost", 0}, // no aggregate is needed
-		{"1042?aggregate=42", "outbox.counted", "42", "Counted", 3},
+		{"1042?aggregate_id=42", "outbox.counted", "42", "Counted", 3},
 	} {
 		var got BiographyBody
 		b.ask(t, access.Viewer, "GET", "/v1/events/"+c.path, "").into(t, http.StatusOK, &got)
@@ -291,12 +291,12 @@ func TestBiography_OfMappedTables(t *testing.T) {
 	e := outbox.Event{ID: outbox.IDFromText("c-1"), AggregateID: outbox.IDFromText("cart 7"), AggregateType: "cart", Type: "CartFilled", Payload: []byte("{}"), CreatedAt: time.Now()}
 	publish(t, client, &e, header("outbox-captured", "tail"))
 	var got BiographyBody
-	b.ask(t, access.Viewer, "GET", "/v1/events/c-1?aggregate=cart+7", "").into(t, http.StatusOK, &got)
+	b.ask(t, access.Viewer, "GET", "/v1/events/c-1?aggregate_id=cart+7", "").into(t, http.StatusOK, &got)
 	if k := kinds(got.Steps); !slices.Equal(k, []string{"stored", "captured", "published"}) || got.Captured != "tail" || len(got.Gaps) != 0 {
 		t.Errorf("published: %+v", got)
 	}
 	// Each table that cannot be read is listed.
-	p := b.ask(t, access.Viewer, "GET", "/v1/events/nobody?aggregate=cart+9", "").problemIn(t, http.StatusNotFound)
+	p := b.ask(t, access.Viewer, "GET", "/v1/events/nobody?aggregate_id=cart+9", "").problemIn(t, http.StatusNotFound)
 	for _, want := range []string{"outbox.daily: a search needs column day", "outbox.gone was not read: there is no such table", "never stored"} {
 		if !strings.Contains(p.Hint, want) {
 			t.Errorf("of nothing: %q does not say %q", p.Hint, want)
@@ -337,24 +337,24 @@ func TestBiography_NamesUnknownParts(t *testing.T) {
 	b := setup(t, nil)
 	e := b.event(t)
 	var got BiographyBody
-	b.ask(t, access.Viewer, "GET", "/v1/events/"+e.ID.String()+"?aggregate="+e.AggregateID.String(), "").into(t, http.StatusOK, &got)
+	b.ask(t, access.Viewer, "GET", "/v1/events/"+e.ID.String()+"?aggregate_id="+e.AggregateID.String(), "").into(t, http.StatusOK, &got)
 	if k := kinds(got.Steps); !slices.Equal(k, []string{"stored"}) || !slices.ContainsFunc(got.Gaps, func(g string) bool { return strings.Contains(g, "no broker is configured") }) {
 		t.Errorf("without a broker: %+v", got)
 	}
 	b.broker(t)
 	got = BiographyBody{}
-	b.ask(t, access.Viewer, "GET", "/v1/events/"+e.ID.String()+"?aggregate="+e.AggregateID.String(), "").into(t, http.StatusOK, &got)
+	b.ask(t, access.Viewer, "GET", "/v1/events/"+e.ID.String()+"?aggregate_id="+e.AggregateID.String(), "").into(t, http.StatusOK, &got)
 	if !slices.ContainsFunc(got.Gaps, func(g string) bool { return strings.Contains(g, "not in 1 topics") }) {
 		t.Errorf("not published: %+v", got)
 	}
 	p := b.ask(t, access.Viewer, "GET", "/v1/events/"+gocql.MustRandomUUID().String(), "").problemIn(t, http.StatusNotFound)
-	if !strings.Contains(p.Hint, "the time of the event is unknown") || !strings.Contains(p.Hint, "?aggregate=") {
+	if !strings.Contains(p.Hint, "the time of the event is unknown") || !strings.Contains(p.Hint, "?aggregate_id=") {
 		t.Errorf("of nothing: %+v", p)
 	}
 	b.reconfigure(t, func(c *Config) {
 		c.Kafka = world.Kafka{kgo.SeedBrokers("127.0.0.1:1"), kgo.RetryTimeout(100 * time.Millisecond)}
 	})
-	b.ask(t, access.Viewer, "GET", "/v1/events/"+e.ID.String()+"?aggregate="+e.AggregateID.String(), "").into(t, http.StatusOK, &got)
+	b.ask(t, access.Viewer, "GET", "/v1/events/"+e.ID.String()+"?aggregate_id="+e.AggregateID.String(), "").into(t, http.StatusOK, &got)
 	if len(got.Steps) != 1 || len(got.Gaps) == 0 {
 		t.Errorf("with the broker away: %+v", got)
 	}

@@ -32,7 +32,7 @@ type listInput struct {
 	Status      []string  `query:"status" nullable:"false" enum:"pending,blocked,processing,failed,suspended,resolved,archived" doc:"Dead letters with this status; several separated by commas"`
 	ErrorClass  string    `query:"error_class" maxLength:"200" doc:"Dead letters of this error class, such as record_too_large"`
 	EventType   string    `query:"event_type" maxLength:"500"`
-	Aggregate   string    `query:"aggregate" maxLength:"1000" doc:"Dead letters of this aggregate id"`
+	Aggregate   string    `query:"aggregate_id" maxLength:"1000" doc:"Dead letters of this aggregate id"`
 	Table       string    `query:"table" maxLength:"500" doc:"Dead letters of this outbox table, keyspace.table, or of a subscription, subscription.NAME"`
 	Tag         []string  `query:"tag" nullable:"false" maxItems:"16" doc:"Dead letters with all of these tags, separated by commas"`
 	MinPriority int       `query:"min_priority" minimum:"-100" maximum:"100" default:"-100" doc:"Dead letters with this priority or a higher one"`

@@ -19,7 +19,7 @@ const maxEdit = 4 << 20
 
 type editInput struct {
 	EventID string `path:"event_id" format:"uuid"`
-	IfMatch string `header:"If-Match" maxLength:"50" doc:"ETag of the dead letter as it was read; required"`
+	IfMatch string `header:"If-Match" pattern:"^(\\*|\"[1-9][0-9]{0,17}\")$" patternDescription:"an ETag with its quotes, such as \"3\"" doc:"ETag of the dead letter as it was read; required"`
 	Body    EditBody
 }
 
@@ -85,7 +85,7 @@ func (ep *actionEndpoints) edit(ctx context.Context, in *editInput) (*editOutput
 		return nil, err
 	}
 	if in.IfMatch == "" {
-		return nil, newProblem(ctx, http.StatusPreconditionRequired, problemNoVersion, "The version of the dead letter is missing: send its ETag as If-Match.")
+		return nil, newProblem(ctx, http.StatusPreconditionRequired, problemNeedsMatch, "The version of the dead letter is missing: send its ETag as If-Match.")
 	}
 	version, err := ifMatch(ctx, in.IfMatch)
 	if err != nil {

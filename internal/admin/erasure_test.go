@@ -45,7 +45,7 @@ func TestErasure_APurgeLeavesNothingOfTheContent(t *testing.T) {
 	if a := b.ask(t, access.Admin, "POST", strings.TrimSuffix(path, "edit")+"resolve", `{"reason":"done"}`, "If-Match", `"2"`); a.code != http.StatusOK {
 		t.Fatalf("resolve: %d %s", a.code, a.body)
 	}
-	if j := b.job(t, keeper, `{"action":"purge","filter":{"aggregate":"a"},"no_archive":true,"reason":"erasure"}`); j.Progress.Changed != 1 {
+	if j := b.job(t, keeper, `{"action":"purge","filter":{"aggregate_id":"a"},"no_archive":true,"reason":"erasure"}`); j.Progress.Changed != 1 {
 		t.Fatalf("purge: %+v", j.Progress)
 	}
 	if found := b.tablesWith(t, person); len(found) != 0 {

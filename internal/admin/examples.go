@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // examplesJSON contains the examples by operation. A test sends the requests and compares
@@ -24,8 +25,10 @@ func readExamples() map[string]apidocs.Example {
 
 // exampleProblem returns a typical problem with the status.
 func exampleProblem(status int) map[string]any {
-	p := map[string]any{"title": http.StatusText(status), "status": status, "request_id": "D2ULQnVMrSJgy1sF"}
-	example := func(kind, detail string) { p["type"], p["detail"] = kind, detail }
+	p := map[string]any{"status": status, "request_id": "D2ULQnVMrSJgy1sF"}
+	example := func(kind, detail string) {
+		p["type"], p["title"], p["detail"] = kind, httpapi.Title(status, kind), detail
+	}
 	switch status {
 	case http.StatusBadRequest:
 		example(problemMalformed, "validation failed")
@@ -39,7 +42,7 @@ func exampleProblem(status int) map[string]any {
 	case http.StatusConflict:
 		example(problemRefused, "The dead letter is pending and is retried automatically.")
 	case http.StatusPreconditionFailed:
-		example(problemChanged, "The dead letter has changed; read it again. It is at version 4.")
+		example(problemStale, "The dead letter has changed; read it again. It is at version 4.")
 	case http.StatusRequestEntityTooLarge:
 		example(problemTooLarge, "request body is too large limit=1048576 bytes")
 	case http.StatusUnsupportedMediaType:
@@ -48,7 +51,7 @@ func exampleProblem(status int) map[string]any {
 		example(problemInvalid, "The request has invalid fields; see errors.")
 		p["errors"] = []map[string]any{{"location": "body.ids[0]", "message": "must be an id such as " + exampleID}}
 	case http.StatusPreconditionRequired:
-		example(problemNoVersion, "The version of the dead letter is missing: send its ETag as If-Match.")
+		example(problemNeedsMatch, "The version of the dead letter is missing: send its ETag as If-Match.")
 	case http.StatusTooManyRequests:
 		example(problemRate, "Too many requests with this token.")
 	case http.StatusServiceUnavailable:

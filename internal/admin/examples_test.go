@@ -66,7 +66,7 @@ func exampleWorld(t *testing.T) (*fixture, []asking) {
 	const deadLetters, reason = "/v1/dead-letters/", `"reason":"INC-311 the broker takes large records now"`
 	get := func(op, path string) asking { return asking{op, "GET", path, "", 200} }
 	out := []asking{
-		get("get-me", "/v1/me"), get("list-dead-letters", "/v1/dead-letters?aggregate="+order), get("get-dead-letter", deadLetters+first), get("get-stats", "/v1/dead-letters/stats"),
+		get("get-me", "/v1/me"), get("list-dead-letters", "/v1/dead-letters?aggregate_id="+order), get("get-dead-letter", deadLetters+first), get("get-stats", "/v1/dead-letters/stats"),
 		get("list-groups", "/v1/dead-letters/groups"), get("get-event", "/v1/events/"+first), get("list-archives", "/v1/archives"), get("list-relays", "/v1/relays"),
 		get("list-topics", "/v1/topics"), get("list-records", "/v1/topics/OrderCreated/records?limit=1"),
 		{"preview", "POST", "/v1/dead-letters/preview", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50}`, 200},

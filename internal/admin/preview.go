@@ -23,7 +23,7 @@ type FilterBody struct {
 	Status      []string  `json:"status,omitempty" nullable:"false" enum:"pending,blocked,processing,failed,suspended,resolved,archived" maxItems:"20" doc:"Dead letters with this status; empty means open ones, for a purge those that it may purge, for a restore archived ones"`
 	ErrorClass  string    `json:"error_class,omitempty" maxLength:"200"`
 	EventType   string    `json:"event_type,omitempty" maxLength:"500"`
-	Aggregate   string    `json:"aggregate,omitempty" maxLength:"1000"`
+	Aggregate   string    `json:"aggregate_id,omitempty" maxLength:"1000"`
 	Table       string    `json:"table,omitempty" maxLength:"500" doc:"An outbox table, keyspace.table, or a subscription, subscription.NAME"`
 	Tags        []string  `json:"tags,omitempty" nullable:"false" maxItems:"16" doc:"Dead letters with all of these tags"`
 	MinPriority *int      `json:"min_priority,omitempty" minimum:"-100" maximum:"100" doc:"Dead letters with this priority or a higher one"`

@@ -37,8 +37,8 @@ const (
 	problemInvalid     = httpapi.TypeInvalid
 	problemNotFound    = TypeNotFound
 	problemRefused     = "urn:scylla-outbox:problem:refused"
-	problemChanged     = "urn:scylla-outbox:problem:changed-meanwhile"
-	problemNoVersion   = "urn:scylla-outbox:problem:version-missing"
+	problemStale       = "urn:scylla-outbox:problem:stale-version"
+	problemNeedsMatch  = "urn:scylla-outbox:problem:if-match-required"
 	problemUnavailable = httpapi.TypeUnavailable
 	problemBusy        = "urn:scylla-outbox:problem:too-many-listeners"
 
@@ -87,7 +87,7 @@ func (o *operations) toProblem(ctx context.Context, err error, changing bool) er
 	case errors.Is(err, jobs.ErrNoJob):
 		return newProblem(ctx, http.StatusNotFound, problemNotFound, "There is no such job.")
 	case errors.As(err, &version):
-		p = newProblem(ctx, http.StatusPreconditionFailed, problemChanged, "The dead letter has changed; read it again. It is at version "+strconv.FormatInt(version.Have, 10)+".")
+		p = newProblem(ctx, http.StatusPreconditionFailed, problemStale, "The dead letter has changed; read it again. It is at version "+strconv.FormatInt(version.Have, 10)+".")
 		p.Header().Set("ETag", etag(version.Have))
 		return p
 	case errors.As(err, &refused):

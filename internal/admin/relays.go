@@ -196,6 +196,12 @@ func (ep *relayEndpoints) read(ctx context.Context) ([]relayBody, error) {
 
 // seen updates the state of the last heartbeat to the current time.
 func (r *relayBody) seen(now time.Time) {
+	if r.Lag == nil { // a relay of another version may omit it
+		r.Lag = []streamLag{}
+	}
+	if r.StalledTopics == nil {
+		r.StalledTopics = []string{}
+	}
 	r.Silent = r.State != stateStopped && now.Sub(r.At) > silentAfter
 	since := r.At.Format(time.RFC3339)
 	switch {

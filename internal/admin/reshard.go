@@ -134,7 +134,7 @@ func (ep *reshardEndpoints) reshard(ctx context.Context, in *reshardInput) (*res
 	e := entry{Action: "reshard-relay", Target: plan.Relay, Detail: fmt.Sprintf(`{"from":%d,"to":%d}`, plan.From, plan.To), Reason: b.Reason}
 	err = ep.audit.change(ctx, e, func(ctx context.Context, by dlq.Actor) (string, error) {
 		if b.From != nil && *b.From != plan.From {
-			p := newProblem(ctx, http.StatusConflict, problemChanged, fmt.Sprintf("The relay has %d shards, not %d: another change came first.", plan.From, *b.From))
+			p := newProblem(ctx, http.StatusConflict, problemRefused, fmt.Sprintf("The relay has %d shards, not %d: another change came first.", plan.From, *b.From))
 			p.Hint = "repeat the dry run, which returns the current number, and decide again"
 			return "", p
 		}

@@ -141,7 +141,7 @@ func TestReshard_Errors(t *testing.T) {
 	}
 	r.refused = nil
 	p = b.ask(t, access.Admin, "POST", reshardPath, `{"to":3,"from":4}`).problemIn(t, 409)
-	if l := b.audited(t); p.Type != problemChanged || !strings.Contains(p.Detail, "2 shards, not 4") || r.by != "" || l.State != auditRefused {
+	if l := b.audited(t); p.Type != problemRefused || !strings.Contains(p.Detail, "2 shards, not 4") || r.by != "" || l.State != auditRefused {
 		t.Errorf("after another change: %+v, audit %+v", p, l)
 	}
 	r.ran = &ReshardError{Err: errors.New("another process has changed the number of shards"), Refused: true}

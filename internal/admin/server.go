@@ -62,7 +62,7 @@ func New(cfg Config) (*Server, error) {
 		e.Header(p.Header())
 		httpapi.Write(w, p)
 	}}
-	s.handler = cfg.Proxies.Wrap(access.WithRequestIDs(withRemote(access.WithSecureHeaders(s.recovering(browsers.Wrap(httpapi.Elsewhere(mux, s.ops.api.OpenAPI(), nowhere)))))))
+	s.handler = cfg.Proxies.Wrap(access.WithRequestIDs(withRemote(access.WithSecureHeaders(s.recovering(browsers.Wrap(httpapi.NotModified(httpapi.Elsewhere(mux, s.ops.api.OpenAPI(), nowhere))))))))
 	return s, nil
 }
 
@@ -86,7 +86,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	})
 	s.ops.api.UseMiddleware(httpapi.Traced(s.cfg.Tracer), s.metrics.observe, s.cfg.Gate.Huma, whole, params.Judge(s.ops.api))
 	s.registerEndpoints()
-	httpapi.DescribeDiscreet(s.ops.api.OpenAPI())
+	httpapi.CompleteDocument(s.ops.api.OpenAPI())
 }
 
 // registerEndpoints creates each group of endpoints with what it needs, and registers

@@ -13,7 +13,7 @@ import (
 
 type setInput struct {
 	EventID string `path:"event_id" format:"uuid"`
-	IfMatch string `header:"If-Match" maxLength:"50" doc:"ETag of the dead letter as it was read; if it has changed since, the request fails with 412"`
+	IfMatch string `header:"If-Match" pattern:"^(\\*|\"[1-9][0-9]{0,17}\")?$" patternDescription:"an ETag with its quotes, such as \"3\"" doc:"ETag of the dead letter as it was read; if it has changed since, the request fails with 412"`
 	Body    setBody
 }
 

@@ -6,10 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // when returns a time as in responses: nil for the zero time.
@@ -22,21 +23,15 @@ func when(t time.Time) *time.Time {
 }
 
 // etag returns a version as an ETag.
-func etag(version int64) string { return strconv.Quote(strconv.FormatInt(version, 10)) }
+func etag(version int64) string { return httpapi.ETag(version) }
 
 // ifMatch parses a header If-Match; 0 means any version.
 func ifMatch(ctx context.Context, header string) (int64, error) {
-	if header == "" || header == "*" {
-		return 0, nil
+	version, ok := httpapi.ParseIfMatch(header)
+	if !ok { // a number that is too large for its pattern
+		return 0, invalid(ctx, "header.If-Match", `must be an ETag with its quotes, such as "3"`)
 	}
-	text, err := strconv.Unquote(header)
-	if err == nil {
-		var v int64
-		if v, err = strconv.ParseInt(text, 10, 64); err == nil && v > 0 {
-			return v, nil
-		}
-	}
-	return 0, invalid(ctx, "header.If-Match", `must be an ETag with its quotes, such as "3"`)
+	return version, nil
 }
 
 // cursorOf returns a place in a listing as an opaque cursor.

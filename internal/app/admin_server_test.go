@@ -40,7 +40,7 @@ func TestAdminServer_ReadinessNamesNodesBesideAnyDetail(t *testing.T) {
 		"a list":          {true, []int{1, 2}, 200, "application/json", `{` + nodes + `,"detail":[1,2]}`},
 		"a text":          {true, "fine", 200, "application/json", `{` + nodes + `,"detail":"fine"}`},
 		"a number":        {false, 7, 503, "application/json", `{` + nodes + `,"detail":7}`},
-		"a problem":       {false, &stopping, 503, "application/problem+json", `{` + nodes + `,"detail":"It stops.","status":503,"title":"Service Unavailable","type":"` + httpapi.TypeStopping + `"}`},
+		"a problem":       {false, &stopping, 503, "application/problem+json", `{` + nodes + `,"detail":"It stops.","status":503,"title":"Stopping","type":"` + httpapi.TypeStopping + `"}`},
 		"an unencodable":  {true, fragile{}, 200, "application/json", `{"error":"encode the detail: json: error calling MarshalJSON for type app.withNodes: json: error calling MarshalJSON for type app.fragile: broken"}`},
 		"nested nothing":  {true, map[string]any{"a": nil}, 200, "application/json", `{"a":null,` + nodes + `}`},
 		"the same fields": {true, map[string]any{"database_nodes_down": 1}, 200, "application/json", `{` + nodes + `}`},

@@ -13,15 +13,6 @@ func Discreet(c *huma.Config) {
 	c.Transformers = append(c.Transformers, withoutValues)
 }
 
-// DescribeDiscreet removes from the description of an API the members that Discreet
-// removes from its responses. Call it once all operations are registered.
-func DescribeDiscreet(doc *huma.OpenAPI) {
-	if s := doc.Components.Schemas.Map()["ErrorDetail"]; s != nil {
-		delete(s.Properties, "value")
-		s.PrecomputeMessages() // of the changed schema
-	}
-}
-
 func withoutValues(_ huma.Context, _ string, v any) (any, error) {
 	var all []*huma.ErrorDetail
 	switch p := v.(type) {

@@ -22,7 +22,7 @@ func TestProbes(t *testing.T) {
 		{"without a detail", true, nil, 200, "application/json", `{"status":"ready"}`},
 		{"a detail that cannot be encoded", true, map[string]any{"f": make(chan int)}, 200, "application/json", `{"error":"encode the detail: json: unsupported type: chan int"}`},
 		{"not ready", false, map[string]string{"breaker": "open"}, 503, "application/json", `{"breaker":"open"}`},
-		{"a problem", false, &stopping, 503, "application/problem+json", `{"type":"` + TypeStopping + `","title":"Service Unavailable","status":503,"detail":"It stops."}`},
+		{"a problem", false, &stopping, 503, "application/problem+json", `{"type":"` + TypeStopping + `","title":"Stopping","status":503,"detail":"It stops."}`},
 	} {
 		mux := http.NewServeMux()
 		Probes(mux, func() (bool, any) { return tt.ready, tt.detail })

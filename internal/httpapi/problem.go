@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -23,7 +24,17 @@ type Problem struct {
 
 // New returns a problem. typ identifies its kind and cannot be resolved.
 func New(status int, typ, detail string) Problem {
-	return Problem{ErrorModel: huma.ErrorModel{Type: typ, Title: http.StatusText(status), Status: status, Detail: detail}, header: http.Header{}}
+	return Problem{ErrorModel: huma.ErrorModel{Type: typ, Title: Title(status, typ), Status: status, Detail: detail}, header: http.Header{}}
+}
+
+// Title returns the title of a type of problems, which is its name as words: "Stale version".
+// about:blank has that of its status.
+func Title(status int, typ string) string {
+	name := typ[strings.LastIndexByte(typ, ':')+1:]
+	if name == "" || typ == "about:blank" {
+		return http.StatusText(status)
+	}
+	return strings.ToUpper(name[:1]) + strings.ReplaceAll(name[1:], "-", " ")
 }
 
 // Invalid returns the problem of one invalid field, in huma's form. message does not repeat
@@ -89,7 +100,8 @@ func Answer(ctx huma.Context, p problem) {
 }
 
 // Describe describes the responses that are problems of type P; huma would
-// describe them as its own. hint names the type where it has no name.
+// describe them as its own. hint names the type where it has no name. CompleteDocument unites
+// the types of an API.
 func Describe[P any](h huma.API, hint string, codes ...int) map[string]*huma.Response {
 	schema := h.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[P](), true, hint)
 	out := make(map[string]*huma.Response, len(codes))

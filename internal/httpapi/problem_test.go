@@ -47,7 +47,7 @@ func TestWrite(t *testing.T) {
 	p.RetryAfter(3 * time.Second)
 	w := httptest.NewRecorder()
 	Write(w, &p)
-	want := `{"type":"` + TypeInvalid + `","title":"Unprocessable Entity","status":422,"detail":"The request has invalid fields; see errors.",` +
+	want := `{"type":"` + TypeInvalid + `","title":"Invalid fields","status":422,"detail":"The request has invalid fields; see errors.",` +
 		`"errors":[{"message":"must be a name","location":"body.relay"}],"relay":"outbox"}` + "\n"
 	if w.Code != 422 || w.Body.String() != want {
 		t.Errorf("Write() = %d %s, want 422 %s", w.Code, w.Body, want)
@@ -134,7 +134,7 @@ func testAPI(t *testing.T) http.Handler {
 	huma.Register(api, huma.Operation{OperationID: "large", Method: http.MethodPost, Path: "/large"}, func(context.Context, *struct{ Body letter }) (*struct{}, error) {
 		return nil, nil
 	})
-	DescribeDiscreet(api.OpenAPI())
+	CompleteDocument(api.OpenAPI())
 	return mux
 }
 
@@ -206,7 +206,7 @@ func TestAPI_Bodies(t *testing.T) {
 }
 
 // The description of an API has no member for values that its responses omit.
-func TestDescribeDiscreet(t *testing.T) {
+func TestCompleteDocument_Discreet(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
 	testAPI(t).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/openapi.json", nil))

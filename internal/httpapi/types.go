@@ -28,7 +28,7 @@ const (
 	TypeInternal     = "urn:scylla-outbox:problem:internal"
 )
 
-// Typed is a transformer that sets the missing types of huma's own problems.
+// Typed is a transformer that sets the missing types of huma's own problems, and their titles.
 func Typed(_ huma.Context, _ string, v any) (any, error) {
 	e, ok := v.(*huma.ErrorModel)
 	if !ok || e.Type != "" {
@@ -48,5 +48,6 @@ func Typed(_ huma.Context, _ string, v any) (any, error) {
 	default:
 		e.Type = TypeInternal
 	}
+	e.Title = Title(e.Status, e.Type)
 	return e, nil
 }

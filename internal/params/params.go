@@ -82,8 +82,8 @@ func repeats(p *huma.Param) bool {
 	return p.Schema != nil && p.Schema.Type == huma.TypeArray && (p.Explode == nil || *p.Explode)
 }
 
-// mayBeEmpty reports whether an empty text fits a schema: only texts without a format
+// mayBeEmpty reports whether an empty text fits a schema: only texts without a form
 // and arrays of them can be empty.
 func mayBeEmpty(s *huma.Schema) bool {
-	return s == nil || s.Type == huma.TypeArray || s.Type == huma.TypeString && s.Format == "" && len(s.Enum) == 0
+	return s == nil || s.Type == huma.TypeArray || s.Type == huma.TypeString && s.Format == "" && s.Pattern == "" && s.MinLength == nil && len(s.Enum) == 0
 }

@@ -22,6 +22,8 @@ func TestJudge(t *testing.T) {
 		Limit  int       `query:"limit"`
 		State  string    `query:"state" enum:"a,b"`
 		Cursor string    `query:"cursor"`
+		Page   string    `query:"page" pattern:"^[0-9]+$"`
+		Who    string    `query:"who" minLength:"1"`
 		Names  []string  `query:"names"`
 		Tags   []string  `query:"tags,explode"`
 	},
@@ -31,7 +33,7 @@ func TestJudge(t *testing.T) {
 	for query, want := range map[string]string{
 		"": "", "cursor=&names=": "", "since=2026-01-01T00:00:00Z&limit=1&state=a": "", "names=a,b": "", "tags=a&tags=b": "",
 		"since=": "query.since", "since": "query.since", "limit=&cursor=x": "query.limit", "state=": "query.state",
-		"other=": "query.other", "limt=1": "limit, names, since, state, tags", "LIMIT=1": "query.LIMIT", "cursor=x&cursor=x": "query.cursor", "limit=1&limit=2": "query.limit", "cursor=%ff": "query.cursor", "tags=a&tags=%ff": "query.tags",
+		"other=": "query.other", "limt=1": "limit, names, page, since, state, tags, who", "page=": "query.page", "who=": "query.who", "page=1&who=a": "", "LIMIT=1": "query.LIMIT", "cursor=x&cursor=x": "query.cursor", "limit=1&limit=2": "query.limit", "cursor=%ff": "query.cursor", "tags=a&tags=%ff": "query.tags",
 		"names=a&names=b": "query.names", "limit=1;cursor=x": `"query"`, "cursor=%zz": `"query"`,
 	} {
 		r := api.Get("/things?" + query)

@@ -220,7 +220,7 @@ func TestFollow_OverHTTP(t *testing.T) {
 	t.Parallel()
 	b := setup(t, some)
 	url := serve(t, b.Hub)
-	next, stop := openStream(t, url+"/v1/events/stream?event_types=Type1", "")
+	next, stop := openStream(t, url+"/v1/events/stream?event_type=Type1", "")
 	next() // subscribed
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -261,7 +261,7 @@ func TestFollow_OverHTTP(t *testing.T) {
 	}
 	hear("unsubscribed")
 	b.produce(t, "c", 20, 4) // a topic that comes while nobody watches
-	next, stop = openStream(t, url+"/v1/events/stream?event_types=Type1", last)
+	next, stop = openStream(t, url+"/v1/events/stream?event_type=Type1", last)
 	defer stop()
 	next()
 	seen := map[string]int{}
@@ -271,7 +271,7 @@ func TestFollow_OverHTTP(t *testing.T) {
 	if seen["21"] != 1 || seen["23"] != 1 {
 		t.Errorf("after coming back: %v", seen)
 	}
-	for _, query := range []string{"", "?topics=", "?topics=secret&event_types=Type1"} {
+	for _, query := range []string{"", "?topics=", "?topics=secret&event_type=Type1"} {
 		resp, err := http.Get(url + "/v1/events/stream" + query)
 		if err != nil {
 			t.Fatal(err)

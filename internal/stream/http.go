@@ -35,11 +35,11 @@ data: {"topic":"OrderCreated","partition":0,"offset":1603,"at":"2026-11-21T10:34
 `
 
 type streamInput struct {
-	Topics      string `query:"topics" doc:"Topics, separated by commas; at most 20. Without topics all allowed topics are followed, including new ones; then event_types or aggregate_id is required"`
-	Types       string `query:"event_types" doc:"Only these event types, separated by commas"`
+	Topics      string `query:"topics" doc:"Topics, separated by commas; at most 20. Without topics all allowed topics are followed, including new ones; then event_type or aggregate_id is required"`
+	Types       string `query:"event_type" doc:"Only these event types, separated by commas"`
 	Aggregate   string `query:"aggregate_id" doc:"Only this aggregate"`
 	LastEventID string `header:"Last-Event-ID" doc:"id of the last received event; the stream resumes after it"`
-	Since       string `query:"since" doc:"Same as Last-Event-ID, for clients that cannot set headers"`
+	Cursor      string `query:"cursor" doc:"Same as Last-Event-ID, for clients that cannot set headers"`
 }
 
 // Register adds the event stream and the WebSocket to an API.
@@ -55,8 +55,8 @@ func (h *Hub) Register(api huma.API) {
 	}, h.stream)
 	huma.Register(api, huma.Operation{
 		OperationID: "watch-socket", Method: http.MethodGet, Path: "/v1/events/ws", Summary: "Stream events over a WebSocket",
-		Description: `Messages are JSON texts. Send {"type":"subscribe","id":"a","topics":["OrderCreated"],"event_types":[],"aggregate_id":"","resume":""}, ` +
-			`{"type":"unsubscribe","id":"a"} or {"type":"ping"}. Without topics all allowed topics are followed, by event_types or aggregate_id. Responses have the type subscribed, event, unsubscribed, dropped, error or pong; position is what resume takes. ` +
+		Description: `Messages are JSON texts. Send {"type":"subscribe","id":"a","topics":["OrderCreated"],"event_type":[],"aggregate_id":"","resume":""}, ` +
+			`{"type":"unsubscribe","id":"a"} or {"type":"ping"}. Without topics all allowed topics are followed, by event_type or aggregate_id. Responses have the type subscribed, event, unsubscribed, dropped, error or pong; position is what resume takes. ` +
 			`A browser offers the subprotocols outbox.v1 and bearer.TOKEN.`,
 		Responses: map[string]*huma.Response{"101": {Description: "Switching Protocols"}}, Errors: []int{400, 401, 403, 422, 426, 429},
 	}, func(context.Context, *struct{}) (*huma.StreamResponse, error) {
@@ -86,7 +86,7 @@ func (h *Hub) stream(_ context.Context, in *streamInput) (*huma.StreamResponse, 
 	filter := Filter{Topics: list(in.Topics), Types: list(in.Types), Aggregate: in.Aggregate}
 	resume, said := in.LastEventID, "header.Last-Event-ID"
 	if resume == "" {
-		resume, said = in.Since, "query.since"
+		resume, said = in.Cursor, "query.cursor"
 	}
 	return &huma.StreamResponse{Body: func(ctx huma.Context) {
 		r, _ := humago.Unwrap(ctx)

@@ -129,7 +129,7 @@ func TestHub_RefusesWhatItMust(t *testing.T) {
 	}
 	s.Close()
 	// Errors name invalid input without repeating it.
-	for query, want := range map[string]string{"topics=b%3Cscript%3E": "query.topics", "event_types=": "query.topics", "topics=a&since=nonsense": "query.since"} {
+	for query, want := range map[string]string{"topics=b%3Cscript%3E": "query.topics", "event_type=": "query.topics", "topics=a&cursor=nonsense": "query.cursor"} {
 		if typ, text := b.problemOf(t, query, ""); typ != problemInvalid || !strings.Contains(text, `"location":"`+want+`"`) || strings.Contains(text, "script") || strings.Contains(text, "nonsense") {
 			t.Errorf("%s: %s", query, text)
 		}

@@ -151,7 +151,7 @@ func TestStream_ResumesByLastEventID(t *testing.T) {
 			t.Errorf("event %d came %d times", i, seen[i])
 		}
 	}
-	for query, want := range map[string]int{"": 422, "?topics=_x": 422, "?topics=a&since=nonsense": 422} {
+	for query, want := range map[string]int{"": 422, "?topics=_x": 422, "?topics=a&cursor=nonsense": 422} {
 		resp, err := http.Get(strings.TrimSuffix(url, "?topics=a,b") + query)
 		if err != nil {
 			t.Fatal(err)

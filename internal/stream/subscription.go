@@ -21,7 +21,7 @@ type Filter struct {
 	// ones, and needs Types or Aggregate.
 	Topics []string `json:"topics,omitempty" maxItems:"20"`
 	// Types are event types; empty for all.
-	Types []string `json:"event_types,omitempty"`
+	Types []string `json:"event_type,omitempty"`
 	// Aggregate is an aggregate's id; empty for all.
 	Aggregate string `json:"aggregate_id,omitempty"`
 }
@@ -38,10 +38,10 @@ func (f *Filter) matches(s *shared) bool {
 
 func (c *Config) check(ctx context.Context, f *Filter) error {
 	if len(f.Topics) > MaxTopics {
-		return &FilterError{"topics", fmt.Sprintf("must be at most %d; omit them to follow all by event_types or aggregate_id", MaxTopics)}
+		return &FilterError{"topics", fmt.Sprintf("must be at most %d; omit them to follow all by event_type or aggregate_id", MaxTopics)}
 	}
 	if len(f.Topics) == 0 && len(f.Types) == 0 && f.Aggregate == "" {
-		return &FilterError{"topics", "required without event_types and aggregate_id"}
+		return &FilterError{"topics", "required without event_type and aggregate_id"}
 	}
 	allowed := c.Topics.Allowed(ctx, f.Topics)
 	for i, t := range f.Topics {
@@ -53,7 +53,7 @@ func (c *Config) check(ctx context.Context, f *Filter) error {
 		}
 	}
 	if len(f.Types) > 100 {
-		return &FilterError{"event_types", "must be at most 100"}
+		return &FilterError{"event_type", "must be at most 100"}
 	}
 	return nil
 }

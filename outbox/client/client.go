@@ -70,7 +70,7 @@ func WithKey(key string) Option {
 	}
 }
 
-// IfVersion makes a change only if the order is at this version; otherwise the
+// IfVersion makes a change only if its object is at this version; otherwise the
 // error is a *Problem of the type ProblemStale.
 func IfVersion(version int64) Option {
 	return func(c *call) { c.header.Set("If-Match", strconv.Quote(strconv.FormatInt(version, 10))) }

@@ -212,7 +212,7 @@ func TestClient_Requests(t *testing.T) {
 		func() error { _, err := c.Confirm(t.Context(), "x", IfVersion(4)); return err },
 		func() error { _, err := c.Ship(t.Context(), "x", Shipment{Carrier: "c"}); return err },
 		func() error {
-			_, err := c.List(t.Context(), ListQuery{CustomerID: "a&b", From: time.Unix(0, 0).UTC(), Limit: 3, Cursor: "z"})
+			_, err := c.List(t.Context(), ListQuery{CustomerID: "a&b", Since: time.Unix(0, 0).UTC(), Limit: 3, Cursor: "z"})
 			return err
 		},
 	}
@@ -227,7 +227,7 @@ func TestClient_Requests(t *testing.T) {
 	}
 	want := []string{
 		`PATCH /v1/orders/i%20d {"country":"EIRE"}`, `POST /v1/orders/x/confirm {}`, `POST /v1/orders/x/ship {"carrier":"c"}`,
-		`GET /v1/orders?cursor=z&customer_id=a%26b&from=1970-01-01T00%3A00%3A00Z&limit=3 `,
+		`GET /v1/orders?cursor=z&customer_id=a%26b&limit=3&since=1970-01-01T00%3A00%3A00Z `,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("requests %q, want %q", got, want)

@@ -123,8 +123,8 @@ type MessageStep struct {
 type ScheduledQuery struct {
 	// Topic and Key narrow the list down.
 	Topic, Key string
-	// From and Until bound the due time; zero is no bound.
-	From, Until time.Time
+	// Since and Until bound the due time; zero is no bound.
+	Since, Until time.Time
 	// Limit is the maximum page size; 0 means 100.
 	Limit int
 	// Cursor is MessagePage.Next of the page before.
@@ -141,8 +141,8 @@ func (q *ScheduledQuery) values() url.Values {
 	set("topic", q.Topic)
 	set("key", q.Key)
 	set("cursor", q.Cursor)
-	if !q.From.IsZero() {
-		v.Set("from", q.From.Format(time.RFC3339Nano))
+	if !q.Since.IsZero() {
+		v.Set("since", q.Since.Format(time.RFC3339Nano))
 	}
 	if !q.Until.IsZero() {
 		v.Set("until", q.Until.Format(time.RFC3339Nano))

@@ -40,7 +40,7 @@ func TestClient_MessageRequests(t *testing.T) {
 		func() error { _, err := c.DeliverMessageNow(t.Context(), "x"); return err },
 		func() error { _, err := c.MessageContent(t.Context(), "x"); return err },
 		func() error {
-			_, err := c.ScheduledMessages(t.Context(), ScheduledQuery{Topic: "a&b", Key: "k", From: at, Until: at, Limit: 3, Cursor: "z"})
+			_, err := c.ScheduledMessages(t.Context(), ScheduledQuery{Topic: "a&b", Key: "k", Since: at, Until: at, Limit: 3, Cursor: "z"})
 			return err
 		},
 		func() error { _, err := c.ScheduledMessages(t.Context(), ScheduledQuery{}); return err },
@@ -59,7 +59,7 @@ func TestClient_MessageRequests(t *testing.T) {
 		`POST /v1/messages/batch {"messages":[{"topic":"t","payload_base64":"AQ=="},{"topic":"u"}]}`,
 		`GET /v1/messages/i%20d `, `DELETE /v1/messages/x `,
 		`POST /v1/messages/x/deliver-now {}`, `GET /v1/messages/x/content `,
-		`GET /v1/messages?cursor=z&from=2027-01-31T08%3A00%3A00Z&key=k&limit=3&state=scheduled&topic=a%26b&until=2027-01-31T08%3A00%3A00Z `,
+		`GET /v1/messages?cursor=z&key=k&limit=3&since=2027-01-31T08%3A00%3A00Z&state=scheduled&topic=a%26b&until=2027-01-31T08%3A00%3A00Z `,
 		`GET /v1/messages?state=scheduled `,
 	}
 	if !slices.Equal(got, want) {

@@ -91,22 +91,22 @@ type Cancellation struct {
 	CancelledAt *time.Time `json:"cancelled_at,omitempty"`
 }
 
-// ListQuery selects orders. CustomerID is required; From is inclusive, To
+// ListQuery selects orders. CustomerID is required; Since is inclusive, Until
 // exclusive; Limit is at most 100, zero means 50.
 type ListQuery struct {
-	CustomerID string
-	From, To   time.Time
-	Limit      int
-	Cursor     string
+	CustomerID   string
+	Since, Until time.Time
+	Limit        int
+	Cursor       string
 }
 
 func (q *ListQuery) values() url.Values {
 	v := url.Values{"customer_id": {q.CustomerID}}
-	if !q.From.IsZero() {
-		v.Set("from", q.From.Format(time.RFC3339Nano))
+	if !q.Since.IsZero() {
+		v.Set("since", q.Since.Format(time.RFC3339Nano))
 	}
-	if !q.To.IsZero() {
-		v.Set("to", q.To.Format(time.RFC3339Nano))
+	if !q.Until.IsZero() {
+		v.Set("until", q.Until.Format(time.RFC3339Nano))
 	}
 	if q.Limit != 0 {
 		v.Set("limit", strconv.Itoa(q.Limit))

@@ -91,3 +91,29 @@ func TestDelivery_Payload(t *testing.T) {
 		}
 	}
 }
+
+// A change of a subscription that was read before is conditional on its version.
+func TestClient_SubscriptionVersions(t *testing.T) {
+	t.Parallel()
+	s := &transport{answer: func(int, *http.Request) (*http.Response, error) { return respond(200, `{}`) }}
+	c := &Client{URL: "http://outbox", HTTP: &http.Client{Transport: s}}
+	for _, version := range []int64{0, 7} {
+		if _, err := c.PutSubscription(t.Context(), Subscription{Name: "s", Topics: []string{"a"}, Version: version}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.DeleteSubscription(t.Context(), "s", version); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for _, r := range s.seen {
+		got = append(got, r.Method+" "+r.URL.RequestURI()+" "+r.Header.Get("If-Match"))
+	}
+	want := []string{
+		"PUT /v1/subscriptions/s ", "DELETE /v1/subscriptions/s ",
+		`PUT /v1/subscriptions/s "7"`, `DELETE /v1/subscriptions/s "7"`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("requests %q, want %q", got, want)
+	}
+}

@@ -191,18 +191,22 @@ func (c *Client) Subscription(ctx context.Context, name string) (Subscription, e
 
 // PutSubscription creates or replaces a subscription and returns it as stored.
 func (c *Client) PutSubscription(ctx context.Context, s Subscription) (Subscription, error) {
-	return send[Subscription](ctx, c, http.MethodPut, subscriptionsPath+"/"+url.PathEscape(s.Name), s, nil)
+	return send[Subscription](ctx, c, http.MethodPut, subscriptionsPath+"/"+url.PathEscape(s.Name), s, ifVersion(s.Version))
 }
 
 // DeleteSubscription removes a subscription, unless its version is another than the given
 // one; 0 is any.
 func (c *Client) DeleteSubscription(ctx context.Context, name string, version int64) error {
-	path := subscriptionsPath + "/" + url.PathEscape(name)
-	if version != 0 {
-		path += "?version=" + strconv.FormatInt(version, 10)
-	}
-	_, err := send[struct{}](ctx, c, http.MethodDelete, path, nil, nil)
+	_, err := send[struct{}](ctx, c, http.MethodDelete, subscriptionsPath+"/"+url.PathEscape(name), nil, ifVersion(version))
 	return err
+}
+
+// ifVersion returns the option of a change at a version; 0 is any.
+func ifVersion(version int64) []Option {
+	if version == 0 {
+		return nil
+	}
+	return []Option{IfVersion(version)}
 }
 
 // PauseSubscription stops deliveries; leases stay valid.
@@ -232,13 +236,13 @@ func (c *Client) SeekSubscription(ctx context.Context, name string, to SeekTo) e
 
 // PurgeSubscription removes the messages that were written before a time, zero for now, and
 // returns their number. A dry run only counts them.
-func (c *Client) PurgeSubscription(ctx context.Context, name string, before time.Time, dryRun bool) (int64, error) {
+func (c *Client) PurgeSubscription(ctx context.Context, name string, until time.Time, dryRun bool) (int64, error) {
 	out, err := send[struct {
 		Count int64 `json:"count"`
 	}](ctx, c, http.MethodPost, subscriptionPath(name, "purge"), struct {
-		Before time.Time `json:"before,omitzero"`
+		Until  time.Time `json:"until,omitzero"`
 		DryRun bool      `json:"dry_run"`
-	}{before, dryRun}, nil)
+	}{until, dryRun}, nil)
 	return out.Count, err
 }
 

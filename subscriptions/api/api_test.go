@@ -69,7 +69,7 @@ type reading struct {
 	Version      int64
 }
 
-func (b *fixture) ask(t testing.TB, method, path, body string) reading {
+func (b *fixture) ask(t testing.TB, method, path, body string, header ...string) reading {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 	r.Host = "localhost"
@@ -78,6 +78,9 @@ func (b *fixture) ask(t testing.TB, method, path, body string) reading {
 	}
 	if b.token != "" {
 		r.Header.Set("Authorization", "Bearer "+b.token)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
 	}
 	w := httptest.NewRecorder()
 	b.Handler().ServeHTTP(w, r)
@@ -245,7 +248,7 @@ func TestRequests_NameTheField(t *testing.T) {
 		{"seek", `{"to":"then"}`, 422, "body.to"},
 		{"seek", `{"to":"offset","offset":1}`, 422, "body.offset"},
 		{"seek", `{"to":"latest","partition":1}`, 422, "body.partition"},
-		{"purge", `{"before":"x"}`, 422, "body.before"},
+		{"purge", `{"until":"x"}`, 422, "body.until"},
 	} {
 		r := b.post(t, tt.action, tt.body)
 		named := slices.ContainsFunc(r.Errors, func(e struct{ Location, Message string }) bool { return e.Location == tt.location && e.Message != "" })
@@ -381,12 +384,28 @@ func TestResource_LifeCycle(t *testing.T) {
 	if read.Code != 200 || !bytes.Equal(bytes.TrimSpace(read.Body.Bytes()), bytes.TrimSpace(r.Body.Bytes())) || !strings.Contains(read.Body.String(), `"visibility_timeout":"5m"`) {
 		t.Errorf("GET = %s, PUT = %s", read.Body, r.Body)
 	}
-	// What GET returns can be sent back once: its version is then old.
-	if r := b.ask(t, http.MethodPut, path, read.Body.String()); r.Code != 200 || r.Version != 2 {
+	// What GET returns can be sent back. With its ETag, once: the version is then old.
+	if got := read.Header().Get("ETag"); got != `"1"` || r.Header().Get("ETag") != got {
+		t.Errorf("GET has the ETag %s, PUT %s", got, r.Header().Get("ETag"))
+	}
+	if r := b.ask(t, http.MethodGet, path, "", "If-None-Match", `"1"`); r.Code != http.StatusNotModified || r.Body.Len() > 0 {
+		t.Errorf("GET of what the client has = %d %s, want 304", r.Code, r.Body)
+	}
+	if r := b.ask(t, http.MethodPut, path, read.Body.String(), "If-Match", `"1"`); r.Code != 200 || r.Version != 2 || r.Header().Get("ETag") != `"2"` {
 		t.Errorf("PUT of the response of GET = %d %s", r.Code, r.Body)
 	}
-	if r := b.ask(t, http.MethodPut, path, read.Body.String()); r.Code != 409 || r.Type != problemStale {
+	if r := b.ask(t, http.MethodPut, path, read.Body.String(), "If-Match", `"1"`); r.Code != 412 || r.Type != problemStale {
 		t.Errorf("PUT of an old version = %d %s", r.Code, r.Body)
+	}
+	for _, odd := range []string{"1", "*", `W/"1"`, `"1","2"`, `"0"`} {
+		if r := b.ask(t, http.MethodPut, path, read.Body.String(), "If-Match", odd); r.Code != 422 || r.Errors[0].Location != "header.If-Match" {
+			t.Errorf("PUT with If-Match %s = %d %s", odd, r.Code, r.Body)
+		}
+	}
+	for body, at := range map[string]string{`{"topics":["a"],"version":"1"}`: "body.version", `{"topics":["a"],"created_at":"now"}`: "body.created_at", `{"topics":null}`: "body.topics"} {
+		if r := b.ask(t, http.MethodPut, path, body); r.Code != 422 || r.Errors[0].Location != at {
+			t.Errorf("PUT of %s = %d %s, want an error at %s", body, r.Code, r.Body, at)
+		}
 	}
 	if r := b.ask(t, http.MethodGet, "/v1/subscriptions", ""); r.Code != 200 || !strings.Contains(r.Body.String(), `"mail"`) || !strings.Contains(r.Body.String(), `"orders"`) {
 		t.Errorf("list = %d %s", r.Code, r.Body)
@@ -418,7 +437,7 @@ func TestResource_LifeCycle(t *testing.T) {
 	if r := b.ask(t, http.MethodGet, path+"/status", ""); r.Code != 200 || !strings.Contains(r.Body.String(), `"owner":"i1"`) {
 		t.Errorf("status = %d %s", r.Code, r.Body)
 	}
-	if r := b.ask(t, http.MethodDelete, path+"?version=1", ""); r.Code != 409 {
+	if r := b.ask(t, http.MethodDelete, path, "", "If-Match", `"1"`); r.Code != 412 {
 		t.Errorf("DELETE of an old version = %d %s", r.Code, r.Body)
 	}
 	if r := b.ask(t, http.MethodDelete, path, ""); r.Code != 204 {

@@ -14,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/wire"
 )
@@ -104,32 +105,30 @@ func okResponse[T any](s *Server, responses map[string]*huma.Response, descripti
 
 // registerConsume adds the operations of consumers.
 func (s *Server) registerConsume() {
-	body := bodyOf[receiveInput](s, "Receive")
-	huma.Register(s.api, s.needs(access.Consumer, huma.Operation{
+	httpapi.RegisterDecoding[receiveInput](s.api, true, s.needs(access.Consumer, huma.Operation{
 		OperationID: "receive", Method: http.MethodPost, Path: "/v1/subscriptions/{name}/receive", Summary: "Receive messages",
 		Description: "Leases messages to the caller. Settle each before lease_until, or extend its lease; otherwise it is delivered again. " +
 			"Without messages within wait the list is empty.",
-		MaxBodyBytes: 64 << 10, SkipValidateBody: true, RequestBody: body,
-		Responses: okResponse[messagesBody](s, s.problems(400, 404, 413, 429), "The messages"),
+		MaxBodyBytes: 64 << 10,
+		Responses:    okResponse[messagesBody](s, s.problems(400, 404, 413, 429), "The messages"),
 	}), s.receive)
-	body.Required = false
-	action(s, subscriptions.ActionAck, bodyOf[receiptsInput](s, ""), "Acknowledge messages", "The messages are not delivered again.")
-	action(s, subscriptions.ActionNack, bodyOf[nackInput](s, ""), "Report failed deliveries",
+	action[receiptsInput](s, subscriptions.ActionAck, "Acknowledge messages", "The messages are not delivered again.")
+	action[nackInput](s, subscriptions.ActionNack, "Report failed deliveries",
 		"The messages are delivered again after delay or, after max_receive deliveries, become dead letters.")
-	action(s, subscriptions.ActionExtend, bodyOf[extendInput](s, ""), "Extend leases", "Sets the end of the leases to delay from now.")
-	action(s, subscriptions.ActionReject, bodyOf[rejectInput](s, ""), "Reject messages", "The messages become dead letters immediately.")
-	action(s, subscriptions.ActionRelease, bodyOf[receiptsInput](s, ""), "Return messages",
+	action[extendInput](s, subscriptions.ActionExtend, "Extend leases", "Sets the end of the leases to delay from now.")
+	action[rejectInput](s, subscriptions.ActionReject, "Reject messages", "The messages become dead letters immediately.")
+	action[receiptsInput](s, subscriptions.ActionRelease, "Return messages",
 		"The messages can be delivered again immediately; the deliveries do not count.")
 }
 
-// action adds the operation of an action.
-func action(s *Server, a subscriptions.Action, body *huma.RequestBody, summary, effect string) {
-	huma.Register(s.api, s.needs(access.Consumer, huma.Operation{
+// action adds the operation of an action with a body T.
+func action[T any](s *Server, a subscriptions.Action, summary, effect string) {
+	httpapi.RegisterDecoding[T](s.api, false, s.needs(access.Consumer, huma.Operation{
 		OperationID: string(a), Method: http.MethodPost, Path: "/v1/subscriptions/{name}/" + string(a), Summary: summary,
 		Description: effect + " 200: every result is ok, and durable. Otherwise the problem document contains results, one for each receipt: " +
 			"503 if some are unknown or unavailable (repeat the request as it is), else 422 if some are invalid, else 409 (lease-expired).",
-		MaxBodyBytes: maxBody, SkipValidateBody: true, RequestBody: body,
-		Responses: okResponse[resultsBody](s, s.problems(400, 404, 409, 413), "Every action is durable"),
+		MaxBodyBytes: maxBody,
+		Responses:    okResponse[resultsBody](s, s.problems(400, 404, 409, 413), "Every action is durable"),
 	}), func(ctx context.Context, in *bodyInput) (*rawOutput, error) {
 		actions, err := decodeSettle(a, in.RawBody)
 		if err != nil {

@@ -39,6 +39,9 @@ func decodeBody(body []byte, read func(*fields)) error {
 		if err := jsonform.Check(body, form); err != nil {
 			return err
 		}
+		if err := jsonform.RefuseNull(body); err != nil {
+			return err
+		}
 		// Check has refused duplicates.
 		if jsonv2.Unmarshal(body, &f.raw, jsontext.AllowDuplicateNames(true)) != nil || f.raw == nil {
 			return jsonform.Invalid("", "must be a JSON object")
@@ -210,10 +213,11 @@ func decodeSubscription(name string, body []byte) (subscriptions.Subscription, e
 		s.Push = f.push()
 		s.DeadLetter = f.deadLetter()
 		s.KeepPaused = !take(f, "paused", "true or false", &s.Paused)
-		take(f, "version", "a whole number", &s.Version)
-		for _, ignored := range []string{"created_at", "changed_at", "changed_by"} {
-			delete(f.raw, ignored)
-		}
+		var ignored subscriptionInput
+		take(f, "version", "a whole number", &ignored.Version)
+		take(f, "created_at", jsonform.WantTime, &ignored.CreatedAt)
+		take(f, "changed_at", jsonform.WantTime, &ignored.ChangedAt)
+		f.text("changed_by", &ignored.ChangedBy)
 	})
 	return s, err
 }
@@ -277,7 +281,7 @@ func decodeSeek(body []byte) (subscriptions.Seek, error) {
 func decodePurge(body []byte) (subscriptions.Purge, error) {
 	p := subscriptions.Purge{DryRun: true}
 	err := decodeBody(body, func(f *fields) {
-		take(f, "before", jsonform.WantTime, &p.Before)
+		take(f, "until", jsonform.WantTime, &p.Before)
 		take(f, "dry_run", "true or false", &p.DryRun)
 	})
 	return p, err

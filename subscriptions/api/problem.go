@@ -49,7 +49,7 @@ func newProblem(status int, typ, detail string) *problem {
 // catalogue are the problems for /problems and the description of the API.
 var catalogue = []httpapi.ProblemKind{
 	{Type: problemNotFound, Status: http.StatusNotFound, Meaning: "There is no subscription with that name.", Do: "Check the name; PUT creates it."},
-	{Type: problemStale, Status: http.StatusConflict, Meaning: "The subscription has changed since version was read.", Do: "Read it, and repeat the change."},
+	{Type: problemStale, Status: http.StatusPreconditionFailed, Meaning: "If-Match does not match the version of the subscription.", Do: "Read it, and repeat the change if it still applies."},
 	{Type: problemExpired, Status: http.StatusConflict, Meaning: "Some leases have ended: by time, by an earlier action, or because another process owns the partition. Nothing was changed for them.", Do: "Discard the work or make it idempotent: the messages may be delivered again."},
 	{Type: problemReceipt, Status: http.StatusUnprocessableEntity, Meaning: "Some receipts are no receipts of this subscription.", Do: "Send the receipt of the message as it is, to the subscription that delivered it."},
 	{Type: problemUnsettled, Status: http.StatusServiceUnavailable, Meaning: "Some results are unknown, or their owner is unavailable.", Do: "Repeat the request as it is; confirmed receipts are ok again.", Retry: true},
@@ -110,7 +110,7 @@ func toProblem(ctx context.Context, name string, err error) *problem {
 	case errors.Is(err, subscriptions.ErrNotFound):
 		return notFound(name)
 	case errors.Is(err, subscriptions.ErrVersion):
-		return newProblem(http.StatusConflict, problemStale, "The subscription has changed since version was read; read it again.")
+		return newProblem(http.StatusPreconditionFailed, problemStale, "The subscription has changed since the version of If-Match; read it again.")
 	case errors.Is(err, subscriptions.ErrLeaseEnded):
 		return newProblem(http.StatusConflict, problemExpired, "The lease has ended; nothing was changed.")
 	case errors.Is(err, subscriptions.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

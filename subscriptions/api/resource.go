@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"net/http"
-	"reflect"
 	"strconv"
 	"time"
 
@@ -30,7 +29,12 @@ type subscriptionInput struct {
 	Push              *pushBody                 `json:"push,omitempty" doc:"Delivers the messages to a destination; visibility_timeout is the time-out of a call. Without it they are received"`
 	DeadLetter        *subscriptions.DeadLetter `json:"dead_letter,omitempty" doc:"Name and retention of its dead letters"`
 	Paused            bool                      `json:"paused,omitempty" doc:"Stops deliveries; leases that exist stay valid. Omitted, the state that pause and resume have set is kept"`
-	Version           int64                     `json:"version,omitempty" doc:"If set, the stored subscription must have this version; otherwise the response is 409"`
+	// The other members of the response, which can be changed and sent back.
+	Name      string    `json:"name,omitempty" doc:"That of the path"`
+	Version   int64     `json:"version,omitempty" doc:"Ignored"`
+	CreatedAt time.Time `json:"created_at,omitzero" doc:"Ignored"`
+	ChangedAt time.Time `json:"changed_at,omitzero" doc:"Ignored"`
+	ChangedBy string    `json:"changed_by,omitempty" doc:"Ignored"`
 }
 
 // pushBody is the push delivery of a subscription.
@@ -59,7 +63,7 @@ type subscriptionBody struct {
 	Push              *pushBody                 `json:"push,omitempty" doc:"Absent with pull delivery"`
 	DeadLetter        *subscriptions.DeadLetter `json:"dead_letter,omitempty" doc:"Absent with the defaults"`
 	Paused            bool                      `json:"paused,omitempty"`
-	Version           int64                     `json:"version" doc:"Number of changes; PUT and DELETE compare it"`
+	Version           int64                     `json:"version" doc:"Number of changes, which ETag contains"`
 	CreatedAt         time.Time                 `json:"created_at"`
 	ChangedAt         time.Time                 `json:"changed_at"`
 	ChangedBy         string                    `json:"changed_by,omitempty" doc:"Principal of the last change"`
@@ -145,12 +149,34 @@ type bodyInput struct {
 	RawBody []byte `contentType:"application/json"`
 }
 
-type deleteInput struct {
-	Name    string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription"`
-	Version int64  `query:"version" minimum:"1" doc:"If set, the stored subscription must have this version"`
+type putInput struct {
+	Name    string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription: letters, digits, - and _, at most 60"`
+	IfMatch string `header:"If-Match" pattern:"^(\"[1-9][0-9]{0,17}\")?$" patternDescription:"an ETag with its quotes, such as \"3\"" doc:"ETag of the subscription as it was read; if it has changed since, the request fails with 412"`
+	RawBody []byte `contentType:"application/json"`
 }
 
-type subscriptionOutput struct{ Body subscriptionBody }
+type deleteInput struct {
+	Name    string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription"`
+	IfMatch string `header:"If-Match" pattern:"^(\"[1-9][0-9]{0,17}\")?$" patternDescription:"an ETag with its quotes, such as \"3\"" doc:"ETag of the subscription as it was read; if it has changed since, the request fails with 412"`
+}
+
+type subscriptionOutput struct {
+	ETag string `header:"ETag" doc:"Version of the subscription"`
+	Body subscriptionBody
+}
+
+func newSubscriptionOutput(s *subscriptions.Subscription) *subscriptionOutput {
+	return &subscriptionOutput{httpapi.ETag(s.Version), newBody(s)}
+}
+
+// versionOf returns the version of a header If-Match, 0 for none.
+func versionOf(ifMatch string) (int64, error) {
+	version, ok := httpapi.ParseIfMatch(ifMatch)
+	if !ok { // it fits the pattern of its parameter
+		return 0, invalidFields().at("header.If-Match", `must be an ETag with its quotes, such as "3"`)
+	}
+	return version, nil
+}
 
 type subscriptionsOutput struct {
 	Body struct {
@@ -181,7 +207,7 @@ type leasesOutput struct {
 
 type leaseInput struct {
 	Name  string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription: letters, digits, - and _, at most 60"`
-	Lease string `path:"lease" pattern:"^[a-zA-Z0-9._-]{1,249}(:[0-9]{1,20}){3}$" doc:"id of the lease"`
+	Lease string `path:"lease" pattern:"^[a-zA-Z0-9._-]{1,249}(:[0-9]{1,20}){3}$" patternDescription:"the id of a lease, such as OrderCreated:0:17:3" doc:"id of the lease"`
 }
 
 type seekInput struct {
@@ -192,7 +218,7 @@ type seekInput struct {
 }
 
 type purgeInput struct {
-	Before *time.Time `json:"before,omitempty" doc:"Only records that were written before this time; default now"`
+	Until  *time.Time `json:"until,omitempty" doc:"Only records that were written before this time; default now"`
 	DryRun bool       `json:"dry_run" default:"true" doc:"true counts only; false removes the messages, which cannot be undone"`
 }
 
@@ -204,27 +230,19 @@ func (s *Server) problems(codes ...int) map[string]*huma.Response {
 	return httpapi.Describe[problem](s.api, "SubscriptionProblem", append(codes, http.StatusUnprocessableEntity, http.StatusServiceUnavailable)...)
 }
 
-// bodyOf describes a body that the handler decodes itself. It is required unless the caller
-// changes that after huma.Register, which sets it.
-func bodyOf[T any](s *Server, hint string) *huma.RequestBody {
-	return &huma.RequestBody{Content: map[string]*huma.MediaType{
-		"application/json": {Schema: s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[T](), true, hint)},
-	}}
-}
-
 // path is that of a subscription.
 const path = "/v1/subscriptions/{name}"
 
 // registerResources adds the operations that create and delete subscriptions.
 func (s *Server) registerResources() {
-	huma.Register(s.api, s.needs(access.Admin, huma.Operation{
+	httpapi.RegisterDecoding[subscriptionInput](s.api, false, s.needs(access.Admin, huma.Operation{
 		OperationID: "put-subscription", Method: http.MethodPut, Path: path, Summary: "Create or replace a subscription",
-		Description:  "Omitted members get their defaults, except paused, which is kept. The response of GET can be changed and sent back: with its version the change is refused with 409 if another one came first.",
-		MaxBodyBytes: maxBody, SkipValidateBody: true, RequestBody: bodyOf[subscriptionInput](s, "SubscriptionInput"), Responses: s.problems(400, 409, 413),
+		Description:  "Omitted members get their defaults, except paused, which is kept. The response of GET can be changed and sent back: with its ETag as If-Match the change is refused with 412 if another one came first.",
+		MaxBodyBytes: maxBody, Responses: s.problems(400, 412, 413),
 	}), s.put)
 	huma.Register(s.api, s.needs(access.Admin, huma.Operation{
 		OperationID: "delete-subscription", Method: http.MethodDelete, Path: path, DefaultStatus: http.StatusNoContent, Summary: "Delete a subscription",
-		Description: "Removes its positions and stored messages. Its dead letters stay.", Responses: s.problems(404, 409),
+		Description: "Removes its positions and stored messages. Its dead letters stay.", Responses: s.problems(404, 412),
 	}), s.remove)
 }
 
@@ -232,7 +250,6 @@ func (s *Server) registerResources() {
 // registers of them is audited with its body.
 func (s *Server) registerOperators() {
 	audited := func() map[string]any { return map[string]any{httpapi.AuditBody: true} }
-	purge := bodyOf[purgeInput](s, "Purge")
 	huma.Register(s.api, s.needs(access.Viewer, huma.Operation{
 		OperationID: "list-subscriptions", Method: http.MethodGet, Path: "/v1/subscriptions", Summary: "List subscriptions", Responses: s.problems(),
 	}), s.list)
@@ -262,19 +279,18 @@ func (s *Server) registerOperators() {
 		OperationID: "acknowledge-skips", Method: http.MethodPost, Path: path + "/skips/acknowledge", DefaultStatus: http.StatusNoContent, Summary: "Take notice of records that were not delivered",
 		Description: "Ends the problem on /readyz. The skips stay in the status and in the verification.", Responses: s.problems(404),
 	}), s.change(s.cfg.Service.AcknowledgeSkips))
-	huma.Register(s.api, s.needs(access.Operator, huma.Operation{
+	httpapi.RegisterDecoding[seekInput](s.api, false, s.needs(access.Operator, huma.Operation{
 		OperationID: "seek-subscription", Method: http.MethodPost, Path: path + "/seek", DefaultStatus: http.StatusNoContent, Summary: "Move the position of a subscription",
 		Metadata:     audited(),
 		Description:  "Ends the leases of the partitions concerned, removes their stored messages, and continues at the new position. An offset that the partition does not have is refused.",
-		MaxBodyBytes: maxBody, SkipValidateBody: true, RequestBody: bodyOf[seekInput](s, "Seek"), Responses: s.problems(400, 404, 413),
+		MaxBodyBytes: maxBody, Responses: s.problems(400, 404, 413),
 	}), s.seek)
-	huma.Register(s.api, s.needs(access.Admin, huma.Operation{
+	httpapi.RegisterDecoding[purgeInput](s.api, true, s.needs(access.Admin, huma.Operation{
 		OperationID: "purge-subscription", Method: http.MethodPost, Path: path + "/purge", Summary: "Remove waiting and stored messages",
 		Metadata:     audited(),
 		Description:  "Settles messages without delivering them. It only counts unless dry_run is false. Leased messages stay.",
-		MaxBodyBytes: maxBody, SkipValidateBody: true, RequestBody: purge, Responses: s.problems(400, 404, 413),
+		MaxBodyBytes: maxBody, Responses: s.problems(400, 404, 413),
 	}), s.purge)
-	purge.Required = false
 }
 
 // principal returns the caller for the record of a change.
@@ -301,22 +317,29 @@ func (s *Server) get(ctx context.Context, in *nameInput) (*subscriptionOutput, e
 	if err != nil {
 		return nil, s.fail(ctx, in.Name, err)
 	}
-	return &subscriptionOutput{newBody(&sub)}, nil
+	return newSubscriptionOutput(&sub), nil
 }
 
-func (s *Server) put(ctx context.Context, in *bodyInput) (*subscriptionOutput, error) {
+func (s *Server) put(ctx context.Context, in *putInput) (*subscriptionOutput, error) {
 	sub, err := decodeSubscription(in.Name, in.RawBody)
+	if err == nil {
+		sub.Version, err = versionOf(in.IfMatch)
+	}
 	if err == nil {
 		sub, err = s.cfg.Service.Put(ctx, sub, principal(ctx))
 	}
 	if err != nil {
 		return nil, s.fail(ctx, in.Name, err)
 	}
-	return &subscriptionOutput{newBody(&sub)}, nil
+	return newSubscriptionOutput(&sub), nil
 }
 
 func (s *Server) remove(ctx context.Context, in *deleteInput) (*struct{}, error) {
-	if err := s.cfg.Service.Delete(ctx, in.Name, in.Version, principal(ctx)); err != nil {
+	version, err := versionOf(in.IfMatch)
+	if err == nil {
+		err = s.cfg.Service.Delete(ctx, in.Name, version, principal(ctx))
+	}
+	if err != nil {
 		return nil, s.fail(ctx, in.Name, err)
 	}
 	return nil, nil

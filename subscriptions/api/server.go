@@ -73,7 +73,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Gate == nil {
 		browsers.Hosts = cmp.Or(cfg.Hosts, new(access.Hosts))
 	}
-	h := access.WithRequestIDs(access.WithSecureHeaders(browsers.Wrap(httpapi.Elsewhere(mux, s.api.OpenAPI(), nowhere))))
+	h := access.WithRequestIDs(access.WithSecureHeaders(browsers.Wrap(httpapi.NotModified(httpapi.Elsewhere(mux, s.api.OpenAPI(), nowhere)))))
 	s.handler = cfg.Proxies.Wrap(h)
 	if cfg.Peers != nil {
 		// Peers authenticate by a signature, not by tokens or host names.
@@ -113,7 +113,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	s.api = own
 	s.registerConsume()
 	s.registerStreams()
-	httpapi.DescribeDiscreet(s.api.OpenAPI())
+	httpapi.CompleteDocument(s.api.OpenAPI())
 }
 
 func describeProblems() string {

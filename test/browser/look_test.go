@@ -147,7 +147,7 @@ func TestLook_Accessible(t *testing.T) {
 		{"topic", "/topics/" + topic, "record, newest first"},
 		{"archive", "/archive", "jsonl.zst"},
 		{"audit", "/audit", ""},
-		{"nothing", "/dead-letters?aggregate=none", "No dead letter matches"},
+		{"nothing", "/dead-letters?aggregate_id=none", "No dead letter matches"},
 		{"missing", "/nowhere", "No such page"},
 	}
 	for _, look := range []struct {

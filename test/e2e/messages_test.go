@@ -94,7 +94,7 @@ func TestMessages_WaitThroughAKillAndAreSeen(t *testing.T) {
 	// A client that was disconnected before it was published resumes and receives
 	// it.
 	position := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"reminders":{"%d":0}}`, message.Record.Partition))
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/v1/events/stream?topics=reminders&since="+position, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/v1/events/stream?topics=reminders&cursor="+position, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

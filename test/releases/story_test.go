@@ -284,7 +284,7 @@ func story(w *world) (facts map[string][]string, paths []string) {
 		paths = append(paths, "/v1/dead-letters/"+event(name, 1, "").ID.String())
 	}
 	for _, e := range []outbox.Event{event("plain", 1, ""), event("headers", 1, ""), event("replayed", 1, ""), event("edited", 1, "")} {
-		paths = append(paths, "/v1/events/"+e.ID.String()+"?aggregate="+e.AggregateID.String())
+		paths = append(paths, "/v1/events/"+e.ID.String()+"?aggregate_id="+e.AggregateID.String())
 	}
 	return facts, paths
 }

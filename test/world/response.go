@@ -44,11 +44,14 @@ func Request(t testing.TB, h http.Handler, method, path, body string, header ...
 }
 
 // MustBeProblem checks the common fields of a problem document, and its type
-// unless typ is empty.
+// unless typ is empty. The title is the name of the type as words.
 func (r Response) MustBeProblem(t testing.TB, status int, typ string) {
 	t.Helper()
+	kind, _ := r.Body["type"].(string)
+	title, _ := r.Body["title"].(string)
+	words := strings.ReplaceAll(kind[strings.LastIndexByte(kind, ':')+1:], "-", " ")
 	if r.Status != status || r.Header.Get("Content-Type") != "application/problem+json" || r.Body["status"] != float64(status) ||
-		r.Body["title"] != http.StatusText(status) || r.Body["detail"] == "" || typ != "" && r.Body["type"] != typ {
+		!strings.EqualFold(title, words) || r.Body["detail"] == "" || typ != "" && r.Body["type"] != typ {
 		t.Errorf("response %d %v %s, want a problem %d %s", r.Status, r.Header, r.Text, status, typ)
 	}
 }

@@ -49,19 +49,19 @@ func TestClient_Requests(t *testing.T) {
 	}) {
 		low, at, ctx := -3, time.Date(2026, 1, 2, 3, 4, 5, 6_000_000, time.UTC), t.Context()
 		for want, do := range map[string]func() error{
-			"GET /v1/dead-letters?aggregate=a%26b&error_class=c&event_type=t&limit=7&min_priority=-3&since=2026-01-02T03%3A04%3A05.006Z&status=pending%2Csuspended&table=k.o&tag=x%2Cy&text=a+b&until=2026-01-02T04%3A04%3A05.006Z": func() error {
+			"GET /v1/dead-letters?aggregate_id=a%26b&error_class=c&event_type=t&limit=7&min_priority=-3&since=2026-01-02T03%3A04%3A05.006Z&status=pending%2Csuspended&table=k.o&tag=x%2Cy&text=a+b&until=2026-01-02T04%3A04%3A05.006Z": func() error {
 				_, _, err := c.DeadLetters(ctx, dlq.Filter{
 					Status: []dlq.Status{dlq.Pending, dlq.Suspended}, ErrorClass: "c", EventType: "t", Aggregate: "a&b", Table: "k.o", Tags: []string{"x", "y"},
 					MinPriority: &low, Text: "a b", Since: at, Until: at.Add(time.Hour),
 				}, 7)
 				return err
 			},
-			"GET /v1/dead-letters?limit=500":       func() error { _, _, err := c.DeadLetters(ctx, dlq.Filter{}, 0); return err },
-			"GET /v1/dead-letters/e%2F1":           func() error { _, err := c.DeadLetter(ctx, "e/1"); return err },
-			"GET /v1/events/e%2F1?aggregate=a%26b": func() error { _, err := c.Event(ctx, "e/1", "a&b"); return err },
-			"GET /v1/dead-letters/stats":           func() error { _, err := c.Stats(ctx); return err },
-			"GET /v1/jobs?limit=20":                func() error { _, _, err := c.Jobs(ctx, time.Time{}, time.Time{}, 20); return err },
-			"GET /v1/jobs/j":                       func() error { _, err := c.Job(ctx, "j"); return err },
+			"GET /v1/dead-letters?limit=500":          func() error { _, _, err := c.DeadLetters(ctx, dlq.Filter{}, 0); return err },
+			"GET /v1/dead-letters/e%2F1":              func() error { _, err := c.DeadLetter(ctx, "e/1"); return err },
+			"GET /v1/events/e%2F1?aggregate_id=a%26b": func() error { _, err := c.Event(ctx, "e/1", "a&b"); return err },
+			"GET /v1/dead-letters/stats":              func() error { _, err := c.Stats(ctx); return err },
+			"GET /v1/jobs?limit=20":                   func() error { _, _, err := c.Jobs(ctx, time.Time{}, time.Time{}, 20); return err },
+			"GET /v1/jobs/j":                          func() error { _, err := c.Job(ctx, "j"); return err },
 			"GET /v1/audit?action=a%2Cb&actor=ann&limit=5&since=2026-01-02T03%3A04%3A05.006Z": func() error {
 				_, _, err := c.Audit(ctx, adminclient.AuditQuery{Since: at, Actor: "ann", Actions: []string{"a", "b"}}, 5)
 				return err
@@ -79,8 +79,8 @@ func TestClient_Requests(t *testing.T) {
 				_, err := c.CreateJob(ctx, admin.NewJobBody{JobTarget: admin.JobTarget{Action: dlq.ActionReplay, IDs: []string{"e"}}, Follow: "30s", Reason: "why"})
 				return err
 			},
-			"GET /v1/messages?client=c&created_from=2026-01-02T03%3A04%3A05.006Z&created_until=2026-01-02T04%3A04%3A05.006Z&from=2026-01-02T03%3A04%3A05.006Z&key=k&limit=8&state=scheduled&topic=t&until=2026-01-02T04%3A04%3A05.006Z": func() error {
-				_, _, err := c.Scheduled(ctx, messages.ManyFilter{Topic: "t", Key: "k", Client: "c", From: at, Until: at.Add(time.Hour), CreatedFrom: at, CreatedUntil: at.Add(time.Hour)}, 7)
+			"GET /v1/messages?client=c&created_since=2026-01-02T03%3A04%3A05.006Z&created_until=2026-01-02T04%3A04%3A05.006Z&key=k&limit=8&since=2026-01-02T03%3A04%3A05.006Z&state=scheduled&topic=t&until=2026-01-02T04%3A04%3A05.006Z": func() error {
+				_, _, err := c.Scheduled(ctx, messages.ManyFilter{Topic: "t", Key: "k", Client: "c", Since: at, Until: at.Add(time.Hour), CreatedSince: at, CreatedUntil: at.Add(time.Hour)}, 7)
 				return err
 			},
 			`POST /v1/messages/cancel reason=caf%C3%A9%201 {"filter":{"topic":"t"},"cursor":"c"}`: func() error {

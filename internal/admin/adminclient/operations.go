@@ -51,7 +51,7 @@ func (c *Client) DeadLetters(ctx context.Context, f dlq.Filter, limit int) (foun
 	set(q, "status", strings.Join(statuses, ","))
 	set(q, "error_class", f.ErrorClass)
 	set(q, "event_type", f.EventType)
-	set(q, "aggregate", f.Aggregate)
+	set(q, "aggregate_id", f.Aggregate)
 	set(q, "table", f.Table)
 	set(q, "text", f.Text)
 	set(q, "tag", strings.Join(f.Tags, ","))
@@ -98,7 +98,7 @@ func deadLetterPath(event string) string { return "/v1/dead-letters/" + url.Path
 func (c *Client) Event(ctx context.Context, event, aggregate string) (out admin.BiographyBody, err error) {
 	query := url.Values{}
 	if aggregate != "" {
-		query.Set("aggregate", aggregate)
+		query.Set("aggregate_id", aggregate)
 	}
 	err = c.get(ctx, "/v1/events/"+url.PathEscape(event), query, &out)
 	return out, err
@@ -232,9 +232,9 @@ func (c *Client) Scheduled(ctx context.Context, f messages.ManyFilter, limit int
 	set(q, "topic", f.Topic)
 	set(q, "key", f.Key)
 	set(q, "client", f.Client)
-	set(q, "from", timeOf(f.From))
+	set(q, "since", timeOf(f.Since))
 	set(q, "until", timeOf(f.Until))
-	set(q, "created_from", timeOf(f.CreatedFrom))
+	set(q, "created_since", timeOf(f.CreatedSince))
 	set(q, "created_until", timeOf(f.CreatedUntil))
 	most := limit
 	if limit > 0 {

@@ -27,7 +27,7 @@ type recordsInput struct {
 	Limit     int       `query:"limit" minimum:"1" maximum:"200" default:"50"`
 	Partition int64     `query:"partition" minimum:"-1" maximum:"2147483647" default:"-1" doc:"Only this partition; -1 reads all"`
 	At        time.Time `query:"at" doc:"Begin with the records of this time and continue with older ones. A cursor replaces it"`
-	Before    string    `query:"before" maxLength:"1000" doc:"next of the previous page: older records"`
+	Cursor    string    `query:"cursor" maxLength:"1000" doc:"next of the previous page: older records"`
 	After     string    `query:"after" maxLength:"1000" doc:"after of an earlier page: the records that have arrived since"`
 	Text      bool      `query:"text" doc:"Return JSON payloads unchanged in data_text, for clients whose parser changes numbers"`
 }
@@ -43,7 +43,7 @@ type TopicRecord struct {
 type RecordsBody struct {
 	Topic   string        `json:"topic"`
 	Records []TopicRecord `json:"records" nullable:"false" doc:"Newest first"`
-	Next    string        `json:"next,omitempty" doc:"Cursor for before; absent if there are no older records"`
+	Next    string        `json:"next,omitempty" doc:"Cursor of the next page; absent if there are no older records"`
 	After   string        `json:"after" doc:"Cursor for after"`
 	Skipped int64         `json:"skipped,omitempty" doc:"With after: the number of new offsets that are not in the page, because there are more than limit"`
 }
@@ -54,10 +54,10 @@ func (b *Browser) records(ctx context.Context, in *recordsInput) (*recordsOutput
 	if len(b.allowed(ctx, []string{in.Topic})) == 0 {
 		return nil, notFound(in.Topic)
 	}
-	if in.Before != "" && in.After != "" {
-		return nil, invalid("query.after", "cannot be combined with before")
+	if in.Cursor != "" && in.After != "" {
+		return nil, invalid("query.after", "cannot be combined with cursor")
 	}
-	before, err := parsePosition("query.before", in.Before)
+	before, err := parsePosition("query.cursor", in.Cursor)
 	if err != nil {
 		return nil, err
 	}

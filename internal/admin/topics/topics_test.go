@@ -143,7 +143,7 @@ func TestRecords_PagesNewestFirst(t *testing.T) {
 		}
 		var got []int
 		for len(got) < len(want) {
-			p := get[RecordsBody](t, b, 200, fmt.Sprintf("/v1/topics/things/records?limit=%d&before=%s", limit, cursor))
+			p := get[RecordsBody](t, b, 200, fmt.Sprintf("/v1/topics/things/records?limit=%d&cursor=%s", limit, cursor))
 			if len(p.Records) > limit || len(p.Records) == 0 {
 				t.Fatalf("limit %d: %d records after %d", limit, len(p.Records), len(got))
 			}
@@ -174,7 +174,7 @@ func TestRecords_ByPartitionAndTime(t *testing.T) {
 	if got := numbers(t, &p); !slices.Equal(got, down(10, 7)) {
 		t.Errorf("at 10 s: %v, want the records of that time and earlier ones", got)
 	}
-	p = get[RecordsBody](t, b, 200, "/v1/topics/things/records?limit=4&at="+at+"&before="+p.Next)
+	p = get[RecordsBody](t, b, 200, "/v1/topics/things/records?limit=4&at="+at+"&cursor="+p.Next)
 	if got := numbers(t, &p); !slices.Equal(got, down(6, 3)) {
 		t.Errorf("at 10 s, page 2: %v", got)
 	}
@@ -314,7 +314,7 @@ func TestRecords_LargeRecordsAreBounded(t *testing.T) {
 	}
 	seen, cursor := 40, ""
 	for page := 0; seen > 0; page++ {
-		p := get[RecordsBody](t, b, 200, "/v1/topics/single/records?limit=200&before="+cursor)
+		p := get[RecordsBody](t, b, 200, "/v1/topics/single/records?limit=200&cursor="+cursor)
 		if len(p.Records) == 0 || page > 40 {
 			t.Fatalf("page %d has no record, %d are left", page, seen)
 		}
@@ -358,7 +358,7 @@ func TestRecords_CommittedOnly(t *testing.T) {
 	want, cursor := append(down(29, 20), down(9, 0)...), ""
 	var got []int
 	for range 20 {
-		p := get[RecordsBody](t, b, 200, "/v1/topics/single/records?limit=3&before="+cursor)
+		p := get[RecordsBody](t, b, 200, "/v1/topics/single/records?limit=3&cursor="+cursor)
 		got = append(got, numbers(t, &p)...)
 		if cursor = p.Next; cursor == "" {
 			break
@@ -386,14 +386,14 @@ func TestRecords_InvalidRequests(t *testing.T) {
 	b.fill(t, 0, 3)
 	after := get[RecordsBody](t, b, 200, "/v1/topics/things/records").After
 	for _, query := range []string{
-		"limit=0", "limit=201", "partition=3", "partition=-2", "before=%21", "before=gA", "after=AA", "after=" + after + "&before=" + after, "at=yesterday",
+		"limit=0", "limit=201", "partition=3", "partition=-2", "cursor=%21", "cursor=gA", "after=AA", "after=" + after + "&cursor=" + after, "at=yesterday",
 	} {
 		get[httpapi.Problem](t, b, http.StatusUnprocessableEntity, "/v1/topics/things/records?"+query)
 	}
 	// A cursor of another topic, or of one that was created again, is harmless: beyond the
 	// end of a partition it means all records.
 	far := position{0: 1 << 60, 7: 9}.String()
-	for query, want := range map[string]int{"before=" + far: 1, "after=" + far: 3} {
+	for query, want := range map[string]int{"cursor=" + far: 1, "after=" + far: 3} {
 		if p := get[RecordsBody](t, b, 200, "/v1/topics/things/records?"+query); len(p.Records) != want {
 			t.Errorf("%s: %d records, want %d", query, len(p.Records), want)
 		}

@@ -75,7 +75,7 @@ export const editable = (l) => ["pending", "blocked", "failed", "suspended"].inc
 
 // standing shows why this dead letter waits, and what to do about it.
 function standing(l) {
-  if (l.status === "blocked") return h("p", { class: "callout" }, "It waits behind ", h("a", { href: href("/dead-letters", { aggregate: l.aggregate_id, status: "open" }), "data-key": "ahead" }, l.position > 1 ? `${plural(l.position - 1, "earlier dead letter")} of its aggregate` : "an earlier dead letter of its aggregate"), ", and is published after it. To act, act on the first.");
+  if (l.status === "blocked") return h("p", { class: "callout" }, "It waits behind ", h("a", { href: href("/dead-letters", { aggregate_id: l.aggregate_id, status: "open" }), "data-key": "ahead" }, l.position > 1 ? `${plural(l.position - 1, "earlier dead letter")} of its aggregate` : "an earlier dead letter of its aggregate"), ", and is published after it. To act, act on the first.");
   if (l.status === "processing") return h("p", { class: "callout" }, `Claimed by ${l.claimed_by || "a relay"} until `, known(l.claimed_until) ? stamp(l.claimed_until) : "its claim runs out", ". Until then nobody else may act on it.");
   if (l.status === "resolved" && l.outcome) return h("p", { class: "callout good" }, h("b", null, outcomes[l.outcome.kind] ?? l.outcome.kind), l.outcome.topic ? [" It is in ", h("span", { class: "mono" }, `${l.outcome.topic}[${l.outcome.partition}]@${l.outcome.offset}`), "."] : "", known(l.resolved_at) ? [" ", ago(l.resolved_at), "."] : "", l.outcome.note ? ` “${visible(l.outcome.note)}”` : "");
   if (l.status === "pending") return h("p", { class: "callout" }, "Replayed automatically ", known(l.next_attempt) ? ["", ago(l.next_attempt), ` (${stamp(l.next_attempt)})`] : "as soon as the relay can", l.strategy ? `, by the strategy “${l.strategy}”` : "", l.rule ? ` (rule ${l.rule})` : "", l.waits_for ? `. It waits for ${l.waits_for}.` : ".");
@@ -88,7 +88,7 @@ const outcomes = { replayed: "Published.", found: "It was in its topic already."
 function details(l, conf) {
   const trace = traceLink(l, conf);
   return panel("Event", {}, facts([
-    ["Aggregate", h("span", null, l.aggregate_type ? `${l.aggregate_type} ` : "", h("a", { class: "mono", href: href("/dead-letters", { aggregate: l.aggregate_id }), "data-key": "aggregate" }, l.aggregate_id))],
+    ["Aggregate", h("span", null, l.aggregate_type ? `${l.aggregate_type} ` : "", h("a", { class: "mono", href: href("/dead-letters", { aggregate_id: l.aggregate_id }), "data-key": "aggregate" }, l.aggregate_id))],
     ["Sequence", l.sequence ? count(l.sequence) : null], ["Priority", String(l.priority ?? 0)], ["Tags", (l.tags ?? []).join(", ")], ["Topic", l.topic], [l.table?.startsWith("subscription.") ? "Subscription" : "Table", l.table && h("a", { href: href("/dead-letters", { table: l.table }), "data-key": "table" }, l.table.replace(/^subscription\./, ""))],
     ["Stored", known(l.created_at) ? stamp(l.created_at) : null], ["Deliver at", known(l.deliver_at) ? stamp(l.deliver_at) : null],
     ["First failed", [stamp(l.first_failed_at), " · ", ago(l.first_failed_at)]], ["Last failed", known(l.last_failed_at) && l.last_failed_at !== l.first_failed_at ? [stamp(l.last_failed_at), " · ", ago(l.last_failed_at)] : null],
@@ -126,6 +126,6 @@ const said = {
 function followers(l) {
   const all = l.followers ?? [], n = l.follower_count ?? all.length;
   return panel("Blocked events", { aside: h("span", { class: "small muted" }, n ? plural(n, "event") : "") }, all.length
-    ? h("ol", { class: "followers" }, all.slice(0, 50).map((x) => h("li", null, h("a", { class: "mono", href: href(`/dead-letters/${x.event_id}`), title: x.event_id, "data-key": `f-${x.event_id}` }, short(x.event_id)), h("span", { class: "grow clip" }, x.event_type), x.sequence ? h("span", { class: "muted" }, `#${count(x.sequence)}`) : null, badge(x.status))), n > 50 && h("li", { class: "muted" }, h("a", { href: href("/dead-letters", { aggregate: l.aggregate_id, status: "blocked" }) }, `and ${count(n - 50)} more`)))
+    ? h("ol", { class: "followers" }, all.slice(0, 50).map((x) => h("li", null, h("a", { class: "mono", href: href(`/dead-letters/${x.event_id}`), title: x.event_id, "data-key": `f-${x.event_id}` }, short(x.event_id)), h("span", { class: "grow clip" }, x.event_type), x.sequence ? h("span", { class: "muted" }, `#${count(x.sequence)}`) : null, badge(x.status))), n > 50 && h("li", { class: "muted" }, h("a", { href: href("/dead-letters", { aggregate_id: l.aggregate_id, status: "blocked" }) }, `and ${count(n - 50)} more`)))
     : h("p", { class: "muted" }, "It blocks no later event of its aggregate."));
 }

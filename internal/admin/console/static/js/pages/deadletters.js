@@ -10,7 +10,7 @@ import { go, href } from "../router.js";
 import { sorter } from "../sort.js";
 import { open, statuses } from "../words.js";
 
-const fields = ["status", "error_class", "event_type", "aggregate", "table", "tag", "min_priority", "text", "since", "until"];
+const fields = ["status", "error_class", "event_type", "aggregate_id", "table", "tag", "min_priority", "text", "since", "until"];
 
 // asked is the filter as the API has it.
 function asked(q) {
@@ -109,9 +109,9 @@ function table(deadLetters, chosen, order) {
 
 function filters(all) {
   const { q } = all, typed = (name, label, placeholder) => all.text(name, label, { placeholder, list: `known-${name}` });
-  return all.form("Filter dead letters", "aggregate",
+  return all.form("Filter dead letters", "aggregate_id",
     all.choice("status", "Status", h("option", { value: "open" }, "open"), statuses.map((s) => h("option", { value: s }, s)), q.status && q.status !== "open" && !statuses.includes(q.status) && h("option", { value: q.status }, q.status)),
-    all.text("text", "Contains", { placeholder: "in error, type, aggregate", maxlength: 200 }), typed("error_class", "Error class", "any"), typed("event_type", "Event type", "any"), typed("aggregate", "Aggregate", "its id"), all.text("table", "Table or subscription", { placeholder: "subscription.NAME" }), all.text("tag", "Tags", { placeholder: "vip,night" }),
+    all.text("text", "Contains", { placeholder: "in error, type, aggregate", maxlength: 200 }), typed("error_class", "Error class", "any"), typed("event_type", "Event type", "any"), typed("aggregate_id", "Aggregate", "its id"), all.text("table", "Table or subscription", { placeholder: "subscription.NAME" }), all.text("tag", "Tags", { placeholder: "vip,night" }),
     all.text("min_priority", "Least priority", { type: "number", min: -100, max: 100 }),
     all.period("Failed", "since", "until", [["", "any time"], ["1h", "in the last hour"], ["6h", "in 6 hours"], ["24h", "in a day"], ["7d", "in a week"]]));
 }

@@ -17,7 +17,7 @@ export const filterText = (j) => {
   // Every job has an end time: the time of its request unless another is given.
   const ended = f.until && new Date(j.created_at) - new Date(f.until) > 3600_000;
   const all = Array.isArray(f.status) && open.every((s) => f.status.includes(s)) && f.status.length === open.length;
-  const parts = [all ? "open" : Array.isArray(f.status) ? f.status.join(", ") : f.status, f.error_class, f.event_type, f.aggregate && short(f.aggregate), f.table, ...(f.tags ?? []).map((t) => `tag ${t}`), f.text && `contains “${visible(f.text)}”`, f.min_priority != null && `priority ${f.min_priority} or higher`,
+  const parts = [all ? "open" : Array.isArray(f.status) ? f.status.join(", ") : f.status, f.error_class, f.event_type, f.aggregate_id && short(f.aggregate_id), f.table, ...(f.tags ?? []).map((t) => `tag ${t}`), f.text && `contains “${visible(f.text)}”`, f.min_priority != null && `priority ${f.min_priority} or higher`,
     f.since && `failed since ${stamp(f.since)}`, ended && `failed before ${stamp(f.until)}`].filter(Boolean);
   return parts.join(" · ") || "all open";
 };

@@ -123,4 +123,4 @@ const timeline = (o, page) => panel("Events", { aside: h("span", { class: "small
     h("p", null, h("b", null, e.type), " ", h("span", { class: "muted" }, `version ${count(e.version)}, ${e.status}`)),
     h("p", { class: "small muted" }, stamp(e.at), " · ", h("a", { href: href(`/events/${e.event_id}`), "data-key": `e-${e.event_id}` }, "history")))))
   : h("p", { class: "muted" }, "The outbox no longer has them; by default it keeps rows for a week."),
-page.next && h("p", { class: "small muted" }, `Those of the versions before ${count(page.next)} are not shown.`));
+page.next && h("p", { class: "small muted" }, `Those of the versions before ${count(Number(page.next))} are not shown.`));

@@ -8,7 +8,7 @@ import { go, href } from "../router.js";
 import { sorter } from "../sort.js";
 import { orderStates } from "../words.js";
 
-const fields = ["customer", "from", "to"];
+const fields = ["customer", "since", "until"];
 
 export function orders(ctx) {
   ctx.title("Orders");
@@ -22,7 +22,7 @@ export function orders(ctx) {
     if (!q.customer) return fill(list, empty("Enter a customer id.", "Orders are listed by customer. An order without one is opened by its own id."));
     if (!page) fill(list, loading("orders"));
     try {
-      const now = await api.orders({ customer_id: q.customer, from: since(q.from), to: q.to, limit: 50, cursor: q.cursor }, ctx.signal);
+      const now = await api.orders({ customer_id: q.customer, since: since(q.since), until: q.until, limit: 50, cursor: q.cursor }, ctx.signal);
       if (JSON.stringify(now) === JSON.stringify(page)) return undefined;
       page = now;
     } catch (err) {
@@ -34,7 +34,7 @@ export function orders(ctx) {
 
   function draw() {
     const orders = page.orders;
-    if (!orders.length) return fill(list, empty("There is no such order.", "This customer has none in this period. Ids are case-sensitive.", q.from || q.to ? h("a", { class: "button", href: href("/orders", { customer: q.customer }) }, "At any time") : null));
+    if (!orders.length) return fill(list, empty("There is no such order.", "This customer has none in this period. Ids are case-sensitive.", q.since || q.until ? h("a", { class: "button", href: href("/orders", { customer: q.customer }) }, "At any time") : null));
     return fill(list, table(orders, order), all.pager(page, orders.length, ["order"], "newest first"));
   }
 
@@ -60,4 +60,4 @@ const table = (all, order) => h("div", { class: "scroll", role: "region", "aria-
     h("td", { "data-label": "Placed", class: "nowrap" }, ago(o.placed_at)))))));
 
 const filters = (all) => all.form("Filter orders", "customer", all.text("customer", "Customer", { placeholder: "its id", maxlength: 64 }),
-  all.period("Placed", "from", "to", [["", "any time"], ["1d", "in a day"], ["7d", "in a week"], ["30d", "in 30 days"], ["365d", "in a year"]], { ago: 168, ends: "Before (UTC)" }));
+  all.period("Placed", "since", "until", [["", "any time"], ["1d", "in a day"], ["7d", "in a week"], ["30d", "in 30 days"], ["365d", "in a year"]], { ago: 168, ends: "Before (UTC)" }));

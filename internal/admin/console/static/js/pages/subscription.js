@@ -65,20 +65,20 @@ export function subscription(ctx) {
   };
 
   const purge = () => {
-    let n = 0, before = "";
+    let n = 0, until = "";
     const typed = h("input", { type: "text", inputmode: "numeric", autocomplete: "off", "data-key": "typed" });
     const guard = h("label", null, "Type the number of messages to confirm", typed);
     ask({
       title: `Purge ${name}`, word: "Purge", danger: true, said: "Purged.", done: read,
       look: async () => {
-        before = new Date().toISOString();
-        n = (await api.changeSubscription(name, "purge", { dry_run: true, before })).count;
+        until = new Date().toISOString();
+        n = (await api.changeSubscription(name, "purge", { dry_run: true, until })).count;
         return n ? { ok: true, view: callout(`${plural(n, "message")} will never be delivered.`, "They are settled without a consumer, which cannot be undone. Messages in flight and newer ones stay.", true) } : { ok: false, view: callout("There is nothing to purge.", "No message waits.") };
       },
       form: guard,
       make: (reason) => {
         if (typed.value.replace(/\D/g, "") !== String(n)) throw Object.assign(new Error(`type ${n} to confirm`), { errors: [] });
-        return api.changeSubscription(name, "purge", { dry_run: false, before }, reason);
+        return api.changeSubscription(name, "purge", { dry_run: false, until }, reason);
       },
     });
   };

@@ -32,7 +32,7 @@ export function topic(ctx) {
 
   async function read() {
     try {
-      page = await api.records(name, { limit: 50, partition: q.partition, at: q.at, before: q.cursor }, ctx.signal);
+      page = await api.records(name, { limit: 50, partition: q.partition, at: q.at, cursor: q.cursor }, ctx.signal);
       skipped = 0;
     } catch (err) {
       if (!ctx.signal.aborted) fill(list, err.status === 404 ? missing(err) : failed(invalid(err), read));
