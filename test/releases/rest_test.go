@@ -211,12 +211,12 @@ func (w *world) restOfAdmin() {
 	}
 	ask("/readyz")
 	ask("/v1/history")
-	ask("/v1/dlq/dead-letters/"+event("labelled", 1, "").ID.String()+"/set", `{"priority": 3, "reason": "INC-311"}`)
-	next := ask("/v1/dlq/jobs?limit=1").Next
+	ask("/v1/dead-letters/"+event("labelled", 1, "").ID.String()+"/set", `{"priority": 3, "reason": "INC-311"}`)
+	next := ask("/v1/jobs?limit=1").Next
 	if next == "" {
 		w.t.Error("a page of the jobs has no next one")
 	}
-	ask("/v1/dlq/jobs?limit=1&cursor=" + next)
+	ask("/v1/jobs?limit=1&cursor=" + next)
 }
 
 // passed is a relay that has published everything, as it says.
