@@ -217,7 +217,7 @@ type RelayConfig struct {
 	TopicTemplate         string             `setting:"topic" usage:"topic of an event; {event_type} and {aggregate_type} are replaced by the event's"`
 	Topics                map[string]string  `setting:"topics" pairs:"type=topic, such as OrderCreated=orders.created" usage:"topics by event type, type=topic; others follow relay.topic"`
 	Partitions            int32              `setting:"topic_partitions" off:"-1" usage:"partitions of a topic that the relay makes; off leaves it to the broker"`
-	Replication           int16              `setting:"topic_replication" production:"true" off:"-1" usage:"replication of a topic that the relay makes; off leaves it to the broker"`
+	Replication           int16              `setting:"topic_replication" production:"true" off:"-1" usage:"replication of a topic that the relay makes; off leaves it to the broker; Redpanda accepts odd numbers alone"`
 	TailMaxInterval       time.Duration      `setting:"tail_max_interval" off:"-1" min:"1ms" field:"Tail" usage:"wait between two reads by the tail reader of streams that had no rows; the tail reader publishes events within milliseconds, and off leaves them to the sweep reader"`
 	ConfidenceWindow      time.Duration      `setting:"confidence_window" min:"1ms" usage:"how old a change must be before the sweep reader reads it; less than 2m can lose rows that become visible late on a cluster"`
 	DedupMemory           int64              `setting:"dedup_memory_bytes" min:"1" usage:"bytes of an instance for the ids of published events, 36 for each that the sweep reader has not read yet; at the limit the tail reader waits; 45 × events per second × confidence window in seconds"`
