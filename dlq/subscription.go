@@ -45,11 +45,12 @@ func (s *Store) sameRecord(ctx context.Context, row *DeadLetter) error {
 }
 
 // SameRecord reports whether two dead letters of a subscription are of one record: place,
-// key, event and payload are equal. Attempts, errors and the host may differ.
+// key, event and payload are equal. Attempts, errors, the host and the first delivery may differ.
 func SameRecord(a, b *DeadLetter) bool {
 	place := func(l *DeadLetter) map[string]string {
 		m := maps.Clone(l.Metadata)
 		delete(m, "host")
+		delete(m, "first_delivered")
 		return m
 	}
 	return a.Table == b.Table && a.Topic == b.Topic && a.AggregateID == b.AggregateID && a.EventType == b.EventType && a.WrittenAt == b.WrittenAt &&

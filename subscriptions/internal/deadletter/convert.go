@@ -41,6 +41,7 @@ const (
 	metaKey         = "record_key"
 	metaRawKey      = "record_key_base64" // instead, if it is not UTF-8
 	metaHost        = "host"
+	metaFirst       = "first_delivered"
 	metaHeader      = "header."        // prefix of the names of headers that an event may not have
 	metaHeaders     = "record_headers" // of which texts are not exact, as JSON
 )
@@ -55,7 +56,8 @@ type Message struct {
 	// Collisions is the number of other messages whose dead letters have the ids before:
 	// only after the database and the committed offsets went back together.
 	Collisions int
-	// Attempts is the number of deliveries since FirstAt; At is the time of the last.
+	// Attempts is the number of deliveries since FirstAt; At is the time of the dead letter,
+	// which lists are in the order of.
 	Attempts    int
 	FirstAt, At time.Time
 	// Name is a tag of the dead letter; empty for none.
@@ -78,7 +80,7 @@ func New(m *Message) *dlq.DeadLetter {
 		Table: m.Table, EventID: place.ID(m.Collisions),
 		AggregateID: cmp.Or(e.AggregateID, e.Key), AggregateType: e.AggregateType, EventType: e.Type, Sequence: e.Sequence,
 		Payload: r.Value, ContentType: e.ContentType, CreatedAt: e.At, Topic: r.Topic, Status: dlq.Suspended, Attempts: m.Attempts,
-		FirstFailedAt: m.FirstAt, LastFailedAt: m.At, Strategy: dlq.StrategyManual, Priority: dlq.ParsePriority(e.Headers[outbox.HeaderPriority]), ErrorClass: m.Class, ErrorText: m.Error,
+		FirstFailedAt: m.At, LastFailedAt: m.At, Strategy: dlq.StrategyManual, Priority: dlq.ParsePriority(e.Headers[outbox.HeaderPriority]), ErrorClass: m.Class, ErrorText: m.Error,
 		Metadata: place.metadata(),
 	}
 	l.Metadata[metaHost] = m.Host
@@ -99,6 +101,9 @@ func New(m *Message) *dlq.DeadLetter {
 	note(metaEventID, e.ID)
 	note(metaTime, e.Time)
 	note(metaSource, e.Source)
+	if !m.FirstAt.IsZero() {
+		l.Metadata[metaFirst] = m.FirstAt.UTC().Format(time.RFC3339Nano)
+	}
 	if e.KeyBase64 == nil {
 		note(metaKey, e.Key)
 	} else {

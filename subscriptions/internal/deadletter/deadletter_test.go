@@ -161,6 +161,32 @@ func TestNew_KeepsTheReferenceOfThePayload(t *testing.T) {
 	}
 }
 
+// Jobs and notices find a dead letter by the time at which it appeared, not by that of its
+// first delivery: a job made before does not select it, and a later look finds it.
+func TestNew_ListedByTheTimeOfTheDeadLetter(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	before := time.Now().Truncate(time.Millisecond)
+	first := before.Add(-3 * time.Hour)
+	r := testRecord()
+	l := New(&Message{Table: table, Incarnation: incarnation, Record: r, Attempts: 9, FirstAt: first, At: before, Class: "max_receive"})
+	_, err := b.Write(t.Context(), l)
+	must(t, err)
+	for want, f := range map[int]dlq.Filter{0: {Table: table, Until: before}, 1: {Table: table, Since: before}} {
+		n := 0
+		must(t, b.List(t.Context(), f, func(*dlq.DeadLetter) error { n++; return nil }))
+		if n != want {
+			t.Errorf("List() from %s until %s returns %d dead letters, want %d", f.Since, f.Until, n, want)
+		}
+	}
+	if _, err := b.Write(t.Context(), New(&Message{Table: table, Incarnation: incarnation, Record: r, FirstAt: first.Add(time.Millisecond), At: time.Now()})); err != nil {
+		t.Errorf("Write() again after a crash = %v", err)
+	}
+	if got, err := time.Parse(time.RFC3339, l.Metadata[metaFirst]); err != nil || !got.Equal(first) {
+		t.Errorf("the first delivery is %q, want %s", l.Metadata[metaFirst], first)
+	}
+}
+
 func randomRecord(rnd *rand.Rand) *kgo.Record {
 	texts := []string{"", "a", "order-1", "\xff\x00", "{}", "12", "-3", "2026-01-02T03:04:05.1Z", "text/plain", "ü", strings.Repeat("x", 300)}
 	names := []string{

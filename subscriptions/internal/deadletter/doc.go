@@ -20,5 +20,8 @@
 //     message has the place, and its dead letter the next id (Message.Collisions).
 //   - It relies on a reader of the partition of a dead letter. If nobody reads it any more, the replay
 //     is suspended with that reason.
+//   - Bulk jobs and notices find dead letters by FirstFailedAt. So it is the time of the dead
+//     letter (Message.At, taken for each attempt to write it); the first delivery, which may be
+//     hours before, is in the metadata.
 //   - It relies on the database for claims. While it is away, requests for replays wait.
 package deadletter
