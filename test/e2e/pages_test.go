@@ -69,12 +69,12 @@ func appendOrder(t *testing.T, db *gocql.Session) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	batch := db.NewBatch(gocql.LoggedBatch)
+	batch := db.Batch(gocql.LoggedBatch)
 	err = table.Append(batch, outbox.Event{
 		ID: outbox.IDFromUUID(gocql.TimeUUID()), AggregateID: outbox.IDFromText("order-42"), AggregateType: "order", Type: "OrderPlaced", Payload: []byte("{}"),
 	})
 	if err == nil {
-		err = db.ExecuteBatch(batch)
+		err = batch.Exec()
 	}
 	if err != nil {
 		t.Fatal(err)

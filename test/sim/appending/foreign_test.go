@@ -63,7 +63,7 @@ func onePartitionReportsALostResponse(t *testing.T, w world.World) {
 		t.Error(err)
 	}
 	id := gocql.MustRandomUUID()
-	b := w.Session.NewBatch(gocql.LoggedBatch).RetryPolicy(&gocql.SimpleRetryPolicy{NumRetries: 0}) //nolint:staticcheck // as in the document
+	b := w.Session.Batch(gocql.LoggedBatch).RetryPolicy(&gocql.SimpleRetryPolicy{NumRetries: 0})
 	b.Query("UPDATE balances SET balance = ?, version = ? WHERE aggregate_id = ? IF version = ?", 10, 1, id, nil)
 	b.Query("INSERT INTO balances (aggregate_id, seq, event_id) VALUES (?, ?, ?)", id, 1, gocql.MustRandomUUID())
 	w.Fault(1, faults.Effect{Failure: faults.WriteTimeout(faults.CAS, 1, 2), Fate: engine.FateDecided}, engine.OpCAS)
