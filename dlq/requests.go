@@ -33,6 +33,9 @@ const (
 	// requestGrace is how old a request is, by another clock than its operator's, when
 	// the change that it announces was never made. That takes a minute at most.
 	requestGrace = requestOverlap + time.Minute
+	// requestAgain is the age at which a request is written again after its change was made:
+	// the relay may have removed it. It leaves the rest of the grace to different clocks.
+	requestAgain = time.Minute
 	// requestSweep is the interval at which all requests are read, also older ones.
 	requestSweep = 5 * time.Minute
 )

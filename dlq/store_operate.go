@@ -211,7 +211,8 @@ func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by
 		return fmt.Errorf("%s dead letter %s: the actor has no name", action, event)
 	}
 	var asked int64
-	_, err := s.change(ctx, event, action, func(l *DeadLetter) (planned, error) {
+	var askedAt time.Time
+	changed, err := s.change(ctx, event, action, func(l *DeadLetter) (planned, error) {
 		if err := by.checkVersion(l); err != nil {
 			return planned{}, err
 		}
@@ -242,6 +243,7 @@ func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by
 			p.change = func(l *DeadLetter) { change(l); l.job = by.Job }
 		}
 		if action != ActionSet && (l.Status.Open() || p.to.Open()) && asked != l.Version+1 {
+			askedAt = s.db.Millis() // without a monotonic time, which stops while the host sleeps
 			if err := s.request(ctx, l, action, by.Name); err != nil {
 				return planned{}, err
 			}
@@ -249,7 +251,16 @@ func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by
 		}
 		return p, nil
 	})
-	return err
+	if err != nil || asked == 0 || s.db.Millis().Sub(askedAt) < requestAgain {
+		return err
+	}
+	// This process slept, and the relay may have removed the request before the change.
+	changed.Version = asked - 1
+	for a := s.db.Retry(ctx); ; {
+		if err = s.request(ctx, &changed, action, by.Name); err == nil || permanent(err) || !a.Pause() {
+			return err
+		}
+	}
 }
 
 func (s *Store) allowed(action Action, l *DeadLetter, now time.Time) error {

@@ -18,7 +18,8 @@ import (
 //
 // It is cheap enough for a call every second. A request is written before its change;
 // Requests returns it after the change is made, and removes it after eleven minutes if
-// the change was never made. The margin covers differences between clocks.
+// the change was not made. The margin covers differences between clocks; a change that is
+// made a minute later or more, because its process slept, writes its request again.
 func (s *Store) Requests(ctx context.Context, table string, mine func(*Request) bool) ([]Request, error) {
 	now := s.db.Clock.Now()
 	found, err := s.readRequests(ctx, table, s.marks.from(table, now), mine)
