@@ -97,9 +97,9 @@ func (e *Edited) dest() []any {
 	return []any{&e.ID, &e.Payload, &e.ContentType, &e.Headers, &e.Actor.Name, &e.Actor.Reason, &e.At}
 }
 
-// remove removes the contents of the edits of a purged dead letter. The ids of the
-// edits remain.
-func (e edits) remove(ctx context.Context, event gocql.UUID) error {
+// remove removes the contents of the edits of a purged dead letter that were stored until
+// a write time, in microseconds of the database. The ids of the edits remain.
+func (e edits) remove(ctx context.Context, event gocql.UUID, until int64) error {
 	qctx, cancel := context.WithTimeout(ctx, e.db.Timeout)
 	defer cancel()
 	var id gocql.UUID
@@ -108,10 +108,18 @@ func (e edits) remove(ctx context.Context, event gocql.UUID) error {
 		return nil
 	}
 	if err == nil {
-		err = e.db.Write(ctx, e.stmt.editsDrop, event)
+		err = e.db.Write(ctx, e.stmt.editsDrop, until, event)
 	}
 	if err != nil {
 		return fmt.Errorf("remove the edits of dead letter %s: %w", event, err)
+	}
+	return nil
+}
+
+// drop removes the content of one edit.
+func (e edits) drop(ctx context.Context, event, edit gocql.UUID) error {
+	if err := e.db.Write(ctx, e.stmt.editDrop, event, edit); err != nil {
+		return fmt.Errorf("remove edit %s of dead letter %s: %w", edit, event, err)
 	}
 	return nil
 }

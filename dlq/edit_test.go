@@ -307,3 +307,58 @@ func TestEdit_LeavesNothingInAPurgedDeadLetter(t *testing.T) {
 		t.Errorf("%d edits of a purged dead letter remain", n)
 	}
 }
+
+// A process may stop between a purge and the removal of the edits, while the dead letter is
+// restored from its archive, which stores the edits again.
+func TestPurge_ThatStopsKeepsTheEditsOfARestoredDeadLetter(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	for name, stop := range map[string]func(*fixture, gocql.UUID) func() error{
+		"after the purge": func(b *fixture, id gocql.UUID) func() error {
+			return func() error { return b.removeEdits(ctx, id) }
+		},
+		"after it read when": func(b *fixture, id gocql.UUID) func() error {
+			var purged int64
+			if err := b.Session.Query("SELECT WRITETIME(purged_at) FROM dead_letter_queue WHERE event_id = ?", id).Scan(&purged); err != nil {
+				t.Error(err)
+			}
+			return func() error { return b.edits.remove(ctx, id, purged) }
+		},
+	} {
+		b := setup(t)
+		id := b.bring(t, Suspended)
+		edited, err := b.Edit(ctx, id, edit2, eve, 0)
+		must(t, err)
+		must(t, b.Suspend(ctx, id, eve))
+		copied, err := b.Copy(ctx, id)
+		must(t, err)
+		must(t, b.purge(ctx, id, Purge{Archive: "x", Force: true}, eve))
+		remove := stop(b, id)
+		must(t, b.another(t).Restore(ctx, id, &copied, eve))
+		must(t, remove())
+		if l, err := b.Read(ctx, id); err != nil || l.Edit == nil || l.Edit.ID != edited {
+			t.Errorf("%s: Read() of the restored dead letter = %+v, %v", name, l.Edit, err)
+		}
+	}
+}
+
+// A dead letter whose edit is missing prevents no claim of others.
+func TestClaimMany_BesideAMissingEdit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	bad, good := b.bring(t, Suspended), b.bring(t, Pending)
+	edited, err := b.Edit(t.Context(), bad, edit2, eve, 0)
+	must(t, err)
+	must(t, b.edits.drop(t.Context(), bad, edited))
+	out := b.another(t, WithTimeouts(time.Second, time.Second)).ClaimMany(t.Context(), []gocql.UUID{bad, good}, me, time.Minute)
+	if out[0].Err == nil || out[1].Err != nil || out[1].DeadLetter.Payload == nil {
+		t.Errorf("ClaimMany() = %v and %v, want an error of the first alone", out[0].Err, out[1].Err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -28,6 +28,7 @@ var insertColumns = []string{
 type statements struct {
 	table                                          string
 	insert, entry, entries, whole, wholes, history string
+	purged                                         string
 	chains, chain                                  string
 	requestAdd, requestDrop, requests, requested   string
 	holdAdd, holdDrop, holds                       string
@@ -47,6 +48,7 @@ func newStatements(keyspace string) statements {
 		whole:   whole + " WHERE event_id = ?",
 		wholes:  whole + " WHERE event_id IN ?",
 		history: "SELECT history FROM " + deadLetters + " WHERE event_id = ?",
+		purged:  "SELECT WRITETIME(purged_at) FROM " + deadLetters + " WHERE event_id = ?",
 
 		chains: "SELECT aggregate_id, seq, written_at, event_id FROM " + chains + " WHERE table_name = ? AND bucket = ?",
 		chain:  "SELECT aggregate_id, seq, written_at, event_id FROM " + chains + " WHERE table_name = ? AND bucket = ? AND aggregate_id = ?",
@@ -95,7 +97,7 @@ func newListStatements(keyspace string) listStatements {
 // editStatements are the CQL of edits.
 type editStatements struct {
 	editAdd, editIDAdd, edit, edits, editOf string
-	hasEdits, editsDrop                     string
+	hasEdits, editsDrop, editDrop           string
 }
 
 func newEditStatements(keyspace string) editStatements {
@@ -108,7 +110,8 @@ func newEditStatements(keyspace string) editStatements {
 		edit:      edit + " WHERE event_id = ? AND edited_id = ?",
 		edits:     edit + " WHERE event_id = ?",
 		hasEdits:  "SELECT edited_id FROM " + edits + " WHERE event_id = ? LIMIT 1",
-		editsDrop: "DELETE FROM " + edits + " WHERE event_id = ?",
+		editsDrop: "DELETE FROM " + edits + " USING TIMESTAMP ? WHERE event_id = ?",
+		editDrop:  "DELETE FROM " + edits + " WHERE event_id = ? AND edited_id = ?",
 		editOf:    "SELECT event_id FROM " + editIDs + " WHERE edited_id = ?",
 	}
 }

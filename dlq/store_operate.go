@@ -197,7 +197,7 @@ func (s *Store) Edit(ctx context.Context, event gocql.UUID, e Edit, by Actor, ex
 	if err != nil {
 		// A purge that was faster has removed the edits before this one was stored.
 		if l, readErr := s.Read(ctx, event); readErr == nil && !l.PurgedAt.IsZero() {
-			err = errors.Join(err, s.edits.remove(ctx, event))
+			err = errors.Join(err, s.edits.drop(ctx, event, edited.ID))
 		}
 		return gocql.UUID{}, err
 	}

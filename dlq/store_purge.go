@@ -38,7 +38,22 @@ func (s *Store) Purge(ctx context.Context, event gocql.UUID, how Purge, by Actor
 	if err := s.purge(ctx, event, how, by); err != nil {
 		return err
 	}
-	return s.edits.remove(ctx, event)
+	return s.removeEdits(ctx, event)
+}
+
+// removeEdits removes the contents of the edits that are older than the purge: a restore
+// since then has stored them again.
+func (s *Store) removeEdits(ctx context.Context, event gocql.UUID) error {
+	qctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
+	defer cancel()
+	var purged *int64
+	if err := s.db.Select(qctx, s.stmt.purged, event).Consistency(s.db.Serial).Scan(&purged); err != nil && !errors.Is(err, gocql.ErrNotFound) {
+		return fmt.Errorf("read when dead letter %s was purged: %w", event, err)
+	}
+	if purged == nil { // it is restored, or forgotten with its edits
+		return nil
+	}
+	return s.edits.remove(ctx, event, *purged)
 }
 
 func (s *Store) purge(ctx context.Context, event gocql.UUID, how Purge, by Actor) error {
@@ -239,7 +254,7 @@ func (s *Store) forget(ctx context.Context, event gocql.UUID, tried **DeadLetter
 
 // clearForgotten removes the edits and the list entry of a removed outline.
 func (s *Store) clearForgotten(ctx context.Context, l *DeadLetter) {
-	if err := s.edits.remove(ctx, l.EventID); err != nil { // of a version that left them
+	if err := s.edits.remove(ctx, l.EventID, time.Now().UnixMicro()); err != nil { // of a version that left them
 		s.db.Log.Warn("failed to remove the edits of a forgotten dead letter", "event_id", l.EventID, "err", err)
 	}
 	if err := s.lists.drop(ctx, l, l.Version, listsOf(l), false); err != nil {

@@ -61,7 +61,7 @@ func (s *Store) readMany(ctx context.Context, events []gocql.UUID) (map[gocql.UU
 }
 
 // readWhole returns dead letters with their payloads, by event id. Events without one
-// are absent.
+// are absent, and so is a dead letter whose edit is missing: it prevents no other.
 func (s *Store) readWhole(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]DeadLetter, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
@@ -78,10 +78,14 @@ func (s *Store) readWhole(ctx context.Context, events []gocql.UUID) (map[gocql.U
 		return nil, fmt.Errorf("read %d dead letters: %w", len(events), err)
 	}
 	for id, l := range out {
-		if err := s.edits.fill(ctx, &l); err != nil {
+		switch err := s.edits.fill(ctx, &l); {
+		case errors.Is(err, gocql.ErrNotFound):
+			delete(out, id)
+		case err != nil:
 			return nil, err
+		default:
+			out[id] = l
 		}
-		out[id] = l
 	}
 	return out, nil
 }

@@ -184,7 +184,7 @@ var dlqMutants = []mutant{
 	},
 	{
 		name: "dlq: a purge leaves the stored edits", file: "dlq/store_purge.go", pkg: "./dlq/archive", run: "TestKeeper_",
-		old: "	return s.edits.remove(ctx, event)\n", new: "	return nil\n",
+		old: "	return s.removeEdits(ctx, event)\n", new: "	return nil\n",
 	},
 	{
 		name: "dlq: a dead letter is purged though it changed since it was copied", file: "dlq/archive/move.go", pkg: "./dlq/archive", run: "TestKeeper_",
