@@ -61,7 +61,8 @@ type DeadLetter struct {
 	// Replays is the number of failed replays. An operator may request one more than
 	// the automatic replays.
 	Replays int
-	// FirstFailedAt and LastFailedAt are the times of the first and the last failure.
+	// FirstFailedAt and LastFailedAt are the times of the first and the last failure. A
+	// failure that could be stored only later has the time at which it was stored.
 	FirstFailedAt, LastFailedAt time.Time
 	// Strategy chose NextAttempt, the earliest time of the automatic replay; zero means
 	// immediately for a pending dead letter. Write stores the given value: Delay(0)
@@ -105,7 +106,8 @@ type DeadLetter struct {
 	// of CQL; blobs as 0x….
 	Raw map[string]string
 
-	job gocql.UUID // the bulk job that changed it last
+	job    gocql.UUID  // the bulk job that changed it last
+	listed []time.Time // each FirstFailedAt with which Write failed
 }
 
 // OutcomeKind is the way in which a dead letter was resolved.

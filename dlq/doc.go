@@ -20,6 +20,10 @@
 // one lightweight transaction on the version of the dead letter, and contains its line
 // of the history.
 //
+// Lists are in the order of FirstFailedAt. Jobs, which leave out what is younger than they
+// are, and notices of new dead letters rely on its being the time of Write: the relay and
+// subscriptions set it for each attempt.
+//
 // The package does not publish: only the relay does. docs/design/dead-letters.md
 // describes the states, the tables and why they converge.
 //

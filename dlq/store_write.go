@@ -14,7 +14,8 @@ import (
 // Write stores a new dead letter and returns its status.
 //
 // l.Status is Pending, Blocked or Suspended; empty means Pending. FirstFailedAt and
-// LastFailedAt default to now. If the event already has a dead letter, Write leaves it
+// LastFailedAt default to now. Lists are in the order of FirstFailedAt, so a caller that
+// repeats Write for longer sets it again. If the event already has a dead letter, Write leaves it
 // unchanged and returns its status, so Write may be repeated, also after a crash. After
 // it has returned nil, every list contains the dead letter; only then may the relay
 // checkpoint past the event. After an error the dead letter may be stored or not;
@@ -48,6 +49,7 @@ func (s *Store) Write(ctx context.Context, l *DeadLetter) (Status, error) {
 			}
 		}
 		if permanent(err) || errors.Is(err, ErrOtherRecord) || !a.Pause() {
+			l.listed = append(l.listed, row.FirstFailedAt)
 			return "", err
 		}
 	}
@@ -121,12 +123,16 @@ func (s *Store) insert(ctx context.Context, row *DeadLetter, args []any) (stored
 	return stored, false, nil
 }
 
-// unlist removes row from the lists that do not contain the stored dead letter.
+// unlist removes row, as this call and failed ones listed it, from the lists that do not
+// contain the stored dead letter.
 func (s *Store) unlist(ctx context.Context, row, stored *DeadLetter) {
-	off := listsWithout(row, stored)
 	chain := !stored.Status.Open() || !sameChain(row, stored)
-	if err := s.lists.drop(ctx, row, stored.Version, off, chain); err != nil {
-		s.db.Log.Debug("failed to remove stale list entries of a dead letter; readers skip them", "event_id", row.EventID, "err", err)
+	for _, at := range append([]time.Time{row.FirstFailedAt}, row.listed...) {
+		listed := *row
+		listed.FirstFailedAt = at
+		if err := s.lists.drop(ctx, &listed, stored.Version, listsWithout(&listed, stored), chain); err != nil {
+			s.db.Log.Debug("failed to remove stale list entries of a dead letter; readers skip them", "event_id", row.EventID, "err", err)
+		}
 	}
 }
 

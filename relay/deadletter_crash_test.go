@@ -14,6 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
@@ -165,9 +166,19 @@ func TestDeadLetters_OneThatCannotBeStoredDelaysNoOther(t *testing.T) {
 				if err := w.db.Faults().Remove(id); err != nil {
 					t.Fatal(err)
 				}
+				removed := time.Now().Truncate(time.Millisecond)
 				time.Sleep(5 * time.Minute)
 				if n := len(w.open()); n != len(all) {
 					t.Errorf("%d dead letters are stored, want %d", n, len(all))
+				}
+				// Jobs that were made before do not select them, and notices find them. A call of
+				// Write, with its retries, has one time.
+				late := 0
+				if err := w.deadLetters().List(t.Context(), dlq.Filter{Since: removed.Add(-15 * time.Second)}, func(*dlq.DeadLetter) error { late++; return nil }); err != nil || late != len(bad) {
+					t.Errorf("%d dead letters are dated by the time at which they could be stored, %v, want %d", late, err, len(bad))
+				}
+				if s, err := w.deadLetters().Stats(t.Context()); err != nil || s.Open != int64(len(all)) {
+					t.Errorf("the lists have %d entries, %v, want %d", s.Open, err, len(all))
 				}
 				if n := r.Status().Unstored; n != 0 {
 					t.Errorf("%d dead letters are still reported as not stored", n)

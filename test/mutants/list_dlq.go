@@ -203,6 +203,26 @@ var dlqMutants = []mutant{
 		old: "		<-w.slots\n		err = retry.Wait(p.ctx, retry.Backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt))\n		w.slots <- struct{}{}",
 		new: "		err = retry.Wait(p.ctx, retry.Backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt))\n		_ = struct{}{}",
 	}),
+	unit("TestDeadLetters_OneThatCannotBeStoredDelaysNoOther", mutant{
+		name: "a dead letter that is stored late is dated by its first attempt", file: "relay/internal/publish/dead_letter.go",
+		old: "		deadLetter.FirstFailedAt, deadLetter.LastFailedAt = now, now\n", new: "		_ = now\n",
+	}),
+	unit("TestDeadLetters_OneThatCannotBeStoredDelaysNoOther", mutant{
+		name: "dlq: what failed writes listed stays listed", file: "dlq/store_write.go",
+		old: "append([]time.Time{row.FirstFailedAt}, row.listed...)", new: "[]time.Time{row.FirstFailedAt}",
+	}),
+	{
+		name: "dlq: a change that is made late is not announced", file: "dlq/store_operate.go", pkg: "./dlq", run: "TestRequests_OfAChangeThatIsMadeLate",
+		old: "s.db.Millis().Sub(askedAt) < requestAgain", new: "s.db.Millis().Sub(askedAt) >= 0",
+	},
+	{
+		name: "dlq: a purge that stops removes the edits of a restore", file: "dlq/store_purge.go", pkg: "./dlq", run: "TestPurge_ThatStops",
+		old: "	if purged == nil { // it is restored, or forgotten with its edits\n		return nil\n	}\n", new: "	if purged == nil {\n		now := time.Now().UnixMicro()\n		purged = &now\n	}\n",
+	},
+	{
+		name: "dlq: a missing edit prevents the claims of others", file: "dlq/store_read.go", pkg: "./dlq", run: "TestClaimMany_BesideAMissingEdit",
+		old: "			delete(out, id)\n", new: "			return nil, err\n",
+	},
 	unit("TestReplay_EndsWithItsClaim", mutant{
 		name: "a replay that waits is sent behind its claim", file: "relay/internal/publish/send.go",
 		old: "case l.replay != nil && !l.replay.isClaimed():", new: "case false:",

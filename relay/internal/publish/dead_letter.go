@@ -199,6 +199,9 @@ func (w deadLetterWriter) writeFront(l *lane) bool {
 // store writes the dead letter and retries until the database accepts it. It gives up
 // its slot between attempts, so a dead letter that can never be stored
 // delays only its own aggregate. It returns an error only if the relay stops.
+//
+// The failure is dated by the attempt that stores it: jobs and notices list by that time, and
+// must not take a dead letter of which they could not know for an older one.
 func (w deadLetterWriter) store(deadLetter *dlq.DeadLetter) (dlq.Status, error) {
 	p := w.p
 	defer w.noteUnstored(deadLetter.EventID, nil)
@@ -222,6 +225,10 @@ func (w deadLetterWriter) store(deadLetter *dlq.DeadLetter) (dlq.Status, error) 
 		if err != nil {
 			return "", errors.Join(failure.ErrStopping, err)
 		}
+		p.mu.Lock()
+		now := p.mu.deadLetters.failedAt(deadLetter.Sequence)
+		p.mu.Unlock()
+		deadLetter.FirstFailedAt, deadLetter.LastFailedAt = now, now
 	}
 }
 
@@ -267,13 +274,7 @@ func (d *deadLetters) oldestUnstored() (n int, oldest UnstoredDeadLetter) {
 func (w deadLetterWriter) newDeadLetterLocked(it *item, behind bool) *dlq.DeadLetter {
 	p := w.p
 	e := &it.event
-	now := time.Now().UTC().Truncate(time.Millisecond)
-	if e.Sequence == 0 { // FirstFailedAt orders unnumbered events, also after a restart
-		if !now.After(p.mu.deadLetters.lastFailure) {
-			now = p.mu.deadLetters.lastFailure.Add(time.Millisecond)
-		}
-		p.mu.deadLetters.lastFailure = now
-	}
+	now := p.mu.deadLetters.failedAt(e.Sequence)
 	deadLetter := &dlq.DeadLetter{
 		Table: p.table.name, EventID: e.ID.UUID(), AggregateID: e.AggregateID.String(), AggregateType: e.AggregateType,
 		EventType: e.Type, Sequence: e.Sequence, Payload: e.Payload, ContentType: e.ContentType, Headers: maps.Clone(e.Headers),

@@ -33,6 +33,20 @@ func newDeadLetters(cfg *Config) *deadLetters {
 	return &deadLetters{Set: chains.New(cfg.Rules), unstored: make(map[gocql.UUID]UnstoredDeadLetter), stalled: make(map[gocql.UUID]int64)}
 }
 
+// failedAt is the time of a failure now of an event with this sequence number.
+// FirstFailedAt orders unnumbered events, also after a restart.
+func (d *deadLetters) failedAt(sequence int64) time.Time {
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	if sequence != 0 {
+		return now
+	}
+	if !now.After(d.lastFailure) {
+		now = d.lastFailure.Add(time.Millisecond)
+	}
+	d.lastFailure = now
+	return now
+}
+
 // resumeStalled makes the dead letters of stalled partitions due.
 func (d *deadLetters) resumeStalled() {
 	for id, at := range d.stalled {
