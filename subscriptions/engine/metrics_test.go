@@ -76,7 +76,7 @@ func TestEngine_Metrics(t *testing.T) {
 		check("after", map[string]float64{
 			"lag": 3, "waiting": 1, "in_flight": 0, "deferred": 2, "stored": 2, "oldest_unacknowledged_seconds": 25, "paused": 1,
 			"nacked_total": 2, "expired_total": 1, "dead_lettered_total": 1,
-			"receive_to_acknowledge_seconds_count": 1, "receive_to_acknowledge_seconds_sum": 3, "settle_seconds_count": 3,
+			"receive_to_acknowledge_duration_seconds_count": 1, "receive_to_acknowledge_duration_seconds_sum": 3, "settle_duration_seconds_count": 3,
 		})
 		if err := p.Delete(context.Background(), "s", 0, "test"); err != nil {
 			t.Fatal(err)

@@ -155,9 +155,10 @@ func (p *Publisher) checkFlowsLocked(now time.Time) {
 	filling := 2*p.ids.open.Load() >= int64(p.cfg.MaxInFlightRecords) || 2*p.ids.bytes.Load() >= p.cfg.MaxInFlightBytes
 	for key, f := range stalled {
 		silent := now.Sub(f.since)
-		full := !p.table.exists()
-		if !full && (filling || silent >= UsedUpAfter(p.cfg.RetryDelays, p.cfg.AttemptTimeout)) {
-			full = p.spillLocked(key, f, silent)
+		usedUp := silent >= UsedUpAfter(p.cfg.RetryDelays, p.cfg.AttemptTimeout)
+		full := usedUp // without dead letters
+		if p.table.exists() {
+			full = (filling || usedUp) && p.spillLocked(key, f, silent)
 		}
 		if full && filling && !f.gated {
 			p.gateStalledLocked(key, f, silent)
