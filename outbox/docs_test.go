@@ -105,7 +105,7 @@ func onePartition(session *gocql.Session, table outbox.Table, e outbox.Event, id
 func ownTable(ctx context.Context, session *gocql.Session, batch *gocql.Batch, payload []byte) error {
 	columns, err := outbox.ReadColumns(ctx, session, "shop", "events")
 	table, err := outbox.Mapping{Preset: outbox.PresetDebezium, Columns: map[string]string{"created_at": "happened_at"}}.Table("shop", "events", columns)
-	err = table.Append(batch, outbox.Event{ID: outbox.IDFromUUID(gocql.TimeUUID()), AggregateID: outbox.IDFromText("order-42"), AggregateType: "order", Type: "OrderPlaced", Payload: payload})
+	err = table.Append(batch, outbox.Event{ID: outbox.IDFromUUID(gocql.TimeUUID()), AggregateID: outbox.IDFromText("order-42"), AggregateType: "order", Type: "OrderPlaced", Payload: payload, CreatedAt: time.Now()})
 	return err
 }
 

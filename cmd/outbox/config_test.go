@@ -30,7 +30,7 @@ func TestConfig(t *testing.T) {
 	}
 	t.Setenv("OUTBOX_SCYLLA_PASSWORD", "hunter2")
 	t.Setenv("OUTBOX_RELAY_SHARDS", "4")
-	write("scylla: {hosts: [db-1], password: swordfish}\nrelay: {shards: 2, attempt_timeout: 9s, tables: [{table: events}]}\n")
+	write("scylla: {hosts: [db-1], username: shop, password: swordfish}\nrelay: {shards: 2, attempt_timeout: 9s, tables: [{table: events}]}\n")
 	out, _ := config(cli.ExitOK, "print", "-o", "json")
 	var got struct {
 		Scylla struct {
@@ -58,11 +58,26 @@ func TestConfig(t *testing.T) {
 		t.Errorf("config check = %s", out)
 	}
 	for text, want := range map[string]string{
-		"relay: {shard: 2}":              "relay.shard",
-		"relay: {attempt_timeout: soon}": "relay.attempt_timeout",
-		"scylla: {keyspace: 'A B'}":      "A B",
-		"archive: {url: 'no://b'}":       "outbox-cloud",
-		"kafka: {password: 'file:/no'}":  "kafka.password",
+		"relay: {shard: 2}":                                "relay.shard",
+		"relay: {attempt_timeout: soon}":                   "relay.attempt_timeout",
+		"scylla: {keyspace: 'A B'}":                        "A B",
+		"archive: {url: 'no://b'}":                         "outbox-cloud",
+		"kafka: {password: 'file:/no'}":                    "kafka.password",
+		"http: {tokens: [nobody]}":                         "http.tokens",
+		"admin: {tokens: [nobody]}":                        "admin.tokens",
+		"orders: {addr: nowhere}":                          "orders.addr",
+		"admin: {addr: 'a:b'}":                             "admin.addr",
+		"ops: {addr: ''}":                                  "ops.addr",
+		"hints: {addr: '127.0.0.1:1'}":                     "hints.key",
+		"api: {admin_url: 'no URL'}":                       "api.admin_url",
+		"http: {tls_cert: a.pem}":                          "http.tls_key",
+		"http: {trusted_proxies: [a]}":                     "http.trusted_proxies",
+		"messages: {max_bytes: 2000000}":                   "archive.url",
+		"schema: {tablets: maybe}":                         "maybe",
+		"notifications: {targets: ['chat=nothing://a']}":   "notifications.targets",
+		"subscriptions: {targets: ['chat=nothing://a']}":   "subscriptions.targets",
+		"kafka: {sasl: none}":                              "kafka.sasl",
+		"relay: {tables: [{table: a, topic: '${event}'}]}": "table outbox.a",
 	} {
 		write(text)
 		if _, errOut := config(cli.ExitUsage, "check"); !strings.Contains(errOut, want) {
@@ -94,7 +109,7 @@ func TestConfig_Context(t *testing.T) {
 	}{
 		{"", "config print --context prod", cli.ExitOK, "shop"},
 		{"prod", "config print", cli.ExitOK, "shop"},
-		{"prod", "config check", cli.ExitOK, "is valid"},
+		{"prod", "config check", cli.ExitUsage, "api.admin_url"},
 		{"prod", "dlq stats", cli.ExitUsage, "other users can read secrets"},
 		{"", "dlq stats --context prd", cli.ExitUsage, "the contexts are prod"},
 		{"", "__complete dlq list --context ", cli.ExitOK, "prod\n"},

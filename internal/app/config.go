@@ -108,7 +108,8 @@ func loadFrom(path string, lookup func(string) (string, bool), flags *pflag.Flag
 		c.Ops.Addr = f.DefValue
 	}
 	all := settings.Of(c)
-	err := all.Load(path, lookup, flags)
+	overridden, err := all.Load(path, lookup, flags)
+	c.overridden = overridden
 	var sections []string
 	if f := flags.Lookup("config"); f != nil {
 		sections = f.Annotations[sectionsAnnotation]

@@ -100,7 +100,7 @@ func warnOfReaders(log *slog.Logger, path string) {
 		return
 	}
 	file := settings.Of(defaults())
-	if file.Load(path, NoEnv, pflag.NewFlagSet("", pflag.ContinueOnError)) != nil {
+	if _, err := file.Load(path, NoEnv, pflag.NewFlagSet("", pflag.ContinueOnError)); err != nil {
 		return // the command has reported it
 	}
 	var keys []string

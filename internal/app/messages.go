@@ -60,9 +60,8 @@ func payloadStore(ctx context.Context, c *Config) (s payload.Store, closeStore f
 	if c.Messages.MaxBytes <= outbox.MaxEventBytes {
 		return nil, func() error { return nil }, nil
 	}
-	if c.Archive.URL == "" {
-		return nil, nil, cli.Usage(fmt.Errorf("messages.max_bytes: %d: more than %d needs archive.url, where the payloads of such messages are stored; set it, or reduce messages.max_bytes",
-			c.Messages.MaxBytes, outbox.MaxEventBytes))
+	if err := c.checkPayloads(); err != nil {
+		return nil, nil, err
 	}
 	a, err := archive.Open(ctx, c.Archive.URL)
 	if err != nil {

@@ -28,6 +28,9 @@ func Serving(
 	if err != nil {
 		return err
 	}
+	if len(c.overridden) > 0 {
+		log.Info("environment overrides the configuration file", "keys", c.overridden)
+	}
 	teardown := daemon.Teardown{Logger: log}
 	defer func() { err = errors.Join(err, teardown.Run()) }()
 	return f(cmd.Context(), log, &teardown)

@@ -82,6 +82,8 @@ type Config struct {
 	Retention     retentionConfig     `setting:"retention"`
 	Verify        VerifyConfig        `setting:"verify"`
 
+	overridden []string // keys of the file that the environment overrides
+
 	Tracer trace.TracerProvider // makes the spans of all parts; nil makes none
 }
 

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -47,8 +46,10 @@ func (c *Config) CheckSubscriptions(log *slog.Logger) error {
 	_, schemas := c.Kafka.SchemaRegistry()
 	_, push := c.Destinations(log)
 	var advertise error
-	if u, err := url.Parse(c.Subscriptions.Advertise); c.Subscriptions.Advertise != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-		advertise = cli.Usage(fmt.Errorf("subscriptions.advertise %q: use a URL such as https://outbox-1.example.com:8082", c.Subscriptions.Advertise))
+	if c.Subscriptions.Advertise != "" {
+		if err := checkURL(c.Subscriptions.Advertise); err != nil {
+			advertise = cli.Usage(fmt.Errorf("subscriptions.advertise %w", err))
+		}
 	}
 	return errors.Join(gate, proxies, hosts, kafka, schemas, push, advertise)
 }

@@ -14,22 +14,22 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// readFile sets the settings of a YAML file. A key that no setting has is an error: a
+// readFile sets the settings of a YAML file and returns their keys. A key that no setting has is an error: a
 // misspelt one would leave a default in force silently.
-func (fs Fields) readFile(path string) []error {
+func (fs Fields) readFile(path string) (map[string]bool, []error) {
 	in := func(err error) error { return fmt.Errorf("configuration file %s: %w", path, err) }
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return []error{in(err)}
+		return nil, []error{in(err)}
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(b))
 	var doc, more yaml.Node
 	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
-		return nil
+		return nil, nil
 	} else if err != nil {
-		return []error{in(err)}
+		return nil, []error{in(err)}
 	}
-	r := reader{fields: fs}
+	r := reader{fields: fs, keys: make(map[string]bool)}
 	r.section(doc.Content[0], "")
 	if !errors.Is(dec.Decode(&more), io.EOF) {
 		r.errs = append(r.errs, errors.New("more than one document: write one"))
@@ -37,12 +37,13 @@ func (fs Fields) readFile(path string) []error {
 	for i, err := range r.errs {
 		r.errs[i] = in(err)
 	}
-	return r.errs
+	return r.keys, r.errs
 }
 
 // reader sets the settings of a file, and collects its errors.
 type reader struct {
 	fields Fields
+	keys   map[string]bool
 	errs   []error
 }
 
@@ -60,6 +61,7 @@ func (r *reader) section(n *yaml.Node, path string) {
 		for _, f := range r.fields {
 			if f.Key == at {
 				if !null(value) { // as if the key were not there
+					r.keys[at] = true
 					r.value(value, f.value, at, f.tag)
 				}
 				return

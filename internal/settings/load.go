@@ -67,15 +67,20 @@ func (t *flagText) Set(s string) error { t.text = s; return nil }
 func (t *flagText) Type() string { return t.kind }
 
 // Load sets the settings: flag over environment over file over the current value. file
-// may be empty. The error lists all problems, each with the name of its setting.
-func (fs Fields) Load(file string, lookup func(string) (string, bool), flags *pflag.FlagSet) error {
+// may be empty. overridden are the keys of the file that the environment overrides. The error
+// lists all problems, each with the name of its setting.
+func (fs Fields) Load(file string, lookup func(string) (string, bool), flags *pflag.FlagSet) (overridden []string, err error) {
 	var errs []error
+	var inFile map[string]bool
 	if file != "" {
-		errs = fs.readFile(file)
+		inFile, errs = fs.readFile(file)
 	}
 	for _, f := range fs {
 		if env := f.Env(); env != "" {
 			if text, ok := lookup(env); ok {
+				if inFile[f.Key] {
+					overridden = append(overridden, f.Key)
+				}
 				if err := parse(f.value, text, f.tag); err != nil {
 					errs = append(errs, fmt.Errorf("%s: %s: %w", env, f.Key, err))
 				}
@@ -95,7 +100,7 @@ func (fs Fields) Load(file string, lookup func(string) (string, bool), flags *pf
 			errs = append(errs, fmt.Errorf("--%s: %s: %w", flag.Name, f.Key, err))
 		}
 	}
-	return errors.Join(errs...)
+	return overridden, errors.Join(errs...)
 }
 
 // ofService matches the ends of the variables that Kubernetes sets for a service: one called

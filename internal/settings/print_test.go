@@ -36,7 +36,7 @@ other: {level: debug}
 		t.Fatal(err)
 	}
 	fields := settings.Of(new(config))
-	if err := fields.Load(file, func(string) (string, bool) { return "", false }, pflag.NewFlagSet("", pflag.ContinueOnError)); err != nil {
+	if _, err := fields.Load(file, func(string) (string, bool) { return "", false }, pflag.NewFlagSet("", pflag.ContinueOnError)); err != nil {
 		t.Fatal(err)
 	}
 	got, err := json.MarshalIndent(fields.Document(), "", "  ")

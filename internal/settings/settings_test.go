@@ -65,7 +65,8 @@ func load(t *testing.T, yaml string, env map[string]string, args ...string) (*co
 	}
 	c = new(config)
 	c.Shop.Keep = time.Hour
-	return c, settings.Of(c).Load(path, func(k string) (string, bool) { v, ok := env[k]; return v, ok }, flags)
+	_, err := settings.Of(c).Load(path, func(k string) (string, bool) { v, ok := env[k]; return v, ok }, flags)
+	return c, err
 }
 
 func TestOf_NamesAndDefaults(t *testing.T) {
@@ -185,4 +186,18 @@ func TestOf_RefusesASecondDefault(t *testing.T) {
 	var c config
 	c.Shop.Name = "mine"
 	settings.Of(&c)
+}
+
+// The keys of the file that the environment overrides are returned, and no others.
+func TestLoad_NamesOverriddenKeys(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(path, []byte("shop: {name: file, wait: 2s, hosts: [a]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{"OUTBOX_SHOP_NAME": "env", "OUTBOX_SHOP_HOSTS": "b", "OUTBOX_SHOP_SIZE": "7"}
+	got, err := settings.Of(new(config)).Load(path, func(k string) (string, bool) { v, ok := env[k]; return v, ok }, pflag.NewFlagSet("", pflag.ContinueOnError))
+	if slices.Sort(got); err != nil || !slices.Equal(got, []string{"shop.hosts", "shop.name"}) {
+		t.Errorf("Load() = %q, %v, want the keys of the file that the environment has too", got, err)
+	}
 }

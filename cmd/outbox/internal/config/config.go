@@ -59,8 +59,9 @@ func newCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check the configuration, without a connection",
-		Long: `Check the configuration, without a connection: the file, the variables, and the relay's
-settings. 'outbox doctor' checks database, broker and rights too.
+		Long: `Check the configuration, without a connection: the file, the variables, and what each
+command checks at its start, such as tokens, addresses, targets, certificates and tables.
+'outbox doctor' checks database, broker and rights too.
 
 Exit status: 0 no problem; 2 a problem.`,
 		Args: cobra.NoArgs,
@@ -69,14 +70,12 @@ Exit status: 0 no problem; 2 a problem.`,
 			if err != nil {
 				return err
 			}
+			if err := c.Check(); err != nil {
+				return err
+			}
 			confs, err := c.RelayConfigs()
 			if err != nil {
 				return cli.Usage(err)
-			}
-			for i := range confs {
-				if err := confs[i].Validate(); err != nil {
-					return cli.Usage(fmt.Errorf("table %s: %w", app.TableName(&confs[i]), app.InSettings(err)))
-				}
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "the configuration is valid: %d settings, %s\n", len(all), cli.Plural(len(confs), "outbox table"))
 			return err

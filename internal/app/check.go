@@ -1,0 +1,143 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/trace/otlp"
+	"github.com/scylla-outbox/scylla-outbox/notify"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/hint"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+)
+
+// Check returns the errors of all settings that a command would refuse at its start, without a
+// connection. It is an error of usage.
+func (c *Config) Check() error {
+	log := slog.New(slog.DiscardHandler)
+	var errs []error
+	add := func(err error) { errs = append(errs, err) }
+	named := func(key string, err error) {
+		if err != nil {
+			add(fmt.Errorf("%s: %w", key, err))
+		}
+	}
+	_, err := c.Scylla.Cluster(c.Scylla.Keyspace)
+	add(err)
+	add(schema.Print(io.Discard, c.SchemaOptions(log)))
+	_, err = c.Kafka.Options()
+	add(err)
+	_, err = c.Kafka.SchemaRegistry()
+	add(err)
+	add(c.checkRelays())
+	_, err = c.Publication()
+	add(err)
+
+	for _, api := range []struct{ key, addr string }{
+		{"orders.addr", c.Orders.Addr}, {"admin.addr", c.Admin.Addr}, {"subscriptions.addr", c.Subscriptions.Addr},
+	} {
+		if err := checkAddr(api.addr); err != nil {
+			named(api.key, err)
+		} else if _, err := c.HTTP.AllowedHosts(api.addr); err != nil {
+			add(err)
+		}
+	}
+	if c.Ops.Addr != OpsOff {
+		named(OpsAddrKey, checkAddr(c.Ops.Addr))
+	}
+	if c.Hints.Addr != "" {
+		named("hints.addr", checkAddr(c.Hints.Addr))
+	}
+	for _, addr := range c.Hints.RelayAddrs {
+		named("hints.relay_addrs", checkAddr(addr))
+	}
+	if (c.Hints.Addr != "" || len(c.Hints.RelayAddrs) > 0) && len(c.Hints.Key) < hint.MinKey {
+		named("hints.key", hint.ErrKey)
+	}
+	for _, x := range []struct{ key, url string }{
+		{"api.admin_url", c.API.AdminURL}, {"api.subscriptions_url", c.API.SubscriptionsURL}, {"notifications.console_url", c.Notifications.ConsoleURL},
+		{"subscriptions.advertise", c.Subscriptions.Advertise},
+	} {
+		if x.url != "" {
+			named(x.key, checkURL(x.url))
+		}
+	}
+
+	_, err = c.HTTP.Gate(log)
+	add(err)
+	_, err = c.HTTP.Proxies()
+	add(err)
+	add(c.HTTP.checkPair())
+	if len(c.Admin.Tokens) > 0 || c.Admin.OIDCIssuer != "" { // a process without the admin API needs none
+		_, err = c.Admin.Gate(log)
+		add(err)
+	}
+	_, err = c.Admin.console()
+	add(err)
+	_, err = c.Destinations(log)
+	add(err)
+	_, err = notify.ParseTargets(c.Notifications.Targets, c.Notifications.WebhookSecrets)
+	named("notifications.targets", err)
+	_, err = dlq.LoadSchemas(c.DLQ.Schemas)
+	named("dlq.schemas", err)
+	add(c.checkPayloads())
+	_, err = otlp.Enabled(os.Getenv)
+	add(err)
+	if err := errors.Join(errs...); err != nil {
+		return cli.Usage(err)
+	}
+	return nil
+}
+
+// checkRelays returns the errors of the relays' settings.
+func (c *Config) checkRelays() error {
+	confs, err := c.RelayConfigs()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range confs {
+		if err := confs[i].Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("table %s: %w", TableName(&confs[i]), InSettings(err)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkPayloads returns an error if messages may be larger than an event and no store is
+// configured for their payloads.
+func (c *Config) checkPayloads() error {
+	if c.Messages.MaxBytes > outbox.MaxEventBytes && c.Archive.URL == "" {
+		return cli.Usage(fmt.Errorf("messages.max_bytes: %d: more than %d needs archive.url, where the payloads of such messages are stored; set it, or reduce messages.max_bytes",
+			c.Messages.MaxBytes, outbox.MaxEventBytes))
+	}
+	return nil
+}
+
+// checkAddr returns an error unless addr is host:port.
+func checkAddr(addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("%q: must be host:port: %w", addr, err)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("%q: the port must be a number from 0 to 65535", addr)
+	}
+	return nil
+}
+
+// checkURL returns an error unless text is an absolute URL of HTTP.
+func checkURL(text string) error {
+	if u, err := url.Parse(text); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("%q: use a URL such as https://outbox-1.example.com:8082", text)
+	}
+	return nil
+}
