@@ -24,8 +24,7 @@ var brokerMutants = []mutant{
 	}),
 	unit("TestFlow_AKillKeepsTheOrderBehindAStalledRecord", mutant{
 		name: "events that wait for a silent partition fill the memory", file: "relay/internal/publish/supervise.go",
-		old: "filling || silent >=",
-		new: "filling && false || silent >=",
+		old: "(filling || usedUp) && p.spillLocked", new: "usedUp && p.spillLocked",
 	}),
 	unit("TestFlow_OneSilentPartitionAloneOpensNoBreaker", mutant{
 		name: "one silent partition opens the breaker", file: "relay/internal/calls/calls.go",
