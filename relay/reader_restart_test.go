@@ -14,12 +14,13 @@ import (
 
 // The CDC log is missing for minutes, and the reader of the relay is started again. An event
 // that cannot be published keeps the checkpoint of each stream back, and the dedup index has forgotten
-// most of the events after it: none is published again.
+// most of the events after it: none is published again. The tablets stay as they are: while an
+// aggregate is held, the reader begins no new generation, and reads nothing meanwhile.
 func TestReader_StartsAgainWithoutRepetitions(t *testing.T) {
 	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4, TabletInterval: 24 * time.Hour}, func(c *Config) {
 			c.Tail, c.DedupMemory, c.MaxAggregates, c.DeadLetters = TailOff, 40*dedup.BytesPerEvent, 20, DeadLettersOff
 		})
 		defer w.close()
