@@ -90,19 +90,38 @@ func TestConflicts_NumbersBeginAgain(t *testing.T) {
 // events of its aggregate follow.
 func TestConflicts_NumberOfTwoEvents(t *testing.T) {
 	t.Parallel()
+	type variant struct {
+		tail   string
+		behind time.Duration // the clock of the second event's writer, which writes at the same time
+		margin time.Duration // negative without READ
+	}
+	var variants []variant
 	for _, tail := range []string{TailOn, TailOff} {
-		t.Run("tail="+tail, func(t *testing.T) {
+		for _, margin := range []time.Duration{0, -1} {
+			variants = append(variants, variant{tail, 0, margin}, variant{tail, time.Second, margin})
+		}
+	}
+	for _, tt := range variants {
+		t.Run(fmt.Sprintf("tail=%s/behind=%s/reads=%t", tt.tail, tt.behind, tt.margin >= 0), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
-				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ConfidenceWindow, c.Tail = 2*time.Minute, tail })
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+					c.ConfidenceWindow, c.Tail, c.ReadBackMargin = 2*time.Minute, tt.tail, tt.margin
+				})
 				defer w.close()
 				const topic = "OrderCreated"
 				r, stop := w.run()
+				time.Sleep(time.Minute)
 				for seq := range int64(5) {
 					w.write(relaytest.Event(0, seq+1, topic))
+					time.Sleep(2 * time.Second)
 				}
-				time.Sleep(10 * time.Minute)
-				w.write(again(0, 3, topic))
+				if tt.behind == 0 {
+					time.Sleep(10 * time.Minute)
+					w.write(again(0, 3, topic))
+				} else {
+					w.writeAt(again(0, 3, topic), time.Now().Add(-6*time.Second-tt.behind))
+				}
 				time.Sleep(time.Second)
 				w.write(relaytest.Event(0, 6, topic))
 				time.Sleep(10 * time.Minute)

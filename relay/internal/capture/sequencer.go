@@ -91,7 +91,7 @@ func (s *Sequencer) admit(ctx context.Context, e cdclog.StoredEvent, began int64
 	defer release()
 	next, known := s.sink.Expect(e.AggregateID.UUID())
 	if v == publish.Left || !known && (e.Rewritten() || e.FirstWrite() < began) {
-		published, err := s.published(ctx, &e, v)
+		published, err := s.published(ctx, &e, v, began)
 		switch {
 		case err != nil:
 			return err
@@ -123,8 +123,12 @@ func (s *Sequencer) admit(ctx context.Context, e cdclog.StoredEvent, began int64
 
 // published reports whether an event that is not in the dedup index is published or was a
 // dead letter, and its row was written again. If its aggregate is unknown, the event is probably new, and only a
-// quick read is worth it.
-func (s *Sequencer) published(ctx context.Context, e *cdclog.StoredEvent, v publish.Verdict) (published bool, err error) {
+// quick read is worth it. No topic has one that was written since began and would be in the index:
+// it has the number of another one.
+func (s *Sequencer) published(ctx context.Context, e *cdclog.StoredEvent, v publish.Verdict, began int64) (published bool, err error) {
+	if v == publish.Left && s.sink.Fate(e, began, e.Written) == earlier.Unpublished {
+		return false, nil
+	}
 	var fate earlier.Fate
 	err = s.retry(ctx, &e.Event, func() (err error) {
 		if v == publish.Left {
