@@ -51,10 +51,14 @@ const givenUpAfter = 20 * time.Second
 
 // startKafka starts the brokers, as one of the versions that the product is tested with: the
 // seed determines which.
-func startKafka(t *testing.T, seed uint64, brokers int, topics ...string) *kafka {
+func startKafka(t *testing.T, seed uint64, brokers int, brokerTime bool, topics ...string) *kafka {
 	t.Helper()
 	k := &kafka{version: &testworld.BrokerVersions[seed%uint64(len(testworld.BrokerVersions))], brokers: brokers}
-	cluster, err := kfake.NewCluster(append(slices.Clone(k.version.Options()), kfake.NumBrokers(brokers), kfake.Ports(9092, 9093, 9094), kfake.ListenFn(k.virtual.Listen),
+	opts := slices.Clone(k.version.Options())
+	if brokerTime {
+		opts = append(opts, kfake.BrokerConfigs(map[string]string{"log.message.timestamp.type": "LogAppendTime"}))
+	}
+	cluster, err := kfake.NewCluster(append(opts, kfake.NumBrokers(brokers), kfake.Ports(9092, 9093, 9094), kfake.ListenFn(k.virtual.Listen),
 		kfake.SeedTopics(partitions, topics...))...)
 	if err != nil {
 		t.Fatalf("start the broker: %v", err)

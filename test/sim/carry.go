@@ -28,7 +28,7 @@ func (p *plan) settings(s *settings) {
 		s.relay.ReadBackMargin = -1
 	}
 	s.hints, s.denied = p.Hints, p.Denied
-	s.brokers, s.descending, s.hostAhead = p.Brokers, p.Descending, p.HostAhead.std()
+	s.brokerTime, s.brokers, s.descending, s.hostAhead = p.BrokerTime, p.Brokers, p.Descending, p.HostAhead.std()
 	s.relay.ConfidenceWindow = p.Window.std()
 	s.relay.TailMaxInterval, s.relay.IdleDelay = p.Pace.std(), p.Pace.std()
 	s.relay.GenerationDelay = min(2*p.Pace.std(), time.Minute)

@@ -33,13 +33,15 @@
 //     records with the same keys, ids and numbers, and records that are no events.
 //   - Clocks agree. The clock that dates records, the host's or the broker's, and that of the
 //     relay's host are an hour off, in both directions; the latter is set back while a relay runs.
+//     Where brokers date the records, they do so in the order of their offsets.
 //     Those of writers and of the database are seconds off.
 //   - Rows are written by outbox.Append, in ascending order. Others write rows that are no events,
-//     two events with one number or one id, and media types in headers; the table may have the
+//     two events with one number, at the same time or later, or with one id, and media types in headers; the table may have the
 //     last event of an aggregate first.
 //
 // It still shares these with the code, so it shows nothing about them:
 //
+//   - The clock of the relay's host is ahead of the database's by at most half of the ttl of the log.
 //   - A row becomes visible within the confidence window, or its aggregate is written to again
 //     (kinds.go, kinds_late.go). The verifier is tested without that, in verifier_test.go.
 //   - No broker denies a topic that exists for 5 s together with all others.

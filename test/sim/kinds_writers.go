@@ -52,16 +52,23 @@ func (p *lateParcel) refused() {
 	p.w.ledger.isNoEvent(id, e.AggregateID.UUID(), row.reason)
 }
 
-// twoOfOneNumber replaces the row of an event by another event.
+// twoOfOneNumber gives the number of an event to another one. Its row replaces the other's, unless
+// the clock of its writer is behind.
 func (p *lateParcel) twoOfOneNumber() {
 	p.onTime(1)
 	e := p.event()
 	p.store(e)
-	time.Sleep(upTo(p.rnd, 5*time.Minute))
-	p.onTime(p.rnd.IntN(2))
+	var behind time.Duration
+	if p.rnd.IntN(2) == 0 {
+		behind = upTo(p.rnd, 5*time.Second) // at the same time
+	} else {
+		time.Sleep(upTo(p.rnd, 5*time.Minute))
+		p.onTime(p.rnd.IntN(2))
+	}
 	p.w.ledger.isReplaced(&e)
-	e.ID = outbox.NewID()
-	p.store(e)
+	e.ID, e.CreatedAt = outbox.NewID(), p.w.clock.Now().UTC().Truncate(time.Millisecond)
+	p.w.ledger.isReplaced(&e)
+	p.w.store(p.rnd, gocql.UnloggedBatch, -behind, e)
 	p.onTime(1)
 }
 

@@ -50,6 +50,8 @@ type plan struct {
 	NodeSkew duration   `json:"node_skew"`
 	// HostAhead is how far the clock of the relay's host is ahead of all others.
 	HostAhead duration `json:"host_ahead,omitempty"`
+	// BrokerTime makes the brokers date the records (LogAppendTime).
+	BrokerTime bool `json:"broker_time,omitempty"`
 	// Brokers is the number of brokers, 0 for one.
 	Brokers int `json:"brokers,omitempty"`
 	// LogChanges includes changes of the CDC log of the outbox table.
@@ -172,6 +174,7 @@ func (p *plan) adversary(rnd *rand.Rand) {
 			p.HostAhead = duration(-time.Hour)
 		}
 	}
+	p.BrokerTime = rnd.IntN(5) == 0
 }
 
 // seconds returns a random duration of at most so many seconds, positive or negative,
@@ -207,7 +210,7 @@ func (p *plan) String() string {
 	if p.LogTTL > 0 {
 		fmt.Fprintf(&b, "the log keeps its rows for %s, ", p.LogTTL)
 	}
-	fmt.Fprintf(&b, "%d brokers, changes of the log %t, descending table %t, the clock of the relay's host ahead by %s, ", max(p.Brokers, 1), p.LogChanges, p.Descending, p.HostAhead)
+	fmt.Fprintf(&b, "%d brokers that date records %t, changes of the log %t, descending table %t, the clock of the relay's host ahead by %s, ", max(p.Brokers, 1), p.BrokerTime, p.LogChanges, p.Descending, p.HostAhead)
 	fmt.Fprintf(&b, "%s long, window %s, %d shards, tablets %t, tail %t, hints %t, read-back %t, denied %t, verifier %t, at most %d in flight, spill limit %d, %d customers, %d parcels, %d rows stored again, %d events remembered, clocks off by %v, the database's by %s\n",
 		p.Span, p.Window, max(p.Shards, 1), p.Tablets, p.Tail, p.Hints, p.ReadBack, p.Denied, p.Verifier, p.InFlight, p.SpillLimit, p.Customers, p.Parcels, p.Rewrites, p.Remembered, p.Skews, p.NodeSkew)
 	for _, e := range p.Episodes {

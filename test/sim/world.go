@@ -43,6 +43,8 @@ type settings struct {
 	hints bool
 	// denied includes denials of read access to topics.
 	denied bool
+	// brokerTime makes the brokers date the records.
+	brokerTime bool
 	// brokers is the number of brokers; 0 is one.
 	brokers int
 	// descending makes the outbox table have the last event of an aggregate first.
@@ -206,7 +208,7 @@ func newWorld(t *testing.T, seed uint64, change func(*settings)) *world {
 	if w.node, err = scyllafake.Start(w.settings.node); err != nil {
 		t.Fatalf("start the database: %v", err)
 	}
-	w.kafka = startKafka(t, seed, max(1, w.settings.brokers), topics...)
+	w.kafka = startKafka(t, seed, max(1, w.settings.brokers), w.settings.brokerTime, topics...)
 	w.tap = startTap(t, w.kafka, topics...)
 
 	admin := w.connect("admin", "")
