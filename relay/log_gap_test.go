@@ -322,3 +322,50 @@ func TestRelay_AwaitsADroppedTable(t *testing.T) {
 		}
 	})
 }
+
+// The log is dropped and created while no relay runs, and the next start cannot read its topics for
+// longer than the confidence window, so that it decides about a scan a second time. The sweep reader
+// reads the new log all the same.
+func TestRelay_LogDroppedBeforeAStartOfMinutes(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+			c.ConfidenceWindow, c.IdleCheckpoint, c.Tail = 30*time.Second, 5*time.Second, TailOff
+		})
+		defer w.close()
+		const topic = "OrderUpdated"
+		var all []outbox.Event
+		write := func() {
+			for range 5 {
+				all = append(all, relaytest.Event(len(all), 1, topic))
+				w.write(all[len(all)-1])
+			}
+		}
+		_, stop := w.run()
+		write()
+		time.Sleep(2 * time.Minute)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		for _, stmt := range []string{cdcOff, dropLog, cdcOn} {
+			write()
+			w.exec(stmt)
+		}
+		time.Sleep(5 * time.Second)
+		reached := w.unreachable()
+		r, stop := w.run()
+		write()
+		time.Sleep(3 * time.Minute)
+		reached()
+		time.Sleep(2 * time.Minute)
+		write()
+		time.Sleep(2 * time.Minute)
+		if s := r.Status(); len(s.Problems) > 0 {
+			t.Errorf("the relay reports %q", s.Problems)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		w.once(all, topic)
+	})
+}

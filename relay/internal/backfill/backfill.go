@@ -170,6 +170,7 @@ func (b *Backfill) begin(facts cdclog.TableInfo, position, now time.Time, ran bo
 	b.mu.Lock()
 	b.facts, b.position, b.watch = facts, position, w
 	b.mu.Unlock()
+	b.streams.EndHold() // of an earlier decision of this start
 	b.opened(w.open)
 }
 

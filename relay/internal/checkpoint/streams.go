@@ -109,13 +109,20 @@ func (s *Streams) Forget() {
 	s.entered, s.resumed, s.first, s.hold = time.Time{}, nil, time.Time{}, time.Time{}
 }
 
-// HoldBefore keeps saved positions before t, until Forget: events that were written after
-// it may be missing from the log, and the next start must find them. No later generation
+// HoldBefore keeps saved positions before t, until Forget or EndHold: events that were written
+// after it may be missing from the log, and the next start must find them. No later generation
 // is begun.
 func (s *Streams) HoldBefore(t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hold = Earliest(s.hold, t)
+}
+
+// EndHold undoes HoldBefore: a scan finds the events.
+func (s *Streams) EndHold() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hold = time.Time{}
 }
 
 // IsHeld reports whether no saved position reaches t, because of HoldBefore.
