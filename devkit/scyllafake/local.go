@@ -45,7 +45,7 @@ func (s *Server) localRow(now time.Time, addr netip.Addr) system.Values {
 	for i, t := range s.topology.Tokens {
 		tokens[i] = strconv.FormatInt(t, 10)
 	}
-	return system.Values{
+	row := system.Values{
 		"key":                     "local",
 		"bootstrapped":            "COMPLETED",
 		"broadcast_address":       addr,
@@ -62,7 +62,10 @@ func (s *Server) localRow(now time.Time, addr netip.Addr) system.Values {
 		"rpc_address":             addr,
 		"schema_version":          s.catalog.Schema().Version,
 		"supported_features":      strings.Join(features, ","),
-		"thrift_version":          "20.1.0",
 		"tokens":                  tokens,
 	}
+	if !s.version.HasCDCOnTablets() {
+		row["thrift_version"] = "20.1.0"
+	}
+	return row
 }

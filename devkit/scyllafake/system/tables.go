@@ -100,6 +100,9 @@ func Keyspaces(v catalog.Version) map[string]*catalog.Keyspace {
 			define(out, s.defs)
 		}
 	}
+	if v.HasCDCOnTablets() {
+		out["system"].Tables["local"].Remove("thrift_version")
+	}
 	return out
 }
 

@@ -1,6 +1,7 @@
 package system
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
@@ -28,12 +29,22 @@ func TestKeyspaces_NumbersAreUnique(t *testing.T) {
 
 func TestKeyspaces_LocalAsRecorded(t *testing.T) {
 	t.Parallel()
-	local := Keyspaces(catalog.Version{Major: 5, Minor: 1})["system"].Tables["local"]
+	for _, version := range []catalog.Version{{Major: 5, Minor: 1}, {Major: 2026, Minor: 1}} {
+		testLocal(t, version)
+	}
+}
+
+func testLocal(t *testing.T, version catalog.Version) {
+	t.Helper()
+	local := Keyspaces(version)["system"].Tables["local"]
 	want := []string{
 		"key", "bootstrapped", "broadcast_address", "cluster_name", "cql_version", "data_center",
 		"gossip_generation", "host_id", "listen_address", "native_protocol_version", "partitioner", "rack",
 		"release_version", "rpc_address", "schema_version", "supported_features", "thrift_version", "tokens",
 		"truncated_at",
+	}
+	if version.AtLeast(2026, 1) {
+		want = slices.DeleteFunc(want, func(name string) bool { return name == "thrift_version" })
 	}
 	cols := local.Columns()
 	if len(cols) != len(want) {
