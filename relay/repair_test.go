@@ -189,7 +189,7 @@ func TestRepair_OfAnEventThatItsTopicHasLost(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.IdleCheckpoint = 5 * time.Second })
 		defer w.close()
-		_, stop := w.run()
+		r, stop := w.run()
 		time.Sleep(5 * time.Second)
 		e := relaytest.Event(1, 1, "OrderCreated")
 		w.write(e)
@@ -225,6 +225,9 @@ func TestRepair_OfAnEventThatItsTopicHasLost(t *testing.T) {
 		check(backfill.RepairPublished, 2)
 		ask()
 		check(backfill.RepairUnknown, 2)
+		if n := relaytest.Count(r.metrics.SequenceConflicts); n != 0 {
+			t.Errorf("%v events have a number of another one, want none: it was one event", n)
+		}
 		if err := stop(); err != nil {
 			t.Error(err)
 		}

@@ -218,7 +218,8 @@ func (r *Repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 	} else if withheld {
 		return r.answer(ctx, q, RepairUnknown, IsWithheld)
 	}
-	if indexed, inTopic := r.publisher.Indexed(q.EventID); indexed {
+	indexed, inTopic := r.publisher.Indexed(q.EventID)
+	if indexed {
 		switch {
 		case inTopic && r.waited(q.ID):
 			return r.answer(ctx, q, RepairPublished, "") // since the request
@@ -249,20 +250,21 @@ func (r *Repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 		r.mu.Unlock()
 		return err
 	}
-	return r.publish(ctx, &row, func() { r.settle(q.ID) })
+	return r.publish(ctx, &row, indexed, func() { r.settle(q.ID) })
 }
 
-// publish publishes an event that is missing from its topic.
-func (r *Repairer) publish(ctx context.Context, row *cdclog.StoredEvent, settled func()) error {
+// publish publishes an event that is missing from its topic; again reports that the relay has
+// published it.
+func (r *Repairer) publish(ctx context.Context, row *cdclog.StoredEvent, again bool, settled func()) error {
 	r.log.Info("publishing event missing from its topic", "event_id", row.ID, "aggregate_id", row.AggregateID, "sequence", row.Sequence, trace.Attrs(row.Headers))
-	return r.publisher.SubmitMissing(ctx, *row, settled)
+	return r.publisher.SubmitMissing(ctx, *row, again, settled)
 }
 
 // publishEarlier publishes the events of the aggregate that precede that of the request and
 // are proven not to be published. The caller has claimed the aggregate.
 func (r *Repairer) publishEarlier(ctx context.Context, q *Repair, passed time.Time) error {
 	return r.earlier.Unpublished(ctx, &outbox.Event{AggregateID: outbox.IDFromUUID(q.Aggregate)}, q.Sequence, passed.UnixMicro(), func(f cdclog.StoredEvent) error {
-		return r.publish(ctx, &f, nil)
+		return r.publish(ctx, &f, false, nil)
 	})
 }
 

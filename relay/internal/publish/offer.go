@@ -64,6 +64,8 @@ type Offer struct {
 	// Missing reports that the event's topic was read and does not contain it: its
 	// number proves nothing.
 	Missing bool
+	// Again reports that the relay has published the event, and its topic has lost it.
+	Again bool
 	// Settled, if not nil, is called from any goroutine once the event is acknowledged.
 	Settled func()
 }
@@ -196,9 +198,9 @@ func (p *Publisher) Submit(ctx context.Context, e cdclog.StoredEvent, by Source,
 }
 
 // SubmitMissing is Submit for a row that was read by key, and whose event was found in no
-// topic.
-func (p *Publisher) SubmitMissing(ctx context.Context, e cdclog.StoredEvent, settled func()) error {
-	_, err := p.Offer(ctx, Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: ByKey, Owner: true, Anyway: true, Missing: true, Settled: settled})
+// topic. again reports that the relay has published it.
+func (p *Publisher) SubmitMissing(ctx context.Context, e cdclog.StoredEvent, again bool, settled func()) error {
+	_, err := p.Offer(ctx, Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: ByKey, Owner: true, Anyway: true, Missing: true, Again: again, Settled: settled})
 	return err
 }
 
@@ -265,7 +267,7 @@ func (p *Publisher) takeLocked(s *stripe, o *Offer, size int64) (l *lane, taken 
 	case o.Event.Sequence == 0:
 		p.lateBy(o, noteTime(l, o))
 	case l.line.Next > o.Event.Sequence:
-		if o.Event.Sequence >= l.line.First && !s.lines.IsGap(l.id, o.Event.Sequence) {
+		if !o.Again && o.Event.Sequence >= l.line.First && !s.lines.IsGap(l.id, o.Event.Sequence) {
 			p.conflicts.numberTwice(&o.Event)
 		}
 		p.Metrics.Late.Inc()

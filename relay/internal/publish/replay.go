@@ -272,7 +272,7 @@ func (r *Replayer) findEarlier(ctx context.Context, deadLetter gocql.UUID, passe
 	}
 	of := storedEvent(l)
 	return true, r.earlier.Unpublished(ctx, &of, l.Sequence, passed, func(f cdclog.StoredEvent) error {
-		return r.p.SubmitMissing(ctx, f, nil)
+		return r.p.SubmitMissing(ctx, f, false, nil)
 	})
 }
 
