@@ -102,12 +102,12 @@ func newMessageBody(v *View) messageBody {
 
 type messageOutput struct{ Body messageBody }
 
-type listOutput struct {
-	Body struct {
-		Messages []messageBody `json:"messages" doc:"The next to be delivered first"`
-		Next     string        `json:"next,omitempty" doc:"Cursor of the next page; absent on the last page. A page can be short or empty even if more follow."`
-	}
+type messagesBody struct {
+	Messages []messageBody `json:"messages" doc:"The next to be delivered first"`
+	Next     string        `json:"next,omitempty" doc:"Cursor of the next page; absent on the last page. A page can be short or empty even if more follow."`
 }
+
+type listOutput struct{ Body messagesBody }
 
 // The inputs repeat the headers because huma ignores embedded types that are
 // not exported.

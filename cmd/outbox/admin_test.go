@@ -123,12 +123,14 @@ func TestAdmin_TokenIsAccepted(t *testing.T) {
 	}
 	var relays struct {
 		Relays []struct {
-			Name, Table, State, Version string
-			Silent                      bool
+			Shards []struct {
+				Name, Table, State, Version string
+				Silent                      bool
+			}
 		}
 	}
-	if code, body := get("/v1/relays", secret); code != 200 || json.Unmarshal(body, &relays) != nil || len(relays.Relays) != 1 ||
-		fmt.Sprint(relays.Relays[0]) != "{"+conf.Name+" outbox.outbox_messages stopped v9 false}" {
+	if code, body := get("/v1/relays", secret); code != 200 || json.Unmarshal(body, &relays) != nil || len(relays.Relays) != 1 || len(relays.Relays[0].Shards) != 1 ||
+		fmt.Sprint(relays.Relays[0].Shards[0]) != "{"+conf.Name+" outbox.outbox_messages stopped v9 false}" {
 		t.Errorf("/v1/relays = %d %s", code, body)
 	}
 }

@@ -43,12 +43,12 @@ type listInput struct {
 	Cursor      string    `query:"cursor" maxLength:"500" doc:"next of the previous response"`
 }
 
-type listOutput struct {
-	Body struct {
-		DeadLetters []Summary `json:"dead_letters" doc:"Latest failure first"`
-		Next        string    `json:"next,omitempty" doc:"Cursor of the next page; absent on the last page"`
-	}
+type deadLettersBody struct {
+	DeadLetters []Summary `json:"dead_letters" doc:"Latest failure first"`
+	Next        string    `json:"next,omitempty" doc:"Cursor of the next page; absent on the last page"`
 }
+
+type listOutput struct{ Body deadLettersBody }
 
 type deadLetterInput struct {
 	EventID string `path:"event_id" format:"uuid" doc:"Id of the event, or of the edited event that is published in its place"`

@@ -136,8 +136,8 @@ func (s *historySamples) over(now time.Time) bool { return !now.Before(s.end) }
 
 // add adds a sample: the last heartbeats of the relays that run. A heartbeat of an instance
 // has no rates; its shards have them.
-func (s *historySamples) add(relays []relayBody) {
-	last := make(map[[2]string]*relayBody)
+func (s *historySamples) add(relays []heartbeatBody) {
+	last := make(map[[2]string]*heartbeatBody)
 	for i := range relays {
 		b := &relays[i]
 		key := [2]string{b.Name, b.Table}

@@ -32,22 +32,22 @@ func TestHistory_Samples(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 28, 2, 7, 31, 0, time.UTC)
 	s := newStep(at, historyStep)
-	relay := func(name string, age time.Duration, change func(*relayBody)) relayBody {
-		b := relayBody{Name: name, Table: "t", At: at.Add(-age), RelayStatus: RelayStatus{
+	relay := func(name string, age time.Duration, change func(*heartbeatBody)) heartbeatBody {
+		b := heartbeatBody{Name: name, Table: "t", At: at.Add(-age), RelayStatus: RelayStatus{
 			State: stateRunning, Rates: relayRates{Published: 100}, Latency: &relayLatency{P50: 2, P99: 9},
 		}}
 		change(&b)
 		return b
 	}
-	s.add([]relayBody{
-		relay("a", 0, func(b *relayBody) { b.Latency.P99 = 7 }),
-		relay("a", time.Second, func(b *relayBody) { b.Rates.Published = 7000 }),
-		relay("b", 0, func(b *relayBody) { b.Latency = &relayLatency{P50: 4, P99: 5} }),
-		relay("c", 0, func(b *relayBody) { b.Silent = true }),
-		relay("d", 0, func(b *relayBody) { b.State = stateStopped }),
-		relay("e", 0, func(b *relayBody) { b.Sharing = new(relaySharing) }),
+	s.add([]heartbeatBody{
+		relay("a", 0, func(b *heartbeatBody) { b.Latency.P99 = 7 }),
+		relay("a", time.Second, func(b *heartbeatBody) { b.Rates.Published = 7000 }),
+		relay("b", 0, func(b *heartbeatBody) { b.Latency = &relayLatency{P50: 4, P99: 5} }),
+		relay("c", 0, func(b *heartbeatBody) { b.Silent = true }),
+		relay("d", 0, func(b *heartbeatBody) { b.State = stateStopped }),
+		relay("e", 0, func(b *heartbeatBody) { b.Sharing = new(relaySharing) }),
 	})
-	s.add([]relayBody{relay("a", 0, func(b *relayBody) { b.Rates.Published, b.Latency = 0, nil })})
+	s.add([]heartbeatBody{relay("a", 0, func(b *heartbeatBody) { b.Rates.Published, b.Latency = 0, nil })})
 	p := s.point()
 	if p.P50 == nil || p.P99 == nil {
 		t.Fatalf("point() = %+v without a latency", p)

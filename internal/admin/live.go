@@ -198,7 +198,7 @@ func (l *live) poll(ctx context.Context) {
 type poller struct {
 	l           *live
 	stats       *StatsBody
-	relays      []relayBody
+	relays      []heartbeatBody
 	jobs        map[gocql.UUID]int64 // versions of the open ones
 	deadLetters map[gocql.UUID]int64 // versions
 	down        bool
@@ -245,7 +245,7 @@ func (v *poller) pollRelays(work, ctx context.Context) error {
 	}
 	if v.relays == nil || !sameRelays(v.relays, relays) {
 		v.relays = relays
-		v.l.notify(ctx, "relays", true, map[string]any{"relays": relays})
+		v.l.notify(ctx, "relays", true, map[string]any{"relays": byRelay(relays)})
 	}
 	return nil
 }

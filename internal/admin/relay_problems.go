@@ -15,7 +15,7 @@ const breakerOpen = "open"
 // problems returns the reasons why relays would not publish dead letters now. Those of
 // subscriptions need no relay.
 func (ep *relayEndpoints) problems(ctx context.Context, deadLetters []dlq.DeadLetter) (out []string, err error) {
-	tables := make(map[string][]relayBody)
+	tables := make(map[string][]heartbeatBody)
 	for i := range deadLetters {
 		if _, ok := dlq.SubscriptionOf(deadLetters[i].Table); !ok {
 			tables[deadLetters[i].Table] = nil
@@ -43,21 +43,21 @@ func (ep *relayEndpoints) problems(ctx context.Context, deadLetters []dlq.DeadLe
 
 // problemOf returns the reason why the relays of a table would not publish all of its
 // dead letters now, empty for none.
-func problemOf(table string, relays []relayBody) string {
+func problemOf(table string, relays []heartbeatBody) string {
 	missing := unowned(relays)
 	switch {
 	case len(relays) == 0:
 		return "no relay of " + table + " runs"
 	case len(missing) > 0:
 		return fmt.Sprintf("no instance owns shards %v of %s", missing, table)
-	case slices.ContainsFunc(relays, func(r relayBody) bool { return r.Breaker.State == breakerOpen }): // each shard has its own
+	case slices.ContainsFunc(relays, func(r heartbeatBody) bool { return r.Breaker.State == breakerOpen }): // each shard has its own
 		return "the breaker of a shard of the relay of " + table + " is open"
 	}
 	return ""
 }
 
 // unowned returns the shards that no instance of a table publishes.
-func unowned(relays []relayBody) (missing []int) {
+func unowned(relays []heartbeatBody) (missing []int) {
 	owned, count := make(map[int]bool), 0
 	for i := range relays {
 		if s := relays[i].Shard; s != nil {

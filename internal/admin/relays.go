@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -25,10 +26,19 @@ const (
 	stateSilent  = "silent"
 )
 
-// relayBody is a relay with its last heartbeat. state, ready and problems also depend on
-// the current time: a silent relay is not ready.
+// relayBody is a relay of a table: the processes that share its shards, and the shards.
 type relayBody struct {
-	Name     string    `json:"name"`
+	Name      string          `json:"name"`
+	Table     string          `json:"table" doc:"Its outbox table, keyspace.table"`
+	Instances []heartbeatBody `json:"instances" doc:"The processes that share the shards, with the ones that each owns"`
+	Shards    []heartbeatBody `json:"shards" doc:"What publishes: a shard or, without shards, the whole relay; a process that owned it before is listed too, until its heartbeat expires"`
+}
+
+// heartbeatBody is the last heartbeat of a process as an instance of a relay, or as the owner of
+// a shard. state, ready and problems also depend on
+// the current time: a silent relay is not ready.
+type heartbeatBody struct {
+	Name     string    `json:"name" doc:"That of the relay; of a shard, with its number"`
 	Table    string    `json:"table" doc:"Its outbox table, keyspace.table"`
 	Instance string    `json:"instance" doc:"The process"`
 	At       time.Time `json:"at" doc:"Time of the last heartbeat"`
@@ -52,8 +62,8 @@ type RelayStatus struct {
 	Groups  []groupLag  `json:"groups,omitempty" doc:"Its streams grouped by equal parts of the token ring, at most 64; parts without a stream are omitted"`
 	Lag     []streamLag `json:"lag" doc:"The streams with the largest lag"`
 
-	Shard   *relayShard   `json:"shard,omitempty" doc:"The shard of its table; its name ends with the same number"`
-	Sharing *relaySharing `json:"sharing,omitempty" doc:"Set for an instance; the shards that it owns have entries of their own"`
+	Shard   *relayShard   `json:"shard,omitempty" doc:"The shard; the name ends with the same number"`
+	Sharing *relaySharing `json:"sharing,omitempty" doc:"Set for an instance"`
 
 	InFlight          int      `json:"in_flight" doc:"Events that are read and not yet acknowledged"`
 	OldestUnacked     float64  `json:"oldest_unacknowledged_seconds"`
@@ -165,18 +175,41 @@ func (ep *relayEndpoints) list(ctx context.Context, _ *struct{}) (*relaysOutput,
 		return nil, ep.toProblem(ctx, err, false)
 	}
 	out := new(relaysOutput)
-	out.Body.Relays = relays
+	out.Body.Relays = byRelay(relays)
 	return out, nil
 }
 
-func (ep *relayEndpoints) read(ctx context.Context) ([]relayBody, error) {
+// byRelay groups heartbeats by relay and table.
+func byRelay(all []heartbeatBody) []relayBody {
+	out := []relayBody{}
+	for i := range all {
+		h := &all[i]
+		name := h.Name
+		if end := strings.LastIndexByte(name, '/'); h.Shard != nil && end > 0 {
+			name = name[:end]
+		}
+		at := slices.IndexFunc(out, func(r relayBody) bool { return r.Name == name && r.Table == h.Table })
+		if at < 0 {
+			at = len(out)
+			out = append(out, relayBody{Name: name, Table: h.Table, Instances: []heartbeatBody{}, Shards: []heartbeatBody{}})
+		}
+		if r := &out[at]; h.Sharing != nil {
+			r.Instances = append(r.Instances, *h)
+		} else {
+			r.Shards = append(r.Shards, *h)
+		}
+	}
+	return out
+}
+
+func (ep *relayEndpoints) read(ctx context.Context) ([]heartbeatBody, error) {
 	ctx, cancel := context.WithTimeout(ctx, ep.timeout)
 	defer cancel()
-	out := []relayBody{}
+	out := []heartbeatBody{}
 	iter := ep.session.Query("SELECT relay, table_name, instance, at, status FROM "+ep.keyspace+".relay_instances WHERE scope = ?", relayScope).
 		WithContext(ctx).Consistency(ep.consistency).Idempotent(true).Iter()
 	for {
-		var r relayBody
+		var r heartbeatBody
 		var status string
 		if !iter.Scan(&r.Name, &r.Table, &r.Instance, &r.At, &status) {
 			break
@@ -195,7 +228,7 @@ func (ep *relayEndpoints) read(ctx context.Context) ([]relayBody, error) {
 }
 
 // seen updates the state of the last heartbeat to the current time.
-func (r *relayBody) seen(now time.Time) {
+func (r *heartbeatBody) seen(now time.Time) {
 	if r.Lag == nil { // a relay of another version may omit it
 		r.Lag = []streamLag{}
 	}
@@ -217,8 +250,8 @@ func (r *relayBody) seen(now time.Time) {
 }
 
 // sameRelays reports whether there was no heartbeat in between.
-func sameRelays(a, b []relayBody) bool {
-	return slices.EqualFunc(a, b, func(x, y relayBody) bool {
+func sameRelays(a, b []heartbeatBody) bool {
+	return slices.EqualFunc(a, b, func(x, y heartbeatBody) bool {
 		return x.Name == y.Name && x.Table == y.Table && x.Instance == y.Instance && x.At.Equal(y.At) && x.Silent == y.Silent
 	})
 }

@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,8 +47,11 @@ func TestRelays_SilentOnesAreNotReady(t *testing.T) {
 	if len(got.Relays) != len(want) {
 		t.Fatalf("%d relays, want %d", len(got.Relays), len(want))
 	}
-	for _, r := range got.Relays {
-		w := want[r.Name]
+	for _, one := range got.Relays {
+		if len(one.Shards) != 1 || len(one.Instances) != 0 {
+			t.Fatalf("%s has %d shards and %d instances, want itself", one.Name, len(one.Shards), len(one.Instances))
+		}
+		r, w := one.Shards[0], want[one.Name]
 		if r.State != w.state || r.Silent != w.silent || r.Ready != w.ready || r.Problems == nil || len(r.Problems) != len(w.problems) {
 			t.Errorf("%s is %s, silent %v, ready %v, problems %q; want %+v", r.Name, r.State, r.Silent, r.Ready, r.Problems, w)
 			continue
@@ -56,6 +61,42 @@ func TestRelays_SilentOnesAreNotReady(t *testing.T) {
 				t.Errorf("%s has problem %q, want %q", r.Name, p, w.problems[i])
 			}
 		}
+	}
+}
+
+// Instances and shards are told apart without their names.
+func TestRelays_InstancesAndShards(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	for _, r := range [][4]string{
+		{"orders", "a", "i1", `{"state":"running","sharing":{"shards":2,"owned":[0,1],"joined":true}}`},
+		{"orders", "a", "i2", `{"state":"running","sharing":{"shards":2,"owned":[],"joined":true}}`},
+		{"orders/00-of-02", "a", "i1", `{"state":"running","shard":{"index":0,"count":2}}`},
+		{"orders/01-of-02", "a", "i1", `{"state":"running","shard":{"index":1,"count":2}}`},
+		{"orders/00-of-01", "b", "i1", `{"state":"running","shard":{"index":0,"count":1}}`},
+	} {
+		if err := b.Session.Query("INSERT INTO outbox.relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', ?, ?, ?, ?, ?)",
+			r[0], r[1], r[2], time.Now(), r[3]).Exec(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got struct{ Relays []relayBody }
+	b.ask(t, access.Viewer, "GET", "/v1/relays", "").into(t, 200, &got)
+	var said []string
+	for _, r := range got.Relays {
+		line := r.Name + " of " + r.Table + ":"
+		for _, i := range r.Instances {
+			line += fmt.Sprintf(" %s owns %v", i.Instance, i.Sharing.Owned)
+		}
+		for _, s := range r.Shards {
+			line += fmt.Sprintf(" %d of %d by %s", s.Shard.Index, s.Shard.Count, s.Instance)
+		}
+		said = append(said, line)
+	}
+	slices.Sort(said)
+	want := []string{"orders of a: i1 owns [0 1] i2 owns [] 0 of 2 by i1 1 of 2 by i1", "orders of b: 0 of 1 by i1"}
+	if !slices.Equal(said, want) {
+		t.Errorf("the relays are %q, want %q", said, want)
 	}
 }
 

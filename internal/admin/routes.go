@@ -265,7 +265,10 @@ func schemaNames() func(reflect.Type, string) string {
 			return name
 		}
 		if owner, ok := taken[name]; ok && owner != t {
-			from := cmp.Or(path.Base(t.PkgPath()), "other") // one without a name has no package
+			from := "other" // one without a name has no package
+			if t.PkgPath() != "" {
+				from = path.Base(t.PkgPath())
+			}
 			name = strings.ToUpper(from[:1]) + from[1:] + name
 		}
 		taken[name] = t

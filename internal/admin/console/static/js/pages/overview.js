@@ -111,6 +111,7 @@ export function overview(ctx) {
 // its earlier processes, if they did not say that they stopped.
 function heard(all) {
   const by = new Map();
+  all = all.flatMap((r) => [...r.shards, ...r.instances]);
   const members = all.filter((r) => r.sharing && !r.silent && r.state !== "stopped");
   all = all.filter((r) => !r.sharing);
   for (const r of [...all].sort((a, b) => new Date(b.at) - new Date(a.at))) {
