@@ -234,7 +234,7 @@ func (o *output) String() string {
 }
 
 // keeps matches the commands that keep running, and what they print once they work.
-var keeps = regexp.MustCompile(`\b(outbox-dev (engines|run)|make dev|outbox (relay|orders|tail)|go run \.)( |$)`)
+var keeps = regexp.MustCompile(`(?m)\b(outbox-dev (engines|run)|make dev|outbox (relay|orders|tail)|go run \.)( |$)`)
 
 var works = regexp.MustCompile(`Ctrl-C stops it|engines running|msg="relay running"|order API|listening (to|on)|waiting for |order API`)
 
@@ -355,6 +355,7 @@ func (s *session) own(command string) string {
 	if strings.Contains(command, "go run .") {
 		command += " -scylla 127.0.0.1:9042 -addr 127.0.0.1:8085"
 	}
+	command = strings.ReplaceAll(command, "outbox dlq replay ", "outbox dlq replay --yes ") // the reader confirms in the terminal
 	return strings.ReplaceAll(s.addrs.Replace(command), "/ID", "/"+s.id)
 }
 
