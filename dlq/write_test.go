@@ -377,3 +377,37 @@ func TestChainBucket_IsFixed(t *testing.T) {
 		}
 	}
 }
+
+// stop is a fence that prevents one write, from 0.
+type stop struct{ write, n int }
+
+// Check implements Fence.
+func (s *stop) Check() error {
+	if s.n++; s.n-1 == s.write {
+		return errors.New("stop")
+	}
+	return nil
+}
+
+// A write that fails after its entries of lists leaves none when it is repeated with a later
+// failure, and the dead letter has the later one.
+func TestWrite_LaterLeavesNoEntriesOfEarlierOnes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l := testDeadLetter("a", 1)
+	s := b.another(t, WithFence(&stop{write: 1}))
+	if _, err := s.Write(t.Context(), l); err == nil {
+		t.Fatal("Write() = nil, want the error of the fence")
+	}
+	if n, err := b.Stats(t.Context()); err != nil || n.Open != 1 {
+		t.Fatalf("the lists have %d entries, %v, want one", n.Open, err)
+	}
+	l.FirstFailedAt = b.clock.Now().Add(3 * time.Hour)
+	if _, err := s.Write(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := b.Stats(t.Context()); err != nil || n.Open != 1 || !n.Oldest.Equal(l.FirstFailedAt) {
+		t.Errorf("the lists have %d entries, the first of %s, %v, want one of %s", n.Open, n.Oldest, err, l.FirstFailedAt)
+	}
+	b.mustBeListed(t, l.EventID)
+}
