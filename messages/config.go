@@ -106,7 +106,7 @@ type Config struct {
 // Hints prompt relays to read a new event immediately. A hint.Sender sends them.
 type Hints interface {
 	// Committed is called from any goroutine; it must not block.
-	Committed(aggregate gocql.UUID)
+	Committed(aggregate outbox.ID)
 }
 
 func (c Config) withDefaults() Config {

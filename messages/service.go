@@ -283,7 +283,7 @@ func (s *Service) accept(ctx context.Context, n *NewMessage, id identity, client
 		e.DeliverAt = time.Time{}
 		if err = s.write(ctx, id, func(ctx context.Context, micros int64) error { return s.store.insert(ctx, &e, micros) }); err == nil {
 			if s.cfg.Hints != nil {
-				s.cfg.Hints.Committed(id.id)
+				s.cfg.Hints.Committed(outbox.IDFromUUID(id.id))
 			}
 			if s.cfg.Logger.Enabled(ctx, slog.LevelDebug) {
 				s.cfg.Logger.DebugContext(ctx, "event stored", "event_id", id.id, "type", e.Type)

@@ -57,7 +57,7 @@ type stored struct {
 func (s *store) event(ctx context.Context, id gocql.UUID) (stored, bool, error) {
 	var sc outbox.Scanner
 	var micros int64
-	err := s.query(ctx, selectEvent, id).Idempotent(true).RetryPolicy(cqlcode.OtherNode{}).Scan(append([]any{&micros}, sc.Dest()...)...)
+	err := s.query(ctx, selectEvent, id.String()).Idempotent(true).RetryPolicy(cqlcode.OtherNode{}).Scan(append([]any{&micros}, sc.Dest()...)...)
 	if errors.Is(err, gocql.ErrNotFound) {
 		return stored{}, false, nil
 	}

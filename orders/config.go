@@ -13,6 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/internal/registry"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // Defaults of Config.
@@ -88,7 +89,7 @@ type Config struct {
 type Hints interface {
 	// Committed is called from any goroutine, before the caller of the service receives
 	// its response, so it must not block.
-	Committed(aggregate gocql.UUID)
+	Committed(aggregate outbox.ID)
 }
 
 func (c Config) withDefaults() Config {

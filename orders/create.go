@@ -89,7 +89,7 @@ func (s *Service) created(ctx context.Context, id *identity) (Order, error) {
 	if err != nil || o.Version == 1 {
 		return o, err
 	}
-	e, err := s.store.lastEvent(ctx, selectEvent, id.orderID, int64(1))
+	e, err := s.store.lastEvent(ctx, selectEvent, id.orderID.String(), int64(1))
 	if err != nil || e == nil || e.ID.UUID() != id.eventID {
 		return o, err
 	}

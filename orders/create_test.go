@@ -273,7 +273,7 @@ func TestService_KeyBelongsToItsRequest(t *testing.T) {
 		t.Errorf("retry after the cancellation = %+v, %v, want %+v", r, err, first.Order)
 	}
 	// Its event has expired: the current order is returned.
-	if err := b.Session.Query("DELETE FROM "+outbox.DefaultTableName+" WHERE aggregate_id = ? AND seq = 1", first.Order.ID).Exec(); err != nil {
+	if err := b.Session.Query("DELETE FROM "+outbox.DefaultTableName+" WHERE aggregate_id = ? AND seq = 1", first.Order.ID.String()).Exec(); err != nil {
 		t.Fatal(err)
 	}
 	r, err = b.Create(t.Context(), testNewOrder(), WriteOptions{IdempotencyKey: "k"})

@@ -62,7 +62,7 @@ func (s *store) eventsBefore(ctx context.Context, id gocql.UUID, before int64, l
 	defer func() { done(err) }()
 	out := []EventSummary{}
 	var sc outbox.Scanner
-	iter := s.query(ctx, selectEvents, id, before, limit).Idempotent(true).RetryPolicy(otherNode{}).Iter()
+	iter := s.query(ctx, selectEvents, id.String(), before, limit).Idempotent(true).RetryPolicy(otherNode{}).Iter()
 	for iter.Scan(sc.Dest()...) {
 		e, err := sc.Event()
 		if err == nil {

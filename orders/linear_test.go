@@ -323,7 +323,7 @@ func (b *fixture) events(t testing.TB, id gocql.UUID) ([]Order, bool) {
 	for seq := int64(1); ; seq++ {
 		var payload []byte
 		var event gocql.UUID
-		err := b.Session.Query("SELECT payload, event_id FROM outbox_messages WHERE aggregate_id = ? AND seq = ?", id, seq).Scan(&payload, &event)
+		err := b.Session.Query("SELECT payload, event_id FROM outbox_messages WHERE aggregate_id = ? AND seq = ?", id.String(), seq).Scan(&payload, &event)
 		if errors.Is(err, gocql.ErrNotFound) {
 			return out, true
 		}

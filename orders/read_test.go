@@ -110,7 +110,7 @@ func TestEvents_InPages(t *testing.T) {
 		t.Errorf("another order's events: %s", r.Text)
 	}
 	// An order whose events have all expired is still an order.
-	if err := b.Session.Query("DELETE FROM outbox_messages WHERE aggregate_id = ?", other.ID).Exec(); err != nil {
+	if err := b.Session.Query("DELETE FROM outbox_messages WHERE aggregate_id = ?", other.ID.String()).Exec(); err != nil {
 		t.Fatal(err)
 	}
 	if r := world.Request(t, h, "GET", "/v1/orders/"+other.ID.String()+"/events", ""); r.Status != 200 || fmt.Sprint(r.Body["events"]) != "[]" {

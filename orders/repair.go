@@ -58,7 +58,7 @@ func (s *Service) read(ctx context.Context, id gocql.UUID) (row *Order, last *ou
 	var rowErr, lastErr error
 	var wg sync.WaitGroup
 	wg.Go(func() { row, rowErr = s.store.order(ctx, id) })
-	last, lastErr = s.store.lastEvent(ctx, selectHead, id)
+	last, lastErr = s.store.lastEvent(ctx, selectHead, id.String())
 	wg.Wait()
 	return row, last, cmp.Or(lastErr, rowErr)
 }

@@ -137,7 +137,7 @@ func (s *Service) Ready(ctx context.Context) error { return s.store.ready(ctx) }
 // committed reports that the event of o is stored.
 func (s *Service) committed(ctx context.Context, o *Order) {
 	if s.cfg.Hints != nil {
-		s.cfg.Hints.Committed(o.ID)
+		s.cfg.Hints.Committed(outbox.IDFromUUID(o.ID))
 	}
 	if s.log.Enabled(ctx, slog.LevelDebug) {
 		s.log.DebugContext(ctx, "event stored", "event_id", o.EventID, "aggregate_id", o.ID, "sequence", o.Version)

@@ -146,7 +146,7 @@ func (s *store) ready(ctx context.Context) error {
 	if _, err := s.order(ctx, none); err != nil {
 		return err
 	}
-	_, err := s.lastEvent(ctx, selectHead, none)
+	_, err := s.lastEvent(ctx, selectHead, none.String())
 	return err
 }
 

@@ -43,7 +43,7 @@ func TestTable_Insert(t *testing.T) {
 	if err != nil || stmt != want {
 		t.Errorf("Insert() = %q, %v; want %q", stmt, err, want)
 	}
-	for i, v := range []any{[16]byte(testAggregate.uuid), int64(7), [16]byte(testID.uuid), "order", "OrderCreated"} {
+	for i, v := range []any{testAggregate.String(), int64(7), [16]byte(testID.uuid), "order", "OrderCreated"} {
 		if args[i] != v {
 			t.Errorf("argument %d is %v, want %v", i, args[i], v)
 		}

@@ -20,7 +20,7 @@ func ptr[T any](v T) *T { return &v }
 
 func testCells(e Event) cells {
 	c := cells{
-		"aggregate_id": ptr(e.AggregateID.uuid), "seq": ptr(e.Sequence), "event_id": ptr(e.ID.uuid),
+		"aggregate_id": ptr(e.AggregateID.String()), "seq": ptr(e.Sequence), "event_id": ptr(e.ID.uuid),
 		"aggregate_type": ptr(e.AggregateType), "event_type": ptr(e.Type), "payload": e.Payload,
 		"content_type": ptr(DefaultContentType), "headers": e.Headers,
 		"created_at": ptr(e.CreatedAt), "deliver_at": (*time.Time)(nil),
@@ -81,7 +81,7 @@ func TestFromRow(t *testing.T) {
 var columnTypes = func() []gocql.TypeInfo {
 	n := func(t gocql.Type) gocql.TypeInfo { return gocql.NewNativeType(4, t, "") }
 	return []gocql.TypeInfo{
-		n(gocql.TypeUUID), n(gocql.TypeBigInt), n(gocql.TypeUUID), n(gocql.TypeVarchar), n(gocql.TypeVarchar), n(gocql.TypeBlob),
+		n(gocql.TypeVarchar), n(gocql.TypeBigInt), n(gocql.TypeUUID), n(gocql.TypeVarchar), n(gocql.TypeVarchar), n(gocql.TypeBlob),
 		n(gocql.TypeVarchar),
 		gocql.CollectionType{NativeType: gocql.NewNativeType(4, gocql.TypeMap, ""), Key: n(gocql.TypeVarchar), Elem: n(gocql.TypeVarchar)},
 		n(gocql.TypeTimestamp), n(gocql.TypeTimestamp),
@@ -439,5 +439,62 @@ func BenchmarkAppendHeaders(b *testing.B) {
 	dst := make([]Header, 0, 16)
 	for b.Loop() {
 		dst = AppendHeaders(dst[:0], &e, "/outbox/orders")
+	}
+}
+
+// An aggregate of outbox_messages is any short text. A UUID has one spelling, that of
+// IDFromUUID, for writers and for the rows of other writers.
+func TestEvent_AggregateIDs(t *testing.T) {
+	t.Parallel()
+	upper := strings.ToUpper(testAggregate.String())
+	own, err := Mapping{Preset: PresetDebezium, Columns: map[string]string{"seq": "n"}}.Table("shop", "box", columns("aggregateid text is "+KindPartitionKey,
+		"n bigint is "+KindClustering, "id uuid", "aggregatetype text", "type text", "payload text"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, id string
+		problem  string // empty if it is good
+	}{
+		{"a UUID", testAggregate.String(), ""},
+		{"a text", "customer/7 – Zürich 東京", ""},
+		{"the longest", strings.Repeat("ß", MaxNameBytes/2) + "s", ""},
+		{"a number", "7", ""},
+		{"hexadecimal digits of a UUID", strings.ReplaceAll(upper, "-", ""), ""},
+		{"almost a UUID", upper[:35] + "G", ""},
+		{"empty", "", "zero"},
+		{"too long", strings.Repeat("ß", MaxNameBytes/2+1), "more than 249"},
+		{"a control character", "a\n7", "control characters"},
+		{"not UTF-8", "a\xff", "not valid UTF-8"},
+		{"a UUID in upper case", upper, "another spelling of UUID " + testAggregate.String()},
+		{"a UUID in mixed case", upper[:8] + testAggregate.String()[8:], "another spelling"},
+		{"the zero UUID", gocql.UUID{}.String(), "another spelling"},
+	} {
+		e := testEvent()
+		e.AggregateID = IDFromText(tt.id)
+		agrees := func(what string, err error) {
+			t.Helper()
+			if tt.problem == "" && err != nil || tt.problem != "" && (err == nil || !strings.Contains(err.Error(), tt.problem)) {
+				t.Errorf("%s: %s = %v, want %q", tt.name, what, err, tt.problem)
+			}
+		}
+		agrees("Validate()", e.Validate())
+		row := testCells(e)
+		row["aggregate_id"] = &tt.id
+		read, err := FromRow(row)
+		agrees("FromRow()", err)
+		var s Scanner
+		scanned, err := throughCQL(t, &s, e)
+		if tt.id != "" { // the zero ID is no text
+			agrees("Scanner", err)
+			if read.AggregateID != e.AggregateID || scanned.AggregateID != e.AggregateID || read.AggregateID.String() != tt.id {
+				t.Errorf("%s: read as %q and %q", tt.name, read.AggregateID, scanned.AggregateID)
+			}
+		}
+	}
+	e := testEvent()
+	e.AggregateID = IDFromText(upper)
+	if err := own.Validate(&e); err != nil {
+		t.Errorf("a table with columns of its own has the ids of its owner: %v", err)
 	}
 }

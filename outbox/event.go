@@ -18,7 +18,7 @@ type Event struct {
 	// dead letter: NewID, or NameID where a retry must write the same event.
 	ID ID
 	// AggregateID is the aggregate: the partition key of the outbox table and, as text, the
-	// record key.
+	// record key. Aggregates of different types with equal ids are one aggregate.
 	AggregateID ID
 	// Sequence counts the events of one aggregate: 1, 2, 3 … without gaps. It is
 	// 0 for events of a table without sequence numbers, see Mapping.

@@ -24,6 +24,8 @@ type layout struct {
 	partition []string
 	// unmapped is a column of the key that no field has; rows cannot be written then.
 	unmapped string
+	// scannable is true if the primary key is the aggregate and the number.
+	scannable bool
 }
 
 // column is the column of a field; without a name there is none.
@@ -41,7 +43,8 @@ var defaultLayout = func() *layout {
 	for f, name := range fieldNames {
 		l.columns[f] = column{name: name, typ: fieldTypes[f][0], key: field(f) == fieldAggregateID || field(f) == fieldSequence}
 	}
-	l.partition = []string{fieldNames[fieldAggregateID]}
+	l.columns[fieldAggregateID].typ = typeText
+	l.partition, l.scannable = []string{fieldNames[fieldAggregateID]}, true
 	l.prepare()
 	return l
 }()
@@ -89,6 +92,16 @@ func quote(name string) string {
 // numbered reports whether events have a sequence number.
 func (l *layout) numbered() bool { return l.columns[fieldSequence].name != "" }
 
+// misspelled is the function misspelled for an aggregate of a table with the column aggregate_id
+// of outbox_messages. Tables with columns of their own have the ids of their owners.
+func (l *layout) misspelled(aggregate *ID) (canonical string, ok bool) {
+	c := &l.columns[fieldAggregateID]
+	if c.typ != typeText || c.name != fieldNames[fieldAggregateID] {
+		return "", false
+	}
+	return misspelled(aggregate.text)
+}
+
 // key checks that the primary key keeps the events of an aggregate together, in
 // the order of their sequence numbers, if any.
 func (l *layout) key(columns []Column, unordered bool) error {
@@ -116,6 +129,7 @@ func (l *layout) key(columns []Column, unordered bool) error {
 			fmt.Sprintf("use a primary key that begins with ((%s), %s), for lookups of missing numbers; or map seq to \"-\" for the order of the writes", aggregate, seq),
 		}
 	}
+	l.scannable = seq != "" && len(clustering) == 1
 	if unordered {
 		return nil
 	}

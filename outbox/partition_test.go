@@ -30,7 +30,7 @@ func TestTable_SelectPartition(t *testing.T) {
 			Mapping{},
 			nil, plain,
 			"SELECT WRITETIME(event_id), TTL(event_id), aggregate_id, seq, event_id, aggregate_type, event_type, created_at FROM k.box WHERE aggregate_id = ? AND seq = ?",
-			[]any{testAggregate.uuid, int64(3)},
+			[]any{testAggregate.String(), int64(3)},
 			"",
 		},
 		{
@@ -39,7 +39,7 @@ func TestTable_SelectPartition(t *testing.T) {
 			nil,
 			Event{AggregateID: testAggregate},
 			"SELECT WRITETIME(event_id), TTL(event_id), aggregate_id, seq, event_id, aggregate_type, event_type, created_at FROM k.box WHERE aggregate_id = ?",
-			[]any{testAggregate.uuid},
+			[]any{testAggregate.String()},
 			"",
 		},
 		{
@@ -91,7 +91,7 @@ func TestTable_SelectPartition(t *testing.T) {
 		},
 		{"a text is no number", numbersMapping, numbers(), text, "", nil, ""},
 		{"a UUID is no number", numbersMapping, numbers(), plain, "", nil, ""},
-		{"a text is no UUID", Mapping{}, nil, text, "", nil, ""},
+		{"a text is no UUID", Mapping{Preset: PresetDebezium}, columns("aggregateid uuid is "+KindPartitionKey, "id text is "+KindClustering, "aggregatetype text", "type text", "payload text"), text, "", nil, ""},
 		{"without an aggregate", Mapping{Preset: PresetDebezium}, debezium(), Event{ID: testID}, "", nil, "aggregateid"},
 		{
 			"without its type",

@@ -129,6 +129,9 @@ func (l *layout) complete(e *Event, bad error, text func(*recordHeader) (value s
 			break
 		}
 	}
+	if canonical, ok := l.misspelled(&e.AggregateID); ok {
+		problem(fieldAggregateID, "is another spelling of UUID "+canonical)
+	}
 	if y := e.CreatedAt.UTC().Year(); !e.CreatedAt.IsZero() && (y < 1 || y > 9999) {
 		problem(fieldCreatedAt, fmt.Sprintf("is in the year %d, and ce_time has the years 1 to 9999: the column may have microseconds instead of milliseconds", y))
 	}

@@ -142,7 +142,11 @@ func (d *idScan) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 	case len(data) == 0:
 		return nil
 	case d.typ == typeText:
-		*d.id = IDFromText(string(data))
+		if u, ok := parseCanonical(data); ok { // without an allocation
+			*d.id = ID{uuid: u}
+		} else {
+			*d.id = IDFromText(string(data))
+		}
 		return nil
 	}
 	n, err := integer(data)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -106,13 +107,21 @@ func (t Table) Columns() string { return t.layout.list }
 // the order of an aggregate's events is that of their writes.
 func (t Table) Numbered() bool { return t.layout.numbered() }
 
-// Plain reports whether the table has the columns of outbox_messages, with
-// numbers and UUIDs. Table scans require this.
+// Scannable reports whether the primary key is the aggregate and the number, so
+// that each has one row: scans of the table, verify and repairs require this.
 //
 // For relays: may change in a minor version.
-func (t Table) Plain() bool {
-	l := t.layout
-	return l.numbered() && l.list == Columns && l.columns[fieldAggregateID].typ == typeUUID && l.columns[fieldID].typ == typeUUID
+func (t Table) Scannable() bool { return t.layout.scannable }
+
+// Column returns, in CQL, the name of the column that outbox_messages calls name
+// (Mapping.Columns); empty if the table has none.
+//
+// For relays: may change in a minor version.
+func (t Table) Column(name string) string {
+	if f := slices.Index(fieldNames[:], name); f >= 0 && t.layout.columns[f].name != "" {
+		return quote(t.layout.columns[f].name)
+	}
+	return ""
 }
 
 // Descending reports whether the table stores the events of an aggregate with
@@ -146,6 +155,16 @@ func (t Table) SelectByKey(of *Event, from, to int64) (stmt string, args []any) 
 // For relays: may change in a minor version.
 func (t Table) SelectByToken(after, upTo int64) (stmt string, args []any) {
 	return t.byToken, []any{after, upTo}
+}
+
+// SelectAggregates returns the statement, with its arguments, that reads the ids
+// of the aggregates in the range of tokens of SelectByToken, in the order of the
+// tokens. Only a table with numbers has it.
+//
+// For relays: may change in a minor version.
+func (t Table) SelectAggregates(after, upTo int64) (stmt string, args []any) {
+	aggregate := quote(t.layout.columns[fieldAggregateID].name)
+	return "SELECT DISTINCT " + aggregate + " FROM " + t.String() + " WHERE token(" + aggregate + ") > ? AND token(" + aggregate + ") <= ?", []any{after, upTo}
 }
 
 // String is the table's name as CQL writes it, with its keyspace if it has one.

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"crypto/sha1" // UUIDv5 is defined with it
+	"strings"
 
 	"github.com/gocql/gocql"
 )
@@ -43,6 +44,18 @@ func parseCanonical[T ~string | ~[]byte](b T) (u gocql.UUID, ok bool) {
 		u[i] = hi<<4 | lo
 	}
 	return u, bad < 16 && u != gocql.UUID{}
+}
+
+// misspelled returns the canonical form of a UUID that is written in another one: in upper case,
+// or the zero UUID. Two spellings would be two partitions, and two aggregates. ok is false for a
+// text that is no UUID.
+func misspelled(text string) (canonical string, ok bool) {
+	if text == "" || len(text) != 36 {
+		return "", false
+	}
+	canonical = strings.ToLower(text)
+	_, ok = parseCanonical(canonical)
+	return canonical, ok || canonical == (gocql.UUID{}).String()
 }
 
 // hexDigits are the values of hexadecimal digits in lower case; 0xff for all else.

@@ -14,6 +14,22 @@ func (t Table) ByAggregate() bool {
 	return slices.Equal(t.layout.partition, []string{t.layout.columns[fieldAggregateID].name})
 }
 
+// Token returns the token of the partition of an aggregate, in a table that is
+// ByAggregate. The token of an id that does not fit the column is undefined.
+//
+// For relays: may change in a minor version.
+func (t Table) Token(aggregate ID) int64 {
+	typ := t.layout.columns[fieldAggregateID].typ
+	if aggregate.text != "" {
+		return textToken(typ, aggregate.text)
+	}
+	if typ == typeUUID || typ == typeTimeUUID {
+		return Token(aggregate.uuid)
+	}
+	var canonical [36]byte
+	return textToken(typ, appendUUID(canonical[:0], aggregate.uuid))
+}
+
 // TextToken returns the token of the partition of an aggregate with this
 // published id (ID.String), in a table that is ByAggregate. The
 // token of a text that does not fit the column is undefined.
@@ -35,19 +51,11 @@ func (t Table) BytesToken(id []byte) int64 {
 //
 // For relays: may change in a minor version.
 func (t Table) RowToken(r Row) (token int64, ok bool) {
-	c := &t.layout.columns[fieldAggregateID]
-	id, err := c.id(r)
+	id, err := t.layout.columns[fieldAggregateID].id(r)
 	if err != nil || id.IsZero() {
 		return 0, false
 	}
-	if id.text != "" {
-		return textToken(c.typ, id.text), true
-	}
-	if c.typ == typeUUID || c.typ == typeTimeUUID {
-		return Token(id.uuid), true
-	}
-	var canonical [36]byte
-	return textToken(c.typ, appendUUID(canonical[:0], id.uuid)), true
+	return t.Token(id), true
 }
 
 func textToken[T ~string | ~[]byte](typ columnType, id T) int64 {

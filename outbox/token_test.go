@@ -34,6 +34,9 @@ func TestTable_Token(t *testing.T) {
 		if got := table.BytesToken([]byte(tt.text)); got != want {
 			t.Errorf("%s: BytesToken(%s) = %d, want %d", tt.typ, tt.text, got, want)
 		}
+		if got := table.Token(IDFromText(tt.text)); got != want {
+			t.Errorf("%s: Token(%s) = %d, want %d", tt.typ, tt.text, got, want)
+		}
 		if got, ok := table.RowToken(cells{"aggregateid": tt.row}); got != want || !ok {
 			t.Errorf("%s: RowToken() = %d, %t, want %d", tt.typ, got, ok, want)
 		}

@@ -170,6 +170,9 @@ func (t Table) validateIDs(e *Event, bad *InvalidEventError) {
 			bad.name(f.name, f.id.text, "use a short printable text")
 		}
 	}
+	if canonical, ok := t.layout.misspelled(&e.AggregateID); ok {
+		bad.add("AggregateID", "is "+strconv.Quote(e.AggregateID.text)+", another spelling of UUID "+canonical, "use outbox.IDFromUUID: a UUID has one spelling")
+	}
 }
 
 func bits(t columnType) int {

@@ -11,6 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
@@ -47,7 +48,7 @@ func TestClocks_RepairIsPublishedOnce(t *testing.T) {
 				w.skipLog()
 				clock := new(scyllatest.Clock)
 				clock.Set(2 * time.Minute)
-				q := backfill.Repair{Aggregate: e.AggregateID.UUID(), EventID: e.ID.UUID(), Sequence: e.Sequence}
+				q := backfill.Repair{Aggregate: e.AggregateID, EventID: e.ID.UUID(), Sequence: e.Sequence}
 				operator := clock.Connect(t, w.db)
 				err := ask(w, operator, &q)
 				operator.Close()
@@ -88,7 +89,7 @@ func TestClocks_AnswerOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		_, session := startNode(t)
 		r := backfill.NewRepairs(session, "outbox", "relay", "outbox.t")
-		q := backfill.Repair{Aggregate: gocql.UUID{1}, EventID: gocql.UUID{2}, Sequence: 1}
+		q := backfill.Repair{Aggregate: outbox.IDFromText("customer 1"), EventID: gocql.UUID{2}, Sequence: 1}
 		if err := r.Ask(t.Context(), &q); err != nil {
 			t.Fatal(err)
 		}

@@ -172,7 +172,7 @@ func TestDeliverAt_OfAWriterWhoseClockIsAhead(t *testing.T) {
 		ahead := time.Now().Add(4 * time.Second)
 		for a, delay := range []time.Duration{9 * time.Second, 11 * time.Second} {
 			w.exec("INSERT INTO outbox.outbox_messages (aggregate_id, seq, event_id, aggregate_type, event_type, payload, created_at, deliver_at) VALUES (?, 1, ?, 'order', 'Due', 0x01, ?, ?) USING TIMESTAMP ?",
-				gocql.UUID{1, byte(a)}, gocql.UUID{2, byte(a)}, ahead, ahead.Add(delay), ahead.UnixMicro())
+				gocql.UUID{1, byte(a)}.String(), gocql.UUID{2, byte(a)}, ahead, ahead.Add(delay), ahead.UnixMicro())
 		}
 		wrote := time.Now()
 		time.Sleep(2 * time.Minute)

@@ -43,12 +43,12 @@ func TestRelay_RefusedRowSaysTheSameByEachReader(t *testing.T) {
 				}
 			}
 			for i, row := range refusedRows {
-				w.exec("INSERT INTO outbox_messages (aggregate_id, seq, event_id, aggregate_type, event_type) VALUES "+row, gocql.UUID{1, byte(i)}, gocql.UUID{2, byte(i)})
+				w.exec("INSERT INTO outbox_messages (aggregate_id, seq, event_id, aggregate_type, event_type) VALUES "+row, gocql.UUID{1, byte(i)}.String(), gocql.UUID{2, byte(i)})
 			}
 			for i := range 2 { // rows without an id
-				w.exec("INSERT INTO outbox_messages (aggregate_id, seq, aggregate_type, event_type) VALUES (?, ?, 'order', 'OrderUpdated')", gocql.UUID{3}, i+1)
+				w.exec("INSERT INTO outbox_messages (aggregate_id, seq, aggregate_type, event_type) VALUES (?, ?, 'order', 'OrderUpdated')", gocql.UUID{3}.String(), i+1)
 			}
-			w.exec("INSERT INTO outbox_messages (aggregate_id, seq, aggregate_type, event_type) VALUES (?, 1, 'order', 'OrderUpdated')", gocql.UUID{4})
+			w.exec("INSERT INTO outbox_messages (aggregate_id, seq, aggregate_type, event_type) VALUES (?, 1, 'order', 'OrderUpdated')", gocql.UUID{4}.String())
 			time.Sleep(30 * time.Second)
 			if by == "scan" {
 				w.skipLog()

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gocql/gocql"
 	"github.com/thejerf/suture/v4"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
@@ -105,9 +104,9 @@ func New(cfg Config) (*Relay, error) {
 // Committed makes the tail reader read the stream of an aggregate immediately, after the
 // process stored an event of it. It does not block. It has no effect before Run, or if
 // another relay has the stream. Other processes use package hint.
-func (r *Relay) Committed(aggregate gocql.UUID) {
+func (r *Relay) Committed(aggregate outbox.ID) {
 	if t := r.tail.Load(); t != nil {
-		t.Hint([]int64{hint.Token(aggregate)})
+		t.Committed(aggregate)
 	}
 }
 

@@ -38,7 +38,7 @@ func (w *world) answers(requests *backfill.Repairs, limit time.Duration) map[goc
 // askFor requests the repair of an event.
 func askFor(t *testing.T, requests *backfill.Repairs, e outbox.Event) backfill.Repair {
 	t.Helper()
-	q := backfill.Repair{Aggregate: e.AggregateID.UUID(), EventID: e.ID.UUID(), Sequence: e.Sequence}
+	q := backfill.Repair{Aggregate: e.AggregateID, EventID: e.ID.UUID(), Sequence: e.Sequence}
 	if err := requests.Ask(t.Context(), &q); err != nil {
 		t.Fatal(err)
 	}
@@ -381,7 +381,7 @@ func TestRepair_WaitsForEarlierEvents(t *testing.T) {
 		requests := backfill.NewRepairs(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table)
 		ask := func(wait time.Duration) backfill.Repair {
 			t.Helper()
-			q := backfill.Repair{Aggregate: all[2].AggregateID.UUID(), EventID: all[2].ID.UUID(), Sequence: all[2].Sequence}
+			q := backfill.Repair{Aggregate: all[2].AggregateID, EventID: all[2].ID.UUID(), Sequence: all[2].Sequence}
 			if err := requests.Ask(t.Context(), &q); err != nil {
 				t.Fatal(err)
 			}

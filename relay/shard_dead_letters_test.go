@@ -37,7 +37,7 @@ func TestShards_DeadLetters(t *testing.T) {
 			for i, r := range relays {
 				own := 0
 				for _, e := range deadLetters {
-					if r.own.HasAggregate(e.AggregateID.UUID()) {
+					if r.own.HasAggregate(e.AggregateID) {
 						own++
 					}
 				}
@@ -143,7 +143,7 @@ func TestShards_ScansAndRepairs(t *testing.T) {
 		for i, r := range relays {
 			own := 0
 			for _, e := range all[:60] {
-				if r.own.HasAggregate(e.AggregateID.UUID()) {
+				if r.own.HasAggregate(e.AggregateID) {
 					own++
 				}
 			}
@@ -180,7 +180,7 @@ func TestShards_ScansAndRepairs(t *testing.T) {
 			stop()
 			answers := w.answers(requests, 0)
 			for _, e := range all[60:] {
-				if r.own.HasAggregate(e.AggregateID.UUID()) {
+				if r.own.HasAggregate(e.AggregateID) {
 					want[e.ID.UUID()] = backfill.RepairPublished
 				}
 				if q := answers[e.ID.UUID()]; q.State != want[e.ID.UUID()] {
@@ -350,7 +350,7 @@ func TestShards_DeadLettersByThemselves(t *testing.T) {
 		}
 		relays, stop := w.runShards(2)
 		var ids []gocql.UUID
-		for n := range 12 {
+		for n := range 24 {
 			e := relaytest.Event(n, 0, "OrderCreated")
 			if err := w.session.Query("INSERT INTO outbox_messages (aggregate_id, seq, event_id, aggregate_type, event_type, payload) VALUES (?, 0, ?, 'order', 'OrderCreated', 0x00)",
 				e.AggregateID, e.ID).Exec(); err != nil {
@@ -363,16 +363,16 @@ func TestShards_DeadLettersByThemselves(t *testing.T) {
 			t.Errorf("%d letters, want %d", n, len(ids))
 		}
 		edit := dlq.Edit{Payload: []byte(`{"mended":true}`), ContentType: "application/json"}
-		for _, id := range ids[:6] {
+		for _, id := range ids[:12] {
 			if _, err := w.deadLetters().Edit(t.Context(), id, edit, dlq.Actor{Name: "ada", Reason: "test"}, 0); err != nil {
 				t.Fatal(err)
 			}
 		}
 		time.Sleep(30 * time.Second)
-		if got := w.consume("OrderCreated"); len(got) != 6 {
-			t.Errorf("%d records of 6 letters that were edited", len(got))
+		if got := w.consume("OrderCreated"); len(got) != 12 {
+			t.Errorf("%d records of 12 letters that were edited", len(got))
 		}
-		ids = ids[6:]
+		ids = ids[12:]
 		again := func() { // the rows come once more
 			stop()
 			if err := w.session.Query("TRUNCATE relay_checkpoints").Exec(); err != nil {
@@ -385,7 +385,7 @@ func TestShards_DeadLettersByThemselves(t *testing.T) {
 		for i, r := range relays {
 			own := 0
 			for _, id := range ids {
-				if r.own.HasAggregate(id) {
+				if r.own.HasAggregate(outbox.IDFromUUID(id)) {
 					own++
 				}
 			}
@@ -407,8 +407,8 @@ func TestShards_DeadLettersByThemselves(t *testing.T) {
 			time.Sleep(30 * time.Second)
 		}
 		stop()
-		if got := w.consume("OrderCreated"); len(got) != 6 {
-			t.Errorf("%d records, want those of the 6 letters that were edited", len(got))
+		if got := w.consume("OrderCreated"); len(got) != 12 {
+			t.Errorf("%d records, want those of the 12 letters that were edited", len(got))
 		}
 	})
 }

@@ -202,7 +202,7 @@ func TestShards_CarryEachTheirOwn(t *testing.T) {
 					for i, r := range relays {
 						own := 0
 						for _, e := range all {
-							if r.own.HasAggregate(e.AggregateID.UUID()) {
+							if r.own.HasAggregate(e.AggregateID) {
 								own++
 							}
 						}

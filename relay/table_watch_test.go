@@ -84,7 +84,7 @@ func TestRelay_ReportsThatNewEventsAreNotLogged(t *testing.T) {
 	}
 }
 
-// A table without the columns of outbox_messages cannot be scanned, so a relay that
+// A table without numbers cannot be scanned, so a relay that
 // was away for longer than its log keeps rows says that events may be missing.
 func TestRelay_ReportsLossesOfATableThatCannotBeScanned(t *testing.T) {
 	t.Parallel()

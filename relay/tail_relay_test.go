@@ -15,7 +15,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
-	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
@@ -183,7 +182,7 @@ func testTailTrouble(t *testing.T, seed uint64) {
 	// Some hints are lost, some come twice, some say what is not so.
 	hint := func(e outbox.Event) {
 		for range rnd.IntN(3) {
-			r.tail.Load().Hint([]int64{int64(rnd.Uint64()), hint.Token(e.AggregateID.UUID())})
+			r.tail.Load().Hint([]int64{int64(rnd.Uint64()), outbox.DefaultTable.Token(e.AggregateID)})
 		}
 	}
 	all := relaytest.Events(20, 15, "OrderCreated", "OrderUpdated", "OrderCancelled")
@@ -248,7 +247,7 @@ func TestRelay_CommittedIsAHint(t *testing.T) {
 		for _, e := range all {
 			w.write(e)
 			written[e.ID.UUID()] = time.Now()
-			r.Committed(e.AggregateID.UUID())
+			r.Committed(e.AggregateID)
 			time.Sleep(27 * time.Second)
 		}
 		got := w.consume("OrderCreated")

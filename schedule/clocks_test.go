@@ -91,7 +91,7 @@ func TestClocks_ReleasedByAClockThatIsAhead(t *testing.T) {
 			t.Fatal(err)
 		}
 		var at time.Time
-		if err := b.Session.Query("SELECT deliver_at FROM outbox_messages WHERE aggregate_id = ?", m.ID).Scan(&at); err != nil {
+		if err := b.Session.Query("SELECT deliver_at FROM outbox_messages WHERE aggregate_id = ?", m.ID.String()).Scan(&at); err != nil {
 			t.Fatal(err)
 		}
 		if ahead == 0 && !at.Equal(m.DeliverAt) || ahead > 0 && !at.IsZero() {

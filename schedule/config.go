@@ -7,9 +7,9 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // Defaults of Config.
@@ -55,7 +55,7 @@ type Config struct {
 	Owner string
 	// Committed is called with each message that was written to the outbox, from
 	// any goroutine; it must not block. Default: not called.
-	Committed func(aggregate gocql.UUID)
+	Committed func(aggregate outbox.ID)
 	// Now is the clock by which messages are due. Default time.Now.
 	Now func() time.Time
 	// Logger receives failures, at Warn. Default discards.
@@ -76,7 +76,7 @@ func (c Config) withDefaults() Config {
 		c.Owner = self.Unique()
 	}
 	if c.Committed == nil {
-		c.Committed = func(gocql.UUID) {}
+		c.Committed = func(outbox.ID) {}
 	}
 	if c.Now == nil {
 		c.Now = time.Now

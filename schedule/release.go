@@ -10,6 +10,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // handFresh is the maximum age of the write time of an outbox row when its
@@ -167,7 +168,7 @@ func (s *Scheduler) dropOld(ctx context.Context, x slot) error {
 func (s *Scheduler) complete(ctx context.Context, ds []*dueMessage, ended func(slot, error)) {
 	ds = together(ds, ended, func(ds []*dueMessage) error { return s.handAll(ctx, ds) }, func(d *dueMessage) (bool, error) { return s.hand(ctx, d) })
 	for _, d := range ds {
-		s.cfg.Committed(d.ID)
+		s.cfg.Committed(outbox.IDFromUUID(d.ID))
 		s.metrics.released.Inc()
 		s.metrics.late.Observe(s.cfg.Now().Sub(d.DeliverAt).Seconds())
 	}

@@ -93,7 +93,7 @@ func TestScheduler_AfterAnOutageInOrderWithLittleMemory(t *testing.T) {
 	b.put(t, now.Add(-time.Hour), ms...)
 	s := b.scheduler(t, func(c *Config) { c.MaxPending, c.Concurrency = shards, 1 })
 	most := 0
-	s.cfg.Committed = func(gocql.UUID) {
+	s.cfg.Committed = func(outbox.ID) {
 		s.mu.Lock()
 		most = max(most, len(s.known))
 		s.mu.Unlock()
@@ -421,7 +421,7 @@ func TestScheduler_ManyAtOnceReleaseEachOnce(t *testing.T) {
 	}
 	var released atomic.Int32
 	for range 4 {
-		s := b.scheduler(t, func(c *Config) { c.Committed = func(gocql.UUID) { released.Add(1) } })
+		s := b.scheduler(t, func(c *Config) { c.Committed = func(outbox.ID) { released.Add(1) } })
 		s.leaseUntil = now.Add(time.Hour)
 		world.Run(t, s.Run)
 	}

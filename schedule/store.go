@@ -320,7 +320,7 @@ func (s *Store) handed(ctx context.Context, id gocql.UUID) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	var event gocql.UUID
-	err := s.query(ctx, selectEvent, id).Idempotent(true).RetryPolicy(cqlcode.OtherNode{}).Scan(&event)
+	err := s.query(ctx, selectEvent, id.String()).Idempotent(true).RetryPolicy(cqlcode.OtherNode{}).Scan(&event)
 	if errors.Is(err, gocql.ErrNotFound) {
 		return false, nil
 	}

@@ -41,7 +41,8 @@ func newVerifyCommand() *cobra.Command {
 		Short: "Prove that every event of the outbox is in its topic, once and in order",
 		Long: `Prove that every event of the outbox is in its topic, once and in order.
 
-The command scans the outbox table by token range and then reads the topics. It
+The command scans the outbox table, or with relay.tables the one of them that
+--relay-table KEYSPACE.TABLE names, by token range and then reads the topics. It
 lists every event that is missing, duplicate or out of sequence, every gap in the
 sequence numbers of an aggregate, every row that is not a valid event, and every
 event of a topic whose row the database has lost. The last line is the verdict.
@@ -154,7 +155,7 @@ func runVerify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
 	if err != nil {
 		return err
 	}
-	conf, err := c.Only("outbox verify")
+	conf, err := c.Only()
 	if err != nil {
 		return err
 	}
@@ -177,9 +178,9 @@ func runVerify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
 	}
 	v := &verify.Verification{
 		Scan: &verify.Scan{
-			Session: session, Table: c.Scylla.Keyspace + "." + c.Relay.Table, Topic: app.TopicsOf(conf), Rate: f.rate, Parallel: f.parallel,
+			Session: session, Table: app.TableName(&conf), Topic: app.TopicsOf(conf), Rate: f.rate, Parallel: f.parallel,
 		},
-		Keyspace: c.Scylla.Keyspace, Table: c.Relay.Table, Kafka: c.Kafka, Source: cmp.Or(conf.Source, relay.DefaultSource),
+		Keyspace: conf.TableKeyspace, Table: conf.Table, Mapping: conf.Mapping, Kafka: c.Kafka, Source: cmp.Or(conf.Source, relay.DefaultSource),
 		Topics: f.topics, Window: window, State: f.state,
 	}
 	if c.Scylla.Has(schema.DeadLetters) {

@@ -41,7 +41,7 @@ func TestVerifier_Repairs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conf, err := c.Only("test")
+	conf, err := c.Only()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,14 +90,14 @@ func TestVerify_DeadLetters(t *testing.T) {
 		args []any
 	}{
 		{"DELETE event_type FROM outbox_messages WHERE aggregate_id = ? AND seq = 1", []any{bad.AggregateID}},
-		{"INSERT INTO outbox_messages (aggregate_id, seq, event_type) VALUES (?, 1, 'ThingHappened')", []any{noID}},
+		{"INSERT INTO outbox_messages (aggregate_id, seq, event_type) VALUES (?, 1, 'ThingHappened')", []any{noID.String()}},
 	} {
 		if err := b.session.Query(stmt.cql, stmt.args...).Exec(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var written int64
-	if err := b.session.Query("SELECT WRITETIME(event_type) FROM outbox_messages WHERE aggregate_id = ? AND seq = 1", noID).Scan(&written); err != nil {
+	if err := b.session.Query("SELECT WRITETIME(event_type) FROM outbox_messages WHERE aggregate_id = ? AND seq = 1", noID.String()).Scan(&written); err != nil {
 		t.Fatal(err)
 	}
 	b.writeDeadLetter(1, func(l *dlq.DeadLetter) {
@@ -108,13 +108,13 @@ func TestVerify_DeadLetters(t *testing.T) {
 		!strings.Contains(stdout, "3 with a closed dead letter") || !strings.Contains(stdout, "2 with a dead letter") {
 		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
 	}
-	if err := b.session.Query("INSERT INTO outbox_messages (aggregate_id, seq, event_type) VALUES (?, 1, 'ThingHappened')", none).Exec(); err != nil {
+	if err := b.session.Query("INSERT INTO outbox_messages (aggregate_id, seq, event_type) VALUES (?, 1, 'ThingHappened')", none.String()).Exec(); err != nil {
 		t.Fatal(err)
 	}
 	if stdout, stderr, code = b.verify("--until", "0s"); code != cli.ExitFailed || !strings.Contains(stdout, " 1 unreadable rows") {
 		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
 	}
-	if err := b.session.Query("DELETE FROM outbox_messages WHERE aggregate_id = ?", none).Exec(); err != nil {
+	if err := b.session.Query("DELETE FROM outbox_messages WHERE aggregate_id = ?", none.String()).Exec(); err != nil {
 		t.Fatal(err)
 	}
 
@@ -128,13 +128,13 @@ func TestVerify_DeadLetters(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
 		t.Fatalf("%v: %s%s", err, stdout, stderr)
 	}
-	missing := make(map[gocql.UUID]bool)
+	missing := make(map[outbox.ID]bool)
 	for _, f := range got.Findings {
 		if f.Kind == verify.Missing {
 			missing[f.Event] = true
 		}
 	}
-	if code != cli.ExitFailed || got.OK || got.Missing != 2 || !missing[lost.ID.UUID()] || !missing[behind.ID.UUID()] {
+	if code != cli.ExitFailed || got.OK || got.Missing != 2 || !missing[lost.ID] || !missing[behind.ID] {
 		t.Errorf("status %d, %s; want %s and %s missing", code, stdout, lost.ID, behind.ID)
 	}
 	if got.Dead != 2 || got.Blocked != 1 || got.Closed != 3 || got.Pending != 1 {

@@ -14,6 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
@@ -28,7 +29,7 @@ type repairs struct {
 // leftEvent is an event that is, or may be, still missing.
 type leftEvent struct {
 	Event     gocql.UUID        `json:"event"`
-	Aggregate gocql.UUID        `json:"aggregate"`
+	Aggregate outbox.ID         `json:"aggregate"`
 	Seq       int64             `json:"seq"`
 	State     relay.RepairState `json:"state"`
 	Detail    string            `json:"detail,omitempty"`
@@ -82,7 +83,7 @@ func (f *verifyFlags) repairAudited(c *app.Config, cmd *cobra.Command, v *verify
 func missingEvents(v *verify.Verification) (missing []relay.Repair) {
 	v.Ledger().Check(v.Window, func(f verify.Finding) {
 		if f.Kind == verify.Missing {
-			missing = append(missing, relay.Repair{Aggregate: f.Aggregate, EventID: f.Event, Sequence: f.Seq})
+			missing = append(missing, relay.Repair{Aggregate: f.Aggregate, EventID: f.Event.UUID(), Sequence: f.Seq})
 		}
 	})
 	return missing

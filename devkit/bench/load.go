@@ -104,7 +104,7 @@ func (l *Load) write(ctx context.Context, from, to int64) {
 	for i := from; i < to; i++ {
 		l.committed[i].Store(at)
 		if l.Hints != nil {
-			l.Hints.Committed(l.Events.aggregate(i))
+			l.Hints.Committed(outbox.IDFromUUID(l.Events.aggregate(i)))
 		}
 	}
 }

@@ -105,17 +105,22 @@ func (r *Recorded) Send(ctx context.Context, i int64) error {
 
 func (r *Recorded) values(in []any, ids map[gocql.UUID]gocql.UUID, i int64) []any {
 	out := make([]any, len(in))
+	another := func(v gocql.UUID) gocql.UUID {
+		if _, ok := ids[v]; !ok {
+			ids[v] = outbox.NewID().UUID()
+		}
+		return ids[v]
+	}
 	for n, v := range in {
 		switch v := v.(type) {
 		case gocql.UUID:
-			id, ok := ids[v]
-			if !ok {
-				id = outbox.NewID().UUID()
-				ids[v] = id
-			}
-			out[n] = id
+			out[n] = another(v)
 			continue
 		case string:
+			if id := outbox.IDFromText(v); id.IsUUID() {
+				out[n] = another(id.UUID()).String()
+				continue
+			}
 			for _, name := range r.names {
 				if v == name {
 					out[n] = fmt.Sprintf("%s-%d", name, i)

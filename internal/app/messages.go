@@ -150,11 +150,11 @@ func (f messageFinder) Find(ctx context.Context, topic string, key []byte, event
 // the relays of that table. It is nil if relay.scheduled_per_second is off, or if no relay reads the
 // table. confs contains the configurations of the relays, and commits the function of each
 // that announces a stored event.
-func NewScheduler(c *Config, session *gocql.Session, confs []relay.Config, commits []func(gocql.UUID), reg prometheus.Registerer, log *slog.Logger) (*schedule.Scheduler, error) {
+func NewScheduler(c *Config, session *gocql.Session, confs []relay.Config, commits []func(outbox.ID), reg prometheus.Registerer, log *slog.Logger) (*schedule.Scheduler, error) {
 	if c.Relay.ScheduleRate == 0 {
 		return nil, nil
 	}
-	var carriers []func(gocql.UUID)
+	var carriers []func(outbox.ID)
 	for i := range confs {
 		keyspace := confs[i].Keyspace
 		if confs[i].Table == outbox.DefaultTableName && (keyspace == "" || keyspace == c.Scylla.Keyspace) {
@@ -167,7 +167,7 @@ func NewScheduler(c *Config, session *gocql.Session, confs []relay.Config, commi
 	consistency, _ := c.Scylla.Consistencies()
 	s, err := schedule.New(schedule.Config{
 		Store: schedule.NewStore(session, consistency, c.Scylla.Timeout), Rate: c.Relay.ScheduleRate, Logger: log, Registerer: reg,
-		Committed: func(id gocql.UUID) {
+		Committed: func(id outbox.ID) {
 			for _, committed := range carriers {
 				committed(id)
 			}

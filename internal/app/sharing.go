@@ -20,6 +20,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/share"
@@ -200,10 +201,10 @@ func (s *Sharing) Carry(ctx context.Context, h *share.Hold) error {
 }
 
 // Commits are what to tell, by table, when an event was stored.
-func (s *Sharing) Commits() []func(gocql.UUID) {
-	out := make([]func(gocql.UUID), len(s.confs))
+func (s *Sharing) Commits() []func(outbox.ID) {
+	out := make([]func(outbox.ID), len(s.confs))
 	for i := range out {
-		out[i] = func(id gocql.UUID) {
+		out[i] = func(id outbox.ID) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			for _, r := range s.running {

@@ -2,10 +2,10 @@ package app
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
@@ -145,14 +145,9 @@ func (c *RelayConfig) AddOrders(keyspace string) {
 	}
 }
 
-// plain reports that the table has the columns of outbox_messages.
-func (t *tableConfig) plain() bool {
-	return cmp.Or(t.Preset, outbox.PresetDefault) == outbox.PresetDefault && len(t.Columns) == 0 && t.AggregateType == "" && t.EventType == ""
-}
-
-// Only returns the configuration of the table of a tool, from scylla.keyspace and
-// relay.table. Tools support only the columns of outbox_messages.
-func (c *Config) Only(tool string) (relay.Config, error) {
+// Only returns the configuration of the table that relay.table names, in scylla.keyspace or with
+// a keyspace of its own.
+func (c *Config) Only() (relay.Config, error) {
 	all, err := c.RelayConfigs()
 	if err != nil {
 		return relay.Config{}, err
@@ -160,13 +155,13 @@ func (c *Config) Only(tool string) (relay.Config, error) {
 	if len(c.Relay.Tables) == 0 {
 		return all[0], nil
 	}
-	name := c.Scylla.Keyspace + "." + c.Relay.Table
+	name := c.Relay.Table
+	if !strings.Contains(name, ".") {
+		name = c.Scylla.Keyspace + "." + name
+	}
 	i := slices.IndexFunc(all, func(r relay.Config) bool { return TableName(&r) == name })
 	if i < 0 {
-		return relay.Config{}, cli.Usage(fmt.Errorf("%s is not in %s: name one of its tables with --scylla-keyspace and --relay-table", name, tablesKey))
-	}
-	if !c.Relay.Tables[i].plain() {
-		return relay.Config{}, cli.Usage(errors.New(tool + " reads only tables with the columns of outbox_messages; " + name + " is mapped to others"))
+		return relay.Config{}, cli.Usage(fmt.Errorf("%s is not in %s: name one of its tables with --relay-table KEYSPACE.TABLE", name, tablesKey))
 	}
 	return all[i], nil
 }

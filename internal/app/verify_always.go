@@ -43,15 +43,8 @@ func (c *Config) Verifier(session *gocql.Session, deadLetters *dlq.Store, reg pr
 		Kafka: c.Kafka, Rate: c.Verify.RowsPerSecond, Window: c.Relay.ConfidenceWindow + VerifyMargin, Logger: log, Registerer: reg,
 	}
 	for i := range confs {
-		if len(c.Relay.Tables) > 0 && !c.Relay.Tables[i].plain() {
-			log.Info("table not verified: its columns are not those of outbox_messages", "table", TableName(&confs[i]))
-			continue
-		}
 		confs[i].Session = session
 		conf.Tables = append(conf.Tables, c.VerifierTable(confs[i], deadLetters))
-	}
-	if len(conf.Tables) == 0 {
-		return func(context.Context) {}, nil
 	}
 	if conf.Duty, err = deadLetters.Duty(VerifyDuty, self.Unique(), VerifyTTL); err != nil {
 		return nil, err
@@ -65,7 +58,7 @@ func (c *Config) VerifierTable(conf relay.Config, deadLetters *dlq.Store) verify
 	name := TableName(&conf)
 	t := verify.VerifierTable{
 		Scan:     &verify.Scan{Session: conf.Session, Table: name, Topic: TopicsOf(conf)},
-		Keyspace: conf.TableKeyspace, Table: conf.Table, Source: cmp.Or(conf.Source, relay.DefaultSource), Former: c.Verify.Topics,
+		Keyspace: conf.TableKeyspace, Table: conf.Table, Mapping: conf.Mapping, Source: cmp.Or(conf.Source, relay.DefaultSource), Former: c.Verify.Topics,
 		Relay:       &verifiedRelay{conf, relay.NewRepairs(conf.Session, conf.Keyspace, conf.Name, name)},
 		DeadLetters: DeadLettersOf{deadLetters, name},
 		Repair:      c.Verify.Repair,
@@ -91,7 +84,7 @@ func (r *verifiedRelay) Repair(ctx context.Context, missing []verify.Row) (publi
 	for from := 0; from < len(missing); from += RepairAtOnce {
 		var part []relay.Repair
 		for _, m := range missing[from:min(from+RepairAtOnce, len(missing))] {
-			part = append(part, relay.Repair{Aggregate: m.Aggregate, EventID: m.Event, Sequence: m.Seq})
+			part = append(part, relay.Repair{Aggregate: m.Aggregate, EventID: m.Event.UUID(), Sequence: m.Seq})
 		}
 		answers, err := r.requests.Publish(ctx, part, deadline)
 		if err != nil {

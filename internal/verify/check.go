@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gocql/gocql"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // Kind is the kind of a finding.
@@ -40,14 +40,14 @@ const (
 // Finding is one problem. Topic, Partition and Offset are the place of the record; for a
 // missing event only Topic is set.
 type Finding struct {
-	Kind      Kind       `json:"finding"`
-	Event     gocql.UUID `json:"event_id,omitzero"`
-	Aggregate gocql.UUID `json:"aggregate_id"`
-	Seq       int64      `json:"seq"`
-	Topic     string     `json:"topic,omitempty"`
-	Partition *int32     `json:"partition,omitempty"`
-	Offset    *int64     `json:"offset,omitempty"`
-	Detail    string     `json:"detail,omitempty"`
+	Kind      Kind      `json:"finding"`
+	Event     outbox.ID `json:"event_id,omitzero"`
+	Aggregate outbox.ID `json:"aggregate_id"`
+	Seq       int64     `json:"seq"`
+	Topic     string    `json:"topic,omitempty"`
+	Partition *int32    `json:"partition,omitempty"`
+	Offset    *int64    `json:"offset,omitempty"`
+	Detail    string    `json:"detail,omitempty"`
 }
 
 // Window bounds the events that must be in the topics.
@@ -173,7 +173,7 @@ func (l *Ledger) Check(w Window, report func(Finding)) Counts {
 	}
 	c.doubles()
 	for _, u := range slices.SortedFunc(maps.Values(l.unreadable), func(a, b Unreadable) int {
-		return cmp.Or(slices.Compare(a.Aggregate[:], b.Aggregate[:]), cmp.Compare(a.Seq, b.Seq))
+		return cmp.Or(cmp.Compare(a.Aggregate.String(), b.Aggregate.String()), cmp.Compare(a.Seq, b.Seq))
 	}) {
 		c.unreadable(u)
 	}
@@ -244,7 +244,7 @@ var deadLetterFates = map[DeadLetterState]fate{DeadLetterOpen: dead, DeadLetterB
 func (c *checker) unreadable(u Unreadable) {
 	f := Finding{Kind: UnreadableRow, Aggregate: u.Aggregate, Seq: u.Seq, Detail: u.Problem}
 	if len(u.Events) == 1 {
-		f.Event = u.Events[0]
+		f.Event = outbox.IDFromUUID(u.Events[0])
 	}
 	for _, id := range u.Events {
 		if n, ok := c.l.byID.Find(&id, c.l.eventID); ok && c.l.events.At(n).partition != none {
@@ -254,7 +254,7 @@ func (c *checker) unreadable(u Unreadable) {
 		if !ok {
 			continue
 		}
-		f.Event, f.Detail = id, u.Problem+"; "+deadLetter.Detail
+		f.Event, f.Detail = outbox.IDFromUUID(id), u.Problem+"; "+deadLetter.Detail
 		switch deadLetterFates[deadLetter.State] {
 		case dead:
 			f.Kind = Dead
@@ -373,7 +373,7 @@ func (c *checker) doubles() {
 }
 
 func (c *checker) finding(k Kind, e *entry, detail string) Finding {
-	f := Finding{Kind: k, Event: e.id, Aggregate: *c.l.aggregates.At(e.aggregate), Seq: e.seq, Detail: detail}
+	f := Finding{Kind: k, Event: c.l.id(&e.id), Aggregate: c.l.id(c.l.aggregates.At(e.aggregate)), Seq: e.seq, Detail: detail}
 	if e.partition != none {
 		p, offset := c.l.partitions[e.partition], e.offset
 		f.Topic, f.Partition, f.Offset = c.l.topics[p.topic].name, &p.number, &offset
@@ -398,7 +398,7 @@ func (l *Ledger) unknownSince(t int64) (out []Row) {
 	for _, e := range l.events.All() {
 		if e.written == 0 && e.at >= t {
 			out = append(out, Row{
-				Event: e.id, Aggregate: *l.aggregates.At(e.aggregate), Seq: e.seq, Topic: l.topics[l.partitions[e.partition].topic].name,
+				Event: l.id(&e.id), Aggregate: l.id(l.aggregates.At(e.aggregate)), Seq: e.seq, Topic: l.topics[l.partitions[e.partition].topic].name,
 			})
 		}
 	}

@@ -108,7 +108,7 @@ func (c *Consumer) batch(p kgo.FetchTopicPartition, now time.Time) error {
 			created = max(1, e.CreatedAt.UnixMicro())
 		}
 		b.Records = append(b.Records, Record{
-			Event: e.ID.UUID(), Aggregate: e.AggregateID.UUID(), Seq: e.Sequence, Topic: r.Topic, Partition: r.Partition,
+			Event: e.ID, Aggregate: e.AggregateID, Seq: e.Sequence, Topic: r.Topic, Partition: r.Partition,
 			Offset: r.Offset, At: r.Timestamp.UnixMicro(), Appended: r.Attrs.TimestampType() == 1, Seen: now.UnixMicro(), Created: created,
 		})
 	}

@@ -73,7 +73,7 @@ func (v *Verification) readDeadLetters(ctx context.Context) error {
 	missing := v.ledger.unreadableEvents()
 	v.ledger.Check(v.Window, func(f Finding) {
 		if f.Kind == Missing {
-			missing = append(missing, f.Event)
+			missing = append(missing, f.Event.UUID())
 		}
 	})
 	if len(missing) == 0 {

@@ -12,12 +12,13 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/verify/internal/compact"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // Row contains the columns of an outbox row that the ledger needs. Times are microseconds
 // since 1970.
 type Row struct {
-	Event, Aggregate gocql.UUID
+	Event, Aggregate outbox.ID
 	Seq              int64
 	// Topic is the topic that must contain the event.
 	Topic string
@@ -28,7 +29,7 @@ type Row struct {
 // Record contains the fields of a record that the ledger needs. Times are microseconds
 // since 1970.
 type Record struct {
-	Event, Aggregate gocql.UUID
+	Event, Aggregate outbox.ID
 	Seq              int64
 	Topic            string
 	Partition        int32
@@ -44,7 +45,7 @@ type Record struct {
 
 // Unreadable is a row that is not an event.
 type Unreadable struct {
-	Aggregate gocql.UUID
+	Aggregate outbox.ID
 	Seq       int64
 	Problem   string
 	// Events are the possible ids of its dead letter.
@@ -52,7 +53,7 @@ type Unreadable struct {
 }
 
 // Ledger records events: 64 bytes for each and 8 for its index, another 24 for each
-// aggregate. A million events of a million aggregates use about 100 MB, whatever their
+// aggregate, and about 100 for each id that is no UUID. A million events of a million aggregates use about 100 MB, whatever their
 // payloads.
 //
 // It is safe for concurrent use. Rows and records that are added twice count once.
@@ -62,6 +63,7 @@ type Ledger struct {
 	byID       compact.Index
 	aggregates compact.Arena[gocql.UUID]
 	byKey      compact.Index
+	texts      map[gocql.UUID]string // of the ids that are no UUIDs
 
 	topics     []topic
 	partitions []partition
@@ -113,7 +115,7 @@ type repeat struct {
 }
 
 type rowKey struct {
-	aggregate gocql.UUID
+	aggregate outbox.ID
 	seq       int64
 }
 
@@ -130,6 +132,7 @@ func NewLedger() *Ledger {
 	return &Ledger{
 		topicOf: make(map[string]uint16), partOf: make(map[partition]uint16), created: make(map[uint32]int64),
 		appended: make(map[uint16]bool), repeated: make(map[repeat]bool), unreadable: make(map[rowKey]Unreadable),
+		texts: make(map[gocql.UUID]string),
 	}
 }
 
@@ -154,8 +157,8 @@ func (l *Ledger) AddRows(rows ...Row) error {
 		if err != nil {
 			return err
 		}
-		if other := l.aggregates.At(e.aggregate); *other != r.Aggregate {
-			l.unreadable[rowKey{r.Aggregate, r.Seq}] = Unreadable{Aggregate: r.Aggregate, Seq: r.Seq, Problem: idTwice(r.Event, *other, e.seq)}
+		if other := l.aggregates.At(e.aggregate); *other != r.Aggregate.UUID() {
+			l.unreadable[rowKey{r.Aggregate, r.Seq}] = Unreadable{Aggregate: r.Aggregate, Seq: r.Seq, Problem: idTwice(r.Event, l.id(other), e.seq)}
 			continue
 		}
 		if e.written == 0 {
@@ -172,7 +175,7 @@ func (l *Ledger) AddRows(rows ...Row) error {
 
 // idTwice is the problem of a row whose id is that of an event of another aggregate. The relay has
 // published one of them.
-func idTwice(event, other gocql.UUID, seq int64) string {
+func idTwice(event, other outbox.ID, seq int64) string {
 	return fmt.Sprintf("its event_id %s is that of event %d of aggregate %s, too; one of them is not published", event, seq, other)
 }
 
@@ -280,7 +283,7 @@ func (l *Ledger) Rows() iter.Seq[Row] {
 				continue
 			}
 			if !yield(Row{
-				Event: e.id, Aggregate: *l.aggregates.At(e.aggregate), Seq: e.seq,
+				Event: l.id(&e.id), Aggregate: l.id(l.aggregates.At(e.aggregate)), Seq: e.seq,
 				Topic: l.topics[e.topic].name, Written: e.written,
 			}) {
 				return
@@ -309,7 +312,8 @@ func (l *Ledger) Latencies(since time.Time) iter.Seq[time.Duration] {
 
 // entry returns the entry of an event, which it creates if necessary. The lock must be
 // held.
-func (l *Ledger) entry(id, aggregate *gocql.UUID, seq int64) (uint32, *entry, error) {
+func (l *Ledger) entry(event, of *outbox.ID, seq int64) (uint32, *entry, error) {
+	id, aggregate := l.key(event), l.key(of)
 	if n, ok := l.byID.Find(id, l.eventID); ok {
 		return n, l.events.At(n), nil
 	}
@@ -328,6 +332,25 @@ func (l *Ledger) entry(id, aggregate *gocql.UUID, seq int64) (uint32, *entry, er
 	}
 	e.aggregate = a
 	return n, e, nil
+}
+
+// key returns the UUID of an id, by which the ledger has it. The lock must be held.
+func (l *Ledger) key(id *outbox.ID) *gocql.UUID {
+	u := id.UUID()
+	if !id.IsUUID() && !id.IsZero() {
+		if _, ok := l.texts[u]; !ok {
+			l.texts[u] = id.String()
+		}
+	}
+	return &u
+}
+
+// id is the reverse of key.
+func (l *Ledger) id(key *gocql.UUID) outbox.ID {
+	if text, ok := l.texts[*key]; ok {
+		return outbox.IDFromText(text)
+	}
+	return outbox.IDFromUUID(*key)
 }
 
 func (l *Ledger) eventID(n uint32) *gocql.UUID { return &l.events.At(n).id }

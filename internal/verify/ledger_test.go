@@ -14,6 +14,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/verify/internal/compact"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
@@ -27,13 +28,31 @@ func id(a, b int) (u gocql.UUID) {
 	return u
 }
 
+// aggregateID is the id of an aggregate: every other one is a text.
+func aggregateID(a int) outbox.ID {
+	if a%2 == 1 {
+		return outbox.IDFromText(fmt.Sprintf("Käufer/%d", a))
+	}
+	return outbox.IDFromUUID(id(a, 0))
+}
+
+// aggregateOf is the reverse of aggregateID.
+func aggregateOf(id outbox.ID) (a int) {
+	if !id.IsUUID() {
+		_, _ = fmt.Sscanf(id.String(), "Käufer/%d", &a)
+		return a
+	}
+	u := id.UUID()
+	return int(u[2])<<8 | int(u[3])
+}
+
 func row(aggregate, seq int, at int64) Row {
-	return Row{Event: id(aggregate, seq), Aggregate: id(aggregate, 0), Seq: int64(seq), Topic: "t", Written: at}
+	return Row{Event: outbox.IDFromUUID(id(aggregate, seq)), Aggregate: aggregateID(aggregate), Seq: int64(seq), Topic: "t", Written: at}
 }
 
 func record(aggregate, seq int, partition int32, offset, at int64) Record {
 	return Record{
-		Event: id(aggregate, seq), Aggregate: id(aggregate, 0), Seq: int64(seq),
+		Event: outbox.IDFromUUID(id(aggregate, seq)), Aggregate: aggregateID(aggregate), Seq: int64(seq),
 		Topic: "t", Partition: partition, Offset: offset, At: at, Seen: at,
 	}
 }
@@ -56,8 +75,8 @@ func TestCheck_DeadLetters(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.AddDeadLetters(
-		DeadLetter{Event: rows[1].Event, Detail: "suspended"}, DeadLetter{Event: rows[2].Event, State: DeadLetterBlocked},
-		DeadLetter{Event: rows[5].Event}, DeadLetter{Event: rows[6].Event, State: DeadLetterClosed}, DeadLetter{Event: rows[7].Event, State: DeadLetterLate},
+		DeadLetter{Event: rows[1].Event.UUID(), Detail: "suspended"}, DeadLetter{Event: rows[2].Event.UUID(), State: DeadLetterBlocked},
+		DeadLetter{Event: rows[5].Event.UUID()}, DeadLetter{Event: rows[6].Event.UUID(), State: DeadLetterClosed}, DeadLetter{Event: rows[7].Event.UUID(), State: DeadLetterLate},
 	)
 	want := Counts{Rows: 8, Published: 2, Dead: 1, Blocked: 1, Closed: 1, Pending: 1, Missing: 2}
 	var found []string
@@ -218,14 +237,14 @@ func TestCheck_FindsWhatIsWrong(t *testing.T) {
 func TestCheck_UnreadableRowsAreNamed(t *testing.T) {
 	t.Parallel()
 	l := NewLedger()
-	l.AddUnreadable(Unreadable{Aggregate: id(1, 0), Seq: 7, Problem: "event_id is null or zero", Events: []gocql.UUID{id(8, 1), id(8, 2)}})
-	l.AddUnreadable(Unreadable{Aggregate: id(1, 0), Seq: 8, Problem: "event_type is null or empty", Events: []gocql.UUID{id(9, 1)}})
+	l.AddUnreadable(Unreadable{Aggregate: aggregateID(1), Seq: 7, Problem: "event_id is null or zero", Events: []gocql.UUID{id(8, 1), id(8, 2)}})
+	l.AddUnreadable(Unreadable{Aggregate: aggregateID(1), Seq: 8, Problem: "event_type is null or empty", Events: []gocql.UUID{id(9, 1)}})
 	var found []Finding
 	c := l.Check(Window{}, func(f Finding) { found = append(found, f) })
-	if c.Unreadable != 2 || c.OK() || len(found) != 2 || found[0].Seq != 7 || found[0].Aggregate != id(1, 0) {
+	if c.Unreadable != 2 || c.OK() || len(found) != 2 || found[0].Seq != 7 || found[0].Aggregate != aggregateID(1) {
 		t.Fatalf("%+v %+v", c, found)
 	}
-	if found[0].Event != (gocql.UUID{}) || found[1].Event != id(9, 1) {
+	if !found[0].Event.IsZero() || found[1].Event.UUID() != id(9, 1) {
 		t.Errorf("the rows are named %s and %s, want none without an event id, and %s", found[0].Event, found[1].Event, id(9, 1))
 	}
 }
@@ -282,7 +301,7 @@ func TestLedger_RowsComeInSequence(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := slices.Collect(l.Rows())
-	slices.SortStableFunc(got, func(x, y Row) int { return cmp.Compare(y.Aggregate[3], x.Aggregate[3]) })
+	slices.SortStableFunc(got, func(x, y Row) int { return cmp.Compare(aggregateOf(y.Aggregate), aggregateOf(x.Aggregate)) })
 	if !slices.Equal(got, want) {
 		t.Errorf("Rows() = %v, want %v", got, want)
 	}

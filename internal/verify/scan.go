@@ -1,10 +1,12 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -45,8 +47,8 @@ type Scan struct {
 	// Rate is the maximum number of rows per second; 0 means no limit.
 	Rate int
 
-	// descending is true if the table has the highest number of an aggregate first.
-	descending   bool
+	// table has the columns, which Verification sets. The zero value is those of outbox_messages.
+	table        outbox.Table
 	rows, ranges atomic.Int64
 }
 
@@ -84,6 +86,9 @@ const (
 // error ends the scan. A range that fails is read again from its start before it is
 // passed to take.
 func (s *Scan) Run(ctx context.Context, done map[int]bool, take func(Range) error) error {
+	if err := s.defaultTable(); err != nil {
+		return err
+	}
 	ranges := s.rangeCount()
 	parallel := s.Parallel
 	if parallel == 0 {
@@ -113,6 +118,18 @@ func (s *Scan) Run(ctx context.Context, done map[int]bool, take func(Range) erro
 		})
 	}
 	return g.Wait()
+}
+
+// defaultTable sets the columns of outbox_messages if they are not known.
+func (s *Scan) defaultTable() (err error) {
+	if s.table.Name() == "" {
+		keyspace, name, ok := strings.Cut(s.Table, ".")
+		if !ok {
+			keyspace, name = "", s.Table
+		}
+		s.table, err = outbox.NewTable(keyspace, name)
+	}
+	return err
 }
 
 func (s *Scan) rangeCount() int {
@@ -188,16 +205,18 @@ func (s *Scan) read(ctx context.Context, n int, limit *rate.Limiter) (Range, err
 // walk calls each for every row between two tokens, by aggregate and sequence; bad is not
 // nil for a row that is not an event. An error of each ends the walk.
 func (s *Scan) walk(ctx context.Context, after, upTo int64, limit *rate.Limiter, each func(row *Row, bad *Unreadable) error) error {
-	const tokens = " WHERE token(aggregate_id) > ? AND token(aggregate_id) <= ?"
-	rows := "SELECT aggregate_id, seq, event_id, aggregate_type, event_type, WRITETIME(event_id), WRITETIME(event_type) FROM " + s.Table
-	if !s.descending {
-		return s.walkRows(ctx, limit, each, rows+tokens, after, upTo)
+	outline := s.table.Outline()
+	if !outline.Descending() {
+		stmt, args := outline.SelectByToken(after, upTo)
+		return s.walkRows(ctx, limit, each, stmt, args...)
 	}
-	iter := s.Session.Query("SELECT DISTINCT aggregate_id FROM "+s.Table+tokens, after, upTo).
-		WithContext(ctx).PageSize(limit.Burst()).Idempotent(true).Iter()
-	var aggregate gocql.UUID
+	// The rows of each aggregate are read in their order, which is not that of the table.
+	stmt, args := outline.SelectAggregates(after, upTo)
+	iter := s.Session.Query(stmt, args...).WithContext(ctx).PageSize(limit.Burst()).Idempotent(true).Iter()
+	var aggregate outbox.ID
 	for iter.Scan(&aggregate) {
-		if err := s.walkRows(ctx, limit, each, rows+" WHERE aggregate_id = ? ORDER BY seq ASC", aggregate); err != nil {
+		stmt, args := outline.SelectByKey(&outbox.Event{AggregateID: aggregate}, math.MinInt64, math.MaxInt64)
+		if err := s.walkRows(ctx, limit, each, stmt, args...); err != nil {
 			_ = iter.Close() // the scan was stopped
 			return err
 		}
@@ -205,30 +224,37 @@ func (s *Scan) walk(ctx context.Context, after, upTo int64, limit *rate.Limiter,
 	return iter.Close()
 }
 
-// walkRows is walk for the rows of a statement.
+// walkRows is walk for the rows of a statement of the outline of the table.
 func (s *Scan) walkRows(ctx context.Context, limit *rate.Limiter, each func(row *Row, bad *Unreadable) error, stmt string, args ...any) error {
-	iter := s.Session.Query(stmt, args...).WithContext(ctx).PageSize(limit.Burst()).Idempotent(true).Iter()
 	var (
-		row                      Row
-		seq                      *int64 // nil where static columns have outlived the events
-		eventType, aggregateType string
-		typeWritten              int64 // of the event type, for a row without an event id
-		waiting                  int
-		err                      error
+		seq         *int64 // nil where static columns have outlived the events
+		typeWritten int64  // of the event type, for a row without an event id
+		written     int64
+		waiting     int
+		err         error
 	)
-	for err == nil && iter.Scan(&row.Aggregate, &seq, &row.Event, &aggregateType, &eventType, &row.Written, &typeWritten) {
+	of := cmp.Or(s.table.Column("event_type"), s.table.Column("payload"))
+	stmt = "SELECT " + s.table.Column("seq") + ", WRITETIME(" + of + "), " + strings.TrimPrefix(stmt, "SELECT ")
+	iter := s.Session.Query(stmt, args...).WithContext(ctx).PageSize(limit.Burst()).Idempotent(true).Iter()
+	outline := s.table.Outline()
+	sc := outline.Scanner()
+	for err == nil && iter.Scan(append([]any{&seq, &typeWritten, &written}, sc.Dest()...)...) {
 		s.rows.Add(1)
 		if waiting++; waiting >= limit.Burst() {
 			err = limit.WaitN(ctx, waiting)
 			waiting = 0
 		}
-		if err != nil || seq == nil || s.SkipAggregateType != "" && aggregateType == s.SkipAggregateType {
+		e, problem := sc.Event()
+		if err != nil || seq == nil || s.SkipAggregateType != "" && e.AggregateType == s.SkipAggregateType {
 			continue
 		}
-		row.Seq = *seq
+		row := Row{Event: e.ID, Aggregate: e.AggregateID, Seq: *seq, Written: written}
+		if problem == nil {
+			row.Topic, problem = s.Topic(e.Type, e.AggregateType)
+		}
 		var bad *Unreadable
-		if problem := s.complete(&row, eventType, aggregateType); problem != "" {
-			bad = &Unreadable{row.Aggregate, row.Seq, problem, s.deadLetterIDs(&row, typeWritten)}
+		if problem != nil {
+			bad = &Unreadable{row.Aggregate, row.Seq, problemOf(problem), s.deadLetterIDs(&row, typeWritten)}
 		}
 		err = each(&row, bad)
 	}
@@ -242,6 +268,36 @@ func (s *Scan) walkRows(ctx context.Context, limit *rate.Limiter, each func(row 
 	return limit.WaitN(ctx, waiting)
 }
 
+// problemOf returns why a row is not an event.
+func problemOf(err error) string {
+	if e, ok := errors.AsType[*outbox.RowError](err); ok {
+		return e.Column + " " + e.Problem
+	}
+	return err.Error()
+}
+
+// find returns the time of the write of a row, in microseconds; ok is false if there is none, or
+// it is another event.
+func (s *Scan) find(ctx context.Context, r *Row) (written int64, ok bool, err error) {
+	if r.Seq < 1 {
+		return 0, false, nil
+	}
+	outline := s.table.Outline()
+	stmt, args, err := outline.SelectPartition(&outbox.Event{AggregateID: r.Aggregate, Sequence: r.Seq})
+	if err != nil || stmt == "" {
+		return 0, false, err
+	}
+	var ttl *int
+	iter := s.Session.Query(stmt, args...).WithContext(ctx).Idempotent(true).Iter()
+	for sc := outline.Scanner(); iter.Scan(append([]any{&written, &ttl}, sc.Dest()...)...); {
+		e, _ := sc.Event() // the id counts
+		if ok = e.ID == r.Event; ok {
+			break
+		}
+	}
+	return written, ok, iter.Close()
+}
+
 // rowsAtOnce is the number of rows without an event id and with number 0 in one write that are
 // distinguished: the relay derives the id of each dead letter from its index among them.
 const rowsAtOnce = 8
@@ -249,30 +305,12 @@ const rowsAtOnce = 8
 // deadLetterIDs returns the possible ids of the dead letter of an unreadable row: the event
 // id of the row, or the ids that the relay derives for a row without one.
 func (s *Scan) deadLetterIDs(row *Row, written int64) (ids []gocql.UUID) {
-	if row.Event != (gocql.UUID{}) {
-		return []gocql.UUID{row.Event}
+	if !row.Event.IsZero() {
+		return []gocql.UUID{row.Event.UUID()}
 	}
 	ids = append(ids, outbox.RowID(s.Table, row.Aggregate.String(), row.Seq, 0, 0).UUID())
 	for n := range rowsAtOnce {
 		ids = append(ids, outbox.RowID(s.Table, row.Aggregate.String(), row.Seq, written, n).UUID())
 	}
 	return ids
-}
-
-// complete sets the derived members of a row. It returns the problem of a row that is not
-// an event, and otherwise an empty string.
-func (s *Scan) complete(row *Row, eventType, aggregateType string) string {
-	switch {
-	case row.Event == gocql.UUID{}:
-		return "event_id is null or zero"
-	case row.Seq < 1:
-		return fmt.Sprintf("seq is %d", row.Seq)
-	case eventType == "":
-		return "event_type is null or empty"
-	}
-	var err error
-	if row.Topic, err = s.Topic(eventType, aggregateType); err != nil {
-		return err.Error()
-	}
-	return ""
 }

@@ -5,8 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gocql/gocql"
 	"golang.org/x/time/rate"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // A scan passes on the rows of an aggregate in sequence, whatever the clustering order of
@@ -16,7 +17,7 @@ func TestScan_ClusteringOrderOfTheTable(t *testing.T) {
 	b := setup(t)
 	for _, stmt := range []string{
 		"DROP TABLE outbox_messages",
-		"CREATE TABLE outbox_messages (aggregate_id uuid, seq bigint, event_id uuid, aggregate_type text, event_type text, payload blob," +
+		"CREATE TABLE outbox_messages (aggregate_id text, seq bigint, event_id uuid, aggregate_type text, event_type text, payload blob," +
 			" content_type text, headers frozen<map<text, text>>, created_at timestamp, deliver_at timestamp, PRIMARY KEY (aggregate_id, seq))" +
 			" WITH CLUSTERING ORDER BY (seq DESC)",
 	} {
@@ -31,7 +32,7 @@ func TestScan_ClusteringOrderOfTheTable(t *testing.T) {
 	if _, err := v.head(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	seqs := make(map[gocql.UUID][]int64)
+	seqs := make(map[outbox.ID][]int64)
 	if err := v.Scan.walk(t.Context(), math.MinInt64, math.MaxInt64, rate.NewLimiter(rate.Inf, pageRows), func(r *Row, _ *Unreadable) error {
 		seqs[r.Aggregate] = append(seqs[r.Aggregate], r.Seq)
 		return nil
@@ -68,7 +69,7 @@ func TestScan_StateWithoutEvents(t *testing.T) {
 	}
 	rows := 0
 	if err := v.Scan.walk(t.Context(), math.MinInt64, math.MaxInt64, rate.NewLimiter(rate.Inf, pageRows), func(r *Row, bad *Unreadable) error {
-		if rows++; bad != nil || r.Aggregate != event(1, 1).AggregateID.UUID() || r.Seq != 1 {
+		if rows++; bad != nil || r.Aggregate != event(1, 1).AggregateID || r.Seq != 1 {
 			t.Errorf("row %+v, %+v; want event 1 alone", r, bad)
 		}
 		return nil

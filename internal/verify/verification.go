@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -29,6 +28,8 @@ type Verification struct {
 	Scan *Scan
 	// Keyspace and Table are the names of the table, for the schema. Required.
 	Keyspace, Table string
+	// Mapping maps its columns. The zero value is that of outbox_messages.
+	Mapping outbox.Mapping
 	// Kafka connects to the topics. Required.
 	Kafka Kafka
 	// Source is the ce_source of the table's records: a record of another source is another
@@ -143,8 +144,8 @@ func (v *Verification) head(ctx context.Context) (head, error) {
 		return h, fmt.Errorf("look up table %s: %w", h.Table, err)
 	}
 	h.TableID = id.String()
-	if err := v.checkColumns(ctx); err != nil {
-		return h, fmt.Errorf("table %s is no outbox: %w", h.Table, err)
+	if err := v.findColumns(ctx); err != nil {
+		return h, err
 	}
 	if ttl == 0 {
 		v.Window.FromFirst = true // rows do not expire
@@ -154,35 +155,21 @@ func (v *Verification) head(ctx context.Context) (head, error) {
 	return h, nil
 }
 
-// columns are the columns of a scan with their types.
-var columns = map[string]string{
-	"aggregate_id": "uuid", "seq": "bigint", "event_id": "uuid",
-	"aggregate_type": "text", "event_type": "text",
-}
+// errUnscannable reports a table whose events cannot be found by their numbers.
+var errUnscannable = errors.New("its primary key is not (aggregate, number)")
 
-// checkColumns returns every problem of the table, and notes its order.
-func (v *Verification) checkColumns(ctx context.Context) error {
-	all, err := outbox.ReadColumns(ctx, v.Scan.Session, v.Keyspace, v.Table)
+// findColumns finds the columns of the table.
+func (v *Verification) findColumns(ctx context.Context) error {
+	columns, err := outbox.ReadColumns(ctx, v.Scan.Session, v.Keyspace, v.Table)
 	if err != nil {
 		return err
 	}
-	found := make(map[string]string)
-	for _, c := range all {
-		found[c.Name] = c.Type
-		if c.Name == "seq" {
-			v.Scan.descending = c.Descending
-		}
+	t, err := v.Mapping.Table(v.Keyspace, v.Table, columns)
+	if err == nil && !t.Scannable() {
+		err = fmt.Errorf("table %s cannot be verified: %w", t.String(), errUnscannable)
 	}
-	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(columns)) {
-		switch typ, ok := found[name]; {
-		case !ok:
-			errs = append(errs, fmt.Errorf("column %s is missing", name))
-		case typ != columns[name]:
-			errs = append(errs, fmt.Errorf("column %s is %s, want %s", name, typ, columns[name]))
-		}
-	}
-	return errors.Join(errs...)
+	v.Scan.table = t
+	return err
 }
 
 // replay adds a block of the state file.
@@ -321,7 +308,7 @@ func (v *Verification) behind(ctx context.Context, at, starts, ends kadm.ListedO
 	if len(from) == 0 {
 		return 0, nil
 	}
-	err := t.consume(ctx, from, left, func(gocql.UUID, gocql.UUID) error { return nil })
+	err := t.consume(ctx, from, left, func(gocql.UUID, outbox.ID) error { return nil })
 	return t.behind, err
 }
 
@@ -431,13 +418,9 @@ func (v *Verification) lookUp(ctx context.Context) error {
 
 // lookUpRow adds the row of an event, if there is one.
 func (v *Verification) lookUpRow(ctx context.Context, r Row) error {
-	var id gocql.UUID
-	err := v.Scan.Session.Query("SELECT event_id, WRITETIME(event_id) FROM "+v.Scan.Table+" WHERE aggregate_id = ? AND seq = ?", r.Aggregate, r.Seq).
-		WithContext(ctx).Idempotent(true).Scan(&id, &r.Written)
-	if errors.Is(err, gocql.ErrNotFound) || err == nil && id != r.Event {
-		return nil
-	}
-	if err == nil {
+	written, ok, err := v.Scan.find(ctx, &r)
+	if err == nil && ok {
+		r.Written = written
 		err = v.ledger.AddRows(r)
 	}
 	if err != nil {

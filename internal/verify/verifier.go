@@ -14,6 +14,8 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 const (
@@ -59,12 +61,14 @@ type VerifierConfig struct {
 	maxEvents int
 }
 
-// VerifierTable is an outbox table with the columns of outbox_messages.
+// VerifierTable is an outbox table that is Scannable.
 type VerifierTable struct {
 	// Scan reads it; its Topic returns the topic of an event. Required.
 	Scan *Scan
 	// Keyspace and Table are the names of the table. Required.
 	Keyspace, Table string
+	// Mapping maps its columns. The zero value is that of outbox_messages.
+	Mapping outbox.Mapping
 	// Source is the ce_source of the table's records, as in Verification.
 	Source string
 	// Topics are read in addition to the topics of the rows' events.
@@ -113,6 +117,7 @@ type Verifier struct {
 	// progress, by table, is used only by the goroutine of Run or Pass.
 	progress map[string]*PassState
 	saved    time.Time // when it was
+	skipped  map[string]bool
 
 	mu      sync.Mutex
 	missing []map[gocql.UUID]Row // by table
@@ -123,7 +128,7 @@ func NewVerifier(cfg VerifierConfig) *Verifier {
 	cfg.Rate = cmp.Or(cfg.Rate, DefaultVerifyRate)
 	cfg.Interval = cmp.Or(cfg.Interval, verifyInterval)
 	cfg.maxEvents = cmp.Or(cfg.maxEvents, verifyEvents)
-	v := &Verifier{cfg: cfg, log: cfg.Logger, metrics: newVerifierMetrics(cfg.Registerer), missing: make([]map[gocql.UUID]Row, len(cfg.Tables)), progress: make(map[string]*PassState)}
+	v := &Verifier{cfg: cfg, log: cfg.Logger, metrics: newVerifierMetrics(cfg.Registerer), missing: make([]map[gocql.UUID]Row, len(cfg.Tables)), progress: make(map[string]*PassState), skipped: make(map[string]bool)}
 	for i := range v.missing {
 		v.progress[cfg.Tables[i].name()] = new(PassState)
 		if cfg.Duty != nil { // the process with the duty reports the metrics
@@ -154,7 +159,16 @@ func (v *Verifier) passes(ctx context.Context) {
 func (v *Verifier) Pass(ctx context.Context) (err error) {
 	for i := range v.cfg.Tables {
 		table := v.cfg.Tables[i].name()
-		if failed := v.verify(ctx, i); failed != nil && ctx.Err() == nil {
+		failed := v.verify(ctx, i)
+		if errors.Is(failed, errUnscannable) {
+			v.metrics.forget(table)
+			if !v.skipped[table] {
+				v.skipped[table] = true
+				v.log.Info("table is not verified", "table", table, "err", failed)
+			}
+			continue
+		}
+		if failed != nil && ctx.Err() == nil {
 			v.metrics.errors.WithLabelValues(table).Inc()
 			v.log.Warn("verification pass failed; a new one follows", "table", table, "err", failed)
 			err = errors.Join(err, failed)
@@ -176,7 +190,7 @@ func (v *Verifier) Missing() (out []Row) {
 }
 
 func bySequence(a, b Row) int {
-	return cmp.Or(slices.Compare(a.Aggregate[:], b.Aggregate[:]), cmp.Compare(a.Seq, b.Seq))
+	return cmp.Or(cmp.Compare(a.Aggregate.String(), b.Aggregate.String()), cmp.Compare(a.Seq, b.Seq))
 }
 
 // errNotKnown means that a pass cannot verify anything now.
@@ -185,7 +199,7 @@ var errNotKnown = errors.New("the progress of the relay is unknown: it never ran
 // verify makes one pass over a table.
 func (v *Verifier) verify(ctx context.Context, i int) error {
 	t := &v.cfg.Tables[i]
-	check := Verification{Scan: t.Scan, Keyspace: t.Keyspace, Table: t.Table}
+	check := Verification{Scan: t.Scan, Keyspace: t.Keyspace, Table: t.Table, Mapping: t.Mapping}
 	if _, err := check.head(ctx); err != nil {
 		return err
 	}
@@ -214,21 +228,16 @@ func (t *tableRows) exists(ctx context.Context, r *Row) (bool, error) {
 	if err := t.limit.Wait(ctx); err != nil {
 		return false, err
 	}
-	var id gocql.UUID
-	err := t.scan.Session.Query("SELECT event_id FROM "+t.scan.Table+" WHERE aggregate_id = ? AND seq = ?", r.Aggregate, r.Seq).
-		WithContext(ctx).Idempotent(true).Scan(&id)
-	if errors.Is(err, gocql.ErrNotFound) {
-		return false, nil
-	}
-	return id == r.Event, err
+	_, ok, err := t.scan.find(ctx, r)
+	return ok, err
 }
 
 // found removes an event that is in a topic from the missing ones.
 func (p *pass) found(r *Row) {
 	p.v.mu.Lock()
 	defer p.v.mu.Unlock()
-	if known, ok := p.v.missing[p.table][r.Event]; ok && known.Aggregate == r.Aggregate {
-		delete(p.v.missing[p.table], r.Event)
+	if known, ok := p.v.missing[p.table][r.Event.UUID()]; ok && known.Aggregate == r.Aggregate {
+		delete(p.v.missing[p.table], r.Event.UUID())
 		p.v.metrics.missing.WithLabelValues(p.t.name()).Set(float64(len(p.v.missing[p.table])))
 	}
 }
@@ -239,15 +248,15 @@ func (p *pass) lost(ctx context.Context, missing []Row) error {
 	known := p.v.missing[p.table]
 	fresh := 0
 	for _, r := range missing {
-		_, ok := known[r.Event]
+		_, ok := known[r.Event.UUID()]
 		if !ok && len(known) >= maxMissing {
 			continue
 		}
-		p.confirmed[r.Event] = true
+		p.confirmed[r.Event.UUID()] = true
 		if ok {
 			continue
 		}
-		known[r.Event] = r
+		known[r.Event.UUID()] = r
 		if fresh++; fresh <= maxNamed {
 			p.v.log.Error("event is missing from its topic", "table", p.t.name(), "event_id", r.Event, "aggregate_id", r.Aggregate, "sequence", r.Seq,
 				"topic", r.Topic, "written", time.UnixMicro(r.Written).UTC())
@@ -286,7 +295,7 @@ func (p *pass) lost(ctx context.Context, missing []Row) error {
 		return err
 	}
 	for _, id := range published {
-		i := slices.IndexFunc(missing, func(r Row) bool { return r.Event == id })
+		i := slices.IndexFunc(missing, func(r Row) bool { return r.Event.UUID() == id })
 		if i < 0 {
 			continue
 		}

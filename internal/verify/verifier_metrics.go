@@ -36,3 +36,10 @@ func newVerifierMetrics(reg prometheus.Registerer) *verifierMetrics {
 		errors:   counter("outbox_verify_errors_total", "Passes that failed."),
 	}
 }
+
+// forget removes what is reported of a table that cannot be verified.
+func (m *verifierMetrics) forget(table string) {
+	for _, g := range []*prometheus.GaugeVec{m.missing, m.until, m.lastPass, m.duration} {
+		g.DeleteLabelValues(table)
+	}
+}

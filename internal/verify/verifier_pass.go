@@ -18,12 +18,12 @@ import (
 // its error ends the read.
 type topicSource interface {
 	// begin discards what was read and reads the known topics.
-	begin(ctx context.Context, sink func(id, aggregate gocql.UUID) error) error
+	begin(ctx context.Context, sink func(id gocql.UUID, aggregate outbox.ID) error) error
 	// topic reads a topic unless it was read since begin. It returns the time, in
 	// microseconds, before which the absence of an event proves nothing.
-	topic(ctx context.Context, name string, sink func(id, aggregate gocql.UUID) error) (horizon int64, err error)
+	topic(ctx context.Context, name string, sink func(id gocql.UUID, aggregate outbox.ID) error) (horizon int64, err error)
 	// more reads the records that were added to the topics since.
-	more(ctx context.Context, sink func(id, aggregate gocql.UUID) error) error
+	more(ctx context.Context, sink func(id gocql.UUID, aggregate outbox.ID) error) error
 	// records returns the approximate number of records of the known topics.
 	records() int64
 }
@@ -59,7 +59,7 @@ type pass struct {
 	limit       int64 // rows written at or after it are pending
 	suspects    map[gocql.UUID]suspect
 	oldest      time.Time // when the first of them was seen
-	waiting     gocql.UUID
+	waiting     outbox.ID // aggregate
 }
 
 // suspect is a row whose event was not in the topics.
@@ -127,7 +127,7 @@ func (p *pass) segment(ctx context.Context, from, ranges int) (n int, err error)
 	if want := p.topics.records()/int64(p.v.cfg.maxEvents)*11/10 + 1; want > 1 {
 		ranges = min(ranges, max(1, p.all/int(min(want, int64(p.all)))))
 	}
-	p.limit, p.set, p.suspects, p.waiting = passed.UnixMicro(), new(compact.Set), make(map[gocql.UUID]suspect), gocql.UUID{}
+	p.limit, p.set, p.suspects, p.waiting = passed.UnixMicro(), new(compact.Set), make(map[gocql.UUID]suspect), outbox.ID{}
 	p.after, _ = bounds(from, p.all)
 	_, p.upTo = bounds(from+ranges-1, p.all)
 	if err := p.topics.begin(ctx, p.add); err != nil {
@@ -158,12 +158,15 @@ func eventKey(id gocql.UUID, token int64) gocql.UUID {
 	return id
 }
 
+// token returns the token of an aggregate in the table.
+func (p *pass) token(aggregate outbox.ID) int64 { return p.t.Scan.table.Token(aggregate) }
+
 // has reports whether the topics contain the event of a row.
-func (p *pass) has(r *Row) bool { return p.set.Has(eventKey(r.Event, outbox.Token(r.Aggregate))) }
+func (p *pass) has(r *Row) bool { return p.set.Has(eventKey(r.Event.UUID(), p.token(r.Aggregate))) }
 
 // add adds an event of a topic.
-func (p *pass) add(id, aggregate gocql.UUID) error {
-	token := outbox.Token(aggregate)
+func (p *pass) add(id gocql.UUID, aggregate outbox.ID) error {
+	token := p.token(aggregate)
 	if token <= p.after || token > p.upTo {
 		return nil
 	}
@@ -181,7 +184,7 @@ func (p *pass) readRange(ctx context.Context, n int) error {
 	for attempt := 1; ; attempt++ {
 		var own error
 		err := p.rows.read(ctx, after, upTo, func(r *Row) error {
-			after = max(after, outbox.Token(r.Aggregate)-1)
+			after = max(after, p.token(r.Aggregate)-1)
 			own = p.row(ctx, r)
 			return own
 		})
@@ -218,8 +221,8 @@ func (p *pass) row(ctx context.Context, r *Row) error {
 		if len(p.suspects) == 0 {
 			p.oldest = time.Now()
 		}
-		if _, ok := p.suspects[r.Event]; !ok {
-			p.suspects[r.Event] = suspect{*r, time.Now()}
+		if _, ok := p.suspects[r.Event.UUID()]; !ok {
+			p.suspects[r.Event.UUID()] = suspect{*r, time.Now()}
 		}
 		if len(p.suspects) >= confirmBatch {
 			return p.confirm(ctx)

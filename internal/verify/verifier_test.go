@@ -273,7 +273,7 @@ func TestVerifier_Repairs(t *testing.T) {
 		c.Tables[0].Repair = true
 		c.Tables[0].Relay = &testRelay{repair: func(r Row) {
 			asked++
-			if r.Event == good.ID.UUID() {
+			if r.Event == good.ID {
 				b.publish(0, good)
 			}
 		}}
@@ -311,28 +311,28 @@ func (s *synthetic) id(i int) gocql.UUID {
 	return id
 }
 
-func (s *synthetic) each(more bool, sink func(id, aggregate gocql.UUID) error) error {
+func (s *synthetic) each(more bool, sink func(id gocql.UUID, aggregate outbox.ID) error) error {
 	s.read++
 	for i := range s.rows {
 		if s.lost[i] || s.late[i] != more {
 			continue
 		}
-		if err := sink(s.id(i), s.id(i)); err != nil {
+		if err := sink(s.id(i), outbox.IDFromUUID(s.id(i))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *synthetic) begin(_ context.Context, sink func(id, aggregate gocql.UUID) error) error {
+func (s *synthetic) begin(_ context.Context, sink func(id gocql.UUID, aggregate outbox.ID) error) error {
 	return s.each(false, sink)
 }
 
-func (s *synthetic) topic(context.Context, string, func(id, aggregate gocql.UUID) error) (int64, error) {
+func (s *synthetic) topic(context.Context, string, func(id gocql.UUID, aggregate outbox.ID) error) (int64, error) {
 	return s.horizon, nil
 }
 
-func (s *synthetic) more(_ context.Context, sink func(id, aggregate gocql.UUID) error) error {
+func (s *synthetic) more(_ context.Context, sink func(id gocql.UUID, aggregate outbox.ID) error) error {
 	return s.each(true, sink)
 }
 
@@ -348,7 +348,7 @@ func (s *synthetic) pass(t testing.TB, log *strings.Builder, maxEvents int) *pas
 	t.Helper()
 	v := NewVerifier(VerifierConfig{
 		Window: 150 * time.Second, Logger: slog.New(slog.NewTextHandler(log, nil)), Registerer: prometheus.NewRegistry(), maxEvents: maxEvents,
-		Tables: []VerifierTable{{Scan: &Scan{}, Keyspace: "k", Table: "t", Relay: new(testRelay)}},
+		Tables: []VerifierTable{{Scan: &Scan{table: outbox.DefaultTable}, Keyspace: "k", Table: "t", Relay: new(testRelay)}},
 	})
 	// Sorted by token, as in a database. Four bytes per row contain its place.
 	order := make([]uint32, s.rows)
@@ -356,7 +356,7 @@ func (s *synthetic) pass(t testing.TB, log *strings.Builder, maxEvents int) *pas
 		order[i] = uint32(i)
 	}
 	slices.SortFunc(order, func(a, b uint32) int {
-		x, y := outbox.Token(s.id(int(a))), outbox.Token(s.id(int(b)))
+		x, y := token(s.id(int(a))), token(s.id(int(b)))
 		switch {
 		case x < y:
 			return -1
@@ -368,6 +368,9 @@ func (s *synthetic) pass(t testing.TB, log *strings.Builder, maxEvents int) *pas
 	return v.newPass(0, s, &syntheticRows{s: s, order: order})
 }
 
+// token is that of a row of the table.
+func token(id gocql.UUID) int64 { return outbox.DefaultTable.Token(outbox.IDFromUUID(id)) }
+
 // syntheticRows reads the rows of a synthetic table.
 type syntheticRows struct {
 	s     *synthetic
@@ -376,17 +379,17 @@ type syntheticRows struct {
 }
 
 func (r *syntheticRows) read(_ context.Context, after, upTo int64, each func(*Row) error) error {
-	for r.at > 0 && outbox.Token(r.s.id(int(r.order[r.at-1]))) > after {
+	for r.at > 0 && token(r.s.id(int(r.order[r.at-1]))) > after {
 		r.at-- // a segment that was too large begins again
 	}
 	for ; r.at < len(r.order); r.at++ {
 		id := r.s.id(int(r.order[r.at]))
-		if token := outbox.Token(id); token <= after {
+		if token := token(id); token <= after {
 			continue
 		} else if token > upTo {
 			return nil
 		}
-		if err := each(&Row{Event: id, Aggregate: id, Seq: 1, Topic: "T", Written: 1}); err != nil {
+		if err := each(&Row{Event: outbox.IDFromUUID(id), Aggregate: outbox.IDFromUUID(id), Seq: 1, Topic: "T", Written: 1}); err != nil {
 			return err
 		}
 	}
@@ -432,7 +435,7 @@ func (r *testRelay) Passed(context.Context) (time.Time, error) {
 
 func (r *testRelay) Repair(_ context.Context, missing []Row) (published []gocql.UUID, err error) {
 	for _, m := range missing {
-		published = append(published, m.Event)
+		published = append(published, m.Event.UUID())
 		r.repair(m)
 	}
 	return published, nil
@@ -464,7 +467,7 @@ func TestVerifier_Segments(t *testing.T) {
 			}
 			var missing []gocql.UUID
 			for _, r := range p.v.Missing() {
-				missing = append(missing, r.Event)
+				missing = append(missing, r.Event.UUID())
 			}
 			if len(missing) != 2 || !slices.Contains(missing, s.id(7)) || !slices.Contains(missing, s.id(12_345)) || p.checked != 20_000 {
 				t.Errorf("with %d ids in memory: missing %v of %d checked", maxEvents, missing, p.checked)

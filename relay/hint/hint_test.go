@@ -2,8 +2,8 @@ package hint
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"testing"
@@ -13,23 +13,10 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 var testKey = []byte("0123456789abcdef")
-
-func TestToken_IsThePartitioners(t *testing.T) {
-	t.Parallel()
-	for range 1000 {
-		var id gocql.UUID
-		_, _ = rand.Read(id[:])
-		if got, want := Token(id), catalog.Murmur3Token(id[:]); got != want {
-			t.Fatalf("Token(%s) = %d, want %d", id, got, want)
-		}
-	}
-	if got, want := Token(gocql.UUID{}), catalog.Murmur3Token(make([]byte, 16)); got != want {
-		t.Errorf("Token(zero) = %d, want %d", got, want)
-	}
-}
 
 func TestReceiver_TakesOnlyWhatIsInOrder(t *testing.T) {
 	t.Parallel()
@@ -169,10 +156,14 @@ func TestSender_ReachesAReceiver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := make(map[int64]gocql.UUID)
+	want := make(map[int64]outbox.ID)
 	for i := range 500 {
-		id := gocql.UUID{byte(i), byte(i >> 8)}
-		want[Token(id)] = id
+		id := outbox.IDFromUUID(gocql.UUID{1, byte(i), byte(i >> 8)})
+		if i%2 == 0 {
+			id = outbox.IDFromText(fmt.Sprint("Käufer/", i))
+		}
+		// The partitioner hashes the text.
+		want[catalog.Murmur3Token([]byte(id.String()))] = id
 		s.Committed(id)
 	}
 	// Hints that are lost or late, as on a busy machine, are sent again.
@@ -226,14 +217,14 @@ func TestSender_WaitsByTheRate(t *testing.T) {
 		synctest.Wait()
 		for _, n := range []int{1, 1, 3, 100, 1} {
 			for range n {
-				s.Committed(gocql.UUID{1})
+				s.Committed(outbox.IDFromInt(1))
 			}
 			time.Sleep(20 * time.Microsecond)
 			synctest.Wait()
 		}
 		time.Sleep(200 * time.Microsecond)
 		synctest.Wait()
-		s.Committed(gocql.UUID{1})
+		s.Committed(outbox.IDFromInt(1))
 		time.Sleep(10 * time.Millisecond)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gocql/gocql"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 const (
@@ -35,6 +35,9 @@ type SenderConfig struct {
 	Addrs []string
 	// Key is the key shared with the relays, at least MinKey bytes. Required.
 	Key []byte
+	// Table is the outbox table of the events, whose token is a hint. The zero value means
+	// outbox.DefaultTable.
+	Table outbox.Table
 	// Conn is the socket for hints; Close closes it. Nil means a new UDP socket.
 	Conn net.PacketConn
 	// Logger receives one warning per address that cannot be resolved. Nil discards it.
@@ -81,6 +84,9 @@ func NewSender(cfg SenderConfig) (*Sender, error) {
 			return nil, fmt.Errorf("hint: %w", err)
 		}
 	}
+	if cfg.Table.Name() == "" {
+		cfg.Table = outbox.DefaultTable
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -98,10 +104,11 @@ func NewSender(cfg SenderConfig) (*Sender, error) {
 
 // Committed sends a hint for an event of the aggregate that was just stored. It never
 // blocks, and the hint may be lost.
-func (s *Sender) Committed(aggregate gocql.UUID) {
+func (s *Sender) Committed(aggregate outbox.ID) {
+	token := s.cfg.Table.Token(aggregate)
 	s.mu.Lock()
 	if len(s.waiting) < maxWaiting {
-		s.waiting = append(s.waiting, Token(aggregate))
+		s.waiting = append(s.waiting, token)
 	}
 	s.mu.Unlock()
 	select {

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // Account holds the topics against the database.
@@ -148,7 +149,7 @@ func (a *Account) hold() (verify.Counts, []string) {
 // outbox counts for a reader of the order even if the row is stale.
 func (a *Account) checkOrders(r *Report) {
 	a.t.Helper()
-	events := make(map[gocql.UUID][]verify.Row)
+	events := make(map[outbox.ID][]verify.Row)
 	for e := range a.ledger.Rows() {
 		events[e.Aggregate] = append(events[e.Aggregate], e)
 	}
@@ -160,8 +161,8 @@ func (a *Account) checkOrders(r *Report) {
 	for iter.Scan(&id, &version, &status, &event) {
 		r.Orders++
 		stored[id] = true
-		rows := events[id]
-		if version < 1 || version > int64(len(rows)) || rows[version-1].Event != event {
+		rows := events[outbox.IDFromUUID(id)]
+		if version < 1 || version > int64(len(rows)) || rows[version-1].Event.UUID() != event {
 			r.Torn++
 		}
 	}
@@ -169,7 +170,7 @@ func (a *Account) checkOrders(r *Report) {
 		a.t.Fatalf("scan the orders: %v", err)
 	}
 	for id := range events {
-		if !stored[id] {
+		if !stored[id.UUID()] {
 			r.Torn++
 		}
 	}

@@ -94,7 +94,7 @@ var lateMutants = []mutant{
 	}),
 	unit("TestStart_ADeadLetterWaitsForTheScan", mutant{
 		name: "a dead letter is replayed before the scan has passed on the event before it", file: "relay/internal/publish/replay.go",
-		old: " || after > 0 && p.mu.older != nil && p.mu.older.Behind(c.Key)",
+		old: " || after > 0 && p.mu.older != nil && p.mu.older.Behind(c.Aggregate)",
 		new: "",
 	}),
 	unit("TestDeadLetters_TheEventBeforeIsLateAndUnpublished", mutant{

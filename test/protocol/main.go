@@ -50,7 +50,7 @@ func run(ctx context.Context, cql, python string) error {
 		return fmt.Errorf("connect to %s: %w", cql, err)
 	}
 	defer s.Close()
-	if err := s.Query("CREATE TABLE IF NOT EXISTS accounts (id uuid PRIMARY KEY, balance bigint, version bigint)").Exec(); err != nil {
+	if err := s.Query("CREATE TABLE IF NOT EXISTS accounts (id text PRIMARY KEY, balance bigint, version bigint)").Exec(); err != nil {
 		return fmt.Errorf("create table accounts: %w", err)
 	}
 	a, err := outbox.NewAppender(ctx, s, outbox.DefaultTable, outbox.AppenderConfig{})
@@ -151,7 +151,7 @@ func change(ctx context.Context, s *gocql.Session, a *outbox.Appender, id gocql.
 }
 
 func load(ctx context.Context, s *gocql.Session, id gocql.UUID) (balance, version int64, err error) {
-	err = s.Query("SELECT balance, version FROM accounts WHERE id = ?", id).WithContext(ctx).Scan(&balance, &version)
+	err = s.Query("SELECT balance, version FROM accounts WHERE id = ?", id.String()).WithContext(ctx).Scan(&balance, &version)
 	if errors.Is(err, gocql.ErrNotFound) {
 		return 0, 0, nil
 	}

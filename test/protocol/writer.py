@@ -72,7 +72,7 @@ class Writer:
 
 def main():
     host, port, writers, changes = sys.argv[1], *map(int, sys.argv[2:5])
-    aggregates, failed = [uuid.UUID(a) for a in sys.argv[5:]], []
+    aggregates, failed = sys.argv[5:], []
     writer = Writer(host, port)
 
     def work():

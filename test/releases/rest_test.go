@@ -95,7 +95,7 @@ func (w *world) restOfRelays() {
 	must1[[]string](w)(shards.Alive(ctx))
 
 	repairs := relay.NewRepairs(w.session, keyspace, "outbox", outbox.DefaultTableName)
-	asked := relay.Repair{ID: named("repair"), Aggregate: named("repaired"), EventID: named("event"), Sequence: 1}
+	asked := relay.Repair{ID: named("repair"), Aggregate: outbox.IDFromUUID(named("repaired")), EventID: named("event"), Sequence: 1}
 	w.must(repairs.Ask(ctx, &asked))
 	if taken := must1[bool](w)(repairs.Take(ctx, asked.ID)); !taken {
 		w.t.Error("a repair that nobody has taken was not taken")

@@ -136,12 +136,13 @@ func (e *evidence) scanBackfills(scanner scanner, ahead time.Duration) {
 
 func (e *evidence) scanLog(scan scanner) {
 	var id []byte
-	var t, aggregate gocql.UUID
+	var t gocql.UUID
+	var aggregate outbox.ID
 	var event *gocql.UUID
 	scan(`SELECT "cdc$stream_id", "cdc$time", event_id, aggregate_id FROM `+eventsLog, []any{&id, &t, &event, &aggregate}, func() {
 		if event != nil {
 			h := e.stream(string(id))
-			h.rows = append(h.rows, logRow{time: t, event: *event, aggregate: aggregate})
+			h.rows = append(h.rows, logRow{time: t, event: *event, aggregate: aggregate.UUID()})
 		}
 	})
 }

@@ -82,7 +82,7 @@ func (w *world) makeDescending(admin *session) {
 	ttl := cmp.Or(w.settings.schema.CDCTTL, keep)
 	for _, stmt := range []string{
 		"DROP TABLE " + keyspace + "." + events,
-		fmt.Sprintf(`CREATE TABLE %s.%s (aggregate_id uuid, seq bigint, event_id uuid, aggregate_type text, event_type text, payload blob, content_type text,
+		fmt.Sprintf(`CREATE TABLE %s.%s (aggregate_id text, seq bigint, event_id uuid, aggregate_type text, event_type text, payload blob, content_type text,
 			headers frozen<map<text, text>>, created_at timestamp, deliver_at timestamp, PRIMARY KEY (aggregate_id, seq))
 			WITH CLUSTERING ORDER BY (seq DESC) AND cdc = {'enabled': true, 'ttl': %d}`, keyspace, events, int(ttl.Seconds())),
 	} {

@@ -96,7 +96,7 @@ func (p *lateParcel) typeInHeader() {
 func (p *lateParcel) insert(e outbox.Event) {
 	for attempt := range 1000 {
 		err := p.w.session.Query("INSERT INTO "+events+" (aggregate_id, seq, event_id, aggregate_type, event_type, payload, headers, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-			e.AggregateID.UUID(), e.Sequence, e.ID.UUID(), e.AggregateType, e.Type, e.Payload, e.Headers, e.CreatedAt).DefaultTimestamp(false).Exec()
+			e.AggregateID, e.Sequence, e.ID.UUID(), e.AggregateType, e.Type, e.Payload, e.Headers, e.CreatedAt).DefaultTimestamp(false).Exec()
 		if err == nil {
 			return
 		}

@@ -42,7 +42,7 @@ func (w *world) payload(rnd *rand.Rand, step int64) []byte {
 func (w *world) writeGarbage() {
 	id := outbox.NewID().UUID()
 	w.ledger.spoilt(id) // regardless of the result: it may be stored later
-	_ = w.session.Query("INSERT INTO "+events+" (aggregate_id, seq, aggregate_type) VALUES (?, 1, ?)", id, parcel).Exec()
+	_ = w.session.Query("INSERT INTO "+events+" (aggregate_id, seq, aggregate_type) VALUES (?, 1, ?)", id.String(), parcel).Exec()
 }
 
 // parcelsAt starts pairs of parcels after these delays.

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -105,7 +104,7 @@ func (o *remote) missing(ctx context.Context) (out []relay.Repair) {
 		out = append(out, q)
 	}
 	slices.SortFunc(out, func(a, b relay.Repair) int {
-		return cmp.Or(bytes.Compare(a.Aggregate[:], b.Aggregate[:]), cmp.Compare(a.Sequence, b.Sequence))
+		return cmp.Or(cmp.Compare(a.Aggregate.String(), b.Aggregate.String()), cmp.Compare(a.Sequence, b.Sequence))
 	})
 	return out
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay"
-	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 )
 
 // relayOf returns the name of the relay from a partition key of relay_checkpoints, which
@@ -37,7 +37,7 @@ func carriedBy(name string) func(gocql.UUID) bool {
 	}
 	step := new(big.Int).Div(new(big.Int).SetUint64(math.MaxUint64), big.NewInt(n))
 	return func(aggregate gocql.UUID) bool {
-		above := new(big.Int).Sub(big.NewInt(hint.Token(aggregate)), big.NewInt(math.MinInt64)) // at least 1
+		above := new(big.Int).Sub(big.NewInt(outbox.DefaultTable.Token(outbox.IDFromUUID(aggregate))), big.NewInt(math.MinInt64)) // at least 1
 		of := above.Sub(above, big.NewInt(1)).Div(above, step).Int64()
 		return min(of, n-1) == i
 	}

@@ -90,7 +90,7 @@ func (p *tap) haveDeleted(events []verify.Row) bool {
 	for _, r := range p.records { // by topic in the order of their offsets
 		deleted[r.ID.UUID()] = !r.gone.IsZero()
 	}
-	return !slices.ContainsFunc(events, func(e verify.Row) bool { return !deleted[e.Event] })
+	return !slices.ContainsFunc(events, func(e verify.Row) bool { return !deleted[e.Event.UUID()] })
 }
 
 // trim deletes this share of the records of a partition that the tap has read, the oldest ones.

@@ -77,7 +77,7 @@ func (r *verifiedRelay) Passed(ctx context.Context) (time.Time, error) {
 func (r *verifiedRelay) Repair(ctx context.Context, missing []verify.Row) (published []gocql.UUID, err error) {
 	var asked []relay.Repair
 	for _, m := range missing {
-		asked = append(asked, relay.Repair{Aggregate: m.Aggregate, EventID: m.Event, Sequence: m.Seq})
+		asked = append(asked, relay.Repair{Aggregate: m.Aggregate, EventID: m.Event.UUID(), Sequence: m.Seq})
 	}
 	answers, err := r.requests.Publish(ctx, asked, time.Now().Add(repairPatience))
 	for _, a := range answers {

@@ -53,7 +53,7 @@ func (w *world) writeLate(late time.Duration) outbox.Event {
 	id, aggregate, at := outbox.NewID().UUID(), outbox.NewID().UUID(), w.clock.Now().Add(-late)
 	e := outbox.Event{ID: outbox.IDFromUUID(id), AggregateID: outbox.IDFromUUID(aggregate), Sequence: 1, AggregateType: parcel, Type: parcelMoved, Payload: []byte("{}"), CreatedAt: at}
 	if err := w.session.Query("INSERT INTO "+events+" (aggregate_id, seq, event_id, aggregate_type, event_type, payload, created_at) VALUES (?, 1, ?, ?, ?, ?, ?) USING TIMESTAMP ?",
-		aggregate, id, parcel, parcelMoved, []byte("{}"), at, at.UnixMicro()).Exec(); err != nil {
+		aggregate.String(), id, parcel, parcelMoved, []byte("{}"), at, at.UnixMicro()).Exec(); err != nil {
 		w.t.Errorf("write a late event: %v", err)
 		return e
 	}

@@ -64,7 +64,11 @@ func (w World) Outbox(t testing.TB, aggregates ...gocql.UUID) (all []Written) {
 	t.Helper()
 	where, args := "", []any{}
 	if len(aggregates) > 0 {
-		where, args = " WHERE aggregate_id IN ?", []any{aggregates}
+		texts := make([]string, len(aggregates))
+		for i, id := range aggregates {
+			texts[i] = id.String()
+		}
+		where, args = " WHERE aggregate_id IN ?", []any{texts}
 	}
 	var sc outbox.Scanner
 	var micros int64
@@ -94,8 +98,9 @@ func (w World) Log(t testing.TB) (all []Logged) {
 	t.Helper()
 	iter := w.Session.Query(`SELECT aggregate_id, event_id, seq, "cdc$time" FROM outbox_messages_scylla_cdc_log`).Iter()
 	var row Logged
-	for at := (gocql.UUID{}); iter.Scan(&row.Aggregate, &row.Event, &row.Sequence, &at); {
-		row.At = at.Time()
+	var aggregate outbox.ID
+	for at := (gocql.UUID{}); iter.Scan(&aggregate, &row.Event, &row.Sequence, &at); {
+		row.Aggregate, row.At = aggregate.UUID(), at.Time()
 		all = append(all, row)
 	}
 	if err := iter.Close(); err != nil {

@@ -153,7 +153,7 @@ func part(d time.Duration, of float64) time.Duration { return time.Duration(floa
 
 // isEmpty reports whether the table has no rows.
 func (b *Backfill) isEmpty(ctx context.Context) (bool, error) {
-	iter := b.cfg.Session.Query("SELECT aggregate_id FROM " + b.cfg.TableKeyspace + "." + b.cfg.Table + " LIMIT 1").
+	iter := b.cfg.Session.Query("SELECT " + b.table.Column("aggregate_id") + " FROM " + b.cfg.TableKeyspace + "." + b.cfg.Table + " LIMIT 1").
 		WithContext(ctx).Idempotent(true).Iter()
 	var id []byte
 	found := iter.Scan(&id)

@@ -35,7 +35,7 @@ func (b *Backfill) readTopics(ctx context.Context, row *checkpoint.Scan) (ranges
 	f := older.NewFound(b.older, max(r.Most(), 1))
 	r.Begin(true)
 	r.Came()
-	r.Sink = func(e *readback.Event) { f.Take(e.Aggregate, e.ID) }
+	r.Sink = func(e *readback.Event) { f.Take(e.Token, e.ID) }
 	defer func() {
 		r.Sink = nil
 		r.Begin(false)

@@ -111,7 +111,7 @@ func (r *Repairer) poll(ctx context.Context) error {
 		return err
 	}
 	slices.SortFunc(all, func(a, b Repair) int {
-		return cmp.Or(slices.Compare(a.Aggregate[:], b.Aggregate[:]), cmp.Compare(a.Sequence, b.Sequence))
+		return cmp.Or(cmp.Compare(a.Aggregate.String(), b.Aggregate.String()), cmp.Compare(a.Sequence, b.Sequence))
 	})
 	var g errgroup.Group
 	g.SetLimit(repairsAtOnce)
@@ -189,7 +189,7 @@ func (r *Repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 		}
 		return r.answer(ctx, q, RepairUnknown, "the relay ended while it published the event: verify again")
 	}
-	row, found, err := r.lookup.One(ctx, &outbox.Event{AggregateID: outbox.IDFromUUID(q.Aggregate)}, q.Sequence)
+	row, found, err := r.lookup.One(ctx, &outbox.Event{AggregateID: q.Aggregate}, q.Sequence)
 	switch {
 	case err != nil:
 		return err
@@ -232,7 +232,7 @@ func (r *Repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 		// The scan or the sweep reader may have published it, and the index does not keep all events.
 		return r.answer(ctx, q, RepairUnknown, "the relay has read past it since the request: verify again")
 	}
-	release, err := r.publisher.Claim(ctx, q.Aggregate)
+	release, err := r.publisher.Claim(ctx, q.Aggregate.UUID())
 	if err != nil {
 		return err
 	}
@@ -263,7 +263,7 @@ func (r *Repairer) publish(ctx context.Context, row *cdclog.StoredEvent, again b
 // publishEarlier publishes the events of the aggregate that precede that of the request and
 // are proven not to be published. The caller has claimed the aggregate.
 func (r *Repairer) publishEarlier(ctx context.Context, q *Repair, passed time.Time) error {
-	return r.earlier.Unpublished(ctx, &outbox.Event{AggregateID: outbox.IDFromUUID(q.Aggregate)}, q.Sequence, passed.UnixMicro(), func(f cdclog.StoredEvent) error {
+	return r.earlier.Unpublished(ctx, &outbox.Event{AggregateID: q.Aggregate}, q.Sequence, passed.UnixMicro(), func(f cdclog.StoredEvent) error {
 		return r.publish(ctx, &f, false, nil)
 	})
 }
@@ -274,7 +274,7 @@ var errEarlier = errors.New("an earlier event is not published")
 // behindEarlier reports whether the sweep reader has not published yet an event of the
 // aggregate with a smaller number than that of the request.
 func (r *Repairer) behindEarlier(ctx context.Context, q *Repair, passed time.Time) (bool, error) {
-	err := r.lookup(ctx, &outbox.Event{AggregateID: outbox.IDFromUUID(q.Aggregate)}, 1, q.Sequence, func(f cdclog.StoredEvent) error {
+	err := r.lookup(ctx, &outbox.Event{AggregateID: q.Aggregate}, 1, q.Sequence, func(f cdclog.StoredEvent) error {
 		if r.publisher.Fate(&f, passed.UnixMicro()-1, math.MaxInt64).Missed() {
 			return errEarlier
 		}

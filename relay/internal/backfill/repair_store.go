@@ -9,6 +9,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
 )
 
@@ -37,11 +38,12 @@ func (s RepairState) Final() bool { return s != RepairAsked && s != RepairTaken 
 
 // Repair is a request to publish one event, and the relay's answer.
 type Repair struct {
-	ID                 gocql.UUID // of the request
-	Aggregate, EventID gocql.UUID
-	Sequence           int64
-	State              RepairState
-	Detail             string
+	ID        gocql.UUID // of the request
+	Aggregate outbox.ID
+	EventID   gocql.UUID
+	Sequence  int64
+	State     RepairState
+	Detail    string
 }
 
 // Repairs are the requests to a relay to publish events of a table that are proven to be

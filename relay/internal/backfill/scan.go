@@ -11,7 +11,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
-	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
@@ -60,8 +59,8 @@ type rangeScan struct {
 	progress bool
 
 	begun     bool
-	aggregate gocql.UUID // the last one that was started
-	seq       int64      // its last row that was passed on
+	aggregate outbox.ID // the last one that was started
+	seq       int64     // its last row that was passed on
 	token     int64
 	hand      publish.OlderHandover
 	release   func()
@@ -95,10 +94,11 @@ func (s *rangeScan) read(ctx context.Context, after, upTo int64) (err error) {
 		return s.pass(ctx, stmt, args...)
 	}
 	// The rows of each aggregate are read in their order, which is not that of the table.
-	iter := b.query(ctx, "SELECT DISTINCT aggregate_id FROM "+b.table.String()+" WHERE token(aggregate_id) > ? AND token(aggregate_id) <= ?", after, upTo)
-	var aggregate gocql.UUID
+	stmt, args = b.table.SelectAggregates(after, upTo)
+	iter := b.query(ctx, stmt, args...)
+	var aggregate outbox.ID
 	for iter.Scan(&aggregate) {
-		stmt, args := b.table.SelectByKey(&outbox.Event{AggregateID: outbox.IDFromUUID(aggregate)}, math.MinInt64, math.MaxInt64)
+		stmt, args := b.table.SelectByKey(&outbox.Event{AggregateID: aggregate}, math.MinInt64, math.MaxInt64)
 		if err := s.pass(ctx, stmt, args...); err != nil {
 			_ = iter.Close() // the scan stops; the result of the query does not matter
 			return err
@@ -132,7 +132,7 @@ func (s *rangeScan) pass(ctx context.Context, stmt string, args ...any) (err err
 		if e.Empty() {
 			continue // the static columns of a partition without events
 		}
-		again, err := s.enter(ctx, e.AggregateID.UUID(), e.Sequence)
+		again, err := s.enter(ctx, e.AggregateID, e.Sequence)
 		if err != nil {
 			return err
 		}
@@ -165,11 +165,11 @@ func (b *Backfill) page() int {
 
 // enter starts or continues an aggregate; again reports that an earlier read passed on
 // the row.
-func (s *rangeScan) enter(ctx context.Context, aggregate gocql.UUID, seq int64) (again bool, err error) {
+func (s *rangeScan) enter(ctx context.Context, aggregate outbox.ID, seq int64) (again bool, err error) {
 	b := s.backfill
 	if s.begun && aggregate == s.aggregate {
 		if s.release == nil {
-			if s.release, err = b.publisher.Claim(ctx, aggregate); err != nil {
+			if s.release, err = b.publisher.Claim(ctx, aggregate.UUID()); err != nil {
 				return false, err
 			}
 			s.hand.Ahead = max(s.hand.Ahead, b.older.AheadOf(aggregate))
@@ -177,10 +177,10 @@ func (s *rangeScan) enter(ctx context.Context, aggregate gocql.UUID, seq int64) 
 		return seq <= s.seq, nil
 	}
 	s.leave()
-	if s.release, err = b.publisher.Claim(ctx, aggregate); err != nil {
+	if s.release, err = b.publisher.Claim(ctx, aggregate.UUID()); err != nil {
 		return false, err
 	}
-	s.begun, s.aggregate, s.token, s.seq = true, aggregate, hint.Token(aggregate), 0
+	s.begun, s.aggregate, s.token, s.seq = true, aggregate, b.table.Token(aggregate), 0
 	s.hand = publish.OlderHandover{Publisher: b.publisher, Older: b.older, Ahead: b.older.AheadOf(aggregate)}
 	return false, nil
 }

@@ -84,7 +84,7 @@ func (s *Sequencer) admit(ctx context.Context, e cdclog.StoredEvent, began int64
 	if err != nil || v == publish.Taken || v == publish.Repeated {
 		return err
 	}
-	release, err := s.sink.ClaimPassed(ctx, s.lookup, e.AggregateID.UUID())
+	release, err := s.sink.ClaimPassed(ctx, s.lookup, e.AggregateID)
 	if err != nil {
 		return err
 	}

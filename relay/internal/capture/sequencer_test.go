@@ -270,7 +270,7 @@ func TestSequencer_OlderRowsThatBrokeOffGoOutOnce(t *testing.T) {
 		for seq := int64(1); seq <= 9; seq++ {
 			tb.add(relaytest.Event(1, seq, "OrderUpdated"), seq, time.Now())
 		}
-		o := older.New(&checkpoint.Scan{Until: time.UnixMicro(9), Ranges: 4}, cdclog.Ring, func() int { return 1 })
+		o := older.New(outbox.DefaultTable, &checkpoint.Scan{Until: time.UnixMicro(9), Ranges: 4}, cdclog.Ring, func() int { return 1 })
 		b.publisher.SetOlder(o)
 		s := b.sequencer(tb)
 		s.retryMin = time.Minute // what was handed on is acknowledged before the second time

@@ -32,7 +32,7 @@ type Sink interface {
 type SweepSink interface {
 	Sink
 	// ClaimPassed keeps other readers from the aggregate until release.
-	ClaimPassed(ctx context.Context, find cdclog.Lookup, aggregate gocql.UUID) (release func(), err error)
+	ClaimPassed(ctx context.Context, find cdclog.Lookup, aggregate outbox.ID) (release func(), err error)
 	// Begins sets the next number of an unknown aggregate.
 	Begins(aggregate gocql.UUID, next int64)
 	// Missing returns how many of the last numbers of an aggregate are missing.
@@ -44,7 +44,7 @@ type TailSink interface {
 	Sink
 	// TryClaimPassed is ClaimPassed without waiting; release is nil if another reader has
 	// the claim.
-	TryClaimPassed(ctx context.Context, find cdclog.Lookup, aggregate gocql.UUID) (release func(), err error)
+	TryClaimPassed(ctx context.Context, find cdclog.Lookup, aggregate outbox.ID) (release func(), err error)
 	// MemoryFull reports whether the tail reader has to wait for the sweep reader, and
 	// MemoryUse how close it is to that.
 	MemoryFull() bool

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
@@ -259,6 +260,13 @@ func (t *Tail) knowsHanded(g *cdclog.Generation) bool {
 	}
 	_, ok := t.streams.HandedOf(which)
 	return ok
+}
+
+// Committed is Hint for an aggregate.
+func (t *Tail) Committed(aggregate outbox.ID) {
+	if t.own != nil {
+		t.Hint([]int64{t.own.Table.Token(aggregate)})
+	}
 }
 
 // Hint triggers an immediate reading of the streams of the tokens. It does not block and is

@@ -136,7 +136,7 @@ func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) 
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
-	release, err := g.sink.TryClaimPassed(ctx, g.lookup, w.of.AggregateID.UUID())
+	release, err := g.sink.TryClaimPassed(ctx, g.lookup, w.of.AggregateID)
 	if err != nil || release == nil {
 		return 0, err // without an error, the sweep reader has the claim
 	}

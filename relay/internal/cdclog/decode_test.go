@@ -29,7 +29,7 @@ func fullRow(op scyllacdc.OperationType, change map[string]any) fakeRow {
 		ID: outbox.IDFromUUID(gocql.UUID{1}), AggregateID: outbox.IDFromUUID(gocql.UUID{2}), Sequence: 2, AggregateType: "order", Type: "OrderUpdated",
 		CreatedAt: time.Now().UTC().Truncate(time.Millisecond), Payload: []byte(`{"aggregate":1,"seq":2}`),
 	}
-	id, aggregate := e.ID.UUID(), e.AggregateID.UUID()
+	id, aggregate := e.ID.UUID(), e.AggregateID.String()
 	r := fakeRow{op, map[string]any{
 		"aggregate_id": &aggregate, "seq": &e.Sequence, "event_id": &id, "aggregate_type": &e.AggregateType,
 		"event_type": &e.Type, "payload": e.Payload, "content_type": (*string)(nil), "headers": map[string]string(nil),

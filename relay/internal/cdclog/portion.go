@@ -70,9 +70,9 @@ func (p *Portion) None() bool { return !p.All() && p.Tokens.After == p.Tokens.Up
 // HasToken reports whether the portion contains the aggregates of the token.
 func (p *Portion) HasToken(t int64) bool { return p.All() || p.Tokens.Has(t) }
 
-// HasAggregate reports whether the portion contains an aggregate whose key is a uuid.
-func (p *Portion) HasAggregate(aggregate gocql.UUID) bool {
-	return p.All() || p.Tokens.Has(outbox.Token(aggregate))
+// HasAggregate reports whether the portion contains an aggregate.
+func (p *Portion) HasAggregate(aggregate outbox.ID) bool {
+	return p.All() || p.Tokens.Has(p.Table.Token(aggregate))
 }
 
 // HasKey reports whether the portion contains a partition with that key.

@@ -11,6 +11,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // Set contains the open dead letters of the table as chains. A chain contains the
@@ -37,6 +38,7 @@ type deadLetterKey struct {
 // Chain is a list of dead letters that are replayed one after the other.
 type Chain struct {
 	Key         gocql.UUID
+	Aggregate   outbox.ID // or the id of its event, if it does not block others
 	DeadLetters []Ref
 	Draining    bool // a replay is in progress
 	Strict      bool // it blocks later events of the aggregate
@@ -129,14 +131,16 @@ func (d *Set) BlocksEvent(aggregate gocql.UUID, seq int64) bool {
 	return ok && c.Strict && (seq == 0 || c.Head().Seq <= seq)
 }
 
-// Add adds a dead letter to its chain, in the order of sequence numbers.
-func (d *Set) Add(key gocql.UUID, strict bool, ref Ref, spill bool) {
+// Add adds a dead letter to its chain, in the order of sequence numbers. The chain is that of the
+// aggregate, or, if it does not block others, of its event.
+func (d *Set) Add(aggregate outbox.ID, strict bool, ref Ref, spill bool) {
 	if d.Has(ref.ID) {
 		return
 	}
+	key := aggregate.UUID()
 	c, ok := d.chains[key]
 	if !ok {
-		c = &Chain{Key: key, Strict: strict, place: -1}
+		c = &Chain{Key: key, Aggregate: aggregate, Strict: strict, place: -1}
 		d.chains[key] = c
 	}
 	i := len(c.DeadLetters)
@@ -271,7 +275,7 @@ func (d *Set) Loosen(id gocql.UUID, at int64) {
 	alone := *ref
 	alone.At = at
 	d.Remove(id)
-	d.Add(id, false, alone, k.spill)
+	d.Add(outbox.IDFromUUID(id), false, alone, k.spill)
 }
 
 // Touch updates the position of a chain whose head changed: it leaves its group and

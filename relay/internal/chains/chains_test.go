@@ -5,18 +5,20 @@ import (
 	"testing"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // Dead letters of an aggregate are replayed in the order of sequence numbers, not of writes.
 func TestSet_AChainIsInTheOrderOfNumbers(t *testing.T) {
 	t.Parallel()
 	d := New(nil)
-	key := gocql.UUID{1}
+	key := outbox.IDFromUUID(gocql.UUID{1})
 	for _, seq := range []int64{3, 1, 5, 2, 4} {
 		d.Add(key, true, Ref{ID: gocql.UUID{2, byte(seq)}, Seq: seq, At: AtOnce}, false)
 	}
 	var got []int64
-	for _, ref := range d.chains[key].DeadLetters {
+	for _, ref := range d.chains[key.UUID()].DeadLetters {
 		got = append(got, ref.Seq)
 	}
 	if !slices.Equal(got, []int64{1, 2, 3, 4, 5}) || d.due[0].Head().Seq != 1 {
@@ -29,7 +31,7 @@ func TestSet_SizeCountsAggregatesWithBlockedEvents(t *testing.T) {
 	t.Parallel()
 	d := New(nil)
 	add := func(aggregate, event byte, strict bool) {
-		d.Add(gocql.UUID{aggregate}, strict, Ref{ID: gocql.UUID{aggregate, event}, Seq: int64(event), At: AtOperator}, false)
+		d.Add(outbox.IDFromUUID(gocql.UUID{aggregate}), strict, Ref{ID: gocql.UUID{aggregate, event}, Seq: int64(event), At: AtOperator}, false)
 	}
 	want := func(when string, want int) {
 		t.Helper()

@@ -9,7 +9,6 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
-	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
@@ -24,6 +23,7 @@ import (
 //
 // It is safe for concurrent use.
 type Rows struct {
+	table       outbox.Table
 	arc         cdclog.TokenRange // the tokens that the scan covers
 	from, until int64             // write times in microseconds, both included
 	most        func() int        // aggregates that may be ahead of the scan
@@ -45,11 +45,11 @@ type span struct {
 	ahead map[gocql.UUID]int64
 }
 
-// New returns the rows of a scan of the tokens a. At most most aggregates, which may
+// New returns the rows of a scan of the tokens a of a table. At most most aggregates, which may
 // change, may be ahead of the scan.
-func New(row *checkpoint.Scan, a cdclog.TokenRange, most func() int) *Rows {
+func New(table outbox.Table, row *checkpoint.Scan, a cdclog.TokenRange, most func() int) *Rows {
 	o := &Rows{
-		arc:  a,
+		table: table, arc: a,
 		from: math.MinInt64, until: row.Until.UnixMicro(), most: most,
 		ranges: make([]span, row.Ranges), moved: make(chan struct{}),
 	}
@@ -65,18 +65,18 @@ func New(row *checkpoint.Scan, a cdclog.TokenRange, most func() int) *Rows {
 
 // of returns the range of an aggregate, its token, and whether the scan has not
 // reached it yet. Called locked.
-func (o *Rows) of(aggregate gocql.UUID) (r *span, token int64, open bool) {
-	token = hint.Token(aggregate)
+func (o *Rows) of(aggregate outbox.ID) (r *span, token int64, open bool) {
+	token = o.table.Token(aggregate)
 	r = &o.ranges[o.arc.PartOf(token, len(o.ranges))]
 	return r, token, r.open && token > r.cursor
 }
 
 // Behind reports whether older rows of the aggregate may still have to be published.
-func (o *Rows) Behind(aggregate gocql.UUID) bool {
+func (o *Rows) Behind(aggregate outbox.ID) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	r, _, open := o.of(aggregate)
-	return open && r.ahead[aggregate] != math.MaxInt64
+	return open && r.ahead[aggregate.UUID()] != math.MaxInt64
 }
 
 // HoldsBack reports whether an event has to wait for older rows of its aggregate. A
@@ -85,7 +85,7 @@ func (o *Rows) HoldsBack(e *outbox.Event, written int64, l dedup.Line, known, ga
 	if o == nil || e.Sequence == 1 && written > o.until || known && l.First == 1 && !gaps {
 		return false
 	}
-	return o.Behind(e.AggregateID.UUID())
+	return o.Behind(e.AggregateID)
 }
 
 // Old reports whether the scan covers a row.
@@ -94,15 +94,15 @@ func (o *Rows) Old(written int64) bool { return o != nil && written > 0 && writt
 // Took records that a reader other than the scan offered a row.
 func (o *Rows) Took(e *outbox.Event, written int64) {
 	if o.Old(written) {
-		o.Note(e.AggregateID.UUID(), e.Sequence)
+		o.Note(e.AggregateID, e.Sequence)
 	}
 }
 
 // Passed records that all older rows of the aggregate were accepted.
-func (o *Rows) Passed(aggregate gocql.UUID) { o.Note(aggregate, math.MaxInt64) }
+func (o *Rows) Passed(aggregate outbox.ID) { o.Note(aggregate, math.MaxInt64) }
 
 // Note notes that rows of the aggregate up to that number were passed on ahead of the scan.
-func (o *Rows) Note(aggregate gocql.UUID, upTo int64) {
+func (o *Rows) Note(aggregate outbox.ID, upTo int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	r, _, open := o.of(aggregate)
@@ -112,37 +112,37 @@ func (o *Rows) Note(aggregate gocql.UUID, upTo int64) {
 	if r.ahead == nil {
 		r.ahead = make(map[gocql.UUID]int64)
 	}
-	before, ok := r.ahead[aggregate]
+	before, ok := r.ahead[aggregate.UUID()]
 	if !ok {
 		o.ahead++
 	}
-	r.ahead[aggregate] = max(before, upTo)
+	r.ahead[aggregate.UUID()] = max(before, upTo)
 }
 
 // AheadOf returns the number up to which older rows of the aggregate were accepted
 // ahead of the scan, 0 for none.
-func (o *Rows) AheadOf(aggregate gocql.UUID) int64 {
+func (o *Rows) AheadOf(aggregate outbox.ID) int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	r, _, _ := o.of(aggregate)
-	return r.ahead[aggregate]
+	return r.ahead[aggregate.UUID()]
 }
 
 // Known reports whether the scan need not offer a row that it covers: the row is older than
 // the scan reaches, or the event was found in a topic.
-func (o *Rows) Known(aggregate, event gocql.UUID, written int64) bool {
+func (o *Rows) Known(aggregate, event outbox.ID, written int64) bool {
 	if written < o.from {
 		return true
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	r, _, _ := o.of(aggregate)
-	_, ok := r.out[event]
+	_, ok := r.out[event.UUID()]
 	return ok
 }
 
 // Scanned records that the scan has offered the rows of the aggregate.
-func (o *Rows) Scanned(aggregate gocql.UUID) {
+func (o *Rows) Scanned(aggregate outbox.ID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	r, token, _ := o.of(aggregate)
@@ -194,13 +194,14 @@ func NewFound(o *Rows, most int) *Found {
 	return &Found{older: o, most: most, Ranges: len(o.ranges)}
 }
 
-// Take records an event that was found in a topic.
-func (f *Found) Take(aggregate, id gocql.UUID) {
+// Take records an event that was found in a topic, of an aggregate with the token.
+func (f *Found) Take(token int64, id gocql.UUID) {
 	o := f.older
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	r, token, open := o.of(aggregate)
-	if !open || o.arc.PartOf(token, len(o.ranges)) >= f.Ranges {
+	n := o.arc.PartOf(token, len(o.ranges))
+	r := &o.ranges[n]
+	if !r.open || token <= r.cursor || n >= f.Ranges {
 		return
 	}
 	if r.out == nil {

@@ -1,13 +1,11 @@
 package older
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
-	"github.com/gocql/gocql"
-
 	"github.com/scylla-outbox/scylla-outbox/outbox"
-	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
@@ -18,15 +16,19 @@ import (
 func TestRows(t *testing.T) {
 	t.Parallel()
 	until := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	o := New(&checkpoint.Scan{Until: until, Ranges: 4, Done: []int{2}}, cdclog.Ring, func() int { return 2 })
-	var ids [4][]gocql.UUID
+	o := New(outbox.DefaultTable, &checkpoint.Scan{Until: until, Ranges: 4, Done: []int{2}}, cdclog.Ring, func() int { return 2 })
+	var ids [4][]outbox.ID
+	token := outbox.DefaultTable.Token
 	for n := 0; len(ids[0]) < 3 || len(ids[1]) < 3 || len(ids[2]) < 3 || len(ids[3]) < 3; n++ {
-		id := relaytest.Event(n, 1, "x").AggregateID.UUID()
-		r := cdclog.Ring.PartOf(hint.Token(id), 4)
+		id := relaytest.Event(n, 1, "x").AggregateID
+		if n%2 == 0 {
+			id = outbox.IDFromText(fmt.Sprint("order ", n))
+		}
+		r := cdclog.Ring.PartOf(token(id), 4)
 		ids[r] = append(ids[r], id)
 	}
 	a, b := ids[0][0], ids[0][1]
-	if hint.Token(a) > hint.Token(b) {
+	if token(a) > token(b) {
 		a, b = b, a
 	}
 	if !o.Behind(a) || o.Behind(ids[2][0]) {
@@ -52,7 +54,7 @@ func TestRows(t *testing.T) {
 		t.Error("close() did not end the range")
 	}
 	e := relaytest.Event(0, 2, "x")
-	e.AggregateID = outbox.IDFromUUID(ids[3][1])
+	e.AggregateID = ids[3][1]
 	us := until.UnixMicro()
 	for _, tt := range []struct {
 		seq, written int64
@@ -79,12 +81,12 @@ func TestRows(t *testing.T) {
 func TestFound_IsBounded(t *testing.T) {
 	t.Parallel()
 	row := &checkpoint.Scan{Until: time.Now(), Ranges: 16, Done: []int{0}}
-	o := New(row, cdclog.Ring, func() int { return 10 })
+	o := New(outbox.DefaultTable, row, cdclog.Ring, func() int { return 10 })
 	f := NewFound(o, 20)
 	all := relaytest.Events(200, 1, "x")
 	for range 2 { // the second time all are present
 		for i := range all {
-			f.Take(all[i].AggregateID.UUID(), all[i].ID.UUID())
+			f.Take(outbox.DefaultTable.Token(all[i].AggregateID), all[i].ID.UUID())
 		}
 	}
 	if f.Ranges >= row.Ranges || f.Ranges < 2 {
@@ -92,8 +94,8 @@ func TestFound_IsBounded(t *testing.T) {
 	}
 	kept := 0
 	for _, e := range all {
-		r := cdclog.Ring.PartOf(hint.Token(e.AggregateID.UUID()), row.Ranges)
-		if got, want := o.Known(e.AggregateID.UUID(), e.ID.UUID(), 0), r > 0 && r < f.Ranges; got != want {
+		r := cdclog.Ring.PartOf(outbox.DefaultTable.Token(e.AggregateID), row.Ranges)
+		if got, want := o.Known(e.AggregateID, e.ID, 0), r > 0 && r < f.Ranges; got != want {
 			t.Errorf("Known(event of range %d) = %t, want %t", r, got, want)
 		} else if got {
 			kept++

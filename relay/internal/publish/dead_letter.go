@@ -148,9 +148,9 @@ func (w deadLetterWriter) writeFront(l *lane) bool {
 		p.mu.Unlock()
 		return false
 	}
-	key, strict := l.id, !p.cfg.relaxed(it.event.Type)
+	key, strict := it.event.AggregateID, !p.cfg.relaxed(it.event.Type)
 	if !strict {
-		key = it.event.ID.UUID()
+		key = it.event.ID
 	}
 	behind := strict && (p.behindLocked(l, it) || l.outstanding > 0)
 	deadLetter := w.newDeadLetterLocked(it, behind)

@@ -6,8 +6,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/gocql/gocql"
-
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
@@ -31,7 +29,7 @@ func (p *Publisher) SetOlder(o *older.Rows) {
 
 // passOlder offers the rows of an aggregate that a scan has not reached. The caller
 // has claimed the aggregate.
-func (p *Publisher) passOlder(ctx context.Context, find cdclog.Lookup, aggregate gocql.UUID) error {
+func (p *Publisher) passOlder(ctx context.Context, find cdclog.Lookup, aggregate outbox.ID) error {
 	o := p.OlderOf()
 	if o == nil || !o.Behind(aggregate) {
 		return nil
@@ -40,7 +38,7 @@ func (p *Publisher) passOlder(ctx context.Context, find cdclog.Lookup, aggregate
 	if ok, _ := o.Room(); !ok && h.Ahead == 0 {
 		return older.ErrTooFarAhead
 	}
-	if err := find(ctx, &outbox.Event{AggregateID: outbox.IDFromUUID(aggregate)}, 1, math.MaxInt64, func(f cdclog.StoredEvent) error {
+	if err := find(ctx, &outbox.Event{AggregateID: aggregate}, 1, math.MaxInt64, func(f cdclog.StoredEvent) error {
 		err := h.Row(ctx, &f, nil)
 		if err == nil && o.Old(f.Written) {
 			h.Ahead = max(h.Ahead, f.Sequence)
@@ -58,8 +56,8 @@ func (p *Publisher) passOlder(ctx context.Context, find cdclog.Lookup, aggregate
 
 // TryClaimPassed is ClaimPassed without waiting. If release and err are nil, another
 // caller has the claim. The error is ErrLeft if a scan has to advance first.
-func (p *Publisher) TryClaimPassed(ctx context.Context, find cdclog.Lookup, aggregate gocql.UUID) (release func(), err error) {
-	release, _ = p.tryClaim(aggregate)
+func (p *Publisher) TryClaimPassed(ctx context.Context, find cdclog.Lookup, aggregate outbox.ID) (release func(), err error) {
+	release, _ = p.tryClaim(aggregate.UUID())
 	if release == nil {
 		return nil, nil
 	}
@@ -75,9 +73,9 @@ func (p *Publisher) TryClaimPassed(ctx context.Context, find cdclog.Lookup, aggr
 
 // ClaimPassed claims the aggregate after its older rows were accepted. It retries as
 // long as the database is unavailable.
-func (p *Publisher) ClaimPassed(ctx context.Context, find cdclog.Lookup, aggregate gocql.UUID) (release func(), err error) {
+func (p *Publisher) ClaimPassed(ctx context.Context, find cdclog.Lookup, aggregate outbox.ID) (release func(), err error) {
 	for attempt := 1; ; attempt++ {
-		release, err := p.Claim(ctx, aggregate)
+		release, err := p.Claim(ctx, aggregate.UUID())
 		if err != nil {
 			return nil, err
 		}
@@ -146,7 +144,7 @@ func (h *OlderHandover) Row(ctx context.Context, f *cdclog.StoredEvent, settled 
 func withoutTime(f *cdclog.StoredEvent) bool { return f.Err != nil && f.Written == 0 }
 
 func (h *OlderHandover) hand(ctx context.Context, f *cdclog.StoredEvent, settled func() func()) error {
-	if !withoutTime(f) && h.Older.Known(f.AggregateID.UUID(), f.ID.UUID(), f.Written) {
+	if !withoutTime(f) && h.Older.Known(f.AggregateID, f.ID, f.Written) {
 		h.Known++
 		return nil
 	}

@@ -225,7 +225,7 @@ func (r *Replayer) comesFirstLocked(c *chains.Chain) bool {
 	l := s.lanes[c.Key]
 	_, claimed := s.claims[c.Key] // a reader searches for earlier events
 	after := c.Head().After
-	unread := after > p.mu.deadLetters.passed || after > 0 && p.mu.older != nil && p.mu.older.Behind(c.Key) // by the sweep, or by a scan
+	unread := after > p.mu.deadLetters.passed || after > 0 && p.mu.older != nil && p.mu.older.Behind(c.Aggregate) // by the sweep, or by a scan
 	first, postponed := s.postponed[c.Key]
 	return l != nil && l.outstanding > 0 || claimed || unread || postponed && c.Head().Seq >= first || c.Head().Seq > r.firstLocked(l)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 )
 
@@ -80,7 +81,7 @@ func (r *Replayer) takeInLocked(e *dlq.ChainEntry) {
 	if d.Has(e.EventID) {
 		return
 	}
-	d.Add(e.EventID, false, chains.Ref{ID: e.EventID, Seq: e.Sequence, At: chains.AtOperator, Group: d.Group(e.Rule, e.FailureKey)},
+	d.Add(outbox.IDFromUUID(e.EventID), false, chains.Ref{ID: e.EventID, Seq: e.Sequence, At: chains.AtOperator, Group: d.Group(e.Rule, e.FailureKey)},
 		chains.IsSpillClass(e.ErrorClass))
 }
 

@@ -75,7 +75,7 @@ func TestReplay_EndsWithItsClaim(t *testing.T) {
 					t.Fatal(err)
 				}
 				open := chains.New(nil)
-				open.Add(e.AggregateID.UUID(), true, chains.Ref{ID: e.ID.UUID()}, false)
+				open.Add(e.AggregateID, true, chains.Ref{ID: e.ID.UUID()}, false)
 				work := &replayWork{chain: open.Of(e.AggregateID.UUID()), refs: []chains.Ref{{ID: e.ID.UUID()}}}
 				b := newBatch(NewReplayer(p, nil), []*replayWork{work})
 				b.claimed(work, store.ClaimMany(t.Context(), []gocql.UUID{e.ID.UUID()}, b.r.owner, claim))
@@ -125,7 +125,7 @@ func TestReplay_LimitsTheDelay(t *testing.T) {
 					t.Fatal(err)
 				}
 				open := chains.New(nil)
-				open.Add(e.AggregateID.UUID(), true, chains.Ref{ID: e.ID.UUID()}, false)
+				open.Add(e.AggregateID, true, chains.Ref{ID: e.ID.UUID()}, false)
 				work := &replayWork{chain: open.Of(e.AggregateID.UUID()), refs: []chains.Ref{{ID: e.ID.UUID()}}}
 				b := newBatch(NewReplayer(w.publisher, nil), []*replayWork{work})
 				b.claimed(work, store.ClaimMany(t.Context(), []gocql.UUID{e.ID.UUID()}, b.r.owner, w.cfg.ClaimFor))
@@ -158,7 +158,7 @@ func TestReplayer_AHeadThatIsGone(t *testing.T) {
 		r := NewReplayer(p, nil)
 		p.mu.Lock()
 		for seq := int64(4); seq <= 5; seq++ {
-			p.mu.deadLetters.Add(e.AggregateID.UUID(), true, chains.Ref{ID: relaytest.Event(1, seq, e.Type).ID.UUID(), Seq: seq, After: 1}, false)
+			p.mu.deadLetters.Add(e.AggregateID, true, chains.Ref{ID: relaytest.Event(1, seq, e.Type).ID.UUID(), Seq: seq, After: 1}, false)
 		}
 		c := p.mu.deadLetters.Of(e.AggregateID.UUID())
 		r.findEarlierLocked(t.Context(), c)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
@@ -30,7 +31,7 @@ func deadLettersAroundAWaitingEvent(t *testing.T) {
 	first := relaytest.Event(1, 1, "OrderCreated")
 	chain := func(numbers ...int64) *chains.Chain {
 		for _, seq := range numbers {
-			p.mu.deadLetters.Add(first.AggregateID.UUID(), true, chains.Ref{ID: relaytest.EventID(int(seq)), Seq: seq}, false)
+			p.mu.deadLetters.Add(first.AggregateID, true, chains.Ref{ID: relaytest.EventID(int(seq)), Seq: seq}, false)
 		}
 		return p.mu.deadLetters.Of(first.AggregateID.UUID())
 	}
@@ -136,7 +137,7 @@ func TestStart_ADeadLetterWaitsForTheScan(t *testing.T) {
 			EventID: e.ID.UUID(), AggregateID: e.AggregateID.String(), Sequence: 2, EventType: e.Type, Status: dlq.Blocked, ErrorClass: chains.ClassBehind, WrittenAt: now.UnixMicro(), FirstFailedAt: now,
 		}}}
 		open.note(p)
-		rows := older.New(&checkpoint.Scan{Until: now, Ranges: 4}, cdclog.Ring, func() int { return 10 })
+		rows := older.New(outbox.DefaultTable, &checkpoint.Scan{Until: now, Ranges: 4}, cdclog.Ring, func() int { return 10 })
 		p.SetOlder(rows)
 		p.Pass(now.Add(time.Hour).UnixMicro(), 0)
 		waits := func() bool {
@@ -147,7 +148,7 @@ func TestStart_ADeadLetterWaitsForTheScan(t *testing.T) {
 		if !waits() {
 			t.Error("the dead letter is replayed before the scan has reached its aggregate")
 		}
-		rows.Scanned(e.AggregateID.UUID())
+		rows.Scanned(e.AggregateID)
 		if waits() {
 			t.Error("the dead letter waits for a scan that has passed its aggregate")
 		}

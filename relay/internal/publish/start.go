@@ -134,15 +134,15 @@ func (d *OpenDeadLetters) note(p *Publisher) {
 	var next, after int64
 	for i := range d.entries {
 		e := &d.entries[i]
-		key := outbox.IDOf(e.AggregateID)
+		key := outbox.IDFromText(e.AggregateID)
 		strict := !e.Unblocked && !p.cfg.relaxed(e.EventType)
 		if !strict {
-			key = e.EventID
+			key = outbox.IDFromUUID(e.EventID)
 		}
 		// Events behind a spilled dead letter were usually spilled too. The limit
 		// includes them, or each restart in an outage would allow SpillLimit more.
 		spill := chains.IsSpillClass(e.ErrorClass)
-		if c := p.mu.deadLetters.Of(key); c != nil && e.ErrorClass == chains.ClassBehind {
+		if c := p.mu.deadLetters.Of(key.UUID()); c != nil && e.ErrorClass == chains.ClassBehind {
 			spill = p.mu.deadLetters.IsSpill(c.Head().ID)
 		}
 		ref := chains.Ref{

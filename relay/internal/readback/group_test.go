@@ -89,7 +89,7 @@ func (s *backShards) check(i int, all []outbox.Event) {
 	s.t.Helper()
 	r, n := s.readers[i], 0
 	for _, e := range all {
-		own := r.Own.HasAggregate(e.AggregateID.UUID())
+		own := r.Own.HasAggregate(e.AggregateID)
 		if known, _ := r.publisher.Indexed(e.ID.UUID()); known != own {
 			s.t.Errorf("shard %d: event %s known = %t, want %t", i, e.ID, known, own)
 		}
@@ -198,7 +198,7 @@ func TestReadBacks_BoundedByTheProcess(t *testing.T) {
 			for i, r := range s.readers {
 				n := 0
 				for _, e := range all {
-					if r.Own.HasAggregate(e.AggregateID.UUID()) {
+					if r.Own.HasAggregate(e.AggregateID) {
 						n++
 					}
 				}

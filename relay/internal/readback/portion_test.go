@@ -21,7 +21,7 @@ func TestShards_ReadBackTheirOwn(t *testing.T) {
 			e := relaytest.Event(n, 1, "x")
 			_, err := s.scan(batchOf(0, e), 0, func(got Event) {
 				found++
-				if got.Aggregate != e.AggregateID.UUID() || !p.HasAggregate(e.AggregateID.UUID()) {
+				if got.Aggregate != e.AggregateID.UUID() || !p.HasAggregate(e.AggregateID) {
 					t.Errorf("shard %d found aggregate %s", i, got.Aggregate)
 				}
 			})

@@ -23,6 +23,8 @@ type Event struct {
 	scanned       bool  // a backfill published it: the sweep reader will not return it
 	owner         int   // index of the shard that it belongs to
 	at            int64 // the record's time in milliseconds
+	// Token is that of its aggregate, if the table is known.
+	Token int64
 }
 
 // batchScanner decodes events from record batches in the broker's format. It reads only
@@ -166,7 +168,7 @@ func (s *batchScanner) record(b []byte) (e Event, ok bool, err error) {
 			found++
 		case outbox.HeaderSubject:
 			e.Aggregate, good = outbox.IDOf(value), len(value) > 0
-			e.owner, own = s.whose(value)
+			e.Token, e.owner, own = s.whose(value)
 			found++
 		case outbox.HeaderAggregateType: // this package's own, unlike the others
 			found++
@@ -201,18 +203,18 @@ func (s *batchScanner) record(b []byte) (e Event, ok bool, err error) {
 	return e, ok, nil
 }
 
-// whose returns the index of the shard that an aggregate belongs to.
-func (s *batchScanner) whose(subject []byte) (owner int, ok bool) {
-	if len(s.owns) == 0 || s.owns[0].All() {
-		return 0, true
+// whose returns the token of an aggregate, and the index of the shard that it belongs to.
+func (s *batchScanner) whose(subject []byte) (token int64, owner int, ok bool) {
+	if len(s.owns) == 0 || s.owns[0] == nil { // all of a table that is not known
+		return 0, 0, true
 	}
-	token := s.owns[0].Table.BytesToken(subject)
+	token = s.owns[0].Table.BytesToken(subject)
 	for i, o := range s.owns {
 		if o.HasToken(token) {
-			return i, true
+			return token, i, true
 		}
 	}
-	return 0, false
+	return token, 0, false
 }
 
 // fields reads a record's fields. A field beyond the end makes it bad, and all after it empty.

@@ -29,7 +29,7 @@ func TestAppender_ContinuesBehindEventsThatItWouldRefuse(t *testing.T) {
 		eachVersion(t, name, func(t *testing.T, w world.World) {
 			id := gocql.MustRandomUUID()
 			if err := w.Session.Query("INSERT INTO outbox_messages (aggregate_id, seq, event_id, aggregate_type, event_type, payload, content_type, headers, created_at)"+
-				" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS", id, int64(1), gocql.MustRandomUUID(), "account", "BalanceChanged", []byte(row.payload), "application/json", row.headers, time.Now()).
+				" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS", id.String(), int64(1), gocql.MustRandomUUID(), "account", "BalanceChanged", []byte(row.payload), "application/json", row.headers, time.Now()).
 				Exec(); err != nil {
 				t.Error(err)
 			}
