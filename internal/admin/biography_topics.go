@@ -77,7 +77,7 @@ func (b *biographer) searchTopics(ctx context.Context) error {
 	defer client.Close()
 	admin := kadm.NewClient(client)
 	from := b.at.Add(-topicsMargin)
-	starts, err := admin.ListOffsetsAfterMilli(ctx, from.UnixMilli(), topics...)
+	starts, err := admin.ListOffsetsAfterMilli(ctx, max(from.UnixMilli(), 0), topics...)
 	if err != nil {
 		return fmt.Errorf("request the offsets of that time from the broker: %w", err)
 	}

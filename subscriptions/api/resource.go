@@ -219,7 +219,7 @@ type seekInput struct {
 
 type purgeInput struct {
 	Until  *time.Time `json:"until,omitempty" doc:"Only records that were written before this time; default now"`
-	DryRun bool       `json:"dry_run" default:"true" doc:"true counts only; false removes the messages, which cannot be undone"`
+	DryRun bool       `json:"dry_run,omitempty" default:"true" doc:"true counts only; false removes the messages, which cannot be undone"`
 }
 
 // problems describes the error responses.

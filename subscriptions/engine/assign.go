@@ -219,7 +219,7 @@ func (g *group) offsetOf(ctx context.Context, p *partition, to string, at time.T
 	if err != nil {
 		return 0, fmt.Errorf("list the end offsets: %w", err)
 	}
-	first, err := g.adm.ListOffsetsAfterMilli(ctx, at.UnixMilli(), p.topic)
+	first, err := g.adm.ListOffsetsAfterMilli(ctx, max(at.UnixMilli(), 0), p.topic) // a negative time has other meanings
 	if err != nil {
 		return 0, fmt.Errorf("list the offsets of a time: %w", err)
 	}

@@ -345,7 +345,11 @@ func TestEngine_Purge(t *testing.T) {
 		before := time.Now()
 		w.many("a", 100, 7, 7)
 		w.sleep(time.Second)
-		n, err := p.Purge(context.Background(), "s", subscriptions.Purge{Before: before, DryRun: true}, "test")
+		n, err := p.Purge(context.Background(), "s", subscriptions.Purge{Before: time.Date(140, 1, 1, 0, 0, 0, 0, time.UTC), DryRun: true}, "test")
+		if err != nil || n != 0 {
+			t.Errorf("before any record: %d, %v; want 0", n, err)
+		}
+		n, err = p.Purge(context.Background(), "s", subscriptions.Purge{Before: before, DryRun: true}, "test")
 		if err != nil || n != 95 {
 			t.Fatalf("dry run = %d, %v; want 95", n, err)
 		}

@@ -103,7 +103,7 @@ func (f *flags) listen(cmd *cobra.Command, client *kgo.Client, topics []string, 
 		list, from = admin.ListStartOffsets, "the oldest event"
 	case !since.IsZero():
 		list = func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
-			return admin.ListOffsetsAfterMilli(ctx, since.UnixMilli(), topics...)
+			return admin.ListOffsetsAfterMilli(ctx, max(since.UnixMilli(), 0), topics...)
 		}
 		from = "the events since " + since.UTC().Format(cli.ListTime)
 	}
