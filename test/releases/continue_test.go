@@ -241,7 +241,7 @@ func (w *world) resume(r *release) {
 }
 
 // checkpoints checks that the relay read the CDC log from the recorded checkpoints on, and
-// did not scan the table.
+// scanned the table that was created again.
 func (w *world) checkpoints(r *release, metrics prometheus.Gatherer) {
 	type key struct{ relay, table, generation, stream string }
 	type state struct {
@@ -273,8 +273,10 @@ func (w *world) checkpoints(r *release, metrics prometheus.Gatherer) {
 	if len(was) == 0 || len(is) != len(was) {
 		w.t.Errorf("there are %d checkpoints and were %d", len(is), len(was))
 	}
-	if before, after := len(r.Tables["relay_backfills"]), len(now.Tables["relay_backfills"]); before != after {
-		w.t.Errorf("there are %d scans of the outbox table and were %d", after, before)
+	// The data was loaded into new tables, as a backup is restored: the relay cannot know what
+	// their logs have lost.
+	if before, after := len(r.Tables["relay_backfills"]), len(now.Tables["relay_backfills"]); after != before+1 {
+		w.t.Errorf("there are %d scans of the outbox table and were %d, want one more", after, before)
 	}
 	all, late := 0, 0
 	iter := w.session.Query(`SELECT "cdc$stream_id", "cdc$time" FROM ` + outbox.DefaultTableName + "_scylla_cdc_log").Iter()
