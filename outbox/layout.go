@@ -24,8 +24,6 @@ type layout struct {
 	partition []string
 	// unmapped is a column of the key that no field has; rows cannot be written then.
 	unmapped string
-	// scannable is true if the primary key is the aggregate and the number.
-	scannable bool
 }
 
 // column is the column of a field; without a name there is none.
@@ -44,7 +42,7 @@ var defaultLayout = func() *layout {
 		l.columns[f] = column{name: name, typ: fieldTypes[f][0], key: field(f) == fieldAggregateID || field(f) == fieldSequence}
 	}
 	l.columns[fieldAggregateID].typ = typeText
-	l.partition, l.scannable = []string{fieldNames[fieldAggregateID]}, true
+	l.partition = []string{fieldNames[fieldAggregateID]}
 	l.prepare()
 	return l
 }()
@@ -129,7 +127,6 @@ func (l *layout) key(columns []Column, unordered bool) error {
 			fmt.Sprintf("use a primary key that begins with ((%s), %s), for lookups of missing numbers; or map seq to \"-\" for the order of the writes", aggregate, seq),
 		}
 	}
-	l.scannable = seq != "" && len(clustering) == 1
 	if unordered {
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 func (t Table) Outline() Table {
 	l := &layout{
 		columns: t.layout.columns, aggregateType: t.layout.aggregateType, eventType: t.layout.eventType,
-		partition: t.layout.partition, unmapped: t.layout.unmapped, scannable: t.layout.scannable,
+		partition: t.layout.partition, unmapped: t.layout.unmapped,
 	}
 	for _, f := range []field{fieldPayload, fieldContentType, fieldHeaders, fieldDeliverAt} {
 		l.columns[f] = column{}

@@ -103,15 +103,10 @@ func (t Table) using() string {
 // For relays: may change in a minor version.
 func (t Table) Columns() string { return t.layout.list }
 
-// Numbered reports whether the table's events have sequence numbers. Otherwise
-// the order of an aggregate's events is that of their writes.
+// Numbered reports whether the table's events have sequence numbers, with which
+// its primary key begins after the aggregate: it can be scanned and verified.
+// Otherwise the order of an aggregate's events is that of their writes.
 func (t Table) Numbered() bool { return t.layout.numbered() }
-
-// Scannable reports whether the primary key is the aggregate and the number, so
-// that each has one row: scans of the table, verify and repairs require this.
-//
-// For relays: may change in a minor version.
-func (t Table) Scannable() bool { return t.layout.scannable }
 
 // Column returns, in CQL, the name of the column that outbox_messages calls name
 // (Mapping.Columns); empty if the table has none.

@@ -24,7 +24,7 @@ func (w *world) orderedTable(key, order string) outbox.Table {
 	w.t.Helper()
 	for _, stmt := range []string{
 		"CREATE KEYSPACE IF NOT EXISTS shop WITH replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}",
-		"CREATE TABLE shop.events (aggregate_id uuid, seq bigint, event_id uuid, aggregate_type text, event_type text, payload blob," +
+		"CREATE TABLE shop.events (aggregate_id text, seq bigint, event_id uuid, aggregate_type text, event_type text, payload blob," +
 			" content_type text, headers frozen<map<text, text>>, created_at timestamp, deliver_at timestamp, PRIMARY KEY (" + key + "))" +
 			" WITH CLUSTERING ORDER BY (" + order + ") AND cdc = {'enabled': true, 'ttl': 259200}",
 	} {

@@ -153,7 +153,7 @@ func (x *pass) services() (*suture.Supervisor, error) {
 		}
 		return err
 	})
-	if x.table.Scannable() {
+	if x.table.Numbered() {
 		add("repairs", backfill.NewRepairer(x.cfg.backfill(), &x.own, x.lookup, x.p, x.back).Run)
 	}
 	add("memory", func(ctx context.Context) error { return x.forget(ctx, x.p) })

@@ -154,10 +154,10 @@ func (r *Relay) reportGap(g backfill.Gap) {
 
 // missedFix returns how to publish events that are in the table but not in its log.
 func (r *Relay) missedFix() string {
-	if r.table.Scannable() {
+	if r.table.Numbered() {
 		return "start the relay with --backfill-from and the time written_from"
 	}
-	return "write them again: only tables with the primary key (aggregate, number) can be scanned"
+	return "write them again: only tables with sequence numbers can be scanned"
 }
 
 // setTableErr sets the problem of the table's CDC log and returns the previous one.

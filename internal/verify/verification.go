@@ -145,7 +145,7 @@ func (v *Verification) head(ctx context.Context) (head, error) {
 	}
 	h.TableID = id.String()
 	if err := v.findColumns(ctx); err != nil {
-		return h, err
+		return h, fmt.Errorf("table %s is no outbox that can be verified: %w", h.Table, err)
 	}
 	if ttl == 0 {
 		v.Window.FromFirst = true // rows do not expire
@@ -155,8 +155,8 @@ func (v *Verification) head(ctx context.Context) (head, error) {
 	return h, nil
 }
 
-// errUnscannable reports a table whose events cannot be found by their numbers.
-var errUnscannable = errors.New("its primary key is not (aggregate, number)")
+// errUnnumbered reports a table whose events cannot be found by their numbers.
+var errUnnumbered = errors.New("it has no sequence numbers")
 
 // findColumns finds the columns of the table.
 func (v *Verification) findColumns(ctx context.Context) error {
@@ -165,8 +165,8 @@ func (v *Verification) findColumns(ctx context.Context) error {
 		return err
 	}
 	t, err := v.Mapping.Table(v.Keyspace, v.Table, columns)
-	if err == nil && !t.Scannable() {
-		err = fmt.Errorf("table %s cannot be verified: %w", t.String(), errUnscannable)
+	if err == nil && !t.Numbered() {
+		err = errUnnumbered
 	}
 	v.Scan.table = t
 	return err

@@ -61,7 +61,7 @@ type VerifierConfig struct {
 	maxEvents int
 }
 
-// VerifierTable is an outbox table that is Scannable.
+// VerifierTable is an outbox table with sequence numbers.
 type VerifierTable struct {
 	// Scan reads it; its Topic returns the topic of an event. Required.
 	Scan *Scan
@@ -160,7 +160,7 @@ func (v *Verifier) Pass(ctx context.Context) (err error) {
 	for i := range v.cfg.Tables {
 		table := v.cfg.Tables[i].name()
 		failed := v.verify(ctx, i)
-		if errors.Is(failed, errUnscannable) {
+		if errors.Is(failed, errUnnumbered) {
 			v.metrics.forget(table)
 			if !v.skipped[table] {
 				v.skipped[table] = true

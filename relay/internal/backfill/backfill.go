@@ -49,7 +49,7 @@ var ErrUnlogged = errors.New("the CDC log was altered and may lack events")
 // the scan, row.Mark, and skips the events in them. So a crash at any moment loses
 // nothing and repeats nothing.
 //
-// It can only scan a table that is Scannable.
+// It can only scan a table that is Numbered.
 type Backfill struct {
 	cfg       *Config
 	log       *slog.Logger
@@ -113,10 +113,10 @@ func (b *Backfill) Decide(ctx context.Context) error {
 
 // tryDecide is Decide once, or returns how long to wait before a decision is possible.
 func (b *Backfill) tryDecide(ctx context.Context) (settles time.Duration, err error) {
-	if !b.table.Scannable() {
+	if !b.table.Numbered() {
 		if !b.cfg.From.IsZero() {
 			return 0, &outbox.MappingError{
-				Table: b.table.String(), Problem: "cannot be scanned: its primary key is not (aggregate, number)",
+				Table: b.table.String(), Problem: "cannot be scanned: it has no sequence numbers",
 				Fix: "omit --backfill-from; the relay reads the events of the CDC log",
 			}
 		}
@@ -189,7 +189,7 @@ func (b *Backfill) opened(g *Gap) {
 }
 
 // scans reports whether gaps of the log are scanned.
-func (b *Backfill) scans() bool { return b.table.Scannable() && b.cfg.Auto }
+func (b *Backfill) scans() bool { return b.table.Numbered() && b.cfg.Auto }
 
 // Observe takes the state of the table, and whether its log records events. It returns
 // ErrUnlogged once a gap of the log is to be scanned.
@@ -248,7 +248,7 @@ func (b *Backfill) cannotScan(ctx context.Context) error {
 // reportLost logs, once, that events written after position may be in the table only.
 func (b *Backfill) reportLost(position time.Time, ttl time.Duration) {
 	b.lost.Do(func() {
-		b.log.Error("unpublished events expired in the CDC log, and a table whose primary key is not (aggregate, number) cannot be scanned: events may be missing from the topics",
+		b.log.Error("unpublished events expired in the CDC log, and a table without sequence numbers cannot be scanned: events may be missing from the topics",
 			"position", position.UTC(), "cdc_ttl", ttl, "fix", "write the events since position again")
 	})
 }
@@ -450,7 +450,7 @@ func (b *Backfill) Run(ctx context.Context) error {
 		}
 		switch ttl := b.facts.CDCTTL; {
 		case ttl == 0 || b.Left(now) >= part(ttl, 1-cdclog.OutrunAfter):
-		case !b.table.Scannable():
+		case !b.table.Numbered():
 			b.reportLost(now.Add(b.Left(now)-ttl), ttl)
 		case b.cfg.Auto:
 			return ErrOutrun

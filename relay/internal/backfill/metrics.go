@@ -40,7 +40,7 @@ func Register(reg prometheus.Registerer, current func() *Backfill) {
 	gauge("outbox_relay_cdc_log_ttl_seconds", "TTL of the rows of the CDC log, 0 for unlimited.", func(b *Backfill) float64 {
 		return b.LogTTL().Seconds()
 	})
-	gauge("outbox_relay_cdc_log_left_seconds", "Time until rows after the oldest checkpoint expire in the CDC log; the relay then scans the outbox table if its primary key is the aggregate and the number. +Inf if the rows do not expire.", func(b *Backfill) float64 {
+	gauge("outbox_relay_cdc_log_left_seconds", "Time until rows after the oldest checkpoint expire in the CDC log; the relay then scans the outbox table if it has sequence numbers. +Inf if the rows do not expire.", func(b *Backfill) float64 {
 		if b.LogTTL() == 0 {
 			return math.Inf(1)
 		}
