@@ -32,7 +32,8 @@ var strangeRows = []struct {
 	{"created_at", func(e *outbox.Event) { e.CreatedAt = time.UnixMilli(e.CreatedAt.UnixMicro()) }},
 	{"created_at", func(e *outbox.Event) { e.CreatedAt = time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC) }},
 	{"event_id", func(e *outbox.Event) { e.ID = outbox.ID{} }},
-	{"aggregate_id", func(e *outbox.Event) { e.AggregateID = outbox.ID{} }},
+	// The database refuses an empty one.
+	{"aggregate_id", func(e *outbox.Event) { e.AggregateID = outbox.IDFromText(strings.ToUpper(e.AggregateID.String())) }},
 	{"seq", func(e *outbox.Event) { e.Sequence = 0 }},
 	{"seq", func(e *outbox.Event) { e.Sequence = -7 }},
 	{"event_type", func(e *outbox.Event) { e.Type = "" }},
