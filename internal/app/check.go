@@ -63,7 +63,9 @@ func (c *Config) Check() error {
 		named("hints.key", hint.ErrKey)
 	}
 	for _, x := range []struct{ key, url string }{
-		{"api.admin_url", c.API.AdminURL}, {"api.subscriptions_url", c.API.SubscriptionsURL}, {"notifications.console_url", c.Notifications.ConsoleURL},
+		{"api.admin_url", c.API.AdminURL},
+		{"api.subscriptions_url", c.API.SubscriptionsURL},
+		{"notifications.console_url", c.Notifications.ConsoleURL},
 		{"subscriptions.advertise", c.Subscriptions.Advertise},
 	} {
 		if x.url != "" {
