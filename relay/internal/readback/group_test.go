@@ -167,7 +167,7 @@ func TestReadBacks_BoundedByTheProcess(t *testing.T) {
 		b := newFixture(t)
 		defer b.cluster.Close()
 		all := relaytest.Events(2000, 10, "a", "b")
-		for some := range slices.Chunk(all, 1000) {
+		for some := range slices.Chunk(all, 500) {
 			b.publishAll(some) // batches are small, because a batch is read as a whole
 		}
 		for _, x := range []struct {
