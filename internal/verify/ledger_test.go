@@ -332,7 +332,7 @@ func TestLedger_MemoryOfAMillionEvents(t *testing.T) {
 	if c != (Counts{Rows: events, Published: events}) {
 		t.Errorf("Check() = %+v", c)
 	}
-	if used > 120e6 {
+	if used > 160e6 { // every other aggregate is a text, which is kept beside its 16 bytes
 		t.Errorf("%d events take %d bytes", events, used)
 	}
 	runtime.KeepAlive(l)
