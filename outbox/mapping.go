@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -160,7 +161,7 @@ func (m Mapping) Table(keyspace, name string, columns []Column) (Table, error) {
 	if err != nil {
 		return Table{}, err
 	}
-	l, err := m.layout(columns)
+	l, err := m.layout(columns, t.String())
 	if bad, ok := err.(*MappingError); ok { //nolint:errorlint // it is never wrapped
 		bad.Table = t.String()
 	}
@@ -171,12 +172,14 @@ func (m Mapping) Table(keyspace, name string, columns []Column) (Table, error) {
 	return t.prepare(), nil
 }
 
-// layout finds a column for every field.
-func (m Mapping) layout(columns []Column) (*layout, error) {
+// layout finds a column for every field of a table. The error contains each column that is
+// missing or has a wrong type.
+func (m Mapping) layout(columns []Column, table string) (*layout, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err
 	}
 	l := &layout{aggregateType: m.AggregateType, eventType: m.Type}
+	var bad []error
 	for f := range fieldCount {
 		explicit := m.Columns[fieldNames[f]]
 		name := cmp.Or(explicit, presets[cmp.Or(m.Preset, PresetDefault)][f])
@@ -188,14 +191,16 @@ func (m Mapping) layout(columns []Column) (*layout, error) {
 		case name != "" && i >= 0:
 			c, err := mapped(f, columns[i])
 			if err != nil {
-				return nil, err
+				err.Table = table
+				bad = append(bad, err)
 			}
 			l.columns[f] = c
-		case name != "" && (explicit != "" || f == fieldSequence):
-			return nil, &MappingError{"", name, "is missing", missingFix(f, columns)}
-		case m.needs(f):
-			return nil, &MappingError{"", cmp.Or(name, fieldNames[f]), "is missing", missingFix(f, columns)}
+		case name != "" && (explicit != "" || f == fieldSequence), m.needs(f):
+			bad = append(bad, &MappingError{table, cmp.Or(name, fieldNames[f]), "is missing", missingFix(f, columns)})
 		}
+	}
+	if len(bad) > 0 {
+		return nil, errors.Join(bad...)
 	}
 	if id := l.columns[fieldID].name; id == l.columns[fieldSequence].name {
 		return nil, &MappingError{
@@ -245,7 +250,7 @@ func missingFix(f field, columns []Column) string {
 }
 
 // mapped checks that the column may hold the field.
-func mapped(f field, c Column) (column, error) {
+func mapped(f field, c Column) (column, *MappingError) {
 	t, ok := typeOf(c.Type)
 	if !ok || !slices.Contains(fieldTypes[f], t) {
 		want := make([]string, len(fieldTypes[f]))

@@ -61,7 +61,7 @@ func TestDocs_RunbookHasReasons(t *testing.T) {
 	root, changes := newRoot(io.Discard, io.Discard), 0
 	for _, m := range regexp.MustCompile("(?m)(?:`|^\\$ )outbox ([^`|\n]+)").FindAllStringSubmatch(string(text), -1) {
 		cmd, args, err := root.Find(strings.Fields(m[1]))
-		if err != nil || len(args) == 0 || cmd.Name() == "relay" || cmd.Flags().Lookup("reason") == nil || cmd.Name() == "verify" && !slices.Contains(args, "--repair") {
+		if err != nil || len(args) == 0 || cmd.Flags().Lookup("reason") == nil || cmd.Name() == "verify" && !slices.Contains(args, "--repair") {
 			continue
 		}
 		if changes++; !slices.Contains(args, "--reason") && !slices.Contains(args, "--dry-run") {

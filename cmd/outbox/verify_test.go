@@ -387,7 +387,7 @@ func TestVerify_NamesTheFix(t *testing.T) {
 		code int
 	}{
 		{"a table that is not there", []string{"--relay-table", "nosuch"}, []string{"outbox.nosuch does not exist"}, cli.ExitFailed},
-		{"a table that is no outbox", []string{"--relay-table", "orders"}, []string{"outbox.orders is no outbox", "column aggregate_id is missing"}, cli.ExitFailed},
+		{"a table that is no outbox", []string{"--relay-table", "orders"}, []string{"outbox.orders is no outbox", "column aggregate_id is missing", "column seq is missing"}, cli.ExitFailed},
 		{"somebody's file", []string{"--resume", other}, []string{"belongs to another verification", "hint: remove it"}, cli.ExitFailed},
 		{"a time", []string{"--since", "yesterday"}, []string{`--since "yesterday"`, "2026-01-02T15:04:05Z"}, cli.ExitUsage},
 		{"times the wrong way round", []string{"--since", "1h", "--until", "2h"}, []string{"is not before"}, cli.ExitUsage},

@@ -15,7 +15,7 @@ import (
 // exits with 0 if the program does.
 func TestMake_CtrlCIsNoFailure(t *testing.T) {
 	t.Parallel()
-	if !strings.Contains(read(t, filepath.Join(root, "Makefile")), "@./test/foreground bin/outbox-dev run ") {
+	if !strings.Contains(read(t, filepath.Join(root, "Makefile")), "@./test/foreground bin/outbox-dev run $(if $(CONFIG),--config $(CONFIG))\n") {
 		t.Fatal("make dev does not run outbox-dev by test/foreground")
 	}
 	foreground, err := filepath.Abs(filepath.Join(root, "test/foreground"))
