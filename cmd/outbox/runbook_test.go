@@ -20,7 +20,6 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
-	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
@@ -547,15 +546,7 @@ func runbookShards(t *testing.T, p, _ *advice) {
 // Messages of one client with a wrong delay are listed, counted, delivered and cancelled.
 func runbookMessages(t *testing.T, p, _ *advice) {
 	b := setupVerify(t)
-	service, err := messages.NewService(b.session, messages.Config{Topics: []string{"*"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if _, err := service.Accept(t.Context(), messages.NewMessage{Topic: "a", Delay: "1h"}, messages.Options{Client: "shop"}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scheduleTwo(t, b.session)
 	const section = "ScheduledMessagesOverdue"
 	list := p.take(t, section, "outbox messages list", "--client C", "--client shop", "--created-since T", "--created-since 1h")
 	if out := b.execute(cli.ExitOK, list); strings.Count(out, "shop") < 2 {

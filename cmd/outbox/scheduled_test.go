@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gocql/gocql"
+
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
@@ -218,12 +220,10 @@ func testScheduledList(t *testing.T, b *verifyFixture) {
 	}
 }
 
-// With an API the commands connect neither to the database nor to Kafka, and the role of the
-// token decides.
-func TestScheduled_ServerDecidesByRole(t *testing.T) {
-	t.Parallel()
-	b := setupVerify(t)
-	service, err := messages.NewService(b.session, messages.Config{Topics: []string{"*"}})
+// scheduleTwo stores two messages of the client shop, for topic a in an hour.
+func scheduleTwo(t *testing.T, session *gocql.Session) {
+	t.Helper()
+	service, err := messages.NewService(session, messages.Config{Topics: []string{"*"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,6 +232,14 @@ func TestScheduled_ServerDecidesByRole(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// With an API the commands connect neither to the database nor to Kafka, and the role of the
+// token decides.
+func TestScheduled_ServerDecidesByRole(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	scheduleTwo(t, b.session)
 	one := []string{"--topic", "a", "--yes", "--reason", "INC-1"}
 	for _, role := range []access.Role{access.Viewer, access.Operator} {
 		b.serveAdmin(role)
