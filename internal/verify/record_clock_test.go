@@ -25,6 +25,25 @@ func (b *fixture) writeAt(e outbox.Event, at time.Time) {
 	}
 }
 
+// storeAt writes event 1 of an aggregate, made at a time, with this write time.
+func (b *fixture) storeAt(aggregate int, at time.Time) outbox.Event {
+	b.t.Helper()
+	e := event(aggregate, 1)
+	e.CreatedAt = at
+	b.writeAt(e, at)
+	return e
+}
+
+// publishAt produces the record of an event with a timestamp.
+func (b *fixture) publishAt(topic string, e outbox.Event, at time.Time) {
+	b.t.Helper()
+	r := &kgo.Record{Topic: topic, Key: e.Key(), Value: e.Payload, Timestamp: at}
+	r.Headers = outbox.AppendHeaders(r.Headers, &e, source)
+	if err := b.client.ProduceSync(b.t.Context(), r).FirstErr(); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
 // Records are dated by a clock that is up to a day behind those of the writers, or ahead. No event
 // that is about to expire, or whose record was deleted, is missing; one that was not published is,
 // where the topic can show it.
@@ -42,19 +61,8 @@ func TestVerifier_RecordClockDiffers(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			publish := func(e outbox.Event) {
-				r := &kgo.Record{Topic: e.Type, Key: e.Key(), Value: e.Payload, Timestamp: e.CreatedAt.Add(ahead + time.Second)}
-				r.Headers = outbox.AppendHeaders(r.Headers, &e, source)
-				if err := b.client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			store := func(aggregate int, at time.Time) outbox.Event {
-				e := event(aggregate, 1)
-				e.CreatedAt = at
-				b.writeAt(e, at)
-				return e
-			}
+			publish := func(e outbox.Event) { b.publishAt(e.Type, e, e.CreatedAt.Add(ahead+time.Second)) }
+			store := b.storeAt
 			// Topic A has all records, topic B has deleted the first one.
 			for i, at := range []time.Time{now.Add(-ttl + 30*time.Minute), now.Add(-48 * time.Hour), now.Add(-10 * time.Hour)} {
 				publish(store(2*i+1, at))
@@ -88,18 +96,9 @@ func TestVerification_RecordClockDiffers(t *testing.T) {
 					t.Fatal(err) // the log refuses writes of days ago
 				}
 				publish := func(topic string, e outbox.Event, ahead time.Duration) {
-					r := &kgo.Record{Topic: topic, Key: e.Key(), Value: e.Payload, Timestamp: e.CreatedAt.Add(ahead + time.Second)}
-					r.Headers = outbox.AppendHeaders(r.Headers, &e, source)
-					if err := b.client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
-						t.Fatal(err)
-					}
+					b.publishAt(topic, e, e.CreatedAt.Add(ahead+time.Second))
 				}
-				store := func(aggregate int, at time.Time) outbox.Event {
-					e := event(aggregate, 1)
-					e.CreatedAt = at
-					b.writeAt(e, at)
-					return e
-				}
+				store := b.storeAt
 				for i, at := range []time.Duration{30 * time.Hour, 5 * time.Hour, 4*time.Hour + 30*time.Minute, 2 * time.Hour} {
 					publish("A", store(2*i+1, now.Add(-at)), ahead)
 				}
