@@ -198,7 +198,7 @@ func (b *verifyFixture) relay() (stop func() error) {
 // until waits for a state.
 func (b *verifyFixture) until(what string, ok func() bool) {
 	b.t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); !ok(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			b.t.Fatalf("waited in vain: %s", what)
 		}
@@ -350,7 +350,13 @@ func runbookCDCLog(t *testing.T, p, _ *advice) {
 	stop := b.relay()
 	b.add(1, outbox.NewID().UUID(), 0)
 	b.until("the event is published", func() bool { return b.records() == 1 })
-	time.Sleep(300 * time.Millisecond) // a checkpoint
+	b.until("a checkpoint is saved", func() bool {
+		var streams int
+		if err := b.session.Query("SELECT COUNT(*) FROM relay_checkpoints").Scan(&streams); err != nil {
+			t.Fatal(err)
+		}
+		return streams > 0
+	})
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
