@@ -16,7 +16,7 @@ import (
 type Content struct {
 	ContentType string
 	Headers     map[string]string
-	Payload     []byte
+	Payload     []byte // nil for a tombstone
 }
 
 // Content returns the content of a message while Get returns the message. The

@@ -52,6 +52,7 @@ func explainMessage(fields map[string]json.RawMessage, bad *InvalidError) NewMes
 	jsonform.Take(fields, bad, "", "payload", "a JSON value", &n.Payload)
 	jsonform.Take(fields, bad, "", "payload_text", jsonform.WantText, &n.PayloadText)
 	jsonform.Take(fields, bad, "", "payload_base64", "bytes in base64", &n.PayloadBase64)
+	jsonform.Take(fields, bad, "", "tombstone", "true or false", &n.Tombstone)
 	jsonform.Take(fields, bad, "", "content_type", jsonform.WantText, &n.ContentType)
 	jsonform.Take(fields, bad, "", "headers", "an object of texts", &n.Headers)
 	jsonform.Take(fields, bad, "", "delay", "a string such as 90s", &n.Delay)

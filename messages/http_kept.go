@@ -49,7 +49,7 @@ func (a *API) registerKept(h huma.API, operators bool) {
 type contentBody struct {
 	ContentType   string            `json:"content_type"`
 	Headers       map[string]string `json:"headers,omitempty"`
-	PayloadText   *string           `json:"payload_text,omitempty" doc:"The payload, if it is UTF-8"`
+	PayloadText   *string           `json:"payload_text,omitempty" doc:"The payload, if it is UTF-8; a tombstone has neither payload_text nor payload_base64"`
 	PayloadBase64 *[]byte           `json:"payload_base64,omitempty" doc:"The payload, if it is not"`
 	PayloadBytes  int               `json:"payload_bytes"`
 }
@@ -66,10 +66,12 @@ func (a *API) content(ctx context.Context, in *idInput) (*contentOutput, error) 
 		return nil, a.fail(ctx, "get-message-content", err, id, false)
 	}
 	b := contentBody{ContentType: c.ContentType, Headers: c.Headers, PayloadBytes: len(c.Payload)}
-	if utf8.Valid(c.Payload) {
+	switch {
+	case c.Payload == nil:
+	case utf8.Valid(c.Payload):
 		text := string(c.Payload)
 		b.PayloadText = &text
-	} else {
+	default:
 		b.PayloadBase64 = &c.Payload
 	}
 	return &contentOutput{b}, nil

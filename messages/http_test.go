@@ -78,6 +78,8 @@ func TestHTTP_NamesEveryBadField(t *testing.T) {
 			`{"topic":"t","payload":1,"payload_text":"x","delay":"1h","deliver_at":"2999-01-01T00:00:00Z","priority":10,"max_receive":1001}`, 422,
 			[]string{"body.delay", "body.max_receive", "body.payload", "body.priority"},
 		},
+		{`{"topic":"t","payload":null,"tombstone":true}`, 422, []string{"body.payload"}},
+		{`{"topic":"t","tombstone":"yes"}`, 422, []string{"body.tombstone"}},
 		{`{"topic":"t","delay":"soon"}`, 422, []string{"body.delay"}},
 		{`{"topic":"t","delay":"-5s"}`, 422, []string{"body.delay"}},
 		{`{"topic":"t","delay":"9999h"}`, 422, []string{"body.delay"}},

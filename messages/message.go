@@ -28,10 +28,11 @@ type NewMessage struct {
 	Topic string `json:"topic" doc:"Topic of the record" example:"reminders"`
 	// Key is the record key; empty means the id. It guarantees no order.
 	Key string `json:"key,omitempty" doc:"Record key, at most 249 bytes of printable UTF-8; default: the id of the message. Messages with one key reach one partition. Their order is not guaranteed: neither of items of a batch, nor of consecutive requests, nor of messages for the same time; and a failed message does not block others. If order matters, add a number or a time to the payload, or write events with a sequence to an outbox of your own." example:"customer-42"`
-	// Only one of the three may be set; without any the record has an empty value.
+	// Only one of the four may be set; without any the record has an empty value.
 	Payload       json.RawMessage `json:"payload,omitempty" doc:"Any JSON value; published byte for byte"`
 	PayloadText   *string         `json:"payload_text,omitempty" doc:"A text, instead of payload"`
 	PayloadBase64 *[]byte         `json:"payload_base64,omitempty" doc:"Bytes in base64, instead of payload"`
+	Tombstone     bool            `json:"tombstone,omitempty" doc:"Instead of payload: the record has no value, which deletes its key from a compacted topic"`
 	// ContentType is the payload's media type.
 	ContentType string            `json:"content_type,omitempty" doc:"Media type; by default application/json, text/plain or application/octet-stream, depending on the payload field"`
 	Headers     map[string]string `json:"headers,omitempty" maxProperties:"64" doc:"Record headers"`
@@ -71,8 +72,11 @@ func (n *NewMessage) size() int {
 	return size
 }
 
+// bytes returns the payload; nil for a tombstone.
 func (n *NewMessage) bytes() []byte {
 	switch {
+	case n.Tombstone:
+		return nil
 	case n.PayloadText != nil:
 		return []byte(*n.PayloadText)
 	case n.PayloadBase64 != nil:
@@ -109,13 +113,13 @@ func (n *NewMessage) validate(c *Config, now time.Time) error {
 		bad.Add("topic", "does not accept messages; allowed are "+strings.Join(c.Topics, ", "))
 	}
 	kinds := 0
-	for _, given := range []bool{n.Payload != nil, n.PayloadText != nil, n.PayloadBase64 != nil} {
+	for _, given := range []bool{n.Payload != nil, n.PayloadText != nil, n.PayloadBase64 != nil, n.Tombstone} {
 		if given {
 			kinds++
 		}
 	}
 	if kinds > 1 {
-		bad.Add("payload", "is given more than once: use one of payload, payload_text and payload_base64")
+		bad.Add("payload", "is given more than once: use one of payload, payload_text, payload_base64 and tombstone")
 	}
 	if n.Priority != nil && (*n.Priority < 0 || *n.Priority > maxPriority) {
 		bad.Add("priority", fmt.Sprintf("must be from 0 to %d", maxPriority))

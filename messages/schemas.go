@@ -35,6 +35,9 @@ func (s *Service) checkSchemas(ctx context.Context, items []Item, results []Resu
 // schemaOf returns the URL of the schema that a message fits, "" if its topic has none. The
 // error is an *InvalidError or an *UnavailableError.
 func (s *Service) schemaOf(ctx context.Context, n *NewMessage) (string, error) {
+	if n.Tombstone {
+		return "", nil // a schema describes values
+	}
 	url, err := s.cfg.Schemas.Check(ctx, n.Topic, n.bytes())
 	if bad, ok := errors.AsType[*registry.ContractError](err); ok {
 		return "", jsonform.Invalid("payload", bad.Problem)

@@ -58,6 +58,9 @@ func TestHTTP_StoresWhatFitsTheSchema(t *testing.T) {
 			t.Errorf("the event has the credentials: %v", e.Headers)
 		}
 	}
+	if r := world.Request(t, b.handler, "POST", "/v1/messages", `{"topic":"orders","key":"k","tombstone":true}`); r.Status != 202 || b.events(t)[r.ID(t)].Headers[outbox.HeaderDataSchema] != "" {
+		t.Errorf("POST of a tombstone = %d %s", r.Status, r.Text)
+	}
 	r := world.Request(t, b.handler, "POST", "/v1/messages", `{"topic":"orders","payload":{"n":1},"delay":"1h"}`)
 	if m, err := b.schedule.Read(t.Context(), r.ID(t)); err != nil || m.Headers[outbox.HeaderDataSchema] != fake.URL()+"/schemas/ids/1" {
 		t.Errorf("scheduled: headers %v, %v", m.Headers, err)

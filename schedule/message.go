@@ -31,7 +31,8 @@ type Message struct {
 	ID    gocql.UUID
 	State State
 	// Topic is the topic, Key the record key; an empty key means the id.
-	Topic, Key  string
+	Topic, Key string
+	// Payload is nil for a tombstone: a record without a value.
 	Payload     []byte
 	ContentType string
 	Headers     map[string]string
@@ -53,13 +54,9 @@ func (m *Message) Event() outbox.Event {
 		maps.Copy(headers, m.Headers)
 		headers[outbox.HeaderPartitionKey] = m.Key
 	}
-	payload := m.Payload
-	if payload == nil {
-		payload = []byte{} // a message without a payload is no tombstone
-	}
 	return outbox.Event{
 		ID: outbox.IDFromUUID(m.ID), AggregateID: outbox.IDFromUUID(m.ID), Sequence: 1, AggregateType: outbox.MessageAggregate, Type: m.Topic,
-		Payload: payload, ContentType: m.ContentType, Headers: headers, CreatedAt: m.CreatedAt, DeliverAt: m.DeliverAt,
+		Payload: m.Payload, ContentType: m.ContentType, Headers: headers, CreatedAt: m.CreatedAt, DeliverAt: m.DeliverAt,
 	}
 }
 

@@ -22,21 +22,23 @@ const (
 	MessageCompleted MessageState = "completed"
 )
 
-// NewMessage is a message to publish. At most one of Payload, PayloadText and
-// PayloadBase64 may be set, and at most one of Delay and DeliverAt, up to 366
+// NewMessage is a message to publish. At most one of Payload, PayloadText,
+// PayloadBase64 and Tombstone may be set, and at most one of Delay and DeliverAt, up to 366
 // days ahead; without either it is published immediately.
 type NewMessage struct {
 	Topic string `json:"topic"`
 	// Key is the record key; default: the message's id. Messages with one key
 	// reach one partition, in no guaranteed order.
-	Key           string            `json:"key,omitempty"`
-	Payload       json.RawMessage   `json:"payload,omitempty"`
-	PayloadText   *string           `json:"payload_text,omitempty"`
-	PayloadBase64 []byte            `json:"payload_base64,omitempty"`
-	ContentType   string            `json:"content_type,omitempty"`
-	Headers       map[string]string `json:"headers,omitempty"`
-	Delay         time.Duration     `json:"-"`
-	DeliverAt     *time.Time        `json:"deliver_at,omitempty"`
+	Key           string          `json:"key,omitempty"`
+	Payload       json.RawMessage `json:"payload,omitempty"`
+	PayloadText   *string         `json:"payload_text,omitempty"`
+	PayloadBase64 []byte          `json:"payload_base64,omitempty"`
+	// Tombstone sends a record without a value, which deletes its key from a compacted topic.
+	Tombstone   bool              `json:"tombstone,omitempty"`
+	ContentType string            `json:"content_type,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	Delay       time.Duration     `json:"-"`
+	DeliverAt   *time.Time        `json:"deliver_at,omitempty"`
 	// Priority, 0 to 9, travels in the record header outbox-priority.
 	Priority *int `json:"priority,omitempty"`
 	// MaxReceive, 1 to 1,000, replaces that of subscriptions for this message.
@@ -93,11 +95,12 @@ type MessageContent struct {
 	ContentType string            `json:"content_type"`
 	Headers     map[string]string `json:"headers"`
 	// PayloadText is the payload if it is UTF-8; otherwise it is nil, and the payload is PayloadBase64.
+	// Both are nil for a tombstone.
 	PayloadText   *string `json:"payload_text"`
 	PayloadBase64 []byte  `json:"payload_base64"`
 }
 
-// Payload is the payload in either form.
+// Payload is the payload in either form; nil for a tombstone.
 func (c *MessageContent) Payload() []byte {
 	if c.PayloadText != nil {
 		return []byte(*c.PayloadText)

@@ -32,7 +32,7 @@ func TestClient_MessageRequests(t *testing.T) {
 			return err
 		},
 		func() error {
-			_, err := c.PostMessages(t.Context(), []NewMessage{{Topic: "t", PayloadBase64: []byte{1}}, {Topic: "u"}})
+			_, err := c.PostMessages(t.Context(), []NewMessage{{Topic: "t", PayloadBase64: []byte{1}}, {Topic: "u", Tombstone: true}})
 			return err
 		},
 		func() error { _, err := c.GetMessage(t.Context(), "i d"); return err },
@@ -56,7 +56,7 @@ func TestClient_MessageRequests(t *testing.T) {
 	want := []string{
 		`POST /v1/messages {"topic":"t","key":"k","payload":{"n":1},"delay":"1m30s"}`,
 		`POST /v1/messages {"topic":"t","payload_text":"hi","headers":{"a":"b"},"deliver_at":"2027-01-31T08:00:00Z","priority":7,"max_receive":5}`,
-		`POST /v1/messages/batch {"messages":[{"topic":"t","payload_base64":"AQ=="},{"topic":"u"}]}`,
+		`POST /v1/messages/batch {"messages":[{"topic":"t","payload_base64":"AQ=="},{"topic":"u","tombstone":true}]}`,
 		`GET /v1/messages/i%20d `, `DELETE /v1/messages/x `,
 		`POST /v1/messages/x/deliver-now {}`, `GET /v1/messages/x/content `,
 		`GET /v1/messages?cursor=z&key=k&limit=3&since=2027-01-31T08%3A00%3A00Z&state=scheduled&topic=a%26b&until=2027-01-31T08%3A00%3A00Z `,
