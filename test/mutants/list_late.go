@@ -37,6 +37,16 @@ var lateMutants = []mutant{
 		old: "append(d.expected(ask.since), ask.since/1000-d.margin().Milliseconds())",
 		new: "d.expected(ask.since)",
 	}),
+	unit("TestRelay_OrdersTheRowsOfABatch", mutant{
+		name: "the rows of a batch are published in the reverse order", file: "relay/internal/capture/tail_order.go",
+		old: "cmp.Compare(h.Seq, o.Seq)",
+		new: "cmp.Compare(o.Seq, h.Seq)",
+	}),
+	unit("TestRelay_ARowStoredASecondTime", mutant{
+		name: "a start does not remember the events that it read back", file: "relay/internal/publish/lookup.go",
+		old: "	p.ids.seed(found, before.UnixMicro())\n",
+		new: "	_ = p.ids.seed\n",
+	}),
 	unit("TestProofs_QuickAfterLateEvents", mutant{
 		name: "an event was published as late as others were found lately", file: "relay/internal/readback/proof_near.go",
 		old: "	if early > proofMargin {\n",
