@@ -2,8 +2,11 @@ package relay
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
@@ -47,5 +50,34 @@ func TestRelay_FirstStartAfterAnAlteredLog(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// A new table without sequence numbers, whose log keeps rows for less time than a first start
+// looks back, has lost nothing.
+func TestRelay_FirstStartOfAYoungTableReportsNoLoss(t *testing.T) {
+	t.Parallel()
+	for _, stored := range []bool{false, true} {
+		t.Run(fmt.Sprint("stored=", stored), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, wideWindow)
+				defer w.close()
+				debezium(&w.cfg)
+				w.ownTable("aggregateid, id", " WITH cdc = {'enabled': true, 'ttl': 3600}")
+				if stored {
+					w.exec("INSERT INTO shop.events (aggregateid, id, aggregatetype, type, payload) VALUES ('order-1', ?, 'order', 'Placed', '{}')", gocql.TimeUUID())
+				}
+				log := w.logged()
+				_, stop := w.run()
+				time.Sleep(10 * time.Minute)
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				if strings.Contains(log.String(), "level=ERROR") {
+					t.Errorf("the relay reports:\n%s", log)
+				}
+			})
+		})
 	}
 }

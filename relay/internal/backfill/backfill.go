@@ -439,24 +439,34 @@ func (b *Backfill) Run(ctx context.Context) error {
 			}
 		})
 	}
-	every := min(backfillWatch, part(max(b.facts.CDCTTL, time.Minute), 1./64))
+	every := min(backfillWatch, part(max(b.logFacts().CDCTTL, time.Minute), 1./64))
 	said := time.Now()
 	for retry.Wait(ctx, every) == nil {
+		facts := b.logFacts()
 		// By a clock that is further ahead each position would be outrun.
-		now := checkpoint.Earliest(b.cfg.Clock.Latest(), b.cfg.Clock.Now().Add(b.facts.CDCTTL/2))
+		now := checkpoint.Earliest(b.cfg.Clock.Latest(), b.cfg.Clock.Now().Add(facts.CDCTTL/2))
 		if s := b.Status(); s.Running && time.Since(said) >= backfillSays {
 			said = time.Now()
 			b.log.Info("scanning the outbox table", "ranges_done", s.Done, "ranges", s.Ranges, "rows", s.Rows, "published", s.Published)
 		}
-		switch ttl := b.facts.CDCTTL; {
-		case ttl == 0 || b.Left(now) >= part(ttl, 1-cdclog.OutrunAfter):
+		switch position := now.Add(b.Left(now) - facts.CDCTTL); {
+		case !facts.Outruns(position, now):
 		case !b.table.Numbered():
-			b.reportLost(now.Add(b.Left(now)-ttl), ttl)
+			if facts.Outruns(checkpoint.Later(position, facts.Logged), now) {
+				b.reportLost(position, facts.CDCTTL)
+			}
 		case b.cfg.Auto:
 			return ErrOutrun
 		}
 	}
 	return context.Cause(ctx)
+}
+
+// logFacts returns what is known about the log, which Observe changes.
+func (b *Backfill) logFacts() cdclog.TableInfo {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.facts
 }
 
 // Left returns the time until rows after the oldest position expire in the log, or the sweep
