@@ -24,7 +24,7 @@ type Lease struct {
 	Offset     int64     `json:"offset"`
 	EventID    string    `json:"event_id,omitempty"`
 	Key        string    `json:"key,omitempty"`
-	Consumer   string    `json:"consumer,omitempty" doc:"Name of the token that received it, or the client address without tokens; the destination with push delivery"`
+	Consumer   string    `json:"consumer,omitempty" doc:"Name of the token that received it, or the client address without tokens, and behind a slash the name that the consumer has given to itself; the destination with push delivery"`
 	Attempt    int       `json:"attempt" doc:"Number of deliveries, with this one"`
 	MaxReceive int       `json:"max_receive"`
 	ReceivedAt time.Time `json:"received_at" doc:"By the clock of the owner"`

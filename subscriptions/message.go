@@ -52,7 +52,7 @@ type Receive struct {
 	AutoAck bool
 	// VisibilityTimeout replaces that of the subscription unless 0.
 	VisibilityTimeout time.Duration
-	// Consumer is the name of the caller in Lease.
+	// Consumer is the name of the caller in Lease and Status.
 	Consumer string
 }
 

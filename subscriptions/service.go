@@ -136,10 +136,11 @@ type Service interface {
 	// Leases returns up to limit leases, at most MaxLeases, the one received first at the
 	// beginning; more reports that there are others.
 	Leases(ctx context.Context, name string, limit int) (leases []Lease, more bool, err error)
-	// EndLease ends a lease without counting the delivery: the message can be delivered
-	// again immediately, and its receipt is refused. The error wraps ErrLeaseEnded if there
-	// is no such lease.
-	EndLease(ctx context.Context, name string, lease LeaseID, principal string) error
+	// EndLease ends a lease for an operator; its receipt is refused from then on. ActionRelease
+	// does not count the delivery, and the message can be delivered again immediately;
+	// ActionReject makes the message a dead letter. The error wraps ErrLeaseEnded if there is no
+	// such lease.
+	EndLease(ctx context.Context, name string, lease LeaseID, action Action, principal string) error
 	// Pause and Resume change Subscription.Paused.
 	Pause(ctx context.Context, name string, principal string) error
 	Resume(ctx context.Context, name string, principal string) error

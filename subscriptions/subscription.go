@@ -23,6 +23,8 @@ const (
 	MaxMaxReceive            = 1000
 	DefaultBackoff           = time.Second
 	DefaultMaxBackoff        = 5 * time.Minute
+	DefaultBackoffMultiplier = 2
+	MaxBackoffMultiplier     = 10
 	// MaxTopics is the maximum number of names and patterns of a subscription.
 	MaxTopics = 100
 	// MaxName is the maximum length of a name.
@@ -86,9 +88,10 @@ type Subscription struct {
 	// MaxReceive is the number of deliveries after which a message is dead-lettered: 1
 	// to 1,000. Default 3. The header HeaderMaxReceive of a message replaces it.
 	MaxReceive int
-	// Backoff is the delay after the first failed delivery; it doubles up to MaxBackoff,
-	// with jitter. Default 1 s and 5 min.
+	// Backoff is the delay after the first failed delivery; each further failure multiplies it
+	// by BackoffMultiplier, 1 to 10, up to MaxBackoff, with jitter. Default 1 s, 2 and 5 min.
 	Backoff, MaxBackoff time.Duration
+	BackoffMultiplier   int
 	// Push delivers the messages to a destination; nil leaves them to Receive, which is
 	// refused otherwise.
 	Push *Push
@@ -140,6 +143,7 @@ func (s Subscription) WithDefaults() Subscription {
 	s.MaxReceive = cmp.Or(s.MaxReceive, DefaultMaxReceive)
 	s.Backoff = cmp.Or(s.Backoff, DefaultBackoff)
 	s.MaxBackoff = cmp.Or(s.MaxBackoff, max(DefaultMaxBackoff, s.Backoff))
+	s.BackoffMultiplier = cmp.Or(s.BackoffMultiplier, DefaultBackoffMultiplier)
 	s.Push = s.Push.withDefaults()
 	return s
 }
@@ -192,6 +196,9 @@ func (s *Subscription) Validate() error {
 	}
 	if s.Backoff <= 0 || s.MaxBackoff < s.Backoff || s.MaxBackoff > MaxVisibilityTimeout {
 		bad("backoff %s, max_backoff %s: must be positive, max_backoff not below backoff and at most %s", s.Backoff, s.MaxBackoff, MaxVisibilityTimeout)
+	}
+	if s.BackoffMultiplier < 1 || s.BackoffMultiplier > MaxBackoffMultiplier {
+		bad("backoff_multiplier %d: must be 1 to %d", s.BackoffMultiplier, MaxBackoffMultiplier)
 	}
 	if s.Push != nil {
 		s.Push.validate(bad)

@@ -14,20 +14,20 @@ func TestSubscription_WithDefaults(t *testing.T) {
 	for name, tt := range map[string]struct{ set, want Subscription }{
 		"nothing is set": {
 			Subscription{},
-			Subscription{Start: "latest", Ordering: OrderingKey, VisibilityTimeout: 30 * time.Second, MaxExtension: 12 * time.Hour, MaxReceive: 3, Backoff: time.Second, MaxBackoff: 5 * time.Minute},
+			Subscription{Start: "latest", Ordering: OrderingKey, VisibilityTimeout: 30 * time.Second, MaxExtension: 12 * time.Hour, MaxReceive: 3, Backoff: time.Second, MaxBackoff: 5 * time.Minute, BackoffMultiplier: 2},
 		},
 		"everything is set": {
-			Subscription{Start: "earliest", Ordering: OrderingNone, VisibilityTimeout: time.Hour, MaxExtension: 2 * time.Hour, MaxReceive: 1, Backoff: time.Minute, MaxBackoff: time.Hour},
-			Subscription{Start: "earliest", Ordering: OrderingNone, VisibilityTimeout: time.Hour, MaxExtension: 2 * time.Hour, MaxReceive: 1, Backoff: time.Minute, MaxBackoff: time.Hour},
+			Subscription{Start: "earliest", Ordering: OrderingNone, VisibilityTimeout: time.Hour, MaxExtension: 2 * time.Hour, MaxReceive: 1, Backoff: time.Minute, MaxBackoff: time.Hour, BackoffMultiplier: 2},
+			Subscription{Start: "earliest", Ordering: OrderingNone, VisibilityTimeout: time.Hour, MaxExtension: 2 * time.Hour, MaxReceive: 1, Backoff: time.Minute, MaxBackoff: time.Hour, BackoffMultiplier: 2},
 		},
 		"a backoff above the default maximum": {
 			Subscription{Backoff: time.Hour},
-			Subscription{Start: "latest", Ordering: OrderingKey, VisibilityTimeout: 30 * time.Second, MaxExtension: 12 * time.Hour, MaxReceive: 3, Backoff: time.Hour, MaxBackoff: time.Hour},
+			Subscription{Start: "latest", Ordering: OrderingKey, VisibilityTimeout: 30 * time.Second, MaxExtension: 12 * time.Hour, MaxReceive: 3, Backoff: time.Hour, MaxBackoff: time.Hour, BackoffMultiplier: 2},
 		},
 		"push": {
 			Subscription{Push: &Push{To: "hook"}},
 			Subscription{
-				Start: "latest", Ordering: OrderingKey, VisibilityTimeout: 30 * time.Second, MaxExtension: 12 * time.Hour, MaxReceive: 3, Backoff: time.Second, MaxBackoff: 5 * time.Minute,
+				Start: "latest", Ordering: OrderingKey, VisibilityTimeout: 30 * time.Second, MaxExtension: 12 * time.Hour, MaxReceive: 3, Backoff: time.Second, MaxBackoff: 5 * time.Minute, BackoffMultiplier: 2,
 				Push: &Push{To: "hook", Severity: "info", Concurrency: 4},
 			},
 		},
@@ -91,6 +91,8 @@ func TestSubscription_Validate(t *testing.T) {
 		{"a negative backoff", func(s *Subscription) { s.Backoff = -1 }, []string{"backoff -1ns, max_backoff 5m0s: must be positive"}},
 		{"a backoff above its maximum", func(s *Subscription) { s.Backoff = 6 * time.Minute }, []string{"backoff 6m0s, max_backoff 5m0s: must be positive, max_backoff not below backoff and at most 12h0m0s"}},
 		{"a backoff at its maximum", func(s *Subscription) { s.Backoff = 5 * time.Minute }, nil},
+		{"a backoff that shrinks", func(s *Subscription) { s.BackoffMultiplier = -1 }, []string{"backoff_multiplier -1: must be 1 to 10"}},
+		{"a backoff that explodes", func(s *Subscription) { s.BackoffMultiplier = 11 }, []string{"backoff_multiplier 11: must be 1 to 10"}},
 		{"too long a backoff", func(s *Subscription) { s.MaxBackoff = 13 * time.Hour }, []string{"max_backoff 13h0m0s: must be"}},
 
 		{"push", func(s *Subscription) { s.Push = &Push{To: "hook", Severity: "critical", Concurrency: 1000} }, nil},

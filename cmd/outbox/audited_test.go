@@ -62,6 +62,7 @@ func TestSubscriptions_ChangesAreAudited(t *testing.T) {
 		{"subscriptions purge mail --yes", cli.ExitUsage},
 		{"subscriptions purge mail --yes --reason old", cli.ExitOK},
 		{"subscriptions end-lease mail things:0:0:1 --reason stuck", cli.ExitFailed},
+		{"subscriptions reject mail things:0:0:1 --reason hopeless", cli.ExitFailed},
 		{"subscriptions list", cli.ExitOK},
 		{"subscriptions delete mail --yes", cli.ExitUsage},
 		{"subscriptions delete mail --reason unused", cli.ExitUsage},
@@ -80,6 +81,7 @@ func TestSubscriptions_ChangesAreAudited(t *testing.T) {
 		{"ann", "seek-subscription", "mail", "skip", "done"},
 		{"ann", "purge-subscription", "mail", "old", "done"},
 		{"ann", "end-lease", "mail", "stuck", "refused"},
+		{"ann", "reject-lease", "mail", "hopeless", "refused"},
 		{"ann", "delete-subscription", "mail", "unused", "done"},
 	}
 	if got, _ := b.trail(t); !sameEntries(got, want) {

@@ -67,6 +67,7 @@ outbox subscriptions apply -f mail.yaml --reason 'larger limit'`,
 	"subscriptions acknowledge-skips": `outbox subscriptions acknowledge-skips mail --reason 'recovered from the archive, INC-7'`,
 	"subscriptions purge": `outbox subscriptions purge mail --until 24h
 outbox subscriptions purge mail --until 24h --yes --reason 'too late to send'`,
+	"subscriptions reject":    `outbox subscriptions reject mail OrderCreated:0:17:3 --reason 'no consumer gets over it'`,
 	"subscriptions end-lease": `outbox subscriptions end-lease mail OrderCreated:0:17:3 --reason 'the consumer hangs'`,
 	"subscriptions resume":    `outbox subscriptions resume mail --reason 'the mail server is up'`,
 	"subscriptions seek":      `outbox subscriptions seek mail --to 2026-01-02T15:04:05Z --reason 'mails were lost'`,

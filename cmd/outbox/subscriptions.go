@@ -81,7 +81,7 @@ func apiError(err error) error {
 	case p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden:
 		return cli.WithHint(err, "OUTBOX_API_TOKEN must contain a token with the right; 'outbox token NAME --role R' creates one")
 	case p.Type == httpapi.TypeNoPath || p.Type == httpapi.TypeMethod:
-		return cli.WithHint(err, "this operation needs the URL of 'outbox subscriptions' in --api-subscriptions-url or OUTBOX_API_SUBSCRIPTIONS_URL; 'outbox admin' has list, get, status, leases, end-lease, pause, resume, seek and purge")
+		return cli.WithHint(err, "this operation needs the URL of 'outbox subscriptions' in --api-subscriptions-url or OUTBOX_API_SUBSCRIPTIONS_URL; 'outbox admin' has list, get, status, leases, end-lease, reject, pause, resume, seek and purge")
 	case slices.ContainsFunc(p.Errors, func(e client.FieldError) bool { return e.Location == "header."+admin.ReasonHeader }):
 		return cli.Usage(cli.WithHint(err, "--reason contains the reason"))
 	}
@@ -108,7 +108,7 @@ resume, seek, purge) can use that of 'outbox admin' too, at --api-admin-url. Bot
 	cmd.AddCommand(
 		newSubscriptionsListCommand(), newSubscriptionsGetCommand(), newSubscriptionsApplyCommand(), newSubscriptionsDeleteCommand(),
 		newSubscriptionsPauseCommand(true), newSubscriptionsPauseCommand(false), newSubscriptionsAcknowledgeCommand(), newSubscriptionsSeekCommand(), newSubscriptionsPurgeCommand(), newSubscriptionsStatusCommand(),
-		newSubscriptionsLeasesCommand(), newSubscriptionsEndLeaseCommand(),
+		newSubscriptionsLeasesCommand(), newSubscriptionsEndLeaseCommand(), newSubscriptionsRejectCommand(),
 	)
 	return cmd
 }
@@ -421,6 +421,21 @@ func newSubscriptionsLeasesCommand() *cobra.Command {
 	})
 	cli.ListFlags(cmd, &f.output)
 	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of leases, up to 1000")
+	return cmd
+}
+
+func newSubscriptionsRejectCommand() *cobra.Command {
+	var f *apiFlags
+	cmd, f := subscriptionsCommand("reject NAME LEASE", "Make a message in flight a dead letter", cobra.ExactArgs(2), func(cmd *cobra.Command, c *client.Client, args []string) error {
+		if err := c.RejectLease(cmd.Context(), args[0], args[1]); err != nil {
+			return err
+		}
+		return f.print(cmd, changed{Subscription: args[0], Result: "rejected", Lease: args[1]}, "lease %s of subscription %s ended: its message is a dead letter", args[1], args[0])
+	})
+	cmd.Long = `Make the message of a lease, as 'outbox subscriptions leases' prints it, a dead letter
+without more deliveries. Its consumer, which may still work on it, cannot acknowledge it
+any more.`
+	f.changes(cmd, always)
 	return cmd
 }
 

@@ -64,7 +64,7 @@ func TestSubscriptions_Administration(t *testing.T) {
 	}
 	step := func(want int, text string, args ...string) string {
 		t.Helper()
-		if slices.Contains([]string{"pause", "resume", "seek", "purge", "delete", "end-lease"}, args[0]) {
+		if slices.Contains([]string{"pause", "resume", "seek", "purge", "delete", "end-lease", "reject"}, args[0]) {
 			args = append(args, "--reason", "a test")
 		}
 		status, out, errOut := q.outbox(t, append([]string{"subscriptions"}, args...)...)
@@ -126,6 +126,11 @@ func TestSubscriptions_Administration(t *testing.T) {
 	step(cli.ExitFailed, "id of a lease", "end-lease", "jobs", "17")
 	step(cli.ExitOK, "ended", "end-lease", "jobs", "t-i1:0:0:1")
 	step(cli.ExitFailed, "has ended", "end-lease", "jobs", "t-i1:0:0:1")
+	if _, err := q.Receive(t.Context(), "jobs", subscriptions.Receive{Max: 1}); err != nil {
+		t.Fatal(err)
+	}
+	step(cli.ExitOK, "is a dead letter", "reject", "jobs", "t-i1:0:0:1")
+	step(cli.ExitFailed, "has ended", "reject", "jobs", "t-i1:0:0:1")
 	q.url = "http://127.0.0.1:1"
 	step(cli.ExitUsage, "json or yaml", "list", "-o", "x")
 	q.url = "there"

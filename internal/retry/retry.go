@@ -19,9 +19,14 @@ const (
 // first, doubled for each further attempt up to hi. Jitter removes up to half of the
 // pause, so that clients that failed together do not retry together.
 func Backoff(lo, hi time.Duration, attempts int) time.Duration {
+	return BackoffBy(2, lo, hi, attempts)
+}
+
+// BackoffBy is Backoff with another factor than 2, from 1.
+func BackoffBy(factor int, lo, hi time.Duration, attempts int) time.Duration {
 	d := lo
-	for ; attempts > 1 && d < hi; attempts-- {
-		d *= 2
+	for ; attempts > 1 && factor > 1 && d < hi; attempts-- {
+		d *= time.Duration(factor)
 	}
 	d = min(d, hi)
 	return d - rand.N(d/2+1)

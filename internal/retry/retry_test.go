@@ -22,6 +22,14 @@ func TestBackoff_DoublesWithJitterAndIsBounded(t *testing.T) {
 			t.Errorf("after %d attempts the wait is always the same", attempts)
 		}
 	}
+	for attempts, most := range map[int]time.Duration{1: lo, 2: 3 * lo, 3: hi} {
+		if d := BackoffBy(3, lo, hi, attempts); d < most/2 || d > most {
+			t.Errorf("BackoffBy(3) after %d attempts = %s, want %s to %s", attempts, d, most/2, most)
+		}
+	}
+	if d := BackoffBy(1, lo, hi, 1<<40); d > lo {
+		t.Errorf("BackoffBy(1) = %s, above the first wait", d)
+	}
 	if d := Backoff(time.Hour, time.Second, 3); d > time.Second {
 		t.Errorf("Backoff = %s, above its limit", d)
 	}

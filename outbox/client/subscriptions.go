@@ -262,6 +262,12 @@ func (c *Client) EndLease(ctx context.Context, name, id string) error {
 	return err
 }
 
+// RejectLease makes the message of the lease with an id a dead letter.
+func (c *Client) RejectLease(ctx context.Context, name, id string) error {
+	_, err := send[struct{}](ctx, c, http.MethodPost, subscriptionPath(name, "leases/"+url.PathEscape(id)+"/reject"), nil, nil)
+	return err
+}
+
 // SubscriptionStatus returns the state of a subscription.
 func (c *Client) SubscriptionStatus(ctx context.Context, name string) (SubscriptionStatus, error) {
 	return send[SubscriptionStatus](ctx, c, http.MethodGet, subscriptionPath(name, "status"), nil, nil)

@@ -149,6 +149,25 @@ func TestConsume_EachAction(t *testing.T) {
 	}
 }
 
+// A lease has the name that the consumer has given to itself behind the one that the server knows.
+func TestReceive_NameOfTheConsumer(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.publish(2)
+	for _, body := range []string{`{"max":1,"consumer":"mailer-7@eu:1"}`, `{"max":1}`} {
+		if r := b.post(t, "receive", body); len(r.Messages) != 1 {
+			t.Fatalf("receive %s = %s", body, r.Body)
+		}
+	}
+	leases, _, err := b.service.Leases(t.Context(), "orders", 9)
+	if err != nil || len(leases) != 2 || leases[1].Consumer == "" || leases[0].Consumer != leases[1].Consumer+"/mailer-7@eu:1" {
+		t.Errorf("leases %+v, %v; want the address, and once the name behind it", leases, err)
+	}
+	if r := b.post(t, "receive", `{"consumer":"a/b"}`); r.Code != 422 || !strings.Contains(r.Body.String(), "body.consumer") {
+		t.Errorf("a name with a slash = %d %s", r.Code, r.Body)
+	}
+}
+
 // The status is 200 only if all is settled, and otherwise the most urgent one.
 func TestConsume_TheStatusCannotBeMistaken(t *testing.T) {
 	t.Parallel()

@@ -30,6 +30,7 @@ type receiveInput struct {
 	Wait              string `json:"wait,omitempty" default:"0s" doc:"How long to wait for the first message: 0s to 20s"`
 	AutoAck           bool   `json:"auto_ack,omitempty" doc:"Acknowledge the messages before they are returned: delivery is then at most once"`
 	VisibilityTimeout string `json:"visibility_timeout,omitempty" doc:"Duration of these leases: 1s to 12h; default: that of the subscription"`
+	Consumer          string `json:"consumer,omitempty" pattern:"^[a-zA-Z0-9._:@-]{1,100}$" doc:"Name of this consumer, such as its host or pod, in leases and status: behind that of its token or, without tokens, its address"`
 	Exact             bool   `json:"exact,omitempty" doc:"Add data_base64 and key_base64, the bytes of payload and key, to each message, for clients whose parser changes JSON"`
 }
 
@@ -237,7 +238,7 @@ func (s *Server) take(ctx context.Context, name string, r subscriptions.Receive,
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.stopping, cancel)()
-	r.Consumer = consumer(ctx)
+	r.Consumer = consumer(ctx, r.Consumer)
 	if s.stopping.Err() != nil {
 		r.Wait, waiting = 0, ctx
 	}
@@ -271,12 +272,16 @@ func headersOf(messages []subscriptions.Message) iter.Seq[map[string]string] {
 // address is the key of the client address in the context of a request without a token.
 type address struct{}
 
-// consumer returns the name of the caller: that of its token or, without tokens, its address.
-func consumer(ctx context.Context) string {
-	if name := principal(ctx); name != "" {
-		return name
+// consumer returns the name of a consumer: that of its token or, without tokens, its address,
+// and the name that it has given to itself.
+func consumer(ctx context.Context, own string) string {
+	name := principal(ctx)
+	if name == "" {
+		name, _ = ctx.Value(address{}).(string)
 	}
-	name, _ := ctx.Value(address{}).(string)
+	if own != "" {
+		name += "/" + own
+	}
 	return name
 }
 

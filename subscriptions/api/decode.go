@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"time"
 
@@ -87,6 +88,8 @@ func (f *fields) duration(name string, from, to time.Duration, dst *time.Duratio
 	return true
 }
 
+var consumerName = regexp.MustCompile(`^[a-zA-Z0-9._:@-]{1,100}$`)
+
 // decodeReceive decodes the body of receive. exact requests the bytes beside the texts.
 func decodeReceive(body []byte) (r subscriptions.Receive, exact bool, err error) {
 	r.Max = defaultMax
@@ -94,6 +97,9 @@ func decodeReceive(body []byte) (r subscriptions.Receive, exact bool, err error)
 		f.number("max", 1, subscriptions.MaxMessages, &r.Max)
 		f.number("max_per_key", 1, subscriptions.MaxMessages, &r.MaxPerKey)
 		f.duration("wait", 0, subscriptions.MaxWait, &r.Wait)
+		if f.text("consumer", &r.Consumer); r.Consumer != "" && !consumerName.MatchString(r.Consumer) {
+			f.bad.Add("consumer", "must be 1 to 100 letters, digits, ., _, :, @ and -")
+		}
 		take(f, "auto_ack", "true or false", &r.AutoAck)
 		take(f, "exact", "true or false", &exact)
 		f.duration("visibility_timeout", subscriptions.MinVisibilityTimeout, subscriptions.MaxVisibilityTimeout, &r.VisibilityTimeout)
@@ -209,6 +215,7 @@ func decodeSubscription(name string, body []byte) (subscriptions.Subscription, e
 		f.duration("max_extension", subscriptions.MinVisibilityTimeout, subscriptions.MaxVisibilityTimeout, &s.MaxExtension)
 		f.number("max_receive", 1, subscriptions.MaxMaxReceive, &s.MaxReceive)
 		f.duration("backoff", time.Millisecond, subscriptions.MaxVisibilityTimeout, &s.Backoff)
+		f.number("backoff_multiplier", 1, subscriptions.MaxBackoffMultiplier, &s.BackoffMultiplier)
 		f.duration("max_backoff", time.Millisecond, subscriptions.MaxVisibilityTimeout, &s.MaxBackoff)
 		s.Push = f.push()
 		s.DeadLetter = f.deadLetter()

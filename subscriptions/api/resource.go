@@ -24,7 +24,8 @@ type subscriptionInput struct {
 	VisibilityTimeout string                    `json:"visibility_timeout,omitempty" doc:"Duration of a lease: 1s to 12h, default 30s"`
 	MaxExtension      string                    `json:"max_extension,omitempty" doc:"Limit of one delivery: its lease ends at most so long after it began, whatever extensions want. visibility_timeout to 12h, default 12h"`
 	MaxReceive        int                       `json:"max_receive,omitempty" minimum:"1" maximum:"1000" doc:"Number of deliveries after which a message becomes a dead letter; default 3"`
-	Backoff           string                    `json:"backoff,omitempty" doc:"Delay after the first failed delivery; it doubles up to max_backoff, with jitter. Default 1s"`
+	Backoff           string                    `json:"backoff,omitempty" doc:"Delay after the first failed delivery; each further failure multiplies it by backoff_multiplier, up to max_backoff, with jitter. Default 1s"`
+	BackoffMultiplier int                       `json:"backoff_multiplier,omitempty" minimum:"1" maximum:"10" doc:"Default 2"`
 	MaxBackoff        string                    `json:"max_backoff,omitempty" doc:"Default 5m"`
 	Push              *pushBody                 `json:"push,omitempty" doc:"Delivers the messages to a destination; visibility_timeout is the time-out of a call. Without it they are received"`
 	DeadLetter        *subscriptions.DeadLetter `json:"dead_letter,omitempty" doc:"Name and retention of its dead letters"`
@@ -59,6 +60,7 @@ type subscriptionBody struct {
 	MaxExtension      string                    `json:"max_extension"`
 	MaxReceive        int                       `json:"max_receive"`
 	Backoff           string                    `json:"backoff"`
+	BackoffMultiplier int                       `json:"backoff_multiplier"`
 	MaxBackoff        string                    `json:"max_backoff"`
 	Push              *pushBody                 `json:"push,omitempty" doc:"Absent with pull delivery"`
 	DeadLetter        *subscriptions.DeadLetter `json:"dead_letter,omitempty" doc:"Absent with the defaults"`
@@ -72,7 +74,7 @@ type subscriptionBody struct {
 func newBody(s *subscriptions.Subscription) subscriptionBody {
 	b := subscriptionBody{
 		Name: s.Name, Topics: s.Topics, Types: s.Types, Filter: s.Filter, Transform: s.Transform, Start: s.Start, Ordering: s.Ordering,
-		VisibilityTimeout: short(s.VisibilityTimeout), MaxExtension: short(s.MaxExtension), MaxReceive: s.MaxReceive, Backoff: short(s.Backoff), MaxBackoff: short(s.MaxBackoff),
+		VisibilityTimeout: short(s.VisibilityTimeout), MaxExtension: short(s.MaxExtension), MaxReceive: s.MaxReceive, Backoff: short(s.Backoff), MaxBackoff: short(s.MaxBackoff), BackoffMultiplier: s.BackoffMultiplier,
 		Push: (*pushBody)(s.Push), Paused: s.Paused, Version: s.Version, CreatedAt: s.CreatedAt.UTC(), ChangedAt: s.ChangedAt.UTC(), ChangedBy: s.ChangedBy,
 	}
 	if s.DeadLetter != (subscriptions.DeadLetter{}) {
@@ -267,7 +269,12 @@ func (s *Server) registerOperators() {
 		OperationID: "end-lease", Method: http.MethodDelete, Path: path + "/leases/{lease}", DefaultStatus: http.StatusNoContent, Summary: "End a lease",
 		Description: "The message can be delivered again immediately, and the delivery does not count. The consumer that has it receives lease-expired.",
 		Responses:   s.problems(404, 409),
-	}), s.endLease)
+	}), s.endLease(subscriptions.ActionRelease))
+	huma.Register(s.api, s.needs(access.Operator, huma.Operation{
+		OperationID: "reject-lease", Method: http.MethodPost, Path: path + "/leases/{lease}/reject", DefaultStatus: http.StatusNoContent, Summary: "Make a message in flight a dead letter",
+		Description: "For a message that its consumer does not get over. The consumer that has it receives lease-expired.",
+		Responses:   s.problems(404, 409),
+	}), s.endLease(subscriptions.ActionReject))
 	huma.Register(s.api, s.needs(access.Operator, huma.Operation{
 		OperationID: "pause-subscription", Method: http.MethodPost, Path: path + "/pause", DefaultStatus: http.StatusNoContent, Summary: "Pause deliveries",
 		Description: "Leases that exist stay valid.", Responses: s.problems(404),
@@ -363,17 +370,20 @@ func (s *Server) leases(ctx context.Context, in *leasesInput) (*leasesOutput, er
 	return out, nil
 }
 
-func (s *Server) endLease(ctx context.Context, in *leaseInput) (*struct{}, error) {
-	lease, err := subscriptions.ParseLeaseID(in.Lease)
-	if err != nil { // a number that is too large
-		err = subscriptions.ErrLeaseEnded
-	} else {
-		err = s.cfg.Service.EndLease(ctx, in.Name, lease, principal(ctx))
+// endLease returns the handler that ends a lease by an action.
+func (s *Server) endLease(action subscriptions.Action) func(context.Context, *leaseInput) (*struct{}, error) {
+	return func(ctx context.Context, in *leaseInput) (*struct{}, error) {
+		lease, err := subscriptions.ParseLeaseID(in.Lease)
+		if err != nil { // a number that is too large
+			err = subscriptions.ErrLeaseEnded
+		} else {
+			err = s.cfg.Service.EndLease(ctx, in.Name, lease, action, principal(ctx))
+		}
+		if err != nil {
+			return nil, s.fail(ctx, in.Name, err).unknown()
+		}
+		return nil, nil
 	}
-	if err != nil {
-		return nil, s.fail(ctx, in.Name, err).unknown()
-	}
-	return nil, nil
 }
 
 // change returns the handler of an operation without a body.

@@ -47,8 +47,9 @@ func reason(text string) []byte {
 }
 
 type socketInput struct {
-	Name  string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription"`
-	Exact bool   `query:"exact" doc:"Add data_base64 and key_base64, the bytes of payload and key, to each message"`
+	Consumer string `query:"consumer" pattern:"^[a-zA-Z0-9._:@-]{1,100}$" doc:"Name of this consumer in leases and status, as consumer of receive"`
+	Name     string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription"`
+	Exact    bool   `query:"exact" doc:"Add data_base64 and key_base64, the bytes of payload and key, to each message"`
 }
 
 func (s *Server) socket(ctx context.Context, in *socketInput) (*huma.StreamResponse, error) {
@@ -69,8 +70,7 @@ func (s *Server) socket(ctx context.Context, in *socketInput) (*huma.StreamRespo
 // session is one WebSocket. Several goroutines write; the library serializes the writes.
 type session struct {
 	server *Server
-	name   string
-	exact  bool
+	socketInput
 	conn   *websocket.Conn
 	places chan struct{} // of actions in progress
 
@@ -93,7 +93,7 @@ func (s *Server) serveSocket(hctx huma.Context, in *socketInput) {
 	conn.SetReadLimit(maxBody)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(hctx.Context()))
 	defer cancel()
-	c := &session{server: s, name: in.Name, exact: in.Exact, conn: conn, places: make(chan struct{}, maxSettling), credited: make(chan struct{}, 1)}
+	c := &session{server: s, socketInput: *in, conn: conn, places: make(chan struct{}, maxSettling), credited: make(chan struct{}, 1)}
 	var all sync.WaitGroup
 	all.Go(func() {
 		if stream.KeepAlive(ctx, conn, s.cfg.Heartbeat, writeTimeout) != nil {
@@ -155,7 +155,7 @@ func (c *session) deliver(ctx context.Context) {
 		var messages []subscriptions.Message
 		var err error
 		if credit > 0 {
-			messages, err = s.take(ctx, c.name, subscriptions.Receive{Max: min(credit, subscriptions.MaxMessages), Wait: subscriptions.MaxWait}, c.exact)
+			messages, err = s.take(ctx, c.Name, subscriptions.Receive{Max: min(credit, subscriptions.MaxMessages), Wait: subscriptions.MaxWait, Consumer: c.Consumer}, c.Exact)
 		}
 		if ctx.Err() != nil {
 			return
@@ -166,13 +166,13 @@ func (c *session) deliver(ctx context.Context) {
 		for i := range messages {
 			b := append(wire.AppendMessage([]byte(`{"type":"message","message":`), &messages[i]), '}')
 			if c.write(ctx, b) != nil {
-				s.release(c.name, messages[i:])
+				s.release(c.Name, messages[i:])
 				return
 			}
 		}
 		switch {
 		case err != nil:
-			p := s.fail(ctx, c.name, err)
+			p := s.fail(ctx, c.Name, err)
 			c.reply(ctx, &reply{Type: "closed", Status: p.Status, Detail: p.Detail})
 			_ = c.conn.Close(websocket.StatusTryAgainLater, "failed to receive")
 			return
@@ -231,7 +231,7 @@ func (c *session) request(ctx context.Context, all *sync.WaitGroup, body []byte)
 }
 
 func (c *session) settle(ctx context.Context, id string, actions []subscriptions.Settle) {
-	results, err := c.server.settle(ctx, c.name, actions)
+	results, err := c.server.settle(ctx, c.Name, actions)
 	if err != nil {
 		c.refuse(ctx, id, err)
 		return
@@ -245,7 +245,7 @@ func (c *session) settle(ctx context.Context, id string, actions []subscriptions
 
 func (c *session) refuse(ctx context.Context, id string, err error) {
 	m := &reply{Type: "error", ID: id}
-	p := toProblem(ctx, c.name, err)
+	p := toProblem(ctx, c.Name, err)
 	m.Status, m.Detail = p.Status, p.Detail
 	if invalid, ok := errors.AsType[*jsonform.InvalidError](err); ok {
 		m.Detail = invalid.Error()

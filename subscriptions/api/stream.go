@@ -41,10 +41,11 @@ func (s *Server) registerStreams() {
 }
 
 type streamInput struct {
-	Name    string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription"`
-	Max     int    `query:"max" minimum:"1" maximum:"1000" default:"10" doc:"Messages of this stream that may be in flight"`
-	AutoAck bool   `query:"auto_ack" doc:"Acknowledge each message before it is sent: delivery is then at most once"`
-	Exact   bool   `query:"exact" doc:"Add data_base64 and key_base64, the bytes of payload and key, to each message; data_base64 is always there beside data that has line breaks"`
+	Name     string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription"`
+	Max      int    `query:"max" minimum:"1" maximum:"1000" default:"10" doc:"Messages of this stream that may be in flight"`
+	Consumer string `query:"consumer" pattern:"^[a-zA-Z0-9._:@-]{1,100}$" doc:"Name of this consumer in leases and status, as consumer of receive"`
+	AutoAck  bool   `query:"auto_ack" doc:"Acknowledge each message before it is sent: delivery is then at most once"`
+	Exact    bool   `query:"exact" doc:"Add data_base64 and key_base64, the bytes of payload and key, to each message; data_base64 is always there beside data that has line breaks"`
 }
 
 func (s *Server) stream(ctx context.Context, in *streamInput) (*huma.StreamResponse, error) {
@@ -96,7 +97,7 @@ func (s *Server) serveStream(hctx huma.Context, in *streamInput) {
 		var messages []subscriptions.Message
 		var err error
 		if free > 0 {
-			messages, err = s.take(ctx, in.Name, subscriptions.Receive{Max: free, Wait: min(s.cfg.Heartbeat, subscriptions.MaxWait), AutoAck: in.AutoAck}, in.Exact)
+			messages, err = s.take(ctx, in.Name, subscriptions.Receive{Max: free, Wait: min(s.cfg.Heartbeat, subscriptions.MaxWait), AutoAck: in.AutoAck, Consumer: in.Consumer}, in.Exact)
 		}
 		switch {
 		case ctx.Err() != nil:

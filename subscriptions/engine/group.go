@@ -146,7 +146,7 @@ func (g *group) queueConfig() queue.Config {
 	r := g.resource.Load()
 	return queue.Config{
 		Ordered: r.Ordering != subscriptions.OrderingNone, Strict: r.Ordering == subscriptions.OrderingStrict, MaxReceive: r.MaxReceive, MaxExtension: r.MaxExtension,
-		Backoff: func(n int) time.Duration { return retry.Backoff(r.Backoff, r.MaxBackoff, n) },
+		Backoff: func(n int) time.Duration { return retry.BackoffBy(r.BackoffMultiplier, r.Backoff, r.MaxBackoff, n) },
 	}
 }
 

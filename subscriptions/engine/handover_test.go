@@ -346,7 +346,7 @@ func TestEngine_HandOverIsFinal(t *testing.T) {
 				id, err := subscriptions.ParseLeaseID(listed[i].ID)
 				if err != nil {
 					t.Error(err)
-				} else if one.EndLease(ctx, "s", id, "eve") == nil {
+				} else if one.EndLease(ctx, "s", id, subscriptions.ActionRelease, "eve") == nil {
 					t.Errorf("lease %s is released while it is handed over", listed[i].ID)
 				}
 			}

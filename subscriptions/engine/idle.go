@@ -61,7 +61,7 @@ func (i *Idle) Leases(ctx context.Context, name string, _ int) ([]subscriptions.
 }
 
 // EndLease finds no lease, as an instance without partitions.
-func (i *Idle) EndLease(ctx context.Context, name string, lease subscriptions.LeaseID, _ string) error {
+func (i *Idle) EndLease(ctx context.Context, name string, lease subscriptions.LeaseID, _ subscriptions.Action, _ string) error {
 	r, err := i.cfg.Store.Get(ctx, name)
 	if err != nil {
 		return unavailable(err)

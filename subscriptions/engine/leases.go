@@ -42,7 +42,7 @@ func (e *Engine) Leases(ctx context.Context, name string, limit int) ([]subscrip
 }
 
 // EndLease ends a lease of a partition of this instance.
-func (e *Engine) EndLease(ctx context.Context, name string, lease subscriptions.LeaseID, principal string) error {
+func (e *Engine) EndLease(ctx context.Context, name string, lease subscriptions.LeaseID, action subscriptions.Action, principal string) error {
 	g, _, err := e.group(ctx, name)
 	if err != nil {
 		return err
@@ -50,19 +50,29 @@ func (e *Engine) EndLease(ctx context.Context, name string, lease subscriptions.
 	if err := g.resource.Load().CheckEndLease(); err != nil {
 		return err
 	}
-	released := false
+	c, found := newCall(1), false
 	if p := g.partition(topicPartition{lease.Topic, lease.Partition}); p != nil {
 		p.locked(func(q *queue.Queue) {
-			now := time.Now()
-			// Settle alone would report a lease that its consumer has released before as
-			// released again.
-			if released = !q.LeasedAt(lease.Offset, lease.Number).IsZero() && q.Settle(lease.Offset, lease.Number, queue.Release, now, 0, "", queue.Waiter{}) == queue.OK; released {
-				g.log.Info("lease released", "lease", lease.String(), "by", principal)
+			// Settle alone would report a lease that its consumer has ended before as ended again.
+			if q.LeasedAt(lease.Offset, lease.Number).IsZero() {
+				return
+			}
+			found = true
+			g.log.Info("an operator ends a lease", "lease", lease.String(), "action", action, "by", principal)
+			if o := q.Settle(lease.Offset, lease.Number, actionOf(action), time.Now(), 0, "rejected by "+principal, queue.Waiter{Call: c}); o != queue.Pending {
+				c.Done(0, o)
 			}
 		})
 	}
-	if !released {
+	if !found {
 		return fmt.Errorf("lease %s: %w", lease, subscriptions.ErrLeaseEnded)
 	}
-	return nil
+	switch r := c.wait(ctx)[0]; r.Code {
+	case subscriptions.CodeOK:
+		return nil
+	case subscriptions.CodeLeaseExpired:
+		return fmt.Errorf("lease %s: %w", lease, subscriptions.ErrLeaseEnded)
+	default:
+		return fmt.Errorf("lease %s: %s: %w", lease, r.Error, subscriptions.ErrUnavailable)
+	}
 }

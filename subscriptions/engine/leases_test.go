@@ -55,7 +55,7 @@ func TestEngine_LeasesOfOperators(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.EndLease(ctx, "s", id, "eve"); err != nil {
+		if err := p.EndLease(ctx, "s", id, subscriptions.ActionRelease, "eve"); err != nil {
 			t.Fatal(err)
 		}
 		if codes := p.settle(subscriptions.ActionAck, first); codes[0] != subscriptions.CodeLeaseExpired {
@@ -65,12 +65,31 @@ func TestEngine_LeasesOfOperators(t *testing.T) {
 		if again.ID != first.ID {
 			t.Fatalf("%s is delivered, want the released %s", again.ID, first.ID)
 		}
-		if err := p.EndLease(ctx, "s", id, "eve"); !errors.Is(err, subscriptions.ErrLeaseEnded) {
+		if err := p.EndLease(ctx, "s", id, subscriptions.ActionRelease, "eve"); !errors.Is(err, subscriptions.ErrLeaseEnded) {
 			t.Errorf("the release of a lease that has ended = %v", err)
 		}
 		p.ok(subscriptions.ActionAck, again, second)
 		if all, _ := list(10); len(all) != 0 {
 			t.Errorf("leases %+v after their acknowledgements", all)
+		}
+		w.produce("a", "k", "hopeless")
+		w.sleep(time.Second)
+		hopeless := receive("ada", 1)
+		all, _ = list(10)
+		if id, err = subscriptions.ParseLeaseID(all[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.EndLease(ctx, "s", id, subscriptions.ActionReject, "eve"); err != nil {
+			t.Fatal(err)
+		}
+		if l := w.db.letters(); len(l) != 1 || l[0].Headers["name"] != "hopeless" || l[0].ErrorText != "rejected by eve" {
+			t.Errorf("dead letters %+v, want the rejected message when the operator has the answer", l)
+		}
+		if codes := p.settle(subscriptions.ActionAck, hopeless); codes[0] != subscriptions.CodeLeaseExpired {
+			t.Errorf("the acknowledgement of a rejected message is %s", codes[0])
+		}
+		if err := p.EndLease(ctx, "s", id, subscriptions.ActionReject, "eve"); !errors.Is(err, subscriptions.ErrLeaseEnded) {
+			t.Errorf("the second rejection = %v", err)
 		}
 		receive("ada", 1)
 		w.sleep(time.Minute)
@@ -81,7 +100,7 @@ func TestEngine_LeasesOfOperators(t *testing.T) {
 			t.Error("1,001 leases are listed")
 		}
 		w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}, Push: &subscriptions.Push{To: "log"}})
-		if err := w.idle().EndLease(ctx, "s", id, "eve"); err == nil || errors.Is(err, subscriptions.ErrLeaseEnded) {
+		if err := w.idle().EndLease(ctx, "s", id, subscriptions.ActionRelease, "eve"); err == nil || errors.Is(err, subscriptions.ErrLeaseEnded) {
 			t.Errorf("the release of a call = %v", err)
 		}
 	})

@@ -31,6 +31,14 @@ type call struct {
 	}
 }
 
+// newCall returns a call for n actions.
+func newCall(n int) *call {
+	c := &call{done: make(chan struct{}), leased: make([]time.Time, n)}
+	c.mu.results = make([]subscriptions.Result, n)
+	c.mu.open = n
+	return c
+}
+
 // Done sets the result of a pending action.
 func (c *call) Done(i int, o queue.Outcome) {
 	c.mu.Lock()
@@ -44,8 +52,15 @@ func (c *call) Done(i int, o queue.Outcome) {
 	}
 }
 
-// end returns the results; the ones that are still open are unknown.
-func (c *call) end() []subscriptions.Result {
+// wait waits for the results, up to settleTimeout, and returns them; the ones that are still open are unknown.
+func (c *call) wait(ctx context.Context) []subscriptions.Result {
+	t := time.NewTimer(settleTimeout)
+	defer t.Stop()
+	select {
+	case <-c.done:
+	case <-t.C:
+	case <-ctx.Done():
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := c.mu.results
@@ -164,9 +179,7 @@ func (e *Engine) Settle(ctx context.Context, name string, actions []subscription
 	if len(actions) == 0 {
 		return nil, nil
 	}
-	c := &call{done: make(chan struct{}), leased: make([]time.Time, len(actions))}
-	c.mu.results = make([]subscriptions.Result, len(actions))
-	c.mu.open = len(actions)
+	c := newCall(len(actions))
 	began := time.Now()
 	for steps := c.steps(ctx, g, signer, actions); len(steps) > 0; { // most of them are of one partition
 		p, n := steps[0].p, 1
@@ -176,14 +189,7 @@ func (e *Engine) Settle(ctx context.Context, name string, actions []subscription
 		p.settle(c, steps[:n], began)
 		steps = steps[n:]
 	}
-	t := time.NewTimer(settleTimeout)
-	defer t.Stop()
-	select {
-	case <-c.done:
-	case <-t.C:
-	case <-ctx.Done():
-	}
-	results := c.end()
+	results := c.wait(ctx)
 	g.metrics.settled(actions, results, began, c.leased)
 	return results, nil
 }

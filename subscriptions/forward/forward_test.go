@@ -677,17 +677,17 @@ func TestLeases_OfAllInstances(t *testing.T) {
 			t.Fatalf("Leases() = %+v, %v, %v", all, more, err)
 		}
 		id := subscriptions.LeaseID{Topic: "t-i2", Number: 1}
-		if err := c.instances[0].EndLease(t.Context(), "s", id, "eve"); err != nil || c.instances[2].engine.Leased("s") != 0 {
+		if err := c.instances[0].EndLease(t.Context(), "s", id, subscriptions.ActionRelease, "eve"); err != nil || c.instances[2].engine.Leased("s") != 0 {
 			t.Errorf("EndLease() = %v, %d leased", err, c.instances[2].engine.Leased("s"))
 		}
-		if err := c.instances[0].EndLease(t.Context(), "s", id, "eve"); !errors.Is(err, subscriptions.ErrLeaseEnded) {
+		if err := c.instances[0].EndLease(t.Context(), "s", id, subscriptions.ActionRelease, "eve"); !errors.Is(err, subscriptions.ErrLeaseEnded) {
 			t.Errorf("EndLease() again = %v", err)
 		}
 		c.inject(2, dead)
 		if all, more, err = c.instances[0].Leases(t.Context(), "s", 10); err != nil || len(all) != 2 || !more {
 			t.Errorf("Leases() without an instance = %+v, %v, %v", all, more, err)
 		}
-		if err := c.instances[0].EndLease(t.Context(), "s", id, "eve"); !errors.Is(err, subscriptions.ErrUnavailable) {
+		if err := c.instances[0].EndLease(t.Context(), "s", id, subscriptions.ActionRelease, "eve"); !errors.Is(err, subscriptions.ErrUnavailable) {
 			t.Errorf("EndLease() without the owner = %v", err)
 		}
 	})

@@ -170,8 +170,8 @@ func (s *Service) serve(ctx context.Context, name, op string, body []byte) ([]by
 			return json.Marshal(leases{all, more})
 		})
 	case opEndLease:
-		return on(body, func(r release) ([]byte, error) {
-			err := s.cfg.Local.EndLease(ctx, name, r.LeaseID, r.Principal)
+		return on(body, func(r endLease) ([]byte, error) {
+			err := s.cfg.Local.EndLease(ctx, name, r.LeaseID, r.Action, r.Principal)
 			return []byte("{}"), err
 		})
 	case opPurge:
@@ -183,14 +183,15 @@ func (s *Service) serve(ctx context.Context, name, op string, body []byte) ([]by
 	return nil, errOperation
 }
 
-// leases is the response to opLeases, release the body of opEndLease.
+// leases is the response to opLeases, endLease the body of opEndLease.
 type (
 	leases struct {
 		Leases []subscriptions.Lease
 		More   bool
 	}
-	release struct {
+	endLease struct {
 		subscriptions.LeaseID
+		Action    subscriptions.Action
 		Principal string
 	}
 )

@@ -269,8 +269,8 @@ func (s *Service) Leases(ctx context.Context, name string, limit int) ([]subscri
 }
 
 // EndLease implements subscriptions.Service.
-func (s *Service) EndLease(ctx context.Context, name string, lease subscriptions.LeaseID, principal string) error {
-	err := s.cfg.Local.EndLease(ctx, name, lease, principal)
+func (s *Service) EndLease(ctx context.Context, name string, lease subscriptions.LeaseID, action subscriptions.Action, principal string) error {
+	err := s.cfg.Local.EndLease(ctx, name, lease, action, principal)
 	if !errors.Is(err, subscriptions.ErrLeaseEnded) {
 		return err
 	}
@@ -280,7 +280,7 @@ func (s *Service) EndLease(ctx context.Context, name string, lease subscriptions
 	if unknown != nil {
 		return unknown
 	}
-	for _, body := range s.everywhere(bounded, peers, name, opEndLease, release{lease, principal}) {
+	for _, body := range s.everywhere(bounded, peers, name, opEndLease, endLease{lease, action, principal}) {
 		switch {
 		case body.err == nil:
 			return nil

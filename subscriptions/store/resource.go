@@ -118,13 +118,10 @@ func (r *row) scan(scan func(...any) bool) (bool, error) {
 	var visibility, extension, backoff, maxBackoff int64
 	var push, deadLetter, seeks, purge string
 	if !scan(&r.Name, &r.Version, &r.changeID, &r.Topics, &r.Types, &r.Filter, &r.Transform, &r.Start, (*string)(&r.Ordering), &visibility, &extension, &r.MaxReceive, &backoff,
-		&maxBackoff, &push, &deadLetter, &r.Paused, &seeks, &purge, &r.CreatedAt, &r.ChangedAt, &r.ChangedBy, &r.deleted) {
+		&maxBackoff, &r.BackoffMultiplier, &push, &deadLetter, &r.Paused, &seeks, &purge, &r.CreatedAt, &r.ChangedAt, &r.ChangedBy, &r.deleted) {
 		return false, nil
 	}
 	r.VisibilityTimeout, r.MaxExtension, r.Backoff, r.MaxBackoff = millis(visibility), millis(extension), millis(backoff), millis(maxBackoff)
-	if r.exists() && extension == 0 { // of a version without it
-		r.MaxExtension = subscriptions.DefaultMaxExtension
-	}
 	r.CreatedAt, r.ChangedAt = utc(r.CreatedAt), utc(r.ChangedAt)
 	for _, column := range []struct {
 		name, text string
@@ -145,7 +142,7 @@ func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond 
 // spec are the arguments of the columns that a change writes.
 func (r *row) spec() ([]any, error) {
 	if !r.exists() {
-		return []any{r.Version, r.changeID, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, r.ChangedAt, r.ChangedBy}, nil
+		return []any{r.Version, r.changeID, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, r.ChangedAt, r.ChangedBy}, nil
 	}
 	push, err := jsonOf(r.Push, r.Push != nil)
 	if err != nil {
@@ -165,7 +162,7 @@ func (r *row) spec() ([]any, error) {
 	}
 	return []any{
 		r.Version, r.changeID, r.Topics, r.Types, r.Filter, r.Transform, r.Start, string(r.Ordering), r.VisibilityTimeout.Milliseconds(), r.MaxExtension.Milliseconds(), r.MaxReceive,
-		r.Backoff.Milliseconds(), r.MaxBackoff.Milliseconds(), push, deadLetter, r.Paused, seeks, purge, r.CreatedAt, r.ChangedAt, r.ChangedBy,
+		r.Backoff.Milliseconds(), r.MaxBackoff.Milliseconds(), r.BackoffMultiplier, push, deadLetter, r.Paused, seeks, purge, r.CreatedAt, r.ChangedAt, r.ChangedBy,
 	}, nil
 }
 

@@ -41,9 +41,8 @@ func TestPut_IsReadAsItWasStored(t *testing.T) {
 	}
 	b.now = b.now.Add(time.Hour)
 	want.Types, want.Filter, want.Transform, want.Paused, want.Push = nil, "", "", true, nil
-	want.DeadLetter, want.MaxExtension = subscriptions.DeadLetter{}, 0 // of a version without it
+	want.DeadLetter, want.BackoffMultiplier = subscriptions.DeadLetter{}, 7
 	b.put(t, want)
-	want.MaxExtension = subscriptions.DefaultMaxExtension
 	want.Version, want.ChangedAt = 2, b.now
 	got, err := b.Get(t.Context(), "orders")
 	if err != nil || !reflect.DeepEqual(got, Resource{Subscription: want}) {

@@ -12,7 +12,7 @@ type statements struct {
 }
 
 const (
-	resourceColumns = "name, version, change_id, topics, types, filter, transform, start, ordering, visibility_timeout_ms, max_extension_ms, max_receive, backoff_ms, max_backoff_ms," +
+	resourceColumns = "name, version, change_id, topics, types, filter, transform, start, ordering, visibility_timeout_ms, max_extension_ms, max_receive, backoff_ms, max_backoff_ms, backoff_multiplier," +
 		" push, dead_letter, paused, seeks, last_purge, created_at, changed_at, changed_by, deleted"
 	recordColumns = "record_at, record_key, record_value, record_headers"
 )
@@ -26,7 +26,7 @@ func newStatements(keyspace string) statements {
 		mine      = " IF epoch = ? AND last_write = ?"
 		resource  = " WHERE scope = 'keyspace' AND name = ?"
 		spec      = "version = ?, change_id = ?, topics = ?, types = ?, filter = ?, transform = ?, start = ?, ordering = ?, visibility_timeout_ms = ?, max_extension_ms = ?, max_receive = ?," +
-			" backoff_ms = ?, max_backoff_ms = ?, push = ?, dead_letter = ?, paused = ?, seeks = ?, last_purge = ?, created_at = ?, changed_at = ?, changed_by = ?"
+			" backoff_ms = ?, max_backoff_ms = ?, backoff_multiplier = ?, push = ?, dead_letter = ?, paused = ?, seeks = ?, last_purge = ?, created_at = ?, changed_at = ?, changed_by = ?"
 	)
 	messages, parts, settings := keyspace+".subscription_messages", keyspace+".subscription_partitions", keyspace+".subscription_settings"
 	instances, resources := keyspace+".subscription_instances", keyspace+".subscriptions"

@@ -470,7 +470,7 @@ func (s *Service) AcknowledgeSkips(_ context.Context, name, _ string) error {
 }
 
 // EndLease implements subscriptions.Service.
-func (s *Service) EndLease(_ context.Context, name string, lease subscriptions.LeaseID, _ string) error {
+func (s *Service) EndLease(_ context.Context, name string, lease subscriptions.LeaseID, action subscriptions.Action, _ string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sub, err := s.findLocked(name)
@@ -483,7 +483,9 @@ func (s *Service) EndLease(_ context.Context, name string, lease subscriptions.L
 	for _, m := range s.openLocked(name) {
 		if m.leasedAt(time.Now()) && s.leaseOf(m) == lease {
 			m.leased = false
-			m.Attempt--
+			if m.Attempt--; action == subscriptions.ActionReject {
+				s.deadLocked(sub, m)
+			}
 			s.changedLocked()
 			return nil
 		}

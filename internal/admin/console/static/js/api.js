@@ -84,6 +84,7 @@ export const api = {
   leases: (name, s) => get(`/v1/subscriptions/${id(name)}/leases`, { limit: 50 }, s),
   changeSubscription: (name, change, body, reason) => call(`/v1/subscriptions/${id(name)}/${change}`, { method: "POST", body, headers: reason ? why(reason) : {} }),
   endLease: (name, lease, reason) => call(`/v1/subscriptions/${id(name)}/leases/${id(lease)}`, { method: "DELETE", headers: why(reason) }),
+  rejectLease: (name, lease, reason) => call(`/v1/subscriptions/${id(name)}/leases/${id(lease)}/reject`, { method: "POST", headers: why(reason) }),
   topics: (s) => get("/v1/topics", null, s),
   records: (topic, query, s) => get(`/v1/topics/${id(topic)}/records`, { text: true, ...query }, s),
   audit: (query, s) => get("/v1/audit", query, s),

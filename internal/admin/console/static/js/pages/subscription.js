@@ -83,15 +83,15 @@ export function subscription(ctx) {
     });
   };
 
-  const end = (l) => () => ask({
-    title: "End this lease", word: "End it", danger: true, said: "Ended: the message can be delivered again.", done: read,
+  const end = (l, reject) => () => ask({
+    title: reject ? "Reject this message" : "End this lease", word: reject ? "Reject it" : "End it", danger: true, said: reject ? "Rejected: the message is a dead letter." : "Ended: the message can be delivered again.", done: read,
     look: async () => {
       const there = (await api.leases(name)).leases.some((x) => x.id === l.id);
       return there
-        ? { ok: true, view: [callout("The message is delivered again immediately.", "Its consumer may still work on it and cannot acknowledge it any more. The delivery does not count.", true), facts([["Message", h("span", { class: "mono break" }, visible(l.event_id ?? l.id))], ["Consumer", l.consumer && visible(l.consumer)], ["Received", [stamp(l.received_at), " · ", ago(l.received_at)]]])] }
+        ? { ok: true, view: [callout(reject ? "The message becomes a dead letter." : "The message is delivered again immediately.", `Its consumer may still work on it and cannot acknowledge it any more.${reject ? "" : " The delivery does not count."}`, true), facts([["Message", h("span", { class: "mono break" }, visible(l.event_id ?? l.id))], ["Consumer", l.consumer && visible(l.consumer)], ["Received", [stamp(l.received_at), " · ", ago(l.received_at)]]])] }
         : { ok: false, view: callout("It is too late.", "The lease has ended.") };
     },
-    make: (reason) => api.endLease(name, l.id, reason),
+    make: (reason) => (reject ? api.rejectLease : api.endLease)(name, l.id, reason),
   });
 
   const inFlight = () => leases.leases.length > 0 && panel("Leases", { aside: leases.more && h("span", { class: "small muted" }, "not all are shown") }, h("div", { class: "scroll", role: "region", "aria-label": "Leases", tabindex: "0" }, h("table", { class: "cards" },
@@ -103,7 +103,7 @@ export function subscription(ctx) {
       h("td", { "data-label": "Consumer" }, visible(l.consumer ?? "unknown")),
       h("td", { "data-label": "Delivery", class: "num" }, `${count(l.attempt)} of ${count(l.max_receive)}`),
       h("td", { "data-label": "Received" }, ago(l.received_at)), h("td", { "data-label": "Expires" }, ago(l.expires_at)),
-      may("end-lease") && !now.subscription.push && h("td", null, h("button", { type: "button", class: "button", "data-key": `end-${l.id}`, onclick: end(l) }, "End…"))))))));
+      may("end-lease") && !now.subscription.push && h("td", null, h("button", { type: "button", class: "button", "data-key": `end-${l.id}`, onclick: end(l) }, "End…"), h("button", { type: "button", class: "button danger", "data-key": `reject-${l.id}`, onclick: end(l, true) }, "Reject…"))))))));
 
   const action = (right, key, title, run, danger) => may(right) && h("button", { type: "button", class: `button ${danger ? "danger" : ""}`, "data-key": `act-${key}`, onclick: run }, title);
 
@@ -132,7 +132,7 @@ export function subscription(ctx) {
           panel("Subscription", {}, facts([
             ["Topics", s.topics.map(visible).join(", ")], ["Types", s.types?.length ? s.types.map(visible).join(", ") : "all"], ["Filter", s.filter && h("code", { class: "break" }, visible(s.filter))], ["Transform", s.transform && h("code", { class: "break" }, visible(s.transform))],
             ["Start", visible(s.start)], ["Order", s.ordering === "none" ? "none" : s.ordering === "strict" ? "by key, strict" : "by key"], ["Visibility timeout", s.visibility_timeout], ["Longest delivery", s.max_extension],
-            ["Deliveries", `up to ${count(s.max_receive)}`], ["Backoff", `${s.backoff} to ${s.max_backoff}`],
+            ["Deliveries", `up to ${count(s.max_receive)}`], ["Backoff", `${s.backoff} to ${s.max_backoff}, times ${s.backoff_multiplier}`],
             ["Dead letter queue", s.dead_letter?.name && h("a", { href: href("/dead-letters", { tag: s.dead_letter.name }) }, visible(s.dead_letter.name))], ["Retention", s.dead_letter?.retention_days && `${plural(s.dead_letter.retention_days, "day")} for resolved and failed dead letters`],
             ["Version", count(s.version)],
             ["Changed", [stamp(s.changed_at), s.changed_by && ` by ${visible(s.changed_by)}`]], ["Created", stamp(s.created_at)],
