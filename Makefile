@@ -93,7 +93,7 @@ NIGHTLY := test-full nightly-race nightly-seeds nightly-kills nightly-fuzz night
 # linker's time.
 .PHONY: test
 test: export GOFLAGS := $(GOFLAGS) -gcflags=all=-dwarf=false -ldflags=-w
-test: modules compile ## everything CI runs, and how long each part takes (needs a JDK 17, Maven, Chromium, and Python 3 with venv)
+test: modules compile ## everything CI runs, and how long each part takes (needs a JDK 17, Maven, npm, Chromium, and Python 3 with venv)
 	@go run ./test/tiers $(if $(findstring k,$(firstword -$(MAKEFLAGS))),-k) $(TIERS)
 
 .PHONY: test-nightly
@@ -179,7 +179,7 @@ sim: ## the whole system by random plans of what goes wrong (SEEDS=10000 for lon
 	go run ./test/sim/run -seeds $(SEEDS) -first $(FIRST)
 
 .PHONY: test-peers
-test-peers: java ## conformance and the inbox with a real Apache Cassandra, end to end on a real Apache Kafka
+test-peers: java npm ## conformance and the inbox with a real Apache Cassandra, end to end on a real Apache Kafka, generated clients
 	$(call gotest,testname,$(again) --packages "$$(git grep -l '^func TestPeer' -- test | xargs -n1 dirname | sort -u | sed 's|^|./|')",-tags peers -count=1 $(SHORT) -timeout 40m -run Peer)
 
 .PHONY: test-real
@@ -324,6 +324,10 @@ release: # by the release workflow
 .PHONY: java
 java:
 	@./test/need java mvn
+
+.PHONY: npm
+npm:
+	@./test/need npm
 
 .PHONY: cc
 cc:

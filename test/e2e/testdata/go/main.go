@@ -1,0 +1,111 @@
+// Command client runs the story of the generated clients with those that oapi-codegen makes:
+//
+//	client MESSAGES SUBSCRIPTIONS ADMIN TOKEN NAME
+//
+// It prints the ids of the message that it acknowledged and of the dead letter.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+	"time"
+
+	"example.com/client/admin"
+	"example.com/client/messages"
+	"example.com/client/subscriptions"
+)
+
+func main() {
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
+	err := run(ctx, os.Args[1], os.Args[2], os.Args[3], os.Args[4], os.Args[5])
+	stop()
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, messagesURL, subscriptionsURL, adminURL, token, name string) error {
+	sender, err := messages.NewClientWithResponses(messagesURL)
+	if err != nil {
+		return err
+	}
+	queues, err := subscriptions.NewClientWithResponses(subscriptionsURL)
+	if err != nil {
+		return err
+	}
+	operator, err := admin.NewClientWithResponses(adminURL, admin.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
+		r.Header.Set("Authorization", "Bearer "+token)
+		return nil
+	}))
+	if err != nil {
+		return err
+	}
+	filter, start := fmt.Sprintf("key == %q", name), "earliest"
+	made, err := queues.PutSubscriptionWithResponse(ctx, name, nil, subscriptions.PutSubscriptionJSONRequestBody{Topics: []string{"reminders"}, Filter: &filter, Start: &start})
+	if err != nil || made.JSON200 == nil {
+		return fmt.Errorf("create the subscription: %v %s", err, made.Body)
+	}
+
+	// send sends a message twice with one key, and receives it.
+	send := func(n int) (id, receipt string, err error) {
+		key := fmt.Sprintf("%s-%d", name, n)
+		body := messages.PostMessageJSONRequestBody{Topic: "reminders", Key: &name, Payload: map[string]any{"n": n}}
+		for range 2 {
+			sent, err := sender.PostMessageWithResponse(ctx, &messages.PostMessageParams{IdempotencyKey: &key}, body)
+			switch {
+			case err != nil || sent.JSON202 == nil:
+				return "", "", fmt.Errorf("send: %v %s", err, sent.Body)
+			case id != "" && id != sent.JSON202.Id.String():
+				return "", "", fmt.Errorf("one key, messages %s and %s", id, sent.JSON202.Id)
+			}
+			id = sent.JSON202.Id.String()
+		}
+		one, wait := int64(1), "20s"
+		for {
+			got, err := queues.ReceiveWithResponse(ctx, name, subscriptions.ReceiveJSONRequestBody{Max: &one, Wait: &wait})
+			if err != nil || got.JSON200 == nil {
+				return "", "", fmt.Errorf("receive: %v %s", err, got.Body)
+			}
+			for _, m := range got.JSON200.Messages {
+				if data, ok := m.Data.(map[string]any); !ok || data["n"] != float64(n) || m.EventId == nil || *m.EventId != id || m.Receipt == nil {
+					return "", "", fmt.Errorf("sent message %s, number %d; received %+v", id, n, m)
+				}
+				return id, *m.Receipt, nil
+			}
+		}
+	}
+	first, receipt, err := send(1)
+	if err != nil {
+		return err
+	}
+	acked, err := queues.AckWithResponse(ctx, name, subscriptions.AckJSONRequestBody{Receipts: []string{receipt}})
+	if err != nil || acked.JSON200 == nil || acked.JSON200.Results[0].Code != "ok" {
+		return fmt.Errorf("acknowledge: %v %s", err, acked.Body)
+	}
+	_, receipt, err = send(2)
+	if err != nil {
+		return err
+	}
+	reason := "a test"
+	rejected, err := queues.RejectWithResponse(ctx, name, subscriptions.RejectJSONRequestBody{Receipts: &[]string{receipt}, Reason: &reason})
+	if err != nil || rejected.JSON200 == nil || rejected.JSON200.Results[0].Code != "ok" {
+		return fmt.Errorf("reject: %v %s", err, rejected.Body)
+	}
+	table := "subscription." + name
+	list, err := operator.ListDeadLettersWithResponse(ctx, &admin.ListDeadLettersParams{Table: &table})
+	if err != nil || list.JSON200 == nil {
+		return fmt.Errorf("list the dead letters: %v %s", err, list.Body)
+	}
+	again, err := queues.AckWithResponse(ctx, name, subscriptions.AckJSONRequestBody{Receipts: []string{"no receipt"}})
+	if err != nil || again.ApplicationproblemJSON422 == nil || *again.ApplicationproblemJSON422.Type != "urn:scylla-outbox:problem:invalid-receipt" {
+		return fmt.Errorf("a receipt that is none: %v %s", err, again.Body)
+	}
+	fmt.Println(first)
+	for _, l := range list.JSON200.DeadLetters {
+		fmt.Println(l.EventId)
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+// The story of the generated clients with those that openapi-typescript makes:
+//
+//   node main.js MESSAGES SUBSCRIPTIONS ADMIN TOKEN NAME
+//
+// It prints the ids of the message that it acknowledged and of the dead letter.
+import createClient from "openapi-fetch";
+
+import type { paths as Admin } from "./admin.js";
+import type { paths as Messages } from "./messages.js";
+import type { paths as Subscriptions } from "./subscriptions.js";
+
+const [messagesURL, subscriptionsURL, adminURL, token, name] = process.argv.slice(2) as [string, string, string, string, string];
+const sender = createClient<Messages>({ baseUrl: messagesURL });
+const queues = createClient<Subscriptions>({ baseUrl: subscriptionsURL });
+const operator = createClient<Admin>({ baseUrl: adminURL, headers: { Authorization: `Bearer ${token}` } });
+const path = { name };
+
+// ok returns the body of a response that is no problem.
+function ok<T>(what: string, r: { data?: T; error?: unknown }): T {
+  if (r.data === undefined) throw new Error(`${what}: ${JSON.stringify(r.error)}`);
+  return r.data;
+}
+
+// send sends a message twice with one key, and receives it.
+async function send(n: number): Promise<{ id: string; receipt: string }> {
+  const ids = new Set<string>();
+  for (let i = 0; i < 2; i++) {
+    const sent = await sender.POST("/v1/messages", {
+      params: { header: { "Idempotency-Key": `${name}-${n}` } },
+      body: { topic: "reminders", key: name, payload: { n } },
+    });
+    ids.add(ok("send", sent).id);
+  }
+  const [id] = ids;
+  if (ids.size !== 1 || id === undefined) throw new Error(`one key, messages ${[...ids]}`);
+  for (;;) {
+    const got = await queues.POST("/v1/subscriptions/{name}/receive", { params: { path }, body: { max: 1, wait: "20s" } });
+    const [m] = ok("receive", got).messages;
+    if (!m) continue;
+    if ((m.data as { n?: number }).n !== n || m.event_id !== id || m.receipt === undefined) throw new Error(`sent message ${id}, number ${n}; received ${JSON.stringify(m)}`);
+    return { id, receipt: m.receipt };
+  }
+}
+
+ok("create the subscription", await queues.PUT("/v1/subscriptions/{name}", {
+  params: { path },
+  body: { topics: ["reminders"], filter: `key == ${JSON.stringify(name)}`, start: "earliest" },
+}));
+const first = await send(1);
+const acked = ok("acknowledge", await queues.POST("/v1/subscriptions/{name}/ack", { params: { path }, body: { receipts: [first.receipt] } }));
+const second = await send(2);
+const rejected = ok("reject", await queues.POST("/v1/subscriptions/{name}/reject", { params: { path }, body: { receipts: [second.receipt], reason: "a test" } }));
+for (const { results: [result] } of [acked, rejected]) {
+  if (result?.code !== "ok") throw new Error(`settled with ${result?.code}`);
+}
+const { dead_letters } = ok("list the dead letters", await operator.GET("/v1/dead-letters", { params: { query: { table: `subscription.${name}` } } }));
+const { error } = await queues.POST("/v1/subscriptions/{name}/ack", { params: { path }, body: { receipts: ["no receipt"] } });
+if (error?.type !== "urn:scylla-outbox:problem:invalid-receipt") throw new Error(`a receipt that is none: ${JSON.stringify(error)}`);
+console.log([first.id, ...dead_letters.map((l) => l.event_id)].join("\n"));
