@@ -12,6 +12,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq/internal/db"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
 
 // Edit is the content of an event that an operator may change before it is published.
@@ -62,7 +63,7 @@ func (e Edit) Fits(l *DeadLetter) error {
 		return nil // the record of any producer: it has the fields that it has
 	}
 	event := outbox.Event{ // ids fit, whatever the columns of the event's table are
-		ID: outbox.IDFromUUID(l.EventID), AggregateID: outbox.IDFromUUID(outbox.IDOf(l.AggregateID)), Sequence: max(l.Sequence, 1), AggregateType: l.AggregateType, Type: l.EventType,
+		ID: outbox.IDFromUUID(l.EventID), AggregateID: outbox.IDFromUUID(rows.IDOf(l.AggregateID)), Sequence: max(l.Sequence, 1), AggregateType: l.AggregateType, Type: l.EventType,
 		Payload: e.Payload, ContentType: e.ContentType, Headers: e.Headers, CreatedAt: l.CreatedAt,
 	}
 	if event.Type == "" || event.AggregateType == "" || l.AggregateID == "" || event.CreatedAt.IsZero() {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
 
 // store executes the CQL of the service: each method makes one attempt of one
@@ -24,10 +25,9 @@ type store struct {
 	cons    gocql.Consistency
 }
 
-const (
-	insertKey   = "INSERT INTO message_keys (client, key, request_hash, message_id, created_at) VALUES (?, ?, ?, ?, ?) IF NOT EXISTS"
-	selectEvent = "SELECT writetime(event_type), " + outbox.Columns + " FROM " + outbox.DefaultTableName + " WHERE aggregate_id = ? AND seq = 1"
-)
+const insertKey = "INSERT INTO message_keys (client, key, request_hash, message_id, created_at) VALUES (?, ?, ?, ?, ?) IF NOT EXISTS"
+
+var selectEvent = "SELECT writetime(event_type), " + rows.Columns(outbox.DefaultTable) + " FROM " + outbox.DefaultTableName + " WHERE aggregate_id = ? AND seq = 1"
 
 // insert writes an event. micros is its write time; zero lets the server choose.
 func (s *store) insert(ctx context.Context, e *outbox.Event, micros int64) error {
@@ -55,7 +55,7 @@ type stored struct {
 
 // event reads the outbox row of a message. It returns false if there is none.
 func (s *store) event(ctx context.Context, id gocql.UUID) (stored, bool, error) {
-	var sc outbox.Scanner
+	sc := rows.NewScanner(outbox.DefaultTable)
 	var micros int64
 	err := s.query(ctx, selectEvent, id.String()).Idempotent(true).RetryPolicy(cqlcode.OtherNode{}).Scan(append([]any{&micros}, sc.Dest()...)...)
 	if errors.Is(err, gocql.ErrNotFound) {

@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
 
 // EventTypes are all event types, in the order of the lifecycle.
@@ -135,7 +136,7 @@ func (p Publication) headers() object {
 		outbox.HeaderTable: text("Keyspace and name of the outbox table"),
 		outbox.HeaderCaptured: object{
 			"type": "string", "description": "Reader that found the event",
-			"enum": []string{outbox.CapturedTail, outbox.CapturedSweep, outbox.CapturedKey, outbox.CapturedBackfill},
+			"enum": []string{rows.CapturedTail, rows.CapturedSweep, rows.CapturedKey, rows.CapturedBackfill},
 		},
 		outbox.HeaderAttempts:    number("Number of the attempt that published the record, if not the first"),
 		outbox.HeaderBreaker:     text("State of the relay's circuit breaker, if not closed"),

@@ -14,6 +14,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
@@ -139,7 +140,7 @@ func TestAsyncAPI_FitsTheRecords(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		headers := object{outbox.HeaderCaptured: outbox.CapturedTail, outbox.HeaderAttempts: "2"}
+		headers := object{outbox.HeaderCaptured: rows.CapturedTail, outbox.HeaderAttempts: "2"}
 		for _, h := range outbox.AppendHeaders[outbox.Header](nil, e, "/shop") {
 			headers[h.Key] = string(h.Value)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
 
 // Bounds of a page of Events. Each event is read with the whole order that it
@@ -29,7 +30,7 @@ type EventSummary struct {
 	At      time.Time  `json:"at" doc:"When the change was made"`
 }
 
-const selectEvents = "SELECT " + outbox.Columns + " FROM " + outbox.DefaultTableName + " WHERE aggregate_id = ? AND seq < ? ORDER BY seq DESC LIMIT ?"
+var selectEvents = "SELECT " + rows.Columns(outbox.DefaultTable) + " FROM " + outbox.DefaultTableName + " WHERE aggregate_id = ? AND seq < ? ORDER BY seq DESC LIMIT ?"
 
 // Events returns the events of an order, newest first: at most limit events
 // before a version, or of all if before is zero. The outbox rows expire (after
@@ -61,7 +62,7 @@ func (s *store) eventsBefore(ctx context.Context, id gocql.UUID, before int64, l
 	}
 	defer func() { done(err) }()
 	out := []EventSummary{}
-	var sc outbox.Scanner
+	sc := rows.NewScanner(outbox.DefaultTable)
 	iter := s.query(ctx, selectEvents, id.String(), before, limit).Idempotent(true).RetryPolicy(otherNode{}).Iter()
 	for iter.Scan(sc.Dest()...) {
 		e, err := sc.Event()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
 
 // store executes the CQL of the service: each method makes one attempt of one
@@ -30,8 +31,11 @@ const orderColumns = "id, version, status, invoice, customer_id, country, placed
 const (
 	insertOrder = "INSERT INTO orders (" + orderColumns + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ?"
 	selectOrder = "SELECT " + orderColumns + " FROM orders WHERE id = ?"
-	selectHead  = "SELECT " + outbox.Columns + " FROM " + outbox.DefaultTableName + " WHERE aggregate_id = ? ORDER BY seq DESC LIMIT 1"
-	selectEvent = "SELECT " + outbox.Columns + " FROM " + outbox.DefaultTableName + " WHERE aggregate_id = ? AND seq = ?"
+)
+
+var (
+	selectHead  = "SELECT " + rows.Columns(outbox.DefaultTable) + " FROM " + outbox.DefaultTableName + " WHERE aggregate_id = ? ORDER BY seq DESC LIMIT 1"
+	selectEvent = "SELECT " + rows.Columns(outbox.DefaultTable) + " FROM " + outbox.DefaultTableName + " WHERE aggregate_id = ? AND seq = ?"
 )
 
 // create writes the order, its list entry and its event in one logged batch.
@@ -124,7 +128,7 @@ func (s *store) lastEvent(ctx context.Context, stmt string, args ...any) (*outbo
 		return nil, err
 	}
 	var last *outbox.Event
-	var sc outbox.Scanner
+	sc := rows.NewScanner(outbox.DefaultTable)
 	iter := s.query(ctx, stmt, args...).Idempotent(true).RetryPolicy(otherNode{}).Iter()
 	for err == nil && iter.Scan(sc.Dest()...) {
 		var e outbox.Event

@@ -128,10 +128,10 @@ func TestAppend_RefusesAFarDelivery(t *testing.T) {
 			t.Errorf("a stored event that is due after %s is refused: %v, %v", after, stored, e.Validate())
 		}
 		written := time.Now()
-		if bad, ok := errors.AsType[*RowError](DefaultTable.CheckDelay(&e, written)); ok != (after > MaxDelay) || ok && bad.Column != "deliver_at" {
+		if bad, ok := errors.AsType[*rowError](DefaultTable.checkDelay(&e, written)); ok != (after > MaxDelay) || ok && bad.Column != "deliver_at" {
 			t.Errorf("CheckDelay() of an event that is due after %s = %v", after, bad)
 		}
-		if err := DefaultTable.CheckDelay(&e, e.DeliverAt.Add(-MaxDelay)); err != nil {
+		if err := DefaultTable.checkDelay(&e, e.DeliverAt.Add(-MaxDelay)); err != nil {
 			t.Errorf("CheckDelay() at the limit = %v", err)
 		}
 	}

@@ -366,7 +366,7 @@ func (a *Appender) readSince(ctx context.Context, of *Event, from int64, execute
 	err := execute(ctx, func(ctx context.Context) error {
 		found, bad = nil, nil
 		iter := a.query(ctx, a.since, idValue(c.typ, of.AggregateID), from).Consistency(gocql.Consistency(attempt.Serial(a.cfg.LocalSerial))).Iter()
-		for sc := a.table.Scanner(); iter.Scan(sc.Dest()...); {
+		for sc := a.table.scanner(); iter.Scan(sc.Dest()...); {
 			e, err := sc.Event()
 			bad = cmp.Or(bad, err)
 			found = append(found, e)

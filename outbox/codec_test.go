@@ -35,7 +35,7 @@ func TestFromRow(t *testing.T) {
 	t.Parallel()
 	e := testEvent()
 	e.DeliverAt = e.CreatedAt.Add(time.Hour)
-	got, err := FromRow(testCells(e))
+	got, err := DefaultTable.fromRow(testCells(e))
 	if err != nil || !equal(got, e) {
 		t.Errorf("FromRow() = %+v, %v, want %+v", got, err, e)
 	}
@@ -59,8 +59,8 @@ func TestFromRow(t *testing.T) {
 	for _, tt := range tests {
 		c := testCells(e)
 		c[tt.column] = tt.value
-		_, err := FromRow(c)
-		var bad *RowError
+		_, err := DefaultTable.fromRow(c)
+		var bad *rowError
 		switch {
 		case tt.want == "" && err != nil:
 			t.Errorf("%s = %v: FromRow() error = %v, want nil", tt.column, tt.value, err)
@@ -71,7 +71,7 @@ func TestFromRow(t *testing.T) {
 	for column := range testCells(e) {
 		c := testCells(e)
 		delete(c, column)
-		if _, err := FromRow(c); err == nil || !strings.Contains(err.Error(), column+" is missing") {
+		if _, err := DefaultTable.fromRow(c); err == nil || !strings.Contains(err.Error(), column+" is missing") {
 			t.Errorf("FromRow() without %s = %v, want it named", column, err)
 		}
 	}
@@ -89,11 +89,11 @@ var columnTypes = func() []gocql.TypeInfo {
 }()
 
 // throughCQL marshals e as Append would and scans the bytes back.
-func throughCQL(t *testing.T, s *Scanner, e Event) (Event, error) {
+func throughCQL(t *testing.T, s *scanner, e Event) (Event, error) {
 	t.Helper()
 	args := defaultLayout.values(&e)
 	dest := s.Dest()
-	if len(args) != len(columnTypes) || len(dest) != len(columnTypes) || len(strings.Split(Columns, ",")) != len(columnTypes) {
+	if len(args) != len(columnTypes) || len(dest) != len(columnTypes) || len(strings.Split(defaultLayout.list, ",")) != len(columnTypes) {
 		t.Fatalf("%d arguments and %d destinations for %d columns", len(args), len(dest), len(columnTypes))
 	}
 	for i, typ := range columnTypes {
@@ -119,13 +119,13 @@ func TestScanner_ReadsWhatAppendWrites(t *testing.T) {
 	bare := testEvent()
 	bare.Headers, bare.Payload = nil, nil
 
-	var s Scanner
-	first, err := throughCQL(t, &s, full)
+	s := DefaultTable.scanner()
+	first, err := throughCQL(t, s, full)
 	if err != nil || !equal(first, full) {
 		t.Errorf("scan = %+v, %v, want %+v", first, err, full)
 	}
 	// The second row must neither inherit from the first nor change it.
-	second, err := throughCQL(t, &s, bare)
+	second, err := throughCQL(t, s, bare)
 	if err != nil || !equal(second, bare) {
 		t.Errorf("scan = %+v, %v, want %+v", second, err, bare)
 	}
@@ -228,7 +228,7 @@ func TestFromRow_ContentTypeAmongTheHeaders(t *testing.T) {
 		row["headers"] = map[string]string{name: "application/avro", "": "other"}
 		for column, want := range map[*string]string{nil: "application/avro", ptr("text/plain"): "text/plain"} {
 			row["content_type"] = column
-			got, err := FromRow(row)
+			got, err := DefaultTable.fromRow(row)
 			if err != nil || got.ContentType != want {
 				t.Errorf("FromRow() with the header %s: content type = %q, %v, want %q", name, got.ContentType, err, want)
 			}
@@ -236,7 +236,7 @@ func TestFromRow_ContentTypeAmongTheHeaders(t *testing.T) {
 	}
 	row["headers"] = map[string]string{"": "other"}
 	row["content_type"] = (*string)(nil)
-	if got, err := FromRow(row); err != nil || got.ContentType != DefaultContentType {
+	if got, err := DefaultTable.fromRow(row); err != nil || got.ContentType != DefaultContentType {
 		t.Errorf("FromRow() without the header: content type = %q, %v", got.ContentType, err)
 	}
 }
@@ -262,8 +262,8 @@ func TestFromRow_RefusesWhatAppendRefuses(t *testing.T) {
 		}
 		cells := testCells(e)
 		cells["content_type"] = ptr(e.ContentType)
-		_, err := FromRow(cells)
-		bad, ok := errors.AsType[*RowError](err)
+		_, err := DefaultTable.fromRow(cells)
+		bad, ok := errors.AsType[*rowError](err)
 		if !ok || !strings.Contains(bad.Error(), want) || bad.Mismatch || bad.Event.ID != e.ID {
 			t.Errorf("FromRow() = %v, want %q", bad, want)
 		}
@@ -407,8 +407,8 @@ func FuzzRow(f *testing.F) {
 		if e.Validate() != nil {
 			return
 		}
-		var s Scanner
-		got, err := throughCQL(t, &s, e)
+		s := DefaultTable.scanner()
+		got, err := throughCQL(t, s, e)
 		if err != nil || !equal(got, e) {
 			t.Fatalf("wrote %+v, read %+v, %v", e, got, err)
 		}
@@ -481,12 +481,12 @@ func TestEvent_AggregateIDs(t *testing.T) {
 		agrees("Validate()", e.Validate())
 		row := testCells(e)
 		row["aggregate_id"] = &tt.id
-		read, err := FromRow(row)
+		read, err := DefaultTable.fromRow(row)
 		agrees("FromRow()", err)
-		var s Scanner
-		scanned, err := throughCQL(t, &s, e)
+		s := DefaultTable.scanner()
+		scanned, err := throughCQL(t, s, e)
 		if tt.id != "" { // the zero ID is no text
-			agrees("Scanner", err)
+			agrees("scanner", err)
 			if read.AggregateID != e.AggregateID || scanned.AggregateID != e.AggregateID || read.AggregateID.String() != tt.id {
 				t.Errorf("%s: read as %q and %q", tt.name, read.AggregateID, scanned.AggregateID)
 			}

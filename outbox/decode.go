@@ -8,12 +8,8 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Decode is the reverse of Append, Insert and InsertIfNotExists: it returns the event of such a
-// statement with its arguments. ok is false for a statement that is no INSERT of the columns of
-// this table. Package outboxtest applies it to batches.
-//
-// For relays: may change in a minor version.
-func (t Table) Decode(stmt string, args []any) (e Event, ok bool, err error) {
+// decode is rows.Decode.
+func (t Table) decode(stmt string, args []any) (e Event, ok bool, err error) {
 	if t.layout == nil {
 		return Event{}, false, errZeroTable
 	}

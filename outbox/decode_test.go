@@ -42,7 +42,7 @@ func TestTable_Decode(t *testing.T) {
 		}
 		want := tt.event
 		check := func(form, stmt string, args []any) {
-			e, ok, err := tt.table.Decode(stmt, args)
+			e, ok, err := tt.table.decode(stmt, args)
 			if err != nil || !ok || !equal(e, want) || (e.Payload == nil) != (want.Payload == nil) {
 				t.Errorf("%s by %s: %+v, %t, %v; want %+v", name, form, e, ok, err, want)
 			}
@@ -59,7 +59,7 @@ func TestTable_Decode(t *testing.T) {
 		check("InsertIfNotExists", stmt, args)
 	}
 	for _, other := range []string{"INSERT INTO invoices (id, paid) VALUES (?, ?)", "INSERT INTO outbox_messages (a, b) VALUES (?, ?)", "UPDATE outbox_messages SET payload = ? WHERE seq = ?"} {
-		if _, ok, err := DefaultTable.Decode(other, []any{1, 2}); ok || err != nil {
+		if _, ok, err := DefaultTable.decode(other, []any{1, 2}); ok || err != nil {
 			t.Errorf("Decode(%s) = %t, %v, want no event", other, ok, err)
 		}
 	}
@@ -68,10 +68,10 @@ func TestTable_Decode(t *testing.T) {
 		t.Fatal(err)
 	}
 	args[1] = "7"
-	if _, ok, err := DefaultTable.Decode(stmt, args); !ok || err == nil {
+	if _, ok, err := DefaultTable.decode(stmt, args); !ok || err == nil {
 		t.Errorf("with a text for seq: %t, %v, want an error", ok, err)
 	}
-	if _, _, err := (Table{}).Decode(stmt, args); err == nil {
+	if _, _, err := (Table{}).decode(stmt, args); err == nil {
 		t.Error("a zero table decodes")
 	}
 }

@@ -34,7 +34,8 @@ const (
 	// HeaderBackfill is 1 on events that the relay read by a scan of the outbox
 	// table because the CDC log had expired.
 	HeaderBackfill = "outbox-backfill"
-	// HeaderCaptured is the reader that found the event: CapturedTail and so on.
+	// HeaderCaptured is the reader of the relay that found the event: tail, sweep, key (a lookup
+	// in the outbox table) or backfill.
 	HeaderCaptured = "outbox-captured"
 	// HeaderAttempts is the number of the attempt that published this record,
 	// including those before a dead letter; absent for the first. Retries inside
@@ -65,21 +66,6 @@ const (
 	HeaderPriority = "outbox-priority"
 )
 
-// The values of HeaderCaptured.
-//
-// For relays: may change in a minor version.
-const (
-	// CapturedTail is the reader that follows the CDC log closely.
-	CapturedTail = "tail"
-	// CapturedSweep is the sweep reader, which is later and complete.
-	CapturedSweep = "sweep"
-	// CapturedKey is a lookup by key in the outbox table: a later event of the
-	// aggregate was read first, or outbox verify requested it.
-	CapturedKey = "key"
-	// CapturedBackfill is a scan of the outbox table.
-	CapturedBackfill = "backfill"
-)
-
 // SpecVersion is the CloudEvents version of the headers.
 const SpecVersion = "1.0"
 
@@ -96,11 +82,8 @@ func reserved(key string) bool {
 // reservedHeaders are the headers without the prefix of CloudEvents that an event cannot bring.
 var reservedHeaders = []string{HeaderContentType, HeaderBackfill, HeaderCaptured, HeaderAttempts, HeaderBreaker}
 
-// EventHeader reports whether an event may have a header with the key in Headers: every
-// key except the ones set from its fields.
-//
-// For relays: may change in a minor version.
-func EventHeader(key string) bool {
+// eventHeader is rows.EventHeader.
+func eventHeader(key string) bool {
 	return key == HeaderPartitionKey || key == HeaderDataRef || key == HeaderDataSchema || !reserved(key)
 }
 
@@ -193,7 +176,7 @@ func (w *headerWriter[H]) text(key, value string) {
 
 // own adds a header of the event's own.
 func (w *headerWriter[H]) own(key, value string) {
-	if EventHeader(key) {
+	if eventHeader(key) {
 		w.text(key, value)
 	}
 }
@@ -295,7 +278,7 @@ func (r *Record) setHeader(key string, value []byte, seen *attributes) error {
 	case HeaderContentType:
 		r.ContentType = string(value)
 	default:
-		if !EventHeader(key) {
+		if !eventHeader(key) {
 			return nil // of the way to the topic, or of a later version
 		}
 		if r.Headers == nil {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/gocql/gocql"
 	"github.com/google/uuid"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox/internal/keys"
 )
 
 // ID identifies an event or an aggregate: a UUID, a text or a number. IDs are equal if their
@@ -27,10 +29,10 @@ func IDFromText(text string) ID {
 	if text == "" {
 		return ID{}
 	}
-	if u, ok := parseCanonical(text); ok {
+	if u, ok := keys.ParseUUID(text); ok {
 		return ID{uuid: u}
 	}
-	return ID{IDOf(text), text}
+	return ID{keys.IDOf(text), text}
 }
 
 // IDFromInt returns the id of a number.
@@ -72,7 +74,8 @@ func (id ID) String() string {
 }
 
 // UUID returns the UUID of the id. For a text or a number it is derived, the same in every
-// process and language: the UUIDv5 in TextNamespace. Tables of dead letters have it.
+// process and language: the UUIDv5 in the namespace
+// 8fc7e6f0-c441-54a3-8044-0e1b0e980c83. Tables of dead letters have it.
 func (id ID) UUID() gocql.UUID { return id.uuid }
 
 // IsUUID reports whether the id is a UUID, not a text or a number.
@@ -86,7 +89,7 @@ func (id *ID) append(dst []byte) []byte {
 	if id.text != "" {
 		return append(dst, id.text...)
 	}
-	return appendUUID(dst, id.uuid)
+	return keys.AppendUUID(dst, id.uuid)
 }
 
 // MarshalText returns String.
@@ -129,14 +132,4 @@ func (id *ID) UnmarshalCQL(info gocql.TypeInfo, data []byte) error {
 		return gocql.Unmarshal(info, data, &id.uuid)
 	}
 	return (&idScan{typ, id}).UnmarshalCQL(info, data)
-}
-
-// RowID returns the id of the dead letter of a row without an event id:
-// deterministic for a write. table includes its keyspace, written is the write
-// time in microseconds, and n is the row's number among those with the same
-// write.
-//
-// For relays: may change in a minor version.
-func RowID(table, aggregate string, seq, written int64, n int) ID {
-	return NameID(TextNamespace, table, aggregate, strconv.FormatInt(seq, 10), strconv.FormatInt(written, 10), strconv.Itoa(n))
 }

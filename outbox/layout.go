@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox/internal/keys"
 )
 
 // layout maps the fields of an event to the columns of a table. It is
@@ -97,7 +99,7 @@ func (l *layout) misspelled(aggregate *ID) (canonical string, ok bool) {
 	if c.typ != typeText || c.name != fieldNames[fieldAggregateID] {
 		return "", false
 	}
-	return misspelled(aggregate.text)
+	return keys.Misspelled(aggregate.text)
 }
 
 // key checks that the primary key keeps the events of an aggregate together, in

@@ -18,7 +18,7 @@ const (
 	PresetDebezium = "debezium"
 )
 
-// NoColumn marks a field in Mapping.Columns that has no column.
+// NoColumn marks a field in Mapping.columns that has no column.
 const NoColumn = "-"
 
 // Mapping maps the fields of events to the columns of an existing outbox table.
@@ -101,7 +101,7 @@ var presets = map[string][fieldCount]string{
 type MappingError struct {
 	// Table is the table with its keyspace.
 	Table string
-	// Column is the column, or the key of Mapping.Columns; empty for the whole table.
+	// column is the column, or the key of Mapping.columns; empty for the whole table.
 	Column string
 	// Problem describes the problem, Fix the solution.
 	Problem, Fix string

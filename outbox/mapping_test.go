@@ -103,8 +103,8 @@ func TestMapping_Table(t *testing.T) {
 			t.Errorf("%s: Table() error = %v", tt.name, err)
 			continue
 		}
-		if table.Columns() != tt.list || table.Numbered() != tt.numbered || !strings.HasPrefix(table.insert, "INSERT INTO shop.box ("+tt.insert+") VALUES (?") {
-			t.Errorf("%s: columns %s, numbered %t, %s", tt.name, table.Columns(), table.Numbered(), table.insert)
+		if table.layout.list != tt.list || table.Numbered() != tt.numbered || !strings.HasPrefix(table.insert, "INSERT INTO shop.box ("+tt.insert+") VALUES (?") {
+			t.Errorf("%s: columns %s, numbered %t, %s", tt.name, table.layout.list, table.Numbered(), table.insert)
 		}
 	}
 }
@@ -240,7 +240,7 @@ func TestTable_ReadsWhatAppendWrites(t *testing.T) {
 				}
 				stored[c.name] = data
 			}
-			s := table.Scanner()
+			s := table.scanner()
 			for i, d := range s.Dest() {
 				c := table.layout.columns[table.layout.fields[i]]
 				if err := gocql.Unmarshal(cqlType(t, c.typ), stored[c.name], d); err != nil {
@@ -253,7 +253,7 @@ func TestTable_ReadsWhatAppendWrites(t *testing.T) {
 			if got, err := s.Event(); err != nil || !equal(got, want) {
 				t.Errorf("scan = %+v, %v, want %+v", got, err, want)
 			}
-			if got, err := table.FromRow(row); err != nil || !equal(got, want) || !table.Adds(row) {
+			if got, err := table.fromRow(row); err != nil || !equal(got, want) || !table.adds(row) {
 				t.Errorf("FromRow() = %+v, %v, want %+v", got, err, want)
 			}
 			hs := AppendHeaders[Header](nil, &want, "/s")
@@ -273,12 +273,12 @@ func TestTable_KeepsWhatCanBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	row := cells{"aggregateid": ptr("42"), "id": ptr(testID.uuid), "aggregatetype": ptr("order"), "type": (*string)(nil), "payload": ptr("{}")}
-	_, err = table.FromRow(row)
-	var bad *RowError
+	_, err = table.fromRow(row)
+	var bad *rowError
 	if !errors.As(err, &bad) || bad.Column != "type" || bad.Event.AggregateID != IDFromInt(42) || bad.Event.ID != testID || string(bad.Event.Payload) != "{}" {
 		t.Errorf("FromRow() error = %+v, want column type, and the other fields", err)
 	}
-	if table.Adds(row) {
+	if table.adds(row) {
 		t.Error("Adds() = true for an update without a type")
 	}
 }
@@ -325,35 +325,5 @@ func TestTable_AppendNamesWhatDoesNotFit(t *testing.T) {
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: Append() error = %v, want %q", tt.name, err, tt.want)
 		}
-	}
-}
-
-func TestIDOf(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"order-42":                             "dd578fe0-e76e-545d-8be3-80cd3d2ccc9e", // by Python's uuid.uuid5
-		"abcd0102-0304-4006-8708-090a0b0c0dff": "abcd0102-0304-4006-8708-090a0b0c0dff",
-	} {
-		if got := IDOf(text).String(); got != want {
-			t.Errorf("IDOf(%q) = %s, want %s", text, got, want)
-		}
-	}
-	// Only the canonical form is a UUID; other forms are other texts, with other
-	// keys.
-	for _, text := range []string{
-		"ABCD0102-0304-4006-8708-090a0b0c0dff", "abcd0102030440068708090a0b0c0dff", "abcd0102-0304-4006-8708-090a0b0c0dfg",
-		"00000000-0000-0000-0000-000000000000", "abcd010200304-4006-8708-090a0b0c0dff", "",
-	} {
-		if got := IDOf(text); got.Version() != 5 || got.String() == strings.ToLower(text) {
-			t.Errorf("IDOf(%q) = %s, want a derived one", text, got)
-		}
-	}
-}
-
-func TestIDOf_DoesNotAllocate(t *testing.T) {
-	b := []byte("abcd0102-0304-4006-8708-090a0b0c0dff")
-	short := []byte("order-42")
-	if n := testing.AllocsPerRun(10, func() { IDOf(b); IDOf(short) }); n > 0 {
-		t.Errorf("IDOf() allocates %v times", n)
 	}
 }

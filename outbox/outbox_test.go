@@ -100,7 +100,7 @@ func TestAppend_AddsOneStatement(t *testing.T) {
 		t.Fatalf("batch has %d statements, want 2", len(b.Entries))
 	}
 	got := b.Entries[1]
-	if want := "INSERT INTO outbox_messages (" + Columns + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"; got.Stmt != want {
+	if want := "INSERT INTO outbox_messages (" + DefaultTable.layout.list + ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"; got.Stmt != want {
 		t.Errorf("statement = %q, want %q", got.Stmt, want)
 	}
 	if n := strings.Count(got.Stmt, "?"); n != len(got.Args) {

@@ -1,17 +1,15 @@
 package outbox
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox/internal/access"
 )
 
-// Outline returns t without the large fields: payload, content type, headers
-// and delivery time. It is for searching events; it cannot write.
-//
-// For relays: may change in a minor version.
-func (t Table) Outline() Table {
+// outline is rows.Outline.
+func (t Table) outline() Table {
 	l := &layout{
 		columns: t.layout.columns, aggregateType: t.layout.aggregateType, eventType: t.layout.eventType,
 		partition: t.layout.partition, unmapped: t.layout.unmapped,
@@ -25,28 +23,19 @@ func (t Table) Outline() Table {
 	return t.prepare()
 }
 
-// SelectPartition returns the statement, with its arguments, that reads the
-// rows of the partition of of's row: the write time in microseconds, the
-// remaining TTL in seconds (null for none), and then Columns. With a Sequence
-// it reads only the rows of that number.
-//
-// The event must contain the fields of the partition key, usually the
-// aggregate. An *UnknownKeyError names a missing one. The statement is empty if
-// no row of the table can be the event's: an id does not fit into its column.
-//
-// For relays: may change in a minor version.
-func (t Table) SelectPartition(of *Event) (stmt string, args []any, err error) {
+// selectPartition is rows.SelectPartition.
+func (t Table) selectPartition(of *Event) (stmt string, args []any, err error) {
 	l := t.layout
 	where := make([]string, 0, len(l.partition)+1)
 	for _, name := range l.partition {
 		f := slices.IndexFunc(l.columns[:], func(c column) bool { return c.name == name })
 		if f < 0 {
-			return "", nil, &UnknownKeyError{t.String(), name, "which is not a field of an event"}
+			return "", nil, &access.UnknownKeyError{Table: t.String(), Column: name, Problem: "which is not a field of an event"}
 		}
 		v, missing, fits := l.columns[f].keyValue(field(f), of)
 		switch {
 		case missing:
-			return "", nil, &UnknownKeyError{t.String(), name, "the event's " + fieldNames[f] + ", which is not known"}
+			return "", nil, &access.UnknownKeyError{Table: t.String(), Column: name, Problem: "the event's " + fieldNames[f] + ", which is not known"}
 		case !fits:
 			return "", nil, nil
 		}
@@ -95,21 +84,4 @@ func (id *ID) fits(typ columnType) bool {
 	default:
 		return true
 	}
-}
-
-// UnknownKeyError reports that the partition of an event's row is unknown.
-//
-// For relays: may change in a minor version.
-type UnknownKeyError struct {
-	// Table is the table with its keyspace, Column a column of its partition key.
-	Table, Column string
-	// Problem describes the content of the column.
-	Problem string
-}
-
-// Error contains the table, the column and the problem.
-//
-// For relays: may change in a minor version.
-func (e *UnknownKeyError) Error() string {
-	return fmt.Sprintf("outbox table %s: its rows are found by column %s, %s", e.Table, e.Column, e.Problem)
 }

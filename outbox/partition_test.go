@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox/internal/access"
 )
 
 func TestTable_SelectPartition(t *testing.T) {
@@ -23,7 +25,7 @@ func TestTable_SelectPartition(t *testing.T) {
 		of      Event
 		stmt    string
 		args    []any
-		unknown string // the column of an *UnknownKeyError
+		unknown string // the column of an *access.UnknownKeyError
 	}{
 		{
 			"outbox_messages",
@@ -109,16 +111,16 @@ func TestTable_SelectPartition(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			stmt, args, err := table.Outline().SelectPartition(&tt.of)
+			stmt, args, err := table.outline().selectPartition(&tt.of)
 			if stmt != tt.stmt || !reflect.DeepEqual(args, tt.args) {
 				t.Errorf("SelectPartition() =\n%s %v, want\n%s %v", stmt, args, tt.stmt, tt.args)
 			}
-			unknown, _ := errors.AsType[*UnknownKeyError](err)
+			unknown, _ := errors.AsType[*access.UnknownKeyError](err)
 			if (tt.unknown == "") != (err == nil) || unknown != nil && unknown.Column != tt.unknown {
 				t.Errorf("SelectPartition() error = %v, want one of column %q", err, tt.unknown)
 			}
-			if want := len(table.Outline().Scanner().Dest()); want != len(table.Outline().layout.fields) {
-				t.Errorf("Scanner() has %d columns", want)
+			if want := len(table.outline().scanner().Dest()); want != len(table.outline().layout.fields) {
+				t.Errorf("scanner() has %d columns", want)
 			}
 		})
 	}
@@ -139,14 +141,14 @@ func TestTable_SelectByKey(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stmt, args := table.SelectByKey(&Event{AggregateID: IDFromUUID(gocql.UUID{1})}, math.MinInt64, math.MaxInt64)
+		stmt, args := table.selectByKey(&Event{AggregateID: IDFromUUID(gocql.UUID{1})}, math.MinInt64, math.MaxInt64)
 		want := "SELECT writetime(event_id), aggregate_id, seq, event_id, aggregate_type, event_type, payload FROM k.box" +
 			" WHERE aggregate_id = ? AND seq >= ? AND seq < ? ORDER BY seq ASC"
 		if stmt != want || !slices.Equal(args, []any{gocql.UUID{1}, int64(math.MinInt32), int64(math.MaxInt32)}) {
 			t.Errorf("SelectByKey() =\n%s %v, want\n%s with the limits of int", stmt, args, want)
 		}
-		if table.Descending() != descending {
-			t.Errorf("Descending() = %t, want %t", table.Descending(), descending)
+		if table.layout.columns[fieldSequence].descending != descending {
+			t.Errorf("Descending() = %t, want %t", table.layout.columns[fieldSequence].descending, descending)
 		}
 	}
 }

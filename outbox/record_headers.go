@@ -27,11 +27,8 @@ var headerTypes = idTypes
 // headerFields are the fields whose value is that of their column as text.
 var headerFields = []field{fieldID, fieldAggregateID, fieldSequence, fieldAggregateType, fieldType, fieldContentType}
 
-// IDHeaders returns the keys of RecordHeaders with the column of the event's id, sorted.
-// The publisher adds them, with ID.String: an edited dead letter has another id than its row.
-//
-// For relays: may change in a minor version.
-func (m Mapping) IDHeaders() []string {
+// idHeaders is rows.IDHeaders.
+func (m Mapping) idHeaders() []string {
 	id := cmp.Or(m.Columns[fieldNames[fieldID]], presets[cmp.Or(m.Preset, PresetDefault)][fieldID])
 	var keys []string
 	for key, column := range m.RecordHeaders {
@@ -111,7 +108,7 @@ func (l *layout) addHeaders(e *Event, text func(*recordHeader) (value string, ok
 		v, ok := "", true
 		switch h.field {
 		case fieldID:
-			continue // see Mapping.IDHeaders
+			continue // see Mapping.idHeaders
 		case fieldAggregateID:
 			v = e.AggregateID.String()
 		case fieldSequence:
@@ -137,7 +134,7 @@ func (l *layout) addHeaders(e *Event, text func(*recordHeader) (value string, ok
 }
 
 // text reads the column as text; ok is false for null.
-func (c *column) text(r Row) (text string, ok bool, err error) {
+func (c *column) text(r row) (text string, ok bool, err error) {
 	switch c.typ {
 	case typeUUID, typeTimeUUID:
 		u, ok, err := value[gocql.UUID](r, c.name)

@@ -18,21 +18,21 @@ func TestMapping_RecordHeaders(t *testing.T) {
 			"id": "id", "eventId": "id", "key": "aggregateid", "eventType": "type", "tenant": "tenant", "n": "n", "ref": "ref", "none": "other",
 		},
 	}
-	if got := mapping.IDHeaders(); !slices.Equal(got, []string{"eventId", "id"}) {
+	if got := mapping.idHeaders(); !slices.Equal(got, []string{"eventId", "id"}) {
 		t.Errorf("IDHeaders() = %q", got)
 	}
 	own := Mapping{RecordHeaders: map[string]string{"id": "event_id", "no": "id"}}
-	if got := own.IDHeaders(); !slices.Equal(got, []string{"id"}) {
+	if got := own.idHeaders(); !slices.Equal(got, []string{"id"}) {
 		t.Errorf("IDHeaders() of the default preset = %q", got)
 	}
 	table, err := mapping.Table("shop", "box", debezium("meta map<text, text>", "tenant text", "n bigint", "ref uuid", "other int"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := `"aggregateid", "id", "aggregatetype", "type", payload, "meta", "n", "other", "ref", "tenant"`; table.Columns() != want {
-		t.Errorf("Columns() = %s, want %s", table.Columns(), want)
+	if want := `"aggregateid", "id", "aggregatetype", "type", payload, "meta", "n", "other", "ref", "tenant"`; table.layout.list != want {
+		t.Errorf("Columns() = %s, want %s", table.layout.list, want)
 	}
-	if outline := table.Outline(); len(outline.layout.headers) != 0 {
+	if outline := table.outline(); len(outline.layout.headers) != 0 {
 		t.Error("the outline of a table has record headers")
 	}
 	meta := map[string]string{"id": "of the row", "tenant": "of the row", "traceparent": "x"}
@@ -41,7 +41,7 @@ func TestMapping_RecordHeaders(t *testing.T) {
 		"meta": meta, "tenant": ptr(""), "n": ptr(int64(-7)), "ref": ptr(testAggregate.uuid), "other": (*int)(nil),
 	}
 	want := map[string]string{"traceparent": "x", "key": "42", "eventType": "Unnamed", "tenant": "", "n": "-7", "ref": testAggregate.String()}
-	e, err := table.FromRow(row)
+	e, err := table.fromRow(row)
 	if err != nil || !maps.Equal(e.Headers, want) {
 		t.Errorf("FromRow() = %q, %v, want %q", e.Headers, err, want)
 	}
@@ -49,7 +49,7 @@ func TestMapping_RecordHeaders(t *testing.T) {
 		t.Errorf("the row's own map became %q", meta)
 	}
 
-	s := table.Scanner()
+	s := table.scanner()
 	for _, null := range []bool{false, true} { // a null after a value
 		dest := s.Dest()
 		*dest[0].(*idScan).id = IDFromInt(42)
@@ -93,7 +93,7 @@ func TestMapping_RecordHeaderOfAnotherType(t *testing.T) {
 		t.Fatal(err)
 	}
 	row := cells{"aggregateid": ptr("42"), "id": ptr(testID.uuid), "aggregatetype": ptr("order"), "type": ptr("a"), "payload": ptr("{}"), "tenant": ptr(7)}
-	if _, err := table.FromRow(row); err == nil || err.(*RowError).Column != "tenant" || err.(*RowError).Event.AggregateID != IDFromInt(42) { //nolint:errorlint // it is never wrapped
+	if _, err := table.fromRow(row); err == nil || err.(*rowError).Column != "tenant" || err.(*rowError).Event.AggregateID != IDFromInt(42) { //nolint:errorlint // it is never wrapped
 		t.Errorf("FromRow() error = %v, want column tenant, and the other fields", err)
 	}
 }

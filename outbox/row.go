@@ -11,29 +11,8 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Row is a row of the outbox table, or of its CDC log, in the form of ChangeRow
-// of scylla-cdc-go: scalar values behind pointers that are nil for null.
-//
-// For relays: may change in a minor version.
-type Row interface {
-	// GetValue returns the value of a column. It returns false if there is no such
-	// column.
-	GetValue(column string) (any, bool)
-}
-
-// FromRow is Table.FromRow for a table with the columns of outbox_messages.
-//
-// For relays: may change in a minor version.
-func FromRow(r Row) (Event, error) { return DefaultTable.FromRow(r) }
-
-// FromRow reads an Event from a complete row: the log row of an insert (delta
-// full) or a postimage.
-//
-// The error is a *RowError. It is permanent: such a row can never become an
-// event.
-//
-// For relays: may change in a minor version.
-func (t Table) FromRow(r Row) (Event, error) {
+// fromRow is rows.FromRow.
+func (t Table) fromRow(r row) (Event, error) {
 	l := t.layout
 	var e Event
 	var bad error
@@ -45,19 +24,15 @@ func (t Table) FromRow(r Row) (Event, error) {
 	return e, l.complete(&e, bad, func(h *recordHeader) (string, bool, error) { return h.column.text(r) })
 }
 
-// Adds reports whether the log row of an update adds an event, since a CQL
-// UPDATE can write whole rows. Other updates changed other columns, or have the
-// nulls of an insert with a TTL.
-//
-// For relays: may change in a minor version.
-func (t Table) Adds(r Row) bool {
+// adds is rows.Adds.
+func (t Table) adds(r row) bool {
 	c := t.layout.columns[t.layout.marker]
 	if c.key {
 		return true
 	}
 	v, found := r.GetValue(c.name)
 	if !found {
-		return true // FromRow reports the error
+		return true // fromRow reports the error
 	}
 	switch v := v.(type) {
 	case nil:
@@ -98,7 +73,7 @@ func (l *layout) complete(e *Event, bad error, text func(*recordHeader) (value s
 	}
 	problem := func(f field, text string) {
 		if bad == nil {
-			bad = &RowError{Column: cmp.Or(l.columns[f].name, fieldNames[f]), Problem: text}
+			bad = &rowError{Column: cmp.Or(l.columns[f].name, fieldNames[f]), Problem: text}
 		}
 	}
 	if e.ID.IsZero() {
@@ -135,7 +110,7 @@ func (l *layout) complete(e *Event, bad error, text func(*recordHeader) (value s
 	if y := e.CreatedAt.UTC().Year(); !e.CreatedAt.IsZero() && (y < 1 || y > 9999) {
 		problem(fieldCreatedAt, fmt.Sprintf("is in the year %d, and ce_time has the years 1 to 9999: the column may have microseconds instead of milliseconds", y))
 	}
-	if r, ok := bad.(*RowError); ok { //nolint:errorlint // it is never wrapped
+	if r, ok := bad.(*rowError); ok { //nolint:errorlint // it is never wrapped
 		r.Event = *e
 	}
 	return bad
@@ -155,22 +130,8 @@ func contentTypeHeader(headers map[string]string) string {
 	return ""
 }
 
-// RowError reports why a row is not an event.
-type RowError struct {
-	Column  string
-	Problem string
-	// Mismatch is true if the table does not match its mapping: the column is
-	// missing, or has another type. Other rows have the same problem.
-	Mismatch bool
-	// Event contains the readable fields; any of them may be zero.
-	Event Event
-}
-
-// Error contains the column and the problem.
-func (e *RowError) Error() string { return "outbox: column " + e.Column + " " + e.Problem }
-
 // read sets the field from the row. Null leaves it zero.
-func (c *column) read(r Row, f field, e *Event) (err error) {
+func (c *column) read(r row, f field, e *Event) (err error) {
 	switch f {
 	case fieldAggregateID:
 		e.AggregateID, err = c.id(r)
@@ -196,7 +157,7 @@ func (c *column) read(r Row, f field, e *Event) (err error) {
 	return err
 }
 
-func (c *column) id(r Row) (id ID, err error) {
+func (c *column) id(r row) (id ID, err error) {
 	switch c.typ {
 	case typeUUID, typeTimeUUID:
 		id.uuid, _, err = value[gocql.UUID](r, c.name)
@@ -212,7 +173,7 @@ func (c *column) id(r Row) (id ID, err error) {
 	return IDFromInt(n), err
 }
 
-func (c *column) integer(r Row) (n int64, ok bool, err error) {
+func (c *column) integer(r row) (n int64, ok bool, err error) {
 	if c.typ == typeInt {
 		v, ok, err := value[int](r, c.name)
 		return int64(v), ok, err
@@ -220,7 +181,7 @@ func (c *column) integer(r Row) (n int64, ok bool, err error) {
 	return value[int64](r, c.name)
 }
 
-func (c *column) time(r Row) (time.Time, error) {
+func (c *column) time(r row) (time.Time, error) {
 	if c.typ == typeTimestamp {
 		t, _, err := value[time.Time](r, c.name)
 		return t, err
@@ -232,7 +193,7 @@ func (c *column) time(r Row) (time.Time, error) {
 	return u.Time().UTC().Truncate(time.Millisecond), nil
 }
 
-func (c *column) bytes(r Row) ([]byte, error) {
+func (c *column) bytes(r row) ([]byte, error) {
 	if c.typ == typeBlob {
 		b, _, err := value[[]byte](r, c.name)
 		return b, err
@@ -245,10 +206,10 @@ func (c *column) bytes(r Row) ([]byte, error) {
 }
 
 // value is a column's value; ok is false for null, which is zero, and with an error.
-func value[T any](r Row, column string) (v T, ok bool, err error) {
+func value[T any](r row, column string) (v T, ok bool, err error) {
 	x, found := r.GetValue(column)
 	if !found {
-		return v, false, &RowError{Column: column, Problem: "is missing: the table is not as it was mapped", Mismatch: true}
+		return v, false, &rowError{Column: column, Problem: "is missing: the table is not as it was mapped", Mismatch: true}
 	}
 	switch x := x.(type) {
 	case nil:
@@ -261,5 +222,5 @@ func value[T any](r Row, column string) (v T, ok bool, err error) {
 	case T:
 		return x, true, nil
 	}
-	return v, false, &RowError{Column: column, Problem: fmt.Sprintf("has type %T, want %T", x, v), Mismatch: true}
+	return v, false, &rowError{Column: column, Problem: fmt.Sprintf("has type %T, want %T", x, v), Mismatch: true}
 }

@@ -6,15 +6,12 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox/internal/keys"
 )
 
-// Scanner reads events from the rows of a table without reflection. Reuse it
-// for many rows; it is not safe for concurrent use. The returned events share
-// nothing with it. The zero value is for the columns of outbox_messages, listed
-// by Columns; Table.Scanner returns one for any table.
-//
-// For relays: may change in a minor version.
-type Scanner struct {
+// scanner is a rows.Scanner.
+type scanner struct {
 	layout  *layout
 	e       Event
 	headers headerMap
@@ -22,19 +19,15 @@ type Scanner struct {
 	dest    []any
 }
 
-// Scanner returns a Scanner for the columns that t.Columns lists.
-//
-// For relays: may change in a minor version.
-func (t Table) Scanner() *Scanner { return &Scanner{layout: t.layout} }
+// scanner is rows.NewScanner.
+func (t Table) scanner() *scanner { return &scanner{layout: t.layout} }
 
 // Dest returns the destinations of the columns, in their order, for Iter.Scan.
 // A query with more columns appends or prepends its own destinations.
 //
 // Each is a pointer to a gocql.UUID, int64, time.Time, string or []byte whose
 // column has exactly that type, or a gocql.Unmarshaler that ignores null.
-//
-// For relays: may change in a minor version.
-func (s *Scanner) Dest() []any {
+func (s *scanner) Dest() []any {
 	// A scan does not change the destination of a null, and gocql reuses an
 	// existing byte slice; both must be empty before.
 	s.e, s.headers = Event{}, nil
@@ -42,9 +35,6 @@ func (s *Scanner) Dest() []any {
 		s.texts[i].ok = false
 	}
 	if s.dest == nil {
-		if s.layout == nil {
-			s.layout = defaultLayout
-		}
 		for _, f := range s.layout.fields {
 			s.dest = append(s.dest, s.destination(f, s.layout.columns[f].typ))
 		}
@@ -59,7 +49,7 @@ func (s *Scanner) Dest() []any {
 	return s.dest
 }
 
-func (s *Scanner) destination(f field, typ columnType) any {
+func (s *scanner) destination(f field, typ columnType) any {
 	switch f {
 	case fieldAggregateID:
 		if typ == typeUUID || typ == typeTimeUUID {
@@ -96,11 +86,9 @@ func (s *Scanner) destination(f field, typ columnType) any {
 	}
 }
 
-// Event returns the event of the row that was scanned last, or a *RowError.
+// Event returns the event of the row that was scanned last, or a *rowError.
 // It resets the scanner for the next row.
-//
-// For relays: may change in a minor version.
-func (s *Scanner) Event() (Event, error) {
+func (s *scanner) Event() (Event, error) {
 	e := s.e
 	e.Headers = s.headers
 	s.e, s.headers = Event{}, nil
@@ -112,10 +100,8 @@ func (s *Scanner) Event() (Event, error) {
 	})
 }
 
-// Adds is Table.Adds for the row that was scanned last. Call it before Event.
-//
-// For relays: may change in a minor version.
-func (s *Scanner) Adds() bool {
+// Adds is Table.adds for the row that was scanned last. Call it before Event.
+func (s *scanner) Adds() bool {
 	switch l := s.layout; {
 	case l.columns[l.marker].key:
 		return true
@@ -142,7 +128,7 @@ func (d *idScan) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 	case len(data) == 0:
 		return nil
 	case d.typ == typeText:
-		if u, ok := parseCanonical(data); ok { // without an allocation
+		if u, ok := keys.ParseUUID(data); ok { // without an allocation
 			*d.id = ID{uuid: u}
 		} else {
 			*d.id = IDFromText(string(data))

@@ -80,7 +80,7 @@ func (a *Appender) Sweep(ctx context.Context, r Rows) (Swept, error) {
 	switch {
 	case r.AggregateType == "" || r.Version == nil || r.Apply == nil:
 		return Swept{}, errors.New("outbox: sweep: set AggregateType, Version and Apply of Rows")
-	case !a.table.ByAggregate():
+	case !a.table.byAggregate():
 		return Swept{}, fmt.Errorf("outbox: sweep: an aggregate has several partitions in table %s: its partition key must be the column of the aggregate", a.table)
 	}
 	ttl := cmp.Or(a.cfg.RowTTL, unboundedSweep)
@@ -189,8 +189,8 @@ func tokenRange(part int) (after, upTo int64) {
 
 // sweepPart compares the aggregates of one part of the token ring.
 func (a *Appender) sweepPart(ctx context.Context, r Rows, part int, s *Swept) error {
-	outline := a.table.Outline()
-	stmt, args := outline.SelectByToken(tokenRange(part))
+	outline := a.table.outline()
+	after, upTo := tokenRange(part)
 	var errs []error
 	more, failing := 0, time.Duration(0)
 	compare := func(last Event) {
@@ -214,10 +214,10 @@ func (a *Appender) sweepPart(ctx context.Context, r Rows, part int, s *Swept) er
 		var next []byte
 		err := a.repeat(ctx, func(ctx context.Context) error {
 			found = nil
-			iter := a.query(ctx, stmt, args...).Consistency(a.cfg.Consistency).PageSize(sweepPage).PageState(page).Iter()
+			iter := a.query(ctx, outline.byToken, after, upTo).Consistency(a.cfg.Consistency).PageSize(sweepPage).PageState(page).Iter()
 			next = iter.PageState()
 			var written int64
-			for sc := outline.Scanner(); iter.Scan(append([]any{&written}, sc.Dest()...)...); {
+			for sc := outline.scanner(); iter.Scan(append([]any{&written}, sc.Dest()...)...); {
 				// What is no event, such as static columns alone, is nobody's change.
 				if e, err := sc.Event(); err == nil && e.AggregateType == r.AggregateType {
 					found = append(found, e)

@@ -16,12 +16,6 @@ const DefaultTableName = "outbox_messages"
 // DefaultContentType is the default of Event.ContentType.
 const DefaultContentType = "application/json"
 
-// Columns are the columns of outbox_messages as the statements of this package
-// name them, in the order in which the destinations of a Scanner expect them.
-//
-// For relays: may change in a minor version.
-const Columns = "aggregate_id, seq, event_id, aggregate_type, event_type, payload, content_type, headers, created_at, deliver_at"
-
 // Table is an outbox table. The zero value is not usable: use DefaultTable,
 // NewTable, or Mapping.Table for a table with other columns. A Table is
 // immutable and safe for concurrent use.
@@ -97,44 +91,21 @@ func (t Table) using() string {
 	return fmt.Sprintf(" USING TTL %d", t.ttl/time.Second)
 }
 
-// Columns returns the columns of an event as in a statement, in the order of a
-// Scanner's destinations.
-//
-// For relays: may change in a minor version.
-func (t Table) Columns() string { return t.layout.list }
-
 // Numbered reports whether the table's events have sequence numbers, with which
 // its primary key begins after the aggregate: it can be scanned and verified.
 // Otherwise the order of an aggregate's events is that of their writes.
 func (t Table) Numbered() bool { return t.layout.numbered() }
 
-// Column returns, in CQL, the name of the column that outbox_messages calls name
-// (Mapping.Columns); empty if the table has none.
-//
-// For relays: may change in a minor version.
-func (t Table) Column(name string) string {
+// column is rows.Column.
+func (t Table) column(name string) string {
 	if f := slices.Index(fieldNames[:], name); f >= 0 && t.layout.columns[f].name != "" {
 		return quote(t.layout.columns[f].name)
 	}
 	return ""
 }
 
-// Descending reports whether the table stores the events of an aggregate with
-// the highest number first (CLUSTERING ORDER BY).
-//
-// For relays: may change in a minor version.
-func (t Table) Descending() bool { return t.layout.columns[fieldSequence].descending }
-
-// SelectByKey returns the statement, with its arguments, that reads the events
-// of of's aggregate with from <= Sequence < to in their order, whatever that of
-// the table: the write time in microseconds, and then Columns. Only a table with
-// numbers has it.
-//
-// ScyllaDB executes it at plain consistency levels only if the table is
-// Descending: SERIAL reads against the clustering order fail.
-//
-// For relays: may change in a minor version.
-func (t Table) SelectByKey(of *Event, from, to int64) (stmt string, args []any) {
+// selectByKey is rows.SelectByKey.
+func (t Table) selectByKey(of *Event, from, to int64) (stmt string, args []any) {
 	if t.layout.columns[fieldSequence].typ == typeInt {
 		clamp := func(n int64) int64 { return max(math.MinInt32, min(n, math.MaxInt32)) }
 		from, to = clamp(from), clamp(to)
@@ -142,22 +113,8 @@ func (t Table) SelectByKey(of *Event, from, to int64) (stmt string, args []any) 
 	return t.byKey, []any{idValue(t.layout.columns[fieldAggregateID].typ, of.AggregateID), from, to}
 }
 
-// SelectByToken returns the statement, with its arguments, that reads the rows
-// whose partition has a token above after, up to upTo: the write time in
-// microseconds, and then Columns. The rows of an aggregate are together, in the
-// order of the table (Descending). Only a table with numbers has it.
-//
-// For relays: may change in a minor version.
-func (t Table) SelectByToken(after, upTo int64) (stmt string, args []any) {
-	return t.byToken, []any{after, upTo}
-}
-
-// SelectAggregates returns the statement, with its arguments, that reads the ids
-// of the aggregates in the range of tokens of SelectByToken, in the order of the
-// tokens. Only a table with numbers has it.
-//
-// For relays: may change in a minor version.
-func (t Table) SelectAggregates(after, upTo int64) (stmt string, args []any) {
+// selectAggregates is rows.SelectAggregates.
+func (t Table) selectAggregates(after, upTo int64) (stmt string, args []any) {
 	aggregate := quote(t.layout.columns[fieldAggregateID].name)
 	return "SELECT DISTINCT " + aggregate + " FROM " + t.String() + " WHERE token(" + aggregate + ") > ? AND token(" + aggregate + ") <= ?", []any{after, upTo}
 }

@@ -3,6 +3,8 @@ package outbox
 import (
 	"encoding/binary"
 	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox/internal/keys"
 )
 
 // An aggregate's token is the same by its id's text, in bytes, and by its row.
@@ -27,32 +29,32 @@ func TestTable_Token(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := KeyToken(tt.key)
-		if got := table.TextToken(tt.text); got != want {
+		want := keys.Token(tt.key)
+		if got := textToken(table.layout.columns[fieldAggregateID].typ, tt.text); got != want {
 			t.Errorf("%s: TextToken(%s) = %d, want %d", tt.typ, tt.text, got, want)
 		}
-		if got := table.BytesToken([]byte(tt.text)); got != want {
+		if got := table.bytesToken([]byte(tt.text)); got != want {
 			t.Errorf("%s: BytesToken(%s) = %d, want %d", tt.typ, tt.text, got, want)
 		}
-		if got := table.Token(IDFromText(tt.text)); got != want {
-			t.Errorf("%s: Token(%s) = %d, want %d", tt.typ, tt.text, got, want)
+		if got := table.token(IDFromText(tt.text)); got != want {
+			t.Errorf("%s: keys.UUIDToken(%s) = %d, want %d", tt.typ, tt.text, got, want)
 		}
-		if got, ok := table.RowToken(cells{"aggregateid": tt.row}); got != want || !ok {
+		if got, ok := table.rowToken(cells{"aggregateid": tt.row}); got != want || !ok {
 			t.Errorf("%s: RowToken() = %d, %t, want %d", tt.typ, got, ok, want)
 		}
-		if _, ok := table.RowToken(cells{}); ok {
+		if _, ok := table.rowToken(cells{}); ok {
 			t.Errorf("%s: RowToken() of a row without the column", tt.typ)
 		}
-		if !table.ByAggregate() {
+		if !table.byAggregate() {
 			t.Errorf("%s: ByAggregate() = false", tt.typ)
 		}
 	}
 	apart, err := Mapping{Preset: PresetDebezium, Unordered: true}.Table("shop", "box", columns("id uuid is "+KindPartitionKey, "aggregatetype text", "aggregateid text", "type text", "payload text"))
-	if err != nil || apart.ByAggregate() {
+	if err != nil || apart.byAggregate() {
 		t.Errorf("a table by events: ByAggregate() = true, %v", err)
 	}
 	typed, err := Mapping{Preset: PresetDebezium}.Table("shop", "box", columns("aggregatetype text is "+KindPartitionKey, "aggregateid text is "+KindPartitionKey, "id uuid is "+KindClustering, "type text", "payload text"))
-	if err != nil || typed.ByAggregate() {
+	if err != nil || typed.byAggregate() {
 		t.Errorf("a table by type and aggregate: ByAggregate() = true, %v", err)
 	}
 }

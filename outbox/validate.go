@@ -77,13 +77,10 @@ func (t Table) Validate(e *Event) error {
 	return &bad
 }
 
-// CheckDelay returns a *RowError if an event is due more than MaxDelay after the write of its
-// row, by whatever clocks dated the two.
-//
-// For relays: may change in a minor version.
-func (t Table) CheckDelay(e *Event, written time.Time) error {
+// checkDelay is rows.CheckDelay.
+func (t Table) checkDelay(e *Event, written time.Time) error {
 	if delay := e.DeliverAt.Sub(written); !e.DeliverAt.IsZero() && delay > MaxDelay {
-		return &RowError{
+		return &rowError{
 			Column:  cmp.Or(t.layout.columns[fieldDeliverAt].name, fieldNames[fieldDeliverAt]),
 			Problem: fmt.Sprintf("is %s after the write of the row, more than %s: %s", delay.Round(time.Millisecond), MaxDelay, fixDelay),
 			Event:   *e,
@@ -123,7 +120,7 @@ func (t Table) validate(e *Event, bad *InvalidEventError) {
 			} else if len(e.Payload) > 0 {
 				bad.add(field, "is set beside a payload", "remove it or the payload")
 			}
-		} else if !EventHeader(k) {
+		} else if !eventHeader(k) {
 			bad.add(field, "is a name that the relay sets", "choose a key that is not content-type and does not begin with ce_")
 		}
 		if !utf8.ValidString(v) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/capture"
@@ -567,7 +568,7 @@ func (c *Config) publish() *publish.Config {
 	}
 	return &publish.Config{
 		ShardName: c.shardName(), Table: c.Table, TableKeyspace: c.TableKeyspace,
-		Brokers: c.Brokers, Kafka: c.Kafka, Fence: c.Fence, Source: c.Source, IDHeaders: c.Mapping.IDHeaders(),
+		Brokers: c.Brokers, Kafka: c.Kafka, Fence: c.Fence, Source: c.Source, IDHeaders: rows.IDHeaders(c.Mapping),
 		Topics: c.Topics, TopicTemplate: c.TopicTemplate, Partitions: c.Partitions, Replication: c.Replication,
 		Tail: c.Tail == TailOn, ConfidenceWindow: c.ConfidenceWindow,
 		MaxInFlightRecords: c.MaxInFlightRecords, MaxInFlightBytes: c.MaxInFlightBytes, MaxRecordBytes: c.MaxRecordBytes,

@@ -11,6 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -73,7 +74,7 @@ func TestDeliverAt_FarEventsAreDeadLetters(t *testing.T) {
 		if got := w.times("Due"); len(got) != 1 || got["now"].IsZero() {
 			t.Errorf("published %v, want the event that is due alone", got)
 		}
-		l, err := w.deadLetters().Read(t.Context(), outbox.IDOf("far-7"))
+		l, err := w.deadLetters().Read(t.Context(), rows.IDOf("far-7"))
 		if err != nil || !strings.Contains(l.ErrorText, "column due is ") || !strings.Contains(l.ErrorText, " after the write of the row, more than 10s") || !strings.Contains(l.ErrorText, "POST /v1/messages") {
 			t.Errorf("dead letter %q, %v, want the column, the limit and the fix", l.ErrorText, err)
 		}
@@ -144,7 +145,7 @@ func TestDeliverAt_AboutTheLimit(t *testing.T) {
 					}
 					got, letters := w.times("Due"), w.open()
 					for id, d := range after {
-						_, dead := letters[outbox.IDOf(id)]
+						_, dead := letters[rows.IDOf(id)]
 						switch at, out := got[id]; {
 						case out == dead, out != (d <= outbox.MaxDelay):
 							t.Errorf("%s: published %t, dead letter %t", id, out, dead)

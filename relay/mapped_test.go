@@ -16,6 +16,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
@@ -221,10 +222,10 @@ func TestRelay_ABadRowHoldsOnlyItsAggregate(t *testing.T) {
 			t.Errorf("%d events in the topic, want those of the other aggregates, 20", len(got))
 		}
 		s := r.Status()
-		if len(s.Held) != 1 || s.Held[0].AggregateID != outbox.IDOf("a") || len(s.HeldStreams) != 0 {
+		if len(s.Held) != 1 || s.Held[0].AggregateID != rows.IDOf("a") || len(s.HeldStreams) != 0 {
 			t.Errorf("held are %+v and streams %v, want aggregate a alone", s.Held, s.HeldStreams)
 		}
-		var bad *outbox.RowError
+		var bad *rows.RowError
 		if len(s.Held) == 1 && (!errors.As(s.Held[0].Err, &bad) || bad.Column != "type" || bad.Event.AggregateID.String() != "a") {
 			t.Errorf("held because of %v, want column type", s.Held[0].Err)
 		}

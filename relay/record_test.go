@@ -7,6 +7,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -54,7 +55,7 @@ func TestRecord_OfEventsOfAnOutage(t *testing.T) {
 			switch {
 			case d.Header(outbox.HeaderCaptured) == "":
 				t.Errorf("event %s (seq %d) has %q, which do not say who found it", d.ID, d.Sequence, d.RecordHeaders)
-			case d.Sequence <= 2 && (d.Header(outbox.HeaderCaptured) != outbox.CapturedTail || n != 0 || d.Header(outbox.HeaderBreaker) != ""):
+			case d.Sequence <= 2 && (d.Header(outbox.HeaderCaptured) != rows.CapturedTail || n != 0 || d.Header(outbox.HeaderBreaker) != ""):
 				t.Errorf("event %s (seq %d), of before the outage, has %q, want that it came by the tail and nothing else", d.ID, d.Sequence, d.RecordHeaders)
 			case deadLetter && before > 0:
 				if replayed++; n != before+1 {

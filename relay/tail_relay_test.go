@@ -15,6 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
@@ -182,7 +183,7 @@ func testTailTrouble(t *testing.T, seed uint64) {
 	// Some hints are lost, some come twice, some say what is not so.
 	hint := func(e outbox.Event) {
 		for range rnd.IntN(3) {
-			r.tail.Load().Hint([]int64{int64(rnd.Uint64()), outbox.DefaultTable.Token(e.AggregateID)})
+			r.tail.Load().Hint([]int64{int64(rnd.Uint64()), rows.Token(outbox.DefaultTable, e.AggregateID)})
 		}
 	}
 	all := relaytest.Events(20, 15, "OrderCreated", "OrderUpdated", "OrderCancelled")

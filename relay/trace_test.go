@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -64,7 +65,7 @@ func TestTraces_OfDeadLetters(t *testing.T) {
 			seq := slices.IndexFunc(all, func(e outbox.Event) bool { return e.ID.String() == id && e.AggregateID == all[0].AggregateID })
 			got[fmt.Sprintf("%d %s %s", seq, class, s.Status.Code)]++
 			if s.Name != "send Away" || len(s.Links) != 1 || s.Status.Code == codes.Error && s.Status.Description == "" ||
-				by != outbox.CapturedTail && by != outbox.CapturedSweep || !slices.Contains(s.Attributes, attribute.String("messaging.destination.name", "Away")) {
+				by != rows.CapturedTail && by != rows.CapturedSweep || !slices.Contains(s.Attributes, attribute.String("messaging.destination.name", "Away")) {
 				t.Errorf("span %s has status %v, links %v and attributes %v", s.Name, s.Status, s.Links, s.Attributes)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
@@ -101,7 +102,7 @@ func TestVerify_DeadLetters(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.writeDeadLetter(1, func(l *dlq.DeadLetter) {
-		l.EventID = outbox.RowID("outbox.outbox_messages", noID.String(), 1, written, 2).UUID()
+		l.EventID = rows.RowID("outbox.outbox_messages", noID.String(), 1, written, 2).UUID()
 		l.AggregateID, l.Status = l.EventID.String(), dlq.Suspended
 	})
 	if stdout, stderr, code = b.verify("--until", "0s"); code != cli.ExitOK || !strings.Contains(stdout, " 0 unreadable rows") ||

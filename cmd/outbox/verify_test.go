@@ -23,6 +23,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
@@ -348,7 +349,7 @@ func TestVerify_RepairWithShards(t *testing.T) {
 
 // shardOf is which of so many equal parts of the token ring has the aggregate.
 func shardOf(aggregate gocql.UUID, shards int) int {
-	above := uint64(outbox.Token(aggregate)) - 1<<63 - 1
+	above := uint64(rows.UUIDToken(aggregate)) - 1<<63 - 1
 	return int(min(above/(math.MaxUint64/uint64(shards)), uint64(shards-1)))
 }
 

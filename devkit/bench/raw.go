@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
 
 const (
@@ -37,7 +38,7 @@ func RateOf(n int64, d time.Duration) Rate {
 // reader. It reads all streams of the newest generation, 4 by a query and 8 queries at
 // a time.
 func RawRead(ctx context.Context, session *gocql.Session, keyspace, table string, streams [][]byte) (Rate, error) {
-	stmt := "SELECT \"cdc$stream_id\", \"cdc$time\", \"cdc$batch_seq_no\", \"cdc$operation\", " + outbox.Columns +
+	stmt := "SELECT \"cdc$stream_id\", \"cdc$time\", \"cdc$batch_seq_no\", \"cdc$operation\", " + rows.Columns(outbox.DefaultTable) +
 		" FROM " + keyspace + "." + table + "_scylla_cdc_log WHERE \"cdc$stream_id\" IN ? AND \"cdc$time\" > ? BYPASS CACHE"
 	var n atomic.Int64
 	began := time.Now()

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
 
 // Reader is the simplest alternative to a relay: scylla-cdc-go, and a producer that is
@@ -59,7 +60,7 @@ func (r *Reader) consume(ctx context.Context, _ string, c scyllacdc.Change) erro
 		if row.GetOperation() != scyllacdc.Insert {
 			continue
 		}
-		e, err := outbox.FromRow(row)
+		e, err := rows.FromRow(outbox.DefaultTable, row)
 		if err != nil {
 			return err
 		}

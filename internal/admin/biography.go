@@ -16,7 +16,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
-	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
 
@@ -103,7 +103,7 @@ func (ep *biographyEndpoints) register() {
 const biographyTimeout = 20 * time.Second
 
 func (ep *biographyEndpoints) get(ctx context.Context, in *biographyInput) (*biographyOutput, error) {
-	id := outbox.IDOf(in.ID) // a table's ids may be text or numbers
+	id := rows.IDOf(in.ID) // a table's ids may be text or numbers
 	work, cancel := context.WithTimeout(ctx, biographyTimeout)
 	defer cancel()
 	b := biographer{biographySources: ep.sources, id: id, text: in.ID, at: timeOf(id)}
@@ -346,13 +346,13 @@ func (b *biographer) ofSubscription(name string) {
 func (b *biographer) foundBy(captured, source string) {
 	st := BiographyStep{Kind: "captured", Source: source}
 	switch captured {
-	case outbox.CapturedTail:
+	case rows.CapturedTail:
 		st.What, st.Detail = "captured by the tail reader", "it read the row in the CDC log soon after it was stored"
-	case outbox.CapturedSweep:
+	case rows.CapturedSweep:
 		st.What, st.Detail = "captured by the sweep reader", "it read the row in the CDC log after the confidence window; the tail reader had not published it"
-	case outbox.CapturedKey:
+	case rows.CapturedKey:
 		st.What, st.Detail = "captured by a lookup in the outbox table", "a later event of its aggregate was read first, or outbox verify requested it"
-	case outbox.CapturedBackfill:
+	case rows.CapturedBackfill:
 		st.What, st.Detail = "captured by a backfill", "a scan of the outbox table found it"
 	default:
 		return

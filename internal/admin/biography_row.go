@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
 
 // maxRows is the number of rows of a partition that are read.
@@ -24,7 +25,7 @@ func (b *biographer) searchRows(ctx context.Context) bool {
 			continue
 		}
 		found, err := b.searchTable(ctx, table)
-		unknown, byUnknown := errors.AsType[*outbox.UnknownKeyError](err)
+		unknown, byUnknown := errors.AsType[*rows.UnknownKeyError](err)
 		switch {
 		case found:
 			return true
@@ -66,14 +67,14 @@ func (b *biographer) searchTable(ctx context.Context, of Table) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	table = table.Outline()
+	table = rows.Outline(table)
 	e := b.sought()
-	stmt, args, err := table.SelectPartition(&e)
+	stmt, args, err := rows.SelectPartition(table, &e)
 	if err != nil || stmt == "" {
 		return false, err
 	}
 	iter := b.session.Query(stmt+" LIMIT ?", append(args, maxRows)...).WithContext(ctx).Consistency(b.consistency).Idempotent(true).Iter()
-	scanner := table.Scanner()
+	scanner := rows.NewScanner(table)
 	var written, ttl int64
 	rows, found := 0, false
 	for !found && iter.Scan(append([]any{&written, &ttl}, scanner.Dest()...)...) {

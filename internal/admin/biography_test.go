@@ -18,6 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
@@ -275,7 +276,7 @@ func TestBiography_OfMappedTables(t *testing.T) {
 		sequence                          int64
 	}{
 		{"c-1?aggregate_id=cart+7", "outbox.carts", "cart 7", "CartFilled", 0},
-		{outbox.IDOf("c-1").String() + "?aggregate_id=cart+7", "outbox.carts", "cart 7", "CartFilled", 0},
+		{rows.IDOf("c-1").String() + "?aggregate_id=cart+7", "outbox.carts", "cart 7", "CartFilled", 0},
 		{"l-1", "outbox.loose", "cart 8", "CartLost", 0}, // no aggregate is needed
 		{"1042?aggregate_id=42", "outbox.counted", "42", "Counted", 3},
 	} {

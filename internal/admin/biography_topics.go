@@ -15,6 +15,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
 
 const (
@@ -132,7 +133,7 @@ func (b *biographer) searchTopics(ctx context.Context) error {
 func (b *biographer) is(r *kgo.Record) bool {
 	for _, h := range r.Headers {
 		if h.Key == outbox.HeaderID {
-			return string(h.Value) == b.text || outbox.IDOf(h.Value) == b.id
+			return string(h.Value) == b.text || rows.IDOf(h.Value) == b.id
 		}
 	}
 	return false
@@ -172,7 +173,7 @@ func (b *biographer) wayOf(r *kgo.Record) string {
 	if by := said[outbox.HeaderCaptured]; by != "" {
 		b.foundBy(by, placeOf(r))
 	} else if scanned {
-		b.foundBy(outbox.CapturedBackfill, placeOf(r))
+		b.foundBy(rows.CapturedBackfill, placeOf(r))
 	}
 	if scanned && b.captured != nil {
 		b.captured.Detail = "the CDC log no longer contained it; a scan of the outbox table found it"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
@@ -25,11 +26,11 @@ func sampleTable(ctx context.Context, conf *relay.Config) (sampled, problem, fix
 	if err != nil {
 		return "", "", "", err
 	}
-	table = table.Outline()
-	iter := conf.Session.Query("SELECT "+table.Columns()+" FROM "+table.String()+" PER PARTITION LIMIT ? LIMIT ?", sampleEvents, sampleRows).
+	table = rows.Outline(table)
+	iter := conf.Session.Query("SELECT "+rows.Columns(table)+" FROM "+table.String()+" PER PARTITION LIMIT ? LIMIT ?", sampleEvents, sampleRows).
 		WithContext(ctx).Idempotent(true).Iter()
 	var events []outbox.Event
-	for sc := table.Scanner(); iter.Scan(sc.Dest()...); {
+	for sc := rows.NewScanner(table); iter.Scan(sc.Dest()...); {
 		if e, err := sc.Event(); err == nil { // the relay reports the others
 			events = append(events, e)
 		}

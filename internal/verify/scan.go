@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
 
 // Defaults of Scan.
@@ -205,17 +206,17 @@ func (s *Scan) read(ctx context.Context, n int, limit *rate.Limiter) (Range, err
 // walk calls each for every row between two tokens, by aggregate and sequence; bad is not
 // nil for a row that is not an event. An error of each ends the walk.
 func (s *Scan) walk(ctx context.Context, after, upTo int64, limit *rate.Limiter, each func(row *Row, bad *Unreadable) error) error {
-	outline := s.table.Outline()
-	if !outline.Descending() {
-		stmt, args := outline.SelectByToken(after, upTo)
+	outline := rows.Outline(s.table)
+	if !rows.Descending(outline) {
+		stmt, args := rows.SelectByToken(outline, after, upTo)
 		return s.walkRows(ctx, limit, each, stmt, args...)
 	}
 	// The rows of each aggregate are read in their order, which is not that of the table.
-	stmt, args := outline.SelectAggregates(after, upTo)
+	stmt, args := rows.SelectAggregates(outline, after, upTo)
 	iter := s.Session.Query(stmt, args...).WithContext(ctx).PageSize(limit.Burst()).Idempotent(true).Iter()
 	var aggregate outbox.ID
 	for iter.Scan(&aggregate) {
-		stmt, args := outline.SelectByKey(&outbox.Event{AggregateID: aggregate}, math.MinInt64, math.MaxInt64)
+		stmt, args := rows.SelectByKey(outline, &outbox.Event{AggregateID: aggregate}, math.MinInt64, math.MaxInt64)
 		if err := s.walkRows(ctx, limit, each, stmt, args...); err != nil {
 			_ = iter.Close() // the scan was stopped
 			return err
@@ -233,11 +234,11 @@ func (s *Scan) walkRows(ctx context.Context, limit *rate.Limiter, each func(row 
 		waiting     int
 		err         error
 	)
-	of := cmp.Or(s.table.Column("event_type"), s.table.Column("payload"))
-	stmt = "SELECT " + s.table.Column("seq") + ", WRITETIME(" + of + "), " + strings.TrimPrefix(stmt, "SELECT ")
+	of := cmp.Or(rows.Column(s.table, "event_type"), rows.Column(s.table, "payload"))
+	stmt = "SELECT " + rows.Column(s.table, "seq") + ", WRITETIME(" + of + "), " + strings.TrimPrefix(stmt, "SELECT ")
 	iter := s.Session.Query(stmt, args...).WithContext(ctx).PageSize(limit.Burst()).Idempotent(true).Iter()
-	outline := s.table.Outline()
-	sc := outline.Scanner()
+	outline := rows.Outline(s.table)
+	sc := rows.NewScanner(outline)
 	for err == nil && iter.Scan(append([]any{&seq, &typeWritten, &written}, sc.Dest()...)...) {
 		s.rows.Add(1)
 		if waiting++; waiting >= limit.Burst() {
@@ -270,7 +271,7 @@ func (s *Scan) walkRows(ctx context.Context, limit *rate.Limiter, each func(row 
 
 // problemOf returns why a row is not an event.
 func problemOf(err error) string {
-	if e, ok := errors.AsType[*outbox.RowError](err); ok {
+	if e, ok := errors.AsType[*rows.RowError](err); ok {
 		return e.Column + " " + e.Problem
 	}
 	return err.Error()
@@ -282,14 +283,14 @@ func (s *Scan) find(ctx context.Context, r *Row) (written int64, ok bool, err er
 	if r.Seq < 1 {
 		return 0, false, nil
 	}
-	outline := s.table.Outline()
-	stmt, args, err := outline.SelectPartition(&outbox.Event{AggregateID: r.Aggregate, Sequence: r.Seq})
+	outline := rows.Outline(s.table)
+	stmt, args, err := rows.SelectPartition(outline, &outbox.Event{AggregateID: r.Aggregate, Sequence: r.Seq})
 	if err != nil || stmt == "" {
 		return 0, false, err
 	}
 	var ttl *int
 	iter := s.Session.Query(stmt, args...).WithContext(ctx).Idempotent(true).Iter()
-	for sc := outline.Scanner(); iter.Scan(append([]any{&written, &ttl}, sc.Dest()...)...); {
+	for sc := rows.NewScanner(outline); iter.Scan(append([]any{&written, &ttl}, sc.Dest()...)...); {
 		e, _ := sc.Event() // the id counts
 		if ok = e.ID == r.Event; ok {
 			break
@@ -308,9 +309,9 @@ func (s *Scan) deadLetterIDs(row *Row, written int64) (ids []gocql.UUID) {
 	if !row.Event.IsZero() {
 		return []gocql.UUID{row.Event.UUID()}
 	}
-	ids = append(ids, outbox.RowID(s.Table, row.Aggregate.String(), row.Seq, 0, 0).UUID())
+	ids = append(ids, rows.RowID(s.Table, row.Aggregate.String(), row.Seq, 0, 0).UUID())
 	for n := range rowsAtOnce {
-		ids = append(ids, outbox.RowID(s.Table, row.Aggregate.String(), row.Seq, written, n).UUID())
+		ids = append(ids, rows.RowID(s.Table, row.Aggregate.String(), row.Seq, written, n).UUID())
 	}
 	return ids
 }

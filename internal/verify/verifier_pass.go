@@ -12,6 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/verify/internal/compact"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
 
 // topicSource reads topics for a pass. sink receives the id and aggregate of every event;
@@ -159,7 +160,7 @@ func eventKey(id gocql.UUID, token int64) gocql.UUID {
 }
 
 // token returns the token of an aggregate in the table.
-func (p *pass) token(aggregate outbox.ID) int64 { return p.t.Scan.table.Token(aggregate) }
+func (p *pass) token(aggregate outbox.ID) int64 { return rows.Token(p.t.Scan.table, aggregate) }
 
 // has reports whether the topics contain the event of a row.
 func (p *pass) has(r *Row) bool { return p.set.Has(eventKey(r.Event.UUID(), p.token(r.Aggregate))) }

@@ -25,6 +25,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
 
 // window is the minimum age of missing events in tests with engines.
@@ -369,7 +370,7 @@ func (s *synthetic) pass(t testing.TB, log *strings.Builder, maxEvents int) *pas
 }
 
 // token is that of a row of the table.
-func token(id gocql.UUID) int64 { return outbox.DefaultTable.Token(outbox.IDFromUUID(id)) }
+func token(id gocql.UUID) int64 { return rows.Token(outbox.DefaultTable, outbox.IDFromUUID(id)) }
 
 // syntheticRows reads the rows of a synthetic table.
 type syntheticRows struct {

@@ -7,6 +7,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
 
 // Events returns the events that were appended to a batch, in their order, without a database.
@@ -21,7 +22,7 @@ func Events(b *gocql.Batch, tables ...outbox.Table) ([]outbox.Event, error) {
 	var events []outbox.Event
 	for i := range b.Entries {
 		for _, t := range tables {
-			e, ok, err := t.Decode(b.Entries[i].Stmt, b.Entries[i].Args)
+			e, ok, err := rows.Decode(t, b.Entries[i].Stmt, b.Entries[i].Args)
 			if err != nil {
 				return nil, fmt.Errorf("statement %d of the batch: %w", i+1, err)
 			}

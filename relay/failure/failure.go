@@ -22,6 +22,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
 
 // Class determines how the relay handles an error.
@@ -102,7 +103,7 @@ func Classify(err error) Class {
 	case errors.Is(err, context.DeadlineExceeded):
 		return Transient
 	}
-	if _, ok := errors.AsType[*outbox.RowError](err); ok {
+	if _, ok := errors.AsType[*rows.RowError](err); ok {
 		return Permanent
 	}
 	if _, ok := errors.AsType[*outbox.MappingError](err); ok {

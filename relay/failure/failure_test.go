@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
-	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
 
 // cqlError is a database error with a code.
@@ -68,7 +68,7 @@ func TestClassify(t *testing.T) {
 		{context.DeadlineExceeded, Transient},
 		{context.Canceled, Stopped},
 		{ErrStopping, Stopped},
-		{&outbox.RowError{Column: "seq"}, Permanent},
+		{&rows.RowError{Column: "seq"}, Permanent},
 		{&TopicError{}, Permanent},
 		{errors.New("unknown error"), Transient},
 	} {

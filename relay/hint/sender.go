@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
 
 const (
@@ -105,7 +106,7 @@ func NewSender(cfg SenderConfig) (*Sender, error) {
 // Committed sends a hint for an event of the aggregate that was just stored. It never
 // blocks, and the hint may be lost.
 func (s *Sender) Committed(aggregate outbox.ID) {
-	token := s.cfg.Table.Token(aggregate)
+	token := rows.Token(s.cfg.Table, aggregate)
 	s.mu.Lock()
 	if len(s.waiting) < maxWaiting {
 		s.waiting = append(s.waiting, token)

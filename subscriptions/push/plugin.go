@@ -11,6 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/notify"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
 
 // Event is the input of a plugin. Plugins must not modify the data that it refers to.
@@ -117,7 +118,7 @@ var namespace = gocql.UUID{0x9b, 0x21, 0x5d, 0xd0, 0x6f, 0x3a, 0x4e, 0x52, 0x8c,
 func NewEvent(subscription string, e kafkarecord.Event, attempt int) Event {
 	var id gocql.UUID
 	switch {
-	case e.ID != "" && (e.Source == "" || outbox.IDOf(e.ID).String() == e.ID):
+	case e.ID != "" && (e.Source == "" || rows.IDOf(e.ID).String() == e.ID):
 		id = outbox.NameID(namespace, subscription, "event", e.ID).UUID()
 	case e.ID != "":
 		id = outbox.NameID(namespace, subscription, "event of", e.Source, e.ID).UUID()

@@ -19,7 +19,7 @@ var plainReads = map[string]int{
 	"orders/events.go":  1, // selectEvents, of store.eventsBefore
 	"dlq/statements.go": 1, // lookupFirst, of lists.tidy
 	"dlq/store_list.go": 1, // of Store.oldestOf
-	"outbox/table.go":   1, // byKey, of Table.SelectByKey
+	"outbox/table.go":   1, // byKey, of rows.SelectByKey
 }
 
 // TestStatements_OrderedReadsArePlain finds a new statement with ORDER BY. Add it to plainReads

@@ -195,7 +195,7 @@ var serviceMutants = []mutant{
 	},
 	{
 		name: "payload: a dead letter of a subscription hides its reference", file: "subscriptions/internal/deadletter/convert.go", pkg: "./subscriptions/internal/deadletter", run: "TestNew_KeepsTheReference",
-		old: "if outbox.EventHeader(name) {", new: "if outbox.EventHeader(name) && name != outbox.HeaderDataRef {",
+		old: "if rows.EventHeader(name) {", new: "if rows.EventHeader(name) && name != outbox.HeaderDataRef {",
 	},
 	{
 		name: "a batch with a transient problem is not retried", file: "outbox/client/messages.go", pkg: "./outbox/client", run: "RepeatsABatch",

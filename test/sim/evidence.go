@@ -8,6 +8,7 @@ import (
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
 
 // evidence is the final content of the tables, topics and logs.
@@ -95,8 +96,8 @@ func (e *evidence) stream(id string) *history {
 type scanner func(query string, dest []any, row func())
 
 func (e *evidence) scanTables(w *world, session *session, scan scanner) {
-	iter := session.Query("SELECT " + outbox.Columns + " FROM " + events).Iter()
-	var sc outbox.Scanner
+	iter := session.Query("SELECT " + rows.Columns(outbox.DefaultTable) + " FROM " + events).Iter()
+	sc := rows.NewScanner(outbox.DefaultTable)
 	for iter.Scan(sc.Dest()...) {
 		ev, err := sc.Event()
 		if err != nil && w.ledger.garbage[ev.AggregateID.UUID()] {

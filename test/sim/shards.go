@@ -14,6 +14,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
@@ -37,7 +38,7 @@ func carriedBy(name string) func(gocql.UUID) bool {
 	}
 	step := new(big.Int).Div(new(big.Int).SetUint64(math.MaxUint64), big.NewInt(n))
 	return func(aggregate gocql.UUID) bool {
-		above := new(big.Int).Sub(big.NewInt(outbox.DefaultTable.Token(outbox.IDFromUUID(aggregate))), big.NewInt(math.MinInt64)) // at least 1
+		above := new(big.Int).Sub(big.NewInt(rows.Token(outbox.DefaultTable, outbox.IDFromUUID(aggregate))), big.NewInt(math.MinInt64)) // at least 1
 		of := above.Sub(above, big.NewInt(1)).Div(above, step).Int64()
 		return min(of, n-1) == i
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/internal/cgroup"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
 
 // Patience is the maximum wait for an expected state, on a busy machine, too.
@@ -70,9 +71,9 @@ func (w World) Outbox(t testing.TB, aggregates ...gocql.UUID) (all []Written) {
 		}
 		where, args = " WHERE aggregate_id IN ?", []any{texts}
 	}
-	var sc outbox.Scanner
+	sc := rows.NewScanner(outbox.DefaultTable)
 	var micros int64
-	iter := w.Session.Query("SELECT writetime(payload), "+outbox.Columns+" FROM outbox_messages"+where, args...).Iter()
+	iter := w.Session.Query("SELECT writetime(payload), "+rows.Columns(outbox.DefaultTable)+" FROM outbox_messages"+where, args...).Iter()
 	for iter.Scan(append([]any{&micros}, sc.Dest()...)...) {
 		e, err := sc.Event()
 		if err != nil {

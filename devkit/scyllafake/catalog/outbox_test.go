@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
-	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
 
 // The token of a key is that of the database, whatever its length and bytes.
@@ -18,7 +18,7 @@ func TestKeyToken(t *testing.T) {
 			for i := range key {
 				key[i] = byte(rnd.Uint32())
 			}
-			if got, want := outbox.KeyToken(key), catalog.Murmur3Token(key); got != want {
+			if got, want := rows.KeyToken(key), catalog.Murmur3Token(key); got != want {
 				t.Errorf("KeyToken(%x) = %d, want %d", key, got, want)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
@@ -153,7 +154,7 @@ func part(d time.Duration, of float64) time.Duration { return time.Duration(floa
 
 // isEmpty reports whether the table has no rows.
 func (b *Backfill) isEmpty(ctx context.Context) (bool, error) {
-	iter := b.cfg.Session.Query("SELECT " + b.table.Column("aggregate_id") + " FROM " + b.cfg.TableKeyspace + "." + b.cfg.Table + " LIMIT 1").
+	iter := b.cfg.Session.Query("SELECT " + rows.Column(b.table, "aggregate_id") + " FROM " + b.cfg.TableKeyspace + "." + b.cfg.Table + " LIMIT 1").
 		WithContext(ctx).Idempotent(true).Iter()
 	var id []byte
 	found := iter.Scan(&id)

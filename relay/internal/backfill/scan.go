@@ -10,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
@@ -89,16 +90,16 @@ func (s *rangeScan) read(ctx context.Context, after, upTo int64) (err error) {
 			s.release = nil
 		}
 	}()
-	stmt, args := b.table.SelectByToken(after, upTo)
-	if !b.table.Descending() {
+	stmt, args := rows.SelectByToken(b.table, after, upTo)
+	if !rows.Descending(b.table) {
 		return s.pass(ctx, stmt, args...)
 	}
 	// The rows of each aggregate are read in their order, which is not that of the table.
-	stmt, args = b.table.SelectAggregates(after, upTo)
+	stmt, args = rows.SelectAggregates(b.table, after, upTo)
 	iter := b.query(ctx, stmt, args...)
 	var aggregate outbox.ID
 	for iter.Scan(&aggregate) {
-		stmt, args := b.table.SelectByKey(&outbox.Event{AggregateID: aggregate}, math.MinInt64, math.MaxInt64)
+		stmt, args := rows.SelectByKey(b.table, &outbox.Event{AggregateID: aggregate}, math.MinInt64, math.MaxInt64)
 		if err := s.pass(ctx, stmt, args...); err != nil {
 			_ = iter.Close() // the scan stops; the result of the query does not matter
 			return err
@@ -122,7 +123,7 @@ func (s *rangeScan) pass(ctx context.Context, stmt string, args ...any) (err err
 			err = e
 		}
 	}()
-	sc := b.table.Scanner()
+	sc := rows.NewScanner(b.table)
 	var written int64
 	for iter.Scan(append([]any{&written}, sc.Dest()...)...) {
 		if err := b.limiter.Wait(ctx); err != nil {
@@ -180,7 +181,7 @@ func (s *rangeScan) enter(ctx context.Context, aggregate outbox.ID, seq int64) (
 	if s.release, err = b.publisher.Claim(ctx, aggregate.UUID()); err != nil {
 		return false, err
 	}
-	s.begun, s.aggregate, s.token, s.seq = true, aggregate, b.table.Token(aggregate), 0
+	s.begun, s.aggregate, s.token, s.seq = true, aggregate, rows.Token(b.table, aggregate), 0
 	s.hand = publish.OlderHandover{Publisher: b.publisher, Older: b.older, Ahead: b.older.AheadOf(aggregate)}
 	return false, nil
 }

@@ -12,7 +12,7 @@ import (
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/clientlog"
-	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
@@ -181,7 +181,7 @@ func (c *consumer) Consume(ctx context.Context, change scyllacdc.Change) error {
 			continue // of a stream at the edge of the shard
 		}
 		e, ok, err := cdclog.EventOf(s.in.Table, row, change.Time)
-		bad, isRow := errors.AsType[*outbox.RowError](err)
+		bad, isRow := errors.AsType[*rows.RowError](err)
 		switch {
 		case err != nil && (!isRow || bad.Mismatch):
 			return c.hold(ctx, change, err)

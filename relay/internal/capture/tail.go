@@ -12,6 +12,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
@@ -265,7 +266,7 @@ func (t *Tail) knowsHanded(g *cdclog.Generation) bool {
 // Committed is Hint for an aggregate.
 func (t *Tail) Committed(aggregate outbox.ID) {
 	if t.own != nil {
-		t.Hint([]int64{t.own.Table.Token(aggregate)})
+		t.Hint([]int64{rows.Token(t.own.Table, aggregate)})
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
@@ -198,7 +199,7 @@ func (o *tailOrder) take(streams []int, began time.Time) []heldRow {
 // order of its aggregate, to be refused there: the sweep reader will show it with the same id, and
 // refuse it too. With numbers the later rows wait for it anyway.
 func (g *tailGroup) identifies(row *cdclog.Row) bool {
-	bad, ok := errors.AsType[*outbox.RowError](row.Err)
+	bad, ok := errors.AsType[*rows.RowError](row.Err)
 	return ok && !bad.Mismatch && g.order != nil && !row.Event.ID.IsZero() && !row.Event.AggregateID.IsZero()
 }
 

@@ -5,16 +5,17 @@ import (
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
 
 // logRow is a row of the log, such as a *scyllacdc.ChangeRow.
 type logRow interface {
-	outbox.Row
+	rows.Row
 	GetOperation() scyllacdc.OperationType
 }
 
 // EventOf returns the event that a row of the log, written at a time, adds to the outbox table; ok is false
-// if it adds none. It returns a *outbox.RowError if the row adds an event that cannot be
+// if it adds none. It returns a *rows.RowError if the row adds an event that cannot be
 // read, or that is due too long after its write.
 //
 // Inserts add events, and so do updates that set an event id, since CQL's UPDATE writes
@@ -25,14 +26,14 @@ func EventOf(table *outbox.Table, row logRow, at gocql.UUID) (e outbox.Event, ok
 	switch row.GetOperation() {
 	case scyllacdc.Insert:
 	case scyllacdc.Update:
-		if !table.Adds(row) {
+		if !rows.Adds(*table, row) {
 			return e, false, nil
 		}
 	default:
 		return e, false, nil
 	}
-	if e, err = table.FromRow(row); err == nil {
-		err = table.CheckDelay(&e, at.Time())
+	if e, err = rows.FromRow(*table, row); err == nil {
+		err = rows.CheckDelay(*table, &e, at.Time())
 	}
 	if err != nil {
 		// As ScanEvent returns it, so that the dead letters of a problem form one group whatever
@@ -57,7 +58,7 @@ func BadRow(table *outbox.Table, r StoredEvent, n int) StoredEvent {
 		if table.Numbered() && !r.AggregateID.IsZero() && r.Sequence != 0 {
 			written, n = 0, 0 // a read of the table does not know them
 		}
-		r.ID = outbox.RowID(table.String(), r.AggregateID.String(), r.Sequence, written, n)
+		r.ID = rows.RowID(table.String(), r.AggregateID.String(), r.Sequence, written, n)
 	}
 	if r.AggregateID.IsZero() || table.Numbered() && r.Sequence < 1 {
 		r.AggregateID, r.Sequence = r.ID, 0

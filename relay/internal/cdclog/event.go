@@ -7,6 +7,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
 
 // StoredEvent is a row of the outbox table with its write time in microseconds.
@@ -19,10 +20,10 @@ type StoredEvent struct {
 }
 
 // ScanEvent returns the row that sc has scanned.
-func ScanEvent(table *outbox.Table, sc *outbox.Scanner, written int64) StoredEvent {
+func ScanEvent(table *outbox.Table, sc rows.Scanner, written int64) StoredEvent {
 	e, err := sc.Event()
 	if err == nil {
-		err = table.CheckDelay(&e, time.UnixMicro(written))
+		err = rows.CheckDelay(*table, &e, time.UnixMicro(written))
 	}
 	return StoredEvent{e, written, err}
 }
@@ -100,9 +101,9 @@ const lookupPage = 500
 // CQLLookup returns a lookup of events in the outbox table.
 func CQLLookup(session *gocql.Session, table outbox.Table) Lookup {
 	return func(ctx context.Context, of *outbox.Event, from, to int64, each func(StoredEvent) error) error {
-		stmt, args := table.SelectByKey(of, from, to)
+		stmt, args := rows.SelectByKey(table, of, from, to)
 		iter := session.Query(stmt, args...).WithContext(ctx).Consistency(gocql.LocalQuorum).PageSize(lookupPage).Iter()
-		sc := table.Scanner()
+		sc := rows.NewScanner(table)
 		var written int64
 		for iter.Scan(append([]any{&written}, sc.Dest()...)...) {
 			if err := each(BadRow(&table, ScanEvent(&table, sc, written), 0)); err != nil {

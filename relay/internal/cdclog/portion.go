@@ -6,6 +6,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
 
 // TokenRange is the range of tokens after After, up to and including UpTo. It does not
@@ -53,7 +54,7 @@ func PortionOf(s Shard, table outbox.Table) Portion {
 	p := Portion{Shard: s, Tokens: Ring, Table: table}
 	switch {
 	case s.Count == 0:
-	case table.ByAggregate():
+	case rows.ByAggregate(table):
 		p.Tokens = Ring.Part(s.Index, s.Count)
 	case s.Index > 0:
 		p.Tokens = TokenRange{}
@@ -72,7 +73,7 @@ func (p *Portion) HasToken(t int64) bool { return p.All() || p.Tokens.Has(t) }
 
 // HasAggregate reports whether the portion contains an aggregate.
 func (p *Portion) HasAggregate(aggregate outbox.ID) bool {
-	return p.All() || p.Tokens.Has(p.Table.Token(aggregate))
+	return p.All() || p.Tokens.Has(rows.Token(p.Table, aggregate))
 }
 
 // HasKey reports whether the portion contains a partition with that key.
@@ -81,24 +82,28 @@ func (p *Portion) HasKey(key []byte) bool {
 		return true
 	}
 	if len(key) == len(gocql.UUID{}) {
-		return p.Tokens.Has(outbox.Token(gocql.UUID(key))) // same result, faster
+		return p.Tokens.Has(rows.UUIDToken(gocql.UUID(key))) // same result, faster
 	}
-	return p.Tokens.Has(outbox.KeyToken(key))
+	return p.Tokens.Has(rows.KeyToken(key))
 }
 
 // HasSubject reports whether the portion contains the aggregate with the given published
 // id.
-func (p *Portion) HasSubject(id []byte) bool { return p.All() || p.Tokens.Has(p.Table.BytesToken(id)) }
+func (p *Portion) HasSubject(id []byte) bool {
+	return p.All() || p.Tokens.Has(rows.BytesToken(p.Table, id))
+}
 
 // HasText is HasSubject for a string.
-func (p *Portion) HasText(id string) bool { return p.All() || p.Tokens.Has(p.Table.TextToken(id)) }
+func (p *Portion) HasText(id string) bool {
+	return p.All() || p.Tokens.Has(rows.TextToken(p.Table, id))
+}
 
 // HasRow reports whether the portion contains a row of the log. It returns true for a row
 // without a readable aggregate: decoding it returns the error.
-func (p *Portion) HasRow(r outbox.Row) bool {
+func (p *Portion) HasRow(r rows.Row) bool {
 	if p.All() {
 		return true
 	}
-	token, ok := p.Table.RowToken(r)
+	token, ok := rows.RowToken(p.Table, r)
 	return !ok || p.Tokens.Has(token)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -53,7 +54,7 @@ func TestPortion_AgreesOnAnAggregate(t *testing.T) {
 			p := PortionOf(Shard{i, 5}, outbox.DefaultTable)
 			text := e.AggregateID.String()
 			got := p.HasAggregate(e.AggregateID)
-			if p.HasKey([]byte(text)) != got || p.HasSubject([]byte(text)) != got || p.HasText(text) != got || p.HasToken(outbox.DefaultTable.Token(e.AggregateID)) != got {
+			if p.HasKey([]byte(text)) != got || p.HasSubject([]byte(text)) != got || p.HasText(text) != got || p.HasToken(rows.Token(outbox.DefaultTable, e.AggregateID)) != got {
 				t.Errorf("shard %d: inconsistent results for aggregate %s", i, text)
 			}
 			if got {

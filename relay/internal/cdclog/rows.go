@@ -11,6 +11,7 @@ import (
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
 
 // RowKey identifies a row of the log. The low bits of a cdc$time are random, so two
@@ -50,7 +51,7 @@ const PageSize = 1000
 // NewReader returns a reader of the log of table. It omits rows of aggregates that own
 // does not contain.
 func NewReader(session *gocql.Session, table outbox.Table, own *Portion) *Reader {
-	stmt := `SELECT "cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation", ` + table.Columns() +
+	stmt := `SELECT "cdc$stream_id", "cdc$time", "cdc$batch_seq_no", "cdc$operation", ` + rows.Columns(table) +
 		" FROM " + table.String() + `_scylla_cdc_log WHERE "cdc$stream_id" IN ? AND "cdc$time" > ?`
 	const bypass = " BYPASS CACHE"
 	return &Reader{session: session, table: table, own: own, stmt: stmt + bypass, bounded: stmt + ` AND "cdc$time" < ?` + bypass}
@@ -95,14 +96,14 @@ type rowReader struct {
 	skip    bool // skip the remaining columns
 	others  bool // aggregate belongs to another shard
 	table   *outbox.Table
-	scanner *outbox.Scanner
+	scanner rows.Scanner
 	words   map[string]string
 	columns []any
 }
 
 // NewRowReader returns a decoder of rows of table.
 func NewRowReader(table *outbox.Table, own *Portion, known KnownRow) *rowReader {
-	r := &rowReader{known: known, table: table, scanner: table.Scanner(), words: make(map[string]string)}
+	r := &rowReader{known: known, table: table, scanner: rows.NewScanner(*table), words: make(map[string]string)}
 	r.columns = []any{
 		&logColumn{r, &r.current.Stream}, &logColumn{r, &r.current.Time}, &keyColumn{r}, &operationColumn{r},
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
@@ -66,7 +67,7 @@ func New(table outbox.Table, row *checkpoint.Scan, a cdclog.TokenRange, most fun
 // of returns the range of an aggregate, its token, and whether the scan has not
 // reached it yet. Called locked.
 func (o *Rows) of(aggregate outbox.ID) (r *span, token int64, open bool) {
-	token = o.table.Token(aggregate)
+	token = rows.Token(o.table, aggregate)
 	r = &o.ranges[o.arc.PartOf(token, len(o.ranges))]
 	return r, token, r.open && token > r.cursor
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
@@ -18,7 +19,7 @@ func TestRows(t *testing.T) {
 	until := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	o := New(outbox.DefaultTable, &checkpoint.Scan{Until: until, Ranges: 4, Done: []int{2}}, cdclog.Ring, func() int { return 2 })
 	var ids [4][]outbox.ID
-	token := outbox.DefaultTable.Token
+	token := func(id outbox.ID) int64 { return rows.Token(outbox.DefaultTable, id) }
 	for n := 0; len(ids[0]) < 3 || len(ids[1]) < 3 || len(ids[2]) < 3 || len(ids[3]) < 3; n++ {
 		id := relaytest.Event(n, 1, "x").AggregateID
 		if n%2 == 0 {
@@ -86,7 +87,7 @@ func TestFound_IsBounded(t *testing.T) {
 	all := relaytest.Events(200, 1, "x")
 	for range 2 { // the second time all are present
 		for i := range all {
-			f.Take(outbox.DefaultTable.Token(all[i].AggregateID), all[i].ID.UUID())
+			f.Take(rows.Token(outbox.DefaultTable, all[i].AggregateID), all[i].ID.UUID())
 		}
 	}
 	if f.Ranges >= row.Ranges || f.Ranges < 2 {
@@ -94,7 +95,7 @@ func TestFound_IsBounded(t *testing.T) {
 	}
 	kept := 0
 	for _, e := range all {
-		r := cdclog.Ring.PartOf(outbox.DefaultTable.Token(e.AggregateID), row.Ranges)
+		r := cdclog.Ring.PartOf(rows.Token(outbox.DefaultTable, e.AggregateID), row.Ranges)
 		if got, want := o.Known(e.AggregateID, e.ID, 0), r > 0 && r < f.Ranges; got != want {
 			t.Errorf("Known(event of range %d) = %t, want %t", r, got, want)
 		} else if got {

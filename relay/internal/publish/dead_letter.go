@@ -14,6 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/producer"
@@ -33,7 +34,7 @@ var errBreakerOpen = errors.New("the breaker is open")
 
 // classOf returns the error class of a dead letter that err causes.
 func classOf(err error) string {
-	if _, ok := errors.AsType[*outbox.RowError](err); ok {
+	if _, ok := errors.AsType[*rows.RowError](err); ok {
 		return chains.ClassUndecodable
 	}
 	if _, ok := errors.AsType[*failure.TopicError](err); ok {
@@ -289,7 +290,7 @@ func (w deadLetterWriter) newDeadLetterLocked(it *item, behind bool) *dlq.DeadLe
 	if !e.ID.IsUUID() {
 		deadLetter.Metadata[metaIDText] = e.ID.String()
 	}
-	if _, ok := errors.AsType[*outbox.RowError](it.topicErr); ok {
+	if _, ok := errors.AsType[*rows.RowError](it.topicErr); ok {
 		deadLetter.Metadata[metaBadRow] = "true"
 	}
 	if it.written > 0 {

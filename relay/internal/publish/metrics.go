@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/latency"
-	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/swept"
 )
@@ -67,7 +67,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 
 // FoundBy contains the values of the label by and of the header outbox-captured.
 var FoundBy = [...]string{
-	BySweep: outbox.CapturedSweep, ByTail: outbox.CapturedTail, ByKey: outbox.CapturedKey, ByBackfill: outbox.CapturedBackfill,
+	BySweep: rows.CapturedSweep, ByTail: rows.CapturedTail, ByKey: rows.CapturedKey, ByBackfill: rows.CapturedBackfill,
 }
 
 // Counter returns a counter that is not registered.

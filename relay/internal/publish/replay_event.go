@@ -9,6 +9,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 )
 
@@ -31,7 +32,7 @@ func (r *Replayer) eventOf(ctx context.Context, l *dlq.DeadLetter) (outbox.Event
 	if !mustReadAgain(l) {
 		return e, nil
 	}
-	bad := &outbox.RowError{Column: "of this dead letter", Problem: cannotBeRead}
+	bad := &rows.RowError{Column: "of this dead letter", Problem: cannotBeRead}
 	bad.Problem += strings.TrimPrefix(l.ErrorText, bad.Error()) // of an earlier replay
 	if e.Sequence < 1 && !strings.HasSuffix(bad.Problem, fixUnnumberedRow) {
 		bad.Problem += "; " + fixUnnumberedRow

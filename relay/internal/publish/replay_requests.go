@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
 
 // logFailureEvery is the interval of log messages about a repeated failure.
@@ -58,7 +58,7 @@ func (r *Replayer) Answer(q *dlq.Request) {
 	r.log.Info("operator changed a dead letter", "action", q.Action, "actor", q.Actor,
 		"event_id", q.EventID, "aggregate_id", e.AggregateID, "status", e.Status)
 	r.followLocked(e, q.Action == dlq.ActionReplay || q.Action == dlq.ActionEdit)
-	aggregate := outbox.IDOf(e.AggregateID)
+	aggregate := rows.IDOf(e.AggregateID)
 	if l, ok := p.mu.of(aggregate).lanes[aggregate]; ok {
 		p.pumpLocked(l)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 )
@@ -198,7 +199,7 @@ func (d *OpenDeadLetters) Know(p *Publisher) {
 		e := &d.entries[i]
 		// If the topics contain no event of the aggregate, the dead letter does not
 		// determine the next number: later events may have passed it.
-		if agg := outbox.IDOf(e.AggregateID); e.Sequence > 0 {
+		if agg := rows.IDOf(e.AggregateID); e.Sequence > 0 {
 			s := p.mu.of(agg)
 			if known, ok := s.line(agg); ok {
 				_, unknown := d.unknown[e.EventID]

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -19,7 +20,7 @@ func TestReadBack_AnEditStandsForTheOriginal(t *testing.T) {
 		if _, err := newBatchScanner("test").scan(batchWith(0, []kmsg.Header{{Key: outbox.HeaderOriginalID, Value: []byte(original)}}, e), 0, func(e Event) { got = append(got, e) }); err != nil {
 			t.Fatal(err)
 		}
-		if len(got) != 1 || got[0].ID != outbox.IDOf(original) || got[0].Sequence != 2 {
+		if len(got) != 1 || got[0].ID != rows.IDOf(original) || got[0].Sequence != 2 {
 			t.Errorf("an edit of %s is read back as %+v", original, got)
 		}
 	}

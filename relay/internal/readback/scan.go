@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/decompress"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
@@ -164,10 +165,10 @@ func (s *batchScanner) record(b []byte) (e Event, ok bool, err error) {
 		good := true
 		switch string(key) {
 		case outbox.HeaderID:
-			e.ID, good = outbox.IDOf(value), len(value) > 0
+			e.ID, good = rows.IDOf(value), len(value) > 0
 			found++
 		case outbox.HeaderSubject:
-			e.Aggregate, good = outbox.IDOf(value), len(value) > 0
+			e.Aggregate, good = rows.IDOf(value), len(value) > 0
 			e.Token, e.owner, own = s.whose(value)
 			found++
 		case outbox.HeaderAggregateType: // this package's own, unlike the others
@@ -194,7 +195,7 @@ func (s *batchScanner) record(b []byte) (e Event, ok bool, err error) {
 		return e, false, errBatch
 	}
 	if len(original) > 0 {
-		e.ID = outbox.IDOf(original) // an edited dead letter: the original event counts as published
+		e.ID = rows.IDOf(original) // an edited dead letter: the original event counts as published
 	}
 	e.Ours = source && table
 	if ok = found == 3 && own; ok && e.Ours {
@@ -208,7 +209,7 @@ func (s *batchScanner) whose(subject []byte) (token int64, owner int, ok bool) {
 	if len(s.owns) == 0 || s.owns[0] == nil { // all of a table that is not known
 		return 0, 0, true
 	}
-	token = s.owns[0].Table.BytesToken(subject)
+	token = rows.BytesToken(s.owns[0].Table, subject)
 	for i, o := range s.owns {
 		if o.HasToken(token) {
 			return token, i, true

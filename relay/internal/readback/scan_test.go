@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
@@ -108,7 +109,7 @@ func TestBatchScanner_ReadsTextIDs(t *testing.T) {
 	if _, err := newBatchScanner("test").scan(batchOf(0, e), 0, func(e Event) { got = append(got, e) }); err != nil {
 		t.Fatal(err)
 	}
-	if want := (Event{ID: outbox.IDOf("event-1"), Aggregate: outbox.IDOf("42"), Ours: true}); len(got) != 1 || got[0] != want {
+	if want := (Event{ID: rows.IDOf("event-1"), Aggregate: rows.IDOf("42"), Ours: true}); len(got) != 1 || got[0] != want {
 		t.Errorf("scan() = %+v, want %+v", got, want)
 	}
 	found := dedup.NewFound()

@@ -20,6 +20,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/position"
 )
 
@@ -133,7 +134,7 @@ func New(m *Message) *dlq.DeadLetter {
 		}
 	}
 	for name, value := range e.Headers {
-		if outbox.EventHeader(name) { // which operators edit
+		if rows.EventHeader(name) { // which operators edit
 			if l.Headers == nil {
 				l.Headers = make(map[string]string)
 			}

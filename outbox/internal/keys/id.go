@@ -1,4 +1,5 @@
-package outbox
+// Package keys has the text form of UUIDs, the UUIDs of other ids, and the tokens of partition keys.
+package keys
 
 import (
 	"crypto/sha1" // UUIDv5 is defined with it
@@ -17,10 +18,8 @@ var TextNamespace = gocql.UUID{0x8f, 0xc7, 0xe6, 0xf0, 0xc4, 0x41, 0x54, 0xa3, 0
 // TextNamespace.
 //
 // It does not allocate for a UUID or a text of up to 240 bytes.
-//
-// For relays: may change in a minor version.
 func IDOf[T ~string | ~[]byte](text T) gocql.UUID {
-	if u, ok := parseCanonical(text); ok {
+	if u, ok := ParseUUID(text); ok {
 		return u
 	}
 	var buf [256]byte
@@ -31,9 +30,9 @@ func IDOf[T ~string | ~[]byte](text T) gocql.UUID {
 	return u
 }
 
-// parseCanonical parses a UUID in its canonical text form, except the zero
+// ParseUUID parses a UUID in its canonical text form, except the zero
 // UUID.
-func parseCanonical[T ~string | ~[]byte](b T) (u gocql.UUID, ok bool) {
+func ParseUUID[T ~string | ~[]byte](b T) (u gocql.UUID, ok bool) {
 	if len(b) != 36 || b[8] != '-' || b[13] != '-' || b[18] != '-' || b[23] != '-' {
 		return u, false
 	}
@@ -46,15 +45,15 @@ func parseCanonical[T ~string | ~[]byte](b T) (u gocql.UUID, ok bool) {
 	return u, bad < 16 && u != gocql.UUID{}
 }
 
-// misspelled returns the canonical form of a UUID that is written in another one: in upper case,
+// Misspelled returns the canonical form of a UUID that is written in another one: in upper case,
 // or the zero UUID. Two spellings would be two partitions, and two aggregates. ok is false for a
 // text that is no UUID.
-func misspelled(text string) (canonical string, ok bool) {
+func Misspelled(text string) (canonical string, ok bool) {
 	if text == "" || len(text) != 36 {
 		return "", false
 	}
 	canonical = strings.ToLower(text)
-	_, ok = parseCanonical(canonical)
+	_, ok = ParseUUID(canonical)
 	return canonical, ok || canonical == (gocql.UUID{}).String()
 }
 
@@ -69,8 +68,8 @@ var hexDigits = func() (t [256]byte) {
 	return t
 }()
 
-// appendUUID appends u as text, lower case, without an allocation.
-func appendUUID(dst []byte, u gocql.UUID) []byte {
+// AppendUUID appends u as text, lower case, without an allocation.
+func AppendUUID(dst []byte, u gocql.UUID) []byte {
 	const digits = "0123456789abcdef"
 	for i, b := range u {
 		if i == 4 || i == 6 || i == 8 || i == 10 {

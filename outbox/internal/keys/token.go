@@ -1,4 +1,4 @@
-package outbox
+package keys
 
 import (
 	"encoding/binary"
@@ -8,11 +8,9 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Token is the token of an aggregate's partition of an outbox table: that of
-// Cassandra's Murmur3Partitioner for a key of one uuid column.
-//
-// For relays: may change in a minor version.
-func Token(aggregate gocql.UUID) int64 {
+// UUIDToken returns the token of a partition with a key of one uuid column: that of
+// Cassandra's Murmur3Partitioner.
+func UUIDToken(aggregate gocql.UUID) int64 {
 	// murmur3 x64 128 of exactly one block, with seed 0; the token is the first half.
 	const c1, c2 = 0x87c37b91114253d5, 0x4cf5ad432745937f
 	k1 := binary.LittleEndian.Uint64(aggregate[:8])
@@ -32,11 +30,9 @@ func Token(aggregate gocql.UUID) int64 {
 	return math.MaxInt64 // the least is no partition's
 }
 
-// KeyToken returns the token of a partition with a key of one column: that of
+// Token returns the token of a partition with a key of one column: that of
 // Murmur3Partitioner for the CQL value of the column. It does not allocate.
-//
-// For relays: may change in a minor version.
-func KeyToken[T ~string | ~[]byte](key T) int64 {
+func Token[T ~string | ~[]byte](key T) int64 {
 	const c1, c2 = 0x87c37b91114253d5, 0x4cf5ad432745937f
 	block := func(at, n int) (k uint64) {
 		for i := n - 1; i >= 0; i-- {

@@ -1,0 +1,34 @@
+package outbox
+
+import "github.com/scylla-outbox/scylla-outbox/outbox/internal/access"
+
+type (
+	row      = access.Row
+	rowError = access.RowError[Event]
+)
+
+// Package rows has the functions of tables and rows that writers do not need.
+func init() {
+	access.Outbox = &access.Functions[Table, Event, ID, Mapping]{
+		Adds:             Table.adds,
+		ByAggregate:      Table.byAggregate,
+		BytesToken:       Table.bytesToken,
+		CheckDelay:       Table.checkDelay,
+		Column:           Table.column,
+		Columns:          func(t Table) string { return t.layout.list },
+		Decode:           Table.decode,
+		Descending:       func(t Table) bool { return t.layout.columns[fieldSequence].descending },
+		EventHeader:      eventHeader,
+		FromRow:          Table.fromRow,
+		IDHeaders:        Mapping.idHeaders,
+		NewScanner:       func(t Table) access.Scanner[Event] { return t.scanner() },
+		Outline:          Table.outline,
+		RowToken:         Table.rowToken,
+		SelectAggregates: Table.selectAggregates,
+		SelectByKey:      Table.selectByKey,
+		SelectByToken:    func(t Table, after, upTo int64) (string, []any) { return t.byToken, []any{after, upTo} },
+		SelectPartition:  Table.selectPartition,
+		TextToken:        func(t Table, id string) int64 { return textToken(t.layout.columns[fieldAggregateID].typ, id) },
+		Token:            Table.token,
+	}
+}
