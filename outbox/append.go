@@ -82,8 +82,14 @@ func (t Table) Insert(e Event) (stmt string, args []any, err error) { return t.s
 // events: an insert without a response may be decided and stay invisible, and then appears with
 // a time that the relay has passed.
 //
-// ScyllaDB ignores client timestamps in conditional statements.
+// ScyllaDB ignores client timestamps in conditional statements. A *MappingError refuses a table
+// whose key continues behind the sequence number.
 func (t Table) InsertIfNotExists(e Event) (stmt string, args []any, err error) {
+	if t.layout != nil {
+		if err := t.layout.guarded(t.String()); err != nil {
+			return "", nil, err
+		}
+	}
 	return t.statement(e, " IF NOT EXISTS")
 }
 

@@ -56,6 +56,30 @@ func TestTable_Insert(t *testing.T) {
 	}
 }
 
+// A table whose key continues behind the number has two rows for two events of one number, so that
+// the condition of each would hold.
+func TestTable_ConditionsNeedAKeyThatEndsWithTheNumber(t *testing.T) {
+	t.Parallel()
+	table, err := Mapping{AggregateType: "order"}.Table("", "events", columns(
+		"aggregate_id text is "+KindPartitionKey, "seq bigint is "+KindClustering, "event_id uuid is "+KindClustering,
+		"event_type text", "payload blob",
+	))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, conditional := table.InsertIfNotExists(testEvent())
+	_, appender := NewAppender(t.Context(), new(gocql.Session), table, AppenderConfig{RowTTL: time.Hour})
+	for name, err := range map[string]error{"InsertIfNotExists": conditional, "NewAppender": appender} {
+		var mapping *MappingError
+		if !errors.As(err, &mapping) || mapping.Column != "event_id" || mapping.Fix == "" {
+			t.Errorf("%s: %v, want *MappingError of event_id", name, err)
+		}
+	}
+	if _, _, err := table.Insert(testEvent()); err != nil {
+		t.Errorf("Insert: %v", err)
+	}
+}
+
 // plan and judge decide without the database what is read, and what it means.
 func TestAppender_PlanAndJudge(t *testing.T) {
 	t.Parallel()

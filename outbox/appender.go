@@ -67,6 +67,9 @@ func NewAppender(ctx context.Context, session *gocql.Session, t Table, cfg Appen
 	case t.layout.unmapped != "":
 		return nil, &MappingError{t.String(), t.layout.unmapped, "is part of the primary key, and no field of an event is mapped to it", "write the row with a statement of your own"}
 	}
+	if err := t.layout.guarded(t.String()); err != nil {
+		return nil, err
+	}
 	for name, d := range map[string]time.Duration{"AttemptTimeout": cfg.AttemptTimeout, "Budget": cfg.Budget, "RowTTL": cfg.RowTTL} {
 		if d < 0 {
 			return nil, fmt.Errorf("outbox: AppenderConfig.%s %s is negative: use a positive duration, or 0 for the default", name, d)

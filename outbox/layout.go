@@ -26,6 +26,9 @@ type layout struct {
 	partition []string
 	// unmapped is a column of the key that no field has; rows cannot be written then.
 	unmapped string
+	// behind is a column of the key behind the sequence number: rows of one number are apart
+	// then, and no condition on a row guards the number.
+	behind string
 }
 
 // column is the column of a field; without a name there is none.
@@ -102,6 +105,17 @@ func (l *layout) misspelled(aggregate *ID) (canonical string, ok bool) {
 	return keys.Misspelled(aggregate.text)
 }
 
+// guarded returns the error of conditional statements, which promise that a number has one event.
+func (l *layout) guarded(table string) error {
+	if l.behind == "" {
+		return nil
+	}
+	return &MappingError{
+		table, l.behind, "is behind the sequence number in the primary key, so a condition on the row of one event does not see another event of that number",
+		"use a table whose primary key ends with the sequence number, or write with Append from one writer per aggregate",
+	}
+}
+
 // key checks that the primary key keeps the events of an aggregate together, in
 // the order of their sequence numbers, if any.
 func (l *layout) key(columns []Column, unordered bool) error {
@@ -128,6 +142,9 @@ func (l *layout) key(columns []Column, unordered bool) error {
 			"", seq, fmt.Sprintf("numbers the events, but the primary key is ((%s), %s)", strings.Join(partition, ", "), strings.Join(clustering, ", ")),
 			fmt.Sprintf("use a primary key that begins with ((%s), %s), for lookups of missing numbers; or map seq to \"-\" for the order of the writes", aggregate, seq),
 		}
+	}
+	if seq != "" && len(clustering) > 1 {
+		l.behind = clustering[1]
 	}
 	if unordered {
 		return nil
