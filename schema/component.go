@@ -28,7 +28,7 @@ const (
 	Schedule Component = "schedule"
 	// Subscriptions has the subscriptions; their dead letters need DeadLetters.
 	Subscriptions Component = "subscriptions"
-	// Orders has the tables of the example order service.
+	// Orders has the tables of the example order service. Only a choice by name adds it.
 	Orders Component = "orders"
 )
 
@@ -40,6 +40,11 @@ var requires = map[Component][]Component{
 // Components returns all components. Each is behind the components that it requires.
 func Components() []Component {
 	return []Component{Outbox, Core, DeadLetters, Schedule, Subscriptions, Orders}
+}
+
+// byDefault returns the components of a new keyspace without a choice: all but the example's.
+func byDefault() []Component {
+	return slices.DeleteFunc(Components(), func(c Component) bool { return c == Orders })
 }
 
 // UnknownComponentError reports a name that is not the name of a component.

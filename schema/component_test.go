@@ -62,7 +62,7 @@ func TestComponents_EachTableHasOne(t *testing.T) {
 	}
 	slices.Sort(want)
 	_, s := start(t, scyllafake.Config{})
-	mustMigrate(t, s, Options{})
+	mustMigrate(t, s, Options{Components: Components()})
 	if got := created(t, s, "outbox"); !slices.Equal(got, want) {
 		t.Errorf("tables of a keyspace: %q, want those of the components: %q", got, want)
 	}
@@ -169,6 +169,21 @@ func TestMigrate_Components(t *testing.T) {
 	}
 	mustMigrate(t, s, Options{Keyspace: "shop", Components: []Component{Core}})
 	check("completed", Outbox, Core, DeadLetters, Subscriptions)
+	mustMigrate(t, s, Options{Keyspace: "shop", Components: Components()})
+	check("all", Components()...)
+}
+
+// A new keyspace has the tables of the example only if they are asked for by name.
+func TestMigrate_OrdersByNameAlone(t *testing.T) {
+	t.Parallel()
+	_, s := start(t, scyllafake.Config{})
+	for _, step := range []struct{ add, want []Component }{{nil, byDefault()}, {nil, byDefault()}, {[]Component{Orders}, Components()}, {nil, Components()}} {
+		mustMigrate(t, s, Options{Components: step.add})
+		has, err := Installed(t.Context(), s, "outbox")
+		if err != nil || !slices.Equal(has, step.want) || slices.Contains(created(t, s, "outbox"), "orders") != slices.Contains(step.want, Orders) {
+			t.Errorf("after %q: components %q, %v, want %q", step.add, has, err, step.want)
+		}
+	}
 }
 
 // A run that fails between its first declaration and its last migration leaves no keyspace
@@ -176,7 +191,7 @@ func TestMigrate_Components(t *testing.T) {
 func TestMigrate_InterruptedChoice(t *testing.T) {
 	t.Parallel()
 	for _, chosen := range [][]Component{nil, {Outbox, Core, DeadLetters}} {
-		for skip := range 1 + len(Components()) {
+		for skip := range 1 + len(byDefault()) {
 			t.Run(fmt.Sprintf("%q after %d", chosen, skip), func(t *testing.T) {
 				t.Parallel()
 				srv, s := start(t, scyllafake.Config{})
@@ -193,7 +208,7 @@ func TestMigrate_InterruptedChoice(t *testing.T) {
 				}
 				want := chosen
 				if want == nil {
-					want = Components()
+					want = byDefault()
 				}
 				has, err := Installed(t.Context(), s, "outbox")
 				if err != nil || has != nil && !slices.Equal(has, want) {

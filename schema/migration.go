@@ -113,8 +113,8 @@ func (o Options) parameters(tabletsClause string) (parameters, error) {
 	}, err
 }
 
-// Print writes the migrations of o.Components, by default of all, with the parameters of o, to
-// apply them manually.
+// Print writes the migrations of o.Components, by default of all but Orders, with the parameters
+// of o, to apply them manually.
 // It does not connect: with TabletsAuto the keyspace has no tablets clause, and
 // a comment describes when one is needed.
 func Print(w io.Writer, o Options) error {
@@ -133,7 +133,7 @@ func Print(w io.Writer, o Options) error {
 	}
 	wanted := o.Components
 	if len(wanted) == 0 {
-		wanted = Components()
+		wanted = byDefault()
 	}
 	if err := o.checkKeys(wanted); err != nil {
 		return err

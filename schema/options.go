@@ -50,7 +50,7 @@ type Options struct {
 	// letters, digits and _, at most 48.
 	Keyspace string
 	// Components are added to the keyspace, with all that they require. Default the
-	// components that the keyspace has, and all for a new keyspace.
+	// components that the keyspace has, and all but Orders for a new keyspace.
 	Components []Component
 	// Replication is a replication factor for every data centre, such as "3", or
 	// one for each, such as "datacenter1:3,datacenter2:2". Default "1".

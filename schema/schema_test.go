@@ -197,7 +197,7 @@ func TestPrint(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]Options{
 		"default": {},
-		"shop":    {Keyspace: "shop", Replication: "dc1:3,dc2:2", Tablets: TabletsOff, CDCTTL: time.Hour, RowTTL: 4 * time.Hour, IdempotencyTTL: 3 * time.Hour},
+		"shop":    {Keyspace: "shop", Components: Components(), Replication: "dc1:3,dc2:2", Tablets: TabletsOff, CDCTTL: time.Hour, RowTTL: 4 * time.Hour, IdempotencyTTL: 3 * time.Hour},
 	} {
 		var b strings.Builder
 		if err := Print(&b, o); err != nil {

@@ -133,10 +133,10 @@ type recorded struct {
 }
 
 // with returns the components that the keyspace is to have after some were added: the recorded
-// ones and these; all for a new keyspace without a choice.
+// ones and these; the default for a new keyspace without a choice.
 func (r recorded) with(some []Component) []Component {
 	if len(some) == 0 && !chosen(r.components) {
-		return Components()
+		return byDefault()
 	}
 	all, _ := withRequired(slices.Concat(r.components, some)) // both are valid
 	return all

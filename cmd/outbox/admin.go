@@ -17,9 +17,9 @@ func newAdminCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "admin",
 		Short: "Serve the HTTP API for operators and the web console",
-		Long: `Serve the HTTP API for operators until SIGTERM: dead letters, relays, orders and
-scheduled messages. The web console is at /console/, the API's description at
-/openapi.json and, as a page, at /docs.
+		Long: `Serve the HTTP API for operators until SIGTERM: dead letters, relays, subscriptions,
+scheduled messages and, if the keyspace has the component orders, orders. The web
+console is at /console/, the API's description at /openapi.json and, as a page, at /docs.
 
 The process also runs the jobs that are created through the API. It verifies
 continuously that every event of the outbox is in its topic
@@ -43,7 +43,7 @@ func runAdmin(cmd *cobra.Command, c *app.Config) error {
 		_, err = c.HTTP.Proxies()
 		return err
 	}
-	c.Scylla.Need(schema.Components()...)
+	c.Scylla.Need(schema.DeadLetters, schema.Schedule, schema.Subscriptions)
 	return app.WithReception(cmd, c, check, c.ListenAdmin, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.OpsServer, log *slog.Logger, listen app.Listening) error {
 		a, err := app.StartAdmin(ctx, c, gate, session, nil, reg, log, listen)
 		if err != nil {

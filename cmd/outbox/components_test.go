@@ -81,7 +81,7 @@ func (b *coreFixture) session(c *app.Config) *gocql.Session {
 // missingOf is the component that each command misses in a keyspace with core alone, by the
 // beginning of its name; empty if the command needs no other.
 var missingOf = map[string]string{
-	"admin": "components dead-letters, schedule, subscriptions, orders", "orders": "components dead-letters, schedule, subscriptions, orders",
+	"admin": "components dead-letters, schedule, subscriptions", "orders": "components dead-letters, schedule, subscriptions, orders",
 	"audit": "component dead-letters", "dlq": "component dead-letters", "notifier": "component dead-letters", "events": "component dead-letters",
 	"relay": "component dead-letters", "relay reshard": "", "messages": "component schedule", "subscriptions": "component subscriptions",
 	"doctor": "", "schema": "", "verify": "",

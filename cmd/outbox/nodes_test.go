@@ -122,7 +122,7 @@ func TestScylla_EveryCommandIsReadyWithoutANode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = schema.Migrate(t.Context(), s, schema.Options{})
+	err = schema.Migrate(t.Context(), s, schema.Options{Components: schema.Components()})
 	sessions.Close(s)
 	if err != nil {
 		t.Fatal(err)

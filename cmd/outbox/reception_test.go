@@ -165,7 +165,7 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 		until(t, addr, 503, "keyspace outbox has no table outbox_messages")
 	}
 	var out, errOut bytes.Buffer
-	if code := run([]string{"schema", "migrate", "--scylla-hosts", cql, "--scylla-timeout", "1m"}, &out, &errOut); code != cli.ExitOK {
+	if code := run([]string{"schema", "migrate", "--scylla-hosts", cql, "--scylla-timeout", "1m", "--components", "schedule,subscriptions,orders"}, &out, &errOut); code != cli.ExitOK {
 		t.Fatalf("schema migrate: status %d: %s", code, errOut.String())
 	}
 	for name, addr := range addrs {
@@ -174,6 +174,9 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 	}
 	if code, _, text := asked(t, "POST", "http://"+addrs["orders"]+"/v1/messages", "", `{"topic":"reminders","payload":1}`); code != 202 {
 		t.Errorf("orders: a message = %d %s", code, text)
+	}
+	if code, _, text := asked(t, "GET", "http://"+addrs["admin"]+"/v1/orders?customer_id=ann", secret, ""); code != 200 {
+		t.Errorf("admin: orders, which the keyspace has, = %d %s", code, text)
 	}
 	if code, _, text := asked(t, "GET", "http://"+addrs["admin"]+"/v1/me", secret, ""); code != 200 || !strings.Contains(text, "ann") {
 		t.Errorf("admin: /v1/me = %d %s", code, text)

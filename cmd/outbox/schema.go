@@ -66,9 +66,9 @@ func newSchemaMigrateCommand() *cobra.Command {
 		Short: "Migrate the keyspace; safe to run repeatedly and concurrently",
 		Long: `Migrate the keyspace; safe to run repeatedly and concurrently.
 
-A new keyspace gets all components, or those of --components and the ones that they
-require. Later runs migrate the components that the keyspace has, and add those of
---components. docs/own-tables.md lists the tables of each component.`,
+A new keyspace gets all components but orders, which is the example's, or those of
+--components and the ones that they require. Later runs migrate the components that the
+keyspace has, and add those of --components. docs/own-tables.md lists the tables of each.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := app.LoadConfig(cmd)
@@ -217,7 +217,7 @@ func newSchemaPrintCommand() *cobra.Command {
 			return schema.Print(cmd.OutOrStdout(), o)
 		}),
 	}
-	components.addTo(cmd, "components to print, with all that they require; default all")
+	components.addTo(cmd, "components to print, with all that they require; default all but orders")
 	app.AddFlags(cmd, app.SectionScylla, app.SectionSchema)
 	return cmd
 }

@@ -57,7 +57,9 @@ func setupVerify(t *testing.T) *verifyFixture {
 	if b.session, err = c.Scylla.Session(""); err != nil {
 		t.Fatal(err)
 	}
-	if err := schema.Migrate(t.Context(), b.session, c.SchemaOptions(log)); err != nil {
+	o := c.SchemaOptions(log)
+	o.Components = schema.Components()
+	if err := schema.Migrate(t.Context(), b.session, o); err != nil {
 		t.Fatal(err)
 	}
 	b.session.Close()

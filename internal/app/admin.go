@@ -70,7 +70,11 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 	}()
 	var own *Services
 	if beside == nil {
-		if own, err = newServices(ctx, c, session, reg, log); err != nil {
+		var withOrders bool
+		if withOrders, err = hasOrders(ctx, &c.Scylla, session, log); err != nil {
+			return nil, err
+		}
+		if own, err = newServices(ctx, c, session, withOrders, reg, log); err != nil {
 			return nil, err
 		}
 		beside = own
@@ -85,6 +89,9 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 		return nil, err
 	}
 	conf.Subscriptions = beside.observer
+	if conf.Console, err = c.Admin.console(beside.orders != nil); err != nil {
+		return nil, err
+	}
 	conf.Archive, conf.Routes = keeper, append(beside.routes(), api.Operators(service, log))
 	verify := func(context.Context) {}
 	if own != nil {
@@ -123,7 +130,7 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 }
 
 // apiConfig returns the configuration of the admin API without access control, dead letters,
-// archive and services, which the caller adds.
+// archive, services and console, which the caller adds.
 func (c *Config) apiConfig(session *gocql.Session, log *slog.Logger) (conf admin.Config, err error) {
 	conf = admin.Config{
 		Session: session, Keyspace: c.Scylla.Keyspace, Timeout: c.Scylla.Timeout,
@@ -137,9 +144,6 @@ func (c *Config) apiConfig(session *gocql.Session, log *slog.Logger) (conf admin
 	if conf.Proxies, err = c.HTTP.Proxies(); err != nil {
 		return conf, err
 	}
-	if conf.Console, err = c.Admin.console(); err != nil {
-		return conf, err
-	}
 	if conf.Schemas, err = dlq.LoadSchemas(c.DLQ.Schemas); err != nil {
 		return conf, cli.Usage(cli.WithHint(err, "dlq.schemas names the directory"))
 	}
@@ -148,11 +152,15 @@ func (c *Config) apiConfig(session *gocql.Session, log *slog.Logger) (conf admin
 }
 
 // console returns the handler of the web console.
-func (c *AdminConfig) console() (http.Handler, error) {
+func (c *AdminConfig) console(withOrders bool) (http.Handler, error) {
 	if err := console.ValidTraceURL(c.TraceURL); err != nil {
 		return nil, cli.Usage(fmt.Errorf("admin.trace_url: %w", err))
 	}
-	return console.Handler(console.WithTraceURL(c.TraceURL), console.WithOrders()), nil
+	options := []console.Option{console.WithTraceURL(c.TraceURL)}
+	if withOrders {
+		options = append(options, console.WithOrders())
+	}
+	return console.Handler(options...), nil
 }
 
 // ListenAdmin listens on admin.addr, with TLS if there is a certificate. Beyond loopback

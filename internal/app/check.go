@@ -82,7 +82,7 @@ func (c *Config) Check() error {
 		_, err = c.Admin.Gate(log)
 		add(err)
 	}
-	_, err = c.Admin.console()
+	_, err = c.Admin.console(false)
 	add(err)
 	_, err = c.Destinations(log)
 	add(err)

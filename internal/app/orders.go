@@ -40,7 +40,7 @@ type OrderServer struct {
 
 // NewOrderServer creates the order API. The caller closes its services.
 func NewOrderServer(ctx context.Context, c *Config, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger) (*OrderServer, error) {
-	services, err := newServices(ctx, c, session, reg, log)
+	services, err := newServices(ctx, c, session, true, reg, log)
 	if err != nil {
 		return nil, err
 	}

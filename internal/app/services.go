@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -19,11 +20,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/orders"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	relayhint "github.com/scylla-outbox/scylla-outbox/relay/hint"
+	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// Services are orders and messages: all of the order API, and a part of the admin API.
+// Services are messages and orders: the APIs for programs, and a part of the admin API.
 type Services struct {
-	orders   *orders.Service
+	orders   *orders.Service // nil without the tables of orders
 	messages *messages.API
 	hints    *relayhint.Sender // nil for none
 	observer *observer
@@ -32,7 +34,7 @@ type Services struct {
 }
 
 // newServices returns the services on the session. The caller closes them.
-func newServices(ctx context.Context, c *Config, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger) (*Services, error) {
+func newServices(ctx context.Context, c *Config, session *gocql.Session, withOrders bool, reg prometheus.Registerer, log *slog.Logger) (*Services, error) {
 	consistency, _ := c.Scylla.Consistencies()
 	conf := orders.Config{Consistency: consistency, Logger: log, Registerer: reg}
 	var err error
@@ -57,18 +59,26 @@ func newServices(ctx context.Context, c *Config, session *gocql.Session, reg pro
 		}
 		conf.Hints = s.hints
 	}
-	if s.orders, err = orders.New(session, conf); err != nil {
-		return nil, errors.Join(cli.Usage(err), s.Close())
+	var limiter *messages.Limiter // nil makes one
+	if withOrders {
+		if s.orders, err = orders.New(session, conf); err != nil {
+			return nil, errors.Join(cli.Usage(err), s.Close())
+		}
+		limiter = s.orders.Limiter()
 	}
-	if s.messages, s.closeStore, err = newMessages(ctx, c, session, consistency, s.orders.Limiter(), conf.Hints, s.observer, conf.Schemas, reg, log); err != nil {
+	if s.messages, s.closeStore, err = newMessages(ctx, c, session, consistency, limiter, conf.Hints, s.observer, conf.Schemas, reg, log); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-// routes returns the operations of operators on orders and messages.
+// routes returns the operations of operators on messages and, if there are any, orders.
 func (s *Services) routes() []func(huma.API) {
-	return []func(huma.API){s.orders.Register, s.messages.RegisterKept, s.messages.RegisterMany}
+	all := []func(huma.API){s.messages.RegisterKept, s.messages.RegisterMany}
+	if s.orders != nil {
+		all = append([]func(huma.API){s.orders.Register}, all...)
+	}
+	return all
 }
 
 // Close ends the background tasks of the services.
@@ -84,6 +94,16 @@ func (s *Services) Close() error {
 		err = errors.Join(err, s.closeStore())
 	}
 	return err
+}
+
+// hasOrders reports that the keyspace has the tables of orders, which are an example. It waits for
+// the migrations, which record the components before they make the table of the outbox.
+func hasOrders(ctx context.Context, c *ScyllaConfig, session *gocql.Session, log *slog.Logger) (bool, error) {
+	if _, err := outboxTTL(ctx, c, session, log); err != nil {
+		return false, err
+	}
+	has, err := schema.Installed(ctx, session, c.Keyspace)
+	return slices.Contains(has, schema.Orders), err
 }
 
 // outboxTTL returns how long the outbox keeps its rows, zero for ever. It retries while the

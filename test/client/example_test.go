@@ -25,7 +25,7 @@ func serve() (url string, stop func()) {
 	must(err)
 	admin, err := scyllatest.Cluster(node, "").CreateSession()
 	must(err)
-	must(schema.Migrate(context.Background(), admin, schema.Options{}))
+	must(schema.Migrate(context.Background(), admin, schema.Options{Components: schema.Components()}))
 	admin.Close()
 	session, err := scyllatest.Cluster(node, schema.DefaultKeyspace).CreateSession()
 	must(err)

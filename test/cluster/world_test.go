@@ -60,7 +60,7 @@ func inBubble(t *testing.T, f func(*world)) {
 		}()
 		w := &world{T: t, db: db, nodes: sessions.NewNodes(slog.New(slog.DiscardHandler), nil)}
 		admin := w.connect("")
-		if err := schema.Migrate(t.Context(), admin, schema.Options{Replication: "3"}); err != nil {
+		if err := schema.Migrate(t.Context(), admin, schema.Options{Replication: "3", Components: schema.Components()}); err != nil {
 			t.Fatal(err)
 		}
 		sessions.Close(admin)

@@ -33,7 +33,7 @@ func startCluster(t *testing.T, kafkaAddr string, more ...string) *cluster {
 	harness.Start(t, "engines", args...)
 	harness.Reachable(t, c.cqlAddr)
 	harness.Reachable(t, c.kafkaAddr)
-	harness.Must(t, "schema", "migrate", "--scylla-hosts", c.cqlAddr)
+	harness.Must(t, "schema", "migrate", "--scylla-hosts", c.cqlAddr, "--components", "schedule,subscriptions,orders")
 	c.orders = harness.Start(t, "orders", "orders", "--scylla-hosts", c.cqlAddr, "--orders-addr", c.api, "--ops-addr", c.ordersAdmin)
 	c.relay = harness.Start(t, "relay", append([]string{
 		"relay", "--scylla-hosts", c.cqlAddr, "--kafka-seeds", c.kafkaAddr, "--ops-addr", c.admin,

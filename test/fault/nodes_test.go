@@ -50,7 +50,7 @@ func newNodesWorld(t *testing.T) *nodesWorld {
 	t.Cleanup(w.thaw)
 	broker := harness.Start(t, "broker", "engines", "--cql-addr", "", "--kafka-addr", w.kafka)
 	harness.Reachable(t, w.kafka)
-	harness.Must(t, "schema", "migrate", "--scylla-hosts", w.cql, "--scylla-replication", "3")
+	harness.Must(t, "schema", "migrate", "--scylla-hosts", w.cql, "--scylla-replication", "3", "--components", "schedule,subscriptions,orders")
 	orders := harness.Start(t, "orders", "orders", "--scylla-hosts", w.cql, "--orders-addr", w.api, "--ops-addr", "off")
 	relay := startRelay(t, w.cql, w.kafka, w.metrics)
 	conf := filepath.Join(t.TempDir(), "admin.yml")

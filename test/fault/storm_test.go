@@ -181,7 +181,7 @@ func (s *storm) judge(t *testing.T, load *harness.Process) {
 func startOrders(t *testing.T, cql, api, admin string) *harness.Process {
 	t.Helper()
 	harness.Reachable(t, cql)
-	harness.Must(t, "schema", "migrate", "--scylla-hosts", cql)
+	harness.Must(t, "schema", "migrate", "--scylla-hosts", cql, "--components", "schedule,subscriptions,orders")
 	p := harness.Start(t, "orders", "orders", "--scylla-hosts", cql, "--orders-addr", api, "--ops-addr", admin)
 	harness.Ready(t, api)
 	return p

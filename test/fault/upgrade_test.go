@@ -38,7 +38,7 @@ func TestFault_RollingUpgradeAndBack(t *testing.T) {
 	engines := harness.Start(t, "engines", "engines", "--data-dir", t.TempDir(), "--cql-addr", s.cql, "--kafka-addr", s.kafka, "--tokens", "16")
 	harness.Reachable(t, s.cql)
 	migrate := func(program string) {
-		p := harness.StartProgram(t, "migrate", program, "schema", "migrate", "--scylla-hosts", s.cql)
+		p := harness.StartProgram(t, "migrate", program, "schema", "migrate", "--scylla-hosts", s.cql, "--components", "schedule,subscriptions,orders")
 		if code := p.Wait(); code != 0 {
 			t.Fatalf("schema migrate: status %d\n%s", code, p.Log())
 		}

@@ -98,7 +98,7 @@ func (w *world) record(version string) *release {
 	}
 	w.recordGeneration(&r.Generation)
 	var text bytes.Buffer
-	w.must(schema.Print(&text, schema.Options{}))
+	w.must(schema.Print(&text, schema.Options{Components: schema.Components()}))
 	for _, stmt := range append(strings.Split(withoutComments(text.String()), ";"), own()...) {
 		if stmt = strings.Join(strings.Fields(withoutComments(stmt)), " "); stmt != "" {
 			r.Schema = append(r.Schema, stmt)

@@ -216,7 +216,7 @@ func (w *world) config() *app.Config {
 func (w *world) migrate() {
 	s := w.connect("")
 	defer sessions.Close(s)
-	w.must(schema.Migrate(w.t.Context(), s, schema.Options{Keyspace: keyspace}))
+	w.must(schema.Migrate(w.t.Context(), s, schema.Options{Keyspace: keyspace, Components: schema.Components()}))
 }
 
 // open opens today's stores on the keyspace.

@@ -212,6 +212,7 @@ func newWorld(t *testing.T, seed uint64, change func(*settings)) *world {
 	w.tap = startTap(t, w.kafka, topics...)
 
 	admin := w.connect("admin", "")
+	w.settings.schema.Components = schema.Components()
 	if err := schema.Migrate(t.Context(), admin.Session, w.settings.schema); err != nil {
 		t.Fatalf("migrate: %v", err)
 	}

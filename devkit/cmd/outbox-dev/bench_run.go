@@ -212,7 +212,7 @@ func (b *benchmark) newPlace(ctx context.Context) (*place, error) {
 	}
 	defer admin.Close()
 	o := b.conf.SchemaOptions(nil)
-	o.Keyspace = p.keyspace
+	o.Keyspace, o.Components = p.keyspace, schema.Components()
 	if err := schema.Migrate(ctx, admin, o); err != nil {
 		return nil, err
 	}

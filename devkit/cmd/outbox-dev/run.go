@@ -215,7 +215,9 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 	if err != nil {
 		return err
 	}
-	err = schema.Migrate(ctx, admin, d.conf.SchemaOptions(d.log))
+	o := d.conf.SchemaOptions(d.log)
+	o.Components = schema.Components()
+	err = schema.Migrate(ctx, admin, o)
 	admin.Close()
 	if err != nil {
 		return err

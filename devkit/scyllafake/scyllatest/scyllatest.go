@@ -65,7 +65,7 @@ func StartOn(t testing.TB, conf scyllafake.Config) (*scyllafake.Server, *gocql.S
 	return node, Connect(t, node)
 }
 
-// Node runs a node with the schema in schema.DefaultKeyspace, with the test's seed if
+// Node runs a node with all components of the schema in schema.DefaultKeyspace, with the test's seed if
 // conf has none. The caller closes it.
 func Node(t testing.TB, conf scyllafake.Config) *scyllafake.Server {
 	t.Helper()
@@ -81,7 +81,7 @@ func Node(t testing.TB, conf scyllafake.Config) *scyllafake.Server {
 		t.Fatal(err)
 	}
 	defer sessions.Close(admin)
-	if err := schema.Migrate(t.Context(), admin, schema.Options{}); err != nil {
+	if err := schema.Migrate(t.Context(), admin, schema.Options{Components: schema.Components()}); err != nil {
 		t.Fatal(err)
 	}
 	return node

@@ -52,7 +52,7 @@ type Option func(*settings)
 type settings struct {
 	// TraceURL is the address of a trace, with {trace_id} and {span_id} in it.
 	TraceURL string `json:"trace_url,omitempty"`
-	// Orders: the API has the operations on orders and messages, too.
+	// Orders: the API has the operations on orders, too.
 	Orders bool `json:"orders,omitempty"`
 }
 
@@ -63,8 +63,8 @@ func WithTraceURL(template string) Option {
 	return func(s *settings) { s.TraceURL = template }
 }
 
-// WithOrders shows the pages of orders and scheduled messages, for an API that has
-// the operations of packages orders and messages beside its own.
+// WithOrders shows the pages of orders, for an API that has the operations of package orders
+// beside its own.
 func WithOrders() Option {
 	return func(s *settings) { s.Orders = true }
 }

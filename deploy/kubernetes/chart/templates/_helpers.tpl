@@ -56,7 +56,7 @@ spec:
         - name: migrate
           image: {{ include "outbox.image" . }}
           imagePullPolicy: {{ .Values.image.pullPolicy }}
-          args: [schema, migrate, --config, /etc/outbox/outbox.yaml]
+          args: [schema, migrate, --config, /etc/outbox/outbox.yaml{{ if .Values.components.orders.enabled }}, --components, "schedule,subscriptions,orders"{{ end }}]
           {{- include "outbox.containerSecurity" . | nindent 10 }}
           resources:
             {{- toYaml .Values.resources | nindent 12 }}

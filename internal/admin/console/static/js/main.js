@@ -28,9 +28,8 @@ import { subscriptions } from "./pages/subscriptions.js";
 import { topic } from "./pages/topic.js";
 import { topics } from "./pages/topics.js";
 
-const nav = [["/", "Overview", "o"], ["/groups", "Groups", "g"], ["/dead-letters", "Dead letters", "l"], ["/jobs", "Jobs", "j"], ["/subscriptions", "Subscriptions", "u"], ["/topics", "Topics", "t"], ["/archive", "Archive", "v"], ["/audit", "Audit", "a"]];
-// Where the API has orders and messages, too.
-const ordersNav = [["/orders", "Orders", "r"], ["/scheduled", "Scheduled", "s"]];
+const nav = [["/", "Overview", "o"], ["/groups", "Groups", "g"], ["/dead-letters", "Dead letters", "l"], ["/jobs", "Jobs", "j"], ["/subscriptions", "Subscriptions", "u"], ["/topics", "Topics", "t"], ["/archive", "Archive", "v"], ["/scheduled", "Scheduled", "s"], ["/audit", "Audit", "a"]];
+const ordersNav = ["/orders", "Orders", "r"]; // where the API has the orders of the example
 const main = document.getElementById("main"), bar = document.getElementById("bar"), notice = document.getElementById("notice");
 const conf = {};
 let leavePage = () => {};
@@ -45,9 +44,9 @@ async function boot() {
   try {
     Object.assign(me, await api.me());
     Object.assign(conf, await settings());
-    if (conf.orders && !nav.includes(ordersNav[0])) {
-      nav.splice(-1, 0, ...ordersNav);
-      ordersNav.forEach(goTo);
+    if (conf.orders && !nav.includes(ordersNav)) {
+      nav.splice(-2, 0, ordersNav);
+      goTo(ordersNav);
     }
   } catch (err) {
     if (err.status === 401) return signIn("The token is unknown or has expired.");
