@@ -41,6 +41,17 @@ func (a *Agreement) Shards(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
+// Database identifies the keyspace among all databases: by the id of the table relay_sharing,
+// which ScyllaDB gives each table that is created.
+func (a *Agreement) Database(ctx context.Context) (string, error) {
+	var id gocql.UUID
+	err := a.query(ctx, "SELECT id FROM system_schema.tables WHERE keyspace_name = ? AND table_name = 'relay_sharing'", a.Keyspace).Idempotent(true).Scan(&id)
+	if err != nil {
+		return "", fmt.Errorf("read the id of table %s.relay_sharing: %w", a.Keyspace, err)
+	}
+	return id.String(), nil
+}
+
 // Change sets the number to the value of to if it is from, where 0 means none, and
 // returns the resulting number. After an error the outcome is unknown.
 func (a *Agreement) Change(ctx context.Context, from, to int, by string) (now int, err error) {

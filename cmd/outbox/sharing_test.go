@@ -99,7 +99,7 @@ func TestSharing_NotReadyBeforeItCarries(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	asking := func(ctx context.Context, _ *share.Hold) error { <-ctx.Done(); return nil }
-	go func() { ended <- s.Member.Run(ctx, asking) }()
+	go func() { ended <- s.Member.Run(ctx, "a database", asking) }()
 	defer func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -113,6 +113,18 @@ func TestSharing_NotReadyBeforeItCarries(t *testing.T) {
 	}
 	if ready, text := s.detail(t); ready || !strings.Contains(text, "owned and not started yet: shard 0") {
 		t.Errorf("an instance that carries nothing of what it owns: ready %t, %s", ready, text)
+	}
+}
+
+// Two databases whose relays have one name and one cluster of brokers: the second instance would
+// stand by for ever, ready, and its events would never be published.
+func TestSharing_RefusesAnotherDatabase(t *testing.T) {
+	t.Parallel()
+	b, other := setupVerify(t), setupVerify(t)
+	other.e.KafkaAddr = b.e.KafkaAddr
+	b.share(1).owned(t, 1)
+	if err := other.sharer(1).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "on another database") {
+		t.Errorf("Run() = %v, want that the group belongs to another database", err)
 	}
 }
 

@@ -109,8 +109,15 @@ func (s *Sharing) Run(ctx context.Context) error {
 	if err := s.agree(ctx, s.agreed.Shards); err != nil { // before a control topic is created
 		return Stopped(ctx, err)
 	}
+	var database string
+	if err := s.untilKnown(ctx, "cannot read the identity of the keyspace", func() (err error) {
+		database, err = s.agreed.Database(ctx)
+		return err
+	}); err != nil {
+		return Stopped(ctx, err)
+	}
 	var count *share.CountError
-	err := s.Member.Run(ctx, s.Carry)
+	err := s.Member.Run(ctx, database, s.Carry)
 	if !errors.As(err, &count) {
 		return err
 	}

@@ -7,14 +7,16 @@ import (
 )
 
 // balancer is cooperative-sticky balancing under a name that contains the number of
-// shards. A broker accepts a member only if the group has a protocol in common, so
-// instances with different numbers of shards are never in the group at the same time.
+// shards and what is divided into them. A broker accepts a member only if the group has a
+// protocol in common, so instances with different numbers of shards, or of different databases,
+// are never in the group at the same time.
 type balancer struct {
 	kgo.GroupBalancer
-	shards int
+	shards  int
+	divided string
 }
 
 // ProtocolName returns the name that all members of the group must share.
 func (b balancer) ProtocolName() string {
-	return fmt.Sprintf("%s/%d", b.GroupBalancer.ProtocolName(), b.shards)
+	return fmt.Sprintf("%s/%d/%s", b.GroupBalancer.ProtocolName(), b.shards, b.divided)
 }

@@ -10,6 +10,11 @@
 // heartbeat that it acknowledged; the lease ends a margin before that, and the member
 // then stops its functions. Each write of a function is guarded by Hold.Check, which
 // returns an error from that moment on, also after a pause of the process.
+//
+// It relies on: members under one name divide the same work. The name of the group's protocol
+// contains the number of shards and the identity of the database, so a member that differs in one
+// of them is rejected by the broker and ends with the reason.
+//
 // docs/design/shards.md contains the protocol and its limits.
 //
 // It is a part of the program, and may change in any version.

@@ -56,7 +56,7 @@ func (c *Config) explain(err error) error {
 	case ok && (errors.Is(err, kerr.PolicyViolation) || errors.Is(err, kerr.InvalidTopicException)):
 		return create
 	case errors.Is(err, kerr.InconsistentGroupProtocol):
-		return fmt.Errorf("join group %s: %w: its instances run with another number of shards than %d, or another application uses the group: stop them first", c.Name, err, c.Shards)
+		return fmt.Errorf("join group %s: %w: its instances run with another number of shards than %d or on another database, or another application uses the group: stop them, or use another name", c.Name, err, c.Shards)
 	case errors.Is(err, kerr.InvalidSessionTimeout):
 		return fmt.Errorf("join group %s: %w: the broker does not allow a session timeout of %s: the default of its group.min.session.timeout.ms is 6 s", c.Name, err, c.SessionTimeout)
 	case errors.Is(err, kerr.GroupAuthorizationFailed), errors.Is(err, kerr.TopicAuthorizationFailed):

@@ -34,11 +34,12 @@ type Member struct {
 	lease   lease
 
 	// Set by Run.
-	base   context.Context // parent of the functions' contexts; outlives Run's context
-	work   Work
-	fail   context.CancelCauseFunc
-	client *kgo.Client
-	beat   chan struct{} // requests an immediate heartbeat
+	divided string
+	base    context.Context // parent of the functions' contexts; outlives Run's context
+	work    Work
+	fail    context.CancelCauseFunc
+	client  *kgo.Client
+	beat    chan struct{} // requests an immediate heartbeat
 	// steady is the last generation in which a heartbeat found no rebalance. Only heartbeat
 	// uses it.
 	steady memberGeneration
@@ -67,16 +68,19 @@ func New(cfg Config) (*Member, error) {
 	return m, nil
 }
 
-// Run works on assigned shards until ctx ends, through any outage of the broker. Then it
+// Run works on assigned shards until ctx ends, through any outage of the broker. divided
+// identifies what is divided into the shards, such as a database: a member of another one would
+// take shards whose work it does not see, so the broker rejects it. At the end Run
 // ends the functions, waits for them, leaves the group, so that other instances take over
 // immediately, and returns nil.
 //
-// It returns an error that retries cannot resolve: the number of shards differs from that
-// of the other instances, the broker refuses the member, or a function returned an error
+// It returns an error that retries cannot resolve: the number of shards, or what is divided,
+// differs from that of the other instances, the broker refuses the member, or a function returned an error
 // that is Fatal.
-func (m *Member) Run(ctx context.Context, work Work) error {
+func (m *Member) Run(ctx context.Context, divided string, work Work) error {
 	tail, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
+	m.divided = divided
 	m.work, m.fail, m.base = work, fail, context.WithoutCancel(ctx)
 
 	// Ending the client's context ends requests that would be retried while the broker is
@@ -133,7 +137,7 @@ func (m *Member) newClient(ctx context.Context) (*kgo.Client, error) {
 		kgo.WithContext(ctx),
 		kgo.SeedBrokers(c.Brokers...),
 		kgo.ConsumerGroup(c.Name),
-		kgo.Balancers(balancer{kgo.CooperativeStickyBalancer(), c.Shards}),
+		kgo.Balancers(balancer{kgo.CooperativeStickyBalancer(), c.Shards, m.divided}),
 		kgo.SessionTimeout(c.SessionTimeout),
 		kgo.HeartbeatInterval(c.heartbeat()),
 		kgo.RebalanceTimeout(c.RebalanceTimeout),

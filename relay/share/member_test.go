@@ -305,6 +305,24 @@ func TestMember_IsRefusedWithAnotherNumberOfShards(t *testing.T) {
 	})
 }
 
+// An instance of another database under the same name would stand by for ever, or take a part of
+// the shards, whose events the others then do not see: the broker rejects it.
+func TestMember_IsRefusedWithAnotherDatabase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.close()
+		w.join("a", nil)
+		w.until(10*time.Second, "a owns all", func() bool { return w.number("a") == 4 })
+		b := w.join("b", func(_ *Config, i *instance) { i.divided, i.work = "another database", i.watched })
+		err := <-b.ended
+		close(b.ended)
+		if err == nil || !strings.Contains(err.Error(), "on another database") {
+			t.Errorf("Run() error = %v, want that of another database", err)
+		}
+		w.until(10*time.Second, "a owns all still", func() bool { return w.number("a") == 4 })
+	})
+}
+
 // New reports all invalid settings together.
 func TestConfig_Validate(t *testing.T) {
 	t.Parallel()

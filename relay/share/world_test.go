@@ -1,6 +1,7 @@
 package share
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -51,6 +52,8 @@ type instance struct {
 	// drain is the time that its functions take to drain; stuck functions never return.
 	drain time.Duration
 	stuck bool
+	// divided is what it divides; "" is "a database".
+	divided string
 	// work, if set, replaces the default function.
 	work Work
 
@@ -102,7 +105,7 @@ func (w *world) join(name string, change func(*Config, *instance)) *instance {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	i.stop = stop
-	go func() { i.ended <- i.member.Run(ctx, work) }()
+	go func() { i.ended <- i.member.Run(ctx, cmp.Or(i.divided, "a database"), work) }()
 	w.seen = append(w.seen, i)
 	return i
 }
