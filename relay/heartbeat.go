@@ -14,6 +14,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/latency"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/capture"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
@@ -37,11 +38,14 @@ type heartbeat struct {
 	Host      string     `json:"host"`
 	Version   string     `json:"version"`
 	StartedAt *time.Time `json:"started_at,omitempty"` // of the process's heartbeat
-	Breaker   struct {
-		State string     `json:"state"`
-		Since *time.Time `json:"since,omitempty"`
-		Cause string     `json:"cause,omitempty"`
-	} `json:"breaker"`
+	// Breaker is empty in the rows of Membership.
+	Breaker struct {
+		State       string     `json:"state,omitempty"`
+		Since       *time.Time `json:"since,omitempty"`
+		Cause       string     `json:"cause,omitempty"`
+		Opened      *time.Time `json:"opened,omitempty"`      // since when it is not closed
+		Unreachable bool       `json:"unreachable,omitempty"` // no broker answered
+	} `json:"breaker,omitzero"`
 	Streams int `json:"streams"`
 	// BehindSeconds is the lag of the stream that is furthest behind, including the
 	// confidence window. Groups contains all streams by parts of the token ring, Lag the
@@ -202,6 +206,7 @@ func (b *beating) report(state string, now time.Time) *heartbeat {
 		h.State = "starting"
 	}
 	h.Breaker.State, h.Breaker.Since, h.Breaker.Cause = s.Breaker.State.String(), utc(s.Breaker.Since), message(s.Breaker.Cause)
+	h.Breaker.Opened, h.Breaker.Unreachable = utc(s.Breaker.Opened), failure.IsUnreachable(s.Breaker.Cause)
 	t := &h.Tail
 	t.On, t.Streams, t.Groups, t.LastRead, t.Waiting, t.Paused, t.Error = s.Tail.On, s.Tail.Streams, s.Tail.Groups, utc(s.Tail.LastRead), s.Tail.Waiting, s.Tail.Paused, message(s.Tail.Err)
 	t.IntervalMS = float64(s.Tail.Interval.Microseconds()) / 1000

@@ -11,7 +11,6 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
 // Sharing is the part of a relay that one of its instances processes.
@@ -21,8 +20,12 @@ type Sharing struct {
 	Owned  []int `json:"owned"`
 	// Joined is true if the broker acknowledges the instance as a member.
 	Joined bool `json:"joined"`
-	// Error is the last error of the broker, empty while it acknowledges the instance.
-	Error string `json:"error,omitempty"`
+	// Error is the last error of the broker, empty while it acknowledges the instance. Since
+	// is the time of the first one after the last success, and Unreachable reports that no
+	// broker answered.
+	Error       string    `json:"error,omitempty"`
+	Since       time.Time `json:"since,omitzero"`
+	Unreachable bool      `json:"unreachable,omitempty"`
 }
 
 // sharesSuffix ends the instance names of instances that share, in relay_instances.
@@ -75,7 +78,6 @@ func (m *Membership) write(ctx context.Context, state string, began time.Time) e
 		StartedAt: utc(began), Sharing: &sharing, Groups: []checkpoint.GroupLag{}, Lag: []checkpoint.StreamLag{}, StalledTopics: []string{},
 		Goroutines: runtime.NumGoroutine(),
 	}
-	h.Breaker.State = publish.BreakerClosed.String()
 	h.Rates.Found = make(map[string]float64)
 	h.MemoryBytes = heapBytes()
 	text, err := json.Marshal(h)

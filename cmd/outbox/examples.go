@@ -37,9 +37,12 @@ outbox dlq replay --error-class record_too_large --canary --reason 'INC-7, limit
 	"dlq set":     `outbox dlq set 01a2005c-395d-72e3-8401-994110828553 --priority 10 --add-tag vip --reason 'INC-7'`,
 	"dlq get":     `outbox dlq get 01a2005c-395d-72e3-8401-994110828553`,
 	"dlq stats":   `outbox dlq stats -o json`,
-	"notifier":    `outbox notifier --config /etc/outbox/outbox.yaml`,
-	"doctor":      `outbox doctor --scylla-hosts db-1,db-2 --kafka-seeds kafka-1:9092`,
-	"events get":  `outbox events get 01a2005c-395d-72e3-8401-994110828553`,
+	"status": `outbox status
+outbox status --watch
+outbox status -o json`,
+	"notifier":   `outbox notifier --config /etc/outbox/outbox.yaml`,
+	"doctor":     `outbox doctor --scylla-hosts db-1,db-2 --kafka-seeds kafka-1:9092`,
+	"events get": `outbox events get 01a2005c-395d-72e3-8401-994110828553`,
 	"health": `outbox health relay
 outbox health subscriptions`,
 	"orders": `outbox orders --config /etc/outbox/outbox.yaml

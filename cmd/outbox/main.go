@@ -29,7 +29,7 @@ was lost. 'outbox-dev run' starts everything in one process, with embedded engin
 and sample orders.`, out, errOut)
 	root.AddCommand(
 		newOrdersCommand(), newTokenCommand(), newRelayCommand(), newSchemaCommand(),
-		tail.NewCommand(), newDoctorCommand(), newVerifyCommand(), newDLQCommand(), newNotifierCommand(), newAuditCommand(), newEventsCommand(), newAdminCommand(), newMessagesCommand(), newSubscriptionsCommand(), newConsumeCommand(), newHealthCommand(), config.NewCommand(), cli.NewVersionCommand(),
+		tail.NewCommand(), newDoctorCommand(), newVerifyCommand(), newDLQCommand(), newNotifierCommand(), newAuditCommand(), newEventsCommand(), newAdminCommand(), newMessagesCommand(), newSubscriptionsCommand(), newConsumeCommand(), newStatusCommand(), newHealthCommand(), config.NewCommand(), cli.NewVersionCommand(),
 	)
 	if err := cli.Examples(root, examples); err != nil {
 		panic(err) // TestHelp_ExamplesAreValid checks them

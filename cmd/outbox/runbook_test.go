@@ -278,6 +278,9 @@ func runbookMissingEvents(t *testing.T, p, letters *advice) {
 	b.add(1, a, 0)
 	b.until("the event is published", func() bool { return b.records() == 1 })
 
+	if out := b.execute(cli.ExitOK, p.take(t, "", "outbox status")); !strings.Contains(out, "No dead letters are open.") || !strings.Contains(out, "0 events") {
+		t.Errorf("status printed %s", out)
+	}
 	letters.takeSame(t, "outbox doctor", "Continuous verification")
 	out := b.execute(cli.ExitOK, p.takeSame(t, "outbox doctor", "", "An upgrade", "OutboxRelayDown", "OutboxDatabaseUnavailable", "OutboxDatabaseNodeDown", "OutboxTailNearLimit", "OutboxBrokerLostRecords"))
 	if !strings.Contains(out, "ScyllaDB is reachable") || !strings.Contains(out, "events/s") {

@@ -138,7 +138,10 @@ func TestBiography_OfAPublishedEvent(t *testing.T) {
 }
 
 // observed returns the state of records, or fails.
-type observed struct{ err error }
+type observed struct {
+	fakeSubscriptions
+	err error
+}
 
 func (o observed) Of(_ context.Context, r *kgo.Record) ([]subscriptions.Progress, error) {
 	return []subscriptions.Progress{{Subscription: r.Topic, State: subscriptions.ProgressWaiting, Detail: strconv.FormatInt(r.Offset, 10)}}, o.err
@@ -180,7 +183,7 @@ func TestBiography_OfSubscriptions(t *testing.T) {
 	if got := biography(); !slices.Equal(got.Subscriptions, want) {
 		t.Errorf("of an event without a dead letter: %+v, want %+v", got.Subscriptions, want)
 	}
-	b.reconfigure(t, func(c *Config) { c.Subscriptions = observed{errors.New("no luck")} })
+	b.reconfigure(t, func(c *Config) { c.Subscriptions = observed{err: errors.New("no luck")} })
 	if got := biography(); len(got.Subscriptions) > 0 || !slices.ContainsFunc(got.Gaps, func(g string) bool { return strings.Contains(g, "no luck") }) {
 		t.Errorf("unknown: %+v", got)
 	}

@@ -67,9 +67,14 @@ type Config struct {
 	Relay  string
 	Tables []Table
 
-	// Subscriptions returns the state of an event in subscriptions, for its biography. Nil
-	// returns none.
+	// Subscriptions returns the subscriptions, and the state of an event in them. Nil has none.
 	Subscriptions Subscriptions
+
+	// Unread counts the events in the CDC log of a table, at most limit, that were written since
+	// the last heartbeat of the process that read it. Nil counts none.
+	Unread func(ctx context.Context, of UnreadOf, limit int) (int, error)
+	// Verification returns the state of the continuous verification, by table. Nil has none.
+	Verification func(ctx context.Context) ([]VerificationState, error)
 
 	// Resharder changes the number of shards of Relay. Nil refuses it.
 	Resharder Resharder
@@ -117,10 +122,22 @@ type Nodes interface {
 	Down() []string
 }
 
-// Subscriptions returns the state of the message of a record in each subscription of its
-// topic. An error means that it is not known.
+// Subscriptions are the subscriptions and their states, which are asked of the processes that
+// run them.
 type Subscriptions interface {
+	// Of returns the state of the message of a record in each subscription of its topic. An
+	// error means that it is not known.
 	Of(ctx context.Context, r *kgo.Record) ([]subscriptions.Progress, error)
+	List(ctx context.Context) ([]subscriptions.Subscription, error)
+	Status(ctx context.Context, name string) (subscriptions.Status, error)
+}
+
+// UnreadOf is a part of an outbox table that no process reads: shard Shard of Shards, or all of it if
+// Shards is 0. Since is the time up to which it was read; zero if that is not known.
+type UnreadOf struct {
+	Table         string
+	Shard, Shards int
+	Since         time.Time
 }
 
 // Table is an outbox table.

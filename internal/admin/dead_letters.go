@@ -72,26 +72,6 @@ type StatsBody struct {
 	Oldest      *time.Time           `json:"oldest,omitempty" doc:"First failure of the oldest open dead letter"`
 }
 
-// same reports whether only the time differs.
-func (b *StatsBody) same(c *StatsBody) bool {
-	if b.Total != c.Total || b.Open != c.Open || (b.Oldest == nil) != (c.Oldest == nil) || b.Oldest != nil && !b.Oldest.Equal(*c.Oldest) {
-		return false
-	}
-	return equalCounts(b.ByStatus, c.ByStatus) && equalCounts(b.OpenByClass, c.OpenByClass) && equalCounts(b.OpenByType, c.OpenByType)
-}
-
-func equalCounts[K comparable](a, b map[K]int64) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for k, v := range a {
-		if b[k] != v {
-			return false
-		}
-	}
-	return true
-}
-
 // deadLetterEndpoints read dead letters: one, many, their counts and their groups.
 type deadLetterEndpoints struct {
 	*operations

@@ -67,7 +67,7 @@ func exampleWorld(t *testing.T) (*fixture, []asking) {
 	get := func(op, path string) asking { return asking{op, "GET", path, "", 200} }
 	out := []asking{
 		get("get-me", "/v1/me"), get("list-dead-letters", "/v1/dead-letters?aggregate_id="+order), get("get-dead-letter", deadLetters+first), get("get-stats", "/v1/dead-letters/stats"),
-		get("list-groups", "/v1/dead-letters/groups"), get("get-event", "/v1/events/"+first), get("list-archives", "/v1/archives"), get("list-relays", "/v1/relays"),
+		get("list-groups", "/v1/dead-letters/groups"), get("get-event", "/v1/events/"+first), get("list-archives", "/v1/archives"), get("list-relays", "/v1/relays"), get("get-status", "/v1/status"),
 		get("list-topics", "/v1/topics"), get("list-records", "/v1/topics/OrderCreated/records?limit=1"),
 		{"preview", "POST", "/v1/dead-letters/preview", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50}`, 200},
 		{"create-job", "POST", "/v1/jobs", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50,"canary":true,"dry_run":true}`, 200},

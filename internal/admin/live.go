@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -64,7 +65,7 @@ type listener struct {
 type liveSources struct {
 	deadLetters *deadLetterEndpoints
 	jobs        *jobs.Store
-	relays      *relayEndpoints
+	status      *statusEndpoints
 }
 
 func newLive(cfg *Config, m *metrics, sources liveSources) *live {
@@ -197,8 +198,7 @@ func (l *live) poll(ctx context.Context) {
 // poller is the state of the last poll.
 type poller struct {
 	l           *live
-	stats       *StatsBody
-	relays      []heartbeatBody
+	status      []byte               // without its time
 	jobs        map[gocql.UUID]int64 // versions of the open ones
 	deadLetters map[gocql.UUID]int64 // versions
 	down        bool
@@ -209,8 +209,8 @@ func (v *poller) poll(ctx context.Context) {
 	work, cancel := context.WithTimeout(ctx, livePatience)
 	defer cancel()
 	var errs []error
-	// Stats are last: a listener that has them is notified of every later change.
-	for _, part := range []func(work, ctx context.Context) error{v.pollDeadLetters, v.pollJobs, v.pollRelays, v.pollStats} {
+	// The status is last: a listener that has it is notified of every later change.
+	for _, part := range []func(work, ctx context.Context) error{v.pollDeadLetters, v.pollJobs, v.pollStatus} {
 		errs = append(errs, part(work, ctx))
 	}
 	err := errors.Join(errs...)
@@ -226,26 +226,20 @@ func (v *poller) poll(ctx context.Context) {
 	}
 }
 
-func (v *poller) pollStats(work, ctx context.Context) error {
-	b, err := v.l.sources.deadLetters.stats.Get(work)
+func (v *poller) pollStatus(work, ctx context.Context) error {
+	b, err := v.l.sources.status.read(work, livePartPatience)
 	if err != nil {
 		return err
 	}
-	if v.stats == nil || !v.stats.same(&b) {
-		v.stats = &b
-		v.l.notify(ctx, "stats", true, b)
-	}
-	return nil
-}
-
-func (v *poller) pollRelays(work, ctx context.Context) error {
-	relays, err := v.l.sources.relays.read(work)
+	timeless := b
+	timeless.At, timeless.DeadLetters.At = time.Time{}, time.Time{}
+	text, err := json.Marshal(timeless)
 	if err != nil {
 		return err
 	}
-	if v.relays == nil || !sameRelays(v.relays, relays) {
-		v.relays = relays
-		v.l.notify(ctx, "relays", true, map[string]any{"relays": byRelay(relays)})
+	if !bytes.Equal(v.status, text) {
+		v.status = text
+		v.l.notify(ctx, "status", true, b)
 	}
 	return nil
 }

@@ -21,8 +21,8 @@ type liveEndpoints struct {
 func (ep *liveEndpoints) register() {
 	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
 		OperationID: "live", Method: http.MethodGet, Path: "/v1/live", Summary: "Stream changes",
-		Description: "Server-sent events, once a second: stats (as /v1/dead-letters/stats), relays (as /v1/relays), job (as /v1/jobs/{id}), " +
-			"dead_letters {event_ids}, database {reachable}. The first stats and relays are sent immediately. dead_letters lists the changed dead letters among the latest 200 and " +
+		Description: "Server-sent events, once a second: status (as /v1/status), job (as /v1/jobs/{id}), " +
+			"dead_letters {event_ids}, database {reachable}. The first status is sent immediately. dead_letters lists the changed dead letters among the latest 200 and " +
 			"all that were changed through this server. A comment is sent every 15 s. A client that reads too slowly is disconnected, and a stream ends after an hour: reconnect then.",
 		Responses: map[string]*huma.Response{"200": {
 			Description: "A stream of server-sent events", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},

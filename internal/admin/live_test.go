@@ -75,11 +75,11 @@ func TestLive_SendsChanges(t *testing.T) {
 	}
 	open := func(n int64) func([]byte) bool {
 		return func(data []byte) bool {
-			var st StatsBody
-			return json.Unmarshal(data, &st) == nil && st.Open == n
+			var st StatusBody
+			return json.Unmarshal(data, &st) == nil && st.DeadLetters.Open == n
 		}
 	}
-	s.next("stats", open(0))
+	s.next("status", open(0))
 	l := b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{})
 	has := func(id string) func([]byte) bool {
 		return func(data []byte) bool { return strings.Contains(string(data), id) }
@@ -88,7 +88,7 @@ func TestLive_SendsChanges(t *testing.T) {
 	b.ask(t, access.Admin, "POST", "/v1/dead-letters/"+l.EventID.String()+"/discard", `{}`).into(t, 200, nil)
 	s.next("dead_letters", has(l.EventID.String()))
 	late := b.listen(t) // it hears at once what is
-	late.next("stats", open(0))
+	late.next("status", open(0))
 
 	j, err := b.jobs().Create(t.Context(), jobs.Spec{Action: dlq.ActionReplay}, dlq.Actor{Name: "t"})
 	if err != nil {
@@ -110,7 +110,7 @@ func TestLive_SendsChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.next("relays", has(`"breaker":{"state":"open"}`))
+	s.next("status", has(`"breaker":{"state":"open"}`))
 }
 
 // A client that does not read is disconnected, and does not delay the others.
@@ -150,7 +150,7 @@ func TestLive_PollsWhileAClientListens(t *testing.T) {
 	b := setup(t, nil)
 	for range 3 {
 		s := b.listen(t)
-		s.next("stats", func([]byte) bool { return true })
+		s.next("status", func([]byte) bool { return true })
 		s.cancel()
 		for end := time.Now().Add(patience); ; {
 			b.live.mu.Lock()
@@ -166,7 +166,7 @@ func TestLive_PollsWhileAClientListens(t *testing.T) {
 		}
 	}
 	s := b.listen(t)
-	s.next("stats", func([]byte) bool { return true })
+	s.next("status", func([]byte) bool { return true })
 	b.live.close()
 	if _, err := io.ReadAll(s.r); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("the stream of a server that stops ended with %v", err)
@@ -225,7 +225,7 @@ func TestLive_OutlivesTheServersTimeouts(t *testing.T) {
 				t.Fatalf("it is %s", resp.Proto)
 			}
 			s := &sse{t: t, resp: resp, r: bufio.NewReader(resp.Body)}
-			s.next("stats", func([]byte) bool { return true })
+			s.next("status", func([]byte) bool { return true })
 			time.Sleep(short + time.Second)
 			id := b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{}).EventID.String()
 			s.next("dead_letters", func(data []byte) bool { return strings.Contains(string(data), id) })

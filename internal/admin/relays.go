@@ -93,12 +93,18 @@ type relaySharing struct {
 	Shards int   `json:"shards" doc:"Number of shards"`
 	Owned  []int `json:"owned" nullable:"false" doc:"The shards that it owns; an instance without shards is a standby"`
 	Joined bool  `json:"joined" doc:"It is a member of the consumer group of the instances"`
+
+	Error       string     `json:"error,omitempty" doc:"The last error of the broker; absent while it acknowledges the instance"`
+	Since       *time.Time `json:"since,omitempty" doc:"Time of the first error after the last success"`
+	Unreachable bool       `json:"unreachable,omitempty" doc:"The error is that no broker answered"`
 }
 
 type relayBreaker struct {
-	State string     `json:"state" doc:"closed, half-open or open"`
-	Since *time.Time `json:"since,omitempty"`
-	Cause string     `json:"cause,omitempty"`
+	State       string     `json:"state,omitempty" doc:"closed, half-open or open; absent for an instance, whose shards have breakers"`
+	Since       *time.Time `json:"since,omitempty" doc:"Time of the last change of state"`
+	Opened      *time.Time `json:"opened,omitempty" doc:"Time since when it is not closed"`
+	Cause       string     `json:"cause,omitempty"`
+	Unreachable bool       `json:"unreachable,omitempty" doc:"The cause is that no broker answered"`
 }
 
 type streamLag struct {
@@ -247,11 +253,4 @@ func (r *heartbeatBody) seen(now time.Time) {
 	case r.Problems == nil:
 		r.Problems = []string{}
 	}
-}
-
-// sameRelays reports whether there was no heartbeat in between.
-func sameRelays(a, b []heartbeatBody) bool {
-	return slices.EqualFunc(a, b, func(x, y heartbeatBody) bool {
-		return x.Name == y.Name && x.Table == y.Table && x.Instance == y.Instance && x.At.Equal(y.At) && x.Silent == y.Silent
-	})
 }

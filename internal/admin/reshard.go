@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -180,8 +181,11 @@ func (ep *reshardEndpoints) reshardProblem(ctx context.Context, err error, chang
 	return p
 }
 
-// sentence returns the text of an error as a sentence.
+// sentence returns the text of an error as a sentence, empty for none.
 func sentence(text string) string {
+	if text == "" {
+		return ""
+	}
 	first, size := utf8.DecodeRuneInString(text)
-	return string(unicode.ToUpper(first)) + text[size:] + "."
+	return string(unicode.ToUpper(first)) + strings.TrimSuffix(text[size:], ".") + "."
 }

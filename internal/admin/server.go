@@ -98,7 +98,8 @@ func (s *Server) registerEndpoints() {
 	reads := newDeadLetterEndpoints(ops, cfg)
 	relays := &relayEndpoints{ops, cfg.Session, cfg.Keyspace, cfg.Consistency, cfg.Timeout}
 	s.history = newHistory(cfg, reads.stats, relays)
-	s.live = newLive(cfg, s.metrics, liveSources{reads, bulk, relays})
+	status := newStatusEndpoints(ops, cfg, reads, relays)
+	s.live = newLive(cfg, s.metrics, liveSources{reads, bulk, status})
 	actions := &actionEndpoints{ops, cfg.DeadLetters, bulk, reads, s.audit, cfg.Schemas, s.live}
 	archives := &archiveEndpoints{ops, cfg.Archive}
 	jobRoutes := &jobEndpoints{ops, cfg.DeadLetters, bulk, s.audit, archives, relays}
@@ -113,6 +114,7 @@ func (s *Server) registerEndpoints() {
 	archives.register()
 	(&auditEndpoints{ops, s.audit}).register()
 	relays.register()
+	status.register()
 	(&reshardEndpoints{ops, s.audit, cfg.Resharder}).register()
 	(&historyEndpoints{ops, s.history}).register()
 	(&liveEndpoints{ops, s.live}).register()

@@ -88,7 +88,7 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 	if err != nil {
 		return nil, err
 	}
-	conf.Subscriptions = beside.observer
+	conf.Subscriptions, conf.Unread, conf.Verification = beside.observer, c.unread(session), c.verification(deadLetters)
 	if conf.Console, err = c.Admin.console(beside.orders != nil); err != nil {
 		return nil, err
 	}

@@ -109,7 +109,7 @@ type LocalConfig struct {
 	Actor string
 	// Archive opens archive.url, and Schemas reads dlq.schemas and kafka.schema_registry.
 	Archive, Schemas bool
-	// Topics reads the topics and the subscriptions for the history of an event.
+	// Topics reads the topics and the subscriptions, for the history of an event and the status.
 	Topics bool
 	// Runner configures the runner, without its archive.
 	Runner jobs.RunnerConfig
@@ -146,6 +146,7 @@ func OpenLocalAPI(ctx context.Context, c *Config, local LocalConfig) (_ *LocalAP
 	watch := newObserver(c, session, local.Logger)
 	if local.Topics {
 		conf.Kafka, conf.Relay, conf.Tables = c.Kafka, c.Relay.Name, c.outboxTables()
+		conf.Unread, conf.Verification = c.unread(session), c.verification(store)
 		if c.Scylla.Has(schema.Subscriptions) {
 			conf.Subscriptions = watch
 		}

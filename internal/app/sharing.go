@@ -272,7 +272,7 @@ func (s *Sharing) status() (relay.Sharing, []string) {
 	}
 	sharing := relay.Sharing{Shards: st.Shards, Owned: st.Owned, Joined: st.Joined}
 	if !st.Joined && st.Err != nil {
-		sharing.Error = st.Err.Error()
+		sharing.Error, sharing.Since, sharing.Unreachable = st.Err.Error(), st.ErrSince.UTC(), failure.IsUnreachable(st.Err)
 	}
 	return sharing, problems
 }

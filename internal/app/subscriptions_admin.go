@@ -113,6 +113,24 @@ func (o *observer) Of(ctx context.Context, r *kgo.Record) ([]subscriptions.Progr
 	return trace.Of(ctx, s, schemas, r)
 }
 
+// List returns the subscriptions.
+func (o *observer) List(ctx context.Context) ([]subscriptions.Subscription, error) {
+	s, err := o.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.List(ctx)
+}
+
+// Status returns the state of a subscription.
+func (o *observer) Status(ctx context.Context, name string) (subscriptions.Status, error) {
+	s, err := o.open(ctx)
+	if err != nil {
+		return subscriptions.Status{}, err
+	}
+	return s.Status(ctx, name)
+}
+
 // Close ends the requests to other processes.
 func (o *observer) Close() error {
 	o.mu.Lock()

@@ -75,6 +75,9 @@ type Status struct {
 	State State
 	// Since is the time of the last change of state; zero if there was none.
 	Since time.Time
+	// Opened is the time since when it is not closed: probes do not change it. Zero while it
+	// is closed.
+	Opened time.Time
 	// Cause is the failure that opened the breaker, also while it is half-open; nil
 	// once it is closed.
 	Cause error
@@ -163,12 +166,15 @@ func (b *Breaker) Left() time.Duration {
 func (b *Breaker) change(from, to State) {
 	b.mu.Lock()
 	was := b.mu.status
-	now := Status{State: to, Since: time.Now(), Cause: was.Cause}
+	now := Status{State: to, Since: time.Now(), Opened: was.Opened, Cause: was.Cause}
+	if now.Opened.IsZero() {
+		now.Opened = now.Since
+	}
 	switch to {
 	case Open:
 		now.Cause = b.mu.failure
 	case Closed:
-		now.Cause = nil
+		now.Opened, now.Cause = time.Time{}, nil
 	}
 	b.mu.status = now
 	b.mu.Unlock()

@@ -218,6 +218,18 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// Redraw writes a page in place of the previous one on a terminal, and after it, with an empty
+// line between them, elsewhere.
+func Redraw(w io.Writer, page []byte) error {
+	if isTerminal(w) {
+		page = append([]byte("\x1b[H\x1b[2J"), page...)
+	} else {
+		page = append(page, '\n')
+	}
+	_, err := w.Write(page)
+	return err
+}
+
 // At returns a time of a row of a Table that writes to w: relative to now on a terminal, and
 // otherwise in UTC. The zero time is a dash.
 func At(w io.Writer, t time.Time) string {

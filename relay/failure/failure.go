@@ -92,6 +92,12 @@ func IsTopicRefused(err error) bool {
 	return errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.InvalidTopicException)
 }
 
+// IsUnreachable reports whether err means that no broker answered: it is no answer of one.
+func IsUnreachable(err error) bool {
+	_, answer := errors.AsType[*kerr.Error](err)
+	return err != nil && !answer
+}
+
 // Classify returns the class of err: the result of its method Class if an error of the
 // chain has one, otherwise the class of the typed error of the broker or the database.
 // Any other error is Transient. The end of a deadline is Transient, a cancelled context

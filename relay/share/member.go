@@ -51,6 +51,7 @@ type Member struct {
 	holds    map[int]*Hold // functions that have not returned
 	stopping bool
 	err      error // last error of the group or the broker
+	errSince time.Time
 }
 
 // New validates the configuration and returns a Member that is not running.
@@ -265,5 +266,11 @@ func (m *Member) all() []*Hold {
 func (m *Member) note(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	switch {
+	case err == nil:
+		m.errSince = time.Time{}
+	case m.err == nil:
+		m.errSince = time.Now()
+	}
 	m.err = err
 }

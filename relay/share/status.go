@@ -18,15 +18,16 @@ type Status struct {
 	// further answers from the broker.
 	Lease time.Duration
 	// Err is the last error of the broker or of the connection to it, nil after a
-	// success.
-	Err error
+	// success; ErrSince is the time of the first error after the last success.
+	Err      error
+	ErrSince time.Time
 }
 
 // Status returns the current state of the member.
 func (m *Member) Status() Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := Status{Shards: m.cfg.Shards, Joined: !m.lease.over(), Lease: m.lease.left(), Err: m.err, Owned: []int{}}
+	s := Status{Shards: m.cfg.Shards, Joined: !m.lease.over(), Lease: m.lease.left(), Err: m.err, ErrSince: m.errSince, Owned: []int{}}
 	for shard, h := range m.holds {
 		if h.lost.Load() == nil {
 			s.Owned = append(s.Owned, shard)

@@ -199,7 +199,8 @@ func TestOverview_BreakerOpens(t *testing.T) {
 	for range 12 {
 		w.store(10)
 	}
-	b.sees(".say.bad .say-title", "The circuit breaker of orders is")
+	b.sees(".say.bad .say-title", "Broker unreachable since ")
+	b.sees(".say.bad .say-title", "events wait")
 	b.sees(".overview", "connection refused")
 	b.shoot("breaker-open")
 }

@@ -104,6 +104,12 @@ func (c *Client) Event(ctx context.Context, event, aggregate string) (out admin.
 	return out, err
 }
 
+// Status returns the state of the system.
+func (c *Client) Status(ctx context.Context) (out admin.StatusBody, err error) {
+	err = c.get(ctx, "/v1/status", nil, &out)
+	return out, err
+}
+
 // Stats counts the dead letters.
 func (c *Client) Stats(ctx context.Context) (out admin.StatsBody, err error) {
 	err = c.get(ctx, "/v1/dead-letters/stats", nil, &out)

@@ -79,7 +79,7 @@ export function deadLetters(ctx) {
     act(action, chosen.target(filterOf(q)), (job) => { chosen.clear(); if (job?.id) go(`/jobs/${job.id}`); else read(); });
   }
 
-  ctx.on(["stats"], counted);
+  ctx.on(["status"], (s) => counted(s.dead_letters));
   ctx.soon(["dead_letters"], read);
   api.stats(ctx.signal).then((s) => { counted(s); list.after(values("error_class", s.open_by_error_class), values("event_type", s.open_by_event_type)); }).catch(() => { /* it only counts, and helps typing */ });
   for (const [key, name] of [["r", "replay"], ["d", "discard"]]) keys.onPage(key, `${name} what is chosen`, () => chosen.bar.querySelector(`[data-key="act-${name}"]`)?.click());

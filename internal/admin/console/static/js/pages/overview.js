@@ -2,11 +2,11 @@
 import { api } from "../api.js";
 import { chart } from "../chart.js";
 import { fill, h, icon } from "../dom.js";
-import { ago, count, known, plural, short, span, stamp } from "../format.js";
+import { ago, count, known, plural, short, span, stamp, visible } from "../format.js";
 import { live } from "../live.js";
-import { badge, empty, facts, failed, loading, meter, panel, sentence, tabs } from "../parts.js";
+import { badge, empty, facts, failed, loading, mark, meter, panel, sentence, tabs } from "../parts.js";
 import { href } from "../router.js";
-import { classMeans, open, statusMeans, statuses } from "../words.js";
+import { classMeans, open, statusMeans, statuses, subscriptionStates } from "../words.js";
 
 const kept = 15 * 60_000, every = 2000, over = 20_000;
 // seen is the data of the stream since this tab was opened: the charts. It outlives
@@ -18,19 +18,19 @@ let latest = null;
 const lengths = { day: 86_400_000, week: 7 * 86_400_000 }, periods = [["live", "Live"], ["day", "24 hours"], ["week", "7 days"]];
 let period = "live", past = null;
 
-// The stream sends an event when something changes; silence while it is live means that
-// nothing did. While it is lost there are no points.
-live.addEventListener("stats", ({ detail }) => { latest = detail; sample(); });
-setInterval(() => { if (live.state === "live" && latest) sample(); }, every);
-
-// A heartbeat of a relay has its rate and its latency since the one before.
-live.addEventListener("relays", ({ detail }) => {
-  const on = heard(detail.relays).filter((r) => !r.silent && r.state !== "stopped"), now = Date.now();
+// The stream sends the status when something changes; silence while it is live means that
+// nothing did. While it is lost there are no points. A heartbeat of a relay has its rate and
+// its latency since the one before.
+live.addEventListener("status", ({ detail }) => {
+  latest = detail.dead_letters;
+  sample();
+  const on = detail.relays.flatMap((r) => r.shards).filter((r) => !off(r)), now = Date.now();
   if (flow.length && now - flow[flow.length - 1].at < every / 2) flow.pop(); // shards beat one after the other
   const slowest = (q) => Math.max(0, ...on.map((r) => r.latency?.[q] ?? 0));
-  flow.push({ at: now, published: on.reduce((n, r) => n + (r.rates?.published ?? 0), 0), p50: slowest("p50_ms") || undefined, p99: slowest("p99_ms") || undefined });
+  flow.push({ at: now, published: detail.published_per_second, p50: slowest("p50_ms") || undefined, p99: slowest("p99_ms") || undefined });
   while (flow[0].at < now - kept) flow.shift();
 });
+setInterval(() => { if (live.state === "live" && latest) sample(); }, every);
 
 function sample() {
   const now = Date.now();
@@ -61,31 +61,27 @@ export function overview(ctx) {
   const verdict = h("div", { class: "verdict" }), body = h("div", { class: "overview" });
   fill(ctx.el, h("div", { class: "stack" }, h("h1", { tabindex: "-1", class: "hidden-text" }, "Overview"), verdict, body));
   fill(body, loading("the state of the system"));
-  let stats, relays, relaysErr;
+  let status = null;
   const drawn = h("div", { class: "charts" });
 
   const read = async () => {
     try {
-      const [s, r] = await Promise.all([api.stats(ctx.signal), api.relays(ctx.signal).catch((e) => e)]);
-      stats = s;
-      relaysErr = r instanceof Error ? r : null;
-      relays = relaysErr ? [] : heard(r.relays);
-      if (!latest) { latest = stats; sample(); }
+      status = await api.status(ctx.signal);
+      if (!latest) { latest = status.dead_letters; sample(); }
       draw();
     } catch (err) {
-      if (!ctx.signal.aborted && !stats) fill(body, failed(err, read));
+      if (!ctx.signal.aborted && !status) fill(body, failed(err, read));
     }
   };
   const draw = () => {
-    if (ctx.signal.aborted || !stats) return;
-    fill(verdict, say(stats, relays, relaysErr));
+    if (ctx.signal.aborted || !status) return;
+    fill(verdict, say(status));
     if (period === "live" && seen.length < 3) fill(drawn, charts());
     fill(body,
-      h("div", { class: "stack" }, backlog(stats), panel("Charts", { aside: h("div", { class: "row" }, period === "live" && h("span", { class: "small muted" }, "since this tab was opened, 15 min at most"), tabs("Period of the charts", periods, period, choose)) }, drawn), classesOf(stats)),
-      h("div", { class: "stack" }, relayPanels(relays, relaysErr)));
+      h("div", { class: "stack" }, events(status), backlog(status.dead_letters), panel("Charts", { aside: h("div", { class: "row" }, period === "live" && h("span", { class: "small muted" }, "since this tab was opened, 15 min at most"), tabs("Period of the charts", periods, period, choose)) }, drawn), classesOf(status.dead_letters)),
+      h("div", { class: "stack" }, relayPanels(status.relays), queues(status.subscriptions), verification(status.verification)));
   };
-  ctx.on(["stats"], (s) => { if (stats) { stats = s; draw(); } });
-  ctx.on(["relays"], (r) => { if (stats) { relays = heard(r.relays); relaysErr = null; draw(); } });
+  ctx.on(["status"], (s) => { status = s; draw(); });
   ctx.soon([], read);
   const show = async () => {
     await readPast(ctx.signal);
@@ -106,69 +102,31 @@ export function overview(ctx) {
   read();
 }
 
-// heard are the relays as they are now: of each relay and table the process that
-// was heard of last, because a process that died is kept for a while. before are
-// its earlier processes, if they did not say that they stopped.
-function heard(all) {
-  const by = new Map();
-  all = all.flatMap((r) => [...r.shards, ...r.instances]);
-  const members = all.filter((r) => r.sharing && !r.silent && r.state !== "stopped");
-  all = all.filter((r) => !r.sharing);
-  for (const r of [...all].sort((a, b) => new Date(b.at) - new Date(a.at))) {
-    const key = JSON.stringify([r.name, r.table]), first = by.get(key);
-    if (!first) by.set(key, { ...r, before: [] });
-    else if (!r.silent && r.state !== "stopped") by.set(`${key}${r.instance}`, { ...r, before: [] });
-    else if (r.silent) first.before.push(r);
-  }
-  const relays = [...by.values()];
-  for (const r of relays) if (r.shard) r.members = members.filter((m) => m.table === r.table && `${m.name}/` === r.name.slice(0, m.name.length + 1));
-  // A shard of an earlier number is no news, nor is a relay without shards of an earlier version.
-  const now = (r) => (r.shard ? !r.members.length || r.members.some((m) => m.sharing.shards === r.shard.count)
-    : !(r.silent || r.state === "stopped") || !members.some((m) => m.table === r.table && m.name === r.name));
-  return relays.filter(now).concat(members.filter((m) => !m.sharing.owned.length && !relays.some((r) => r.members?.includes(m))).map((m) => ({ ...m, before: [] })));
-}
-
-// whole is the name of the relay of a shard, called its label.
-const whole = (r) => (r.shard ? r.name.slice(0, r.name.lastIndexOf("/")) : r.name);
-const called = (r) => (r.shard?.count > 1 ? `${whole(r)} (shard ${r.shard.index} of ${r.shard.count})` : whole(r));
+// off reports that the last heartbeat of a shard is not that of a process that runs.
+const off = (r) => r.silent || r.state === "stopped";
 
 // processOf is the host and process of one that shares, as its shards have it.
 const processOf = (m) => m.instance.replace(/\/shards$/, "");
 
-const broken = (r) => !r.silent && r.state !== "stopped" && r.breaker?.state && r.breaker.state !== "closed";
+const broken = (r) => !off(r) && r.breaker?.state && r.breaker.state !== "closed";
 
 // troubles are the problems of the instances that could own a shard.
-const troubles = (r) => [...new Set(r.members?.flatMap((m) => m.problems ?? []))];
+const troubles = (members) => [...new Set(members.flatMap((m) => m.problems ?? []))];
 
-// say is the verdict: the worst thing first, in words.
-function say(s, relays, relaysErr) {
-  const open = relays.filter(broken), quiet = relays.filter((r) => r.silent), off = relays.filter((r) => r.state === "stopped"), unowned = off.find((r) => r.members?.length), ill = relays.filter((r) => !r.silent && r.state !== "stopped" && r.problems?.length);
-  const yours = (s.by_status?.failed ?? 0) + (s.by_status?.suspended ?? 0);
-  const blocked = s.by_status?.blocked ?? 0, others = s.open - yours - blocked;
-  const waits = "Its events wait until it is back.";
-  let tone = "ok", title, more = [];
-  if (open.length) { tone = "bad"; title = `The circuit breaker of ${called(open[0])} is ${open[0].breaker.state.replace("_", "-")}.`; more.push(open[0].breaker.cause ? sentence(open[0].breaker.cause) : "The broker does not accept events."); }
-  else if (quiet.length) { tone = "bad"; title = `Relay ${called(quiet[0])} has sent no heartbeat since ${stamp(quiet[0].at)}.`; more.push(waits); }
-  else if (unowned) { tone = "bad"; title = `No instance owns shard ${unowned.shard.index} of relay ${whole(unowned)}.`; more.push(...troubles(unowned).slice(0, 1).map(sentence), "Its events wait until an instance owns it."); }
-  else if (ill.length) { tone = "bad"; title = `Relay ${called(ill[0])} has a problem.`; more.push(sentence(ill[0].problems[0])); }
-  else if (yours) { tone = "warn"; title = `${plural(yours, "dead letter")} ${yours === 1 ? "needs" : "need"} your decision.`; }
-  else if (s.open && !relays.length && !relaysErr) { tone = "bad"; title = `${plural(s.open, "dead letter")} ${s.open === 1 ? "is" : "are"} open, and no relay has sent a heartbeat.`; more.push("Without a relay nothing is replayed."); }
-  else if (s.open) { tone = "info"; title = `${plural(s.open, "dead letter")} ${s.open === 1 ? "is" : "are"} open; the relay replays ${s.open === 1 ? "it" : "them"} automatically.`; }
-  else if (off.length) { tone = "info"; title = `Relay ${whole(off[0])} was stopped at ${stamp(off[0].at)}.`; }
-  else title = "No dead letters are open.";
-  // A relay that an operator stopped is a fact, not a problem.
-  if (off.length && !unowned) more.push(tone !== "info" || s.open ? `Relay ${whole(off[0])} was stopped; its events wait until it is started.` : "Its events wait until it is started.");
-  if (s.open) {
-    if (tone === "bad") more.push(relays.length > 0 && `${plural(s.open, "dead letter")} open.`);
-    else if (yours) {
-      more.push(blocked > 0 && `${plural(blocked, "event")} ${blocked === 1 ? "is" : "are"} blocked behind other dead letters.`);
-      more.push(relays.length || relaysErr ? others > 0 && `The relay replays ${plural(others, "other")} automatically.` : "No relay has sent a heartbeat.");
-    }
-  } else if (tone === "ok") more.push(relays.length ? "All stored events are published or being published." : "No relay has sent a heartbeat.");
-  if (relaysErr) more.push("The state of the relays could not be read.");
-  return h("div", { class: `say ${tone}` }, icon(tone === "ok" ? "check" : "warn"), h("div", { class: "grow" }, h("p", { class: "say-title" }, title), h("p", { class: "break" }, more.filter(Boolean).join(" "))),
+const tones = { critical: "bad", warning: "warn", info: "info", ok: "ok" };
+
+// say is the verdict of the server: the worst thing first, in words.
+function say({ level, title, details, unknown, dead_letters: s }) {
+  const more = [...details, ...unknown.map((u) => `Not read: ${u}.`)];
+  return h("div", { class: `say ${tones[level]}` }, icon(level === "ok" ? "check" : "warn"), h("div", { class: "grow" }, h("p", { class: "say-title break" }, visible(title)), h("p", { class: "break" }, visible(more.join(" ")))),
     known(s.oldest) && s.open ? h("p", { class: "oldest" }, h("span", { class: "muted small" }, "Oldest"), h("b", null, ago(s.oldest))) : null);
 }
+
+// events are those that wait, and what is published.
+const events = ({ waiting: w, published_per_second: rate }) => panel("Events", {},
+  h("div", { class: "figures" },
+    h("p", { class: "figure", title: "Events that are stored and neither published nor dead letters" }, h("b", null, `${w.at_least ? "≥ " : ""}${count(w.events)}`), w.events === 1 ? " waits" : " wait"),
+    h("p", { class: "figure" }, h("b", null, rate.toFixed(rate < 10 ? 1 : 0)), " published/s")));
 
 function backlog(s) {
   const n = (st) => s.by_status?.[st] ?? 0;
@@ -236,56 +194,77 @@ async function readPast(signal) {
   if (chosen === period && !signal.aborted) past = d;
 }
 
-function relayPanels(relays, err) {
-  if (err) return panel("Relays", {}, h("p", { class: "danger-text" }, `Could not be read: ${err.message}.`));
+function relayPanels(relays) {
   if (!relays.length) return panel("Relays", {}, empty("No relay has sent a heartbeat.", "A running relay writes heartbeats. Without a relay nothing is published or replayed."));
-  const shared = Map.groupBy(relays.filter((r) => r.shard), (r) => JSON.stringify([whole(r), r.table]));
-  return [...[...shared.values()].map(sharedPanel), ...relayPanelsOf(relays.filter((r) => !r.shard))];
+  return relays.map((r) => (r.instances.length || r.shards.some((s) => s.shard) ? sharedPanel(r) : ownPanels(r)));
 }
 
 // sharedPanel is a relay that several instances share: the owner of each shard.
-function sharedPanel(shards) {
-  shards = shards.sort((a, b) => a.shard.index - b.shard.index);
-  const first = shards[0], name = whole(first), members = first.members;
-  const idle = members.filter((m) => !m.sharing.owned.length);
-  const off = (r) => r.silent || r.state === "stopped";
+function sharedPanel({ name, table, instances, shards }) {
+  const idle = instances.filter((m) => !m.sharing.owned.length);
   // Shards need owners unless the whole relay was stopped.
-  const none = !members.length && shards.every((r) => r.state === "stopped") ? ["archived", "stopped"] : ["failed", "none"];
-  const standby = ["Standby", idle.length > 0 && idle.map(processOf).join(", ")];
-  if (first.shard.count === 1) return panel(`Relay ${name}`, { aside: off(first) ? h("span", { class: `badge ${first.silent || members.length ? "b-failed" : "b-archived"}` }, first.silent ? "silent" : members.length ? "not owned" : "stopped") : h("span", { class: "small muted" }, plural(members.length, "instance")) }, [relayView(first), idle.length > 0 && !off(first) && facts([standby])]);
-  return panel(`Relay ${name}`, { aside: h("span", { class: "small muted" }, `${plural(first.shard.count, "shard")}, ${plural(members.length, "instance")}`) }, [
-    h("table", { class: "pairs shards" },
+  const none = !instances.length && shards.every((r) => r.state === "stopped") ? ["archived", "stopped"] : ["failed", "none"];
+  const standby = ["Standby", idle.length > 0 && idle.map((m) => `${processOf(m)}${m.sharing.joined ? "" : " (not in the group)"}`).join(", ")];
+  if (shards.length === 1 && shards[0].shard?.count === 1) {
+    const first = shards[0];
+    return panel(`Relay ${name}`, { aside: off(first) ? h("span", { class: `badge ${first.silent || instances.length ? "b-failed" : "b-archived"}` }, first.silent ? "silent" : instances.length ? "not owned" : "stopped") : h("span", { class: "small muted" }, plural(instances.length, "instance")) }, [relayView(first, instances), idle.length > 0 && !off(first) && facts([standby])]);
+  }
+  return panel(`Relay ${name}`, { aside: h("span", { class: "small muted" }, `${plural(shards.length, "shard")}, ${plural(instances.length, "instance")}`) }, [
+    shards.length > 0 && h("table", { class: "pairs shards" },
       h("thead", null, h("tr", null, ["Shard", "Owner", "Events/s", "Lag"].map((t) => h("th", { scope: "col" }, t)))),
       h("tbody", null, shards.map((r) => h("tr", null,
-        h("th", { scope: "row" }, String(r.shard.index)),
+        h("th", { scope: "row" }, String(r.shard?.index ?? 0)),
         h("td", { class: "break" }, off(r) ? h("span", { class: `badge b-${none[0]}` }, none[1]) : r.instance,
           broken(r) && h("p", null, h("span", { class: `badge ${r.breaker.state === "open" ? "b-failed" : "b-pending"}` }, `breaker ${r.breaker.state.replace("_", "-")}`))),
         off(r) ? h("td", { colspan: "2", class: "muted" }, r.state === "stopped" ? "released " : "no heartbeat since ", ago(r.at)) : [
           h("td", null, (r.rates?.published ?? 0).toFixed(1)), h("td", null, seconds(r.behind_seconds))])))),
-    shards.some((r) => !off(r) && r.problems?.length) && h("ul", { class: "problems" }, shards.filter((r) => !off(r)).flatMap((r) => (r.problems ?? []).map((p) => h("li", { class: "break" }, `Shard ${r.shard.index}: ${p}`)))),
+    shards.some((r) => !off(r) && r.problems?.length) && h("ul", { class: "problems" }, shards.filter((r) => !off(r)).flatMap((r) => (r.problems ?? []).map((p) => h("li", { class: "break" }, `Shard ${r.shard?.index ?? 0}: ${p}`)))),
+    !shards.length && h("ul", { class: "problems" }, troubles(instances).map((p) => h("li", { class: "break" }, p))),
     facts([
-      ["Table", first.table],
-      ["Instances", members.length > 0 && members.map((m) => `${processOf(m)}${m.sharing.joined ? "" : " (not in the group)"}`).join(", ")],
+      ["Table", table],
+      ["Instances", instances.length > 0 && instances.map((m) => `${processOf(m)}${m.sharing.joined ? "" : " (not in the group)"}`).join(", ")],
       standby,
     ]),
   ]);
 }
 
-function relayPanelsOf(relays) {
-  return relays.map((r) => panel(`Relay ${r.name}`, { aside: r.silent ? h("span", { class: "badge b-failed" }, "silent") : h("span", { class: "small muted" }, r.state === "running" ? "" : `${r.state}, `, "heartbeat ", ago(r.at)) }, relayView(r)));
+function ownPanels({ shards, ended_processes: ended, ended_at: at }) {
+  return shards.map((r) => panel(`Relay ${r.name}`, { aside: r.silent ? h("span", { class: "badge b-failed" }, "silent") : h("span", { class: "small muted" }, r.state === "running" ? "" : `${r.state}, `, "heartbeat ", ago(r.at)) },
+    relayView(r, []), ended > 0 && h("p", { class: "small muted gap" }, `${plural(ended, "earlier process", "earlier processes")} ended without a final heartbeat, the last `, ago(at), ".")));
 }
+
+// queues are the subscriptions with messages that wait, and those with a problem.
+function queues(all) {
+  if (!all.length) return null;
+  return panel("Subscriptions", { aside: h("a", { href: href("/subscriptions"), "data-key": "queues" }, "All") },
+    h("table", { class: "pairs" },
+      h("thead", null, h("tr", null, ["Subscription", "Lag", "Oldest", "Dead letters"].map((t) => h("th", { scope: "col" }, t)))),
+      h("tbody", null, all.map((s) => h("tr", null,
+        h("th", { scope: "row", class: "break" }, h("a", { href: href(`/subscriptions/${s.name}`), "data-key": `q-${s.name}` }, visible(s.name)), s.paused && [" ", mark(subscriptionStates, "paused")],
+          s.error ? h("p", { class: "small danger-text" }, visible(s.error)) : !s.instances && h("p", { class: "small danger-text" }, "no process runs it"), s.unowned_partitions > 0 && s.instances > 0 && h("p", { class: "small danger-text" }, `${plural(s.unowned_partitions, "partition")} without an owner`)),
+        h("td", null, s.error ? "–" : count(s.lag)), h("td", { class: "nowrap" }, ago(s.oldest)),
+        h("td", null, s.dead_letters ? h("a", { class: "danger-text", href: href("/dead-letters", { table: `subscription.${s.name}` }), "data-key": `qd-${s.name}` }, count(s.dead_letters)) : count(0)))))));
+}
+
+// verification is the last proof that every event is in its topic.
+const verification = (all) => all.length > 0 && panel("Verification", {}, all.map((v) => facts([
+  ["Table", v.table],
+  ["Last pass", v.last_pass ? h("span", null, "ended ", ago(v.last_pass)) : `the first one has verified ${count(v.ranges_done)} of ${plural(v.ranges, "range")}`],
+  ["Verified", v.verified && `events written until ${stamp(v.verified)}`],
+  ["Missing", v.missing ? h("span", { class: "danger-text" }, plural(v.missing, "event")) : "no event"],
+])));
 
 const seconds = (v) => (typeof v === "number" ? (v > 0 && v < 10 ? `${v.toFixed(1)} s` : span(v * 1000)) : v);
 
 // unfolded are the relays whose streams were unfolded; each heartbeat draws them again.
 const unfolded = new Set();
 
-function relayView(r) {
-  const b = r.breaker ?? {}, lag = r.lag ?? [], groups = r.groups ?? [], key = `${r.name} ${r.table}`;
-  const stale = r.silent || r.state === "stopped";
-  const said = stale && r.members?.length ? troubles(r) : (r.problems ?? []).slice(r.silent ? 1 : 0); // the first one of a silent relay is the server's
+function relayView(r, members) {
+  const b = off(r) ? {} : r.breaker ?? {}, lag = r.lag ?? [], groups = r.groups ?? [], key = `${r.name} ${r.table}`;
+  const stale = off(r);
+  const said = stale && members.length ? troubles(members) : (r.problems ?? []).slice(r.silent ? 1 : 0); // the first one of a silent relay is the server's
   return [
-    stale && h("p", { class: `callout ${r.silent ? "bad" : ""}` }, r.silent ? sentence(r.problems[0]) : r.members?.length ? "No instance owns its shard." : "It was stopped.", " The data below is from ", stamp(r.at), "."),
+    stale && h("p", { class: `callout ${r.silent ? "bad" : ""}` }, r.silent ? sentence(r.problems[0]) : members.length ? "No instance owns its shard." : "It was stopped.", " The data below is from ", stamp(r.at), "."),
     said.length > 0 && h("ul", { class: "problems" }, said.map((p) => h("li", { class: "break" }, p))),
     facts([
       ["Breaker", b.state && h("span", null, h("span", { class: `badge ${b.state === "closed" ? "b-resolved" : b.state === "open" ? "b-failed" : "b-pending"}` }, b.state.replace("_", "-")), known(b.since) ? [" since ", ago(b.since)] : null)],
@@ -302,7 +281,6 @@ function relayView(r) {
     groups.length + lag.length > 0 && h("details", { class: "gap", open: unfolded.has(key), ontoggle: (e) => { e.target.open ? unfolded.add(key) : unfolded.delete(key); } }, h("summary", { "data-key": `lag-${key}` }, `Lag of ${plural(r.streams, "stream")}`),
       groups.length > 0 && [h("h3", null, "By parts of the ring"), bars(groups.map((g) => ({ ...g, name: `part ${g.part} of ${g.parts}`, title: `from token ${g.from_token}`, more: plural(g.streams, "stream") })))],
       lag.length > 0 && [h("h3", { class: "gap" }, "Streams with the largest lag"), bars(lag.map((g) => ({ ...g, name: short(g.name), title: g.name, mono: true })))]),
-    r.before.length > 0 && h("p", { class: "small muted gap" }, `${plural(r.before.length, "earlier process", "earlier processes")} ended without a final heartbeat, the last `, ago(r.before[0].at), "."),
   ];
 }
 

@@ -1,0 +1,67 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/capture"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+)
+
+// errEnough ends the count of Unread at its limit.
+var errEnough = errors.New("enough events")
+
+// Unread returns the number of events in the CDC log that were written since a time, at most
+// limit: of the shard of cfg, or of the whole table without one. While no relay reads the log,
+// they wait. It only reads, and requires Session, Keyspace, Name and the table of cfg.
+func Unread(ctx context.Context, cfg Config, since time.Time, limit int) (n int, err error) {
+	cfg = cfg.withDefaults()
+	table, _, err := readTable(ctx, &cfg)
+	if err != nil {
+		return 0, err
+	}
+	own := cdclog.PortionOf(cfg.Shard, table)
+	if own.None() {
+		return 0, nil // another shard processes the whole table
+	}
+	generations := cdclog.NewGenerations(cfg.Session, cfg.TableKeyspace, cfg.Table, &own)
+	starts, err := generations.Times(ctx)
+	if err != nil {
+		return 0, err
+	}
+	slices.SortFunc(starts, time.Time.Compare)
+	reader := cdclog.NewReader(cfg.Session, rows.Outline(table), &own)
+	now := time.Now()
+	for i, start := range starts {
+		if start.After(now) || i+1 < len(starts) && starts[i+1].Before(since) {
+			continue
+		}
+		g, err := generations.Generation(ctx, start)
+		if err != nil {
+			return n, err
+		}
+		for streams := range slices.Chunk(g.Streams, capture.GroupStreams) {
+			_, err := reader.Read(ctx, cdclog.NewStreamList(streams...), max(since.UnixMicro(), 0), 0, true,
+				func([]byte, cdclog.RowKey) bool { return false }, func(row *cdclog.Row) error {
+					if row.Insert {
+						n++
+					}
+					if n == limit {
+						return errEnough
+					}
+					return nil
+				})
+			if errors.Is(err, errEnough) {
+				return n, nil
+			}
+			if err != nil {
+				return n, fmt.Errorf("count the unread events of %s: %w", table, err)
+			}
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,54 @@
+package relay
+
+import (
+	"testing"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+)
+
+// The events that were written since a time are counted up to the limit, over all streams and
+// with the tombstones and other rows that are no events left out; shards count their own.
+func TestUnread(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
+		defer w.close()
+		unread := func(shard Shard, since time.Time, limit int) int {
+			t.Helper()
+			cfg := w.cfg
+			cfg.Session, cfg.Shard = w.session, shard
+			n, err := Unread(t.Context(), cfg, since, limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		began := time.Now()
+		if n := unread(Shard{}, began, 100); n != 0 {
+			t.Errorf("Unread() = %d in an empty table", n)
+		}
+		w.write(relaytest.Event(1, 1, "OrderCreated"))
+		time.Sleep(time.Second)
+		since := time.Now()
+		for i := range 20 {
+			w.write(relaytest.Event(i+2, 1, "OrderCreated"))
+		}
+		e := relaytest.Event(1, 1, "OrderCreated")
+		if err := w.session.Query("DELETE FROM outbox.outbox_messages WHERE aggregate_id = ? AND seq = ?", e.AggregateID.String(), e.Sequence).Exec(); err != nil {
+			t.Fatal(err)
+		}
+		sum := 0
+		for i := range 3 {
+			n := unread(Shard{Index: i, Count: 3}, since, 100)
+			if n == 0 {
+				t.Errorf("shard %d has no events", i)
+			}
+			sum += n
+		}
+		if all, old, few := unread(Shard{}, since, 100), unread(Shard{}, began, 100), unread(Shard{}, began, 7); all != 20 || sum != 20 || old != 21 || few != 7 {
+			t.Errorf("Unread() = %d, %d by shards, %d from the beginning, %d with a limit of 7; want 20, 20, 21, 7", all, sum, old, few)
+		}
+	})
+}
