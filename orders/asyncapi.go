@@ -134,6 +134,7 @@ func (p Publication) headers() object {
 	}
 	all := object{
 		outbox.HeaderTable: text("Keyspace and name of the outbox table"),
+		outbox.HeaderEpoch: number("Epoch of the event, if the database was restored: compared before the version"),
 		outbox.HeaderCaptured: object{
 			"type": "string", "description": "Reader that found the event",
 			"enum": []string{rows.CapturedTail, rows.CapturedSweep, rows.CapturedKey, rows.CapturedBackfill},

@@ -344,6 +344,8 @@ func TestFromRecord_NamesTheHeader(t *testing.T) {
 		{string(e.Key()), change("ce_aggregatetype", ""), "ce_aggregatetype is empty"},
 		{string(e.Key()), change("ce_aggregatesequence", "0"), "ce_aggregatesequence"},
 		{string(e.Key()), append(good[:len(good):len(good)], good[6]), "ce_aggregatesequence"},
+		{string(e.Key()), append(good[:len(good):len(good)], Header{"ce_epoch", []byte("0")}), "ce_epoch"},
+		{string(e.Key()), append(good[:len(good):len(good)], Header{"ce_epoch", []byte("7")}, Header{"ce_epoch", []byte("7")}), "ce_epoch"},
 		{string(e.Key()), change("ce_time", "yesterday"), "ce_time"},
 		{string(e.Key()), change("ce_type", ""), "ce_type is empty"},
 		{string(e.Key()), change("ce_specversion", "0.3"), "ce_specversion"},
@@ -354,6 +356,10 @@ func TestFromRecord_NamesTheHeader(t *testing.T) {
 		if !errors.Is(err, ErrNotAnEvent) || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("FromRecord() error = %v, want ErrNotAnEvent naming %q", err, tt.want)
 		}
+	}
+	epoch := append(good[:len(good):len(good)], Header{"ce_epoch", []byte("1800000000")})
+	if got, err := FromRecord(e.Key(), e.Payload, epoch); err != nil || got.Epoch != 1_800_000_000 || !maps.Equal(got.Headers, e.Headers) {
+		t.Errorf("an event of an epoch: %d with headers %q, %v", got.Epoch, got.Headers, err)
 	}
 	future := append(good[:len(good):len(good)], Header{"ce_future", []byte("/v9")})
 	if got, err := FromRecord(e.Key(), e.Payload, future); err != nil || !maps.Equal(got.Headers, e.Headers) {

@@ -24,6 +24,9 @@ const (
 	HeaderTime          = "ce_time"
 	HeaderSequence      = "ce_aggregatesequence" // decimal, from 1
 	HeaderAggregateType = "ce_aggregatetype"
+	// HeaderEpoch is the epoch of an event, decimal: the numbers of aggregates may have begun again
+	// since the epoch before, because the database was restored. It is absent in epoch 0.
+	HeaderEpoch = "ce_epoch"
 
 	// HeaderTable is the keyspace and name of the outbox table, as in "shop.outbox_messages".
 	// With HeaderSource it tells the records of a relay from those of others in a topic.
@@ -193,6 +196,11 @@ type Record struct {
 	// OriginalID is the id of the event in the outbox that this one replaces: an operator
 	// edited it as a dead letter. It is zero for every other event.
 	OriginalID ID
+	// Epoch is ce_epoch. A consumer that remembers Sequence compares Epoch before it: of two events
+	// of an aggregate the one with the larger Epoch is later, whatever their numbers. It grows
+	// whenever outbox schema new-epoch is run, which is after each restore of the database, and is
+	// 0 before the first time.
+	Epoch int64
 }
 
 // FromRecord is the reverse of AppendHeaders and Key, with the record's value
@@ -268,8 +276,14 @@ func (r *Record) setHeader(key string, value []byte, seen *attributes) error {
 	case HeaderSequence:
 		if r.Sequence != 0 {
 			err = errors.New("is repeated")
-		} else if r.Sequence, err = strconv.ParseInt(string(value), 10, 64); err == nil && r.Sequence < 1 {
-			err = errors.New("must be 1 or more")
+		} else {
+			r.Sequence, err = positive(value)
+		}
+	case HeaderEpoch:
+		if r.Epoch != 0 {
+			err = errors.New("is repeated")
+		} else {
+			r.Epoch, err = positive(value)
 		}
 	case HeaderAggregateType:
 		r.AggregateType = string(value)
@@ -290,6 +304,15 @@ func (r *Record) setHeader(key string, value []byte, seen *attributes) error {
 		return fmt.Errorf("%w: header %s %q: %w", ErrNotAnEvent, key, clip(value), err)
 	}
 	return nil
+}
+
+// positive returns a decimal number from 1 on.
+func positive(value []byte) (int64, error) {
+	n, err := strconv.ParseInt(string(value), 10, 64)
+	if err == nil && n < 1 {
+		err = errors.New("must be 1 or more")
+	}
+	return n, err
 }
 
 // clip bounds the length of foreign text in errors.

@@ -142,10 +142,10 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 }
 
-// isResumable reports whether the run ended because gated partitions take records again, or the
-// table was altered and fits its mapping.
+// isResumable reports whether the run ended because gated partitions take records again, the table
+// was altered and fits its mapping, or an epoch has begun.
 func isResumable(err error) bool {
-	return errors.Is(err, readback.ErrReadable) || errors.Is(err, publish.ErrPartitionResumed) || errors.Is(err, errAltered)
+	return errors.Is(err, readback.ErrReadable) || errors.Is(err, publish.ErrPartitionResumed) || errors.Is(err, errAltered) || errors.Is(err, errEpoch)
 }
 
 // finish waits for the events in progress, unless the relay failed, and saves the
@@ -157,7 +157,8 @@ func (r *Relay) finish(ctx context.Context, p *publish.Publisher, fatal error) e
 		r.log.Warn("fenced; stopping immediately and discarding events in progress", "events", p.State().Open)
 		return nil
 	}
-	if fatal == nil || isResumable(fatal) {
+	// Events in progress may be of an epoch that this run does not know.
+	if fatal == nil || isResumable(fatal) && !errors.Is(fatal, errEpoch) {
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.DrainTimeout)
 		left := p.Drain(drain)
 		cancel()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/thejerf/suture/v4"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/epochs"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
@@ -27,6 +28,8 @@ type pass struct {
 	back *readback.Reader
 	dead *publish.OpenDeadLetters
 	fill *backfill.Backfill
+	// epochs are those that the pass began with.
+	epochs epochs.Epochs
 	// fail ends the pass with a cause.
 	fail context.CancelCauseFunc
 }
@@ -79,6 +82,7 @@ func (x *pass) learn(ctx context.Context) error {
 		x.measureClock,
 		x.findTable,
 		x.standBy,
+		x.readEpochs,
 		x.refuseDeadLetters,
 		func(ctx context.Context) error {
 			return x.untilRead(ctx, "cannot read how far the relay was with another number of shards; nothing is published before that", func() (err error) {
@@ -108,6 +112,17 @@ func (x *pass) learn(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// readEpochs reads the epochs of the table, before anything is published.
+func (x *pass) readEpochs(ctx context.Context) error {
+	return x.untilRead(ctx, "cannot read the epochs of the outbox table; nothing is published before that", func() (err error) {
+		if x.epochs, err = epochs.Read(ctx, x.cfg.Session, x.cfg.Keyspace, x.cfg.TableKeyspace+"."+x.cfg.Table); err == nil {
+			x.p.SetEpochs(x.epochs)
+			x.back.Epoch = x.epochs.Current()
+		}
+		return err
+	})
 }
 
 // layouts returns the configuration of the shard that takes over from other layouts.

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/gocql/gocql"
 	"github.com/thejerf/suture/v4"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/internal/epochs"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
@@ -35,6 +37,9 @@ const (
 
 // errAltered ends a pass: the columns of the outbox table are not those that it began with.
 var errAltered = errors.New("the columns of the outbox table were altered")
+
+// errEpoch ends a pass: an epoch of the outbox table has begun.
+var errEpoch = errors.New("an epoch of the outbox table has begun")
 
 // watchInterval returns the interval at which the relay looks at what changes rarely: that of its
 // reads of idle streams, at least watchAtLeast.
@@ -63,14 +68,18 @@ func (s *seenColumns) outdated(facts cdclog.TableInfo, now time.Time) bool {
 	return s.read.Before(s.since.Add(schemaSettles))
 }
 
-// watchTable checks until ctx ends that the CDC log records all new events, and that the table
-// fits its mapping. An ALTER TABLE can disable the log, or drop it and create another one, while
+// watchTable checks until ctx ends that the CDC log records all new events, that the table
+// fits its mapping, and that no epoch has begun. An ALTER TABLE can disable the log, or drop it and create another one, while
 // the relay runs. No other check detects that: a log without rows is the same as a table without
 // new events. While a mapped column is missing, rows wait in the log; when all are back, maybe with
 // another type, the pass ends with errAltered, and the next one reads them.
 func (x *pass) watchTable(ctx context.Context) error {
 	began, misfit, seen := time.Now(), false, seenColumns{}
 	for retry.Wait(ctx, x.cfg.tableInterval()) == nil {
+		if now, err := epochs.Read(ctx, x.cfg.Session, x.cfg.Keyspace, x.cfg.TableKeyspace+"."+x.cfg.Table); err == nil && !slices.Equal(now, x.epochs) {
+			x.fail(errEpoch)
+			return suture.ErrDoNotRestart
+		}
 		facts, err := cdclog.ReadTableInfo(ctx, x.cfg.Session, x.cfg.TableKeyspace, x.cfg.Table)
 		if errors.Is(err, gocql.ErrNotFound) {
 			x.setTableErr(&outbox.MappingError{Table: x.table.String(), Problem: "does not exist", Fix: "create it, or remove it from the configuration"})

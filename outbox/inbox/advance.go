@@ -18,57 +18,89 @@ type step struct {
 	entries []gocql.BatchEntry
 }
 
+// mark is the number and the epoch of the last applied event of a partition, as its columns have
+// them: nil for null. A partition without an event has no number.
+type mark struct{ sequence, epoch *int64 }
+
+// last returns the mark as values; ok is false without an event. A mark without an epoch is of
+// epoch 0: its event, or its table, is older than the first epoch with a number.
+func (m mark) last() (sequence, epoch int64, ok bool) {
+	if m.epoch != nil {
+		epoch = *m.epoch
+	}
+	if m.sequence == nil {
+		return 0, epoch, false
+	}
+	return *m.sequence, epoch, true
+}
+
 // condition is the mark that a partition must have before a step.
 type condition struct {
-	kind  conditionKind
-	value int64
+	kind conditionKind
+	mark mark  // that of equal; of less only the epoch
+	want int64 // the number that must come first, of gap
 }
 
 type conditionKind int
 
 const (
-	absent   conditionKind = iota // there is no mark
-	equal                         // the mark is value
-	less                          // the mark is less than value
+	equal    conditionKind = iota // the mark is that of the condition
+	less                          // the number is less than that of the event, in the same epoch
 	finished                      // not a condition: the event was applied
-	gap                           // not a condition: value must come first
+	ended                         // not a condition: an event of a later epoch was applied
+	gap                           // not a condition: want must come first
 )
+
+// is reports whether two conditions are the same.
+func (c condition) is(other condition) bool {
+	same := func(a, b *int64) bool { return a == b || a != nil && b != nil && *a == *b }
+	return c.kind == other.kind && same(c.mark.sequence, other.mark.sequence) && same(c.mark.epoch, other.mark.epoch)
+}
 
 // first is the likely condition, before the mark is known.
 func (s step) first() condition {
+	before := s.Sequence - 1
 	switch {
 	case s.Sequence == 1:
-		return condition{kind: absent}
+		return condition{kind: equal}
 	case s.order == Increasing:
-		return condition{less, s.Sequence}
+		return condition{kind: less, mark: mark{epoch: &s.Epoch}}
 	}
-	return condition{equal, s.Sequence - 1}
+	return condition{kind: equal, mark: mark{&before, &s.Epoch}}
 }
 
-// after is the condition for a partition whose mark is have, nil if there is none.
-func (s step) after(have *int64) condition {
+// after is the condition for a partition with the given mark. The number of the first event of a
+// later epoch may have been given before: the numbers of the aggregate have begun again somewhere.
+func (s step) after(m mark) condition {
+	have, epoch, ok := m.last()
 	switch {
-	case have == nil && (s.Sequence == 1 || s.order != FromOne):
-		return condition{kind: absent}
-	case have == nil:
-		return condition{gap, 1}
-	case *have >= s.Sequence:
+	case !ok && (s.Sequence == 1 || s.order != FromOne):
+		return condition{kind: equal, mark: m}
+	case !ok:
+		return condition{kind: gap, want: 1}
+	case s.Epoch < epoch:
+		return condition{kind: ended}
+	case s.Epoch == epoch && have >= s.Sequence:
 		return condition{kind: finished}
-	case s.order == Increasing:
-		return condition{less, s.Sequence}
-	case *have == s.Sequence-1:
-		return condition{equal, *have}
+	case s.order != Increasing && s.Sequence > have+1:
+		return condition{kind: gap, want: have + 1}
+	case s.Epoch == epoch && s.order == Increasing:
+		return condition{kind: less, mark: mark{epoch: m.epoch}}
 	}
-	return condition{gap, *have + 1}
+	return condition{kind: equal, mark: m}
+}
+
+// again reports whether the mark of a condition is that of an event with the step's number in an
+// earlier epoch: the event of the step, or the one that it replaces.
+func (s step) again(c condition) bool {
+	have, epoch, ok := c.mark.last()
+	return ok && c.kind == equal && epoch < s.Epoch && have == s.Sequence
 }
 
 // advance applies a step, unless it was applied before.
 func (f *Fence) advance(ctx context.Context, s step) (Outcome, error) {
-	if err := f.checkKey(s.Key); err != nil {
+	if err := f.check(&s.Event); err != nil {
 		return Unknown, err
-	}
-	if s.Sequence < 1 {
-		return Unknown, fmt.Errorf("inbox: event %d of %s %v: numbers begin at 1; use Once for events without numbers", s.Sequence, f.table, s.Key)
 	}
 	cond, lost := s.first(), false // lost: an attempt without a response may have been applied
 	for attempts := 1; ; attempts++ {
@@ -80,7 +112,7 @@ func (f *Fence) advance(ctx context.Context, s step) (Outcome, error) {
 		if err != nil && !attempt.Invalid(err) {
 			lost = true
 			// The read carries out a round that was decided only.
-			have, err = f.last(ctx, s.Key)
+			have, _, err = f.last(ctx, s.Key)
 		}
 		if attempt.Invalid(err) {
 			return Unknown, f.refused(s, err)
@@ -89,18 +121,23 @@ func (f *Fence) advance(ctx context.Context, s step) (Outcome, error) {
 		if err == nil {
 			next = s.after(have)
 		}
-		switch {
-		case next.kind == finished:
-			if err := f.checkID(ctx, s); err != nil {
+		if next.kind == finished || s.again(next) {
+			repeated, err := f.repeats(ctx, s)
+			if err != nil {
 				return Unknown, err
 			}
-			if lost {
-				return Applied, nil
+			if repeated && next.kind != finished {
+				return Duplicate, nil // its row was written again since the epoch began
 			}
+		}
+		switch {
+		case next.kind == finished && lost:
+			return Applied, nil
+		case next.kind == finished, next.kind == ended:
 			return Duplicate, nil
 		case next.kind == gap:
-			return Unknown, &GapError{Table: f.table.String(), Key: slices.Clone(s.Key), Want: next.value, Sequence: s.Sequence}
-		case failed == nil && next == cond && len(s.entries) > 0:
+			return Unknown, &GapError{Table: f.table.String(), Key: slices.Clone(s.Key), Want: next.want, Sequence: s.Sequence}
+		case failed == nil && next.is(cond) && len(s.entries) > 0:
 			return Unknown, fmt.Errorf("inbox: event %d of %s %v: %w", s.Sequence, f.table, s.Key, ErrCondition)
 		}
 		if attempts == attempt.Max {
@@ -123,61 +160,58 @@ func (f *Fence) refused(s step, err error) error {
 	return fmt.Errorf("inbox: event %d of %s %v is refused: %w", s.Sequence, f.table, s.Key, err)
 }
 
-// try executes a step under a condition. If it is not applied, have is the mark, nil if
-// there is none.
-func (f *Fence) try(ctx context.Context, s step, cond condition) (applied bool, have *int64, err error) {
-	stmt, want := f.equal, &cond.value
-	switch cond.kind {
-	case absent:
-		want = nil // null equals null in a condition
-	case less:
-		stmt = f.less
+// try executes a step under a condition. If it is not applied, have is the mark.
+func (f *Fence) try(ctx context.Context, s step, cond condition) (applied bool, have mark, err error) {
+	stmt, want := f.equal, cond.mark.sequence // null equals null in a condition
+	if cond.kind == less {
+		stmt, want = f.less, &s.Sequence
 	}
 	// Clients' write times have no effect on conditional statements.
 	b := f.session.NewBatch(gocql.LoggedBatch).WithContext(ctx).RetryPolicy(attempt.Never{}).SerialConsistency(attempt.Serial(f.cfg.LocalSerial)).DefaultTimestamp(false)
-	set := []any{s.Sequence}
-	if f.readID != "" {
+	set, is := []any{s.Sequence}, []any{want}
+	if f.cfg.EpochColumn != "" {
+		set, is = append(set, s.Epoch), append(is, cond.mark.epoch)
+	}
+	if f.cfg.IDColumn != "" {
 		set = append(set, s.ID) // empty where it is unknown: the former one would be wrong
 	}
-	b.Query(stmt, slices.Concat(set, s.Key, []any{want})...)
+	b.Query(stmt, slices.Concat(set, s.Key, is)...)
 	b.Entries = append(b.Entries, s.entries...)
-	row := map[string]any{f.cfg.Column: &have}
-	applied, iter, err := f.session.MapExecuteBatchCAS(b, row)
+	applied, iter, err := f.session.MapExecuteBatchCAS(b, map[string]any{f.cfg.Column: &have.sequence, f.cfg.EpochColumn: &have.epoch})
 	if err != nil {
-		return false, nil, err
+		return false, mark{}, err
 	}
 	// Cassandra returns no columns if it found no row, and then there is no mark. The mark
 	// of a later read would be another one than that of the condition.
 	return applied, have, iter.Close()
 }
 
-// last reads the mark of a partition, nil if there is none.
-func (f *Fence) last(ctx context.Context, key Key) (have *int64, err error) {
-	err = f.readMark(ctx, f.read, key, map[string]any{f.cfg.Column: &have})
-	return have, err
-}
-
-// readMark reads the mark of a partition, and what was written with it, after a decided round.
-func (f *Fence) readMark(ctx context.Context, stmt string, key Key, row map[string]any) error {
+// last reads the mark of a partition, and the id that was written with it, after a decided round.
+func (f *Fence) last(ctx context.Context, key Key) (have mark, id string, err error) {
 	level := gocql.Consistency(attempt.Serial(f.cfg.LocalSerial))
-	iter := f.session.Query(stmt, key...).WithContext(ctx).Consistency(level).Idempotent(true).Iter()
-	iter.MapScan(row)
-	return iter.Close()
+	iter := f.session.Query(f.read, key...).WithContext(ctx).Consistency(level).Idempotent(true).Iter()
+	iter.MapScan(map[string]any{f.cfg.Column: &have.sequence, f.cfg.EpochColumn: &have.epoch, f.cfg.IDColumn: &id})
+	return have, id, iter.Close()
 }
 
-// checkID compares the id of a step whose number was applied with the one that was applied last,
-// if both have the same number and both ids are known.
-func (f *Fence) checkID(ctx context.Context, s step) error {
-	if f.readID == "" || s.ID == "" {
-		return nil
+// repeats reports whether the event that was applied last is known to be that of a step with its
+// number. Another event with the number in the same epoch is a *ConflictError.
+func (f *Fence) repeats(ctx context.Context, s step) (bool, error) {
+	if f.cfg.IDColumn == "" || s.ID == "" {
+		return false, nil
 	}
-	var have *int64
-	var id *string
-	if err := f.readMark(ctx, f.readID, s.Key, map[string]any{f.cfg.Column: &have, f.cfg.IDColumn: &id}); err != nil {
-		return fmt.Errorf("inbox: read the id of the last applied event of %s %v: %w", f.table, s.Key, err)
+	have, id, err := f.last(ctx, s.Key)
+	if err != nil {
+		return false, fmt.Errorf("inbox: read the id of the last applied event of %s %v: %w", f.table, s.Key, err)
 	}
-	if have == nil || id == nil || *have != s.Sequence || *id == "" || *id == s.ID {
-		return nil
+	sequence, epoch, ok := have.last()
+	switch {
+	case !ok || sequence != s.Sequence || id == "":
+		return false, nil
+	case id == s.ID:
+		return true, nil
+	case epoch == s.Epoch:
+		return false, &ConflictError{Table: f.table.String(), Event: s.Event, Applied: id}
 	}
-	return &ConflictError{Table: f.table.String(), Event: s.Event, Applied: *id}
+	return false, nil
 }

@@ -6,18 +6,22 @@
 // A Fence keeps the number of the last applied event, the mark, in a column of
 // the consumer's own table, one for each partition:
 //
-//	ALTER TABLE shop.order_totals ADD (applied_seq bigint static, applied_id text static)
+//	ALTER TABLE shop.order_totals ADD (applied_seq bigint static, applied_id text static, applied_epoch bigint static)
 //
 // Apply writes the effect and the mark in one conditional batch of that
 // partition (IF applied_seq = n-1). Both are applied or neither is. A duplicate
-// and a gap are different results, and no table of ids grows. With the column applied_id, which
-// is optional, another event with the number of the last one is a *ConflictError rather than a
-// duplicate: its source has given a number twice.
+// and a gap are different results, and no table of ids grows. Two columns are optional. With
+// applied_id, another event with the number of the last one is a *ConflictError rather than a
+// duplicate: its source has given a number twice. With applied_epoch, the events of a source that
+// was restored from a backup are applied although it gives numbers again: they are of a later
+// epoch, which is compared before the number. Without it they are refused.
 //
 // The effect inside the fence is applied exactly once and in the order of the
 // sequence numbers: after crashes, redelivery, reordering, lost responses, and
 // with several consumers of one partition. FromAny and Increasing leave out events
-// that arrive late; see Order. Conditions:
+// that arrive late; see Order. The first event of an epoch may be any whose number is at most the
+// next one. So if it arrives before an earlier event of its epoch, as from another topic, the
+// earlier one counts as a duplicate. Conditions:
 //
 //   - - The statements of the effect write one partition of the table of the
 //     mark. ScyllaDB refuses a conditional batch of several tables or
@@ -31,9 +35,9 @@
 //     the mark, in one SELECT at the serial consistency of the fence, and is
 //     applied only if the mark was n-1. It is then not applied if this fence has
 //     changed the partition in the meantime. If others write these rows too, such
-//     as the fence of a second source, or if numbers have holes, the effect needs
-//     a condition on what it read (IF sum = ?); Apply returns ErrCondition if that
-//     has changed.
+//     as the fence of a second source, if numbers have holes, or if the mark is of
+//     an earlier epoch, the effect needs a condition on what it read (IF sum = ?);
+//     Apply returns ErrCondition if that has changed.
 //   - - The mark stays. Delete rows, not partitions, also in effects: a deleted
 //     partition has lost its mark, and redelivered events begin again at its
 //     first number. DELETE with a range of clustering keys deletes all rows and
@@ -42,7 +46,7 @@
 //     FenceConfig.TTL sets one; it must then exceed the retention of the topic,
 //     and the order is not FromOne.
 //   - - All processes that apply to a table use the same serial consistency,
-//     and sequence numbers of one source. Two sources need two columns.
+//     and sequence numbers of one source. A second source needs columns of its own.
 //
 // # Once: effects elsewhere
 //
@@ -62,7 +66,7 @@
 // # Both
 //
 // Neither imports a Kafka client. With outbox.FromRecord, Event.AggregateID is
-// the key, Event.Sequence the number, Event.ID with Event.Source the id.
+// the key, Event.Sequence the number and Event.Epoch its epoch, Event.ID with Event.Source the id.
 //
 // Conditional statements need a keyspace that supports them: ScyllaDB before
 // 2025.4 has none in keyspaces with tablets. They need a quorum of the partition's

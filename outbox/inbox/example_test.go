@@ -26,14 +26,15 @@ func ExampleFence() {
 	}
 	defer session.Close()
 	// CREATE TABLE shop.order_lines (
-	//     order_id uuid, line int, sku text, applied_seq bigint static, applied_id text static, PRIMARY KEY (order_id, line))
+	//     order_id uuid, line int, sku text, applied_seq bigint static, applied_id text static, applied_epoch bigint static,
+	//     PRIMARY KEY (order_id, line))
 	fence, err := inbox.NewFence(context.Background(), session, inbox.FenceConfig{Table: "order_lines"})
 	if err != nil {
 		log.Fatal(err) // names the field and prints the ALTER TABLE statement
 	}
 
 	handle := func(ctx context.Context, e outbox.Record) error {
-		outcome, err := fence.Apply(ctx, inbox.Event{Key: inbox.Key{e.AggregateID}, Sequence: e.Sequence, ID: e.ID.String()}, func(b *gocql.Batch) error {
+		outcome, err := fence.Apply(ctx, inbox.Event{Key: inbox.Key{e.AggregateID}, Sequence: e.Sequence, Epoch: e.Epoch, ID: e.ID.String()}, func(b *gocql.Batch) error {
 			b.Query("INSERT INTO order_lines (order_id, line, sku) VALUES (?, ?, ?)", e.AggregateID, 1, "A-100")
 			return nil
 		})

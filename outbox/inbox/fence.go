@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,8 +14,9 @@ import (
 
 // Defaults of FenceConfig.
 const (
-	DefaultColumn   = "applied_seq"
-	DefaultIDColumn = "applied_id"
+	DefaultColumn      = "applied_seq"
+	DefaultIDColumn    = "applied_id"
+	DefaultEpochColumn = "applied_epoch"
 )
 
 // maxTTL is the maximum of CQL: 20 years of 365 days.
@@ -31,8 +33,13 @@ type FenceConfig struct {
 	Column string
 	// IDColumn is a column of type text, of the same kind as Column, for the id of the last
 	// applied event. Where the table has it, Apply distinguishes a repeated event from
-	// another one with the same number. Default DefaultIDColumn, if the table has it.
+	// another one with the same number. Default DefaultIDColumn, if the table has it and Column is
+	// DefaultColumn.
 	IDColumn string
+	// EpochColumn is a column of type bigint, of the same kind as Column, for the epoch of the last
+	// applied event. Without it Apply refuses events with an Epoch. Default DefaultEpochColumn, if
+	// the table has it and Column is DefaultColumn.
+	EpochColumn string
 	// Order defines which event may follow which. Default FromOne.
 	Order Order
 	// TTL is how long a mark is kept after the last event of its aggregate, in
@@ -72,7 +79,8 @@ const (
 	// Applied: this call applied the effect. If the response of the database was
 	// lost, another delivery of the same event may have applied it instead.
 	Applied
-	// Duplicate: the effect was applied before this call.
+	// Duplicate: the effect was applied before this call, or it is obsolete: the last applied
+	// event is of a later epoch.
 	Duplicate
 )
 
@@ -104,9 +112,9 @@ func (e *GapError) Error() string {
 	return fmt.Sprintf("inbox: event %d of %s %v: event %d must come first; deliver that event, or pass over missing events with Skip", e.Sequence, e.Table, e.Key, e.Want)
 }
 
-// ConflictError reports that another event with the same number was applied: the source has
-// given the number twice, as two writers that overwrite each other do, or a source that was
-// restored from a backup. Apply has changed nothing.
+// ConflictError reports that another event with the same number and epoch was applied: the source
+// has given the number twice, as two writers that overwrite each other do, or a source that was
+// restored from a backup and has not begun an epoch. Apply has changed nothing.
 type ConflictError struct {
 	// Table is that of the fence, Event the refused event.
 	Table string
@@ -136,6 +144,9 @@ type Event struct {
 	Key Key
 	// Sequence is the event's number in it.
 	Sequence int64
+	// Epoch is the event's epoch: outbox.Record has it. It is compared before Sequence, because
+	// the numbers of a source begin again in an epoch.
+	Epoch int64
 	// ID is the event's id, for the IDColumn. Without it a repeated number is a duplicate.
 	ID string
 }
@@ -149,7 +160,6 @@ type Fence struct {
 	keys    []string
 
 	equal, less, read string // statements
-	readID            string // reads the id of the last applied event; empty without an IDColumn
 }
 
 // NewFence returns a fence over the table of cfg. It reads the schema, and
@@ -173,11 +183,18 @@ func NewFence(ctx context.Context, session *gocql.Session, cfg FenceConfig) (*Fe
 	if err := t.checkMark(cfg.Column); err != nil {
 		return nil, err
 	}
-	if _, ok := t.columns[DefaultIDColumn]; ok {
-		cfg.IDColumn = cmp.Or(cfg.IDColumn, DefaultIDColumn)
-	}
-	if cfg.IDColumn != "" {
-		if err := t.checkColumn("IDColumn", cfg.IDColumn, "text"); err != nil {
+	for _, c := range []struct {
+		setting, preset, typ string
+		name                 *string
+	}{{"IDColumn", DefaultIDColumn, "text", &cfg.IDColumn}, {"EpochColumn", DefaultEpochColumn, "bigint", &cfg.EpochColumn}} {
+		// The mark of another source has columns of its own.
+		if _, ok := t.columns[c.preset]; ok && cfg.Column == DefaultColumn {
+			*c.name = cmp.Or(*c.name, c.preset)
+		}
+		if *c.name == "" {
+			continue
+		}
+		if err := t.checkColumn(c.setting, *c.name, c.typ); err != nil {
 			return nil, err
 		}
 	}
@@ -196,23 +213,33 @@ func (t *table) checkMark(name string) error {
 
 // checkColumn reports why a column cannot contain what a setting of FenceConfig names.
 func (t *table) checkColumn(setting, name, typ string) error {
-	want, static := kindRegular, ""
-	if len(t.of(kindClustering)) > 0 {
-		want, static = kindStatic, " static"
-	}
-	add := func(name string) string {
-		return fmt.Sprintf("ALTER TABLE %s ADD %s %s%s", t, plain(name), typ, static)
-	}
+	want := t.markKind()
 	c, ok := t.columns[name]
 	switch {
 	case !ok:
-		return fmt.Errorf("inbox: FenceConfig.%s: %s has no column %s; run %s", setting, t, plain(name), add(name))
+		return fmt.Errorf("inbox: FenceConfig.%s: %s has no column %s; run %s", setting, t, plain(name), t.add(name, typ))
 	case c.kind != want || c.typ != typ:
 		other := name + "_mark"
 		return fmt.Errorf("inbox: FenceConfig.%s: %s of %s is a %s column of type %s, and must be %s of type %s; run %s and set %s to %q",
-			setting, plain(name), t, c.kind, c.typ, want, typ, add(other), setting, other)
+			setting, plain(name), t, c.kind, c.typ, want, typ, t.add(other, typ), setting, other)
 	}
 	return nil
+}
+
+// markKind is the kind of a column that each partition has once.
+func (t *table) markKind() string {
+	if len(t.of(kindClustering)) > 0 {
+		return kindStatic
+	}
+	return kindRegular
+}
+
+// add returns the statement that adds a column that each partition has once.
+func (t *table) add(name, typ string) string {
+	if t.markKind() == kindStatic {
+		typ += " static"
+	}
+	return fmt.Sprintf("ALTER TABLE %s ADD %s %s", t, plain(name), typ)
 }
 
 // prepare writes the statements. The driver takes the routing of a batch from its
@@ -227,25 +254,23 @@ func (f *Fence) prepare() {
 		list.WriteString(quote(k) + ", ")
 	}
 	mark := quote(f.cfg.Column)
-	set := mark + " = ?"
+	columns, epoch := []string{mark}, ""
+	if f.cfg.EpochColumn != "" {
+		columns = append(columns, quote(f.cfg.EpochColumn))
+		epoch = " AND " + columns[1] + " = ?"
+	}
 	if f.cfg.IDColumn != "" {
-		set += ", " + quote(f.cfg.IDColumn) + " = ?"
+		columns = append(columns, quote(f.cfg.IDColumn))
 	}
 	// TTL 0 overrides default_time_to_live.
-	update := fmt.Sprintf("UPDATE %s USING TTL %d SET %s WHERE %s IF %s", f.table.cql(), f.cfg.TTL/time.Second, set, key.String(), mark)
-	f.equal, f.less = update+" = ?", update+" < ?"
-	read := func(columns string) string {
-		// DISTINCT reads no rows of the partition, however many there are.
-		stmt := "SELECT DISTINCT " + list.String() + columns
-		if f.table.columns[f.cfg.Column].kind == kindRegular {
-			stmt = "SELECT " + columns
-		}
-		return stmt + " FROM " + f.table.cql() + " WHERE " + key.String()
+	update := fmt.Sprintf("UPDATE %s USING TTL %d SET %s = ? WHERE %s IF %s", f.table.cql(), f.cfg.TTL/time.Second, strings.Join(columns, " = ?, "), key.String(), mark)
+	f.equal, f.less = update+" = ?"+epoch, update+" < ?"+epoch
+	// DISTINCT reads no rows of the partition, however many there are.
+	f.read = "SELECT DISTINCT " + list.String()
+	if f.table.columns[f.cfg.Column].kind == kindRegular {
+		f.read = "SELECT "
 	}
-	f.read = read(mark)
-	if f.cfg.IDColumn != "" {
-		f.readID = read(mark + ", " + quote(f.cfg.IDColumn))
-	}
+	f.read += strings.Join(columns, ", ") + " FROM " + f.table.cql() + " WHERE " + key.String()
 }
 
 // Apply applies the effect of an event, unless it was applied before. effect adds its statements
@@ -256,8 +281,11 @@ func (f *Fence) prepare() {
 //
 // Apply returns Applied or Duplicate; both mean that the offset of the event may
 // be committed. It returns a *GapError if earlier events are missing, a *ConflictError if
-// another event with this number was the last one that was applied, and ErrCondition if the
-// effect has a condition of its own that is not satisfied.
+// another event with this number and epoch was the last one that was applied, and ErrCondition if
+// the effect has a condition of its own that is not satisfied.
+//
+// The first event of a later epoch is applied after any event, also if its number was given
+// before, but not if an earlier number is missing.
 //
 // After a timeout the outcome is unknown. Apply then reads the mark at the serial
 // consistency and retries with pauses, until ctx ends, at most ten times; repetition cannot
@@ -274,30 +302,52 @@ func (f *Fence) Apply(ctx context.Context, e Event, effect func(b *gocql.Batch) 
 	return f.advance(ctx, s)
 }
 
-// Skip passes over the events of an aggregate up to sequence: they count as
-// applied, without an effect. It is for events that will never be delivered, such
-// as discarded dead letters, and for aggregates whose state comes from a
-// snapshot. A mark that is already as high stays.
-func (f *Fence) Skip(ctx context.Context, key Key, sequence int64) error {
-	_, err := f.advance(ctx, step{Event: Event{Key: key, Sequence: sequence}, order: Increasing})
+// Skip passes over the events of an aggregate up to e: they count as applied, without an effect.
+// It is for events that will never be delivered, such as discarded dead letters, and for
+// aggregates whose state comes from a snapshot. A mark that is already as high stays.
+func (f *Fence) Skip(ctx context.Context, e Event) error {
+	_, err := f.advance(ctx, step{Event: e, order: Increasing})
 	return err
 }
 
-// Last returns the number of the last applied event of an aggregate, 0 if there
-// is none. It reads at the serial consistency, so that it includes every effect
+// Last returns the last applied event of an aggregate, with Sequence 0 if there is none; Epoch
+// and ID need their columns. It reads at the serial consistency, so that it includes every effect
 // that a call of Apply has reported.
-func (f *Fence) Last(ctx context.Context, key Key) (int64, error) {
+func (f *Fence) Last(ctx context.Context, key Key) (Event, error) {
 	if err := f.checkKey(key); err != nil {
-		return 0, err
+		return Event{}, err
 	}
-	have, err := f.last(ctx, key)
+	have, id, err := f.last(ctx, key)
 	if err != nil {
-		return 0, fmt.Errorf("inbox: read the mark of %s %v: %w", f.table, key, err)
+		return Event{}, fmt.Errorf("inbox: read the mark of %s %v: %w", f.table, key, err)
 	}
-	if have == nil {
-		return 0, nil
+	e := Event{Key: slices.Clone(key), ID: id}
+	e.Sequence, e.Epoch, _ = have.last()
+	return e, nil
+}
+
+// check refuses an event that no partition can have.
+func (f *Fence) check(e *Event) error {
+	if err := f.checkKey(e.Key); err != nil {
+		return err
 	}
-	return *have, nil
+	problem := ""
+	switch {
+	case e.Sequence < 1:
+		problem = "numbers begin at 1; use Once for events without numbers"
+	case e.Epoch < 0:
+		problem = fmt.Sprintf("its epoch is %d", e.Epoch)
+	case e.Epoch > 0 && f.cfg.EpochColumn == "":
+		column, and := DefaultEpochColumn, "restart"
+		if f.cfg.Column != DefaultColumn {
+			column = f.cfg.Column + "_epoch"
+			and = fmt.Sprintf("set EpochColumn to %q", column)
+		}
+		problem = fmt.Sprintf("it is of epoch %d, and the mark has no column for epochs: run %s and %s", e.Epoch, f.table.add(column, "bigint"), and)
+	default:
+		return nil
+	}
+	return fmt.Errorf("inbox: event %d of %s %v: %s", e.Sequence, f.table, e.Key, problem)
 }
 
 // checkKey refuses a key that no partition has. gocql's error for the text of a

@@ -1,6 +1,8 @@
 package inbox
 
 import (
+	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/gocql/gocql"
@@ -11,34 +13,81 @@ import (
 // after is decided by the order, the event and the mark alone.
 func TestStep_After(t *testing.T) {
 	t.Parallel()
-	none := int64(-1)
-	for _, c := range []struct {
-		order          Order
-		sequence, have int64
-		want           condition
-	}{
-		{FromOne, 1, none, condition{kind: absent}},
-		{FromOne, 2, none, condition{gap, 1}},
-		{FromOne, 1, 0, condition{equal, 0}}, // a mark that somebody set to 0
-		{FromOne, 3, 2, condition{equal, 2}},
-		{FromOne, 3, 1, condition{gap, 2}},
-		{FromOne, 3, 3, condition{kind: finished}},
-		{FromOne, 3, 9, condition{kind: finished}},
-		{FromAny, 7, none, condition{kind: absent}},
-		{FromAny, 7, 6, condition{equal, 6}},
-		{FromAny, 7, 5, condition{gap, 6}},
-		{Increasing, 7, none, condition{kind: absent}},
-		{Increasing, 7, 5, condition{less, 7}},
-		{Increasing, 7, 7, condition{kind: finished}},
-	} {
-		have := &c.have
-		if c.have == none {
-			have = nil
+	const none = -1
+	at := func(sequence, epoch int64) (m mark) {
+		if sequence != none {
+			m.sequence = &sequence
 		}
-		if got := (step{Event: Event{Sequence: c.sequence}, order: c.order}).after(have); got != c.want {
-			t.Errorf("order %d, event %d after %d: %v, want %v", c.order, c.sequence, c.have, got, c.want)
+		if epoch != none {
+			m.epoch = &epoch
+		}
+		return m
+	}
+	finish, end, gapOf := condition{kind: finished}, condition{kind: ended}, func(want int64) condition { return condition{kind: gap, want: want} }
+	exactly := func(m mark) condition { return condition{kind: equal, mark: m} }
+	for _, c := range []struct {
+		order           Order
+		sequence, epoch int64
+		have            mark
+		want            condition
+	}{
+		{FromOne, 1, 0, at(none, none), exactly(at(none, none))},
+		{FromOne, 2, 0, at(none, none), gapOf(1)},
+		{FromOne, 1, 0, at(0, none), exactly(at(0, none))}, // a mark that somebody set to 0
+		{FromOne, 3, 0, at(2, none), exactly(at(2, none))},
+		{FromOne, 3, 0, at(2, 0), exactly(at(2, 0))},
+		{FromOne, 3, 0, at(1, none), gapOf(2)},
+		{FromOne, 3, 0, at(3, none), finish},
+		{FromOne, 3, 0, at(9, 0), finish},
+		{FromAny, 7, 0, at(none, none), exactly(at(none, none))},
+		{FromAny, 7, 0, at(6, 0), exactly(at(6, 0))},
+		{FromAny, 7, 0, at(5, 0), gapOf(6)},
+		{Increasing, 7, 0, at(none, none), exactly(at(none, none))},
+		{Increasing, 7, 0, at(5, none), condition{kind: less, mark: at(none, none)}},
+		{Increasing, 7, 0, at(5, 0), condition{kind: less, mark: at(none, 0)}},
+		{Increasing, 7, 0, at(7, 0), finish},
+
+		// An epoch is compared before the number.
+		{FromOne, 1, 5, at(none, none), exactly(at(none, none))},
+		{FromOne, 2, 5, at(none, none), gapOf(1)},
+		{FromOne, 4, 5, at(9, none), exactly(at(9, none))}, // after 5 to 9, which a restore has undone
+		{FromOne, 1, 5, at(9, 0), exactly(at(9, 0))},
+		{FromOne, 9, 5, at(9, 0), exactly(at(9, 0))},
+		{FromOne, 10, 5, at(9, 0), exactly(at(9, 0))}, // nothing was undone
+		{FromOne, 11, 5, at(9, 0), gapOf(10)},
+		{FromOne, 5, 5, at(4, 5), exactly(at(4, 5))},
+		{FromOne, 6, 5, at(4, 5), gapOf(5)},
+		{FromOne, 4, 5, at(4, 5), finish},
+		{FromOne, 5, 0, at(4, 5), end},
+		{FromOne, 9, 3, at(4, 5), end},
+		{FromOne, 4, 9, at(6, 5), exactly(at(6, 5))},
+		{FromAny, 4, 5, at(9, none), exactly(at(9, none))},
+		{FromAny, 12, 5, at(9, none), gapOf(10)},
+		{FromAny, 9, 0, at(4, 5), end},
+		{Increasing, 4, 5, at(9, none), exactly(at(9, none))},
+		{Increasing, 20, 5, at(9, 0), exactly(at(9, 0))},
+		{Increasing, 20, 5, at(9, 5), condition{kind: less, mark: at(none, 5)}},
+		{Increasing, 20, 0, at(9, 5), end},
+	} {
+		s := step{Event: Event{Sequence: c.sequence, Epoch: c.epoch}, order: c.order}
+		if got := s.after(c.have); !got.is(c.want) || got.want != c.want.want {
+			t.Errorf("order %d, event %d of epoch %d after %s: %s, want %s", c.order, c.sequence, c.epoch, c.have, got, c.want)
 		}
 	}
+}
+
+func (m mark) String() string {
+	text := func(n *int64) string {
+		if n == nil {
+			return "null"
+		}
+		return strconv.FormatInt(*n, 10)
+	}
+	return text(m.sequence) + " of epoch " + text(m.epoch)
+}
+
+func (c condition) String() string {
+	return fmt.Sprintf("kind %d, mark %s, want %d", c.kind, c.mark, c.want)
 }
 
 // An id that is not a UUID is refused before a statement is sent.

@@ -88,6 +88,7 @@ func TestPeerCassandra_Inbox(t *testing.T) {
 		t.Run("results of "+table, func(t *testing.T) { results(t, s, table) })
 		t.Run("contention for "+table, func(t *testing.T) { contention(t, s, table) })
 	}
+	t.Run("epochs", func(t *testing.T) { epochs(t, s) })
 	t.Run("conditions", func(t *testing.T) { conditions(t, s) })
 	t.Run("partitions without rows", func(t *testing.T) { noRows(t, s) })
 	t.Run("a concurrent first event", func(t *testing.T) { concurrentFirst(t, s, &after) })
@@ -146,13 +147,39 @@ func results(t *testing.T, s *gocql.Session, table string) {
 			}
 		}
 		mustHave(t, s, table, id, c.have...)
-		if err := f.Skip(t.Context(), inbox.Key{id}, 20); err != nil {
+		if err := f.Skip(t.Context(), inbox.Event{Key: inbox.Key{id}, Sequence: 20}); err != nil {
 			t.Error(err)
 		}
-		if n, err := f.Last(t.Context(), inbox.Key{id}); n != 20 || err != nil {
-			t.Errorf("Last() = %d, %v; want 20", n, err)
+		if e, err := f.Last(t.Context(), inbox.Key{id}); e.Sequence != 20 || err != nil {
+			t.Errorf("Last() = %d, %v; want 20", e.Sequence, err)
 		}
 	}
+}
+
+// The numbers begin again in an epoch. The table has marks without an epoch.
+func epochs(t *testing.T, s *gocql.Session) {
+	f := fence(t, s, "totals", inbox.FromOne)
+	for _, seq := range []int64{1, 2, 3} {
+		if got, err := apply(t, f, "totals", "epochs", seq); got != inbox.Applied || err != nil {
+			t.Fatalf("event %d = %s, %v", seq, got, err)
+		}
+	}
+	if err := s.Query("ALTER TABLE inbox.totals ADD applied_epoch bigint static").Exec(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		epoch, seq int64
+		want       inbox.Outcome
+	}{{7, 2, inbox.Applied}, {7, 2, inbox.Duplicate}, {0, 4, inbox.Duplicate}, {7, 3, inbox.Applied}, {9, 1, inbox.Applied}} {
+		got, err := fence(t, s, "totals", inbox.FromOne).Apply(t.Context(), inbox.Event{Key: inbox.Key{"epochs"}, Sequence: c.seq, Epoch: c.epoch}, func(b *gocql.Batch) error {
+			b.Query("UPDATE totals SET history = history + ? WHERE id = ?", []int64{c.seq}, "epochs")
+			return nil
+		})
+		if got != c.want || err != nil {
+			t.Errorf("event %d of epoch %d = %s, %v; want %s", c.seq, c.epoch, got, err, c.want)
+		}
+	}
+	mustHave(t, s, "totals", "epochs", 1, 2, 3, 2, 3, 1)
 }
 
 // Several owners of a partition deliver all events.
@@ -218,7 +245,7 @@ func conditions(t *testing.T, s *gocql.Session) {
 // of the effect is about a row.
 func noRows(t *testing.T, s *gocql.Session) {
 	f := fence(t, s, "totals", inbox.FromOne)
-	if err := f.Skip(t.Context(), inbox.Key{"no rows"}, 2); err != nil {
+	if err := f.Skip(t.Context(), inbox.Event{Key: inbox.Key{"no rows"}, Sequence: 2}); err != nil {
 		t.Fatal(err)
 	}
 	for seq := int64(1); seq <= 4; seq++ {

@@ -4,7 +4,15 @@ package main
 var inboxMutants = []mutant{
 	{
 		name: "inbox: a fence does not notice a missing event", file: "outbox/inbox/advance.go", pkg: "./test/sim/inbox", run: "DuplicateAndGap",
-		old: "return condition{equal, s.Sequence - 1}", new: "return condition{less, s.Sequence}",
+		old: "return condition{kind: equal, mark: mark{&before, &s.Epoch}}", new: "_ = before\n\treturn condition{kind: less, mark: mark{epoch: &s.Epoch}}",
+	},
+	{
+		name: "inbox: a fence compares the number before the epoch", file: "outbox/inbox/advance.go", pkg: "./test/sim/inbox", run: "Fence_Epochs",
+		old: "case s.Epoch == epoch && have >= s.Sequence:", new: "case have >= s.Sequence:",
+	},
+	{
+		name: "inbox: an event of an ended epoch is applied", file: "outbox/inbox/fence.go", pkg: "./test/sim/inbox", run: "Fence_Epochs",
+		old: `epoch = " AND " + columns[1] + " = ?"`, new: `epoch = " AND " + columns[1] + " != ?"`,
 	},
 	{
 		name: "inbox: a fence reads its mark without the decided writes", file: "outbox/inbox/advance.go", pkg: "./test/sim/inbox", run: "LastIncludes",
@@ -16,11 +24,11 @@ var inboxMutants = []mutant{
 	},
 	{
 		name: "inbox: an effect is applied without its condition", file: "outbox/inbox/fence.go", pkg: "./test/sim/inbox", run: "TestSeeds",
-		old: `update+" = ?", update+" < ?"`, new: `update+" != ?", update+" < ?"`,
+		old: `update+" = ?"+epoch`, new: `update+" != ?"+epoch`,
 	},
 	{
 		name: "inbox: the mark expires with the rows", file: "outbox/inbox/fence.go", pkg: "./test/sim/inbox", run: "ItsOwnTTL",
-		old: "f.table.cql(), f.cfg.TTL/time.Second, set,", new: "f.table.cql(), max(60, f.cfg.TTL/time.Second), set,",
+		old: "f.table.cql(), f.cfg.TTL/time.Second,", new: "f.table.cql(), max(60, f.cfg.TTL/time.Second),",
 	},
 	{
 		name: "inbox: the driver retries conditional statements", file: "outbox/inbox/advance.go", pkg: "./test/sim/inbox", run: "IgnoresTheRetryPolicy",

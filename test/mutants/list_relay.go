@@ -7,6 +7,18 @@ var relayMutants = []mutant{
 		old: "	if ctx.Err() != nil {\n		return context.Cause(ctx)\n	}\n	s := c.sweep\n", new: "	s := c.sweep\n",
 	},
 	{
+		name: "the epoch of an event is that of its creation", file: "relay/internal/publish/record.go", pkg: "./relay", run: "TestEpochs_OfEvents",
+		old: "cmp.Or(it.written, it.event.CreatedAt.UnixMicro())", new: "cmp.Or(it.event.CreatedAt.UnixMicro(), it.written)",
+	},
+	{
+		name: "numbers of an earlier epoch count in the current one", file: "relay/internal/readback/scan.go", pkg: "./relay", run: "TestEpochs_OfEvents",
+		old: "if e.epoch < epoch {", new: "if e.epoch < epoch && false {",
+	},
+	{
+		name: "a running relay does not notice an epoch", file: "relay/table_watch.go", pkg: "./relay", run: "TestEpochs_Begins",
+		old: "err == nil && !slices.Equal(now, x.epochs) {", new: "err == nil && !slices.Equal(now, now) {",
+	},
+	{
 		name: "the latency of a heartbeat is that since the start", file: "internal/latency/quantile.go", pkg: "./internal/latency", run: "TestRecent",
 		old: "	r.counts = now\n", new: "",
 	},

@@ -388,12 +388,16 @@ func head(r *kgo.Record, key string) string {
 // decided otherwise.
 func (w *world) published(r *release) {
 	times, last := map[string]int{}, map[string]string{}
+	epochs := map[string]string{event("plain", 1, "").ID.String(): "", event("new", 1, "").ID.String(): r.Facts["epoch"][0]}
 	for _, x := range w.consume() {
 		id := head(x, outbox.HeaderID)
 		if original := head(x, outbox.HeaderOriginalID); original != "" {
 			id = original
 		}
 		times[id]++
+		if epoch, ok := epochs[id]; ok && head(x, outbox.HeaderEpoch) != epoch {
+			w.t.Errorf("event %s is of epoch %q, want %q", id, head(x, outbox.HeaderEpoch), epoch)
+		}
 		// Sequence numbers, and the payloads of the unnumbered table, have one digit.
 		n, place := cmp.Or(head(x, outbox.HeaderSequence), string(x.Value)), x.Topic+" "+string(x.Key)
 		if n <= last[place] && x.Topic != "reminders" { // whose key several aggregates have

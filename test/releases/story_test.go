@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
+	"github.com/scylla-outbox/scylla-outbox/internal/epochs"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/orders"
@@ -112,9 +114,9 @@ func once(w *world) *inbox.Once {
 	return must1[*inbox.Once](w)(inbox.NewOnce(w.t.Context(), w.session, inbox.OnceConfig{Keyspace: keyspace, Table: "mails"}))
 }
 
-// apply applies event seq of an aggregate of totals.
+// apply applies event seq of an aggregate of totals, in an epoch.
 func apply(w *world, seq int64) inbox.Outcome {
-	return must1[inbox.Outcome](w)(fence(w).Apply(w.t.Context(), inbox.Event{Key: inbox.Key{"customer-1"}, Sequence: seq}, func(b *gocql.Batch) error {
+	return must1[inbox.Outcome](w)(fence(w).Apply(w.t.Context(), inbox.Event{Key: inbox.Key{"customer-1"}, Sequence: seq, Epoch: 1_700_000_000, ID: fmt.Sprint("event ", seq)}, func(b *gocql.Batch) error {
 		b.Query("UPDATE "+keyspace+".totals SET sum = ? WHERE id = ?", seq*10, "customer-1")
 		return nil
 	}))
@@ -257,6 +259,9 @@ func story(w *world) (facts map[string][]string, paths []string) {
 	stopRelays()
 
 	// After the last program has stopped.
+	epoch := time.Now().Unix()
+	w.must(epochs.Begin(ctx, w.session, keyspace, keyspace+".outbox_messages", epoch, "ada", "restored"))
+	facts["epoch"] = []string{strconv.FormatInt(epoch, 10)}
 	w.append(event("plain", 4, "Moved"))
 	w.append(event("new", 1, "Moved"))
 	w.append(event("open", 3, "Moved"))

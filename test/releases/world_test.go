@@ -65,7 +65,7 @@ func own() []string {
 	return []string{
 		"CREATE TABLE " + keyspace + "." + unnumbered + " (aggregateid text, id timeuuid, aggregatetype text, type text, payload text, PRIMARY KEY (aggregateid, id))" +
 			" WITH cdc = {'enabled': true, 'ttl': 259200}",
-		"CREATE TABLE " + keyspace + ".totals (id text PRIMARY KEY, sum bigint, applied_seq bigint)",
+		"CREATE TABLE " + keyspace + ".totals (id text PRIMARY KEY, sum bigint, applied_seq bigint, applied_id text, applied_epoch bigint)",
 		inbox.OnceTable(keyspace, "mails"),
 	}
 }

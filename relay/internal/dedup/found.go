@@ -30,7 +30,7 @@ func NewFound() Found {
 	return b
 }
 
-// Add adds an event; sequence is 0 where the table has no numbers.
+// Add adds an event; sequence is 0 if it has none, or proves nothing.
 func (b *Found) Add(id, aggregate gocql.UUID, sequence int64) {
 	b.ids[StripeOf(id)].set(id, true)
 	if sequence == 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/epochs"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
@@ -49,6 +50,7 @@ type Publisher struct {
 	table    deadLetterTable
 	// tableHeader is in each record.
 	tableHeader kgo.RecordHeader
+	epochs      epochHeaders
 	writer      deadLetterWriter
 	load        loadMeter
 	losses      losses
@@ -156,6 +158,9 @@ func (p *Publisher) ExpectTopics(names []string) {
 // SetTopicNames makes the publisher store the name of a topic before its first event is
 // sent. It is called before anything is published.
 func (p *Publisher) SetTopicNames(n TopicNames) { p.topics.names = n }
+
+// SetEpochs sets the epochs of the table. It is called before anything is published.
+func (p *Publisher) SetEpochs(all epochs.Epochs) { p.epochs = newEpochHeaders(all) }
 
 // end stops the relay with an error.
 func (p *Publisher) end(err error) { p.fatal(err) }

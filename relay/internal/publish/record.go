@@ -1,11 +1,13 @@
 package publish
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/epochs"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
@@ -29,6 +31,32 @@ var (
 // tableHeader names the outbox table of a publisher in its records.
 func tableHeader(name string) kgo.RecordHeader {
 	return kgo.RecordHeader{Key: outbox.HeaderTable, Value: []byte(name)}
+}
+
+// epochHeaders are the epochs of a table and their headers.
+type epochHeaders struct {
+	epochs  epochs.Epochs
+	headers map[int64]kgo.RecordHeader
+}
+
+func newEpochHeaders(all epochs.Epochs) epochHeaders {
+	e := epochHeaders{all, make(map[int64]kgo.RecordHeader, len(all))}
+	for _, n := range all {
+		e.headers[n] = kgo.RecordHeader{Key: outbox.HeaderEpoch, Value: strconv.AppendInt(nil, n, 10)}
+	}
+	return e
+}
+
+// add adds the epoch of an item to its headers.
+func (e *epochHeaders) add(headers []kgo.RecordHeader, it *item) []kgo.RecordHeader {
+	if len(e.epochs) == 0 {
+		return headers
+	}
+	epoch := e.epochs.Of(cmp.Or(it.written, it.event.CreatedAt.UnixMicro()))
+	if epoch == 0 {
+		return headers
+	}
+	return append(headers, e.headers[epoch])
 }
 
 // record returns the record of an item to be sent, after the attempt is counted.

@@ -133,7 +133,7 @@ func (p *Publisher) sendLocked(l *lane, it *item, key Partition) bool {
 	p.mu.flows.begin(it, key)
 	l.part, l.key = key, it.recordKey()
 	r := record(it, p.cfg, p.calls.State())
-	r.Headers = append(r.Headers, p.tableHeader)
+	r.Headers = p.epochs.add(append(r.Headers, p.tableHeader), it)
 	p.producer.Send(&l.flight, r, func(r *kgo.Record, err error) { p.done(l, it, r, err) })
 	return true
 }

@@ -191,7 +191,7 @@ func (w *backReader) take(e *Event) {
 		return
 	}
 	w.ours = w.ours || e.Ours
-	e.addTo(&w.found)
+	e.addTo(&w.found, w.r.Epoch)
 	n := w.found.Size()
 	if n > w.r.Most() {
 		w.alone, w.found, n = true, dedup.Found{}, 0

@@ -64,6 +64,8 @@ type Reader struct {
 	Scanned time.Time
 	// Own is the relay's part of the table; nil is all.
 	Own *cdclog.Portion
+	// Epoch is the current epoch of the table.
+	Epoch int64
 	// Ticket, if not nil, shares the reading with other shards of the process.
 	Ticket *Ticket
 	// gating reports that unreadable partitions are given up after Patience: nothing
@@ -470,7 +472,7 @@ func (r *Reader) take(events []Event) {
 		if r.Sink != nil {
 			r.Sink(&events[i])
 		} else {
-			events[i].addTo(&r.found)
+			events[i].addTo(&r.found, r.Epoch)
 		}
 	}
 }

@@ -24,6 +24,7 @@ type Event struct {
 	scanned       bool  // a backfill published it: the sweep reader will not return it
 	owner         int   // index of the shard that it belongs to
 	at            int64 // the record's time in milliseconds
+	epoch         int64
 	// Token is that of its aggregate, if the table is known.
 	Token int64
 }
@@ -176,6 +177,9 @@ func (s *batchScanner) record(b []byte) (e Event, ok bool, err error) {
 		case outbox.HeaderSequence: // of a table with numbers
 			e.Sequence, err = strconv.ParseInt(string(value), 10, 64)
 			good = err == nil && e.Sequence > 0
+		case outbox.HeaderEpoch:
+			e.epoch, err = strconv.ParseInt(string(value), 10, 64)
+			good = err == nil && e.epoch > 0
 		case outbox.HeaderSource:
 			source = string(value) == s.source
 		case outbox.HeaderTable: // records of earlier versions lack it
@@ -263,9 +267,14 @@ func (f *fields) bytes() []byte {
 }
 
 // addTo adds the event to found, unless a scan of the outbox table published it: only the
-// scan would submit it again, and it reads back separately.
-func (e *Event) addTo(found *dedup.Found) {
+// scan would submit it again, and it reads back separately. The numbers of earlier epochs than the
+// current one may have been given again.
+func (e *Event) addTo(found *dedup.Found, epoch int64) {
+	sequence := e.Sequence
+	if e.epoch < epoch {
+		sequence = 0
+	}
 	if !e.scanned {
-		found.Add(e.ID, e.Aggregate, e.Sequence)
+		found.Add(e.ID, e.Aggregate, sequence)
 	}
 }

@@ -113,7 +113,7 @@ func TestBatchScanner_ReadsTextIDs(t *testing.T) {
 		t.Errorf("scan() = %+v, want %+v", got, want)
 	}
 	found := dedup.NewFound()
-	got[0].addTo(&found)
+	got[0].addTo(&found, 0)
 	if found.Size() != 1 {
 		t.Errorf("%d events, want 1", found.Size())
 	}

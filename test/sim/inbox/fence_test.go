@@ -43,11 +43,11 @@ func TestFence_DuplicateAndGap(t *testing.T) {
 		mustApply(t, f, "b", 1, inbox.Applied) // aggregates are independent
 		mustHave(t, w.Session, "a", 1, 2, 3)
 		mustHave(t, w.Session, "b", 1)
-		if n, err := f.Last(t.Context(), inbox.Key{"a"}); n != 3 || err != nil {
-			t.Errorf("Last() = %d, %v; want 3", n, err)
+		if e, err := f.Last(t.Context(), inbox.Key{"a"}); e.Sequence != 3 || err != nil {
+			t.Errorf("Last() = %d, %v; want 3", e.Sequence, err)
 		}
-		if n, err := f.Last(t.Context(), inbox.Key{"none"}); n != 0 || err != nil {
-			t.Errorf("Last() without events = %d, %v; want 0", n, err)
+		if e, err := f.Last(t.Context(), inbox.Key{"none"}); e.Sequence != 0 || err != nil {
+			t.Errorf("Last() without events = %d, %v; want 0", e.Sequence, err)
 		}
 		_, err := apply(t, f, "a", 6)
 		if err == nil || err.Error() != "inbox: event 6 of outbox.totals [a]: event 4 must come first; deliver that event, or pass over missing events with Skip" {
@@ -86,13 +86,13 @@ func TestFence_AnotherEventWithTheNumber(t *testing.T) {
 		}
 		got, err = apply("two", 2)
 		mustBe(got, err, inbox.Applied)
-		if err := f.Skip(t.Context(), inbox.Key{"a"}, 3); err != nil {
+		if err := f.Skip(t.Context(), inbox.Event{Key: inbox.Key{"a"}, Sequence: 3}); err != nil {
 			t.Fatal(err)
 		}
 		got, err = apply("three", 3) // the id of an event that was passed over is unknown
 		mustBe(got, err, inbox.Duplicate)
-		if n, err := f.Last(t.Context(), inbox.Key{"a"}); n != 3 || err != nil {
-			t.Errorf("Last() = %d, %v; want 3", n, err)
+		if e, err := f.Last(t.Context(), inbox.Key{"a"}); e.Sequence != 3 || err != nil {
+			t.Errorf("Last() = %d, %v; want 3", e.Sequence, err)
 		}
 	})
 }
@@ -152,11 +152,11 @@ func TestFence_SkipPassesOverEvents(t *testing.T) {
 		f := newFence(t, w.Session, inbox.FenceConfig{Table: "totals"})
 		skip := func(id string, seq, last int64) {
 			t.Helper()
-			if err := f.Skip(t.Context(), inbox.Key{id}, seq); err != nil {
+			if err := f.Skip(t.Context(), inbox.Event{Key: inbox.Key{id}, Sequence: seq}); err != nil {
 				t.Fatal(err)
 			}
-			if n, err := f.Last(t.Context(), inbox.Key{id}); n != last || err != nil {
-				t.Errorf("after Skip(%d) the last event of %s is %d, %v; want %d", seq, id, n, err, last)
+			if e, err := f.Last(t.Context(), inbox.Key{id}); e.Sequence != last || err != nil {
+				t.Errorf("after Skip(%d) the last event of %s is %d, %v; want %d", seq, id, e.Sequence, err, last)
 			}
 		}
 		mustApply(t, f, "a", 1, inbox.Applied)
@@ -204,8 +204,8 @@ func TestFence_LastIncludesWhatIsDecided(t *testing.T) {
 		if got, err := f.Apply(ctx, inbox.Event{Key: inbox.Key{"a"}, Sequence: 1}, effect("a", 1)); got != inbox.Unknown || !errors.Is(err, context.Canceled) {
 			t.Errorf("Apply() = %s, %v; want unknown, because its consumer stops", got, err)
 		}
-		if n, err := f.Last(t.Context(), inbox.Key{"a"}); n != 1 || err != nil {
-			t.Errorf("Last() = %d, %v; want 1", n, err)
+		if e, err := f.Last(t.Context(), inbox.Key{"a"}); e.Sequence != 1 || err != nil {
+			t.Errorf("Last() = %d, %v; want 1", e.Sequence, err)
 		}
 		mustHave(t, w.Session, "a", 1)
 	})
@@ -350,8 +350,8 @@ func TestFence_Tables(t *testing.T) {
 					t.Errorf("%s: %s, %v; want applied", column, got, err)
 				}
 			}
-			if n, err := f.Last(t.Context(), inbox.Key{id}); n != 3 || err != nil {
-				t.Errorf("%s: Last() = %d, %v; want 3", column, n, err)
+			if e, err := f.Last(t.Context(), inbox.Key{id}); e.Sequence != 3 || err != nil {
+				t.Errorf("%s: Last() = %d, %v; want 3", column, e.Sequence, err)
 			}
 		}
 		var list []int64
@@ -383,8 +383,8 @@ func TestFence_TwoSourcesOfOneSum(t *testing.T) {
 		if got, err := add(orders, 10, nil); got != inbox.Unknown || !errors.Is(err, inbox.ErrCondition) {
 			t.Errorf("order 1 with a sum that has changed = %s, %v; want ErrCondition", got, err)
 		}
-		if n, err := orders.Last(t.Context(), inbox.Key{"a"}); n != 0 || err != nil {
-			t.Errorf("Last() = %d, %v; want 0", n, err)
+		if e, err := orders.Last(t.Context(), inbox.Key{"a"}); e.Sequence != 0 || err != nil {
+			t.Errorf("Last() = %d, %v; want 0", e.Sequence, err)
 		}
 		read := 7
 		if got, err := add(orders, 10, &read); got != inbox.Applied || err != nil {
@@ -428,8 +428,8 @@ func TestFence_TheMarkHasItsOwnTTL(t *testing.T) {
 		hour := newFence(t, w.Session, inbox.FenceConfig{Table: "totals", Order: inbox.FromAny, TTL: time.Hour})
 		mustLast := func(f *inbox.Fence, id string, want int64) {
 			t.Helper()
-			if n, err := f.Last(t.Context(), inbox.Key{id}); n != want || err != nil {
-				t.Errorf("Last(%s) = %d, %v; want %d", id, n, err, want)
+			if e, err := f.Last(t.Context(), inbox.Key{id}); e.Sequence != want || err != nil {
+				t.Errorf("Last(%s) = %d, %v; want %d", id, e.Sequence, err, want)
 			}
 		}
 		mustApply(t, forever, "forever", 1, inbox.Applied)
