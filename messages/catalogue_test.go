@@ -36,7 +36,7 @@ func TestProblems_AreInTheCatalogue(t *testing.T) {
 	doc := world.Request(t, srv.Handler(), "GET", "/openapi.json", "").Text
 	urn := regexp.MustCompile(`urn:scylla-outbox:problem:[a-z-]+`)
 	found := 0
-	for _, file := range []string{"problem.go", "../internal/httpapi/types.go", "../outbox/client/problem.go"} {
+	for _, file := range []string{"problem.go", "../internal/httpapi/types.go", "../outbox/api/problem.go", "../outbox/messages/client.go"} {
 		source, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

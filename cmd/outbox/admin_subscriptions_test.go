@@ -17,7 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
-	"github.com/scylla-outbox/scylla-outbox/outbox/client"
+	client "github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
@@ -82,7 +82,7 @@ func TestAdmin_Subscriptions(t *testing.T) {
 	b := setupVerify(t)
 	url, _ := b.startSubscriptions(t)
 	c := &client.Client{URL: url}
-	if _, err := c.PutSubscription(t.Context(), client.Subscription{Name: "s", Topics: []string{"things"}, Start: "earliest"}); err != nil {
+	if _, err := c.Put(t.Context(), client.Subscription{Name: "s", Topics: []string{"things"}, Start: "earliest"}); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
@@ -97,7 +97,7 @@ func TestAdmin_Subscriptions(t *testing.T) {
 	do, settings := b.startAdmin(t)
 	world.Eventually(t, "the admin API shows the lease and the owners", func() bool {
 		code, body := do(http.MethodGet, "/v1/subscriptions/s/status", "")
-		var st client.SubscriptionStatus
+		var st client.Status
 		if code != http.StatusOK || json.Unmarshal([]byte(body), &st) != nil {
 			return false
 		}
@@ -151,7 +151,7 @@ func TestAdmin_Subscriptions(t *testing.T) {
 			t.Errorf("outbox subscriptions %v = %d\n%s%s\nwant %d with %q", step.args, code, out.String(), errOut.String(), step.code, step.want)
 		}
 	}
-	if s, err := c.Subscription(t.Context(), "s"); err != nil || s.Paused == nil || !*s.Paused || s.ChangedBy != "ann" {
+	if s, err := c.Get(t.Context(), "s"); err != nil || s.Paused == nil || !*s.Paused || s.ChangedBy != "ann" {
 		t.Errorf("the subscription is %+v, %v; want it paused by ann", s, err)
 	}
 	_, trail := do(http.MethodGet, "/v1/audit?action=resume-subscription", "")
@@ -180,7 +180,7 @@ func TestAdmin_MessageInSubscriptions(t *testing.T) {
 	url, _ := b.startSubscriptions(t)
 	c := &client.Client{URL: url}
 	for _, s := range []client.Subscription{{Name: "s", Topics: []string{"thing*"}, Start: "earliest"}, {Name: "other", Topics: []string{"things"}, Types: []string{"none"}}} {
-		if _, err := c.PutSubscription(t.Context(), s); err != nil {
+		if _, err := c.Put(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 	}

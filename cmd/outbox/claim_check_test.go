@@ -22,8 +22,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
-	"github.com/scylla-outbox/scylla-outbox/outbox/client"
 	"github.com/scylla-outbox/scylla-outbox/outbox/payload"
+	client "github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/test/clouds/cloudtest"
 	"github.com/scylla-outbox/scylla-outbox/test/ports"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
@@ -249,7 +249,7 @@ func (b *verifyFixture) consumeOne(t *testing.T, payloads payload.Store) *client
 	t.Helper()
 	url, _ := b.startSubscriptions(t)
 	c := &client.Client{URL: url}
-	if _, err := c.PutSubscription(t.Context(), client.Subscription{Name: "s", Topics: []string{"things"}, Start: "earliest"}); err != nil {
+	if _, err := c.Put(t.Context(), client.Subscription{Name: "s", Topics: []string{"things"}, Start: "earliest"}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), world.Patience)

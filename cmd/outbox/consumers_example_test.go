@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
-	"github.com/scylla-outbox/scylla-outbox/outbox/client"
+	client "github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
 )
 
 // effects are what the example consumers store.
@@ -46,7 +46,7 @@ func TestExamples_Consumers(t *testing.T) {
 	for _, consumer := range []string{"inventory", "email", "analytics"} {
 		want[consumer] = effects{map[string][]int64{}, map[string]int{}, map[string]string{}}
 		for language := range languages {
-			if _, err := c.PutSubscription(t.Context(), client.Subscription{Name: consumer + "-" + language, Topics: []string{"Order*"}, Start: "earliest"}); err != nil {
+			if _, err := c.Put(t.Context(), client.Subscription{Name: consumer + "-" + language, Topics: []string{"Order*"}, Start: "earliest"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -124,7 +124,7 @@ func TestExamples_Consumers(t *testing.T) {
 			if got := read(consumer, language); !reflect.DeepEqual(got, want[consumer]) {
 				t.Errorf("%s in %s: %+v\nwant %+v", consumer, language, got, want[consumer])
 			}
-			if st, err := c.SubscriptionStatus(t.Context(), consumer+"-"+language); err != nil || st.Lag != 0 || st.DeadLetters != 0 {
+			if st, err := c.Status(t.Context(), consumer+"-"+language); err != nil || st.Lag != 0 || st.DeadLetters != 0 {
 				t.Errorf("%s in %s: %+v, %v, want nothing left", consumer, language, st, err)
 			}
 		}

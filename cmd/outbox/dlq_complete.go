@@ -82,7 +82,7 @@ func completeSubscriptions(cmd *cobra.Command, args []string, _ string) (names [
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp // a shell ignores errors
 	}
-	all, _ := c.Subscriptions(ctx)
+	all, _ := c.List(ctx)
 	for _, s := range all {
 		names = append(names, s.Name+"\t"+cli.Clean(strings.Join(s.Topics, ","), 60))
 	}

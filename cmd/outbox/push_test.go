@@ -20,7 +20,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/notify"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
-	"github.com/scylla-outbox/scylla-outbox/outbox/client"
+	client "github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
@@ -142,7 +142,7 @@ func TestSubscriptions_PushToAWebhook(t *testing.T) {
 	c := &client.Client{URL: url}
 	deadLetters := func(n int) func() bool {
 		return func() bool {
-			st, err := c.SubscriptionStatus(t.Context(), "big")
+			st, err := c.Status(t.Context(), "big")
 			return err == nil && st.DeadLetters == n && st.Lag == 0
 		}
 	}
@@ -150,7 +150,7 @@ func TestSubscriptions_PushToAWebhook(t *testing.T) {
 	h.answer(http.StatusNoContent)
 	(&dlqFixture{verifyFixture: b}).run(cli.ExitOK, "replay", "--table", "subscription.big", "--yes", "--reason", "fixed", "--wait", "1m")
 	world.Eventually(t, "the dead letter is resolved", deadLetters(0))
-	if st, err := c.SubscriptionStatus(t.Context(), "big"); err != nil || len(st.Instances) != 1 || st.Instances[0].Breaker == nil || st.Instances[0].Breaker.State != "closed" {
+	if st, err := c.Status(t.Context(), "big"); err != nil || len(st.Instances) != 1 || st.Instances[0].Breaker == nil || st.Instances[0].Breaker.State != "closed" {
 		t.Errorf("the instances are %+v, %v; want one with a closed breaker", st.Instances, err)
 	}
 	if got := h.received(); !slices.Equal(got, []string{"thing 0/1", "thing 0/1"}) || len(h.got) != 1 {

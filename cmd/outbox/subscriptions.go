@@ -19,7 +19,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
-	"github.com/scylla-outbox/scylla-outbox/outbox/client"
+	"github.com/scylla-outbox/scylla-outbox/outbox/api"
+	client "github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
 )
 
 // apiFlags are the flags of commands that use the subscriptions API.
@@ -72,7 +73,7 @@ type changed struct {
 
 // apiError adds the next step to an error of the API.
 func apiError(err error) error {
-	p, ok := errors.AsType[*client.Problem](err)
+	p, ok := errors.AsType[*api.Problem](err)
 	switch {
 	case err == nil, errors.As(err, new(cli.UsageError)):
 		return err
@@ -82,7 +83,7 @@ func apiError(err error) error {
 		return cli.WithHint(err, "OUTBOX_API_TOKEN must contain a token with the right; 'outbox token NAME --role R' creates one")
 	case p.Type == httpapi.TypeNoPath || p.Type == httpapi.TypeMethod:
 		return cli.WithHint(err, "this operation needs the URL of 'outbox subscriptions' in --api-subscriptions-url or OUTBOX_API_SUBSCRIPTIONS_URL; 'outbox admin' has list, get, status, leases, end-lease, reject, pause, resume, seek and purge")
-	case slices.ContainsFunc(p.Errors, func(e client.FieldError) bool { return e.Location == "header."+admin.ReasonHeader }):
+	case slices.ContainsFunc(p.Errors, func(e api.FieldError) bool { return e.Location == "header."+admin.ReasonHeader }):
 		return cli.Usage(cli.WithHint(err, "--reason contains the reason"))
 	}
 	return err
@@ -161,7 +162,7 @@ var subscriptionTable = cli.Table[client.Subscription]{
 func newSubscriptionsListCommand() *cobra.Command {
 	var f *apiFlags
 	cmd, f := subscriptionsCommand("list", "List subscriptions", cobra.NoArgs, func(cmd *cobra.Command, c *client.Client, _ []string) error {
-		all, err := c.Subscriptions(cmd.Context())
+		all, err := c.List(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -174,7 +175,7 @@ func newSubscriptionsListCommand() *cobra.Command {
 func newSubscriptionsGetCommand() *cobra.Command {
 	var f *apiFlags
 	cmd, f := subscriptionsCommand("get NAME", "Print a subscription as YAML, which apply accepts", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
-		s, err := c.Subscription(cmd.Context(), args[0])
+		s, err := c.Get(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
@@ -198,7 +199,7 @@ func newSubscriptionsApplyCommand() *cobra.Command {
 		}
 		stored := make([]client.Subscription, 0, len(all))
 		for i := range all {
-			s, err := c.PutSubscription(cmd.Context(), all[i])
+			s, err := c.Put(cmd.Context(), all[i])
 			if err != nil {
 				return fmt.Errorf("subscription %s: %w", all[i].Name, err)
 			}
@@ -276,7 +277,7 @@ func newSubscriptionsDeleteCommand() *cobra.Command {
 	var confirm dlqConfirm
 	var f *apiFlags
 	cmd, f := subscriptionsCommand("delete NAME", "Delete a subscription, its positions and stored messages", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
-		s, err := c.Subscription(cmd.Context(), args[0])
+		s, err := c.Get(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
@@ -286,7 +287,7 @@ func newSubscriptionsDeleteCommand() *cobra.Command {
 		if err := confirm.confirm(cmd, fmt.Sprintf("delete subscription %s, which cannot be undone?", s.Name)); err != nil {
 			return err
 		}
-		if err := c.DeleteSubscription(cmd.Context(), s.Name, 0); err != nil {
+		if err := c.Delete(cmd.Context(), s.Name, 0); err != nil {
 			return err
 		}
 		return f.print(cmd, changed{Subscription: s.Name, Result: "deleted"}, "subscription %s deleted", s.Name)
@@ -307,9 +308,9 @@ func newSubscriptionsPauseCommand(pause bool) *cobra.Command {
 	}
 	var f *apiFlags
 	cmd, f := subscriptionsCommand(use, short, cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
-		do := c.ResumeSubscription
+		do := c.Resume
 		if pause {
-			do = c.PauseSubscription
+			do = c.Pause
 		}
 		if err := do(cmd.Context(), args[0]); err != nil {
 			return err
@@ -344,7 +345,7 @@ func newSubscriptionsSeekCommand() *cobra.Command {
 		if cmd.Flags().Changed("offset") {
 			to.Offset = &offset
 		}
-		if err := c.SeekSubscription(cmd.Context(), args[0], to); err != nil {
+		if err := c.Seek(cmd.Context(), args[0], to); err != nil {
 			return err
 		}
 		return f.print(cmd, changed{Subscription: args[0], Result: "continues at " + to.To}, "subscription %s continues at %s", args[0], to.To)
@@ -373,7 +374,7 @@ func newSubscriptionsPurgeCommand() *cobra.Command {
 		view := func(dryRun bool, n int64) map[string]any {
 			return map[string]any{"subscription": args[0], "dry_run": dryRun, "count": n}
 		}
-		n, err := c.PurgeSubscription(cmd.Context(), args[0], until.UTC(), true)
+		n, err := c.Purge(cmd.Context(), args[0], until.UTC(), true)
 		if err != nil {
 			return err
 		}
@@ -383,7 +384,7 @@ func newSubscriptionsPurgeCommand() *cobra.Command {
 		if err := confirm.confirm(cmd, fmt.Sprintf("remove %s, which cannot be undone?", cli.Plural(int(n), "message"))); err != nil {
 			return err
 		}
-		if n, err = c.PurgeSubscription(cmd.Context(), args[0], until.UTC(), false); err != nil {
+		if n, err = c.Purge(cmd.Context(), args[0], until.UTC(), false); err != nil {
 			return err
 		}
 		return f.print(cmd, view(false, n), "%s removed", cli.Plural(int(n), "message"))
@@ -457,7 +458,7 @@ still work on it, cannot acknowledge it any more.`
 func newSubscriptionsStatusCommand() *cobra.Command {
 	var f *apiFlags
 	cmd, f := subscriptionsCommand("status NAME", "Print lag, leases and positions of a subscription", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
-		st, err := c.SubscriptionStatus(cmd.Context(), args[0])
+		st, err := c.Status(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
@@ -470,7 +471,7 @@ func newSubscriptionsStatusCommand() *cobra.Command {
 	return cmd
 }
 
-func printSubscription(out io.Writer, st *client.SubscriptionStatus) error {
+func printSubscription(out io.Writer, st *client.Status) error {
 	columns := cli.NewColumns(out)
 	field := cli.FieldsOn(columns)
 	oldest := ""

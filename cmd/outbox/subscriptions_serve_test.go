@@ -21,7 +21,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
-	"github.com/scylla-outbox/scylla-outbox/outbox/client"
+	client "github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
@@ -69,7 +69,7 @@ func TestSubscriptions_TwoProcesses(t *testing.T) {
 	first, _ := b.startSubscriptions(t)
 	second, stopSecond := b.startSubscriptions(t)
 	c := &client.Client{URL: first}
-	if _, err := c.PutSubscription(t.Context(), client.Subscription{Name: "s", Topics: []string{"things"}, Start: "earliest"}); err != nil {
+	if _, err := c.Put(t.Context(), client.Subscription{Name: "s", Topics: []string{"things"}, Start: "earliest"}); err != nil {
 		t.Fatal(err)
 	}
 	const keys, each = 20, 10
@@ -88,10 +88,10 @@ func TestSubscriptions_TwoProcesses(t *testing.T) {
 		}
 	}
 	produce(1, 1)
-	status := func() client.SubscriptionStatus {
-		st, err := c.SubscriptionStatus(t.Context(), "s")
+	status := func() client.Status {
+		st, err := c.Status(t.Context(), "s")
 		if err != nil {
-			return client.SubscriptionStatus{}
+			return client.Status{}
 		}
 		return st
 	}
@@ -125,7 +125,7 @@ func TestSubscriptions_TwoProcesses(t *testing.T) {
 		}, client.ConsumeOptions{Logger: slog.New(slog.DiscardHandler)})
 	}()
 	world.Eventually(t, "everything was received from both", func() bool { return total() == keys*each/2 })
-	if got, err := (&client.Client{URL: second}).Subscription(t.Context(), "s"); err != nil || got.Version != 1 {
+	if got, err := (&client.Client{URL: second}).Get(t.Context(), "s"); err != nil || got.Version != 1 {
 		t.Errorf("the other process: %+v, %v", got, err)
 	}
 	stopSecond()

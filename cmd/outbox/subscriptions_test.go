@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
-	"github.com/scylla-outbox/scylla-outbox/outbox/client"
+	client "github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/api"
 	"github.com/scylla-outbox/scylla-outbox/test/subfake"
@@ -264,7 +264,7 @@ func TestSubscriptions_StatusShowsBreakers(t *testing.T) {
 		" open since 2026-01-02 03:04:05Z, next probe 2026-01-02 03:04:35Z: 503 ": {State: "open", Since: at, NextProbe: at.Add(30 * time.Second), Cause: "503"},
 	} {
 		var out strings.Builder
-		if err := printSubscription(&out, &client.SubscriptionStatus{Instances: []client.InstanceStatus{{Instance: "i", At: at, Breaker: b, LastError: "boom"}}}); err != nil {
+		if err := printSubscription(&out, &client.Status{Instances: []client.InstanceStatus{{Instance: "i", At: at, Breaker: b, LastError: "boom"}}}); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(out.String(), text) || !strings.Contains(out.String(), "boom") {

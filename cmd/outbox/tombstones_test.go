@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
-	"github.com/scylla-outbox/scylla-outbox/outbox/client"
+	"github.com/scylla-outbox/scylla-outbox/outbox/messages"
+	client "github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
@@ -31,20 +32,20 @@ func TestTombstones_ByHTTP(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	messages := &client.Client{URL: "http://" + orders.Addr}
+	sender := &messages.Client{URL: "http://" + orders.Addr}
 	empty := ""
-	sent := map[string]client.NewMessage{
+	sent := map[string]messages.NewMessage{
 		"tombstone": {Tombstone: true}, "later tombstone": {Tombstone: true, Delay: time.Millisecond},
 		"no payload": {}, "later, no payload": {Delay: time.Millisecond}, "empty text": {PayloadText: &empty}, "JSON null": {Payload: []byte("null")},
 	}
 	want := map[string]string{"no payload": "", "later, no payload": "", "empty text": "", "JSON null": "null"}
 	for key, m := range sent {
 		m.Topic, m.Key = "things", key
-		accepted, err := messages.PostMessage(t.Context(), m)
+		accepted, err := sender.Post(t.Context(), m)
 		if err != nil {
 			t.Fatalf("%s: %v", key, err)
 		}
-		content, err := messages.MessageContent(t.Context(), accepted.ID)
+		content, err := sender.Content(t.Context(), accepted.ID)
 		text, valued := want[key]
 		if err != nil || (content.Payload() != nil) != valued || string(content.Payload()) != text {
 			t.Errorf("%s: content %+v, %v", key, content, err)
@@ -67,7 +68,7 @@ func TestTombstones_ByHTTP(t *testing.T) {
 
 	url, _ := b.startSubscriptions(t)
 	consumer := &client.Client{URL: url}
-	if _, err := consumer.PutSubscription(t.Context(), client.Subscription{Name: "s", Topics: []string{"things"}, Start: "earliest"}); err != nil {
+	if _, err := consumer.Put(t.Context(), client.Subscription{Name: "s", Topics: []string{"things"}, Start: "earliest"}); err != nil {
 		t.Fatal(err)
 	}
 	for got := map[string]bool{}; len(got) < len(sent); {

@@ -17,7 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
-	"github.com/scylla-outbox/scylla-outbox/outbox/client"
+	client "github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
@@ -75,7 +75,7 @@ func TestTraces_OneOrderEndToEnd(t *testing.T) {
 		{Name: "pulled", Topics: []string{"OrderCreated"}, Start: "earliest"},
 		{Name: "pushed", Topics: []string{"OrderCreated"}, Start: "earliest", Push: &client.Push{To: "log"}},
 	} {
-		if _, err := consumer.PutSubscription(t.Context(), s); err != nil {
+		if _, err := consumer.Put(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -24,7 +24,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/outbox/client"
+	"github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
 )
 
 // order is the part of an event that the consumers use.
@@ -49,8 +49,8 @@ type state struct {
 }
 
 // consumers are the effects of an event.
-var consumers = map[string]func(s *state, d *client.Delivery, o *order){
-	"inventory": func(s *state, d *client.Delivery, o *order) {
+var consumers = map[string]func(s *state, d *subscriptions.Delivery, o *order){
+	"inventory": func(s *state, d *subscriptions.Delivery, o *order) {
 		for _, l := range o.Lines {
 			switch d.EventType {
 			case "OrderCreated":
@@ -60,7 +60,7 @@ var consumers = map[string]func(s *state, d *client.Delivery, o *order){
 			}
 		}
 	},
-	"email": func(s *state, d *client.Delivery, o *order) {
+	"email": func(s *state, d *subscriptions.Delivery, o *order) {
 		switch d.EventType {
 		case "OrderCreated":
 			s.Mails[d.EventID] = fmt.Sprintf("Your order %s of %s %s was received.", d.AggregateID, o.Total, o.Currency)
@@ -68,7 +68,7 @@ var consumers = map[string]func(s *state, d *client.Delivery, o *order){
 			s.Mails[d.EventID] = fmt.Sprintf("Your order %s was cancelled.", d.AggregateID)
 		}
 	},
-	"analytics": func(s *state, d *client.Delivery, o *order) {
+	"analytics": func(s *state, d *subscriptions.Delivery, o *order) {
 		switch d.EventType {
 		case "OrderCreated":
 			s.Numbers[o.Country]++
@@ -94,14 +94,14 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	c := &client.Client{URL: *api, Token: os.Getenv("OUTBOX_API_TOKEN")}
+	c := &subscriptions.Client{URL: *api, Token: os.Getenv("OUTBOX_API_TOKEN")}
 	if err := run(ctx, c, *subscription, *file, apply, *untilEmpty); err != nil {
 		log.Fatal(err)
 	}
 }
 
 // run consumes until ctx ends or, with untilEmpty, there are no messages.
-func run(ctx context.Context, c *client.Client, subscription, file string, apply func(*state, *client.Delivery, *order), untilEmpty bool) error {
+func run(ctx context.Context, c *subscriptions.Client, subscription, file string, apply func(*state, *subscriptions.Delivery, *order), untilEmpty bool) error {
 	s, err := load(file)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func run(ctx context.Context, c *client.Client, subscription, file string, apply
 		wait = 2 * time.Second
 	}
 	for ctx.Err() == nil {
-		messages, err := c.Receive(ctx, subscription, client.ReceiveOptions{Max: 100, Wait: wait})
+		messages, err := c.Receive(ctx, subscription, subscriptions.ReceiveOptions{Max: 100, Wait: wait})
 		switch {
 		case ctx.Err() != nil:
 			return nil

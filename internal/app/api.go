@@ -21,7 +21,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/messages"
-	"github.com/scylla-outbox/scylla-outbox/outbox/client"
+	client "github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 

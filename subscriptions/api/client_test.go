@@ -13,7 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/outbox/client"
+	"github.com/scylla-outbox/scylla-outbox/outbox/api"
+	client "github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
 
@@ -105,8 +106,7 @@ func TestClient_Calls(t *testing.T) {
 	}
 	// An error of the call has the result of each receipt.
 	r, err := c.Ack(t.Context(), "orders", got[3].Receipt, got[4].Receipt+"0", "x")
-	var p *client.Problem
-	if !errors.As(err, &p) || p.Type != client.ProblemBadReceipt || len(r) != 3 || r[0].Code != client.ResultOK || r[1].Code != client.ResultLeaseExpired || r[2].Code != client.ResultInvalid {
+	if !errors.Is(err, client.ErrInvalidReceipt) || len(r) != 3 || r[0].Code != client.ResultOK || r[1].Code != client.ResultLeaseExpired || r[2].Code != client.ResultInvalid {
 		t.Errorf("Ack() = %+v, %v", r, err)
 	}
 }
@@ -315,8 +315,7 @@ func TestClient_ReturnsRefusals(t *testing.T) {
 		b := setup(t)
 		c, _ := b.newClient()
 		err := c.Consume(t.Context(), "none", func(context.Context, *client.Delivery) error { return nil }, client.ConsumeOptions{Logger: quiet})
-		var p *client.Problem
-		if !errors.As(err, &p) || p.Type != client.ProblemNoSubscription {
+		if !errors.Is(err, api.ErrNotFound) {
 			t.Errorf("Consume() of an unknown subscription = %v", err)
 		}
 		// Unavailability is no reason to end.

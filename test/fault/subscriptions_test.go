@@ -21,7 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
-	"github.com/scylla-outbox/scylla-outbox/outbox/client"
+	client "github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
@@ -91,7 +91,7 @@ func killOwners(t *testing.T, cql, kafka string) {
 	api := "http://" + addrs[0]
 	s.client = &client.Client{URL: api}
 	for _, name := range []string{"go", "python"} {
-		if _, err := s.client.PutSubscription(t.Context(), client.Subscription{Name: name, Topics: []string{"Order*"}, Start: "earliest", VisibilityTimeout: "5s", MaxReceive: 1000}); err != nil {
+		if _, err := s.client.Put(t.Context(), client.Subscription{Name: name, Topics: []string{"Order*"}, Start: "earliest", VisibilityTimeout: "5s", MaxReceive: 1000}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -136,7 +136,7 @@ func killOwners(t *testing.T, cql, kafka string) {
 	})
 	harness.Until(t, "every message settled", func() bool {
 		for _, name := range []string{"go", "python"} {
-			st, err := s.client.SubscriptionStatus(t.Context(), name)
+			st, err := s.client.Status(t.Context(), name)
 			if err != nil || st.Lag != 0 || st.DeadLetters != 0 || st.Deferred != 0 {
 				return false
 			}
@@ -247,7 +247,7 @@ func (s *subscribers) owner(name string) (url string) {
 		for at := range s.serving {
 			c := &client.Client{URL: at}
 			bounded, cancel := context.WithTimeout(s.t.Context(), 5*time.Second)
-			st, err := c.SubscriptionStatus(bounded, name)
+			st, err := c.Status(bounded, name)
 			cancel()
 			if err != nil {
 				continue

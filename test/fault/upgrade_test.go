@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/outbox/client"
+	client "github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
 
@@ -109,7 +109,7 @@ func consumeAll(t *testing.T, queues []string) (end func(events int)) {
 		harness.Reachable(t, addr)
 	}
 	c := &client.Client{URL: "http://" + queues[0]}
-	if _, err := c.PutSubscription(t.Context(), client.Subscription{Name: upgraded, Topics: []string{"Order*"}, Start: "earliest", VisibilityTimeout: "5s", MaxReceive: 1000}); err != nil {
+	if _, err := c.Put(t.Context(), client.Subscription{Name: upgraded, Topics: []string{"Order*"}, Start: "earliest", VisibilityTimeout: "5s", MaxReceive: 1000}); err != nil {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex
@@ -128,7 +128,7 @@ func consumeAll(t *testing.T, queues []string) (end func(events int)) {
 		t.Helper()
 		defer stop()
 		harness.Until(t, "every message settled", func() bool {
-			st, err := c.SubscriptionStatus(t.Context(), upgraded)
+			st, err := c.Status(t.Context(), upgraded)
 			return err == nil && st.Lag == 0 && st.DeadLetters == 0 && st.Deferred == 0
 		})
 		stop()

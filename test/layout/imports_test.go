@@ -33,8 +33,10 @@ var layers = []struct {
 	component, does string
 	imports         []string
 }{
-	{"outbox", "the library of other teams: a module of its own, which imports no part of the product", nil},
-	{"outbox/client", "the client of the HTTP APIs", []string{"outbox"}},
+	{"outbox/api", "what the clients of the HTTP APIs share", nil},
+	{"outbox", "the library of other teams: a module of its own, which imports no part of the product", []string{"outbox/api"}},
+	{"outbox/messages", "the client of messages", []string{"outbox", "outbox/api"}},
+	{"outbox/subscriptions", "the client of subscriptions", []string{"outbox", "outbox/api"}},
 	{"internal/retry", "the pauses between attempts", nil},
 	{"internal/jsonform", "the bodies of untrusted requests", nil},
 	{"internal/trace", "the headers of traces", []string{"outbox"}},
@@ -51,24 +53,24 @@ var layers = []struct {
 	{"subscriptions", "a queue over the topics", []string{"internal", "outbox", "dlq", "notify"}},
 	{"messages", "intake of messages", []string{"internal", "outbox", "schedule", "subscriptions"}},
 	{"orders", "the order service, the worked example", []string{"internal", "outbox"}},
-	{"internal/admin", "the operators' API and console", []string{"internal", "outbox", "outbox/client", "dlq", "subscriptions", "relay/share", "messages"}},
+	{"internal/admin", "the operators' API and console", []string{"internal", "outbox", "outbox/messages", "dlq", "subscriptions", "relay/share", "messages"}},
 	{
 		"internal/app", "settings and assembly of the services",
-		[]string{"internal", "internal/admin", "internal/admin/console", "internal/verify", "outbox", "outbox/client", "notify", "schema", "dlq", "schedule", "relay", "relay/share", "subscriptions", "messages", "orders"},
+		[]string{"internal", "internal/admin", "internal/admin/console", "internal/verify", "outbox", "outbox/subscriptions", "notify", "schema", "dlq", "schedule", "relay", "relay/share", "subscriptions", "messages", "orders"},
 	},
 	{"internal/doctor", "checks of an installation", []string{"internal", "internal/app", "internal/verify", "outbox", "schema", "dlq", "relay", "relay/share"}},
 	{
 		"cmd/outbox", "the program: no embedded engine, no benchmark",
-		[]string{"internal", "internal/admin", "internal/app", "internal/doctor", "internal/verify", "outbox", "outbox/client", "schema", "dlq", "schedule", "relay", "relay/share", "subscriptions", "messages"},
+		[]string{"internal", "internal/admin", "internal/app", "internal/doctor", "internal/verify", "outbox", "outbox/api", "outbox/messages", "outbox/subscriptions", "schema", "dlq", "schedule", "relay", "relay/share", "subscriptions", "messages"},
 	},
 	{"devkit/brokerstate", "repairs the state of the embedded broker", nil},
 	{"devkit/scyllafake", "the embedded database", nil},
 	{"devkit/scyllafake/scyllatest", "a database for tests", []string{"internal", "schema", "devkit/scyllafake", "test"}},
 	{
 		"devkit", "the embedded engines, benchmarks, and outbox-dev",
-		[]string{"internal", "internal/app", "internal/verify", "outbox", "outbox/client", "schema", "schedule", "relay", "relay/share", "messages", "orders", "devkit/brokerstate", "devkit/scyllafake", "test"},
+		[]string{"internal", "internal/app", "internal/verify", "outbox", "outbox/subscriptions", "schema", "schedule", "relay", "relay/share", "messages", "orders", "devkit/brokerstate", "devkit/scyllafake", "test"},
 	},
-	{"examples", "programs to copy", []string{"outbox/client"}},
+	{"examples", "programs to copy", []string{"outbox/subscriptions"}},
 }
 
 // listed is a package as go list describes it.

@@ -198,15 +198,15 @@ var serviceMutants = []mutant{
 		old: "if rows.EventHeader(name) {", new: "if rows.EventHeader(name) && name != outbox.HeaderDataRef {",
 	},
 	{
-		name: "a batch with a transient problem is not retried", file: "outbox/client/messages.go", pkg: "./outbox/client", run: "RepeatsABatch",
-		old: "if p := r.Results[i].Problem; p != nil && retryable(p) {", new: "if p := r.Results[i].Problem; p != nil && retryable(p) && p.Status == 0 {",
+		name: "a batch with a transient problem is not retried", file: "outbox/messages/client.go", pkg: "./outbox/messages", run: "RepeatsABatch",
+		old: "if p := r.Results[i].Problem; p != nil && rest.Retryable(p) {", new: "if p := r.Results[i].Problem; p != nil && rest.Retryable(p) && p.Status == 0 {",
 	},
 	{
-		name: "the client does not wait for Retry-After", file: "outbox/client/client.go", pkg: "./outbox/client", run: "RepeatsWithTheSameKey|TakingBack",
+		name: "the client does not wait for Retry-After", file: "outbox/internal/rest/rest.go", pkg: "./outbox/internal/rest", run: "RepeatsWithTheSameKey",
 		old: "wait = max(wait, p.RetryAfter)", new: "wait = max(wait, p.RetryAfter/10)",
 	},
 	{
-		name: "each attempt of the client has another key", file: "outbox/client/client.go", pkg: "./outbox/client", run: "RepeatsWithTheSameKey",
+		name: "each attempt of the client has another key", file: "outbox/internal/rest/rest.go", pkg: "./outbox/internal/rest", run: "RepeatsWithTheSameKey",
 		old: "	req.Header = r.header.Clone()\n", new: "	req.Header = r.header.Clone()\n	req.Header.Set(\"Idempotency-Key\", rand.Text())\n",
 	},
 	{
@@ -310,7 +310,7 @@ var serviceMutants = []mutant{
 		old: "\thttpapi.Discreet(&cfg)\n", new: "",
 	},
 	{
-		name: "the client uses the response of a redirect as that of a change", file: "outbox/client/client.go", pkg: "./outbox/client", run: "ARedirect",
+		name: "the client uses the response of a redirect as that of a change", file: "outbox/internal/rest/rest.go", pkg: "./outbox/internal/rest", run: "ARedirect",
 		old: "		case req.Method != via[0].Method:\n			return http.ErrUseLastResponse\n", new: "",
 	},
 	{

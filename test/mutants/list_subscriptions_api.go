@@ -32,11 +32,11 @@ var subscriptionAPIMutants = []mutant{
 		old: "	return w.mu.max - len(w.mu.leases), next", new: "	return w.mu.max, next",
 	}),
 	inAPI("TestClient_ExtendsLeases", mutant{
-		name: "subscriptions client: leases are not extended", file: "outbox/client/consume.go",
+		name: "subscriptions client: leases are not extended", file: "outbox/subscriptions/consume.go",
 		old: "now.Sub(l.run.since) >= k.opts.VisibilityTimeout/3", new: "now.Sub(l.since) < 0",
 	}),
 	inAPI("TestClient_StopsGracefully", mutant{
-		name: "subscriptions client: a stop ends the handlers", file: "outbox/client/consume.go",
+		name: "subscriptions client: a stop ends the handlers", file: "outbox/subscriptions/consume.go",
 		old: "context.WithCancel(context.WithoutCancel(ctx))\n	defer abort()", new: "context.WithCancel(ctx)\n	defer abort()",
 	}),
 	inForward("TestReceive_EndsWithItsCaller", mutant{

@@ -21,7 +21,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
-	"github.com/scylla-outbox/scylla-outbox/outbox/client"
+	client "github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
 )
 
 // pushes is the number of concurrent calls of the webhook.
@@ -152,11 +152,11 @@ func (s *subscriptionBench) subscribe(ctx context.Context, p *place, child *benc
 	}
 	c := &client.Client{URL: "http://" + child.Attr("addr")}
 	of.Topics, of.Start = []string{topic}, "earliest"
-	if _, err := c.PutSubscription(ctx, of); err != nil {
+	if _, err := c.Put(ctx, of); err != nil {
 		return err
 	}
 	for end := time.Now().Add(benchPatience); ; {
-		st, err := c.SubscriptionStatus(ctx, of.Name)
+		st, err := c.Status(ctx, of.Name)
 		owned := 0
 		for _, p := range st.Partitions {
 			if p.Owner != "" {

@@ -17,7 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
-	"github.com/scylla-outbox/scylla-outbox/outbox/client"
+	client "github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
@@ -159,7 +159,7 @@ func (d *dev) startSubscriptions(ctx context.Context, teardown *daemon.Teardown,
 	}
 	d.subsAddr = a.Addr
 	teardown.Add("subscriptions API", a.Shutdown)
-	_, err = (&client.Client{URL: "http://" + a.Addr}).PutSubscription(ctx, example)
+	_, err = (&client.Client{URL: "http://" + a.Addr}).Put(ctx, example)
 	return err
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/messages"
-	"github.com/scylla-outbox/scylla-outbox/outbox/client"
+	client "github.com/scylla-outbox/scylla-outbox/outbox/messages"
 )
 
 // maxPage is the largest page of a list.

@@ -1,4 +1,4 @@
-package client_test
+package subscriptions_test
 
 import (
 	"context"
@@ -10,25 +10,25 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/outbox/client"
+	"github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
 )
 
 // A consumer that ends with SIGTERM, after the messages in progress.
 func ExampleClient_Consume() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	c := &client.Client{URL: "http://127.0.0.1:8082"}
-	err := c.Consume(ctx, "mail", func(ctx context.Context, d *client.Delivery) error {
+	c := &subscriptions.Client{URL: "http://127.0.0.1:8082"}
+	err := c.Consume(ctx, "mail", func(ctx context.Context, d *subscriptions.Delivery) error {
 		var order struct{ Total, Currency string }
 		if err := json.Unmarshal(d.Data, &order); err != nil {
-			return client.Reject(err) // it never becomes valid
+			return subscriptions.Reject(err) // it never becomes valid
 		}
 		if order.Total == "" {
-			return client.RetryAfter(errors.New("no total yet"), time.Minute)
+			return subscriptions.RetryAfter(errors.New("no total yet"), time.Minute)
 		}
 		_, err := fmt.Println("order", d.AggregateID, "of", order.Total, order.Currency)
 		return err // nil acknowledges
-	}, client.ConsumeOptions{Concurrency: 20})
+	}, subscriptions.ConsumeOptions{Concurrency: 20})
 	if err != nil {
 		log.Print(err)
 	}

@@ -1,4 +1,4 @@
-package client
+package subscriptions
 
 import (
 	"cmp"
@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/outbox/api"
+	"github.com/scylla-outbox/scylla-outbox/outbox/internal/rest"
 	"github.com/scylla-outbox/scylla-outbox/outbox/payload"
 )
 
@@ -171,7 +173,7 @@ const receiveGrace = 300 * time.Millisecond
 
 // receive starts handlers until ctx ends.
 func (k *consumer) receive(ctx context.Context, start func([]Delivery)) error {
-	pause := DefaultFirstPause
+	pause := api.DefaultFirstPause
 	receiving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(receiveGrace, cancel) })()
@@ -200,8 +202,8 @@ func (k *consumer) receive(ctx context.Context, start func([]Delivery)) error {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
-			pause = DefaultFirstPause
-		case !retryable(err):
+			pause = api.DefaultFirstPause
+		case !rest.Retryable(err):
 			return err
 		default:
 			k.opts.Logger.Warn("failed to receive messages; retrying", "subscription", k.name, "err", err)
@@ -209,7 +211,7 @@ func (k *consumer) receive(ctx context.Context, start func([]Delivery)) error {
 			case <-time.After(pause/2 + mrand.N(pause)):
 			case <-ctx.Done():
 			}
-			pause = min(2*pause, maxPause)
+			pause = min(2*pause, rest.MaxPause)
 		}
 	}
 }

@@ -1,25 +1,27 @@
-package client
+package messages
 
 import (
 	"encoding/json"
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox/api"
 )
 
-// MessageState is the state of a message.
-type MessageState string
+// State is the state of a message.
+type State string
 
 // The most common states; the API description lists all.
 const (
-	// MessageScheduled: it is not due yet and can be cancelled.
-	MessageScheduled MessageState = "scheduled"
-	// MessageCancelled: it was cancelled and is never published.
-	MessageCancelled MessageState = "cancelled"
-	// MessageQueued: it is stored and not in its topic yet.
-	MessageQueued MessageState = "queued"
-	// MessageCompleted: it is in its topic.
-	MessageCompleted MessageState = "completed"
+	// Scheduled: it is not due yet and can be cancelled.
+	Scheduled State = "scheduled"
+	// Cancelled: it was cancelled and is never published.
+	Cancelled State = "cancelled"
+	// Queued: it is stored and not in its topic yet.
+	Queued State = "queued"
+	// Completed: it is in its topic.
+	Completed State = "completed"
 )
 
 // NewMessage is a message to publish. At most one of Payload, PayloadText,
@@ -60,38 +62,38 @@ func (m NewMessage) MarshalJSON() ([]byte, error) {
 
 // Accepted is a stored message.
 type Accepted struct {
-	ID        string       `json:"id"`
-	State     MessageState `json:"state"`
-	CreatedAt time.Time    `json:"created_at"`
+	ID        string    `json:"id"`
+	State     State     `json:"state"`
+	CreatedAt time.Time `json:"created_at"`
 	// DeliverAt is the due time; nil for immediate delivery.
 	DeliverAt *time.Time `json:"deliver_at"`
 }
 
-// MessageResult is the result of one message of a batch: it is stored, or there
+// Result is the result of one message of a batch: it is stored, or there
 // is a problem.
-type MessageResult struct {
-	Index   int       `json:"index"`
-	Message *Accepted `json:"message"`
-	Problem *Problem  `json:"problem"`
+type Result struct {
+	Index   int          `json:"index"`
+	Message *Accepted    `json:"message"`
+	Problem *api.Problem `json:"problem"`
 }
 
 // Message is the state of a message.
 type Message struct {
-	ID        string       `json:"id"`
-	State     MessageState `json:"state"`
-	Topic     string       `json:"topic"`
-	Key       string       `json:"key"`
-	CreatedAt time.Time    `json:"created_at"`
-	DeliverAt *time.Time   `json:"deliver_at"`
-	// Record is the position of the record, once it is MessageCompleted.
-	Record  *Record       `json:"record"`
-	History []MessageStep `json:"history"`
+	ID        string     `json:"id"`
+	State     State      `json:"state"`
+	Topic     string     `json:"topic"`
+	Key       string     `json:"key"`
+	CreatedAt time.Time  `json:"created_at"`
+	DeliverAt *time.Time `json:"deliver_at"`
+	// Record is the position of the record, once it is Completed.
+	Record  *Record `json:"record"`
+	History []Step  `json:"history"`
 	// Note describes the part of the state that could not be read.
 	Note string `json:"note"`
 }
 
-// MessageContent is the payload, media type and headers of a message.
-type MessageContent struct {
+// Content is the payload, media type and headers of a message.
+type Content struct {
 	ContentType string            `json:"content_type"`
 	Headers     map[string]string `json:"headers"`
 	// PayloadText is the payload if it is UTF-8; otherwise it is nil, and the payload is PayloadBase64.
@@ -101,7 +103,7 @@ type MessageContent struct {
 }
 
 // Payload is the payload in either form; nil for a tombstone.
-func (c *MessageContent) Payload() []byte {
+func (c *Content) Payload() []byte {
 	if c.PayloadText != nil {
 		return []byte(*c.PayloadText)
 	}
@@ -115,27 +117,27 @@ type Record struct {
 	Offset    int64  `json:"offset"`
 }
 
-// MessageStep is one entry of the history of a message.
-type MessageStep struct {
-	State  MessageState `json:"state"`
-	At     time.Time    `json:"at"`
-	Detail string       `json:"detail"`
+// Step is one entry of the history of a message.
+type Step struct {
+	State  State     `json:"state"`
+	At     time.Time `json:"at"`
+	Detail string    `json:"detail"`
 }
 
-// ScheduledQuery selects waiting messages. The zero value selects all.
-type ScheduledQuery struct {
+// Query selects waiting messages. The zero value selects all.
+type Query struct {
 	// Topic and Key narrow the list down.
 	Topic, Key string
 	// Since and Until bound the due time; zero is no bound.
 	Since, Until time.Time
 	// Limit is the maximum page size; 0 means 100.
 	Limit int
-	// Cursor is MessagePage.Next of the page before.
+	// Cursor is Page.Next of the page before.
 	Cursor string
 }
 
-func (q *ScheduledQuery) values() url.Values {
-	v := url.Values{"state": {string(MessageScheduled)}}
+func (q *Query) values() url.Values {
+	v := url.Values{"state": {string(Scheduled)}}
 	set := func(name, value string) {
 		if value != "" {
 			v.Set(name, value)
@@ -156,9 +158,9 @@ func (q *ScheduledQuery) values() url.Values {
 	return v
 }
 
-// MessagePage is a page of the messages that wait, the next to be delivered
+// Page is a page of the messages that wait, the next to be delivered
 // first. It may be short, even empty, though more follow.
-type MessagePage struct {
+type Page struct {
 	Messages []Message `json:"messages"`
 	// Next is the cursor of the next page; empty on the last page.
 	Next string `json:"next"`

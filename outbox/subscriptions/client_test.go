@@ -1,4 +1,4 @@
-package client
+package subscriptions
 
 import (
 	"encoding/json"
@@ -8,12 +8,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox/api"
+	"github.com/scylla-outbox/scylla-outbox/outbox/internal/rest/resttest"
 )
 
 func TestClient_SubscriptionRequests(t *testing.T) {
 	t.Parallel()
-	s := &transport{answer: func(int, *http.Request) (*http.Response, error) {
-		return respond(200, `{"messages":[{"receipt":"r","data_text":"x"}],"results":[{"code":"ok"}]}`)
+	s := &resttest.Transport{Answer: func(int, *http.Request) (*http.Response, error) {
+		return resttest.Respond(200, `{"messages":[{"receipt":"r","data_text":"x"}],"results":[{"code":"ok"}]}`)
 	}}
 	c := &Client{URL: "http://outbox", HTTP: &http.Client{Transport: s}}
 	for _, f := range []func() error{
@@ -45,8 +48,8 @@ func TestClient_SubscriptionRequests(t *testing.T) {
 		}
 	}
 	var got []string
-	for i, r := range s.seen {
-		got = append(got, r.URL.EscapedPath()+" "+s.bodies[i])
+	for i, r := range s.Seen {
+		got = append(got, r.URL.EscapedPath()+" "+s.Bodies[i])
 	}
 	want := []string{
 		`/v1/subscriptions/s/receive {}`,
@@ -66,17 +69,17 @@ func TestClient_SubscriptionRequests(t *testing.T) {
 func TestClient_RepeatsUnknownResults(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &transport{answer: func(n int, _ *http.Request) (*http.Response, error) {
+		s := &resttest.Transport{Answer: func(n int, _ *http.Request) (*http.Response, error) {
 			if n == 1 {
-				return respond(503, `{"type":"`+ProblemUnknown+`","results":[{"code":"unknown"},{"code":"lease_expired"}]}`)
+				return resttest.Respond(503, `{"type":"urn:scylla-outbox:problem:outcome-unknown","results":[{"code":"unknown"},{"code":"lease_expired"}]}`)
 			}
-			return respond(409, `{"type":"`+ProblemLeaseExpired+`","results":[{"code":"ok"},{"code":"lease_expired","error":"gone"}]}`)
+			return resttest.Respond(409, `{"type":"`+string(ErrLeaseExpired)+`","results":[{"code":"ok"},{"code":"lease_expired","error":"gone"}]}`)
 		}}
 		c := &Client{URL: "http://outbox", HTTP: &http.Client{Transport: s}}
 		r, err := c.Ack(t.Context(), "s", "a", "b")
-		var p *Problem
-		if !errors.As(err, &p) || p.Status != 409 || len(s.seen) != 2 || len(r) != 2 || r[0].Code != ResultOK || r[1].Code != ResultLeaseExpired {
-			t.Errorf("Ack() = %+v, %v after %d requests", r, err, len(s.seen))
+		var p *api.Problem
+		if !errors.As(err, &p) || p.Status != 409 || len(s.Seen) != 2 || len(r) != 2 || r[0].Code != ResultOK || r[1].Code != ResultLeaseExpired {
+			t.Errorf("Ack() = %+v, %v after %d requests", r, err, len(s.Seen))
 		}
 	})
 }
@@ -95,18 +98,18 @@ func TestDelivery_Payload(t *testing.T) {
 // A change of a subscription that was read before is conditional on its version.
 func TestClient_SubscriptionVersions(t *testing.T) {
 	t.Parallel()
-	s := &transport{answer: func(int, *http.Request) (*http.Response, error) { return respond(200, `{}`) }}
+	s := &resttest.Transport{Answer: func(int, *http.Request) (*http.Response, error) { return resttest.Respond(200, `{}`) }}
 	c := &Client{URL: "http://outbox", HTTP: &http.Client{Transport: s}}
 	for _, version := range []int64{0, 7} {
-		if _, err := c.PutSubscription(t.Context(), Subscription{Name: "s", Topics: []string{"a"}, Version: version}); err != nil {
+		if _, err := c.Put(t.Context(), Subscription{Name: "s", Topics: []string{"a"}, Version: version}); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.DeleteSubscription(t.Context(), "s", version); err != nil {
+		if err := c.Delete(t.Context(), "s", version); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var got []string
-	for _, r := range s.seen {
+	for _, r := range s.Seen {
 		got = append(got, r.Method+" "+r.URL.RequestURI()+" "+r.Header.Get("If-Match"))
 	}
 	want := []string{

@@ -1,4 +1,4 @@
-package client
+package subscriptions
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/outbox/internal/rest/resttest"
 	"github.com/scylla-outbox/scylla-outbox/outbox/payload"
 )
 
@@ -27,7 +28,7 @@ func consumeOne(t *testing.T, store payload.Store, message Delivery) (got *Deliv
 	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 	defer stop()
 	var once sync.Once
-	s := &transport{answer: func(_ int, r *http.Request) (*http.Response, error) {
+	s := &resttest.Transport{Answer: func(_ int, r *http.Request) (*http.Response, error) {
 		answer := `{"messages":[],"results":[{"code":"ok"}]}`
 		if strings.HasSuffix(r.URL.Path, "/receive") {
 			first := false
@@ -40,7 +41,7 @@ func consumeOne(t *testing.T, store payload.Store, message Delivery) (got *Deliv
 		} else {
 			defer stop()
 		}
-		return respond(200, answer)
+		return resttest.Respond(200, answer)
 	}}
 	c := &Client{URL: "http://outbox", HTTP: &http.Client{Transport: s}}
 	if err := c.Consume(ctx, "s", func(_ context.Context, d *Delivery) error {
@@ -49,9 +50,9 @@ func consumeOne(t *testing.T, store payload.Store, message Delivery) (got *Deliv
 	}, ConsumeOptions{Concurrency: 1, Payloads: store}); err != nil {
 		t.Fatal(err)
 	}
-	for i, r := range s.seen {
+	for i, r := range s.Seen {
 		if !strings.HasSuffix(r.URL.Path, "/receive") {
-			settled = r.URL.Path + " " + s.bodies[i]
+			settled = r.URL.Path + " " + s.Bodies[i]
 		}
 	}
 	return got, settled

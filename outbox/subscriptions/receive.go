@@ -1,4 +1,4 @@
-package client
+package subscriptions
 
 import (
 	"context"
@@ -9,17 +9,20 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/outbox/api"
+	"github.com/scylla-outbox/scylla-outbox/outbox/internal/rest"
 	"github.com/scylla-outbox/scylla-outbox/outbox/payload"
 )
 
 // MaxReceipts is the maximum number of receipts of one call.
 const MaxReceipts = 1000
 
-// The most common problem types of the subscriptions API; its GET /problems lists all.
+// Problem types of the API, for errors.Is.
 const (
-	ProblemNoSubscription = "urn:scylla-outbox:problem:subscription-not-found"
-	ProblemLeaseExpired   = "urn:scylla-outbox:problem:lease-expired"
-	ProblemBadReceipt     = "urn:scylla-outbox:problem:invalid-receipt"
+	// ErrLeaseExpired: the lease of a delivery has ended, and its message is delivered again.
+	ErrLeaseExpired api.Type = "urn:scylla-outbox:problem:lease-expired"
+	// ErrInvalidReceipt: a receipt is of no delivery of the subscription.
+	ErrInvalidReceipt api.Type = "urn:scylla-outbox:problem:invalid-receipt"
 )
 
 // Delivery is a message of a subscription that is leased to this consumer.
@@ -192,9 +195,9 @@ func (c *Client) Receive(ctx context.Context, name string, o ReceiveOptions) ([]
 	if o.VisibilityTimeout > 0 {
 		body.VisibilityTimeout = o.VisibilityTimeout.String()
 	}
-	out, err := send[struct {
+	out, err := rest.Send[struct {
 		Messages []Delivery `json:"messages"`
-	}](ctx, c, http.MethodPost, subscriptionPath(name, "receive"), body, nil)
+	}](ctx, (*api.Client)(c), http.MethodPost, subscriptionPath(name, "receive"), body)
 	return out.Messages, err
 }
 
@@ -226,12 +229,11 @@ func (c *Client) Reject(ctx context.Context, name string, items ...Settling) ([]
 }
 
 func (c *Client) settle(ctx context.Context, name, action string, body any) ([]SettleResult, error) {
-	out, err := send[struct {
+	out, err := rest.Send[struct {
 		Results []SettleResult `json:"results"`
-	}](ctx, c, http.MethodPost, subscriptionPath(name, action), body, nil)
-	var p *Problem
-	if errors.As(err, &p) {
-		return p.Results, err
+	}](ctx, (*api.Client)(c), http.MethodPost, subscriptionPath(name, action), body)
+	if p, ok := errors.AsType[*api.Problem](err); ok {
+		_ = json.Unmarshal(p.Document, &out) // a response of a proxy has none
 	}
 	return out.Results, err
 }

@@ -1,4 +1,7 @@
-package client
+// Package subscriptions is a Go client of the API of subscriptions, which are queues over topics:
+// Client.Consume calls a handler for each message, and Receive, Ack and so on are the single
+// steps. The other calls administer subscriptions.
+package subscriptions
 
 import (
 	"context"
@@ -6,7 +9,14 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox/api"
+	"github.com/scylla-outbox/scylla-outbox/outbox/internal/rest"
 )
+
+// Client accesses a service for subscriptions, such as &Client{URL: "http://127.0.0.1:8082"}. Its
+// fields, retries and errors are those of api.Client. It is safe for concurrent use.
+type Client api.Client
 
 // Subscription is a queue over topics. Name and Topics are required; other zero values mean
 // the defaults of the API.
@@ -34,10 +44,10 @@ type Subscription struct {
 	Push *Push `json:"push,omitempty"`
 	// DeadLetter names the dead letters and limits their time.
 	DeadLetter *DeadLetter `json:"dead_letter,omitempty"`
-	// Paused stops deliveries; nil in a response means false. PutSubscription keeps the state
-	// that PauseSubscription and ResumeSubscription have set if it is nil.
+	// Paused stops deliveries; nil in a response means false. Put keeps the state
+	// that Pause and Resume have set if it is nil.
 	Paused *bool `json:"paused,omitempty"`
-	// Version is that of the stored subscription. PutSubscription compares it unless it
+	// Version is that of the stored subscription. Put compares it unless it
 	// is 0.
 	Version int64 `json:"version,omitempty"`
 	// CreatedAt, ChangedAt and ChangedBy are set by the server.
@@ -69,8 +79,8 @@ type Push struct {
 	Concurrency int `json:"concurrency,omitempty"`
 }
 
-// SubscriptionStatus is the state of a subscription over all instances.
-type SubscriptionStatus struct {
+// Status is the state of a subscription over all instances.
+type Status struct {
 	Subscription Subscription `json:"subscription"`
 	// Waiting, Leased and Deferred are numbers of messages; Lag is the number of those
 	// that are not settled, with the records that are not read yet, Oldest the write time of the
@@ -176,99 +186,100 @@ type SeekTo struct {
 
 const subscriptionsPath = "/v1/subscriptions"
 
-// Subscriptions returns all subscriptions, sorted by name.
-func (c *Client) Subscriptions(ctx context.Context) ([]Subscription, error) {
-	out, err := send[struct {
+// List returns all subscriptions, sorted by name.
+func (c *Client) List(ctx context.Context) ([]Subscription, error) {
+	out, err := rest.Send[struct {
 		Subscriptions []Subscription `json:"subscriptions"`
-	}](ctx, c, http.MethodGet, subscriptionsPath, nil, nil)
+	}](ctx, (*api.Client)(c), http.MethodGet, subscriptionsPath, nil)
 	return out.Subscriptions, err
 }
 
-// Subscription returns a subscription.
-func (c *Client) Subscription(ctx context.Context, name string) (Subscription, error) {
-	return send[Subscription](ctx, c, http.MethodGet, subscriptionsPath+"/"+url.PathEscape(name), nil, nil)
+// Get returns a subscription.
+func (c *Client) Get(ctx context.Context, name string) (Subscription, error) {
+	return rest.Send[Subscription](ctx, (*api.Client)(c), http.MethodGet, subscriptionsPath+"/"+url.PathEscape(name), nil)
 }
 
-// PutSubscription creates or replaces a subscription and returns it as stored.
-func (c *Client) PutSubscription(ctx context.Context, s Subscription) (Subscription, error) {
-	return send[Subscription](ctx, c, http.MethodPut, subscriptionsPath+"/"+url.PathEscape(s.Name), s, ifVersion(s.Version))
+// Put creates or replaces a subscription and returns it as stored.
+func (c *Client) Put(ctx context.Context, s Subscription) (Subscription, error) {
+	return rest.Send[Subscription](ctx, (*api.Client)(c), http.MethodPut, subscriptionsPath+"/"+url.PathEscape(s.Name), s, ifVersion(s.Version))
 }
 
-// DeleteSubscription removes a subscription, unless its version is another than the given
+// Delete removes a subscription, unless its version is another than the given
 // one; 0 is any.
-func (c *Client) DeleteSubscription(ctx context.Context, name string, version int64) error {
-	_, err := send[struct{}](ctx, c, http.MethodDelete, subscriptionsPath+"/"+url.PathEscape(name), nil, ifVersion(version))
+func (c *Client) Delete(ctx context.Context, name string, version int64) error {
+	_, err := rest.Send[struct{}](ctx, (*api.Client)(c), http.MethodDelete, subscriptionsPath+"/"+url.PathEscape(name), nil, ifVersion(version))
 	return err
 }
 
-// ifVersion returns the option of a change at a version; 0 is any.
-func ifVersion(version int64) []Option {
-	if version == 0 {
-		return nil
+// ifVersion makes a change only at a version; 0 is any.
+func ifVersion(version int64) api.Option {
+	return func(h http.Header) {
+		if version != 0 {
+			h.Set("If-Match", strconv.Quote(strconv.FormatInt(version, 10)))
+		}
 	}
-	return []Option{IfVersion(version)}
 }
 
-// PauseSubscription stops deliveries; leases stay valid.
-func (c *Client) PauseSubscription(ctx context.Context, name string) error {
-	_, err := send[struct{}](ctx, c, http.MethodPost, subscriptionPath(name, "pause"), nil, nil)
+// Pause stops deliveries; leases stay valid.
+func (c *Client) Pause(ctx context.Context, name string) error {
+	_, err := rest.Send[struct{}](ctx, (*api.Client)(c), http.MethodPost, subscriptionPath(name, "pause"), nil)
 	return err
 }
 
-// ResumeSubscription continues deliveries.
-func (c *Client) ResumeSubscription(ctx context.Context, name string) error {
-	_, err := send[struct{}](ctx, c, http.MethodPost, subscriptionPath(name, "resume"), nil, nil)
+// Resume continues deliveries.
+func (c *Client) Resume(ctx context.Context, name string) error {
+	_, err := rest.Send[struct{}](ctx, (*api.Client)(c), http.MethodPost, subscriptionPath(name, "resume"), nil)
 	return err
 }
 
 // AcknowledgeSkips notes that the records which were not delivered are known, and ends their
 // problem on /readyz.
 func (c *Client) AcknowledgeSkips(ctx context.Context, name string) error {
-	_, err := send[struct{}](ctx, c, http.MethodPost, subscriptionPath(name, "skips/acknowledge"), nil, nil)
+	_, err := rest.Send[struct{}](ctx, (*api.Client)(c), http.MethodPost, subscriptionPath(name, "skips/acknowledge"), nil)
 	return err
 }
 
-// SeekSubscription moves the position of a subscription and ends the leases concerned.
-func (c *Client) SeekSubscription(ctx context.Context, name string, to SeekTo) error {
-	_, err := send[struct{}](ctx, c, http.MethodPost, subscriptionPath(name, "seek"), to, nil)
+// Seek moves the position of a subscription and ends the leases concerned.
+func (c *Client) Seek(ctx context.Context, name string, to SeekTo) error {
+	_, err := rest.Send[struct{}](ctx, (*api.Client)(c), http.MethodPost, subscriptionPath(name, "seek"), to)
 	return err
 }
 
-// PurgeSubscription removes the messages that were written before a time, zero for now, and
+// Purge removes the messages that were written before a time, zero for now, and
 // returns their number. A dry run only counts them.
-func (c *Client) PurgeSubscription(ctx context.Context, name string, until time.Time, dryRun bool) (int64, error) {
-	out, err := send[struct {
+func (c *Client) Purge(ctx context.Context, name string, until time.Time, dryRun bool) (int64, error) {
+	out, err := rest.Send[struct {
 		Count int64 `json:"count"`
-	}](ctx, c, http.MethodPost, subscriptionPath(name, "purge"), struct {
+	}](ctx, (*api.Client)(c), http.MethodPost, subscriptionPath(name, "purge"), struct {
 		Until  time.Time `json:"until,omitzero"`
 		DryRun bool      `json:"dry_run"`
-	}{until, dryRun}, nil)
+	}{until, dryRun})
 	return out.Count, err
 }
 
 // Leases returns up to limit messages in flight, the one received first at the beginning;
 // more reports that there are others.
 func (c *Client) Leases(ctx context.Context, name string, limit int) (leases []Lease, more bool, err error) {
-	out, err := send[struct {
+	out, err := rest.Send[struct {
 		Leases []Lease `json:"leases"`
 		More   bool    `json:"more"`
-	}](ctx, c, http.MethodGet, subscriptionPath(name, "leases")+"?limit="+strconv.Itoa(limit), nil, nil)
+	}](ctx, (*api.Client)(c), http.MethodGet, subscriptionPath(name, "leases")+"?limit="+strconv.Itoa(limit), nil)
 	return out.Leases, out.More, err
 }
 
 // EndLease ends the lease with an id: its message can be delivered again immediately.
 func (c *Client) EndLease(ctx context.Context, name, id string) error {
-	_, err := send[struct{}](ctx, c, http.MethodDelete, subscriptionPath(name, "leases/"+url.PathEscape(id)), nil, nil)
+	_, err := rest.Send[struct{}](ctx, (*api.Client)(c), http.MethodDelete, subscriptionPath(name, "leases/"+url.PathEscape(id)), nil)
 	return err
 }
 
 // RejectLease makes the message of the lease with an id a dead letter.
 func (c *Client) RejectLease(ctx context.Context, name, id string) error {
-	_, err := send[struct{}](ctx, c, http.MethodPost, subscriptionPath(name, "leases/"+url.PathEscape(id)+"/reject"), nil, nil)
+	_, err := rest.Send[struct{}](ctx, (*api.Client)(c), http.MethodPost, subscriptionPath(name, "leases/"+url.PathEscape(id)+"/reject"), nil)
 	return err
 }
 
-// SubscriptionStatus returns the state of a subscription.
-func (c *Client) SubscriptionStatus(ctx context.Context, name string) (SubscriptionStatus, error) {
-	return send[SubscriptionStatus](ctx, c, http.MethodGet, subscriptionPath(name, "status"), nil, nil)
+// Status returns the state of a subscription.
+func (c *Client) Status(ctx context.Context, name string) (Status, error) {
+	return rest.Send[Status](ctx, (*api.Client)(c), http.MethodGet, subscriptionPath(name, "status"), nil)
 }
