@@ -189,6 +189,16 @@ var relayMutants = []mutant{
 		old: "l.alone || it.topic != l.part.Topic ||",
 		new: "l.alone ||",
 	}),
+	unit("TestPublisher_WritesEveryEventToARecreatedTopic", mutant{
+		name: "a topic that lacks a partition is the one that the client knows", file: "relay/internal/producer/producer.go",
+		old: " || strings.Contains(err.Error(), lacksPartition)",
+		new: " || lacksPartition == \"\"",
+	}),
+	unit("TestPublisher_WritesEveryEventToARecreatedTopic", mutant{
+		name: "without topic ids a topic with fewer partitions is the former one", file: "relay/internal/topics/catalog.go",
+		old: "return f.made || f.Partitions < before.Partitions",
+		new: "return f.made",
+	}),
 	unit("TestPublisher_SendsEachRecordToThePartitionOfItsKey", mutant{
 		name: "the next event with another record key does not wait", file: "relay/internal/publish/send.go",
 		old: " || !bytes.Equal(it.recordKey(), l.key)", new: "",

@@ -42,7 +42,7 @@ type route struct {
 	*client
 	found topics.Found
 	// used means that the client must not begin another flight: a broker did not know the
-	// id of the topic that the client has.
+	// id of the topic that the client has, or the topic was created again.
 	used bool
 }
 
@@ -140,6 +140,7 @@ func (p *Producer) choose(topic string, found *topics.Found) (*client, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r := p.mu.routes[topic]; r.serves(found) {
+		r.found.Partitions = found.Partitions
 		return r.client, nil
 	}
 	c := p.mu.clients[len(p.mu.clients)-1]
@@ -198,11 +199,11 @@ func (p *Producer) closeUnusedLocked() {
 	}
 }
 
-// retire ends the use of a client for a topic whose id is not the one that the client has.
-func (p *Producer) retire(c *client, topic string) {
+// retire ends the use of a client, nil for any, for a topic that is not the one that the client has.
+func (p *Producer) retire(topic string, c *client) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if r := p.mu.routes[topic]; r != nil && r.client == c {
+	if r := p.mu.routes[topic]; r != nil && (c == nil || r.client == c) {
 		r.used = true
 	}
 }

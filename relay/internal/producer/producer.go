@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -104,11 +105,11 @@ func (p *Producer) Ensure(ctx context.Context, topic string) error {
 	return nil
 }
 
-// know records the state of a topic.
-func (p *Producer) know(topic string, found *topics.Found) {
+// know records the state of a topic. It reports whether it is another topic than before.
+func (p *Producer) know(topic string, found *topics.Found) (recreated bool) {
 	if !p.Catalog.Know(topic, found) {
 		p.Partitions.Know(topic, found.Partitions)
-		return
+		return false
 	}
 	p.cfg.Logger.Warn("topic was deleted and created again; its consumers do not see the events of the former topic", "topic", topic)
 	p.observer.Recreated(topic)
@@ -116,6 +117,7 @@ func (p *Producer) know(topic string, found *topics.Found) {
 		p.Partitions.Saw(topic, found.Partitions)
 	}
 	p.search.forget(topic)
+	return true
 }
 
 // Send passes a record of a flight to its client. It does not block, and does not call done
@@ -134,7 +136,7 @@ func (p *Producer) Send(f *Flight, r *kgo.Record, done func(*kgo.Record, error))
 		case losesNumbers(err):
 			c.failed.Store(true)
 		case errors.Is(err, kerr.UnknownTopicID):
-			p.retire(c, r.Topic)
+			p.retire(r.Topic, c)
 		}
 		if part := f.partition.Load(); part >= 0 && !Rejected(r) && c.mayHaveWritten(n, err) {
 			p.find(partition{r.Topic, part}, returned{r, c, err, done})
@@ -169,8 +171,13 @@ func IsTooLarge(err error) bool {
 // StateChanged reports whether the error of a record shows that its topic is not in the state
 // that the producer knows.
 func StateChanged(err error) bool {
-	return errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) || IsTooLarge(err)
+	return errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) || IsTooLarge(err) || strings.Contains(err.Error(), lacksPartition)
 }
+
+// lacksPartition is in the error of a record for a partition that its topic had, and that its
+// metadata no longer contain: the topic was created again with fewer. kgo exports no value for it,
+// and keeps the partition for as long as the client uses the topic.
+const lacksPartition = "metadata update is missing a partition"
 
 // recordOverhead is an upper bound of the size that key, CloudEvents headers and batch
 // header add to the payload and headers of a small event.

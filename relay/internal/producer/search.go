@@ -205,7 +205,9 @@ func (s *scan) run(ctx context.Context) error {
 	if errors.Is(d.Err, kerr.UnknownTopicOrPartition) {
 		var found topics.Found
 		if found, err = s.p.Catalog.Find(ctx, s.topic); err == nil { // it is made, without records, or a broker knows it
-			s.p.know(s.topic, &found)
+			if s.p.know(s.topic, &found) {
+				s.p.retire(s.topic, nil)
+			}
 			err = errNotSeenYet
 		}
 		return err

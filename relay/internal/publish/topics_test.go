@@ -175,23 +175,26 @@ func TestPublisher_ABrokerThatDoesNotKnowAPartitionCostsNoDuplicate(t *testing.T
 
 // Somebody deletes a topic and creates it again while the relay publishes to it. Every event that
 // counts as published is in the topic, whatever the broker and its client know of topic ids: of
-// events published before the client noticed, and of the first ones after it.
+// events published before the client noticed, and of the first ones after it. The new topic may
+// have more partitions, or fewer, and the relay creates it where nobody else does.
 func TestPublisher_WritesEveryEventToARecreatedTopic(t *testing.T) {
 	t.Parallel()
 	world.EachBroker(t, func(t *testing.T, v *world.BrokerVersion) {
 		synctest.Test(t, func(t *testing.T) {
-			b := setup(t, nil, v.Options()...)
+			b := setup(t, func(c *Config) { c.Partitions = 6 }, v.Options()...)
 			defer b.close()
 			admin := b.publisher.producer.Catalog.Admin
 			b.submit(relaytest.Event(1, 1, "OrderCreated"), nil) // one partition has records
 			b.drain(time.Minute)
 			n := 1
-			for range 3 {
+			for i, partitions := range []int32{3, 3, 5, 2, 0, 4, 0, 7, 1} {
 				if _, err := admin.DeleteTopics(t.Context(), "OrderCreated"); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := admin.CreateTopic(t.Context(), 3, 1, nil, "OrderCreated"); err != nil {
-					t.Fatal(err)
+				if partitions > 0 {
+					if _, err := admin.CreateTopic(t.Context(), partitions, 1, nil, "OrderCreated"); err != nil {
+						t.Fatal(err)
+					}
 				}
 				var all []outbox.Event
 				settled := 0
@@ -203,9 +206,11 @@ func TestPublisher_WritesEveryEventToARecreatedTopic(t *testing.T) {
 						b.drain(10 * time.Minute)
 					}
 				}
-				send(6)                     // before the client refreshes its metadata
+				if i%2 == 0 {
+					send(6) // before the client refreshes its metadata
+				}
 				time.Sleep(6 * time.Minute) // a refresh
-				send(12)
+				send(13)
 				relaytest.CheckOrder(t, b.consume("OrderCreated"), all)
 				if settled != len(all) {
 					t.Errorf("%d of %d events are settled", settled, len(all))

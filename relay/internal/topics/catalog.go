@@ -86,10 +86,14 @@ type Found struct {
 }
 
 // Replaces reports whether f is another topic than before, of the same name. A broker
-// without topic ids shows that only for a topic that this process creates.
+// without topic ids shows that only for a topic that this process creates, or that has fewer
+// partitions.
 func (f *Found) Replaces(before *Found) bool {
 	none := kadm.TopicID{}
-	return f.made || before.ID != none && f.ID != none && before.ID != f.ID
+	if before.ID == none || f.ID == none {
+		return f.made || f.Partitions < before.Partitions
+	}
+	return f.made || before.ID != f.ID
 }
 
 // ErrNotKnownYet means that a topic exists, and that the broker that was asked does not know
