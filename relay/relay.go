@@ -15,12 +15,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
-	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/capture"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/hints"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 )
@@ -47,7 +47,7 @@ type Relay struct {
 	backfill  atomic.Pointer[backfill.Backfill] // nil until Run
 	sweep     atomic.Pointer[capture.Sweep]     // nil while the sweep does not run
 
-	hints *hint.Receiver // used by Run alone
+	hints *hints.Receiver // used by Run alone
 
 	shardMetrics *shardMetrics // nil for the whole table
 

@@ -10,11 +10,11 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/epochs"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
-	"github.com/scylla-outbox/scylla-outbox/relay/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/capture"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/hints"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/layouts"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
@@ -204,7 +204,7 @@ func (x *pass) services() (*suture.Supervisor, error) {
 func (r *Relay) listen() (err error) {
 	if r.hints == nil {
 		take := func(tokens []int64) { r.tail.Load().Hint(tokens) }
-		if r.hints, err = hint.NewReceiver(r.cfg.HintKey, r.cfg.Registerer, take); err != nil {
+		if r.hints, err = hints.NewReceiver(r.cfg.HintKey, r.cfg.Registerer, take); err != nil {
 			return err
 		}
 	}

@@ -7,8 +7,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/scylla-outbox/scylla-outbox/relay/hint"
+	"github.com/scylla-outbox/scylla-outbox/outbox/hint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/hints"
 )
 
 func TestShard_NamesItself(t *testing.T) {
@@ -136,7 +137,7 @@ func TestShardMetrics_LeaveWithTheirRelay(t *testing.T) {
 				t.Fatal(err)
 			}
 			// The first run makes it, when it takes hints.
-			if _, err := hint.NewReceiver(make([]byte, hint.MinKey), m, func([]int64) {}); err != nil {
+			if _, err := hints.NewReceiver(make([]byte, hint.MinKey), m, func([]int64) {}); err != nil {
 				t.Fatal(err)
 			}
 		}

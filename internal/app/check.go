@@ -15,7 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/trace/otlp"
 	"github.com/scylla-outbox/scylla-outbox/notify"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
-	"github.com/scylla-outbox/scylla-outbox/relay/hint"
+	"github.com/scylla-outbox/scylla-outbox/outbox/hint"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 

@@ -19,7 +19,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/orders"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
-	relayhint "github.com/scylla-outbox/scylla-outbox/relay/hint"
+	relayhint "github.com/scylla-outbox/scylla-outbox/outbox/hint"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/relay/hint"
+	"github.com/scylla-outbox/scylla-outbox/outbox/hint"
 )
 
 // hintKey is the key of the order services and the relay.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
-	relayhint "github.com/scylla-outbox/scylla-outbox/relay/hint"
+	relayhint "github.com/scylla-outbox/scylla-outbox/outbox/hint"
 )
 
 // contender is one way of getting events to a topic.

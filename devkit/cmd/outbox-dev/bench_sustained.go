@@ -14,7 +14,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
-	relayhint "github.com/scylla-outbox/scylla-outbox/relay/hint"
+	relayhint "github.com/scylla-outbox/scylla-outbox/outbox/hint"
 )
 
 const (

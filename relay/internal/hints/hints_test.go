@@ -1,4 +1,4 @@
-package hint
+package hints
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/hint"
+	"github.com/scylla-outbox/scylla-outbox/outbox/hint/datagram"
 )
 
 var testKey = []byte("0123456789abcdef")
@@ -21,16 +23,16 @@ var testKey = []byte("0123456789abcdef")
 func TestReceiver_TakesOnlyWhatIsInOrder(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	c, err := newCodec(testKey)
+	c, err := datagram.New(testKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := newCodec([]byte("another key, as long"))
+	other, err := datagram.New([]byte("another key, as long"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	make1 := func(c *codec, number uint64, at time.Time, tokens ...int64) []byte {
-		return c.append(nil, header{sender: 7, number: number, at: at}, tokens)
+	make1 := func(c *datagram.Codec, number uint64, at time.Time, tokens ...int64) []byte {
+		return c.Append(nil, datagram.Header{Sender: 7, Number: number, At: at}, tokens)
 	}
 	good := make1(c, 5, now, 1, -2)
 	var taken []int64
@@ -44,13 +46,13 @@ func TestReceiver_TakesOnlyWhatIsInOrder(t *testing.T) {
 		want result
 	}{
 		{"empty", nil, malformed},
-		{"short", good[:headerSize], malformed},
+		{"short", good[:28], malformed},
 		{"no tokens", make1(c, 9, now), malformed},
 		{"another version", append([]byte("OBH2"), good[4:]...), malformed},
 		{"another key", make1(other, 1, now, 3), forged},
 		{"altered", append(append(slices.Clone(good[:30]), 1), good[31:]...), forged},
-		{"old", make1(c, 1, now.Add(-2*MaxAge), 3), stale},
-		{"from the future", make1(c, 1, now.Add(2*MaxAge), 3), stale},
+		{"old", make1(c, 1, now.Add(-2*maxAge), 3), stale},
+		{"from the future", make1(c, 1, now.Add(2*maxAge), 3), stale},
 		{"good", good, accepted},
 		{"again", good, replayed},
 		{"overtaken", make1(c, 4, now, 3), replayed},
@@ -67,7 +69,7 @@ func TestReceiver_TakesOnlyWhatIsInOrder(t *testing.T) {
 
 func TestReceiver_IsBounded(t *testing.T) {
 	t.Parallel()
-	c, err := newCodec(testKey)
+	c, err := datagram.New(testKey)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,14 +84,14 @@ func TestReceiver_IsBounded(t *testing.T) {
 	for i := range 50_000 {
 		// One second of datagrams at the rate limit, each from another sender.
 		at := now.Add(time.Duration(i) * 20 * time.Microsecond)
-		counts[r.receive(c.append(nil, header{uint64(i), 1, at}, tokens), at)]++
+		counts[r.receive(c.Append(nil, datagram.Header{Sender: uint64(i), Number: 1, At: at}, tokens), at)]++
 	}
 	if n > 2*maxTokensPerSecond || len(r.senders) > maxSenders || counts[limited] == 0 {
 		t.Errorf("took %d tokens of %d senders, %v", n, len(r.senders), counts)
 	}
 	// After a minute the limits allow more.
 	at := now.Add(time.Minute)
-	if got := r.receive(c.append(nil, header{1 << 40, 1, at}, tokens), at); got != accepted {
+	if got := r.receive(c.Append(nil, datagram.Header{Sender: 1 << 40, Number: 1, At: at}, tokens), at); got != accepted {
 		t.Errorf("a minute later: %s, want accepted", results[got])
 	}
 }
@@ -152,7 +154,7 @@ func TestSender_ReachesAReceiver(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx, conn) }()
-	s, err := NewSender(SenderConfig{Addrs: []string{conn.LocalAddr().String()}, Key: testKey})
+	s, err := hint.NewSender(hint.SenderConfig{Addrs: []string{conn.LocalAddr().String()}, Key: testKey})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,91 +192,28 @@ func TestSender_ReachesAReceiver(t *testing.T) {
 	}
 }
 
-// sentAt is a socket that records when datagrams were sent and how long they are.
-type sentAt struct {
-	net.PacketConn
-	began time.Time
-	at    []time.Duration
-	sizes []int
-}
-
-func (c *sentAt) WriteTo(b []byte, _ net.Addr) (int, error) {
-	c.at, c.sizes = append(c.at, time.Since(c.began)), append(c.sizes, (len(b)-headerSize-macSize)/8)
-	return len(b), nil
-}
-
-func (c *sentAt) Close() error { return nil }
-
-// A hint waits 200 µs for each token of the datagram before it, and at most a millisecond.
-func TestSender_WaitsByTheRate(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		conn := &sentAt{began: time.Now()}
-		s, err := NewSender(SenderConfig{Addrs: []string{"127.0.0.1:1"}, Key: testKey, Conn: conn})
-		if err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		for _, n := range []int{1, 1, 3, 100, 1} {
-			for range n {
-				s.Committed(outbox.IDFromInt(1))
-			}
-			time.Sleep(20 * time.Microsecond)
-			synctest.Wait()
-		}
-		time.Sleep(200 * time.Microsecond)
-		synctest.Wait()
-		s.Committed(outbox.IDFromInt(1))
-		time.Sleep(10 * time.Millisecond)
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if want := []int{1, 105, 1}; !slices.Equal(conn.sizes, want) {
-			t.Errorf("datagrams of %v tokens, want %v", conn.sizes, want)
-		}
-		if want := []time.Duration{0, 200 * time.Microsecond, 1200 * time.Microsecond}; !slices.Equal(conn.at, want) {
-			t.Errorf("datagrams at %v, want %v", conn.at, want)
-		}
-	})
-}
-
-func TestNewSender_NamesTheProblem(t *testing.T) {
-	t.Parallel()
-	for _, cfg := range []SenderConfig{
-		{Addrs: []string{"127.0.0.1:1"}, Key: []byte("short")},
-		{Key: testKey},
-		{Addrs: []string{"127.0.0.1"}, Key: testKey},
-		{Addrs: []string{"127.0.0.1:http"}, Key: testKey},
-	} {
-		if s, err := NewSender(cfg); err == nil {
-			t.Errorf("NewSender(%+v) succeeded", cfg)
-			_ = s.Close()
-		}
-	}
-}
-
 func FuzzReceiver(f *testing.F) {
-	c, err := newCodec(testKey)
+	c, err := datagram.New(testKey)
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(c.append(nil, header{1, 2, time.Now()}, []int64{1, 2, 3}))
-	f.Add([]byte(magic))
+	f.Add(c.Append(nil, datagram.Header{Sender: 1, Number: 2, At: time.Now()}, []int64{1, 2, 3}))
+	f.Add([]byte("OBH1"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		_, tokens, res := c.parse(b, nil)
-		if res == accepted && len(tokens)*8+headerSize+macSize != len(b) {
+		_, tokens, err := c.Parse(b, nil)
+		if err == nil && len(tokens)*8+datagram.Overhead != len(b) {
 			t.Errorf("%d tokens in %d bytes", len(tokens), len(b))
 		}
 	})
 }
 
 func BenchmarkReceiver(b *testing.B) {
-	c, _ := newCodec(testKey)
+	c, _ := datagram.New(testKey)
 	r, _ := NewReceiver(testKey, nil, func([]int64) {})
 	at := time.Now()
-	datagram := c.append(nil, header{1, 2, at}, []int64{1, 2, 3})
+	b1 := c.Append(nil, datagram.Header{Sender: 1, Number: 2, At: at}, []int64{1, 2, 3})
 	b.ReportAllocs()
 	for b.Loop() {
-		r.codec.parse(datagram, r.buffer[:0])
+		r.codec.Parse(b1, r.buffer[:0])
 	}
 }

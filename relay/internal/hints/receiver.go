@@ -1,4 +1,5 @@
-package hint
+// Package hints receives the hints of writers, which package outbox/hint sends.
+package hints
 
 import (
 	"context"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox/hint/datagram"
 )
 
 const (
@@ -18,11 +21,27 @@ const (
 	maxDatagrams = 20_000
 	// maxTokensPerSecond is the rate limit of tokens per second.
 	maxTokensPerSecond = 100_000
+	// maxAge is the maximum difference between a datagram's time and the relay's clock.
+	maxAge = 5 * time.Second
 )
+
+// result is the outcome of a received datagram.
+type result uint8
+
+const (
+	accepted  result = iota
+	malformed        // not a datagram of this version
+	forged           // not signed with the key
+	stale            // too old or too new
+	replayed         // its number or a later one was received before
+	limited          // above the rate limit
+)
+
+var results = [...]string{accepted: "accepted", malformed: "malformed", forged: "forged", stale: "stale", replayed: "replayed", limited: "limited"}
 
 // Receiver receives hints.
 type Receiver struct {
-	codec     *codec
+	codec     *datagram.Codec
 	take      func(tokens []int64)
 	datagrams *rate.Limiter
 	tokens    *rate.Limiter
@@ -38,9 +57,9 @@ type last struct {
 }
 
 // NewReceiver returns a Receiver that calls take with the tokens of one datagram at a
-// time; take must not keep the slice. The error is ErrKey.
+// time; take must not keep the slice. The error is datagram.ErrKey.
 func NewReceiver(key []byte, reg prometheus.Registerer, take func(tokens []int64)) (*Receiver, error) {
-	c, err := newCodec(key)
+	c, err := datagram.New(key)
 	if err != nil {
 		return nil, err
 	}
@@ -94,22 +113,26 @@ func (r *Receiver) receive(b []byte, now time.Time) result {
 	if !r.datagrams.AllowN(now, 1) {
 		return limited
 	}
-	h, tokens, res := r.codec.parse(b, r.buffer[:0])
+	h, tokens, err := r.codec.Parse(b, r.buffer[:0])
 	r.buffer = tokens
-	if res != accepted {
-		return res
+	switch err {
+	case nil:
+	case datagram.ErrForged: //nolint:errorlint // it is never wrapped
+		return forged
+	default:
+		return malformed
 	}
-	if age := now.Sub(h.at); age > MaxAge || age < -MaxAge {
+	if age := now.Sub(h.At); age > maxAge || age < -maxAge {
 		return stale
 	}
-	before, known := r.senders[h.sender]
-	if known && h.number <= before.number {
+	before, known := r.senders[h.Sender]
+	if known && h.Number <= before.number {
 		return replayed
 	}
 	if !known && !r.room(now) || !r.tokens.AllowN(now, len(tokens)) {
 		return limited
 	}
-	r.senders[h.sender] = last{h.number, h.at}
+	r.senders[h.Sender] = last{h.Number, h.At}
 	r.take(tokens)
 	return accepted
 }
@@ -121,7 +144,7 @@ func (r *Receiver) room(now time.Time) bool {
 		return true
 	}
 	for id, l := range r.senders {
-		if now.Sub(l.at) > MaxAge {
+		if now.Sub(l.at) > maxAge {
 			delete(r.senders, id)
 		}
 	}

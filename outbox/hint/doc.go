@@ -6,6 +6,4 @@
 // because a relay polls all streams regularly. A datagram contains an HMAC-SHA256 under a
 // key that writers and relays share, and a time and a number against replay. A forged
 // hint could only cause a few more reads, up to the relay's limit.
-//
-// It is a part of the program, and may change in any version.
 package hint

@@ -14,8 +14,15 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/hint/datagram"
 	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
+
+// MinKey is the minimum length of SenderConfig.Key in bytes.
+const MinKey = datagram.MinKey
+
+// ErrKey is the error of a key that is too short.
+var ErrKey = datagram.ErrKey
 
 const (
 	// gatherToken is for how long hints are batched after a datagram was sent, for each of its
@@ -48,7 +55,7 @@ type SenderConfig struct {
 // Sender sends hints. Its methods are safe for concurrent use.
 type Sender struct {
 	cfg    SenderConfig
-	codec  *codec
+	codec  *datagram.Codec
 	conn   net.PacketConn
 	sender uint64
 	log    *slog.Logger
@@ -64,7 +71,7 @@ type Sender struct {
 // NewSender returns a Sender that runs until Close. It returns ErrKey or an error for an
 // invalid address; names need not exist yet.
 func NewSender(cfg SenderConfig) (*Sender, error) {
-	c, err := newCodec(cfg.Key)
+	c, err := datagram.New(cfg.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +141,7 @@ func (s *Sender) run(ctx context.Context) {
 	looking := false
 	var number uint64
 	var tokens []int64
-	var datagram []byte
+	var b []byte
 	for {
 		select {
 		case <-ctx.Done():
@@ -154,11 +161,11 @@ func (s *Sender) run(ctx context.Context) {
 		tokens, s.waiting = s.waiting, tokens[:0]
 		s.mu.Unlock()
 		for rest := tokens; len(rest) > 0; {
-			n := min(len(rest), maxTokens)
+			n := min(len(rest), datagram.MaxTokens)
 			number++
-			datagram = s.codec.append(datagram[:0], header{s.sender, number, time.Now()}, rest[:n])
+			b = s.codec.Append(b[:0], datagram.Header{Sender: s.sender, Number: number, At: time.Now()}, rest[:n])
 			for _, r := range relays {
-				s.send(datagram, r)
+				s.send(b, r)
 			}
 			rest = rest[n:]
 		}
@@ -172,12 +179,12 @@ func (s *Sender) run(ctx context.Context) {
 }
 
 // send sends a datagram and ignores errors.
-func (s *Sender) send(datagram []byte, to netip.AddrPort) {
+func (s *Sender) send(b []byte, to netip.AddrPort) {
 	if udp, ok := s.conn.(*net.UDPConn); ok {
-		_, _ = udp.WriteToUDPAddrPort(datagram, to) // without an allocation
+		_, _ = udp.WriteToUDPAddrPort(b, to) // without an allocation
 		return
 	}
-	_, _ = s.conn.WriteTo(datagram, net.UDPAddrFromAddrPort(to))
+	_, _ = s.conn.WriteTo(b, net.UDPAddrFromAddrPort(to))
 }
 
 // resolve returns the addresses of the relays. Not safe for concurrent use.
