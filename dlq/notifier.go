@@ -22,8 +22,8 @@ const (
 	RuleResolution Rule = "resolution"
 	// RuleBlocked: a dead letter has been blocked for longer than the limit.
 	RuleBlocked Rule = "blocked"
-	// RuleBreaker: the circuit breaker of a relay has been open for longer than the limit.
-	RuleBreaker Rule = "breaker"
+	// RuleOutage: the broker has not accepted the events of a relay for longer than the limit.
+	RuleOutage Rule = "outage"
 )
 
 // Notice is the input of a Notifier.
@@ -50,23 +50,31 @@ type Notice struct {
 	ErrorClass string `json:"error_class,omitempty"`
 	EventType  string `json:"event_type,omitempty"`
 	Count      int    `json:"count,omitempty"`
-	AtLeast    bool   `json:"at_least,omitempty"`
+	// Subscription is the subscription whose dead letters RuleNew found, empty for those of
+	// relays.
+	Subscription string `json:"subscription,omitempty"`
+	AtLeast      bool   `json:"at_least,omitempty"`
 	// Samples are a few of the dead letters.
 	Samples []Sample `json:"samples,omitempty"`
 	// Title and Text describe the notice for people.
 	Title string `json:"title"`
 	Text  string `json:"text"`
-	// URL is the console's page; empty if none is configured.
-	URL string `json:"url,omitempty"`
+	// URL is the console's page with what the notice is about; empty if no console is
+	// configured. Runbook is the page that describes what to do.
+	URL     string `json:"url,omitempty"`
+	Runbook string `json:"runbook"`
 }
 
-// Sample is a dead letter in a Notice. It contains nothing of the payload.
+// Sample is a dead letter in a Notice. It contains nothing of the payload, but of the error that
+// the broker, the relay or a consumer reported.
 type Sample struct {
 	EventID       gocql.UUID `json:"event_id"`
 	AggregateID   string     `json:"aggregate_id"`
 	Status        Status     `json:"status"`
 	FirstFailedAt time.Time  `json:"first_failed_at"`
-	URL           string     `json:"url,omitempty"`
+	// Error is the beginning of the last error.
+	Error string `json:"error,omitempty"`
+	URL   string `json:"url,omitempty"`
 }
 
 // Notifier is the plugin point for notifications beyond the ones of package notify.

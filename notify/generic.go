@@ -17,7 +17,7 @@ import (
 )
 
 // unsigned is the sender of generic:// URLs, which have the form that they have in shoutrrr:
-// it posts the text, or JSON, to any URL.
+// it posts title and text as lines, or JSON, to any URL.
 type unsigned struct {
 	config *generic.Config
 	header http.Header
@@ -72,9 +72,9 @@ func dashed(name string) string {
 	return b.String()
 }
 
-// send posts the text. Any status below 400 accepts it.
+// send posts title and text. Any status below 400 accepts them.
 func (s *unsigned) send(ctx context.Context, message string, params *types.Params) error {
-	body := []byte(message)
+	body := []byte(strings.TrimPrefix((*params)[types.TitleKey]+"\n"+message, "\n"))
 	if s.json() {
 		fields := maps.Clone(s.fields)
 		for key, value := range *params {

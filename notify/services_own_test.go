@@ -60,7 +60,7 @@ func TestURL_GenericPostsToAnyURL(t *testing.T) {
 	})
 	host := r.Listener.Addr().String()
 	for _, tt := range []struct{ raw, path, body, contentType string }{
-		{"generic://" + host + "/hook?a=b&disabletls=yes&@x-Token=t&@fooBar=1", "/hook?a=b", "boom", "text/plain"},
+		{"generic://" + host + "/hook?a=b&disabletls=yes&@x-Token=t&@fooBar=1", "/hook?a=b", "Down\nboom", "text/plain"},
 		{"generic+http://" + host + "/hook?a=b&template=JSON&@x-Token=t&@fooBar=1&$tag=x", "/hook?a=b", `{"message":"boom","tag":"x","title":"Down"}`, "application/json"},
 		{"generic://" + host + "?disabletls=yes&template=json&titlekey=subject&messagekey=body&contenttype=application/x&method=PUT&@x-Token=t&@Foo-Bar=1", "/", `{"body":"boom","subject":"Down"}`, "application/x"},
 	} {

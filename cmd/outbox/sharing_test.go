@@ -128,23 +128,37 @@ func TestSharing_RefusesAnotherDatabase(t *testing.T) {
 	}
 }
 
-// An instance that no broker acknowledges counts as one with an open breaker, so that
-// notifications report it: it runs no shard that has a breaker.
+// An instance that no broker acknowledges reports an outage, so that notifications and the status
+// report it: it runs no shard that has a breaker. The time of the first failure stays.
 func TestSharing_WithoutABroker(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
 	b.e.KafkaAddr = freeAddr(t)
 	b.share(2)
+	var began time.Time
+	var at time.Time // of the heartbeat that had it
 	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		open, err := relay.OpenBreakers(t.Context(), b.session, "outbox", time.Now())
+		all, err := relay.Outages(t.Context(), b.session, "outbox", time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(open) == 1 && strings.Contains(open[0].Cause, "refused") && open[0].Relay == "outbox" && time.Since(open[0].Since) < time.Minute {
-			break
+		var heard time.Time
+		if err := b.session.Query("SELECT at FROM relay_instances WHERE scope = 'keyspace' AND relay = 'outbox' LIMIT 1").Scan(&heard); err != nil && !errors.Is(err, gocql.ErrNotFound) {
+			t.Fatal(err)
+		}
+		if len(all) == 1 && strings.Contains(all[0].Cause, "refused") && all[0].Unreachable && all[0].Relay == "outbox" && time.Since(all[0].Since) < time.Minute {
+			if began.IsZero() {
+				began, at = all[0].Since, heard
+			}
+			if !all[0].Since.Equal(began) {
+				t.Fatalf("the outage began at %s, and later at %s", began, all[0].Since)
+			}
+			if heard.After(at) {
+				return
+			}
 		}
 		if time.Now().After(end) {
-			t.Fatalf("OpenBreakers() = %+v, want the instance", open)
+			t.Fatalf("Outages() = %+v, want the instance", all)
 		}
 	}
 }

@@ -23,7 +23,7 @@ const (
 	DefaultRatePerMinute  = 100
 	DefaultResolutionRate = 0.5
 	DefaultBlockedAge     = time.Hour
-	DefaultBreakerOpen    = 2 * time.Minute
+	DefaultOutageAge      = 2 * time.Minute
 	DefaultRepeat         = 4 * time.Hour
 )
 
@@ -57,10 +57,10 @@ type Config struct {
 	ResolutionRate float64
 	// BlockedAge limits the time for which a dead letter is blocked.
 	BlockedAge time.Duration
-	// Breakers are the circuit breakers of the relays; nil turns their rule off.
-	// BreakerOpen limits the time for which one is not closed.
-	Breakers    Breakers
-	BreakerOpen time.Duration
+	// Outages are the outages of the broker that relays report; nil turns their rule off.
+	// OutageAge is the age from which one is notified.
+	Outages   Outages
+	OutageAge time.Duration
 	// Repeat is the interval at which a notice of a continuing condition is repeated;
 	// -1 means never.
 	Repeat time.Duration
@@ -71,18 +71,20 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// Breakers returns the circuit breakers of the relays that are not closed.
-type Breakers interface {
-	NotClosed(ctx context.Context) ([]Breaker, error)
+// Outages returns the outages of the broker that relays report now.
+type Outages interface {
+	Current(ctx context.Context) ([]Outage, error)
 }
 
-// Breaker is a circuit breaker that is open or half-open.
-type Breaker struct {
-	// Of names the relay.
+// Outage is an outage of the broker.
+type Outage struct {
+	// Of names the relay that reports it.
 	Of string
-	// Since is the time of its last change of state.
-	Since time.Time
-	Cause string
+	// Since is the time of the first failure, Cause the last one. Unreachable reports that no
+	// broker answers; otherwise one answers with errors.
+	Since       time.Time
+	Cause       string
+	Unreachable bool
 }
 
 func or[T comparable](v *T, def T) {
@@ -100,7 +102,7 @@ func (c Config) withDefaults() Config {
 	or(&c.RatePerMinute, DefaultRatePerMinute)
 	or(&c.ResolutionRate, DefaultResolutionRate)
 	or(&c.BlockedAge, DefaultBlockedAge)
-	or(&c.BreakerOpen, DefaultBreakerOpen)
+	or(&c.OutageAge, DefaultOutageAge)
 	or(&c.Repeat, DefaultRepeat)
 	or(&c.Logger, slog.New(slog.DiscardHandler))
 	return c
@@ -118,7 +120,7 @@ func (c *Config) validate() error {
 	for _, d := range []struct {
 		name string
 		v    time.Duration
-	}{{"group window", c.GroupWindow}, {"blocked age", c.BlockedAge}, {"breaker open", c.BreakerOpen}, {"repeat", c.Repeat}} {
+	}{{"group window", c.GroupWindow}, {"blocked age", c.BlockedAge}, {"outage age", c.OutageAge}, {"repeat", c.Repeat}} {
 		if d.v != -1 && d.v < time.Second {
 			bad("%s %s: must be at least a second, or -1 for off", d.name, d.v)
 		}

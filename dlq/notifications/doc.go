@@ -1,6 +1,6 @@
 // Package notifications notifies people about dead letters: new ones, and a backlog, a
-// rate, a resolution rate or an age of blocked events beyond its limit; and about an open
-// circuit breaker, which causes dead letters or holds events.
+// rate, a resolution rate or an age of blocked events beyond its limit; and about an
+// outage of the broker, which causes dead letters or holds events.
 //
 // A Watcher polls the store. Of several processes one is on duty; what was notified is
 // stored in the database, so that neither a restart nor a change of duty repeats it. It

@@ -47,7 +47,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		notices: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "outbox_notifications_raised_total", Help: "Notices, by rule, however many targets they are sent to."}, []string{"rule"}),
 	}
-	for _, r := range []dlq.Rule{dlq.RuleNew, dlq.RuleBacklog, dlq.RuleRate, dlq.RuleResolution, dlq.RuleBlocked, dlq.RuleBreaker} {
+	for _, r := range []dlq.Rule{dlq.RuleNew, dlq.RuleBacklog, dlq.RuleRate, dlq.RuleResolution, dlq.RuleBlocked, dlq.RuleOutage} {
 		m.notices.WithLabelValues(string(r))
 	}
 	if reg != nil {

@@ -23,10 +23,7 @@ type state struct {
 	SeenUntil time.Time           `json:"seen_until,omitzero"`
 	Groups    map[string]*group   `json:"groups,omitempty"`
 	Alerts    map[dlq.Rule]*alert `json:"alerts,omitempty"`
-	// Breakers are the breakers that are not closed, with the time since when: one that is
-	// probed changes between open and half-open.
-	Breakers map[string]time.Time `json:"breakers,omitempty"`
-	died     map[gocql.UUID]time.Time
+	died      map[gocql.UUID]time.Time
 }
 
 // group contains the new dead letters of one error class, event type and table.
@@ -108,20 +105,6 @@ func (st *state) settle(since time.Time) {
 	}
 }
 
-// noteBreakers updates Breakers and sets Since of the given ones to the time since when they
-// are not closed.
-func (st *state) noteBreakers(open []Breaker) {
-	now := make(map[string]time.Time, len(open))
-	for i := range open {
-		b := &open[i]
-		if since, known := st.Breakers[b.Of]; known && since.Before(b.Since) {
-			b.Since = since
-		}
-		now[b.Of] = b.Since
-	}
-	st.Breakers = now
-}
-
 // add counts a new dead letter of a group.
 func (st *state) add(l *dlq.DeadLetter, sample *dlq.Sample, samples int) {
 	key := l.ErrorClass + "\x00" + l.EventType + "\x00" + l.Table
@@ -161,14 +144,14 @@ func (st *state) due(now time.Time, window time.Duration) []*group {
 }
 
 // step evaluates one poll of a rule with a limit: bad reports that the limit is
-// exceeded, good that the value is well within it; between the two the state remains.
-// It returns the notice to send.
-func (a *alert) step(now time.Time, bad, good bool, repeat time.Duration) (tell, resolved bool) {
+// exceeded by a condition that began at since, good that the value is well within it; between the
+// two the state remains. It returns the notice to send.
+func (a *alert) step(now, since time.Time, bad, good bool, repeat time.Duration) (tell, resolved bool) {
 	switch {
 	case bad:
 		a.Good = 0
 		if !a.Firing {
-			a.Firing, a.Since, a.Told = true, now, now
+			a.Firing, a.Since, a.Told = true, since, now
 			return true, false
 		}
 		if repeat > 0 && now.Sub(a.Told) >= repeat {

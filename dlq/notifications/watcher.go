@@ -228,7 +228,7 @@ func (w *Watcher) poll(ctx context.Context) ([]dlq.Notice, error) {
 	rate := w.rate(now, added)
 	if w.conf.RatePerMinute != -1 && !math.IsNaN(rate) {
 		limit := w.conf.RatePerMinute
-		out = w.limit(out, dlq.RuleRate, now, rate, limit, rate > limit, rate <= clearShare*limit, func(n *dlq.Notice) {
+		out = w.limit(out, dlq.RuleRate, now, now, rate, limit, rate > limit, rate <= clearShare*limit, func(n *dlq.Notice) {
 			n.AtLeast = full
 			n.Title = fmt.Sprintf("%.0f events a minute become dead letters, more than %.0f", rate, limit)
 			if n.Resolved {
@@ -236,7 +236,7 @@ func (w *Watcher) poll(ctx context.Context) ([]dlq.Notice, error) {
 			}
 		})
 	}
-	for _, check := range []func(context.Context, time.Time, []dlq.Notice) ([]dlq.Notice, error){w.backlog, w.resolved, w.blocked, w.breakers} {
+	for _, check := range []func(context.Context, time.Time, []dlq.Notice) ([]dlq.Notice, error){w.backlog, w.resolved, w.blocked, w.outages} {
 		if out, err = check(ctx, now, out); err != nil {
 			return nil, err
 		}
@@ -317,6 +317,45 @@ func (w *Watcher) page(parts ...string) string {
 	return u
 }
 
+// open is the console's list of the open dead letters that a filter selects.
+func (w *Watcher) open(filter url.Values) string {
+	page := w.page("dead-letters")
+	if page == "" {
+		return ""
+	}
+	query := url.Values{"status": {"open"}}
+	for name, v := range filter {
+		if v[0] != "" {
+			query[name] = v
+		}
+	}
+	return page + "?" + query.Encode()
+}
+
+// runbookPage describes what to do, with a section for each alert.
+const runbookPage = "https://github.com/scylla-outbox/scylla-outbox/blob/main/docs/operators/runbook.md#"
+
+// runbook returns the section of a rule: that of the alert for the same condition.
+func runbook(rule dlq.Rule) string {
+	return runbookPage + map[dlq.Rule]string{
+		dlq.RuleNew: "outboxdeadletters", dlq.RuleBacklog: "outboxdeadletterbacklog", dlq.RuleRate: "outboxdeadletterrate",
+		dlq.RuleResolution: "outboxdeadletterresolution", dlq.RuleBlocked: "outboxblockedtoolong", dlq.RuleOutage: "outboxbreakeropen",
+	}[rule]
+}
+
+// maxError bounds the text of an error in a notice, in characters.
+const maxError = 200
+
+// excerpt returns the beginning of the last error of a dead letter.
+func excerpt(l *dlq.DeadLetter) string {
+	text := l.ErrorText
+	if l.ErrorCode != "" && !strings.Contains(text, l.ErrorCode) {
+		text = strings.TrimSuffix(l.ErrorCode+": "+text, ": ")
+	}
+	r := []rune(text)
+	return string(r[:min(len(r), maxError)])
+}
+
 // groups returns the notices of new dead letters.
 func (w *Watcher) groups(ctx context.Context, now time.Time, full bool) (out []dlq.Notice, err error) {
 	due := w.state.due(now, w.conf.GroupWindow)
@@ -354,7 +393,7 @@ func (w *Watcher) removeClosed(ctx context.Context, g *group) error {
 		case err != nil:
 			return err
 		default:
-			s.Status = l.Status
+			s.Status, s.Error = l.Status, excerpt(&l)
 			samples = append(samples, s)
 		}
 	}
@@ -365,13 +404,17 @@ func (w *Watcher) removeClosed(ctx context.Context, g *group) error {
 func (w *Watcher) groupNotice(now time.Time, g *group, full bool, more string) dlq.Notice {
 	n := dlq.Notice{
 		Rule: dlq.RuleNew, Key: strings.TrimSuffix("new/"+g.Class+"/"+g.Type+"/"+g.Table, "/"), At: now, Value: float64(g.Count), ErrorClass: g.Class, EventType: g.Type,
-		Count: g.Count, AtLeast: full, Samples: g.Samples, URL: w.page("dead-letters"),
+		Count: g.Count, AtLeast: full, Samples: g.Samples, URL: w.open(nil), Runbook: runbook(dlq.RuleNew),
+	}
+	if g.Table != "" {
+		n.URL = w.open(url.Values{"error_class": {g.Class}, "event_type": {g.Type}, "table": {g.Table}})
 	}
 	what := g.Class
 	if g.Type != "" {
 		what = g.Type + ": " + g.Class
 	}
-	if name, ok := strings.CutPrefix(g.Table, "subscription."); ok {
+	if name, ok := dlq.SubscriptionOf(g.Table); ok {
+		n.Subscription = name
 		what += " in subscription " + name
 	} else if g.Table != "" {
 		what += " in " + g.Table
@@ -386,6 +429,9 @@ func (w *Watcher) groupNotice(now time.Time, g *group, full bool, more string) d
 	}
 	n.Title = fmt.Sprintf("%s%d %s, %s%s", least, g.Count, deadLetters, what, more)
 	var b strings.Builder
+	if len(g.Samples) > 0 && g.Samples[0].Error != "" {
+		fmt.Fprintf(&b, "For example: %s\n", g.Samples[0].Error)
+	}
 	for _, s := range g.Samples {
 		fmt.Fprintf(&b, "event %s of %s, %s, failed first %s", s.EventID, s.AggregateID, s.Status, s.FirstFailedAt.UTC().Format(time.RFC3339))
 		if s.URL != "" {
@@ -398,32 +444,34 @@ func (w *Watcher) groupNotice(now time.Time, g *group, full bool, more string) d
 	} else {
 		b.WriteString("outbox dlq stats")
 	}
+	b.WriteString("\nWhat to do: " + n.Runbook)
 	n.Text = b.String()
 	n.ID = noticeID(&n)
 	return n
 }
 
-// limit evaluates a rule with a limit and appends its notice, if there is one.
-func (w *Watcher) limit(out []dlq.Notice, rule dlq.Rule, now time.Time, value, limit float64, bad, good bool, say func(*dlq.Notice)) []dlq.Notice {
+// limit evaluates a rule with a limit, of a condition that began at since if it holds, and
+// appends its notice, if there is one.
+func (w *Watcher) limit(out []dlq.Notice, rule dlq.Rule, now, since time.Time, value, limit float64, bad, good bool, say func(*dlq.Notice)) []dlq.Notice {
 	a := w.state.Alerts[rule]
 	if a == nil {
 		a = &alert{}
 		w.state.Alerts[rule] = a
 	}
-	tell, resolved := a.step(now, bad, good, w.conf.Repeat)
+	tell, resolved := a.step(now, since, bad, good, w.conf.Repeat)
 	if !tell {
 		return out
 	}
 	n := dlq.Notice{
-		Rule: rule, Key: string(rule), At: now, Since: a.Since, Resolved: resolved, Value: value, Limit: limit, URL: w.page("dead-letters"),
-		Critical: rule == dlq.RuleBacklog || rule == dlq.RuleBlocked || rule == dlq.RuleBreaker,
+		Rule: rule, Key: string(rule), At: now, Since: a.Since, Resolved: resolved, Value: value, Limit: limit, URL: w.open(nil), Runbook: runbook(rule),
+		Critical: rule == dlq.RuleBacklog || rule == dlq.RuleBlocked || rule == dlq.RuleOutage,
 	}
 	say(&n)
-	since := fmt.Sprintf("Since %s.", a.Since.Format(time.RFC3339))
+	when := fmt.Sprintf("Since %s.", a.Since.UTC().Format(time.RFC3339))
 	if resolved {
-		since = fmt.Sprintf("It is over after %s.", now.Sub(a.Since).Round(time.Second))
+		when = fmt.Sprintf("It is over after %s, since %s.", now.Sub(a.Since).Round(time.Second), a.Since.UTC().Format(time.RFC3339))
 	}
-	n.Text = strings.TrimSpace(n.Text + "\n" + since + "\noutbox dlq stats shows the totals; docs/operators/runbook.md describes what to do.")
+	n.Text = strings.TrimSpace(n.Text + "\n" + when + "\nWhat to do: " + n.Runbook)
 	n.ID = noticeID(&n)
 	return append(out, n)
 }
@@ -457,7 +505,7 @@ func (w *Watcher) backlog(ctx context.Context, now time.Time, out []dlq.Notice) 
 		return out, nil
 	}
 	limit, value := float64(w.conf.Backlog), float64(open)
-	return w.limit(out, dlq.RuleBacklog, now, value, limit, value > limit, value <= clearShare*limit, func(n *dlq.Notice) {
+	return w.limit(out, dlq.RuleBacklog, now, now, value, limit, value > limit, value <= clearShare*limit, func(n *dlq.Notice) {
 		n.Title = fmt.Sprintf("%d dead letters are open, more than %d", open, w.conf.Backlog)
 		if n.Resolved {
 			n.Title = fmt.Sprintf("%d dead letters are open, the limit is %d", open, w.conf.Backlog)
@@ -490,7 +538,7 @@ func (w *Watcher) resolved(ctx context.Context, now time.Time, out []dlq.Notice)
 	if limit == -1 {
 		return out, nil
 	}
-	return w.limit(out, dlq.RuleResolution, now, share, limit, !few && share < limit, few || share >= min(limit+clearRate, 1), func(n *dlq.Notice) {
+	return w.limit(out, dlq.RuleResolution, now, now, share, limit, !few && share < limit, few || share >= min(limit+clearRate, 1), func(n *dlq.Notice) {
 		n.Title = fmt.Sprintf("only %.0f %% of a day's dead letters are resolved, less than %.0f %%", 100*share, 100*limit)
 		switch {
 		case n.Resolved && few:
@@ -517,46 +565,50 @@ func (w *Watcher) blocked(ctx context.Context, now time.Time, out []dlq.Notice) 
 	if limit == -1 {
 		return out, nil
 	}
-	return w.limit(out, dlq.RuleBlocked, now, age.Seconds(), limit.Seconds(), age > limit, age <= time.Duration(clearShare*float64(limit)), func(n *dlq.Notice) {
+	return w.limit(out, dlq.RuleBlocked, now, now.Add(-age), age.Seconds(), limit.Seconds(), age > limit, age <= time.Duration(clearShare*float64(limit)), func(n *dlq.Notice) {
 		n.Title = fmt.Sprintf("events have been blocked behind a dead letter for %s, longer than %s", age.Round(time.Second), limit)
 		if n.Resolved {
 			n.Title = fmt.Sprintf("no event is blocked for longer than %s", limit)
 		}
 		if !none {
 			n.Samples = []dlq.Sample{w.sample(&l)}
+			n.URL = w.open(url.Values{"aggregate_id": {l.AggregateID}})
 			n.Text = fmt.Sprintf("The first is event %s, seq %d of %s. outbox dlq list --aggregate %s shows the dead letters before it.", l.EventID, l.Sequence, l.AggregateID, word(l.AggregateID))
 		}
 	}), nil
 }
 
-// breakers evaluates the circuit breakers of the relays; the rule is over once all are
-// closed.
-func (w *Watcher) breakers(ctx context.Context, now time.Time, out []dlq.Notice) ([]dlq.Notice, error) {
-	if w.conf.Breakers == nil || w.conf.BreakerOpen == -1 {
+// outages evaluates the outages of the broker; the rule is over once no relay reports one.
+func (w *Watcher) outages(ctx context.Context, now time.Time, out []dlq.Notice) ([]dlq.Notice, error) {
+	if w.conf.Outages == nil || w.conf.OutageAge == -1 {
 		return out, nil
 	}
-	open, err := w.conf.Breakers.NotClosed(ctx)
+	all, err := w.conf.Outages.Current(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w.state.noteBreakers(open)
-	slices.SortFunc(open, func(a, b Breaker) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Of, b.Of)) })
-	age, limit := time.Duration(0), w.conf.BreakerOpen
-	if len(open) > 0 {
-		age = now.Sub(open[0].Since)
+	slices.SortFunc(all, func(a, b Outage) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Of, b.Of)) })
+	began, limit := now, w.conf.OutageAge
+	if len(all) > 0 {
+		began = all[0].Since
 	}
-	return w.limit(out, dlq.RuleBreaker, now, age.Seconds(), limit.Seconds(), age > limit, len(open) == 0, func(n *dlq.Notice) {
-		n.URL, n.Count = w.page(), len(open)
+	age := now.Sub(began)
+	return w.limit(out, dlq.RuleOutage, now, began, age.Seconds(), limit.Seconds(), age > limit, len(all) == 0, func(n *dlq.Notice) {
+		n.URL, n.Count = w.page(), len(all)
 		if n.Resolved {
-			n.Title = "the circuit breakers of all relays are closed"
+			n.Title = "the broker accepts events again"
 			return
 		}
-		n.Title = fmt.Sprintf("the circuit breaker of %s has been open for %s, longer than %s", open[0].Of, age.Round(time.Second), limit)
-		lines := make([]string, 0, maxNotices)
-		for _, b := range open[:min(len(open), maxNotices)] {
-			lines = append(lines, fmt.Sprintf("%s, since %s: %s", b.Of, b.Since.UTC().Format(time.RFC3339), b.Cause))
+		how := "broker unreachable"
+		if slices.ContainsFunc(all, func(o Outage) bool { return !o.Unreachable }) {
+			how = "the broker accepts no events"
 		}
-		n.Text = strings.Join(lines, "\n") + "\nThe broker does not answer them, and they publish nothing. Nothing is lost, and everything is published when it is back."
+		n.Title = fmt.Sprintf("%s since %s, as %s reports", how, began.UTC().Format(time.RFC3339), all[0].Of)
+		lines := make([]string, 0, maxNotices)
+		for _, o := range all[:min(len(all), maxNotices)] {
+			lines = append(lines, fmt.Sprintf("%s, since %s: %s", o.Of, o.Since.UTC().Format(time.RFC3339), o.Cause))
+		}
+		n.Text = strings.Join(lines, "\n") + "\nEvents are accepted and wait. Nothing is lost, and everything is published when the broker is back. outbox status counts them."
 	}), nil
 }
 
@@ -591,7 +643,7 @@ func messageOf(n *dlq.Notice) notify.Message {
 		ID: n.ID, Type: "dead_letters." + string(n.Rule), Key: "outbox/" + n.Key, Severity: notify.Warning, Resolved: n.Resolved,
 		Title: n.Title, Text: n.Text, URL: n.URL, At: n.At, Data: *n,
 	}
-	if n.Rule == dlq.RuleBreaker {
+	if n.Rule == dlq.RuleOutage {
 		m.Type = "relay." + string(n.Rule)
 	}
 	if n.Critical {

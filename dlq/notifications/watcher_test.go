@@ -126,7 +126,7 @@ func (b *fixture) write(n int, change func(i int, l *dlq.DeadLetter)) (ids []goc
 	for i := range n {
 		l := &dlq.DeadLetter{
 			Table: "outbox.outbox_messages", EventID: gocql.MustRandomUUID(), AggregateID: fmt.Sprint("a", i), AggregateType: "order", EventType: "OrderCreated",
-			Sequence: int64(i + 1), ErrorClass: "record_too_large", ErrorText: "payload: canary", Payload: []byte("canary"), Status: dlq.Suspended, FirstFailedAt: b.clock(),
+			Sequence: int64(i + 1), ErrorClass: "record_too_large", ErrorText: "record of 1,234,567 bytes is too large", Payload: []byte("canary"), Status: dlq.Suspended, FirstFailedAt: b.clock(),
 		}
 		if change != nil {
 			change(i, l)
@@ -172,7 +172,11 @@ func TestWatcher_OfASubscription(t *testing.T) {
 		l.Table, l.ErrorClass, l.EventType, l.AggregateID = "subscription.inventory", "max_receive", "", ""
 	})
 	b.advance(30 * time.Second)
-	b.want(b.poll(w), "2 new dead letters, max_receive in subscription inventory")
+	notices := b.poll(w)
+	b.want(notices, "2 new dead letters, max_receive in subscription inventory")
+	if n := notices[0]; n.Subscription != "inventory" || !strings.HasSuffix(n.URL, "?error_class=max_receive&status=open&table=subscription.inventory") {
+		t.Errorf("notice %+v", n)
+	}
 }
 
 // Each table has notices of its own, with its name. Those that are closed, before they were
@@ -232,15 +236,18 @@ func TestWatcher_NewDeadLettersAreGroupedAndNotRepeated(t *testing.T) {
 	notices := b.poll(w)
 	b.want(notices, "5 new dead letters, OrderCreated: record_too_large", "1 new dead letter, OrderCancelled: record_too_large")
 	n := notices[0]
-	if n.Rule != dlq.RuleNew || n.Count != 5 || len(n.Samples) != DefaultSamples || n.URL != "https://ops.example/console/dead-letters" ||
-		!strings.HasPrefix(n.Samples[0].URL, n.URL+"/") {
+	if n.Rule != dlq.RuleNew || n.Count != 5 || len(n.Samples) != DefaultSamples || n.Samples[0].Error == "" ||
+		n.URL != "https://ops.example/console/dead-letters?error_class=record_too_large&event_type=OrderCreated&status=open&table=outbox.outbox_messages" ||
+		!strings.HasPrefix(n.Samples[0].URL, "https://ops.example/console/dead-letters/") || !strings.HasSuffix(n.Runbook, "/runbook.md#outboxdeadletters") || n.Subscription != "" {
 		t.Errorf("notice %+v", n)
 	}
 	if s := fmt.Sprintf("%+v", notices); strings.Contains(s, "canary") {
 		t.Errorf("the notice contains the payload: %s", s)
 	}
-	if !strings.Contains(n.Text, n.Samples[0].EventID.String()) {
-		t.Errorf("text %q", n.Text)
+	for _, want := range []string{n.Samples[0].EventID.String(), "For example: record of 1,234,567 bytes is too large\n", n.Runbook} {
+		if !strings.Contains(n.Text, want) {
+			t.Errorf("text %q lacks %q", n.Text, want)
+		}
 	}
 	// A dead letter that failed shortly before and was stored late counts too; none
 	// counts twice.
@@ -424,60 +431,77 @@ func TestWatcher_BlockedForTooLong(t *testing.T) {
 	b.want(b.poll(w), "over: no event is blocked")
 }
 
-// fakeBreakers are the breakers of relays.
-type fakeBreakers struct {
-	open []Breaker
-	err  error
+// fakeOutages are the outages that relays report.
+type fakeOutages struct {
+	now []Outage
+	err error
 }
 
-// NotClosed implements Breakers.
-func (f *fakeBreakers) NotClosed(context.Context) ([]Breaker, error) {
-	return slices.Clone(f.open), f.err
-}
+// Current implements Outages.
+func (f *fakeOutages) Current(context.Context) ([]Outage, error) { return slices.Clone(f.now), f.err }
 
-// An open breaker is notified after two minutes, also if it is probed in between and another
-// process takes over; once, and again when all breakers are closed.
-func TestWatcher_BreakerOpenForTooLong(t *testing.T) {
+// An outage of the broker is notified after two minutes, with the time of its first failure,
+// also if another process takes over; once, and again when the broker is back.
+func TestWatcher_Outage(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	relays := new(fakeBreakers)
-	with := func(c *Config) { c.Breakers = relays }
+	relays := new(fakeOutages)
+	with := func(c *Config) { c.Outages = relays }
 	w := b.watcher("one", with)
 	b.want(b.poll(w))
-	began := b.clock()
-	opened := func() []Breaker {
-		return []Breaker{{Of: "relay outbox at pod-a", Since: b.clock(), Cause: "connection refused"}}
-	}
-	relays.open = opened()
+	began := b.clock().Add(-10 * time.Second)
+	relays.now = []Outage{{Of: "relay outbox at pod-a", Since: began, Cause: "connection refused", Unreachable: true}}
 	b.want(b.poll(w))
-	b.advance(DefaultBreakerOpen / 2)
-	relays.open = opened() // after a probe
+	b.advance(DefaultOutageAge / 2)
 	b.want(b.poll(w))
 	w.leave(t.Context())
 	w = b.watcher("two", with)
-	b.advance(DefaultBreakerOpen)
-	relays.open = append(opened(), Breaker{Of: "relay outbox at pod-b", Since: b.clock(), Cause: "timeout"})
+	b.advance(DefaultOutageAge)
+	relays.now = append(relays.now, Outage{Of: "relay outbox at pod-b", Since: b.clock(), Cause: "timeout", Unreachable: true})
 	notices := b.poll(w)
-	b.want(notices, "the circuit breaker of relay outbox at pod-a has been open for 3m0s")
-	if n := notices[0]; !n.Critical || n.Rule != dlq.RuleBreaker || n.Count != 2 || !strings.Contains(n.Text, "pod-b") ||
-		!strings.Contains(n.Text, "pod-a, since "+began.Format(time.RFC3339)+": connection refused") || messageOf(&n).Type != "relay.breaker" {
+	at := began.Format(time.RFC3339)
+	b.want(notices, "broker unreachable since "+at+", as relay outbox at pod-a reports")
+	n := notices[0]
+	if !n.Critical || n.Rule != dlq.RuleOutage || n.Count != 2 || messageOf(&n).Type != "relay.outage" || !n.Since.Equal(began) || !strings.HasSuffix(n.Runbook, "/runbook.md#outboxbreakeropen") {
 		t.Errorf("notice %+v", n)
+	}
+	for _, want := range []string{"pod-b", "pod-a, since " + at + ": connection refused", "Since " + at + ".", n.Runbook} {
+		if !strings.Contains(n.Text, want) {
+			t.Errorf("the text lacks %q: %s", want, n.Text)
+		}
+	}
+	if strings.Contains(n.Title+n.Text, "breaker of") {
+		t.Errorf("the notice is about a breaker, which is closed: %+v", n)
 	}
 	b.advance(time.Minute)
 	b.want(b.poll(w))
-	relays.open = nil
+	relays.now = nil
 	b.want(b.poll(w))
-	b.want(b.poll(w), "over: the circuit breakers of all relays are closed")
+	notices = b.poll(w)
+	b.want(notices, "over: the broker accepts events again")
+	if !strings.Contains(notices[0].Text, "It is over after 4m10s") {
+		t.Errorf("text %q", notices[0].Text)
+	}
 }
 
-// A poll that cannot read the breakers fails, so that it is counted and retried.
-func TestWatcher_BreakersUnknown(t *testing.T) {
+// A broker that answers with errors is not called unreachable.
+func TestWatcher_OutageOfABrokerThatAnswers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.watcher("one", func(c *Config) {
+		c.Outages = &fakeOutages{now: []Outage{{Of: "relay outbox at pod-a", Since: b.clock().Add(-time.Hour), Cause: "NOT_ENOUGH_REPLICAS"}}}
+	})
+	b.want(b.poll(w), "the broker accepts no events since")
+}
+
+// A poll that cannot read the outages fails, so that it is counted and retried.
+func TestWatcher_OutagesUnknown(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	away := errors.New("away")
-	w := b.watcher("one", func(c *Config) { c.Breakers = &fakeBreakers{err: away} })
+	w := b.watcher("one", func(c *Config) { c.Outages = &fakeOutages{err: away} })
 	if err := w.Poll(t.Context()); !errors.Is(err, away) {
-		t.Errorf("Poll() = %v, want the error of the breakers", err)
+		t.Errorf("Poll() = %v, want the error of the outages", err)
 	}
 }
 

@@ -46,8 +46,8 @@ func NewUpkeep(ctx context.Context, c *Config, session *gocql.Session, reg prome
 	u := &Upkeep{store: store, log: log}
 	if u.watcher, err = notifications.New(notifications.Config{
 		Store: store, Owner: self.Unique(), Targets: targets, ConsoleURL: n.ConsoleURL,
-		Breakers: relayBreakers{session, c.Scylla.Keyspace},
-		Backlog:  n.Backlog, RatePerMinute: n.RatePerMinute, BlockedAge: n.BlockedAge,
+		Outages: relayOutages{session, c.Scylla.Keyspace},
+		Backlog: n.Backlog, RatePerMinute: n.RatePerMinute, BlockedAge: n.BlockedAge,
 		Logger: log, Registerer: reg,
 	}); err != nil {
 		return nil, cli.Usage(err)
@@ -68,18 +68,18 @@ func NewUpkeep(ctx context.Context, c *Config, session *gocql.Session, reg prome
 	return u, nil
 }
 
-// relayBreakers implements notifications.Breakers by the heartbeats of the relays.
-type relayBreakers struct {
+// relayOutages implements notifications.Outages by the heartbeats of the relays.
+type relayOutages struct {
 	session  *gocql.Session
 	keyspace string
 }
 
-// NotClosed returns the breakers that are open or half-open.
-func (r relayBreakers) NotClosed(ctx context.Context) ([]notifications.Breaker, error) {
-	open, err := relay.OpenBreakers(ctx, r.session, r.keyspace, time.Now())
-	out := make([]notifications.Breaker, len(open))
-	for i, b := range open {
-		out[i] = notifications.Breaker{Of: fmt.Sprintf("relay %s at %s", b.Relay, relay.ProcessOf(b.Instance)), Since: b.Since, Cause: b.Cause}
+// Current returns the outages of the broker that relays report.
+func (r relayOutages) Current(ctx context.Context) ([]notifications.Outage, error) {
+	outages, err := relay.Outages(ctx, r.session, r.keyspace, time.Now())
+	out := make([]notifications.Outage, len(outages))
+	for i, o := range outages {
+		out[i] = notifications.Outage{Of: fmt.Sprintf("relay %s at %s", o.Relay, relay.ProcessOf(o.Instance)), Since: o.Since, Cause: o.Cause, Unreachable: o.Unreachable}
 	}
 	return out, err
 }

@@ -326,8 +326,8 @@ var relayMutants = []mutant{
 		old: "return other == n }), 0)",
 		new: "return other == n }), n)",
 	}),
-	unit("TestOpenBreakers", mutant{
-		name: "no notification reports an instance that no broker acknowledges", file: "relay/open_breakers.go",
+	unit("TestOutages", mutant{
+		name: "no notification reports an instance that no broker acknowledges", file: "relay/outages.go",
 		old: `case s != nil && s.Error != "":`,
 		new: `case s != nil && s.Error == "?":`,
 	}),

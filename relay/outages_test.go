@@ -8,9 +8,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 )
 
-// Only breakers that running relays report as open or half-open are returned, and instances
-// that no broker acknowledges.
-func TestOpenBreakers(t *testing.T) {
+// Only breakers that running relays report as open or half-open are outages, and instances
+// that no broker acknowledges; each with the time of its first failure.
+func TestOutages(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
@@ -25,10 +25,10 @@ func TestOpenBreakers(t *testing.T) {
 			"open": {"running", "open", now, nil}, "half-open": {"running", "half-open", now, nil}, "closed": {"running", "closed", now, nil},
 			"stopped": {"stopped", "open", now, nil}, "silent": {"running", "open", now.Add(-silence - time.Second), nil},
 			"member": {"running", "closed", now, &Sharing{Joined: true}}, "joins": {"starting", "closed", now, &Sharing{}},
-			"without a broker": {"starting", "closed", now, &Sharing{Error: "no route"}}, "without a broker, stopped": {"stopped", "closed", now, &Sharing{Error: "no route"}},
+			"without a broker": {"starting", "closed", now, &Sharing{Error: "no route", Since: since, Unreachable: true}}, "without a broker, stopped": {"stopped", "closed", now, &Sharing{Error: "no route"}},
 		} {
 			var h heartbeat
-			h.State, h.Breaker.State, h.Breaker.Cause, h.Breaker.Since, h.Sharing = row.state, row.breaker, "refused", &since, row.sharing
+			h.State, h.Breaker.State, h.Breaker.Cause, h.Breaker.Opened, h.Sharing = row.state, row.breaker, "refused", &since, row.sharing
 			text, err := json.Marshal(&h)
 			if err != nil {
 				t.Fatal(err)
@@ -38,18 +38,18 @@ func TestOpenBreakers(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got, err := OpenBreakers(t.Context(), w.session, "outbox", now)
+		got, err := Outages(t.Context(), w.session, "outbox", now)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(got) != 3 || got[0].Instance != "half-open" || got[1].Instance != "open" || got[2].Instance != "without a broker" {
-			t.Fatalf("OpenBreakers() = %+v, want the open one, the half-open one and the one without a broker", got)
+			t.Fatalf("Outages() = %+v, want the open one, the half-open one and the one without a broker", got)
 		}
-		if b := got[1]; b.Relay != "outbox" || b.Cause != "refused" || !b.Since.Equal(since) {
-			t.Errorf("OpenBreakers() = %+v", b)
+		if b := got[1]; b.Relay != "outbox" || b.Cause != "refused" || !b.Since.Equal(since) || b.Unreachable {
+			t.Errorf("Outages() = %+v", b)
 		}
-		if b := got[2]; b.Cause != "no route" || !b.Since.Equal(now) {
-			t.Errorf("OpenBreakers() = %+v", b)
+		if b := got[2]; b.Cause != "no route" || !b.Since.Equal(since) || !b.Unreachable {
+			t.Errorf("Outages() = %+v", b)
 		}
 	})
 }
