@@ -6,9 +6,9 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/dbclock"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
 // measureClock measures the database's clock, by which rows are dated. It retries while the
@@ -45,7 +45,7 @@ func (r *Relay) measure(ctx context.Context) error {
 		return err
 	}
 	ahead := r.cfg.clock.Ahead()
-	skewed := ahead.Abs() > cdclog.SkewTolerated
+	skewed := ahead.Abs() > dbclock.SkewTolerated
 	r.mu.Lock()
 	before := r.skewed
 	r.skewed = skewed
@@ -62,7 +62,7 @@ func (r *Relay) measure(ctx context.Context) error {
 // ClockAhead returns how far the clock of this host is ahead of the database's, and whether
 // a relay on this host reports the difference.
 func ClockAhead(ctx context.Context, session *gocql.Session) (ahead time.Duration, reported bool, err error) {
-	var c cdclog.Clock
+	var c dbclock.Clock
 	err = c.Measure(ctx, session)
-	return c.Ahead(), c.Ahead().Abs() > cdclog.SkewTolerated, err
+	return c.Ahead(), c.Ahead().Abs() > dbclock.SkewTolerated, err
 }

@@ -17,12 +17,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/dbclock"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/hint"
 	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/capture"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/readback"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/topics"
@@ -346,7 +346,7 @@ type Config struct {
 
 	deadLetters *dlq.Store         // nil without dead letters; set by New
 	placed      *placement         // see place
-	clock       *cdclog.Clock      // the database's; nil is that of the host
+	clock       *dbclock.Clock     // the database's; nil is that of the host
 	rules       *dlq.StrategyRules // of Rules; nil if they are invalid; rulesErr contains the error
 	rulesErr    error
 

@@ -9,6 +9,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/dbclock"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
@@ -173,7 +174,7 @@ func TestRelay_ClockOfOneNode(t *testing.T) {
 					var all []outbox.Event
 					for second := range 120 {
 						if now := time.Now(); other(second) {
-							r.cfg.clock.Add(cdclog.Measurement{Node: "another", Time: now.Add(ahead).Round(0), Read: now})
+							r.cfg.clock.Add(dbclock.Measurement{Node: "another", Time: now.Add(ahead).Round(0), Read: now})
 						}
 						e := relaytest.Event(len(all), 1, topic)
 						all = append(all, e)

@@ -12,6 +12,7 @@ import (
 	"github.com/thejerf/suture/v4"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/dbclock"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
@@ -85,7 +86,7 @@ func New(cfg Config) (*Relay, error) {
 			return nil, err
 		}
 	}
-	cfg.placed, cfg.clock = nil, new(cdclog.Clock)
+	cfg.placed, cfg.clock = nil, new(dbclock.Clock)
 	cfg.place()
 	store := checkpoint.NewCQLStore(cfg.Session, cfg.Keyspace, cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table,
 		cfg.Name, cfg.Fence, cfg.ConfidenceWindow) // any shard of any layout may have published an event

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/dbclock"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
@@ -183,7 +183,7 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 	case now.Sub(s.LastWindow) >= patience:
 		add("no window of the CDC log read since %s", checkpoint.Later(s.LastWindow, started).UTC().Format(time.RFC3339))
 	}
-	if s.ClockAhead.Abs() > cdclog.SkewTolerated {
+	if s.ClockAhead.Abs() > dbclock.SkewTolerated {
 		add("the clock of this host is %s ahead of the database's: synchronize them", s.ClockAhead.Round(time.Millisecond))
 	}
 	if l := s.DataLoss; l != nil {

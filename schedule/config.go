@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
@@ -56,7 +57,8 @@ type Config struct {
 	// Committed is called with each message that was written to the outbox, from
 	// any goroutine; it must not block. Default: not called.
 	Committed func(aggregate outbox.ID)
-	// Now is the clock by which messages are due. Default time.Now.
+	// Now is the clock of this host, which the scheduler compares with that of the database:
+	// messages are due, and their outbox rows dated, by the latter. Default time.Now.
 	Now func() time.Time
 	// Logger receives failures, at Warn. Default discards.
 	Logger *slog.Logger

@@ -9,8 +9,9 @@
 //
 // # Premises
 //
-//   - The clocks of database, schedulers and writers agree within minutes. A minute is closed, and
-//     a slot without a message removed, CloseAfter later by both clocks that decide.
+//   - The clocks of the database's nodes agree within minutes. Messages are due, their outbox rows
+//     dated, and minutes closed CloseAfter later by them; a clock of a scheduler's host that is
+//     wrong, or set, changes nothing.
 //   - A row that was accepted may become visible later than that: in another data centre when its
 //     hints arrive. So both ask all replicas first, and leave it while one is away. A row that only a
 //     batchlog has by then is lost with its batch, whose writer has received no answer.

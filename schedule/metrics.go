@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -43,7 +42,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 func (m *metrics) watch(reg prometheus.Registerer, s *Scheduler) error {
 	g := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "outbox_schedule_overdue_seconds", Help: "Age of the oldest due message that is not in the outbox; 0 without one or on a standby, NaN while it is unknown.",
-	}, func() float64 { return s.overdue(time.Now()) })
+	}, func() float64 { return s.overdue(s.clock.Now()) })
 	working := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "outbox_schedule_working", Help: "1 if this scheduler has the lease.",
 	}, func() float64 {

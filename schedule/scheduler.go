@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"golang.org/x/time/rate"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/dbclock"
 	"github.com/scylla-outbox/scylla-outbox/internal/lease"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
-	"golang.org/x/time/rate"
 )
 
 // Scheduler releases messages when they are due, by due time.
@@ -21,6 +23,7 @@ import (
 // configured rate.
 type Scheduler struct {
 	cfg     Config
+	clock   *dbclock.Clock // of the database: it dates outbox rows, and decides what is due
 	store   *Store
 	metrics *metrics
 	limiter *rate.Limiter
@@ -47,7 +50,7 @@ func New(cfg Config) (*Scheduler, error) {
 		return nil, err
 	}
 	s := &Scheduler{
-		cfg: cfg, store: cfg.Store, metrics: m, limiter: rate.NewLimiter(rate.Limit(cfg.Rate), max(1, cfg.Rate/10)),
+		cfg: cfg, clock: &dbclock.Clock{Wall: cfg.Now}, store: cfg.Store, metrics: m, limiter: rate.NewLimiter(rate.Limit(cfg.Rate), max(1, cfg.Rate/10)),
 		room: make(chan struct{}, cfg.MaxPending), known: make(map[gocql.UUID]time.Time),
 		complained: make(map[string]time.Time), wake: make(chan struct{}, 1),
 	}
@@ -62,11 +65,17 @@ func New(cfg Config) (*Scheduler, error) {
 func (s *Scheduler) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	all.Go(func() { s.keepLease(ctx) })
-	all.Go(func() { s.dispatch(ctx) })
+	if err := s.measureClock(ctx, 0); err == nil {
+		all.Go(func() { s.dispatch(ctx) })
+	}
+	all.Go(func() {
+		for s.measureClock(ctx, measureEvery) == nil {
+		}
+	})
 	var swept, far time.Time
 	for {
 		if s.working() {
-			began := s.cfg.Now()
+			began := s.clock.Now()
 			w := window{began.Add(-nearPolls * s.cfg.Poll), began.Add(min(nearPolls*s.cfg.Poll, s.cfg.LookAhead))}
 			full := began.Sub(swept) >= s.cfg.Sweep
 			if full || began.Sub(far) >= s.cfg.LookAhead/2 {
@@ -155,6 +164,9 @@ func (s *Scheduler) fail(kind, text string, err error) {
 	}
 }
 
+// measureEvery is the interval at which the clock of the database is measured.
+const measureEvery = 10 * time.Second
+
 // nearPolls is the range, in polls before and after now, of most scans: for new
 // messages that are due soon. Later messages are found by the scan of the whole
 // LookAhead, twice per LookAhead, so that messages in memory are not read
@@ -219,9 +231,9 @@ func (s *Scheduler) scanBucket(ctx context.Context, bucket time.Time, after Posi
 			if found > 0 || !first.DeliverAt.Equal(bucket) {
 				return nil
 			}
-			at, ok, err := s.closes(ctx, bucket.Add(bucketSize), now)
+			at, ok := closes(bucket.Add(bucketSize), now)
 			if !ok {
-				return err
+				return nil
 			}
 			end := bucket.Add(bucketSize - time.Millisecond)
 			if late, _, err := s.store.everywhere().slotsOf(ctx, bucket, Position{DeliverAt: bucket}, end, 1); err != nil || len(late) > 0 {
@@ -235,18 +247,28 @@ func (s *Scheduler) scanBucket(ctx context.Context, bucket time.Time, after Posi
 }
 
 // closes reports whether CloseAfter has passed since a time, and returns the time before now that
-// is as long ago. Both clocks decide, that of the database too: rows have its time, and one that
-// a fast clock of this host removed ahead of it would hide those that are written until then.
-func (s *Scheduler) closes(ctx context.Context, end, now time.Time) (at time.Time, ok bool, err error) {
-	if at = now.Add(-CloseAfter); !at.After(end) {
-		return at, false, nil
+// is as long ago. now is by the database's clock: rows have its time, and one that a fast clock of
+// this host removed ahead of it would hide those that are written until then.
+func closes(end, now time.Time) (at time.Time, ok bool) {
+	at = now.Add(-CloseAfter)
+	return at, at.After(end)
+}
+
+// measureClock measures the database's clock after a wait. It retries until ctx ends.
+func (s *Scheduler) measureClock(ctx context.Context, wait time.Duration) error {
+	for attempt := 1; ; attempt++ {
+		if err := retry.Wait(ctx, wait); err != nil {
+			return err
+		}
+		err := s.store.measure(ctx, s.clock)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil {
+			s.fail("clock", "failed to read the clock of the database; retrying", err)
+		}
+		wait = retry.Required(handPause, s.cfg.Poll, attempt)
 	}
-	server, err := s.store.serverTime(ctx)
-	if err != nil {
-		return at, false, err
-	}
-	at = earlier(at, server.Add(-CloseAfter))
-	return at, at.After(end), nil
 }
 
 // add takes a slot into memory unless its message is present. It waits for
@@ -342,7 +364,7 @@ func (s *Scheduler) dispatch(ctx context.Context) {
 	places := make(chan struct{}, s.cfg.Concurrency)
 	for {
 		// Messages that share statements wait for the limiter for at most 10 ms.
-		xs, wait := s.next(s.cfg.Now(), min(releaseMost, s.cfg.Concurrency, max(1, s.cfg.Rate/100)))
+		xs, wait := s.next(s.clock.Now(), min(releaseMost, s.cfg.Concurrency, max(1, s.cfg.Rate/100)))
 		if len(xs) == 0 {
 			t := time.NewTimer(wait)
 			select {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/internal/dbclock"
 )
 
 // slot refers to a message, at the time when it must be read.
@@ -144,14 +145,11 @@ func (s *Store) bucketsOf(ctx context.Context, month string, from, until time.Ti
 	return out, nil
 }
 
-// serverTime returns the time of the clock of a database node.
-func (s *Store) serverTime(ctx context.Context) (now time.Time, err error) {
+// measure measures the clock of the database.
+func (s *Store) measure(ctx context.Context, clock *dbclock.Clock) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	if err := s.query(ctx, "SELECT toTimestamp(now()) FROM system.local").Idempotent(true).RetryPolicy(cqlcode.OtherNode{}).Scan(&now); err != nil {
-		return now, fmt.Errorf("read the clock of the database: %w", err)
-	}
-	return now, nil
+	return clock.Measure(ctx, s.session)
 }
 
 // closeBucket removes an empty bucket as of at; a slot that is written later

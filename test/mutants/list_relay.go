@@ -242,7 +242,7 @@ var relayMutants = []mutant{
 		new: "if false && err != nil && ctx.Err() == nil {",
 	}),
 	unit("TestRelay_ClockOfOneNode", mutant{
-		name: "the node whose clock is ahead of the others' is believed", file: "relay/internal/cdclog/clock.go",
+		name: "the node whose clock is ahead of the others' is believed", file: "internal/dbclock/dbclock.go",
 		old: "i == 0 || a > ahead",
 		new: "i == 0 || a < ahead",
 	}),

@@ -6,7 +6,7 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/internal/dbclock"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
 )
@@ -28,7 +28,7 @@ type Config struct {
 	Topics                         map[string]string
 	RetryMin, ReplayPoll           time.Duration
 	Logger                         *slog.Logger
-	Clock                          *cdclog.Clock
+	Clock                          *dbclock.Clock
 	// Report receives each gap of the CDC log, once.
 	Report func(Gap)
 	// Open is the gap that former passes of the relay have left.

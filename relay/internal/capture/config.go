@@ -7,6 +7,7 @@ import (
 	"github.com/gocql/gocql"
 	"golang.org/x/time/rate"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/dbclock"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
@@ -15,7 +16,7 @@ import (
 // the same name.
 type Config struct {
 	Session              *gocql.Session // of Sweep and Quiet
-	Clock                *cdclog.Clock
+	Clock                *dbclock.Clock
 	TableKeyspace, Table string
 
 	ConfidenceWindow, QueryWindow time.Duration

@@ -21,7 +21,7 @@
 // # Relies on
 //
 // Rows are dated by the database's clock, or by writers that agree with it. The readers use
-// that clock (cdclog.Clock), whatever the clock of this host; the sweep reader begins again
+// that clock (dbclock.Clock), whatever the clock of this host; the sweep reader begins again
 // when their difference changes, or a window ends too late by it. If the clocks of all nodes
 // are set back by more than the confidence window, rows are written that the sweep reader has
 // passed, and nothing shows that they are missing until a later event of their aggregate.

@@ -10,6 +10,7 @@ import (
 	"github.com/gocql/gocql"
 	"golang.org/x/time/rate"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/dbclock"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
@@ -44,7 +45,7 @@ type Quiet struct {
 	every   time.Duration
 	limiter *rate.Limiter
 	log     *slog.Logger
-	clock   *cdclog.Clock
+	clock   *dbclock.Clock
 }
 
 // NewQuiet returns a Quiet for the streams of the table's log, whose generations are those

@@ -12,6 +12,7 @@ import (
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/clientlog"
+	"github.com/scylla-outbox/scylla-outbox/internal/dbclock"
 	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
@@ -69,7 +70,7 @@ func (s *Sweep) Run(ctx context.Context) error {
 
 // tolerated is by how much the library's windows may end too late.
 func (s *Sweep) tolerated() time.Duration {
-	return min(cdclog.SkewTolerated, s.cfg.ConfidenceWindow/4)
+	return min(dbclock.SkewTolerated, s.cfg.ConfidenceWindow/4)
 }
 
 // checkVisible returns an error if rows at the time t may not be visible yet. The library has read

@@ -1,4 +1,9 @@
-package cdclog
+// Package dbclock measures the clock of the database, by which rows are dated: a row that a
+// process dates by the clock of its own host may be one that every reader has passed.
+//
+// It relies on most nodes having clocks that are right to the tolerance of their readers. One
+// node that is ahead, and a clock of this host that is set or wrong, change nothing.
+package dbclock
 
 import (
 	"context"
@@ -34,7 +39,7 @@ const (
 // measured last. Between measurements it advances by this host's monotonic clock: it does not
 // change when the clock of this host is set.
 type Clock struct {
-	wall func() time.Time // of this host; nil is time.Now
+	Wall func() time.Time // the clock of this host; nil is time.Now. Set it before the first use
 
 	mu       sync.Mutex
 	last     []Measurement // in the order of their times
@@ -99,8 +104,8 @@ func (c *Clock) Changed() <-chan struct{} {
 func (c *Clock) compare() (wall time.Time, ahead time.Duration) {
 	now := time.Now()
 	wall = now.Round(0)
-	if c.wall != nil {
-		wall = c.wall().Round(0)
+	if c.Wall != nil {
+		wall = c.Wall().Round(0)
 	}
 	for i := range c.last {
 		if a := c.last[i].ahead(wall, now); i == 0 || a > ahead {

@@ -1,4 +1,4 @@
-package cdclog
+package dbclock
 
 import (
 	"testing"
@@ -34,7 +34,7 @@ func TestClock(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var set time.Duration
-				clock := &Clock{wall: func() time.Time { return time.Now().Add(set) }}
+				clock := &Clock{Wall: func() time.Time { return time.Now().Add(set) }}
 				for i := range 24 {
 					node := tt.nodes[i%len(tt.nodes)]
 					skew := tt.ahead[node]
