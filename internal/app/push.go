@@ -7,23 +7,23 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/notify"
-	"github.com/scylla-outbox/scylla-outbox/subscriptions/push"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/plugin"
 )
 
 // LogTarget is the name of the target that writes messages to the log. It always exists.
 const LogTarget = "log"
 
 // Destinations returns the targets of push delivery.
-func (c *Config) Destinations(log *slog.Logger) (push.Destinations, error) {
+func (c *Config) Destinations(log *slog.Logger) (plugin.Destinations, error) {
 	targets, err := notify.ParseTargets(c.Subscriptions.Targets, c.Subscriptions.WebhookSecrets)
 	if err != nil {
-		return push.Destinations{}, cli.Usage(fmt.Errorf("subscriptions.targets: %w", err))
+		return plugin.Destinations{}, cli.Usage(fmt.Errorf("subscriptions.targets: %w", err))
 	}
 	if _, taken := targets[LogTarget]; taken {
-		return push.Destinations{}, cli.Usage(fmt.Errorf("subscriptions.targets: %s is the name of the log; use another name", LogTarget))
+		return plugin.Destinations{}, cli.Usage(fmt.Errorf("subscriptions.targets: %s is the name of the log; use another name", LogTarget))
 	}
 	targets[LogTarget] = toLog(log)
-	return push.Destinations{Targets: targets}, nil
+	return plugin.Destinations{Targets: targets}, nil
 }
 
 // toLog returns the target that writes messages to the log.

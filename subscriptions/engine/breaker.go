@@ -8,7 +8,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/circuit"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
-	"github.com/scylla-outbox/scylla-outbox/subscriptions/push"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/plugin"
 )
 
 const (
@@ -109,17 +109,17 @@ func (b *breaker) wait(ctx context.Context, stopping <-chan struct{}, n int) int
 }
 
 // result records the result of a call, and reports whether a failure counts as a delivery.
-func (b *breaker) result(at place, plugin push.Plugin, err error, done func(error)) (counts bool) {
-	unavailable := push.IsUnavailable(err)
+func (b *breaker) result(at place, p plugin.Plugin, err error, done func(error)) (counts bool) {
+	unavailable := plugin.IsUnavailable(err)
 	switch {
-	case err == nil || push.IsPermanent(err): // it answers
+	case err == nil || plugin.IsPermanent(err): // it answers
 		done(nil)
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.mu.successes++
 		delete(b.mu.failed, at)
 		return true
-	case !unavailable && !push.IsTarget(plugin): // an error of code about its message
+	case !unavailable && !plugin.IsTarget(p): // an error of code about its message
 		done(circuit.ErrUncounted)
 		return true
 	}

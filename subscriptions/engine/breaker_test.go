@@ -11,7 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/notify"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
-	"github.com/scylla-outbox/scylla-outbox/subscriptions/push"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/plugin"
 )
 
 // While a destination is away nothing but probes is attempted, and no attempt counts, also of
@@ -24,15 +24,15 @@ func TestPush_AnOutageCostsNoAttempts(t *testing.T) {
 		outage               time.Duration
 		err                  error
 	}{
-		{200, 3, 15 * time.Second, push.Unavailable(errTest)},
-		{200, 1, 10 * time.Minute, push.Unavailable(errTest)},
-		{1, 1, 15 * time.Second, push.Unavailable(errTest)},
-		{50, 2, 5 * time.Minute, push.RetryAfter(push.Unavailable(errTest), 2*time.Second)},
+		{200, 3, 15 * time.Second, plugin.Unavailable(errTest)},
+		{200, 1, 10 * time.Minute, plugin.Unavailable(errTest)},
+		{1, 1, 15 * time.Second, plugin.Unavailable(errTest)},
+		{50, 2, 5 * time.Minute, plugin.RetryAfter(plugin.Unavailable(errTest), 2*time.Second)},
 	} {
 		inBubble(t, func(w *world) {
 			var away atomic.Bool
 			away.Store(true)
-			r := newReceiver(t, func(context.Context, push.Event) error {
+			r := newReceiver(t, func(context.Context, plugin.Event) error {
 				if away.Load() {
 					return tt.err
 				}
@@ -85,9 +85,9 @@ func TestPush_AnOutageCostsNoAttempts(t *testing.T) {
 func TestPush_APoisonMessageIsNoOutage(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(w *world) {
-		r := newReceiver(t, func(_ context.Context, e push.Event) error {
+		r := newReceiver(t, func(_ context.Context, e plugin.Event) error {
 			if e.Headers["name"] == "e0" {
-				return push.Unavailable(errTest)
+				return plugin.Unavailable(errTest)
 			}
 			return nil
 		})
@@ -131,7 +131,7 @@ func TestPush_ErrorsOfAllMessages(t *testing.T) {
 				if target {
 					c.Push.Targets = map[string]notify.Target{"crm": notify.TargetFunc(func(context.Context, notify.Message) error { return send() })}
 				} else {
-					c.Push.Plugins = map[string]push.Plugin{"crm": push.Func(func(context.Context, push.Event) error { return send() })}
+					c.Push.Plugins = map[string]plugin.Plugin{"crm": plugin.Func(func(context.Context, plugin.Event) error { return send() })}
 				}
 			})
 			w.many("a", 0, 50, 50)

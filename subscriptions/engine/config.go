@@ -17,7 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/deadletter"
-	"github.com/scylla-outbox/scylla-outbox/subscriptions/push"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/plugin"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
 
@@ -118,7 +118,7 @@ type Config struct {
 	DeadLetters DeadLetters
 	// Push are the destinations of subscriptions with push delivery. This process does not
 	// run subscriptions with other ones.
-	Push push.Destinations
+	Push plugin.Destinations
 	// Schemas decodes payloads by their schemas; *registry.Registry implements it. Default: none.
 	Schemas Schemas
 	// PluginsOnly runs only subscriptions whose destination is a plugin of Push: for

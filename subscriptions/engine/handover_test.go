@@ -20,7 +20,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
-	"github.com/scylla-outbox/scylla-outbox/subscriptions/push"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/plugin"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
 
@@ -668,7 +668,7 @@ func TestEngine_HoldersAreReadOnce(t *testing.T) {
 func TestPush_HandOverOfFailedCalls(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(w *world) {
-		r := newReceiver(t, func(context.Context, push.Event) error { return errTest })
+		r := newReceiver(t, func(context.Context, plugin.Event) error { return errTest })
 		w.put(pushTo(subscriptions.Subscription{MaxReceive: 2, Backoff: time.Second, MaxBackoff: time.Second}))
 		w.db.saves = func(context.Context) (bool, error) { return false, errTest }
 		one := w.start(plugins(r))

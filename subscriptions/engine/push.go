@@ -21,7 +21,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/queue"
-	"github.com/scylla-outbox/scylla-outbox/subscriptions/push"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/plugin"
 )
 
 const (
@@ -40,7 +40,7 @@ const (
 // message that this instance leases.
 type pusher struct {
 	g       *group
-	plugin  push.Plugin
+	plugin  plugin.Plugin
 	breaker *breaker
 	slots   chan struct{} // holds one token for each call; a call that hangs keeps it
 	calls   sync.WaitGroup
@@ -49,16 +49,16 @@ type pusher struct {
 	spans   *trace.Messages
 }
 
-func newPusher(g *group, plugin push.Plugin) *pusher {
+func newPusher(g *group, p plugin.Plugin) *pusher {
 	m := g.e.metrics
 	return &pusher{
-		g: g, plugin: plugin, breaker: newBreaker(g, g.resource.Load().Push.To), slots: make(chan struct{}, g.resource.Load().Push.Concurrency), seconds: m.pushing.WithLabelValues(g.name), stuck: m.stuck.WithLabelValues(g.name),
+		g: g, plugin: p, breaker: newBreaker(g, g.resource.Load().Push.To), slots: make(chan struct{}, g.resource.Load().Push.Concurrency), seconds: m.pushing.WithLabelValues(g.name), stuck: m.stuck.WithLabelValues(g.name),
 		spans: trace.NewMessages(g.e.cfg.Tracer),
 	}
 }
 
 // chooses reports whether accepts depends on the record.
-func (u *pusher) chooses() bool { return u != nil && !push.AcceptsAll(u.plugin) }
+func (u *pusher) chooses() bool { return u != nil && !plugin.AcceptsAll(u.plugin) }
 
 // accepts reports whether the plugin of a subscription with push delivery accepts a record. One
 // whose transform fails is accepted: its delivery fails.
@@ -67,7 +67,7 @@ func (u *pusher) accepts(ctx context.Context, rec *kgo.Record) bool {
 		return true
 	}
 	e, err := u.g.event(ctx, rec)
-	return err != nil || push.Accepts(u.plugin, push.NewEvent(u.g.name, e, 0))
+	return err != nil || plugin.Accepts(u.plugin, plugin.NewEvent(u.g.name, e, 0))
 }
 
 // run leases messages while there are places for calls and the breaker permits them, until the
@@ -130,7 +130,7 @@ func (u *pusher) deliver(l *leased, timeout time.Duration) {
 	}
 	if err != nil {
 		<-u.slots
-		u.settle(l, push.Permanent(err), true)
+		u.settle(l, plugin.Permanent(err), true)
 		return
 	}
 	done, err := u.breaker.Allow()
@@ -153,14 +153,14 @@ func (u *pusher) deliver(l *leased, timeout time.Duration) {
 func (u *pusher) call(l *leased, event kafkarecord.Event, timeout time.Duration) <-chan error {
 	ctx, cancel := context.WithTimeout(l.p.ctx, timeout)
 	done := make(chan error, 1)
-	e := push.NewEvent(u.g.name, event, l.Attempt)
+	e := plugin.NewEvent(u.g.name, event, l.Attempt)
 	ctx, end := u.spans.Push(ctx, &trace.Pushed{
 		Subscription: u.g.name, To: u.g.resource.Load().Push.To, Topic: e.Topic, Partition: e.Partition, Offset: e.Offset, ID: e.ID, Headers: e.Headers,
 	})
 	began := time.Now()
 	go func() {
 		defer cancel()
-		err := push.Call(ctx, u.plugin, e, func() {
+		err := plugin.Call(ctx, u.plugin, e, func() {
 			u.g.log.Error("the plugin panicked", "event_id", e.ID, "stack", string(debug.Stack()))
 		})
 		latency.Observe(u.seconds, time.Since(began), trace.Exemplar(ctx))
@@ -215,9 +215,9 @@ func (u *pusher) settle(l *leased, err error, counts bool) {
 		reason = textOf(err)
 		u.g.failed(fmt.Errorf("push to %s: %s", r.Push.To, reason))
 		u.g.log.Debug("delivery failed", "topic", l.p.topic, "partition", l.p.number, "offset", l.Offset, "attempt", l.Attempt, "err", reason)
-		action, delay = queue.Nack, min(push.WaitOf(err), r.MaxBackoff)
+		action, delay = queue.Nack, min(plugin.WaitOf(err), r.MaxBackoff)
 		switch {
-		case push.IsPermanent(err):
+		case plugin.IsPermanent(err):
 			action = queue.Reject
 		case !counts:
 			action, delay = queue.Postpone, cmp.Or(delay, min(r.Backoff, maxPostponed))

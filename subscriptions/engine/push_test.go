@@ -14,17 +14,17 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/notify"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
-	"github.com/scylla-outbox/scylla-outbox/subscriptions/push"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/plugin"
 )
 
 // receiver is a plugin that records its calls and checks that the calls of a key do not
 // overlap.
 type receiver struct {
 	t  *testing.T
-	do func(ctx context.Context, e push.Event) error // nil accepts
+	do func(ctx context.Context, e plugin.Event) error // nil accepts
 
 	mu      sync.Mutex
-	calls   []push.Event
+	calls   []plugin.Event
 	ids     map[string]string // delivery id by event
 	done    map[string][]string
 	running map[string]bool
@@ -32,13 +32,13 @@ type receiver struct {
 	most    int
 }
 
-func newReceiver(t *testing.T, do func(ctx context.Context, e push.Event) error) *receiver {
+func newReceiver(t *testing.T, do func(ctx context.Context, e plugin.Event) error) *receiver {
 	return &receiver{t: t, do: do, ids: make(map[string]string), done: make(map[string][]string), running: make(map[string]bool)}
 }
 
-func (r *receiver) CanHandle(e push.Event) bool { return e.Headers["name"] != "unwanted" }
+func (r *receiver) CanHandle(e plugin.Event) bool { return e.Headers["name"] != "unwanted" }
 
-func (r *receiver) Process(ctx context.Context, e push.Event) (err error) {
+func (r *receiver) Process(ctx context.Context, e plugin.Event) (err error) {
 	name, key := e.Headers["name"], e.AggregateID
 	r.mu.Lock()
 	if r.running[key] {
@@ -78,7 +78,7 @@ func (r *receiver) called() (out []string) {
 }
 
 // of returns the calls with an event.
-func (r *receiver) of(name string) (out []push.Event) {
+func (r *receiver) of(name string) (out []plugin.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.calls {
@@ -111,8 +111,8 @@ func (r *receiver) inOrder(n, keys, repeats int) {
 	}
 }
 
-func plugins(p push.Plugin) func(*Config) {
-	return func(c *Config) { c.Push.Plugins = map[string]push.Plugin{"crm": p} }
+func plugins(p plugin.Plugin) func(*Config) {
+	return func(c *Config) { c.Push.Plugins = map[string]plugin.Plugin{"crm": p} }
 }
 
 func pushTo(s subscriptions.Subscription) subscriptions.Subscription {
@@ -125,7 +125,7 @@ func pushTo(s subscriptions.Subscription) subscriptions.Subscription {
 func TestPush_DeliversInOrderOfKeys(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(w *world) {
-		r := newReceiver(t, func(context.Context, push.Event) error { time.Sleep(50 * time.Millisecond); return nil })
+		r := newReceiver(t, func(context.Context, plugin.Event) error { time.Sleep(50 * time.Millisecond); return nil })
 		s := pushTo(subscriptions.Subscription{})
 		s.Push.Concurrency = 3
 		w.put(s)
@@ -161,7 +161,7 @@ func TestPush_Retries(t *testing.T) {
 	inBubble(t, func(w *world) {
 		var mu sync.Mutex
 		at := make(map[string][]time.Time)
-		r := newReceiver(t, func(_ context.Context, e push.Event) error {
+		r := newReceiver(t, func(_ context.Context, e plugin.Event) error {
 			name := e.Headers["name"]
 			mu.Lock()
 			defer mu.Unlock()
@@ -170,9 +170,9 @@ func TestPush_Retries(t *testing.T) {
 			case name == "never":
 				return errTest
 			case name == "gone":
-				return push.Permanent(errors.New("410 gone"))
+				return plugin.Permanent(errors.New("410 gone"))
 			case name == "later" && e.Attempt == 1:
-				return push.RetryAfter(errTest, time.Minute)
+				return plugin.RetryAfter(errTest, time.Minute)
 			case name == "flaky" && e.Attempt < 3:
 				panic("no luck")
 			}
@@ -220,7 +220,7 @@ func TestPush_AHangBlocksItsKeyOnly(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(w *world) {
 		free := make(chan struct{})
-		r := newReceiver(t, func(ctx context.Context, e push.Event) error {
+		r := newReceiver(t, func(ctx context.Context, e plugin.Event) error {
 			switch e.Headers["name"] {
 			case "hangs":
 				<-free
@@ -274,7 +274,7 @@ func TestPush_RebalanceAndStopRepeatNothing(t *testing.T) {
 		t.Run(takes.String(), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(w *world) {
-				r := newReceiver(t, func(ctx context.Context, _ push.Event) error { return retry.Wait(ctx, takes) })
+				r := newReceiver(t, func(ctx context.Context, _ plugin.Event) error { return retry.Wait(ctx, takes) })
 				s := pushTo(subscriptions.Subscription{})
 				s.Push.Concurrency = 4
 				w.put(s)
@@ -299,7 +299,7 @@ func TestPush_RebalanceAndStopRepeatNothing(t *testing.T) {
 func TestPush_OwnerKilled(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(w *world) {
-		r := newReceiver(t, func(ctx context.Context, _ push.Event) error {
+		r := newReceiver(t, func(ctx context.Context, _ plugin.Event) error {
 			select {
 			case <-time.After(300 * time.Millisecond):
 				return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
-	"github.com/scylla-outbox/scylla-outbox/subscriptions/push"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/plugin"
 )
 
 // schemas decodes binary payloads, unless it is away, hangs, or forgot the schema, which fails
@@ -185,7 +185,7 @@ func TestEngine_DeliversWithoutSchemas(t *testing.T) {
 		}
 	})
 	inBubble(t, func(w *world) {
-		r := newReceiver(t, func(context.Context, push.Event) error { return nil })
+		r := newReceiver(t, func(context.Context, plugin.Event) error { return nil })
 		w.put(pushTo(subscriptions.Subscription{Filter: `data.name == "e1"`}))
 		w.start(plugins(r), func(c *Config) { c.Schemas = new(schemas) })
 		binary(w, "e0")
@@ -217,7 +217,7 @@ func TestEngine_TransformWaitsForLostSchemas(t *testing.T) {
 	inBubble(t, func(w *world) {
 		var s schemas
 		s.forgets.Store(3) // the first calls select the message
-		r := newReceiver(t, func(_ context.Context, e push.Event) error {
+		r := newReceiver(t, func(_ context.Context, e plugin.Event) error {
 			if string(e.Data) != `{"was":"e0"}` {
 				t.Errorf("pushed %s", e.Data)
 			}
@@ -239,7 +239,7 @@ func TestEngine_PluginWaitsForSchemas(t *testing.T) {
 	inBubble(t, func(w *world) {
 		var s schemas
 		s.away.Store(true)
-		r := newReceiver(t, func(context.Context, push.Event) error { return nil })
+		r := newReceiver(t, func(context.Context, plugin.Event) error { return nil })
 		w.put(pushTo(subscriptions.Subscription{}))
 		w.start(plugins(chooser{r}), func(c *Config) { c.Schemas = &s })
 		binary(w, "e0")
@@ -256,5 +256,5 @@ func TestEngine_PluginWaitsForSchemas(t *testing.T) {
 // chooser accepts e1 by its decoded payload.
 type chooser struct{ *receiver }
 
-// CanHandle implements push.Plugin.
-func (chooser) CanHandle(e push.Event) bool { return string(e.Data) == `{"name":"e1"}` }
+// CanHandle implements plugin.Plugin.
+func (chooser) CanHandle(e plugin.Event) bool { return string(e.Data) == `{"name":"e1"}` }

@@ -12,7 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/internal/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
-	"github.com/scylla-outbox/scylla-outbox/subscriptions/push"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/plugin"
 )
 
 // wrap is a transform that fails for e1.
@@ -132,7 +132,7 @@ func TestEngine_TransformFailsForMany(t *testing.T) {
 func TestEngine_TransformsPushedMessages(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(w *world) {
-		r := newReceiver(t, func(_ context.Context, e push.Event) error {
+		r := newReceiver(t, func(_ context.Context, e plugin.Event) error {
 			if e.Headers["name"] == "e0" && e.Attempt == 1 {
 				return errTest
 			}
@@ -151,7 +151,7 @@ func TestEngine_TransformsPushedMessages(t *testing.T) {
 			t.Errorf("calls %v", got)
 		}
 		for _, e := range r.of("e4") {
-			if string(e.Data) != `{"n":1,"was":{"name":"e4"}}` || e.Headers["from"] != "a" || e.DeliveryID != push.NewEvent("s", kafkarecord.Decode(event("a", "k", "e4")), 1).DeliveryID {
+			if string(e.Data) != `{"n":1,"was":{"name":"e4"}}` || e.Headers["from"] != "a" || e.DeliveryID != plugin.NewEvent("s", kafkarecord.Decode(event("a", "k", "e4")), 1).DeliveryID {
 				t.Errorf("call with %+v", e)
 			}
 		}

@@ -14,19 +14,17 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
-	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
-	"github.com/scylla-outbox/scylla-outbox/subscriptions/engine"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/plugin"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/push"
-	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
 
 // loyalty adds points to customers for their orders.
 type loyalty struct{ done chan<- string }
 
 // CanHandle rejects orders of guests.
-func (l loyalty) CanHandle(e push.Event) bool {
+func (l loyalty) CanHandle(e plugin.Event) bool {
 	var order struct {
 		Customer string `json:"customer_id"`
 	}
@@ -35,7 +33,7 @@ func (l loyalty) CanHandle(e push.Event) bool {
 
 // Process adds the points. It may be called again for the same order, after a
 // failure or a crash; DeliveryID identifies the repetition.
-func (l loyalty) Process(ctx context.Context, e push.Event) error {
+func (l loyalty) Process(ctx context.Context, e plugin.Event) error {
 	if e.Attempt == 1 {
 		return errors.New("the loyalty service is busy") // retried after Backoff
 	}
@@ -43,38 +41,32 @@ func (l loyalty) Process(ctx context.Context, e push.Event) error {
 	return nil
 }
 
-// A plugin in Go implements CanHandle and Process. This subscription delivers large orders
-// to it. PluginsOnly leaves other subscriptions to 'outbox subscriptions'.
+// A plugin in Go implements CanHandle and Process. This program stores a subscription that
+// delivers large orders to it. Other subscriptions are left to 'outbox subscriptions'.
 func Example() {
 	session, seeds, stop := embedded("OrderCreated")
 	defer stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 
-	resources, err := store.Open(session, schema.DefaultKeyspace)
-	must(err)
-	deadLetters, err := dlq.Open(session, schema.DefaultKeyspace)
-	must(err)
-	done := make(chan string, 1)
-	e, err := engine.New(engine.Config{
-		Kafka: []kgo.Opt{kgo.SeedBrokers(seeds...)}, Store: resources, DeadLetters: deadLetters,
-		Push: push.Destinations{Plugins: map[string]push.Plugin{"loyalty": loyalty{done}}}, PluginsOnly: true,
-	})
-	must(err)
-	_, err = e.Put(ctx, subscriptions.Subscription{
-		Name: "points-for-big-orders", Topics: []string{"OrderCreated"}, Filter: `double(data.total) >= 1000.0`, Start: subscriptions.StartEarliest,
-		Backoff: 10 * time.Millisecond, Push: &subscriptions.Push{To: "loyalty"},
-	}, "example")
-	must(err) // names each bad field
-	ended := make(chan error, 1)
-	go func() { ended <- e.Run(ctx) }()
+	done, ended := make(chan string, 1), make(chan error, 1)
+	go func() {
+		ended <- push.Run(ctx, push.Config{
+			Session: session, Kafka: []kgo.Opt{kgo.SeedBrokers(seeds...)},
+			Plugins: map[string]plugin.Plugin{"loyalty": loyalty{done}},
+			Subscriptions: []subscriptions.Subscription{{
+				Name: "points-for-big-orders", Topics: []string{"OrderCreated"}, Filter: `double(data.total) >= 1000.0`, Start: subscriptions.StartEarliest,
+				Backoff: 10 * time.Millisecond, Push: &subscriptions.Push{To: "loyalty"},
+			}},
+		})
+	}()
 
 	publish(seeds, "OrderCreated", "order-1", `{"customer_id":"","total":"5000.00"}`)
 	publish(seeds, "OrderCreated", "order-2", `{"customer_id":"c-7","total":"12.00"}`)
 	publish(seeds, "OrderCreated", "order-3", `{"customer_id":"c-7","total":"1250.00"}`)
 	fmt.Println(<-done)
 
-	cancel() // waits for calls in flight
+	cancel() // Run waits for the calls in progress
 	fmt.Println(<-ended)
 	// Output:
 	// OrderCreated of order-3, attempt 2: {"customer_id":"c-7","total":"1250.00"}

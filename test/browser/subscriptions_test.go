@@ -17,7 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/engine"
-	"github.com/scylla-outbox/scylla-outbox/subscriptions/push"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/plugin"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
 
@@ -46,8 +46,8 @@ func newEngine(t *testing.T, w *world) *engine.Engine {
 	}
 	e, err := engine.New(engine.Config{
 		Kafka: []kgo.Opt{kgo.SeedBrokers(w.broker.ListenAddrs()...)}, Store: s, DeadLetters: w.deadLetters, Instance: "shop-1/42",
-		Push: push.Destinations{Plugins: map[string]push.Plugin{"crm": push.Func(func(context.Context, push.Event) error {
-			return push.Unavailable(errors.New("503 Service Unavailable"))
+		Push: plugin.Destinations{Plugins: map[string]plugin.Plugin{"crm": plugin.Func(func(context.Context, plugin.Event) error {
+			return plugin.Unavailable(errors.New("503 Service Unavailable"))
 		})}},
 	})
 	if err != nil {

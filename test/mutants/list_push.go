@@ -19,7 +19,7 @@ var pushMutants = []mutant{
 		name: "push: a changed destination is not used", old: "	return a == b || a != nil", new: "	return true || a != nil",
 	}),
 	{
-		name: "push: a wrong text is accepted", file: "subscriptions/push/notice.go", pkg: "./subscriptions/push", run: "BadOnes",
+		name: "push: a wrong text is accepted", file: "subscriptions/plugin/notice.go", pkg: "./subscriptions/plugin", run: "BadOnes",
 		old: "	if bad != nil {\n", new: "	if bad != nil && p.Text == \"\" {\n",
 	},
 	inText("OfAnEvent", mutant{

@@ -32,7 +32,7 @@ var subscribingMutants = []mutant{
 		old: "		action, delay = queue.Nack, ", new: "		action, delay = queue.Ack, ",
 	}),
 	inSubscribing(mutant{
-		name: "subscribing: each attempt has its own delivery id", file: "subscriptions/push/plugin.go",
+		name: "subscribing: each attempt has its own delivery id", file: "subscriptions/plugin/plugin.go",
 		old: "subscription, \"event\", e.ID)", new: "subscription, \"event\", e.ID, strconv.Itoa(attempt))",
 	}),
 	inSubscribing(mutant{

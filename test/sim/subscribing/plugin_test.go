@@ -9,7 +9,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
-	"github.com/scylla-outbox/scylla-outbox/subscriptions/push"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/plugin"
 )
 
 // headerUnwanted is the header of messages that the plugin does not accept.
@@ -20,8 +20,8 @@ var (
 	errDead    = errors.New("the process is dead")
 )
 
-// plugin is the destination of a process for the subscription with push delivery.
-type plugin struct {
+// destination is the plugin of a process for the subscription with push delivery.
+type destination struct {
 	p  *process
 	mu sync.Mutex
 	// rnd decides the results of calls.
@@ -39,11 +39,11 @@ type call struct {
 	canceled, expired time.Time
 }
 
-// CanHandle implements push.Plugin.
-func (*plugin) CanHandle(e push.Event) bool { return e.Headers[headerUnwanted] == "" }
+// CanHandle implements plugin.Plugin.
+func (*destination) CanHandle(e plugin.Event) bool { return e.Headers[headerUnwanted] == "" }
 
 // Process records a call and its result. A call of a dead process has no effect.
-func (g *plugin) Process(ctx context.Context, e push.Event) error {
+func (g *destination) Process(ctx context.Context, e plugin.Event) error {
 	w := g.p.w
 	if g.p.Dead() {
 		<-ctx.Done()
@@ -81,7 +81,7 @@ type result struct {
 }
 
 // result chooses the result of a call.
-func (g *plugin) result(l *ledger) (r result) {
+func (g *destination) result(l *ledger) (r result) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	w := g.p.w
@@ -94,9 +94,9 @@ func (g *plugin) result(l *ledger) (r result) {
 	case n < 3:
 		r.err = errRefused
 	case n < 4:
-		r.err = push.RetryAfter(errRefused, 2*time.Second)
+		r.err = plugin.RetryAfter(errRefused, 2*time.Second)
 	case n < 5:
-		r.err = push.Permanent(errRefused)
+		r.err = plugin.Permanent(errRefused)
 	case n < 6:
 		r.hangs = true
 	case n < 7: // the result is late, and in time
@@ -133,7 +133,7 @@ func (w *world) pushed() *ledger {
 }
 
 // called records the beginning of a call.
-func (l *ledger) called(p *process, e *push.Event) *delivery {
+func (l *ledger) called(p *process, e *plugin.Event) *delivery {
 	l.w.counts.calls.Add(1)
 	now := time.Now()
 	m := subscriptions.Message{Event: e.Event, LeaseUntil: now.Add(2 * l.VisibilityTimeout), Attempt: e.Attempt, MaxReceive: l.MaxReceive}
@@ -162,7 +162,7 @@ func (l *ledger) returned(d *delivery, panics bool, err error) {
 	case panics:
 		l.w.counts.panics.Add(1)
 		a.Action = subscriptions.ActionNack
-	case push.IsPermanent(err):
+	case plugin.IsPermanent(err):
 		l.w.counts.refused.Add(1)
 		a.Action = subscriptions.ActionReject
 	case err != nil:

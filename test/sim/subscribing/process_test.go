@@ -22,7 +22,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/engine"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/forward"
-	"github.com/scylla-outbox/scylla-outbox/subscriptions/push"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/plugin"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 	"github.com/scylla-outbox/scylla-outbox/test/sim/line"
 )
@@ -130,7 +130,7 @@ func (p *process) run(ctx context.Context, host string, session *gocql.Session, 
 			return "time=" + time.Now().UTC().Format(time.RFC3339Nano) + " level=client " + p.name + " "
 		}))},
 		Store: st, DeadLetters: deadLetters, Instance: p.name, Address: "http://" + host, Logger: log,
-		Push: push.Destinations{Plugins: map[string]push.Plugin{"plugin": &plugin{p: p, rnd: rnd}}},
+		Push: plugin.Destinations{Plugins: map[string]plugin.Plugin{"plugin": &destination{p: p, rnd: rnd}}},
 	})
 	must(w.t, err)
 	f, err := forward.New(forward.Config{Local: e, Instance: p.name, Key: w.key, Reports: st, Receipts: e, HTTP: &http.Client{Transport: p}, Logger: log})

@@ -1,5 +1,5 @@
-// Package push delivers the messages of subscriptions to destinations: to e-mail, Slack and
-// other services, to signed webhooks, or to Go code.
+// Package plugin delivers the messages of subscriptions to destinations: to e-mail, Slack and
+// other services, to signed webhooks, or to Go code. Package push runs Go code.
 //
 // A destination is a named target, so that its URL and secrets are in the configuration
 // alone, or a Plugin of the process. The engine leases the messages, calls Process, and
@@ -11,4 +11,4 @@
 // interrupted.
 //
 // It is a part of the program, and may change in any version.
-package push
+package plugin
