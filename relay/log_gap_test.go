@@ -116,6 +116,49 @@ func TestRelay_CDCLogLacksEvents(t *testing.T) {
 	}
 }
 
+// The clocks of writers are ahead, so rows that they write while CDC is off have write times of
+// after it is on again. ScyllaDB refuses such times only while CDC is on.
+func TestRelay_WritersAreAheadWhileCDCIsOff(t *testing.T) {
+	t.Parallel()
+	for _, during := range []string{"running", "stopped", "first start"} {
+		t.Run(during, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+					c.ConfidenceWindow, c.IdleCheckpoint = 30*time.Second, 5*time.Second
+				})
+				defer w.close()
+				all := relaytest.Events(20, 1, "OrderCreated")
+				stop := func() error { return nil }
+				time.Sleep(time.Minute)
+				if during != "first start" {
+					_, stop = w.run()
+					time.Sleep(time.Minute)
+				}
+				if during != "running" {
+					if err := stop(); err != nil {
+						t.Error(err)
+					}
+				}
+				w.exec(cdcOff)
+				for i, e := range all {
+					w.writeAt(e, time.Now().Add(time.Duration(i+5)*time.Second))
+					time.Sleep(20 * time.Millisecond)
+				}
+				w.exec(cdcOn)
+				if during != "running" {
+					_, stop = w.run()
+				}
+				time.Sleep(5 * time.Minute)
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				w.once(all, "OrderCreated")
+			})
+		})
+	}
+}
+
 func logEngine(tablets bool) scyllafake.Config {
 	if tablets {
 		return scyllafake.Config{}

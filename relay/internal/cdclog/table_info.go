@@ -96,8 +96,9 @@ func (f *TableInfo) Outruns(position, now time.Time) bool {
 
 const (
 	// alterSettles is how long after an ALTER TABLE nodes may still write rows by the
-	// options of before, by the clocks of writers.
-	alterSettles = 10 * time.Second
+	// options of before, by the clocks of writers. ScyllaDB refuses write times that are 5 s
+	// ahead of its clock only while CDC is on.
+	alterSettles = 30 * time.Second
 	// madeWithin is how far the times of one statement that creates a table and its log
 	// may differ.
 	madeWithin = time.Second
