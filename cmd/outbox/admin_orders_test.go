@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // The admin API has what an operator does with orders and messages, with its own
@@ -67,7 +67,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 		}
 		req.Header.Set("Authorization", "Bearer "+token)
 		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set(admin.ReasonHeader, "a%20test")
+		req.Header.Set(httpapi.ReasonHeader, "a%20test")
 		for i := 0; i+1 < len(header); i += 2 {
 			req.Header.Set(header[i], header[i+1])
 		}
@@ -104,7 +104,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	if code, h, p := ask(viewer, "GET", one+"/preview?change=confirm", ""); code != 200 || p["allowed"] != true || h.Get("ETag") != `"1"` {
 		t.Errorf("preview = %d %v", code, p)
 	}
-	if code, _, o := ask(secret, "POST", one+"/confirm", "", "If-Match", `"1"`, admin.ReasonHeader, "asked%20by%20phone"); code != 200 || o["status"] != "confirmed" {
+	if code, _, o := ask(secret, "POST", one+"/confirm", "", "If-Match", `"1"`, httpapi.ReasonHeader, "asked%20by%20phone"); code != 200 || o["status"] != "confirmed" {
 		t.Errorf("confirm = %d %v", code, o)
 	}
 	if code, _, p := ask(secret, "POST", one+"/confirm", ""); code != 409 || p["detail"] != "The order is already confirmed." || p["current_status"] != "confirmed" {
@@ -113,7 +113,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	if code, _, c := ask(viewer, "GET", two+"/content", ""); code != 200 || c["payload_text"] != "1" {
 		t.Errorf("content = %d %v", code, c)
 	}
-	if code, _, m := ask(secret, "POST", two+"/deliver-now", "", admin.ReasonHeader, "the%20customer%20waits"); code != 200 || m["state"] != "scheduled" || m["deliver_at"] == message["deliver_at"] {
+	if code, _, m := ask(secret, "POST", two+"/deliver-now", "", httpapi.ReasonHeader, "the%20customer%20waits"); code != 200 || m["state"] != "scheduled" || m["deliver_at"] == message["deliver_at"] {
 		t.Errorf("deliver-now = %d %v", code, m)
 	}
 	if code, _, _ := ask(secret, "DELETE", two, ""); code != 204 {
@@ -153,7 +153,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	if code, _, p := ask(secret, "POST", many, strings.Replace(body, "false", "true", 1)); code != 200 || p["preview"].(map[string]any)["messages"] != 3.0 || p["result"] != nil {
 		t.Errorf("dry run of many = %d %v", code, p)
 	}
-	if code, _, p := ask(secret, "POST", many, body, admin.ReasonHeader, "INC-7"); code != 200 || p["result"].(map[string]any)["changed"] != 3.0 || p["next"] != nil {
+	if code, _, p := ask(secret, "POST", many, body, httpapi.ReasonHeader, "INC-7"); code != 200 || p["result"].(map[string]any)["changed"] != 3.0 || p["next"] != nil {
 		t.Errorf("deliver-now of many = %d %v", code, p)
 	}
 	if code, _, p := ask(secret, "POST", a.Addr+"/v1/messages/cancel", `{"filter":{}}`); code != 422 {

@@ -12,9 +12,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	client "github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
@@ -57,7 +57,7 @@ func (b *verifyFixture) startAdmin(t *testing.T) (do func(method, path, body str
 		}
 		req.Header.Set("Authorization", "Bearer "+secret)
 		if method != http.MethodGet {
-			req.Header.Set(admin.ReasonHeader, "INC-7")
+			req.Header.Set(httpapi.ReasonHeader, "INC-7")
 		}
 		if body != "" {
 			req.Header.Set("Content-Type", "application/json")

@@ -170,7 +170,7 @@ a job; 'outbox dlq jobs' lists and steers it.`,
 			if err != nil {
 				return err
 			}
-			job := admin.NewJobBody{JobTarget: admin.JobTarget{Action: dlq.ActionArchive}, Reason: f.reason}
+			job := admin.NewJobBody{JobTarget: admin.JobTarget{Action: dlq.ActionArchive}}
 			return withAPI(cmd, f.actor, func(api *operatorAPI) error { return f.change(cmd, api, job) })
 		},
 	}

@@ -210,7 +210,7 @@ func (f *dlqChangeFlags) job(action dlq.Action, ids []gocql.UUID, now time.Time)
 			Action: action, Object: f.object, Limit: f.Limit, Rate: f.rate, Force: f.force && action == dlq.ActionPurge, NoArchive: f.noArchive,
 			ByPriority: f.byPriority, Set: f.set,
 		},
-		BatchSize: f.batchSize, Canary: f.canary, Reason: f.reason,
+		BatchSize: f.batchSize, Canary: f.canary,
 	}
 	if action == dlq.ActionReplay {
 		job.Follow = f.follow()
@@ -284,7 +284,7 @@ func (f *dlqChangeFlags) change(cmd *cobra.Command, api *operatorAPI, job admin.
 	if err := f.confirm(cmd, fmt.Sprintf("%s %s?", job.Action, atLeast(&preview))); err != nil {
 		return err
 	}
-	made, err := api.CreateJob(cmd.Context(), narrow(job, &preview))
+	made, err := api.CreateJob(cmd.Context(), narrow(job, &preview), f.reason)
 	if err != nil {
 		return err
 	}

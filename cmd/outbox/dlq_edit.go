@@ -81,7 +81,7 @@ difference first.`,
 
 func (f *dlqEditFlags) edit(cmd *cobra.Command, api *operatorAPI, l *admin.DeadLetterBody) error {
 	// A refusal comes before the editor.
-	if _, err := api.Edit(cmd.Context(), l.EventID, l.Version, admin.EditBody{DryRun: true}); err != nil {
+	if _, err := api.Edit(cmd.Context(), l.EventID, l.Version, admin.EditBody{DryRun: true}, ""); err != nil {
 		return err
 	}
 	_, before := contents(l)
@@ -91,7 +91,7 @@ func (f *dlqEditFlags) edit(cmd *cobra.Command, api *operatorAPI, l *admin.DeadL
 	}
 	change := changeOf(before, after)
 	change.DryRun = true
-	out, err := api.Edit(cmd.Context(), l.EventID, l.Version, change)
+	out, err := api.Edit(cmd.Context(), l.EventID, l.Version, change, "")
 	switch {
 	case err != nil:
 		return err
@@ -113,8 +113,8 @@ func (f *dlqEditFlags) edit(cmd *cobra.Command, api *operatorAPI, l *admin.DeadL
 		if err := f.confirm(cmd, "edit the event and publish it?"); err != nil {
 			return err
 		}
-		change.DryRun, change.Reason = false, f.reason
-		if out, err = api.Edit(cmd.Context(), l.EventID, l.Version, change); err != nil {
+		change.DryRun = false
+		if out, err = api.Edit(cmd.Context(), l.EventID, l.Version, change, f.reason); err != nil {
 			return err
 		}
 	}

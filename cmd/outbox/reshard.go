@@ -72,7 +72,7 @@ configuration.`,
 // reshard prints the plan and, after the confirmation, makes the change.
 func (f *reshardFlags) reshard(cmd *cobra.Command, api *operatorAPI, relay string) error {
 	ctx := cmd.Context()
-	found, err := api.Reshard(ctx, relay, admin.ReshardBody{To: f.to, DryRun: true})
+	found, err := api.Reshard(ctx, relay, admin.ReshardBody{To: f.to, DryRun: true}, "")
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (f *reshardFlags) reshard(cmd *cobra.Command, api *operatorAPI, relay strin
 	if err := f.confirm(cmd, fmt.Sprintf("divide relay %s into %s?", plan.Relay, cli.Plural(plan.To, "shard"))); err != nil {
 		return err
 	}
-	if _, err := api.Reshard(ctx, relay, admin.ReshardBody{To: f.to, From: &plan.From, Reason: f.reason}); err != nil {
+	if _, err := api.Reshard(ctx, relay, admin.ReshardBody{To: f.to, From: &plan.From}, f.reason); err != nil {
 		return err
 	}
 	return f.print(cmd, plan, true)

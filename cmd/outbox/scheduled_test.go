@@ -256,7 +256,7 @@ func TestScheduled_ServerDecidesByRole(t *testing.T) {
 		if _, errOut := b.scheduled(cli.ExitUsage, append([]string{"cancel", "--actor", "eve"}, one...)...); !strings.Contains(errOut, "--actor and --api-admin-url") {
 			t.Errorf("--actor with an API said %q", errOut)
 		}
-		if _, errOut := b.scheduled(cli.ExitUsage, "cancel", "--topic", "a", "--yes", "--reason", strings.Repeat("x", 2001)); !strings.Contains(errOut, "at most 2,000 characters") || !strings.Contains(errOut, "outbox messages cancel --help") {
+		if _, errOut := b.scheduled(cli.ExitUsage, "cancel", "--topic", "a", "--yes", "--reason", strings.Repeat("x", 8001)); !strings.Contains(errOut, "at most 8,000 characters") || !strings.Contains(errOut, "outbox messages cancel --help") {
 			t.Errorf("a long reason said %q", errOut)
 		}
 		if out, _ := b.scheduled(cli.ExitOK, append([]string{"cancel"}, one...)...); out != "cancel: 2 cancelled, 0 were published before\n" {

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
@@ -83,7 +82,7 @@ func apiError(err error) error {
 		return cli.WithHint(err, "OUTBOX_API_TOKEN must contain a token with the right; 'outbox token NAME --role R' creates one")
 	case p.Type == httpapi.TypeNoPath || p.Type == httpapi.TypeMethod:
 		return cli.WithHint(err, "this operation needs the URL of 'outbox subscriptions' in --api-subscriptions-url or OUTBOX_API_SUBSCRIPTIONS_URL; 'outbox admin' has list, get, status, leases, end-lease, reject, pause, resume, seek and purge")
-	case slices.ContainsFunc(p.Errors, func(e api.FieldError) bool { return e.Location == "header."+admin.ReasonHeader }):
+	case slices.ContainsFunc(p.Errors, func(e api.FieldError) bool { return e.Location == "header."+httpapi.ReasonHeader }):
 		return cli.Usage(cli.WithHint(err, "--reason contains the reason"))
 	}
 	return err

@@ -32,9 +32,8 @@ var actions = []actionKind{
 type actionInput struct {
 	EventID string `path:"event_id" format:"uuid"`
 	IfMatch string `header:"If-Match" pattern:"^(\\*|\"[1-9][0-9]{0,17}\")?$" patternDescription:"an ETag with its quotes, such as \"3\"" doc:"ETag of the dead letter as it was read; if it has changed since, the request fails with 412"`
-	Body    struct {
-		Reason string `json:"reason,omitempty" maxLength:"2000" doc:"Reason, required unless dry_run; recorded in the history of the dead letter and in the audit trail"`
-		DryRun bool   `json:"dry_run,omitempty" doc:"Return a preview without changing anything"`
+	Body    *struct {
+		DryRun bool `json:"dry_run,omitempty" doc:"Return a preview without changing anything"`
 	}
 }
 
@@ -61,7 +60,7 @@ type actionEndpoints struct {
 
 func (ep *actionEndpoints) register() {
 	for _, a := range actions {
-		huma.Register(ep.api, ep.describe(a.role, huma.Operation{
+		huma.Register(ep.api, ep.describeChange(a.role, false, huma.Operation{
 			OperationID: string(a.action) + "-dead-letter", Method: http.MethodPost, Path: "/v1/dead-letters/{event_id}/" + string(a.action), Summary: a.summary,
 		}, 404, 409, 412), func(ctx context.Context, in *actionInput) (*actionOutput, error) { return ep.act(ctx, &a, in) })
 	}
@@ -77,8 +76,8 @@ func (ep *actionEndpoints) act(ctx context.Context, a *actionKind, in *actionInp
 		return nil, err
 	}
 	out := new(actionOutput)
-	out.Body.Action, out.Body.DryRun = a.action, in.Body.DryRun
-	if in.Body.DryRun {
+	out.Body.Action, out.Body.DryRun = a.action, in.Body != nil && in.Body.DryRun
+	if out.Body.DryRun {
 		l, err := ep.store.Read(ctx, id)
 		if err == nil && version != 0 && version != l.Version {
 			err = &dlq.VersionError{EventID: id, Want: version, Have: l.Version}
@@ -96,7 +95,7 @@ func (ep *actionEndpoints) act(ctx context.Context, a *actionKind, in *actionInp
 		out.Body.Preview = &p
 		return ep.with(ctx, out, &l, false)
 	}
-	err = ep.audit.change(ctx, entry{Action: string(a.action), Target: id.String(), Reason: in.Body.Reason}, func(ctx context.Context, by dlq.Actor) (string, error) {
+	err = ep.audit.change(ctx, entry{Action: string(a.action), Target: id.String()}, func(ctx context.Context, by dlq.Actor) (string, error) {
 		by.Version = version
 		return "", a.do(ep.store, ctx, id, by)
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // auditBody is the response of the audit trail.
@@ -50,7 +51,7 @@ func TestAct_ChangesTheDeadLetterAndIsAudited(t *testing.T) {
 				Preview    *jobs.Preview `json:"preview"`
 				DeadLetter Summary       `json:"dead_letter"`
 			}
-			b.ask(t, access.Admin, "POST", path, `{"dry_run":true,"reason":"to see"}`).into(t, http.StatusOK, &dry)
+			b.ask(t, access.Admin, "POST", path, `{"dry_run":true}`, httpapi.ReasonHeader, "").into(t, http.StatusOK, &dry)
 			if !dry.DryRun || dry.Preview == nil || dry.Preview.DeadLetters != 1 || dry.DeadLetter.Version != 1 {
 				t.Errorf("dry run: %+v", dry)
 			}
@@ -61,7 +62,7 @@ func TestAct_ChangesTheDeadLetterAndIsAudited(t *testing.T) {
 			var got struct {
 				DeadLetter Summary `json:"dead_letter"`
 			}
-			a := b.ask(t, access.Admin, "POST", path, `{"reason":"mended"}`, "If-Match", `"1"`, access.RequestIDHeader, "r-1", "X-Forwarded-For", "203.0.113.5").into(t, http.StatusOK, &got)
+			a := b.ask(t, access.Admin, "POST", path, "", httpapi.ReasonHeader, "mended", "If-Match", `"1"`, access.RequestIDHeader, "r-1", "X-Forwarded-For", "203.0.113.5").into(t, http.StatusOK, &got)
 			if got.DeadLetter.Status != want || got.DeadLetter.Version != 2 || a.header.Get("ETag") != `"2"` || got.DeadLetter.Unblocked != (action == dlq.ActionUnblock) {
 				t.Errorf("after %s: %s", action, a.body)
 			}
@@ -162,7 +163,7 @@ func TestAct_OneOfManyAtTheSameVersion(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() {
 			action := []string{"replay", "unblock"}[i%2]
-			a := b.ask(t, access.Operator, "POST", "/v1/dead-letters/"+l.EventID.String()+"/"+action, fmt.Sprintf(`{"reason":"%d"}`, i), "If-Match", `"1"`)
+			a := b.ask(t, access.Operator, "POST", "/v1/dead-letters/"+l.EventID.String()+"/"+action, "{}", "If-Match", `"1"`)
 			mu.Lock()
 			defer mu.Unlock()
 			codes[a.code]++
@@ -231,7 +232,7 @@ func TestJobs(t *testing.T) {
 	var made JobBody
 	var ids []string
 	for i := range 3 {
-		a := b.ask(t, access.Operator, "POST", "/v1/jobs", fmt.Sprintf(`{"action":"replay","ids":["%s"],"rate":5,"canary":true,"reason":"job %d"}`, l.EventID, i)).into(t, http.StatusAccepted, &made)
+		a := b.ask(t, access.Operator, "POST", "/v1/jobs", fmt.Sprintf(`{"action":"replay","ids":["%s"],"rate":5,"canary":true}`, l.EventID), httpapi.ReasonHeader, fmt.Sprint("job ", i)).into(t, http.StatusAccepted, &made)
 		if a.header.Get("Location") != "/v1/jobs/"+made.ID || made.State != jobs.Queued || made.Actor != "a-operator" || made.Rate != 5 || !made.Canary || made.IDs != 1 {
 			t.Errorf("made: %s", a.body)
 		}
@@ -281,7 +282,7 @@ func TestJobs(t *testing.T) {
 		{"cancel", access.Admin, 200, jobs.Cancelled},
 		{"pause", access.Operator, 409, jobs.Cancelled},
 	} {
-		a := b.ask(t, step.role, "POST", job+"/"+step.what, `{"reason":"why"}`)
+		a := b.ask(t, step.role, "POST", job+"/"+step.what, "")
 		var j JobBody
 		b.ask(t, access.Viewer, "GET", job, "").into(t, http.StatusOK, &j)
 		if a.code != step.code || j.State != step.state {
@@ -314,7 +315,7 @@ func TestChange_MadeAndNotReadBack(t *testing.T) {
 	b.fault("dead_letter_holds", engine.OpRead, 0)
 	b.fault("dead_letter_jobs", engine.OpRead, 1)
 	for _, path := range []string{"dead-letters/" + l.EventID.String() + "/replay", "jobs/" + job.ID.String() + "/pause"} {
-		if p := b.ask(t, access.Operator, "POST", "/v1/"+path, `{"reason":"why"}`).problemIn(t, http.StatusServiceUnavailable); !p.OutcomeUnknown {
+		if p := b.ask(t, access.Operator, "POST", "/v1/"+path, "").problemIn(t, http.StatusServiceUnavailable); !p.OutcomeUnknown {
 			t.Errorf("%s: %+v, want it to say that the change may have been made", path, p)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // The states of an entry of the audit trail.
@@ -39,16 +40,16 @@ type entry struct {
 	Target string
 	// Detail contains the other parameters as JSON.
 	Detail string
-	// Reason is the reason that the user gave.
+	// Reason is the reason that the user gave. Default that of the request.
 	Reason string
-	// At is the part of the request that contains Reason. Default body.reason.
+	// At is the part of the request that contains Reason. Default the header.
 	At string
 	// ReasonOptional permits an empty Reason.
 	ReasonOptional bool
 }
 
 // reasonAt returns At or its default.
-func (e *entry) reasonAt() string { return cmp.Or(e.At, "body.reason") }
+func (e *entry) reasonAt() string { return cmp.Or(e.At, "header."+httpapi.ReasonHeader) }
 
 // audit records each requested change before it is made, and its result afterwards.
 type audit struct {
@@ -104,7 +105,7 @@ func (a *audit) changeWithResult(ctx context.Context, e entry, do func(context.C
 	if !ok {
 		return errors.New("a change needs a principal")
 	}
-	if e.Reason = strings.TrimSpace(e.Reason); e.Reason == "" && !e.ReasonOptional {
+	if e.Reason = strings.TrimSpace(cmp.Or(e.Reason, reasonOf(ctx))); e.Reason == "" && !e.ReasonOptional {
 		return invalid(ctx, e.reasonAt(), "state the reason of the change; the audit trail records it")
 	}
 	// The request may contain any bytes, and the database accepts only UTF-8.

@@ -16,6 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // A change that cannot be recorded is not made.
@@ -40,7 +41,7 @@ func TestAudit_ACrashLeavesAnUnfinishedLine(t *testing.T) {
 	b := setup(t, nil)
 	l := b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{})
 	b.fault("admin_audit", engine.OpWrite, 1)
-	b.ask(t, access.Admin, "POST", "/v1/dead-letters/"+l.EventID.String()+"/discard", `{"reason":"gone"}`).into(t, http.StatusOK, nil)
+	b.ask(t, access.Admin, "POST", "/v1/dead-letters/"+l.EventID.String()+"/discard", "", httpapi.ReasonHeader, "gone").into(t, http.StatusOK, nil)
 	if l := b.mustRead(t, l); l.Status != dlq.Resolved {
 		t.Errorf("the dead letter is %s", l.Status)
 	}
@@ -170,14 +171,16 @@ func TestAudit_AChangeNeedsAReason(t *testing.T) {
 	b.writeDeadLetter(t, l, time.Time{})
 	deadLetter := "/v1/dead-letters/" + l.EventID.String()
 	for path, body := range map[string]string{
-		deadLetter + "/discard": `{"reason":""}`,
-		deadLetter + "/suspend": `{"reason":" \t"}`,
-		deadLetter + "/set":     `{"priority":1,"reason":""}`,
-		"/v1/jobs":              `{"action":"discard","filter":{},"reason":""}`,
+		deadLetter + "/discard": "",
+		deadLetter + "/suspend": `{"dry_run":false}`,
+		deadLetter + "/set":     `{"priority":1}`,
+		"/v1/jobs":              `{"action":"discard","filter":{}}`,
 	} {
-		p := b.ask(t, access.Admin, "POST", path, body).problemIn(t, http.StatusUnprocessableEntity)
-		if len(p.Errors) != 1 || p.Errors[0].Location != "body.reason" {
-			t.Errorf("POST %s %s: %+v, want an error of body.reason", path, body, p)
+		for _, reason := range []string{"", "%20", "%zz", "gr\u00fc\u00dfe"} {
+			p := b.ask(t, access.Admin, "POST", path, body, httpapi.ReasonHeader, reason).problemIn(t, http.StatusUnprocessableEntity)
+			if len(p.Errors) != 1 || p.Errors[0].Location != "header.Audit-Reason" {
+				t.Errorf("POST %s %s for %q: %+v, want an error of the header", path, body, reason, p)
+			}
 		}
 	}
 	if lines := b.auditEntries(t, ""); len(lines) != 0 {

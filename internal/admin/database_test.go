@@ -18,6 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
@@ -102,25 +103,10 @@ type answer struct {
 	body   []byte
 }
 
-// withReason returns a body with a reason, which changes need, unless it has one, is of a
-// preview, or is no JSON object.
-func withReason(path, body string) string {
-	if strings.HasSuffix(path, "/preview") || !strings.HasPrefix(body, "{") || !json.Valid([]byte(body)) || strings.Contains(body, `"reason`) {
-		return body
-	}
-	rest := strings.TrimSpace(body[1:])
-	if rest != "}" {
-		rest = "," + rest
-	}
-	return `{"reason":"a test"` + rest
-}
-
-// ask sends a request with the token of a role; an empty role sends none.
+// ask sends a request with the token of a role and with a reason; an empty role sends no token,
+// and an empty header is not sent.
 func (b *fixture) ask(t testing.TB, role access.Role, method, path, body string, headers ...string) answer {
 	t.Helper()
-	if method == http.MethodPost {
-		body = withReason(path, body)
-	}
 	var r io.Reader
 	if body != "" {
 		r = strings.NewReader(body)
@@ -135,9 +121,11 @@ func (b *fixture) ask(t testing.TB, role access.Role, method, path, body string,
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	req.Header.Set(ReasonHeader, "a%20test")
+	req.Header.Set(httpapi.ReasonHeader, "a%20test")
 	for i := 0; i+1 < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
+		if req.Header.Set(headers[i], headers[i+1]); headers[i+1] == "" {
+			req.Header.Del(headers[i])
+		}
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -29,7 +29,6 @@ type EditBody struct {
 	PayloadBase64 *string            `json:"payload_base64,omitempty" doc:"New payload as base64"`
 	ContentType   *string            `json:"content_type,omitempty" maxLength:"500" doc:"Unchanged if absent"`
 	Headers       *map[string]string `json:"headers,omitempty" doc:"Replaces all headers; unchanged if absent"`
-	Reason        string             `json:"reason,omitempty" maxLength:"2000" doc:"Reason, required unless dry_run; recorded in the history of the dead letter and in the audit trail"`
 	DryRun        bool               `json:"dry_run,omitempty" doc:"Return the differences and the problems without changing anything"`
 }
 
@@ -48,7 +47,7 @@ type EditedBody struct {
 }
 
 func (ep *actionEndpoints) registerEdit() {
-	huma.Register(ep.api, ep.describe(access.Admin, huma.Operation{
+	huma.Register(ep.api, ep.describeChange(access.Admin, false, huma.Operation{
 		OperationID: "edit-dead-letter", Method: http.MethodPost, Path: "/v1/dead-letters/{event_id}/edit", MaxBodyBytes: maxEdit,
 		Summary:     "Edit payload or headers and publish the result under a new id",
 		Description: "The dead letter keeps the original event. An edit can be edited again until it is published.",
@@ -122,7 +121,7 @@ func (ep *actionEndpoints) edit(ctx context.Context, in *editInput) (*editOutput
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, false)
 	}
-	err = ep.audit.change(ctx, entry{Action: string(dlq.ActionEdit), Target: id.String(), Reason: in.Body.Reason, Detail: string(detail)}, func(ctx context.Context, by dlq.Actor) (string, error) {
+	err = ep.audit.change(ctx, entry{Action: string(dlq.ActionEdit), Target: id.String(), Detail: string(detail)}, func(ctx context.Context, by dlq.Actor) (string, error) {
 		var made gocql.UUID
 		made, err := ep.store.Edit(ctx, id, content, by, l.Version)
 		out.Body.NewID = made.String()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
@@ -71,7 +72,7 @@ func TestEdit(t *testing.T) {
 	}
 
 	got.Problems = nil
-	a := b.ask(t, access.Admin, "POST", path, `{"payload_text":"{\"n\":2}","headers":{"x":"y"},"reason":"was a text"}`, "If-Match", `"1"`).into(t, 200, &got)
+	a := b.ask(t, access.Admin, "POST", path, `{"payload_text":"{\"n\":2}","headers":{"x":"y"}}`, httpapi.ReasonHeader, "was%20a%20text", "If-Match", `"1"`).into(t, 200, &got)
 	if got.NewID == "" || len(got.Problems) != 0 || len(got.Diff.Headers) != 2 || a.header.Get("ETag") != `"2"` {
 		t.Errorf("edited: %s", a.body)
 	}

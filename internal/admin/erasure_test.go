@@ -27,7 +27,7 @@ func TestErasure_APurgeLeavesNothingOfTheContent(t *testing.T) {
 	l.Metadata, l.Raw = map[string]string{"x": person}, map[string]string{"payload": person}
 	b.writeDeadLetter(t, l, time.Time{})
 	path := "/v1/dead-letters/" + l.EventID.String() + "/edit"
-	edit := `{"payload_text":"{\"n\":2,\"name\":\"` + person + `\"}","headers":{"customer":"` + person + `","x":"` + person + `"},"reason":"was wrong"}`
+	edit := `{"payload_text":"{\"n\":2,\"name\":\"` + person + `\"}","headers":{"customer":"` + person + `","x":"` + person + `"}}`
 	if a := b.ask(t, access.Admin, "POST", path, edit, "If-Match", `"1"`); a.code != http.StatusOK {
 		t.Fatalf("edit: %d %s", a.code, a.body)
 	}
@@ -42,10 +42,10 @@ func TestErasure_APurgeLeavesNothingOfTheContent(t *testing.T) {
 	if len(lines) != 1 || lines[0].Detail != `{"changed":["payload","header x"]}` {
 		t.Errorf("audit: %+v", lines)
 	}
-	if a := b.ask(t, access.Admin, "POST", strings.TrimSuffix(path, "edit")+"resolve", `{"reason":"done"}`, "If-Match", `"2"`); a.code != http.StatusOK {
+	if a := b.ask(t, access.Admin, "POST", strings.TrimSuffix(path, "edit")+"resolve", "", "If-Match", `"2"`); a.code != http.StatusOK {
 		t.Fatalf("resolve: %d %s", a.code, a.body)
 	}
-	if j := b.job(t, keeper, `{"action":"purge","filter":{"aggregate_id":"a"},"no_archive":true,"reason":"erasure"}`); j.Progress.Changed != 1 {
+	if j := b.job(t, keeper, `{"action":"purge","filter":{"aggregate_id":"a"},"no_archive":true}`); j.Progress.Changed != 1 {
 		t.Fatalf("purge: %+v", j.Progress)
 	}
 	if found := b.tablesWith(t, person); len(found) != 0 {

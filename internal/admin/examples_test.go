@@ -15,6 +15,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
@@ -63,7 +64,7 @@ func exampleWorld(t *testing.T) (*fixture, []asking) {
 		time.Now(), status).Exec(); err != nil {
 		t.Fatal(err)
 	}
-	const deadLetters, reason = "/v1/dead-letters/", `"reason":"INC-311 the broker takes large records now"`
+	const deadLetters = "/v1/dead-letters/"
 	get := func(op, path string) asking { return asking{op, "GET", path, "", 200} }
 	out := []asking{
 		get("get-me", "/v1/me"), get("list-dead-letters", "/v1/dead-letters?aggregate_id="+order), get("get-dead-letter", deadLetters+first), get("get-stats", "/v1/dead-letters/stats"),
@@ -71,18 +72,18 @@ func exampleWorld(t *testing.T) (*fixture, []asking) {
 		get("list-topics", "/v1/topics"), get("list-records", "/v1/topics/OrderCreated/records?limit=1"),
 		{"preview", "POST", "/v1/dead-letters/preview", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50}`, 200},
 		{"create-job", "POST", "/v1/jobs", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50,"canary":true,"dry_run":true}`, 200},
-		{"create-job", "POST", "/v1/jobs", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50,"canary":true,` + reason + `}`, 202},
-		{"set-dead-letter", "POST", deadLetters + other() + "/set", `{"priority":10,"add_tags":["vip"],"reason":"INC-314 a large customer waits"}`, 200},
-		{"edit-dead-letter", "POST", deadLetters + other() + "/edit", `{"payload_text":"{\"total\":\"6.79\"}","reason":"INC-312 the total was wrong"}`, 200},
+		{"create-job", "POST", "/v1/jobs", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50,"canary":true}`, 202},
+		{"set-dead-letter", "POST", deadLetters + other() + "/set", `{"priority":10,"add_tags":["vip"]}`, 200},
+		{"edit-dead-letter", "POST", deadLetters + other() + "/edit", `{"payload_text":"{\"total\":\"6.79\"}"}`, 200},
 	}
 	for _, a := range actions {
-		out = append(out, asking{string(a.action) + "-dead-letter", "POST", deadLetters + other() + "/" + string(a.action), `{` + reason + `}`, 200})
+		out = append(out, asking{string(a.action) + "-dead-letter", "POST", deadLetters + other() + "/" + string(a.action), "{}", 200})
 	}
 	out = append(out, get("get-job", "/v1/jobs/JOB"), get("list-jobs", "/v1/jobs"))
 	for _, st := range steerings {
-		out = append(out, asking{st.name + "-job", "POST", "/v1/jobs/JOB/" + st.name, `{"reason":"INC-313 the broker is being restarted"}`, 200})
+		out = append(out, asking{st.name + "-job", "POST", "/v1/jobs/JOB/" + st.name, "", 200})
 	}
-	out = append(out, asking{"reshard-relay", "POST", reshardPath, `{"to":4,"from":2,"reason":"INC-320 more hosts"}`, 200})
+	out = append(out, asking{"reshard-relay", "POST", reshardPath, `{"to":4,"from":2}`, 200})
 	return b, append(out, get("list-audit", "/v1/audit?limit=1"))
 }
 
@@ -124,7 +125,7 @@ func TestOpenAPI_ExamplesAreTrue(t *testing.T) {
 	}
 	job, asked := "", make(map[string]string)
 	for _, ask := range all {
-		a := b.ask(t, access.Admin, ask.method, strings.ReplaceAll(ask.path, "JOB", job), ask.request, "If-Match", `"1"`)
+		a := b.ask(t, access.Admin, ask.method, strings.ReplaceAll(ask.path, "JOB", job), ask.request, "If-Match", `"1"`, httpapi.ReasonHeader, "INC-311%20the%20broker%20takes%20large%20records%20now")
 		if a.code != ask.code {
 			t.Fatalf("%s = %d, want %d: %s", ask.operation, a.code, ask.code, a.body)
 		}

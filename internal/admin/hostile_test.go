@@ -49,14 +49,12 @@ func TestHostile_BadInputIsNamed(t *testing.T) {
 		{"GET", "/v1/jobs?cursor=x", "", 422, "query.cursor"},
 		{"GET", "/v1/jobs?cursor=" + cursorOf("01a2005c-395d-72e3-8401-994110828553"), "", 422, "query.cursor"},
 		{"GET", "/v1/jobs/x", "", 422, "path.id"},
-		{"POST", deadLetter + "/discard", "", 400, ""},
 		{"POST", deadLetter + "/discard", "{", 400, "body"},
 		{"POST", deadLetter + "/discard", "[]", 422, "body"},
 		{"POST", deadLetter + "/discard", `{"dry_run":null}`, 400, "body"},
 		{"POST", deadLetter + "/discard", `{"dry_run":true,"dry_run":false}`, 400, "body"},
-		{"POST", deadLetter + "/discard", `{"reason":7}`, 422, "body.reason"},
-		{"POST", deadLetter + "/discard", `{"reazon":"x"}`, 422, "body.reazon"},
-		{"POST", deadLetter + "/discard", `{"reason":"` + strings.Repeat("x", 2001) + `"}`, 422, "body.reason"},
+		{"POST", deadLetter + "/discard", `{"dry_run":7}`, 422, "body.dry_run"},
+		{"POST", deadLetter + "/discard", `{"reason":"x"}`, 422, "body.reason"},
 		{"POST", "/v1/dead-letters/x/discard", `{}`, 422, "path.event_id"},
 		{"GET", "/v1/dead-letters?tag=a%20b", "", 422, "query.tag"},
 		{"GET", "/v1/dead-letters/groups?tag=a,%00", "", 422, "query.tag"},
@@ -111,7 +109,7 @@ func TestHostile_BadInputIsNamed(t *testing.T) {
 	if p := b.ask(t, access.Admin, "POST", "/v1/dead-letters/preview", `{"action":"replay","ids":[`+ids+`]}`).problemIn(t, 422); p.Errors[0].Location != "body.ids" {
 		t.Errorf("too many ids: %+v", p)
 	}
-	huge := `{"reason":"` + strings.Repeat("x", 3<<20) + `"}`
+	huge := `{"dry_run":"` + strings.Repeat("x", 3<<20) + `"}`
 	b.ask(t, access.Admin, "POST", deadLetter+"/discard", huge).problemIn(t, http.StatusRequestEntityTooLarge)
 	b.ask(t, access.Admin, "POST", deadLetter+"/edit", `{"payload_text":"`+strings.Repeat("x", maxEdit)+`"}`, "If-Match", `"1"`).problemIn(t, http.StatusRequestEntityTooLarge)
 	deep := strings.Repeat("[", 100_000)
@@ -128,7 +126,7 @@ func TestAPI_RefusalsHaveTypes(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	const preview = "/v1/dead-letters/preview"
-	large := `{"reason":"` + strings.Repeat("x", 3<<20) + `"}`
+	large := `{"action":"` + strings.Repeat("x", 3<<20) + `"}`
 	for name, x := range map[string]struct {
 		role               access.Role
 		method, path, body string

@@ -80,7 +80,6 @@ type NewJobBody struct {
 	BatchSize int    `json:"batch_size,omitempty" minimum:"0" maximum:"1000" doc:"Dead letters between two saves of the progress; 0 means 100, for a purge 1000"`
 	Follow    string `json:"follow,omitempty" maxLength:"30" doc:"For a replay: how long the job waits for the results of a batch, such as 30s; default 10m, and 0s does not wait"`
 	Canary    bool   `json:"canary,omitempty" doc:"For a replay: start with 1, 2, 5 and 20 dead letters, and pause if one fails again with the same error"`
-	Reason    string `json:"reason,omitempty" maxLength:"2000" doc:"Reason, required unless dry_run; recorded with the job and in the audit trail"`
 	DryRun    bool   `json:"dry_run,omitempty" doc:"Return a preview without creating a job (200)"`
 }
 
@@ -112,13 +111,6 @@ type jobInput struct {
 	ID string `path:"id" format:"uuid"`
 }
 
-type steerInput struct {
-	ID   string `path:"id" format:"uuid"`
-	Body struct {
-		Reason string `json:"reason,omitempty" maxLength:"2000" doc:"Reason, required; recorded with the job and in the audit trail"`
-	}
-}
-
 // steering is a change of a job.
 type steering struct {
 	name, summary string
@@ -148,7 +140,7 @@ type jobEndpoints struct {
 }
 
 func (ep *jobEndpoints) register() {
-	huma.Register(ep.api, ep.describe(access.Operator, huma.Operation{
+	huma.Register(ep.api, ep.describeChange(access.Operator, false, huma.Operation{
 		OperationID: "create-job", Method: http.MethodPost, Path: "/v1/jobs", DefaultStatus: http.StatusAccepted,
 		Summary:     "Create a job that changes many dead letters or moves old ones to the archive",
 		Description: "A runner executes the job. Discard, purge, restore and sweep need the role admin.",
@@ -164,9 +156,9 @@ func (ep *jobEndpoints) register() {
 		OperationID: "get-job", Method: http.MethodGet, Path: "/v1/jobs/{id}", Summary: "Get a job with its progress",
 	}, 404), ep.getJob)
 	for _, st := range steerings {
-		huma.Register(ep.api, ep.describe(st.role, huma.Operation{
+		huma.Register(ep.api, ep.describeChange(st.role, true, huma.Operation{
 			OperationID: st.name + "-job", Method: http.MethodPost, Path: "/v1/jobs/{id}/" + st.name, Summary: st.summary,
-		}, 404, 409), func(ctx context.Context, in *steerInput) (*jobOutput, error) { return ep.steer(ctx, &st, in) })
+		}, 404, 409), func(ctx context.Context, in *jobInput) (*jobOutput, error) { return ep.steer(ctx, &st, in) })
 	}
 }
 
@@ -208,13 +200,12 @@ func (ep *jobEndpoints) createJob(ctx context.Context, in *newJobInput) (*newJob
 	if n := len(said.IDs); n > auditIDs {
 		said.IDs = said.IDs[:auditIDs:auditIDs]
 	}
-	said.Reason = ""
 	detail, err := json.Marshal(said)
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, false)
 	}
 	var job *jobs.Job
-	err = ep.audit.change(ctx, entry{Action: "create-job", Detail: string(detail), Reason: b.Reason}, func(ctx context.Context, by dlq.Actor) (string, error) {
+	err = ep.audit.change(ctx, entry{Action: "create-job", Detail: string(detail)}, func(ctx context.Context, by dlq.Actor) (string, error) {
 		var err error
 		if job, err = ep.jobs.Create(ctx, spec, by); err != nil {
 			return "", err
@@ -310,7 +301,7 @@ func (ep *jobEndpoints) getJob(ctx context.Context, in *jobInput) (*jobOutput, e
 	return jobOutputOf(j), nil
 }
 
-func (ep *jobEndpoints) steer(ctx context.Context, st *steering, in *steerInput) (*jobOutput, error) {
+func (ep *jobEndpoints) steer(ctx context.Context, st *steering, in *jobInput) (*jobOutput, error) {
 	id, err := eventID(ctx, "path.id", in.ID)
 	if err != nil {
 		return nil, err
@@ -324,7 +315,7 @@ func (ep *jobEndpoints) steer(ctx context.Context, st *steering, in *steerInput)
 			return nil, err
 		}
 	}
-	err = ep.audit.change(ctx, entry{Action: st.name + "-job", Target: id.String(), Reason: in.Body.Reason}, func(ctx context.Context, by dlq.Actor) (string, error) {
+	err = ep.audit.change(ctx, entry{Action: st.name + "-job", Target: id.String()}, func(ctx context.Context, by dlq.Actor) (string, error) {
 		return "", st.do(ep.jobs, ctx, id, by)
 	})
 	if err != nil {

@@ -53,6 +53,13 @@ func (o *operations) describe(role access.Role, op huma.Operation, codes ...int)
 	return access.Needs(role, op)
 }
 
+// describeChange is describe for an operation that is audited. reason reports that it has no dry
+// run, which needs no reason.
+func (o *operations) describeChange(role access.Role, reason bool, op huma.Operation, codes ...int) huma.Operation {
+	httpapi.DescribeReason(&op, reason)
+	return o.describe(role, op, codes...)
+}
+
 // refusal describes a response that is a problem. All operations share one per status.
 func (o *operations) refusal(code int) *huma.Response {
 	parts := o.api.OpenAPI().Components

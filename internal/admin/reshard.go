@@ -67,10 +67,9 @@ type ReshardPlan struct {
 
 // ReshardBody requests another number of shards.
 type ReshardBody struct {
-	To     int    `json:"to" minimum:"1" maximum:"256" doc:"New number of shards; 1 is one active instance and standbys"`
-	From   *int   `json:"from,omitempty" minimum:"0" maximum:"256" doc:"from of the dry run: the change is refused if another one came first"`
-	Reason string `json:"reason,omitempty" maxLength:"2000" doc:"Reason, required unless dry_run; recorded in the audit trail"`
-	DryRun bool   `json:"dry_run,omitempty" doc:"Only return the plan"`
+	To     int  `json:"to" minimum:"1" maximum:"256" doc:"New number of shards; 1 is one active instance and standbys"`
+	From   *int `json:"from,omitempty" minimum:"0" maximum:"256" doc:"from of the dry run: the change is refused if another one came first"`
+	DryRun bool `json:"dry_run,omitempty" doc:"Only return the plan"`
 }
 
 // ReshardedBody is the result of a request for another number of shards.
@@ -97,7 +96,7 @@ type reshardEndpoints struct {
 }
 
 func (ep *reshardEndpoints) register() {
-	huma.Register(ep.api, ep.describe(access.Admin, huma.Operation{
+	huma.Register(ep.api, ep.describeChange(access.Admin, false, huma.Operation{
 		OperationID: "reshard-relay", Method: http.MethodPost, Path: "/v1/relays/{name}/reshard", Summary: "Change the number of shards of a relay whose instances are stopped",
 		Description: "409 if an instance runs. The change continues if the client disconnects. After another error repeat the request, with this or another number: no instance works before a change is complete.",
 	}, 404, 409), ep.reshard)
@@ -132,7 +131,7 @@ func (ep *reshardEndpoints) reshard(ctx context.Context, in *reshardInput) (*res
 	if len(plan.Steps) == 0 {
 		return out, nil
 	}
-	e := entry{Action: "reshard-relay", Target: plan.Relay, Detail: fmt.Sprintf(`{"from":%d,"to":%d}`, plan.From, plan.To), Reason: b.Reason}
+	e := entry{Action: "reshard-relay", Target: plan.Relay, Detail: fmt.Sprintf(`{"from":%d,"to":%d}`, plan.From, plan.To)}
 	err = ep.audit.change(ctx, e, func(ctx context.Context, by dlq.Actor) (string, error) {
 		if b.From != nil && *b.From != plan.From {
 			p := newProblem(ctx, http.StatusConflict, problemRefused, fmt.Sprintf("The relay has %d shards, not %d: another change came first.", plan.From, *b.From))

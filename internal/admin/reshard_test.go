@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // testResharder is a relay with a number of shards.
@@ -86,7 +87,7 @@ func TestReshard_PlanAndChange(t *testing.T) {
 	if !out.DryRun || out.Changed || out.Plan.From != 2 || len(out.Plan.Steps) != 2 || r.shards != 2 || b.audited(t).Action != "" {
 		t.Errorf("dry run: %+v, %d shards, audit %+v", out, r.shards, b.audited(t))
 	}
-	b.ask(t, access.Admin, "POST", reshardPath, `{"to":3,"from":2,"reason":"more hosts"}`).into(t, 200, &out)
+	b.ask(t, access.Admin, "POST", reshardPath, `{"to":3,"from":2}`, httpapi.ReasonHeader, "more%20hosts").into(t, 200, &out)
 	if l := b.audited(t); !out.Changed || out.DryRun || out.Plan.From != 2 || r.shards != 3 || r.by != "a-admin" ||
 		l.Action != "reshard-relay" || l.Target != "orders" || l.Detail != `{"from":2,"to":3}` || l.Reason != "more hosts" || l.Actor != "a-admin" || l.State != auditDone {
 		t.Errorf("change: %+v, %+v, audit %+v", out, r, l)
@@ -108,8 +109,8 @@ func TestReshard_RefusesRoleAndMissingReason(t *testing.T) {
 	for _, body := range []string{`{"to":3}`, `{"to":3,"dry_run":true}`} {
 		b.ask(t, access.Operator, "POST", reshardPath, body).problemIn(t, 403)
 	}
-	p := b.ask(t, access.Admin, "POST", reshardPath, `{"to":3,"reason":" "}`).problemIn(t, 422)
-	if len(p.Errors) != 1 || p.Errors[0].Location != "body.reason" || r.shards != 2 || b.audited(t).Action != "" {
+	p := b.ask(t, access.Admin, "POST", reshardPath, `{"to":3}`, httpapi.ReasonHeader, "").problemIn(t, 422)
+	if len(p.Errors) != 1 || p.Errors[0].Location != "header.Audit-Reason" || r.shards != 2 || b.audited(t).Action != "" {
 		t.Errorf("without a reason: %+v, %d shards", p, r.shards)
 	}
 	for body, field := range map[string]string{`{"to":0}`: "body.to", `{"to":257}`: "body.to", `{}`: "body", `{"to":3,"from":-1}`: "body.from"} {
@@ -165,7 +166,8 @@ func TestReshard_Errors(t *testing.T) {
 func TestReshard_ContinuesWithoutItsClient(t *testing.T) {
 	t.Parallel()
 	b, r := setupReshard(t)
-	ctx, hangUp := context.WithCancel(access.With(t.Context(), access.Principal{Name: "ann", Role: access.Admin}))
+	reasoned := context.WithValue(t.Context(), reasonKey{}, "a test")
+	ctx, hangUp := context.WithCancel(access.With(reasoned, access.Principal{Name: "ann", Role: access.Admin}))
 	r.running = func(ctx context.Context) {
 		hangUp()
 		if _, bounded := ctx.Deadline(); ctx.Err() != nil || !bounded {
@@ -173,7 +175,7 @@ func TestReshard_ContinuesWithoutItsClient(t *testing.T) {
 		}
 	}
 	ep := &reshardEndpoints{b.ops, b.audit, r}
-	in := &reshardInput{Name: "orders", Body: ReshardBody{To: 3, Reason: "a test"}}
+	in := &reshardInput{Name: "orders", Body: ReshardBody{To: 3}}
 	if _, err := ep.reshard(ctx, in); err != nil || r.shards != 3 {
 		t.Errorf("reshard() error = %v, %d shards", err, r.shards)
 	}

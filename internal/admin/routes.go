@@ -10,14 +10,11 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"path"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 	jsonv2 "github.com/go-json-experiment/json"
@@ -26,12 +23,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
-
-// ReasonHeader is the header with the reason of a change by an operation of Routes, as
-// percent-encoded UTF-8.
-const ReasonHeader = "Audit-Reason"
-
-const maxReason = 2000
 
 // routeEndpoints are the operations of other packages. Their changes are audited.
 type routeEndpoints struct {
@@ -72,11 +63,8 @@ func (ep *routeEndpoints) describeRoute(op *huma.Operation) {
 		}
 	}
 	op.Tags = []string{strings.Split(op.Path, "/")[2]}
-	if op.Method != http.MethodGet && !slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.Name == ReasonHeader }) {
-		op.Parameters = append(op.Parameters, &huma.Param{
-			Name: ReasonHeader, In: "header", Description: "Reason for the audit trail, required for a change: up to 2,000 characters of UTF-8, percent-encoded",
-			Schema: &huma.Schema{Type: huma.TypeString}, Example: "INC-311%20asked%20by%20the%20customer",
-		})
+	if op.Method != http.MethodGet {
+		httpapi.DescribeReason(op, op.Metadata[httpapi.AuditBody] != true) // those can have dry runs
 	}
 }
 
@@ -87,13 +75,8 @@ func (ep *routeEndpoints) audited(ctx huma.Context, next func(huma.Context)) {
 		next(ctx)
 		return
 	}
-	reason, err := url.PathUnescape(ctx.Header(ReasonHeader))
-	if err != nil || !utf8.ValidString(reason) || utf8.RuneCountInString(reason) > maxReason {
-		answerProblem(ctx, invalid(ctx.Context(), "header."+ReasonHeader, "must be at most 2,000 characters of UTF-8, percent-encoded"))
-		return
-	}
 	seen := &watched{humaContext: ctx}
-	e := entry{Action: ctx.Operation().OperationID, Target: cmp.Or(ctx.Param("id"), ctx.Param("name")), Reason: reason, At: "header." + ReasonHeader, ReasonOptional: ep.reasonOptional}
+	e := entry{Action: ctx.Operation().OperationID, Target: cmp.Or(ctx.Param("id"), ctx.Param("name")), ReasonOptional: ep.reasonOptional}
 	whole := ctx.Operation().Metadata[httpapi.AuditBody] == true
 	if whole {
 		dry, err := seen.read()
@@ -115,7 +98,7 @@ func (ep *routeEndpoints) audited(ctx huma.Context, next func(huma.Context)) {
 		e.Detail = string(detail)
 	}
 	begun := false
-	err = ep.audit.changeWithResult(ctx.Context(), e, func(context.Context, dlq.Actor) (target, said string, err error) {
+	err := ep.audit.changeWithResult(ctx.Context(), e, func(context.Context, dlq.Actor) (target, said string, err error) {
 		begun = true
 		next(seen)
 		if whole { // of a change that failed, what it had made before

@@ -14,13 +14,7 @@ import (
 type setInput struct {
 	EventID string `path:"event_id" format:"uuid"`
 	IfMatch string `header:"If-Match" pattern:"^(\\*|\"[1-9][0-9]{0,17}\")?$" patternDescription:"an ETag with its quotes, such as \"3\"" doc:"ETag of the dead letter as it was read; if it has changed since, the request fails with 412"`
-	Body    setBody
-}
-
-// setBody is a change of the priority and the tags of a dead letter.
-type setBody struct {
-	Labels
-	Reason string `json:"reason,omitempty" maxLength:"2000" doc:"Reason, required; recorded in the history of the dead letter and in the audit trail"`
+	Body    Labels
 }
 
 // Labels is a change of priority and tags.
@@ -51,7 +45,7 @@ func checkTags(ctx context.Context, location string, tags []string) error {
 }
 
 func (ep *actionEndpoints) registerSet() {
-	huma.Register(ep.api, ep.describe(access.Operator, huma.Operation{
+	huma.Register(ep.api, ep.describeChange(access.Operator, true, huma.Operation{
 		OperationID: "set-dead-letter", Method: http.MethodPost, Path: "/v1/dead-letters/{event_id}/set", Summary: "Set the priority and tags of a dead letter",
 	}, 404, 409, 412), ep.set)
 }
@@ -73,7 +67,7 @@ func (ep *actionEndpoints) set(ctx context.Context, in *setInput) (*actionOutput
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, false)
 	}
-	err = ep.audit.change(ctx, entry{Action: string(dlq.ActionSet), Target: id.String(), Reason: in.Body.Reason, Detail: string(detail)}, func(ctx context.Context, by dlq.Actor) (string, error) {
+	err = ep.audit.change(ctx, entry{Action: string(dlq.ActionSet), Target: id.String(), Detail: string(detail)}, func(ctx context.Context, by dlq.Actor) (string, error) {
 		by.Version = version
 		return "", ep.store.Set(ctx, id, *c, by)
 	})

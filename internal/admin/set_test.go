@@ -10,6 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // An operator sets priority and tags; the list, its filters and the audit trail show it.
@@ -24,7 +25,7 @@ func TestSet_IsListedAndAudited(t *testing.T) {
 	var got struct {
 		DeadLetter Summary `json:"dead_letter"`
 	}
-	a := b.ask(t, access.Operator, "POST", path, `{"priority":10,"add_tags":["vip","night"],"reason":"INC-1"}`, "If-Match", `"1"`).into(t, http.StatusOK, &got)
+	a := b.ask(t, access.Operator, "POST", path, `{"priority":10,"add_tags":["vip","night"]}`, httpapi.ReasonHeader, "INC-1", "If-Match", `"1"`).into(t, http.StatusOK, &got)
 	if x := got.DeadLetter; x.Priority != 10 || !slices.Equal(x.Tags, []string{"night", "vip"}) || x.Status != l.Status || a.header.Get("ETag") != `"2"` {
 		t.Errorf("after it: %s", a.body)
 	}

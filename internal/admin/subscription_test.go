@@ -10,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -47,11 +48,11 @@ func TestSubscription_DeadLetters(t *testing.T) {
 	if made.Filter == nil || made.Filter.Table != l.Table {
 		t.Errorf("job: %+v", made)
 	}
-	a := b.ask(t, access.Admin, "POST", path+"/edit", `{"payload_text":"{}","reason":"INC-1"}`, "If-Match", `"1"`).into(t, http.StatusOK, nil)
+	a := b.ask(t, access.Admin, "POST", path+"/edit", `{"payload_text":"{}"}`, httpapi.ReasonHeader, "INC-1", "If-Match", `"1"`).into(t, http.StatusOK, nil)
 	if strings.Contains(string(a.body), "cannot be published") {
 		t.Errorf("edit: %s", a.body)
 	}
-	b.ask(t, access.Admin, "POST", path+"/discard", `{"reason":"INC-2"}`).into(t, http.StatusOK, nil)
+	b.ask(t, access.Admin, "POST", path+"/discard", "", httpapi.ReasonHeader, "INC-2").into(t, http.StatusOK, nil)
 	if now, err := b.store.Read(t.Context(), l.EventID); err != nil || now.Status != dlq.Resolved {
 		t.Errorf("after a discard: %s, %v", now.Status, err)
 	}

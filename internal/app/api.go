@@ -20,6 +20,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	client "github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/schema"
@@ -64,7 +65,7 @@ type reasoned struct {
 func (r reasoned) RoundTrip(req *http.Request) (*http.Response, error) {
 	if r.reason != "" {
 		req = req.Clone(req.Context())
-		req.Header.Set(admin.ReasonHeader, url.PathEscape(r.reason))
+		req.Header.Set(httpapi.ReasonHeader, url.PathEscape(r.reason))
 	}
 	return r.next.RoundTrip(req)
 }

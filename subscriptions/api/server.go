@@ -103,11 +103,16 @@ func (s *Server) register(mux *http.ServeMux) {
 		httpapi.Answer(ctx, newProblem(http.StatusRequestEntityTooLarge, httpapi.TypeTooLarge, detail))
 	}), params.Judge(s.api))
 	own := s.api
+	operators := huma.NewGroup(s.api)
+	operators.UseSimpleModifier(func(op *huma.Operation) {
+		if op.Method != http.MethodGet {
+			httpapi.DescribeReason(op, false)
+		}
+	})
 	if s.cfg.Audit != nil {
-		g := huma.NewGroup(s.api)
-		g.UseMiddleware(s.cfg.Audit)
-		s.api = g
+		operators.UseMiddleware(s.cfg.Audit)
 	}
+	s.api = operators
 	s.registerOperators()
 	s.registerResources()
 	s.api = own

@@ -18,12 +18,12 @@ import (
 const oapiCodegen = "github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2"
 
 // Clients that two generators make from the descriptions of the running APIs compile, send
-// messages, receive and settle them, and read the dead letters: in Go from OpenAPI 3.0, in
+// messages, receive and settle them, and read and resolve the dead letter: in Go from OpenAPI 3.0, in
 // TypeScript from 3.1.
 func TestPeer_GeneratedClients(t *testing.T) {
 	c := startCluster(t, "")
 	addrs := harness.FreeAddrs(t, 2)
-	secret, entry, _ := strings.Cut(strings.TrimSpace(harness.Must(t, "token", "viewer", "--role", "viewer")), "\n")
+	secret, entry, _ := strings.Cut(strings.TrimSpace(harness.Must(t, "token", "operator", "--role", "operator")), "\n")
 	conf := filepath.Join(t.TempDir(), "admin.yml")
 	if err := os.WriteFile(conf, []byte("admin:\n  tokens: ["+entry+"]\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ var securityMutants = []mutant{
 	},
 	{
 		name: "api: an operator changes the number of shards", file: "internal/admin/reshard.go", pkg: "./internal/admin", run: "Access_EachRole|Reshard_RefusesRole",
-		old: "ep.describe(access.Admin, ", new: "ep.describe(access.Operator, ",
+		old: "ep.describeChange(access.Admin, ", new: "ep.describeChange(access.Operator, ",
 	},
 	{
 		name: "api: the shards of another relay are changed", file: "internal/admin/reshard.go", pkg: "./internal/admin", run: "Reshard_RefusesRole",

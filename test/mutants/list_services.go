@@ -287,7 +287,7 @@ var serviceMutants = []mutant{
 	},
 	{
 		name: "reshard: the command does not send the number of its preview", file: "cmd/outbox/reshard.go", pkg: "./cmd/outbox", run: "Reshard_PreviewIsBinding",
-		old: "From: &plan.From, ", new: "",
+		old: ", From: &plan.From", new: "",
 	},
 	{
 		name: "the audit trail lacks what a failed bulk change made", file: "internal/admin/routes.go", pkg: "./internal/admin", run: "Routes_ChangesAreAudited",

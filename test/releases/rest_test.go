@@ -211,7 +211,7 @@ func (w *world) restOfAdmin() {
 	}
 	ask("/readyz")
 	ask("/v1/history")
-	ask("/v1/dead-letters/"+event("labelled", 1, "").ID.String()+"/set", `{"priority": 3, "reason": "INC-311"}`)
+	ask("/v1/dead-letters/"+event("labelled", 1, "").ID.String()+"/set", `{"priority": 3}`)
 	next := ask("/v1/jobs?limit=1").Next
 	if next == "" {
 		w.t.Error("a page of the jobs has no next one")

@@ -33,6 +33,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/messages"
@@ -348,6 +349,7 @@ func (w *world) api() func(path string, body ...string) (int, json.RawMessage) {
 		if len(body) > 0 {
 			r = httptest.NewRequestWithContext(w.t.Context(), http.MethodPost, path, strings.NewReader(body[0]))
 			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set(httpapi.ReasonHeader, "INC-311")
 		}
 		r.Header.Set("Authorization", "Bearer "+secret)
 		rec := httptest.NewRecorder()

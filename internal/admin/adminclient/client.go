@@ -24,7 +24,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/admin"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 )
@@ -141,7 +141,7 @@ type request struct {
 	method, path string
 	query        url.Values
 	version      int64  // for If-Match; 0 for none
-	reason       string // of a change by an operation of other packages
+	reason       string // of a change
 	body         any    // nil for none
 }
 
@@ -193,7 +193,7 @@ func (c *Client) once(ctx context.Context, r request, out any) error {
 		req.Header.Set("If-Match", strconv.Quote(strconv.FormatInt(r.version, 10)))
 	}
 	if r.reason != "" {
-		req.Header.Set(admin.ReasonHeader, url.PathEscape(r.reason))
+		req.Header.Set(httpapi.ReasonHeader, url.PathEscape(r.reason))
 	}
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)

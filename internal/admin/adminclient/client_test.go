@@ -16,6 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 )
 
@@ -38,7 +39,7 @@ func TestClient_Requests(t *testing.T) {
 	for name, c := range clients(t, "t-1", func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		headers := r.Header.Get("If-Match")
-		if reason := r.Header.Get(admin.ReasonHeader); reason != "" {
+		if reason := r.Header.Get(httpapi.ReasonHeader); reason != "" {
 			headers += "reason=" + reason
 		}
 		got = strings.TrimSpace(strings.Join([]string{r.Method, strings.TrimPrefix(r.RequestURI, "/behind/a/proxy"), headers, string(body)}, " "))
@@ -67,7 +68,7 @@ func TestClient_Requests(t *testing.T) {
 				return err
 			},
 			"GET /v1/archives?limit=500": func() error { _, _, err := c.Archives(ctx, time.Time{}); return err },
-			`POST /v1/jobs/j/pause  {"reason":"why"}`: func() error {
+			`POST /v1/jobs/j/pause reason=why`: func() error {
 				_, err := c.SteerJob(ctx, "j", adminclient.Pause, "why")
 				return err
 			},
@@ -75,8 +76,8 @@ func TestClient_Requests(t *testing.T) {
 				_, err := c.Preview(ctx, admin.JobTarget{Action: dlq.ActionReplay, IDs: []string{"e"}})
 				return err
 			},
-			`POST /v1/jobs  {"action":"replay","ids":["e"],"follow":"30s","reason":"why"}`: func() error {
-				_, err := c.CreateJob(ctx, admin.NewJobBody{JobTarget: admin.JobTarget{Action: dlq.ActionReplay, IDs: []string{"e"}}, Follow: "30s", Reason: "why"})
+			`POST /v1/jobs reason=why%20now {"action":"replay","ids":["e"],"follow":"30s"}`: func() error {
+				_, err := c.CreateJob(ctx, admin.NewJobBody{JobTarget: admin.JobTarget{Action: dlq.ActionReplay, IDs: []string{"e"}}, Follow: "30s"}, "why now")
 				return err
 			},
 			"GET /v1/messages?client=c&created_since=2026-01-02T03%3A04%3A05.006Z&created_until=2026-01-02T04%3A04%3A05.006Z&key=k&limit=8&since=2026-01-02T03%3A04%3A05.006Z&state=scheduled&topic=t&until=2026-01-02T04%3A04%3A05.006Z": func() error {
@@ -87,12 +88,12 @@ func TestClient_Requests(t *testing.T) {
 				_, err := c.ChangeScheduled(ctx, adminclient.CancelScheduled, messages.ManyBody{Filter: messages.ManyFilter{Topic: "t"}, Cursor: "c"}, "café 1")
 				return err
 			},
-			`POST /v1/relays/a%2Fb/reshard  {"to":3,"reason":"why"}`: func() error {
-				_, err := c.Reshard(ctx, "a/b", admin.ReshardBody{To: 3, Reason: "why"})
+			`POST /v1/relays/a%2Fb/reshard reason=why {"to":3}`: func() error {
+				_, err := c.Reshard(ctx, "a/b", admin.ReshardBody{To: 3}, "why")
 				return err
 			},
 			`POST /v1/dead-letters/e/edit "4" {"dry_run":true}`: func() error {
-				_, err := c.Edit(ctx, "e", 4, admin.EditBody{DryRun: true})
+				_, err := c.Edit(ctx, "e", 4, admin.EditBody{DryRun: true}, "")
 				return err
 			},
 		} {

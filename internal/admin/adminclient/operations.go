@@ -118,8 +118,8 @@ func (c *Client) Stats(ctx context.Context) (out admin.StatsBody, err error) {
 
 // Edit edits the dead letter of an event that is at a version, or with DryRun previews the
 // edit.
-func (c *Client) Edit(ctx context.Context, event string, version int64, b admin.EditBody) (out admin.EditedBody, err error) {
-	err = c.send(ctx, request{method: http.MethodPost, path: deadLetterPath(event) + "/edit", version: version, body: b}, &out)
+func (c *Client) Edit(ctx context.Context, event string, version int64, b admin.EditBody, reason string) (out admin.EditedBody, err error) {
+	err = c.send(ctx, request{method: http.MethodPost, path: deadLetterPath(event) + "/edit", version: version, reason: reason, body: b}, &out)
 	return out, err
 }
 
@@ -130,8 +130,8 @@ func (c *Client) Preview(ctx context.Context, target admin.JobTarget) (out admin
 }
 
 // CreateJob creates a job.
-func (c *Client) CreateJob(ctx context.Context, job admin.NewJobBody) (out admin.JobBody, err error) {
-	err = c.post(ctx, "/v1/jobs", job, &out)
+func (c *Client) CreateJob(ctx context.Context, job admin.NewJobBody, reason string) (out admin.JobBody, err error) {
+	err = c.send(ctx, request{method: http.MethodPost, path: "/v1/jobs", reason: reason, body: job}, &out)
 	return out, err
 }
 
@@ -170,7 +170,7 @@ const (
 
 // SteerJob pauses, resumes or cancels a job and returns it.
 func (c *Client) SteerJob(ctx context.Context, id, what, reason string) (out admin.JobBody, err error) {
-	err = c.post(ctx, jobPath(id)+"/"+what, map[string]string{"reason": reason}, &out)
+	err = c.send(ctx, request{method: http.MethodPost, path: jobPath(id) + "/" + what, reason: reason}, &out)
 	return out, err
 }
 
@@ -281,7 +281,7 @@ func (c *Client) ChangeScheduled(ctx context.Context, what string, b messages.Ma
 }
 
 // Reshard changes the number of shards of a relay, or with DryRun returns the plan.
-func (c *Client) Reshard(ctx context.Context, relay string, b admin.ReshardBody) (out admin.ReshardedBody, err error) {
-	err = c.post(ctx, "/v1/relays/"+url.PathEscape(relay)+"/reshard", b, &out)
+func (c *Client) Reshard(ctx context.Context, relay string, b admin.ReshardBody, reason string) (out admin.ReshardedBody, err error) {
+	err = c.send(ctx, request{method: http.MethodPost, path: "/v1/relays/" + url.PathEscape(relay) + "/reshard", reason: reason, body: b}, &out)
 	return out, err
 }

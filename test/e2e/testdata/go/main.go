@@ -99,6 +99,13 @@ func run(ctx context.Context, messagesURL, subscriptionsURL, adminURL, token, na
 	if err != nil || list.JSON200 == nil {
 		return fmt.Errorf("list the dead letters: %v %s", err, list.Body)
 	}
+	for _, l := range list.JSON200.DeadLetters {
+		why := "INC-311%20never%20needed"
+		resolved, err := operator.ResolveDeadLetterWithResponse(ctx, l.EventId, &admin.ResolveDeadLetterParams{AuditReason: &why}, admin.ResolveDeadLetterJSONRequestBody{})
+		if err != nil || resolved.JSON200 == nil || resolved.JSON200.DeadLetter.Status != "resolved" {
+			return fmt.Errorf("resolve the dead letter: %v %s", err, resolved.Body)
+		}
+	}
 	again, err := queues.AckWithResponse(ctx, name, subscriptions.AckJSONRequestBody{Receipts: []string{"no receipt"}})
 	if err != nil || again.ApplicationproblemJSON422 == nil || *again.ApplicationproblemJSON422.Type != "urn:scylla-outbox:problem:invalid-receipt" {
 		return fmt.Errorf("a receipt that is none: %v %s", err, again.Body)

@@ -54,6 +54,11 @@ for (const { results: [result] } of [acked, rejected]) {
   if (result?.code !== "ok") throw new Error(`settled with ${result?.code}`);
 }
 const { dead_letters } = ok("list the dead letters", await operator.GET("/v1/dead-letters", { params: { query: { table: `subscription.${name}` } } }));
+for (const l of dead_letters) {
+  const params = { path: { event_id: l.event_id }, header: { "Audit-Reason": "INC-311%20never%20needed" } };
+  const { dead_letter } = ok("resolve the dead letter", await operator.POST("/v1/dead-letters/{event_id}/resolve", { params }));
+  if (dead_letter.status !== "resolved") throw new Error(`resolved, it is ${dead_letter.status}`);
+}
 const { error } = await queues.POST("/v1/subscriptions/{name}/ack", { params: { path }, body: { receipts: ["no receipt"] } });
 if (error?.type !== "urn:scylla-outbox:problem:invalid-receipt") throw new Error(`a receipt that is none: ${JSON.stringify(error)}`);
 console.log([first.id, ...dead_letters.map((l) => l.event_id)].join("\n"));

@@ -82,12 +82,12 @@ export function act(action, target, done) {
     const why = reason.value.trim();
     try {
       if (one && !a.job) {
-        await api.act(target.id, action, { reason: why }, a.exact && target.etag);
+        await api.act(target.id, action, {}, a.exact && target.etag, why);
         toast(a.done);
         box.close();
         done?.();
       } else {
-        const job = await api.startJob({ ...wanted(), reason: why, ...(Number(rate.value) > 0 ? { rate: Number(rate.value) } : {}), ...(action === "replay" ? { canary: canary.checked } : {}) });
+        const job = await api.startJob({ ...wanted(), ...(Number(rate.value) > 0 ? { rate: Number(rate.value) } : {}), ...(action === "replay" ? { canary: canary.checked } : {}) }, why);
         toast(`Job started: ${a.title.toLowerCase()} ${plural(preview.dead_letters, "dead letter")}.`);
         box.close();
         done?.(job);

@@ -48,8 +48,8 @@ const id = encodeURIComponent;
 const get = (path, query, signal) => call(path, { query, signal });
 const post = (path, body, headers) => call(path, { method: "POST", body: body ?? {}, headers });
 
-// A header takes no more than ASCII.
-const why = (reason) => ({ "Audit-Reason": id(reason) });
+// A header takes no more than ASCII. A dry run has no reason.
+const why = (reason) => (reason ? { "Audit-Reason": id(reason) } : {});
 
 export const api = {
   me: () => get("/v1/me"),
@@ -60,14 +60,14 @@ export const api = {
   deadLetters: (query, s) => get("/v1/dead-letters", query, s),
   deadLetter: (event, s) => get(`/v1/dead-letters/${id(event)}`, null, s),
   event: (event, s) => get(`/v1/events/${id(event)}`, null, s),
-  act: (event, action, body, etag) => post(`/v1/dead-letters/${id(event)}/${action}`, body, etag ? { "If-Match": etag } : {}),
-  edit: (event, body, etag) => post(`/v1/dead-letters/${id(event)}/edit`, body, { "If-Match": etag }),
+  act: (event, action, body, etag, reason) => post(`/v1/dead-letters/${id(event)}/${action}`, body, { ...(etag ? { "If-Match": etag } : {}), ...why(reason) }),
+  edit: (event, body, etag, reason) => post(`/v1/dead-letters/${id(event)}/edit`, body, { "If-Match": etag, ...why(reason) }),
   preview: (body) => post("/v1/dead-letters/preview", body),
   archives: (query, s) => get("/v1/archives", query, s),
   jobs: (query, s) => get("/v1/jobs", query, s),
   job: (job, s) => get(`/v1/jobs/${id(job)}`, null, s),
-  startJob: (body) => post("/v1/jobs", body),
-  changeJob: (job, action, body) => post(`/v1/jobs/${id(job)}/${action}`, body),
+  startJob: (body, reason) => post("/v1/jobs", body, why(reason)),
+  changeJob: (job, action, reason) => call(`/v1/jobs/${id(job)}/${action}`, { method: "POST", headers: why(reason) }),
   orders: (query, s) => get("/v1/orders", query, s),
   order: (order, s) => get(`/v1/orders/${id(order)}`, null, s),
   orderEvents: (order, query, s) => get(`/v1/orders/${id(order)}/events`, query, s),
@@ -78,11 +78,11 @@ export const api = {
   messageContent: (message, s) => get(`/v1/messages/${id(message)}/content`, null, s),
   deliverMessageNow: (message, reason) => post(`/v1/messages/${id(message)}/deliver-now`, {}, why(reason)),
   takeBack: (message, reason) => call(`/v1/messages/${id(message)}`, { method: "DELETE", headers: why(reason) }),
-  many: (kind, body, reason) => post(`/v1/messages/${kind}`, body, reason ? why(reason) : {}),
+  many: (kind, body, reason) => post(`/v1/messages/${kind}`, body, why(reason)),
   subscriptions: (s) => get("/v1/subscriptions", null, s),
   subscriptionStatus: (name, s) => get(`/v1/subscriptions/${id(name)}/status`, null, s),
   leases: (name, s) => get(`/v1/subscriptions/${id(name)}/leases`, { limit: 50 }, s),
-  changeSubscription: (name, change, body, reason) => call(`/v1/subscriptions/${id(name)}/${change}`, { method: "POST", body, headers: reason ? why(reason) : {} }),
+  changeSubscription: (name, change, body, reason) => call(`/v1/subscriptions/${id(name)}/${change}`, { method: "POST", body, headers: why(reason) }),
   endLease: (name, lease, reason) => call(`/v1/subscriptions/${id(name)}/leases/${id(lease)}`, { method: "DELETE", headers: why(reason) }),
   rejectLease: (name, lease, reason) => call(`/v1/subscriptions/${id(name)}/leases/${id(lease)}/reject`, { method: "POST", headers: why(reason) }),
   topics: (s) => get("/v1/topics", null, s),

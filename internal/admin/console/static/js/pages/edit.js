@@ -45,7 +45,7 @@ export function edit(ctx) {
     const same = () => text.value === original && headerText(asMap(), type.value) === before;
     const doubled = () => new Set(rows.map(([k]) => k.trim()).filter(Boolean)).size < rows.filter(([k]) => k.trim()).length;
 
-    const send = (reason, dry) => api.edit(id, { ...(binary ? { payload_base64: text.value.trim() } : { payload_text: text.value }), content_type: type.value, headers: asMap(), reason, dry_run: dry }, l.etag ?? `"${l.version}"`);
+    const send = (reason, dry) => api.edit(id, { ...(binary ? { payload_base64: text.value.trim() } : { payload_text: text.value }), content_type: type.value, headers: asMap(), dry_run: dry }, l.etag ?? `"${l.version}"`, reason);
 
     function changed() {
       ask.disabled = true;

@@ -74,7 +74,7 @@ export function job(ctx) {
       yes.disabled = true;
       try {
         const why = reason.value.trim();
-        await api.changeJob(id, action, { reason: why });
+        await api.changeJob(id, action, why);
         box.close();
         toast({ pause: "The job is paused.", resume: "The job is resumed.", cancel: "The job is cancelled." }[action]);
         read();
@@ -86,7 +86,7 @@ export function job(ctx) {
   // replayAgain replays dead letters of the canary by another job, because a job changes none twice.
   async function replayAgain(ids, why) {
     try {
-      const other = await api.startJob({ action: "replay", ids, reason: why });
+      const other = await api.startJob({ action: "replay", ids }, why);
       toast(`Job started: replay ${plural(ids.length, "dead letter")} of the canary.`, { link: href(`/jobs/${other.id}`), label: "Show it" });
     } catch (err) { toast(`The job is resumed, but ${plural(ids.length, "dead letter")} of its canary could not be replayed: ${sentence(err.message)}`, { bad: true }); }
   }
