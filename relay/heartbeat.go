@@ -93,6 +93,11 @@ type heartbeat struct {
 		Failures  float64            `json:"failures"`
 		Found     map[string]float64 `json:"found"` // accepted events by the reader that found them
 	} `json:"rates"`
+	// Published is the number of events published since StartedAt, and CommitLatency the times from
+	// the write's timestamp to the acknowledgement of these. From two heartbeats follows what
+	// happened between them, however far apart they are.
+	Published     float64         `json:"published_total"`
+	CommitLatency *latency.Counts `json:"commit_latency,omitempty"`
 	// Latency is the time from the write's timestamp to the acknowledgement of the events
 	// since the previous heartbeat, nil if there were none.
 	Latency     *heartbeatLatency `json:"latency,omitempty"`
@@ -140,11 +145,11 @@ type beating struct {
 	started           time.Time
 	silent            bool // the last write failed
 	last              counted
-	latency           latency.Recent
+	latency           latency.Counts // of the previous heartbeat
 }
 
 func newBeating(r *Relay, version string) *beating {
-	return &beating{r: r, version: version, instance: self.Process(), started: time.Now().UTC(), latency: latency.Recent{Of: r.metrics.CommitSeconds}}
+	return &beating{r: r, version: version, instance: self.Process(), started: time.Now().UTC()}
 }
 
 // counted contains counter values.
@@ -245,9 +250,13 @@ func (b *beating) rates(h *heartbeat, now time.Time) {
 		}
 	}
 	b.last = c
-	if q := b.latency.Read(.5, .99); q != nil {
+	h.Published = c.published
+	commits := latency.CountsOf(m.CommitSeconds)
+	h.CommitLatency = &commits
+	if q := commits.Since(b.latency).Quantiles(.5, .99); q != nil {
 		h.Latency = &heartbeatLatency{1000 * q[0].Seconds(), 1000 * q[1].Seconds()}
 	}
+	b.latency = commits
 }
 
 // sum returns the sum of the counters of a collector.

@@ -111,7 +111,10 @@ func TestHeartbeat_RatesAndBeforeTheStart(t *testing.T) {
 	if l := h.Latency; l == nil || l.P50 < 2 || l.P99 > 4 {
 		t.Errorf("latency %+v, want about 3 ms", l)
 	}
-	if h := b.report("running", now.Add(4*time.Second)); h.Rates.Published != 0 || h.Latency != nil {
+	if h.Published != 40 || h.CommitLatency == nil || h.CommitLatency.All() != 1 {
+		t.Errorf("%v events since the start, latencies %+v, want 40 and one", h.Published, h.CommitLatency)
+	}
+	if h := b.report("running", now.Add(4*time.Second)); h.Rates.Published != 0 || h.Latency != nil || h.Published != 40 {
 		t.Errorf("rates %+v when nothing happened", h.Rates)
 	}
 }

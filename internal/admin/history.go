@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -12,12 +13,14 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/cached"
+	"github.com/scylla-outbox/scylla-outbox/internal/latency"
 )
 
 const (
 	// historyStep is the interval of the points of the history.
 	historyStep = 5 * time.Minute
-	// historySample is the interval at which heartbeats are read for the next point.
+	// historySample is the interval at which the counters in heartbeats are read for the next
+	// point. A process that ends leaves its last heartbeat.
 	historySample = 15 * time.Second
 	// historyKept is how far back a request may read; rows expire a day later.
 	historyKept = 7 * 24 * time.Hour
@@ -28,9 +31,9 @@ type historyPoint struct {
 	At        time.Time `json:"at" doc:"Start of the five minutes"`
 	Open      int64     `json:"open" doc:"Open dead letters at the end"`
 	Total     int64     `json:"total" doc:"Dead letters in the tables at the end"`
-	Published float64   `json:"published" doc:"Events per second, of all relays: the mean of samples"`
-	P50       *float64  `json:"p50_ms,omitempty" doc:"Latency from commit to acknowledgement of the slowest relay: the mean of the medians of samples. Absent if no event was published."`
-	P99       *float64  `json:"p99_ms,omitempty" doc:"The largest 99th percentile of a sample"`
+	Published float64   `json:"published" doc:"Events per second, of all relays: their number in the five minutes, divided by 300"`
+	P50       *float64  `json:"p50_ms,omitempty" doc:"Median of the latency from commit to acknowledgement of these events. Absent if no event was published."`
+	P99       *float64  `json:"p99_ms,omitempty" doc:"Its 99th percentile"`
 }
 
 // history records the points of the history and reads them. Its methods are safe for
@@ -60,26 +63,36 @@ func newHistory(cfg *Config, stats *cached.Value[StatsBody], relays *relayEndpoi
 func (r *history) run(ctx context.Context) {
 	t := time.NewTicker(r.sample)
 	defer t.Stop()
-	for step := newStep(time.Now(), r.step); ; {
+	began := time.Now()
+	counts := newRelayCounts(began)
+	for step := newStep(began, r.step); ; {
+		// A sample that fails is part of the next one: counters lose nothing.
+		if relays, err := r.relays.read(ctx); err == nil {
+			step.add(counts.since(relays, time.Now()))
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-t.C:
 			if step.over(now) {
-				if err := r.write(ctx, step); err != nil && ctx.Err() == nil {
+				if err := r.write(ctx, step, began.After(step.at)); err != nil && ctx.Err() == nil {
 					r.log.Warn("a point of the history is missing", "at", step.at, "err", err)
 				}
 				step = newStep(now, r.step)
-			}
-			if relays, err := r.relays.read(ctx); err == nil { // otherwise the mean is that of fewer samples
-				step.add(relays)
 			}
 		}
 	}
 }
 
-// write completes the point of a step and writes it.
-func (r *history) write(ctx context.Context, step *historySamples) error {
+// write completes the point of a step and writes it. One of a process that began within the step
+// does not replace that of a process that has counted all of it.
+func (r *history) write(ctx context.Context, step *historyCount, partial bool) error {
+	if partial {
+		points, err := r.read(ctx, step.at, step.end)
+		if err != nil || len(points) > 0 {
+			return err
+		}
+	}
 	stats, err := r.stats.Get(ctx)
 	if err != nil {
 		return fmt.Errorf("count dead letters: %w", err)
@@ -117,55 +130,74 @@ func (r *history) readDay(ctx context.Context, day, since, until time.Time, out 
 	}
 }
 
-// historySamples are the samples of one step.
-type historySamples struct {
-	at, end   time.Time
-	n, with   int // samples, and those with a latency
-	published float64
-	p50, p99  float64
+// published is what relays published in a time.
+type published struct {
+	events  float64
+	latency latency.Counts
 }
 
-// newStep returns the step of a time, without samples.
-func newStep(now time.Time, step time.Duration) *historySamples {
+// relayCounts are the counters of all processes as they were read last.
+type relayCounts struct {
+	at   time.Time
+	last map[string]published
+}
+
+// newRelayCounts returns counters that begin at a time.
+func newRelayCounts(at time.Time) *relayCounts {
+	return &relayCounts{at: at, last: make(map[string]published)}
+}
+
+// since returns what was published since the previous call, by the heartbeats at a time. Of a process that is heard of first, all
+// of it counts if it began after that; otherwise it is not known when. An instance of shards
+// publishes nothing itself.
+func (c *relayCounts) since(heartbeats []heartbeatBody, at time.Time) (sum published) {
+	now := make(map[string]published, len(heartbeats))
+	for i := range heartbeats {
+		h := &heartbeats[i]
+		if h.Sharing != nil || h.StartedAt == nil {
+			continue
+		}
+		is := published{events: h.Published}
+		if h.Commits != nil {
+			is.latency = *h.Commits
+		}
+		key := strings.Join([]string{h.Name, h.Table, h.Instance, h.StartedAt.Format(time.RFC3339Nano)}, " ")
+		now[key] = is
+		if was, known := c.last[key]; known || h.StartedAt.After(c.at) {
+			sum.events += max(is.events-was.events, 0)
+			sum.latency = sum.latency.Plus(is.latency.Since(was.latency))
+		}
+	}
+	c.last, c.at = now, at
+	return sum
+}
+
+// historyCount is what was published in one step.
+type historyCount struct {
+	at, end time.Time
+	sum     published
+}
+
+// newStep returns the step of a time, in which nothing was published.
+func newStep(now time.Time, step time.Duration) *historyCount {
 	at := now.UTC().Truncate(step)
-	return &historySamples{at: at, end: at.Add(step)}
+	return &historyCount{at: at, end: at.Add(step)}
 }
 
 // over reports whether the step has ended.
-func (s *historySamples) over(now time.Time) bool { return !now.Before(s.end) }
+func (s *historyCount) over(now time.Time) bool { return !now.Before(s.end) }
 
-// add adds a sample: the last heartbeats of the relays that run. A heartbeat of an instance
-// has no rates; its shards have them.
-func (s *historySamples) add(relays []heartbeatBody) {
-	last := make(map[[2]string]*heartbeatBody)
-	for i := range relays {
-		b := &relays[i]
-		key := [2]string{b.Name, b.Table}
-		if b.Silent || b.State == stateStopped || b.Sharing != nil || last[key] != nil && last[key].At.After(b.At) {
-			continue
-		}
-		last[key] = b
-	}
-	s.n++
-	p50, with := 0., false
-	for _, b := range last {
-		s.published += b.Rates.Published
-		if b.Latency != nil {
-			p50, with = max(p50, b.Latency.P50), true
-			s.p99 = max(s.p99, b.Latency.P99)
-		}
-	}
-	if with {
-		s.with++
-		s.p50 += p50
-	}
+// add adds what was published in a part of the step.
+func (s *historyCount) add(p published) {
+	s.sum.events += p.events
+	s.sum.latency = s.sum.latency.Plus(p.latency)
 }
 
 // point returns the step's point, without dead letters.
-func (s *historySamples) point() historyPoint {
-	p := historyPoint{At: s.at, Published: s.published / float64(max(s.n, 1))}
-	if s.with > 0 {
-		p50, p99 := s.p50/float64(s.with), s.p99
+func (s *historyCount) point() historyPoint {
+	p := historyPoint{At: s.at, Published: s.sum.events / s.end.Sub(s.at).Seconds()}
+	if q := s.sum.latency.Quantiles(.5, .99); q != nil {
+		p50, p99 := 1000*q[0].Seconds(), 1000*q[1].Seconds()
 		p.P50, p.P99 = &p50, &p99
 	}
 	return p

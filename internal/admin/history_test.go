@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/latency"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
@@ -26,53 +28,64 @@ func (b *fixture) history(t *testing.T, query string) (got []historyPoint) {
 	return out.Points
 }
 
-// A point counts what runs once: neither instances of shards, nor silent and stopped relays,
-// nor the process before.
-func TestHistory_Samples(t *testing.T) {
+// A point has what was published between two readings, however short the bursts: each process
+// counts once, also one that has ended since or began in between, and one that was there before
+// the first reading only from then on.
+func TestHistory_CountsDifferences(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 28, 2, 7, 31, 0, time.UTC)
-	s := newStep(at, historyStep)
-	relay := func(name string, age time.Duration, change func(*heartbeatBody)) heartbeatBody {
-		b := heartbeatBody{Name: name, Table: "t", At: at.Add(-age), RelayStatus: RelayStatus{
-			State: stateRunning, Rates: relayRates{Published: 100}, Latency: &relayLatency{P50: 2, P99: 9},
+	counts := newRelayCounts(at)
+	relay := func(name string, started time.Time, events float64, change func(*heartbeatBody)) heartbeatBody {
+		n := uint64(events)
+		b := heartbeatBody{Name: name, Table: "t", Instance: "i", At: at, RelayStatus: RelayStatus{
+			State: stateRunning, StartedAt: &started, Published: events, Commits: &latency.Counts{Bounds: []float64{.002, .004}, Cumulative: []uint64{0, n, n}},
 		}}
-		change(&b)
+		if change != nil {
+			change(&b)
+		}
 		return b
 	}
-	s.add([]heartbeatBody{
-		relay("a", 0, func(b *heartbeatBody) { b.Latency.P99 = 7 }),
-		relay("a", time.Second, func(b *heartbeatBody) { b.Rates.Published = 7000 }),
-		relay("b", 0, func(b *heartbeatBody) { b.Latency = &relayLatency{P50: 4, P99: 5} }),
-		relay("c", 0, func(b *heartbeatBody) { b.Silent = true }),
-		relay("d", 0, func(b *heartbeatBody) { b.State = stateStopped }),
-		relay("e", 0, func(b *heartbeatBody) { b.Sharing = new(relaySharing) }),
-	})
-	s.add([]heartbeatBody{relay("a", 0, func(b *heartbeatBody) { b.Rates.Published, b.Latency = 0, nil })})
+	before, later := at.Add(-time.Hour), at.Add(time.Hour)
+	s := newStep(at, historyStep)
+	for _, heard := range [][]heartbeatBody{
+		{relay("a", before, 8000, nil)},
+		{relay("a", before, 8500, nil), relay("b", later, 70, nil), relay("e", later, 9000, func(b *heartbeatBody) { b.Sharing = new(relaySharing) })},
+		{relay("a", before, 8500, nil), relay("b", later, 100, func(b *heartbeatBody) { b.State = stateStopped })},
+		{relay("a", later.Add(time.Hour), 0, nil), relay("b", later, 100, func(b *heartbeatBody) { b.Silent = true })},
+		{relay("a", later.Add(time.Hour), 0, nil)},
+		nil,
+	} {
+		s.add(counts.since(heard, at))
+	}
 	p := s.point()
 	if p.P50 == nil || p.P99 == nil {
 		t.Fatalf("point() = %+v without a latency", p)
 	}
-	if got, want := fmt.Sprint(p.At, p.Published, *p.P50, *p.P99), "2026-11-28 02:05:00 +0000 UTC 100 4 7"; got != want {
+	if got, want := fmt.Sprintf("%v %.4f %.2f %.2f", p.At, p.Published*300, *p.P50, *p.P99), "2026-11-28 02:05:00 +0000 UTC 600.0000 3.00 3.98"; got != want {
 		t.Errorf("point() = %s, want %s", got, want)
 	}
 	if s.over(at.Add(148*time.Second)) || !s.over(at.Add(149*time.Second)) {
 		t.Error("the step does not end at 02:10:00")
 	}
 	if p := newStep(at, historyStep).point(); p.P50 != nil || p.P99 != nil || p.Published != 0 {
-		t.Errorf("point() without samples = %+v", p)
+		t.Errorf("point() of nothing = %+v", p)
 	}
 }
 
-// A server records points while it serves. One that cannot be written is missing, and later
-// ones are written.
+// A server records points while it serves, with what was published since the last one. One that
+// cannot be written is missing, and later ones are written.
 func TestHistory_Records(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{})
-	if err := b.Session.Query("INSERT INTO outbox.relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', 'r', 't', 'i', ?, ?)",
-		time.Now().Add(time.Hour), `{"state":"running","rates":{"published":50},"latency":{"p50_ms":1,"p99_ms":3}}`).Exec(); err != nil {
-		t.Fatal(err)
+	published := func(n int) {
+		t.Helper()
+		if err := b.Session.Query("INSERT INTO outbox.relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', 'r', 't', 'i', ?, ?)",
+			time.Now(), fmt.Sprintf(`{"state":"running","started_at":"2026-01-02T03:04:05Z","published_total":%d,"commit_latency":{"bounds":[0.002],"cumulative":[%d,%d]}}`, n, n, n)).Exec(); err != nil {
+			t.Fatal(err)
+		}
 	}
+	published(8500)
 	b.Node.Faults().MustAdd(faults.Rule{
 		Match: faults.Match{Table: "admin_history", Kinds: []engine.OpKind{engine.OpWrite}}, Count: 1, Effect: faults.Effect{Failure: faults.WriteTimeout("", 0, 1)},
 	})
@@ -82,13 +95,45 @@ func TestHistory_Records(t *testing.T) {
 		return nil
 	})
 	world.Eventually(t, "the history has two points", func() bool { return len(b.history(t, "")) >= 2 })
-	for _, p := range b.history(t, "") {
-		if p.Open != 1 || p.Total != 1 || p.Published != 50 || p.P50 == nil || *p.P50 != 1 || p.P99 == nil || *p.P99 != 3 {
-			t.Errorf("point %+v, want 1 dead letter, 50 events per second, 1 and 3 ms", p)
+	published(8500 + 40) // at once: a rate of the last two seconds would be 0 at most readings
+	var sum float64
+	world.Eventually(t, "the history has the events", func() bool {
+		sum = 0
+		for _, p := range b.history(t, "") {
+			sum += p.Published * b.Server.history.step.Seconds()
+			if p.Open != 1 || p.Total != 1 || (p.P50 != nil) != (p.Published > 0) {
+				t.Fatalf("point %+v, want 1 dead letter, and a latency with events", p)
+			}
 		}
+		return sum > 0
+	})
+	if math.Round(sum) != 40 {
+		t.Errorf("the points have %v events, want 40", sum)
 	}
 	if !strings.Contains(b.log.String(), "a point of the history is missing") {
 		t.Errorf("the log lacks the missing point: %s", b.log)
+	}
+}
+
+// A process that began within a step leaves the point of one that has counted all of it.
+func TestHistory_PartialPoints(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	step := newStep(time.Now().Add(-historyStep), historyStep)
+	part := *step
+	step.add(published{events: 600})
+	part.add(published{events: 3})
+	for _, w := range []struct {
+		step    *historyCount
+		partial bool
+		want    float64
+	}{{&part, true, .01}, {step, false, 2}, {&part, true, 2}} {
+		if err := b.Server.history.write(t.Context(), w.step, w.partial); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.history(t, ""); len(got) != 1 || got[0].Published != w.want {
+			t.Errorf("the history is %+v, want one point with %v events per second", got, w.want)
+		}
 	}
 }
 
@@ -98,7 +143,7 @@ func TestHistory_Periods(t *testing.T) {
 	b := setup(t, nil)
 	now := time.Now().UTC().Truncate(historyStep)
 	for _, age := range []time.Duration{0, time.Hour, 25 * time.Hour, 49 * time.Hour, 6*24*time.Hour + time.Hour, 7*24*time.Hour + time.Hour} {
-		if err := b.Server.history.write(t.Context(), newStep(now.Add(-age), historyStep)); err != nil {
+		if err := b.Server.history.write(t.Context(), newStep(now.Add(-age), historyStep), false); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/latency"
 )
 
 // silentAfter is the time without a heartbeat after which a relay is silent. A relay
@@ -76,12 +77,14 @@ type RelayStatus struct {
 	StalledTopics     []string `json:"stalled_topics" doc:"Topics that acknowledge no records while others do"`
 	ReaderRestarts    int      `json:"reader_restarts"`
 
-	Tail        relayTail     `json:"tail"`
-	Backfill    relayBackfill `json:"backfill"`
-	Rates       relayRates    `json:"rates"`
-	Latency     *relayLatency `json:"latency,omitempty"`
-	MemoryBytes int64         `json:"memory_bytes" doc:"Heap of the process"`
-	Goroutines  int           `json:"goroutines"`
+	Tail        relayTail       `json:"tail"`
+	Backfill    relayBackfill   `json:"backfill"`
+	Rates       relayRates      `json:"rates"`
+	Published   float64         `json:"published_total" doc:"Events published since started_at"`
+	Commits     *latency.Counts `json:"commit_latency,omitempty" doc:"Times from the write's timestamp to the acknowledgement of these events"`
+	Latency     *relayLatency   `json:"latency,omitempty"`
+	MemoryBytes int64           `json:"memory_bytes" doc:"Heap of the process"`
+	Goroutines  int             `json:"goroutines"`
 }
 
 type relayShard struct {

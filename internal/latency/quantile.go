@@ -2,57 +2,85 @@ package latency
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Recent reads quantiles of the observations of a histogram since its previous reading. It
-// is not safe for concurrent use.
-type Recent struct {
-	// Of is the histogram, with classic buckets in seconds.
-	Of prometheus.Histogram
-
-	counts []uint64 // cumulative, of the buckets and of all observations
+// Counts are the numbers of observations of a histogram with classic buckets. The zero value
+// has none.
+type Counts struct {
+	// Bounds are the upper bounds of the buckets in seconds, ascending.
+	Bounds []float64 `json:"bounds" doc:"Upper bounds of the buckets in seconds"`
+	// Cumulative are the observations up to each bound, and last all of them.
+	Cumulative []uint64 `json:"cumulative" doc:"Observations up to each bound, and last all of them"`
 }
 
-// Read returns the quantiles of the observations since the previous call, or since the
-// start; nil if there were none. Within a bucket they are interpolated linearly as
-// histogram_quantile of Prometheus does, and beyond the last one they are its bound.
-func (r *Recent) Read(quantiles ...float64) []time.Duration {
+// CountsOf returns the counts of a histogram since its process began.
+func CountsOf(h prometheus.Histogram) (c Counts) {
 	var m dto.Metric
-	if r.Of.Write(&m) != nil {
-		return nil
+	if h.Write(&m) != nil {
+		return c
 	}
-	h := m.GetHistogram()
-	now := make([]uint64, 0, len(h.GetBucket())+1)
-	bounds := make([]float64, 0, cap(now))
-	for _, b := range h.GetBucket() {
+	for _, b := range m.GetHistogram().GetBucket() {
 		if math.IsInf(b.GetUpperBound(), 1) {
 			continue // listed only if it has an exemplar
 		}
-		now, bounds = append(now, b.GetCumulativeCount()), append(bounds, b.GetUpperBound())
+		c.Bounds, c.Cumulative = append(c.Bounds, b.GetUpperBound()), append(c.Cumulative, b.GetCumulativeCount())
 	}
-	now = append(now, h.GetSampleCount())
-	if n := len(r.counts); n > 0 && now[len(now)-1] < r.counts[n-1] {
-		r.counts = nil // the native histogram was full, and the library has reset both
+	c.Cumulative = append(c.Cumulative, m.GetHistogram().GetSampleCount())
+	return c
+}
+
+// All returns the number of observations.
+func (c Counts) All() uint64 {
+	if len(c.Cumulative) == 0 {
+		return 0
 	}
-	fresh := make([]uint64, len(now))
-	for i := range now {
-		fresh[i] = now[i]
-		if i < len(r.counts) {
-			fresh[i] -= r.counts[i]
-		}
+	return c.Cumulative[len(c.Cumulative)-1]
+}
+
+// Since returns the observations since an earlier reading of the same histogram: all of them if
+// it was reset, as the library does when the native histogram is full.
+func (c Counts) Since(before Counts) Counts {
+	if !slices.Equal(c.Bounds, before.Bounds) || len(c.Cumulative) != len(before.Cumulative) || c.All() < before.All() {
+		return c
 	}
-	r.counts = now
-	all := fresh[len(fresh)-1]
-	if all == 0 {
+	out := Counts{Bounds: c.Bounds, Cumulative: slices.Clone(c.Cumulative)}
+	for i := range out.Cumulative {
+		out.Cumulative[i] -= before.Cumulative[i]
+	}
+	return out
+}
+
+// Plus returns the observations of both. Those of a histogram with other buckets are left out.
+func (c Counts) Plus(o Counts) Counts {
+	switch {
+	case c.All() == 0:
+		return o
+	case !slices.Equal(c.Bounds, o.Bounds) || len(c.Cumulative) != len(o.Cumulative):
+		return c
+	}
+	out := Counts{Bounds: c.Bounds, Cumulative: slices.Clone(c.Cumulative)}
+	for i := range out.Cumulative {
+		out.Cumulative[i] += o.Cumulative[i]
+	}
+	return out
+}
+
+// Quantiles returns quantiles of the observations; nil if there are none. Within a bucket they
+// are interpolated linearly as histogram_quantile of Prometheus does, and beyond the last one they
+// are its bound.
+func (c Counts) Quantiles(quantiles ...float64) []time.Duration {
+	all := c.All()
+	if all == 0 || len(c.Cumulative) != len(c.Bounds)+1 {
 		return nil
 	}
 	out := make([]time.Duration, len(quantiles))
 	for i, q := range quantiles {
-		out[i] = time.Duration(quantile(bounds, fresh, q*float64(all)) * float64(time.Second))
+		out[i] = time.Duration(quantile(c.Bounds, c.Cumulative, q*float64(all)) * float64(time.Second))
 	}
 	return out
 }

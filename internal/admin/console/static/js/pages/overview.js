@@ -123,10 +123,11 @@ function say({ level, title, details, unknown, dead_letters: s }) {
 }
 
 // events are those that wait, and what is published.
-const events = ({ waiting: w, published_per_second: rate }) => panel("Events", {},
+const events = ({ waiting: w, published_per_second: rate, relays }) => panel("Events", {},
   h("div", { class: "figures" },
     h("p", { class: "figure", title: "Events that are stored and neither published nor dead letters" }, h("b", null, `${w.at_least ? "≥ " : ""}${count(w.events)}`), w.events === 1 ? " waits" : " wait"),
-    h("p", { class: "figure" }, h("b", null, rate.toFixed(rate < 10 ? 1 : 0)), " published/s")));
+    h("p", { class: "figure" }, h("b", null, rate.toFixed(rate < 10 ? 1 : 0)), " published/s"),
+    h("p", { class: "figure", title: "Since the relays' processes began" }, h("b", null, count(relays.flatMap((r) => r.shards).reduce((n, s) => n + (s.published_total ?? 0), 0))), " published")));
 
 function backlog(s) {
   const n = (st) => s.by_status?.[st] ?? 0;
@@ -158,8 +159,8 @@ function charts() {
     h("div", null, h("h3", null, "Open dead letters"), chart({ from, to, gap, label: `Open dead letters over the last ${d.lasting}: now ${count(at(d.open))}`, series: [{ name: "Open", colour: "open", area: true, points: d.open }] })),
     h("div", null, h("h3", null, "Dead letters per minute"), chart({ from, to, gap, label: `Dead letters per minute: ${at(d.failed).toFixed(1)} new, ${at(d.settled).toFixed(1)} settled`,
       series: [{ name: "New", colour: "in", points: d.failed }, { name: "Settled", colour: "out", points: d.settled }] })),
-    d.published.length > 0 && h("div", null, h("h3", null, "Events published per second"), chart({ from, to, gap, label: `Events published per second, by all relays: now ${at(d.published).toFixed(1)}`, series: [{ name: "Published", colour: "out", area: true, points: d.published }] })),
-    d.published.length > 0 && h("div", null, h("h3", null, "Latency from commit to broker"), d.p99.length ? chart({ from, to, gap, unit: " ms", label: `Latency from commit to broker in milliseconds, of the slowest relay: median ${at(d.p50).toFixed(1)}, 99th percentile ${at(d.p99).toFixed(1)}`,
+    d.published.length > 0 && h("div", null, h("h3", null, "Events published per second", d.events > 0 && h("span", { class: "muted" }, ` · ${plural(d.events, "event")} in ${d.lasting}`)), chart({ from, to, gap, label: `Events published per second, by all relays: now ${at(d.published).toFixed(1)}`, series: [{ name: "Published", colour: "out", area: true, points: d.published }] })),
+    d.published.length > 0 && h("div", null, h("h3", null, "Latency from commit to broker"), d.p99.length ? chart({ from, to, gap, unit: " ms", label: `Latency from commit to broker in milliseconds: median ${at(d.p50).toFixed(1)}, 99th percentile ${at(d.p99).toFixed(1)}`,
       series: [{ name: "Median", colour: "out", points: d.p50 }, { name: "p99", colour: "in", points: d.p99 }] }) : h("p", { class: "muted" }, `No event was published ${d.since}.`)),
   ];
 }
@@ -186,7 +187,7 @@ async function readPast(signal) {
     const before = (i) => (i && states[i].at - states[i - 1].at <= gap ? states[i - 1] : null);
     d = {
       from, to, gap, lasting, since: `in the last ${lasting}`, open: pointsOf(states, "open"), ...rates(states, before),
-      published: pointsOf(states, "published"), p50: pointsOf(states, "p50_ms"), p99: pointsOf(states, "p99_ms"),
+      events: Math.round(step * states.reduce((n, s) => n + s.published, 0)), published: pointsOf(states, "published"), p50: pointsOf(states, "p50_ms"), p99: pointsOf(states, "p99_ms"),
     };
   } catch (err) {
     d = { err };
