@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
@@ -154,6 +157,70 @@ func TestRelay_WritersAreAheadWhileCDCIsOff(t *testing.T) {
 					t.Error(err)
 				}
 				w.once(all, "OrderCreated")
+			})
+		})
+	}
+}
+
+// A relay that cannot read its topics starts after the log was dropped. The events that no log has
+// are published in their order all the same: before the later ones of their aggregates, which the
+// new log has, although the scan begins minutes later.
+func TestRelay_CDCLogLacksEventsAndTopicsAreNotRead(t *testing.T) {
+	t.Parallel()
+	for _, denied := range []bool{false, true} {
+		t.Run(fmt.Sprint("denied=", denied), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, wideWindow)
+				defer w.close()
+				readable := func() {}
+				if denied {
+					readable = w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch, kmsg.ListOffsets}, Err: kerr.TopicAuthorizationFailed, Count: -1}).Remove
+				} else {
+					w.cfg.ReadBackMargin = -1
+				}
+				time.Sleep(time.Minute)
+				_, stop := w.run()
+				all := relaytest.Events(10, 3, "OrderCreated")
+				write := func(seq int64) {
+					for _, e := range all {
+						if e.Sequence == seq {
+							w.write(e)
+						}
+					}
+				}
+				write(1)
+				time.Sleep(5 * time.Minute)
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				w.exec(cdcOff)
+				w.exec(dropLog)
+				write(2)
+				time.Sleep(2 * time.Minute)
+				w.exec(cdcOn)
+				_, stop = w.run()
+				time.Sleep(time.Minute)
+				write(3)
+				time.Sleep(10 * time.Minute)
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				readable()
+				seen := make(map[gocql.UUID]bool)
+				last := make(map[gocql.UUID]int64)
+				for _, d := range w.consume("OrderCreated") {
+					if seen[d.ID.UUID()] {
+						continue
+					}
+					if seen[d.ID.UUID()] = true; d.Sequence != last[d.AggregateID.UUID()]+1 {
+						t.Errorf("event %d of %s follows %d", d.Sequence, d.AggregateID, last[d.AggregateID.UUID()])
+					}
+					last[d.AggregateID.UUID()] = d.Sequence
+				}
+				if len(seen) != len(all) {
+					t.Errorf("%d of %d events are published", len(seen), len(all))
+				}
 			})
 		})
 	}

@@ -150,6 +150,7 @@ func (x *pass) services() (*suture.Supervisor, error) {
 	replays.Own = &x.own
 	x.dead.Know(x.p)
 	proofs := readback.NewProofs(x.cfg.readback(), x.p, x.store, x.metrics.proof)
+	proofs.Gap = x.openGap.Since
 	proofs.UseClock(x.back)
 	x.p.SetProver(proofs)
 	add("proofs", proofs.Run)

@@ -294,7 +294,7 @@ func (b *Backfill) need(ctx context.Context, all []checkpoint.Scan) (need decisi
 	}
 	need.position = checkpoint.Later(need.position, need.floor)
 	if need.ran {
-		need.position = checkpoint.Earliest(need.position, b.cfg.Open.since())
+		need.position = checkpoint.Earliest(need.position, b.cfg.Open.Since())
 	}
 	// Before the table is read: what must be visible is then.
 	need.now, need.ahead = b.cfg.Clock.Now(), max(b.cfg.Clock.Ahead(), 0)
@@ -449,12 +449,11 @@ func (b *Backfill) Run(ctx context.Context) error {
 			said = time.Now()
 			b.log.Info("scanning the outbox table", "ranges_done", s.Done, "ranges", s.Ranges, "rows", s.Rows, "published", s.Published)
 		}
-		switch position := now.Add(b.Left(now) - facts.CDCTTL); {
+		// The log has no rows of before its creation.
+		switch position := checkpoint.Later(now.Add(b.Left(now)-facts.CDCTTL), facts.Logged); {
 		case !facts.Outruns(position, now):
 		case !b.table.Numbered():
-			if facts.Outruns(checkpoint.Later(position, facts.Logged), now) {
-				b.reportLost(position, facts.CDCTTL)
-			}
+			b.reportLost(position, facts.CDCTTL)
 		case b.cfg.Auto:
 			return ErrOutrun
 		}

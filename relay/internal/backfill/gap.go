@@ -39,7 +39,8 @@ func (o *OpenGap) end() {
 	o.from = time.Time{}
 }
 
-func (o *OpenGap) since() time.Time {
+// Since returns the beginning, zero without a gap.
+func (o *OpenGap) Since() time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.from

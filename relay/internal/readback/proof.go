@@ -43,6 +43,10 @@ type Proofs struct {
 	Results   *prometheus.CounterVec
 	Reads     prometheus.Counter
 
+	// Gap returns the beginning of the time for which the CDC log may lack rows and no scan has
+	// begun, zero without one.
+	Gap func() time.Time
+
 	near, wide chan *proofAsk
 	unknown    *unknownTopics
 
@@ -84,7 +88,8 @@ const (
 	// ProofDeadLetter: its dead letter is open, or was settled but not replayed in order.
 	ProofDeadLetter  ProofResult = "dead_letter"
 	ProofUnpublished ProofResult = "unpublished"
-	// ProofUnproven: the relay may not read the topic. The event counts as published.
+	// ProofUnproven: the relay may not read the topic. The event counts as published, unless
+	// the log may lack it.
 	ProofUnproven ProofResult = "unproven"
 	// proofNotNear: all records since the row was written have to be read.
 	proofNotNear ProofResult = ""
@@ -97,6 +102,7 @@ func NewProofs(cfg *Config, p *publish.Publisher, store checkpoint.Store, m *Pro
 		client: client, admin: admin, cfg: cfg, log: cfg.Logger, publisher: p, store: store, Results: m.Results, Reads: m.reads,
 		near: make(chan *proofAsk, proofBatch), wide: make(chan *proofAsk, proofBatch),
 		unknown: newUnknownTopics(),
+		Gap:     func() time.Time { return time.Time{} },
 	}
 }
 
@@ -165,7 +171,7 @@ func (a *proofAsk) reply(answer proofAnswer) {
 // records since the row was written.
 func (d *Proofs) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (earlier.Fate, error) {
 	if d.cfg.ReadBackMargin < 0 {
-		return earlier.Published, nil
+		return d.unproven(f), nil
 	}
 	first, err := d.answersFrom(ctx)
 	if err != nil || f.Written < first {
@@ -193,14 +199,26 @@ func (d *Proofs) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (
 		d.log.Warn("an event whose row became visible late is in no topic", "event_id", e.ID.String(),
 			"aggregate_id", e.AggregateID.String(), "seq", e.Sequence, "written", time.UnixMicro(f.Written).UTC())
 	}
+	if result == ProofUnproven {
+		return d.unproven(f), nil
+	}
 	return fates[result], nil
+}
+
+// unproven returns the fate of an event whose topic cannot be read. The scan of a gap publishes
+// its events, also those that are published, so the later ones of the aggregate wait for them.
+func (d *Proofs) unproven(f *cdclog.StoredEvent) earlier.Fate {
+	if gap := d.Gap(); !gap.IsZero() && f.Written >= gap.UnixMicro() {
+		return earlier.Unpublished
+	}
+	return earlier.Published
 }
 
 // fates are the fates of events by the result of a proof, and ofDeadLetter the results by the
 // fate that an event has because of its dead letter; proofNotNear without one.
 var (
 	fates = map[ProofResult]earlier.Fate{
-		ProofPublished: earlier.Published, ProofUnproven: earlier.Published, ProofDeadLetter: earlier.DeadLetter, ProofUnpublished: earlier.Unpublished,
+		ProofPublished: earlier.Published, ProofDeadLetter: earlier.DeadLetter, ProofUnpublished: earlier.Unpublished,
 	}
 	ofDeadLetter = map[earlier.Fate]ProofResult{earlier.Published: ProofPublished, earlier.DeadLetter: ProofDeadLetter}
 )
