@@ -25,6 +25,19 @@ type evidence struct {
 type scan struct {
 	started, from, until time.Time
 	done                 time.Time // zero if unfinished
+	// replaced reports that a later scan of the relay began before this one was done.
+	replaced bool
+}
+
+// inherit lets each scan that another one has replaced last until that one is done, if it covers
+// the same rows, too. The scans are those of a relay, the newest first.
+func inherit(scans []scan) {
+	for i := 1; i < len(scans); i++ {
+		s, by := &scans[i], &scans[i-1]
+		if s.replaced && !by.from.After(s.from) && !by.until.Before(s.until) {
+			s.done = by.done
+		}
+	}
 }
 
 // covers reports whether the scan covered, at that time, an event with these write and
@@ -119,20 +132,25 @@ func (e *evidence) scanTables(w *world, session *session, scan scanner) {
 // scanBackfills reads the scans. The relay dates them by the database's clock, ahead of which
 // that of its host is.
 func (e *evidence) scanBackfills(scanner scanner, ahead time.Duration) {
+	var relay, state string
 	var s scan
-	var state string
 	var updated time.Time
-	scanner("SELECT started_at, rows_from, rows_until, state, updated_at FROM relay_backfills",
-		[]any{&s.started, &s.from, &s.until, &state, &updated}, func() {
+	scans := make(map[string][]scan)
+	scanner("SELECT relay, started_at, rows_from, rows_until, state, updated_at FROM relay_backfills",
+		[]any{&relay, &s.started, &s.from, &s.until, &state, &updated}, func() {
 			s := s
 			s.started = s.started.Add(ahead)
 			if s.done = updated.Add(ahead); state == "running" {
 				s.done = time.Time{}
 			}
-			if state != "not_needed" {
-				e.scans = append(e.scans, s)
+			if s.replaced = state == "replaced"; state != "not_needed" {
+				scans[relay] = append(scans[relay], s)
 			}
 		})
+	for _, of := range scans {
+		inherit(of)
+		e.scans = append(e.scans, of...)
+	}
 }
 
 func (e *evidence) scanLog(scan scanner) {

@@ -1,0 +1,35 @@
+package sim
+
+import (
+	"testing"
+	"time"
+)
+
+// A scan that another one replaces covers its rows until that one is done, if that one covers them.
+func TestScans_AreReplaced(t *testing.T) {
+	at := func(minutes int) time.Time { return time.Unix(0, 0).Add(time.Duration(minutes) * time.Minute) }
+	running := scan{started: at(40), from: at(10), until: at(38)}
+	done := running
+	done.done = at(60)
+	narrow := done
+	narrow.from = at(15)
+	for _, tt := range []struct {
+		name      string
+		by        scan
+		published int
+		want      bool
+	}{
+		{"by one that runs", running, 90, true},
+		{"published before the other one was done", done, 59, true},
+		{"published after that", done, 61, false},
+		{"by one of later rows", narrow, 59, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := evidence{scans: []scan{tt.by, {started: at(27), from: at(10), until: at(25), done: at(40), replaced: true}}}
+			inherit(e.scans)
+			if got := e.scanCovers(at(28), at(12), at(tt.published)); got != tt.want {
+				t.Errorf("a row of minute 12, published in minute %d, is covered: %t, want %t", tt.published, got, tt.want)
+			}
+		})
+	}
+}
