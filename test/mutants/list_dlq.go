@@ -143,8 +143,24 @@ var dlqMutants = []mutant{
 		new: "		log.Warn(\"change refused: failed to write audit trail\", \"err\", err, \"why\", why)\n",
 	},
 	{
-		name: "api: the history counts what instances and their shards publish twice", file: "internal/admin/history.go", pkg: "./internal/admin", run: "TestHistory_Samples",
-		old: "b.State == stateStopped || b.Sharing != nil ||", new: "b.State == stateStopped ||",
+		name: "api: the history counts what instances and their shards publish twice", file: "internal/admin/history.go", pkg: "./internal/admin", run: "TestHistory_CountsDifferences",
+		old: "if h.Sharing != nil || h.StartedAt == nil {", new: "if h.StartedAt == nil {",
+	},
+	{
+		name: "api: the history counts what was published before its first reading", file: "internal/admin/history.go", pkg: "./internal/admin", run: "TestHistory_CountsDifferences",
+		old: "known || h.StartedAt.After(c.at) {", new: "known || h.StartedAt != nil {",
+	},
+	{
+		name: "api: the history loses the events of a process that ended between two readings", file: "internal/admin/history.go", pkg: "./internal/admin", run: "TestHistory_CountsDifferences",
+		old: "if h.Sharing != nil || h.StartedAt == nil {", new: "if h.Sharing != nil || h.StartedAt == nil || h.State == stateStopped {",
+	},
+	{
+		name: "api: a status names a shard without an owner instead of the outage of the broker", file: "internal/admin/verdict.go", pkg: "./internal/admin", run: "TestStatus_TitleNamesTheCause",
+		old: "	case b.Outage != nil:\n", new: "	case b.Outage != nil && unowned == nil:\n",
+	},
+	{
+		name: "api: events that nobody reads do not count as waiting", file: "internal/admin/status.go", pkg: "./internal/admin", run: "TestStatus_TitleNamesTheCause",
+		old: "		w.Events += int64(n)\n", new: "",
 	},
 	{
 		name: "api: a request reads more than a week of the history", file: "internal/admin/history.go", pkg: "./internal/admin", run: "TestHistory_Periods",

@@ -19,8 +19,8 @@ var relayMutants = []mutant{
 		old: "err == nil && !slices.Equal(now, x.epochs) {", new: "err == nil && !slices.Equal(now, now) {",
 	},
 	{
-		name: "the latency of a heartbeat is that since the start", file: "internal/latency/quantile.go", pkg: "./internal/latency", run: "TestRecent",
-		old: "	r.counts = now\n", new: "",
+		name: "the latency of a heartbeat is that since the start", file: "relay/heartbeat.go", pkg: "./relay", run: "TestHeartbeat_RatesAndBeforeTheStart",
+		old: "	b.latency = commits\n", new: "",
 	},
 	sharing("TestMember_FencesItself", mutant{
 		name: "an instance works on past its lease", file: "relay/share/lease.go",
