@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/scylla-outbox/scylla-outbox/devkit/chaos"
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 	"github.com/scylla-outbox/scylla-outbox/test/peers"
 )
@@ -22,23 +23,23 @@ func TestPeerKafka_ProcessesKilledDuringALoad(t *testing.T) {
 	database := harness.Start(t, "engines", "engines", "--data-dir", t.TempDir(), "--cql-addr", s.cql, "--tokens", "16")
 	orders := startOrders(t, s.cql, s.api, s.admin)
 	relay := startRelay(t, s.cql, s.kafka, addrs[2])
-	s.victims = []*victim{
+	s.victims = []*chaos.Victim{
 		process("database", database, 4), process("relay", relay, 5),
 		{
-			name: "kafka", weight: 1, slow: true,
-			running: func() bool {
+			Name: "kafka", Slow: true,
+			Running: func() bool {
 				c, err := net.Dial("tcp", broker.Addr)
 				if err == nil {
 					_ = c.Close()
 				}
 				return err == nil
 			},
-			kill: func() {
+			Kill: func() {
 				if err := broker.Kill(); err != nil {
 					t.Error(err)
 				}
 			},
-			restart: func() { broker = peers.StartKafka(t, peers.Config{Dir: dir, Heap: "512m", Port: port}) },
+			Restart: func() { broker = peers.StartKafka(t, peers.Config{Dir: dir, Heap: "512m", Port: port}) },
 		},
 	}
 	s.run(t)

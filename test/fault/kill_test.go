@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/scylla-outbox/scylla-outbox/devkit/chaos"
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
 
@@ -43,7 +44,7 @@ func killAll(t *testing.T, lines, stored int, relayArgs ...string) {
 		}
 		s.victims = append(s.victims, process("relay", relay, 1))
 	}
-	s.victims = []*victim{process("fake", engines, 1), process("orders", orders, 1)}
+	s.victims = []*chaos.Victim{process("fake", engines, 1), process("orders", orders, 1)}
 	s.run(t)
 	if stored > 0 && !strings.Contains(relay.Log(), "resuming a scan of the outbox table") {
 		t.Error("the relay did not resume its scan")

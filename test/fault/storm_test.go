@@ -5,11 +5,11 @@ package fault
 import (
 	"encoding/json"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/devkit/chaos"
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
@@ -31,24 +31,9 @@ const (
 
 var topics = []string{"OrderCreated", "OrderCancelled"}
 
-// victim is a process that is killed and restarted.
-type victim struct {
-	name    string
-	running func() bool
-	kill    func()
-	restart func()
-	// weight is its relative frequency of kills.
-	weight int
-	// slow marks a process that takes seconds to start; others may be killed in
-	// the meantime.
-	slow bool
-
-	kills int
-}
-
 // process is an outbox process as a victim.
-func process(name string, p *harness.Process, weight int) *victim {
-	return &victim{name: name, running: p.Running, kill: p.Kill, restart: p.Restart, weight: weight}
+func process(name string, p *harness.Process, weight int) *chaos.Victim {
+	return &chaos.Victim{Name: name, Running: p.Running, Kill: p.Kill, Restart: p.Restart, Weight: weight}
 }
 
 // kills is the number of kills of a storm, FAULT_KILLS.
@@ -58,7 +43,7 @@ func kills(t *testing.T) int { return int(seeds.Number(t, "FAULT_KILLS", default
 type storm struct {
 	cql, kafka, api string
 	admin           string // of the order service
-	victims         []*victim
+	victims         []*chaos.Victim
 	// begun, if not nil, is called when the load has started, before the first
 	// kill.
 	begun func()
@@ -78,27 +63,18 @@ func (s *storm) run(t *testing.T) {
 	if s.begun != nil {
 		s.begun()
 	}
-	deck := s.deck(rnd, kills)
-	for len(deck) > 0 {
-		time.Sleep(time.Duration(rnd.IntN(1500)) * time.Millisecond)
-		v := deck[0]
-		deck = deck[1:]
-		s.strike(t, rnd, v)
-		if v.slow && len(deck) > 0 && deck[0] != v {
-			s.strike(t, rnd, deck[0])
-			deck[0].restart()
-			deck = deck[1:]
-		}
-		v.restart()
+	storm := chaos.Kills{Victims: s.victims, Number: kills, Pause: 1500 * time.Millisecond, Down: 700 * time.Millisecond}
+	if err := storm.Run(t.Context(), rnd); err != nil {
+		t.Error(err)
 	}
 	stillLoading := load.Running()
 	for _, v := range s.victims {
-		t.Logf("%s killed %d times", v.name, v.kills)
-		if v.kills == 0 {
-			t.Errorf("%s was never killed", v.name)
+		t.Logf("%s killed %d times", v.Name, v.Kills())
+		if v.Kills() == 0 {
+			t.Errorf("%s was never killed", v.Name)
 		}
-		if !v.running() {
-			t.Errorf("%s ended by itself", v.name)
+		if !v.Running() {
+			t.Errorf("%s ended by itself", v.Name)
 		}
 	}
 	if !stillLoading {
@@ -111,28 +87,6 @@ func (s *storm) run(t *testing.T) {
 func (s *storm) load(t *testing.T) *harness.Process {
 	t.Helper()
 	return harness.Start(t, "load", "load", harness.Sample(t, s.lines), "--api", "http://"+s.api, "--rate", strconv.Itoa(s.rate), "--attempts", attempts, "-o", "json")
-}
-
-// deck returns the sequence of victims, each as often as its weight.
-func (s *storm) deck(rnd *rand.Rand, kills int) []*victim {
-	var all []*victim
-	for _, v := range s.victims {
-		all = append(all, slices.Repeat([]*victim{v}, v.weight)...)
-	}
-	deck := slices.Repeat(all, kills/len(all)+1)[:kills]
-	rnd.Shuffle(kills, func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
-	return deck
-}
-
-// strike kills a victim and waits for some time.
-func (s *storm) strike(t *testing.T, rnd *rand.Rand, v *victim) {
-	t.Helper()
-	if !v.running() {
-		t.Errorf("%s ended by itself", v.name)
-	}
-	v.kill()
-	v.kills++
-	time.Sleep(time.Duration(rnd.IntN(700)) * time.Millisecond)
 }
 
 // judge waits for the load and the relay and compares the topics with the

@@ -29,9 +29,9 @@ const shareOfStep = 160
 // earlier program, they are that one and this tree's.
 func TestFault_RollingUpgradeAndBack(t *testing.T) {
 	t.Parallel()
-	before, after := os.Getenv("OUTBOX_EARLIER"), "" // the program of this tree
+	before, after := os.Getenv("OUTBOX_EARLIER"), harness.Binary(t, "relay")
 	if before == "" {
-		after = harness.Next(t)
+		before, after = after, harness.Next(t)
 	}
 	addrs := harness.FreeAddrs(t, 12)
 	s := &storm{cql: addrs[0], kafka: addrs[1], admin: addrs[4]}

@@ -1,8 +1,6 @@
 package harness
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -12,16 +10,17 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/devkit/processes"
+	"github.com/scylla-outbox/scylla-outbox/devkit/processes/processtest"
 	"github.com/scylla-outbox/scylla-outbox/test/ports"
 )
 
 // Patience is the maximum wait of a test for a process to start, log or end, on
 // a busy machine, too.
-const Patience = 5 * time.Minute
+const Patience = processes.Patience
 
 // binaries are the programs, each built once for the test process.
 var binaries struct {
@@ -70,159 +69,20 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// Process is a running outbox command. It can be killed and restarted. Its
-// methods are not safe for concurrent use.
-type Process struct {
-	t    testing.TB
-	name string
-	args []string
-	env  []string // in addition
-	// program replaces the one that has the command, unless empty.
-	program string
-
-	cmd    *exec.Cmd
-	exited chan struct{}
-	out    bytes.Buffer // stdout of the run
-	log    *os.File     // stderr of all runs
-}
+// Process is a running outbox command. It can be killed and restarted.
+type Process = processes.Process
 
 // Start starts `outbox args…`. The end of the test stops it; if the test
 // failed, the end of its log is shown.
 func Start(t testing.TB, name string, args ...string) *Process {
 	t.Helper()
-	return start(t, name, "", nil, args)
+	return StartProgram(t, name, Binary(t, args[0]), args...)
 }
 
-// StartProgram is Start with another program, such as that of Next; empty is the one of this
-// tree.
+// StartProgram is Start with another program, such as that of Next.
 func StartProgram(t testing.TB, name, program string, args ...string) *Process {
 	t.Helper()
-	return start(t, name, program, nil, args)
-}
-
-func start(t testing.TB, name, program string, env, args []string) *Process {
-	t.Helper()
-	log, err := os.Create(filepath.Join(t.TempDir(), name+".log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &Process{t: t, name: name, program: program, args: args, env: env, log: log}
-	t.Cleanup(p.end)
-	p.Restart()
-	return p
-}
-
-// Restart starts the process again after it ended.
-func (p *Process) Restart() {
-	p.t.Helper()
-	p.out.Reset()
-	program := p.program
-	if program == "" {
-		program = Binary(p.t, p.args[0])
-	}
-	p.cmd = exec.Command(program, p.args...)
-	p.cmd.Env = append(os.Environ(), p.env...)
-	p.cmd.Stdout, p.cmd.Stderr = &p.out, p.log
-	p.cmd.SysProcAttr = dieWithParent()
-	p.exited = make(chan struct{})
-	if err := p.cmd.Start(); err != nil {
-		p.t.Fatalf("start %s: %v", p.name, err)
-	}
-	go func(cmd *exec.Cmd, exited chan struct{}) {
-		_ = cmd.Wait() // the state is read from cmd
-		close(exited)
-	}(p.cmd, p.exited)
-}
-
-// Upgrade stops the process and starts it with another program; empty is the one of this
-// tree.
-func (p *Process) Upgrade(program string) {
-	p.t.Helper()
-	p.Stop()
-	p.program = program
-	p.Restart()
-}
-
-// PID is the process's id.
-func (p *Process) PID() int { return p.cmd.Process.Pid }
-
-// Kill ends the process like a crash: by SIGKILL.
-func (p *Process) Kill() {
-	_ = p.cmd.Process.Kill()
-	<-p.exited
-}
-
-// Signal sends a signal.
-func (p *Process) Signal(s os.Signal) {
-	p.t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
-		p.t.Errorf("signal %s: %v", p.name, err)
-	}
-}
-
-// Stop sends SIGTERM and fails the test unless the process ends with exit
-// status 0.
-func (p *Process) Stop() {
-	p.t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		p.t.Errorf("stop %s: %v", p.name, err)
-	}
-	if code := p.Wait(); code != 0 {
-		p.t.Errorf("%s ended with status %d after SIGTERM, want 0", p.name, code)
-	}
-}
-
-// Wait waits for the end of the process and returns its exit status. After
-// Patience it kills the process and fails the test.
-func (p *Process) Wait() int {
-	p.t.Helper()
-	select {
-	case <-p.exited:
-	case <-time.After(Patience):
-		p.Kill()
-		p.t.Errorf("%s did not end within %s", p.name, Patience)
-	}
-	return p.cmd.ProcessState.ExitCode()
-}
-
-// Running reports whether the process is running.
-func (p *Process) Running() bool {
-	select {
-	case <-p.exited:
-		return false
-	default:
-		return true
-	}
-}
-
-// Output returns the stdout of the last run of an ended process.
-func (p *Process) Output() string {
-	<-p.exited
-	return p.out.String()
-}
-
-// Log returns the stderr of all runs.
-func (p *Process) Log() string {
-	b, err := os.ReadFile(p.log.Name())
-	if err != nil {
-		return err.Error()
-	}
-	return string(b)
-}
-
-// end stops a running process.
-func (p *Process) end() {
-	if p.Running() {
-		p.Kill()
-	}
-	if p.t.Failed() {
-		lines := strings.Split(strings.TrimSpace(p.Log()), "\n")
-		p.t.Logf("the end of %s's log:\n%s", p.name, strings.Join(lines[max(0, len(lines)-15):], "\n"))
-	}
-	if dir := os.Getenv("OUTBOX_KEEP_LOGS"); dir != "" && p.t.Failed() {
-		_ = os.WriteFile(filepath.Join(dir, p.t.Name()+"-"+p.name+".log"), []byte(p.Log()), 0o600)
-	}
-	_ = p.log.Close()
+	return processtest.Start(t, name, program, nil, args)
 }
 
 // Run runs a command to its end and returns its output and exit status. Its
@@ -230,7 +90,7 @@ func (p *Process) end() {
 // a service.
 func Run(t testing.TB, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	p := start(t, args[0], "", []string{"OUTBOX_SCYLLA_TIMEOUT=" + Patience.String()}, args)
+	p := processtest.Start(t, args[0], Binary(t, args[0]), []string{"OUTBOX_SCYLLA_TIMEOUT=" + Patience.String()}, args)
 	code = p.Wait()
 	return p.Output(), p.Log(), code
 }
