@@ -120,7 +120,7 @@ compile:
 
 .PHONY: modules
 modules:
-	@for module in . devkit outbox; do (cd $$module && $(CURDIR)/test/retry "go mod download in $$module" go mod download) || exit; done
+	@for module in . devkit outbox examples/service examples/service/test; do (cd $$module && $(CURDIR)/test/retry "go mod download in $$module" go mod download) || exit; done
 
 .PHONY: test-short
 test-short: ## the Go-only tests, under two minutes
@@ -141,10 +141,11 @@ test-full: ## the Go tests that -short makes smaller or skips, with all their se
 # The library is what other teams import: it builds and passes with the gocql of its own
 # go.mod, upstream's 1.7.0, and lists at most 20 modules.
 .PHONY: test-library
-test-library: ## the library modules, alone: vet, tests, number of modules; their statements with another driver
+test-library: ## the library modules, alone: vet, tests, number of modules; their statements with another driver; the example of a service
 	@echo "module devkit, drivers" && cd devkit && go vet -tags drivers ./drivers && go test -tags drivers ./drivers
 	@for module in $(LIBRARY); do (cd $$module && echo "module $$module" && go vet ./... && go test ./... && \
 		n=$$(go list -m all | wc -l) && { ((n <= 20)) || { echo "$$module lists $$n modules, more than 20" >&2; exit 1; }; }) || exit; done
+	@cd examples/service && go vet ./... && cd test && echo "module examples/service/test" && go vet ./... && go test ./...
 
 # The tests of the commands in which several services or instances run in one process.
 together := ^Test(Admin_OrdersAndMessages|Relays_CarrySeveralTables|Sharing_StandsBy|Subscriptions_PushToAWebhook|Verifier_Repairs)$$

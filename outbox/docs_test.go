@@ -17,7 +17,8 @@ import (
 )
 
 // The functions below contain the Go code of the documents, so that the compiler reads it with
-// the driver of this module.
+// the driver of this module. That of tests with embedded engines is in the test of
+// examples/service, which is a module of its own.
 
 func openAccount(session *gocql.Session, id, eventID outbox.ID, owner string, payload []byte) error {
 	batch := session.NewBatch(gocql.LoggedBatch)
@@ -109,7 +110,8 @@ func ownTable(ctx context.Context, session *gocql.Session, batch *gocql.Batch, p
 	return err
 }
 
-// The Go code of the documents is that of this file, line by line but for comments.
+// The Go code of the documents is that of this file or of the example's test, line by line but
+// for comments.
 func TestDocs_GoIsCompiled(t *testing.T) {
 	t.Parallel()
 	_ = []any{openAccount, appendOne, deposit, sweep, onePartition, ownTable}
@@ -117,19 +119,23 @@ func TestDocs_GoIsCompiled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compiled, blocks := code(string(source)), 0
+	example, err := os.ReadFile("../examples/service/test/service_test.go")
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("the module is not in its repository")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiled, blocks := code(string(source)+string(example)), 0
 	for _, name := range []string{"README.md", "docs/quickstart.md", "docs/protocol.md", "docs/own-tables.md"} {
 		page, err := os.ReadFile("../" + name)
-		if errors.Is(err, fs.ErrNotExist) {
-			t.Skip("the module is not in its repository")
-		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, block := range strings.Split(string(page), "```go\n")[1:] {
 			block, _, _ = strings.Cut(block, "```")
 			if blocks++; !strings.Contains(compiled, code(block)) {
-				t.Errorf("%s has code that is not in docs_test.go, so nothing compiles it:\n%s", name, block)
+				t.Errorf("%s has code that is not in docs_test.go or the example's test, so nothing compiles it:\n%s", name, block)
 			}
 		}
 		for _, call := range []string{"outbox.Append(", "appender.AppendNext("} {

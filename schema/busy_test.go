@@ -54,7 +54,7 @@ func TestMigrate_ColumnWasAddedMeanwhile(t *testing.T) {
 	columns := migration{component: Outbox, version: len(migrations) + 1, name: "columns", text: add + "region text;" + add + "labels frozen<map<text, text>>;"}
 	srv, s := start(t, tablets)
 	f := &faster{t: t, other: s, adds: map[string]string{}}
-	for _, stmt := range statements(columns.text) {
+	for _, stmt := range Statements(columns.text) {
 		parts := addColumn.FindStringSubmatch(stmt)
 		f.adds[strings.Join(parts[1:4], ".")] = stmt
 	}

@@ -30,7 +30,7 @@ func tablesOf(t *testing.T) map[Component][]string {
 	}
 	owner, out := map[string]Component{}, map[Component][]string{}
 	for _, m := range migrations {
-		for _, stmt := range statements(m.text) {
+		for _, stmt := range Statements(m.text) {
 			parts := statementTable.FindStringSubmatch(stmt)
 			switch {
 			case parts == nil && m.version == 1: // the keyspace

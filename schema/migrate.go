@@ -213,7 +213,7 @@ func (m *migrator) apply(ctx context.Context, mig migration, p parameters) error
 	if err != nil {
 		return err
 	}
-	for _, stmt := range statements(text) {
+	for _, stmt := range Statements(text) {
 		if err := cqlcode.RetryTransient(ctx, cqlcode.SchemaChange, func() error { return m.execute(ctx, stmt) }); err != nil {
 			return fmt.Errorf("migration %03d_%s: %q: %w", mig.version, mig.name, stmt, err)
 		}

@@ -292,7 +292,7 @@ func TestMigrate_AfterACrashHalfWay(t *testing.T) {
 			}
 			if tt.applied < len(migrations) { // and a part of the next one
 				part := migrations[tt.applied]
-				part.text = statements(part.text)[0]
+				part.text = Statements(part.text)[0]
 				if err := m.apply(t.Context(), part, p); err != nil {
 					t.Fatal(err)
 				}

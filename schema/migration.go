@@ -70,7 +70,7 @@ func load(fsys fs.FS) ([]migration, error) {
 // comments and with white space collapsed: neither another TTL nor a better
 // comment makes it another migration.
 func (m migration) checksum() string {
-	sum := sha256.Sum256([]byte(strings.Join(statements(m.text), ";\n")))
+	sum := sha256.Sum256([]byte(strings.Join(Statements(m.text), ";\n")))
 	return hex.EncodeToString(sum[:16])
 }
 

@@ -35,8 +35,8 @@ func TestStatements(t *testing.T) {
 		{"-- only", nil},
 	}
 	for _, tt := range tests {
-		if got := statements(tt.text); !slices.Equal(got, tt.want) {
-			t.Errorf("statements(%q) = %q, want %q", tt.text, got, tt.want)
+		if got := Statements(tt.text); !slices.Equal(got, tt.want) {
+			t.Errorf("Statements(%q) = %q, want %q", tt.text, got, tt.want)
 		}
 	}
 }
@@ -180,7 +180,7 @@ func TestMigrations_AreIdempotent(t *testing.T) {
 	}
 	for _, m := range migrations {
 		text, err := m.render(p)
-		stmts := statements(text)
+		stmts := Statements(text)
 		if err != nil || len(stmts) == 0 {
 			t.Errorf("render %s: %d statements, %v", m.name, len(stmts), err)
 		}

@@ -2,9 +2,9 @@ package schema
 
 import "strings"
 
-// statements splits CQL text at its semicolons, drops comments and collapses
+// Statements splits CQL text at its semicolons, drops comments and collapses
 // white space, both only outside quotes.
-func statements(text string) []string {
+func Statements(text string) []string {
 	var out []string
 	var b strings.Builder
 	space := false

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,7 +18,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/load"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
-	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -176,18 +174,12 @@ func runVerify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
 			return fmt.Errorf("interrupted: %w", err)
 		}
 	}
-	v := &verify.Verification{
-		Scan: &verify.Scan{
-			Session: session, Table: app.TableName(&conf), Topic: app.TopicsOf(conf), Rate: f.rate, Parallel: f.parallel,
-		},
-		Keyspace: conf.TableKeyspace, Table: conf.Table, Mapping: conf.Mapping, Kafka: c.Kafka, Source: cmp.Or(conf.Source, relay.DefaultSource),
-		Topics: f.topics, Window: window, State: f.state,
-	}
+	v := c.Verification(&conf, session)
+	v.Scan.Rate, v.Scan.Parallel = f.rate, f.parallel
+	v.Topics = append(v.Topics, f.topics...)
+	v.Window, v.State = window, f.state
 	if c.Scylla.Has(schema.DeadLetters) {
 		v.DeadLetters = app.DeadLettersOf{Store: deadLetters, Table: app.TableName(&conf)}
-	}
-	for _, t := range conf.Topics {
-		v.Topics = append(v.Topics, t)
 	}
 	if err := load.Showing(ctx, verifyProgress(cmd.ErrOrStderr(), v), func() error { return v.Run(ctx) }); err != nil {
 		return verifyError(ctx, err, f.state)

@@ -32,7 +32,12 @@ type Engines struct {
 	// WriteTime, as a model of a database of limited capacity. Zero limits nothing.
 	Writes    int
 	WriteTime time.Duration
-	failed    func(error) // receives the error of a disk that refused a write; nil for nobody
+	// Listener, if not nil, wraps the listener of the broker.
+	Listener func(net.Listener) net.Listener
+	// Database and Broker are the running engines, from Start on.
+	Database *scyllafake.Server
+	Broker   *kfake.Cluster
+	failed   func(error) // receives the error of a disk that refused a write; nil for nobody
 }
 
 // UntilFailed returns a context that ends when the disk refuses a write, with the error
@@ -72,15 +77,15 @@ func (e *Engines) Start(teardown *daemon.Teardown, log *slog.Logger) error {
 			return cli.PortHint(fmt.Errorf("start the embedded database: %w", err), e.CQLAddr, "--cql-addr")
 		}
 		teardown.Add("embedded database", srv.Close)
-		e.CQLAddr = srv.Addr()
+		e.Database, e.CQLAddr = srv, srv.Addr()
 	}
 	if e.KafkaAddr != "" {
-		broker, err := startBroker(e.KafkaAddr, e.subdir("kafka"), log)
+		broker, err := e.startBroker(log)
 		if err != nil {
 			return cli.PortHint(fmt.Errorf("start the embedded broker: %w", err), e.KafkaAddr, "--kafka-addr")
 		}
 		teardown.AddFunc("embedded broker", broker.Close)
-		e.KafkaAddr = broker.ListenAddrs()[0]
+		e.Broker, e.KafkaAddr = broker, broker.ListenAddrs()[0]
 	}
 	return nil
 }
@@ -111,8 +116,9 @@ func (e *Engines) subdir(name string) string {
 	return filepath.Join(e.Dir, name)
 }
 
-// startBroker starts a one-node broker that listens on addr.
-func startBroker(addr, dir string, log *slog.Logger) (*kfake.Cluster, error) {
+// startBroker starts a one-node broker that listens on KafkaAddr.
+func (e *Engines) startBroker(log *slog.Logger) (*kfake.Cluster, error) {
+	addr, dir := e.KafkaAddr, e.subdir("kafka")
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, cli.Usage(fmt.Errorf("address %q: use host:port", addr))
@@ -126,7 +132,11 @@ func startBroker(addr, dir string, log *slog.Logger) (*kfake.Cluster, error) {
 		kfake.GroupMinSessionTimeout(share.MinSessionTimeout),
 		kfake.Ports(n),
 		kfake.ListenFn(func(network, _ string) (net.Listener, error) {
-			return new(net.ListenConfig).Listen(context.Background(), network, net.JoinHostPort(host, port))
+			l, err := new(net.ListenConfig).Listen(context.Background(), network, net.JoinHostPort(host, port))
+			if err == nil && e.Listener != nil {
+				l = e.Listener(l)
+			}
+			return l, err
 		}),
 	}
 	if dir != "" {

@@ -1,11 +1,17 @@
 package app
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
@@ -26,6 +32,16 @@ func TopicsOf(conf relay.Config) func(eventType, aggregateType string) (string, 
 			return "", fmt.Errorf("event type %q names no topic: %q", eventType, t)
 		}
 		return t, nil
+	}
+}
+
+// Verification returns a verification of the table of a relay. The caller sets its window, and
+// dead letters, limits and state if it has some.
+func (c *Config) Verification(conf *relay.Config, session *gocql.Session) *verify.Verification {
+	return &verify.Verification{
+		Scan:     &verify.Scan{Session: session, Table: TableName(conf), Topic: TopicsOf(*conf)},
+		Keyspace: conf.TableKeyspace, Table: conf.Table, Mapping: conf.Mapping, Kafka: c.Kafka, Source: cmp.Or(conf.Source, relay.DefaultSource),
+		Topics: slices.Collect(maps.Values(conf.Topics)),
 	}
 }
 

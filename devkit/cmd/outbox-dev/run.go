@@ -146,16 +146,10 @@ double or out of order.`,
 // settings returns the settings of the file, with the engines, addresses and access of this
 // process, and of its flags.
 func (d *dev) settings(flags *pflag.FlagSet) (*app.Config, error) {
-	c, err := app.LoadConfigFrom(d.config, app.NoEnv, flags)
+	c, err := engines.Settings(d.config, flags)
 	if err != nil || d.config == "" {
 		return c, err
 	}
-	base, err := app.LoadConfigFrom("", app.NoEnv, flags)
-	if err != nil {
-		return nil, err
-	}
-	base.Scylla.Keyspace = c.Scylla.Keyspace
-	c.Scylla, c.Kafka, c.HTTP, c.Hints, c.Log = base.Scylla, base.Kafka, base.HTTP, base.Hints, base.Log
 	c.Admin.OIDCIssuer = ""
 	c.Relay.AddOrders(c.Scylla.Keyspace)
 	d.httpAddr, d.apiAddr, d.subsAddr = c.Orders.Addr, c.Admin.Addr, c.Subscriptions.Addr

@@ -27,6 +27,9 @@ type Failure struct {
 	// WriteType is for write timeouts and failures. A node reports a write to a table
 	// with CDC as UNLOGGED_BATCH, since base and log are two mutations.
 	WriteType string
+	// Unlogged is for timeouts of writes that are not executed: a logged batch then has
+	// the write type BATCH_LOG, since one with BATCH is executed later.
+	Unlogged bool
 	// Consistency is the level in the error; nil means the operation's, or that of the
 	// write type: ONE for BATCH_LOG, SERIAL for CAS. For a write at ALL, the read for an
 	// image is at QUORUM.
@@ -89,7 +92,9 @@ func (f *Failure) error(op engine.Op, batchlog string) *cqlerr.Error {
 	}
 	isWrite := f.Code == cqlerr.WriteTimeout || f.Code == cqlerr.WriteFailure
 	if isWrite && e.WriteType == "" {
-		e.WriteType = writeTypeOf(op)
+		if e.WriteType = writeTypeOf(op); f.Unlogged && e.WriteType == Batch {
+			e.WriteType = BatchLog
+		}
 	}
 	level := op.Consistency
 	keyspace, table := op.Keyspace, op.Table

@@ -1,0 +1,244 @@
+package testkit
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/inbox"
+)
+
+// connect returns a session of a service in the keyspace outbox.
+func connect(t *testing.T, k *Kit) *gocql.Session {
+	t.Helper()
+	c := gocql.NewCluster(k.CQL)
+	c.Keyspace, c.Timeout, c.ConnectTimeout = "outbox", Patience, Patience
+	s, err := c.CreateSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// write writes the next event of an aggregate, and repeats it until it is stored.
+func write(t *testing.T, s *gocql.Session, aggregate string, sequence int64) outbox.Event {
+	t.Helper()
+	e := outbox.Event{
+		ID: outbox.NewID(), AggregateID: outbox.IDFromText(aggregate), Sequence: sequence, AggregateType: "thing", Type: "ThingHappened",
+		Payload: fmt.Appendf(nil, `{"n":%d}`, sequence), CreatedAt: time.Now().UTC(),
+	}
+	for {
+		b := s.Batch(gocql.LoggedBatch)
+		if err := outbox.Append(b, e); err != nil {
+			t.Fatal(err)
+		}
+		if b.Exec() == nil {
+			return e
+		}
+	}
+}
+
+// recorder is a test whose failures are recorded.
+type recorder struct {
+	testing.TB
+	mu       sync.Mutex
+	failures []string
+}
+
+// Errorf records a failure.
+func (r *recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures = append(r.failures, fmt.Sprintf(format, args...))
+}
+
+// failing runs a check and returns its failures.
+func failing(k *Kit, check func()) string {
+	r := &recorder{TB: k.t}
+	k.t = r
+	defer func() { k.t = r.TB }()
+	check()
+	return strings.Join(r.failures, "\n")
+}
+
+// Events are published once and in order while connections of the database and of the broker
+// end, and while the relay is killed.
+func TestKit_NothingIsLostByFaultsAndKills(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"2026.1", "5.1"} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			k := Start(t, Options{Version: version})
+			s := connect(t, k)
+			injected := []*Injected{
+				k.FaultDatabase(Fault{Effect: LoseAnswer, On: "outbox.outbox_messages", Chance: 0.1}),
+				k.FaultDatabase(Fault{Effect: LoseRequest, On: "outbox.outbox_messages", Chance: 0.1}),
+				k.FaultDatabase(Fault{Effect: Refuse, Reads: true, Chance: 0.02}),
+				k.FaultBroker(Fault{Effect: LoseAnswer, Times: 2}),
+				k.FaultBroker(Fault{Effect: LoseRequest, Times: 2}),
+				k.FaultBroker(Fault{Effect: Refuse, On: "ThingHappened", Times: 2}),
+			}
+			var events []outbox.Event
+			next := func() {
+				const aggregates = 5
+				n := len(events)
+				events = append(events, write(t, s, fmt.Sprint("thing-", n%aggregates), int64(n/aggregates+1)))
+			}
+			k.KillDuring(2, next, k.Relay)
+			for i, one := range injected {
+				k.Until(fmt.Sprintf("a hit of fault %d", i), func() bool { next(); return one.Hits() > 0 })
+				one.Remove()
+			}
+			for i, r := range k.Published(events...) {
+				if r.Topic != "ThingHappened" || string(r.Key) != events[i].AggregateID.String() {
+					t.Errorf("event %s is in topic %s with the key %s", events[i].ID, r.Topic, r.Key)
+				}
+			}
+			if n := k.NothingLost(); n != len(events) {
+				t.Errorf("NothingLost() = %d, want %d", n, len(events))
+			}
+		})
+	}
+}
+
+// Each effect on a write is what its documentation contains.
+func TestFaultDatabase_Effects(t *testing.T) {
+	t.Parallel()
+	k := Start(t, Options{NoRelay: true})
+	s := connect(t, k)
+	if err := s.Query("CREATE TABLE outbox.counts (id int PRIMARY KEY, n int)").Exec(); err != nil {
+		t.Fatal(err)
+	}
+	never := &gocql.SimpleRetryPolicy{}
+	for i, tt := range []struct {
+		effect           Effect
+		failed, executed bool
+	}{{Refuse, true, false}, {LoseRequest, true, false}, {LoseAnswer, true, true}, {Delay, false, true}} {
+		for j, stmt := range []string{"INSERT INTO counts (id, n) VALUES (?, 1)", "INSERT INTO counts (id, n) VALUES (?, 1) IF NOT EXISTS"} {
+			id := 2*i + j
+			f := k.FaultDatabase(Fault{Effect: tt.effect, On: "outbox.counts", Times: 1, Delay: time.Millisecond})
+			err := s.Query(stmt, id).RetryPolicy(never).Exec()
+			var n int
+			k.Until("a connection", func() bool { return s.Query("SELECT count(*) FROM counts WHERE id = ?", id).Scan(&n) == nil })
+			if (err != nil) != tt.failed || (n == 1) != tt.executed || f.Hits() != 1 {
+				t.Errorf("effect %d: %s = %v, %d rows, %d hits", tt.effect, stmt, err, n, f.Hits())
+			}
+		}
+	}
+	f := k.FaultDatabase(Fault{Effect: Refuse, Reads: true, On: "outbox.counts"})
+	if err := s.Query("SELECT n FROM counts WHERE id = 1").RetryPolicy(never).Exec(); err == nil || f.Hits() == 0 {
+		t.Errorf("a refused read = %v, %d hits", err, f.Hits())
+	}
+	f.Remove()
+	if err := s.Query("SELECT n FROM counts WHERE id = 1").Exec(); err != nil {
+		t.Errorf("a read after Remove = %v", err)
+	}
+}
+
+// The effects on a produce request, by the answer that a producer without retries receives.
+func TestFaultBroker_Effects(t *testing.T) {
+	t.Parallel()
+	k := Start(t, Options{NoRelay: true})
+	for _, tt := range []struct {
+		effect           Effect
+		failed, executed bool
+	}{{Refuse, true, false}, {LoseRequest, true, false}, {LoseAnswer, true, true}, {Delay, false, true}} {
+		topic := fmt.Sprint("topic-", tt.effect)
+		if _, err := k.records.admin.CreateTopic(t.Context(), 1, 1, nil, topic); err != nil {
+			t.Fatal(err)
+		}
+		client, err := kgo.NewClient(kgo.SeedBrokers(k.Kafka), kgo.DisableIdempotentWrite(), kgo.RecordRetries(0), kgo.RequestRetries(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: []byte("first")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		f := k.FaultBroker(Fault{Effect: tt.effect, Times: 1, Delay: time.Millisecond})
+		err = client.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Value: []byte("second")}).FirstErr()
+		if n := len(k.Records(topic)); (err != nil) != tt.failed || (n == 2) != tt.executed || f.Hits() != 1 {
+			t.Errorf("effect %d: %v, %d records, %d hits", tt.effect, err, n, f.Hits())
+		}
+	}
+}
+
+// The checks fail for what they are to find.
+func TestKit_ChecksFail(t *testing.T) {
+	t.Parallel()
+	k := Start(t, Options{})
+	s := connect(t, k)
+	var events []outbox.Event
+	for n := range int64(3) {
+		events = append(events, write(t, s, "thing", n+1))
+	}
+	records := k.Published(events...)
+	if text := failing(k, func() { k.NothingLost() }); text != "" {
+		t.Errorf("NothingLost() without a loss: %s", text)
+	}
+
+	// Another record of an event, as of a relay that repeats it, also out of order.
+	client, err := kgo.NewClient(kgo.SeedBrokers(k.Kafka))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	again := &kgo.Record{Topic: records[0].Topic, Key: records[0].Key, Value: records[0].Value, Headers: records[0].Headers}
+	if err := client.ProduceSync(t.Context(), again).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	if text := failing(k, func() { k.NothingLost() }); !strings.Contains(text, "0 are lost, 1 twice") {
+		t.Errorf("NothingLost() with an event twice: %q", text)
+	}
+
+	// A consumer that applies each delivery, and one that applies each event.
+	applied := make(map[outbox.ID]int)
+	count := func(_ context.Context, id outbox.ID) (int, error) { return applied[id], nil }
+	each := func(_ context.Context, r *kgo.Record) error {
+		e, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
+		applied[e.ID]++
+		return err
+	}
+	if text := failing(k, func() { k.ConsumedOnce("ThingHappened", each, count) }); strings.Count(text, "want once") < len(events) {
+		t.Errorf("ConsumedOnce() of a consumer that applies each delivery: %q", text)
+	}
+}
+
+// An inbox applies each event once, however often it is delivered.
+func TestConsumedOnce_WithAnInbox(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "consumer.cql")
+	if err := os.WriteFile(file, []byte(inbox.OnceTable("outbox", "once")+";\n-- effects\nCREATE TABLE outbox.effects (id text PRIMARY KEY, n int);"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k := Start(t, Options{Schema: []string{file}})
+	s := connect(t, k)
+	var events []outbox.Event
+	for n := range int64(10) {
+		events = append(events, write(t, s, "thing", n+1))
+	}
+	k.Published(events...)
+	once, err := inbox.NewOnce(t.Context(), s, inbox.OnceConfig{Table: "once"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	effects := make(map[outbox.ID]int)
+	k.ConsumedOnce("ThingHappened", func(ctx context.Context, r *kgo.Record) error {
+		e, err := outbox.FromRecord(r.Key, r.Value, r.Headers)
+		if err == nil {
+			_, _, err = once.Do(ctx, e.ID.String(), func(context.Context) ([]byte, error) { effects[e.ID]++; return nil, nil })
+		}
+		return err
+	}, func(_ context.Context, id outbox.ID) (int, error) { return effects[id], nil })
+}
