@@ -92,6 +92,15 @@ var lateMutants = []mutant{
 		old: "!known && (e.Rewritten() || e.FirstWrite() < began)",
 		new: "!known && e.Rewritten()",
 	}),
+	unit("TestRelay_CDCLogLacksEvents", mutant{
+		name: "no row that is stored without a CDC log is dated earlier", file: "relay/internal/backfill/gap.go",
+		old: "w.seen.Add(-window)",
+		new: "w.seen.Add(0 * -window)",
+	}),
+	{
+		name: "no position is saved between a change of the log and its discovery", file: "relay/internal/backfill/plan.go", pkg: "./relay/internal/backfill", run: "TestBackfill_IsDecided",
+		old: "from := n.position.Add(-n.window)", new: "from := n.position",
+	},
 	unit("TestRepair_OfAnEventThatAScanPublished", mutant{
 		name: "a repair repeats what a scan published after the verification", file: "relay/internal/backfill/repair.go",
 		old: "o.Old(row.Written) && r.doubt(q)",

@@ -184,7 +184,9 @@ func (b *Backfill) opened(g *Gap) {
 		b.cfg.Open.begin(g.From) // positions may be past it
 	}
 	if !g.Until.IsZero() {
-		b.cfg.Report(*g)
+		report := *g
+		report.From = g.From.Add(-b.cfg.ConfidenceWindow) // as decide
+		b.cfg.Report(report)
 	}
 }
 
@@ -200,7 +202,7 @@ func (b *Backfill) Observe(facts cdclog.TableInfo, columns string, records bool)
 	if !ok {
 		position = b.position
 	}
-	changed := b.watch.observe(facts, columns, records, now, position)
+	changed := b.watch.observe(facts, columns, records, now, position, b.cfg.ConfidenceWindow)
 	// Rows keep the ttl with which they were written.
 	if ttl := facts.CDCTTL; b.facts.CDCTTL == 0 || ttl > 0 && ttl < b.facts.CDCTTL {
 		b.facts.CDCTTL = ttl

@@ -58,8 +58,10 @@ type gapWatch struct {
 }
 
 // observe takes the state of the table at a time, whether its log records events, and the oldest
-// position. It returns whether a gap has begun or became longer.
-func (w *gapWatch) observe(facts cdclog.TableInfo, columns string, records bool, now, position time.Time) bool {
+// position. It returns whether a gap has begun or became longer. It begins a confidence window
+// before the log was last known to be complete: a row that is stored later may be dated as much
+// earlier.
+func (w *gapWatch) observe(facts cdclog.TableInfo, columns string, records bool, now, position time.Time, window time.Duration) bool {
 	before := w.facts
 	facts.MadeAfter(before.Seen())
 	changed := facts.Altered.After(before.Altered) || facts.Logged.After(before.Logged)
@@ -70,7 +72,7 @@ func (w *gapWatch) observe(facts cdclog.TableInfo, columns string, records bool,
 		return false
 	}
 	if w.open == nil {
-		w.open = &Gap{From: w.seen, Possible: records && explained}
+		w.open = &Gap{From: w.seen.Add(-window), Possible: records && explained}
 		changed = true
 	} else if changed && !explained {
 		w.open.Possible = false

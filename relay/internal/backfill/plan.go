@@ -58,7 +58,8 @@ type decision struct {
 //
 // A later start needs one if its position is older than the log keeps rows, or than the
 // last change of the log: the ttl of the rows before it is unknown, and they may be
-// missing.
+// missing. The last begins a confidence window before the position, which may have been saved
+// after the change and before the relay found it.
 func (n *decision) decide() *checkpoint.Scan {
 	row := func(reason string, from, until, mark time.Time) *checkpoint.Scan {
 		r := &checkpoint.Scan{
@@ -91,7 +92,8 @@ func (n *decision) decide() *checkpoint.Scan {
 	case !n.auto:
 	case n.unlogged():
 		until, _ := n.facts.Unlogged(n.position)
-		out = row(Unlogged, n.position, checkpoint.Later(until, n.keeps()), n.position)
+		from := n.position.Add(-n.window)
+		out = row(Unlogged, from, checkpoint.Later(until, n.keeps()), from)
 	case n.facts.Outruns(n.position, n.latest()):
 		out = row(Outrun, n.position, n.keeps(), n.position)
 	}
