@@ -13,6 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -84,6 +85,48 @@ func TestConflicts_NumbersBeginAgain(t *testing.T) {
 			}
 		}
 	}
+}
+
+// As above, where the sweep reader alone reads the events, with many others, and has forgotten their
+// ids.
+func TestConflicts_NumbersBeginAgainAmongManyEvents(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 8}, func(c *Config) {
+			c.ConfidenceWindow, c.Tail = 2*time.Minute, TailOff
+			c.DedupMemory, c.MaxInFlightRecords = 200*dedup.BytesPerEvent, 20
+		})
+		defer w.close()
+		const topic = "OrderCreated"
+		r, stop := w.run()
+		for seq := range int64(12) {
+			w.write(relaytest.Event(0, seq+1, topic))
+			time.Sleep(time.Second)
+		}
+		time.Sleep(10 * time.Minute)
+		var want []int64
+		for seq := range int64(9) {
+			w.write(again(0, seq+1, topic))
+			want = append(want, seq+1)
+		}
+		for i := range 1500 {
+			w.write(relaytest.Event(100+i, 1, topic))
+		}
+		time.Sleep(20 * time.Minute)
+		conflicts := relaytest.Count(r.metrics.SequenceConflicts)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		var got []int64
+		for _, d := range w.consume(topic) {
+			if d.ID == again(0, d.Sequence, topic).ID {
+				got = append(got, d.Sequence)
+			}
+		}
+		if !slices.Equal(got, want) || conflicts == 0 {
+			t.Errorf("published %v and reported %v conflicts, want %v and some", got, conflicts, want)
+		}
+	})
 }
 
 // A second event with the number of a published one is published and reported, and the later

@@ -14,8 +14,13 @@ var lateMutants = []mutant{
 	},
 	unit("TestRewritten", mutant{
 		name: "a write time after the forgotten ids proves that an event is not published", file: "relay/internal/publish/offer.go",
-		old: "	case !o.Owner:\n		s.lines.Doubt(e.AggregateID.UUID())\n		return Left, nil\n",
-		new: "	case false:\n		return Left, nil\n",
+		old: "	case o.By == ByTail || !o.Owner:\n",
+		new: "	case o.By == ByTail:\n",
+	}),
+	unit("TestConflicts_NumbersBeginAgainAmongManyEvents", mutant{
+		name: "a write time before the forgotten ids proves that an event is published", file: "relay/internal/publish/offer.go",
+		old: "	case o.By == ByTail || !o.Owner:\n",
+		new: "	case o.By == ByTail || !o.Owner && o.Written > p.ids.horizon(e.ID.UUID()):\n",
 	}),
 	unit("TestRewritten", mutant{
 		name: "a row that was written again is searched for at its last write time only", file: "relay/internal/readback/proof.go",

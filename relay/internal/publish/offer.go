@@ -172,14 +172,11 @@ func (p *Publisher) judgeLocked(s *stripe, o *Offer) (v Verdict, it *item) {
 		return Ahead, nil
 	case s.lines.IsGap(e.AggregateID.UUID(), e.Sequence):
 		return Taken, nil
-	case o.By == ByTail:
+	case o.By == ByTail || !o.Owner:
 		s.lines.Doubt(e.AggregateID.UUID())
 		return Left, nil
 	case e.Sequence >= l.First && o.Written <= p.ids.horizon(e.ID.UUID()) && !s.lines.Doubted(e.AggregateID.UUID()):
 		return Repeated, nil
-	case !o.Owner:
-		s.lines.Doubt(e.AggregateID.UUID())
-		return Left, nil
 	}
 	return Taken, nil
 }
