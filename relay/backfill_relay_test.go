@@ -102,7 +102,7 @@ func (w *world) skipLog() {
 		w.t.Fatal(err)
 	}
 	for _, s := range g.Streams {
-		if err := store.SavePosition(w.t.Context(), gen, s, gocql.MaxTimeUUID(time.Now())); err != nil {
+		if err := store.SavePosition(w.t.Context(), gen, s, gocql.MaxTimeUUID(w.db.Faults().Clock().Now())); err != nil {
 			w.t.Fatal(err)
 		}
 	}

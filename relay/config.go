@@ -604,7 +604,7 @@ func (c *Config) readback() *readback.Config {
 		Source: c.Source, Table: c.TableKeyspace + "." + c.Table, MaxRecordBytes: c.MaxRecordBytes,
 		Topics: c.Topics, FirstAge: c.FirstAge, ReadBackMargin: c.ReadBackMargin, ReadBackQuiet: c.ReadBackQuiet,
 		MaxInFlightRecords: c.MaxInFlightRecords, Share: c.place().share,
-		RetryMin: c.RetryMin, RetryMax: c.RetryMax, Logger: c.Logger,
+		RetryMin: c.RetryMin, RetryMax: c.RetryMax, Logger: c.Logger, Clock: c.clock,
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -105,6 +106,41 @@ func TestRelay_HostClock(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The clock of the host is an hour behind the database's. A start finds events in their topic and
+// forgets them before the sweep reader has read their rows: the next events of their aggregates do
+// not repeat them.
+func TestRelay_HostClockBehindAfterAStart(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+			wideWindow(c)
+			c.MaxAggregates, c.DedupMemory = 5, 64*dedup.BytesPerEvent
+		})
+		defer w.close()
+		clock := w.db.Faults().Clock()
+		clock.SetSkew(time.Hour)
+		const topic = "OrderCreated"
+		var all []outbox.Event
+		run := func(seq int64, rest time.Duration) {
+			_, stop := w.run()
+			time.Sleep(65 * time.Second)
+			for i := range 45 {
+				e := relaytest.Event(i, seq, topic)
+				e.CreatedAt = clock.Now()
+				all = append(all, e)
+				w.writeAt(e, clock.Now())
+			}
+			time.Sleep(rest)
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		}
+		run(1, 5*time.Second)
+		run(2, 5*time.Minute)
+		w.once(all, topic)
+	})
 }
 
 // A relay is away for nearly as long as the log keeps its rows, and the clock of its host is ahead. The library takes rows for expired by that clock: none is missed.

@@ -130,33 +130,37 @@ func TestRewritten(t *testing.T) {
 func TestRewritten_AcrossACheckpoint(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)
-	for _, tail := range []string{TailOff, TailOn} { // of the second run
-		t.Run("tail "+tail, func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, func(t *testing.T) {
-				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.IdleCheckpoint = 5 * time.Second })
-				defer w.close()
-				_, stop := w.run()
-				time.Sleep(time.Minute)
-				e := relaytest.Event(1, 1, "OrderUpdated")
-				e.CreatedAt = time.Now()
-				w.write(e)
-				time.Sleep(5 * time.Second)
-				if err := stop(); err != nil {
-					t.Error(err)
-				}
-				time.Sleep(35 * time.Second)
-				w.skipLog()
-				time.Sleep(10 * time.Second)
-				w.write(e)
-				w.cfg.Tail = tail
-				_, stop = w.run()
-				time.Sleep(10 * time.Minute)
-				if err := stop(); err != nil {
-					t.Error(err)
-				}
-				w.once([]outbox.Event{e}, "OrderUpdated")
+	for _, behind := range []time.Duration{0, time.Hour} { // the clock that dates records
+		for _, tail := range []string{TailOff, TailOn} { // of the second run
+			t.Run(fmt.Sprintf("clock behind by %s, tail %s", behind, tail), func(t *testing.T) {
+				t.Parallel()
+				inBubble(t, func(t *testing.T) {
+					w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.IdleCheckpoint = 5 * time.Second })
+					defer w.close()
+					clock := w.db.Faults().Clock()
+					clock.SetSkew(behind)
+					_, stop := w.run()
+					time.Sleep(5 * time.Minute) // beyond the generations of the start
+					e := relaytest.Event(1, 1, "OrderUpdated")
+					e.CreatedAt = clock.Now()
+					w.writeAt(e, clock.Now())
+					time.Sleep(5 * time.Second)
+					if err := stop(); err != nil {
+						t.Error(err)
+					}
+					time.Sleep(35 * time.Second)
+					w.skipLog()
+					time.Sleep(10 * time.Second)
+					w.writeAt(e, clock.Now())
+					w.cfg.Tail = tail
+					_, stop = w.run()
+					time.Sleep(10 * time.Minute)
+					if err := stop(); err != nil {
+						t.Error(err)
+					}
+					w.once([]outbox.Event{e}, "OrderUpdated")
+				})
 			})
-		})
+		}
 	}
 }

@@ -194,8 +194,8 @@ func (p *Publisher) hold() int {
 	return fresh
 }
 
-// Seed adds published events that were written before the given time. Their records are from
-// since or later.
+// Seed adds published events that were written before the given time, by the clocks of the
+// writers. They contain all that were created at since or later.
 func (p *Publisher) Seed(found *dedup.Found, since, before time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -77,7 +77,7 @@ type Publisher struct {
 	mu struct {
 		stripes
 		closed bool
-		// readFrom is the record time from which the start read the topics, in
+		// readFrom is the creation time from which the start read all published events, in
 		// microseconds; 0 if it read none. readUntil limits the write times of what it found.
 		readFrom, readUntil int64
 		older               *older.Rows // rows that a backfill has not offered yet, nil without one

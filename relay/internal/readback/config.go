@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/dbclock"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 )
 
@@ -21,4 +22,5 @@ type Config struct {
 	Share              *dedup.Share // of the dedup index
 	RetryMin, RetryMax time.Duration
 	Logger             *slog.Logger
+	Clock              *dbclock.Clock // dates rows; nil is that of this host
 }

@@ -157,7 +157,9 @@ func (r *Reader) Run(ctx context.Context) error {
 	}
 	r.gate(t, since)
 	r.report(t, mark, time.Since(began))
-	r.publisher.Seed(&r.found, since, time.Now().Add(r.cfg.ReadBackMargin))
+	// In the times of the writers: events that were created since then have their records after since.
+	since = since.Add(r.RecordClockBehind())
+	r.publisher.Seed(&r.found, since, r.cfg.Clock.Now().Add(r.cfg.ReadBackMargin))
 	r.found, r.ours = dedup.Found{}, false
 	return nil
 }
