@@ -140,7 +140,7 @@ var relayMutants = []mutant{
 	}),
 	seeds(mutant{
 		name: "events of the read-back are not added to the dedup index", file: "relay/internal/readback/readback.go",
-		old: "r.publisher.Seed(&r.found, since, time.Now().Add(r.cfg.ReadBackMargin))",
+		old: "r.publisher.Seed(&r.found, since, r.cfg.Clock.Now().Add(r.cfg.ReadBackMargin))",
 		new: "r.publisher.Seed(&dedup.Found{}, since, time.Now())",
 	}),
 	seeds(mutant{
