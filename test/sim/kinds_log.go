@@ -57,9 +57,16 @@ func (w *world) withoutLog(r *rand.Rand, statements ...string) (end func()) {
 	if stopped {
 		w.stopRelay()
 	}
+	set := func(unlogged bool) {
+		<-w.database
+		w.unlogged = unlogged
+		w.database <- struct{}{}
+	}
+	set(true)
 	w.alter(statements...)
 	return func() {
 		w.alter(cdcOn(ttl))
+		set(false)
 		if stopped {
 			w.launchRelay()
 		}

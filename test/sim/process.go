@@ -49,7 +49,7 @@ const (
 	idleDelay    = 20 * time.Second
 )
 
-// startRelay starts a relay as a new process, which waits for the database.
+// startRelay starts a relay as a new process, which waits for the database and the CDC log.
 func (w *world) startRelay() {
 	w.t.Helper()
 	w.startShard(relay.Shard{})
@@ -65,7 +65,7 @@ func (w *world) startShard(s relay.Shard) *process {
 	// its end.
 	for p.session == nil {
 		<-w.database
-		if !w.net.isAway(database) && !w.frozen {
+		if !w.net.isAway(database) && !w.frozen && !w.unlogged {
 			p.session = w.connect(p.name, keyspace)
 		}
 		w.database <- struct{}{}

@@ -91,6 +91,7 @@ type world struct {
 	database     chan struct{}  // holds a token needed to connect to or stop the database
 	largeParcels atomic.Bool    // parcels are too large for the broker
 	frozen       bool           // the database is frozen; guarded by the token
+	unlogged     bool           // the outbox table has no CDC log, without which no relay starts; guarded by the token
 	launching    sync.WaitGroup // relays that are not running yet
 	ending       sync.WaitGroup // crashed relays that have not ended
 
