@@ -84,7 +84,7 @@ var missingOf = map[string]string{
 	"admin": "components dead-letters, schedule, subscriptions", "orders": "components dead-letters, schedule, subscriptions, orders",
 	"audit": "component dead-letters", "dlq": "component dead-letters", "notifier": "component dead-letters", "events": "component dead-letters",
 	"relay": "component dead-letters", "relay reshard": "", "messages": "component schedule", "subscriptions": "component subscriptions",
-	"doctor": "", "schema": "", "verify": "",
+	"doctor": "", "schema": "", "status": "component dead-letters", "verify": "",
 }
 
 // Every command that connects to the database works with the component core, or fails

@@ -142,9 +142,10 @@ func TestUpkeep_NotifiesOfAnOpenBreaker(t *testing.T) {
 	_, session := scyllatest.Start(t)
 	c := defaults()
 	c.Scylla.Keyspace, c.Scylla.Timeout = schema.DefaultKeyspace, time.Minute
+	began := time.Now().Add(-3 * time.Minute)
 	// The heartbeat is fresh, however long the test takes to read it.
 	if err := session.Query("INSERT INTO "+schema.DefaultKeyspace+".relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', 'outbox', 'outbox.outbox_messages', 'pod-a/1', ?, ?)",
-		time.Now().Add(time.Hour), fmt.Sprintf(`{"state":"running","breaker":{"state":"open","since":%q,"cause":"refused"}}`, time.Now().Add(-3*time.Minute).Format(time.RFC3339))).Exec(); err != nil {
+		time.Now().Add(time.Hour), fmt.Sprintf(`{"state":"running","breaker":{"state":"open","opened":%q,"cause":"refused"}}`, began.Format(time.RFC3339))).Exec(); err != nil {
 		t.Fatal(err)
 	}
 	var log logtest.Buffer
@@ -152,7 +153,7 @@ func TestUpkeep_NotifiesOfAnOpenBreaker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `title="the circuit breaker of relay outbox at pod-a/1 has been open for 3m`
+	want := fmt.Sprintf(`title="the broker accepts no events since %s, as relay outbox at pod-a/1 reports"`, began.UTC().Format(time.RFC3339))
 	if err := u.Run(t.Context(), func(context.Context) error {
 		for deadline := time.Now().Add(5 * time.Minute); !strings.Contains(log.String(), want) && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		}
