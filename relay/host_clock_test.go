@@ -108,6 +108,67 @@ func TestRelay_HostClock(t *testing.T) {
 	}
 }
 
+// The clock of the host, which dates the records, is an hour behind the database's. The relay has
+// forgotten an event and its aggregate: it publishes neither with the next one of the aggregate nor
+// when its row is stored again.
+func TestRelay_HostClockBehindAndForgotten(t *testing.T) {
+	t.Parallel()
+	const topic = "OrderCreated"
+	for _, tail := range []string{TailOff, TailOn} {
+		for _, restart := range []bool{false, true} { // between the event and what makes the relay forget it
+			for _, again := range []bool{false, true} {
+				t.Run(fmt.Sprintf("tail %s, restart %t, stored again %t", tail, restart, again), func(t *testing.T) {
+					t.Parallel()
+					inBubble(t, func(t *testing.T) {
+						w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+							wideWindow(c)
+							c.Tail, c.MaxAggregates, c.DedupMemory = tail, 20, 40*dedup.BytesPerEvent
+						})
+						defer w.close()
+						clock := w.db.Faults().Clock()
+						clock.SetSkew(time.Hour)
+						_, stop := w.run()
+						time.Sleep(5 * time.Minute)
+						var all []outbox.Event
+						write := func(aggregate int, seq int64) {
+							e := relaytest.Event(aggregate, seq, topic)
+							e.CreatedAt = clock.Now()
+							all = append(all, e)
+							w.writeAt(e, clock.Now())
+						}
+						write(0, 1)
+						write(0, 2)
+						time.Sleep(5 * time.Second)
+						if tail == TailOff {
+							time.Sleep(w.cfg.ConfidenceWindow)
+						}
+						if restart {
+							if err := stop(); err != nil {
+								t.Error(err)
+							}
+							_, stop = w.run()
+						}
+						for i := range 120 {
+							write(1+i, 1)
+							time.Sleep(time.Second + time.Duration(i/60)*time.Minute)
+						}
+						if again {
+							w.writeAt(all[1], clock.Now())
+							time.Sleep(5 * time.Minute)
+						}
+						write(0, 3)
+						time.Sleep(5 * time.Minute)
+						if err := stop(); err != nil {
+							t.Error(err)
+						}
+						w.once(all, topic)
+					})
+				})
+			}
+		}
+	}
+}
+
 // The clock of the host is an hour behind the database's. A start finds events in their topic and
 // forgets them before the sweep reader has read their rows: the next events of their aggregates do
 // not repeat them.

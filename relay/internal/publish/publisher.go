@@ -56,6 +56,7 @@ type Publisher struct {
 	losses      losses
 	conflicts   conflicts
 	tailed      *swept.Tracker
+	recordClock recordClock
 	spans       *trace.Messages
 	// proofs finds out whether an event that is not in the dedup index is published; nil
 	// means that it is.

@@ -205,6 +205,7 @@ func (p *Publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 		p.nextUnlock(l, lock)
 	}
 
+	p.recordClock.published(r.Timestamp, it.event.CreatedAt)
 	mayGive, used := p.gateRoom.spend()
 	if used {
 		p.log.Error("events of all partitions wait until the unread ones can be read back: a start could not remember more published events",

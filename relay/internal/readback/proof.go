@@ -125,7 +125,13 @@ func (d *Proofs) setClock(clock clockOffset) {
 func (d *Proofs) margin() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.cfg.ReadBackMargin + d.behind
+	return d.cfg.ReadBackMargin + d.behindLocked()
+}
+
+// behindLocked returns by how much the clock that dates records was behind at most, as far as the
+// start and this run have seen.
+func (d *Proofs) behindLocked() time.Duration {
+	return max(d.behind, min(d.publisher.RecordClockBehind(), maxBehind))
 }
 
 // Run serves requests until ctx ends.

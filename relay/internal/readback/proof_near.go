@@ -108,7 +108,7 @@ func (d *Proofs) learn(delay int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if delay < d.early {
-		d.early = max(delay, -(d.cfg.ReadBackMargin + d.behind).Milliseconds())
+		d.early = max(delay, -(d.cfg.ReadBackMargin + d.behindLocked()).Milliseconds())
 	} else {
 		d.early += (delay - d.early) / 16
 	}
@@ -116,10 +116,10 @@ func (d *Proofs) learn(delay int64) {
 
 // expected returns the times from which to read for a row, in milliseconds: first as if it
 // was published as late after its write as others lately, then as if it was published at once,
-// then as if the record clock was as far behind as the start found it.
+// then as if the record clock was as far behind as it was at most.
 func (d *Proofs) expected(written int64) []int64 {
 	d.mu.Lock()
-	early, behind := d.early, d.behind.Milliseconds()
+	early, behind := d.early, d.behindLocked().Milliseconds()
 	d.mu.Unlock()
 	soonest := written/1000 - proofMargin
 	froms := []int64{soonest + early}
