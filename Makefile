@@ -60,7 +60,7 @@ help: ## list the targets
 # The first build is what a new user waits for: without debug information, and with compilers
 # that collect little garbage, it takes a fifth less processor time.
 .PHONY: dev
-dev: ## run it all: embedded engines, schema, order API, relay, sample orders (CONFIG=FILE adds tables, topics and rules of a relay)
+dev: ## run it all: embedded engines, schema, APIs, relay, sample orders (CONFIG=FILE adds tables, topics and rules of a relay)
 	@GOGC=1600 GOMEMLIMIT=1GiB ./test/progress go build -C devkit -v -tags $(TAGS) -gcflags=all=-dwarf=false -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/ ./cmd/outbox-dev $(MODULE)/cmd/outbox
 	@./test/foreground bin/outbox-dev run $(if $(CONFIG),--config $(CONFIG))
 

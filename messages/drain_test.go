@@ -8,11 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
-	"github.com/scylla-outbox/scylla-outbox/orders"
+	"github.com/scylla-outbox/scylla-outbox/internal/apiserver"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
@@ -22,14 +20,7 @@ import (
 func TestServer_DrainsOnStop(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.Limiter = fixedLimiter(t, 2) })
-	service, err := orders.New(b.Session, orders.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv, err := orders.NewServer(service, orders.ServerConfig{Routes: []func(huma.API){NewAPI(b.Service).Register}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := must(apiserver.New(NewAPI(b.Service).HTTP(), apiserver.Config{}))
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/apiserver"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
@@ -170,6 +171,17 @@ type API struct{ service *Service }
 
 // NewAPI returns the API of a service.
 func NewAPI(s *Service) *API { return &API{service: s} }
+
+// HTTP returns the API of messages for a server. Reads require a viewer, sending a producer of the
+// topic, the rest an operator.
+func (a *API) HTTP() apiserver.API {
+	s := a.service
+	return apiserver.API{
+		Name: "messages", Title: "Messages", Path: Path,
+		Description: "Accepts messages for topics, now or for later, and streams the events of topics.",
+		Routes:      []func(huma.API){a.Register}, Problems: catalogue(), Guard: s.guard, Ping: s.ready, RetryAfter: s.cfg.RetryAfter,
+	}
+}
 
 // Register adds the operations on messages to an API.
 func (a *API) Register(h huma.API) {

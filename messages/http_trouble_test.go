@@ -11,6 +11,8 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/apiserver"
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
@@ -195,6 +197,16 @@ func TestHTTP_ShedsLoad(t *testing.T) {
 			if r.Status != 503 || r.Header.Get("Retry-After") != "1" || r.Body["type"] != problemOverload {
 				t.Errorf("POST %s without a place = %d %v %s", path, r.Status, r.Header, r.Text)
 			}
+		}
+	}
+	// The server refuses them before it checks the token, and the event streams are no requests
+	// to the database.
+	_, hash := access.NewToken()
+	gate := must(access.New(access.Config{Tokens: []access.Token{{Name: "a", Role: access.Operator, Hash: hash}}}))
+	server := must(apiserver.New(NewAPI(b.Service).HTTP(), apiserver.Config{Gate: gate})).Handler()
+	for path, status := range map[string]int{"/v1/messages/batch": 503, "/v1/messages": 503, "/v1/events/stream": 404} {
+		if r := world.Request(t, server, "POST", path, batch); r.Status != status {
+			t.Errorf("POST %s to the server without a place = %d %s, want %d", path, r.Status, r.Text, status)
 		}
 	}
 	cancel()

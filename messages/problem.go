@@ -139,9 +139,8 @@ func whyNotWaiting(s State) string {
 	}
 }
 
-// Problems are the problems of messages that orders do not have, for the
-// catalogue of a server with both.
-func Problems() []httpapi.ProblemKind {
+// catalogue returns the problems that httpapi.CommonProblems has not.
+func catalogue() []httpapi.ProblemKind {
 	return []httpapi.ProblemKind{
 		{Type: problemNotFound, Status: http.StatusNotFound, Meaning: "There is no message with that id, or it is too long ago.", Do: "Check the id."},
 		{Type: problemTooLate, Status: http.StatusConflict, Meaning: "The message is released or published and can no longer be cancelled.", Do: "No action is required: it is published."},
@@ -149,6 +148,8 @@ func Problems() []httpapi.ProblemKind {
 			Type: problemNotWaiting, Status: http.StatusConflict, Meaning: "The message is not waiting and cannot be delivered now; state contains its state.",
 			Do: "None, if it is released or published; replay it if it is a dead letter; submit it again if it was cancelled.",
 		},
+		{Type: problemKeyReuse, Status: http.StatusUnprocessableEntity, Meaning: "The Idempotency-Key belongs to another request.", Do: "Use a new key for a new request, and the same body for a retry."},
 		{Type: problemQuota, Status: http.StatusTooManyRequests, Meaning: "The client has used up its quota.", Do: "Retry after Retry-After; without it, send fewer messages per request.", Retry: true},
+		{Type: problemUnknown, Status: http.StatusServiceUnavailable, Meaning: "The outcome is unknown: the message may be stored, now or within a minute.", Do: "Retry with the same Idempotency-Key; without one, read the message first.", Retry: true},
 	}
 }

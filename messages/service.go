@@ -63,6 +63,17 @@ func NewService(session *gocql.Session, cfg Config) (*Service, error) {
 	}, nil
 }
 
+// ready returns nil if the tables can be read at the service's consistency. It reads rows that do
+// not exist, which uses the same replicas as existing ones.
+func (s *Service) ready(ctx context.Context) error {
+	var none gocql.UUID
+	if _, err := s.schedule.Read(ctx, none); err != nil && !errors.Is(err, schedule.ErrNotFound) {
+		return err
+	}
+	_, _, err := s.store.event(ctx, none)
+	return err
+}
+
 // Options are the options of a request.
 type Options struct {
 	// Client is the authenticated client or address. Quotas are per client; Idempotency-Keys

@@ -9,6 +9,8 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/apiserver"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
@@ -25,7 +27,7 @@ func TestHTTP_Access(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newHandler(t, b.Service, ServerConfig{Gate: gate})
+	h := newHandler(t, b.Service, apiserver.Config{Gate: gate})
 	as := func(token, method, path, body string) world.Response {
 		return world.Request(t, h, method, path, body, "Authorization", "Bearer "+token, "If-Match", `"1"`)
 	}
@@ -39,15 +41,15 @@ func TestHTTP_Access(t *testing.T) {
 		{"POST", "/v1/orders/" + exampleID + "/cancel"},
 	} {
 		r := world.Request(t, h, op[0], op[1], goodBody)
-		r.MustBeProblem(t, 401, problemUnauthorized)
+		r.MustBeProblem(t, 401, httpapi.TypeUnauthorized)
 		if !strings.HasPrefix(r.Header.Get("WWW-Authenticate"), "Bearer") {
 			t.Errorf("%s %s: no WWW-Authenticate", op[0], op[1])
 		}
 		if op[0] != "GET" {
-			as(reader, op[0], op[1], goodBody).MustBeProblem(t, 403, problemForbidden)
+			as(reader, op[0], op[1], goodBody).MustBeProblem(t, 403, httpapi.TypeForbidden)
 		}
 	}
-	as("obx_wrong", "GET", "/v1/orders?customer_id=1", "").MustBeProblem(t, 401, problemUnauthorized)
+	as("obx_wrong", "GET", "/v1/orders?customer_id=1", "").MustBeProblem(t, 401, httpapi.TypeUnauthorized)
 	if n := b.Session.Query("SELECT id FROM orders").Iter().NumRows(); n != 0 {
 		t.Fatalf("%d orders were stored without the role", n)
 	}
@@ -71,7 +73,7 @@ func TestHTTP_Access(t *testing.T) {
 			break
 		}
 	}
-	limited.MustBeProblem(t, 429, problemRate)
+	limited.MustBeProblem(t, 429, httpapi.TypeRate)
 	if limited.Header.Get("Retry-After") == "" {
 		t.Error("no Retry-After")
 	}
@@ -98,7 +100,7 @@ func TestHTTP_IdempotencyKeysAreEachTokensOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newHandler(t, b.Service, ServerConfig{Gate: gate})
+	h := newHandler(t, b.Service, apiserver.Config{Gate: gate})
 	as := func(token, path, body string) world.Response {
 		return world.Request(t, h, "POST", path, body, "Authorization", "Bearer "+token, "Idempotency-Key", "1")
 	}
@@ -136,7 +138,7 @@ func TestHTTP_IdempotencyKeysOfChangesAreEachTokensOwn(t *testing.T) {
 func TestHTTP_AnswersAreNoPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	h := newHandler(t, b.Service, ServerConfig{})
+	h := newHandler(t, b.Service, apiserver.Config{})
 	created := world.Request(t, h, "POST", "/v1/orders", goodBody)
 	id, _ := created.Body["id"].(string)
 	for name, r := range map[string]world.Response{
@@ -161,7 +163,7 @@ func TestHTTP_AnswersAreNoPages(t *testing.T) {
 func TestHTTP_RequestIDAndTrace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	h := newHandler(t, b.Service, ServerConfig{})
+	h := newHandler(t, b.Service, apiserver.Config{})
 	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	r := world.Request(t, h, "POST", "/v1/orders", goodBody, "X-Request-Id", "req-1", "traceparent", trace)
 	id, _ := r.Body["id"].(string)
@@ -195,12 +197,12 @@ func TestHTTP_WrongTokensBehindAProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newHandler(t, setup(t).Service, ServerConfig{Gate: gate, Proxies: proxies})
+	h := newHandler(t, setup(t).Service, apiserver.Config{Gate: gate, Proxies: proxies})
 	for _, tt := range []struct {
 		caller string
 		status int
 		kind   string
-	}{{"203.0.113.5", 401, problemUnauthorized}, {"203.0.113.5", 429, problemRate}, {"203.0.113.6", 401, problemUnauthorized}} {
+	}{{"203.0.113.5", 401, httpapi.TypeUnauthorized}, {"203.0.113.5", 429, httpapi.TypeRate}, {"203.0.113.6", 401, httpapi.TypeUnauthorized}} {
 		world.Request(t, h, "GET", "/v1/orders?customer_id=1", "", "Authorization", "Bearer wrong", "X-Forwarded-For", tt.caller).MustBeProblem(t, tt.status, tt.kind)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/apiserver"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
@@ -150,7 +151,7 @@ func TestAsyncAPI_FitsTheRecords(t *testing.T) {
 		return schemas[e.Type+" headers"].Validate(headers)
 	}
 
-	h := newHandler(t, b.Service, ServerConfig{})
+	h := newHandler(t, b.Service, apiserver.Config{})
 	sample, err := os.ReadFile(harness.Sample(t, 40))
 	if err != nil {
 		t.Fatal(err)
@@ -224,12 +225,12 @@ func TestAsyncAPI_FitsTheRecords(t *testing.T) {
 // The server serves the description without servers.
 func TestAsyncAPI_IsServed(t *testing.T) {
 	t.Parallel()
-	s, err := New(nil, Config{})
+	p := Publication{Topics: map[string]string{EventCreated: "orders.created"}}
+	s, err := New(nil, Config{Publication: p})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := Publication{Topics: map[string]string{EventCreated: "orders.created"}}
-	r := world.Request(t, newHandler(t, s, ServerConfig{Publication: p}), "GET", "/asyncapi.json", "")
+	r := world.Request(t, newHandler(t, s, apiserver.Config{}), "GET", "/asyncapi.json", "")
 	want, err := p.AsyncAPI()
 	if err != nil || r.Status != http.StatusOK || r.Text != string(want) || !strings.Contains(r.Text, `"orders.created"`) || strings.Contains(r.Text, `"servers"`) {
 		t.Errorf("GET /asyncapi.json = %d %s, %v", r.Status, r.Text, err)

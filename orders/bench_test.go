@@ -3,6 +3,7 @@ package orders
 import (
 	"testing"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/apiserver"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
@@ -19,7 +20,7 @@ func BenchmarkService_Create(b *testing.B) {
 }
 
 func BenchmarkHTTP_Create(b *testing.B) {
-	h := newHandler(b, setup(b).Service, ServerConfig{})
+	h := newHandler(b, setup(b).Service, apiserver.Config{})
 	b.ReportAllocs()
 	for b.Loop() {
 		if r := world.Request(b, h, "POST", "/v1/orders", goodBody); r.Status != 201 {

@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/apiserver"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // A body that is cut off or too large is reported as a client error, and as
@@ -22,7 +25,7 @@ func TestHTTP_BodiesThatDoNotArrive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := httptest.NewServer(newHandler(t, s, ServerConfig{}))
+	srv := httptest.NewServer(newHandler(t, s, apiserver.Config{}))
 	defer srv.Close()
 	for name, tt := range map[string]struct {
 		header, body string
@@ -32,10 +35,10 @@ func TestHTTP_BodiesThatDoNotArrive(t *testing.T) {
 		"cut off":               {"Content-Length: 100\r\n", goodBody[:50], 400, problemMalformed},
 		"cut off in chunks":     {"Transfer-Encoding: chunked\r\n", "5\r\n{\"a\":", 400, problemMalformed},
 		"no chunk":              {"Transfer-Encoding: chunked\r\n", "zz\r\n{}\r\n0\r\n\r\n", 400, problemMalformed},
-		"announces too much":    {"Content-Length: 100000000\r\n", "", 413, problemTooLarge},
-		"asks before too much":  {"Content-Length: 100000000\r\nExpect: 100-continue\r\n", "", 413, problemTooLarge},
-		"too much, unannounced": {"Transfer-Encoding: chunked\r\n", fmt.Sprintf("%x\r\n%0*d\r\n0\r\n\r\n", 300<<10, 300<<10, 0), 413, problemTooLarge},
-		"compressed":            {"Content-Length: 2\r\nContent-Encoding: gzip\r\n", "{}", 415, problemMedia},
+		"announces too much":    {"Content-Length: 100000000\r\n", "", 413, httpapi.TypeTooLarge},
+		"asks before too much":  {"Content-Length: 100000000\r\nExpect: 100-continue\r\n", "", 413, httpapi.TypeTooLarge},
+		"too much, unannounced": {"Transfer-Encoding: chunked\r\n", fmt.Sprintf("%x\r\n%0*d\r\n0\r\n\r\n", 300<<10, 300<<10, 0), 413, httpapi.TypeTooLarge},
+		"compressed":            {"Content-Length: 2\r\nContent-Encoding: gzip\r\n", "{}", 415, httpapi.TypeMedia},
 	} {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", srv.Listener.Addr().String())
 		if err != nil {

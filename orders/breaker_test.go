@@ -14,6 +14,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/internal/apiserver"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
@@ -30,7 +31,7 @@ func TestService_BreakerOpensAndCloses(t *testing.T) {
 			c.Breaker = Breaker{Failures: 4, Open: open}
 			c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		})
-		return s, newHandler(t, s, ServerConfig{})
+		return s, newHandler(t, s, apiserver.Config{})
 	}
 	s, h := opening(time.Hour)
 	closing, closes := opening(300 * time.Millisecond)
@@ -97,7 +98,7 @@ func TestHTTP_ACallerWhoHungUp(t *testing.T) {
 		c.Limiter = fixedLimiter(t, 1)
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	})
-	h := newHandler(t, b.Service, ServerConfig{})
+	h := newHandler(t, b.Service, apiserver.Config{})
 	hungUp := func(method, path, body string) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())

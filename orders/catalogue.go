@@ -2,85 +2,49 @@ package orders
 
 import (
 	"fmt"
-	"strings"
+	"maps"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
-// catalogue contains every problem that orders return. /problems and the API
-// description list it together with the problems of the other routes; the
-// examples are generated from it.
+// catalogue contains every problem of orders that httpapi.CommonProblems has not. /problems and
+// the API description list both; the examples are generated from them.
 var catalogue = []httpapi.ProblemKind{
-	kind(problemMalformed, 400, "The body is not JSON.", "Fix the body.", false),
-	kind(problemUnauthorized, 401, "The token is missing or unknown.", "Send Authorization: Bearer and a token.", false),
-	kind(problemForbidden, 403, "The token's role does not allow this.", "Use a token with the role that detail names.", false),
-	kind(problemCrossSite, 403, "A browser sent a change from a page of another origin.", "Send it from a program, or from a page of this server.", false),
-	kind(problemHost, 403, "The server has no tokens and does not answer to the host name of the request.", "Use localhost, an IP address or a name of http.hosts, or configure http.tokens.", false),
 	kind(problemNotFound, 404, "There is no order with that id.", "Check the id.", false),
-	kind(problemNoPath, 404, "No such endpoint.", "See /openapi.json.", false),
-	kind(problemMethod, 405, "The path does not support the method.", "Use a method of the header Allow.", false),
-	kind(problemTimeout, 408, "The body arrived too slowly.", "Retry.", true),
 	kind(problemCancelled, 409, "The order is cancelled and can no longer be changed.", "Read the order.", false),
 	kind(problemShipped, 409, "The order is shipped and can no longer be changed.", "Read the order.", false),
 	kind(problemConfirmed, 409, "The order is already confirmed.", "No action is required.", false),
 	kind(problemUnconfirmed, 409, "Only a confirmed order can be shipped.", "Confirm it first.", false),
 	kind(problemTooOften, 409, fmt.Sprintf("The order was updated until version %d, beyond which it can only be confirmed, shipped or cancelled.", MaxVersion), "Cancel it and create another.", false),
 	kind(problemStale, 412, "If-Match does not match the version of the order. The header ETag contains the current version.", "Read the order again and repeat the change if it still applies.", false),
-	kind(problemTooLarge, 413, fmt.Sprintf("The body is larger than %d bytes.", DefaultMaxBodyBytes), "Make it smaller.", false),
-	kind(problemMedia, 415, "The media type of the body is not JSON.", "Send it with Content-Type: application/json.", false),
-	kind(problemInvalid, 422, "Fields, headers or parameters are invalid; errors lists each of them.", "Fix the problems in errors.", false),
 	kind(problemKeyReuse, 422, "The Idempotency-Key belongs to another request.", "Use a new key for a new request, and the same body for a retry.", false),
 	kind(problemNeedsMatch, 428, "The change needs If-Match.", "Send the ETag of the order.", false),
-	kind(problemRate, 429, "Too many requests with this token, or too many wrong tokens from this address.", "Retry after Retry-After.", true),
-	kind(problemInternal, 500, "An internal error; the log contains the details under the request id.", "Report it to the operators of the service, with X-Request-Id.", false),
-	kind(problemOverload, 503, "The service is overloaded. The request was not started.", "Retry after Retry-After.", true),
-	kind(problemUnavailable, 503, "The database or the schema registry is unavailable. The request stored nothing.", "Retry after Retry-After.", true),
 	kind(problemUnknown, 503, "The outcome is unknown: the change may be stored, now or within a minute.", "Retry with the same Idempotency-Key; without one, read the order first.", true),
-	kind(problemIdentity, 503, "The token cannot be verified at the moment.", "Retry after Retry-After.", true),
-	kind(problemStopping, 503, "The server is shutting down.", "Retry on another instance.", true),
 }
 
 func kind(typ string, status int, meaning, do string, retry bool) httpapi.ProblemKind {
 	return httpapi.ProblemKind{Type: typ, Status: status, Meaning: meaning, Do: do, Retry: retry}
 }
 
-// describeProblems describes problems in Markdown.
-func describeProblems(all []httpapi.ProblemKind) string {
-	var b strings.Builder
-	b.WriteString("\n\n## Problems\n\nEvery error is a problem document (RFC 9457) with one of these types. A type is an identifier, not a link; `GET /problems` lists them as JSON.\n\n" +
-		"| status | type | meaning | action |\n|---|---|---|---|\n")
-	for _, p := range all {
-		fmt.Fprintf(&b, "| %d | `%s` | %s | %s |\n", p.Status, p.Type, p.Meaning, p.Do)
-	}
-	return b.String()
+// exampleMembers are members of the examples of problems, by type.
+var exampleMembers = map[string]map[string]any{
+	problemInvalid:     {"errors": []map[string]any{{"location": "body.lines[0].quantity", "message": fmt.Sprintf("must be from 1 to %d", MaxQuantity)}}},
+	problemCancelled:   {"current_status": StatusCancelled},
+	problemShipped:     {"current_status": StatusShipped},
+	problemConfirmed:   {"current_status": StatusConfirmed},
+	problemUnconfirmed: {"current_status": StatusPlaced},
+	problemUnknown:     {"outcome_unknown": true, "order_id": exampleID},
 }
 
 // problemExamples are the problems that a response with the status may be.
 func problemExamples(status int) map[string]*huma.Example {
-	out := map[string]*huma.Example{}
-	for _, p := range catalogue {
-		if p.Status != status || p.Type == problemNoPath || p.Type == problemStopping {
-			continue
-		}
-		name := p.Type[strings.LastIndexByte(p.Type, ':')+1:]
-		v := map[string]any{"type": p.Type, "title": httpapi.Title(status, p.Type), "status": status, "detail": p.Meaning}
-		switch p.Type {
-		case problemInvalid:
-			v["errors"] = []map[string]any{{"location": "body.lines[0].quantity", "message": fmt.Sprintf("must be from 1 to %d", MaxQuantity)}}
-		case problemCancelled:
-			v["current_status"] = StatusCancelled
-		case problemShipped:
-			v["current_status"] = StatusShipped
-		case problemConfirmed:
-			v["current_status"] = StatusConfirmed
-		case problemUnconfirmed:
-			v["current_status"] = StatusPlaced
-		case problemUnknown:
-			v["outcome_unknown"], v["order_id"] = true, exampleID
-		}
-		out[name] = &huma.Example{Summary: p.Meaning, Value: v}
+	out := httpapi.Examples(slices.Concat(httpapi.CommonProblems(), catalogue), status)
+	for _, e := range out {
+		v := e.Value.(map[string]any) //nolint:forcetypeassert // as Examples makes it
+		maps.Copy(v, exampleMembers[fmt.Sprint(v["type"])])
 	}
 	return out
 }

@@ -7,11 +7,13 @@ import (
 	"go/token"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
@@ -20,8 +22,9 @@ import (
 // The catalogue contains every problem type of the code once.
 func TestCatalogue_IsComplete(t *testing.T) {
 	t.Parallel()
+	all := slices.Concat(httpapi.CommonProblems(), catalogue)
 	listed := map[string]int{}
-	for _, p := range catalogue {
+	for _, p := range all {
 		listed[p.Type]++
 		if http.StatusText(p.Status) == "" || p.Meaning == "" || p.Do == "" {
 			t.Errorf("%+v is not whole", p)
@@ -47,17 +50,17 @@ func TestCatalogue_IsComplete(t *testing.T) {
 			return true
 		})
 	}
-	if found != len(catalogue) || found < 20 {
-		t.Errorf("%d types in the code, %d in the catalogue", found, len(catalogue))
+	if found != len(all) || found < 20 {
+		t.Errorf("%d types in the code, %d in the catalogue", found, len(all))
 	}
 	h := withoutDatabase(t)
 	r := world.Request(t, h, "GET", "/problems", "")
 	var list struct{ Problems []httpapi.ProblemKind }
-	if err := json.Unmarshal([]byte(r.Text), &list); err != nil || len(list.Problems) != len(catalogue) {
+	if err := json.Unmarshal([]byte(r.Text), &list); err != nil || len(list.Problems) != len(all) {
 		t.Errorf("/problems = %s, %v", r.Text, err)
 	}
 	doc := world.Request(t, h, "GET", "/openapi.json", "")
-	for _, p := range catalogue {
+	for _, p := range all {
 		if !strings.Contains(doc.Text, p.Type) {
 			t.Errorf("the description does not name %s", p.Type)
 		}
@@ -72,9 +75,11 @@ func TestOpenAPI_ExamplesAreValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := (&api{service: s}).register(http.NewServeMux(), DefaultMaxBodyBytes)
+	conf := huma.DefaultConfig("Orders", "1")
+	conf.CreateHooks = nil
+	h := humago.New(http.NewServeMux(), conf)
+	s.register(h, true)
 	doc := h.OpenAPI()
-	addExamples(doc)
 	count := 0
 	check := func(where string, schema *huma.Schema, mode huma.ValidateMode, v any) {
 		t.Helper()

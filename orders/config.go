@@ -66,9 +66,9 @@ type Config struct {
 	// Schemas checks the payload of an event against the schema of its topic before the
 	// event is stored. Default: none.
 	Schemas *registry.Registry
-	// Topics are the topics of the events by event type, for Schemas. A missing one is
-	// named like the type.
-	Topics map[string]string
+	// Publication describes the topics of the events, for Schemas and /asyncapi.json. Its Brokers
+	// are shown to every caller.
+	Publication Publication
 
 	// Breaker configures the circuit breaker of the database.
 	Breaker Breaker

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/apiserver"
 	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
@@ -29,7 +30,7 @@ func withSchemas(t *testing.T) (fake *srfake.Registry, set func(*Config)) {
 		t.Fatal(err)
 	}
 	return fake, func(c *Config) {
-		c.Schemas, c.Topics = schemas, map[string]string{EventCreated: "new"}
+		c.Schemas, c.Publication.Topics = schemas, map[string]string{EventCreated: "new"}
 	}
 }
 
@@ -39,7 +40,7 @@ func TestContract_OfEvents(t *testing.T) {
 	t.Parallel()
 	fake, set := withSchemas(t)
 	b := setup(t, set)
-	h := newHandler(t, b.Service, ServerConfig{})
+	h := newHandler(t, b.Service, apiserver.Config{})
 	refused := func(path, body, want string) {
 		t.Helper()
 		r := world.Request(t, h, "POST", path, body, "Idempotency-Key", "k"+path)
@@ -83,7 +84,7 @@ func TestContract_RegistryAway(t *testing.T) {
 	fake.Close()
 	b.mustCreate(t)
 	before := len(b.Outbox(t))
-	r := world.Request(t, newHandler(t, b.Service, ServerConfig{}), "POST", "/v1/orders/"+o.ID.String()+"/confirm", "{}")
+	r := world.Request(t, newHandler(t, b.Service, apiserver.Config{}), "POST", "/v1/orders/"+o.ID.String()+"/confirm", "{}")
 	r.MustBeProblem(t, 503, problemUnavailable)
 	if r.Header.Get("Retry-After") == "" || !strings.Contains(r.Text, "The schema registry is unavailable. This request stored nothing") {
 		t.Errorf("confirm = %s, Retry-After %q", r.Text, r.Header.Get("Retry-After"))

@@ -1,7 +1,6 @@
 package orders
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -177,7 +176,7 @@ func mergeInvalid(err error) error {
 // loadSchema waits until the schema of the events of a type is known. It precedes the place at
 // the database, which must not wait for the schema registry. The error is an *UnavailableError.
 func (s *Service) loadSchema(ctx context.Context, eventType string) error {
-	if err := s.cfg.Schemas.Load(ctx, s.topic(eventType)); err != nil {
+	if err := s.cfg.Schemas.Load(ctx, s.cfg.Publication.topic(eventType)); err != nil {
 		return s.registryAway(ctx, gocql.UUID{}, false, err)
 	}
 	return nil
@@ -188,7 +187,7 @@ func (s *Service) loadSchema(ctx context.Context, eventType string) error {
 // *InvalidError of the whole request, because the payload is the order after it, or an
 // *UnavailableError.
 func (s *Service) schemaOf(ctx context.Context, e *outbox.Event, unknown bool) (string, error) {
-	url, err := s.cfg.Schemas.Check(ctx, s.topic(e.Type), e.Payload)
+	url, err := s.cfg.Schemas.Check(ctx, s.cfg.Publication.topic(e.Type), e.Payload)
 	if bad, ok := errors.AsType[*registry.ContractError](err); ok {
 		return "", jsonform.Invalid("", "its event "+e.Type+" "+bad.Problem)
 	}
@@ -197,8 +196,6 @@ func (s *Service) schemaOf(ctx context.Context, e *outbox.Event, unknown bool) (
 	}
 	return url, nil
 }
-
-func (s *Service) topic(eventType string) string { return cmp.Or(s.cfg.Topics[eventType], eventType) }
 
 func (s *Service) registryAway(ctx context.Context, id gocql.UUID, unknown bool, err error) error {
 	s.log.WarnContext(ctx, "schema registry unavailable", "aggregate_id", id, "outcome_unknown", unknown, "err", err)

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/apiserver"
 )
 
 // The curl commands of the quickstart run unchanged, in order, against a
@@ -24,7 +26,7 @@ func TestDocs_QuickstartCurl(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := httptest.NewServer(newHandler(t, setup(t).Service, ServerConfig{}))
+	srv := httptest.NewServer(newHandler(t, setup(t).Service, apiserver.Config{}))
 	defer srv.Close()
 	id, ran := "", 0
 	want := []string{"201", "200", "200"} // create, change, cancel

@@ -28,7 +28,7 @@ func lineWith(member string) string {
 }
 
 // largest is the size of the largest accepted body.
-const largest = DefaultMaxBodyBytes - 1
+const largest = MaxBodyBytes - 1
 
 // filled repeats item between open and end up to the size of the largest body.
 func filled(open, item, end string) string {
@@ -148,7 +148,7 @@ func FuzzHostileBody(f *testing.F) {
 	}
 	f.Add([]byte(goodBody))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if len(body) > DefaultMaxBodyBytes {
+		if len(body) > MaxBodyBytes {
 			return
 		}
 		for i, decode := range decoders {

@@ -8,13 +8,10 @@ import (
 	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/gocql/gocql"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
-	"github.com/scylla-outbox/scylla-outbox/internal/params"
 )
 
 // links are the URLs of the operations on an order.
@@ -91,56 +88,18 @@ func (in *changeInput) Resolve(ctx huma.Context) []error {
 }
 
 // api are the handlers on a Service.
-type api struct {
-	service *Service
-	// gate authenticates requests; nil allows everyone.
-	gate *access.Gate
-	// roles adds the required role to the operations.
-	roles bool
-	// problems are described.
-	problems []httpapi.ProblemKind
-	tracer   trace.TracerProvider // nil without spans
-}
-
-// register adds the order operations to mux and returns the API description.
-func (a *api) register(mux *http.ServeMux, maxBody int64) huma.API {
-	cfg := huma.DefaultConfig("Orders", "1.0.0")
-	cfg.Info.Description = "Stores orders and their events together: each change that succeeds publishes exactly one event." + describeProblems(a.problems)
-	cfg.Info.License = &huma.License{Name: "Apache 2.0", Identifier: "Apache-2.0"}
-	// No $schema member in every answer, and no pages that load scripts from elsewhere.
-	cfg.CreateHooks = nil
-	cfg.DocsPath, cfg.SchemasPath = "", ""
-	httpapi.BrokenBodies(&cfg)
-	cfg.Transformers = append(cfg.Transformers, httpapi.Typed)
-	httpapi.Discreet(&cfg)
-	if a.gate != nil {
-		access.Describe(&cfg)
-	}
-	h := humago.New(mux, cfg)
-	h.UseMiddleware(httpapi.Traced(a.tracer), a.observe)
-	if a.gate != nil {
-		h.UseMiddleware(a.admit)
-	}
-	h.UseMiddleware(httpapi.WholeBodies(func(ctx huma.Context, detail string) {
-		httpapi.Answer(ctx, newProblem(http.StatusRequestEntityTooLarge, problemTooLarge, detail))
-	}), params.Judge(h))
-
-	a.writing(h, maxBody)
-	a.handling(h, maxBody)
-	a.looking(h)
-	return h
-}
+type api struct{ service *Service }
 
 // writing adds the operations that set the content of an order.
-func (a *api) writing(h huma.API, maxBody int64) {
-	httpapi.RegisterDecoding[NewOrder](h, false, a.needs(h, access.Operator, huma.Operation{
+func (a *api) writing(h huma.API) {
+	httpapi.RegisterDecoding[NewOrder](h, false, access.Needs(access.Operator, huma.Operation{
 		OperationID: "create-order", Method: http.MethodPost, Path: "/v1/orders", DefaultStatus: http.StatusCreated,
 		Summary:      "Create an order",
 		Description:  "Stores the order and its OrderCreated event, both or neither.",
-		MaxBodyBytes: maxBody,
+		MaxBodyBytes: MaxBodyBytes,
 		Responses:    problems(h, 400, 403, 408, 413, 415, 422, 429, 500, 503),
 	}), a.create)
-	change(a, h, maxBody, huma.Operation{
+	change(a, h, huma.Operation{
 		OperationID: "update-order", Method: http.MethodPatch, Path: "/v1/orders/{id}",
 		Summary: "Change lines, address or country",
 		Description: "Stores an OrderUpdated event and changes the order, which must be placed or confirmed. Omitted fields keep their values; " +
@@ -150,29 +109,29 @@ func (a *api) writing(h huma.API, maxBody int64) {
 }
 
 // handling adds the operations on existing orders.
-func (a *api) handling(h huma.API, maxBody int64) {
-	huma.Register(h, a.needs(h, access.Viewer, huma.Operation{
+func (a *api) handling(h huma.API) {
+	huma.Register(h, access.Needs(access.Viewer, huma.Operation{
 		OperationID: "get-order", Method: http.MethodGet, Path: "/v1/orders/{id}",
 		Summary:   "Get an order",
 		Responses: problems(h, 404, 422, 429, 500, 503),
 	}), a.get)
-	huma.Register(h, a.needs(h, access.Viewer, huma.Operation{
+	huma.Register(h, access.Needs(access.Viewer, huma.Operation{
 		OperationID: "list-orders", Method: http.MethodGet, Path: "/v1/orders",
 		Summary:     "List a customer's orders",
 		Description: "Newest first, by placed_at. For the next page, send next as cursor with the same other parameters.",
 		Responses:   problems(h, 422, 429, 500, 503),
 	}), a.list)
-	change(a, h, maxBody, huma.Operation{
+	change(a, h, huma.Operation{
 		OperationID: "confirm-order", Method: http.MethodPost, Path: "/v1/orders/{id}/confirm",
 		Summary:     "Confirm an order",
 		Description: "Stores an OrderUpdated event with the status confirmed. The order must be placed.",
 	}, decodeConfirmation, a.service.Confirm)
-	change(a, h, maxBody, huma.Operation{
+	change(a, h, huma.Operation{
 		OperationID: "ship-order", Method: http.MethodPost, Path: "/v1/orders/{id}/ship",
 		Summary:     "Ship an order",
 		Description: "Stores an OrderUpdated event with the status shipped. The order must be confirmed. It can no longer be changed afterwards.",
 	}, decodeShipment, a.service.Ship)
-	change(a, h, maxBody, huma.Operation{
+	change(a, h, huma.Operation{
 		OperationID: "cancel-order", Method: http.MethodPost, Path: "/v1/orders/{id}/cancel",
 		Summary:     "Cancel an order",
 		Description: "Stores an OrderCancelled event and cancels the order, which must be placed or confirmed. Of several concurrent requests one succeeds; the others receive 409.",
@@ -182,16 +141,16 @@ func (a *api) handling(h huma.API, maxBody int64) {
 // change registers an operation that changes an order: decode reads its body, do
 // makes the change.
 func change[T any](
-	a *api, h huma.API, maxBody int64, op huma.Operation,
+	a *api, h huma.API, op huma.Operation,
 	decode func([]byte) (T, error), do func(context.Context, gocql.UUID, T, WriteOptions) (Result, error),
 ) {
-	op.MaxBodyBytes = maxBody
+	op.MaxBodyBytes = MaxBodyBytes
 	needsMatch := op.Responses["428"] != nil
 	if op.Responses == nil {
 		op.Responses = map[string]*huma.Response{}
 	}
 	maps.Copy(op.Responses, problems(h, 400, 403, 404, 408, 409, 412, 413, 415, 422, 429, 500, 503))
-	httpapi.RegisterDecoding[T](h, !needsMatch, a.needs(h, access.Operator, op), func(ctx context.Context, in *changeInput) (*orderOutput, error) {
+	httpapi.RegisterDecoding[T](h, !needsMatch, access.Needs(access.Operator, op), func(ctx context.Context, in *changeInput) (*orderOutput, error) {
 		keyed := in.IdempotencyKey != ""
 		id, err := gocql.ParseUUID(in.ID)
 		if err != nil {

@@ -40,13 +40,13 @@ type previewOutput struct {
 
 // looking adds the operations that show more of one order.
 func (a *api) looking(h huma.API) {
-	huma.Register(h, a.needs(h, access.Viewer, huma.Operation{
+	huma.Register(h, access.Needs(access.Viewer, huma.Operation{
 		OperationID: "list-order-events", Method: http.MethodGet, Path: "/v1/orders/{id}/events",
 		Summary:     "List an order's events",
 		Description: "Newest first, until their outbox rows expire. The admin API returns the delivery state of an event by its id.",
 		Responses:   problems(h, 404, 422, 429, 500, 503),
 	}), a.events)
-	huma.Register(h, a.needs(h, access.Viewer, huma.Operation{
+	huma.Register(h, access.Needs(access.Viewer, huma.Operation{
 		OperationID: "preview-order-change", Method: http.MethodGet, Path: "/v1/orders/{id}/preview",
 		Summary:     "Preview a change",
 		Description: "By the same rules as the change itself, without making it. With the ETag as If-Match the change does that or is refused.",
@@ -89,9 +89,15 @@ func (a *api) preview(ctx context.Context, in *previewInput) (*previewOutput, er
 // Register adds the operations on existing orders to the API of another server:
 // list, read, events, preview, confirm, ship and cancel. Each operation
 // declares its role by access.Needs; the other server enforces it.
-func (s *Service) Register(h huma.API) {
-	a := &api{service: s, roles: true}
-	a.handling(h, DefaultMaxBodyBytes)
+func (s *Service) Register(h huma.API) { s.register(h, false) }
+
+// register adds the operations, with create those that make an order or set its content too.
+func (s *Service) register(h huma.API, create bool) {
+	a := &api{s}
+	if create {
+		a.writing(h)
+	}
+	a.handling(h)
 	a.looking(h)
 	refine(h.OpenAPI())
 	addExamples(h.OpenAPI())

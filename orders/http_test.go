@@ -20,6 +20,8 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/internal/apiserver"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
@@ -29,13 +31,22 @@ const goodBody = `{"invoice":"536365","customer_id":"17850","country":"United Ki
 
 // newHandler is the API of a service; s may lack a session where no request
 // gets that far.
-func newHandler(t testing.TB, s *Service, cfg ServerConfig) http.Handler {
+func newHandler(t testing.TB, s *Service, cfg apiserver.Config) http.Handler {
 	t.Helper()
-	srv, err := NewServer(s, cfg)
+	return newServer(t, s, cfg).Handler()
+}
+
+func newServer(t testing.TB, s *Service, cfg apiserver.Config) *apiserver.Server {
+	t.Helper()
+	api, err := s.HTTP()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return srv.Handler()
+	srv, err := apiserver.New(api, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return srv
 }
 
 func withoutDatabase(t testing.TB) http.Handler {
@@ -44,14 +55,14 @@ func withoutDatabase(t testing.TB) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newHandler(t, s, ServerConfig{})
+	return newHandler(t, s, apiserver.Config{})
 }
 
 func TestHTTP_BadRequestsAreProblems(t *testing.T) {
 	t.Parallel()
 	h := withoutDatabase(t)
 	id := gocql.UUID{1}.String()
-	long := strings.Repeat("x", DefaultMaxBodyBytes)
+	long := strings.Repeat("x", MaxBodyBytes)
 	tests := []struct {
 		name, method, path, body string
 		header                   []string
@@ -75,15 +86,15 @@ func TestHTTP_BadRequestsAreProblems(t *testing.T) {
 			},
 		},
 		{"good body, bad key", "POST", "/v1/orders", goodBody, []string{"Idempotency-Key", strings.Repeat("x", 256)}, 422, problemInvalid, []string{"header.Idempotency-Key"}},
-		{"too large", "POST", "/v1/orders", `{"country":"` + long + `"}`, nil, 413, problemTooLarge, nil},
-		{"a form", "POST", "/v1/orders", "country=EIRE", []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, problemMedia, nil},
+		{"too large", "POST", "/v1/orders", `{"country":"` + long + `"}`, nil, 413, httpapi.TypeTooLarge, nil},
+		{"a form", "POST", "/v1/orders", "country=EIRE", []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, httpapi.TypeMedia, nil},
 		{"get: no id", "GET", "/v1/orders/nonsense", "", nil, 422, problemInvalid, []string{"path.id"}},
 		{"cancel: no id", "POST", "/v1/orders/nonsense/cancel", "", nil, 422, problemInvalid, []string{"path.id"}},
 		{
 			"cancel: every field", "POST", "/v1/orders/" + id + "/cancel", `{"credit_note":true,"reason":"\u0000","at":1}`, nil, 422, problemInvalid,
 			[]string{"body.credit_note", "body.at", "body.reason"},
 		},
-		{"cancel: too large", "POST", "/v1/orders/" + id + "/cancel", `{"reason":"` + long + `"}`, nil, 413, problemTooLarge, nil},
+		{"cancel: too large", "POST", "/v1/orders/" + id + "/cancel", `{"reason":"` + long + `"}`, nil, 413, httpapi.TypeTooLarge, nil},
 		{"update: nothing", "PATCH", "/v1/orders/" + id, "{}", nil, 422, problemInvalid, []string{"body"}},
 		{
 			"update: every field", "PATCH", "/v1/orders/" + id, `{"country":1,"address":{"name":"","street":"s","city":"c","zip":1},"lines":[],"total":"1"}`,
@@ -101,8 +112,8 @@ func TestHTTP_BadRequestsAreProblems(t *testing.T) {
 		{"list: misspelt", "GET", "/v1/orders?customer_id=1&form=2026-01-01T00:00:00Z", "", nil, 422, problemInvalid, []string{"query.form"}},
 		{"list: given twice", "GET", "/v1/orders?customer_id=1&customer_id=2", "", nil, 422, problemInvalid, []string{"query.customer_id"}},
 		{"list: bad cursor", "GET", "/v1/orders?customer_id=1&cursor=AAAA", "", nil, 422, problemInvalid, []string{"query.cursor"}},
-		{"method", "PUT", "/v1/orders", goodBody, nil, 405, problemMethod, nil},
-		{"path", "GET", "/v2/orders", "", nil, 404, problemNoPath, nil},
+		{"method", "PUT", "/v1/orders", goodBody, nil, 405, httpapi.TypeMethod, nil},
+		{"path", "GET", "/v2/orders", "", nil, 404, httpapi.TypeNoPath, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -148,7 +159,7 @@ func TestHTTP_RefusesAKeyThatIsNone(t *testing.T) {
 func TestHTTP_OrderLifecycle(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	h := newHandler(t, b.Service, ServerConfig{})
+	h := newHandler(t, b.Service, apiserver.Config{})
 	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 	created := world.Request(t, h, "POST", "/v1/orders", goodBody, "Idempotency-Key", "536365", "traceparent", trace)
@@ -207,7 +218,7 @@ func TestHTTP_DatabaseDown(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	o := b.mustCreate(t)
-	h := newHandler(t, b.brief(t), ServerConfig{})
+	h := newHandler(t, b.brief(t), apiserver.Config{})
 	for _, kind := range []engine.OpKind{engine.OpRead, engine.OpSerialRead, engine.OpWrite, engine.OpLoggedBatch, engine.OpCAS} {
 		b.fault(kind, 0, faults.Effect{Failure: faults.Unavailable(0, 1)})
 	}
@@ -243,7 +254,7 @@ func TestHTTP_DatabaseDown(t *testing.T) {
 func TestHTTP_OutcomeUnknown(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	h := newHandler(t, b.brief(t), ServerConfig{})
+	h := newHandler(t, b.brief(t), apiserver.Config{})
 	b.fault(engine.OpLoggedBatch, 0, faults.Effect{Failure: faults.WriteTimeout(faults.Batch, 0, 1)})
 	for _, key := range [][]string{nil, {"Idempotency-Key", "k"}} {
 		r := world.Request(t, h, "POST", "/v1/orders", goodBody, key...)
@@ -337,7 +348,7 @@ func TestHTTP_Metrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newHandler(t, s, ServerConfig{})
+	h := newHandler(t, s, apiserver.Config{Registerer: reg})
 	world.Request(t, h, "POST", "/v1/orders", "{}")
 	r := world.Request(t, promhttp.HandlerFor(reg, promhttp.HandlerOpts{}), "GET", "/metrics", "")
 	for _, want := range []string{
@@ -358,10 +369,7 @@ func TestHTTP_Metrics(t *testing.T) {
 func TestServer_DrainsOnStop(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	srv, err := NewServer(b.Service, ServerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := newServer(t, b.Service, apiserver.Config{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -406,15 +414,6 @@ func TestServer_DrainsOnStop(t *testing.T) {
 	}
 	if r := world.Request(t, srv.Handler(), "GET", "/readyz", ""); r.Status != 503 {
 		t.Errorf("readyz = %d after the stop, want 503", r.Status)
-	}
-}
-
-func TestServerConfig_Validate(t *testing.T) {
-	t.Parallel()
-	for _, cfg := range []ServerConfig{{MaxBodyBytes: -1}, {MaxBodyBytes: 1 << 20}, {DrainTimeout: -1}, {ReadyTimeout: -1}} {
-		if _, err := NewServer(nil, cfg); err == nil {
-			t.Errorf("NewServer(%+v) = nil, want an error", cfg)
-		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/internal/apiserver"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
@@ -121,7 +122,7 @@ func TestService_ListIsRolledForward(t *testing.T) {
 func TestHTTP_List(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	h := newHandler(t, b.Service, ServerConfig{})
+	h := newHandler(t, b.Service, apiserver.Config{})
 	for range 3 {
 		b.mustCreate(t)
 	}

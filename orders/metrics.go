@@ -1,7 +1,6 @@
 package orders
 
 import (
-	"context"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -9,8 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
-	"github.com/scylla-outbox/scylla-outbox/internal/latency"
-	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 )
 
 // Steps of a change, as the label step has them.
@@ -33,7 +30,6 @@ type metrics struct {
 	repairs   *prometheus.CounterVec
 	unknown   prometheus.Counter
 	lostRaces prometheus.Counter
-	requests  *prometheus.HistogramVec
 	// swept is the time before which all events are in the rows of orders, in Unix milliseconds;
 	// until it is known, the start of the process.
 	swept atomic.Int64
@@ -57,7 +53,6 @@ func newMetrics(reg prometheus.Registerer, rowTTL time.Duration) (*metrics, erro
 			Name: "outbox_orders_lost_races_total",
 			Help: "Changes that found the event of a concurrent change under their number.",
 		}),
-		requests: latency.Requests("orders"),
 	}
 	for _, step := range []string{stepClaim, stepBatch, stepAppend, stepApply} {
 		for _, f := range cqlcode.Fates {
@@ -71,7 +66,7 @@ func newMetrics(reg prometheus.Registerer, rowTTL time.Duration) (*metrics, erro
 		Name: "outbox_orders_sweep_overdue_seconds",
 		Help: "Time for which events are not swept that are older than half of the TTL of the outbox.",
 	}, func() float64 { return max(0, time.Since(time.UnixMilli(m.swept.Load()))-rowTTL/2).Seconds() })
-	for _, c := range []prometheus.Collector{m.attempts, m.repairs, m.unknown, m.lostRaces, m.requests, overdue} {
+	for _, c := range []prometheus.Collector{m.attempts, m.repairs, m.unknown, m.lostRaces, overdue} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("register orders metrics: %w", err)
 		}
@@ -80,7 +75,3 @@ func newMetrics(reg prometheus.Registerer, rowTTL time.Duration) (*metrics, erro
 }
 
 func (m *metrics) attempt(step string, f fate) { m.attempts.WithLabelValues(step, f.String()).Inc() }
-
-func (m *metrics) request(ctx context.Context, operation, code string, took time.Duration) {
-	latency.Observe(m.requests.WithLabelValues(operation, code), took, trace.Exemplar(ctx))
-}

@@ -17,7 +17,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/apiserver"
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
@@ -70,11 +72,11 @@ func TestHTTP_OverloadRefusesFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newHandler(t, b.Service, ServerConfig{Gate: gate, Limited: []string{"/v1/messages"}})
+	h := newHandler(t, b.Service, apiserver.Config{Gate: gate})
 	release := fill(t, b.Limiter())
 	hits := b.Fault(0, faults.Effect{Delay: time.Microsecond}, engine.OpRead, engine.OpSerialRead, engine.OpWrite, engine.OpLoggedBatch, engine.OpCAS)
 	for _, r := range [][2]string{
-		{"POST", "/v1/orders"}, {"GET", "/v1/orders?customer_id=1"}, {"POST", "/v1/orders/" + exampleID + "/cancel"}, {"POST", "/v1/messages/batch"},
+		{"POST", "/v1/orders"}, {"GET", "/v1/orders?customer_id=1"}, {"POST", "/v1/orders/" + exampleID + "/cancel"},
 	} {
 		for range 3 { // a wrong token would be refused with 429 the second time
 			req := httptest.NewRequest(r[0], r[1], unread{t})
@@ -86,7 +88,7 @@ func TestHTTP_OverloadRefusesFirst(t *testing.T) {
 			}
 		}
 	}
-	world.Request(t, h, "POST", "/v1/orders", goodBody).MustBeProblem(t, 503, problemOverload)
+	world.Request(t, h, "POST", "/v1/orders", goodBody).MustBeProblem(t, 503, httpapi.TypeOverloaded)
 	if n := hits(); n > 0 {
 		t.Errorf("refused requests sent %d statements", n)
 	}
@@ -96,7 +98,7 @@ func TestHTTP_OverloadRefusesFirst(t *testing.T) {
 		}
 	}
 	release()
-	world.Request(t, h, "POST", "/v1/orders", goodBody).MustBeProblem(t, 401, problemUnauthorized)
+	world.Request(t, h, "POST", "/v1/orders", goodBody).MustBeProblem(t, 401, httpapi.TypeUnauthorized)
 }
 
 // Callers beyond the capacity repeat their requests with the same Idempotency-Key until
@@ -106,7 +108,7 @@ func TestHTTP_OverloadLosesAndDoublesNothing(t *testing.T) {
 	t.Parallel()
 	const callers, each = 120, 3
 	b := setup(t, func(c *Config) { c.Limiter = fixedLimiter(t, 2) }) // and 40 in the queue
-	h := newHandler(t, b.Service, ServerConfig{})
+	h := newHandler(t, b.Service, apiserver.Config{})
 	b.fault(engine.OpLoggedBatch, 0, faults.Effect{Delay: time.Millisecond})
 	var refused atomic.Int64
 	ids := make([][]gocql.UUID, callers)
@@ -120,7 +122,7 @@ func TestHTTP_OverloadLosesAndDoublesNothing(t *testing.T) {
 						ids[i] = append(ids[i], r.ID(t))
 						break
 					}
-					r.MustBeProblem(t, 503, problemOverload)
+					r.MustBeProblem(t, 503, httpapi.TypeOverloaded)
 					if t.Failed() {
 						return
 					}

@@ -29,33 +29,20 @@ type problem struct {
 
 // Problem types. They identify the kind of problem and are no addresses.
 const (
-	problemMalformed    = httpapi.TypeMalformed
-	problemInvalid      = httpapi.TypeInvalid
-	problemNotFound     = "urn:scylla-outbox:problem:order-not-found"
-	problemCancelled    = "urn:scylla-outbox:problem:already-cancelled"
-	problemShipped      = "urn:scylla-outbox:problem:already-shipped"
-	problemConfirmed    = "urn:scylla-outbox:problem:already-confirmed"
-	problemUnconfirmed  = "urn:scylla-outbox:problem:not-confirmed"
-	problemTooOften     = "urn:scylla-outbox:problem:too-many-changes"
-	problemStale        = "urn:scylla-outbox:problem:stale-version"
-	problemNeedsMatch   = "urn:scylla-outbox:problem:if-match-required"
-	problemKeyReuse     = "urn:scylla-outbox:problem:idempotency-key-reuse"
-	problemUnavailable  = httpapi.TypeUnavailable
-	problemUnknown      = "urn:scylla-outbox:problem:outcome-unknown"
-	problemMedia        = httpapi.TypeMedia
-	problemTooLarge     = httpapi.TypeTooLarge
-	problemTimeout      = httpapi.TypeTooSlow
-	problemOverload     = httpapi.TypeOverloaded
-	problemRate         = httpapi.TypeRate
-	problemUnauthorized = httpapi.TypeUnauthorized
-	problemCrossSite    = httpapi.TypeCrossSite
-	problemHost         = httpapi.TypeHost
-	problemForbidden    = httpapi.TypeForbidden
-	problemIdentity     = httpapi.TypeIdentity
-	problemNoPath       = httpapi.TypeNoPath
-	problemMethod       = httpapi.TypeMethod
-	problemStopping     = httpapi.TypeStopping
-	problemInternal     = httpapi.TypeInternal
+	problemMalformed   = httpapi.TypeMalformed
+	problemInvalid     = httpapi.TypeInvalid
+	problemNotFound    = "urn:scylla-outbox:problem:order-not-found"
+	problemCancelled   = "urn:scylla-outbox:problem:already-cancelled"
+	problemShipped     = "urn:scylla-outbox:problem:already-shipped"
+	problemConfirmed   = "urn:scylla-outbox:problem:already-confirmed"
+	problemUnconfirmed = "urn:scylla-outbox:problem:not-confirmed"
+	problemTooOften    = "urn:scylla-outbox:problem:too-many-changes"
+	problemStale       = "urn:scylla-outbox:problem:stale-version"
+	problemNeedsMatch  = "urn:scylla-outbox:problem:if-match-required"
+	problemKeyReuse    = "urn:scylla-outbox:problem:idempotency-key-reuse"
+	problemUnavailable = httpapi.TypeUnavailable
+	problemUnknown     = "urn:scylla-outbox:problem:outcome-unknown"
+	problemInternal    = httpapi.TypeInternal
 )
 
 // problemBlank is the type of responses to disconnected clients.

@@ -12,6 +12,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/apiserver"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
@@ -20,7 +21,7 @@ import (
 func TestPreview_IsWhatTheChangeDoes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	h := newHandler(t, b.Service, ServerConfig{})
+	h := newHandler(t, b.Service, apiserver.Config{})
 	for _, c := range Changes {
 		for _, from := range Statuses {
 			t.Run(fmt.Sprintf("%s of %s", c, from), func(t *testing.T) {
@@ -69,7 +70,7 @@ func TestPreview_IsWhatTheChangeDoes(t *testing.T) {
 func TestEvents_InPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	h := newHandler(t, b.Service, ServerConfig{})
+	h := newHandler(t, b.Service, apiserver.Config{})
 	o := b.mustCreate(t)
 	other := b.mustCreate(t)
 	want := []string{"1 OrderCreated placed"}

@@ -16,6 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
+	"github.com/scylla-outbox/scylla-outbox/internal/apiserver"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
@@ -255,7 +256,7 @@ func TestService_UpdatesAreBounded(t *testing.T) {
 func TestHTTP_Changes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	h := newHandler(t, b.Service, ServerConfig{})
+	h := newHandler(t, b.Service, apiserver.Config{})
 	created := world.Request(t, h, "POST", "/v1/orders", goodBody)
 	id, _ := created.Body["id"].(string)
 	self := "/v1/orders/" + id

@@ -44,13 +44,11 @@ func runAdmin(cmd *cobra.Command, c *app.Config) error {
 		return err
 	}
 	c.Scylla.Need(schema.DeadLetters, schema.Schedule, schema.Subscriptions)
-	return app.WithReception(cmd, c, check, c.ListenAdmin, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.OpsServer, log *slog.Logger, listen app.Listening) error {
+	return app.ServeAPI(cmd, c, check, c.ListenAdmin, func(ctx context.Context, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger, listen app.Listening) (*app.API, error) {
 		a, err := app.StartAdmin(ctx, c, gate, session, nil, reg, log, listen)
-		if err != nil {
-			return err
+		if err == nil {
+			log.Info("admin API serving", "addr", a.Addr, "tls", c.HTTP.TLSCert != "", "tokens", len(c.Admin.Tokens), "oidc", c.Admin.OIDCIssuer)
 		}
-		admin.Works(a.Ready)
-		log.Info("admin API serving", "addr", a.Addr, "tls", c.HTTP.TLSCert != "", "tokens", len(c.Admin.Tokens), "oidc", c.Admin.OIDCIssuer)
-		return a.Wait()
+		return a, err
 	})
 }

@@ -32,6 +32,7 @@ var listenerCommands = map[string]struct {
 	"relay":         {metric: "outbox_relay_streams", kafka: true},
 	"notifier":      {metric: "outbox_dead_letter_"},
 	"orders":        {apis: []string{"--orders-addr"}, metric: "outbox_orders_unknown_outcomes_total"},
+	"messages":      {apis: []string{"--messages-addr"}, metric: "outbox_messages_received_total"},
 	"subscriptions": {apis: []string{"--subscriptions-addr"}, metric: `outbox_http_request_duration_seconds_count{api="subscriptions",code="200",operation="receive"}`},
 	"admin":         {apis: []string{"--admin-addr"}, metric: "outbox_dead_letter_jobs", more: []string{"--config", "TOKENS"}},
 }
@@ -204,6 +205,7 @@ func TestAdminListener_DefaultPortsDiffer(t *testing.T) {
 		}
 		owners[port] = owner
 	}
+	add("--orders-addr", app.DefaultOrdersAddr)
 	for _, s := range app.Settings {
 		switch v := s.Value().(type) {
 		case []string:
@@ -225,8 +227,8 @@ func TestAdminListener_DefaultPortsDiffer(t *testing.T) {
 			}
 		}
 	})
-	if len(owners) != 10 {
-		t.Errorf("found %v, want 10 addresses", owners)
+	if len(owners) != 12 {
+		t.Errorf("found %v, want 12 addresses", owners)
 	}
 }
 

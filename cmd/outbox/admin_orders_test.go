@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -29,19 +30,28 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, line, _ := strings.Cut(strings.Replace(string(other), "ann", "vic", 1), "tokens:\n")
-	c, err := configOf(t, string(yaml)+line, nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-addr", "127.0.0.1:0", "--orders-addr", "127.0.0.1:0")
+	c, err := configOf(t, string(yaml)+line, nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-addr", "127.0.0.1:0", "--messages-addr", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
 	reg := app.NewRegistry("")
-	c.Messages.Topics = []string{"reminders", "late"}
-	orders, err := app.StartOrders(t.Context(), c, b.session, reg, log, c.ListenOrders)
+	c.OrdersAddr, c.Messages.Topics = "127.0.0.1:0", []string{"reminders", "late"}
+	// As outbox-dev run has them: one registry, one set of services.
+	services, err := app.NewServices(t.Context(), c, b.session, app.Parts{Messages: true, Orders: true}, reg, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	orders, err := app.StartOrders(t.Context(), c, b.session, services, reg, log, c.ListenOrders)
+	if err != nil {
+		t.Fatal(err)
+	}
+	intake, err := app.StartMessages(t.Context(), c, b.session, services, reg, log, c.ListenMessages)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := orders.Shutdown(); err != nil {
+		if err := errors.Join(intake.Shutdown(), orders.Shutdown(), services.Close()); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -49,8 +59,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As outbox-dev run has them: one registry, one set of services.
-	a, err := app.StartAdmin(t.Context(), c, gate, b.session, orders.Services, reg, log, c.ListenAdmin)
+	a, err := app.StartAdmin(t.Context(), c, gate, b.session, services, reg, log, c.ListenAdmin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +96,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 		return resp.StatusCode, resp.Header, v
 	}
 	_, _, order := ask("", "POST", orders.Addr+"/v1/orders", `{"customer_id":"17850","country":"Finland","currency":"EUR","lines":[{"sku":"71053","quantity":2,"unit_price":"3.39"}]}`)
-	_, _, message := ask("", "POST", orders.Addr+"/v1/messages", `{"topic":"reminders","key":"customer-42","payload":1,"delay":"1h"}`)
+	_, _, message := ask("", "POST", intake.Addr+"/v1/messages", `{"topic":"reminders","key":"customer-42","payload":1,"delay":"1h"}`)
 	one, two := a.Addr+"/v1/orders/"+order["id"].(string), a.Addr+"/v1/messages/"+message["id"].(string)
 
 	if code, _, list := ask(viewer, "GET", a.Addr+"/v1/orders?customer_id=17850", ""); code != 200 || len(list["orders"].([]any)) != 1 {
@@ -136,7 +145,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	}
 	// Many at once: what a dry run says is not in the audit, what is done is.
 	for range 3 {
-		ask("", "POST", orders.Addr+"/v1/messages", `{"topic":"late","payload":"hunter2","delay":"1h"}`)
+		ask("", "POST", intake.Addr+"/v1/messages", `{"topic":"late","payload":"hunter2","delay":"1h"}`)
 	}
 	many := a.Addr + "/v1/messages/deliver-now"
 	const body = `{"filter":{"topic":"late"},"dry_run":false}`
@@ -162,7 +171,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	if code, _, p := ask(secret, "POST", many, `{"filter":{"topic":"`+strings.Repeat("x", 9000)+`"}}`); code != 413 {
 		t.Errorf("a body that the audit has no room for = %d %v", code, p)
 	}
-	if code, _, p := ask("", "POST", orders.Addr+"/v1/messages/deliver-now", body); code < 400 {
+	if code, _, p := ask("", "POST", intake.Addr+"/v1/messages/deliver-now", body); code < 400 {
 		t.Errorf("the callers' API delivered many: %d %v", code, p)
 	}
 	_, _, audit = ask(viewer, "GET", a.Addr+"/v1/audit", "")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -81,7 +82,7 @@ func (b *coreFixture) session(c *app.Config) *gocql.Session {
 // missingOf is the component that each command misses in a keyspace with core alone, by the
 // beginning of its name; empty if the command needs no other.
 var missingOf = map[string]string{
-	"admin": "components dead-letters, schedule, subscriptions", "orders": "components dead-letters, schedule, subscriptions, orders",
+	"admin": "components dead-letters, schedule, subscriptions", "orders": "component orders",
 	"audit": "component dead-letters", "dlq": "component dead-letters", "notifier": "component dead-letters", "events": "component dead-letters",
 	"relay": "component dead-letters", "relay reshard": "", "messages": "component schedule", "subscriptions": "component subscriptions",
 	"doctor": "", "schema": "", "status": "component dead-letters", "verify": "",
@@ -197,6 +198,76 @@ relay:
 	}
 	if out, errOut, code := b.run("doctor", "--kafka-seeds", b.e.KafkaAddr, "--relay-dead-letters=false", "--relay-topics", "ThingHappened=things"); strings.Contains(out, "dead-letter") || strings.Contains(out, "dead_letter") || !strings.Contains(out, "keyspace shop is up to date with outbox,core,") {
 		t.Errorf("doctor: status %d: %s%s", code, out, errOut)
+	}
+}
+
+// Messages need the component schedule alone. The admin API has the orders of the example once the
+// keyspace has their tables, and is complete without them.
+func TestComponents_WithoutTheExample(t *testing.T) {
+	t.Parallel()
+	b := setupComponent(t, "schedule", "outbox,core,schedule")
+	secret, file := token(t, "operator")
+	tokens, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := configOf(t, string(tokens), nil, "--scylla-hosts", b.e.CQLAddr, "--scylla-keyspace", "shop", "--kafka-seeds", b.e.KafkaAddr,
+		"--messages-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--http-drain-delay", "0s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	c.Scylla.Need(schema.Schedule)
+	intake, err := app.StartMessages(t.Context(), c, b.session(c), nil, app.NewRegistry(""), log, c.ListenMessages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := "http://" + intake.Addr
+	for _, delay := range []string{"0s", "1h"} {
+		status, header, text := asked(t, "POST", url+"/v1/messages", "", `{"topic":"reminders","payload":1,"delay":"`+delay+`"}`)
+		if status != 202 {
+			t.Fatalf("POST of a message = %d %s", status, text)
+		}
+		if status, _, text := asked(t, "GET", url+header.Get("Location"), "", ""); status != 200 || strings.Contains(text, "note") {
+			t.Errorf("GET of a message after %s = %d %s", delay, status, text)
+		}
+	}
+	for path, want := range map[string]int{"/readyz": 200, "/v1/orders?customer_id=a": 404} {
+		if status, _, text := asked(t, "GET", url+path, "", ""); status != want {
+			t.Errorf("GET %s of the messages API = %d %s, want %d", path, status, text, want)
+		}
+	}
+	if err := intake.Shutdown(); err != nil {
+		t.Error(err)
+	}
+
+	gate, err := c.Admin.Gate(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		add    string
+		orders int
+		shown  bool
+	}{{"subscriptions", 404, false}, {"orders", 200, true}} {
+		if out, errOut, code := b.run("schema migrate", "--components", step.add); code != cli.ExitOK {
+			t.Fatalf("schema migrate: status %d: %s%s", code, out, errOut)
+		}
+		a, err := app.StartAdmin(t.Context(), c, gate, b.session(c), nil, app.NewRegistry(""), log, c.ListenAdmin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, want := range map[string]int{"/v1/orders?customer_id=a": step.orders, "/v1/messages?state=scheduled": 200, "/v1/dead-letters": 200} {
+			if status, _, text := asked(t, "GET", "http://"+a.Addr+path, secret, ""); status != want {
+				t.Errorf("with %s: GET %s = %d %s, want %d", step.add, path, status, text, want)
+			}
+		}
+		if _, _, text := asked(t, "GET", "http://"+a.Addr+"/console/static/settings.json", "", ""); strings.Contains(text, `"orders":true`) != step.shown {
+			t.Errorf("with %s the settings of the console are %s", step.add, text)
+		}
+		if err := a.Shutdown(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -56,24 +56,27 @@ func composeConfig(t *testing.T, name string) *app.Config {
 	return c
 }
 
-// The order API of docker-compose.yml has no tokens and listens beyond the loopback of
-// its container, so it must refuse the host names of pages that use DNS rebinding.
-func TestCompose_OrdersRefuseForeignHosts(t *testing.T) {
+// The APIs of docker-compose.yml have no tokens and listen beyond the loopback of their
+// containers, so they must refuse the host names of pages that use DNS rebinding.
+func TestCompose_APIsRefuseForeignHosts(t *testing.T) {
 	t.Parallel()
-	c := composeConfig(t, "orders")
-	if len(c.HTTP.Tokens) > 0 {
-		t.Fatal("docker-compose.yml has tokens; this test is about an API without")
-	}
-	hosts, err := c.HTTP.AllowedHosts(c.Orders.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for host, want := range map[string]bool{
-		"127.0.0.1:8080": true, "localhost:8080": true, "orders:8080": true, "172.18.0.4:8080": true,
-		"evil.example:8080": false, "relay:8080": false, "0.0.0.0.evil.example": false,
-	} {
-		if got := hosts.Allow(host); got != want {
-			t.Errorf("Allow(%q) = %t, want %t", host, got, want)
+	orders := readCompose(t).Services["orders"].Command
+	for name, addr := range map[string]string{"orders": orders[slices.Index(orders, "--orders-addr")+1], "messages": composeConfig(t, "messages").Messages.Addr} {
+		c := composeConfig(t, name)
+		if len(c.HTTP.Tokens) > 0 {
+			t.Fatal("docker-compose.yml has tokens; this test is about an API without")
+		}
+		hosts, err := c.HTTP.AllowedHosts(addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for host, want := range map[string]bool{
+			"127.0.0.1:8080": true, "localhost:8080": true, name + ":8080": true, "172.18.0.4:8080": true,
+			"evil.example:8080": false, "relay:8080": false, "0.0.0.0.evil.example": false,
+		} {
+			if got := hosts.Allow(host); got != want {
+				t.Errorf("%s: Allow(%q) = %t, want %t", name, host, got, want)
+			}
 		}
 	}
 }
@@ -121,8 +124,8 @@ func TestCompose_PrometheusTargets(t *testing.T) {
 			}
 		}
 	}
-	if found != 4 {
-		t.Errorf("found %d targets, want 4", found)
+	if found != 5 {
+		t.Errorf("found %d targets, want 5", found)
 	}
 }
 
@@ -194,14 +197,14 @@ func TestCompose_HealthAndConfinement(t *testing.T) {
 		}
 		checked++
 		command := service.Command
-		if i := slices.Index(command, "--config"); i >= 0 {
+		if i := slices.IndexFunc(command, func(arg string) bool { return strings.HasPrefix(arg, "--") }); i >= 0 {
 			command = command[:i]
 		}
 		if want := append([]string{"CMD", "/outbox", "health"}, command...); !slices.Equal(service.Healthcheck.Test, want) {
 			t.Errorf("%s: its health check is %q, want %q", name, service.Healthcheck.Test, want)
 		}
 	}
-	if checked != 4 {
-		t.Errorf("checked %d services, want 4", checked)
+	if checked != 5 {
+		t.Errorf("checked %d services, want 5", checked)
 	}
 }

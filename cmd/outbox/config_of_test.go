@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -13,7 +14,7 @@ import (
 func configOf(t *testing.T, yaml string, env map[string]string, args ...string) (*app.Config, error) {
 	t.Helper()
 	flags := func(cmd *cobra.Command) {
-		app.AddFlags(cmd, append([]string{app.SectionAdmin, app.SectionRelay, app.SectionSchema}, app.OrdersSections...)...)
+		app.AddFlags(cmd, slices.Concat([]string{app.SectionAdmin, app.SectionRelay, app.SectionSchema}, app.OrdersSections, app.MessagesSections)...)
 	}
 	return clitest.Config(t, app.LoadConfigFrom, flags, yaml, env, args...)
 }

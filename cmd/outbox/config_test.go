@@ -65,7 +65,7 @@ func TestConfig(t *testing.T) {
 		"kafka: {password: 'file:/no'}":                    "kafka.password",
 		"http: {tokens: [nobody]}":                         "http.tokens",
 		"admin: {tokens: [nobody]}":                        "admin.tokens",
-		"orders: {addr: nowhere}":                          "orders.addr",
+		"messages: {addr: nowhere}":                        "messages.addr",
 		"admin: {addr: 'a:b'}":                             "admin.addr",
 		"ops: {addr: ''}":                                  "ops.addr",
 		"hints: {addr: '127.0.0.1:1'}":                     "hints.key",

@@ -66,6 +66,7 @@ func TestContactPoints(t *testing.T) {
 var commandArguments = map[string][]string{
 	"admin":                {"--admin-addr", "127.0.0.1:0", "--ops-addr", "off", "--config", "TOKENS"},
 	"orders":               {"--orders-addr", "127.0.0.1:0", "--http-insecure", "--ops-addr", "off"},
+	"messages":             {"--messages-addr", "127.0.0.1:0", "--http-insecure", "--ops-addr", "off"},
 	"relay":                {"--ops-addr", "127.0.0.1:0"},
 	"subscriptions":        {"--subscriptions-addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0"},
 	"notifier":             {"--ops-addr", "127.0.0.1:0"},
@@ -107,7 +108,7 @@ func TestCommands_BareHostAndLateDatabase(t *testing.T) {
 	}
 	services := 0
 	eachDatabaseCommand(func(c *cobra.Command, name string) {
-		waits := slices.Contains([]string{"admin", "orders", "relay"}, name)
+		waits := slices.Contains([]string{"admin", "messages", "orders", "relay"}, name)
 		if waits {
 			services++
 		}
@@ -116,8 +117,8 @@ func TestCommands_BareHostAndLateDatabase(t *testing.T) {
 			bareHost(t, strings.Fields(name), argumentsOf(c, name), waits)
 		})
 	})
-	if services != 3 {
-		t.Errorf("found %d services, want 3", services)
+	if services != 4 {
+		t.Errorf("found %d services, want 4", services)
 	}
 }
 

@@ -14,16 +14,22 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 )
 
-// After SIGTERM the order API is not ready, and for http.drain_delay serves who
+// After SIGTERM the messages API is not ready, and for http.drain_delay serves who
 // comes all the same; who watches events goes on watching.
-func TestOrders_LeavesBehindALoadBalancer(t *testing.T) {
+func TestMessages_LeavesBehindALoadBalancer(t *testing.T) {
 	t.Parallel()
 	b := setupDLQ(t)
 	c, err := configOf(t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--http-drain-delay", "1h")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := app.NewOrderServer(t.Context(), c, b.session, app.NewRegistry(""), slog.New(slog.DiscardHandler))
+	reg, log := app.NewRegistry(""), slog.New(slog.DiscardHandler)
+	services, err := app.NewServices(t.Context(), c, b.session, app.Parts{Messages: true}, reg, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = services.Close() }()
+	server, hub, err := app.NewMessageServer(c, b.session, services, reg, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +40,13 @@ func TestOrders_LeavesBehindALoadBalancer(t *testing.T) {
 	ctx, terminate := context.WithCancel(t.Context())
 	defer terminate()
 	served := make(chan error, 1)
-	go func() { served <- server.Run(ctx, ln) }()
+	watching := make(chan struct{})
+	go func() {
+		served <- server.Serve(ctx, ln, func(ctx context.Context) error {
+			defer close(watching)
+			return hub.Run(ctx)
+		})
+	}()
 
 	ask := func(method, path, body string) *http.Response {
 		t.Helper()
@@ -72,14 +84,16 @@ func TestOrders_LeavesBehindALoadBalancer(t *testing.T) {
 	if code := status("POST", "/v1/messages", `{"topic":"reminders","payload":1}`); code != 202 {
 		t.Errorf("a message while the server leaves = %d, want 202", code)
 	}
-	if server.Watching.Err() != nil {
+	select {
+	case <-watching:
 		t.Error("watching has ended, and requests are still taken")
+	default:
 	}
 	if err := ln.Close(); err != nil { // instead of waiting for an hour
 		t.Fatal(err)
 	}
 	if err := <-served; !errors.Is(err, net.ErrClosed) {
-		t.Errorf("run() = %v, want that the listener was closed", err)
+		t.Errorf("Serve() = %v, want that the listener was closed", err)
 	}
 	for lines.Scan() { // what is watched has ended too, or this would not
 	}

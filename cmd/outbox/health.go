@@ -32,7 +32,7 @@ of containers, whose image has no shell.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 || target.Flags().Lookup(app.FlagOpsAddr) == nil {
-				return cli.Usage(fmt.Errorf("COMMAND %q has no ops listener; use relay, orders, admin, notifier or subscriptions", strings.Join(args, " ")))
+				return cli.Usage(fmt.Errorf("COMMAND %q has no ops listener; use relay, messages, subscriptions, admin, notifier or orders", strings.Join(args, " ")))
 			}
 			c, err := app.LoadConfigFrom(file, os.LookupEnv, target.Flags())
 			if err != nil {

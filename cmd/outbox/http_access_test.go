@@ -51,13 +51,16 @@ func TestHTTP_ListenBeyondLoopback(t *testing.T) {
 		"told so":           {"0.0.0.0:0", app.HTTPConfig{Insecure: true}, true},
 		"half a pair":       {"127.0.0.1:0", half, false},
 	} {
-		ln, err := (&app.Config{HTTP: tt.conf, Orders: app.OrdersConfig{Addr: tt.addr}}).ListenOrders(t.Context(), slog.New(slog.DiscardHandler))
-		if (err == nil) != tt.ok {
-			t.Errorf("%s: listen() = %v, want ok %v", name, err, tt.ok)
-		}
-		if ln != nil && err == nil {
-			if err := ln.Close(); err != nil {
-				t.Error(err)
+		c := &app.Config{HTTP: tt.conf, OrdersAddr: tt.addr, Messages: app.MessagesConfig{Addr: tt.addr}}
+		for _, listen := range []app.Listening{c.ListenOrders, c.ListenMessages} {
+			ln, err := listen(t.Context(), slog.New(slog.DiscardHandler))
+			if (err == nil) != tt.ok {
+				t.Errorf("%s: listen() = %v, want ok %v", name, err, tt.ok)
+			}
+			if ln != nil && err == nil {
+				if err := ln.Close(); err != nil {
+					t.Error(err)
+				}
 			}
 		}
 	}
@@ -66,11 +69,13 @@ func TestHTTP_ListenBeyondLoopback(t *testing.T) {
 // What is wrong is said before the database is waited for.
 func TestHTTP_ReportsEveryProblemImmediately(t *testing.T) {
 	t.Setenv("OUTBOX_HTTP_TOKENS", "shop")
-	var out, errOut bytes.Buffer
-	code := run([]string{"orders", "--scylla-hosts", "127.0.0.1:1", "--http-trusted-proxies", "::/0"}, &out, &errOut)
-	for _, want := range []string{"http.tokens", "http.trusted_proxies", `"::/0": would trust every address`} {
-		if code != cli.ExitUsage || !strings.Contains(errOut.String(), want) {
-			t.Errorf("exit status %d: %s, want it to say %s", code, errOut.String(), want)
+	for _, command := range []string{"orders", "messages"} {
+		var out, errOut bytes.Buffer
+		code := run([]string{command, "--scylla-hosts", "127.0.0.1:1", "--http-trusted-proxies", "::/0"}, &out, &errOut)
+		for _, want := range []string{"http.tokens", "http.trusted_proxies", `"::/0": would trust every address`} {
+			if code != cli.ExitUsage || !strings.Contains(errOut.String(), want) {
+				t.Errorf("%s: exit status %d: %s, want it to say %s", command, code, errOut.String(), want)
+			}
 		}
 	}
 }

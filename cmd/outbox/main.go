@@ -1,5 +1,5 @@
-// Command outbox is the transactional outbox: the order service, the relay,
-// their schema, and the tools around them, in one binary.
+// Command outbox is the transactional outbox: the relay, the APIs of messages and
+// subscriptions, their schema, and the tools around them, in one binary.
 package main
 
 import (
@@ -23,10 +23,10 @@ func run(args []string, out, errOut io.Writer) int {
 func newRoot(out, errOut io.Writer) *cobra.Command {
 	root := cli.NewRoot("outbox", "A transactional outbox for ScyllaDB and the relay that carries it to Kafka", `A transactional outbox for ScyllaDB and the relay that carries it to Kafka.
 
-Run 'outbox schema migrate' once, then any number of 'outbox orders' and 'outbox
-relay'. 'outbox doctor' checks the installation, 'outbox verify' proves that no event
-was lost. 'outbox-dev run' starts everything in one process, with embedded engines
-and sample orders.`, out, errOut)
+Run 'outbox schema migrate' once, then any number of 'outbox relay' and, as needed,
+'outbox messages', 'outbox subscriptions' and 'outbox admin'. 'outbox doctor' checks the
+installation, 'outbox verify' proves that no event was lost. 'outbox-dev run' starts
+everything in one process, with embedded engines and sample orders.`, out, errOut)
 	root.AddCommand(
 		newOrdersCommand(), newTokenCommand(), newRelayCommand(), newSchemaCommand(),
 		tail.NewCommand(), newDoctorCommand(), newVerifyCommand(), newDLQCommand(), newNotifierCommand(), newAuditCommand(), newEventsCommand(), newAdminCommand(), newMessagesCommand(), newSubscriptionsCommand(), newConsumeCommand(), newStatusCommand(), newHealthCommand(), config.NewCommand(), cli.NewVersionCommand(),

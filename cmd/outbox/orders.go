@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 
 	"github.com/gocql/gocql"
@@ -14,30 +13,27 @@ import (
 )
 
 func newOrdersCommand() *cobra.Command {
+	var addr string
 	cmd := &cobra.Command{
 		Use:   "orders",
-		Short: "Serve the HTTP API of orders and messages",
-		Args:  cobra.NoArgs,
-		RunE:  app.WithConfig(runOrders),
+		Short: "Serve the HTTP API of orders, the example of a service",
+		Long: `Serve the HTTP API of orders, the example of a service with an outbox, until SIGTERM.
+
+Its tables are those of the component orders: 'outbox schema migrate --components orders'.`,
+		Args: cobra.NoArgs,
+		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
+			c.OrdersAddr = addr
+			return runOrders(cmd, c)
+		}),
 	}
+	cmd.Flags().StringVar(&addr, "orders-addr", app.DefaultOrdersAddr, "address of the API")
 	app.AddFlags(cmd, app.OrdersSections...)
 	return cmd
 }
 
 func runOrders(cmd *cobra.Command, c *app.Config) error {
-	check := func(log *slog.Logger) error {
-		_, gate := c.HTTP.Gate(log)
-		_, proxies := c.HTTP.Proxies()
-		_, hosts := c.HTTP.AllowedHosts(c.Orders.Addr)
-		return errors.Join(gate, proxies, hosts)
-	}
-	c.Scylla.Need(schema.Components()...)
-	return app.WithReception(cmd, c, check, c.ListenOrders, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.OpsServer, log *slog.Logger, listen app.Listening) error {
-		api, err := app.StartOrders(ctx, c, session, reg, log, listen)
-		if err != nil {
-			return err
-		}
-		admin.Works(api.Ready)
-		return api.Wait()
+	c.Scylla.Need(schema.Orders)
+	return app.ServeAPI(cmd, c, c.CheckOrders, c.ListenOrders, func(ctx context.Context, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger, listen app.Listening) (*app.API, error) {
+		return app.StartOrders(ctx, c, session, nil, reg, log, listen)
 	})
 }

@@ -99,13 +99,16 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addrs := map[string]string{"orders": freeAddr(t), "admin": freeAddr(t)}
-	c.Orders.Addr, c.Admin.Addr = addrs["orders"], addrs["admin"]
-	listeners := map[string]string{"orders": freeAddr(t), "admin": freeAddr(t)}
+	runs := map[string]func(*cobra.Command, *app.Config) error{"orders": runOrders, "messages": runMessages, "admin": runAdmin}
+	addrs, listeners := map[string]string{}, map[string]string{}
+	for name := range runs {
+		addrs[name], listeners[name] = freeAddr(t), freeAddr(t)
+	}
+	c.OrdersAddr, c.Messages.Addr, c.Admin.Addr = addrs["orders"], addrs["messages"], addrs["admin"]
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ended := make(map[string]chan error)
-	for name, run := range map[string]func(*cobra.Command, *app.Config) error{"orders": runOrders, "admin": runAdmin} {
+	for name, run := range runs {
 		conf, cmd, end := *c, &cobra.Command{}, make(chan error, 1)
 		conf.Ops.Addr = listeners[name]
 		cmd.SetContext(ctx)
@@ -172,8 +175,8 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 		until(t, addr, 200, "")
 		until(t, listeners[name], 200, "")
 	}
-	if code, _, text := asked(t, "POST", "http://"+addrs["orders"]+"/v1/messages", "", `{"topic":"reminders","payload":1}`); code != 202 {
-		t.Errorf("orders: a message = %d %s", code, text)
+	if code, _, text := asked(t, "POST", "http://"+addrs["messages"]+"/v1/messages", "", `{"topic":"reminders","payload":1}`); code != 202 {
+		t.Errorf("messages: a message = %d %s", code, text)
 	}
 	if code, _, text := asked(t, "GET", "http://"+addrs["admin"]+"/v1/orders?customer_id=ann", secret, ""); code != 200 {
 		t.Errorf("admin: orders, which the keyspace has, = %d %s", code, text)
@@ -242,7 +245,9 @@ func TestAdmin_LeavesBehindALoadBalancer(t *testing.T) {
 		t.Fatal(err)
 	}
 	var ln net.Listener
-	a, err := app.StartAdmin(t.Context(), c, gate, b.session, nil, app.NewRegistry(""), log, func(ctx context.Context, log *slog.Logger) (_ net.Listener, err error) {
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	a, err := app.StartAdmin(ctx, c, gate, b.session, nil, app.NewRegistry(""), log, func(ctx context.Context, log *slog.Logger) (_ net.Listener, err error) {
 		ln, err = c.ListenAdmin(ctx, log)
 		return ln, err
 	})
@@ -250,7 +255,7 @@ func TestAdmin_LeavesBehindALoadBalancer(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, a.Addr, 200, "")
-	a.Stop()
+	leave()
 	until(t, a.Addr, 503, "urn:scylla-outbox:problem:stopping")
 	if code, header, text := asked(t, "GET", "http://"+a.Addr+"/v1/me", secret, ""); code != 200 {
 		t.Errorf("/v1/me while it leaves = %d %v %s", code, header, text)

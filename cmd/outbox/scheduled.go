@@ -21,14 +21,18 @@ import (
 func newMessagesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "messages",
-		Short: "Print, list, deliver and cancel messages",
-		Long: `Print, list, deliver and cancel messages. All but get apply to scheduled messages.
+		Short: "Serve the HTTP API of messages and the event streams",
+		Long: `Serve the HTTP API of messages and the event streams, until SIGTERM. Any number of
+processes may run. Tokens, TLS and proxies are the settings of the section http.
 
-These commands use the admin API at --api-admin-url, or without it the database. An API needs a
-token (OUTBOX_API_TOKEN): get and list that of a viewer, the others that of an operator.`,
+The commands below print, list, deliver and cancel messages; all but get apply to
+scheduled messages. They use the admin API at --api-admin-url, or without it the database. An
+API needs a token (OUTBOX_API_TOKEN): get and list that of a viewer, the others that of an
+operator.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: app.WithConfig(runMessages),
 	}
+	app.AddFlags(cmd, app.MessagesSections...)
 	cmd.AddCommand(
 		newScheduledListCommand(), newMessagesGetCommand(),
 		newScheduledChangeCommand(scheduledChange{

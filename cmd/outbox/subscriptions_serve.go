@@ -14,12 +14,7 @@ import (
 
 func runSubscriptions(cmd *cobra.Command, c *app.Config) error {
 	c.Scylla.Need(schema.Subscriptions)
-	return app.WithReception(cmd, c, c.CheckSubscriptions, c.ListenSubscriptions, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.OpsServer, log *slog.Logger, listen app.Listening) error {
-		api, err := app.StartSubscriptions(ctx, c, session, reg, log, listen)
-		if err != nil {
-			return err
-		}
-		admin.Works(api.Ready)
-		return api.Wait()
+	return app.ServeAPI(cmd, c, c.CheckSubscriptions, c.ListenSubscriptions, func(ctx context.Context, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger, listen app.Listening) (*app.API, error) {
+		return app.StartSubscriptions(ctx, c, session, reg, log, listen)
 	})
 }

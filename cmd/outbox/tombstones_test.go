@@ -18,21 +18,21 @@ func TestTombstones_ByHTTP(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
 	c, err := configOf(t, "messages: {topics: [things]}\nrelay: {confidence_window: 3s}\n", nil,
-		"--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--orders-addr", "127.0.0.1:0")
+		"--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--messages-addr", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	orders, err := app.StartOrders(t.Context(), c, b.session, app.NewRegistry(""), log, c.ListenOrders)
+	intake, err := app.StartMessages(t.Context(), c, b.session, nil, app.NewRegistry(""), log, c.ListenMessages)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := orders.Shutdown(); err != nil {
+		if err := intake.Shutdown(); err != nil {
 			t.Error(err)
 		}
 	}()
-	sender := &messages.Client{URL: "http://" + orders.Addr}
+	sender := &messages.Client{URL: "http://" + intake.Addr}
 	empty := ""
 	sent := map[string]messages.NewMessage{
 		"tombstone": {Tombstone: true}, "later tombstone": {Tombstone: true, Delay: time.Millisecond},

@@ -54,13 +54,13 @@ func TestTraces_OneOrderEndToEnd(t *testing.T) {
 	log, reg := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	c.Observe(reg, log)
 	c.Tracer = provider
-	c.Orders.Addr, c.HTTP.DrainDelay, c.Subscriptions.Addr = "127.0.0.1:0", 0, "127.0.0.1:0"
+	c.OrdersAddr, c.HTTP.DrainDelay, c.Subscriptions.Addr = "127.0.0.1:0", 0, "127.0.0.1:0"
 	session, err := c.Scylla.Session(c.Scylla.Keyspace)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer sessions.Close(session)
-	orders, err := app.StartOrders(t.Context(), c, session, reg, log, c.ListenOrders)
+	orders, err := app.StartOrders(t.Context(), c, session, nil, reg, log, c.ListenOrders)
 	if err != nil {
 		t.Fatal(err)
 	}

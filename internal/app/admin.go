@@ -17,7 +17,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin/console"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
-	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/api"
 )
 
@@ -37,19 +36,11 @@ func (c *AdminConfig) Gate(log *slog.Logger) (*access.Gate, error) {
 	return g, nil
 }
 
-// AdminAPI is a running admin API.
-type AdminAPI struct {
-	Addr  string
-	Ready httpapi.Readiness
-	Stop  context.CancelFunc
-	done  chan error // delivers the error that ended it, once
-}
-
 // StartAdmin starts the admin API on the listener that listen opens; the API answers when
-// StartAdmin returns. It ends with ctx, or by Shutdown. beside contains the services of an
-// order API in the same process; with nil the admin API creates its own, and runs the
-// continuous verification.
-func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocql.Session, beside *Services, reg prometheus.Registerer, log *slog.Logger, listen Listening) (_ *AdminAPI, err error) {
+// StartAdmin returns. It ends with ctx, or by Shutdown. beside contains the services of
+// other APIs in the same process; with nil the admin API creates its own, with orders if the
+// keyspace has them, and runs the continuous verification.
+func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocql.Session, beside *Services, reg prometheus.Registerer, log *slog.Logger, listen Listening) (_ *API, err error) {
 	deadLetters, err := dlq.Open(session, c.Scylla.Keyspace, append(c.DLQOptions(), dlq.WithLogger(log))...)
 	if err != nil {
 		return nil, cli.Usage(err)
@@ -70,11 +61,11 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 	}()
 	var own *Services
 	if beside == nil {
-		var withOrders bool
-		if withOrders, err = hasOrders(ctx, &c.Scylla, session, log); err != nil {
+		parts := Parts{Messages: true}
+		if parts.Orders, err = hasOrders(ctx, &c.Scylla, session, log); err != nil {
 			return nil, err
 		}
-		if own, err = newServices(ctx, c, session, withOrders, reg, log); err != nil {
+		if own, err = NewServices(ctx, c, session, parts, reg, log); err != nil {
 			return nil, err
 		}
 		beside = own
@@ -107,14 +98,12 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 	if err != nil {
 		return nil, err
 	}
-	running, stop := context.WithCancel(ctx)
-	a := &AdminAPI{Addr: ln.Addr().String(), Ready: server.Readiness, Stop: stop, done: make(chan error, 1)}
 	runs := jobs.RunnerConfig{Logger: log, Registerer: reg}
 	if keeper != nil {
 		runs.Archive = keeper
 	}
 	runner := jobs.NewRunner(jobs.New(deadLetters), runs)
-	go func() {
+	return start(ctx, ln, server.Readiness, func(running context.Context, ln net.Listener) error {
 		// A process that creates jobs also runs them; of several runners one takes each job.
 		working, stopJobs := context.WithCancel(context.WithoutCancel(running))
 		ran := make(chan error, 1)
@@ -124,9 +113,8 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 		err := server.Serve(running, ln)
 		stopJobs()
 		<-verified
-		a.done <- errors.Join(err, <-ran, own.Close(), closeArchive())
-	}()
-	return a, nil
+		return errors.Join(err, <-ran, own.Close(), closeArchive())
+	}), nil
 }
 
 // apiConfig returns the configuration of the admin API without access control, dead letters,
@@ -189,16 +177,4 @@ func (c *Config) outboxTables() (out []admin.Table) {
 		out = append(out, admin.Table{Keyspace: confs[i].TableKeyspace, Name: confs[i].Table, Mapping: confs[i].Mapping})
 	}
 	return out
-}
-
-// Wait returns the error that ended the API, nil after a requested stop.
-func (a *AdminAPI) Wait() error {
-	defer a.Stop()
-	return <-a.done
-}
-
-// Shutdown waits for requests in progress, and returns the error that ended the API.
-func (a *AdminAPI) Shutdown() error {
-	a.Stop()
-	return a.Wait()
 }

@@ -28,7 +28,7 @@ const OpsAddrKey, FlagOpsAddr, OpsOff = "ops.addr", "ops-addr", "off"
 // OpsAddrs are the defaults of ops.addr by command. They differ, and none is a default
 // port of the database, of Kafka or of an API, so that all commands can run on one host.
 var OpsAddrs = map[string]string{
-	"relay": "127.0.0.1:9090", "orders": "127.0.0.1:9091", "notifier": "127.0.0.1:9094", "admin": "127.0.0.1:9096", "subscriptions": "127.0.0.1:9097",
+	"relay": "127.0.0.1:9090", "orders": "127.0.0.1:9091", "notifier": "127.0.0.1:9094", "admin": "127.0.0.1:9096", "subscriptions": "127.0.0.1:9097", "messages": "127.0.0.1:9099",
 }
 
 // OpsServer serves /metrics, /livez and /readyz of a process from its start on, also while

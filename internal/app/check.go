@@ -42,7 +42,7 @@ func (c *Config) Check() error {
 	add(err)
 
 	for _, api := range []struct{ key, addr string }{
-		{"orders.addr", c.Orders.Addr}, {"admin.addr", c.Admin.Addr}, {"subscriptions.addr", c.Subscriptions.Addr},
+		{"messages.addr", c.Messages.Addr}, {"admin.addr", c.Admin.Addr}, {"subscriptions.addr", c.Subscriptions.Addr},
 	} {
 		if err := checkAddr(api.addr); err != nil {
 			named(api.key, err)

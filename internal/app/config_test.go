@@ -16,7 +16,7 @@ import (
 func configOf(t *testing.T, yaml string, env map[string]string, args ...string) (*Config, error) {
 	t.Helper()
 	flags := func(cmd *cobra.Command) {
-		AddFlags(cmd, append([]string{SectionAdmin, SectionRelay, SectionSchema}, OrdersSections...)...)
+		AddFlags(cmd, slices.Concat([]string{SectionAdmin, SectionRelay, SectionSchema}, OrdersSections, MessagesSections)...)
 	}
 	return clitest.Config(t, LoadConfigFrom, flags, yaml, env, args...)
 }
@@ -39,7 +39,7 @@ func TestConfig_FlagOverEnvironmentOverFileOverDefault(t *testing.T) {
 		{"file, one string for a list", c.Kafka.Seeds, []string{"file:9092"}},
 		{"file, duration", c.Relay.ConfidenceWindow, 7 * time.Second},
 		{"flag, number", c.Relay.Partitions, int32(12)},
-		{"default", c.Orders.Addr, "127.0.0.1:8080"},
+		{"default", c.Messages.Addr, "127.0.0.1:8084"},
 	} {
 		if !reflect.DeepEqual(x.got, x.want) {
 			t.Errorf("%s: got %v, want %v", x.name, x.got, x.want)
@@ -130,7 +130,7 @@ func TestSettings_AddressesBelongToOneListener(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	if want := []string{"admin.addr", "hints.addr", "ops.addr", "orders.addr", "subscriptions.addr"}; !slices.Equal(got, want) {
+	if want := []string{"admin.addr", "hints.addr", "messages.addr", "ops.addr", "subscriptions.addr"}; !slices.Equal(got, want) {
 		t.Errorf("the addresses are %q, want %q", got, want)
 	}
 }

@@ -32,13 +32,8 @@ func (c *HTTPConfig) Gate(log *slog.Logger) (*access.Gate, error) {
 	return g, nil
 }
 
-// ListenOrders listens on orders.addr, with TLS if there is a certificate. Beyond loopback it
-// requires TLS and tokens, unless http.insecure is set.
-func (c *Config) ListenOrders(ctx context.Context, log *slog.Logger) (net.Listener, error) {
-	return c.HTTP.listen(ctx, log, c.Orders.Addr, "orders.addr", "--orders-addr")
-}
-
-// listen is ListenOrders on the address of a setting with its flag.
+// listen listens on the address of a setting with its flag, with TLS if there is a certificate.
+// Beyond loopback it requires TLS and tokens, unless http.insecure is set.
 func (c *HTTPConfig) listen(ctx context.Context, log *slog.Logger, addr, key, flag string) (net.Listener, error) {
 	if err := c.checkPair(); err != nil {
 		return nil, err

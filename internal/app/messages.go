@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -16,8 +17,9 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
+	"github.com/scylla-outbox/scylla-outbox/internal/apiserver"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
-	"github.com/scylla-outbox/scylla-outbox/internal/registry"
+	"github.com/scylla-outbox/scylla-outbox/internal/stream"
 	"github.com/scylla-outbox/scylla-outbox/internal/whereis"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
@@ -25,33 +27,76 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/relay/share"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
+	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// newMessages returns the API of messages on the session, which shares limiter. hints may be
-// nil. closeStore closes its store of payloads.
-func newMessages(ctx context.Context, c *Config, session *gocql.Session, cons gocql.Consistency, limiter *messages.Limiter, hints messages.Hints, subs *observer, schemas *registry.Registry, reg prometheus.Registerer, log *slog.Logger) (api *messages.API, closeStore func() error, err error) {
-	deadLetters, err := dlq.Open(session, c.Scylla.Keyspace)
+// CheckMessages returns the errors of settings of the messages API that need no connection.
+func (c *Config) CheckMessages(log *slog.Logger) error {
+	_, server := c.apiServer(c.Messages.Addr, nil, log)
+	_, kafka := c.Kafka.Options()
+	return errors.Join(server, kafka, c.checkPayloads())
+}
+
+// ListenMessages listens on messages.addr, with TLS if there is a certificate. Beyond loopback it
+// requires TLS and tokens, unless http.insecure is set.
+func (c *Config) ListenMessages(ctx context.Context, log *slog.Logger) (net.Listener, error) {
+	return c.HTTP.listen(ctx, log, c.Messages.Addr, "messages.addr", "--messages-addr")
+}
+
+// NewMessageServer returns the server of the messages API, with the event streams of the hub,
+// which runs beside it.
+func NewMessageServer(c *Config, session *gocql.Session, s *Services, reg prometheus.Registerer, log *slog.Logger) (*apiserver.Server, *stream.Hub, error) {
+	hub, err := newHub(c, session, reg, log)
 	if err != nil {
 		return nil, nil, err
 	}
+	api := s.messages.HTTP()
+	api.Routes, api.Problems = append(api.Routes, hub.Register), append(api.Problems, stream.Problems()...)
+	server, err := c.newServer(c.Messages.Addr, api, reg, log)
+	return server, hub, err
+}
+
+// StartMessages starts the messages API and the event streams on the listener that listen opens;
+// they answer when StartMessages returns. They end with ctx, or by Shutdown. beside contains the
+// services of another API in the same process; nil creates its own.
+func StartMessages(ctx context.Context, c *Config, session *gocql.Session, beside *Services, reg prometheus.Registerer, log *slog.Logger, listen Listening) (*API, error) {
+	return startWith(ctx, c, session, beside, Parts{Messages: true}, reg, log, listen, func(s *Services) (*apiserver.Server, func(context.Context) error, error) {
+		server, hub, err := NewMessageServer(c, session, s, reg, log)
+		if err != nil {
+			return nil, nil, err
+		}
+		return server, hub.Run, nil
+	})
+}
+
+// newMessages returns the API of messages on the session. It completes conf by the settings of
+// messages. closeStore closes its store of payloads.
+func newMessages(ctx context.Context, c *Config, session *gocql.Session, subs *observer, conf messages.Config) (api *messages.API, closeStore func() error, err error) {
 	opts, err := c.Kafka.Options()
 	if err != nil {
 		return nil, nil, err
 	}
-	payloads, closePayloads, err := payloadStore(ctx, c)
-	if err != nil {
+	finder := messageFinder{finder: whereis.New(append(opts, kgo.SeedBrokers(c.Kafka.Seeds...))...), log: conf.Logger}
+	if c.Scylla.Has(schema.Subscriptions) {
+		finder.subscriptions = subs
+	}
+	if c.Scylla.Has(schema.DeadLetters) {
+		store, err := dlq.Open(session, c.Scylla.Keyspace)
+		if err != nil {
+			return nil, nil, err
+		}
+		conf.DeadLetters = messageDeadLetters{store}
+	}
+	if conf.Payloads, closeStore, err = payloadStore(ctx, c); err != nil {
 		return nil, nil, err
 	}
-	service, err := messages.NewService(session, messages.Config{
-		Topics: c.Messages.Topics, Reserved: reservedTopics(c), MaxMessageBytes: c.Messages.MaxBytes, Payloads: payloads,
-		MessagesPerSecond: c.Messages.PerSecond, Schemas: schemas,
-		Consistency: cons, DeadLetters: messageDeadLetters{deadLetters}, Finder: messageFinder{whereis.New(append(opts, kgo.SeedBrokers(c.Kafka.Seeds...))...), subs, log},
-		Limiter: limiter, Hints: hints, Logger: log, Registerer: reg,
-	})
+	conf.Topics, conf.Reserved, conf.MaxMessageBytes, conf.MessagesPerSecond = c.Messages.Topics, reservedTopics(c), c.Messages.MaxBytes, c.Messages.PerSecond
+	conf.Finder = finder
+	service, err := messages.NewService(session, conf)
 	if err != nil {
-		return nil, nil, errors.Join(cli.Usage(err), closePayloads())
+		return nil, nil, errors.Join(cli.Usage(err), closeStore())
 	}
-	return messages.NewAPI(service), closePayloads, nil
+	return messages.NewAPI(service), closeStore, nil
 }
 
 // payloadStore opens archive.url for the payloads of messages that do not fit into an
@@ -128,7 +173,7 @@ func (l messageDeadLetters) DeadLetter(ctx context.Context, event gocql.UUID) (m
 // messageFinder finds messages in their topics and in subscriptions.
 type messageFinder struct {
 	finder        *whereis.Finder
-	subscriptions *observer
+	subscriptions *observer // nil without subscriptions
 	log           *slog.Logger
 }
 
@@ -139,6 +184,9 @@ func (f messageFinder) Find(ctx context.Context, topic string, key []byte, event
 		return messages.Place{}, false, err
 	}
 	p := messages.Place{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, At: r.Timestamp.UTC()}
+	if f.subscriptions == nil {
+		return p, true, nil
+	}
 	if p.Subscriptions, err = f.subscriptions.Of(ctx, r); err != nil {
 		f.log.WarnContext(ctx, "failed to read the state of a message in subscriptions", "event_id", event, "topic", topic, "err", err)
 		p.Note = "The subscriptions are unreadable at the moment."

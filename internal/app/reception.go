@@ -17,12 +17,12 @@ import (
 // Listening opens the listener of an API.
 type Listening func(context.Context, *slog.Logger) (net.Listener, error)
 
-// WithReception is withListener for an API: it listens before the database is connected, and
-// answers 503 until then. f receives the session, and serves on the listener of its
-// Listening.
-func WithReception(
+// ServeAPI is withListener for an API: it listens before the database is connected, and answers
+// 503 until then. start then starts the API on the listener of its Listening. ServeAPI returns
+// the error that ended the API.
+func ServeAPI(
 	cmd *cobra.Command, c *Config, check func(*slog.Logger) error, listen Listening,
-	f func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *OpsServer, log *slog.Logger, listen Listening) error,
+	start func(ctx context.Context, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger, listen Listening) (*API, error),
 ) error {
 	return withListener(cmd, c, check, func(ctx context.Context, reg *prometheus.Registry, admin *OpsServer, log *slog.Logger, teardown *daemon.Teardown) error {
 		ln, err := listen(ctx, log)
@@ -33,7 +33,13 @@ func WithReception(
 		teardown.Add("listener", r.Close)
 		log.Info("listening; answering 503 until the database is connected", "addr", ln.Addr().String(), "admin", admin.URL)
 		return c.inSession(ctx, log, teardown, func(session *gocql.Session) error {
-			return f(ctx, session, reg, admin, log, func(context.Context, *slog.Logger) (net.Listener, error) { return r.HandOver(), nil })
+			api, err := start(ctx, session, reg, log, func(context.Context, *slog.Logger) (net.Listener, error) { return r.HandOver(), nil })
+			if err != nil {
+				return err
+			}
+			admin.Works(api.Ready)
+			log.Info("serving", "addr", api.Addr, "admin", admin.URL)
+			return api.Wait()
 		})
 	})
 }

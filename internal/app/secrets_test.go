@@ -117,12 +117,14 @@ func TestSecrets_OfOtherCommands(t *testing.T) {
 		needed   bool
 	}{
 		{"OUTBOX_HINTS_KEY", OrdersSections, true},
+		{"OUTBOX_HINTS_KEY", MessagesSections, true},
 		{"OUTBOX_HINTS_KEY", RelaySections, true},
 		{"OUTBOX_HINTS_KEY", SubscriptionsSections, false},
 		{"OUTBOX_SUBSCRIPTIONS_TARGETS", SubscriptionsSections, true},
 		{"OUTBOX_NOTIFICATIONS_TARGETS", RelaySections, true},
 		{"OUTBOX_NOTIFICATIONS_TARGETS", OrdersSections, false},
 		{"OUTBOX_HTTP_TOKENS", OrdersSections, true},
+		{"OUTBOX_HTTP_TOKENS", MessagesSections, true},
 		{"OUTBOX_ADMIN_TOKENS", OrdersSections, false},
 	} {
 		_, _, err := loaded(t, map[string]string{tt.setting: "file:/no/such/file"}, tt.sections...)
@@ -143,12 +145,13 @@ func TestArchive_OfAnotherBuildIsRefused(t *testing.T) {
 		refused  bool
 	}{
 		{"absent://bucket?key=canary", nil, true},
-		{"absent://bucket?key=canary", OrdersSections, true},
+		{"absent://bucket?key=canary", MessagesSections, true},
+		{"absent://bucket?key=canary", OrdersSections, false},
 		{"absent://bucket?key=canary", []string{SectionKafka}, false},
-		{"contained://bucket", OrdersSections, false},
-		{"file:///var/lib/outbox", OrdersSections, false},
-		{"/var/lib/outbox", OrdersSections, false},
-		{"", OrdersSections, false},
+		{"contained://bucket", MessagesSections, false},
+		{"file:///var/lib/outbox", MessagesSections, false},
+		{"/var/lib/outbox", MessagesSections, false},
+		{"", MessagesSections, false},
 	} {
 		_, _, err := loaded(t, map[string]string{"OUTBOX_ARCHIVE_URL": tt.archive}, tt.sections...)
 		if (err != nil) != tt.refused {

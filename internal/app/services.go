@@ -15,6 +15,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/orders"
@@ -23,51 +24,63 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// Services are messages and orders: the APIs for programs, and a part of the admin API.
+// Services are messages and orders: what the APIs for programs and that for operators share in a
+// process.
 type Services struct {
-	orders   *orders.Service // nil without the tables of orders
-	messages *messages.API
+	orders   *orders.Service   // nil if it is not a part
+	messages *messages.API     // nil if it is not a part
 	hints    *relayhint.Sender // nil for none
 	observer *observer
 	// closeStore closes the store of payloads; nil before it is open.
 	closeStore func() error
 }
 
-// newServices returns the services on the session. The caller closes them.
-func newServices(ctx context.Context, c *Config, session *gocql.Session, withOrders bool, reg prometheus.Registerer, log *slog.Logger) (*Services, error) {
-	consistency, _ := c.Scylla.Consistencies()
-	conf := orders.Config{Consistency: consistency, Logger: log, Registerer: reg}
-	var err error
-	if conf.Schemas, err = c.Kafka.SchemaRegistry(); err != nil {
+// Parts select services.
+type Parts struct{ Messages, Orders bool }
+
+// NewServices returns services on the session, once the database has the table of the outbox. The
+// caller closes them.
+func NewServices(ctx context.Context, c *Config, session *gocql.Session, parts Parts, reg prometheus.Registerer, log *slog.Logger) (_ *Services, err error) {
+	ttl, err := outboxTTL(ctx, &c.Scylla, session, log)
+	if err != nil {
 		return nil, err
 	}
-	if conf.Schemas != nil {
-		publication, err := c.Publication()
-		if err != nil {
-			return nil, err
-		}
-		conf.Topics = publication.Topics
+	schemas, err := c.Kafka.SchemaRegistry()
+	if err != nil {
+		return nil, err
 	}
-	if conf.RowTTL, err = outboxTTL(ctx, &c.Scylla, session, log); err != nil {
+	limiter, err := guard.NewLimiter(guard.LimiterConfig{Registerer: reg})
+	if err != nil {
 		return nil, err
 	}
 	s := &Services{observer: newObserver(c, session, log)}
-	if len(c.Hints.RelayAddrs) > 0 {
-		s.hints, err = relayhint.NewSender(relayhint.SenderConfig{Addrs: c.Hints.RelayAddrs, Key: []byte(c.Hints.Key), Logger: log})
+	defer func() {
 		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	var hints messages.Hints // nil without relays
+	if len(c.Hints.RelayAddrs) > 0 {
+		if s.hints, err = relayhint.NewSender(relayhint.SenderConfig{Addrs: c.Hints.RelayAddrs, Key: []byte(c.Hints.Key), Logger: log}); err != nil {
 			return nil, cli.Usage(fmt.Errorf("hints.relay_addrs and hints.key: %w", err))
 		}
-		conf.Hints = s.hints
+		hints = s.hints
 	}
-	var limiter *messages.Limiter // nil makes one
-	if withOrders {
-		if s.orders, err = orders.New(session, conf); err != nil {
-			return nil, errors.Join(cli.Usage(err), s.Close())
+	consistency, _ := c.Scylla.Consistencies()
+	if parts.Orders {
+		conf := orders.Config{Consistency: consistency, RowTTL: ttl, Schemas: schemas, Limiter: limiter, Hints: hints, Logger: log, Registerer: reg}
+		if conf.Publication, err = c.Publication(); err != nil {
+			return nil, err
 		}
-		limiter = s.orders.Limiter()
+		if s.orders, err = orders.New(session, conf); err != nil {
+			return nil, cli.Usage(err)
+		}
 	}
-	if s.messages, s.closeStore, err = newMessages(ctx, c, session, consistency, limiter, conf.Hints, s.observer, conf.Schemas, reg, log); err != nil {
-		return nil, errors.Join(err, s.Close())
+	if parts.Messages {
+		conf := messages.Config{Consistency: consistency, Schemas: schemas, Limiter: limiter, Hints: hints, Logger: log, Registerer: reg}
+		if s.messages, s.closeStore, err = newMessages(ctx, c, session, s.observer, conf); err != nil {
+			return nil, err
+		}
 	}
 	return s, nil
 }

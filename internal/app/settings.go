@@ -28,7 +28,6 @@ import (
 const (
 	SectionScylla        = "scylla"
 	SectionKafka         = "kafka"
-	SectionOrders        = "orders"
 	SectionAccess        = "http access" // the part of the section http of the APIs for programs
 	SectionServer        = "http server" // the part of the section http of all APIs
 	SectionMessages      = "messages"
@@ -39,7 +38,8 @@ const (
 	SectionAdmin         = "admin"
 	SectionRelay         = "relay"
 	SectionDLQ           = "dlq"
-	SectionHints         = "hints" // the part of the section hints of relay and order API
+	SectionHints         = "hints"         // the part of the section hints of relays and writers
+	SectionWriter        = "hints writers" // the part of the section hints of writers
 	SectionSchema        = "schema"
 	SectionAPI           = "api"
 	SectionLog           = "log"
@@ -53,7 +53,9 @@ var (
 	// RelaySections are the sections of the relay.
 	RelaySections = []string{SectionScylla, SectionKafka, SectionOps, SectionRelay, SectionHints, SectionNotifications, SectionRetention, SectionLog}
 	// OrdersSections are the sections of the order API.
-	OrdersSections = []string{SectionScylla, SectionKafka, SectionOrders, SectionAccess, SectionServer, SectionMessages, SectionWatch, SectionHints, SectionRetention, SectionOps, SectionLog}
+	OrdersSections = []string{SectionScylla, SectionKafka, SectionAccess, SectionServer, SectionHints, SectionWriter, SectionOps, SectionLog}
+	// MessagesSections are the sections of the messages API and the event streams.
+	MessagesSections = []string{SectionScylla, SectionKafka, SectionMessages, SectionAccess, SectionServer, SectionWatch, SectionHints, SectionWriter, SectionRetention, SectionOps, SectionLog}
 	// SubscriptionsSections are the sections of the process that runs subscriptions.
 	SubscriptionsSections = []string{SectionScylla, SectionKafka, SectionAccess, SectionServer, SectionSubscriptions, SectionPush, SectionOps, SectionLog}
 )
@@ -64,9 +66,8 @@ type Config struct {
 	Scylla   ScyllaConfig   `setting:"scylla"`
 	Kafka    KafkaConfig    `setting:"kafka"`
 	HTTP     HTTPConfig     `setting:"http"`
-	Orders   OrdersConfig   `setting:"orders"`
 	Hints    hintsConfig    `setting:"hints"`
-	Messages messagesConfig `setting:"messages"`
+	Messages MessagesConfig `setting:"messages"`
 	Watch    watchConfig    `setting:"watch"`
 	Ops      OpsConfig      `setting:"ops"`
 	Admin    AdminConfig    `setting:"admin"`
@@ -83,6 +84,8 @@ type Config struct {
 	Verify        VerifyConfig        `setting:"verify"`
 
 	overridden []string // keys of the file that the environment overrides
+
+	OrdersAddr string // address of the order API, which is an example: no setting
 
 	Tracer trace.TracerProvider // makes the spans of all parts; nil makes none
 }
@@ -134,22 +137,17 @@ type tlsConfig struct {
 	TLSKey  string `setting:"tls_key" usage:"file with the client key (PEM)"`
 }
 
-// OrdersConfig is the order API.
-type OrdersConfig struct {
-	Addr string `setting:"addr" default:"127.0.0.1:8080" usage:"address of the order API"`
-}
-
 // hintsConfig is the hints of writers to relays about stored rows.
 type hintsConfig struct {
 	Addr       string   `setting:"addr" section:"relay" usage:"UDP address at which the relay receives writers' hints about stored rows, host:port; empty accepts no hints"`
-	Key        string   `setting:"key" secret:"true" field:"HintKey" usage:"key shared by relays and order APIs that signs the hints, at least 16 characters"`
-	RelayAddrs []string `setting:"relay_addrs" section:"orders" usage:"relays that receive a hint for each stored order, host:port by UDP, so that they read it immediately; a name resolves to all its addresses; empty sends none"`
+	Key        string   `setting:"key" secret:"true" field:"HintKey" usage:"key shared by relays and writers that signs the hints, at least 16 characters"`
+	RelayAddrs []string `setting:"relay_addrs" section:"hints writers" usage:"relays that receive a hint for each stored order and message, host:port by UDP, so that they read it immediately; a name resolves to all its addresses; empty sends none"`
 }
 
 // HTTPConfig is what HTTP APIs have in common: tokens, TLS and proxies. Each API has a section
 // of its own with its address.
 type HTTPConfig struct {
-	Tokens       []string `setting:"tokens" production:"true" secret:"true" section:"http access" usage:"tokens of order API and subscriptions API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator, admin, consumer(NAMES) of subscriptions and producer(TOPICS) of messages; empty permits everybody, on loopback only"`
+	Tokens       []string `setting:"tokens" production:"true" secret:"true" section:"http access" usage:"tokens of the APIs of messages, subscriptions and orders, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator, admin, consumer(NAMES) of subscriptions and producer(TOPICS) of messages; empty permits everybody, on loopback only"`
 	TokenRate    float64  `setting:"token_requests_per_second" default:"1000" min:"0.001" section:"http access" usage:"requests per second with one token; a burst of twice as many"`
 	Insecure     bool     `setting:"insecure" section:"http server" usage:"serve beyond loopback without TLS, and all but the admin API without tokens, because something else protects the connection"`
 	Hosts        []string `setting:"hosts" section:"http access" usage:"host names that the API answers to without http.tokens, beside localhost, IP addresses and the host of its address; others may be pages that use DNS rebinding"`
@@ -174,8 +172,9 @@ type serverConfig struct {
 	DrainDelay     time.Duration `setting:"drain_delay" default:"1s" min:"0s" usage:"how long requests are still accepted after SIGTERM, while /readyz is 503; behind a load balancer as long as it needs to detect this: 10s on Kubernetes, with a terminationGracePeriodSeconds above this plus the 30s that requests in progress may take"`
 }
 
-// messagesConfig is the intake of messages by the order API.
-type messagesConfig struct {
+// MessagesConfig is the messages API.
+type MessagesConfig struct {
+	Addr      string   `setting:"addr" default:"127.0.0.1:8084" usage:"address of the messages API and of the event streams"`
 	Topics    []string `setting:"topics" usage:"topics that clients may send messages to, with * for any characters; a topic of the relay's own events or of its shards only by its exact name, those that begin with _ never"`
 	MaxBytes  int      `setting:"max_bytes" min:"1" usage:"payload, key and headers of one message, at most; above 1000000, up to 16777216, the payload of a message that does not fit into a record is stored in archive.url"`
 	PerSecond float64  `setting:"client_per_second" off:"0" usage:"messages per second of one client, a token's owner or an address; a burst of twice as many, or one full batch; off for any number"`
@@ -188,7 +187,7 @@ type watchConfig struct {
 
 // OpsConfig is the ops listener of each process: metrics, health checks and profiles.
 type OpsConfig struct {
-	Addr     string   `setting:"addr" usage:"address of the ops listener: /metrics, /livez and /readyz, without tokens; off disables it; the default port is 9090 for relay and outbox-dev run, 9091 for orders, 9094 for notifier, 9096 for admin, 9097 for subscriptions"`
+	Addr     string   `setting:"addr" usage:"address of the ops listener: /metrics, /livez and /readyz, without tokens; off disables it; the default port is 9090 for relay and outbox-dev run, 9091 for orders, 9094 for notifier, 9096 for admin, 9097 for subscriptions, 9099 for messages"`
 	Hosts    []string `setting:"hosts" usage:"host names allowed in requests to ops.addr, such as those of Prometheus targets, beside localhost, IP addresses and the host of ops.addr; others may be pages that use DNS rebinding"`
 	Profiles bool     `setting:"profiles" usage:"serve Go's profiles there too, under /debug/pprof/"`
 }
@@ -310,7 +309,9 @@ type VerifyConfig struct {
 // are the ones of relay.Config.
 func defaults() *Config {
 	c := &Config{
-		Messages: messagesConfig{Topics: messages.DefaultTopics(), MaxBytes: messages.DefaultMaxMessageBytes},
+		OrdersAddr: DefaultOrdersAddr,
+
+		Messages: MessagesConfig{Topics: messages.DefaultTopics(), MaxBytes: messages.DefaultMaxMessageBytes},
 		Ops:      OpsConfig{Addr: OpsAddrs["relay"]},
 		Admin:    AdminConfig{OIDCRoleClaim: access.DefaultRoleClaim},
 		Relay:    RelayConfig{SessionTimeout: share.DefaultSessionTimeout, ScheduleRate: schedule.DefaultRate},

@@ -20,7 +20,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
-	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/api"
@@ -29,19 +28,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
 
-// SubscriptionsAPI is a running process of subscriptions.
-type SubscriptionsAPI struct {
-	Addr  string
-	Ready httpapi.Readiness
-	stop  context.CancelFunc
-	done  chan error // delivers the error that ended it, once
-}
-
 // CheckSubscriptions returns the errors of settings that need no connection.
 func (c *Config) CheckSubscriptions(log *slog.Logger) error {
-	_, gate := c.HTTP.Gate(log)
-	_, proxies := c.HTTP.Proxies()
-	_, hosts := c.HTTP.AllowedHosts(c.Subscriptions.Addr)
+	_, server := c.apiServer(c.Subscriptions.Addr, nil, log)
 	_, kafka := c.Kafka.Options()
 	_, schemas := c.Kafka.SchemaRegistry()
 	_, push := c.Destinations(log)
@@ -51,7 +40,7 @@ func (c *Config) CheckSubscriptions(log *slog.Logger) error {
 			advertise = cli.Usage(fmt.Errorf("subscriptions.advertise %w", err))
 		}
 	}
-	return errors.Join(gate, proxies, hosts, kafka, schemas, push, advertise)
+	return errors.Join(server, kafka, schemas, push, advertise)
 }
 
 // ListenSubscriptions listens on subscriptions.addr, with TLS if there is a certificate.
@@ -95,7 +84,7 @@ func (c *Config) peerClient() (*http.Client, error) {
 
 // StartSubscriptions runs the subscriptions, with their API on the listener that listen
 // opens; the API answers when StartSubscriptions returns. It ends with ctx, or by Shutdown.
-func StartSubscriptions(ctx context.Context, c *Config, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger, listen Listening) (_ *SubscriptionsAPI, err error) {
+func StartSubscriptions(ctx context.Context, c *Config, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger, listen Listening) (_ *API, err error) {
 	if err := c.CheckSubscriptions(log); err != nil {
 		return nil, err
 	}
@@ -157,9 +146,9 @@ func StartSubscriptions(ctx context.Context, c *Config, session *gocql.Session, 
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	running, stop := context.WithCancel(ctx)
-	a := &SubscriptionsAPI{Addr: ln.Addr().String(), Ready: server.Readiness, stop: stop, done: make(chan error, 1)}
-	go func() {
+	return start(ctx, ln, server.Readiness, func(ctx context.Context, ln net.Listener) error {
+		running, stop := context.WithCancel(ctx)
+		defer stop()
 		// The engine runs until the last request is answered.
 		working, stopEngine := context.WithCancel(context.WithoutCancel(running))
 		ran := make(chan error, 1)
@@ -167,9 +156,8 @@ func StartSubscriptions(ctx context.Context, c *Config, session *gocql.Session, 
 		err := server.Serve(running, ln)
 		err = errors.Join(err, f.Close())
 		stopEngine()
-		a.done <- errors.Join(err, <-ran)
-	}()
-	return a, nil
+		return errors.Join(err, <-ran)
+	}), nil
 }
 
 // Trail returns the audit trail of the database, for changes without the admin API.
@@ -180,17 +168,9 @@ func (c *Config) Trail(session *gocql.Session, log *slog.Logger) *admin.Trail {
 
 // subscriptionServer returns the API on all instances.
 func (c *Config) subscriptionServer(f *forward.Service, e *engine.Engine, trail *admin.Trail, reg prometheus.Registerer, log *slog.Logger) (*api.Server, error) {
-	gate, err := c.HTTP.Gate(log)
+	conf, err := c.apiServer(c.Subscriptions.Addr, reg, log)
 	if err != nil {
 		return nil, cli.Usage(err)
-	}
-	proxies, err := c.HTTP.Proxies()
-	if err != nil {
-		return nil, err
-	}
-	hosts, err := c.HTTP.AllowedHosts(c.Subscriptions.Addr)
-	if err != nil {
-		return nil, err
 	}
 	// The process works; an operator has to know what it could not deliver.
 	ready := func() (bool, any) {
@@ -199,7 +179,8 @@ func (c *Config) subscriptionServer(f *forward.Service, e *engine.Engine, trail 
 		}{e.Problems()}
 	}
 	return api.New(api.Config{
-		Ready: ready, Service: f, Gate: gate, Hosts: hosts, Proxies: proxies, Peers: f.Handler(), Audit: trail.Audited, DrainDelay: c.HTTP.DrainDelay, Logger: log, Registerer: reg, Tracer: c.Tracer,
+		Ready: ready, Service: f, Gate: conf.Gate, Hosts: conf.Hosts, Proxies: conf.Proxies, Peers: f.Handler(), Audit: trail.Audited,
+		DrainDelay: conf.DrainDelay, Logger: log, Registerer: reg, Tracer: c.Tracer,
 	})
 }
 
@@ -216,16 +197,4 @@ func receiptKey(ctx context.Context, s *store.Store, log *slog.Logger) ([]byte, 
 			return nil, err
 		}
 	}
-}
-
-// Wait returns the error that ended the process, nil after a requested stop.
-func (a *SubscriptionsAPI) Wait() error {
-	defer a.stop()
-	return <-a.done
-}
-
-// Shutdown waits for requests in progress, and returns the error that ended the process.
-func (a *SubscriptionsAPI) Shutdown() error {
-	a.stop()
-	return a.Wait()
 }

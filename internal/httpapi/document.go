@@ -53,6 +53,9 @@ func CompleteDocument(doc *huma.OpenAPI) {
 			describeConditions(op)
 			for _, p := range op.Parameters {
 				p.Schema.PatternDescription = "" // huma's, which is in the message already
+				if p.Name == headerKey {
+					p.Schema = &huma.Schema{Type: huma.TypeString, Pattern: keyForm}
+				}
 			}
 			if op.RequestBody != nil {
 				d.requests = append(d.requests, mediaOf(op.RequestBody.Content)...)

@@ -6,7 +6,11 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-const headerKey = "Idempotency-Key"
+const (
+	headerKey = "Idempotency-Key"
+	// keyForm is the pattern of keys. It permits an empty one, which OneKey refuses.
+	keyForm = `^[!-~]{0,255}$`
+)
 
 // OneKey returns the errors of the Idempotency-Key header apart from its length: several
 // values, of which a proxy may choose any, an empty one, as from an unset variable, or a quoted

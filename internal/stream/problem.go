@@ -20,8 +20,8 @@ const (
 	problemInternal  = httpapi.TypeInternal
 )
 
-// Problems are the problems of event streams that orders do not have, for the catalogue
-// of a server with both.
+// Problems are the problems of event streams beside httpapi.CommonProblems, for the catalogue of
+// their server.
 func Problems() []httpapi.ProblemKind {
 	return []httpapi.ProblemKind{
 		{Type: problemHandshake, Status: http.StatusBadRequest, Meaning: "The request is not a valid WebSocket handshake of RFC 6455.", Do: "Fix the header in detail; WebSocket libraries set it correctly."},

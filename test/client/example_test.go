@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net/http"
 	"net/http/httptest"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
+	"github.com/scylla-outbox/scylla-outbox/internal/apiserver"
 	intake "github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/orders"
 	"github.com/scylla-outbox/scylla-outbox/outbox/api"
@@ -34,9 +34,16 @@ func serve() (url string, stop func()) {
 	must(err)
 	accepted, err := intake.NewService(session, intake.Config{})
 	must(err)
-	server, err := orders.NewServer(service, orders.ServerConfig{Routes: []func(huma.API){intake.NewAPI(accepted).Register}})
+	ofOrders, err := service.HTTP()
 	must(err)
-	api := httptest.NewServer(server.Handler())
+	mux := http.NewServeMux()
+	for _, api := range []apiserver.API{ofOrders, intake.NewAPI(accepted).HTTP()} {
+		server, err := apiserver.New(api, apiserver.Config{})
+		must(err)
+		mux.Handle(api.Path, server.Handler())
+		mux.Handle(api.Path+"/", server.Handler())
+	}
+	api := httptest.NewServer(mux)
 	return api.URL, func() {
 		api.Close()
 		session.Close()

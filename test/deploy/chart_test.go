@@ -160,6 +160,15 @@ func TestChart_ObjectsOnRequest(t *testing.T) {
 	if got := count(nil); !maps.Equal(got, want) {
 		t.Errorf("the chart has %v, want %v", got, want)
 	}
+	withOrders := func(values object) { values["components"].(object)["orders"].(object)["enabled"] = true }
+	if got := count(withOrders); got["Deployment"] != 5 || got["Service"] != 4 {
+		t.Errorf("with the example, the chart has %v", got)
+	}
+	for asked, set := range map[bool]func(object){false: nil, true: withOrders} {
+		if text := render(t, "outbox.yaml", set); strings.Contains(text, `--components, "schedule,subscriptions,orders"`) != asked || strings.Contains(text, "orders") != asked {
+			t.Errorf("with the example %v, the chart has its tables and processes otherwise:\n%s", asked, text)
+		}
+	}
 	want["PodMonitor"], want["PrometheusRule"], want["ScaledObject"] = 1, 1, 1
 	if got := count(everything); !maps.Equal(got, want) {
 		t.Errorf("with the operators' objects, the chart has %v, want %v", got, want)

@@ -27,7 +27,7 @@ func TestDev_EndsWithZeroAfterCtrlC(t *testing.T) {
 			addrs := harness.FreeAddrs(t, 5)
 			d := harness.Start(t, "dev", append([]string{
 				"run", "--data-dir", filepath.Join(t.TempDir(), "data"), "--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--orders-addr", addrs[2],
-				"--admin-addr", addrs[3], "--subscriptions-addr", "127.0.0.1:0", "--ops-addr", addrs[4],
+				"--admin-addr", addrs[3], "--messages-addr", "127.0.0.1:0", "--subscriptions-addr", "127.0.0.1:0", "--ops-addr", addrs[4],
 			}, tt.args...)...)
 			harness.Until(t, "answers to the load", func() bool { return harness.Answered(addrs[4]) >= tt.answers })
 			d.Signal(os.Interrupt)
@@ -48,7 +48,7 @@ func TestDev_EndsOnAFullDisk(t *testing.T) {
 	dir, addrs := filepath.Join(t.TempDir(), "data"), harness.FreeAddrs(t, 5)
 	d := harness.StartProgram(t, "dev", "/bin/bash", "-c", `ulimit -f 2048 && exec "$0" "$@"`, harness.Binary(t, "run"),
 		"run", "--data-dir", dir, "--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--orders-addr", addrs[2],
-		"--admin-addr", addrs[3], "--subscriptions-addr", "127.0.0.1:0", "--ops-addr", addrs[4])
+		"--admin-addr", addrs[3], "--messages-addr", "127.0.0.1:0", "--subscriptions-addr", "127.0.0.1:0", "--ops-addr", addrs[4])
 	code := d.Wait()
 	for _, want := range []string{"data directory " + dir + ": ", "file too large", "hint: free space on that disk"} {
 		if !strings.Contains(d.Log(), want) {

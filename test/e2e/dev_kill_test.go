@@ -13,7 +13,7 @@ func TestDev_IsKilledDuringItsLoad(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	addrs := harness.FreeAddrs(t, 5)
-	d := harness.Start(t, "dev", "run", "--data-dir", dir, "--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--orders-addr", addrs[2], "--admin-addr", addrs[3], "--subscriptions-addr", "127.0.0.1:0", "--ops-addr", addrs[4])
+	d := harness.Start(t, "dev", "run", "--data-dir", dir, "--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--orders-addr", addrs[2], "--admin-addr", addrs[3], "--messages-addr", "127.0.0.1:0", "--subscriptions-addr", "127.0.0.1:0", "--ops-addr", addrs[4])
 	for i := range 3 {
 		if i > 0 {
 			d.Restart()

@@ -17,12 +17,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
 
-// readmeAPI is the documents' address of the API.
-const readmeAPI = "http://127.0.0.1:8080"
+// readmeOrders and readmeMessages are the documents' addresses of the APIs of orders and messages.
+const readmeOrders, readmeMessages = "http://127.0.0.1:8080", "http://127.0.0.1:8084"
 
 // curl matches the commands of the documents: indented ones, and those in a
 // block, possibly with continuation lines.
-var curl = regexp.MustCompile("(?m)^ *(curl -s.* " + "'?" + regexp.QuoteMeta(readmeAPI) + `/v1/(?:.*\\\n)*.*)$`)
+var curl = regexp.MustCompile("(?m)^ *(curl -s.* " + "'?(?:" + regexp.QuoteMeta(readmeOrders) + "|" + regexp.QuoteMeta(readmeMessages) + `)/v1/(?:.*\\\n)*.*)$`)
 
 // The API examples of the documents have the documented results, in their
 // order, including the ones of the README. ID is that of the previous order or
@@ -47,10 +47,12 @@ func TestREADME_CurlExamples(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "orders.jsonl")
 	write(t, file, order("1"))
-	addrs := harness.FreeAddrs(t, 4)
+	addrs := harness.FreeAddrs(t, 5)
 	harness.Start(t, "dev", "run", "--data-dir", filepath.Join(dir, "data"), "--load", file,
-		"--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--orders-addr", addrs[2], "--admin-addr", addrs[3], "--subscriptions-addr", "127.0.0.1:0", "--ops-addr", "off")
+		"--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--orders-addr", addrs[2], "--admin-addr", addrs[3], "--messages-addr", addrs[4], "--subscriptions-addr", "127.0.0.1:0", "--ops-addr", "off")
 	harness.Reachable(t, addrs[2])
+	harness.Reachable(t, addrs[4])
+	started := strings.NewReplacer(readmeOrders, "http://"+addrs[2], readmeMessages, "http://"+addrs[4])
 
 	orders := func(ctx context.Context) {
 		for ctx.Err() == nil {
@@ -78,7 +80,7 @@ func TestREADME_CurlExamples(t *testing.T) {
 		if !strings.Contains(command, want.part) {
 			t.Fatalf("example %d is %s, want one with %s", i+1, command, want.part)
 		}
-		command = strings.ReplaceAll(strings.ReplaceAll(command, readmeAPI, "http://"+addrs[2]), "/ID", "/"+id)
+		command = strings.ReplaceAll(started.Replace(command), "/ID", "/"+id)
 		command = strings.ReplaceAll(command, `"delay":"10s"`, `"delay":"1h"`) // it waits until the example that cancels it
 		if want.part == "/v1/events/stream" {
 			ctx, end := context.WithCancel(t.Context())

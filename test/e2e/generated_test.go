@@ -22,7 +22,7 @@ const oapiCodegen = "github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2
 // TypeScript from 3.1.
 func TestPeer_GeneratedClients(t *testing.T) {
 	c := startCluster(t, "")
-	addrs := harness.FreeAddrs(t, 2)
+	addrs := harness.FreeAddrs(t, 3)
 	secret, entry, _ := strings.Cut(strings.TrimSpace(harness.Must(t, "token", "operator", "--role", "operator")), "\n")
 	conf := filepath.Join(t.TempDir(), "admin.yml")
 	if err := os.WriteFile(conf, []byte("admin:\n  tokens: ["+entry+"]\n"), 0o600); err != nil {
@@ -30,7 +30,8 @@ func TestPeer_GeneratedClients(t *testing.T) {
 	}
 	queues := harness.Start(t, "subscriptions", "subscriptions", "--scylla-hosts", c.cqlAddr, "--kafka-seeds", c.kafkaAddr, "--subscriptions-addr", addrs[0], "--ops-addr", "off")
 	admin := harness.Start(t, "admin", "admin", "--config", conf, "--scylla-hosts", c.cqlAddr, "--kafka-seeds", c.kafkaAddr, "--admin-addr", addrs[1], "--ops-addr", "off")
-	servers := map[string]string{"messages": c.api, "subscriptions": addrs[0], "admin": addrs[1]}
+	intake := harness.Start(t, "messages", "messages", "--scylla-hosts", c.cqlAddr, "--kafka-seeds", c.kafkaAddr, "--messages-addr", addrs[2], "--ops-addr", "off")
+	servers := map[string]string{"messages": addrs[2], "subscriptions": addrs[0], "admin": addrs[1]}
 	for _, addr := range servers {
 		harness.Ready(t, addr)
 	}
@@ -42,12 +43,12 @@ func TestPeer_GeneratedClients(t *testing.T) {
 			t.Fatal(err)
 		}
 		program := build(t, dir, servers)
-		out := call(t, dir, append(program, "http://"+c.api, "http://"+addrs[0], "http://"+addrs[1], secret, language)...)
+		out := call(t, dir, append(program, "http://"+addrs[2], "http://"+addrs[0], "http://"+addrs[1], secret, language)...)
 		if ids := strings.Fields(out); len(ids) != 2 || ids[0] == ids[1] {
 			t.Errorf("%s acknowledged a message and rejected one; it printed %q, want the id of the first and one dead letter", language, out)
 		}
 	}
-	for _, p := range []*harness.Process{admin, queues, c.relay, c.orders} {
+	for _, p := range []*harness.Process{admin, queues, intake, c.relay, c.orders} {
 		p.Stop()
 	}
 }

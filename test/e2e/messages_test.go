@@ -22,11 +22,11 @@ func TestMessages_WaitThroughAKillAndAreSeen(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "orders.jsonl")
 	write(t, file, order("1"))
-	addrs := harness.FreeAddrs(t, 4)
+	addrs := harness.FreeAddrs(t, 5)
 	p := harness.Start(t, "dev", "run", "--data-dir", filepath.Join(dir, "data"), "--load", file,
-		"--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--orders-addr", addrs[2], "--admin-addr", addrs[3], "--subscriptions-addr", "127.0.0.1:0", "--ops-addr", "off")
-	harness.Reachable(t, addrs[2])
-	base := "http://" + addrs[2]
+		"--cql-addr", addrs[0], "--kafka-addr", addrs[1], "--orders-addr", addrs[2], "--admin-addr", addrs[3], "--messages-addr", addrs[4], "--subscriptions-addr", "127.0.0.1:0", "--ops-addr", "off")
+	harness.Reachable(t, addrs[4])
+	base := "http://" + addrs[4]
 
 	var posted struct {
 		Self      string    `json:"self"`
@@ -55,7 +55,7 @@ func TestMessages_WaitThroughAKillAndAreSeen(t *testing.T) {
 	})
 	p.Kill()
 	p.Restart()
-	harness.Reachable(t, addrs[2])
+	harness.Reachable(t, addrs[4])
 
 	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()

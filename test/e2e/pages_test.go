@@ -49,7 +49,7 @@ func TestPages_Service(t *testing.T) {
 	s := newSession(t)
 	s.follow(readPage(t, "examples/service/README.md"))
 	// The topic is visible to clients without a setting.
-	s.expect("    curl -s http://127.0.0.1:8080/v1/events/stream", s.shell("curl -sN -m 3 'http://127.0.0.1:8080/v1/events/stream?topics=accounts' || true"), "event: subscribed")
+	s.expect("    curl -s http://127.0.0.1:8084/v1/events/stream", s.shell("curl -sN -m 3 'http://127.0.0.1:8084/v1/events/stream?topics=accounts' || true"), "event: subscribed")
 }
 
 // The configuration and the tables of own-tables fit together: an event that is written as the
@@ -138,7 +138,7 @@ func newSession(t *testing.T) *session {
 	}
 	var here, there []string
 	free := make(map[string]string)
-	ports := []string{"9042", "9092", "8080", "8090", "8082", "9090", "9091", "8085"}
+	ports := []string{"9042", "9092", "8080", "8090", "8082", "8084", "9090", "9091", "8085"}
 	for i, addr := range harness.FreeAddrs(t, len(ports)) {
 		page := "127.0.0.1:" + ports[i]
 		here, there = append(here, page, addr), append(there, addr, page)
@@ -154,14 +154,14 @@ func newSession(t *testing.T) *session {
 	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	script(filepath.Join(dir, "bin/outbox"), fmt.Sprintf("case $1 in relay) export OUTBOX_OPS_ADDR=%s;; orders) export OUTBOX_OPS_ADDR=%s;; esac\nexec %s \"$@\"\n",
-		free["9090"], free["9091"], harness.Binary(t, "relay")))
+	script(filepath.Join(dir, "bin/outbox"), fmt.Sprintf("case $1 in relay) export OUTBOX_OPS_ADDR=%s;; orders) export OUTBOX_OPS_ADDR=%s; set -- \"$@\" --orders-addr %s;; esac\nexec %s \"$@\"\n",
+		free["9090"], free["9091"], free["8080"], harness.Binary(t, "relay")))
 	script(filepath.Join(dir, "bin/outbox-dev"), fmt.Sprintf(`command=$1; shift
 case $command in
 engines) exec %[1]s engines --cql-addr %[2]s "$@";;
-run) exec %[1]s run --load %[3]s --cql-addr %[2]s --kafka-addr %[4]s --orders-addr %[5]s --admin-addr %[6]s --subscriptions-addr %[7]s --ops-addr %[8]s "$@";;
+run) exec %[1]s run --load %[3]s --cql-addr %[2]s --kafka-addr %[4]s --orders-addr %[5]s --admin-addr %[6]s --subscriptions-addr %[7]s --ops-addr %[8]s --messages-addr %[9]s "$@";;
 esac
-`, harness.Binary(t, "run"), free["9042"], sample, free["9092"], free["8080"], free["8090"], free["8082"], free["9090"]))
+`, harness.Binary(t, "run"), free["9042"], sample, free["9092"], free["8080"], free["8090"], free["8082"], free["9090"], free["8084"]))
 	script(filepath.Join(tools, "make"), `case $1 in
 dev) shift; for pair; do export "${pair?}"; done; exec bin/outbox-dev run ${CONFIG:+--config "$CONFIG"};;
 build) ;;
@@ -177,7 +177,7 @@ esac
 		t: t, dir: dir, addrs: strings.NewReplacer(here...), names: strings.NewReplacer(there...), cqlAt: free["9042"], steps: make(map[string]string),
 		env: append(os.Environ(),
 			"PATH="+tools+":"+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"), "OUTBOX_SCYLLA_HOSTS="+free["9042"], "OUTBOX_KAFKA_SEEDS="+free["9092"],
-			"OUTBOX_ORDERS_ADDR="+free["8080"], "OUTBOX_SCYLLA_TIMEOUT="+harness.Patience.String()),
+			"OUTBOX_SCYLLA_TIMEOUT="+harness.Patience.String()),
 	}
 	t.Cleanup(func() {
 		for _, x := range s.terminals {

@@ -60,7 +60,7 @@ var internalMutants = []mutant{
 	},
 	{
 		name: "audit: changes at the subscriptions API are not recorded", file: "internal/app/subscriptions.go", pkg: "./cmd/outbox", run: "Subscriptions_ChangesAreAudited",
-		old: "Audit: trail.Audited, ", new: "",
+		old: "Audit: trail.Audited,", new: "",
 	},
 	{
 		name: "audit: a repair is not recorded", file: "cmd/outbox/verify_repair.go", pkg: "./cmd/outbox", run: "Verify_RepairIsAudited",

@@ -3,7 +3,7 @@ package main
 // securityMutants weaken what protects the APIs.
 var securityMutants = []mutant{
 	{
-		name: "orders: the API serves metrics too", file: "orders/server.go", pkg: "./cmd/outbox", run: "AdminListener_MetricsAreNowhereElse/orders",
+		name: "apiserver: the API serves metrics too", file: "internal/apiserver/apiserver.go", pkg: "./cmd/outbox", run: "AdminListener_MetricsAreNowhereElse/orders",
 		old: `	httpapi.Probes(mux, s.Readiness)`, new: `	httpapi.Probes(mux, s.Readiness); mux.HandleFunc("GET /metrics", func(http.ResponseWriter, *http.Request) {})`,
 	},
 	{
@@ -23,7 +23,7 @@ var securityMutants = []mutant{
 		old: "b.Hosts != nil && !b.Hosts.Allow(r.Host)", new: "false",
 	},
 	{
-		name: "orders: the host list is not checked without tokens", file: "orders/server.go", pkg: "./messages", run: "NoPageElsewhere",
+		name: "apiserver: the host list is not checked without tokens", file: "internal/apiserver/apiserver.go", pkg: "./messages", run: "NoPageElsewhere",
 		old: "	if cfg.Gate == nil {\n		browsers.Hosts", new: "	if cfg.Gate != nil {\n		browsers.Hosts",
 	},
 	{
@@ -55,7 +55,7 @@ var securityMutants = []mutant{
 		old: "slices.ContainsFunc(c.Topics, matches) && !slices.ContainsFunc(c.Reserved, matches)", new: "slices.ContainsFunc(c.Topics, matches)",
 	},
 	{
-		name: "messages: the order API reserves no topics", file: "internal/app/messages.go", pkg: "./internal/app", run: "ReservedTopics",
+		name: "messages: the API reserves no topics", file: "internal/app/messages.go", pkg: "./internal/app", run: "ReservedTopics",
 		old: `share.ControlTopic("*")`, new: `share.ControlTopic("none")`,
 	},
 	{
@@ -79,7 +79,7 @@ var securityMutants = []mutant{
 		old: "if httpapi.HungUp(ctx, err) {", new: "if httpapi.HungUp(ctx, nil) {",
 	},
 	{
-		name: "orders: reading messages needs more than a viewer", file: "orders/admit.go", pkg: "./messages", run: "DeclaresItsSecurity",
+		name: "apiserver: reading needs more than a viewer", file: "internal/apiserver/security.go", pkg: "./messages", run: "DeclaresItsSecurity",
 		old: "if method == http.MethodGet {", new: "if method == http.MethodHead {",
 	},
 	{

@@ -306,8 +306,16 @@ var serviceMutants = []mutant{
 		old: "if c.API.AdminURL != \"\" {", new: "if c.API.AdminURL != \"\" && c.API.Token == \"\" {",
 	},
 	{
-		name: "orders: an error repeats the sent value", file: "orders/http.go", pkg: "./orders", run: "RepeatNothing",
-		old: "\thttpapi.Discreet(&cfg)\n", new: "",
+		name: "apiserver: an error repeats the sent value", file: "internal/apiserver/apiserver.go", pkg: "./orders", run: "RepeatNothing",
+		old: "\thttpapi.Discreet(&conf)\n", new: "",
+	},
+	{
+		name: "apiserver: streams end before the last request", file: "internal/apiserver/apiserver.go", pkg: "./cmd/outbox", run: "Messages_LeavesBehind",
+		old: "func (s *Server) Drain() { s.draining.Store(true) }", new: "func (s *Server) Drain() { s.draining.Store(true); s.stop() }",
+	},
+	{
+		name: "schema: a new keyspace has the tables of the example", file: "schema/component.go", pkg: "./schema", run: "OrdersByNameAlone",
+		old: "func(c Component) bool { return c == Orders }", new: "func(c Component) bool { return false }",
 	},
 	{
 		name: "the client uses the response of a redirect as that of a change", file: "outbox/internal/rest/rest.go", pkg: "./outbox/internal/rest", run: "ARedirect",

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,10 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
-
+	"github.com/scylla-outbox/scylla-outbox/internal/apiserver"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/stream"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/orders"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/api"
@@ -139,13 +137,6 @@ func TestSurface_HTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := humago.New(http.NewServeMux(), huma.DefaultConfig("messages", "1"))
-	messages.NewAPI(intake).Register(h)
-	messages.NewAPI(intake).RegisterMany(h)
-	ofMessages, err := h.OpenAPI().MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
 	queues, err := api.New(api.Config{Service: subfake.New("i1")})
 	if err != nil {
 		t.Fatal(err)
@@ -158,17 +149,30 @@ func TestSurface_HTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := orders.NewServer(service, orders.ServerConfig{})
+	ofOrders, err := service.HTTP()
 	if err != nil {
 		t.Fatal(err)
+	}
+	hub, err := stream.New(stream.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofMessages := messages.NewAPI(intake).HTTP()
+	ofMessages.Routes = append(ofMessages.Routes, hub.Register)
+	document := func(api apiserver.API) []byte {
+		t.Helper()
+		server, err := apiserver.New(api, apiserver.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []byte(world.Request(t, server.Handler(), "GET", "/openapi.json", "").Text)
 	}
 	admin, err := os.ReadFile(filepath.Join(root, "internal", "admin", "testdata", "openapi.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, document := range map[string][]byte{
-		"messages": ofMessages, "subscriptions": ofQueues, "admin": admin,
-		"orders": []byte(world.Request(t, server.Handler(), "GET", "/openapi.json", "").Text),
+		"messages": document(ofMessages), "subscriptions": ofQueues, "admin": admin, "orders": document(ofOrders),
 	} {
 		var d map[string]any
 		if err := json.Unmarshal(document, &d); err != nil {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/gocql/gocql"
@@ -20,28 +21,30 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/orders"
 )
 
-// newBenchServeCommand returns the command that runs the order API in a process of its
-// own, as `outbox orders` does, and measures its own time; below /bare it serves a
-// handler that only writes the same rows.
+// newBenchServeCommand returns the command that runs the APIs of orders and messages in a process
+// of its own, as `outbox orders` and `outbox messages` do, and measures its own time; below /bare
+// it serves a handler that only writes the same rows.
 func newBenchServeCommand() *cobra.Command {
 	var payload int
+	var addr string
 	cmd := &cobra.Command{
 		Use:    "serve",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
 			return app.Serving(cmd, c, func(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown) error {
-				return benchServe(ctx, c, payload, log, teardown)
+				return benchServe(ctx, c, addr, payload, log, teardown)
 			})
 		}),
 	}
+	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:0", "address of both APIs")
 	cmd.Flags().IntVar(&payload, "payload", 512, "bytes of a message's payload")
-	app.AddFlags(cmd, app.OrdersSections...)
+	app.AddFlags(cmd, slices.Concat(app.MessagesSections, app.OrdersSections)...)
 	return cmd
 }
 
 // benchServe serves until ctx ends.
-func benchServe(ctx context.Context, c *app.Config, payload int, log *slog.Logger, teardown *daemon.Teardown) error {
+func benchServe(ctx context.Context, c *app.Config, addr string, payload int, log *slog.Logger, teardown *daemon.Teardown) error {
 	own := bench.NewOwn()
 	cluster, err := c.Scylla.Cluster(c.Scylla.Keyspace)
 	if err != nil {
@@ -54,11 +57,19 @@ func benchServe(ctx context.Context, c *app.Config, payload int, log *slog.Logge
 	}
 	teardown.AddFunc("scylla session", func() { sessions.Close(session) })
 	reg := app.NewRegistry("bench")
-	server, err := app.NewOrderServer(ctx, c, session, reg, log)
+	services, err := app.NewServices(ctx, c, session, app.Parts{Messages: true, Orders: true}, reg, log)
 	if err != nil {
 		return err
 	}
-	teardown.Add("services", server.Services.Close)
+	teardown.Add("services", services.Close)
+	ofOrders, err := app.NewOrderServer(c, services, reg, log)
+	if err != nil {
+		return err
+	}
+	ofMessages, _, err := app.NewMessageServer(c, session, services, reg, log)
+	if err != nil {
+		return err
+	}
 	if cluster, err = c.Scylla.Cluster(c.Scylla.Keyspace); err != nil {
 		return err
 	}
@@ -67,13 +78,15 @@ func benchServe(ctx context.Context, c *app.Config, payload int, log *slog.Logge
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/", server.Handler())
+	mux.Handle("/", ofOrders.Handler())
+	mux.Handle(messages.Path+"/", ofMessages.Handler())
+	mux.Handle(messages.Path, ofMessages.Handler())
 	mux.Handle("POST /bare/", bare)
-	api, err := daemon.ServeHTTP(ctx, c.Orders.Addr, own.Handler(mux), log)
+	api, err := daemon.ServeHTTP(ctx, addr, own.Handler(mux), log)
 	if err != nil {
 		return err
 	}
-	teardown.Add("order API", func() error { return api.Shutdown(app.AdminShutdown) })
+	teardown.Add("APIs", func() error { return api.Shutdown(app.AdminShutdown) })
 	admin, err := app.ServeOps(ctx, c, reg, log, teardown)
 	if err != nil {
 		return err

@@ -255,7 +255,7 @@ func (s *serviceBench) phase(ctx context.Context, ph *phase, ceiling float64) (g
 // serve starts the order API in a process of its own.
 func (s *serviceBench) serve(p *place) (*bench.Child, error) {
 	args := append(slices.Concat([]string{"bench", "serve"}, s.forward),
-		"--scylla-keyspace", p.keyspace, "--payload", strconv.Itoa(s.payload), "--orders-addr", "127.0.0.1:0",
+		"--scylla-keyspace", p.keyspace, "--payload", strconv.Itoa(s.payload),
 		"--messages-topics", benchTopic, "--ops-addr", "127.0.0.1:0", "--ops-profiles="+strconv.FormatBool(s.profiles != ""), "--log-format", "json")
 	return s.program.Start("order API", "serving", args...)
 }

@@ -11,8 +11,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 )
 
-const servingSubscriptions = "serving subscriptions"
-
 // newBenchSubscribedCommand returns the command that runs subscriptions in a process of its
 // own, as `outbox subscriptions` does.
 func newBenchSubscribedCommand() *cobra.Command {
@@ -21,14 +19,8 @@ func newBenchSubscribedCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
-			return app.WithReception(cmd, c, c.CheckSubscriptions, c.ListenSubscriptions, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.OpsServer, log *slog.Logger, listen app.Listening) error {
-				api, err := app.StartSubscriptions(ctx, c, session, reg, log, listen)
-				if err != nil {
-					return err
-				}
-				admin.Works(api.Ready)
-				log.Info(servingSubscriptions, "addr", api.Addr, "admin", admin.URL)
-				return api.Wait()
+			return app.ServeAPI(cmd, c, c.CheckSubscriptions, c.ListenSubscriptions, func(ctx context.Context, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger, listen app.Listening) (*app.API, error) {
+				return app.StartSubscriptions(ctx, c, session, reg, log, listen)
 			})
 		}),
 	}

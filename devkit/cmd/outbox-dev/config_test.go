@@ -18,7 +18,7 @@ func TestRun_ConfigOfARelay(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`scylla: {hosts: ["scylla.example"], username: production, keyspace: mine}
 kafka: {seeds: ["kafka.example:9092"], sasl: plain, username: production}
 http: {tokens: ["a:admin:sha256:0000000000000000000000000000000000000000000000000000000000000000"]}
-orders: {addr: "127.0.0.1:18080"}
+messages: {addr: "127.0.0.1:18080"}
 relay:
   confidence_window: 3s
   topics: [OrderCreated=orders.created]
@@ -37,8 +37,8 @@ relay:
 	if len(c.Scylla.Hosts) != 1 || c.Scylla.Hosts[0] != "127.0.0.1:9042" || c.Scylla.Username != "" || c.Kafka.SASL != "" || len(c.HTTP.Tokens) > 0 {
 		t.Errorf("connections %+v, %+v, %d tokens, want those of the embedded engines", c.Scylla, c.Kafka, len(c.HTTP.Tokens))
 	}
-	if c.Scylla.Keyspace != "mine" || d.httpAddr != "127.0.0.1:18080" || d.window != 3*time.Second || len(c.Relay.Rules) != 1 {
-		t.Errorf("keyspace %s, orders at %s, window %s, %d rules, want those of the file", c.Scylla.Keyspace, d.httpAddr, d.window, len(c.Relay.Rules))
+	if c.Scylla.Keyspace != "mine" || d.msgAddr != "127.0.0.1:18080" || d.window != 3*time.Second || len(c.Relay.Rules) != 1 {
+		t.Errorf("keyspace %s, messages at %s, window %s, %d rules, want those of the file", c.Scylla.Keyspace, d.msgAddr, d.window, len(c.Relay.Rules))
 	}
 	confs, err := d.relayConfigs()
 	if err != nil {

@@ -60,7 +60,8 @@ const (
 type dev struct {
 	engines.Engines
 	config   string // file; empty for none
-	httpAddr string
+	httpAddr string // of the order API
+	msgAddr  string // of the messages API
 	apiAddr  string // of the admin API
 	apiToken string // its only one
 	subsAddr string // of the subscriptions API
@@ -91,9 +92,10 @@ func newRunCommand() *cobra.Command {
 	d := dev{Engines: engines.Engines{Tokens: devTokens}}
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Run everything in one process: embedded engines, schema, order API, relay, sample orders",
+		Short: "Run everything in one process: embedded engines, schema, APIs, relay, sample orders",
 		Long: `Run everything in one process on loopback: a ScyllaDB-compatible server
-(scyllafake), a Kafka broker (kfake), the schema, the order API and the relay.
+(scyllafake), a Kafka broker (kfake), the schema, the relay, and the APIs of orders (the
+example), messages, subscriptions and operators.
 The command loads the sample orders through the API and then keeps running.
 
 --config FILE adds the tables, topics, rules and other settings of a relay. Connections and
@@ -134,11 +136,12 @@ double or out of order.`,
 	f.StringVar(&d.httpAddr, "orders-addr", "127.0.0.1:8080", "address of the order API")
 	f.String(app.FlagOpsAddr, app.OpsAddrs["relay"], "address of the ops listener (metrics and readiness); off disables it; none with --once")
 	f.StringVar(&d.apiAddr, "admin-addr", "127.0.0.1:8090", "address of the admin API and its console; none with --once")
+	f.StringVar(&d.msgAddr, "messages-addr", "127.0.0.1:8084", "address of the messages API and the event streams; none with --once")
 	f.StringVar(&d.subsAddr, "subscriptions-addr", "127.0.0.1:8082", "address of the subscriptions API; none with --once")
 	f.DurationVar(&d.window, "confidence-window", devWindow, "minimum age of a change before the sweep reads it")
 	f.DurationVar(&d.poll, "tail-max-interval", relay.DefaultTailMaxInterval, "maximum interval of the tail reader between reads of idle streams")
 	f.Int("relay-shards", 1, "number of relay shards, all of them in this process")
-	f.BoolVar(&d.noHints, "no-hints", false, "disable hints from the order API to the relay")
+	f.BoolVar(&d.noHints, "no-hints", false, "disable hints from the APIs to the relay")
 	f.StringVar(&level, "log-level", "warn", "debug, info, warn or error")
 	return cmd
 }
@@ -152,7 +155,7 @@ func (d *dev) settings(flags *pflag.FlagSet) (*app.Config, error) {
 	}
 	c.Admin.OIDCIssuer = ""
 	c.Relay.AddOrders(c.Scylla.Keyspace)
-	d.httpAddr, d.apiAddr, d.subsAddr = c.Orders.Addr, c.Admin.Addr, c.Subscriptions.Addr
+	d.msgAddr, d.apiAddr, d.subsAddr = c.Messages.Addr, c.Admin.Addr, c.Subscriptions.Addr
 	if !flags.Changed("confidence-window") { // a file for a cluster has minutes
 		d.window = min(d.window, c.Relay.ConfidenceWindow)
 	}
@@ -197,7 +200,7 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 	}
 	d.conf.Scylla.Hosts = []string{d.CQLAddr}
 	d.conf.Kafka.Seeds = []string{d.KafkaAddr}
-	d.conf.Orders.Addr, d.conf.HTTP.DrainDelay = d.httpAddr, 0 // there is no load balancer
+	d.conf.OrdersAddr, d.conf.HTTP.DrainDelay = d.httpAddr, 0 // there is no load balancer
 	if d.hints, err = d.listenForHints(ctx); err != nil {
 		return err
 	}
@@ -240,14 +243,22 @@ func (d *dev) startAll(ctx context.Context, teardown *daemon.Teardown) (err erro
 		return err
 	}
 	listener.Works(d.relays.Readiness())
-	api, err := app.StartOrders(context.WithoutCancel(ctx), d.conf, d.session, reg, d.log, d.conf.ListenOrders)
+	services, err := app.NewServices(ctx, d.conf, d.session, app.Parts{Messages: !d.once, Orders: true}, reg, d.log)
+	if err != nil {
+		return err
+	}
+	teardown.Add("services", services.Close)
+	api, err := app.StartOrders(context.WithoutCancel(ctx), d.conf, d.session, services, reg, d.log, d.conf.ListenOrders)
 	if err != nil {
 		return err
 	}
 	d.httpAddr = api.Addr
 	teardown.Add("order API", api.Shutdown)
 	if !d.once {
-		if err := d.startAdmin(ctx, teardown, api.Services, reg); err != nil {
+		if err := d.startMessages(ctx, teardown, services, reg); err != nil {
+			return err
+		}
+		if err := d.startAdmin(ctx, teardown, services, reg); err != nil {
 			return err
 		}
 		if err := d.startSubscriptions(ctx, teardown, reg); err != nil {

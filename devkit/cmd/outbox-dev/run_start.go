@@ -150,6 +150,18 @@ func (d *dev) startAdmin(ctx context.Context, teardown *daemon.Teardown, beside 
 	return nil
 }
 
+// startMessages starts the messages API and the event streams.
+func (d *dev) startMessages(ctx context.Context, teardown *daemon.Teardown, beside *app.Services, reg prometheus.Registerer) error {
+	d.conf.Messages.Addr = d.msgAddr
+	a, err := app.StartMessages(context.WithoutCancel(ctx), d.conf, d.session, beside, reg, d.log, d.conf.ListenMessages)
+	if err != nil {
+		return err
+	}
+	d.msgAddr = a.Addr
+	teardown.Add("messages API", a.Shutdown)
+	return nil
+}
+
 // startSubscriptions starts the subscriptions and their API.
 func (d *dev) startSubscriptions(ctx context.Context, teardown *daemon.Teardown, reg prometheus.Registerer) error {
 	d.conf.Subscriptions.Addr = d.subsAddr
@@ -190,21 +202,22 @@ func (d *dev) kept() string {
 func (d *dev) printWhere() {
 	fmt.Fprintf(d.out, `scylla-outbox %[1]s, all in one process on loopback; never a production database.
 
-  order API     http://%[2]s      OpenAPI at /openapi.json, as a page at /docs
-  admin API     http://%[3]s      OpenAPI at /openapi.json and /docs; its token, of this run alone, is
+  order API     http://%[2]s      OpenAPI at /openapi.json, as a page at /docs; each API has them
+  messages API  http://%[16]s      also the event streams
+  admin API     http://%[3]s      its token, of this run alone, is
                 %[4]s
-  subscriptions http://%[14]s      OpenAPI at /openapi.json and /docs
+  subscriptions http://%[14]s
   console       http://%[3]s/console/#token=%[4]s
   metrics       %[13]s      metrics at /metrics, readiness of the relay at /readyz
   ScyllaDB      %[5]s             scyllafake, keyspace %[6]s
   Kafka         %[7]s             kfake, topics %[8]s
   tables        %[15]s
-  relay         reads the CDC log immediately after a hint of the order API, and every
+  relay         reads the CDC log immediately after a hint of an API, and every
                 %[9]s otherwise; the sweep reader reads missed rows after %[10]s, on a cluster %[11]s
   data          %[12]s
 
 `, cli.Version, d.httpAddr, d.apiAddr, d.apiToken, d.CQLAddr, d.conf.Scylla.Keyspace, d.KafkaAddr, strings.Join(d.topics, ", "),
-		d.poll, d.window, relay.DefaultConfidenceWindow, d.kept(), d.adminURL, d.subsAddr, strings.Join(d.tables, ", "))
+		d.poll, d.window, relay.DefaultConfidenceWindow, d.kept(), d.adminURL, d.subsAddr, strings.Join(d.tables, ", "), d.msgAddr)
 }
 
 func (d *dev) printTour() {
@@ -223,11 +236,11 @@ func (d *dev) printTour() {
     curl -s -X POST http://%[1]s/v1/orders/ID/cancel -H 'Content-Type: application/json' -d '{"reason":"changed my mind"}'
 
   watch them over HTTP, as server-sent events; /v1/events/ws is the same as a WebSocket
-    curl -sN 'http://%[1]s/v1/events/stream?topics=OrderCreated,OrderCancelled'
+    curl -sN 'http://%[7]s/v1/events/stream?topics=OrderCreated,OrderCancelled'
 
   send a message, immediately or later (messages.topics lists the topics, reminders by default); list the scheduled ones
-    curl -s http://%[1]s/v1/messages -H 'Content-Type: application/json' -d '{"topic":"reminders","key":"customer-42","payload":{"text":"hello"},"delay":"10s"}'
-    curl -s 'http://%[1]s/v1/messages?state=scheduled'
+    curl -s http://%[7]s/v1/messages -H 'Content-Type: application/json' -d '{"topic":"reminders","key":"customer-42","payload":{"text":"hello"},"delay":"10s"}'
+    curl -s 'http://%[7]s/v1/messages?state=scheduled'
 
   consume orders in any language: create a subscription, receive from it, acknowledge by the receipts
     curl -s -X PUT http://%[6]s/v1/subscriptions/mail -H 'Content-Type: application/json' -d '{"topics":["OrderCreated"],"start":"earliest"}'
@@ -245,5 +258,5 @@ func (d *dev) printTour() {
     curl -s %[5]s/metrics | grep ^outbox_
 
 Ctrl-C stops it.
-`, d.httpAddr, d.KafkaAddr, strings.Join(d.topics, " "), d.CQLAddr, d.adminURL, d.subsAddr)
+`, d.httpAddr, d.KafkaAddr, strings.Join(d.topics, " "), d.CQLAddr, d.adminURL, d.subsAddr, d.msgAddr)
 }

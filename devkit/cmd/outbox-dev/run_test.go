@@ -17,16 +17,16 @@ import (
 // Metrics are on the ops listener alone, and there only for allowed hosts.
 func TestRun_MetricsAreOnTheAdminListener(t *testing.T) {
 	t.Parallel()
-	addrs, err := ports.Take(4)
+	addrs, err := ports.Take(5)
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin, api, adminAPI, subscriptions := addrs[0], addrs[1], addrs[2], addrs[3]
+	admin, api, adminAPI, subscriptions, messages := addrs[0], addrs[1], addrs[2], addrs[3], addrs[4]
 	ctx, stop := context.WithCancel(t.Context())
 	root := newRoot(io.Discard, io.Discard)
 	root.SetArgs([]string{
 		"run", "--data-dir", "", "--load", os.DevNull, "--cql-addr", "127.0.0.1:0", "--kafka-addr", "127.0.0.1:0",
-		"--orders-addr", api, "--admin-addr", adminAPI, "--subscriptions-addr", subscriptions, "--ops-addr", admin,
+		"--orders-addr", api, "--admin-addr", adminAPI, "--messages-addr", messages, "--subscriptions-addr", subscriptions, "--ops-addr", admin,
 	})
 	ended := make(chan error, 1)
 	go func() { ended <- root.ExecuteContext(ctx) }()
@@ -36,7 +36,7 @@ func TestRun_MetricsAreOnTheAdminListener(t *testing.T) {
 			t.Errorf("run ended with %v", err)
 		}
 	}()
-	for _, addr := range []string{admin, api, adminAPI, subscriptions} {
+	for _, addr := range []string{admin, api, adminAPI, subscriptions, messages} {
 		for end := time.Now().Add(5 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 			if code, _ := get(t, addr, "/readyz", ""); code == http.StatusOK {
 				break
@@ -56,6 +56,8 @@ func TestRun_MetricsAreOnTheAdminListener(t *testing.T) {
 		{admin, "", "/debug/pprof/", 404},
 		{api, "", "/metrics", 404},
 		{api, "", "/debug/pprof/", 404},
+		{messages, "", "/metrics", 404},
+		{messages, "", "/debug/pprof/", 404},
 		{adminAPI, "", "/metrics", 404},
 		{adminAPI, "", "/debug/pprof/", 404},
 		{subscriptions, "", "/metrics", 404},

@@ -1,9 +1,9 @@
-package orders
+package apiserver
 
 import (
 	"errors"
-	"maps"
 	"net/http"
+	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -11,19 +11,14 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
-// needs adds the role that an operation requires, if any, to its description.
-func (a *api) needs(h huma.API, role access.Role, op huma.Operation) huma.Operation {
-	if !a.roles {
-		return op
-	}
-	maps.Copy(op.Responses, problems(h, 401, 403))
-	return access.Needs(role, op)
-}
+// refusal is the problem of a request without access. It has a name of its own in the description
+// until all problems are united.
+type refusal struct{ httpapi.Problem }
 
 // admit checks the token of a request before the body is read.
-func (a *api) admit(ctx huma.Context, next func(huma.Context)) {
+func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 	authorization := access.OrSubprotocol(ctx.Header("Authorization"), ctx.Header("Sec-WebSocket-Protocol"))
-	p, err := a.gate.Authenticate(ctx.Context(), authorization, ctx.RemoteAddr())
+	p, err := s.cfg.Gate.Authenticate(ctx.Context(), authorization, ctx.RemoteAddr())
 	if err == nil {
 		needed, ok := ctx.Operation().Extensions["x-role"].(access.Role)
 		if !ok { // declareSecurity has given every operation one
@@ -48,23 +43,24 @@ func roleOf(method string) access.Role {
 
 // declareSecurity adds the security requirement to every operation of the
 // description: a token with a role or, without a gate, none.
-func (a *api) declareSecurity(h huma.API) {
+func (s *Server) declareSecurity(h huma.API, problems []httpapi.ProblemKind) {
 	for _, item := range h.OpenAPI().Paths {
 		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
 			switch {
-			case op == nil || op.Security != nil:
-			case !a.roles:
+			case op == nil:
+			case s.cfg.Gate == nil:
 				delete(op.Extensions, "x-role")
 				op.Security = []map[string][]string{{}}
 			default:
-				role := roleOf(op.Method)
-				if own, ok := op.Extensions["x-role"].(access.Role); ok {
-					role = own
+				role, ok := op.Extensions["x-role"].(access.Role)
+				if !ok {
+					role = roleOf(op.Method)
 				}
 				*op = access.Needs(role, *op)
-				for code, r := range problems(h, 401, 403) {
-					if op.Responses[code] == nil {
-						op.Responses[code] = r
+				for _, code := range []int{http.StatusUnauthorized, http.StatusForbidden} {
+					if name := strconv.Itoa(code); op.Responses[name] == nil {
+						op.Responses[name] = httpapi.Describe[refusal](h, "", code)[name]
+						op.Responses[name].Content[httpapi.ProblemContentType].Examples = httpapi.Examples(problems, code)
 					}
 				}
 			}
@@ -72,10 +68,10 @@ func (a *api) declareSecurity(h huma.API) {
 	}
 }
 
-func accessProblem(err error) *problem {
+func accessProblem(err error) *httpapi.Problem {
 	var e *access.Error
 	if !errors.As(err, &e) {
-		return newProblem(http.StatusInternalServerError, problemInternal, "Internal error; the log contains the details.")
+		return newProblem(http.StatusInternalServerError, httpapi.TypeInternal, "Internal error; the log contains the details.")
 	}
 	p := newProblem(e.Status, e.Type(), e.Detail)
 	e.Header(p.Header())
