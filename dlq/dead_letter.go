@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // DeadLetter is an event that was not published, with its errors and its state. Times
@@ -218,6 +220,12 @@ func (o Outcome) validate() error {
 		return nil
 	}
 	return fmt.Errorf("outcome %q: use replayed, found, discarded, unblocked or by_hand", o.Kind)
+}
+
+// IsOf reports whether the dead letter may be of an event of the aggregate. Where a row was
+// unreadable the aggregate may be unknown, which is then the event id.
+func (l *DeadLetter) IsOf(aggregate string) bool {
+	return l.AggregateID == aggregate || outbox.IDFromText(l.AggregateID).UUID() == l.EventID
 }
 
 // entryDest are the destinations of entryColumns.

@@ -15,9 +15,9 @@ var (
 	ErrNotFound = errors.New("no dead letter")
 	// ErrRefused is in the chain of every *RefusedError.
 	ErrRefused = errors.New("refused")
-	// ErrOtherRecord is returned by Write for the dead letter of a subscription if the one with
-	// its id is of another record. Nothing was changed.
-	ErrOtherRecord = errors.New("the dead letter with this id is of another record")
+	// ErrOtherRecord is returned by Write if the dead letter with the id is of another record of a
+	// subscription, or of an event of another aggregate. Nothing was changed.
+	ErrOtherRecord = errors.New("the dead letter with this id is of another record, or of an event of another aggregate")
 )
 
 // RefusedError reports that the status of a dead letter does not allow the action.

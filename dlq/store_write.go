@@ -20,7 +20,8 @@ import (
 // it has returned nil, every list contains the dead letter; only then may the relay
 // checkpoint past the event. After an error the dead letter may be stored or not;
 // repeat the call. An *OtherTableError reports a dead letter of another table with the
-// same event id, and ErrOtherRecord, for a subscription, one of another record.
+// same event id, and ErrOtherRecord one of another record of a subscription, or of an event of
+// another aggregate.
 func (s *Store) Write(ctx context.Context, l *DeadLetter) (Status, error) {
 	row, err := s.newDeadLetter(l)
 	if err != nil {
@@ -43,7 +44,7 @@ func (s *Store) Write(ctx context.Context, l *DeadLetter) (Status, error) {
 				if applied {
 					return stored.Status, nil
 				}
-				if err = s.sameRecord(ctx, row); err == nil {
+				if err = s.sameRecord(ctx, row, &stored); err == nil {
 					return stored.Status, nil
 				}
 			}

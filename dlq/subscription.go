@@ -25,10 +25,14 @@ func SubscriptionOf(table string) (name string, ok bool) {
 	return name, ok && name != ""
 }
 
-// sameRecord returns ErrOtherRecord if the stored dead letter with the id of row, one of a
-// subscription, is of another record. A purged one has no content to compare.
-func (s *Store) sameRecord(ctx context.Context, row *DeadLetter) error {
+// sameRecord returns ErrOtherRecord if the stored dead letter with the id of row is of an event of
+// another aggregate or, for a subscription, of another record. A purged one of a subscription has
+// no content to compare. entry is the stored one without its content.
+func (s *Store) sameRecord(ctx context.Context, row, entry *DeadLetter) error {
 	if _, ok := SubscriptionOf(row.Table); !ok {
+		if !entry.IsOf(row.AggregateID) && !row.IsOf(entry.AggregateID) {
+			return fmt.Errorf("write dead letter %s: %w", row.EventID, ErrOtherRecord)
+		}
 		return nil
 	}
 	stored, err := s.Read(ctx, row.EventID)

@@ -265,6 +265,32 @@ func TestWrite_NeverResets(t *testing.T) {
 	}
 }
 
+// The id of a dead letter is that of an event of another aggregate: Write changes nothing. The
+// aggregate of an unreadable row may be unknown.
+func TestWrite_IDOfAnotherAggregate(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first := testDeadLetter("a", 1)
+	b.mustWrite(t, first)
+	other := *first
+	other.AggregateID = "b"
+	if _, err := b.Write(t.Context(), &other); !errors.Is(err, ErrOtherRecord) {
+		t.Errorf("Write() error = %v, want ErrOtherRecord", err)
+	}
+	if err := b.Chains(t.Context(), first.Table, func(e ChainEntry) error {
+		if e.AggregateID != "a" {
+			t.Errorf("the chains have an event of aggregate %s", e.AggregateID)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	other.AggregateID = first.EventID.String()
+	if status, err := b.Write(t.Context(), &other); status != Pending || err != nil {
+		t.Errorf("Write() = %q, %v for an unknown aggregate, want %q", status, err, Pending)
+	}
+}
+
 // A process that crashed between the lists and the dead letter leaves entries without
 // one; readers skip them.
 func TestChains_EntriesWithoutDeadLetter(t *testing.T) {

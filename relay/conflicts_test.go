@@ -285,13 +285,14 @@ func TestConflicts_IDOfTwoAggregatesInTwoTopics(t *testing.T) {
 	}
 }
 
-// The event whose id another aggregate's event has is a dead letter, open or settled.
+// The event whose id another aggregate's event has is a dead letter, open or settled. In an
+// outage of the broker the other one would become a dead letter too.
 func TestConflicts_IDOfADeadLetter(t *testing.T) {
 	t.Parallel()
 	for _, tail := range []string{TailOn, TailOff} {
 		for _, discarded := range []bool{false, true} {
-			for _, restart := range []bool{false, true} {
-				t.Run(fmt.Sprintf("tail=%s discarded=%t restart=%t", tail, discarded, restart), func(t *testing.T) {
+			for _, after := range []string{"", "restart", "restart, outage"} {
+				t.Run(fmt.Sprintf("tail=%s discarded=%t %s", tail, discarded, after), func(t *testing.T) {
 					t.Parallel()
 					inBubble(t, func(t *testing.T) {
 						w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ConfidenceWindow, c.Tail = 20*time.Second, tail })
@@ -308,7 +309,7 @@ func TestConflicts_IDOfADeadLetter(t *testing.T) {
 							}
 							time.Sleep(time.Minute)
 						}
-						if restart {
+						if after != "" {
 							if err := stop(); err != nil {
 								t.Fatal(err)
 							}
@@ -318,9 +319,19 @@ func TestConflicts_IDOfADeadLetter(t *testing.T) {
 						if n := relaytest.Count(r.metrics.IDConflicts); n != 0 {
 							t.Errorf("%v conflicts of one dead letter, want none", n)
 						}
+						end = func() {}
+						if after == "restart, outage" {
+							end = w.brokerOutage()
+							for i := range 20 {
+								w.write(relaytest.Event(2+i, 1, "OrderUpdated"))
+							}
+							time.Sleep(time.Minute)
+						}
 						second := relaytest.Event(1, 1, "OrderCreated")
 						second.ID = first.ID
 						w.write(second)
+						time.Sleep(2 * time.Minute)
+						end()
 						time.Sleep(10 * time.Minute)
 						problems, conflicts := strings.Join(r.Status().Problems, " "), relaytest.Count(r.metrics.IDConflicts)
 						if err := stop(); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // verifyLookups bounds the lookups of closed dead letters, which are single reads.
@@ -35,7 +36,7 @@ func (d DeadLettersOf) Read(ctx context.Context, began time.Time, events []gocql
 	if err := d.Store.Chains(ctx, d.Table, func(e dlq.ChainEntry) error {
 		if wanted[e.EventID] {
 			delete(wanted, e.EventID)
-			each(openDeadLetter(e.EventID, e.Status, e.ErrorClass))
+			each(openDeadLetter(e.EventID, e.AggregateID, e.Status, e.ErrorClass))
 		}
 		return nil
 	}); err != nil {
@@ -55,7 +56,7 @@ func (d DeadLettersOf) Read(ctx context.Context, began time.Time, events []gocql
 		case err != nil:
 			return err
 		case l.Status.Open(): // it was written concurrently
-			each(openDeadLetter(id, l.Status, l.ErrorClass))
+			each(openDeadLetter(id, l.AggregateID, l.Status, l.ErrorClass))
 		default:
 			if deadLetter, ok := ClosedDeadLetter(&l, began.Add(-verifySkew)); ok {
 				each(deadLetter)
@@ -65,12 +66,20 @@ func (d DeadLettersOf) Read(ctx context.Context, began time.Time, events []gocql
 	return nil
 }
 
-func openDeadLetter(id gocql.UUID, s dlq.Status, class string) verify.DeadLetter {
+// aggregateOf returns the aggregate of a dead letter, zero if the relay could not read it.
+func aggregateOf(id gocql.UUID, text string) outbox.ID {
+	if a := outbox.IDFromText(text); a.UUID() != id {
+		return a
+	}
+	return outbox.ID{}
+}
+
+func openDeadLetter(id gocql.UUID, aggregate string, s dlq.Status, class string) verify.DeadLetter {
 	state := verify.DeadLetterOpen
 	if s == dlq.Blocked {
 		state = verify.DeadLetterBlocked
 	}
-	return verify.DeadLetter{Event: id, State: state, Detail: fmt.Sprintf("dead letter, %s: %s", s, class)}
+	return verify.DeadLetter{Event: id, Aggregate: aggregateOf(id, aggregate), State: state, Detail: fmt.Sprintf("dead letter, %s: %s", s, class)}
 }
 
 // ClosedLetter returns the closed dead letter of an event. It returns false if the event was
@@ -82,10 +91,10 @@ func ClosedDeadLetter(l *dlq.DeadLetter, since time.Time) (verify.DeadLetter, bo
 		if l.Outcome.Note != "" {
 			detail += ": " + cli.Clean(l.Outcome.Note, 120)
 		}
-		return verify.DeadLetter{Event: l.EventID, State: verify.DeadLetterClosed, Detail: detail}, true
+		return verify.DeadLetter{Event: l.EventID, Aggregate: aggregateOf(l.EventID, l.AggregateID), State: verify.DeadLetterClosed, Detail: detail}, true
 	case dlq.OutcomeReplayed, dlq.OutcomeFound, dlq.OutcomeUnblocked:
 		if !l.ResolvedAt.Before(since) {
-			return verify.DeadLetter{Event: l.EventID, State: verify.DeadLetterLate}, true
+			return verify.DeadLetter{Event: l.EventID, Aggregate: aggregateOf(l.EventID, l.AggregateID), State: verify.DeadLetterLate}, true
 		}
 	case "":
 		// Retention or a forced purge archived it before it was resolved: the event is in no
@@ -97,7 +106,7 @@ func ClosedDeadLetter(l *dlq.DeadLetter, since time.Time) (verify.DeadLetter, bo
 		case !l.PurgedAt.IsZero():
 			detail += fmt.Sprintf(": purged at %s", l.PurgedAt.UTC().Format(time.RFC3339))
 		}
-		return verify.DeadLetter{Event: l.EventID, State: verify.DeadLetterClosed, Detail: detail}, true
+		return verify.DeadLetter{Event: l.EventID, Aggregate: aggregateOf(l.EventID, l.AggregateID), State: verify.DeadLetterClosed, Detail: detail}, true
 	}
 	return verify.DeadLetter{}, false
 }

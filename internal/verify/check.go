@@ -224,7 +224,7 @@ func (c *checker) fate(e *entry) fate {
 	if e.partition != none {
 		return published
 	}
-	if deadLetter, ok := c.l.deadLetters[e.id]; ok {
+	if deadLetter, ok := c.l.deadLetters[e.id]; ok && deadLetter.isOf(*c.l.aggregates.At(e.aggregate)) {
 		return deadLetterFates[deadLetter.State]
 	}
 	switch {
@@ -251,7 +251,7 @@ func (c *checker) unreadable(u Unreadable) {
 			return // counted with its record
 		}
 		deadLetter, ok := c.l.deadLetters[id]
-		if !ok {
+		if !ok || !deadLetter.isOf(u.Aggregate.UUID()) {
 			continue
 		}
 		f.Event, f.Detail = outbox.IDFromUUID(id), u.Problem+"; "+deadLetter.Detail

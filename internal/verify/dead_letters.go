@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // DeadLetterState is the state of the dead letter of an event.
@@ -27,9 +29,17 @@ const (
 // DeadLetter is the dead letter of an event.
 type DeadLetter struct {
 	Event gocql.UUID
-	State DeadLetterState
+	// Aggregate is zero where it is unknown, because the row was unreadable.
+	Aggregate outbox.ID
+	State     DeadLetterState
 	// Detail contains its status and error, or the note of an operator.
 	Detail string
+}
+
+// isOf reports whether the dead letter may be of an event of the aggregate: an id may be given to
+// events of two.
+func (d *DeadLetter) isOf(aggregate gocql.UUID) bool {
+	return d.Aggregate.IsZero() || d.Aggregate.UUID() == aggregate
 }
 
 // DeadLetters are the dead letters of a table.

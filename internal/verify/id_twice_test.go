@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/gocql/gocql"
 )
 
 // Two events of different aggregates have one id, and one of them is published: the other is
@@ -40,5 +42,32 @@ func TestVerify_IDOfTwoAggregates(t *testing.T) {
 				t.Errorf("the log does not name the aggregate of the missing event:\n%s", log.String())
 			}
 		})
+	}
+}
+
+// An event is missing whose id is that of another aggregate's dead letter, also where the row of the
+// other one has expired.
+func TestVerify_IDOfADeadLetterOfAnotherAggregate(t *testing.T) {
+	t.Parallel()
+	for _, known := range []bool{true, false} {
+		b := setup(t)
+		e := event(3, 1)
+		b.write(e)
+		letter := DeadLetter{Event: e.ID.UUID(), State: DeadLetterClosed}
+		if known {
+			letter.Aggregate = event(1, 1).AggregateID
+		}
+		letters := deadLettersFunc(func(_ []gocql.UUID, each func(DeadLetter)) error { each(letter); return nil })
+		v := b.verification()
+		v.DeadLetters = letters
+		if got, found := b.run(v); known != (got.Missing == 1) || known == (got.Closed == 1) {
+			t.Errorf("aggregate known %t: a verification counts %+v: %v", known, got, found)
+		}
+		verifier := b.verifier(new(strings.Builder), func(c *VerifierConfig) { c.Tables[0].DeadLetters = letters })
+		if known {
+			b.check(verifier, map[string]int{"missing": 1}, e)
+		} else {
+			b.check(verifier, map[string]int{"dead_letter": 1})
+		}
 	}
 }

@@ -280,8 +280,10 @@ func (p *pass) confirm(ctx context.Context) error {
 	}
 	if p.t.DeadLetters != nil && len(ids) > 0 {
 		if err := p.t.DeadLetters.Read(ctx, began, ids, func(l DeadLetter) {
-			delete(missing, l.Event)
-			p.count("dead_letter", 1)
+			if r, ok := missing[l.Event]; ok && l.isOf(r.Aggregate.UUID()) {
+				delete(missing, l.Event)
+				p.count("dead_letter", 1)
+			}
 		}); err != nil {
 			return fmt.Errorf("read the dead letters: %w", err)
 		}

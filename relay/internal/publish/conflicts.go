@@ -9,7 +9,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
@@ -90,15 +89,9 @@ func (p *Publisher) verifySuspects(topics idFinder) {
 func (p *Publisher) hasIDOfAnother(f *cdclog.StoredEvent, topics idFinder) (bool, error) {
 	l, err := p.DeadLetter(p.ctx, f.ID.UUID())
 	if l != nil || err != nil {
-		return l != nil && isOfAnother(l, &f.Event), err
+		return l != nil && !l.IsOf(f.AggregateID.String()), err
 	}
 	return topics.FindIDOfAnother(p.ctx, f)
-}
-
-// isOfAnother reports whether the dead letter with the id of an event is that of another
-// aggregate. The aggregate of a row that could not be read is not known.
-func isOfAnother(l *dlq.DeadLetter, e *outbox.Event) bool {
-	return l.AggregateID != e.AggregateID.String() && l.Metadata[metaBadRow] == ""
 }
 
 // numberTwice records that an event is published whose number another event had.

@@ -163,22 +163,29 @@ func (w deadLetterWriter) writeFront(l *lane) bool {
 
 	p.mu.Lock()
 	p.mu.deadLetters.writing--
-	if err != nil { // the relay stops; no checkpoint passes the event
+	other := errors.Is(err, dlq.ErrOtherRecord)
+	if err != nil && !other { // the relay stops; no checkpoint passes the event
 		p.mu.Unlock()
 		return false
 	}
 	delete(p.mu.deadLetters.begun, it.event.ID.UUID())
-	if status.Open() {
+	switch {
+	case other:
+		p.conflicts.idTwice(&it.event)
+		p.ids.add(it, false) // as if its own dead letter were settled
+	case status.Open():
 		at := chains.AtOf(deadLetter.Strategy, deadLetter.NextAttempt)
 		group := p.mu.deadLetters.Group(deadLetter.Rule, deadLetter.FailureKey)
 		p.mu.deadLetters.Add(key, strict, chains.Ref{ID: it.event.ID.UUID(), Seq: it.event.Sequence, At: at, Group: group}, spill)
 		if it.cause != nil && it.cause.stalled && at > chains.AtOnce {
 			p.waitForPartitionLocked(it.event.ID.UUID(), at)
 		}
-	} else {
+	default:
 		p.ids.add(it, false) // its dead letter exists and is settled; an operator may restore it
 	}
-	p.Metrics.deadLetters.WithLabelValues(deadLetter.ErrorClass).Inc()
+	if !other {
+		p.Metrics.deadLetters.WithLabelValues(deadLetter.ErrorClass).Inc()
+	}
 	p.releaseLocked(l)
 	p.settleLocked(l, it, false)
 	if !behind {
@@ -186,6 +193,9 @@ func (w deadLetterWriter) writeFront(l *lane) bool {
 	}
 	p.mu.Unlock()
 	p.budget.Give(it.bytes)
+	if other {
+		return true
+	}
 
 	p.spans.Failed(&it.event, it.topic, deadLetter.ErrorClass, deadLetter.ErrorText, it.attempts, it.capture())
 	log, text := p.log.Warn, "event is a dead letter"
@@ -199,7 +209,7 @@ func (w deadLetterWriter) writeFront(l *lane) bool {
 
 // store writes the dead letter and retries until the database accepts it. It gives up
 // its slot between attempts, so a dead letter that can never be stored
-// delays only its own aggregate. It returns an error only if the relay stops.
+// delays only its own aggregate. It returns an error only if the relay stops, or dlq.ErrOtherRecord.
 //
 // The failure is dated by the attempt that stores it: jobs and notices list by that time, and
 // must not take a dead letter of which they could not know for an older one.
@@ -208,8 +218,8 @@ func (w deadLetterWriter) store(deadLetter *dlq.DeadLetter) (dlq.Status, error) 
 	defer w.noteUnstored(deadLetter.EventID, nil)
 	for attempt := 1; ; attempt++ {
 		status, err := p.table.store.Write(p.ctx, deadLetter)
-		if err == nil {
-			return status, nil
+		if err == nil || errors.Is(err, dlq.ErrOtherRecord) {
+			return status, err
 		}
 		if p.ctx.Err() != nil || p.cfg.fenced() {
 			return "", errors.Join(failure.ErrStopping, err)

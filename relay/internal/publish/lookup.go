@@ -142,7 +142,7 @@ func (p *Publisher) FateOfDeadLetter(ctx context.Context, e *outbox.Event) (earl
 	if l == nil {
 		return earlier.Doubtful, err
 	}
-	if isOfAnother(l, e) {
+	if !l.IsOf(e.AggregateID.String()) {
 		p.conflicts.idTwice(e)
 	}
 	sent := l.Outcome.Kind == dlq.OutcomeReplayed || l.Outcome.Kind == dlq.OutcomeFound
