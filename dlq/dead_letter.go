@@ -167,21 +167,22 @@ type Failure struct {
 
 // ChainEntry is an open dead letter without payload, headers and error texts.
 type ChainEntry struct {
-	EventID                    gocql.UUID
-	AggregateID                string
-	AggregateType, EventType   string
-	Sequence, WrittenAt        int64
-	Topic                      string
-	Status                     Status
-	Version                    int64
-	Unblocked                  bool
-	ErrorClass                 string
-	Attempts, Replays          int
-	CreatedAt, FirstFailedAt   time.Time
-	NextAttempt                time.Time
-	Strategy, Rule, FailureKey string
-	ClaimedBy                  string
-	ClaimedUntil               time.Time
+	EventID                     gocql.UUID
+	AggregateID                 string
+	AggregateType, EventType    string
+	Sequence, WrittenAt         int64
+	Topic                       string
+	Status                      Status
+	Version                     int64
+	Unblocked                   bool
+	ErrorClass                  string
+	Attempts, Replays           int
+	CreatedAt                   time.Time
+	FirstFailedAt, LastFailedAt time.Time
+	NextAttempt                 time.Time
+	Strategy, Rule, FailureKey  string
+	ClaimedBy                   string
+	ClaimedUntil                time.Time
 }
 
 // Actor is the person or program that changes a dead letter.
@@ -249,7 +250,7 @@ func (l *DeadLetter) Entry() ChainEntry {
 	return ChainEntry{
 		EventID: l.EventID, AggregateID: l.AggregateID, AggregateType: l.AggregateType, EventType: l.EventType, Sequence: l.Sequence,
 		WrittenAt: l.WrittenAt, Topic: l.Topic, Status: l.Status, Version: l.Version, Unblocked: l.Unblocked, ErrorClass: l.ErrorClass,
-		Attempts: l.Attempts, Replays: l.Replays, CreatedAt: l.CreatedAt, FirstFailedAt: l.FirstFailedAt,
+		Attempts: l.Attempts, Replays: l.Replays, CreatedAt: l.CreatedAt, FirstFailedAt: l.FirstFailedAt, LastFailedAt: l.LastFailedAt,
 		NextAttempt: l.NextAttempt, Strategy: l.Strategy, Rule: l.Rule, FailureKey: l.FailureKey, ClaimedBy: l.ClaimedBy, ClaimedUntil: l.ClaimedUntil,
 	}
 }

@@ -153,7 +153,7 @@ func TestList_IsWhatAScanFinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Stats{ByStatus: map[Status]int64{}, OpenByClass: map[string]int64{}, OpenByType: map[string]int64{}}
+	want := Stats{ByStatus: map[Status]int64{}, OpenByClass: map[string]int64{}, OpenByType: map[string]int64{}, OpenByTable: map[string]int64{}}
 	for _, s := range Statuses {
 		want.ByStatus[s] = 0
 	}
@@ -163,6 +163,7 @@ func TestList_IsWhatAScanFinds(t *testing.T) {
 			want.Open++
 			want.OpenByClass[l.ErrorClass]++
 			want.OpenByType[l.EventType]++
+			want.OpenByTable[l.Table]++
 			if want.Oldest.IsZero() || l.FirstFailedAt.Before(want.Oldest) {
 				want.Oldest = l.FirstFailedAt
 			}

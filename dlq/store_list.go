@@ -137,8 +137,9 @@ func (s *Store) Chain(ctx context.Context, table, aggregate string) ([]ChainEntr
 type Stats struct {
 	// ByStatus counts all dead letters.
 	ByStatus map[Status]int64
-	// OpenByClass and OpenByType count open dead letters by error class and event type.
-	OpenByClass, OpenByType map[string]int64
+	// OpenByClass, OpenByType and OpenByTable count open dead letters by error class, event
+	// type and table.
+	OpenByClass, OpenByType, OpenByTable map[string]int64
 	// Open is the number of open dead letters.
 	Open int64
 	// Oldest is the earliest first failure of an open dead letter; zero without any.
@@ -156,8 +157,22 @@ func (s *Store) Stats(ctx context.Context) (Stats, error) {
 	for _, st := range Statuses {
 		out.ByStatus[st] = 0
 	}
-	byStatus, oldest, err := s.lists.count(ctx, kindStatus, func(value string) bool { return Status(value).Open() })
-	if err != nil {
+	var byStatus map[string]int64
+	g, gctx := errgroup.WithContext(ctx)
+	for kind, counts := range map[string]*map[string]int64{kindStatus: &byStatus, kindOpenClass: &out.OpenByClass, kindOpenType: &out.OpenByType, kindOpenTable: &out.OpenByTable} {
+		g.Go(func() error {
+			open := func(value string) bool { return Status(value).Open() }
+			if kind != kindStatus {
+				open = nil
+			}
+			found, oldest, err := s.lists.count(gctx, kind, open)
+			if *counts = found; kind == kindStatus {
+				out.Oldest = oldest
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
 		return Stats{}, err
 	}
 	for value, n := range byStatus {
@@ -166,13 +181,6 @@ func (s *Store) Stats(ctx context.Context) (Stats, error) {
 		if st.Open() {
 			out.Open += n
 		}
-	}
-	out.Oldest = oldest
-	if out.OpenByClass, _, err = s.lists.count(ctx, kindOpenClass, nil); err != nil {
-		return Stats{}, err
-	}
-	if out.OpenByType, _, err = s.lists.count(ctx, kindOpenType, nil); err != nil {
-		return Stats{}, err
 	}
 	return out, nil
 }

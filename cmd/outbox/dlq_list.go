@@ -222,7 +222,7 @@ func newDLQStatsCommand() *cobra.Command {
 				}
 				fmt.Fprintln(w)
 				counts(w, "by status", st.ByStatus)
-				counts(w, "open, by error", st.OpenByClass)
+				causes(w, "open, by error", st.Causes)
 				counts(w, "open, by event type", st.OpenByType)
 				return nil
 			})

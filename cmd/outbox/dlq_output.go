@@ -58,3 +58,17 @@ func counts[K ~string, N int | int64](w io.Writer, title string, m map[K]N) {
 		fmt.Fprintf(w, "  %8d  %s\n", m[k], name)
 	}
 }
+
+// causes prints error classes with the events that wait behind them.
+func causes(w io.Writer, title string, all []admin.CauseBody) {
+	if len(all) > 0 {
+		fmt.Fprintf(w, "%s\n", title)
+	}
+	for _, c := range all {
+		blocks := ""
+		if c.Blocks > 0 {
+			blocks = fmt.Sprintf(" (blocks %d)", c.Blocks)
+		}
+		fmt.Fprintf(w, "  %8d  %s%s\n", c.Count, cmp.Or(cli.Clean(c.ErrorClass, 60), "(none)"), blocks)
+	}
+}

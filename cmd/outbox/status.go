@@ -106,7 +106,7 @@ func writeStatus(w io.Writer, b *admin.StatusBody) error {
 	if err := columns.Flush(); err != nil {
 		return err
 	}
-	counts(w, "by cause", b.DeadLetters.OpenByClass)
+	causes(w, "by cause", b.DeadLetters.Causes)
 	columns = cli.NewColumns(w)
 	if len(b.Subscriptions) > 0 {
 		fmt.Fprintln(columns, "\nSUBSCRIPTION\tSTATE\tLAG\tOLDEST\tLEASED\tDEFERRED\tDEAD LETTERS\tPARTITIONS\tINSTANCES")

@@ -74,6 +74,7 @@ type DeadLetterBody struct {
 	History       []dlq.Change      `json:"history" doc:"Its changes, oldest first"`
 	Position      int               `json:"position,omitempty" doc:"Its position among the open dead letters of its aggregate, from 1; absent if it is not open"`
 	ChainLength   int               `json:"chain_length,omitempty" doc:"Number of open dead letters of its aggregate"`
+	BlockedBy     string            `json:"blocked_by,omitempty" format:"uuid" doc:"The dead letter that blocks it"`
 	Followers     []Follower        `json:"followers" doc:"The first dead letters that are blocked behind it"`
 	FollowerCount int               `json:"follower_count" doc:"Number of dead letters that are blocked behind it"`
 	May           []dlq.Action      `json:"may" doc:"The actions that its status allows, regardless of the role"`
@@ -170,10 +171,17 @@ func forms(p []byte) (text, coded *string) {
 func (b *DeadLetterBody) chain(l *dlq.DeadLetter, chain []dlq.ChainEntry) {
 	b.Followers = []Follower{}
 	b.ChainLength = len(chain)
+	head := ""
 	for i, e := range chain {
 		if e.EventID == l.EventID {
 			b.Position = i + 1
+			if l.Status == dlq.Blocked {
+				b.BlockedBy = head
+			}
 			continue
+		}
+		if head == "" && e.Status != dlq.Blocked && !e.Unblocked {
+			head = e.EventID.String()
 		}
 		if b.Position == 0 || e.Status != dlq.Blocked {
 			continue

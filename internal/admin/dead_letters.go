@@ -1,9 +1,11 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -69,7 +71,15 @@ type StatsBody struct {
 	ByStatus    map[dlq.Status]int64 `json:"by_status"`
 	OpenByClass map[string]int64     `json:"open_by_error_class"`
 	OpenByType  map[string]int64     `json:"open_by_event_type"`
+	Causes      []CauseBody          `json:"causes" nullable:"false" doc:"Open dead letters by cause, the one with the most events first: blocked ones count for the one that they wait behind"`
 	Oldest      *time.Time           `json:"oldest,omitempty" doc:"First failure of the oldest open dead letter"`
+}
+
+// CauseBody is an error class with its consequences.
+type CauseBody struct {
+	ErrorClass string `json:"error_class"`
+	Count      int64  `json:"count" doc:"Open dead letters"`
+	Blocks     int64  `json:"blocks" doc:"Blocked events that wait behind them"`
 }
 
 // deadLetterEndpoints read dead letters: one, many, their counts and their groups.
@@ -78,11 +88,13 @@ type deadLetterEndpoints struct {
 	store    *dlq.Store
 	registry *registry.Registry
 	stats    *cached.Value[StatsBody]
+	open     *cached.Value[*grouping] // of all open dead letters
 }
 
 func newDeadLetterEndpoints(ops *operations, cfg *Config) *deadLetterEndpoints {
 	ep := &deadLetterEndpoints{operations: ops, store: cfg.DeadLetters, registry: cfg.Registry}
 	ep.stats = cached.New(cfg.LiveInterval, ep.readStats)
+	ep.open = cached.New(groupsKept, ep.readOpen)
 	return ep
 }
 
@@ -318,8 +330,14 @@ func (ep *deadLetterEndpoints) getStats(ctx context.Context, _ *struct{}) (*stat
 	return &statsOutput{b}, nil
 }
 
-// statsTimeout bounds a count of all dead letters.
-const statsTimeout = 30 * time.Second
+const (
+	// statsTimeout bounds a count of all dead letters.
+	statsTimeout = 30 * time.Second
+	// groupsKept is for how long all open dead letters are not grouped again, which reads them
+	// all, and blocksPatience bounds the wait of their counts for it.
+	groupsKept     = 5 * time.Second
+	blocksPatience = time.Second
+)
 
 func (ep *deadLetterEndpoints) readStats(ctx context.Context) (StatsBody, error) {
 	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
@@ -333,5 +351,41 @@ func (ep *deadLetterEndpoints) readStats(ctx context.Context) (StatsBody, error)
 	for _, n := range st.ByStatus {
 		b.Total += n
 	}
+	var blocks map[string]int64
+	if st.ByStatus[dlq.Blocked] > 0 {
+		waiting, cancel := context.WithTimeout(ctx, blocksPatience)
+		defer cancel()
+		if all, err := ep.open.Get(waiting); err == nil || all != nil { // otherwise blocked ones are a cause
+			blocks = all.blocks
+		}
+	}
+	b.Causes = causesOf(st.OpenByClass, blocks)
 	return b, nil
+}
+
+// classBehind is the error class of blocked events.
+const classBehind = "behind"
+
+// causesOf returns error classes, blocked events with the class of the dead letter that they
+// wait behind.
+func causesOf(open, blocks map[string]int64) []CauseBody {
+	out := []CauseBody{}
+	behind := open[classBehind]
+	for _, class := range slices.Sorted(maps.Keys(open)) {
+		n := open[class]
+		if class == classBehind || n == 0 {
+			continue
+		}
+		// Blocks are counted less often.
+		blocked := min(blocks[class], behind)
+		behind -= blocked
+		out = append(out, CauseBody{class, n, blocked})
+	}
+	if behind > 0 {
+		out = append(out, CauseBody{ErrorClass: classBehind, Count: behind})
+	}
+	slices.SortFunc(out, func(a, b CauseBody) int {
+		return cmp.Or(cmp.Compare(b.Count+b.Blocks, a.Count+a.Blocks), cmp.Compare(a.ErrorClass, b.ErrorClass))
+	})
+	return out
 }

@@ -1,7 +1,10 @@
 package admin
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -15,8 +18,9 @@ import (
 )
 
 const (
-	// maxGrouped is the number of dead letters that are grouped, the latest failures.
-	maxGrouped = 5000
+	// maxListed is the number of dead letters that are grouped with a filter, the latest
+	// failures, and maxGrouped without one.
+	maxListed, maxGrouped = 5000, 100_000
 	// maxGroups is the maximum number of groups in a response.
 	maxGroups = 200
 )
@@ -41,17 +45,19 @@ type groupBody struct {
 	EventType  string             `json:"event_type"`
 	Topic      string             `json:"topic"`
 	Count      int                `json:"count"`
+	Blocks     int                `json:"blocks" doc:"Blocked events that wait behind these dead letters; they are in no group of their own"`
 	ByStatus   map[dlq.Status]int `json:"by_status"`
 	First      time.Time          `json:"first_failed_at"`
 	Last       time.Time          `json:"last_failed_at"`
 	Sample     string             `json:"sample_event_id" format:"uuid" doc:"The dead letter of the group with the latest failure"`
 
-	sample gocql.UUID
+	sample  gocql.UUID
+	sampled time.Time // first failure of sample
 }
 
 type groupsOutput struct {
 	Body struct {
-		Groups   []*groupBody `json:"groups" doc:"Largest first"`
+		Groups   []*groupBody `json:"groups" doc:"The one with the most events first, blocked ones included"`
 		LookedAt int          `json:"looked_at" doc:"Number of grouped dead letters"`
 		Sampled  bool         `json:"sampled" doc:"Older dead letters exist that were not read, so the counts are those of a sample"`
 		Left     int          `json:"groups_left_out,omitempty" doc:"Number of groups that are not shown"`
@@ -64,72 +70,153 @@ func (ep *deadLetterEndpoints) registerGroups() {
 	}), ep.groups)
 }
 
-type groupKey struct{ failure, class, event, topic string }
+// listed reports whether a request has a filter, which the lists of dead letters evaluate.
+func (in *groupsInput) listed() bool {
+	return len(in.Status)+len(in.Tag) > 0 || in.ErrorClass != "" || in.EventType != "" || in.Table != "" || in.Text != "" || in.MinPriority != dlq.MinPriority ||
+		!in.Since.IsZero() || !in.Until.IsZero()
+}
 
 func (ep *deadLetterEndpoints) groups(ctx context.Context, in *groupsInput) (*groupsOutput, error) {
 	if err := span(ctx, "query.", in.Since, in.Until); err != nil {
 		return nil, err
 	}
-	f := dlq.Filter{Status: statusesOf(in.Status), ErrorClass: in.ErrorClass, EventType: in.EventType, Since: in.Since, Until: in.Until, Table: in.Table, Tags: in.Tag, MinPriority: atLeast(in.MinPriority), Text: in.Text}
 	if err := checkTags(ctx, "query.tag", in.Tag); err != nil {
 		return nil, err
 	}
-	if len(f.Status) == 0 {
-		f.Status = dlq.OpenStatuses
+	var all *grouping
+	var err error
+	if !in.listed() {
+		all, err = ep.open.Get(ctx)
+	} else {
+		err = ep.heavily(ctx, func() (err error) { all, err = ep.listGroups(ctx, in); return err })
+	}
+	if err != nil {
+		return nil, ep.toProblem(ctx, err, false)
 	}
 	out := new(groupsOutput)
 	b := &out.Body
-	b.Groups = []*groupBody{}
-	by := make(map[groupKey]*groupBody)
-	err := ep.heavily(ctx, func() error {
-		err := ep.store.List(ctx, f, func(l *dlq.DeadLetter) error {
-			if b.LookedAt == maxGrouped {
-				b.Sampled = true
-				return dlq.ErrStop
-			}
-			b.LookedAt++
-			k := groupKey{l.FailureKey, l.ErrorClass, l.EventType, l.Topic}
-			g := by[k]
-			if g == nil {
-				g = &groupBody{ErrorClass: l.ErrorClass, EventType: l.EventType, Topic: l.Topic, ByStatus: make(map[dlq.Status]int), Last: l.FirstFailedAt.UTC(), sample: l.EventID}
-				by[k] = g
-				b.Groups = append(b.Groups, g)
-			}
-			g.Count++
-			g.ByStatus[l.Status]++
-			g.First = l.FirstFailedAt.UTC() // they come from new to old
-			if l.LastFailedAt.After(g.Last) {
-				g.Last = l.LastFailedAt.UTC()
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		slices.SortStableFunc(b.Groups, func(a, b *groupBody) int { return b.Count - a.Count })
-		if len(b.Groups) > maxGroups {
-			b.Left = len(b.Groups) - maxGroups
-			b.Groups = b.Groups[:maxGroups]
-		}
-		return ep.name(ctx, b.Groups)
-	})
-	if err != nil {
-		return nil, ep.toProblem(ctx, err, false)
+	b.Groups, b.LookedAt, b.Sampled = all.groups, all.read, all.sampled
+	if len(b.Groups) > maxGroups {
+		b.Left = len(b.Groups) - maxGroups
+		b.Groups = b.Groups[:maxGroups]
 	}
 	return out, nil
 }
 
-// name sets the error of each group to that of its sample.
-func (ep *deadLetterEndpoints) name(ctx context.Context, groups []*groupBody) error {
-	ids := make([]gocql.UUID, len(groups))
-	for i, g := range groups {
+// listGroups groups the latest dead letters that match a filter.
+func (ep *deadLetterEndpoints) listGroups(ctx context.Context, in *groupsInput) (*grouping, error) {
+	f := dlq.Filter{Status: statusesOf(in.Status), ErrorClass: in.ErrorClass, EventType: in.EventType, Since: in.Since, Until: in.Until, Table: in.Table, Tags: in.Tag, MinPriority: atLeast(in.MinPriority), Text: in.Text}
+	if len(f.Status) == 0 {
+		f.Status = dlq.OpenStatuses
+	}
+	all := newGrouping()
+	err := ep.store.List(ctx, f, func(l *dlq.DeadLetter) error {
+		if all.read == maxListed {
+			all.sampled = true
+			return dlq.ErrStop
+		}
+		e := l.Entry()
+		all.add(&e)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, all.name(ctx, ep.store)
+}
+
+// readOpen groups all open dead letters by their cause.
+func (ep *deadLetterEndpoints) readOpen(ctx context.Context) (*grouping, error) {
+	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
+	defer cancel()
+	st, err := ep.store.Stats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := newGrouping()
+	for _, table := range slices.Sorted(maps.Keys(st.OpenByTable)) {
+		aggregate, head := "", (*groupBody)(nil)
+		err := ep.store.Chains(ctx, table, func(e dlq.ChainEntry) error {
+			if all.read == maxGrouped {
+				all.sampled = true
+				return dlq.ErrStop
+			}
+			if e.AggregateID != aggregate {
+				aggregate, head = e.AggregateID, nil
+			}
+			if e.Status == dlq.Blocked && head != nil {
+				all.read++
+				head.Blocks++
+				all.blocks[head.ErrorClass]++
+				return nil
+			}
+			if g := all.add(&e); head == nil && !e.Unblocked && e.Status != dlq.Blocked {
+				head = g
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, dlq.ErrStop) {
+			return nil, err
+		}
+	}
+	return all, all.name(ctx, ep.store)
+}
+
+// grouping are dead letters grouped by equal failures.
+type grouping struct {
+	groups  []*groupBody
+	read    int
+	sampled bool
+	blocks  map[string]int64 // blocked events by the error class of the cause
+	by      map[groupKey]*groupBody
+}
+
+type groupKey struct{ failure, class, event, topic string }
+
+func newGrouping() *grouping {
+	return &grouping{groups: []*groupBody{}, blocks: make(map[string]int64), by: make(map[groupKey]*groupBody)}
+}
+
+// add adds a dead letter to its group.
+func (all *grouping) add(e *dlq.ChainEntry) *groupBody {
+	all.read++
+	k := groupKey{e.FailureKey, e.ErrorClass, e.EventType, e.Topic}
+	g := all.by[k]
+	if g == nil {
+		g = &groupBody{ErrorClass: e.ErrorClass, EventType: e.EventType, Topic: e.Topic, ByStatus: make(map[dlq.Status]int), First: e.FirstFailedAt.UTC(), Last: e.LastFailedAt.UTC()}
+		all.by[k] = g
+		all.groups = append(all.groups, g)
+	}
+	g.Count++
+	g.ByStatus[e.Status]++
+	if first := e.FirstFailedAt.UTC(); !first.After(g.First) {
+		g.First = first
+	}
+	if g.sampled.IsZero() || e.FirstFailedAt.After(g.sampled) {
+		g.sample, g.sampled = e.EventID, e.FirstFailedAt
+	}
+	if last := e.LastFailedAt.UTC(); last.After(g.Last) {
+		g.Last = last
+	}
+	return g
+}
+
+// name sorts the groups, the one with the most events first, and sets the error of each to
+// that of its sample.
+func (all *grouping) name(ctx context.Context, store *dlq.Store) error {
+	slices.SortStableFunc(all.groups, func(a, b *groupBody) int {
+		return cmp.Or(cmp.Compare(b.Count+b.Blocks, a.Count+a.Blocks), cmp.Compare(a.ErrorClass, b.ErrorClass), cmp.Compare(a.EventType, b.EventType), cmp.Compare(a.Topic, b.Topic))
+	})
+	named := all.groups[:min(len(all.groups), maxGroups)]
+	ids := make([]gocql.UUID, len(named))
+	for i, g := range named {
 		ids[i] = g.sample
 	}
-	texts, err := ep.store.ErrorTexts(ctx, ids)
+	texts, err := store.ErrorTexts(ctx, ids)
 	if err != nil {
 		return err
 	}
-	for _, g := range groups {
+	for _, g := range named {
 		g.Sample = g.sample.String()
 		g.ErrorCode, g.ErrorText = texts[g.sample].Code, withoutNumbers(texts[g.sample].Text)
 	}

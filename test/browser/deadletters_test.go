@@ -173,6 +173,17 @@ func TestOverview_ShowsPendingDecisions(t *testing.T) {
 			l.AggregateID, l.Sequence, l.Status, l.ErrorClass = "order-1", 2+n, dlq.Blocked, "behind"
 		})
 	}
+	b.sees(".bars", "record_too_large · blocks 2")
+	b.visit("/groups")
+	b.sees(".group-count", "blocks 2")
+	b.has(".group", 1)
+	b.visit("/dead-letters?status=blocked")
+	b.click("tbody tr a")
+	b.sees(".actions .button:first-child", "Go to what blocks it")
+	b.click("[data-key=blocker]")
+	b.sees("h1", "OrderCreated")
+	b.sees(".crumbs", first.String())
+	b.visit("/")
 	w.relay()
 	b.sees(".say", "2 events are blocked behind other dead letters.")
 	b.sees(".overview", "Relay orders")

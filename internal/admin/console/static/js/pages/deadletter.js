@@ -41,7 +41,9 @@ export function deadLetter(ctx) {
         h("p", { class: "crumbs small" }, h("a", { href: href("/dead-letters", { status: "open" }), "data-key": "crumb" }, "Dead letters"), " / ", h("span", { class: "mono break" }, id), copyButton(id, "event id")),
         h("div", { class: "row between" },
           h("div", { class: "row title" }, h("h1", { tabindex: "-1", class: "break" }, l.event_type || "Event"), badge(l.status, l.unblocked), h("span", { class: "muted" }, statusMeans[l.status])),
-          h("div", { class: "row actions" }, buttons(names, run),
+          h("div", { class: "row actions" }, l.blocked_by
+            ? [h("a", { class: "button primary", href: href(`/dead-letters/${l.blocked_by}`), "data-key": "blocker" }, "Go to what blocks it"), names.length > 0 && h("details", { class: "more" }, h("summary", { class: "button" }, "Other actions"), h("div", { class: "row actions" }, buttons(names, run, "")))]
+            : buttons(names, run),
             may("edit") && editable(l) && h("a", { class: "button", href: href(`/dead-letters/${id}/edit`), "data-key": "edit" }, "Edit and replay"),
             !names.length && h("span", { class: "muted small" }, may("replay") ? (l.status === "processing" ? "A relay is replaying it; no other action is allowed." : "It is settled; no action is left.") : "Your role is read-only.")))),
       standing(l),

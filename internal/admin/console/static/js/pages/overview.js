@@ -138,14 +138,13 @@ function backlog(s) {
       h("a", { href: href("/dead-letters", { status: st }), "data-key": `st-${st}`, class: n(st) ? null : "zero" }, badge(st), h("b", null, count(n(st))))))));
 }
 
-function classesOf(s) {
-  const all = Object.entries(s.open_by_error_class ?? {}).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
-  const most = all[0]?.[1] ?? 1;
+function classesOf({ causes: all }) {
+  const sum = (c) => c.count + c.blocks, most = Math.max(1, ...all.map(sum));
   return panel("Causes", { aside: h("a", { href: href("/groups"), "data-key": "groups" }, "Groups") },
-    all.length ? h("ul", { class: "bars" }, all.slice(0, 8).map(([name, n]) => h("li", null,
-      h("a", { href: href("/dead-letters", { status: "open", error_class: name }), "data-key": `c-${name}` }, h("span", { class: "bars-name" }, name || "(none)"), h("b", null, count(n)), h("span", { class: "bars-bar", "aria-hidden": "true", css: { "--share": `${(n / most) * 100}%` } })),
-      h("p", { class: "small muted" }, classMeans(name)[0]))))
-      : h("p", { class: "muted" }, "No dead letter is open. Error classes are listed here, most frequent first."));
+    all.length ? h("ul", { class: "bars" }, all.slice(0, 8).map((c) => h("li", null,
+      h("a", { href: href("/dead-letters", { status: "open", error_class: c.error_class }), "data-key": `c-${c.error_class}` }, h("span", { class: "bars-name" }, c.error_class || "(none)", c.blocks > 0 && h("span", { class: "muted" }, ` · blocks ${count(c.blocks)}`)), h("b", null, count(c.count)), h("span", { class: "bars-bar", "aria-hidden": "true", css: { "--share": `${(sum(c) / most) * 100}%` } })),
+      h("p", { class: "small muted" }, classMeans(c.error_class)[0]))))
+      : h("p", { class: "muted" }, "No dead letter is open. Error classes are listed here, with the events that wait behind them, most frequent first."));
 }
 
 // charts are those of the chosen period.
