@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -14,12 +15,17 @@ import (
 )
 
 // What an operator discarded is not published when the sweep comes to its row,
-// though the broker would take it now, nor after a restart.
+// though the broker would take it now, nor after a restart, nor by a scan of the table, also
+// where the clock of the relay's host, which dates dead letters, is an hour behind the database's.
 func TestDeadLetters_DiscardedAndRestarted(t *testing.T) {
 	t.Parallel()
-	relaytest.Long(t)
-	for name, restart := range map[string]bool{"same relay": false, "restarted": true} {
-		t.Run(name, func(t *testing.T) {
+	for _, tt := range []struct {
+		restart, scan bool
+		behind        time.Duration
+	}{
+		{false, false, 0}, {true, false, 0}, {true, true, 0}, {true, true, time.Hour},
+	} {
+		t.Run(fmt.Sprintf("restart %t, scan %t, clock behind by %s", tt.restart, tt.scan, tt.behind), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
 				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
@@ -27,12 +33,17 @@ func TestDeadLetters_DiscardedAndRestarted(t *testing.T) {
 					c.ConfidenceWindow = 30 * time.Second
 				})
 				defer w.close()
+				clock := w.db.Faults().Clock()
+				clock.SetSkew(tt.behind)
 				all := relaytest.Events(3, 4, "OrderCreated")
+				for i := range all {
+					all[i].CreatedAt = clock.Now()
+				}
 				bad := all[3+1]
 				end := w.refuse(bad.ID.UUID(), kerr.InvalidRecord)
 				_, stop := w.run()
 				for _, e := range all[:9] {
-					w.write(e)
+					w.writeAt(e, clock.Now())
 				}
 				time.Sleep(5 * time.Second)
 				end()
@@ -40,14 +51,18 @@ func TestDeadLetters_DiscardedAndRestarted(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(5 * time.Second)
-				if restart {
+				if tt.restart {
 					if err := stop(); err != nil {
 						t.Fatal(err)
+					}
+					if tt.scan {
+						w.exec(cdcOff)
+						w.exec(cdcOn)
 					}
 					_, stop = w.run()
 				}
 				for _, e := range all[9:] {
-					w.write(e)
+					w.writeAt(e, clock.Now())
 				}
 				time.Sleep(2 * time.Minute)
 				if err := stop(); err != nil {

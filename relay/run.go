@@ -103,7 +103,11 @@ func (x *pass) learn(ctx context.Context) error {
 		},
 		x.back.Run,
 		func(ctx context.Context) error {
-			return publish.LoadSettled(ctx, x.p, &x.own, x.fill.Since(x.back.Position), x.untilRead)
+			since := x.fill.Since(x.back.Position)
+			if !since.IsZero() { // the clock of the host dates dead letters
+				since = since.Add(min(0, x.cfg.clock.Ahead()))
+			}
+			return publish.LoadSettled(ctx, x.p, &x.own, since, x.untilRead)
 		},
 		func(ctx context.Context) error { return x.fill.Prepare(ctx) },
 	} {
