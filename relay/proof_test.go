@@ -3,6 +3,8 @@ package relay
 import (
 	"context"
 	"errors"
+	"math"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
@@ -84,14 +87,36 @@ func TestProofs_ManyAggregatesAfterAStart(t *testing.T) {
 // deleteRecords deletes all records of a topic, as its retention does.
 func (b *fixture) deleteRecords(t *testing.T, topic string) {
 	t.Helper()
+	b.deleteFirst(t, topic, math.MaxInt64)
+}
+
+// deleteFirst deletes the first n records of each partition of a topic.
+func (b *fixture) deleteFirst(t *testing.T, topic string, n int64) {
+	t.Helper()
 	ends, err := b.admin().ListEndOffsets(t.Context(), topic)
 	if err != nil {
 		t.Error(err)
 	}
 	var upTo kadm.Offsets
-	ends.Each(func(o kadm.ListedOffset) { upTo.AddOffset(o.Topic, o.Partition, o.Offset, -1) })
+	ends.Each(func(o kadm.ListedOffset) { upTo.AddOffset(o.Topic, o.Partition, min(n, o.Offset), -1) })
 	if _, err := b.admin().DeleteRecords(t.Context(), upTo); err != nil {
 		t.Error(err)
+	}
+}
+
+// produceOld appends a record, dated 1995, to each partition of its topic.
+func (b *fixture) produceOld(t *testing.T, topic string, headers ...kgo.RecordHeader) {
+	t.Helper()
+	cl, err := kgo.NewClient(append(slices.Clone(b.cfg.Kafka), kgo.SeedBrokers(b.cfg.Brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	for part := range int32(b.cfg.Partitions) {
+		r := &kgo.Record{Topic: topic, Partition: part, Headers: headers, Timestamp: time.Date(1995, 1, 1, 0, 0, 0, 0, time.UTC)}
+		if err := cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -132,6 +157,18 @@ func TestProofs(t *testing.T) {
 		}},
 		{name: "retention has deleted it", publish: true, want: earlier.Published, result: readback.ProofPublished, prepare: func(t *testing.T, b *fixture) {
 			b.deleteRecords(t, "OrderUpdated")
+		}},
+		{name: "retention has deleted it, and the first record left is of another producer, and old", publish: true, want: earlier.Published, result: readback.ProofPublished, prepare: func(t *testing.T, b *fixture) {
+			b.deleteRecords(t, "OrderUpdated")
+			b.produceOld(t, "OrderUpdated")
+		}},
+		{name: "retention has deleted it, and the first record left is dated by a clock that was reset", publish: true, want: earlier.Published, result: readback.ProofPublished, prepare: func(t *testing.T, b *fixture) {
+			own := b.consume("OrderUpdated")[0]
+			b.deleteRecords(t, "OrderUpdated")
+			b.produceOld(t, "OrderUpdated", own.RecordHeaders...)
+		}},
+		{name: "never published, and retention has deleted older records", want: earlier.Unpublished, result: readback.ProofUnpublished, prepare: func(t *testing.T, b *fixture) {
+			b.deleteFirst(t, "OrderUpdated", 1)
 		}},
 		{name: "the topic may not be read", want: earlier.Published, result: readback.ProofUnproven, prepare: func(_ *testing.T, b *fixture) {
 			b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "OrderUpdated", Err: kerr.TopicAuthorizationFailed, Count: -1})

@@ -19,12 +19,14 @@ type clockOffset struct {
 }
 
 // observe adds a record: its time in milliseconds, and the creation of its event. It ignores
-// a record without one of them.
-func (c *clockOffset) observe(at int64, created []byte) {
+// a record without one of them. It returns by how much the record is dated before that.
+func (c *clockOffset) observe(at int64, created []byte) (early time.Duration) {
 	var t time.Time
 	if at > 0 && len(created) > 0 && t.UnmarshalText(created) == nil {
-		c.add(clockOffset{time.UnixMilli(at).Sub(t), true})
+		early = t.Sub(time.UnixMilli(at))
+		c.add(clockOffset{-early, true})
 	}
+	return early
 }
 
 // add adds what other records show.

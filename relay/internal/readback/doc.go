@@ -26,8 +26,9 @@
 //     that is ahead only makes them read more.
 //   - A batch can be decoded, to a size that a relay writes. One that cannot is skipped and
 //     reported: an event in it counts as unpublished.
-//   - A partition retains every record since its first one. What retention has deleted from
-//     the partition of an event's key counts as published; other partitions prove nothing.
+//   - A partition retains every record of the relay since the first one: records of others may be
+//     dated by another clock. What retention has deleted from the partition of an event's key
+//     counts as published; other partitions prove nothing.
 //
 // Group.mu is taken before Reader.mu.
 package readback

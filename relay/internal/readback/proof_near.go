@@ -54,8 +54,8 @@ func (d *Proofs) readNear(ctx context.Context, batch []*proofAsk) error {
 			}
 		}
 		for leader, of := range byLeader {
-			found, err := d.fetch(ctx, scanner, leader, of)
-			if err != nil {
+			found := make(map[eventKey]int64)
+			if err := d.fetch(ctx, scanner, leader, of, func(e Event) { found[eventKey{e.ID, e.Aggregate}] = e.at }); err != nil {
 				return err
 			}
 			for _, p := range parts {
@@ -251,9 +251,9 @@ func (d *Proofs) offsets(ctx context.Context, parts []*nearPartition) error {
 	return nil
 }
 
-// fetch reads up to proofBytes of each partition from a broker and returns the times of
-// the events, in milliseconds.
-func (d *Proofs) fetch(ctx context.Context, scanner *batchScanner, leader int32, parts []*Partition) (map[eventKey]int64, error) {
+// fetch reads up to proofBytes of each partition from a broker and calls each for the events of
+// the relay. It advances the partitions.
+func (d *Proofs) fetch(ctx context.Context, scanner *batchScanner, leader int32, parts []*Partition, each func(Event)) error {
 	req := fetchRequest(parts)
 	req.MaxWaitMillis = 0
 	for i := range req.Topics {
@@ -264,13 +264,12 @@ func (d *Proofs) fetch(ctx context.Context, scanner *batchScanner, leader int32,
 	d.Reads.Inc()
 	resp, err := d.client.Broker(int(leader)).RetriableRequest(ctx, req)
 	if err != nil {
-		return nil, fmt.Errorf("read near the times of earlier events: %w", err)
+		return fmt.Errorf("read near the times of earlier events: %w", err)
 	}
 	r := resp.(*kmsg.FetchResponse)
 	if err := kerr.ErrorForCode(r.ErrorCode); err != nil {
-		return nil, fmt.Errorf("read near the times of earlier events: %w", err)
+		return fmt.Errorf("read near the times of earlier events: %w", err)
 	}
-	found := make(map[eventKey]int64)
 	for _, rt := range r.Topics {
 		for i := range rt.Partitions {
 			rp := &rt.Partitions[i]
@@ -282,13 +281,13 @@ func (d *Proofs) fetch(ctx context.Context, scanner *batchScanner, leader int32,
 					continue
 				}
 				// An event in a batch that cannot be decoded is not found.
-				_, _ = scanner.scan(rp.RecordBatches, p.next, func(e Event) {
+				p.next, _ = scanner.scan(rp.RecordBatches, p.next, func(e Event) {
 					if e.Ours {
-						found[eventKey{e.ID, e.Aggregate}] = e.at
+						each(e)
 					}
 				})
 			}
 		}
 	}
-	return found, nil
+	return nil
 }

@@ -70,14 +70,15 @@ func (d *Proofs) readWide(ctx context.Context, batch []*proofAsk) error {
 	if err != nil {
 		return err
 	}
-	retained, err := d.retention(ctx, t)
+	starts, err := d.starts(ctx, t)
 	if err != nil {
 		return err
 	}
+	sinces := make(map[*Partition]int64)
 	for _, a := range batch {
 		answer := proofAnswer{result: ProofPublished}
 		if !found[a.eventKey()] {
-			if answer.result, err = d.absent(a, t, retained); err != nil {
+			if answer.result, err = d.absent(ctx, a, t, starts, sinces); err != nil {
 				answer = proofAnswer{err: err}
 			}
 		}
@@ -166,11 +167,8 @@ func (d *Proofs) readAll(ctx context.Context, t *Topics, topics []string, since 
 	}
 }
 
-// retained is where the partitions of topics begin.
-type retained struct{ starts, firsts kadm.ListedOffsets }
-
-// retention returns where the partitions of the topics that were read begin.
-func (d *Proofs) retention(ctx context.Context, t *Topics) (r retained, err error) {
+// starts returns where the partitions of the topics that were read begin.
+func (d *Proofs) starts(ctx context.Context, t *Topics) (kadm.ListedOffsets, error) {
 	var topics []string
 	for topic := range t.Parts {
 		if t.Denied[topic] == nil {
@@ -178,42 +176,60 @@ func (d *Proofs) retention(ctx context.Context, t *Topics) (r retained, err erro
 		}
 	}
 	if len(topics) == 0 {
-		return r, nil
+		return nil, nil
 	}
-	if r.starts, err = d.admin.ListStartOffsets(ctx, topics...); err != nil {
-		return r, fmt.Errorf("look up where topics begin: %w", err)
+	starts, err := d.admin.ListStartOffsets(ctx, topics...)
+	if err != nil {
+		return nil, fmt.Errorf("look up where topics begin: %w", err)
 	}
-	if r.firsts, err = d.admin.ListOffsetsAfterMilli(ctx, 0, topics...); err != nil {
-		return r, fmt.Errorf("look up the first records of topics: %w", err)
-	}
-	return r, nil
+	return starts, nil
 }
 
-// since returns the time in milliseconds from which a partition has every record, 0 if none
-// was deleted. A partition without records has none.
-func (r *retained) since(topic string, part int32) (int64, error) {
-	start, ok := r.starts.Lookup(topic, part)
-	first, too := r.firsts.Lookup(topic, part)
+// firstFetches is the maximum number of reads for the first record of the relay in a partition.
+const firstFetches = 64
+
+// since returns the time in milliseconds from which a partition, which was read, has every record of
+// the relay: that of the first one that it retains, or 0 if none was deleted. Records of others prove
+// nothing, because a copy of a topic keeps the times of its records. If none of the relay is found, it
+// returns the end of time.
+func (d *Proofs) since(ctx context.Context, p *Partition, starts kadm.ListedOffsets) (at int64, err error) {
+	start, ok := starts.Lookup(p.topic, p.partition)
 	switch {
-	case !ok || !too:
-		return 0, fmt.Errorf("the broker did not return where partition %d of topic %s begins", part, topic)
-	case start.Err != nil || first.Err != nil:
-		return 0, fmt.Errorf("look up where partition %d of topic %s begins: %w", part, topic, cmp.Or(start.Err, first.Err))
+	case !ok:
+		return 0, fmt.Errorf("the broker did not return where partition %d of topic %s begins", p.partition, p.topic)
+	case start.Err != nil:
+		return 0, fmt.Errorf("look up where partition %d of topic %s begins: %w", p.partition, p.topic, start.Err)
 	case start.Offset == 0:
 		return 0, nil
-	case first.Timestamp > 0:
-		return first.Timestamp, nil
-	default:
-		return math.MaxInt64, nil
 	}
+	at = math.MaxInt64
+	first := *p
+	first.next = start.Offset
+	scanner := d.cfg.newScanner()
+	for n := 0; n < firstFetches && first.next < p.end && at == math.MaxInt64; n++ {
+		before := first.next
+		err := d.fetch(ctx, scanner, p.leader, []*Partition{&first}, func(e Event) {
+			if at == math.MaxInt64 && !e.misdated {
+				at = e.at
+			}
+		})
+		if err = cmp.Or(err, first.err); err != nil {
+			return 0, fmt.Errorf("read the first records of partition %d of topic %s: %w", p.partition, p.topic, err)
+		}
+		if first.next == before {
+			break // it cannot be read
+		}
+	}
+	return at, nil
 }
 
 // absent returns what follows for an event that is in none of the topics.
 //
 // Only the partition of the event's key decides, in the topic that the event has now. Another
 // partition, one that the key had before partitions were added, and a topic that another name
-// had, prove nothing where they were trimmed: a duplicate is better than a loss.
-func (d *Proofs) absent(a *proofAsk, t *Topics, r retained) (ProofResult, error) {
+// had, prove nothing where they were trimmed: a duplicate is better than a loss. sinces contains the
+// results of since for the batch.
+func (d *Proofs) absent(ctx context.Context, a *proofAsk, t *Topics, starts kadm.ListedOffsets, sinces map[*Partition]int64) (ProofResult, error) {
 	parts := len(t.Parts[a.topic])
 	switch {
 	case t.Denied[a.topic] != nil:
@@ -221,9 +237,17 @@ func (d *Proofs) absent(a *proofAsk, t *Topics, r retained) (ProofResult, error)
 	case parts == 0: // the topic does not exist
 		return ProofUnpublished, nil
 	}
-	since, err := r.since(a.topic, keyPartition(a.topic, a.key, parts))
-	if err != nil {
-		return ProofUnpublished, err
+	p := t.Parts[a.topic][keyPartition(a.topic, a.key, parts)]
+	if p == nil {
+		return ProofUnpublished, fmt.Errorf("a partition of topic %s is unknown", a.topic)
+	}
+	since, known := sinces[p]
+	if !known {
+		var err error
+		if since, err = d.since(ctx, p, starts); err != nil {
+			return ProofUnpublished, err
+		}
+		sinces[p] = since
 	}
 	if since > 0 && since >= a.written/1000-d.margin().Milliseconds() {
 		return ProofPublished, nil

@@ -24,6 +24,7 @@ type Event struct {
 	scanned       bool  // a backfill published it: the sweep reader will not return it
 	owner         int   // index of the shard that it belongs to
 	at            int64 // the record's time in milliseconds
+	misdated      bool  // that is before its event's creation, by more than a clock is believed to be behind
 	epoch         int64
 	// Token is that of its aggregate, if the table is known.
 	Token int64
@@ -203,7 +204,7 @@ func (s *batchScanner) record(b []byte) (e Event, ok bool, err error) {
 	}
 	e.Ours = source && table
 	if ok = found == 3 && own; ok && e.Ours {
-		s.clock.observe(e.at, created)
+		e.misdated = s.clock.observe(e.at, created) > maxBehind
 	}
 	return e, ok, nil
 }
