@@ -72,20 +72,45 @@ func TestFence_NoLateCheckpointsScansAndAnswers(t *testing.T) {
 	}
 }
 
-// Of two scans that run the newer one goes on: it has taken the other one's rows over.
+// Of two scans that run the newer one goes on: it has the other one's rows. It does so once it is
+// done, too, where the older one became visible only then: the answer to its start was an error.
 func TestBackfill_AScanThatWasReplacedStaysSo(t *testing.T) {
 	t.Parallel()
-	now := time.Now()
-	all := []checkpoint.Scan{
-		{Started: now, State: checkpoint.ScanNotNeeded},
-		{Started: now.Add(-time.Hour), State: checkpoint.ScanRunning},
-		{Started: now.Add(-2 * time.Hour), State: checkpoint.ScanRunning}, // written once more by who had lost the shard
-	}
-	if got := checkpoint.Unfinished(all); got != &all[1] {
-		t.Errorf("unfinished() = %+v, want the newer one", got)
-	}
-	if got := checkpoint.Unfinished(all[:1]); got != nil {
-		t.Errorf("unfinished() = %+v, want none", got)
+	for _, tt := range []struct {
+		name  string
+		newer checkpoint.Scan
+		want  time.Duration // the start of the scan that goes on; 0 is none
+	}{
+		{"runs", checkpoint.Scan{State: checkpoint.ScanRunning}, 2 * time.Hour},
+		{"is done", checkpoint.Scan{State: checkpoint.ScanDone}, 0},
+		{"has not all rows", checkpoint.Scan{State: checkpoint.ScanDone, From: time.UnixMilli(1)}, time.Hour},
+		{"was not needed", checkpoint.Scan{State: checkpoint.ScanNotNeeded}, time.Hour},
+	} {
+		t.Run("the newer one "+tt.name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				_, session := startNode(t)
+				now := time.Now().Truncate(time.Millisecond)
+				scans := checkpoint.NewScans(session, "outbox", "relay", "outbox.t", nil)
+				tt.newer.Started, tt.newer.Until = now.Add(2*time.Hour), now
+				for _, s := range []checkpoint.Scan{tt.newer, {Started: now.Add(time.Hour), State: checkpoint.ScanRunning, Until: now}} {
+					if err := scans.Begin(t.Context(), &s, nil); err != nil {
+						t.Fatal(err)
+					}
+				}
+				all, err := scans.Load(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				var got time.Duration
+				if s := checkpoint.Unfinished(all); s != nil {
+					got = s.Started.Sub(now)
+				}
+				if got != tt.want {
+					t.Errorf("Unfinished() = the scan of %s, want %s", got, tt.want)
+				}
+			})
+		})
 	}
 }
 

@@ -54,7 +54,8 @@ func NewScans(session *gocql.Session, keyspace, relay, table string, f fence.Fen
 	return &Scans{fence: f, session: session, relay: relay, table: table, host: self.Host(), name: keyspace + ".relay_backfills"}
 }
 
-// Load returns all scans, newest first.
+// Load returns all scans, newest first. A running one that a later one covers is returned as
+// replaced.
 func (c *Scans) Load(ctx context.Context) ([]Scan, error) {
 	iter := c.session.Query("SELECT started_at, reason, state, forced_from, rows_from, rows_until, mark, ranges, done, rows_read, rows_published, updated_at FROM "+
 		c.name+" WHERE relay = ? AND table_name = ?", c.relay, c.table).
@@ -67,7 +68,22 @@ func (c *Scans) Load(ctx context.Context) ([]Scan, error) {
 		return nil, fmt.Errorf("read the backfills of relay %s: %w", c.relay, err)
 	}
 	slices.SortFunc(out, func(a, b Scan) int { return b.Started.Compare(a.Started) })
+	replace(out)
 	return out, nil
+}
+
+// replace marks the running scans that a later one covers as replaced. Begin has not: the start of
+// the earlier one was answered with an error, or its relay had lost its shard, and what they wrote
+// became visible after the later one had begun.
+func replace(all []Scan) {
+	for i := range all {
+		s := &all[i]
+		if s.State == ScanRunning && slices.ContainsFunc(all[:i], func(by Scan) bool {
+			return by.State != ScanNotNeeded && !by.From.After(s.From) && !by.Until.Before(s.Until)
+		}) {
+			s.State = ScanReplaced
+		}
+	}
 }
 
 // Begin saves r and, atomically with it, marks replaced as replaced unless it is nil.
@@ -106,8 +122,7 @@ func (c *Scans) Advance(ctx context.Context, r *Scan, ranges []int) error {
 	return nil
 }
 
-// Unfinished returns the newest running scan, the one to resume, or nil. An older running
-// scan was replaced by it: its relay had lost its shard and saved its progress once more.
+// Unfinished returns the newest running scan, the one to resume, or nil.
 func Unfinished(all []Scan) *Scan {
 	for i := range all {
 		if all[i].State == ScanRunning {
