@@ -12,7 +12,7 @@ var verifyMutants = []mutant{
 	},
 	{
 		name: "verify: an unreadable row whose dead letter is settled is a problem", file: "internal/verify/check.go", pkg: "./cmd/outbox", run: "TestVerify_DeadLetters",
-		old: "		deadLetter, ok := c.l.deadLetters[id]\n		if !ok {", new: "		deadLetter, ok := c.l.deadLetters[id]\n		if ok = false; !ok {",
+		old: "		deadLetter, ok := c.l.deadLetters[id]\n		if !ok ||", new: "		deadLetter, ok := c.l.deadLetters[id]\n		if ok = false; !ok ||",
 	},
 	{
 		name: "verify: --wait-old does not wait", file: "cmd/outbox/verify.go", pkg: "./cmd/outbox", run: "TestVerifyFlags_Wait",

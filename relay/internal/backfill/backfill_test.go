@@ -62,7 +62,7 @@ func TestBackfill_IsDecided(t *testing.T) {
 		{"a clock that is far ahead", need(facts, func(n *decision) { at(time.Hour)(n); n.ahead = 100 * time.Hour }), Outrun, checkpoint.ScanRunning, ago(time.Hour), ago(2 * time.Minute)},
 		{"first start, by a clock that is ahead", need(facts, func(n *decision) { n.ahead = time.Hour }), FirstStart, checkpoint.ScanRunning, time.Time{}, ago(62 * time.Hour)},
 		{"too long away, off", need(facts, func(n *decision) { at(68 * time.Hour)(n); n.auto = false }), "", "", time.Time{}, time.Time{}},
-		{"altered after the position", need(altered, at(11*time.Minute)), Unlogged, checkpoint.ScanRunning, ago(13 * time.Minute), ago(10*time.Minute - 10*time.Second)},
+		{"altered after the position", need(altered, at(11*time.Minute)), Unlogged, checkpoint.ScanRunning, ago(13 * time.Minute), ago(10*time.Minute - 30*time.Second)},
 		{"altered before the position", need(altered, at(9*time.Minute)), "", "", time.Time{}, time.Time{}},
 		{"long away, a log for ever", need(forever, at(9000*time.Hour)), "", "", time.Time{}, time.Time{}},
 		{"forced", need(facts, func(n *decision) { at(time.Minute)(n); n.forced = ago(5 * time.Hour) }), Forced, checkpoint.ScanRunning, ago(5 * time.Hour), ago(2 * time.Minute)},

@@ -170,10 +170,7 @@ func (w deadLetterWriter) writeFront(l *lane) bool {
 	}
 	delete(p.mu.deadLetters.begun, it.event.ID.UUID())
 	switch {
-	case other:
-		p.conflicts.idTwice(&it.event)
-		p.ids.add(it, false) // as if its own dead letter were settled
-	case status.Open():
+	case status.Open() && !other:
 		at := chains.AtOf(deadLetter.Strategy, deadLetter.NextAttempt)
 		group := p.mu.deadLetters.Group(deadLetter.Rule, deadLetter.FailureKey)
 		p.mu.deadLetters.Add(key, strict, chains.Ref{ID: it.event.ID.UUID(), Seq: it.event.Sequence, At: at, Group: group}, spill)
@@ -181,9 +178,11 @@ func (w deadLetterWriter) writeFront(l *lane) bool {
 			p.waitForPartitionLocked(it.event.ID.UUID(), at)
 		}
 	default:
-		p.ids.add(it, false) // its dead letter exists and is settled; an operator may restore it
+		p.ids.add(it, false) // its dead letter, or that of the other record, is settled; an operator may restore it
 	}
-	if !other {
+	if other {
+		p.conflicts.idTwice(&it.event)
+	} else {
 		p.Metrics.deadLetters.WithLabelValues(deadLetter.ErrorClass).Inc()
 	}
 	p.releaseLocked(l)
