@@ -197,7 +197,7 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 func TestServices_EndWhileTheyWait(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
-	c, err := configOf(t, "", nil, "--scylla-hosts", "127.0.0.1:1", "--orders-addr", addr, "--ops-addr", "off")
+	c, err := configOf(t, "", nil, "--scylla-hosts", "127.0.0.1:1", "--messages-addr", addr, "--ops-addr", "off")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func TestServices_EndWhileTheyWait(t *testing.T) {
 		conf, cmd, end := *c, &cobra.Command{}, make(chan error, 1)
 		cmd.SetContext(ctx)
 		cmd.SetErr(io.Discard)
-		go func() { end <- runOrders(cmd, &conf) }()
+		go func() { end <- runMessages(cmd, &conf) }()
 		return end
 	}
 	ctx, stop := context.WithCancel(t.Context())

@@ -30,6 +30,7 @@ import (
 // reasons.
 var notExecuted = map[string]string{
 	"outbox orders":        "runs until it is stopped",
+	"outbox messages":      "runs until it is stopped",
 	"outbox admin":         "runs until it is stopped",
 	"outbox subscriptions": "runs until it is stopped",
 	"outbox notifier":      "runs until it is stopped",
