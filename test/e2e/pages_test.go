@@ -236,7 +236,7 @@ func (o *output) String() string {
 // keeps matches the commands that keep running, and what they print once they work.
 var keeps = regexp.MustCompile(`(?m)\b(outbox-dev (engines|run)|make dev|outbox (relay|orders|tail)|go run \.)( |$)`)
 
-var works = regexp.MustCompile(`Ctrl-C stops it|engines running|msg="relay running"|order API|listening (to|on)|waiting for |order API`)
+var works = regexp.MustCompile(`Ctrl-C stops it|engines running|msg="relay running"|API serving|listening (to|on)|waiting for `)
 
 // reads matches blocks that only read: the reader repeats them until they show what the page
 // does.
