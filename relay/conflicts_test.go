@@ -24,6 +24,16 @@ func again(aggregate int, seq int64, topic string) outbox.Event {
 	return e
 }
 
+// consumeAgain returns the numbers of the records of aggregate 0 that are those of again.
+func (w *world) consumeAgain(topic string) (numbers []int64) {
+	for _, d := range w.consume(topic) {
+		if d.ID == again(0, d.Sequence, topic).ID {
+			numbers = append(numbers, d.Sequence)
+		}
+	}
+	return numbers
+}
+
 // The numbers of an aggregate begin again with 1: the database was restored from a backup, or
 // the service continues max(seq)+1 of rows that have expired. The new events are published in
 // their order, and none overtakes the others; the relay reports it.
@@ -67,13 +77,7 @@ func TestConflicts_NumbersBeginAgain(t *testing.T) {
 							if err := stop(); err != nil {
 								t.Fatal(err)
 							}
-							var got []int64
-							for _, d := range w.consume(topic) {
-								if d.ID == again(0, d.Sequence, topic).ID {
-									got = append(got, d.Sequence)
-								}
-							}
-							if !slices.Equal(got, want) {
+							if got := w.consumeAgain(topic); !slices.Equal(got, want) {
 								t.Errorf("published %v, want %v", got, want)
 							}
 							if conflicts == 0 || !strings.Contains(problems, "events contradict each other") {
@@ -117,13 +121,7 @@ func TestConflicts_NumbersBeginAgainAmongManyEvents(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
-		var got []int64
-		for _, d := range w.consume(topic) {
-			if d.ID == again(0, d.Sequence, topic).ID {
-				got = append(got, d.Sequence)
-			}
-		}
-		if !slices.Equal(got, want) || conflicts == 0 {
+		if got := w.consumeAgain(topic); !slices.Equal(got, want) || conflicts == 0 {
 			t.Errorf("published %v and reported %v conflicts, want %v and some", got, conflicts, want)
 		}
 	})

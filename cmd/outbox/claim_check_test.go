@@ -114,20 +114,8 @@ func TestClaimCheck_EndToEnd(t *testing.T) {
 func claimCheck(t *testing.T, store objectStore) {
 	b := setupVerify(t)
 	yaml := fmt.Sprintf("messages: {max_bytes: 16777216, topics: [things]}\narchive: {url: %q}\nrelay: {confidence_window: 3s}\n", store.url)
-	c, err := configOf(t, yaml, nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--messages-addr", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, intake := b.startMessages(yaml)
 	log := slog.New(slog.DiscardHandler)
-	intake, err := app.StartMessages(t.Context(), c, b.session, nil, app.NewRegistry(""), log, c.ListenMessages)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := intake.Shutdown(); err != nil {
-			t.Error(err)
-		}
-	}()
 	messages := "http://" + intake.Addr + "/v1/messages"
 	a, err := archive.Open(t.Context(), store.url)
 	if err != nil {

@@ -12,26 +12,32 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
+// startMessages serves the messages API with the settings of a file until the test ends.
+func (b *verifyFixture) startMessages(yaml string) (*app.Config, *app.API) {
+	b.t.Helper()
+	c, err := configOf(b.t, yaml, nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--messages-addr", "127.0.0.1:0")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	intake, err := app.StartMessages(b.t.Context(), c, b.session, nil, app.NewRegistry(""), slog.New(slog.DiscardHandler), c.ListenMessages)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() {
+		if err := intake.Shutdown(); err != nil {
+			b.t.Error(err)
+		}
+	})
+	return c, intake
+}
+
 // A tombstone that is sent over HTTP, also one of a later time, is a record without a value for
 // consumers over HTTP, and a message without a payload an empty one.
 func TestTombstones_ByHTTP(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
-	c, err := configOf(t, "messages: {topics: [things]}\nrelay: {confidence_window: 3s}\n", nil,
-		"--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--messages-addr", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, intake := b.startMessages("messages: {topics: [things]}\nrelay: {confidence_window: 3s}\n")
 	log := slog.New(slog.DiscardHandler)
-	intake, err := app.StartMessages(t.Context(), c, b.session, nil, app.NewRegistry(""), log, c.ListenMessages)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := intake.Shutdown(); err != nil {
-			t.Error(err)
-		}
-	}()
 	sender := &messages.Client{URL: "http://" + intake.Addr}
 	empty := ""
 	sent := map[string]messages.NewMessage{
