@@ -62,18 +62,6 @@ func (s *statements) add(err error, all ...string) {
 	}
 }
 
-// count returns how often statements that begin with text were executed.
-func (s *statements) count(text string) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for stmt, times := range s.executed {
-		if strings.HasPrefix(stmt, text) {
-			n += times
-		}
-	}
-	return n
-}
-
 // covered fails for a statement of the product's source that was not executed, unless uncovered
 // has its reason, and for an entry of uncovered that was executed or does not exist.
 func (s *statements) covered(t *testing.T) {

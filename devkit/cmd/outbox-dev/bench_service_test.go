@@ -84,7 +84,7 @@ func TestBenchServe_WithALocalDatacenter(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	root := newRoot(io.Discard, untilServing(func() { cancel(errServing) }))
-	root.SetArgs([]string{"bench", "serve", "--scylla-hosts", node.Addr(), "--scylla-local-dc", "datacenter1", "--orders-addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0"})
+	root.SetArgs([]string{"bench", "serve", "--scylla-hosts", node.Addr(), "--scylla-local-dc", "datacenter1", "--addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0"})
 	if err := root.ExecuteContext(ctx); err != nil || !errors.Is(context.Cause(ctx), errServing) {
 		t.Errorf("it ended with %v, because %v; want a server that served", err, context.Cause(ctx))
 	}
