@@ -52,7 +52,7 @@ type DeadLetter struct {
 	Unblocked bool
 
 	// ErrorClass is the class of the last error, of a small set: breaker_open,
-	// attempts_used, record_too_large, topic_not_allowed, undecodable, behind …
+	// attempts_used, record_too_large, topic_invalid, undecodable, behind …
 	ErrorClass string
 	// ErrorCode, ErrorText and ErrorChain are the last error: the code of the
 	// broker or the database, the message, and the messages it wraps.

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"bytes"
+	"regexp"
 	"testing"
 	"time"
 
@@ -44,6 +45,9 @@ func TestDeadLetters_ATopicTakesLargerRecords(t *testing.T) {
 		deadLetter, err := w.deadLetters().Read(t.Context(), all[4].ID.UUID())
 		if err != nil || deadLetter.Status != dlq.Suspended || deadLetter.ErrorClass != chains.ClassTooLarge {
 			t.Fatalf("Read() = %+v, %v, want the large event, suspended", deadLetter, err)
+		}
+		if text := deadLetter.ErrorText; !regexp.MustCompile(`a record of 8\d\d\d bytes before compression, where topic OrderCreated takes batches of at most 4000 \(the topic's max\.message\.bytes\)`).MatchString(text) {
+			t.Errorf("the error is %q, want the record's size and the topic's limit", text)
 		}
 		if _, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &large}}, "OrderCreated"); err != nil {
 			t.Fatal(err)

@@ -147,3 +147,23 @@ func TestTopics_ARefusedClusterEndsTheRelay(t *testing.T) {
 		}
 	})
 }
+
+// A topic's name that no broker takes is not a missing right: the operator corrects the mapping.
+func TestDeadLetters_TopicWithoutAValidName(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
+		defer w.close()
+		_, stop := w.run()
+		e := relaytest.Event(1, 1, "not a topic!")
+		w.write(e)
+		time.Sleep(10 * time.Second)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		l, err := w.deadLetters().Read(t.Context(), e.ID.UUID())
+		if err != nil || l.Status != dlq.Suspended || l.ErrorClass != chains.ClassTopicInvalid {
+			t.Errorf("Read() = %s %s, %v, want it suspended as %s", l.Status, l.ErrorClass, err, chains.ClassTopicInvalid)
+		}
+	})
+}

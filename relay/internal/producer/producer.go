@@ -3,6 +3,7 @@ package producer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -133,6 +134,8 @@ func (p *Producer) Send(f *Flight, r *kgo.Record, done func(*kgo.Record, error))
 			return
 		}
 		switch {
+		case IsTooLarge(err):
+			err = fmt.Errorf("a record of %d bytes before compression, where topic %s takes batches of at most %d (%s): %w", sizeOf(r), r.Topic, p.Catalog.MaxBytes(r.Topic), p.limitName(r.Topic), err)
 		case losesNumbers(err):
 			c.failed.Store(true)
 		case errors.Is(err, kerr.UnknownTopicID):
@@ -166,6 +169,23 @@ func (c *client) mayHaveWritten(n uint64, err error) bool {
 // IsTooLarge reports whether the error of a record is that it is too large.
 func IsTooLarge(err error) bool {
 	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge)
+}
+
+// limitName says whose limit bounds the batches of a topic.
+func (p *Producer) limitName(topic string) string {
+	if p.Catalog.MaxBytes(topic) == p.cfg.MaxRecordBytes {
+		return "the relay's max_record_bytes"
+	}
+	return "the topic's max.message.bytes"
+}
+
+// sizeOf returns the bytes of a record's key, value and headers. A batch adds less than a hundred.
+func sizeOf(r *kgo.Record) int {
+	n := len(r.Key) + len(r.Value)
+	for _, h := range r.Headers {
+		n += len(h.Key) + len(h.Value)
+	}
+	return n
 }
 
 // StateChanged reports whether the error of a record shows that its topic is not in the state

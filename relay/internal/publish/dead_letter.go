@@ -38,13 +38,15 @@ func classOf(err error) string {
 		return chains.ClassUndecodable
 	}
 	if _, ok := errors.AsType[*failure.TopicError](err); ok {
-		return chains.ClassTopicRefused
+		return chains.ClassTopicInvalid
 	}
 	switch {
 	case errors.Is(err, errBreakerOpen):
 		return chains.ClassBreakerOpen
 	case producer.IsTooLarge(err):
 		return chains.ClassTooLarge
+	case errors.Is(err, kerr.InvalidTopicException):
+		return chains.ClassTopicInvalid
 	case failure.IsTopicRefused(err):
 		return chains.ClassTopicRefused
 	case failure.Classify(err) == failure.Permanent:

@@ -36,7 +36,7 @@ func newPublishingMetrics(reg prometheus.Registerer) publishingMetrics {
 			[]float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600, 30 * 24 * 3600})),
 		CanaryStops: Counter("outbox_relay_dead_letter_canary_stops_total", "Times that the replay of equal dead letters was stopped because a canary died of the same error again."),
 	}
-	for _, c := range []string{chains.ClassBreakerOpen, chains.ClassAttemptsUsed, chains.ClassTooLarge, chains.ClassTopicRefused, chains.ClassUndecodable, chains.ClassRefused, chains.ClassBehind, chains.ClassInterrupted} {
+	for _, c := range []string{chains.ClassBreakerOpen, chains.ClassAttemptsUsed, chains.ClassTooLarge, chains.ClassTopicInvalid, chains.ClassTopicRefused, chains.ClassUndecodable, chains.ClassRefused, chains.ClassBehind, chains.ClassInterrupted} {
 		m.deadLetters.WithLabelValues(c)
 	}
 	for _, s := range dlq.Strategies {

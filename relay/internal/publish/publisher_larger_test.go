@@ -2,6 +2,7 @@ package publish
 
 import (
 	"bytes"
+	"regexp"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -49,6 +50,8 @@ func TestPublisher_NothingPassesARecordThatIsTooLarge(t *testing.T) {
 		relaytest.CheckOrder(t, b.consume("OrderCreated"), others)
 		if holds := b.publisher.Holds(); len(holds) != 1 || holds[0].EventID != large.ID.UUID() {
 			t.Errorf("holds() = %+v, want event %s alone", holds, large.ID)
+		} else if text := holds[0].Err.Error(); !regexp.MustCompile(`a record of 8\d\d\d bytes before compression, where topic OrderCreated takes batches of at most 4000 \(the relay's max_record_bytes\)`).MatchString(text) {
+			t.Errorf("the error is %q, want the record's size and the relay's limit", text)
 		}
 	})
 }

@@ -17,7 +17,8 @@ export const statusMeans = {
 const classes = {
   breaker_open: ["The circuit breaker was open, so the relay did not try to publish.", "No action is needed: the relay publishes it once the breaker closes."],
   attempts_used: ["All attempts to publish failed with a transient error.", "Check that the broker is healthy, then replay."],
-  record_too_large: ["The broker, or the relay's own bound, refuses a record of this size.", "Raise the topic's max.message.bytes (and relay.max_record_bytes, if it is the relay's own bound) and replay, or edit the payload."],
+  record_too_large: ["The record is larger than a limit of the topic or of the relay.", "Read the error: it has the size and names the limit. Raise the limit and replay, or edit the payload."],
+  topic_invalid: ["Its topic has no valid name.", "Map the event type to a topic in relay.topics and restart the relay, then replay."],
   topic_not_allowed: ["The relay is not allowed to write to this topic.", "Correct the relay's topic settings and restart it, then replay."],
   undecodable: ["The row could not be read as an event.", "Inspect the raw columns. Fix the writer of the row, then discard this dead letter or resolve it by hand."],
   refused: ["The broker rejected the record permanently.", "Read the error; fix the topic or edit the event, then replay."],
