@@ -40,8 +40,8 @@ func (p *cursor) mismatch(want kind, follow kindSet) *SyntaxError {
 	switch {
 	case p.kind() != tEOF && p.peek(1) == want:
 		return p.errorAt(p.pos, " extraneous input '"+p.display(p.pos)+"' expecting <invalid>")
-	case p.kind() != tEOF && follow.has(p.kind()):
-		return p.errorAt(p.pos, " missing "+want.String()+" at '<missing '")
+	case p.kind() != tEOF && follow[p.kind()]:
+		return p.errorAt(p.pos, " missing "+string(want)+" at '<missing '")
 	default:
 		return p.errorAt(p.pos, "  : syntax error...\n")
 	}

@@ -99,15 +99,14 @@ func scan(s string) (kind, int) {
 		}
 		return tGreater, 1
 	default:
-		k := punctuation[c]
-		if k == tEOF {
-			return tEOF, 0
+		if k, ok := punctuation[c]; ok {
+			return k, 1
 		}
-		return k, 1
+		return tEOF, 0
 	}
 }
 
-var punctuation = [256]kind{
+var punctuation = map[byte]kind{
 	'?': tQMark, '(': tLParen, ')': tRParen, '[': tLBracket, ']': tRBracket, '{': tLBrace, '}': tRBrace,
 	'=': tEqual, '+': tPlus, '*': tStar, ',': tComma, '.': tDot, ':': tColon, ';': tSemicolon,
 }
@@ -175,22 +174,11 @@ func scanWord(s string) (kind, int) {
 
 // wordKind distinguishes keywords and booleans from identifiers.
 func wordKind(word string) kind {
-	if len(word) > longestKeyword {
-		return tIdent
-	}
-	var lower [32]byte
-	for i := range len(word) {
-		c := word[i]
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		lower[i] = c
-	}
-	if k, ok := keywordOf[string(lower[:len(word)])]; ok {
+	lower := strings.ToLower(word)
+	if k, ok := keywordOf[lower]; ok {
 		return k
 	}
-	switch string(lower[:len(word)]) {
-	case "true", "false":
+	if lower == "true" || lower == "false" {
 		return tBool
 	}
 	return tIdent

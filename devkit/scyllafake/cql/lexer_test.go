@@ -2,6 +2,9 @@ package cql
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -34,7 +37,7 @@ func TestLex_Kinds(t *testing.T) {
 		}
 		var got []string
 		for _, tok := range toks[:len(toks)-1] {
-			got = append(got, tok.kind.String())
+			got = append(got, string(tok.kind))
 		}
 		if g := strings.Join(got, " "); g != tt.want {
 			t.Errorf("lex(%q) = %s, want %s", tt.text, g, tt.want)
@@ -68,47 +71,53 @@ func TestLex_Errors(t *testing.T) {
 	}
 }
 
+// The parser names keywords by text: each must be one.
 func TestKeywords_AllKnown(t *testing.T) {
 	t.Parallel()
-	for i, k := range keywords {
-		if k.name == "" || len(k.spelling) == 0 {
-			t.Errorf("keyword %d has no name or spelling", i)
-		}
-		for _, s := range k.spelling {
-			if got := wordKind(strings.ToUpper(s)); got != firstKeyword+kind(i) {
-				t.Errorf("wordKind(%q) = %v, want %v", s, got, firstKeyword+kind(i))
-			}
-			if len(s) > 32 {
-				t.Errorf("%q does not fit wordKind's buffer", s)
-			}
-		}
+	files, err := filepath.Glob("parse*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no source: %v", err)
 	}
-	if int(lastKeyword) > 256 {
-		t.Errorf("%d kinds do not fit a kindSet", lastKeyword)
+	known := map[string]bool{}
+	for _, k := range keywordOf {
+		known[string(k)] = true
+	}
+	for _, file := range append(files, "keywords.go") {
+		src, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`"(K_\w+)"`).FindAllSubmatch(src, -1) {
+			if !known[string(m[1])] {
+				t.Errorf("%s: %s is no keyword", file, m[1])
+			}
+		}
 	}
 }
 
 // Every keyword that is not reserved can name a keyspace, table and column.
 func TestParse_UnreservedKeywordsAreNames(t *testing.T) {
 	t.Parallel()
-	for _, k := range keywords {
-		for _, s := range k.spelling {
-			text := fmt.Sprintf("SELECT %[1]s FROM %[1]s.%[1]s WHERE %[1]s = 1 AND %[1]s > 2 ORDER BY %[1]s", strings.ToUpper(s))
-			stmt, err := Parse(text)
-			if k.class == reserved {
-				if err == nil {
-					t.Errorf("Parse(%q) took a reserved word for a name", text)
-				}
-				continue
+	isReserved := map[string]bool{"table": true, "schema": true}
+	for _, s := range strings.Fields(reservedWords) {
+		isReserved[s] = true
+	}
+	for s := range keywordOf {
+		text := fmt.Sprintf("SELECT %[1]s FROM %[1]s.%[1]s WHERE %[1]s = 1 AND %[1]s > 2 ORDER BY %[1]s", strings.ToUpper(s))
+		stmt, err := Parse(text)
+		if isReserved[s] {
+			if err == nil {
+				t.Errorf("Parse(%q) took a reserved word for a name", text)
 			}
-			if err != nil {
-				t.Errorf("Parse(%q) error = %v", text, err)
-				continue
-			}
-			sel := stmt.(*Select)
-			if sel.From != (Name{s, s}) || sel.Where[0].Columns[0] != s || sel.OrderBy[0].Column != s {
-				t.Errorf("Parse(%q) = %+v", text, sel)
-			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("Parse(%q) error = %v", text, err)
+			continue
+		}
+		sel := stmt.(*Select)
+		if sel.From != (Name{s, s}) || sel.Where[0].Columns[0] != s || sel.OrderBy[0].Column != s {
+			t.Errorf("Parse(%q) = %+v", text, sel)
 		}
 	}
 }

@@ -67,7 +67,7 @@ func (p *parser) query() Statement {
 	stmt := p.statement()
 	for p.accept(tSemicolon) {
 	}
-	p.expect(tEOF, kindSet{})
+	p.expect(tEOF, nil)
 	p.setBinds(stmt)
 	return stmt
 }
@@ -93,28 +93,28 @@ func (p *parser) setBinds(stmt Statement) {
 func (p *parser) statement() Statement {
 	p.checkSupported()
 	switch p.kind() {
-	case kSelect:
+	case "K_SELECT":
 		return p.selectStatement()
-	case kInsert:
+	case "K_INSERT":
 		return p.insert()
-	case kUpdate:
+	case "K_UPDATE":
 		return p.update()
-	case kDelete:
+	case "K_DELETE":
 		return p.delete()
-	case kBegin:
+	case "K_BEGIN":
 		return p.batch()
-	case kUse:
+	case "K_USE":
 		p.next()
 		return &Use{Keyspace: p.objectName("keyspace")}
-	case kTruncate:
+	case "K_TRUNCATE":
 		p.next()
-		p.accept(kColumnfamily)
+		p.accept("K_COLUMNFAMILY")
 		return &Truncate{Table: p.tableName()}
-	case kCreate:
+	case "K_CREATE":
 		return p.create()
-	case kAlter:
+	case "K_ALTER":
 		return p.alter()
-	case kDrop:
+	case "K_DROP":
 		return p.drop()
 	}
 	panic(p.noViable())
@@ -126,27 +126,27 @@ var unsupportedStatements = []struct {
 	feature string
 	starts  [][]kind
 }{
-	{"secondary indexes", [][]kind{{kCreate, kIndex}, {kCreate, kCustom}, {kDrop, kIndex}}},
-	{userTypes, [][]kind{{kCreate, kType}, {kAlter, kType}, {kDrop, kType}}},
-	{"materialized views", [][]kind{{kCreate, kMaterialized}, {kAlter, kMaterialized}, {kDrop, kMaterialized}, {kPrune}}},
+	{"secondary indexes", [][]kind{{"K_CREATE", "K_INDEX"}, {"K_CREATE", "K_CUSTOM"}, {"K_DROP", "K_INDEX"}}},
+	{userTypes, [][]kind{{"K_CREATE", "K_TYPE"}, {"K_ALTER", "K_TYPE"}, {"K_DROP", "K_TYPE"}}},
+	{"materialized views", [][]kind{{"K_CREATE", "K_MATERIALIZED"}, {"K_ALTER", "K_MATERIALIZED"}, {"K_DROP", "K_MATERIALIZED"}, {"K_PRUNE"}}},
 	{"user-defined functions and aggregates", [][]kind{
-		{kCreate, kOr}, {kCreate, kFunction}, {kDrop, kFunction}, {kCreate, kAggregate}, {kDrop, kAggregate},
+		{"K_CREATE", "K_OR"}, {"K_CREATE", "K_FUNCTION"}, {"K_DROP", "K_FUNCTION"}, {"K_CREATE", "K_AGGREGATE"}, {"K_DROP", "K_AGGREGATE"},
 	}},
 	{"service levels", [][]kind{
-		{kCreate, kService},
-		{kCreate, kServiceLevel},
-		{kAlter, kService},
-		{kAlter, kServiceLevel},
-		{kDrop, kService},
-		{kDrop, kServiceLevel},
-		{kAttach},
-		{kDetach},
-		{kList, kService},
-		{kList, kServiceLevel},
-		{kList, kAttached},
+		{"K_CREATE", "K_SERVICE"},
+		{"K_CREATE", "K_SERVICE_LEVEL"},
+		{"K_ALTER", "K_SERVICE"},
+		{"K_ALTER", "K_SERVICE_LEVEL"},
+		{"K_DROP", "K_SERVICE"},
+		{"K_DROP", "K_SERVICE_LEVEL"},
+		{"K_ATTACH"},
+		{"K_DETACH"},
+		{"K_LIST", "K_SERVICE"},
+		{"K_LIST", "K_SERVICE_LEVEL"},
+		{"K_LIST", "K_ATTACHED"},
 	}},
 	{"roles and permissions", [][]kind{
-		{kCreate, kUser}, {kAlter, kUser}, {kDrop, kUser}, {kCreate, kRole}, {kAlter, kRole}, {kDrop, kRole}, {kList}, {kGrant}, {kRevoke},
+		{"K_CREATE", "K_USER"}, {"K_ALTER", "K_USER"}, {"K_DROP", "K_USER"}, {"K_CREATE", "K_ROLE"}, {"K_ALTER", "K_ROLE"}, {"K_DROP", "K_ROLE"}, {"K_LIST"}, {"K_GRANT"}, {"K_REVOKE"},
 	}},
 }
 

@@ -2,15 +2,15 @@ package cql
 
 func (p *parser) insert() *Insert {
 	p.next()
-	p.expect(kInto, nameStart)
+	p.expect("K_INTO", nameStart)
 	s := &Insert{Table: p.tableName()}
 	switch p.kind() {
 	case tLParen:
 		s.Columns = p.parenIdents()
-		p.expect(kValues, setOf(tLParen))
+		p.expect("K_VALUES", setOf(tLParen))
 		p.expect(tLParen, termStart)
 		s.Values = p.termsUntil(tRParen)
-	case kJson:
+	case "K_JSON":
 		panic(&Unsupported{What: "JSON"})
 	default:
 		panic(p.noViable())
@@ -25,24 +25,24 @@ func (p *parser) insert() *Insert {
 // using reads an optional USING clause; of a repeated attribute the last counts.
 func (p *parser) using() Using {
 	var u Using
-	if !p.accept(kUsing) {
+	if !p.accept("K_USING") {
 		return u
 	}
 	for {
 		switch p.kind() {
-		case kTimestamp:
+		case "K_TIMESTAMP":
 			p.next()
 			u.Timestamp = p.intValue()
-		case kTtl:
+		case "K_TTL":
 			p.next()
 			u.TTL = p.intValue()
-		case kTimeout:
+		case "K_TIMEOUT":
 			p.next()
 			u.Timeout = p.term()
 		default:
 			panic(p.noViable())
 		}
-		if !p.accept(kAnd) {
+		if !p.accept("K_AND") {
 			return u
 		}
 	}
@@ -52,9 +52,9 @@ func (p *parser) update() *Update {
 	p.next()
 	s := &Update{Table: p.tableName()}
 	s.Using = p.using()
-	p.expect(kSet, identStart)
+	p.expect("K_SET", identStart)
 	p.list(func() { s.Set = append(s.Set, p.assignment()) })
-	p.expect(kWhere, identStart.union(setOf(tLParen, kToken)))
+	p.expect("K_WHERE", identStart.union(setOf(tLParen, "K_TOKEN")))
 	s.Where = p.where()
 	s.If = p.condition()
 	return s
@@ -71,7 +71,7 @@ func (p *parser) assignment() Assignment {
 	case tLBracket:
 		p.next()
 		a.Kind = AssignElem
-		if p.accept(kScyllaTimeuuidListIndex) {
+		if p.accept("K_SCYLLA_TIMEUUID_LIST_INDEX") {
 			panic(&Unsupported{What: "SCYLLA_TIMEUUID_LIST_INDEX"})
 		}
 		a.Elem = p.term()
@@ -88,10 +88,10 @@ func (p *parser) assignment() Assignment {
 
 // assignColumn reads the part after "c =": a value, c + x, c - x, or x + c.
 func (p *parser) assignColumn(a *Assignment) {
-	if p.accept(kScyllaCounterShardList) {
+	if p.accept("K_SCYLLA_COUNTER_SHARD_LIST") {
 		panic(&Unsupported{What: "SCYLLA_COUNTER_SHARD_LIST"})
 	}
-	if identStart.has(p.kind()) {
+	if identStart[p.kind()] {
 		switch p.peek(1) {
 		case tPlus, tMinus:
 			p.assignOperation(a)
@@ -145,16 +145,16 @@ func (p *parser) assignInteger(a *Assignment) {
 func (p *parser) delete() *Delete {
 	p.next()
 	s := &Delete{}
-	if p.kind() != kFrom {
-		if !identStart.has(p.kind()) {
-			panic(p.mismatch(kFrom, nameStart))
+	if p.kind() != "K_FROM" {
+		if !identStart[p.kind()] {
+			panic(p.mismatch("K_FROM", nameStart))
 		}
 		p.list(func() { s.Targets = append(s.Targets, p.deleteTarget()) })
 	}
-	p.expect(kFrom, nameStart)
+	p.expect("K_FROM", nameStart)
 	s.Table = p.tableName()
 	s.Using = p.using()
-	p.expect(kWhere, identStart.union(setOf(tLParen, kToken)))
+	p.expect("K_WHERE", identStart.union(setOf(tLParen, "K_TOKEN")))
 	s.Where = p.where()
 	s.If = p.condition()
 	return s
@@ -168,10 +168,10 @@ func (p *parser) deleteTarget() DeleteTarget {
 	case tLBracket:
 		p.next()
 		t.Elem = p.term()
-		p.expect(tRBracket, kindSet{})
+		p.expect(tRBracket, nil)
 	case tDot:
 		panic(&Unsupported{What: userTypes})
-	case tComma, kFrom:
+	case tComma, "K_FROM":
 	default:
 		panic(p.noViableAt(at))
 	}
@@ -182,24 +182,24 @@ func (p *parser) batch() *Batch {
 	p.next()
 	b := &Batch{}
 	switch {
-	case p.accept(kUnlogged):
+	case p.accept("K_UNLOGGED"):
 		b.Kind = BatchUnlogged
-	case p.accept(kCounter):
+	case p.accept("K_COUNTER"):
 		b.Kind = BatchCounter
 	}
-	p.expect(kBatch, setOf(kUsing, kInsert, kUpdate, kDelete, kApply))
+	p.expect("K_BATCH", setOf("K_USING", "K_INSERT", "K_UPDATE", "K_DELETE", "K_APPLY"))
 	b.Using = p.using()
 	for {
 		switch p.kind() {
-		case kInsert:
+		case "K_INSERT":
 			b.Statements = append(b.Statements, p.insert())
-		case kUpdate:
+		case "K_UPDATE":
 			b.Statements = append(b.Statements, p.update())
-		case kDelete:
+		case "K_DELETE":
 			b.Statements = append(b.Statements, p.delete())
 		default:
-			p.expect(kApply, setOf(kBatch))
-			p.expect(kBatch, setOf(tSemicolon))
+			p.expect("K_APPLY", setOf("K_BATCH"))
+			p.expect("K_BATCH", setOf(tSemicolon))
 			return b
 		}
 		p.accept(tSemicolon)

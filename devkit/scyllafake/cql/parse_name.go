@@ -14,7 +14,7 @@ func (p *parser) identText(t token) string {
 
 // ident reads the name of a column, field, property or similar.
 func (p *parser) ident() string {
-	if !identStart.has(p.kind()) {
+	if !identStart[p.kind()] {
 		panic(p.noViable())
 	}
 	return p.identText(p.next())
@@ -31,7 +31,7 @@ func (p *parser) identList() []string {
 func (p *parser) parenIdents() []string {
 	p.expect(tLParen, identStart)
 	names := p.identList()
-	p.expect(tRParen, kindSet{})
+	p.expect(tRParen, nil)
 	return names
 }
 
@@ -46,7 +46,7 @@ func (p *parser) objectName(what string) string {
 
 // qualified reads [keyspace.]name.
 func (p *parser) qualified(what string) Name {
-	if nameStart.has(p.kind()) && p.peek(1) == tDot {
+	if nameStart[p.kind()] && p.peek(1) == tDot {
 		ks := p.objectName("keyspace")
 		p.next()
 		return Name{Keyspace: ks, Name: p.objectName(what)}
@@ -58,20 +58,20 @@ func (p *parser) tableName() Name { return p.qualified("table") }
 
 // ifNotExists reads an optional IF NOT EXISTS.
 func (p *parser) ifNotExists() bool {
-	if !p.accept(kIf) {
+	if !p.accept("K_IF") {
 		return false
 	}
-	p.expect(kNot, setOf(kExists))
-	p.expect(kExists, kindSet{})
+	p.expect("K_NOT", setOf("K_EXISTS"))
+	p.expect("K_EXISTS", nil)
 	return true
 }
 
 // ifExists reads an optional IF EXISTS.
 func (p *parser) ifExists() bool {
-	if !p.accept(kIf) {
+	if !p.accept("K_IF") {
 		return false
 	}
-	p.expect(kExists, kindSet{})
+	p.expect("K_EXISTS", nil)
 	return true
 }
 
@@ -89,11 +89,11 @@ func (p *parser) dataType() string {
 // typeParameters returns the number of types between < and > after k: -1 is any number.
 func typeParameters(k kind) int {
 	switch k {
-	case kList, kSet, kFrozen:
+	case "K_LIST", "K_SET", "K_FROZEN":
 		return 1
-	case kMap:
+	case "K_MAP":
 		return 2
-	case kTuple:
+	case "K_TUPLE":
 		return -1
 	default:
 		return 0
@@ -104,7 +104,7 @@ func typeParameters(k kind) int {
 // none does.
 func (p *parser) skipType(i, depth int) int {
 	k := p.toks[i].kind
-	if depth > MaxDepth || !identStart.has(k) && k != kSet {
+	if depth > MaxDepth || !identStart[k] && k != "K_SET" {
 		return -1
 	}
 	i++

@@ -5,7 +5,7 @@ import "fmt"
 // properties: name = value joined by AND.
 func (p *parser) properties() []Property {
 	props := []Property{p.property(nil)}
-	for p.accept(kAnd) {
+	for p.accept("K_AND") {
 		props = append(props, p.property(props))
 	}
 	return props
@@ -19,9 +19,9 @@ func (p *parser) property(seen []Property) Property {
 	case k == tLBrace:
 		prop.IsMap = true
 		prop.Map = p.propertyMap()
-	case constants.has(k):
+	case constants[k]:
 		prop.Value = p.constant()
-	case k == kNull, identStart.has(k) && k != tIdent && k != tQuoted:
+	case k == "K_NULL", identStart[k] && k != tIdent && k != tQuoted:
 		prop.Value = Literal{Kind: LitString, Text: p.text(p.next())}
 	default:
 		panic(p.noViable())
@@ -56,7 +56,7 @@ func (p *parser) propertyMap() []PropertyEntry {
 		}
 		entries = append(entries, PropertyEntry{Key: k, Value: v})
 	})
-	p.expect(tRBrace, kindSet{})
+	p.expect(tRBrace, nil)
 	if invalid != nil {
 		panic(invalid)
 	}
@@ -66,23 +66,23 @@ func (p *parser) propertyMap() []PropertyEntry {
 // tableProperties reads the WITH clause of CREATE TABLE, which has two elements of
 // its own.
 func (p *parser) tableProperties() (with []Property, order []Order, compact bool) {
-	if !p.accept(kWith) {
+	if !p.accept("K_WITH") {
 		return nil, nil, false
 	}
 	for {
 		switch {
-		case p.kind() == kCompact && p.peek(1) == kStorage:
+		case p.kind() == "K_COMPACT" && p.peek(1) == "K_STORAGE":
 			p.next()
 			p.next()
 			compact = true
-		case p.kind() == kClustering && p.peek(1) == kOrder:
+		case p.kind() == "K_CLUSTERING" && p.peek(1) == "K_ORDER":
 			p.next()
 			p.next()
 			order = append(order, p.clusteringOrder()...)
 		default:
 			with = append(with, p.property(with))
 		}
-		if !p.accept(kAnd) {
+		if !p.accept("K_AND") {
 			return with, order, compact
 		}
 	}
@@ -90,19 +90,19 @@ func (p *parser) tableProperties() (with []Property, order []Order, compact bool
 
 // clusteringOrder reads BY (a ASC, b DESC).
 func (p *parser) clusteringOrder() []Order {
-	p.expect(kBy, setOf(tLParen))
+	p.expect("K_BY", setOf(tLParen))
 	p.expect(tLParen, identStart)
 	var orders []Order
 	p.list(func() {
 		o := Order{Column: p.ident()}
 		switch {
-		case p.accept(kDesc):
+		case p.accept("K_DESC"):
 			o.Desc = true
-		case !p.accept(kAsc):
+		case !p.accept("K_ASC"):
 			panic(p.noViable())
 		}
 		orders = append(orders, o)
 	})
-	p.expect(tRParen, kindSet{})
+	p.expect(tRParen, nil)
 	return orders
 }

@@ -2,10 +2,10 @@ package cql
 
 func (p *parser) create() Statement {
 	switch p.peek(1) {
-	case kKeyspace:
+	case "K_KEYSPACE":
 		p.pos += 2
 		return p.createKeyspace()
-	case kColumnfamily:
+	case "K_COLUMNFAMILY":
 		p.pos += 2
 		return p.createTable()
 	}
@@ -15,37 +15,37 @@ func (p *parser) create() Statement {
 func (p *parser) createKeyspace() *CreateKeyspace {
 	s := &CreateKeyspace{IfNotExists: p.ifNotExists()}
 	s.Keyspace = p.objectName("keyspace")
-	p.expect(kWith, identStart)
+	p.expect("K_WITH", identStart)
 	s.With = p.properties()
 	return s
 }
 
 func (p *parser) createTable() *CreateTable {
 	s := &CreateTable{IfNotExists: p.ifNotExists(), Table: p.tableName()}
-	p.expect(tLParen, identStart.union(setOf(kPrimary)))
+	p.expect(tLParen, identStart.union(setOf("K_PRIMARY")))
 	p.tableElement(s)
 	for p.accept(tComma) {
-		if identStart.has(p.kind()) || p.kind() == kPrimary {
+		if identStart[p.kind()] || p.kind() == "K_PRIMARY" {
 			p.tableElement(s)
 		}
 	}
-	p.expect(tRParen, setOf(kWith, tSemicolon))
+	p.expect(tRParen, setOf("K_WITH", tSemicolon))
 	s.With, s.ClusterOrder, s.CompactStorage = p.tableProperties()
 	return s
 }
 
 // tableElement: a column, or PRIMARY KEY (…).
 func (p *parser) tableElement(s *CreateTable) {
-	if p.accept(kPrimary) {
-		p.expect(kKey, setOf(tLParen))
+	if p.accept("K_PRIMARY") {
+		p.expect("K_KEY", setOf(tLParen))
 		s.PrimaryKeys++
 		s.PartitionKey, s.Clustering = p.primaryKey()
 		return
 	}
 	c := ColumnDef{Name: p.ident(), Type: p.dataType()}
-	c.Static = p.accept(kStatic)
-	if p.accept(kPrimary) {
-		p.expect(kKey, setOf(tComma, tRParen))
+	c.Static = p.accept("K_STATIC")
+	if p.accept("K_PRIMARY") {
+		p.expect("K_KEY", setOf(tComma, tRParen))
 		c.PrimaryKey = true
 		s.PrimaryKeys++
 	}
@@ -63,19 +63,19 @@ func (p *parser) primaryKey() (partition, clustering []string) {
 	for p.accept(tComma) {
 		clustering = append(clustering, p.ident())
 	}
-	p.expect(tRParen, setOf(kWith, tComma, tRParen, tSemicolon))
+	p.expect(tRParen, setOf("K_WITH", tComma, tRParen, tSemicolon))
 	return partition, clustering
 }
 
 func (p *parser) alter() Statement {
 	switch p.peek(1) {
-	case kKeyspace:
+	case "K_KEYSPACE":
 		p.pos += 2
 		s := &AlterKeyspace{Keyspace: p.objectName("keyspace")}
-		p.expect(kWith, identStart)
+		p.expect("K_WITH", identStart)
 		s.With = p.properties()
 		return s
-	case kColumnfamily:
+	case "K_COLUMNFAMILY":
 		p.pos += 2
 		return p.alterTable()
 	}
@@ -85,22 +85,22 @@ func (p *parser) alter() Statement {
 func (p *parser) alterTable() *AlterTable {
 	s := &AlterTable{Table: p.tableName()}
 	switch k := p.kind(); k {
-	case kAlter:
+	case "K_ALTER":
 		panic(&Unsupported{What: "a change of a column's type"})
-	case kAdd:
+	case "K_ADD":
 		p.next()
 		p.parenOrOne(func() {
 			c := ColumnDef{Name: p.ident(), Type: p.dataType()}
-			c.Static = p.accept(kStatic)
+			c.Static = p.accept("K_STATIC")
 			s.Add = append(s.Add, c)
 		})
-	case kDrop:
+	case "K_DROP":
 		p.next()
 		p.parenOrOne(func() { s.Drop = append(s.Drop, p.ident()) })
-	case kWith:
+	case "K_WITH":
 		p.next()
 		s.With = p.properties()
-	case kRename:
+	case "K_RENAME":
 		panic(&Unsupported{What: "RENAME"})
 	default:
 		panic(p.noViable())
@@ -122,9 +122,9 @@ func (p *parser) drop() Statement {
 	what := p.peek(1)
 	p.pos += 2
 	switch what {
-	case kKeyspace:
+	case "K_KEYSPACE":
 		return &DropKeyspace{IfExists: p.ifExists(), Keyspace: p.objectName("keyspace")}
-	case kColumnfamily:
+	case "K_COLUMNFAMILY":
 		return &DropTable{IfExists: p.ifExists(), Table: p.tableName()}
 	}
 	p.pos -= 2

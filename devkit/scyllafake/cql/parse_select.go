@@ -5,17 +5,17 @@ import "strings"
 func (p *parser) selectStatement() *Select {
 	p.next()
 	s := &Select{}
-	if p.modifierAhead(kJson) {
+	if p.modifierAhead("K_JSON") {
 		panic(&Unsupported{What: "JSON"})
 	}
-	if p.modifierAhead(kDistinct) {
+	if p.modifierAhead("K_DISTINCT") {
 		p.next()
 		s.Distinct = true
 	}
 	p.selectClause(s)
-	p.expect(kFrom, nameStart)
+	p.expect("K_FROM", nameStart)
 	s.From = p.tableName()
-	if p.accept(kWhere) {
+	if p.accept("K_WHERE") {
 		s.Where = p.where()
 	}
 	p.selectTail(s)
@@ -24,27 +24,27 @@ func (p *parser) selectStatement() *Select {
 
 // selectTail reads the clauses after WHERE, in this order only.
 func (p *parser) selectTail(s *Select) {
-	if p.accept(kGroup) {
+	if p.accept("K_GROUP") {
 		panic(&Unsupported{What: "GROUP BY"})
 	}
-	if p.accept(kOrder) {
-		p.expect(kBy, identStart)
+	if p.accept("K_ORDER") {
+		p.expect("K_BY", identStart)
 		p.list(func() { s.OrderBy = append(s.OrderBy, p.orderBy()) })
 	}
-	if p.accept(kPer) {
-		p.expect(kPartition, setOf(kLimit))
-		p.expect(kLimit, setOf(tInteger, tQMark, tColon))
+	if p.accept("K_PER") {
+		p.expect("K_PARTITION", setOf("K_LIMIT"))
+		p.expect("K_LIMIT", setOf(tInteger, tQMark, tColon))
 		s.PerPartitionLimit = p.intValue()
 	}
-	if p.accept(kLimit) {
+	if p.accept("K_LIMIT") {
 		s.Limit = p.intValue()
 	}
-	if p.accept(kAllow) {
-		p.expect(kFiltering, kindSet{})
+	if p.accept("K_ALLOW") {
+		p.expect("K_FILTERING", nil)
 		s.AllowFiltering = true
 	}
-	if p.accept(kBypass) {
-		p.expect(kCache, kindSet{})
+	if p.accept("K_BYPASS") {
+		p.expect("K_CACHE", nil)
 		s.BypassCache = true
 	}
 	u := p.using()
@@ -53,8 +53,8 @@ func (p *parser) selectTail(s *Select) {
 
 func (p *parser) orderBy() Order {
 	o := Order{Column: p.ident()}
-	if !p.accept(kAsc) {
-		o.Desc = p.accept(kDesc)
+	if !p.accept("K_ASC") {
+		o.Desc = p.accept("K_DESC")
 	}
 	return o
 }
@@ -66,12 +66,12 @@ func (p *parser) modifierAhead(k kind) bool {
 		return false
 	}
 	switch p.peek(1) {
-	case kFrom, tComma, tDot, tLParen:
+	case "K_FROM", tComma, tDot, tLParen:
 		return false
-	case kAs:
+	case "K_AS":
 		// "JSON AS FROM" selects a column called as; "JSON AS x" names the column json x.
 		next := p.peek(2)
-		return next == kFrom || next == tComma || next == tDot || next == tLParen
+		return next == "K_FROM" || next == tComma || next == tDot || next == tLParen
 	}
 	return true
 }
@@ -88,7 +88,7 @@ func (p *parser) selector() Selector {
 	start := p.toks[p.pos].start
 	sel := Selector{Expr: p.unaliased()}
 	sel.Text = squeeze(p.src[start:p.toks[p.pos-1].end])
-	if p.accept(kAs) {
+	if p.accept("K_AS") {
 		sel.Alias = p.ident()
 	}
 	return sel
@@ -103,7 +103,7 @@ func squeeze(s string) string {
 }
 
 // selectorFollow contains the tokens after a column's name in a select clause.
-var selectorFollow = setOf(tDot, tComma, tRParen, kFrom, kAs)
+var selectorFollow = setOf(tDot, tComma, tRParen, "K_FROM", "K_AS")
 
 // unaliased: a column or a function.
 func (p *parser) unaliased() Term {
@@ -119,19 +119,19 @@ func (p *parser) unaliased() Term {
 func (p *parser) selectable() Term {
 	k, next := p.kind(), p.peek(1)
 	switch {
-	case k == kCast && next == tLParen:
+	case k == "K_CAST" && next == tLParen:
 		panic(&Unsupported{What: "CAST"})
-	case k == kCount && next == tLParen && (p.peek(2) == tStar || p.peek(2) == tInteger):
+	case k == "K_COUNT" && next == tLParen && (p.peek(2) == tStar || p.peek(2) == tInteger):
 		return p.countRows()
-	case (k == kWritetime || k == kTtl) && next == tLParen:
+	case (k == "K_WRITETIME" || k == "K_TTL") && next == tLParen:
 		name := strings.ToLower(p.text(p.next()))
 		p.next()
 		arg := ColumnRef{Column: p.ident()}
-		p.expect(tRParen, kindSet{})
+		p.expect(tRParen, nil)
 		return FuncCall{Name: Name{Name: name}, Args: []Term{arg}}
-	case next == tLParen && funcStart.has(k), p.functionAhead():
+	case next == tLParen && funcStart[k], p.functionAhead():
 		return p.selectFunction()
-	case identStart.has(k) && selectorFollow.has(next):
+	case identStart[k] && selectorFollow[next]:
 		return ColumnRef{Column: p.ident()}
 	default:
 		panic(p.noViable())
@@ -140,7 +140,7 @@ func (p *parser) selectable() Term {
 
 // functionAhead distinguishes keyspace.function(…) from column.field.
 func (p *parser) functionAhead() bool {
-	return nameStart.has(p.kind()) && p.peek(1) == tDot && funcStart.has(p.peek(2)) && p.peek(3) == tLParen
+	return nameStart[p.kind()] && p.peek(1) == tDot && funcStart[p.peek(2)] && p.peek(3) == tLParen
 }
 
 func (p *parser) countRows() Term {
@@ -149,7 +149,7 @@ func (p *parser) countRows() Term {
 	if t := p.next(); t.kind == tInteger && p.text(t) != "1" {
 		panic(p.refuse("Only COUNT(1) is supported, got COUNT(" + p.text(t) + ")"))
 	}
-	p.expect(tRParen, kindSet{})
+	p.expect(tRParen, nil)
 	return FuncCall{Name: Name{Name: "count"}}
 }
 
@@ -160,10 +160,10 @@ func (p *parser) selectFunction() Term {
 	if p.accept(tRParen) {
 		return f
 	}
-	if k := p.kind(); k != kCast && k != kToken && !nameStart.has(k) {
+	if k := p.kind(); k != "K_CAST" && k != "K_TOKEN" && !nameStart[k] {
 		panic(p.noViableAt(at))
 	}
 	p.list(func() { f.Args = append(f.Args, p.unaliased()) })
-	p.expect(tRParen, kindSet{})
+	p.expect(tRParen, nil)
 	return f
 }

@@ -9,9 +9,9 @@ func (p *parser) term() Term {
 	switch k := p.kind(); {
 	case k == tLParen && p.castAhead():
 		panic(&Unsupported{What: "type hints"})
-	case valueStart.has(k):
+	case valueStart[k]:
 		return p.value()
-	case p.peek(1) == tDot && nameStart.has(k), funcStart.has(k):
+	case p.peek(1) == tDot && nameStart[k], funcStart[k]:
 		name := p.functionName()
 		return FuncCall{Name: name, Args: p.functionArgs()}
 	default:
@@ -22,12 +22,12 @@ func (p *parser) term() Term {
 // castAhead distinguishes the type hint (type) value from the tuple (value).
 func (p *parser) castAhead() bool {
 	i := p.skipType(p.pos+1, 0)
-	return i > 0 && p.toks[i].kind == tRParen && i+1 < len(p.toks) && termStart.has(p.toks[i+1].kind)
+	return i > 0 && p.toks[i].kind == tRParen && i+1 < len(p.toks) && termStart[p.toks[i+1].kind]
 }
 
 func (p *parser) value() Term {
 	switch p.kind() {
-	case kNull:
+	case "K_NULL":
 		p.next()
 		return Null{}
 	case tQMark, tColon:
@@ -52,17 +52,17 @@ func (p *parser) value() Term {
 func (p *parser) termsUntil(closing kind) []Term {
 	var terms []Term
 	p.list(func() { terms = append(terms, p.term()) })
-	p.expect(closing, kindSet{})
+	p.expect(closing, nil)
 	return terms
 }
 
 // braces: a set or a map.
 func (p *parser) braces() Term {
 	switch k, next := p.peek(1), p.peek(2); {
-	case identStart.has(k) && next == tColon:
+	case identStart[k] && next == tColon:
 		panic(&Unsupported{What: userTypes})
-	case k == tRBrace, valueStart.has(k):
-	case funcStart.has(k) && next == tLParen, nameStart.has(k) && next == tDot:
+	case k == tRBrace, valueStart[k]:
+	case funcStart[k] && next == tLParen, nameStart[k] && next == tDot:
 	default:
 		panic(p.noViable())
 	}
@@ -78,7 +78,7 @@ func (p *parser) braces() Term {
 	for p.accept(tComma) {
 		elems = append(elems, p.term())
 	}
-	p.expect(tRBrace, kindSet{})
+	p.expect(tRBrace, nil)
 	return SetLit{Elems: elems}
 }
 
@@ -94,12 +94,12 @@ func (p *parser) mapLiteral(key Term) Term {
 		}
 		key = p.term()
 	}
-	p.expect(tRBrace, kindSet{})
+	p.expect(tRBrace, nil)
 	return m
 }
 
 // literalKinds are the kinds of one-token literals.
-var literalKinds = [firstKeyword]LiteralKind{
+var literalKinds = map[kind]LiteralKind{
 	tString: LitString, tInteger: LitInteger, tFloat: LitFloat, tBool: LitBool,
 	tDuration: LitDuration, tUUID: LitUUID, tHex: LitHex,
 }
@@ -112,10 +112,10 @@ func (p *parser) constant() Literal {
 		return Literal{Kind: LitHex, Text: p.text(p.next())[2:]}
 	case tInteger, tFloat, tBool, tDuration, tUUID:
 		return Literal{Kind: literalKinds[k], Text: p.text(p.next())}
-	case kNan, kInfinity:
+	case "K_NAN", "K_INFINITY":
 		return Literal{Kind: LitFloat, Text: p.text(p.next())}
 	case tMinus:
-		if k := p.peek(1); k == kNan || k == kInfinity {
+		if k := p.peek(1); k == "K_NAN" || k == "K_INFINITY" {
 			p.next()
 			return Literal{Kind: LitFloat, Text: "-" + p.text(p.next())}
 		}
@@ -154,11 +154,11 @@ func (p *parser) intValue() Term {
 // functionName: [keyspace.]name.
 func (p *parser) functionName() Name {
 	var n Name
-	if nameStart.has(p.kind()) && p.peek(1) == tDot {
+	if nameStart[p.kind()] && p.peek(1) == tDot {
 		n.Keyspace = p.objectName("keyspace")
 		p.next()
 	}
-	if !funcStart.has(p.kind()) {
+	if !funcStart[p.kind()] {
 		panic(p.noViable())
 	}
 	t := p.next()
@@ -172,7 +172,7 @@ func (p *parser) functionName() Name {
 
 // functionArgs: the terms in parentheses.
 func (p *parser) functionArgs() []Term {
-	if p.kind() != tLParen || p.peek(1) != tRParen && !termStart.has(p.peek(1)) {
+	if p.kind() != tLParen || p.peek(1) != tRParen && !termStart[p.peek(1)] {
 		panic(p.noViable())
 	}
 	p.next()

@@ -3,7 +3,7 @@ package cql
 // where: relations joined by AND.
 func (p *parser) where() []Relation {
 	rels := []Relation{p.relation()}
-	for p.accept(kAnd) {
+	for p.accept("K_AND") {
 		rels = append(rels, p.relation())
 	}
 	return rels
@@ -14,7 +14,7 @@ func (p *parser) relation() Relation {
 	p.enter()
 	defer p.leave()
 	switch k := p.kind(); {
-	case k == kToken:
+	case k == "K_TOKEN":
 		p.next()
 		r := Relation{Token: true, Columns: p.parenIdents()}
 		r.Op = p.relationOp()
@@ -23,14 +23,14 @@ func (p *parser) relation() Relation {
 	case k == tLParen && p.tupleAhead():
 		return p.tupleRelation()
 	case k == tLParen:
-		if next := p.peek(1); next != tLParen && next != kToken && !identStart.has(next) {
+		if next := p.peek(1); next != tLParen && next != "K_TOKEN" && !identStart[next] {
 			panic(p.noViable())
 		}
 		p.next()
 		r := p.relation()
-		p.expect(tRParen, kindSet{})
+		p.expect(tRParen, nil)
 		return r
-	case identStart.has(k):
+	case identStart[k]:
 		return p.columnRelation()
 	default:
 		panic(p.noViable())
@@ -40,19 +40,19 @@ func (p *parser) relation() Relation {
 // columnRelation: a relation that begins with a column's name.
 func (p *parser) columnRelation() Relation {
 	at, op := p.pos, p.peek(1)
-	if op == kIn && p.peek(2) != tLParen && p.peek(2) != tQMark && p.peek(2) != tColon {
+	if op == "K_IN" && p.peek(2) != tLParen && p.peek(2) != tQMark && p.peek(2) != tColon {
 		panic(p.noViable())
 	}
 	r := Relation{Columns: []string{p.ident()}}
 	switch {
-	case relationOps.has(op):
+	case relationOps[op]:
 		r.Op = p.relationOp()
 		r.Value = p.term()
-	case op == kIs:
+	case op == "K_IS":
 		panic(&Unsupported{What: "IS NOT NULL"})
-	case op == kIn:
+	case op == "K_IN":
 		p.inValues(&r)
-	case op == kContains:
+	case op == "K_CONTAINS":
 		panic(&Unsupported{What: "CONTAINS"})
 	case op == tLBracket:
 		panic(&Unsupported{What: "elements of collections in WHERE"})
@@ -65,25 +65,25 @@ func (p *parser) columnRelation() Relation {
 // tupleAhead distinguishes (a, b) > … from a relation in parentheses.
 func (p *parser) tupleAhead() bool {
 	i := p.pos + 1
-	for identStart.has(p.toks[i].kind) && p.toks[i+1].kind == tComma {
+	for identStart[p.toks[i].kind] && p.toks[i+1].kind == tComma {
 		i += 2
 	}
-	return identStart.has(p.toks[i].kind) && p.toks[i+1].kind == tRParen
+	return identStart[p.toks[i].kind] && p.toks[i+1].kind == tRParen
 }
 
 // tupleRelation: (a, b) > (1, 2), (a, b) IN ((1, 2), (3, 4)).
 func (p *parser) tupleRelation() Relation {
 	r := Relation{Multi: true, Columns: p.parenIdents()}
-	if p.kind() == kIn {
+	if p.kind() == "K_IN" {
 		p.tupleIn(&r)
 		return r
 	}
-	if !relationOps.has(p.kind()) {
+	if !relationOps[p.kind()] {
 		panic(p.noViable())
 	}
 	at := p.pos
 	r.Op = p.relationOp()
-	if p.accept(kScyllaClusteringBound) {
+	if p.accept("K_SCYLLA_CLUSTERING_BOUND") {
 		panic(&Unsupported{What: "SCYLLA_CLUSTERING_BOUND"})
 	}
 	r.Value = p.tupleOrMarker(at)
@@ -113,7 +113,7 @@ func (p *parser) tupleIn(r *Relation) {
 		}
 		r.In = append(r.In, p.tupleOrMarker(p.pos))
 	})
-	p.expect(tRParen, kindSet{})
+	p.expect(tRParen, nil)
 }
 
 // tupleOrMarker: (1, 2) or a marker; at is the position of an error.
@@ -153,7 +153,7 @@ var relationKinds = map[kind]Op{
 
 func (p *parser) relationOp() Op {
 	op, ok := relationKinds[p.kind()]
-	if p.kind() == kLike {
+	if p.kind() == "K_LIKE" {
 		panic(&Unsupported{What: "LIKE"})
 	}
 	if !ok {
@@ -165,15 +165,15 @@ func (p *parser) relationOp() Op {
 
 // condition reads an optional IF clause of UPDATE and DELETE.
 func (p *parser) condition() *Cond {
-	if !p.accept(kIf) {
+	if !p.accept("K_IF") {
 		return nil
 	}
-	if p.kind() == kExists && !p.conditionAt(1) {
+	if p.kind() == "K_EXISTS" && !p.conditionAt(1) {
 		p.next()
 		return &Cond{Exists: true}
 	}
 	c := &Cond{Columns: []Relation{p.columnCondition()}}
-	for p.accept(kAnd) {
+	for p.accept("K_AND") {
 		c.Columns = append(c.Columns, p.columnCondition())
 	}
 	return c
@@ -182,7 +182,7 @@ func (p *parser) condition() *Cond {
 // conditionAt distinguishes a column named exists from the keyword by the next token.
 func (p *parser) conditionAt(n int) bool {
 	k := p.peek(n)
-	return relationOps.has(k) || k == kIn || k == tLBracket
+	return relationOps[k] || k == "K_IN" || k == tLBracket
 }
 
 // columnCondition: one condition of an IF clause.
@@ -190,9 +190,9 @@ func (p *parser) columnCondition() Relation {
 	r := Relation{Columns: []string{p.ident()}}
 	if p.accept(tLBracket) {
 		r.Elem = p.term()
-		p.expect(tRBracket, relationOps.union(setOf(kIn)))
+		p.expect(tRBracket, relationOps.union(setOf("K_IN")))
 	}
-	if p.kind() == kIn {
+	if p.kind() == "K_IN" {
 		p.inValues(&r)
 		return r
 	}

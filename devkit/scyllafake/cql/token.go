@@ -1,59 +1,44 @@
 package cql
 
-// kind is the lexical class of a token.
-type kind uint8
+import "maps"
+
+// kind is the lexical class of a token: ANTLR's name, as in "missing X at …". Those of
+// keywords begin with K_.
+type kind string
 
 // Tokens that are not keywords.
 const (
-	tEOF kind = iota
-	tIdent
-	tQuoted // "Mixed"
-	tString // 'x' and $$x$$
-	tInteger
-	tFloat
-	tBool
-	tDuration
-	tUUID
-	tHex
-	tQMark
-	tLParen
-	tRParen
-	tLBracket
-	tRBracket
-	tLBrace
-	tRBrace
-	tLess
-	tGreater
-	tLessEq
-	tGreaterEq
-	tNotEq
-	tEqual
-	tPlus
-	tMinus
-	tStar
-	tComma
-	tDot
-	tColon
-	tSemicolon
-	// firstKeyword is the first of the keywords; see keywords.go.
-	firstKeyword
+	tEOF       kind = "EOF"
+	tIdent     kind = "IDENT"
+	tQuoted    kind = "QUOTED_NAME"    // "Mixed"
+	tString    kind = "STRING_LITERAL" // 'x' and $$x$$
+	tInteger   kind = "INTEGER"
+	tFloat     kind = "FLOAT"
+	tBool      kind = "BOOLEAN"
+	tDuration  kind = "DURATION"
+	tUUID      kind = "UUID"
+	tHex       kind = "HEXNUMBER"
+	tQMark     kind = "QMARK"
+	tLParen    kind = "'('"
+	tRParen    kind = "')'"
+	tLBracket  kind = "'['"
+	tRBracket  kind = "']'"
+	tLBrace    kind = "'{'"
+	tRBrace    kind = "'}'"
+	tLess      kind = "'<'"
+	tGreater   kind = "'>'"
+	tLessEq    kind = "'<='"
+	tGreaterEq kind = "'>='"
+	tNotEq     kind = "'!='"
+	tEqual     kind = "'='"
+	tPlus      kind = "'+'"
+	tMinus     kind = "'-'"
+	tStar      kind = "'*'"
+	tComma     kind = "','"
+	tDot       kind = "'.'"
+	tColon     kind = "':'"
+	tSemicolon kind = "';'"
 )
-
-// tokenNames are ANTLR's names, as in "missing X at …".
-var tokenNames = [firstKeyword]string{
-	tEOF: "EOF", tIdent: "IDENT", tQuoted: "QUOTED_NAME", tString: "STRING_LITERAL", tInteger: "INTEGER",
-	tFloat: "FLOAT", tBool: "BOOLEAN", tDuration: "DURATION", tUUID: "UUID", tHex: "HEXNUMBER", tQMark: "QMARK",
-	tLParen: "'('", tRParen: "')'", tLBracket: "'['", tRBracket: "']'", tLBrace: "'{'", tRBrace: "'}'",
-	tLess: "'<'", tGreater: "'>'", tLessEq: "'<='", tGreaterEq: "'>='", tNotEq: "'!='", tEqual: "'='",
-	tPlus: "'+'", tMinus: "'-'", tStar: "'*'", tComma: "','", tDot: "'.'", tColon: "':'", tSemicolon: "';'",
-}
-
-func (k kind) String() string {
-	if k < firstKeyword {
-		return tokenNames[k]
-	}
-	return "K_" + keywords[k-firstKeyword].name
-}
 
 // token is a piece of the source text: source[start:end], quotes included.
 type token struct {
@@ -62,21 +47,18 @@ type token struct {
 }
 
 // kindSet is a set of kinds.
-type kindSet [4]uint64
+type kindSet map[kind]bool
 
 func setOf(kinds ...kind) kindSet {
-	var s kindSet
+	s := make(kindSet, len(kinds))
 	for _, k := range kinds {
-		s[k>>6] |= 1 << (k & 63)
+		s[k] = true
 	}
 	return s
 }
 
-func (s kindSet) has(k kind) bool { return s[k>>6]&(1<<(k&63)) != 0 }
-
 func (s kindSet) union(other kindSet) kindSet {
-	for i := range s {
-		s[i] |= other[i]
-	}
-	return s
+	all := maps.Clone(s)
+	maps.Copy(all, other)
+	return all
 }
