@@ -54,8 +54,9 @@ type Appender struct {
 	since   string // selects the events of an aggregate from a number on
 }
 
-// NewAppender returns an Appender of events in t, which needs sequence numbers. It reads the
-// table's default TTL; the error names a missing table, or the field to correct.
+// NewAppender returns an Appender of events in t, which needs sequence numbers. It compares the
+// columns of the table with those of t, and reads its default TTL. The error names a missing
+// table or the field to correct, or is a *MappingError for each column that differs.
 func NewAppender(ctx context.Context, session *gocql.Session, t Table, cfg AppenderConfig) (*Appender, error) {
 	switch {
 	case session == nil:
@@ -64,10 +65,8 @@ func NewAppender(ctx context.Context, session *gocql.Session, t Table, cfg Appen
 		return nil, errZeroTable
 	case !t.Numbered():
 		return nil, fmt.Errorf("outbox: table %s has no column for sequence numbers: write its events with Append", t)
-	case t.layout.unmapped != "":
-		return nil, &MappingError{t.String(), t.layout.unmapped, "is part of the primary key, and no field of an event is mapped to it", "write the row with a statement of your own"}
 	}
-	if err := t.layout.guarded(t.String()); err != nil {
+	if err := t.layout.appendable(t.String()); err != nil {
 		return nil, err
 	}
 	for name, d := range map[string]time.Duration{"AttemptTimeout": cfg.AttemptTimeout, "Budget": cfg.Budget, "RowTTL": cfg.RowTTL} {
@@ -82,24 +81,46 @@ func NewAppender(ctx context.Context, session *gocql.Session, t Table, cfg Appen
 	cfg.Budget = cmp.Or(cfg.Budget, DefaultBudget)
 	cfg.RowTTL = cmp.Or(cfg.RowTTL, t.ttl)
 	if cfg.Attempt == nil {
-		cfg.Attempt = func(ctx context.Context, statement func(context.Context) error) error { return statement(ctx) }
+		cfg.Attempt = attemptAlone
 	}
-	if cfg.RowTTL == 0 {
-		q := session.Query("SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?")
-		keyspace := cmp.Or(t.keyspace, q.Keyspace())
-		var seconds int
-		switch err := q.Bind(keyspace, t.name).WithContext(ctx).Idempotent(true).Scan(&seconds); {
-		case errors.Is(err, gocql.ErrNotFound):
-			return nil, fmt.Errorf("outbox: table %s does not exist in keyspace %q: create it, or name another with NewTable", t, keyspace)
-		case err != nil:
-			return nil, fmt.Errorf("outbox: read the schema of table %s: %w", t, err)
-		}
-		cfg.RowTTL = time.Duration(seconds) * time.Second
-	}
-	l := t.layout
 	// Without ORDER BY: a serial read against the clustering order of the table fails.
+	l := t.layout
 	since := "SELECT " + l.list + " FROM " + t.String() + " WHERE " + quote(l.columns[fieldAggregateID].name) + " = ? AND " + quote(l.columns[fieldSequence].name) + " >= ?"
-	return &Appender{session: session, table: t, cfg: cfg, since: since}, nil
+	a := &Appender{session: session, table: t, cfg: cfg, since: since}
+	if err := a.readTable(ctx); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// attemptAlone is AppenderConfig.Attempt of nothing but the statement.
+func attemptAlone(ctx context.Context, statement func(context.Context) error) error {
+	return statement(ctx)
+}
+
+// readTable compares the table with its description, and reads its TTL if none is configured.
+func (a *Appender) readTable(ctx context.Context) error {
+	var columns []Column
+	var seconds int
+	keyspace := cmp.Or(a.table.keyspace, a.session.Query("").Keyspace())
+	start := *a // no breaker or metrics of events
+	start.cfg.Attempt = attemptAlone
+	err := start.repeat(ctx, func(ctx context.Context) (err error) {
+		columns, err = ReadColumns(ctx, a.session, keyspace, a.table.name)
+		if err == nil && len(columns) > 0 && a.cfg.RowTTL == 0 {
+			err = a.session.Query("SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", keyspace, a.table.name).
+				WithContext(ctx).Idempotent(true).Scan(&seconds)
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("outbox: read the schema of table %s: %w", a.table, err)
+	case len(columns) == 0:
+		return fmt.Errorf("outbox: table %s does not exist in keyspace %q: create it, or name another with NewTable", a.table, keyspace)
+	}
+	a.cfg.RowTTL = cmp.Or(a.cfg.RowTTL, time.Duration(seconds)*time.Second)
+	return a.table.layout.fits(a.table.String(), columns)
 }
 
 // AppendOptions are what AppendNext can be told about the caller's rows. The zero value is

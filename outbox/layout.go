@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -105,6 +106,14 @@ func (l *layout) misspelled(aggregate *ID) (canonical string, ok bool) {
 	return keys.Misspelled(aggregate.text)
 }
 
+// writable returns the error of statements that write a row.
+func (l *layout) writable(table string) error {
+	if l.unmapped == "" {
+		return nil
+	}
+	return &MappingError{table, l.unmapped, "is part of the primary key, and no field of an event is mapped to it", "write the row with a statement of your own"}
+}
+
 // guarded returns the error of conditional statements, which promise that a number has one event.
 func (l *layout) guarded(table string) error {
 	if l.behind == "" {
@@ -116,9 +125,56 @@ func (l *layout) guarded(table string) error {
 	}
 }
 
+// appendable returns the error of an Appender.
+func (l *layout) appendable(table string) error {
+	return cmp.Or(l.writable(table), l.guarded(table))
+}
+
+// fits compares the layout with the columns that its table has. An Appender writes and reads each
+// of them, so that a difference would fail, or be accepted under another key, with each event.
+func (l *layout) fits(table string, columns []Column) error {
+	need := make([]column, 0, len(l.fields)+len(l.headers))
+	for _, f := range l.fields {
+		need = append(need, l.columns[f])
+	}
+	for _, h := range l.headers {
+		if h.field == fieldCount {
+			need = append(need, h.column)
+		}
+	}
+	const describe = "describe the table as it is, by Mapping.Table with the columns of ReadColumns"
+	var bad []error
+	for _, c := range need {
+		i := slices.IndexFunc(columns, func(has Column) bool { return has.Name == c.name })
+		if i < 0 {
+			fix := fmt.Sprintf("ALTER TABLE %s ADD %s %s, or %s", table, quote(c.name), c.typ, describe)
+			if c.key { // nothing can be added to a key
+				fix = describe
+			}
+			bad = append(bad, &MappingError{table, c.name, "is missing", fix})
+			continue
+		}
+		switch typ, _ := typeOf(columns[i].Type); {
+		case typ != c.typ:
+			bad = append(bad, &MappingError{table, c.name, fmt.Sprintf("has type %s, and is described with %s", columns[i].Type, c.typ), describe})
+		case columns[i].Kind == KindStatic:
+			bad = append(bad, &MappingError{table, c.name, "is static", "use a column that each row has, or " + describe})
+		}
+	}
+	if len(bad) > 0 {
+		return errors.Join(bad...)
+	}
+	has := &layout{columns: l.columns}
+	if err := has.key(columns, false); err != nil {
+		err.Table = table
+		return err
+	}
+	return has.appendable(table)
+}
+
 // key checks that the primary key keeps the events of an aggregate together, in
 // the order of their sequence numbers, if any.
-func (l *layout) key(columns []Column, unordered bool) error {
+func (l *layout) key(columns []Column, unordered bool) *MappingError {
 	var partition, clustering []string
 	ordered := slices.Clone(columns)
 	slices.SortStableFunc(ordered, func(a, b Column) int { return cmp.Compare(a.Position, b.Position) })

@@ -22,8 +22,8 @@ func (t Table) arguments(e Event, now time.Time) ([]any, error) {
 	if bad.Fields != nil {
 		return nil, &bad
 	}
-	if c := t.layout.unmapped; c != "" {
-		return nil, &MappingError{t.String(), c, "is part of the primary key, and no field of an event is mapped to it", "write the row with a statement of your own"}
+	if err := t.layout.writable(t.String()); err != nil {
+		return nil, err
 	}
 	return t.layout.values(&e), nil
 }
