@@ -97,7 +97,9 @@ func (h *HandoverError) Error() string { return h.Err.Error() }
 // Unwrap returns the wrapped error.
 func (h *HandoverError) Unwrap() error { return h.Err }
 
-// Fate returns whether a row of an aggregate was accepted, as far as this run knows.
+// Fate returns whether a row of an aggregate was accepted, as far as this run knows. The clock that
+// dates an event may be ahead of the one that dates its row: a row that was written again may have
+// been written first before its event's creation.
 func (p *Publisher) Fate(f *cdclog.StoredEvent, began, remembered int64) earlier.Fate {
 	s := p.mu.lock(f.AggregateID.UUID())
 	defer s.Unlock()
@@ -108,7 +110,7 @@ func (p *Publisher) Fate(f *cdclog.StoredEvent, began, remembered int64) earlier
 		return earlier.Published
 	case published, p.mu.deadLetters.Has(f.ID.UUID()):
 		return earlier.DeadLetter
-	case f.Written > known && (f.Rewritten() || f.FirstWrite() <= known):
+	case f.Written > known && (f.Rewritten() || !f.CreatedAt.IsZero() && f.FirstWrite()-minClockMargin.Microseconds() <= known):
 		return earlier.Rewritten
 	case f.Written > known:
 		return earlier.Unpublished

@@ -25,9 +25,10 @@ func TestPublisher_Fate(t *testing.T) {
 		want             earlier.Fate
 	}{
 		{"written before", -2 * time.Second, -time.Second, false, earlier.Doubtful},
-		{"created and written after", time.Second, 2 * time.Second, false, earlier.Unpublished},
+		{"created and written after", 31 * time.Second, 32 * time.Second, false, earlier.Unpublished},
 		{"created before, written after", -time.Second, 2 * time.Second, false, earlier.Rewritten},
-		{"written long after it was created", time.Second, 2 * time.Minute, false, earlier.Rewritten},
+		{"created after by a clock that is ahead, written after", 6 * time.Second, 20 * time.Second, false, earlier.Rewritten},
+		{"written long after it was created", 31 * time.Second, 2 * time.Minute, false, earlier.Rewritten},
 		{"written after, created at an unknown time", 0, 2 * time.Second, true, earlier.Unpublished},
 	} {
 		f := cdclog.StoredEvent{Event: relaytest.Event(1, 1, "OrderCreated"), Written: began.Add(tt.written).UnixMicro()}
@@ -52,7 +53,7 @@ func TestPublisher_FateOfAForgottenEvent(t *testing.T) {
 	p := b.publisher
 	p.ids.init(func() int { return 2 })
 	for i := range 1000 { // some of each stripe
-		p.ids.add(&item{event: outbox.Event{ID: outbox.IDFromUUID(relaytest.EventID(100 + i))}, written: at(i / 100), shown: true}, true)
+		p.ids.add(&item{event: outbox.Event{ID: outbox.IDFromUUID(relaytest.EventID(100 + i))}, written: at(i / 10), shown: true}, true)
 	}
 	forgotten := p.ids.horizon(relaytest.Event(1, 1, "OrderCreated").ID.UUID())
 	if forgotten <= at(0) {
@@ -68,9 +69,9 @@ func TestPublisher_FateOfAForgottenEvent(t *testing.T) {
 		written, remembered int64
 		want                earlier.Fate
 	}{
-		{"written before a forgotten one", forgotten - 1, at(60), earlier.Doubtful},
-		{"written after all forgotten ones", forgotten + 1, at(60), earlier.Unpublished},
-		{"nothing as new is forgotten of its stream", forgotten - 1, forgotten - 2, earlier.Unpublished},
+		{"written before a forgotten one", forgotten - 1, at(600), earlier.Doubtful},
+		{"written after all forgotten ones", forgotten + at(31) - at(0), at(600), earlier.Unpublished},
+		{"nothing as new is forgotten of its stream", forgotten - 1, forgotten - at(31) + at(0), earlier.Unpublished},
 	} {
 		if got := p.Fate(row(tt.written), began.UnixMicro(), tt.remembered); got != tt.want {
 			t.Errorf("%s: Fate() = %d, want %d", tt.name, got, tt.want)
