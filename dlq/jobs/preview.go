@@ -126,9 +126,13 @@ const measuredJobs = 100
 // within a region.
 const AssumedRate = 300
 
+// comparable bounds the sizes of jobs that an estimate compares: of a job of one dead letter
+// nearly all time is polling, and that of the last of a hundred thousand is none.
+const comparable = 10
+
 // Estimate sets the estimated duration of a job for p: at rate dead letters per second,
-// 0 for no limit, and not faster than earlier jobs of the same action, or than
-// AssumedRate without any.
+// 0 for no limit, and not faster than earlier jobs of the same action with a tenth to ten times
+// as many dead letters, or than AssumedRate without any.
 func (s *Store) Estimate(ctx context.Context, p *Preview, rate float64) error {
 	if rate > 0 {
 		p.Estimated, p.EstimatedBy = float64(p.DeadLetters)/rate, "rate"
@@ -140,8 +144,10 @@ func (s *Store) Estimate(ctx context.Context, p *Preview, rate float64) error {
 	var deadLetters int
 	var took time.Duration
 	for _, j := range jobs {
-		if j.Action == p.Action && j.State == Done && j.Rate == 0 && j.Progress.Waiting == 0 && len(j.History) == 1 {
-			deadLetters += j.Progress.Done
+		n := j.Progress.Done
+		if j.Action == p.Action && j.State == Done && j.Rate == 0 && j.Progress.Waiting == 0 && len(j.History) == 1 &&
+			n*comparable >= p.DeadLetters && n <= p.DeadLetters*comparable {
+			deadLetters += n
 			took += j.Finished.Sub(j.Started)
 		}
 	}

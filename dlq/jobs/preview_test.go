@@ -54,4 +54,10 @@ func TestPreview_NamesAggregatesAndTime(t *testing.T) {
 			t.Errorf("10 took 20 s: 12 take %v s by %q, %v", p.Estimated, p.EstimatedBy, err)
 		}
 	}
+	for _, n := range []int{101, 1_000_000} {
+		p := Preview{Action: dlq.ActionReplay, DeadLetters: n}
+		if err := b.jobs.Estimate(ctx, &p, 0); err != nil || p.Estimated != float64(n)/AssumedRate || p.EstimatedBy != "default rate" {
+			t.Errorf("10 took 20 s: %d take %v s by %q, %v, want that of no comparable job", n, p.Estimated, p.EstimatedBy, err)
+		}
+	}
 }

@@ -62,6 +62,7 @@ type Runner struct {
 	log   *slog.Logger
 
 	metrics *metrics
+	woken   chan struct{} // has a token after Wake
 }
 
 // NewRunner returns a runner; it does nothing before Run or RunJob.
@@ -73,11 +74,20 @@ func NewRunner(s *Store, cfg RunnerConfig) *Runner {
 	cfg.Poll = cmp.Or(max(cfg.Poll, 0), DefaultPoll)
 	cfg.Jobs = cmp.Or(max(cfg.Jobs, 0), DefaultJobs)
 	cfg.Concurrency = cmp.Or(max(cfg.Concurrency, 0), DefaultConcurrency)
-	r := &Runner{store: s, cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer)}
+	r := &Runner{store: s, cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), woken: make(chan struct{}, 1)}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
 	return r
+}
+
+// Wake lets Run look for jobs now rather than after RunnerConfig.Poll, because one was created or
+// resumed. It does not block, and is safe for concurrent use.
+func (r *Runner) Wake() {
+	select {
+	case r.woken <- struct{}{}:
+	default:
+	}
 }
 
 // Run runs jobs until ctx ends, and then releases them; other runners continue them. It
@@ -118,6 +128,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		case <-r.woken:
 		}
 	}
 }

@@ -46,6 +46,10 @@ const followBatches = 50
 // followEvery is the least interval between two calls of follow.
 const followEvery = time.Second
 
+// firstSave is the part of RunnerConfig.Poll after which the progress of some work is saved first:
+// who began the job is looking.
+const firstSave = 4
+
 // run continues the job until it is finished, paused or lost, or until an error that
 // can be retried.
 func (w *worker) run(ctx context.Context) error {
@@ -152,7 +156,7 @@ func (w *worker) during(ctx context.Context, f func(context.Context) error) erro
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		tick := time.NewTicker(w.cfg.Poll)
+		tick := time.NewTicker(w.cfg.Poll / firstSave)
 		defer tick.Stop()
 		for {
 			select {
@@ -161,6 +165,7 @@ func (w *worker) during(ctx context.Context, f func(context.Context) error) erro
 			case <-inner.Done():
 				return
 			case <-tick.C:
+				tick.Reset(w.cfg.Poll)
 			}
 			err := w.save(inner, nil)
 			switch {

@@ -79,6 +79,9 @@ type Config struct {
 	// Resharder changes the number of shards of Relay. Nil refuses it.
 	Resharder Resharder
 
+	// JobWaits is called after a job was created or resumed. Nil waits for the runner's next poll.
+	JobWaits func()
+
 	// Archive is the archive of purge, restore and sweep. Nil refuses jobs that need one.
 	Archive *archive.Keeper
 
@@ -162,6 +165,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.JobWaits == nil {
+		c.JobWaits = func() {}
 	}
 	c.Clock = clocks.Or(c.Clock)
 	if len(c.Tables) == 0 {

@@ -137,6 +137,7 @@ type jobEndpoints struct {
 	audit   *audit
 	archive *archiveEndpoints
 	relays  *relayEndpoints
+	waits   func()
 }
 
 func (ep *jobEndpoints) register() {
@@ -215,6 +216,7 @@ func (ep *jobEndpoints) createJob(ctx context.Context, in *newJobInput) (*newJob
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, true)
 	}
+	ep.waits()
 	made := jobOf(job)
 	out.Status, out.Location, out.Body = http.StatusAccepted, "/v1/jobs/"+made.ID, made
 	return out, nil
@@ -321,6 +323,7 @@ func (ep *jobEndpoints) steer(ctx context.Context, st *steering, in *jobInput) (
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, true)
 	}
+	ep.waits()
 	j, err := ep.jobs.Read(ctx, id)
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, true)

@@ -102,7 +102,7 @@ func (s *Server) registerEndpoints() {
 	s.live = newLive(cfg, s.metrics, liveSources{reads, bulk, status})
 	actions := &actionEndpoints{ops, cfg.DeadLetters, bulk, reads, s.audit, cfg.Schemas, s.live}
 	archives := &archiveEndpoints{ops, cfg.Archive}
-	jobRoutes := &jobEndpoints{ops, cfg.DeadLetters, bulk, s.audit, archives, relays}
+	jobRoutes := &jobEndpoints{ops, cfg.DeadLetters, bulk, s.audit, archives, relays, cfg.JobWaits}
 
 	reads.register()
 	actions.register()

@@ -90,6 +90,12 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 			return nil, err
 		}
 	}
+	runs := jobs.RunnerConfig{Logger: log, Registerer: reg}
+	if keeper != nil {
+		runs.Archive = keeper
+	}
+	runner := jobs.NewRunner(jobs.New(deadLetters), runs)
+	conf.JobWaits = runner.Wake
 	server, err := admin.New(conf)
 	if err != nil {
 		return nil, err
@@ -98,11 +104,6 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 	if err != nil {
 		return nil, err
 	}
-	runs := jobs.RunnerConfig{Logger: log, Registerer: reg}
-	if keeper != nil {
-		runs.Archive = keeper
-	}
-	runner := jobs.NewRunner(jobs.New(deadLetters), runs)
 	return start(ctx, ln, server.Readiness, func(running context.Context, ln net.Listener) error {
 		// A process that creates jobs also runs them; of several runners one takes each job.
 		working, stopJobs := context.WithCancel(context.WithoutCancel(running))
