@@ -105,13 +105,13 @@ func exampleProblem(status int) object {
 	case http.StatusTooManyRequests:
 		kind, detail = problemQuota, "Your quota is used up; retry later."
 	}
-	p["type"], p["title"], p["detail"] = kind, httpapi.Title(status, kind), detail
+	p["type"], p["title"], p["detail"] = kind, httpapi.Title(kind), detail
 	return p
 }
 
 func exampleNotWaiting() object {
 	return object{
-		"title": httpapi.Title(http.StatusConflict, problemNotWaiting), "status": http.StatusConflict, "type": problemNotWaiting,
+		"title": httpapi.Title(problemNotWaiting), "status": http.StatusConflict, "type": problemNotWaiting,
 		"detail": whyNotWaiting(Cancelled), "message_id": exampleID, "state": Cancelled,
 	}
 }

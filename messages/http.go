@@ -179,7 +179,7 @@ func (a *API) HTTP() apiserver.API {
 	return apiserver.API{
 		Name: "messages", Title: "Messages", Path: Path,
 		Description: "Accepts messages for topics, now or for later, and streams the events of topics.",
-		Routes:      []func(huma.API){a.Register}, Problems: catalogue(), Guard: s.guard, Ping: s.ready, RetryAfter: s.cfg.RetryAfter,
+		Routes:      []func(huma.API){a.Register}, Problems: types, Guard: s.guard, Ping: s.ready, RetryAfter: s.cfg.RetryAfter,
 	}
 }
 
@@ -231,7 +231,7 @@ func problems(h huma.API, codes ...int) map[string]*huma.Response {
 func forbidden(ctx context.Context, topic string) error {
 	p, _ := access.From(ctx)
 	if err := access.PermitTopic(p, topic); err != nil && topic != "" { // which is refused as missing
-		return newProblem(http.StatusForbidden, httpapi.TypeForbidden, err.Error())
+		return newProblem(httpapi.TypeForbidden, err.Error())
 	}
 	return nil
 }
@@ -368,7 +368,7 @@ func readCursor(s string) (schedule.Position, bool) {
 // fail maps an error, and logs it if only the log can explain it.
 func (a *API) fail(ctx context.Context, operation string, err error, id gocql.UUID, keyed bool) *messageProblem {
 	if httpapi.HungUp(ctx, err) {
-		return newProblem(httpapi.StatusHungUp, "about:blank", "The client has disconnected.")
+		return newProblem(httpapi.TypeHungUp, "The client has disconnected.")
 	}
 	p := toProblem(err, id, keyed)
 	if p.Status == http.StatusInternalServerError {

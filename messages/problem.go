@@ -3,7 +3,6 @@ package messages
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -27,25 +26,25 @@ type messageProblem struct {
 	Result *Changed `json:"result,omitempty" doc:"What a bulk change made before it failed"`
 }
 
-// Problem types. They identify the kind of problem and are no addresses.
+// Problem types. httpapi.Kinds describes them.
 const (
 	problemMalformed   = httpapi.TypeMalformed
 	problemInvalid     = httpapi.TypeInvalid
-	problemNotFound    = "urn:scylla-outbox:problem:message-not-found"
-	problemTooLate     = "urn:scylla-outbox:problem:message-too-late"
-	problemNotWaiting  = "urn:scylla-outbox:problem:message-not-waiting"
-	problemKeyReuse    = "urn:scylla-outbox:problem:idempotency-key-reuse"
-	problemQuota       = "urn:scylla-outbox:problem:quota-used-up"
+	problemNotFound    = httpapi.TypeMessageNotFound
+	problemTooLate     = httpapi.TypeTooLate
+	problemNotWaiting  = httpapi.TypeNotWaiting
+	problemKeyReuse    = httpapi.TypeKeyReuse
+	problemQuota       = httpapi.TypeQuota
 	problemOverload    = httpapi.TypeOverloaded
 	problemUnavailable = httpapi.TypeUnavailable
-	problemUnknown     = "urn:scylla-outbox:problem:outcome-unknown"
+	problemUnknown     = httpapi.TypeUnknown
 	problemMedia       = httpapi.TypeMedia
 	problemInternal    = httpapi.TypeInternal
 	problemCrossSite   = httpapi.TypeCrossSite
 )
 
-func newProblem(status int, typ, detail string) *messageProblem {
-	return &messageProblem{Problem: httpapi.New(status, typ, detail)}
+func newProblem(typ, detail string) *messageProblem {
+	return &messageProblem{Problem: httpapi.New(typ, detail)}
 }
 
 func (p *messageProblem) about(id gocql.UUID) *messageProblem {
@@ -77,35 +76,35 @@ func toProblem(err error, id gocql.UUID, keyed bool) *messageProblem {
 	)
 	switch {
 	case errors.As(err, &syntax):
-		p := newProblem(http.StatusBadRequest, problemMalformed, "The "+syntax.Error()+".")
+		p := newProblem(problemMalformed, "The "+syntax.Error()+".")
 		p.Errors = append(p.Errors, &huma.ErrorDetail{Location: jsonform.Location(syntax.Field), Message: syntax.Problem})
 		return p
 	case errors.As(err, &invalid):
-		p := newProblem(http.StatusUnprocessableEntity, problemInvalid, "The message is invalid; errors lists every invalid field.")
+		p := newProblem(problemInvalid, "The message is invalid; errors lists every invalid field.")
 		for _, f := range invalid.Fields {
 			p.Errors = append(p.Errors, &huma.ErrorDetail{Location: jsonform.Location(f.Field), Message: f.Problem})
 		}
 		return p
 	case errors.Is(err, ErrNotFound):
-		return newProblem(http.StatusNotFound, problemNotFound, fmt.Sprintf("There is no message %s, or it is too long ago.", id)).about(id)
+		return newProblem(problemNotFound, fmt.Sprintf("There is no message %s, or it is too long ago.", id)).about(id)
 	case errors.Is(err, ErrTooLate):
-		return newProblem(http.StatusConflict, problemTooLate, "The message is released or published and can no longer be cancelled.").about(id)
+		return newProblem(problemTooLate, "The message is released or published and can no longer be cancelled.").about(id)
 	case errors.As(err, &notWaiting):
-		p := newProblem(http.StatusConflict, problemNotWaiting, whyNotWaiting(notWaiting.State)).about(id)
+		p := newProblem(problemNotWaiting, whyNotWaiting(notWaiting.State)).about(id)
 		p.State = notWaiting.State
 		return p
 	case errors.As(err, &reuse):
-		return newProblem(http.StatusUnprocessableEntity, problemKeyReuse,
+		return newProblem(problemKeyReuse,
 			"This Idempotency-Key belongs to another request. Use a new key for a new request, and the same body for a retry.")
 	case errors.As(err, &quota):
 		if quota.RetryAfter == 0 {
-			return newProblem(http.StatusTooManyRequests, problemQuota, "The request exceeds your whole quota; send fewer messages per request.")
+			return newProblem(problemQuota, "The request exceeds your whole quota; send fewer messages per request.")
 		}
-		return newProblem(http.StatusTooManyRequests, problemQuota, "Your quota is used up; retry later.").retryAfter(quota.RetryAfter)
+		return newProblem(problemQuota, "Your quota is used up; retry later.").retryAfter(quota.RetryAfter)
 	case errors.As(err, &overloaded):
 		return &messageProblem{Problem: overloaded.Problem()}
 	case errors.As(err, &unavailable):
-		p := newProblem(http.StatusServiceUnavailable, problemUnavailable, "The database is unavailable. Nothing was stored; retry later.")
+		p := newProblem(problemUnavailable, "The database is unavailable. Nothing was stored; retry later.")
 		if errors.As(err, new(*PayloadError)) {
 			p.Detail = "The store of large payloads is unavailable. Nothing was stored; retry later."
 		}
@@ -113,7 +112,7 @@ func toProblem(err error, id gocql.UUID, keyed bool) *messageProblem {
 			p.Detail = "The schema registry is unavailable. Nothing was stored; retry later."
 		}
 		if unavailable.Unknown {
-			p = newProblem(http.StatusServiceUnavailable, problemUnknown, "The outcome is unknown: read the message before retrying.").about(unavailable.ID)
+			p = newProblem(problemUnknown, "The outcome is unknown: read the message before retrying.").about(unavailable.ID)
 			if keyed {
 				p.Detail = "The outcome is unknown. Retry with the same Idempotency-Key."
 			}
@@ -122,7 +121,7 @@ func toProblem(err error, id gocql.UUID, keyed bool) *messageProblem {
 		return p.retryAfter(unavailable.RetryAfter)
 	}
 	// Any other error is a defect; the log contains the text of the error.
-	return newProblem(http.StatusInternalServerError, problemInternal, "Internal error; the log contains the details.")
+	return newProblem(problemInternal, "Internal error; the log contains the details.")
 }
 
 // whyNotWaiting returns the reason as a sentence.
@@ -139,17 +138,7 @@ func whyNotWaiting(s State) string {
 	}
 }
 
-// catalogue returns the problems that httpapi.CommonProblems has not.
-func catalogue() []httpapi.ProblemKind {
-	return []httpapi.ProblemKind{
-		{Type: problemNotFound, Status: http.StatusNotFound, Meaning: "There is no message with that id, or it is too long ago.", Do: "Check the id."},
-		{Type: problemTooLate, Status: http.StatusConflict, Meaning: "The message is released or published and can no longer be cancelled.", Do: "No action is required: it is published."},
-		{
-			Type: problemNotWaiting, Status: http.StatusConflict, Meaning: "The message is not waiting and cannot be delivered now; state contains its state.",
-			Do: "None, if it is released or published; replay it if it is a dead letter; submit it again if it was cancelled.",
-		},
-		{Type: problemKeyReuse, Status: http.StatusUnprocessableEntity, Meaning: "The Idempotency-Key belongs to another request.", Do: "Use a new key for a new request, and the same body for a retry."},
-		{Type: problemQuota, Status: http.StatusTooManyRequests, Meaning: "The client has used up its quota.", Do: "Retry after Retry-After; without it, send fewer messages per request.", Retry: true},
-		{Type: problemUnknown, Status: http.StatusServiceUnavailable, Meaning: "The outcome is unknown: the message may be stored, now or within a minute.", Do: "Retry with the same Idempotency-Key; without one, read the message first.", Retry: true},
-	}
+// types are those beside the ones that every API has.
+var types = []string{
+	problemNotFound, problemTooLate, problemNotWaiting, problemKeyReuse, problemQuota, problemOverload, problemUnknown,
 }

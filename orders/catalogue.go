@@ -3,30 +3,16 @@ package orders
 import (
 	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
-// catalogue contains every problem of orders that httpapi.CommonProblems has not. /problems and
-// the API description list both; the examples are generated from them.
-var catalogue = []httpapi.ProblemKind{
-	kind(problemNotFound, 404, "There is no order with that id.", "Check the id.", false),
-	kind(problemCancelled, 409, "The order is cancelled and can no longer be changed.", "Read the order.", false),
-	kind(problemShipped, 409, "The order is shipped and can no longer be changed.", "Read the order.", false),
-	kind(problemConfirmed, 409, "The order is already confirmed.", "No action is required.", false),
-	kind(problemUnconfirmed, 409, "Only a confirmed order can be shipped.", "Confirm it first.", false),
-	kind(problemTooOften, 409, fmt.Sprintf("The order was updated until version %d, beyond which it can only be confirmed, shipped or cancelled.", MaxVersion), "Cancel it and create another.", false),
-	kind(problemStale, 412, "If-Match does not match the version of the order. The header ETag contains the current version.", "Read the order again and repeat the change if it still applies.", false),
-	kind(problemKeyReuse, 422, "The Idempotency-Key belongs to another request.", "Use a new key for a new request, and the same body for a retry.", false),
-	kind(problemNeedsMatch, 428, "The change needs If-Match.", "Send the ETag of the order.", false),
-	kind(problemUnknown, 503, "The outcome is unknown: the change may be stored, now or within a minute.", "Retry with the same Idempotency-Key; without one, read the order first.", true),
-}
-
-func kind(typ string, status int, meaning, do string, retry bool) httpapi.ProblemKind {
-	return httpapi.ProblemKind{Type: typ, Status: status, Meaning: meaning, Do: do, Retry: retry}
+// types are those beside the ones that every API has.
+var types = []string{
+	problemNotFound, problemCancelled, problemShipped, problemConfirmed, problemUnconfirmed, problemTooOften, problemStale, problemKeyReuse,
+	problemNeedsMatch, problemOverload, problemUnknown,
 }
 
 // exampleMembers are members of the examples of problems, by type.
@@ -41,7 +27,7 @@ var exampleMembers = map[string]map[string]any{
 
 // problemExamples are the problems that a response with the status may be.
 func problemExamples(status int) map[string]*huma.Example {
-	out := httpapi.Examples(slices.Concat(httpapi.CommonProblems(), catalogue), status)
+	out := httpapi.Examples(httpapi.Kinds(types...), status)
 	for _, e := range out {
 		v := e.Value.(map[string]any) //nolint:forcetypeassert // as Examples makes it
 		maps.Copy(v, exampleMembers[fmt.Sprint(v["type"])])

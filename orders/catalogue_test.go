@@ -2,70 +2,16 @@ package orders
 
 import (
 	"encoding/json"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"net/http"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
-
-// The catalogue contains every problem type of the code once.
-func TestCatalogue_IsComplete(t *testing.T) {
-	t.Parallel()
-	all := slices.Concat(httpapi.CommonProblems(), catalogue)
-	listed := map[string]int{}
-	for _, p := range all {
-		listed[p.Type]++
-		if http.StatusText(p.Status) == "" || p.Meaning == "" || p.Do == "" {
-			t.Errorf("%+v is not whole", p)
-		}
-	}
-	found := 0
-	for _, name := range []string{"problem.go", "../internal/httpapi/types.go"} {
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			lit, ok := n.(*ast.BasicLit)
-			if !ok || lit.Kind != token.STRING {
-				return true
-			}
-			if v, err := strconv.Unquote(lit.Value); err == nil && strings.HasPrefix(v, "urn:") {
-				found++
-				if listed[v] != 1 {
-					t.Errorf("%s is in the catalogue %d times", v, listed[v])
-				}
-			}
-			return true
-		})
-	}
-	if found != len(all) || found < 20 {
-		t.Errorf("%d types in the code, %d in the catalogue", found, len(all))
-	}
-	h := withoutDatabase(t)
-	r := world.Request(t, h, "GET", "/problems", "")
-	var list struct{ Problems []httpapi.ProblemKind }
-	if err := json.Unmarshal([]byte(r.Text), &list); err != nil || len(list.Problems) != len(all) {
-		t.Errorf("/problems = %s, %v", r.Text, err)
-	}
-	doc := world.Request(t, h, "GET", "/openapi.json", "")
-	for _, p := range all {
-		if !strings.Contains(doc.Text, p.Type) {
-			t.Errorf("the description does not name %s", p.Type)
-		}
-	}
-}
 
 // Every example is valid by its schema, and every operation has one of the
 // request and one of the response.

@@ -162,7 +162,7 @@ func change[T any](
 			return nil, toProblem(err, id, keyed)
 		}
 		if needsMatch && in.IfMatch == "" {
-			return nil, newProblem(http.StatusPreconditionRequired, problemNeedsMatch,
+			return nil, newProblem(problemNeedsMatch,
 				"Send If-Match with the ETag of the order, so that concurrent changes are not lost.").about(id)
 		}
 		r, err := do(ctx, id, v, WriteOptions{
@@ -226,7 +226,7 @@ func (a *api) get(ctx context.Context, in *getInput) (*orderOutput, error) {
 // fail maps an error, and logs it if only the log can explain it.
 func (a *api) fail(ctx context.Context, operation string, err error, id gocql.UUID, keyed bool) error {
 	if httpapi.HungUp(ctx, err) {
-		return newProblem(httpapi.StatusHungUp, problemBlank, "The client has disconnected.")
+		return newProblem(httpapi.TypeHungUp, "The client has disconnected.")
 	}
 	p := toProblem(err, id, keyed)
 	var se huma.StatusError

@@ -3,7 +3,6 @@ package orders
 import (
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
@@ -27,29 +26,27 @@ type problem struct {
 	Links *links `json:"links,omitempty"`
 }
 
-// Problem types. They identify the kind of problem and are no addresses.
+// Problem types. httpapi.Kinds describes them.
 const (
 	problemMalformed   = httpapi.TypeMalformed
 	problemInvalid     = httpapi.TypeInvalid
-	problemNotFound    = "urn:scylla-outbox:problem:order-not-found"
-	problemCancelled   = "urn:scylla-outbox:problem:already-cancelled"
-	problemShipped     = "urn:scylla-outbox:problem:already-shipped"
-	problemConfirmed   = "urn:scylla-outbox:problem:already-confirmed"
-	problemUnconfirmed = "urn:scylla-outbox:problem:not-confirmed"
-	problemTooOften    = "urn:scylla-outbox:problem:too-many-changes"
-	problemStale       = "urn:scylla-outbox:problem:stale-version"
-	problemNeedsMatch  = "urn:scylla-outbox:problem:if-match-required"
-	problemKeyReuse    = "urn:scylla-outbox:problem:idempotency-key-reuse"
+	problemNotFound    = httpapi.TypeOrderNotFound
+	problemCancelled   = httpapi.TypeCancelled
+	problemShipped     = httpapi.TypeShipped
+	problemConfirmed   = httpapi.TypeConfirmed
+	problemUnconfirmed = httpapi.TypeUnconfirmed
+	problemTooOften    = httpapi.TypeTooManyChanges
+	problemStale       = httpapi.TypeStale
+	problemNeedsMatch  = httpapi.TypeNeedsMatch
+	problemKeyReuse    = httpapi.TypeKeyReuse
+	problemOverload    = httpapi.TypeOverloaded
 	problemUnavailable = httpapi.TypeUnavailable
-	problemUnknown     = "urn:scylla-outbox:problem:outcome-unknown"
+	problemUnknown     = httpapi.TypeUnknown
 	problemInternal    = httpapi.TypeInternal
 )
 
-// problemBlank is the type of responses to disconnected clients.
-const problemBlank = "about:blank"
-
-func newProblem(status int, typ, detail string) *problem {
-	return &problem{Problem: httpapi.New(status, typ, detail)}
+func newProblem(typ, detail string) *problem {
+	return &problem{Problem: httpapi.New(typ, detail)}
 }
 
 func (p *problem) about(id gocql.UUID) *problem {
@@ -93,36 +90,36 @@ func toProblem(err error, id gocql.UUID, keyed bool) error {
 	var unavailable *UnavailableError
 	switch {
 	case errors.As(err, &syntax):
-		p := newProblem(http.StatusBadRequest, problemMalformed, syntax.Error())
+		p := newProblem(problemMalformed, syntax.Error())
 		p.Errors = append(p.Errors, &huma.ErrorDetail{Location: jsonform.Location(syntax.Field), Message: syntax.Problem})
 		return p
 	case errors.As(err, &invalid):
-		p := newProblem(http.StatusUnprocessableEntity, problemInvalid, "The request has invalid fields; errors lists each of them.")
+		p := newProblem(problemInvalid, "The request has invalid fields; errors lists each of them.")
 		for _, f := range invalid.Fields {
 			p.Errors = append(p.Errors, &huma.ErrorDetail{Location: jsonform.Location(f.Field), Message: f.Problem})
 		}
 		return p
 	case errors.Is(err, ErrNotFound):
-		return newProblem(http.StatusNotFound, problemNotFound, fmt.Sprintf("Order %s does not exist.", id))
+		return newProblem(problemNotFound, fmt.Sprintf("Order %s does not exist.", id))
 	case errors.As(err, &conflict):
-		p := newProblem(http.StatusConflict, conflict.problem(), conflict.Reason()).at(&conflict.Order)
+		p := newProblem(conflict.problem(), conflict.Reason()).at(&conflict.Order)
 		p.CurrentStatus = conflict.Order.Status
 		return p
 	case errors.As(err, &stale):
-		return newProblem(http.StatusPreconditionFailed, problemStale, fmt.Sprintf(
+		return newProblem(problemStale, fmt.Sprintf(
 			"The order is at version %d, which If-Match does not contain. Read it again and repeat the change if it still applies.", stale.Order.Version)).at(&stale.Order)
 	case errors.As(err, &reuse):
-		return newProblem(http.StatusUnprocessableEntity, problemKeyReuse, fmt.Sprintf(
+		return newProblem(problemKeyReuse, fmt.Sprintf(
 			"This Idempotency-Key belongs to another request (%s). Use a new key for a new request, and the same body for a retry.", reuse.Operation))
 	case errors.As(err, &overloaded):
 		return &problem{Problem: overloaded.Problem()}
 	case errors.As(err, &unavailable):
-		p := newProblem(http.StatusServiceUnavailable, problemUnavailable, "The database is unavailable. This request stored nothing; retry later.")
+		p := newProblem(problemUnavailable, "The database is unavailable. This request stored nothing; retry later.")
 		if errors.Is(err, registry.ErrUnavailable) {
 			p.Detail = "The schema registry is unavailable. This request stored nothing; retry later."
 		}
 		if unavailable.Unknown {
-			p = newProblem(http.StatusServiceUnavailable, problemUnknown,
+			p = newProblem(problemUnknown,
 				"The outcome is unknown: the change may be stored now or later. Read the order before retrying; with an Idempotency-Key a retry is safe.")
 			if keyed {
 				p.Detail = "The outcome is unknown: the change may be stored now or later. Retry with the same Idempotency-Key."
@@ -135,5 +132,5 @@ func toProblem(err error, id gocql.UUID, keyed bool) error {
 	}
 	// Any other error is a defect. The response is 500; the log contains the text
 	// of the error.
-	return newProblem(http.StatusInternalServerError, problemInternal, "Internal error; the log contains the details.")
+	return newProblem(problemInternal, "Internal error; the log contains the details.")
 }

@@ -42,6 +42,6 @@ func (s *Service) HTTP() (apiserver.API, error) {
 				_, _ = w.Write(topics) // a disconnected client needs no response
 			})
 		},
-		Problems: catalogue, Guard: s.guard, Ping: s.Ready, RetryAfter: s.cfg.RetryAfter,
+		Problems: types, Guard: s.guard, Ping: s.Ready, RetryAfter: s.cfg.RetryAfter,
 	}, nil
 }

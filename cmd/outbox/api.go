@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
-	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -113,7 +113,7 @@ func statusHint(p *adminclient.Error, remote bool) string {
 		return "OUTBOX_API_TOKEN (api.token) must contain a token of admin.tokens of the server; 'outbox token NAME --role ROLE' creates one"
 	case p.Status == http.StatusForbidden:
 		return "OUTBOX_API_TOKEN (api.token) needs a token with that role; discard, edit, purge, restore, archive, reshard and dlq jobs cancel need admin, other changes operator"
-	case p.Status == http.StatusNotFound && p.Type != admin.TypeNotFound, p.Status == http.StatusMethodNotAllowed:
+	case p.Status == http.StatusNotFound && p.Type != httpapi.TypeNotFound, p.Status == http.StatusMethodNotAllowed:
 		return "--api-admin-url or OUTBOX_API_ADMIN_URL must be the URL of 'outbox admin', of this version or a later one"
 	case p.Status == http.StatusNotFound && strings.Contains(p.Path, "/jobs/"):
 		return "outbox dlq jobs list prints the ids"

@@ -1,7 +1,6 @@
 package access
 
 import (
-	"encoding/json"
 	"errors"
 	"net/http"
 
@@ -70,15 +69,7 @@ func (g *Gate) Huma(ctx huma.Context, next func(huma.Context)) {
 		}
 		g.log.WarnContext(ctx.Context(), "refused: role", "name", p.Name, "role", p.Role, "needs", needed, "operation", ctx.Operation().OperationID)
 	}
-	e := asError(err)
-	h := make(http.Header)
-	e.Header(h)
-	for k, vs := range h {
-		ctx.SetHeader(k, vs[0])
-	}
-	ctx.SetHeader("Content-Type", "application/problem+json")
-	ctx.SetStatus(e.Status)
-	_ = json.NewEncoder(ctx.BodyWriter()).Encode(e.problem()) // a caller that closed the request misses nothing
+	httpapi.Answer(ctx, asError(err).problem())
 }
 
 func asError(err error) *Error {
@@ -90,6 +81,8 @@ func asError(err error) *Error {
 }
 
 // problem returns the error as a problem document of RFC 9457.
-func (e *Error) problem() *huma.ErrorModel {
-	return &huma.ErrorModel{Type: e.Type(), Title: httpapi.Title(e.Status, e.Type()), Status: e.Status, Detail: e.Detail}
+func (e *Error) problem() *httpapi.Problem {
+	p := httpapi.New(e.Type(), e.Detail)
+	e.Header(p.Header())
+	return &p
 }

@@ -103,7 +103,7 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 			}
 		}
 	}
-	for _, open := range []string{"/livez", "/readyz", "/openapi.json"} {
+	for _, open := range []string{"/livez", "/readyz", "/openapi.json", "/problems"} {
 		if a := b.ask(t, "", "GET", open, ""); a.code != http.StatusOK {
 			t.Errorf("%s by nobody = %d: %s", open, a.code, a.body)
 		}

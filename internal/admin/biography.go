@@ -112,7 +112,7 @@ func (ep *biographyEndpoints) get(ctx context.Context, in *biographyInput) (*bio
 		return nil, ep.toProblem(ctx, err, false)
 	}
 	if len(b.body.Steps) == 0 {
-		p := newProblem(ctx, http.StatusNotFound, problemNotFound, "This event is unknown.")
+		p := newProblem(ctx, problemNotFound, "This event is unknown.")
 		if u, err := gocql.ParseUUID(in.ID); err == nil && u.String() != in.ID {
 			b.gap("The published form of this UUID is %s.", u)
 		}

@@ -27,7 +27,7 @@ func readExamples() map[string]apidocs.Example {
 func exampleProblem(status int) map[string]any {
 	p := map[string]any{"status": status, "request_id": "D2ULQnVMrSJgy1sF"}
 	example := func(kind, detail string) {
-		p["type"], p["title"], p["detail"] = kind, httpapi.Title(status, kind), detail
+		p["type"], p["title"], p["detail"] = kind, httpapi.Title(kind), detail
 	}
 	switch status {
 	case http.StatusBadRequest:

@@ -244,7 +244,7 @@ func (b *NewJobBody) follow(ctx context.Context) (time.Duration, error) {
 func permitJob(ctx context.Context, action dlq.Action) error {
 	p, _ := access.From(ctx)
 	if err := access.Permit(p, roleOf(action)); err != nil {
-		return newProblem(ctx, http.StatusForbidden, problemForbidden, err.Error())
+		return newProblem(ctx, problemForbidden, err.Error())
 	}
 	return nil
 }

@@ -123,7 +123,7 @@ func TestLive_SlowReadersAreDropped(t *testing.T) {
 	}
 	quick := b.listen(t)
 	a := b.ask(t, access.Viewer, "GET", "/v1/live", "")
-	if a.problemIn(t, http.StatusServiceUnavailable); a.header.Get("Retry-After") == "" {
+	if a.problemIn(t, http.StatusTooManyRequests); a.header.Get("Retry-After") == "" {
 		t.Error("no Retry-After for one listener too many")
 	}
 	for i := range 3 * liveQueue {

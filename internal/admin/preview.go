@@ -56,7 +56,7 @@ func (ep *jobEndpoints) specOf(ctx context.Context, b *JobTarget) (spec jobs.Spe
 		}
 	}
 	if ep.archive.keeper == nil && (b.Action == dlq.ActionRestore || b.Action == dlq.ActionArchive || b.Action == dlq.ActionPurge && !b.NoArchive) {
-		p := newProblem(ctx, http.StatusConflict, problemRefused, "There is no archive: archive.url of this server is empty.")
+		p := newProblem(ctx, problemRefused, "There is no archive: archive.url of this server is empty.")
 		if b.Action == dlq.ActionPurge {
 			p.Hint = "no_archive deletes the dead letters without an archive"
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -28,19 +27,15 @@ type problem struct {
 	RequestID      string `json:"request_id,omitempty" doc:"Id of the request in the log and the audit trail"`
 }
 
-// TypeNotFound is the type of the problem that an object does not exist. A path that does
-// not exist has another type.
-const TypeNotFound = "urn:scylla-outbox:problem:not-found"
-
-// Problem types. They identify the kind of problem and cannot be resolved.
+// Problem types. httpapi.Kinds describes them.
 const (
 	problemInvalid     = httpapi.TypeInvalid
-	problemNotFound    = TypeNotFound
-	problemRefused     = "urn:scylla-outbox:problem:refused"
-	problemStale       = "urn:scylla-outbox:problem:stale-version"
-	problemNeedsMatch  = "urn:scylla-outbox:problem:if-match-required"
+	problemNotFound    = httpapi.TypeNotFound
+	problemRefused     = httpapi.TypeRefused
+	problemStale       = httpapi.TypeStale
+	problemNeedsMatch  = httpapi.TypeNeedsMatch
 	problemUnavailable = httpapi.TypeUnavailable
-	problemBusy        = "urn:scylla-outbox:problem:too-many-listeners"
+	problemBusy        = httpapi.TypeTooManyListeners
 
 	problemMalformed = httpapi.TypeMalformed
 	problemMedia     = httpapi.TypeMedia
@@ -55,11 +50,20 @@ const (
 	problemInternal  = httpapi.TypeInternal
 )
 
+// problems are those of this API: its own and, of its routes, those of topics, messages and
+// subscriptions.
+var problems = httpapi.Kinds(
+	problemNotFound, problemRefused, problemStale, problemNeedsMatch, problemBusy,
+	httpapi.TypeTopicNotFound, httpapi.TypeBroker, httpapi.TypeTooManyReads,
+	httpapi.TypeMessageNotFound, httpapi.TypeTooLate, httpapi.TypeNotWaiting, httpapi.TypeOverloaded, httpapi.TypeUnknown,
+	httpapi.TypeSubscriptionNotFound, httpapi.TypeLeaseExpired, httpapi.TypeNoSubscriptions,
+)
+
 // retryAfter is the Retry-After value in seconds while the database cannot be reached.
 const retryAfter = "2"
 
-func newProblem(ctx context.Context, status int, typ, detail string) *problem {
-	return &problem{Problem: httpapi.New(status, typ, detail), RequestID: access.RequestIDOf(ctx)}
+func newProblem(ctx context.Context, typ, detail string) *problem {
+	return &problem{Problem: httpapi.New(typ, detail), RequestID: access.RequestIDOf(ctx)}
 }
 
 // invalid returns the problem of one invalid field, in huma's form. It does not repeat
@@ -79,38 +83,38 @@ func (o *operations) toProblem(ctx context.Context, err error, changing bool) er
 	case errors.As(err, &p):
 		return p
 	case errors.Is(err, dlq.ErrNotFound):
-		return newProblem(ctx, http.StatusNotFound, problemNotFound, "There is no dead letter of this event.")
+		return newProblem(ctx, problemNotFound, "There is no dead letter of this event.")
 	case errors.Is(err, dlq.ErrArchive):
 		return o.archiveProblem(ctx, err)
 	case errors.Is(err, jobs.ErrTooMany):
 		return invalid(ctx, "body.by_priority", jobs.ErrTooMany.Error())
 	case errors.Is(err, jobs.ErrNoJob):
-		return newProblem(ctx, http.StatusNotFound, problemNotFound, "There is no such job.")
+		return newProblem(ctx, problemNotFound, "There is no such job.")
 	case errors.As(err, &version):
-		p = newProblem(ctx, http.StatusPreconditionFailed, problemStale, "The dead letter has changed; read it again. It is at version "+strconv.FormatInt(version.Have, 10)+".")
+		p = newProblem(ctx, problemStale, "The dead letter has changed; read it again. It is at version "+strconv.FormatInt(version.Have, 10)+".")
 		p.Header().Set("ETag", etag(version.Have))
 		return p
 	case errors.As(err, &refused):
-		p = newProblem(ctx, http.StatusConflict, problemRefused, refused.Error())
+		p = newProblem(ctx, problemRefused, refused.Error())
 		p.DeadLetterStatus, p.Hint = refused.Status, refused.Hint
 		if refused.Status == dlq.Processing {
 			p.ClaimedUntil = when(refused.ClaimedUntil)
 		}
 		return p
 	case errors.As(err, &job):
-		return newProblem(ctx, http.StatusConflict, problemRefused, job.Error())
+		return newProblem(ctx, problemRefused, job.Error())
 	case httpapi.HungUp(ctx, err):
-		p = newProblem(ctx, httpapi.StatusHungUp, "about:blank", "The client has closed the request.")
+		p = newProblem(ctx, httpapi.TypeHungUp, "The client has closed the request.")
 		p.OutcomeUnknown = changing
 		return p
 	case defect(err):
 		o.log.ErrorContext(ctx, "request failed", "err", err)
-		return newProblem(ctx, http.StatusInternalServerError, problemInternal, "Internal error; see the log.")
+		return newProblem(ctx, problemInternal, "Internal error; see the log.")
 	}
 	if ctx.Err() == nil {
 		o.log.WarnContext(ctx, "request failed", "err", err)
 	}
-	p = newProblem(ctx, http.StatusServiceUnavailable, problemUnavailable, "The database cannot be reached; retry later.")
+	p = newProblem(ctx, problemUnavailable, "The database cannot be reached; retry later.")
 	if changing {
 		p.Detail, p.OutcomeUnknown = "The database cannot be reached. The change may have been made; check before you retry.", true
 	}

@@ -111,7 +111,7 @@ func (ep *routeEndpoints) audited(ctx huma.Context, next func(huma.Context)) {
 	}
 	p, ok := errors.AsType[*problem](err)
 	if !ok {
-		p = newProblem(ctx.Context(), http.StatusInternalServerError, problemInternal, "Internal error; see the log.")
+		p = newProblem(ctx.Context(), problemInternal, "Internal error; see the log.")
 	}
 	answerProblem(ctx, p)
 }
@@ -162,11 +162,11 @@ func unread(ctx context.Context, err error) *problem {
 	slow, ok := errors.AsType[net.Error](err)
 	switch {
 	case errors.Is(err, errTooLarge):
-		return newProblem(ctx, http.StatusRequestEntityTooLarge, problemTooLarge, fmt.Sprintf("The body exceeds the limit of %d bytes.", maxAsked))
+		return newProblem(ctx, problemTooLarge, fmt.Sprintf("The body exceeds the limit of %d bytes.", maxAsked))
 	case ok && slow.Timeout():
-		return newProblem(ctx, http.StatusRequestTimeout, problemTooSlow, "The request body arrived too slowly.")
+		return newProblem(ctx, problemTooSlow, "The request body arrived too slowly.")
 	}
-	return newProblem(ctx, http.StatusBadRequest, problemMalformed, "The request body is incomplete or not framed as valid HTTP.")
+	return newProblem(ctx, problemMalformed, "The request body is incomplete or not framed as valid HTTP.")
 }
 
 // SetReadDeadline implements huma.Context. If the body is already read, a deadline would
@@ -232,7 +232,7 @@ func (w *watched) outcome() error {
 	if status == http.StatusInternalServerError || status == httpapi.StatusHungUp || said.OutcomeUnknown {
 		return errors.New(said.Detail)
 	}
-	return newProblem(w.Context(), status, said.Type, said.Detail)
+	return &problem{Problem: httpapi.Problem{ErrorModel: huma.ErrorModel{Status: status, Type: said.Type, Detail: said.Detail}}}
 }
 
 // schemaNames returns the naming of types in the description. If two types have the same

@@ -50,6 +50,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, log: cfg.Logger, metrics: m, audit: newAudit(&cfg, m)}
 	mux := http.NewServeMux()
 	s.register(mux)
+	httpapi.ServeProblems(mux, problems)
 	httpapi.Probes(mux, s.Readiness)
 	apidocs.Register(mux, http.HandlerFunc(nothing))
 	if cfg.Console != nil {
@@ -58,7 +59,7 @@ func New(cfg Config) (*Server, error) {
 		mux.Handle("GET /console", http.RedirectHandler("/console/", http.StatusFound))
 	}
 	browsers := access.Browsers{Logger: cfg.Logger, Refuse: func(w http.ResponseWriter, r *http.Request, e *access.Error) {
-		p := newProblem(r.Context(), e.Status, e.Type(), e.Detail)
+		p := newProblem(r.Context(), e.Type(), e.Detail)
 		e.Header(p.Header())
 		httpapi.Write(w, p)
 	}}
@@ -69,7 +70,7 @@ func New(cfg Config) (*Server, error) {
 // register adds the operations.
 func (s *Server) register(mux *http.ServeMux) {
 	conf := huma.DefaultConfig("Dead letters", "1.0.0")
-	conf.Info.Description = "Reads and changes dead letters, shows the relays, and returns the history of single events."
+	conf.Info.Description = "Reads and changes dead letters, shows the relays, and returns the history of single events." + httpapi.DescribeProblems(problems)
 	// No $schema member in every response, and no pages that load scripts from other
 	// sites.
 	conf.CreateHooks = nil
@@ -82,7 +83,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	access.Describe(&conf)
 	s.ops = &operations{humago.New(mux, conf), s.log, access.NewPlaces(maxHeavy)}
 	whole := httpapi.WholeBodies(func(ctx huma.Context, detail string) {
-		httpapi.Answer(ctx, newProblem(ctx.Context(), http.StatusRequestEntityTooLarge, problemTooLarge, detail))
+		httpapi.Answer(ctx, newProblem(ctx.Context(), problemTooLarge, detail))
 	})
 	s.ops.api.UseMiddleware(httpapi.Traced(s.cfg.Tracer), s.metrics.observe, s.cfg.Gate.Huma, whole, params.Judge(s.ops.api), withReason)
 	s.registerEndpoints()
@@ -170,14 +171,14 @@ type readyBody struct {
 func (s *Server) ready() (readyBody, *problem) {
 	ctx := context.Background()
 	if s.leaving.Load() {
-		return readyBody{}, newProblem(ctx, http.StatusServiceUnavailable, problemStopping, "The server is stopping.")
+		return readyBody{}, newProblem(ctx, problemStopping, "The server is stopping.")
 	}
 	asked, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	var day time.Time
 	if err := s.audit.query(asked, s.audit.stmt.ready, dayOf(time.Now())).Scan(&day); err != nil && !none(err) {
 		s.log.Warn("not ready", "err", err)
-		p := newProblem(ctx, http.StatusServiceUnavailable, problemUnavailable, "The database cannot be reached.")
+		p := newProblem(ctx, problemUnavailable, "The database cannot be reached.")
 		p.Header().Set("Retry-After", retryAfter)
 		return readyBody{}, p
 	}
@@ -191,7 +192,7 @@ func (s *Server) ready() (readyBody, *problem) {
 // recovering responds with 500 if a handler panics.
 func (s *Server) recovering(next http.Handler) http.Handler {
 	return httpapi.Recovering(next, s.log, func(w http.ResponseWriter, r *http.Request) {
-		httpapi.Write(w, newProblem(r.Context(), http.StatusInternalServerError, problemInternal, "Internal error; see the log."))
+		httpapi.Write(w, newProblem(r.Context(), problemInternal, "Internal error; see the log."))
 	})
 }
 
@@ -217,5 +218,5 @@ func nothingAt(r *http.Request, status int) *problem {
 	if status == http.StatusMethodNotAllowed {
 		typ = problemMethod
 	}
-	return newProblem(r.Context(), status, typ, "No such endpoint. See /openapi.json.")
+	return newProblem(r.Context(), typ, "No such endpoint. See /openapi.json.")
 }

@@ -18,7 +18,7 @@ func TestServer_OnePrincipalHasHalf(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *Config) { c.MaxListeners = 2 })
 	b.listen(t)
-	b.ask(t, access.Viewer, "GET", "/v1/live", "").problemIn(t, http.StatusServiceUnavailable)
+	b.ask(t, access.Viewer, "GET", "/v1/live", "").problemIn(t, http.StatusTooManyRequests)
 	if a := b.ask(t, access.Operator, "HEAD", "/v1/live", ""); a.code != http.StatusOK {
 		t.Errorf("a stream of another = %d", a.code)
 	}

@@ -5,13 +5,11 @@ package apiserver
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -57,8 +55,8 @@ type API struct {
 	Routes []func(huma.API)
 	// Pages adds what is no operation. May be nil.
 	Pages func(*http.ServeMux)
-	// Problems are those that are not in httpapi.CommonProblems.
-	Problems []httpapi.ProblemKind
+	// Problems are the types of problems beside the ones that every API has.
+	Problems []string
 	// Guard protects the database, and Ping returns an error if it does not answer.
 	Guard *guard.Guard
 	Ping  func(context.Context) error
@@ -163,21 +161,17 @@ func New(api API, cfg Config) (*Server, error) {
 	if err := cfg.Registerer.Register(s.requests); err != nil {
 		return nil, fmt.Errorf("register %s API metrics: %w", api.Name, err)
 	}
-	problems := slices.Concat(httpapi.CommonProblems(), api.Problems)
-	slices.SortStableFunc(problems, func(a, b httpapi.ProblemKind) int { return a.Status - b.Status })
+	problems := httpapi.Kinds(api.Problems...)
 	mux := http.NewServeMux()
 	doc := s.register(mux, problems).OpenAPI()
 	if api.Pages != nil {
 		api.Pages(mux)
 	}
 	apidocs.Register(mux, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		httpapi.Write(w, newProblem(http.StatusNotFound, httpapi.TypeNoPath, "No such page. See /docs."))
+		httpapi.Write(w, newProblem(httpapi.TypeNoPath, "No such page. See /docs."))
 	}))
 	mux.Handle("GET /{$}", http.RedirectHandler("/docs", http.StatusFound))
-	mux.HandleFunc("GET /problems", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]any{"problems": problems}) // a disconnected client needs no response
-	})
+	httpapi.ServeProblems(mux, problems)
 	httpapi.Probes(mux, s.Readiness)
 	browsers := access.Browsers{
 		Logger: cfg.Logger,
@@ -195,7 +189,7 @@ func New(api API, cfg Config) (*Server, error) {
 // register adds the operations to mux and returns the API with its complete description.
 func (s *Server) register(mux *http.ServeMux, problems []httpapi.ProblemKind) huma.API {
 	conf := huma.DefaultConfig(s.api.Title, "1.0.0")
-	conf.Info.Description = s.api.Description + describeProblems(problems)
+	conf.Info.Description = s.api.Description + httpapi.DescribeProblems(problems)
 	conf.Info.License = &huma.License{Name: "Apache 2.0", Identifier: "Apache-2.0"}
 	// No $schema member in every answer, and no pages that load scripts from elsewhere.
 	conf.CreateHooks = nil
@@ -212,7 +206,7 @@ func (s *Server) register(mux *http.ServeMux, problems []httpapi.ProblemKind) hu
 		h.UseMiddleware(s.admit)
 	}
 	h.UseMiddleware(httpapi.WholeBodies(func(ctx huma.Context, detail string) {
-		httpapi.Answer(ctx, newProblem(http.StatusRequestEntityTooLarge, httpapi.TypeTooLarge, detail))
+		httpapi.Answer(ctx, newProblem(httpapi.TypeTooLarge, detail))
 	}), params.Judge(h))
 	for _, register := range s.api.Routes {
 		register(h)
@@ -220,17 +214,6 @@ func (s *Server) register(mux *http.ServeMux, problems []httpapi.ProblemKind) hu
 	s.declareSecurity(h, problems)
 	httpapi.CompleteDocument(h.OpenAPI())
 	return h
-}
-
-// describeProblems describes problems in Markdown.
-func describeProblems(all []httpapi.ProblemKind) string {
-	var b strings.Builder
-	b.WriteString("\n\n## Problems\n\nEvery error is a problem document (RFC 9457) with one of these types. A type is an identifier, not a link; `GET /problems` lists them as JSON.\n\n" +
-		"| status | type | meaning | action |\n|---|---|---|---|\n")
-	for _, p := range all {
-		fmt.Fprintf(&b, "| %d | `%s` | %s | %s |\n", p.Status, p.Type, p.Meaning, p.Do)
-	}
-	return b.String()
 }
 
 // observe measures each operation.
@@ -281,7 +264,7 @@ type health struct {
 // Readiness reports whether /readyz answers with 200, and the body of the answer.
 func (s *Server) Readiness() (bool, any) {
 	if s.draining.Load() {
-		return false, newProblem(http.StatusServiceUnavailable, httpapi.TypeStopping, "The server is shutting down.")
+		return false, newProblem(httpapi.TypeStopping, "The server is shutting down.")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.ReadyTimeout)
 	defer cancel()
@@ -289,7 +272,7 @@ func (s *Server) Readiness() (bool, any) {
 	state, left := s.api.Guard.Breaker()
 	if err != nil {
 		s.cfg.Logger.Warn("not ready", "err", err)
-		p := newProblem(http.StatusServiceUnavailable, httpapi.TypeUnavailable, "The database is unavailable; its circuit breaker is "+state+".")
+		p := newProblem(httpapi.TypeUnavailable, "The database is unavailable; its circuit breaker is "+state+".")
 		p.RetryAfter(max(s.api.RetryAfter, left))
 		return false, p
 	}
@@ -301,16 +284,16 @@ func (s *Server) Readiness() (bool, any) {
 	return true, h
 }
 
-func newProblem(status int, typ, detail string) *httpapi.Problem {
-	p := httpapi.New(status, typ, detail)
+func newProblem(typ, detail string) *httpapi.Problem {
+	p := httpapi.New(typ, detail)
 	return &p
 }
 
 // notFound answers requests without a route.
 func notFound(w http.ResponseWriter, _ *http.Request, status int, header http.Header) {
-	p := newProblem(status, httpapi.TypeNoPath, "No such endpoint. See /openapi.json.")
+	p := newProblem(httpapi.TypeNoPath, "No such endpoint. See /openapi.json.")
 	if status == http.StatusMethodNotAllowed {
-		p = newProblem(status, httpapi.TypeMethod, "The allowed methods are "+header.Get("Allow")+".")
+		p = newProblem(httpapi.TypeMethod, "The allowed methods are "+header.Get("Allow")+".")
 		p.Header().Set("Allow", header.Get("Allow"))
 	}
 	httpapi.Write(w, p)

@@ -71,9 +71,9 @@ func (s *Server) declareSecurity(h huma.API, problems []httpapi.ProblemKind) {
 func accessProblem(err error) *httpapi.Problem {
 	var e *access.Error
 	if !errors.As(err, &e) {
-		return newProblem(http.StatusInternalServerError, httpapi.TypeInternal, "Internal error; the log contains the details.")
+		return newProblem(httpapi.TypeInternal, "Internal error; the log contains the details.")
 	}
-	p := newProblem(e.Status, e.Type(), e.Detail)
+	p := newProblem(e.Type(), e.Detail)
 	e.Header(p.Header())
 	return p
 }

@@ -23,7 +23,7 @@ func (fragile) MarshalJSON() ([]byte, error) { return nil, errors.New("broken") 
 // The detail of /readyz may be anything while a node of the database is down.
 func TestAdminServer_ReadinessNamesNodesBesideAnyDetail(t *testing.T) {
 	t.Parallel()
-	stopping := httpapi.New(http.StatusServiceUnavailable, httpapi.TypeStopping, "It stops.")
+	stopping := httpapi.New(httpapi.TypeStopping, "It stops.")
 	var none *struct{ A int }
 	const nodes = `"database_nodes_down":["10.0.0.2"]`
 	for name, tt := range map[string]struct {

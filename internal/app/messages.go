@@ -51,7 +51,7 @@ func NewMessageServer(c *Config, session *gocql.Session, s *Services, reg promet
 		return nil, nil, err
 	}
 	api := s.messages.HTTP()
-	api.Routes, api.Problems = append(api.Routes, hub.Register), append(api.Problems, stream.Problems()...)
+	api.Routes, api.Problems = append(api.Routes, hub.Register), append(api.Problems[:len(api.Problems):len(api.Problems)], stream.Problems()...)
 	server, err := c.newServer(c.Messages.Addr, api, reg, log)
 	return server, hub, err
 }

@@ -31,7 +31,7 @@ const overload = "The service is overloaded. This request was not started; retry
 
 // Problem returns the problem document of e.
 func (e *OverloadedError) Problem() httpapi.Problem {
-	p := httpapi.New(http.StatusServiceUnavailable, httpapi.TypeOverloaded, overload)
+	p := httpapi.New(httpapi.TypeOverloaded, overload)
 	p.RetryAfter(e.RetryAfter)
 	return p
 }

@@ -9,7 +9,7 @@ import (
 // /livez is 200 whatever the readiness; /readyz has the status and the detail of it.
 func TestProbes(t *testing.T) {
 	t.Parallel()
-	stopping := New(http.StatusServiceUnavailable, TypeStopping, "It stops.")
+	stopping := New(TypeStopping, "It stops.")
 	for _, tt := range []struct {
 		name        string
 		ready       bool

@@ -22,25 +22,23 @@ type Problem struct {
 	header http.Header
 }
 
-// New returns a problem. typ identifies its kind and cannot be resolved.
-func New(status int, typ, detail string) Problem {
-	return Problem{ErrorModel: huma.ErrorModel{Type: typ, Title: Title(status, typ), Status: status, Detail: detail}, header: http.Header{}}
+// New returns a problem of a type of the catalogue, which fixes its status and
+// its title, or of TypeHungUp.
+func New(typ, detail string) Problem {
+	k := kind(typ)
+	return Problem{ErrorModel: huma.ErrorModel{Type: typ, Title: k.Title, Status: k.Status, Detail: detail}, header: http.Header{}}
 }
 
 // Title returns the title of a type of problems, which is its name as words: "Stale version".
-// about:blank has that of its status.
-func Title(status int, typ string) string {
+func Title(typ string) string {
 	name := typ[strings.LastIndexByte(typ, ':')+1:]
-	if name == "" || typ == "about:blank" {
-		return http.StatusText(status)
-	}
 	return strings.ToUpper(name[:1]) + strings.ReplaceAll(name[1:], "-", " ")
 }
 
 // Invalid returns the problem of one invalid field, in huma's form. message does not repeat
 // the value.
 func Invalid(location, message string) Problem {
-	p := New(http.StatusUnprocessableEntity, TypeInvalid, "The request has invalid fields; see errors.")
+	p := New(TypeInvalid, "The request has invalid fields; see errors.")
 	p.Errors = []*huma.ErrorDetail{{Location: location, Message: message}}
 	return p
 }

@@ -32,7 +32,7 @@ func TestProblem_RetryAfter(t *testing.T) {
 		-time.Second: "1", 0: "1", time.Millisecond: "1", time.Second: "1",
 		time.Second + 1: "2", 1500 * time.Millisecond: "2", time.Minute: "60",
 	} {
-		p := New(http.StatusServiceUnavailable, TypeUnavailable, "")
+		p := New(TypeUnavailable, "")
 		p.RetryAfter(d)
 		if got := p.Header().Get("Retry-After"); got != want {
 			t.Errorf("RetryAfter(%v) = %q, want %q: clients repeat no earlier", d, got, want)
@@ -82,11 +82,12 @@ func TestHungUp(t *testing.T) {
 	}
 }
 
-// Problems that huma makes get the type of their status; a type that is set is kept.
+// Problems that huma makes get the type of their status, or the one of RFC 9457 without a meaning;
+// a type that is set is kept.
 func TestTyped(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]string{
-		400: TypeMalformed, 408: TypeTooSlow, 413: TypeTooLarge, 415: TypeMedia, 422: TypeInvalid, 500: TypeInternal, 418: TypeInternal,
+		400: TypeMalformed, 408: TypeTooSlow, 413: TypeTooLarge, 415: TypeMedia, 422: TypeInvalid, 500: TypeInternal, 418: "about:blank",
 	} {
 		got, err := Typed(nil, "", &huma.ErrorModel{Status: status})
 		if e, ok := got.(*huma.ErrorModel); err != nil || !ok || e.Type != want {
@@ -118,7 +119,7 @@ func testAPI(t *testing.T) http.Handler {
 	cfg.Transformers = append(cfg.Transformers, Typed)
 	api := humago.New(mux, cfg)
 	api.UseMiddleware(WholeBodies(func(ctx huma.Context, detail string) {
-		p := New(http.StatusRequestEntityTooLarge, TypeTooLarge, detail)
+		p := New(TypeTooLarge, detail)
 		Answer(ctx, &p)
 	}))
 	api.UseMiddleware(func(ctx huma.Context, next func(huma.Context)) {

@@ -28,6 +28,6 @@ func Recovering(next http.Handler, log *slog.Logger, fail http.HandlerFunc) http
 
 // internal responds with the problem of a defect.
 func internal(w http.ResponseWriter, _ *http.Request) {
-	p := New(http.StatusInternalServerError, TypeInternal, "Internal error; see the log.")
+	p := New(TypeInternal, "Internal error; see the log.")
 	Write(w, &p)
 }

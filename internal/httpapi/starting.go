@@ -13,7 +13,7 @@ const startingRetry = 2 * time.Second
 // /readyz with 503 and the result of why, and to all other requests with 503.
 func Starting(why func() string) http.Handler {
 	unavailable := func(detail string) *Problem {
-		p := New(http.StatusServiceUnavailable, TypeUnavailable, detail)
+		p := New(TypeUnavailable, detail)
 		p.RetryAfter(startingRetry)
 		return &p
 	}

@@ -112,7 +112,7 @@ func (h *Hub) serveStream(hctx huma.Context, holder string, filter Filter, from 
 	s, err := h.subscribe(ctx, holder, filter, from)
 	if err != nil {
 		if httpapi.HungUp(ctx, err) {
-			httpapi.Answer(hctx, newProblem(httpapi.StatusHungUp, "about:blank", "The client has closed the request."))
+			httpapi.Answer(hctx, newProblem(httpapi.TypeHungUp, "The client has closed the request."))
 			return
 		}
 		p := toProblem(err)

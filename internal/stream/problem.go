@@ -8,31 +8,25 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
-// Problem types. They identify the kind of problem and cannot be resolved.
+// Problem types. httpapi.Kinds describes them.
 const (
 	problemInvalid   = httpapi.TypeInvalid
-	problemHandshake = "urn:scylla-outbox:problem:bad-handshake"
-	problemUpgrade   = "urn:scylla-outbox:problem:upgrade-required"
-	problemFull      = "urn:scylla-outbox:problem:too-many-watchers"
-	problemBroker    = "urn:scylla-outbox:problem:broker-unavailable"
+	problemHandshake = httpapi.TypeHandshake
+	problemUpgrade   = httpapi.TypeUpgrade
+	problemFull      = httpapi.TypeTooManyWatchers
+	problemBroker    = httpapi.TypeBroker
 	problemStopping  = httpapi.TypeStopping
 	problemCrossSite = httpapi.TypeCrossSite
 	problemInternal  = httpapi.TypeInternal
 )
 
-// Problems are the problems of event streams beside httpapi.CommonProblems, for the catalogue of
-// their server.
-func Problems() []httpapi.ProblemKind {
-	return []httpapi.ProblemKind{
-		{Type: problemHandshake, Status: http.StatusBadRequest, Meaning: "The request is not a valid WebSocket handshake of RFC 6455.", Do: "Fix the header in detail; WebSocket libraries set it correctly."},
-		{Type: problemUpgrade, Status: http.StatusUpgradeRequired, Meaning: "The path is a WebSocket, and the request does not ask for one.", Do: "Connect with a WebSocket client, or use GET /v1/events/stream."},
-		{Type: problemFull, Status: http.StatusTooManyRequests, Meaning: "The event streams are at their limit, or the caller has half of them.", Do: "Retry after the time in Retry-After.", Retry: true},
-		{Type: problemBroker, Status: http.StatusServiceUnavailable, Meaning: "The broker cannot be reached, so events cannot be streamed.", Do: "Retry after the time in Retry-After.", Retry: true},
-	}
+// Problems returns the types of event streams, for the catalogue of their server.
+func Problems() []string {
+	return []string{problemHandshake, problemUpgrade, problemFull, problemBroker}
 }
 
-func newProblem(status int, typ, detail string) *httpapi.Problem {
-	p := httpapi.New(status, typ, detail)
+func newProblem(typ, detail string) *httpapi.Problem {
+	p := httpapi.New(typ, detail)
 	return &p
 }
 
@@ -46,9 +40,9 @@ func bad(location, message string) *httpapi.Problem {
 func notLetIn(err error) *httpapi.Problem {
 	e, ok := errors.AsType[*access.Error](err)
 	if !ok {
-		return newProblem(http.StatusInternalServerError, problemInternal, "Internal error; see the log.")
+		return newProblem(problemInternal, "Internal error; see the log.")
 	}
-	p := newProblem(e.Status, e.Type(), e.Detail)
+	p := newProblem(e.Type(), e.Detail)
 	e.Header(p.Header())
 	return p
 }
@@ -71,7 +65,7 @@ func toProblem(err error) *httpapi.Problem {
 	if f, ok := errors.AsType[*FilterError](err); ok {
 		return bad("query."+f.Field, f.Problem)
 	}
-	status, detail := statusOf(err)
+	_, detail := statusOf(err)
 	typ := problemBroker
 	switch {
 	case errors.Is(err, ErrFull):
@@ -79,7 +73,7 @@ func toProblem(err error) *httpapi.Problem {
 	case errors.Is(err, ErrClosed):
 		typ = problemStopping
 	}
-	p := newProblem(status, typ, detail)
+	p := newProblem(typ, detail)
 	p.Header().Set("Retry-After", retryAfter)
 	return p
 }

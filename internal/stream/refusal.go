@@ -29,7 +29,7 @@ func (r *refusal) Write(b []byte) (int, error) {
 	if r.status == 0 {
 		return r.ResponseWriter.Write(b)
 	}
-	httpapi.Write(r.ResponseWriter, newProblem(r.status, ofHandshake(r.status), strings.TrimSpace(string(b))+"."))
+	httpapi.Write(r.ResponseWriter, newProblem(ofHandshake(r.status), strings.TrimSpace(string(b))+"."))
 	return len(b), nil
 }
 

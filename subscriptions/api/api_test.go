@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -610,34 +608,5 @@ func TestServer_DescribesItself(t *testing.T) {
 	}
 	if r := b.ask(t, http.MethodPatch, "/v1/subscriptions/orders", ""); r.Code != 405 || r.Header().Get("Allow") == "" {
 		t.Errorf("PATCH = %d %s", r.Code, r.Body)
-	}
-}
-
-// Clients switch on the types, so each type in the code of both has an entry that explains it.
-func TestProblems_AreInTheCatalogue(t *testing.T) {
-	t.Parallel()
-	listed := map[string]int{}
-	for _, p := range catalogue {
-		listed[p.Type]++
-		if p.Status < 400 || p.Meaning == "" || p.Do == "" {
-			t.Errorf("%+v is incomplete", p)
-		}
-	}
-	urn := regexp.MustCompile(`urn:scylla-outbox:problem:[a-z-]+`)
-	found := 0
-	for _, file := range []string{"problem.go", "../../outbox/subscriptions/receive.go"} {
-		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, typ := range urn.FindAllString(string(source), -1) {
-			found++
-			if listed[typ] != 1 {
-				t.Errorf("%s of %s is in the catalogue %d times", typ, file, listed[typ])
-			}
-		}
-	}
-	if found != 11 { // 9 of the server, 2 of the client
-		t.Errorf("%d types were found, want 11", found)
 	}
 }

@@ -179,11 +179,11 @@ func unsettled(results []subscriptions.Result) *problem {
 	switch detail := fmt.Sprintf("%d of %d actions are durable, %d leases have expired or are not the first of their run, %d receipts are invalid, %d results are open; see results.",
 		len(results)-expired-invalid-open, len(results), expired, invalid, open); {
 	case open > 0:
-		return newProblem(http.StatusServiceUnavailable, problemUnsettled, detail).later()
+		return newProblem(problemUnsettled, detail).later()
 	case invalid > 0:
-		return newProblem(http.StatusUnprocessableEntity, problemReceipt, detail)
+		return newProblem(problemReceipt, detail)
 	default:
-		return newProblem(http.StatusConflict, problemExpired, detail)
+		return newProblem(problemExpired, detail)
 	}
 }
 
@@ -195,7 +195,7 @@ func (s *Server) receive(ctx context.Context, in *receiveRequest) (*messagesOutp
 	if r.Wait > 0 {
 		leave, ok := s.waiting.Take(access.Holder(ctx, in.remote))
 		if !ok {
-			return nil, newProblem(http.StatusTooManyRequests, problemFull, "Too many requests wait for messages, or this caller has half of them.").later()
+			return nil, newProblem(problemFull, "Too many requests wait for messages, or this caller has half of them.").later()
 		}
 		defer leave()
 	}

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -60,11 +59,9 @@ func New(cfg Config) (*Server, error) {
 	mux := http.NewServeMux()
 	s.register(mux)
 	apidocs.Register(mux, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		httpapi.Write(w, newProblem(http.StatusNotFound, httpapi.TypeNoPath, "No such page. See /docs."))
+		httpapi.Write(w, newProblem(httpapi.TypeNoPath, "No such page. See /docs."))
 	}))
-	mux.HandleFunc("GET /problems", func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, map[string]any{"problems": catalogue})
-	})
+	httpapi.ServeProblems(mux, problems)
 	httpapi.Probes(mux, s.Readiness)
 	browsers := access.Browsers{
 		Logger: cfg.Logger,
@@ -88,7 +85,7 @@ func New(cfg Config) (*Server, error) {
 // register adds the operations to mux.
 func (s *Server) register(mux *http.ServeMux) {
 	conf := huma.DefaultConfig("Subscriptions", "1.0.0")
-	conf.Info.Description = "Gives programs a queue over Kafka topics: receive, ack, nack, extend, reject. Delivery is at least once." + describeProblems()
+	conf.Info.Description = "Gives programs a queue over Kafka topics: receive, ack, nack, extend, reject. Delivery is at least once." + httpapi.DescribeProblems(problems)
 	conf.Info.License = &huma.License{Name: "Apache 2.0", Identifier: "Apache-2.0"}
 	conf.CreateHooks = nil
 	conf.DocsPath, conf.SchemasPath = "", ""
@@ -100,7 +97,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	}
 	s.api = humago.New(mux, conf)
 	s.api.UseMiddleware(httpapi.Traced(s.cfg.Tracer), s.observe, s.admit, httpapi.WholeBodies(func(ctx huma.Context, detail string) {
-		httpapi.Answer(ctx, newProblem(http.StatusRequestEntityTooLarge, httpapi.TypeTooLarge, detail))
+		httpapi.Answer(ctx, newProblem(httpapi.TypeTooLarge, detail))
 	}), params.Judge(s.api))
 	own := s.api
 	operators := huma.NewGroup(s.api)
@@ -119,15 +116,6 @@ func (s *Server) register(mux *http.ServeMux) {
 	s.registerConsume()
 	s.registerStreams()
 	httpapi.CompleteDocument(s.api.OpenAPI())
-}
-
-func describeProblems() string {
-	var b strings.Builder
-	b.WriteString("\n\nEvery error is a problem document (RFC 9457):\n\n")
-	for _, k := range catalogue {
-		fmt.Fprintf(&b, "- `%s` (%d): %s %s\n", strings.TrimPrefix(k.Type, "urn:scylla-outbox:problem:"), k.Status, k.Meaning, k.Do)
-	}
-	return b.String()
 }
 
 // needs adds the role of an operation, if there are roles.
@@ -207,7 +195,7 @@ func (s *Server) Drain() {
 // Readiness reports whether /readyz returns 200, and the body of the response.
 func (s *Server) Readiness() (bool, any) {
 	if s.leaving.Load() {
-		return false, newProblem(http.StatusServiceUnavailable, httpapi.TypeStopping, "This instance is stopping.").later()
+		return false, newProblem(httpapi.TypeStopping, "This instance is stopping.").later()
 	}
 	ready, detail := s.cfg.Ready()
 	if ready {
@@ -217,7 +205,7 @@ func (s *Server) Readiness() (bool, any) {
 	if err != nil {
 		text = nil
 	}
-	return false, newProblem(http.StatusServiceUnavailable, problemUnavailable, "This instance is not ready: "+string(text)).later()
+	return false, newProblem(problemUnavailable, "This instance is not ready: "+string(text)).later()
 }
 
 func writeJSON(w http.ResponseWriter, v any) {
@@ -228,10 +216,10 @@ func writeJSON(w http.ResponseWriter, v any) {
 // nowhere answers requests without a route.
 func nowhere(w http.ResponseWriter, _ *http.Request, status int, header http.Header) {
 	if status == http.StatusMethodNotAllowed {
-		p := newProblem(status, httpapi.TypeMethod, "The allowed methods are "+header.Get("Allow")+".")
+		p := newProblem(httpapi.TypeMethod, "The allowed methods are "+header.Get("Allow")+".")
 		p.Header().Set("Allow", header.Get("Allow"))
 		httpapi.Write(w, p)
 		return
 	}
-	httpapi.Write(w, newProblem(http.StatusNotFound, httpapi.TypeNoPath, "No such endpoint. See /openapi.json."))
+	httpapi.Write(w, newProblem(httpapi.TypeNoPath, "No such endpoint. See /openapi.json."))
 }

@@ -59,7 +59,7 @@ func (s *Server) socket(ctx context.Context, in *socketInput) (*huma.StreamRespo
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		leave, ok := s.waiting.Take(access.Holder(hctx.Context(), hctx.RemoteAddr()))
 		if !ok {
-			httpapi.Answer(hctx, newProblem(http.StatusTooManyRequests, problemFull, "Too many sockets are open, or this caller has half of them.").later())
+			httpapi.Answer(hctx, newProblem(problemFull, "Too many sockets are open, or this caller has half of them.").later())
 			return
 		}
 		defer leave()

@@ -55,7 +55,7 @@ func (s *Server) stream(ctx context.Context, in *streamInput) (*huma.StreamRespo
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		leave, ok := s.waiting.Take(access.Holder(hctx.Context(), hctx.RemoteAddr()))
 		if !ok {
-			httpapi.Answer(hctx, newProblem(http.StatusTooManyRequests, problemFull, "Too many streams wait for messages, or this caller has half of them.").later())
+			httpapi.Answer(hctx, newProblem(problemFull, "Too many streams wait for messages, or this caller has half of them.").later())
 			return
 		}
 		defer leave()

@@ -131,8 +131,9 @@ func walk(t *testing.T, dir, ext string, read func(path, text string)) {
 	}
 }
 
-func TestSurface_HTTP(t *testing.T) {
-	t.Parallel()
+// documents returns the descriptions of the APIs.
+func documents(t *testing.T) map[string][]byte {
+	t.Helper()
 	intake, err := messages.NewService(nil, messages.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -159,6 +160,7 @@ func TestSurface_HTTP(t *testing.T) {
 	}
 	ofMessages := messages.NewAPI(intake).HTTP()
 	ofMessages.Routes = append(ofMessages.Routes, hub.Register)
+	ofMessages.Problems = slices.Concat(ofMessages.Problems, stream.Problems())
 	document := func(api apiserver.API) []byte {
 		t.Helper()
 		server, err := apiserver.New(api, apiserver.Config{})
@@ -171,9 +173,14 @@ func TestSurface_HTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, document := range map[string][]byte{
+	return map[string][]byte{
 		"messages": document(ofMessages), "subscriptions": ofQueues, "admin": admin, "orders": document(ofOrders),
-	} {
+	}
+}
+
+func TestSurface_HTTP(t *testing.T) {
+	t.Parallel()
+	for name, document := range documents(t) {
 		var d map[string]any
 		if err := json.Unmarshal(document, &d); err != nil {
 			t.Fatalf("%s: %v", name, err)

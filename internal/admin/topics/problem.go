@@ -4,31 +4,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
-// Problem types. They identify the kind of problem and cannot be resolved.
+// Problem types. httpapi.Kinds describes them.
 const (
-	problemNotFound = "urn:scylla-outbox:problem:topic-not-found"
-	problemBroker   = "urn:scylla-outbox:problem:broker-unavailable"
-	problemBusy     = "urn:scylla-outbox:problem:too-many-reads"
+	problemNotFound = httpapi.TypeTopicNotFound
+	problemBroker   = httpapi.TypeBroker
+	problemBusy     = httpapi.TypeTooManyReads
 )
 
 // retryAfter is the Retry-After of responses that a retry may change.
 const retryAfter = 2 * time.Second
 
-func newProblem(status int, typ, detail string) *httpapi.Problem {
-	p := httpapi.New(status, typ, detail)
+func newProblem(typ, detail string) *httpapi.Problem {
+	p := httpapi.New(typ, detail)
 	return &p
 }
 
 // notFound is the problem of a topic that is not readable or does not exist. It does not
 // distinguish them: the names of other topics are not for every viewer.
 func notFound(topic string) *httpapi.Problem {
-	return newProblem(http.StatusNotFound, problemNotFound, fmt.Sprintf("Topic %q does not exist, or watch.topics does not allow it.", topic))
+	return newProblem(problemNotFound, fmt.Sprintf("Topic %q does not exist, or watch.topics does not allow it.", topic))
 }
 
 func invalid(location, message string) *httpapi.Problem {
@@ -37,13 +36,13 @@ func invalid(location, message string) *httpapi.Problem {
 }
 
 func unavailable(detail string) *httpapi.Problem {
-	p := newProblem(http.StatusServiceUnavailable, problemBroker, detail)
+	p := newProblem(problemBroker, detail)
 	p.RetryAfter(retryAfter)
 	return p
 }
 
 func busy() *httpapi.Problem {
-	p := newProblem(http.StatusTooManyRequests, problemBusy, "Too many topics are being read, or this caller has half of the reads. Retry later.")
+	p := newProblem(problemBusy, "Too many topics are being read, or this caller has half of the reads. Retry later.")
 	p.RetryAfter(retryAfter)
 	return p
 }
@@ -54,7 +53,7 @@ func (b *Browser) toProblem(ctx context.Context, err error) error {
 		return p
 	}
 	if httpapi.HungUp(ctx, err) {
-		return newProblem(httpapi.StatusHungUp, "about:blank", "The client has closed the request.")
+		return newProblem(httpapi.TypeHungUp, "The client has closed the request.")
 	}
 	b.cfg.Logger.WarnContext(ctx, "failed to read topics", "err", err)
 	return unavailable("The broker cannot be reached, is too slow, or refuses the read; see the log, and retry later.")
