@@ -236,11 +236,50 @@ func TestConflicts_IDOfTwoAggregates(t *testing.T) {
 				if err := stop(); err != nil {
 					t.Fatal(err)
 				}
-				if conflicts == 0 || !strings.Contains(problems, "has the id of an event of another aggregate") {
+				if conflicts == 0 || !strings.Contains(problems, "has the id of another event") {
 					t.Errorf("%v conflicts and problems %q, want both", conflicts, problems)
 				}
 			})
 		})
+	}
+}
+
+// One id of two events of an aggregate, as of a command that becomes two events: the second one,
+// which is not published, is reported, and the next one of the aggregate follows.
+func TestConflicts_IDOfTwoEventsOfAnAggregate(t *testing.T) {
+	t.Parallel()
+	for _, tail := range []string{TailOn, TailOff} {
+		for _, pause := range []time.Duration{0, time.Second} {
+			t.Run(fmt.Sprintf("tail=%s pause=%s", tail, pause), func(t *testing.T) {
+				t.Parallel()
+				inBubble(t, func(t *testing.T) {
+					w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ConfidenceWindow, c.Tail = 20*time.Second, tail })
+					defer w.close()
+					r, stop := w.run()
+					time.Sleep(time.Minute)
+					for seq := range int64(4) {
+						e := relaytest.Event(0, seq+1, "OrderCreated")
+						if seq == 2 {
+							e.ID = relaytest.Event(0, seq, "OrderCreated").ID
+						}
+						w.write(e)
+						time.Sleep(pause)
+					}
+					time.Sleep(10 * time.Minute)
+					problems, conflicts := strings.Join(r.Status().Problems, " "), relaytest.Count(r.metrics.IDConflicts)
+					if err := stop(); err != nil {
+						t.Fatal(err)
+					}
+					var got []int64
+					for _, d := range w.consume("OrderCreated") {
+						got = append(got, d.Sequence)
+					}
+					if !slices.Equal(got, []int64{1, 2, 4}) || conflicts == 0 || !strings.Contains(problems, "has the id of another event") {
+						t.Errorf("published %v, %v conflicts and problems %q, want all but 3 and a report", got, conflicts, problems)
+					}
+				})
+			})
+		}
 	}
 }
 
@@ -274,7 +313,7 @@ func TestConflicts_IDOfTwoAggregatesInTwoTopics(t *testing.T) {
 					if err := stop(); err != nil {
 						t.Fatal(err)
 					}
-					if n := len(w.consume("OrderCreated", "OrderUpdated")); n != 1 || conflicts == 0 || !strings.Contains(problems, "has the id of an event of another aggregate") {
+					if n := len(w.consume("OrderCreated", "OrderUpdated")); n != 1 || conflicts == 0 || !strings.Contains(problems, "has the id of another event") {
 						t.Errorf("%d published, %v conflicts and problems %q, want the first event and a report", n, conflicts, problems)
 					}
 				})
@@ -335,7 +374,7 @@ func TestConflicts_IDOfADeadLetter(t *testing.T) {
 						if err := stop(); err != nil {
 							t.Fatal(err)
 						}
-						if n := len(w.consume("OrderCreated")); n == 0 && (conflicts == 0 || !strings.Contains(problems, "has the id of an event of another aggregate")) {
+						if n := len(w.consume("OrderCreated")); n == 0 && (conflicts == 0 || !strings.Contains(problems, "has the id of another event")) {
 							t.Errorf("the event is not published, with %v conflicts and problems %q, want both", conflicts, problems)
 						}
 					})

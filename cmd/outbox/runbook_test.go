@@ -310,7 +310,7 @@ func runbookMissingEvents(t *testing.T, p, letters *advice) {
 	b.add(2, a, 0)
 	b.until("the next event is published", func() bool { return b.records() == 2 })
 
-	// An event has the id of another aggregate's: it gets a new one.
+	// An event has the id of another one: it gets a new one.
 	first, other := b.add(1, outbox.NewID().UUID(), 0), outbox.NewID()
 	second := first
 	second.AggregateID = other

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // Two events of different aggregates have one id, and one of them is published: the other is
@@ -68,6 +70,23 @@ func TestVerify_IDOfADeadLetterOfAnotherAggregate(t *testing.T) {
 			b.check(verifier, map[string]int{"missing": 1}, e)
 		} else {
 			b.check(verifier, map[string]int{"dead_letter": 1})
+		}
+	}
+}
+
+// One id of two events of an aggregate, of which either is published: a verification reports the row
+// of the other.
+func TestVerify_IDOfTwoEventsOfAnAggregate(t *testing.T) {
+	t.Parallel()
+	for published := range 2 {
+		b := setup(t)
+		two := []outbox.Event{event(1, 1), event(1, 2)}
+		two[1].ID = two[0].ID
+		b.write(two...)
+		b.publish(0, two[published])
+		got, found := b.run(b.verification())
+		if got.OK() || got.Unreadable != 1 || len(found) != 1 || !strings.HasPrefix(found[0], "unreadable") {
+			t.Errorf("number %d is published: a verification counts %+v: %v, want one unreadable row", published+1, got, found)
 		}
 	}
 }

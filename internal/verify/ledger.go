@@ -157,7 +157,7 @@ func (l *Ledger) AddRows(rows ...Row) error {
 		if err != nil {
 			return err
 		}
-		if other := l.aggregates.At(e.aggregate); *other != r.Aggregate.UUID() {
+		if other := l.aggregates.At(e.aggregate); *other != r.Aggregate.UUID() || e.seq > 0 && e.seq != r.Seq {
 			l.unreadable[rowKey{r.Aggregate, r.Seq}] = Unreadable{Aggregate: r.Aggregate, Seq: r.Seq, Problem: idTwice(r.Event, l.id(other), e.seq)}
 			continue
 		}
@@ -173,8 +173,8 @@ func (l *Ledger) AddRows(rows ...Row) error {
 	return nil
 }
 
-// idTwice is the problem of a row whose id is that of an event of another aggregate. The relay has
-// published one of them.
+// idTwice is the problem of a row whose id is that of another event. The relay has published one of
+// them.
 func idTwice(event, other outbox.ID, seq int64) string {
 	return fmt.Sprintf("its event_id %s is that of event %d of aggregate %s, too; one of them is not published", event, seq, other)
 }

@@ -30,12 +30,12 @@ type conflicts struct {
 	log        *slog.Logger
 	count, ids prometheus.Counter // of sequence numbers and of event ids
 	last       atomic.Pointer[Conflict]
-	// suspects has room for one event whose id may be that of another aggregate's event.
+	// suspects has room for one event whose id may be that of another event.
 	suspects chan cdclog.StoredEvent
 }
 
-// idFinder is a prover that reports whether the newest records of an event's topic contain an
-// event of another aggregate with its id, and not the event. *readback.Proofs implements it.
+// idFinder is a prover that reports whether the newest records of the topics contain another
+// event with its id, and not the event. *readback.Proofs implements it.
 type idFinder interface {
 	FindIDOfAnother(ctx context.Context, f *cdclog.StoredEvent) (bool, error)
 }
@@ -52,8 +52,8 @@ func (c *conflicts) suspect(o *Offer) {
 }
 
 // isUnexplainedLocked reports whether the id of the event is in the dedup index or that of a dead
-// letter, while nothing shows that the event was accepted in its aggregate: another aggregate may
-// have an event of that id, or the line of the aggregate is forgotten.
+// letter, while nothing shows that the event was accepted in its aggregate: another event may have
+// that id, or the line of the aggregate is forgotten.
 func (p *Publisher) isUnexplainedLocked(s *stripe, o *Offer) bool {
 	if o.Bad != nil || o.Written == 0 {
 		return false
@@ -66,8 +66,7 @@ func (p *Publisher) isUnexplainedLocked(s *stripe, o *Offer) bool {
 	return published || p.mu.deadLetters.Has(o.Event.ID.UUID())
 }
 
-// verifySuspects looks for the events of other aggregates with the ids of suspects, until p is
-// closed.
+// verifySuspects looks for other events with the ids of suspects, until p is closed.
 func (p *Publisher) verifySuspects(topics idFinder) {
 	for {
 		select {
@@ -84,12 +83,12 @@ func (p *Publisher) verifySuspects(topics idFinder) {
 	}
 }
 
-// hasIDOfAnother reports whether an event of another aggregate with the id of f is a dead letter,
-// or one of the newest records, and f is neither.
+// hasIDOfAnother reports whether another event with the id of f is a dead letter, or one of the
+// newest records, and f is neither.
 func (p *Publisher) hasIDOfAnother(f *cdclog.StoredEvent, topics idFinder) (bool, error) {
 	l, err := p.DeadLetter(p.ctx, f.ID.UUID())
 	if l != nil || err != nil {
-		return l != nil && !l.IsOf(f.AggregateID.String()), err
+		return l != nil && (!l.IsOf(f.AggregateID.String()) || l.Sequence > 0 && l.Sequence != f.Sequence), err
 	}
 	return topics.FindIDOfAnother(p.ctx, f)
 }
@@ -104,10 +103,9 @@ func (c *conflicts) numbersAgain(e *outbox.Event, from, next int64) {
 	c.record(c.count, "the numbers of an aggregate begin again: its rows are new events", e, fmt.Sprintf("its numbers begin again with %d after %d", from, next-1), from)
 }
 
-// idTwice records that an event is not published because its id is that of an event of another
-// aggregate.
+// idTwice records that an event is not published because another event has its id.
 func (c *conflicts) idTwice(e *outbox.Event) {
-	c.record(c.ids, "an event is not published: an event of another aggregate has its id", e, "event "+e.ID.String()+" has the id of an event of another aggregate and is not published", e.Sequence)
+	c.record(c.ids, "an event is not published: another event has its id", e, fmt.Sprintf("event %s, number %d, has the id of another event and is not published", e.ID.String(), e.Sequence), e.Sequence)
 }
 
 func (c *conflicts) record(count prometheus.Counter, msg string, e *outbox.Event, what string, seq int64) {

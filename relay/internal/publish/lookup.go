@@ -138,7 +138,7 @@ func (p *Publisher) Find(ctx context.Context, f *cdclog.StoredEvent) (earlier.Fa
 // FateOfDeadLetter returns the fate of an event that has a dead letter, and Doubtful for one
 // without. A dead letter that was replayed in the order of its aggregate is published, and so
 // are the events before it. Any other one is added to the dedup index: no reader publishes it.
-// A dead letter of another aggregate is reported.
+// A dead letter of another aggregate's event is reported.
 func (p *Publisher) FateOfDeadLetter(ctx context.Context, e *outbox.Event) (earlier.Fate, error) {
 	l, err := p.DeadLetter(ctx, e.ID.UUID())
 	if l == nil {

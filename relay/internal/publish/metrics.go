@@ -42,7 +42,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Repeated:          Counter("outbox_relay_events_repeated_total", "Log rows that the sweep found handed on before; they are not published again. With the tail on that is nearly all of them."),
 		Late:              Counter("outbox_relay_events_late_total", "Events published behind a later one of their aggregate."),
 		SequenceConflicts: Counter("outbox_relay_sequence_conflicts_total", "Numbers of aggregates that were given to a second event, or begin again, as after the database was restored."),
-		IDConflicts:       Counter("outbox_relay_id_conflicts_total", "Events that are not published because an event of another aggregate has their id."),
+		IDConflicts:       Counter("outbox_relay_id_conflicts_total", "Events that are not published because another event has their id."),
 		dataLoss:          Counter("outbox_relay_broker_data_loss_total", "Times that a partition no longer had records which it had acknowledged."),
 		recreated: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outbox_relay_topics_recreated_total", Help: "Topics that were found to be deleted and created again; earlier events are not in the new ones.",

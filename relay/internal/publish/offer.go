@@ -224,7 +224,7 @@ func (p *Publisher) repeatLocked(s *stripe, o *Offer, v Verdict, it *item) (sett
 		}
 		return o.Settled != nil
 	}
-	if it.event.AggregateID != o.Event.AggregateID && o.Bad == nil && it.topicErr == nil {
+	if (it.event.AggregateID != o.Event.AggregateID || it.event.Sequence != o.Event.Sequence) && o.Bad == nil && it.topicErr == nil {
 		p.conflicts.idTwice(&o.Event)
 	}
 	it.shown = it.shown || o.By == BySweep

@@ -101,8 +101,8 @@ func (d *Proofs) relayTopics(ctx context.Context, others []string) (topics, save
 // idAge is how far back FindIDOfAnother reads.
 const idAge = 10 * time.Minute
 
-// FindIDOfAnother reports whether the records of the last idAge in the relay's topics contain an
-// event of another aggregate with the id of an event, and not the event.
+// FindIDOfAnother reports whether the records of the last idAge in the relay's topics contain
+// another event with the id of an event, one of another aggregate or number, and not the event.
 func (d *Proofs) FindIDOfAnother(ctx context.Context, f *cdclog.StoredEvent) (bool, error) {
 	ask := d.askOf(f, 0)
 	if ask.topic == "" || d.cfg.ReadBackMargin < 0 {
@@ -123,7 +123,8 @@ func (d *Proofs) FindIDOfAnother(ctx context.Context, f *cdclog.StoredEvent) (bo
 			defer mu.Unlock()
 			for i := range events {
 				if e := &events[i]; e.ID == ask.event.ID.UUID() {
-					own, other = own || e.Aggregate == ask.event.AggregateID.UUID(), other || e.Aggregate != ask.event.AggregateID.UUID()
+					same := e.Aggregate == ask.event.AggregateID.UUID() && e.Sequence == ask.event.Sequence
+					own, other = own || same, other || !same
 				}
 			}
 		},
