@@ -90,15 +90,40 @@ func (a *Agreement) AgreeOn(ctx context.Context, shards int) (agreed int, err er
 // process. It omits instances that reported that they stopped. To omit killed instances
 // as well it waits three seconds if there is any row: a live instance updates its row in
 // that time.
-func (a *Agreement) Alive(ctx context.Context) (alive []string, err error) {
-	before, err := a.heard(ctx)
+func (a *Agreement) Alive(ctx context.Context) ([]string, error) {
+	alive, err := running(ctx, a.Session, a.Keyspace, func(key heardRow) bool {
+		name, _, _ := strings.Cut(key.relay, "/")
+		return name == a.Name
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the instances of relay %s: %w", a.Name, err)
+	}
+	return alive, nil
+}
+
+// Running returns the running instances of all relays of a keyspace that publish a table, the name
+// of which is with its keyspace. It is as Agreement.Alive.
+func Running(ctx context.Context, session *gocql.Session, keyspace, table string) ([]string, error) {
+	alive, err := running(ctx, session, keyspace, func(key heardRow) bool { return key.table == table })
+	if err != nil {
+		return nil, fmt.Errorf("read the instances of the relays of %s: %w", table, err)
+	}
+	return alive, nil
+}
+
+// heardRow is the key of a row of relay_instances.
+type heardRow struct{ relay, table, instance string }
+
+// running returns the processes of the matching rows that are updated.
+func running(ctx context.Context, session *gocql.Session, keyspace string, match func(heardRow) bool) (alive []string, err error) {
+	before, err := heard(ctx, session, keyspace, match)
 	if err != nil || len(before) == 0 {
 		return nil, err
 	}
 	if retry.Wait(ctx, DefaultHeartbeat*3/2) != nil {
 		return nil, context.Cause(ctx)
 	}
-	now, err := a.heard(ctx)
+	now, err := heard(ctx, session, keyspace, match)
 	if err != nil {
 		return nil, err
 	}
@@ -111,26 +136,19 @@ func (a *Agreement) Alive(ctx context.Context) (alive []string, err error) {
 	return slices.Compact(alive), nil
 }
 
-// heardRow is the key of a row of relay_instances.
-type heardRow struct{ relay, table, instance string }
-
-// heard returns the instances that are not reported as stopped, with the times of their last
-// rows.
-func (a *Agreement) heard(ctx context.Context) (map[heardRow]time.Time, error) {
+// heard returns the matching instances that are not reported as stopped, with the times of their
+// last rows.
+func heard(ctx context.Context, session *gocql.Session, keyspace string, match func(heardRow) bool) (map[heardRow]time.Time, error) {
 	out := make(map[heardRow]time.Time)
-	if err := heartbeats(ctx, a.Session, a.Keyspace, func(key heardRow, at time.Time, status []byte) {
+	err := heartbeats(ctx, session, keyspace, func(key heardRow, at time.Time, status []byte) {
 		var row struct {
 			State string `json:"state"`
 		}
-		name, _, _ := strings.Cut(key.relay, "/")
-		if name != a.Name || json.Unmarshal(status, &row) == nil && row.State == "stopped" {
-			return
+		if match(key) && (json.Unmarshal(status, &row) != nil || row.State != "stopped") {
+			out[key] = at
 		}
-		out[key] = at
-	}); err != nil {
-		return nil, fmt.Errorf("read the instances of relay %s: %w", a.Name, err)
-	}
-	return out, nil
+	})
+	return out, err
 }
 
 // heartbeats calls each for every row of relay_instances, with its status as JSON.

@@ -19,8 +19,12 @@ import (
 func (w *world) beginEpoch() int64 {
 	w.t.Helper()
 	time.Sleep(2 * time.Second)
-	epoch := time.Now().Unix()
-	if err := epochs.Begin(w.t.Context(), w.session, "outbox", "outbox.outbox_messages", epoch, "ada", "restored"); err != nil {
+	epoch, table := time.Now().Unix(), "outbox.outbox_messages"
+	before, err := epochs.Read(w.t.Context(), w.session, "outbox", table)
+	if err == nil {
+		err = epochs.Begin(w.t.Context(), w.session, "outbox", table, before.Current(), epoch, "ada", "restored")
+	}
+	if err != nil {
 		w.t.Fatal(err)
 	}
 	time.Sleep(2 * time.Second)

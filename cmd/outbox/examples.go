@@ -58,6 +58,8 @@ outbox relay --backfill-from 2026-01-02T15:04:05Z --reason 'CDC was off'`,
 	"schema migrate": `outbox schema migrate --dry-run
 outbox schema migrate --scylla-hosts db-1 --scylla-replication dc1:3
 outbox schema migrate --scylla-keyspace shop --components core,dead-letters`,
+	"schema new-epoch": `outbox schema new-epoch --dry-run
+outbox schema new-epoch --relay-table shop.events --yes --reason INC-7`,
 	"schema print":  `outbox schema print --components core`,
 	"schema status": `outbox schema status --scylla-hosts db-1`,
 	"subscriptions apply": `outbox subscriptions apply -f mail.yaml

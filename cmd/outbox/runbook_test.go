@@ -37,6 +37,7 @@ var notExecuted = map[string]string{
 	"outbox relay --backfill-from TIME --reason 'restored'": "runs until it is stopped; TestBackfill_Forced",
 	"outbox verify --wait-old":                              "waits for the confidence window; TestVerifyFlags_Wait",
 	"outbox relay":                                          "runs until it is stopped; the test runs a relay in its process",
+	"outbox schema new-epoch":                               "TestNewEpoch_*",
 	"outbox dlq":                                            "names a group of commands",
 	"outbox dlq purge":                                      "names a command; TestDLQ_PurgeAndRestore",
 	"outbox dlq archive list|get|run|restore":               "names a group of commands",

@@ -19,11 +19,11 @@ import (
 func newSchemaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema",
-		Short: "Create, show and print the tables; describe the topics",
+		Short: "Create, show and print the tables; describe the topics; begin epochs",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newSchemaMigrateCommand(), newSchemaStatusCommand(), newSchemaPrintCommand(), newSchemaAsyncAPICommand())
+	cmd.AddCommand(newSchemaMigrateCommand(), newSchemaStatusCommand(), newSchemaPrintCommand(), newSchemaAsyncAPICommand(), newSchemaNewEpochCommand())
 	return cmd
 }
 

@@ -43,7 +43,9 @@ The command scans the outbox table, or with relay.tables the one of them that
 --relay-table KEYSPACE.TABLE names, by token range and then reads the topics. It
 lists every event that is missing, duplicate or out of sequence, every gap in the
 sequence numbers of an aggregate, every row that is not a valid event, and every
-event of a topic whose row the database has lost. The last line is the verdict.
+event of a topic whose row the database has lost. The last line is the verdict. An
+event that a restore of the database has undone is undone, and no problem, once
+outbox schema new-epoch has begun an epoch.
 
 Exit status: 0 events were checked, without a problem; 1 a problem, or the check
 failed; 2 wrong command line or configuration; 3 no event could be checked, for
@@ -174,7 +176,11 @@ func runVerify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
 			return fmt.Errorf("interrupted: %w", err)
 		}
 	}
-	v := c.Verification(&conf, session)
+	v, err := c.Verification(ctx, &conf, session)
+	if err != nil {
+		return err
+	}
+	window.Epochs = v.Window.Epochs
 	v.Scan.Rate, v.Scan.Parallel = f.rate, f.parallel
 	v.Topics = append(v.Topics, f.topics...)
 	v.Window, v.State = window, f.state
@@ -251,9 +257,19 @@ type verified struct {
 	OK      bool           `json:"ok"`
 }
 
-// printVerifiedJSON prints one object: every finding, then the summary. The
-// findings are written as they are found, because there may be many.
-func printVerifiedJSON(w io.Writer, v *verify.Verification, repairs *repairs) (verify.Counts, error) {
+// printVerifiedJSON prints one object: every finding, then the summary.
+func printVerifiedJSON(w io.Writer, v *verify.Verification, repairs *repairs) (counts verify.Counts, err error) {
+	err = printFindingsJSON(w, func(each func(verify.Finding)) any {
+		counts = v.Ledger().Check(v.Window, each)
+		verdict := repairs.verdict(counts)
+		return verified{v.Keyspace + "." + v.Table, v.Window.Since, v.Window.Until.UTC(), v.Resumed(), counts, repairs, verdict, verdict == verify.VerdictOK}
+	})
+	return counts, err
+}
+
+// printFindingsJSON prints one object: the findings that check passes, and the members of the object
+// that it returns. The findings are written as they are found, because there may be many.
+func printFindingsJSON(w io.Writer, check func(each func(verify.Finding)) (summary any)) error {
 	var err error
 	put := func(lead string, x any) {
 		b, e := json.Marshal(x)
@@ -263,7 +279,7 @@ func printVerifiedJSON(w io.Writer, v *verify.Verification, repairs *repairs) (v
 		err = errors.Join(err, e)
 	}
 	lead := `{"findings":[`
-	counts := v.Ledger().Check(v.Window, func(f verify.Finding) {
+	summary := check(func(f verify.Finding) {
 		if err == nil {
 			put(lead, f)
 		}
@@ -272,12 +288,11 @@ func printVerifiedJSON(w io.Writer, v *verify.Verification, repairs *repairs) (v
 	if lead == `{"findings":[` {
 		_, err = io.WriteString(w, lead)
 	}
-	verdict := repairs.verdict(counts)
-	b, e := json.Marshal(verified{v.Keyspace + "." + v.Table, v.Window.Since, v.Window.Until.UTC(), v.Resumed(), counts, repairs, verdict, verdict == verify.VerdictOK})
+	b, e := json.Marshal(summary)
 	if err = errors.Join(err, e); err == nil {
 		_, err = fmt.Fprintf(w, "],%s\n", b[1:])
 	}
-	return counts, err
+	return err
 }
 
 // printVerifiedYAML prints the object of printVerifiedJSON as YAML.
@@ -292,29 +307,10 @@ func printVerifiedYAML(w io.Writer, v *verify.Verification, repairs *repairs) (v
 
 // printVerified prints the first findings of each kind and a summary.
 func printVerified(w io.Writer, v *verify.Verification, repairs *repairs) (verify.Counts, error) {
-	shown := make(map[verify.Kind]int)
 	var out strings.Builder
-	c := v.Ledger().Check(v.Window, func(f verify.Finding) {
-		if shown[f.Kind]++; shown[f.Kind] > verifyShown {
-			return
-		}
-		fmt.Fprintf(&out, "%-10s  event %s  aggregate %s seq %d", f.Kind, f.Event, f.Aggregate, f.Seq)
-		switch {
-		case f.Offset != nil:
-			fmt.Fprintf(&out, "  %s[%d]@%d", f.Topic, *f.Partition, *f.Offset)
-		case f.Topic != "":
-			fmt.Fprintf(&out, "  topic %s", f.Topic)
-		}
-		if f.Detail != "" {
-			fmt.Fprintf(&out, "  (%s)", f.Detail)
-		}
-		out.WriteByte('\n')
-	})
-	for _, k := range []verify.Kind{verify.Missing, verify.Double, verify.Disorder, verify.Gap, verify.UnreadableRow, verify.Unknown, verify.Dead, verify.Blocked, verify.Closed} {
-		if more := shown[k] - verifyShown; more > 0 {
-			fmt.Fprintf(&out, "%-10s  and %d more; -o json lists them all\n", k, more)
-		}
-	}
+	found := findings{out: &out}
+	c := v.Ledger().Check(v.Window, found.add)
+	found.end()
 	since := "from the first event"
 	if !v.Window.Since.IsZero() {
 		since = "since " + v.Window.Since.UTC().Format(time.RFC3339)
@@ -332,7 +328,8 @@ func printVerified(w io.Writer, v *verify.Verification, repairs *repairs) (verif
 		{c.Blocked, "blocked by a dead letter of their aggregate"},
 		{c.Closed, "with a closed dead letter: discarded or resolved by an operator"},
 		{c.Untold, "undetermined: the topic has deleted records of that age"},
-		{c.Unknown, "in a topic without a row in the outbox: lost by the database, or deleted"},
+		{c.Unknown, "in a topic without a row in the outbox: lost by the database, deleted, or undone by a restore without outbox schema new-epoch"},
+		{c.Undone, "in a topic, undone by a restore of the database: of an earlier epoch, and without a row"},
 		{c.Foreign, "records in the topics that are not events of this outbox"},
 	} {
 		if x.n > 0 {
@@ -343,6 +340,41 @@ func printVerified(w io.Writer, v *verify.Verification, repairs *repairs) (verif
 	printVerdict(&out, c, repairs.verdict(c))
 	_, err := io.WriteString(w, out.String())
 	return c, err
+}
+
+// findings prints the first findings of each kind, at most verifyShown.
+type findings struct {
+	out   *strings.Builder
+	shown map[verify.Kind]int
+}
+
+func (s *findings) add(f verify.Finding) {
+	if s.shown == nil {
+		s.shown = make(map[verify.Kind]int)
+	}
+	if s.shown[f.Kind]++; s.shown[f.Kind] > verifyShown {
+		return
+	}
+	fmt.Fprintf(s.out, "%-10s  event %s  aggregate %s seq %d", f.Kind, f.Event, f.Aggregate, f.Seq)
+	switch {
+	case f.Offset != nil:
+		fmt.Fprintf(s.out, "  %s[%d]@%d", f.Topic, *f.Partition, *f.Offset)
+	case f.Topic != "":
+		fmt.Fprintf(s.out, "  topic %s", f.Topic)
+	}
+	if f.Detail != "" {
+		fmt.Fprintf(s.out, "  (%s)", f.Detail)
+	}
+	s.out.WriteByte('\n')
+}
+
+// end prints the numbers of findings that are not shown.
+func (s *findings) end() {
+	for _, k := range []verify.Kind{verify.Missing, verify.Double, verify.Disorder, verify.Gap, verify.UnreadableRow, verify.Unknown, verify.Undone, verify.Dead, verify.Blocked, verify.Closed} {
+		if more := s.shown[k] - verifyShown; more > 0 {
+			fmt.Fprintf(s.out, "%-10s  and %d more; -o json lists them all\n", k, more)
+		}
+	}
 }
 
 // printVerdict prints the last line.

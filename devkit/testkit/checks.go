@@ -101,7 +101,10 @@ const findingsShown = 10
 // verify compares a table with the topics.
 func (k *Kit) verify(table *relay.Config) (verify.Counts, []byte) {
 	k.t.Helper()
-	v := k.conf.Verification(table, k.session)
+	v, err := k.conf.Verification(k.t.Context(), table, k.session)
+	if err != nil {
+		k.t.Fatal(err)
+	}
 	v.Scan.Ranges, v.Window.Until = tokens, time.Now()
 	if err := v.Run(k.t.Context()); err != nil {
 		k.t.Fatal(err)

@@ -2,6 +2,7 @@ package app
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/epochs"
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay"
@@ -35,14 +37,24 @@ func TopicsOf(conf relay.Config) func(eventType, aggregateType string) (string, 
 	}
 }
 
-// Verification returns a verification of the table of a relay. The caller sets its window, and
-// dead letters, limits and state if it has some.
-func (c *Config) Verification(conf *relay.Config, session *gocql.Session) *verify.Verification {
-	return &verify.Verification{
-		Scan:     &verify.Scan{Session: session, Table: TableName(conf), Topic: TopicsOf(*conf)},
-		Keyspace: conf.TableKeyspace, Table: conf.Table, Mapping: conf.Mapping, Kafka: c.Kafka, Source: cmp.Or(conf.Source, relay.DefaultSource),
-		Topics: slices.Collect(maps.Values(conf.Topics)),
+// Verification returns a verification of the table of a relay, which reads the topics of its
+// configuration and those that the relay has published to, and knows the epochs of the table. The
+// caller sets its window, and dead letters, limits and state if it has some.
+func (c *Config) Verification(ctx context.Context, conf *relay.Config, session *gocql.Session) (*verify.Verification, error) {
+	table := TableName(conf)
+	topics, err := (&published{session: session, keyspace: c.Scylla.Keyspace, relay: conf.Name, tables: []string{table}}).read(ctx)
+	if err != nil {
+		return nil, err
 	}
+	begun, err := epochs.Read(ctx, session, c.Scylla.Keyspace, table)
+	if err != nil {
+		return nil, err
+	}
+	return &verify.Verification{
+		Scan:     &verify.Scan{Session: session, Table: table, Topic: TopicsOf(*conf)},
+		Keyspace: conf.TableKeyspace, Table: conf.Table, Mapping: conf.Mapping, Kafka: c.Kafka, Source: cmp.Or(conf.Source, relay.DefaultSource),
+		Topics: slices.AppendSeq(topics, maps.Values(conf.Topics)), Window: verify.Window{Epochs: begun},
+	}, nil
 }
 
 // topicName matches the topic names that Kafka accepts, and . and ..

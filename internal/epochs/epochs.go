@@ -1,23 +1,8 @@
-// Package epochs stores since when the numbers of aggregates may have begun again.
-//
-// A service whose database is restored from a backup gives numbers again that are in the topics
-// already. An operator then begins an epoch of its outbox table: the relay marks the events of the
-// epoch, and consumers compare epochs before numbers.
-//
-// What it relies on, and what follows where that fails:
-//
-//   - An epoch begins while no writer of the table runs: the rows that were restored are written
-//     before it, and every number that is given again is written in it. The write time is the only
-//     property that tells the two apart in every table; the time of an event is what its service
-//     sets it to.
-//   - A row that is written again in an epoch, as a decided event is by Appender, is of that epoch.
-//     The relay publishes an event once, so its record has one epoch, unless the topic has lost it.
-//   - Epochs are named by the Unix times at which they begin, not counted: a restore may undo the
-//     row of an epoch, and a name that was given again would hide that events are later.
 package epochs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -62,13 +47,66 @@ func Read(ctx context.Context, session *gocql.Session, keyspace, table string) (
 	return all, nil
 }
 
-// Begin begins an epoch of a table. It can be repeated. The relays of all data centers read it
-// once it returns nil; after an error the outcome is unknown.
-func Begin(ctx context.Context, session *gocql.Session, keyspace, table string, epoch int64, by, reason string) error {
-	err := session.Query("INSERT INTO "+keyspace+".relay_epochs (table_name, epoch, set_at, set_by, reason) VALUES (?, ?, toTimestamp(now()), ?, ?)", table, epoch, by, reason).
-		WithContext(ctx).Consistency(gocql.EachQuorum).Idempotent(true).DefaultTimestamp(false).Exec()
+// Epoch is an epoch of a table, and who began it.
+type Epoch struct {
+	// Epoch is the Unix time since which its rows are written, in seconds.
+	Epoch int64     `json:"epoch"`
+	SetAt time.Time `json:"set_at"`
+	SetBy string    `json:"set_by"`
+	// Reason is the reason of the operator.
+	Reason string `json:"reason"`
+}
+
+// Latest returns the last epoch of a table, nil without any. It completes a Begin whose outcome is
+// unknown, or prevents it.
+func Latest(ctx context.Context, session *gocql.Session, keyspace, table string) (*Epoch, error) {
+	iter := session.Query("SELECT epoch, set_at, set_by, reason FROM "+keyspace+".relay_epochs WHERE table_name = ?", table).
+		WithContext(ctx).Consistency(gocql.Serial).Idempotent(true).Iter()
+	var last *Epoch
+	for e := (Epoch{}); iter.Scan(&e.Epoch, &e.SetAt, &e.SetBy, &e.Reason); {
+		last = &Epoch{e.Epoch, e.SetAt.UTC(), e.SetBy, e.Reason}
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("read the last epoch of %s: %w", table, err)
+	}
+	return last, nil
+}
+
+// clockError is by how much the clocks of writers are behind the database's at most.
+const clockError = 30 * time.Second
+
+// Next returns the epoch that begins at now, a time of the database: later than the last write of a
+// row and than other epochs. It may begin after now, for which the caller waits.
+func Next(now, lastWrite time.Time, others ...int64) int64 {
+	next := max(now.Add(-clockError).Unix(), 1)
+	if !lastWrite.IsZero() {
+		next = max(next, lastWrite.Unix()+1)
+	}
+	for _, n := range others {
+		next = max(next, n+1)
+	}
+	return next
+}
+
+// ErrBegun is returned by Begin if previous is not the last epoch any more.
+var ErrBegun = errors.New("another epoch has begun")
+
+// Begin begins an epoch of a table after the previous one, which is 0 for none. The relays of all
+// data centers read it once it returns nil. After an error that is not ErrBegun the outcome is
+// unknown; Latest shows it.
+func Begin(ctx context.Context, session *gocql.Session, keyspace, table string, previous, epoch int64, by, reason string) error {
+	var expected *int64
+	if previous != 0 {
+		expected = &previous
+	}
+	begun, err := session.Query("UPDATE "+keyspace+".relay_epochs SET latest = ?, set_at = toTimestamp(now()), set_by = ?, reason = ? WHERE table_name = ? AND epoch = ? IF latest = ?",
+		epoch, by, reason, table, epoch, expected).
+		WithContext(ctx).Consistency(gocql.EachQuorum).SerialConsistency(gocql.Serial).MapScanCAS(make(map[string]any))
 	if err != nil {
 		return fmt.Errorf("begin epoch %d of %s: %w", epoch, table, err)
+	}
+	if !begun {
+		return fmt.Errorf("begin epoch %d of %s: %w", epoch, table, ErrBegun)
 	}
 	return nil
 }

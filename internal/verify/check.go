@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/epochs"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -30,6 +31,10 @@ const (
 	// that could have expired. The database lost it after it was published, or the row was
 	// deleted or had its own TTL.
 	Unknown Kind = "unknown"
+	// Undone: a topic contains the event, of an earlier epoch than the current one, and the
+	// outbox has no row of it and, of its epoch and those before, only rows of its aggregate with
+	// smaller numbers: a restore of the database has undone the last events of the aggregate.
+	Undone Kind = "undone"
 	// Dead, Blocked and Closed: the event is in no topic and has a dead letter that is
 	// open, is blocked behind another one, or was closed by an operator.
 	Dead    Kind = "dead"
@@ -61,6 +66,8 @@ type Window struct {
 	// Alive is the time since which no row has expired. Older records may lack a row.
 	// Zero means that rows do not expire.
 	Alive time.Time
+	// Epochs are those of the table.
+	Epochs epochs.Epochs
 }
 
 // Counts are the results of a check.
@@ -90,6 +97,9 @@ type Counts struct {
 	Gaps       int64 `json:"gaps"`
 	Unreadable int64 `json:"unreadable"`
 	Unknown    int64 `json:"unknown"`
+	// Undone are events that a restore of the database has undone. They are no problem: the
+	// restore was intended, and consumers distinguish them by their epoch.
+	Undone int64 `json:"undone"`
 	// Foreign are records that are not events of this outbox: of another source or table, or no
 	// events.
 	Foreign int64 `json:"foreign"`
@@ -131,15 +141,14 @@ type checker struct {
 	since, until int64
 	unknownFrom  int64
 	fromFirst    bool
+	epochs       epochs.Epochs
 	report       func(Finding)
 	counts       Counts
 
 	// The current aggregate.
-	aggregate uint32
-	begun     bool
-	lastSeq   int64 // of its last row, 0 before the first
-	waiting   bool  // an event of it is pending
-	places    []place
+	lastSeq int64 // of its last row, 0 before the first
+	waiting bool  // an event of it is pending
+	places  []place
 }
 
 // place is the last record of an aggregate in one partition.
@@ -157,7 +166,7 @@ func (l *Ledger) Check(w Window, report func(Finding)) Counts {
 	if report == nil {
 		report = func(Finding) {}
 	}
-	c := checker{l: l, until: 1<<63 - 1, fromFirst: w.FromFirst, report: report}
+	c := checker{l: l, until: 1<<63 - 1, fromFirst: w.FromFirst, epochs: w.Epochs, report: report}
 	if !w.Since.IsZero() {
 		c.since = w.Since.UnixMicro()
 	}
@@ -168,8 +177,13 @@ func (l *Ledger) Check(w Window, report func(Finding)) Counts {
 	if !w.Alive.IsZero() {
 		c.unknownFrom = max(c.since, w.Alive.UnixMicro())
 	}
-	for _, n := range l.sorted() {
-		c.take(n)
+	for events := l.sorted(); len(events) > 0; {
+		n, aggregate := 1, l.events.At(events[0]).aggregate
+		for n < len(events) && l.events.At(events[n]).aggregate == aggregate {
+			n++
+		}
+		c.take(events[:n])
+		events = events[n:]
 	}
 	c.doubles()
 	for _, u := range slices.SortedFunc(maps.Values(l.unreadable), func(a, b Unreadable) int {
@@ -181,21 +195,96 @@ func (l *Ledger) Check(w Window, report func(Finding)) Counts {
 	return c.counts
 }
 
-// take checks an event. Events of an aggregate must be passed in sequence.
-func (c *checker) take(n uint32) {
-	e := c.l.events.At(n)
-	if !c.begun || e.aggregate != c.aggregate {
-		c.begun, c.aggregate, c.lastSeq, c.waiting, c.places = true, e.aggregate, 0, false, c.places[:0]
+// take checks the events of an aggregate, which are in sequence.
+func (c *checker) take(events []uint32) {
+	c.lastSeq, c.waiting, c.places = 0, false, c.places[:0]
+	var last lastRows
+	for i, n := range events {
+		e := c.l.events.At(n)
+		if e.written != 0 {
+			c.row(n, e)
+			continue
+		}
+		if c.born(n, e) < c.unknownFrom || e.at >= c.until {
+			continue
+		}
+		if last == nil {
+			last = c.lastRows(events)
+		}
+		c.rowless(e, last, c.sameNumber(events, i))
 	}
-	if e.written != 0 {
-		c.row(n, e)
-	} else if c.born(n, e) >= c.unknownFrom && e.at < c.until {
-		c.counts.Unknown++
-		c.report(c.finding(Unknown, e, ""))
+	// The numbers of an epoch begin again.
+	slices.SortStableFunc(events, func(a, b uint32) int { return cmp.Compare(c.epoch(a), c.epoch(b)) })
+	for _, n := range events {
+		if e := c.l.events.At(n); e.partition != none {
+			c.order(e)
+		}
 	}
-	if e.partition != none {
-		c.order(e)
+}
+
+// epoch returns the epoch of the record of an event, 0 without one.
+func (c *checker) epoch(n uint32) int64 {
+	if e := c.l.events.At(n); e.partition != none {
+		return c.l.partitions[e.partition].epoch
 	}
+	return 0
+}
+
+// lastRows are the numbers of the last rows of an aggregate by epoch.
+type lastRows map[int64]int64
+
+func (c *checker) lastRows(events []uint32) lastRows {
+	last := make(lastRows)
+	for _, n := range events {
+		if e := c.l.events.At(n); e.written != 0 {
+			epoch := c.epochs.Of(e.written)
+			last[epoch] = max(last[epoch], e.seq)
+		}
+	}
+	return last
+}
+
+// until returns the number of the last row of an epoch and those before, 0 without any.
+func (l lastRows) until(epoch int64) (seq int64) {
+	for e, n := range l {
+		if e <= epoch {
+			seq = max(seq, n)
+		}
+	}
+	return seq
+}
+
+// sameNumber returns the row that has the number of event i of an aggregate, nil without one.
+func (c *checker) sameNumber(events []uint32, i int) *entry {
+	seq := c.l.events.At(events[i]).seq
+	for _, step := range []int{-1, 1} {
+		for k := i + step; k >= 0 && k < len(events); k += step {
+			e := c.l.events.At(events[k])
+			if e.seq != seq {
+				break
+			}
+			if e.written != 0 {
+				return e
+			}
+		}
+	}
+	return nil
+}
+
+// rowless checks an event that has a record and no row. same is a row with its number, if there is
+// one.
+func (c *checker) rowless(e *entry, last lastRows, same *entry) {
+	detail := ""
+	if same != nil {
+		detail = fmt.Sprintf("event %s has its number", c.l.id(&same.id))
+	}
+	if epoch := c.l.partitions[e.partition].epoch; epoch < c.epochs.Current() && e.seq > last.until(epoch) {
+		c.counts.Undone++
+		c.report(c.finding(Undone, e, detail))
+		return
+	}
+	c.counts.Unknown++
+	c.report(c.finding(Unknown, e, detail))
 }
 
 // born returns the time of an event with a record: its row cannot be older by more than
@@ -329,7 +418,7 @@ func (c *checker) order(e *entry) {
 	var before *place
 	for i := range c.places {
 		p := &c.places[i]
-		if p.partition == e.partition {
+		if c.l.samePartition(p.partition, e.partition) {
 			own = i
 			if e.offset < p.offset {
 				before = p

@@ -98,7 +98,7 @@ func (c *Consumer) batch(p kgo.FetchTopicPartition, now time.Time) error {
 		if r.Attrs.IsControl() {
 			continue
 		}
-		e, ok := c.origin.event(r)
+		e, epoch, ok := c.origin.event(r)
 		if !ok {
 			b.Foreign++
 			continue
@@ -109,7 +109,7 @@ func (c *Consumer) batch(p kgo.FetchTopicPartition, now time.Time) error {
 		}
 		b.Records = append(b.Records, Record{
 			Event: e.ID, Aggregate: e.AggregateID, Seq: e.Sequence, Topic: r.Topic, Partition: r.Partition,
-			Offset: r.Offset, At: r.Timestamp.UnixMicro(), Appended: r.Attrs.TimestampType() == 1, Seen: now.UnixMicro(), Created: created,
+			Offset: r.Offset, At: r.Timestamp.UnixMicro(), Appended: r.Attrs.TimestampType() == 1, Seen: now.UnixMicro(), Created: created, Epoch: epoch,
 		})
 	}
 	if err := c.ledger.AddRecords(b.Records...); err != nil {

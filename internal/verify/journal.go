@@ -41,7 +41,7 @@ type head struct {
 type readTopics struct{ IDs map[string]string }
 
 const (
-	journalVersion = 3
+	journalVersion = 4
 	// maxBlock bounds the read of a block with a corrupt length.
 	maxBlock = 1 << 30
 )

@@ -41,6 +41,8 @@ type Record struct {
 	Seen int64
 	// Created is the event's own time if it is more than clockSkew before At; else 0.
 	Created int64 `json:",omitempty"`
+	// Epoch is the event's epoch.
+	Epoch int64 `json:",omitempty"`
 }
 
 // Unreadable is a row that is not an event.
@@ -102,9 +104,11 @@ type topic struct {
 	horizon int64
 }
 
+// partition is a partition of a topic, as far as it has records of an epoch.
 type partition struct {
 	topic  uint16
 	number int32
+	epoch  int64
 }
 
 // repeat is another record of a known event.
@@ -202,7 +206,7 @@ func (l *Ledger) AddRecords(records ...Record) error {
 }
 
 func (l *Ledger) addRecord(r *Record) error {
-	p, err := l.partition(r.Topic, r.Partition)
+	p, err := l.partition(r.Topic, r.Partition, r.Epoch)
 	if err != nil {
 		return err
 	}
@@ -228,7 +232,7 @@ func (l *Ledger) addRecord(r *Record) error {
 		return nil // the same record
 	}
 	again := repeat{n, p, r.Offset}
-	if p != e.partition && r.At < e.at {
+	if !l.samePartition(p, e.partition) && r.At < e.at {
 		// Partitions are read concurrently: the record that is read first is not always
 		// the earliest.
 		again = repeat{n, e.partition, e.offset}
@@ -368,22 +372,46 @@ func (l *Ledger) topic(name string) (uint16, error) {
 	return n, nil
 }
 
-func (l *Ledger) partition(name string, number int32) (uint16, error) {
+func (l *Ledger) partition(name string, number int32, epoch int64) (uint16, error) {
 	t, err := l.topic(name)
 	if err != nil {
 		return 0, err
 	}
-	p := partition{t, number}
+	p := partition{t, number, epoch}
 	if n, ok := l.partOf[p]; ok {
 		return n, nil
 	}
 	if len(l.partitions) == none {
-		return 0, fmt.Errorf("more than %d partitions", none)
+		return 0, fmt.Errorf("more than %d partitions of epochs", none)
 	}
 	n := uint16(len(l.partitions))
 	l.partitions = append(l.partitions, p)
 	l.partOf[p] = n
 	return n, nil
+}
+
+// samePartition reports whether a and b are one partition, whatever their epochs.
+func (l *Ledger) samePartition(a, b uint16) bool {
+	x, y := l.partitions[a], l.partitions[b]
+	return x.topic == y.topic && x.number == y.number
+}
+
+// Last returns the time of the last write of a row, zero without any, and the latest epoch of a
+// record.
+func (l *Ledger) Last() (written time.Time, epoch int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last := int64(0)
+	for _, e := range l.events.All() {
+		last = max(last, e.written)
+	}
+	if last > 0 {
+		written = time.UnixMicro(last)
+	}
+	for _, p := range l.partitions {
+		epoch = max(epoch, p.epoch)
+	}
+	return written, epoch
 }
 
 // sorted returns the events by aggregate and sequence. The lock must be held.

@@ -155,8 +155,8 @@ func (v *Verification) head(ctx context.Context) (head, error) {
 	return h, nil
 }
 
-// errUnnumbered reports a table whose events cannot be found by their numbers.
-var errUnnumbered = errors.New("it has no sequence numbers")
+// ErrUnnumbered reports a table whose events cannot be found by their numbers.
+var ErrUnnumbered = errors.New("it has no sequence numbers")
 
 // findColumns finds the columns of the table.
 func (v *Verification) findColumns(ctx context.Context) error {
@@ -166,7 +166,7 @@ func (v *Verification) findColumns(ctx context.Context) error {
 	}
 	t, err := v.Mapping.Table(v.Keyspace, v.Table, columns)
 	if err == nil && !t.Numbered() {
-		err = errUnnumbered
+		err = ErrUnnumbered
 	}
 	v.Scan.table = t
 	return err

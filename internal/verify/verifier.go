@@ -160,7 +160,7 @@ func (v *Verifier) Pass(ctx context.Context) (err error) {
 	for i := range v.cfg.Tables {
 		table := v.cfg.Tables[i].name()
 		failed := v.verify(ctx, i)
-		if errors.Is(failed, errUnnumbered) {
+		if errors.Is(failed, ErrUnnumbered) {
 			v.metrics.forget(table)
 			if !v.skipped[table] {
 				v.skipped[table] = true

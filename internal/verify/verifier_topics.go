@@ -309,7 +309,7 @@ func (t *topicReader) take(f *kgo.FetchTopicPartition, left map[string]map[int32
 		if r.Attrs.IsControl() {
 			continue
 		}
-		e, ok := t.origin.event(r)
+		e, _, ok := t.origin.event(r)
 		if !ok {
 			continue
 		}

@@ -260,8 +260,9 @@ func story(w *world) (facts map[string][]string, paths []string) {
 
 	// After the last program has stopped.
 	epoch := time.Now().Unix()
-	w.must(epochs.Begin(ctx, w.session, keyspace, keyspace+".outbox_messages", epoch, "ada", "restored"))
-	facts["epoch"] = []string{strconv.FormatInt(epoch, 10)}
+	w.must(epochs.Begin(ctx, w.session, keyspace, keyspace+".outbox_messages", 0, epoch, "ada", "restored"))
+	last := must1[*epochs.Epoch](w)(epochs.Latest(ctx, w.session, keyspace, keyspace+".outbox_messages"))
+	facts["epoch"] = []string{strconv.FormatInt(last.Epoch, 10)}
 	w.append(event("plain", 4, "Moved"))
 	w.append(event("new", 1, "Moved"))
 	w.append(event("open", 3, "Moved"))
