@@ -41,9 +41,9 @@ func inherit(scans []scan) {
 }
 
 // covers reports whether the scan covered, at that time, an event with these write and
-// publish times.
+// publish times. The database keeps the time of its end in milliseconds.
 func (s *scan) covers(at, written, published time.Time) bool {
-	return !s.started.After(at) && !written.Before(s.from) && !written.After(s.until) && (s.done.IsZero() || !published.After(s.done))
+	return !s.started.After(at) && !written.Before(s.from) && !written.After(s.until) && (s.done.IsZero() || !published.Truncate(time.Millisecond).After(s.done))
 }
 
 type orderRow struct {

@@ -33,3 +33,15 @@ func TestScans_AreReplaced(t *testing.T) {
 		})
 	}
 }
+
+// The database keeps the end of a scan in milliseconds: an event that the broker has stored within
+// the last one was published by the scan.
+func TestScan_EndsWithItsMillisecond(t *testing.T) {
+	done := time.UnixMilli(1_000)
+	s := scan{until: done, done: done}
+	for after, want := range map[time.Duration]bool{0: true, 999 * time.Microsecond: true, time.Millisecond: false} {
+		if got := s.covers(done, done, done.Add(after)); got != want {
+			t.Errorf("an event published %s after the end that is stored is covered: %t, want %t", after, got, want)
+		}
+	}
+}
