@@ -1,6 +1,9 @@
 package relay
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +15,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -117,4 +122,83 @@ func TestDeadLetters_ACorrectedRowStaysCorrected(t *testing.T) {
 		}
 		relaytest.CheckOrder(t, w.consume("OrderUpdated"), []outbox.Event{bad})
 	})
+}
+
+// A row without an id is a dead letter under an id that the relay derives. When its service gives it
+// one, the event is published once, under that id, whichever reads the row first: a replay, the log
+// or a scan of the table, of this process or the next one.
+func TestDeadLetters_ARowThatGetsItsID(t *testing.T) {
+	t.Parallel()
+	for _, tail := range []string{TailOn, TailOff} {
+		for _, whole := range []bool{false, true} { // the statement that gives it has all columns
+			for _, after := range []time.Duration{0, time.Minute} { // of the replay, after that statement
+				for _, relaxed := range []bool{false, true} {
+					t.Run(fmt.Sprintf("tail %s, whole row %t, replay after %s, relaxed %t", tail, whole, after, relaxed), func(t *testing.T) {
+						t.Parallel()
+						inBubble(t, func(t *testing.T) {
+							w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+								c.Tail, c.ConfidenceWindow, c.DedupMemory = tail, 20*time.Second, 100*dedup.BytesPerEvent
+								if relaxed {
+									c.Ordering = OrderingRelaxed
+								}
+							})
+							defer w.close()
+							began := time.Now()
+							_, stop := w.run()
+							time.Sleep(30 * time.Second)
+							all := relaytest.Events(1, 4, "OrderUpdated")
+							bad := all[1]
+							w.write(all[0])
+							w.exec("INSERT INTO outbox_messages (aggregate_id, seq, aggregate_type, event_type, payload, created_at) VALUES (?, ?, ?, ?, ?, ?)",
+								bad.AggregateID, bad.Sequence, bad.AggregateType, bad.Type, bad.Payload, bad.CreatedAt)
+							w.write(all[2])
+							time.Sleep(time.Minute)
+							derived := rows.RowID("outbox.outbox_messages", bad.AggregateID.String(), bad.Sequence, 0, 0).UUID()
+							if l, ok := w.open()[derived]; !ok || l.Status != dlq.Suspended {
+								t.Fatalf("the dead letters are %+v, want one of the row, for a person", w.open())
+							}
+							if whole {
+								w.write(bad)
+							} else {
+								w.exec("UPDATE outbox_messages SET event_id = ? WHERE aggregate_id = ? AND seq = ?", bad.ID, bad.AggregateID, bad.Sequence)
+							}
+							time.Sleep(after)
+							ada := dlq.Actor{Name: "ada", Reason: "test"}
+							for range 2 { // a second one for the row that was refused again
+								for id, l := range w.open() {
+									if l.Status == dlq.Suspended {
+										if err := w.deadLetters().Replay(t.Context(), id, ada); err != nil {
+											t.Error(err)
+										}
+									}
+								}
+								time.Sleep(time.Minute)
+							}
+							for range 2 {
+								if err := stop(); err != nil {
+									t.Error(err)
+								}
+								w.cfg.BackfillFrom = began.Add(-time.Minute)
+								_, stop = w.run()
+								time.Sleep(2 * time.Minute)
+							}
+							w.write(all[3])
+							time.Sleep(time.Minute)
+							if left := w.open(); len(left) > 0 {
+								t.Errorf("%d dead letters are left: %+v", len(left), left)
+							}
+							if err := stop(); err != nil {
+								t.Error(err)
+							}
+							got := w.consume("OrderUpdated")
+							if relaxed {
+								slices.SortFunc(got, func(a, b relaytest.Delivered) int { return cmp.Compare(a.Sequence, b.Sequence) })
+							}
+							relaytest.CheckOrder(t, got, all)
+						})
+					})
+				}
+			}
+		}
+	}
 }

@@ -10,7 +10,11 @@ var lateMutants = []mutant{
 	}),
 	{
 		name: "a row of an older event counts as written once", file: "relay/internal/publish/lookup.go", pkg: "./relay/internal/publish", run: "TestPublisher_Fate",
-		old: "(f.Rewritten() || f.FirstWrite() <= known)", new: "f.Rewritten()",
+		old: "(f.Rewritten() || !f.CreatedAt.IsZero() && f.FirstWrite()-minClockMargin.Microseconds() <= known)", new: "f.Rewritten()",
+	},
+	{
+		name: "a row is written first after its event was created by any clock", file: "relay/internal/publish/lookup.go", pkg: "./relay/internal/publish", run: "TestPublisher_Fate",
+		old: "f.FirstWrite()-minClockMargin.Microseconds() <= known", new: "f.FirstWrite() <= known",
 	},
 	unit("TestRewritten", mutant{
 		name: "a write time after the forgotten ids proves that an event is not published", file: "relay/internal/publish/offer.go",

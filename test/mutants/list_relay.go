@@ -391,6 +391,11 @@ var relayMutants = []mutant{
 		old: "	errs := r.p.table.store.ResolveMany(r.p.ctx, many, r.owner)\n",
 		new: "	errs := make([]error, len(many))\n",
 	}),
+	unit("TestDeadLetters_ARowThatGetsItsID", mutant{
+		name: "a row that got an id is published for its first dead letter whatever became of it under the id", file: "relay/internal/publish/replay_batch.go",
+		old: "			case fate.Settled():\n",
+		new: "			case false:\n",
+	}),
 	unit("TestDeadLetters_BlockBehindARefusedEvent", mutant{
 		name: "a chain is replayed when its last dead letter is due", file: "relay/internal/chains/chains.go",
 		old: "return &c.DeadLetters[0]",

@@ -30,7 +30,7 @@ func newPublishingMetrics(reg prometheus.Registerer) publishingMetrics {
 		deadLetterErrors: Counter("outbox_relay_dead_letter_errors_total", "Times that a dead letter could not be written; it is written later, and no checkpoint passes it before."),
 		Replays: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outbox_relay_dead_letter_replays_total",
-			Help: "Replays of dead letters by the strategy under which they waited and how they ended: published, found (it was in its topic), failed, or called_off because the breaker opened.",
+			Help: "Replays of dead letters by the strategy under which they waited and how they ended: published, found (it was in its topic, or its row is another dead letter), failed, or called_off because the breaker opened.",
 		}, []string{"strategy", "result"}),
 		DeadLetterSeconds: prometheus.NewHistogram(latency.Opts("outbox_relay_dead_letter_resolution_duration_seconds", "From an event's first failure to the end of the replay that published it.",
 			[]float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600, 30 * 24 * 3600})),

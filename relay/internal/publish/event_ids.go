@@ -127,6 +127,16 @@ func (x *eventIDs) addUnsent(id gocql.UUID, written int64) {
 	}
 }
 
+// reserve is addUnsent of an event that is not in progress either, and reports whether it added it.
+func (x *eventIDs) reserve(id gocql.UUID, written int64) (added bool) {
+	s := x.lock(id)
+	defer s.mu.Unlock()
+	if added = s.mu.items[id] == nil && !s.mu.index.Has(id); added {
+		s.mu.index.AddUnsent(id, written)
+	}
+	return added
+}
+
 // show records that the sweep reader has read the row of a published event, as Index.Show.
 func (x *eventIDs) show(id gocql.UUID, written int64) (first bool) {
 	s := x.lock(id)

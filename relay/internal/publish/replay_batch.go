@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -11,8 +12,10 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/earlier"
 )
 
 // replayWork contains dead letters from the front of a chain, to be replayed one after
@@ -148,7 +151,7 @@ func (b *batch) publish(ctx context.Context, w *replayWork) {
 		return
 	}
 	deadLetter := &w.deadLetters[w.at]
-	of := batchReplay{b, w, deadLetter.EventID}
+	of := batchReplay{b: b, work: w, id: deadLetter.EventID}
 	switch {
 	case ctx.Err() != nil:
 		of.end(replayEnd{err: errCalledOff})
@@ -156,12 +159,19 @@ func (b *batch) publish(ctx context.Context, w *replayWork) {
 		of.end(replayEnd{found: true})
 	case mustReadAgain(deadLetter):
 		b.wg.Go(func() {
-			e, err := b.r.eventOf(b.r.p.ctx, deadLetter)
-			if err != nil {
-				of.end(replayEnd{err: err})
-				return
+			e, fate, err := b.r.readAgain(b.r.p.ctx, deadLetter)
+			if e.ID != storedID(deadLetter) {
+				of.own = e.ID
 			}
-			b.r.resend(e, deadLetter, of)
+			switch {
+			case err != nil:
+				of.end(replayEnd{err: err})
+			case fate.Settled():
+				of.end(replayEnd{found: true, discarded: fate == earlier.DeadLetter})
+			default:
+				of.reserved = !of.own.IsZero()
+				b.r.resend(e, deadLetter, of)
+			}
 		})
 	default:
 		b.r.resend(storedEvent(deadLetter), deadLetter, of)
@@ -204,11 +214,14 @@ func (b *batch) back(ctx context.Context, x replayed, settled *[]settledDeadLett
 	ref, deadLetter := w.refs[w.at], &w.deadLetters[w.at]
 	if end.err == nil {
 		s := settledDeadLetter{w, ref, "published", dlq.Settlement{
-			DeadLetter: *deadLetter, How: dlq.Outcome{Kind: dlq.OutcomeReplayed, Topic: end.topic, Partition: end.partition, Offset: end.offset},
+			DeadLetter: *deadLetter, How: dlq.Outcome{Kind: dlq.OutcomeReplayed, Topic: end.topic, Partition: end.partition, Offset: end.offset, Note: end.note},
 		}}
 		if end.found {
 			// Published by a relay that did not store the result before its claim was removed.
-			s.result, s.How = "found", dlq.Outcome{Kind: dlq.OutcomeFound, Note: "found in its topic before a replay"}
+			s.result, s.How = "found", dlq.Outcome{Kind: dlq.OutcomeFound, Note: cmp.Or(end.note, "found in its topic before a replay")}
+		}
+		if end.discarded {
+			s.How.Kind = dlq.OutcomeDiscarded
 		}
 		*settled = append(*settled, s)
 		w.at++
@@ -400,8 +413,23 @@ type batchReplay struct {
 	b    *batch
 	work *replayWork
 	id   gocql.UUID
+	// own is the id of the event, if the row has got another one than the dead letter; then it is
+	// reserved for the replay.
+	own      outbox.ID
+	reserved bool
 }
 
 func (x batchReplay) isClaimed() bool { return x.b.holds(x.id) }
 
-func (x batchReplay) end(end replayEnd) { x.b.ended <- replayed{x.work, end} }
+func (x batchReplay) end(end replayEnd) {
+	switch {
+	case x.own.IsZero():
+	case end.err != nil && x.reserved:
+		x.b.r.p.ids.forget(x.own.UUID())
+	case end.discarded:
+		end.note = "its row is dead letter " + x.own.String() + " now"
+	default:
+		end.note = "as event " + x.own.String() + ", the id that its row has now"
+	}
+	x.b.ended <- replayed{x.work, end}
+}

@@ -10,11 +10,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/earlier"
 )
 
-// errNotRead cancels a replay because the database did not answer when the row was
-// read again.
+// errNotRead cancels a replay because it is not known, when the row was read again, what became of
+// it: the database or the broker did not answer, or the event is in progress.
 var errNotRead = errors.New("failed to read the row again")
 
 const (
@@ -25,33 +27,70 @@ const (
 	fixUnnumberedRow = "edit or discard the dead letter: a row without a sequence number is not read again"
 )
 
-// eventOf returns the event of a dead letter. It reads an undecodable row again, because
-// the row may have been corrected.
-func (r *Replayer) eventOf(ctx context.Context, l *dlq.DeadLetter) (outbox.Event, error) {
-	e := storedEvent(l)
-	if !mustReadAgain(l) {
-		return e, nil
+// readAgain returns the row of a dead letter that could not be read, which may have been corrected,
+// as an event. If that has another id, the readers find it under that id too: the replay publishes it
+// under its own id as well, unless its fate is settled.
+func (r *Replayer) readAgain(ctx context.Context, l *dlq.DeadLetter) (e outbox.Event, fate earlier.Fate, err error) {
+	row, err := r.mended(ctx, l)
+	if err != nil || row.ID == storedID(l) {
+		return row.Event, earlier.Unpublished, err
 	}
+	if fate, err = r.fateOf(ctx, &row); err != nil {
+		err = fmt.Errorf("%w: event %s: %w", errNotRead, row.ID, err)
+	}
+	return row.Event, fate, err
+}
+
+// errInProgress means that another reader has the event.
+var errInProgress = errors.New("it is in progress")
+
+// fateOf returns whether the event of a mended row is published or a dead letter under its own id.
+// If it is neither, it is added to the dedup index, so that only the replay publishes it. Only a
+// record proves that it is published: the replay of one without is a duplicate at worst.
+func (r *Replayer) fateOf(ctx context.Context, row *cdclog.StoredEvent) (earlier.Fate, error) {
+	p, id := r.p, row.ID.UUID()
+	it, published, in := p.ids.find(id)
+	switch {
+	case it != nil:
+		return earlier.Doubtful, errInProgress
+	case bool(in):
+		return earlier.Published, nil
+	case published, p.IsDeadLetter(id):
+		return earlier.DeadLetter, nil
+	}
+	if fate, err := p.FateOfDeadLetter(ctx, &row.Event); err != nil || fate.Settled() {
+		return fate, err
+	}
+	written := *row // its record is near the time when it was mended
+	written.CreatedAt, written.DeliverAt = time.UnixMicro(row.Written), time.Time{}
+	if fate, err := p.Find(ctx, &written); err != nil || fate.Settled() {
+		return fate, err
+	}
+	if !p.ids.reserve(id, row.Written) {
+		return earlier.Doubtful, errInProgress
+	}
+	return earlier.Unpublished, nil
+}
+
+// mended reads the row of a dead letter again.
+func (r *Replayer) mended(ctx context.Context, l *dlq.DeadLetter) (row cdclog.StoredEvent, err error) {
+	e := storedEvent(l)
 	bad := &rows.RowError{Column: "of this dead letter", Problem: cannotBeRead}
 	bad.Problem += strings.TrimPrefix(l.ErrorText, bad.Error()) // of an earlier replay
 	if e.Sequence < 1 && !strings.HasSuffix(bad.Problem, fixUnnumberedRow) {
 		bad.Problem += "; " + fixUnnumberedRow
 	}
 	if r.lookup == nil || e.Sequence < 1 {
-		return e, bad
+		return row, bad
 	}
 	row, found, err := r.lookup.One(ctx, &e, e.Sequence)
 	switch {
 	case err != nil: // the state of the row is unknown, so the dead letter is unchanged
-		return e, fmt.Errorf("%w: %w", errNotRead, err)
+		return row, fmt.Errorf("%w: %w", errNotRead, err)
 	case !found:
-		return e, bad
-	case row.Err != nil:
-		return e, row.Err
+		return row, bad
 	}
-	mended := row.Event
-	mended.ID = e.ID // keep the id of the dead letter
-	return mended, nil
+	return row, row.Err
 }
 
 // mustReadAgain reports whether the dead letter contains only the readable part of a

@@ -410,8 +410,10 @@ func (p *Publisher) replayedLocked(l *lane, it *item, r *kgo.Record) {
 
 // replayEnd is the result of a replay.
 type replayEnd struct {
-	err       error // nil: the event is in its topic
-	found     bool  // it already was in its topic before the replay
+	err       error  // nil: the event is in its topic
+	found     bool   // it already was in its topic before the replay
+	note      string // more about the outcome
+	discarded bool   // the event of the row is another dead letter
 	topic     string
 	partition int32
 	offset    int64
