@@ -450,3 +450,32 @@ func TestRelay_CarriesATableWithNumbers(t *testing.T) {
 		}
 	})
 }
+
+// The first relay of a table whose ids are integers begins also if the table has rows.
+func TestRelay_FirstStartOnATableWithRowsAndIntegerIDs(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
+		defer w.close()
+		w.ownTable("aggregateid, id", "")
+		for _, statement := range []string{
+			"CREATE TABLE shop.moves (customer bigint, n int, id int, what text, body text, PRIMARY KEY (customer, n)) WITH cdc = {'enabled': true}",
+			"INSERT INTO shop.moves (customer, n, id, what, body) VALUES (7, 1, 100, 'Moved', '{}')",
+		} {
+			if err := w.session.Query(statement).Exec(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.cfg.TableKeyspace, w.cfg.Table, w.cfg.Mapping = "shop", "moves", outbox.Mapping{AggregateType: "customer", Columns: map[string]string{
+			"aggregate_id": "customer", "seq": "n", "event_id": "id", "event_type": "what", "payload": "body",
+		}}
+		_, stop := w.run()
+		time.Sleep(time.Minute)
+		if got := w.consume("Moved"); len(got) != 1 || got[0].ID.String() != "100" || got[0].AggregateID.String() != "7" {
+			t.Errorf("the topic has %v, want event 100 of aggregate 7", got)
+		}
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+	})
+}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // FollowFromStart returns the options of a Kafka client for a Consumer that reads topics
@@ -43,6 +45,9 @@ type Consumer struct {
 	admin  *kadm.Client
 	topics []string
 	ledger *Ledger
+	// Aggregates, if not nil, are those whose events are read; other records are foreign. It is set
+	// before Run.
+	Aggregates map[outbox.ID]bool
 	// origin is that of the records that are events of the table; other records are foreign.
 	origin origin
 	// take, if not nil, receives each batch after it was added to the ledger.
@@ -99,7 +104,7 @@ func (c *Consumer) batch(p kgo.FetchTopicPartition, now time.Time) error {
 			continue
 		}
 		e, epoch, ok := c.origin.event(r)
-		if !ok {
+		if !ok || c.Aggregates != nil && !c.Aggregates[e.AggregateID] {
 			b.Foreign++
 			continue
 		}
@@ -126,6 +131,16 @@ func (c *Consumer) batch(p kgo.FetchTopicPartition, now time.Time) error {
 	c.reach(b.Topic, b.Partition, b.Next)
 	c.wake()
 	return nil
+}
+
+// Begin sets where the client begins to read, if not at the start of a topic. It is called before
+// Run.
+func (c *Consumer) Begin(at kadm.ListedOffsets) {
+	at.Each(func(o kadm.ListedOffset) {
+		if o.Err == nil {
+			c.reach(o.Topic, o.Partition, o.Offset)
+		}
+	})
 }
 
 func (c *Consumer) reach(topic string, partition int32, next int64) {

@@ -1,6 +1,6 @@
 // Command outbox-dev runs the outbox with embedded engines: everything in one process
-// (run), the engines alone (engines), and the benchmarks (bench). It is for trials,
-// tests and measurements; do not use the engines in production.
+// (run), the engines alone (engines), and the benchmarks (bench); and drills on a cluster
+// (chaos). It is for trials, tests and measurements; do not use the engines in production.
 package main
 
 import (
@@ -24,7 +24,8 @@ func newRoot(out, errOut io.Writer) *cobra.Command {
 
 'outbox-dev run' starts everything in one process, with sample orders.
 'outbox-dev engines' starts the embedded engines alone: a ScyllaDB-compatible
-server and a Kafka broker. 'outbox-dev bench' measures the relay and the services.`, out, errOut)
-	root.AddCommand(newRunCommand(), newEnginesCommand(), newBenchCommand(), newLoadCommand(), cli.NewVersionCommand())
+server and a Kafka broker. 'outbox-dev bench' measures the relay and the services.
+'outbox-dev chaos' kills a relay of a cluster for tests, and accounts for each event.`, out, errOut)
+	root.AddCommand(newRunCommand(), newEnginesCommand(), newBenchCommand(), newLoadCommand(), newChaosCommand(), cli.NewVersionCommand())
 	return root
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
@@ -158,7 +159,7 @@ func part(d time.Duration, of float64) time.Duration { return time.Duration(floa
 func (b *Backfill) isEmpty(ctx context.Context) (bool, error) {
 	iter := b.cfg.Session.Query("SELECT " + rows.Column(b.table, "aggregate_id") + " FROM " + b.cfg.TableKeyspace + "." + b.cfg.Table + " LIMIT 1").
 		WithContext(ctx).Idempotent(true).Iter()
-	var id []byte
+	var id outbox.ID
 	found := iter.Scan(&id)
 	return !found, iter.Close()
 }
