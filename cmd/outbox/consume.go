@@ -31,7 +31,7 @@ const killDelay = 5 * time.Second
 func newConsumeCommand() *cobra.Command {
 	var (
 		f                   apiFlags
-		command             string
+		command, consumer   string
 		most, concurrency   int
 		visibility, stopFor time.Duration
 		timeout             time.Duration
@@ -65,7 +65,7 @@ the messages wait, and it is tried again after 1 s, then after up to 30 s.`,
 				k.stop, concurrency = stop, min(concurrency, most)
 			}
 			err = c.Consume(ctx, args[0], k.handle, client.ConsumeOptions{
-				Concurrency: concurrency, VisibilityTimeout: visibility, Timeout: timeout, StopTimeout: stopFor, Logger: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
+				Concurrency: concurrency, VisibilityTimeout: visibility, Timeout: timeout, StopTimeout: stopFor, Consumer: consumer, Logger: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
 			})
 			return apiError(err)
 		},
@@ -73,6 +73,7 @@ the messages wait, and it is tried again after 1 s, then after up to 30 s.`,
 	app.AddFlags(cmd, app.SectionAPI)
 	fl := cmd.Flags()
 	fl.StringVar(&command, "exec", "", "command for each message, run by sh -c; empty prints the messages")
+	fl.StringVar(&consumer, "consumer", "", "name of this consumer in leases, such as its host; behind that of its token")
 	fl.IntVar(&most, "limit", 0, "exit after this number of messages; 0 is never")
 	fl.IntVar(&concurrency, "concurrency", 1, "messages in progress")
 	fl.DurationVar(&visibility, "visibility-timeout", 30*time.Second, "how long a message stays invisible after this process has failed")

@@ -228,7 +228,7 @@ func TestConsume_ACommandThatHangs(t *testing.T) {
 	}
 }
 
-// A stopped consumer lets its command end and acknowledges the message.
+// A lease has the name of its consumer. A stopped one lets its command end and acknowledges the message.
 func TestConsume_StopsGracefully(t *testing.T) {
 	t.Parallel()
 	q := startQueue(t)
@@ -240,11 +240,14 @@ func TestConsume_StopsGracefully(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan int)
 	go func() {
-		status, _, _ := q.within(ctx, "consume", "s", "--exec", "touch "+dir+"/began; until [ -e "+dir+"/go ]; do sleep 0.01; done; touch "+dir+"/ended")
+		status, _, _ := q.within(ctx, "consume", "s", "--consumer", "mailer-1", "--exec", "touch "+dir+"/began; until [ -e "+dir+"/go ]; do sleep 0.01; done; touch "+dir+"/ended")
 		done <- status
 	}()
 	exists := func(name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }
 	world.Eventually(t, "the command runs", func() bool { return exists("began") })
+	if _, out, errOut := q.outbox(t, "subscriptions", "leases", "s"); !strings.Contains(out, "/mailer-1") {
+		t.Errorf("the lease does not name its consumer: %s%s", out, errOut)
+	}
 	stop()
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)

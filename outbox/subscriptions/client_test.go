@@ -22,7 +22,7 @@ func TestClient_SubscriptionRequests(t *testing.T) {
 	for _, f := range []func() error{
 		func() error { _, err := c.Receive(t.Context(), "s", ReceiveOptions{}); return err },
 		func() error {
-			got, err := c.Receive(t.Context(), "a/b", ReceiveOptions{Max: 5, Wait: time.Second, AutoAck: true, VisibilityTimeout: time.Minute})
+			got, err := c.Receive(t.Context(), "a/b", ReceiveOptions{Max: 5, Wait: time.Second, AutoAck: true, VisibilityTimeout: time.Minute, Consumer: "mailer-1"})
 			if len(got) != 1 || string(got[0].Payload()) != "x" {
 				t.Errorf("Receive() = %+v", got)
 			}
@@ -53,7 +53,7 @@ func TestClient_SubscriptionRequests(t *testing.T) {
 	}
 	want := []string{
 		`/v1/subscriptions/s/receive {}`,
-		`/v1/subscriptions/a%2Fb/receive {"max":5,"wait":"1s","auto_ack":true,"visibility_timeout":"1m0s"}`,
+		`/v1/subscriptions/a%2Fb/receive {"max":5,"wait":"1s","auto_ack":true,"visibility_timeout":"1m0s","consumer":"mailer-1"}`,
 		`/v1/subscriptions/s/ack {"receipts":["r1","r2"]}`,
 		`/v1/subscriptions/s/release {"receipts":["r1"]}`,
 		`/v1/subscriptions/s/nack {"items":[{"receipt":"r1"},{"receipt":"r2","delay":"1s","reason":"x"}]}`,

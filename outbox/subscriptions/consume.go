@@ -39,6 +39,8 @@ type ConsumeOptions struct {
 	// more, so that the message is delivered again, also if the handler hangs. Default: the
 	// 12 hours after which the server ends a lease.
 	Timeout time.Duration
+	// Consumer names this consumer in leases and status; see ReceiveOptions.
+	Consumer string
 	// StopTimeout bounds the time for the messages in progress after ctx has ended.
 	// Default 30 s.
 	StopTimeout time.Duration
@@ -182,7 +184,7 @@ func (k *consumer) receive(ctx context.Context, start func([]Delivery)) error {
 		if n == 0 {
 			return nil
 		}
-		got, err := k.client.Receive(receiving, k.name, ReceiveOptions{Max: n, MaxPerKey: k.opts.MaxPerKey, Wait: 20 * time.Second, VisibilityTimeout: k.opts.VisibilityTimeout})
+		got, err := k.client.Receive(receiving, k.name, ReceiveOptions{Max: n, MaxPerKey: k.opts.MaxPerKey, Wait: 20 * time.Second, VisibilityTimeout: k.opts.VisibilityTimeout, Consumer: k.opts.Consumer})
 		for range n - len(got) {
 			<-k.free
 		}

@@ -128,6 +128,10 @@ type ReceiveOptions struct {
 	AutoAck bool
 	// VisibilityTimeout is the duration of the leases. Default: that of the subscription.
 	VisibilityTimeout time.Duration
+	// Consumer names this consumer in leases and status, behind the name of its token or, without
+	// tokens, its address: up to 100 letters, digits and ".", "_", ":", "@", "-", such as its host
+	// or pod.
+	Consumer string
 }
 
 // Codes of a SettleResult. Only ResultUnknown and ResultUnavailable may be retried with the
@@ -188,7 +192,8 @@ func (c *Client) Receive(ctx context.Context, name string, o ReceiveOptions) ([]
 		Wait              string `json:"wait,omitempty"`
 		AutoAck           bool   `json:"auto_ack,omitempty"`
 		VisibilityTimeout string `json:"visibility_timeout,omitempty"`
-	}{Max: o.Max, MaxPerKey: o.MaxPerKey, AutoAck: o.AutoAck}
+		Consumer          string `json:"consumer,omitempty"`
+	}{Max: o.Max, MaxPerKey: o.MaxPerKey, AutoAck: o.AutoAck, Consumer: o.Consumer}
 	if o.Wait > 0 {
 		body.Wait = o.Wait.String()
 	}
