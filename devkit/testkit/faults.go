@@ -97,6 +97,12 @@ func (k *Kit) FaultDatabase(f Fault) *Injected {
 	}
 }
 
+// SetDatabaseClock sets by how much the clock of the database is ahead of that of this machine;
+// negative is behind. By it rows expire, and writes are dated to which the driver gives no time.
+func (k *Kit) SetDatabaseClock(ahead time.Duration) {
+	k.engines.Database.Faults().Clock().SetSkew(ahead)
+}
+
 // FaultBroker makes the broker fail: its produce requests. An invalid fault ends the test.
 func (k *Kit) FaultBroker(f Fault) *Injected {
 	k.t.Helper()

@@ -145,6 +145,41 @@ func TestFaultDatabase_Effects(t *testing.T) {
 	}
 }
 
+// By the clock of the database rows expire, and writes without a time have theirs; the relay
+// publishes what is written after it is set.
+func TestKit_SetDatabaseClock(t *testing.T) {
+	t.Parallel()
+	k := Start(t, Options{})
+	s := connect(t, k)
+	k.Published(write(t, s, "thing", 1))
+	rows := func() (n int) {
+		if err := s.Query("SELECT COUNT(*) FROM outbox_messages WHERE aggregate_id = 'thing'").Scan(&n); err != nil {
+			t.Error(err)
+		}
+		return n
+	}
+	const day = 24 * time.Hour
+	if n := rows(); n != 1 {
+		t.Errorf("%d rows before, want 1", n)
+	}
+	k.SetDatabaseClock(8 * day)
+	if n := rows(); n != 0 {
+		t.Errorf("%d rows after 8 days, want 0: their TTL is 7", n)
+	}
+	k.SetDatabaseClock(time.Hour)
+	var written int64
+	if err := s.Query("INSERT INTO outbox_sweeps (table_name, aggregate_type, part, swept_at) VALUES ('t', 'a', 1, 0)").DefaultTimestamp(false).Exec(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Query("SELECT WRITETIME(swept_at) FROM outbox_sweeps WHERE table_name = 't' AND aggregate_type = 'a' AND part = 1").Scan(&written); err != nil {
+		t.Fatal(err)
+	}
+	if ahead := time.Until(time.UnixMicro(written)); ahead < 50*time.Minute || ahead > time.Hour {
+		t.Errorf("the write is dated %s ahead, want an hour", ahead)
+	}
+	k.Published(write(t, s, "thing", 2))
+}
+
 // The effects on a produce request, by the answer that a producer without retries receives.
 func TestFaultBroker_Effects(t *testing.T) {
 	t.Parallel()
