@@ -28,9 +28,9 @@ type repairs struct {
 
 // leftEvent is an event that is, or may be, still missing.
 type leftEvent struct {
-	Event     gocql.UUID        `json:"event"`
-	Aggregate outbox.ID         `json:"aggregate"`
-	Seq       int64             `json:"seq"`
+	Event     gocql.UUID        `json:"event_id"`
+	Aggregate outbox.ID         `json:"aggregate_id"`
+	Seq       int64             `json:"sequence"`
 	State     relay.RepairState `json:"state"`
 	Detail    string            `json:"detail,omitempty"`
 }

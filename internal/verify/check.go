@@ -48,7 +48,7 @@ type Finding struct {
 	Kind      Kind      `json:"finding"`
 	Event     outbox.ID `json:"event_id,omitzero"`
 	Aggregate outbox.ID `json:"aggregate_id"`
-	Seq       int64     `json:"seq"`
+	Seq       int64     `json:"sequence"`
 	Topic     string    `json:"topic,omitempty"`
 	Partition *int32    `json:"partition,omitempty"`
 	Offset    *int64    `json:"offset,omitempty"`

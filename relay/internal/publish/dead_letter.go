@@ -203,7 +203,7 @@ func (w deadLetterWriter) writeFront(l *lane) bool {
 	if deadLetter.ErrorClass == chains.ClassBehind || deadLetter.ErrorClass == chains.ClassBreakerOpen {
 		log = p.log.Debug // there may be thousands; the cause is logged already
 	}
-	log(text, "event_id", it.event.ID, "aggregate_id", l.id, "seq", it.event.Sequence, "topic", it.topic,
+	log(text, "event_id", it.event.ID, "aggregate_id", l.id, "sequence", it.event.Sequence, "topic", it.topic,
 		"class", deadLetter.ErrorClass, "strategy", deadLetter.Strategy, "err", deadLetter.ErrorText, trace.Attrs(deadLetter.Headers))
 	return true
 }

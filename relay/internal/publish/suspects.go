@@ -50,7 +50,7 @@ func (p *Publisher) refuseLocked(l *lane, err error) {
 		}
 		l.home.held[l.id] = l.hold
 		p.log.Error("event cannot be published, aggregate held",
-			"event_id", front.event.ID, "aggregate_id", l.id, "seq", front.event.Sequence, "topic", front.topic, "err", err, trace.Attrs(front.event.Headers))
+			"event_id", front.event.ID, "aggregate_id", l.id, "sequence", front.event.Sequence, "topic", front.topic, "err", err, trace.Attrs(front.event.Headers))
 	}
 	l.hold.Err = err
 	l.hold.attempts = front.attempts

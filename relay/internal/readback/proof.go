@@ -203,7 +203,7 @@ func (d *Proofs) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (
 	d.Results.WithLabelValues(string(result)).Inc()
 	if result == ProofUnpublished {
 		d.log.Warn("an event whose row became visible late is in no topic", "event_id", e.ID.String(),
-			"aggregate_id", e.AggregateID.String(), "seq", e.Sequence, "written", time.UnixMicro(f.Written).UTC())
+			"aggregate_id", e.AggregateID.String(), "sequence", e.Sequence, "written", time.UnixMicro(f.Written).UTC())
 	}
 	if result == ProofUnproven {
 		return d.unproven(f), nil

@@ -1,0 +1,54 @@
+package layout
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// seqAttribute is a log attribute with the name of a column; in a list of columns a string follows.
+var seqAttribute = regexp.MustCompile(`"seq",\s+[A-Za-z]`)
+
+// The number of an event is "sequence" in logs and in JSON, as in the HTTP APIs. Only columns are
+// named seq, and what is stored with their names.
+func TestNames_SequenceInLogsAndJSON(t *testing.T) {
+	t.Parallel()
+	read := 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if slices.Contains([]string{"test", "examples", "docs", "deploy", "node_modules"}, rel) || len(rel) > 1 && strings.HasPrefix(d.Name(), ".") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if filepath.Ext(rel) != ".go" || strings.HasSuffix(rel, "_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		read++
+		if s := seqAttribute.Find(text); s != nil {
+			t.Errorf(`%s logs %s…: name the attribute "sequence"`, rel, s)
+		}
+		if strings.Contains(string(text), "`json:\"seq\"") && rel != filepath.Join("dlq", "archive", "record.go") {
+			t.Errorf(`%s has a JSON member "seq": name it "sequence"`, rel)
+		}
+		return nil
+	})
+	if err != nil || read < 300 {
+		t.Errorf("%d files read, %v", read, err)
+	}
+}
