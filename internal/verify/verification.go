@@ -224,7 +224,7 @@ func (v *Verification) readTopics(ctx context.Context) error {
 	}
 	defer admin.Close()
 	adm := kadm.NewClient(admin)
-	if err := v.sameTopics(ctx, adm, topics); err != nil {
+	if err := v.sameTopics(ctx, admin, topics); err != nil {
 		return err
 	}
 	from, ends, err := v.offsets(ctx, adm, topics)
@@ -261,10 +261,10 @@ func (v *Verification) readTopics(ctx context.Context) error {
 }
 
 // sameTopics reports whether the topics are the ones of the interrupted run.
-func (v *Verification) sameTopics(ctx context.Context, adm *kadm.Client, topics []string) error {
-	details, err := adm.ListTopics(ctx, topics...)
+func (v *Verification) sameTopics(ctx context.Context, client *kgo.Client, topics []string) error {
+	details, err := listTopics(ctx, client, topics)
 	if err != nil {
-		return fmt.Errorf("list the topics: %w", err)
+		return err
 	}
 	ids := make(map[string]string, len(details))
 	for name, d := range details {

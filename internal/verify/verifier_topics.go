@@ -3,7 +3,6 @@ package verify
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/time/rate"
 
@@ -117,16 +115,15 @@ func (t *topicReader) read(ctx context.Context, names []string, sink func(id goc
 		}
 	}
 	adm := kadm.NewClient(t.client)
-	details, err := adm.ListTopics(ctx, names...)
+	details, err := listTopics(ctx, t.client, names)
 	if err != nil {
-		return fmt.Errorf("list the topics: %w", err)
+		return err
 	}
 	var there, fresh []string
 	for _, name := range names {
-		d, ok := details[name]
-		absent := !ok || errors.Is(d.Err, kerr.UnknownTopicOrPartition)
-		if !absent && d.Err != nil {
-			return fmt.Errorf("topic %s: %w", name, d.Err)
+		absent := isAbsent(details, name)
+		if err := details[name].Err; !absent && err != nil {
+			return fmt.Errorf("topic %s: %w", name, err)
 		}
 		if t.states[name] == nil {
 			t.states[name] = &topicState{}

@@ -1,0 +1,67 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// askTimeout limits the request to one broker about topics that another one does not know.
+const askTimeout = 2 * time.Second
+
+// isAbsent reports whether the brokers do not know a topic.
+func isAbsent(details kadm.TopicDetails, topic string) bool {
+	d, ok := details[topic]
+	return !ok || errors.Is(d.Err, kerr.UnknownTopicOrPartition)
+}
+
+// listTopics describes topics. All events of a topic that does not exist are missing, but a broker
+// whose metadata are behind does not know topics that exist: a topic is absent if no broker knows
+// it, and more than half of them have answered. Otherwise the topics cannot be verified now.
+func listTopics(ctx context.Context, client *kgo.Client, topics []string) (kadm.TopicDetails, error) {
+	adm := kadm.NewClient(client)
+	details, err := adm.ListTopics(ctx, topics...)
+	if err != nil {
+		return nil, fmt.Errorf("list the topics: %w", err)
+	}
+	req := kmsg.NewPtrMetadataRequest()
+	for _, topic := range topics {
+		if isAbsent(details, topic) {
+			t := kmsg.NewMetadataRequestTopic()
+			t.Topic = kmsg.StringPtr(topic)
+			req.Topics = append(req.Topics, t)
+		}
+	}
+	if len(req.Topics) == 0 {
+		return details, nil
+	}
+	brokers, err := adm.ListBrokers(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the brokers: %w", err)
+	}
+	answered := 0
+	for _, b := range brokers {
+		asked, cancel := context.WithTimeout(ctx, askTimeout)
+		resp, err := req.RequestWith(asked, client.Broker(int(b.NodeID)))
+		cancel()
+		if err != nil {
+			continue
+		}
+		answered++
+		for _, t := range resp.Topics {
+			if t.Topic != nil && t.ErrorCode != kerr.UnknownTopicOrPartition.Code {
+				return nil, fmt.Errorf("topic %s is known to broker %d and not to another one, so nothing shows which of its events are missing: verify again", *t.Topic, b.NodeID)
+			}
+		}
+	}
+	if 2*answered <= len(brokers) {
+		return nil, fmt.Errorf("%d of %d brokers answer whether topic %s exists, which takes more than half of them: verify again", answered, len(brokers), *req.Topics[0].Topic)
+	}
+	return details, nil
+}
