@@ -57,7 +57,7 @@ var (
 		"post-message": object{"topic": "reminders", "key": "customer-42", "payload": object{"text": "hello"}, "delay": "15m"},
 		"post-messages": object{"messages": []object{
 			{"topic": "reminders", "key": "customer-42", "payload": object{"text": "hello"}, "delay": "15m"},
-			{"topic": "billing events", "payload_text": "spaces are in no topic's name"},
+			{"topic": "billing", "payload_text": "this topic accepts no messages"},
 		}},
 		"deliver-messages-now": object{"filter": object{"topic": "reminders", "created_until": "2026-11-22T02:20:40Z"}, "rate": 200},
 		"cancel-messages":      object{"filter": object{"client": "billing", "created_since": "2026-11-22T02:00:00Z", "created_until": "2026-11-22T02:20:40Z"}, "dry_run": true},
@@ -101,7 +101,7 @@ func exampleProblem(status int) object {
 		kind, detail = problemMedia, "Send the body as application/json."
 	case http.StatusUnprocessableEntity:
 		kind, detail = problemInvalid, "The message is invalid; errors lists every invalid field."
-		p["errors"] = []object{{"location": "body.topic", "message": "must be 1 to 249 of a-z, A-Z, 0-9, dot, underscore and hyphen"}}
+		p["errors"] = []object{{"location": "body.topic", "message": "does not accept messages; allowed are reminders"}}
 	case http.StatusTooManyRequests:
 		kind, detail = problemQuota, "Your quota is used up; retry later."
 	}

@@ -115,7 +115,7 @@ type listOutput struct{ Body messagesBody }
 
 type postInput struct {
 	client
-	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes retries safe: the request takes effect once, and a retry receives the response of the first request with Idempotency-Replayed: true, even if the message has changed since. A refused request stores nothing and is evaluated again. Keys expire after 7 days. 1 to 255 printable ASCII characters, with or without quotes."`
+	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes retries safe: the request takes effect once, and a retry receives the response of the first request with Idempotency-Replayed: true, even if the message has changed since. A refused request stores nothing and is evaluated again. Keys expire after 7 days. 1 to 255 printable ASCII characters without spaces, quoted or not."`
 	TraceParent    string `header:"traceparent" doc:"W3C trace context; it travels with the message"`
 	TraceState     string `header:"tracestate" doc:"W3C trace context"`
 	RawBody        []byte `contentType:"application/json"`
@@ -214,7 +214,13 @@ func (a *API) Register(h huma.API) {
 	some.Description = "Some messages are stored, some are not; see results"
 	batchResponses["207"] = &some
 	a.registerKept(h, false)
+	describeHeaders(h.OpenAPI().Components.Schemas.Map()["NewMessage"].Properties["headers"])
 	addExamples(h.OpenAPI())
+}
+
+// describeHeaders describes the names and values of record headers.
+func describeHeaders(headers *huma.Schema) {
+	headers.Extensions = map[string]any{"propertyNames": map[string]any{"pattern": `^[^\x00-\x1f\x7f-\x9f]+$`, "maxLength": outbox.MaxNameBytes}}
 }
 
 // messageBatch is the body of a batch, for the description.

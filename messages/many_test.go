@@ -41,7 +41,7 @@ func (b *fixture) laterMany(t *testing.T, topic, client string, n int) {
 	t.Helper()
 	items := make([]Item, n)
 	for i := range items {
-		items[i].NewMessage = NewMessage{Topic: topic, Delay: fmt.Sprintf("1h%dms", i)}
+		items[i].NewMessage = NewMessage{Topic: topic, Delay: httpapi.Duration(fmt.Sprintf("1h%dms", i))}
 	}
 	results, err := b.AcceptBatch(t.Context(), items, Options{Client: client})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/payload"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
@@ -25,21 +26,21 @@ const maxPriority = 9
 // NewMessage is a message to be stored.
 type NewMessage struct {
 	// Topic is the topic of the record.
-	Topic string `json:"topic" doc:"Topic of the record" example:"reminders"`
+	Topic string `json:"topic" pattern:"^([a-zA-Z0-9-][a-zA-Z0-9._-]{0,248}|\\.[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,247}|\\.\\.[a-zA-Z0-9._-]{1,247})$" doc:"Topic of the record" example:"reminders"`
 	// Key is the record key; empty means the id. It guarantees no order.
-	Key string `json:"key,omitempty" doc:"Record key, at most 249 bytes of printable UTF-8; default: the id of the message. Messages with one key reach one partition. Their order is not guaranteed: neither of items of a batch, nor of consecutive requests, nor of messages for the same time; and a failed message does not block others. If order matters, add a number or a time to the payload, or write events with a sequence to an outbox of your own." example:"customer-42"`
+	Key string `json:"key,omitempty" pattern:"^[^\\x00-\\x1f\\x7f-\\x9f]*$" maxLength:"249" doc:"Record key, at most 249 bytes of printable UTF-8; default: the id of the message. Messages with one key reach one partition. Their order is not guaranteed: neither of items of a batch, nor of consecutive requests, nor of messages for the same time; and a failed message does not block others. If order matters, add a number or a time to the payload, or write events with a sequence to an outbox of your own." example:"customer-42"`
 	// Only one of the four may be set; without any the record has an empty value.
 	Payload       json.RawMessage `json:"payload,omitempty" doc:"Any JSON value; published byte for byte"`
 	PayloadText   *string         `json:"payload_text,omitempty" doc:"A text, instead of payload"`
-	PayloadBase64 *[]byte         `json:"payload_base64,omitempty" doc:"Bytes in base64, instead of payload"`
+	PayloadBase64 *[]byte         `json:"payload_base64,omitempty" pattern:"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$" doc:"Bytes in base64, instead of payload"`
 	Tombstone     bool            `json:"tombstone,omitempty" doc:"Instead of payload: the record has no value, which deletes its key from a compacted topic"`
 	// ContentType is the payload's media type.
-	ContentType string            `json:"content_type,omitempty" doc:"Media type; by default application/json, text/plain or application/octet-stream, depending on the payload field"`
+	ContentType string            `json:"content_type,omitempty" pattern:"^[^\\x00-\\x1f\\x7f-\\x9f]*$" maxLength:"249" doc:"Media type; by default application/json, text/plain or application/octet-stream, depending on the payload field"`
 	Headers     map[string]string `json:"headers,omitempty" maxProperties:"64" doc:"Record headers"`
 	// Delay or DeliverAt set the time; without either the message is due
 	// immediately.
-	Delay     string     `json:"delay,omitempty" doc:"Delay of the delivery, such as 90s, 15m or 36h; at most 366 days" example:"15m"`
-	DeliverAt *time.Time `json:"deliver_at,omitempty" doc:"Time of the delivery, instead of delay; a time in the past means immediately"`
+	Delay     httpapi.Duration `json:"delay,omitempty" doc:"Delay of the delivery, such as 90s, 15m or 36h; at most 366 days" example:"15m"`
+	DeliverAt *time.Time       `json:"deliver_at,omitempty" doc:"Time of the delivery, instead of delay; a time in the past means immediately"`
 	// Priority travels in outbox.HeaderPriority.
 	Priority *int `json:"priority,omitempty" minimum:"0" maximum:"9" doc:"Carried in the record header outbox-priority, for consumers; the outbox delivers in order of time"`
 	// MaxReceive travels in the header subscriptions.HeaderMaxReceive.
@@ -213,8 +214,8 @@ func (n *NewMessage) deliverAt(now time.Time) (at time.Time, problem string) {
 	case n.Delay == "":
 		return now, ""
 	}
-	d, err := time.ParseDuration(n.Delay)
-	if err != nil || d < 0 {
+	d, ok := n.Delay.Parse()
+	if !ok {
 		return now, fmt.Sprintf("must be a duration such as 90s, 15m or 36h, with h as the largest unit, of at most %d days", schedule.MaxAhead/(24*time.Hour))
 	}
 	return now.Add(d), ""

@@ -388,8 +388,8 @@ func newPause(ctx context.Context, attempt time.Duration) *retry.Budget {
 const maxKey = 255
 
 func validateKey(key string) error {
-	if len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return jsonform.Invalid("header.Idempotency-Key", "must be at most 255 printable ASCII characters")
+	if len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return jsonform.Invalid("header.Idempotency-Key", "must be at most 255 printable ASCII characters without spaces")
 	}
 	return nil
 }

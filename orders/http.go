@@ -55,7 +55,7 @@ func (out *orderOutput) replayed(yes bool) *orderOutput {
 // not exported.
 
 type createInput struct {
-	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes retries safe: the request takes effect once, and a retry receives the response of the first request with Idempotency-Replayed: true, even if the order has changed since. A refused request stores nothing and is evaluated again. Keys expire after 7 days. 1 to 255 printable ASCII characters, with or without quotes."`
+	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes retries safe: the request takes effect once, and a retry receives the response of the first request with Idempotency-Replayed: true, even if the order has changed since. A refused request stores nothing and is evaluated again. Keys expire after 7 days. 1 to 255 printable ASCII characters without spaces, quoted or not."`
 	TraceParent    string `header:"traceparent" doc:"W3C trace context; it travels with the event"`
 	TraceState     string `header:"tracestate" doc:"W3C trace context"`
 	RawBody        []byte `contentType:"application/json"`
@@ -74,7 +74,7 @@ type getInput struct {
 
 type changeInput struct {
 	ID             string `path:"id" format:"uuid" doc:"The order's id"`
-	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes retries safe: the request takes effect once, and a retry receives the response of the first request with Idempotency-Replayed: true, even if the order has changed since. A refused request stores nothing and is evaluated again. Keys expire after 7 days. 1 to 255 printable ASCII characters, with or without quotes."`
+	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes retries safe: the request takes effect once, and a retry receives the response of the first request with Idempotency-Replayed: true, even if the order has changed since. A refused request stores nothing and is evaluated again. Keys expire after 7 days. 1 to 255 printable ASCII characters without spaces, quoted or not."`
 	TraceParent    string `header:"traceparent" doc:"W3C trace context; it travels with the event"`
 	TraceState     string `header:"tracestate" doc:"W3C trace context"`
 	IfMatch        string `header:"If-Match" doc:"The ETag of the version to change; the change is refused with 412 if the order is at another one"`

@@ -27,11 +27,11 @@ func (p *Price) UnmarshalJSON(b []byte) error {
 
 // Schema describes both forms.
 func (Price) Schema(huma.Registry) *huma.Schema {
-	zero := 0.0
+	zero, most := 0.0, 999_999_999_999.0
 	return &huma.Schema{
 		OneOf: []*huma.Schema{
 			{Type: huma.TypeString, Pattern: moneyText.String()},
-			{Type: huma.TypeNumber, Minimum: &zero},
+			{Type: huma.TypeNumber, Minimum: &zero, Maximum: &most},
 		},
 		Description: "A decimal number, not negative, with at most 6 decimal places; a string preserves every digit",
 		Examples:    []any{"3.39"},

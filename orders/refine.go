@@ -54,7 +54,7 @@ func refine(doc *huma.OpenAPI) {
 			for _, p := range op.Parameters {
 				switch p.Name {
 				case "If-Match":
-					p.Schema = &huma.Schema{Type: huma.TypeString, Pattern: ifMatchForm, Examples: []any{`"1"`}}
+					p.Schema = &huma.Schema{Type: huma.TypeString, Pattern: ifMatchForm, MaxLength: ptr(maxIfMatch), Examples: []any{`"1"`}}
 					if op.Responses["428"] == nil {
 						p.Schema.Pattern = `^$|` + ifMatchForm // an empty header is treated as absent
 					}

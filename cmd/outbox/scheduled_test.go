@@ -18,6 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
@@ -168,7 +169,10 @@ func testScheduledList(t *testing.T, b *verifyFixture) {
 	}
 
 	ids := make(map[string]string) // by key
-	for _, m := range []struct{ key, topic, client, delay string }{
+	for _, m := range []struct {
+		key, topic, client string
+		delay              httpapi.Duration
+	}{
 		{"late", "a", "shop", "48h"}, {"soon", "a", "shop", "1h"}, {"till", "a", "till", "2h"}, {"other", "b", "shop", "3h"},
 	} {
 		accepted, err := service.Accept(t.Context(), messages.NewMessage{Topic: m.topic, Key: m.key, Delay: m.delay}, messages.Options{Client: m.client})

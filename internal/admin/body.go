@@ -2,6 +2,8 @@ package admin
 
 import (
 	"github.com/danielgtaylor/huma/v2"
+	jsonv2 "github.com/go-json-experiment/json"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
@@ -11,7 +13,7 @@ var form = jsonform.Bounds{Depth: 4, Members: 1000, Items: 100_000}
 
 // strictJSON is huma's JSON but refuses duplicate names and null, which parsers treat
 // differently. huma treats null as an absent member, and a dry_run that is null must not
-// become a change.
+// become a change. A whole number may have the form 201.0.
 var strictJSON = huma.Format{
 	Marshal: huma.DefaultJSONFormat.Marshal,
 	Unmarshal: func(data []byte, v any) error {
@@ -22,6 +24,6 @@ var strictJSON = huma.Format{
 		if err != nil {
 			return err
 		}
-		return huma.DefaultJSONFormat.Unmarshal(data, v)
+		return jsonv2.Unmarshal(data, v, jsonv1.DefaultOptionsV1(), jsonform.WholeNumbers)
 	},
 }

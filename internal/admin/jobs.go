@@ -13,6 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // JobBody is a bulk operation.
@@ -228,11 +229,11 @@ func (b *NewJobBody) follow(ctx context.Context) (time.Duration, error) {
 	if b.Follow == "" {
 		return 0, nil
 	}
-	d, err := time.ParseDuration(b.Follow)
+	d, ok := httpapi.Duration(b.Follow).Parse()
 	switch {
 	case b.Action != dlq.ActionReplay:
 		return 0, invalid(ctx, "body.follow", "allowed only for a replay")
-	case err != nil || d < 0:
+	case !ok:
 		return 0, invalid(ctx, "body.follow", "must be a duration such as 30s or 10m; 0s does not wait")
 	case d == 0:
 		return -1, nil

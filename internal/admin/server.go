@@ -87,6 +87,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	})
 	s.ops.api.UseMiddleware(httpapi.Traced(s.cfg.Tracer), s.metrics.observe, s.cfg.Gate.Huma, whole, params.Judge(s.ops.api), withReason)
 	s.registerEndpoints()
+	describeForms(s.ops.api.OpenAPI())
 	httpapi.CompleteDocument(s.ops.api.OpenAPI())
 }
 

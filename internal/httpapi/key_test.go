@@ -1,20 +1,25 @@
 package httpapi
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
-// A quoted key and a bare one are the same key; strings without an end are refused.
+// A quoted key and a bare one are the same key; other forms are refused.
 func TestKey(t *testing.T) {
 	t.Parallel()
+	longest := strings.Repeat("k", 255)
 	for header, want := range map[string]string{
-		`k`: `k`, `"k"`: `k`, `"a b"`: `a b`, `"a\"b\\c"`: `a"b\c`, `a"b`: `a"b`, `8e03978e-40d5`: `8e03978e-40d5`,
+		`k`: `k`, `"k"`: `k`, `"a\"b\\c"`: `a"b\c`, `"\\\""`: `\"`, `a"b`: `a"b`, `a\b`: `a\b`, `8e03978e-40d5`: `8e03978e-40d5`, longest: longest, `"` + longest + `"`: longest,
 	} {
-		if got, ok := parseKey(header); got != want || !ok || Key(header) != want {
-			t.Errorf("parseKey(%s) = %s, %t, want %s", header, got, ok, want)
+		if got := Key(header); got != want || !ofKeyForm.MatchString(header) {
+			t.Errorf("Key(%s) = %s, want %s", header, got, want)
 		}
 	}
-	for _, header := range []string{``, `"`, `""`, `"k`, `"k"x`, `"k\x"`, `"k\`, `"k" `} {
-		if got, ok := parseKey(header); ok {
-			t.Errorf("parseKey(%s) = %s, want that it is refused", header, got)
+	for _, header := range []string{``, `"`, `""`, `"k`, `"k"x`, `"k\x"`, `"k\`, `"k" `, `a b`, `"a b"`, "k\x7f", longest + "k", `"` + longest + `k"`} {
+		if ofKeyForm.MatchString(header) {
+			t.Errorf("%s is a key", header)
 		}
+		_ = Key(header) // whatever it is
 	}
 }

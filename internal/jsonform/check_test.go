@@ -131,7 +131,10 @@ func TestDecode(t *testing.T) {
 		{`{"name":"x","n":3}`, ""},
 		{`{"n":3}`, "invalid name"},
 		{`{"name":"x","n":1.5}`, "invalid n"},
-		{`{"name":"x","n":1e3}`, "invalid n"},
+		{`{"name":"x","n":3.0}`, ""},
+		{`{"name":"x","n":1e3}`, ""},
+		{`{"name":"x","n":1e-3}`, "invalid n"},
+		{`{"name":"x","n":1e999999}`, "invalid n"},
 		{`{"name":"x","n":99999999999999999999}`, "invalid n"},
 		{`{"name":7,"n":"","z":1,"N":2}`, "invalid name,n,N,z"}, // and name is not also empty
 		{`{"Name":"x"}`, "invalid Name,name"},

@@ -30,7 +30,13 @@ func Decode[T any](body []byte, explain func(map[string]json.RawMessage, *Invali
 	// Names are case-sensitive: encoding/json would accept "Country" for "country", and
 	// use the last of both. Check has already refused duplicates; a second check would
 	// double the cost of a body with many names.
-	err := jsonv2.Unmarshal(body, &v, jsonv2.RejectUnknownMembers(true), jsontext.AllowDuplicateNames(true))
+	strict := jsonv2.JoinOptions(jsonv2.RejectUnknownMembers(true), jsontext.AllowDuplicateNames(true))
+	err := jsonv2.Unmarshal(body, &v, strict)
+	if err != nil { // only such a body pays for other forms of whole numbers
+		var again T
+		err = jsonv2.Unmarshal(body, &again, strict, WholeNumbers)
+		v = again
+	}
 	if err == nil && !IsNull(body) {
 		return v, valid(&v)
 	}
@@ -57,7 +63,7 @@ func IsNull(body []byte) bool { return string(bytes.TrimSpace(body)) == "null" }
 func Take[T any](fields map[string]json.RawMessage, bad *InvalidError, at, name, want string, dst *T) {
 	raw, ok := fields[name]
 	delete(fields, name)
-	if ok && jsonv2.Unmarshal(raw, dst) != nil {
+	if ok && jsonv2.Unmarshal(raw, dst, WholeNumbers) != nil {
 		var zero T
 		*dst = zero
 		bad.Add(at+name, "must be "+want)

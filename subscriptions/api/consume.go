@@ -25,13 +25,13 @@ const defaultMax = 10
 // The bodies, for the description.
 
 type receiveInput struct {
-	Max               int    `json:"max,omitempty" minimum:"1" maximum:"1000" default:"10" doc:"Maximum number of messages. The response contains the messages that are available, without waiting for more"`
-	MaxPerKey         int    `json:"max_per_key,omitempty" minimum:"1" maximum:"1000" default:"1" doc:"Maximum number of consecutive messages of one key. Process and settle them in their order: all but ack returns the later ones to the queue, not counted. They have one lease"`
-	Wait              string `json:"wait,omitempty" default:"0s" doc:"How long to wait for the first message: 0s to 20s"`
-	AutoAck           bool   `json:"auto_ack,omitempty" doc:"Acknowledge the messages before they are returned: delivery is then at most once"`
-	VisibilityTimeout string `json:"visibility_timeout,omitempty" doc:"Duration of these leases: 1s to 12h; default: that of the subscription"`
-	Consumer          string `json:"consumer,omitempty" pattern:"^[a-zA-Z0-9._:@-]{1,100}$" doc:"Name of this consumer, such as its host or pod, in leases and status: behind that of its token or, without tokens, its address"`
-	Exact             bool   `json:"exact,omitempty" doc:"Add data_base64 and key_base64, the bytes of payload and key, to each message, for clients whose parser changes JSON"`
+	Max               int              `json:"max,omitempty" minimum:"1" maximum:"1000" default:"10" doc:"Maximum number of messages. The response contains the messages that are available, without waiting for more"`
+	MaxPerKey         int              `json:"max_per_key,omitempty" minimum:"1" maximum:"1000" default:"1" doc:"Maximum number of consecutive messages of one key. Process and settle them in their order: all but ack returns the later ones to the queue, not counted. They have one lease"`
+	Wait              httpapi.Duration `json:"wait,omitempty" default:"0s" doc:"How long to wait for the first message: 0s to 20s"`
+	AutoAck           bool             `json:"auto_ack,omitempty" doc:"Acknowledge the messages before they are returned: delivery is then at most once"`
+	VisibilityTimeout httpapi.Duration `json:"visibility_timeout,omitempty" doc:"Duration of these leases: 1s to 12h; default: that of the subscription"`
+	Consumer          string           `json:"consumer,omitempty" pattern:"^[a-zA-Z0-9._:@-]{1,100}$" doc:"Name of this consumer, such as its host or pod, in leases and status: behind that of its token or, without tokens, its address"`
+	Exact             bool             `json:"exact,omitempty" doc:"Add data_base64 and key_base64, the bytes of payload and key, to each message, for clients whose parser changes JSON"`
 }
 
 type receiptsInput struct {
@@ -39,27 +39,27 @@ type receiptsInput struct {
 }
 
 type nackInput struct {
-	Receipts []string   `json:"receipts,omitempty" maxItems:"1000"`
-	Delay    string     `json:"delay,omitempty" doc:"Time until the next delivery, 0s to 12h; default: the backoff of the subscription"`
-	Reason   string     `json:"reason,omitempty" doc:"Error of the consumer, at most 2,000 bytes"`
-	Items    []nackItem `json:"items,omitempty" maxItems:"1000" doc:"Instead of receipts, to set delay and reason for each"`
+	Receipts []string         `json:"receipts,omitempty" maxItems:"1000"`
+	Delay    httpapi.Duration `json:"delay,omitempty" doc:"Time until the next delivery, 0s to 12h; default: the backoff of the subscription"`
+	Reason   string           `json:"reason,omitempty" doc:"Error of the consumer, at most 2,000 bytes"`
+	Items    []nackItem       `json:"items,omitempty" maxItems:"1000" doc:"Instead of receipts, to set delay and reason for each"`
 }
 
 type nackItem struct {
-	Receipt string `json:"receipt"`
-	Delay   string `json:"delay,omitempty"`
-	Reason  string `json:"reason,omitempty"`
+	Receipt string           `json:"receipt"`
+	Delay   httpapi.Duration `json:"delay,omitempty"`
+	Reason  string           `json:"reason,omitempty"`
 }
 
 type extendInput struct {
-	Receipts []string     `json:"receipts,omitempty" maxItems:"1000"`
-	Delay    string       `json:"delay,omitempty" doc:"End of the lease from now, 1s to 12h; default: the visibility timeout of the subscription"`
-	Items    []extendItem `json:"items,omitempty" maxItems:"1000" doc:"Instead of receipts, to set delay for each"`
+	Receipts []string         `json:"receipts,omitempty" maxItems:"1000"`
+	Delay    httpapi.Duration `json:"delay,omitempty" doc:"End of the lease from now, 1s to 12h; default: the visibility timeout of the subscription"`
+	Items    []extendItem     `json:"items,omitempty" maxItems:"1000" doc:"Instead of receipts, to set delay for each"`
 }
 
 type extendItem struct {
-	Receipt string `json:"receipt"`
-	Delay   string `json:"delay,omitempty"`
+	Receipt string           `json:"receipt"`
+	Delay   httpapi.Duration `json:"delay,omitempty"`
 }
 
 type rejectInput struct {

@@ -11,6 +11,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
@@ -68,16 +69,16 @@ func (f *fields) number(name string, from, to int, dst *int) {
 	}
 }
 
-// duration takes a duration in Go's form. there reports a valid one.
+// duration takes a duration. there reports a valid one.
 func (f *fields) duration(name string, from, to time.Duration, dst *time.Duration) (there bool) {
-	var text string
+	var text httpapi.Duration
 	before := len(f.bad.Fields)
 	if !take(f, name, wantDuration, &text) || len(f.bad.Fields) > before {
 		return false
 	}
-	d, err := time.ParseDuration(text)
+	d, ok := text.Parse()
 	switch {
-	case err != nil:
+	case !ok:
 		f.bad.Add(f.at+name, "must be "+wantDuration)
 		return false
 	case d < from || d > to:

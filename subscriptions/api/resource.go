@@ -15,18 +15,18 @@ import (
 
 // subscriptionInput is the body of PUT, for the description.
 type subscriptionInput struct {
-	Topics            []string                  `json:"topics" minItems:"1" maxItems:"100" doc:"Topic names, or patterns in which * matches any characters"`
-	Types             []string                  `json:"types,omitempty" doc:"Event types, or patterns with *; all by default"`
+	Topics            []topicPattern            `json:"topics" minItems:"1" maxItems:"100" doc:"Topic names, or patterns in which * matches any characters"`
+	Types             []typePattern             `json:"types,omitempty" doc:"Event types, or patterns with *; all by default"`
 	Filter            string                    `json:"filter,omitempty" doc:"CEL expression over the event; only messages for which it is true are delivered"`
 	Transform         string                    `json:"transform,omitempty" doc:"CEL expression over the event that returns a map with payload, headers or both: what is delivered instead. Null removes a header. A message for which it fails becomes a dead letter"`
-	Start             string                    `json:"start,omitempty" doc:"First record of partitions without a position: latest (default), earliest or a time in RFC 3339"`
+	Start             startText                 `json:"start,omitempty" doc:"First record of partitions without a position: latest (default), earliest or a time in RFC 3339"`
 	Ordering          subscriptions.Ordering    `json:"ordering,omitempty" enum:"key,strict,none" doc:"key (default): the messages of a key are delivered one at a time, in order. strict: a key also waits for its dead letter. none: any order"`
-	VisibilityTimeout string                    `json:"visibility_timeout,omitempty" doc:"Duration of a lease: 1s to 12h, default 30s"`
-	MaxExtension      string                    `json:"max_extension,omitempty" doc:"Limit of one delivery: its lease ends at most so long after it began, whatever extensions want. visibility_timeout to 12h, default 12h"`
+	VisibilityTimeout httpapi.Duration          `json:"visibility_timeout,omitempty" doc:"Duration of a lease: 1s to 12h, default 30s"`
+	MaxExtension      httpapi.Duration          `json:"max_extension,omitempty" doc:"Limit of one delivery: its lease ends at most so long after it began, whatever extensions want. visibility_timeout to 12h, default 12h"`
 	MaxReceive        int                       `json:"max_receive,omitempty" minimum:"1" maximum:"1000" doc:"Number of deliveries after which a message becomes a dead letter; default 3"`
-	Backoff           string                    `json:"backoff,omitempty" doc:"Delay after the first failed delivery; each further failure multiplies it by backoff_multiplier, up to max_backoff, with jitter. Default 1s"`
+	Backoff           httpapi.Duration          `json:"backoff,omitempty" doc:"Delay after the first failed delivery; each further failure multiplies it by backoff_multiplier, up to max_backoff, with jitter. Default 1s"`
 	BackoffMultiplier int                       `json:"backoff_multiplier,omitempty" minimum:"1" maximum:"10" doc:"Default 2"`
-	MaxBackoff        string                    `json:"max_backoff,omitempty" doc:"Default 5m"`
+	MaxBackoff        httpapi.Duration          `json:"max_backoff,omitempty" doc:"Default 5m"`
 	Push              *pushBody                 `json:"push,omitempty" doc:"Delivers the messages to a destination; visibility_timeout is the time-out of a call. Without it they are received"`
 	DeadLetter        *subscriptions.DeadLetter `json:"dead_letter,omitempty" doc:"Name and retention of its dead letters"`
 	Paused            bool                      `json:"paused,omitempty" doc:"Stops deliveries; leases that exist stay valid. Omitted, the state that pause and resume have set is kept"`
@@ -40,7 +40,7 @@ type subscriptionInput struct {
 
 // pushBody is the push delivery of a subscription.
 type pushBody struct {
-	To          string `json:"to" doc:"Name of a target of subscriptions.targets, whose URL is secret, of a Go plugin, or log"`
+	To          string `json:"to" minLength:"1" maxLength:"60" doc:"Name of a target of subscriptions.targets, whose URL is secret, of a Go plugin, or log"`
 	Title       string `json:"title,omitempty" doc:"Title of the message to a target, with CEL expressions over the event between {{ and }}"`
 	Text        string `json:"text,omitempty" doc:"Its text, with expressions as in title"`
 	Severity    string `json:"severity,omitempty" enum:"info,warning,critical" doc:"For pagers; default info"`
@@ -213,10 +213,10 @@ type leaseInput struct {
 }
 
 type seekInput struct {
-	To        string `json:"to" doc:"latest, earliest, a time in RFC 3339, or offset"`
-	Topic     string `json:"topic,omitempty" doc:"Only this topic"`
-	Partition *int32 `json:"partition,omitempty" doc:"Only this partition of the topic"`
-	Offset    *int64 `json:"offset,omitempty" doc:"Next offset, if to is offset; with topic and partition"`
+	To        seekText `json:"to" doc:"latest, earliest, a time in RFC 3339, or offset"`
+	Topic     string   `json:"topic,omitempty" doc:"Only this topic"`
+	Partition *int32   `json:"partition,omitempty" minimum:"0" doc:"Only this partition of the topic"`
+	Offset    *int64   `json:"offset,omitempty" minimum:"0" doc:"Next offset, if to is offset; with topic and partition"`
 }
 
 type purgeInput struct {

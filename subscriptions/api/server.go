@@ -208,11 +208,6 @@ func (s *Server) Readiness() (bool, any) {
 	return false, newProblem(problemUnavailable, "This instance is not ready: "+string(text)).later()
 }
 
-func writeJSON(w http.ResponseWriter, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // a disconnected client needs no response
-}
-
 // nowhere answers requests without a route.
 func nowhere(w http.ResponseWriter, _ *http.Request, status int, header http.Header) {
 	if status == http.StatusMethodNotAllowed {

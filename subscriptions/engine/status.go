@@ -26,7 +26,7 @@ func (g *group) partitions(ctx context.Context) ([]subscriptions.PartitionStatus
 		return nil, nil
 	}
 	offsets, err := g.adm.FetchOffsets(ctx, g.incarnation)
-	if err != nil {
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) { // nobody has joined it yet
 		return nil, fmt.Errorf("read the committed offsets: %w", err)
 	}
 	all := make(map[topicPartition]*subscriptions.PartitionStatus)

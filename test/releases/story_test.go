@@ -25,6 +25,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/epochs"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/orders"
@@ -98,7 +99,7 @@ func message(w *world) messages.Accepted {
 	return must1[messages.Accepted](w)(w.messages.Accept(w.t.Context(), reminder("kept", "45m"), messages.Options{Client: "shop", IdempotencyKey: "message-1"}))
 }
 
-func reminder(what, delay string) messages.NewMessage {
+func reminder(what string, delay httpapi.Duration) messages.NewMessage {
 	priority, receive := 3, 5
 	return messages.NewMessage{
 		Topic: "reminders", Key: "customer-1", Payload: json.RawMessage(fmt.Sprintf("{%q:1}", what)), Headers: map[string]string{"what": what},

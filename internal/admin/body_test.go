@@ -1,0 +1,15 @@
+package admin
+
+import "testing"
+
+// A whole number may have a fraction of zeros, as some programs write it.
+func TestStrictJSON_WholeNumbers(t *testing.T) {
+	t.Parallel()
+	var b ReshardBody
+	if err := strictJSON.Unmarshal([]byte(`{"from":4.0,"to":8e0}`), &b); err != nil || *b.From != 4 || b.To != 8 {
+		t.Errorf("%+v, %v, want 4 and 8", b, err)
+	}
+	if err := strictJSON.Unmarshal([]byte(`{"from":4,"to":8.5}`), &b); err == nil {
+		t.Errorf("8.5 is %d", b.To)
+	}
+}
