@@ -161,14 +161,8 @@ func TestStore_AgreesWithModel(t *testing.T) {
 				s.close(t)
 				s.open(t)
 			case 3:
-				// Before gc_grace_seconds a purge removes only data that is covered
-				// forever.
-				if _, err := s.Purge(t.Context(), tbl); err != nil {
-					t.Fatal(err)
-				}
-			case 4:
 				s.clock.sec.Add(rapid.Int64Range(0, 5).Draw(t, "seconds"))
-			case 5:
+			case 4:
 				check()
 			}
 		}
@@ -185,13 +179,5 @@ func TestStore_AgreesWithModel(t *testing.T) {
 			t.Fatalf("in another order:\n got:\n%swant:\n%s", got, want)
 		}
 
-		// Long after, the remaining data survives any number of purges.
-		for range 3 {
-			s.clock.sec.Add(5000)
-			if _, err := s.Purge(t.Context(), tbl); err != nil {
-				t.Fatal(err)
-			}
-			check()
-		}
 	})
 }

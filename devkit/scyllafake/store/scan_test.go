@@ -306,7 +306,7 @@ func TestScan_RangeDeletions(t *testing.T) {
 	want(t, "newer rows", rowsOf(t, s, one(tbl, "k")), "13 11 22 33 32 31")
 }
 
-// An iterator sees one instant, during concurrent writes, drops and purges.
+// An iterator sees one instant, during concurrent writes and drops.
 func TestIter_SeesOneInstant(t *testing.T) {
 	t.Parallel()
 	s, _ := setup(t)
