@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/test/cqlvalue"
 )
 
 // Diff compares actual responses with recorded ones. Values that cannot be equal are
@@ -250,7 +251,7 @@ func formatRow(cols []Column, row [][]byte) string {
 	var parts []string
 	for i, v := range row {
 		if i < len(cols) {
-			s := cols[i].Type.Format(v)
+			s := cqlvalue.Format(cols[i].Type, v)
 			parts = append(parts, s[:min(len(s), 80)])
 		}
 	}
@@ -300,7 +301,7 @@ func (d *Diff) row(cols []Column, want, got [][]byte) string {
 			return fmt.Sprintf("column %d %x, recorded %x", i, got[i], want[i])
 		}
 		if !d.value(cols[i], cols[i].Type, want[i], got[i]) {
-			return fmt.Sprintf("%s %s, recorded %s", cols[i].Name, cols[i].Type.Format(got[i]), cols[i].Type.Format(want[i]))
+			return fmt.Sprintf("%s %s, recorded %s", cols[i].Name, cqlvalue.Format(cols[i].Type, got[i]), cqlvalue.Format(cols[i].Type, want[i]))
 		}
 	}
 	return ""

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/test/cqlvalue"
 )
 
 // logRow is a row of a CDC log with the numbers of its time and of its group, the rows
@@ -80,7 +81,7 @@ func maskLogRow(cols []Column, row [][]byte) string {
 	var b strings.Builder
 	text := map[string]string{}
 	for i, c := range cols {
-		text[c.Name] = c.Type.Format(row[i])
+		text[c.Name] = cqlvalue.Format(c.Type, row[i])
 	}
 	fmt.Fprintf(&b, "seq %s op %s", text["cdc$batch_seq_no"], text["cdc$operation"])
 	for i, c := range cols {
@@ -89,7 +90,7 @@ func maskLogRow(cols []Column, row [][]byte) string {
 			continue
 		}
 		if row[i] != nil {
-			fmt.Fprintf(&b, " %s=%s", c.Name, c.Type.Format(row[i]))
+			fmt.Fprintf(&b, " %s=%s", c.Name, cqlvalue.Format(c.Type, row[i]))
 		}
 	}
 	return b.String()

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/test/cqlvalue"
 )
 
 // Decoded is an Answer in the readable form of the recordings' "decoded".
@@ -46,7 +47,7 @@ func Render(a *Answer) *Decoded {
 		d.Flags = fmt.Sprintf("%02x", a.HeaderFlags)
 	}
 	if a.TracingID != nil {
-		d.TracingID = cqltype.TUUID.Format(a.TracingID)
+		d.TracingID = cqlvalue.Format(cqltype.TUUID, a.TracingID)
 	}
 	if a.Opcode == opError {
 		d.Error = fmt.Sprintf("%04X", a.Code)
@@ -108,7 +109,7 @@ func renderRow(cols []Column, row [][]byte) []*string {
 		}
 		s := "0x" + hex.EncodeToString(v)
 		if i < len(cols) {
-			s = cols[i].Type.Format(v)
+			s = cqlvalue.Format(cols[i].Type, v)
 		}
 		out[i] = &s
 	}

@@ -110,7 +110,7 @@ func insert(cols []Column, row [][]byte) Statement {
 			s.At = time.UnixMicro(cqltype.TimeUUIDMicros(row[i]))
 		}
 		if row[i] != nil {
-			names = append(names, cqltype.QuoteIdent(c.Name))
+			names = append(names, quoteIdent(c.Name))
 			marks = append(marks, "?")
 			s.Values = append(s.Values, row[i])
 		}
@@ -144,4 +144,21 @@ func startupFrame() []byte {
 	body := []byte{0, 1, 0, byte(len(key))}
 	body = append(append(body, key...), 0, byte(len(val)))
 	return header{Version: 4, Stream: 1, Opcode: opStartup}.frame(append(body, val...))
+}
+
+// quoteIdent returns name as in CQL: bare when it is a lower-case identifier, otherwise
+// in double quotes.
+func quoteIdent(name string) string {
+	bare := name != ""
+	for i := range len(name) {
+		c := name[i]
+		if !(c >= 'a' && c <= 'z' || i > 0 && (c == '_' || c >= '0' && c <= '9')) {
+			bare = false
+			break
+		}
+	}
+	if bare {
+		return name
+	}
+	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/test/cqlvalue"
 )
 
 // step is a write and the log rows that a real node was recorded to make of
@@ -167,7 +168,7 @@ func TestAugment_Lists(t *testing.T) {
 	l := table(t, catalog.CDC{}, "k int key", "c int clustering", "l list<int>")
 	f := setup(t, l)
 	list := f.log.ByName["l"].Type
-	paths := strings.NewReplacer("#0", list.Key.Format(listPath(0)), "#1", list.Key.Format(listPath(1)))
+	paths := strings.NewReplacer("#0", cqlvalue.Format(list.Key, listPath(0)), "#1", cqlvalue.Format(list.Key, listPath(1)))
 	play(t, l, []step{
 		{"insert", 21, `+1 l=[10,20]`, []string{paths.Replace("seq 0 op 2 c=1 cdc$deleted_l=true cdc$end_of_batch=true k=21 l={#0: 10, #1: 20}")}},
 		{"append", 21, `~1 l+=[30]`, []string{paths.Replace("seq 0 op 1 c=1 cdc$end_of_batch=true k=21 l={#0: 30}")}},

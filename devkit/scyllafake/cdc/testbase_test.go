@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/topology"
+	"github.com/scylla-outbox/scylla-outbox/test/cqlvalue"
 )
 
 // The first timestamp of a test, and the clock.
@@ -147,7 +148,7 @@ func (f *fixture) show(logs []*store.Mutation) []string {
 			if string(r.Clustering[0]) != string(m.Rows[0].Clustering[0]) {
 				f.Error("a group has two times")
 			}
-			line := fmt.Sprintf("seq %d op %s", binary.BigEndian.Uint32(r.Clustering[1]), f.log.ByName[ColOperation].Type.Format(r.Column(f.log.ByName[ColOperation].ID).Cell.Value))
+			line := fmt.Sprintf("seq %d op %s", binary.BigEndian.Uint32(r.Clustering[1]), cqlvalue.Format(cqltype.TTinyInt, r.Column(f.log.ByName[ColOperation].ID).Cell.Value))
 			var cols []string
 			for _, d := range r.Columns {
 				c := f.log.ByID[d.ID]
@@ -155,7 +156,7 @@ func (f *fixture) show(logs []*store.Mutation) []string {
 					f.Errorf("%s has timestamp %d, want the row's", c.Name, d.Cell.Timestamp)
 				}
 				if c.Name != ColOperation {
-					cols = append(cols, c.Name+"="+c.Type.Format(d.Cell.Value))
+					cols = append(cols, c.Name+"="+cqlvalue.Format(c.Type, d.Cell.Value))
 				}
 			}
 			slices.Sort(cols)

@@ -32,6 +32,11 @@ const (
 	LitDuration
 )
 
+// String returns the name of the class in ScyllaDB's messages.
+func (k LiteralKind) String() string {
+	return [...]string{"STRING", "INTEGER", "FLOAT", "BOOLEAN", "UUID", "HEX", "DURATION"}[k]
+}
+
 // Literal is a constant; Text is unquoted and unescaped, hex without 0x.
 type Literal struct {
 	Kind LiteralKind

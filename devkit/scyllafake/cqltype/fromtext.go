@@ -11,55 +11,33 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 )
 
-// Class is the lexical class of a constant, numbered as cql.LiteralKind is.
-type Class uint8
-
-// Lexical classes.
-const (
-	ClassString Class = iota
-	ClassInteger
-	ClassFloat
-	ClassBool
-	ClassUUID
-	ClassHex
-	ClassDuration
-)
-
-// String returns the name of the class in ScyllaDB's messages.
-func (c Class) String() string {
-	names := [...]string{"STRING", "INTEGER", "FLOAT", "BOOLEAN", "UUID", "HEX", "DURATION"}
-	if int(c) < len(names) {
-		return names[c]
-	}
-	return "NULL"
-}
-
 // Accepts reports whether a constant of the given class is allowed as a value of t. For
 // others ScyllaDB returns `Invalid STRING constant (x) for "k" of type int`.
-func (t *Type) Accepts(c Class) bool {
+func (t *Type) Accepts(c cql.LiteralKind) bool {
 	switch c {
-	case ClassString:
+	case cql.LitString:
 		switch t.Kind {
 		case ASCII, Varchar, Inet, Timestamp, Date, Time:
 			return true
 		}
-	case ClassInteger:
+	case cql.LitInteger:
 		switch t.Kind {
 		case BigInt, Decimal, Double, Float, Int, SmallInt, Timestamp, Date, TinyInt, Varint:
 			return true
 		}
-	case ClassFloat:
+	case cql.LitFloat:
 		return t.Kind == Decimal || t.Kind == Double || t.Kind == Float
-	case ClassUUID:
+	case cql.LitUUID:
 		return t.Kind == UUID || t.Kind == TimeUUID
-	case ClassBool:
+	case cql.LitBool:
 		return t.Kind == Boolean
-	case ClassHex:
+	case cql.LitHex:
 		return t.Kind == Blob
-	case ClassDuration:
+	case cql.LitDuration:
 		return t.Kind == Duration
 	}
 	return false

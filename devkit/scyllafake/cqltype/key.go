@@ -15,8 +15,7 @@ const (
 	keyValue = 0x03
 )
 
-// AppendKey appends an encoding of v whose byte order is the order of Compare, reversed
-// if desc. No encoding is a prefix of another, so the encodings of several columns can
+// AppendKey appends an encoding of v, by which Compare orders, reversed if desc. No encoding is a prefix of another, so the encodings of several columns can
 // be concatenated. Equal values have equal encodings, so v cannot be decoded from it.
 // The first byte is neither 0x00 nor 0xff. v must be valid for t.
 func AppendKey(dst []byte, t *Type, v []byte, desc bool) []byte {
@@ -31,10 +30,31 @@ func AppendKey(dst []byte, t *Type, v []byte, desc bool) []byte {
 }
 
 func appendKey(dst []byte, t *Type, v []byte) []byte {
+	if v == nil || !t.IsCollection() && t.Kind != Tuple || len(v) == 0 && t.Kind != Tuple {
+		return appendScalarKey(dst, t, v)
+	}
+	dst = append(dst, keyValue)
+	switch t.Kind {
+	case List, Set:
+		for e := range Elements(v) {
+			dst = appendKey(dst, t.Elem, e)
+		}
+		return append(dst, keyEnd)
+	case Map:
+		for k, e := range Pairs(v) {
+			dst = appendKey(appendKey(dst, t.Key, k), t.Elem, e)
+		}
+		return append(dst, keyEnd)
+	}
+	return appendTupleKey(dst, t.Fields, v)
+}
+
+// appendScalarKey is appendKey for types that are neither collections nor tuples.
+func appendScalarKey(dst []byte, t *Type, v []byte) []byte {
 	if v == nil {
 		return append(dst, keyNull)
 	}
-	if len(v) == 0 && t.Kind != Tuple {
+	if len(v) == 0 {
 		return append(dst, keyEmpty)
 	}
 	dst = append(dst, keyValue)
@@ -70,18 +90,6 @@ func appendKey(dst []byte, t *Type, v []byte) []byte {
 		return appendVarintKey(dst, v)
 	case Decimal:
 		return appendDecimalKey(dst, v)
-	case List, Set:
-		for e := range Elements(v) {
-			dst = appendKey(dst, t.Elem, e)
-		}
-		return append(dst, keyEnd)
-	case Map:
-		for k, e := range Pairs(v) {
-			dst = appendKey(appendKey(dst, t.Key, k), t.Elem, e)
-		}
-		return append(dst, keyEnd)
-	case Tuple:
-		return appendTupleKey(dst, t.Fields, v)
 	}
 	return appendBytesKey(dst, v)
 }

@@ -2,7 +2,6 @@ package cqltype
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"math/big"
 )
@@ -61,23 +60,6 @@ func trimVarint(v []byte) []byte {
 	return v
 }
 
-func compareVarint(a, b []byte) int {
-	a, b = trimVarint(a), trimVarint(b)
-	negA, negB := a[0]&0x80 != 0, b[0]&0x80 != 0
-	switch {
-	case negA && !negB:
-		return -1
-	case negB && !negA:
-		return 1
-	case len(a) != len(b):
-		if negA {
-			return cmp.Compare(len(b), len(a))
-		}
-		return cmp.Compare(len(a), len(b))
-	}
-	return bytes.Compare(a, b)
-}
-
 // normalDecimal is a decimal as sign × 0.digits × 10^exponent, digits without zeros at
 // either end. It is ordered without expanding the exponent, which may be any 32-bit
 // number.
@@ -95,16 +77,4 @@ func normalizeDecimal(v []byte) normalDecimal {
 	digits := new(big.Int).Abs(unscaled).Append(nil, 10)
 	exponent := int64(len(digits)) - int64(scale)
 	return normalDecimal{unscaled.Sign(), exponent, bytes.TrimRight(digits, "0")}
-}
-
-func compareDecimal(a, b []byte) int {
-	x, y := normalizeDecimal(a), normalizeDecimal(b)
-	if c := cmp.Compare(x.sign, y.sign); c != 0 {
-		return c
-	}
-	c := cmp.Compare(x.exponent, y.exponent)
-	if c == 0 {
-		c = bytes.Compare(x.digits, y.digits)
-	}
-	return c * x.sign
 }

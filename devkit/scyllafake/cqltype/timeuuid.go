@@ -2,11 +2,13 @@ package cqltype
 
 import "encoding/binary"
 
-// gregorian is the Unix epoch in 100 ns units since 15 October 1582, where the
+// Gregorian is the Unix epoch in 100 ns units since 15 October 1582, where the
 // time of a version 1 uuid begins.
-const gregorian = 0x01B21DD213814000
+const Gregorian = 0x01B21DD213814000
 
-func timeUUID(ticks, low uint64) (u [16]byte) {
+// NewTimeUUID returns the version 1 uuid of a time in 100 ns since 1582, as Gregorian is, with the
+// given low eight bytes.
+func NewTimeUUID(ticks, low uint64) (u [16]byte) {
 	ticks &= 1<<60 - 1
 	binary.BigEndian.PutUint32(u[0:], uint32(ticks))
 	binary.BigEndian.PutUint16(u[4:], uint16(ticks>>32))
@@ -18,27 +20,27 @@ func timeUUID(ticks, low uint64) (u [16]byte) {
 // TimeUUIDAt returns the version 1 uuid of a time in microseconds since 1970 with the
 // given low eight bytes. It sets no variant in them, as ScyllaDB does not.
 func TimeUUIDAt(micros int64, low uint64) [16]byte {
-	return timeUUID(uint64(micros*10+gregorian), low)
+	return NewTimeUUID(uint64(micros*10+Gregorian), low)
 }
 
 // MinTimeUUID returns the smallest timeuuid of a millisecond since 1970, minTimeuuid()
 // in CQL.
 func MinTimeUUID(millis int64) [16]byte {
-	return timeUUID(uint64(millis*10000+gregorian), 0x8080808080808080)
+	return NewTimeUUID(uint64(millis*10000+Gregorian), 0x8080808080808080)
 }
 
 // MaxTimeUUID returns the largest timeuuid of a millisecond since 1970, maxTimeuuid()
 // in CQL.
 func MaxTimeUUID(millis int64) [16]byte {
-	return timeUUID(uint64(millis*10000+9999+gregorian), 0x7f7f7f7f7f7f7f7f)
+	return NewTimeUUID(uint64(millis*10000+9999+Gregorian), 0x7f7f7f7f7f7f7f7f)
 }
 
 // TimeUUIDMicros returns the time of a version 1 uuid in microseconds since 1970,
 // rounded down; v must have 16 bytes.
-func TimeUUIDMicros(v []byte) int64 { return floorDiv(int64(uuidTime(v))-gregorian, 10) }
+func TimeUUIDMicros(v []byte) int64 { return floorDiv(int64(uuidTime(v))-Gregorian, 10) }
 
 // TimeUUIDMillis is TimeUUIDMicros in milliseconds.
-func TimeUUIDMillis(v []byte) int64 { return floorDiv(int64(uuidTime(v))-gregorian, 10000) }
+func TimeUUIDMillis(v []byte) int64 { return floorDiv(int64(uuidTime(v))-Gregorian, 10000) }
 
 func floorDiv(a, b int64) int64 {
 	q := a / b

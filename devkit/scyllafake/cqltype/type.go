@@ -72,30 +72,38 @@ var (
 	TVarint    = &Type{Kind: Varint}
 )
 
+// kinds describes the types: their CQL name, the end of their class name in ScyllaDB's
+// messages, and the length of every value but the empty one, 0 if it varies.
+var kinds = map[Kind]struct {
+	name, class string
+	size        int
+}{
+	ASCII: {"ascii", "AsciiType", 0}, BigInt: {"bigint", "LongType", 8}, Blob: {"blob", "BytesType", 0},
+	Boolean: {"boolean", "BooleanType", 1}, Date: {"date", "SimpleDateType", 4}, Decimal: {"decimal", "DecimalType", 0},
+	Double: {"double", "DoubleType", 8}, Duration: {"duration", "DurationType", 0}, Float: {"float", "FloatType", 4},
+	Inet: {"inet", "InetAddressType", 0}, Int: {"int", "Int32Type", 4}, SmallInt: {"smallint", "ShortType", 2},
+	Varchar: {"text", "UTF8Type", 0}, Time: {"time", "TimeType", 8}, Timestamp: {"timestamp", "TimestampType", 8},
+	TimeUUID: {"timeuuid", "TimeUUIDType", 16}, TinyInt: {"tinyint", "ByteType", 1}, UUID: {"uuid", "UUIDType", 16},
+	Varint: {"varint", "IntegerType", 0},
+	List:   {"list", "ListType", 0}, Set: {"set", "SetType", 0}, Map: {"map", "MapType", 0}, Tuple: {"tuple", "TupleType", 0},
+}
+
 // primitives are the types without parameters by their CQL name. varchar is another
 // name of text, which is the one in system_schema.
-var primitives = map[string]*Type{
-	"ascii":     TASCII,
-	"bigint":    TBigInt,
-	"blob":      TBlob,
-	"boolean":   TBoolean,
-	"date":      TDate,
-	"decimal":   TDecimal,
-	"double":    TDouble,
-	"duration":  TDuration,
-	"float":     TFloat,
-	"inet":      TInet,
-	"int":       TInt,
-	"smallint":  TSmallInt,
-	"text":      TText,
-	"time":      TTime,
-	"timestamp": TTimestamp,
-	"timeuuid":  TTimeUUID,
-	"tinyint":   TTinyInt,
-	"uuid":      TUUID,
-	"varchar":   TText,
-	"varint":    TVarint,
-}
+var primitives = func() map[string]*Type {
+	m := map[string]*Type{"varchar": TText}
+	for _, t := range []*Type{
+		TASCII, TBigInt, TBlob, TBoolean, TDate, TDecimal, TDouble, TDuration, TFloat, TInet, TInt,
+		TSmallInt, TText, TTime, TTimestamp, TTimeUUID, TTinyInt, TUUID, TVarint,
+	} {
+		m[kinds[t.Kind].name] = t
+	}
+	return m
+}()
+
+// FixedSize returns the length of every value of t but the empty one, or 0 for types of
+// varying length.
+func (t *Type) FixedSize() int { return kinds[t.Kind].size }
 
 // NewList returns list<elem>, not frozen.
 func NewList(elem *Type) *Type { return &Type{Kind: List, Elem: elem} }

@@ -103,24 +103,6 @@ func (t *Type) Validate(v []byte) error {
 	return nil
 }
 
-// FixedSize returns the length of every value of t but the empty one, or 0 for types of
-// varying length.
-func (t *Type) FixedSize() int {
-	switch t.Kind {
-	case Boolean, TinyInt:
-		return 1
-	case SmallInt:
-		return 2
-	case Int, Float, Date:
-		return 4
-	case BigInt, Double, Timestamp, Time:
-		return 8
-	case UUID, TimeUUID:
-		return 16
-	}
-	return 0
-}
-
 func validateUTF8(v []byte) error {
 	if utf8.Valid(v) {
 		return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/topology"
+	"github.com/scylla-outbox/scylla-outbox/test/cqlvalue"
 )
 
 // node is an engine with everything below it, in memory, and keyspace ks.
@@ -147,7 +148,7 @@ func show(t testing.TB, res *engine.Result, err error) string {
 			if j > 0 {
 				lines[i] += " "
 			}
-			lines[i] += res.Columns[j].Type.Format(v)
+			lines[i] += cqlvalue.Format(res.Columns[j].Type, v)
 		}
 	}
 	out := strings.Join(lines, " | ")

@@ -10,10 +10,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
-// gregorianTicks is the number of 100 ns between 1582-10-15, where the time of
-// a version 1 uuid begins, and 1970.
-const gregorianTicks = 0x01b21dd213814000
-
 // listEpoch is 2010-01-01 in microseconds. The key of a prepended list element lies as
 // far before it as the current time lies after it, so that a later prepend sorts first.
 const listEpoch = 1262304000000000
@@ -52,20 +48,12 @@ func (c *Clock) Micros() int64 {
 
 // timeUUID returns a new version 1 uuid, as now() does.
 func (c *Clock) timeUUID() [16]byte {
-	ticks := uint64(c.wall.Now().UnixNano()/100) + gregorianTicks
+	ticks := uint64(c.wall.Now().UnixNano()/100) + cqltype.Gregorian
 	c.mu.Lock()
 	ticks = max(ticks, c.ticks+1)
 	c.ticks = ticks
 	c.mu.Unlock()
-	return uuidAt(ticks, c.node)
-}
-
-func uuidAt(ticks, low uint64) (u [16]byte) {
-	binary.BigEndian.PutUint32(u[0:], uint32(ticks))
-	binary.BigEndian.PutUint16(u[4:], uint16(ticks>>32))
-	binary.BigEndian.PutUint16(u[6:], uint16(ticks>>48)&0x0fff|0x1000)
-	binary.BigEndian.PutUint64(u[8:], low)
-	return u
+	return cqltype.NewTimeUUID(ticks, c.node)
 }
 
 // maxListSeq limits the clock sequence that numbers list elements of one operation.

@@ -7,13 +7,13 @@ import (
 )
 
 // fits reports whether a constant of l's class can be assigned to a t.
-func fits(l cql.Literal, t *cqltype.Type) bool { return t.Accepts(cqltype.Class(l.Kind)) }
+func fits(l cql.Literal, t *cqltype.Type) bool { return t.Accepts(l.Kind) }
 
 // literal serialises a constant for recv.
 func literal(l cql.Literal, recv ColumnSpec) ([]byte, error) {
 	if !fits(l, recv.Type) {
 		return nil, cqlerr.Invalidf("Invalid %s constant (%s) for \"%s\" of type %s",
-			cqltype.Class(l.Kind), l.Text, recv.Name, recv.Type)
+			l.Kind, l.Text, recv.Name, recv.Type)
 	}
 	return recv.Type.FromText(l.Text)
 }

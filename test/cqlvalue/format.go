@@ -1,4 +1,5 @@
-package cqltype
+// Package cqlvalue formats values of CQL, for the messages of tests.
+package cqlvalue
 
 import (
 	"encoding/binary"
@@ -10,62 +11,63 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// Format formats a value for people: texts, times and addresses in single quotes, blobs
+// Format formats a value of t for people: texts, times and addresses in single quotes, blobs
 // and durations in hexadecimal, collections in their brackets. Null is null; an empty
 // value is 0x, or the form of an empty text, tuple or collection. It never fails: bytes
 // that are not a value of t are formatted in hexadecimal.
-func (t *Type) Format(v []byte) string { return string(t.AppendFormat(nil, v)) }
+func Format(t *cqltype.Type, v []byte) string { return string(appendValue(nil, t, v)) }
 
-// AppendFormat appends what Format returns.
-func (t *Type) AppendFormat(dst, v []byte) []byte {
+func appendValue(dst []byte, t *cqltype.Type, v []byte) []byte {
 	switch {
 	case v == nil:
 		return append(dst, "null"...)
-	case t.Kind == ASCII || t.Kind == Varchar:
+	case t.Kind == cqltype.ASCII || t.Kind == cqltype.Varchar:
 		return appendQuoted(dst, string(v))
-	case t.IsCollection() || t.Kind == Tuple:
-		return t.appendComposite(dst, v)
-	case len(v) == 0 || t.Kind == Blob || t.Kind == Duration || t.Validate(v) != nil:
+	case t.IsCollection() || t.Kind == cqltype.Tuple:
+		return appendComposite(dst, t, v)
+	case len(v) == 0 || t.Kind == cqltype.Blob || t.Kind == cqltype.Duration || t.Validate(v) != nil:
 		return appendHex(dst, v)
 	}
 	be := binary.BigEndian
 	switch t.Kind {
-	case TinyInt, SmallInt, Int, BigInt, Time:
+	case cqltype.TinyInt, cqltype.SmallInt, cqltype.Int, cqltype.BigInt, cqltype.Time:
 		n, _ := t.DecodeInt(v)
 		return strconv.AppendInt(dst, n, 10)
-	case Boolean:
+	case cqltype.Boolean:
 		return strconv.AppendBool(dst, v[0] != 0)
-	case Float:
+	case cqltype.Float:
 		return strconv.AppendFloat(dst, float64(math.Float32frombits(be.Uint32(v))), 'g', -1, 32)
-	case Double:
+	case cqltype.Double:
 		return strconv.AppendFloat(dst, math.Float64frombits(be.Uint64(v)), 'g', -1, 64)
-	case Varint:
-		return DecodeVarint(v).Append(dst, 10)
-	case Decimal:
-		unscaled, scale := DecodeDecimal(v)
+	case cqltype.Varint:
+		return cqltype.DecodeVarint(v).Append(dst, 10)
+	case cqltype.Decimal:
+		unscaled, scale := cqltype.DecodeDecimal(v)
 		dst = unscaled.Append(dst, 10)
 		if scale != 0 {
 			dst = append(dst, 'E')
 			dst = strconv.AppendInt(dst, -int64(scale), 10)
 		}
 		return dst
-	case Timestamp:
+	case cqltype.Timestamp:
 		return time.UnixMilli(int64(be.Uint64(v))).UTC().AppendFormat(dst, "'2006-01-02 15:04:05.000-0700'")
-	case Date:
-		return append(append(append(dst, '\''), FormatDate(be.Uint32(v))...), '\'')
-	case UUID, TimeUUID:
+	case cqltype.Date:
+		return append(append(append(dst, '\''), formatDate(be.Uint32(v))...), '\'')
+	case cqltype.UUID, cqltype.TimeUUID:
 		return append(dst, uuid.UUID(v).String()...)
-	case Inet:
+	case cqltype.Inet:
 		a, _ := netip.AddrFromSlice(v)
 		return append(append(append(dst, '\''), a.String()...), '\'')
 	}
 	return appendHex(dst, v)
 }
 
-// FormatDate formats a date, days with 1970-01-01 as 2^31, as yyyy-mm-dd.
-func FormatDate(days uint32) string {
+// formatDate formats a date, days with 1970-01-01 as 2^31, as yyyy-mm-dd.
+func formatDate(days uint32) string {
 	return time.Unix((int64(days)-1<<31)*86400, 0).UTC().Format("2006-01-02")
 }
 
@@ -77,11 +79,11 @@ func appendQuoted(dst []byte, s string) []byte {
 
 func appendHex(dst, v []byte) []byte { return hex.AppendEncode(append(dst, "0x"...), v) }
 
-func (t *Type) appendComposite(dst, v []byte) []byte {
+func appendComposite(dst []byte, t *cqltype.Type, v []byte) []byte {
 	if t.Validate(v) != nil && len(v) > 0 {
 		return appendHex(dst, v)
 	}
-	brackets := map[Kind]string{List: "[]", Set: "{}", Map: "{}", Tuple: "()"}[t.Kind]
+	brackets := map[cqltype.Kind]string{cqltype.List: "[]", cqltype.Set: "{}", cqltype.Map: "{}", cqltype.Tuple: "()"}[t.Kind]
 	dst = append(dst, brackets[0])
 	n := 0
 	sep := func() {
@@ -90,21 +92,21 @@ func (t *Type) appendComposite(dst, v []byte) []byte {
 		}
 	}
 	switch t.Kind {
-	case List, Set:
-		for e := range Elements(v) {
+	case cqltype.List, cqltype.Set:
+		for e := range cqltype.Elements(v) {
 			sep()
-			dst = t.Elem.AppendFormat(dst, e)
+			dst = appendValue(dst, t.Elem, e)
 		}
-	case Map:
-		for k, e := range Pairs(v) {
+	case cqltype.Map:
+		for k, e := range cqltype.Pairs(v) {
 			sep()
-			dst = append(t.Key.AppendFormat(dst, k), ": "...)
-			dst = t.Elem.AppendFormat(dst, e)
+			dst = append(appendValue(dst, t.Key, k), ": "...)
+			dst = appendValue(dst, t.Elem, e)
 		}
 	default:
-		for i, c := range Components(v) {
+		for i, c := range cqltype.Components(v) {
 			sep()
-			dst = t.Fields[i].AppendFormat(dst, c)
+			dst = appendValue(dst, t.Fields[i], c)
 		}
 	}
 	return append(dst, brackets[1])
