@@ -2,6 +2,7 @@ package scyllafake
 
 import (
 	"crypto/md5"
+	"encoding/hex"
 	"sync"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
@@ -95,7 +96,7 @@ func (c *statements) get(id []byte, s *catalog.Schema) (*statement, error) {
 	}
 	return nil, &cqlerr.Error{
 		Code: cqlerr.Unprepared, ID: id,
-		Message: "No prepared statement with ID " + hexString(id) + " found.",
+		Message: "No prepared statement with ID " + hex.EncodeToString(id) + " found.",
 	}
 }
 
@@ -153,13 +154,4 @@ func (c *statements) prune(s *catalog.Schema) {
 			delete(c.texts, id)
 		}
 	}
-}
-
-func hexString(b []byte) string {
-	const digits = "0123456789abcdef"
-	out := make([]byte, 0, 2*len(b))
-	for _, x := range b {
-		out = append(out, digits[x>>4], digits[x&15])
-	}
-	return string(out)
 }

@@ -14,20 +14,41 @@ func (t *Table) EncodeKey(values [][]byte) ([]byte, error) {
 	if len(values) == 1 {
 		return values[0], nil
 	}
-	n := 0
 	for _, v := range values {
 		if len(v) > 0xFFFF {
 			return nil, ErrKeyTooLong
 		}
+	}
+	return CompositeKey(values), nil
+}
+
+// CompositeKey returns the composite form of any number of values, one included.
+func CompositeKey(values [][]byte) []byte {
+	n := 0
+	for _, v := range values {
 		n += len(v) + 3
 	}
 	key := make([]byte, 0, n)
 	for _, v := range values {
 		key = binary.BigEndian.AppendUint16(key, uint16(len(v)))
-		key = append(key, v...)
-		key = append(key, 0)
+		key = append(append(key, v...), 0)
 	}
-	return key, nil
+	return key
+}
+
+// CompareClustering orders clustering values as the table of these columns does; a prefix
+// precedes its extensions.
+func CompareClustering(cols []*Column, a, b [][]byte) int {
+	for i := range min(len(a), len(b)) {
+		c := cols[i].Type.Compare(a[i], b[i])
+		if cols[i].Desc {
+			c = -c
+		}
+		if c != 0 {
+			return c
+		}
+	}
+	return len(a) - len(b)
 }
 
 // DecodeKey is the inverse of EncodeKey. The values alias key; dst is reused.

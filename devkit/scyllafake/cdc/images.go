@@ -2,7 +2,6 @@ package cdc
 
 import (
 	"bytes"
-	"encoding/binary"
 	"maps"
 	"slices"
 
@@ -29,26 +28,13 @@ type rowState struct {
 
 func (s *rowState) set(id int32, value []byte) { s.columns[id] = value }
 
-// rowName returns a clustering key as a map key.
-func rowName(clustering [][]byte) string {
-	if len(clustering) == 1 {
-		return string(clustering[0])
-	}
-	var b []byte
-	for _, v := range clustering {
-		b = binary.BigEndian.AppendUint32(b, uint32(len(v)))
-		b = append(b, v...)
-	}
-	return string(b)
-}
-
 // touch returns the state of a row for a write to change, and creates it if needed; nil
 // when it is not used later.
 func (im *images) touch(row *store.Row) *rowState {
 	if !im.tracking {
 		return nil
 	}
-	name := rowName(row.Clustering)
+	name := string(catalog.CompositeKey(row.Clustering))
 	s := im.rows[name]
 	if s == nil {
 		s = &rowState{clustering: row.Clustering, columns: map[int32][]byte{}}
@@ -67,7 +53,7 @@ func (im *images) touchStatic() *rowState {
 
 func (im *images) forget(clustering [][]byte) {
 	if im.tracking {
-		delete(im.rows, rowName(clustering))
+		delete(im.rows, string(catalog.CompositeKey(clustering)))
 	}
 }
 
@@ -136,7 +122,7 @@ func loadImages(p *plan, base *store.Mutation, c *change, rows Rows, partition b
 				s.clustering = append(s.clustering, bytes.Clone(v))
 			}
 			s.load(p, row, wanted)
-			im.rows[rowName(s.clustering)] = s
+			im.rows[string(catalog.CompositeKey(s.clustering))] = s
 		}
 	}
 	return im, it.Err()
@@ -188,12 +174,12 @@ func (g *group) affected(t *catalog.Table) (statics, rows []affected) {
 	}
 	at := map[string]int{}
 	for i := range g.deletes {
-		at[rowName(g.deletes[i].Clustering)] = len(rows)
+		at[string(catalog.CompositeKey(g.deletes[i].Clustering))] = len(rows)
 		rows = append(rows, affected{row: &g.deletes[i]})
 	}
 	for _, kind := range [][]store.Row{g.inserts, g.updates} {
 		for i := range kind {
-			name := rowName(kind[i].Clustering)
+			name := string(catalog.CompositeKey(kind[i].Clustering))
 			j, ok := at[name]
 			if !ok {
 				j = len(rows)
@@ -205,7 +191,9 @@ func (g *group) affected(t *catalog.Table) (statics, rows []affected) {
 			}
 		}
 	}
-	slices.SortFunc(rows, func(a, b affected) int { return compareKeys(t, a.row.Clustering, b.row.Clustering) })
+	slices.SortFunc(rows, func(a, b affected) int {
+		return catalog.CompareClustering(t.Clustering, a.row.Clustering, b.row.Clustering)
+	})
 	return statics, rows
 }
 
@@ -230,7 +218,7 @@ func (t *transformer) image(op Operation, row *store.Row, columns map[int32]bool
 		if len(state.columns) == 0 && !t.images.touched {
 			return
 		}
-	} else if state = t.images.rows[rowName(row.Clustering)]; state == nil {
+	} else if state = t.images.rows[string(catalog.CompositeKey(row.Clustering))]; state == nil {
 		return
 	}
 	t.rec.add(op)

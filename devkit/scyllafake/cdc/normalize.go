@@ -13,7 +13,7 @@ func sortedRows(t *catalog.Table, rows []store.Row) []store.Row {
 	if len(rows) < 2 {
 		return rows
 	}
-	byKey := func(a, b store.Row) int { return compareKeys(t, a.Clustering, b.Clustering) }
+	byKey := func(a, b store.Row) int { return catalog.CompareClustering(t.Clustering, a.Clustering, b.Clustering) }
 	if !slices.IsSortedFunc(rows, byKey) {
 		rows = slices.Clone(rows)
 		slices.SortStableFunc(rows, byKey)
@@ -29,32 +29,13 @@ func sortedRows(t *catalog.Table, rows []store.Row) []store.Row {
 func mergedRows(t *catalog.Table, rows []store.Row) []store.Row {
 	out := make([]store.Row, 0, len(rows))
 	for _, r := range rows {
-		if n := len(out); n > 0 && compareKeys(t, out[n-1].Clustering, r.Clustering) == 0 {
+		if n := len(out); n > 0 && catalog.CompareClustering(t.Clustering, out[n-1].Clustering, r.Clustering) == 0 {
 			out[n-1] = mergeRow(out[n-1], r)
 		} else {
 			out = append(out, r)
 		}
 	}
 	return out
-}
-
-// compareKeys compares clustering keys in the table's order; a prefix precedes its
-// extensions.
-func compareKeys(t *catalog.Table, a, b [][]byte) int {
-	for i := range min(len(a), len(b)) {
-		if c := compareColumn(t, i, a[i], b[i]); c != 0 {
-			return c
-		}
-	}
-	return len(a) - len(b)
-}
-
-func compareColumn(t *catalog.Table, i int, a, b []byte) int {
-	c := t.Clustering[i].Type.Compare(a, b)
-	if t.Clustering[i].Desc {
-		return -c
-	}
-	return c
 }
 
 // mergeRow joins two changes of one row. A tombstone of the row does not remove cells
@@ -97,24 +78,10 @@ func laterDeletion(a, b store.Deletion) store.Deletion {
 // deletion, then one with a TTL, then the one that expires later, then the greater
 // value (ScyllaDB atomic_cell.cc).
 func newer(a, b *store.Cell) *store.Cell {
-	if a == nil || b != nil && beats(b, a) {
+	if a == nil || b != nil && b.Beats(a) {
 		return b
 	}
 	return a
-}
-
-func beats(a, b *store.Cell) bool {
-	switch {
-	case a.Timestamp != b.Timestamp:
-		return a.Timestamp > b.Timestamp
-	case a.Dead != b.Dead:
-		return a.Dead
-	case (a.TTL != 0) != (b.TTL != 0):
-		return a.TTL != 0
-	case a.Expiry != b.Expiry:
-		return a.Expiry > b.Expiry
-	}
-	return slices.Compare(a.Value, b.Value) > 0
 }
 
 // cleanElements normalises the cells of the multi-cell columns of rows; see
@@ -164,7 +131,7 @@ func sortedElements(c *catalog.Column, d *store.ColumnData) (elems []store.Eleme
 	out := elems[:0]
 	for _, e := range elems {
 		if n := len(out); n > 0 && byKey(out[n-1], e) == 0 {
-			if beats(&e.Cell, &out[n-1].Cell) {
+			if e.Beats(&out[n-1].Cell) {
 				out[n-1] = e
 			}
 		} else {

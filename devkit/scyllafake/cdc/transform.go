@@ -31,7 +31,7 @@ type transformer struct {
 func (t *transformer) run(rows Rows) error {
 	c := change{
 		rows:    t.plan.cleanElements(sortedRows(t.plan.base, t.base.Rows)),
-		ranges:  sortedRanges(t.plan.base, t.base.Ranges),
+		ranges:  store.JoinRanges(t.plan.base, t.base.Ranges),
 		deleted: t.base.Deleted,
 	}
 	if s := t.base.Static; s != nil && len(s.Columns) > 0 {

@@ -182,7 +182,7 @@ func (m *modifyPlan) deleteRows(b *mutationBuilder, ranges []store.Range, ts int
 	}
 	n := len(m.table.Clustering)
 	for _, r := range ranges {
-		if len(r.Start.Prefix) == n && len(r.End.Prefix) == n && expr.ComparePrefix(m.table.Clustering, r.Start.Prefix, r.End.Prefix) == 0 {
+		if len(r.Start.Prefix) == n && len(r.End.Prefix) == n && catalog.CompareClustering(m.table.Clustering, r.Start.Prefix, r.End.Prefix) == 0 {
 			row := b.row(r.Start.Prefix)
 			row.Deleted = later(row.Deleted, ts)
 			continue
@@ -271,7 +271,7 @@ func (p *partitionRows) find(clustering [][]byte) *store.Row {
 	if clustering == nil {
 		return p.static
 	}
-	return p.rows[string(expr.CompositeKey(clustering))]
+	return p.rows[string(catalog.CompositeKey(clustering))]
 }
 
 // readPartition reads the static row and the rows of some ranges; nil ranges
@@ -288,7 +288,7 @@ func (e *Engine) readPartition(t *catalog.Table, key []byte, ranges []store.Rang
 		p.static = it.Static().Clone()
 		for it.NextRow() {
 			r := it.Row().Clone()
-			p.rows[string(expr.CompositeKey(r.Clustering))] = r
+			p.rows[string(catalog.CompositeKey(r.Clustering))] = r
 		}
 	}
 	if err := it.Err(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine/expr"
@@ -178,7 +179,7 @@ func (s *selection) mayNeedPaging(pageSize uint64) bool {
 			return true
 		}
 		for _, r := range s.src.ranges {
-			if len(r.Start.Prefix) != n || len(r.End.Prefix) != n || expr.ComparePrefix(s.q.table.Clustering, r.Start.Prefix, r.End.Prefix) != 0 {
+			if len(r.Start.Prefix) != n || len(r.End.Prefix) != n || catalog.CompareClustering(s.q.table.Clustering, r.Start.Prefix, r.End.Prefix) != 0 {
 				return true
 			}
 		}

@@ -112,17 +112,17 @@ func (m *mutationBuilder) row(clustering [][]byte) *store.Row {
 				return &rows[i]
 			}
 		}
-	} else if i, ok := m.index[string(expr.CompositeKey(clustering))]; ok {
+	} else if i, ok := m.index[string(catalog.CompositeKey(clustering))]; ok {
 		return &rows[i]
 	}
 	m.mut.Rows = append(rows, store.Row{Clustering: clustering})
 	n := len(m.mut.Rows) - 1
 	if m.index != nil {
-		m.index[string(expr.CompositeKey(clustering))] = n
+		m.index[string(catalog.CompositeKey(clustering))] = n
 	} else if n > few {
 		m.index = make(map[string]int, 4*few)
 		for i := range m.mut.Rows {
-			m.index[string(expr.CompositeKey(m.mut.Rows[i].Clustering))] = i
+			m.index[string(catalog.CompositeKey(m.mut.Rows[i].Clustering))] = i
 		}
 	}
 	return &m.mut.Rows[n]
@@ -134,10 +134,10 @@ func (m *mutationBuilder) finish() bool {
 	cols := m.mut.Table.Clustering
 	m.mut.Rows = slices.DeleteFunc(m.mut.Rows, emptyRow)
 	if len(m.mut.Rows) > 1 {
-		slices.SortFunc(m.mut.Rows, func(a, b store.Row) int { return expr.ComparePrefix(cols, a.Clustering, b.Clustering) })
+		slices.SortFunc(m.mut.Rows, func(a, b store.Row) int { return catalog.CompareClustering(cols, a.Clustering, b.Clustering) })
 	}
 	if len(m.mut.Ranges) > 1 {
-		m.mut.Ranges = expr.JoinRanges(cols, m.mut.Ranges)
+		m.mut.Ranges = store.JoinRanges(m.mut.Table, m.mut.Ranges)
 	}
 	if m.mut.Static != nil && emptyRow(*m.mut.Static) {
 		m.mut.Static = nil
@@ -165,7 +165,7 @@ type rowWriter struct {
 // mark writes the row marker of an INSERT.
 func (w *rowWriter) mark() {
 	c := store.Cell{Timestamp: w.at.ts, TTL: w.at.ttl, Expiry: w.at.expiry}
-	if w.row.Marker == nil || beats(&c, w.row.Marker) {
+	if w.row.Marker == nil || c.Beats(w.row.Marker) {
 		w.row.Marker = &c
 	}
 }
@@ -187,7 +187,7 @@ func (w *rowWriter) data(id int32) *store.ColumnData {
 func (w *rowWriter) setCell(id int32, value []byte) {
 	c := w.at.cell(value)
 	d := w.data(id)
-	if d.Cell == nil || beats(&c, d.Cell) {
+	if d.Cell == nil || c.Beats(d.Cell) {
 		d.Cell = &c
 	}
 }
@@ -223,7 +223,7 @@ func (c cellsWriter) put(path, value []byte) {
 	}
 	if !found {
 		c.d.Elements = slices.Insert(c.d.Elements, i, e)
-	} else if beats(&e.Cell, &c.d.Elements[i].Cell) {
+	} else if e.Beats(&c.d.Elements[i].Cell) {
 		c.d.Elements[i] = e
 	}
 }
@@ -251,21 +251,4 @@ func (c cellsWriter) addAll(x *expr.EvalCtx, t *cqltype.Type, v []byte, prepend 
 			i++
 		}
 	}
-}
-
-// beats reports whether a survives when a and b are the same cell: the later one; of
-// one time a deletion, then one with a TTL, then the later expiry, then the larger
-// value by unsigned bytes.
-func beats(a, b *store.Cell) bool {
-	switch {
-	case a.Timestamp != b.Timestamp:
-		return a.Timestamp > b.Timestamp
-	case a.Dead != b.Dead:
-		return a.Dead
-	case (a.TTL != 0) != (b.TTL != 0):
-		return a.TTL != 0
-	case a.TTL != 0 && a.Expiry != b.Expiry:
-		return a.Expiry > b.Expiry
-	}
-	return bytes.Compare(a.Value, b.Value) > 0
 }

@@ -110,7 +110,7 @@ func (f *Failure) error(op engine.Op, batchlog string) *cqlerr.Error {
 	}
 	e.Consistency = uint16(level)
 	if e.Message == "" {
-		e.Message = message(e, keyspace+"."+table, levelName(level))
+		e.Message = message(e, keyspace+"."+table, level.String())
 	}
 	return e
 }
@@ -166,17 +166,4 @@ var codeNames = map[cqlerr.Code]string{
 	cqlerr.AlreadyExists:  "already_exists",
 	cqlerr.Unprepared:     "unprepared",
 	cqlerr.RateLimit:      "rate_limit",
-}
-
-var levelNames = map[engine.Consistency]string{
-	engine.Any: "ANY", engine.One: "ONE", engine.Two: "TWO", engine.Three: "THREE", engine.Quorum: "QUORUM", engine.All: "ALL",
-	engine.LocalQuorum: "LOCAL_QUORUM", engine.EachQuorum: "EACH_QUORUM", engine.Serial: "SERIAL",
-	engine.LocalSerial: "LOCAL_SERIAL", engine.LocalOne: "LOCAL_ONE",
-}
-
-func levelName(c engine.Consistency) string {
-	if name, ok := levelNames[c]; ok {
-		return name
-	}
-	return fmt.Sprintf("0x%04x", uint16(c))
 }

@@ -97,7 +97,4 @@ func TestFailure_Messages(t *testing.T) {
 			t.Errorf("message %q, want %q", got, want)
 		}
 	}
-	if got := levelName(0x99); got != "0x0099" {
-		t.Errorf("levelName() = %s", got)
-	}
 }

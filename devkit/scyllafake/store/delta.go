@@ -72,7 +72,7 @@ func (d *delta) addTomb(t columnTomb) {
 }
 
 func (d *delta) addMarker(m Cell) {
-	if !d.hasMarker || m.beats(&d.marker) {
+	if !d.hasMarker || m.Beats(&d.marker) {
 		d.hasMarker, d.marker = true, m
 	}
 }
@@ -112,7 +112,7 @@ func (d *delta) reconcile() {
 		switch n := len(entries); {
 		case e.Timestamp <= shadow:
 		case n > 0 && compareEntries(entries[n-1], e) == 0:
-			if e.beats(&entries[n-1].Cell) {
+			if e.Beats(&entries[n-1].Cell) {
 				entries[n-1] = e
 			}
 		default:

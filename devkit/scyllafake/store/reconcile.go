@@ -52,13 +52,13 @@ func (c *Cell) visible(shadow, now int64) bool {
 	return c.Timestamp > shadow && !c.Dead && (c.TTL == 0 || c.Expiry > now)
 }
 
-// beats reports whether a survives when a and b are one cell: the higher timestamp;
+// Beats reports whether a survives when a and b are one cell: the higher timestamp;
 // then a delete; then the cell with a TTL; then the later expiry; then the smaller TTL,
 // which is the later write; then the larger value.
 //
 // Time plays no part: an expired cell still beats the same cells, so that merging is
 // associative and no old value reappears.
-func (a *Cell) beats(b *Cell) bool {
+func (a *Cell) Beats(b *Cell) bool {
 	switch {
 	case a.Timestamp != b.Timestamp:
 		return a.Timestamp > b.Timestamp

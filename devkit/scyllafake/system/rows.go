@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
@@ -170,13 +171,13 @@ func Encode(v any) []byte {
 	case netip.Addr:
 		return v.AsSlice()
 	case Set:
-		return encodeElements(v)
+		return cqltype.BuildCollection(v...)
 	case List:
 		elems := make([][]byte, len(v))
 		for i, s := range v {
 			elems[i] = []byte(s)
 		}
-		return encodeElements(elems)
+		return cqltype.BuildCollection(elems...)
 	case map[string]string:
 		return encodeMap(v)
 	case map[string][]byte:
@@ -185,24 +186,10 @@ func Encode(v any) []byte {
 	panic(fmt.Sprintf("cannot encode a %T", v))
 }
 
-func encodeElements(elems [][]byte) []byte {
-	out := binary.BigEndian.AppendUint32(nil, uint32(len(elems)))
-	for _, e := range elems {
-		out = appendBytes(out, e)
-	}
-	return out
-}
-
 func encodeMap[V string | []byte](m map[string]V) []byte {
 	out := binary.BigEndian.AppendUint32(nil, uint32(len(m)))
 	for _, k := range slices.Sorted(maps.Keys(m)) {
-		out = appendBytes(out, []byte(k))
-		out = appendBytes(out, []byte(m[k]))
+		out = cqltype.AppendElement(cqltype.AppendElement(out, []byte(k)), []byte(m[k]))
 	}
 	return out
-}
-
-func appendBytes(out, b []byte) []byte {
-	out = binary.BigEndian.AppendUint32(out, uint32(len(b)))
-	return append(out, b...)
 }

@@ -1,7 +1,6 @@
 package expr
 
 import (
-	"encoding/binary"
 	"math"
 	"slices"
 
@@ -140,14 +139,4 @@ func (r *Restrictions) TokenRange(x *EvalCtx) (lo, hi int64, empty bool, err err
 		}
 	}
 	return lo, hi, lo > hi, nil
-}
-
-// CompositeKey returns the composite form of any number of values, one included.
-func CompositeKey(vals [][]byte) []byte {
-	var key []byte
-	for _, v := range vals {
-		key = binary.BigEndian.AppendUint16(key, uint16(len(v)))
-		key = append(append(key, v...), 0)
-	}
-	return key
 }

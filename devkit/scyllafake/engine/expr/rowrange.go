@@ -214,20 +214,5 @@ func (r *Restrictions) multiRanges(x *EvalCtx) ([]store.Range, bool, error) {
 
 // comparePrefixes orders clustering prefixes as the table does.
 func (r *Restrictions) comparePrefixes(a, b [][]byte) int {
-	return ComparePrefix(r.table.Clustering, a, b)
-}
-
-// ComparePrefix orders clustering values as the table does; a prefix precedes its
-// extensions.
-func ComparePrefix(cols []*catalog.Column, a, b [][]byte) int {
-	for i := range min(len(a), len(b)) {
-		c := cols[i].Type.Compare(a[i], b[i])
-		if cols[i].Desc {
-			c = -c
-		}
-		if c != 0 {
-			return c
-		}
-	}
-	return len(a) - len(b)
+	return catalog.CompareClustering(r.table.Clustering, a, b)
 }

@@ -80,18 +80,6 @@ type edge struct {
 	after  bool
 }
 
-func startEdge(b store.Bound) edge { return edge{b.Prefix, !b.Inclusive && len(b.Prefix) > 0} }
-func endEdge(b store.Bound) edge   { return edge{b.Prefix, b.Inclusive || len(b.Prefix) == 0} }
-
-func (e edge) start() store.Bound { return store.Bound{Prefix: e.prefix, Inclusive: !e.after} }
-func (e edge) end() store.Bound   { return store.Bound{Prefix: e.prefix, Inclusive: e.after} }
-
-// compareEdges orders edges as the table orders its rows.
-func compareEdges(cols []*catalog.Column, a, b edge) int {
-	n := min(len(a.prefix), len(b.prefix))
-	return orderEdges(ComparePrefix(cols, a.prefix[:n], b.prefix[:n]), a, b)
-}
-
 // orderEdges orders edges; c is the order of the common part of their prefixes.
 func orderEdges(c int, a, b edge) int {
 	n := min(len(a.prefix), len(b.prefix))
