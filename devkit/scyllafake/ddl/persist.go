@@ -49,7 +49,7 @@ type stateRecord struct {
 }
 
 func (c *Catalog) stateMeta(version uuid.UUID) store.Meta {
-	return meta(metaState, stateRecord{
+	return store.JSONMeta(metaState, stateRecord{
 		SchemaVersion: version, NextStoreID: c.nextStoreID, LastWrite: c.lastWrite, Release: c.o.Version.String(),
 	})
 }
@@ -63,7 +63,7 @@ type keyspaceRecord struct {
 }
 
 func keyspaceMeta(ks *catalog.Keyspace) store.Meta {
-	return meta(keyspaceKey(ks.Name), keyspaceRecord{
+	return store.JSONMeta(keyspaceKey(ks.Name), keyspaceRecord{
 		ks.Name, ks.Replication, ks.DurableWrites, ks.Tablets, ks.InitialTablets,
 	})
 }
@@ -104,15 +104,7 @@ func tableMeta(t *catalog.Table) store.Meta {
 	for _, d := range t.Dropped {
 		r.Dropped = append(r.Dropped, droppedRecord{d.Name, d.Type.String(), d.Kind, d.DroppedTime})
 	}
-	return meta(tableKey(t.Keyspace, t.Name), r)
-}
-
-func meta(key string, v any) store.Meta {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("%s: %v", key, err)) // plain structs always marshal
-	}
-	return store.Meta{Key: key, Value: b}
+	return store.JSONMeta(tableKey(t.Keyspace, t.Name), r)
 }
 
 func isSystem(keyspace string) bool {

@@ -9,7 +9,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine/expr"
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
 // maxPageBytes ends a page early, as ScyllaDB's result size limit does.
@@ -35,7 +34,6 @@ type selection struct {
 	perPartition uint64
 	fetched      uint64 // rows returned of the current partition
 
-	data []*store.ColumnData // slots of the projection
 	rows []byte
 	n    int32
 }
@@ -89,9 +87,6 @@ func (s *selection) begin(e *Engine) (found bool, err error) {
 		return false, err
 	}
 	s.view = expr.RowView{Table: q.table, Now: x.Now.Unix()}
-	if q.columns != nil {
-		s.data = make([]*store.ColumnData, q.columns.slots)
-	}
 	s.src = source{store: e.store, table: q.table, reversed: q.reversed, onlyPartitions: q.distinct}
 	if q.rest.NamesPartitions() {
 		var unset bool
@@ -247,9 +242,6 @@ func (s *selection) step(ctx context.Context, n uint64) (bool, error) {
 		if !s.src.resumed {
 			s.fetched = 0
 		}
-		if s.q.columns != nil {
-			fill(s.q.columns.static, s.view.Static, s.data)
-		}
 	}
 	return true, nil
 }
@@ -280,12 +272,11 @@ func (s *selection) emit() error {
 	if len(s.rows) > 0 && cap(s.rows)-len(s.rows) < 2*len(s.rows)/int(s.n) {
 		s.rows = slices.Grow(s.rows, len(s.rows))
 	}
-	if s.q.columns != nil {
-		s.rows = s.q.columns.appendRow(s.rows, &s.view, s.data)
-		s.n++
-		return nil
-	}
 	for i := range s.q.selected {
+		if c, ok := s.q.selected[i].Selector.(expr.ColumnSelector); ok {
+			s.rows = s.view.AppendColumn(s.rows, c.Col)
+			continue
+		}
 		v, err := s.q.selected[i].Value(s.x, &s.view)
 		if err != nil {
 			return err

@@ -14,8 +14,6 @@ type selectPlan struct {
 	rest   *expr.Restrictions
 	result []ColumnSpec
 
-	// columns is set instead of selected when only columns are selected.
-	columns  *projection
 	selected []expr.Selected
 	// count means count(*).
 	count bool
@@ -84,9 +82,6 @@ func (p *planner) selectClause(q *selectPlan, s *cql.Select) error {
 	}
 	for _, c := range q.selected {
 		q.result = append(q.result, p.Spec(c.Name, c.Type))
-	}
-	if !q.count {
-		q.columns = newProjection(q.selected)
 	}
 	return nil
 }

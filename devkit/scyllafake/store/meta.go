@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -12,6 +13,16 @@ import (
 type Meta struct {
 	Key   string
 	Value []byte
+}
+
+// JSONMeta returns an entry with the JSON of a value that always has one: plain structs of
+// numbers, bytes and strings.
+func JSONMeta(key string, v any) Meta {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("%s: %v", key, err))
+	}
+	return Meta{Key: key, Value: b}
 }
 
 func setMeta(b *pebble.Batch, m Meta) error {

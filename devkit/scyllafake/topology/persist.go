@@ -47,7 +47,7 @@ type (
 )
 
 func (t *Topology) nodeMeta() store.Meta {
-	return meta(metaNode, storedNode{HostID: t.HostID, Tokens: t.Tokens})
+	return store.JSONMeta(metaNode, storedNode{HostID: t.HostID, Tokens: t.Tokens})
 }
 
 func generationMeta(g *Generation) store.Meta {
@@ -56,7 +56,7 @@ func generationMeta(g *Generation) store.Meta {
 		s.Vnodes = append(s.Vnodes, storedVnode{End: e.end, Streams: idBytes(e.streams)})
 	}
 	// Start is positive and the key is of fixed length, so keys are in order of time.
-	return meta(fmt.Sprintf("%s%020d", metaGenerations, g.start), s)
+	return store.JSONMeta(fmt.Sprintf("%s%020d", metaGenerations, g.start), s)
 }
 
 // tabletMeta returns the entry of a table's stream sets; nil deletes it.
@@ -69,15 +69,7 @@ func tabletMeta(storeID uint32, table *tabletTable) store.Meta {
 	for _, set := range table.sets {
 		s.Sets = append(s.Sets, storedSet{Start: set.start, Streams: idBytes(set.streams)})
 	}
-	return meta(key, s)
-}
-
-func meta(key string, v any) store.Meta {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("marshal %T: %v", v, err)) // numbers, bytes and strings always marshal
-	}
-	return store.Meta{Key: key, Value: b}
+	return store.JSONMeta(key, s)
 }
 
 func idBytes(ids []StreamID) [][]byte {

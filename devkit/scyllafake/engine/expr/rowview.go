@@ -102,13 +102,13 @@ func appendElements(dst []byte, t *cqltype.Type, elems []store.Element) []byte {
 // AppendColumn appends a column as a [bytes] of a result row.
 func (v *RowView) AppendColumn(dst []byte, c *catalog.Column) []byte {
 	if c.Kind >= catalog.Static {
-		return AppendData(dst, c.Type, v.data(c))
+		return appendData(dst, c.Type, v.data(c))
 	}
 	return cqltype.AppendElement(dst, v.Value(c))
 }
 
-// AppendData appends the stored content of a column as a [bytes] of a result row.
-func AppendData(dst []byte, t *cqltype.Type, d *store.ColumnData) []byte {
+// appendData appends the stored content of a column as a [bytes] of a result row.
+func appendData(dst []byte, t *cqltype.Type, d *store.ColumnData) []byte {
 	switch {
 	case d == nil:
 		return cqltype.AppendElement(dst, nil)
