@@ -74,8 +74,8 @@ func TestVerify_IDOfADeadLetterOfAnotherAggregate(t *testing.T) {
 	}
 }
 
-// One id of two events of an aggregate, of which either is published: a verification reports the row
-// of the other.
+// One id of two events of an aggregate, of which either is published: a verification reports a row,
+// and the verifier the other event.
 func TestVerify_IDOfTwoEventsOfAnAggregate(t *testing.T) {
 	t.Parallel()
 	for published := range 2 {
@@ -88,5 +88,6 @@ func TestVerify_IDOfTwoEventsOfAnAggregate(t *testing.T) {
 		if got.OK() || got.Unreadable != 1 || len(found) != 1 || !strings.HasPrefix(found[0], "unreadable") {
 			t.Errorf("number %d is published: a verification counts %+v: %v, want one unreadable row", published+1, got, found)
 		}
+		b.check(b.verifier(new(strings.Builder)), map[string]int{"published": 1, "missing": 1}, two[1-published])
 	}
 }

@@ -308,7 +308,7 @@ func (v *Verification) behind(ctx context.Context, at, starts, ends kadm.ListedO
 	if len(from) == 0 {
 		return 0, nil
 	}
-	err := t.consume(ctx, from, left, func(gocql.UUID, outbox.ID) error { return nil })
+	err := t.consume(ctx, from, left, func(gocql.UUID, outbox.ID, int64) error { return nil })
 	return t.behind, err
 }
 

@@ -19,12 +19,12 @@ import (
 // its error ends the read.
 type topicSource interface {
 	// begin discards what was read and reads the known topics.
-	begin(ctx context.Context, sink func(id gocql.UUID, aggregate outbox.ID) error) error
+	begin(ctx context.Context, sink func(id gocql.UUID, aggregate outbox.ID, seq int64) error) error
 	// topic reads a topic unless it was read since begin. It returns the time, in
 	// microseconds, before which the absence of an event proves nothing.
-	topic(ctx context.Context, name string, sink func(id gocql.UUID, aggregate outbox.ID) error) (horizon int64, err error)
+	topic(ctx context.Context, name string, sink func(id gocql.UUID, aggregate outbox.ID, seq int64) error) (horizon int64, err error)
 	// more reads the records that were added to the topics since.
-	more(ctx context.Context, sink func(id gocql.UUID, aggregate outbox.ID) error) error
+	more(ctx context.Context, sink func(id gocql.UUID, aggregate outbox.ID, seq int64) error) error
 	// records returns the approximate number of records of the known topics.
 	records() int64
 }
@@ -152,10 +152,10 @@ func (p *pass) segment(ctx context.Context, from, ranges int) (n int, err error)
 	return ranges, nil
 }
 
-// eventKey identifies an event in a set: a defective writer may give one id to events of two
-// aggregates, of which token is that of one. The other event is in no topic.
-func eventKey(id gocql.UUID, token int64) gocql.UUID {
-	binary.LittleEndian.PutUint64(id[:8], binary.LittleEndian.Uint64(id[:8])^uint64(token))
+// eventKey identifies an event in a set: a defective writer may give one id to several events, of
+// which one has that number in the aggregate of that token. The others are in no topic.
+func eventKey(id gocql.UUID, token, seq int64) gocql.UUID {
+	binary.LittleEndian.PutUint64(id[:8], binary.LittleEndian.Uint64(id[:8])^uint64(token)^uint64(seq)<<32)
 	return id
 }
 
@@ -163,10 +163,12 @@ func eventKey(id gocql.UUID, token int64) gocql.UUID {
 func (p *pass) token(aggregate outbox.ID) int64 { return rows.Token(p.t.Scan.table, aggregate) }
 
 // has reports whether the topics contain the event of a row.
-func (p *pass) has(r *Row) bool { return p.set.Has(eventKey(r.Event.UUID(), p.token(r.Aggregate))) }
+func (p *pass) has(r *Row) bool {
+	return p.set.Has(eventKey(r.Event.UUID(), p.token(r.Aggregate), r.Seq))
+}
 
 // add adds an event of a topic.
-func (p *pass) add(id gocql.UUID, aggregate outbox.ID) error {
+func (p *pass) add(id gocql.UUID, aggregate outbox.ID, seq int64) error {
 	token := p.token(aggregate)
 	if token <= p.after || token > p.upTo {
 		return nil
@@ -174,7 +176,7 @@ func (p *pass) add(id gocql.UUID, aggregate outbox.ID) error {
 	if p.set.Len() >= p.v.cfg.maxEvents {
 		return errFull
 	}
-	p.set.Add(eventKey(id, token))
+	p.set.Add(eventKey(id, token, seq))
 	return nil
 }
 

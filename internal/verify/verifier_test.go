@@ -312,28 +312,28 @@ func (s *synthetic) id(i int) gocql.UUID {
 	return id
 }
 
-func (s *synthetic) each(more bool, sink func(id gocql.UUID, aggregate outbox.ID) error) error {
+func (s *synthetic) each(more bool, sink func(id gocql.UUID, aggregate outbox.ID, seq int64) error) error {
 	s.read++
 	for i := range s.rows {
 		if s.lost[i] || s.late[i] != more {
 			continue
 		}
-		if err := sink(s.id(i), outbox.IDFromUUID(s.id(i))); err != nil {
+		if err := sink(s.id(i), outbox.IDFromUUID(s.id(i)), 1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *synthetic) begin(_ context.Context, sink func(id gocql.UUID, aggregate outbox.ID) error) error {
+func (s *synthetic) begin(_ context.Context, sink func(id gocql.UUID, aggregate outbox.ID, seq int64) error) error {
 	return s.each(false, sink)
 }
 
-func (s *synthetic) topic(context.Context, string, func(id gocql.UUID, aggregate outbox.ID) error) (int64, error) {
+func (s *synthetic) topic(context.Context, string, func(id gocql.UUID, aggregate outbox.ID, seq int64) error) (int64, error) {
 	return s.horizon, nil
 }
 
-func (s *synthetic) more(_ context.Context, sink func(id gocql.UUID, aggregate outbox.ID) error) error {
+func (s *synthetic) more(_ context.Context, sink func(id gocql.UUID, aggregate outbox.ID, seq int64) error) error {
 	return s.each(true, sink)
 }
 

@@ -67,12 +67,12 @@ func (t *topicReader) close() {
 
 func (t *topicReader) records() int64 { return t.held }
 
-func (t *topicReader) begin(ctx context.Context, sink func(id gocql.UUID, aggregate outbox.ID) error) error {
+func (t *topicReader) begin(ctx context.Context, sink func(id gocql.UUID, aggregate outbox.ID, seq int64) error) error {
 	t.states, t.held = make(map[string]*topicState), 0
 	return t.read(ctx, t.known, sink)
 }
 
-func (t *topicReader) topic(ctx context.Context, name string, sink func(id gocql.UUID, aggregate outbox.ID) error) (int64, error) {
+func (t *topicReader) topic(ctx context.Context, name string, sink func(id gocql.UUID, aggregate outbox.ID, seq int64) error) (int64, error) {
 	if t.states[name] == nil {
 		if !slices.Contains(t.known, name) {
 			t.known = append(t.known, name)
@@ -99,12 +99,12 @@ func (t *topicReader) byWriters(s *topicState, horizon int64) int64 {
 	return horizon + t.behind.Microseconds()
 }
 
-func (t *topicReader) more(ctx context.Context, sink func(id gocql.UUID, aggregate outbox.ID) error) error {
+func (t *topicReader) more(ctx context.Context, sink func(id gocql.UUID, aggregate outbox.ID, seq int64) error) error {
 	return t.read(ctx, t.known, sink)
 }
 
 // read reads topics from their positions to their ends.
-func (t *topicReader) read(ctx context.Context, names []string, sink func(id gocql.UUID, aggregate outbox.ID) error) error {
+func (t *topicReader) read(ctx context.Context, names []string, sink func(id gocql.UUID, aggregate outbox.ID, seq int64) error) error {
 	if len(names) == 0 {
 		return nil
 	}
@@ -262,7 +262,7 @@ func (t *topicReader) locate(ctx context.Context, adm *kadm.Client, names []stri
 }
 
 // consume reads partitions from their offsets until all have reached their ends.
-func (t *topicReader) consume(ctx context.Context, from map[string]map[int32]kgo.Offset, left map[string]map[int32]int64, sink func(id gocql.UUID, aggregate outbox.ID) error) error {
+func (t *topicReader) consume(ctx context.Context, from map[string]map[int32]kgo.Offset, left map[string]map[int32]int64, sink func(id gocql.UUID, aggregate outbox.ID, seq int64) error) error {
 	client, err := t.kafka.Client(kgo.ConsumePartitions(from), kgo.KeepControlRecords(), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.FetchMaxBytes(8<<20), kgo.MaxConcurrentFetches(2))
 	if err != nil {
@@ -300,7 +300,7 @@ func (t *topicReader) consume(ctx context.Context, from map[string]map[int32]kgo
 	return nil
 }
 
-func (t *topicReader) take(f *kgo.FetchTopicPartition, left map[string]map[int32]int64, sink func(id gocql.UUID, aggregate outbox.ID) error) error {
+func (t *topicReader) take(f *kgo.FetchTopicPartition, left map[string]map[int32]int64, sink func(id gocql.UUID, aggregate outbox.ID, seq int64) error) error {
 	for _, r := range f.Records {
 		t.states[r.Topic].next[r.Partition] = r.Offset + 1
 		if r.Attrs.IsControl() {
@@ -313,7 +313,7 @@ func (t *topicReader) take(f *kgo.FetchTopicPartition, left map[string]map[int32
 		if !e.CreatedAt.IsZero() && r.Timestamp.UnixMilli() > 0 {
 			t.behind = min(max(t.behind, e.CreatedAt.Sub(r.Timestamp)), maxBehind)
 		}
-		if err := sink(e.ID.UUID(), e.AggregateID); err != nil {
+		if err := sink(e.ID.UUID(), e.AggregateID, e.Sequence); err != nil {
 			return err
 		}
 	}
