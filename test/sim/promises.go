@@ -200,6 +200,9 @@ func (w *world) checkSaves(e *evidence, first map[gocql.UUID]time.Time, what str
 				continue // a late row became visible after the checkpoint passed it; another one is no event
 			}
 			at, ok := first[rows[i].event]
+			if !ok && w.hidden(e, &rows[i], s.at) {
+				continue
+			}
 			if !ok {
 				at = time.Now()
 			}
@@ -216,6 +219,14 @@ func (w *world) checkSaves(e *evidence, first map[gocql.UUID]time.Time, what str
 			break
 		}
 	}
+}
+
+// hidden reports whether the log was altered when an event was written, and the outbox table, of which
+// the relay then reads the rows of that time, has another event with its number in its place
+// (docs/promises.md).
+func (w *world) hidden(e *evidence, row *logRow, saved time.Time) bool {
+	_, stored := e.outbox[row.event]
+	return !stored && w.ledger.replaced[row.event] && e.scanCovers(saved, row.time.Time(), row.time.Time())
 }
 
 // scanCovers reports whether a scan of the outbox table covered an event.
