@@ -47,7 +47,8 @@ func (m *Manager) NeedsLock(t *catalog.Table) bool {
 	return err == nil && p != nil && p.images()
 }
 
-// Augment returns the log mutations of muts, for the same store.Apply; tables without
+// Augment returns the log mutations of muts, which have each row once, in clustering order,
+// and disjoint ranges, for the same store.Apply; tables without
 // CDC have none. Each call gives a change a cdc$time of its own, so a write that is
 // executed again is logged again. now is the node's wall clock: timestamps are checked
 // against it, and the TTL of the log counts from it.

@@ -186,6 +186,7 @@ func (f *fixture) mutation(pk int, ops string, ts int64) *store.Mutation {
 	for op := range strings.SplitSeq(ops, "; ") {
 		f.operation(m, op, ts)
 	}
+	slices.SortStableFunc(m.Rows, func(a, b store.Row) int { return f.compareKeys(a.Clustering, b.Clustering) })
 	return m
 }
 
@@ -214,7 +215,7 @@ func (f *fixture) operation(m *store.Mutation, op string, ts int64) {
 	case '!':
 		m.Deleted = gone
 	case '-':
-		m.Rows = append(m.Rows, store.Row{Clustering: f.key(arg), Deleted: gone})
+		f.row(m, f.key(arg)).Deleted = gone
 	case '[', '(':
 		end := words[1]
 		m.Ranges = append(m.Ranges, store.RangeDeletion{Deletion: gone, Range: store.Range{
@@ -227,15 +228,44 @@ func (f *fixture) operation(m *store.Mutation, op string, ts int64) {
 		}
 		m.Static.Columns = append(m.Static.Columns, f.columns(words[1:], cell)...)
 	case '+', '~':
-		row := store.Row{Clustering: f.key(arg), Columns: f.columns(words[1:], cell)}
+		row := f.row(m, f.key(arg))
+		for _, d := range f.columns(words[1:], cell) {
+			if i := slices.IndexFunc(row.Columns, func(o store.ColumnData) bool { return o.ID == d.ID }); i >= 0 {
+				key := elementKey(f.base.ByID[d.ID].Type)
+				row.Columns[i].Elements = append(row.Columns[i].Elements, d.Elements...)
+				slices.SortFunc(row.Columns[i].Elements, func(a, b store.Element) int { return key.Compare(a.Path, b.Path) })
+				continue
+			}
+			row.Columns = append(row.Columns, d)
+		}
+		slices.SortFunc(row.Columns, func(a, b store.ColumnData) int { return cmp.Compare(a.ID, b.ID) })
 		if kind == '+' {
 			marker := cell
 			row.Marker = &marker
 		}
-		m.Rows = append(m.Rows, row)
 	default:
 		f.Fatalf("operation %q", op)
 	}
+}
+
+// row returns the row of a key, a new one if necessary: a mutation has one for each.
+func (f *fixture) row(m *store.Mutation, key [][]byte) *store.Row {
+	for i := range m.Rows {
+		if f.compareKeys(m.Rows[i].Clustering, key) == 0 {
+			return &m.Rows[i]
+		}
+	}
+	m.Rows = append(m.Rows, store.Row{Clustering: key})
+	return &m.Rows[len(m.Rows)-1]
+}
+
+func (f *fixture) compareKeys(a, b [][]byte) int {
+	for i, c := range f.base.Clustering {
+		if d := c.Type.Compare(a[i], b[i]); d != 0 {
+			return map[bool]int{false: d, true: -d}[c.Desc]
+		}
+	}
+	return 0
 }
 
 func (f *fixture) number(s string) int {

@@ -1,7 +1,6 @@
 package cdc
 
 import (
-	"slices"
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
@@ -29,16 +28,9 @@ type transformer struct {
 // run appends the log mutations of the base mutation to out: one for each
 // timestamp.
 func (t *transformer) run(rows Rows) error {
-	c := change{
-		rows:    t.plan.cleanElements(sortedRows(t.plan.base, t.base.Rows)),
-		ranges:  store.JoinRanges(t.plan.base, t.base.Ranges),
-		deleted: t.base.Deleted,
-	}
+	c := change{rows: t.base.Rows, ranges: t.base.Ranges, deleted: t.base.Deleted}
 	if s := t.base.Static; s != nil && len(s.Columns) > 0 {
 		c.static = s
-		if slices.ContainsFunc(s.Columns, func(d store.ColumnData) bool { return len(d.Elements) > 0 }) {
-			c.static = &t.plan.cleanElements([]store.Row{*s})[0]
-		}
 	}
 	if len(t.plan.base.Clustering) == 0 {
 		c = withoutRowDeletions(c)
@@ -72,15 +64,15 @@ func (t *transformer) run(rows Rows) error {
 // withoutRowDeletions turns the deletion of the one row of a partition into the
 // deletion of the partition, as ScyllaDB does.
 func withoutRowDeletions(c change) change {
-	for i := range c.rows {
-		if c.rows[i].Deleted.Set {
-			r := c.rows[i]
-			c.deleted = laterDeletion(c.deleted, r.Deleted)
-			r.Deleted = store.Deletion{}
-			c.rows = []store.Row{r}
-			break
-		}
+	if len(c.rows) == 0 || !c.rows[0].Deleted.Set {
+		return c
 	}
+	r := c.rows[0]
+	if !c.deleted.Set || r.Deleted.Timestamp > c.deleted.Timestamp {
+		c.deleted = r.Deleted
+	}
+	r.Deleted = store.Deletion{}
+	c.rows = []store.Row{r}
 	return c
 }
 

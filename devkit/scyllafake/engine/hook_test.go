@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -259,6 +260,30 @@ func TestHook_DeadPage(t *testing.T) {
 		s.next(engine.Verdict{DeadPage: true})
 		if got := n.pages(cql, 2); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", cql, got, want)
+		}
+	}
+}
+
+// A mutation has each row and element once, and no element that the tombstone of its column
+// covers: the CDC log is made of it.
+func TestHook_SeesMutationsInNormalForm(t *testing.T) {
+	t.Parallel()
+	s := &script{}
+	n := setupHook(t, s, "CREATE TABLE col (k int, c int, m map<text, int>, PRIMARY KEY (k, c))")
+	for text, want := range map[string]string{
+		"UPDATE col USING TIMESTAMP 5 SET m = m + {'a': 1} WHERE k = 1 AND c = 2; DELETE m FROM col USING TIMESTAMP 10 WHERE k = 1 AND c = 2;":                                                                         "[0]",
+		"UPDATE col USING TIMESTAMP 6 SET m = m + {'a': 2} WHERE k = 1 AND c = 2; UPDATE col USING TIMESTAMP 5 SET m = m + {'b': 1, 'a': 1} WHERE k = 1 AND c = 2; INSERT INTO col (k, c, m) VALUES (1, 1, {'x': 1});": "[1 2]",
+	} {
+		s.next()
+		if _, err := n.run("BEGIN BATCH " + text + " APPLY BATCH"); err != nil {
+			t.Fatal(err)
+		}
+		var elements []int
+		for _, r := range s.ops[0].Mutations[0].Rows {
+			elements = append(elements, len(r.Columns[0].Elements))
+		}
+		if got := fmt.Sprint(elements); got != want {
+			t.Errorf("%s: rows with %s elements, want %s", text, got, want)
 		}
 	}
 }

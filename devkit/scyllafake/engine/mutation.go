@@ -128,11 +128,14 @@ func (m *mutationBuilder) row(clustering [][]byte) *store.Row {
 	return &m.mut.Rows[n]
 }
 
-// finish sorts rows into clustering order and joins deletions; it reports whether the
-// mutation is not empty.
+// finish sorts rows into clustering order, joins deletions and drops the elements that the
+// tombstone of their column covers; it reports whether the mutation is not empty.
 func (m *mutationBuilder) finish() bool {
 	cols := m.mut.Table.Clustering
 	m.mut.Rows = slices.DeleteFunc(m.mut.Rows, emptyRow)
+	for i := range m.mut.Rows {
+		dropCovered(&m.mut.Rows[i])
+	}
 	if len(m.mut.Rows) > 1 {
 		slices.SortFunc(m.mut.Rows, func(a, b store.Row) int { return catalog.CompareClustering(cols, a.Clustering, b.Clustering) })
 	}
@@ -142,7 +145,18 @@ func (m *mutationBuilder) finish() bool {
 	if m.mut.Static != nil && emptyRow(*m.mut.Static) {
 		m.mut.Static = nil
 	}
+	if m.mut.Static != nil {
+		dropCovered(m.mut.Static)
+	}
 	return m.mut.Deleted.Set || m.mut.Static != nil || len(m.mut.Rows) > 0 || len(m.mut.Ranges) > 0
+}
+
+func dropCovered(r *store.Row) {
+	for i := range r.Columns {
+		if d := &r.Columns[i]; d.Deleted.Set {
+			d.Elements = slices.DeleteFunc(d.Elements, func(e store.Element) bool { return e.Timestamp <= d.Deleted.Timestamp })
+		}
+	}
 }
 
 func emptyRow(r store.Row) bool { return r.Marker == nil && !r.Deleted.Set && len(r.Columns) == 0 }
