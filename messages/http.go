@@ -154,7 +154,7 @@ type idInput struct {
 }
 
 type listInput struct {
-	State        string    `query:"state" enum:"scheduled" required:"true" doc:"scheduled; messages in other states are not listed"`
+	State        string    `query:"state" enum:"scheduled" default:"scheduled" doc:"Messages in other states are not listed"`
 	Topic        string    `query:"topic" doc:"Only messages for this topic"`
 	Key          string    `query:"key" doc:"Only messages with this key"`
 	Client       string    `query:"client" doc:"Only messages of this client: the name of a token, or the word address and the address"`

@@ -28,7 +28,7 @@ func TestHTTP_ScheduledIsSeenListedAndTakenBack(t *testing.T) {
 		t.Errorf("%d events are in the outbox ahead of time", n)
 	}
 	var listed []string
-	for path := "/v1/messages?state=scheduled&limit=2"; path != ""; {
+	for path := "/v1/messages?limit=2"; path != ""; {
 		r := world.Request(t, b.handler, "GET", path, "")
 		page, _ := r.Body["messages"].([]any)
 		if r.Status != 200 || len(page) > 2 {
@@ -68,7 +68,7 @@ func TestHTTP_ScheduledIsSeenListedAndTakenBack(t *testing.T) {
 	if n := len(b.waiting(t)); n != 4 {
 		t.Errorf("%d wait, want 4", n)
 	}
-	for _, bad := range []string{"?state=queued", "", "?state=scheduled&cursor=x", "?state=scheduled&limit=0", "?state=scheduled&since=1900-01-01T00:00:00Z"} {
+	for _, bad := range []string{"?state=queued", "?state=scheduled&cursor=x", "?state=scheduled&limit=0", "?state=scheduled&since=1900-01-01T00:00:00Z"} {
 		if r := world.Request(t, b.handler, "GET", "/v1/messages"+bad, ""); r.Status != 422 {
 			t.Errorf("GET %s = %d %s", bad, r.Status, r.Text)
 		}

@@ -31,8 +31,8 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "outbox_messages_received_total", Help: "Submitted messages, by result.",
 		}, []string{"result"}),
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outbox_messages_write_attempts_total", Help: "Attempts to store a message, by outcome.",
-		}, []string{"outcome"}),
+			Name: "outbox_messages_write_attempts_total", Help: "Attempts to store a message, by result.",
+		}, []string{"result"}),
 	}
 	for _, r := range []string{resultQueued, resultScheduled, resultReplayed, resultInvalid, resultQuota, resultUnavailable, resultUnknown} {
 		m.results.WithLabelValues(r)

@@ -353,7 +353,7 @@ func TestHTTP_Metrics(t *testing.T) {
 	r := world.Request(t, promhttp.HandlerFor(reg, promhttp.HandlerOpts{}), "GET", "/metrics", "")
 	for _, want := range []string{
 		`outbox_http_request_duration_seconds_count{api="orders",code="422",operation="create-order"} 1`,
-		`outbox_orders_write_attempts_total{outcome="unknown",step="batch"} 0`,
+		`outbox_orders_write_attempts_total{result="unknown",step="batch"} 0`,
 		`outbox_orders_repairs_total{repaired="event"} 0`,
 		`outbox_orders_unknown_outcomes_total 0`,
 	} {

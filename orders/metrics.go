@@ -39,8 +39,8 @@ func newMetrics(reg prometheus.Registerer, rowTTL time.Duration) (*metrics, erro
 	m := &metrics{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outbox_orders_write_attempts_total",
-			Help: "Attempts of the steps of a change, by outcome.",
-		}, []string{"step", "outcome"}),
+			Help: "Attempts of the steps of a change, by result.",
+		}, []string{"step", "result"}),
 		repairs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outbox_orders_repairs_total",
 			Help: "Incomplete changes that a reader or the sweep completed, by missing part.",

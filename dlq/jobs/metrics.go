@@ -10,7 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/latency"
 )
 
-// metrics are the metrics of a Runner. Labels are actions, states and outcomes, all
+// metrics are the metrics of a Runner. Labels are actions, states and results, all
 // bounded, and begin at zero.
 type metrics struct {
 	open     *prometheus.GaugeVec
@@ -38,8 +38,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "outbox_dead_letter_jobs_finished_total", Help: "Jobs that this process finished, by action and state.",
 		}, []string{"action", "state"}),
 		items: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outbox_dead_letter_job_items_total", Help: "Dead letters processed by jobs of this process, by action and outcome; the result of a replay counts once it is known.",
-		}, []string{"action", "outcome"}),
+			Name: "outbox_dead_letter_job_items_total", Help: "Dead letters processed by jobs of this process, by action and result; the result of a replay counts once it is known.",
+		}, []string{"action", "result"}),
 		duration: prometheus.NewHistogramVec(latency.Opts("outbox_dead_letter_job_duration_seconds", "Duration of jobs from start to report, including pauses.",
 			[]float64{.1, .5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600}), []string{"action"}),
 	}

@@ -71,7 +71,7 @@ func TestREADME_CurlExamples(t *testing.T) {
 		{"/v1/messages -H", `"state":"scheduled"`},
 		{"/v1/messages/ID", `"state":"scheduled"`},
 		{"/v1/messages/ID/content", `"payload_text":"{\"text\":\"hello\"}"`},
-		{"state=scheduled", `"key":"customer-42"`},
+		{"8084/v1/messages", `"key":"customer-42"`},
 		{"-X DELETE", "204"},
 		{"/v1/messages/batch", `"accepted":2,"rejected":0`},
 		{"/v1/events/stream", "event: event"},

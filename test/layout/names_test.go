@@ -13,9 +13,12 @@ import (
 // seqAttribute is a log attribute with the name of a column; in a list of columns a string follows.
 var seqAttribute = regexp.MustCompile(`"seq",\s+[A-Za-z]`)
 
+// outcomeLabel is a label of a metric.
+var outcomeLabel = regexp.MustCompile(`\[\]string\{[^}]*"outcome"[^}]*\}\)`)
+
 // The number of an event is "sequence" in logs and in JSON, as in the HTTP APIs. Only columns are
-// named seq, and what is stored with their names.
-func TestNames_SequenceInLogsAndJSON(t *testing.T) {
+// named seq, and what is stored with their names. The label of how something ended is "result".
+func TestNames_OneForEachMeaning(t *testing.T) {
 	t.Parallel()
 	read := 0
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -42,6 +45,9 @@ func TestNames_SequenceInLogsAndJSON(t *testing.T) {
 		read++
 		if s := seqAttribute.Find(text); s != nil {
 			t.Errorf(`%s logs %s…: name the attribute "sequence"`, rel, s)
+		}
+		if outcomeLabel.Match(text) {
+			t.Errorf(`%s has a metric with the label "outcome": name it "result"`, rel)
 		}
 		if strings.Contains(string(text), "`json:\"seq\"") && rel != filepath.Join("dlq", "archive", "record.go") {
 			t.Errorf(`%s has a JSON member "seq": name it "sequence"`, rel)
