@@ -115,7 +115,7 @@ type Purge struct {
 // other errors name fields of the request.
 type Service interface {
 	// Put creates or replaces a subscription and returns it as stored. A Version other
-	// than 0 must be the stored one. The principal is recorded.
+	// than 0 must be the stored one, and with Absent there must be none. The principal is recorded.
 	Put(ctx context.Context, s Subscription, principal string) (Subscription, error)
 	Get(ctx context.Context, name string) (Subscription, error)
 	List(ctx context.Context) ([]Subscription, error)

@@ -55,6 +55,9 @@ const (
 	StartEarliest = "earliest"
 )
 
+// Absent is the Version for a Put that only creates.
+const Absent = -1
+
 // Subscription is the configuration of a subscription. Name and Topics are required;
 // other zero values mean the documented defaults.
 type Subscription struct {
@@ -101,8 +104,11 @@ type Subscription struct {
 	// change too: with KeepPaused, which is not stored, Put does not change it.
 	Paused, KeepPaused bool
 
-	// Version counts the changes, from 1. Put compares it unless it is 0.
+	// Version counts the changes, from 1. Put compares it unless it is 0; with Absent there must be
+	// no subscription.
 	Version int64
+	// Created is set by Put, and not stored: there was no subscription before.
+	Created bool
 	// CreatedAt and ChangedAt are set by the store, ChangedBy is the principal of the
 	// last change.
 	CreatedAt, ChangedAt time.Time

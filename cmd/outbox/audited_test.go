@@ -94,7 +94,7 @@ func TestSubscriptions_ChangesAreAudited(t *testing.T) {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil || resp.Body.Close() != nil || resp.StatusCode != http.StatusOK {
+	if err != nil || resp.Body.Close() != nil || resp.StatusCode != http.StatusCreated {
 		t.Fatalf("PUT = %+v, %v", resp, err)
 	}
 	if got, _ := b.trail(t); !slices.Contains(got, audited{"anonymous", "put-subscription", "own", "", "done"}) {

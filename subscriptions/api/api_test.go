@@ -361,8 +361,17 @@ func TestResource_LifeCycle(t *testing.T) {
 		t.Errorf("PUT of invalid fields = %d %s", r.Code, r.Body)
 	}
 	r := b.ask(t, http.MethodPut, path, `{"topics":["OrderCreated"],"visibility_timeout":"5m"}`)
-	if r.Code != 200 || r.Version != 1 {
-		t.Fatalf("PUT = %d %s", r.Code, r.Body)
+	if r.Code != 201 || r.Version != 1 {
+		t.Fatalf("PUT = %d %s, want 201", r.Code, r.Body)
+	}
+	if r := b.ask(t, http.MethodPut, path, `{"topics":["OrderCreated"]}`, "If-None-Match", "*"); r.Code != 412 || r.Type != problemStale {
+		t.Errorf("PUT of what exists with If-None-Match = %d %s", r.Code, r.Body)
+	}
+	if r := b.ask(t, http.MethodPut, "/v1/subscriptions/fresh", `{"topics":["a"]}`, "If-None-Match", "*", "If-Match", `"1"`); r.Code != 412 {
+		t.Errorf("PUT with both conditions = %d %s", r.Code, r.Body)
+	}
+	if r := b.ask(t, http.MethodPut, "/v1/subscriptions/fresh", `{"topics":["a"]}`, "If-None-Match", "*"); r.Code != 201 {
+		t.Errorf("PUT of a new one with If-None-Match = %d %s", r.Code, r.Body)
 	}
 	for body, at := range map[string]string{
 		`{"topics":["a"],"dead_letter":{"name":"a b"}}`: "body.dead_letter.name", `{"topics":["a"],"dead_letter":{"retention_days":0}}`: "body.dead_letter.retention_days",

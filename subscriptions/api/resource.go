@@ -152,14 +152,21 @@ type bodyInput struct {
 }
 
 type putInput struct {
-	Name    string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription: letters, digits, - and _, at most 60"`
-	IfMatch string `header:"If-Match" pattern:"^(\"[1-9][0-9]{0,17}\")?$" patternDescription:"an ETag with its quotes, such as \"3\"" doc:"ETag of the subscription as it was read; if it has changed since, the request fails with 412"`
-	RawBody []byte `contentType:"application/json"`
+	Name        string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription: letters, digits, - and _, at most 60"`
+	IfNoneMatch string `header:"If-None-Match" pattern:"^(\\*)?$" patternDescription:"*" doc:"* refuses with 412 to replace a subscription"`
+	IfMatch     string `header:"If-Match" pattern:"^(\"[1-9][0-9]{0,17}\")?$" patternDescription:"an ETag with its quotes, such as \"3\"" doc:"ETag of the subscription as it was read; if it has changed since, the request fails with 412"`
+	RawBody     []byte `contentType:"application/json"`
 }
 
 type deleteInput struct {
 	Name    string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription"`
 	IfMatch string `header:"If-Match" pattern:"^(\"[1-9][0-9]{0,17}\")?$" patternDescription:"an ETag with its quotes, such as \"3\"" doc:"ETag of the subscription as it was read; if it has changed since, the request fails with 412"`
+}
+
+type putOutput struct {
+	Status int
+	ETag   string `header:"ETag" doc:"Version of the subscription"`
+	Body   subscriptionBody
 }
 
 type subscriptionOutput struct {
@@ -237,11 +244,16 @@ const path = "/v1/subscriptions/{name}"
 
 // registerResources adds the operations that create and delete subscriptions.
 func (s *Server) registerResources() {
+	puts := s.problems(400, 412, 413)
 	httpapi.RegisterDecoding[subscriptionInput](s.api, false, s.needs(access.Admin, huma.Operation{
 		OperationID: "put-subscription", Method: http.MethodPut, Path: path, Summary: "Create or replace a subscription",
-		Description:  "Omitted members get their defaults, except paused, which is kept. The response of GET can be changed and sent back: with its ETag as If-Match the change is refused with 412 if another one came first.",
-		MaxBodyBytes: maxBody, Responses: s.problems(400, 412, 413),
+		Description:  "201 if it creates, 200 if it replaces. Omitted members get their defaults, except paused, which is kept. The response of GET can be changed and sent back: with its ETag as If-Match the change is refused with 412 if another one came first.",
+		MaxBodyBytes: maxBody, Responses: puts,
 	}), s.put)
+	// huma describes only one success response.
+	created := *puts["200"]
+	created.Description = "Created"
+	puts["201"] = &created
 	huma.Register(s.api, s.needs(access.Admin, huma.Operation{
 		OperationID: "delete-subscription", Method: http.MethodDelete, Path: path, DefaultStatus: http.StatusNoContent, Summary: "Delete a subscription",
 		Description: "Removes its positions and stored messages. Its dead letters stay.", Responses: s.problems(404, 412),
@@ -327,10 +339,16 @@ func (s *Server) get(ctx context.Context, in *nameInput) (*subscriptionOutput, e
 	return newSubscriptionOutput(&sub), nil
 }
 
-func (s *Server) put(ctx context.Context, in *putInput) (*subscriptionOutput, error) {
+func (s *Server) put(ctx context.Context, in *putInput) (*putOutput, error) {
 	sub, err := decodeSubscription(in.Name, in.RawBody)
 	if err == nil {
 		sub.Version, err = versionOf(in.IfMatch)
+	}
+	if err == nil && in.IfNoneMatch != "" {
+		if sub.Version != 0 { // nothing fits both
+			err = subscriptions.ErrVersion
+		}
+		sub.Version = subscriptions.Absent
 	}
 	if err == nil {
 		sub, err = s.cfg.Service.Put(ctx, sub, principal(ctx))
@@ -338,7 +356,12 @@ func (s *Server) put(ctx context.Context, in *putInput) (*subscriptionOutput, er
 	if err != nil {
 		return nil, s.fail(ctx, in.Name, err)
 	}
-	return newSubscriptionOutput(&sub), nil
+	out := newSubscriptionOutput(&sub)
+	status := http.StatusOK
+	if sub.Created {
+		status = http.StatusCreated
+	}
+	return &putOutput{status, out.ETag, out.Body}, nil
 }
 
 func (s *Server) remove(ctx context.Context, in *deleteInput) (*struct{}, error) {

@@ -176,30 +176,34 @@ func jsonOf(v any, there bool) (any, error) {
 }
 
 // Put creates or replaces a subscription, which the caller has validated, and returns it
-// as stored, with durations in milliseconds. A version other than 0 must be the stored one;
-// otherwise the error wraps subscriptions.ErrVersion. Seeks and the purge are kept. After ErrUnknown it
+// as stored, with durations in milliseconds. A version other than 0 must be the stored one, and
+// with Absent there must be none; otherwise the error wraps subscriptions.ErrVersion. Seeks and the purge are kept. After ErrUnknown it
 // may be stored.
 func (s *Store) Put(ctx context.Context, sub subscriptions.Subscription, principal string) (Resource, error) {
 	if len(sub.Topics) == 0 {
 		return Resource{}, fmt.Errorf("subscription %q: no topics", sub.Name)
 	}
-	return s.change(ctx, sub.Name, principal, func(r *row) error {
-		if sub.Version != 0 && (!r.exists() || sub.Version != r.Version) {
+	created := false
+	stored, err := s.change(ctx, sub.Name, principal, func(r *row) error {
+		created = !r.exists()
+		if sub.Version == subscriptions.Absent && !created || sub.Version > 0 && (created || sub.Version != r.Version) {
 			return subscriptions.ErrVersion
 		}
-		created := r.CreatedAt
-		if !r.exists() {
-			created = s.millis()
+		since := r.CreatedAt
+		if created {
+			since = s.millis()
 		}
 		version, paused := r.Version, sub.Paused
 		if sub.KeepPaused {
 			paused = r.Paused
 		}
 		r.Subscription = sub
-		r.Version, r.CreatedAt, r.Paused, r.KeepPaused = version, created, paused, false
+		r.Version, r.CreatedAt, r.Paused, r.KeepPaused = version, since, paused, false
 		r.renew()
 		return nil
 	})
+	stored.Created = err == nil && created
+	return stored, err
 }
 
 // Create creates a subscription that begins at the given offsets, in the same change: no

@@ -35,10 +35,11 @@ func TestPut_IsReadAsItWasStored(t *testing.T) {
 	want.DeadLetter = subscriptions.DeadLetter{Name: "mail-failures", RetentionDays: 4}
 	want.MaxExtension = 90 * time.Second
 	got := b.put(t, want)
-	want.Version, want.CreatedAt, want.ChangedAt, want.ChangedBy = 1, b.now, b.now, "ada"
+	want.Version, want.CreatedAt, want.ChangedAt, want.ChangedBy, want.Created = 1, b.now, b.now, "ada", true
 	if !reflect.DeepEqual(got, Resource{Subscription: want}) {
 		t.Errorf("Put() = %+v\nwant %+v", got, want)
 	}
+	want.Created = false // which is not stored
 	b.now = b.now.Add(time.Hour)
 	want.Types, want.Filter, want.Transform, want.Paused, want.Push = nil, "", "", true, nil
 	want.DeadLetter, want.BackoffMultiplier = subscriptions.DeadLetter{}, 7
@@ -55,6 +56,28 @@ func TestPut_IsReadAsItWasStored(t *testing.T) {
 	}
 	if _, err := b.Put(t.Context(), subscriptions.Subscription{Name: "none"}, "ada"); err == nil {
 		t.Error("Put() without topics succeeded")
+	}
+}
+
+// Put reports whether it has created the subscription, and does no more than that if it must.
+func TestPut_CreatesOrReplaces(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := subscription("orders")
+	s.Version = subscriptions.Absent
+	if r := b.put(t, s); !r.Created {
+		t.Error("Put() of a missing one has replaced one")
+	}
+	if _, err := b.Put(t.Context(), s, "ada"); !errors.Is(err, subscriptions.ErrVersion) {
+		t.Errorf("Put() of an existing one, which must be absent: %v, want ErrVersion", err)
+	}
+	s.Version = 0
+	if r := b.put(t, s); r.Created {
+		t.Error("Put() of an existing one has created one")
+	}
+	must(t, b.Delete(t.Context(), "orders", 0, "ada"))
+	if r := b.put(t, s); !r.Created {
+		t.Error("Put() after Delete() has replaced one")
 	}
 }
 
@@ -341,6 +364,7 @@ func TestDelete_LeavesNothingForTheNextOne(t *testing.T) {
 	if err := b.another(t).Save(t.Context(), old, epoch, messages(1, 2)); !errors.Is(err, ErrFenced) {
 		t.Errorf("Save() of the deleted one's owner: %v, want ErrFenced", err)
 	}
+	second.Created = false // which is not stored
 	got, err := b.Get(t.Context(), "orders")
 	if err != nil || !reflect.DeepEqual(got, second) {
 		t.Errorf("Get() after Clean = %+v, %v, want %+v", got, err, second)

@@ -168,7 +168,7 @@ func (s *Service) Put(_ context.Context, c subscriptions.Subscription, principal
 		return c, s.mu.fail
 	}
 	sub := cmp.Or(s.mu.subs[c.Name], &subscription{})
-	if c.Version != 0 && c.Version != sub.conf.Version {
+	if c.Version == subscriptions.Absent && sub.conf.Version != 0 || c.Version > 0 && c.Version != sub.conf.Version {
 		return c, subscriptions.ErrVersion
 	}
 	if c.KeepPaused {
@@ -180,7 +180,7 @@ func (s *Service) Put(_ context.Context, c subscriptions.Subscription, principal
 	if c.Version == 1 {
 		c.CreatedAt = c.ChangedAt
 	}
-	sub.conf = c
+	sub.conf, c.Created = c, c.Version == 1
 	s.mu.subs[c.Name] = sub
 	s.changedLocked()
 	return c, nil

@@ -45,7 +45,7 @@ func run(ctx context.Context, messagesURL, subscriptionsURL, adminURL, token, na
 	}
 	filter, start := fmt.Sprintf("key == %q", name), "earliest"
 	made, err := queues.PutSubscriptionWithResponse(ctx, name, nil, subscriptions.PutSubscriptionJSONRequestBody{Topics: []string{"reminders"}, Filter: &filter, Start: &start})
-	if err != nil || made.JSON200 == nil {
+	if err != nil || made.JSON201 == nil {
 		return fmt.Errorf("create the subscription: %v %s", err, made.Body)
 	}
 
