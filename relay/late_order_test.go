@@ -8,8 +8,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/orders"
-
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
 // The answer to a change of an order is lost, its caller gives up, and the relay is
@@ -24,6 +24,11 @@ func TestLateOrder_IsPublishedWithTheNextChange(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Tail = tail })
 				defer w.close()
+				admin := relaytest.Connect(t, w.db, "", false)
+				if err := schema.Migrate(t.Context(), admin, schema.Options{Components: schema.Components()}); err != nil {
+					t.Fatal(err)
+				}
+				admin.Close()
 				service, err := orders.New(w.session, orders.Config{AttemptTimeout: time.Second, WriteBudget: 10 * time.Second})
 				if err != nil {
 					t.Fatal(err)

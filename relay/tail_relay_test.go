@@ -35,7 +35,10 @@ func TestTail_IsEarlyAndTheSweepRepeatsNothing(t *testing.T) {
 		t.Run("version="+conf.Version, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
-				w := newWorld(t, conf, wideWindow)
+				w := newWorld(t, conf, func(c *Config) {
+					wideWindow(c)
+					c.TailMaxInterval = DefaultTailMaxInterval
+				})
 				defer w.close()
 				r, stop := w.run()
 				time.Sleep(5 * time.Second)
