@@ -91,22 +91,35 @@ func (a *Agreement) AgreeOn(ctx context.Context, shards int) (agreed int, err er
 // as well it waits three seconds if there is any row: a live instance updates its row in
 // that time.
 func (a *Agreement) Alive(ctx context.Context) ([]string, error) {
-	alive, err := running(ctx, a.Session, a.Keyspace, func(key heardRow) bool {
+	match := func(key heardRow) bool {
 		name, _, _ := strings.Cut(key.relay, "/")
 		return name == a.Name
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the instances of relay %s: %w", a.Name, err)
 	}
-	return alive, nil
+	before, err := heard(ctx, a.Session, a.Keyspace, match)
+	if err == nil && len(before) > 0 {
+		var alive []string
+		if alive, err = updated(ctx, a.Session, a.Keyspace, before, match); err == nil {
+			return alive, nil
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("read the instances of relay %s: %w", a.Name, err)
+	}
+	return nil, err
 }
 
 // Running returns the running instances of all relays of a keyspace that publish a table, the name
-// of which is with its keyspace. It is as Agreement.Alive.
+// of which is with its keyspace. It always waits three seconds: a restore may have removed the row
+// of an instance that runs.
 func Running(ctx context.Context, session *gocql.Session, keyspace, table string) ([]string, error) {
-	alive, err := running(ctx, session, keyspace, func(key heardRow) bool { return key.table == table })
+	match := func(key heardRow) bool { return key.table == table }
+	before, err := heard(ctx, session, keyspace, match)
 	if err != nil {
 		return nil, fmt.Errorf("read the instances of the relays of %s: %w", table, err)
+	}
+	alive, err := updated(ctx, session, keyspace, before, match)
+	if err != nil {
+		return nil, fmt.Errorf("read the instances of the relays of %s again: %w", table, err)
 	}
 	return alive, nil
 }
@@ -114,12 +127,8 @@ func Running(ctx context.Context, session *gocql.Session, keyspace, table string
 // heardRow is the key of a row of relay_instances.
 type heardRow struct{ relay, table, instance string }
 
-// running returns the processes of the matching rows that are updated.
-func running(ctx context.Context, session *gocql.Session, keyspace string, match func(heardRow) bool) (alive []string, err error) {
-	before, err := heard(ctx, session, keyspace, match)
-	if err != nil || len(before) == 0 {
-		return nil, err
-	}
+// updated returns the processes of the matching rows that are updated within three seconds.
+func updated(ctx context.Context, session *gocql.Session, keyspace string, before map[heardRow]time.Time, match func(heardRow) bool) (alive []string, err error) {
 	if retry.Wait(ctx, DefaultHeartbeat*3/2) != nil {
 		return nil, context.Cause(ctx)
 	}

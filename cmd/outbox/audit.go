@@ -42,8 +42,9 @@ func newAuditListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List changes by operators, newest first",
 		Long: `List changes by operators, newest first: those of outbox dlq, scheduled, subscriptions,
-relay reshard, relay --backfill-from and verify --repair, of the admin API, the
-subscriptions API and the console. Without --since it lists those of the last 30 days.
+relay reshard, relay --backfill-from, verify --repair and schema new-epoch, of the admin
+API, the subscriptions API and the console. Without --since it lists those of the last
+30 days.
 
 The state intended of an old entry means that the process ended before it recorded the
 result; unknown means that the database did not report it. The history of the dead

@@ -89,13 +89,16 @@ func readAdvice(t *testing.T, page string) *advice {
 	return a
 }
 
-// take returns the arguments of the section's command that begins so, with the replacements, and
-// records that it is executed. What is behind a pipe is for another program.
+// take returns the arguments of the section's command that is or begins so, with the replacements,
+// and records that it is executed. What is behind a pipe is for another program.
 func (a *advice) take(t *testing.T, section, begins string, replacements ...string) []string {
 	t.Helper()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	i := slices.IndexFunc(a.commands[section], func(c string) bool { return strings.HasPrefix(c, begins) })
+	i := slices.Index(a.commands[section], begins)
+	if i < 0 {
+		i = slices.IndexFunc(a.commands[section], func(c string) bool { return strings.HasPrefix(c, begins) })
+	}
 	if i < 0 {
 		t.Fatalf("section %q has no command that begins with %q; it has %q", section, begins, a.commands[section])
 	}
@@ -157,6 +160,10 @@ func (b *verifyFixture) execute(want int, args []string, more ...string) string 
 		args = append(args, "--kafka-seeds", b.e.KafkaAddr, "--relay-topics", "ThingHappened=things", "--until", "0s")
 	case "doctor", "relay":
 		args = append(args, "--kafka-seeds", b.e.KafkaAddr)
+	case "schema":
+		if args[1] == "new-epoch" {
+			args = append(args, "--kafka-seeds", b.e.KafkaAddr, "--relay-topics", "ThingHappened=things")
+		}
 	}
 	if slices.Contains(args, "--reason") && args[0] != "verify" && !slices.Contains(args, "--yes") {
 		args = append(args, "--yes")

@@ -34,47 +34,78 @@ type verifyFixture struct {
 	e       engines.Engines
 	session *gocql.Session
 	client  *kgo.Client
-	server  string // file with the settings of the admin API that commands use; empty for the database
+	// teardown stops the engines.
+	teardown *daemon.Teardown
+	server   string // file with the settings of the admin API that commands use; empty for the database
 }
 
 func setupVerify(t *testing.T) *verifyFixture {
 	t.Helper()
 	b := &verifyFixture{t: t, e: engines.Engines{CQLAddr: "127.0.0.1:0", KafkaAddr: "127.0.0.1:0", Tokens: 4}}
-	log := slog.New(slog.DiscardHandler)
-	teardown := &daemon.Teardown{Logger: log}
-	t.Cleanup(func() {
-		if err := teardown.Run(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := b.e.Start(teardown, log); err != nil {
-		t.Fatal(err)
-	}
-	c, err := configOf(t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.session, err = c.Scylla.Session(""); err != nil {
-		t.Fatal(err)
-	}
-	o := c.SchemaOptions(log)
-	o.Components = schema.Components()
-	if err := schema.Migrate(t.Context(), b.session, o); err != nil {
-		t.Fatal(err)
-	}
-	b.session.Close()
-	if b.session, err = c.Scylla.Session("outbox"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.session.Close)
-	if b.client, err = c.Kafka.Client(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.client.Close)
-	if _, err := kadm.NewClient(b.client).CreateTopic(t.Context(), 3, 1, nil, "things"); err != nil {
-		t.Fatal(err)
-	}
+	b.setup()
 	return b
+}
+
+// setup starts the engines, and makes the tables and the topic.
+func (b *verifyFixture) setup() {
+	b.t.Helper()
+	b.start()
+	b.t.Cleanup(b.stop)
+	c, err := configOf(b.t, "", nil, "--scylla-hosts", b.e.CQLAddr)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	o := c.SchemaOptions(slog.New(slog.DiscardHandler))
+	o.Components = schema.Components()
+	session, err := c.Scylla.Session("")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer session.Close()
+	if err := schema.Migrate(b.t.Context(), session, o); err != nil {
+		b.t.Fatal(err)
+	}
+	b.connect()
+	if _, err := kadm.NewClient(b.client).CreateTopic(b.t.Context(), 3, 1, nil, "things"); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// start starts the engines.
+func (b *verifyFixture) start() {
+	b.t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	b.teardown = &daemon.Teardown{Logger: log}
+	if err := b.e.Start(b.teardown, log); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// connect connects to the engines.
+func (b *verifyFixture) connect() {
+	b.t.Helper()
+	c, err := configOf(b.t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if b.session, err = c.Scylla.Session("outbox"); err != nil {
+		b.t.Fatal(err)
+	}
+	if b.client, err = c.Kafka.Client(); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// stop stops the engines.
+func (b *verifyFixture) stop() {
+	b.t.Helper()
+	if b.session != nil {
+		b.session.Close()
+		b.client.Close()
+	}
+	if err := b.teardown.Run(); err != nil {
+		b.t.Error(err)
+	}
 }
 
 // add writes an event to the outbox, and to its topic so many times.

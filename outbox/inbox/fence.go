@@ -125,7 +125,7 @@ type ConflictError struct {
 
 // Error implements error.
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("inbox: event %d of %s %v has the id %s, and the applied one has the id %s: find out which of both the source contains before you continue, or pass over it with Skip",
+	return fmt.Sprintf("inbox: event %d of %s %v has the id %s, and the applied one has the id %s: find out which of both the source contains before you continue, or pass over it with Skip; if its database was restored, outbox schema new-epoch begins an epoch",
 		e.Event.Sequence, e.Table, e.Event.Key, e.Event.ID, e.Applied)
 }
 

@@ -7,6 +7,30 @@ var verifyMutants = []mutant{
 		old: "	case c.Published+c.Dead+c.Blocked+c.Closed == 0:\n", new: "	case false:\n",
 	},
 	{
+		name: "verify: a row lost amid others counts as undone", file: "internal/verify/check.go", pkg: "./internal/verify", run: "TestCheck_Undone",
+		old: " && e.seq > last.until(epoch) {", new: " {",
+	},
+	{
+		name: "verify: the order is that of the numbers, whatever their epochs", file: "internal/verify/check.go", pkg: "./internal/verify", run: "TestCheck_Undone",
+		old: "return cmp.Compare(c.epoch(a), c.epoch(b))", new: "return 0",
+	},
+	{
+		name: "epochs: the last row is of the next epoch", file: "internal/epochs/epochs.go", pkg: "./internal/epochs", run: "TestNext",
+		old: "lastWrite.Unix()+1", new: "lastWrite.Unix()",
+	},
+	{
+		name: "epochs: two commands begin the next epoch", file: "internal/epochs/epochs.go", pkg: "./internal/epochs", run: "TestBegin",
+		old: "	if !begun {", new: "	if false {",
+	},
+	{
+		name: "new-epoch: an epoch is not later than those of the records", file: "cmd/outbox/schema_new_epoch.go", pkg: "./cmd/outbox", run: "TestNewEpoch_IsLater",
+		old: "n.previousEpoch(), n.lastRecord)\n}", new: "n.previousEpoch())\n}",
+	},
+	{
+		name: "new-epoch: an epoch begins beside a relay", file: "cmd/outbox/schema_new_epoch.go", pkg: "./cmd/outbox", run: "TestNewEpoch_Refusals",
+		old: "err == nil && len(alive) > 0 {", new: "err == nil && len(alive) < 0 {",
+	},
+	{
 		name: "verify: young events are not reported", file: "internal/verify/check.go", pkg: "./internal/verify", run: "TestCheck_FindsWhatIsWrong",
 		old: "		c.counts.Young++\n", new: "",
 	},

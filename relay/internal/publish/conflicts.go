@@ -93,14 +93,17 @@ func (p *Publisher) hasIDOfAnother(f *cdclog.StoredEvent, topics idFinder) (bool
 	return topics.FindIDOfAnother(p.ctx, f)
 }
 
+// afterRestore is the advice for numbers that are given again.
+const afterRestore = " (if the database was restored, begin an epoch with outbox schema new-epoch)"
+
 // numberTwice records that an event is published whose number another event had.
 func (c *conflicts) numberTwice(e *outbox.Event) {
-	c.record(c.count, "a sequence number is given to a second event, which is published after later ones", e, fmt.Sprintf("number %d has two events", e.Sequence), e.Sequence)
+	c.record(c.count, "a sequence number is given to a second event, which is published after later ones", e, fmt.Sprintf("number %d has two events", e.Sequence)+afterRestore, e.Sequence)
 }
 
 // numbersAgain records that the numbers of an aggregate begin again before next.
 func (c *conflicts) numbersAgain(e *outbox.Event, from, next int64) {
-	c.record(c.count, "the numbers of an aggregate begin again: its rows are new events", e, fmt.Sprintf("its numbers begin again with %d after %d", from, next-1), from)
+	c.record(c.count, "the numbers of an aggregate begin again: its rows are new events", e, fmt.Sprintf("its numbers begin again with %d after %d", from, next-1)+afterRestore, from)
 }
 
 // idTwice records that an event is not published because another event has its id.
