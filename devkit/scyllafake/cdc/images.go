@@ -61,11 +61,7 @@ func (im *images) forgetRange(t *catalog.Table, r *store.RangeDeletion) {
 	if !im.tracking {
 		return
 	}
-	start, end := startOf(r.Start), endOf(r.End)
-	maps.DeleteFunc(im.rows, func(_ string, s *rowState) bool {
-		before, after := position{s.clustering, -1}, position{s.clustering, +1}
-		return comparePositions(t, start, before) <= 0 && comparePositions(t, after, end) <= 0
-	})
+	maps.DeleteFunc(im.rows, func(_ string, s *rowState) bool { return r.Covers(t, s.clustering) })
 }
 
 func (im *images) forgetAll() {
