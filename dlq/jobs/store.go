@@ -81,6 +81,10 @@ func (e *StateError) Is(target error) bool { return target == dlq.ErrRefused }
 //
 // After an error the job may be there or not; Jobs shows it.
 func (s *Store) Create(ctx context.Context, spec Spec, by dlq.Actor) (*Job, error) {
+	return s.create(ctx, gocql.UUIDFromTime(s.db.Clock.Now()), spec, by)
+}
+
+func (s *Store) create(ctx context.Context, id gocql.UUID, spec Spec, by dlq.Actor) (*Job, error) {
 	if by.Name == "" {
 		return nil, errors.New("create a job: the actor has no name")
 	}
@@ -93,9 +97,9 @@ func (s *Store) Create(ctx context.Context, spec Spec, by dlq.Actor) (*Job, erro
 			return nil, fmt.Errorf("create a job: %w", err)
 		}
 	}
-	at := s.db.Millis()
+	at := id.Time().UTC().Truncate(time.Millisecond)
 	j := &Job{
-		ID: gocql.UUIDFromTime(s.db.Clock.Now()), Spec: spec.withDefaults(at), Actor: by, State: Queued, Version: 1,
+		ID: id, Spec: spec.withDefaults(at), Actor: by, State: Queued, Version: 1,
 		History: []JobChange{{At: at, What: "create", By: by.Name, Why: by.Reason}},
 	}
 	if n := len(j.IDs); n > 0 {

@@ -163,7 +163,7 @@ func stateOf(err error) (state, outcome string) {
 	switch {
 	case err == nil:
 		return auditDone, ""
-	case errors.Is(err, dlq.ErrRefused), errors.Is(err, dlq.ErrNotFound), errors.Is(err, jobs.ErrNoJob), errors.As(err, &p):
+	case errors.Is(err, dlq.ErrRefused), errors.Is(err, dlq.ErrNotFound), errors.Is(err, jobs.ErrNoJob), errors.Is(err, jobs.ErrKeyReuse), errors.As(err, &p):
 		return auditRefused, err.Error()
 	default:
 		return auditUnknown, err.Error()

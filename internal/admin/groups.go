@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -192,7 +193,8 @@ func (all *grouping) add(e *dlq.ChainEntry) *groupBody {
 	if first := e.FirstFailedAt.UTC(); !first.After(g.First) {
 		g.First = first
 	}
-	if g.sampled.IsZero() || e.FirstFailedAt.After(g.sampled) {
+	// Of failures at one time it is that with the greatest id, so that each read has the same.
+	if order := e.FirstFailedAt.Compare(g.sampled); g.sampled.IsZero() || order > 0 || order == 0 && bytes.Compare(e.EventID[:], g.sample[:]) > 0 {
 		g.sample, g.sampled = e.EventID, e.FirstFailedAt
 	}
 	if last := e.LastFailedAt.UTC(); last.After(g.Last) {

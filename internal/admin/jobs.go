@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"net/http"
 	"reflect"
@@ -72,7 +73,14 @@ type jobOutput struct {
 func jobOutputOf(j *jobs.Job) *jobOutput { return &jobOutput{ETag: etag(j.Version), Body: jobOf(j)} }
 
 type newJobInput struct {
-	Body NewJobBody
+	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes retries safe: one job is created, and a retry by the same caller receives it as it is, with Idempotency-Replayed: true. Keys expire after 7 days. 1 to 255 printable ASCII characters without spaces, quoted or not. A dry run ignores it."`
+	Body           NewJobBody
+}
+
+// Resolve removes the quotes of a key and refuses an invalid one.
+func (in *newJobInput) Resolve(ctx huma.Context) []error {
+	in.IdempotencyKey = httpapi.Key(in.IdempotencyKey)
+	return httpapi.ValidKey(ctx)
 }
 
 // NewJobBody is the request of a job.
@@ -87,6 +95,7 @@ type NewJobBody struct {
 type newJobOutput struct {
 	Status   int
 	Location string `header:"Location" doc:"The job"`
+	Replayed string `header:"Idempotency-Replayed" doc:"true if an earlier request with the same Idempotency-Key has created it"`
 	Body     any    // a JobBody, or of a dry run a dryJobBody
 }
 
@@ -198,6 +207,10 @@ func (ep *jobEndpoints) createJob(ctx context.Context, in *newJobInput) (*newJob
 	if err := spec.Validate(); err != nil {
 		return nil, invalid(ctx, "body", err.Error())
 	}
+	request, err := json.Marshal(b)
+	if err != nil {
+		return nil, ep.toProblem(ctx, err, false)
+	}
 	said := *b
 	if n := len(said.IDs); n > auditIDs {
 		said.IDs = said.IDs[:auditIDs:auditIDs]
@@ -206,10 +219,19 @@ func (ep *jobEndpoints) createJob(ctx context.Context, in *newJobInput) (*newJob
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, false)
 	}
+	hash := sha256.Sum256(request)
+	client, _ := access.From(ctx)
 	var job *jobs.Job
+	var repeated bool
 	err = ep.audit.change(ctx, entry{Action: "create-job", Detail: string(detail)}, func(ctx context.Context, by dlq.Actor) (string, error) {
 		var err error
-		if job, err = ep.jobs.Create(ctx, spec, by); err != nil {
+		if in.IdempotencyKey != "" {
+			once := jobs.Once{Client: client.Name, Key: in.IdempotencyKey, Hash: hash[:]}
+			job, repeated, err = ep.jobs.CreateOnce(ctx, once, spec, by)
+		} else {
+			job, err = ep.jobs.Create(ctx, spec, by)
+		}
+		if err != nil {
 			return "", err
 		}
 		return job.ID.String(), nil
@@ -219,6 +241,9 @@ func (ep *jobEndpoints) createJob(ctx context.Context, in *newJobInput) (*newJob
 	}
 	ep.waits()
 	made := jobOf(job)
+	if repeated {
+		out.Replayed = "true"
+	}
 	out.Status, out.Location, out.Body = http.StatusAccepted, "/v1/jobs/"+made.ID, made
 	return out, nil
 }

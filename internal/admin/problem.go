@@ -53,7 +53,7 @@ const (
 // problems are those of this API: its own and, of its routes, those of topics, messages and
 // subscriptions.
 var problems = httpapi.Kinds(
-	problemNotFound, problemRefused, problemStale, problemNeedsMatch, problemBusy,
+	problemNotFound, problemRefused, problemStale, problemNeedsMatch, problemBusy, httpapi.TypeKeyReuse,
 	httpapi.TypeTopicNotFound, httpapi.TypeBroker, httpapi.TypeTooManyReads,
 	httpapi.TypeMessageNotFound, httpapi.TypeTooLate, httpapi.TypeNotWaiting, httpapi.TypeOverloaded, httpapi.TypeUnknown,
 	httpapi.TypeSubscriptionNotFound, httpapi.TypeLeaseExpired, httpapi.TypeNoSubscriptions,
@@ -88,6 +88,8 @@ func (o *operations) toProblem(ctx context.Context, err error, changing bool) er
 		return o.archiveProblem(ctx, err)
 	case errors.Is(err, jobs.ErrTooMany):
 		return invalid(ctx, "body.by_priority", jobs.ErrTooMany.Error())
+	case errors.Is(err, jobs.ErrKeyReuse):
+		return newProblem(ctx, httpapi.TypeKeyReuse, "This Idempotency-Key belongs to another request. Use a new key for a new request, and the same body for a retry.")
 	case errors.Is(err, jobs.ErrNoJob):
 		return newProblem(ctx, problemNotFound, "There is no such job.")
 	case errors.As(err, &version):

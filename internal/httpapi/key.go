@@ -15,6 +15,10 @@ const (
 
 var ofKeyForm = regexp.MustCompile(keyForm)
 
+func errKey() []error {
+	return []error{&huma.ErrorDetail{Location: "header." + headerKey, Message: "must be one value of 1 to 255 printable ASCII characters without spaces, quoted as a whole or not at all, or omitted"}}
+}
+
 var unquoteKey = strings.NewReplacer(`\"`, `"`, `\\`, `\`)
 
 // OneKey returns the errors of the Idempotency-Key header apart from the length and the characters
@@ -29,9 +33,17 @@ func OneKey(ctx huma.Context) []error {
 		}
 	})
 	if wrong || keys > 1 {
-		return []error{&huma.ErrorDetail{Location: "header." + headerKey, Message: "must be one value of 1 to 255 printable ASCII characters without spaces, quoted as a whole or not at all, or omitted"}}
+		return errKey()
 	}
 	return nil
+}
+
+// ValidKey is OneKey with the length and the characters of a bare key.
+func ValidKey(ctx huma.Context) []error {
+	if key := ctx.Header(headerKey); key != "" && !ofKeyForm.MatchString(key) {
+		return errKey()
+	}
+	return OneKey(ctx)
 }
 
 // Key returns the key of a valid Idempotency-Key header: the content of a quoted string, the

@@ -231,6 +231,9 @@ func (w *world) resume(r *release) {
 	if m := message(w).ID.String(); m != r.Facts["message"][0] {
 		w.t.Errorf("a repeated request has message %s, want %s", m, r.Facts["message"])
 	}
+	if job, repeated := keyedJob(w); !repeated {
+		w.t.Errorf("a repeated request has made job %s", job.ID)
+	}
 	w.inbox()
 	w.subscription(r, e)
 	time.Sleep(30 * time.Minute) // the last scheduled message is due

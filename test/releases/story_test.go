@@ -99,6 +99,15 @@ func message(w *world) messages.Accepted {
 	return must1[messages.Accepted](w)(w.messages.Accept(w.t.Context(), reminder("kept", "45m"), messages.Options{Client: "shop", IdempotencyKey: "message-1"}))
 }
 
+// keyedJob is the request of a job that is repeated after an upgrade; repeated reports that.
+func keyedJob(w *world) (job *jobs.Job, repeated bool) {
+	once := jobs.Once{Client: "operator", Key: "job-1", Hash: []byte("paused")}
+	spec := jobs.Spec{Action: dlq.ActionDiscard, IDs: []gocql.UUID{event("paused", 1, "").ID.UUID()}, Rate: 5}
+	job, repeated, err := w.jobs.CreateOnce(w.t.Context(), once, spec, operator)
+	w.must(err)
+	return job, repeated
+}
+
 func reminder(what string, delay httpapi.Duration) messages.NewMessage {
 	priority, receive := 3, 5
 	return messages.NewMessage{
@@ -348,7 +357,7 @@ func operate(w *world, end func()) {
 	}
 	stop()
 	must1[archive.Report](w)(w.sweeper.Once(ctx)) // it leaves the state of its duty
-	paused := must1[*jobs.Job](w)(w.jobs.Create(ctx, jobs.Spec{Action: dlq.ActionDiscard, IDs: []gocql.UUID{id("paused")}, Rate: 5}, operator))
+	paused, _ := keyedJob(w)
 	w.must(w.jobs.Pause(ctx, paused.ID, operator))
 }
 
