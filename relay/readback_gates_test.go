@@ -58,12 +58,14 @@ func TestReadback_PublishesNothingToAnUnreadPartition(t *testing.T) {
 						w.write(e)
 					}
 				}
+				// The sweep begins no other generation while the partition's events wait.
+				const generations = 5 * time.Minute // of the start
 				go func() {
-					time.Sleep(time.Second)
+					time.Sleep(generations + time.Second)
 					write(1)
 					write(2)
 				}()
-				w.crashAfter(20 * time.Second)
+				w.crashAfter(generations + 20*time.Second)
 				tt.fault.Topic, tt.fault.Partitions, tt.fault.Count = "OrderUpdated", []int32{1}, -1
 				away := w.cluster.Fault(tt.fault)
 				go func() {
