@@ -31,14 +31,19 @@ func TestReadback_RecordClockDiffers(t *testing.T) {
 		name   string
 		clocks []time.Duration // of one relay after the other
 		report bool            // by the last relay
+		turns  bool            // each relay has the clock of the next one for the second half of its life
 	}{
-		{"20s behind", []time.Duration{-20 * time.Second}, false},
-		{"90s behind", []time.Duration{-90 * time.Second}, true},
-		{"an hour behind", []time.Duration{-time.Hour}, true},
-		{"an hour ahead", []time.Duration{time.Hour}, false},
-		{"an hour behind, then right", []time.Duration{-time.Hour, 0, 0, 0}, true}, // its records are still near
-		{"right, then an hour behind", []time.Duration{0, -time.Hour, 0, -time.Hour}, true},
-		{"an hour ahead, then behind", []time.Duration{time.Hour, -time.Hour, time.Hour}, true},
+		{"20s behind", []time.Duration{-20 * time.Second}, false, false},
+		{"90s behind", []time.Duration{-90 * time.Second}, true, false},
+		{"an hour behind", []time.Duration{-time.Hour}, true, false},
+		{"an hour ahead", []time.Duration{time.Hour}, false, false},
+		{"an hour behind, then right", []time.Duration{-time.Hour, 0, 0, 0}, true, false}, // its records are still near
+		{"right, then an hour behind", []time.Duration{0, -time.Hour, 0, -time.Hour}, true, false},
+		{"an hour ahead, then behind", []time.Duration{time.Hour, -time.Hour, time.Hour}, true, false},
+		// As where message.timestamp.type of the topic is changed, and the clock of its brokers is off.
+		{"an hour behind from the midst of a life on", []time.Duration{0, -time.Hour}, true, true},
+		{"an hour ahead from the midst of a life on", []time.Duration{0, time.Hour}, false, true},
+		{"an hour behind, and ahead from the midst of a life on", []time.Duration{-time.Hour, time.Hour}, true, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -54,7 +59,10 @@ func TestReadback_RecordClockDiffers(t *testing.T) {
 				for i := range 4 {
 					clock.ahead = tt.clocks[i%len(tt.clocks)]
 					r, stop := w.run()
-					for range 100 {
+					for j := range 100 {
+						if j == 50 && tt.turns {
+							clock.ahead = tt.clocks[(i+1)%len(tt.clocks)]
+						}
 						n++
 						w.write(relaytest.Event(n/3, int64(n%3+1), topic))
 						time.Sleep(time.Second)
