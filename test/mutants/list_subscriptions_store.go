@@ -50,7 +50,7 @@ var storeOnly = []mutant{
 	}),
 	inStore("Versions_", mutant{
 		name: "store: the version of a change is not compared", file: "subscriptions/store/resource.go",
-		old: "sub.Version != 0 && (!r.exists() || sub.Version != r.Version)", new: "false",
+		old: "sub.Version > 0 && (created || sub.Version != r.Version)", new: "false",
 	}),
 	inStore("Instances_", mutant{
 		name: "store: a report does not expire", file: "subscriptions/store/instances.go",
