@@ -2,6 +2,7 @@ package dlq
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -129,6 +130,9 @@ const (
 	OutcomeByHand OutcomeKind = "by_hand"
 )
 
+// OutcomeKinds are all kinds of outcomes.
+var OutcomeKinds = []OutcomeKind{OutcomeReplayed, OutcomeFound, OutcomeDiscarded, OutcomeUnblocked, OutcomeByHand}
+
 // Outcome is the result of a resolved dead letter.
 type Outcome struct {
 	Kind OutcomeKind
@@ -216,11 +220,10 @@ func (o Outcome) String() string {
 }
 
 func (o Outcome) validate() error {
-	switch o.Kind {
-	case OutcomeReplayed, OutcomeFound, OutcomeDiscarded, OutcomeUnblocked, OutcomeByHand:
+	if slices.Contains(OutcomeKinds, o.Kind) {
 		return nil
 	}
-	return fmt.Errorf("outcome %q: use replayed, found, discarded, unblocked or by_hand", o.Kind)
+	return fmt.Errorf("outcome %q: use one of %v", o.Kind, OutcomeKinds)
 }
 
 // IsOf reports whether the dead letter may be of an event of the aggregate. Where a row was
@@ -235,14 +238,14 @@ func (l *DeadLetter) entryDest() []any {
 		&l.EventID, &l.Version, (*string)(&l.Status), &l.Table, &l.AggregateID, &l.AggregateType, &l.EventType, &l.Sequence, &l.CreatedAt,
 		&l.DeliverAt, &l.WrittenAt, &l.Topic, &l.ErrorClass, &l.Attempts, &l.Replays, &l.FirstFailedAt, &l.LastFailedAt, &l.Strategy,
 		&l.NextAttempt, &l.ClaimedBy, &l.ClaimedUntil, &l.Unblocked, &l.Rule, &l.Waiting, &l.FailureKey, &l.FailureRepeats,
-		&l.PurgedAt, &l.Archive, &l.ResolvedAt, &l.job, &l.EditedID, &l.Priority, &l.Tags,
+		&l.PurgedAt, &l.Archive, &l.ResolvedAt, &l.job, &l.EditedID, &l.Priority, &l.Tags, (*string)(&l.Outcome.Kind),
 	}
 }
 
 // dest are the destinations of entryColumns and moreColumns.
 func (l *DeadLetter) dest() []any {
 	return append(l.entryDest(), &l.Payload, &l.ContentType, &l.Headers, &l.ErrorCode, &l.ErrorText, &l.ErrorChain, &l.Metadata, &l.Raw,
-		(*string)(&l.Outcome.Kind), &l.Outcome.Topic, &l.Outcome.Partition, &l.Outcome.Offset, &l.Outcome.Note)
+		&l.Outcome.Topic, &l.Outcome.Partition, &l.Outcome.Offset, &l.Outcome.Note)
 }
 
 // Entry returns the dead letter without payload, headers and error texts.

@@ -15,10 +15,14 @@ import (
 type Filter struct {
 	// Status selects by status; empty selects all statuses.
 	Status []Status `json:"status,omitempty" nullable:"false"`
-	// ErrorClass, EventType and Aggregate select by equality.
+	// ErrorClass, EventType and Aggregate select by equality, and so do ErrorCode and Outcome, of
+	// which there are no lists, as of MinPriority.
 	ErrorClass string `json:"error_class,omitempty"`
+	ErrorCode  string `json:"error_code,omitempty"`
 	EventType  string `json:"event_type,omitempty"`
 	Aggregate  string `json:"aggregate_id,omitempty"`
+	// Outcome selects resolved dead letters, and archived ones that were resolved before.
+	Outcome OutcomeKind `json:"outcome,omitempty"`
 	// Table selects one outbox table, "keyspace.table", or one subscription,
 	// "subscription.NAME".
 	Table string `json:"table,omitempty"`
@@ -62,6 +66,9 @@ func (f *Filter) Validate() error {
 			errs = append(errs, fmt.Errorf("status %q: use one of %v", s, Statuses))
 		}
 	}
+	if f.Outcome != "" {
+		errs = append(errs, Outcome{Kind: f.Outcome}.validate())
+	}
 	errs = append(errs, checkTags(f.Tags))
 	if f.MinPriority != nil {
 		errs = append(errs, checkPriority(*f.MinPriority))
@@ -78,7 +85,7 @@ func (f *Filter) Validate() error {
 // Empty reports whether f selects every dead letter.
 func (f *Filter) Empty() bool {
 	return len(f.Status) == 0 && f.ErrorClass == "" && f.EventType == "" && f.Aggregate == "" && f.Table == "" && len(f.Tags) == 0 && f.MinPriority == nil &&
-		f.Text == "" && f.Since.IsZero() && f.Until.IsZero() && f.After.FirstFailedAt.IsZero()
+		f.Text == "" && f.ErrorCode == "" && f.Outcome == "" && f.Since.IsZero() && f.Until.IsZero() && f.After.FirstFailedAt.IsZero()
 }
 
 func known(s Status) bool {
@@ -102,6 +109,9 @@ func (f *Filter) labeled(l *DeadLetter) bool {
 
 // contains reports whether f selects the texts of the dead letter.
 func (f *Filter) contains(l *DeadLetter) bool {
+	if f.ErrorCode != "" && f.ErrorCode != l.ErrorCode {
+		return false
+	}
 	if f.Text == "" {
 		return true
 	}
@@ -117,7 +127,7 @@ func (f *Filter) matches(l *DeadLetter) bool {
 	for _, s := range f.Status {
 		ok = ok || s == l.Status
 	}
-	return ok && (f.ErrorClass == "" || f.ErrorClass == l.ErrorClass) && (f.EventType == "" || f.EventType == l.EventType) &&
+	return ok && (f.Outcome == "" || f.Outcome == l.Outcome.Kind) && (f.ErrorClass == "" || f.ErrorClass == l.ErrorClass) && (f.EventType == "" || f.EventType == l.EventType) &&
 		(f.Aggregate == "" || f.Aggregate == l.AggregateID) && (f.Table == "" || f.Table == l.Table) && f.labeled(l) && !l.FirstFailedAt.Before(f.Since) &&
 		(f.Until.IsZero() || l.FirstFailedAt.Before(f.Until)) && f.contains(l)
 }

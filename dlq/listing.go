@@ -146,9 +146,9 @@ func (l *listing) flush(ctx context.Context) error {
 	return nil
 }
 
-// addErrors adds the codes and texts of the errors if the filter has a text.
+// addErrors adds the codes and texts of the errors if the filter needs them.
 func (l *listing) addErrors(ctx context.Context, ids []gocql.UUID, deadLetters map[gocql.UUID]DeadLetter) error {
-	if l.f.Text == "" {
+	if l.f.Text == "" && l.f.ErrorCode == "" {
 		return nil
 	}
 	texts, err := l.s.ErrorTexts(ctx, ids)

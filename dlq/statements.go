@@ -7,13 +7,13 @@ var entryColumns = []string{
 	"event_id", "version", "status", "table_name", "aggregate_id", "aggregate_type", "event_type", "seq", "created_at", "deliver_at",
 	"written_at", "topic", "error_class", "attempts", "replays", "first_failed_at", "last_failed_at", "strategy", "next_attempt",
 	"claimed_by", "claimed_until", "unblocked", "rule", "waiting", "failure_key", "failure_repeats",
-	"purged_at", "archive", "resolved_at", "job_id", "edited_id", "priority", "tags",
+	"purged_at", "archive", "resolved_at", "job_id", "edited_id", "priority", "tags", "outcome",
 }
 
 // moreColumns are the others, but for history.
 var moreColumns = []string{
 	"payload", "content_type", "headers", "error_code", "error_text", "error_chain", "metadata", "raw",
-	"outcome", "outcome_topic", "outcome_partition", "outcome_offset", "outcome_note",
+	"outcome_topic", "outcome_partition", "outcome_offset", "outcome_note",
 }
 
 // insertColumns are the columns of a new dead letter.

@@ -53,6 +53,7 @@ const (
 	ActionUnblock Action = "unblock"
 	ActionSuspend Action = "suspend"
 	ActionResolve Action = "resolve" // ResolveByHand
+	ActionReopen  Action = "reopen"
 	ActionEdit    Action = "edit"
 	ActionSet     Action = "set" // of priority and tags
 	ActionArchive Action = "archive"
@@ -64,7 +65,7 @@ const (
 var Actions = append([]Action{ActionClaim, ActionExtend, ActionUnclaim, ActionFail, ActionSettle}, OperatorActions...)
 
 // OperatorActions are the actions of operators.
-var OperatorActions = []Action{ActionReplay, ActionDiscard, ActionUnblock, ActionSuspend, ActionResolve, ActionEdit, ActionSet, ActionArchive, ActionPurge, ActionRestore}
+var OperatorActions = []Action{ActionReplay, ActionDiscard, ActionUnblock, ActionSuspend, ActionResolve, ActionReopen, ActionEdit, ActionSet, ActionArchive, ActionPurge, ActionRestore}
 
 // transitions contains the next statuses by action and current status. The first status
 // of a list is the usual one.
@@ -89,6 +90,7 @@ var transitions = map[Action]map[Status][]Status{
 	ActionDiscard: operators(Resolved),
 	ActionResolve: operators(Resolved),
 	ActionSuspend: operators(Suspended),
+	ActionReopen:  {Resolved: {Suspended}}, // not one whose event was published
 	ActionUnblock: {
 		Pending:    {Suspended},
 		Processing: {Suspended},

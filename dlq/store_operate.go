@@ -42,6 +42,27 @@ func (s *Store) ResolveByHand(ctx context.Context, event gocql.UUID, by Actor) e
 	})
 }
 
+// Reopen takes back Discard or ResolveByHand: the dead letter becomes suspended and unblocked,
+// because its aggregate has continued, and a replay publishes it out of order. One whose event is
+// in its topic is refused.
+func (s *Store) Reopen(ctx context.Context, event gocql.UUID, by Actor) error {
+	return s.operate(ctx, event, ActionReopen, by, func(*DeadLetter) (planned, error) {
+		p := s.suspended("reopened by " + by.Name + reasonOf(by))
+		p.set = append(p.set, assignment{"unblocked", true}, assignment{"outcome", nil}, assignment{"outcome_note", nil}, assignment{"resolved_at", nil})
+		change := p.change
+		p.change = func(l *DeadLetter) {
+			change(l)
+			l.Unblocked, l.Outcome, l.ResolvedAt = true, Outcome{}, time.Time{}
+		}
+		return p, nil
+	})
+}
+
+// Reopens reports whether the dead letter was resolved without publishing its event.
+func (l *DeadLetter) Reopens() bool {
+	return l.Outcome.Kind == OutcomeDiscarded || l.Outcome.Kind == OutcomeByHand
+}
+
 // Unblock unblocks the aggregate without resolving the dead letter: it becomes suspended
 // and can be replayed out of order or discarded later.
 func (s *Store) Unblock(ctx context.Context, event gocql.UUID, by Actor) error {
@@ -269,6 +290,9 @@ func (s *Store) allowed(action Action, l *DeadLetter, now time.Time) error {
 	}
 	if err := may(action, l); err != nil {
 		return err
+	}
+	if action == ActionReopen && !l.Reopens() {
+		return refused(action, l, "its event is in its topic: only a discarded one, or one that was resolved by hand, can be reopened")
 	}
 	if l.Status == Processing && now.Before(l.ClaimedUntil) {
 		return refused(action, l, "retry when the claim has expired")

@@ -161,10 +161,7 @@ func (s *Store) Restore(ctx context.Context, event gocql.UUID, copied *Copy, by 
 			}
 			whole = &copied.DeadLetter
 		}
-		outcome, err := s.outcomeOf(ctx, event)
-		if err != nil {
-			return planned{}, err
-		}
+		outcome := l.Outcome.Kind
 		p := planned{to: Resolved, set: []assignment{{"purged_at", nil}, {"archive", nil}}}
 		if outcome == "" {
 			p.to = Suspended
@@ -200,17 +197,6 @@ func (s *Store) Restore(ctx context.Context, event gocql.UUID, copied *Copy, by 
 		}
 		return p, nil
 	})
-}
-
-// outcomeOf returns the outcome of a dead letter; empty if it was not resolved.
-func (s *Store) outcomeOf(ctx context.Context, event gocql.UUID) (OutcomeKind, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
-	defer cancel()
-	var kind string
-	if err := s.db.Select(ctx, "SELECT outcome FROM "+s.stmt.table+" WHERE event_id = ?", event).Scan(&kind); err != nil {
-		return "", fmt.Errorf("read the outcome of dead letter %s: %w", event, err)
-	}
-	return OutcomeKind(kind), nil
 }
 
 // Forget removes the outline of a purged dead letter. Afterwards nothing shows that the

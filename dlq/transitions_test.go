@@ -1,10 +1,12 @@
 package dlq
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,6 +93,8 @@ func doIn(ctx context.Context, t *testing.T, s *Store, id gocql.UUID, a Action) 
 		return s.Suspend(ctx, id, eve)
 	case ActionResolve:
 		return s.ResolveByHand(ctx, id, eve)
+	case ActionReopen:
+		return s.Reopen(ctx, id, eve)
 	case ActionEdit:
 		_, err := s.Edit(ctx, id, Edit{Payload: []byte(`{"n":2}`), ContentType: "application/json"}, eve, 0)
 		return err
@@ -116,6 +120,12 @@ func TestTransitions_Walk(t *testing.T) {
 		for _, from := range Statuses {
 			t.Run(fmt.Sprintf("%s from %s", a, from), func(t *testing.T) {
 				id := b.bring(t, from)
+				if a == ActionReopen && from == Resolved { // without publishing it
+					id = b.bring(t, Suspended)
+					if err := b.Discard(t.Context(), id, eve); err != nil {
+						t.Fatal(err)
+					}
+				}
 				byOperator := slices.Contains(OperatorActions, a)
 				if from == Processing && byOperator {
 					// No other owner can claim it …
@@ -179,6 +189,52 @@ func TestTransitions_Walk(t *testing.T) {
 				}
 				b.mustBeListed(t, id)
 			})
+		}
+	}
+}
+
+// Reopening takes back what an operator settled without publishing it, and nothing else.
+func TestReopen_TakesADiscardBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	for _, settle := range []func(context.Context, gocql.UUID, Actor) error{b.Discard, b.ResolveByHand} {
+		id := b.bring(t, Failed)
+		before := b.mustRead(t, id)
+		if err := settle(ctx, id, eve); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Reopen(ctx, id, eve); err != nil {
+			t.Fatal(err)
+		}
+		l := b.mustRead(t, id)
+		if l.Status != Suspended || !l.Unblocked || l.Outcome != (Outcome{}) || !l.ResolvedAt.IsZero() || !bytes.Equal(l.Payload, before.Payload) || len(l.Payload) == 0 {
+			t.Errorf("it is %s, unblocked %v, outcome %+v, resolved at %s, with %d bytes of payload", l.Status, l.Unblocked, l.Outcome, l.ResolvedAt, len(l.Payload))
+		}
+		// It is settled again like any other, and archived as what it became then.
+		if err := b.Discard(ctx, id, eve); err != nil {
+			t.Fatal(err)
+		}
+		if l := b.mustRead(t, id); l.Status != Resolved || l.Outcome.Kind != OutcomeDiscarded {
+			t.Errorf("discarded again it is %s by %q", l.Status, l.Outcome.Kind)
+		}
+	}
+	published := b.bring(t, Resolved)
+	if err := b.Reopen(ctx, published, eve); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "its event is in its topic") {
+		t.Errorf("Reopen() of a published one = %v, want it refused with the reason", err)
+	}
+	for _, kind := range OutcomeKinds {
+		n := 0
+		if err := b.List(ctx, Filter{Outcome: kind}, func(l *DeadLetter) error {
+			if n++; l.Outcome.Kind != kind {
+				t.Errorf("%s: listed %s, resolved by %q", kind, l.EventID, l.Outcome.Kind)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if want := map[OutcomeKind]int{OutcomeDiscarded: 2, OutcomeReplayed: 1}[kind]; n != want {
+			t.Errorf("%s: %d are listed, want %d", kind, n, want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -15,14 +16,15 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// A dead letter that comes back from the archive is replayed once by a relay that runs,
+// A dead letter that comes back from the archive, or that an operator reopens, is replayed once by a relay that runs,
 // whether that saw it leave or began when it was gone; and so is one that is
 // restored when the relay is away.
 func TestDeadLetters_ARestoredOneIsReplayed(t *testing.T) {
 	relaytest.Long(t)
 	t.Parallel()
-	for _, how := range []string{"saw it leave", "began without it", "was away"} {
-		t.Run(how, func(t *testing.T) {
+	for i := range 6 {
+		how, reopened := []string{"saw it leave", "began without it", "was away"}[i/2], i%2 == 1
+		t.Run(fmt.Sprintf("%s, reopened %v", how, reopened), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
 				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, relaytest.NoCompression()) })
@@ -44,7 +46,11 @@ func TestDeadLetters_ARestoredOneIsReplayed(t *testing.T) {
 				time.Sleep(10 * time.Second)
 				copied, err := w.deadLetters().Copy(t.Context(), bad.ID.UUID())
 				must(err)
-				must(w.deadLetters().Purge(t.Context(), bad.ID.UUID(), dlq.Purge{Force: true}, by))
+				if reopened {
+					must(w.deadLetters().Discard(t.Context(), bad.ID.UUID(), by))
+				} else {
+					must(w.deadLetters().Purge(t.Context(), bad.ID.UUID(), dlq.Purge{Force: true}, by))
+				}
 				end()
 				time.Sleep(10 * time.Second)
 				relaytest.CheckOrder(t, w.consume("OrderUpdated"), without(all, bad.ID.UUID()))
@@ -55,7 +61,11 @@ func TestDeadLetters_ARestoredOneIsReplayed(t *testing.T) {
 					r, stop = w.run()
 					time.Sleep(10 * time.Second)
 				}
-				must(w.deadLetters().Restore(t.Context(), bad.ID.UUID(), &copied, by))
+				if reopened {
+					must(w.deadLetters().Reopen(t.Context(), bad.ID.UUID(), by))
+				} else {
+					must(w.deadLetters().Restore(t.Context(), bad.ID.UUID(), &copied, by))
+				}
 				if how == "was away" {
 					r, stop = w.run()
 				}

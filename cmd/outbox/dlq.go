@@ -48,14 +48,16 @@ relay had not published all dead letters within --wait.`,
 // dlqFilter contains the flags that select dead letters.
 type dlqFilter struct {
 	cli.Listing
-	errorClass, eventType, aggregate, table, text string
-	statuses, tags                                []string
-	minPriority                                   *int
+	errorClass, errorCode, outcome, eventType, aggregate, table, text string
+	statuses, tags                                                    []string
+	minPriority                                                       *int
 }
 
 func (f *dlqFilter) addFlags(cmd *cobra.Command, limit int) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.errorClass, "error-class", "", "dead letters of this error class, such as record_too_large")
+	fl.StringVar(&f.errorCode, "error-code", "", "dead letters with this code of the broker or the database, such as NOT_LEADER_FOR_PARTITION")
+	fl.StringVar(&f.outcome, "outcome", "", "dead letters that were resolved in this way: replayed, found or unblocked, whose events are in their topics; discarded, by_hand")
 	fl.StringVar(&f.eventType, "event-type", "", "dead letters of this event type, such as OrderCreated")
 	fl.StringVar(&f.aggregate, "aggregate", "", "dead letters of this aggregate")
 	fl.StringVar(&f.text, "text", "", "dead letters whose error, event type or aggregate id contains this text, case-insensitive")
@@ -73,7 +75,7 @@ func (f *dlqFilter) addFlags(cmd *cobra.Command, limit int) {
 
 // filter returns the filter of the flags.
 func (f *dlqFilter) filter(now time.Time) (out dlq.Filter, err error) {
-	out = dlq.Filter{ErrorClass: f.errorClass, EventType: f.eventType, Aggregate: f.aggregate, Table: f.table, Tags: f.tags, MinPriority: f.minPriority, Text: f.text}
+	out = dlq.Filter{ErrorClass: f.errorClass, ErrorCode: f.errorCode, Outcome: dlq.OutcomeKind(f.outcome), EventType: f.eventType, Aggregate: f.aggregate, Table: f.table, Tags: f.tags, MinPriority: f.minPriority, Text: f.text}
 	if err := out.Validate(); err != nil {
 		return out, cli.Usage(err)
 	}
@@ -93,7 +95,7 @@ func (f *dlqFilter) filter(now time.Time) (out dlq.Filter, err error) {
 
 // empty reports that no flag selects dead letters.
 func (f *dlqFilter) empty() bool {
-	return f.errorClass == "" && f.eventType == "" && f.aggregate == "" && f.table == "" && f.text == "" && f.Since == "" && f.Until == "" &&
+	return f.errorClass == "" && f.errorCode == "" && f.outcome == "" && f.eventType == "" && f.aggregate == "" && f.table == "" && f.text == "" && f.Since == "" && f.Until == "" &&
 		len(f.statuses)+len(f.tags) == 0 && f.minPriority == nil
 }
 

@@ -56,6 +56,12 @@ with status suspended. It can be replayed later, out of order, or discarded.`,
 that consume them. They are not published; the events that they block are.`,
 	},
 	{
+		dlq.ActionReopen, "Reopen dead letters that were discarded or resolved by hand",
+		`Reopen dead letters that were discarded or resolved by hand, as long as retention
+keeps them: they become suspended. They block nothing, because their aggregates have
+continued: a replay publishes them out of order.`,
+	},
+	{
 		dlq.ActionSuspend, "Suspend dead letters: stop their automatic replay",
 		`Suspend dead letters: with status suspended they are not replayed automatically. They
 block the later events of their aggregates until an operator replays, discards or
@@ -143,7 +149,7 @@ database: an interruption pauses it, and 'outbox dlq jobs resume' continues it.`
 var meantWithout = map[dlq.Action]string{
 	dlq.ActionReplay: "open", dlq.ActionDiscard: "open", dlq.ActionUnblock: "open",
 	dlq.ActionResolve: "open", dlq.ActionSuspend: "open", dlq.ActionSet: "open",
-	dlq.ActionPurge: "resolved and archived", dlq.ActionRestore: "archived",
+	dlq.ActionReopen: "discarded", dlq.ActionPurge: "resolved and archived", dlq.ActionRestore: "archived",
 }
 
 // dlqConfirm contains the flags of commands that ask for confirmation.
@@ -241,7 +247,7 @@ func (f *dlqChangeFlags) job(action dlq.Action, ids []gocql.UUID, now time.Time)
 		filter.Until = now.UTC() // excludes dead letters written after the preview
 	}
 	job.Filter = &admin.FilterBody{
-		ErrorClass: filter.ErrorClass, EventType: filter.EventType, Aggregate: filter.Aggregate, Table: filter.Table, Tags: filter.Tags,
+		ErrorClass: filter.ErrorClass, ErrorCode: filter.ErrorCode, Outcome: string(filter.Outcome), EventType: filter.EventType, Aggregate: filter.Aggregate, Table: filter.Table, Tags: filter.Tags,
 		MinPriority: filter.MinPriority, Text: filter.Text, Since: filter.Since, Until: filter.Until,
 	}
 	for _, s := range filter.Status {

@@ -158,7 +158,7 @@ func printJob(w io.Writer, output string, v *admin.JobBody) error {
 	field("action", v.Action)
 	if f := v.Filter; f != nil {
 		field("status", f.Status)
-		for _, x := range []struct{ name, value string }{{"error", f.ErrorClass}, {"type", f.EventType}, {"aggregate", f.Aggregate}, {"table", f.Table}, {"text", f.Text}, {"tags", strings.Join(f.Tags, ", ")}} {
+		for _, x := range []struct{ name, value string }{{"error", f.ErrorClass}, {"error code", f.ErrorCode}, {"outcome", string(f.Outcome)}, {"type", f.EventType}, {"aggregate", f.Aggregate}, {"table", f.Table}, {"text", f.Text}, {"tags", strings.Join(f.Tags, ", ")}} {
 			if x.value != "" {
 				field(x.name, x.value)
 			}

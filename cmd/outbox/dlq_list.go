@@ -27,10 +27,13 @@ func newDLQListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List open dead letters, last failure first",
 		Long: `List dead letters, last failure first. Without --status it lists open ones: those that
-wait for a replay or for an operator. --status all lists all of them.`,
+wait for a replay or for an operator, or with --outcome resolved and archived ones.
+--status all lists all of them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
+			case len(f.statuses) == 0 && f.outcome != "":
+				f.statuses = []string{string(dlq.Resolved), string(dlq.Archived)}
 			case len(f.statuses) == 0:
 				f.statuses = []string{statusOpen}
 			case slices.Equal(f.statuses, []string{statusAll}):

@@ -209,6 +209,9 @@ func testDLQCommands(t *testing.T, b *dlqFixture) {
 	})
 	t.Run("nothing is done without leave", func(t *testing.T) {
 		for _, c := range dlqChanges {
+			if c.action == dlq.ActionReopen {
+				continue // of a dead letter that is settled, below
+			}
 			if _, errOut := b.run(cli.ExitUsage, string(c.action), head, "--reason", "a test"); !strings.Contains(errOut, "--yes") || !strings.Contains(errOut, "nothing was changed") {
 				t.Errorf("%s without a terminal says %q", c.action, errOut)
 			}
@@ -265,6 +268,23 @@ func testDLQCommands(t *testing.T, b *dlqFixture) {
 		if err != nil || len(rs) != 7 {
 			t.Errorf("the relay is told of %d changes, %v, want 7", len(rs), err)
 		}
+	})
+	t.Run("reopen", func(t *testing.T) {
+		if got := b.ids("--outcome", "discarded"); !slices.Contains(got, head) || slices.Contains(got, other) {
+			t.Errorf("discarded are %v, want %s among them and not %s", got, head, other)
+		}
+		if _, errOut := b.run(cli.ExitUsage, "reopen", head, "--reason", "a test"); !strings.Contains(errOut, "reopen 1 dead letter of 1 aggregate\n") || !strings.Contains(errOut, "--yes") {
+			t.Errorf("reopen without a terminal says %q", errOut)
+		}
+		b.run(cli.ExitUsage, "reopen", "--outcome", "lost", "-y", "--reason", "a test")
+		b.run(cli.ExitOK, "reopen", head, other, "-y", "--reason", "discarded by mistake")
+		for _, id := range []string{head, other} {
+			if s := b.status(id); s != dlq.Suspended {
+				t.Errorf("reopened: %s", s)
+			}
+		}
+		b.run(cli.ExitFailed, "reopen", head, "-y", "--reason", "a test")
+		b.run(cli.ExitOK, "discard", head, other, "-y", "--reason", "a test")
 	})
 	t.Run("many", func(t *testing.T) {
 		for i := range 150 {

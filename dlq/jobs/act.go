@@ -26,6 +26,8 @@ func (s *Store) do(ctx context.Context, j *Job, event gocql.UUID) error {
 		return s.dead.Unblock(ctx, event, j.by())
 	case dlq.ActionResolve:
 		return s.dead.ResolveByHand(ctx, event, j.by())
+	case dlq.ActionReopen:
+		return s.dead.Reopen(ctx, event, j.by())
 	case dlq.ActionSuspend:
 		return s.dead.Suspend(ctx, event, j.by())
 	case dlq.ActionSet:

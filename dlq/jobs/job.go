@@ -34,7 +34,7 @@ func (s State) Ended() bool { return s == Done || s == Cancelled || s == Failed 
 // Actions are the actions of jobs. ActionArchive is a sweep: it moves dead letters that
 // are older than their retention to the archive and removes expired objects, so it
 // takes no ids and no filter.
-var Actions = []dlq.Action{dlq.ActionReplay, dlq.ActionDiscard, dlq.ActionUnblock, dlq.ActionResolve, dlq.ActionSuspend, dlq.ActionSet, dlq.ActionPurge, dlq.ActionRestore, dlq.ActionArchive}
+var Actions = []dlq.Action{dlq.ActionReplay, dlq.ActionDiscard, dlq.ActionUnblock, dlq.ActionResolve, dlq.ActionReopen, dlq.ActionSuspend, dlq.ActionSet, dlq.ActionPurge, dlq.ActionRestore, dlq.ActionArchive}
 
 const (
 	// DefaultBatchSize is the default number of dead letters between two saves.
@@ -53,7 +53,7 @@ type Spec struct {
 	// Action is one of Actions.
 	Action dlq.Action `json:"action"`
 	// Filter selects the dead letters, unless IDs does. Without Status it selects open
-	// ones; for a purge the ones that it may purge, for a restore archived ones. It
+	// ones; for a purge the ones that it may purge, for a restore archived ones, for reopen resolved ones. It
 	// does not select later failures, and for a purge not purged ones.
 	Filter dlq.Filter `json:"filter"`
 	// IDs are the events of the dead letters, at most MaxIDs.
@@ -104,6 +104,8 @@ func (s *Spec) Statuses() []dlq.Status {
 		return []dlq.Status{dlq.Resolved, dlq.Archived, dlq.Failed, dlq.Suspended}
 	case s.Action == dlq.ActionPurge:
 		return []dlq.Status{dlq.Resolved, dlq.Archived}
+	case s.Action == dlq.ActionReopen:
+		return []dlq.Status{dlq.Resolved}
 	case s.Action == dlq.ActionRestore:
 		return []dlq.Status{dlq.Archived}
 	}
@@ -111,9 +113,16 @@ func (s *Spec) Statuses() []dlq.Status {
 }
 
 // Means reports whether the job changes a dead letter that matches its filter. The list
-// of archived dead letters also contains outlines, which a purge excludes.
+// of archived dead letters also contains outlines, which a purge excludes, and the one of resolved
+// dead letters those whose event is in its topic, which reopen excludes.
 func (s *Spec) Means(l *dlq.DeadLetter) bool {
-	return s.Action != dlq.ActionPurge || l.PurgedAt.IsZero()
+	switch s.Action {
+	case dlq.ActionPurge:
+		return l.PurgedAt.IsZero()
+	case dlq.ActionReopen:
+		return l.Reopens()
+	}
+	return true
 }
 
 // withDefaults is the specification of a job made at now.

@@ -18,13 +18,14 @@ type DeadLetters interface {
 	// DB executes the statements of the jobs' tables.
 	DB() *db.DB
 
-	// Replay, Discard, Unblock, ResolveByHand, Suspend, Set and Purge change one dead
+	// Replay, Discard, Unblock, ResolveByHand, Suspend, Reopen, Set and Purge change one dead
 	// letter; for an Actor with a Job they do so once, also if they are called again.
 	Replay(ctx context.Context, event gocql.UUID, by dlq.Actor) error
 	Discard(ctx context.Context, event gocql.UUID, by dlq.Actor) error
 	Unblock(ctx context.Context, event gocql.UUID, by dlq.Actor) error
 	ResolveByHand(ctx context.Context, event gocql.UUID, by dlq.Actor) error
 	Suspend(ctx context.Context, event gocql.UUID, by dlq.Actor) error
+	Reopen(ctx context.Context, event gocql.UUID, by dlq.Actor) error
 	Set(ctx context.Context, event gocql.UUID, c dlq.Labels, by dlq.Actor) error
 	Purge(ctx context.Context, event gocql.UUID, how dlq.Purge, by dlq.Actor) error
 

@@ -22,7 +22,7 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 		"GET /v1/jobs": access.Viewer, "GET /v1/jobs/{id}": access.Viewer, "GET /v1/relays": access.Viewer, "GET /v1/history": access.Viewer, "GET /v1/status": access.Viewer,
 		"GET /v1/archives": access.Viewer, "GET /v1/live": access.Viewer, "GET /v1/events/{id}": access.Viewer, "GET /v1/topics": access.Viewer, "GET /v1/topics/{topic}/records": access.Viewer, "POST /v1/dead-letters/preview": access.Viewer,
 		"POST /v1/dead-letters/{event_id}/replay": access.Operator, "POST /v1/dead-letters/{event_id}/unblock": access.Operator,
-		"POST /v1/dead-letters/{event_id}/suspend": access.Operator, "POST /v1/dead-letters/{event_id}/resolve": access.Operator,
+		"POST /v1/dead-letters/{event_id}/suspend": access.Operator, "POST /v1/dead-letters/{event_id}/resolve": access.Operator, "POST /v1/dead-letters/{event_id}/reopen": access.Operator,
 		"POST /v1/dead-letters/{event_id}/set": access.Operator, "POST /v1/dead-letters/{event_id}/discard": access.Admin, "POST /v1/dead-letters/{event_id}/edit": access.Admin,
 		"POST /v1/jobs": access.Operator, "POST /v1/jobs/{id}/pause": access.Operator,
 		"POST /v1/jobs/{id}/resume": access.Operator, "POST /v1/jobs/{id}/cancel": access.Admin, "POST /v1/relays/{name}/reshard": access.Admin,
@@ -73,7 +73,7 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 	for _, action := range jobs.Actions {
 		need := access.Admin
 		switch action {
-		case dlq.ActionReplay, dlq.ActionUnblock, dlq.ActionSuspend, dlq.ActionResolve, dlq.ActionSet:
+		case dlq.ActionReplay, dlq.ActionUnblock, dlq.ActionSuspend, dlq.ActionResolve, dlq.ActionReopen, dlq.ActionSet:
 			need = access.Operator
 		}
 		var labels *dlq.Labels

@@ -26,6 +26,7 @@ var actions = []actionKind{
 	{dlq.ActionUnblock, access.Operator, "Unblock the later events of its aggregate", (*dlq.Store).Unblock},
 	{dlq.ActionSuspend, access.Operator, "Suspend a dead letter: it is not retried until it is replayed", (*dlq.Store).Suspend},
 	{dlq.ActionResolve, access.Operator, "Resolve a dead letter that was settled elsewhere", (*dlq.Store).ResolveByHand},
+	{dlq.ActionReopen, access.Operator, "Reopen a dead letter that was discarded or resolved by hand: it is suspended and blocks nothing", (*dlq.Store).Reopen},
 	{dlq.ActionDiscard, access.Admin, "Discard a dead letter: it is never published", (*dlq.Store).Discard},
 }
 

@@ -21,6 +21,7 @@ type Summary struct {
 	Tags          []string   `json:"tags,omitempty" nullable:"false"`
 	Topic         string     `json:"topic" doc:"The topic of the event; empty if unknown"`
 	Status        dlq.Status `json:"status" enum:"pending,blocked,processing,failed,suspended,resolved,archived"`
+	ResolvedBy    string     `json:"resolved_by,omitempty" enum:"replayed,found,discarded,unblocked,by_hand" doc:"How it was resolved; replayed, found and unblocked mean that its event is in its topic"`
 	Version       int64      `json:"version" doc:"Increases with every change of the dead letter"`
 	Unblocked     bool       `json:"unblocked" doc:"It does not block later events of its aggregate"`
 	ErrorClass    string     `json:"error_class"`
@@ -43,7 +44,7 @@ type Summary struct {
 func summaryOf(l *dlq.DeadLetter, holds []dlq.Hold, now time.Time) Summary {
 	return Summary{
 		EventID: l.EventID.String(), Table: l.Table, AggregateID: l.AggregateID, AggregateType: l.AggregateType, EventType: l.EventType,
-		Sequence: l.Sequence, Priority: l.Priority, Tags: l.Tags, Topic: l.Topic, Status: l.Status, Version: l.Version, Unblocked: l.Unblocked, ErrorClass: l.ErrorClass,
+		Sequence: l.Sequence, Priority: l.Priority, Tags: l.Tags, Topic: l.Topic, Status: l.Status, ResolvedBy: string(l.Outcome.Kind), Version: l.Version, Unblocked: l.Unblocked, ErrorClass: l.ErrorClass,
 		Attempts: l.Attempts, Replays: l.Replays, Repeats: l.FailureRepeats, FirstFailedAt: l.FirstFailedAt.UTC(), LastFailedAt: when(l.LastFailedAt),
 		CreatedAt: when(l.CreatedAt), DeliverAt: when(l.DeliverAt), Strategy: l.Strategy, Rule: l.Rule, NextAttempt: when(l.NextAttempt),
 		WaitsFor: l.WaitsFor(holds, now), ClaimedBy: l.ClaimedBy, ClaimedUntil: when(l.ClaimedUntil),

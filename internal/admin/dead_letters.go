@@ -33,6 +33,8 @@ type meOutput struct {
 type listInput struct {
 	Status      []string  `query:"status" nullable:"false" enum:"pending,blocked,processing,failed,suspended,resolved,archived" doc:"Dead letters with this status; several separated by commas"`
 	ErrorClass  string    `query:"error_class" maxLength:"200" doc:"Dead letters of this error class, such as record_too_large"`
+	ErrorCode   string    `query:"error_code" maxLength:"200" doc:"Dead letters with this code of the broker or the database, such as NOT_LEADER_FOR_PARTITION"`
+	Outcome     string    `query:"outcome" enum:"replayed,found,discarded,unblocked,by_hand" doc:"Dead letters that were resolved in this way; replayed, found and unblocked ones were published"`
 	EventType   string    `query:"event_type" maxLength:"500"`
 	Aggregate   string    `query:"aggregate_id" maxLength:"1000" doc:"Dead letters of this aggregate id"`
 	Table       string    `query:"table" maxLength:"500" doc:"Dead letters of this outbox table, keyspace.table, or of a subscription, subscription.NAME"`
@@ -153,7 +155,7 @@ func (ep *deadLetterEndpoints) list(ctx context.Context, in *listInput) (*listOu
 	}
 	f := dlq.Filter{
 		Status: statusesOf(in.Status), ErrorClass: in.ErrorClass, EventType: in.EventType, Aggregate: in.Aggregate, Since: in.Since, Until: in.Until,
-		Table: in.Table, Tags: in.Tag, MinPriority: atLeast(in.MinPriority), Text: in.Text,
+		ErrorCode: in.ErrorCode, Outcome: dlq.OutcomeKind(in.Outcome), Table: in.Table, Tags: in.Tag, MinPriority: atLeast(in.MinPriority), Text: in.Text,
 	}
 	if err := checkTags(ctx, "query.tag", in.Tag); err != nil {
 		return nil, err

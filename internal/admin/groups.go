@@ -29,6 +29,7 @@ const (
 type groupsInput struct {
 	Status      []string  `query:"status" nullable:"false" enum:"pending,blocked,processing,failed,suspended,resolved,archived" doc:"Dead letters with this status; empty means open ones"`
 	ErrorClass  string    `query:"error_class" maxLength:"200"`
+	ErrorCode   string    `query:"error_code" maxLength:"200" doc:"Dead letters with this code of the broker or the database, such as NOT_LEADER_FOR_PARTITION"`
 	EventType   string    `query:"event_type" maxLength:"500"`
 	Table       string    `query:"table" maxLength:"500" doc:"Dead letters of this outbox table, keyspace.table, or of a subscription, subscription.NAME"`
 	Tag         []string  `query:"tag" nullable:"false" maxItems:"16" doc:"Dead letters with all of these tags, separated by commas"`
@@ -73,7 +74,7 @@ func (ep *deadLetterEndpoints) registerGroups() {
 
 // listed reports whether a request has a filter, which the lists of dead letters evaluate.
 func (in *groupsInput) listed() bool {
-	return len(in.Status)+len(in.Tag) > 0 || in.ErrorClass != "" || in.EventType != "" || in.Table != "" || in.Text != "" || in.MinPriority != dlq.MinPriority ||
+	return len(in.Status)+len(in.Tag) > 0 || in.ErrorClass != "" || in.ErrorCode != "" || in.EventType != "" || in.Table != "" || in.Text != "" || in.MinPriority != dlq.MinPriority ||
 		!in.Since.IsZero() || !in.Until.IsZero()
 }
 
@@ -106,7 +107,7 @@ func (ep *deadLetterEndpoints) groups(ctx context.Context, in *groupsInput) (*gr
 
 // listGroups groups the latest dead letters that match a filter.
 func (ep *deadLetterEndpoints) listGroups(ctx context.Context, in *groupsInput) (*grouping, error) {
-	f := dlq.Filter{Status: statusesOf(in.Status), ErrorClass: in.ErrorClass, EventType: in.EventType, Since: in.Since, Until: in.Until, Table: in.Table, Tags: in.Tag, MinPriority: atLeast(in.MinPriority), Text: in.Text}
+	f := dlq.Filter{Status: statusesOf(in.Status), ErrorClass: in.ErrorClass, ErrorCode: in.ErrorCode, EventType: in.EventType, Since: in.Since, Until: in.Until, Table: in.Table, Tags: in.Tag, MinPriority: atLeast(in.MinPriority), Text: in.Text}
 	if len(f.Status) == 0 {
 		f.Status = dlq.OpenStatuses
 	}

@@ -20,8 +20,10 @@ const maxPreview = jobs.MaxIDs
 
 // FilterBody selects dead letters of a request.
 type FilterBody struct {
-	Status      []string  `json:"status,omitempty" nullable:"false" enum:"pending,blocked,processing,failed,suspended,resolved,archived" maxItems:"20" doc:"Dead letters with this status; empty means open ones, for a purge those that it may purge, for a restore archived ones"`
+	Status      []string  `json:"status,omitempty" nullable:"false" enum:"pending,blocked,processing,failed,suspended,resolved,archived" maxItems:"20" doc:"Dead letters with this status; empty means open ones, for a purge those that it may purge, for a restore archived ones, for reopen resolved ones"`
 	ErrorClass  string    `json:"error_class,omitempty" maxLength:"200"`
+	ErrorCode   string    `json:"error_code,omitempty" maxLength:"200" doc:"Dead letters with this code of the broker or the database"`
+	Outcome     string    `json:"outcome,omitempty" enum:"replayed,found,discarded,unblocked,by_hand" doc:"Dead letters that were resolved in this way"`
 	EventType   string    `json:"event_type,omitempty" maxLength:"500"`
 	Aggregate   string    `json:"aggregate_id,omitempty" maxLength:"1000"`
 	Table       string    `json:"table,omitempty" maxLength:"500" doc:"An outbox table, keyspace.table, or a subscription, subscription.NAME"`
@@ -34,7 +36,7 @@ type FilterBody struct {
 
 // JobTarget is the action and the dead letters of a job or a preview.
 type JobTarget struct {
-	Action     dlq.Action  `json:"action" enum:"replay,discard,unblock,suspend,resolve,set,purge,restore,archive" doc:"archive is a sweep: it moves dead letters past their retention to the archive and accepts no ids or filter"`
+	Action     dlq.Action  `json:"action" enum:"replay,discard,unblock,suspend,resolve,reopen,set,purge,restore,archive" doc:"archive is a sweep: it moves dead letters past their retention to the archive and accepts no ids or filter"`
 	Filter     *FilterBody `json:"filter,omitempty" doc:"The dead letters; later ones are not included"`
 	IDs        []string    `json:"ids,omitempty" nullable:"false"`
 	Object     string      `json:"object,omitempty" maxLength:"500" doc:"For a restore, instead of ids or a filter: the dead letters of this object of the archive"`
@@ -117,7 +119,7 @@ func whichOf(ctx context.Context, filter *FilterBody, ids []string, statuses []d
 	}
 	w.filter = dlq.Filter{
 		Status: statusesOf(filter.Status), ErrorClass: filter.ErrorClass, EventType: filter.EventType, Aggregate: filter.Aggregate,
-		Since: filter.Since, Until: filter.Until, Table: filter.Table, Tags: filter.Tags, MinPriority: filter.MinPriority, Text: filter.Text,
+		ErrorCode: filter.ErrorCode, Outcome: dlq.OutcomeKind(filter.Outcome), Since: filter.Since, Until: filter.Until, Table: filter.Table, Tags: filter.Tags, MinPriority: filter.MinPriority, Text: filter.Text,
 	}
 	if len(w.filter.Status) == 0 {
 		w.filter.Status = statuses

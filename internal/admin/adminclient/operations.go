@@ -50,6 +50,8 @@ func (c *Client) DeadLetters(ctx context.Context, f dlq.Filter, limit int) (foun
 	}
 	set(q, "status", strings.Join(statuses, ","))
 	set(q, "error_class", f.ErrorClass)
+	set(q, "error_code", f.ErrorCode)
+	set(q, "outcome", string(f.Outcome))
 	set(q, "event_type", f.EventType)
 	set(q, "aggregate_id", f.Aggregate)
 	set(q, "table", f.Table)

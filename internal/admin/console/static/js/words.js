@@ -54,10 +54,15 @@ export const actions = {
     one: "It was settled elsewhere. It is not published, and the events blocked behind it proceed.",
     many: "They were settled elsewhere. They are not published, and the events blocked behind them proceed.",
   },
+  reopen: {
+    title: "Reopen", done: "Reopened: it is suspended and blocks nothing.", from: ["resolved"],
+    one: "It becomes suspended. It blocks nothing, because its aggregate has continued: a replay is out of order.",
+    many: "They become suspended. They block nothing, because their aggregates have continued: a replay is out of order.",
+  },
   discard: {
     title: "Discard", exact: true, done: "Discarded.", danger: true, from: open,
-    one: "It is never published. The events blocked behind it proceed without it. This cannot be undone.",
-    many: "They are never published. The events blocked behind them proceed without them. This cannot be undone.",
+    one: "It is never published, unless you reopen it. The events blocked behind it proceed without it.",
+    many: "They are never published, unless you reopen them. The events blocked behind them proceed without them.",
   },
 };
 
@@ -130,6 +135,6 @@ Object.assign(actions, {
 
 export const roleMeans = {
   viewer: "may read everything and change nothing",
-  operator: "may replay, unblock, suspend and resolve; pause jobs, and resume jobs of these actions; confirm, ship and cancel orders; deliver and cancel messages",
+  operator: "may replay, unblock, suspend, resolve and reopen; pause jobs, and resume jobs of these actions; confirm, ship and cancel orders; deliver and cancel messages",
   admin: "may do everything, including discard, edit, purge, restore and cancel",
 };

@@ -122,7 +122,7 @@ const gap = (a, b) => { const ms = new Date(b) - new Date(a); return ms < 1000 ?
 
 const said = {
   write: "Dead letter written", claim: "Replay started", extend: "Claim extended", unclaim: "Replay cancelled", fail: "Replay failed", settle: "Published",
-  replay: "Replay requested", discard: "Discarded", unblock: "Unblocked", suspend: "Suspended", resolve: "Resolved by hand", archive: "Archived", edit: "Edited", set: "Priority or tags set",
+  replay: "Replay requested", discard: "Discarded", unblock: "Unblocked", suspend: "Suspended", resolve: "Resolved by hand", reopen: "Reopened", archive: "Archived", edit: "Edited", set: "Priority or tags set",
 };
 
 function followers(l) {

@@ -10,7 +10,7 @@ import { go, href } from "../router.js";
 import { sorter } from "../sort.js";
 import { open, statuses } from "../words.js";
 
-const fields = ["status", "error_class", "event_type", "aggregate_id", "table", "tag", "min_priority", "text", "since", "until"];
+const fields = ["status", "error_class", "error_code", "outcome", "event_type", "aggregate_id", "table", "tag", "min_priority", "text", "since", "until"];
 
 // asked is the filter as the API has it.
 function asked(q) {
