@@ -322,13 +322,13 @@ func TestConflicts_IDOfTwoAggregatesInTwoTopics(t *testing.T) {
 	}
 }
 
-// The event whose id another aggregate's event has is a dead letter, open or settled. In an
+// The event whose id another event has is a dead letter, open or settled. In an
 // outage of the broker the other one would become a dead letter too.
 func TestConflicts_IDOfADeadLetter(t *testing.T) {
 	t.Parallel()
 	for _, tail := range []string{TailOn, TailOff} {
 		for _, discarded := range []bool{false, true} {
-			for _, after := range []string{"", "restart", "restart, outage"} {
+			for _, after := range []string{"", "restart", "restart, outage", "restart, same aggregate"} {
 				t.Run(fmt.Sprintf("tail=%s discarded=%t %s", tail, discarded, after), func(t *testing.T) {
 					t.Parallel()
 					inBubble(t, func(t *testing.T) {
@@ -365,6 +365,9 @@ func TestConflicts_IDOfADeadLetter(t *testing.T) {
 							time.Sleep(time.Minute)
 						}
 						second := relaytest.Event(1, 1, "OrderCreated")
+						if strings.Contains(after, "same aggregate") {
+							second = relaytest.Event(0, 2, "OrderCreated")
+						}
 						second.ID = first.ID
 						w.write(second)
 						time.Sleep(2 * time.Minute)

@@ -202,3 +202,57 @@ func TestDeadLetters_ARowThatGetsItsID(t *testing.T) {
 		}
 	}
 }
+
+// Two rows get one id: one of them is published under it, and the other stays a dead letter whose
+// error names the id, however the replays follow each other.
+func TestDeadLetters_RowsThatGetOneID(t *testing.T) {
+	t.Parallel()
+	for _, together := range []bool{false, true} {
+		t.Run(fmt.Sprintf("replayed together %t", together), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ConfidenceWindow = 20 * time.Second })
+				defer w.close()
+				_, stop := w.run()
+				time.Sleep(30 * time.Second)
+				all := relaytest.Events(2, 1, "OrderUpdated")
+				for _, e := range all {
+					w.exec("INSERT INTO outbox_messages (aggregate_id, seq, aggregate_type, event_type, payload, created_at) VALUES (?, ?, ?, ?, ?, ?)",
+						e.AggregateID, e.Sequence, e.AggregateType, e.Type, e.Payload, e.CreatedAt)
+				}
+				time.Sleep(time.Minute)
+				if open := w.open(); len(open) != 2 {
+					t.Fatalf("the dead letters are %+v, want one of each row", open)
+				}
+				for _, e := range all {
+					w.exec("UPDATE outbox_messages SET event_id = ? WHERE aggregate_id = ? AND seq = ?", all[0].ID, e.AggregateID, e.Sequence)
+				}
+				for id := range w.open() {
+					if err := w.deadLetters().Replay(t.Context(), id, dlq.Actor{Name: "ada", Reason: "test"}); err != nil {
+						t.Error(err)
+					}
+					if !together {
+						time.Sleep(time.Minute)
+					}
+				}
+				time.Sleep(time.Minute)
+				if got := w.consume("OrderUpdated"); len(got) != 1 || got[0].ID != all[0].ID {
+					t.Errorf("the topic has %+v, want one event with the id", got)
+				}
+				left := w.open()
+				for id := range left {
+					l, err := w.deadLetters().Read(t.Context(), id)
+					if err != nil || l.ErrorClass != chains.ClassUndecodable || !strings.Contains(l.ErrorText, "event_id is the id of another event") {
+						t.Errorf("the dead letter that is left has the error %q, %v", l.ErrorText, err)
+					}
+				}
+				if len(left) != 1 {
+					t.Errorf("%d dead letters are left, want that of the row that is not published", len(left))
+				}
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

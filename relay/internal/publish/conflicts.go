@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
@@ -88,9 +89,14 @@ func (p *Publisher) verifySuspects(topics idFinder) {
 func (p *Publisher) hasIDOfAnother(f *cdclog.StoredEvent, topics idFinder) (bool, error) {
 	l, err := p.DeadLetter(p.ctx, f.ID.UUID())
 	if l != nil || err != nil {
-		return l != nil && (!l.IsOf(f.AggregateID.String()) || l.Sequence > 0 && l.Sequence != f.Sequence), err
+		return l != nil && isOfAnother(l, &f.Event), err
 	}
 	return topics.FindIDOfAnother(p.ctx, f)
+}
+
+// isOfAnother reports whether the dead letter is of another event than e, which has its id.
+func isOfAnother(l *dlq.DeadLetter, e *outbox.Event) bool {
+	return !l.IsOf(e.AggregateID.String()) || l.Sequence > 0 && l.Sequence != e.Sequence
 }
 
 // afterRestore is the advice for numbers that are given again.

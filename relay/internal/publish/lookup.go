@@ -138,13 +138,13 @@ func (p *Publisher) Find(ctx context.Context, f *cdclog.StoredEvent) (earlier.Fa
 // FateOfDeadLetter returns the fate of an event that has a dead letter, and Doubtful for one
 // without. A dead letter that was replayed in the order of its aggregate is published, and so
 // are the events before it. Any other one is added to the dedup index: no reader publishes it.
-// A dead letter of another aggregate's event is reported.
+// A dead letter of another event with its id is reported.
 func (p *Publisher) FateOfDeadLetter(ctx context.Context, e *outbox.Event) (earlier.Fate, error) {
 	l, err := p.DeadLetter(ctx, e.ID.UUID())
 	if l == nil {
 		return earlier.Doubtful, err
 	}
-	if !l.IsOf(e.AggregateID.String()) {
+	if isOfAnother(l, e) {
 		p.conflicts.idTwice(e)
 	}
 	sent := l.Outcome.Kind == dlq.OutcomeReplayed || l.Outcome.Kind == dlq.OutcomeFound

@@ -209,13 +209,13 @@ func (p *Publisher) repeatLocked(s *stripe, o *Offer, v Verdict, it *item) (sett
 	if o.By == BySweep {
 		p.Metrics.Repeated.Inc()
 	}
+	if it == nil && p.isUnexplainedLocked(s, o) { // before the event counts as accepted
+		p.conflicts.suspect(o)
+	}
 	if o.Owner && o.Event.Sequence > 0 {
 		s.advance(o.Event.AggregateID.UUID(), o.Event.Sequence)
 	}
 	if it == nil {
-		if p.isUnexplainedLocked(s, o) {
-			p.conflicts.suspect(o)
-		}
 		first := o.By == BySweep && p.ids.show(o.Event.ID.UUID(), o.Written)
 		if o.Event.Sequence == 0 {
 			if _, published, _ := p.ids.find(o.Event.ID.UUID()); published {

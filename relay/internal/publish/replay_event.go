@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,9 +37,19 @@ func (r *Replayer) readAgain(ctx context.Context, l *dlq.DeadLetter) (e outbox.E
 		return row.Event, earlier.Unpublished, err
 	}
 	if fate, err = r.fateOf(ctx, &row); err != nil {
-		err = fmt.Errorf("%w: event %s: %w", errNotRead, row.ID, err)
+		return row.Event, fate, fmt.Errorf("%w: event %s: %w", errNotRead, row.ID, err)
 	}
-	return row.Event, fate, err
+	if topics, ok := r.p.proofs.(idFinder); ok && fate.Settled() {
+		twice, err := r.p.hasIDOfAnother(&row, topics)
+		switch {
+		case err != nil:
+			return row.Event, fate, fmt.Errorf("%w: event %s: %w", errNotRead, row.ID, err)
+		case twice:
+			r.p.conflicts.idTwice(&row.Event)
+			return row.Event, fate, &rows.RowError{Column: "event_id", Problem: "is the id of another event: give the row an id of its own"}
+		}
+	}
+	return row.Event, fate, nil
 }
 
 // errInProgress means that another reader has the event.
@@ -56,6 +67,9 @@ func (r *Replayer) fateOf(ctx context.Context, row *cdclog.StoredEvent) (earlier
 	case bool(in):
 		return earlier.Published, nil
 	case published, p.IsDeadLetter(id):
+		if l, err := p.DeadLetter(ctx, id); l == nil { // another row with this id is replayed
+			return earlier.Doubtful, cmp.Or(err, errInProgress)
+		}
 		return earlier.DeadLetter, nil
 	}
 	if fate, err := p.FateOfDeadLetter(ctx, &row.Event); err != nil || fate.Settled() {
