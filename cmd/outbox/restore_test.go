@@ -210,35 +210,39 @@ func restoreDatabase(t *testing.T, p *advice) {
 		}
 	}
 	limit("2000")
-	a, blocked := outbox.NewID().UUID(), outbox.NewID().UUID()
+	a, blocked, dropped := outbox.NewID().UUID(), outbox.NewID().UUID(), outbox.NewID().UUID()
 	r.publishes(a, 1, 2)
-	large := outbox.Event{
-		ID: outbox.NewID(), AggregateID: outbox.IDFromUUID(blocked), Sequence: 1, AggregateType: "thing", Type: "ThingHappened", Payload: fmt.Appendf(nil, "%5000d", 1), CreatedAt: time.Now(),
-	}
 	batch := r.session.Batch(gocql.LoggedBatch)
-	if err := outbox.Append(batch, large); err != nil {
-		t.Fatal(err)
+	discarded := outbox.NewID()
+	for id, aggregate := range map[outbox.ID]gocql.UUID{outbox.NewID(): blocked, discarded: dropped} {
+		large := outbox.Event{
+			ID: id, AggregateID: outbox.IDFromUUID(aggregate), Sequence: 1, AggregateType: "thing", Type: "ThingHappened", Payload: fmt.Appendf(nil, "%5000d", 1), CreatedAt: time.Now(),
+		}
+		if err := outbox.Append(batch, large); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := batch.Exec(); err != nil {
 		t.Fatal(err)
 	}
 	r.add(2, blocked, 0)
-	message := func(topic, delay string) {
+	message := func(topic, key, delay string) {
 		t.Helper()
 		service, err := messages.NewService(r.session, messages.Config{Topics: []string{"*"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := service.Accept(t.Context(), messages.NewMessage{Topic: topic, Delay: httpapi.Duration(delay)}, messages.Options{Client: "shop"}); err != nil {
+		if _, err := service.Accept(t.Context(), messages.NewMessage{Topic: topic, Key: key, Delay: httpapi.Duration(delay)}, messages.Options{Client: "shop"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	message("reminders", "")
+	message("reminders", "", "")
 	due := time.Now().Add(10 * time.Second)
-	message("reminders", "10s")
-	message("later", "1h")
+	message("reminders", "", "10s")
+	message("later", "cancelled", "1h")
+	message("later", "wanted", "1h")
 	r.until("the dead letters are written", func() bool {
-		return strings.Count(r.execute(cli.ExitOK, p.take(t, section, "outbox dlq list")), "ThingHappened") == 2
+		return strings.Count(r.execute(cli.ExitOK, p.take(t, section, "outbox dlq list")), "ThingHappened") == 3
 	})
 	r.until("a message is published", func() bool { return len(r.consume("reminders")) == 1 })
 	r.backUp(database)
@@ -248,6 +252,8 @@ func restoreDatabase(t *testing.T, p *advice) {
 	r.publishes(a, 3, 4)
 	limit("100000")
 	r.ready()
+	discard := p.take(t, section, "outbox dlq discard", "EVENT_ID", discarded.String())
+	r.execute(cli.ExitOK, discard)
 	r.execute(cli.ExitOK, p.take(t, section, "outbox dlq replay"))
 	r.until("the dead letter is published", func() bool { return len(r.of(blocked)) == 2 })
 	r.until("the scheduled message is published", func() bool { return len(r.consume("reminders")) == 2 })
@@ -264,7 +270,8 @@ func restoreDatabase(t *testing.T, p *advice) {
 	if out := r.newEpoch(p, section); countUndone(out) != 2 {
 		t.Errorf("new-epoch printed %s", out)
 	}
-	cancel := p.take(t, section, "outbox messages cancel", "TOPIC", "later")
+	r.execute(cli.ExitOK, discard)
+	cancel := p.take(t, section, "outbox messages cancel", "TOPIC", "later", "KEY", "cancelled")
 	if out := r.execute(cli.ExitOK, cancel); !strings.Contains(out, "1 cancelled") {
 		t.Errorf("messages cancel printed %s", out)
 	}
@@ -280,6 +287,7 @@ func restoreDatabase(t *testing.T, p *advice) {
 	r.verifies(p, section, 2)
 	r.hasRecords(a, "1/0 2/0 3/0 4/0 3/1 4/1")
 	r.hasRecords(blocked, "1/0 2/0 3/1")
+	r.hasRecords(dropped, "")
 	if n := len(r.consume("reminders")); n != 2 {
 		t.Errorf("%d messages are published, want the scheduled one once", n)
 	}
@@ -296,11 +304,13 @@ func restoreDatabase(t *testing.T, p *advice) {
 	if all := r.epochs(); len(all) != 2 || all[0] <= first {
 		t.Errorf("the epochs are %v, want two after %d", all, first)
 	}
+	r.execute(cli.ExitOK, discard)
 	r.startRelay()
 	r.ready()
 	r.execute(cli.ExitOK, p.take(t, section, "outbox dlq replay"))
 	r.publishes(a, 3)
 	r.verifies(p, section, 5)
+	r.hasRecords(dropped, "")
 	if last := r.of(a); last[len(last)-1].Epoch != r.epochs().Current() {
 		t.Errorf("the last event is %+v", last[len(last)-1])
 	}
