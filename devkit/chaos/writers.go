@@ -11,8 +11,12 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
+
+// refusedPause is between two attempts that the database refused, as of a user without permission.
+const refusedPause = time.Second
 
 // Writers append events to a few aggregates concurrently, by AppendNext, as the instances of a
 // service do: they conflict, and repeat what has an unknown outcome.
@@ -92,7 +96,10 @@ func (w *Writers) append(ctx context.Context) error {
 		case taken:
 			w.conflicts.Add(1)
 			e.Sequence = w.seen(e.AggregateID, conflict.Events[len(conflict.Events)-1].Sequence) + 1
-		case !invalid && ctx.Err() == nil: // AppendNext pauses between its own attempts
+		case !invalid && ctx.Err() == nil:
+			if !unknown { // AppendNext pauses between its attempts, and makes one if another cannot help
+				_ = retry.Wait(ctx, refusedPause)
+			}
 		case unknown:
 			w.undetermined.Add(1)
 			return nil

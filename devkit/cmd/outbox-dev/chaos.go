@@ -41,6 +41,7 @@ type chaosDrill struct {
 	output             string
 
 	command     []string
+	relay       *processes.Process // that runs command; nil if none does
 	out, errOut io.Writer
 	session     *gocql.Session
 	topic       string
@@ -174,6 +175,11 @@ func (d *chaosDrill) run(ctx context.Context, c *app.Config) error {
 	defer stop()
 	go consumer.Run(consuming)
 
+	defer func() {
+		if d.relay != nil && d.relay.Running() {
+			d.relay.Kill() // it does not end with this process everywhere
+		}
+	}()
 	if err := errors.Join(d.storm(ctx), errors.Join(d.errs...)); err != nil {
 		return err
 	}
@@ -273,6 +279,7 @@ func (d *chaosDrill) storm(ctx context.Context) error {
 		}
 	} else {
 		p := processes.Start(processes.Config{Name: "the relay", Path: d.command[0], Args: d.command[1:], Log: os.Stderr, Fail: d.failed})
+		d.relay = p
 		victim.Running, victim.Kill, victim.Restart = p.Running, p.Kill, p.Restart
 	}
 	writing, stop := context.WithCancel(ctx)

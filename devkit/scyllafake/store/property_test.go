@@ -178,6 +178,5 @@ func TestStore_AgreesWithModel(t *testing.T) {
 		if got, want := other.dump(t, tbl, nil, false), s.dump(t, tbl, nil, false); got != want {
 			t.Fatalf("in another order:\n got:\n%swant:\n%s", got, want)
 		}
-
 	})
 }
