@@ -23,6 +23,7 @@ require (
 	github.com/prometheus/procfs v0.22.0
 	github.com/scylla-outbox/scylla-outbox v0.1.0
 	github.com/scylla-outbox/scylla-outbox/outbox v0.1.0
+	github.com/scylladb/gocqlx/v3 v3.0.4
 	github.com/scylladb/scylla-cdc-go v1.2.1
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
@@ -123,6 +124,7 @@ require (
 	github.com/robfig/cron/v3 v3.0.1 // indirect
 	github.com/rogpeppe/go-internal v1.14.1 // indirect
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // indirect
+	github.com/scylladb/go-reflectx v1.0.1 // indirect
 	github.com/shopspring/decimal v1.6.0 // indirect
 	github.com/sony/gobreaker/v2 v2.4.0 // indirect
 	github.com/spiffe/go-spiffe/v2 v2.8.1 // indirect
