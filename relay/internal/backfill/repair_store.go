@@ -77,7 +77,7 @@ func (r *Repairs) change(ctx context.Context, stmt string, args ...any) (bool, e
 // topic of the event to its end without finding it.
 func (r *Repairs) Ask(ctx context.Context, req *Repair) error {
 	req.ID, req.State, req.Detail = gocql.TimeUUID(), RepairAsked, ""
-	_, err := r.change(ctx, "INSERT INTO "+r.name+" (relay, table_name, request_id, aggregate_id, seq, event_id, state, asked_by, updated_at)"+
+	_, err := r.change(ctx, "INSERT INTO "+r.name+" (relay, table_name, request_id, aggregate_id, seq, event_id, state, requested_by, updated_at)"+
 		" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS",
 		r.relay, r.table, req.ID, req.Aggregate, req.Sequence, req.EventID, string(req.State), r.host, time.Now())
 	if err != nil {
