@@ -121,6 +121,12 @@ func (d *decoder) collection(r *reader, id int32, flags byte, b *base, shadow in
 		return
 	}
 	if t := d.columns[id].path; t != nil {
+		for _, e := range els { // Compare requires it, and the record may be damaged
+			if t.Validate(e.Path) != nil {
+				r.bad = true
+				return
+			}
+		}
 		slices.SortFunc(els, func(a, b Element) int { return t.Compare(a.Path, b.Path) })
 	}
 	d.row.Columns = append(d.row.Columns, ColumnData{ID: id, Elements: els})
