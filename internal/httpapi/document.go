@@ -168,6 +168,7 @@ func (d *document) uniteProblems() {
 	for name := range names {
 		delete(d.schemas, name)
 	}
+	delete(d.schemas, "ErrorModel") // huma's own, which no response has any more
 	d.schemas[problemName] = one
 	d.visit(d.responses, func(s *huma.Schema) {
 		if names[nameOf(s)] {

@@ -166,7 +166,7 @@ func TestLook_Accessible(t *testing.T) {
 		}
 		b.visit("/dead-letters/" + id)
 		b.click("[data-key=act-discard]")
-		b.sees("dialog", "cannot be undone")
+		b.sees("dialog", "unless you reopen it")
 		b.load(axe)
 		where := fmt.Sprintf("confirm-%s-%d", look.theme, look.width)
 		b.accessible(where)
