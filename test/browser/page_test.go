@@ -183,8 +183,15 @@ func (b *tab) click(selector string) {
 			return false
 		}
 		eval[bool](b, `(window.hit = false, addEventListener("click", (e) => { window.hit = Boolean(e.target.closest(%s)); }, {capture: true, once: true}), true)`, selector)
-		err = chromedp.Do(b.ctx, chromedp.Click(chromedp.CSS(selector)))
-		return err == nil && eval[bool](b, `window.hit ?? true`) // the page has changed
+		if err = chromedp.Do(b.ctx, chromedp.Click(chromedp.CSS(selector))); err != nil {
+			return false
+		}
+		// The click may have changed the page, or be about to.
+		hit, failed := chromedp.Run(b.ctx, chromedp.Evaluate[bool](`window.hit ?? true`))
+		if failed != nil && !strings.Contains(failed.Error(), "navigated") {
+			b.t.Fatalf("click %s: %v", selector, failed)
+		}
+		return hit || failed != nil
 	}) {
 		b.t.Fatalf("%s cannot be clicked (%v); the page shows:\n%s", selector, err, b.text("body"))
 	}
