@@ -24,11 +24,11 @@ func newAuditCommand() *cobra.Command {
 
 // auditTable prints entries of the audit trail as a list.
 var auditTable = cli.Table[admin.AuditEntry]{
-	Header: "REQUESTED\tACTOR\tACTION\tTARGET\tSTATE\tREASON\tROLE\tREMOTE\tOUTCOME\tDETAIL",
-	Wide:   4,
+	Header: "REQUESTED\tACTOR\tSUMMARY\tTARGET\tSTATE\tACTION\tREASON\tROLE\tREMOTE\tOUTCOME\tDETAIL",
+	Wide:   6,
 	Row: func(w io.Writer, l admin.AuditEntry) {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cli.At(w, l.At), cli.Clean(l.Actor, 40), cli.Clean(l.Action, 40), cli.Clean(l.Target, 60), l.State,
-			cli.Clean(l.Reason, 80), l.Role, cli.Clean(l.Remote, 60), cli.Clean(l.Outcome, 120), cli.Clean(l.Detail, 200))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cli.At(w, l.At), cli.Clean(l.Actor, 40), cli.Clean(l.Summary, 160), cli.Clean(l.Target, 60), l.State,
+			cli.Clean(l.Action, 40), cli.Clean(l.Reason, 80), l.Role, cli.Clean(l.Remote, 60), cli.Clean(l.Outcome, 120), cli.Clean(l.Detail, 200))
 	},
 	View: func(l admin.AuditEntry) any { return l },
 	None: "no entry matches",

@@ -120,9 +120,10 @@ func (s *Store) readJob(ctx context.Context, id gocql.UUID, cons gocql.Consisten
 	return r.job()
 }
 
-// readJobs returns the jobs of ids, in their order. Ids without a job are skipped.
-func (s *Store) readJobs(ctx context.Context, ids []gocql.UUID) ([]*Job, error) {
+// ReadMany returns the jobs of ids, in their order. Ids without a job are skipped.
+func (s *Store) ReadMany(ctx context.Context, ids []gocql.UUID) ([]*Job, error) {
 	found := make(map[gocql.UUID]*Job, len(ids))
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id gocql.UUID) bool { return id.Version() != 1 }) // the column takes no other
 	for some := range slices.Chunk(ids, chunk) {
 		if err := s.someJobs(ctx, some, found); err != nil {
 			return nil, err

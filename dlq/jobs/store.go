@@ -147,7 +147,7 @@ func (s *Store) List(ctx context.Context, after gocql.UUID, limit int) ([]*Job, 
 		if err != nil {
 			return nil, err
 		}
-		jobs, err := s.readJobs(ctx, ids)
+		jobs, err := s.ReadMany(ctx, ids)
 		if err != nil {
 			return nil, err
 		}
@@ -164,7 +164,7 @@ func (s *Store) ListOpen(ctx context.Context) ([]*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := s.readJobs(ctx, ids)
+	jobs, err := s.ReadMany(ctx, ids)
 	if err != nil {
 		return nil, err
 	}

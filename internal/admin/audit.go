@@ -177,6 +177,7 @@ type AuditEntry struct {
 	Actor     string      `json:"actor"`
 	Role      access.Role `json:"role"`
 	Action    string      `json:"action"`
+	Summary   string      `json:"summary" doc:"The change in one sentence, such as: discard, 15 dead letters, record_too_large, reason INC-7. For a job with the number of dead letters that it has changed by now"`
 	Target    string      `json:"target,omitempty" doc:"Id of the dead letter, job, order or message, or name of the relay; absent for a change of many, which detail describes"`
 	Detail    string      `json:"detail,omitempty" doc:"Parameters of the request as JSON"`
 	Reason    string      `json:"reason,omitempty"`

@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 )
 
@@ -43,6 +44,7 @@ type auditOutput struct {
 type auditEndpoints struct {
 	*operations
 	audit *audit
+	jobs  *jobs.Store
 }
 
 func (ep *auditEndpoints) register() {
@@ -85,7 +87,12 @@ func (ep *auditEndpoints) list(ctx context.Context, in *auditInput) (*auditOutpu
 	}
 	out := new(auditOutput)
 	out.Body.Entries = []AuditEntry{}
-	err := ep.heavily(ctx, func() error { return ep.walk(ctx, in, since, to, after, out) })
+	err := ep.heavily(ctx, func() error {
+		if err := ep.walk(ctx, in, since, to, after, out); err != nil {
+			return err
+		}
+		return ep.summarize(ctx, out.Body.Entries)
+	})
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, false)
 	}

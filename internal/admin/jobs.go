@@ -223,7 +223,7 @@ func (ep *jobEndpoints) createJob(ctx context.Context, in *newJobInput) (*newJob
 	client, _ := access.From(ctx)
 	var job *jobs.Job
 	var repeated bool
-	err = ep.audit.change(ctx, entry{Action: "create-job", Detail: string(detail)}, func(ctx context.Context, by dlq.Actor) (string, error) {
+	err = ep.audit.change(ctx, entry{Action: createJob, Detail: string(detail)}, func(ctx context.Context, by dlq.Actor) (string, error) {
 		var err error
 		if in.IdempotencyKey != "" {
 			once := jobs.Once{Client: client.Name, Key: in.IdempotencyKey, Hash: hash[:]}

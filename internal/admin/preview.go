@@ -34,6 +34,14 @@ type FilterBody struct {
 	Until       time.Time `json:"until,omitempty,omitzero" doc:"Dead letters whose first failure was before this time"`
 }
 
+// filter returns the filter of the request.
+func (b *FilterBody) filter() dlq.Filter {
+	return dlq.Filter{
+		Status: statusesOf(b.Status), ErrorClass: b.ErrorClass, EventType: b.EventType, Aggregate: b.Aggregate, ErrorCode: b.ErrorCode,
+		Outcome: dlq.OutcomeKind(b.Outcome), Since: b.Since, Until: b.Until, Table: b.Table, Tags: b.Tags, MinPriority: b.MinPriority, Text: b.Text,
+	}
+}
+
 // JobTarget is the action and the dead letters of a job or a preview.
 type JobTarget struct {
 	Action     dlq.Action  `json:"action" enum:"replay,discard,unblock,suspend,resolve,reopen,set,purge,restore,archive" doc:"archive is a sweep: it moves dead letters past their retention to the archive and accepts no ids or filter"`
@@ -117,10 +125,7 @@ func whichOf(ctx context.Context, filter *FilterBody, ids []string, statuses []d
 	if err := checkTags(ctx, "body.filter.tags", filter.Tags); err != nil {
 		return w, err
 	}
-	w.filter = dlq.Filter{
-		Status: statusesOf(filter.Status), ErrorClass: filter.ErrorClass, EventType: filter.EventType, Aggregate: filter.Aggregate,
-		ErrorCode: filter.ErrorCode, Outcome: dlq.OutcomeKind(filter.Outcome), Since: filter.Since, Until: filter.Until, Table: filter.Table, Tags: filter.Tags, MinPriority: filter.MinPriority, Text: filter.Text,
-	}
+	w.filter = filter.filter()
 	if len(w.filter.Status) == 0 {
 		w.filter.Status = statuses
 	}

@@ -114,7 +114,7 @@ func (s *Server) registerEndpoints() {
 	reads.registerGroups()
 	jobRoutes.register()
 	archives.register()
-	(&auditEndpoints{ops, s.audit}).register()
+	(&auditEndpoints{ops, s.audit, bulk}).register()
 	relays.register()
 	status.register()
 	(&reshardEndpoints{ops, s.audit, cfg.Resharder}).register()

@@ -14,7 +14,7 @@ const states = {
 
 // kinds are the kinds of changes: the label and the actions.
 const kinds = {
-  "dead-letters": ["Dead letters, one at a time", "replay,discard,unblock,suspend,resolve,edit,set"],
+  "dead-letters": ["Dead letters, one at a time", "replay,discard,unblock,suspend,resolve,reopen,edit,set"],
   jobs: ["Jobs, for many dead letters", "create-job,pause-job,resume-job,cancel-job"],
   orders: ["Orders", "confirm-order,ship-order,cancel-order"],
   message: ["Scheduled messages, one at a time", "deliver-message-now,cancel-message"],
@@ -31,7 +31,7 @@ const place = (e) => {
   return ofRelay.has(what) ? ["/", visible(e.target)] : [`/${places[what] ?? "dead-letters"}/${e.target}`, short(e.target)];
 };
 
-const columns = [["When", (e) => Date.parse(e.at)], ["Who", (e) => e.actor], ["What", (e) => e.action], ["On", (e) => e.target], ["Reason"], ["Result", (e) => e.state]];
+const columns = [["When", (e) => Date.parse(e.at)], ["Who", (e) => e.actor], ["What", (e) => e.action], ["On", (e) => e.target], ["Result", (e) => e.state]];
 
 export function audit(ctx) {
   ctx.title("Audit");
@@ -55,9 +55,8 @@ export function audit(ctx) {
       h("tbody", null, order.rows(entries, columns).map((e) => h("tr", null,
         h("td", { "data-label": "When", class: "nowrap" }, stamp(e.at)),
         h("td", { "data-label": "Who" }, h("span", { class: "break" }, visible(e.actor)), e.role && h("span", { class: "muted" }, ` (${e.role})`)),
-        h("td", { "data-label": "What" }, e.action.replaceAll("-", " ")),
+        h("td", { "data-label": "What", class: "break" }, visible(e.summary)),
         h("td", { "data-label": "On" }, on(e)),
-        h("td", { "data-label": "Reason", class: "break" }, visible(e.reason)),
         h("td", { "data-label": "Result", class: "break" }, h("span", { class: e.state === "done" ? null : e.state === "refused" ? "warn-text" : "danger-text", title: states[e.state] }, e.state), e.outcome && h("span", { class: "muted" }, ` ${visible(e.outcome)}`)))))))
       , all.pager(page, entries.length, ["change"], "newest first")]
       : all.filtered ? empty("No change matches.", "The audit trail of the last 30 days was searched.")
