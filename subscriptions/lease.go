@@ -60,11 +60,57 @@ func ParseLeaseID(text string) (l LeaseID, err error) {
 	return LeaseID{}, fmt.Errorf("id %q: use the id of a lease, such as OrderCreated:0:17:3", text[:min(len(text), 300)])
 }
 
-// FirstLeases sorts leases, the one received first at the beginning, and returns up to limit
-// of them; more reports that there are others.
-func FirstLeases(all []Lease, limit int) (out []Lease, more bool) {
-	slices.SortFunc(all, func(a, b Lease) int { return cmp.Or(a.ReceivedAt.Compare(b.ReceivedAt), cmp.Compare(a.ID, b.ID)) })
-	return all[:min(limit, len(all))], len(all) > limit
+// LeasePage is a page of leases, the one received first at the beginning.
+type LeasePage struct {
+	Leases []Lease
+	// Next is the cursor of the next page, empty for none.
+	Next string
+	// Unknown contains the instances that have not answered: their leases are missing.
+	Unknown []string
+}
+
+// NewLeasePage returns the first leases behind a cursor, which is empty or that of a page: up to
+// limit, at most MaxLeases. It sorts and overwrites all.
+func NewLeasePage(all []Lease, cursor string, limit int) (p LeasePage, err error) {
+	if limit < 1 || limit > MaxLeases {
+		return p, fmt.Errorf("limit %d: must be 1 to %d", limit, MaxLeases)
+	}
+	if cursor != "" {
+		at, id, _ := strings.Cut(cursor, ":")
+		ns, err := strconv.ParseInt(at, 10, 64)
+		if err != nil {
+			return p, fmt.Errorf("cursor %q: use the next of the previous page", cursor[:min(len(cursor), 400)])
+		}
+		behind := Lease{ReceivedAt: time.Unix(0, ns), ID: id}
+		all = slices.DeleteFunc(all, func(l Lease) bool { return compareLeases(l, behind) <= 0 })
+	}
+	slices.SortFunc(all, compareLeases)
+	if len(all) > limit {
+		all = all[:limit]
+		p.Next = all[limit-1].cursor()
+	}
+	p.Leases = all
+	return p, nil
+}
+
+func compareLeases(a, b Lease) int {
+	return cmp.Or(a.ReceivedAt.Compare(b.ReceivedAt), cmp.Compare(a.ID, b.ID))
+}
+
+func (l *Lease) cursor() string { return fmt.Sprintf("%d:%s", l.ReceivedAt.UnixNano(), l.ID) }
+
+// Merge returns the first leases of a page and of those of other instances, which began behind
+// the same cursor.
+func (p LeasePage) Merge(others []LeasePage, limit int) (LeasePage, error) {
+	full := p.Next != ""
+	for _, o := range others {
+		p.Leases, p.Unknown, full = append(p.Leases, o.Leases...), append(p.Unknown, o.Unknown...), full || o.Next != ""
+	}
+	out, err := NewLeasePage(p.Leases, "", limit)
+	if out.Unknown = p.Unknown; err == nil && full && len(out.Leases) > 0 {
+		out.Next = out.Leases[len(out.Leases)-1].cursor()
+	}
+	return out, err
 }
 
 // CheckEndLease returns the error of EndLease for a subscription with push delivery: the

@@ -133,9 +133,8 @@ type Service interface {
 	Status(ctx context.Context, name string) (Status, error)
 	// Progress returns the state of the message at a place, which the subscription selects.
 	Progress(ctx context.Context, name string, at Place) (Progress, error)
-	// Leases returns up to limit leases, at most MaxLeases, the one received first at the
-	// beginning; more reports that there are others.
-	Leases(ctx context.Context, name string, limit int) (leases []Lease, more bool, err error)
+	// Leases returns up to limit leases, at most MaxLeases, behind a cursor.
+	Leases(ctx context.Context, name, cursor string, limit int) (LeasePage, error)
 	// EndLease ends a lease for an operator; its receipt is refused from then on. ActionRelease
 	// does not count the delivery, and the message can be delivered again immediately;
 	// ActionReject makes the message a dead letter. The error wraps ErrLeaseEnded if there is no

@@ -226,18 +226,55 @@ func TestSubscription_Push(t *testing.T) {
 	}
 }
 
-func TestFirstLeases(t *testing.T) {
+func TestNewLeasePage(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1000, 0)
-	all := []Lease{{ID: "c", ReceivedAt: at}, {ID: "a", ReceivedAt: at.Add(time.Second)}, {ID: "b", ReceivedAt: at}}
-	for limit, want := range map[int]string{0: "", 1: "b", 2: "bc", 3: "bca", 4: "bca"} {
-		got, more := FirstLeases(slices.Clone(all), limit)
-		text := ""
-		for _, l := range got {
-			text += l.ID
+	all := []Lease{{ID: "c:0:0:1", ReceivedAt: at}, {ID: "a:0:0:1", ReceivedAt: at.Add(1)}, {ID: "b:0:0:1", ReceivedAt: at}, {ID: "a:0:0:2", ReceivedAt: at.Add(time.Hour)}}
+	// pages follows the cursors of one instance, or of two that have a part each.
+	pages := func(limit int, parts ...[]Lease) (text string) {
+		for cursor := ""; ; {
+			var list []LeasePage
+			for _, part := range parts {
+				p, err := NewLeasePage(slices.Clone(part), cursor, limit)
+				if err != nil {
+					t.Fatal(err)
+				}
+				list = append(list, p)
+			}
+			p, err := list[0].Merge(list[1:], limit)
+			if err != nil || len(p.Leases) > limit {
+				t.Fatalf("%d leases, %v", len(p.Leases), err)
+			}
+			for _, l := range p.Leases {
+				text += l.ID[:1]
+			}
+			if text += "|"; p.Next == "" {
+				return text
+			}
+			cursor = p.Next
 		}
-		if text != want || more != (limit < 3) {
-			t.Errorf("FirstLeases(%d) = %s, %v, want %s, %v", limit, text, more, want, limit < 3)
+	}
+	for limit, want := range map[int]string{1: "b|c|a|a|", 2: "bc|aa|", 3: "bca|a|", 4: "bcaa|", MaxLeases: "bcaa|"} {
+		for name, got := range map[string]string{
+			"one instance": pages(limit, all), "two": pages(limit, all[:2], all[2:]), "an empty one": pages(limit, nil, all), "three": pages(limit, all[:1], all[1:3], all[3:]),
+		} {
+			if got != want {
+				t.Errorf("pages of %d, %s: %s, want %s", limit, name, got, want)
+			}
 		}
+	}
+	for _, limit := range []int{-1, 0, MaxLeases + 1} {
+		if _, err := NewLeasePage(nil, "", limit); err == nil || !strings.HasPrefix(err.Error(), "limit ") {
+			t.Errorf("limit %d: %v", limit, err)
+		}
+	}
+	for _, cursor := range []string{"x", "a:0:0:1", "9999999999999999999:a:0:0:1"} {
+		if _, err := NewLeasePage(nil, cursor, 1); err == nil || !strings.HasPrefix(err.Error(), "cursor ") {
+			t.Errorf("cursor %s: %v", cursor, err)
+		}
+	}
+	lost := LeasePage{Unknown: []string{"i2"}}
+	if p, err := lost.Merge([]LeasePage{{Leases: all[:1]}, lost}, 9); err != nil || len(p.Leases) != 1 || p.Next != "" || !slices.Equal(p.Unknown, []string{"i2", "i2"}) {
+		t.Errorf("without two instances %+v, %v", p, err)
 	}
 }

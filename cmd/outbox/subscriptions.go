@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"slices"
@@ -403,24 +405,39 @@ var leaseTable = cli.Table[client.Lease]{
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d of %d\t%s\t%s\n", cli.Clean(l.ID, 0), cli.Clean(l.EventID, 40), cli.Clean(l.Key, 40), cli.Clean(l.Consumer, 40), l.Attempt, l.MaxReceive, cli.At(w, l.ReceivedAt), cli.At(w, l.ExpiresAt))
 	},
 	View: func(l client.Lease) any { return l },
-	None: "no message is in flight",
+	None: "no message is in flight", First: "oldest",
 }
+
+// leasesPage is the maximum of one request.
+const leasesPage = 1000
 
 func newSubscriptionsLeasesCommand() *cobra.Command {
 	var f *apiFlags
 	var limit int
 	cmd, f := subscriptionsCommand("leases NAME", "List messages in flight and their consumers", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
-		if limit < 1 || limit > 1000 {
-			return cli.Usage(fmt.Errorf("--limit %d: must be 1 to 1000", limit))
+		if limit < 0 {
+			return cli.Usage(fmt.Errorf("--limit %d must not be negative", limit))
 		}
-		all, more, err := c.Leases(cmd.Context(), args[0], limit)
-		if err != nil {
-			return err
+		var all []client.Lease
+		var unknown []string
+		for cursor := ""; ; {
+			p, err := c.Leases(cmd.Context(), args[0], cursor, min(cmp.Or(limit, math.MaxInt)-len(all), leasesPage))
+			if err != nil {
+				return err
+			}
+			all, unknown, cursor = append(all, p.Leases...), append(unknown, p.Unknown...), p.Next
+			if cursor != "" && len(all) != limit {
+				continue
+			}
+			slices.Sort(unknown)
+			for _, instance := range slices.Compact(unknown) {
+				fmt.Fprintf(cmd.ErrOrStderr(), "instance %s has not answered: its leases are missing\n", cli.Clean(instance, 0))
+			}
+			return leaseTable.Print(cmd, f.output, all, cursor != "")
 		}
-		return leaseTable.Print(cmd, f.output, all, more)
 	})
 	cli.ListFlags(cmd, &f.output)
-	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of leases, up to 1000")
+	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of leases, the one received first at the beginning; 0 is all")
 	return cmd
 }
 

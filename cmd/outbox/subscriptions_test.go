@@ -5,10 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -122,7 +125,7 @@ func TestSubscriptions_Administration(t *testing.T) {
 	}
 	step(cli.ExitOK, "worker-7", "leases", "jobs")
 	step(cli.ExitOK, `"id": "t-i1:0:0:1"`, "leases", "jobs", "-o", "json")
-	step(cli.ExitUsage, "--limit", "leases", "jobs", "--limit", "0")
+	step(cli.ExitUsage, "--limit", "leases", "jobs", "--limit", "-1")
 	step(cli.ExitFailed, "id of a lease", "end-lease", "jobs", "17")
 	step(cli.ExitOK, "ended", "end-lease", "jobs", "t-i1:0:0:1")
 	step(cli.ExitFailed, "has ended", "end-lease", "jobs", "t-i1:0:0:1")
@@ -225,6 +228,53 @@ func TestConsume_ACommandThatHangs(t *testing.T) {
 	status, _, errOut := q.outbox(t, "consume", "s", "--limit", "1", "--timeout", "1s", "--exec", "exec sleep 1000")
 	if status != cli.ExitOK || !strings.Contains(errOut, "stopped") || len(q.Dead("s")) != 1 {
 		t.Errorf("consume --timeout = %d with %d dead letters\n%s", status, len(q.Dead("s")), errOut)
+	}
+}
+
+// The list of leases follows the pages of the API, and reports what is missing.
+func TestSubscriptions_LeasesOfAllPages(t *testing.T) {
+	t.Parallel()
+	q := startQueue(t)
+	if _, err := q.Put(t.Context(), subscriptions.Subscription{Name: "s", Topics: []string{"t"}}, ""); err != nil {
+		t.Fatal(err)
+	}
+	const n = leasesPage + 1
+	for i := range n {
+		q.Publish("s", strconv.Itoa(i), `{}`)
+	}
+	for left := n; left > 0; {
+		got, err := q.Receive(t.Context(), "s", subscriptions.Receive{Max: left, VisibilityTimeout: time.Hour})
+		if err != nil || len(got) == 0 {
+			t.Fatalf("Receive() = %d, %v", len(got), err)
+		}
+		left -= len(got)
+	}
+	for limit, want := range map[int]int{0: n, n: n, n - 1: n - 1, 3: 3} {
+		var list struct {
+			Items []client.Lease
+			More  bool
+		}
+		status, out, errOut := q.outbox(t, "subscriptions", "leases", "s", "--limit", strconv.Itoa(limit), "-o", "json")
+		if err := json.Unmarshal([]byte(out), &list); status != cli.ExitOK || err != nil {
+			t.Fatalf("leases = %d, %v\n%s", status, err, errOut)
+		}
+		ids := make(map[string]bool)
+		for _, l := range list.Items {
+			ids[l.ID] = true
+		}
+		if len(list.Items) != want || len(ids) != want || list.More != (want < n) {
+			t.Errorf("--limit %d: %d leases, %d different, more %t", limit, len(list.Items), len(ids), list.More)
+		}
+	}
+	if _, _, errOut := q.outbox(t, "subscriptions", "leases", "s", "--limit", "2"); !strings.Contains(errOut, "only the oldest 2;") {
+		t.Errorf("2 leases: %s", errOut)
+	}
+	partial := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"leases":[],"unknown":["i7"]}`)
+	}))
+	defer partial.Close()
+	if _, _, errOut := (&queue{q.Service, partial.URL}).outbox(t, "subscriptions", "leases", "s"); !strings.Contains(errOut, "instance i7 has not answered") {
+		t.Errorf("leases without an instance: %s", errOut)
 	}
 }
 

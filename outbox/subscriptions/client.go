@@ -173,6 +173,15 @@ type Lease struct {
 	Owner      string    `json:"owner"`
 }
 
+// LeasePage is a page of messages in flight, the one received first at the beginning.
+type LeasePage struct {
+	Leases []Lease `json:"leases"`
+	// Next is the cursor of the next page; empty on the last page.
+	Next string `json:"next"`
+	// Unknown contains the instances that have not answered: their leases are missing.
+	Unknown []string `json:"unknown"`
+}
+
 // SeekTo is a new position of a subscription.
 type SeekTo struct {
 	// To is latest, earliest, a time in RFC 3339, or offset.
@@ -257,14 +266,14 @@ func (c *Client) Purge(ctx context.Context, name string, until time.Time, dryRun
 	return out.Count, err
 }
 
-// Leases returns up to limit messages in flight, the one received first at the beginning;
-// more reports that there are others.
-func (c *Client) Leases(ctx context.Context, name string, limit int) (leases []Lease, more bool, err error) {
-	out, err := rest.Send[struct {
-		Leases []Lease `json:"leases"`
-		More   bool    `json:"more"`
-	}](ctx, (*api.Client)(c), http.MethodGet, subscriptionPath(name, "leases")+"?limit="+strconv.Itoa(limit), nil)
-	return out.Leases, out.More, err
+// Leases returns a page of up to limit messages in flight, at most 1,000. cursor is empty for
+// the first page, then LeasePage.Next.
+func (c *Client) Leases(ctx context.Context, name, cursor string, limit int) (LeasePage, error) {
+	q := url.Values{"limit": {strconv.Itoa(limit)}}
+	if cursor != "" {
+		q.Set("cursor", cursor)
+	}
+	return rest.Send[LeasePage](ctx, (*api.Client)(c), http.MethodGet, subscriptionPath(name, "leases")+"?"+q.Encode(), nil)
 }
 
 // EndLease ends the lease with an id: its message can be delivered again immediately.

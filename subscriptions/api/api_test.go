@@ -157,7 +157,8 @@ func TestReceive_NameOfTheConsumer(t *testing.T) {
 			t.Fatalf("receive %s = %s", body, r.Body)
 		}
 	}
-	leases, _, err := b.service.Leases(t.Context(), "orders", 9)
+	page, err := b.service.Leases(t.Context(), "orders", "", 9)
+	leases := page.Leases
 	if err != nil || len(leases) != 2 || leases[1].Consumer == "" || leases[0].Consumer != leases[1].Consumer+"/mailer-7@eu:1" {
 		t.Errorf("leases %+v, %v; want the address, and once the name behind it", leases, err)
 	}

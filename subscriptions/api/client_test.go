@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -108,6 +109,33 @@ func TestClient_Calls(t *testing.T) {
 	r, err := c.Ack(t.Context(), "orders", got[3].Receipt, got[4].Receipt+"0", "x")
 	if !errors.Is(err, client.ErrInvalidReceipt) || len(r) != 3 || r[0].Code != client.ResultOK || r[1].Code != client.ResultLeaseExpired || r[2].Code != client.ResultInvalid {
 		t.Errorf("Ack() = %+v, %v", r, err)
+	}
+}
+
+// The pages of the leases are all leases, each once.
+func TestClient_LeasePages(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.publish(5)
+	b.receive(t, 5)
+	c, _ := b.newClient()
+	var offsets []int64
+	for cursor, pages := "", 3; pages > 0; pages-- {
+		p, err := c.Leases(t.Context(), "orders", cursor, 2)
+		if err != nil || (p.Next == "") != (pages == 1) || len(p.Unknown) != 0 {
+			t.Fatalf("Leases(%q) = %+v, %v", cursor, p, err)
+		}
+		for _, l := range p.Leases {
+			offsets = append(offsets, l.Offset)
+		}
+		cursor = p.Next
+	}
+	slices.Sort(offsets)
+	if !slices.Equal(offsets, []int64{0, 1, 2, 3, 4}) {
+		t.Errorf("leases of the offsets %v", offsets)
+	}
+	if _, err := c.Leases(t.Context(), "orders", "x", 2); err == nil || !strings.Contains(err.Error(), "query.cursor") {
+		t.Errorf("another cursor: %v", err)
 	}
 }
 

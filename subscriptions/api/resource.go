@@ -203,14 +203,16 @@ type purgeOutput struct {
 }
 
 type leasesInput struct {
-	Name  string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription: letters, digits, - and _, at most 60"`
-	Limit int    `query:"limit" default:"100" minimum:"1" maximum:"1000"`
+	Name   string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription: letters, digits, - and _, at most 60"`
+	Limit  int    `query:"limit" default:"100" minimum:"1" maximum:"1000"`
+	Cursor string `query:"cursor" pattern:"^([0-9]{1,18}|[1-8][0-9]{18}):[a-zA-Z0-9._-]{1,249}(:[0-9]{1,20}){3}$" patternDescription:"next of the previous page" doc:"next of the previous page"`
 }
 
 type leasesOutput struct {
 	Body struct {
-		Leases []subscriptions.Lease `json:"leases" nullable:"false" doc:"The one received first at the beginning"`
-		More   bool                  `json:"more" doc:"There are others, or an instance has not answered"`
+		Leases  []subscriptions.Lease `json:"leases" nullable:"false" doc:"The one received first at the beginning"`
+		Next    string                `json:"next,omitempty" doc:"Cursor of the next page; absent on the last page"`
+		Unknown []string              `json:"unknown,omitempty" nullable:"false" doc:"Instances that have not answered: their leases are missing"`
 	}
 }
 
@@ -384,12 +386,12 @@ func (s *Server) status(ctx context.Context, in *nameInput) (*statusOutput, erro
 }
 
 func (s *Server) leases(ctx context.Context, in *leasesInput) (*leasesOutput, error) {
-	all, more, err := s.cfg.Service.Leases(ctx, in.Name, in.Limit)
+	page, err := s.cfg.Service.Leases(ctx, in.Name, in.Cursor, in.Limit)
 	if err != nil {
 		return nil, s.fail(ctx, in.Name, err)
 	}
 	out := &leasesOutput{}
-	out.Body.Leases, out.Body.More = append([]subscriptions.Lease{}, all...), more
+	out.Body.Leases, out.Body.Next, out.Body.Unknown = append([]subscriptions.Lease{}, page.Leases...), page.Next, page.Unknown
 	return out, nil
 }
 

@@ -332,7 +332,8 @@ func TestEngine_HandOverIsFinal(t *testing.T) {
 		w.many("a", 0, 32, 32)
 		one := w.start()
 		leases := one.all()
-		listed, _, err := one.Leases(ctx, "s", 100)
+		page, err := one.Leases(ctx, "s", "", 100)
+		listed := page.Leases
 		if err != nil || len(listed) != 32 {
 			t.Fatalf("the leases are %+v: %v", listed, err)
 		}

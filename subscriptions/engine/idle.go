@@ -55,9 +55,9 @@ func (i *Idle) group(ctx context.Context, name string) (*group, error) {
 }
 
 // Leases returns none, as an instance without partitions.
-func (i *Idle) Leases(ctx context.Context, name string, _ int) ([]subscriptions.Lease, bool, error) {
+func (i *Idle) Leases(ctx context.Context, name, _ string, _ int) (subscriptions.LeasePage, error) {
 	_, err := i.cfg.Store.Get(ctx, name)
-	return nil, false, unavailable(err)
+	return subscriptions.LeasePage{}, unavailable(err)
 }
 
 // EndLease finds no lease, as an instance without partitions.

@@ -12,13 +12,10 @@ import (
 )
 
 // Leases returns the leases of the partitions of this instance.
-func (e *Engine) Leases(ctx context.Context, name string, limit int) ([]subscriptions.Lease, bool, error) {
-	if limit < 1 || limit > subscriptions.MaxLeases {
-		return nil, false, fmt.Errorf("limit %d: must be 1 to %d", limit, subscriptions.MaxLeases)
-	}
+func (e *Engine) Leases(ctx context.Context, name, cursor string, limit int) (subscriptions.LeasePage, error) {
 	g, _, err := e.group(ctx, name)
 	if err != nil {
-		return nil, false, err
+		return subscriptions.LeasePage{}, err
 	}
 	var all []subscriptions.Lease
 	for _, p := range g.owned() {
@@ -37,8 +34,7 @@ func (e *Engine) Leases(ctx context.Context, name string, limit int) ([]subscrip
 			}
 		})
 	}
-	out, more := subscriptions.FirstLeases(all, limit)
-	return out, more, nil
+	return subscriptions.NewLeasePage(all, cursor, limit)
 }
 
 // EndLease ends a lease of a partition of this instance.

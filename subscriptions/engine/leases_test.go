@@ -29,11 +29,11 @@ func TestEngine_LeasesOfOperators(t *testing.T) {
 		}
 		list := func(limit int) ([]subscriptions.Lease, bool) {
 			t.Helper()
-			all, more, err := p.Leases(ctx, "s", limit)
+			page, err := p.Leases(ctx, "s", "", limit)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return all, more
+			return page.Leases, page.Next != ""
 		}
 		began := time.Now()
 		first, second := receive("ada", 1), receive("bob", 1)
@@ -50,6 +50,11 @@ func TestEngine_LeasesOfOperators(t *testing.T) {
 		}
 		if one, more := list(1); len(one) != 1 || !more || one[0] != all[0] {
 			t.Errorf("one lease %+v, %v", one, more)
+		}
+		if one, err := p.Leases(ctx, "s", "", 1); err != nil {
+			t.Fatal(err)
+		} else if next, err := p.Leases(ctx, "s", one.Next, 1); err != nil || len(next.Leases) != 1 || next.Leases[0] != all[1] || next.Next != "" {
+			t.Errorf("the lease behind the first: %+v, %v", next, err)
 		}
 		id, err := subscriptions.ParseLeaseID(all[0].ID)
 		if err != nil {
@@ -96,7 +101,7 @@ func TestEngine_LeasesOfOperators(t *testing.T) {
 		if all, _ := list(10); len(all) != 0 {
 			t.Errorf("expired leases %+v", all)
 		}
-		if _, _, err := p.Leases(ctx, "s", 1001); err == nil {
+		if _, err := p.Leases(ctx, "s", "", 1001); err == nil {
 			t.Error("1,001 leases are listed")
 		}
 		w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}, Push: &subscriptions.Push{To: "log"}})

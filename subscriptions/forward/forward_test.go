@@ -672,9 +672,12 @@ func TestLeases_OfAllInstances(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		c.report()
-		all, more, err := c.instances[1].Leases(t.Context(), "s", 2)
-		if err != nil || len(all) != 2 || !more || all[0].Consumer != "at-i0" || all[1].Consumer != "at-i1" {
-			t.Fatalf("Leases() = %+v, %v, %v", all, more, err)
+		p, err := c.instances[1].Leases(t.Context(), "s", "", 2)
+		if err != nil || len(p.Leases) != 2 || p.Next == "" || p.Leases[0].Consumer != "at-i0" || p.Leases[1].Consumer != "at-i1" {
+			t.Fatalf("Leases() = %+v, %v", p, err)
+		}
+		if p, err = c.instances[0].Leases(t.Context(), "s", p.Next, 2); err != nil || len(p.Leases) != 1 || p.Next != "" || p.Leases[0].Consumer != "at-i2" {
+			t.Fatalf("the next page = %+v, %v", p, err)
 		}
 		id := subscriptions.LeaseID{Topic: "t-i2", Number: 1}
 		if err := c.instances[0].EndLease(t.Context(), "s", id, subscriptions.ActionRelease, "eve"); err != nil || c.instances[2].engine.Leased("s") != 0 {
@@ -684,8 +687,8 @@ func TestLeases_OfAllInstances(t *testing.T) {
 			t.Errorf("EndLease() again = %v", err)
 		}
 		c.inject(2, dead)
-		if all, more, err = c.instances[0].Leases(t.Context(), "s", 10); err != nil || len(all) != 2 || !more {
-			t.Errorf("Leases() without an instance = %+v, %v, %v", all, more, err)
+		if p, err = c.instances[0].Leases(t.Context(), "s", "", 10); err != nil || len(p.Leases) != 2 || p.Next != "" || !slices.Equal(p.Unknown, []string{"i2"}) {
+			t.Errorf("Leases() without an instance = %+v, %v", p, err)
 		}
 		if err := c.instances[0].EndLease(t.Context(), "s", id, subscriptions.ActionRelease, "eve"); !errors.Is(err, subscriptions.ErrUnavailable) {
 			t.Errorf("EndLease() without the owner = %v", err)

@@ -162,12 +162,12 @@ func (s *Service) serve(ctx context.Context, name, op string, body []byte) ([]by
 			return json.Marshal(p)
 		})
 	case opLeases:
-		return on(body, func(limit int) ([]byte, error) {
-			all, more, err := s.cfg.Local.Leases(ctx, name, limit)
+		return on(body, func(r listLeases) ([]byte, error) {
+			p, err := s.cfg.Local.Leases(ctx, name, r.Cursor, r.Limit)
 			if err != nil {
 				return nil, err
 			}
-			return json.Marshal(leases{all, more})
+			return json.Marshal(p)
 		})
 	case opEndLease:
 		return on(body, func(r endLease) ([]byte, error) {
@@ -183,11 +183,11 @@ func (s *Service) serve(ctx context.Context, name, op string, body []byte) ([]by
 	return nil, errOperation
 }
 
-// leases is the response to opLeases, endLease the body of opEndLease.
+// listLeases is the body of opLeases, endLease that of opEndLease.
 type (
-	leases struct {
-		Leases []subscriptions.Lease
-		More   bool
+	listLeases struct {
+		Cursor string
+		Limit  int
 	}
 	endLease struct {
 		subscriptions.LeaseID

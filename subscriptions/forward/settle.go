@@ -243,29 +243,25 @@ func (s *Service) alive(ctx context.Context, name string) (peers []subscriptions
 	return peers, nil
 }
 
-// Leases implements subscriptions.Service. Leases of peers that do not answer are missing,
-// and more is true.
-func (s *Service) Leases(ctx context.Context, name string, limit int) ([]subscriptions.Lease, bool, error) {
-	all, more, err := s.cfg.Local.Leases(ctx, name, limit)
+// Leases implements subscriptions.Service.
+func (s *Service) Leases(ctx context.Context, name, cursor string, limit int) (subscriptions.LeasePage, error) {
+	own, err := s.cfg.Local.Leases(ctx, name, cursor, limit)
 	if err != nil {
-		return nil, false, err
+		return own, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	peers, err := s.alive(bounded, name)
 	if err != nil {
-		return nil, false, err
+		return own, err
 	}
-	for _, body := range s.everywhere(bounded, peers, name, opLeases, limit) {
-		var of leases
-		if body.err != nil || json.Unmarshal(body.out, &of) != nil {
-			more = true
-			continue
+	pages := make([]subscriptions.LeasePage, len(peers))
+	for i, body := range s.everywhere(bounded, peers, name, opLeases, listLeases{cursor, limit}) {
+		if body.err != nil || json.Unmarshal(body.out, &pages[i]) != nil {
+			pages[i] = subscriptions.LeasePage{Unknown: []string{peers[i].Instance}}
 		}
-		all, more = append(all, of.Leases...), more || of.More
 	}
-	out, rest := subscriptions.FirstLeases(all, limit)
-	return out, more || rest, nil
+	return own.Merge(pages, limit)
 }
 
 // EndLease implements subscriptions.Service.

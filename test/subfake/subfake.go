@@ -438,11 +438,11 @@ func (s *Service) Progress(_ context.Context, name string, at subscriptions.Plac
 }
 
 // Leases implements subscriptions.Service. The number of a lease is that of its attempt.
-func (s *Service) Leases(_ context.Context, name string, limit int) ([]subscriptions.Lease, bool, error) {
+func (s *Service) Leases(_ context.Context, name, cursor string, limit int) (subscriptions.LeasePage, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, err := s.findLocked(name); err != nil {
-		return nil, false, err
+		return subscriptions.LeasePage{}, err
 	}
 	var all []subscriptions.Lease
 	for _, m := range s.openLocked(name) {
@@ -453,8 +453,7 @@ func (s *Service) Leases(_ context.Context, name string, limit int) ([]subscript
 			})
 		}
 	}
-	out, more := subscriptions.FirstLeases(all, limit)
-	return out, more, nil
+	return subscriptions.NewLeasePage(all, cursor, limit)
 }
 
 func (s *Service) leaseOf(m *message) subscriptions.LeaseID {

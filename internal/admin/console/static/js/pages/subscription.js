@@ -94,7 +94,7 @@ export function subscription(ctx) {
     make: (reason) => (reject ? api.rejectLease : api.endLease)(name, l.id, reason),
   });
 
-  const inFlight = () => leases.leases.length > 0 && panel("Leases", { aside: leases.more && h("span", { class: "small muted" }, "not all are shown") }, h("div", { class: "scroll", role: "region", "aria-label": "Leases", tabindex: "0" }, h("table", { class: "cards" },
+  const inFlight = () => leases.leases.length > 0 && panel("Leases", { aside: (leases.next || leases.unknown) && h("span", { class: "small muted" }, "not all are shown") }, h("div", { class: "scroll", role: "region", "aria-label": "Leases", tabindex: "0" }, h("table", { class: "cards" },
     h("caption", { class: "hidden-text" }, "Messages in flight, the one received first at the beginning"),
     h("thead", null, h("tr", null, ["Message", "Place", "Consumer", "Delivery", "Received", "Expires", ...(may("end-lease") && !now.subscription.push ? [""] : [])].map((t) => h("th", { scope: "col" }, t || h("span", { class: "hidden-text" }, "Actions"))))),
     h("tbody", null, leases.leases.map((l) => h("tr", null,
