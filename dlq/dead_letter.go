@@ -100,7 +100,7 @@ type DeadLetter struct {
 	// one. EventID does not change.
 	EditedID gocql.UUID
 	// Edit, if EditedID is not zero, replaces the published Payload, ContentType and
-	// Headers; these fields do not change. Read and Claim return it, lists do not.
+	// Headers, and Topic unless its own is empty; these fields do not change. Read and Claim return it, lists do not.
 	Edit *Edited
 
 	// Metadata contains source, breaker, lag and host of the relay.
@@ -120,6 +120,8 @@ type OutcomeKind string
 const (
 	// OutcomeReplayed: it was published.
 	OutcomeReplayed OutcomeKind = "replayed"
+	// OutcomeRedirected: it was published to another topic.
+	OutcomeRedirected OutcomeKind = "redirected"
 	// OutcomeFound: it was in its topic already.
 	OutcomeFound OutcomeKind = "found"
 	// OutcomeDiscarded: it will never be published.
@@ -131,7 +133,7 @@ const (
 )
 
 // OutcomeKinds are all kinds of outcomes.
-var OutcomeKinds = []OutcomeKind{OutcomeReplayed, OutcomeFound, OutcomeDiscarded, OutcomeUnblocked, OutcomeByHand}
+var OutcomeKinds = []OutcomeKind{OutcomeReplayed, OutcomeRedirected, OutcomeFound, OutcomeDiscarded, OutcomeUnblocked, OutcomeByHand}
 
 // Outcome is the result of a resolved dead letter.
 type Outcome struct {
@@ -203,9 +205,12 @@ type Actor struct {
 	Version int64 `json:"-"`
 }
 
-// of returns the outcome of l, with a note if l was edited.
+// of returns the outcome of l, with a note if l was edited. l must come from Claim.
 func (o Outcome) of(l *DeadLetter) Outcome {
-	if l.EditedID != (gocql.UUID{}) && o.Kind == OutcomeReplayed && o.Note == "" {
+	if l.Edit != nil && l.Edit.Topic != "" && o.Kind == OutcomeReplayed {
+		o.Kind = OutcomeRedirected
+	}
+	if l.EditedID != (gocql.UUID{}) && (o.Kind == OutcomeReplayed || o.Kind == OutcomeRedirected) && o.Note == "" {
 		o.Note = "edited, as event " + l.EditedID.String()
 	}
 	return o

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -20,6 +21,8 @@ type Edit struct {
 	Payload     []byte
 	ContentType string
 	Headers     map[string]string
+	// Topic is the topic to publish to; empty means that of the event. See Redirect.
+	Topic string
 }
 
 // Edited is an edit as it is kept.
@@ -43,10 +46,16 @@ func (l *DeadLetter) Content() Edit {
 
 // Equal reports whether both have the same content.
 func (e Edit) Equal(other Edit) bool {
-	return bytes.Equal(e.Payload, other.Payload) && e.ContentType == other.ContentType && maps.Equal(e.Headers, other.Headers)
+	return bytes.Equal(e.Payload, other.Payload) && e.ContentType == other.ContentType && maps.Equal(e.Headers, other.Headers) && e.Topic == other.Topic
 }
 
-func (e *Edited) line() string { return "to be published as event " + e.ID.String() }
+func (e *Edited) line() string {
+	line := "to be published as event " + e.ID.String()
+	if e.Topic != "" {
+		line += " to topic " + e.Topic
+	}
+	return line
+}
 
 // ErrInvalidEdit is in the chain of the error of an edit that could not be
 // published, or that changes nothing.
@@ -66,7 +75,7 @@ func (e Edit) Fits(l *DeadLetter) error {
 		ID: outbox.IDFromUUID(l.EventID), AggregateID: outbox.IDFromUUID(rows.IDOf(l.AggregateID)), Sequence: max(l.Sequence, 1), AggregateType: l.AggregateType, Type: l.EventType,
 		Payload: e.Payload, ContentType: e.ContentType, Headers: e.Headers, CreatedAt: l.CreatedAt,
 	}
-	if event.Type == "" || event.AggregateType == "" || l.AggregateID == "" || event.CreatedAt.IsZero() {
+	if l.incomplete() {
 		return fmt.Errorf("edit dead letter %s: %w: its row could not be read, so fields other than payload and headers are missing: fix the row in %s and replay the dead letter",
 			l.EventID, ErrInvalidEdit, l.Table)
 	}
@@ -74,6 +83,11 @@ func (e Edit) Fits(l *DeadLetter) error {
 		return fmt.Errorf("edit dead letter %s: %w: %w", l.EventID, ErrInvalidEdit, err)
 	}
 	return nil
+}
+
+// incomplete reports that the row of the event could not be read.
+func (l *DeadLetter) incomplete() bool {
+	return l.EventType == "" || l.AggregateType == "" || l.AggregateID == "" || l.CreatedAt.IsZero()
 }
 
 // edits is the table of edits. A dead letter contains the id of its last one.
@@ -88,14 +102,14 @@ func (e edits) keep(ctx context.Context, event gocql.UUID, edit *Edited) error {
 		return fmt.Errorf("store an edit of dead letter %s: %w", event, err)
 	}
 	if err := e.db.Write(ctx, e.stmt.editAdd, event, edit.ID, unsetNil(edit.Payload, edit.Payload == nil), edit.ContentType,
-		unsetNil(edit.Headers, edit.Headers == nil), edit.Actor.Name, edit.Actor.Reason, edit.At); err != nil {
+		unsetNil(edit.Headers, edit.Headers == nil), unsetNil(edit.Topic, edit.Topic == ""), edit.Actor.Name, edit.Actor.Reason, edit.At); err != nil {
 		return fmt.Errorf("store an edit of dead letter %s: %w", event, err)
 	}
 	return nil
 }
 
 func (e *Edited) dest() []any {
-	return []any{&e.ID, &e.Payload, &e.ContentType, &e.Headers, &e.Actor.Name, &e.Actor.Reason, &e.At}
+	return []any{&e.ID, &e.Payload, &e.ContentType, &e.Headers, &e.Topic, &e.Actor.Name, &e.Actor.Reason, &e.At}
 }
 
 // remove removes the contents of the edits of a purged dead letter that were stored until
@@ -138,4 +152,12 @@ func (e edits) fill(ctx context.Context, l *DeadLetter) error {
 	}
 	l.Edit = &edit
 	return nil
+}
+
+// topicPattern matches the names that Kafka allows.
+var topicPattern = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+// ValidTopic reports whether Kafka accepts the name of a topic.
+func ValidTopic(name string) bool {
+	return topicPattern.MatchString(name) && name != "." && name != ".."
 }

@@ -77,6 +77,76 @@ func TestEdit_KeepsTheOriginalAndItsPlace(t *testing.T) {
 	}
 }
 
+// A redirect is an edit of the topic alone: the dead letter keeps its place and its event, and is
+// resolved as published elsewhere.
+func TestRedirect_EditsTheTopicAlone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	for _, from := range []Status{Pending, Failed, Suspended, Blocked} {
+		id := b.bring(t, from)
+		before := b.mustRead(t, id)
+		if _, err := b.Edit(ctx, id, edit2, eve, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Redirect(ctx, id, "Elsewhere", eve); err != nil {
+			t.Fatal(err)
+		}
+		l := b.mustRead(t, id)
+		original(t, &l, &before)
+		want := edit2
+		want.Topic = "Elsewhere"
+		if !l.Content().Equal(want) || l.Topic != before.Topic || (l.Status == Blocked) != (from == Blocked) {
+			t.Errorf("redirected, a %s dead letter is %s with %+v in topic %s", from, l.Status, l.Content(), l.Topic)
+		}
+		if err := b.Redirect(ctx, id, "Elsewhere", eve); err != nil || b.mustRead(t, id).Version != l.Version {
+			t.Errorf("redirected again: %v, version %d, want %d", err, b.mustRead(t, id).Version, l.Version)
+		}
+		edits, err := b.Edits(ctx, id)
+		if err != nil || len(edits) != 2 || !edits[1].Equal(want) {
+			t.Errorf("Edits() = %+v, %v", edits, err)
+		}
+		if h := b.mustHistory(t, id); h[len(h)-1].Action != ActionRedirect || !strings.Contains(h[len(h)-1].Outcome, "to topic Elsewhere") {
+			t.Errorf("the history ends with %+v", h[len(h)-1])
+		}
+		claimed, err := b.Claim(ctx, id, me, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.ResolveMany(ctx, []Settlement{{DeadLetter: claimed, How: Outcome{Kind: OutcomeReplayed, Topic: "Elsewhere"}}}, me)[0]; err != nil {
+			t.Fatal(err)
+		}
+		if l := b.mustRead(t, id); l.Outcome.Kind != OutcomeRedirected || l.Outcome.Topic != "Elsewhere" || l.Reopens() {
+			t.Errorf("published, it is %s by %+v", l.Status, l.Outcome)
+		}
+	}
+	// A job redirects once, though an operator has chosen another topic since.
+	id, job := b.bring(t, Suspended), Actor{Name: "eve", Job: gocql.TimeUUID()}
+	for _, step := range []struct {
+		topic string
+		by    Actor
+		want  string
+	}{{"A", job, "A"}, {"B", eve, "B"}, {"A", job, "B"}} {
+		err := b.Redirect(ctx, id, step.topic, step.by)
+		if l := b.mustRead(t, id); err != nil || l.Content().Topic != step.want {
+			t.Errorf("redirect to %s: %v, then it is to be published to %s, want %s", step.topic, err, l.Content().Topic, step.want)
+		}
+	}
+	for name, change := range map[string]func(*DeadLetter){
+		"of a subscription": func(l *DeadLetter) { l.Table = subscriptionPrefix + "mail" },
+		"unreadable":        func(l *DeadLetter) { l.EventType = "" },
+	} {
+		l := testDeadLetter("z-"+name, 1)
+		change(l)
+		if _, err := b.Write(ctx, l); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Redirect(ctx, l.EventID, "A", eve); !errors.Is(err, ErrRefused) {
+			t.Errorf("%s: %v, want it refused", name, err)
+		}
+	}
+}
+
 func TestEdit_Refuses(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -102,10 +102,10 @@ type editStatements struct {
 
 func newEditStatements(keyspace string) editStatements {
 	edits, editIDs := keyspace+".dead_letter_edits", keyspace+".dead_letter_edit_ids"
-	edit := "SELECT edited_id, payload, content_type, headers, edited_by, reason, edited_at FROM " + edits
+	edit := "SELECT edited_id, payload, content_type, headers, topic, edited_by, reason, edited_at FROM " + edits
 	return editStatements{
-		editAdd: "INSERT INTO " + edits + " (event_id, edited_id, payload, content_type, headers, edited_by, reason, edited_at)" +
-			" VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+		editAdd: "INSERT INTO " + edits + " (event_id, edited_id, payload, content_type, headers, topic, edited_by, reason, edited_at)" +
+			" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		editIDAdd: "INSERT INTO " + editIDs + " (edited_id, event_id) VALUES (?, ?)",
 		edit:      edit + " WHERE event_id = ? AND edited_id = ?",
 		edits:     edit + " WHERE event_id = ?",

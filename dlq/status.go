@@ -55,17 +55,25 @@ const (
 	ActionResolve Action = "resolve" // ResolveByHand
 	ActionReopen  Action = "reopen"
 	ActionEdit    Action = "edit"
-	ActionSet     Action = "set" // of priority and tags
-	ActionArchive Action = "archive"
-	ActionPurge   Action = "purge"
-	ActionRestore Action = "restore"
+	// ActionRedirect is an edit of the topic alone.
+	ActionRedirect Action = "redirect"
+	ActionSet      Action = "set" // of priority and tags
+	ActionArchive  Action = "archive"
+	ActionPurge    Action = "purge"
+	ActionRestore  Action = "restore"
 )
+
+// Publishes reports whether the action of an operator requests that the relay publishes the dead
+// letter.
+func (a Action) Publishes() bool {
+	return a == ActionReplay || a == ActionEdit || a == ActionRedirect
+}
 
 // Actions are all changes of a stored dead letter.
 var Actions = append([]Action{ActionClaim, ActionExtend, ActionUnclaim, ActionFail, ActionSettle}, OperatorActions...)
 
 // OperatorActions are the actions of operators.
-var OperatorActions = []Action{ActionReplay, ActionDiscard, ActionUnblock, ActionSuspend, ActionResolve, ActionReopen, ActionEdit, ActionSet, ActionArchive, ActionPurge, ActionRestore}
+var OperatorActions = []Action{ActionReplay, ActionDiscard, ActionUnblock, ActionSuspend, ActionResolve, ActionReopen, ActionEdit, ActionRedirect, ActionSet, ActionArchive, ActionPurge, ActionRestore}
 
 // transitions contains the next statuses by action and current status. The first status
 // of a list is the usual one.
@@ -97,14 +105,8 @@ var transitions = map[Action]map[Status][]Status{
 		Failed:     {Suspended},
 		Suspended:  {Suspended},
 	},
-	// A blocked one remains blocked: its new content is published in its turn.
-	ActionEdit: {
-		Pending:    {Pending},
-		Blocked:    {Blocked},
-		Processing: {Pending},
-		Failed:     {Pending},
-		Suspended:  {Pending},
-	},
+	ActionEdit:     editing(),
+	ActionRedirect: editing(),
 	ActionSet: {
 		Pending:    {Pending},
 		Blocked:    {Blocked},
@@ -117,6 +119,12 @@ var transitions = map[Action]map[Status][]Status{
 	// Failed and Suspended only if it is forced.
 	ActionPurge:   {Resolved: {Archived}, Archived: {Archived}, Failed: {Archived}, Suspended: {Archived}},
 	ActionRestore: {Archived: {Resolved, Suspended}},
+}
+
+// editing returns the transitions of an edit. A blocked one remains blocked: its new content is
+// published in its turn.
+func editing() map[Status][]Status {
+	return map[Status][]Status{Pending: {Pending}, Blocked: {Blocked}, Processing: {Pending}, Failed: {Pending}, Suspended: {Pending}}
 }
 
 // operators returns the transitions of an operator's action: from every open status,

@@ -328,6 +328,7 @@ func (s *Store) ResolveMany(ctx context.Context, settled []Settlement, owner str
 			continue
 		}
 		how := st.How.of(&st.DeadLetter)
+		settled[i].How = how
 		many[i] = &changing{old: st.DeadLetter, plan: s.resolved(how, Change{By: owner, Why: how.Note})}
 		good = append(good, many[i])
 	}

@@ -178,17 +178,45 @@ func (s *Store) suspended(waiting string) planned {
 // is unknown; Read returns the current state.
 func (s *Store) Edit(ctx context.Context, event gocql.UUID, e Edit, by Actor, expect int64) (gocql.UUID, error) {
 	by.Version = expect
-	edited := Edited{ID: gocql.MustRandomUUID(), Edit: e, Actor: by, At: s.db.Millis()}
-	if by.Name == "" {
-		return gocql.UUID{}, fmt.Errorf("edit dead letter %s: the actor has no name", event)
-	}
 	deadLetter, err := s.Read(ctx, event)
 	if err != nil {
 		return gocql.UUID{}, fmt.Errorf("edit: %w", err)
 	}
-	if err := e.Fits(&deadLetter); err != nil {
+	return s.edit(ctx, ActionEdit, &deadLetter, e, by)
+}
+
+// Redirect publishes the dead letter to a topic other than its own, by an edit of nothing else:
+// under a new id, at its place in the order of its aggregate. It does nothing if the dead letter
+// is redirected to the topic already. A dead letter of a subscription, which has no topic, is
+// refused.
+func (s *Store) Redirect(ctx context.Context, event gocql.UUID, topic string, by Actor) error {
+	l, err := s.Read(ctx, event)
+	if err != nil {
+		return fmt.Errorf("redirect: %w", err)
+	}
+	if did, err := s.didFor(ctx, &l, by.Job); err != nil || did {
+		return err
+	}
+	e := l.Content()
+	if err := s.Check(ActionRedirect, &l); err != nil || e.Topic == topic {
+		return err
+	}
+	e.Topic = topic
+	_, err = s.edit(ctx, ActionRedirect, &l, e, by)
+	return err
+}
+
+// edit makes e the content of a dead letter that was just read, and returns the id of the edit.
+func (s *Store) edit(ctx context.Context, action Action, deadLetter *DeadLetter, e Edit, by Actor) (gocql.UUID, error) {
+	event := deadLetter.EventID
+	if by.Name == "" {
+		return gocql.UUID{}, fmt.Errorf("%s dead letter %s: the actor has no name", action, event)
+	}
+	err := e.Fits(deadLetter)
+	if err != nil {
 		return gocql.UUID{}, err
 	}
+	edited := Edited{ID: gocql.MustRandomUUID(), Edit: e, Actor: by, At: s.db.Millis()}
 	// The edit is stored first, so that every id in a dead letter has its edit.
 	for a := s.db.Retry(ctx); ; {
 		if err = s.edits.keep(ctx, event, &edited); err == nil {
@@ -198,7 +226,7 @@ func (s *Store) Edit(ctx context.Context, event gocql.UUID, e Edit, by Actor, ex
 			return gocql.UUID{}, err
 		}
 	}
-	err = s.operate(ctx, event, ActionEdit, by, func(l *DeadLetter) (planned, error) {
+	err = s.operate(ctx, event, action, by, func(l *DeadLetter) (planned, error) {
 		if l.EditedID != deadLetter.EditedID { // not the content that Fits checked
 			return planned{}, &VersionError{EventID: event, Have: l.Version, Want: deadLetter.Version}
 		}
@@ -290,6 +318,12 @@ func (s *Store) allowed(action Action, l *DeadLetter, now time.Time) error {
 	}
 	if err := may(action, l); err != nil {
 		return err
+	}
+	if _, ok := SubscriptionOf(l.Table); ok && action == ActionRedirect {
+		return refused(action, l, "it is delivered to its subscription, and to no topic: replay or edit it")
+	}
+	if action == ActionRedirect && l.incomplete() {
+		return refused(action, l, "its row could not be read: fix the row in "+l.Table+" and replay it")
 	}
 	if action == ActionReopen && !l.Reopens() {
 		return refused(action, l, "its event is in its topic: only a discarded one, or one that was resolved by hand, can be reopened")

@@ -98,6 +98,8 @@ func doIn(ctx context.Context, t *testing.T, s *Store, id gocql.UUID, a Action) 
 	case ActionEdit:
 		_, err := s.Edit(ctx, id, Edit{Payload: []byte(`{"n":2}`), ContentType: "application/json"}, eve, 0)
 		return err
+	case ActionRedirect:
+		return s.Redirect(ctx, id, "Elsewhere", eve)
 	case ActionSet:
 		return s.Set(ctx, id, Labels{Priority: new(7), AddTags: []string{"night"}}, eve)
 	case ActionArchive:

@@ -470,11 +470,11 @@ func (c Config) validate() error {
 		bad("Mapping", "%w", err)
 	}
 	for _, t := range slices.Sorted(maps.Keys(c.Topics)) {
-		if !topics.Valid(c.Topics[t]) {
+		if !dlq.ValidTopic(c.Topics[t]) {
 			bad("Topics", "%q (for %s) is not a valid topic name", c.Topics[t], t)
 		}
 	}
-	if !topics.Valid(topics.Expand(c.TopicTemplate, "x", "x")) {
+	if !dlq.ValidTopic(topics.Expand(c.TopicTemplate, "x", "x")) {
 		bad("TopicTemplate", "%q is not a valid topic name: besides ${event_type} and ${aggregate_type} use letters, digits, '.', '_' and '-'", c.TopicTemplate)
 	}
 	if c.Partitions < -1 {

@@ -40,7 +40,7 @@ relay had not published all dead letters within --wait.`,
 	for _, c := range dlqChanges {
 		cmd.AddCommand(newDLQChangeCommand(c))
 	}
-	cmd.AddCommand(newDLQSetCommand(), newDLQEditCommand(), newDLQJobsCommand())
+	cmd.AddCommand(newDLQSetCommand(), newDLQRedirectCommand(), newDLQEditCommand(), newDLQJobsCommand())
 	cmd.AddCommand(newDLQPurgeCommand(), newDLQArchiveCommand())
 	return cmd
 }
@@ -57,7 +57,7 @@ func (f *dlqFilter) addFlags(cmd *cobra.Command, limit int) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.errorClass, "error-class", "", "dead letters of this error class, such as record_too_large")
 	fl.StringVar(&f.errorCode, "error-code", "", "dead letters with this code of the broker or the database, such as NOT_LEADER_FOR_PARTITION")
-	fl.StringVar(&f.outcome, "outcome", "", "dead letters that were resolved in this way: replayed, found or unblocked, whose events are in their topics; discarded, by_hand")
+	fl.StringVar(&f.outcome, "outcome", "", "dead letters that were resolved in this way: replayed, found or unblocked, whose events are in their topics; redirected, discarded, by_hand")
 	fl.StringVar(&f.eventType, "event-type", "", "dead letters of this event type, such as OrderCreated")
 	fl.StringVar(&f.aggregate, "aggregate", "", "dead letters of this aggregate")
 	fl.StringVar(&f.text, "text", "", "dead letters whose error, event type or aggregate id contains this text, case-insensitive")

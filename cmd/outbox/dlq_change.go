@@ -77,6 +77,7 @@ type dlqChangeFlags struct {
 	dlqRun
 	all, canary, force, noArchive, byPriority bool
 	set                                       *admin.Labels // of ActionSet
+	topic                                     string        // of ActionRedirect
 	output, object                            string
 	rate                                      float64
 	batchSize                                 int
@@ -119,7 +120,7 @@ database: an interruption pauses it, and 'outbox dlq jobs resume' continues it.`
 	f.dlqFilter.addFlags(cmd, 0)
 	f.dlqConfirm.addFlags(cmd)
 	f.dlqActor.addFlags(cmd, "history and the audit trail")
-	f.dlqRun.addFlags(cmd, c.action == dlq.ActionReplay)
+	f.dlqRun.addFlags(cmd, c.action.Publishes())
 	fl := cmd.Flags()
 	fl.BoolVar(&f.all, "all", false, "apply to every eligible dead letter; cannot be combined with filters")
 	fl.Float64Var(&f.rate, "rate", 0, "maximum number of dead letters per second; 0 is no limit")
@@ -134,6 +135,8 @@ database: an interruption pauses it, and 'outbox dlq jobs resume' continues it.`
 	case dlq.ActionRestore:
 		fl.StringVar(&f.object, "object", "", "all archived dead letters of this object")
 		sections = append(sections, app.SectionRetention)
+	case dlq.ActionRedirect:
+		fl.BoolVar(&f.force, "force", false, "skip the checks of relay and breaker")
 	case dlq.ActionReplay:
 		fl.BoolVar(&f.canary, "canary", false, "start with 1, 2, 5 and 20 dead letters; pause if one fails with the same error")
 		fl.BoolVar(&f.byPriority, "by-priority", false, "higher priorities first, then the oldest failures; at most 10000 dead letters")
@@ -147,7 +150,7 @@ database: an interruption pauses it, and 'outbox dlq jobs resume' continues it.`
 
 // meantWithout contains the statuses that a change selects without --status.
 var meantWithout = map[dlq.Action]string{
-	dlq.ActionReplay: "open", dlq.ActionDiscard: "open", dlq.ActionUnblock: "open",
+	dlq.ActionReplay: "open", dlq.ActionRedirect: "open", dlq.ActionDiscard: "open", dlq.ActionUnblock: "open",
 	dlq.ActionResolve: "open", dlq.ActionSuspend: "open", dlq.ActionSet: "open",
 	dlq.ActionReopen: "discarded", dlq.ActionPurge: "resolved and archived", dlq.ActionRestore: "archived",
 }
@@ -214,11 +217,11 @@ func (f *dlqChangeFlags) job(action dlq.Action, ids []gocql.UUID, now time.Time)
 	job = admin.NewJobBody{
 		JobTarget: admin.JobTarget{
 			Action: action, Object: f.object, Limit: f.Limit, Rate: f.rate, Force: f.force && action == dlq.ActionPurge, NoArchive: f.noArchive,
-			ByPriority: f.byPriority, Set: f.set,
+			ByPriority: f.byPriority, Set: f.set, Topic: f.topic,
 		},
 		BatchSize: f.batchSize, Canary: f.canary,
 	}
-	if action == dlq.ActionReplay {
+	if action.Publishes() {
 		job.Follow = f.follow()
 	}
 	for _, id := range ids {

@@ -10,7 +10,6 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/spf13/cobra"
 
-	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
@@ -32,7 +31,7 @@ func jobStatus(j *admin.JobBody) error {
 // printReport prints the results of a job.
 func printReport(w io.Writer, j *admin.JobBody) {
 	p := &j.Progress
-	if j.Action == dlq.ActionReplay && j.StartedAt != nil {
+	if j.Action.Publishes() && j.StartedAt != nil {
 		fmt.Fprintf(w, "%d published, %d failed again, %d still waiting", p.Replayed, j.Failed, p.Waiting)
 		if p.Overtaken > 0 {
 			fmt.Fprintf(w, ", %d changed concurrently", p.Overtaken)

@@ -75,7 +75,11 @@ func printShown(w io.Writer, l *admin.DeadLetterBody) error {
 	}
 	tw := cli.NewColumns(w)
 	if e := l.Edit; e != nil {
-		fmt.Fprintf(w, "\nedited by %s at %s, to be published as event %s in its place: %s\n", cli.Clean(e.By, 40), e.At.Format(time.RFC3339), l.EditedTo, cli.Clean(e.Reason, 120))
+		elsewhere := ""
+		if e.Topic != "" {
+			elsewhere = " to topic " + cli.Clean(e.Topic, 0)
+		}
+		fmt.Fprintf(w, "\nedited by %s at %s, to be published as event %s in its place%s: %s\n", cli.Clean(e.By, 40), e.At.Format(time.RFC3339), l.EditedTo, elsewhere, cli.Clean(e.Reason, 120))
 		original, edited := contents(l)
 		diff := dlq.Diff(original, edited)
 		printDifference(w, &diff)

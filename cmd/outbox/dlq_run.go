@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
@@ -141,7 +140,7 @@ func showingJob(cmd *cobra.Command, job admin.JobBody, run func(seen func(admin.
 
 // jobDetail returns the text of a progress bar.
 func jobDetail(j *admin.JobBody) string {
-	if j.Action != dlq.ActionReplay {
+	if !j.Action.Publishes() {
 		return string(j.State)
 	}
 	p := &j.Progress

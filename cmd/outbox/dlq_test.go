@@ -286,6 +286,34 @@ func testDLQCommands(t *testing.T, b *dlqFixture) {
 		b.run(cli.ExitFailed, "reopen", head, "-y", "--reason", "a test")
 		b.run(cli.ExitOK, "discard", head, other, "-y", "--reason", "a test")
 	})
+	t.Run("redirect", func(t *testing.T) {
+		first := b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.AggregateID, l.ErrorClass, l.CreatedAt = "r", "topic_invalid", time.Now() })
+		second := b.writeDeadLetter(2, func(l *dlq.DeadLetter) { l.AggregateID, l.Status, l.CreatedAt = "r", dlq.Blocked, time.Now() })
+		b.run(cli.ExitUsage, "redirect", first, "-y", "--reason", "a test")
+		if _, errOut := b.run(cli.ExitUsage, "redirect", first, "--topic", "a b", "-y", "--reason", "a test"); !strings.Contains(errOut, `--topic "a b"`) {
+			t.Errorf("an invalid topic says %q", errOut)
+		}
+		if _, errOut := b.run(cli.ExitOK, "redirect", "--error-class", "topic_invalid", "--topic", "Elsewhere", "--dry-run"); !strings.Contains(errOut, "redirect 1 dead letter of 1 aggregate\n") || !strings.Contains(errOut, "blocked by them: 1 event") {
+			t.Errorf("the preview says %q", errOut)
+		}
+		b.run(cli.ExitWaits, "redirect", first, second, "--topic", "Elsewhere", "--force", "--wait", "0", "-y", "--reason", "no such name")
+		for id, want := range map[string]dlq.Status{first: dlq.Pending, second: dlq.Blocked} {
+			if s := b.status(id); s != want {
+				t.Errorf("redirected it is %s, want %s", s, want)
+			}
+			if out, _ := b.run(cli.ExitOK, "get", id); !strings.Contains(out, "Elsewhere") {
+				t.Errorf("get prints no other topic:\n%s", out)
+			}
+		}
+		if out, _ := b.run(cli.ExitFailed, "redirect", first, "--topic", "Elsewhere", "--force", "-y", "--reason", "again"); !strings.Contains(out, "already in that state") {
+			t.Errorf("again it prints %q", out)
+		}
+		out, _ := b.run(cli.ExitOK, "jobs", "list", "-o", "json")
+		if list := decodeItems[admin.JobBody](t, out); list[0].Action != dlq.ActionRedirect || list[0].Topic != "Elsewhere" {
+			t.Errorf("the job is %+v", list[0])
+		}
+		b.run(cli.ExitOK, "discard", "--aggregate", "r", "-y", "--reason", "a test")
+	})
 	t.Run("many", func(t *testing.T) {
 		for i := range 150 {
 			b.writeDeadLetter(1, func(l *dlq.DeadLetter) { l.AggregateID = fmt.Sprint("m", i) })

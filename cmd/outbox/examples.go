@@ -33,6 +33,8 @@ outbox dlq purge --aggregate 7c5b2d3e --no-archive --reason 'erasure request 12'
 	"dlq replay": `outbox dlq replay 01a2005c-395d-72e3-8401-994110828553 --reason 'limit raised'
 outbox dlq replay --error-class record_too_large --dry-run
 outbox dlq replay --error-class record_too_large --canary --reason 'INC-7, limit raised'`,
+	"dlq redirect": `outbox dlq redirect 01a2005c-395d-72e3-8401-994110828553 --topic orders.large --reason 'INC-7'
+outbox dlq redirect --error-class topic_invalid --topic orders.created --dry-run`,
 	"dlq reopen":  `outbox dlq reopen --outcome discarded --since 1h --reason 'discarded by mistake'`,
 	"dlq resolve": `outbox dlq resolve 01a2005c-395d-72e3-8401-994110828553 --reason 'booked by hand'`,
 	"dlq set":     `outbox dlq set 01a2005c-395d-72e3-8401-994110828553 --priority 10 --add-tag vip --reason 'INC-7'`,

@@ -72,6 +72,7 @@ type Edit struct {
 	Payload     []byte            `json:"payload_base64"`
 	ContentType string            `json:"content_type,omitempty"`
 	Headers     map[string]string `json:"headers,omitzero"`
+	Topic       string            `json:"topic,omitempty"`
 	By          string            `json:"by"`
 	Reason      string            `json:"reason,omitempty"`
 	At          time.Time         `json:"at"`
@@ -80,7 +81,7 @@ type Edit struct {
 // editOf is an edit as a line has it.
 func editOf(e *dlq.Edited) Edit {
 	return Edit{
-		ID: e.ID.String(), Payload: e.Payload, ContentType: e.ContentType, Headers: e.Headers, By: e.Actor.Name, Reason: e.Actor.Reason, At: e.At,
+		ID: e.ID.String(), Payload: e.Payload, ContentType: e.ContentType, Headers: e.Headers, Topic: e.Topic, By: e.Actor.Name, Reason: e.Actor.Reason, At: e.At,
 	}
 }
 
@@ -91,7 +92,7 @@ func (e *Edit) edited() (dlq.Edited, error) {
 		return dlq.Edited{}, fmt.Errorf("id %q of an edit: %w", e.ID, err)
 	}
 	return dlq.Edited{
-		ID: id, Edit: dlq.Edit{Payload: e.Payload, ContentType: e.ContentType, Headers: e.Headers},
+		ID: id, Edit: dlq.Edit{Payload: e.Payload, ContentType: e.ContentType, Headers: e.Headers, Topic: e.Topic},
 		Actor: dlq.Actor{Name: e.By, Reason: e.Reason}, At: e.At,
 	}, nil
 }
@@ -183,7 +184,7 @@ func (r *Record) DeadLetter() (dlq.DeadLetter, error) {
 	}
 	if e := r.Edit; e != nil {
 		l.Edit = &dlq.Edited{
-			ID: l.EditedID, Edit: dlq.Edit{Payload: e.Payload, ContentType: e.ContentType, Headers: e.Headers},
+			ID: l.EditedID, Edit: dlq.Edit{Payload: e.Payload, ContentType: e.ContentType, Headers: e.Headers, Topic: e.Topic},
 			Actor: dlq.Actor{Name: e.By, Reason: e.Reason}, At: e.At,
 		}
 	}

@@ -28,6 +28,8 @@ func (s *Store) do(ctx context.Context, j *Job, event gocql.UUID) error {
 		return s.dead.ResolveByHand(ctx, event, j.by())
 	case dlq.ActionReopen:
 		return s.dead.Reopen(ctx, event, j.by())
+	case dlq.ActionRedirect:
+		return s.dead.Redirect(ctx, event, j.Topic, j.by())
 	case dlq.ActionSuspend:
 		return s.dead.Suspend(ctx, event, j.by())
 	case dlq.ActionSet:
@@ -67,6 +69,9 @@ func (s *Store) resultOf(ctx context.Context, j *Job, event gocql.UUID, err erro
 		return r, nil
 	case errors.Is(err, dlq.ErrNoCopy):
 		r.skipped = "no copy"
+		return r, nil
+	case errors.Is(err, dlq.ErrInvalidEdit):
+		r.skipped = "not a valid event"
 		return r, nil
 	case errors.As(err, &version):
 		r.skipped = "changed concurrently"

@@ -34,7 +34,7 @@ func (s State) Ended() bool { return s == Done || s == Cancelled || s == Failed 
 // Actions are the actions of jobs. ActionArchive is a sweep: it moves dead letters that
 // are older than their retention to the archive and removes expired objects, so it
 // takes no ids and no filter.
-var Actions = []dlq.Action{dlq.ActionReplay, dlq.ActionDiscard, dlq.ActionUnblock, dlq.ActionResolve, dlq.ActionReopen, dlq.ActionSuspend, dlq.ActionSet, dlq.ActionPurge, dlq.ActionRestore, dlq.ActionArchive}
+var Actions = []dlq.Action{dlq.ActionReplay, dlq.ActionRedirect, dlq.ActionDiscard, dlq.ActionUnblock, dlq.ActionResolve, dlq.ActionReopen, dlq.ActionSuspend, dlq.ActionSet, dlq.ActionPurge, dlq.ActionRestore, dlq.ActionArchive}
 
 const (
 	// DefaultBatchSize is the default number of dead letters between two saves.
@@ -79,6 +79,8 @@ type Spec struct {
 	NoArchive bool `json:"no_archive,omitempty"`
 	// Set is the change of ActionSet.
 	Set *dlq.Labels `json:"set,omitempty"`
+	// Topic is the topic of ActionRedirect.
+	Topic string `json:"topic,omitempty"`
 	// ByPriority, of a replay, requests the replay of higher priorities first, and of
 	// equal ones that of the oldest first failure. Create sorts the dead letters, at
 	// most MaxIDs, and stores their ids. RunnerConfig.Concurrency of them are changed
@@ -190,6 +192,12 @@ func (s *Spec) Validate() error {
 	case s.Set != nil:
 		errs = append(errs, fmt.Errorf("set: only the action set has it, not %s", s.Action))
 	}
+	switch {
+	case s.Action != dlq.ActionRedirect && s.Topic != "":
+		errs = append(errs, fmt.Errorf("topic: only the action redirect has it, not %s", s.Action))
+	case s.Action == dlq.ActionRedirect && !dlq.ValidTopic(s.Topic):
+		errs = append(errs, fmt.Errorf("topic %q: name a topic of at most 249 letters, digits and . _ -", s.Topic))
+	}
 	if s.ByPriority && s.Action != dlq.ActionReplay {
 		errs = append(errs, fmt.Errorf("by priority: only a replay has it, not %s", s.Action))
 	}
@@ -223,14 +231,14 @@ type Progress struct {
 	Done int `json:"done"`
 	// Changed counts changed dead letters.
 	Changed int `json:"changed"`
-	// Replayed, of a replay, are in their topics now.
+	// Replayed, of a replay or a redirect, are in their topics now.
 	Replayed int `json:"replayed"`
-	// FailedAgain, of a replay, counts failed replays by error class.
+	// FailedAgain, of a replay or a redirect, counts failed replays by error class.
 	FailedAgain map[string]int `json:"failed_again,omitempty"`
-	// Overtaken, of a replay, counts dead letters that were discarded, resolved, blocked
+	// Overtaken, of a replay or a redirect, counts dead letters that were discarded, resolved, blocked
 	// or unblocked before the relay replayed them.
 	Overtaken int `json:"overtaken,omitempty"`
-	// Waiting, of a replay, counts unknown results. In the report of a finished job
+	// Waiting, of a replay or a redirect, counts unknown results. In the report of a finished job
 	// they were unknown when the time to follow ended.
 	Waiting int `json:"waiting"`
 	// Skipped counts unchanged dead letters by reason: the status that does not allow
@@ -353,7 +361,7 @@ func sum(a, b map[string]int) map[string]int {
 func (j *Job) progress(a acted, f followed) Progress {
 	p := Progress{Total: j.Progress.Total, Changed: a.Changed, Skipped: a.Skipped}
 	p.Done = p.Changed + p.SkippedAll()
-	if j.Action == dlq.ActionReplay {
+	if j.Action.Publishes() {
 		p.Replayed, p.Overtaken, p.FailedAgain = f.Replayed, f.Overtaken, f.Failed
 		p.Waiting = p.Changed - p.Replayed - p.Overtaken - p.Failed()
 	}

@@ -50,7 +50,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			}
 		}
 		outcomes := []string{outcomeChanged, outcomeSkipped}
-		if a == dlq.ActionReplay {
+		if a.Publishes() {
 			outcomes = append(outcomes, outcomeReplayed, outcomeFailed, outcomeOvertaken)
 		}
 		for _, o := range outcomes {

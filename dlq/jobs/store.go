@@ -18,14 +18,15 @@ type DeadLetters interface {
 	// DB executes the statements of the jobs' tables.
 	DB() *db.DB
 
-	// Replay, Discard, Unblock, ResolveByHand, Suspend, Reopen, Set and Purge change one dead
-	// letter; for an Actor with a Job they do so once, also if they are called again.
+	// Replay, Discard, Unblock, ResolveByHand, Suspend, Reopen, Redirect, Set and Purge change one
+	// dead letter; for an Actor with a Job they do so once, also if they are called again.
 	Replay(ctx context.Context, event gocql.UUID, by dlq.Actor) error
 	Discard(ctx context.Context, event gocql.UUID, by dlq.Actor) error
 	Unblock(ctx context.Context, event gocql.UUID, by dlq.Actor) error
 	ResolveByHand(ctx context.Context, event gocql.UUID, by dlq.Actor) error
 	Suspend(ctx context.Context, event gocql.UUID, by dlq.Actor) error
 	Reopen(ctx context.Context, event gocql.UUID, by dlq.Actor) error
+	Redirect(ctx context.Context, event gocql.UUID, topic string, by dlq.Actor) error
 	Set(ctx context.Context, event gocql.UUID, c dlq.Labels, by dlq.Actor) error
 	Purge(ctx context.Context, event gocql.UUID, how dlq.Purge, by dlq.Actor) error
 
@@ -229,7 +230,7 @@ func (j *Job) reported() bool {
 }
 
 // follows reports whether the job waits for the results of its replays.
-func (j *Job) follows() bool { return j.Action == dlq.ActionReplay && j.Follow >= 0 }
+func (j *Job) follows() bool { return j.Action.Publishes() && j.Follow >= 0 }
 
 // claimed reports whether a runner owns the job.
 func (j *Job) claimed(now time.Time) bool { return j.ClaimedBy != "" && now.Before(j.ClaimedUntil) }

@@ -77,7 +77,10 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 			need = access.Operator
 		}
 		var labels *dlq.Labels
-		set := ""
+		set, topic := "", ""
+		if action == dlq.ActionRedirect {
+			topic, set = "T", `,"topic":"T"`
+		}
 		if action == dlq.ActionSet {
 			labels, set = &dlq.Labels{Priority: new(1)}, `,"set":{"priority":1}`
 		}
@@ -88,7 +91,7 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 			}
 		}
 		// An operator cannot resume such a job, but can pause it.
-		job, err := b.jobs().Create(t.Context(), jobs.Spec{Action: action, Set: labels}, dlq.Actor{Name: "mara"})
+		job, err := b.jobs().Create(t.Context(), jobs.Spec{Action: action, Set: labels, Topic: topic}, dlq.Actor{Name: "mara"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -61,9 +61,6 @@ func (e *AuditEntry) summary(j *jobs.Job) string {
 		if f.Until.Equal(j.Created()) {
 			f.Until = time.Time{}
 		}
-		if slices.Equal(f.Status, j.Statuses()) {
-			f.Status = nil
-		}
 		parts = append([]string{words, string(j.Action), changedBy(j)}, selection(&f)...)
 	case slices.Contains(dlq.Actions, dlq.Action(e.Action)):
 		parts = []string{words, "1 dead letter"}
@@ -89,6 +86,9 @@ func requestedJob(request string, j *jobs.Job) []string {
 	parts := []string{string(b.Action), "dead letters"}
 	if j != nil {
 		parts[1] = changedBy(j)
+	}
+	if b.Topic != "" {
+		parts = append(parts, "to topic "+b.Topic)
 	}
 	if b.Object != "" {
 		parts = append(parts, "object "+b.Object)
@@ -130,8 +130,8 @@ func selection(f *dlq.Filter) (out []string) {
 	}
 	add("", f.ErrorClass)
 	add("code", f.ErrorCode)
-	for _, s := range f.Status {
-		add("", string(s))
+	if len(f.Status) == 1 { // several are those that the action starts from
+		add("", string(f.Status[0]))
 	}
 	add("", string(f.Outcome))
 	add("", f.EventType)

@@ -298,7 +298,7 @@ func (b *biographer) readDeadLetter(ctx context.Context) error {
 			if state := l.Metadata["breaker"]; state != "" {
 				st.Detail += "; breaker " + state + " at the last failure"
 			}
-		case dlq.ActionEdit:
+		case dlq.ActionEdit, dlq.ActionRedirect:
 			st.Kind = "edited"
 		}
 		b.add(st)

@@ -21,7 +21,7 @@ type Summary struct {
 	Tags          []string   `json:"tags,omitempty" nullable:"false"`
 	Topic         string     `json:"topic" doc:"The topic of the event; empty if unknown"`
 	Status        dlq.Status `json:"status" enum:"pending,blocked,processing,failed,suspended,resolved,archived"`
-	ResolvedBy    string     `json:"resolved_by,omitempty" enum:"replayed,found,discarded,unblocked,by_hand" doc:"How it was resolved; replayed, found and unblocked mean that its event is in its topic"`
+	ResolvedBy    string     `json:"resolved_by,omitempty" enum:"replayed,redirected,found,discarded,unblocked,by_hand" doc:"How it was resolved; replayed, found and unblocked mean that its event is in its topic, redirected that it is in another one"`
 	Version       int64      `json:"version" doc:"Increases with every change of the dead letter"`
 	Unblocked     bool       `json:"unblocked" doc:"It does not block later events of its aggregate"`
 	ErrorClass    string     `json:"error_class"`
@@ -87,6 +87,7 @@ type ContentBody struct {
 	PayloadBase64 *string           `json:"payload_base64,omitempty"`
 	ContentType   string            `json:"content_type"`
 	Headers       map[string]string `json:"headers"`
+	Topic         string            `json:"topic,omitempty" doc:"The topic to publish to, if it is another one than that of the event"`
 	By            string            `json:"by"`
 	Reason        string            `json:"reason,omitempty"`
 	At            time.Time         `json:"at"`
@@ -96,7 +97,7 @@ func contentOf(e *dlq.Edited) *ContentBody {
 	if e == nil {
 		return nil
 	}
-	b := &ContentBody{ContentType: e.ContentType, Headers: e.Headers, By: e.Actor.Name, Reason: e.Actor.Reason, At: e.At.UTC()}
+	b := &ContentBody{ContentType: e.ContentType, Headers: e.Headers, Topic: e.Topic, By: e.Actor.Name, Reason: e.Actor.Reason, At: e.At.UTC()}
 	if b.Headers == nil {
 		b.Headers = map[string]string{}
 	}

@@ -34,7 +34,7 @@ type listInput struct {
 	Status      []string  `query:"status" nullable:"false" enum:"pending,blocked,processing,failed,suspended,resolved,archived" doc:"Dead letters with this status; several separated by commas"`
 	ErrorClass  string    `query:"error_class" maxLength:"200" doc:"Dead letters of this error class, such as record_too_large"`
 	ErrorCode   string    `query:"error_code" maxLength:"200" doc:"Dead letters with this code of the broker or the database, such as NOT_LEADER_FOR_PARTITION"`
-	Outcome     string    `query:"outcome" enum:"replayed,found,discarded,unblocked,by_hand" doc:"Dead letters that were resolved in this way; replayed, found and unblocked ones were published"`
+	Outcome     string    `query:"outcome" enum:"replayed,redirected,found,discarded,unblocked,by_hand" doc:"Dead letters that were resolved in this way; replayed, redirected, found and unblocked ones were published"`
 	EventType   string    `query:"event_type" maxLength:"500"`
 	Aggregate   string    `query:"aggregate_id" maxLength:"1000" doc:"Dead letters of this aggregate id"`
 	Table       string    `query:"table" maxLength:"500" doc:"Dead letters of this outbox table, keyspace.table, or of a subscription, subscription.NAME"`

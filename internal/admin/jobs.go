@@ -30,6 +30,7 @@ type JobBody struct {
 	Force        bool             `json:"force,omitempty" doc:"For a purge: includes failed and suspended dead letters"`
 	ByPriority   bool             `json:"by_priority,omitempty" doc:"For a replay: higher priorities first"`
 	Set          *dlq.Labels      `json:"set,omitempty" doc:"For the action set: the change of priority and tags"`
+	Topic        string           `json:"topic,omitempty" doc:"For a redirect: the topic to publish to"`
 	NoArchive    bool             `json:"no_archive,omitempty" doc:"For a purge: the dead letters are deleted without an archive"`
 	Actor        string           `json:"actor"`
 	Reason       string           `json:"reason,omitempty"`
@@ -48,7 +49,7 @@ type JobBody struct {
 
 func jobOf(j *jobs.Job) JobBody {
 	b := JobBody{
-		ID: j.ID.String(), Action: j.Action, IDs: len(j.IDs), Limit: j.Limit, Rate: j.Rate, BatchSize: j.BatchSize, Canary: j.Canary, Force: j.Force, NoArchive: j.NoArchive, ByPriority: j.ByPriority, Set: j.Set,
+		ID: j.ID.String(), Action: j.Action, IDs: len(j.IDs), Limit: j.Limit, Rate: j.Rate, BatchSize: j.BatchSize, Canary: j.Canary, Force: j.Force, NoArchive: j.NoArchive, ByPriority: j.ByPriority, Set: j.Set, Topic: j.Topic,
 		Actor: j.Actor.Name, Reason: j.Actor.Reason, State: j.State, Version: j.Version, Progress: j.Progress, Failed: j.Progress.Failed(), Error: j.Error,
 		RunBy: j.ClaimedBy, CreatedAt: j.Created(), StartedAt: when(j.Started), FinishedAt: when(j.Finished), History: j.History,
 	}
@@ -87,7 +88,7 @@ func (in *newJobInput) Resolve(ctx huma.Context) []error {
 type NewJobBody struct {
 	JobTarget
 	BatchSize int    `json:"batch_size,omitempty" minimum:"0" maximum:"1000" doc:"Dead letters between two saves of the progress; 0 means 100, for a purge 1000"`
-	Follow    string `json:"follow,omitempty" maxLength:"30" doc:"For a replay: how long the job waits for the results of a batch, such as 30s; default 10m, and 0s does not wait"`
+	Follow    string `json:"follow,omitempty" maxLength:"30" doc:"For a replay or a redirect: how long the job waits for the results of a batch, such as 30s; default 10m, and 0s does not wait"`
 	Canary    bool   `json:"canary,omitempty" doc:"For a replay: start with 1, 2, 5 and 20 dead letters, and pause if one fails again with the same error"`
 	DryRun    bool   `json:"dry_run,omitempty" doc:"Return a preview without creating a job (200)"`
 }
@@ -135,7 +136,7 @@ type steering struct {
 // may pause any job.
 var steerings = []steering{
 	{"pause", "Pause a job between two dead letters", access.Operator, (*jobs.Store).Pause, false},
-	{"resume", "Resume a job; discard, purge, restore and sweep need the role admin", access.Operator, (*jobs.Store).Resume, true},
+	{"resume", "Resume a job; discard, redirect, purge, restore and sweep need the role admin", access.Operator, (*jobs.Store).Resume, true},
 	{"cancel", "Cancel a job; completed changes are kept", access.Admin, (*jobs.Store).Cancel, false},
 }
 
@@ -154,7 +155,7 @@ func (ep *jobEndpoints) register() {
 	huma.Register(ep.api, ep.describeChange(access.Operator, false, huma.Operation{
 		OperationID: "create-job", Method: http.MethodPost, Path: "/v1/jobs", DefaultStatus: http.StatusAccepted,
 		Summary:     "Create a job that changes many dead letters or moves old ones to the archive",
-		Description: "A runner executes the job. Discard, purge, restore and sweep need the role admin.",
+		Description: "A runner executes the job. Discard, redirect, purge, restore and sweep need the role admin.",
 		Responses: map[string]*huma.Response{
 			"200": ep.answer("Preview of the effects, for a dry run", reflect.TypeFor[dryJobBody]()),
 			"202": ep.answer("The job", reflect.TypeFor[JobBody]()),
@@ -256,8 +257,8 @@ func (b *NewJobBody) follow(ctx context.Context) (time.Duration, error) {
 	}
 	d, ok := httpapi.Duration(b.Follow).Parse()
 	switch {
-	case b.Action != dlq.ActionReplay:
-		return 0, invalid(ctx, "body.follow", "allowed only for a replay")
+	case !b.Action.Publishes():
+		return 0, invalid(ctx, "body.follow", "allowed only for a replay or a redirect")
 	case !ok:
 		return 0, invalid(ctx, "body.follow", "must be a duration such as 30s or 10m; 0s does not wait")
 	case d == 0:
@@ -285,7 +286,7 @@ func roleOf(action dlq.Action) access.Role {
 	if action == dlq.ActionSet {
 		return access.Operator
 	}
-	return access.Admin // purge, restore and archive
+	return access.Admin // purge, redirect, restore and archive
 }
 
 // auditIDs is the maximum number of ids in an audit entry; the job contains all of them.

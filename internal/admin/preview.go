@@ -23,7 +23,7 @@ type FilterBody struct {
 	Status      []string  `json:"status,omitempty" nullable:"false" enum:"pending,blocked,processing,failed,suspended,resolved,archived" maxItems:"20" doc:"Dead letters with this status; empty means open ones, for a purge those that it may purge, for a restore archived ones, for reopen resolved ones"`
 	ErrorClass  string    `json:"error_class,omitempty" maxLength:"200"`
 	ErrorCode   string    `json:"error_code,omitempty" maxLength:"200" doc:"Dead letters with this code of the broker or the database"`
-	Outcome     string    `json:"outcome,omitempty" enum:"replayed,found,discarded,unblocked,by_hand" doc:"Dead letters that were resolved in this way"`
+	Outcome     string    `json:"outcome,omitempty" enum:"replayed,redirected,found,discarded,unblocked,by_hand" doc:"Dead letters that were resolved in this way"`
 	EventType   string    `json:"event_type,omitempty" maxLength:"500"`
 	Aggregate   string    `json:"aggregate_id,omitempty" maxLength:"1000"`
 	Table       string    `json:"table,omitempty" maxLength:"500" doc:"An outbox table, keyspace.table, or a subscription, subscription.NAME"`
@@ -44,7 +44,7 @@ func (b *FilterBody) filter() dlq.Filter {
 
 // JobTarget is the action and the dead letters of a job or a preview.
 type JobTarget struct {
-	Action     dlq.Action  `json:"action" enum:"replay,discard,unblock,suspend,resolve,reopen,set,purge,restore,archive" doc:"archive is a sweep: it moves dead letters past their retention to the archive and accepts no ids or filter"`
+	Action     dlq.Action  `json:"action" enum:"replay,redirect,discard,unblock,suspend,resolve,reopen,set,purge,restore,archive" doc:"archive is a sweep: it moves dead letters past their retention to the archive and accepts no ids or filter"`
 	Filter     *FilterBody `json:"filter,omitempty" doc:"The dead letters; later ones are not included"`
 	IDs        []string    `json:"ids,omitempty" nullable:"false"`
 	Object     string      `json:"object,omitempty" maxLength:"500" doc:"For a restore, instead of ids or a filter: the dead letters of this object of the archive"`
@@ -53,13 +53,14 @@ type JobTarget struct {
 	Force      bool        `json:"force,omitempty" doc:"For a purge: include failed and suspended dead letters, whose events are in no topic; events blocked behind them proceed"`
 	ByPriority bool        `json:"by_priority,omitempty" doc:"For a replay: higher priorities first, then the oldest failures; the filter may select at most 10000 dead letters"`
 	Set        *Labels     `json:"set,omitempty" doc:"For the action set: the change of priority and tags"`
+	Topic      string      `json:"topic,omitempty" maxLength:"249" doc:"For the action redirect: the topic to publish to, in place of that of the event"`
 	NoArchive  bool        `json:"no_archive,omitempty" doc:"For a purge: delete the dead letters without writing them to an archive"`
 }
 
 // specOf converts the request to a job. An empty request is refused, because it would
 // select all dead letters.
 func (ep *jobEndpoints) specOf(ctx context.Context, b *JobTarget) (spec jobs.Spec, err error) {
-	spec = jobs.Spec{Action: b.Action, Limit: b.Limit, Rate: b.Rate, Force: b.Force, NoArchive: b.NoArchive, ByPriority: b.ByPriority}
+	spec = jobs.Spec{Action: b.Action, Limit: b.Limit, Rate: b.Rate, Force: b.Force, NoArchive: b.NoArchive, ByPriority: b.ByPriority, Topic: b.Topic}
 	if b.Set != nil {
 		if spec.Set, err = b.Set.change(ctx, "body.set"); err != nil {
 			return spec, err
@@ -71,6 +72,9 @@ func (ep *jobEndpoints) specOf(ctx context.Context, b *JobTarget) (spec jobs.Spe
 			p.Hint = "no_archive deletes the dead letters without an archive"
 		}
 		return spec, p
+	}
+	if b.Action == dlq.ActionRedirect && !dlq.ValidTopic(b.Topic) {
+		return spec, invalid(ctx, "body.topic", "required for a redirect: a topic of at most 249 letters, digits and . _ -")
 	}
 	ids := b.IDs
 	switch {
@@ -145,7 +149,7 @@ type PreviewBody struct {
 	Expired   int  `json:"objects_expired,omitempty" doc:"For a sweep: number of expired objects of the archive, which it removes"`
 
 	Reasons  []string `json:"reasons,omitempty" nullable:"false" doc:"For ids: why they are refused or have no dead letter, at most 10"`
-	Problems []string `json:"problems,omitempty" nullable:"false" doc:"For a replay: why relays would not publish the dead letters now, such as an open breaker; they do once they can"`
+	Problems []string `json:"problems,omitempty" nullable:"false" doc:"For a replay or a redirect: why relays would not publish the dead letters now, such as an open breaker; they do once they can"`
 }
 
 // maxReasons is the maximum number of reasons in a preview.
@@ -194,7 +198,7 @@ func (ep *jobEndpoints) previewOf(ctx context.Context, spec *jobs.Spec) (b Previ
 			}
 		}
 		var may []dlq.DeadLetter
-		if b.Preview, may, err = ep.jobs.Preview(ctx, spec, deadLetters); err == nil && spec.Action == dlq.ActionReplay {
+		if b.Preview, may, err = ep.jobs.Preview(ctx, spec, deadLetters); err == nil && spec.Action.Publishes() {
 			b.Problems, err = ep.relays.problems(ctx, may)
 		}
 		return err

@@ -147,7 +147,7 @@ func (p *Publisher) FateOfDeadLetter(ctx context.Context, e *outbox.Event) (earl
 	if isOfAnother(l, e) {
 		p.conflicts.idTwice(e)
 	}
-	sent := l.Outcome.Kind == dlq.OutcomeReplayed || l.Outcome.Kind == dlq.OutcomeFound
+	sent := l.Outcome.Kind == dlq.OutcomeReplayed || l.Outcome.Kind == dlq.OutcomeRedirected || l.Outcome.Kind == dlq.OutcomeFound
 	if sent && !l.Unblocked && !p.cfg.relaxed(l.EventType) {
 		return earlier.Published, nil
 	}

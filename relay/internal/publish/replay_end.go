@@ -123,6 +123,9 @@ func (r *Replayer) resend(e outbox.Event, deadLetter *dlq.DeadLetter, of replay)
 	l := newLane(e.AggregateID.UUID(), p.mu.of(e.AggregateID.UUID()), dedup.Line{}, p.producer)
 	l.replay = of
 	topic, topicErr := p.names.Of(&e)
+	if deadLetter.Edit != nil && deadLetter.Edit.Topic != "" {
+		topic, topicErr = deadLetter.Edit.Topic, nil
+	}
 	it := &item{
 		event: e, written: deadLetter.WrittenAt, captured: p.spans.Now(), topic: topic, topicErr: topicErr,
 		by: sourceOf(deadLetter.Metadata[metaCaptured]), earlier: int32(min(deadLetter.Attempts, math.MaxInt32)),

@@ -1,18 +1,13 @@
 package topics
 
 import (
-	"regexp"
 	"strings"
 	"sync"
 
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
-
-// Valid reports whether Kafka accepts the name of a topic.
-func Valid(name string) bool {
-	return pattern.MatchString(name) && name != "." && name != ".."
-}
 
 // Expand returns the topic of an event by a template: {event_type} and {aggregate_type},
 // with or without a preceding $, are replaced by the values of the event.
@@ -75,7 +70,7 @@ func (n *Names) Of(e *outbox.Event) (string, error) {
 // event is in n.topics, or else follows from the template.
 func (n *Names) find(e *outbox.Event) (string, error) {
 	if e.AggregateType == outbox.MessageAggregate {
-		if !Valid(e.Type) {
+		if !dlq.ValidTopic(e.Type) {
 			return e.Type, &failure.TopicError{EventType: e.Type, AggregateType: e.AggregateType, Topic: e.Type}
 		}
 		return e.Type, nil
@@ -84,11 +79,8 @@ func (n *Names) find(e *outbox.Event) (string, error) {
 		return t, nil
 	}
 	t := Expand(n.template, e.Type, e.AggregateType)
-	if !Valid(t) {
+	if !dlq.ValidTopic(t) {
 		return t, &failure.TopicError{EventType: e.Type, AggregateType: e.AggregateType, Topic: t}
 	}
 	return t, nil
 }
-
-// pattern matches the names that Kafka allows.
-var pattern = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)

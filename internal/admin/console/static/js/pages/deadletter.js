@@ -85,7 +85,7 @@ function standing(l) {
   return null;
 }
 
-const outcomes = { replayed: "Published.", found: "It was in its topic already.", discarded: "Discarded; it is not published.", unblocked: "Published out of order, after later events of its aggregate.", by_hand: "Settled by hand." };
+const outcomes = { replayed: "Published.", redirected: "Published to another topic.", found: "It was in its topic already.", discarded: "Discarded; it is not published.", unblocked: "Published out of order, after later events of its aggregate.", by_hand: "Settled by hand." };
 
 function details(l, conf) {
   const trace = traceLink(l, conf);
@@ -122,7 +122,7 @@ const gap = (a, b) => { const ms = new Date(b) - new Date(a); return ms < 1000 ?
 
 const said = {
   write: "Dead letter written", claim: "Replay started", extend: "Claim extended", unclaim: "Replay cancelled", fail: "Replay failed", settle: "Published",
-  replay: "Replay requested", discard: "Discarded", unblock: "Unblocked", suspend: "Suspended", resolve: "Resolved by hand", reopen: "Reopened", archive: "Archived", edit: "Edited", set: "Priority or tags set",
+  replay: "Replay requested", discard: "Discarded", unblock: "Unblocked", suspend: "Suspended", resolve: "Resolved by hand", reopen: "Reopened", archive: "Archived", edit: "Edited", redirect: "Redirected", set: "Priority or tags set",
 };
 
 function followers(l) {
