@@ -21,7 +21,7 @@ var insertColumns = []string{
 	"event_id", "version", "status", "table_name", "aggregate_id", "aggregate_type", "event_type", "seq", "created_at", "deliver_at",
 	"written_at", "topic", "error_class", "attempts", "replays", "first_failed_at", "last_failed_at", "strategy", "next_attempt",
 	"payload", "content_type", "headers", "error_code", "error_text", "error_chain", "metadata", "raw", "rule", "waiting",
-	"failure_key", "failure_repeats", "priority", "tags", "history",
+	"failure_key", "failure_repeats", "priority", "tags", "unblocked", "history",
 }
 
 // statements are the store's CQL that does not depend on the changed columns.

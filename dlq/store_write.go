@@ -225,7 +225,7 @@ func insertValues(l *DeadLetter, c Change) []any {
 		unsetTime(l.NextAttempt), unsetNil(l.Payload, l.Payload == nil), l.ContentType, unsetNil(l.Headers, l.Headers == nil),
 		l.ErrorCode, l.ErrorText, unsetNil(l.ErrorChain, l.ErrorChain == nil), unsetNil(l.Metadata, l.Metadata == nil),
 		unsetNil(l.Raw, l.Raw == nil), l.Rule, unsetNil(l.Waiting, l.Waiting == ""), l.FailureKey, l.FailureRepeats,
-		unsetNil(l.Priority, l.Priority == 0), unsetNil(l.Tags, len(l.Tags) == 0),
+		unsetNil(l.Priority, l.Priority == 0), unsetNil(l.Tags, len(l.Tags) == 0), unsetNil(l.Unblocked, !l.Unblocked),
 		map[int64]string{l.Version: c.text()},
 	}
 }

@@ -17,6 +17,10 @@ const subscriptionPrefix = "subscription."
 // letters of subscriptions do.
 const ReservedKeyspace = "subscription"
 
+// ClassRedelivery is the error class of a message that an operator redelivers to a subscription.
+// It has not failed.
+const ClassRedelivery = "redelivery"
+
 // SubscriptionOf returns the name of the subscription whose dead letters have this
 // Table. ok is false for the table of an outbox. The dead letter of a subscription is
 // delivered again to that subscription and never published; it has no outbox row.

@@ -54,6 +54,11 @@ func withAPIOf(cmd *cobra.Command, actor string, needed []schema.Component, f fu
 	if actor == "" {
 		actor = thisUser()
 	}
+	return withLocalAPI(cmd, c, actor, needed, f)
+}
+
+// withLocalAPI runs f with the admin API in this process, on the configured database.
+func withLocalAPI(cmd *cobra.Command, c *app.Config, actor string, needed []schema.Component, f func(*operatorAPI) error) (err error) {
 	local, err := app.OpenLocalAPI(cmd.Context(), c, app.LocalConfig{
 		Needs: needed, Actor: actor, Archive: cmd.Flags().Lookup("archive-url") != nil, Schemas: cmd.Flags().Lookup("dlq-schemas") != nil,
 		Topics: cmd.Flags().Lookup("kafka-seeds") != nil,

@@ -84,7 +84,7 @@ func (b *coreFixture) session(c *app.Config) *gocql.Session {
 var missingOf = map[string]string{
 	"admin": "components dead-letters, schedule, subscriptions", "orders": "component orders",
 	"audit": "component dead-letters", "dlq": "component dead-letters", "notifier": "component dead-letters", "events": "component dead-letters",
-	"relay": "component dead-letters", "relay reshard": "", "messages": "component schedule", "subscriptions": "component subscriptions",
+	"relay": "component dead-letters", "relay reshard": "", "messages": "component schedule", "subscriptions": "component subscriptions", "subscriptions redeliver": "components dead-letters, subscriptions",
 	"doctor": "", "schema": "", "status": "component dead-letters", "verify": "",
 }
 

@@ -171,6 +171,7 @@ func TestVerify_ArchivedDeadLettersAreNotMissing(t *testing.T) {
 		"in the archive": {dlq.DeadLetter{Archive: "2026/x", PurgedAt: time.Now()}, "outbox dlq archive get", true},
 		"purged":         {dlq.DeadLetter{PurgedAt: time.Now()}, "purged at", true},
 		"discarded":      {dlq.DeadLetter{PurgedAt: time.Now(), Outcome: dlq.Outcome{Kind: dlq.OutcomeDiscarded}}, "discarded", true},
+		"redirected":     {dlq.DeadLetter{Outcome: dlq.Outcome{Kind: dlq.OutcomeRedirected, Topic: "Elsewhere"}, ResolvedAt: time.Now().Add(-time.Hour)}, "redirected: Elsewhere", true},
 		"replayed":       {dlq.DeadLetter{PurgedAt: time.Now(), Outcome: dlq.Outcome{Kind: dlq.OutcomeReplayed}, ResolvedAt: time.Now().Add(-time.Hour)}, "", false},
 	} {
 		tt.l.Status = dlq.Archived

@@ -77,10 +77,12 @@ outbox subscriptions apply -f mail.yaml --reason 'larger limit'`,
 outbox subscriptions purge mail --until 24h --yes --reason 'too late to send'`,
 	"subscriptions reject":    `outbox subscriptions reject mail OrderCreated:0:17:3 --reason 'no consumer gets over it'`,
 	"subscriptions end-lease": `outbox subscriptions end-lease mail OrderCreated:0:17:3 --reason 'the consumer hangs'`,
-	"subscriptions resume":    `outbox subscriptions resume mail --reason 'the mail server is up'`,
-	"subscriptions seek":      `outbox subscriptions seek mail --to 2026-01-02T15:04:05Z --reason 'mails were lost'`,
-	"subscriptions":           `outbox subscriptions --config /etc/outbox/outbox.yaml`,
-	"subscriptions status":    `outbox subscriptions status mail -o json`,
+	"subscriptions redeliver": `outbox subscriptions redeliver mail --key customer-42 --since 24h --dry-run
+outbox subscriptions redeliver mail --filter 'data.total > 100' --since 2026-01-02 --reason 'mail 2.3 lost them'`,
+	"subscriptions resume": `outbox subscriptions resume mail --reason 'the mail server is up'`,
+	"subscriptions seek":   `outbox subscriptions seek mail --to 2026-01-02T15:04:05Z --reason 'mails were lost'`,
+	"subscriptions":        `outbox subscriptions --config /etc/outbox/outbox.yaml`,
+	"subscriptions status": `outbox subscriptions status mail -o json`,
 	"tail": `outbox tail OrderCreated OrderCancelled
 outbox tail OrderCreated --since 10m -o json`,
 	"token": `outbox token ann --role operator

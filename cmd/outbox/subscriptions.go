@@ -109,7 +109,7 @@ resume, seek, purge) can use that of 'outbox admin' too, at --api-admin-url. Bot
 	app.AddFlags(cmd, app.SubscriptionsSections...)
 	cmd.AddCommand(
 		newSubscriptionsListCommand(), newSubscriptionsGetCommand(), newSubscriptionsApplyCommand(), newSubscriptionsDeleteCommand(),
-		newSubscriptionsPauseCommand(true), newSubscriptionsPauseCommand(false), newSubscriptionsAcknowledgeCommand(), newSubscriptionsSeekCommand(), newSubscriptionsPurgeCommand(), newSubscriptionsStatusCommand(),
+		newSubscriptionsPauseCommand(true), newSubscriptionsPauseCommand(false), newSubscriptionsAcknowledgeCommand(), newSubscriptionsSeekCommand(), newSubscriptionsRedeliverCommand(), newSubscriptionsPurgeCommand(), newSubscriptionsStatusCommand(),
 		newSubscriptionsLeasesCommand(), newSubscriptionsEndLeaseCommand(), newSubscriptionsRejectCommand(),
 	)
 	return cmd

@@ -86,6 +86,8 @@ type Spec struct {
 	// most MaxIDs, and stores their ids. RunnerConfig.Concurrency of them are changed
 	// concurrently, and the relay keeps the order of each aggregate.
 	ByPriority bool `json:"by_priority,omitempty"`
+	// InOrder, of IDs, changes one dead letter after the other, in the order of IDs.
+	InOrder bool `json:"in_order,omitempty"`
 }
 
 // needsArchive reports whether only a runner with an archive can run the job.
@@ -200,6 +202,9 @@ func (s *Spec) Validate() error {
 	}
 	if s.ByPriority && s.Action != dlq.ActionReplay {
 		errs = append(errs, fmt.Errorf("by priority: only a replay has it, not %s", s.Action))
+	}
+	if s.InOrder && len(s.IDs) == 0 {
+		errs = append(errs, errors.New("in order: only ids have one, not a filter"))
 	}
 	if s.Limit < 0 {
 		errs = append(errs, fmt.Errorf("limit %d: must not be negative", s.Limit))

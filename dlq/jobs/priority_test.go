@@ -31,6 +31,24 @@ func (b *fixture) requested(t *testing.T) (ids []gocql.UUID) {
 	return ids
 }
 
+// A job in order requests the replays one after the other, whatever its runner's concurrency.
+func TestRunner_InOrder(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.reopen(t, dlq.WithClock(clocks.System{}))
+	ids := b.writeMany(t, 60, nil)
+	seeds.Rand(t).Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+	start(t, b.jobs, RunnerConfig{Owner: "r1", Poll: 5 * time.Millisecond, Concurrency: 8})
+	j := b.mustCreateJob(t, Spec{Action: dlq.ActionReplay, IDs: ids, BatchSize: 20, Follow: -1, InOrder: true})
+	b.jobWhen(t, j.ID, "done", finished)
+	if got := b.requested(t); !slices.Equal(got, ids) {
+		t.Errorf("the replays were requested in the order %v, want %v", got, ids)
+	}
+	if _, err := b.jobs.Create(t.Context(), Spec{Action: dlq.ActionReplay, InOrder: true}, dlq.Actor{Name: "eve"}); err == nil || !strings.Contains(err.Error(), "in order") {
+		t.Errorf("Create() in the order of a filter = %v", err)
+	}
+}
+
 // A job by priority requests replays in the order of priorities, and of equal ones in
 // that of the first failures, over its batches and within its limit.
 func TestRunner_ByPriority(t *testing.T) {

@@ -289,7 +289,11 @@ func (w *worker) batch(ctx context.Context, look bool) error {
 		if !look && j.needsArchive() {
 			return w.actTogether(ctx, j, results)
 		}
-		return each(ctx, w.cfg.Concurrency, len(j.ids), func(ctx context.Context, i int) error {
+		workers := w.cfg.Concurrency
+		if j.InOrder {
+			workers = 1
+		}
+		return each(ctx, workers, len(j.ids), func(ctx context.Context, i int) error {
 			if !look {
 				if err := w.limit.Wait(ctx); err != nil {
 					return err

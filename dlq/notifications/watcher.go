@@ -279,7 +279,7 @@ func (w *Watcher) ingest(ctx context.Context, now time.Time) (added int, full bo
 		}
 		added++
 		// A blocked one follows from another, and nobody has to act on a closed one.
-		if l.Status != dlq.Blocked && l.ErrorClass != classBehind && isOpen(l.Status) {
+		if l.Status != dlq.Blocked && l.ErrorClass != classBehind && l.ErrorClass != dlq.ClassRedelivery && isOpen(l.Status) {
 			s := w.sample(l)
 			st.add(l, &s, max(w.conf.Samples, 0))
 		}

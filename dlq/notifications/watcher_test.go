@@ -161,7 +161,8 @@ func (b *fixture) want(notices []dlq.Notice, want ...string) {
 	}
 }
 
-// The dead letters of a subscription are notified like others.
+// The dead letters of a subscription are notified like others, but not those that an operator
+// makes to redeliver messages.
 func TestWatcher_OfASubscription(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -171,6 +172,7 @@ func TestWatcher_OfASubscription(t *testing.T) {
 	b.write(2, func(_ int, l *dlq.DeadLetter) {
 		l.Table, l.ErrorClass, l.EventType, l.AggregateID = "subscription.inventory", "max_receive", "", ""
 	})
+	b.write(3, func(_ int, l *dlq.DeadLetter) { l.Table, l.ErrorClass = "subscription.inventory", dlq.ClassRedelivery })
 	b.advance(30 * time.Second)
 	notices := b.poll(w)
 	b.want(notices, "2 new dead letters, max_receive in subscription inventory")

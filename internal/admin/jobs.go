@@ -29,6 +29,7 @@ type JobBody struct {
 	Canary       bool             `json:"canary"`
 	Force        bool             `json:"force,omitempty" doc:"For a purge: includes failed and suspended dead letters"`
 	ByPriority   bool             `json:"by_priority,omitempty" doc:"For a replay: higher priorities first"`
+	InOrder      bool             `json:"in_order,omitempty" doc:"One dead letter after the other, in the order of its ids"`
 	Set          *dlq.Labels      `json:"set,omitempty" doc:"For the action set: the change of priority and tags"`
 	Topic        string           `json:"topic,omitempty" doc:"For a redirect: the topic to publish to"`
 	NoArchive    bool             `json:"no_archive,omitempty" doc:"For a purge: the dead letters are deleted without an archive"`
@@ -49,7 +50,7 @@ type JobBody struct {
 
 func jobOf(j *jobs.Job) JobBody {
 	b := JobBody{
-		ID: j.ID.String(), Action: j.Action, IDs: len(j.IDs), Limit: j.Limit, Rate: j.Rate, BatchSize: j.BatchSize, Canary: j.Canary, Force: j.Force, NoArchive: j.NoArchive, ByPriority: j.ByPriority, Set: j.Set, Topic: j.Topic,
+		ID: j.ID.String(), Action: j.Action, IDs: len(j.IDs), Limit: j.Limit, Rate: j.Rate, BatchSize: j.BatchSize, Canary: j.Canary, Force: j.Force, NoArchive: j.NoArchive, ByPriority: j.ByPriority, InOrder: j.InOrder, Set: j.Set, Topic: j.Topic,
 		Actor: j.Actor.Name, Reason: j.Actor.Reason, State: j.State, Version: j.Version, Progress: j.Progress, Failed: j.Progress.Failed(), Error: j.Error,
 		RunBy: j.ClaimedBy, CreatedAt: j.Created(), StartedAt: when(j.Started), FinishedAt: when(j.Finished), History: j.History,
 	}

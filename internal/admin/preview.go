@@ -52,6 +52,7 @@ type JobTarget struct {
 	Rate       float64     `json:"rate,omitempty" minimum:"0" maximum:"1000000" doc:"Dead letters per second; 0 means unlimited"`
 	Force      bool        `json:"force,omitempty" doc:"For a purge: include failed and suspended dead letters, whose events are in no topic; events blocked behind them proceed"`
 	ByPriority bool        `json:"by_priority,omitempty" doc:"For a replay: higher priorities first, then the oldest failures; the filter may select at most 10000 dead letters"`
+	InOrder    bool        `json:"in_order,omitempty" doc:"For ids: one dead letter after the other, in the order of ids; slower"`
 	Set        *Labels     `json:"set,omitempty" doc:"For the action set: the change of priority and tags"`
 	Topic      string      `json:"topic,omitempty" maxLength:"249" doc:"For the action redirect: the topic to publish to, in place of that of the event"`
 	NoArchive  bool        `json:"no_archive,omitempty" doc:"For a purge: delete the dead letters without writing them to an archive"`
@@ -60,7 +61,7 @@ type JobTarget struct {
 // specOf converts the request to a job. An empty request is refused, because it would
 // select all dead letters.
 func (ep *jobEndpoints) specOf(ctx context.Context, b *JobTarget) (spec jobs.Spec, err error) {
-	spec = jobs.Spec{Action: b.Action, Limit: b.Limit, Rate: b.Rate, Force: b.Force, NoArchive: b.NoArchive, ByPriority: b.ByPriority, Topic: b.Topic}
+	spec = jobs.Spec{Action: b.Action, Limit: b.Limit, Rate: b.Rate, Force: b.Force, NoArchive: b.NoArchive, ByPriority: b.ByPriority, Topic: b.Topic, InOrder: b.InOrder}
 	if b.Set != nil {
 		if spec.Set, err = b.Set.change(ctx, "body.set"); err != nil {
 			return spec, err

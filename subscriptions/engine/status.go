@@ -281,7 +281,7 @@ func rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 // deadLetterID returns the id of the dead letter of a message.
 func (g *group) deadLetterID(at subscriptions.Place, of position.Origin) gocql.UUID {
 	p := deadletter.Place{Incarnation: g.incarnation, Topic: at.Topic, TopicID: of.TopicID, Partition: at.Partition, Generation: of.Generation, Offset: at.Offset}
-	return p.ID(0)
+	return p.ID(0, 0)
 }
 
 // isReplay reports whether a dead letter is that of a message.

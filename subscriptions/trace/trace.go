@@ -64,7 +64,7 @@ func Of(ctx context.Context, s Subscriptions, schemas *registry.Registry, r *kgo
 	slots := make(chan struct{}, parallel)
 	var asked sync.WaitGroup
 	for i := range all {
-		if !selects(&all[i], r, &e, decidable) {
+		if !Selects(&all[i], r, &e, decidable) {
 			out[i] = subscriptions.Progress{Subscription: all[i].Name, State: subscriptions.ProgressNotSelected}
 			continue
 		}
@@ -82,9 +82,9 @@ func Of(ctx context.Context, s Subscriptions, schemas *registry.Registry, r *kgo
 	return out, nil
 }
 
-// selects reports whether a subscription selects a record. A filter that cannot be evaluated
+// Selects reports whether a subscription selects a record. A filter that cannot be evaluated
 // selects it: the message becomes a dead letter, or waits for the schema registry.
-func selects(s *subscriptions.Subscription, r *kgo.Record, e *kafkarecord.Event, decidable bool) bool {
+func Selects(s *subscriptions.Subscription, r *kgo.Record, e *kafkarecord.Event, decidable bool) bool {
 	typ := ""
 	for _, h := range r.Headers {
 		if h.Key == outbox.HeaderType {

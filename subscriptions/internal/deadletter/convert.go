@@ -35,6 +35,7 @@ const (
 	metaPartition   = "partition"
 	metaGeneration  = "generation"
 	metaOffset      = "offset"
+	metaRedelivery  = "redelivery" // its number
 	metaEventID     = "event_id"
 	metaSubject     = "subject" // the aggregate id, if it is not that of the dead letter
 	metaTime        = "time"
@@ -57,6 +58,8 @@ type Message struct {
 	// Collisions is the number of other messages whose dead letters have the ids before:
 	// only after the database and the committed offsets went back together.
 	Collisions int
+	// Redelivery is the number of the redelivery of the message; 0 for a message that was given up.
+	Redelivery int
 	// Attempts is the number of deliveries since FirstAt; At is the time of the dead letter,
 	// which lists are in the order of.
 	Attempts    int
@@ -78,13 +81,16 @@ func New(m *Message) *dlq.DeadLetter {
 	e := kafkarecord.Decode(r)
 	place := Place{m.Incarnation, r.Topic, m.Origin.TopicID, r.Partition, m.Origin.Generation, r.Offset}
 	l := &dlq.DeadLetter{
-		Table: m.Table, EventID: place.ID(m.Collisions),
+		Table: m.Table, EventID: place.ID(m.Collisions, m.Redelivery),
 		AggregateID: cmp.Or(e.AggregateID, e.Key), AggregateType: e.AggregateType, EventType: e.Type, Sequence: e.Sequence,
 		Payload: r.Value, ContentType: e.ContentType, CreatedAt: e.At, Topic: r.Topic, Status: dlq.Suspended, Attempts: m.Attempts,
 		FirstFailedAt: m.At, LastFailedAt: m.At, Strategy: dlq.StrategyManual, Priority: dlq.ParsePriority(e.Headers[outbox.HeaderPriority]), ErrorClass: m.Class, ErrorText: m.Error,
 		Metadata: place.metadata(),
 	}
 	l.Metadata[metaHost] = m.Host
+	if m.Redelivery > 0 {
+		l.Metadata[metaRedelivery] = strconv.Itoa(m.Redelivery)
+	}
 	if m.Name != "" {
 		l.Tags = []string{m.Name}
 	}
@@ -171,10 +177,15 @@ type Place struct {
 	Offset     int64
 }
 
-// ID returns the id of the dead letter of the message, after a number of collisions.
-func (p *Place) ID(collisions int) gocql.UUID {
+// ID returns the id of the dead letter of the message, after a number of collisions, or of its
+// redelivery with a number above 0.
+func (p *Place) ID(collisions, redelivery int) gocql.UUID {
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
-	return outbox.NameID(namespace, p.Incarnation, p.Topic, gocql.UUID(p.TopicID).String(), number(int64(p.Partition)), number(p.Generation), number(p.Offset), number(int64(collisions))).UUID()
+	id := outbox.NameID(namespace, p.Incarnation, p.Topic, gocql.UUID(p.TopicID).String(), number(int64(p.Partition)), number(p.Generation), number(p.Offset), number(int64(collisions))).UUID()
+	if redelivery > 0 {
+		return outbox.NameID(id, number(int64(redelivery))).UUID()
+	}
+	return id
 }
 
 func (p *Place) metadata() map[string]string {

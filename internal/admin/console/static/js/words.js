@@ -26,6 +26,7 @@ const classes = {
   interrupted: ["An earlier process of the relay stopped while it wrote this dead letter.", "No action is needed: the relay publishes it once the breaker closes."],
   max_receive: ["Consumers of the subscription failed as often as is allowed, or their leases expired.", "Read the last error, fix the consumer, then replay: it goes to this subscription alone."],
   rejected: ["A consumer rejected the message, or the filter of the subscription could not be evaluated.", "Fix the consumer, the filter or the payload, then replay: it goes to this subscription alone."],
+  redelivery: ["An operator delivers the message to the subscription once more; it has not failed.", "No action is needed while a job replays it; otherwise replay or discard it."],
   topic_unavailable: ["The topic could not be created or reached.", "Check that the topic exists and has a leader, then replay."],
 };
 

@@ -19,7 +19,7 @@ const kinds = {
   orders: ["Orders", "confirm-order,ship-order,cancel-order"],
   message: ["Scheduled messages, one at a time", "deliver-message-now,cancel-message"],
   messages: ["Scheduled messages, many at once", "deliver-messages-now,cancel-messages"],
-  subscriptions: ["Subscriptions", "put-subscription,delete-subscription,pause-subscription,resume-subscription,seek-subscription,purge-subscription,end-lease,reject-lease,acknowledge-skips"],
+  subscriptions: ["Subscriptions", "put-subscription,delete-subscription,pause-subscription,resume-subscription,seek-subscription,redeliver-subscription,purge-subscription,end-lease,reject-lease,acknowledge-skips"],
   relays: ["Relays and verification", "reshard-relay,request-backfill,repair-events"],
 };
 
