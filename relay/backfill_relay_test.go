@@ -32,6 +32,16 @@ func scanAll(rowsPerSecond int) func(*Config) {
 	}
 }
 
+// ranBefore makes the relay one that has begun now: at a first start the log may have all events, and
+// a scan is not needed.
+func (w *world) ranBefore() {
+	w.t.Helper()
+	store := checkpoint.NewCQLStore(w.session, "outbox", w.cfg.shardName(), "outbox."+w.cfg.Table, w.cfg.Name, nil, 0)
+	if err := store.SaveFirst(w.t.Context(), time.Now()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func (w *world) backfills() (rows []checkpoint.Scan) {
 	w.t.Helper()
 	rows, err := checkpoint.NewScans(w.session, "outbox", w.cfg.Name, "outbox."+w.cfg.Table, nil).Load(w.t.Context())
@@ -127,6 +137,7 @@ func TestBackfill_CrashesRepeatNothing(t *testing.T) {
 					}
 				})
 				defer w.close()
+				w.ranBefore()
 				topics := []string{"OrderCreated", "OrderUpdated"}
 				all := relaytest.Events(60, 8, topics...)
 				for _, e := range all[:300] {
@@ -175,6 +186,7 @@ func TestBackfill_TailLeavesToTheScanWhatIsItsOwn(t *testing.T) {
 			c.ConfidenceWindow, c.BusyDelay = 10*time.Second, 10*time.Second
 		})
 		defer w.close()
+		w.ranBefore()
 		all := relaytest.Events(600, 1, "OrderCreated")
 		// The scan answers for the ones of the first half, and of one with the very
 		// time until which it does.
@@ -210,6 +222,7 @@ func TestBackfill_NewEventsOvertakeTheScan(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, scanAll(1))
 		defer w.close()
+		w.ranBefore()
 		all := relaytest.Events(50, 3, "OrderUpdated")
 		for _, e := range all[:100] {
 			w.write(e)
@@ -305,6 +318,7 @@ func TestBackfill_RowThatCannotBeRead(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, scanAll(0))
 		defer w.close()
+		w.ranBefore()
 		all := relaytest.Events(10, 3, "OrderUpdated")
 		for _, e := range all {
 			w.write(e)

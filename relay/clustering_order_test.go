@@ -120,6 +120,7 @@ func TestBackfill_ClusteringOrderOfTheTable(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				w := newWorld(t, scyllafake.Config{Tokens: 4}, scanAll(100))
 				defer w.close()
+				w.ranBefore()
 				table := w.orderedTable(tt.key, tt.order)
 				all := relaytest.Events(20, 8, "OrderCreated", "OrderUpdated")
 				for _, e := range all {

@@ -217,7 +217,9 @@ type Config struct {
 	Backfill string
 	// BackfillFrom, if not zero, requests a scan for all events written since then that
 	// are not in their topics. One value requests one scan, however often the relay
-	// starts with it; it is truncated to milliseconds.
+	// starts with it; it is truncated to milliseconds. A relay that begins with a table that
+	// relays of other names or keyspaces have begun to publish needs it, and begins there:
+	// see AnotherRelayError.
 	BackfillFrom time.Time
 	// BackfillRowsPerSecond limits the rows that a scan reads per second. Default
 	// DefaultBackfillRowsPerSecond; -1 is unlimited.

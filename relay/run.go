@@ -90,6 +90,7 @@ func (x *pass) learn(ctx context.Context) error {
 				return err
 			})
 		},
+		func(ctx context.Context) error { return x.followAnother(ctx, since) },
 		func(ctx context.Context) (err error) {
 			if x.dead, err = publish.LoadDeadLetters(ctx, x.p, &x.own, x.untilRead); err != nil {
 				return err

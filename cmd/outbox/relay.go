@@ -22,7 +22,10 @@ The relay also scans the outbox table, concurrently, if the CDC log may lack eve
 at its first start with a table that may be older than its log, or after an absence
 longer than the log keeps its rows. An interrupted scan continues at the next start.
 --backfill-from requests a scan: it publishes every event written since that time
-that is not in its topic. Each time is scanned once, so the flag may stay set.`,
+that is not in its topic. Each time is scanned once, so the flag may stay set.
+
+The first start of a relay.name with a table that another one has published is refused:
+it would publish all events again. With --backfill-from it begins at that time.`,
 		Args: cobra.NoArgs,
 		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
 			request := app.BackfillRequest{Actor: by.actorName(), Reason: by.reason}

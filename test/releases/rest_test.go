@@ -389,7 +389,10 @@ func (w *world) otherTable() {
 		}))
 		return w.run(r.Run)
 	}
-	stop := run(time.Hour, 1)
+	stop := run(3*time.Hour, 1) // the first start needs no scan
+	time.Sleep(20 * time.Second)
+	stop()
+	stop = run(time.Hour, 1)
 	time.Sleep(20 * time.Second)
 	stop()
 	stop = run(2*time.Hour, 1000)

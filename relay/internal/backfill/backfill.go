@@ -114,7 +114,9 @@ func (b *Backfill) Decide(ctx context.Context) error {
 // tryDecide is Decide once, or returns how long to wait before a decision is possible.
 func (b *Backfill) tryDecide(ctx context.Context) (settles time.Duration, err error) {
 	if !b.table.Numbered() {
-		if !b.cfg.From.IsZero() {
+		if began, err := b.beganFrom(ctx); err != nil {
+			return 0, err
+		} else if !began {
 			return 0, &outbox.MappingError{
 				Table: b.table.String(), Problem: "cannot be scanned: it has no sequence numbers",
 				Fix: "omit --backfill-from; the relay reads the events of the CDC log",
@@ -158,6 +160,17 @@ func (b *Backfill) tryDecide(ctx context.Context) (settles time.Duration, err er
 	}
 	b.begin(need.facts, position, need.now, need.ran)
 	return 0, nil
+}
+
+// beganFrom reports whether no time is requested, or the one at which the relay began after
+// another: it may be up to a confidence window later.
+func (b *Backfill) beganFrom(ctx context.Context) (bool, error) {
+	if b.cfg.From.IsZero() {
+		return true, nil
+	}
+	_, first, err := b.readback.Store.Start(ctx)
+	after := b.cfg.From.Truncate(time.Millisecond).Sub(first)
+	return !first.IsZero() && after >= 0 && after <= b.cfg.ConfidenceWindow, err
 }
 
 // begin sets the state of the log at the start. If the relay ran before and the log was

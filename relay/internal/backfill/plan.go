@@ -98,7 +98,11 @@ func (n *decision) decide() *checkpoint.Scan {
 	case n.facts.Outruns(n.position, n.latest()):
 		out = row(Outrun, n.position, n.keeps(), n.position)
 	}
-	if n.forced.IsZero() {
+	switch {
+	case n.forced.IsZero():
+		return out
+	case !n.ran && n.auto && out.State != checkpoint.ScanRunning: // the log has all events
+		out.Forced = n.forced
 		return out
 	}
 	until := n.now.Add(-n.window)
@@ -107,10 +111,11 @@ func (n *decision) decide() *checkpoint.Scan {
 	if !n.forced.Before(until) {
 		asked.Until, asked.State = n.floor, checkpoint.ScanDone // no row is in the requested time
 	}
-	if out == nil || out.State != checkpoint.ScanRunning {
-		if out != nil && asked.Until.Before(out.Until) {
-			asked.Until = out.Until
-		}
+	if out == nil {
+		return asked
+	}
+	if out.State != checkpoint.ScanRunning { // rows from out.Until on are not published yet
+		asked.From, asked.Until = checkpoint.Earliest(asked.From, out.Until), checkpoint.Later(asked.Until, out.Until)
 		return asked
 	}
 	asked.Cover(out)
