@@ -34,13 +34,6 @@ type FieldError = jsonform.FieldError
 // InvalidError lists every bad field of a message, up to a bound.
 type InvalidError = jsonform.InvalidError
 
-// KeyReuseError reports that an Idempotency-Key belongs to another request of
-// the client.
-type KeyReuseError struct{}
-
-// Error returns the reason.
-func (*KeyReuseError) Error() string { return "this Idempotency-Key was used for another request" }
-
 // QuotaError reports that a client has used up its quota.
 type QuotaError struct {
 	// RetryAfter is the time until there is quota for the request; zero if the

@@ -11,6 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/internal/registry"
+	"github.com/scylla-outbox/scylla-outbox/internal/requestkeys"
 )
 
 // messageProblem is an RFC 9457 problem document with this API's own members.
@@ -68,7 +69,6 @@ func toProblem(err error, id gocql.UUID, keyed bool) *messageProblem {
 	var (
 		syntax      *jsonform.SyntaxError
 		invalid     *InvalidError
-		reuse       *KeyReuseError
 		quota       *QuotaError
 		overloaded  *OverloadedError
 		unavailable *UnavailableError
@@ -93,7 +93,7 @@ func toProblem(err error, id gocql.UUID, keyed bool) *messageProblem {
 		p := newProblem(problemNotWaiting, whyNotWaiting(notWaiting.State)).about(id)
 		p.State = notWaiting.State
 		return p
-	case errors.As(err, &reuse):
+	case errors.Is(err, requestkeys.ErrReuse):
 		return newProblem(problemKeyReuse,
 			"This Idempotency-Key belongs to another request. Use a new key for a new request, and the same body for a retry.")
 	case errors.As(err, &quota):

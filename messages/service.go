@@ -16,6 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/internal/registry"
+	"github.com/scylla-outbox/scylla-outbox/internal/requestkeys"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
@@ -102,7 +103,7 @@ type Accepted struct {
 	Replayed bool
 }
 
-// Accept stores one message. Errors are *InvalidError, *KeyReuseError,
+// Accept stores one message. Errors are *InvalidError, requestkeys.ErrReuse,
 // *QuotaError, *OverloadedError or *UnavailableError. After the last with Unknown set, the same
 // request with the same Idempotency-Key finds out and completes it.
 func (s *Service) Accept(ctx context.Context, n NewMessage, opts Options) (Accepted, error) {
@@ -128,7 +129,7 @@ type Result struct {
 }
 
 // AcceptBatch stores up to MaxBatch messages separately: some may be stored and
-// others not. An error applies to all of them: a *KeyReuseError, a *QuotaError,
+// others not. An error applies to all of them: requestkeys.ErrReuse, a *QuotaError,
 // an *OverloadedError, or an *UnavailableError with nothing stored.
 func (s *Service) AcceptBatch(ctx context.Context, items []Item, opts Options) ([]Result, error) {
 	request := make([]any, len(items))
@@ -228,24 +229,24 @@ func (s *Service) count(r *Result) {
 
 // claim decides which request owns the client's key.
 func (s *Service) claim(ctx context.Context, opts Options, request any, fresh identity) (identity, error) {
-	hash, err := hashOf(request)
-	if err != nil {
-		return identity{}, err
-	}
 	owner := opts.Client
 	if strings.HasPrefix(owner, addressClient) { // a retry may come from another address
 		owner = strings.TrimSpace(addressClient)
+	}
+	r, err := requestkeys.New("messages", owner, opts.IdempotencyKey, request)
+	if err != nil {
+		return identity{}, err
 	}
 	for wait := newPause(ctx, s.cfg.AttemptTimeout); ; {
 		var id identity
 		var same bool
 		err := s.try(ctx, func(ctx context.Context) (err error) {
-			id, same, err = s.store.claim(ctx, owner, opts.IdempotencyKey, hash, fresh)
+			id, same, err = s.store.claim(ctx, r, fresh)
 			return err
 		})
 		switch fate := guard.FateOf(err); {
 		case fate == cqlcode.Done && !same:
-			return identity{}, &KeyReuseError{}
+			return identity{}, requestkeys.ErrReuse
 		case fate == cqlcode.Done:
 			return id, nil
 		case fate != cqlcode.Unknown || !wait.Pause():

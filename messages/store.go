@@ -1,10 +1,7 @@
 package messages
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -12,6 +9,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/internal/requestkeys"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
@@ -24,8 +22,6 @@ type store struct {
 	events  outbox.Table
 	cons    gocql.Consistency
 }
-
-const insertKey = "INSERT INTO message_keys (client, key, request_hash, message_id, created_at) VALUES (?, ?, ?, ?, ?) IF NOT EXISTS"
 
 var selectEvent = "SELECT writetime(event_type), " + rows.Columns(outbox.DefaultTable) + " FROM " + outbox.DefaultTableName + " WHERE aggregate_id = ? AND seq = 1"
 
@@ -81,37 +77,19 @@ type identity struct {
 	headers map[string]string
 }
 
-// claim inserts the key of a client if it is free; otherwise it returns the
-// existing identity. same reports whether it was claimed for the same request.
-func (s *store) claim(ctx context.Context, client, key string, hash []byte, fresh identity) (id identity, same bool, err error) {
-	cells := map[string]any{}
-	applied, err := s.query(ctx, insertKey, client, key, hash, fresh.id, fresh.createdAt.UnixMilli()).
-		SerialConsistency(gocql.Serial).MapScanCAS(cells)
-	if err != nil {
-		return identity{}, false, fmt.Errorf("claim Idempotency-Key: %w", err)
+// claim inserts the key of a request if it is free; otherwise it returns the existing
+// identity. same reports whether it was claimed for the same request.
+func (s *store) claim(ctx context.Context, r requestkeys.Request, fresh identity) (id identity, same bool, err error) {
+	query := func(stmt string, args ...any) *gocql.Query {
+		return s.query(ctx, stmt, args...).SerialConsistency(gocql.Serial)
 	}
-	if applied {
-		return fresh, true, nil
-	}
+	first, same, err := requestkeys.Claim(query, requestkeys.Table, r, requestkeys.Result{ID: fresh.id, CreatedAt: fresh.createdAt})
 	id = fresh
-	found, _ := cells["request_hash"].([]byte)
-	id.id, _ = cells["message_id"].(gocql.UUID)
-	id.createdAt, _ = cells["created_at"].(time.Time)
-	id.createdAt = id.createdAt.UTC()
-	id.retried = id.id != fresh.id // otherwise it is our own insert with a lost response
-	return id, bytes.Equal(found, hash), nil
+	id.id, id.createdAt = first.ID, first.CreatedAt
+	id.retried = id.id != fresh.id // otherwise it is our own insert, also with a lost response
+	return id, same, err
 }
 
 func (s *store) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
 	return s.session.Query(stmt, args...).WithContext(ctx).Consistency(s.cons).RetryPolicy(cqlcode.NeverAgain{})
-}
-
-// hashOf identifies a request by its content.
-func hashOf(request any) ([]byte, error) {
-	b, err := json.Marshal(request)
-	if err != nil {
-		return nil, fmt.Errorf("hash request: %w", err)
-	}
-	sum := sha256.Sum256(b)
-	return sum[:], nil
 }

@@ -52,7 +52,7 @@ func (s *Service) change(ctx context.Context, id gocql.UUID, c edit, opts WriteO
 	}
 	me.base = o.Version
 	if opts.IdempotencyKey != "" {
-		if me, err = s.claim(ctx, opts.ownKey(), c.kind.operation(), c.request, me); err != nil {
+		if me, err = s.claim(ctx, opts, c.kind.operation(), c.request, me); err != nil {
 			return Result{}, err
 		}
 	}

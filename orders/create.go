@@ -47,7 +47,7 @@ func (s *Service) Create(ctx context.Context, n NewOrder, opts WriteOptions) (Re
 		return Result{}, err
 	}
 	if opts.IdempotencyKey != "" {
-		if id, err = s.claim(ctx, opts.ownKey(), opCreate, n, id); err != nil {
+		if id, err = s.claim(ctx, opts, opCreate, n, id); err != nil {
 			return Result{}, err
 		}
 	}

@@ -33,19 +33,10 @@ type identity struct {
 	retried bool
 }
 
-const insertKey = "INSERT INTO idempotency_keys (key, operation, request_hash, order_id, event_id, created_at, version)" +
-	" VALUES (?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS"
+const insertKey = "INSERT INTO idempotency_keys (client, key, operation, request_hash, order_id, event_id, created_at, version)" +
+	" VALUES (?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS"
 
-// ownKey returns the Idempotency-Key in the form of idempotency_keys: prefixed
-// by the client. A key contains no space, so two clients never share one.
-func (o *WriteOptions) ownKey() string {
-	if o.Client == "" {
-		return o.IdempotencyKey
-	}
-	return o.Client + " " + o.IdempotencyKey
-}
-
-// claim decides which request owns key and returns the identity of the owner:
+// claim decides which request owns the client's key and returns the identity of the owner:
 // fresh for the first request, the stored one for a retry.
 //
 // The key's row contains the ids; they are not computed from the key. Otherwise
@@ -54,13 +45,13 @@ func (o *WriteOptions) ownKey() string {
 //
 // It returns a *KeyReuseError if the key belongs to another request, and an
 // *UnavailableError with nothing stored if the database did not decide in time.
-func (s *Service) claim(ctx context.Context, key, op string, request any, fresh identity) (identity, error) {
+func (s *Service) claim(ctx context.Context, opts WriteOptions, op string, request any, fresh identity) (identity, error) {
 	hash, err := requestHash(op, request)
 	if err != nil {
 		return identity{}, err
 	}
 	for b := s.newBudget(ctx); ; {
-		row, applied, err := s.store.claim(ctx, keyRow{key: key, operation: op, hash: hash, identity: fresh})
+		row, applied, err := s.store.claim(ctx, keyRow{client: opts.Client, key: opts.IdempotencyKey, operation: op, hash: hash, identity: fresh})
 		f := fateOf(err)
 		s.metrics.attempt(stepClaim, f)
 		switch {
@@ -81,6 +72,7 @@ func (s *Service) claim(ctx context.Context, key, op string, request any, fresh 
 
 // keyRow is a row of idempotency_keys.
 type keyRow struct {
+	client    string
 	key       string
 	operation string
 	hash      []byte
@@ -95,7 +87,7 @@ func (s *store) claim(ctx context.Context, r keyRow) (_ keyRow, _ bool, err erro
 	}
 	defer func() { done(err) }()
 	cells := map[string]any{}
-	applied, err := s.query(ctx, insertKey, r.key, r.operation, r.hash, r.orderID, r.eventID, r.createdAt.UnixMilli(), r.base).
+	applied, err := s.query(ctx, insertKey, r.client, r.key, r.operation, r.hash, r.orderID, r.eventID, r.createdAt.UnixMilli(), r.base).
 		SerialConsistency(s.serial).MapScanCAS(cells)
 	if err != nil {
 		return keyRow{}, false, fmt.Errorf("claim Idempotency-Key: %w", err)
@@ -103,7 +95,7 @@ func (s *store) claim(ctx context.Context, r keyRow) (_ keyRow, _ bool, err erro
 	if applied {
 		return r, true, nil
 	}
-	found := keyRow{key: r.key}
+	found := keyRow{client: r.client, key: r.key}
 	found.operation, _ = cells["operation"].(string)
 	found.hash, _ = cells["request_hash"].([]byte)
 	found.orderID, _ = cells["order_id"].(gocql.UUID)

@@ -23,7 +23,7 @@ func TestCrash_AfterTheKeyWasClaimed(t *testing.T) {
 	n := testNewOrder()
 	ctx, cancel := b.detach(t.Context())
 	defer cancel()
-	id, err := b.claim(ctx, "k", opCreate, n, b.newIdentity(outbox.NewID().UUID()))
+	id, err := b.claim(ctx, WriteOptions{IdempotencyKey: "k"}, opCreate, n, b.newIdentity(outbox.NewID().UUID()))
 	if err != nil || id.retried {
 		t.Fatalf("claim() = %+v, %v", id, err)
 	}
@@ -157,7 +157,7 @@ func TestCrash_BetweenEventAndOrder(t *testing.T) {
 			o := b.mustCreate(t)
 			ctx, cancel := b.detach(t.Context())
 			defer cancel()
-			me, err := b.claim(ctx, "c", ChangeCancel.operation(), newChangeRequest(o.ID, Cancellation{}, WriteOptions{}), b.newIdentity(o.ID))
+			me, err := b.claim(ctx, WriteOptions{IdempotencyKey: "c"}, ChangeCancel.operation(), newChangeRequest(o.ID, Cancellation{}, WriteOptions{}), b.newIdentity(o.ID))
 			if err != nil {
 				t.Fatal(err)
 			}

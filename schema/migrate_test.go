@@ -160,7 +160,7 @@ func TestMigrate_FromNothingAndAgain(t *testing.T) {
 				t.Errorf("cdc = %v, want a ttl of 3 days", cdc)
 			}
 			exist, err := tables(t.Context(), s, "outbox")
-			if err != nil || !exist["outbox_messages_scylla_cdc_log"] || !exist["relay_checkpoints"] || !exist["message_keys"] || exist["orders"] {
+			if err != nil || !exist["outbox_messages_scylla_cdc_log"] || !exist["relay_checkpoints"] || !exist["request_keys"] || exist["orders"] {
 				t.Errorf("tables = %v, %v", exist, err)
 			}
 			r, err := Status(t.Context(), s, Options{})

@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,27 +9,17 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/internal/db"
+	"github.com/scylla-outbox/scylla-outbox/internal/requestkeys"
 )
-
-// Once makes repeated requests create one job.
-type Once struct {
-	// Client is who sends them, and Key the Idempotency-Key, which expires after 7 days.
-	Client, Key string
-	// Hash is the content of the request.
-	Hash []byte
-}
-
-// ErrKeyReuse is returned for a key that belongs to a request with another content.
-var ErrKeyReuse = errors.New("the Idempotency-Key belongs to another request")
 
 // CreateOnce is Create for the first request with a key. For each further one it returns the job
 // of the first, as it is now; repeated is then true. After an error the same call may be repeated.
-func (s *Store) CreateOnce(ctx context.Context, once Once, spec Spec, by dlq.Actor) (_ *Job, repeated bool, err error) {
+func (s *Store) CreateOnce(ctx context.Context, request requestkeys.Request, spec Spec, by dlq.Actor) (_ *Job, repeated bool, err error) {
 	if err := spec.Validate(); err != nil {
 		return nil, false, fmt.Errorf("create a job: %w", err)
 	}
 	fresh := gocql.UUIDFromTime(s.db.Clock.Now())
-	id, err := s.claim(ctx, once, fresh)
+	id, err := s.claim(ctx, request, fresh)
 	if err != nil {
 		return nil, false, err
 	}
@@ -49,29 +38,23 @@ func (s *Store) CreateOnce(ctx context.Context, once Once, spec Spec, by dlq.Act
 }
 
 // claim returns the id of the job of the first request with the key, which is fresh for that one.
-func (s *Store) claim(ctx context.Context, once Once, fresh gocql.UUID) (gocql.UUID, error) {
+func (s *Store) claim(ctx context.Context, request requestkeys.Request, fresh gocql.UUID) (gocql.UUID, error) {
 	for a := s.db.Retry(ctx); ; {
-		id, hash, err := s.tryClaim(ctx, once, fresh)
+		first, same, err := s.tryClaim(ctx, request, requestkeys.Result{ID: fresh, CreatedAt: fresh.Time()})
 		switch {
-		case err == nil && id != fresh && !bytes.Equal(hash, once.Hash):
-			return id, ErrKeyReuse
-		case err == nil:
-			return id, nil
-		case db.Permanent(err) || !a.Pause(): // repeating settles an unknown outcome
-			return id, fmt.Errorf("claim Idempotency-Key: %w", err)
+		case err == nil && !same:
+			return first.ID, requestkeys.ErrReuse
+		case err == nil || db.Permanent(err) || !a.Pause(): // repeating settles an unknown outcome
+			return first.ID, err
 		}
 	}
 }
 
-func (s *Store) tryClaim(ctx context.Context, once Once, fresh gocql.UUID) (id gocql.UUID, hash []byte, err error) {
+func (s *Store) tryClaim(ctx context.Context, request requestkeys.Request, fresh requestkeys.Result) (requestkeys.Result, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
-	cells := make(map[string]any)
-	applied, err := s.db.Query(ctx, s.stmt.claim, once.Client, once.Key, once.Hash, fresh).SerialConsistency(s.db.Serial).MapScanCAS(cells)
-	if err != nil || applied {
-		return fresh, once.Hash, err
+	query := func(stmt string, args ...any) *gocql.Query {
+		return s.db.Query(ctx, stmt, args...).SerialConsistency(s.db.Serial)
 	}
-	id, _ = cells["job_id"].(gocql.UUID)
-	hash, _ = cells["request_hash"].([]byte)
-	return id, hash, nil
+	return requestkeys.Claim(query, s.db.Keyspace+"."+requestkeys.Table, request, fresh)
 }

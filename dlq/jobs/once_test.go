@@ -12,12 +12,22 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/requestkeys"
 )
 
 var (
-	firstRequest = Once{Client: "eve", Key: "k", Hash: []byte("content")}
+	firstRequest = request("eve", "content")
 	anyJob       = Spec{Action: dlq.ActionReplay}
 )
+
+// request is a request with one key.
+func request(client, content string) requestkeys.Request {
+	r, err := requestkeys.New("admin", client, "k", content)
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
 
 // mustOpen requires n jobs that are not finished.
 func (b *fixture) mustOpen(t testing.TB, n int) {
@@ -31,7 +41,7 @@ func (b *fixture) mustOpen(t testing.TB, n int) {
 func TestCreateOnce_LostAnswers(t *testing.T) {
 	t.Parallel()
 	for name, effect := range casFaults {
-		for _, table := range []string{"dead_letter_job_keys", "dead_letter_jobs"} {
+		for _, table := range []string{requestkeys.Table, "dead_letter_jobs"} {
 			t.Run(table+", "+name, func(t *testing.T) {
 				t.Parallel()
 				b := setup(t)
@@ -106,14 +116,10 @@ func TestCreateOnce_OtherRequests(t *testing.T) {
 	if err != nil || repeated {
 		t.Fatal(repeated, err)
 	}
-	other := firstRequest
-	other.Hash = []byte("another")
-	if _, _, err := b.jobs.CreateOnce(t.Context(), other, anyJob, eve); !errors.Is(err, ErrKeyReuse) {
-		t.Errorf("another content: %v, want ErrKeyReuse", err)
+	if _, _, err := b.jobs.CreateOnce(t.Context(), request("eve", "another"), anyJob, eve); !errors.Is(err, requestkeys.ErrReuse) {
+		t.Errorf("another content: %v, want ErrReuse", err)
 	}
-	other = firstRequest
-	other.Client = "mallory"
-	if j, repeated, err := b.jobs.CreateOnce(t.Context(), other, anyJob, eve); err != nil || repeated || j.ID == first.ID {
+	if j, repeated, err := b.jobs.CreateOnce(t.Context(), request("mallory", "content"), anyJob, eve); err != nil || repeated || j.ID == first.ID {
 		t.Errorf("another client: %+v, %v, %v, want a job of its own", j, repeated, err)
 	}
 	b.mustOpen(t, 2)

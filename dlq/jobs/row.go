@@ -26,7 +26,6 @@ type statements struct {
 	list, unlist, listed, listAll string
 	acted, actedOn                string
 	monthAdd, months              string
-	claim                         string
 }
 
 func newStatements(keyspace string) statements {
@@ -49,7 +48,6 @@ func newStatements(keyspace string) statements {
 		actedOn: "SELECT event_id, version, error_class, acted_at FROM " + deadLetters + " WHERE job_id = ? AND batch_no = ?",
 		// The months are never removed.
 		monthAdd: "INSERT INTO " + buckets + " (kind, value, bucket) VALUES (?, ?, ?) USING TIMESTAMP 1",
-		claim:    "INSERT INTO " + keyspace + ".dead_letter_job_keys (client, key, request_hash, job_id) VALUES (?, ?, ?, ?) IF NOT EXISTS",
 		months:   "SELECT bucket FROM " + buckets + " WHERE kind = ? AND value = ? AND bucket >= ? AND bucket < ?",
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
+	"github.com/scylla-outbox/scylla-outbox/internal/requestkeys"
 )
 
 // The states of an entry of the audit trail.
@@ -163,7 +164,7 @@ func stateOf(err error) (state, outcome string) {
 	switch {
 	case err == nil:
 		return auditDone, ""
-	case errors.Is(err, dlq.ErrRefused), errors.Is(err, dlq.ErrNotFound), errors.Is(err, jobs.ErrNoJob), errors.Is(err, jobs.ErrKeyReuse), errors.As(err, &p):
+	case errors.Is(err, dlq.ErrRefused), errors.Is(err, dlq.ErrNotFound), errors.Is(err, jobs.ErrNoJob), errors.Is(err, requestkeys.ErrReuse), errors.As(err, &p):
 		return auditRefused, err.Error()
 	default:
 		return auditUnknown, err.Error()

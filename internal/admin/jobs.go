@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"net/http"
 	"reflect"
@@ -15,6 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
+	"github.com/scylla-outbox/scylla-outbox/internal/requestkeys"
 )
 
 // JobBody is a bulk operation.
@@ -209,7 +209,8 @@ func (ep *jobEndpoints) createJob(ctx context.Context, in *newJobInput) (*newJob
 	if err := spec.Validate(); err != nil {
 		return nil, invalid(ctx, "body", err.Error())
 	}
-	request, err := json.Marshal(b)
+	client, _ := access.From(ctx)
+	request, err := requestkeys.New("admin", client.Name, in.IdempotencyKey, b)
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, false)
 	}
@@ -221,15 +222,12 @@ func (ep *jobEndpoints) createJob(ctx context.Context, in *newJobInput) (*newJob
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, false)
 	}
-	hash := sha256.Sum256(request)
-	client, _ := access.From(ctx)
 	var job *jobs.Job
 	var repeated bool
 	err = ep.audit.change(ctx, entry{Action: createJob, Detail: string(detail)}, func(ctx context.Context, by dlq.Actor) (string, error) {
 		var err error
 		if in.IdempotencyKey != "" {
-			once := jobs.Once{Client: client.Name, Key: in.IdempotencyKey, Hash: hash[:]}
-			job, repeated, err = ep.jobs.CreateOnce(ctx, once, spec, by)
+			job, repeated, err = ep.jobs.CreateOnce(ctx, request, spec, by)
 		} else {
 			job, err = ep.jobs.Create(ctx, spec, by)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
+	"github.com/scylla-outbox/scylla-outbox/internal/requestkeys"
 )
 
 // problem is an RFC 9457 problem document with this API's own members.
@@ -88,7 +89,7 @@ func (o *operations) toProblem(ctx context.Context, err error, changing bool) er
 		return o.archiveProblem(ctx, err)
 	case errors.Is(err, jobs.ErrTooMany):
 		return invalid(ctx, "body.by_priority", jobs.ErrTooMany.Error())
-	case errors.Is(err, jobs.ErrKeyReuse):
+	case errors.Is(err, requestkeys.ErrReuse):
 		return newProblem(ctx, httpapi.TypeKeyReuse, "This Idempotency-Key belongs to another request. Use a new key for a new request, and the same body for a retry.")
 	case errors.Is(err, jobs.ErrNoJob):
 		return newProblem(ctx, problemNotFound, "There is no such job.")

@@ -85,8 +85,8 @@ var serviceMutants = []mutant{
 	}),
 	{
 		name: "an Idempotency-Key does not decide the ids", file: "orders/create.go", pkg: "./orders", run: ".",
-		old: "		if id, err = s.claim(ctx, opts.ownKey(), opCreate, n, id); err != nil {",
-		new: "		if _, err = s.claim(ctx, opts.ownKey(), opCreate, n, id); err != nil {",
+		old: "		if id, err = s.claim(ctx, opts, opCreate, n, id); err != nil {",
+		new: "		if _, err = s.claim(ctx, opts, opCreate, n, id); err != nil {",
 	},
 	{
 		name: "a cancellation does not check whether the message is released", file: "schedule/store.go", pkg: "./schedule", run: "Cancellations",

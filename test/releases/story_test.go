@@ -26,6 +26,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/epochs"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
+	"github.com/scylla-outbox/scylla-outbox/internal/requestkeys"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/orders"
@@ -101,9 +102,9 @@ func message(w *world) messages.Accepted {
 
 // keyedJob is the request of a job that is repeated after an upgrade; repeated reports that.
 func keyedJob(w *world) (job *jobs.Job, repeated bool) {
-	once := jobs.Once{Client: "operator", Key: "job-1", Hash: []byte("paused")}
+	request := must1[requestkeys.Request](w)(requestkeys.New("admin", "operator", "job-1", "paused"))
 	spec := jobs.Spec{Action: dlq.ActionDiscard, IDs: []gocql.UUID{event("paused", 1, "").ID.UUID()}, Rate: 5}
-	job, repeated, err := w.jobs.CreateOnce(w.t.Context(), once, spec, operator)
+	job, repeated, err := w.jobs.CreateOnce(w.t.Context(), request, spec, operator)
 	w.must(err)
 	return job, repeated
 }
