@@ -295,7 +295,7 @@ func runbookMissingEvents(t *testing.T, p, letters *advice) {
 	if !strings.Contains(out, "ScyllaDB is reachable") || !strings.Contains(out, "events/s") {
 		t.Errorf("doctor printed %s", out)
 	}
-	letters.takeSame(t, "outbox verify", "Without access to the database", "Continuous verification", "One verification")
+	letters.takeSame(t, "outbox verify", "Without access to the database", "Another topic", "Continuous verification", "One verification")
 	if out := b.execute(cli.ExitOK, p.takeSame(t, "outbox verify", "An upgrade", "OutboxClockAhead", "OutboxPredecessorsUnproven", "OutboxLateEvents", "OutboxSequenceGaps")); !strings.Contains(out, "verdict: ok") {
 		t.Errorf("verify printed %s", out)
 	}
@@ -467,7 +467,12 @@ func runbookDeadLetters(t *testing.T, p, letters *advice) {
 	if st := b.status(refused); st != dlq.Suspended {
 		t.Errorf("the unblocked one is %s", st)
 	}
-	show([]string{"create-job", "INC-7"}, "", letters.take(t, "Commands", "outbox audit list"))
+	show([]string{"unblock, 1 dead letter, reason INC-7"}, "", letters.take(t, "Commands", "outbox audit list"))
+
+	wrong := b.writeDeadLetter(1, func(l *dlq.DeadLetter) {
+		l.AggregateID, l.Status, l.CreatedAt = b.aggregate("d"), dlq.Suspended, time.Now()
+	})
+	show([]string{"redirect 1 dead letter of 1 aggregate"}, "", append(letters.take(t, "Another topic", "outbox dlq redirect", "NAME", "others"), wrong, "--dry-run"))
 
 	one := b.writeDeadLetter(0, func(l *dlq.DeadLetter) {
 		l.Table, l.Status, l.AggregateID, l.EventType = "subscription.mail", dlq.Suspended, "", ""
