@@ -24,11 +24,12 @@ func init() {
 		NewScanner:       func(t Table) access.Scanner[Event] { return t.scanner() },
 		Outline:          Table.outline,
 		RowToken:         Table.rowToken,
+		ScanAggregate:    Table.scanAggregate,
 		SelectAggregates: Table.selectAggregates,
 		SelectByKey:      Table.selectByKey,
 		SelectByToken:    func(t Table, after, upTo int64) (string, []any) { return t.byToken, []any{after, upTo} },
 		SelectPartition:  Table.selectPartition,
-		TextToken:        func(t Table, id string) int64 { return textToken(t.layout.columns[fieldAggregateID].typ, id) },
+		TextToken:        Table.textToken,
 		Token:            Table.token,
 	}
 }

@@ -85,7 +85,7 @@ func NewAppender(ctx context.Context, session *gocql.Session, t Table, cfg Appen
 	}
 	// Without ORDER BY: a serial read against the clustering order of the table fails.
 	l := t.layout
-	since := "SELECT " + l.list + " FROM " + t.String() + " WHERE " + quote(l.columns[fieldAggregateID].name) + " = ? AND " + quote(l.columns[fieldSequence].name) + " >= ?"
+	since := "SELECT " + l.list + " FROM " + t.String() + " WHERE " + l.columns[fieldAggregateID].where() + " AND " + quote(l.columns[fieldSequence].name) + " >= ?"
 	a := &Appender{session: session, table: t, cfg: cfg, since: since}
 	if err := a.readTable(ctx); err != nil {
 		return nil, err
@@ -384,12 +384,12 @@ func (a *Appender) Since(ctx context.Context, of *Event, from int64) ([]Event, e
 
 // readSince is Since, executed by attempt or repeat.
 func (a *Appender) readSince(ctx context.Context, of *Event, from int64, execute func(context.Context, func(context.Context) error) error) ([]Event, error) {
-	c := a.table.layout.columns[fieldAggregateID]
+	args := append(a.table.layout.columns[fieldAggregateID].arguments(of.AggregateID), from)
 	var found []Event
 	var bad error // no failure of the database
 	err := execute(ctx, func(ctx context.Context) error {
 		found, bad = nil, nil
-		iter := a.query(ctx, a.since, idValue(c.typ, of.AggregateID), from).Consistency(gocql.Consistency(attempt.Serial(a.cfg.LocalSerial))).Iter()
+		iter := a.query(ctx, a.since, args...).Consistency(gocql.Consistency(attempt.Serial(a.cfg.LocalSerial))).Iter()
 		for sc := a.table.scanner(); iter.Scan(sc.Dest()...); {
 			e, err := sc.Event()
 			bad = cmp.Or(bad, err)

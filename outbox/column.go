@@ -56,6 +56,10 @@ const (
 	typeBlob      columnType = "blob"
 	typeTimestamp columnType = "timestamp"
 	typeTextMap   columnType = "map<text, text>"
+	typeBoolean   columnType = "boolean"
+	typeTinyint   columnType = "tinyint"
+	typeSmallint  columnType = "smallint"
+	typeDecimal   columnType = "decimal"
 )
 
 // typeOf is the type by its CQL name.
@@ -66,7 +70,7 @@ func typeOf(cql string) (columnType, bool) {
 	case "frozen<map<text, text>>":
 		return typeTextMap, true
 	case string(typeUUID), string(typeTimeUUID), string(typeText), string(typeBigint), string(typeInt),
-		string(typeBlob), string(typeTimestamp), string(typeTextMap):
+		string(typeBlob), string(typeTimestamp), string(typeTextMap), string(typeBoolean), string(typeTinyint), string(typeSmallint), string(typeDecimal):
 		return columnType(cql), true
 	default:
 		return "", false

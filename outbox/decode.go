@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -19,10 +20,22 @@ func (t Table) decode(stmt string, args []any) (e Event, ok bool, err error) {
 	if !found || !closed || len(names) != len(args) {
 		return Event{}, false, nil
 	}
+	aggregate := &t.layout.columns[fieldAggregateID]
+	parts := make([]string, len(aggregate.parts))
 	for i, name := range names {
 		known := false
+		for n := range aggregate.parts {
+			if quote(aggregate.parts[n].name) == name {
+				var id ID
+				known = true
+				if err := assignID(&id, args[i]); err != nil {
+					return Event{}, true, fmt.Errorf("outbox: argument %d of the INSERT into %s: %w", i+1, t, err)
+				}
+				parts[n] = id.String()
+			}
+		}
 		for f := range t.layout.columns {
-			if c := &t.layout.columns[f]; c.name != "" && quote(c.name) == name {
+			if c := &t.layout.columns[f]; c.name != "" && c.parts == nil && quote(c.name) == name {
 				known = true
 				if err := c.assign(field(f), &e, args[i]); err != nil {
 					return Event{}, true, fmt.Errorf("outbox: argument %d of the INSERT into %s: %w", i+1, t, err)
@@ -33,7 +46,11 @@ func (t Table) decode(stmt string, args []any) (e Event, ok bool, err error) {
 			return Event{}, false, nil
 		}
 	}
-	err = t.layout.complete(&e, nil, func(*recordHeader) (string, bool, error) { return "", false, nil })
+	var bad error
+	if aggregate.parts != nil {
+		e.AggregateID, bad = aggregate.join(parts)
+	}
+	err = t.layout.complete(&e, bad, func(*recordHeader) (string, bool, error) { return "", false, nil })
 	return e, true, err
 }
 
@@ -59,8 +76,15 @@ func (c *column) assign(f field, e *Event, v any) error {
 	case fieldPayload:
 		return assign(&e.Payload, v)
 	default:
-		if m, ok := v.(headerMap); ok {
+		switch m := v.(type) {
+		case headerMap:
 			v = map[string]string(m)
+		case string:
+			headers, problem := headersOf(m)
+			if problem != "" {
+				return errors.New(problem)
+			}
+			v = headers
 		}
 		return assign(&e.Headers, v)
 	}
@@ -99,6 +123,12 @@ func assignTime(to *time.Time, v any) error {
 	switch v := v.(type) {
 	case int64:
 		*to = time.UnixMilli(v).UTC()
+	case string:
+		t, problem := timeOf(typeText, v)
+		if problem != "" {
+			return errors.New(problem)
+		}
+		*to = t
 	case time.Time:
 		*to = v.UTC()
 	case gocql.UUID:

@@ -54,6 +54,10 @@ const (
 	// aggregate's id: CloudEvents' Partitioning extension. An event brings it in
 	// Headers. All events of an aggregate must have the same, or their order is lost.
 	HeaderPartitionKey = "ce_partitionkey"
+	// HeaderTopic is the topic of an event whose table has a column for it, instead of the topic
+	// of the relay's settings: Mapping.RecordHeaders names the column. The relay removes it from
+	// the headers of rows.
+	HeaderTopic = "outbox-topic"
 	// HeaderDataSchema is the URL of the schema of the payload. An event brings it in Headers.
 	HeaderDataSchema  = "ce_dataschema"
 	HeaderContentType = "content-type"

@@ -39,6 +39,30 @@ type column struct {
 	key  bool // part of the primary key
 	// descending is true for a clustering column with the highest value first.
 	descending bool
+	// parts are the columns of an aggregate that has several.
+	parts []column
+}
+
+// each returns the columns of the table that the column consists of.
+func (c column) each() []column {
+	if c.parts != nil {
+		return c.parts
+	}
+	return []column{c}
+}
+
+// has reports whether the column of the table belongs to c.
+func (c column) has(name string) bool {
+	return slices.ContainsFunc(c.each(), func(p column) bool { return p.name == name })
+}
+
+// quoted returns the columns in CQL.
+func (c column) quoted() string {
+	names := make([]string, 0, 1)
+	for _, p := range c.each() {
+		names = append(names, quote(p.name))
+	}
+	return strings.Join(names, ", ")
 }
 
 // defaultLayout is that of outbox_messages.
@@ -60,7 +84,7 @@ func (l *layout) prepare() {
 		if c.name == "" {
 			continue
 		}
-		name := quote(c.name)
+		name := c.quoted()
 		if l.fields = append(l.fields, field(f)); !slices.Contains(names, name) {
 			l.written, once = append(l.written, field(f)), append(once, name)
 		}
@@ -135,7 +159,7 @@ func (l *layout) appendable(table string) error {
 func (l *layout) fits(table string, columns []Column) error {
 	need := make([]column, 0, len(l.fields)+len(l.headers))
 	for _, f := range l.fields {
-		need = append(need, l.columns[f])
+		need = append(need, l.columns[f].each()...)
 	}
 	for _, h := range l.headers {
 		if h.field == fieldCount {
@@ -187,16 +211,16 @@ func (l *layout) key(columns []Column, unordered bool) *MappingError {
 		default:
 			continue
 		}
-		if !slices.ContainsFunc(l.columns[:], func(m column) bool { return m.name == c.Name }) {
+		if !slices.ContainsFunc(l.columns[:], func(m column) bool { return m.has(c.Name) }) {
 			l.unmapped = cmp.Or(l.unmapped, c.Name)
 		}
 	}
 	l.partition = partition
 	aggregate, seq := l.columns[fieldAggregateID].name, l.columns[fieldSequence].name
-	if seq != "" && (!slices.Equal(partition, []string{aggregate}) || len(clustering) == 0 || clustering[0] != seq) {
+	if seq != "" && (!l.byAggregate() || len(clustering) == 0 || clustering[0] != seq) {
 		return &MappingError{
 			"", seq, fmt.Sprintf("numbers the events, but the primary key is ((%s), %s)", strings.Join(partition, ", "), strings.Join(clustering, ", ")),
-			fmt.Sprintf("use a primary key that begins with ((%s), %s), for lookups of missing numbers; or map seq to \"-\" for the order of the writes", aggregate, seq),
+			fmt.Sprintf("use a primary key that begins with ((%s), %s), for lookups of missing numbers; or map seq to \"-\" for the order of the writes", aggregate, seq) + l.together(partition),
 		}
 	}
 	if seq != "" && len(clustering) > 1 {
@@ -205,12 +229,30 @@ func (l *layout) key(columns []Column, unordered bool) *MappingError {
 	if unordered {
 		return nil
 	}
-	apart := func(name string) bool { return name != aggregate && name != l.columns[fieldAggregateType].name }
-	if i := slices.IndexFunc(partition, apart); i >= 0 || !slices.Contains(partition, aggregate) {
+	apart := func(name string) bool {
+		return !l.columns[fieldAggregateID].has(name) && name != l.columns[fieldAggregateType].name
+	}
+	missing := func(c column) bool { return !slices.Contains(partition, c.name) }
+	if i := slices.IndexFunc(partition, apart); i >= 0 || slices.ContainsFunc(l.columns[fieldAggregateID].each(), missing) {
 		return &MappingError{
 			"", partition[max(i, 0)], fmt.Sprintf("is in the partition key (%s), so one aggregate's events are in several CDC streams without an order among them", strings.Join(partition, ", ")),
-			fmt.Sprintf("use a table with PRIMARY KEY (%s, …), or set the table to unordered", aggregate),
+			fmt.Sprintf("use a table with PRIMARY KEY (%s, …), or set the table to unordered", aggregate) + l.together(partition),
 		}
 	}
 	return nil
+}
+
+// together is the fix of a partition key with columns beside that of the aggregate: they may
+// belong to its id.
+func (l *layout) together(partition []string) string {
+	if len(partition) < 2 || !slices.Contains(partition, l.columns[fieldAggregateID].name) {
+		return ""
+	}
+	return fmt.Sprintf("; or, if these columns together are the aggregate, map aggregate_id to %q", strings.Join(partition, ", "))
+}
+
+// byAggregate reports whether the partition key consists of the columns of the aggregate.
+func (l *layout) byAggregate() bool {
+	aggregate := &l.columns[fieldAggregateID]
+	return len(aggregate.each()) == len(l.partition) && !slices.ContainsFunc(l.partition, func(name string) bool { return !aggregate.has(name) })
 }

@@ -18,6 +18,9 @@ const (
 	PresetDebezium = "debezium"
 )
 
+// AggregateSeparator is between the parts of the id of an aggregate with several columns.
+const AggregateSeparator = ":"
+
 // NoColumn marks a field in Mapping.columns that has no column.
 const NoColumn = "-"
 
@@ -31,6 +34,14 @@ type Mapping struct {
 	// outbox_messages: aggregate_id, seq, event_id, aggregate_type, event_type,
 	// payload, content_type, headers, created_at, deliver_at. The value NoColumn
 	// means that there is no such column.
+	//
+	// aggregate_id may name several columns, as in "tenant, order_id", if the id of an
+	// aggregate is unique within others alone. The id of the aggregate is then their values as
+	// text, joined by AggregateSeparator, which only the last of them may contain.
+	//
+	// headers of type text are a JSON object. created_at and deliver_at of type bigint are
+	// seconds, milliseconds, microseconds or nanoseconds since 1970, by their size; of type
+	// text they are RFC 3339, in UTC if they have no offset.
 	//
 	// event_id, aggregate_id and payload are required; aggregate_type and
 	// event_type too, unless AggregateType and Type are set. Without seq, an
@@ -46,6 +57,9 @@ type Mapping struct {
 	// are what Debezium's outbox event router makes of its id and of
 	// table.fields.additional.placement. A column may belong to a field of the event or to
 	// none; null has no header. A header of the row with the same key is replaced.
+	//
+	// HeaderPartitionKey makes the column the key of the record, HeaderTopic its topic, and
+	// HeaderDataSchema the schema of the payload.
 	RecordHeaders map[string]string
 }
 
@@ -81,9 +95,9 @@ var fieldTypes = [fieldCount][]columnType{
 	fieldType:          {typeText},
 	fieldPayload:       {typeBlob, typeText},
 	fieldContentType:   {typeText},
-	fieldHeaders:       {typeTextMap},
-	fieldCreatedAt:     {typeTimestamp, typeTimeUUID},
-	fieldDeliverAt:     {typeTimestamp},
+	fieldHeaders:       {typeTextMap, typeText},
+	fieldCreatedAt:     {typeTimestamp, typeTimeUUID, typeBigint, typeText},
+	fieldDeliverAt:     {typeTimestamp, typeBigint, typeText},
 }
 
 var idTypes = []columnType{typeUUID, typeTimeUUID, typeText, typeBigint, typeInt}
@@ -155,7 +169,7 @@ func (m Mapping) Validate() error {
 // Table returns the table with the given columns, as returned by ReadColumns.
 // Names are unquoted CQL names; an empty keyspace means that of the session.
 //
-// A *MappingError contains the column that does not fit and the fix.
+// The error contains a *MappingError for each column that does not fit, with the fix.
 func (m Mapping) Table(keyspace, name string, columns []Column) (Table, error) {
 	t, err := NewTable(keyspace, name)
 	if err != nil {
@@ -188,6 +202,13 @@ func (m Mapping) layout(columns []Column, table string) (*layout, error) {
 		}
 		i := slices.IndexFunc(columns, func(c Column) bool { return c.Name == name })
 		switch {
+		case f == fieldAggregateID && strings.Contains(name, ","):
+			c, problems := compound(name, columns)
+			for _, p := range problems {
+				p.Table = table
+				bad = append(bad, p)
+			}
+			l.columns[f] = c
 		case name != "" && i >= 0:
 			c, err := mapped(f, columns[i])
 			if err != nil {
@@ -199,23 +220,55 @@ func (m Mapping) layout(columns []Column, table string) (*layout, error) {
 			bad = append(bad, &MappingError{table, cmp.Or(name, fieldNames[f]), "is missing", missingFix(f, columns)})
 		}
 	}
+	if id := l.columns[fieldID].name; id != "" && id == l.columns[fieldSequence].name {
+		bad = append(bad, &MappingError{
+			table, id, "is mapped to event_id and to seq, so events of different aggregates have equal ids, and only the first of them would be published",
+			"map event_id to a column whose values are unique in the table",
+		})
+	}
+	if l.columns[fieldAggregateID].name != "" { // the key is compared with columns that exist
+		if err := l.key(columns, m.Unordered); err != nil {
+			err.Table = table
+			bad = append(bad, err)
+		}
+	}
+	for _, err := range l.recordHeaders(m, columns) {
+		err.Table = table
+		bad = append(bad, err)
+	}
 	if len(bad) > 0 {
 		return nil, errors.Join(bad...)
 	}
-	if id := l.columns[fieldID].name; id == l.columns[fieldSequence].name {
-		return nil, &MappingError{
-			"", id, "is mapped to event_id and to seq, so events of different aggregates have equal ids, and only the first of them would be published",
-			"map event_id to a column whose values are unique in the table",
-		}
-	}
-	if err := l.key(columns, m.Unordered); err != nil {
-		return nil, err
-	}
-	if err := l.recordHeaders(m, columns); err != nil {
-		return nil, err
-	}
 	l.prepare()
 	return l, nil
+}
+
+// compound returns the column of an aggregate whose id has several columns.
+func compound(list string, columns []Column) (column, []*MappingError) {
+	out := column{typ: typeText, key: true}
+	var names []string
+	var bad []*MappingError
+	for name := range strings.SplitSeq(list, ",") {
+		name = strings.TrimSpace(name)
+		i := slices.IndexFunc(columns, func(c Column) bool { return c.Name == name })
+		if i < 0 {
+			bad = append(bad, &MappingError{"", name, "is missing", missingFix(fieldAggregateID, columns)})
+			continue
+		}
+		c, err := mapped(fieldAggregateID, columns[i])
+		switch {
+		case err != nil:
+			bad = append(bad, err)
+		case columns[i].Kind != KindPartitionKey:
+			bad = append(bad, &MappingError{"", name, "is a part of the aggregate and not of the partition key", "map aggregate_id to columns of the partition key"})
+		}
+		names, out.parts = append(names, name), append(out.parts, c)
+	}
+	if len(bad) > 0 {
+		return column{}, bad
+	}
+	out.name = strings.Join(names, ", ")
+	return out, nil
 }
 
 // needs reports whether the column of the field is required.
@@ -253,13 +306,9 @@ func missingFix(f field, columns []Column) string {
 func mapped(f field, c Column) (column, *MappingError) {
 	t, ok := typeOf(c.Type)
 	if !ok || !slices.Contains(fieldTypes[f], t) {
-		want := make([]string, len(fieldTypes[f]))
-		for i, t := range fieldTypes[f] {
-			want[i] = string(t)
-		}
 		return column{}, &MappingError{
 			"", c.Name, fmt.Sprintf("has type %s, which cannot hold %s", c.Type, fieldNames[f]),
-			"map " + fieldNames[f] + " to a column of type " + strings.Join(want, " or "),
+			"map " + fieldNames[f] + " to a column of type " + list(fieldTypes[f]),
 		}
 	}
 	if c.Kind == KindStatic {

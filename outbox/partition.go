@@ -14,6 +14,11 @@ func (t Table) outline() Table {
 		columns: t.layout.columns, aggregateType: t.layout.aggregateType, eventType: t.layout.eventType,
 		partition: t.layout.partition, unmapped: t.layout.unmapped,
 	}
+	for _, h := range t.layout.headers { // the topic of a row belongs to its outline
+		if h.key == HeaderTopic {
+			l.headers = append(l.headers, h)
+		}
+	}
 	for _, f := range []field{fieldPayload, fieldContentType, fieldHeaders, fieldDeliverAt} {
 		l.columns[f] = column{}
 	}
@@ -28,11 +33,11 @@ func (t Table) selectPartition(of *Event) (stmt string, args []any, err error) {
 	l := t.layout
 	where := make([]string, 0, len(l.partition)+1)
 	for _, name := range l.partition {
-		f := slices.IndexFunc(l.columns[:], func(c column) bool { return c.name == name })
+		f := slices.IndexFunc(l.columns[:], func(c column) bool { return c.has(name) })
 		if f < 0 {
 			return "", nil, &access.UnknownKeyError{Table: t.String(), Column: name, Problem: "which is not a field of an event"}
 		}
-		v, missing, fits := l.columns[f].keyValue(field(f), of)
+		v, missing, fits := l.columns[f].keyValue(field(f), name, of)
 		switch {
 		case missing:
 			return "", nil, &access.UnknownKeyError{Table: t.String(), Column: name, Problem: "the event's " + fieldNames[f] + ", which is not known"}
@@ -48,9 +53,9 @@ func (t Table) selectPartition(of *Event) (stmt string, args []any, err error) {
 	return "SELECT WRITETIME(" + mark + "), TTL(" + mark + "), " + l.list + " FROM " + t.String() + " WHERE " + strings.Join(where, " AND "), args, nil
 }
 
-// keyValue returns the event's value of a column of the partition key. missing
+// keyValue returns the event's value of a column of the partition key, with this name. missing
 // reports that the event lacks it, fits whether the column can contain it.
-func (c *column) keyValue(f field, of *Event) (v any, missing, fits bool) {
+func (c *column) keyValue(f field, name string, of *Event) (v any, missing, fits bool) {
 	id := func(id ID) (any, bool, bool) {
 		if id.IsZero() {
 			return nil, true, true
@@ -59,7 +64,12 @@ func (c *column) keyValue(f field, of *Event) (v any, missing, fits bool) {
 	}
 	switch f {
 	case fieldAggregateID:
-		return id(of.AggregateID)
+		if of.AggregateID.IsZero() || c.parts == nil {
+			return id(of.AggregateID)
+		}
+		_, fits := c.split(of.AggregateID)
+		i := slices.IndexFunc(c.parts, func(p column) bool { return p.name == name })
+		return c.arguments(of.AggregateID)[i], false, fits
 	case fieldID:
 		return id(of.ID)
 	case fieldAggregateType:

@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gocql/gocql"
+	"gopkg.in/inf.v0"
 )
 
 // recordHeader is a record header with the value of a column.
@@ -22,7 +24,7 @@ type recordHeader struct {
 
 // headerTypes are the types of a column that a record header may have. Each has one
 // text form.
-var headerTypes = idTypes
+var headerTypes = slices.Concat(idTypes, []columnType{typeBoolean, typeTinyint, typeSmallint, typeDecimal, typeTimestamp})
 
 // headerFields are the fields whose value is that of their column as text.
 var headerFields = []field{fieldID, fieldAggregateID, fieldSequence, fieldAggregateType, fieldType, fieldContentType}
@@ -50,7 +52,7 @@ func (m Mapping) validateRecordHeaders() error {
 		switch bad.name("", key, "use a short printable key"); {
 		case bad.Fields != nil:
 			return problem(bad.Fields[0].Problem, bad.Fields[0].Fix)
-		case reserved(key):
+		case !eventHeader(key):
 			return problem("the relay sets", "choose a key that is not content-type and does not begin with ce_")
 		case m.RecordHeaders[key] == "":
 			return problem("has no column", "name a column of the table, or remove the header")
@@ -60,7 +62,7 @@ func (m Mapping) validateRecordHeaders() error {
 }
 
 // recordHeaders finds the column of every record header.
-func (l *layout) recordHeaders(m Mapping, columns []Column) error {
+func (l *layout) recordHeaders(m Mapping, columns []Column) (bad []*MappingError) {
 	for _, key := range slices.Sorted(maps.Keys(m.RecordHeaders)) {
 		name := m.RecordHeaders[key]
 		i := slices.IndexFunc(columns, func(c Column) bool { return c.Name == name })
@@ -69,18 +71,21 @@ func (l *layout) recordHeaders(m Mapping, columns []Column) error {
 			for i, c := range columns {
 				names[i] = c.Name
 			}
-			return &MappingError{"", name, fmt.Sprintf("of record header %q is missing", key), "name one of " + strings.Join(names, ", ")}
+			bad = append(bad, &MappingError{"", name, fmt.Sprintf("of record header %q is missing", key), "name one of " + strings.Join(names, ", ")})
+			continue
 		}
 		c := columns[i]
 		typ, ok := typeOf(c.Type)
 		switch {
 		case !ok || !slices.Contains(headerTypes, typ):
-			return &MappingError{
+			bad = append(bad, &MappingError{
 				"", name, fmt.Sprintf("has type %s, which record header %q cannot have", c.Type, key),
-				fmt.Sprintf("name a column of type %s, %s, %s, %s or %s", typeText, typeUUID, typeTimeUUID, typeBigint, typeInt),
-			}
+				"name a column of type " + list(headerTypes),
+			})
+			continue
 		case c.Kind == KindStatic:
-			return &MappingError{"", name, "is static", fmt.Sprintf("name a column for record header %q that each row has", key)}
+			bad = append(bad, &MappingError{"", name, "is static", fmt.Sprintf("name a column for record header %q that each row has", key)})
+			continue
 		}
 		h := recordHeader{key: key, field: fieldCount, column: column{name: name, typ: typ, key: c.Kind != KindRegular}}
 		for _, f := range headerFields {
@@ -91,7 +96,20 @@ func (l *layout) recordHeaders(m Mapping, columns []Column) error {
 		}
 		l.headers = append(l.headers, h)
 	}
-	return nil
+	return bad
+}
+
+// list returns types as a text.
+func list(types []columnType) string {
+	names := make([]string, len(types))
+	for i, t := range types {
+		names[i] = string(t)
+	}
+	last := len(names) - 1
+	if last == 0 {
+		return names[0]
+	}
+	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
 // addHeaders adds the record headers to e.Headers and replaces equal keys; see complete.
@@ -141,6 +159,24 @@ func (c *column) text(r row) (text string, ok bool, err error) {
 		return u.String(), ok, err
 	case typeText:
 		return value[string](r, c.name)
+	case typeBoolean:
+		b, ok, err := value[bool](r, c.name)
+		return strconv.FormatBool(b), ok, err
+	case typeTinyint:
+		n, ok, err := value[int8](r, c.name)
+		return strconv.Itoa(int(n)), ok, err
+	case typeSmallint:
+		n, ok, err := value[int16](r, c.name)
+		return strconv.Itoa(int(n)), ok, err
+	case typeDecimal:
+		d, ok, err := value[*inf.Dec](r, c.name)
+		if d == nil {
+			return "", false, err
+		}
+		return d.String(), ok, err
+	case typeTimestamp:
+		t, ok, err := value[time.Time](r, c.name)
+		return t.UTC().Format(timeFormat), ok, err
 	default:
 		n, ok, err := c.integer(r)
 		return strconv.FormatInt(n, 10), ok, err
@@ -155,7 +191,7 @@ type textScan struct {
 }
 
 // UnmarshalCQL reads the value.
-func (d *textScan) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
+func (d *textScan) UnmarshalCQL(info gocql.TypeInfo, data []byte) error {
 	d.text, d.ok = "", data != nil
 	switch {
 	case !d.ok || d.typ == typeText:
@@ -167,6 +203,18 @@ func (d *textScan) UnmarshalCQL(_ gocql.TypeInfo, data []byte) error {
 	case d.typ == typeUUID || d.typ == typeTimeUUID:
 		u, err := gocql.UUIDFromBytes(data)
 		d.text = u.String()
+		return err
+	case d.typ == typeBoolean:
+		d.text = strconv.FormatBool(data[0] != 0)
+		return nil
+	case d.typ == typeDecimal:
+		var dec inf.Dec
+		err := gocql.Unmarshal(info, data, &dec)
+		d.text = dec.String()
+		return err
+	case d.typ == typeTimestamp:
+		n, err := integer(data)
+		d.text = time.UnixMilli(n).UTC().Format(timeFormat)
 		return err
 	}
 	n, err := integer(data)

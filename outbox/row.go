@@ -62,6 +62,10 @@ func (l *layout) complete(e *Event, bad error, text func(*recordHeader) (value s
 	if e.Type == "" {
 		e.Type = l.eventType
 	}
+	if _, ok := e.Headers[HeaderTopic]; ok { // no writer names the topic in the headers of a row
+		e.Headers = maps.Clone(e.Headers)
+		delete(e.Headers, HeaderTopic)
+	}
 	if e.ContentType == "" { // a table without a column for it may have it there
 		e.ContentType = cmp.Or(contentTypeHeader(e.Headers), DefaultContentType)
 	}
@@ -95,7 +99,7 @@ func (l *layout) complete(e *Event, bad error, text func(*recordHeader) (value s
 	for _, text := range []struct {
 		field field
 		value string
-	}{{fieldAggregateType, e.AggregateType}, {fieldType, e.Type}, {fieldContentType, e.ContentType}, {fieldID, e.ID.text}, {fieldAggregateID, e.AggregateID.text}, {fieldHeaders, e.Headers[HeaderPartitionKey]}} {
+	}{{fieldAggregateType, e.AggregateType}, {fieldType, e.Type}, {fieldContentType, e.ContentType}, {fieldID, e.ID.text}, {fieldAggregateID, e.AggregateID.text}, {fieldHeaders, e.Headers[HeaderPartitionKey]}, {fieldHeaders, e.Headers[HeaderTopic]}} {
 		if text.value == "" {
 			continue
 		}
@@ -146,9 +150,9 @@ func (c *column) read(r row, f field, e *Event) (err error) {
 	case fieldContentType:
 		e.ContentType, _, err = value[string](r, c.name)
 	case fieldHeaders:
-		e.Headers, _, err = value[map[string]string](r, c.name)
+		e.Headers, err = c.headers(r)
 	case fieldDeliverAt:
-		e.DeliverAt, _, err = value[time.Time](r, c.name)
+		e.DeliverAt, err = c.time(r)
 	case fieldCreatedAt:
 		e.CreatedAt, err = c.time(r)
 	case fieldPayload:
@@ -158,6 +162,15 @@ func (c *column) read(r row, f field, e *Event) (err error) {
 }
 
 func (c *column) id(r row) (id ID, err error) {
+	if c.parts != nil {
+		parts := make([]string, len(c.parts))
+		for i := range c.parts {
+			if parts[i], _, err = c.parts[i].text(r); err != nil {
+				return ID{}, err
+			}
+		}
+		return c.join(parts)
+	}
 	switch c.typ {
 	case typeUUID, typeTimeUUID:
 		id.uuid, _, err = value[gocql.UUID](r, c.name)
@@ -186,11 +199,40 @@ func (c *column) time(r row) (time.Time, error) {
 		t, _, err := value[time.Time](r, c.name)
 		return t, err
 	}
-	u, ok, err := value[gocql.UUID](r, c.name)
+	if c.typ == typeTimeUUID {
+		u, ok, err := value[gocql.UUID](r, c.name)
+		if !ok {
+			return time.Time{}, err
+		}
+		return u.Time().UTC().Truncate(time.Millisecond), nil
+	}
+	text, ok, err := c.text(r)
 	if !ok {
 		return time.Time{}, err
 	}
-	return u.Time().UTC().Truncate(time.Millisecond), nil
+	t, problem := timeOf(c.typ, text)
+	return t, c.problem(problem)
+}
+
+func (c *column) headers(r row) (map[string]string, error) {
+	if c.typ == typeTextMap {
+		headers, _, err := value[map[string]string](r, c.name)
+		return headers, err
+	}
+	text, ok, err := value[string](r, c.name)
+	if !ok {
+		return nil, err
+	}
+	headers, problem := headersOf(text)
+	return headers, c.problem(problem)
+}
+
+// problem returns the error of a value of the column, nil for none.
+func (c *column) problem(text string) error {
+	if text == "" {
+		return nil
+	}
+	return &rowError{Column: c.name, Problem: text}
 }
 
 func (c *column) bytes(r row) ([]byte, error) {

@@ -16,7 +16,10 @@ type scanner struct {
 	e       Event
 	headers headerMap
 	texts   []textScan // of the columns of record headers alone
-	dest    []any
+	parts   []textScan // of an aggregate with several columns
+	// Columns whose text is read as headers or as a time.
+	json, created, deliver textScan
+	dest                   []any
 }
 
 // scanner is rows.NewScanner.
@@ -34,9 +37,22 @@ func (s *scanner) Dest() []any {
 	for i := range s.texts {
 		s.texts[i].ok = false
 	}
+	for i := range s.parts {
+		s.parts[i].ok = false
+	}
+	s.json.ok, s.created.ok, s.deliver.ok = false, false, false
 	if s.dest == nil {
 		for _, f := range s.layout.fields {
-			s.dest = append(s.dest, s.destination(f, s.layout.columns[f].typ))
+			c := &s.layout.columns[f]
+			if c.parts == nil {
+				s.dest = append(s.dest, s.destination(f, c.typ))
+				continue
+			}
+			s.parts = make([]textScan, len(c.parts))
+			for i := range s.parts {
+				s.parts[i].typ = c.parts[i].typ
+				s.dest = append(s.dest, &s.parts[i])
+			}
 		}
 		s.texts = make([]textScan, 0, len(s.layout.headers)) // the destinations point into it
 		for _, h := range s.layout.headers {
@@ -75,15 +91,28 @@ func (s *scanner) destination(f field, typ columnType) any {
 	case fieldContentType:
 		return &s.e.ContentType
 	case fieldHeaders:
+		if typ == typeText {
+			s.json.typ = typ
+			return &s.json
+		}
 		return &s.headers
 	case fieldCreatedAt:
-		if typ == typeTimestamp {
-			return &s.e.CreatedAt
+		if typ == typeTimeUUID {
+			return &timeUUIDScan{&s.e.CreatedAt}
 		}
-		return &timeUUIDScan{&s.e.CreatedAt}
+		return timeDestination(&s.e.CreatedAt, &s.created, typ)
 	default:
-		return &s.e.DeliverAt
+		return timeDestination(&s.e.DeliverAt, &s.deliver, typ)
 	}
+}
+
+// timeDestination returns t for a timestamp, else text.
+func timeDestination(t *time.Time, text *textScan, typ columnType) any {
+	if typ == typeTimestamp {
+		return t
+	}
+	text.typ = typ
+	return text
 }
 
 // Event returns the event of the row that was scanned last, or a *rowError.
@@ -92,12 +121,42 @@ func (s *scanner) Event() (Event, error) {
 	e := s.e
 	e.Headers = s.headers
 	s.e, s.headers = Event{}, nil
+	bad := s.decode(&e)
 	next := 0
-	return e, s.layout.complete(&e, nil, func(*recordHeader) (string, bool, error) {
+	return e, s.layout.complete(&e, bad, func(*recordHeader) (string, bool, error) {
 		d := &s.texts[next]
 		next++
 		return d.text, d.ok, nil
 	})
+}
+
+// decode sets the fields that were scanned as text. It returns the first problem of them.
+func (s *scanner) decode(e *Event) (bad error) {
+	columns := &s.layout.columns
+	note := func(err error) {
+		if bad == nil {
+			bad = err
+		}
+	}
+	if s.parts != nil {
+		id, err := columns[fieldAggregateID].join(texts(s.parts))
+		e.AggregateID = id
+		note(err)
+	}
+	var problem string
+	if s.json.ok {
+		e.Headers, problem = headersOf(s.json.text)
+		note(columns[fieldHeaders].problem(problem))
+	}
+	if s.created.ok {
+		e.CreatedAt, problem = timeOf(s.created.typ, s.created.text)
+		note(columns[fieldCreatedAt].problem(problem))
+	}
+	if s.deliver.ok {
+		e.DeliverAt, problem = timeOf(s.deliver.typ, s.deliver.text)
+		note(columns[fieldDeliverAt].problem(problem))
+	}
+	return bad
 }
 
 // Adds is Table.adds for the row that was scanned last. Call it before Event.
@@ -155,6 +214,10 @@ func (d *intScan) UnmarshalCQL(_ gocql.TypeInfo, data []byte) (err error) {
 
 func integer(data []byte) (int64, error) {
 	switch len(data) {
+	case 1:
+		return int64(int8(data[0])), nil
+	case 2:
+		return int64(int16(binary.BigEndian.Uint16(data))), nil
 	case 4:
 		return int64(int32(binary.BigEndian.Uint32(data))), nil
 	case 8:

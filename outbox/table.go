@@ -70,17 +70,27 @@ const maxTTL = 630_720_000 * time.Second
 
 func (t Table) prepare() Table {
 	l := t.layout
-	t.insert = "INSERT INTO " + t.String() + " (" + l.inserts + ") VALUES (" + strings.Repeat("?, ", len(l.written)-1) + "?)"
+	t.insert = "INSERT INTO " + t.String() + " (" + l.inserts + ") VALUES (" + strings.Repeat("?, ", strings.Count(l.inserts, ", ")) + "?)"
 	t.insertIfNotExists = t.insert + " IF NOT EXISTS"
 	t.insert += t.using()
 	t.insertIfNotExists += t.using()
 	if l.numbered() {
-		aggregate, seq := quote(l.columns[fieldAggregateID].name), quote(l.columns[fieldSequence].name)
+		seq := quote(l.columns[fieldSequence].name)
 		rows := "SELECT writetime(" + quote(l.mark) + "), " + l.list + " FROM " + t.String() + " WHERE "
-		t.byKey = rows + aggregate + " = ? AND " + seq + " >= ? AND " + seq + " < ? ORDER BY " + seq + " ASC"
-		t.byToken = rows + "token(" + aggregate + ") > ? AND token(" + aggregate + ") <= ?"
+		t.byKey = rows + l.columns[fieldAggregateID].where() + " AND " + seq + " >= ? AND " + seq + " < ? ORDER BY " + seq + " ASC"
+		t.byToken = rows + t.ring()
 	}
 	return t
+}
+
+// ring returns the condition on the tokens of partitions.
+func (t Table) ring() string {
+	key := make([]string, len(t.layout.partition))
+	for i, name := range t.layout.partition {
+		key[i] = quote(name)
+	}
+	token := "token(" + strings.Join(key, ", ") + ")"
+	return token + " > ? AND " + token + " <= ?"
 }
 
 // using returns the end of an INSERT with t's TTL.
@@ -99,7 +109,7 @@ func (t Table) Numbered() bool { return t.layout.numbered() }
 // column is rows.Column.
 func (t Table) column(name string) string {
 	if f := slices.Index(fieldNames[:], name); f >= 0 && t.layout.columns[f].name != "" {
-		return quote(t.layout.columns[f].name)
+		return t.layout.columns[f].quoted()
 	}
 	return ""
 }
@@ -110,13 +120,12 @@ func (t Table) selectByKey(of *Event, from, to int64) (stmt string, args []any) 
 		clamp := func(n int64) int64 { return max(math.MinInt32, min(n, math.MaxInt32)) }
 		from, to = clamp(from), clamp(to)
 	}
-	return t.byKey, []any{idValue(t.layout.columns[fieldAggregateID].typ, of.AggregateID), from, to}
+	return t.byKey, append(t.layout.columns[fieldAggregateID].arguments(of.AggregateID), from, to)
 }
 
 // selectAggregates is rows.SelectAggregates.
 func (t Table) selectAggregates(after, upTo int64) (stmt string, args []any) {
-	aggregate := quote(t.layout.columns[fieldAggregateID].name)
-	return "SELECT DISTINCT " + aggregate + " FROM " + t.String() + " WHERE token(" + aggregate + ") > ? AND token(" + aggregate + ") <= ?", []any{after, upTo}
+	return "SELECT DISTINCT " + t.layout.columns[fieldAggregateID].quoted() + " FROM " + t.String() + " WHERE " + t.ring(), []any{after, upTo}
 }
 
 // String is the table's name as CQL writes it, with its keyspace if it has one.

@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"encoding/binary"
-	"slices"
 	"strconv"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox/internal/keys"
@@ -10,11 +9,14 @@ import (
 
 // byAggregate is rows.ByAggregate.
 func (t Table) byAggregate() bool {
-	return slices.Equal(t.layout.partition, []string{t.layout.columns[fieldAggregateID].name})
+	return t.layout.byAggregate()
 }
 
 // token is rows.Token.
 func (t Table) token(aggregate ID) int64 {
+	if t.layout.columns[fieldAggregateID].parts != nil {
+		return t.layout.compoundToken(aggregate)
+	}
 	typ := t.layout.columns[fieldAggregateID].typ
 	if aggregate.text != "" {
 		return textToken(typ, aggregate.text)
@@ -28,6 +30,17 @@ func (t Table) token(aggregate ID) int64 {
 
 // bytesToken is rows.BytesToken.
 func (t Table) bytesToken(id []byte) int64 {
+	if t.layout.columns[fieldAggregateID].parts != nil {
+		return t.layout.compoundToken(IDFromText(string(id)))
+	}
+	return textToken(t.layout.columns[fieldAggregateID].typ, id)
+}
+
+// textToken is rows.TextToken.
+func (t Table) textToken(id string) int64 {
+	if t.layout.columns[fieldAggregateID].parts != nil {
+		return t.layout.compoundToken(IDFromText(id))
+	}
 	return textToken(t.layout.columns[fieldAggregateID].typ, id)
 }
 

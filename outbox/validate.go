@@ -157,6 +157,12 @@ func (t Table) validateIDs(e *Event, bad *InvalidEventError) {
 		switch {
 		case f.id.IsZero():
 			bad.add(f.name, "is zero", f.fix)
+		case f.column.parts != nil:
+			if _, ok := f.column.split(*f.id); !ok {
+				bad.add(f.name, is()+", which does not fit the columns "+f.column.name, "join their values by outbox.AggregateSeparator")
+			} else {
+				bad.name(f.name, f.id.String(), "use a short printable text")
+			}
 		case !f.id.fits(f.column.typ) && (f.column.typ == typeUUID || f.column.typ == typeTimeUUID):
 			bad.add(f.name, is()+", which is no UUID", "use outbox.IDFromUUID: "+column())
 		case !f.id.fits(f.column.typ):

@@ -33,7 +33,11 @@ func (t Table) arguments(e Event, now time.Time) ([]any, error) {
 func (l *layout) values(e *Event) []any {
 	out := make([]any, 0, len(l.written))
 	for _, f := range l.written {
-		out = append(out, l.columns[f].value(f, e))
+		if c := &l.columns[f]; c.parts != nil {
+			out = append(out, c.arguments(e.AggregateID)...)
+		} else {
+			out = append(out, c.value(f, e))
+		}
 	}
 	return out
 }
@@ -59,26 +63,33 @@ func (c *column) value(f field, e *Event) any {
 		if len(e.Headers) == 0 {
 			return gocql.UnsetValue
 		}
+		if c.typ == typeText {
+			return jsonHeaders(e.Headers)
+		}
 		return headerMap(e.Headers)
 	case fieldCreatedAt:
-		if e.CreatedAt.IsZero() {
-			return gocql.UnsetValue
-		}
-		if c.typ == typeTimeUUID {
-			return timeUUID(e.CreatedAt, e.ID.uuid)
-		}
-		return e.CreatedAt.UnixMilli()
+		return c.timeValue(e.CreatedAt, e)
 	case fieldDeliverAt:
-		if e.DeliverAt.IsZero() {
-			return gocql.UnsetValue
-		}
-		return e.DeliverAt.UnixMilli()
+		return c.timeValue(e.DeliverAt, e)
 	default:
 		if e.Payload == nil {
 			return gocql.UnsetValue // null would write a tombstone of CQL
 		}
 		return e.Payload
 	}
+}
+
+// timeValue returns a time in the type of its column.
+func (c *column) timeValue(t time.Time, e *Event) any {
+	switch {
+	case t.IsZero():
+		return gocql.UnsetValue
+	case c.typ == typeTimeUUID:
+		return timeUUID(t, e.ID.uuid)
+	case c.typ == typeText:
+		return t.UTC().Format(timeFormat)
+	}
+	return t.UnixMilli()
 }
 
 // idValue returns an id in the type of its column.

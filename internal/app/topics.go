@@ -29,7 +29,7 @@ func (c *Config) Publication() (orders.Publication, error) {
 	p := orders.Publication{Topics: make(map[string]string), Source: conf.Source, TLS: c.Kafka.TLS, SASL: c.Kafka.SASL}
 	topic := TopicsOf(conf)
 	for _, eventType := range orders.EventTypes {
-		if p.Topics[eventType], err = topic(eventType, orders.AggregateType); err != nil {
+		if p.Topics[eventType], err = topic(&outbox.Event{Type: eventType, AggregateType: orders.AggregateType}); err != nil {
 			return orders.Publication{}, cli.Usage(err)
 		}
 	}

@@ -21,13 +21,18 @@ import (
 // TopicsOf returns a function that computes the topic of an event from the relay's
 // configuration. It shares no code with the relay, so that verification detects an event in
 // a wrong topic.
-func TopicsOf(conf relay.Config) func(eventType, aggregateType string) (string, error) {
-	return func(eventType, aggregateType string) (string, error) {
-		if t, ok := conf.Topics[eventType]; ok && aggregateType != outbox.MessageAggregate {
+func TopicsOf(conf relay.Config) func(e *outbox.Event) (string, error) {
+	return func(e *outbox.Event) (string, error) {
+		eventType, aggregateType, own := e.Type, e.AggregateType, e.Headers[outbox.HeaderTopic]
+		if t, ok := conf.Topics[eventType]; ok && own == "" && aggregateType != outbox.MessageAggregate {
 			return t, nil
 		}
 		t := eventType // the event type of a message is its topic
-		if aggregateType != outbox.MessageAggregate {
+		switch {
+		case aggregateType == outbox.MessageAggregate:
+		case own != "":
+			t = own
+		default:
 			t = strings.NewReplacer("${event_type}", eventType, "${aggregate_type}", aggregateType, "{event_type}", eventType, "{aggregate_type}", aggregateType).Replace(conf.TopicTemplate)
 		}
 		if t == "." || t == ".." || !topicName.MatchString(t) {

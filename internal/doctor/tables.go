@@ -43,12 +43,8 @@ func checkTable(ctx context.Context, check string, conf *relay.Config) Finding {
 		return Finding{check, false, app.InSettings(err).Error(), stays}
 	}
 	err := relay.CheckTable(ctx, *conf)
-	if bad, ok := errors.AsType[*outbox.MappingError](err); ok {
-		problem := bad.Problem
-		if bad.Column != "" {
-			problem = "column " + bad.Column + " " + problem
-		}
-		return Finding{check, false, name + ": " + problem, bad.Fix}
+	if problems, fixes := misfits(err); len(problems) > 0 {
+		return Finding{check, false, name + ": " + strings.Join(problems, "; "), strings.Join(fixes, "; ")}
 	}
 	if err != nil {
 		return Finding{check, false, err.Error(), stays}
@@ -73,6 +69,26 @@ func checkTable(ctx context.Context, check string, conf *relay.Config) Finding {
 		return Finding{check, false, err.Error(), "GRANT SELECT ON " + log + " TO the relay's role"}
 	}
 	return Finding{check, false, err.Error(), "fix the reported error"}
+}
+
+// misfits returns each problem of a table that does not fit its mapping, with its fix.
+func misfits(err error) (problems, fixes []string) {
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, one := range several.Unwrap() {
+			p, f := misfits(one)
+			problems, fixes = append(problems, p...), append(fixes, f...)
+		}
+		return problems, fixes
+	}
+	bad, ok := errors.AsType[*outbox.MappingError](err)
+	if !ok {
+		return nil, nil
+	}
+	problem := bad.Problem
+	if bad.Column != "" {
+		problem = "column " + bad.Column + " " + problem
+	}
+	return []string{problem}, []string{bad.Fix}
 }
 
 // placeholder matches the parts of a topic template that are fields of an event.

@@ -34,7 +34,7 @@ type Scan struct {
 	// Required.
 	Table string
 	// Topic returns the topic of an event; an error makes the row unreadable. Required.
-	Topic func(eventType, aggregateType string) (string, error)
+	Topic func(e *outbox.Event) (string, error)
 	// SkipAggregateType skips rows of this aggregate type. Empty skips none.
 	SkipAggregateType string
 	// Since skips rows that were written before, except the last of them in each
@@ -214,8 +214,7 @@ func (s *Scan) walk(ctx context.Context, after, upTo int64, limit *rate.Limiter,
 	// The rows of each aggregate are read in their order, which is not that of the table.
 	stmt, args := rows.SelectAggregates(outline, after, upTo)
 	iter := s.Session.Query(stmt, args...).WithContext(ctx).PageSize(limit.Burst()).Idempotent(true).Iter()
-	var aggregate outbox.ID
-	for iter.Scan(&aggregate) {
+	for aggregate, ok := rows.ScanAggregate(outline, iter); ok; aggregate, ok = rows.ScanAggregate(outline, iter) {
 		stmt, args := rows.SelectByKey(outline, &outbox.Event{AggregateID: aggregate}, math.MinInt64, math.MaxInt64)
 		if err := s.walkRows(ctx, limit, each, stmt, args...); err != nil {
 			_ = iter.Close() // the scan was stopped
@@ -251,7 +250,7 @@ func (s *Scan) walkRows(ctx context.Context, limit *rate.Limiter, each func(row 
 		}
 		row := Row{Event: e.ID, Aggregate: e.AggregateID, Seq: *seq, Written: written}
 		if problem == nil {
-			row.Topic, problem = s.Topic(e.Type, e.AggregateType)
+			row.Topic, problem = s.Topic(&e)
 		}
 		var bad *Unreadable
 		if problem != nil {

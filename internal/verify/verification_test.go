@@ -134,7 +134,7 @@ func (b *fixture) verification(change ...func(*Verification)) *Verification {
 	v := &Verification{
 		Scan: &Scan{
 			Session: b.session, Table: "outbox_messages", Ranges: 16,
-			Topic: func(eventType, _ string) (string, error) { return eventType, nil },
+			Topic: func(e *outbox.Event) (string, error) { return e.Type, nil },
 		},
 		Keyspace: "outbox", Table: "outbox_messages", Source: source,
 		Kafka:  world.Kafka{kgo.SeedBrokers(b.seeds...)},
@@ -304,11 +304,11 @@ func TestVerification_ResumesAfterAnInterruption(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		topic, rows := v.Scan.Topic, 0
-		v.Scan.Topic = func(e, a string) (string, error) {
+		v.Scan.Topic = func(e *outbox.Event) (string, error) {
 			if rows++; rows > 80 {
 				cancel(errStop)
 			}
-			return topic(e, a)
+			return topic(e)
 		}
 		err := v.Run(ctx)
 		if err == nil {

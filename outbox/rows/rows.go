@@ -126,6 +126,11 @@ func SelectAggregates(t outbox.Table, after, upTo int64) (stmt string, args []an
 	return functions.SelectAggregates(t, after, upTo)
 }
 
+// ScanAggregate returns the next id of the statement of SelectAggregates; ok is false at its end.
+func ScanAggregate(t outbox.Table, iter *gocql.Iter) (id outbox.ID, ok bool) {
+	return functions.ScanAggregate(t, iter)
+}
+
 // SelectPartition returns the statement, with its arguments, that reads the
 // rows of the partition of of's row: the write time in microseconds, the
 // remaining TTL in seconds (null for none), and then Columns. With a Sequence
@@ -138,7 +143,7 @@ func SelectPartition(t outbox.Table, of *outbox.Event) (stmt string, args []any,
 	return functions.SelectPartition(t, of)
 }
 
-// ByAggregate reports whether the partition key is the column of the aggregate
+// ByAggregate reports whether the partition key is the columns of the aggregate
 // alone, so that an aggregate has one token.
 func ByAggregate(t outbox.Table) bool { return functions.ByAggregate(t) }
 

@@ -101,7 +101,7 @@ func (a *Account) Check() Report {
 	defer cancel()
 	scan := verify.Scan{
 		Session: a.session, Table: "outbox_messages", Ranges: 32,
-		Topic: func(eventType, _ string) (string, error) { return eventType, nil },
+		Topic: func(e *outbox.Event) (string, error) { return e.Type, nil },
 	}
 	if err := scan.Into(ctx, a.ledger); err != nil {
 		a.t.Fatal(err)

@@ -258,8 +258,8 @@ func (w *world) verified() verify.Counts {
 	v := verify.Verification{
 		Scan: &verify.Scan{
 			Session: w.session, Table: keyspace + "." + outbox.DefaultTableName, Ranges: 16,
-			Topic: func(eventType, aggregateType string) (string, error) {
-				return relay.ExpandTopic(relay.DefaultTopicTemplate, eventType, aggregateType), nil
+			Topic: func(e *outbox.Event) (string, error) {
+				return relay.ExpandTopic(relay.DefaultTopicTemplate, e.Type, e.AggregateType), nil
 			},
 		},
 		Keyspace: keyspace, Table: outbox.DefaultTableName, Kafka: testworld.Kafka(w.brokers()), Source: relay.DefaultSource,

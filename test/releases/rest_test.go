@@ -231,8 +231,8 @@ func (passed) Repair(context.Context, []verify.Row) ([]gocql.UUID, error) { retu
 
 // restOfVerification verifies continuously while no relay runs: events are missing.
 func (w *world) restOfVerification() {
-	topic := func(eventType, aggregateType string) (string, error) {
-		return relay.ExpandTopic(relay.DefaultTopicTemplate, eventType, aggregateType), nil
+	topic := func(e *outbox.Event) (string, error) {
+		return relay.ExpandTopic(relay.DefaultTopicTemplate, e.Type, e.AggregateType), nil
 	}
 	table := keyspace + "." + outbox.DefaultTableName
 	v := verify.NewVerifier(verify.VerifierConfig{
@@ -410,7 +410,7 @@ func (w *world) otherTable() {
 // verifiedIn compares an outbox table with its topic.
 func (w *world) verifiedIn(table, topic string) verify.Counts {
 	v := verify.Verification{
-		Scan:     &verify.Scan{Session: w.session, Table: keyspace + "." + table, Ranges: 4, Topic: func(string, string) (string, error) { return topic, nil }},
+		Scan:     &verify.Scan{Session: w.session, Table: keyspace + "." + table, Ranges: 4, Topic: func(*outbox.Event) (string, error) { return topic, nil }},
 		Keyspace: keyspace, Table: table, Kafka: testworld.Kafka(w.brokers()), Source: relay.DefaultSource, Window: verify.Window{Until: time.Now()},
 	}
 	w.must(v.Run(w.t.Context()))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	testworld "github.com/scylla-outbox/scylla-outbox/test/world"
 )
@@ -52,7 +53,7 @@ func (w *world) startVerifier(every time.Duration) {
 		Tables: []verify.VerifierTable{{
 			Scan: &verify.Scan{
 				Session: v.session.Session, Table: keyspace + "." + events, Ranges: 16,
-				Topic: func(eventType, _ string) (string, error) { return eventType, nil },
+				Topic: func(e *outbox.Event) (string, error) { return e.Type, nil },
 			},
 			Keyspace: keyspace, Table: events, Source: relay.DefaultSource,
 			Relay: &verifiedRelay{conf, requests}, DeadLetters: readDeadLetters{deadLetters}, Repair: true,

@@ -138,7 +138,7 @@ func (d *chaosDrill) run(ctx context.Context, c *app.Config) error {
 	if err != nil {
 		return err
 	}
-	if d.topic, err = app.TopicsOf(conf)(d.writers.EventType, d.writers.AggregateType); err != nil {
+	if d.topic, err = app.TopicsOf(conf)(&outbox.Event{Type: d.writers.EventType, AggregateType: d.writers.AggregateType}); err != nil {
 		return cli.Usage(err)
 	}
 	if d.session, err = c.Scylla.Session(c.Scylla.Keyspace); err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 // --config takes tables, topics and rules of a relay, and neither its connections nor what
@@ -50,7 +51,7 @@ relay:
 	if want := []string{"orders.created", "OrderUpdated", "OrderCancelled"}; !slices.Equal(d.topics, want) {
 		t.Errorf("topics of orders %q, want %q", d.topics, want)
 	}
-	if topic, err := d.topicOf("OrderCreated", "order"); err != nil || topic != "orders.created" {
+	if topic, err := d.topicOf(&outbox.Event{Type: "OrderCreated", AggregateType: "order"}); err != nil || topic != "orders.created" {
 		t.Errorf("topic of OrderCreated = %s, %v", topic, err)
 	}
 }

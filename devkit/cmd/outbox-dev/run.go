@@ -82,9 +82,9 @@ type dev struct {
 	stopRelay   func() error
 	ledger      *verify.Ledger
 	consumer    *verify.Consumer
-	tables      []string                                              // of the relay
-	topics      []string                                              // of the orders' events
-	topicOf     func(eventType, aggregateType string) (string, error) // of orders
+	tables      []string                              // of the relay
+	topics      []string                              // of the orders' events
+	topicOf     func(e *outbox.Event) (string, error) // of orders
 }
 
 func newRunCommand() *cobra.Command {

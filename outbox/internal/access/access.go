@@ -5,6 +5,8 @@ package access
 import (
 	"fmt"
 	"time"
+
+	"github.com/gocql/gocql"
 )
 
 // Outbox is the *Functions[outbox.Table, outbox.Event, outbox.ID, outbox.Mapping] of package
@@ -28,6 +30,7 @@ type Functions[T, E, I, M any] struct {
 	NewScanner       func(t T) Scanner[E]
 	Outline          func(t T) T
 	RowToken         func(t T, r Row) (token int64, ok bool)
+	ScanAggregate    func(t T, iter *gocql.Iter) (I, bool)
 	SelectAggregates func(t T, after, upTo int64) (stmt string, args []any)
 	SelectByKey      func(t T, of *E, from, to int64) (stmt string, args []any)
 	SelectByToken    func(t T, after, upTo int64) (stmt string, args []any)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
@@ -164,7 +163,6 @@ func part(d time.Duration, of float64) time.Duration { return time.Duration(floa
 func (b *Backfill) isEmpty(ctx context.Context) (bool, error) {
 	iter := b.cfg.Session.Query("SELECT " + rows.Column(b.table, "aggregate_id") + " FROM " + b.cfg.TableKeyspace + "." + b.cfg.Table + " LIMIT 1").
 		WithContext(ctx).Idempotent(true).Iter()
-	var id outbox.ID
-	found := iter.Scan(&id)
+	_, found := rows.ScanAggregate(b.table, iter)
 	return !found, iter.Close()
 }

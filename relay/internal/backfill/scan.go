@@ -97,8 +97,7 @@ func (s *rangeScan) read(ctx context.Context, after, upTo int64) (err error) {
 	// The rows of each aggregate are read in their order, which is not that of the table.
 	stmt, args = rows.SelectAggregates(b.table, after, upTo)
 	iter := b.query(ctx, stmt, args...)
-	var aggregate outbox.ID
-	for iter.Scan(&aggregate) {
+	for aggregate, ok := rows.ScanAggregate(b.table, iter); ok; aggregate, ok = rows.ScanAggregate(b.table, iter) {
 		stmt, args := rows.SelectByKey(b.table, &outbox.Event{AggregateID: aggregate}, math.MinInt64, math.MaxInt64)
 		if err := s.pass(ctx, stmt, args...); err != nil {
 			_ = iter.Close() // the scan stops; the result of the query does not matter

@@ -31,7 +31,7 @@ type Names struct {
 // maxNames bounds the cached names; event types are few.
 const maxNames = 1000
 
-type nameKey struct{ event, aggregate string }
+type nameKey struct{ event, aggregate, topic string }
 
 type nameEntry struct {
 	name string
@@ -49,7 +49,7 @@ func NewNames(topics map[string]string, template string) *Names {
 // Of returns the topic of an event. The error is a *failure.TopicError if the name is not
 // valid.
 func (n *Names) Of(e *outbox.Event) (string, error) {
-	k := nameKey{e.Type, e.AggregateType}
+	k := nameKey{e.Type, e.AggregateType, e.Headers[outbox.HeaderTopic]}
 	n.mu.RLock()
 	t, ok := n.mu.cache[k]
 	n.mu.RUnlock()
@@ -67,7 +67,7 @@ func (n *Names) Of(e *outbox.Event) (string, error) {
 }
 
 // find returns the topic of an event: a message contains its topic; the topic of any other
-// event is in n.topics, or else follows from the template.
+// event is that of its row, or in n.topics, or else follows from the template.
 func (n *Names) find(e *outbox.Event) (string, error) {
 	if e.AggregateType == outbox.MessageAggregate {
 		if !dlq.ValidTopic(e.Type) {
@@ -75,10 +75,13 @@ func (n *Names) find(e *outbox.Event) (string, error) {
 		}
 		return e.Type, nil
 	}
-	if t, ok := n.topics[e.Type]; ok {
-		return t, nil
+	t := e.Headers[outbox.HeaderTopic]
+	if t == "" {
+		if t, ok := n.topics[e.Type]; ok {
+			return t, nil
+		}
+		t = Expand(n.template, e.Type, e.AggregateType)
 	}
-	t := Expand(n.template, e.Type, e.AggregateType)
 	if !dlq.ValidTopic(t) {
 		return t, &failure.TopicError{EventType: e.Type, AggregateType: e.AggregateType, Topic: t}
 	}
