@@ -22,6 +22,8 @@ type planned struct {
 	change func(l *DeadLetter) // applies the change in memory
 	line   Change              // actor, reason and outcome
 	silent bool                // no line in the history
+	// noRequest reports that the relay need not read the change.
+	noRequest bool
 	// past, unless nil, becomes the history before the line.
 	past map[int64]string
 	done bool // nothing to change

@@ -113,6 +113,12 @@ type DeadLetter struct {
 	listed []time.Time // each FirstFailedAt with which Write failed
 }
 
+// ErrorClasses are the classes of the errors of relays, and then of subscriptions.
+var ErrorClasses = []string{
+	"breaker_open", "attempts_used", "record_too_large", "topic_invalid", "topic_not_allowed", "undecodable", "refused", "behind", "interrupted",
+	"max_receive", "rejected", "record_gone", "moved", "replay", ClassRedelivery,
+}
+
 // OutcomeKind is the way in which a dead letter was resolved.
 type OutcomeKind string
 
@@ -181,6 +187,7 @@ type ChainEntry struct {
 	Status                      Status
 	Version                     int64
 	Unblocked                   bool
+	Priority                    int
 	ErrorClass                  string
 	Attempts, Replays           int
 	CreatedAt                   time.Time
@@ -257,7 +264,7 @@ func (l *DeadLetter) dest() []any {
 func (l *DeadLetter) Entry() ChainEntry {
 	return ChainEntry{
 		EventID: l.EventID, AggregateID: l.AggregateID, AggregateType: l.AggregateType, EventType: l.EventType, Sequence: l.Sequence,
-		WrittenAt: l.WrittenAt, Topic: l.Topic, Status: l.Status, Version: l.Version, Unblocked: l.Unblocked, ErrorClass: l.ErrorClass,
+		WrittenAt: l.WrittenAt, Topic: l.Topic, Status: l.Status, Version: l.Version, Unblocked: l.Unblocked, Priority: l.Priority, ErrorClass: l.ErrorClass,
 		Attempts: l.Attempts, Replays: l.Replays, CreatedAt: l.CreatedAt, FirstFailedAt: l.FirstFailedAt, LastFailedAt: l.LastFailedAt,
 		NextAttempt: l.NextAttempt, Strategy: l.Strategy, Rule: l.Rule, FailureKey: l.FailureKey, ClaimedBy: l.ClaimedBy, ClaimedUntil: l.ClaimedUntil,
 	}

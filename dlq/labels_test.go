@@ -42,11 +42,14 @@ func TestSet_ChangesLabelsOnly(t *testing.T) {
 	if h := b.mustHistory(t, l.EventID); len(h) != 2 || h[1].Outcome != "priority 3 to -5, tag team:a added, tag vip removed" || h[1].By != eve.Name {
 		t.Errorf("history %+v", h)
 	}
-	if got, err := b.Requests(t.Context(), testTable, nil); err != nil || len(got) > 0 {
-		t.Errorf("Requests() = %v, %v, want none", got, err)
+	// The relay reads a priority, and no tags.
+	set(Labels{AddTags: []string{"later"}})
+	set(Labels{RemoveTags: []string{"later"}})
+	if got, err := b.Requests(t.Context(), testTable, nil); err != nil || len(got) != 1 || got[0].Action != ActionSet || got[0].Entry.Priority != -5 {
+		t.Errorf("Requests() = %+v, %v, want that of the priority", got, err)
 	}
 	set(Labels{Priority: new(-5), AddTags: []string{"night"}, RemoveTags: []string{"vip"}})
-	if again := b.mustRead(t, l.EventID); again.Version != 2 {
+	if again := b.mustRead(t, l.EventID); again.Version != 4 {
 		t.Errorf("a change of nothing made version %d", again.Version)
 	}
 	set(Labels{Priority: new(0), RemoveTags: []string{"night", "team:a"}})

@@ -291,7 +291,7 @@ func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by
 			change := p.change
 			p.change = func(l *DeadLetter) { change(l); l.job = by.Job }
 		}
-		if action != ActionSet && (l.Status.Open() || p.to.Open()) && asked != l.Version+1 {
+		if !p.noRequest && (l.Status.Open() || p.to.Open()) && asked != l.Version+1 {
 			askedAt = s.db.Millis() // without a monotonic time, which stops while the host sleeps
 			if err := s.request(ctx, l, action, by.Name); err != nil {
 				return planned{}, err
@@ -341,8 +341,7 @@ func (s *Store) Check(action Action, l *DeadLetter) error {
 }
 
 // Set changes the priority and the tags of a dead letter that is not archived. Its
-// status and its place in the order of its aggregate do not change, and the relay need
-// not read it. A change that changes nothing is not an error and has no line in the
+// status and its place in the order of its aggregate do not change. The relay reads a priority. A change that changes nothing is not an error and has no line in the
 // history.
 func (s *Store) Set(ctx context.Context, event gocql.UUID, c Labels, by Actor) error {
 	if err := c.Validate(); err != nil {
@@ -356,8 +355,10 @@ func (s *Store) Set(ctx context.Context, event gocql.UUID, c Labels, by Actor) e
 		if priority == l.Priority && slices.Equal(tags, l.Tags) {
 			return planned{done: true}, nil
 		}
+		_, ofSubscription := SubscriptionOf(l.Table)
 		return planned{
-			to: l.Status, set: []assignment{{"priority", priority}, {"tags", listOrNull(tags)}},
+			noRequest: priority == l.Priority || ofSubscription,
+			to:        l.Status, set: []assignment{{"priority", priority}, {"tags", listOrNull(tags)}},
 			change: func(l *DeadLetter) { l.Priority, l.Tags = priority, tags },
 			line:   Change{Outcome: labelsChanged(l, priority, tags)},
 		}, nil

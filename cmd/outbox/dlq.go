@@ -79,6 +79,11 @@ func (f *dlqFilter) filter(now time.Time) (out dlq.Filter, err error) {
 	if err := out.Validate(); err != nil {
 		return out, cli.Usage(err)
 	}
+	if f.errorClass != "" {
+		if err := cli.OneOf("error-class", f.errorClass, dlq.ErrorClasses...); err != nil {
+			return out, err
+		}
+	}
 	for _, s := range f.statuses {
 		if s == statusOpen {
 			out.Status = append(out.Status, dlq.OpenStatuses...)

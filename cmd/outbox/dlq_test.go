@@ -193,6 +193,8 @@ func testDLQCommands(t *testing.T, b *dlqFixture) {
 	t.Run("usage", func(t *testing.T) {
 		for _, args := range [][]string{
 			{"list", "--status", "dead"},
+			{"list", "--error-class", "TIMEOUT_ERROR"},
+			{"replay", "--error-class", "record_to_large", "-y", "--reason", "a test"},
 			{"list", "--since", "yesterday"},
 			{"list", "-o", "xml"},
 			{"list", "--limit", "-1"},

@@ -59,7 +59,7 @@ var dlqMutants = []mutant{
 	},
 	{
 		name: "dlq: a change of labels wakes the relay", file: "dlq/store_operate.go", pkg: "./dlq", run: "TestSet_ChangesLabelsOnly",
-		old: "if action != ActionSet && (l.Status.Open()", new: "if (l.Status.Open()",
+		old: "if !p.noRequest && (l.Status.Open()", new: "if (l.Status.Open()",
 	},
 	{
 		name: "dlq: a limit by priority takes the latest failures", file: "dlq/jobs/priority.go", pkg: "./dlq/jobs", run: "ByPriority",

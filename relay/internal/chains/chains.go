@@ -20,7 +20,8 @@ import (
 type Set struct {
 	chains map[gocql.UUID]*Chain // by aggregate; by event id if the dead letter blocks no events
 	known  map[gocql.UUID]deadLetterKey
-	due    dueChains           // chains that wait for a replay, except chains that need an operator
+	due    chainHeap           // chains that wait for the time of a replay, by that time
+	ready  chainHeap           // chains whose time has come, by priority and age
 	groups map[GroupKey]*Group // by rule and error
 	gated  map[*Group]struct{} // groups in which due chains wait
 	counts map[string]int      // number of dead letters by strategy
@@ -40,9 +41,10 @@ type Chain struct {
 	Key         gocql.UUID
 	Aggregate   outbox.ID // or the id of its event, if it does not block others
 	DeadLetters []Ref
-	Draining    bool // a replay is in progress
-	Strict      bool // it blocks later events of the aggregate
-	place       int  // index in Set.due, -1 outside
+	Draining    bool       // a replay is in progress
+	Strict      bool       // it blocks later events of the aggregate
+	in          *chainHeap // Set.due or Set.ready, nil outside
+	place       int        // index in it
 	// gate is the group in which it waits although it is due.
 	gate *Group
 }
@@ -55,6 +57,10 @@ type Ref struct {
 	At    int64
 	Group *Group // nil for a blocked event
 	Asked bool   // an operator requested a replay now, regardless of the strategy
+	// Priority and First, the time of the first failure in milliseconds, order the chains that
+	// are due.
+	Priority int8
+	First    int64
 	// After is a write time in microseconds, 0 for none. The replay waits until the sweep
 	// reader has read up to it, because earlier events that are not dead letters may
 	// still be unpublished.
@@ -71,6 +77,7 @@ const (
 // New returns an empty set. The rules select the strategy of each dead letter.
 func New(rules *dlq.StrategyRules) *Set {
 	return &Set{
+		due: chainHeap{less: sooner}, ready: chainHeap{less: before},
 		rules: rules, chains: make(map[gocql.UUID]*Chain), known: make(map[gocql.UUID]deadLetterKey),
 		groups: make(map[GroupKey]*Group), gated: make(map[*Group]struct{}), counts: make(map[string]int),
 	}
@@ -95,17 +102,25 @@ func (d *Set) Of(key gocql.UUID) *Chain { return d.chains[key] }
 // attempts.
 func (d *Set) IsSpill(id gocql.UUID) bool { return d.known[id].spill }
 
-// Front returns the chain that is due first, nil if no chain waits for a time.
-func (d *Set) Front() *Chain {
-	if len(d.due) == 0 {
-		return nil
+// Front returns the chain to replay next: of those that are due at now one that an operator
+// requested, else that with the highest priority and of these with the earliest first failure; or,
+// if none is due, the one that is due first. It returns nil if no chain waits for a time.
+func (d *Set) Front(now time.Time) *Chain {
+	for len(d.due.list) > 0 && d.due.list[0].Head().At <= now.UnixMilli() {
+		d.ready.push(d.due.list[0])
 	}
-	return d.due[0]
+	switch {
+	case len(d.ready.list) > 0:
+		return d.ready.list[0]
+	case len(d.due.list) > 0:
+		return d.due.list[0]
+	}
+	return nil
 }
 
 // Hold makes a chain that is due wait in a group.
 func (d *Set) Hold(c *Chain, g *Group) {
-	heap.Remove(&d.due, c.place)
+	c.leave()
 	g.enter(d, c)
 }
 
@@ -140,7 +155,7 @@ func (d *Set) Add(aggregate outbox.ID, strict bool, ref Ref, spill bool) {
 	key := aggregate.UUID()
 	c, ok := d.chains[key]
 	if !ok {
-		c = &Chain{Key: key, Aggregate: aggregate, Strict: strict, place: -1}
+		c = &Chain{Key: key, Aggregate: aggregate, Strict: strict}
 		d.chains[key] = c
 	}
 	i := len(c.DeadLetters)
@@ -205,7 +220,7 @@ func (d *Set) Remove(id gocql.UUID) {
 func (c *Chain) Head() *Ref { return &c.DeadLetters[0] }
 
 // Queued reports whether the chain waits for a time; a draining chain does not.
-func (c *Chain) Queued() bool { return c.place >= 0 }
+func (c *Chain) Queued() bool { return c.in != nil }
 
 // IsDue reports whether the chain's head is due for a replay. If not, in is the time
 // until then, or 0 if the replay needs an operator or waits for the breaker to close.
@@ -279,19 +294,14 @@ func (d *Set) Loosen(id gocql.UUID, at int64) {
 }
 
 // Touch updates the position of a chain whose head changed: it leaves its group and
-// enters, moves in or leaves the due heap.
+// waits for its time again, or leaves the heaps.
 func (d *Set) Touch(c *Chain) {
 	if c.gate != nil {
 		c.gate.leave(d, c)
 	}
-	in := !c.Draining && len(c.DeadLetters) > 0 && c.Head().At != AtOperator
-	switch {
-	case in && c.place < 0:
-		heap.Push(&d.due, c)
-	case in:
-		heap.Fix(&d.due, c.place)
-	case c.place >= 0:
-		heap.Remove(&d.due, c.place)
+	c.leave()
+	if !c.Draining && len(c.DeadLetters) > 0 && c.Head().At != AtOperator {
+		d.due.push(c)
 	}
 }
 
@@ -312,29 +322,57 @@ func (d *Set) count(ref *Ref, by int) {
 	d.counts[strategy] += by
 }
 
-// dueChains is a heap of chains by the due time of their heads.
-type dueChains []*Chain
+// chainHeap is a heap of chains. A chain is in one at a time.
+type chainHeap struct {
+	list []*Chain
+	less func(a, b *Ref) bool // of their heads
+}
 
-func (q dueChains) Len() int           { return len(q) }
-func (q dueChains) Less(i, j int) bool { return q[i].Head().At < q[j].Head().At }
-func (q dueChains) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].place, q[j].place = i, j
+// sooner orders heads by the time of their next replay.
+func sooner(a, b *Ref) bool { return a.At < b.At }
+
+// before orders heads whose time has come.
+func before(a, b *Ref) bool {
+	if a.Asked != b.Asked {
+		return a.Asked
+	}
+	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.First, b.First)) < 0
+}
+
+// push moves a chain into the heap.
+func (q *chainHeap) push(c *Chain) {
+	c.leave()
+	heap.Push(q, c)
+}
+
+// leave removes the chain from its heap, if it is in one.
+func (c *Chain) leave() {
+	if c.in != nil {
+		heap.Remove(c.in, c.place)
+	}
+}
+
+// Len implements heap.Interface, as the methods below.
+func (q *chainHeap) Len() int           { return len(q.list) }
+func (q *chainHeap) Less(i, j int) bool { return q.less(q.list[i].Head(), q.list[j].Head()) }
+func (q *chainHeap) Swap(i, j int) {
+	q.list[i], q.list[j] = q.list[j], q.list[i]
+	q.list[i].place, q.list[j].place = i, j
 }
 
 // Push implements heap.Interface.
-func (q *dueChains) Push(x any) {
+func (q *chainHeap) Push(x any) {
 	c := x.(*Chain)
-	c.place = len(*q)
-	*q = append(*q, c)
+	c.in, c.place = q, len(q.list)
+	q.list = append(q.list, c)
 }
 
 // Pop implements heap.Interface.
-func (q *dueChains) Pop() any {
-	old := *q
-	c := old[len(old)-1]
-	old[len(old)-1] = nil
-	*q = old[:len(old)-1]
-	c.place = -1
+func (q *chainHeap) Pop() any {
+	last := len(q.list) - 1
+	c := q.list[last]
+	q.list[last] = nil
+	q.list = q.list[:last]
+	c.in = nil
 	return c
 }

@@ -3,6 +3,7 @@ package chains
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/gocql/gocql"
 
@@ -21,8 +22,8 @@ func TestSet_AChainIsInTheOrderOfNumbers(t *testing.T) {
 	for _, ref := range d.chains[key.UUID()].DeadLetters {
 		got = append(got, ref.Seq)
 	}
-	if !slices.Equal(got, []int64{1, 2, 3, 4, 5}) || d.due[0].Head().Seq != 1 {
-		t.Errorf("the chain is %v with %d due first, want 1 to 5", got, d.due[0].Head().Seq)
+	if !slices.Equal(got, []int64{1, 2, 3, 4, 5}) || d.Front(time.Now()).Head().Seq != 1 {
+		t.Errorf("the chain is %v with %d due first, want 1 to 5", got, d.Front(time.Now()).Head().Seq)
 	}
 }
 
@@ -55,4 +56,48 @@ func TestSet_SizeCountsAggregatesWithBlockedEvents(t *testing.T) {
 	d.Remove(gocql.UUID{1, 3})
 	d.Remove(gocql.UUID{2, 1})
 	want("settled", 0)
+}
+
+// Of the chains that are due, those that an operator requested come first, then higher priorities,
+// then the oldest failures; the others come when their time does.
+func TestSet_DueChainsByPriorityThenAge(t *testing.T) {
+	t.Parallel()
+	d, now := New(nil), time.UnixMilli(1_000_000)
+	add := func(n byte, at int64, ref Ref) {
+		ref.ID, ref.At = gocql.UUID{n}, at
+		d.Add(outbox.IDFromUUID(ref.ID), false, ref, false)
+	}
+	due := now.UnixMilli()
+	add(1, due-50, Ref{First: 10})
+	add(2, AtBreaker, Ref{First: 30})
+	add(3, due, Ref{First: 20, Priority: 5})
+	add(4, due+1, Ref{First: 1, Priority: 100})
+	add(5, AtOnce, Ref{First: 40, Priority: -100, Asked: true})
+	add(6, AtBreaker, Ref{First: 5, Priority: 5})
+	add(7, AtOperator, Ref{First: 1, Priority: 100})
+	next := func(now time.Time) byte {
+		c := d.Front(now)
+		if c == nil {
+			return 0
+		}
+		if due, _ := c.IsDue(now, false); due {
+			d.Remove(c.Head().ID)
+		}
+		return c.Key[0]
+	}
+	if first := next(now); first != 5 {
+		t.Errorf("first is %d, want 5, which an operator requested", first)
+	}
+	d.Change(gocql.UUID{2}, func(r *Ref) { r.Priority = 7 }) // while it is due
+	var got []byte
+	for range 5 {
+		got = append(got, next(now))
+	}
+	if want := []byte{2, 6, 3, 1, 4}; !slices.Equal(got, want) {
+		t.Errorf("the order is %v, want %v, of which the last is not due", got, want)
+	}
+	later := now.Add(time.Second)
+	if got := []byte{next(later), next(later)}; !slices.Equal(got, []byte{4, 0}) {
+		t.Errorf("a second later the order is %v, want 4 and no other", got)
+	}
 }

@@ -7,7 +7,8 @@
 //     it is in progress.
 //   - Group: dead letters with one rule and equal errors. Members of a large group are
 //     replayed with canaries: a few first, and the others when these are published.
-//   - Set: all chains and groups, and the chains that are due, by time.
+//   - Set: all chains and groups, the chains that wait, by time, and those that are due, by
+//     priority and age.
 //
 // The package reads and writes no dead letters and publishes nothing. It has no locks: no
 // type is safe for concurrent use. The lock of a publish.Publisher guards its Set.

@@ -175,7 +175,7 @@ func (w deadLetterWriter) writeFront(l *lane) bool {
 	case status.Open() && !other:
 		at := chains.AtOf(deadLetter.Strategy, deadLetter.NextAttempt)
 		group := p.mu.deadLetters.Group(deadLetter.Rule, deadLetter.FailureKey)
-		p.mu.deadLetters.Add(key, strict, chains.Ref{ID: it.event.ID.UUID(), Seq: it.event.Sequence, At: at, Group: group}, spill)
+		p.mu.deadLetters.Add(key, strict, chains.Ref{ID: it.event.ID.UUID(), Seq: it.event.Sequence, At: at, Group: group, Priority: int8(deadLetter.Priority), First: deadLetter.FirstFailedAt.UnixMilli()}, spill)
 		if it.cause != nil && it.cause.stalled && at > chains.AtOnce {
 			p.waitForPartitionLocked(it.event.ID.UUID(), at)
 		}

@@ -172,7 +172,7 @@ func (r *Replayer) pickLocked(ctx context.Context, now time.Time, state BreakerS
 				continue
 			}
 		default:
-			if c = d.Front(); c == nil {
+			if c = d.Front(now); c == nil {
 				return nil
 			}
 		}

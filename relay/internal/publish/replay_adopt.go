@@ -63,7 +63,7 @@ func (r *Replayer) followLocked(e *dlq.ChainEntry, asked bool) {
 	}
 	d.Change(e.EventID, func(ref *chains.Ref) {
 		ref.Group = d.Group(e.Rule, e.FailureKey)
-		ref.Asked = asked
+		ref.Asked, ref.Priority = asked, int8(e.Priority)
 		ref.At = chains.AtOfEntry(e, asked)
 		if asked && ref.Group != nil {
 			ref.Group.Wanted()
@@ -81,7 +81,7 @@ func (r *Replayer) takeInLocked(e *dlq.ChainEntry) {
 	if d.Has(e.EventID) {
 		return
 	}
-	d.Add(outbox.IDFromUUID(e.EventID), false, chains.Ref{ID: e.EventID, Seq: e.Sequence, At: chains.AtOperator, Group: d.Group(e.Rule, e.FailureKey)},
+	d.Add(outbox.IDFromUUID(e.EventID), false, chains.Ref{ID: e.EventID, Seq: e.Sequence, At: chains.AtOperator, Group: d.Group(e.Rule, e.FailureKey), Priority: int8(e.Priority), First: e.FirstFailedAt.UnixMilli()},
 		chains.IsSpillClass(e.ErrorClass))
 }
 

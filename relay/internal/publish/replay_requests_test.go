@@ -1,10 +1,12 @@
 package publish
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
@@ -70,6 +72,39 @@ func TestReplay_DiscardedInProgress(t *testing.T) {
 		p.ids.show(e.ID.UUID(), 10)
 		if fresh, shown := p.ids.size(); fresh != 0 || shown != 1 {
 			t.Errorf("%d fresh and %d shown in the index after the sweep read the row, want 0 and 1", fresh, shown)
+		}
+	})
+}
+
+// A priority that an operator has changed decides which dead letter is replayed first.
+func TestReplay_FollowsAChangedPriority(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, nil)
+		defer b.close()
+		p, now := b.publisher, time.Now()
+		r := &Replayer{p: p, log: p.log}
+		var entries []dlq.ChainEntry
+		for i := range 2 {
+			e := relaytest.Event(i, 1, "OrderUpdated")
+			entries = append(entries, dlq.ChainEntry{
+				EventID: e.ID.UUID(), AggregateID: e.AggregateID.String(), Sequence: 1, EventType: e.Type, ErrorClass: chains.ClassBreakerOpen, Status: dlq.Pending,
+				Strategy: dlq.StrategyBreakerClose, FirstFailedAt: now.Add(time.Duration(i) * time.Second),
+			})
+		}
+		(&OpenDeadLetters{entries: slices.Clone(entries)}).note(p)
+		first := func() gocql.UUID {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return p.mu.deadLetters.Front(now).Head().ID
+		}
+		if first() != entries[0].EventID {
+			t.Error("without priorities the oldest is not the first")
+		}
+		entries[1].Priority = 5
+		r.Answer(&dlq.Request{EventID: entries[1].EventID, Action: dlq.ActionSet, Entry: entries[1]})
+		if first() != entries[1].EventID {
+			t.Error("the one with the higher priority is not the first")
 		}
 	})
 }

@@ -148,6 +148,7 @@ func (d *OpenDeadLetters) note(p *Publisher) {
 		}
 		ref := chains.Ref{
 			ID: e.EventID, Seq: e.Sequence, At: chains.AtOfEntry(e, false), Group: p.mu.deadLetters.Group(e.Rule, e.FailureKey),
+			Priority: int8(e.Priority), First: e.FirstFailedAt.UnixMilli(),
 		}
 		if strict {
 			if aggregate != e.AggregateID || next != e.Sequence {

@@ -124,7 +124,7 @@ func (p *Publisher) waitsLocked(now time.Time) bool {
 	if p.mu.deadLetters.replays > 0 {
 		return true
 	}
-	if c := p.mu.deadLetters.Front(); c != nil {
+	if c := p.mu.deadLetters.Front(now); c != nil {
 		if due, _ := c.IsDue(now, false); due {
 			return true
 		}
