@@ -83,7 +83,13 @@ type Settle struct {
 	Delay time.Duration
 	// Reason is the consumer's error for Nack and Reject; bounded to 2,000 bytes.
 	Reason string
+	// Details are those of Reason, such as a stack, bounded to MaxDetails bytes. The dead letter has
+	// those of the last failure; others are not kept.
+	Details string
 }
+
+// MaxDetails bounds Settle.Details, in bytes.
+const MaxDetails = 16 << 10
 
 // Code is the result of one Settle.
 type Code string

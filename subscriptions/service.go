@@ -29,6 +29,8 @@ type Status struct {
 	// of the oldest message that is not settled.
 	Waiting, Leased, Deferred, Lag int64
 	Oldest                         time.Time
+	// Consumers are those that wait for messages, by instance and name.
+	Consumers []WaitingConsumer
 	// DeadLetters is the number of open dead letters, at most 10,000; more are shown as
 	// 10,000.
 	DeadLetters int
@@ -47,6 +49,8 @@ type PartitionStatus struct {
 	// of the partition.
 	Committed, End            int64
 	Waiting, Leased, Deferred int64
+	// CommittedAt is the time of the last commit of the owner, zero before its first one.
+	CommittedAt time.Time
 	// Lag is the number of messages that are not settled: the waiting, leased and deferred
 	// ones, and the records that the owner has not read yet. Those are counted by their
 	// offsets: types and filter may not select some of them. Control records, records of
@@ -66,6 +70,13 @@ func (s *Status) AddPartitions() {
 			s.Oldest = p.Oldest
 		}
 	}
+}
+
+// WaitingConsumer is a consumer without a message: its long polls, streams or sockets wait.
+type WaitingConsumer struct {
+	Consumer string `json:"consumer" doc:"Name of its token or its address, and behind it the name that it gives to itself"`
+	Instance string `json:"instance" doc:"The process at which it waits"`
+	Requests int    `json:"requests" doc:"Number of its requests that wait"`
 }
 
 // InstanceStatus is the state of a process that runs a subscription.

@@ -508,9 +508,15 @@ func printSubscription(out io.Writer, st *client.Status) error {
 	for _, k := range st.Skips {
 		fmt.Fprintf(columns, "%s[%d]\t%d-%d\t%d\t%s\t%s\t%s\n", k.Topic, k.Partition, k.From, k.To, k.Count, k.Reason, k.At.UTC().Format(cli.ListTime), cli.Clean(k.AcknowledgedBy, 40))
 	}
-	fmt.Fprintln(columns, "\nPARTITION\tOWNER\tCOMMITTED\tEND\tWAITING\tIN FLIGHT\tDEFERRED")
+	fmt.Fprintln(columns, "\nPARTITION\tOWNER\tCOMMITTED\tAT\tEND\tWAITING\tIN FLIGHT\tDEFERRED")
 	for _, p := range st.Partitions {
-		fmt.Fprintf(columns, "%s[%d]\t%s\t%d\t%d\t%d\t%d\t%d\n", p.Topic, p.Partition, cli.Clean(p.Owner, 40), p.Committed, p.End, p.Waiting, p.Leased, p.Deferred)
+		fmt.Fprintf(columns, "%s[%d]\t%s\t%d\t%s\t%d\t%d\t%d\t%d\n", p.Topic, p.Partition, cli.Clean(p.Owner, 40), p.Committed, cli.At(columns, timeOf(p.CommittedAt)), p.End, p.Waiting, p.Leased, p.Deferred)
+	}
+	if len(st.Consumers) > 0 {
+		fmt.Fprintln(columns, "\nWAITING CONSUMER\tREQUESTS\tINSTANCE")
+	}
+	for _, c := range st.Consumers {
+		fmt.Fprintf(columns, "%s\t%d\t%s\n", cli.Clean(c.Consumer, 60), c.Requests, cli.Clean(c.Instance, 40))
 	}
 	fmt.Fprintln(columns, "\nINSTANCE\tADDRESS\tPARTITIONS\tREPORTED\tBREAKER\tERROR")
 	for _, i := range st.Instances {

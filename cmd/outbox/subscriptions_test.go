@@ -307,6 +307,25 @@ func TestConsume_StopsGracefully(t *testing.T) {
 	}
 }
 
+// The status shows when a position was committed last, and which consumers wait.
+func TestSubscriptions_StatusShowsConsumers(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	var out strings.Builder
+	if err := printSubscription(&out, &client.Status{
+		Partitions: []client.PartitionStatus{{Topic: "t", Committed: 7, CommittedAt: &at}, {Topic: "u", Committed: 8}},
+		Consumers:  []client.WaitingConsumer{{Consumer: "ann/web-1", Instance: "i1", Requests: 2}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(strings.Fields(out.String()), " ")
+	for _, want := range []string{"t[0] 7 2026-01-02 03:04:05Z", "u[0] 8 -", "WAITING CONSUMER REQUESTS INSTANCE ann/web-1 2 i1"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the status has no %q:\n%s", want, out.String())
+		}
+	}
+}
+
 // The status shows the breaker of each process.
 func TestSubscriptions_StatusShowsBreakers(t *testing.T) {
 	t.Parallel()

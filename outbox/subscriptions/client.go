@@ -92,7 +92,9 @@ type Status struct {
 	Oldest      *time.Time `json:"oldest,omitempty"`
 	DeadLetters int        `json:"dead_letters"`
 	// Skips are the records that were never delivered.
-	Skips      []Skip            `json:"skips,omitempty"`
+	Skips []Skip `json:"skips,omitempty"`
+	// Consumers are those that wait for messages; Leases returns those that have some.
+	Consumers  []WaitingConsumer `json:"consumers"`
 	Partitions []PartitionStatus `json:"partitions"`
 	Instances  []InstanceStatus  `json:"instances"`
 }
@@ -115,19 +117,29 @@ type Skip struct {
 	AcknowledgedBy string    `json:"acknowledged_by,omitempty"`
 }
 
+// WaitingConsumer is a consumer without a message: its long polls, streams or sockets wait.
+type WaitingConsumer struct {
+	Consumer string `json:"consumer"`
+	Instance string `json:"instance"`
+	// Requests is the number of its requests that wait.
+	Requests int `json:"requests"`
+}
+
 // PartitionStatus is the state of one partition of a subscription.
 type PartitionStatus struct {
-	Topic     string     `json:"topic"`
-	Partition int32      `json:"partition"`
-	Owner     string     `json:"owner,omitempty"`
-	Epoch     int64      `json:"epoch"`
-	Committed int64      `json:"committed"`
-	End       int64      `json:"end"`
-	Waiting   int64      `json:"waiting"`
-	Leased    int64      `json:"leased"`
-	Deferred  int64      `json:"deferred"`
-	Lag       int64      `json:"lag"`
-	Oldest    *time.Time `json:"oldest,omitempty"`
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Owner     string `json:"owner,omitempty"`
+	Epoch     int64  `json:"epoch"`
+	Committed int64  `json:"committed"`
+	// CommittedAt is the time of the last commit of the owner, nil before its first one.
+	CommittedAt *time.Time `json:"committed_at,omitempty"`
+	End         int64      `json:"end"`
+	Waiting     int64      `json:"waiting"`
+	Leased      int64      `json:"leased"`
+	Deferred    int64      `json:"deferred"`
+	Lag         int64      `json:"lag"`
+	Oldest      *time.Time `json:"oldest,omitempty"`
 }
 
 // InstanceStatus is the last report of a process that runs a subscription.

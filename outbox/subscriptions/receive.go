@@ -164,6 +164,9 @@ type Settling struct {
 	Delay time.Duration
 	// Reason is the error of the consumer for Nack and Reject, up to 2,000 bytes.
 	Reason string
+	// Details are those of Reason, such as a stack, up to 16,384 bytes. A dead letter has those of
+	// the last failure.
+	Details string
 }
 
 // MarshalJSON writes the delay as the API reads it.
@@ -172,7 +175,8 @@ func (s Settling) MarshalJSON() ([]byte, error) {
 		Receipt string `json:"receipt"`
 		Delay   string `json:"delay,omitempty"`
 		Reason  string `json:"reason,omitempty"`
-	}{Receipt: s.Receipt, Reason: s.Reason}
+		Details string `json:"details,omitempty"`
+	}{Receipt: s.Receipt, Reason: s.Reason, Details: s.Details}
 	if s.Delay != 0 {
 		out.Delay = s.Delay.String()
 	}

@@ -42,6 +42,7 @@ type nackInput struct {
 	Receipts []string         `json:"receipts,omitempty" maxItems:"1000"`
 	Delay    httpapi.Duration `json:"delay,omitempty" doc:"Time until the next delivery, 0s to 12h; default: the backoff of the subscription"`
 	Reason   string           `json:"reason,omitempty" doc:"Error of the consumer, at most 2,000 bytes"`
+	Details  string           `json:"details,omitempty" doc:"Details of the error, such as a stack, at most 16,384 bytes: a dead letter has those of the last failure in its error_chain"`
 	Items    []nackItem       `json:"items,omitempty" maxItems:"1000" doc:"Instead of receipts, to set delay and reason for each"`
 }
 
@@ -49,6 +50,7 @@ type nackItem struct {
 	Receipt string           `json:"receipt"`
 	Delay   httpapi.Duration `json:"delay,omitempty"`
 	Reason  string           `json:"reason,omitempty"`
+	Details string           `json:"details,omitempty"`
 }
 
 type extendInput struct {
@@ -65,12 +67,14 @@ type extendItem struct {
 type rejectInput struct {
 	Receipts []string     `json:"receipts,omitempty" maxItems:"1000"`
 	Reason   string       `json:"reason,omitempty" doc:"Error of the dead letter, at most 2,000 bytes"`
+	Details  string       `json:"details,omitempty" doc:"Details of the error, such as a stack, at most 16,384 bytes: the error_chain of the dead letter"`
 	Items    []rejectItem `json:"items,omitempty" maxItems:"1000" doc:"Instead of receipts, to set reason for each"`
 }
 
 type rejectItem struct {
 	Receipt string `json:"receipt"`
 	Reason  string `json:"reason,omitempty"`
+	Details string `json:"details,omitempty"`
 }
 
 type messagesBody struct {

@@ -19,7 +19,7 @@ import (
 // form bounds the structure of a body.
 var form = jsonform.Bounds{Depth: 3, Members: 32, Items: subscriptions.MaxReceipts}
 
-// maxBody bounds a body: 1,000 items with the longest receipt and reason.
+// maxBody bounds a body: 1,000 items with the longest receipt and reason, or fewer with details.
 const maxBody = 4 << 20
 
 // wantDuration describes a valid duration.
@@ -144,7 +144,7 @@ func (f *fields) settle(action subscriptions.Action) []subscriptions.Settle {
 			break
 		}
 		one := fields{at: fmt.Sprintf("%sitems[%d].", f.at, i)}
-		s := subscriptions.Settle{Action: action, Delay: all.Delay, Reason: all.Reason}
+		s := subscriptions.Settle{Action: action, Delay: all.Delay, Reason: all.Reason, Details: all.Details}
 		if json.Unmarshal(raw, &one.raw) != nil || one.raw == nil {
 			f.bad.Add(one.at[:len(one.at)-1], "must be an object with a receipt")
 			continue
@@ -171,7 +171,8 @@ func (f *fields) options(s *subscriptions.Settle) {
 	}
 	if hasReason(s.Action) {
 		f.text("reason", &s.Reason)
-		s.Reason = clip(s.Reason)
+		f.text("details", &s.Details)
+		s.Reason, s.Details = clip(s.Reason, maxReason), clip(s.Details, subscriptions.MaxDetails)
 	}
 }
 
@@ -185,12 +186,12 @@ func varies(a subscriptions.Action) bool { return hasReason(a) || a == subscript
 // maxReason bounds the reason of a dead letter, in bytes.
 const maxReason = 2000
 
-// clip bounds a reason at the boundary of a character.
-func clip(s string) string {
-	if len(s) <= maxReason {
+// clip bounds a text at the boundary of a character.
+func clip(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
-	end := maxReason
+	end := limit
 	for end > 0 && s[end]&0xC0 == 0x80 {
 		end--
 	}

@@ -321,7 +321,9 @@ func (b *beginning) giveUpRow(ctx context.Context, m *store.Stored, of position.
 	case store.StateDeadLettering:
 		class, reason = ClassMaxReceive, m.Error
 	}
-	return b.write(ctx, &deadletter.Message{Record: record, Origin: of, Attempts: m.Attempts, FirstAt: m.FirstAt, Class: class, Error: reason})
+	message := &deadletter.Message{Record: record, Origin: of, Attempts: m.Attempts, FirstAt: m.FirstAt, Class: class}
+	message.Error, message.Details = queue.CutDetails(reason)
+	return b.write(ctx, message)
 }
 
 // currentTopicID returns the id of a topic by the metadata of a broker.

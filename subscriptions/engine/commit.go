@@ -60,7 +60,10 @@ func (g *group) commitNow(ctx context.Context, all []*partition) bool {
 	for p, err := range g.send(ctx, positions) {
 		switch {
 		case err == nil:
-			p.locked(func(q *queue.Queue) { q.Committed(positions[p]) })
+			p.locked(func(q *queue.Queue) {
+				q.Committed(positions[p])
+				p.mu.committed = time.Now()
+			})
 		case errors.Is(err, errFenced):
 			g.log.Warn("another instance owns the partition", "topic", p.topic, "partition", p.number)
 			g.fenced(p)

@@ -34,13 +34,16 @@ func (g *group) deadLetter(ctx context.Context, p *partition, d *queue.DeadLette
 		class = ClassRejected
 	}
 	if d.DeadLetter != (gocql.UUID{}) {
-		err := g.replayer.Failed(ctx, d.DeadLetter, dlq.Failure{Class: class, Text: d.Error, Attempts: d.Attempts})
+		reason, details := queue.CutDetails(d.Error)
+		err := g.replayer.Failed(ctx, d.DeadLetter, dlq.Failure{Class: class, Text: reason, Chain: deadletter.Lines(details), Attempts: d.Attempts})
 		if err == nil {
 			g.metrics.deadLettered.Inc()
 		}
 		return err
 	}
-	return g.write(ctx, &deadletter.Message{Record: d.Record, Origin: p.origin(), Attempts: d.Attempts, FirstAt: d.FirstAt, Class: class, Error: d.Error})
+	m := &deadletter.Message{Record: d.Record, Origin: p.origin(), Attempts: d.Attempts, FirstAt: d.FirstAt, Class: class}
+	m.Error, m.Details = queue.CutDetails(d.Error)
+	return g.write(ctx, m)
 }
 
 // write writes the dead letter of a message, whose common fields it sets.

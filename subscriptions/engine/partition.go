@@ -50,6 +50,7 @@ type partition struct {
 		reset     bool  // the client has to read from resetTo
 		end       int64 // of the records, as of the last report or fetch
 		watch     watch
+		committed time.Time           // when the last commit was confirmed
 		emptied   int64               // 1 + the next offset, if the topic had no record left at the last report
 		skip      *subscriptions.Skip // is stored before the records that are held are added
 	}

@@ -79,6 +79,7 @@ func (m *memory) Resolve(_ context.Context, id gocql.UUID, _ string, how dlq.Out
 func (m *memory) Fail(_ context.Context, id gocql.UUID, _ string, f dlq.Failure) (dlq.Status, error) {
 	d, err := m.update("fail", id, dlq.Processing, func(d *dlq.DeadLetter) {
 		d.Status, d.ErrorClass, d.Replays, d.Attempts = dlq.Suspended, f.Class, d.Replays+1, d.Attempts+f.Attempts
+		d.ErrorText, d.ErrorChain = f.Text, f.Chain
 	})
 	return d.Status, err
 }
@@ -191,7 +192,7 @@ func TestEngine_CrashAfterTheDeadLetter(t *testing.T) {
 }
 
 // crashAfter gives a message up, ends the owner after an operation of the database, and
-// expects one dead letter without another delivery.
+// expects one dead letter without another delivery, with the details of the consumer's error.
 func (w *world) crashAfter(ordering subscriptions.Ordering, action subscriptions.Action, op string) {
 	w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}, MaxReceive: 1, Ordering: ordering})
 	p := w.start()
@@ -210,7 +211,7 @@ func (w *world) crashAfter(ordering subscriptions.Ordering, action subscriptions
 		p.kill()
 		return true, errTest
 	})
-	p.settle(action, m)
+	_, _ = p.Settle(context.Background(), "s", []subscriptions.Settle{{Action: action, Receipt: m.Receipt, Reason: "boom", Details: "at main.go:7\n\nat run.go:9\r\n"}})
 	w.db.fail(nil)
 	q := w.start()
 	w.produce("a", "other", "e1")
@@ -224,6 +225,9 @@ func (w *world) crashAfter(ordering subscriptions.Ordering, action subscriptions
 	}
 	if l.Attempts != 1+replays || l.ErrorClass != class || l.Replays != replays || w.db.rowCount() != 0 {
 		w.t.Errorf("dead letter %s after %d deliveries and %d replays, %d rows; want %s", l.ErrorClass, l.Attempts, l.Replays, w.db.rowCount(), class)
+	}
+	if l.ErrorText != "boom" || !slices.Equal(l.ErrorChain, []string{"at main.go:7", "at run.go:9"}) {
+		w.t.Errorf("the error is %q with the details %q", l.ErrorText, l.ErrorChain)
 	}
 }
 

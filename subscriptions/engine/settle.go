@@ -298,13 +298,17 @@ func actionOf(a subscriptions.Action) queue.Action {
 	}
 }
 
-// reasonOf returns the consumer's error, bounded and in valid UTF-8.
+// reasonOf returns the consumer's error with its details, bounded and in valid UTF-8.
 func reasonOf(s *subscriptions.Settle) string {
+	bounded := func(text string, limit int) string {
+		return strings.ToValidUTF8(text[:min(len(text), limit)], "\uFFFD")
+	}
+	reason := "the consumer returned the message"
 	switch {
 	case s.Reason != "":
-		return strings.ToValidUTF8(s.Reason[:min(len(s.Reason), maxReason)], "\uFFFD")
+		reason = bounded(s.Reason, maxReason)
 	case s.Action == subscriptions.ActionReject:
-		return "rejected by the consumer"
+		reason = "rejected by the consumer"
 	}
-	return "the consumer returned the message"
+	return queue.WithDetails(reason, bounded(s.Details, subscriptions.MaxDetails))
 }

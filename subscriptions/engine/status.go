@@ -47,6 +47,7 @@ func (g *group) partitions(ctx context.Context) ([]subscriptions.PartitionStatus
 			c := q.Counts()
 			read[p.topicPartition] = p.readLocked()
 			s.Owner, s.Epoch, s.Committed, s.Waiting, s.Leased, s.Deferred, s.Oldest = g.e.cfg.Instance, p.mu.epoch, c.Offset, c.Waiting, c.Leased, c.Deferred, q.Oldest()
+			s.CommittedAt = p.mu.committed
 		}
 		p.mu.Unlock()
 	}
@@ -341,7 +342,8 @@ func (g *group) stored(ctx context.Context, at subscriptions.Place) (k known, er
 	case err != nil:
 		return k, err
 	default:
-		k.Attempts, k.Error, k.DeadLetter = m.Attempts, m.Error, m.DeadLetter
+		k.Attempts, k.DeadLetter = m.Attempts, m.DeadLetter
+		k.Error, _ = queue.CutDetails(m.Error)
 		switch m.State {
 		case store.StateBehind:
 		case store.StateDeadLettering, store.StateRejected:

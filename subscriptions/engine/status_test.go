@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/deadletter"
 )
 
 // progress returns the state of a record in subscription s.
@@ -49,6 +51,55 @@ func (w *world) idle() *Idle {
 		w.t.Fatal(err)
 	}
 	return i
+}
+
+// The status has the time at which the owner's last commit was confirmed.
+func TestEngine_StatusHasTheLastCommit(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(w *world) {
+		w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}})
+		p, ctx := w.start(), context.Background()
+		r := w.record("k", "one")
+		at := func() time.Time {
+			t.Helper()
+			st, err := p.Status(ctx, "s")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range st.Partitions {
+				if s.Topic == r.Topic && s.Partition == r.Partition {
+					return s.CommittedAt
+				}
+			}
+			t.Fatalf("the status has no partition of the record: %+v", st)
+			return time.Time{}
+		}
+		before := at()
+		w.sleep(time.Minute)
+		got, err := p.Receive(ctx, "s", subscriptions.Receive{Max: 1})
+		if err != nil || len(got) != 1 {
+			t.Fatalf("Receive() = %+v, %v", got, err)
+		}
+		began := time.Now()
+		if results, err := p.Settle(ctx, "s", []subscriptions.Settle{{Action: subscriptions.ActionAck, Receipt: got[0].Receipt}}); err != nil || results[0].Code != subscriptions.CodeOK {
+			t.Fatalf("Settle() = %+v, %v", results, err)
+		}
+		acknowledged := time.Now()
+		w.sleep(time.Minute)
+		if last := at(); !before.Before(began) || last.Before(began) || last.After(acknowledged) {
+			t.Errorf("the last commit was at %s before and is at %s, want one between %s and %s", before, last, began, acknowledged)
+		}
+	})
+}
+
+// The list of error classes has those of subscriptions.
+func TestClasses_AreListed(t *testing.T) {
+	t.Parallel()
+	for _, class := range []string{ClassMaxReceive, ClassRejected, ClassRecordGone, ClassMoved, deadletter.ClassReplay, dlq.ClassRedelivery} {
+		if !slices.Contains(dlq.ErrorClasses, class) {
+			t.Errorf("dlq.ErrorClasses has no %q", class)
+		}
+	}
 }
 
 // The owner shows each step of a message; another process shows what is stored, and claims

@@ -125,6 +125,7 @@ type group struct {
 		turn       int
 		asked      map[string]time.Time // when a peer may be asked, by instance
 		waiters    []*waiter
+		waiting    map[string]int // number of requests that wait, by consumer
 		polling    map[poll]bool
 	}
 }
@@ -135,7 +136,7 @@ func (s *Service) group(name string) *group {
 	g := s.mu.groups[name]
 	if g == nil {
 		g = new(group)
-		g.mu.asked, g.mu.polling = map[string]time.Time{}, map[poll]bool{}
+		g.mu.asked, g.mu.polling, g.mu.waiting = map[string]time.Time{}, map[poll]bool{}, map[string]int{}
 		s.mu.groups[name] = g
 	}
 	return g

@@ -783,3 +783,36 @@ func TestGive_DoesNotShareRuns(t *testing.T) {
 		}
 	}
 }
+
+// The status has the consumers that wait, at whichever instance, also at one without partitions.
+func TestStatus_WaitingConsumers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, 3)
+		c.mu.Lock()
+		c.reports[2].Partitions = 0
+		c.mu.Unlock()
+		ctx, stop := context.WithCancel(t.Context())
+		for name, at := range map[string][]int{"ann/web": {0, 0}, "bob": {2}} {
+			for _, i := range at {
+				go func() {
+					_, _ = c.instances[i].Receive(ctx, "s", subscriptions.Receive{Max: 1, Wait: subscriptions.MaxWait, Consumer: name})
+				}()
+			}
+		}
+		synctest.Wait()
+		want := []subscriptions.WaitingConsumer{{Consumer: "ann/web", Instance: "i0", Requests: 2}, {Consumer: "bob", Instance: "i2", Requests: 1}}
+		for _, i := range c.instances {
+			st, err := i.Status(t.Context(), "s")
+			slices.SortFunc(st.Consumers, func(a, b subscriptions.WaitingConsumer) int { return cmp.Compare(a.Consumer, b.Consumer) })
+			if err != nil || !slices.Equal(st.Consumers, want) {
+				t.Errorf("the consumers by %s are %+v, %v, want %+v", i.name, st.Consumers, err, want)
+			}
+		}
+		stop()
+		synctest.Wait()
+		if st, err := c.instances[1].Status(t.Context(), "s"); err != nil || len(st.Consumers) > 0 {
+			t.Errorf("the consumers after they have gone: %+v, %v", st.Consumers, err)
+		}
+	})
+}

@@ -152,6 +152,7 @@ func (s *Service) serve(ctx context.Context, name, op string, body []byte) ([]by
 		if err != nil {
 			return nil, err
 		}
+		st.Consumers = s.consumers(name)
 		return json.Marshal(st)
 	case opProgress:
 		return on(body, func(at subscriptions.Place) ([]byte, error) {

@@ -3,6 +3,7 @@ package forward
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -55,6 +56,9 @@ func (s *Service) Receive(ctx context.Context, name string, r subscriptions.Rece
 		if len(peers) > 0 {
 			return nil, nil
 		}
+	}
+	if r.Wait > 0 {
+		defer g.waits(r.Consumer)()
 	}
 	for {
 		left := max(0, time.Until(end))
@@ -224,6 +228,30 @@ func sleep(ctx context.Context, d time.Duration) {
 // severalConsumers is the name of the consumers of one long poll, of which any may receive a
 // message.
 const severalConsumers = "several consumers"
+
+// waits counts a request of a consumer that waits, until done is called.
+func (g *group) waits(consumer string) (done func()) {
+	count := func(by int) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.mu.waiting[consumer] += by; g.mu.waiting[consumer] == 0 {
+			delete(g.mu.waiting, consumer)
+		}
+	}
+	count(1)
+	return func() { count(-1) }
+}
+
+// consumers returns the consumers whose requests wait at this instance, by name.
+func (s *Service) consumers(name string) (out []subscriptions.WaitingConsumer) {
+	g := s.group(name)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, consumer := range slices.Sorted(maps.Keys(g.mu.waiting)) {
+		out = append(out, subscriptions.WaitingConsumer{Consumer: consumer, Instance: s.cfg.Instance, Requests: g.mu.waiting[consumer]})
+	}
+	return out
+}
 
 // demand returns the request for the next long poll. If there is none, or the peer has left,
 // the poll must end.

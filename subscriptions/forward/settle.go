@@ -163,20 +163,26 @@ func gone(n int) []subscriptions.Result {
 	return same(n, subscriptions.CodeUnavailable, "the owner has stopped, and no other instance has the partition of the message yet; repeat the request")
 }
 
-// Status implements subscriptions.Service. Peers that do not answer are shown as the local
+// Status implements subscriptions.Service. The consumers are those of all instances. Peers that do not answer are shown as the local
 // engine knows them.
 func (s *Service) Status(ctx context.Context, name string) (subscriptions.Status, error) {
 	st, err := s.cfg.Local.Status(ctx, name)
 	if err != nil {
 		return st, err
 	}
+	st.Consumers = s.consumers(name)
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	for _, body := range s.everywhere(bounded, s.peers(ctx, name), name, opStatus, struct{}{}) {
+	peers, err := s.alive(bounded, name) // consumers wait also where no partition is
+	if err != nil {
+		peers = s.peers(ctx, name)
+	}
+	for _, body := range s.everywhere(bounded, peers, name, opStatus, struct{}{}) {
 		var of subscriptions.Status
 		if body.err != nil || json.Unmarshal(body.out, &of) != nil {
 			continue
 		}
+		st.Consumers = append(st.Consumers, of.Consumers...)
 		for _, p := range of.Partitions {
 			if p.Owner != body.peer.Instance {
 				continue

@@ -66,8 +66,8 @@ type Message struct {
 	FirstAt, At time.Time
 	// Name is a tag of the dead letter; empty for none.
 	Name string
-	// Class and Error are the reason.
-	Class, Error string
+	// Class and Error are the reason, and Details those of the consumer, such as a stack.
+	Class, Error, Details string
 	// Host is the instance.
 	Host string
 }
@@ -84,7 +84,7 @@ func New(m *Message) *dlq.DeadLetter {
 		Table: m.Table, EventID: place.ID(m.Collisions, m.Redelivery),
 		AggregateID: cmp.Or(e.AggregateID, e.Key), AggregateType: e.AggregateType, EventType: e.Type, Sequence: e.Sequence,
 		Payload: r.Value, ContentType: e.ContentType, CreatedAt: e.At, Topic: r.Topic, Status: dlq.Suspended, Attempts: m.Attempts,
-		FirstFailedAt: m.At, LastFailedAt: m.At, Strategy: dlq.StrategyManual, Priority: dlq.ParsePriority(e.Headers[outbox.HeaderPriority]), ErrorClass: m.Class, ErrorText: m.Error,
+		FirstFailedAt: m.At, LastFailedAt: m.At, Strategy: dlq.StrategyManual, Priority: dlq.ParsePriority(e.Headers[outbox.HeaderPriority]), ErrorClass: m.Class, ErrorText: m.Error, ErrorChain: Lines(m.Details),
 		Metadata: place.metadata(),
 	}
 	l.Metadata[metaHost] = m.Host
@@ -150,6 +150,16 @@ func New(m *Message) *dlq.DeadLetter {
 		}
 	}
 	return l
+}
+
+// Lines returns the lines of the details of a failure, for the error chain of a dead letter.
+func Lines(details string) (out []string) {
+	for line := range strings.Lines(details) {
+		if line = strings.TrimRight(line, "\r\n"); line != "" {
+			out = append(out, line)
+		}
+	}
+	return out
 }
 
 // maxKeyColumn bounds the values of key columns, in bytes.

@@ -152,6 +152,7 @@ func (q *Queue) fail(m *message, now time.Time, delay time.Duration, reason stri
 		q.deadLetter(m)
 		return
 	}
+	m.reason, _ = CutDetails(reason)
 	if delay <= 0 {
 		delay = q.cfg.Backoff(m.attempts)
 	}
@@ -220,7 +221,7 @@ func (q *Queue) find(offset int64, lease uint64, a Action, now time.Time) (m *me
 }
 
 // Settle applies an action to a lease and returns the outcome; if that is Pending, the
-// waiter receives it. Nack and Reject use delay and reason. Repeating the action
+// waiter receives it. Nack and Reject use delay and reason, which may have details. Repeating the action
 // that ended one of the last leases has the same outcome again.
 func (q *Queue) Settle(offset int64, lease uint64, a Action, now time.Time, delay time.Duration, reason string, w Waiter) Outcome {
 	m, repeated := q.find(offset, lease, a, now)

@@ -86,7 +86,8 @@ type Progress struct {
 // Progress returns the state of an offset. It costs a search of the last endings.
 func (q *Queue) Progress(offset int64) Progress {
 	if m := q.messages[offset]; m != nil {
-		p := Progress{Phase: m.phase, Attempts: m.attempts, Error: m.reason, DeadLetter: m.deadLetter}
+		p := Progress{Phase: m.phase, Attempts: m.attempts, DeadLetter: m.deadLetter}
+		p.Error, _ = CutDetails(m.reason)
 		switch {
 		case m.deadLettering && m.phase == Waiting:
 			p.Phase = Dead

@@ -164,6 +164,36 @@ func TestQueue_Reject(t *testing.T) {
 	wantOffsets(t, "without Strict", lease(q, start), 1)
 }
 
+// The details of a failure are kept only for the message that is given up, and in no state.
+func TestQueue_Details(t *testing.T) {
+	t.Parallel()
+	q, got := New(Config{Ordered: true, MaxReceive: 2}, Start{}), results{}
+	add(q, "a", 0)
+	text := WithDetails("boom", "at main.go:7"+detailsMark)
+	for i, want := range []string{"boom", text} {
+		at := start.Add(time.Duration(i) * time.Hour)
+		q.Expire(at)
+		store(q) // reads the record
+		q.Settle(0, lease(q, at)[0].Lease, Nack, at, time.Second, text, Waiter{got, 0})
+		if w := store(q); len(w.Save) != 1 || w.Save[0].Error != want {
+			t.Errorf("failure %d: the row is %+v, want the error %q", i+1, w.Save, want)
+		}
+		if p := q.Progress(0); p.Error != "boom" {
+			t.Errorf("failure %d: the state has the error %q", i+1, p.Error)
+		}
+	}
+	w := store(q)
+	if len(w.DeadLetters) != 1 {
+		t.Fatalf("the work is %+v, want a dead letter", w)
+	}
+	if reason, details := CutDetails(w.DeadLetters[0].Error); reason != "boom" || details != "at main.go:7" {
+		t.Errorf("the dead letter has the error %q with the details %q", reason, details)
+	}
+	if reason, details := CutDetails(WithDetails("a"+detailsMark+"b", "")); reason != "ab" || details != "" {
+		t.Errorf("without details: %q, %q", reason, details)
+	}
+}
+
 // A record whose filter fails is given up without a delivery.
 func TestQueue_Undecidable(t *testing.T) {
 	t.Parallel()

@@ -122,7 +122,7 @@ export function subscription(ctx) {
         h("div", { class: "stack" },
           panel("Messages", {}, facts([
             ["Lag", `${plural(now.lag, "record")} not settled`], ["Oldest", now.oldest ? [stamp(now.oldest), " · ", ago(now.oldest)] : "none"],
-            ["Waiting", count(now.waiting)], ["In flight", `${count(now.leased)} leased to consumers`], ["Deferred", `${count(now.deferred)} until another delivery`],
+            ["Waiting", count(now.waiting)], ["Waiting consumers", (now.consumers ?? []).map((c) => `${visible(c.consumer)} at ${visible(c.instance)}`).join(", ") || "none"], ["In flight", `${count(now.leased)} leased to consumers`], ["Deferred", `${count(now.deferred)} until another delivery`],
             ["Dead letters", h("a", { class: now.dead_letters ? "danger-text" : null, href: href("/dead-letters", dead), "data-key": "dead-letters" }, now.dead_letters >= 10_000 ? "10,000 or more open" : `${count(now.dead_letters)} open`)],
           ])),
           inFlight(),
@@ -151,7 +151,8 @@ function partitions(all) {
     h("tbody", null, all.map((p) => h("tr", null,
       h("td", { "data-label": "Partition", class: "mono nowrap" }, h("span", { class: "clip", title: visible(p.topic) }, visible(p.topic)), `[${p.partition}]`),
       h("td", { "data-label": "Owner" }, p.owner ? h("span", { class: "clip", title: visible(p.owner) }, visible(p.owner)) : h("span", { class: "danger-text" }, "none")),
-      [["Committed", p.committed], ["End", p.end], ["Waiting", p.waiting], ["In flight", p.leased], ["Deferred", p.deferred]].map(([label, n]) => h("td", { "data-label": label, class: "num" }, count(n))))))));
+      h("td", { "data-label": "Committed", class: "num" }, count(p.committed), p.committed_at && [" ", ago(p.committed_at)]),
+      [["End", p.end], ["Waiting", p.waiting], ["In flight", p.leased], ["Deferred", p.deferred]].map(([label, n]) => h("td", { "data-label": label, class: "num" }, count(n))))))));
 }
 
 const breakerOf = (b) => [" · ", h("span", { class: `badge ${b.state === "closed" ? "b-resolved" : b.state === "open" ? "b-failed" : "b-pending"}` }, `breaker ${b.state}`),
