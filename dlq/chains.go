@@ -15,14 +15,16 @@ type chainKey struct {
 	event          gocql.UUID
 }
 
-// chainReader reads the chains of one outbox table.
+// chainReader reads the chains of one outbox table, the dead letters of so many entries at a time.
 type chainReader struct {
 	s     *Store
 	table string
+	page  int
 }
 
-// chainPage is the number of dead letters that one query reads.
-const chainPage = 50
+// chainPage is the number of dead letters that one query reads, and wholeChain that of the entries of
+// a chain whose dead letters are read concurrently for a caller who waits.
+const chainPage, wholeChain = 50, 5000
 
 // begun reports whether the dead letter is listed and not stored.
 func (e *ChainEntry) begun() bool { return e.Status == "" }
@@ -41,14 +43,14 @@ const chainReaders = 8
 
 func (r chainReader) walk(ctx context.Context, q *gocql.Query, f func(ChainEntry) error) error {
 	iter := q.Prefetch(0).Iter()
-	page := make([]chainKey, 0, chainPage)
+	var page []chainKey
 	var k chainKey
 	for more := true; more; {
 		more = iter.Scan(&k.aggregate, &k.seq, &k.writtenAt, &k.event)
 		if more {
 			page = append(page, k)
 		}
-		if len(page) == cap(page) || !more {
+		if len(page) == r.page || !more {
 			if err := r.entries(ctx, page, f); err != nil {
 				_ = iter.Close() // the caller receives the first error
 				return err
@@ -72,7 +74,7 @@ func (r chainReader) entries(ctx context.Context, page []chainKey, f func(ChainE
 	for i, k := range page {
 		ids[i] = k.event
 	}
-	deadLetters, err := r.s.readMany(ctx, ids)
+	deadLetters, err := r.s.ReadMany(ctx, ids)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"golang.org/x/sync/errgroup"
 )
 
 // row is an entry of a list: the current or a former place of a dead letter.
@@ -45,6 +46,7 @@ type listReader struct {
 	ahead   row         // read and not returned
 	have    bool
 	passed  int // rows passed over since iter began
+	pace    pace
 
 	// While hours contain little, the next ones are queried ahead.
 	width  int       // number of queries
@@ -59,14 +61,23 @@ type opening struct {
 	iter   chan *gocql.Iter // receives one
 }
 
-// maxWidth limits the hours that are queried ahead.
-const maxWidth = 8
+// pace is how far a listReader reads ahead.
+type pace struct {
+	first, most int // hours that are queried ahead, at first and at most
+	page, ahead int // rows of a page, and of one of an hour that is queried ahead
+}
+
+// listPace is the pace of a listing that may be long.
+var listPace = pace{most: 8, page: 1000, ahead: 1000}
+
+// paceOf returns the pace of a listing of which a caller waits for n dead letters: it reads many
+// hours at once, each no further than needed.
+func paceOf(n int) pace {
+	return pace{first: min(max(n/8, 15), 63), most: 127, page: min(max(n, 50), listPace.page), ahead: min(max(n/4, 50), listPace.page)}
+}
 
 // maxPassed limits the rows that are skipped before a new query starts further down.
 const maxPassed = 500
-
-// listPage is the number of rows of a page.
-const listPage = 1000
 
 func (r *listReader) next(ctx context.Context, limit time.Time) (group, bool, error) {
 	if err := r.advance(ctx, limit); err != nil || !r.have {
@@ -107,7 +118,7 @@ func (r *listReader) advance(ctx context.Context, limit time.Time) error {
 			if err := r.end(); err != nil {
 				return err
 			}
-			r.width = 0
+			r.width = r.pace.first
 		}
 		if r.iter == nil {
 			for len(r.buckets) > 0 && r.buckets[0].After(limit) {
@@ -130,7 +141,7 @@ func (r *listReader) advance(ctx context.Context, limit time.Time) error {
 
 // open lists the buckets.
 func (r *listReader) open(ctx context.Context) error {
-	r.opened = true
+	r.opened, r.width = true, r.pace.first
 	r.ctx, r.cancel = context.WithCancel(ctx)
 	if r.list.kind == kindAggregate {
 		r.buckets = []time.Time{r.list.bucketOf(r.until)}
@@ -156,33 +167,38 @@ func (r *listReader) begin(limit time.Time) {
 	for len(r.queue) > 0 && !r.queue[0].bucket.Equal(r.bucket) {
 		r.forget(1)
 	}
-	if len(r.queue) > 0 {
-		r.iter = <-r.queue[0].iter
-		r.queue = r.queue[1:]
-	} else {
-		until := r.until
-		if below := limit.Add(time.Millisecond); below.Before(until) {
-			until = below
-		}
-		r.iter = r.query(r.bucket, until)
+	until := r.until
+	if below := limit.Add(time.Millisecond); below.Before(until) {
+		until = below
 	}
+	if len(r.queue) == 0 {
+		r.ask(r.bucket, until, r.pace.page)
+	}
+	first := r.queue[0]
+	r.queue = r.queue[1:]
 	for len(r.queue) < min(r.width, len(r.buckets)) {
-		o := opening{r.buckets[len(r.queue)], make(chan *gocql.Iter, 1)}
-		r.queue = append(r.queue, o)
-		go func() { o.iter <- r.query(o.bucket, r.until) }()
+		r.ask(r.buckets[len(r.queue)], r.until, r.pace.ahead)
 	}
+	r.iter = <-first.iter
+}
+
+// ask begins the query of a bucket and adds it to the queue.
+func (r *listReader) ask(bucket, until time.Time, page int) {
+	o := opening{bucket, make(chan *gocql.Iter, 1)}
+	r.queue = append(r.queue, o)
+	go func() { o.iter <- r.query(bucket, until, page) }()
 }
 
 // query queries the rows of a bucket and waits for the first page.
-func (r *listReader) query(bucket, until time.Time) *gocql.Iter {
+func (r *listReader) query(bucket, until time.Time, page int) *gocql.Iter {
 	return r.lists.db.Select(r.ctx, r.lists.stmt.lookups, r.list.kind, r.list.value, bucket, r.since, until).
-		PageSize(listPage).Prefetch(0).Iter()
+		PageSize(page).Prefetch(0).Iter()
 }
 
-// forget discards the first n queries of the queue.
+// forget discards the first n queries of the queue, without waiting for them.
 func (r *listReader) forget(n int) {
 	for _, o := range r.queue[:n] {
-		_ = (<-o.iter).Close() // the rows are not needed
+		go func() { _ = (<-o.iter).Close() }() // the rows are not needed
 	}
 	r.queue = r.queue[n:]
 }
@@ -196,7 +212,7 @@ func (r *listReader) scan() bool {
 // end ends the query of a bucket whose rows are read or not needed.
 func (r *listReader) end() error {
 	err := r.iter.Close()
-	r.width = min(2*r.width+1, maxWidth)
+	r.width = min(2*r.width+1, r.pace.most)
 	r.iter = nil
 	if err != nil {
 		return fmt.Errorf("read the list of %s %s: %w", r.list.kind, r.list.value, err)
@@ -231,20 +247,20 @@ func newAnyOf(readers []reader) reader {
 
 func (a *anyOf) next(ctx context.Context, limit time.Time) (group, bool, error) {
 	var newest *group
-	for i, r := range a.readers {
-		for !a.done[i] && (a.heads[i] == nil || a.heads[i].at.After(limit)) {
-			g, ok, err := r.next(ctx, limit)
-			if err != nil {
-				return group{}, false, err
-			}
-			a.done[i] = !ok
-			if ok {
-				a.heads[i] = &g
-			} else {
-				a.heads[i] = nil
-			}
+	var stale []int
+	for i := range a.readers {
+		if !a.done[i] && (a.heads[i] == nil || a.heads[i].at.After(limit)) {
+			stale = append(stale, i)
 		}
-		if h := a.heads[i]; h != nil && !h.at.After(limit) && (newest == nil || h.at.After(newest.at)) {
+	}
+	if err := readHeads(ctx, limit, a.readers, a.heads, stale); err != nil {
+		return group{}, false, err
+	}
+	for _, i := range stale {
+		a.done[i] = a.heads[i] == nil
+	}
+	for _, h := range a.heads {
+		if h != nil && !h.at.After(limit) && (newest == nil || h.at.After(newest.at)) {
 			newest = h
 		}
 	}
@@ -261,6 +277,26 @@ func (a *anyOf) next(ctx context.Context, limit time.Time) (group, bool, error) 
 	return out, true, nil
 }
 
+// readHeads sets the heads of some readers to their next groups, nil at the end of one. It reads them
+// concurrently, with ctx, which their queries ahead keep.
+func readHeads(ctx context.Context, limit time.Time, readers []reader, heads []*group, some []int) error {
+	read := func(i int) error {
+		g, ok, err := readers[i].next(ctx, limit)
+		if heads[i] = nil; ok {
+			heads[i] = &g
+		}
+		return err
+	}
+	if len(some) == 1 {
+		return read(some[0])
+	}
+	var g errgroup.Group
+	for _, i := range some {
+		g.Go(func() error { return read(i) })
+	}
+	return g.Wait()
+}
+
 func (a *anyOf) close() {
 	for _, r := range a.readers {
 		r.close()
@@ -272,6 +308,7 @@ func (a *anyOf) close() {
 type allOf struct {
 	readers []reader
 	heads   []*group // nil: not read
+	begun   bool
 }
 
 func newAllOf(readers []reader) reader {
@@ -282,6 +319,19 @@ func newAllOf(readers []reader) reader {
 }
 
 func (a *allOf) next(ctx context.Context, limit time.Time) (group, bool, error) {
+	if !a.begun {
+		a.begun = true
+		all := make([]int, len(a.readers))
+		for i := range all {
+			all[i] = i
+		}
+		if err := readHeads(ctx, limit, a.readers, a.heads, all); err != nil {
+			return group{}, false, err
+		}
+		if slices.Contains(a.heads, nil) {
+			return group{}, false, nil
+		}
+	}
 	for {
 		for i := 0; i < len(a.readers); i++ {
 			if a.heads[i] == nil || a.heads[i].at.After(limit) {

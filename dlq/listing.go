@@ -6,16 +6,17 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"golang.org/x/sync/errgroup"
 )
 
-// reader reads the entries of every dead letter that may match f.
-func (ls *lists) reader(f *Filter) reader {
+// reader reads the entries of every dead letter that may match f, at a pace.
+func (ls *lists) reader(f *Filter, p pace) reader {
 	var all []reader
 	add := func(kind []string, values ...string) {
 		var some []reader
 		for _, k := range kind {
 			for _, v := range values {
-				sh := &listReader{lists: ls, list: listKey{k, v}, since: f.Since, until: f.Until}
+				sh := &listReader{lists: ls, list: listKey{k, v}, since: f.Since, until: f.Until, pace: p}
 				if sh.since.IsZero() {
 					sh.since = time.Unix(0, 0).UTC()
 				}
@@ -76,6 +77,9 @@ const (
 	// listing reads little.
 	firstLookup = 20
 	maxLookup   = 100
+	// perMatch is how many dead letters are read for each that a caller waits for, with a filter
+	// of which there are no lists.
+	perMatch = 10
 )
 
 // listing collects entries and reads their dead letters.
@@ -84,7 +88,10 @@ type listing struct {
 	f    *Filter
 	each func(*DeadLetter) error
 	rows []row
-	size int
+	ids  []gocql.UUID // of rows
+	// size is the number of dead letters of the next read, and most that of a later one.
+	size, most int
+	texts      bool // read the codes and texts of errors, too
 }
 
 func (l *listing) add(ctx context.Context, g group) error {
@@ -94,11 +101,14 @@ func (l *listing) add(ctx context.Context, g group) error {
 		if r.at.Equal(after.FirstFailedAt) && bytes.Compare(r.event[:], after.EventID[:]) <= 0 {
 			continue
 		}
-		if n := len(l.rows); n >= l.size && l.rows[n-1].event != r.event {
-			if err := l.flush(ctx); err != nil {
-				return err
+		if n := len(l.ids); n == 0 || l.ids[n-1] != r.event {
+			if n >= l.size {
+				if err := l.flush(ctx); err != nil {
+					return err
+				}
+				l.size = min(2*l.size, l.most)
 			}
-			l.size = min(2*l.size, maxLookup)
+			l.ids = append(l.ids, r.event)
 		}
 		l.rows = append(l.rows, r)
 	}
@@ -107,22 +117,13 @@ func (l *listing) add(ctx context.Context, g group) error {
 
 // flush calls each for the dead letters of the rows that match.
 func (l *listing) flush(ctx context.Context) error {
-	rows := l.rows
-	l.rows = l.rows[:0]
+	rows, ids := l.rows, l.ids
+	l.rows, l.ids = l.rows[:0], l.ids[:0]
 	if len(rows) == 0 {
 		return nil
 	}
-	var ids []gocql.UUID
-	for _, r := range rows {
-		if n := len(ids); n == 0 || ids[n-1] != r.event {
-			ids = append(ids, r.event)
-		}
-	}
-	deadLetters, err := l.s.readMany(ctx, ids)
+	deadLetters, err := l.read(ctx, ids)
 	if err != nil {
-		return err
-	}
-	if err := l.addErrors(ctx, ids, deadLetters); err != nil {
 		return err
 	}
 	var last gocql.UUID
@@ -146,14 +147,17 @@ func (l *listing) flush(ctx context.Context) error {
 	return nil
 }
 
-// addErrors adds the codes and texts of the errors if the filter needs them.
-func (l *listing) addErrors(ctx context.Context, ids []gocql.UUID, deadLetters map[gocql.UUID]DeadLetter) error {
-	if l.f.Text == "" && l.f.ErrorCode == "" {
-		return nil
+// read reads dead letters and, concurrently, the codes and texts of their errors.
+func (l *listing) read(ctx context.Context, ids []gocql.UUID) (deadLetters map[gocql.UUID]DeadLetter, err error) {
+	if !l.texts {
+		return l.s.ReadMany(ctx, ids)
 	}
-	texts, err := l.s.ErrorTexts(ctx, ids)
-	if err != nil {
-		return err
+	var texts map[gocql.UUID]ErrorText
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) { deadLetters, err = l.s.ReadMany(gctx, ids); return err })
+	g.Go(func() (err error) { texts, err = l.s.ErrorTexts(gctx, ids); return err })
+	if err := g.Wait(); err != nil {
+		return nil, err
 	}
 	for id, t := range texts {
 		if d, ok := deadLetters[id]; ok {
@@ -161,7 +165,7 @@ func (l *listing) addErrors(ctx context.Context, ids []gocql.UUID, deadLetters m
 			deadLetters[id] = d
 		}
 	}
-	return nil
+	return deadLetters, nil
 }
 
 func onList(l *DeadLetter, f listKey) bool {

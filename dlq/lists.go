@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -232,6 +234,16 @@ func sameChain(a, b *DeadLetter) bool {
 	return a.Table == b.Table && a.AggregateID == b.AggregateID && a.Sequence == b.Sequence && a.WrittenAt == b.WrittenAt
 }
 
+// countedHours is the number of hours whose entries one query counts.
+const countedHours = 12
+
+// hourCount is the number of entries of a list in some of its hours, which are in order.
+type hourCount struct {
+	value string
+	hours []time.Time
+	n     int64
+}
+
 // count counts the entries of all lists of a kind by value. It returns the first
 // failure among the values for which of is true.
 func (ls *lists) count(ctx context.Context, kind string, of func(value string) bool) (map[string]int64, time.Time, error) {
@@ -239,13 +251,23 @@ func (ls *lists) count(ctx context.Context, kind string, of func(value string) b
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	sizes := make([]int64, len(keys))
+	hours := make(map[string][]time.Time)
+	for _, k := range keys {
+		hours[k.value] = append(hours[k.value], time.Unix(k.bucket, 0))
+	}
+	var parts []*hourCount
+	for value, all := range hours {
+		slices.SortFunc(all, time.Time.Compare)
+		for some := range slices.Chunk(all, countedHours) {
+			parts = append(parts, &hourCount{value: value, hours: some})
+		}
+	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(statsQueries)
-	for i, k := range keys {
+	for _, p := range parts {
 		g.Go(func() error {
-			if err := ls.db.Select(gctx, ls.stmt.lookupSize, kind, k.value, time.Unix(k.bucket, 0)).Scan(&sizes[i]); err != nil {
-				return fmt.Errorf("count the list of %s %s: %w", kind, k.value, err)
+			if err := ls.db.Select(gctx, ls.stmt.lookupSizes, kind, p.value, p.hours).Scan(&p.n); err != nil {
+				return fmt.Errorf("count the list of %s %s: %w", kind, p.value, err)
 			}
 			return nil
 		})
@@ -253,30 +275,39 @@ func (ls *lists) count(ctx context.Context, kind string, of func(value string) b
 	if err := g.Wait(); err != nil {
 		return nil, time.Time{}, err
 	}
-	counts, first := make(map[string]int64), make(map[string]time.Time)
-	for i, k := range keys {
-		if sizes[i] == 0 {
+	counts, first := make(map[string]int64), make(map[string]*hourCount)
+	for _, p := range parts {
+		if p.n == 0 {
 			continue
 		}
-		counts[k.value] += sizes[i]
-		if of != nil && of(k.value) && (first[k.value].IsZero() || time.Unix(k.bucket, 0).Before(first[k.value])) {
-			first[k.value] = time.Unix(k.bucket, 0)
+		counts[p.value] += p.n
+		if is := first[p.value]; of != nil && of(p.value) && (is == nil || p.hours[0].Before(is.hours[0])) {
+			first[p.value] = p
 		}
 	}
-	var oldest time.Time
-	for value, bucket := range first {
-		at, ok, err := ls.firstOf(ctx, bucketKey{listKey{kind, value}, bucket.Unix()})
-		if err != nil {
-			return nil, time.Time{}, err
-		}
-		if !ok {
-			continue // it moved on just now
-		}
-		if oldest.IsZero() || at.Before(oldest) {
-			oldest = at
+	oldest, err := ls.oldest(ctx, kind, slices.Collect(maps.Values(first)))
+	return counts, oldest, err
+}
+
+// oldest returns the first failure in the hours of some lists of a kind.
+func (ls *lists) oldest(ctx context.Context, kind string, parts []*hourCount) (oldest time.Time, err error) {
+	var mu sync.Mutex // of oldest
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(statsQueries)
+	for _, p := range parts {
+		for _, hour := range p.hours {
+			g.Go(func() error {
+				at, ok, err := ls.firstOf(gctx, bucketKey{listKey{kind, p.value}, hour.Unix()})
+				mu.Lock()
+				defer mu.Unlock()
+				if ok && (oldest.IsZero() || at.Before(oldest)) { // otherwise it moved on just now
+					oldest = at
+				}
+				return err
+			})
 		}
 	}
-	return counts, oldest, nil
+	return oldest, g.Wait()
 }
 
 // hours returns the hours that may contain first failures of a status, newest first.

@@ -67,9 +67,10 @@ func newStatements(keyspace string) statements {
 
 // listStatements are the CQL of lists.
 type listStatements struct {
-	chainAdd, chainDrop                                     string
-	lookupAdd, lookupDrop, lookups, lookupFirst, lookupSize string
-	bucketAdd, bucketDrop, buckets, allBuckets              string
+	chainAdd, chainDrop                         string
+	lookupAdd, lookupDrop, lookups, lookupFirst string
+	lookupSize, lookupSizes                     string
+	bucketAdd, bucketDrop, buckets, allBuckets  string
 }
 
 func newListStatements(keyspace string) listStatements {
@@ -86,6 +87,7 @@ func newListStatements(keyspace string) listStatements {
 			" AND first_failed_at >= ? AND first_failed_at < ?",
 		lookupFirst: "SELECT first_failed_at FROM " + lookups + " WHERE kind = ? AND value = ? AND bucket = ? ORDER BY first_failed_at ASC LIMIT 1",
 		lookupSize:  "SELECT COUNT(*) FROM " + lookups + " WHERE kind = ? AND value = ? AND bucket = ?",
+		lookupSizes: "SELECT COUNT(*) FROM " + lookups + " WHERE kind = ? AND value = ? AND bucket IN ?",
 
 		bucketAdd:  "INSERT INTO " + buckets + " (kind, value, bucket) VALUES (?, ?, ?) USING TIMESTAMP ?",
 		bucketDrop: "DELETE FROM " + buckets + " USING TIMESTAMP ? WHERE kind = ? AND value = ? AND bucket = ?",

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq/internal/db"
 	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
@@ -42,6 +43,7 @@ type Store struct {
 	lists lists
 	edits edits
 	marks requestMarks
+	reads *semaphore.Weighted // of dead letters by id
 }
 
 // Option changes a Store.
@@ -89,7 +91,7 @@ func Open(session *gocql.Session, keyspace string, opts ...Option) (*Store, erro
 		Session: session, Keyspace: keyspace, Consistency: gocql.LocalQuorum, Serial: gocql.Serial, Timeout: DefaultAttemptTimeout,
 		Budget: DefaultBudget, Clock: clocks.System{}, Log: slog.New(slog.DiscardHandler),
 	}
-	s := &Store{db: d, stmt: newStatements(keyspace), lists: lists{db: d, stmt: newListStatements(keyspace)}, edits: edits{d, newEditStatements(keyspace)}}
+	s := &Store{db: d, stmt: newStatements(keyspace), lists: lists{db: d, stmt: newListStatements(keyspace)}, edits: edits{d, newEditStatements(keyspace)}, reads: semaphore.NewWeighted(manyReads)}
 	for _, o := range opts {
 		o(s)
 	}

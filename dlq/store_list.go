@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,16 +20,40 @@ import (
 // Dead letters that change during the listing may be missing or outdated. The cost is
 // that of the entries in the shortest list that all criteria share, not of the table.
 func (s *Store) List(ctx context.Context, f Filter, each func(*DeadLetter) error) error {
+	return s.list(ctx, listPace, listing{s: s, f: &f, each: each, size: firstLookup, most: maxLookup})
+}
+
+// ListFirst returns the first n dead letters of List, with the codes and texts of their errors, and
+// whether there are more. It is for a caller who waits for them: what does not depend on each other is
+// read concurrently.
+func (s *Store) ListFirst(ctx context.Context, f Filter, n int) (found []DeadLetter, more bool, err error) {
+	size := n + 1
+	if f.Text != "" || f.ErrorCode != "" || f.Outcome != "" || f.MinPriority != nil {
+		size *= perMatch
+	}
+	err = s.list(ctx, paceOf(n+1), listing{s: s, f: &f, size: size, most: size, texts: true, each: func(l *DeadLetter) error {
+		if more = len(found) == n; more {
+			return ErrStop
+		}
+		found = append(found, *l)
+		return nil
+	}})
+	return found, more, err
+}
+
+// list calls the function of a listing, of which it reads the lists at a pace.
+func (s *Store) list(ctx context.Context, p pace, l listing) error {
+	f := l.f
 	if err := f.Validate(); err != nil {
 		return fmt.Errorf("list dead letters: %w", err)
 	}
-	r := s.lists.reader(&f)
+	l.texts = l.texts || f.Text != "" || f.ErrorCode != ""
+	r := s.lists.reader(f, p)
 	defer r.close()
 	limit := latest
 	if !f.After.FirstFailedAt.IsZero() {
 		limit = f.After.FirstFailedAt
 	}
-	l := listing{s: s, f: &f, each: each, size: firstLookup}
 	for {
 		g, ok, err := r.next(ctx, limit)
 		if err != nil {
@@ -61,6 +87,47 @@ func (s *Store) Chains(ctx context.Context, table string, f func(ChainEntry) err
 	return s.ChainsAndBegun(ctx, table, f, func(ChainEntry) {})
 }
 
+// AllChains is Chains for all tables, of outboxes and subscriptions, and for a caller who waits: it reads
+// more concurrently and holds more in memory, and retries nothing. The dead letters of one table and
+// aggregate are consecutive. If f returns ErrStop, the others are omitted.
+func (s *Store) AllChains(ctx context.Context, f func(table string, e ChainEntry) error) error {
+	hours, err := s.lists.announcedBuckets(ctx, kindOpenTable)
+	if err != nil {
+		return err
+	}
+	tables := make(map[string]bool)
+	for _, h := range hours {
+		tables[h.value] = true
+	}
+	var mu sync.Mutex // of f
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(manyReads)
+	for _, table := range slices.Sorted(maps.Keys(tables)) {
+		for bucket := range chainBuckets {
+			g.Go(func() error {
+				entries, err := chainReader{s, table, wholeChain}.bucket(gctx, bucket)
+				if err != nil {
+					return err
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				for _, e := range entries {
+					if !e.begun() {
+						if err := f(table, e); err != nil {
+							return err
+						}
+					}
+				}
+				return nil
+			})
+		}
+	}
+	if err := g.Wait(); !errors.Is(err, ErrStop) {
+		return err
+	}
+	return nil
+}
+
 // ChainsAndBegun is Chains. In addition it calls begun, from the goroutine of f, for
 // each event that is listed without a stored dead letter: a process that began to write
 // it has crashed, or may still store it at any time. Such an entry contains the event,
@@ -70,7 +137,7 @@ func (s *Store) Chains(ctx context.Context, table string, f func(ChainEntry) err
 // dead letter. So begun receives each one that passed the fence before ChainsAndBegun
 // was called and is not stored yet.
 func (s *Store) ChainsAndBegun(ctx context.Context, table string, f func(ChainEntry) error, begun func(ChainEntry)) error {
-	r := chainReader{s, table}
+	r := chainReader{s, table, chainPage}
 	g, gctx := errgroup.WithContext(ctx)
 	next := make(chan int, chainBuckets)
 	for bucket := range chainBuckets {
@@ -124,7 +191,7 @@ func (s *Store) ChainsAndBegun(ctx context.Context, table string, f func(ChainEn
 // Chain is Chains for one aggregate.
 func (s *Store) Chain(ctx context.Context, table, aggregate string) ([]ChainEntry, error) {
 	var out []ChainEntry
-	err := chainReader{s, table}.walk(ctx, s.db.Select(ctx, s.stmt.chain, table, chainBucket(aggregate), aggregate), func(e ChainEntry) error {
+	err := chainReader{s, table, wholeChain}.walk(ctx, s.db.Select(ctx, s.stmt.chain, table, chainBucket(aggregate), aggregate), func(e ChainEntry) error {
 		if !e.begun() {
 			out = append(out, e)
 		}
@@ -146,8 +213,9 @@ type Stats struct {
 	Oldest time.Time
 }
 
-// statsQueries limits the concurrent queries of Stats.
-const statsQueries = 8
+// statsQueries limits the concurrent queries of Stats, and manyReads those of dead letters by id of all
+// callers of a Store.
+const statsQueries, manyReads = 64, 256
 
 // Stats counts the entries of lists, an hour at a time, and reads no dead letter. The
 // counts are exact except for concurrent changes and for entries that a crash left;

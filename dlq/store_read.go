@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/gocql/gocql"
+	"golang.org/x/sync/errgroup"
 )
 
 // Read returns the dead letter of an event, or ErrNotFound.
@@ -93,13 +95,29 @@ func (s *Store) readWhole(ctx context.Context, events []gocql.UUID) (map[gocql.U
 // ReadMany returns the dead letters of events, without payload, headers and error
 // texts, by event id. Events without one are absent.
 func (s *Store) ReadMany(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]DeadLetter, error) {
-	out := make(map[gocql.UUID]DeadLetter, len(events))
+	return readParts(ctx, s, events, s.readMany)
+}
+
+// readParts reads something of events in parts that one statement may have, concurrently.
+func readParts[V any](ctx context.Context, s *Store, events []gocql.UUID, read func(context.Context, []gocql.UUID) (map[gocql.UUID]V, error)) (map[gocql.UUID]V, error) {
+	var mu sync.Mutex // of out
+	out := make(map[gocql.UUID]V, len(events))
+	g, gctx := errgroup.WithContext(ctx)
 	for some := range slices.Chunk(events, maxLookup) {
-		deadLetters, err := s.readMany(ctx, some)
-		if err != nil {
-			return nil, err
-		}
-		maps.Copy(out, deadLetters)
+		g.Go(func() error {
+			if err := s.reads.Acquire(gctx, 1); err != nil {
+				return err
+			}
+			found, err := read(gctx, some)
+			s.reads.Release(1)
+			mu.Lock()
+			maps.Copy(out, found)
+			mu.Unlock()
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
 	}
 	return out, nil
 }
@@ -110,16 +128,11 @@ type ErrorText struct{ Code, Text string }
 // ErrorTexts returns the last errors of the dead letters of events. Events without one
 // are absent.
 func (s *Store) ErrorTexts(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]ErrorText, error) {
-	out := make(map[gocql.UUID]ErrorText, len(events))
-	for some := range slices.Chunk(events, maxLookup) {
-		if err := s.errorTexts(ctx, some, out); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
+	return readParts(ctx, s, events, s.errorTexts)
 }
 
-func (s *Store) errorTexts(ctx context.Context, events []gocql.UUID, out map[gocql.UUID]ErrorText) error {
+func (s *Store) errorTexts(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]ErrorText, error) {
+	out := make(map[gocql.UUID]ErrorText, len(events))
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
 	iter := s.db.Select(ctx, "SELECT event_id, error_code, error_text FROM "+s.stmt.table+" WHERE event_id IN ?", events).Iter()
@@ -130,9 +143,59 @@ func (s *Store) errorTexts(ctx context.Context, events []gocql.UUID, out map[goc
 		e = ErrorText{}
 	}
 	if err := iter.Close(); err != nil {
-		return fmt.Errorf("read the errors of %d dead letters: %w", len(events), err)
+		return nil, fmt.Errorf("read the errors of %d dead letters: %w", len(events), err)
 	}
-	return nil
+	return out, nil
+}
+
+// Payload is the payload of a dead letter as the event had it.
+type Payload struct {
+	Bytes       []byte
+	ContentType string
+}
+
+// payloadsAtOnce is the number of payloads that one statement reads.
+const payloadsAtOnce = 8
+
+// Payloads returns the payloads of the dead letters of events, in their order, until they have about size
+// bytes: the first n events are read. Events without a dead letter are absent.
+func (s *Store) Payloads(ctx context.Context, events []gocql.UUID, size int) (out map[gocql.UUID]Payload, n int, err error) {
+	out = make(map[gocql.UUID]Payload, len(events))
+	for some := range slices.Chunk(events, payloadsAtOnce) {
+		found, err := s.payloads(ctx, some)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, event := range some {
+			p, ok := found[event]
+			if n > 0 && len(p.Bytes) > size {
+				return out, n, nil
+			}
+			if ok {
+				out[event] = p
+			}
+			size -= len(p.Bytes)
+			n++
+		}
+	}
+	return out, n, nil
+}
+
+func (s *Store) payloads(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]Payload, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
+	defer cancel()
+	out := make(map[gocql.UUID]Payload, len(events))
+	iter := s.db.Select(ctx, "SELECT event_id, payload, content_type FROM "+s.stmt.table+" WHERE event_id IN ?", events).Iter()
+	var id gocql.UUID
+	var p Payload
+	for iter.Scan(&id, &p.Bytes, &p.ContentType) {
+		out[id] = p
+		p = Payload{}
+	}
+	if err := iter.Close(); err != nil {
+		return nil, fmt.Errorf("read the payloads of %d dead letters: %w", len(events), err)
+	}
+	return out, nil
 }
 
 // History returns the changes of a dead letter, oldest first, or ErrNotFound.

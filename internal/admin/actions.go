@@ -114,7 +114,7 @@ func (ep *actionEndpoints) act(ctx context.Context, a *actionKind, in *actionInp
 // with adds the dead letter to a response; changed reports that the request has changed
 // it.
 func (ep *actionEndpoints) with(ctx context.Context, out *actionOutput, l *dlq.DeadLetter, changed bool) (*actionOutput, error) {
-	some, err := ep.deadLetters.summaries(ctx, []dlq.DeadLetter{*l})
+	some, err := ep.deadLetters.summaries(ctx, []dlq.DeadLetter{*l}, make(holds))
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, changed)
 	}

@@ -87,6 +87,15 @@ func (a *audit) query(ctx context.Context, stmt string, args ...any) *gocql.Quer
 	return a.session.Query(stmt, args...).WithContext(ctx).Consistency(a.cons)
 }
 
+// ready reads one row, by which it shows that the database answers.
+func (a *audit) ready(ctx context.Context) error {
+	var day time.Time
+	if err := a.query(ctx, a.stmt.ready, dayOf(time.Now())).Scan(&day); err != nil && !none(err) {
+		return err
+	}
+	return nil
+}
+
 // finishTries is the number of attempts to record the result of a change.
 const finishTries = 3
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
@@ -20,8 +21,8 @@ const (
 	// cursor.
 	auditDays    = 400
 	auditEntries = 5000
-	// auditChunk is the number of entries read with one query.
-	auditChunk = 500
+	// auditAhead is the number of days that are read concurrently at first, and auditMost later.
+	auditAhead, auditMost = 4, 128
 )
 
 type auditInput struct {
@@ -99,32 +100,38 @@ func (ep *auditEndpoints) list(ctx context.Context, in *auditInput) (*auditOutpu
 	return out, nil
 }
 
-// walk reads from the entry to back to since, day by day.
+// walk reads from the entry to back to since. It reads several days concurrently, and more if they
+// contain little.
 func (ep *auditEndpoints) walk(ctx context.Context, in *auditInput, since time.Time, to, after gocql.UUID, out *auditOutput) error {
 	from := gocql.MinTimeUUID(since)
-	looked, days := 0, 0
-	for day := dayOf(to.Time()); !day.Before(dayOf(since)); day = day.AddDate(0, 0, -1) {
-		upTo := to
-		if last := gocql.MaxTimeUUID(day.AddDate(0, 0, 1).Add(-time.Millisecond)); last.Time().Before(to.Time()) {
-			upTo = last
+	filtered := in.Actor != "" || len(in.Action) > 0
+	looked, width := 0, auditAhead
+	day, last := dayOf(to.Time()), dayOf(since)
+	oldest := dayOf(to.Time()).AddDate(0, 0, 1-auditDays) // of this request
+	for !day.Before(last) && !day.Before(oldest) {
+		limit := in.Limit + 2 - len(out.Body.Entries) // with the entry after, and one more
+		if filtered {
+			limit = max(limit, 4*auditEntries/width)
 		}
-		for {
-			entries, err := ep.audit.day(ctx, day, from, upTo, auditChunk)
-			if err != nil {
-				return err
-			}
-			for _, e := range entries {
+		days := make([]auditDay, 0, width)
+		for d := day; len(days) < width && !d.Before(last) && !d.Before(oldest); d = d.AddDate(0, 0, -1) {
+			days = append(days, auditDay{day: d})
+		}
+		if err := ep.readDays(ctx, days, from, to, limit); err != nil {
+			return err
+		}
+		for i := range days {
+			d := &days[i]
+			for _, e := range d.entries {
 				id, err := gocql.ParseUUID(e.ID)
 				if err != nil {
 					return err
 				}
-				upTo = id
-				if id == after {
+				if to = id; id == after {
 					continue
 				}
 				looked++
-				full := len(out.Body.Entries) == in.Limit
-				if full || looked > auditEntries {
+				if len(out.Body.Entries) == in.Limit || looked > auditEntries {
 					// The entry before this one was the last that was processed.
 					out.Body.Next = cursorOf(auditPlace{ID: after, Since: since})
 					return nil
@@ -134,14 +141,38 @@ func (ep *auditEndpoints) walk(ctx context.Context, in *auditInput, since time.T
 					out.Body.Entries = append(out.Body.Entries, e)
 				}
 			}
-			if len(entries) < auditChunk {
-				break
+			if day = d.day; len(d.entries) == limit {
+				break // there may be more of this day
 			}
+			day = day.AddDate(0, 0, -1)
 		}
-		if days++; days == auditDays && day.After(dayOf(since)) {
-			out.Body.Next = cursorOf(auditPlace{ID: gocql.MinTimeUUID(day), Since: since})
-			return nil
-		}
+		width = min(8*width, auditMost)
+	}
+	if !day.Before(last) {
+		out.Body.Next = cursorOf(auditPlace{ID: gocql.MinTimeUUID(day.AddDate(0, 0, 1)), Since: since})
 	}
 	return nil
+}
+
+// auditDay is a day of the audit trail with entries, newest first.
+type auditDay struct {
+	day     time.Time
+	entries []AuditEntry
+}
+
+// readDays reads up to limit entries of each of some days, between two ids.
+func (ep *auditEndpoints) readDays(ctx context.Context, days []auditDay, from, to gocql.UUID, limit int) error {
+	g, gctx := errgroup.WithContext(ctx)
+	for i := range days {
+		g.Go(func() (err error) {
+			d := &days[i]
+			upTo := to
+			if last := gocql.MaxTimeUUID(d.day.AddDate(0, 0, 1).Add(-time.Millisecond)); last.Time().Before(to.Time()) {
+				upTo = last
+			}
+			d.entries, err = ep.audit.day(gctx, d.day, from, upTo, limit)
+			return err
+		})
+	}
+	return g.Wait()
 }

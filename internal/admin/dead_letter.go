@@ -41,6 +41,14 @@ type Summary struct {
 	ClaimedUntil  *time.Time `json:"claimed_until,omitempty"`
 }
 
+// ListedDeadLetter is a dead letter in a list that may have payloads.
+type ListedDeadLetter struct {
+	Summary
+	PayloadText   *string `json:"payload_text,omitempty" doc:"With with_payload: the payload, if it is UTF-8"`
+	PayloadBase64 *string `json:"payload_base64,omitempty" doc:"With with_payload: the payload, if it is not UTF-8"`
+	ContentType   string  `json:"content_type,omitempty" doc:"With with_payload: the content type of the payload"`
+}
+
 func summaryOf(l *dlq.DeadLetter, holds []dlq.Hold, now time.Time) Summary {
 	return Summary{
 		EventID: l.EventID.String(), Table: l.Table, AggregateID: l.AggregateID, AggregateType: l.AggregateType, EventType: l.EventType,

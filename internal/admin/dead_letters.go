@@ -13,6 +13,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
@@ -43,13 +44,14 @@ type listInput struct {
 	Text        string    `query:"text" maxLength:"200" doc:"Dead letters whose error, event type or aggregate id contains this text, case-insensitive"`
 	Since       time.Time `query:"since" doc:"Dead letters whose first failure was at this time or later (RFC 3339)"`
 	Until       time.Time `query:"until" doc:"Dead letters whose first failure was before this time"`
+	WithPayload bool      `query:"with_payload" doc:"Add the payloads, as the events had them. A page ends after about 8 MiB of payloads, and is then shorter than limit."`
 	Limit       int       `query:"limit" minimum:"1" maximum:"500" default:"50"`
 	Cursor      string    `query:"cursor" maxLength:"500" doc:"next of the previous response"`
 }
 
 type deadLettersBody struct {
-	DeadLetters []Summary `json:"dead_letters" doc:"Latest failure first"`
-	Next        string    `json:"next,omitempty" doc:"Cursor of the next page; absent on the last page"`
+	DeadLetters []ListedDeadLetter `json:"dead_letters" doc:"Latest failure first"`
+	Next        string             `json:"next,omitempty" doc:"Cursor of the next page; absent on the last page"`
 }
 
 type listOutput struct{ Body deadLettersBody }
@@ -91,12 +93,16 @@ type deadLetterEndpoints struct {
 	registry *registry.Registry
 	stats    *cached.Value[StatsBody]
 	open     *cached.Value[*grouping] // of all open dead letters
+	tables   []string                 // of the configuration
 }
 
 func newDeadLetterEndpoints(ops *operations, cfg *Config) *deadLetterEndpoints {
 	ep := &deadLetterEndpoints{operations: ops, store: cfg.DeadLetters, registry: cfg.Registry}
 	ep.stats = cached.New(cfg.LiveInterval, ep.readStats)
 	ep.open = cached.New(groupsKept, ep.readOpen)
+	for _, t := range cfg.Tables {
+		ep.tables = append(ep.tables, t.String())
+	}
 	return ep
 }
 
@@ -171,27 +177,35 @@ func (ep *deadLetterEndpoints) list(ctx context.Context, in *listInput) (*listOu
 			return nil, invalid(ctx, "query.cursor", "not a cursor of this API; start without a cursor")
 		}
 	}
-	deadLetters := make([]dlq.DeadLetter, 0, in.Limit)
-	more := false
+	var deadLetters []dlq.DeadLetter
+	more, holds := false, make(holds)
 	err := ep.heavily(ctx, func() error {
-		return ep.store.List(ctx, f, func(l *dlq.DeadLetter) error {
-			if len(deadLetters) == in.Limit {
-				more = true
-				return dlq.ErrStop
-			}
-			deadLetters = append(deadLetters, *l)
-			return nil
-		})
+		g, gctx := errgroup.WithContext(ctx)
+		g.Go(func() (err error) { deadLetters, more, err = ep.store.ListFirst(gctx, f, in.Limit); return err })
+		g.Go(func() error { return holds.read(gctx, ep.store, ep.tables) })
+		return g.Wait()
 	})
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, false)
 	}
-	out := new(listOutput)
-	if out.Body.DeadLetters, err = ep.summaries(ctx, deadLetters); err == nil {
-		err = ep.excerpts(ctx, deadLetters, out.Body.DeadLetters)
-	}
+	summaries, err := ep.summaries(ctx, deadLetters, holds)
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, false)
+	}
+	out := new(listOutput)
+	out.Body.DeadLetters = make([]ListedDeadLetter, len(summaries))
+	for i := range summaries {
+		text := []rune(deadLetters[i].ErrorText)
+		summaries[i].ErrorExcerpt = string(text[:min(len(text), maxExcerpt)])
+		out.Body.DeadLetters[i].Summary = summaries[i]
+	}
+	if in.WithPayload {
+		n, err := ep.addPayloads(ctx, deadLetters, out.Body.DeadLetters)
+		if err != nil {
+			return nil, ep.toProblem(ctx, err, false)
+		}
+		more = more || n < len(deadLetters)
+		deadLetters, out.Body.DeadLetters = deadLetters[:n], out.Body.DeadLetters[:n]
 	}
 	if more {
 		out.Body.Next = cursorOf(deadLetters[len(deadLetters)-1].Position())
@@ -199,42 +213,73 @@ func (ep *deadLetterEndpoints) list(ctx context.Context, in *listInput) (*listOu
 	return out, nil
 }
 
-// summaries returns dead letters as in lists, with the conditions that they wait for.
-func (ep *deadLetterEndpoints) summaries(ctx context.Context, deadLetters []dlq.DeadLetter) ([]Summary, error) {
-	holds := make(map[string][]dlq.Hold)
+// listedPayloads bounds the payloads of a page, in bytes.
+const listedPayloads = 8 << 20
+
+// addPayloads adds the payloads of the first dead letters of a page, and returns their number.
+func (ep *deadLetterEndpoints) addPayloads(ctx context.Context, deadLetters []dlq.DeadLetter, out []ListedDeadLetter) (n int, err error) {
+	ids := make([]gocql.UUID, len(deadLetters))
+	for i := range deadLetters {
+		ids[i] = deadLetters[i].EventID
+	}
+	var payloads map[gocql.UUID]dlq.Payload
+	err = ep.heavily(ctx, func() error { payloads, n, err = ep.store.Payloads(ctx, ids, listedPayloads); return err })
+	if err != nil {
+		return 0, err
+	}
+	for i := range n {
+		p := payloads[ids[i]]
+		out[i].ContentType = p.ContentType
+		if out[i].PayloadText, out[i].PayloadBase64 = forms(p.Bytes); out[i].PayloadText != nil {
+			out[i].PayloadBase64 = nil
+		}
+	}
+	return n, nil
+}
+
+// holds are the holds of relays by table.
+type holds map[string][]dlq.Hold
+
+// read reads the holds of tables concurrently.
+func (h holds) read(ctx context.Context, store *dlq.Store, tables []string) error {
+	found := make([][]dlq.Hold, len(tables))
+	g, gctx := errgroup.WithContext(ctx)
+	for i, table := range tables {
+		g.Go(func() (err error) { found[i], err = store.Holds(gctx, table); return err })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	for i, table := range tables {
+		h[table] = found[i]
+	}
+	return nil
+}
+
+// summaries returns dead letters as in lists, with the conditions that they wait for. It reads the holds
+// that are not known.
+func (ep *deadLetterEndpoints) summaries(ctx context.Context, deadLetters []dlq.DeadLetter, known holds) ([]Summary, error) {
+	var unknown []string
+	for i := range deadLetters {
+		l := &deadLetters[i]
+		_, ofSubscription := dlq.SubscriptionOf(l.Table) // which no relay holds
+		if _, ok := known[l.Table]; !ok && !ofSubscription && l.Status == dlq.Pending && !slices.Contains(unknown, l.Table) {
+			unknown = append(unknown, l.Table)
+		}
+	}
+	if err := known.read(ctx, ep.store, unknown); err != nil {
+		return nil, err
+	}
 	out := make([]Summary, 0, len(deadLetters))
 	for i := range deadLetters {
 		l := &deadLetters[i]
-		if _, known := holds[l.Table]; !known && l.Status == dlq.Pending {
-			var err error
-			if holds[l.Table], err = ep.store.Holds(ctx, l.Table); err != nil {
-				return nil, err
-			}
-		}
-		out = append(out, summaryOf(l, holds[l.Table], time.Now()))
+		out = append(out, summaryOf(l, known[l.Table], time.Now()))
 	}
 	return out, nil
 }
 
 // maxExcerpt bounds the text of an error in lists, in characters.
 const maxExcerpt = 200
-
-// excerpts adds the beginnings of error texts, which the lists of dead letters do not contain.
-func (ep *deadLetterEndpoints) excerpts(ctx context.Context, deadLetters []dlq.DeadLetter, out []Summary) error {
-	ids := make([]gocql.UUID, len(deadLetters))
-	for i := range deadLetters {
-		ids[i] = deadLetters[i].EventID
-	}
-	texts, err := ep.store.ErrorTexts(ctx, ids)
-	if err != nil {
-		return err
-	}
-	for i, id := range ids {
-		text := []rune(texts[id].Text)
-		out[i].ErrorExcerpt = string(text[:min(len(text), maxExcerpt)])
-	}
-	return nil
-}
 
 func (ep *deadLetterEndpoints) deadLetter(ctx context.Context, in *deadLetterInput) (*deadLetterOutput, error) {
 	id, err := eventID(ctx, "path.event_id", in.EventID)
@@ -284,8 +329,21 @@ func (ep *deadLetterEndpoints) complete(ctx context.Context, id gocql.UUID) (*de
 	if err != nil {
 		return nil, err
 	}
-	some, err := ep.summaries(ctx, []dlq.DeadLetter{l})
-	if err != nil {
+	var some []Summary
+	var history []dlq.Change
+	var chain []dlq.ChainEntry
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) { some, err = ep.summaries(gctx, []dlq.DeadLetter{l}, make(holds)); return err })
+	g.Go(func() (err error) {
+		if history, err = ep.store.History(gctx, l.EventID); errors.Is(err, dlq.ErrNotFound) {
+			err = nil
+		}
+		return err
+	})
+	if l.Status.Open() {
+		g.Go(func() (err error) { chain, err = ep.store.Chain(gctx, l.Table, l.AggregateID); return err })
+	}
+	if err := g.Wait(); err != nil {
 		return nil, err
 	}
 	b := DeadLetterBody{
@@ -304,16 +362,10 @@ func (ep *deadLetterEndpoints) complete(ctx context.Context, id gocql.UUID) (*de
 	if l.EditedID != (gocql.UUID{}) {
 		b.EditedTo, b.Edit = l.EditedID.String(), contentOf(l.Edit)
 	}
-	if h, err := ep.store.History(ctx, l.EventID); err != nil && !errors.Is(err, dlq.ErrNotFound) {
-		return nil, err
-	} else if len(h) > 0 {
-		b.History = h
+	if len(history) > 0 {
+		b.History = history
 	}
 	if l.Status.Open() {
-		chain, err := ep.store.Chain(ctx, l.Table, l.AggregateID)
-		if err != nil {
-			return nil, err
-		}
 		b.chain(&l, chain)
 	}
 	for _, a := range append(actions[:len(actions):len(actions)], actionKind{action: dlq.ActionEdit}) {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
@@ -191,4 +192,50 @@ func TestStatsAndGroups(t *testing.T) {
 	if len(g.Groups) != 1 || g.Groups[0].Sample != done.EventID.String() {
 		t.Errorf("groups of resolved ones: %+v", g)
 	}
+}
+
+// A list with payloads has each in one form, and none without the parameter. A page ends where they become
+// large, and the next one continues there.
+func TestList_WithPayload(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	at := time.Now().Add(-time.Hour).UTC().Truncate(time.Second)
+	for i, payload := range [][]byte{[]byte(`{"n":1}`), {0xff, 0xfe}, nil, bytes.Repeat([]byte("x"), 5<<20), bytes.Repeat([]byte("y"), 5<<20)} {
+		l := testDeadLetter(fmt.Sprint("a", i), 1)
+		l.Payload = payload
+		b.writeDeadLetter(t, l, at.Add(-time.Duration(i)*time.Second))
+	}
+	var all []ListedDeadLetter
+	pages := 0
+	for cursor := ""; ; pages++ {
+		var page deadLettersBody
+		b.ask(t, access.Viewer, "GET", "/v1/dead-letters?with_payload=true&cursor="+cursor, "").into(t, http.StatusOK, &page)
+		all = append(all, page.DeadLetters...)
+		if cursor = page.Next; cursor == "" {
+			break
+		}
+	}
+	if len(all) != 5 || pages != 1 {
+		t.Fatalf("%d dead letters in %d pages, want 5 in 2", len(all), pages+1)
+	}
+	text, coded := all[0], all[1]
+	if text.PayloadText == nil || *text.PayloadText != `{"n":1}` || text.PayloadBase64 != nil || text.ContentType != "application/json" {
+		t.Errorf("a payload of text is %+v", text)
+	}
+	if coded.PayloadText != nil || coded.PayloadBase64 == nil || *coded.PayloadBase64 != "//4=" {
+		t.Errorf("a payload of bytes is %+v", coded)
+	}
+	if null := all[2]; null.PayloadText != nil || null.PayloadBase64 != nil {
+		t.Errorf("a null payload is %+v", null)
+	}
+	if large := all[4]; large.AggregateID != "a4" || large.PayloadText == nil || len(*large.PayloadText) != 5<<20 {
+		t.Errorf("the payload of the last page is missing: %s", large.AggregateID)
+	}
+	var page deadLettersBody
+	b.ask(t, access.Viewer, "GET", "/v1/dead-letters", "").into(t, http.StatusOK, &page)
+	if l := page.DeadLetters[0]; len(page.DeadLetters) != 5 || l.PayloadText != nil || l.ContentType != "" {
+		t.Errorf("without the parameter there are %d, the first %+v", len(page.DeadLetters), l)
+	}
+	// A consumer has those of its subscriptions, as one by one.
+	b.ask(t, consumerOfMail, "GET", "/v1/dead-letters?with_payload=true", "").problemIn(t, http.StatusForbidden)
 }

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -111,57 +109,58 @@ func (ep *deadLetterEndpoints) listGroups(ctx context.Context, in *groupsInput) 
 	if len(f.Status) == 0 {
 		f.Status = dlq.OpenStatuses
 	}
-	all := newGrouping()
-	err := ep.store.List(ctx, f, func(l *dlq.DeadLetter) error {
-		if all.read == maxListed {
-			all.sampled = true
-			return dlq.ErrStop
-		}
-		e := l.Entry()
-		all.add(&e)
-		return nil
-	})
+	found, more, err := ep.store.ListFirst(ctx, f, maxListed)
 	if err != nil {
 		return nil, err
 	}
-	return all, all.name(ctx, ep.store)
+	all := newGrouping()
+	all.sampled = more
+	texts := make(map[gocql.UUID]dlq.ErrorText, len(found))
+	for i := range found {
+		e := found[i].Entry()
+		all.add(&e)
+		texts[e.EventID] = dlq.ErrorText{Code: found[i].ErrorCode, Text: found[i].ErrorText}
+	}
+	all.sort()
+	all.name(texts)
+	return all, nil
 }
 
 // readOpen groups all open dead letters by their cause.
 func (ep *deadLetterEndpoints) readOpen(ctx context.Context) (*grouping, error) {
 	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
 	defer cancel()
-	st, err := ep.store.Stats(ctx)
+	all := newGrouping()
+	table, aggregate, head := "", "", (*groupBody)(nil)
+	err := ep.store.AllChains(ctx, func(of string, e dlq.ChainEntry) error {
+		if all.read == maxGrouped {
+			all.sampled = true
+			return dlq.ErrStop
+		}
+		if of != table || e.AggregateID != aggregate {
+			table, aggregate, head = of, e.AggregateID, nil
+		}
+		if e.Status == dlq.Blocked && head != nil {
+			all.read++
+			head.Blocks++
+			all.blocks[head.ErrorClass]++
+			return nil
+		}
+		if g := all.add(&e); head == nil && !e.Unblocked && e.Status != dlq.Blocked {
+			head = g
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	all := newGrouping()
-	for _, table := range slices.Sorted(maps.Keys(st.OpenByTable)) {
-		aggregate, head := "", (*groupBody)(nil)
-		err := ep.store.Chains(ctx, table, func(e dlq.ChainEntry) error {
-			if all.read == maxGrouped {
-				all.sampled = true
-				return dlq.ErrStop
-			}
-			if e.AggregateID != aggregate {
-				aggregate, head = e.AggregateID, nil
-			}
-			if e.Status == dlq.Blocked && head != nil {
-				all.read++
-				head.Blocks++
-				all.blocks[head.ErrorClass]++
-				return nil
-			}
-			if g := all.add(&e); head == nil && !e.Unblocked && e.Status != dlq.Blocked {
-				head = g
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, dlq.ErrStop) {
-			return nil, err
-		}
+	all.sort()
+	texts, err := ep.store.ErrorTexts(ctx, all.samples())
+	if err != nil {
+		return nil, err
 	}
-	return all, all.name(ctx, ep.store)
+	all.name(texts)
+	return all, nil
 }
 
 // grouping are dead letters grouped by equal failures.
@@ -204,26 +203,31 @@ func (all *grouping) add(e *dlq.ChainEntry) *groupBody {
 	return g
 }
 
-// name sorts the groups, the one with the most events first, and sets the error of each to
-// that of its sample.
-func (all *grouping) name(ctx context.Context, store *dlq.Store) error {
+// sort sorts the groups, the one with the most events first.
+func (all *grouping) sort() {
 	slices.SortStableFunc(all.groups, func(a, b *groupBody) int {
 		return cmp.Or(cmp.Compare(b.Count+b.Blocks, a.Count+a.Blocks), cmp.Compare(a.ErrorClass, b.ErrorClass), cmp.Compare(a.EventType, b.EventType), cmp.Compare(a.Topic, b.Topic))
 	})
-	named := all.groups[:min(len(all.groups), maxGroups)]
-	ids := make([]gocql.UUID, len(named))
-	for i, g := range named {
+}
+
+// named are the groups of a response.
+func (all *grouping) named() []*groupBody { return all.groups[:min(len(all.groups), maxGroups)] }
+
+// samples are the dead letters whose errors are those of their groups.
+func (all *grouping) samples() []gocql.UUID {
+	ids := make([]gocql.UUID, len(all.named()))
+	for i, g := range all.named() {
 		ids[i] = g.sample
 	}
-	texts, err := store.ErrorTexts(ctx, ids)
-	if err != nil {
-		return err
-	}
-	for _, g := range named {
+	return ids
+}
+
+// name sets the error of each group to that of its sample.
+func (all *grouping) name(texts map[gocql.UUID]dlq.ErrorText) {
+	for _, g := range all.named() {
 		g.Sample = g.sample.String()
 		g.ErrorCode, g.ErrorText = texts[g.sample].Code, withoutNumbers(texts[g.sample].Text)
 	}
-	return nil
 }
 
 // withoutNumbers returns a message as dlq.FailureKey compares it.

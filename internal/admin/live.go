@@ -32,8 +32,10 @@ const (
 	liveLife = time.Hour
 	// liveDeadLetters is the number of latest dead letters that are polled for changes.
 	liveDeadLetters = 200
-	// livePatience bounds one poll of the database.
-	livePatience = 30 * time.Second
+	// livePatience bounds one poll of the database, and probePatience that of the smallest read: a
+	// database that does not answer it cannot be reached.
+	livePatience  = 30 * time.Second
+	probePatience = 3 * time.Second
 )
 
 // live notifies listeners of changes. While there are listeners, one goroutine polls for
@@ -66,6 +68,8 @@ type liveSources struct {
 	deadLetters *deadLetterEndpoints
 	jobs        *jobs.Store
 	status      *statusEndpoints
+	// probe is a read of one row.
+	probe func(context.Context) error
 }
 
 func newLive(cfg *Config, m *metrics, sources liveSources) *live {
@@ -180,13 +184,27 @@ func (l *live) notify(ctx context.Context, name string, keep bool, data any) {
 	}
 }
 
-// poll polls for changes until ctx ends.
+// poll polls for changes until ctx ends, and beside it probes the database: a poll, which reads much,
+// may take long where each read does.
 func (l *live) poll(ctx context.Context) {
-	v := poller{l: l}
+	d := &databaseState{l: l}
+	v := poller{l: l, database: d}
+	l.done.Go(func() {
+		l.every(ctx, func() {
+			work, cancel := context.WithTimeout(ctx, probePatience)
+			defer cancel()
+			d.report(ctx, byProbe, l.sources.probe(work))
+		})
+	})
+	l.every(ctx, func() { v.poll(ctx) })
+}
+
+// every calls f at the interval until ctx ends.
+func (l *live) every(ctx context.Context, f func()) {
 	t := time.NewTicker(l.interval)
 	defer t.Stop()
 	for {
-		v.poll(ctx)
+		f()
 		select {
 		case <-t.C:
 		case <-ctx.Done():
@@ -195,16 +213,46 @@ func (l *live) poll(ctx context.Context) {
 	}
 }
 
+// The reads that show whether the database can be reached.
+const (
+	byPoll = iota
+	byProbe
+)
+
+// databaseState is whether the database can be reached. It is safe for concurrent use.
+type databaseState struct {
+	l    *live
+	mu   sync.Mutex
+	down [byProbe + 1]bool
+}
+
+// report records the result of a read, and notifies listeners of a change.
+func (d *databaseState) report(ctx context.Context, by int, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
+	before := d.down[byPoll] || d.down[byProbe]
+	d.down[by] = err != nil
+	if down := d.down[byPoll] || d.down[byProbe]; down != before {
+		if down {
+			d.l.log.Warn("failed to poll for changes", "err", err)
+		}
+		d.l.notify(ctx, "database", true, map[string]bool{"reachable": !down})
+	}
+}
+
 // poller is the state of the last poll.
 type poller struct {
 	l           *live
+	database    *databaseState
 	status      []byte               // without its time
 	jobs        map[gocql.UUID]int64 // versions of the open ones
 	deadLetters map[gocql.UUID]int64 // versions
-	down        bool
 }
 
-// poll reads all sources once. It reports once that the database cannot be reached.
+// poll reads all sources once.
 func (v *poller) poll(ctx context.Context) {
 	work, cancel := context.WithTimeout(ctx, livePatience)
 	defer cancel()
@@ -213,17 +261,7 @@ func (v *poller) poll(ctx context.Context) {
 	for _, part := range []func(work, ctx context.Context) error{v.pollDeadLetters, v.pollJobs, v.pollStatus} {
 		errs = append(errs, part(work, ctx))
 	}
-	err := errors.Join(errs...)
-	if ctx.Err() != nil {
-		return
-	}
-	if down := err != nil; down != v.down {
-		v.down = down
-		if down {
-			v.l.log.Warn("failed to poll for changes", "err", err)
-		}
-		v.l.notify(ctx, "database", true, map[string]bool{"reachable": !down})
-	}
+	v.database.report(ctx, byPoll, errors.Join(errs...))
 }
 
 func (v *poller) pollStatus(work, ctx context.Context) error {
@@ -280,18 +318,16 @@ func (v *poller) pollJobs(work, ctx context.Context) error {
 func (v *poller) pollDeadLetters(work, ctx context.Context) error {
 	now := make(map[gocql.UUID]int64, liveDeadLetters)
 	var ids []string
-	err := v.l.sources.deadLetters.store.List(work, dlq.Filter{}, func(l *dlq.DeadLetter) error {
-		if len(now) == liveDeadLetters {
-			return dlq.ErrStop
-		}
+	latest, _, err := v.l.sources.deadLetters.store.ListFirst(work, dlq.Filter{}, liveDeadLetters)
+	if err != nil {
+		return err
+	}
+	for i := range latest {
+		l := &latest[i]
 		if before, known := v.deadLetters[l.EventID]; v.deadLetters != nil && (!known || before != l.Version) {
 			ids = append(ids, l.EventID.String())
 		}
 		now[l.EventID] = l.Version
-		return nil
-	})
-	if err != nil {
-		return err
 	}
 	v.l.mu.Lock()
 	if ctx.Err() != nil {

@@ -242,7 +242,7 @@ func TestLive_JobIsGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := poller{l: b.live}
+	v := poller{l: b.live, database: &databaseState{l: b.live}}
 	if err := v.pollJobs(ctx, ctx); err != nil || len(v.jobs) != 1 {
 		t.Fatalf("pollJobs() = %v, sees %v", err, v.jobs)
 	}

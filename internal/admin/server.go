@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -101,7 +100,7 @@ func (s *Server) registerEndpoints() {
 	relays := &relayEndpoints{ops, cfg.Session, cfg.Keyspace, cfg.Consistency, cfg.Timeout}
 	s.history = newHistory(cfg, reads.stats, relays)
 	status := newStatusEndpoints(ops, cfg, reads, relays)
-	s.live = newLive(cfg, s.metrics, liveSources{reads, bulk, status})
+	s.live = newLive(cfg, s.metrics, liveSources{reads, bulk, status, s.audit.ready})
 	actions := &actionEndpoints{ops, cfg.DeadLetters, bulk, reads, s.audit, cfg.Schemas, s.live}
 	archives := &archiveEndpoints{ops, cfg.Archive}
 	jobRoutes := &jobEndpoints{ops, cfg.DeadLetters, bulk, s.audit, archives, relays, cfg.JobWaits}
@@ -176,8 +175,7 @@ func (s *Server) ready() (readyBody, *problem) {
 	}
 	asked, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	var day time.Time
-	if err := s.audit.query(asked, s.audit.stmt.ready, dayOf(time.Now())).Scan(&day); err != nil && !none(err) {
+	if err := s.audit.ready(asked); err != nil {
 		s.log.Warn("not ready", "err", err)
 		p := newProblem(ctx, problemUnavailable, "The database cannot be reached.")
 		p.Header().Set("Retry-After", retryAfter)

@@ -1,0 +1,174 @@
+package admin
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/schema"
+	"github.com/scylla-outbox/scylla-outbox/test/world"
+)
+
+// virtual marks the process that runs the bubble alone: the driver reuses channels of
+// other tests' connections, which a bubble may not use.
+const virtual = "ADMIN_TEST_VIRTUAL"
+
+// virtually runs f in a bubble, where only waiting takes time, with a node and a session.
+func virtually(t *testing.T, f func(*testing.T, *scyllafake.Server, *gocql.Session)) {
+	t.Helper()
+	if os.Getenv(virtual) == "" {
+		t.Parallel()
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+		cmd.Env = append(os.Environ(), virtual+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	synctest.Test(t, func(t *testing.T) {
+		node := scyllatest.Node(t, scyllatest.Config())
+		defer func() { _ = node.Close() }()
+		c := scyllatest.Cluster(node, schema.DefaultKeyspace)
+		c.Logger = log.New(io.Discard, "", 0)
+		session, err := c.CreateSession()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer session.Close()
+		f(t, node, session)
+	})
+}
+
+// An open page learns within five seconds that the database does not answer, and that it does again; a
+// database whose answers take long is none that cannot be reached.
+func TestLive_AFrozenDatabaseIsReportedWithinFiveSeconds(t *testing.T) {
+	virtually(t, func(t *testing.T, node *scyllafake.Server, session *gocql.Session) {
+		server, _ := fillForRounds(t, session)
+		defer server.live.close()
+		one, err := server.live.join("mara")
+		if err != nil {
+			t.Fatal(err)
+		}
+		report := func() (reachable string, after time.Duration) {
+			began := time.Now()
+			for event := range one.events {
+				if name, data, ok := strings.Cut(string(event), "\ndata: "); ok && name == "event: database" {
+					return strings.TrimSpace(data), time.Since(began)
+				}
+			}
+			return "the stream ended", 0
+		}
+		slow := node.Faults().MustAdd(faults.Rule{Effect: faults.Effect{Delay: 700 * time.Millisecond}})
+		go func() {
+			time.Sleep(time.Minute)
+			_ = node.Faults().Remove(slow)
+			node.Faults().Freeze()
+		}()
+		if got, after := report(); got != `{"reachable":false}` || after < time.Minute || after > time.Minute+5*time.Second {
+			t.Errorf("of a database that is slow for a minute and then frozen the report is %s after %s, want that it cannot be reached within 5 s of the minute", got, after)
+		}
+		node.Faults().Thaw()
+		if got, _ := report(); got != `{"reachable":true}` {
+			t.Errorf("of a database that thawed the report is %s", got)
+		}
+	})
+}
+
+// Each read of a page takes less than five round trips to the database, however many dead letters,
+// hours, tables and days it reads: what does not depend on each other is read concurrently. In virtual
+// time only the delay of each operation takes time.
+func TestRounds_APageTakesFewRoundTrips(t *testing.T) {
+	virtually(t, func(t *testing.T, node *scyllafake.Server, session *gocql.Session) {
+		server, one := fillForRounds(t, session)
+		const delay = 700 * time.Millisecond
+		rounds := func(path string) float64 {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
+			began, w := time.Now(), httptest.NewRecorder()
+			server.Handler().ServeHTTP(w, r)
+			if w.Code != http.StatusOK {
+				t.Fatalf("%s = %d: %s", path, w.Code, w.Body)
+			}
+			return time.Since(began).Seconds() / delay.Seconds()
+		}
+		for _, path := range []string{
+			"/v1/dead-letters", "/v1/dead-letters?limit=500", "/v1/dead-letters?status=pending,blocked,processing,failed,suspended&limit=100",
+			"/v1/dead-letters?status=suspended&error_class=record_too_large", "/v1/dead-letters?table=outbox.orders&event_type=OrderCreated",
+			"/v1/dead-letters?aggregate_id=a1", "/v1/dead-letters?text=large", "/v1/dead-letters/" + one,
+			"/v1/dead-letters/stats", "/v1/dead-letters/groups", "/v1/dead-letters/groups?status=suspended",
+			"/v1/audit", "/v1/audit?actor=eve", "/v1/audit?limit=500", "/v1/status", "/v1/jobs", "/v1/relays", "/v1/history",
+		} {
+			time.Sleep(time.Minute) // what is kept from before is old
+			rounds(path)            // the driver prepares the statements
+			time.Sleep(time.Minute)
+			id := node.Faults().MustAdd(faults.Rule{Effect: faults.Effect{Delay: delay}})
+			if got := rounds(path); got >= 5 {
+				t.Errorf("%s takes %.2f round trips, want less than 5", path, got)
+			} else if got < 1 {
+				t.Errorf("%s takes %.2f round trips: it reads nothing", path, got)
+			}
+			if err := node.Faults().Remove(id); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// fillForRounds returns a server with dead letters of several hours, tables and states, an audit trail of
+// a month and the id of a dead letter.
+func fillForRounds(t *testing.T, session *gocql.Session) (server *Server, one string) {
+	t.Helper()
+	now := time.Now()
+	at := now
+	store, err := dlq.Open(session, schema.DefaultKeyspace, dlq.WithClock(world.Clock(func() time.Time { return at })), dlq.WithTimeouts(time.Hour, time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 400 {
+		at = now.Add(-time.Duration(i) * 15 * time.Minute)
+		l := testDeadLetter(fmt.Sprint("a", i/3), int64(1000-i))
+		l.Table = []string{"outbox.orders", testTable, "subscription.mail"}[i%3]
+		switch i % 5 {
+		case 0:
+			l.Status, l.ErrorClass, l.Strategy, l.NextAttempt = dlq.Pending, "timeout", dlq.StrategyImmediate, now.Add(time.Hour)
+		case 1:
+			l.Status, l.ErrorClass, l.ErrorText = dlq.Blocked, "behind", ""
+		}
+		if _, err := store.Write(t.Context(), l); err != nil {
+			t.Fatal(err)
+		}
+		if one = l.EventID.String(); i%7 == 0 {
+			if err := store.Discard(t.Context(), l.EventID, dlq.Actor{Name: "eve"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	server, err = New(Config{
+		Session: session, Keyspace: schema.DefaultKeyspace, DeadLetters: store, Gate: access.Only(access.Principal{Name: "local", Role: access.Admin}), Timeout: time.Hour,
+		Tables: []Table{{Keyspace: "outbox", Name: "orders"}, {Keyspace: "outbox", Name: "outbox_messages"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 90 {
+		day := now.Add(-time.Duration(i) * 8 * time.Hour)
+		if err := server.audit.query(t.Context(), server.audit.stmt.intend, dayOf(day), gocql.UUIDFromTime(day), []string{"eve", "mara"}[i%2], "admin", "replay", "", "", "a test", "r", "", day.UnixMicro()).Exec(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return server, one
+}
