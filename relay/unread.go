@@ -7,47 +7,62 @@ import (
 	"slices"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/capture"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
-// errEnough ends the count of Unread at its limit.
+// errEnough ends the read of Written at its limit.
 var errEnough = errors.New("enough events")
 
 // Unread returns the number of events in the CDC log that were written since a time, at most
 // limit: of the shard of cfg, or of the whole table without one. While no relay reads the log,
 // they wait. It only reads, and requires Session, Keyspace, Name and the table of cfg.
 func Unread(ctx context.Context, cfg Config, since time.Time, limit int) (n int, err error) {
+	err = Written(ctx, cfg, since, limit, func(WrittenEvent) { n++ })
+	return n, err
+}
+
+// WrittenEvent is an event in the CDC log, without its content.
+type WrittenEvent struct {
+	outbox.Event
+	// At is the write time.
+	At time.Time
+}
+
+// Written is Unread that calls each for the events, in the order of the streams of the log.
+func Written(ctx context.Context, cfg Config, since time.Time, limit int, each func(WrittenEvent)) error {
 	cfg = cfg.withDefaults()
 	table, _, err := readTable(ctx, &cfg)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	own := cdclog.PortionOf(cfg.Shard, table)
 	if own.None() {
-		return 0, nil // another shard processes the whole table
+		return nil // another shard processes the whole table
 	}
 	generations := cdclog.NewGenerations(cfg.Session, cfg.TableKeyspace, cfg.Table, &own)
 	starts, err := generations.Times(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	slices.SortFunc(starts, time.Time.Compare)
 	reader := cdclog.NewReader(cfg.Session, rows.Outline(table), &own)
-	now := time.Now()
+	now, n := time.Now(), 0
 	for i, start := range starts {
 		if start.After(now) || i+1 < len(starts) && starts[i+1].Before(since) {
 			continue
 		}
 		g, err := generations.Generation(ctx, start)
 		if err != nil {
-			return n, err
+			return err
 		}
 		for streams := range slices.Chunk(g.Streams, capture.GroupStreams) {
 			_, err := reader.Read(ctx, cdclog.NewStreamList(streams...), max(since.UnixMicro(), 0), 0, true,
 				func([]byte, cdclog.RowKey) bool { return false }, func(row *cdclog.Row) error {
 					if row.Insert {
+						each(WrittenEvent{row.Event, row.Time.Time()})
 						n++
 					}
 					if n == limit {
@@ -56,12 +71,12 @@ func Unread(ctx context.Context, cfg Config, since time.Time, limit int) (n int,
 					return nil
 				})
 			if errors.Is(err, errEnough) {
-				return n, nil
+				return nil
 			}
 			if err != nil {
-				return n, fmt.Errorf("count the unread events of %s: %w", table, err)
+				return fmt.Errorf("read the events of %s in the CDC log: %w", table, err)
 			}
 		}
 	}
-	return n, nil
+	return nil
 }

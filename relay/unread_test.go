@@ -50,5 +50,14 @@ func TestUnread(t *testing.T) {
 		if all, old, few := unread(Shard{}, since, 100), unread(Shard{}, began, 100), unread(Shard{}, began, 7); all != 20 || sum != 20 || old != 21 || few != 7 {
 			t.Errorf("Unread() = %d, %d by shards, %d from the beginning, %d with a limit of 7; want 20, 20, 21, 7", all, sum, old, few)
 		}
+		cfg := w.cfg
+		cfg.Session = w.session
+		if err := Written(t.Context(), cfg, began, 100, func(got WrittenEvent) {
+			if got.AggregateID == e.AggregateID && (got.ID != e.ID || got.Type != "OrderCreated" || got.Sequence != 1 || got.At.Before(began) || !got.At.Before(since)) {
+				t.Errorf("Written() has %+v, want %s", got, e.ID)
+			}
+		}); err != nil {
+			t.Error(err)
+		}
 	})
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -23,6 +24,7 @@ const dlqListed = 100
 func newDLQListCommand() *cobra.Command {
 	var f dlqFilter
 	var output string
+	var withPayload bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List open dead letters, last failure first",
@@ -43,11 +45,18 @@ wait for a replay or for an operator, or with --outcome resolved and archived on
 			if err == nil {
 				err = cli.CheckOutput(output)
 			}
+			if err == nil && withPayload && output == "table" {
+				err = cli.Usage(errors.New("--with-payload needs -o json or -o yaml"))
+			}
 			if err != nil {
 				return err
 			}
 			return withAPI(cmd, "", func(api *operatorAPI) error {
-				found, more, err := api.DeadLetters(cmd.Context(), filter, f.Limit)
+				list := api.DeadLetters
+				if withPayload {
+					list = api.DeadLettersWithPayload
+				}
+				found, more, err := list(cmd.Context(), filter, f.Limit)
 				if err != nil {
 					return err
 				}
@@ -56,6 +65,7 @@ wait for a replay or for an operator, or with --outcome resolved and archived on
 		},
 	}
 	f.addFlags(cmd, dlqListed)
+	cmd.Flags().BoolVar(&withPayload, "with-payload", false, "add the payloads, as the events had them; with -o json or -o yaml")
 	cli.ListFlags(cmd, &output)
 	app.AddFlags(cmd, app.SectionScylla, app.SectionAPI)
 	return cmd

@@ -13,10 +13,10 @@ import (
 )
 
 // deadLetterTable prints dead letters as a list.
-var deadLetterTable = cli.Table[admin.Summary]{
+var deadLetterTable = cli.Table[admin.ListedDeadLetter]{
 	Header: "EVENT\tSTATUS\tERROR\tTYPE\tAGGREGATE\tSEQ\tFIRST FAILED\tNEXT ATTEMPT\tPRIORITY\tATTEMPTS\tTAGS\tTOPIC\tTABLE",
 	Wide:   5,
-	Row: func(w io.Writer, l admin.Summary) {
+	Row: func(w io.Writer, l admin.ListedDeadLetter) {
 		status := string(l.Status)
 		if l.Unblocked && l.Status.Open() {
 			status += " (unblocked)"
@@ -25,7 +25,7 @@ var deadLetterTable = cli.Table[admin.Summary]{
 			cli.Clean(l.AggregateID, 40), l.Sequence, cli.At(w, l.FirstFailedAt), cli.At(w, timeOf(l.NextAttempt)), l.Priority, l.Attempts, strings.Join(l.Tags, ","),
 			cli.Clean(l.Topic, 60), cli.Clean(l.Table, 60))
 	},
-	View: func(l admin.Summary) any { return l },
+	View: func(l admin.ListedDeadLetter) any { return l },
 	None: "no dead letter matches",
 }
 

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,13 +17,155 @@ import (
 )
 
 func newEventsCommand() *cobra.Command {
+	var output string
+	var limit int
 	cmd := &cobra.Command{
-		Use:   "events",
-		Short: "Print the history of an event",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:   "events [AGGREGATE_ID]",
+		Short: "Print the timeline of an aggregate, or the history of an event",
+		Long: `Print the timeline of an aggregate, newest first: its outbox rows, its records, its dead
+letters with their changes, and its scheduled messages. Read are up to 10,000 rows, 200
+dead letters, 100 scheduled messages, and the newest 100,000 records since its first row
+or dead letter; what was not read is listed.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			err := cli.CheckOutput(output)
+			if err == nil && (limit < 1 || limit > maxTimeline) {
+				err = cli.Usage(fmt.Errorf("--limit %d: use 1 to %d", limit, maxTimeline))
+			}
+			if err != nil {
+				return err
+			}
+			return withAPI(cmd, "", func(api *operatorAPI) error {
+				a, err := api.Aggregate(cmd.Context(), args[0], limit)
+				if err != nil {
+					return err
+				}
+				if output != "table" {
+					return cli.PrintAs(cmd.OutOrStdout(), output, a)
+				}
+				return printAggregate(cmd.OutOrStdout(), &a)
+			})
+		},
 	}
-	cmd.AddCommand(newEventsGetCommand())
+	cmd.Flags().IntVar(&limit, "limit", 200, "number of entries, the newest ones; at most 1000")
+	cli.OutputFlag(cmd, &output)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionAPI)
+	cmd.AddCommand(newEventsGetCommand(), newEventsListCommand())
+	return cmd
+}
+
+// maxTimeline is the most entries of a timeline, and of the list of events.
+const maxTimeline = 1000
+
+func printAggregate(out io.Writer, a *admin.AggregateBody) error {
+	columns := cli.NewColumns(out)
+	fmt.Fprintln(columns, "TIME\tSTEP\tEVENT\tTYPE\tSEQ\tPLACE\tDETAIL")
+	for i := range a.Entries {
+		e := &a.Entries[i]
+		at, sequence, what := "unknown", "", e.What
+		if e.At != nil {
+			at = e.At.UTC().Format(cli.ListTime)
+		}
+		if e.Sequence > 0 {
+			sequence = fmt.Sprint(e.Sequence)
+		}
+		if e.Kind == "dead_letter_changed" {
+			what = "dead letter: " + e.What
+		}
+		fmt.Fprintf(columns, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", at, what, cmp.Or(e.EventID, e.MessageID), cli.Clean(e.EventType, 40), sequence, placeOf(e.Topic, e.Partition, e.Offset), cli.Clean(e.Detail, 120))
+	}
+	if err := columns.Flush(); err != nil {
+		return err
+	}
+	if a.More {
+		fmt.Fprintf(out, "only the newest %d entries; --limit shows up to %d\n", len(a.Entries), maxTimeline)
+	}
+	return printGaps(out, a.Gaps)
+}
+
+// placeOf returns a place in a topic, or the topic alone.
+func placeOf(topic string, partition *int32, offset *int64) string {
+	if partition == nil || offset == nil {
+		return cli.Clean(topic, 60)
+	}
+	return fmt.Sprintf("%s[%d]@%d", cli.Clean(topic, 60), *partition, *offset)
+}
+
+func printGaps(out io.Writer, gaps []string) error {
+	for _, gap := range gaps {
+		if _, err := fmt.Fprintln(out, cli.Clean(gap, 0)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recentEventTable prints events as a list.
+var recentEventTable = cli.Table[admin.RecentEvent]{
+	Header: "EVENT\tSTATE\tTYPE\tAGGREGATE\tSEQ\tWRITTEN\tPLACE\tTABLE",
+	Wide:   1,
+	Row: func(w io.Writer, e admin.RecentEvent) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", e.EventID, strings.ReplaceAll(e.State, "_", " "), cli.Clean(e.EventType, 40), cli.Clean(e.AggregateID, 40), e.Sequence,
+			cli.At(w, e.WrittenAt), placeOf(e.Topic, e.Partition, e.Offset), cli.Clean(e.Table, 60))
+	},
+	None: "no event matches",
+}
+
+func newEventsListCommand() *cobra.Command {
+	var output, state, since string
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the newest events of the outbox: waiting, published, dead letters",
+		Long: `List the newest events of the outbox with their state: waiting, published or dead_letter.
+They are read from the CDC log: those of the last hour or, where no relay reads it, since
+its last heartbeat, up to 10,000 of each table, with the newest 100,000 records. What was
+not read is listed.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			err := cli.CheckOutput(output)
+			switch {
+			case err != nil:
+			case limit < 1 || limit > maxTimeline:
+				err = cli.Usage(fmt.Errorf("--limit %d: use 1 to %d", limit, maxTimeline))
+			case !slices.Contains([]string{"", "waiting", "published", "dead_letter"}, state):
+				err = cli.Usage(fmt.Errorf("--state %q: use waiting, published or dead_letter", state))
+			}
+			var from time.Time
+			if err == nil && since != "" {
+				if from, _, err = cli.DateOrTime(since, time.Now()); err != nil {
+					err = cli.Usage(fmt.Errorf("--since %w", err))
+				}
+			}
+			if err != nil {
+				return err
+			}
+			return withAPI(cmd, "", func(api *operatorAPI) error {
+				found, err := api.RecentEvents(cmd.Context(), state, from, limit)
+				if err != nil {
+					return err
+				}
+				if output != "table" {
+					return cli.PrintAs(cmd.OutOrStdout(), output, found)
+				}
+				if err := recentEventTable.Print(cmd, output, found.Events, false); err != nil {
+					return err
+				}
+				if found.More {
+					fmt.Fprintf(cmd.ErrOrStderr(), "only the newest %d; --limit shows up to %d\n", len(found.Events), maxTimeline)
+				}
+				return printGaps(cmd.ErrOrStderr(), found.Gaps)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&state, "state", "", "events in this state: waiting, published or dead_letter")
+	cmd.Flags().StringVar(&since, "since", "", "events written since a date, a time (RFC 3339) or an age such as 5m; UTC")
+	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of events, newest first; at most 1000")
+	cli.ListFlags(cmd, &output)
+	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionAPI)
 	return cmd
 }
 
@@ -87,12 +231,7 @@ func printEvent(out io.Writer, b *admin.BiographyBody) error {
 	if err := columns.Flush(); err != nil {
 		return err
 	}
-	for _, gap := range b.Gaps {
-		if _, err := fmt.Fprintln(out, cli.Clean(gap, 0)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return printGaps(out, b.Gaps)
 }
 
 // progressOf returns the members of a state that are set, in one line.

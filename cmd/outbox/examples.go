@@ -25,7 +25,7 @@ outbox dlq discard --error-class invalid_event --until 2026-01-31 --dry-run`,
 	"dlq jobs watch":  `outbox dlq jobs watch 0b2f1d90-0f5c-11f1-8a1e-7f6d2f0c9a11`,
 	"dlq list": `outbox dlq list --since 1h
 outbox dlq list --status failed,suspended --error-class record_too_large --wide
-outbox dlq list --status all --aggregate 7c5b2d3e -o json`,
+outbox dlq list --status all --aggregate 7c5b2d3e -o json --with-payload`,
 	"dlq suspend": `outbox dlq suspend 01a2005c-395d-72e3-8401-994110828553 --reason 'wait for the supplier'`,
 	"dlq purge": `outbox dlq purge --until 2026-01-31 --dry-run
 outbox dlq purge --aggregate 7c5b2d3e --no-archive --reason 'erasure request 12'`,
@@ -45,7 +45,10 @@ outbox status --watch
 outbox status -o json`,
 	"notifier":   `outbox notifier --config /etc/outbox/outbox.yaml`,
 	"doctor":     `outbox doctor --scylla-hosts db-1,db-2 --kafka-seeds kafka-1:9092`,
+	"events":     `outbox events 7c5b2d3e`,
 	"events get": `outbox events get 01a2005c-395d-72e3-8401-994110828553`,
+	"events list": `outbox events list --state waiting
+outbox events list --since 10m -o json`,
 	"health": `outbox health relay
 outbox health subscriptions`,
 	"orders": `outbox orders --config /etc/outbox/outbox.yaml

@@ -31,6 +31,7 @@ func TestRun_WrongCommandLinesExitWith2(t *testing.T) {
 		"relais":             `unknown command "relais"`,
 		"dlq relist":         `unknown command "relist"`,
 		"schema migrate now": `unknown command "now"`,
+		"events a b":         "accepts at most 1 arg",
 		"tail":               "requires at least 1 arg",
 		"token":              "accepts 1 arg",
 		"dlq jobs get":       "accepts 1 arg",

@@ -20,7 +20,7 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 		"GET /v1/me": access.Viewer, "GET /v1/dead-letters": access.Viewer, "GET /v1/dead-letters/{event_id}": access.Viewer,
 		"GET /v1/dead-letters/stats": access.Viewer, "GET /v1/dead-letters/groups": access.Viewer, "GET /v1/audit": access.Viewer,
 		"GET /v1/jobs": access.Viewer, "GET /v1/jobs/{id}": access.Viewer, "GET /v1/relays": access.Viewer, "GET /v1/history": access.Viewer, "GET /v1/status": access.Viewer,
-		"GET /v1/archives": access.Viewer, "GET /v1/live": access.Viewer, "GET /v1/events/{id}": access.Viewer, "GET /v1/topics": access.Viewer, "GET /v1/topics/{topic}/records": access.Viewer, "POST /v1/dead-letters/preview": access.Viewer,
+		"GET /v1/archives": access.Viewer, "GET /v1/live": access.Viewer, "GET /v1/events/{id}": access.Viewer, "GET /v1/events": access.Viewer, "GET /v1/aggregates/{id}": access.Viewer, "GET /v1/topics": access.Viewer, "GET /v1/topics/{topic}/records": access.Viewer, "POST /v1/dead-letters/preview": access.Viewer,
 		"POST /v1/dead-letters/{event_id}/replay": access.Operator, "POST /v1/dead-letters/{event_id}/unblock": access.Operator,
 		"POST /v1/dead-letters/{event_id}/suspend": access.Operator, "POST /v1/dead-letters/{event_id}/resolve": access.Operator, "POST /v1/dead-letters/{event_id}/reopen": access.Operator,
 		"POST /v1/dead-letters/{event_id}/set": access.Operator, "POST /v1/dead-letters/{event_id}/discard": access.Admin, "POST /v1/dead-letters/{event_id}/edit": access.Admin,

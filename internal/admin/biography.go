@@ -77,6 +77,8 @@ type biographySources struct {
 	kafka       Kafka
 	// subscriptions is nil if biographies contain none.
 	subscriptions Subscriptions
+	// scheduled is nil if there are no scheduled messages.
+	scheduled func(ctx context.Context, of string, limit int) ([]ScheduledMessage, bool, error)
 }
 
 // biographyEndpoints show the biography of one event.
@@ -88,7 +90,7 @@ type biographyEndpoints struct {
 func newBiographyEndpoints(ops *operations, cfg *Config) *biographyEndpoints {
 	return &biographyEndpoints{ops, &biographySources{
 		deadLetters: cfg.DeadLetters, session: cfg.Session, keyspace: cfg.Keyspace, consistency: cfg.Consistency, timeout: cfg.Timeout,
-		relay: cfg.Relay, tables: cfg.Tables, kafka: cfg.Kafka, subscriptions: cfg.Subscriptions,
+		relay: cfg.Relay, tables: cfg.Tables, kafka: cfg.Kafka, subscriptions: cfg.Subscriptions, scheduled: cfg.Scheduled,
 	}}
 }
 
@@ -97,6 +99,7 @@ func (ep *biographyEndpoints) register() {
 		OperationID: "get-event", Method: http.MethodGet, Path: "/v1/events/{id}", Summary: "Get the history of an event",
 		Description: "Built from its outbox row, its record and its dead letter. The topics are read from about the time when the event was stored, up to a limit; gaps lists what was not found or not read.",
 	}, 404), ep.get)
+	ep.registerAggregate()
 }
 
 // biographyTimeout bounds the search for an event.
@@ -279,19 +282,7 @@ func (b *biographer) readDeadLetter(ctx context.Context) error {
 	source := "dead letter " + of.String()
 	for _, c := range history {
 		st := BiographyStep{Kind: "dead_letter_changed", What: string(c.Action), At: when(c.At), Source: source}
-		var parts []string
-		for _, p := range []string{c.Why, c.Outcome} {
-			if p != "" {
-				parts = append(parts, p)
-			}
-		}
-		if c.By != "" {
-			parts = append(parts, "by "+c.By)
-		}
-		if c.From != c.To {
-			parts = append(parts, "now "+string(c.To))
-		}
-		st.Detail = strings.Join(parts, "; ")
+		st.Detail = changeDetail(&c)
 		switch c.Action {
 		case dlq.ActionWrite:
 			st.Kind, st.What = "dead_letter", "became a dead letter"
@@ -324,6 +315,23 @@ func (b *biographer) readDeadLetter(ctx context.Context) error {
 		b.gap("The reader is unknown: an earlier version of the relay wrote the dead letter.")
 	}
 	return nil
+}
+
+// changeDetail returns the reason, the outcome and the actor of a change, and its new status.
+func changeDetail(c *dlq.Change) string {
+	var parts []string
+	for _, p := range []string{c.Why, c.Outcome} {
+		if p != "" {
+			parts = append(parts, p)
+		}
+	}
+	if c.By != "" {
+		parts = append(parts, "by "+c.By)
+	}
+	if c.From != c.To {
+		parts = append(parts, "now "+string(c.To))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // ofSubscription ends the history of the dead letter of a subscription: the relay has not

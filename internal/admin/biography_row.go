@@ -53,45 +53,66 @@ func (b *biographer) searchRows(ctx context.Context) bool {
 var errManyRows = errors.New("too many rows")
 
 // searchTable searches a table for the event's row.
-func (b *biographer) searchTable(ctx context.Context, of Table) (bool, error) {
+func (b *biographer) searchTable(ctx context.Context, of Table) (found bool, err error) {
+	e := b.sought()
+	err = b.readPartition(ctx, of, &e, func(row *storedRow) bool {
+		if found = row.ID.UUID() == e.ID.UUID(); found { // that of a text may be what is known of it
+			b.stored(row)
+		}
+		return !found
+	})
+	if found {
+		return true, nil
+	}
+	return false, err
+}
+
+// storedRow is a row of an outbox table without its content. One that is not an event has its
+// readable columns, including its id.
+type storedRow struct {
+	outbox.Event
+	table        string
+	written, ttl int64
+	bad          error // why it is not an event
+}
+
+// readPartition calls each for the rows of the partition of an event until it returns false. The error
+// is errManyRows if there are more than the first maxRows.
+func (b *biographySources) readPartition(ctx context.Context, of Table, e *outbox.Event, each func(*storedRow) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	columns, err := outbox.ReadColumns(ctx, b.session, of.Keyspace, of.Name)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if len(columns) == 0 {
-		return false, errors.New("there is no such table")
+		return errors.New("there is no such table")
 	}
 	table, err := of.Mapping.Table(of.Keyspace, of.Name, columns)
 	if err != nil {
-		return false, err
+		return err
 	}
 	table = rows.Outline(table)
-	e := b.sought()
-	stmt, args, err := rows.SelectPartition(table, &e)
+	stmt, args, err := rows.SelectPartition(table, e)
 	if err != nil || stmt == "" {
-		return false, err
+		return err
 	}
 	iter := b.session.Query(stmt+" LIMIT ?", append(args, maxRows)...).WithContext(ctx).Consistency(b.consistency).Idempotent(true).Iter()
 	scanner := rows.NewScanner(table)
-	var written, ttl int64
-	rows, found := 0, false
-	for !found && iter.Scan(append([]any{&written, &ttl}, scanner.Dest()...)...) {
-		rows++
-		// A row that is not an event contains its readable columns, including its id.
-		row, bad := scanner.Event()
-		if found = row.ID.UUID() == e.ID.UUID(); found { // that of a text may be what is known of it
-			b.stored(&row, table.String(), written, ttl, bad)
-		}
+	row := storedRow{table: table.String()}
+	n, more := 0, true
+	for more && iter.Scan(append([]any{&row.written, &row.ttl}, scanner.Dest()...)...) {
+		n++
+		row.Event, row.bad = scanner.Event()
+		more = each(&row)
 	}
 	if err := iter.Close(); err != nil {
-		return false, fmt.Errorf("read its rows: %w", err)
+		return fmt.Errorf("read its rows: %w", err)
 	}
-	if !found && rows == maxRows {
-		return false, errManyRows
+	if more && n == maxRows {
+		return errManyRows
 	}
-	return found, nil
+	return nil
 }
 
 // sought returns the known columns of the event whose row is searched.
@@ -108,13 +129,12 @@ func (b *biographer) sought() outbox.Event {
 	return e
 }
 
-// stored adds the step of the event's row; bad is the reason why it is not an event.
-func (b *biographer) stored(row *outbox.Event, table string, written, ttl int64, bad error) {
+// stored adds the step of the event's row.
+func (b *biographer) stored(row *storedRow) {
 	b.body.AggregateID, b.body.EventType, b.body.Sequence = row.AggregateID.String(), row.Type, row.Sequence
-	st := BiographyStep{Kind: "stored", What: "stored", Source: "outbox row in " + table}
-	if written > 0 {
-		b.at = time.UnixMicro(written).UTC().Truncate(time.Millisecond) // a record's time has no more
-		st.At = when(b.at)
+	st := BiographyStep{Kind: "stored", What: "stored", Source: "outbox row in " + row.table, At: row.at()}
+	if st.At != nil {
+		b.at = *st.At
 	}
 	if st.Detail = row.Type; row.Sequence > 0 {
 		st.Detail += fmt.Sprintf(", sequence %d", row.Sequence)
@@ -123,11 +143,25 @@ func (b *biographer) stored(row *outbox.Event, table string, written, ttl int64,
 	if !row.CreatedAt.IsZero() {
 		st.Detail += "; created at " + row.CreatedAt.UTC().Format(time.RFC3339Nano)
 	}
-	if ttl > 0 {
-		st.Detail += "; the row expires at " + time.Now().Add(time.Duration(ttl)*time.Second).UTC().Format(time.RFC3339)
-	}
-	if bad != nil {
-		st.Detail += fmt.Sprintf("; not an event: %v", bad)
-	}
+	st.Detail += row.state()
 	b.add(st)
+}
+
+// at returns the time when the row was written, in the precision of records; nil if it is unknown.
+func (r *storedRow) at() *time.Time {
+	if r.written <= 0 {
+		return nil
+	}
+	return when(time.UnixMicro(r.written).Truncate(time.Millisecond))
+}
+
+// state returns when the row expires, and why it is not an event.
+func (r *storedRow) state() (text string) {
+	if r.ttl > 0 {
+		text += "; the row expires at " + time.Now().Add(time.Duration(r.ttl)*time.Second).UTC().Format(time.RFC3339)
+	}
+	if r.bad != nil {
+		text += fmt.Sprintf("; not an event: %v", r.bad)
+	}
+	return text
 }

@@ -46,7 +46,7 @@ func (b *biographer) readTopics(ctx context.Context) {
 }
 
 // topics returns the topics that the relay has ever published to.
-func (b *biographer) topics(ctx context.Context) (topics []string, err error) {
+func (b *biographySources) topics(ctx context.Context) (topics []string, err error) {
 	for _, table := range b.tables {
 		iter := b.session.Query("SELECT topic FROM "+b.keyspace+".relay_topics WHERE relay = ? AND table_name = ?", b.relay, table.String()).
 			WithContext(ctx).Consistency(b.consistency).Idempotent(true).Iter()
@@ -64,47 +64,124 @@ func (b *biographer) topics(ctx context.Context) (topics []string, err error) {
 }
 
 func (b *biographer) searchTopics(ctx context.Context) error {
-	topics, err := b.topics(ctx)
-	if err != nil {
+	from, records, found := b.at.Add(-topicsMargin), 0, false
+	spans, topics, err := b.readSince(ctx, from, func(spans topicSpans) topicSpans { return spans }, func(r *kgo.Record) error {
+		if b.is(r) {
+			b.found(r)
+			found = true
+			return errStopReading
+		}
+		if records++; records > topicsRecords {
+			return fmt.Errorf("it is not among the first %d records since %s, which is the limit", records, from.Format(time.RFC3339))
+		}
+		return nil
+	})
+	switch {
+	case found:
+		return nil
+	case err != nil && ctx.Err() != nil && spans != nil:
+		return fmt.Errorf("timed out after %d records since %s", records, from.Format(time.RFC3339))
+	case err != nil:
 		return err
 	}
-	if len(topics) == 0 {
-		return fmt.Errorf("relay %s has published to no topic yet", b.relay)
+	return fmt.Errorf("it is not in %d topics since %s", topics, from.Format(time.RFC3339))
+}
+
+// errStopReading ends a read of topics.
+var errStopReading = errors.New("enough")
+
+// offsets are a part of a partition: from first, before end.
+type offsets struct{ first, end int64 }
+
+// topicSpans are parts of the partitions of topics.
+type topicSpans map[string]map[int32]offsets
+
+// size returns the number of offsets.
+func (t topicSpans) size() (n int64) {
+	for _, partitions := range t {
+		for _, o := range partitions {
+			n += o.end - o.first
+		}
+	}
+	return n
+}
+
+// newest returns the newest offsets of the spans, at most about limit.
+func (t topicSpans) newest(limit int64) topicSpans {
+	size := t.size()
+	if size <= limit {
+		return t
+	}
+	out := make(topicSpans, len(t))
+	for topic, partitions := range t {
+		out[topic] = make(map[int32]offsets, len(partitions))
+		for p, o := range partitions {
+			out[topic][p] = offsets{max(o.first, o.end-(o.end-o.first)*limit/size-1), o.end}
+		}
+	}
+	return out
+}
+
+// readSince calls each for the records since a time in the topics that the relay has published to,
+// of the spans that choose returns. An error of each ends it, and errStopReading is no error of
+// readSince. The spans are nil if they are unknown.
+func (b *biographySources) readSince(ctx context.Context, from time.Time, choose func(topicSpans) topicSpans, each func(*kgo.Record) error) (spans topicSpans, topics int, err error) {
+	names, err := b.topics(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(names) == 0 {
+		return nil, 0, fmt.Errorf("relay %s has published to no topic yet", b.relay)
 	}
 	client, err := b.kafka.Client(kgo.FetchMaxWait(250*time.Millisecond), kgo.FetchMaxBytes(8<<20), kgo.DisableFetchSessions())
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
 	defer client.Close()
 	admin := kadm.NewClient(client)
-	from := b.at.Add(-topicsMargin)
-	starts, err := admin.ListOffsetsAfterMilli(ctx, max(from.UnixMilli(), 0), topics...)
+	starts, err := admin.ListOffsetsAfterMilli(ctx, max(from.UnixMilli(), 0), names...)
 	if err != nil {
-		return fmt.Errorf("request the offsets of that time from the broker: %w", err)
+		return nil, 0, fmt.Errorf("request the offsets of that time from the broker: %w", err)
 	}
-	ends, err := admin.ListEndOffsets(ctx, topics...)
+	ends, err := admin.ListEndOffsets(ctx, names...)
 	if err != nil {
-		return fmt.Errorf("request the end offsets from the broker: %w", err)
+		return nil, 0, fmt.Errorf("request the end offsets from the broker: %w", err)
 	}
-	read := make(map[string]map[int32]kgo.Offset)
-	left := make(map[string]map[int32]int64) // up to which offset
-	parts := 0
+	all := make(topicSpans)
 	starts.Each(func(o kadm.ListedOffset) {
 		end, ok := ends.Lookup(o.Topic, o.Partition)
 		if !ok || o.Err != nil || end.Err != nil || o.Offset < 0 || o.Offset >= end.Offset {
 			return
 		}
-		if read[o.Topic] == nil {
-			read[o.Topic], left[o.Topic] = make(map[int32]kgo.Offset), make(map[int32]int64)
+		if all[o.Topic] == nil {
+			all[o.Topic] = make(map[int32]offsets)
 		}
-		read[o.Topic][o.Partition], left[o.Topic][o.Partition] = kgo.NewOffset().At(o.Offset), end.Offset
-		parts++
+		all[o.Topic][o.Partition] = offsets{o.Offset, end.Offset}
 	})
+	spans = choose(all)
+	if err := readSpans(ctx, client, spans, each); !errors.Is(err, errStopReading) {
+		return spans, len(names), err
+	}
+	return spans, len(names), nil
+}
+
+// readSpans calls each for the records of spans.
+func readSpans(ctx context.Context, client *kgo.Client, spans topicSpans, each func(*kgo.Record) error) error {
+	read := make(map[string]map[int32]kgo.Offset)
+	left := make(map[string]map[int32]int64) // up to which offset
+	parts := 0
+	for topic, partitions := range spans {
+		read[topic], left[topic] = make(map[int32]kgo.Offset), make(map[int32]int64)
+		for p, o := range partitions {
+			read[topic][p], left[topic][p] = kgo.NewOffset().At(o.first), o.end
+			parts++
+		}
+	}
 	client.AddConsumePartitions(read)
-	for records := 0; parts > 0; {
+	for parts > 0 {
 		fetches := client.PollFetches(ctx)
 		if ctx.Err() != nil {
-			return fmt.Errorf("timed out after %d records since %s", records, from.Format(time.RFC3339))
+			return ctx.Err()
 		}
 		var failed error
 		fetches.EachError(func(_ string, _ int32, err error) { failed = err })
@@ -112,21 +189,20 @@ func (b *biographer) searchTopics(ctx context.Context) error {
 			return fmt.Errorf("read the topics: %w", failed)
 		}
 		for _, r := range fetches.Records() {
-			if b.is(r) {
-				b.found(r)
-				return nil
+			end, open := left[r.Topic][r.Partition]
+			if !open {
+				continue // behind the end
 			}
-			records++
-			if end, open := left[r.Topic][r.Partition]; open && r.Offset >= end-1 {
+			if err := each(r); err != nil {
+				return err
+			}
+			if r.Offset >= end-1 {
 				delete(left[r.Topic], r.Partition)
 				parts--
 			}
 		}
-		if records > topicsRecords {
-			return fmt.Errorf("it is not among the first %d records since %s, which is the limit", records, from.Format(time.RFC3339))
-		}
 	}
-	return fmt.Errorf("it is not in %d topics since %s", len(topics), from.Format(time.RFC3339))
+	return nil
 }
 
 // is reports whether the record is that of the event.

@@ -70,6 +70,14 @@ type Config struct {
 	// Subscriptions returns the subscriptions, and the state of an event in them. Nil has none.
 	Subscriptions Subscriptions
 
+	// Scheduled returns the messages that wait for their time and whose id or key is of, at most limit; more
+	// reports that there may be others. Nil has none.
+	Scheduled func(ctx context.Context, of string, limit int) (found []ScheduledMessage, more bool, err error)
+
+	// Written returns the events in the CDC log of a table, keyspace.table, that were written since a time, at
+	// most limit. Nil has none.
+	Written func(ctx context.Context, table string, since time.Time, limit int) ([]WrittenEvent, error)
+
 	// Unread counts the events in the CDC log of a table, at most limit, that were written since
 	// the last heartbeat of the process that read it. Nil counts none.
 	Unread func(ctx context.Context, of UnreadOf, limit int) (int, error)

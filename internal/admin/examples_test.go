@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -68,7 +69,7 @@ func exampleWorld(t *testing.T) (*fixture, []asking) {
 	get := func(op, path string) asking { return asking{op, "GET", path, "", 200} }
 	out := []asking{
 		get("get-me", "/v1/me"), get("list-dead-letters", "/v1/dead-letters?aggregate_id="+order), get("get-dead-letter", deadLetters+first), get("get-stats", "/v1/dead-letters/stats"),
-		get("list-groups", "/v1/dead-letters/groups"), get("get-event", "/v1/events/"+first), get("list-archives", "/v1/archives"), get("list-relays", "/v1/relays"), get("get-status", "/v1/status"),
+		get("list-groups", "/v1/dead-letters/groups"), get("get-event", "/v1/events/"+first), get("get-aggregate", "/v1/aggregates/"+order), get("list-events", "/v1/events"), get("list-archives", "/v1/archives"), get("list-relays", "/v1/relays"), get("get-status", "/v1/status"),
 		get("list-topics", "/v1/topics"), get("list-records", "/v1/topics/OrderCreated/records?limit=1"),
 		{"preview", "POST", "/v1/dead-letters/preview", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50}`, 200},
 		{"create-job", "POST", "/v1/jobs", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50,"canary":true,"dry_run":true}`, 200},
@@ -100,6 +101,9 @@ func (b *fixture) exampleTopic(t *testing.T) {
 	seeds := kgo.SeedBrokers(cluster.ListenAddrs()...)
 	b.reconfigure(t, func(c *Config) {
 		c.Kafka, c.Relay, c.Resharder = world.Kafka{seeds}, "orders", &testResharder{shards: 2}
+		c.Written = func(_ context.Context, _ string, since time.Time, _ int) (out []WrittenEvent, err error) {
+			return append(out, WrittenEvent{"01a2005c-395d-72e3-8401-994110828577", "01a2005c-395d-72e1-8345-2406e2489477", "OrderCreated", 1, since.Add(time.Second)}), nil
+		}
 	})
 	client, err := kgo.NewClient(seeds)
 	if err != nil {

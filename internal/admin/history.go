@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -24,6 +25,8 @@ const (
 	historySample = 15 * time.Second
 	// historyKept is how far back a request may read; rows expire a day later.
 	historyKept = 7 * 24 * time.Hour
+	// recentSamples is the number of the latest samples that a process keeps, those of 15 minutes.
+	recentSamples = 60
 )
 
 // historyPoint is the state of the system in one step.
@@ -48,6 +51,9 @@ type history struct {
 	stmt        struct{ write, read string }
 	// step and sample are historyStep and historySample, but in tests.
 	step, sample time.Duration
+
+	mu     sync.Mutex
+	recent []historyPoint // of samples, oldest first
 }
 
 func newHistory(cfg *Config, stats *cached.Value[StatsBody], relays *relayEndpoints) *history {
@@ -68,7 +74,10 @@ func (r *history) run(ctx context.Context) {
 	for step := newStep(began, r.step); ; {
 		// A sample that fails is part of the next one: counters lose nothing.
 		if relays, err := r.relays.read(ctx); err == nil {
-			step.add(counts.since(relays, time.Now()))
+			before, now := counts.at, time.Now()
+			p := counts.since(relays, now)
+			step.add(p)
+			r.remember(ctx, &historyCount{at: before, end: now, sum: p})
 		}
 		select {
 		case <-ctx.Done():
@@ -82,6 +91,27 @@ func (r *history) run(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// remember keeps a sample, unless the dead letters cannot be counted or no time has passed.
+func (r *history) remember(ctx context.Context, sample *historyCount) {
+	stats, err := r.stats.Get(ctx)
+	if err != nil || !sample.at.Before(sample.end) {
+		return
+	}
+	p := sample.point()
+	p.At, p.Open, p.Total = sample.end.UTC(), stats.Open, stats.Total
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.recent = append(r.recent, p)
+	r.recent = r.recent[max(0, len(r.recent)-recentSamples):]
+}
+
+// samples returns the latest samples.
+func (r *history) samples() []historyPoint {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]historyPoint{}, r.recent...)
 }
 
 // write completes the point of a step and writes it. One of a process that began within the step
@@ -206,11 +236,12 @@ func (s *historyCount) point() historyPoint {
 type historyInput struct {
 	Since time.Time `query:"since" doc:"Points of this time or later; default a day before until, at most seven days ago"`
 	Until time.Time `query:"until" doc:"Points before this time; default now"`
+	Live  bool      `query:"live" doc:"The latest samples instead, those of up to 15 minutes, which this process took every 15 s; since and until do not apply"`
 }
 
 type historyOutput struct {
 	Body struct {
-		StepSeconds int            `json:"step_seconds" doc:"Interval of the points. A time without a point is one in which no outbox admin ran, or the database could not be reached."`
+		StepSeconds int            `json:"step_seconds" doc:"Interval of the points: 300 or, of live samples, 15. A time without a point is one in which no outbox admin ran, or the database could not be reached."`
 		Points      []historyPoint `json:"points" nullable:"false" doc:"Oldest first"`
 	}
 }
@@ -241,6 +272,11 @@ func (ep *historyEndpoints) list(ctx context.Context, in *historyInput) (*histor
 	}
 	if err := span(ctx, "query.", since, until); err != nil {
 		return nil, err
+	}
+	if in.Live {
+		out := new(historyOutput)
+		out.Body.StepSeconds, out.Body.Points = int(historySample.Seconds()), ep.history.samples()
+		return out, nil
 	}
 	points, err := ep.history.read(ctx, since, until)
 	if err != nil {

@@ -110,6 +110,22 @@ func TestHistory_Records(t *testing.T) {
 	if math.Round(sum) != 40 {
 		t.Errorf("the points have %v events, want 40", sum)
 	}
+	var live struct {
+		StepSeconds int            `json:"step_seconds"`
+		Points      []historyPoint `json:"points"`
+	}
+	world.Eventually(t, "the samples have the dead letter", func() bool {
+		b.ask(t, access.Viewer, "GET", "/v1/history?live=true", "").into(t, 200, &live)
+		return len(live.Points) == recentSamples
+	})
+	for i, p := range live.Points {
+		if p.Open != 1 || p.Total != 1 || i > 0 && !live.Points[i-1].At.Before(p.At) {
+			t.Errorf("sample %d is %+v, want 1 dead letter, and later than the one before", i, p)
+		}
+	}
+	if live.StepSeconds != 15 {
+		t.Errorf("a sample is taken every %d s, want 15", live.StepSeconds)
+	}
 	if !strings.Contains(b.log.String(), "a point of the history is missing") {
 		t.Errorf("the log lacks the missing point: %s", b.log)
 	}

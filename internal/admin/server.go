@@ -119,7 +119,9 @@ func (s *Server) registerEndpoints() {
 	(&reshardEndpoints{ops, s.audit, cfg.Resharder}).register()
 	(&historyEndpoints{ops, s.history}).register()
 	(&liveEndpoints{ops, s.live}).register()
-	newBiographyEndpoints(ops, cfg).register()
+	events := newBiographyEndpoints(ops, cfg)
+	events.register()
+	(&recentEventEndpoints{ops, events.sources, status, cfg.Written}).register()
 	routes := &routeEndpoints{operations: ops, audit: s.audit}
 	routes.register([]func(huma.API){topics.New(topics.Config{Kafka: cfg.Kafka, Topics: cfg.Topics, Schemas: cfg.Registry, Logger: cfg.Logger}).Register})
 	apidocs.AddExamples(s.ops.api.OpenAPI(), readExamples())

@@ -79,7 +79,7 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 	if err != nil {
 		return nil, err
 	}
-	conf.Subscriptions, conf.Unread, conf.Verification = beside.observer, c.unread(session), c.verification(deadLetters)
+	conf.Subscriptions, conf.Verification = beside.observer, c.verification(deadLetters)
 	if conf.Console, err = c.Admin.console(beside.orders != nil); err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (c *Config) apiConfig(session *gocql.Session, log *slog.Logger) (conf admin
 	conf = admin.Config{
 		Session: session, Keyspace: c.Scylla.Keyspace, Timeout: c.Scylla.Timeout,
 		Nodes: c.Scylla.Nodes, DrainDelay: c.HTTP.DrainDelay, Kafka: c.Kafka, Topics: c.readableTopics(session, log), Relay: c.Relay.Name, Tables: c.outboxTables(),
-		Resharder: resharder{c, session}, Tracer: c.Tracer,
+		Resharder: resharder{c, session}, Unread: c.unread(session), Written: c.written(session), Scheduled: c.scheduled(session), Tracer: c.Tracer,
 	}
 	conf.Consistency, _ = c.Scylla.Consistencies()
 	if conf.Registry, err = c.Kafka.SchemaRegistry(); err != nil {

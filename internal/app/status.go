@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,22 +15,18 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 	"github.com/scylla-outbox/scylla-outbox/relay"
+	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
 
 // unread returns the function that counts events that no relay reads. Where nobody knows up to
 // when they were read, those after the checkpoints count.
 func (c *Config) unread(session *gocql.Session) func(context.Context, admin.UnreadOf, int) (int, error) {
 	return func(ctx context.Context, of admin.UnreadOf, limit int) (int, error) {
-		confs, err := c.RelayConfigs()
+		conf, err := c.relayConfigOf(session, of.Table)
 		if err != nil {
 			return 0, err
 		}
-		i := slices.IndexFunc(confs, func(conf relay.Config) bool { return TableName(&conf) == of.Table })
-		if i < 0 {
-			return 0, fmt.Errorf("%s is no table of the configuration", of.Table)
-		}
-		conf := confs[i]
-		conf.Session, conf.Shard = session, relay.Shard{Index: of.Shard, Count: of.Shards}
+		conf.Shard = relay.Shard{Index: of.Shard, Count: of.Shards}
 		since := of.Since
 		if since.IsZero() {
 			if since, err = relay.Passed(ctx, conf); err != nil {
@@ -37,6 +34,70 @@ func (c *Config) unread(session *gocql.Session) func(context.Context, admin.Unre
 			}
 		}
 		return relay.Unread(ctx, conf, since, limit)
+	}
+}
+
+// relayConfigOf returns the configuration of the relay of a table.
+func (c *Config) relayConfigOf(session *gocql.Session, table string) (relay.Config, error) {
+	confs, err := c.RelayConfigs()
+	if err != nil {
+		return relay.Config{}, err
+	}
+	i := slices.IndexFunc(confs, func(conf relay.Config) bool { return TableName(&conf) == table })
+	if i < 0 {
+		return relay.Config{}, fmt.Errorf("%s is no table of the configuration", table)
+	}
+	conf := confs[i]
+	conf.Session = session
+	return conf, nil
+}
+
+// written returns the function that reads the events in the CDC log of a table.
+func (c *Config) written(session *gocql.Session) func(context.Context, string, time.Time, int) ([]admin.WrittenEvent, error) {
+	return func(ctx context.Context, table string, since time.Time, limit int) (out []admin.WrittenEvent, err error) {
+		conf, err := c.relayConfigOf(session, table)
+		if err != nil {
+			return nil, err
+		}
+		err = relay.Written(ctx, conf, since, limit, func(e relay.WrittenEvent) {
+			out = append(out, admin.WrittenEvent{ID: e.ID.String(), AggregateID: e.AggregateID.String(), Type: e.Type, Sequence: e.Sequence, At: e.At})
+		})
+		return out, err
+	}
+}
+
+// scheduledLooked bounds the search for scheduled messages by their key.
+const scheduledLooked = 3 * time.Second
+
+// scheduled returns the function that finds scheduled messages by their id or key.
+func (c *Config) scheduled(session *gocql.Session) func(context.Context, string, int) ([]admin.ScheduledMessage, bool, error) {
+	consistency, _ := c.Scylla.Consistencies()
+	store := schedule.NewStore(session, consistency, c.Scylla.Timeout)
+	return func(ctx context.Context, of string, limit int) (out []admin.ScheduledMessage, more bool, err error) {
+		add := func(m *schedule.Message) {
+			if m.State == schedule.Waiting {
+				out = append(out, admin.ScheduledMessage{ID: m.ID, Topic: m.Topic, Key: m.Key, CreatedAt: m.CreatedAt, DeliverAt: m.DeliverAt})
+			}
+		}
+		if id, err := gocql.ParseUUID(of); err == nil {
+			m, err := store.Read(ctx, id)
+			if err == nil {
+				add(&m)
+			} else if !errors.Is(err, schedule.ErrNotFound) {
+				return nil, false, err
+			}
+		}
+		ctx, cancel := context.WithTimeout(ctx, scheduledLooked)
+		defer cancel()
+		now := time.Now()
+		page, _, more, err := store.List(ctx, schedule.Position{DeliverAt: now}, schedule.Filter{Until: now.Add(schedule.MaxAhead + time.Minute), Key: of}, limit)
+		if err != nil && ctx.Err() != nil {
+			return out, true, nil
+		}
+		for i := range page {
+			add(&page[i])
+		}
+		return out, more, err
 	}
 }
 

@@ -66,8 +66,8 @@ func printFlags(w io.Writer, heading string, flags *pflag.FlagSet) {
 	}
 }
 
-// prepare makes each command with subcommands reject unknown ones, with suggestions, and
-// print its help without one.
+// prepare makes each command with subcommands reject unknown ones, with suggestions, unless its usage
+// has arguments, and print its help without one.
 func prepare(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		prepare(c)
@@ -77,6 +77,9 @@ func prepare(cmd *cobra.Command) {
 	}
 	if cmd.RunE == nil && cmd.Run == nil {
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+	if strings.Contains(cmd.Use, " ") {
+		return
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {

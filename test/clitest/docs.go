@@ -55,12 +55,17 @@ func Documents(t *testing.T, dir string, f func(file, text string)) {
 	}
 }
 
+// isArgument reports whether a word is an argument of a command that has subcommands and takes arguments.
+func isArgument(cmd *cobra.Command, word string) bool {
+	return strings.Contains(cmd.Use, " ") && !slices.ContainsFunc(cmd.Commands(), func(c *cobra.Command) bool { return slices.Contains(strings.Split(word, "|"), c.Name()) })
+}
+
 // misspelt returns which part of a command line, without the program, root does not have,
 // or nothing. A word may be several, a|b.
 func misspelt(root *cobra.Command, words []string) string {
 	cmds := []*cobra.Command{root}
 	for i, word := range words {
-		if strings.HasPrefix(word, "-") || !cmds[0].HasSubCommands() {
+		if strings.HasPrefix(word, "-") || !cmds[0].HasSubCommands() || isArgument(cmds[0], word) {
 			for _, flag := range words[i:] {
 				name, ok := strings.CutPrefix(flag, "--")
 				name, _, _ = strings.Cut(strings.TrimRight(name, ".,;:)]"), "=")

@@ -57,12 +57,21 @@ func TestClient_Requests(t *testing.T) {
 				}, 7)
 				return err
 			},
+			"GET /v1/dead-letters?limit=3&table=k.o&with_payload=true": func() error {
+				_, _, err := c.DeadLettersWithPayload(ctx, dlq.Filter{Table: "k.o"}, 3)
+				return err
+			},
 			"GET /v1/dead-letters?limit=500":          func() error { _, _, err := c.DeadLetters(ctx, dlq.Filter{}, 0); return err },
 			"GET /v1/dead-letters/e%2F1":              func() error { _, err := c.DeadLetter(ctx, "e/1"); return err },
 			"GET /v1/events/e%2F1?aggregate_id=a%26b": func() error { _, err := c.Event(ctx, "e/1", "a&b"); return err },
-			"GET /v1/dead-letters/stats":              func() error { _, err := c.Stats(ctx); return err },
-			"GET /v1/jobs?limit=20":                   func() error { _, _, err := c.Jobs(ctx, time.Time{}, time.Time{}, 20); return err },
-			"GET /v1/jobs/j":                          func() error { _, err := c.Job(ctx, "j"); return err },
+			"GET /v1/aggregates/a%2Fb?limit=9":        func() error { _, err := c.Aggregate(ctx, "a/b", 9); return err },
+			"GET /v1/events?limit=9&since=2026-01-02T03%3A04%3A05.006Z&state=waiting": func() error {
+				_, err := c.RecentEvents(ctx, "waiting", at, 9)
+				return err
+			},
+			"GET /v1/dead-letters/stats": func() error { _, err := c.Stats(ctx); return err },
+			"GET /v1/jobs?limit=20":      func() error { _, _, err := c.Jobs(ctx, time.Time{}, time.Time{}, 20); return err },
+			"GET /v1/jobs/j":             func() error { _, err := c.Job(ctx, "j"); return err },
 			"GET /v1/audit?action=a%2Cb&actor=ann&limit=5&since=2026-01-02T03%3A04%3A05.006Z": func() error {
 				_, _, err := c.Audit(ctx, adminclient.AuditQuery{Since: at, Actor: "ann", Actions: []string{"a", "b"}}, 5)
 				return err

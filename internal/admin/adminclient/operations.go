@@ -42,8 +42,16 @@ func pages[T any](q url.Values, limit int, page func(url.Values) ([]T, string, e
 
 // DeadLetters lists up to limit dead letters, 0 for all, latest first failure first; more
 // reports that there are others.
-func (c *Client) DeadLetters(ctx context.Context, f dlq.Filter, limit int) (found []admin.Summary, more bool, err error) {
-	q := make(url.Values)
+func (c *Client) DeadLetters(ctx context.Context, f dlq.Filter, limit int) (found []admin.ListedDeadLetter, more bool, err error) {
+	return c.deadLetters(ctx, make(url.Values), f, limit)
+}
+
+// DeadLettersWithPayload is DeadLetters with their payloads.
+func (c *Client) DeadLettersWithPayload(ctx context.Context, f dlq.Filter, limit int) (found []admin.ListedDeadLetter, more bool, err error) {
+	return c.deadLetters(ctx, url.Values{"with_payload": {"true"}}, f, limit)
+}
+
+func (c *Client) deadLetters(ctx context.Context, q url.Values, f dlq.Filter, limit int) (found []admin.ListedDeadLetter, more bool, err error) {
 	statuses := make([]string, len(f.Status))
 	for i, s := range f.Status {
 		statuses[i] = string(s)
@@ -62,10 +70,10 @@ func (c *Client) DeadLetters(ctx context.Context, f dlq.Filter, limit int) (foun
 	if f.MinPriority != nil {
 		q.Set("min_priority", strconv.Itoa(*f.MinPriority))
 	}
-	return pages(q, limit, func(q url.Values) ([]admin.Summary, string, error) {
+	return pages(q, limit, func(q url.Values) ([]admin.ListedDeadLetter, string, error) {
 		var page struct {
-			DeadLetters []admin.Summary `json:"dead_letters"`
-			Next        string          `json:"next"`
+			DeadLetters []admin.ListedDeadLetter `json:"dead_letters"`
+			Next        string                   `json:"next"`
 		}
 		err := c.get(ctx, "/v1/dead-letters", q, &page)
 		return page.DeadLetters, page.Next, err
@@ -103,6 +111,22 @@ func (c *Client) Event(ctx context.Context, event, aggregate string) (out admin.
 		query.Set("aggregate_id", aggregate)
 	}
 	err = c.get(ctx, "/v1/events/"+url.PathEscape(event), query, &out)
+	return out, err
+}
+
+// Aggregate returns the newest entries of the timeline of an aggregate, at most limit.
+func (c *Client) Aggregate(ctx context.Context, id string, limit int) (out admin.AggregateBody, err error) {
+	err = c.get(ctx, "/v1/aggregates/"+url.PathEscape(id), url.Values{"limit": {strconv.Itoa(limit)}}, &out)
+	return out, err
+}
+
+// RecentEvents lists the newest events in a state, at most limit. An empty state is any, and a zero time
+// the server's.
+func (c *Client) RecentEvents(ctx context.Context, state string, since time.Time, limit int) (out admin.RecentEventsBody, err error) {
+	q := url.Values{"limit": {strconv.Itoa(limit)}}
+	set(q, "state", state)
+	set(q, "since", timeOf(since))
+	err = c.get(ctx, "/v1/events", q, &out)
 	return out, err
 }
 

@@ -67,13 +67,14 @@ export function tabs(label, views, chosen, choose) {
 
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
-// finder opens a page by an id.
-export function finder(label, placeholder, open) {
+// finder opens a page by an id: a UUID, or with any a text; open is told which.
+export function finder(label, placeholder, open, any = false) {
   const input = h("input", { type: "text", class: "mono", placeholder, "aria-label": label, spellcheck: "false", autocomplete: "off", "data-key": "find", oninput: () => input.removeAttribute("aria-invalid") });
   return h("form", { class: "row finder", role: "search", "aria-label": label, onsubmit: (e) => {
     e.preventDefault();
     const id = input.value.trim();
-    if (uuid.test(id)) open(id.toLowerCase());
-    else { input.setAttribute("aria-invalid", "true"); input.setCustomValidity("An id has 36 characters, such as 01a1fdab-a873-7804-8159-8f6ba00d992c."); input.reportValidity(); input.setCustomValidity(""); }
+    if (uuid.test(id)) open(id.toLowerCase(), true);
+    else if (any && id) open(id, false);
+    else { input.setAttribute("aria-invalid", "true"); input.setCustomValidity(any ? "Type an id." : "An id has 36 characters, such as 01a1fdab-a873-7804-8159-8f6ba00d992c."); input.reportValidity(); input.setCustomValidity(""); }
   } }, input, h("button", { type: "submit", class: "button" }, "Open"));
 }

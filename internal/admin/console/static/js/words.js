@@ -75,6 +75,13 @@ export const orderStates = {
   cancelled: ["archived", "It was cancelled; its state is final."],
 };
 
+// The states of events of the outbox.
+export const eventStates = {
+  waiting: ["pending", "It is stored, and neither in its topic nor a dead letter."],
+  published: ["resolved", "It is in its topic."],
+  dead_letter: ["failed", "It is a dead letter."],
+};
+
 // The states of a message in a subscription.
 export const progressStates = {
   waiting: ["pending", "It waits for a consumer."],

@@ -2,13 +2,15 @@
 import { act, buttons, possible } from "../act.js";
 import { api } from "../api.js";
 import { fill, h } from "../dom.js";
+import { exportList } from "../export.js";
 import { ago, count, known, short, visible } from "../format.js";
 import * as keys from "../keys.js";
 import { chooser, listing, since } from "../listing.js";
-import { badge, empty, failed, finder, loading } from "../parts.js";
+import { badge, empty, failed, loading } from "../parts.js";
 import { go, href } from "../router.js";
 import { sorter } from "../sort.js";
 import { open, statuses } from "../words.js";
+import { search } from "./aggregate.js";
 
 const fields = ["status", "error_class", "error_code", "outcome", "event_type", "aggregate_id", "table", "tag", "min_priority", "text", "since", "until"];
 
@@ -45,7 +47,7 @@ export function deadLetters(ctx) {
   const all = listing("/dead-letters", fields, "dead letters"), { q } = all;
   let page = null, stats = null;
   const list = h("div", null, loading("dead letters")), chosen = chooser(list, ["dead letter", "dead letters"], draw), order = sorter(draw);
-  fill(ctx.el, h("div", { class: "stack" }, h("div", { class: "row between" }, h("h1", { tabindex: "-1" }, "Dead letters"), finder("Open an event by its id", "event id", (id) => go(`/events/${id}`))), filters(all), list), chosen.bar);
+  fill(ctx.el, h("div", { class: "stack" }, h("div", { class: "row between" }, h("h1", { tabindex: "-1" }, "Dead letters"), search()), filters(all), list), chosen.bar);
   const counted = (s) => { const before = totalOf(stats, q); stats = s; if (page && totalOf(s, q) !== before) draw(); };
 
   async function read() {
@@ -66,7 +68,7 @@ export function deadLetters(ctx) {
         ? empty("No dead letter matches.", "It may have been settled since, or the filter is too narrow.", h("a", { class: "button", href: href("/dead-letters") }, "Show all dead letters"))
         : empty("There are no dead letters.", "An event that the relay cannot publish is listed here with its error.", h("a", { class: "button", href: href("/") }, "To the overview")));
     } else {
-      fill(list, table(deadLetters, chosen, order), all.pager(page, deadLetters.length, ["dead letter"], "newest first", total));
+      fill(list, h("div", { class: "row" }, h("span", { class: "grow" }), h("button", { type: "button", class: "button quiet", "data-key": "export", onclick: () => exportList(asked(q)) }, "Export…")), table(deadLetters, chosen, order), all.pager(page, deadLetters.length, ["dead letter"], "newest first", total));
     }
     const here = deadLetters.filter((l) => chosen.has(l.event_id));
     chosen.show(here.length === deadLetters.length && (page.next || q.cursor), () => {
@@ -101,7 +103,7 @@ function table(deadLetters, chosen, order) {
       h("td", { "data-label": "Priority", class: "num", title: (l.tags ?? []).join(", ") }, String(l.priority ?? 0), (l.tags ?? []).length > 0 && h("span", { class: "muted" }, ` ${l.tags.join(", ")}`)),
       h("td", { "data-label": "Error" }, h("span", { class: "clip", title: l.error_class }, l.error_class), l.failure_repeats > 1 && h("span", { class: "muted", title: "Consecutive failures with the same error" }, ` ×${count(l.failure_repeats)}`), l.error_excerpt && h("div", null, h("span", { class: "small muted clip wide", title: visible(l.error_excerpt) }, visible(l.error_excerpt)))),
       h("td", { "data-label": "Type" }, h("span", { class: "clip" }, l.event_type)),
-      h("td", { "data-label": "Aggregate" }, h("span", { class: "mono", title: l.aggregate_id }, short(l.aggregate_id)), l.sequence ? h("span", { class: "muted" }, ` #${count(l.sequence)}`) : null),
+      h("td", { "data-label": "Aggregate" }, h("a", { class: "mono", href: href(`/aggregates/${encodeURIComponent(l.aggregate_id)}`), title: l.aggregate_id, "data-key": `of-${l.event_id}` }, short(l.aggregate_id)), l.sequence ? h("span", { class: "muted" }, ` #${count(l.sequence)}`) : null),
       h("td", { "data-label": "Attempts", class: "num" }, count(l.attempts)),
       h("td", { "data-label": "Failed", class: "nowrap" }, ago(l.first_failed_at)),
       h("td", { "data-label": "Next attempt", class: "nowrap", title: l.waits_for }, l.status === "pending" && !known(l.next_attempt) ? "immediately" : ago(l.next_attempt)))))));

@@ -10,14 +10,14 @@ export function event(ctx) {
   const id = ctx.params.id;
   ctx.title(`Event ${short(id)}`);
   const body = h("div", { class: "stack" }, loading("its history"));
-  fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("p", { class: "crumbs small" }, h("a", { href: href("/dead-letters") }, "Dead letters"), " / ", h("span", { class: "mono break" }, id), copyButton(id, "event id")), h("h1", { tabindex: "-1" }, "Event")), body));
+  fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("p", { class: "crumbs small" }, h("a", { href: href("/events") }, "Events"), " / ", h("span", { class: "mono break" }, id), copyButton(id, "event id")), h("h1", { tabindex: "-1" }, "Event")), body));
   const read = async () => {
     try {
       const life = await api.event(id, ctx.signal);
       fill(body, biography(life, true), subscribed(life.subscriptions));
     } catch (err) {
       if (ctx.signal.aborted) return;
-      if (err.status === 404) fill(body, h("div", { class: "empty" }, h("p", { class: "empty-title" }, "This event is unknown."), h("p", { class: "muted" }, "No outbox row, no record and no dead letter with this id was found. Outbox rows are removed after a week by default. Check that the id is complete."), h("div", { class: "row" }, h("a", { class: "button", href: href("/dead-letters") }, "All dead letters"))));
+      if (err.status === 404) fill(body, h("div", { class: "empty" }, h("p", { class: "empty-title" }, "This event is unknown."), h("p", { class: "muted" }, "No outbox row, no record and no dead letter with this id was found. Outbox rows are removed after a week by default. Check that the id is complete."), h("div", { class: "row" }, h("a", { class: "button", href: href(`/aggregates/${id}`), "data-key": "aggregate" }, "Search it as an aggregate"), h("a", { class: "button", href: href("/dead-letters") }, "All dead letters"))));
       else fill(body, failed(err, read));
     }
   };
@@ -29,7 +29,7 @@ export function event(ctx) {
 export function biography(life, alone) {
   if (!life) return null;
   return panel("History of the event", { aside: !alone && h("a", { href: href(`/events/${life.event_id}`), "data-key": "life" }, "On its own page") },
-    facts([...(alone ? [["Type", life.event_type], ["Aggregate", life.aggregate_id && h("span", { class: "mono" }, life.aggregate_id)], ["Sequence", life.sequence ? count(life.sequence) : null]] : []),
+    facts([...(alone ? [["Type", life.event_type], ["Aggregate", life.aggregate_id && h("a", { class: "mono", href: href(`/aggregates/${encodeURIComponent(life.aggregate_id)}`), "data-key": "aggregate" }, visible(life.aggregate_id))], ["Sequence", life.sequence ? count(life.sequence) : null]] : []),
       ["Captured by", life.captured && (captured[life.captured] ?? life.captured)], ["Attempts", life.attempts ? count(life.attempts) : null], ["Breaker", life.breaker],
       ...(alone ? [["Edit of", life.edit_of && h("a", { class: "mono", href: href(`/dead-letters/${life.edit_of}`) }, life.edit_of)], ["Published as", life.edited_to && h("a", { class: "mono", href: href(`/events/${life.edited_to}`) }, life.edited_to)]] : [])]),
     life.steps.length

@@ -3,7 +3,7 @@ import { api } from "../api.js";
 import { fill, h } from "../dom.js";
 import { ago, count, short, visible } from "../format.js";
 import { listing, since } from "../listing.js";
-import { empty, failed, finder, loading, mark } from "../parts.js";
+import { empty, failed, finder, loading, mark, panel } from "../parts.js";
 import { go, href } from "../router.js";
 import { sorter } from "../sort.js";
 import { orderStates } from "../words.js";
@@ -19,7 +19,7 @@ export function orders(ctx) {
   let page = null;
 
   async function read() {
-    if (!q.customer) return fill(list, empty("Enter a customer id.", "Orders are listed by customer. An order without one is opened by its own id."));
+    if (!q.customer) return readNewest();
     if (!page) fill(list, loading("orders"));
     try {
       const now = await api.orders({ customer_id: q.customer, since: since(q.since), until: q.until, limit: 50, cursor: q.cursor }, ctx.signal);
@@ -30,6 +30,16 @@ export function orders(ctx) {
       return undefined;
     }
     return draw();
+  }
+
+  // readNewest lists the orders of the newest events: the tables list orders by customer alone.
+  async function readNewest() {
+    const found = await api.events({ limit: 200 }, ctx.signal).then((r) => r.events, () => []);
+    if (ctx.signal.aborted) return;
+    const newest = found.filter((e, i) => e.event_type.startsWith("Order") && found.findIndex((x) => x.aggregate_id === e.aggregate_id) === i).slice(0, 20);
+    fill(list, empty("Enter a customer id.", "Orders are listed by customer. An order without one is opened by its own id."),
+      newest.length > 0 && panel("Newest orders", { aside: h("span", { class: "small muted" }, "by their last events") }, h("ul", { class: "plain" }, newest.map((e) => h("li", null,
+        h("a", { class: "mono", href: href(`/orders/${e.aggregate_id}`), title: e.aggregate_id, "data-key": `newest-${e.aggregate_id}` }, short(e.aggregate_id)), " ", visible(e.event_type), " ", h("span", { class: "muted" }, ago(e.written_at)))))));
   }
 
   function draw() {

@@ -6,11 +6,11 @@ import { ago, count, known, plural, short, span, stamp, visible } from "../forma
 import { live } from "../live.js";
 import { badge, empty, facts, failed, loading, mark, meter, panel, sentence, tabs } from "../parts.js";
 import { href } from "../router.js";
-import { classMeans, open, statusMeans, statuses, subscriptionStates } from "../words.js";
+import { classMeans, eventStates, open, statusMeans, statuses, subscriptionStates } from "../words.js";
 
 const kept = 15 * 60_000, every = 2000, over = 20_000;
-// seen is the data of the stream since this tab was opened: the charts. It outlives
-// the page, so that going to a dead letter and back does not empty them.
+// seen is the data of the stream since this tab was opened, and before that the samples of the server: the
+// charts. It outlives the page, so that going to a dead letter and back does not empty them.
 const seen = [], flow = []; // of dead letters, and of the relays
 let latest = null;
 
@@ -31,6 +31,20 @@ live.addEventListener("status", ({ detail }) => {
   while (flow[0].at < now - kept) flow.shift();
 });
 setInterval(() => { if (live.state === "live" && latest) sample(); }, every);
+
+// seed puts the samples of the server before what this tab has seen, so that the first visit shows what was
+// published before it.
+let seeded = false;
+async function seed() {
+  if (seeded) return;
+  seeded = true;
+  try {
+    const { points } = await api.recentHistory(), first = (list) => list[0]?.at ?? Date.now();
+    const old = points.map((p) => ({ at: Date.parse(p.at), open: p.open, total: p.total, published: p.published, p50: p.p50_ms, p99: p.p99_ms }));
+    seen.unshift(...old.filter((p) => p.at < first(seen)));
+    flow.unshift(...old.filter((p) => p.at < first(flow)));
+  } catch { seeded = false; /* the charts begin now */ }
+}
 
 function sample() {
   const now = Date.now();
@@ -61,12 +75,12 @@ export function overview(ctx) {
   const verdict = h("div", { class: "verdict" }), body = h("div", { class: "overview" });
   fill(ctx.el, h("div", { class: "stack" }, h("h1", { tabindex: "-1", class: "hidden-text" }, "Overview"), verdict, body));
   fill(body, loading("the state of the system"));
-  let status = null;
+  let status = null, newest = [];
   const drawn = h("div", { class: "charts" });
 
   const read = async () => {
     try {
-      status = await api.status(ctx.signal);
+      [status] = await Promise.all([api.status(ctx.signal), seed()]);
       if (!latest) { latest = status.dead_letters; sample(); }
       draw();
     } catch (err) {
@@ -78,10 +92,16 @@ export function overview(ctx) {
     fill(verdict, say(status));
     if (period === "live" && seen.length < 3) fill(drawn, charts());
     fill(body,
-      h("div", { class: "stack" }, events(status), backlog(status.dead_letters), panel("Charts", { aside: h("div", { class: "row" }, period === "live" && h("span", { class: "small muted" }, "since this tab was opened, 15 min at most"), tabs("Period of the charts", periods, period, choose)) }, drawn), classesOf(status.dead_letters)),
+      h("div", { class: "stack" }, events(status), backlog(status.dead_letters), panel("Charts", { aside: h("div", { class: "row" }, period === "live" && h("span", { class: "small muted" }, "15 min at most"), tabs("Period of the charts", periods, period, choose)) }, drawn), classesOf(status.dead_letters), newestOf(newest)),
       h("div", { class: "stack" }, relayPanels(status.relays), queues(status.subscriptions), verification(status.verification)));
   };
   ctx.on(["status"], (s) => { status = s; draw(); });
+  const readNewest = async () => {
+    newest = await api.events({ limit: 8 }, ctx.signal).then((r) => r.events, () => newest);
+    draw();
+  };
+  ctx.every(30_000, readNewest);
+  readNewest();
   ctx.soon([], read);
   const show = async () => {
     await readPast(ctx.signal);
@@ -147,6 +167,10 @@ function classesOf({ causes: all }) {
       : h("p", { class: "muted" }, "No dead letter is open. Error classes are listed here, with the events that wait behind them, most frequent first."));
 }
 
+// newestOf are the newest events, whatever their state.
+const newestOf = (events) => events.length > 0 && panel("Newest events", { aside: h("a", { href: href("/events"), "data-key": "events" }, "All recent") }, h("ul", { class: "plain newest" }, events.map((e) => h("li", { class: "break" },
+  h("a", { class: "mono", href: href(`/aggregates/${encodeURIComponent(e.aggregate_id)}`), title: e.aggregate_id, "data-key": `newest-${e.event_id}` }, short(e.aggregate_id)), " ", visible(e.event_type), " ", mark(eventStates, e.state), " ", h("span", { class: "muted" }, ago(e.written_at))))));
+
 // charts are those of the chosen period.
 function charts() {
   const d = period === "live" ? recent() : past;
@@ -170,7 +194,7 @@ function recent() {
   let j = 0;
   const before = (i) => { while (seen[j].at < seen[i].at - over) j++; return seen[j]; };
   return {
-    from, to, lasting: seen.length ? span(Math.max(1000, to - seen[0].at)) : "second", since: "since this tab was opened",
+    from, to, lasting: seen.length ? span(Math.max(1000, to - seen[0].at)) : "second", since: `in the last ${seen.length ? span(Math.max(1000, to - seen[0].at)) : "second"}`,
     open: seen.length ? pointsOf(seen, "open") : [[to, 0]], ...rates(seen, before),
     published: pointsOf(flow, "published"), p50: pointsOf(flow, "p50"), p99: pointsOf(flow, "p99"),
   };

@@ -1,0 +1,183 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+)
+
+// storeEvent stores an event of an aggregate.
+func (b *fixture) storeEvent(t *testing.T, aggregate string, seq int64) outbox.Event {
+	t.Helper()
+	e := outbox.Event{
+		ID: outbox.NewID(), AggregateID: outbox.IDFromText(aggregate), Sequence: seq, AggregateType: "thing", Type: "ThingHappened", Payload: []byte("{}"), CreatedAt: time.Now(),
+	}
+	batch := b.Session.Batch(gocql.LoggedBatch)
+	if err := outbox.Append(batch, e); err != nil {
+		t.Fatal(err)
+	}
+	if err := batch.Exec(); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// The timeline of an aggregate has its rows, records, dead letters with their changes, and scheduled
+// messages, newest first, and none of another aggregate.
+func TestAggregate_Timeline(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	client := b.broker(t)
+	due := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
+	b.reconfigure(t, func(c *Config) {
+		c.Scheduled = func(_ context.Context, of string, limit int) ([]ScheduledMessage, bool, error) {
+			if of != "a/1" || limit < 1 {
+				return nil, false, fmt.Errorf("asked for %q, %d", of, limit)
+			}
+			return []ScheduledMessage{{ID: gocql.MustRandomUUID(), Topic: "reminders", Key: of, DeliverAt: due}}, true, nil
+		}
+	})
+	first, second := b.storeEvent(t, "a/1", 1), b.storeEvent(t, "a/1", 2)
+	publish(t, client, &first)
+	other := b.storeEvent(t, "a/2", 1)
+	publish(t, client, &other)
+	l := testDeadLetter("a/1", 2)
+	l.EventID = second.ID.UUID()
+	b.writeDeadLetter(t, l, time.Now().Add(time.Second))
+	if err := b.store.Discard(t.Context(), l.EventID, dlq.Actor{Name: "eve", Reason: "a test order"}); err != nil {
+		t.Fatal(err)
+	}
+	var got AggregateBody
+	b.ask(t, access.Viewer, "GET", "/v1/aggregates/a%2F1", "").into(t, http.StatusOK, &got)
+	var kinds []string
+	for i, e := range got.Entries {
+		kinds = append(kinds, fmt.Sprintf("%s %d", e.Kind, e.Sequence))
+		if e.At == nil || i > 0 && got.Entries[i-1].At.Before(*e.At) {
+			t.Errorf("entry %d, %+v, is not in order", i, e)
+		}
+		switch e.Kind {
+		case "published":
+			if e.Topic != "things" || e.Partition == nil || e.Offset == nil || e.EventID != first.ID.String() {
+				t.Errorf("the record is %+v", e)
+			}
+		case "dead_letter_changed":
+			if e.What != "discard" || !strings.Contains(e.Detail, "a test order") || !strings.Contains(e.Detail, "by eve") || e.DeadLetterID != second.ID.String() {
+				t.Errorf("the change is %+v", e)
+			}
+		}
+	}
+	slices.Sort(kinds)
+	if want := []string{"dead_letter 2", "dead_letter_changed 2", "published 1", "scheduled 0", "stored 1", "stored 2"}; !slices.Equal(kinds, want) || got.More {
+		t.Errorf("the timeline is %q, more %t, want %q", kinds, got.More, want)
+	}
+	if !slices.ContainsFunc(got.Gaps, func(g string) bool { return strings.Contains(g, "Not all scheduled messages") }) {
+		t.Errorf("gaps: %q", got.Gaps)
+	}
+	b.ask(t, access.Viewer, "GET", "/v1/aggregates/a%2F1?limit=2", "").into(t, http.StatusOK, &got)
+	if len(got.Entries) != 2 || !got.More || got.Entries[0].Kind != "scheduled" {
+		t.Errorf("with a limit of 2 it is %+v, more %t", got.Entries, got.More)
+	}
+}
+
+// An unknown aggregate is not found; what cannot be read is named, and the rest is shown.
+func TestAggregate_Gaps(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) {
+		c.Scheduled = func(context.Context, string, int) ([]ScheduledMessage, bool, error) {
+			return nil, false, errors.New("no such component")
+		}
+		c.Tables = []Table{{Keyspace: "outbox", Name: "outbox_messages"}, {Keyspace: "outbox", Name: "missing"}}
+	})
+	p := b.ask(t, access.Viewer, "GET", "/v1/aggregates/none", "").problemIn(t, http.StatusNotFound)
+	if !strings.Contains(p.Hint, "no broker is configured") || !strings.Contains(p.Hint, "no such component") {
+		t.Errorf("of nothing: %+v", p)
+	}
+	b.storeEvent(t, "a", 1)
+	var got AggregateBody
+	b.ask(t, access.Viewer, "GET", "/v1/aggregates/a", "").into(t, http.StatusOK, &got)
+	if len(got.Entries) != 1 || len(got.Gaps) != 3 || !strings.Contains(strings.Join(got.Gaps, " "), "outbox.missing was not read") {
+		t.Errorf("the timeline is %+v", got)
+	}
+}
+
+// The newest offsets of spans are those of each partition in proportion.
+func TestTopicSpans_Newest(t *testing.T) {
+	t.Parallel()
+	all := topicSpans{"a": {0: {0, 900}, 1: {50, 150}}}
+	if got := all.newest(1000); got.size() != 1000 {
+		t.Errorf("within the limit there are %d offsets, want 1000", got.size())
+	}
+	got := all.newest(100)
+	if p := got["a"]; p[0] != (offsets{809, 900}) || p[1] != (offsets{139, 150}) {
+		t.Errorf("newest(100) = %v", got)
+	}
+}
+
+// The newest events have their state: published with the place, a dead letter, or waiting.
+func TestRecentEvents(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	client := b.broker(t)
+	events := []outbox.Event{b.storeEvent(t, "a", 1), b.storeEvent(t, "a", 2), b.storeEvent(t, "b", 1)}
+	r := publish(t, client, &events[0])
+	l := testDeadLetter("a", 2)
+	l.EventID = events[1].ID.UUID()
+	b.writeDeadLetter(t, l, time.Time{})
+	now := time.Now()
+	var asked []time.Duration
+	b.reconfigure(t, func(c *Config) {
+		c.Written = func(_ context.Context, table string, since time.Time, limit int) (out []WrittenEvent, err error) {
+			if table != testTable || limit != maxWritten {
+				return nil, fmt.Errorf("asked for %s, %d", table, limit)
+			}
+			asked = append(asked, now.Sub(since).Round(time.Minute))
+			for i := range events {
+				e := &events[i]
+				if at := now.Add(time.Duration(i-30) * time.Minute); at.After(since) {
+					out = append(out, WrittenEvent{e.ID.String(), e.AggregateID.String(), e.Type, e.Sequence, at})
+				}
+			}
+			return out, nil
+		}
+	})
+	list := func(query string) (got RecentEventsBody) {
+		t.Helper()
+		b.ask(t, access.Viewer, "GET", "/v1/events"+query, "").into(t, http.StatusOK, &got)
+		return got
+	}
+	got := list("")
+	var states []string
+	for _, e := range got.Events {
+		states = append(states, e.State)
+	}
+	if want := []string{"waiting", "dead_letter", "published"}; !slices.Equal(states, want) || got.More || len(got.Gaps) > 0 {
+		t.Fatalf("the events are %+v, want them %q", got, want)
+	}
+	if e := got.Events[2]; e.Topic != "things" || *e.Partition != r.Partition || *e.Offset != r.Offset || e.AggregateID != "a" || e.Table != testTable {
+		t.Errorf("the published event is %+v, want it at %d@%d", e, r.Partition, r.Offset)
+	}
+	if e := got.Events[1]; e.DeadLetterID != events[1].ID.String() {
+		t.Errorf("the dead letter is %+v", e)
+	}
+	if len(asked) != len(recentAges) || asked[len(asked)-1] != time.Hour {
+		t.Errorf("the log was read of the last %v, want more each time, up to an hour", asked)
+	}
+	if got := list("?state=waiting"); len(got.Events) != 1 || got.Events[0].EventID != events[2].ID.String() {
+		t.Errorf("the waiting events are %+v", got.Events)
+	}
+	if got := list("?limit=2"); len(got.Events) != 2 || !got.More || got.Events[0].EventID != events[2].ID.String() {
+		t.Errorf("two of them are %+v, more %t", got.Events, got.More)
+	}
+	b.ask(t, access.Viewer, "GET", "/v1/events?since=2126-01-02T03:04:05Z", "").problemIn(t, http.StatusUnprocessableEntity)
+}

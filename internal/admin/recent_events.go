@@ -1,0 +1,233 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
+)
+
+// maxWritten bounds the events of a table that are read from the CDC log, and recentAge how old the
+// oldest are that are listed without a time. recordsMargin is how long before the oldest event its record is
+// searched, because clocks differ; many events are published in a minute.
+const (
+	maxWritten    = 10_000
+	recentAge     = time.Hour
+	recordsMargin = 5 * time.Second
+)
+
+// recentAges are the ages up to which the log is read until there are enough events: of a busy table
+// the newest seconds are enough.
+var recentAges = []time.Duration{2 * time.Second, 15 * time.Second, 2 * time.Minute, 15 * time.Minute, recentAge}
+
+// The states of events in the list.
+const (
+	eventWaiting    = "waiting"
+	eventPublished  = "published"
+	eventDeadLetter = "dead_letter"
+)
+
+type recentEventsInput struct {
+	State string    `query:"state" enum:"waiting,published,dead_letter" doc:"Events in this state only"`
+	Since time.Time `query:"since" doc:"Events that were written at this time or later; default: the last hour or, of a part of the log that no relay reads, since its last heartbeat"`
+	Limit int       `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+}
+
+// RecentEvent is an event of the outbox in the list of recent ones.
+type RecentEvent struct {
+	EventID      string    `json:"event_id"`
+	Table        string    `json:"table" doc:"Its outbox table, keyspace.table"`
+	AggregateID  string    `json:"aggregate_id"`
+	EventType    string    `json:"event_type"`
+	Sequence     int64     `json:"sequence,omitempty"`
+	WrittenAt    time.Time `json:"written_at"`
+	State        string    `json:"state" enum:"waiting,published,dead_letter" doc:"waiting: it has no record and no dead letter"`
+	Topic        string    `json:"topic,omitempty"`
+	Partition    *int32    `json:"partition,omitempty"`
+	Offset       *int64    `json:"offset,omitempty"`
+	DeadLetterID string    `json:"dead_letter_id,omitempty" format:"uuid"`
+}
+
+// RecentEventsBody are the newest events of the outbox.
+type RecentEventsBody struct {
+	Events []RecentEvent `json:"events" nullable:"false" doc:"Newest first"`
+	Since  time.Time     `json:"since" doc:"Time since which the CDC log was read"`
+	More   bool          `json:"more" doc:"There are older events than the limit"`
+	Gaps   []string      `json:"gaps" nullable:"false" doc:"What was not read, with the reasons"`
+}
+
+type recentEventsOutput struct{ Body RecentEventsBody }
+
+// WrittenEvent is an event in the CDC log of an outbox table.
+type WrittenEvent struct {
+	ID, AggregateID, Type string
+	Sequence              int64
+	At                    time.Time
+}
+
+// recentEventEndpoints list the newest events.
+type recentEventEndpoints struct {
+	*operations
+	sources *biographySources
+	status  *statusEndpoints
+	written func(ctx context.Context, table string, since time.Time, limit int) ([]WrittenEvent, error)
+}
+
+func (ep *recentEventEndpoints) register() {
+	huma.Register(ep.api, ep.describe(access.Viewer, huma.Operation{
+		OperationID: "list-events", Method: http.MethodGet, Path: "/v1/events", Summary: "List the newest events of the outbox with their state",
+		Description: "Events of the CDC log, with their records and dead letters: the ones without either wait. Read are up to 10,000 events of each table and the newest 100,000 records; gaps lists what was not read.",
+	}), ep.list)
+}
+
+func (ep *recentEventEndpoints) list(ctx context.Context, in *recentEventsInput) (*recentEventsOutput, error) {
+	now := time.Now()
+	if err := span(ctx, "query.", in.Since, now); err != nil {
+		return nil, invalid(ctx, "query.since", "must be before now")
+	}
+	work, cancel := context.WithTimeout(ctx, biographyTimeout)
+	defer cancel()
+	out := &recentEventsOutput{RecentEventsBody{Events: []RecentEvent{}, Gaps: []string{}}}
+	if ep.written == nil {
+		out.Body.Gaps = append(out.Body.Gaps, "This server does not read the CDC log.")
+		return out, nil
+	}
+	if err := ep.heavily(work, func() error { return ep.read(work, in, now, &out.Body) }); err != nil {
+		return nil, ep.toProblem(ctx, err, false)
+	}
+	return out, nil
+}
+
+// read reads the log up to the first age at which there are enough events.
+func (ep *recentEventEndpoints) read(ctx context.Context, in *recentEventsInput, now time.Time, b *RecentEventsBody) error {
+	heartbeats, err := ep.status.relays.read(ctx)
+	if err != nil {
+		return err
+	}
+	oldest := in.Since
+	if oldest.IsZero() {
+		oldest = now.Add(-recentAge)
+		for _, of := range ep.status.unread(currentRelays(heartbeats)) {
+			if !of.Since.IsZero() && of.Since.Before(oldest) {
+				oldest = of.Since
+			}
+		}
+	}
+	ages := recentAges
+	if in.State != "" { // few events may have it
+		ages = nil
+	}
+	for _, age := range ages {
+		if since := now.Add(-age); since.After(oldest) {
+			if err := ep.readSince(ctx, in, since, b); err != nil || b.More || len(b.Gaps) > 0 {
+				return err
+			}
+		}
+	}
+	return ep.readSince(ctx, in, oldest, b)
+}
+
+// readSince replaces the list by that of the events since a time.
+func (ep *recentEventEndpoints) readSince(ctx context.Context, in *recentEventsInput, since time.Time, b *RecentEventsBody) error {
+	*b = RecentEventsBody{Events: []RecentEvent{}, Since: since.UTC(), Gaps: []string{}}
+	for _, table := range ep.sources.tables {
+		found, err := ep.written(ctx, table.String(), since, maxWritten)
+		switch {
+		case err != nil:
+			b.Gaps = append(b.Gaps, fmt.Sprintf("%s was not read: %v.", table, err))
+		case len(found) == maxWritten:
+			b.Gaps = append(b.Gaps, fmt.Sprintf("Of %s only %d events since %s were read, which may not be the newest.", table, maxWritten, since.UTC().Format(time.RFC3339)))
+		}
+		for _, e := range found {
+			b.Events = append(b.Events, RecentEvent{EventID: e.ID, Table: table.String(), AggregateID: e.AggregateID, EventType: e.Type, Sequence: e.Sequence, WrittenAt: e.At.UTC(), State: eventWaiting})
+		}
+	}
+	slices.SortStableFunc(b.Events, func(x, y RecentEvent) int { return y.WrittenAt.Compare(x.WrittenAt) })
+	if in.State == "" && len(b.Events) > in.Limit {
+		b.More, b.Events = true, b.Events[:in.Limit]
+	}
+	if len(b.Events) == 0 {
+		return nil
+	}
+	ep.findRecords(ctx, b)
+	if err := ep.findDeadLetters(ctx, b.Events); err != nil {
+		return err
+	}
+	if in.State != "" {
+		b.Events = slices.DeleteFunc(b.Events, func(e RecentEvent) bool { return e.State != in.State })
+		if len(b.Events) > in.Limit {
+			b.More, b.Events = true, b.Events[:in.Limit]
+		}
+	}
+	return nil
+}
+
+// findRecords sets the places of the events that are in their topics.
+func (ep *recentEventEndpoints) findRecords(ctx context.Context, b *RecentEventsBody) {
+	if ep.sources.kafka == nil {
+		b.Gaps = append(b.Gaps, "The topics were not read, because no broker is configured: published events are listed as waiting.")
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, topicsTime)
+	defer cancel()
+	at := make(map[gocql.UUID]*RecentEvent, len(b.Events))
+	for i := range b.Events {
+		at[rows.IDOf(b.Events[i].EventID)] = &b.Events[i]
+	}
+	from, left, size := b.Events[len(b.Events)-1].WrittenAt.Add(-recordsMargin), len(at), int64(0)
+	_, _, err := ep.sources.readSince(ctx, from, func(all topicSpans) topicSpans {
+		size = all.size()
+		return all.newest(topicsRecords)
+	}, func(r *kgo.Record) error {
+		for _, h := range r.Headers {
+			if e := at[rows.IDOf(h.Value)]; h.Key == outbox.HeaderID && e != nil && e.State == eventWaiting {
+				e.State, e.Topic, e.Partition, e.Offset = eventPublished, r.Topic, &r.Partition, &r.Offset
+				if left--; left == 0 {
+					return errStopReading
+				}
+			}
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		b.Gaps = append(b.Gaps, fmt.Sprintf("Not all records were read, so published events may be listed as waiting: %v.", err))
+	case size > topicsRecords && left > 0:
+		b.Gaps = append(b.Gaps, fmt.Sprintf("Only the newest %d of %d records were read, so published events may be listed as waiting.", topicsRecords, size))
+	}
+}
+
+// findDeadLetters sets the dead letters of the events without a record.
+func (ep *recentEventEndpoints) findDeadLetters(ctx context.Context, events []RecentEvent) error {
+	var ids []gocql.UUID
+	for i := range events {
+		if e := &events[i]; e.State == eventWaiting {
+			ids = append(ids, rows.IDOf(e.EventID))
+		}
+	}
+	found, err := ep.sources.deadLetters.ReadMany(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for i := range events {
+		e := &events[i]
+		l, ok := found[rows.IDOf(e.EventID)]
+		if !ok || l.Table != e.Table || e.State != eventWaiting {
+			continue
+		}
+		e.DeadLetterID, e.State = l.EventID.String(), eventDeadLetter
+		if o := l.Outcome; o.Topic != "" {
+			e.State, e.Topic, e.Partition, e.Offset = eventPublished, o.Topic, &o.Partition, &o.Offset
+		}
+	}
+	return nil
+}
