@@ -52,7 +52,7 @@ since its preview. It reads the outbox table, or with relay.tables the one of th
 the events that the restore has undone: they are in a topic, and the table has other
 events with their numbers, or none. Once the epoch has begun, outbox verify lists them
 as undone. An event that is unknown is no last one of its aggregate, so the restore
-does not explain it, or its number was given again before the epoch.
+does not explain it. The number of a conflict was given again before the epoch.
 
 The command has no --api-admin-url: it reads the whole outbox and the topics, as outbox verify does.
 It needs the database and Kafka.
@@ -99,7 +99,9 @@ type begunEpoch struct {
 	Epoch   int64 `json:"epoch"`
 	Undone  int64 `json:"undone"`
 	Unknown int64 `json:"unknown"`
-	DryRun  bool  `json:"dry_run"`
+	// Conflicts are events whose number was given again before the epoch.
+	Conflicts int64 `json:"conflicts"`
+	DryRun    bool  `json:"dry_run"`
 }
 
 func (f *newEpochFlags) run(cmd *cobra.Command, c *app.Config) error {
@@ -242,11 +244,11 @@ func (n *newEpoch) begin(ctx context.Context, by, reason string) (int64, error) 
 // forked calls each for the events that are in a topic and have no row, and counts them.
 func (n *newEpoch) forked(out *begunEpoch, each func(verify.Finding)) {
 	counts := n.v.Ledger().Check(n.v.Window, func(f verify.Finding) {
-		if f.Kind == verify.Undone || f.Kind == verify.Unknown {
+		if f.Kind == verify.Undone || f.Kind == verify.Unknown || f.Kind == verify.Conflict {
 			each(f)
 		}
 	})
-	out.Undone, out.Unknown = counts.Undone, counts.Unknown
+	out.Undone, out.Unknown, out.Conflicts = counts.Undone, counts.Unknown, counts.Conflicts
 }
 
 // preview prints the state of the table.
@@ -277,7 +279,10 @@ func (f *newEpochFlags) preview(cmd *cobra.Command, n *newEpoch, out *begunEpoch
 	}
 	fmt.Fprintf(&text, "undone      %s\n", cli.Plural(int(out.Undone), "event"))
 	if out.Unknown > 0 {
-		fmt.Fprintf(&text, "unknown     %s: no restore explains them, or their numbers were given again before an epoch began\n", cli.Plural(int(out.Unknown), "event"))
+		fmt.Fprintf(&text, "unknown     %s: no restore explains them\n", cli.Plural(int(out.Unknown), "event"))
+	}
+	if out.Conflicts > 0 {
+		fmt.Fprintf(&text, "conflict    %s: their numbers were given again before an epoch began, or by two writers\n", cli.Plural(int(out.Conflicts), "event"))
 	}
 	_, err := fmt.Fprint(cmd.ErrOrStderr(), text.String())
 	return err

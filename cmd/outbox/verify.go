@@ -42,9 +42,9 @@ func newVerifyCommand() *cobra.Command {
 The command scans the outbox table, or with relay.tables the one of them that
 --relay-table KEYSPACE.TABLE names, by token range and then reads the topics. It
 lists every event that is missing, duplicate or out of sequence, every gap in the
-sequence numbers of an aggregate, every row that is not a valid event, and every
-event of a topic whose row the database has lost. The last line is the verdict. An
-event that a restore of the database has undone is undone, and no problem, once
+sequence numbers of an aggregate, every row that is not a valid event, every event of
+a topic whose row the database has lost, and every event with the number of another
+one. The last line is the verdict. An event that a restore of the database has undone is undone, and no problem, once
 outbox schema new-epoch has begun an epoch.
 
 Exit status: 0 events were checked, without a problem; 1 a problem, or the check
@@ -329,6 +329,7 @@ func printVerified(w io.Writer, v *verify.Verification, repairs *repairs) (verif
 		{c.Closed, "with a closed dead letter: discarded or resolved by an operator"},
 		{c.Untold, "undetermined: the topic has deleted records of that age"},
 		{c.Unknown, "in a topic without a row in the outbox: lost by the database, deleted, or undone by a restore without outbox schema new-epoch"},
+		{c.Conflicts, "with the number of another event: two writers gave it, or it was given again after a restore without outbox schema new-epoch"},
 		{c.Undone, "in a topic, undone by a restore of the database: of an earlier epoch, and without a row"},
 		{c.Foreign, "records in the topics that are not events of this outbox"},
 	} {
@@ -370,7 +371,7 @@ func (s *findings) add(f verify.Finding) {
 
 // end prints the numbers of findings that are not shown.
 func (s *findings) end() {
-	for _, k := range []verify.Kind{verify.Missing, verify.Double, verify.Disorder, verify.Gap, verify.UnreadableRow, verify.Unknown, verify.Undone, verify.Dead, verify.Blocked, verify.Closed} {
+	for _, k := range []verify.Kind{verify.Missing, verify.Double, verify.Disorder, verify.Gap, verify.UnreadableRow, verify.Unknown, verify.Conflict, verify.Undone, verify.Dead, verify.Blocked, verify.Closed} {
 		if more := s.shown[k] - verifyShown; more > 0 {
 			fmt.Fprintf(s.out, "%-10s  and %d more; -o json lists them all\n", k, more)
 		}

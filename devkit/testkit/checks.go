@@ -88,8 +88,8 @@ func (k *Kit) nothingLost(table *relay.Config) int {
 			continue
 		}
 		if counts.Verdict() == verify.VerdictProblems {
-			k.t.Errorf("table %s: of %d events %d are lost, %d twice, %d out of order, %d numbers missing, %d rows no events, %d events without a row\n%s", app.TableName(table),
-				counts.Rows, counts.Missing, counts.Doubles, counts.Disorder, counts.Gaps, counts.Unreadable, counts.Unknown, findings)
+			k.t.Errorf("table %s: of %d events %d are lost, %d twice, %d out of order, %d numbers missing, %d rows no events, %d events without a row, %d with the number of another one\n%s", app.TableName(table),
+				counts.Rows, counts.Missing, counts.Doubles, counts.Disorder, counts.Gaps, counts.Unreadable, counts.Unknown, counts.Conflicts, findings)
 		}
 		return int(counts.Rows)
 	}

@@ -31,6 +31,10 @@ const (
 	// that could have expired. The database lost it after it was published, or the row was
 	// deleted or had its own TTL.
 	Unknown Kind = "unknown"
+	// Conflict: the outbox has another event with its number: two writers gave the number, or it
+	// was given again after a restore before an epoch began. A topic contains the event, of the
+	// epoch of that one; or the outbox has rows of both.
+	Conflict Kind = "conflict"
 	// Undone: a topic contains the event, of an earlier epoch than the current one, and the
 	// outbox has no row of it and, of its epoch and those before, only rows of its aggregate with
 	// smaller numbers: a restore of the database has undone the last events of the aggregate.
@@ -97,6 +101,7 @@ type Counts struct {
 	Gaps       int64 `json:"gaps"`
 	Unreadable int64 `json:"unreadable"`
 	Unknown    int64 `json:"unknown"`
+	Conflicts  int64 `json:"conflicts"`
 	// Undone are events that a restore of the database has undone. They are no problem: the
 	// restore was intended, and consumers distinguish them by their epoch.
 	Undone int64 `json:"undone"`
@@ -112,8 +117,8 @@ type Verdict string
 const (
 	// VerdictOK: every checked event is in its topic or has a dead letter.
 	VerdictOK Verdict = "ok"
-	// VerdictProblems: an event is missing, duplicated, out of order or unreadable, or in a
-	// topic without a row.
+	// VerdictProblems: an event is missing, duplicated, out of order or unreadable, in a topic
+	// without a row, or has the number of another one.
 	VerdictProblems Verdict = "problems"
 	// VerdictNothingChecked: no event could be checked, because there are none, or all
 	// are young, pending, or older than their topics.
@@ -124,7 +129,7 @@ const (
 // the database does not. Dead letters are none, because they are not lost.
 func (c Counts) Verdict() Verdict {
 	switch {
-	case c.Missing+c.Doubles+c.Disorder+c.Gaps+c.Unreadable+c.Unknown > 0:
+	case c.Missing+c.Doubles+c.Disorder+c.Gaps+c.Unreadable+c.Unknown+c.Conflicts > 0:
 		return VerdictProblems
 	case c.Published+c.Dead+c.Blocked+c.Closed == 0:
 		return VerdictNothingChecked
@@ -146,8 +151,8 @@ type checker struct {
 	counts       Counts
 
 	// The current aggregate.
-	lastSeq int64 // of its last row, 0 before the first
-	waiting bool  // an event of it is pending
+	last    *entry // its last row, nil before the first
+	waiting bool   // an event of it is pending
 	places  []place
 }
 
@@ -197,12 +202,13 @@ func (l *Ledger) Check(w Window, report func(Finding)) Counts {
 
 // take checks the events of an aggregate, which are in sequence.
 func (c *checker) take(events []uint32) {
-	c.lastSeq, c.waiting, c.places = 0, false, c.places[:0]
+	c.last, c.waiting, c.places = nil, false, c.places[:0]
 	var last lastRows
+	conflicts := make(map[uint32]bool)
 	for i, n := range events {
 		e := c.l.events.At(n)
 		if e.written != 0 {
-			c.row(n, e)
+			conflicts[n] = c.row(e)
 			continue
 		}
 		if c.born(n, e) < c.unknownFrom || e.at >= c.until {
@@ -211,12 +217,12 @@ func (c *checker) take(events []uint32) {
 		if last == nil {
 			last = c.lastRows(events)
 		}
-		c.rowless(e, last, c.sameNumber(events, i))
+		conflicts[n] = c.rowless(e, last, c.sameNumber(events, i))
 	}
 	// The numbers of an epoch begin again.
 	slices.SortStableFunc(events, func(a, b uint32) int { return cmp.Compare(c.epoch(a), c.epoch(b)) })
 	for _, n := range events {
-		if e := c.l.events.At(n); e.partition != none {
+		if e := c.l.events.At(n); e.partition != none && !conflicts[n] {
 			c.order(e)
 		}
 	}
@@ -271,20 +277,35 @@ func (c *checker) sameNumber(events []uint32, i int) *entry {
 	return nil
 }
 
-// rowless checks an event that has a record and no row. same is a row with its number, if there is
-// one.
-func (c *checker) rowless(e *entry, last lastRows, same *entry) {
+// rowless checks an event that has a record and no row, and reports whether it is a conflict. same
+// is a row with its number, if there is one.
+func (c *checker) rowless(e *entry, last lastRows, same *entry) (conflict bool) {
 	detail := ""
 	if same != nil {
-		detail = fmt.Sprintf("event %s has its number", c.l.id(&same.id))
+		detail = c.hasNumber(same)
 	}
-	if epoch := c.l.partitions[e.partition].epoch; epoch < c.epochs.Current() && e.seq > last.until(epoch) {
+	switch epoch := c.l.partitions[e.partition].epoch; {
+	case epoch < c.epochs.Current() && e.seq > last.until(epoch):
 		c.counts.Undone++
 		c.report(c.finding(Undone, e, detail))
-		return
+	case same != nil && c.epochs.Of(same.written) == epoch:
+		c.conflict(e, same)
+		return true
+	default:
+		c.counts.Unknown++
+		c.report(c.finding(Unknown, e, detail))
 	}
-	c.counts.Unknown++
-	c.report(c.finding(Unknown, e, detail))
+	return false
+}
+
+// conflict counts an event whose number another one has.
+func (c *checker) conflict(e, same *entry) {
+	c.counts.Conflicts++
+	c.report(c.finding(Conflict, e, c.hasNumber(same)))
+}
+
+func (c *checker) hasNumber(e *entry) string {
+	return fmt.Sprintf("event %s has its number", c.l.id(&e.id))
 }
 
 // born returns the time of an event with a record: its row cannot be older by more than
@@ -365,28 +386,30 @@ func (c *checker) unreadable(u Unreadable) {
 	c.report(f)
 }
 
-func (c *checker) row(n uint32, e *entry) {
+// row checks a row, and reports whether it is a conflict.
+func (c *checker) row(e *entry) (conflict bool) {
 	f := c.fate(e)
 	c.waiting = c.waiting || f == pending
-	last := c.lastSeq
-	c.lastSeq = e.seq
+	last := c.last
+	c.last = e
 	if e.written < c.since {
-		return
+		return false
 	}
 	if e.written >= c.until {
 		c.counts.Young++
 		if f == pending {
 			c.counts.Pending++
 		}
-		return
+		return false
 	}
-	if gap := e.seq != last+1; gap && (last != 0 || c.fromFirst) {
-		c.counts.Gaps++
-		detail := fmt.Sprintf("the previous one in the outbox is %d", last)
-		if last == 0 {
-			detail = "there is no previous one in the outbox"
-		}
-		c.report(c.finding(Gap, e, detail))
+	switch {
+	case last == nil && c.fromFirst && e.seq != 1:
+		c.gap(e, "there is no previous one in the outbox")
+	case last != nil && e.seq == last.seq:
+		c.conflict(e, last)
+		conflict = true
+	case last != nil && e.seq != last.seq+1:
+		c.gap(e, fmt.Sprintf("the previous one in the outbox is %d", last.seq))
 	}
 	c.counts.Rows++
 	switch f {
@@ -409,6 +432,13 @@ func (c *checker) row(n uint32, e *entry) {
 		c.counts.Missing++
 		c.report(c.finding(Missing, e, "written "+clock(e.written)))
 	}
+	return conflict
+}
+
+// gap counts an event without the one before it.
+func (c *checker) gap(e *entry, detail string) {
+	c.counts.Gaps++
+	c.report(c.finding(Gap, e, detail))
 }
 
 // order compares the first record of an event with the ones of all earlier events of its

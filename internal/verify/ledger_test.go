@@ -183,6 +183,16 @@ func TestCheck_FindsWhatIsWrong(t *testing.T) {
 			want: Counts{Rows: 1, Published: 1, Unknown: 1}, found: []string{"unknown 2"},
 		},
 		{
+			name: "a published event whose row another writer overwrote", rows: []Row{row(1, 1, 10), again(7, row(1, 2, 20)), row(1, 3, 30)},
+			records: []Record{record(1, 1, 0, 0, 11), record(1, 2, 0, 1, 12), of(again(7, row(1, 2, 20)), 0, 2), record(1, 3, 0, 3, 31)},
+			want:    Counts{Rows: 3, Published: 3, Conflicts: 1}, found: []string{"conflict 2"},
+		},
+		{
+			name: "two rows with one number", rows: []Row{row(1, 1, 10), row(1, 2, 20), again(7, row(1, 2, 21)), row(1, 3, 30)},
+			records: []Record{record(1, 1, 0, 0, 11), record(1, 2, 0, 1, 22), record(1, 3, 0, 2, 31), of(again(7, row(1, 2, 21)), 0, 3)},
+			want:    Counts{Rows: 4, Published: 4, Conflicts: 1}, found: []string{"conflict 2"},
+		},
+		{
 			name: "published long after its row, which has expired", records: []Record{old(record(1, 1, 0, 0, 2000), 900), old(record(2, 1, 0, 1, 2001), 1100)},
 			window: Window{Alive: micro(1000)},
 			want:   Counts{Unknown: 1}, found: []string{"unknown 1"},

@@ -70,8 +70,8 @@ func TestCheck_Undone(t *testing.T) {
 		{
 			name: "numbers are given again before the epoch begins",
 			rows: [][]Row{kept, undone(3, 3, 10)}, records: [][]Record{records(0, 0, kept...), records(0, 2, lost...), records(0, 4, undone(3, 3, 10)...)}, epochs: epochs.Epochs{1},
-			want:  Counts{Rows: 4, Published: 4, Unknown: 2, Disorder: 2},
-			found: []string{"disorder 3", "disorder 4", "unknown 3 taken", "unknown 4 taken"},
+			want:  Counts{Rows: 4, Published: 4, Conflicts: 2},
+			found: []string{"conflict 3 taken", "conflict 4 taken"},
 		},
 		{
 			name: "a second restore, of before the first",
@@ -126,7 +126,7 @@ func TestCheck_Undone(t *testing.T) {
 			var found []string
 			got := l.Check(Window{Epochs: tt.epochs}, func(f Finding) {
 				text := fmt.Sprintf("%s %d", f.Kind, f.Seq)
-				if (f.Kind == Undone || f.Kind == Unknown) && f.Detail != "" {
+				if (f.Kind == Undone || f.Kind == Unknown || f.Kind == Conflict) && f.Detail != "" {
 					text += " taken"
 				}
 				found = append(found, text)

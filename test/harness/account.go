@@ -110,7 +110,7 @@ func (a *Account) Check() Report {
 		a.t.Fatal(err)
 	}
 	c, findings := a.hold()
-	if c.Unknown > 0 {
+	if c.Unknown+c.Conflicts > 0 {
 		// Written and published since the scan, perhaps.
 		if err := scan.Into(ctx, a.ledger); err != nil {
 			a.t.Fatal(err)
@@ -121,7 +121,7 @@ func (a *Account) Check() Report {
 		a.t.Errorf("%d records and %d rows are no events", c.Foreign, c.Unreadable)
 	}
 	r := Report{
-		Events: int(c.Rows), Duplicates: int(c.Doubles), Lost: int(c.Missing), Unknown: int(c.Unknown),
+		Events: int(c.Rows), Duplicates: int(c.Doubles), Lost: int(c.Missing), Unknown: int(c.Unknown + c.Conflicts),
 		OutOfOrder: int(c.Disorder), Gaps: int(c.Gaps), Findings: findings,
 	}
 	a.checkOrders(&r)
