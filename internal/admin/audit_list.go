@@ -89,10 +89,11 @@ func (ep *auditEndpoints) list(ctx context.Context, in *auditInput) (*auditOutpu
 	out := new(auditOutput)
 	out.Body.Entries = []AuditEntry{}
 	err := ep.heavily(ctx, func() error {
-		if err := ep.walk(ctx, in, since, to, after, out); err != nil {
-			return err
+		err := ep.walk(ctx, in, since, to, after, out)
+		if err == nil {
+			ep.summarize(ctx, out.Body.Entries)
 		}
-		return ep.summarize(ctx, out.Body.Entries)
+		return err
 	})
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, false)

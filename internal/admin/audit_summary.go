@@ -17,8 +17,9 @@ import (
 // createJob is the action of an entry that created a job; its detail is the request.
 const createJob = "create-job"
 
-// summarize sets the summary of each entry. That of a job counts what the job has changed by now.
-func (ep *auditEndpoints) summarize(ctx context.Context, entries []AuditEntry) error {
+// summarize sets the summary of each entry. That of a job counts what the job has changed by now,
+// unless the jobs cannot be read: the trail does not depend on them.
+func (ep *auditEndpoints) summarize(ctx context.Context, entries []AuditEntry) {
 	var ids []gocql.UUID
 	for i := range entries {
 		if id, ok := entries[i].job(); ok && !slices.Contains(ids, id) {
@@ -27,7 +28,7 @@ func (ep *auditEndpoints) summarize(ctx context.Context, entries []AuditEntry) e
 	}
 	found, err := ep.jobs.ReadMany(ctx, ids)
 	if err != nil {
-		return err
+		ep.log.Warn("failed to read the jobs of the audit trail", "err", err)
 	}
 	of := make(map[gocql.UUID]*jobs.Job, len(found))
 	for _, j := range found {
@@ -37,7 +38,6 @@ func (ep *auditEndpoints) summarize(ctx context.Context, entries []AuditEntry) e
 		id, _ := entries[i].job()
 		entries[i].Summary = entries[i].summary(of[id])
 	}
-	return nil
 }
 
 // job returns the job that the entry created or changed.
