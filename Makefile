@@ -87,7 +87,7 @@ TIERS := test-go test-virtual test-browser lint test-peers test-api test-fault f
 # What takes too long for each change: the sizes that -short leaves out, under the race
 # detector too, more seeds, inputs and kills, what links the SDKs of three clouds, Helm, GoReleaser
 # and cosign, which take 4, 8 and 5 minutes to compile, and each mutant.
-NIGHTLY := test-full nightly-race nightly-seeds nightly-kills nightly-fuzz nightly-api bench-smoke cloud-check kubernetes release-check mutants
+NIGHTLY := test-full nightly-race nightly-seeds nightly-kills nightly-fuzz nightly-api bench-smoke cloud-check kubernetes test-compose release-check mutants
 
 # Tests need no debug information, which takes a tenth of the compilers' and a third of the
 # linker's time.
@@ -304,6 +304,10 @@ compose-check: ## validate docker-compose.yml, the objects of Kubernetes and the
 	@if sed 's/replicas:/replica:/' deploy/kubernetes/base/outbox.yaml | $(conform) >/dev/null; then echo "kubeconform accepts a misspelt field"; exit 1; fi
 	$(conform) -summary deploy/kubernetes/{base/outbox,monitoring/monitoring,keda/keda}.yaml
 	./test/systemd
+
+.PHONY: test-compose
+test-compose: ## run docker-compose.yml: a killed relay, restarts, down and up (needs Docker, or root on Debian)
+	./test/compose
 
 .PHONY: kubernetes
 kubernetes: ## render the chart with Helm, build its overlays with kustomize, validate both

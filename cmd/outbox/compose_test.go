@@ -1,8 +1,11 @@
 package main
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"net"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +21,8 @@ import (
 type composeFile struct {
 	Services map[string]struct {
 		Image       string            `yaml:"image"`
+		Profiles    []string          `yaml:"profiles"`
+		Restart     string            `yaml:"restart"`
 		Command     []string          `yaml:"command"`
 		Environment map[string]string `yaml:"environment"`
 		Ports       []string          `yaml:"ports"`
@@ -37,10 +42,98 @@ func readCompose(t *testing.T) composeFile {
 		t.Fatal(err)
 	}
 	var f composeFile
+	// Without variables of the user's the defaults apply.
+	text = regexp.MustCompile(`\$\{\w+:-([^}]*)\}`).ReplaceAll(text, []byte("$1"))
 	if err := yaml.Unmarshal(text, &f); err != nil {
 		t.Fatal(err)
 	}
 	return f
+}
+
+// All services are there again after a restart of the machine, which none survives without
+// restart; the migration alone ends. None waits for a profile.
+func TestCompose_ServicesComeBack(t *testing.T) {
+	t.Parallel()
+	for name, service := range readCompose(t).Services {
+		want := "unless-stopped"
+		if name == "migrate" {
+			want = "on-failure"
+		}
+		if service.Restart != want || len(service.Profiles) > 0 {
+			t.Errorf("%s: restart is %q, want %q; its profiles are %v", name, service.Restart, want, service.Profiles)
+		}
+	}
+}
+
+// Commands on the host reach the engines at the default addresses, as those of make dev.
+func TestCompose_HostCommandsNeedNoSettings(t *testing.T) {
+	t.Parallel()
+	c, err := configOf(t, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	services := readCompose(t).Services
+	scylla, kafka := c.Scylla.Addresses(), strings.Join(c.Kafka.Seeds, ",")
+	if got := services["scylla"].Ports; !slices.Equal(got, []string{scylla + ":9042"}) {
+		t.Errorf("ScyllaDB is published as %v; the default of commands is %s", got, scylla)
+	}
+	if got := services["redpanda"].Ports; !slices.Equal(got, []string{kafka + ":19092"}) {
+		t.Errorf("Redpanda is published as %v; the default of commands is %s", got, kafka)
+	}
+	for _, flag := range []string{"--kafka-addr=internal://0.0.0.0:9092,external://0.0.0.0:19092", "--advertise-kafka-addr=internal://redpanda:9092,external://" + kafka} {
+		if command := services["redpanda"].Command; !slices.Contains(command, flag) {
+			t.Errorf("Redpanda starts with %q, want %s", command, flag)
+		}
+	}
+}
+
+// The token of the link in the file is that of an administrator unless the user has an own one.
+func TestCompose_ConsoleHasAToken(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docker-compose.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := regexp.MustCompile(`http://127\.0\.0\.1:8090/console/#token=(\S+?)\.?\s`).FindSubmatch(text)
+	if link == nil {
+		t.Fatal("docker-compose.yml has no link to the console")
+	}
+	tokens := composeConfig(t, "admin").Admin.Tokens
+	if want := fmt.Sprintf("demo:admin:sha256:%x", sha256.Sum256(link[1])); len(tokens) != 1 || fmt.Sprint(tokens[0]) != want {
+		t.Errorf("the tokens are %v, want %s", tokens, want)
+	}
+	if ports := readCompose(t).Services["admin"].Ports; !slices.Equal(ports, []string{"127.0.0.1:8090:8090"}) {
+		t.Errorf("a console with a known token is published as %v", ports)
+	}
+}
+
+// A build of the image downloads what the product needs, once, and compiles what has changed: no
+// frontend of another registry, no layer with all modules, and no file whose change does not
+// matter.
+func TestCompose_BuildIsIncremental(t *testing.T) {
+	t.Parallel()
+	read := func(name string) string {
+		text, err := os.ReadFile("../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	file := read("Dockerfile")
+	if strings.Contains(file, "syntax=") || strings.Contains(file, "mod download") {
+		t.Errorf("the Dockerfile fetches a frontend or all modules:\n%s", file)
+	}
+	for _, cache := range []string{"/go/pkg/mod", "/root/.cache/go-build"} {
+		if !regexp.MustCompile(`(?s)RUN [^\n]*--mount=type=cache,target=` + cache + `\b[^\n]*\\\n[^\n]*go build`).MatchString(file) {
+			t.Errorf("the build has no cache at %s:\n%s", cache, file)
+		}
+	}
+	ignored := strings.Split(read(".dockerignore"), "\n")
+	for _, name := range []string{".*", "**/*.md", "**/*_test.go", "bin", "dist", "docs", "test", "docker-compose.yml"} {
+		if !slices.Contains(ignored, name) {
+			t.Errorf(".dockerignore has no %s", name)
+		}
+	}
 }
 
 // composeConfig is the configuration of one of the file's services.

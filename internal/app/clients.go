@@ -80,8 +80,12 @@ func (c ScyllaConfig) Session(keyspace string) (*gocql.Session, error) {
 }
 
 func (c ScyllaConfig) away(err error) error {
+	dc := ""
+	if c.LocalDC != "" { // the driver connects to no host of another one
+		dc = fmt.Sprintf(", that scylla.local_dc %q is one of its data centers", c.LocalDC)
+	}
 	return cli.WithHint(fmt.Errorf("connect to ScyllaDB at %s: %w", c.Addresses(), err),
-		"check that it runs there and is reachable, and check user, password and TLS; --scylla-hosts or OUTBOX_SCYLLA_HOSTS sets other hosts")
+		"check that it runs there and is reachable%s, and check user, password and TLS; --scylla-hosts or OUTBOX_SCYLLA_HOSTS sets other hosts", dc)
 }
 
 // SessionOnceUp is Session for a service: it retries with back-off until the database is

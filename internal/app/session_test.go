@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
 )
 
@@ -38,5 +39,23 @@ func TestSession_NamesTheFixWhileItWaits(t *testing.T) {
 	}
 	if strings.Contains(log.String(), "not reachable") {
 		t.Errorf("the log says of a database that answers: %s", log.String())
+	}
+}
+
+// A wrong data centre of the client is no host that is away: the hint names the setting.
+func TestSession_NamesTheDataCentre(t *testing.T) {
+	t.Parallel()
+	node, err := scyllafake.Start(scyllafake.Config{Addr: "127.0.0.1:0", Tokens: 1, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = node.Close() })
+	c, err := configOf(t, "", nil, "--scylla-hosts", node.Addr(), "--scylla-local-dc", "dc9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Scylla.Session("")
+	if hint := cli.HintOf(err); err == nil || !strings.Contains(hint, `scylla.local_dc "dc9" is one of its data centers`) {
+		t.Errorf("with a data centre that is none of the cluster's, the error is %v, its hint %q", err, hint)
 	}
 }
