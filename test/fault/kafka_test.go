@@ -3,16 +3,23 @@
 package fault
 
 import (
+	"context"
 	"net"
+	"slices"
 	"strconv"
 	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/chaos"
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 	"github.com/scylla-outbox/scylla-outbox/test/peers"
 )
 
-// The same over a real Apache Kafka, which is killed too and recovers its log.
+// The same over a real Apache Kafka, which is killed too and recovers its log. Between the kills the
+// broker begins to date the records of the topics itself, and ends.
 func TestPeerKafka_ProcessesKilledDuringALoad(t *testing.T) {
 	nightly(t)
 	dir := t.TempDir()
@@ -23,6 +30,7 @@ func TestPeerKafka_ProcessesKilledDuringALoad(t *testing.T) {
 	database := harness.Start(t, "engines", "engines", "--data-dir", t.TempDir(), "--cql-addr", s.cql, "--tokens", "16")
 	orders := startOrders(t, s.cql, s.api, s.admin)
 	relay := startRelay(t, s.cql, s.kafka, addrs[2])
+	dated := 0
 	s.victims = []*chaos.Victim{
 		process("database", database, 4), process("relay", relay, 5),
 		{
@@ -41,8 +49,20 @@ func TestPeerKafka_ProcessesKilledDuringALoad(t *testing.T) {
 			},
 			Restart: func() { broker = peers.StartKafka(t, peers.Config{Dir: dir, Heap: "512m", Port: port}) },
 		},
+		{
+			Name: "clock of the records", Running: func() bool { return true }, Weight: 3,
+			Kill: func() {
+				if dateRecords(t, broker.Addr, "LogAppendTime") {
+					dated++
+				}
+			},
+			Restart: func() { dateRecords(t, broker.Addr, "CreateTime") },
+		},
 	}
 	s.run(t)
+	if dated == 0 {
+		t.Error("the broker never dated the records of both topics: this shows nothing")
+	}
 	relay.Stop()
 	orders.Stop()
 	database.Stop()
@@ -70,6 +90,20 @@ func TestPeerKafka_SubscriptionOwnersKilled(t *testing.T) {
 	harness.Reachable(t, cql)
 	killOwners(t, cql, broker.Addr)
 	database.Stop()
+}
+
+// dateRecords sets who dates the records of the topics, and reports whether the broker ran and did.
+func dateRecords(t *testing.T, addr, by string) bool {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	altered, err := kadm.NewClient(client).AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "message.timestamp.type", Value: &by}}, topics...)
+	return err == nil && !slices.ContainsFunc(altered, func(a kadm.AlterConfigsResponse) bool { return a.Err != nil })
 }
 
 // nightly skips a test whose scenario test-fault runs with an embedded broker.
