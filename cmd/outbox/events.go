@@ -80,7 +80,7 @@ func printAggregate(out io.Writer, a *admin.AggregateBody) error {
 	if err := columns.Flush(); err != nil {
 		return err
 	}
-	if a.More {
+	if a.Next != "" {
 		fmt.Fprintf(out, "only the newest %d entries; --limit shows up to %d\n", len(a.Entries), maxTimeline)
 	}
 	return printGaps(out, a.Gaps)
@@ -154,7 +154,7 @@ not read is listed.`,
 				if err := recentEventTable.Print(cmd, output, found.Events, false); err != nil {
 					return err
 				}
-				if found.More {
+				if found.Next != "" {
 					fmt.Fprintf(cmd.ErrOrStderr(), "only the newest %d; --limit shows up to %d\n", len(found.Events), maxTimeline)
 				}
 				return printGaps(cmd.ErrOrStderr(), found.Gaps)

@@ -32,15 +32,16 @@ const (
 )
 
 type aggregateInput struct {
-	ID    string `path:"id" minLength:"1" maxLength:"1000" doc:"Aggregate id as in events and dead letters; a message is the aggregate of its own id"`
-	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"200" doc:"Number of entries, the newest ones"`
+	ID     string `path:"id" minLength:"1" maxLength:"1000" doc:"Aggregate id as in events and dead letters; a message is the aggregate of its own id"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"200"`
+	Cursor string `query:"cursor" maxLength:"8000" doc:"next of the previous response"`
 }
 
 // AggregateBody is what is known of an aggregate, in one list.
 type AggregateBody struct {
 	AggregateID string           `json:"aggregate_id" doc:"As in the request"`
 	Entries     []AggregateEntry `json:"entries" nullable:"false" doc:"Newest first; those without a time are last"`
-	More        bool             `json:"more" doc:"There are older entries than the limit"`
+	Next        string           `json:"next,omitempty" doc:"Cursor of the next page; absent on the last page"`
 	// Gaps are what was not read, with the reasons.
 	Gaps []string `json:"gaps" nullable:"false" doc:"What was not read, with the reasons"`
 }
@@ -78,21 +79,37 @@ func (ep *biographyEndpoints) registerAggregate() {
 }
 
 func (ep *biographyEndpoints) getAggregate(ctx context.Context, in *aggregateInput) (*aggregateOutput, error) {
+	var after AggregateEntry
+	if in.Cursor != "" {
+		if err := readCursor(ctx, "query.cursor", in.Cursor, &after); err != nil {
+			return nil, err
+		}
+		if after.Kind == "" {
+			return nil, invalid(ctx, "query.cursor", "not a cursor of this API; start without a cursor")
+		}
+	}
 	work, cancel := context.WithTimeout(ctx, biographyTimeout)
 	defer cancel()
 	a := aggregateReader{biographySources: ep.sources, id: in.ID}
 	if err := ep.heavily(work, func() error { return a.read(work) }); err != nil {
 		return nil, ep.toProblem(ctx, err, false)
 	}
-	if len(a.entries) == 0 {
+	if len(a.entries) == 0 && in.Cursor == "" {
 		p := newProblem(ctx, problemNotFound, "This aggregate is unknown.")
 		p.Hint = strings.Join(a.gaps, " ")
 		return nil, p
 	}
 	slices.SortStableFunc(a.entries, newerEntry)
-	out := &aggregateOutput{AggregateBody{AggregateID: in.ID, Entries: a.entries, Gaps: append([]string{}, a.gaps...)}}
-	if out.Body.More = len(a.entries) > in.Limit; out.Body.More {
-		out.Body.Entries = a.entries[:in.Limit]
+	entries := append([]AggregateEntry{}, a.entries...)
+	if in.Cursor != "" {
+		entries = slices.DeleteFunc(entries, func(e AggregateEntry) bool { return newerEntry(e, after) <= 0 })
+	}
+	out := &aggregateOutput{AggregateBody{AggregateID: in.ID, Entries: entries, Gaps: append([]string{}, a.gaps...)}}
+	if len(entries) > in.Limit {
+		out.Body.Entries = entries[:in.Limit]
+		last := entries[in.Limit-1]
+		last.Detail = "" // it may be long, and has no part in the order
+		out.Body.Next = cursorOf(last)
 	}
 	return out, nil
 }
@@ -102,7 +119,16 @@ func newerEntry(x, y AggregateEntry) int {
 	if (x.At == nil) != (y.At == nil) {
 		return before(x.At, y.At)
 	}
-	return cmp.Or(before(y.At, x.At), cmp.Compare(y.Sequence, x.Sequence), stepOrder(y.Kind)-stepOrder(x.Kind), publishedLast(y.Kind)-publishedLast(x.Kind))
+	return cmp.Or(before(y.At, x.At), cmp.Compare(y.Sequence, x.Sequence), stepOrder(y.Kind)-stepOrder(x.Kind), publishedLast(y.Kind)-publishedLast(x.Kind),
+		cmp.Compare(x.EventID, y.EventID), cmp.Compare(x.What, y.What), cmp.Compare(x.MessageID, y.MessageID), cmp.Compare(x.place(), y.place()))
+}
+
+// place is where a record is, as text.
+func (e *AggregateEntry) place() string {
+	if e.Partition == nil || e.Offset == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %d %d", e.Topic, *e.Partition, *e.Offset)
 }
 
 // aggregateReader collects what is known of one aggregate.

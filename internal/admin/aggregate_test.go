@@ -39,13 +39,13 @@ func TestAggregate_Timeline(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	client := b.broker(t)
-	due := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
+	message, due := gocql.MustRandomUUID(), time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
 	b.reconfigure(t, func(c *Config) {
 		c.Scheduled = func(_ context.Context, of string, limit int) ([]ScheduledMessage, bool, error) {
 			if of != "a/1" || limit < 1 {
 				return nil, false, fmt.Errorf("asked for %q, %d", of, limit)
 			}
-			return []ScheduledMessage{{ID: gocql.MustRandomUUID(), Topic: "reminders", Key: of, DeliverAt: due}}, true, nil
+			return []ScheduledMessage{{ID: message, Topic: "reminders", Key: of, DeliverAt: due}}, true, nil
 		}
 	})
 	first, second := b.storeEvent(t, "a/1", 1), b.storeEvent(t, "a/1", 2)
@@ -78,16 +78,26 @@ func TestAggregate_Timeline(t *testing.T) {
 		}
 	}
 	slices.Sort(kinds)
-	if want := []string{"dead_letter 2", "dead_letter_changed 2", "published 1", "scheduled 0", "stored 1", "stored 2"}; !slices.Equal(kinds, want) || got.More {
-		t.Errorf("the timeline is %q, more %t, want %q", kinds, got.More, want)
+	if want := []string{"dead_letter 2", "dead_letter_changed 2", "published 1", "scheduled 0", "stored 1", "stored 2"}; !slices.Equal(kinds, want) || got.Next != "" {
+		t.Errorf("the timeline is %q, next %q, want %q", kinds, got.Next, want)
 	}
 	if !slices.ContainsFunc(got.Gaps, func(g string) bool { return strings.Contains(g, "Not all scheduled messages") }) {
 		t.Errorf("gaps: %q", got.Gaps)
 	}
-	b.ask(t, access.Viewer, "GET", "/v1/aggregates/a%2F1?limit=2", "").into(t, http.StatusOK, &got)
-	if len(got.Entries) != 2 || !got.More || got.Entries[0].Kind != "scheduled" {
-		t.Errorf("with a limit of 2 it is %+v, more %t", got.Entries, got.More)
+	all, cursor := got.Entries, ""
+	for at := 0; at < len(all); at += 2 {
+		var page AggregateBody
+		b.ask(t, access.Viewer, "GET", "/v1/aggregates/a%2F1?limit=2&cursor="+cursor, "").into(t, http.StatusOK, &page)
+		if cursor = page.Next; len(page.Entries) != 2 || (cursor == "") != (at == len(all)-2) {
+			t.Fatalf("the page from entry %d is %+v, next %q", at, page.Entries, cursor)
+		}
+		for i := range page.Entries {
+			if newerEntry(page.Entries[i], all[at+i]) != 0 {
+				t.Errorf("entry %d is %+v, want %+v", at+i, page.Entries[i], all[at+i])
+			}
+		}
 	}
+	b.ask(t, access.Viewer, "GET", "/v1/aggregates/a%2F1?cursor=e30", "").problemIn(t, http.StatusUnprocessableEntity)
 }
 
 // An unknown aggregate is not found; what cannot be read is named, and the rest is shown.
@@ -161,7 +171,7 @@ func TestRecentEvents(t *testing.T) {
 	for _, e := range got.Events {
 		states = append(states, e.State)
 	}
-	if want := []string{"waiting", "dead_letter", "published"}; !slices.Equal(states, want) || got.More || len(got.Gaps) > 0 {
+	if want := []string{"waiting", "dead_letter", "published"}; !slices.Equal(states, want) || got.Next != "" || len(got.Gaps) > 0 {
 		t.Fatalf("the events are %+v, want them %q", got, want)
 	}
 	if e := got.Events[2]; e.Topic != "things" || *e.Partition != r.Partition || *e.Offset != r.Offset || e.AggregateID != "a" || e.Table != testTable {
@@ -176,8 +186,15 @@ func TestRecentEvents(t *testing.T) {
 	if got := list("?state=waiting"); len(got.Events) != 1 || got.Events[0].EventID != events[2].ID.String() {
 		t.Errorf("the waiting events are %+v", got.Events)
 	}
-	if got := list("?limit=2"); len(got.Events) != 2 || !got.More || got.Events[0].EventID != events[2].ID.String() {
-		t.Errorf("two of them are %+v, more %t", got.Events, got.More)
+	first := list("?limit=2")
+	if len(first.Events) != 2 || first.Next == "" || first.Events[0].EventID != events[2].ID.String() {
+		t.Errorf("two of them are %+v, next %q", first.Events, first.Next)
 	}
-	b.ask(t, access.Viewer, "GET", "/v1/events?since=2126-01-02T03:04:05Z", "").problemIn(t, http.StatusUnprocessableEntity)
+	if rest := list("?limit=2&cursor=" + first.Next); len(rest.Events) != 1 || rest.Next != "" || rest.Events[0].EventID != events[0].ID.String() || rest.Events[0].State != "published" {
+		t.Errorf("the next page is %+v, next %q", rest.Events, rest.Next)
+	}
+	b.ask(t, access.Viewer, "GET", "/v1/events?cursor=e30", "").problemIn(t, http.StatusUnprocessableEntity)
+	if got := list("?since=2126-01-02T03:04:05Z"); len(got.Events) != 0 {
+		t.Errorf("of the future there are %+v", got.Events)
+	}
 }

@@ -133,7 +133,7 @@ func (b *biographySources) readSince(ctx context.Context, from time.Time, choose
 	if len(names) == 0 {
 		return nil, 0, fmt.Errorf("relay %s has published to no topic yet", b.relay)
 	}
-	client, err := b.kafka.Client(kgo.FetchMaxWait(250*time.Millisecond), kgo.FetchMaxBytes(8<<20), kgo.DisableFetchSessions())
+	client, err := b.kafka.Client(kgo.FetchMaxWait(250*time.Millisecond), kgo.FetchMaxBytes(8<<20), kgo.DisableFetchSessions(), kgo.KeepControlRecords())
 	if err != nil {
 		return nil, 0, err
 	}
@@ -193,8 +193,10 @@ func readSpans(ctx context.Context, client *kgo.Client, spans topicSpans, each f
 			if !open {
 				continue // behind the end
 			}
-			if err := each(r); err != nil {
-				return err
+			if !r.Attrs.IsControl() { // which can be the last one of a partition
+				if err := each(r); err != nil {
+					return err
+				}
 			}
 			if r.Offset >= end-1 {
 				delete(left[r.Topic], r.Partition)

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -37,9 +38,23 @@ const (
 )
 
 type recentEventsInput struct {
-	State string    `query:"state" enum:"waiting,published,dead_letter" doc:"Events in this state only"`
-	Since time.Time `query:"since" doc:"Events that were written at this time or later; default: the last hour or, of a part of the log that no relay reads, since its last heartbeat"`
-	Limit int       `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	State  string    `query:"state" enum:"waiting,published,dead_letter" doc:"Events in this state only"`
+	Since  time.Time `query:"since" doc:"Events that were written at this time or later; default: the last hour or, of a part of the log that no relay reads, since its last heartbeat"`
+	Limit  int       `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	Cursor string    `query:"cursor" maxLength:"500" doc:"next of the previous response"`
+}
+
+// recentEventsQuery is a request with its cursor decoded.
+type recentEventsQuery struct {
+	*recentEventsInput
+	after eventPlace
+}
+
+// eventPlace is the cursor of the list: the last event of a page.
+type eventPlace struct {
+	At    time.Time `json:"at"`
+	ID    string    `json:"id"`
+	Since time.Time `json:"since"` // the first request's, so that pages agree
 }
 
 // RecentEvent is an event of the outbox in the list of recent ones.
@@ -61,7 +76,7 @@ type RecentEvent struct {
 type RecentEventsBody struct {
 	Events []RecentEvent `json:"events" nullable:"false" doc:"Newest first"`
 	Since  time.Time     `json:"since" doc:"Time since which the CDC log was read"`
-	More   bool          `json:"more" doc:"There are older events than the limit"`
+	Next   string        `json:"next,omitempty" doc:"Cursor of the next page; absent on the last page"`
 	Gaps   []string      `json:"gaps" nullable:"false" doc:"What was not read, with the reasons"`
 }
 
@@ -91,8 +106,14 @@ func (ep *recentEventEndpoints) register() {
 
 func (ep *recentEventEndpoints) list(ctx context.Context, in *recentEventsInput) (*recentEventsOutput, error) {
 	now := time.Now()
-	if err := span(ctx, "query.", in.Since, now); err != nil {
-		return nil, invalid(ctx, "query.since", "must be before now")
+	q := recentEventsQuery{recentEventsInput: in}
+	if in.Cursor != "" {
+		if err := readCursor(ctx, "query.cursor", in.Cursor, &q.after); err != nil {
+			return nil, err
+		}
+		if q.after.At.IsZero() || q.after.Since.IsZero() {
+			return nil, invalid(ctx, "query.cursor", "not a cursor of this API; start without a cursor")
+		}
 	}
 	work, cancel := context.WithTimeout(ctx, biographyTimeout)
 	defer cancel()
@@ -101,19 +122,19 @@ func (ep *recentEventEndpoints) list(ctx context.Context, in *recentEventsInput)
 		out.Body.Gaps = append(out.Body.Gaps, "This server does not read the CDC log.")
 		return out, nil
 	}
-	if err := ep.heavily(work, func() error { return ep.read(work, in, now, &out.Body) }); err != nil {
+	if err := ep.heavily(work, func() error { return ep.read(work, &q, now, &out.Body) }); err != nil {
 		return nil, ep.toProblem(ctx, err, false)
 	}
 	return out, nil
 }
 
 // read reads the log up to the first age at which there are enough events.
-func (ep *recentEventEndpoints) read(ctx context.Context, in *recentEventsInput, now time.Time, b *RecentEventsBody) error {
+func (ep *recentEventEndpoints) read(ctx context.Context, in *recentEventsQuery, now time.Time, b *RecentEventsBody) error {
 	heartbeats, err := ep.status.relays.read(ctx)
 	if err != nil {
 		return err
 	}
-	oldest := in.Since
+	oldest := cmp.Or(in.after.Since, in.Since)
 	if oldest.IsZero() {
 		oldest = now.Add(-recentAge)
 		for _, of := range ep.status.unread(currentRelays(heartbeats)) {
@@ -127,17 +148,20 @@ func (ep *recentEventEndpoints) read(ctx context.Context, in *recentEventsInput,
 		ages = nil
 	}
 	for _, age := range ages {
-		if since := now.Add(-age); since.After(oldest) {
-			if err := ep.readSince(ctx, in, since, b); err != nil || b.More || len(b.Gaps) > 0 {
-				return err
-			}
+		since := now.Add(-age)
+		if !since.After(oldest) || in.Cursor != "" && !since.Before(in.after.At) {
+			continue
+		}
+		if err := ep.readSince(ctx, in, since, oldest, b); err != nil || b.Next != "" || len(b.Gaps) > 0 {
+			return err
 		}
 	}
-	return ep.readSince(ctx, in, oldest, b)
+	return ep.readSince(ctx, in, oldest, oldest, b)
 }
 
-// readSince replaces the list by that of the events since a time.
-func (ep *recentEventEndpoints) readSince(ctx context.Context, in *recentEventsInput, since time.Time, b *RecentEventsBody) error {
+// readSince replaces the list by that of the events since a time. oldest is the time since which all
+// pages read.
+func (ep *recentEventEndpoints) readSince(ctx context.Context, in *recentEventsQuery, since, oldest time.Time, b *RecentEventsBody) error {
 	*b = RecentEventsBody{Events: []RecentEvent{}, Since: since.UTC(), Gaps: []string{}}
 	for _, table := range ep.sources.tables {
 		found, err := ep.written(ctx, table.String(), since, maxWritten)
@@ -151,9 +175,20 @@ func (ep *recentEventEndpoints) readSince(ctx context.Context, in *recentEventsI
 			b.Events = append(b.Events, RecentEvent{EventID: e.ID, Table: table.String(), AggregateID: e.AggregateID, EventType: e.Type, Sequence: e.Sequence, WrittenAt: e.At.UTC(), State: eventWaiting})
 		}
 	}
-	slices.SortStableFunc(b.Events, func(x, y RecentEvent) int { return y.WrittenAt.Compare(x.WrittenAt) })
-	if in.State == "" && len(b.Events) > in.Limit {
-		b.More, b.Events = true, b.Events[:in.Limit]
+	if in.Cursor != "" {
+		after := RecentEvent{EventID: in.after.ID, WrittenAt: in.after.At}
+		b.Events = slices.DeleteFunc(b.Events, func(e RecentEvent) bool { return newerEvent(e, after) <= 0 })
+	}
+	slices.SortFunc(b.Events, newerEvent)
+	cut := func() {
+		if len(b.Events) > in.Limit {
+			b.Events = b.Events[:in.Limit]
+			last := &b.Events[in.Limit-1]
+			b.Next = cursorOf(eventPlace{last.WrittenAt, last.EventID, oldest})
+		}
+	}
+	if in.State == "" {
+		cut()
 	}
 	if len(b.Events) == 0 {
 		return nil
@@ -164,11 +199,14 @@ func (ep *recentEventEndpoints) readSince(ctx context.Context, in *recentEventsI
 	}
 	if in.State != "" {
 		b.Events = slices.DeleteFunc(b.Events, func(e RecentEvent) bool { return e.State != in.State })
-		if len(b.Events) > in.Limit {
-			b.More, b.Events = true, b.Events[:in.Limit]
-		}
+		cut()
 	}
 	return nil
+}
+
+// newerEvent orders events, the newest first.
+func newerEvent(x, y RecentEvent) int {
+	return cmp.Or(y.WrittenAt.Compare(x.WrittenAt), cmp.Compare(y.EventID, x.EventID))
 }
 
 // findRecords sets the places of the events that are in their topics.

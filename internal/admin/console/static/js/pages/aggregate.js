@@ -13,13 +13,25 @@ export function aggregate(ctx) {
     h("div", { class: "row between" }, h("h1", { tabindex: "-1" }, "Aggregate"), search())), body));
   const read = async () => {
     try {
-      fill(body, timeline(await api.aggregate(id, ctx.signal)));
+      const a = await api.aggregate(id, null, ctx.signal);
+      fill(body, timeline(a, older(a)));
     } catch (err) {
       if (ctx.signal.aborted) return;
       if (err.status === 404) fill(body, h("div", { class: "empty" }, h("p", { class: "empty-title" }, "This aggregate is unknown."), h("p", { class: "muted break" }, "No outbox row, no record, no dead letter and no scheduled message of it was found. ", visible(err.body?.hint ?? "")), h("div", { class: "row" }, h("a", { class: "button", href: href("/events") }, "Newest events"))));
       else fill(body, failed(err, read));
     }
   };
+  // older is the button that adds the next page.
+  const older = (a) => a.next && h("button", { type: "button", class: "button", "data-key": "older", onclick: async (e) => {
+    e.target.disabled = true;
+    try {
+      const more = await api.aggregate(id, a.next, ctx.signal);
+      const all = { ...more, entries: [...a.entries, ...more.entries] };
+      fill(body, timeline(all, older(all)));
+    } catch (err) {
+      if (!ctx.signal.aborted) fill(body, failed(err, read));
+    }
+  } }, "Older entries");
   ctx.soon(["dead_letters"], read);
   read();
 }
@@ -30,12 +42,12 @@ export const search = () => finder("Open an event or an aggregate by its id", "e
   go(event ? `/events/${id}` : `/aggregates/${encodeURIComponent(id)}`);
 }, true);
 
-const timeline = (a) => panel("Timeline", { aside: h("span", { class: "small muted" }, "newest first") },
+const timeline = (a, more) => panel("Timeline", { aside: h("span", { class: "small muted" }, "newest first") },
   h("ol", { class: "timeline gap" }, a.entries.map((e) => h("li", { class: `t-${tones[e.kind] ?? "archived"}`, "data-kind": e.kind },
     h("p", { class: "break" }, h("b", null, e.kind === "dead_letter_changed" ? `dead letter: ${e.what}` : e.what), " ", link(e), e.event_type && h("span", { class: "muted" }, ` ${visible(e.event_type)}`), e.sequence ? h("span", { class: "muted" }, ` #${count(e.sequence)}`) : null),
     h("p", { class: "small muted break" }, e.at ? stamp(e.at) : "time not known", place(e)),
     e.detail && h("p", { class: "small break" }, visible(e.detail))))),
-  a.more && h("p", { class: "muted" }, "There are older entries."),
+  more && h("p", { class: "gap" }, more),
   a.gaps.length > 0 && h("div", { class: "gap" }, h("h3", null, "Unknown"), h("ul", { class: "small muted plain" }, a.gaps.map((g) => h("li", { class: "break" }, visible(g))))));
 
 // link leads to what an entry is about.

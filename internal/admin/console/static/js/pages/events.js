@@ -19,7 +19,7 @@ export function events(ctx) {
 
   async function read() {
     try {
-      const now = await api.events({ state: q.state, limit: 100 }, ctx.signal);
+      const now = await api.events({ state: q.state, limit: 100, cursor: q.cursor }, ctx.signal);
       if (page && JSON.stringify([now.events, now.gaps]) === JSON.stringify([page.events, page.gaps])) return;
       page = now;
     } catch (err) {
@@ -30,9 +30,8 @@ export function events(ctx) {
   }
 
   function draw() {
-    fill(list, page.events.length ? table(page.events, order)
+    fill(list, page.events.length || q.cursor ? [table(page.events, order), all.pager(page, page.events.length, ["event"], "newest first")]
       : empty(q.state ? `No event since ${stamp(page.since)} is ${q.state.replace("_", " ")}.` : "There are no recent events.", "Events of the last hour are listed here, and those that wait since the last heartbeat of a relay.", h("a", { class: "button", href: href("/") }, "To the overview")),
-      page.more && h("p", { class: "small muted" }, `The newest ${count(page.events.length)}; there are older ones.`),
       page.gaps.length > 0 && h("ul", { class: "small muted plain" }, page.gaps.map((g) => h("li", { class: "break" }, visible(g)))));
   }
 
