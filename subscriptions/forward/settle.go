@@ -307,8 +307,12 @@ func (s *Service) Purge(ctx context.Context, name string, p subscriptions.Purge,
 	if err != nil {
 		return n, err
 	}
+	peers, err := s.alive(ctx, name) // the last report of one may be older than its partitions
+	if err != nil {
+		return n, err
+	}
 	var errs []error
-	for _, body := range s.everywhere(ctx, s.peers(ctx, name), name, opPurge, purge{p, principal}) {
+	for _, body := range s.everywhere(ctx, peers, name, opPurge, purge{p, principal}) {
 		m, parseErr := strconv.ParseInt(string(body.out), 10, 64)
 		if err := errors.Join(body.err, parseErr); err != nil {
 			errs = append(errs, errors.Join(subscriptions.ErrUnavailable, err))
