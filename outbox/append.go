@@ -54,8 +54,6 @@ func (e *BatchTypeError) Error() string {
 // the mapping does not contain stay unset. See the function Append.
 func (t Table) Append(b *gocql.Batch, e Event) error {
 	switch {
-	case t.layout == nil:
-		return errZeroTable
 	case b == nil:
 		return errors.New("outbox: the batch is nil: make one with session.NewBatch(gocql.LoggedBatch)")
 	case b.Type != gocql.LoggedBatch:
@@ -85,19 +83,14 @@ func (t Table) Insert(e Event) (stmt string, args []any, err error) { return t.s
 // ScyllaDB ignores client timestamps in conditional statements. A *MappingError refuses a table
 // whose key continues behind the sequence number.
 func (t Table) InsertIfNotExists(e Event) (stmt string, args []any, err error) {
-	if t.layout != nil {
-		if err := t.layout.guarded(t.String()); err != nil {
-			return "", nil, err
-		}
+	if err := t.described().guarded(t.String()); err != nil {
+		return "", nil, err
 	}
 	return t.statement(e, " IF NOT EXISTS")
 }
 
 // statement returns an INSERT of the columns that e sets.
 func (t Table) statement(e Event, condition string) (stmt string, args []any, err error) {
-	if t.layout == nil {
-		return "", nil, errZeroTable
-	}
 	all, err := t.arguments(e, time.Now())
 	if err != nil {
 		return "", nil, err

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -30,6 +31,107 @@ func TestAppend_Refuses(t *testing.T) {
 	}
 	if _, err := NewAppender(t.Context(), nil, DefaultTable, AppenderConfig{}); err == nil || !strings.Contains(err.Error(), "session") {
 		t.Errorf("nil session: %v", err)
+	}
+}
+
+// A TTL that the database cannot keep is refused by everything that writes with it.
+func TestTable_WithTTLRefusesWhatCQLCannotKeep(t *testing.T) {
+	t.Parallel()
+	for _, ttl := range []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond, -time.Second, 100 * 365 * 24 * time.Hour} {
+		table, e := DefaultTable.WithTTL(ttl), testEvent()
+		_, _, insert := table.Insert(e)
+		_, _, conditional := table.InsertIfNotExists(e)
+		_, appender := NewAppender(t.Context(), new(gocql.Session), table, AppenderConfig{})
+		for name, err := range map[string]error{
+			"Append": table.Append(gocql.NewBatch(gocql.LoggedBatch), e), "Insert": insert, "InsertIfNotExists": conditional, "NewAppender": appender, "Validate": table.Validate(&e),
+		} {
+			if err == nil || !strings.Contains(err.Error(), ttl.String()) || !strings.Contains(err.Error(), "whole seconds to WithTTL") {
+				t.Errorf("%s with a TTL of %s: %v, want an error with the value and the fix", name, ttl, err)
+			}
+		}
+		if _, _, err := table.WithTTL(time.Hour).Insert(e); err != nil {
+			t.Errorf("another TTL after %s: %v", ttl, err)
+		}
+	}
+}
+
+// The relay reads at LOCAL_QUORUM: a level below it is refused, before the database is asked.
+func TestNewAppender_RefusesWeakConsistency(t *testing.T) {
+	t.Parallel()
+	for _, level := range []gocql.Consistency{gocql.One, gocql.Two, gocql.Three, gocql.LocalOne, gocql.Consistency(gocql.Serial), 99} {
+		_, err := NewAppender(t.Context(), new(gocql.Session), DefaultTable, AppenderConfig{Consistency: level})
+		if err == nil || !strings.Contains(err.Error(), "AppenderConfig.Consistency "+consistencyName(level)) || !strings.Contains(err.Error(), "use LOCAL_QUORUM") {
+			t.Errorf("level %s: %v, want an error with the field and the fix", consistencyName(level), err)
+		}
+	}
+}
+
+// What a call needs of an event is checked before the database is asked; other fields may be empty.
+func TestAppender_ChecksWhatTheCallNeeds(t *testing.T) {
+	t.Parallel()
+	a := &Appender{session: new(gocql.Session), table: DefaultTable}
+	whole := testEvent()
+	for _, tt := range []struct {
+		field  string
+		change func(*Event)
+		since  bool // Since needs it, too
+	}{
+		{"ID", func(e *Event) { e.ID = ID{} }, false},
+		{"AggregateID", func(e *Event) { e.AggregateID = ID{} }, true},
+		{"AggregateID", func(e *Event) { e.AggregateID = ID{uuid: testID.uuid, text: strings.ToUpper(testID.String())} }, true},
+		{"Sequence", func(e *Event) { e.Sequence = 0 }, false},
+		{"Sequence", func(e *Event) { e.Sequence = -1 }, false},
+	} {
+		e := Event{ID: whole.ID, AggregateID: whole.AggregateID, Sequence: whole.Sequence}
+		tt.change(&e)
+		_, stored, find := a.Find(t.Context(), e, AppendOptions{})
+		calls := map[string]error{"Find": find, "Settle": a.Settle(t.Context(), e)}
+		if tt.since {
+			_, calls["Since"] = a.Since(t.Context(), &e, 1)
+		}
+		for name, err := range calls {
+			bad, ok := errors.AsType[*InvalidEventError](err)
+			if !ok || stored || len(bad.Fields) != 1 || bad.Fields[0].Field != tt.field || bad.Fields[0].Fix == "" {
+				t.Errorf("%s() without %s = %v, want *InvalidEventError of it", name, tt.field, err)
+			}
+		}
+	}
+	_, err := a.Since(t.Context(), nil, 1)
+	if _, ok := errors.AsType[*InvalidEventError](err); !ok {
+		t.Errorf("Since(nil) = %v, want *InvalidEventError", err)
+	}
+}
+
+// An Attempt that hides what it did with a statement is an error of every attempt.
+func TestAppender_AttemptThatHidesItsOutcome(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("failed")
+	statement := func(context.Context) error { return failed }
+	for name, tt := range map[string]struct {
+		hook func(context.Context, func(context.Context) error) error
+		want error
+		sent bool
+	}{
+		"nothing is called":       {func(context.Context, func(context.Context) error) error { return nil }, errNotCalled, false},
+		"the error is not passed": {func(ctx context.Context, statement func(context.Context) error) error { _ = statement(ctx); return nil }, failed, true},
+	} {
+		a := &Appender{cfg: AppenderConfig{AttemptTimeout: time.Second, Budget: time.Minute, Attempt: tt.hook}}
+		if err := a.attempt(t.Context(), statement); !errors.Is(err, tt.want) || notSent(err) == tt.sent {
+			t.Errorf("%s: %v, not sent %t; want %v", name, err, notSent(err), tt.want)
+		}
+	}
+	// It ends by itself, and not by its budget.
+	a := &Appender{cfg: AppenderConfig{AttemptTimeout: time.Hour, Budget: time.Hour, Attempt: func(context.Context, func(context.Context) error) error { return nil }}}
+	if err := a.repeat(t.Context(), statement); !errors.Is(err, errNotCalled) {
+		t.Errorf("repeat() = %v, want %v", err, errNotCalled)
+	}
+}
+
+// The missing event is rebuilt under the id that the batch gave it.
+func TestGapError_NamesTheID(t *testing.T) {
+	t.Parallel()
+	if text := (&GapError{Event: testEvent()}).Error(); !strings.Contains(text, "with the ID that their batch gave it") {
+		t.Errorf("Error() = %q", text)
 	}
 }
 

@@ -60,9 +60,9 @@ type Appender struct {
 func NewAppender(ctx context.Context, session *gocql.Session, t Table, cfg AppenderConfig) (*Appender, error) {
 	switch {
 	case session == nil:
-		return nil, errors.New("outbox: the session is nil: pass an open gocql session")
-	case t.layout == nil:
-		return nil, errZeroTable
+		return nil, errNoSession
+	case t.usable() != nil:
+		return nil, t.usable()
 	case !t.Numbered():
 		return nil, fmt.Errorf("outbox: table %s has no column for sequence numbers: write its events with Append", t)
 	}
@@ -74,8 +74,12 @@ func NewAppender(ctx context.Context, session *gocql.Session, t Table, cfg Appen
 			return nil, fmt.Errorf("outbox: AppenderConfig.%s %s is negative: use a positive duration, or 0 for the default", name, d)
 		}
 	}
-	if cfg.Consistency == gocql.Any { // the zero value; ANY stores a hint alone
+	switch cfg.Consistency {
+	case gocql.Any: // the zero value; ANY stores a hint alone
 		cfg.Consistency = gocql.LocalQuorum
+	case gocql.LocalQuorum, gocql.Quorum, gocql.EachQuorum, gocql.All:
+	default:
+		return nil, fmt.Errorf("outbox: AppenderConfig.Consistency %s is less than LOCAL_QUORUM, which the relay needs at least: use LOCAL_QUORUM, QUORUM, EACH_QUORUM or ALL, or leave it empty", consistencyName(cfg.Consistency))
 	}
 	cfg.AttemptTimeout = cmp.Or(cfg.AttemptTimeout, DefaultAttemptTimeout)
 	cfg.Budget = cmp.Or(cfg.Budget, DefaultBudget)
@@ -91,6 +95,28 @@ func NewAppender(ctx context.Context, session *gocql.Session, t Table, cfg Appen
 		return nil, err
 	}
 	return a, nil
+}
+
+// consistencyName returns the name of a level; that of gocql panics for an unknown one.
+func consistencyName(c gocql.Consistency) string {
+	if text, err := c.MarshalText(); err == nil {
+		return string(text)
+	}
+	return fmt.Sprintf("%#x", uint16(c))
+}
+
+// errNoSession reports a nil session.
+var errNoSession = errors.New("outbox: the session is nil: pass an open gocql session")
+
+// errZeroAppender reports an Appender that NewAppender has not made.
+var errZeroAppender = errors.New("outbox: the Appender is its zero value: use NewAppender")
+
+// usable returns the error of an Appender that NewAppender has not made.
+func (a *Appender) usable() error {
+	if a == nil || a.session == nil {
+		return errZeroAppender
+	}
+	return nil
 }
 
 // attemptAlone is AppenderConfig.Attempt of nothing but the statement.
@@ -163,6 +189,10 @@ func (e *ConflictError) Error() string {
 // GapError reports that an event is missing though the rows of its version are young: the
 // other half of a logged batch. Nothing was stored. Rebuild the event from the rows, store it
 // with Settle, and repeat.
+//
+// Rebuild it with the ID that the batch gave it: the database may still apply the other half of the
+// batch, which then writes the same event again. Under another ID it would be a second event with
+// that number. So choose an ID that the rows contain, or that NameID derives from them.
 type GapError struct {
 	// Event is the refused event; the missing one has the number Event.Sequence-1.
 	Event Event
@@ -170,7 +200,7 @@ type GapError struct {
 
 // Error implements error.
 func (e *GapError) Error() string {
-	return fmt.Sprintf("outbox: event %d of %s is missing, though rows of version %d exist: rebuild it from them, store it with Settle, and append event %d again",
+	return fmt.Sprintf("outbox: event %d of %s is missing, though rows of version %d exist: rebuild it from them with the ID that their batch gave it, store it with Settle, and append event %d again",
 		e.Event.Sequence-1, e.Event.AggregateID, e.Event.Sequence-1, e.Event.Sequence)
 }
 
@@ -211,6 +241,9 @@ func (e *UnknownOutcomeError) Unwrap() error { return e.Err }
 // *InvalidEventError; *ConflictError; *GapError; *UnknownOutcomeError. After any other error
 // this call has stored nothing, but an earlier one whose outcome was unknown may have.
 func (a *Appender) AppendNext(ctx context.Context, e Event, o AppendOptions) (Appended, error) {
+	if err := a.usable(); err != nil {
+		return Appended{}, err
+	}
 	args, err := a.table.arguments(e, time.Now())
 	if err != nil {
 		return Appended{}, err
@@ -225,6 +258,12 @@ func (a *Appender) AppendNext(ctx context.Context, e Event, o AppendOptions) (Ap
 // stored reports whether the event is stored. If it is not and err is nil, your rows at version
 // e.Sequence-1 are the last ones. Errors are those of AppendNext.
 func (a *Appender) Find(ctx context.Context, e Event, o AppendOptions) (r Appended, stored bool, err error) {
+	if err := a.usable(); err != nil {
+		return Appended{}, false, err
+	}
+	if err := a.table.invalid(&e, a.table.validatePlace); err != nil {
+		return Appended{}, false, err
+	}
 	r, err = a.decide(ctx, e, o, nil)
 	return r, r.Repeated, err
 }
@@ -244,7 +283,7 @@ func (a *Appender) decide(ctx context.Context, e Event, o AppendOptions, insert 
 	}
 	for attempts := 1; ; attempts++ {
 		if p.read {
-			found, err := a.Since(budget, &e, p.from)
+			found, err := a.readSince(budget, &e, p.from, a.attempt)
 			switch v, i := p.judge(found, &e); {
 			case attempt.Invalid(err), notSent(err) && !unknown:
 				return failed(err)
@@ -279,7 +318,7 @@ func (a *Appender) decide(ctx context.Context, e Event, o AppendOptions, insert 
 		}
 		if ended := attempt.Pause(budget, attempts); ended != nil {
 			// The last attempt may have been decided.
-			if found, again := a.Since(ctx, &e, p.from); again == nil {
+			if found, again := a.readSince(ctx, &e, p.from, a.attempt); again == nil {
 				if v, i := p.judge(found, &e); v == verdictStored || v == verdictConflict {
 					return a.settle(ctx, &e, found, v, i)
 				}
@@ -377,8 +416,15 @@ func (a *Appender) settle(ctx context.Context, e *Event, found []Event, v verdic
 
 // Since returns the events of of's aggregate from a number on, in their order, by a read at the
 // serial consistency: it includes every event that is stored, and decides an open insert. The
-// caller settles the last event before it writes anything that follows from it.
+// caller settles the last event before it writes anything that follows from it. of needs its
+// aggregate alone.
 func (a *Appender) Since(ctx context.Context, of *Event, from int64) ([]Event, error) {
+	if err := a.usable(); err != nil {
+		return nil, err
+	}
+	if err := a.table.invalid(of, a.table.validateAggregate); err != nil {
+		return nil, err
+	}
 	return a.readSince(ctx, of, from, a.attempt)
 }
 
@@ -408,7 +454,14 @@ func (a *Appender) readSince(ctx context.Context, of *Event, from int64, execute
 // that the relay reads it: the row of an event whose writer never learned that it was decided
 // may have a time that the relay has passed. The relay publishes an event once, however often
 // it is written.
+//
+// Settle compares nothing: it overwrites another event that has the number of e. Pass what Since
+// has returned, or what was rebuilt after a *GapError with the ID of the missing event. e needs its
+// ID, its aggregate and its Sequence.
 func (a *Appender) Settle(ctx context.Context, e Event) error {
+	if err := a.usable(); err != nil {
+		return err
+	}
 	args, err := a.table.arguments(e, time.Time{})
 	if err != nil {
 		return err
@@ -429,7 +482,7 @@ func (a *Appender) repeat(ctx context.Context, statement func(context.Context) e
 	defer cancel()
 	for attempts := 1; ; attempts++ {
 		err := a.attempt(ctx, statement)
-		if err == nil || attempt.Invalid(err) {
+		if err == nil || attempt.Invalid(err) || errors.Is(err, errNotCalled) {
 			return err
 		}
 		if ended := attempt.Pause(ctx, attempts); ended != nil {
@@ -443,15 +496,20 @@ func (a *Appender) attempt(ctx context.Context, statement func(context.Context) 
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.AttemptTimeout)
 	defer cancel()
 	sent := false
+	var failed error
 	err := a.cfg.Attempt(ctx, func(ctx context.Context) error {
 		sent = true
-		return statement(ctx)
+		failed = statement(ctx)
+		return failed
 	})
-	if err != nil && !sent {
-		return &notSentError{err}
+	if !sent {
+		return &notSentError{cmp.Or(err, errNotCalled)}
 	}
-	return err
+	return cmp.Or(err, failed) // not every one returns the error of its statement
 }
+
+// errNotCalled reports an AppenderConfig.Attempt that hides that it sends nothing.
+var errNotCalled = errors.New("outbox: AppenderConfig.Attempt has returned nil without a call of statement: call it, or return the reason why not")
 
 // notSentError is the error of an AppenderConfig.Attempt that has not called its statement.
 type notSentError struct{ err error }

@@ -29,6 +29,9 @@ const (
 // ReadColumns reads the columns of a table. It returns none if the table does
 // not exist or is not readable.
 func ReadColumns(ctx context.Context, session *gocql.Session, keyspace, table string) ([]Column, error) {
+	if session == nil {
+		return nil, errNoSession
+	}
 	iter := session.Query("SELECT column_name, type, kind, position, clustering_order FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?",
 		keyspace, table).WithContext(ctx).Idempotent(true).Iter()
 	var out []Column

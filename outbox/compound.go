@@ -103,7 +103,10 @@ func (c *column) bytesOf(id ID) []byte {
 
 // scanAggregate is rows.ScanAggregate.
 func (t Table) scanAggregate(iter *gocql.Iter) (id ID, ok bool) {
-	c := &t.layout.columns[fieldAggregateID]
+	if iter == nil {
+		return ID{}, false
+	}
+	c := &t.described().columns[fieldAggregateID]
 	if c.parts == nil {
 		ok = iter.Scan(&id)
 		return id, ok

@@ -113,6 +113,9 @@ type AnyHeader interface {
 // all events of an aggregate reach one partition in order, or
 // HeaderPartitionKey.
 func (e *Event) Key() []byte {
+	if e == nil {
+		return nil
+	}
 	if key := e.Headers[HeaderPartitionKey]; key != "" {
 		return []byte(key)
 	}
@@ -124,8 +127,11 @@ func (e *Event) Key() []byte {
 // a URI reference of the publisher, such as "/outbox/orders". An event without
 // a sequence number has no ce_aggregatesequence. It omits e.Headers that Validate
 // rejects because the relay sets them: an unvalidated row may have some, and a
-// second ce_id would make consumers mistake the event for another one.
+// second ce_id would make consumers mistake the event for another one. A nil e has no headers.
 func AppendHeaders[H AnyHeader](dst []H, e *Event, source string) []H {
+	if e == nil {
+		return dst
+	}
 	contentType := e.ContentType
 	if contentType == "" {
 		contentType = DefaultContentType

@@ -104,12 +104,22 @@ func (id *ID) UnmarshalText(text []byte) error {
 // size is the length of String, or more.
 func (id *ID) size() int { return max(36, len(id.text)) }
 
+// typeOfColumn returns the type of a column that the driver describes.
+func typeOfColumn(info gocql.TypeInfo) (name string, typ columnType, ok bool) {
+	if info == nil {
+		return "unknown", "", false
+	}
+	name = info.Type().String()
+	typ, ok = typeOf(name)
+	return name, typ, ok
+}
+
 // MarshalCQL encodes the id for a column of type uuid, timeuuid, text, bigint or int.
 func (id ID) MarshalCQL(info gocql.TypeInfo) ([]byte, error) {
-	typ, ok := typeOf(info.Type().String())
+	name, typ, ok := typeOfColumn(info)
 	switch {
 	case !ok:
-		return nil, errors.New("outbox: column of type " + info.Type().String() + " cannot hold an id: use uuid, timeuuid, text, bigint or int")
+		return nil, errors.New("outbox: column of type " + name + " cannot hold an id: use uuid, timeuuid, text, bigint or int")
 	case id.IsZero():
 		return nil, nil // null
 	case !id.fits(typ):
@@ -121,9 +131,9 @@ func (id ID) MarshalCQL(info gocql.TypeInfo) ([]byte, error) {
 // UnmarshalCQL decodes a column of one of these types; null is the zero ID.
 func (id *ID) UnmarshalCQL(info gocql.TypeInfo, data []byte) error {
 	*id = ID{}
-	typ, ok := typeOf(info.Type().String())
+	name, typ, ok := typeOfColumn(info)
 	if !ok {
-		return errors.New("outbox: column of type " + info.Type().String() + " holds no id: use uuid, timeuuid, text, bigint or int")
+		return errors.New("outbox: column of type " + name + " holds no id: use uuid, timeuuid, text, bigint or int")
 	}
 	switch {
 	case len(data) == 0:

@@ -136,7 +136,7 @@ func TestTable_Statements(t *testing.T) {
 		{shop, "shop.outbox_messages", ")"},
 		{shop.WithTTL(48 * time.Hour), "shop.outbox_messages", ") USING TTL 172800"},
 		{shop.WithTTL(48 * time.Hour).WithTTL(0), "shop.outbox_messages", ")"},
-		{shop.WithTTL(1 << 62), "shop.outbox_messages", ") USING TTL 630720000"},
+		{shop.WithTTL(maxTTL), "shop.outbox_messages", ") USING TTL 630720000"},
 	}
 	for _, tt := range tests {
 		b := &gocql.Batch{}

@@ -10,6 +10,9 @@ import (
 
 // outline is rows.Outline.
 func (t Table) outline() Table {
+	if t.layout == nil {
+		return t
+	}
 	l := &layout{
 		columns: t.layout.columns, aggregateType: t.layout.aggregateType, eventType: t.layout.eventType,
 		partition: t.layout.partition, unmapped: t.layout.unmapped,
@@ -30,6 +33,12 @@ func (t Table) outline() Table {
 
 // selectPartition is rows.SelectPartition.
 func (t Table) selectPartition(of *Event) (stmt string, args []any, err error) {
+	if t.layout == nil {
+		return "", nil, errZeroTable
+	}
+	if of == nil {
+		return "", nil, t.invalid(of, nil)
+	}
 	l := t.layout
 	where := make([]string, 0, len(l.partition)+1)
 	for _, name := range l.partition {

@@ -27,6 +27,9 @@ func MovePayload(ctx context.Context, s payload.Store, e Event, limit int) (Even
 	if len(e.Payload) <= limit || len(e.Payload) == 0 {
 		return e, nil
 	}
+	if s == nil {
+		return Event{}, fmt.Errorf("outbox: store the payload of event %s: the store is nil: pass one, such as a payload.Folder", e.ID)
+	}
 	var bad InvalidEventError
 	if len(e.Payload) > payload.MaxBytes {
 		bad.add("Payload", fmt.Sprintf("has %d bytes; the maximum of a stored payload is %d", len(e.Payload), payload.MaxBytes), "divide it into several events")

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,12 @@ import (
 
 // fromRow is rows.FromRow.
 func (t Table) fromRow(r row) (Event, error) {
+	if t.layout == nil {
+		return Event{}, errZeroTable
+	}
+	if r == nil {
+		return Event{}, errors.New("outbox: the row is nil")
+	}
 	l := t.layout
 	var e Event
 	var bad error
@@ -26,7 +33,11 @@ func (t Table) fromRow(r row) (Event, error) {
 
 // adds is rows.Adds.
 func (t Table) adds(r row) bool {
-	c := t.layout.columns[t.layout.marker]
+	l := t.described()
+	c := l.columns[l.marker]
+	if r == nil {
+		return false
+	}
 	if c.key {
 		return true
 	}

@@ -23,7 +23,7 @@ type scanner struct {
 }
 
 // scanner is rows.NewScanner.
-func (t Table) scanner() *scanner { return &scanner{layout: t.layout} }
+func (t Table) scanner() *scanner { return &scanner{layout: t.described()} }
 
 // Dest returns the destinations of the columns, in their order, for Iter.Scan.
 // A query with more columns appends or prepends its own destinations.
@@ -121,6 +121,9 @@ func (s *scanner) Event() (Event, error) {
 	e := s.e
 	e.Headers = s.headers
 	s.e, s.headers = Event{}, nil
+	if s.layout == noLayout {
+		return Event{}, errZeroTable
+	}
 	bad := s.decode(&e)
 	next := 0
 	return e, s.layout.complete(&e, bad, func(*recordHeader) (string, bool, error) {

@@ -78,6 +78,8 @@ type Swept struct {
 // swept.
 func (a *Appender) Sweep(ctx context.Context, r Rows) (Swept, error) {
 	switch {
+	case a.usable() != nil:
+		return Swept{}, a.usable()
 	case r.AggregateType == "" || r.Version == nil || r.Apply == nil:
 		return Swept{}, errors.New("outbox: sweep: set AggregateType, Version and Apply of Rows")
 	case !a.table.byAggregate():

@@ -22,7 +22,7 @@ const DefaultContentType = "application/json"
 type Table struct {
 	keyspace, name string
 	ttl            time.Duration
-	layout         *layout
+	layout         *layout // nil in the zero value alone; see described
 
 	insert, insertIfNotExists, byKey, byToken string
 }
@@ -60,16 +60,38 @@ func NewTable(keyspace, name string) (Table, error) {
 // most 20 years; zero uses default_time_to_live of the table. A row must
 // outlive the longest outage of the relay: it is the source of an event once
 // the CDC log has expired.
+//
+// Every function that writes with the result, NewAppender and Validate return an error for
+// another TTL.
 func (t Table) WithTTL(ttl time.Duration) Table {
-	t.ttl = min(max(ttl, 0), maxTTL)
+	t.ttl = ttl
 	return t.prepare()
 }
+
+// usable returns the error of a Table that cannot write.
+func (t Table) usable() error {
+	switch {
+	case t.layout == nil:
+		return errZeroTable
+	case t.ttl < 0 || t.ttl > maxTTL || t.ttl%time.Second != 0:
+		return fmt.Errorf("outbox: TTL %s of table %s: pass whole seconds to WithTTL, at most %s; 0 uses default_time_to_live of the table", t.ttl, t, maxTTL)
+	}
+	return nil
+}
+
+// described returns the columns of t; the zero value has none.
+func (t Table) described() *layout { return cmp.Or(t.layout, noLayout) }
+
+var noLayout = new(layout)
 
 // maxTTL is the maximum of CQL: 20 years of 365 days.
 const maxTTL = 630_720_000 * time.Second
 
 func (t Table) prepare() Table {
 	l := t.layout
+	if l == nil {
+		return t
+	}
 	t.insert = "INSERT INTO " + t.String() + " (" + l.inserts + ") VALUES (" + strings.Repeat("?, ", strings.Count(l.inserts, ", ")) + "?)"
 	t.insertIfNotExists = t.insert + " IF NOT EXISTS"
 	t.insert += t.using()
@@ -85,8 +107,8 @@ func (t Table) prepare() Table {
 
 // ring returns the condition on the tokens of partitions.
 func (t Table) ring() string {
-	key := make([]string, len(t.layout.partition))
-	for i, name := range t.layout.partition {
+	key := make([]string, len(t.described().partition))
+	for i, name := range t.described().partition {
 		key[i] = quote(name)
 	}
 	token := "token(" + strings.Join(key, ", ") + ")"
@@ -95,7 +117,7 @@ func (t Table) ring() string {
 
 // using returns the end of an INSERT with t's TTL.
 func (t Table) using() string {
-	if t.ttl < time.Second {
+	if t.ttl == 0 {
 		return ""
 	}
 	return fmt.Sprintf(" USING TTL %d", t.ttl/time.Second)
@@ -104,28 +126,42 @@ func (t Table) using() string {
 // Numbered reports whether the table's events have sequence numbers, with which
 // its primary key begins after the aggregate: it can be scanned and verified.
 // Otherwise the order of an aggregate's events is that of their writes.
-func (t Table) Numbered() bool { return t.layout.numbered() }
+func (t Table) Numbered() bool { return t.described().numbered() }
 
 // column is rows.Column.
 func (t Table) column(name string) string {
-	if f := slices.Index(fieldNames[:], name); f >= 0 && t.layout.columns[f].name != "" {
-		return t.layout.columns[f].quoted()
+	if f := slices.Index(fieldNames[:], name); f >= 0 && t.described().columns[f].name != "" {
+		return t.described().columns[f].quoted()
 	}
 	return ""
 }
 
 // selectByKey is rows.SelectByKey.
 func (t Table) selectByKey(of *Event, from, to int64) (stmt string, args []any) {
-	if t.layout.columns[fieldSequence].typ == typeInt {
+	if t.byKey == "" || of == nil {
+		return "", nil
+	}
+	if t.described().columns[fieldSequence].typ == typeInt {
 		clamp := func(n int64) int64 { return max(math.MinInt32, min(n, math.MaxInt32)) }
 		from, to = clamp(from), clamp(to)
 	}
-	return t.byKey, append(t.layout.columns[fieldAggregateID].arguments(of.AggregateID), from, to)
+	return t.byKey, append(t.described().columns[fieldAggregateID].arguments(of.AggregateID), from, to)
+}
+
+// selectByToken is rows.SelectByToken.
+func (t Table) selectByToken(after, upTo int64) (stmt string, args []any) {
+	if t.byToken == "" {
+		return "", nil
+	}
+	return t.byToken, []any{after, upTo}
 }
 
 // selectAggregates is rows.SelectAggregates.
 func (t Table) selectAggregates(after, upTo int64) (stmt string, args []any) {
-	return "SELECT DISTINCT " + t.layout.columns[fieldAggregateID].quoted() + " FROM " + t.String() + " WHERE " + t.ring(), []any{after, upTo}
+	if t.byToken == "" {
+		return "", nil
+	}
+	return "SELECT DISTINCT " + t.described().columns[fieldAggregateID].quoted() + " FROM " + t.String() + " WHERE " + t.ring(), []any{after, upTo}
 }
 
 // String is the table's name as CQL writes it, with its keyspace if it has one.

@@ -9,15 +9,15 @@ import (
 
 // byAggregate is rows.ByAggregate.
 func (t Table) byAggregate() bool {
-	return t.layout.byAggregate()
+	return t.described().byAggregate()
 }
 
 // token is rows.Token.
 func (t Table) token(aggregate ID) int64 {
-	if t.layout.columns[fieldAggregateID].parts != nil {
-		return t.layout.compoundToken(aggregate)
+	if t.described().columns[fieldAggregateID].parts != nil {
+		return t.described().compoundToken(aggregate)
 	}
-	typ := t.layout.columns[fieldAggregateID].typ
+	typ := t.described().columns[fieldAggregateID].typ
 	if aggregate.text != "" {
 		return textToken(typ, aggregate.text)
 	}
@@ -30,23 +30,26 @@ func (t Table) token(aggregate ID) int64 {
 
 // bytesToken is rows.BytesToken.
 func (t Table) bytesToken(id []byte) int64 {
-	if t.layout.columns[fieldAggregateID].parts != nil {
-		return t.layout.compoundToken(IDFromText(string(id)))
+	if t.described().columns[fieldAggregateID].parts != nil {
+		return t.described().compoundToken(IDFromText(string(id)))
 	}
-	return textToken(t.layout.columns[fieldAggregateID].typ, id)
+	return textToken(t.described().columns[fieldAggregateID].typ, id)
 }
 
 // textToken is rows.TextToken.
 func (t Table) textToken(id string) int64 {
-	if t.layout.columns[fieldAggregateID].parts != nil {
-		return t.layout.compoundToken(IDFromText(id))
+	if t.described().columns[fieldAggregateID].parts != nil {
+		return t.described().compoundToken(IDFromText(id))
 	}
-	return textToken(t.layout.columns[fieldAggregateID].typ, id)
+	return textToken(t.described().columns[fieldAggregateID].typ, id)
 }
 
 // rowToken is rows.RowToken.
 func (t Table) rowToken(r row) (token int64, ok bool) {
-	id, err := t.layout.columns[fieldAggregateID].id(r)
+	if r == nil {
+		return 0, false
+	}
+	id, err := t.described().columns[fieldAggregateID].id(r)
 	if err != nil || id.IsZero() {
 		return 0, false
 	}

@@ -67,10 +67,22 @@ func (e *InvalidEventError) add(field, problem, fix string) {
 func (e *Event) Validate() error { return DefaultTable.Validate(e) }
 
 // Validate returns nil if e may be stored in t and published, otherwise an
-// *InvalidEventError that names every bad field.
+// *InvalidEventError that names every bad field. A Table that cannot write has an error of its own.
 func (t Table) Validate(e *Event) error {
+	if err := t.usable(); err != nil {
+		return err
+	}
+	return t.invalid(e, t.validate)
+}
+
+// invalid returns what check adds as an *InvalidEventError, nil for nothing.
+func (t Table) invalid(e *Event, check func(*Event, *InvalidEventError)) error {
 	var bad InvalidEventError
-	t.validate(e, &bad)
+	if e == nil {
+		bad.add("Event", "is nil", "pass a pointer to the event")
+	} else {
+		check(e, &bad)
+	}
 	if bad.Fields == nil {
 		return nil
 	}
@@ -79,9 +91,12 @@ func (t Table) Validate(e *Event) error {
 
 // checkDelay is rows.CheckDelay.
 func (t Table) checkDelay(e *Event, written time.Time) error {
+	if e == nil {
+		return t.invalid(e, nil)
+	}
 	if delay := e.DeliverAt.Sub(written); !e.DeliverAt.IsZero() && delay > MaxDelay {
 		return &rowError{
-			Column:  cmp.Or(t.layout.columns[fieldDeliverAt].name, fieldNames[fieldDeliverAt]),
+			Column:  cmp.Or(t.described().columns[fieldDeliverAt].name, fieldNames[fieldDeliverAt]),
 			Problem: fmt.Sprintf("is %s after the write of the row, more than %s: %s", delay.Round(time.Millisecond), MaxDelay, fixDelay),
 			Event:   *e,
 		}
@@ -101,8 +116,7 @@ func (e *InvalidEventError) delay(deliver, now time.Time) {
 
 // validate adds the invalid fields of e to bad.
 func (t Table) validate(e *Event, bad *InvalidEventError) {
-	t.validateIDs(e, bad)
-	t.validateSequence(e, bad)
+	t.validatePlace(e, bad)
 	bad.name("AggregateType", e.AggregateType, `set it to the type of the aggregate, such as "order"`)
 	bad.name("Type", e.Type, `set it to the type of the event, such as "OrderCreated"`)
 	if e.ContentType != "" {
@@ -133,6 +147,13 @@ func (t Table) validate(e *Event, bad *InvalidEventError) {
 	}
 }
 
+// validatePlace checks what tells an event from others: its id, its aggregate and its number there.
+func (t Table) validatePlace(e *Event, bad *InvalidEventError) {
+	bad.id("ID", &e.ID, &t.described().columns[fieldID], "set it to outbox.NewID(), or to outbox.NameID(…) where a retry must write the same event")
+	t.validateAggregate(e, bad)
+	t.validateSequence(e, bad)
+}
+
 func (t Table) validateSequence(e *Event, bad *InvalidEventError) {
 	if e.Sequence < 1 && t.Numbered() {
 		bad.add("Sequence", fmt.Sprintf("is %d", e.Sequence), "number the events of one aggregate 1, 2, 3 … without gaps")
@@ -141,40 +162,35 @@ func (t Table) validateSequence(e *Event, bad *InvalidEventError) {
 	}
 }
 
-// validateIDs checks that the ids are set and fit into their columns.
-func (t Table) validateIDs(e *Event, bad *InvalidEventError) {
-	for _, f := range []struct {
-		name   string
-		id     *ID
-		column column
-		fix    string
-	}{
-		{"ID", &e.ID, t.layout.columns[fieldID], "set it to outbox.NewID(), or to outbox.NameID(…) where a retry must write the same event"},
-		{"AggregateID", &e.AggregateID, t.layout.columns[fieldAggregateID], "set it to the id of the row the event is about, by outbox.IDFromUUID, IDFromText or IDFromInt"},
-	} {
-		is := func() string { return "is " + strconv.Quote(string(clip([]byte(f.id.String())))) }
-		column := func() string { return "column " + f.column.name + " is a " + string(f.column.typ) }
-		switch {
-		case f.id.IsZero():
-			bad.add(f.name, "is zero", f.fix)
-		case f.column.parts != nil:
-			if _, ok := f.column.split(*f.id); !ok {
-				bad.add(f.name, is()+", which does not fit the columns "+f.column.name, "join their values by outbox.AggregateSeparator")
-			} else {
-				bad.name(f.name, f.id.String(), "use a short printable text")
-			}
-		case !f.id.fits(f.column.typ) && (f.column.typ == typeUUID || f.column.typ == typeTimeUUID):
-			bad.add(f.name, is()+", which is no UUID", "use outbox.IDFromUUID: "+column())
-		case !f.id.fits(f.column.typ):
-			bad.add(f.name, is(), "use outbox.IDFromInt with a number in range: "+column())
-		case f.column.typ == typeTimeUUID && f.id.uuid.Version() != 1:
-			bad.add(f.name, fmt.Sprintf("is a UUID of version %d", f.id.uuid.Version()), "use a time-based one, such as gocql.TimeUUID(): "+column())
-		case f.id.text != "":
-			bad.name(f.name, f.id.text, "use a short printable text")
-		}
-	}
-	if canonical, ok := t.layout.misspelled(&e.AggregateID); ok {
+// validateAggregate checks the aggregate of an event.
+func (t Table) validateAggregate(e *Event, bad *InvalidEventError) {
+	bad.id("AggregateID", &e.AggregateID, &t.described().columns[fieldAggregateID], "set it to the id of the row the event is about, by outbox.IDFromUUID, IDFromText or IDFromInt")
+	if canonical, ok := t.described().misspelled(&e.AggregateID); ok {
 		bad.add("AggregateID", "is "+strconv.Quote(e.AggregateID.text)+", another spelling of UUID "+canonical, "use outbox.IDFromUUID: a UUID has one spelling")
+	}
+}
+
+// id checks that an id is set and fits into its column.
+func (e *InvalidEventError) id(field string, id *ID, c *column, fix string) {
+	is := func() string { return "is " + strconv.Quote(string(clip([]byte(id.String())))) }
+	of := func() string { return "column " + c.name + " is a " + string(c.typ) }
+	switch {
+	case id.IsZero():
+		e.add(field, "is zero", fix)
+	case c.parts != nil:
+		if _, ok := c.split(*id); !ok {
+			e.add(field, is()+", which does not fit the columns "+c.name, "join their values by outbox.AggregateSeparator")
+		} else {
+			e.name(field, id.String(), "use a short printable text")
+		}
+	case !id.fits(c.typ) && (c.typ == typeUUID || c.typ == typeTimeUUID):
+		e.add(field, is()+", which is no UUID", "use outbox.IDFromUUID: "+of())
+	case !id.fits(c.typ):
+		e.add(field, is(), "use outbox.IDFromInt with a number in range: "+of())
+	case c.typ == typeTimeUUID && id.uuid.Version() != 1:
+		e.add(field, fmt.Sprintf("is a UUID of version %d", id.uuid.Version()), "use a time-based one, such as gocql.TimeUUID(): "+of())
+	case id.text != "":
+		e.name(field, id.text, "use a short printable text")
 	}
 }
 
@@ -187,6 +203,9 @@ func bits(t columnType) int {
 
 // Bytes returns the size of payload and headers, which MaxEventBytes bounds.
 func (e *Event) Bytes() int {
+	if e == nil {
+		return 0
+	}
 	size := len(e.Payload)
 	for k, v := range e.Headers {
 		size += len(k) + len(v)

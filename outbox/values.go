@@ -11,10 +11,12 @@ import (
 // that it is stored already. Such an event may be of a writer in another language, with content
 // that a new one may not have: the relay decides what becomes of it.
 func (t Table) arguments(e Event, now time.Time) ([]any, error) {
+	if err := t.usable(); err != nil {
+		return nil, err
+	}
 	var bad InvalidEventError
 	if now.IsZero() {
-		t.validateIDs(&e, &bad)
-		t.validateSequence(&e, &bad)
+		t.validatePlace(&e, &bad)
 	} else {
 		t.validate(&e, &bad)
 		bad.delay(e.DeliverAt, now)

@@ -111,8 +111,11 @@ func NewSender(cfg SenderConfig) (*Sender, error) {
 }
 
 // Committed sends a hint for an event of the aggregate that was just stored. It never
-// blocks, and the hint may be lost.
+// blocks, and the hint may be lost. A Sender that NewSender has not made, nil too, loses all.
 func (s *Sender) Committed(aggregate outbox.ID) {
+	if s == nil || s.conn == nil {
+		return
+	}
 	token := rows.Token(s.cfg.Table, aggregate)
 	s.mu.Lock()
 	if len(s.waiting) < maxWaiting {
@@ -127,6 +130,9 @@ func (s *Sender) Committed(aggregate outbox.ID) {
 
 // Close stops the sender and drops queued hints.
 func (s *Sender) Close() error {
+	if s == nil || s.conn == nil {
+		return nil
+	}
 	s.cancel()
 	<-s.done
 	return s.conn.Close()

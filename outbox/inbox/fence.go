@@ -203,6 +203,14 @@ func NewFence(ctx context.Context, session *gocql.Session, cfg FenceConfig) (*Fe
 	return f, nil
 }
 
+// usable returns the error of a Fence that NewFence has not made.
+func (f *Fence) usable() error {
+	if f == nil || f.session == nil {
+		return errors.New("inbox: the Fence is its zero value: use NewFence")
+	}
+	return nil
+}
+
 // checkMark reports why the column cannot contain the mark.
 func (t *table) checkMark(name string) error {
 	if len(t.columns) == 0 {
@@ -291,6 +299,9 @@ func (f *Fence) prepare() {
 // consistency and retries with pauses, until ctx ends, at most ten times; repetition cannot
 // apply an effect twice. After any error the event can be delivered again.
 func (f *Fence) Apply(ctx context.Context, e Event, effect func(b *gocql.Batch) error) (Outcome, error) {
+	if err := f.usable(); err != nil {
+		return Unknown, err
+	}
 	s := step{Event: e, order: f.cfg.Order}
 	if effect != nil {
 		b := f.session.NewBatch(gocql.LoggedBatch)
@@ -306,6 +317,9 @@ func (f *Fence) Apply(ctx context.Context, e Event, effect func(b *gocql.Batch) 
 // It is for events that will never be delivered, such as discarded dead letters, and for
 // aggregates whose state comes from a snapshot. A mark that is already as high stays.
 func (f *Fence) Skip(ctx context.Context, e Event) error {
+	if err := f.usable(); err != nil {
+		return err
+	}
 	_, err := f.advance(ctx, step{Event: e, order: Increasing})
 	return err
 }
@@ -314,6 +328,9 @@ func (f *Fence) Skip(ctx context.Context, e Event) error {
 // and ID need their columns. It reads at the serial consistency, so that it includes every effect
 // that a call of Apply has reported.
 func (f *Fence) Last(ctx context.Context, key Key) (Event, error) {
+	if err := f.usable(); err != nil {
+		return Event{}, err
+	}
 	if err := f.checkKey(key); err != nil {
 		return Event{}, err
 	}

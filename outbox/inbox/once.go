@@ -137,8 +137,13 @@ func NewOnce(ctx context.Context, session *gocql.Session, cfg OnceConfig) (*Once
 // Ids of events are unique for one source: where several sources share a table,
 // use the source and the id. A result is one cell: keep it below a megabyte.
 func (o *Once) Do(ctx context.Context, id string, effect func(ctx context.Context) ([]byte, error)) (result []byte, first bool, err error) {
-	if id == "" {
+	switch {
+	case o == nil || o.session == nil:
+		return nil, false, errors.New("inbox: the Once is its zero value: use NewOnce")
+	case id == "":
 		return nil, false, errors.New("inbox: the id is empty: pass the id of the event")
+	case effect == nil:
+		return nil, false, errors.New("inbox: the effect is nil: pass the function to run")
 	}
 	owner, err := gocql.RandomUUID()
 	if err != nil {

@@ -104,7 +104,10 @@ type Content struct {
 
 // Payload is the payload in either form; nil for a tombstone.
 func (c *Content) Payload() []byte {
-	if c.PayloadText != nil {
+	switch {
+	case c == nil:
+		return nil
+	case c.PayloadText != nil:
 		return []byte(*c.PayloadText)
 	}
 	return c.PayloadBase64

@@ -2,6 +2,7 @@
 package outboxtest
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/gocql/gocql"
@@ -16,6 +17,9 @@ import (
 // tables are the outbox tables of the service; without any, outbox.DefaultTable is. The error
 // names a row that the relay could not publish.
 func Events(b *gocql.Batch, tables ...outbox.Table) ([]outbox.Event, error) {
+	if b == nil {
+		return nil, errors.New("outboxtest: the batch is nil: pass the batch to which the service appended")
+	}
 	if len(tables) == 0 {
 		tables = []outbox.Table{outbox.DefaultTable}
 	}

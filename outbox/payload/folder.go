@@ -19,6 +19,9 @@ type Folder struct{ dir string }
 
 // NewFolder returns a store in dir, and creates the folder if it is missing.
 func NewFolder(dir string) (*Folder, error) {
+	if dir == "" {
+		return nil, errors.New("open payload folder: its name is empty: pass the folder that writers and consumers mount")
+	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open payload folder: %w", err)
@@ -29,8 +32,22 @@ func NewFolder(dir string) (*Folder, error) {
 	return &Folder{dir: dir}, nil
 }
 
+// errZeroFolder reports a Folder that NewFolder has not made.
+var errZeroFolder = errors.New("the payload Folder is its zero value: use NewFolder")
+
+// usable returns the error of a Folder that NewFolder has not made.
+func (f *Folder) usable() error {
+	if f == nil || f.dir == "" {
+		return errZeroFolder
+	}
+	return nil
+}
+
 // Put implements Store. It syncs the file and its folders before it returns nil.
 func (f *Folder) Put(ctx context.Context, key string, content []byte) error {
+	if err := f.usable(); err != nil {
+		return err
+	}
 	if _, err := Parse(key); err != nil {
 		return err
 	}
@@ -48,13 +65,15 @@ const unfinished = "unfinished-"
 // finished, or never will because its process was killed.
 func Unfinished(base string) bool { return strings.HasPrefix(base, unfinished) }
 
-// WriteFile writes a file below the folder dir, a cleaned path, and replaces the one with
-// its name, a local path. The file is complete and durable when WriteFile returns nil, with
+// WriteFile writes a file below the folder dir, and replaces the one with its name, a local path. The file is complete and durable when WriteFile returns nil, with
 // the folders that lead to it, and not visible before. It is safe for concurrent use, also
 // by several processes.
 func WriteFile(dir, name string, content []byte) error {
-	path := filepath.Join(dir, name)
+	dir, path := filepath.Clean(dir), filepath.Join(dir, name)
 	parent := filepath.Dir(path)
+	if !filepath.IsLocal(name) || path == dir {
+		return fmt.Errorf("write file %q below %s: its name is empty or leads out of the folder", name, dir)
+	}
 	if err := os.MkdirAll(parent, 0o750); err != nil {
 		return err
 	}
@@ -89,6 +108,9 @@ func syncDir(dir string) error {
 
 // Get implements Store.
 func (f *Folder) Get(ctx context.Context, key string) (content []byte, err error) {
+	if err := f.usable(); err != nil {
+		return nil, err
+	}
 	r, err := Parse(key)
 	if err != nil {
 		return nil, err
@@ -113,6 +135,9 @@ func (f *Folder) Get(ctx context.Context, key string) (content []byte, err error
 // returns an error. lifetime has to cover every copy of an event: its row, the
 // retention of its topic, its dead letter, and consumers that start over.
 func (f *Folder) Expire(ctx context.Context, now time.Time, lifetime time.Duration) (n int, err error) {
+	if err := f.usable(); err != nil {
+		return 0, err
+	}
 	if lifetime < 24*time.Hour {
 		return 0, fmt.Errorf("expire payloads of %s: lifetime %s: use at least a day, and at least as long as an event may be read", f.dir, lifetime)
 	}

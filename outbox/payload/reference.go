@@ -101,6 +101,9 @@ func Load(ctx context.Context, s Store, key string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s == nil {
+		return nil, fmt.Errorf("read payload %s: the store is nil: pass one, such as a Folder", key)
+	}
 	content, err := s.Get(ctx, key)
 	if err != nil {
 		return nil, fmt.Errorf("read payload %s: %w", key, err)

@@ -59,15 +59,20 @@ var ErrRelease = errors.New("message returned")
 // Unavailable returns an error with which a handler reports that it can process no message at
 // the moment. The message is returned, and its delivery does not count. The consumer pauses,
 // for 1 s and then for up to 30 s, and continues with one message until one is acknowledged.
-func Unavailable(err error) error { return &outcome{err: err, action: "release", unavailable: true} }
+func Unavailable(err error) error {
+	return &outcome{err: cmp.Or(err, errNoReason), action: "release", unavailable: true}
+}
 
 // Reject returns an error with which a handler makes the message a dead letter immediately.
-func Reject(err error) error { return &outcome{err: err, action: "reject"} }
+func Reject(err error) error { return &outcome{err: cmp.Or(err, errNoReason), action: "reject"} }
 
 // RetryAfter returns an error with which a handler sets the time of the next delivery.
 func RetryAfter(err error, delay time.Duration) error {
-	return &outcome{err: err, action: "nack", delay: max(delay, time.Millisecond)}
+	return &outcome{err: cmp.Or(err, errNoReason), action: "nack", delay: max(delay, time.Millisecond)}
 }
+
+// errNoReason is the reason of a handler that gives none.
+var errNoReason = errors.New("the handler has given no reason")
 
 // outcome is an error that selects what happens to the message.
 type outcome struct {
@@ -100,6 +105,12 @@ func (c *Client) Consume(ctx context.Context, name string, handler Handler, o Co
 	}
 	if o.Concurrency < 1 || o.VisibilityTimeout < time.Second || o.StopTimeout < 0 {
 		return fmt.Errorf("consume %s: concurrency %d, visibility timeout %s, stop timeout %s: use at least 1, 1s and 0s", name, o.Concurrency, o.VisibilityTimeout, o.StopTimeout)
+	}
+	switch {
+	case c == nil:
+		return fmt.Errorf("consume %s: the client is nil: make one with the URL of the service", name)
+	case handler == nil:
+		return fmt.Errorf("consume %s: the handler is nil: pass the function that processes a message", name)
 	}
 	places := o.Concurrency * o.MaxPerKey
 	k := &consumer{client: c, name: name, opts: o, handler: handler, free: make(chan struct{}, places), slots: make(chan struct{}, o.Concurrency), ended: make(chan ended, places)}

@@ -74,6 +74,9 @@ type RecordHeader struct {
 
 // RecordKey returns the bytes of the key; nil for a record without one.
 func (d *Delivery) RecordKey() []byte {
+	if d == nil {
+		return nil
+	}
 	if d.KeyBase64 != nil || d.Key == "" {
 		return d.KeyBase64
 	}
@@ -83,6 +86,8 @@ func (d *Delivery) RecordKey() []byte {
 // Payload returns the bytes of the payload; nil for a record without a value.
 func (d *Delivery) Payload() []byte {
 	switch {
+	case d == nil:
+		return nil
 	case d.DataBase64 != nil: // beside data that is decoded by its schema
 		return d.DataBase64
 	case d.Data != nil:
@@ -99,8 +104,11 @@ func (d *Delivery) Payload() []byte {
 // One with payload.ErrNotFound or payload.ErrDamaged in its chain does not end by a
 // repetition.
 func (d *Delivery) Load(ctx context.Context, s payload.Store) error {
+	if d == nil || s == nil {
+		return nil
+	}
 	key, ok := d.Headers[payload.Header]
-	if !ok || s == nil {
+	if !ok {
 		return nil
 	}
 	content, err := payload.Load(ctx, s, key)

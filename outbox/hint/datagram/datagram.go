@@ -65,7 +65,11 @@ func (c *Codec) sign(b []byte) []byte {
 }
 
 // Append appends a datagram with at most MaxTokens tokens to b, which is empty.
+// A Codec that New has not made appends nothing.
 func (c *Codec) Append(b []byte, h Header, tokens []int64) []byte {
+	if c == nil || c.mac == nil {
+		return b
+	}
 	b = append(b, magic...)
 	b = binary.BigEndian.AppendUint64(b, h.Sender)
 	b = binary.BigEndian.AppendUint64(b, h.Number)
@@ -76,9 +80,12 @@ func (c *Codec) Append(b []byte, h Header, tokens []int64) []byte {
 	return append(b, c.sign(b)...)
 }
 
-// Parse checks a datagram and appends its tokens to tokens. The error is ErrMalformed or
-// ErrForged.
+// Parse checks a datagram and appends its tokens to tokens. The error is ErrMalformed, ErrForged or,
+// of a Codec that New has not made, ErrKey.
 func (c *Codec) Parse(b []byte, tokens []int64) (Header, []int64, error) {
+	if c == nil || c.mac == nil {
+		return Header{}, tokens, ErrKey
+	}
 	n := len(b) - Overhead
 	if n <= 0 || n%8 != 0 || n/8 > MaxTokens || string(b[:len(magic)]) != magic {
 		return Header{}, tokens, ErrMalformed

@@ -44,6 +44,9 @@ func Send[T any](ctx context.Context, c *api.Client, method, path string, body a
 // error that is Retryable. The last response is the result.
 func SendUntil[T any](ctx context.Context, c *api.Client, method, path string, body any, unsettled func(answer []byte) error, opts ...api.Option) (T, error) {
 	var out T
+	if c == nil {
+		return out, fmt.Errorf("outbox API: %s %s: the client is nil: make one with the URL of the service", method, path)
+	}
 	r := call{method: method, url: strings.TrimSuffix(c.URL, "/") + path, header: http.Header{}, unsettled: unsettled}
 	if body != nil {
 		b, err := json.Marshal(body)
@@ -58,7 +61,9 @@ func SendUntil[T any](ctx context.Context, c *api.Client, method, path string, b
 		r.header.Set("Authorization", "Bearer "+c.Token)
 	}
 	for _, o := range opts {
-		o(r.header)
+		if o != nil {
+			o(r.header)
+		}
 	}
 	b, err := repeat(ctx, c, &r)
 	if err != nil {
