@@ -15,6 +15,11 @@ import (
 // metricName matches the metrics of this project.
 var metricName = regexp.MustCompile(`\boutbox_[a-z0-9_]+\b`)
 
+// dashboards are the files of Grafana: all metrics, and one screen of them.
+var dashboards = []string{"deploy/grafana/dashboards/outbox.json", overview}
+
+const overview = "deploy/grafana/dashboards/overview.json"
+
 // TestDeploy_MetricsExist finds dashboards and alerts with a metric that no
 // code exports: they would stay empty without an error.
 func TestDeploy_MetricsExist(t *testing.T) {
@@ -32,7 +37,7 @@ func TestDeploy_MetricsExist(t *testing.T) {
 		}
 	}
 	seen := 0
-	for _, f := range []string{"deploy/prometheus/alerts.yml", "deploy/grafana/dashboards/outbox.json"} {
+	for _, f := range append([]string{"deploy/prometheus/alerts.yml"}, dashboards...) {
 		for _, name := range metricName.FindAllString(read(t, filepath.Join(root, f)), -1) {
 			seen++
 			if strings.HasPrefix(name, "outbox_kafka_") {
@@ -94,7 +99,7 @@ func TestDeploy_JobsHaveAnyName(t *testing.T) {
 			t.Errorf("the pattern does not match %s", bad)
 		}
 	}
-	for _, f := range []string{"deploy/prometheus/alerts.yml", "deploy/grafana/dashboards/outbox.json"} {
+	for _, f := range append([]string{"deploy/prometheus/alerts.yml"}, dashboards...) {
 		for _, found := range fixed.FindAllString(read(t, filepath.Join(root, f)), -1) {
 			t.Errorf("%s depends on the name of a job: %s", f, found)
 		}
@@ -110,6 +115,9 @@ type dashboard struct {
 			Name, Type, Query string
 		} `json:"list"`
 	} `json:"templating"`
+	Links []struct {
+		URL string `json:"url"`
+	} `json:"links"`
 	Panels []struct {
 		ID         int    `json:"id"`
 		Title      string `json:"title"`
@@ -120,6 +128,16 @@ type dashboard struct {
 		GridPos struct {
 			X, Y, W, H int
 		} `json:"gridPos"`
+		Links []struct {
+			URL string `json:"url"`
+		} `json:"links"`
+		FieldConfig struct {
+			Defaults struct {
+				Thresholds struct {
+					Steps []any `json:"steps"`
+				} `json:"thresholds"`
+			} `json:"defaults"`
+		} `json:"fieldConfig"`
 		Targets []struct {
 			RefID    string `json:"refId"`
 			Expr     string `json:"expr"`
@@ -133,10 +151,90 @@ type dashboard struct {
 // panel, with unique names. Queries of histograms show the exemplars.
 func TestDeploy_DashboardLoads(t *testing.T) {
 	t.Parallel()
-	var d dashboard
-	if err := json.Unmarshal([]byte(read(t, filepath.Join(root, "deploy/grafana/dashboards/outbox.json"))), &d); err != nil {
-		t.Fatal(err)
+	uids := make(map[string]bool)
+	for _, file := range dashboards {
+		d := readDashboard(t, file)
+		checkPanels(t, d)
+		if uids[d.UID] {
+			t.Errorf("%s has the uid %s of another dashboard", file, d.UID)
+		}
+		uids[d.UID] = true
 	}
+	for _, file := range dashboards {
+		for _, link := range readDashboard(t, file).Links {
+			if uid, ok := strings.CutPrefix(link.URL, "/d/"); ok && !uids[uid] {
+				t.Errorf("%s links to %s, which is no dashboard", file, link.URL)
+			}
+		}
+	}
+}
+
+func readDashboard(t *testing.T, file string) (d dashboard) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(read(t, filepath.Join(root, file))), &d); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return d
+}
+
+// TestDeploy_OverviewFitsOneScreen checks that the overview answers without scrolling, in colors,
+// and that each panel leads to its section of the runbook.
+func TestDeploy_OverviewFitsOneScreen(t *testing.T) {
+	t.Parallel()
+	d := readDashboard(t, overview)
+	rules := read(t, filepath.Join(root, "deploy/prometheus/alerts.yml"))
+	var questions []string
+	for _, p := range d.Panels {
+		if end := p.GridPos.Y + p.GridPos.H; end > 20 {
+			t.Errorf("panel %q ends at %d, below the screen", p.Title, end)
+		}
+		if p.Type == "row" {
+			questions = append(questions, p.Title)
+			continue
+		}
+		if len(p.Links) != 1 || !strings.Contains(rules, "runbook_url: "+p.Links[0].URL+"\n") {
+			t.Errorf("panel %q links to %v, which is the runbook of no alert", p.Title, p.Links)
+		}
+		if p.Type == "stat" && len(p.FieldConfig.Defaults.Thresholds.Steps) == 0 {
+			t.Errorf("panel %q has no color", p.Title)
+		}
+	}
+	if !slices.Equal(questions, []string{"Is it healthy?", "What waits?", "What fails?"}) {
+		t.Errorf("the overview answers %q", questions)
+	}
+	var links []string
+	for _, link := range d.Links {
+		links = append(links, link.URL)
+	}
+	if !slices.Contains(links, "${console}") || !slices.ContainsFunc(links, func(url string) bool { return strings.HasSuffix(url, "/runbook.md") }) {
+		t.Errorf("the overview links to %q, want console and runbook", links)
+	}
+	// The panel of alerts has all of this project.
+	fired := regexp.MustCompile(`alertname=~"([^"]+)"`).FindStringSubmatch(expressions(&d))
+	if fired == nil {
+		t.Fatal("the overview shows no alerts")
+	}
+	ours := regexp.MustCompile("^(?:" + fired[1] + ")$")
+	for _, alert := range regexp.MustCompile(`(?m)^ +- alert: (\w+)$`).FindAllStringSubmatch(rules, -1) {
+		if !ours.MatchString(alert[1]) {
+			t.Errorf("the overview does not show the alert %s", alert[1])
+		}
+	}
+}
+
+// expressions are all queries of a dashboard.
+func expressions(d *dashboard) string {
+	var all []string
+	for _, p := range d.Panels {
+		for _, q := range p.Targets {
+			all = append(all, q.Expr)
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+func checkPanels(t *testing.T, d dashboard) {
+	t.Helper()
 	ids := make(map[int]string)
 	taken := make(map[[2]int]string)
 	for _, p := range d.Panels {
@@ -218,19 +316,17 @@ func TestDeploy_DashboardQueriesParse(t *testing.T) {
 	if promtool == "" {
 		t.Skip("make alerts says which promtool there is")
 	}
-	var d dashboard
-	if err := json.Unmarshal([]byte(read(t, filepath.Join(root, "deploy/grafana/dashboards/outbox.json"))), &d); err != nil {
-		t.Fatal(err)
-	}
 	type rule struct {
 		Record string `json:"record"`
 		Expr   string `json:"expr"`
 	}
 	var rules []rule
-	for _, p := range d.Panels {
-		for _, q := range p.Targets {
-			// Grafana puts a duration there.
-			rules = append(rules, rule{fmt.Sprintf("panel_%d_%s", p.ID, q.RefID), strings.ReplaceAll(q.Expr, "$__rate_interval", "1m")})
+	for i, file := range dashboards {
+		for _, p := range readDashboard(t, file).Panels {
+			for _, q := range p.Targets {
+				// Grafana puts a duration there.
+				rules = append(rules, rule{fmt.Sprintf("dashboard_%d_panel_%d_%s", i, p.ID, q.RefID), strings.ReplaceAll(q.Expr, "$__rate_interval", "1m")})
+			}
 		}
 	}
 	// JSON is YAML.
@@ -261,10 +357,13 @@ func TestDeploy_KustomizeHasTheAlerts(t *testing.T) {
 // and that each query is about the selected instances, to which the relay leads.
 func TestDeploy_DashboardVariables(t *testing.T) {
 	t.Parallel()
-	var d dashboard
-	if err := json.Unmarshal([]byte(read(t, filepath.Join(root, "deploy/grafana/dashboards/outbox.json"))), &d); err != nil {
-		t.Fatal(err)
+	for _, file := range dashboards {
+		checkVariables(t, readDashboard(t, file))
 	}
+}
+
+func checkVariables(t *testing.T, d dashboard) {
+	t.Helper()
 	queries := make(map[string]string)
 	for _, v := range d.Templating.List {
 		queries[v.Name] = v.Query
@@ -274,6 +373,9 @@ func TestDeploy_DashboardVariables(t *testing.T) {
 	}
 	for _, p := range d.Panels {
 		for _, q := range p.Targets {
+			if strings.Contains(q.Expr, "ALERTS{") {
+				continue // alerts have the labels of their rules
+			}
 			metrics, selected := len(metricName.FindAllString(q.Expr, -1)), strings.Count(q.Expr, `{instance=~"$instance"`)
 			if metrics == 0 || metrics != selected {
 				t.Errorf("panel %q, query %s: %d of %d metrics are of the selected instances: %s", p.Title, q.RefID, selected, metrics, q.Expr)
