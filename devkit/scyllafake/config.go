@@ -64,6 +64,9 @@ type Config struct {
 	// Users contains names and passwords for the password authenticator. Without users
 	// the server requires no authentication.
 	Users map[string]string
+	// Permit decides each access of the statements of a user, as the permissions of a role do.
+	// Nil permits everything. It must be safe for concurrent use.
+	Permit func(Access) bool
 	// Fsync makes every write wait for the disk.
 	Fsync bool
 	// Failed is called once when the disk refused a write, for example because it is

@@ -56,8 +56,9 @@ type conn struct {
 	metadataID atomic.Bool // the client asked for ids of result metadata
 	routing    atomic.Bool // the client asked for routing payloads
 	keyspace   atomic.Pointer[string]
-	events     atomic.Uint32 // eventBits for which the client registered
-	clock      atomic.Int64  // the last timestamp, µs
+	user       atomic.Pointer[string] // nil without authentication
+	events     atomic.Uint32          // eventBits for which the client registered
+	clock      atomic.Int64           // the last timestamp, µs
 
 	work    chan request
 	workers int

@@ -123,6 +123,9 @@ func (c *conn) performPrepared(req request, st *statement, x wire.Execute) error
 // perform executes a statement and sends the response, with an id of the metadata unless
 // it is nil.
 func (c *conn) perform(req request, st *statement, o wire.Options, metadataID []byte) error {
+	if err := c.permit(st); err != nil {
+		return err
+	}
 	if st.plan == nil {
 		return c.performSchema(req, st)
 	}
@@ -251,6 +254,9 @@ func (c *conn) batch(req request) error {
 		}
 		if st.plan == nil {
 			return engine.ErrNotBatchable
+		}
+		if err := c.permit(st); err != nil {
+			return err
 		}
 		items[i] = engine.BatchItem{Plan: st.plan, Values: it.Values}
 	}

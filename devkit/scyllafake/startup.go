@@ -73,6 +73,8 @@ func (c *conn) authenticate(req request) {
 		c.fail(req, cqlerr.New(cqlerr.BadCredentials, "Username and/or password are incorrect"))
 		return
 	}
+	user := string(parts[1])
+	c.user.Store(&user)
 	c.state = stateReady
 	c.answer(req, wire.OpAuthSuccess, 0, wire.AppendAuthSuccess)
 }

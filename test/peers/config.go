@@ -43,6 +43,9 @@ type Security struct {
 	Keystore, Truststore string
 	// User and Password are the account of PLAIN and SCRAM.
 	User, Password string
+	// Others are further users of PLAIN, with the same password. With them the broker has the
+	// authorizer of Kafka, which permits User everything and the others what ACLs permit.
+	Others []string
 }
 
 func (c Config) withDefaults() (Config, error) {
