@@ -188,7 +188,8 @@ type bucketKey struct {
 // maxBucketsSeen bounds the cache; forgetting costs a write.
 const maxBucketsSeen = 10_000
 
-// openBucket announces the bucket to readers, so that Tidy leaves it for a while.
+// openBucket announces the bucket to readers, so that Tidy leaves it for a while. The database dates
+// the announcement, as Tidy its removal: that of a host whose clock is behind would have no effect.
 func (ls *lists) openBucket(ctx context.Context, f listKey, bucket time.Time) error {
 	if f.kind == kindAggregate {
 		return nil
@@ -202,7 +203,7 @@ func (ls *lists) openBucket(ctx context.Context, f listKey, bucket time.Time) er
 	}
 	qctx, cancel := context.WithTimeout(ctx, ls.db.Timeout)
 	defer cancel()
-	if err := ls.db.Query(qctx, ls.stmt.bucketAdd, f.kind, f.value, bucket, now.UnixMicro()).Idempotent(true).Exec(); err != nil {
+	if err := ls.db.Query(qctx, ls.stmt.bucketAdd, f.kind, f.value, bucket).Idempotent(true).Exec(); err != nil {
 		return fmt.Errorf("open the list of %s %s: %w", f.kind, f.value, err)
 	}
 	ls.mu.Lock()

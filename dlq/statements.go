@@ -53,7 +53,7 @@ func newStatements(keyspace string) statements {
 		chains: "SELECT aggregate_id, seq, written_at, event_id FROM " + chains + " WHERE table_name = ? AND bucket = ?",
 		chain:  "SELECT aggregate_id, seq, written_at, event_id FROM " + chains + " WHERE table_name = ? AND bucket = ? AND aggregate_id = ?",
 
-		requestAdd:  "INSERT INTO " + requests + " (table_name, id, event_id, aggregate_id, action, version, actor) VALUES (?, ?, ?, ?, ?, ?, ?)",
+		requestAdd:  "INSERT INTO " + requests + " (table_name, id, event_id, aggregate_id, action, version, actor) VALUES (?, now(), ?, ?, ?, ?, ?)",
 		requestDrop: "DELETE FROM " + requests + " WHERE table_name = ? AND id = ?",
 		requested:   "SELECT DISTINCT table_name FROM " + requests,
 		requests: "SELECT id, event_id, aggregate_id, action, version, actor FROM " + requests +
@@ -89,7 +89,7 @@ func newListStatements(keyspace string) listStatements {
 		lookupSize:  "SELECT COUNT(*) FROM " + lookups + " WHERE kind = ? AND value = ? AND bucket = ?",
 		lookupSizes: "SELECT COUNT(*) FROM " + lookups + " WHERE kind = ? AND value = ? AND bucket IN ?",
 
-		bucketAdd:  "INSERT INTO " + buckets + " (kind, value, bucket) VALUES (?, ?, ?) USING TIMESTAMP ?",
+		bucketAdd:  "INSERT INTO " + buckets + " (kind, value, bucket) VALUES (?, ?, ?)",
 		bucketDrop: "DELETE FROM " + buckets + " USING TIMESTAMP ? WHERE kind = ? AND value = ? AND bucket = ?",
 		buckets:    "SELECT bucket FROM " + buckets + " WHERE kind = ? AND value = ? AND bucket >= ? AND bucket < ?",
 		allBuckets: "SELECT value, bucket FROM " + buckets + " WHERE kind = ?",

@@ -134,11 +134,12 @@ func (s *Store) done(ctx context.Context, requests []Request) error {
 	return nil
 }
 
-// request writes a request for the change that makes the next version of l.
+// request writes a request for the change that makes the next version of l. The database dates it:
+// relays read the newest requests by its clock.
 func (s *Store) request(ctx context.Context, l *DeadLetter, action Action, actor string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
-	err := s.db.Query(ctx, s.stmt.requestAdd, l.Table, gocql.UUIDFromTime(s.db.Clock.Now()), l.EventID, l.AggregateID, string(action), l.Version+1, actor).
+	err := s.db.Query(ctx, s.stmt.requestAdd, l.Table, l.EventID, l.AggregateID, string(action), l.Version+1, actor).
 		Idempotent(true).Exec()
 	if err != nil {
 		return fmt.Errorf("write a request for event %s: %w", l.EventID, err)

@@ -166,3 +166,23 @@ func TestTidy_WhileAProcessPauses(t *testing.T) {
 	}
 	b.mustBeFound(t, l.EventID)
 }
+
+// The clock of a host may be hours behind: what it announces after an hour was removed is there.
+func TestTidy_AHostWhoseClockIsBehind(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.bring(t, Pending)
+	if err := b.do(t, id, ActionClaim); err != nil {
+		t.Fatal(err)
+	}
+	b.clock.advance(5 * time.Hour)
+	if mustTidy(t, b.Store) == 0 {
+		t.Fatal("Tidy found no hour without a dead letter: this shows nothing")
+	}
+	behind := *b
+	behind.Store = b.another(t, WithClock(world.Clock(func() time.Time { return b.clock.Now().Add(-2 * time.Hour) })))
+	if err := behind.do(t, id, ActionUnclaim); err != nil {
+		t.Fatal(err)
+	}
+	b.mustBeFound(t, id)
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/load"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
+	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
@@ -151,8 +152,7 @@ func runVerify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
 			return err
 		}
 	}
-	window, wait, err := f.window(c.Relay.ConfidenceWindow, time.Now())
-	if err != nil {
+	if _, _, err := f.window(c.Relay.ConfidenceWindow, time.Now()); err != nil {
 		return err
 	}
 	conf, err := c.Only()
@@ -167,6 +167,14 @@ func runVerify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
 	}
 	defer disconnect()
 	deadLetters, err := dlq.Open(session, c.Scylla.Keyspace, c.DLQOptions()...)
+	if err != nil {
+		return err
+	}
+	ahead, _, err := relay.ClockAhead(ctx, session) // rows have the database's time
+	if err != nil {
+		return err
+	}
+	window, wait, err := f.window(c.Relay.ConfidenceWindow, time.Now().Add(-ahead))
 	if err != nil {
 		return err
 	}

@@ -142,3 +142,24 @@ func TestLedger_BrokersDateRecords(t *testing.T) {
 		}
 	}
 }
+
+// Rows expire by the database's clock: a verification on a host whose clock is an hour behind does
+// not miss those that have expired since.
+func TestVerify_HostClockIsBehind(t *testing.T) {
+	t.Parallel()
+	for behind, unknown := range map[time.Duration]int64{0: 1, time.Hour: 0} {
+		b := setup(t)
+		for _, option := range []string{"default_time_to_live = 3600", "cdc = {'enabled': false}"} {
+			if err := b.session.Query("ALTER TABLE outbox_messages WITH " + option).Exec(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.db.Faults().Clock().SetSkew(behind)
+		e := event(1, 1)
+		e.CreatedAt = time.Now().Add(-30 * time.Minute)
+		b.publishAt("A", e, e.CreatedAt)
+		if got, found := b.run(b.verification(func(v *Verification) { v.Topics = []string{"A"} })); got.Unknown != unknown {
+			t.Errorf("behind by %s: a verification counts %+v: %v, want %d unknown", behind, got, found, unknown)
+		}
+	}
+}

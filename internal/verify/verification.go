@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/dbclock"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -150,7 +151,11 @@ func (v *Verification) head(ctx context.Context) (head, error) {
 	if ttl == 0 {
 		v.Window.FromFirst = true // rows do not expire
 	} else {
-		v.Window.Alive = time.Now().Add(-time.Duration(ttl) * time.Second)
+		var clock dbclock.Clock // by which rows expire
+		if err := clock.Measure(ctx, v.Scan.Session); err != nil {
+			return h, err
+		}
+		v.Window.Alive = clock.Now().Add(-time.Duration(ttl) * time.Second)
 	}
 	return h, nil
 }

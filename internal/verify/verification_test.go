@@ -27,6 +27,7 @@ import (
 
 // fixture is a database with an outbox and a broker, over TCP.
 type fixture struct {
+	db      *scyllafake.Server
 	broker  *kfake.Cluster
 	t       *testing.T
 	session *gocql.Session
@@ -67,7 +68,7 @@ func setupOn(t *testing.T, conf scyllafake.Config, opts ...kfake.Opt) *fixture {
 		t.Fatal(err)
 	}
 	broker := world.StartBroker(t, append(opts, kfake.SeedTopics(3, "A", "B"))...)
-	b := &fixture{t: t, session: connect("outbox"), broker: broker, seeds: broker.ListenAddrs()}
+	b := &fixture{t: t, db: srv, session: connect("outbox"), broker: broker, seeds: broker.ListenAddrs()}
 	if b.client, err = kgo.NewClient(kgo.SeedBrokers(b.seeds...), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
 		t.Fatal(err)
 	}
