@@ -580,7 +580,7 @@ func (c *Config) publish() *publish.Config {
 		BreakerFailures: c.BreakerFailures, BreakerRate: c.BreakerRate, BreakerWindow: c.BreakerWindow, BreakerOpen: c.BreakerOpen,
 		BreakerMinCalls: c.BreakerMinCalls, BreakerProbes: c.BreakerProbes,
 		Spill: c.WhenOpen == WhenOpenSpill, SpillLimit: c.SpillLimit,
-		DeadLetters: c.deadLetters, Rules: c.rules, Relaxed: c.Ordering == OrderingRelaxed, RelaxedTypes: relaxed,
+		DeadLetters: c.deadLetters, Clock: c.clock, Rules: c.rules, Relaxed: c.Ordering == OrderingRelaxed, RelaxedTypes: relaxed,
 		ReplayPoll: c.ReplayPoll, ReplayConcurrency: c.ReplayConcurrency, ReplayRate: c.ReplayRate, ReplayCanary: c.ReplayCanary,
 		StrategyPoll: c.StrategyPoll, ConditionBroker: c.ConditionBroker, ConditionDatabase: c.ConditionDatabase,
 		ConditionCPU: c.ConditionCPU, ConditionMemory: c.ConditionMemory, LoadMeter: c.LoadMeter, ClaimFor: c.ClaimFor,

@@ -80,13 +80,13 @@ func New(cfg Config) (*Relay, error) {
 		registered = newShardMetrics(cfg.Registerer, cfg.Shard)
 		cfg.Logger, cfg.Registerer = cfg.Logger.With("shard", cfg.Shard.String()), registered
 	}
+	cfg.placed, cfg.clock = nil, new(dbclock.Clock)
 	if cfg.DeadLetters == DeadLettersOn {
 		var err error
-		if cfg.deadLetters, err = dlq.Open(cfg.Session, cfg.Keyspace, dlq.WithLogger(cfg.Logger), dlq.WithFence(cfg.Fence)); err != nil {
+		if cfg.deadLetters, err = dlq.Open(cfg.Session, cfg.Keyspace, dlq.WithLogger(cfg.Logger), dlq.WithFence(cfg.Fence), dlq.WithClock(cfg.clock)); err != nil {
 			return nil, err
 		}
 	}
-	cfg.placed, cfg.clock = nil, new(dbclock.Clock)
 	cfg.place()
 	store := checkpoint.NewCQLStore(cfg.Session, cfg.Keyspace, cfg.shardName(), cfg.TableKeyspace+"."+cfg.Table,
 		cfg.Name, cfg.Fence, cfg.ConfidenceWindow) // any shard of any layout may have published an event

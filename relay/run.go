@@ -104,11 +104,7 @@ func (x *pass) learn(ctx context.Context) error {
 		},
 		x.back.Run,
 		func(ctx context.Context) error {
-			since := x.fill.Since(x.back.Position)
-			if !since.IsZero() { // the clock of the host dates dead letters
-				since = since.Add(min(0, x.cfg.clock.Ahead()))
-			}
-			return publish.LoadSettled(ctx, x.p, &x.own, since, x.untilRead)
+			return publish.LoadSettled(ctx, x.p, &x.own, x.fill.Since(x.back.Position), x.untilRead)
 		},
 		func(ctx context.Context) error { return x.fill.Prepare(ctx) },
 	} {

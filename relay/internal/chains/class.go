@@ -37,7 +37,7 @@ func AtOfEntry(e *dlq.ChainEntry, asked bool) int64 {
 	if !asked && (e.Strategy == dlq.StrategyBreakerClose || e.Strategy == "" && e.ErrorClass == ClassBreakerOpen) {
 		return AtBreaker
 	}
-	if e.NextAttempt.IsZero() {
+	if asked || e.NextAttempt.IsZero() { // the clock of the operator's host may be ahead
 		return AtOnce
 	}
 	return e.NextAttempt.UnixMilli()

@@ -9,6 +9,7 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/dbclock"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
 )
@@ -46,7 +47,8 @@ type Config struct {
 	BreakerProbes                      int
 	Spill                              bool // while the breaker is open, up to SpillLimit
 	SpillLimit                         int
-	DeadLetters                        *dlq.Store // nil without dead letters
+	DeadLetters                        *dlq.Store     // nil without dead letters
+	Clock                              *dbclock.Clock // dates dead letters and their replays; nil is that of this host
 	Rules                              *dlq.StrategyRules
 	Relaxed                            bool            // for event types that RelaxedTypes does not contain
 	RelaxedTypes                       map[string]bool // by event type

@@ -166,6 +166,10 @@ func (p *Publisher) SetEpochs(all epochs.Epochs) { p.epochs = newEpochHeaders(al
 // end stops the relay with an error.
 func (p *Publisher) end(err error) { p.fatal(err) }
 
+// now is the time that dates dead letters and by which they are due: earlier and later owners of the
+// shard may have hosts with other clocks.
+func (p *Publisher) now() time.Time { return p.cfg.Clock.Now() }
+
 // Drain waits until all publishable events are published and no replay is in progress,
 // or ctx ends, and returns the number of remaining events.
 func (p *Publisher) Drain(ctx context.Context) (left int) {

@@ -104,14 +104,14 @@ func (r *Replayer) start(ctx context.Context) time.Duration {
 		r.settleNextLocked()
 		return wait
 	}
-	now := time.Now()
+	now := p.now()
 	r.openGatesLocked(now, &wait)
 	n := p.cfg.ReplayConcurrency - d.replays
 	if state == BreakerHalfOpen { // those that the producer has are no probes any more
 		n = min(n, p.cfg.BreakerProbes-d.replays+p.replaysSentLocked())
 	}
 	if r.limit.Limit() != rate.Inf {
-		tokens := r.limit.TokensAt(now)
+		tokens := r.limit.TokensAt(time.Now())
 		if tokens < float64(n) {
 			wait = min(wait, time.Duration(float64(time.Second)*max(1-tokens, 0.1)/float64(r.limit.Limit()))+time.Millisecond)
 			n = int(tokens)
@@ -235,7 +235,7 @@ func (r *Replayer) comesFirstLocked(c *chains.Chain) bool {
 // offers them again if their rows were visible late. Then the chain is due again.
 func (r *Replayer) findEarlierLocked(ctx context.Context, c *chains.Chain) {
 	p, head, passed := r.p, *c.Head(), r.p.mu.deadLetters.passed
-	again := time.Now().Add(time.Second).UnixMilli()
+	again := p.now().Add(time.Second).UnixMilli()
 	c.Head().At = again
 	p.mu.deadLetters.Touch(c)
 	r.resumeLaneLocked(c)

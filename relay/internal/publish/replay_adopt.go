@@ -29,7 +29,7 @@ func (r *Replayer) adopt(id gocql.UUID) {
 			r.p.mu.Lock()
 			r.followLocked(&e, false)
 			// Not immediately: two workers would keep taking the dead letter from each other.
-			soon := time.Now().Add(time.Second).UnixMilli()
+			soon := r.p.now().Add(time.Second).UnixMilli()
 			r.p.mu.deadLetters.Change(id, func(ref *chains.Ref) {
 				if ref.At != chains.AtOperator {
 					ref.At = max(ref.At, soon)
@@ -51,7 +51,7 @@ func (r *Replayer) adopt(id gocql.UUID) {
 func (r *Replayer) followLocked(e *dlq.ChainEntry, asked bool) {
 	d := r.p.mu.deadLetters
 	if !e.Status.Open() {
-		r.settledLocked(e.EventID, cmp.Or(e.WrittenAt, time.Now().UnixMicro()))
+		r.settledLocked(e.EventID, cmp.Or(e.WrittenAt, r.p.now().UnixMicro()))
 		return
 	}
 	if !r.Own.All() && chains.ByItself(e.EventID, e.AggregateID) {
@@ -89,7 +89,7 @@ func (r *Replayer) takeInLocked(e *dlq.ChainEntry) {
 func (r *Replayer) drop(id gocql.UUID) {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
-	r.settledLocked(id, time.Now().UnixMicro())
+	r.settledLocked(id, r.p.now().UnixMicro())
 }
 
 // settledLocked removes a settled dead letter. Its event then counts as published, even if

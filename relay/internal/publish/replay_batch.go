@@ -141,7 +141,7 @@ func (b *batch) notClaimed(ref chains.Ref, err error) {
 		if r.p.ctx.Err() == nil {
 			r.log.Warn("failed to claim dead letter, retrying", "event_id", ref.ID, "err", err)
 		}
-		r.later(ref.ID, time.Now().Add(time.Second).UnixMilli())
+		r.later(ref.ID, r.p.now().Add(time.Second).UnixMilli())
 	}
 }
 
@@ -194,7 +194,7 @@ func (b *batch) keep(id gocql.UUID, until time.Time) {
 func (b *batch) holds(id gocql.UUID) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return time.Until(b.open[id]) > b.r.p.cfg.ClaimFor/3
+	return b.open[id].Sub(b.r.p.now()) > b.r.p.cfg.ClaimFor/3
 }
 
 // errCalledOff means that a dead letter was not published because the relay stops.
@@ -236,13 +236,13 @@ func (b *batch) back(ctx context.Context, x replayed, settled *[]settledDeadLett
 	b.do(w, func() {
 		switch {
 		case errors.Is(end.err, errStalled):
-			at := time.Now().Add(r.p.cfg.BreakerOpen).UnixMilli()
+			at := r.p.now().Add(r.p.cfg.BreakerOpen).UnixMilli()
 			r.calledOff(ref, deadLetter, end.err, at)
 			r.p.mu.Lock()
 			r.p.waitForPartitionLocked(ref.ID, at)
 			r.p.mu.Unlock()
 		case errors.Is(end.err, errNotRead):
-			r.calledOff(ref, deadLetter, end.err, time.Now().Add(r.p.cfg.BreakerOpen).UnixMilli())
+			r.calledOff(ref, deadLetter, end.err, r.p.now().Add(r.p.cfg.BreakerOpen).UnixMilli())
 		case errors.Is(end.err, errBreakerOpen):
 			r.calledOff(ref, deadLetter, end.err, chains.AtBreaker)
 		case errors.Is(end.err, errCalledOff), errors.Is(end.err, errClaimLost):
@@ -278,7 +278,7 @@ func (b *batch) settle(settled []settledDeadLetter) {
 			g.Succeeded()
 		}
 		r.metrics.settled(&s.DeadLetter, s.result)
-		r.settledLocked(s.ref.ID, time.Now().UnixMicro())
+		r.settledLocked(s.ref.ID, r.p.now().UnixMicro())
 		b.close(s.ref.ID)
 		s.work.left--
 	}
@@ -340,7 +340,7 @@ func (b *batch) extend() {
 	var wg sync.WaitGroup
 	for _, id := range ids {
 		wg.Go(func() {
-			until := time.Now().Add(p.cfg.ClaimFor)
+			until := p.now().Add(p.cfg.ClaimFor)
 			err := p.table.store.Extend(p.ctx, id, b.r.owner, p.cfg.ClaimFor)
 			if errors.Is(err, dlq.ErrRefused) || errors.Is(err, dlq.ErrNotFound) {
 				until = time.Time{}
@@ -387,7 +387,7 @@ func (r *Replayer) finish(ctx context.Context, w *replayWork) {
 	d.replays -= len(w.refs)
 	c.Draining = false
 	if d.Of(c.Key) == c { // another batch may drain the chain that replaced it
-		if due, _ := c.IsDue(time.Now(), p.calls.State() == BreakerOpen); due && ctx.Err() == nil && !p.mu.closed {
+		if due, _ := c.IsDue(p.now(), p.calls.State() == BreakerOpen); due && ctx.Err() == nil && !p.mu.closed {
 			c.Draining = true
 			r.next = append(r.next, c)
 		} else {

@@ -20,7 +20,7 @@ import (
 // failed stores a failed replay and sets when the dead letter is due next.
 func (r *Replayer) failed(ref chains.Ref, deadLetter *dlq.DeadLetter, end replayEnd) {
 	p := r.p
-	class, code, text, now := classOf(end.err), codeOf(end.err), end.err.Error(), time.Now()
+	class, code, text, now := classOf(end.err), codeOf(end.err), end.err.Error(), p.now()
 	choice := p.cfg.Rules.Choose(&dlq.Subject{
 		ErrorClass: class, ErrorCode: code, EventType: deadLetter.EventType, AggregateType: deadLetter.AggregateType, Table: deadLetter.Table,
 		FailedReplays: deadLetter.Replays + 1, FirstFailedAt: deadLetter.FirstFailedAt,

@@ -93,7 +93,7 @@ func (r *Replayer) check(ctx context.Context) {
 	}
 	p.mu.Lock()
 	r.health, r.recheck = health, false
-	now := time.Now()
+	now := p.now()
 	holds := make(map[chains.GroupKey]dlq.Hold)
 	for g := range d.Gates() {
 		if len(holds) == maxNoted {
