@@ -60,8 +60,9 @@ type Sharing struct {
 	agreed  relay.Agreement
 	tables  []relay.Process // what the shards of each table share
 
-	mu      sync.Mutex
-	running map[int]*Relays // by shard
+	mu         sync.Mutex
+	running    map[int]*Relays // by shard
+	unattended []string        // tables that no instance publishes
 }
 
 // NewSharing returns the relays; Run starts them. reg receives the metrics of the relays
@@ -96,6 +97,7 @@ func NewSharing(c *Config, confs []relay.Config, session *gocql.Session, log *sl
 	if err != nil {
 		return nil, cli.Usage(fmt.Errorf("relay.name, relay.shards, relay.topic_replication: %w", err))
 	}
+	s.registerUnattended(prometheus.WrapRegistererWith(prometheus.Labels{"relay": c.Relay.Name}, reg))
 	return s, nil
 }
 
@@ -104,6 +106,7 @@ func (s *Sharing) Run(ctx context.Context) error {
 	beats, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var beating sync.WaitGroup
 	beating.Go(func() { s.rows.Beat(beats) })
+	beating.Go(func() { s.watchTables(beats) })
 	defer beating.Wait()
 	defer stop()
 	if err := s.agree(ctx, s.agreed.Shards); err != nil { // before a control topic is created
@@ -283,18 +286,21 @@ func (s *Sharing) Readiness() httpapi.Readiness {
 	return func() (bool, any) {
 		sharing, problems := s.status()
 		detail := struct {
-			Ready    bool           `json:"ready"`
-			Problems []string       `json:"problems"`
-			Shards   int            `json:"shards"`
-			Owned    []int          `json:"owned_shards"`
-			StandBy  bool           `json:"stands_by"`
-			Lease    float64        `json:"lease_seconds"`
-			Relays   map[string]any `json:"relays"`
+			Ready    bool     `json:"ready"`
+			Problems []string `json:"problems"`
+			Shards   int      `json:"shards"`
+			Owned    []int    `json:"owned_shards"`
+			StandBy  bool     `json:"stands_by"`
+			Lease    float64  `json:"lease_seconds"`
+			// Unattended are tables that no instance publishes, which is no reason to restart this one.
+			Unattended []string       `json:"unattended_tables,omitempty"`
+			Relays     map[string]any `json:"relays"`
 		}{
 			len(problems) == 0, append([]string{}, problems...), sharing.Shards, sharing.Owned, sharing.Joined && len(sharing.Owned) == 0,
-			s.Member.Status().Lease.Seconds(), make(map[string]any),
+			s.Member.Status().Lease.Seconds(), nil, make(map[string]any),
 		}
 		s.mu.Lock()
+		detail.Unattended = s.unattended
 		running := maps.Clone(s.running)
 		s.mu.Unlock()
 		for shard, all := range running {

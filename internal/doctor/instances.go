@@ -10,6 +10,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
 // checkInstances checks that the instances with the relay's name own all shards of each
@@ -19,7 +20,29 @@ func checkInstances(ctx context.Context, c *app.Config, session *gocql.Session) 
 	if err != nil {
 		return []Finding{{"instances of the relay", false, err.Error(), "GRANT SELECT ON " + c.Scylla.Keyspace + ".relay_instances TO the relay's role"}}
 	}
-	return checkHeard(c, all, gone)
+	return append(checkHeard(c, all, gone), checkUnattended(ctx, c, session)...)
+}
+
+// checkUnattended checks that running instances publish every table of the relay, also those that
+// the configuration does not list any more.
+func checkUnattended(ctx context.Context, c *app.Config, session *gocql.Session) []Finding {
+	check := "tables of relay " + c.Relay.Name
+	confs, err := c.RelayConfigs()
+	if err != nil {
+		return nil // checkTables reports it
+	}
+	tables := make([]string, len(confs))
+	for i := range confs {
+		tables[i] = app.TableName(&confs[i])
+	}
+	tables, err = relay.Unattended(ctx, session, c.Scylla.Keyspace, c.Relay.Name, tables)
+	switch {
+	case err != nil:
+		return []Finding{{check, false, err.Error(), "fix the reported error"}}
+	case len(tables) > 0:
+		return []Finding{{check, false, "no instance publishes " + strings.Join(tables, ", ") + ": events wait", app.UnattendedFix}}
+	}
+	return nil
 }
 
 // checkHeard checks live and gone instances.

@@ -91,3 +91,19 @@ func TestVerify_IDOfTwoEventsOfAnAggregate(t *testing.T) {
 		b.check(b.verifier(new(strings.Builder)), map[string]int{"published": 1, "missing": 1}, two[1-published])
 	}
 }
+
+// One id of events of two aggregates, each published by its shard: a verification reports the second
+// row, and the second record.
+func TestVerify_IDInTwoShards(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first, second := event(1, 1), event(3, 1)
+	second.ID = first.ID
+	b.write(first)
+	b.write(second)
+	b.publish(0, first)
+	b.publish(1, second)
+	if got, found := b.run(b.verification()); got.OK() || got.Unreadable != 1 || got.Doubles != 1 || len(found) != 2 {
+		t.Errorf("a verification counts %+v: %v, want an unreadable row and a double", got, found)
+	}
+}

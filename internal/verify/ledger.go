@@ -177,10 +177,10 @@ func (l *Ledger) AddRows(rows ...Row) error {
 	return nil
 }
 
-// idTwice is the problem of a row whose id is that of another event. The relay has published one of
-// them.
+// idTwice is the problem of a row whose id is that of another event. A shard of the relay publishes one
+// of them; if they are of two shards, both are published.
 func idTwice(event, other outbox.ID, seq int64) string {
-	return fmt.Sprintf("its event_id %s is that of event %d of aggregate %s, too; one of them is not published", event, seq, other)
+	return fmt.Sprintf("its event_id %s is that of event %d of aggregate %s, too; a shard publishes one of them", event, seq, other)
 }
 
 // AddUnreadable adds rows that are not events.

@@ -43,6 +43,9 @@
 //     topic could be created. State with records in flight is never removed by a look-up.
 //   - The key of a record determines its partition. Where events of one aggregate have different
 //     keys, consumers see their order in the times of the records alone.
+//   - Dead letters, their claims and the times of replays are dated by the database's clock, which
+//     all owners of a shard have in common. The times of operators are those of their hosts: a replay
+//     that one requests is due at once, and after a restart of the relay at that time.
 //
 // The package does not read the CDC log and keeps no checkpoints. Package capture offers
 // the events, package readback seeds the dedup index, package producer has the Kafka
