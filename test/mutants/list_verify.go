@@ -8,7 +8,7 @@ var verifyMutants = []mutant{
 	},
 	{
 		name: "verify: a row lost amid others counts as undone", file: "internal/verify/check.go", pkg: "./internal/verify", run: "TestCheck_Undone",
-		old: " && e.seq > last.until(epoch) {", new: " {",
+		old: " && e.seq > last.until(epoch):", new: ":",
 	},
 	{
 		name: "verify: the order is that of the numbers, whatever their epochs", file: "internal/verify/check.go", pkg: "./internal/verify", run: "TestCheck_Undone",
