@@ -368,7 +368,7 @@ func (ep *deadLetterEndpoints) complete(ctx context.Context, id gocql.UUID) (*de
 	if l.Status.Open() {
 		b.chain(&l, chain)
 	}
-	for _, a := range append(actions[:len(actions):len(actions)], actionKind{action: dlq.ActionEdit}) {
+	for _, a := range append(actions[:len(actions):len(actions)], actionKind{action: dlq.ActionEdit}, actionKind{action: dlq.ActionRedirect}) {
 		if ep.store.Check(a.action, &l) == nil {
 			b.May = append(b.May, a.action)
 		}

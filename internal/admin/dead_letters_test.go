@@ -102,7 +102,7 @@ func TestDeadLetter_IsComplete(t *testing.T) {
 	if got.ErrorCode != "MESSAGE_TOO_LARGE" || len(got.ErrorChain) != 2 || got.Metadata["host"] != "h1" || got.Headers["traceparent"] != "00-1" || len(got.History) != 1 || got.History[0].Action != dlq.ActionWrite {
 		t.Errorf("its parts: %s", a.body)
 	}
-	if want := []dlq.Action{dlq.ActionReplay, dlq.ActionUnblock, dlq.ActionSuspend, dlq.ActionResolve, dlq.ActionDiscard, dlq.ActionEdit}; !slices.Equal(got.May, want) {
+	if want := []dlq.Action{dlq.ActionReplay, dlq.ActionUnblock, dlq.ActionSuspend, dlq.ActionResolve, dlq.ActionDiscard, dlq.ActionEdit, dlq.ActionRedirect}; !slices.Equal(got.May, want) {
 		t.Errorf("may = %v, want %v", got.May, want)
 	}
 	got = DeadLetterBody{}

@@ -12,6 +12,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
@@ -71,6 +72,30 @@ func TestDeadLetter_FindPreviewReplayWatch(t *testing.T) {
 	b.sees("tbody", "mara-operator")
 	b.visit("/")
 	b.sees(".say-title", "No dead letters are open")
+}
+
+// A dead letter whose topic refuses it is published to another one, and what it blocks follows.
+func TestDeadLetter_Redirect(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.relay()
+	w.background("jobs", jobs.NewRunner(w.jobs(), jobs.RunnerConfig{}).Run)
+	ids := w.store(4000, 10)
+	w.until(ids[0], "suspended", is(dlq.Suspended))
+	b := w.open(access.Admin, "/dead-letters/"+ids[0].String())
+	b.click("[data-key=act-redirect]")
+	b.sees("dialog", "published to another topic")
+	b.fills("dialog [data-key=topic]", "orders.elsewhere")
+	b.confirm("INC-312 their own topic is too small")
+	b.sees("main h1", "Redirect")
+	b.visit("/audit")
+	b.sees("tbody", "dead letter, to topic orders.elsewhere, reason INC-312")
+	l := w.until(ids[0], "redirected", func(l *dlq.DeadLetter) bool { return l.Edit != nil })
+	if l.Edit.Topic != "orders.elsewhere" {
+		t.Errorf("it is to be published to %q", l.Edit.Topic)
+	}
+	b.visit("/dead-letters/" + ids[0].String())
+	b.sees(".timeline", "Redirected")
 }
 
 // An invalid event is edited: the editor shows the error and the difference,

@@ -18,6 +18,7 @@ export function act(action, target, done) {
 
   const reason = h("input", { type: "text", maxlength: 500, autocomplete: "off", required: true, placeholder: "ticket, cause, fix", oninput: update, "data-key": "reason", autofocus: true });
   const typed = h("input", { type: "text", inputmode: "numeric", autocomplete: "off", oninput: update, "data-key": "typed" });
+  const topic = h("input", { type: "text", maxlength: 249, autocomplete: "off", required: true, oninput: update, "data-key": "topic" });
   const rate = h("input", { type: "number", min: 0, step: "any", placeholder: "no limit", onchange: estimate, "data-key": "rate" });
   const takes = h("p", { class: "small muted", role: "status" });
   const canary = h("input", { type: "checkbox", checked: action === "replay" });
@@ -33,7 +34,8 @@ export function act(action, target, done) {
   const option = action === "purge" && h("label", { class: "check" }, force, " Include failed and suspended dead letters, whose events are in no topic; the events blocked behind them proceed");
   // Dead letters written after the preview are not included.
   const deadLetters = one ? { ids: [target.id] } : target.filter ? { filter: { ...target.filter, until: before(target.filter.until) } } : target;
-  const wanted = () => ({ action, ...deadLetters, ...(force.checked ? { force: true } : {}) });
+  // The preview does not depend on the topic of a redirect.
+  const wanted = () => ({ action, ...deadLetters, ...(a.topic ? { topic: topic.value.trim() || "not-chosen-yet" } : {}), ...(force.checked ? { force: true } : {}) });
   look();
 
   async function look() {
@@ -51,6 +53,7 @@ export function act(action, target, done) {
   function form() {
     if (!something()) return null;
     return [
+      a.topic && h("label", null, "Topic to publish to", topic),
       h("label", null, "Reason", reason),
       !one && action !== "archive" && h("details", null, h("summary", null, "Rate"), h("div", { class: "row top" },
         h("label", { class: "grow" }, "Dead letters per second, at most", rate, takes),
@@ -72,7 +75,7 @@ export function act(action, target, done) {
 
   function update() {
     yes.textContent = preview?.dead_letters > 1 || !one ? `${a.title} ${count(preview?.dead_letters ?? 0)}` : a.title;
-    yes.disabled = busy || !something() || !reason.value.trim() || (guarded() && typed.value.replace(/\D/g, "") !== String(preview.dead_letters));
+    yes.disabled = busy || !something() || !reason.value.trim() || (a.topic && !topic.value.trim()) || (guarded() && typed.value.replace(/\D/g, "") !== String(preview.dead_letters));
   }
 
   async function confirm(e) {

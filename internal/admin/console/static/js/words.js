@@ -40,6 +40,11 @@ export const actions = {
     one: "The relay publishes it again, in the order of its aggregate.",
     many: "The relay publishes them again, in the order of each aggregate.",
   },
+  redirect: {
+    title: "Redirect", job: true, topic: true, from: open,
+    one: "It is published to another topic, under a new id, in the order of its aggregate. The events blocked behind it follow to their own topics.",
+    many: "They are published to another topic, under new ids, in the order of each aggregate. The events blocked behind them follow to their own topics.",
+  },
   unblock: {
     title: "Unblock", done: "Unblocked: later events of its aggregate pass it.", from: ["pending", "processing", "failed", "suspended"],
     one: "Later events of its aggregate pass it. The dead letter stays, to be replayed or discarded; a replay is then out of order.",
