@@ -67,11 +67,12 @@ func (c *column) where() string {
 	return strings.Join(conditions, " AND ")
 }
 
-// compoundToken returns the token of the partition of an aggregate with several columns.
+// compoundToken returns the token of the partition of an aggregate with several columns, 0 if it
+// does not have one of its own: without numbers, the partition may have other columns, too.
 func (l *layout) compoundToken(id ID) int64 {
 	c := &l.columns[fieldAggregateID]
 	parts, ok := c.split(id)
-	if !ok {
+	if !ok || !l.byAggregate() {
 		return 0
 	}
 	var key []byte

@@ -57,4 +57,19 @@ func TestTable_Token(t *testing.T) {
 	if err != nil || typed.byAggregate() {
 		t.Errorf("a table by type and aggregate: ByAggregate() = true, %v", err)
 	}
+	// The token of an aggregate without a partition of its own is that of no row; it must not matter
+	// how many columns the aggregate has.
+	for _, order := range []string{"", "unordered"} {
+		several, err := Mapping{Preset: PresetDebezium, Columns: map[string]string{"aggregate_id": "tenant, aggregateid"}, Unordered: order != ""}.Table("shop", "box",
+			columns("aggregatetype text is "+KindPartitionKey, "tenant text is "+KindPartitionKey, "aggregateid text is "+KindPartitionKey, "id uuid is "+KindClustering, "type text", "payload text"))
+		if err != nil || several.byAggregate() {
+			t.Fatalf("a table by type, tenant and aggregate %s: ByAggregate() = true, %v", order, err)
+		}
+		id := IDFromText("acme" + AggregateSeparator + "7")
+		for _, got := range []int64{several.token(id), several.bytesToken([]byte(id.String())), several.textToken(id.String())} {
+			if got != 0 {
+				t.Errorf("a table by type, tenant and aggregate %s: the token is %d", order, got)
+			}
+		}
+	}
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
@@ -53,6 +55,10 @@ func TestFirstStart_OfAnotherRelay(t *testing.T) {
 				w.t.Fatal(err)
 			}
 			w.cfg.TableKeyspace, w.cfg.Keyspace = "outbox", "moved"
+			w.db.Faults().MustAdd(faults.Rule{ // a read that fails proves nothing
+				Match: faults.Match{Keyspace: "outbox", Table: "relay_checkpoints", Kinds: []engine.OpKind{engine.OpRead}}, Count: 2,
+				Effect: faults.Effect{Failure: faults.Unavailable(2, 1)},
+			})
 			return DefaultName + " in outbox"
 		},
 	} {

@@ -234,6 +234,19 @@ func (e *evidence) scanCovers(at, written, published time.Time) bool {
 	return slices.ContainsFunc(e.scans, func(s scan) bool { return s.covers(at, written, published) })
 }
 
+// scanned reports whether a scan that began after a relay's end covered a row of an event that was
+// published again.
+func (e *evidence) scanned(id gocql.UUID, ended, again time.Time) bool {
+	for _, h := range e.streams {
+		for _, row := range h.rows {
+			if row.event == id && slices.ContainsFunc(e.scans, func(s scan) bool { return s.started.After(ended) && s.covers(again, row.time.Time(), again) }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // checkDuplicates: an event is in its topic once, also after crashes. It may be published again
 // when its record has been deleted.
 //
@@ -243,7 +256,8 @@ func (e *evidence) scanCovers(at, written, published time.Time) bool {
 // a tail reader, soon after its publication; and one relay never publishes it twice. Soon
 // means: the next tail reader begins at the oldest checkpoint of all streams. The
 // checkpoint of an idle stream is saved once a minute, and is then older by the
-// confidence window, the clock differences and the reader's step.
+// confidence window, the clock differences and the reader's step. The next relay may also have
+// scanned the table from there: a scan begins at the oldest checkpoint before the log was altered.
 //
 // A request that the broker held back beyond the time limit of its client, and executed after
 // another one with the same event was answered with an error, makes a duplicate (docs/promises.md).
@@ -280,7 +294,7 @@ func (w *world) checkDuplicates(e *evidence) {
 			ends := 0
 			for _, p := range w.relays[:len(w.relays)-1] {
 				recent := p.config.Tail != relay.TailOff && p.ended.Sub(all[i].at) <= p.config.ConfidenceWindow+time.Minute+30*time.Second
-				if p.ended.Before(r.at) && (!ok || dead || recent || !saved.Before(p.ended)) {
+				if p.ended.Before(r.at) && (!ok || dead || recent || !saved.Before(p.ended) || e.scanned(id, p.ended, r.at)) {
 					ends++
 				}
 			}

@@ -7,11 +7,14 @@ import (
 	"strings"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
 )
 
 // Others returns the other relays that have begun to publish a table, a name with its keyspace:
 // those with checkpoints in the keyspace, by name, and those of other keyspaces, as NAME in
-// KEYSPACE. It omits keyspaces that it cannot read.
+// KEYSPACE. It omits other keyspaces that the relay may not read, or whose table is another
+// one or gone.
 func Others(ctx context.Context, session *gocql.Session, keyspace, relay, table string) (others []string, err error) {
 	keyspaces, err := withCheckpoints(ctx, session)
 	if err != nil {
@@ -19,8 +22,12 @@ func Others(ctx context.Context, session *gocql.Session, keyspace, relay, table 
 	}
 	for _, home := range keyspaces {
 		began, err := Begun(ctx, session, home)
-		if err != nil && home == keyspace {
-			return nil, fmt.Errorf("read the relays with checkpoints of %s: %w", table, err)
+		switch code := cqlcode.Of(err); {
+		case err == nil:
+		case home != keyspace && (code == gocql.ErrCodeUnauthorized || code == gocql.ErrCodeInvalid):
+			continue
+		default:
+			return nil, fmt.Errorf("read the relays with checkpoints of %s in %s: %w", table, home, err)
 		}
 		for _, b := range began {
 			switch {
