@@ -33,7 +33,7 @@ type NewMessage struct {
 	Payload       json.RawMessage `json:"payload,omitempty" doc:"Any JSON value; published byte for byte"`
 	PayloadText   *string         `json:"payload_text,omitempty" doc:"A text, instead of payload"`
 	PayloadBase64 *[]byte         `json:"payload_base64,omitempty" pattern:"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$" doc:"Bytes in base64, instead of payload"`
-	Tombstone     bool            `json:"tombstone,omitempty" doc:"Instead of payload: the record has no value, which deletes its key from a compacted topic"`
+	Tombstone     bool            `json:"tombstone,omitempty" doc:"Instead of payload: the record has no value, which deletes its key from a compacted topic. Requires key"`
 	// ContentType is the payload's media type.
 	ContentType string            `json:"content_type,omitempty" pattern:"^[^\\x00-\\x1f\\x7f-\\x9f]*$" maxLength:"249" doc:"Media type; by default application/json, text/plain or application/octet-stream, depending on the payload field"`
 	Headers     map[string]string `json:"headers,omitempty" maxProperties:"64" doc:"Record headers"`
@@ -121,6 +121,9 @@ func (n *NewMessage) validate(c *Config, now time.Time) error {
 	}
 	if kinds > 1 {
 		bad.Add("payload", "is given more than once: use one of payload, payload_text, payload_base64 and tombstone")
+	}
+	if n.Tombstone && n.Key == "" {
+		bad.Add("key", "is required with tombstone, which deletes the record of its key")
 	}
 	if n.Priority != nil && (*n.Priority < 0 || *n.Priority > maxPriority) {
 		bad.Add("priority", fmt.Sprintf("must be from 0 to %d", maxPriority))

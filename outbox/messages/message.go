@@ -36,6 +36,7 @@ type NewMessage struct {
 	PayloadText   *string         `json:"payload_text,omitempty"`
 	PayloadBase64 []byte          `json:"payload_base64,omitempty"`
 	// Tombstone sends a record without a value, which deletes its key from a compacted topic.
+	// It requires Key.
 	Tombstone   bool              `json:"tombstone,omitempty"`
 	ContentType string            `json:"content_type,omitempty"`
 	Headers     map[string]string `json:"headers,omitempty"`
