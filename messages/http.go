@@ -163,7 +163,7 @@ type listInput struct {
 	CreatedSince time.Time `query:"created_since" doc:"Only messages submitted at this time or later"`
 	CreatedUntil time.Time `query:"created_until" doc:"Only messages submitted before this time"`
 	Limit        int       `query:"limit" default:"100" minimum:"1" maximum:"1000"`
-	Cursor       string    `query:"cursor" doc:"next of the previous page, with the same other parameters"`
+	httpapi.Page
 }
 
 // API is a Service over HTTP.
@@ -352,18 +352,18 @@ func (a *API) list(ctx context.Context, in *listInput, operators bool) (*listOut
 		}
 	}
 	if more {
-		out.Body.Next = cursor(next)
+		out.Body.Next = in.Next(formatPosition(next))
 	}
 	return out, nil
 }
 
-// A cursor is a time in milliseconds and an id.
+// A position is a time in milliseconds and an id.
 
-func cursor(p schedule.Position) string {
+func formatPosition(p schedule.Position) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(p.DeliverAt.UnixMilli(), 10) + "/" + p.ID.String()))
 }
 
-func readCursor(s string) (schedule.Position, bool) {
+func parsePosition(s string) (schedule.Position, bool) {
 	b, err := base64.RawURLEncoding.DecodeString(s)
 	at, id, ok := strings.Cut(string(b), "/")
 	ms, err2 := strconv.ParseInt(at, 10, 64)

@@ -52,7 +52,7 @@ type ManyBody struct {
 	Filter ManyFilter `json:"filter" doc:"Which: at least one member"`
 	Limit  int        `json:"limit,omitempty" minimum:"1" maximum:"1000" doc:"Maximum number of changes of this request; default 1,000"`
 	Rate   float64    `json:"rate,omitempty" minimum:"0.1" maximum:"100000" doc:"Maximum number of changes per second; default unlimited"`
-	Cursor string     `json:"cursor,omitempty" maxLength:"200" doc:"next of the answer before"`
+	Cursor string     `json:"cursor,omitempty" maxLength:"200" doc:"next of the answer before, with the same filter; only its times may differ"`
 	DryRun bool       `json:"dry_run,omitempty" doc:"Only count them"`
 }
 
@@ -64,12 +64,22 @@ func (in *manyInput) many(now time.Time, due bool) (Many, error) {
 	if b.Filter == (ManyFilter{}) {
 		return Many{}, jsonform.Invalid("filter", "must have topic, key, client, since, until, created_since or created_until")
 	}
-	return b.Filter.many(now, due, b.Cursor, "filter.since", "cursor")
+	at := ""
+	if b.Cursor != "" {
+		var ok bool
+		if at, ok = httpapi.Position(b.Cursor, b.Filter.texts()...); !ok {
+			return Many{}, jsonform.Invalid("cursor", httpapi.ProblemCursor)
+		}
+	}
+	return b.Filter.many(now, due, at, "filter.since", "cursor")
 }
 
-// many returns the selection that begins at the cursor, if there is one. from and at are the
+// texts are the members beside the times, for the cursor.
+func (f *ManyFilter) texts() []string { return []string{f.Topic, f.Key, f.Client} }
+
+// many returns the selection that begins at the position, if there is one. from and at are the
 // parts of the request with the time Since and the cursor.
-func (f *ManyFilter) many(now time.Time, due bool, cursor, from, at string) (Many, error) {
+func (f *ManyFilter) many(now time.Time, due bool, position, from, at string) (Many, error) {
 	m := Many{
 		Filter: schedule.Filter{Until: f.Until, Topic: f.Topic, Key: f.Key, Client: f.Client, CreatedSince: f.CreatedSince, CreatedUntil: f.CreatedUntil},
 		After:  schedule.Position{DeliverAt: f.Since}, Due: due,
@@ -83,10 +93,10 @@ func (f *ManyFilter) many(now time.Time, due bool, cursor, from, at string) (Man
 	if m.Until.Sub(m.After.DeliverAt) > 3*schedule.MaxAhead {
 		return Many{}, jsonform.Invalid(from, "must be at most three years before until")
 	}
-	if cursor != "" {
+	if position != "" {
 		var ok bool
-		if m.After, ok = readCursor(cursor); !ok {
-			return Many{}, jsonform.Invalid(at, "must be next of a previous response")
+		if m.After, ok = parsePosition(position); !ok {
+			return Many{}, jsonform.Invalid(at, httpapi.ProblemCursor)
 		}
 		if m.Until.Sub(m.After.DeliverAt) > 3*schedule.MaxAhead { // the search would go through many empty months
 			return Many{}, jsonform.Invalid(at, "must be next of a previous response with this filter")
@@ -151,7 +161,7 @@ func (a *API) changeMany(
 		return nil, p
 	}
 	if rest.More {
-		out.Body.Next = cursor(rest.Next)
+		out.Body.Next = httpapi.Cursor(formatPosition(rest.Next), in.Body.Filter.texts()...)
 	}
 	return out, nil
 }

@@ -178,7 +178,8 @@ func TestMany_RefusesAMissingFilter(t *testing.T) {
 	for _, body := range []string{
 		`{}`, `{"filter":{}}`, `{"filter":{"topics":"a"}}`, `{"filter":{"topic":"a"},"limit":0}`, `{"filter":{"topic":"a"},"limit":1001}`,
 		`{"filter":{"topic":"a"},"rate":0}`, `{"filter":{"topic":"a"},"rate":-1}`, `{"filter":{"topic":"a"},"rate":0.05}`,
-		`{"filter":{"topic":"a"},"cursor":"` + cursor(schedule.Position{DeliverAt: time.UnixMilli(-1 << 50)}) + `"}`, `{"filter":{"topic":"a"},"cursor":"x"}`,
+		`{"filter":{"topic":"a"},"cursor":"` + httpapi.Cursor(formatPosition(schedule.Position{DeliverAt: time.UnixMilli(-1 << 50)}), "a", "", "") + `"}`, `{"filter":{"topic":"a"},"cursor":"x"}`,
+		`{"filter":{"topic":"a"},"cursor":"` + httpapi.Cursor(formatPosition(schedule.Position{DeliverAt: time.Now()}), "b", "", "") + `"}`,
 		`{"filter":{"since":"2001-01-01T00:00:00Z"}}`, `{"filter":{"until":"soon"}}`,
 	} {
 		for _, what := range []string{"deliver-now", "cancel"} {
@@ -343,7 +344,8 @@ func TestMany_List(t *testing.T) {
 	}
 	for query, field := range map[string]string{
 		"limit=0": "query.limit", "limit=1001": "query.limit", "cursor=x": "query.cursor", "since=2001-01-01T00:00:00Z": "query.since", "until=soon": "query.until",
-		"cursor=" + cursor(schedule.Position{DeliverAt: time.UnixMilli(-1 << 50)}): "query.cursor",
+		"cursor=" + httpapi.Cursor(formatPosition(schedule.Position{DeliverAt: time.UnixMilli(-1 << 50)}), Path): "query.cursor",
+		"topic=b&cursor=" + list("topic=a&limit=3").Next:                                                         "query.cursor", "cursor=" + list("topic=a&limit=3").Next: "query.cursor",
 	} {
 		if r := world.Request(t, b.handler, "GET", "/v1/messages?state=scheduled&"+query, ""); r.Status != 422 || !strings.Contains(r.Text, `"location":"`+field+`"`) {
 			t.Errorf("%s = %d %s, want %s", query, r.Status, r.Text, field)

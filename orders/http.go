@@ -77,14 +77,14 @@ type changeInput struct {
 	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes retries safe: the request takes effect once, and a retry receives the response of the first request with Idempotency-Replayed: true, even if the order has changed since. A refused request stores nothing and is evaluated again. Keys expire after 7 days. 1 to 255 printable ASCII characters without spaces, quoted or not."`
 	TraceParent    string `header:"traceparent" doc:"W3C trace context; it travels with the event"`
 	TraceState     string `header:"tracestate" doc:"W3C trace context"`
-	IfMatch        string `header:"If-Match" doc:"The ETag of the version to change; the change is refused with 412 if the order is at another one"`
-	RawBody        []byte `contentType:"application/json"`
+	httpapi.Precondition
+	RawBody []byte `contentType:"application/json"`
 }
 
 // Resolve is that of createInput.
 func (in *changeInput) Resolve(ctx huma.Context) []error {
 	in.IdempotencyKey = httpapi.Key(in.IdempotencyKey)
-	return httpapi.OneKey(ctx)
+	return append(in.Precondition.Resolve(ctx), httpapi.OneKey(ctx)...)
 }
 
 // api are the handlers on a Service.

@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
@@ -18,13 +19,13 @@ type listInput struct {
 	Since      time.Time `query:"since" doc:"Placed at this time or later"`
 	Until      time.Time `query:"until" doc:"Placed before this time"`
 	Limit      int       `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"Orders of a page, at most"`
-	Cursor     string    `query:"cursor" pattern:"^[A-Za-z0-9_-]{32}$" doc:"next of the previous page"`
+	httpapi.Page
 }
 
 // Resolve rejects empty parameters: huma treats them as absent, so the list
 // would be unbounded.
-func (*listInput) Resolve(ctx huma.Context) []error {
-	var errs []error
+func (in *listInput) Resolve(ctx huma.Context) []error {
+	errs := in.Page.Resolve(ctx)
 	u := ctx.URL()
 	for name, values := range u.Query() {
 		if slices.Contains(values, "") {
@@ -66,6 +67,7 @@ func (a *api) list(ctx context.Context, in *listInput) (*listOutput, error) {
 	if err != nil {
 		return nil, a.fail(ctx, "list", err, gocql.UUID{}, false)
 	}
+	p.Next = in.Next(p.Next)
 	out := &listOutput{Body: listBody{Orders: make([]listedOrder, len(p.Orders)), Next: p.Next}}
 	for i, o := range p.Orders {
 		out.Body.Orders[i] = listedOrder{o, linksTo(o.ID)}

@@ -3,7 +3,6 @@ package orders
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/http"
 	"strconv"
 
@@ -11,12 +10,13 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 type eventsInput struct {
-	ID     string `path:"id" format:"uuid" doc:"The order's id"`
-	Cursor string `query:"cursor" pattern:"^[1-9][0-9]{0,17}$" doc:"next of the previous page"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"50" default:"20" doc:"Events of a page, at most"`
+	ID    string `path:"id" format:"uuid" doc:"The order's id"`
+	Limit int    `query:"limit" minimum:"1" maximum:"50" default:"20" doc:"Events of a page, at most"`
+	httpapi.Page
 }
 
 type eventsOutput struct {
@@ -60,8 +60,8 @@ func (a *api) events(ctx context.Context, in *eventsInput) (*eventsOutput, error
 		return nil, toProblem(ErrNotFound, id, false)
 	}
 	before, err := strconv.ParseInt(cmp.Or(in.Cursor, "0"), 10, 64)
-	if err != nil { // its pattern is checked
-		return nil, a.fail(ctx, "list events", fmt.Errorf("cursor: %w", err), id, false)
+	if err != nil || before < 0 {
+		return nil, toProblem(&InvalidError{Fields: []FieldError{{Field: "query.cursor", Problem: httpapi.ProblemCursor}}}, id, false)
 	}
 	events, err := a.service.Events(ctx, id, before, in.Limit)
 	if err != nil {
@@ -69,7 +69,7 @@ func (a *api) events(ctx context.Context, in *eventsInput) (*eventsOutput, error
 	}
 	out := &eventsOutput{Body: eventsBody{Events: events}}
 	if n := len(events); n == in.Limit && events[n-1].Version > 1 {
-		out.Body.Next = strconv.FormatInt(events[n-1].Version, 10)
+		out.Body.Next = in.Next(strconv.FormatInt(events[n-1].Version, 10))
 	}
 	return out, nil
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // Bounds of a page of List.
@@ -121,7 +123,7 @@ func (q *ListQuery) start() (cursor, error) {
 	if q.Cursor != "" {
 		got, err := parseCursor(q.Cursor)
 		if err != nil {
-			bad.Add("query.cursor", "must be next of the previous page")
+			bad.Add("query.cursor", httpapi.ProblemCursor)
 		} else if got.at.Before(c.at) {
 			c = got
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -142,6 +143,9 @@ func TestHTTP_List(t *testing.T) {
 		}
 		l, _ := r.Body["links"].(map[string]any)
 		next, _ = l["next"].(string)
+		if other := strings.Replace(next, "customer_id=17850", "customer_id=1", 1); other != "" {
+			world.Request(t, h, "GET", other, "").MustBeProblem(t, 422, problemInvalid)
+		}
 	}
 	if seen != 3 {
 		t.Errorf("%d orders in the list, want 3", seen)

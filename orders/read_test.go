@@ -101,6 +101,7 @@ func TestEvents_InPages(t *testing.T) {
 			path = ""
 			if next, ok := r.Body["next"].(string); ok {
 				path = fmt.Sprintf("/v1/orders/%s/events?limit=%d&cursor=%s", o.ID, limit, next)
+				world.Request(t, h, "GET", fmt.Sprintf("/v1/orders/%s/events?cursor=%s", other.ID, next), "").MustBeProblem(t, 422, problemInvalid)
 			}
 		}
 		if !slices.Equal(got, want) {

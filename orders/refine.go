@@ -52,13 +52,7 @@ func refine(doc *huma.OpenAPI) {
 				continue
 			}
 			for _, p := range op.Parameters {
-				switch p.Name {
-				case "If-Match":
-					p.Schema = &huma.Schema{Type: huma.TypeString, Pattern: ifMatchForm, MaxLength: ptr(maxIfMatch), Examples: []any{`"1"`}}
-					if op.Responses["428"] == nil {
-						p.Schema.Pattern = `^$|` + ifMatchForm // an empty header is treated as absent
-					}
-				case "customer_id":
+				if p.Name == "customer_id" {
 					p.Schema = &huma.Schema{Type: huma.TypeString, Pattern: notBlankForm, MinLength: &least, MaxLength: ptr(MaxReference)}
 				}
 			}

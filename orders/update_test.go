@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -296,20 +295,4 @@ func TestHTTP_Changes(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.mustBe(t, uuid, EventCreated, EventUpdated, EventUpdated, EventUpdated)
-}
-
-func TestParseIfMatch(t *testing.T) {
-	t.Parallel()
-	for header, want := range map[string][]int64{
-		"": nil, "*": nil, " * ": nil, `"1"`: {1}, `"1", "22"`: {1, 22}, `W/"1"`: {}, `"x","2"`: {2}, `"01"`: {}, `"-1"`: {-1}, `"a,b" ,"3"`: {3},
-	} {
-		if got, err := parseIfMatch(header); err != nil || !slices.Equal(got, want) || (got == nil) != (want == nil) {
-			t.Errorf("parseIfMatch(%q) = %v, %v, want %v", header, got, err, want)
-		}
-	}
-	for _, header := range []string{"1", `"1`, `"1""2"`, `"1",`, `*,"1"`, strings.Repeat(`"1",`, maxIfMatch) + `"1"`} {
-		if got, err := parseIfMatch(header); err == nil {
-			t.Errorf("parseIfMatch(%q) = %v, want an error", header, got)
-		}
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // actionKind is a change of one dead letter. A change that cannot be undone, such as
@@ -32,8 +33,8 @@ var actions = []actionKind{
 
 type actionInput struct {
 	EventID string `path:"event_id" format:"uuid"`
-	IfMatch string `header:"If-Match" pattern:"^(\\*|\"[1-9][0-9]{0,17}\")?$" patternDescription:"an ETag with its quotes, such as \"3\"" doc:"ETag of the dead letter as it was read; if it has changed since, the request fails with 412"`
-	Body    *struct {
+	httpapi.Precondition
+	Body *struct {
 		DryRun bool `json:"dry_run,omitempty" doc:"Return a preview without changing anything"`
 	}
 }
@@ -67,12 +68,35 @@ func (ep *actionEndpoints) register() {
 	}
 }
 
+// expected returns the version of a dead letter that a header If-Match permits to change; 0 is any.
+func (ep *actionEndpoints) expected(ctx context.Context, id gocql.UUID, header string) (int64, error) {
+	match, ok := httpapi.ParseMatch(header)
+	if !ok {
+		return 0, invalid(ctx, "header.If-Match", httpapi.ProblemMatch)
+	}
+	versions := match.Versions()
+	switch {
+	case versions == nil:
+		return 0, nil
+	case len(versions) == 1:
+		return versions[0], nil
+	}
+	l, err := ep.store.Read(ctx, id)
+	if err == nil && !match.Permits(l.Version) {
+		err = &dlq.VersionError{EventID: id, Have: l.Version}
+	}
+	if err != nil {
+		return 0, ep.toProblem(ctx, err, false)
+	}
+	return l.Version, nil
+}
+
 func (ep *actionEndpoints) act(ctx context.Context, a *actionKind, in *actionInput) (*actionOutput, error) {
 	id, err := eventID(ctx, "path.event_id", in.EventID)
 	if err != nil {
 		return nil, err
 	}
-	version, err := ifMatch(ctx, in.IfMatch)
+	version, err := ep.expected(ctx, id, in.IfMatch)
 	if err != nil {
 		return nil, err
 	}

@@ -123,7 +123,11 @@ func TestAct_Refused(t *testing.T) {
 	}
 	b.ask(t, access.Admin, "POST", path(l, "discard"), `{"dry_run":true}`, "If-Match", `"7"`).problemIn(t, http.StatusPreconditionFailed)
 	b.ask(t, access.Admin, "POST", path(testDeadLetter("x", 1), "discard"), `{}`).problemIn(t, http.StatusNotFound)
-	for _, odd := range []string{"7", `W/"1"`, `"x"`, `""`, `"0"`} {
+	for _, other := range []string{`W/"1"`, `"x"`, `""`, `"0"`, `"2", "3"`} {
+		b.ask(t, access.Admin, "POST", path(l, "discard"), `{}`, "If-Match", other).problemIn(t, http.StatusPreconditionFailed)
+	}
+	b.ask(t, access.Admin, "POST", path(l, "discard"), `{"dry_run":true}`, "If-Match", `"7", "1"`).into(t, http.StatusOK, nil)
+	for _, odd := range []string{"7", `"1",`, `*, "1"`} {
 		if p := b.ask(t, access.Admin, "POST", path(l, "discard"), `{}`, "If-Match", odd).problemIn(t, http.StatusUnprocessableEntity); p.Errors[0].Location != "header.If-Match" {
 			t.Errorf("If-Match %s: %+v", odd, p)
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
@@ -32,9 +33,9 @@ const (
 )
 
 type aggregateInput struct {
-	ID     string `path:"id" minLength:"1" maxLength:"1000" doc:"Aggregate id as in events and dead letters; a message is the aggregate of its own id"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"200"`
-	Cursor string `query:"cursor" maxLength:"8000" doc:"next of the previous response"`
+	ID    string `path:"id" minLength:"1" maxLength:"1000" doc:"Aggregate id as in events and dead letters; a message is the aggregate of its own id"`
+	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"200"`
+	httpapi.Page
 }
 
 // AggregateBody is what is known of an aggregate, in one list.
@@ -81,11 +82,11 @@ func (ep *biographyEndpoints) registerAggregate() {
 func (ep *biographyEndpoints) getAggregate(ctx context.Context, in *aggregateInput) (*aggregateOutput, error) {
 	var after AggregateEntry
 	if in.Cursor != "" {
-		if err := readCursor(ctx, "query.cursor", in.Cursor, &after); err != nil {
+		if err := readPosition(ctx, in.Cursor, &after); err != nil {
 			return nil, err
 		}
 		if after.Kind == "" {
-			return nil, invalid(ctx, "query.cursor", "not a cursor of this API; start without a cursor")
+			return nil, invalid(ctx, "query.cursor", httpapi.ProblemCursor)
 		}
 	}
 	work, cancel := context.WithTimeout(ctx, biographyTimeout)
@@ -109,7 +110,7 @@ func (ep *biographyEndpoints) getAggregate(ctx context.Context, in *aggregateInp
 		out.Body.Entries = entries[:in.Limit]
 		last := entries[in.Limit-1]
 		last.Detail = "" // it may be long, and has no part in the order
-		out.Body.Next = cursorOf(last)
+		out.Body.Next = in.Next(positionOf(last))
 	}
 	return out, nil
 }

@@ -11,12 +11,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 type archivesInput struct {
-	Limit  int       `query:"limit" minimum:"1" maximum:"500" default:"50"`
-	Since  time.Time `query:"since" doc:"Objects of this day (UTC) or later"`
-	Cursor string    `query:"cursor" maxLength:"1000" doc:"next of the previous response"`
+	Limit int       `query:"limit" minimum:"1" maximum:"500" default:"50"`
+	Since time.Time `query:"since" doc:"Objects of this day (UTC) or later"`
+	httpapi.Page
 }
 
 // ArchiveObject is an object of the archive.
@@ -63,14 +64,14 @@ func (ep *archiveEndpoints) archives(ctx context.Context, in *archivesInput) (*a
 	out.Body.Configured = true
 	var after string
 	if in.Cursor != "" {
-		if err := readCursor(ctx, "query.cursor", in.Cursor, &after); err != nil {
+		if err := readPosition(ctx, in.Cursor, &after); err != nil {
 			return nil, err
 		}
 	}
 	err := ep.heavily(ctx, func() error {
 		return ep.keeper.Archive().ListAfter(ctx, after, in.Since, func(m archive.Manifest) error {
 			if n := len(out.Body.Objects); n == in.Limit {
-				out.Body.Next = cursorOf(out.Body.Objects[n-1].Object)
+				out.Body.Next = in.Next(positionOf(out.Body.Objects[n-1].Object))
 				return dlq.ErrStop
 			}
 			out.Body.Objects = append(out.Body.Objects, ep.objectOf(&m))

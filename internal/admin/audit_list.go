@@ -12,6 +12,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 const (
@@ -31,7 +32,7 @@ type auditInput struct {
 	Actor  string    `query:"actor" maxLength:"300"`
 	Action []string  `query:"action" nullable:"false" maxItems:"50" doc:"Entries of these actions, such as deliver-messages-now; several separated by commas"`
 	Limit  int       `query:"limit" minimum:"1" maximum:"500" default:"100"`
-	Cursor string    `query:"cursor" maxLength:"500" doc:"next of the previous response"`
+	httpapi.Page
 }
 
 type auditOutput struct {
@@ -78,11 +79,11 @@ func (ep *auditEndpoints) list(ctx context.Context, in *auditInput) (*auditOutpu
 	var after gocql.UUID
 	if in.Cursor != "" {
 		var at auditPlace
-		if err := readCursor(ctx, "query.cursor", in.Cursor, &at); err != nil {
+		if err := readPosition(ctx, in.Cursor, &at); err != nil {
 			return nil, err
 		}
 		if at.ID.Version() != 1 {
-			return nil, invalid(ctx, "query.cursor", "not a cursor of this API; start without a cursor")
+			return nil, invalid(ctx, "query.cursor", httpapi.ProblemCursor)
 		}
 		after, since, to = at.ID, at.Since, at.ID
 	}
@@ -134,7 +135,7 @@ func (ep *auditEndpoints) walk(ctx context.Context, in *auditInput, since time.T
 				looked++
 				if len(out.Body.Entries) == in.Limit || looked > auditEntries {
 					// The entry before this one was the last that was processed.
-					out.Body.Next = cursorOf(auditPlace{ID: after, Since: since})
+					out.Body.Next = in.Next(positionOf(auditPlace{ID: after, Since: since}))
 					return nil
 				}
 				after = id
@@ -150,7 +151,7 @@ func (ep *auditEndpoints) walk(ctx context.Context, in *auditInput, since time.T
 		width = min(8*width, auditMost)
 	}
 	if !day.Before(last) {
-		out.Body.Next = cursorOf(auditPlace{ID: gocql.MinTimeUUID(day.AddDate(0, 0, 1)), Since: since})
+		out.Body.Next = in.Next(positionOf(auditPlace{ID: gocql.MinTimeUUID(day.AddDate(0, 0, 1)), Since: since}))
 	}
 	return nil
 }

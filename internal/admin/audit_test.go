@@ -146,6 +146,13 @@ func TestAudit_CursorsCrossDays(t *testing.T) {
 			t.Errorf("by %d: %d lines, others or in another order", limit, len(got))
 		}
 	}
+	var first auditBody
+	b.ask(t, access.Viewer, "GET", "/v1/audit?limit=1&actor=bob", "").into(t, http.StatusOK, &first)
+	for _, other := range []string{"", "&actor=alice", "&actor=bob&action=discard"} {
+		if p := b.ask(t, access.Viewer, "GET", "/v1/audit?limit=1&cursor="+first.Next+other, "").problemIn(t, http.StatusUnprocessableEntity); p.Errors[0].Location != "query.cursor" {
+			t.Errorf("the cursor of bob's entries with %q: %+v", other, p)
+		}
+	}
 	if got := walk(url.Values{"actor": {"bob"}}, 3); len(got) != 10 {
 		t.Errorf("of one actor %d lines, want 10", len(got))
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/cached"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 )
 
@@ -46,7 +47,7 @@ type listInput struct {
 	Until       time.Time `query:"until" doc:"Dead letters whose first failure was before this time"`
 	WithPayload bool      `query:"with_payload" doc:"Add the payloads, as the events had them. A page ends after about 8 MiB of payloads, and is then shorter than limit."`
 	Limit       int       `query:"limit" minimum:"1" maximum:"500" default:"50"`
-	Cursor      string    `query:"cursor" maxLength:"500" doc:"next of the previous response"`
+	httpapi.Page
 }
 
 type deadLettersBody struct {
@@ -170,11 +171,11 @@ func (ep *deadLetterEndpoints) list(ctx context.Context, in *listInput) (*listOu
 		return nil, err
 	}
 	if in.Cursor != "" {
-		if err := readCursor(ctx, "query.cursor", in.Cursor, &f.After); err != nil {
+		if err := readPosition(ctx, in.Cursor, &f.After); err != nil {
 			return nil, err
 		}
 		if f.After.FirstFailedAt.IsZero() {
-			return nil, invalid(ctx, "query.cursor", "not a cursor of this API; start without a cursor")
+			return nil, invalid(ctx, "query.cursor", httpapi.ProblemCursor)
 		}
 	}
 	var deadLetters []dlq.DeadLetter
@@ -208,7 +209,7 @@ func (ep *deadLetterEndpoints) list(ctx context.Context, in *listInput) (*listOu
 		deadLetters, out.Body.DeadLetters = deadLetters[:n], out.Body.DeadLetters[:n]
 	}
 	if more {
-		out.Body.Next = cursorOf(deadLetters[len(deadLetters)-1].Position())
+		out.Body.Next = in.Next(positionOf(deadLetters[len(deadLetters)-1].Position()))
 	}
 	return out, nil
 }

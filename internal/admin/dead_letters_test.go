@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -41,7 +42,14 @@ func (b *fixture) all(t *testing.T, query url.Values, limit int) (ids []string) 
 		if len(l.DeadLetters) != limit || page > 1000 {
 			t.Fatalf("page %d has %d dead letters and a cursor, want %d", page, len(l.DeadLetters), limit)
 		}
-		query.Set("cursor", l.Next)
+		if query.Set("cursor", l.Next); page == 0 {
+			other := maps.Clone(query)
+			other.Set("event_type", "another")
+			other.Set("status", "archived")
+			if p := b.ask(t, access.Viewer, "GET", "/v1/dead-letters?"+other.Encode(), "").problemIn(t, http.StatusUnprocessableEntity); p.Errors[0].Location != "query.cursor" {
+				t.Errorf("the cursor of another filter: %+v", p)
+			}
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // maxEdit bounds the body of an edit: a payload of a megabyte in base64, and headers.
@@ -19,8 +20,8 @@ const maxEdit = 4 << 20
 
 type editInput struct {
 	EventID string `path:"event_id" format:"uuid"`
-	IfMatch string `header:"If-Match" pattern:"^(\\*|\"[1-9][0-9]{0,17}\")$" patternDescription:"an ETag with its quotes, such as \"3\"" doc:"ETag of the dead letter as it was read; required"`
-	Body    EditBody
+	httpapi.Precondition
+	Body EditBody
 }
 
 // EditBody is the request of an edit.
@@ -86,7 +87,7 @@ func (ep *actionEndpoints) edit(ctx context.Context, in *editInput) (*editOutput
 	if in.IfMatch == "" {
 		return nil, newProblem(ctx, problemNeedsMatch, "The version of the dead letter is missing: send its ETag as If-Match.")
 	}
-	version, err := ifMatch(ctx, in.IfMatch)
+	version, err := ep.expected(ctx, id, in.IfMatch)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // Invalid requests receive an error with the name of the field, never 500.
@@ -20,7 +21,7 @@ func TestHostile_BadInputIsNamed(t *testing.T) {
 	b := setup(t, nil)
 	id := b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{}).EventID.String()
 	deadLetter := "/v1/dead-letters/" + id
-	cursor := cursorOf(map[string]any{"first_failed_at": 7})
+	cursor := func(list string, position any) string { return httpapi.Cursor(positionOf(position), list) }
 	for _, tt := range []struct {
 		method, path, body string
 		code               int
@@ -34,7 +35,9 @@ func TestHostile_BadInputIsNamed(t *testing.T) {
 		{"GET", "/v1/dead-letters?since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z", "", 422, "query.since"},
 		{"GET", "/v1/dead-letters?cursor=%00%ff", "", 422, "query.cursor"},
 		{"GET", "/v1/dead-letters?cursor=e30", "", 422, "query.cursor"},
-		{"GET", "/v1/dead-letters?cursor=" + cursor, "", 422, "query.cursor"},
+		{"GET", "/v1/dead-letters?cursor=" + httpapi.Cursor("e30", "/v1/dead-letters"), "", 422, "query.cursor"},
+		{"GET", "/v1/dead-letters?cursor=" + httpapi.Cursor("!", "/v1/dead-letters"), "", 422, "query.cursor"},
+		{"GET", "/v1/dead-letters?cursor=" + cursor("/v1/dead-letters", map[string]any{"first_failed_at": 7}), "", 422, "query.cursor"},
 		{"GET", "/v1/dead-letters?cursor=" + strings.Repeat("a", 600), "", 422, "query.cursor"},
 		{"GET", "/v1/dead-letters?aggregate_id=" + strings.Repeat("a", 1001), "", 422, "query.aggregate_id"},
 		{"GET", "/v1/dead-letters?aggregate_id=%ff", "", 422, "query.aggregate_id"},
@@ -44,10 +47,10 @@ func TestHostile_BadInputIsNamed(t *testing.T) {
 		{"GET", "/v1/dead-letters/%3Cscript%3E", "", 422, "path.event_id"},
 		{"GET", "/v1/dead-letters/groups?status=x", "", 422, "query.status[0]"},
 		{"GET", "/v1/audit?cursor=x", "", 422, "query.cursor"},
-		{"GET", "/v1/audit?cursor=" + cursorOf(auditPlace{}), "", 422, "query.cursor"},
+		{"GET", "/v1/audit?cursor=" + cursor("/v1/audit", auditPlace{}), "", 422, "query.cursor"},
 		{"GET", "/v1/audit?since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z", "", 422, "query.since"},
 		{"GET", "/v1/jobs?cursor=x", "", 422, "query.cursor"},
-		{"GET", "/v1/jobs?cursor=" + cursorOf("01a2005c-395d-72e3-8401-994110828553"), "", 422, "query.cursor"},
+		{"GET", "/v1/jobs?cursor=" + cursor("/v1/jobs", "01a2005c-395d-72e3-8401-994110828553"), "", 422, "query.cursor"},
 		{"GET", "/v1/jobs/x", "", 422, "path.id"},
 		{"POST", deadLetter + "/discard", "{", 400, "body"},
 		{"POST", deadLetter + "/discard", "[]", 422, "body"},

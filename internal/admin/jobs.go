@@ -108,8 +108,8 @@ type dryJobBody struct {
 }
 
 type jobsInput struct {
-	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
-	Cursor string `query:"cursor" maxLength:"500" doc:"next of the previous response"`
+	Limit int `query:"limit" minimum:"1" maximum:"500" default:"50"`
+	httpapi.Page
 }
 
 type jobsOutput struct {
@@ -294,11 +294,11 @@ const auditIDs = 100
 func (ep *jobEndpoints) listJobs(ctx context.Context, in *jobsInput) (*jobsOutput, error) {
 	var after gocql.UUID
 	if in.Cursor != "" {
-		if err := readCursor(ctx, "query.cursor", in.Cursor, &after); err != nil {
+		if err := readPosition(ctx, in.Cursor, &after); err != nil {
 			return nil, err
 		}
 		if after.Version() != 1 {
-			return nil, invalid(ctx, "query.cursor", "not a cursor of this API; start without a cursor")
+			return nil, invalid(ctx, "query.cursor", httpapi.ProblemCursor)
 		}
 	}
 	list, err := ep.jobs.List(ctx, after, in.Limit+1)
@@ -309,7 +309,7 @@ func (ep *jobEndpoints) listJobs(ctx context.Context, in *jobsInput) (*jobsOutpu
 	out.Body.Jobs = []JobBody{}
 	for i, j := range list {
 		if i == in.Limit {
-			out.Body.Next = cursorOf(list[i-1].ID)
+			out.Body.Next = in.Next(positionOf(list[i-1].ID))
 			break
 		}
 		out.Body.Jobs = append(out.Body.Jobs, jobOf(j))

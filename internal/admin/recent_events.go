@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
@@ -38,10 +39,10 @@ const (
 )
 
 type recentEventsInput struct {
-	State  string    `query:"state" enum:"waiting,published,dead_letter" doc:"Events in this state only"`
-	Since  time.Time `query:"since" doc:"Events that were written at this time or later; default: the last hour or, of a part of the log that no relay reads, since its last heartbeat"`
-	Limit  int       `query:"limit" minimum:"1" maximum:"1000" default:"100"`
-	Cursor string    `query:"cursor" maxLength:"500" doc:"next of the previous response"`
+	State string    `query:"state" enum:"waiting,published,dead_letter" doc:"Events in this state only"`
+	Since time.Time `query:"since" doc:"Events that were written at this time or later; default: the last hour or, of a part of the log that no relay reads, since its last heartbeat"`
+	Limit int       `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	httpapi.Page
 }
 
 // recentEventsQuery is a request with its cursor decoded.
@@ -108,11 +109,11 @@ func (ep *recentEventEndpoints) list(ctx context.Context, in *recentEventsInput)
 	now := time.Now()
 	q := recentEventsQuery{recentEventsInput: in}
 	if in.Cursor != "" {
-		if err := readCursor(ctx, "query.cursor", in.Cursor, &q.after); err != nil {
+		if err := readPosition(ctx, in.Cursor, &q.after); err != nil {
 			return nil, err
 		}
 		if q.after.At.IsZero() || q.after.Since.IsZero() {
-			return nil, invalid(ctx, "query.cursor", "not a cursor of this API; start without a cursor")
+			return nil, invalid(ctx, "query.cursor", httpapi.ProblemCursor)
 		}
 	}
 	work, cancel := context.WithTimeout(ctx, biographyTimeout)
@@ -184,7 +185,7 @@ func (ep *recentEventEndpoints) readSince(ctx context.Context, in *recentEventsQ
 		if len(b.Events) > in.Limit {
 			b.Events = b.Events[:in.Limit]
 			last := &b.Events[in.Limit-1]
-			b.Next = cursorOf(eventPlace{last.WrittenAt, last.EventID, oldest})
+			b.Next = in.Next(positionOf(eventPlace{last.WrittenAt, last.EventID, oldest}))
 		}
 	}
 	if in.State == "" {

@@ -9,12 +9,13 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 type setInput struct {
 	EventID string `path:"event_id" format:"uuid"`
-	IfMatch string `header:"If-Match" pattern:"^(\\*|\"[1-9][0-9]{0,17}\")?$" patternDescription:"an ETag with its quotes, such as \"3\"" doc:"ETag of the dead letter as it was read; if it has changed since, the request fails with 412"`
-	Body    Labels
+	httpapi.Precondition
+	Body Labels
 }
 
 // Labels is a change of priority and tags.
@@ -55,7 +56,7 @@ func (ep *actionEndpoints) set(ctx context.Context, in *setInput) (*actionOutput
 	if err != nil {
 		return nil, err
 	}
-	version, err := ifMatch(ctx, in.IfMatch)
+	version, err := ep.expected(ctx, id, in.IfMatch)
 	if err != nil {
 		return nil, err
 	}

@@ -25,32 +25,23 @@ func when(t time.Time) *time.Time {
 // etag returns a version as an ETag.
 func etag(version int64) string { return httpapi.ETag(version) }
 
-// ifMatch parses a header If-Match; 0 means any version.
-func ifMatch(ctx context.Context, header string) (int64, error) {
-	version, ok := httpapi.ParseIfMatch(header)
-	if !ok { // a number that is too large for its pattern
-		return 0, invalid(ctx, "header.If-Match", `must be an ETag with its quotes, such as "3"`)
-	}
-	return version, nil
-}
-
-// cursorOf returns a place in a listing as an opaque cursor.
-func cursorOf(v any) string {
+// positionOf returns a position in a list as a text for its cursor.
+func positionOf(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic("admin: marshal a cursor of plain fields: " + err.Error())
+		panic("admin: marshal a position of plain fields: " + err.Error())
 	}
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// readCursor decodes a cursor of cursorOf into v. Other cursors are invalid.
-func readCursor(ctx context.Context, location, cursor string, v any) error {
-	b, err := base64.RawURLEncoding.DecodeString(cursor)
+// readPosition decodes a text of positionOf into v. Others are of no cursor.
+func readPosition(ctx context.Context, position string, v any) error {
+	b, err := base64.RawURLEncoding.DecodeString(position)
 	if err == nil {
 		err = json.Unmarshal(b, v)
 	}
 	if err != nil {
-		return invalid(ctx, location, "not a cursor of this API; start without a cursor")
+		return invalid(ctx, "query.cursor", httpapi.ProblemCursor)
 	}
 	return nil
 }

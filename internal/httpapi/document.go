@@ -53,8 +53,18 @@ func CompleteDocument(doc *huma.OpenAPI) {
 			describeConditions(op)
 			for _, p := range op.Parameters {
 				p.Schema.PatternDescription = "" // huma's, which is in the message already
-				if p.Name == headerKey {
+				switch p.Name {
+				case headerKey:
 					p.Schema = &huma.Schema{Type: huma.TypeString, Pattern: keyForm}
+				case "If-Match", "If-None-Match":
+					if op.Method == http.MethodGet {
+						continue // a read answers with the whole response to any other value
+					}
+					most := maxMatch
+					p.Schema = &huma.Schema{Type: huma.TypeString, Pattern: matchForm, MaxLength: &most, Examples: []any{`"1"`}}
+					if !p.Required { // an empty header is treated as absent
+						p.Schema.Pattern = `^$|` + matchForm
+					}
 				}
 			}
 			if op.RequestBody != nil {

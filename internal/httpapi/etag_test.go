@@ -4,19 +4,27 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
 )
 
-func TestParseIfMatch(t *testing.T) {
+func TestParseMatch(t *testing.T) {
 	t.Parallel()
-	for header, want := range map[string]int64{"": 0, "*": 0, `"1"`: 1, ETag(1 << 60): 1 << 60} {
-		if got, ok := ParseIfMatch(header); got != want || !ok {
-			t.Errorf("ParseIfMatch(%q) = %d, %v, want %d", header, got, ok, want)
+	for header, want := range map[string][]int64{
+		"": nil, "*": nil, " * ": nil, `"1"`: {1}, `"1", "22"`: {1, 22}, `W/"1"`: {}, `"x","2"`: {2}, `"01"`: {}, `"-1"`: {}, `"0"`: {}, `"a,b" ,"3"`: {3}, `"99999999999999999999"`: {}, ETag(1 << 60): {1 << 60},
+	} {
+		m, ok := ParseMatch(header)
+		if got := m.Versions(); !ok || !slices.Equal(got, want) || (got == nil) != (want == nil) {
+			t.Errorf("ParseMatch(%q) = %v, %v, want %v", header, got, ok, want)
+		}
+		if m.Permits(2) != (want == nil || slices.Contains(want, 2)) {
+			t.Errorf("ParseMatch(%q) permits version 2: %v", header, m.Permits(2))
 		}
 	}
-	for _, header := range []string{"1", `"1`, `"0"`, `"-1"`, `"01"`, `"1","2"`, `W/"1"`, `"x"`, `"99999999999999999999"`} {
-		if got, ok := ParseIfMatch(header); ok {
-			t.Errorf("ParseIfMatch(%q) = %d, want an error", header, got)
+	for _, header := range []string{"1", `"1`, `"1""2"`, `"1",`, `*,"1"`, "w/\"1\"", strings.Repeat(`"1",`, maxMatch) + `"1"`} {
+		if m, ok := ParseMatch(header); ok {
+			t.Errorf("ParseMatch(%q) = %v, want an error", header, m)
 		}
 	}
 }
@@ -40,6 +48,7 @@ func TestNotModified(t *testing.T) {
 		{"GET", "/versioned", `"3"`, "304  "},
 		{"GET", "/versioned", `"2", W/"3"`, "304  "},
 		{"GET", "/versioned", "*", "304  "},
+		{"GET", "/versioned", `3`, "200 body text/plain"},
 		{"HEAD", "/versioned", `"3"`, "304  "},
 		{"GET", "/versioned", `"33"`, "200 body text/plain"},
 		{"POST", "/versioned", `"3"`, "200 body text/plain"},

@@ -424,7 +424,34 @@ func TestResource_LifeCycle(t *testing.T) {
 	if r := b.ask(t, http.MethodPut, path, read.Body.String(), "If-Match", `"1"`); r.Code != 412 || r.Type != problemStale {
 		t.Errorf("PUT of an old version = %d %s", r.Code, r.Body)
 	}
-	for _, odd := range []string{"1", "*", `W/"1"`, `"1","2"`, `"0"`} {
+	if r := b.ask(t, http.MethodPut, path, read.Body.String()); r.Code != 412 || r.Type != problemStale {
+		t.Errorf("PUT of a body with an old version = %d %s", r.Code, r.Body)
+	}
+	now := strings.Replace(read.Body.String(), `"version":1`, `"version":2`, 1)
+	for _, other := range []string{`W/"2"`, `"1", "3"`, `"0"`} {
+		if r := b.ask(t, http.MethodPut, path, now, "If-Match", other); r.Code != 412 || r.Type != problemStale {
+			t.Errorf("PUT with If-Match %s = %d %s", other, r.Code, r.Body)
+		}
+	}
+	if r := b.ask(t, http.MethodPut, path, now, "If-Match", `"3"`); r.Code != 412 {
+		t.Errorf("PUT with another version than If-Match = %d %s", r.Code, r.Body)
+	}
+	for i, fits := range []string{"*", `"1", "3"`, ""} {
+		body := strings.Replace(read.Body.String(), `"version":1`, fmt.Sprintf(`"version":%d`, 2+i), 1)
+		if r := b.ask(t, http.MethodPut, path, body, "If-Match", fits); r.Code != 200 || r.Version != int64(3+i) {
+			t.Errorf("PUT with If-Match %s = %d %s", fits, r.Code, r.Body)
+		}
+	}
+	if r := b.ask(t, http.MethodPut, path+"-other", `{"topics":["a"]}`, "If-Match", "*"); r.Code != 412 {
+		t.Errorf("PUT of a new one with If-Match * = %d %s", r.Code, r.Body)
+	}
+	if r := b.ask(t, http.MethodPut, path, `{"topics":["a"]}`, "If-None-Match", `"1", W/"5"`); r.Code != 412 {
+		t.Errorf("PUT of a version in If-None-Match = %d %s", r.Code, r.Body)
+	}
+	if r := b.ask(t, http.MethodPut, path, `{"topics":["a"]}`, "If-None-Match", `"1"`); r.Code != 200 {
+		t.Errorf("PUT of another version than in If-None-Match = %d %s", r.Code, r.Body)
+	}
+	for _, odd := range []string{"1", `"1`, `"1",`} {
 		if r := b.ask(t, http.MethodPut, path, read.Body.String(), "If-Match", odd); r.Code != 422 || r.Errors[0].Location != "header.If-Match" {
 			t.Errorf("PUT with If-Match %s = %d %s", odd, r.Code, r.Body)
 		}

@@ -134,6 +134,13 @@ func TestClient_LeasePages(t *testing.T) {
 	if !slices.Equal(offsets, []int64{0, 1, 2, 3, 4}) {
 		t.Errorf("leases of the offsets %v", offsets)
 	}
+	first, err := c.Leases(t.Context(), "orders", "", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Leases(t.Context(), "others", first.Next, 2); err == nil || !strings.Contains(err.Error(), "query.cursor") {
+		t.Errorf("the cursor of another subscription: %v", err)
+	}
 	if _, err := c.Leases(t.Context(), "orders", "x", 2); err == nil || !strings.Contains(err.Error(), "query.cursor") {
 		t.Errorf("another cursor: %v", err)
 	}

@@ -223,7 +223,9 @@ func decodeSubscription(name string, body []byte) (subscriptions.Subscription, e
 		s.DeadLetter = f.deadLetter()
 		s.KeepPaused = !take(f, "paused", "true or false", &s.Paused)
 		var ignored subscriptionInput
-		take(f, "version", "a whole number", &ignored.Version)
+		if take(f, "version", "a whole number", &s.Version); s.Version < 0 {
+			f.bad.Add("version", "must be the version that is replaced, or omitted")
+		}
 		take(f, "created_at", jsonform.WantTime, &ignored.CreatedAt)
 		take(f, "changed_at", jsonform.WantTime, &ignored.ChangedAt)
 		f.text("changed_by", &ignored.ChangedBy)

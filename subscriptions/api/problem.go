@@ -94,7 +94,7 @@ func toProblem(ctx context.Context, name string, err error) *problem {
 	case errors.Is(err, subscriptions.ErrNotFound):
 		return notFound(name)
 	case errors.Is(err, subscriptions.ErrVersion):
-		return newProblem(problemStale, "The subscription has changed since the version of If-Match, or exists against If-None-Match; read it again.")
+		return newProblem(problemStale, "The subscription has changed since the version of If-Match or of the body, or exists against If-None-Match; read it again.")
 	case errors.Is(err, subscriptions.ErrLeaseEnded):
 		return newProblem(problemExpired, "The lease has ended; nothing was changed.")
 	case errors.Is(err, subscriptions.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

@@ -1,7 +1,9 @@
 package api
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -32,7 +34,7 @@ type subscriptionInput struct {
 	Paused            bool                      `json:"paused,omitempty" doc:"Stops deliveries; leases that exist stay valid. Omitted, the state that pause and resume have set is kept"`
 	// The other members of the response, which can be changed and sent back.
 	Name      string    `json:"name,omitempty" doc:"That of the path"`
-	Version   int64     `json:"version,omitempty" doc:"Ignored"`
+	Version   int64     `json:"version,omitempty" minimum:"0" doc:"Version that is replaced, as If-Match; 0 is any"`
 	CreatedAt time.Time `json:"created_at,omitzero" doc:"Ignored"`
 	ChangedAt time.Time `json:"changed_at,omitzero" doc:"Ignored"`
 	ChangedBy string    `json:"changed_by,omitempty" doc:"Ignored"`
@@ -154,15 +156,14 @@ type bodyInput struct {
 }
 
 type putInput struct {
-	Name        string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription: letters, digits, - and _, at most 60"`
-	IfNoneMatch string `header:"If-None-Match" pattern:"^(\\*)?$" patternDescription:"*" doc:"* refuses with 412 to replace a subscription"`
-	IfMatch     string `header:"If-Match" pattern:"^(\"[1-9][0-9]{0,17}\")?$" patternDescription:"an ETag with its quotes, such as \"3\"" doc:"ETag of the subscription as it was read; if it has changed since, the request fails with 412"`
-	RawBody     []byte `contentType:"application/json"`
+	Name string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription: letters, digits, - and _, at most 60"`
+	httpapi.Creation
+	RawBody []byte `contentType:"application/json"`
 }
 
 type deleteInput struct {
-	Name    string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription"`
-	IfMatch string `header:"If-Match" pattern:"^(\"[1-9][0-9]{0,17}\")?$" patternDescription:"an ETag with its quotes, such as \"3\"" doc:"ETag of the subscription as it was read; if it has changed since, the request fails with 412"`
+	Name string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription"`
+	httpapi.Precondition
 }
 
 type putOutput struct {
@@ -180,13 +181,34 @@ func newSubscriptionOutput(s *subscriptions.Subscription) *subscriptionOutput {
 	return &subscriptionOutput{httpapi.ETag(s.Version), newBody(s)}
 }
 
-// versionOf returns the version of a header If-Match, 0 for none.
-func versionOf(ifMatch string) (int64, error) {
-	version, ok := httpapi.ParseIfMatch(ifMatch)
-	if !ok { // it fits the pattern of its parameter
-		return 0, invalidFields().at("header.If-Match", `must be an ETag with its quotes, such as "3"`)
+// expected returns the version that a subscription has and that the headers permit to change: 0 is
+// any, and subscriptions.Absent means that there is none.
+func (s *Server) expected(ctx context.Context, name string, h httpapi.Creation) (int64, error) {
+	p := invalidFields()
+	match, ok := httpapi.ParseMatch(h.IfMatch)
+	if !ok {
+		p.at("header.If-Match", httpapi.ProblemMatch)
 	}
-	return version, nil
+	none, ok := httpapi.ParseMatch(h.IfNoneMatch)
+	if !ok {
+		p.at("header.If-None-Match", httpapi.ProblemMatch)
+	}
+	if len(p.Errors) > 0 {
+		return 0, p
+	}
+	if h.IfMatch == "" && h.IfNoneMatch == "" {
+		return 0, nil
+	}
+	sub, err := s.cfg.Service.Get(ctx, name)
+	switch {
+	case errors.Is(err, subscriptions.ErrNotFound) && h.IfMatch == "":
+		return subscriptions.Absent, nil
+	case err != nil:
+		return 0, err
+	case !match.Permits(sub.Version), h.IfNoneMatch != "" && none.Has(httpapi.ETag(sub.Version)):
+		return 0, subscriptions.ErrVersion
+	}
+	return sub.Version, nil
 }
 
 type subscriptionsOutput struct {
@@ -205,9 +227,9 @@ type purgeOutput struct {
 }
 
 type leasesInput struct {
-	Name   string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription: letters, digits, - and _, at most 60"`
-	Limit  int    `query:"limit" default:"100" minimum:"1" maximum:"1000"`
-	Cursor string `query:"cursor" pattern:"^([0-9]{1,18}|[1-8][0-9]{18}):[a-zA-Z0-9._-]{1,249}(:[0-9]{1,20}){3}$" patternDescription:"next of the previous page" doc:"next of the previous page"`
+	Name  string `path:"name" pattern:"^[a-zA-Z0-9_-]{1,60}$" doc:"Name of the subscription: letters, digits, - and _, at most 60"`
+	Limit int    `query:"limit" default:"100" minimum:"1" maximum:"1000"`
+	httpapi.Page
 }
 
 type leasesOutput struct {
@@ -237,10 +259,8 @@ type purgeInput struct {
 
 // problems describes the error responses.
 func (s *Server) problems(codes ...int) map[string]*huma.Response {
-	if s.roles {
-		codes = append(codes, http.StatusUnauthorized, http.StatusForbidden)
-	}
-	return httpapi.Describe[problem](s.api, "SubscriptionProblem", append(codes, http.StatusUnprocessableEntity, http.StatusServiceUnavailable)...)
+	codes = append(codes, http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusServiceUnavailable)
+	return httpapi.Describe[problem](s.api, "SubscriptionProblem", codes...)
 }
 
 // path is that of a subscription.
@@ -251,7 +271,7 @@ func (s *Server) registerResources() {
 	puts := s.problems(400, 412, 413)
 	httpapi.RegisterDecoding[subscriptionInput](s.api, false, s.needs(access.Admin, huma.Operation{
 		OperationID: "put-subscription", Method: http.MethodPut, Path: path, Summary: "Create or replace a subscription",
-		Description:  "201 if it creates, 200 if it replaces. Omitted members get their defaults, except paused, which is kept. The response of GET can be changed and sent back: with its ETag as If-Match the change is refused with 412 if another one came first.",
+		Description:  "201 if it creates, 200 if it replaces. Omitted members get their defaults, except paused, which is kept. The response of GET can be changed and sent back: its version, or its ETag as If-Match, refuses the change with 412 if another one came first.",
 		MaxBodyBytes: maxBody, Responses: puts,
 	}), s.put)
 	// huma describes only one success response.
@@ -346,13 +366,12 @@ func (s *Server) get(ctx context.Context, in *nameInput) (*subscriptionOutput, e
 func (s *Server) put(ctx context.Context, in *putInput) (*putOutput, error) {
 	sub, err := decodeSubscription(in.Name, in.RawBody)
 	if err == nil {
-		sub.Version, err = versionOf(in.IfMatch)
-	}
-	if err == nil && in.IfNoneMatch != "" {
-		if sub.Version != 0 { // nothing fits both
+		seen := sub.Version
+		sub.Version, err = s.expected(ctx, in.Name, in.Creation)
+		if errors.Is(err, subscriptions.ErrNotFound) || err == nil && seen != 0 && sub.Version != 0 && seen != sub.Version {
 			err = subscriptions.ErrVersion
 		}
-		sub.Version = subscriptions.Absent
+		sub.Version = cmp.Or(sub.Version, seen)
 	}
 	if err == nil {
 		sub, err = s.cfg.Service.Put(ctx, sub, principal(ctx))
@@ -369,7 +388,7 @@ func (s *Server) put(ctx context.Context, in *putInput) (*putOutput, error) {
 }
 
 func (s *Server) remove(ctx context.Context, in *deleteInput) (*struct{}, error) {
-	version, err := versionOf(in.IfMatch)
+	version, err := s.expected(ctx, in.Name, httpapi.Creation{Precondition: in.Precondition})
 	if err == nil {
 		err = s.cfg.Service.Delete(ctx, in.Name, version, principal(ctx))
 	}
@@ -393,7 +412,7 @@ func (s *Server) leases(ctx context.Context, in *leasesInput) (*leasesOutput, er
 		return nil, s.fail(ctx, in.Name, err)
 	}
 	out := &leasesOutput{}
-	out.Body.Leases, out.Body.Next, out.Body.Unknown = append([]subscriptions.Lease{}, page.Leases...), page.Next, page.Unknown
+	out.Body.Leases, out.Body.Next, out.Body.Unknown = append([]subscriptions.Lease{}, page.Leases...), in.Next(page.Next), page.Unknown
 	return out, nil
 }
 

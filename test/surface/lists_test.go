@@ -3,9 +3,12 @@ package surface
 import (
 	"encoding/json"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // unpaged are the lists without pages, with the reason.
@@ -17,7 +20,8 @@ var unpaged = map[string]string{
 	"list-subscriptions": "the subscriptions of the keyspace, which every process has in memory",
 }
 
-// Lists take limit and cursor, and their response has next, which is the next cursor.
+// Lists take limit and cursor, and their response has next, which is the next cursor. Their cursors
+// are those of httpapi.Page.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	type schema struct {
@@ -25,6 +29,7 @@ func TestLists(t *testing.T) {
 		Type       any
 		Properties map[string]schema
 	}
+	shared, _ := reflect.TypeFor[httpapi.Page]().FieldByName("Cursor")
 	paged, left := 0, maps.Clone(unpaged)
 	for name, document := range documents(t) {
 		var d struct {
@@ -34,6 +39,8 @@ func TestLists(t *testing.T) {
 				Parameters  []struct {
 					Name, In string
 					Schema   schema
+
+					Description string
 				}
 				Responses map[string]struct {
 					Content map[string]struct{ Schema schema }
@@ -45,10 +52,13 @@ func TestLists(t *testing.T) {
 		}
 		for path, operations := range d.Paths {
 			o, found := operations["get"]
-			query := make(map[string]schema)
+			query, cursor := make(map[string]schema), ""
 			for _, p := range o.Parameters {
 				if p.In == "query" {
 					query[p.Name] = p.Schema
+				}
+				if p.Name == "cursor" {
+					cursor = p.Description
 				}
 			}
 			_, limit := query["limit"]
@@ -79,6 +89,9 @@ func TestLists(t *testing.T) {
 				continue
 			}
 			paged++
+			if cursor != shared.Tag.Get("doc") {
+				t.Errorf("%s: GET %s: cursor is %q: embed httpapi.Page, which refuses the cursors of other filters", name, path, cursor)
+			}
 			if query["limit"].Type != "integer" || query["cursor"].Type != "string" || body.Properties["next"].Type != "string" {
 				t.Errorf("%s: GET %s: limit %v, cursor %v, next %v; want an integer and texts", name, path, query["limit"].Type, query["cursor"].Type, body.Properties["next"].Type)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/internal/kafkarecord"
 )
@@ -27,9 +28,9 @@ type recordsInput struct {
 	Limit     int       `query:"limit" minimum:"1" maximum:"200" default:"50"`
 	Partition int64     `query:"partition" minimum:"-1" maximum:"2147483647" default:"-1" doc:"Only this partition; -1 reads all"`
 	At        time.Time `query:"at" doc:"Begin with the records of this time and continue with older ones. A cursor replaces it"`
-	Cursor    string    `query:"cursor" maxLength:"1000" doc:"next of the previous page: older records"`
-	After     string    `query:"after" maxLength:"1000" doc:"after of an earlier page: the records that have arrived since"`
-	Text      bool      `query:"text" doc:"Return JSON payloads unchanged in data_text, for clients whose parser changes numbers"`
+	httpapi.Page
+	After string `query:"after" maxLength:"1000" doc:"after of an earlier page: the records that have arrived since"`
+	Text  bool   `query:"text" doc:"Return JSON payloads unchanged in data_text, for clients whose parser changes numbers"`
 }
 
 // TopicRecord is a record with its event.
@@ -72,6 +73,7 @@ func (b *Browser) records(ctx context.Context, in *recordsInput) (*recordsOutput
 			return err
 		}
 		out.Body, err = page(ctx, client, in, spans)
+		out.Body.Next = in.Next(out.Body.Next)
 		ctx, cancel := context.WithTimeout(ctx, schemaTimeout)
 		defer cancel()
 		for i := range out.Body.Records {
