@@ -30,6 +30,13 @@ func Needs(role Role, op huma.Operation) huma.Operation {
 	return op
 }
 
+// OrOpen describes that an operation of a server without tokens needs none, so that the description
+// does not depend on the configuration. It changes op and returns it.
+func OrOpen(op huma.Operation) huma.Operation {
+	op.Security = append(op.Security, map[string][]string{})
+	return op
+}
+
 // OrConsumer admits the consumers of subscriptions to an operation, too, which limits them to
 // their subscriptions by PermitConsume. It changes op and returns it.
 func OrConsumer(op huma.Operation) huma.Operation {

@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 const (
@@ -161,7 +162,7 @@ func (l *live) changed(ids ...gocql.UUID) {
 // notify sends an event to all listeners. One whose queue is full is disconnected; it
 // reconnects and receives the current state.
 func (l *live) notify(ctx context.Context, name string, keep bool, data any) {
-	b, err := json.Marshal(data)
+	b, err := json.Marshal(httpapi.Milliseconds(data))
 	if err != nil {
 		panic(fmt.Sprintf("admin: marshal an event of plain fields: %v", err))
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin/topics"
 	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/params"
 )
@@ -68,16 +69,8 @@ func New(cfg Config) (*Server, error) {
 
 // register adds the operations.
 func (s *Server) register(mux *http.ServeMux) {
-	conf := huma.DefaultConfig("Dead letters", "1.0.0")
-	conf.Info.Description = "Reads and changes dead letters, shows the relays, and returns the history of single events." + httpapi.DescribeProblems(problems)
-	// No $schema member in every response, and no pages that load scripts from other
-	// sites.
-	conf.CreateHooks = nil
+	conf := httpapi.NewConfig(cli.Version, "Admin", "Reads and changes dead letters, shows the relays, and returns the history of single events.", problems)
 	conf.Formats = map[string]huma.Format{"application/json": strictJSON, "json": strictJSON}
-	conf.DocsPath, conf.SchemasPath = "", ""
-	httpapi.BrokenBodies(&conf)
-	conf.Transformers = append(conf.Transformers, httpapi.Typed)
-	httpapi.Discreet(&conf)
 	conf.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaNames())
 	access.Describe(&conf)
 	s.ops = &operations{humago.New(mux, conf), s.log, access.NewPlaces(maxHeavy)}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/latency"
@@ -188,18 +189,8 @@ func New(api API, cfg Config) (*Server, error) {
 
 // register adds the operations to mux and returns the API with its complete description.
 func (s *Server) register(mux *http.ServeMux, problems []httpapi.ProblemKind) huma.API {
-	conf := huma.DefaultConfig(s.api.Title, "1.0.0")
-	conf.Info.Description = s.api.Description + httpapi.DescribeProblems(problems)
-	conf.Info.License = &huma.License{Name: "Apache 2.0", Identifier: "Apache-2.0"}
-	// No $schema member in every answer, and no pages that load scripts from elsewhere.
-	conf.CreateHooks = nil
-	conf.DocsPath, conf.SchemasPath = "", ""
-	httpapi.BrokenBodies(&conf)
-	conf.Transformers = append(conf.Transformers, httpapi.Typed)
-	httpapi.Discreet(&conf)
-	if s.cfg.Gate != nil {
-		access.Describe(&conf)
-	}
+	conf := httpapi.NewConfig(cli.Version, s.api.Title, s.api.Description, problems)
+	access.Describe(&conf)
 	h := humago.New(mux, conf)
 	h.UseMiddleware(httpapi.Traced(s.cfg.Tracer), s.observe)
 	if s.cfg.Gate != nil {
@@ -211,7 +202,7 @@ func (s *Server) register(mux *http.ServeMux, problems []httpapi.ProblemKind) hu
 	for _, register := range s.api.Routes {
 		register(h)
 	}
-	s.declareSecurity(h, problems)
+	declareSecurity(h, problems)
 	httpapi.CompleteDocument(h.OpenAPI())
 	return h
 }

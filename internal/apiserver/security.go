@@ -41,27 +41,23 @@ func roleOf(method string) access.Role {
 	return access.Operator
 }
 
-// declareSecurity adds the security requirement to every operation of the
-// description: a token with a role or, without a gate, none.
-func (s *Server) declareSecurity(h huma.API, problems []httpapi.ProblemKind) {
+// declareSecurity adds the security requirement to every operation of the description: a token
+// with a role, or none where the server has no tokens.
+func declareSecurity(h huma.API, problems []httpapi.ProblemKind) {
 	for _, item := range h.OpenAPI().Paths {
 		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
-			switch {
-			case op == nil:
-			case s.cfg.Gate == nil:
-				delete(op.Extensions, "x-role")
-				op.Security = []map[string][]string{{}}
-			default:
-				role, ok := op.Extensions["x-role"].(access.Role)
-				if !ok {
-					role = roleOf(op.Method)
-				}
-				*op = access.Needs(role, *op)
-				for _, code := range []int{http.StatusUnauthorized, http.StatusForbidden} {
-					if name := strconv.Itoa(code); op.Responses[name] == nil {
-						op.Responses[name] = httpapi.Describe[refusal](h, "", code)[name]
-						op.Responses[name].Content[httpapi.ProblemContentType].Examples = httpapi.Examples(problems, code)
-					}
+			if op == nil {
+				continue
+			}
+			role, ok := op.Extensions["x-role"].(access.Role)
+			if !ok {
+				role = roleOf(op.Method)
+			}
+			*op = access.OrOpen(access.Needs(role, *op))
+			for _, code := range []int{http.StatusUnauthorized, http.StatusForbidden} {
+				if name := strconv.Itoa(code); op.Responses[name] == nil {
+					op.Responses[name] = httpapi.Describe[refusal](h, "", code)[name]
+					op.Responses[name].Content[httpapi.ProblemContentType].Examples = httpapi.Examples(problems, code)
 				}
 			}
 		}

@@ -14,7 +14,7 @@ import (
 // It has no operations on messages, and none that creates or deletes a subscription.
 func Operators(service subscriptions.Service, log *slog.Logger) func(huma.API) {
 	return func(api huma.API) {
-		s := &Server{cfg: Config{Service: service, Logger: log}.withDefaults(), api: api, roles: true}
+		s := &Server{cfg: Config{Service: service, Logger: log}.withDefaults(), api: api}
 		s.registerOperators()
 	}
 }

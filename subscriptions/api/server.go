@@ -17,6 +17,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
+	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/latency"
 	"github.com/scylla-outbox/scylla-outbox/internal/params"
@@ -38,7 +39,7 @@ type Server struct {
 	// stopping ends when no request may wait any more, stop ends it.
 	stopping context.Context
 	stop     context.CancelFunc
-	roles    bool // operations have roles
+	open     bool // may have no tokens
 }
 
 // New returns a Server. It listens nowhere yet.
@@ -47,7 +48,7 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, waiting: access.NewPlaces(cfg.MaxWaiting), roles: cfg.Gate != nil, spans: trace.NewMessages(cfg.Tracer)}
+	s := &Server{cfg: cfg, waiting: access.NewPlaces(cfg.MaxWaiting), open: true, spans: trace.NewMessages(cfg.Tracer)}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.requests = latency.Requests("subscriptions")
 	if err := cfg.Registerer.Register(s.requests); err != nil {
@@ -84,17 +85,8 @@ func New(cfg Config) (*Server, error) {
 
 // register adds the operations to mux.
 func (s *Server) register(mux *http.ServeMux) {
-	conf := huma.DefaultConfig("Subscriptions", "1.0.0")
-	conf.Info.Description = "Gives programs a queue over Kafka topics: receive, ack, nack, extend, reject. Delivery is at least once." + httpapi.DescribeProblems(problems)
-	conf.Info.License = &huma.License{Name: "Apache 2.0", Identifier: "Apache-2.0"}
-	conf.CreateHooks = nil
-	conf.DocsPath, conf.SchemasPath = "", ""
-	httpapi.BrokenBodies(&conf)
-	conf.Transformers = append(conf.Transformers, httpapi.Typed)
-	httpapi.Discreet(&conf)
-	if s.cfg.Gate != nil {
-		access.Describe(&conf)
-	}
+	conf := httpapi.NewConfig(cli.Version, "Subscriptions", "Gives programs a queue over Kafka topics: receive, ack, nack, extend, reject. Delivery is at least once.", problems)
+	access.Describe(&conf)
 	s.api = humago.New(mux, conf)
 	s.api.UseMiddleware(httpapi.Traced(s.cfg.Tracer), s.observe, s.admit, httpapi.WholeBodies(func(ctx huma.Context, detail string) {
 		httpapi.Answer(ctx, newProblem(httpapi.TypeTooLarge, detail))
@@ -118,12 +110,13 @@ func (s *Server) register(mux *http.ServeMux) {
 	httpapi.CompleteDocument(s.api.OpenAPI())
 }
 
-// needs adds the role of an operation, if there are roles.
+// needs adds the role of an operation.
 func (s *Server) needs(role access.Role, op huma.Operation) huma.Operation {
-	if !s.roles {
-		return op
+	op = access.Needs(role, op)
+	if s.open {
+		op = access.OrOpen(op)
 	}
-	return access.Needs(role, op)
+	return op
 }
 
 // admit checks the token of a request before its body is read.

@@ -175,8 +175,8 @@ var dlqMutants = []mutant{
 		old: "if o.Owner && o.Event.Sequence > 0 {", new: "if false {",
 	},
 	{
-		name: "api: a problem of the HTTP library has no type", file: "internal/admin/server.go", pkg: "./internal/admin", run: "RefusalsHaveTypes",
-		old: "conf.Transformers = append(conf.Transformers, httpapi.Typed)", new: "",
+		name: "api: a problem of the HTTP library has no type", file: "internal/httpapi/config.go", pkg: "./internal/admin", run: "RefusalsHaveTypes",
+		old: "c.Transformers, Typed, inMilliseconds)", new: "c.Transformers, inMilliseconds)",
 	},
 	{
 		name: "api: a job that discards is an operator's", file: "internal/admin/jobs.go", pkg: "./internal/admin", run: "TestAccess_",

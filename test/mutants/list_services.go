@@ -306,8 +306,8 @@ var serviceMutants = []mutant{
 		old: "if c.API.AdminURL != \"\" {", new: "if c.API.AdminURL != \"\" && c.API.Token == \"\" {",
 	},
 	{
-		name: "apiserver: an error repeats the sent value", file: "internal/apiserver/apiserver.go", pkg: "./orders", run: "RepeatNothing",
-		old: "\thttpapi.Discreet(&conf)\n", new: "",
+		name: "apiserver: an error repeats the sent value", file: "internal/httpapi/config.go", pkg: "./orders", run: "RepeatNothing",
+		old: "\tDiscreet(&c)\n", new: "",
 	},
 	{
 		name: "apiserver: streams end before the last request", file: "internal/apiserver/apiserver.go", pkg: "./cmd/outbox", run: "Messages_LeavesBehind",

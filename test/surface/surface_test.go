@@ -186,7 +186,11 @@ func TestSurface_HTTP(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		var lines []string
-		flatten("", map[string]any{"paths": d["paths"], "schemas": d["components"].(map[string]any)["schemas"]}, &lines)
+		components, info := d["components"].(map[string]any), d["info"].(map[string]any)
+		flatten("", map[string]any{
+			"paths": d["paths"], "schemas": components["schemas"], "security schemes": components["securitySchemes"],
+			"info": []any{info["title"], info["version"], info["license"]},
+		}, &lines)
 		if len(lines) < 100 {
 			t.Errorf("%s: %d lines", name, len(lines))
 		}
@@ -202,6 +206,9 @@ var texts = []string{"description", "summary", "title", "tags", "example", "exam
 func flatten(path string, v any, lines *[]string) {
 	switch v := v.(type) {
 	case map[string]any:
+		if len(v) == 0 {
+			*lines = append(*lines, strings.TrimSpace(path)+" = {}")
+		}
 		keys := make([]string, 0, len(v))
 		for k := range v {
 			keys = append(keys, k)
@@ -215,6 +222,9 @@ func flatten(path string, v any, lines *[]string) {
 			flatten(path+" "+k, v[k], lines)
 		}
 	case []any:
+		if len(v) == 0 {
+			*lines = append(*lines, strings.TrimSpace(path)+" = []")
+		}
 		for i, w := range v {
 			at := fmt.Sprint(i)
 			if m, ok := w.(map[string]any); ok && m["name"] != nil {
