@@ -58,15 +58,16 @@ letter or of the job contains the result.`,
 				return err
 			}
 			return withAPI(cmd, "", func(api *operatorAPI) error {
-				found, more, err := api.Audit(cmd.Context(), q, f.Limit)
+				found, next, err := api.Audit(cmd.Context(), q, adminclient.Paging{Cursor: f.Cursor, Limit: f.Limit})
 				if err != nil {
 					return err
 				}
-				return auditTable.Print(cmd, output, found, more)
+				return auditTable.Print(cmd, output, found, next)
 			})
 		},
 	}
 	f.AddFlags(cmd, "changes", "were requested", dlqListed)
+	cli.CursorFlag(cmd, &f.Cursor)
 	cmd.Flags().StringVar(&q.Actor, "actor", "", "changes by this user")
 	cmd.Flags().StringSliceVar(&q.Actions, "action", nil, "changes of these kinds, such as create-job or purge-subscription")
 	cli.ListFlags(cmd, &output)

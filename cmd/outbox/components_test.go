@@ -370,7 +370,7 @@ func TestComponents_EventsWithCore(t *testing.T) {
 	if out, errOut, code := b.run("schema migrate", "--components", "dead-letters"); code != cli.ExitOK {
 		t.Fatalf("schema migrate: status %d: %s%s", code, out, errOut)
 	}
-	out, errOut, code = b.run("events", "get", published.ID.String(), "--aggregate", published.AggregateID.String(), "--kafka-seeds", b.e.KafkaAddr)
+	out, errOut, code = b.run("events", "get", published.ID.String(), "--aggregate-id", published.AggregateID.String(), "--kafka-seeds", b.e.KafkaAddr)
 	if code != cli.ExitOK || !strings.Contains(out, "  published  ") || strings.Contains(out, "subscriptions") {
 		t.Errorf("event: status %d: %s%s", code, out, errOut)
 	}

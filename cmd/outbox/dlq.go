@@ -59,7 +59,7 @@ func (f *dlqFilter) addFlags(cmd *cobra.Command, limit int) {
 	fl.StringVar(&f.errorCode, "error-code", "", "dead letters with this code of the broker or the database, such as NOT_LEADER_FOR_PARTITION")
 	fl.StringVar(&f.outcome, "outcome", "", "dead letters that were resolved in this way: replayed, found or unblocked, whose events are in their topics; redirected, discarded, by_hand")
 	fl.StringVar(&f.eventType, "event-type", "", "dead letters of this event type, such as OrderCreated")
-	fl.StringVar(&f.aggregate, "aggregate", "", "dead letters of this aggregate")
+	fl.StringVar(&f.aggregate, "aggregate-id", "", "dead letters of this aggregate")
 	fl.StringVar(&f.text, "text", "", "dead letters whose error, event type or aggregate id contains this text, case-insensitive")
 	fl.StringVar(&f.table, "table", "", "dead letters of this outbox table, keyspace.table, or of subscription.NAME")
 	fl.StringSliceVar(&f.tags, "tag", nil, "dead letters with all of these tags")

@@ -352,7 +352,7 @@ func TestAPI_ErrorsNameTheFix(t *testing.T) {
 		"user in the URL":      {"http://ann:" + secret + "@localhost", secret, stats, cli.ExitUsage, []string{"contains a user"}},
 		"no URL":               {"localhost:8090", secret, stats, cli.ExitUsage, []string{"api.admin_url (--api-admin-url)"}},
 		"certificate file":     {"https://localhost", secret, []string{"stats", "--api-tls-ca", token}, cli.ExitUsage, []string{"api.tls_ca"}},
-		"invalid request":      {viewer, secret, []string{"list", "--aggregate", strings.Repeat("x", 1001)}, cli.ExitUsage, []string{"query.aggregate"}},
+		"invalid request":      {viewer, secret, []string{"list", "--aggregate-id", strings.Repeat("x", 1001)}, cli.ExitUsage, []string{"query.aggregate"}},
 	} {
 		var out, errOut bytes.Buffer
 		code := run(append(append([]string{"dlq"}, tt.args...), "--config", apiSettings(t, tt.url, tt.token)), &out, &errOut)

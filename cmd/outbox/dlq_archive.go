@@ -93,7 +93,7 @@ func newArchiveListCommand() *cobra.Command {
 					return err
 				}
 				objects = slices.DeleteFunc(objects, func(o admin.ArchiveObject) bool { return !until.IsZero() && !o.CreatedAt.Before(until) })
-				return objectTable.Print(cmd, output, objects, false)
+				return objectTable.Print(cmd, output, objects, "")
 			})
 		},
 	}

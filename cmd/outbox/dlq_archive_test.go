@@ -115,7 +115,7 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 	if out, _ := b.run(cli.ExitOK, in("jobs", "resume", c.ID, "--yes", "--reason", "a test")...); !strings.Contains(out, "1 of 1, 1 changed") || b.status(done) != dlq.Archived {
 		t.Errorf("jobs resume of a purge printed %q", out)
 	}
-	b.run(cli.ExitOK, in("archive", "restore", "--aggregate", "nobody", "--yes", "--reason", "a test")...)
+	b.run(cli.ExitOK, in("archive", "restore", "--aggregate-id", "nobody", "--yes", "--reason", "a test")...)
 	b.run(cli.ExitOK, in("archive", "restore", done, "--yes", "--reason", "a test")...)
 
 	// For good: only if it is said so.

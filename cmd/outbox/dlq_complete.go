@@ -11,6 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
@@ -62,7 +63,7 @@ func completeJobs(cmd *cobra.Command, args []string, _ string) (ids []string, _ 
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	forCompletion(cmd, func(ctx context.Context, api *operatorAPI) error {
-		list, _, err := api.Jobs(ctx, time.Time{}, time.Time{}, 20)
+		list, _, err := api.Jobs(ctx, time.Time{}, time.Time{}, adminclient.Paging{Limit: 20})
 		for _, j := range list {
 			ids = append(ids, j.ID+"\t"+string(j.State)+" "+string(j.Action)+" by "+cli.Clean(j.Actor, 30))
 		}
@@ -92,7 +93,7 @@ func completeSubscriptions(cmd *cobra.Command, args []string, _ string) (names [
 // completeDeadLetters completes event ids of open dead letters, with a description.
 func completeDeadLetters(cmd *cobra.Command, args []string, _ string) (ids []string, _ cobra.ShellCompDirective) {
 	forCompletion(cmd, func(ctx context.Context, api *operatorAPI) error {
-		found, _, err := api.DeadLetters(ctx, dlq.Filter{Status: dlq.OpenStatuses}, completed+len(args))
+		found, _, err := api.DeadLetters(ctx, dlq.Filter{Status: dlq.OpenStatuses}, adminclient.Paging{Limit: completed + len(args)})
 		for _, l := range found {
 			if !slices.Contains(args, l.EventID) {
 				ids = append(ids, l.EventID+"\t"+string(l.Status)+" "+cli.Clean(l.EventType, 40)+": "+cli.Clean(l.ErrorClass, 40))

@@ -81,15 +81,16 @@ func newDLQJobsListCommand() *cobra.Command {
 				return err
 			}
 			return withAPI(cmd, "", func(api *operatorAPI) error {
-				list, more, err := api.Jobs(cmd.Context(), since, until, f.Limit)
+				list, next, err := api.Jobs(cmd.Context(), since, until, adminclient.Paging{Cursor: f.Cursor, Limit: f.Limit})
 				if err != nil {
 					return err
 				}
-				return jobTable.Print(cmd, output, list, more)
+				return jobTable.Print(cmd, output, list, next)
 			})
 		},
 	}
 	f.AddFlags(cmd, "jobs", "were created", jobsListed)
+	cli.CursorFlag(cmd, &f.Cursor)
 	cli.ListFlags(cmd, &output)
 	app.AddFlags(cmd, app.SectionScylla, app.SectionAPI)
 	return cmd

@@ -14,6 +14,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
@@ -56,15 +57,16 @@ wait for a replay or for an operator, or with --outcome resolved and archived on
 				if withPayload {
 					list = api.DeadLettersWithPayload
 				}
-				found, more, err := list(cmd.Context(), filter, f.Limit)
+				found, next, err := list(cmd.Context(), filter, adminclient.Paging{Cursor: f.Cursor, Limit: f.Limit})
 				if err != nil {
 					return err
 				}
-				return deadLetterTable.Print(cmd, output, found, more)
+				return deadLetterTable.Print(cmd, output, found, next)
 			})
 		},
 	}
 	f.addFlags(cmd, dlqListed)
+	cli.CursorFlag(cmd, &f.Cursor)
 	cmd.Flags().BoolVar(&withPayload, "with-payload", false, "add the payloads, as the events had them; with -o json or -o yaml")
 	cli.ListFlags(cmd, &output)
 	app.AddFlags(cmd, app.SectionScylla, app.SectionAPI)
@@ -98,7 +100,7 @@ func printShown(w io.Writer, l *admin.DeadLetterBody) error {
 		fmt.Fprintf(w, "\nnumber %d of %s of the aggregate\n", l.Position, cli.Plural(l.ChainLength, "open dead letter"))
 	}
 	if l.Position > 1 {
-		fmt.Fprintf(w, "earlier ones are published first: outbox dlq list --aggregate %s\n", cli.Clean(l.AggregateID, 0))
+		fmt.Fprintf(w, "earlier ones are published first: outbox dlq list --aggregate-id %s\n", cli.Clean(l.AggregateID, 0))
 	}
 	if l.FollowerCount > 0 {
 		fmt.Fprintf(w, "\nevents that it blocks: %d\n", l.FollowerCount)

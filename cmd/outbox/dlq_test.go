@@ -131,7 +131,7 @@ func testDLQCommands(t *testing.T, b *dlqFixture) {
 			{[]string{"--limit", "1"}, []string{other}},
 			{[]string{"--error-class", "behind"}, []string{next}},
 			{[]string{"--event-type", "OrderCreated"}, []string{other, head}},
-			{[]string{"--aggregate", "a"}, []string{next, head}},
+			{[]string{"--aggregate-id", "a"}, []string{next, head}},
 			{[]string{"--status", "suspended,pending"}, []string{other, head}},
 			{[]string{"--since", "2026-01-03"}, []string{other}},
 			{[]string{"--until", "2026-01-02"}, []string{next, head}},
@@ -169,7 +169,7 @@ func testDLQCommands(t *testing.T, b *dlqFixture) {
 				t.Errorf("show lacks %q:\n%s", want, out)
 			}
 		}
-		if out, _ := b.run(cli.ExitOK, "get", next); !strings.Contains(out, "number 2 of 2 open dead letters") || !strings.Contains(out, "outbox dlq list --aggregate a\n") {
+		if out, _ := b.run(cli.ExitOK, "get", next); !strings.Contains(out, "number 2 of 2 open dead letters") || !strings.Contains(out, "outbox dlq list --aggregate-id a\n") {
 			t.Errorf("show of a blocked event printed %q", out)
 		}
 		if out, _ := b.run(cli.ExitOK, "get", other); strings.Contains(out, "\x1b") {
@@ -203,7 +203,7 @@ func testDLQCommands(t *testing.T, b *dlqFixture) {
 			{"replay"},
 			{"replay", "x"},
 			{"replay", head, "--status", "failed"},
-			{"discard", "--all", "--aggregate", "a"},
+			{"discard", "--all", "--aggregate-id", "a"},
 			{"replay", "--all", "--rate", "-1"},
 		} {
 			b.run(cli.ExitUsage, args...)
@@ -224,7 +224,7 @@ func testDLQCommands(t *testing.T, b *dlqFixture) {
 			if !strings.Contains(errOut, string(c.action)+" 1 dead letter of 1 aggregate\n") || !strings.Contains(errOut, "blocked by them: 1 event\n") {
 				t.Errorf("%s --dry-run says %q", c.action, errOut)
 			}
-			out, _ := b.run(cli.ExitOK, string(c.action), "--aggregate", "a", "--dry-run", "-o", "json")
+			out, _ := b.run(cli.ExitOK, string(c.action), "--aggregate-id", "a", "--dry-run", "-o", "json")
 			var v admin.PreviewBody
 			if err := json.Unmarshal([]byte(out), &v); err != nil || v.Action != c.action || v.DeadLetters == 0 {
 				t.Errorf("%s --dry-run printed %q, %v", c.action, out, err)
@@ -257,7 +257,7 @@ func testDLQCommands(t *testing.T, b *dlqFixture) {
 		if _, errOut := b.run(cli.ExitFailed, "discard", gocql.MustRandomUUID().String(), "-y", "--reason", "a test"); !strings.Contains(errOut, "has no dead letter") {
 			t.Errorf("discard of an unknown event says %q", errOut)
 		}
-		b.run(cli.ExitOK, "discard", "--aggregate", "a", "-y", "--reason", "a test", "--rate", "1000")
+		b.run(cli.ExitOK, "discard", "--aggregate-id", "a", "-y", "--reason", "a test", "--rate", "1000")
 		for _, id := range []string{head, next, other} {
 			if s := b.status(id); s != dlq.Resolved {
 				t.Errorf("at the end: %s", s)
@@ -314,7 +314,7 @@ func testDLQCommands(t *testing.T, b *dlqFixture) {
 		if list := decodeItems[admin.JobBody](t, out); list[0].Action != dlq.ActionRedirect || list[0].Topic != "Elsewhere" {
 			t.Errorf("the job is %+v", list[0])
 		}
-		b.run(cli.ExitOK, "discard", "--aggregate", "r", "-y", "--reason", "a test")
+		b.run(cli.ExitOK, "discard", "--aggregate-id", "r", "-y", "--reason", "a test")
 	})
 	t.Run("many", func(t *testing.T) {
 		for i := range 150 {

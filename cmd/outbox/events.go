@@ -151,7 +151,7 @@ not read is listed.`,
 				if output != "table" {
 					return cli.PrintAs(cmd.OutOrStdout(), output, found)
 				}
-				if err := recentEventTable.Print(cmd, output, found.Events, false); err != nil {
+				if err := recentEventTable.Print(cmd, output, found.Events, ""); err != nil {
 					return err
 				}
 				if found.Next != "" {
@@ -195,7 +195,7 @@ event was stored, up to a limit; what was not found or not read is listed.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&aggregate, "aggregate", "", "aggregate id, which finds the outbox row")
+	cmd.Flags().StringVar(&aggregate, "aggregate-id", "", "aggregate id, which finds the outbox row")
 	cli.OutputFlag(cmd, &output)
 	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionAPI)
 	return cmd

@@ -25,10 +25,10 @@ outbox dlq discard --error-class invalid_event --until 2026-01-31 --dry-run`,
 	"dlq jobs watch":  `outbox dlq jobs watch 0b2f1d90-0f5c-11f1-8a1e-7f6d2f0c9a11`,
 	"dlq list": `outbox dlq list --since 1h
 outbox dlq list --status failed,suspended --error-class record_too_large --wide
-outbox dlq list --status all --aggregate 7c5b2d3e -o json --with-payload`,
+outbox dlq list --status all --aggregate-id 7c5b2d3e -o json --with-payload`,
 	"dlq suspend": `outbox dlq suspend 01a2005c-395d-72e3-8401-994110828553 --reason 'wait for the supplier'`,
 	"dlq purge": `outbox dlq purge --until 2026-01-31 --dry-run
-outbox dlq purge --aggregate 7c5b2d3e --no-archive --reason 'erasure request 12'`,
+outbox dlq purge --aggregate-id 7c5b2d3e --no-archive --reason 'erasure request 12'`,
 	"dlq unblock": `outbox dlq unblock 01a2005c-395d-72e3-8401-994110828553 --reason 'later events are independent'`,
 	"dlq replay": `outbox dlq replay 01a2005c-395d-72e3-8401-994110828553 --reason 'limit raised'
 outbox dlq replay --error-class record_too_large --dry-run
@@ -83,7 +83,8 @@ outbox subscriptions purge mail --until 24h --yes --reason 'too late to send'`,
 	"subscriptions redeliver": `outbox subscriptions redeliver mail --key customer-42 --since 24h --dry-run
 outbox subscriptions redeliver mail --filter 'data.total > 100' --since 2026-01-02 --reason 'mail 2.3 lost them'`,
 	"subscriptions resume": `outbox subscriptions resume mail --reason 'the mail server is up'`,
-	"subscriptions seek":   `outbox subscriptions seek mail --to 2026-01-02T15:04:05Z --reason 'mails were lost'`,
+	"subscriptions seek": `outbox subscriptions seek mail --to latest --dry-run
+outbox subscriptions seek mail --to 2026-01-02T15:04:05Z --reason 'mails were lost'`,
 	"subscriptions":        `outbox subscriptions --config /etc/outbox/outbox.yaml`,
 	"subscriptions status": `outbox subscriptions status mail -o json`,
 	"tail": `outbox tail OrderCreated OrderCancelled

@@ -59,7 +59,7 @@ func TestHelp_GroupsFlags(t *testing.T) {
 		t.Fatalf("status %d", code)
 	}
 	text, last := out.String(), -1
-	for _, part := range []string{"Examples:\n  outbox dlq list --since 1h\n", "\nFlags:\n      --aggregate", "      --wide ", "\nSettings of scylla:\n", "--scylla-hosts"} {
+	for _, part := range []string{"Examples:\n  outbox dlq list --since 1h\n", "\nFlags:\n      --aggregate-id", "      --wide ", "\nSettings of scylla:\n", "--scylla-hosts"} {
 		i := strings.Index(text, part)
 		if i <= last {
 			t.Errorf("%q is at %d, after %d, in\n%s", part, i, last, text)

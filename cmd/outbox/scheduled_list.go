@@ -73,7 +73,7 @@ func (f *scheduledFilter) filter(now time.Time) (messages.ManyFilter, error) {
 func newScheduledListCommand() *cobra.Command {
 	var f scheduledFilter
 	var output string
-	var limit int
+	var page adminclient.Paging
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List scheduled messages, next delivery first",
@@ -87,23 +87,24 @@ payloads: GET /v1/messages/{id}/content and the console show them.`,
 			if err == nil {
 				err = cli.CheckOutput(output)
 			}
-			if err == nil && limit < 0 {
-				err = cli.Usage(fmt.Errorf("--limit %d must not be negative", limit))
+			if err == nil && page.Limit < 0 {
+				err = cli.Usage(fmt.Errorf("--limit %d must not be negative", page.Limit))
 			}
 			if err != nil {
 				return err
 			}
 			return withScheduled(cmd, "", func(api *operatorAPI) error {
-				found, more, err := api.Scheduled(cmd.Context(), filter, limit)
+				found, next, err := api.Scheduled(cmd.Context(), filter, page)
 				if err != nil {
 					return err
 				}
-				return scheduledTable.Print(cmd, output, found, more)
+				return scheduledTable.Print(cmd, output, found, next)
 			})
 		},
 	}
 	f.addFlags(cmd)
-	cmd.Flags().IntVar(&limit, "limit", dlqListed, "maximum number of messages; 0 is all")
+	cmd.Flags().IntVar(&page.Limit, "limit", dlqListed, "maximum number of messages; 0 is all")
+	cli.CursorFlag(cmd, &page.Cursor)
 	cli.ListFlags(cmd, &output)
 	app.AddFlags(cmd, app.SectionScylla, app.SectionAPI)
 	return cmd

@@ -213,6 +213,30 @@ func testScheduledList(t *testing.T, b *verifyFixture) {
 			t.Errorf("%v said %q", tt.args, errOut)
 		}
 	}
+	for limit := 1; limit <= 4; limit++ {
+		var keys []string
+		for cursor, pages := "", 0; ; pages++ {
+			out, _ := list(cli.ExitOK, "--limit", strconv.Itoa(limit), "--cursor", cursor, "-o", "json")
+			found, next := decodePage[adminclient.ScheduledMessage](t, out)
+			for _, v := range found {
+				keys = append(keys, v.Key)
+			}
+			if next != "" && pages == 0 {
+				if _, errOut := list(cli.ExitUsage, "--key", "other", "--cursor", next); !strings.Contains(errOut, "query.cursor") {
+					t.Errorf("the cursor of another filter: %s", errOut)
+				}
+			}
+			if cursor = next; cursor == "" || pages > 4 {
+				break
+			}
+			if len(found) != limit {
+				t.Errorf("a page of %d messages with a next, want %d", len(found), limit)
+			}
+		}
+		if want := []string{"soon", "till", "other", "late"}; !slices.Equal(keys, want) {
+			t.Errorf("pages of %d: %v, want %v", limit, keys, want)
+		}
+	}
 	out, _ := list(cli.ExitOK, "--client", "till")
 	if lines := strings.Split(strings.TrimSpace(out), "\n"); len(lines) != 2 || !strings.HasPrefix(lines[0], "MESSAGE") || !strings.Contains(lines[1], ids["till"]+"  a      till  till    2") {
 		t.Errorf("the table is\n%s", out)

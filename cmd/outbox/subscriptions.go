@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -167,7 +168,7 @@ func newSubscriptionsListCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return subscriptionTable.Print(cmd, f.output, all, false)
+		return subscriptionTable.Print(cmd, f.output, all, "")
 	})
 	cli.ListFlags(cmd, &f.output)
 	return cmd
@@ -181,7 +182,7 @@ func newSubscriptionsGetCommand() *cobra.Command {
 			return err
 		}
 		if f.output == "table" {
-			return subscriptionTable.Print(cmd, f.output, []client.Subscription{s}, false)
+			return subscriptionTable.Print(cmd, f.output, []client.Subscription{s}, "")
 		}
 		return cli.PrintAs(cmd.OutOrStdout(), f.output, s)
 	})
@@ -338,6 +339,7 @@ func newSubscriptionsSeekCommand() *cobra.Command {
 	var to client.SeekTo
 	var partition int32
 	var offset int64
+	var confirm dlqConfirm
 	var f *apiFlags
 	cmd, f := subscriptionsCommand("seek NAME --to POSITION", "Move the position of a subscription", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
 		if cmd.Flags().Changed("partition") {
@@ -346,12 +348,28 @@ func newSubscriptionsSeekCommand() *cobra.Command {
 		if cmd.Flags().Changed("offset") {
 			to.Offset = &offset
 		}
+		st, err := c.Status(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		preview := newSeekPreview(&st, &to)
+		if confirm.dryRun {
+			return f.print(cmd, preview, "%s", strings.Join(preview.lines(), "\n"))
+		}
+		if err := confirm.confirm(cmd, strings.Join(append(preview.lines(), "move the position?"), "\n")); err != nil {
+			return err
+		}
 		if err := c.Seek(cmd.Context(), args[0], to); err != nil {
 			return err
 		}
 		return f.print(cmd, changed{Subscription: args[0], Result: "continues at " + to.To}, "subscription %s continues at %s", args[0], to.To)
 	})
-	f.changes(cmd, always)
+	cmd.Long = `Move the position of a subscription: messages before the new position that are not settled
+are skipped, and settled ones behind it are delivered again. The command prints how many of
+each partition, which is known for latest and offset. On a terminal it asks for
+confirmation; elsewhere it requires --yes. --dry-run only prints them.`
+	f.changes(cmd, func() bool { return !confirm.dryRun })
+	confirm.addFlags(cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&to.To, "to", "", "latest, earliest, a time in RFC 3339, or offset")
 	fl.StringVar(&to.Topic, "topic", "", "only this topic")
@@ -361,6 +379,60 @@ func newSubscriptionsSeekCommand() *cobra.Command {
 		panic(err) // the flag is defined above
 	}
 	return cmd
+}
+
+// seekPreview is the effect of a seek.
+type seekPreview struct {
+	Subscription string          `json:"subscription"`
+	DryRun       bool            `json:"dry_run"`
+	To           string          `json:"to"`
+	Partitions   []seekPartition `json:"partitions"`
+}
+
+// seekPartition is the effect on a partition. Skipped and Repeated are absent if only the broker
+// knows the new position.
+type seekPartition struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Committed int64  `json:"committed"`
+	End       int64  `json:"end"`
+	Skipped   *int64 `json:"skipped,omitempty"`
+	Repeated  *int64 `json:"repeated,omitempty"`
+}
+
+func newSeekPreview(st *client.Status, to *client.SeekTo) *seekPreview {
+	p := &seekPreview{Subscription: st.Subscription.Name, DryRun: true, To: to.To, Partitions: []seekPartition{}}
+	for _, x := range st.Partitions {
+		if to.Topic != "" && to.Topic != x.Topic || to.Partition != nil && *to.Partition != x.Partition {
+			continue
+		}
+		one := seekPartition{Topic: x.Topic, Partition: x.Partition, Committed: x.Committed, End: x.End}
+		next, known := x.End, to.To == "latest"
+		if to.To == "offset" && to.Offset != nil {
+			next, known = *to.Offset, true
+		}
+		if known {
+			skipped, repeated := max(0, next-x.Committed), max(0, x.Committed-next)
+			one.Skipped, one.Repeated = &skipped, &repeated
+		}
+		p.Partitions = append(p.Partitions, one)
+	}
+	return p
+}
+
+// lines is the preview as text.
+func (p *seekPreview) lines() []string {
+	lines := make([]string, len(p.Partitions))
+	for i, x := range p.Partitions {
+		lines[i] = fmt.Sprintf("%s[%d] is at %d of %d and continues at %s", cli.Clean(x.Topic, 0), x.Partition, x.Committed, x.End, p.To)
+		if x.Skipped != nil {
+			lines[i] += fmt.Sprintf(": %d offsets skipped, %d repeated", *x.Skipped, *x.Repeated)
+		}
+	}
+	if len(lines) == 0 {
+		lines = []string{"the subscription has no such partition"}
+	}
+	return lines
 }
 
 func newSubscriptionsPurgeCommand() *cobra.Command {
@@ -414,13 +486,14 @@ const leasesPage = 1000
 func newSubscriptionsLeasesCommand() *cobra.Command {
 	var f *apiFlags
 	var limit int
+	var cursor string
 	cmd, f := subscriptionsCommand("leases NAME", "List messages in flight and their consumers", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Client, args []string) error {
 		if limit < 0 {
 			return cli.Usage(fmt.Errorf("--limit %d must not be negative", limit))
 		}
 		var all []client.Lease
 		var unknown []string
-		for cursor := ""; ; {
+		for {
 			p, err := c.Leases(cmd.Context(), args[0], cursor, min(cmp.Or(limit, math.MaxInt)-len(all), leasesPage))
 			if err != nil {
 				return err
@@ -433,42 +506,71 @@ func newSubscriptionsLeasesCommand() *cobra.Command {
 			for _, instance := range slices.Compact(unknown) {
 				fmt.Fprintf(cmd.ErrOrStderr(), "instance %s has not answered: its leases are missing\n", cli.Clean(instance, 0))
 			}
-			return leaseTable.Print(cmd, f.output, all, cursor != "")
+			return leaseTable.Print(cmd, f.output, all, cursor)
 		}
 	})
 	cli.ListFlags(cmd, &f.output)
 	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of leases, the one received first at the beginning; 0 is all")
+	cli.CursorFlag(cmd, &cursor)
 	return cmd
 }
 
 func newSubscriptionsRejectCommand() *cobra.Command {
-	var f *apiFlags
-	cmd, f := subscriptionsCommand("reject NAME LEASE", "Make a message in flight a dead letter", cobra.ExactArgs(2), func(cmd *cobra.Command, c *client.Client, args []string) error {
-		if err := c.RejectLease(cmd.Context(), args[0], args[1]); err != nil {
-			return err
-		}
-		return f.print(cmd, changed{Subscription: args[0], Result: "rejected", Lease: args[1]}, "lease %s of subscription %s ended: its message is a dead letter", args[1], args[0])
-	})
-	cmd.Long = `Make the message of a lease, as 'outbox subscriptions leases' prints it, a dead letter
+	return newLeaseCommand("reject NAME LEASE", "Make a message in flight a dead letter", "rejected", "ended: its message is a dead letter", `Make the message of a lease, as 'outbox subscriptions leases' prints it, a dead letter
 without more deliveries. Its consumer, which may still work on it, cannot acknowledge it
-any more.`
-	f.changes(cmd, always)
-	return cmd
+any more.`, (*client.Client).RejectLease)
 }
 
 func newSubscriptionsEndLeaseCommand() *cobra.Command {
+	return newLeaseCommand("end-lease NAME LEASE", "End a lease: deliver its message again", "ended", "ended", `End the lease of a message, as 'outbox subscriptions leases' prints it. The message can be
+delivered again immediately, and the delivery does not count. Its consumer, which may
+still work on it, cannot acknowledge it any more.`, (*client.Client).EndLease)
+}
+
+// newLeaseCommand returns a command that changes a lease: do makes the change, which result and
+// done state.
+func newLeaseCommand(use, short, result, done, long string, do func(c *client.Client, ctx context.Context, name, lease string) error) *cobra.Command {
+	var confirm dlqConfirm
 	var f *apiFlags
-	cmd, f := subscriptionsCommand("end-lease NAME LEASE", "End a lease: deliver its message again", cobra.ExactArgs(2), func(cmd *cobra.Command, c *client.Client, args []string) error {
-		if err := c.EndLease(cmd.Context(), args[0], args[1]); err != nil {
+	cmd, f := subscriptionsCommand(use, short, cobra.ExactArgs(2), func(cmd *cobra.Command, c *client.Client, args []string) error {
+		if confirm.dryRun {
+			l, err := findLease(cmd.Context(), c, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			return f.print(cmd, changed{Subscription: args[0], Result: "would be " + result, Lease: l.ID}, "lease %s of subscription %s would be %s: event %s, consumer %s, expires %s",
+				cli.Clean(l.ID, 0), args[0], result, cli.Clean(l.EventID, 40), cli.Clean(l.Consumer, 40), l.ExpiresAt.UTC().Format(cli.ListTime))
+		}
+		if err := confirm.confirm(cmd, fmt.Sprintf("%s: lease %s of subscription %s?", short, cli.Clean(args[1], 0), args[0])); err != nil {
 			return err
 		}
-		return f.print(cmd, changed{Subscription: args[0], Result: "ended", Lease: args[1]}, "lease %s of subscription %s ended", args[1], args[0])
+		if err := do(c, cmd.Context(), args[0], args[1]); err != nil {
+			return err
+		}
+		return f.print(cmd, changed{Subscription: args[0], Result: result, Lease: args[1]}, "lease %s of subscription %s %s", args[1], args[0], done)
 	})
-	cmd.Long = `End the lease of a message, as 'outbox subscriptions leases' prints it. The message can be
-delivered again immediately, and the delivery does not count. Its consumer, which may
-still work on it, cannot acknowledge it any more.`
-	f.changes(cmd, always)
+	cmd.Long = long + `
+
+On a terminal the command asks for confirmation; elsewhere it requires --yes.`
+	f.changes(cmd, func() bool { return !confirm.dryRun })
+	confirm.addFlags(cmd)
 	return cmd
+}
+
+// findLease returns a lease of a subscription.
+func findLease(ctx context.Context, c *client.Client, name, id string) (client.Lease, error) {
+	for cursor := ""; ; {
+		p, err := c.Leases(ctx, name, cursor, leasesPage)
+		if err != nil {
+			return client.Lease{}, err
+		}
+		if i := slices.IndexFunc(p.Leases, func(l client.Lease) bool { return l.ID == id }); i >= 0 {
+			return p.Leases[i], nil
+		}
+		if cursor = p.Next; cursor == "" {
+			return client.Lease{}, fmt.Errorf("lease %q: it has ended, or 'outbox subscriptions leases %s' prints another id", id, name)
+		}
+	}
 }
 
 func newSubscriptionsStatusCommand() *cobra.Command {

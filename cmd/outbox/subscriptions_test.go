@@ -98,13 +98,21 @@ func TestSubscriptions_Administration(t *testing.T) {
 	step(cli.ExitOK, "paused", "pause", "mail")
 	step(cli.ExitOK, "paused", "list")
 	step(cli.ExitOK, `"result": "resumed"`, "resume", "mail", "-o", "json")
-	step(cli.ExitOK, "earliest", "seek", "mail", "--to", "earliest")
-	step(cli.ExitOK, "offset", "seek", "mail", "--to", "offset", "--topic", "OrderCreated", "--partition", "0", "--offset", "0")
+	step(cli.ExitUsage, "--yes skips the confirmation", "seek", "mail", "--to", "earliest")
+	step(cli.ExitOK, "earliest", "seek", "mail", "--to", "earliest", "--yes")
+	step(cli.ExitOK, "offset", "seek", "--yes", "mail", "--to", "offset", "--topic", "OrderCreated", "--partition", "0", "--offset", "0")
 	if s := q.Seeks(); len(s) != 2 || s[0].Partition != -1 || s[1] != (subscriptions.Seek{To: "offset", Topic: "OrderCreated"}) {
 		t.Errorf("seeks %+v", s)
 	}
-	step(cli.ExitFailed, "body.to", "seek", "mail", "--to", "then")
+	step(cli.ExitFailed, "body.to", "seek", "mail", "--to", "then", "-y")
 	q.Publish("mail", "k", `{}`)
+	step(cli.ExitOK, "continues at latest: 1 offsets skipped, 0 repeated", "seek", "mail", "--to", "latest", "--dry-run")
+	step(cli.ExitOK, `"skipped": 3`, "seek", "mail", "--to", "offset", "--offset", "3", "--dry-run", "-o", "json")
+	step(cli.ExitOK, "of 1 and continues at earliest\n", "seek", "mail", "--to", "earliest", "--dry-run")
+	step(cli.ExitOK, "has no such partition", "seek", "mail", "--to", "latest", "--topic", "other", "--dry-run")
+	if s := q.Seeks(); len(s) != 2 {
+		t.Errorf("a preview or a refused seek moved the position: %+v", s)
+	}
 	step(cli.ExitOK, "1 message would be removed", "purge", "mail", "--dry-run")
 	step(cli.ExitUsage, "--yes skips the confirmation", "purge", "mail")
 	step(cli.ExitUsage, "--until", "purge", "mail", "--until", "yesterday", "--dry-run")
@@ -126,14 +134,18 @@ func TestSubscriptions_Administration(t *testing.T) {
 	step(cli.ExitOK, "worker-7", "leases", "jobs")
 	step(cli.ExitOK, `"id": "t-i1:0:0:1"`, "leases", "jobs", "-o", "json")
 	step(cli.ExitUsage, "--limit", "leases", "jobs", "--limit", "-1")
-	step(cli.ExitFailed, "id of a lease", "end-lease", "jobs", "17")
-	step(cli.ExitOK, "ended", "end-lease", "jobs", "t-i1:0:0:1")
-	step(cli.ExitFailed, "has ended", "end-lease", "jobs", "t-i1:0:0:1")
+	step(cli.ExitFailed, "id of a lease", "end-lease", "jobs", "17", "-y")
+	step(cli.ExitUsage, "--yes skips the confirmation", "end-lease", "jobs", "t-i1:0:0:1")
+	step(cli.ExitOK, "would be ended: event ", "end-lease", "jobs", "t-i1:0:0:1", "--dry-run")
+	step(cli.ExitOK, `"result": "would be rejected"`, "reject", "jobs", "t-i1:0:0:1", "--dry-run", "-o", "json")
+	step(cli.ExitFailed, "it has ended", "reject", "jobs", "17", "--dry-run")
+	step(cli.ExitOK, "ended", "end-lease", "jobs", "t-i1:0:0:1", "-y")
+	step(cli.ExitFailed, "has ended", "end-lease", "jobs", "t-i1:0:0:1", "-y")
 	if _, err := q.Receive(t.Context(), "jobs", subscriptions.Receive{Max: 1}); err != nil {
 		t.Fatal(err)
 	}
-	step(cli.ExitOK, "is a dead letter", "reject", "jobs", "t-i1:0:0:1")
-	step(cli.ExitFailed, "has ended", "reject", "jobs", "t-i1:0:0:1")
+	step(cli.ExitOK, "is a dead letter", "reject", "jobs", "t-i1:0:0:1", "-y")
+	step(cli.ExitFailed, "has ended", "reject", "jobs", "t-i1:0:0:1", "-y")
 	q.url = "http://127.0.0.1:1"
 	step(cli.ExitUsage, "json or yaml", "list", "-o", "x")
 	q.url = "there"
@@ -252,7 +264,7 @@ func TestSubscriptions_LeasesOfAllPages(t *testing.T) {
 	for limit, want := range map[int]int{0: n, n: n, n - 1: n - 1, 3: 3} {
 		var list struct {
 			Items []client.Lease
-			More  bool
+			Next  string
 		}
 		status, out, errOut := q.outbox(t, "subscriptions", "leases", "s", "--limit", strconv.Itoa(limit), "-o", "json")
 		if err := json.Unmarshal([]byte(out), &list); status != cli.ExitOK || err != nil {
@@ -262,8 +274,16 @@ func TestSubscriptions_LeasesOfAllPages(t *testing.T) {
 		for _, l := range list.Items {
 			ids[l.ID] = true
 		}
-		if len(list.Items) != want || len(ids) != want || list.More != (want < n) {
-			t.Errorf("--limit %d: %d leases, %d different, more %t", limit, len(list.Items), len(ids), list.More)
+		if len(list.Items) != want || len(ids) != want || (list.Next != "") != (want < n) {
+			t.Errorf("--limit %d: %d leases, %d different, next %q", limit, len(list.Items), len(ids), list.Next)
+		}
+		if list.Next == "" {
+			continue
+		}
+		status, out, errOut = q.outbox(t, "subscriptions", "leases", "s", "--limit", "0", "--cursor", list.Next, "-o", "json")
+		rest, next := decodePage[client.Lease](t, out)
+		if status != cli.ExitOK || len(rest) != n-want || next != "" || slices.ContainsFunc(rest, func(l client.Lease) bool { return ids[l.ID] }) {
+			t.Errorf("behind %d leases: %d, next %q, status %d\n%s", want, len(rest), next, status, errOut)
 		}
 	}
 	if _, _, errOut := q.outbox(t, "subscriptions", "leases", "s", "--limit", "2"); !strings.Contains(errOut, "only the oldest 2;") {

@@ -573,7 +573,7 @@ func (w *Watcher) blocked(ctx context.Context, now time.Time, out []dlq.Notice) 
 		if !none {
 			n.Samples = []dlq.Sample{w.sample(&l)}
 			n.URL = w.open(url.Values{"aggregate_id": {l.AggregateID}})
-			n.Text = fmt.Sprintf("The first is event %s, seq %d of %s. outbox dlq list --aggregate %s shows the dead letters before it.", l.EventID, l.Sequence, l.AggregateID, word(l.AggregateID))
+			n.Text = fmt.Sprintf("The first is event %s, seq %d of %s. outbox dlq list --aggregate-id %s shows the dead letters before it.", l.EventID, l.Sequence, l.AggregateID, word(l.AggregateID))
 		}
 	}), nil
 }

@@ -402,7 +402,7 @@ func TestWatcher_CommandsAreSafeToPaste(t *testing.T) {
 	for _, n := range b.poll(w) {
 		text += n.Text + "\n"
 	}
-	for _, want := range []string{`--event-type 'It'\''s; reboot'`, `--aggregate '$(reboot)'`} {
+	for _, want := range []string{`--event-type 'It'\''s; reboot'`, `--aggregate-id '$(reboot)'`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("notices are %q, want %q in them", text, want)
 		}
@@ -423,7 +423,7 @@ func TestWatcher_BlockedForTooLong(t *testing.T) {
 	b.advance(DefaultBlockedAge + time.Minute)
 	notices := b.poll(w)
 	b.want(notices, "blocked behind a dead letter for 1h1m0s")
-	if !strings.Contains(notices[0].Text, "--aggregate order-1") || len(notices[0].Samples) != 1 || notices[0].Samples[0].EventID != ids[1] {
+	if !strings.Contains(notices[0].Text, "--aggregate-id order-1") || len(notices[0].Samples) != 1 || notices[0].Samples[0].EventID != ids[1] {
 		t.Errorf("notice %+v", notices[0])
 	}
 	for _, id := range ids {

@@ -7,10 +7,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Listing contains the flags of lists with the newest entry first: period and limit.
+// Listing contains the flags of lists with the newest entry first: period, limit and cursor.
 type Listing struct {
 	Since, Until string
 	Limit        int
+	Cursor       string
+}
+
+// CursorFlag adds --cursor to a command that prints a Table by pages.
+func CursorFlag(cmd *cobra.Command, cursor *string) {
+	cmd.Flags().StringVar(cursor, "cursor", "", "next of the page before, with the same filters: print the page behind it")
 }
 
 // AddFlags adds the flags for a list of things, such as dead letters. event is the verb of

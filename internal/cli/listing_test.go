@@ -84,7 +84,7 @@ type parcel struct {
 }
 
 // list runs a command that lists parcels.
-func list(t *testing.T, found []parcel, more bool, first string, args ...string) (out, errOut string) {
+func list(t *testing.T, found []parcel, next string, first string, args ...string) (out, errOut string) {
 	t.Helper()
 	var o, e bytes.Buffer
 	var output string
@@ -97,7 +97,7 @@ func list(t *testing.T, found []parcel, more bool, first string, args ...string)
 			Header: "ID\tSTATUS\tAT\tNOTE", Wide: 1, None: "no parcels", First: first,
 			Row:  func(w io.Writer, p parcel) { fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", p.ID, p.Status, At(w, p.At), p.Note) },
 			View: func(p parcel) any { return p },
-		}.Print(cmd, output, found, more)
+		}.Print(cmd, output, found, next)
 	}}
 	ListFlags(cmd, &output)
 	root.AddCommand(cmd)
@@ -113,7 +113,7 @@ func TestTable_Print(t *testing.T) {
 	for name, tt := range map[string]struct {
 		args        []string
 		found       []parcel
-		more        bool
+		next        string
 		first       string
 		out, errOut string
 	}{
@@ -125,12 +125,12 @@ func TestTable_Print(t *testing.T) {
 			"ID    STATUS    AT                    NOTE\n" +
 			"p-1   failed    2026-03-04 12:00:00Z  fragile\n" +
 			"p-22  resolved  -                     \n"},
-		"there are more": {found: found[1:], more: true, out: "ID    STATUS    AT\np-22  resolved  -\n", errOut: "only the newest 1; --limit 0 shows all\n"},
+		"there are more": {found: found[1:], next: "c.d", out: "ID    STATUS    AT\np-22  resolved  -\n", errOut: "only the newest 1; --limit 0 shows all, --cursor c.d the next ones\n"},
 		"in another order": {
-			found: found[1:], more: true, first: "oldest", out: "ID    STATUS    AT\np-22  resolved  -\n", errOut: "only the oldest 1; --limit 0 shows all\n",
+			found: found[1:], next: "c.d", first: "oldest", out: "ID    STATUS    AT\np-22  resolved  -\n", errOut: "only the oldest 1; --limit 0 shows all, --cursor c.d the next ones\n",
 		},
 		"nothing": {errOut: "no parcels\n"},
-		"JSON": {args: []string{"-o", "json"}, found: found[:1], more: true, out: `{
+		"JSON": {args: []string{"-o", "json"}, found: found[:1], next: "c.d", out: `{
   "items": [
     {
       "id": "p-1",
@@ -139,15 +139,15 @@ func TestTable_Print(t *testing.T) {
       "note": "fragile"
     }
   ],
-  "more": true
+  "next": "c.d"
 }
 `},
-		"YAML":           {args: []string{"--output", "yaml"}, found: found[:1], out: "items:\n  - id: p-1\n    status: failed\n    at: \"2026-03-04T12:00:00Z\"\n    note: fragile\nmore: false\n"},
-		"nothing, JSON":  {args: []string{"-o", "json"}, out: "{\n  \"items\": [],\n  \"more\": false\n}\n"},
-		"nothing, YAML":  {args: []string{"-o", "yaml"}, out: "items: []\nmore: false\n"},
-		"wide, but JSON": {args: []string{"-o", "json", "--wide"}, out: "{\n  \"items\": [],\n  \"more\": false\n}\n"},
+		"YAML":           {args: []string{"--output", "yaml"}, found: found[:1], out: "items:\n  - id: p-1\n    status: failed\n    at: \"2026-03-04T12:00:00Z\"\n    note: fragile\n"},
+		"nothing, JSON":  {args: []string{"-o", "json"}, out: "{\n  \"items\": []\n}\n"},
+		"nothing, YAML":  {args: []string{"-o", "yaml"}, out: "items: []\n"},
+		"wide, but JSON": {args: []string{"-o", "json", "--wide"}, out: "{\n  \"items\": []\n}\n"},
 	} {
-		out, errOut := list(t, tt.found, tt.more, tt.first, tt.args...)
+		out, errOut := list(t, tt.found, tt.next, tt.first, tt.args...)
 		if out != tt.out || errOut != tt.errOut {
 			t.Errorf("%s: it prints\n%s%s, want\n%s%s", name, out, errOut, tt.out, tt.errOut)
 		}

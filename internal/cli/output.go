@@ -108,20 +108,21 @@ type Table[T any] struct {
 // listView is a list as JSON or YAML: an object, so that it can get more fields.
 type listView struct {
 	Items []any `json:"items"`
-	// More reports that there are entries beyond --limit.
-	More bool `json:"more"`
+	// Next is the --cursor of the next page, absent on the last one.
+	Next string `json:"next,omitempty"`
 }
 
-// Print prints the entries in a format that CheckOutput accepts. Notes that the list is empty
-// or incomplete are written to the standard error.
-func (t Table[T]) Print(cmd *cobra.Command, output string, found []T, more bool) error {
+// Print prints a page of entries in a format that CheckOutput accepts. next is the cursor of the
+// next page, empty on the last one. Notes that the list is empty or incomplete are written to the
+// standard error.
+func (t Table[T]) Print(cmd *cobra.Command, output string, found []T, next string) error {
 	out, errOut := cmd.OutOrStdout(), cmd.ErrOrStderr()
 	if output != "table" {
 		views := make([]any, len(found))
 		for i, x := range found {
 			views[i] = t.View(x)
 		}
-		return PrintAs(out, output, listView{Items: views, More: more})
+		return PrintAs(out, output, listView{Items: views, Next: next})
 	}
 	if len(found) == 0 {
 		_, err := fmt.Fprintln(errOut, t.None)
@@ -139,8 +140,8 @@ func (t Table[T]) Print(cmd *cobra.Command, output string, found []T, more bool)
 	if err := w.print(); err != nil {
 		return err
 	}
-	if more {
-		fmt.Fprintf(errOut, "only the %s %d; --limit 0 shows all\n", cmp.Or(t.First, "newest"), len(found))
+	if next != "" {
+		fmt.Fprintf(errOut, "only the %s %d; --limit 0 shows all, --cursor %s the next ones\n", cmp.Or(t.First, "newest"), len(found), next)
 	}
 	return nil
 }

@@ -195,7 +195,7 @@ func TestDeadLetters_RefusedAndReplayed(t *testing.T) {
 	c.headersOf("OrderCreated", last) // the relay has read so far
 
 	var list []deadLetter
-	c.command(0, &list, "dlq", "list", "--aggregate", refused)
+	c.command(0, &list, "dlq", "list", "--aggregate-id", refused)
 	slices.SortFunc(list, func(a, b deadLetter) int { return a.Sequence - b.Sequence })
 	if len(list) != 2 || list[0].Status != "suspended" || list[0].ErrorClass != "record_too_large" || list[1].Status != "blocked" || list[1].ErrorClass != "behind" {
 		t.Fatalf("dlq list = %+v, want the order suspended and its cancellation blocked", list)

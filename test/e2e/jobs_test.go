@@ -87,7 +87,7 @@ func TestDeadLetters_EditedAndPublishedInPlace(t *testing.T) {
 		return r.Ready && r.DeadLetters == 2 && r.BlockedAggregates == 1 && r.InFlight == 0
 	})
 	var list []deadLetter
-	c.command(0, &list, "dlq", "list", "--aggregate", refused, "--status", "suspended")
+	c.command(0, &list, "dlq", "list", "--aggregate-id", refused, "--status", "suspended")
 	if len(list) != 1 {
 		t.Fatalf("dlq list = %+v, want the order", list)
 	}

@@ -249,7 +249,7 @@ func (d *dev) printTour() {
 
   see the example subscription, which pushes orders in EUR to the log, and deliver them again
     bin/outbox subscriptions status orders-in-eur --api-subscriptions-url http://%[6]s
-    bin/outbox subscriptions seek orders-in-eur --to earliest --reason 'try again' --api-subscriptions-url http://%[6]s
+    bin/outbox subscriptions seek orders-in-eur --to earliest --yes --reason 'try again' --api-subscriptions-url http://%[6]s
 
   list dead letters
     bin/outbox dlq list --scylla-hosts %[4]s

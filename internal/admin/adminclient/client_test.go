@@ -54,14 +54,14 @@ func TestClient_Requests(t *testing.T) {
 				_, _, err := c.DeadLetters(ctx, dlq.Filter{
 					Status: []dlq.Status{dlq.Pending, dlq.Suspended}, ErrorClass: "c", EventType: "t", Aggregate: "a&b", Table: "k.o", Tags: []string{"x", "y"},
 					MinPriority: &low, Text: "a b", Since: at, Until: at.Add(time.Hour),
-				}, 7)
+				}, adminclient.Paging{Limit: 7})
 				return err
 			},
 			"GET /v1/dead-letters?limit=3&table=k.o&with_payload=true": func() error {
-				_, _, err := c.DeadLettersWithPayload(ctx, dlq.Filter{Table: "k.o"}, 3)
+				_, _, err := c.DeadLettersWithPayload(ctx, dlq.Filter{Table: "k.o"}, adminclient.Paging{Limit: 3})
 				return err
 			},
-			"GET /v1/dead-letters?limit=500":          func() error { _, _, err := c.DeadLetters(ctx, dlq.Filter{}, 0); return err },
+			"GET /v1/dead-letters?limit=500":          func() error { _, _, err := c.DeadLetters(ctx, dlq.Filter{}, adminclient.Paging{}); return err },
 			"GET /v1/dead-letters/e%2F1":              func() error { _, err := c.DeadLetter(ctx, "e/1"); return err },
 			"GET /v1/events/e%2F1?aggregate_id=a%26b": func() error { _, err := c.Event(ctx, "e/1", "a&b"); return err },
 			"GET /v1/aggregates/a%2Fb?limit=9":        func() error { _, err := c.Aggregate(ctx, "a/b", 9); return err },
@@ -70,10 +70,13 @@ func TestClient_Requests(t *testing.T) {
 				return err
 			},
 			"GET /v1/dead-letters/stats": func() error { _, err := c.Stats(ctx); return err },
-			"GET /v1/jobs?limit=20":      func() error { _, _, err := c.Jobs(ctx, time.Time{}, time.Time{}, 20); return err },
-			"GET /v1/jobs/j":             func() error { _, err := c.Job(ctx, "j"); return err },
+			"GET /v1/jobs?limit=20": func() error {
+				_, _, err := c.Jobs(ctx, time.Time{}, time.Time{}, adminclient.Paging{Limit: 20})
+				return err
+			},
+			"GET /v1/jobs/j": func() error { _, err := c.Job(ctx, "j"); return err },
 			"GET /v1/audit?action=a%2Cb&actor=ann&limit=5&since=2026-01-02T03%3A04%3A05.006Z": func() error {
-				_, _, err := c.Audit(ctx, adminclient.AuditQuery{Since: at, Actor: "ann", Actions: []string{"a", "b"}}, 5)
+				_, _, err := c.Audit(ctx, adminclient.AuditQuery{Since: at, Actor: "ann", Actions: []string{"a", "b"}}, adminclient.Paging{Limit: 5})
 				return err
 			},
 			"GET /v1/archives?limit=500": func() error { _, _, err := c.Archives(ctx, time.Time{}); return err },
@@ -89,8 +92,8 @@ func TestClient_Requests(t *testing.T) {
 				_, err := c.CreateJob(ctx, admin.NewJobBody{JobTarget: admin.JobTarget{Action: dlq.ActionReplay, IDs: []string{"e"}}, Follow: "30s"}, "why now")
 				return err
 			},
-			"GET /v1/messages?client=c&created_since=2026-01-02T03%3A04%3A05.006Z&created_until=2026-01-02T04%3A04%3A05.006Z&key=k&limit=8&since=2026-01-02T03%3A04%3A05.006Z&state=scheduled&topic=t&until=2026-01-02T04%3A04%3A05.006Z": func() error {
-				_, _, err := c.Scheduled(ctx, messages.ManyFilter{Topic: "t", Key: "k", Client: "c", Since: at, Until: at.Add(time.Hour), CreatedSince: at, CreatedUntil: at.Add(time.Hour)}, 7)
+			"GET /v1/messages?client=c&created_since=2026-01-02T03%3A04%3A05.006Z&created_until=2026-01-02T04%3A04%3A05.006Z&key=k&limit=7&since=2026-01-02T03%3A04%3A05.006Z&state=scheduled&topic=t&until=2026-01-02T04%3A04%3A05.006Z": func() error {
+				_, _, err := c.Scheduled(ctx, messages.ManyFilter{Topic: "t", Key: "k", Client: "c", Since: at, Until: at.Add(time.Hour), CreatedSince: at, CreatedUntil: at.Add(time.Hour)}, adminclient.Paging{Limit: 7})
 				return err
 			},
 			`POST /v1/messages/cancel reason=caf%C3%A9%201 {"filter":{"topic":"t"},"cursor":"c"}`: func() error {
@@ -113,7 +116,7 @@ func TestClient_Requests(t *testing.T) {
 	}
 }
 
-// A list has all pages up to its limit, and reports whether there are more.
+// A list has all pages up to its limit, and the cursor of what follows.
 func TestClient_Pages(t *testing.T) {
 	t.Parallel()
 	const total = 1203
@@ -132,12 +135,15 @@ func TestClient_Pages(t *testing.T) {
 	}) {
 		for limit, want := range map[int]struct {
 			n    int
-			more bool
-		}{0: {total, false}, 1: {1, true}, 500: {500, true}, 501: {501, true}, total: {total, false}, total + 1: {total, false}} {
-			found, more, err := c.DeadLetters(t.Context(), dlq.Filter{}, limit)
-			if err != nil || len(found) != want.n || more != want.more || found[len(found)-1].EventID != strconv.Itoa(want.n-1) {
-				t.Errorf("%s: with the limit %d there are %d, more %v, %v; want %+v", name, limit, len(found), more, err, want)
+			next string
+		}{0: {total, ""}, 1: {1, "1"}, 500: {500, "500"}, 501: {501, "501"}, total: {total, ""}, total + 1: {total, ""}} {
+			found, next, err := c.DeadLetters(t.Context(), dlq.Filter{}, adminclient.Paging{Limit: limit})
+			if err != nil || len(found) != want.n || next != want.next || found[len(found)-1].EventID != strconv.Itoa(want.n-1) {
+				t.Errorf("%s: with the limit %d there are %d, next %q, %v; want %+v", name, limit, len(found), next, err, want)
 			}
+		}
+		if found, next, err := c.DeadLetters(t.Context(), dlq.Filter{}, adminclient.Paging{Cursor: "1000", Limit: 2}); err != nil || len(found) != 2 || found[0].EventID != "1000" || next != "1002" {
+			t.Errorf("%s: behind a cursor %+v, next %q, %v", name, found, next, err)
 		}
 	}
 }

@@ -18,40 +18,47 @@ import (
 // maxPage is the largest page of a list.
 const maxPage = 500
 
-// pages reads up to limit entries of a list, 0 for all; more reports that there are others.
-// page reads the page of a query and returns the cursor of the next one, empty for none.
-func pages[T any](q url.Values, limit int, page func(url.Values) ([]T, string, error)) (all []T, more bool, err error) {
+// Paging is the part of a list that is read: up to Limit entries, 0 for all, behind a Cursor, empty
+// for the first ones.
+type Paging struct {
+	Cursor string
+	Limit  int
+}
+
+// pages reads a part of a list; next is the cursor of what follows, empty for none. page reads the
+// page of a query and returns the cursor of the next one, empty for none.
+func pages[T any](q url.Values, p Paging, page func(url.Values) ([]T, string, error)) (all []T, next string, err error) {
 	all = []T{}
+	set(q, "cursor", p.Cursor)
 	for {
 		size := maxPage
-		if limit > 0 {
-			size = min(size, limit-len(all))
+		if p.Limit > 0 {
+			size = min(size, p.Limit-len(all))
 		}
 		q.Set("limit", strconv.Itoa(size))
 		found, next, err := page(q)
 		if err != nil {
-			return nil, false, err
+			return nil, "", err
 		}
 		all = append(all, found...)
-		if next == "" || limit > 0 && len(all) >= limit {
-			return all, next != "", nil
+		if next == "" || p.Limit > 0 && len(all) >= p.Limit {
+			return all, next, nil
 		}
 		q.Set("cursor", next)
 	}
 }
 
-// DeadLetters lists up to limit dead letters, 0 for all, latest first failure first; more
-// reports that there are others.
-func (c *Client) DeadLetters(ctx context.Context, f dlq.Filter, limit int) (found []admin.ListedDeadLetter, more bool, err error) {
-	return c.deadLetters(ctx, make(url.Values), f, limit)
+// DeadLetters lists dead letters, latest first failure first.
+func (c *Client) DeadLetters(ctx context.Context, f dlq.Filter, p Paging) (found []admin.ListedDeadLetter, next string, err error) {
+	return c.deadLetters(ctx, make(url.Values), f, p)
 }
 
 // DeadLettersWithPayload is DeadLetters with their payloads.
-func (c *Client) DeadLettersWithPayload(ctx context.Context, f dlq.Filter, limit int) (found []admin.ListedDeadLetter, more bool, err error) {
-	return c.deadLetters(ctx, url.Values{"with_payload": {"true"}}, f, limit)
+func (c *Client) DeadLettersWithPayload(ctx context.Context, f dlq.Filter, p Paging) (found []admin.ListedDeadLetter, next string, err error) {
+	return c.deadLetters(ctx, url.Values{"with_payload": {"true"}}, f, p)
 }
 
-func (c *Client) deadLetters(ctx context.Context, q url.Values, f dlq.Filter, limit int) (found []admin.ListedDeadLetter, more bool, err error) {
+func (c *Client) deadLetters(ctx context.Context, q url.Values, f dlq.Filter, p Paging) (found []admin.ListedDeadLetter, next string, err error) {
 	statuses := make([]string, len(f.Status))
 	for i, s := range f.Status {
 		statuses[i] = string(s)
@@ -70,7 +77,7 @@ func (c *Client) deadLetters(ctx context.Context, q url.Values, f dlq.Filter, li
 	if f.MinPriority != nil {
 		q.Set("min_priority", strconv.Itoa(*f.MinPriority))
 	}
-	return pages(q, limit, func(q url.Values) ([]admin.ListedDeadLetter, string, error) {
+	return pages(q, p, func(q url.Values) ([]admin.ListedDeadLetter, string, error) {
 		var page struct {
 			DeadLetters []admin.ListedDeadLetter `json:"dead_letters"`
 			Next        string                   `json:"next"`
@@ -161,10 +168,10 @@ func (c *Client) CreateJob(ctx context.Context, job admin.NewJobBody, reason str
 	return out, err
 }
 
-// Jobs lists up to limit jobs, 0 for all, that were created from since until before until, newest
-// first; a zero time is no bound. more reports that there are others.
-func (c *Client) Jobs(ctx context.Context, since, until time.Time, limit int) (found []admin.JobBody, more bool, err error) {
-	return pages(make(url.Values), limit, func(q url.Values) ([]admin.JobBody, string, error) {
+// Jobs lists the jobs that were created from since until before until, newest first; a zero time is
+// no bound.
+func (c *Client) Jobs(ctx context.Context, since, until time.Time, p Paging) (found []admin.JobBody, next string, err error) {
+	return pages(make(url.Values), p, func(q url.Values) ([]admin.JobBody, string, error) {
 		var page struct {
 			Jobs []admin.JobBody `json:"jobs"`
 			Next string          `json:"next"`
@@ -205,7 +212,7 @@ func (c *Client) SteerJob(ctx context.Context, id, what, reason string) (out adm
 func (c *Client) Archives(ctx context.Context, since time.Time) (found []admin.ArchiveObject, configured bool, err error) {
 	q := make(url.Values)
 	set(q, "since", timeOf(since))
-	found, _, err = pages(q, 0, func(q url.Values) ([]admin.ArchiveObject, string, error) {
+	found, _, err = pages(q, Paging{}, func(q url.Values) ([]admin.ArchiveObject, string, error) {
 		var page struct {
 			Configured bool                  `json:"configured"`
 			Objects    []admin.ArchiveObject `json:"objects"`
@@ -228,15 +235,14 @@ type AuditQuery struct {
 	Actions []string
 }
 
-// Audit lists up to limit entries of the audit trail, 0 for all, newest first; more reports
-// that there are others.
-func (c *Client) Audit(ctx context.Context, by AuditQuery, limit int) (found []admin.AuditEntry, more bool, err error) {
+// Audit lists entries of the audit trail, newest first.
+func (c *Client) Audit(ctx context.Context, by AuditQuery, p Paging) (found []admin.AuditEntry, next string, err error) {
 	q := make(url.Values)
 	set(q, "since", timeOf(by.Since))
 	set(q, "until", timeOf(by.Until))
 	set(q, "actor", by.Actor)
 	set(q, "action", strings.Join(by.Actions, ","))
-	return pages(q, limit, func(q url.Values) ([]admin.AuditEntry, string, error) {
+	return pages(q, p, func(q url.Values) ([]admin.AuditEntry, string, error) {
 		var page struct {
 			Entries []admin.AuditEntry `json:"entries"`
 			Next    string             `json:"next"`
@@ -257,9 +263,8 @@ type ScheduledMessage struct {
 	DeliverAt time.Time      `json:"deliver_at"`
 }
 
-// Scheduled lists up to limit scheduled messages, 0 for all, the next to be delivered first;
-// more reports that there are others.
-func (c *Client) Scheduled(ctx context.Context, f messages.ManyFilter, limit int) (found []ScheduledMessage, more bool, err error) {
+// Scheduled lists scheduled messages, the next to be delivered first.
+func (c *Client) Scheduled(ctx context.Context, f messages.ManyFilter, p Paging) (found []ScheduledMessage, next string, err error) {
 	q := url.Values{"state": {string(messages.Scheduled)}}
 	set(q, "topic", f.Topic)
 	set(q, "key", f.Key)
@@ -268,22 +273,24 @@ func (c *Client) Scheduled(ctx context.Context, f messages.ManyFilter, limit int
 	set(q, "until", timeOf(f.Until))
 	set(q, "created_since", timeOf(f.CreatedSince))
 	set(q, "created_until", timeOf(f.CreatedUntil))
-	most := limit
-	if limit > 0 {
-		most++ // a full page has a cursor even if nothing follows
-	}
-	found, _, err = pages(q, most, func(q url.Values) ([]ScheduledMessage, string, error) {
+	read := func(q url.Values) ([]ScheduledMessage, string, error) {
 		var page struct {
 			Messages []ScheduledMessage `json:"messages"`
 			Next     string             `json:"next"`
 		}
 		err := c.get(ctx, messages.Path, q, &page)
 		return page.Messages, page.Next, err
-	})
-	if limit > 0 && len(found) > limit {
-		return found[:limit], true, err
 	}
-	return found, false, err
+	found, next, err = pages(q, p, read)
+	if next == "" || err != nil {
+		return found, next, err
+	}
+	// A full page has a cursor even if nothing follows.
+	more, _, err := pages(q, Paging{next, 1}, read)
+	if len(more) == 0 {
+		next = ""
+	}
+	return found, next, err
 }
 
 // Message returns the state of a message.
