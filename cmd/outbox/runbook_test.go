@@ -179,12 +179,15 @@ func (b *verifyFixture) execute(want int, args []string, more ...string) string 
 }
 
 // relay runs a relay of the outbox table until the test, or stop, ends it.
-func (b *verifyFixture) relay() (stop func() error) {
+func (b *verifyFixture) relay(change ...func(*relay.Config)) (stop func() error) {
 	b.t.Helper()
 	conf := relay.Config{
 		Session: b.session, Brokers: []string{b.e.KafkaAddr}, Keyspace: "outbox", Topics: map[string]string{"ThingHappened": "things"},
 		Tail: relay.TailOff, ConfidenceWindow: 50 * time.Millisecond, IdleDelay: 100 * time.Millisecond, IdleCheckpoint: 100 * time.Millisecond,
 		Logger: slog.New(slog.DiscardHandler),
+	}
+	for _, f := range change {
+		f(&conf)
 	}
 	r, err := relay.New(conf)
 	if err != nil {

@@ -235,17 +235,25 @@ relay:
 	}
 }
 
-// A relay that runs, rows that are written, no reason and no terminal: no epoch
-// begins.
+// A relay of the table that runs, under any name, rows that are written, no reason and no
+// terminal: no epoch begins. A relay of another table does not matter.
 func TestNewEpoch_Refusals(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
 	b.add(1, outbox.NewID().UUID(), 1)
-	stop := b.relay()
-	b.until("the relay is there", func() bool {
-		alive, err := relay.Running(t.Context(), b.session, "outbox", epochsTable)
-		return err == nil && len(alive) == 1
-	})
+	if err := b.session.Query("CREATE TABLE others (aggregate_id text, seq bigint, event_id uuid, aggregate_type text, event_type text, payload blob, content_type text," +
+		" headers frozen<map<text, text>>, created_at timestamp, deliver_at timestamp, PRIMARY KEY (aggregate_id, seq)) WITH cdc = {'enabled': true}").Exec(); err != nil {
+		t.Fatal(err)
+	}
+	first, second := b.relay(), b.relay(func(c *relay.Config) { c.Name = "second" })
+	b.relay(func(c *relay.Config) { c.Name, c.Table = "third", "others" })
+	for _, key := range [][2]string{{relay.DefaultName, epochsTable}, {"second", epochsTable}, {"third", "outbox.others"}} {
+		b.until("relay "+key[0]+" is there", func() bool {
+			n := 0
+			err := b.session.Query("SELECT count(*) FROM relay_instances WHERE scope = 'keyspace' AND relay = ? AND table_name = ?", key[0], key[1]).Scan(&n)
+			return err == nil && n == 1
+		})
+	}
 	yes := []string{"--yes", "--reason", "INC-7"}
 	refused := func(code int, want string, args ...string) {
 		t.Helper()
@@ -256,7 +264,11 @@ func TestNewEpoch_Refusals(t *testing.T) {
 	}
 	refused(cli.ExitFailed, "relays of "+epochsTable+" run", yes...)
 	refused(cli.ExitOK, "refused now: the table is in use: relays of", "--dry-run")
-	if err := stop(); err != nil {
+	if err := first(); err != nil {
+		t.Fatal(err)
+	}
+	refused(cli.ExitFailed, "relays of "+epochsTable+" run", yes...)
+	if err := second(); err != nil {
 		t.Fatal(err)
 	}
 	refused(cli.ExitUsage, "--reason is required", "--yes")
