@@ -50,8 +50,8 @@ func newStatements(keyspace string) statements {
 		history: "SELECT history FROM " + deadLetters + " WHERE event_id = ?",
 		purged:  "SELECT WRITETIME(purged_at) FROM " + deadLetters + " WHERE event_id = ?",
 
-		chains: "SELECT aggregate_id, seq, written_at, event_id FROM " + chains + " WHERE table_name = ? AND bucket = ?",
-		chain:  "SELECT aggregate_id, seq, written_at, event_id FROM " + chains + " WHERE table_name = ? AND bucket = ? AND aggregate_id = ?",
+		chains: "SELECT aggregate_id, seq, written_at, event_id FROM " + chains + " WHERE table_name = ? AND part = ?",
+		chain:  "SELECT aggregate_id, seq, written_at, event_id FROM " + chains + " WHERE table_name = ? AND part = ? AND aggregate_id = ?",
 
 		requestAdd:  "INSERT INTO " + requests + " (table_name, id, event_id, aggregate_id, action, version, actor) VALUES (?, now(), ?, ?, ?, ?, ?)",
 		requestDrop: "DELETE FROM " + requests + " WHERE table_name = ? AND id = ?",
@@ -76,9 +76,9 @@ type listStatements struct {
 func newListStatements(keyspace string) listStatements {
 	chains, lookups, buckets := keyspace+".dead_letter_chains", keyspace+".dead_letter_lookups", keyspace+".dead_letter_buckets"
 	return listStatements{
-		chainAdd: "INSERT INTO " + chains + " (table_name, bucket, aggregate_id, seq, written_at, event_id) VALUES (?, ?, ?, ?, ?, ?) USING TIMESTAMP ?",
+		chainAdd: "INSERT INTO " + chains + " (table_name, part, aggregate_id, seq, written_at, event_id) VALUES (?, ?, ?, ?, ?, ?) USING TIMESTAMP ?",
 		chainDrop: "DELETE FROM " + chains + " USING TIMESTAMP ?" +
-			" WHERE table_name = ? AND bucket = ? AND aggregate_id = ? AND seq = ? AND written_at = ? AND event_id = ?",
+			" WHERE table_name = ? AND part = ? AND aggregate_id = ? AND seq = ? AND written_at = ? AND event_id = ?",
 
 		lookupAdd: "INSERT INTO " + lookups + " (kind, value, bucket, first_failed_at, event_id) VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ?",
 		lookupDrop: "DELETE FROM " + lookups + " USING TIMESTAMP ?" +

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	listColumns  = "placed_at, id, version, status, invoice, country, currency, total, lines, created_at, updated_at"
+	listColumns  = "placed_at, id, version, status, invoice, country, currency, total, line_count, created_at, updated_at"
 	insertListed = "INSERT INTO orders_by_customer (customer_id, month, " + listColumns + ")" +
 		" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ?"
 	insertMonth  = "INSERT INTO customer_months (customer_id, month) VALUES (?, ?) USING TIMESTAMP ?"

@@ -28,7 +28,7 @@ func TestClocks_RepairIsPublishedOnce(t *testing.T) {
 		},
 		"a version before": func(w *world, operator *gocql.Session, q *backfill.Repair) error {
 			q.ID = gocql.TimeUUID()
-			return operator.Query("INSERT INTO relay_repairs (relay, table_name, request_id, aggregate_id, seq, event_id, state, requested_by, updated_at)"+
+			return operator.Query("INSERT INTO relay_repairs (relay, table_name, repair_id, aggregate_id, seq, event_id, state, requested_by, updated_at)"+
 				" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", w.cfg.Name, "outbox."+w.cfg.Table, q.ID, q.Aggregate, q.Sequence, q.EventID, string(backfill.RepairAsked), "x", time.Now()).Exec()
 		},
 	} {

@@ -131,7 +131,7 @@ func (s *Store) buckets(ctx context.Context, from, until time.Time, limit int) (
 	return out, nil
 }
 
-func (s *Store) bucketsOf(ctx context.Context, month string, from, until time.Time, limit int) ([]time.Time, error) {
+func (s *Store) bucketsOf(ctx context.Context, month int, from, until time.Time, limit int) ([]time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	iter := s.query(ctx, selectBuckets, month, from, until, limit).Idempotent(true).RetryPolicy(cqlcode.OtherNode{}).Iter()
@@ -140,7 +140,7 @@ func (s *Store) bucketsOf(ctx context.Context, month string, from, until time.Ti
 		out = append(out, bucket.UTC())
 	}
 	if err := iter.Close(); err != nil {
-		return nil, fmt.Errorf("read the buckets of %s: %w", month, err)
+		return nil, fmt.Errorf("read the buckets of month %d: %w", month, err)
 	}
 	return out, nil
 }

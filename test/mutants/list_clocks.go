@@ -15,8 +15,8 @@ var clockMutants = []mutant{
 	}),
 	clocks("relay", mutant{
 		name: "a repair that was answered is answered again", file: "relay/internal/backfill/repair_store.go",
-		old: "request_id = ? IF state = ?\",\n		string(to), detail, time.Now(), r.relay, r.table, id, string(from))",
-		new: "request_id = ? IF state != ?\",\n		string(to), detail, time.Now(), r.relay, r.table, id, string(from)+\"!\")",
+		old: "repair_id = ? IF state = ?\",\n		string(to), detail, time.Now(), r.relay, r.table, id, string(from))",
+		new: "repair_id = ? IF state != ?\",\n		string(to), detail, time.Now(), r.relay, r.table, id, string(from)+\"!\")",
 	}),
 	clocks("relay", mutant{
 		name: "checkpoints have the time of the relay's host", file: "relay/internal/checkpoint/store.go",

@@ -77,7 +77,7 @@ func (r *Repairs) change(ctx context.Context, stmt string, args ...any) (bool, e
 // topic of the event to its end without finding it.
 func (r *Repairs) Ask(ctx context.Context, req *Repair) error {
 	req.ID, req.State, req.Detail = gocql.TimeUUID(), RepairAsked, ""
-	_, err := r.change(ctx, "INSERT INTO "+r.name+" (relay, table_name, request_id, aggregate_id, seq, event_id, state, requested_by, updated_at)"+
+	_, err := r.change(ctx, "INSERT INTO "+r.name+" (relay, table_name, repair_id, aggregate_id, seq, event_id, state, requested_by, updated_at)"+
 		" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS",
 		r.relay, r.table, req.ID, req.Aggregate, req.Sequence, req.EventID, string(req.State), r.host, time.Now())
 	if err != nil {
@@ -88,7 +88,7 @@ func (r *Repairs) Ask(ctx context.Context, req *Repair) error {
 
 // All returns the stored requests, the oldest first.
 func (r *Repairs) All(ctx context.Context) ([]Repair, error) {
-	iter := r.query(ctx, "SELECT request_id, aggregate_id, seq, event_id, state, detail FROM "+r.name+" WHERE relay = ? AND table_name = ?", r.relay, r.table).Iter()
+	iter := r.query(ctx, "SELECT repair_id, aggregate_id, seq, event_id, state, detail FROM "+r.name+" WHERE relay = ? AND table_name = ?", r.relay, r.table).Iter()
 	var out []Repair
 	for req := (Repair{}); iter.Scan(&req.ID, &req.Aggregate, &req.Sequence, &req.EventID, (*string)(&req.State), &req.Detail); req = (Repair{}) {
 		out = append(out, req)
@@ -101,7 +101,7 @@ func (r *Repairs) All(ctx context.Context) ([]Repair, error) {
 
 // Forget deletes a request.
 func (r *Repairs) Forget(ctx context.Context, id gocql.UUID) error {
-	if _, err := r.change(ctx, "DELETE FROM "+r.name+" WHERE relay = ? AND table_name = ? AND request_id = ? IF EXISTS", r.relay, r.table, id); err != nil {
+	if _, err := r.change(ctx, "DELETE FROM "+r.name+" WHERE relay = ? AND table_name = ? AND repair_id = ? IF EXISTS", r.relay, r.table, id); err != nil {
 		return fmt.Errorf("delete request %s: %w", id, err)
 	}
 	return nil
@@ -113,7 +113,7 @@ func (r *Repairs) Answer(ctx context.Context, id gocql.UUID, from, to RepairStat
 	if err := fence.Check(r.Fence); err != nil {
 		return false, err
 	}
-	applied, err := r.change(ctx, "UPDATE "+r.name+" SET state = ?, detail = ?, updated_at = ? WHERE relay = ? AND table_name = ? AND request_id = ? IF state = ?",
+	applied, err := r.change(ctx, "UPDATE "+r.name+" SET state = ?, detail = ?, updated_at = ? WHERE relay = ? AND table_name = ? AND repair_id = ? IF state = ?",
 		string(to), detail, time.Now(), r.relay, r.table, id, string(from))
 	if err != nil {
 		return false, fmt.Errorf("answer request %s: %w", id, err)
@@ -130,7 +130,7 @@ func (r *Repairs) Take(ctx context.Context, id gocql.UUID) (bool, error) {
 		return false, err
 	}
 	var state RepairState
-	err = r.query(ctx, "SELECT state FROM "+r.name+" WHERE relay = ? AND table_name = ? AND request_id = ?", r.relay, r.table, id).Scan((*string)(&state))
+	err = r.query(ctx, "SELECT state FROM "+r.name+" WHERE relay = ? AND table_name = ? AND repair_id = ?", r.relay, r.table, id).Scan((*string)(&state))
 	if err != nil && !errors.Is(err, gocql.ErrNotFound) {
 		return false, fmt.Errorf("read the answer to request %s: %w", id, err)
 	}
