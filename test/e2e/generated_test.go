@@ -18,8 +18,8 @@ import (
 const oapiCodegen = "github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2"
 
 // Clients that two generators make from the descriptions of the running APIs compile, send
-// messages, receive and settle them, and read and resolve the dead letter: in Go from OpenAPI 3.0, in
-// TypeScript from 3.1.
+// messages, receive and settle them, read and resolve the dead letter, and make, change and list
+// an order: in Go from OpenAPI 3.0, in TypeScript from 3.1.
 func TestPeer_GeneratedClients(t *testing.T) {
 	c := startCluster(t, "")
 	addrs := harness.FreeAddrs(t, 3)
@@ -31,7 +31,7 @@ func TestPeer_GeneratedClients(t *testing.T) {
 	queues := harness.Start(t, "subscriptions", "subscriptions", "--scylla-hosts", c.cqlAddr, "--kafka-seeds", c.kafkaAddr, "--subscriptions-addr", addrs[0], "--ops-addr", "off")
 	admin := harness.Start(t, "admin", "admin", "--config", conf, "--scylla-hosts", c.cqlAddr, "--kafka-seeds", c.kafkaAddr, "--admin-addr", addrs[1], "--ops-addr", "off")
 	intake := harness.Start(t, "messages", "messages", "--scylla-hosts", c.cqlAddr, "--kafka-seeds", c.kafkaAddr, "--messages-addr", addrs[2], "--ops-addr", "off")
-	servers := map[string]string{"messages": addrs[2], "subscriptions": addrs[0], "admin": addrs[1]}
+	servers := map[string]string{"messages": addrs[2], "subscriptions": addrs[0], "admin": addrs[1], "orders": c.api}
 	for _, addr := range servers {
 		harness.Ready(t, addr)
 	}
@@ -43,7 +43,7 @@ func TestPeer_GeneratedClients(t *testing.T) {
 			t.Fatal(err)
 		}
 		program := build(t, dir, servers)
-		out := call(t, dir, append(program, "http://"+addrs[2], "http://"+addrs[0], "http://"+addrs[1], secret, language)...)
+		out := call(t, dir, append(program, "http://"+addrs[2], "http://"+addrs[0], "http://"+addrs[1], "http://"+c.api, secret, language)...)
 		if ids := strings.Fields(out); len(ids) != 2 || ids[0] == ids[1] {
 			t.Errorf("%s acknowledged a message and rejected one; it printed %q, want the id of the first and one dead letter", language, out)
 		}

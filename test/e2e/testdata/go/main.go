@@ -1,6 +1,6 @@
 // Command client runs the story of the generated clients with those that oapi-codegen makes:
 //
-//	client MESSAGES SUBSCRIPTIONS ADMIN TOKEN NAME
+//	client MESSAGES SUBSCRIPTIONS ADMIN ORDERS TOKEN NAME
 //
 // It prints the ids of the message that it acknowledged and of the dead letter.
 package main
@@ -15,12 +15,16 @@ import (
 
 	"example.com/client/admin"
 	"example.com/client/messages"
+	"example.com/client/orders"
 	"example.com/client/subscriptions"
 )
 
 func main() {
 	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
-	err := run(ctx, os.Args[1], os.Args[2], os.Args[3], os.Args[4], os.Args[5])
+	err := run(ctx, os.Args[1], os.Args[2], os.Args[3], os.Args[5], os.Args[6])
+	if err == nil {
+		err = order(ctx, os.Args[4], os.Args[6])
+	}
 	stop()
 	if err != nil {
 		log.Fatal(err)
@@ -113,6 +117,46 @@ func run(ctx context.Context, messagesURL, subscriptionsURL, adminURL, token, na
 	fmt.Println(first)
 	for _, l := range list.JSON200.DeadLetters {
 		fmt.Println(l.EventId)
+	}
+	return nil
+}
+
+// order makes an order twice with one key, changes it from the version that it has, and finds it in
+// the list of the customer. A change from the former version is refused.
+func order(ctx context.Context, url, customer string) error {
+	shop, err := orders.NewClientWithResponses(url)
+	if err != nil {
+		return err
+	}
+	var price orders.NewLine_UnitPrice // a text or a number
+	if err := price.FromNewLineUnitPrice0("1.50"); err != nil {
+		return err
+	}
+	key := "order-" + customer
+	var made *orders.CreateOrderResponse
+	for range 2 {
+		again, err := shop.CreateOrderWithResponse(ctx, &orders.CreateOrderParams{IdempotencyKey: &key}, orders.CreateOrderJSONRequestBody{
+			Country: "Finland", Currency: "EUR", CustomerId: &customer, Lines: []orders.NewLine{{Sku: "s-1", Quantity: 2, UnitPrice: price}},
+		})
+		switch {
+		case err != nil || again.JSON201 == nil:
+			return fmt.Errorf("make an order: %v %s", err, again.Body)
+		case made != nil && again.JSON201.Id != made.JSON201.Id:
+			return fmt.Errorf("one key, orders %s and %s", made.JSON201.Id, again.JSON201.Id)
+		}
+		made = again
+	}
+	id, tag := made.JSON201.Id, made.HTTPResponse.Header.Get("ETag")
+	reason := "changed my mind"
+	for _, status := range []int{http.StatusOK, http.StatusPreconditionFailed} {
+		cancelled, err := shop.CancelOrderWithResponse(ctx, id, &orders.CancelOrderParams{IfMatch: &tag}, orders.CancelOrderJSONRequestBody{Reason: &reason})
+		if err != nil || cancelled.StatusCode() != status {
+			return fmt.Errorf("cancel an order: want %d: %v %s", status, err, cancelled.Body)
+		}
+	}
+	list, err := shop.ListOrdersWithResponse(ctx, &orders.ListOrdersParams{CustomerId: customer})
+	if err != nil || list.JSON200 == nil || len(list.JSON200.Orders) != 1 || list.JSON200.Orders[0].Id != id || list.JSON200.Orders[0].Status != "cancelled" {
+		return fmt.Errorf("list the orders: %v %s", err, list.Body)
 	}
 	return nil
 }

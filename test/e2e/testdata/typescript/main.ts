@@ -1,18 +1,20 @@
 // The story of the generated clients with those that openapi-typescript makes:
 //
-//   node main.js MESSAGES SUBSCRIPTIONS ADMIN TOKEN NAME
+//   node main.js MESSAGES SUBSCRIPTIONS ADMIN ORDERS TOKEN NAME
 //
 // It prints the ids of the message that it acknowledged and of the dead letter.
 import createClient from "openapi-fetch";
 
 import type { paths as Admin } from "./admin.js";
 import type { paths as Messages } from "./messages.js";
+import type { paths as Orders } from "./orders.js";
 import type { paths as Subscriptions } from "./subscriptions.js";
 
-const [messagesURL, subscriptionsURL, adminURL, token, name] = process.argv.slice(2) as [string, string, string, string, string];
+const [messagesURL, subscriptionsURL, adminURL, ordersURL, token, name] = process.argv.slice(2) as [string, string, string, string, string, string];
 const sender = createClient<Messages>({ baseUrl: messagesURL });
 const queues = createClient<Subscriptions>({ baseUrl: subscriptionsURL });
 const operator = createClient<Admin>({ baseUrl: adminURL, headers: { Authorization: `Bearer ${token}` } });
+const shop = createClient<Orders>({ baseUrl: ordersURL });
 const path = { name };
 
 // ok returns the body of a response that is no problem.
@@ -61,4 +63,24 @@ for (const l of dead_letters) {
 }
 const { error } = await queues.POST("/v1/subscriptions/{name}/ack", { params: { path }, body: { receipts: ["no receipt"] } });
 if (error?.type !== "urn:scylla-outbox:problem:invalid-receipt") throw new Error(`a receipt that is none: ${JSON.stringify(error)}`);
+
+// One key makes one order, and a change from a former version is refused.
+const ids = new Set<string>();
+let tag = "";
+for (let i = 0; i < 2; i++) {
+  const made = await shop.POST("/v1/orders", {
+    params: { header: { "Idempotency-Key": `order-${name}` } },
+    body: { country: "Finland", currency: "EUR", customer_id: name, lines: [{ sku: "s-1", quantity: 2, unit_price: "1.50" }] },
+  });
+  ids.add(ok("make an order", made).id);
+  tag = made.response.headers.get("ETag") ?? "";
+}
+const [id] = ids;
+if (ids.size !== 1 || id === undefined) throw new Error(`one key, orders ${[...ids]}`);
+for (const want of [200, 412]) {
+  const { response } = await shop.POST("/v1/orders/{id}/cancel", { params: { path: { id }, header: { "If-Match": tag } }, body: { reason: "changed my mind" } });
+  if (response.status !== want) throw new Error(`cancel an order: ${response.status}, want ${want}`);
+}
+const { orders } = ok("list the orders", await shop.GET("/v1/orders", { params: { query: { customer_id: name } } }));
+if (orders.length !== 1 || orders[0]?.id !== id || orders[0].status !== "cancelled") throw new Error(`listed ${JSON.stringify(orders)}`);
 console.log([first.id, ...dead_letters.map((l) => l.event_id)].join("\n"));
