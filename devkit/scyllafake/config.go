@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -20,6 +22,9 @@ const (
 	DefaultTokens  = 256
 	DefaultVersion = "2026.1"
 )
+
+// releases are the values of Config.Version: what the node does in them was compared with real nodes.
+var releases = []string{"5.1", "2025.4", "2026.1"}
 
 // Config configures a Server. The zero value is a node in memory that listens on the
 // in-memory listener only (see Server.Dial).
@@ -103,8 +108,10 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Version == "" {
 		c.Version = DefaultVersion
 	}
-	if _, err := catalog.ParseVersion(c.Version); err != nil {
+	if v, err := catalog.ParseVersion(c.Version); err != nil {
 		errs = append(errs, fmt.Errorf("version: %w", err))
+	} else if !slices.Contains(releases, v.String()) {
+		errs = append(errs, fmt.Errorf("version: %q is not emulated: use one of %s", c.Version, strings.Join(releases, ", ")))
 	}
 	if c.Nodes < 0 || c.Nodes > 200 || c.Nodes > 1 && (c.Dir != "" || c.ShardAwarePort != 0) {
 		errs = append(errs, fmt.Errorf("nodes: %d must be 1 to 200; more than one needs data in memory and no shard-aware port", c.Nodes))

@@ -33,7 +33,8 @@ type Fault struct {
 	// Delay is the time of the effect Delay.
 	Delay time.Duration
 	// On is the table (keyspace.table) or the topic that the fault is limited to. Empty is any,
-	// except the tables of the database itself. Of the broker, only Refuse can be limited.
+	// except the tables of the database itself. Of the broker, only Refuse can be limited. The table
+	// must exist; the topic must exist at the end of the test.
 	On string
 	// Reads hits the reads of the database instead of the writes.
 	Reads bool
@@ -49,7 +50,7 @@ type Injected struct {
 	remove func()
 }
 
-// Hits returns the number of requests that were hit.
+// Hits returns the number of requests that were hit, also after Remove.
 func (i *Injected) Hits() int { return i.hits() }
 
 // Remove ends the fault.
@@ -67,6 +68,11 @@ func (k *Kit) FaultDatabase(f Fault) *Injected {
 		var ok bool
 		if rule.Match.Keyspace, rule.Match.Table, ok = strings.Cut(f.On, "."); !ok {
 			k.t.Fatalf("fault of the database: On is %q: write keyspace.table", f.On)
+		}
+		var name string
+		err := k.session.Query("SELECT table_name FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?", rule.Match.Keyspace, rule.Match.Table).Scan(&name)
+		if err != nil {
+			k.t.Fatalf("fault of the database: On is %q: look for the table, which must exist: %v", f.On, err)
 		}
 	}
 	if f.Reads {
@@ -108,6 +114,13 @@ func (k *Kit) FaultBroker(f Fault) *Injected {
 	k.t.Helper()
 	if f.Effect < Refuse || f.Effect > Delay || f.Reads || f.On != "" && f.Effect != Refuse {
 		k.t.Fatalf("fault of the broker: %+v has no effect, concerns reads, or names a topic without Refuse", f)
+	}
+	if t := k.t; f.On != "" {
+		t.Cleanup(func() {
+			if k.produce.broker.TopicInfo(f.On) == nil {
+				t.Errorf("fault of the broker: On is %q, and no such topic was made: it hit nothing", f.On)
+			}
+		})
 	}
 	return k.produce.add(f, k.rnd.Uint64())
 }

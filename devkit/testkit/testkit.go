@@ -42,7 +42,7 @@ type Options struct {
 	// NoRelay starts no relay.
 	NoRelay bool
 	// Version is the release that the database emulates: 2026.1 or 2025.4, with tablets, or 5.1,
-	// with vnodes. Default 2026.1.
+	// with vnodes. Default 2026.1. Another one ends the test.
 	Version string
 }
 

@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -53,7 +54,20 @@ type recorder struct {
 	testing.TB
 	mu       sync.Mutex
 	failures []string
+	cleanups []func()
 }
+
+// errEnded ends what a recorded test does.
+var errEnded = errors.New("the test has ended")
+
+// Fatalf records a failure and ends the test.
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.Errorf(format, args...)
+	panic(errEnded)
+}
+
+// Cleanup notes what is to run at the end.
+func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
 
 // Errorf records a failure.
 func (r *recorder) Errorf(format string, args ...any) {
@@ -67,7 +81,17 @@ func failing(k *Kit, check func()) string {
 	r := &recorder{TB: k.t}
 	k.t = r
 	defer func() { k.t = r.TB }()
-	check()
+	func() {
+		defer func() {
+			if p := recover(); p != nil && p != errEnded {
+				panic(p)
+			}
+		}()
+		check()
+	}()
+	for _, f := range r.cleanups {
+		f()
+	}
 	return strings.Join(r.failures, "\n")
 }
 
@@ -142,6 +166,34 @@ func TestFaultDatabase_Effects(t *testing.T) {
 	f.Remove()
 	if err := s.Query("SELECT n FROM counts WHERE id = 1").Exec(); err != nil {
 		t.Errorf("a read after Remove = %v", err)
+	}
+}
+
+// A fault keeps its count when it is removed. One that cannot hit anything is reported.
+func TestFaults_CountsAndNames(t *testing.T) {
+	t.Parallel()
+	k := Start(t, Options{NoRelay: true})
+	s := connect(t, k)
+	write(t, s, "thing", 1)
+	f := k.FaultDatabase(Fault{Effect: Delay, On: "outbox.outbox_messages", Delay: time.Millisecond})
+	write(t, s, "thing", 2)
+	if f.Remove(); f.Hits() != 1 {
+		t.Errorf("%d hits after Remove, want 1", f.Hits())
+	}
+	for _, on := range []string{"no.such", "outbox.such", "outbox_messages"} {
+		if text := failing(k, func() { k.FaultDatabase(Fault{Effect: Refuse, On: on}) }); !strings.Contains(text, on) {
+			t.Errorf("a fault of table %s: %q, want an error that names it", on, text)
+		}
+	}
+	refuse := func() { k.FaultBroker(Fault{Effect: Refuse, On: "Nothing", Times: 1}) }
+	if text := failing(k, refuse); !strings.Contains(text, `"Nothing"`) {
+		t.Errorf("a fault of a topic that was never made: %q, want an error that names it", text)
+	}
+	if _, err := k.records.admin.CreateTopic(t.Context(), 1, 1, nil, "Nothing"); err != nil {
+		t.Fatal(err)
+	}
+	if text := failing(k, refuse); text != "" {
+		t.Errorf("a fault of a topic: %q", text)
 	}
 }
 

@@ -28,6 +28,7 @@ type Injector struct {
 	mu     sync.Mutex
 	rnd    *rand.Rand
 	rules  []*active
+	ended  map[int]int // hits of the rules that were removed, by id
 	nextID int
 	frozen bool
 	thaw   chan struct{} // closed by Thaw
@@ -46,7 +47,7 @@ type active struct {
 func New(node *Node, clock *Clock, seed uint64) *Injector {
 	in := &Injector{
 		node: node, clock: clock,
-		rnd: rand.New(rand.NewPCG(seed, 0)), nextID: 1, thaw: make(chan struct{}),
+		rnd: rand.New(rand.NewPCG(seed, 0)), ended: make(map[int]int), nextID: 1, thaw: make(chan struct{}),
 	}
 	in.idle.Store(true)
 	return in
@@ -94,7 +95,12 @@ func (in *Injector) Remove(id int) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	n := len(in.rules)
-	in.rules = slices.DeleteFunc(in.rules, func(a *active) bool { return a.id == id })
+	in.rules = slices.DeleteFunc(in.rules, func(a *active) bool {
+		if a.id == id {
+			in.ended[id] = a.hits
+		}
+		return a.id == id
+	})
 	in.changed()
 	if len(in.rules) == n {
 		return fmt.Errorf("rule %d: %w", id, ErrNoRule)
@@ -106,6 +112,7 @@ func (in *Injector) Remove(id int) error {
 func (in *Injector) Clear() {
 	in.mu.Lock()
 	in.rules = nil
+	clear(in.ended)
 	in.changed()
 	in.mu.Unlock()
 	in.Thaw()
@@ -135,14 +142,16 @@ func (in *Injector) Rules() []Status {
 	return out
 }
 
-// Hits returns how many operations a rule has hit; 0 for an unknown one.
+// Hits returns how many operations a rule has hit, until it was removed; 0 for an unknown one.
 func (in *Injector) Hits(id int) int {
-	for _, s := range in.Rules() {
-		if s.ID == id {
-			return s.Hits
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, a := range in.rules {
+		if a.id == id {
+			return a.hits
 		}
 	}
-	return 0
+	return in.ended[id]
 }
 
 // Freeze holds every operation from now on, as a node stopped by SIGSTOP does:

@@ -102,7 +102,7 @@ func TestInjector_SkipCountAndOrder(t *testing.T) {
 	if len(rules) != 2 || rules[0].Hits != 2 || rules[0].Matched != 4 || !rules[0].Spent || !rules[1].Spent || in.Hits(rules[0].ID) != 2 {
 		t.Errorf("rules = %+v", rules)
 	}
-	if err := in.Remove(rules[0].ID); err != nil || len(in.Rules()) != 1 {
+	if err := in.Remove(rules[0].ID); err != nil || len(in.Rules()) != 1 || in.Hits(rules[0].ID) != 2 {
 		t.Errorf("Remove() error = %v", err)
 	}
 	if err := in.Remove(rules[0].ID); !errors.Is(err, ErrNoRule) {
