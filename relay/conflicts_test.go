@@ -283,6 +283,49 @@ func TestConflicts_IDOfTwoEventsOfAnAggregate(t *testing.T) {
 	}
 }
 
+// An event that was appended again under a later number, computed again and without SearchFrom: the
+// row is reported once, with that cause, and an hour later the relay is ready.
+func TestConflicts_IDAppendedAgainCountsOnce(t *testing.T) {
+	t.Parallel()
+	for _, tail := range []string{TailOn, TailOff} {
+		t.Run("tail="+tail, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ConfidenceWindow, c.Tail = 20*time.Second, tail })
+				defer w.close()
+				r, stop := w.run()
+				time.Sleep(time.Minute)
+				for seq := range int64(6) {
+					e := relaytest.Event(0, seq+1, "OrderCreated")
+					if seq == 5 {
+						e.ID = relaytest.Event(0, 4, "OrderCreated").ID
+					}
+					w.write(e)
+					if seq == 5 { // as Settle does
+						for range 5 {
+							time.Sleep(time.Minute)
+							w.write(e)
+						}
+					}
+				}
+				time.Sleep(time.Minute)
+				problems, conflicts := strings.Join(r.Status().Problems, " "), relaytest.Count(r.metrics.IDConflicts)
+				time.Sleep(time.Hour)
+				later := r.Status().Problems
+				if err := stop(); err != nil {
+					t.Fatal(err)
+				}
+				if conflicts != 1 || !strings.Contains(problems, "without SearchFrom") {
+					t.Errorf("%v conflicts and problems %q, want one with its causes", conflicts, problems)
+				}
+				if len(later) > 0 {
+					t.Errorf("problems %q an hour later", later)
+				}
+			})
+		})
+	}
+}
+
 // As above, in two topics, while a relay runs or across a restart.
 func TestConflicts_IDOfTwoAggregatesInTwoTopics(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,11 +27,24 @@ type Conflict struct {
 // conflictReported is the time for which a conflict is a readiness problem.
 const conflictReported = time.Hour
 
+// place is the place of an event in the table.
+type place struct {
+	id, aggregate outbox.ID
+	sequence      int64
+}
+
+// maxReported limits the events of which it is known that they were reported.
+const maxReported = 1000
+
 // conflicts counts events that contradict others of the table. It is safe for concurrent use.
 type conflicts struct {
 	log        *slog.Logger
 	count, ids prometheus.Counter // of sequence numbers and of event ids
 	last       atomic.Pointer[Conflict]
+	ofIDs      struct {
+		sync.Mutex
+		reported map[place]bool // the last events of idTwice, at most maxReported
+	}
 	// suspects has room for one event whose id may be that of another event.
 	suspects chan cdclog.StoredEvent
 }
@@ -112,9 +126,22 @@ func (c *conflicts) numbersAgain(e *outbox.Event, from, next int64) {
 	c.record(c.count, "the numbers of an aggregate begin again: its rows are new events", e, fmt.Sprintf("its numbers begin again with %d after %d", from, next-1)+afterRestore, from)
 }
 
-// idTwice records that an event is not published because another event has its id.
+// idTwice records that an event is not published because another event has its id. Each reader finds
+// the row again; it counts once.
 func (c *conflicts) idTwice(e *outbox.Event) {
-	c.record(c.ids, "an event is not published: another event has its id", e, fmt.Sprintf("event %s, number %d, has the id of another event and is not published", e.ID.String(), e.Sequence), e.Sequence)
+	at := place{e.ID, e.AggregateID, e.Sequence}
+	c.ofIDs.Lock()
+	again := c.ofIDs.reported[at]
+	if c.ofIDs.reported == nil || len(c.ofIDs.reported) == maxReported && !again {
+		c.ofIDs.reported = make(map[place]bool)
+	}
+	c.ofIDs.reported[at] = true
+	c.ofIDs.Unlock()
+	if again {
+		return
+	}
+	what := fmt.Sprintf("event %s, number %d, has the id of another event and is not published: a writer gave the id to both, or repeated AppendNext with an event that it computed again, without SearchFrom", e.ID.String(), e.Sequence)
+	c.record(c.ids, "an event is not published: another event has its id", e, what, e.Sequence)
 }
 
 func (c *conflicts) record(count prometheus.Counter, msg string, e *outbox.Event, what string, seq int64) {
