@@ -27,7 +27,7 @@ func (r *Replayer) adopt(id gocql.UUID) {
 		case err == nil:
 			e := l.Entry()
 			r.p.mu.Lock()
-			r.followLocked(&e, false)
+			r.followLocked(&e, "")
 			// Not immediately: two workers would keep taking the dead letter from each other.
 			soon := r.p.now().Add(time.Second).UnixMilli()
 			r.p.mu.deadLetters.Change(id, func(ref *chains.Ref) {
@@ -46,9 +46,9 @@ func (r *Replayer) adopt(id gocql.UUID) {
 	}
 }
 
-// followLocked brings the state of a dead letter in line with the table; asked means that
-// an operator requested its replay.
-func (r *Replayer) followLocked(e *dlq.ChainEntry, asked bool) {
+// followLocked brings the state of a dead letter in line with the table after the action of an
+// operator, empty for none. A requested replay stays requested when its priority is set.
+func (r *Replayer) followLocked(e *dlq.ChainEntry, action dlq.Action) {
 	d := r.p.mu.deadLetters
 	if !e.Status.Open() {
 		r.settledLocked(e.EventID, cmp.Or(e.WrittenAt, r.p.now().UnixMicro()))
@@ -63,6 +63,7 @@ func (r *Replayer) followLocked(e *dlq.ChainEntry, asked bool) {
 	}
 	d.Change(e.EventID, func(ref *chains.Ref) {
 		ref.Group = d.Group(e.Rule, e.FailureKey)
+		asked := action.Publishes() || action == dlq.ActionSet && ref.Asked
 		ref.Asked, ref.Priority = asked, int8(e.Priority)
 		ref.At = chains.AtOfEntry(e, asked)
 		if asked && ref.Group != nil {

@@ -57,7 +57,7 @@ func (r *Replayer) Answer(q *dlq.Request) {
 	defer p.mu.Unlock()
 	r.log.Info("operator changed a dead letter", "action", q.Action, "actor", q.Actor,
 		"event_id", q.EventID, "aggregate_id", e.AggregateID, "status", e.Status)
-	r.followLocked(e, q.Action.Publishes())
+	r.followLocked(e, q.Action)
 	aggregate := rows.IDOf(e.AggregateID)
 	if l, ok := p.mu.of(aggregate).lanes[aggregate]; ok {
 		p.pumpLocked(l)

@@ -106,6 +106,15 @@ func TestReplay_FollowsAChangedPriority(t *testing.T) {
 		if first() != entries[1].EventID {
 			t.Error("the one with the higher priority is not the first")
 		}
+		// Those whose replay was requested precede the others, and stay so when a priority is set.
+		for i := range entries {
+			r.Answer(&dlq.Request{EventID: entries[i].EventID, Action: dlq.ActionReplay, Entry: entries[i]})
+		}
+		entries[0].Priority = 9
+		r.Answer(&dlq.Request{EventID: entries[0].EventID, Action: dlq.ActionSet, Entry: entries[0]})
+		if first() != entries[0].EventID {
+			t.Error("of requested replays the one with the higher priority is not the first")
+		}
 	})
 }
 
