@@ -113,9 +113,23 @@ type DeadLetter struct {
 	listed []time.Time // each FirstFailedAt with which Write failed
 }
 
+// ClassUndecodable is the class of a dead letter whose row is not an event, or is due too late.
+const ClassUndecodable = "undecodable"
+
+// MetadataBadRow is the key in Metadata of a dead letter that contains the readable part of a row.
+// It stays when a replay fails with another class.
+const MetadataBadRow = "bad_row"
+
+// Unread reports whether the dead letter contains only the readable part of a row, and no event
+// that can be published: a replay reads the row again. An edit completes it. Lists, which have no
+// Metadata, know it by its class alone.
+func (l *DeadLetter) Unread() bool {
+	return l.EditedID == (gocql.UUID{}) && (l.ErrorClass == ClassUndecodable || l.Metadata[MetadataBadRow] != "")
+}
+
 // ErrorClasses are the classes of the errors of relays, and then of subscriptions.
 var ErrorClasses = []string{
-	"breaker_open", "attempts_used", "record_too_large", "topic_invalid", "topic_not_allowed", "undecodable", "refused", "behind", "interrupted",
+	"breaker_open", "attempts_used", "record_too_large", "topic_invalid", "topic_not_allowed", ClassUndecodable, "refused", "behind", "interrupted",
 	"max_receive", "rejected", "record_gone", "moved", "replay", ClassRedelivery,
 }
 
@@ -128,7 +142,7 @@ const (
 	OutcomeReplayed OutcomeKind = "replayed"
 	// OutcomeRedirected: it was published to another topic.
 	OutcomeRedirected OutcomeKind = "redirected"
-	// OutcomeFound: it was in its topic already.
+	// OutcomeFound: it was in its topic already. A redirected one has OutcomeRedirected.
 	OutcomeFound OutcomeKind = "found"
 	// OutcomeDiscarded: it will never be published.
 	OutcomeDiscarded OutcomeKind = "discarded"
@@ -212,9 +226,9 @@ type Actor struct {
 	Version int64 `json:"-"`
 }
 
-// of returns the outcome of l, with a note if l was edited. l must come from Claim.
+// of returns the outcome of l, with a note if l was edited. l must come from Claim or Read.
 func (o Outcome) of(l *DeadLetter) Outcome {
-	if l.Edit != nil && l.Edit.Topic != "" && o.Kind == OutcomeReplayed {
+	if l.Edit != nil && l.Edit.Topic != "" && (o.Kind == OutcomeReplayed || o.Kind == OutcomeFound) {
 		o.Kind = OutcomeRedirected
 	}
 	if l.EditedID != (gocql.UUID{}) && (o.Kind == OutcomeReplayed || o.Kind == OutcomeRedirected) && o.Note == "" {

@@ -79,6 +79,14 @@ func (e Edit) Fits(l *DeadLetter) error {
 		return fmt.Errorf("edit dead letter %s: %w: its row could not be read, so fields other than payload and headers are missing: fix the row in %s and replay the dead letter",
 			l.EventID, ErrInvalidEdit, l.Table)
 	}
+	if was := l.Headers[outbox.HeaderTopic]; e.Headers[outbox.HeaderTopic] != was {
+		return fmt.Errorf("edit dead letter %s: %w: header %s is the topic of the row, %q: leave it unchanged, and publish to another topic by outbox dlq redirect",
+			l.EventID, ErrInvalidEdit, outbox.HeaderTopic, was)
+	}
+	if _, ok := event.Headers[outbox.HeaderTopic]; ok { // of a column, which no writer puts into the headers
+		event.Headers = maps.Clone(event.Headers)
+		delete(event.Headers, outbox.HeaderTopic)
+	}
 	if err := event.Validate(); err != nil {
 		return fmt.Errorf("edit dead letter %s: %w: %w", l.EventID, ErrInvalidEdit, err)
 	}

@@ -1,7 +1,9 @@
 package dlq
 
 import (
+	"bytes"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
 var edit2 = Edit{Payload: []byte(`{"n":2}`), ContentType: "application/json", Headers: map[string]string{"x": "y"}}
@@ -143,6 +146,126 @@ func TestRedirect_EditsTheTopicAlone(t *testing.T) {
 		}
 		if err := b.Redirect(ctx, l.EventID, "A", eve); !errors.Is(err, ErrRefused) {
 			t.Errorf("%s: %v, want it refused", name, err)
+		}
+	}
+	id = b.bring(t, Suspended)
+	if err := b.Redirect(ctx, id, "a b", eve); !errors.Is(err, ErrInvalidEdit) || !strings.Contains(err.Error(), `topic "a b"`) {
+		t.Errorf("to no topic: %v, want it named", err)
+	}
+}
+
+// A redirect changes nothing that a writer could have been refused: the other topic may take
+// larger records, and the relay leaves out headers of rows.
+func TestRedirect_ValidatesNoContent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for name, change := range map[string]func(*DeadLetter){
+		"a large payload":               func(l *DeadLetter) { l.Payload, l.ErrorClass = make([]byte, 1_200_000), "record_too_large" },
+		"a header of the relay":         func(l *DeadLetter) { l.Headers = map[string]string{"ce_id": "x"} },
+		"a content type in its headers": func(l *DeadLetter) { l.Headers = map[string]string{"Content-Type": "x"} },
+		"a column with its topic":       func(l *DeadLetter) { l.Headers = map[string]string{outbox.HeaderTopic: "own"} },
+		"a header with a long name":     func(l *DeadLetter) { l.Headers = map[string]string{strings.Repeat("n", 300): ""} },
+	} {
+		l := testDeadLetter("a-"+name, 1)
+		l.Status = Suspended
+		change(l)
+		b.mustWrite(t, l)
+		read := b.mustRead(t, l.EventID)
+		if err := b.Check(ActionRedirect, &read); err != nil {
+			t.Errorf("%s: Check() = %v", name, err)
+		}
+		if err := b.Redirect(t.Context(), l.EventID, "Elsewhere", eve); err != nil {
+			t.Errorf("%s: Redirect() = %v", name, err)
+		}
+		if now := b.mustRead(t, l.EventID); now.Status != Pending || now.Content().Topic != "Elsewhere" || len(now.Content().Payload) != len(l.Payload) {
+			t.Errorf("%s: it is %s, to be published to %q", name, now.Status, now.Content().Topic)
+		}
+	}
+}
+
+// A dead letter of a row that could not be read lacks what the row has since it was mended, so a
+// redirect would publish a part of it: only an edit completes it.
+func TestRedirect_RefusesARowThatWasNotRead(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for name, change := range map[string]func(*DeadLetter){
+		"its class":                     func(l *DeadLetter) { l.ErrorClass = ClassUndecodable },
+		"its metadata, after a failure": func(l *DeadLetter) { l.Metadata = map[string]string{MetadataBadRow: "true"} },
+	} {
+		l := testDeadLetter("a-"+name, 1)
+		l.Status = Suspended
+		change(l)
+		b.mustWrite(t, l)
+		if err := b.Redirect(t.Context(), l.EventID, "Elsewhere", eve); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "fix the row in "+l.Table+" and replay it, or edit it before") {
+			t.Errorf("%s: Redirect() = %v, want ErrRefused with both fixes", name, err)
+		}
+		if _, err := b.Edit(t.Context(), l.EventID, edit2, eve, 0); err != nil {
+			t.Fatal(err)
+		}
+		must(t, b.Redirect(t.Context(), l.EventID, "Elsewhere", eve))
+		if now := b.mustRead(t, l.EventID); now.Content().Topic != "Elsewhere" || !bytes.Equal(now.Content().Payload, edit2.Payload) {
+			t.Errorf("%s: the edit is to be published as %+v", name, now.Content())
+		}
+	}
+}
+
+// A redirect whose result the relay could not note is found in the other topic. It is resolved as
+// one that was noted, also at the second attempt: its own topic has no record of it.
+func TestRedirect_FoundIsRedirected(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx, found := t.Context(), Outcome{Kind: OutcomeFound, Note: "found in its topic"}
+	for name, resolve := range map[string]func(*DeadLetter) error{
+		"one": func(l *DeadLetter) error { return b.Resolve(ctx, l.EventID, me, found) },
+		"many": func(l *DeadLetter) error {
+			return b.ResolveMany(ctx, []Settlement{{DeadLetter: *l, How: found}}, me)[0]
+		},
+	} {
+		id := b.bring(t, Suspended)
+		must(t, b.Redirect(ctx, id, "Elsewhere", eve))
+		claimed, err := b.Claim(ctx, id, me, time.Minute)
+		must(t, err)
+		for range 2 {
+			if err := resolve(&claimed); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if l := b.mustRead(t, id); l.Outcome.Kind != OutcomeRedirected || l.Outcome.Note != found.Note {
+			t.Errorf("%s: it is resolved by %+v", name, l.Outcome)
+		}
+		id = b.bring(t, Processing)
+		claimed = b.mustRead(t, id)
+		must(t, resolve(&claimed))
+		if l := b.mustRead(t, id); l.Outcome.Kind != OutcomeFound {
+			t.Errorf("%s: one that was not redirected is resolved by %+v", name, l.Outcome)
+		}
+	}
+}
+
+// The topic of a row is in its headers, and no edit changes it: verification would search the event
+// where the row says.
+func TestEdit_KeepsTheTopicOfTheRow(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for name, was := range map[string]map[string]string{"with a column": {outbox.HeaderTopic: "own", "k": "1"}, "without one": {"k": "1"}} {
+		l := testDeadLetter("a-"+name, 1)
+		l.Status, l.Headers = Suspended, was
+		b.mustWrite(t, l)
+		e := Edit{Payload: l.Payload, ContentType: l.ContentType, Headers: maps.Clone(was)}
+		e.Headers["k"] = "2"
+		for _, topic := range []string{"other", ""} {
+			if topic == was[outbox.HeaderTopic] {
+				continue
+			}
+			hidden := e
+			hidden.Headers = maps.Clone(e.Headers)
+			hidden.Headers[outbox.HeaderTopic] = topic
+			if _, err := b.Edit(t.Context(), l.EventID, hidden, eve, 0); !errors.Is(err, ErrInvalidEdit) || !strings.Contains(err.Error(), "header outbox-topic") || !strings.Contains(err.Error(), "outbox dlq redirect") {
+				t.Errorf("%s: topic %q in the headers: %v, want the header and the redirect named", name, topic, err)
+			}
+		}
+		if _, err := b.Edit(t.Context(), l.EventID, e, eve, 0); err != nil {
+			t.Errorf("%s: an edit of another header: %v", name, err)
 		}
 	}
 }

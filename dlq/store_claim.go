@@ -104,20 +104,23 @@ func (s *Store) resolve(ctx context.Context, event gocql.UUID, owner string, how
 		if err != nil {
 			return planned{}, err
 		}
+		if err := s.edits.fill(ctx, l); err != nil {
+			return planned{}, err
+		}
 		how := how.of(l)
 		return s.resolved(how, Change{By: owner, Why: how.Note}), nil
 	})
-	return s.resolvedAlready(ctx, err, event, how.Kind)
+	return s.resolvedAlready(ctx, err, event, how)
 }
 
 // resolvedAlready returns nil for an error that reports that the dead letter is already
 // resolved with this kind of outcome.
-func (s *Store) resolvedAlready(ctx context.Context, err error, event gocql.UUID, kind OutcomeKind) error {
+func (s *Store) resolvedAlready(ctx context.Context, err error, event gocql.UUID, how Outcome) error {
 	var r *RefusedError
 	if !errors.As(err, &r) || r.Status != Resolved {
 		return err
 	}
-	if l, readErr := s.Read(ctx, event); readErr == nil && l.Outcome.Kind == kind {
+	if l, readErr := s.Read(ctx, event); readErr == nil && l.Outcome.Kind == how.of(&l).Kind {
 		return nil
 	}
 	return err

@@ -182,14 +182,21 @@ func (s *Store) Edit(ctx context.Context, event gocql.UUID, e Edit, by Actor, ex
 	if err != nil {
 		return gocql.UUID{}, fmt.Errorf("edit: %w", err)
 	}
+	if err := e.Fits(&deadLetter); err != nil {
+		return gocql.UUID{}, err
+	}
 	return s.edit(ctx, ActionEdit, &deadLetter, e, by)
 }
 
 // Redirect publishes the dead letter to a topic other than its own, by an edit of nothing else:
-// under a new id, at its place in the order of its aggregate. It does nothing if the dead letter
-// is redirected to the topic already. A dead letter of a subscription, which has no topic, is
-// refused.
+// under a new id, at its place in the order of its aggregate. The content is not validated: that
+// topic may take what outbox.Event.Validate refuses, such as a larger record. It does nothing if the
+// dead letter is redirected to the topic already. A dead letter of a subscription, which has no
+// topic, is refused, and one whose row could not be read.
 func (s *Store) Redirect(ctx context.Context, event gocql.UUID, topic string, by Actor) error {
+	if !ValidTopic(topic) {
+		return fmt.Errorf("redirect dead letter %s: %w: topic %q: use 1 to 249 letters, digits, dots, dashes or underscores", event, ErrInvalidEdit, topic)
+	}
 	l, err := s.Read(ctx, event)
 	if err != nil {
 		return fmt.Errorf("redirect: %w", err)
@@ -212,11 +219,8 @@ func (s *Store) edit(ctx context.Context, action Action, deadLetter *DeadLetter,
 	if by.Name == "" {
 		return gocql.UUID{}, fmt.Errorf("%s dead letter %s: the actor has no name", action, event)
 	}
-	err := e.Fits(deadLetter)
-	if err != nil {
-		return gocql.UUID{}, err
-	}
 	edited := Edited{ID: gocql.MustRandomUUID(), Edit: e, Actor: by, At: s.db.Millis()}
+	var err error
 	// The edit is stored first, so that every id in a dead letter has its edit.
 	for a := s.db.Retry(ctx); ; {
 		if err = s.edits.keep(ctx, event, &edited); err == nil {
@@ -227,7 +231,7 @@ func (s *Store) edit(ctx context.Context, action Action, deadLetter *DeadLetter,
 		}
 	}
 	err = s.operate(ctx, event, action, by, func(l *DeadLetter) (planned, error) {
-		if l.EditedID != deadLetter.EditedID { // not the content that Fits checked
+		if l.EditedID != deadLetter.EditedID { // not the content that e was made from
 			return planned{}, &VersionError{EventID: event, Have: l.Version, Want: deadLetter.Version}
 		}
 		if l.Status == Blocked {
@@ -324,6 +328,9 @@ func (s *Store) allowed(action Action, l *DeadLetter, now time.Time) error {
 	}
 	if action == ActionRedirect && l.incomplete() {
 		return refused(action, l, "its row could not be read: fix the row in "+l.Table+" and replay it")
+	}
+	if action == ActionRedirect && l.Unread() {
+		return refused(action, l, "its row could not be read: fix the row in "+l.Table+" and replay it, or edit it before")
 	}
 	if action == ActionReopen && !l.Reopens() {
 		return refused(action, l, "its event is in its topic: only a discarded one, or one that was resolved by hand, can be reopened")

@@ -56,7 +56,7 @@ const (
 	HeaderPartitionKey = "ce_partitionkey"
 	// HeaderTopic is the topic of an event whose table has a column for it, instead of the topic
 	// of the relay's settings: Mapping.RecordHeaders names the column. The relay removes it from
-	// the headers of rows.
+	// the headers of rows, and Append refuses it.
 	HeaderTopic = "outbox-topic"
 	// HeaderDataSchema is the URL of the schema of the payload. An event brings it in Headers.
 	HeaderDataSchema  = "ce_dataschema"

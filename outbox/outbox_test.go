@@ -62,6 +62,7 @@ func TestEvent_ValidateNamesEveryField(t *testing.T) {
 		{"reserved header", func(e *Event) { e.Headers = map[string]string{"CE_id": "x"} }, []string{`Headers["CE_id"]`}},
 		{"fact of a delivery", func(e *Event) { e.Headers = map[string]string{"Outbox-Attempts": "2"} }, []string{`Headers["Outbox-Attempts"]`}},
 		{"content-type header", func(e *Event) { e.Headers = map[string]string{"Content-Type": "x"} }, []string{`Headers["Content-Type"]`}},
+		{"topic header", func(e *Event) { e.Headers = map[string]string{HeaderTopic: "other"} }, []string{`Headers["outbox-topic"]`}},
 		{"empty header key", func(e *Event) { e.Headers = map[string]string{"": "x"} }, []string{`Headers[""]`}},
 		{"binary header", func(e *Event) { e.Headers = map[string]string{"k": "\xff"} }, []string{`Headers["k"]`}},
 		{"empty payload", func(e *Event) { e.Payload = nil }, nil},

@@ -119,6 +119,11 @@ func TestMapping_TableOfAService(t *testing.T) {
 	if err := table.Append(b, stored); err != nil {
 		t.Fatal(err)
 	}
+	hidden := stored
+	hidden.Headers = map[string]string{HeaderTopic: "other"}
+	if err := table.Append(&gocql.Batch{}, hidden); err == nil || !strings.Contains(err.Error(), `Headers["outbox-topic"]`) {
+		t.Errorf("Append() of a topic in the headers = %v, want the header named", err)
+	}
 	back, ok, err := table.decode(b.Entries[0].Stmt, b.Entries[0].Args)
 	if err != nil || !ok || !equal(back, stored) {
 		t.Errorf("%s reads as %+v, %t, %v, want %+v", b.Entries[0].Stmt, back, ok, err, stored)

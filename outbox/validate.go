@@ -134,6 +134,8 @@ func (t Table) validate(e *Event, bad *InvalidEventError) {
 			} else if len(e.Payload) > 0 {
 				bad.add(field, "is set beside a payload", "remove it or the payload")
 			}
+		} else if k == HeaderTopic {
+			bad.add(field, "is the topic of the row, which headers cannot name", "remove it; the topic is that of the relay's settings, or of the column in record_headers")
 		} else if !eventHeader(k) {
 			bad.add(field, "is a name that the relay sets", "choose a key that is not content-type and does not begin with ce_")
 		}

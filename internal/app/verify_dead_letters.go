@@ -85,7 +85,7 @@ func openDeadLetter(id gocql.UUID, aggregate string, s dlq.Status, class string)
 // ClosedLetter returns the closed dead letter of an event. It returns false if the event was
 // published before since: then its record is missing.
 func ClosedDeadLetter(l *dlq.DeadLetter, since time.Time) (verify.DeadLetter, bool) {
-	if o := l.Outcome; o.Kind == dlq.OutcomeRedirected || o.Kind == dlq.OutcomeFound && l.Edit != nil && l.Edit.Topic != "" {
+	if o := l.Outcome; o.Kind == dlq.OutcomeRedirected {
 		return verify.DeadLetter{Event: l.EventID, Aggregate: aggregateOf(l.EventID, l.AggregateID), State: verify.DeadLetterClosed, Detail: "dead letter, " + o.String()}, true
 	}
 	switch l.Outcome.Kind {

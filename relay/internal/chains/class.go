@@ -7,15 +7,15 @@ import (
 
 // Error classes of dead letters.
 const (
-	ClassBreakerOpen  = "breaker_open"      // the breaker was open
-	ClassAttemptsUsed = "attempts_used"     // no attempt succeeded
-	ClassTooLarge     = "record_too_large"  // the record exceeds the limit of the topic or the broker
-	ClassTopicInvalid = "topic_invalid"     // the topic's name is not valid
-	ClassTopicRefused = "topic_not_allowed" // no permission to write to or create the topic
-	ClassUndecodable  = "undecodable"       // the row cannot be decoded as an event, or is due too late
-	ClassRefused      = "refused"           // the broker refused the record for another reason
-	ClassBehind       = "behind"            // an earlier event of the aggregate is a dead letter
-	ClassInterrupted  = "interrupted"       // a previous instance began to write a dead letter and did not finish
+	ClassBreakerOpen  = "breaker_open"       // the breaker was open
+	ClassAttemptsUsed = "attempts_used"      // no attempt succeeded
+	ClassTooLarge     = "record_too_large"   // the record exceeds the limit of the topic or the broker
+	ClassTopicInvalid = "topic_invalid"      // the topic's name is not valid
+	ClassTopicRefused = "topic_not_allowed"  // no permission to write to or create the topic
+	ClassUndecodable  = dlq.ClassUndecodable // the row cannot be decoded as an event, or is due too late
+	ClassRefused      = "refused"            // the broker refused the record for another reason
+	ClassBehind       = "behind"             // an earlier event of the aggregate is a dead letter
+	ClassInterrupted  = "interrupted"        // a previous instance began to write a dead letter and did not finish
 )
 
 // IsSpillClass reports whether dead letters of the class count for the spill limit.

@@ -27,7 +27,6 @@ const WriteConcurrency = 64
 const (
 	metaIDText   = "id_text"  // event id, where the table stores ids as text or numbers
 	metaCaptured = "captured" // the reader that found the event; values as in outbox.HeaderCaptured
-	metaBadRow   = "bad_row"  // the dead letter contains the readable part of the row; a replay reads the row again
 )
 
 var errBreakerOpen = errors.New("the breaker is open")
@@ -302,7 +301,7 @@ func (w deadLetterWriter) newDeadLetterLocked(it *item, behind bool) *dlq.DeadLe
 		deadLetter.Metadata[metaIDText] = e.ID.String()
 	}
 	if _, ok := errors.AsType[*rows.RowError](it.topicErr); ok {
-		deadLetter.Metadata[metaBadRow] = "true"
+		deadLetter.Metadata[dlq.MetadataBadRow] = "true"
 	}
 	if it.written > 0 {
 		deadLetter.Metadata["lag"] = now.Sub(time.UnixMicro(it.written)).Round(time.Millisecond).String()
@@ -316,7 +315,7 @@ func (w deadLetterWriter) newDeadLetterLocked(it *item, behind bool) *dlq.DeadLe
 	}
 	deadLetter.ErrorClass, deadLetter.ErrorText, deadLetter.ErrorChain = d.class, d.err.Error(), chainOf(d.err)
 	deadLetter.ErrorCode = codeOf(d.err)
-	if deadLetter.Metadata[metaBadRow] != "" && e.Sequence < 1 {
+	if deadLetter.Metadata[dlq.MetadataBadRow] != "" && e.Sequence < 1 {
 		deadLetter.ErrorText += "; " + fixUnnumberedRow
 	}
 	if behind {

@@ -157,7 +157,7 @@ func (b *batch) publish(ctx context.Context, w *replayWork) {
 		of.end(replayEnd{err: errCalledOff})
 	case b.r.isOut(deadLetter.EventID):
 		of.end(replayEnd{found: true})
-	case mustReadAgain(deadLetter):
+	case deadLetter.Unread():
 		b.wg.Go(func() {
 			e, fate, err := b.r.readAgain(b.r.p.ctx, deadLetter)
 			if e.ID != storedID(deadLetter) {

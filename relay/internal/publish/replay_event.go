@@ -12,7 +12,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/earlier"
 )
 
@@ -105,12 +104,6 @@ func (r *Replayer) mended(ctx context.Context, l *dlq.DeadLetter) (row cdclog.St
 		return row, bad
 	}
 	return row, row.Err
-}
-
-// mustReadAgain reports whether the dead letter contains only the readable part of a
-// row, and no event that can be published.
-func mustReadAgain(l *dlq.DeadLetter) bool {
-	return l.Edit == nil && (l.ErrorClass == chains.ClassUndecodable || l.Metadata[metaBadRow] != "")
 }
 
 // storedEvent returns the event stored in the dead letter, or its edited version.
