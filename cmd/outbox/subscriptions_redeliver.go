@@ -46,7 +46,8 @@ subscription alone: one message of a key at a time, with deliveries counted from
 acknowledgement resolves the dead letter; after max_receive failures it is suspended.
 
 Messages that are not settled are delivered anyway, and are left out; so are those with an
-open dead letter, which 'outbox dlq replay' delivers.
+open dead letter, which 'outbox dlq replay' delivers. After an interruption run the same
+command again: it delivers in order what it has written.
 
 The command needs the database and Kafka, and has no --api-admin-url: it reads the topics
 from --since on, or all that they contain.`,
@@ -128,7 +129,7 @@ func (f *redeliverFlags) run(cmd *cobra.Command, c *app.Config, name string) err
 	}
 	ids, err := f.write(cmd, c, session, r, plan)
 	if err != nil {
-		return err
+		return f.again(err)
 	}
 	return withLocalAPI(cmd, c, f.actorName(), nil, func(api *operatorAPI) error { return f.deliver(cmd, api, ids) })
 }
@@ -155,7 +156,7 @@ func (f *redeliverFlags) deliver(cmd *cobra.Command, api *operatorAPI, ids []goc
 	}
 	made, err := api.CreateJob(cmd.Context(), job, f.reason)
 	if err != nil {
-		return err
+		return f.again(err)
 	}
 	var interrupted error
 	if !f.detach {
@@ -173,6 +174,16 @@ func (f *redeliverFlags) deliver(cmd *cobra.Command, api *operatorAPI, ids []goc
 	return jobStatus(&made)
 }
 
+// again adds to an error before there is a job that a repetition continues. An age is another time
+// by then.
+func (f *redeliverFlags) again(err error) error {
+	since := ""
+	if !f.slice.Since.IsZero() {
+		since = " with --since " + f.slice.Since.UTC().Format(time.RFC3339)
+	}
+	return cli.WithHint(err, "run the same command again%s: it delivers in order the messages whose dead letters are written, which no job replays yet", since)
+}
+
 func printRedelivery(cmd *cobra.Command, p *redeliver.Plan) {
 	w := cmd.ErrOrStderr()
 	fmt.Fprintf(w, "redeliver %s of %s to subscription %s; %d records read\n", cli.Plural(p.Messages, "message"), cli.Plural(p.Keys, "key"), p.Subscription, p.Records)
@@ -180,10 +191,13 @@ func printRedelivery(cmd *cobra.Command, p *redeliver.Plan) {
 		fmt.Fprintf(w, "written from %s to %s\n", p.First.UTC().Format(time.RFC3339), p.Last.UTC().Format(time.RFC3339))
 	}
 	counts(w, "by topic", p.ByTopic)
+	if p.Interrupted > 0 {
+		fmt.Fprintf(w, "of these from an interrupted redelivery: %s\n", cli.Plural(p.Interrupted, "message"))
+	}
 	if p.Waiting > 0 {
 		fmt.Fprintf(w, "not settled, so delivered anyway: %s\n", cli.Plural(p.Waiting, "message"))
 	}
 	if p.DeadLetters > 0 {
-		fmt.Fprintf(w, "with an open dead letter, which outbox dlq replay delivers: %s\n", cli.Plural(p.DeadLetters, "message"))
+		fmt.Fprintf(w, "with another open dead letter, which outbox dlq replay delivers: %s\n", cli.Plural(p.DeadLetters, "message"))
 	}
 }

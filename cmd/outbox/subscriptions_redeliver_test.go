@@ -4,16 +4,22 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	client "github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/redeliver"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
@@ -125,6 +131,88 @@ func TestSubscriptions_Redeliver(t *testing.T) {
 	}
 	if got := receive("mail", 3, true); !slices.Equal(got, []string{`b {"n":0} attempt 1`, `b {"n":1} attempt 1`, `b {"n":2} attempt 1`}) {
 		t.Errorf("redelivered again are %q", got)
+	}
+}
+
+// A redelivery that was interrupted before its job is continued by the next one of its slice, in
+// order.
+func TestSubscriptions_RedeliverAfterAnInterruption(t *testing.T) {
+	t.Parallel()
+	b := setupVerify(t)
+	url, _ := b.startSubscriptions(t)
+	c := &client.Client{URL: url}
+	if _, err := c.Put(t.Context(), client.Subscription{Name: "mail", Topics: []string{"things"}, Start: "earliest"}); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 5 {
+		r := &kgo.Record{Topic: "things", Key: []byte("a"), Value: fmt.Appendf(nil, `{"n":%d}`, n), Headers: []kgo.RecordHeader{{Key: "content-type", Value: []byte("application/json")}}}
+		if err := b.client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	receive := func() (got []string) {
+		t.Helper()
+		world.Eventually(t, "5 messages are received", func() bool {
+			some, err := c.Receive(t.Context(), "mail", client.ReceiveOptions{Max: 1})
+			for _, m := range some {
+				got = append(got, string(m.Data))
+				if _, err := c.Ack(t.Context(), "mail", m.Receipt); err != nil {
+					t.Error(err)
+				}
+			}
+			return err == nil && len(got) == 5
+		})
+		return got
+	}
+	want := receive()
+
+	conf := redeliver.Config{Kafka: func(opts ...kgo.Opt) (*kgo.Client, error) {
+		return kgo.NewClient(append(opts, kgo.SeedBrokers(b.e.KafkaAddr))...)
+	}}
+	var err error
+	if conf.DeadLetters, err = dlq.Open(b.session, "outbox"); err != nil {
+		t.Fatal(err)
+	}
+	if conf.Store, err = store.Open(b.session, "outbox"); err != nil {
+		t.Fatal(err)
+	}
+	r, plan, err := redeliver.Find(t.Context(), conf, "mail", redeliver.Slice{Filter: "data.n == 1 || data.n == 3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := r.Write(t.Context(), plan, dlq.Actor{Name: "ada", Reason: "a test"})
+	if err != nil || len(first) != 2 {
+		t.Fatalf("written are %v, %v", first, err)
+	}
+
+	r, plan, err = redeliver.Find(t.Context(), conf, "mail", redeliver.Slice{Key: "a"})
+	if err != nil || plan.Messages != 5 || plan.Interrupted != 2 || plan.DeadLetters != 0 {
+		t.Fatalf("the next plan is %+v, %v", plan, err)
+	}
+	ids, err := r.Write(t.Context(), plan, dlq.Actor{Name: "ada", Reason: "a test"})
+	if err != nil || len(ids) != 5 || ids[1] != first[0] || ids[3] != first[1] {
+		t.Fatalf("after %v the ids are %v, %v", first, ids, err)
+	}
+	var out, errOut bytes.Buffer
+	args := []string{"subscriptions", "redeliver", "mail", "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--key", "a", "--reason", "a test", "-y", "--wait", "0"}
+	if code := run(args, &out, &errOut); code != cli.ExitWaits || !strings.Contains(errOut.String(), "of these from an interrupted redelivery: 5 messages") {
+		t.Fatalf("outbox %v = %d\n%s%s", args, code, out.String(), errOut.String())
+	}
+	if got := receive(); !slices.Equal(got, want) {
+		t.Errorf("redelivered are %q, want %q", got, want)
+	}
+}
+
+// Without a job the command says how to continue, with the time that an age was.
+func TestSubscriptions_RedeliverWithoutAJob(t *testing.T) {
+	t.Parallel()
+	api := &operatorAPI{Client: adminclient.Local(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))}
+	f := redeliverFlags{slice: redeliver.Slice{Since: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)}}
+	cmd := newSubscriptionsRedeliverCommand()
+	cmd.SetContext(t.Context())
+	err := f.deliver(cmd, api, []gocql.UUID{gocql.TimeUUID()})
+	if hint := cli.HintOf(err); !strings.Contains(hint, "run the same command again with --since 2026-01-02T03:04:05Z:") {
+		t.Errorf("without a job it says %v, %q", err, hint)
 	}
 }
 

@@ -9,7 +9,9 @@
 // max_receive failures.
 //
 // A message that the subscription will deliver anyway is left out: one that is not settled in the
-// position of its partition, or is stored. So is one whose dead letter is open: replay that.
+// position of its partition, or is stored. So is one whose dead letter is open: replay that. But a
+// suspended one of the class dlq.ClassRedelivery is of a redelivery that no job has replayed: the
+// next one of the slice takes it over, in the order of the partitions.
 //
 // # Premises
 //
@@ -29,6 +31,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -47,6 +50,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/trace"
 )
+
+// stall is the time without progress after which reading the topics fails.
+const stall = time.Minute
 
 // MaxMessages is the maximum number of messages of a redelivery: a job names its dead letters.
 const MaxMessages = jobs.MaxIDs
@@ -96,6 +102,8 @@ type Plan struct {
 	Keys     int   `json:"keys"`
 	// ByTopic divides the messages.
 	ByTopic map[string]int `json:"by_topic"`
+	// Interrupted is the number of the messages that an interrupted redelivery has written.
+	Interrupted int `json:"interrupted"`
 	// Waiting messages of the slice are delivered anyway, and DeadLetters have an open dead letter:
 	// they are left out.
 	Waiting     int `json:"waiting"`
@@ -114,12 +122,13 @@ type place struct {
 	offset    int64
 }
 
-// message is a message to redeliver, for the number-th time.
+// message is a message to redeliver, for the number-th time. A written one has its dead letter.
 type message struct {
 	place
-	key    string
-	at     time.Time
-	number int
+	key     string
+	at      time.Time
+	number  int
+	written bool
 }
 
 // Redelivery reads a slice of one subscription.
@@ -129,6 +138,7 @@ type Redelivery struct {
 	slice    Slice
 	filter   *filter.Expression
 	parts    map[part]*partition
+	stall    time.Duration // without progress, after which reading fails
 }
 
 type part struct {
@@ -159,7 +169,7 @@ func Find(ctx context.Context, c Config, name string, slice Slice) (*Redelivery,
 	if err != nil {
 		return nil, nil, err
 	}
-	r := &Redelivery{Config: c, resource: resource, slice: slice, parts: make(map[part]*partition)}
+	r := &Redelivery{Config: c, resource: resource, slice: slice, parts: make(map[part]*partition), stall: stall}
 	if slice.Filter != "" {
 		if r.filter, err = filter.Compile(slice.Filter); err != nil {
 			return nil, nil, err
@@ -201,6 +211,9 @@ func (p *Plan) count() {
 		m := &p.found[i]
 		keys[m.key] = true
 		p.ByTopic[m.topic]++
+		if m.written {
+			p.Interrupted++
+		}
 		if p.First.IsZero() || m.at.Before(p.First) {
 			p.First = m.at
 		}
@@ -232,6 +245,8 @@ func (r *Redelivery) withoutOpen(ctx context.Context, plan *Plan) error {
 		var closed []*message
 		for i, m := range undecided {
 			switch l, ok := have[ids[i]]; {
+			case ok && number > 0 && l.Status == dlq.Suspended && l.ErrorClass == dlq.ClassRedelivery:
+				m.number, m.written = number, true
 			case ok && l.Status.Open():
 				open[m.place] = true
 			case ok || number == 0: // it was a dead letter, or redelivered, before
@@ -253,28 +268,33 @@ func (r *Redelivery) placeOf(m *message) deadletter.Place {
 	return deadletter.Place{Incarnation: r.resource.Incarnation(), Topic: m.topic, TopicID: of.TopicID, Partition: m.partition, Generation: of.Generation, Offset: m.offset}
 }
 
-// Write writes the dead letters of the messages of a plan and returns their ids, in the order of
-// the partitions. After an error some may be written: they are open, and the next plan leaves
-// their messages out.
+// Write writes the dead letters of the messages of a plan, unless they are written, and returns
+// their ids, in the order of the partitions. After an error some may be written: the next plan of
+// the slice has them.
 func (r *Redelivery) Write(ctx context.Context, plan *Plan, by dlq.Actor) (ids []gocql.UUID, err error) {
-	numbers := make(map[place]int, len(plan.found))
+	todo := make(map[place]*message, len(plan.found))
 	for _, p := range r.parts {
 		p.next = p.end
 	}
 	for i := range plan.found {
 		m := &plan.found[i]
-		numbers[m.place] = m.number
+		todo[m.place] = m
 		p := r.parts[part{m.topic, m.partition}]
 		p.next = min(p.next, m.offset)
 	}
 	err = r.scan(ctx, func(rec *kgo.Record) error {
-		number := numbers[place{rec.Topic, rec.Partition, rec.Offset}]
-		if number == 0 {
+		m := todo[place{rec.Topic, rec.Partition, rec.Offset}]
+		if m == nil {
+			return nil
+		}
+		if m.written {
+			at := r.placeOf(m)
+			ids = append(ids, at.ID(0, m.number))
 			return nil
 		}
 		l := deadletter.New(&deadletter.Message{
 			Table: r.resource.DeadLetterTable(), Incarnation: r.resource.Incarnation(), Record: rec, Origin: r.parts[part{rec.Topic, rec.Partition}].origin,
-			Redelivery: number, At: time.Now(), Name: r.resource.DeadLetter.Name, Class: dlq.ClassRedelivery, Error: "redelivery requested by " + by.Name + ": " + by.Reason, Host: self.Host(),
+			Redelivery: m.number, At: time.Now(), Name: r.resource.DeadLetter.Name, Class: dlq.ClassRedelivery, Error: "redelivery requested by " + by.Name + ": " + by.Reason, Host: self.Host(),
 		})
 		l.Unblocked = true
 		if _, err := r.DeadLetters.Write(ctx, l); err != nil {
@@ -284,7 +304,7 @@ func (r *Redelivery) Write(ctx context.Context, plan *Plan, by dlq.Actor) (ids [
 		return nil
 	})
 	if err == nil && len(ids) < len(plan.found) {
-		err = fmt.Errorf("%d of %d records are not in their topics any more; the others wait as suspended dead letters of the class %s", len(plan.found)-len(ids), len(plan.found), dlq.ClassRedelivery)
+		err = fmt.Errorf("%d of %d records are not in their topics any more; the others are written", len(plan.found)-len(ids), len(plan.found))
 	}
 	return ids, err
 }
@@ -382,7 +402,8 @@ func (r *Redelivery) bounds(ctx context.Context) error {
 	return nil
 }
 
-// scan calls each with the committed records of the partitions from next to end.
+// scan calls each with the committed records of the partitions from next to end. It fails without
+// progress: retention can remove the rest of a partition after its end was read.
 func (r *Redelivery) scan(ctx context.Context, each func(*kgo.Record) error) error {
 	from := make(map[string]map[int32]kgo.Offset)
 	next, left := make(map[part]int64), 0
@@ -405,15 +426,24 @@ func (r *Redelivery) scan(ctx context.Context, each func(*kgo.Record) error) err
 		return err
 	}
 	defer client.Close()
-	for left > 0 {
-		fetches := client.PollFetches(ctx)
+	for progress := time.Now(); left > 0; {
+		polling, cancel := context.WithDeadline(ctx, progress.Add(r.stall))
+		fetches := client.PollFetches(polling)
+		stalled := polling.Err() != nil
+		cancel()
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		for _, e := range fetches.Errors() {
-			return fmt.Errorf("read %s/%d: %w", e.Topic, e.Partition, e.Err)
+			if !stalled || !errors.Is(e.Err, context.DeadlineExceeded) {
+				return fmt.Errorf("read %s/%d: %w", e.Topic, e.Partition, e.Err)
+			}
 		}
+		advanced := false // in a partition that is not at its end
 		fetches.EachPartition(func(f kgo.FetchTopicPartition) {
+			if len(f.Records) == 0 { // also that of the deadline, of no topic
+				return
+			}
 			at := part{f.Topic, f.Partition}
 			end := r.parts[at].end
 			for _, rec := range f.Records {
@@ -424,15 +454,33 @@ func (r *Redelivery) scan(ctx context.Context, each func(*kgo.Record) error) err
 					err = each(rec)
 				}
 			}
-			if n := len(f.Records); n > 0 && next[at] < end {
-				if next[at] = f.Records[n-1].Offset + 1; next[at] >= end {
+			if next[at] < end {
+				advanced = true
+				if next[at] = f.Records[len(f.Records)-1].Offset + 1; next[at] >= end {
 					left--
 				}
 			}
 		})
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case advanced:
+			progress = time.Now()
+		case stalled:
+			return fmt.Errorf("no progress for %s in reading %s, such as since their records were deleted: run it again, to read what there is now", r.stall, r.unread(next))
 		}
 	}
 	return nil
+}
+
+// unread names the partitions that are not read up to their end.
+func (r *Redelivery) unread(next map[part]int64) string {
+	var out []string
+	for at, p := range r.parts {
+		if next[at] < p.end {
+			out = append(out, fmt.Sprintf("%s/%d from offset %d to %d", at.topic, at.number, next[at], p.end))
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
 }
