@@ -7,9 +7,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -111,12 +111,16 @@ var promised = map[string]struct {
 // exported returns the exported functions and types of a package, except interfaces.
 func exported(t *testing.T, dir string) (functions, types []string) {
 	t.Helper()
-	packages, err := parser.ParseDir(token.NewFileSet(), dir, func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, 0)
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range packages {
-		for _, file := range p.Files {
+	for _, name := range files {
+		if !strings.HasSuffix(name, "_test.go") {
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
 			for _, d := range file.Decls {
 				switch d := d.(type) {
 				case *ast.FuncDecl:

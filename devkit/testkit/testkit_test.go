@@ -66,6 +66,9 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	panic(errEnded)
 }
 
+// Fatal is Fatalf of a text.
+func (r *recorder) Fatal(args ...any) { r.Fatalf("%s", fmt.Sprint(args...)) }
+
 // Cleanup notes what is to run at the end.
 func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
 
@@ -195,6 +198,18 @@ func TestFaults_CountsAndNames(t *testing.T) {
 	if text := failing(k, refuse); text != "" {
 		t.Errorf("a fault of a topic: %q", text)
 	}
+}
+
+// A release that is not emulated is refused with the ones that are.
+func TestStart_RefusesAnUnknownRelease(t *testing.T) {
+	t.Parallel()
+	r := &recorder{TB: t}
+	defer func() {
+		if p := recover(); p != errEnded || !strings.Contains(strings.Join(r.failures, ""), `"6.2" is not emulated: use one of 5.1, 2025.4, 2026.1`) {
+			t.Errorf("it ended with %v and %q, want the releases", p, r.failures)
+		}
+	}()
+	Start(r, Options{Version: "6.2"})
 }
 
 // By the clock of the database rows expire, and writes without a time have theirs; the relay
