@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/gocql/gocql"
+	"golang.org/x/sync/semaphore"
 )
 
 // chainKey is a row of dead_letter_chains.
@@ -20,11 +22,19 @@ type chainReader struct {
 	s     *Store
 	table string
 	page  int
+	bound *chainBound // nil without
+}
+
+// chainBound bounds what several readers read together.
+type chainBound struct {
+	left  atomic.Int64        // entries that may still be read; negative if there were more
+	later *semaphore.Weighted // of the pages of a bucket after its first one
 }
 
 // chainPage is the number of dead letters that one query reads, and wholeChain that of the entries of
-// a chain whose dead letters are read concurrently for a caller who waits.
-const chainPage, wholeChain = 50, 5000
+// a chain whose dead letters are read concurrently for a caller who waits. boundedPage is wholeChain of
+// many buckets at a time.
+const chainPage, wholeChain, boundedPage = 50, 5000, 500
 
 // begun reports whether the dead letter is listed and not stored.
 func (e *ChainEntry) begun() bool { return e.Status == "" }
@@ -42,11 +52,18 @@ func (r chainReader) bucket(ctx context.Context, bucket int) (entries []ChainEnt
 const chainReaders = 8
 
 func (r chainReader) walk(ctx context.Context, q *gocql.Query, f func(ChainEntry) error) error {
+	if r.bound != nil {
+		if r.bound.left.Load() < 0 {
+			return nil
+		}
+		q = q.PageSize(r.page)
+	}
 	iter := q.Prefetch(0).Iter()
 	var page []chainKey
 	var k chainKey
+	pages := 0
 	for more := true; more; {
-		more = iter.Scan(&k.aggregate, &k.seq, &k.writtenAt, &k.event)
+		more = iter.Scan(&k.aggregate, &k.seq, &k.writtenAt, &k.event) && (r.bound == nil || r.bound.left.Add(-1) >= 0)
 		if more {
 			page = append(page, k)
 		}
@@ -56,6 +73,14 @@ func (r chainReader) walk(ctx context.Context, q *gocql.Query, f func(ChainEntry
 				return err
 			}
 			page = page[:0]
+			if pages++; pages == 1 && more && r.bound != nil {
+				if err := r.bound.later.Acquire(ctx, 1); err != nil {
+					_ = iter.Close() // the caller receives the first error
+					return err
+				}
+				defer r.bound.later.Release(1)
+				more = r.bound.left.Load() >= 0
+			}
 		}
 	}
 	if err := iter.Close(); err != nil {

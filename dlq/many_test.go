@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 )
 
 // manyDeadLetters is the number of dead letters of TestStore_ManyDeadLetters: DLQ_DEAD_LETTERS.
@@ -119,4 +122,43 @@ func TestStore_ManyDeadLetters(t *testing.T) {
 		t.Errorf("Tally() = %v, %v", tally, err)
 	}
 	t.Logf("a tally of open dead letters in %s", time.Since(begun))
+}
+
+// AllChains reads no more dead letters than it may, of one bucket or of many.
+func TestAllChains_ReadsNoMoreThanItMay(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ls := manyDead(1200)
+	for i, l := range ls {
+		if l.Table = "outbox.orders"; i < 900 {
+			l.Table, l.AggregateID, l.Sequence = testTable, "busy", int64(i+1)
+		}
+	}
+	write := func(some []*DeadLetter) {
+		t.Helper()
+		if _, err := parallel(len(some), func(i int) error { _, err := b.Write(t.Context(), some[i]); return err }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(most, stored int) {
+		t.Helper()
+		n := 0
+		more, err := b.AllChains(t.Context(), most, func(string, ChainEntry) { n++ })
+		if err != nil || n != min(most, stored) || more != (most < stored) {
+			t.Errorf("of %d dead letters at most %d are %d, more %t, %v", stored, most, n, more, err)
+		}
+	}
+	write(ls[:900])
+	for _, most := range []int{100, 600, 899, 900} {
+		hits := b.fault("dead_letter_queue", engine.OpRead, 0, 0, faults.Effect{Delay: 1})
+		check(most, 900)
+		if want := (most + maxLookup - 1) / maxLookup; hits() != want {
+			t.Errorf("%d dead letters are read in %d statements, want %d", most, hits(), want)
+		}
+		b.Node.Faults().Clear()
+	}
+	write(ls[900:])
+	for _, most := range []int{1, 1000, 1199, 1200, 5000} {
+		check(most, len(ls))
+	}
 }

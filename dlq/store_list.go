@@ -12,6 +12,7 @@ import (
 
 	"github.com/gocql/gocql"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 )
 
 // List calls each for the dead letters that match f, without payload and headers, the
@@ -87,25 +88,28 @@ func (s *Store) Chains(ctx context.Context, table string, f func(ChainEntry) err
 	return s.ChainsAndBegun(ctx, table, f, func(ChainEntry) {})
 }
 
-// AllChains is Chains for all tables, of outboxes and subscriptions, and for a caller who waits: it reads
-// more concurrently and holds more in memory, and retries nothing. The dead letters of one table and
-// aggregate are consecutive. If f returns ErrStop, the others are omitted.
-func (s *Store) AllChains(ctx context.Context, f func(table string, e ChainEntry) error) error {
+// AllChains is Chains for all tables, of outboxes and subscriptions, and for a caller who waits: it retries
+// nothing, and reads the first page of each bucket concurrently, but the others of large tables as few at
+// a time as Chains does. It reads at most that many entries, and reports whether there are more. The dead
+// letters of one table and aggregate are consecutive.
+func (s *Store) AllChains(ctx context.Context, most int, f func(table string, e ChainEntry)) (more bool, err error) {
 	hours, err := s.lists.announcedBuckets(ctx, kindOpenTable)
 	if err != nil {
-		return err
+		return false, err
 	}
 	tables := make(map[string]bool)
 	for _, h := range hours {
 		tables[h.value] = true
 	}
 	var mu sync.Mutex // of f
+	bound := &chainBound{later: semaphore.NewWeighted(chainReaders)}
+	bound.left.Store(int64(most))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(manyReads)
 	for _, table := range slices.Sorted(maps.Keys(tables)) {
 		for bucket := range chainBuckets {
 			g.Go(func() error {
-				entries, err := chainReader{s, table, wholeChain}.bucket(gctx, bucket)
+				entries, err := chainReader{s, table, boundedPage, bound}.bucket(gctx, bucket)
 				if err != nil {
 					return err
 				}
@@ -113,19 +117,15 @@ func (s *Store) AllChains(ctx context.Context, f func(table string, e ChainEntry
 				defer mu.Unlock()
 				for _, e := range entries {
 					if !e.begun() {
-						if err := f(table, e); err != nil {
-							return err
-						}
+						f(table, e)
 					}
 				}
 				return nil
 			})
 		}
 	}
-	if err := g.Wait(); !errors.Is(err, ErrStop) {
-		return err
-	}
-	return nil
+	err = g.Wait()
+	return bound.left.Load() < 0, err
 }
 
 // ChainsAndBegun is Chains. In addition it calls begun, from the goroutine of f, for
@@ -137,7 +137,7 @@ func (s *Store) AllChains(ctx context.Context, f func(table string, e ChainEntry
 // dead letter. So begun receives each one that passed the fence before ChainsAndBegun
 // was called and is not stored yet.
 func (s *Store) ChainsAndBegun(ctx context.Context, table string, f func(ChainEntry) error, begun func(ChainEntry)) error {
-	r := chainReader{s, table, chainPage}
+	r := chainReader{s, table, chainPage, nil}
 	g, gctx := errgroup.WithContext(ctx)
 	next := make(chan int, chainBuckets)
 	for bucket := range chainBuckets {
@@ -191,7 +191,7 @@ func (s *Store) ChainsAndBegun(ctx context.Context, table string, f func(ChainEn
 // Chain is Chains for one aggregate.
 func (s *Store) Chain(ctx context.Context, table, aggregate string) ([]ChainEntry, error) {
 	var out []ChainEntry
-	err := chainReader{s, table, wholeChain}.walk(ctx, s.db.Select(ctx, s.stmt.chain, table, chainBucket(aggregate), aggregate), func(e ChainEntry) error {
+	err := chainReader{s, table, wholeChain, nil}.walk(ctx, s.db.Select(ctx, s.stmt.chain, table, chainBucket(aggregate), aggregate), func(e ChainEntry) error {
 		if !e.begun() {
 			out = append(out, e)
 		}

@@ -12,8 +12,11 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
@@ -92,6 +95,30 @@ func TestStore_InVirtualTime(t *testing.T) {
 		}
 		if _, err := s.Stats(t.Context()); err != nil {
 			t.Error(err)
+		}
+		for i := range 3 {
+			l := testDeadLetter("busy", int64(i+1))
+			l.Table = "outbox.busy"
+			if _, err := s.Write(t.Context(), l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		reads := node.Faults().MustAdd(faults.Rule{Match: faults.Match{Table: "dead_letter_queue", Kinds: []engine.OpKind{engine.OpRead}}, Effect: faults.Effect{Delay: 1}})
+		bound := &chainBound{later: semaphore.NewWeighted(1)}
+		bound.left.Store(1000)
+		_ = bound.later.Acquire(t.Context(), 1)
+		read := make(chan error)
+		go func() {
+			_, err := chainReader{s, "outbox.busy", 1, bound}.bucket(t.Context(), chainBucket("busy"))
+			read <- err
+		}()
+		time.Sleep(time.Second)
+		if got := node.Faults().Hits(reads); got != 1 {
+			t.Errorf("of a bucket %d pages are read while others read theirs, want the first", got)
+		}
+		bound.later.Release(1)
+		if err := <-read; err != nil || node.Faults().Hits(reads) < 3 {
+			t.Errorf("then %d pages are read, %v", node.Faults().Hits(reads), err)
 		}
 	})
 }

@@ -132,11 +132,7 @@ func (ep *deadLetterEndpoints) readOpen(ctx context.Context) (*grouping, error) 
 	defer cancel()
 	all := newGrouping()
 	table, aggregate, head := "", "", (*groupBody)(nil)
-	err := ep.store.AllChains(ctx, func(of string, e dlq.ChainEntry) error {
-		if all.read == maxGrouped {
-			all.sampled = true
-			return dlq.ErrStop
-		}
+	more, err := ep.store.AllChains(ctx, maxGrouped, func(of string, e dlq.ChainEntry) {
 		if of != table || e.AggregateID != aggregate {
 			table, aggregate, head = of, e.AggregateID, nil
 		}
@@ -144,16 +140,16 @@ func (ep *deadLetterEndpoints) readOpen(ctx context.Context) (*grouping, error) 
 			all.read++
 			head.Blocks++
 			all.blocks[head.ErrorClass]++
-			return nil
+			return
 		}
 		if g := all.add(&e); head == nil && !e.Unblocked && e.Status != dlq.Blocked {
 			head = g
 		}
-		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
+	all.sampled = more
 	all.sort()
 	texts, err := ep.store.ErrorTexts(ctx, all.samples())
 	if err != nil {
