@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
@@ -196,5 +197,60 @@ func TestRecentEvents(t *testing.T) {
 	b.ask(t, access.Viewer, "GET", "/v1/events?cursor=e30", "").problemIn(t, http.StatusUnprocessableEntity)
 	if got := list("?since=2126-01-02T03:04:05Z"); len(got.Events) != 0 {
 		t.Errorf("of the future there are %+v", got.Events)
+	}
+}
+
+// countedKafka counts its clients.
+type countedKafka struct {
+	Kafka
+	clients int
+}
+
+func (k *countedKafka) Client(opts ...kgo.Opt) (*kgo.Client, error) {
+	k.clients++
+	return k.Kafka.Client(opts...)
+}
+
+// However often the log is read until there are enough events, the topics are read once.
+func TestRecentEvents_ReadTheTopicsOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	b.broker(t)
+	kafka := &countedKafka{Kafka: b.cfg.Kafka}
+	e := b.storeEvent(t, "a", 1)
+	logs := 0
+	b.reconfigure(t, func(c *Config) {
+		c.Kafka = kafka
+		c.Written = func(context.Context, string, time.Time, int) ([]WrittenEvent, error) {
+			logs++
+			return []WrittenEvent{{e.ID.String(), e.AggregateID.String(), e.Type, e.Sequence, time.Now()}}, nil
+		}
+	})
+	var got RecentEventsBody
+	b.ask(t, access.Viewer, "GET", "/v1/events", "").into(t, http.StatusOK, &got)
+	if len(got.Events) != 1 || len(got.Gaps) > 0 || logs != len(recentAges) || kafka.clients != 1 {
+		t.Errorf("%+v after %d reads of the log and %d of the topics, want %d and 1", got, logs, kafka.clients, len(recentAges))
+	}
+}
+
+// Without a broker the list is as long as with one.
+func TestRecentEvents_WithoutABroker(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	now := time.Now()
+	b.reconfigure(t, func(c *Config) {
+		c.Written = func(_ context.Context, _ string, since time.Time, _ int) (out []WrittenEvent, err error) {
+			for _, age := range []time.Duration{0, time.Minute, 30 * time.Minute} {
+				if at := now.Add(-age); at.After(since) {
+					out = append(out, WrittenEvent{ID: outbox.NewID().String(), AggregateID: "a", Type: "OrderCreated", At: at})
+				}
+			}
+			return out, nil
+		}
+	})
+	var got RecentEventsBody
+	b.ask(t, access.Viewer, "GET", "/v1/events", "").into(t, http.StatusOK, &got)
+	if len(got.Events) != 3 || len(got.Gaps) != 1 || !strings.Contains(got.Gaps[0], "no broker") {
+		t.Errorf("the list is %+v, want 3 events and that no broker is configured", got)
 	}
 }

@@ -129,7 +129,8 @@ func (ep *recentEventEndpoints) list(ctx context.Context, in *recentEventsInput)
 	return out, nil
 }
 
-// read reads the log up to the first age at which there are enough events.
+// read lists the events up to the first age at which the log has enough. The topics and the dead letters
+// are read once.
 func (ep *recentEventEndpoints) read(ctx context.Context, in *recentEventsQuery, now time.Time, b *RecentEventsBody) error {
 	heartbeats, err := ep.status.relays.read(ctx)
 	if err != nil {
@@ -153,16 +154,16 @@ func (ep *recentEventEndpoints) read(ctx context.Context, in *recentEventsQuery,
 		if !since.After(oldest) || in.Cursor != "" && !since.Before(in.after.At) {
 			continue
 		}
-		if err := ep.readSince(ctx, in, since, oldest, b); err != nil || b.Next != "" || len(b.Gaps) > 0 {
-			return err
+		if ep.readLog(ctx, in, since, b); len(b.Events) > in.Limit || len(b.Gaps) > 0 {
+			return ep.complete(ctx, in, oldest, b)
 		}
 	}
-	return ep.readSince(ctx, in, oldest, oldest, b)
+	ep.readLog(ctx, in, oldest, b)
+	return ep.complete(ctx, in, oldest, b)
 }
 
-// readSince replaces the list by that of the events since a time. oldest is the time since which all
-// pages read.
-func (ep *recentEventEndpoints) readSince(ctx context.Context, in *recentEventsQuery, since, oldest time.Time, b *RecentEventsBody) error {
+// readLog replaces the list by that of the events since a time, without their states.
+func (ep *recentEventEndpoints) readLog(ctx context.Context, in *recentEventsQuery, since time.Time, b *RecentEventsBody) {
 	*b = RecentEventsBody{Events: []RecentEvent{}, Since: since.UTC(), Gaps: []string{}}
 	for _, table := range ep.sources.tables {
 		found, err := ep.written(ctx, table.String(), since, maxWritten)
@@ -181,6 +182,11 @@ func (ep *recentEventEndpoints) readSince(ctx context.Context, in *recentEventsQ
 		b.Events = slices.DeleteFunc(b.Events, func(e RecentEvent) bool { return newerEvent(e, after) <= 0 })
 	}
 	slices.SortFunc(b.Events, newerEvent)
+}
+
+// complete sets the states of the events, and makes them a page. oldest is the time since which all pages
+// read.
+func (ep *recentEventEndpoints) complete(ctx context.Context, in *recentEventsQuery, oldest time.Time, b *RecentEventsBody) error {
 	cut := func() {
 		if len(b.Events) > in.Limit {
 			b.Events = b.Events[:in.Limit]
