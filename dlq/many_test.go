@@ -1,13 +1,17 @@
 package dlq
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
@@ -160,5 +164,49 @@ func TestAllChains_ReadsNoMoreThanItMay(t *testing.T) {
 	write(ls[900:])
 	for _, most := range []int{1, 1000, 1199, 1200, 5000} {
 		check(most, len(ls))
+	}
+}
+
+// Payloads reads the first payloads that have the size, also where later ones are larger than the first.
+func TestPayloads_LargeOnesAfterSmallOnes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var ids []gocql.UUID
+	for i := range 100 {
+		l := testDeadLetter("a", int64(i+1))
+		if l.Payload = []byte("{}"); i >= 20 {
+			l.Payload = make([]byte, 10_000)
+		}
+		b.mustWrite(t, l)
+		ids = append(ids, l.EventID)
+	}
+	for _, c := range []struct{ size, n, statements int }{
+		{100_000, 29, 0}, // 20 of 2 bytes and 9
+		{1 << 30, 100, 13},
+		{1, 1, 1},
+	} {
+		hits := b.fault("dead_letter_queue", engine.OpRead, 0, 0, faults.Effect{Delay: 1})
+		got, n, err := b.Payloads(t.Context(), ids, c.size)
+		if err != nil || n != c.n {
+			t.Fatalf("of %d bytes there are %d payloads, %v, want %d", c.size, n, err, c.n)
+		}
+		for i, id := range ids[:n] {
+			want := 2
+			if i >= 20 {
+				want = 10_000
+			}
+			if len(got[id].Bytes) != want {
+				t.Errorf("payload %d has %d bytes, want %d", i, len(got[id].Bytes), want)
+			}
+		}
+		if c.statements > 0 && hits() != c.statements {
+			t.Errorf("%d payloads are read in %d statements, want %d", n, hits(), c.statements)
+		}
+		b.Node.Faults().Clear()
+	}
+	var left atomic.Int64
+	left.Store(15_000)
+	if _, err := b.payloads(t.Context(), ids[20:28], &left); !errors.Is(err, errLargePayloads) {
+		t.Errorf("payloads() of more than are left = %v", err)
 	}
 }

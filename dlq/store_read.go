@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gocql/gocql"
 	"golang.org/x/sync/errgroup"
@@ -95,15 +97,15 @@ func (s *Store) readWhole(ctx context.Context, events []gocql.UUID) (map[gocql.U
 // ReadMany returns the dead letters of events, without payload, headers and error
 // texts, by event id. Events without one are absent.
 func (s *Store) ReadMany(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]DeadLetter, error) {
-	return readParts(ctx, s, events, s.readMany)
+	return readParts(ctx, s, events, maxLookup, s.readMany)
 }
 
-// readParts reads something of events in parts that one statement may have, concurrently.
-func readParts[V any](ctx context.Context, s *Store, events []gocql.UUID, read func(context.Context, []gocql.UUID) (map[gocql.UUID]V, error)) (map[gocql.UUID]V, error) {
+// readParts reads something of events in parts of so many, which one statement may have, concurrently.
+func readParts[V any](ctx context.Context, s *Store, events []gocql.UUID, part int, read func(context.Context, []gocql.UUID) (map[gocql.UUID]V, error)) (map[gocql.UUID]V, error) {
 	var mu sync.Mutex // of out
 	out := make(map[gocql.UUID]V, len(events))
 	g, gctx := errgroup.WithContext(ctx)
-	for some := range slices.Chunk(events, maxLookup) {
+	for some := range slices.Chunk(events, part) {
 		g.Go(func() error {
 			if err := s.reads.Acquire(gctx, 1); err != nil {
 				return err
@@ -128,7 +130,7 @@ type ErrorText struct{ Code, Text string }
 // ErrorTexts returns the last errors of the dead letters of events. Events without one
 // are absent.
 func (s *Store) ErrorTexts(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]ErrorText, error) {
-	return readParts(ctx, s, events, s.errorTexts)
+	return readParts(ctx, s, events, maxLookup, s.errorTexts)
 }
 
 func (s *Store) errorTexts(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]ErrorText, error) {
@@ -157,38 +159,61 @@ type Payload struct {
 // payloadsAtOnce is the number of payloads that one statement reads.
 const payloadsAtOnce = 8
 
+// errLargePayloads reports that payloads read concurrently are larger than those before them.
+var errLargePayloads = errors.New("the payloads are too large to be read concurrently")
+
 // Payloads returns the payloads of the dead letters of events, in their order, until they have about size
 // bytes: the first n events are read. Events without a dead letter are absent.
+//
+// The first payloads show how many more are read concurrently: twice as many as the rest of size has of
+// their mean length.
 func (s *Store) Payloads(ctx context.Context, events []gocql.UUID, size int) (out map[gocql.UUID]Payload, n int, err error) {
 	out = make(map[gocql.UUID]Payload, len(events))
-	for some := range slices.Chunk(events, payloadsAtOnce) {
-		found, err := s.payloads(ctx, some)
+	for read, next := 0, payloadsAtOnce; n < len(events); {
+		some := events[n:min(n+next, len(events))]
+		var left atomic.Int64
+		if left.Store(2 * int64(size)); next == payloadsAtOnce {
+			left.Store(math.MaxInt64)
+		}
+		found, err := readParts(ctx, s, some, payloadsAtOnce, func(ctx context.Context, part []gocql.UUID) (map[gocql.UUID]Payload, error) {
+			return s.payloads(ctx, part, &left)
+		})
+		if errors.Is(err, errLargePayloads) {
+			next = payloadsAtOnce
+			continue
+		}
 		if err != nil {
 			return nil, 0, err
 		}
 		for _, event := range some {
 			p, ok := found[event]
-			if n > 0 && len(p.Bytes) > size {
+			if n > 0 && read+len(p.Bytes) > size {
 				return out, n, nil
 			}
 			if ok {
 				out[event] = p
 			}
-			size -= len(p.Bytes)
+			read += len(p.Bytes)
 			n++
 		}
+		next = max(payloadsAtOnce, 2*n*max(size-read, 0)/max(read, 1))
 	}
 	return out, n, nil
 }
 
-func (s *Store) payloads(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]Payload, error) {
+// payloads reads payloads while there are bytes left.
+func (s *Store) payloads(ctx context.Context, events []gocql.UUID, left *atomic.Int64) (map[gocql.UUID]Payload, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
 	out := make(map[gocql.UUID]Payload, len(events))
-	iter := s.db.Select(ctx, "SELECT event_id, payload, content_type FROM "+s.stmt.table+" WHERE event_id IN ?", events).Iter()
+	iter := s.db.Select(ctx, "SELECT event_id, payload, content_type FROM "+s.stmt.table+" WHERE event_id IN ?", events).Prefetch(0).Iter()
 	var id gocql.UUID
 	var p Payload
 	for iter.Scan(&id, &p.Bytes, &p.ContentType) {
+		if left.Add(-int64(len(p.Bytes))) < 0 {
+			_ = iter.Close() // the caller receives the first error
+			return nil, errLargePayloads
+		}
 		out[id] = p
 		p = Payload{}
 	}
