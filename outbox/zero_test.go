@@ -158,8 +158,13 @@ var arguments = func() map[reflect.Type][]any {
 	all := make(map[reflect.Type][]any)
 	for _, v := range []any{
 		outbox.DefaultTable, outbox.DefaultTable.WithTTL(-1), e, &e, new(outbox.Event), &gocql.Batch{Type: gocql.LoggedBatch}, outbox.IDFromText("a"),
-		"x", payload.Key(nil, time.Time{}), []byte{0}, 1, -1, int64(-1), time.Duration(-1), inbox.Key{nil}, errors.New("failed"),
-		subscriptions.ConsumeOptions{Logger: slog.New(slog.DiscardHandler)}, inbox.Event{Key: inbox.Key{"a"}, Sequence: 1},
+		"x", payload.Key(nil, time.Time{}),
+		[]byte{0},
+		1, -1, int64(-1), time.Duration(-1),
+		inbox.Key{nil},
+		errors.New("failed"),
+		subscriptions.ConsumeOptions{Logger: slog.New(slog.DiscardHandler)},
+		inbox.Event{Key: inbox.Key{"a"}, Sequence: 1},
 	} {
 		all[reflect.TypeOf(v)] = append(all[reflect.TypeOf(v)], v)
 	}
