@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -13,6 +14,9 @@ import (
 // ProblemCursor is the problem of a cursor that this list has not returned for these filters.
 const ProblemCursor = "is not the next of a page with these parameters: send next as it is, with the same path and parameters; only times and limit may differ"
 
+// cursorForm is the pattern of Page.Cursor.
+var cursorForm = regexp.MustCompile(`^[!-~]+[.][A-Za-z0-9_-]{8}$`)
+
 // Page is the position of a list that is read by pages, to be embedded in the input of its
 // operation. A cursor contains a hash of the filters, so that a page never continues a list with
 // other filters, which would omit what is before the position.
@@ -21,7 +25,7 @@ const ProblemCursor = "is not the next of a page with these parameters: send nex
 // a list that is in the order of time.
 type Page struct {
 	// Cursor is the position, which Next got, after Resolve.
-	Cursor string `query:"cursor" maxLength:"8100" doc:"next of the previous page, with the same other parameters; only times and limit may differ"`
+	Cursor string `query:"cursor" pattern:"^[!-~]+[.][A-Za-z0-9_-]{8}$" patternDescription:"next of the previous page" doc:"next of the previous page, with the same other parameters; only times and limit may differ"`
 
 	filters []string
 }
@@ -41,7 +45,7 @@ func (p *Page) Resolve(ctx huma.Context) []error {
 			p.filters = append(p.filters, param.Name, strings.Join(values, ","))
 		}
 	}
-	if p.Cursor == "" {
+	if p.Cursor == "" || !cursorForm.MatchString(p.Cursor) { // the pattern refuses it
 		return nil
 	}
 	position, ok := Position(p.Cursor, p.filters...)

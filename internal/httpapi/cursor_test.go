@@ -49,9 +49,12 @@ func TestPage(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"x", ".", "a.b", "." + next[strings.LastIndexByte(next, '.')+1:], next + "A"} {
-		if r := api.Get(first + "&cursor=" + bad); r.Code != 422 || !strings.Contains(r.Body.String(), ProblemCursor[:40]) {
-			t.Errorf("cursor %s = %d %s, want 422", bad, r.Code, r.Body)
+		if r := api.Get(first + "&cursor=" + bad); r.Code != 422 || strings.Count(r.Body.String(), `"query.cursor"`) != 1 {
+			t.Errorf("cursor %s = %d %s, want 422, once", bad, r.Code, r.Body)
 		}
+	}
+	if r := api.Get(first + "&cursor=a.b.AAAAAAAA"); r.Code != 422 || !strings.Contains(r.Body.String(), ProblemCursor[:40]) {
+		t.Errorf("a cursor with another hash = %d %s, want 422", r.Code, r.Body)
 	}
 	if next := Cursor("", "a"); next != "" {
 		t.Errorf("the cursor of no position is %q", next)

@@ -11,6 +11,7 @@ import json
 import pathlib
 import re
 import sys
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -63,11 +64,14 @@ def send(url, token, operation, request):
     if token:
         headers["Authorization"] = "Bearer " + token
     body = json.dumps(request["body"]).encode() if "body" in request else None
-    try:
-        with urllib.request.urlopen(urllib.request.Request(url + path, body, headers, method=method)) as r:
-            return r.status, r.read()
-    except urllib.error.HTTPError as e:
-        return e.code, e.read()
+    while True:
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url + path, body, headers, method=method)) as r:
+                return r.status, r.read()
+        except urllib.error.HTTPError as e:
+            if e.code != 429:
+                return e.code, e.read()
+            time.sleep(float(e.headers.get("Retry-After", "1")))
 
 
 def stale(apis):

@@ -309,6 +309,18 @@ func TestList_SortsItsPage(t *testing.T) {
 	}
 }
 
+// Scheduled messages are filtered by the beginning of a time, and an action on all that match is, too.
+func TestScheduled_SinceATime(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.shop()
+	b := w.open(access.Operator, "/scheduled?since="+time.Now().Add(24*time.Hour).UTC().Format(time.RFC3339))
+	b.sees(".pager", "1 message, next due first")
+	b.click("[data-key=act-deliver-many-now]")
+	b.sees("dialog .callout", "1 message.")
+	b.sees("dialog .preview", "newsletter")
+}
+
 // A filter is saved under a name in the browser, chosen again, and deleted.
 func TestViews_AreSaved(t *testing.T) {
 	t.Parallel()

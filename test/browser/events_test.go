@@ -81,7 +81,7 @@ func TestDeadLetters_Export(t *testing.T) {
 	if text := export("csv", false); !strings.Contains(text, id) || strings.Contains(text, other) || !strings.Contains(text, `"'=1+1, ""quoted"""`) || strings.Contains(text, "payload") {
 		t.Errorf("the file is %q", text)
 	}
-	if text := export("json", true); !strings.Contains(text, id) || !strings.Contains(text, `"payload_text": "{\"n\":1}"`) || !strings.Contains(text, `"more": false`) {
+	if text := export("json", true); !strings.Contains(text, id) || !strings.Contains(text, `"payload_text": "{\"n\":1}"`) || !strings.HasPrefix(text, "{\n \"items\": [") || strings.Contains(text, `"next"`) {
 		t.Errorf("the file is %q", text)
 	}
 }

@@ -122,7 +122,7 @@ func (w *world) restOfWriters() {
 	o, failed := once(w), errors.New("the effect failed")
 	effect := func(err error) ([]byte, bool, error) {
 		return o.Do(ctx, "mail-of-rest", func(context.Context) ([]byte, error) {
-			if _, _, busy := o.Do(ctx, "mail-of-rest", nil); !errors.As(busy, new(*inbox.BusyError)) {
+			if _, _, busy := o.Do(ctx, "mail-of-rest", func(context.Context) ([]byte, error) { return nil, nil }); !errors.As(busy, new(*inbox.BusyError)) {
 				w.t.Errorf("a second consumer of an effect gets %v", busy)
 			}
 			return []byte("sent"), err
@@ -154,6 +154,7 @@ func (w *world) restOfDeadLetters() {
 	edited := write("rest-edited", now)
 	must1[gocql.UUID](w)(w.deadLetters.Edit(ctx, edited, dlq.Edit{Payload: []byte(`{"edited":true}`)}, operator, 0))
 	copied := must1[dlq.Copy](w)(w.deadLetters.Copy(ctx, edited))
+	must1[map[dlq.Status]int64](w)(w.deadLetters.Tally(ctx, dlq.OpenStatuses, time.Time{}, time.Time{}))
 	w.must(w.deadLetters.Discard(ctx, edited, operator))
 	w.must(w.deadLetters.Purge(ctx, edited, dlq.Purge{Archive: "copy"}, operator))
 	w.must(w.deadLetters.Restore(ctx, edited, &copied, operator))

@@ -461,7 +461,7 @@ func TestLocalSerial_IsTheLevelOfAllStatements(t *testing.T) {
 			o := newOnce(t, w.Session, inbox.OnceConfig{Keyspace: "wide", LocalSerial: local})
 			_, applied := f.Apply(t.Context(), inbox.Event{Key: inbox.Key{"a"}, Sequence: 1}, nil)
 			_, last := f.Last(t.Context(), inbox.Key{"a"})
-			_, _, done := o.Do(t.Context(), "id", nil)
+			_, _, done := o.Do(t.Context(), "id", func(context.Context) ([]byte, error) { return nil, nil })
 			for _, c := range []struct {
 				err        error
 				statements int

@@ -5,7 +5,7 @@ import { fill, h } from "./dom.js";
 import { count, plural } from "./format.js";
 import { sentence } from "./parts.js";
 
-const most = 10_000, size = 500; // dead letters of a file, and of a page
+const size = 500, most = 20 * size; // dead letters of a page, and of a file
 
 // columns are those of a file for spreadsheets.
 const columns = ["event_id", "status", "resolved_by", "error_class", "error_excerpt", "event_type", "aggregate_id", "sequence", "topic", "table", "priority", "tags", "attempts", "replays", "first_failed_at", "last_failed_at", "next_attempt"];
@@ -37,10 +37,9 @@ export function exportList(query) {
         fill(says, `${plural(all.length, "dead letter")} read…`);
       } while (open && cursor && all.length < most);
       if (!open) return;
-      const rows = all.slice(0, most), more = Boolean(cursor) || all.length > most;
-      save(form.value, form.value === "csv" ? csv(rows, payloads.checked ? [...columns, ...contents] : columns) : `${JSON.stringify({ items: rows, more }, null, 1)}\n`);
+      save(form.value, form.value === "csv" ? csv(all, payloads.checked ? [...columns, ...contents] : columns) : `${JSON.stringify({ items: all, next: cursor }, null, 1)}\n`);
       box.close();
-      toast(`${plural(rows.length, "dead letter")} exported${more ? "; there are older ones" : ""}.`);
+      toast(`${plural(all.length, "dead letter")} exported${cursor ? "; there are older ones" : ""}.`);
     } catch (err) {
       fill(says, h("span", { class: "danger-text" }, `The export failed: ${sentence(err.message)}`));
       yes.disabled = false;

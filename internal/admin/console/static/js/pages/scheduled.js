@@ -10,7 +10,7 @@ import { go, href } from "../router.js";
 import { may } from "../session.js";
 import { sorter } from "../sort.js";
 
-const fields = ["topic", "key", "client", "from", "until"];
+const fields = ["topic", "key", "client", "since", "until"];
 const looks = 5; // pages that may come back empty before somebody has to ask for more
 
 export function scheduled(ctx) {
@@ -24,7 +24,7 @@ export function scheduled(ctx) {
   // many are the actions on all that match.
   function many() {
     if (!may("deliver-message-now")) return null;
-    const run = (kind) => () => ask(changeMany(kind, { topic: q.topic, key: q.key, client: q.client, from: q.from, until: until(q.until) }, read));
+    const run = (kind) => () => ask(changeMany(kind, { topic: q.topic, key: q.key, client: q.client, since: q.since, until: until(q.until) }, read));
     return h("div", { class: "row" }, h("span", { class: "grow muted" }, "All that match, on every page:"),
       h("div", { class: "row" }, // side by side on a narrow screen, too
         h("button", { type: "button", class: "button", "data-key": "act-deliver-many-now", onclick: run("deliver-now") }, "Deliver now…"),
@@ -35,7 +35,7 @@ export function scheduled(ctx) {
     try {
       let cursor = q.cursor, now;
       for (let n = 0; n < looks; n++) {
-        now = await api.messages({ state: "scheduled", topic: q.topic, key: q.key, client: q.client, from: q.from, until: until(q.until), limit: 50, cursor }, ctx.signal);
+        now = await api.messages({ state: "scheduled", topic: q.topic, key: q.key, client: q.client, since: q.since, until: until(q.until), limit: 50, cursor }, ctx.signal);
         if (now.messages.length || !now.next) break;
         cursor = now.next;
       }
@@ -76,4 +76,4 @@ const table = (all, order) => h("div", { class: "scroll", role: "region", "aria-
     h("td", { "data-label": "Accepted", class: "nowrap" }, ago(m.created_at)))))));
 
 const filters = (all) => all.form("Filter messages", "topic", all.text("topic", "Topic"), all.text("key", "Key"), all.text("client", "Client"),
-  all.period("Due", "from", "until", [["", "at any time"], ["1h", "within an hour"], ["24h", "within a day"], ["7d", "within a week"], ["30d", "within 30 days"]], { ahead: true, ago: 0 }));
+  all.period("Due", "since", "until", [["", "at any time"], ["1h", "within an hour"], ["24h", "within a day"], ["7d", "within a week"], ["30d", "within 30 days"]], { ahead: true, ago: 0 }));
