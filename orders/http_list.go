@@ -23,12 +23,12 @@ type listInput struct {
 }
 
 // Resolve rejects empty parameters: huma treats them as absent, so the list
-// would be unbounded.
+// would be unbounded. An empty cursor is that of the first page.
 func (in *listInput) Resolve(ctx huma.Context) []error {
 	errs := in.Page.Resolve(ctx)
 	u := ctx.URL()
 	for name, values := range u.Query() {
-		if slices.Contains(values, "") {
+		if name != "cursor" && slices.Contains(values, "") {
 			errs = append(errs, &huma.ErrorDetail{Location: "query." + jsonform.Clip(name), Message: "must not be empty; omit it"})
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -85,5 +86,11 @@ func repeats(p *huma.Param) bool {
 // mayBeEmpty reports whether an empty text fits a schema: only texts without a form
 // and arrays of them can be empty.
 func mayBeEmpty(s *huma.Schema) bool {
-	return s == nil || s.Type == huma.TypeArray || s.Type == huma.TypeString && s.Format == "" && s.Pattern == "" && s.MinLength == nil && len(s.Enum) == 0
+	return s == nil || s.Type == huma.TypeArray || s.Type == huma.TypeString && s.Format == "" && matchesEmpty(s.Pattern) && s.MinLength == nil && len(s.Enum) == 0
+}
+
+// matchesEmpty reports whether a pattern, or none, permits an empty value.
+func matchesEmpty(pattern string) bool {
+	ok, err := regexp.MatchString(pattern, "")
+	return ok && err == nil
 }
