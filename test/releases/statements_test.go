@@ -24,9 +24,9 @@ import (
 // uncovered are the statements of the source that the scenarios of make test-real do not
 // execute, with the reason.
 var uncovered = map[string]string{
-	"dlq/store_read.go: SELECT event_id, payload, content_type FROM … WHERE event_id IN ?": "of a page with more than eight payloads; TestPayloads_LargeOnesAfterSmallOnes",
-	"dlq/statements.go: DELETE FROM ….dead_letter_edits WHERE event_id = ? AND edited_id = ?":                                                                                                                                                                                      "only after a purge between the two writes of an edit",
-	"schema/migrate.go: SELECT column_name FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ? AND column_name = ?":                                                                                                                                              "no migration adds a column yet",
+	"dlq/store_read.go: SELECT event_id, payload, content_type FROM … WHERE event_id IN ?":                                            "of a page with more than eight payloads; TestPayloads_LargeOnesAfterSmallOnes",
+	"dlq/statements.go: DELETE FROM ….dead_letter_edits WHERE event_id = ? AND edited_id = ?":                                         "only after a purge between the two writes of an edit",
+	"schema/migrate.go: SELECT column_name FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ? AND column_name = ?": "no migration adds a column yet",
 	"subscriptions/store/statements.go: UPDATE ….subscription_messages SET message_key = ?, state = ?, attempts = ?, next_attempt = ?, first_at = ?, error = ?, dead_letter_id = ?, edited = ? WHERE subscription = ? AND topic = ? AND topic_partition = ? AND record_offset = ?": "a message that is stored again has its record in memory, unless the process died between a row and a position",
 }
 
