@@ -66,8 +66,11 @@ const (
 // Publishes reports whether the action of an operator requests that the relay publishes the dead
 // letter.
 func (a Action) Publishes() bool {
-	return a == ActionReplay || a == ActionEdit || a == ActionRedirect
+	return a == ActionReplay || a.Edits()
 }
+
+// Edits reports whether the action is an edit, of the content or of the topic.
+func (a Action) Edits() bool { return a == ActionEdit || a == ActionRedirect }
 
 // Actions are all changes of a stored dead letter.
 var Actions = append([]Action{ActionClaim, ActionExtend, ActionUnclaim, ActionFail, ActionSettle}, OperatorActions...)

@@ -285,7 +285,7 @@ func (s *Store) Edits(ctx context.Context, event gocql.UUID) ([]Edited, error) {
 	}
 	decided := make(map[string]int64)
 	for _, c := range history {
-		if c.Action == ActionEdit || c.Action == ActionRedirect {
+		if c.Action.Edits() {
 			decided[c.Outcome] = c.Version
 		}
 	}

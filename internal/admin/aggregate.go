@@ -235,7 +235,7 @@ func (a *aggregateReader) addDeadLetter(l *dlq.DeadLetter, history []dlq.Change)
 	for i := range history {
 		if c := &history[i]; c.Action != dlq.ActionWrite {
 			entry.Kind, entry.What, entry.At, entry.Detail = "dead_letter_changed", string(c.Action), when(c.At), changeDetail(c)
-			if c.Action == dlq.ActionEdit {
+			if c.Action.Edits() {
 				entry.Kind = "edited"
 			}
 			a.add(entry)

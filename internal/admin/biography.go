@@ -283,13 +283,13 @@ func (b *biographer) readDeadLetter(ctx context.Context) error {
 	for _, c := range history {
 		st := BiographyStep{Kind: "dead_letter_changed", What: string(c.Action), At: when(c.At), Source: source}
 		st.Detail = changeDetail(&c)
-		switch c.Action {
-		case dlq.ActionWrite:
+		switch {
+		case c.Action == dlq.ActionWrite:
 			st.Kind, st.What = "dead_letter", "became a dead letter"
 			if state := l.Metadata["breaker"]; state != "" {
 				st.Detail += "; breaker " + state + " at the last failure"
 			}
-		case dlq.ActionEdit, dlq.ActionRedirect:
+		case c.Action.Edits():
 			st.Kind = "edited"
 		}
 		b.add(st)

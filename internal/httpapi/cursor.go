@@ -14,7 +14,7 @@ import (
 // ProblemCursor is the problem of a cursor that this list has not returned for these filters.
 const ProblemCursor = "is not the next of a page with these parameters: send next as it is, with the same path and parameters; only times and limit may differ"
 
-// cursorForm is the pattern of Page.Cursor, which is empty for the first page.
+// cursorForm is the pattern of Page.Cursor, but for the empty one of the first page.
 var cursorForm = regexp.MustCompile(`^[!-~]+[.][A-Za-z0-9_-]{8}$`)
 
 // Page is the position of a list that is read by pages, to be embedded in the input of its
