@@ -4,11 +4,7 @@ import (
 	"errors"
 	"io"
 	"log"
-	"os"
-	"os/exec"
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -19,25 +15,13 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/schema"
+	"github.com/scylla-outbox/scylla-outbox/test/virtual"
 )
-
-// virtual marks the process that runs the bubble alone: the driver reuses channels of
-// other tests' connections, which a bubble may not use.
-const virtual = "DLQ_TEST_VIRTUAL"
 
 // In virtual time a claim expires to the second, and nothing of the store
 // blocks a bubble.
 func TestStore_InVirtualTime(t *testing.T) {
-	if os.Getenv(virtual) == "" {
-		t.Parallel()
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-		cmd.Env = append(os.Environ(), virtual+"=1")
-		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		return
-	}
-	synctest.Test(t, func(t *testing.T) {
+	virtual.Run(t, func(t *testing.T) {
 		node, err := scyllafake.Start(scyllatest.Config())
 		if err != nil {
 			t.Fatal(err)

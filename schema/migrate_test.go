@@ -18,6 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/test/virtual"
 )
 
 func mustMigrate(t *testing.T, s *gocql.Session, o Options) {
@@ -408,7 +409,7 @@ func TestMigrate_NamesTheHolderOfTheLock(t *testing.T) {
 }
 
 func TestLock_IsKeptWhileWorkLasts(t *testing.T) {
-	virtually(t, func(t *testing.T) {
+	virtual.Run(t, func(t *testing.T) {
 		_, s := start(t, scyllafake.Config{})
 		o := Options{}.withDefaults()
 		mustMigrate(t, s, o)
@@ -443,7 +444,7 @@ func TestLock_LossEndsTheWork(t *testing.T) {
 	}
 	for name, f := range lose {
 		t.Run(name, func(t *testing.T) {
-			virtually(t, func(t *testing.T) {
+			virtual.Run(t, func(t *testing.T) {
 				srv, s := start(t, scyllafake.Config{})
 				o := Options{}.withDefaults()
 				mustMigrate(t, s, o)

@@ -6,11 +6,8 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -21,26 +18,14 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/schema"
+	"github.com/scylla-outbox/scylla-outbox/test/virtual"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
-
-// virtual marks the process that runs the bubble alone: the driver reuses channels of
-// other tests' connections, which a bubble may not use.
-const virtual = "ADMIN_TEST_VIRTUAL"
 
 // virtually runs f in a bubble, where only waiting takes time, with a node and a session.
 func virtually(t *testing.T, f func(*testing.T, *scyllafake.Server, *gocql.Session)) {
 	t.Helper()
-	if os.Getenv(virtual) == "" {
-		t.Parallel()
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-		cmd.Env = append(os.Environ(), virtual+"=1")
-		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		return
-	}
-	synctest.Test(t, func(t *testing.T) {
+	virtual.Run(t, func(t *testing.T) {
 		node := scyllatest.Node(t, scyllatest.Config())
 		defer func() { _ = node.Close() }()
 		c := scyllatest.Cluster(node, schema.DefaultKeyspace)
