@@ -91,6 +91,9 @@ func TestService_CancelThroughFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("many variants")
 	}
+	// A commit is unavailable at the level of the statement: the round may be decided.
+	commit := faults.Unavailable(0, 1)
+	commit.Consistency = new(engine.LocalQuorum)
 	for name, tt := range map[string]struct {
 		effect  faults.Effect
 		refused bool
@@ -102,6 +105,7 @@ func TestService_CancelThroughFaults(t *testing.T) {
 		"connection lost":          {effect: faults.Effect{Disconnect: true}},
 		"no answer in time":        {effect: faults.Effect{Delay: never}},
 		"unavailable":              {effect: faults.Effect{Failure: faults.Unavailable(0, 1)}, refused: true},
+		"commit unavailable":       {effect: faults.Effect{Failure: commit, Fate: engine.FateDecided}},
 	} {
 		for _, count := range []int{1, 0} {
 			for _, key := range []string{"", "k"} {

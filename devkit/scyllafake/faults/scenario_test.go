@@ -72,6 +72,10 @@ func TestScenarios_ErrorsAsRecorded(t *testing.T) {
 		{BatchlogReplay(), outcome{op: batch, want: timeout, after: 2 * time.Second}},
 		{BatchLogTimeout(time.Second), outcome{op: batch, want: batchlogTimeout, after: 2 * time.Second, fate: engine.FateLater}},
 		{CASTimeout(true), outcome{op: cas, want: writeTimeout("ks.kv", "SERIAL", engine.Serial, "CAS"), fate: engine.FateDecided}},
+		{Rule{Name: "unavailable for a conditional statement", Count: 1, Effect: Effect{Failure: Unavailable(1, 2)}}, outcome{op: cas, want: cqlerr.Error{
+			Code: cqlerr.Unavailable, Consistency: uint16(engine.Serial), Received: 1, BlockFor: 2,
+			Message: "Cannot achieve consistency level for cl SERIAL. Requires 2, alive 1",
+		}}},
 		{CASTimeout(false), outcome{op: cas, want: writeTimeout("ks.kv", "SERIAL", engine.Serial, "CAS"), after: 2 * time.Second}},
 	} {
 		s.name = s.rule.Name
