@@ -89,6 +89,15 @@ var batchFaults = []batchFault{
 	{name: "overloaded", effect: faults.Effect{Failure: faults.Refuse(cqlerr.Overloaded, "busy")}, never: true, refused: true},
 }
 
+// setupReplays is setup on a release of which each replay of a batch adds rows to the CDC log, by
+// which a test sees it.
+func setupReplays(t *testing.T) *fixture {
+	t.Helper()
+	b := &fixture{World: world.StartOn(t, scyllafake.Config{Tokens: 4, Version: "5.1"})}
+	b.Service = b.another(t)
+	return b
+}
+
 // After any outcome of one batch, the response is right and there is one event.
 func TestService_CreateThroughOneFault(t *testing.T) {
 	t.Parallel()
@@ -99,7 +108,7 @@ func TestService_CreateThroughOneFault(t *testing.T) {
 		for _, key := range []string{"", "k"} {
 			t.Run(fmt.Sprintf("%s key=%q", f.name, key), func(t *testing.T) {
 				t.Parallel()
-				b := setup(t)
+				b := setupReplays(t)
 				s := b.another(t, within(f.effect))
 				hits := b.fault(engine.OpLoggedBatch, 1, f.effect)
 				r, err := s.Create(t.Context(), testNewOrder(), WriteOptions{IdempotencyKey: key})
@@ -140,7 +149,7 @@ func TestService_CreateThroughLastingFault(t *testing.T) {
 	for _, f := range batchFaults {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
-			b := setup(t)
+			b := setupReplays(t)
 			hits := b.fault(engine.OpLoggedBatch, 0, f.effect)
 			s := b.brief(t, within(f.effect))
 			r, err := s.Create(t.Context(), testNewOrder(), WriteOptions{IdempotencyKey: "k"})
