@@ -86,8 +86,8 @@ TIERS := test-go test-virtual test-browser lint test-peers test-api test-fault f
 
 # What takes too long for each change: the sizes that -short leaves out, under the race
 # detector too, more seeds, inputs and kills, what links the SDKs of three clouds, Helm, GoReleaser
-# and cosign, which take 4, 8 and 5 minutes to compile, and each mutant.
-NIGHTLY := test-full nightly-race nightly-seeds nightly-kills nightly-fuzz nightly-api bench-smoke cloud-check kubernetes test-compose release-check mutants
+# and cosign, which take 4, 8 and 5 minutes to compile, and a sample of mutants.
+NIGHTLY := test-full nightly-race nightly-seeds nightly-kills nightly-fuzz nightly-api bench-smoke cloud-check kubernetes test-compose release-check nightly-mutants
 
 # Tests need no debug information, which takes a tenth of the compilers' and a third of the
 # linker's time.
@@ -97,10 +97,10 @@ test: modules compile ## everything CI runs, and how long each part takes (needs
 	@go run ./test/tiers $(if $(findstring k,$(firstword -$(MAKEFLAGS))),-k) $(TIERS)
 
 .PHONY: test-nightly
-test-nightly: modules ## what takes too long for make test: full sizes, 3,000 seeds, 100 kills, all mutants, the build with cloud SDKs
+test-nightly: modules ## what takes too long for make test: full sizes, 3,000 seeds, 100 kills, a sample of mutants, the build with cloud SDKs
 	@go run ./test/tiers -k -lanes 1 -limit 3h $(NIGHTLY)
 
-.PHONY: nightly-race nightly-seeds nightly-kills nightly-fuzz nightly-api
+.PHONY: nightly-race nightly-seeds nightly-kills nightly-fuzz nightly-api nightly-mutants
 nightly-race: cc
 	./test/detector $(call gotest,pkgname,--packages "$$($(packages) | grep -vE '/test/(sim|e2e|cluster)(/|$$)')",$(race) -timeout 3h)
 nightly-seeds:
@@ -112,6 +112,9 @@ nightly-api:
 	./test/api/run 100 operator viewer
 nightly-fuzz:
 	$(MAKE) fuzz-short FUZZTIME=1m
+# Each day draws others. The share only rises.
+nightly-mutants:
+	go run ./test/mutants -n 500 -seed $$(date +%Y%m%d) -detect 70
 
 # Tiers that start together would each compile what they share: a build waits for no other.
 .PHONY: compile
@@ -208,9 +211,13 @@ screenshots: chromium ## make the pictures of the documentation, docs/images, by
 	OUTBOX_SCREENSHOTS=$(CURDIR)/bin/screenshots $(call gotest,testname,--packages ./test/browser,-tags browser -count=1 -timeout 40m -run '$(pictures)')
 	for image in docs/images/*.png; do cp bin/screenshots/"$${image##*/}" docs/images; done
 
-.PHONY: mutants
-mutants: ## break the code in one line at a time; the tests must notice each break
-	go run ./test/mutants
+# make mutants resumes where it was stopped. All take days: PACKAGES and MUTANTS choose some.
+.PHONY: mutants mutants-changed
+mutants: ## break the code in one place at a time, and list the breaks that no test notices (PACKAGES=./relay/internal/fence, MUTANTS=500 SEED=7 for a sample)
+	go run ./test/mutants -n $${MUTANTS:-0} -seed $${SEED:-1} $${PACKAGES:-}
+
+mutants-changed: ## the same for a sample of the lines that changed since BASE=main, with the tests of their packages
+	go run ./test/mutants -changed $${BASE:-main} -n $${MUTANTS:-60} -near
 
 .PHONY: fuzz-short
 fuzz-short: ## every fuzz target with ten thousand inputs (FUZZTIME=10m for long)

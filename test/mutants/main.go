@@ -1,205 +1,127 @@
-// Command mutants changes one line of the code at a time and expects a test to
-// detect it. It reports the changes that no test detected, and then exits with
-// status 1.
+// Command mutants breaks the code in one place at a time and expects a test to detect it.
 //
-//	go run ./test/mutants             # all
-//	go run ./test/mutants -only acks  # those with "acks" in their name
-//	go run ./test/mutants -again      # including mutants that were detected before
+//	go run ./test/mutants ./relay/internal/fence      # every mutant of a package
+//	go run ./test/mutants -n 1000 -seed 7             # a sample of all packages
+//	go run ./test/mutants -changed main -n 60 -near   # a sample of the changed lines
 //
-// It does not modify the tree: the compiler reads the changed file from an
-// overlay. The result of each is written to bin/mutants.jsonl immediately, so
-// that an interrupted run can resume: a detected mutant is skipped until its
-// file, or the package of its test, changes.
+// The mutants are chosen by the operators of operators.go, so no text of the code is repeated
+// here and a refactoring edits nothing. All mutants of a package are compiled into one test
+// binary, in which a variable of the environment turns one of them on: the compiler runs once
+// for a package instead of once for a mutant. Tests first run alone, to record which mutants
+// each reaches; a mutant then runs the tests that reach it, the fastest first.
+//
+// First run the tests of the mutant's own package, then those of the packages that distant
+// lists, unless -near leaves them out. The tree is not modified: the compiler reads the changed
+// files from an overlay. The result of each mutant is written to bin/mutants.jsonl, so that an
+// interrupted run resumes: a mutant runs again once its package or a package of its tests
+// changes.
+//
+// The exit status is 1 if fewer than -detect percent of the mutants were detected.
+// accepted.txt lists the survivors that change no behaviour a test could notice.
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 )
 
-func main() { os.Exit(run()) }
-
-func run() int {
-	only := flag.String("only", "", "run mutants whose name contains this")
-	timeout := flag.Duration("timeout", 5*time.Minute, "timeout of a test; a timeout counts as detected if the mutant can hang")
-	processes := flag.Int("processes", runtime.NumCPU(), "number of concurrent tests")
-	file := flag.String("results", filepath.Join("bin", "mutants.jsonl"), "file of the results")
-	again := flag.Bool("again", false, "also run mutants that were detected before")
-	flag.Parse()
+func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	before, err := openResults(*file)
-	if err != nil {
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
-		return 1
+		os.Exit(1)
+	}
+}
+
+// options are the flags of the command.
+type options struct {
+	changed   string
+	most      int
+	seed      uint64
+	near      bool
+	detect    float64
+	processes int
+	results   string
+	again     bool
+	list      bool
+	verbose   bool
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	var o options
+	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
+	flags.StringVar(&o.changed, "changed", "", "only mutants of lines that changed since this commit")
+	flags.IntVar(&o.most, "n", 0, "number of mutants to draw; 0 is all")
+	flags.Uint64Var(&o.seed, "seed", 1, "seed of the draw")
+	flags.BoolVar(&o.near, "near", false, "run only the tests of the mutant's own package")
+	flags.Float64Var(&o.detect, "detect", 100, "least percentage of mutants that tests must detect")
+	flags.IntVar(&o.processes, "processes", runtime.NumCPU(), "number of concurrent tests")
+	flags.StringVar(&o.results, "results", filepath.Join("bin", "mutants.jsonl"), "file of the results")
+	flags.BoolVar(&o.again, "again", false, "run also mutants with a result")
+	flags.BoolVar(&o.list, "list", false, "list the mutants, run none")
+	flags.BoolVar(&o.verbose, "v", false, "print also detected mutants")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	accepted, err := readAccepted(filepath.Join("test", "mutants", "accepted.txt"))
+	if err != nil {
+		return err
+	}
+	packages, err := loadPackages(ctx, flags.Args(), o.changed)
+	if err != nil {
+		return err
+	}
+	var chosen []*mutant
+	for _, p := range packages {
+		chosen = append(chosen, p.mutants...)
+	}
+	all := len(chosen)
+	chosen = slices.DeleteFunc(chosen, func(m *mutant) bool { return accepted.has(m) })
+	if o.changed == "" {
+		for _, name := range accepted.unused(packages) {
+			fmt.Fprintln(out, "accepted.txt names no mutant:", name)
+		}
+	}
+	chosen = draw(chosen, o.most, o.seed)
+	if o.list {
+		for _, m := range chosen {
+			fmt.Fprintf(out, "%s:%d\t%s\n", m.file, m.line, m.name())
+		}
+		return nil
+	}
+	before, err := openResults(o.results)
+	if err != nil {
+		return err
 	}
 	defer before.close()
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	tried, known, bad := 0, 0, 0
-	free := make(chan struct{}, *processes)
-	for _, m := range mutants {
-		if !strings.Contains(m.name, *only) {
-			continue
-		}
-		if err := m.locate("."); err != nil {
-			fmt.Fprintln(os.Stderr, "mutants:", err)
-			return 1
-		}
-		key, err := m.key(".")
-		if err == nil && !*again && before.noticed(key) {
-			known++
-			continue
-		}
-		free <- struct{}{}
-		if ctx.Err() != nil {
-			break
-		}
-		wg.Go(func() {
-			defer func() { <-free }()
-			began := time.Now()
-			r := result{Name: m.name, Key: key}
-			r.Verdict, r.Detail = m.try(ctx, *timeout)
-			r.Seconds = time.Since(began).Round(time.Second).Seconds()
-			mu.Lock()
-			defer mu.Unlock()
-			if ctx.Err() != nil {
-				return // interrupted
-			}
-			tried++
-			if !r.Verdict.good() {
-				bad++
-			}
-			if err := before.add(r); err != nil {
-				fmt.Fprintln(os.Stderr, "mutants:", err)
-			}
-			fmt.Printf("%-9s %5.0fs  %s  (%s)\n", r.Verdict, r.Seconds, r.Name, r.Detail)
-		})
+	began := time.Now()
+	r := &runner{options: o, out: out, results: before}
+	if err := r.runAll(ctx, chosen); err != nil {
+		return err
 	}
-	wg.Wait()
-	fmt.Printf("%d mutants, %d not noticed; %d were noticed before\n", tried, bad, known)
-	if bad > 0 || tried+known == 0 || ctx.Err() != nil {
-		return 1
+	if len(r.failed) > 0 {
+		return fmt.Errorf("tests fail without a mutant: %s", strings.Join(r.failed, ", "))
 	}
-	return 0
-}
-
-// verdict is the result of a mutant.
-type verdict string
-
-const (
-	noticed  verdict = "noticed"
-	hung     verdict = "hung" // the test took too long
-	survived verdict = "SURVIVED"
-	broken   verdict = "ERROR"
-)
-
-// good reports whether a test detected the mutant.
-func (v verdict) good() bool { return v == noticed || v == hung }
-
-// try runs the test on the broken code.
-func (m *mutant) try(ctx context.Context, timeout time.Duration) (v verdict, detail string) {
-	dir, err := os.MkdirTemp("", "outbox-mutant-")
-	if err != nil {
-		return broken, err.Error()
+	detected := r.counts[noticed] + r.counts[hung]
+	share := 100.0
+	if len(chosen) > 0 {
+		share = 100 * float64(detected) / float64(len(chosen))
 	}
-	defer os.RemoveAll(dir)
-	overlay, err := m.overlay(dir)
-	if err != nil {
-		return broken, err.Error()
+	fmt.Fprintf(out, "%d of %d mutants ran (%d had a result), %d detected (%.1f %%), %d survived, %d reached by no test; %s\n",
+		len(chosen), all, r.known, detected, share, r.counts[survived], r.counts[unreached], time.Since(began).Round(time.Second))
+	if share < o.detect {
+		return fmt.Errorf("%.1f %% of the mutants were detected, want at least %g %%: write the test that notices, or add an equivalent mutant to test/mutants/accepted.txt", share, o.detect)
 	}
-	binary := filepath.Join(dir, "test")
-	module, pkg := inModule(m.pkg)
-	build := exec.CommandContext(ctx, "go", "test", "-c", "-ldflags=-s -w", "-overlay", overlay, "-o", binary, pkg)
-	build.Dir = module
-	if out, err := build.CombinedOutput(); err != nil {
-		return broken, fmt.Sprintf("does not compile: %s", out)
-	}
-	test := exec.CommandContext(ctx, binary, "-test.run", m.run, "-test.failfast", "-test.v", "-test.timeout", timeout.String())
-	test.Dir = m.pkg
-	// A program that the test builds has the mutant too.
-	test.Env = append(append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay), m.env...)
-	out, err := test.CombinedOutput()
-	switch {
-	case ctx.Err() != nil:
-		return broken, ctx.Err().Error()
-	case !bytes.Contains(out, []byte("=== RUN")):
-		return broken, "no test is called " + m.run
-	case err == nil:
-		return survived, m.pkg + " " + m.run + " stays green"
-	case bytes.Contains(out, []byte("panic: test timed out")):
-		return hung, "for " + timeout.String()
-	}
-	return noticed, firstComplaint(out)
-}
-
-// inModule returns the folder of the module that contains a package's folder,
-// and the path of the folder within it.
-func inModule(pkg string) (module, inside string) {
-	for module = filepath.Clean(pkg); module != "."; module = filepath.Dir(module) {
-		if _, err := os.Stat(filepath.Join(module, "go.mod")); err == nil {
-			rel, _ := filepath.Rel(module, pkg) // both are below the working directory
-			return module, "./" + filepath.ToSlash(rel)
-		}
-	}
-	return ".", pkg
-}
-
-// overlay writes the changed file and the overlay file of the compiler.
-func (m *mutant) overlay(dir string) (string, error) {
-	text, err := m.apply(".")
-	if err != nil {
-		return "", err
-	}
-	file, err := filepath.Abs(m.file)
-	if err != nil {
-		return "", err
-	}
-	mutated := filepath.Join(dir, filepath.Base(m.file))
-	list, err := json.Marshal(map[string]map[string]string{"Replace": {file: mutated}})
-	if err != nil {
-		return "", err
-	}
-	overlay := filepath.Join(dir, "overlay.json")
-	return overlay, errors.Join(os.WriteFile(mutated, text, 0o600), os.WriteFile(overlay, list, 0o600))
-}
-
-// apply returns the changed file of the tree in root. The old text must occur
-// exactly once.
-func (m *mutant) apply(root string) ([]byte, error) {
-	text, err := os.ReadFile(filepath.Join(root, m.file))
-	if err != nil {
-		return nil, err
-	}
-	if n := bytes.Count(text, []byte(m.old)); n != 1 {
-		return nil, fmt.Errorf("%s contains %d times %q, want once", m.file, n, m.old)
-	}
-	return bytes.Replace(text, []byte(m.old), []byte(m.new), 1), nil
-}
-
-// firstComplaint returns the first line of the test's output with a reason.
-func firstComplaint(out []byte) string {
-	for line := range strings.Lines(string(out)) {
-		line = strings.TrimSpace(line)
-		if strings.Contains(line, "_test.go:") || strings.Contains(line, "world.go:") || strings.HasPrefix(line, "panic:") {
-			if strings.Contains(line, "make sim") || strings.Contains(line, "simulated:") {
-				continue
-			}
-			return line[:min(len(line), 160)]
-		}
-	}
-	return "red"
+	return nil
 }

@@ -16,7 +16,6 @@ type result struct {
 	Name    string  `json:"name"`
 	Key     string  `json:"key"`
 	Verdict verdict `json:"verdict"`
-	Seconds float64 `json:"seconds"`
 	Detail  string  `json:"detail"`
 }
 
@@ -72,31 +71,57 @@ func (r *results) add(one result) error {
 	return err
 }
 
-// noticed reports whether the mutant was detected in the last run. A mutant
-// that hung is run again: the machine may have been the reason.
-func (r *results) noticed(key string) bool { return r.last[key] == noticed }
+// keys computes what identifies a mutant together with its inputs. The files of a folder are
+// read once.
+type keys struct {
+	root    string
+	near    bool
+	folders map[string][]byte
+}
 
-// key identifies a mutant together with its inputs: the change, the file, its
-// package, the package of its test.
-func (m *mutant) key(root string) (string, error) {
-	text, err := m.apply(root)
-	if err != nil {
-		return "", err
-	}
+func newKeys(root string, near bool) *keys {
+	return &keys{root: root, near: near, folders: make(map[string][]byte)}
+}
+
+// of returns the key of a mutant: its name, its package, and the packages of its tests.
+func (k *keys) of(m *mutant) (string, error) {
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%q %q %q %q\n%s", m.file, m.pkg, m.run, m.env, text)
-	for _, dir := range []string{filepath.Dir(m.file), m.pkg} {
-		files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
+	dirs := []string{m.in.dir}
+	if !k.near {
+		for _, t := range distant {
+			if t.check(m) {
+				dirs = append(dirs, t.tests)
+			}
+		}
+	}
+	fmt.Fprintf(sum, "%s", m.name())
+	for _, dir := range dirs {
+		text, err := k.folder(dir)
 		if err != nil {
 			return "", err
 		}
-		for _, name := range files { // in order
-			b, err := os.ReadFile(name)
-			if err != nil {
-				return "", err
-			}
-			fmt.Fprintf(sum, "%s %d\n%s", filepath.Base(name), len(b), b)
-		}
+		fmt.Fprintf(sum, "\n%s %x", dir, text)
 	}
 	return fmt.Sprintf("%x", sum.Sum(nil)[:12]), nil
+}
+
+// folder returns the checksum of the Go files of a folder.
+func (k *keys) folder(dir string) ([]byte, error) {
+	if sum := k.folders[dir]; sum != nil {
+		return sum, nil
+	}
+	files, err := filepath.Glob(filepath.Join(k.root, dir, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.New()
+	for _, name := range files { // in order
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(sum, "%s %d\n%s", filepath.Base(name), len(b), b)
+	}
+	k.folders[dir] = sum.Sum(nil)
+	return k.folders[dir], nil
 }

@@ -14,7 +14,7 @@ func TestResults_Resume(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for key, v := range map[string]verdict{"a": noticed, "b": survived, "c": broken, "d": hung} {
+	for key, v := range map[string]verdict{"a": noticed, "b": survived, "c": unreached, "d": hung} {
 		if err := first.add(result{Name: "the " + key, Key: key, Verdict: v}); err != nil {
 			t.Fatal(err)
 		}
@@ -29,11 +29,11 @@ func TestResults_Resume(t *testing.T) {
 	}
 	defer second.close()
 	for key, want := range map[string]bool{"a": true, "b": false, "c": false, "d": false, "e": false} {
-		if got := second.noticed(key); got != want {
-			t.Errorf("noticed(%q) = %v, want %v", key, got, want)
+		if got := second.last[key] == noticed; got != want {
+			t.Errorf("%q is noticed = %v, want %v", key, got, want)
 		}
 	}
-	// A mutant that was detected once and then survives is run again.
+	// The last result counts.
 	if err := second.add(result{Key: "a", Verdict: survived}); err != nil {
 		t.Fatal(err)
 	}
@@ -42,13 +42,13 @@ func TestResults_Resume(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer third.close()
-	if second.noticed("a") || third.noticed("a") {
-		t.Error("noticed(a) = true after it survived")
+	if second.last["a"] != survived || third.last["a"] != survived {
+		t.Error("a is noticed after it survived")
 	}
 }
 
-// A mutant is another one as soon as its file, its package or its test is.
-func TestMutant_KeyFollowsTheCode(t *testing.T) {
+// A mutant is another one as soon as its package or a package of its tests changes.
+func TestKeys_FollowTheCode(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -61,38 +61,30 @@ func TestMutant_KeyFollowsTheCode(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("code/a.go", "package code // old\n")
-	write("code/b.go", "package code\n")
-	write("tests/a_test.go", "package tests\n")
-	write("other/a.go", "package other\n")
-	m := mutant{name: "m", file: "code/a.go", old: "old", new: "new", pkg: "./tests", run: "."}
-	key := func(m mutant) string {
+	write("relay/internal/a/a.go", "package a\n")
+	write("relay/a_test.go", "package relay\n")
+	write("orders/a.go", "package orders\n")
+	m := &mutant{in: &goPackage{dir: "relay/internal/a"}, fn: "f", op: never, text: "x", line: 3}
+	key := func(near bool) string {
 		t.Helper()
-		k, err := m.key(dir)
+		k, err := newKeys(dir, near).of(m)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return k
 	}
-	was := key(m)
-	write("other/a.go", "package other // it changed\n")
-	renamed := m
-	renamed.name = "another name"
-	if got := key(renamed); got != was {
-		t.Errorf("key = %q, want %q: nothing of it changed", got, was)
+	was, wasNear := key(false), key(true)
+	write("orders/a.go", "package orders // it changed\n")
+	m.line = 4
+	if key(false) != was || key(true) != wasNear || was == wasNear {
+		t.Errorf("keys are %s and %s, want %s and %s", key(false), key(true), was, wasNear)
 	}
-	for _, change := range []func(){
-		func() { write("code/b.go", "package code // it changed\n") },
-		func() { write("tests/a_test.go", "package tests // it changed\n") },
-		func() { write("tests/b_test.go", "package tests\n") },
-		func() { m.run = "Other" },
-		func() { m.new = "newer" },
-	} {
-		change()
-		if got := key(m); got == was {
-			t.Errorf("key = %q, as before", got)
-		} else {
-			was = got
-		}
+	write("relay/a_test.go", "package relay // it changed\n")
+	if key(false) == was || key(true) != wasNear {
+		t.Errorf("keys are %s and %s, want another one and %s", key(false), key(true), wasNear)
+	}
+	write("relay/internal/a/b_test.go", "package a\n")
+	if key(true) == wasNear {
+		t.Errorf("key = %s, as before", key(true))
 	}
 }
