@@ -1,10 +1,12 @@
 package relay
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -180,4 +182,80 @@ func TestFlow_OneSilentPartitionAloneOpensNoBreaker(t *testing.T) {
 		}
 		relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
 	})
+}
+
+// Partitions without leaders hold events of aggregates that are written to all the time, more than
+// the relay keeps in flight. The other partitions proceed, whatever the broker says and whether the
+// table has numbers or not: without them the events wait in the log. Then all are published, once
+// and in order.
+func TestFlow_BusyAggregatesOfPartitionsWithoutALeader(t *testing.T) {
+	t.Parallel()
+	for _, numbers := range []bool{true, false} {
+		for _, tail := range []string{TailOn, TailOff} {
+			for silent, metadata := range map[string][]bool{"produce": {false}, "metadata": {true}, "two": {false, true}} {
+				t.Run(fmt.Sprintf("numbers %t, tail %s, %s", numbers, tail, silent), func(t *testing.T) {
+					t.Parallel()
+					inBubble(t, func(t *testing.T) {
+						w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.MaxInFlightRecords, c.Tail = 60, tail })
+						defer w.close()
+						topic := "OrderUpdated"
+						if !numbers {
+							topic = "outbox.event.order"
+							debezium(&w.cfg)
+							w.ownTable("aggregateid, id", " WITH cdc = {'enabled': true}")
+						}
+						want := make(map[string][]string) // ids by aggregate
+						healthy := 0                      // events of other partitions
+						write := func(n int) {
+							for aggregate := range 30 {
+								e := relaytest.Event(aggregate, int64(n), topic)
+								if numbers {
+									w.write(e)
+								} else {
+									e.ID, e.AggregateID = outbox.IDFromUUID(gocql.TimeUUID()), outbox.IDFromText(fmt.Sprint("order-", aggregate))
+									w.exec("INSERT INTO shop.events (aggregateid, id, aggregatetype, type, payload) VALUES (?, ?, 'order', 'Placed', '{}')", e.AggregateID, e.ID)
+								}
+								want[e.AggregateID.String()] = append(want[e.AggregateID.String()], e.ID.String())
+								if int(partitionIn3(&e)) >= len(metadata) {
+									healthy++
+								}
+								time.Sleep(20 * time.Millisecond)
+							}
+						}
+						_, stop := w.run()
+						write(1)
+						time.Sleep(10 * time.Second)
+						var ends []func()
+						for i, m := range metadata {
+							ends = append(ends, w.noLeader(topic, int32(i), m))
+						}
+						for n := 2; n <= 20; n++ {
+							write(n)
+						}
+						time.Sleep(30 * time.Second)
+						got := w.consume(topic)
+						if n := len(slices.DeleteFunc(got, func(d relaytest.Delivered) bool { return int(d.Partition) < len(metadata) })); n != healthy {
+							t.Errorf("%d of %d events of the other partitions are published", n, healthy)
+						}
+						for _, end := range ends {
+							end()
+						}
+						time.Sleep(5 * time.Minute)
+						if err := stop(); err != nil {
+							t.Error(err)
+						}
+						published := make(map[string][]string)
+						for _, d := range w.consume(topic) {
+							published[d.AggregateID.String()] = append(published[d.AggregateID.String()], d.ID.String())
+						}
+						for id, events := range want {
+							if !slices.Equal(published[id], events) {
+								t.Errorf("aggregate %s has the events %v in the topic, want %v", id, published[id], events)
+							}
+						}
+					})
+				})
+			}
+		}
+	}
 }

@@ -219,8 +219,10 @@ func (s *Status) problems(cfg *Config, started, now time.Time) []string {
 		}
 		then := "they become dead letters"
 		switch {
-		case t.Holding:
+		case t.Holding && s.Spilled >= cfg.SpillLimit:
 			then = fmt.Sprintf("the spill limit is reached (%d dead letters); they wait in the CDC log, others are published", s.Spilled)
+		case t.Holding:
+			then = "they wait in the CDC log, others are published"
 		case cfg.DeadLetters != DeadLettersOn:
 			then = "they wait, and reading stops when memory is full"
 		}

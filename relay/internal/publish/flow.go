@@ -19,8 +19,8 @@ type Partition struct {
 // partition is stalled if it acknowledges nothing for AttemptTimeout while the breaker is
 // closed because others do. The relay then sends nothing more to it, so that its events
 // do not fill the producer. The waiting events become dead letters after
-// UsedUpAfter, or when half of the in-flight budget is used. Records that the
-// producer has stay there: the broker may have written them.
+// UsedUpAfter, or when half of the in-flight budget is used; those that cannot then wait in the
+// log. Records that the producer has stay there: the broker may have written them.
 type partFlow struct {
 	open  int       // records with the producer
 	bytes int64     // size of these records
@@ -28,8 +28,8 @@ type partFlow struct {
 	// stalled: the partition acknowledges nothing. creating: the topic is being looked
 	// up or created.
 	stalled, creating bool
-	// gated means that the number of spilled dead letters has reached Config.SpillLimit, and
-	// the waiting events fill the budget: they wait in the CDC log.
+	// gated means that waiting events cannot become dead letters and fill the budget: they wait in
+	// the CDC log.
 	gated   bool
 	waiting map[*lane]struct{}
 }
@@ -44,8 +44,8 @@ type StalledTopic struct {
 	// Records is the number of records that the producer keeps, Aggregates the number
 	// of aggregates that wait.
 	Records, Aggregates int
-	// Holding means that the number of spilled dead letters has reached
-	// Config.SpillLimit. Events for this partition then wait in the CDC log.
+	// Holding means that events for this partition wait in the CDC log: the number of spilled dead
+	// letters has reached Config.SpillLimit, or the events have no numbers.
 	Holding bool
 }
 

@@ -32,7 +32,7 @@ func (p *Publisher) pumpAll(l *lane) {
 // locked, or with all. If the next step changes what other stripes read, as a dead letter or
 // a probe does, and only one is locked, it returns more: pumpAll continues.
 func (p *Publisher) pump(l *lane, all bool) (more bool) {
-	for !p.mu.closed && l.failed == nil && !l.paused && !l.writing && !l.flight.Rejecting() {
+	for !p.mu.closed && l.failed == nil && !l.paused && !l.writing {
 		it := l.firstQueued()
 		if it == nil || p.cfg.fenced() {
 			return false
@@ -66,7 +66,7 @@ func (p *Publisher) pump(l *lane, all bool) (more bool) {
 				p.writer.startLocked(l)
 			}
 			return false
-		case l.outstanding > 0 && p.mu.flows.waits(l.part, l):
+		case l.outstanding > 0 && p.mu.flows.waits(l.part, l), l.flight.Rejecting():
 			return false
 		case l.outstanding > 0 && (l.suspect || l.alone || it.topic != l.part.Topic || !bytes.Equal(it.recordKey(), l.key) || p.producer.MayBeTooLarge(&it.event, it.topic)):
 			return false

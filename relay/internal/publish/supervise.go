@@ -188,7 +188,8 @@ func (p *Publisher) stallLocked(key Partition, f *partFlow, now time.Time) {
 }
 
 // spillLocked writes dead letters for the events that wait for the partition, up to
-// Config.SpillLimit, and reports whether it has reached the limit.
+// Config.SpillLimit. It reports whether events have to wait for another reason than a retry: the
+// limit is reached, or they have no numbers, and the producer has an earlier one of their aggregate.
 func (p *Publisher) spillLocked(key Partition, f *partFlow, silent time.Duration) (full bool) {
 	for l := range f.waiting {
 		if p.mu.deadLetters.Spilled()+p.mu.deadLetters.writing >= p.cfg.SpillLimit {
@@ -196,6 +197,7 @@ func (p *Publisher) spillLocked(key Partition, f *partFlow, silent time.Duration
 		}
 		it := l.firstQueued()
 		if it != nil && l.outstanding > 0 && (l.suspect || it.event.Sequence == 0 || l.replay != nil) {
+			full = full || !l.suspect && l.replay == nil
 			continue // it waits for the previous record
 		}
 		delete(f.waiting, l)
@@ -215,7 +217,7 @@ func (p *Publisher) spillLocked(key Partition, f *partFlow, silent time.Duration
 			it.cause.stalled = true
 		}
 	}
-	return false
+	return full
 }
 
 // waitForPartitionLocked makes a dead letter, which is due at the time at because its partition
