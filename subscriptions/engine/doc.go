@@ -18,9 +18,9 @@
 // except group.commit.
 //
 // Premises: producers write a key to partition hash % n, with the same hash in all topics; the
-// key balancer then gives one instance all partitions of a key. Members of a group that do not
-// offer this balancer, former versions, disable it for all: then a key of several topics may
-// have several owners. A breaker before a destination trusts that other messages can be
+// key balancer then gives one instance all partitions of a key. Members of a group for which
+// ordering is still none do not offer this balancer and disable it for all: then a key of several
+// topics may have several owners. A breaker before a destination trusts that other messages can be
 // delivered if the destination is well: one that is alone and always fails as unavailable is
 // repeated for ever.
 //

@@ -219,7 +219,7 @@ func (g *group) open() (err error) {
 		kgo.WithHooks(&g.session),
 	}
 	if r.Ordering != subscriptions.OrderingNone {
-		opts = append(opts, kgo.Balancers(newKeyBalancer(g.log), kgo.CooperativeStickyBalancer())) // the second one for former versions
+		opts = append(opts, kgo.Balancers(newKeyBalancer(g.log), kgo.CooperativeStickyBalancer())) // the second one for members with ordering none
 	}
 	if patterns {
 		opts = append(opts, kgo.ConsumeRegex(), kgo.ConsumeExcludeTopics("^_"))

@@ -16,11 +16,34 @@ import (
 // CHANGELOG.md, whose command or flag root does not have. calls is a regular expression of
 // how documents call the program, such as `outbox|bin/outbox`. Fewer than least
 // command lines are an error: the expression is wrong.
+//
+// A command line is also what follows one in an enumeration, as jobs in "`outbox dlq list` and
+// `jobs`", and what begins a row of a table with the head "Command of `outbox dlq`".
 func CheckDocuments(t *testing.T, dir, calls string, least int, root *cobra.Command) {
 	t.Helper()
 	written := regexp.MustCompile("(?m)(?:`|^(?:    |\\$ )?(?:[A-Z_]+=\\S+ )*)(?:" + calls + ") ([a-z][^`\n#]*)")
+	listed := regexp.MustCompile("`(?:" + calls + ") ([a-z][^`\n]*)`((?:(?:,|,? and|,? or)\\s+`[a-z][a-z -]*`)+)")
+	table := regexp.MustCompile("(?m)^\\| Command of `(?:" + calls + ") ([a-z ]+)` \\|.*\n.*\n((?:\\|.*\n)+)")
 	found := 0
 	Documents(t, dir, func(file, text string) {
+		for _, m := range listed.FindAllStringSubmatch(text, -1) {
+			for _, next := range span.FindAllStringSubmatch(m[2], -1) {
+				if !strings.HasPrefix(next[1], "outbox") && !follows(root, strings.Fields(m[1]), strings.Fields(next[1])) {
+					t.Errorf("%s: %s %s is followed by %s, which is no command", file, root.Name(), m[1], next[1])
+				}
+			}
+		}
+		for _, m := range table.FindAllStringSubmatch(text, -1) {
+			for row := range strings.Lines(m[2]) {
+				cell, _, _ := strings.Cut(row[1:], "|")
+				for _, s := range span.FindAllStringSubmatch(cell, -1) {
+					found++
+					if problem := misspelt(root, strings.Fields(m[1]+" "+s[1])); problem != "" {
+						t.Errorf("%s: %s %s %s: %s", file, root.Name(), m[1], s[1], problem)
+					}
+				}
+			}
+		}
 		for _, m := range written.FindAllStringSubmatch(text, -1) {
 			found++
 			if problem := misspelt(root, strings.Fields(m[1])); problem != "" {
@@ -31,6 +54,31 @@ func CheckDocuments(t *testing.T, dir, calls string, least int, root *cobra.Comm
 	if found < least {
 		t.Errorf("found %d command lines of %s, want at least %d: the expression is wrong", found, root.Name(), least)
 	}
+}
+
+// span is code in a line.
+var span = regexp.MustCompile("`([^`\n]+)`")
+
+// follows reports whether words are a command of root, or of one of the commands in first.
+func follows(root *cobra.Command, first, words []string) bool {
+	for n := range len(first) + 1 {
+		cmd := root
+		for _, word := range slices.Concat(first[:n], words) {
+			at := -1
+			if cmd != nil {
+				at = slices.IndexFunc(cmd.Commands(), func(c *cobra.Command) bool { return c.Name() == word })
+			}
+			if at < 0 {
+				cmd = nil
+				break
+			}
+			cmd = cmd.Commands()[at]
+		}
+		if cmd != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // Documents calls f with the path and the text of each Markdown file below dir, except

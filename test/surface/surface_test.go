@@ -2,6 +2,7 @@ package surface
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -91,6 +92,33 @@ func TestSurface_Metrics(t *testing.T) {
 		t.Errorf("found %d metrics: the expression is wrong", len(names))
 	}
 	compare(t, "metrics.txt", strings.Join(names, "\n")+"\n")
+}
+
+// documentedMetric matches a metric in code of a document, or in a query; one that ends in _ is a prefix.
+var documentedMetric = regexp.MustCompile("[`(](outbox_[a-z0-9_]+)")
+
+// Every metric that a document names exists.
+func TestSurface_DocumentedMetrics(t *testing.T) {
+	t.Parallel()
+	list, err := os.ReadFile(filepath.Join("testdata", "metrics.txt"))
+	tables, err2 := os.ReadFile(filepath.Join("testdata", "tables.cql"))
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	metrics, named := strings.Fields(string(list)), 0
+	walk(t, root, ".md", func(path, text string) {
+		for _, m := range documentedMetric.FindAllStringSubmatch(text, -1) {
+			named++
+			name := regexp.MustCompile("_(bucket|count|sum)$").ReplaceAllString(m[1], "")
+			prefix := strings.HasSuffix(name, "_") && slices.ContainsFunc(metrics, func(metric string) bool { return strings.HasPrefix(metric+"_", name) })
+			if !prefix && !slices.Contains(metrics, name) && !strings.Contains(string(tables), "."+name+" (") {
+				t.Errorf("%s names the metric %s, which does not exist", path, m[1])
+			}
+		}
+	})
+	if named < 80 {
+		t.Errorf("found %d metrics: the expression is wrong", named)
+	}
 }
 
 // comment is a comment of CQL.
