@@ -9,6 +9,8 @@ import (
 
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
@@ -134,25 +136,35 @@ func TestConflicts_NumberOfTwoEvents(t *testing.T) {
 	type variant struct {
 		tail   string
 		behind time.Duration // the clock of the second event's writer, which writes at the same time
-		margin time.Duration // negative without READ
+		reads  string        // "", "off" by its setting, or "denied" by the broker
+		after  time.Duration // from the relay's start to the first event
 	}
 	var variants []variant
 	for _, tail := range []string{TailOn, TailOff} {
-		for _, margin := range []time.Duration{0, -1} {
-			variants = append(variants, variant{tail, 0, margin}, variant{tail, time.Second, margin})
+		for _, reads := range []string{"", "off", "denied"} {
+			for _, after := range []time.Duration{time.Second, time.Minute} {
+				variants = append(variants, variant{tail, 0, reads, after}, variant{tail, time.Second, reads, after})
+			}
 		}
 	}
 	for _, tt := range variants {
-		t.Run(fmt.Sprintf("tail=%s/behind=%s/reads=%t", tt.tail, tt.behind, tt.margin >= 0), func(t *testing.T) {
+		t.Run(fmt.Sprintf("tail=%s/behind=%s/reads=%s/after=%s", tt.tail, tt.behind, tt.reads, tt.after), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
 				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
-					c.ConfidenceWindow, c.Tail, c.ReadBackMargin = 2*time.Minute, tt.tail, tt.margin
+					c.ConfidenceWindow, c.Tail = 2*time.Minute, tt.tail
+					if tt.reads == "off" {
+						c.ReadBackMargin = -1
+					}
 				})
 				defer w.close()
 				const topic = "OrderCreated"
+				readable := func() {}
+				if tt.reads == "denied" {
+					readable = w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch, kmsg.ListOffsets}, Err: kerr.TopicAuthorizationFailed, Count: -1}).Remove
+				}
 				r, stop := w.run()
-				time.Sleep(time.Minute)
+				time.Sleep(tt.after)
 				for seq := range int64(5) {
 					w.write(relaytest.Event(0, seq+1, topic))
 					time.Sleep(2 * time.Second)
@@ -170,6 +182,7 @@ func TestConflicts_NumberOfTwoEvents(t *testing.T) {
 				if err := stop(); err != nil {
 					t.Fatal(err)
 				}
+				readable()
 				found := make(map[gocql.UUID]int)
 				n := 0
 				for _, d := range w.consume(topic) {

@@ -170,7 +170,7 @@ func TestProofs(t *testing.T) {
 		{name: "never published, and retention has deleted older records", want: earlier.Unpublished, result: readback.ProofUnpublished, prepare: func(t *testing.T, b *fixture) {
 			b.deleteFirst(t, "OrderUpdated", 1)
 		}},
-		{name: "the topic may not be read", want: earlier.Published, result: readback.ProofUnproven, prepare: func(_ *testing.T, b *fixture) {
+		{name: "the topic may not be read", want: earlier.Doubtful, result: readback.ProofUnproven, prepare: func(_ *testing.T, b *fixture) {
 			b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "OrderUpdated", Err: kerr.TopicAuthorizationFailed, Count: -1})
 		}},
 		{name: "the records of the topic that it had before may not be read", publish: true, before: "old", want: earlier.Unpublished, result: readback.ProofUnpublished, prepare: func(_ *testing.T, b *fixture) {

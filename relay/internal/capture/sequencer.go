@@ -125,8 +125,12 @@ func (s *Sequencer) admit(ctx context.Context, e cdclog.StoredEvent, began int64
 // dead letter, and its row was written again. If its aggregate is unknown, the event is probably new, and only a
 // quick read is worth it. No topic has one that was written since began and would be in the index:
 // it has the number of another one.
+//
+// Without a proof, an event whose row was written as it was created, since began, is not published:
+// a repetition is better than a loss. Any other one is.
 func (s *Sequencer) published(ctx context.Context, e *cdclog.StoredEvent, v publish.Verdict, began int64) (published bool, err error) {
-	if v == publish.Left && s.sink.Fate(e, began, e.Written) == earlier.Unpublished {
+	known := s.sink.Fate(e, began, e.Written)
+	if v == publish.Left && known == earlier.Unpublished {
 		return false, nil
 	}
 	var fate earlier.Fate
@@ -138,6 +142,9 @@ func (s *Sequencer) published(ctx context.Context, e *cdclog.StoredEvent, v publ
 		}
 		return err
 	})
+	if v == publish.Left && fate == earlier.Doubtful {
+		return err == nil && (known == earlier.Doubtful || e.Rewritten()), err
+	}
 	return err == nil && fate.Settled(), err
 }
 

@@ -71,8 +71,8 @@ type Evidence interface {
 
 // Prover finds out whether an event that is not in the dedup index is published.
 type Prover interface {
-	// Prove returns Published, DeadLetter or Unpublished. With quick set it returns
-	// publish.ErrLeft instead of a slow proof.
+	// Prove returns Published, DeadLetter or Unpublished, and Doubtful if the topic must not be
+	// read. With quick set it returns publish.ErrLeft instead of a slow proof.
 	Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (Fate, error)
 	// Find is Prove by a read near the time of the event's creation alone, and returns
 	// Doubtful if that does not find it.
@@ -173,7 +173,11 @@ func (d *Finder) resolve(ctx context.Context, doubt *cdclog.StoredEvent, find bo
 	if find {
 		return d.Evidence.Find(ctx, doubt)
 	}
-	return d.Evidence.Prove(ctx, doubt, d.Quick)
+	fate, err := d.Evidence.Prove(ctx, doubt, d.Quick)
+	if fate == Doubtful && err == nil {
+		fate = Published // as a rule it is: the later ones must not wait for what nothing proves
+	}
+	return fate, err
 }
 
 // Unpublished calls take, in sequence, with each row of an aggregate below the number to that

@@ -119,10 +119,10 @@ func (p *Publisher) Fate(f *cdclog.StoredEvent, began, remembered int64) earlier
 	}
 }
 
-// Prove calls the prover; without one the event counts as published.
+// Prove calls the prover; without one the event is doubtful.
 func (p *Publisher) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (earlier.Fate, error) {
 	if p.proofs == nil {
-		return earlier.Published, nil
+		return earlier.Doubtful, nil
 	}
 	return p.proofs.Prove(ctx, f, quick)
 }

@@ -217,7 +217,7 @@ func (d *Proofs) unproven(f *cdclog.StoredEvent) earlier.Fate {
 	if gap := d.Gap(); !gap.IsZero() && f.Written >= gap.UnixMicro() {
 		return earlier.Unpublished
 	}
-	return earlier.Published
+	return earlier.Doubtful
 }
 
 // fates are the fates of events by the result of a proof, and ofDeadLetter the results by the
