@@ -106,7 +106,10 @@ func TestTail_IsThereWhenAGenerationBegins(t *testing.T) {
 		t.Run("version="+tt.conf.Version, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
-				w := newWorld(t, tt.conf, wideWindow)
+				w := newWorld(t, tt.conf, func(c *Config) {
+					wideWindow(c)
+					c.TailMaxInterval = DefaultTailMaxInterval
+				})
 				defer w.close()
 				r, stop := w.run()
 				time.Sleep(5 * time.Second)
