@@ -24,6 +24,11 @@
 // are, and notices of new dead letters rely on its being the time of Write: the relay and
 // subscriptions set it for each attempt.
 //
+// Every change relies on lightweight transactions being linearizable: at a serial level that a
+// keyspace of several data centers does not share, two owners may claim one dead letter, and its event
+// is published twice. The expiry of claims relies on owners ending with their leases; a dead letter
+// whose owner continues after that is published once more by the next one.
+//
 // The package does not publish: only the relay does. docs/design/dead-letters.md
 // describes the states, the tables and why they converge.
 //

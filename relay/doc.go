@@ -10,6 +10,9 @@
 // not process an event twice compare the event id in the ce_id header. Order is
 // guaranteed within an aggregate, not across aggregates.
 //
+// What it relies on, and what follows where that fails, is in docs/promises.md, and for each part in
+// its package comment.
+//
 // docs/design/relay.md explains the design and its limits.
 //
 // It is a part of the program, and may change in any version.

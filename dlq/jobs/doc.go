@@ -31,5 +31,9 @@
 // runners act for it: each change contains the job's id. The package does not publish
 // events and does not change dead letters itself: the methods of DeadLetters do.
 //
+// It relies on the clocks of the runners agreeing to well within a lease. If one is ahead, two runners
+// act for one job, and each dead letter is still changed once. It relies on FirstFailedAt: a dead
+// letter that a wrong clock dates later than the job is left out.
+//
 // It is a part of the program, and may change in any version.
 package jobs

@@ -6,5 +6,8 @@
 // stored in the database, so that neither a restart nor a change of duty repeats it. It
 // has no part in relaying: nothing waits for it.
 //
+// It relies on a process saving what it has notified: one that ends between the two lets the next one
+// notify again. None is left out.
+//
 // It is a part of the program, and may change in any version.
 package notifications

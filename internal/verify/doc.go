@@ -9,4 +9,9 @@
 //
 // The rows must be read before the ends of the topics are listed: then the event of every
 // row was published before the listed ends, or it is missing.
+//
+// It relies on rows being visible when they are read: one that becomes visible later is checked by the
+// next verification. It relies on topics retaining the records of these rows: where they do not, an
+// absent event is undetermined rather than missing. It relies on ids: of two rows with one, the second
+// is reported as unreadable, and not checked.
 package verify

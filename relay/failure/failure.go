@@ -6,6 +6,10 @@
 //   - Fatal: stop the relay
 //   - Stopped: the relay is stopping
 //
+// It relies on the codes of Kafka's and ScyllaDB's protocols having their documented meanings. A code
+// that it does not know is transient: what never succeeds is then retried, and becomes a dead letter
+// after the last attempt.
+//
 // It does not retry, log or count anything.
 //
 // It is a part of the program, and may change in any version.

@@ -6,4 +6,7 @@
 // caller retries within Retry and first checks what is stored. Permanent reports
 // the errors for which a retry cannot help. The package declares no tables and
 // knows no dead letters.
+//
+// It relies on the table's keyspace having a quorum for the serial level. Without one, changes fail
+// and are retried; nothing is stored by halves.
 package db

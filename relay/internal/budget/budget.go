@@ -1,4 +1,7 @@
 // Package budget limits the events that were read and are not yet acknowledged.
+//
+// It relies on every event that took room giving it back: when it is acknowledged or a dead letter,
+// or when it is left to wait in the log. Events that do neither fill it, and nothing is published.
 package budget
 
 import (

@@ -10,6 +10,10 @@
 //   - Set: all chains and groups, the chains that wait, by time, and those that are due, by
 //     priority and age.
 //
+// It relies on one Set having all open dead letters of its part of the table: a start loads them,
+// and operators' changes arrive as requests. Without one that is not loaded, the events behind it
+// are published before it.
+//
 // The package reads and writes no dead letters and publishes nothing. It has no locks: no
 // type is safe for concurrent use. The lock of a publish.Publisher guards its Set.
 package chains

@@ -1,6 +1,11 @@
 // Package earlier finds the events of an aggregate that must be published before another one,
 // where the relay does not know the aggregate: after a start, after its dedup entry was
 // evicted, before a repair, and before the replay of a dead letter of an earlier process.
+//
+// It relies on the rows of an aggregate staying in its table until the last of them is published. An
+// event whose row is gone is passed over as a number without a row is. It also relies on a row that
+// is written again keeping its event's creation time: by a later one the row counts as a new write,
+// and its event is published again after a start.
 package earlier
 
 import (

@@ -1,4 +1,7 @@
 // Package hints receives the hints of writers, which package outbox/hint sends.
+//
+// It relies on nothing: a hint that is lost, forged, late or repeated changes only when a reader
+// reads. Nothing is published by a hint that the log does not contain.
 package hints
 
 import (

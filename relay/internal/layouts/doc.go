@@ -12,6 +12,10 @@
 // is moved back.
 //
 // Each start takes over, because no process knows that it is the first one after a change.
+// It relies on one number of shards being used at a time, which the group of the instances ensures
+// (package share). If two are, each publishes the events of its shards, some of them twice; no
+// position passes an event that is not published.
+//
 // The package does not decide which layout is in use, and does not stop the instances of
 // another one; package relay does.
 package layouts
