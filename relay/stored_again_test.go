@@ -15,24 +15,29 @@ import (
 
 // A service stores a row a second time, as after a lost answer or a command that is delivered
 // again. With a number the event is published once, however much later and across restarts.
-// Without one it is published once while the relay knows its id: for as long as it runs, and
-// after a restart for the confidence window. Beyond that the event is repeated with its id.
+// Without one, or with a later creation time, it is published once while the relay knows its id: for
+// as long as it runs, and after a restart for the confidence window. Beyond that the event is repeated
+// with its id.
 func TestRelay_ARowStoredASecondTime(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		numbers, restart bool
 		after            time.Duration
 		want             int
+		created          bool // the second row has a creation time of its own
 	}{
 		{numbers: true, restart: false, after: 20 * time.Minute, want: 1},
 		{numbers: true, restart: true, after: time.Minute, want: 1},
 		{numbers: true, restart: true, after: 20 * time.Minute, want: 1},
+		{numbers: true, restart: false, after: 20 * time.Minute, want: 1, created: true},
+		{numbers: true, restart: true, after: time.Minute, want: 1, created: true},
+		{numbers: true, restart: true, after: 20 * time.Minute, want: 2, created: true},
 		{numbers: false, restart: false, after: 20 * time.Minute, want: 1},
 		{numbers: false, restart: true, after: time.Minute, want: 1},
 		{numbers: false, restart: true, after: 110 * time.Second, want: 1},
 		{numbers: false, restart: true, after: 20 * time.Minute, want: 2},
 	} {
-		t.Run(fmt.Sprintf("numbers %t, restart %t, after %s", tt.numbers, tt.restart, tt.after), func(t *testing.T) {
+		t.Run(fmt.Sprintf("numbers %t, restart %t, after %s, created again %t", tt.numbers, tt.restart, tt.after, tt.created), func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
 				w := newWorld(t, scyllafake.Config{Tokens: 4}, wideWindow)
@@ -58,6 +63,9 @@ func TestRelay_ARowStoredASecondTime(t *testing.T) {
 					_, stop = w.run()
 				}
 				time.Sleep(tt.after / 2)
+				if tt.created {
+					e.CreatedAt = time.Now()
+				}
 				write()
 				time.Sleep(5 * time.Minute)
 				if err := stop(); err != nil {
