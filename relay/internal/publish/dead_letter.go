@@ -66,62 +66,14 @@ func newDeadLetterWriter(p *Publisher) deadLetterWriter {
 	return deadLetterWriter{p: p, slots: make(chan struct{}, WriteConcurrency)}
 }
 
-// writeForLocked writes a dead letter for the lane's front item. Called with nothing
-// outstanding.
-func (w deadLetterWriter) writeForLocked(l *lane, err error) {
-	front := l.items[0]
-	front.cause = &deadLetterCause{class: classOf(err), err: err}
-	l.failed, l.suspect = nil, false
-	w.startLocked(l)
-}
-
-// mayWriteLocked reports whether the front item becomes a dead letter: it failed, an
-// earlier event of its aggregate is a dead letter, or the breaker is open and
-// spills. With a half-open breaker it waits for the probes, as long as there are any.
-func (w deadLetterWriter) mayWriteLocked(l *lane, it *item) bool {
-	p := w.p
-	if l.replay != nil || !p.table.exists() {
-		return false
-	}
-	if it.cause != nil && it.cause.class == chains.ClassBehind && l.outstanding == 0 {
-		it.cause = nil // the producer has no earlier record of the aggregate any more
-	}
-	if it.cause != nil && it.cause.class != chains.ClassBreakerOpen {
-		return true
-	}
-	it.cause = nil // the spill decision is made when the item is written
-	behind := p.behindLocked(l, it)
-	switch p.calls.State() {
-	case BreakerHalfOpen:
-		return behind && p.undecidedLocked() // else the probes decide soon
-	case BreakerOpen:
-		if !p.cfg.Spill || p.mu.deadLetters.Spilled()+p.mu.deadLetters.writing >= p.cfg.SpillLimit {
-			return false
-		}
-		if !behind {
-			it.cause = &deadLetterCause{class: chains.ClassBreakerOpen, err: fmt.Errorf("%w: %w", errBreakerOpen, p.calls.Status().Why())}
-		}
-		return true
-	}
-	if c := p.mu.deadLetters.Of(l.id); behind && c.Draining && len(c.DeadLetters) <= maxChase {
-		return false // few dead letters remain: the event waits until they are published
-	}
-	return behind
-}
-
 // maxChase is the chain length up to which later events of the aggregate wait for
 // a running replay in memory. Behind a longer chain they become dead letters.
 const maxChase = 100
 
-// startLocked starts writing dead letters from the lane's front until the front item
-// does not become one. Called with nothing outstanding.
-func (w deadLetterWriter) startLocked(l *lane) {
+// start starts writing dead letters from the lane's front until the front item does not
+// become one.
+func (w deadLetterWriter) start(l *lane) {
 	p := w.p
-	if l.writing || p.mu.closed || p.cfg.fenced() {
-		return
-	}
-	l.writing, l.suspect = true, false
-	p.endProbeLocked(l)
 	p.wg.Go(func() {
 		select {
 		case w.slots <- struct{}{}:
@@ -143,8 +95,8 @@ func (w deadLetterWriter) writeFront(l *lane) bool {
 		return false
 	}
 	it := l.firstQueued()
-	if it == nil || l.failed != nil || !w.mayWriteLocked(l, it) {
-		l.writing = false
+	if !w.mayWriteLocked(l, it) {
+		l.written()
 		p.pumpLocked(l)
 		l.home.rest(l)
 		p.mu.Unlock()
@@ -205,6 +157,17 @@ func (w deadLetterWriter) writeFront(l *lane) bool {
 	log(text, "event_id", it.event.ID, "aggregate_id", l.id, "sequence", it.event.Sequence, "topic", it.topic,
 		"class", deadLetter.ErrorClass, "strategy", deadLetter.Strategy, "err", deadLetter.ErrorText, trace.Attrs(deadLetter.Headers))
 	return true
+}
+
+// mayWriteLocked reports whether the item, the lane's front, still becomes a dead letter.
+func (w deadLetterWriter) mayWriteLocked(l *lane, it *item) bool {
+	if it == nil || l.err != nil {
+		return false
+	}
+	v := w.p.viewLocked(l)
+	s := l.decideDeadLetter(it, &v)
+	it.cause = s.cause
+	return s.do == actDeadLetter
 }
 
 // store writes the dead letter and retries until the database accepts it. It gives up

@@ -14,7 +14,14 @@
 //   - gate: a partition to which nothing is published until the relay starts again: it was not read
 //     back, or it is stalled and over its limits. Its events are postponed: they wait in the log.
 //
-// An event passes through the states of EventState, see docs/design/README.md.
+// An event passes through the states of EventState, its lane through those of laneState, see
+// docs/design/README.md.
+//
+// What happens to an event, such as one whose answer is lost: Offer puts it into the lane of its
+// aggregate (offer.go). Whenever something changes that a lane waits for, pump collects what the
+// decision depends on, its view, and executes the step that the pure function decide returns, until
+// that is to wait (pump.go, decide.go). A record that is sent comes back to done (send.go), with an
+// error only if it is in no topic; then the lane is judged once all its records are back.
 //
 // The parts: stripes have the aggregates with their lanes, lines and claims; eventIDs has the
 // events in progress and the dedup index; judgeLocked judges offers; flows has what each

@@ -50,7 +50,7 @@ type StalledTopic struct {
 }
 
 // flows contains the partitions with outstanding records or waiting events. Publisher.mu
-// guards it, and so does a single stripe together with hot, which waits, begin and end take.
+// guards it, and so does a single stripe together with hot, which look, wait, begin and end take.
 type flows struct {
 	cfg *Config
 	hot sync.Mutex
@@ -84,18 +84,28 @@ func (f *flows) stalled() []StalledTopic {
 // errStalled ends a replay before its event was sent.
 var errStalled = errors.New("its partition is stalled")
 
-// waits reports whether the lane has to wait because the partition is stalled or the
-// producer has the partition's full share, and then adds it to the waiting lanes.
-func (f *flows) waits(key Partition, l *lane) bool {
+// look reports whether the partition takes no further record now, because it is stalled or the
+// producer has its full share, and whether records of it are outstanding.
+func (f *flows) look(key Partition) (full, busy bool) {
 	f.hot.Lock()
 	defer f.hot.Unlock()
 	pf := f.of[key]
-	if pf == nil || !pf.stalled && !f.hasShare(pf) {
+	return f.isFull(pf), pf != nil && pf.open > 0
+}
+
+// wait makes the lane decide again when the partition takes records. It returns false if it does.
+func (f *flows) wait(key Partition, l *lane) bool {
+	f.hot.Lock()
+	defer f.hot.Unlock()
+	pf := f.of[key]
+	if !f.isFull(pf) {
 		return false
 	}
 	pf.waiting[l] = struct{}{}
 	return true
 }
+
+func (f *flows) isFull(pf *partFlow) bool { return pf != nil && (pf.stalled || f.hasShare(pf)) }
 
 // hasShare reports whether the partition uses its full share of the in-flight budget. The
 // share is 2/(n+1), where n is the number of partitions with flows or 2, whichever is
@@ -108,12 +118,11 @@ func (f *flows) hasShare(pf *partFlow) bool {
 		pf.open > 0 && pf.bytes >= 2*(f.cfg.MaxInFlightBytes-f.stuck.bytes)/int64(parts)
 }
 
-// begin counts the item as outstanding on the partition.
-func (f *flows) begin(it *item, key Partition) {
+// begin counts the item as outstanding on its partition.
+func (f *flows) begin(it *item) {
 	f.hot.Lock()
 	defer f.hot.Unlock()
-	pf := f.get(key)
-	it.part = key
+	pf := f.get(it.part)
 	pf.open++
 	pf.bytes += it.bytes
 }
@@ -171,10 +180,4 @@ func (f *flows) busy() (n int) {
 		}
 	}
 	return n
-}
-
-// isBusy reports whether records of the partition are outstanding.
-func (f *flows) isBusy(key Partition) bool {
-	pf := f.of[key]
-	return pf != nil && pf.open > 0
 }

@@ -7,42 +7,47 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/calls"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/producer"
 )
 
-// lane is the ordered queue of one aggregate: first the events that the producer
-// has, then the waiting ones. Its stripe guards it; all stripes, if it is a replay's.
+// lane is the queue of one aggregate with what it needs to be sent. Its stripe guards it; all
+// stripes, if it is a replay's.
 type lane struct {
+	queue
 	id   gocql.UUID
 	home *stripe
 	line dedup.Line
-
-	items       []*item
-	outstanding int       // items with the producer
-	part        Partition // of the outstanding items
-	key         []byte    // of their records: one with another key may belong to another partition
-	// failed is the error of an item that the producer returned. Nothing is sent until
-	// all outstanding items are back, so that they are sent again in order.
-	failed error
 	// flight contains the outstanding records. While it rejects records, nothing is sent
 	// until all are back.
 	flight producer.Flight
-	// paused means that a timer or a topic lookup resumes the lane.
-	paused bool
+	probed Partition // the partition that the lane probes or probed last
+	hold   *Hold
+	// replay is the replay that the lane belongs to; nil for an aggregate's own lane.
+	replay replay
+}
+
+// queue contains the events of one aggregate in their order: first those that the producer
+// has, then the waiting ones. Its methods have no effects outside of it, read no clock and take
+// no locks: decide returns the next step, apply changes the queue for it, and the caller does
+// what the step names.
+type queue struct {
+	state laneState
+	items []*item
+	// err is the most serious error of the records that came back since the front was sent.
+	err error
+	// until is the time for which the front waits in laneDelayed and laneHeld.
+	until time.Time
+
+	outstanding int       // items with the producer
+	part        Partition // of the outstanding items
+	key         []byte    // of their records: one with another key may belong to another partition
 	// alone means that the outstanding item may be larger than the producer accepts:
 	// the producer would fail it alone and publish the items after it.
 	alone bool
-	// suspect means that the broker refused the front item. It is sent alone, because
-	// a refusal fails everything that is buffered for the partition.
-	suspect bool
-	probed  Partition // the partition that the lane probes or probed last
-	hold    *Hold
-	// writing means that a dead letter of the lane is being written.
-	writing bool
-	// replay is the replay that the lane belongs to; nil for an aggregate's own lane.
-	replay replay
 }
 
 type itemState uint8
@@ -88,6 +93,10 @@ func (it *item) recordKey() []byte {
 	return it.key
 }
 
+// isBehind reports whether the item is to become a dead letter because a record before it may not
+// come back.
+func (it *item) isBehind() bool { return it.cause != nil && it.cause.class == chains.ClassBehind }
+
 func newLane(id gocql.UUID, home *stripe, known dedup.Line, p *producer.Producer) *lane {
 	l := &lane{id: id, home: home, line: known}
 	l.flight.Init(p)
@@ -95,8 +104,8 @@ func newLane(id gocql.UUID, home *stripe, known dedup.Line, p *producer.Producer
 }
 
 // firstQueued returns the first item that the producer does not have, or nil.
-func (l *lane) firstQueued() *item {
-	for _, it := range l.items {
+func (q *queue) firstQueued() *item {
+	for _, it := range q.items {
 		if it.state == queued {
 			return it
 		}
@@ -105,12 +114,95 @@ func (l *lane) firstQueued() *item {
 }
 
 // pop removes the acknowledged items from the front.
-func (l *lane) pop() {
+func (q *queue) pop() {
 	n := 0
-	for n < len(l.items) && l.items[n].state == acked {
+	for n < len(q.items) && q.items[n].state == acked {
 		n++
 	}
-	l.items = slices.Delete(l.items, 0, n)
+	q.items = slices.Delete(q.items, 0, n)
+}
+
+// sent records that the producer has the item; alone means that it may be too large.
+func (q *queue) sent(it *item, to Partition, alone bool, now time.Time) {
+	it.state, it.part, it.sentAt = sent, to, now
+	it.attempts++
+	q.outstanding++
+	q.part, q.key, q.alone = to, it.recordKey(), alone
+}
+
+// rejected records that the producer returned the item unsent.
+func (q *queue) rejected(it *item) {
+	it.state, it.attempts = queued, it.attempts-1
+	q.outstanding--
+}
+
+// returned records that the item came back with an error. Of several errors the most serious
+// one counts.
+func (q *queue) returned(it *item, err error) {
+	it.state = queued
+	q.outstanding--
+	q.fail(err)
+}
+
+// fail records an error of the front.
+func (q *queue) fail(err error) {
+	if q.err == nil || failure.Classify(q.err) < failure.Classify(err) {
+		q.err = err
+	}
+	q.state.on(recordFailed)
+}
+
+// apply changes the queue as the step requires.
+func (q *queue) apply(s *step) {
+	switch s.do {
+	case actPostpone:
+		q.state.on(frontGone)
+	case actDeadLetter:
+		q.firstQueued().cause = s.cause
+		q.state.on(writeBegun)
+	case actDelay, actRetryLater: // a delayed lane keeps the error for which it waits
+		q.until = s.until
+		q.state.on(frontDelayed)
+	case actHold:
+		q.err, q.until = nil, s.until
+		q.state.on(frontHeld)
+	case actRetry:
+		q.err = nil
+		q.state.on(recordsBack)
+	case actSuspect:
+		q.err = nil
+		q.state.on(frontRefused)
+	case actGiveUp:
+		q.err, q.items[0].cause = nil, s.cause
+		q.state.on(recordsBack)
+	case actEnd, actEndReplay:
+		q.state.on(laneOver)
+	}
+}
+
+// wake ends the delay until the given time, and reports whether the front waited for that time.
+func (q *queue) wake(until time.Time) bool {
+	if !q.until.Equal(until) || !q.state.on(delayOver) {
+		return false
+	}
+	q.err = nil
+	return true
+}
+
+// written ends the writing of dead letters.
+func (q *queue) written() {
+	if q.err != nil {
+		q.state.on(writeBroken)
+	} else {
+		q.state.on(writeEnded)
+	}
+}
+
+// acknowledged records that an outstanding item is in its topic, and reports whether it was a
+// suspect.
+func (q *queue) acknowledged() (suspect bool) {
+	q.outstanding--
+	return q.state == laneSuspect && q.state.on(frontGone)
 }
 
 // Hold is an aggregate whose front event cannot be published.
@@ -120,7 +212,6 @@ type Hold struct {
 	Sequence    int64
 	Topic       string
 	since       time.Time
-	attempts    int
 	Err         error
 }
 

@@ -46,7 +46,7 @@ func TestPublisher_AReplayCalledOffEndsItsProbe(t *testing.T) {
 		l := newLane(aggregate, p.mu.of(aggregate), dedup.Line{}, p.producer)
 		l.replay = claimedReplay{ended}
 		l.items = append(l.items, &item{event: relaytest.Event(9, 1, "OrderUpdated"), topic: "OrderUpdated"})
-		l.suspect = true // it was refused once, together with others
+		l.state = laneSuspect // it was refused once, together with others
 		p.mu.replaying[l] = struct{}{}
 		p.pumpLocked(l)
 		p.mu.Unlock()

@@ -127,7 +127,7 @@ func (p *Publisher) EventState(e *outbox.Event) string {
 		switch {
 		case front && l.hold != nil:
 			return EventHeld
-		case front && l.suspect:
+		case front && (l.state == laneSuspect || l.state == laneHeld):
 			return EventSuspect
 		case it.state == sent:
 			return EventSent
@@ -135,9 +135,9 @@ func (p *Publisher) EventState(e *outbox.Event) string {
 			return EventOut
 		case it.cause != nil:
 			return EventDead
-		case l.writing && p.mu.deadLetters.Blocks(l.id):
+		case l.state == laneWriting && p.mu.deadLetters.Blocks(l.id):
 			return EventBlocked
-		case l.failed != nil && it.attempts > 0:
+		case l.err != nil && it.attempts > 0:
 			return EventReturned
 		default:
 			return EventQueued

@@ -113,7 +113,7 @@ func (s *stripe) lane(aggregate gocql.UUID, of *producer.Producer) *lane {
 
 // rest removes a lane without items and keeps its line.
 func (s *stripe) rest(l *lane) {
-	if len(l.items) > 0 || l.replay != nil || l.writing {
+	if len(l.items) > 0 || l.replay != nil || l.state == laneWriting {
 		return
 	}
 	s.lines.Keep(l.id, l.line)

@@ -196,12 +196,12 @@ func (p *Publisher) spillLocked(key Partition, f *partFlow, silent time.Duration
 			return true
 		}
 		it := l.firstQueued()
-		if it != nil && l.outstanding > 0 && (l.suspect || it.event.Sequence == 0 || l.replay != nil) {
-			full = full || !l.suspect && l.replay == nil
+		if it != nil && l.outstanding > 0 && (l.state == laneSuspect || it.event.Sequence == 0 || l.replay != nil) {
+			full = full || l.state != laneSuspect && l.replay == nil
 			continue // it waits for the previous record
 		}
 		delete(f.waiting, l)
-		if it == nil || p.isGated(it) || l.writing || l.failed != nil || l.paused || l.outstanding > 0 && l.part != key || l.outstanding == 0 && it.topic != key.Topic {
+		if _, rests := l.rests(); rests || l.err != nil || p.isGated(it) || l.outstanding > 0 && l.part != key || l.outstanding == 0 && it.topic != key.Topic {
 			continue
 		}
 		err := fmt.Errorf("partition %d of topic %s has acknowledged nothing for %s: %w", key.Part, key.Topic, silent.Round(time.Second), calls.ErrNoAnswer)
@@ -210,12 +210,12 @@ func (p *Publisher) spillLocked(key Partition, f *partFlow, silent time.Duration
 			p.endReplayLocked(l, replayEnd{err: fmt.Errorf("%w: %w", errStalled, err)})
 		case l.outstanding > 0:
 			it.cause = &deadLetterCause{class: chains.ClassBehind, err: fmt.Errorf("an earlier event of the aggregate is with the producer: %w", err)}
-			p.writer.startLocked(l)
 		default:
 			it.attempts = max(it.attempts, len(p.cfg.RetryDelays))
-			p.writer.writeForLocked(l, usedUp(it, err))
-			it.cause.stalled = true
+			err = usedUp(it, err)
+			it.cause = &deadLetterCause{class: classOf(err), err: err, stalled: true}
 		}
+		p.pumpLocked(l)
 	}
 	return full
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
-	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
 // probe is a suspect of a partition that is sent alone. A refusal fails everything
@@ -23,61 +22,47 @@ type probe struct {
 // probes contains the probe of each partition with a suspect. Publisher.mu guards it.
 type probes map[Partition]*probe
 
-// refuseLocked handles a permanent error of the front item. The first time, the item may
-// have failed together with another one of its partition, so it is sent once more, alone,
-// unless the error is the relay's own or concerns the whole topic. Called with nothing
-// outstanding.
-func (p *Publisher) refuseLocked(l *lane, err error) {
+// holdLocked holds the aggregate of a front that was refused alone, and cannot become a dead
+// letter.
+func (p *Publisher) holdLocked(l *lane, err error, now time.Time) {
 	front := l.items[0]
-	if !l.suspect && front.topicErr == nil && !failure.IsTopicRefused(err) {
-		l.suspect, l.failed = true, nil
-		p.pumpLocked(l)
-		return
-	}
-	l.suspect = true
-	p.endProbeLocked(l)
-	switch {
-	case l.replay != nil:
-		p.endReplayLocked(l, replayEnd{err: err})
-		return
-	case p.table.exists():
-		p.writer.writeForLocked(l, err)
-		return
-	}
 	if l.hold == nil {
 		l.hold = &Hold{
-			AggregateID: l.id, EventID: front.event.ID.UUID(), Sequence: front.event.Sequence, Topic: front.topic, since: time.Now(),
+			AggregateID: l.id, EventID: front.event.ID.UUID(), Sequence: front.event.Sequence, Topic: front.topic, since: now,
 		}
 		l.home.held[l.id] = l.hold
 		p.log.Error("event cannot be published, aggregate held",
 			"event_id", front.event.ID, "aggregate_id", l.id, "sequence", front.event.Sequence, "topic", front.topic, "err", err, trace.Attrs(front.event.Headers))
 	}
 	l.hold.Err = err
-	l.hold.attempts = front.attempts
-	p.resumeLocked(l, p.cfg.HoldRetry)
 }
 
-// waits reports whether the lane waits for a suspect of the partition: for another one,
-// or, if it is the suspect itself, until nothing else is outstanding there. A suspect
-// becomes the partition's probe if there is none.
-func (ps probes) waits(l *lane, key Partition, in *flows) bool {
-	pr := ps[key]
-	switch {
-	case pr == nil && !l.suspect:
-		return false
+// of returns whose probe the partition has.
+func (ps probes) of(key Partition, l *lane) probeOf {
+	switch pr := ps[key]; {
 	case pr == nil:
-		pr = &probe{lane: l, waiting: make(map[*lane]struct{})}
-		ps[key] = pr
-		l.probed = key
-		fallthrough
+		return noProbe
 	case pr.lane == l:
-		return in.isBusy(key) // the last record to return pumps
-	case !l.suspect:
+		return ownProbe
+	}
+	return otherProbe
+}
+
+// begin makes the lane, which is a suspect, the probe of a partition without one.
+func (ps probes) begin(l *lane, key Partition) {
+	ps[key] = &probe{lane: l, waiting: make(map[*lane]struct{})}
+	l.probed = key
+}
+
+// wait makes the lane decide again after the probe of the partition.
+func (ps probes) wait(key Partition, l *lane) {
+	switch pr := ps[key]; {
+	case pr.lane == l: // the last record to return pumps
+	case l.state != laneSuspect:
 		pr.waiting[l] = struct{}{}
 	case !slices.Contains(pr.suspects, l):
 		pr.suspects = append(pr.suspects, l)
 	}
-	return true
 }
 
 // pumpProbe sends the partition's suspect when nothing else is in progress there.
@@ -108,7 +93,7 @@ func (p *Publisher) endProbeLocked(l *lane) {
 	// The first lane that is still a suspect starts the next probe, and the rest wait
 	// for it.
 	for _, s := range pr.suspects {
-		if len(s.items) > 0 && s.suspect {
+		if len(s.items) > 0 && s.state == laneSuspect {
 			p.pumpLocked(s)
 		}
 	}
