@@ -95,14 +95,14 @@ func TestPublisher_FindsRecordsWhoseAnswerWasLost(t *testing.T) {
 					b := setup(t, func(c *Config) { c.Kafka = []kgo.Opt{loss.dialer(wire.DialContext)} }, kfake.ListenFn(wire.Listen))
 					defer b.close()
 					all := []outbox.Event{relaytest.Event(1, 1, "OrderUpdated"), relaytest.Event(2, 1, "OrderUpdated")}
-					settled := 0
+					var settled atomic.Int64 // several stripes settle concurrently
 					submit := func(aggregate int, seq int64) {
 						e := relaytest.Event(aggregate, seq, "OrderUpdated")
 						all = append(all, e)
-						b.submit(e, func() { settled++ })
+						b.submit(e, func() { settled.Add(1) })
 					}
 					for _, e := range all {
-						b.submit(e, func() { settled++ })
+						b.submit(e, func() { settled.Add(1) })
 					}
 					b.drain(time.Minute)
 					loss.next.Store(true)
@@ -128,8 +128,8 @@ func TestPublisher_FindsRecordsWhoseAnswerWasLost(t *testing.T) {
 					submit(1, 5)
 					b.drain(10 * time.Minute)
 					relaytest.CheckOrder(t, b.consume("OrderUpdated"), all)
-					if settled != len(all) {
-						t.Errorf("%d of %d events are settled", settled, len(all))
+					if settled.Load() != int64(len(all)) {
+						t.Errorf("%d of %d events are settled", settled.Load(), len(all))
 					}
 					if n := relaytest.Count(b.publisher.Metrics.dataLoss); n != 0 {
 						t.Errorf("%v losses are reported, want none", n)
