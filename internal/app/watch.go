@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/gocql/gocql"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/stream"
+	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
 // newHub returns the hub of the event streams.
@@ -51,10 +53,21 @@ func (c *Config) readableTopics(session *gocql.Session, log *slog.Logger) stream
 	var tables []string
 	for i := range confs {
 		tables = append(tables, TableName(&confs[i]))
-		patterns = slices.AppendSeq(patterns, maps.Values(confs[i].Topics))
+		patterns = append(patterns, NamedTopics(&confs[i])...)
 	}
 	p := published{session: session, keyspace: c.Scylla.Keyspace, relay: c.Relay.Name, tables: tables, log: log}
 	return stream.Topics{Patterns: patterns, Published: p.topics}
+}
+
+// NamedTopics returns the topics that the configuration of a relay names, sorted; those of a
+// template with a variable depend on the events.
+func NamedTopics(c *relay.Config) []string {
+	topics := slices.AppendSeq([]string(nil), maps.Values(c.Topics))
+	if !strings.ContainsAny(c.TopicTemplate, "{$") {
+		topics = append(topics, c.TopicTemplate)
+	}
+	slices.Sort(topics)
+	return slices.Compact(slices.DeleteFunc(topics, func(t string) bool { return t == "" }))
 }
 
 // published reads the topics that a relay has published to.

@@ -23,7 +23,7 @@ messages: {addr: "127.0.0.1:18080"}
 relay:
   confidence_window: 3s
   topics: [OrderCreated=orders.created]
-  tables: [{keyspace: shop, table: events, preset: debezium}]
+  tables: [{keyspace: shop, table: events, preset: debezium}, {keyspace: shop, table: parcels, topic: parcels}]
   rules: [{name: later, strategy: manual}]
 `), 0o600); err != nil {
 		t.Fatal(err)
@@ -45,11 +45,14 @@ relay:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"shop.events", "mine.outbox_messages"}; !slices.Equal(d.tables, want) || len(confs) != 2 {
+	if want := []string{"shop.events", "shop.parcels", "mine.outbox_messages"}; !slices.Equal(d.tables, want) || len(confs) != 3 {
 		t.Errorf("tables %q, want %q", d.tables, want)
 	}
 	if want := []string{"orders.created", "OrderUpdated", "OrderCancelled"}; !slices.Equal(d.topics, want) {
 		t.Errorf("topics of orders %q, want %q", d.topics, want)
+	}
+	if want := []string{"parcels", "orders.created", "OrderUpdated", "OrderCancelled"}; !slices.Equal(d.allTopics(), want) {
+		t.Errorf("all topics %q, want %q", d.allTopics(), want)
 	}
 	if topic, err := d.topicOf(&outbox.Event{Type: "OrderCreated", AggregateType: "order"}); err != nil || topic != "orders.created" {
 		t.Errorf("topic of OrderCreated = %s, %v", topic, err)

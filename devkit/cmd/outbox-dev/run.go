@@ -84,6 +84,7 @@ type dev struct {
 	consumer    *verify.Consumer
 	tables      []string                              // of the relay
 	topics      []string                              // of the orders' events
+	ownTopics   []string                              // that the configuration names for other tables
 	topicOf     func(e *outbox.Event) (string, error) // of orders
 }
 

@@ -96,7 +96,9 @@ func (d *dev) relayConfigs() ([]relay.Config, error) {
 		if d.tables[i] == d.conf.Scylla.Keyspace+"."+outbox.DefaultTableName {
 			confs[i].Topics = orders.Topics
 			d.topicOf = app.TopicsOf(confs[i])
+			continue
 		}
+		d.ownTopics = append(d.ownTopics, app.NamedTopics(&confs[i])...)
 	}
 	return confs, nil
 }
@@ -199,6 +201,17 @@ func (d *dev) kept() string {
 	return d.Dir + ", kept between runs"
 }
 
+// allTopics returns the topics of orders and those that the configuration names for other tables.
+func (d *dev) allTopics() []string {
+	all := slices.Clone(d.ownTopics)
+	for _, t := range d.topics {
+		if !slices.Contains(all, t) {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
 func (d *dev) printWhere() {
 	fmt.Fprintf(d.out, `scylla-outbox %[1]s, all in one process on loopback; never a production database.
 
@@ -216,7 +229,7 @@ func (d *dev) printWhere() {
                 %[9]s otherwise; the sweep reader reads missed rows after %[10]s, on a cluster %[11]s
   data          %[12]s
 
-`, cli.Version, d.httpAddr, d.apiAddr, d.apiToken, d.CQLAddr, d.conf.Scylla.Keyspace, d.KafkaAddr, strings.Join(d.topics, ", "),
+`, cli.Version, d.httpAddr, d.apiAddr, d.apiToken, d.CQLAddr, d.conf.Scylla.Keyspace, d.KafkaAddr, strings.Join(d.allTopics(), ", "),
 		d.poll, d.window, relay.DefaultConfidenceWindow, d.kept(), d.adminURL, d.subsAddr, strings.Join(d.tables, ", "), d.msgAddr)
 }
 
@@ -258,5 +271,5 @@ func (d *dev) printTour() {
     curl -s %[5]s/metrics | grep ^outbox_
 
 Ctrl-C stops it.
-`, d.httpAddr, d.KafkaAddr, strings.Join(d.topics, " "), d.CQLAddr, d.adminURL, d.subsAddr, d.msgAddr)
+`, d.httpAddr, d.KafkaAddr, strings.Join(d.allTopics(), " "), d.CQLAddr, d.adminURL, d.subsAddr, d.msgAddr)
 }
