@@ -148,6 +148,7 @@ test-library: ## the library modules, alone: vet, tests, number of modules; thei
 	@echo "module devkit, drivers" && cd devkit && go vet -tags drivers ./drivers && go test -tags drivers ./drivers
 	@for module in $(LIBRARY); do (cd $$module && echo "module $$module" && go vet ./... && go test ./... && \
 		n=$$(go list -m all | wc -l) && { ((n <= 20)) || { echo "$$module lists $$n modules, more than 20" >&2; exit 1; }; }) || exit; done
+	@./test/released
 	@cd examples/service && go vet ./... && cd test && echo "module examples/service/test" && go vet ./... && go test ./...
 
 # The tests of the commands in which several services or instances run in one process.
