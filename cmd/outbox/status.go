@@ -114,8 +114,11 @@ func writeStatus(w io.Writer, b *admin.StatusBody) error {
 	for i := range b.Subscriptions {
 		s := &b.Subscriptions[i]
 		state := "active"
-		if s.Paused {
+		switch {
+		case s.Paused:
 			state = "paused"
+		case s.Suspended != "":
+			state = "suspended"
 		}
 		if s.Error != "" {
 			fmt.Fprintf(columns, "%s\t%s\tunknown: %s\n", s.Name, state, cli.Clean(s.Error, 120))

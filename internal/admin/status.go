@@ -39,7 +39,7 @@ const (
 // StatusBody is the state of the system.
 type StatusBody struct {
 	At      time.Time `json:"at"`
-	Level   Level     `json:"level" enum:"ok,info,warning,critical" doc:"critical: events are not published; warning: dead letters need a decision"`
+	Level   Level     `json:"level" enum:"ok,info,warning,critical" doc:"critical: events are not published; warning: dead letters need a decision, or a subscription delivers nothing"`
 	Title   string    `json:"title" doc:"The most urgent problem, in words"`
 	Details []string  `json:"details" nullable:"false" doc:"Its cause and its consequences"`
 
@@ -92,6 +92,7 @@ type SubscriptionState struct {
 	Partitions  int        `json:"partitions"`
 	Unowned     int        `json:"unowned_partitions" doc:"Partitions without an owner"`
 	Instances   int        `json:"instances"`
+	Suspended   string     `json:"suspended,omitempty" doc:"Why push delivery is suspended: the last error of its destination"`
 	Error       string     `json:"error,omitempty" doc:"Why its state is not known"`
 }
 
@@ -292,7 +293,22 @@ func subscriptionStateOf(s *subscriptions.Status) SubscriptionState {
 			out.Unowned++
 		}
 	}
+	out.Suspended = suspensionOf(s.Instances)
 	return out
+}
+
+// suspensionOf returns why no instance calls the destination; empty if one does.
+func suspensionOf(instances []subscriptions.InstanceStatus) (cause string) {
+	for i := range instances {
+		switch b := instances[i].Breaker; {
+		case instances[i].Partitions == 0:
+		case b == nil || b.State == breakerClosed:
+			return ""
+		default:
+			cause = cmp.Or(b.Cause, "its destination fails")
+		}
+	}
+	return cause
 }
 
 func (ep *statusEndpoints) readVerification(ctx context.Context) ([]VerificationState, error) {

@@ -181,3 +181,42 @@ func TestStatus_Parts(t *testing.T) {
 		t.Errorf("unknown parts are %q, want the waiting events", got.Unknown)
 	}
 }
+
+// pushedSubscriptions are subscriptions with push delivery by two processes.
+type pushedSubscriptions struct{ fakeSubscriptions }
+
+func (pushedSubscriptions) List(context.Context) ([]subscriptions.Subscription, error) {
+	return []subscriptions.Subscription{{Name: "ends"}, {Name: "paused", Paused: true}, {Name: "partly"}, {Name: "works"}}, nil
+}
+
+func (pushedSubscriptions) Status(_ context.Context, name string) (subscriptions.Status, error) {
+	open, half := &subscriptions.BreakerStatus{State: "open", Cause: "the receiver answered 500"}, &subscriptions.BreakerStatus{State: "half-open", Cause: "the receiver answered 500"}
+	closed := &subscriptions.BreakerStatus{State: "closed"}
+	breakers := map[string][]*subscriptions.BreakerStatus{"ends": {open, half}, "paused": {open, open}, "partly": {open, closed}, "works": {closed, closed}}[name]
+	s := subscriptions.Status{Lag: 1294, Instances: []subscriptions.InstanceStatus{{Breaker: closed}}} // it owns nothing
+	for _, b := range breakers {
+		s.Instances = append(s.Instances, subscriptions.InstanceStatus{Partitions: 3, Breaker: b})
+	}
+	return s, nil
+}
+
+// A subscription whose destination fails is the problem of the status, before dead letters: it
+// writes none while its breaker is open, and its messages wait.
+func TestStatus_SubscriptionDeliversNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *Config) { c.Subscriptions = pushedSubscriptions{} })
+	b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{})
+	var got StatusBody
+	b.ask(t, access.Viewer, "GET", "/v1/status", "").into(t, 200, &got)
+	for _, s := range got.Subscriptions {
+		if want := s.Name == "ends" || s.Name == "paused"; (s.Suspended == "the receiver answered 500") != want {
+			t.Errorf("subscription %s is suspended by %q", s.Name, s.Suspended)
+		}
+	}
+	if want := "Subscription ends delivers nothing; 1,294 messages wait."; got.Level != LevelWarning || got.Title != want {
+		t.Errorf("the status is %s, %q; want a warning, %q", got.Level, got.Title, want)
+	}
+	if details := strings.Join(got.Details, " "); !strings.Contains(details, "The receiver answered 500.") || !strings.Contains(details, "1 dead letter needs your decision.") {
+		t.Errorf("the details are %q", got.Details)
+	}
+}

@@ -26,6 +26,7 @@ func (b *StatusBody) judge() {
 	ill := b.shard(func(s *heartbeatBody, _ *relayState) bool { return s.alive() && len(s.Problems) > 0 })
 	off := b.shard(func(s *heartbeatBody, r *relayState) bool { return s.State == stateStopped && len(r.Instances) == 0 })
 	idle := b.instance()
+	held := b.suspended()
 	yours := b.DeadLetters.ByStatus[dlq.Failed] + b.DeadLetters.ByStatus[dlq.Suspended]
 	open := b.DeadLetters.Open
 	switch {
@@ -44,8 +45,10 @@ func (b *StatusBody) judge() {
 		b.say(LevelCritical, fmt.Sprintf("No instance of relay %s owns a shard; %s.", idle.relay(), b.Waiting.phrase()), strings.Join(idle.Problems, "; "))
 	case ill != nil:
 		b.say(LevelCritical, fmt.Sprintf("Relay %s has a problem.", ill.called()), sentence(ill.Problems[0]))
+	case held != nil:
+		b.say(LevelWarning, fmt.Sprintf("Subscription %s delivers nothing; %s.", held.Name, plural(held.Lag, "message waits", "messages wait")), sentence(held.Suspended), decide(yours))
 	case yours > 0:
-		b.say(LevelWarning, fmt.Sprintf("%s your decision.", plural(yours, "dead letter needs", "dead letters need")))
+		b.say(LevelWarning, decide(yours))
 	case open > 0 && len(b.Relays) == 0:
 		b.say(LevelCritical, fmt.Sprintf("%s open, and no relay has sent a heartbeat.", plural(open, "dead letter is", "dead letters are")), "Without a relay nothing is replayed.")
 	case open > 0:
@@ -116,6 +119,17 @@ func (b *StatusBody) shard(is func(s *heartbeatBody, of *relayState) bool) *hear
 		}
 	}
 	return nil
+}
+
+// suspended returns the subscription without deliveries for which most messages wait, nil for
+// none.
+func (b *StatusBody) suspended() (most *SubscriptionState) {
+	for i := range b.Subscriptions {
+		if s := &b.Subscriptions[i]; s.Suspended != "" && !s.Paused && (most == nil || s.Lag > most.Lag) {
+			most = s
+		}
+	}
+	return most
 }
 
 // instance returns an instance of a relay of which no shard is listed, nil for none. One that
@@ -209,6 +223,14 @@ func (w *WaitingBody) phrase() string {
 		return fmt.Sprintf("at least %s", plural(n, "event waits", "events wait"))
 	}
 	return plural(n, "event waits", "events wait")
+}
+
+// decide says how many dead letters need a decision; nothing for none.
+func decide(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return plural(n, "dead letter needs", "dead letters need") + " your decision."
 }
 
 // plural returns a number with a noun.
