@@ -241,6 +241,24 @@ func TestOverview_BreakerOpens(t *testing.T) {
 	b.shoot("breaker-open")
 }
 
+// Each table of a relay has a panel, named with its table, and the total is that of the owners
+// since they began.
+func TestOverview_SeveralTables(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	for i, name := range []string{table, "shop.events"} {
+		status := fmt.Sprintf(`{"state":"running","ready":true,"breaker":{"state":"closed"},"started_at":%q,"published_total":%d,"shard":{"index":0,"count":1}}`, time.Now().Add(-2*time.Hour).Format(time.RFC3339), 700+i)
+		if err := w.session.Query("INSERT INTO relay_instances (scope, relay, table_name, instance, at, status) VALUES ('keyspace', 'orders/00-of-01', ?, 'pod-a/1', ?, ?)",
+			name, time.Now(), status).Exec(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := w.open(access.Viewer, "/")
+	b.sees(".overview h2", "Relay orders, "+table)
+	b.sees(".overview h2", "Relay orders, shop.events")
+	b.sees(".figures", "1,401 published in 2 h")
+}
+
 // A relay with one shard has one panel with the details of its owner, and its standbys. A
 // relay without shards of an earlier version, stopped, is not shown beside it.
 func TestOverview_OneShard(t *testing.T) {

@@ -54,6 +54,31 @@ func TestLive_LostAndBack(t *testing.T) {
 	b.sees(".live", "Live")
 }
 
+// The server reports that its database cannot be reached: the page is not called live, and the
+// message fits a phone. After the opposite report the message disappears.
+func TestLive_DatabaseUnreachable(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	b := w.open(access.Viewer, "/")
+	b.sees(".live", "Live")
+	report := func(reachable bool) {
+		eval[bool](b, `import(document.querySelector("script[type=module]").src.replace("main.js", "live.js"))
+			.then(({live}) => live.dispatchEvent(new CustomEvent("database", {detail: {reachable: %s}})))`, reachable)
+	}
+	report(false)
+	b.sees("#notice", "The database cannot be reached. The page may be outdated since ")
+	b.sees(".live", "Outdated")
+	b.size(390, 860)
+	if below := eval[float64](b, `(() => { const [sign, text] = document.querySelector(".lost-bar").children; return text.getBoundingClientRect().top - sign.getBoundingClientRect().bottom; })()`); below >= 0 {
+		t.Errorf("on a phone the text begins %v pixels below its sign", below)
+	}
+	b.shoot("database-unreachable")
+	b.size(1280, 860)
+	report(true)
+	b.gone("#notice .lost-bar")
+	b.sees(".live", "Live")
+}
+
 // Several tabs of one browser work concurrently, although it opens a limited
 // number of connections: a left page closes its stream.
 func TestLive_PagesLeftGiveTheirStreamBack(t *testing.T) {

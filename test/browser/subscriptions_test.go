@@ -5,6 +5,7 @@ package browser
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -175,7 +176,8 @@ func TestSubscriptions_Purge(t *testing.T) {
 	}
 }
 
-// The page of a subscription with push delivery shows the breaker of its destination.
+// A destination fails: the page of the subscription shows its breaker, and list and overview
+// show that nothing is delivered and why, on a phone with a label at each number.
 func TestSubscriptions_Breaker(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -188,6 +190,21 @@ func TestSubscriptions_Breaker(t *testing.T) {
 	b.sees(`[aria-label="Processes"]`, "breaker")
 	b.sees(`[aria-label="Processes"]`, "503 Service Unavailable")
 	b.sees(`[aria-label="Subscription"]`, "Longest delivery")
+	b.sees(".title .badge", "suspended")
+	b.visit("/subscriptions")
+	b.sees(`tr[data-id="crm"] .badge`, "suspended")
+	b.visit("/")
+	b.sees(".say.warn .say-title", "Subscription crm delivers nothing; 1 message waits.")
+	b.sees(".say.warn", "503 Service Unavailable")
+	b.sees(`[aria-label="Subscriptions"] .danger-text`, "it delivers nothing: 503 Service Unavailable")
+	b.size(390, 860)
+	b.sees(`[aria-label="Subscriptions"]`, "crm")
+	if labels := eval[[]string](b, `[...document.querySelectorAll('[aria-label="Subscriptions"] tr:has([data-key="q-crm"]) td')].map((c) => getComputedStyle(c, "::before").content)`); !slices.Equal(labels, []string{`"Subscription"`, `"Lag"`, `"Oldest"`, `"Dead letters"`}) {
+		t.Errorf("on a phone the labels are %q", labels)
+	}
+	b.load(axeSource(t))
+	b.accessible("overview of a failing destination")
+	b.shoot("destination-fails")
 }
 
 // A viewer sees subscriptions without actions, and the API refuses changes.

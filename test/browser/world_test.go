@@ -34,6 +34,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 	"github.com/scylla-outbox/scylla-outbox/schema"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/api"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/engine"
 	"github.com/scylla-outbox/scylla-outbox/test/ports"
@@ -137,7 +138,7 @@ func (w *world) serve(addr string) {
 		Tables:  []admin.Table{{Keyspace: schema.DefaultKeyspace, Name: outbox.DefaultTableName}},
 		Routes:  []func(huma.API){w.orders.Register, messages.NewAPI(w.messages).RegisterKept, messages.NewAPI(w.messages).RegisterMany, api.Operators(w.engine, slog.New(slog.DiscardHandler))},
 		Console: console.Handler(console.WithTraceURL("https://traces.example/trace/{trace_id}"), console.WithOrders()),
-		Archive: w.keeper, Registry: schemas, Written: w.written,
+		Archive: w.keeper, Registry: schemas, Written: w.written, Subscriptions: running{w.engine},
 		Timeout: patience, LiveInterval: 200 * time.Millisecond, DrainTimeout: 100 * time.Millisecond,
 	})
 	if err != nil {
@@ -153,6 +154,11 @@ func (w *world) serve(addr string) {
 		return nil
 	})
 }
+
+// running are the subscriptions of this process. Pages of events have none.
+type running struct{ *engine.Engine }
+
+func (running) Of(context.Context, *kgo.Record) ([]subscriptions.Progress, error) { return nil, nil }
 
 // background runs f until stop, or the end of the test.
 func (w *world) background(name string, f func(context.Context) error) (stop func()) {

@@ -93,8 +93,9 @@ function frame() {
       h("button", { type: "button", class: "button quiet square", onclick: switchTheme, "aria-label": "Switch between light and dark", title: "Light or dark (t)" }, icon("sun")),
       h("button", { type: "button", class: "button quiet square", onclick: help, "aria-label": "Shortcuts and help", title: "Shortcuts and help (?)" }, "?"))));
 
+  const light = (look, word) => fill(state, h("span", { class: `dot ${look}`, "aria-hidden": "true" }), h("span", { class: "live-word" }, word));
   const connection = () => {
-    fill(state, h("span", { class: `dot ${live.state}`, "aria-hidden": "true" }), h("span", { class: "live-word" }, { live: "Live", connecting: "Connecting", lost: "Not live" }[live.state]));
+    light(live.state, { live: "Live", connecting: "Connecting", lost: "Not live" }[live.state]);
     document.body.classList.toggle("stale", live.state === "lost");
     if (live.state !== "lost") return fill(notice);
     if (notice.querySelector(".lost-bar")) return undefined;
@@ -106,7 +107,8 @@ function frame() {
   live.addEventListener("database", ({ detail }) => {
     if (live.state !== "live") return;
     document.body.classList.toggle("stale", !detail.reachable);
-    fill(notice, detail.reachable ? null : h("div", { class: "lost-bar" }, icon("warn"), h("span", null, h("b", null, "The database cannot be reached."), ` The page shows the state of ${clock(Date.now())} and may be outdated. The server keeps retrying.`)));
+    light(detail.reachable ? "live" : "lost", detail.reachable ? "Live" : "Outdated");
+    fill(notice, detail.reachable ? null : h("div", { class: "lost-bar" }, icon("warn"), h("span", { class: "grow" }, h("b", null, "The database cannot be reached."), ` The page may be outdated since ${clock(Date.now())}. The server keeps retrying.`)));
     if (detail.reachable) live.dispatchEvent(new CustomEvent("again"));
   });
   setInterval(() => {

@@ -18,8 +18,8 @@ export const empty = (title, says, ...more) => h("div", { class: "empty" }, h("p
 export const loading = (what) => h("p", { class: "muted loading", "aria-busy": "true" }, `Reading ${what}…`);
 
 export function failed(err, again) {
-  const says = err.status === 403 ? "Your role may not see this." : err.status === 404 ? "There is none." : "Nothing was changed.";
-  return h("div", { class: "empty bad", role: "alert" }, h("p", { class: "empty-title" }, sentence(err.message)), h("p", { class: "muted" }, says),
+  const says = err.status === 403 ? "Your role may not see this." : err.status === 404 ? "There is none." : "";
+  return h("div", { class: "empty bad", role: "alert" }, h("p", { class: "empty-title" }, sentence(err.message)), says && h("p", { class: "muted" }, says),
     again && h("div", { class: "row" }, h("button", { type: "button", class: "button", onclick: again, "data-key": "again" }, "Try again")));
 }
 

@@ -118,6 +118,7 @@ export const messageStates = {
 export const subscriptionStates = {
   active: ["resolved", "Messages are delivered to its consumers."],
   paused: ["blocked", "Nothing is delivered until it is resumed."],
+  suspended: ["failed", "Nothing is delivered: its destination fails. A probe that succeeds continues."],
 };
 
 // orderChanges are an operator's changes of an order (orders/state.go). The

@@ -37,9 +37,9 @@ export function orders(ctx) {
     const found = await api.events({ limit: 200 }, ctx.signal).then((r) => r.events, () => []);
     if (ctx.signal.aborted) return;
     const newest = found.filter((e, i) => e.event_type.startsWith("Order") && found.findIndex((x) => x.aggregate_id === e.aggregate_id) === i).slice(0, 20);
-    fill(list, empty("Enter a customer id.", "Orders are listed by customer. An order without one is opened by its own id."),
+    fill(list, h("div", { class: "stack" }, empty("Enter a customer id.", "Orders are listed by customer. An order without one is opened by its own id."),
       newest.length > 0 && panel("Newest orders", { aside: h("span", { class: "small muted" }, "by their last events") }, h("ul", { class: "plain" }, newest.map((e) => h("li", null,
-        h("a", { class: "mono", href: href(`/orders/${e.aggregate_id}`), title: e.aggregate_id, "data-key": `newest-${e.aggregate_id}` }, short(e.aggregate_id)), " ", visible(e.event_type), " ", h("span", { class: "muted" }, ago(e.written_at)))))));
+        h("a", { class: "mono", href: href(`/orders/${e.aggregate_id}`), title: e.aggregate_id, "data-key": `newest-${e.aggregate_id}` }, short(e.aggregate_id)), " ", visible(e.event_type), " ", h("span", { class: "muted" }, ago(e.written_at))))))));
   }
 
   function draw() {

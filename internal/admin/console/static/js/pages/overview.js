@@ -145,9 +145,12 @@ function say({ level, title, details, unknown, dead_letters: s }) {
 // events are those that wait, and what is published.
 const events = ({ waiting: w, published_per_second: rate, relays }) => panel("Events", {},
   h("div", { class: "figures" },
-    h("p", { class: "figure", title: "Events that are stored and neither published nor dead letters" }, h("b", null, `${w.at_least ? "≥ " : ""}${count(w.events)}`), w.events === 1 ? " waits" : " wait"),
+    h("p", { class: "figure", title: "Events that are stored and not published, with the dead letters that the relay publishes when its breaker closes" }, h("b", null, `${w.at_least ? "≥ " : ""}${count(w.events + w.spilled)}`), w.events + w.spilled === 1 ? " waits" : " wait"),
     h("p", { class: "figure" }, h("b", null, rate.toFixed(rate < 10 ? 1 : 0)), " published/s"),
-    h("p", { class: "figure", title: "Since the relays' processes began" }, h("b", null, count(relays.flatMap((r) => r.shards).reduce((n, s) => n + (s.published_total ?? 0), 0))), " published")));
+    published(relays.flatMap((r) => r.shards).filter((s) => known(s.started_at)))));
+
+// published is what the owners of the shards have published since they began: a new owner counts from 0.
+const published = (shards) => shards.length > 0 && h("p", { class: "figure" }, h("b", null, count(shards.reduce((n, s) => n + (s.published_total ?? 0), 0))), ` published in ${span(Date.now() - Date.parse(shards.map((s) => s.started_at).sort()[0]))}`);
 
 function backlog(s) {
   const n = (st) => s.by_status?.[st] ?? 0;
@@ -220,20 +223,22 @@ async function readPast(signal) {
 
 function relayPanels(relays) {
   if (!relays.length) return panel("Relays", {}, empty("No relay has sent a heartbeat.", "A running relay writes heartbeats. Without a relay nothing is published or replayed."));
-  return relays.map((r) => (r.instances.length || r.shards.some((s) => s.shard) ? sharedPanel(r) : ownPanels(r)));
+  // A relay of several tables is named with them.
+  const title = (r, name) => `Relay ${name}${relays.some((o) => o !== r && o.name === r.name) ? `, ${r.table}` : ""}`;
+  return relays.map((r) => (r.instances.length || r.shards.some((s) => s.shard) ? sharedPanel(r, title(r, r.name)) : ownPanels(r, (s) => title(r, s.name))));
 }
 
 // sharedPanel is a relay that several instances share: the owner of each shard.
-function sharedPanel({ name, table, instances, shards }) {
+function sharedPanel({ table, instances, shards }, title) {
   const idle = instances.filter((m) => !m.sharing.owned.length);
   // Shards need owners unless the whole relay was stopped.
   const none = !instances.length && shards.every((r) => r.state === "stopped") ? ["archived", "stopped"] : ["failed", "none"];
   const standby = ["Standby", idle.length > 0 && idle.map((m) => `${processOf(m)}${m.sharing.joined ? "" : " (not in the group)"}`).join(", ")];
   if (shards.length === 1 && shards[0].shard?.count === 1) {
     const first = shards[0];
-    return panel(`Relay ${name}`, { aside: off(first) ? h("span", { class: `badge ${first.silent || instances.length ? "b-failed" : "b-archived"}` }, first.silent ? "silent" : instances.length ? "not owned" : "stopped") : h("span", { class: "small muted" }, plural(instances.length, "instance")) }, [relayView(first, instances), idle.length > 0 && !off(first) && facts([standby])]);
+    return panel(title, { aside: off(first) ? h("span", { class: `badge ${first.silent || instances.length ? "b-failed" : "b-archived"}` }, first.silent ? "silent" : instances.length ? "not owned" : "stopped") : h("span", { class: "small muted" }, plural(instances.length, "instance")) }, [relayView(first, instances), idle.length > 0 && !off(first) && facts([standby])]);
   }
-  return panel(`Relay ${name}`, { aside: h("span", { class: "small muted" }, `${plural(shards.length, "shard")}, ${plural(instances.length, "instance")}`) }, [
+  return panel(title, { aside: h("span", { class: "small muted" }, `${plural(shards.length, "shard")}, ${plural(instances.length, "instance")}`) }, [
     shards.length > 0 && h("table", { class: "pairs shards" },
       h("thead", null, h("tr", null, ["Shard", "Owner", "Events/s", "Lag"].map((t) => h("th", { scope: "col" }, t)))),
       h("tbody", null, shards.map((r) => h("tr", null,
@@ -252,8 +257,8 @@ function sharedPanel({ name, table, instances, shards }) {
   ]);
 }
 
-function ownPanels({ shards, ended_processes: ended, ended_at: at }) {
-  return shards.map((r) => panel(`Relay ${r.name}`, { aside: r.silent ? h("span", { class: "badge b-failed" }, "silent") : h("span", { class: "small muted" }, r.state === "running" ? "" : `${r.state}, `, "heartbeat ", ago(r.at)) },
+function ownPanels({ shards, ended_processes: ended, ended_at: at }, title) {
+  return shards.map((r) => panel(title(r), { aside: r.silent ? h("span", { class: "badge b-failed" }, "silent") : h("span", { class: "small muted" }, r.state === "running" ? "" : `${r.state}, `, "heartbeat ", ago(r.at)) },
     relayView(r, []), ended > 0 && h("p", { class: "small muted gap" }, `${plural(ended, "earlier process", "earlier processes")} ended without a final heartbeat, the last `, ago(at), ".")));
 }
 
@@ -261,14 +266,17 @@ function ownPanels({ shards, ended_processes: ended, ended_at: at }) {
 function queues(all) {
   if (!all.length) return null;
   return panel("Subscriptions", { aside: h("a", { href: href("/subscriptions"), "data-key": "queues" }, "All") },
-    h("table", { class: "pairs" },
+    h("table", { class: "pairs queues cards" },
       h("thead", null, h("tr", null, ["Subscription", "Lag", "Oldest", "Dead letters"].map((t) => h("th", { scope: "col" }, t)))),
-      h("tbody", null, all.map((s) => h("tr", null,
-        h("th", { scope: "row", class: "break" }, h("a", { href: href(`/subscriptions/${s.name}`), "data-key": `q-${s.name}` }, visible(s.name)), s.paused && [" ", mark(subscriptionStates, "paused")],
-          s.error ? h("p", { class: "small danger-text" }, visible(s.error)) : !s.instances && h("p", { class: "small danger-text" }, "no process runs it"), s.unowned_partitions > 0 && s.instances > 0 && h("p", { class: "small danger-text" }, `${plural(s.unowned_partitions, "partition")} without an owner`)),
-        h("td", null, s.error ? "–" : count(s.lag)), h("td", { class: "nowrap" }, ago(s.oldest)),
-        h("td", null, s.dead_letters ? h("a", { class: "danger-text", href: href("/dead-letters", { table: `subscription.${s.name}` }), "data-key": `qd-${s.name}` }, count(s.dead_letters)) : count(0)))))));
+      h("tbody", null, all.map((s) => [h("tr", null,
+        h("td", { "data-label": "Subscription", class: "break" }, h("a", { href: href(`/subscriptions/${s.name}`), "data-key": `q-${s.name}` }, visible(s.name)), s.paused && [" ", mark(subscriptionStates, "paused")]),
+        h("td", { "data-label": "Lag" }, s.error ? "–" : count(s.lag)), h("td", { "data-label": "Oldest", class: "nowrap" }, ago(s.oldest)),
+        h("td", { "data-label": "Dead letters" }, s.error ? "–" : s.dead_letters ? h("a", { class: "danger-text", href: href("/dead-letters", { table: `subscription.${s.name}` }), "data-key": `qd-${s.name}` }, count(s.dead_letters)) : count(0))),
+      ills(s).length > 0 && h("tr", null, h("td", { colspan: "4", class: "small danger-text break" }, ills(s).join("; ")))]))));
 }
+
+// ills are the problems of a subscription.
+const ills = (s) => (s.error ? [visible(s.error)] : !s.instances ? ["no process runs it"] : [s.suspended && `it delivers nothing: ${visible(s.suspended)}`, s.unowned_partitions > 0 && `${plural(s.unowned_partitions, "partition")} without an owner`].filter(Boolean));
 
 // verification is the last proof that every event is in its topic.
 const verification = (all) => all.length > 0 && panel("Verification", {}, all.map((v) => facts([

@@ -113,7 +113,7 @@ export function subscription(ctx) {
       h("header", { class: "detail-head" },
         h("p", { class: "crumbs small" }, h("a", { href: href("/subscriptions"), "data-key": "crumb" }, "Subscriptions"), " / ", h("span", { class: "mono break" }, visible(name)), copyButton(name, "name")),
         h("div", { class: "row between" },
-          h("div", { class: "row title" }, h("h1", { tabindex: "-1", class: "break" }, visible(name)), mark(subscriptionStates, stateOf(s)), h("span", { class: "muted" }, subscriptionStates[stateOf(s)][1])),
+          h("div", { class: "row title" }, h("h1", { tabindex: "-1", class: "break" }, visible(name)), mark(subscriptionStates, stateOf(s, now.instances)), h("span", { class: "muted" }, subscriptionStates[stateOf(s, now.instances)][1])),
           h("div", { class: "row actions" },
             s.paused ? action("resume-subscription", "resume", "Resume", pause(false)) : action("pause-subscription", "pause", "Pause", pause(true)),
             action("seek-subscription", "seek", "Seek…", seek), action("purge-subscription", "purge", "Purge…", purge, true),
@@ -151,7 +151,7 @@ function partitions(all) {
     h("tbody", null, all.map((p) => h("tr", null,
       h("td", { "data-label": "Partition", class: "mono nowrap" }, h("span", { class: "clip", title: visible(p.topic) }, visible(p.topic)), `[${p.partition}]`),
       h("td", { "data-label": "Owner" }, p.owner ? h("span", { class: "clip", title: visible(p.owner) }, visible(p.owner)) : h("span", { class: "danger-text" }, "none")),
-      h("td", { "data-label": "Committed", class: "num" }, count(p.committed), p.committed_at && [" ", ago(p.committed_at)]),
+      h("td", { "data-label": "Committed", class: "num nowrap" }, count(p.committed), p.committed_at && h("span", { class: "muted" }, " · ", ago(p.committed_at))),
       [["End", p.end], ["Waiting", p.waiting], ["In flight", p.leased], ["Deferred", p.deferred]].map(([label, n]) => h("td", { "data-label": label, class: "num" }, count(n))))))));
 }
 

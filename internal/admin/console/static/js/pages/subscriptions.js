@@ -11,7 +11,10 @@ import { subscriptionStates } from "../words.js";
 // and all processes.
 const most = 50;
 
-export const stateOf = (s) => (s.paused ? "paused" : "active");
+// suspended reports that no process calls the destination of push delivery.
+const suspended = (processes) => processes.some((i) => i.partitions > 0) && processes.every((i) => !i.partitions || (i.breaker && i.breaker.state !== "closed"));
+
+export const stateOf = (s, processes = []) => (s.paused ? "paused" : suspended(processes) ? "suspended" : "active");
 
 export function subscriptions(ctx) {
   ctx.title("Subscriptions");
@@ -25,7 +28,7 @@ export function subscriptions(ctx) {
       all = (await api.subscriptions(ctx.signal)).subscriptions;
       draw();
       for (const s of all.slice(0, most)) { // one after the other
-        known.set(s.name, await api.subscriptionStatus(s.name, ctx.signal).catch(() => null));
+        known.set(s.name, await api.subscriptionStatus(s.name, ctx.signal).catch((err) => ({ error: err.message, instances: [] })));
         if (ctx.signal.aborted) return;
         draw();
       }
@@ -47,17 +50,17 @@ export function subscriptions(ctx) {
   read();
 }
 
-const columns = (known) => [["Subscription", (s) => s.name], ["State", stateOf], ["Topics", (s) => s.topics.join(", ")], ["Lag", (s) => known.get(s.name)?.lag, true], ["In flight", (s) => known.get(s.name)?.leased, true],
+const columns = (known) => [["Subscription", (s) => s.name], ["State", (s) => stateOf(s, known.get(s.name)?.instances)], ["Topics", (s) => s.topics.join(", ")], ["Lag", (s) => known.get(s.name)?.lag, true], ["In flight", (s) => known.get(s.name)?.leased, true],
   ["Oldest", (s) => known.get(s.name)?.oldest], ["Dead letters", (s) => known.get(s.name)?.dead_letters, true]];
 
 const table = (all, known, order) => h("div", { class: "scroll", role: "region", "aria-label": "Subscriptions", tabindex: "0" }, h("table", { class: "cards" },
   h("caption", { class: "hidden-text" }, "Subscriptions, by name"),
   h("thead", null, h("tr", null, order.head(columns(known)))),
   h("tbody", null, order.rows(all, columns(known)).map((s) => {
-    const now = known.get(s.name), number = (n) => (now ? count(n) : "–");
+    const now = known.get(s.name), number = (n) => (now && !now.error ? count(n) : "–");
     return h("tr", { "data-id": s.name },
       h("td", { "data-label": "Subscription" }, h("a", { href: href(`/subscriptions/${s.name}`), "data-key": `row-${s.name}` }, visible(s.name))),
-      h("td", { "data-label": "State", class: "nowrap" }, mark(subscriptionStates, stateOf(s)), now && !now.instances.length && h("span", { class: "danger-text" }, " no process runs it")),
+      h("td", { "data-label": "State" }, mark(subscriptionStates, stateOf(s, now?.instances)), now && !now.instances.length && h("span", { class: "danger-text" }, now.error ? ` ${visible(now.error)}` : " no process runs it")),
       h("td", { "data-label": "Topics" }, h("span", { class: "clip wide", title: visible(s.topics.join(", ")) }, visible(s.topics.join(", ")))),
       h("td", { "data-label": "Lag", class: "num" }, number(now?.lag)),
       h("td", { "data-label": "In flight", class: "num" }, number(now?.leased)),
