@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -38,8 +37,6 @@ type Config struct {
 	// shard. 0 means none; -1 picks a free one. Without Addr the node advertises port
 	// 19042, which Server.DialContext knows.
 	ShardAwarePort int
-	// Listener accepts connections besides Addr; the server closes it. Nil means none.
-	Listener net.Listener
 	// Shards is the number of shards that the node reports. Default 1.
 	Shards int
 	// Tokens is the number of tokens (vnodes) of the node. Default 256.
@@ -72,8 +69,6 @@ type Config struct {
 	// Permit decides each access of the statements of a user, as the permissions of a role do.
 	// Nil permits everything. It must be safe for concurrent use.
 	Permit func(Access) bool
-	// Fsync makes every write wait for the disk.
-	Fsync bool
 	// Failed is called once when the disk refused a write, for example because it is
 	// full: the node closes all its connections and accepts no more. Nil disables the
 	// call.

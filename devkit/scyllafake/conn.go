@@ -46,11 +46,9 @@ type conn struct {
 	out   *writer
 	shard int
 
-	// state and compression belong to the reading goroutine; responses carry a copy of
-	// the compression.
-	state       connState
-	compression wire.Compression
-	version     byte // of the first frame
+	// state and version belong to the reading goroutine.
+	state   connState
+	version byte // of the first frame
 
 	lwtMark    atomic.Bool
 	metadataID atomic.Bool // the client asked for ids of result metadata
@@ -67,9 +65,8 @@ type conn struct {
 
 // request is a frame to execute.
 type request struct {
-	header      wire.Header
-	body        []byte
-	compression wire.Compression
+	header wire.Header
+	body   []byte
 }
 
 // errHangUp ends a connection after the response that was just sent.
@@ -156,16 +153,10 @@ func (c *conn) frame(in *bufio.Reader) (request, error) {
 		return request{}, err
 	}
 	if h.Flags&wire.FlagCompressed != 0 {
-		if c.compression == wire.NoCompression {
-			c.refuse(cqlerr.New(cqlerr.Protocol, "Unknown compression algorithm"))
-			return request{}, errHangUp
-		}
-		if body, err = c.compression.Decompress(body, maxFrame); err != nil {
-			c.refuse(cqlerr.New(cqlerr.Server, "%v", err))
-			return request{}, errHangUp
-		}
+		c.refuse(cqlerr.New(cqlerr.Protocol, "Unknown compression algorithm"))
+		return request{}, errHangUp
 	}
-	return request{header: h, body: body, compression: c.compression}, nil
+	return request{header: h, body: body}, nil
 }
 
 // readBody reads n bytes. The memory of large bodies grows as they arrive, so that a
@@ -186,7 +177,7 @@ func readBody(in *bufio.Reader, n int) ([]byte, error) {
 // refuse sends an error that belongs to no request: plain, in version 4, on stream 0.
 func (c *conn) refuse(e *cqlerr.Error) {
 	c.answer(request{header: wire.Header{Version: 4}}, wire.OpError, 0, func(b []byte) []byte {
-		return wire.AppendError(b, 4, e)
+		return wire.AppendError(b, e)
 	})
 }
 
@@ -198,11 +189,13 @@ func (c *conn) take(req request) error {
 		return nil
 	}
 	switch op {
-	case wire.OpOptions:
-		c.answer(req, wire.OpSupported, 0, func(b []byte) []byte {
-			return wire.AppendSupported(b, c.s.supported(c.shard))
-		})
-		return nil
+	case wire.OpQuery, wire.OpPrepare, wire.OpExecute, wire.OpBatch, wire.OpOptions:
+		return c.dispatch(req)
+	}
+	if !c.node.await() {
+		return errHangUp
+	}
+	switch op {
 	case wire.OpStartup:
 		c.startup(req)
 		return nil
@@ -212,8 +205,6 @@ func (c *conn) take(req request) error {
 	case wire.OpRegister:
 		c.register(req)
 		return nil
-	case wire.OpQuery, wire.OpPrepare, wire.OpExecute, wire.OpBatch:
-		return c.dispatch(req)
 	}
 	c.fail(req, cqlerr.New(cqlerr.Protocol, "Unknown opcode %d", op))
 	return nil
@@ -275,6 +266,9 @@ func (c *conn) execute(req request) {
 			c.fail(req, cqlerr.New(cqlerr.Server, "internal error: %v", p))
 		}
 	}()
+	if !c.node.await() {
+		return
+	}
 	if err := c.run(req); err != nil {
 		c.fail(req, err)
 	}
@@ -295,25 +289,19 @@ func (c *conn) fail(req request, err error) {
 		ce = cqlerr.New(cqlerr.Server, "%v", err)
 	}
 	c.answer(req, wire.OpError, 0, func(b []byte) []byte {
-		return wire.AppendError(b, req.header.Version, ce)
+		return wire.AppendError(b, ce)
 	})
 }
-
-// buffers are the memory of responses in progress.
-var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // answer sends a response frame whose body add appends; flags are the flags of the
 // prefixes that add writes too.
 func (c *conn) answer(req request, op wire.Opcode, flags byte, add func([]byte) []byte) {
-	p := buffers.Get().(*[]byte)
-	frame := wire.Begin((*p)[:0], req.header.Version, req.header.Stream, op)
-	frame = add(frame)
-	wire.End(frame, flags)
-	c.out.send(true, func(queue []byte) []byte { return req.compression.AppendFrame(queue, frame) })
-	if cap(frame) <= maxKept {
-		*p = frame
-		buffers.Put(p)
-	}
+	c.out.send(true, func(queue []byte) []byte {
+		start := len(queue)
+		queue = add(wire.Begin(queue, req.header.Version, req.header.Stream, op))
+		wire.End(queue[start:], flags)
+		return queue
+	})
 }
 
 // timestamp returns the server's clock for this connection: µs, strictly increasing.

@@ -28,6 +28,11 @@ func (c *conn) run(req request) error {
 			return err
 		}
 		return c.perform(req, st, q.Options, nil)
+	case wire.OpOptions:
+		c.answer(req, wire.OpSupported, 0, func(b []byte) []byte {
+			return wire.AppendSupported(b, c.s.supported(c.shard))
+		})
+		return nil
 	case wire.OpPrepare:
 		text, err := wire.ReadPrepare(req.header, req.body)
 		if err != nil {
@@ -53,7 +58,7 @@ func (c *conn) run(req request) error {
 func (s *Server) parse(keyspace, text string) (*statement, error) {
 	id := idOf(keyspace, text)
 	schema := s.catalog.Schema()
-	if st := s.statements.text(id, schema); st != nil {
+	if st := s.statements.texts.get(id, schema); st != nil {
 		return st, nil
 	}
 	parsed, err := cql.Parse(text)
@@ -68,7 +73,7 @@ func (s *Server) parse(keyspace, text string) (*statement, error) {
 		}
 		st.columns = wire.NewColumns(st.plan.Result, s.version.HasGlobalSpec())
 		st.metadataID = metadataIDOf(st.plan.Result)
-		s.statements.putText(st)
+		s.statements.texts.put(st)
 	case *cql.Unsupported:
 		return nil, cqlerr.Unsupported(p.What)
 	}
@@ -96,7 +101,7 @@ func (c *conn) prepare(req request, text string) error {
 	if err != nil {
 		return err
 	}
-	c.s.statements.put(st)
+	c.s.statements.prepared.put(st)
 	prefix := c.prefix(req, nil)
 	columns := st.columns
 	if c.metadataID.Load() {
@@ -177,9 +182,6 @@ func (c *conn) performSchema(req request, st *statement) error {
 			return wire.AppendSetKeyspace(prefix.append(b), use.Keyspace)
 		})
 		return nil
-	}
-	if !ddl.Is(st.parsed) {
-		return cqlerr.Unsupported("this statement")
 	}
 	// One at a time up to the events, so that all clients receive the events of two
 	// statements in the same order.

@@ -33,7 +33,7 @@ func (c *conn) register(req request) {
 	c.ready(req)
 }
 
-// notify queues an event, never compressed. A client that does not read its events is
+// notify queues an event. A client that does not read its events is
 // disconnected: waiting for it would block the DDL of others.
 func (c *conn) notify(bit uint32, add func(b []byte, version byte) []byte) {
 	if c.events.Load()&bit == 0 {

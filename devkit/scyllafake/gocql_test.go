@@ -223,7 +223,7 @@ func TestServer_Reopen(t *testing.T) {
 	}
 	srv, s := open()
 	exec(t, s, createKS,
-		"CREATE TABLE ks.t (p int, c timeuuid, st text static, m map<text, int>, gone int, PRIMARY KEY (p, c)) WITH CLUSTERING ORDER BY (c DESC) AND cdc = {'enabled': true, 'preimage': 'full', 'ttl': 77}",
+		"CREATE TABLE ks.t (p int, c timeuuid, st text static, m map<text, int>, gone int, PRIMARY KEY (p, c)) WITH CLUSTERING ORDER BY (c DESC) AND cdc = {'enabled': true, 'ttl': 77}",
 		"ALTER TABLE ks.t DROP gone",
 		"INSERT INTO ks.t (p, c, st, m) VALUES (1, now(), 'st', {'k': 1})",
 	)

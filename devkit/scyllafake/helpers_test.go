@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/datastax/go-cassandra-native-protocol/compression/lz4"
-	"github.com/datastax/go-cassandra-native-protocol/compression/snappy"
 	"github.com/datastax/go-cassandra-native-protocol/frame"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 	"github.com/datastax/go-cassandra-native-protocol/primitive"
@@ -57,16 +55,11 @@ func dialRaw(t testing.TB, s *Server) *rawClient {
 	return &rawClient{t: t, nc: nc, codec: frame.NewCodec()}
 }
 
-// started dials and sends STARTUP; compression is "", "lz4" or "snappy".
-func started(t testing.TB, s *Server, compression string) *rawClient {
+// started dials and sends STARTUP.
+func started(t testing.TB, s *Server) *rawClient {
 	t.Helper()
 	c := dialRaw(t, s)
-	m := message.NewStartup()
-	if compression != "" {
-		m.Options["COMPRESSION"] = compression
-		c.codec = frame.NewCodecWithCompression(map[string]frame.BodyCompressor{"lz4": lz4.Compressor{}, "snappy": snappy.Compressor{}}[compression])
-	}
-	c.send(m)
+	c.send(message.NewStartup())
 	if f := c.read(); f.Header.OpCode != primitive.OpCodeReady {
 		t.Fatalf("answer to STARTUP: %v", f)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strconv"
 	"sync"
 )
 
@@ -102,7 +103,7 @@ func (s *Server) listen() error {
 		if err != nil {
 			return errors.New("a shard-aware port needs an address to listen on")
 		}
-		l, err := lc.Listen(context.Background(), "tcp", net.JoinHostPort(host, portText(s.cfg.ShardAwarePort)))
+		l, err := lc.Listen(context.Background(), "tcp", net.JoinHostPort(host, strconv.Itoa(max(s.cfg.ShardAwarePort, 0))))
 		if err != nil {
 			return err
 		}
@@ -112,9 +113,6 @@ func (s *Server) listen() error {
 	}
 	if s.cfg.Addr == "" && s.cfg.Nodes < 2 {
 		s.shardAwarePort = defaultShardAwarePort
-	}
-	if s.cfg.Listener != nil {
-		s.listeners = append(s.listeners, s.cfg.Listener)
 	}
 	s.listeners = append(s.listeners, s.memory)
 	return nil

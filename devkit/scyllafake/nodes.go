@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"strconv"
@@ -30,9 +29,9 @@ type node struct {
 
 	mu      sync.Mutex
 	changed sync.Cond
-	frozen  bool // accepts connections and bytes, and never responds
+	frozen  bool // accepts connections and requests, and never responds
 	down    bool // refuses connections
-	conns   map[*nodeConn]struct{}
+	kills   int
 }
 
 // makeNodes creates the nodes of the configuration from the first one's address. A
@@ -43,7 +42,7 @@ func (s *Server) makeNodes(first netip.Addr) error {
 	}
 	addr := first
 	for i := range s.cfg.Nodes {
-		n := &node{index: i, addr: addr, hostID: s.topology.HostID, conns: map[*nodeConn]struct{}{}}
+		n := &node{index: i, addr: addr, hostID: s.topology.HostID}
 		if i > 0 {
 			n.hostID = uuid.NewSHA1(s.topology.HostID, []byte{byte(i)})
 		}
@@ -140,16 +139,12 @@ func (s *Server) Thaw(i int) { s.nodes[i].set(func(n *node) { n.frozen = false }
 // Kill ends a node's connections and refuses others until Restart.
 func (s *Server) Kill(i int) {
 	n := s.nodes[i]
-	n.set(func(n *node) { n.down, n.frozen = true, false })
-	n.mu.Lock()
-	var conns []*nodeConn
-	for c := range n.conns {
-		conns = append(conns, c)
-	}
-	n.mu.Unlock()
-	for _, c := range conns {
-		c.Close()
-	}
+	n.set(func(n *node) { n.down, n.frozen, n.kills = true, false, n.kills+1 })
+	s.eachConn(func(c *conn) {
+		if c.node == n {
+			c.hangUp()
+		}
+	})
 }
 
 // Restart lets a killed node accept connections again.
@@ -171,85 +166,19 @@ func (n *node) isDown() bool {
 	return n.down
 }
 
-// nodeConn is a node's end of a connection. It receives data in every state of the
-// node, as the operating system does for a process that is stopped.
-type nodeConn struct {
-	net.Conn
-	n *node
-	// The fields below are guarded by n.mu.
-	received []byte
-	err      error // of receiving
-	closed   bool
-}
-
-// open returns a connection of the node, or an error if it is down.
-func (n *node) open(nc net.Conn) (net.Conn, error) {
-	c := &nodeConn{Conn: nc, n: n}
+// await returns when the node, which may be nil, is not frozen, and reports whether it was
+// not killed in the meantime.
+func (n *node) await() bool {
+	if n == nil {
+		return true
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.down {
-		return nil, errors.New("the node is down")
+	kills := n.kills
+	for n.frozen {
+		n.changed.Wait()
 	}
-	n.conns[c] = struct{}{}
-	go c.receive()
-	return c, nil
-}
-
-func (c *nodeConn) receive() {
-	buf := make([]byte, 32<<10)
-	for {
-		k, err := c.Conn.Read(buf)
-		c.n.mu.Lock()
-		c.received = append(c.received, buf[:k]...)
-		c.err = err
-		c.n.changed.Broadcast()
-		c.n.mu.Unlock()
-		if err != nil {
-			return
-		}
-	}
-}
-
-// Read returns data from the client, unless the node is frozen.
-func (c *nodeConn) Read(b []byte) (int, error) {
-	c.n.mu.Lock()
-	defer c.n.mu.Unlock()
-	for !c.closed && (c.n.frozen || len(c.received) == 0 && c.err == nil) {
-		c.n.changed.Wait()
-	}
-	switch {
-	case c.closed:
-		return 0, net.ErrClosed
-	case len(c.received) == 0:
-		return 0, c.err
-	}
-	k := copy(b, c.received)
-	c.received = c.received[k:]
-	return k, nil
-}
-
-// Write sends, unless the node is frozen.
-func (c *nodeConn) Write(b []byte) (int, error) {
-	c.n.mu.Lock()
-	for c.n.frozen && !c.closed {
-		c.n.changed.Wait()
-	}
-	closed := c.closed
-	c.n.mu.Unlock()
-	if closed {
-		return 0, io.ErrClosedPipe
-	}
-	return c.Conn.Write(b)
-}
-
-// Close closes the connection.
-func (c *nodeConn) Close() error {
-	c.n.mu.Lock()
-	c.closed = true
-	delete(c.n.conns, c)
-	c.n.changed.Broadcast()
-	c.n.mu.Unlock()
-	return c.Conn.Close()
+	return n.kills == kills
 }
 
 // dialNode connects over memory to the node with this address.

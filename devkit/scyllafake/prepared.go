@@ -3,6 +3,7 @@ package scyllafake
 import (
 	"crypto/md5"
 	"encoding/hex"
+	"maps"
 	"sync"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
@@ -72,25 +73,58 @@ const (
 	maxPrepared = 16384
 )
 
-// statements are the prepared statements of the server, and a cache of the texts that
-// were sent without PREPARE. It is safe for concurrent use.
-type statements struct {
-	mu       sync.RWMutex
-	prepared map[preparedID]*statement
-	texts    map[preparedID]*statement
+// cache has statements by their id, up to a limit. It is safe for concurrent use.
+type cache struct {
+	limit int
+	mu    sync.RWMutex
+	byID  map[preparedID]*statement
 }
+
+// get finds a statement, nil for one whose tables have changed.
+func (c *cache) get(id preparedID, s *catalog.Schema) *statement {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if st := c.byID[id]; st != nil && st.valid(s) {
+		return st
+	}
+	return nil
+}
+
+// put adds a statement. At the limit it drops half of them, any: those in use return.
+func (c *cache) put(st *statement) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.byID) >= c.limit {
+		for id := range c.byID {
+			if delete(c.byID, id); len(c.byID) <= c.limit/2 {
+				break
+			}
+		}
+	}
+	c.byID[st.id] = st
+}
+
+// prune drops the statements that a schema change has outdated.
+func (c *cache) prune(s *catalog.Schema) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.byID, func(_ preparedID, st *statement) bool { return !st.valid(s) })
+}
+
+// statements are the prepared statements of the server, and a cache of the texts that
+// were sent without PREPARE.
+type statements struct{ prepared, texts cache }
 
 func newStatements() *statements {
-	return &statements{prepared: map[preparedID]*statement{}, texts: map[preparedID]*statement{}}
+	return &statements{
+		cache{limit: maxPrepared, byID: map[preparedID]*statement{}}, cache{limit: maxTexts, byID: map[preparedID]*statement{}},
+	}
 }
 
-// get finds a prepared statement; it drops one whose tables have changed.
+// get finds a prepared statement.
 func (c *statements) get(id []byte, s *catalog.Schema) (*statement, error) {
 	if len(id) == md5.Size {
-		c.mu.RLock()
-		st := c.prepared[preparedID(id)]
-		c.mu.RUnlock()
-		if st != nil && st.valid(s) {
+		if st := c.prepared.get(preparedID(id), s); st != nil {
 			return st, nil
 		}
 	}
@@ -100,58 +134,10 @@ func (c *statements) get(id []byte, s *catalog.Schema) (*statement, error) {
 	}
 }
 
-func (c *statements) put(st *statement) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	makeRoom(c.prepared, maxPrepared)
-	c.prepared[st.id] = st
-}
-
-func (c *statements) text(id preparedID, s *catalog.Schema) *statement {
-	c.mu.RLock()
-	st := c.texts[id]
-	c.mu.RUnlock()
-	if st == nil || !st.valid(s) {
-		return nil
-	}
-	return st
-}
-
-func (c *statements) putText(st *statement) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	makeRoom(c.texts, maxTexts)
-	c.texts[st.id] = st
-}
-
-// makeRoom halves a map that has reached its limit. It drops any statements: those in
-// use return.
-func makeRoom(m map[preparedID]*statement, bound int) {
-	if len(m) < bound {
-		return
-	}
-	for id := range m {
-		delete(m, id)
-		if len(m) <= bound/2 {
-			return
-		}
-	}
-}
-
-// prune drops the prepared statements that a schema change has outdated, as a real node
-// does: after DROP and CREATE of the same table the old id stays unknown until the text
-// is prepared again.
+// prune drops the statements that a schema change has outdated, as a real node does: after
+// DROP and CREATE of the same table the old id stays unknown until the text is prepared
+// again.
 func (c *statements) prune(s *catalog.Schema) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for id, st := range c.prepared {
-		if !st.valid(s) {
-			delete(c.prepared, id)
-		}
-	}
-	for id, st := range c.texts {
-		if !st.valid(s) {
-			delete(c.texts, id)
-		}
-	}
+	c.prepared.prune(s)
+	c.texts.prune(s)
 }

@@ -48,7 +48,7 @@ func TestConn_FirstMessages(t *testing.T) {
 
 func TestConn_SecondStartup(t *testing.T) {
 	t.Parallel()
-	c := started(t, setup(t), "")
+	c := started(t, setup(t))
 	wantError(t, "second STARTUP", c.do(message.NewStartup()), primitive.ErrorCodeProtocolError,
 		"Unexpected message STARTUP, the connection is already initialized")
 	if m := c.query(selectKey); m.(*message.RowsResult).Data[0][0] == nil {
@@ -71,29 +71,30 @@ func TestConn_RawFrames(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	tests := []struct {
-		name, startup string // startup is "no" or a compression
-		request       string
-		code          primitive.ErrorCode
-		want          string
-		stream        int16
-		closed        bool
+		name    string
+		first   bool // without STARTUP
+		request string
+		code    primitive.ErrorCode
+		want    string
+		stream  int16
+		closed  bool
 	}{
-		{"version 5", "no", "05 00 0001 05 00000000", primitive.ErrorCodeProtocolError, "Invalid or unsupported protocol version: 5", 0, true},
-		{"version 0x42", "no", "42 00 0001 05 00000000", primitive.ErrorCodeProtocolError, "Invalid or unsupported protocol version: 66", 0, true},
-		{"unknown opcode", "", "04 00 0007 7f 00000000", primitive.ErrorCodeProtocolError, "Unknown opcode 127", 7, false},
-		{"READY from a client", "", "04 00 0007 02 00000000", primitive.ErrorCodeProtocolError, "Unknown opcode 2", 7, false},
-		{"body ends early", "", "04 00 0008 07 00000002 0000", primitive.ErrorCodeProtocolError, "truncated frame: expected 4 bytes, length is 2", 8, false},
-		{"empty query", "", "04 00 0009 07 00000004 00000000", primitive.ErrorCodeProtocolError, "truncated frame: expected 2 bytes, length is 0", 9, false},
-		{"unknown flags", "", "04 00 0004 07 0000000b 00000000 0001 ff 0000 0000", primitive.ErrorCodeServerError, "Bit mask contains invalid enumeration indices.", 4, false},
-		{"compressed without agreement", "", "04 01 0005 07 00000004 deadbeef", primitive.ErrorCodeProtocolError, "Unknown compression algorithm", 0, true},
-		{"large first frame", "no", "04 00 0003 05 000186a1", primitive.ErrorCodeProtocolError, "Initial message size too large (100001), rejecting as invalid", 0, true},
+		{"version 5", true, "05 00 0001 05 00000000", primitive.ErrorCodeProtocolError, "Invalid or unsupported protocol version: 5", 0, true},
+		{"version 0x42", true, "42 00 0001 05 00000000", primitive.ErrorCodeProtocolError, "Invalid or unsupported protocol version: 66", 0, true},
+		{"unknown opcode", false, "04 00 0007 7f 00000000", primitive.ErrorCodeProtocolError, "Unknown opcode 127", 7, false},
+		{"READY from a client", false, "04 00 0007 02 00000000", primitive.ErrorCodeProtocolError, "Unknown opcode 2", 7, false},
+		{"body ends early", false, "04 00 0008 07 00000002 0000", primitive.ErrorCodeProtocolError, "truncated frame: expected 4 bytes, length is 2", 8, false},
+		{"empty query", false, "04 00 0009 07 00000004 00000000", primitive.ErrorCodeProtocolError, "truncated frame: expected 2 bytes, length is 0", 9, false},
+		{"unknown flags", false, "04 00 0004 07 0000000b 00000000 0001 ff 0000 0000", primitive.ErrorCodeServerError, "Bit mask contains invalid enumeration indices.", 4, false},
+		{"compressed without agreement", false, "04 01 0005 07 00000004 deadbeef", primitive.ErrorCodeProtocolError, "Unknown compression algorithm", 0, true},
+		{"large first frame", true, "04 00 0003 05 000186a1", primitive.ErrorCodeProtocolError, "Initial message size too large (100001), rejecting as invalid", 0, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			c := dialRaw(t, s)
-			if tt.startup != "no" {
-				c = started(t, s, tt.startup)
+			if !tt.first {
+				c = started(t, s)
 			}
 			c.write(raw(t, tt.request))
 			f := c.read()
@@ -155,23 +156,18 @@ func TestConn_Supported(t *testing.T) {
 	}
 }
 
-func TestConn_Compression(t *testing.T) {
+func TestConn_UnsupportedFeatures(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	for _, name := range []string{"lz4", "snappy"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := started(t, s, name)
-			c.send(&message.Query{Query: "SELECT * FROM system.local", Options: &message.QueryOptions{Consistency: primitive.ConsistencyLevelOne}})
-			f := c.read()
-			if f.Header.Flags&primitive.HeaderFlagCompressed == 0 {
-				t.Error("the answer is not compressed")
-			}
-			if rows, ok := f.Body.Message.(*message.RowsResult); !ok || len(rows.Data) != 1 {
-				t.Errorf("answer = %v", f.Body.Message)
-			}
-		})
+		m := message.NewStartup()
+		m.Options["COMPRESSION"] = name
+		wantError(t, name, dialRaw(t, s).do(m), primitive.ErrorCodeInvalid, "scyllafake does not support the compression "+name)
 	}
+	q := &message.Query{Query: "SELECT key FROM system.local WHERE key = :k", Options: &message.QueryOptions{
+		NamedValues: map[string]*primitive.Value{"k": primitive.NewValue([]byte("local"))},
+	}}
+	wantError(t, q.Query, started(t, s).do(q), primitive.ErrorCodeInvalid, "scyllafake does not support values bound by name")
 }
 
 func TestConn_Authentication(t *testing.T) {

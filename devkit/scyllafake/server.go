@@ -104,7 +104,7 @@ func Start(cfg Config) (_ *Server, err error) {
 // open opens the persistent parts of the node.
 func (s *Server) open(clock *faults.Clock) error {
 	var err error
-	s.store, err = store.Open(store.Options{Dir: s.cfg.Dir, FS: s.cfg.fs, Fsync: s.cfg.Fsync, Clock: s.clock, Logf: s.logf, Failed: s.failed})
+	s.store, err = store.Open(store.Options{Dir: s.cfg.Dir, FS: s.cfg.fs, Clock: s.clock, Failed: s.failed})
 	if err != nil {
 		return fmt.Errorf("open the data directory: %w", err)
 	}
@@ -122,21 +122,13 @@ func (s *Server) open(clock *faults.Clock) error {
 	if err != nil {
 		return err
 	}
-	s.faults = faults.New(faults.NewNode(s.topology, s.catalog, clock, s.version), clock, s.cfg.Seed)
-	var hook engine.Hook = s.faults
-	if s.cfg.Hook != nil {
-		hook = faults.Chain(s.faults, s.cfg.Hook)
-	}
+	s.faults = faults.New(faults.NewNode(s.topology, s.catalog, clock, s.version), clock, s.cfg.Seed, s.cfg.Hook)
 	s.engine = engine.New(engine.Config{
-		Store: s.store, Schema: s.catalog, Clock: s.clock, Version: s.version, Hook: hook, Costs: s.cfg.Costs, DataCenter: s.topology.DataCenter, Cluster: (*cluster)(s),
+		Store: s.store, Schema: s.catalog, Clock: s.clock, Version: s.version, Hook: s.faults, Costs: s.cfg.Costs, DataCenter: s.topology.DataCenter, Cluster: (*cluster)(s),
 		EnsurePaxos: s.ensurePaxos,
 		CDC:         cdc.NewManager(s.catalog, s.topology, s.store, s.version, s.cfg.Seed),
 	})
 	return nil
-}
-
-func (s *Server) logf(format string, args ...any) {
-	s.log.Debug("pebble", "message", fmt.Sprintf(format, args...))
 }
 
 // clientAddr returns the address for clients in system.local. A node that listens on
@@ -152,8 +144,6 @@ func (s *Server) clientAddr() netip.AddrPort {
 	}
 	return netip.AddrPortFrom(addr, a.Port())
 }
-
-func portText(port int) string { return strconv.Itoa(max(port, 0)) }
 
 func (s *Server) accept(l net.Listener) {
 	defer s.running.Done()
@@ -175,20 +165,12 @@ func (s *Server) connect(nc net.Conn) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing {
+	n := s.nodeOf(nc)
+	if s.closing || n != nil && n.isDown() {
 		nc.Close()
 		return
 	}
-	n := s.nodeOf(nc)
-	if n != nil {
-		open, err := n.open(nc)
-		if err != nil {
-			nc.Close()
-			return
-		}
-		nc = open
-	}
-	c := &conn{s: s, node: n, nc: nc, out: newWriter(nc), shard: s.shardOf(nc, n), work: make(chan request)}
+	c := &conn{s: s, node: n, nc: nc, out: newWriter(nc, n), shard: s.shardOf(nc, n), work: make(chan request)}
 	s.conns[c] = struct{}{}
 	s.running.Add(1)
 	go func() {
@@ -276,6 +258,9 @@ func (s *Server) Close() error {
 		l.Close()
 	}
 	s.eachConn((*conn).hangUp)
+	for i := range s.nodes {
+		s.Thaw(i)
+	}
 	if s.store.Err() == nil {
 		s.tablets.running.Wait()
 		s.running.Wait() // on a failed store requests may wait for its locks forever

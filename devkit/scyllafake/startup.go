@@ -10,8 +10,7 @@ import (
 
 const passwordAuthenticator = "org.apache.cassandra.auth.PasswordAuthenticator"
 
-// startup executes STARTUP. From its response on everything but events is compressed,
-// if the client requests it.
+// startup executes STARTUP.
 func (c *conn) startup(req request) {
 	options, err := wire.ReadStartup(req.header, req.body)
 	if err != nil {
@@ -20,10 +19,9 @@ func (c *conn) startup(req request) {
 	}
 	switch name := options[optCompression]; name {
 	case "":
-	case "lz4":
-		c.compression = wire.LZ4
-	case "snappy":
-		c.compression = wire.Snappy
+	case "lz4", "snappy":
+		c.fail(req, cqlerr.Unsupported("the compression "+name))
+		return
 	default:
 		c.fail(req, cqlerr.New(cqlerr.Protocol, "Unknown compression algorithm: %s", name))
 		return
@@ -34,7 +32,6 @@ func (c *conn) startup(req request) {
 	c.metadataID.Store(ids && c.s.version.HasMetadataID())
 	_, routing := options[optRouting]
 	c.routing.Store(routing && c.s.version.HasTablets())
-	req.compression = c.compression
 	if len(c.s.cfg.Users) > 0 {
 		c.state = stateAuthentication
 		c.answer(req, wire.OpAuthenticate, 0, func(b []byte) []byte {

@@ -19,7 +19,7 @@ const (
 func (s *Server) supported(shard int) map[string][]string {
 	m := map[string][]string{
 		"CQL_VERSION":               {cqlVersion},
-		optCompression:              {"lz4", "snappy"},
+		optCompression:              {},
 		optLWTMark:                  {"LWT_OPTIMIZATION_META_BIT_MASK=2147483648"},
 		"SCYLLA_RATE_LIMIT_ERROR":   {"ERROR_CODE=61440"},
 		"SCYLLA_PARTITIONER":        {partitioner},

@@ -11,10 +11,11 @@ import (
 // PREPARE.
 func TestServer_UnsupportedFeatures(t *testing.T) {
 	t.Parallel()
-	c := started(t, setup(t), "")
+	c := started(t, setup(t))
 	createKeyspace(c)
 	c.exec("CREATE TABLE ks.t (p int, c int, v int, w text, l list<int>, m map<text, int>, PRIMARY KEY (p, c))")
 	c.exec("CREATE TABLE ks.mixed (p int, a int, b int, PRIMARY KEY (p, a, b)) WITH CLUSTERING ORDER BY (a ASC, b DESC)")
+	c.exec("CREATE TABLE ks.pairs (p int PRIMARY KEY, v tuple<int, text>, d duration)")
 	features := map[string][]string{
 		"ORDER BY of several partitions":           {"SELECT * FROM ks.t WHERE p IN (1, 2) ORDER BY c DESC"},
 		"a range over columns of different orders": {"SELECT * FROM ks.mixed WHERE p = 1 AND (a, b) > (1, 2)", "DELETE FROM ks.mixed WHERE p = 1 AND (a, b) >= (1, 2)"},
@@ -53,13 +54,26 @@ func TestServer_UnsupportedFeatures(t *testing.T) {
 		"the function tojson()":                                    {"SELECT toJson(v) FROM ks.t"},
 		"the function blobasint()":                                 {"INSERT INTO ks.t (p, c) VALUES (1, blobAsInt(0x01))"},
 		"the function f()":                                         {"SELECT ks.f(v) FROM ks.t"},
-		"counters":                                                 {"CREATE TABLE ks.o (p int PRIMARY KEY, n counter)", "ALTER TABLE ks.t ADD n counter"},
-		"COMPACT STORAGE":                                          {"CREATE TABLE ks.o (p int PRIMARY KEY) WITH COMPACT STORAGE"},
-		"RENAME":                                                   {"ALTER TABLE ks.t RENAME c TO d"},
-		"a change of a column's type":                              {"ALTER TABLE ks.t ALTER v TYPE varint"},
-		"SCYLLA_TIMEUUID_LIST_INDEX":                               {"UPDATE ks.t SET l[SCYLLA_TIMEUUID_LIST_INDEX(?)] = 1 WHERE p = 1 AND c = 1"},
-		"SCYLLA_COUNTER_SHARD_LIST":                                {"UPDATE ks.t SET v = SCYLLA_COUNTER_SHARD_LIST([]) WHERE p = 1 AND c = 1"},
-		"SCYLLA_CLUSTERING_BOUND":                                  {"SELECT * FROM ks.t WHERE p = 1 AND (c) > SCYLLA_CLUSTERING_BOUND (1)"},
+		"a value of type duration written as text":                 {"INSERT INTO ks.pairs (p, d) VALUES (1, 1h)", "UPDATE ks.pairs SET d = 12h30m WHERE p = 1"},
+		"elements of a list by their index": {
+			"UPDATE ks.t SET l[0] = 1 WHERE p = 1 AND c = 1", "UPDATE ks.t SET l[?] = ? WHERE p = 1 AND c = 1", "DELETE l[0] FROM ks.t WHERE p = 1 AND c = 1",
+		},
+		"the removal of elements of a list by their value":                      {"UPDATE ks.t SET l = l - [1] WHERE p = 1 AND c = 1"},
+		"elements before the first one of a list":                               {"UPDATE ks.t SET l = [1] + l WHERE p = 1 AND c = 1"},
+		"elements of collections in IF":                                         {"UPDATE ks.t SET v = 1 WHERE p = 1 AND c = 1 IF m['a'] = 1", "DELETE v FROM ks.t WHERE p = 1 AND c = 1 IF l[0] = 1"},
+		"= and IN of several columns":                                           {"SELECT * FROM ks.mixed WHERE p = 1 AND (a, b) = (1, 2)", "SELECT * FROM ks.mixed WHERE p = 1 AND (a, b) IN ((1, 2), (3, 4))", "SELECT * FROM ks.mixed WHERE p = 1 AND (a, b) IN ?"},
+		"a bind marker for several columns":                                     {"SELECT * FROM ks.mixed WHERE p = 1 AND (a, b) > ?"},
+		"tuples as constants":                                                   {"INSERT INTO ks.pairs (p, v) VALUES (1, (1, 'x'))"},
+		"the function uuid()":                                                   {"SELECT uuid() FROM ks.t", "INSERT INTO ks.t (p, c) VALUES (uuid(), 1)"},
+		"the function mintimeuuid()":                                            {"SELECT * FROM ks.t WHERE p = 1 AND c > minTimeuuid('2020-01-01')"},
+		"USING TIMEOUT ?, a timeout that is not written as a number and a unit": {"SELECT * FROM ks.t USING TIMEOUT ?", "DELETE FROM ks.t USING TIMEOUT ? WHERE p = 1"},
+		"counters":                    {"CREATE TABLE ks.o (p int PRIMARY KEY, n counter)", "ALTER TABLE ks.t ADD n counter"},
+		"COMPACT STORAGE":             {"CREATE TABLE ks.o (p int PRIMARY KEY) WITH COMPACT STORAGE"},
+		"RENAME":                      {"ALTER TABLE ks.t RENAME c TO d"},
+		"a change of a column's type": {"ALTER TABLE ks.t ALTER v TYPE varint"},
+		"SCYLLA_TIMEUUID_LIST_INDEX":  {"UPDATE ks.t SET l[SCYLLA_TIMEUUID_LIST_INDEX(?)] = 1 WHERE p = 1 AND c = 1"},
+		"SCYLLA_COUNTER_SHARD_LIST":   {"UPDATE ks.t SET v = SCYLLA_COUNTER_SHARD_LIST([]) WHERE p = 1 AND c = 1"},
+		"SCYLLA_CLUSTERING_BOUND":     {"SELECT * FROM ks.t WHERE p = 1 AND (c) > SCYLLA_CLUSTERING_BOUND (1)"},
 		"the type u: it is none of CQL's own, and user-defined types are not imitated": {"CREATE TABLE ks.o (p int PRIMARY KEY, v frozen<u>)"},
 	}
 	for feature, texts := range features {

@@ -17,6 +17,7 @@ const (
 // network accepts them. It is safe for concurrent use.
 type writer struct {
 	conn net.Conn
+	node *node // nil with one node
 
 	mu     sync.Mutex
 	filled sync.Cond // there is something to send, or the writer is closed
@@ -25,8 +26,8 @@ type writer struct {
 	closed bool
 }
 
-func newWriter(conn net.Conn) *writer {
-	w := &writer{conn: conn}
+func newWriter(conn net.Conn, n *node) *writer {
+	w := &writer{conn: conn, node: n}
 	w.filled.L, w.space.L = &w.mu, &w.mu
 	return w
 }
@@ -66,7 +67,11 @@ func (w *writer) run() error {
 		out, w.queue = w.queue, out[:0]
 		w.space.Broadcast()
 		w.mu.Unlock()
-		if _, err := w.conn.Write(out); err != nil {
+		err := net.ErrClosed
+		if w.node.await() {
+			_, err = w.conn.Write(out)
+		}
+		if err != nil {
 			w.close()
 			return err
 		}

@@ -164,8 +164,9 @@ func (d *Diff) message(s string) string {
 	return clockTexts.ReplaceAllString(backtrace.ReplaceAllString(s, ""), "<time>")
 }
 
-// anyValue are the keys of SUPPORTED whose value differs between runs.
-var anyValue = []string{"SCYLLA_SHARD_AWARE_PORT", "SCYLLA_SHARD"}
+// anyValue are the keys of SUPPORTED whose value differs between runs, and that of the
+// compressions, of which the server has none.
+var anyValue = []string{"SCYLLA_SHARD_AWARE_PORT", "SCYLLA_SHARD", "COMPRESSION"}
 
 func (d *Diff) supported(want, got map[string][]string) string {
 	for k, w := range want {

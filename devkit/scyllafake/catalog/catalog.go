@@ -32,7 +32,7 @@ type Keyspace struct {
 	// Tablets is true for a keyspace in tablets mode; InitialTablets is as configured.
 	Tablets        bool
 	InitialTablets int
-	Tables         map[string]*Table // CDC logs included
+	Tables         map[string]*Table `json:"-"` // CDC logs included
 }
 
 // ColumnKind is a column's role.
@@ -79,8 +79,8 @@ type Table struct {
 
 	// PartitionKey and Clustering are in key order, Statics and Regulars by name.
 	PartitionKey, Clustering, Statics, Regulars []*Column
-	ByName                                      map[string]*Column
-	ByID                                        map[int32]*Column // live columns only
+	ByName                                      map[string]*Column `json:"-"`
+	ByID                                        map[int32]*Column  `json:"-"` // live columns only
 	NextColumnID                                int32
 
 	Options Options

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -33,6 +34,19 @@ func DefaultOptions() Options {
 		Compaction:          map[string]string{"class": "SizeTieredCompactionStrategy"},
 		Compression:         map[string]string{"sstable_compression": "org.apache.cassandra.io.compress.LZ4Compressor"},
 	}
+}
+
+// UnmarshalJSON reads a table as JSON has it.
+func (t *Table) UnmarshalJSON(b []byte) error {
+	type plain Table
+	if err := json.Unmarshal(b, (*plain)(t)); err != nil {
+		return err
+	}
+	t.ByName, t.ByID = map[string]*Column{}, map[int32]*Column{}
+	for _, c := range t.Columns() {
+		t.ByName[c.Name], t.ByID[c.ID] = c, c
+	}
+	return nil
 }
 
 // Add adds a column and gives it the next ID. Key columns are appended to their key,

@@ -118,20 +118,14 @@ func (t *transformer) multiCell(col *columnPlan, d *store.ColumnData, state *row
 
 // frozenValue serialises the live elements of elems, n of them, as the log's type.
 func frozenValue(typ *cqltype.Type, elems []store.Element, n int) []byte {
-	if typ.Kind == cqltype.Set {
-		keys := make([][]byte, 0, n)
-		for i := range elems {
-			if !elems[i].Dead {
-				keys = append(keys, elems[i].Path)
-			}
-		}
-		return cqltype.BuildCollection(keys...)
-	}
 	keys, values := make([][]byte, 0, n), make([][]byte, 0, n)
 	for i := range elems {
 		if !elems[i].Dead {
 			keys, values = append(keys, elems[i].Path), append(values, elems[i].Value)
 		}
+	}
+	if typ.Kind == cqltype.Set {
+		return cqltype.BuildCollection(keys...)
 	}
 	return cqltype.BuildMap(keys, values)
 }

@@ -182,7 +182,7 @@ func BenchmarkAugment_Insert(b *testing.B) {
 	for _, c := range f.base.Columns()[3:] {
 		row.Columns = append(row.Columns, store.ColumnData{ID: c.ID, Cell: cell("a value")})
 	}
-	sortColumns(row.Columns)
+	slices.SortFunc(row.Columns, func(a, b store.ColumnData) int { return int(a.ID - b.ID) })
 	muts := []*store.Mutation{{Table: f.base, Key: key, Token: f.base.Token(key), Rows: []store.Row{row}}}
 	at := now.Add(time.Millisecond)
 	b.ReportAllocs()

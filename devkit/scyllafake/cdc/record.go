@@ -1,30 +1,16 @@
 package cdc
 
 import (
-	"encoding/binary"
+	"slices"
+	"sync/atomic"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/topology"
 )
 
-// Serialised values that many rows share. They are read-only: the store copies its
-// input.
-var (
-	trueValue       = []byte{1}
-	operationValues = func() (v [OpPostImage + 1][]byte) {
-		for i := range v {
-			v[i] = []byte{byte(i)}
-		}
-		return v
-	}()
-	seqValues = func() (v [64][]byte) {
-		for i := range v {
-			v[i] = binary.BigEndian.AppendUint32(nil, uint32(i))
-		}
-		return v
-	}()
-)
+// trueValue is the serialised true. It is read-only: the store copies its input.
+var trueValue = []byte{1}
 
 // record builds the log rows of one partition and timestamp: one cdc$time,
 // rows numbered from 0, the last one marked.
@@ -68,17 +54,11 @@ func newRecord(p *plan, s *source, stream *topology.StreamID, keys [][]byte, ts 
 // partition key. Columns are set before the next row is begun.
 func (r *record) add(op Operation) {
 	n := len(r.mut.Rows)
-	var seq []byte
-	if n < len(seqValues) {
-		seq = seqValues[n]
-	} else {
-		seq = binary.BigEndian.AppendUint32(nil, uint32(n))
-	}
 	clustering := r.block.clustering[:]
 	if n > 0 {
 		clustering = make([][]byte, 2)
 	}
-	clustering[0], clustering[1] = r.time, seq
+	clustering[0], clustering[1] = r.time, cqltype.EncodeInt32(int32(n))
 	r.mut.Rows = append(r.mut.Rows, store.Row{
 		Clustering: clustering,
 		Columns:    make([]store.ColumnData, 0, r.width),
@@ -87,7 +67,7 @@ func (r *record) add(op Operation) {
 	// has the lowest number, so no other has to move.
 	row := &r.mut.Rows[n]
 	row.Columns = append(row.Columns, store.ColumnData{ID: r.plan.endOfBatch})
-	r.set(r.plan.operation, operationValues[op])
+	r.set(r.plan.operation, []byte{byte(op)})
 	for i, id := range r.plan.partitionKey {
 		r.set(id, r.keys[i])
 	}
@@ -122,7 +102,7 @@ func (r *record) setClustering(key [][]byte) {
 // setTTL sets cdc$ttl to a TTL in seconds, if there is one.
 func (r *record) setTTL(ttl int32) {
 	if ttl != 0 {
-		r.set(r.plan.ttl, binary.BigEndian.AppendUint64(nil, uint64(ttl)))
+		r.set(r.plan.ttl, cqltype.EncodeInt64(int64(ttl)))
 	}
 }
 
@@ -140,19 +120,19 @@ func (r *record) finish() *store.Mutation {
 		} else {
 			row.Columns = row.Columns[1:]
 		}
-		sortColumns(row.Columns)
+		slices.SortFunc(row.Columns, func(a, b store.ColumnData) int { return int(a.ID - b.ID) })
 	}
 	return r.mut
 }
 
-// sortColumns is an insertion sort: rows are short and nearly in order.
-func sortColumns(cols []store.ColumnData) {
-	for i := 1; i < len(cols); i++ {
-		c := cols[i]
-		j := i
-		for ; j > 0 && cols[j-1].ID > c.ID; j-- {
-			cols[j] = cols[j-1]
-		}
-		cols[j] = c
-	}
+// source generates the low half of each cdc$time: the same numbers in the same order
+// for one seed. Unlike a rand.Source it is safe for concurrent use without a lock.
+type source struct{ state atomic.Uint64 }
+
+// next implements SplitMix64.
+func (s *source) next() uint64 {
+	z := s.state.Add(0x9e3779b97f4a7c15)
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
 }

@@ -1,5 +1,9 @@
 package cql
 
+import (
+	"iter"
+)
+
 // Statement is one parsed CQL statement: one of the pointer types below.
 type Statement interface{ statement() }
 
@@ -97,9 +101,7 @@ type Relation struct {
 	Multi bool
 	// Token is set for token(a, b).
 	Token bool
-	// Elem is the index of c[elem]; IF only.
-	Elem Term
-	Op   Op
+	Op    Op
 	// Value is the right side. For OpIn it is nil when In lists the members;
 	// "IN ?" has Value set to a Marker.
 	Value Term
@@ -112,8 +114,6 @@ type Selector struct {
 	// count(1) are FuncCall{Name: count} without arguments).
 	Expr  Term
 	Alias string
-	// Text is the source text of the expression, white space squeezed.
-	Text string
 }
 
 // Order is one ORDER BY column.
@@ -168,11 +168,10 @@ type AssignKind uint8
 
 // The assignment forms.
 const (
-	AssignSet     AssignKind = iota // c = term
-	AssignAppend                    // c = c + term, c += term
-	AssignPrepend                   // c = term + c
-	AssignRemove                    // c = c - term, c -= term
-	AssignElem                      // c[elem] = term
+	AssignSet    AssignKind = iota // c = term
+	AssignAppend                   // c = c + term, c += term
+	AssignRemove                   // c = c - term, c -= term
+	AssignElem                     // c[elem] = term
 )
 
 // Assignment is one element of a SET clause.
@@ -269,13 +268,10 @@ type (
 	}
 	// CreateTable is CREATE TABLE.
 	CreateTable struct {
-		IfNotExists  bool
-		Table        Name
-		Columns      []ColumnDef
-		PartitionKey []string // empty when a column carries PRIMARY KEY
-		// PrimaryKeys counts the PRIMARY KEY clauses, also in columns; the grammar
-		// accepts any number. PartitionKey and Clustering are of the last clause.
-		PrimaryKeys    int
+		IfNotExists    bool
+		Table          Name
+		Columns        []ColumnDef
+		PartitionKey   []string // empty when a column carries PRIMARY KEY
 		Clustering     []string
 		ClusterOrder   []Order
 		CompactStorage bool
@@ -314,3 +310,22 @@ func (*AlterTable) statement()     {}
 func (*DropTable) statement()      {}
 func (*Truncate) statement()       {}
 func (*Unsupported) statement()    {}
+
+// Columns yields the names of the columns that a select expression refers to.
+func Columns(t Term) iter.Seq[string] {
+	return func(yield func(string) bool) { eachColumn(t, yield) }
+}
+
+func eachColumn(t Term, yield func(string) bool) bool {
+	switch t := t.(type) {
+	case ColumnRef:
+		return yield(t.Column)
+	case FuncCall:
+		for _, arg := range t.Args {
+			if !eachColumn(arg, yield) {
+				return false
+			}
+		}
+	}
+	return true
+}

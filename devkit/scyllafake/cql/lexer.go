@@ -163,11 +163,8 @@ func scanWord(s string) (kind, int) {
 		}
 		return k, n
 	}
-	if s[0] == 'P' {
-		// 'P' alone is a duration too: the grammar prefers that to a name.
-		if n := scanISODuration(s); n >= ident {
-			return tDuration, n
-		}
+	if s[:ident] == "P" || s[:ident] == "PT" {
+		return tDuration, ident // ISO durations without a part, which the grammar prefers to names
 	}
 	return wordKind(s[:ident]), ident
 }
@@ -202,9 +199,6 @@ func scanNumber(s string) (n int, k kind) {
 	sign := 0
 	if s[0] == '-' {
 		sign = 1
-	}
-	if sign < len(s) && s[sign] == 'P' {
-		return sign + scanISODuration(s[sign:]), tDuration
 	}
 	n = sign + digits(s[sign:])
 	if n == sign {
@@ -260,6 +254,50 @@ func isUUID(s string) bool {
 				return false
 			}
 		} else if !isHex(s[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// units are the units of a duration such as 1h30m, longer ones first.
+var units = []string{"mo", "ms", "us", "µs", "ns", "y", "w", "d", "h", "m", "s"}
+
+// scanUnits reads 1h30m: digits and a unit, one or more times. It returns 0
+// if s does not begin with such a pair.
+func scanUnits(s string) int {
+	n := 0
+	for {
+		d := digits(s[n:])
+		if d == 0 {
+			return n
+		}
+		u := unit(s[n+d:])
+		if u == 0 {
+			return n
+		}
+		n += d + u
+	}
+}
+
+func unit(s string) int {
+	for _, u := range units {
+		if len(s) >= len(u) && equalASCII(s[:len(u)], u) {
+			return len(u)
+		}
+	}
+	return 0
+}
+
+// equalASCII compares s with lower, ignoring the case of A-Z only: Unicode folding
+// would accept a Greek mu for the micro sign.
+func equalASCII(s, lower string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != lower[i] {
 			return false
 		}
 	}

@@ -23,12 +23,12 @@ func TestParse_Tables(t *testing.T) {
 	name := Name{"ks", "t"}
 	check(t, map[string]Statement{
 		"CREATE TABLE ks.t (a int PRIMARY KEY, b text static,)": &CreateTable{
-			Table: name, PrimaryKeys: 1,
+			Table:   name,
 			Columns: []ColumnDef{{Name: "a", Type: "int", PrimaryKey: true}, {Name: "b", Type: "text", Static: true}},
 		},
 		"CREATE COLUMNFAMILY ks.t (a int, \"B\" int, c int, PRIMARY KEY ((a, \"B\"), c)) WITH CLUSTERING ORDER BY (c DESC) AND ID = 'x' " +
 			"AND gc_grace_seconds=-1 AND cdc = {'enabled': true} AND compact storage AND x = ALL AND y = NULL": &CreateTable{
-			Table: name, PrimaryKeys: 1,
+			Table:        name,
 			Columns:      []ColumnDef{{Name: "a", Type: "int"}, {Name: "B", Type: "int"}, {Name: "c", Type: "int"}},
 			PartitionKey: []string{"a", "B"}, Clustering: []string{"c"},
 			ClusterOrder: []Order{{"c", true}}, CompactStorage: true,

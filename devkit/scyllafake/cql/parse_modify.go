@@ -86,7 +86,7 @@ func (p *parser) assignment() Assignment {
 	return a
 }
 
-// assignColumn reads the part after "c =": a value, c + x, c - x, or x + c.
+// assignColumn reads the part after "c =": a value, c + x or c - x.
 func (p *parser) assignColumn(a *Assignment) {
 	if p.accept("K_SCYLLA_COUNTER_SHARD_LIST") {
 		panic(&Unsupported{What: "SCYLLA_COUNTER_SHARD_LIST"})
@@ -97,21 +97,16 @@ func (p *parser) assignColumn(a *Assignment) {
 			p.assignOperation(a)
 			return
 		case tInteger:
-			p.assignInteger(a)
-			return
+			panic(&Unsupported{What: "counters"}) // "c -3", where the sign belongs to the number
 		case tLParen, tDot:
 		default:
 			panic(p.noViable())
 		}
 	}
 	a.Value = p.term()
-	if !p.accept(tPlus) {
-		return
+	if p.accept(tPlus) {
+		panic(&Unsupported{What: "elements before the first one of a list"})
 	}
-	if p.ident() != a.Column {
-		panic(p.refuse("Only expressions of the form X = <value> + X are supported."))
-	}
-	a.Kind = AssignPrepend
 }
 
 // assignOperation: c + term or c - term.
@@ -126,20 +121,6 @@ func (p *parser) assignOperation(a *Assignment) {
 	if column != a.Column {
 		panic(p.refuse("Only expressions of the form X = X " + p.text(sign) + "<value> are supported."))
 	}
-}
-
-// assignInteger: "c -3", where the sign belongs to the number.
-func (p *parser) assignInteger(a *Assignment) {
-	column := p.ident()
-	n := p.constant()
-	if column != a.Column {
-		sign := "+"
-		if n.Text[0] == '-' {
-			sign = "-"
-		}
-		panic(p.refuse("Only expressions of the form X = X " + sign + " <value> are supported."))
-	}
-	a.Kind, a.Value = AssignAppend, n
 }
 
 func (p *parser) delete() *Delete {

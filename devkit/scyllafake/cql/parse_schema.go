@@ -38,7 +38,6 @@ func (p *parser) createTable() *CreateTable {
 func (p *parser) tableElement(s *CreateTable) {
 	if p.accept("K_PRIMARY") {
 		p.expect("K_KEY", setOf(tLParen))
-		s.PrimaryKeys++
 		s.PartitionKey, s.Clustering = p.primaryKey()
 		return
 	}
@@ -47,7 +46,6 @@ func (p *parser) tableElement(s *CreateTable) {
 	if p.accept("K_PRIMARY") {
 		p.expect("K_KEY", setOf(tComma, tRParen))
 		c.PrimaryKey = true
-		s.PrimaryKeys++
 	}
 	s.Columns = append(s.Columns, c)
 }

@@ -85,21 +85,11 @@ func (p *parser) selectClause(s *Select) {
 }
 
 func (p *parser) selector() Selector {
-	start := p.toks[p.pos].start
 	sel := Selector{Expr: p.unaliased()}
-	sel.Text = squeeze(p.src[start:p.toks[p.pos-1].end])
 	if p.accept("K_AS") {
 		sel.Alias = p.ident()
 	}
 	return sel
-}
-
-// squeeze replaces each stretch of white space by one space.
-func squeeze(s string) string {
-	if !strings.ContainsAny(s, "\t\r\n") && !strings.Contains(s, "  ") {
-		return s
-	}
-	return strings.Join(strings.Fields(s), " ")
 }
 
 // selectorFollow contains the tokens after a column's name in a select clause.

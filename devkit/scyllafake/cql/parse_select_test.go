@@ -9,7 +9,7 @@ func TestParse_Select(t *testing.T) {
 	t.Parallel()
 	kv := Name{Name: "kv"}
 	star := func(s Select) *Select { s.Star, s.From = true, kv; return &s }
-	col := func(c string) Selector { return Selector{Expr: ColumnRef{c}, Text: c} }
+	col := func(c string) Selector { return Selector{Expr: ColumnRef{c}} }
 	check(t, map[string]Statement{
 		"SELECT * FROM kv": star(Select{}),
 		"select * from Ks.kv;": &Select{
@@ -21,23 +21,23 @@ func TestParse_Select(t *testing.T) {
 		},
 		"SELECT json, distinct FROM kv": &Select{Selectors: []Selector{col("json"), col("distinct")}, From: kv},
 		"SELECT json AS x FROM kv": &Select{
-			Selectors: []Selector{{Expr: ColumnRef{"json"}, Alias: "x", Text: "json"}}, From: kv,
+			Selectors: []Selector{{Expr: ColumnRef{"json"}, Alias: "x"}}, From: kv,
 		},
-		"SELECT as AS as FROM kv": &Select{Selectors: []Selector{{Expr: ColumnRef{"as"}, Alias: "as", Text: "as"}}, From: kv},
+		"SELECT as AS as FROM kv": &Select{Selectors: []Selector{{Expr: ColumnRef{"as"}, Alias: "as"}}, From: kv},
 		"SELECT count(*), COUNT(1) AS n, count(w), count FROM kv": &Select{
 			Selectors: []Selector{
-				{Expr: FuncCall{Name: Name{Name: "count"}}, Text: "count(*)"},
-				{Expr: FuncCall{Name: Name{Name: "count"}}, Text: "COUNT(1)", Alias: "n"},
-				{Expr: FuncCall{Name{"", "count"}, []Term{ColumnRef{"w"}}}, Text: "count(w)"},
+				{Expr: FuncCall{Name: Name{Name: "count"}}},
+				{Expr: FuncCall{Name: Name{Name: "count"}}, Alias: "n"},
+				{Expr: FuncCall{Name{"", "count"}, []Term{ColumnRef{"w"}}}},
 				col("count"),
 			},
 			From: kv,
 		},
 		"SELECT WriteTime( v ), ttl(\"V\"), ks.fn(a,  fn()) FROM kv": &Select{
 			Selectors: []Selector{
-				{Expr: FuncCall{Name{"", "writetime"}, []Term{ColumnRef{"v"}}}, Text: "WriteTime( v )"},
-				{Expr: FuncCall{Name{"", "ttl"}, []Term{ColumnRef{"V"}}}, Text: `ttl("V")`},
-				{Expr: FuncCall{Name{"ks", "fn"}, []Term{ColumnRef{"a"}, FuncCall{Name: Name{Name: "fn"}}}}, Text: "ks.fn(a, fn())"},
+				{Expr: FuncCall{Name{"", "writetime"}, []Term{ColumnRef{"v"}}}},
+				{Expr: FuncCall{Name{"", "ttl"}, []Term{ColumnRef{"V"}}}},
+				{Expr: FuncCall{Name{"ks", "fn"}, []Term{ColumnRef{"a"}, FuncCall{Name: Name{Name: "fn"}}}}},
 			},
 			From: kv,
 		},
@@ -57,24 +57,19 @@ func TestParse_Where(t *testing.T) {
 	t.Parallel()
 	one, two := integer("1"), integer("2")
 	tests := map[string]Relation{
-		"a = 1":                      eq("a", one),
-		"\"A\" != 1":                 {Columns: []string{"A"}, Op: OpNE, Value: one},
-		"a < 1":                      {Columns: []string{"a"}, Op: OpLT, Value: one},
-		"a <= 1":                     {Columns: []string{"a"}, Op: OpLE, Value: one},
-		"a > 1":                      {Columns: []string{"a"}, Op: OpGT, Value: one},
-		"a >= 1":                     {Columns: []string{"a"}, Op: OpGE, Value: one},
-		"a IN (1, 2)":                {Columns: []string{"a"}, Op: OpIn, In: []Term{one, two}},
-		"a IN ()":                    {Columns: []string{"a"}, Op: OpIn, In: []Term{}},
-		"a IN ?":                     {Columns: []string{"a"}, Op: OpIn, Value: Marker{0}},
-		"a IN :x":                    {Columns: []string{"a"}, Op: OpIn, Value: Marker{0}},
-		"token(a, b) > token(1, 2)":  {Columns: []string{"a", "b"}, Token: true, Op: OpGT, Value: FuncCall{Name{"", "token"}, []Term{one, two}}},
-		"(a) > (1)":                  {Columns: []string{"a"}, Multi: true, Op: OpGT, Value: TupleLit{[]Term{one}}},
-		"(a, b) <= ?":                {Columns: []string{"a", "b"}, Multi: true, Op: OpLE, Value: Marker{0}},
-		"(a, b) IN ((1, 2), (2, 1))": {Columns: []string{"a", "b"}, Multi: true, Op: OpIn, In: []Term{TupleLit{[]Term{one, two}}, TupleLit{[]Term{two, one}}}},
-		"(a, b) IN (?, ?)":           {Columns: []string{"a", "b"}, Multi: true, Op: OpIn, In: []Term{Marker{0}, Marker{1}}},
-		"(a, b) IN ?":                {Columns: []string{"a", "b"}, Multi: true, Op: OpIn, Value: Marker{0}},
-		"(a, b) IN ()":               {Columns: []string{"a", "b"}, Multi: true, Op: OpIn, In: []Term{}},
-		"((a = 1))":                  eq("a", one),
+		"a = 1":                     eq("a", one),
+		"\"A\" != 1":                {Columns: []string{"A"}, Op: OpNE, Value: one},
+		"a < 1":                     {Columns: []string{"a"}, Op: OpLT, Value: one},
+		"a <= 1":                    {Columns: []string{"a"}, Op: OpLE, Value: one},
+		"a > 1":                     {Columns: []string{"a"}, Op: OpGT, Value: one},
+		"a >= 1":                    {Columns: []string{"a"}, Op: OpGE, Value: one},
+		"a IN (1, 2)":               {Columns: []string{"a"}, Op: OpIn, In: []Term{one, two}},
+		"a IN ()":                   {Columns: []string{"a"}, Op: OpIn, In: []Term{}},
+		"a IN ?":                    {Columns: []string{"a"}, Op: OpIn, Value: Marker{0}},
+		"a IN :x":                   {Columns: []string{"a"}, Op: OpIn, Value: Marker{0}},
+		"token(a, b) > token(1, 2)": {Columns: []string{"a", "b"}, Token: true, Op: OpGT, Value: FuncCall{Name{"", "token"}, []Term{one, two}}},
+		"(a) > (1)":                 {Columns: []string{"a"}, Multi: true, Op: OpGT, Value: TupleLit{[]Term{one}}},
+		"((a = 1))":                 eq("a", one),
 	}
 	for text, want := range tests {
 		binds := Binds{}

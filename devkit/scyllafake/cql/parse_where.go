@@ -71,61 +71,27 @@ func (p *parser) tupleAhead() bool {
 	return identStart[p.toks[i].kind] && p.toks[i+1].kind == tRParen
 }
 
-// tupleRelation: (a, b) > (1, 2), (a, b) IN ((1, 2), (3, 4)).
+// tupleRelation: (a, b) > (1, 2).
 func (p *parser) tupleRelation() Relation {
 	r := Relation{Multi: true, Columns: p.parenIdents()}
-	if p.kind() == "K_IN" {
-		p.tupleIn(&r)
-		return r
+	if k := p.kind(); k == tEqual || k == "K_IN" {
+		panic(&Unsupported{What: "= and IN of several columns"})
 	}
 	if !relationOps[p.kind()] {
 		panic(p.noViable())
 	}
 	at := p.pos
 	r.Op = p.relationOp()
-	if p.accept("K_SCYLLA_CLUSTERING_BOUND") {
-		panic(&Unsupported{What: "SCYLLA_CLUSTERING_BOUND"})
-	}
-	r.Value = p.tupleOrMarker(at)
-	return r
-}
-
-func (p *parser) tupleIn(r *Relation) {
-	r.Op = OpIn
-	at := p.pos
-	p.next()
-	if p.markerAhead() {
-		r.Value = p.marker()
-		return
-	}
-	if p.kind() != tLParen {
-		panic(p.noViableAt(at))
-	}
-	p.next()
-	r.In = []Term{}
-	if p.accept(tRParen) {
-		return
-	}
-	tuples := p.kind() == tLParen
-	p.list(func() {
-		if tuples == p.markerAhead() {
-			panic(p.noViable())
-		}
-		r.In = append(r.In, p.tupleOrMarker(p.pos))
-	})
-	p.expect(tRParen, nil)
-}
-
-// tupleOrMarker: (1, 2) or a marker; at is the position of an error.
-func (p *parser) tupleOrMarker(at int) Term {
 	switch {
+	case p.accept("K_SCYLLA_CLUSTERING_BOUND"):
+		panic(&Unsupported{What: "SCYLLA_CLUSTERING_BOUND"})
 	case p.markerAhead():
-		return p.marker()
-	case p.kind() == tLParen:
-		return p.value()
-	default:
+		panic(&Unsupported{What: "a bind marker for several columns"})
+	case p.kind() != tLParen:
 		panic(p.noViableAt(at))
 	}
+	r.Value = p.value()
+	return r
 }
 
 // inValues: IN (1, 2), IN ? or IN :name.
@@ -188,11 +154,10 @@ func (p *parser) conditionAt(n int) bool {
 // columnCondition: one condition of an IF clause.
 func (p *parser) columnCondition() Relation {
 	r := Relation{Columns: []string{p.ident()}}
-	if p.accept(tLBracket) {
-		r.Elem = p.term()
-		p.expect(tRBracket, relationOps.union(setOf("K_IN")))
-	}
-	if p.kind() == "K_IN" {
+	switch p.kind() {
+	case tLBracket:
+		panic(&Unsupported{What: "elements of collections in IF"})
+	case "K_IN":
 		p.inValues(&r)
 		return r
 	}

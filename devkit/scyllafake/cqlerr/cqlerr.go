@@ -6,26 +6,21 @@ import "fmt"
 // Code is an error code of the native protocol.
 type Code int32
 
-// The codes that ScyllaDB sends.
+// The codes that the server sends.
 const (
 	Server         Code = 0x0000
 	Protocol       Code = 0x000A
 	BadCredentials Code = 0x0100
 	Unavailable    Code = 0x1000
 	Overloaded     Code = 0x1001
-	Bootstrapping  Code = 0x1002
-	Truncate       Code = 0x1003
 	WriteTimeout   Code = 0x1100
 	ReadTimeout    Code = 0x1200
-	ReadFailure    Code = 0x1300
-	WriteFailure   Code = 0x1500
 	Syntax         Code = 0x2000
 	Unauthorized   Code = 0x2100
 	Invalid        Code = 0x2200
 	Config         Code = 0x2300
 	AlreadyExists  Code = 0x2400
 	Unprepared     Code = 0x2500
-	RateLimit      Code = 0xF000
 )
 
 // Error is an error frame. The fields after Message are the extra body of the
@@ -34,14 +29,12 @@ type Error struct {
 	Code    Code
 	Message string
 
-	Consistency        uint16 // unavailable, timeouts, failures
+	Consistency        uint16 // unavailable, timeouts
 	Received, BlockFor int32  // unavailable: alive, required
-	NumFailures        int32
-	WriteType          string // write timeout, write failure
-	DataPresent        bool   // read timeout, read failure
+	WriteType          string // write timeout
+	DataPresent        bool   // read timeout
 	Keyspace, Table    string // already exists
 	ID                 []byte // unprepared
-	RateOp, RateCoord  byte
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%04x %s", int32(e.Code), e.Message) }

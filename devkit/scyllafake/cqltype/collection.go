@@ -96,17 +96,6 @@ func Components(v []byte) iter.Seq2[int, []byte] {
 	}
 }
 
-// Component returns the i-th component of a serialised tuple, nil when it is
-// null or missing.
-func Component(v []byte, i int) []byte {
-	for n, e := range Components(v) {
-		if n == i {
-			return e
-		}
-	}
-	return nil
-}
-
 // BuildCollection serialises a list or set of the elements without a change of order.
 func BuildCollection(elems ...[]byte) []byte {
 	size := 4

@@ -14,15 +14,6 @@ func EncodeDuration(months, days int32, nanos int64) []byte {
 	return appendVInt(dst, nanos)
 }
 
-// DecodeDuration decodes a duration that Validate accepted.
-func DecodeDuration(v []byte) (months, days int32, nanos int64) {
-	parts, ok := durationParts(v)
-	if !ok {
-		return 0, 0, 0
-	}
-	return int32(parts[0]), int32(parts[1]), parts[2]
-}
-
 func durationParts(v []byte) (parts [3]int64, ok bool) {
 	for i := range parts {
 		if parts[i], v, ok = readVInt(v); !ok {

@@ -35,10 +35,10 @@ func (t *Type) Accepts(c cql.LiteralKind) bool {
 		return t.Kind == UUID || t.Kind == TimeUUID
 	case cql.LitBool:
 		return t.Kind == Boolean
-	case cql.LitHex:
-		return t.Kind == Blob
 	case cql.LitDuration:
 		return t.Kind == Duration
+	case cql.LitHex:
+		return t.Kind == Blob
 	}
 	return false
 }
@@ -46,7 +46,7 @@ func (t *Type) Accepts(c cql.LiteralKind) bool {
 // FromText parses the text of a value, as in a constant of CQL and a string in JSON:
 // '2020-01-01' without its quotes for a date, hexadecimal digits without 0x for a blob.
 // An empty text is the empty value of the types that are not texts themselves, except
-// integers and booleans (false). Collections and tuples have no such form. Errors
+// integers and booleans (false). Collections, tuples and durations have no such form here. Errors
 // are *cqlerr.Error.
 func (t *Type) FromText(s string) ([]byte, error) {
 	switch t.Kind {
@@ -71,7 +71,7 @@ func (t *Type) FromText(s string) ([]byte, error) {
 			return []byte{0}, nil
 		}
 		return nil, marshalErrorf("unable to make boolean from '%s'", s)
-	case List, Set, Map, Tuple, Custom:
+	case List, Set, Map, Tuple, Custom, Duration:
 		return nil, cqlerr.Unsupported("a value of type " + t.String() + " written as text")
 	}
 	if s == "" {
@@ -109,9 +109,6 @@ func (t *Type) FromText(s string) ([]byte, error) {
 			return nil, marshalErrorf("Failed to parse inet_addr from '%s'", s)
 		}
 		return a.AsSlice(), nil
-	case Duration:
-		months, days, nanos, err := ParseDuration(s)
-		return EncodeDuration(months, days, nanos), err
 	}
 	return nil, cqlerr.Unsupported("a value of type " + t.String() + " written as text")
 }

@@ -15,6 +15,18 @@ func (t *Type) String() string {
 	return name
 }
 
+// MarshalText returns String.
+func (t *Type) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText is Parse.
+func (t *Type) UnmarshalText(text []byte) error {
+	parsed, err := Parse(string(text))
+	if err == nil {
+		*t = *parsed
+	}
+	return err
+}
+
 // MarshalName returns the class name of t in ScyllaDB's messages,
 // org.apache.cassandra.db.marshal.Int32Type for int.
 func (t *Type) MarshalName() string {

@@ -23,18 +23,6 @@ func TimeUUIDAt(micros int64, low uint64) [16]byte {
 	return NewTimeUUID(uint64(micros*10+Gregorian), low)
 }
 
-// MinTimeUUID returns the smallest timeuuid of a millisecond since 1970, minTimeuuid()
-// in CQL.
-func MinTimeUUID(millis int64) [16]byte {
-	return NewTimeUUID(uint64(millis*10000+Gregorian), 0x8080808080808080)
-}
-
-// MaxTimeUUID returns the largest timeuuid of a millisecond since 1970, maxTimeuuid()
-// in CQL.
-func MaxTimeUUID(millis int64) [16]byte {
-	return NewTimeUUID(uint64(millis*10000+9999+Gregorian), 0x7f7f7f7f7f7f7f7f)
-}
-
 // TimeUUIDMicros returns the time of a version 1 uuid in microseconds since 1970,
 // rounded down; v must have 16 bytes.
 func TimeUUIDMicros(v []byte) int64 { return floorDiv(int64(uuidTime(v))-Gregorian, 10) }

@@ -51,55 +51,53 @@ type Type struct {
 
 // The types without parameters. They are compared by pointer or by Equal.
 var (
-	TASCII     = &Type{Kind: ASCII}
-	TBigInt    = &Type{Kind: BigInt}
-	TBlob      = &Type{Kind: Blob}
-	TBoolean   = &Type{Kind: Boolean}
-	TDate      = &Type{Kind: Date}
-	TDecimal   = &Type{Kind: Decimal}
-	TDouble    = &Type{Kind: Double}
-	TDuration  = &Type{Kind: Duration}
-	TFloat     = &Type{Kind: Float}
-	TInet      = &Type{Kind: Inet}
-	TInt       = &Type{Kind: Int}
-	TSmallInt  = &Type{Kind: SmallInt}
-	TText      = &Type{Kind: Varchar}
-	TTime      = &Type{Kind: Time}
-	TTimestamp = &Type{Kind: Timestamp}
-	TTimeUUID  = &Type{Kind: TimeUUID}
-	TTinyInt   = &Type{Kind: TinyInt}
-	TUUID      = &Type{Kind: UUID}
-	TVarint    = &Type{Kind: Varint}
+	TASCII     = primitive(ASCII, "ascii", "AsciiType", 0, "")
+	TBigInt    = primitive(BigInt, "bigint", "LongType", 8, "Validation failed for type org.apache.cassandra.db.marshal.LongType: got %d bytes")
+	TBlob      = primitive(Blob, "blob", "BytesType", 0, "")
+	TBoolean   = primitive(Boolean, "boolean", "BooleanType", 1, "Validation failed for boolean, got %d bytes")
+	TDate      = primitive(Date, "date", "SimpleDateType", 4, "Expected 4 byte long for date (%d)")
+	TDecimal   = primitive(Decimal, "decimal", "DecimalType", 0, "")
+	TDouble    = primitive(Double, "double", "DoubleType", 8, "Expected 8 bytes for a floating type, got %d")
+	TDuration  = primitive(Duration, "duration", "DurationType", 0, "")
+	TFloat     = primitive(Float, "float", "FloatType", 4, "Expected 4 bytes for a floating type, got %d")
+	TInet      = primitive(Inet, "inet", "InetAddressType", 0, "")
+	TInt       = primitive(Int, "int", "Int32Type", 4, "Validation failed for type org.apache.cassandra.db.marshal.Int32Type: got %d bytes")
+	TSmallInt  = primitive(SmallInt, "smallint", "ShortType", 2, "Expected 2 bytes for a smallint (%d)")
+	TText      = primitive(Varchar, "text", "UTF8Type", 0, "")
+	TTime      = primitive(Time, "time", "TimeType", 8, "Expected 8 byte long for time (%d)")
+	TTimestamp = primitive(Timestamp, "timestamp", "TimestampType", 8, "Validation failed for timestamp - got %d bytes")
+	TTimeUUID  = primitive(TimeUUID, "timeuuid", "TimeUUIDType", 16, "Validation failed for timeuuid - got %d bytes")
+	TTinyInt   = primitive(TinyInt, "tinyint", "ByteType", 1, "Expected 1 byte for a tinyint (%d)")
+	TUUID      = primitive(UUID, "uuid", "UUIDType", 16, "Validation failed for uuid - got %d bytes")
+	TVarint    = primitive(Varint, "varint", "IntegerType", 0, "")
 )
 
 // kinds describes the types: their CQL name, the end of their class name in ScyllaDB's
-// messages, and the length of every value but the empty one, 0 if it varies.
-var kinds = map[Kind]struct {
+// messages, the length of every value but the empty one, 0 if it varies, and the message
+// that refuses another length.
+var kinds = map[Kind]kind{
+	List: {name: "list", class: "ListType"}, Set: {name: "set", class: "SetType"}, Map: {name: "map", class: "MapType"},
+	Tuple: {name: "tuple", class: "TupleType"},
+}
+
+type kind struct {
 	name, class string
 	size        int
-}{
-	ASCII: {"ascii", "AsciiType", 0}, BigInt: {"bigint", "LongType", 8}, Blob: {"blob", "BytesType", 0},
-	Boolean: {"boolean", "BooleanType", 1}, Date: {"date", "SimpleDateType", 4}, Decimal: {"decimal", "DecimalType", 0},
-	Double: {"double", "DoubleType", 8}, Duration: {"duration", "DurationType", 0}, Float: {"float", "FloatType", 4},
-	Inet: {"inet", "InetAddressType", 0}, Int: {"int", "Int32Type", 4}, SmallInt: {"smallint", "ShortType", 2},
-	Varchar: {"text", "UTF8Type", 0}, Time: {"time", "TimeType", 8}, Timestamp: {"timestamp", "TimestampType", 8},
-	TimeUUID: {"timeuuid", "TimeUUIDType", 16}, TinyInt: {"tinyint", "ByteType", 1}, UUID: {"uuid", "UUIDType", 16},
-	Varint: {"varint", "IntegerType", 0},
-	List:   {"list", "ListType", 0}, Set: {"set", "SetType", 0}, Map: {"map", "MapType", 0}, Tuple: {"tuple", "TupleType", 0},
+	badSize     string
 }
 
 // primitives are the types without parameters by their CQL name. varchar is another
 // name of text, which is the one in system_schema.
-var primitives = func() map[string]*Type {
-	m := map[string]*Type{"varchar": TText}
-	for _, t := range []*Type{
-		TASCII, TBigInt, TBlob, TBoolean, TDate, TDecimal, TDouble, TDuration, TFloat, TInet, TInt,
-		TSmallInt, TText, TTime, TTimestamp, TTimeUUID, TTinyInt, TUUID, TVarint,
-	} {
-		m[kinds[t.Kind].name] = t
+var primitives = map[string]*Type{}
+
+func primitive(k Kind, name, class string, size int, badSize string) *Type {
+	t := &Type{Kind: k}
+	kinds[k], primitives[name] = kind{name, class, size, badSize}, t
+	if k == Varchar {
+		primitives["varchar"] = t
 	}
-	return m
-}()
+	return t
+}
 
 // FixedSize returns the length of every value of t but the empty one, or 0 for types of
 // varying length.

@@ -37,6 +37,9 @@ func (t *Type) Validate(v []byte) error {
 		return nil
 	}
 	n := len(v)
+	if k := kinds[t.Kind]; k.size > 0 && n != k.size {
+		return marshalErrorf(k.badSize, n)
+	}
 	switch t.Kind {
 	case ASCII:
 		for _, c := range v {
@@ -46,46 +49,7 @@ func (t *Type) Validate(v []byte) error {
 		}
 	case Varchar:
 		return validateUTF8(v)
-	case TinyInt:
-		if n != 1 {
-			return marshalErrorf("Expected 1 byte for a tinyint (%d)", n)
-		}
-	case SmallInt:
-		if n != 2 {
-			return marshalErrorf("Expected 2 bytes for a smallint (%d)", n)
-		}
-	case Int, BigInt:
-		if n != t.FixedSize() {
-			return marshalErrorf("Validation failed for type %s: got %d bytes", t.MarshalName(), n)
-		}
-	case Boolean:
-		if n != 1 {
-			return marshalErrorf("Validation failed for boolean, got %d bytes", n)
-		}
-	case Float, Double:
-		if n != t.FixedSize() {
-			return marshalErrorf("Expected %d bytes for a floating type, got %d", t.FixedSize(), n)
-		}
-	case Date:
-		if n != 4 {
-			return marshalErrorf("Expected 4 byte long for date (%d)", n)
-		}
-	case Time:
-		if n != 8 {
-			return marshalErrorf("Expected 8 byte long for time (%d)", n)
-		}
-	case Timestamp:
-		if n != 8 {
-			return marshalErrorf("Validation failed for timestamp - got %d bytes", n)
-		}
-	case UUID:
-		if n != 16 {
-			return marshalErrorf("Validation failed for uuid - got %d bytes", n)
-		}
 	case TimeUUID:
-		if n != 16 {
-			return marshalErrorf("Validation failed for timeuuid - got %d bytes", n)
-		}
 		if version := v[6] >> 4; version != 1 {
 			return marshalErrorf("Unsupported UUID version (%d)", version)
 		}

@@ -18,16 +18,6 @@ import (
 // errNoKeyspace is the error for a name without keyspace on a connection without one.
 var errNoKeyspace = cqlerr.Invalidf("No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename")
 
-// Is reports whether stmt is a schema statement.
-func Is(stmt cql.Statement) bool {
-	switch stmt.(type) {
-	case *cql.CreateKeyspace, *cql.AlterKeyspace, *cql.DropKeyspace,
-		*cql.CreateTable, *cql.AlterTable, *cql.DropTable, *cql.Truncate:
-		return true
-	}
-	return false
-}
-
 // Execute applies a statement; keyspace is the connection's, "" if none. Errors for the
 // client are *cqlerr.Error; after any other the outcome is unknown.
 func (c *Catalog) Execute(keyspace string, stmt cql.Statement) (*Result, error) {
@@ -160,6 +150,12 @@ func (w *change) notify(kind, target, keyspace, object string) {
 // answer sets the change in the RESULT.
 func (w *change) answer(kind, target, keyspace, object string) {
 	w.result = &catalog.Change{Kind: kind, Target: target, Keyspace: keyspace, Object: object}
+}
+
+// publish adds an event and sets it in the RESULT.
+func (w *change) publish(kind, target, keyspace, object string) {
+	w.notify(kind, target, keyspace, object)
+	w.answer(kind, target, keyspace, object)
 }
 
 // newID returns a timeuuid for a new table. Its time is that of the statement by the node's

@@ -62,8 +62,7 @@ func (w *change) createKeyspace(s *cql.CreateKeyspace) error {
 	w.next.Keyspaces[name] = ks
 	w.owned[name] = true
 	w.putKeyspace(ks)
-	w.notify(catalog.Created, catalog.TargetKeyspace, name, "")
-	w.answer(catalog.Created, catalog.TargetKeyspace, name, "")
+	w.publish(catalog.Created, catalog.TargetKeyspace, name, "")
 	return nil
 }
 
@@ -145,8 +144,7 @@ func (w *change) alterKeyspace(s *cql.AlterKeyspace) error {
 	// Properties that the statement omits return to their defaults, as on a real node.
 	ks.DurableWrites = p.durableWrites
 	w.putKeyspace(ks)
-	w.notify(catalog.Updated, catalog.TargetKeyspace, name, "")
-	w.answer(catalog.Updated, catalog.TargetKeyspace, name, "")
+	w.publish(catalog.Updated, catalog.TargetKeyspace, name, "")
 	return nil
 }
 
@@ -201,7 +199,6 @@ func (w *change) dropKeyspace(s *cql.DropKeyspace) error {
 	}
 	delete(w.next.Keyspaces, name)
 	w.removeKeyspace(name)
-	w.notify(catalog.Dropped, catalog.TargetKeyspace, name, "")
-	w.answer(catalog.Dropped, catalog.TargetKeyspace, name, "")
+	w.publish(catalog.Dropped, catalog.TargetKeyspace, name, "")
 	return nil
 }

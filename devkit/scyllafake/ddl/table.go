@@ -40,8 +40,7 @@ func (w *change) createTable(keyspace string, s *cql.CreateTable) error {
 	t.ID, t.StoreID = w.newID(), w.newStoreID()
 	ks.Tables[t.Name] = t
 	w.putTable(t)
-	w.notify(catalog.Created, catalog.TargetTable, n.Keyspace, n.Name)
-	w.answer(catalog.Created, catalog.TargetTable, n.Keyspace, n.Name)
+	w.publish(catalog.Created, catalog.TargetTable, n.Keyspace, n.Name)
 	if t.CDC != nil && t.CDC.Enabled {
 		return w.syncLog(t)
 	}
@@ -182,10 +181,10 @@ func clusteringOrder(clustering []string, orders []cql.Order) ([]bool, error) {
 
 func checkKeyColumn(d cql.ColumnDef, t *cqltype.Type) error {
 	switch {
-	case t.Kind == cqltype.Duration:
-		return cqlerr.Invalidf("duration type is not supported for PRIMARY KEY part %s", d.Name)
 	case d.Static:
 		return cqlerr.Invalidf("Static column %s cannot be part of the PRIMARY KEY", d.Name)
+	case t.Kind == cqltype.Duration:
+		return cqlerr.Invalidf("duration type is not supported for PRIMARY KEY part %s", d.Name)
 	case t.IsMultiCell():
 		return cqlerr.Invalidf("Invalid non-frozen collection type for PRIMARY KEY component %s", d.Name)
 	}
@@ -217,8 +216,7 @@ func (w *change) dropTable(keyspace string, s *cql.DropTable) error {
 	if base := w.base(t); base != nil {
 		w.endStreams(base)
 	}
-	w.notify(catalog.Dropped, catalog.TargetTable, n.Keyspace, n.Name)
-	w.answer(catalog.Dropped, catalog.TargetTable, n.Keyspace, n.Name)
+	w.publish(catalog.Dropped, catalog.TargetTable, n.Keyspace, n.Name)
 	w.dropLog(t)
 	w.dropPaxos(t)
 	w.forget(t)

@@ -63,8 +63,7 @@ func (w *change) replace(t *catalog.Table) error {
 			return err
 		}
 	}
-	w.notify(catalog.Updated, catalog.TargetTable, t.Keyspace, t.Name)
-	w.answer(catalog.Updated, catalog.TargetTable, t.Keyspace, t.Name)
+	w.publish(catalog.Updated, catalog.TargetTable, t.Keyspace, t.Name)
 	if logged && !newLog {
 		return w.syncLog(t)
 	}

@@ -57,7 +57,7 @@ func (p *planner) planBatch(s *cql.Batch) (*Plan, error) {
 			return nil, err
 		}
 	}
-	if b.using.timeout, err = p.Timeout(s.Using.Timeout); err != nil {
+	if err := expr.CheckTimeout(s.Using.Timeout); err != nil {
 		return nil, err
 	}
 	if conditional {
@@ -123,9 +123,6 @@ func batchColumns(list []*modifyPlan) []ColumnSpec {
 }
 
 func (e *Engine) execBatchText(ctx context.Context, b *batchPlan, x *expr.EvalCtx, params *Params) (*Result, error) {
-	if err := x.SetTimeout(b.using.timeout); err != nil {
-		return nil, err
-	}
 	list := make([]statement, len(b.list))
 	for i, m := range b.list {
 		list[i] = statement{m, x}
@@ -137,7 +134,7 @@ func (e *Engine) execBatchText(ctx context.Context, b *batchPlan, x *expr.EvalCt
 	if err != nil {
 		return nil, err
 	}
-	return e.runBatch(ctx, b.kind, list, x, params, ts, b.using.timestamp != nil)
+	return e.runBatch(ctx, b.kind, list, params, ts, b.using.timestamp != nil)
 }
 
 // ExecuteBatch runs a BATCH request; kind is as sent, unknown kinds count as logged.
@@ -168,12 +165,12 @@ func (e *Engine) ExecuteBatch(ctx context.Context, kind cql.BatchKind, items []B
 	if isConditional(plans) {
 		return e.execConditional(ctx, list, &params, batchColumns(plans))
 	}
-	return e.runBatch(ctx, kind, list, &contexts[0], &params, 0, false)
+	return e.runBatch(ctx, kind, list, &params, 0, false)
 }
 
 // runBatch builds one mutation per partition of unconditional statements and writes
 // them as one unit. ts is used if hasTS is set.
-func (e *Engine) runBatch(ctx context.Context, kind cql.BatchKind, list []statement, x *expr.EvalCtx, params *Params, ts int64, hasTS bool) (*Result, error) {
+func (e *Engine) runBatch(ctx context.Context, kind cql.BatchKind, list []statement, params *Params, ts int64, hasTS bool) (*Result, error) {
 	if len(list) == 0 {
 		return &Result{}, nil
 	}
@@ -185,7 +182,7 @@ func (e *Engine) runBatch(ctx context.Context, kind cql.BatchKind, list []statem
 	}
 	b := builder{e: e}
 	for _, s := range list {
-		if err := s.m.build(s.x, &b, ts, nil); err != nil {
+		if err := s.m.build(s.x, &b, ts); err != nil {
 			return nil, err
 		}
 	}
@@ -197,8 +194,7 @@ func (e *Engine) runBatch(ctx context.Context, kind cql.BatchKind, list []statem
 	if kind == cql.BatchUnlogged {
 		op = OpUnloggedBatch
 	}
-	x.Timeout = timeoutOf(list)
-	return &Result{}, e.write(ctx, op, muts, params, x.Timeout)
+	return &Result{}, e.write(ctx, op, muts, params)
 }
 
 // weight returns about the size of mutations in a node's memory, the size that ScyllaDB

@@ -80,8 +80,8 @@ func BenchmarkLogRead(b *testing.B) {
 		values = append(values, engine.Value{Bytes: r[0]})
 	}
 	plan := n.mustPlan(text + `) AND "cdc$time" > ? AND "cdc$time" <= ? BYPASS CACHE`)
-	from := cqltype.MinTimeUUID(time.Now().Add(-time.Hour).UnixMilli())
-	to := cqltype.MinTimeUUID(time.Now().Add(time.Hour).UnixMilli())
+	from := cqltype.TimeUUIDAt(time.Now().Add(-time.Hour).UnixMicro(), 0)
+	to := cqltype.TimeUUIDAt(time.Now().Add(time.Hour).UnixMicro(), 0)
 	params = n.params
 	params.PageSize = 5000
 	params.Values = append(values, engine.Value{Bytes: from[:]}, engine.Value{Bytes: to[:]})

@@ -9,30 +9,21 @@ import (
 
 func TestCollections(t *testing.T) {
 	t.Parallel()
-	n := setup(t, "CREATE TABLE col (k int PRIMARY KEY, l list<int>, se set<text>, m map<text, int>, tu tuple<int, text>, fm frozen<map<text, int>>)")
+	n := setup(t, "CREATE TABLE col (k int PRIMARY KEY, l list<int>, se set<text>, m map<text, int>, fm frozen<map<text, int>>)")
 	n.play(
 		step{"UPDATE col SET l = l + [1, 2] WHERE k = 1", ""},
-		step{"UPDATE col SET l = [0] + l WHERE k = 1", ""},
-		step{"UPDATE col SET l = [-2, -1] + l WHERE k = 1", ""},
-		step{"SELECT l FROM col WHERE k = 1", "[-2, -1, 0, 1, 2]"},
-		step{"UPDATE col SET l[1] = 9 WHERE k = 1", ""},
-		step{"UPDATE col SET l[7] = 9 WHERE k = 1", "2200 List index 7 out of bound, list has size 5"},
-		step{"UPDATE col SET l[-1] = 9 WHERE k = 1", "2200 List index -1 out of bound, list has size 5"},
-		step{"UPDATE col SET l[0] = 9 WHERE k = 2", "2200 Attempted to set an element on a list which is null"},
-		step{"DELETE l[0] FROM col WHERE k = 2", "2200 Attempted to delete an element from a list which is null"},
-		step{"UPDATE col SET l = l - [9, 2] WHERE k = 1", ""},
-		step{"DELETE l[0] FROM col WHERE k = 1", ""},
-		step{"SELECT l FROM col WHERE k = 1", "[0, 1]"},
+		step{"UPDATE col SET l = l + [3] WHERE k = 1", ""},
+		step{"SELECT l FROM col WHERE k = 1", "[1, 2, 3]"},
 		step{"UPDATE col SET m['a'] = 1, m['b'] = 2, se = se + {'x', 'y'} WHERE k = 1", ""},
 		step{"DELETE m['a'], se['y'] FROM col WHERE k = 1", ""},
 		step{"UPDATE col SET se = se - {'x'}, m = m + {'c': 3}, m['d'] = null WHERE k = 1", ""},
-		step{"SELECT l, se, m FROM col WHERE k = 1", "[0, 1] null {'b': 2, 'c': 3}"},
+		step{"SELECT l, se, m FROM col WHERE k = 1", "[1, 2, 3] null {'b': 2, 'c': 3}"},
 		step{"UPDATE col SET m = m - {'b', 'c'} WHERE k = 1", ""},
 		step{"SELECT m FROM col WHERE k = 1", "null"},
 		step{"UPDATE col SET l = [], m = {}, se = {} WHERE k = 1", ""},
 		step{"SELECT * FROM col", "none"},
-		step{"INSERT INTO col (k, l, se, m, tu, fm) VALUES (3, [1, 1], {'b', 'a', 'b'}, {'b': 1, 'a': 2}, (1, 'x'), {'z': 1, 'y': 2})", ""},
-		step{"SELECT * FROM col", "3 {'y': 2, 'z': 1} [1, 1] {'a': 2, 'b': 1} {'a', 'b'} (1, 'x')"},
+		step{"INSERT INTO col (k, l, se, m, fm) VALUES (3, [1, 1], {'b', 'a', 'b'}, {'b': 1, 'a': 2}, {'z': 1, 'y': 2})", ""},
+		step{"SELECT * FROM col", "3 {'y': 2, 'z': 1} [1, 1] {'a': 2, 'b': 1} {'a', 'b'}"},
 		step{"INSERT INTO col (k, l) VALUES (3, [7])", ""},
 		step{"SELECT l FROM col", "[7]"},
 		step{"UPDATE col SET fm['a'] = 1 WHERE k = 3", "2200 Invalid operation (fm['a'] = 1) for frozen collection column fm"},

@@ -23,12 +23,10 @@ func (c *conditions) onlyStatic() bool { return c.static && !c.regular }
 
 // condition is one relation of an IF clause.
 type condition struct {
-	op    cql.Op
-	col   *catalog.Column
-	elem  expr.Term // of c[elem]
-	value expr.Term
-	in    []expr.Term
-	list  expr.Term // of "IN ?"
+	op     cql.Op
+	col    *catalog.Column
+	values []expr.Term // one, or those of IN (…)
+	list   expr.Term   // of "IN ?"
 }
 
 // conditions compiles IF of a statement whose WHERE is compiled.
@@ -63,39 +61,22 @@ func (p *planner) condition(r *cql.Relation) (condition, error) {
 		return condition{}, cqlerr.Invalidf("PRIMARY KEY column '%s' cannot have IF conditions", c.Name)
 	}
 	out := condition{op: r.Op, col: c}
-	spec := p.ColumnSpec(c)
+	values := r.In
 	switch {
-	case r.Elem != nil && !c.Type.IsCollection():
-		return out, cqlerr.Invalidf("Invalid element access syntax for non-collection column %s", c.Name)
-	case r.Elem != nil && c.Type.Kind == cqltype.Set:
-		return out, cqlerr.Invalidf("Invalid element access syntax for set column %s", c.Name)
-	case r.Elem != nil:
-		if out.elem, err = p.elementTerm(c, r.Elem); err != nil {
+	case r.Op != cql.OpIn:
+		values = []cql.Term{r.Value}
+	case r.Value != nil:
+		out.list, err = p.Term(r.Value, p.Spec("in("+c.Name+")", cqltype.NewList(c.Type.Freeze())), nil)
+		return out, err
+	}
+	for _, t := range values {
+		v, err := p.Term(t, p.ColumnSpec(c), nil)
+		if err != nil {
 			return out, err
 		}
-		spec = p.Spec("value("+c.Name+")", c.Type.Elem)
+		out.values = append(out.values, v)
 	}
-	switch r.Op {
-	case cql.OpLT, cql.OpLE, cql.OpGT, cql.OpGE:
-		if spec.Type.Kind == cqltype.Duration {
-			return out, cqlerr.Invalidf("Slice conditions are not supported on durations")
-		}
-	case cql.OpIn:
-		if r.Value != nil {
-			out.list, err = p.Term(r.Value, p.Spec("in("+spec.Name+")", cqltype.NewList(spec.Type.Freeze())), nil)
-			return out, err
-		}
-		for _, t := range r.In {
-			v, err := p.Term(t, spec, nil)
-			if err != nil {
-				return out, err
-			}
-			out.in = append(out.in, v)
-		}
-		return out, nil
-	}
-	out.value, err = p.Term(r.Value, spec, nil)
-	return out, err
+	return out, nil
 }
 
 // columns returns the columns whose values the result shows; all for an existence
@@ -156,39 +137,29 @@ func conditionValue(x *expr.EvalCtx, t expr.Term) ([]byte, error) {
 	return v.Bytes, err
 }
 
-// holds compares the row's value with the value in the condition. Null equals null, and
+// holds compares the row's value with the values in the condition. Null equals null, and
 // is not ordered.
 func (c *condition) holds(x *expr.EvalCtx, v *expr.RowView) (bool, error) {
-	have, typ, err := c.have(x, v)
-	if err != nil {
-		return false, err
-	}
-	if c.op != cql.OpIn {
-		want, err := conditionValue(x, c.value)
-		if err != nil {
-			return false, err
-		}
-		return compareCondition(c.op, typ, have, emptyIsNull(c.col, typ, want))
+	have, op := v.Value(c.col), c.op
+	if op == cql.OpIn {
+		op = cql.OpEQ
 	}
 	if c.list != nil {
 		list, err := conditionValue(x, c.list)
-		if err != nil {
-			return false, err
-		}
 		for e := range cqltype.Elements(list) {
-			if ok, _ := compareCondition(cql.OpEQ, typ, have, e); ok {
+			if ok, _ := compareCondition(op, c.col.Type, have, e); ok {
 				return true, nil
 			}
 		}
-		return false, nil
+		return false, err
 	}
-	for _, t := range c.in {
+	for _, t := range c.values {
 		want, err := conditionValue(x, t)
 		if err != nil {
 			return false, err
 		}
-		if ok, _ := compareCondition(cql.OpEQ, typ, have, emptyIsNull(c.col, typ, want)); ok {
-			return true, nil
+		if ok, err := compareCondition(op, c.col.Type, have, emptyIsNull(c.col.Type, want)); ok || err != nil {
+			return ok, err
 		}
 	}
 	return false, nil
@@ -196,8 +167,8 @@ func (c *condition) holds(x *expr.EvalCtx, v *expr.RowView) (bool, error) {
 
 // emptyIsNull maps an empty collection to null where the column cannot distinguish
 // them.
-func emptyIsNull(col *catalog.Column, typ *cqltype.Type, v []byte) []byte {
-	if typ == col.Type && col.Type.IsMultiCell() && col.Type.IsCollection() && cqltype.Count(v) == 0 {
+func emptyIsNull(t *cqltype.Type, v []byte) []byte {
+	if t.IsMultiCell() && cqltype.Count(v) == 0 {
 		return nil
 	}
 	return v
@@ -217,34 +188,4 @@ func compareCondition(op cql.Op, typ *cqltype.Type, have, want []byte) (bool, er
 		return op == cql.OpNE, nil
 	}
 	return expr.Satisfies(op, typ.Compare(have, want)), nil
-}
-
-// have returns the row's side of the condition and its type.
-func (c *condition) have(x *expr.EvalCtx, v *expr.RowView) ([]byte, *cqltype.Type, error) {
-	whole := v.Value(c.col)
-	if c.elem == nil {
-		return whole, c.col.Type, nil
-	}
-	key, err := conditionValue(x, c.elem)
-	if err != nil {
-		return nil, nil, err
-	}
-	if c.col.Type.Kind == cqltype.Map {
-		if key == nil {
-			return nil, nil, cqlerr.Invalidf("Invalid null value for map element access")
-		}
-		return expr.MapValue(c.col.Type, whole, key), c.col.Type.Elem, nil
-	}
-	n, ok := cqltype.TInt.DecodeInt(key)
-	if !ok {
-		return nil, nil, cqlerr.Invalidf("Invalid null value for list element access")
-	}
-	i := int64(0)
-	for e := range cqltype.Elements(whole) {
-		if i == n {
-			return e, c.col.Type.Elem, nil
-		}
-		i++
-	}
-	return nil, c.col.Type.Elem, nil
 }

@@ -62,9 +62,7 @@ type Plan struct {
 
 // Params are the parameters of a QUERY, EXECUTE or BATCH besides its text.
 type Params struct {
-	Values []Value
-	// Names is set when the client bound by name; it has one entry per value.
-	Names             []string
+	Values            []Value
 	Consistency       Consistency
 	SerialConsistency Consistency // 0 when absent
 	PageSize          int32       // 0 means no paging
@@ -104,8 +102,7 @@ type CDC interface {
 	// refuses the write. The partitions are locked if NeedsLock returns true for their
 	// tables. now is the server's wall clock.
 	Augment(muts []*store.Mutation, now time.Time) ([]*store.Mutation, error)
-	// NeedsLock reports whether the table's log needs the row before the write
-	// (preimage, postimage).
+	// NeedsLock reports whether the table's log needs the row before the write.
 	NeedsLock(t *catalog.Table) bool
 }
 
@@ -214,11 +211,10 @@ func (e *Engine) Plan(keyspace string, stmt cql.Statement) (*Plan, error) {
 
 // Execute runs a plan. Errors are *cqlerr.Error, ErrDisconnect, or ctx's.
 func (e *Engine) Execute(ctx context.Context, p *Plan, params Params) (*Result, error) {
-	vals, err := expr.OrderValues(p.Binds, params.Values, params.Names)
-	if err != nil {
-		return nil, err
+	if got, want := len(params.Values), len(p.Binds); got != want {
+		return nil, cqlerr.Invalidf("Invalid amount of bind variables: expected %d received %d", want, got)
 	}
-	x := &expr.EvalCtx{Clock: e.clock, Vals: vals, Now: e.clock.Now()}
+	x := &expr.EvalCtx{Clock: e.clock, Vals: params.Values, Now: e.clock.Now()}
 	switch q := p.exec.(type) {
 	case *selectPlan:
 		return e.execSelect(ctx, q, x, &params)

@@ -28,14 +28,14 @@ func (e *Engine) execModify(ctx context.Context, m *modifyPlan, x *expr.EvalCtx,
 		return nil, errNotConditional
 	}
 	b := builder{e: e}
-	if err := m.build(x, &b, e.timestamp(params), nil); err != nil {
+	if err := m.build(x, &b, e.timestamp(params)); err != nil {
 		return nil, err
 	}
 	res, muts := &Result{}, b.finish()
 	if len(muts) == 1 {
 		res.Table, res.Key = muts[0].Table, muts[0].Key
 	}
-	return res, e.write(ctx, OpUnloggedBatch, muts, params, x.Timeout)
+	return res, e.write(ctx, OpUnloggedBatch, muts, params)
 }
 
 // timestamp returns the timestamp of a request without USING TIMESTAMP.
@@ -76,9 +76,6 @@ func evalTimestamp(x *expr.EvalCtx, t expr.Term, def int64) (int64, error) {
 // stamp evaluates the attributes of a statement. Its timestamp is ts unless it has one
 // itself; that of a ballot is always used.
 func (m *modifyPlan) stamp(x *expr.EvalCtx, ts int64, ballot bool) (stamp, error) {
-	if err := x.SetTimeout(m.using.timeout); err != nil {
-		return stamp{}, err
-	}
 	own, err := evalTimestamp(x, m.using.timestamp, ts)
 	if err != nil {
 		return stamp{}, err
@@ -115,10 +112,8 @@ func (m *modifyPlan) stamp(x *expr.EvalCtx, ts int64, ballot bool) (stamp, error
 	return s, nil
 }
 
-// build adds the changes of the statement to b. ts is the request's timestamp. old
-// returns the current rows, for conditional statements that have read them already;
-// with nil they are read when an operation needs them.
-func (m *modifyPlan) build(x *expr.EvalCtx, b *builder, ts int64, old func(clustering [][]byte) *store.Row) error {
+// build adds the changes of the statement to b. ts is the request's timestamp.
+func (m *modifyPlan) build(x *expr.EvalCtx, b *builder, ts int64) error {
 	at, err := m.stamp(x, ts, b.ballot)
 	if err != nil {
 		return err
@@ -132,17 +127,11 @@ func (m *modifyPlan) build(x *expr.EvalCtx, b *builder, ts int64, old func(clust
 		return err
 	}
 	for _, key := range keys {
-		read := old
-		if read == nil && m.needsRead {
-			if read, err = b.e.reader(m.table, key, ranges); err != nil {
-				return err
-			}
-		}
 		if m.kind == deleteKind && len(m.ops) == 0 {
 			m.deleteRows(b.partition(m.table, key), ranges, at.ts)
 			continue
 		}
-		if err := m.buildPartition(x, b.partition(m.table, key), ranges, at, read); err != nil {
+		if err := m.buildPartition(x, b.partition(m.table, key), ranges, at); err != nil {
 			return err
 		}
 	}
@@ -193,12 +182,9 @@ func (m *modifyPlan) deleteRows(b *mutationBuilder, ranges []store.Range, ts int
 
 // buildPartition applies the operations to one partition: those on static columns once,
 // the others to each row.
-func (m *modifyPlan) buildPartition(x *expr.EvalCtx, b *mutationBuilder, ranges []store.Range, at stamp, read func([][]byte) *store.Row) error {
+func (m *modifyPlan) buildPartition(x *expr.EvalCtx, b *mutationBuilder, ranges []store.Range, at stamp) error {
 	if m.setsStatic {
 		w := rowWriter{row: b.static(), at: at}
-		if read != nil {
-			w.old = read(nil)
-		}
 		if err := m.apply(x, &w, true); err != nil {
 			return err
 		}
@@ -216,9 +202,6 @@ func (m *modifyPlan) buildPartition(x *expr.EvalCtx, b *mutationBuilder, ranges 
 	}
 	for _, r := range ranges {
 		w := rowWriter{row: b.row(r.Start.Prefix), at: at}
-		if read != nil && m.needsRead {
-			w.old = read(rowKey(r.Start.Prefix))
-		}
 		if m.kind == insertKind {
 			w.mark()
 		}
@@ -239,7 +222,7 @@ func rowKey(prefix [][]byte) [][]byte {
 
 func (m *modifyPlan) apply(x *expr.EvalCtx, w *rowWriter, static bool) error {
 	for _, op := range m.ops {
-		if (op.column().Kind == catalog.Static) != static {
+		if (op.column.Kind == catalog.Static) != static {
 			continue
 		}
 		if err := op.apply(w, x); err != nil {
@@ -247,16 +230,6 @@ func (m *modifyPlan) apply(x *expr.EvalCtx, w *rowWriter, static bool) error {
 		}
 	}
 	return nil
-}
-
-// reader reads the rows that operations on lists need. The function it returns returns
-// the row of a clustering key, or the static row for nil.
-func (e *Engine) reader(t *catalog.Table, key []byte, ranges []store.Range) (func([][]byte) *store.Row, error) {
-	p, err := e.readPartition(t, key, ranges)
-	if err != nil {
-		return nil, err
-	}
-	return p.find, nil
 }
 
 // partitionRows are rows of one partition, read in one scan.

@@ -42,9 +42,6 @@ func (e *Engine) execSelect(ctx context.Context, q *selectPlan, x *expr.EvalCtx,
 	if err := e.checkRead(q.table, params.Consistency); err != nil {
 		return nil, e.countError(q, err)
 	}
-	if err := x.SetTimeout(q.timeout); err != nil {
-		return nil, err
-	}
 	s := &selection{q: q, x: x, params: params, endsPages: e.version.EndsFilteringPages()}
 	res := &Result{Columns: q.result, Warnings: q.warnings}
 	var err error
@@ -61,7 +58,7 @@ func (e *Engine) execSelect(ctx context.Context, q *selectPlan, x *expr.EvalCtx,
 		err = s.count(ctx)
 	case !s.found:
 	case deadPage && s.pageSize > 0 && params.PagingState == nil:
-		res.PagingState = (&pageState{storeID: q.table.StoreID, begin: true, remaining: s.remaining}).encode()
+		res.PagingState = (&pageState{StoreID: q.table.StoreID, Begin: true, Remaining: s.remaining}).encode()
 	default:
 		if res.PagingState, err = s.page(ctx); err == nil {
 			err = e.costs.count(s, res.PagingState != nil)
@@ -151,14 +148,14 @@ func (s *selection) resume() (bool, error) {
 		return true, nil
 	}
 	st, same, err := decodePageState(p.PagingState, s.q.table)
-	if err != nil || !same || st.remaining == 0 {
+	if err != nil || !same || st.Remaining == 0 {
 		return false, err
 	}
-	if !st.begin {
-		s.src.after = &st.pos
+	if !st.Begin {
+		s.src.after = &st.Pos
 	}
-	s.fetched = st.fetched
-	s.remaining = min(s.remaining, st.remaining)
+	s.fetched = st.Fetched
+	s.remaining = min(s.remaining, st.Remaining)
 	return true, nil
 }
 
@@ -261,7 +258,7 @@ func (s *selection) keeps() (bool, error) {
 }
 
 func (s *selection) state() []byte {
-	st := pageState{storeID: s.q.table.StoreID, pos: s.src.position(&s.view), remaining: s.remaining, fetched: s.fetched}
+	st := pageState{StoreID: s.q.table.StoreID, Pos: s.src.position(&s.view), Remaining: s.remaining, Fetched: s.fetched}
 	return st.encode()
 }
 
@@ -273,8 +270,8 @@ func (s *selection) emit() error {
 		s.rows = slices.Grow(s.rows, len(s.rows))
 	}
 	for i := range s.q.selected {
-		if c, ok := s.q.selected[i].Selector.(expr.ColumnSelector); ok {
-			s.rows = s.view.AppendColumn(s.rows, c.Col)
+		if c := s.q.selected[i].Col; c != nil {
+			s.rows = s.view.AppendColumn(s.rows, c)
 			continue
 		}
 		v, err := s.q.selected[i].Value(s.x, &s.view)

@@ -26,9 +26,6 @@ type Op struct {
 	Keyspace    string
 	Table       string // of the first mutation
 	Consistency Consistency
-	// Timeout is the statement's USING TIMEOUT, 0 without one. The engine does not
-	// enforce it; a hook that delays may.
-	Timeout time.Duration
 	// Mutations are the mutations to write, without log mutations; nil for reads and
 	// CAS.
 	Mutations []*store.Mutation

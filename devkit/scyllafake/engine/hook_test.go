@@ -74,31 +74,8 @@ func TestHook_SeesOperations(t *testing.T) {
 			continue
 		}
 		op := s.ops[0]
-		if op.Timeout != 0 {
-			t.Errorf("%s: Timeout = %v, want none", c.cql, op.Timeout)
-		}
 		if op.Kind != c.kind || len(op.Mutations) != c.muts || op.Keyspace != "ks" || op.Table != "kv" || op.Consistency != c.cl {
 			t.Errorf("%s: kind %d, %d mutations, %s.%s at %v", c.cql, op.Kind, len(op.Mutations), op.Keyspace, op.Table, op.Consistency)
-		}
-	}
-}
-
-func TestHook_SeesTimeouts(t *testing.T) {
-	t.Parallel()
-	s := &script{}
-	n := setupHook(t, s, usualTables...)
-	for _, text := range []string{
-		"SELECT * FROM kv USING TIMEOUT 300ms",
-		"INSERT INTO kv (k) VALUES (1) USING TIMEOUT 300ms",
-		"INSERT INTO kv (k) VALUES (1) IF NOT EXISTS USING TIMEOUT 300ms",
-		"DELETE FROM kv USING TIMEOUT 300ms WHERE k = 1",
-		"BEGIN BATCH USING TIMEOUT 300ms INSERT INTO kv (k) VALUES (1) INSERT INTO kv (k) VALUES (2) APPLY BATCH",
-	} {
-		s.next()
-		if _, err := n.run(text); err != nil {
-			t.Errorf("%s: %v", text, err)
-		} else if s.ops[0].Timeout != 300*time.Millisecond {
-			t.Errorf("%s: Timeout = %v, want 300ms", text, s.ops[0].Timeout)
 		}
 	}
 }

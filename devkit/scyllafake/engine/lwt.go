@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
@@ -54,7 +53,7 @@ func (e *Engine) execConditional(ctx context.Context, list []statement, params *
 	if err := e.ensurePaxos(r.table); err != nil {
 		return nil, err
 	}
-	v, err := e.before(ctx, Op{Kind: OpCAS, Keyspace: r.table.Keyspace, Table: r.table.Name, Consistency: params.Consistency, Timeout: timeoutOf(list)})
+	v, err := e.before(ctx, Op{Kind: OpCAS, Keyspace: r.table.Keyspace, Table: r.table.Name, Consistency: params.Consistency})
 	if err != nil {
 		return nil, err
 	}
@@ -107,16 +106,6 @@ func (e *Engine) commit(id partitionID, muts []*store.Mutation, params *Params, 
 	return e.apply(muts)
 }
 
-// timeoutOf returns the shortest USING TIMEOUT of the statements, 0 if there is none.
-func timeoutOf(list []statement) (d time.Duration) {
-	for _, s := range list {
-		if t := s.x.Timeout; t > 0 && (d == 0 || t < d) {
-			d = t
-		}
-	}
-	return d
-}
-
 // round is the execution of one conditional request.
 type round struct {
 	e     *Engine
@@ -135,9 +124,6 @@ func (r *round) begin() (ok bool, err error) {
 	for i, s := range r.list {
 		if s.m.table != r.table {
 			return false, cqlerr.Invalidf("BATCH with conditions cannot span multiple tables")
-		}
-		if err := s.x.SetTimeout(s.m.using.timeout); err != nil {
-			return false, err
 		}
 		keys, err := s.m.keys(s.x)
 		if err != nil || len(keys) == 0 {
@@ -189,22 +175,19 @@ func (r *round) run() (*Result, []*store.Mutation, error) {
 	ts := r.e.clock.Micros()
 	b := builder{e: r.e, ballot: true}
 	for _, s := range r.list {
-		if err := s.m.build(s.x, &b, ts, before.find); err != nil {
+		if err := s.m.build(s.x, &b, ts); err != nil {
 			return nil, nil, err
 		}
 	}
 	return res, b.finish(), nil
 }
 
-// read reads the rows that conditions and operations need.
+// read reads the rows that conditions need.
 func (r *round) read() (*partitionRows, error) {
 	ranges := []store.Range{}
 	anyRow := true
 	for i, s := range r.list {
-		if s.m.cond == nil && !s.m.needsRead {
-			continue
-		}
-		if s.m.cond != nil && s.m.cond.onlyStatic() && !s.m.needsRead {
+		if s.m.cond == nil || s.m.cond.onlyStatic() {
 			continue
 		}
 		anyRow = false
@@ -244,7 +227,8 @@ func (r *round) locate(i int, p *partitionRows, v *expr.RowView) bool {
 	plain := len(r.table.Clustering) == 0
 	if plain || len(clustering) > 0 {
 		if row := p.find(rowKey(clustering)); row != nil {
-			v.Show(p.static, row)
+			v.Static = p.static
+			v.SetRow(row)
 			v.Partition, _ = r.table.DecodeKey(r.key, nil)
 			return true
 		}
@@ -252,7 +236,7 @@ func (r *round) locate(i int, p *partitionRows, v *expr.RowView) bool {
 	if !p.live || plain || len(clustering) > 0 && m.cond != nil && m.cond.regular {
 		return false
 	}
-	v.Show(p.static, nil)
+	v.Static = p.static
 	v.Partition, _ = r.table.DecodeKey(r.key, nil)
 	return true
 }

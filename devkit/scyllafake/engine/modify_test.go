@@ -156,28 +156,3 @@ func TestModify_BoundKeys(t *testing.T) {
 		}
 	}
 }
-
-func TestExecute_NamedValues(t *testing.T) {
-	t.Parallel()
-	n := setup(t, usualTables...)
-	p := n.mustPlan("SELECT * FROM plain WHERE pk = :p AND ck = :c")
-	for _, c := range []struct {
-		names []string
-		want  string
-	}{
-		{[]string{"c", "p"}, "none"},
-		{[]string{"c"}, "2200 Invalid amount of bind variables: expected 2 received 1"},
-		{[]string{"c", "p", "q"}, "2200 Invalid amount of bind variables: expected 2 received 3"},
-		{[]string{"c", "q"}, "0000 vector::_M_range_check: __n (which is 0) >= this->size() (which is 0)"},
-	} {
-		params := n.params
-		params.Names = c.names
-		for range c.names {
-			params.Values = append(params.Values, int32Value(1))
-		}
-		res, err := n.engine.Execute(t.Context(), p, params)
-		if got := show(t, res, err); got != c.want {
-			t.Errorf("names %v: %q, want %q", c.names, got, c.want)
-		}
-	}
-}

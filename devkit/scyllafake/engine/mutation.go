@@ -32,8 +32,7 @@ type builder struct {
 	// overrides USING TIMESTAMP of a statement.
 	ballot bool
 	muts   []*mutationBuilder
-	// byKey is an index for many mutations.
-	byKey map[partitionID]*mutationBuilder
+	byKey  map[partitionID]*mutationBuilder
 }
 
 // partitionID names a partition of a table.
@@ -42,31 +41,16 @@ type partitionID struct {
 	key   string
 }
 
-// few is the number of items up to which a search is linear.
-const few = 8
-
 // partition returns the mutation of a partition, a new one if necessary.
 func (b *builder) partition(t *catalog.Table, key []byte) *mutationBuilder {
-	if b.byKey != nil {
-		if m := b.byKey[partitionID{t.StoreID, string(key)}]; m != nil {
-			return m
+	id := partitionID{t.StoreID, string(key)}
+	m := b.byKey[id]
+	if m == nil {
+		if b.byKey == nil {
+			b.byKey = map[partitionID]*mutationBuilder{}
 		}
-	} else {
-		for _, m := range b.muts {
-			if m.mut.Table == t && bytes.Equal(m.mut.Key, key) {
-				return m
-			}
-		}
-	}
-	m := &mutationBuilder{mut: store.Mutation{Table: t, Key: key, Token: t.Token(key)}}
-	b.muts = append(b.muts, m)
-	if b.byKey == nil && len(b.muts) > few {
-		b.byKey = make(map[partitionID]*mutationBuilder, 2*len(b.muts))
-		for _, m := range b.muts {
-			b.byKey[partitionID{m.mut.Table.StoreID, string(m.mut.Key)}] = m
-		}
-	} else if b.byKey != nil {
-		b.byKey[partitionID{t.StoreID, string(key)}] = m
+		m = &mutationBuilder{mut: store.Mutation{Table: t, Key: key, Token: t.Token(key)}}
+		b.muts, b.byKey[id] = append(b.muts, m), m
 	}
 	return m
 }
@@ -85,7 +69,7 @@ func (b *builder) finish() []*store.Mutation {
 // mutationBuilder collects the changes of one partition.
 type mutationBuilder struct {
 	mut   store.Mutation
-	index map[string]int // of rows by clustering, once there are many
+	index map[string]int // of rows by clustering
 }
 
 func (m *mutationBuilder) deletePartition(ts int64) {
@@ -105,27 +89,17 @@ func (m *mutationBuilder) static() *store.Row {
 
 // row returns the row of a clustering key. It is valid until the next call.
 func (m *mutationBuilder) row(clustering [][]byte) *store.Row {
-	rows := m.mut.Rows
-	if m.index == nil {
-		for i := range rows {
-			if slices.EqualFunc(rows[i].Clustering, clustering, bytes.Equal) {
-				return &rows[i]
-			}
+	name := string(catalog.CompositeKey(clustering))
+	i, ok := m.index[name]
+	if !ok {
+		if m.index == nil {
+			m.index = map[string]int{}
 		}
-	} else if i, ok := m.index[string(catalog.CompositeKey(clustering))]; ok {
-		return &rows[i]
+		i = len(m.mut.Rows)
+		m.index[name] = i
+		m.mut.Rows = append(m.mut.Rows, store.Row{Clustering: clustering})
 	}
-	m.mut.Rows = append(rows, store.Row{Clustering: clustering})
-	n := len(m.mut.Rows) - 1
-	if m.index != nil {
-		m.index[string(catalog.CompositeKey(clustering))] = n
-	} else if n > few {
-		m.index = make(map[string]int, 4*few)
-		for i := range m.mut.Rows {
-			m.index[string(catalog.CompositeKey(m.mut.Rows[i].Clustering))] = i
-		}
-	}
-	return &m.mut.Rows[n]
+	return &m.mut.Rows[i]
 }
 
 // finish sorts rows into clustering order, joins deletions and drops the elements that the
@@ -173,7 +147,6 @@ func later(d store.Deletion, ts int64) store.Deletion {
 type rowWriter struct {
 	row *store.Row
 	at  stamp
-	old *store.Row // the row before the statement; nil if it does not exist, or is not needed
 }
 
 // mark writes the row marker of an INSERT.
@@ -243,7 +216,7 @@ func (c cellsWriter) put(path, value []byte) {
 }
 
 // addAll writes all elements of a serialised collection.
-func (c cellsWriter) addAll(x *expr.EvalCtx, t *cqltype.Type, v []byte, prepend bool) {
+func (c cellsWriter) addAll(x *expr.EvalCtx, t *cqltype.Type, v []byte) {
 	switch t.Kind {
 	case cqltype.Set:
 		for e := range cqltype.Elements(v) {
@@ -254,11 +227,7 @@ func (c cellsWriter) addAll(x *expr.EvalCtx, t *cqltype.Type, v []byte, prepend 
 			c.put(k, e)
 		}
 	case cqltype.List:
-		keys := x.Clock.AppendKeys
-		if prepend {
-			keys = x.Clock.PrependKeys
-		}
-		paths := keys(cqltype.Count(v))
+		paths := x.Clock.AppendKeys(cqltype.Count(v))
 		i := 0
 		for e := range cqltype.Elements(v) {
 			c.put(paths[i][:], e)

@@ -32,7 +32,6 @@ type modifyPlan struct {
 	cond  *conditions
 
 	setsStatic, setsRegular bool
-	needsRead               bool // an operation needs the current row
 	markers                 int
 }
 
@@ -40,7 +39,7 @@ type modifyPlan struct {
 func (m *modifyPlan) onlyStatic() bool { return m.setsStatic && !m.setsRegular }
 
 // using contains the compiled attributes; nil is absent.
-type using struct{ timestamp, ttl, timeout expr.Term }
+type using struct{ timestamp, ttl expr.Term }
 
 func (p *planner) planModify(s cql.Statement) (*Plan, error) {
 	switch s := s.(type) {
@@ -101,8 +100,7 @@ func (p *planner) usingClause(u cql.Using, conditional bool) (using, error) {
 			return out, err
 		}
 	}
-	out.timeout, err = p.Timeout(u.Timeout)
-	return out, err
+	return out, expr.CheckTimeout(u.Timeout)
 }
 
 func (p *planner) insert(s *cql.Insert) (*modifyPlan, error) {
@@ -193,8 +191,7 @@ func (p *planner) delete(s *cql.Delete) (*modifyPlan, error) {
 // add adds an operation to the plan.
 func (m *modifyPlan) add(op operation) {
 	m.ops = append(m.ops, op)
-	m.needsRead = m.needsRead || op.needsRead()
-	if op.column().Kind == catalog.Static {
+	if op.column.Kind == catalog.Static {
 		m.setsStatic = true
 	} else {
 		m.setsRegular = true
@@ -242,8 +239,8 @@ func (p *planner) checkWhere(m *modifyPlan) error {
 			return cqlerr.Invalidf("Missing mandatory PRIMARY KEY part %s", free.Name)
 		}
 		for _, op := range m.ops {
-			if op.column().Kind != catalog.Static {
-				return cqlerr.Invalidf("Primary key column '%s' must be specified in order to modify column '%s'", free.Name, op.column().Name)
+			if op.column.Kind != catalog.Static {
+				return cqlerr.Invalidf("Primary key column '%s' must be specified in order to modify column '%s'", free.Name, op.column.Name)
 			}
 		}
 	}
@@ -282,8 +279,8 @@ func (p *planner) sliceText(r *expr.Restrictions) string {
 }
 
 func constantText(rel *expr.Relation) string {
-	if len(rel.Value.Terms) == 1 {
-		if c, ok := rel.Value.Terms[0].(expr.Constant); ok {
+	if len(rel.Values) == 1 {
+		if c, ok := rel.Values[0].(expr.Constant); ok {
 			return "{ value: " + hex.EncodeToString(c.Bytes) + " }"
 		}
 	}
@@ -300,7 +297,7 @@ func (p *planner) checkConditional(m *modifyPlan) error {
 	switch {
 	case m.rest.HasKeyIn():
 		return cqlerr.Invalidf("IN on the partition key is not supported with conditional %s", what)
-	case expr.HasIn(m.rest.Multi), len(m.rest.Rows) > 0 && expr.HasIn(m.rest.Rows[len(m.rest.Rows)-1]):
+	case len(m.rest.Rows) > 0 && expr.HasIn(m.rest.Rows[len(m.rest.Rows)-1]):
 		return cqlerr.Invalidf("IN on the clustering key columns is not supported with conditional %s", what)
 	}
 	if m.cond.regular && m.rest.FirstFree() != nil && m.onlyStatic() {

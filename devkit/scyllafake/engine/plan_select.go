@@ -21,8 +21,8 @@ type selectPlan struct {
 	distinct bool
 	reversed bool
 
-	limit, perPartition, timeout expr.Term
-	warnings                     []string
+	limit, perPartition expr.Term
+	warnings            []string
 }
 
 const warnFiltering = "This query should use ALLOW FILTERING and will be rejected in future versions."
@@ -59,7 +59,7 @@ func (p *planner) planSelect(s *cql.Select) (*Plan, error) {
 func (p *planner) selectClause(q *selectPlan, s *cql.Select) error {
 	if s.Star {
 		for _, c := range p.Table.Columns() {
-			q.selected = append(q.selected, expr.Selected{Selector: expr.ColumnSelector{Col: c}, Name: c.Name, Type: c.Type})
+			q.selected = append(q.selected, expr.SelectColumn(c))
 		}
 	}
 	for _, sel := range s.Selectors {
@@ -112,14 +112,13 @@ func (p *planner) checkDistinct(q *selectPlan, _ *cql.Select) error {
 	}
 	asked := map[*catalog.Column]bool{}
 	for _, s := range q.selected {
-		c, ok := s.Selector.(expr.ColumnSelector)
-		if !ok {
+		if s.Col == nil {
 			continue
 		}
-		if c.Col.Kind == catalog.Clustering || c.Col.Kind == catalog.Regular {
-			return cqlerr.Invalidf("SELECT DISTINCT queries must only request partition key columns and/or static columns (not %s)", c.Col.Name)
+		if s.Col.Kind == catalog.Clustering || s.Col.Kind == catalog.Regular {
+			return cqlerr.Invalidf("SELECT DISTINCT queries must only request partition key columns and/or static columns (not %s)", s.Col.Name)
 		}
-		asked[c.Col] = true
+		asked[s.Col] = true
 	}
 	for _, c := range p.Table.PartitionKey {
 		if len(asked) > 0 && !asked[c] {
@@ -198,6 +197,5 @@ func (p *planner) selectLimits(q *selectPlan, s *cql.Select) error {
 			return err
 		}
 	}
-	q.timeout, err = p.Timeout(s.Timeout)
-	return err
+	return expr.CheckTimeout(s.Timeout)
 }

@@ -105,8 +105,6 @@ func TestSelect_OrderAndRanges(t *testing.T) {
 		step{"SELECT c1, c2 FROM mc WHERE p = 1 ORDER BY c1 DESC, c2 ASC LIMIT 1", "2 1"},
 		step{"SELECT c1, c2 FROM mc WHERE p = 1 AND c1 = 2 ORDER BY c2 ASC", "2 1 | 2 2 | 2 3"},
 		step{"SELECT c1, c2 FROM mc WHERE p = 1 AND c1 IN (1, 2) AND c2 < 3", "1 2 | 1 1 | 2 2 | 2 1"},
-		step{"SELECT c1, c2 FROM mc WHERE p = 1 AND (c1, c2) IN ((2, 1), (1, 3))", "1 3 | 2 1"},
-		step{"SELECT c1, c2 FROM mc WHERE p = 1 AND (c1, c2) = (2, 1)", "2 1"},
 	)
 }
 

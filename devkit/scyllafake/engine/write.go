@@ -9,7 +9,7 @@ import (
 
 // write applies the changes of an unconditional request. kind is its kind if it spans
 // several partitions.
-func (e *Engine) write(ctx context.Context, kind OpKind, muts []*store.Mutation, params *Params, timeout time.Duration) error {
+func (e *Engine) write(ctx context.Context, kind OpKind, muts []*store.Mutation, params *Params) error {
 	if len(muts) == 0 {
 		return nil
 	}
@@ -21,7 +21,7 @@ func (e *Engine) write(ctx context.Context, kind OpKind, muts []*store.Mutation,
 	}
 	v, err := e.before(ctx, Op{
 		Kind: kind, Keyspace: muts[0].Table.Keyspace, Table: muts[0].Table.Name,
-		Consistency: params.Consistency, Timeout: timeout, Mutations: muts,
+		Consistency: params.Consistency, Mutations: muts,
 	})
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (e *Engine) beforeRead(ctx context.Context, s *selection) (deadPage bool, e
 	if e.hook != nil {
 		v, err := e.before(ctx, Op{
 			Kind: kind, Keyspace: s.q.table.Keyspace, Table: s.q.table.Name,
-			Consistency: s.params.Consistency, Timeout: s.x.Timeout,
+			Consistency: s.params.Consistency,
 		})
 		if err != nil {
 			return false, err

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
@@ -17,14 +16,12 @@ const (
 	CAS           = "CAS"
 )
 
-var writeTypes = []string{Simple, Batch, UnloggedBatch, BatchLog, CAS}
-
 // Failure is an error for the client. Zero fields get the values of a real node for the
 // operation that is hit.
 type Failure struct {
 	Code    cqlerr.Code
 	Message string
-	// WriteType is for write timeouts and failures. A node reports a write to a table
+	// WriteType is for write timeouts. A node reports a write to a table
 	// with CDC as UNLOGGED_BATCH, since base and log are two mutations.
 	WriteType string
 	// Unlogged is for timeouts of writes that are not executed: a logged batch then has
@@ -39,9 +36,7 @@ type Failure struct {
 	// for Unavailable, how many are alive and how many are required. BlockFor 0 means
 	// one more than Received.
 	Received, BlockFor int32
-	// NumFailures is for read and write failures.
-	NumFailures int32
-	// DataPresent is for read timeouts and failures.
+	// DataPresent is for read timeouts.
 	DataPresent bool
 }
 
@@ -66,32 +61,16 @@ func Refuse(code cqlerr.Code, message string) *Failure {
 	return &Failure{Code: code, Message: message}
 }
 
-func (f *Failure) validate() error {
-	if f.WriteType != "" && !slices.Contains(writeTypes, f.WriteType) {
-		return fmt.Errorf("write type %q: must be one of %v", f.WriteType, writeTypes)
-	}
-	if f.Received < 0 || f.BlockFor < 0 || f.NumFailures < 0 {
-		return fmt.Errorf("counts of replicas must not be negative")
-	}
-	if _, known := codeNames[f.Code]; !known {
-		return fmt.Errorf("error code 0x%04x is not one that ScyllaDB sends", int32(f.Code))
-	}
-	if f.Code == cqlerr.Unprepared || f.Code == cqlerr.AlreadyExists {
-		return fmt.Errorf("error code 0x%04x cannot be the answer to an operation", int32(f.Code))
-	}
-	return nil
-}
-
 // error returns the error for an operation. batchlog is the table of the batchlog.
 func (f *Failure) error(op engine.Op, batchlog string) *cqlerr.Error {
 	e := &cqlerr.Error{
 		Code: f.Code, Message: f.Message, WriteType: f.WriteType,
-		Received: f.Received, BlockFor: f.BlockFor, NumFailures: f.NumFailures, DataPresent: f.DataPresent,
+		Received: f.Received, BlockFor: f.BlockFor, DataPresent: f.DataPresent,
 	}
 	if e.BlockFor == 0 {
 		e.BlockFor = e.Received + 1
 	}
-	isWrite := f.Code == cqlerr.WriteTimeout || f.Code == cqlerr.WriteFailure
+	isWrite := f.Code == cqlerr.WriteTimeout
 	if isWrite && e.WriteType == "" {
 		if e.WriteType = writeTypeOf(op); f.Unlogged && e.WriteType == Batch {
 			e.WriteType = BatchLog
@@ -121,12 +100,10 @@ func message(e *cqlerr.Error, table, level string) string {
 	switch e.Code {
 	case cqlerr.WriteTimeout, cqlerr.ReadTimeout:
 		return fmt.Sprintf("Operation timed out for %s - received only %d responses from %d CL=%s.", table, e.Received, e.BlockFor, level)
-	case cqlerr.WriteFailure, cqlerr.ReadFailure:
-		return fmt.Sprintf("Operation failed for %s - received %d responses and %d failures from %d CL=%s.", table, e.Received, e.NumFailures, e.BlockFor, level)
 	case cqlerr.Unavailable:
 		return fmt.Sprintf("Cannot achieve consistency level for cl %s. Requires %d, alive %d", level, e.BlockFor, e.Received)
 	}
-	return fmt.Sprintf("injected fault %s", codeNames[e.Code])
+	return fmt.Sprintf("injected fault %04x", int32(e.Code))
 }
 
 // writeTypeOf returns the write type of an operation on a node.
@@ -145,26 +122,4 @@ func writeTypeOf(op engine.Op) string {
 		}
 	}
 	return Simple
-}
-
-// codeNames are the errors that ScyllaDB sends, as the message of a fault names them.
-var codeNames = map[cqlerr.Code]string{
-	cqlerr.Server:         "server_error",
-	cqlerr.Protocol:       "protocol_error",
-	cqlerr.BadCredentials: "bad_credentials",
-	cqlerr.Unavailable:    "unavailable",
-	cqlerr.Overloaded:     "overloaded",
-	cqlerr.Bootstrapping:  "bootstrapping",
-	cqlerr.Truncate:       "truncate_error",
-	cqlerr.WriteTimeout:   "write_timeout",
-	cqlerr.ReadTimeout:    "read_timeout",
-	cqlerr.ReadFailure:    "read_failure",
-	cqlerr.WriteFailure:   "write_failure",
-	cqlerr.Syntax:         "syntax_error",
-	cqlerr.Unauthorized:   "unauthorized",
-	cqlerr.Invalid:        "invalid",
-	cqlerr.Config:         "config_error",
-	cqlerr.AlreadyExists:  "already_exists",
-	cqlerr.Unprepared:     "unprepared",
-	cqlerr.RateLimit:      "rate_limit",
 }

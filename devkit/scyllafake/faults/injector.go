@@ -21,6 +21,7 @@ var ErrNoRule = errors.New("no such rule")
 type Injector struct {
 	node  *Node
 	clock *Clock
+	next  engine.Hook // of the operations that pass; may be nil
 
 	// idle means that there are no faults, so that a node without faults takes no lock.
 	idle atomic.Bool
@@ -43,10 +44,11 @@ type active struct {
 
 // New returns an Injector without rules for a node. Seed seeds its random choices;
 // equal seeds and operations give equal faults. node may be nil for an Injector whose
-// rules neither begin generations nor resize tablets, clock for one without skew.
-func New(node *Node, clock *Clock, seed uint64) *Injector {
+// rules neither begin generations nor resize tablets, clock for one without skew. next, unless
+// nil, decides the fate of the operations that pass.
+func New(node *Node, clock *Clock, seed uint64, next engine.Hook) *Injector {
 	in := &Injector{
-		node: node, clock: clock,
+		node: node, clock: clock, next: next,
 		rnd: rand.New(rand.NewPCG(seed, 0)), ended: make(map[int]int), nextID: 1, thaw: make(chan struct{}),
 	}
 	in.idle.Store(true)
@@ -118,29 +120,7 @@ func (in *Injector) Clear() {
 	in.Thaw()
 }
 
-// Status is a rule and its counts.
-type Status struct {
-	ID int
-	Rule
-	// Matched counts the operations that matched the rule, Hits the operations that it
-	// hit.
-	Matched, Hits int
-	// Spent means that Count is used up.
-	Spent bool
-}
-
 func (a *active) spent() bool { return a.rule.Count > 0 && a.hits >= a.rule.Count }
-
-// Rules lists the rules in the order of their evaluation.
-func (in *Injector) Rules() []Status {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	out := make([]Status, len(in.rules))
-	for i, a := range in.rules {
-		out[i] = Status{ID: a.id, Rule: a.rule, Matched: a.matched, Hits: a.hits, Spent: a.spent()}
-	}
-	return out
-}
 
 // Hits returns how many operations a rule has hit, until it was removed; 0 for an unknown one.
 func (in *Injector) Hits(id int) int {
@@ -175,6 +155,14 @@ func (in *Injector) Thaw() {
 
 // Before implements engine.Hook.
 func (in *Injector) Before(ctx context.Context, op engine.Op) engine.Verdict {
+	v := in.before(ctx, op)
+	if in.next == nil || v.Delay != 0 || v.Err != nil || v.Disconnect || v.DeadPage || v.Fate != engine.FateNormal {
+		return v
+	}
+	return in.next.Before(ctx, op)
+}
+
+func (in *Injector) before(ctx context.Context, op engine.Op) engine.Verdict {
 	if in.idle.Load() {
 		return engine.Verdict{}
 	}
@@ -242,29 +230,4 @@ func (e *Effect) verdict(op engine.Op, batchlog string) engine.Verdict {
 		v.Err = e.Failure.error(op, batchlog)
 	}
 	return v
-}
-
-// Chain returns a hook that calls several; the first verdict that does not let the
-// operation pass counts. Nil hooks are skipped, and without any Chain is nil.
-func Chain(hooks ...engine.Hook) engine.Hook {
-	hooks = slices.DeleteFunc(slices.Clone(hooks), func(h engine.Hook) bool { return h == nil })
-	switch len(hooks) {
-	case 0:
-		return nil
-	case 1:
-		return hooks[0]
-	}
-	return chain(hooks)
-}
-
-type chain []engine.Hook
-
-func (c chain) Before(ctx context.Context, op engine.Op) engine.Verdict {
-	for _, h := range c {
-		v := h.Before(ctx, op)
-		if v.Delay != 0 || v.Err != nil || v.Disconnect || v.DeadPage || v.Fate != engine.FateNormal {
-			return v
-		}
-	}
-	return engine.Verdict{}
 }

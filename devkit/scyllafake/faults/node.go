@@ -48,15 +48,6 @@ func (n *Node) NewGeneration(g Generation) (time.Time, error) {
 	return made.Start(), nil
 }
 
-// Generations returns the starts of all generations, in order.
-func (n *Node) Generations() []time.Time {
-	var out []time.Time
-	for _, g := range n.topology.Generations() {
-		out = append(out, g.Start())
-	}
-	return out
-}
-
 // Resize splits or merges the tablets of a table and returns when the new
 // streams come into use.
 func (n *Node) Resize(r Resize) (time.Time, error) {

@@ -37,7 +37,7 @@ func newNodeInjector(t *testing.T) *Injector {
 	schema := &catalog.Schema{Keyspaces: map[string]*catalog.Keyspace{"ks": {
 		Name: "ks", Tablets: true, Tables: map[string]*catalog.Table{"ev": logged},
 	}}}
-	return New(NewNode(top, (*fixedSchema)(schema), clock, catalog.Version{Major: 5, Minor: 1}), clock, 1)
+	return New(NewNode(top, (*fixedSchema)(schema), clock, catalog.Version{Major: 5, Minor: 1}), clock, 1, nil)
 }
 
 // A rule can begin a generation, or split tablets, when it is hit.
@@ -49,8 +49,9 @@ func TestInjector_ChangesTheNode(t *testing.T) {
 	if v := a.Before(t.Context(), read(engine.OpRead, engine.One)); v.Err != nil {
 		t.Fatal(v.Err)
 	}
-	if n, err := a.Node().Tablets("ks", "ev"); len(a.Node().Generations()) != 2 || n != 4 || err != nil {
-		t.Errorf("%d generations, %d tablets, %v; want 2 and 4", len(a.Node().Generations()), n, err)
+	gens := len(a.node.topology.Generations())
+	if n, err := a.Node().Tablets("ks", "ev"); gens != 2 || n != 4 || err != nil {
+		t.Errorf("%d generations, %d tablets, %v; want 2 and 4", gens, n, err)
 	}
 	if v := a.Before(t.Context(), read(engine.OpRead, engine.One)); v.Err == nil {
 		t.Error("a rule that cannot do its work passes in silence")

@@ -111,28 +111,8 @@ func (r *Rule) validate() error {
 	check(r.Probability >= 0 && r.Probability <= 1, "probability %v: must be between 0 and 1", r.Probability)
 	e := &r.Effect
 	check(e.Delay >= 0, "delay %v: must not be negative", e.Delay)
-	ends := e.Failure != nil || e.Disconnect
 	check(e.Failure == nil || !e.Disconnect, "an operation can end in a failure or in a disconnect, not in both")
-	check(e.Fate == engine.FateNormal || ends, "a fate is for writes that end in a failure or a disconnect")
-	check(e.Fate <= engine.FateDecided, "fate %d is unknown", e.Fate)
 	check((e.Fate == engine.FateLater) == (len(e.Later) > 0), "the fate later, and no other, needs times")
-	for _, d := range e.Later {
-		check(d >= 0, "later %v: must not be negative", d)
-	}
-	check(e.Fate != engine.FateDecided || slices.Equal(r.Match.Kinds, []engine.OpKind{engine.OpCAS}),
-		"the fate decided is for conditional statements: match kind cas only")
-	check(ends || e.Freeze || e.Delay > 0 || e.Generation != nil || e.Resize != nil || e.Decide != nil, "the rule has no effect")
-	if e.Failure != nil {
-		if err := e.Failure.validate(); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	if g := e.Generation; g != nil {
-		check(g.In >= 0 && g.ExtraTokens >= 0, "a generation's start and extra tokens must not be negative")
-	}
-	if s := e.Resize; s != nil {
-		check(s.Keyspace != "" && s.Table != "", "tablets: keyspace and table must be named")
-		check(s.In >= 0, "tablets: the start must not be negative")
-	}
+	check(e.Failure != nil || e.Disconnect || e.Freeze || e.Delay > 0 || e.Generation != nil || e.Resize != nil || e.Decide != nil, "the rule has no effect")
 	return errors.Join(errs...)
 }

@@ -92,10 +92,9 @@ func TestFailure_Messages(t *testing.T) {
 	t.Parallel()
 	two := engine.Two
 	for want, f := range map[string]*Failure{
-		"Operation failed for ks.kv - received 1 responses and 1 failures from 2 CL=ONE.": {Code: cqlerr.WriteFailure, Received: 1, NumFailures: 1},
-		"Cannot achieve consistency level for cl TWO. Requires 2, alive 1":                {Code: cqlerr.Unavailable, Received: 1, Consistency: &two},
-		"injected fault overloaded": {Code: cqlerr.Overloaded},
-		"as told":                   {Code: cqlerr.Server, Message: "as told"},
+		"Cannot achieve consistency level for cl TWO. Requires 2, alive 1": {Code: cqlerr.Unavailable, Received: 1, Consistency: &two},
+		"injected fault 1001": {Code: cqlerr.Overloaded},
+		"as told":             {Code: cqlerr.Server, Message: "as told"},
 	} {
 		if got := f.error(write(engine.OpWrite, engine.One, kv), "batchlog").Message; got != want {
 			t.Errorf("message %q, want %q", got, want)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/wire"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
@@ -71,7 +72,6 @@ type skewConn struct {
 }
 
 const (
-	frameHeader = 9
 	// driversOwn is the largest distance from the true time of a timestamp that the
 	// driver chose. A timestamp that the program chose by this clock is further off, or
 	// needs no change.
@@ -86,10 +86,10 @@ func (c *skewConn) Write(b []byte) (int, error) {
 	whole := 0
 	for {
 		rest := c.partial[whole:]
-		if len(rest) < frameHeader {
+		if len(rest) < wire.HeaderSize {
 			break
 		}
-		size := frameHeader + int(binary.BigEndian.Uint32(rest[5:]))
+		size := wire.HeaderSize + int(binary.BigEndian.Uint32(rest[5:]))
 		if len(rest) < size {
 			break
 		}
@@ -109,55 +109,29 @@ func (c *skewConn) Write(b []byte) (int, error) {
 
 // skew changes the timestamp of a frame, if it has one: the last 8 bytes.
 func (c *skewConn) skew(frame []byte, ahead time.Duration) {
-	const startup, query, execute, batch, hasTimestamp = 0x01, 0x07, 0x0A, 0x0D, 0x20
-	r := reader{frame[frameHeader:]}
-	switch frame[4] {
-	case startup:
-		c.ids = bytes.Contains(r.b, []byte("SCYLLA_USE_METADATA_ID"))
-		return
-	case query:
-		r.skip(r.number(4))
-	case execute:
-		r.skip(r.number(2))
-		if c.ids {
-			r.skip(r.number(2))
-		}
-	case batch:
-		r.skip(1)
-		for n := r.number(2); n > 0; n-- {
-			if r.number(1) == 0 {
-				r.skip(r.number(4))
-			} else {
-				r.skip(r.number(2))
-			}
-			for v := r.number(2); v > 0; v-- {
-				if size := int32(r.number(4)); size > 0 { //nolint:gosec // negative is null or unset
-					r.skip(int(size))
-				}
-			}
-		}
-	default:
+	h, body := wire.ParseHeader(frame), frame[wire.HeaderSize:]
+	var o wire.Options
+	var err error
+	switch h.Opcode {
+	case wire.OpStartup:
+		c.ids = bytes.Contains(body, []byte("SCYLLA_USE_METADATA_ID"))
+	case wire.OpQuery:
+		var q wire.Query
+		q, err = wire.ReadQuery(h, body)
+		o = q.Options
+	case wire.OpExecute:
+		var x wire.Execute
+		x, err = wire.ReadExecute(h, body, c.ids)
+		o = x.Options
+	case wire.OpBatch:
+		var b wire.Batch
+		b, err = wire.ReadBatch(h, body)
+		o = b.Options
+	}
+	if err != nil || !o.HasTimestamp {
 		return
 	}
-	r.skip(2) // the consistency
-	if r.number(1)&hasTimestamp == 0 {
-		return
+	if at := time.UnixMicro(o.Timestamp); time.Since(at).Abs() < driversOwn {
+		binary.BigEndian.PutUint64(frame[len(frame)-8:], uint64(at.Add(ahead).UnixMicro())) //nolint:gosec // two's complement
 	}
-	ts := frame[len(frame)-8:]
-	micros := int64(binary.BigEndian.Uint64(ts)) //nolint:gosec // two's complement
-	if time.Since(time.UnixMicro(micros)).Abs() < driversOwn {
-		binary.BigEndian.PutUint64(ts, uint64(micros+ahead.Microseconds())) //nolint:gosec // two's complement
-	}
-}
-
-// reader reads the body of a frame.
-type reader struct{ b []byte }
-
-func (r *reader) skip(n int) { r.b = r.b[n:] }
-
-func (r *reader) number(size int) (n int) {
-	for range size {
-		n, r.b = n<<8|int(r.b[0]), r.b[1:]
-	}
-	return n
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Apply writes mutations and private metadata as one unit and returns when they are
-// visible and durable (see Options.Fsync). The mutations are not retained.
+// visible and given to the operating system. The mutations are not retained.
 //
 // After an error nothing has been written, unless the disk failed: then the outcome is
 // unknown until the store is opened again.

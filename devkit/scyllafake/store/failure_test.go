@@ -31,7 +31,7 @@ func TestApply_FullDisk(t *testing.T) {
 	for _, size := range []int{10, 200_000} { // in the buffer of the log, and past memtables
 		var full atomic.Bool
 		failed := make(chan error, 2)
-		s, err := Open(Options{Dir: "data", FS: fullDisk(&full), Fsync: true, Failed: func(err error) { failed <- err }})
+		s, err := Open(Options{Dir: "data", FS: fullDisk(&full), Failed: func(err error) { failed <- err }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,14 +15,8 @@ type Options struct {
 	Dir string
 	// FS is the file system of Dir; nil is the operating system's.
 	FS vfs.FS
-	// Fsync makes every Apply wait for the disk. Without it an acknowledged write
-	// survives a crash of the process (the operating system has it) but not of the
-	// machine.
-	Fsync bool
 	// Clock is the clock for TTLs; nil means that of the host.
 	Clock Clock
-	// Logf receives pebble's own messages; nil discards them.
-	Logf func(format string, args ...any)
 	// Failed is called once, in a goroutine of its own, when the disk refused a write:
 	// the store takes no more writes. The error wraps ErrFailed. Nil disables the call.
 	Failed func(error)
@@ -47,24 +41,17 @@ var ErrFailed = errors.New("the disk refused a write")
 // directory open.
 var ErrInUse = errors.New("data directory is in use")
 
-// logger adapts Logf to pebble.
+// logger discards pebble's messages.
 type logger struct{ s *Store }
 
-func (l logger) Infof(format string, args ...any)  { l.print(format, args...) }
-func (l logger) Errorf(format string, args ...any) { l.print(format, args...) }
+func (l logger) Infof(string, ...any)  {}
+func (l logger) Errorf(string, ...any) {}
 
 // Fatalf is called where pebble cannot continue without breaking its promises, in some
 // places with its locks held; it must not return. It ends the goroutine, which is one of
 // pebble's own or that of a guarded write; a panic would end the process with a stack trace
 // instead of an exit status.
 func (l logger) Fatalf(format string, args ...any) {
-	l.print(format, args...)
 	l.s.fail(fmt.Errorf(format, args...))
 	runtime.Goexit()
-}
-
-func (l logger) print(format string, args ...any) {
-	if l.s.logf != nil {
-		l.s.logf(format, args...)
-	}
 }

@@ -35,7 +35,6 @@ type Store struct {
 	columns  sync.Map // StoreID -> *tableColumns
 	encoders sync.Pool
 	readers  sync.Pool
-	logf     func(format string, args ...any) // nil for nobody
 	failure  failure
 	// rewrites counts records written back as one, for tests.
 	rewrites atomic.Int64
@@ -61,21 +60,18 @@ func Open(o Options) (*Store, error) {
 	if fs == nil {
 		fs = vfs.Default
 	}
-	if !o.Fsync {
-		fs = lazyFS{fs}
-	}
 	return open(o, fs, o.Dir, true)
 }
 
 // open opens a store on fs, with a write-ahead log if durable is set.
 func open(o Options, fs vfs.FS, dir string, durable bool) (*Store, error) {
-	s := &Store{clock: o.Clock, write: pebble.NoSync, logf: o.Logf}
+	s := &Store{clock: o.Clock, write: pebble.NoSync}
 	s.failure.failed, s.failure.notify = make(chan struct{}), o.Failed
 	if s.clock == nil {
 		s.clock = HostClock{}
 	}
 	if durable {
-		fs = failingFS{fs, s}
+		fs = storeFS{fs, s}
 		s.write = pebble.Sync
 	}
 	s.encoders.New = func() any { return new(encoder) }

@@ -12,26 +12,26 @@ import (
 // immutable.
 type Generation struct {
 	// ID is the generation's key in cdc_generation_descriptions_v2.
-	ID      uuid.UUID
-	start   int64 // microseconds, of whole milliseconds
-	entries []vnode
+	ID     uuid.UUID
+	Micros int64 // of the start, of whole milliseconds
+	Vnodes []vnode
 }
 
 // vnode contains the streams for base tokens up to its end, one for each shard.
 type vnode struct {
-	end     int64
-	streams []StreamID
+	End     int64
+	Streams []StreamID
 }
 
 // Start returns the time from which the generation's streams are used.
-func (g *Generation) Start() time.Time { return time.UnixMicro(g.start) }
+func (g *Generation) Start() time.Time { return time.UnixMicro(g.Micros) }
 
 // Streams calls f for every stream, by vnode and then by shard, until f
 // returns false. rangeEnd is the vnode's last token.
 func (g *Generation) Streams(f func(rangeEnd int64, shard int, id StreamID) bool) {
-	for _, e := range g.entries {
-		for shard, id := range e.streams {
-			if !f(e.end, shard, id) {
+	for _, e := range g.Vnodes {
+		for shard, id := range e.Streams {
+			if !f(e.End, shard, id) {
 				return
 			}
 		}
@@ -41,7 +41,7 @@ func (g *Generation) Streams(f func(rangeEnd int64, shard int, id StreamID) bool
 // newGeneration returns the streams of a ring with these tokens, sorted. The first
 // vnode is the one that wraps around.
 func newGeneration(start int64, tokens []int64, shards int) *Generation {
-	g := &Generation{ID: uuid.New(), start: start, entries: make([]vnode, len(tokens))}
+	g := &Generation{ID: uuid.New(), Micros: start, Vnodes: make([]vnode, len(tokens))}
 	ids := make([]StreamID, len(tokens)*shards)
 	before := tokens[len(tokens)-1]
 	for i, end := range tokens {
@@ -50,7 +50,7 @@ func newGeneration(start int64, tokens []int64, shards int) *Generation {
 		for shard := range streams {
 			streams[shard] = newStreamID(firstToken(shards, shard, before, end), i)
 		}
-		g.entries[i] = vnode{end, streams}
+		g.Vnodes[i] = vnode{end, streams}
 		before = end
 	}
 	return g
@@ -58,11 +58,11 @@ func newGeneration(start int64, tokens []int64, shards int) *Generation {
 
 // stream returns the stream of a base token (cdc/metadata.cc get_stream).
 func (g *Generation) stream(token int64) *StreamID {
-	i, _ := slices.BinarySearchFunc(g.entries, token, func(e vnode, t int64) int { return cmp.Compare(e.end, t) })
-	if i == len(g.entries) {
+	i, _ := slices.BinarySearchFunc(g.Vnodes, token, func(e vnode, t int64) int { return cmp.Compare(e.End, t) })
+	if i == len(g.Vnodes) {
 		i = 0
 	}
-	streams := g.entries[i].streams
+	streams := g.Vnodes[i].Streams
 	if len(streams) == 1 {
 		return &streams[0]
 	}

@@ -51,7 +51,7 @@ func (t *Topology) AddGeneration(id *Identity) (*Generation, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	g := id.generation(t.clock.Now().UnixMicro(), t.Shards)
-	if gens := t.state.Load().generations; len(gens) > 0 && g.start <= gens[len(gens)-1].start {
+	if gens := t.state.Load().generations; len(gens) > 0 && g.Micros <= gens[len(gens)-1].Micros {
 		return nil, fmt.Errorf("a generation from %s is not the last", g.Start())
 	}
 	if err := t.storeGeneration(g); err != nil {
@@ -71,7 +71,7 @@ func (id *Identity) generation(now int64, shards int) *Generation {
 		g.ID = id.GenerationID
 	}
 	for i, streams := range id.Streams {
-		g.entries[i].streams = slices.Clone(streams)
+		g.Vnodes[i].Streams = slices.Clone(streams)
 	}
 	return g
 }

@@ -20,43 +20,19 @@ const (
 	metaTablets     = metaPrefix + "tablets/"
 )
 
-// The stored forms, as JSON: they are few and rarely written.
-type (
-	storedNode struct {
-		HostID uuid.UUID
-		Tokens []int64 // sorted
-	}
-	storedGeneration struct {
-		ID     uuid.UUID
-		Start  int64
-		Vnodes []storedVnode
-	}
-	storedVnode struct {
-		End     int64
-		Streams [][]byte
-	}
-	storedTable struct {
-		Keyspace, Name string
-		Sets           []storedSet
-		Manual         bool `json:",omitempty"`
-	}
-	storedSet struct {
-		Start   int64
-		Streams [][]byte
-	}
-)
+// storedNode is the entry of the node, as JSON.
+type storedNode struct {
+	HostID uuid.UUID
+	Tokens []int64 // sorted
+}
 
 func (t *Topology) nodeMeta() store.Meta {
 	return store.JSONMeta(metaNode, storedNode{HostID: t.HostID, Tokens: t.Tokens})
 }
 
 func generationMeta(g *Generation) store.Meta {
-	s := storedGeneration{ID: g.ID, Start: g.start}
-	for _, e := range g.entries {
-		s.Vnodes = append(s.Vnodes, storedVnode{End: e.end, Streams: idBytes(e.streams)})
-	}
-	// Start is positive and the key is of fixed length, so keys are in order of time.
-	return store.JSONMeta(fmt.Sprintf("%s%020d", metaGenerations, g.start), s)
+	// Micros is positive and the key is of fixed length, so keys are in order of time.
+	return store.JSONMeta(fmt.Sprintf("%s%020d", metaGenerations, g.Micros), g)
 }
 
 // tabletMeta returns the entry of a table's stream sets; nil deletes it.
@@ -65,19 +41,7 @@ func tabletMeta(storeID uint32, table *tabletTable) store.Meta {
 	if table == nil {
 		return store.Meta{Key: key}
 	}
-	s := storedTable{Keyspace: table.keyspace, Name: table.name, Manual: table.manual}
-	for _, set := range table.sets {
-		s.Sets = append(s.Sets, storedSet{Start: set.start, Streams: idBytes(set.streams)})
-	}
-	return store.JSONMeta(key, s)
-}
-
-func idBytes(ids []StreamID) [][]byte {
-	out := make([][]byte, len(ids))
-	for i := range ids {
-		out[i] = ids[i][:]
-	}
-	return out
+	return store.JSONMeta(key, table)
 }
 
 // load reads the stored state; known is false when there is no node yet.
@@ -120,19 +84,11 @@ func (t *Topology) loadNode(b []byte) error {
 }
 
 func (s *state) loadGeneration(b []byte) error {
-	var sg storedGeneration
-	if err := json.Unmarshal(b, &sg); err != nil {
+	g := new(Generation)
+	if err := json.Unmarshal(b, g); err != nil {
 		return err
 	}
-	g := &Generation{ID: sg.ID, start: sg.Start}
-	for _, v := range sg.Vnodes {
-		ids, err := streamIDs(v.Streams)
-		if err != nil {
-			return err
-		}
-		g.entries = append(g.entries, vnode{v.End, ids})
-	}
-	if len(g.entries) == 0 {
+	if len(g.Vnodes) == 0 {
 		return fmt.Errorf("a generation without streams")
 	}
 	s.generations = append(s.generations, g)
@@ -144,35 +100,13 @@ func (s *state) loadTable(id string, b []byte) error {
 	if err != nil {
 		return err
 	}
-	var st storedTable
-	if err := json.Unmarshal(b, &st); err != nil {
+	table := new(tabletTable)
+	if err := json.Unmarshal(b, table); err != nil {
 		return err
 	}
-	table := &tabletTable{keyspace: st.Keyspace, name: st.Name, manual: st.Manual}
-	for _, set := range st.Sets {
-		ids, err := streamIDs(set.Streams)
-		if err != nil {
-			return err
-		}
-		table.sets = append(table.sets, &streamSet{start: set.Start, streams: ids})
-	}
-	if len(table.sets) == 0 {
+	if len(table.Sets) == 0 {
 		return fmt.Errorf("a table without stream sets")
 	}
 	s.tables[uint32(storeID)] = table
 	return nil
-}
-
-func streamIDs(bs [][]byte) ([]StreamID, error) {
-	if len(bs) == 0 {
-		return nil, fmt.Errorf("no streams")
-	}
-	out := make([]StreamID, len(bs))
-	for i, b := range bs {
-		if len(b) != len(out[i]) {
-			return nil, fmt.Errorf("a stream id of %d bytes", len(b))
-		}
-		copy(out[i][:], b)
-	}
-	return out, nil
 }

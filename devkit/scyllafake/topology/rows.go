@@ -23,19 +23,19 @@ func (t *Topology) generationRows(g *Generation) []*store.Mutation {
 		out = append(out, t.insert("system", "cdc_local", at, system.Values{"key": "rewritten"}))
 	}
 	var described, everywhere []*store.Mutation
-	for _, e := range g.entries {
-		ids := make([][]byte, len(e.streams))
-		for i := range e.streams {
-			ids[i] = e.streams[i][:]
+	for _, e := range g.Vnodes {
+		ids := make([][]byte, len(e.Streams))
+		for i := range e.Streams {
+			ids[i] = e.Streams[i][:]
 		}
 		// The set is in the order of shards, not of bytes: readers index it.
 		streams := cqltype.BuildCollection(ids...)
 		described = append(described, t.insert("system_distributed", "cdc_streams_descriptions_v2", at, system.Values{
-			"time": start, "range_end": e.end, "streams": streams,
+			"time": start, "range_end": e.End, "streams": streams,
 		}))
 		everywhere = append(everywhere, t.insert("system_distributed_everywhere", "cdc_generation_descriptions_v2", at, system.Values{
-			"id": g.ID, "range_end": e.end, "streams": streams,
-			"ignore_msb": int8(IgnoreMSB), "num_ranges": int32(len(g.entries)),
+			"id": g.ID, "range_end": e.End, "streams": streams,
+			"ignore_msb": int8(IgnoreMSB), "num_ranges": int32(len(g.Vnodes)),
 		}))
 	}
 	if t.grouped { // the nodes read a table of their own
@@ -70,8 +70,8 @@ func (t *Topology) tabletRows(keyspace, name string, table *tabletTable) []*stor
 	}
 	var sets, streams []*store.Mutation
 	var before []StreamID
-	for i, s := range table.sets {
-		start := system.At(time.UnixMicro(s.start))
+	for i, s := range table.Sets {
+		start := system.At(time.UnixMicro(s.Micros))
 		sets = append(sets, t.insert("system", "cdc_timestamps", at, with(system.Values{"timestamp": start})))
 		add := func(state int8, ids []StreamID) {
 			for _, id := range ids {
@@ -80,12 +80,12 @@ func (t *Topology) tabletRows(keyspace, name string, table *tabletTable) []*stor
 				})))
 			}
 		}
-		add(streamCurrent, s.streams)
+		add(streamCurrent, s.Streams)
 		if i > 0 {
-			add(streamClosed, without(before, s.streams))
+			add(streamClosed, without(before, s.Streams))
 		}
-		add(streamOpened, without(s.streams, before))
-		before = s.streams
+		add(streamOpened, without(s.Streams, before))
+		before = s.Streams
 	}
 	a, b := joined(sets), joined(streams)
 	a.Deleted, b.Deleted = gone, gone

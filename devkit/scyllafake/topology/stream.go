@@ -3,6 +3,8 @@ package topology
 import (
 	"cmp"
 	"encoding/binary"
+	"encoding/hex"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -34,6 +36,17 @@ func (id StreamID) Token() int64 { return int64(binary.BigEndian.Uint64(id[:8]))
 // Index returns the number of the vnode in the order of tokens; 0 for tablets.
 func (id StreamID) Index() int { return int(binary.BigEndian.Uint64(id[8:]) >> 4 & (1<<22 - 1)) }
 
+// MarshalText returns the id in hexadecimal.
+func (id StreamID) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, id[:]), nil }
+
+// UnmarshalText is the inverse of MarshalText.
+func (id *StreamID) UnmarshalText(text []byte) error {
+	if n, err := hex.Decode(id[:], text[:min(len(text), 2*len(id))]); err != nil || n != len(id) || len(text) != 2*n {
+		return fmt.Errorf("no stream id: %q", text)
+	}
+	return nil
+}
+
 // Leeway is how far in the future a write's timestamp may be when the table has CDC,
 // and, from ScyllaDB 6.0 on, how long after its end a generation still accepts writes.
 const Leeway = 5 * time.Second
@@ -55,14 +68,14 @@ func (t *Topology) VnodeStream(token, timestamp int64, now time.Time) (*StreamID
 		return nil, cqlerr.New(cqlerr.Server, "cdc::metadata::get_stream: could not find any CDC stream (current time: %s)."+
 			" Are we in the middle of a cluster upgrade?", t.formatTime(nowMicros))
 	}
-	if timestamp < gens[current].start {
+	if timestamp < gens[current].Micros {
 		if !t.nearPast || timestamp <= nowMicros-Leeway.Microseconds() {
-			return nil, t.errPast(timestamp, nowMicros, gens[current].start)
+			return nil, t.errPast(timestamp, nowMicros, gens[current].Micros)
 		}
 	}
 	used := usedAt(gens, timestamp)
 	if used < 0 {
-		return nil, t.errPast(timestamp, nowMicros, gens[current].start)
+		return nil, t.errPast(timestamp, nowMicros, gens[current].Micros)
 	}
 	return gens[used].stream(token), nil
 }
@@ -79,21 +92,21 @@ func (t *Topology) TabletStream(storeID uint32, logID uuid.UUID, token, timestam
 	if table == nil {
 		return nil, cqlerr.New(cqlerr.Server, "cdc: the table has no streams")
 	}
-	i, found := slices.BinarySearchFunc(table.sets, timestamp, func(s *streamSet, ts int64) int { return cmp.Compare(s.start, ts) })
+	i, found := slices.BinarySearchFunc(table.Sets, timestamp, func(s *streamSet, ts int64) int { return cmp.Compare(s.Micros, ts) })
 	if !found {
 		i--
 	}
 	if i < 0 {
 		return nil, cqlerr.New(cqlerr.Server, "cdc::metadata::get_stream: could not find any CDC streams for table %s for timestamp %d.", logID, timestamp)
 	}
-	return table.sets[i].stream(token), nil
+	return table.Sets[i].stream(token), nil
 }
 
 // usedAt returns the index of the generation in use at a time, or -1.
 func usedAt(gens []*Generation, timestamp int64) int {
 	// It is nearly always the last one.
 	for i := len(gens) - 1; i >= 0; i-- {
-		if gens[i].start <= timestamp {
+		if gens[i].Micros <= timestamp {
 			return i
 		}
 	}

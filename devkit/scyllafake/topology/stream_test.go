@@ -76,7 +76,7 @@ func TestGeneration_StreamsAsRecorded(t *testing.T) {
 	t.Parallel()
 	for _, path := range recordings(t) {
 		r := readRecording(t, path)
-		g := &Generation{entries: r.vnodes}
+		g := &Generation{Vnodes: r.vnodes}
 		for i, token := range r.tokens {
 			if got := *g.stream(token); got != r.want[i] {
 				t.Errorf("%s: stream of token %d = %x, want %x", path, token, got, r.want[i])
@@ -93,13 +93,13 @@ func TestNewGeneration_IDsAsRecorded(t *testing.T) {
 		r := readRecording(t, path)
 		var tokens []int64
 		for _, v := range r.vnodes {
-			tokens = append(tokens, v.end)
+			tokens = append(tokens, v.End)
 		}
-		g := newGeneration(0, tokens, len(r.vnodes[0].streams))
+		g := newGeneration(0, tokens, len(r.vnodes[0].Streams))
 		seen := map[StreamID]bool{}
-		for i, e := range g.entries {
-			for shard, id := range e.streams {
-				want := r.vnodes[i].streams[shard]
+		for i, e := range g.Vnodes {
+			for shard, id := range e.Streams {
+				want := r.vnodes[i].Streams[shard]
 				if id.Token() != want.Token() || id.Index() != want.Index() || id[15]&0xf != want[15]&0xf {
 					t.Errorf("%s: vnode %d shard %d: %x, want %x", path, i, shard, id, want)
 				}
@@ -192,7 +192,7 @@ func TestVnodeStream_Limits(t *testing.T) {
 				t.Fatal(err)
 			}
 			now := g.Start().Add(tt.after)
-			id, err := top.VnodeStream(42, g.start+tt.at.Microseconds(), now)
+			id, err := top.VnodeStream(42, g.Micros+tt.at.Microseconds(), now)
 			if tt.err != "" {
 				var ce *cqlerr.Error
 				if !errors.As(err, &ce) || ce.Code != cqlerr.Invalid || !strings.HasPrefix(ce.Message, tt.err) {
@@ -255,9 +255,9 @@ func TestTabletStream(t *testing.T) {
 	if got := top.Tablets(7); got != 4 {
 		t.Fatalf("%d tablets, want 4", got)
 	}
-	first := top.state.Load().tables[7].sets[0]
+	first := top.state.Load().tables[7].Sets[0]
 	var last []int64
-	for _, id := range first.streams {
+	for _, id := range first.Streams {
 		last = append(last, id.Token())
 	}
 	if want := []int64{math.MinInt64/2 - 1, -1, math.MaxInt64 / 2, math.MaxInt64}; !slices.Equal(last, want) {
@@ -265,7 +265,7 @@ func TestTabletStream(t *testing.T) {
 	}
 	for token, want := range map[int64]int{math.MinInt64: 0, -1: 1, 0: 2, math.MaxInt64 / 2: 2, math.MaxInt64/2 + 1: 3, math.MaxInt64: 3} {
 		id, err := top.TabletStream(7, logID, token, c.at.UnixMicro(), c.at)
-		if err != nil || *id != first.streams[want] {
+		if err != nil || *id != first.Streams[want] {
 			t.Errorf("TabletStream(%d) = %x, %v, want stream %d", token, id, err, want)
 		}
 	}
@@ -279,7 +279,7 @@ func TestTabletStream(t *testing.T) {
 	}
 	for ts, set := range map[time.Time]int{at.Add(-time.Microsecond): 0, at: 1} {
 		id, err := top.TabletStream(7, logID, 5, ts.UnixMicro(), at)
-		if err != nil || *id != *top.state.Load().tables[7].sets[set].stream(5) {
+		if err != nil || *id != *top.state.Load().tables[7].Sets[set].stream(5) {
 			t.Errorf("TabletStream() at %v = %x, %v, want one of set %d", ts, id, err, set)
 		}
 	}
@@ -313,7 +313,7 @@ func TestTabletStream(t *testing.T) {
 	if got := again.Tablets(7); got != 4 {
 		t.Errorf("%d tablets after a merge, want 4", got)
 	}
-	if got := len(again.state.Load().tables[7].sets); got != 2 {
+	if got := len(again.state.Load().tables[7].Sets); got != 2 {
 		t.Errorf("%d sets, want 2: the first was closed longer than the ttl ago", got)
 	}
 	drop := again.DropStreams(base)
@@ -339,7 +339,7 @@ func TestMerge_OneTablet(t *testing.T) {
 		t.Fatal(err)
 	}
 	change.Publish()
-	if got := top.state.Load().tables[7].sets[0].streams[0].Token(); got != math.MaxInt64 {
+	if got := top.state.Load().tables[7].Sets[0].Streams[0].Token(); got != math.MaxInt64 {
 		t.Errorf("the token of the one stream is %d, want the largest", got)
 	}
 	if _, err := top.Merge(base, time.Time{}); err == nil {

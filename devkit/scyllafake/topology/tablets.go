@@ -17,33 +17,33 @@ const MaxTablets = 1 << 16
 
 // tabletTable contains the stream sets of one table, oldest first. It is immutable.
 type tabletTable struct {
-	keyspace, name string
-	sets           []*streamSet
-	// manual means that an administrator chose the number of tablets.
-	manual bool
+	Keyspace, Name string
+	Sets           []*streamSet
+	// Manual means that an administrator chose the number of tablets.
+	Manual bool `json:",omitempty"`
 }
 
 // streamSet contains the streams of a table from a time on: one for each tablet, in the
 // order of their tokens, which are the tablets' last ones.
 type streamSet struct {
-	start   int64 // microseconds, of whole milliseconds
-	streams []StreamID
+	Micros  int64 // of the start, of whole milliseconds
+	Streams []StreamID
 }
 
 func newStreamSet(start int64, tablets int) *streamSet {
-	s := &streamSet{start: start, streams: make([]StreamID, tablets)}
+	s := &streamSet{Micros: start, Streams: make([]StreamID, tablets)}
 	shift := 64 - bits.TrailingZeros(uint(tablets))
-	for i := range s.streams {
+	for i := range s.Streams {
 		last := uint64(i+1)<<shift - 1 // for the last tablet the shift gives 0: the largest number
-		s.streams[i] = newStreamID(bias(last), 0)
+		s.Streams[i] = newStreamID(bias(last), 0)
 	}
 	return s
 }
 
 // stream returns the first stream whose token is not below the base token.
 func (s *streamSet) stream(token int64) *StreamID {
-	i, _ := slices.BinarySearchFunc(s.streams, token, func(id StreamID, t int64) int { return cmp.Compare(id.Token(), t) })
-	return &s.streams[min(i, len(s.streams)-1)]
+	i, _ := slices.BinarySearchFunc(s.Streams, token, func(id StreamID, t int64) int { return cmp.Compare(id.Token(), t) })
+	return &s.Streams[min(i, len(s.Streams)-1)]
 }
 
 // CreateStreams prepares the first stream set of a table with CDC in a keyspace with
@@ -59,7 +59,7 @@ func (t *Topology) CreateStreams(base *catalog.Table, tablets int) (*Change, err
 	}
 	start := wholeMillis(t.clock.Now().Add(-Leeway).UnixMicro())
 	return t.changeTable(base, &tabletTable{
-		keyspace: base.Keyspace, name: base.Name, sets: []*streamSet{newStreamSet(start, n)},
+		Keyspace: base.Keyspace, Name: base.Name, Sets: []*streamSet{newStreamSet(start, n)},
 	}), nil
 }
 
@@ -100,7 +100,7 @@ func (t *Topology) Balance(base *catalog.Table, tablets int) (resized bool, due 
 	if old == nil {
 		return false, time.Time{}, nil
 	}
-	if now := len(old.sets[len(old.sets)-1].streams); now != tablets && !old.manual {
+	if now := len(old.Sets[len(old.Sets)-1].Streams); now != tablets && !old.Manual {
 		resized = true
 		_, err = t.resize(base, time.Time{}, false, func(n int) (int, error) {
 			if tablets > n {
@@ -128,22 +128,27 @@ func (t *Topology) expire(base *catalog.Table) (due time.Time, err error) {
 	ttl := time.Duration(base.CDC.TTLSeconds) * time.Second
 	table := *old
 	// A set is closed when the next one begins.
-	for len(table.sets) > 1 {
-		due = time.UnixMicro(table.sets[1].start).Add(ttl)
+	for len(table.Sets) > 1 {
+		due = time.UnixMicro(table.Sets[1].Micros).Add(ttl)
 		if due.After(t.clock.Now()) {
 			break
 		}
-		table.sets, due = table.sets[1:], time.Time{}
+		table.Sets, due = table.Sets[1:], time.Time{}
 	}
-	if len(table.sets) == len(old.sets) {
+	if len(table.Sets) == len(old.Sets) {
 		return due, nil
 	}
-	c := t.changeTableLocked(base, &table)
+	return due, t.storeTable(base, &table)
+}
+
+// storeTable puts the streams of a table in force. The caller holds mu.
+func (t *Topology) storeTable(base *catalog.Table, table *tabletTable) error {
+	c := t.changeTableLocked(base, table)
 	if err := t.store.Apply(c.Mutations, c.Metas...); err != nil {
-		return time.Time{}, fmt.Errorf("remove streams of %s.%s: %w", base.Keyspace, base.Name, err)
+		return fmt.Errorf("store the streams of %s.%s: %w", base.Keyspace, base.Name, err)
 	}
 	c.publishLocked()
-	return due, nil
+	return nil
 }
 
 func (t *Topology) resize(base *catalog.Table, at time.Time, manual bool, to func(int) (int, error)) (time.Time, error) {
@@ -153,23 +158,18 @@ func (t *Topology) resize(base *catalog.Table, at time.Time, manual bool, to fun
 	if old == nil {
 		return time.Time{}, fmt.Errorf("%s.%s has no tablet streams: it needs CDC and a keyspace with tablets", base.Keyspace, base.Name)
 	}
-	newest := old.sets[len(old.sets)-1]
-	n, err := to(len(newest.streams))
+	newest := old.Sets[len(old.Sets)-1]
+	n, err := to(len(newest.Streams))
 	if err != nil {
 		return time.Time{}, err
 	}
 	if at.IsZero() {
 		at = t.NextStart()
 	}
-	start := max(wholeMillis(at.UnixMicro()), newest.start+1000)
-	c := t.changeTableLocked(base, &tabletTable{
-		keyspace: old.keyspace, name: old.name, manual: manual, sets: append(slices.Clone(old.sets), newStreamSet(start, n)),
+	start := max(wholeMillis(at.UnixMicro()), newest.Micros+1000)
+	return time.UnixMicro(start), t.storeTable(base, &tabletTable{
+		Keyspace: old.Keyspace, Name: old.Name, Manual: manual, Sets: append(slices.Clone(old.Sets), newStreamSet(start, n)),
 	})
-	if err := t.store.Apply(c.Mutations, c.Metas...); err != nil {
-		return time.Time{}, fmt.Errorf("store the streams of %s.%s: %w", base.Keyspace, base.Name, err)
-	}
-	c.publishLocked()
-	return time.UnixMicro(start), nil
 }
 
 // TabletOf returns which of a table's tablets, in the order of tokens, has a token, and
@@ -191,7 +191,7 @@ func (t *Topology) Tablets(storeID uint32) int {
 	if table == nil {
 		return 0
 	}
-	return len(table.sets[len(table.sets)-1].streams)
+	return len(table.Sets[len(table.Sets)-1].Streams)
 }
 
 // Change is a change that is not in force yet: the caller stores Mutations and Metas in

@@ -17,7 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/system"
 )
 
-// Defaults of Options.
+// The names of SimpleSnitch, and the default of Options.Tokens.
 const (
 	DefaultDataCenter = "datacenter1"
 	DefaultRack       = "rack1"
@@ -32,8 +32,6 @@ type Store interface {
 
 // Options configure a Topology.
 type Options struct {
-	// DataCenter and Rack default to the names of SimpleSnitch.
-	DataCenter, Rack string
 	// Shards is the number of shards. Default 1.
 	Shards int
 	// Tokens is the number of tokens of a new node. Default DefaultTokens. A node that
@@ -109,18 +107,12 @@ func Open(st Store, o Options) (*Topology, error) {
 		}
 	}
 	t := &Topology{
-		DataCenter: o.DataCenter, Rack: o.Rack, Shards: o.Shards,
+		DataCenter: DefaultDataCenter, Rack: DefaultRack, Shards: o.Shards,
 		store: st, clock: o.Clock, ringDelay: o.RingDelay, seed: o.Seed,
 		nearPast: o.Version.AtLeast(6, 0), grouped: o.Version.AtLeast(2025, 4),
 		system: system.Keyspaces(o.Version),
 	}
 	t.nodes.Store(int32(max(o.Nodes, 1)))
-	if t.DataCenter == "" {
-		t.DataCenter = DefaultDataCenter
-	}
-	if t.Rack == "" {
-		t.Rack = DefaultRack
-	}
 	known, err := t.load()
 	if err != nil {
 		return nil, err
@@ -134,7 +126,7 @@ func Open(st Store, o Options) (*Topology, error) {
 		t.Tokens = t.randomTokens(o.Tokens)
 	}
 	gens := t.state.Load().generations
-	if !known || len(gens) == 0 || len(gens[len(gens)-1].entries[0].streams) != t.Shards {
+	if !known || len(gens) == 0 || len(gens[len(gens)-1].Vnodes[0].Streams) != t.Shards {
 		if err := t.begin(!known); err != nil {
 			return nil, err
 		}
@@ -208,7 +200,7 @@ func (t *Topology) NewGeneration(at time.Time, extraTokens int) (*Generation, er
 func (t *Topology) addGeneration(at time.Time, tokens []int64, metas ...store.Meta) (*Generation, error) {
 	start := wholeMillis(at.UnixMicro())
 	if gens := t.state.Load().generations; len(gens) > 0 {
-		start = max(start, gens[len(gens)-1].start+1000)
+		start = max(start, gens[len(gens)-1].Micros+1000)
 	}
 	g := newGeneration(start, tokens, t.Shards)
 	if err := t.storeGeneration(g, metas...); err != nil {

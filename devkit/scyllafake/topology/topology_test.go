@@ -96,8 +96,8 @@ func TestOpen_RestartKeepsTheNode(t *testing.T) {
 		t.Fatalf("%d and %d generations, want 2 and 2", len(a), len(b))
 	}
 	for i := range a {
-		if a[i].ID != b[i].ID || a[i].start != b[i].start || !slices.EqualFunc(a[i].entries, b[i].entries, func(x, y vnode) bool {
-			return x.end == y.end && slices.Equal(x.streams, y.streams)
+		if a[i].ID != b[i].ID || a[i].Micros != b[i].Micros || !slices.EqualFunc(a[i].Vnodes, b[i].Vnodes, func(x, y vnode) bool {
+			return x.End == y.End && slices.Equal(x.Streams, y.Streams)
 		}) {
 			t.Errorf("generation %d differs after a restart", i)
 		}
@@ -116,8 +116,8 @@ func TestOpen_SeedDecidesTheTokens(t *testing.T) {
 			}
 		}
 		for _, g := range top.Generations() {
-			for _, v := range g.entries {
-				all = append(all, v.end)
+			for _, v := range g.Vnodes {
+				all = append(all, v.End)
 			}
 		}
 		return all
@@ -144,7 +144,7 @@ func TestOpen_OtherShardCountMakesAGeneration(t *testing.T) {
 	c.at = c.at.Add(time.Second)
 	again := open(t, st, c, func(o *Options) { o.Shards = 4 })
 	gens := again.Generations()
-	if len(gens) != 2 || len(gens[1].entries[0].streams) != 4 {
+	if len(gens) != 2 || len(gens[1].Vnodes[0].Streams) != 4 {
 		t.Fatalf("%d generations, want a second one of 4 shards", len(gens))
 	}
 }
@@ -247,8 +247,8 @@ func TestNewGeneration_ExtraTokensAreVnodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(g.entries) != 12 || len(top.Tokens) != 8 {
-		t.Errorf("%d vnodes and %d own tokens, want 12 and 8", len(g.entries), len(top.Tokens))
+	if len(g.Vnodes) != 12 || len(top.Tokens) != 8 {
+		t.Errorf("%d vnodes and %d own tokens, want 12 and 8", len(g.Vnodes), len(top.Tokens))
 	}
 	if _, err := top.NewGeneration(time.Time{}, -1); err == nil {
 		t.Error("NewGeneration() with -1 extra tokens succeeded")

@@ -172,10 +172,10 @@ func (r *body) options(version byte, o *Options) {
 	}
 	if flags&queryValues != 0 {
 		if flags&queryNames != 0 {
-			o.Names, o.Values = r.namedValues(version)
-		} else {
-			o.Values = r.values(version)
+			r.fail(cqlerr.Unsupported("values bound by name"))
+			return
 		}
+		o.Values = r.values(version)
 	}
 	o.SkipMetadata = flags&querySkipMetadata != 0
 	if flags&queryPageSize != 0 {
@@ -211,19 +211,6 @@ func (r *body) values(version byte) []engine.Value {
 		out = append(out, v)
 	}
 	return out
-}
-
-func (r *body) namedValues(version byte) (names []string, values []engine.Value) {
-	for range r.short() {
-		name := r.string()
-		v := r.value(version)
-		if r.err != nil {
-			return nil, nil
-		}
-		names = append(names, name)
-		values = append(values, v)
-	}
-	return names, values
 }
 
 // value reads [value]: version 3 has no unset values.

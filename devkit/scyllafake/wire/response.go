@@ -63,54 +63,32 @@ func AppendAuthenticate(dst []byte, class string) []byte { return appendString(d
 // AppendAuthSuccess appends the body of AUTH_SUCCESS, without a token.
 func AppendAuthSuccess(dst []byte) []byte { return appendInt(dst, -1) }
 
-// AppendError appends the body of ERROR. Version 3 has no codes for failures; they
-// become the earlier timeouts.
-func AppendError(dst []byte, version byte, e *cqlerr.Error) []byte {
-	code := e.Code
-	if version < 4 {
-		switch code {
-		case cqlerr.ReadFailure:
-			code = cqlerr.ReadTimeout
-		case cqlerr.WriteFailure:
-			code = cqlerr.WriteTimeout
-		}
-	}
-	dst = appendInt(dst, int32(code))
+// AppendError appends the body of ERROR.
+func AppendError(dst []byte, e *cqlerr.Error) []byte {
+	dst = appendInt(dst, int32(e.Code))
 	dst = appendString(dst, e.Message)
-	switch code {
+	switch e.Code {
 	case cqlerr.Unavailable:
 		dst = appendShort(dst, e.Consistency)
 		dst = appendInt(dst, e.BlockFor)
 		dst = appendInt(dst, e.Received)
-	case cqlerr.WriteTimeout, cqlerr.WriteFailure:
-		dst = appendReplicas(dst, code == cqlerr.WriteFailure, e)
-		dst = appendString(dst, e.WriteType)
-	case cqlerr.ReadTimeout, cqlerr.ReadFailure:
-		dst = appendReplicas(dst, code == cqlerr.ReadFailure, e)
-		if e.DataPresent {
-			dst = append(dst, 1)
-		} else {
-			dst = append(dst, 0)
-		}
+	case cqlerr.WriteTimeout:
+		dst = appendString(appendReplicas(dst, e), e.WriteType)
+	case cqlerr.ReadTimeout:
+		dst = append(appendReplicas(dst, e), cqltype.EncodeBool(e.DataPresent)...)
 	case cqlerr.AlreadyExists:
 		dst = appendString(dst, e.Keyspace)
 		dst = appendString(dst, e.Table)
 	case cqlerr.Unprepared:
 		dst = appendShortBytes(dst, e.ID)
-	case cqlerr.RateLimit:
-		dst = append(dst, e.RateOp, e.RateCoord)
 	}
 	return dst
 }
 
-func appendReplicas(dst []byte, failures bool, e *cqlerr.Error) []byte {
+func appendReplicas(dst []byte, e *cqlerr.Error) []byte {
 	dst = appendShort(dst, e.Consistency)
 	dst = appendInt(dst, e.Received)
-	dst = appendInt(dst, e.BlockFor)
-	if failures {
-		dst = appendInt(dst, e.NumFailures)
-	}
-	return dst
+	return appendInt(dst, e.BlockFor)
 }
 
 // The kinds of RESULT.
@@ -157,26 +135,16 @@ type Columns struct {
 // NewColumns encodes column specs, with one table for all of them or each with its own.
 func NewColumns(cols []engine.ColumnSpec, global bool) Columns {
 	global = global && len(cols) > 0
-	if !global {
-		return Columns{Specs: appendColumns([]byte{}, cols)}
-	}
-	return Columns{Global: true, Specs: appendGlobal(nil, cols)}
+	return Columns{Global: global, Specs: appendColumns([]byte{}, cols, global)}
 }
 
-func appendGlobal(dst []byte, cols []engine.ColumnSpec) []byte {
-	dst = appendString(dst, cols[0].Keyspace)
-	dst = appendString(dst, cols[0].Table)
-	for _, c := range cols {
-		dst = appendString(dst, c.Name)
-		dst = cqltype.AppendOption(dst, c.Type)
-	}
-	return dst
-}
-
-func appendColumns(dst []byte, cols []engine.ColumnSpec) []byte {
-	for _, c := range cols {
-		dst = appendString(dst, c.Keyspace)
-		dst = appendString(dst, c.Table)
+// appendColumns appends column specs, with the table of all of them first if global is set.
+func appendColumns(dst []byte, cols []engine.ColumnSpec, global bool) []byte {
+	for i, c := range cols {
+		if i == 0 || !global {
+			dst = appendString(dst, c.Keyspace)
+			dst = appendString(dst, c.Table)
+		}
 		dst = appendString(dst, c.Name)
 		dst = cqltype.AppendOption(dst, c.Type)
 	}
@@ -240,11 +208,7 @@ func AppendPrepared(dst []byte, version byte, id []byte, plan *engine.Plan, colu
 			dst = appendShort(dst, i)
 		}
 	}
-	if global {
-		dst = appendGlobal(dst, plan.Binds)
-	} else {
-		dst = appendColumns(dst, plan.Binds)
-	}
+	dst = appendColumns(dst, plan.Binds, global)
 	if plan.Result == nil {
 		dst = appendInt(dst, metaNone)
 		return appendInt(dst, 0)

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/datastax/go-cassandra-native-protocol/compression/lz4"
-	"github.com/datastax/go-cassandra-native-protocol/compression/snappy"
 	"github.com/datastax/go-cassandra-native-protocol/frame"
 	"github.com/datastax/go-cassandra-native-protocol/message"
 
@@ -105,11 +103,6 @@ func TestAppendError(t *testing.T) {
 			return e.WriteType == "BATCH_LOG" && e.BlockFor == 1 && e.Received == 0
 		}},
 		{&cqlerr.Error{Code: cqlerr.ReadTimeout, DataPresent: true}, func(m message.Message) bool { return m.(*message.ReadTimeout).DataPresent }},
-		{&cqlerr.Error{Code: cqlerr.ReadFailure, NumFailures: 3}, func(m message.Message) bool { return m.(*message.ReadFailure).NumFailures == 3 }},
-		{&cqlerr.Error{Code: cqlerr.WriteFailure, NumFailures: 3, WriteType: "SIMPLE"}, func(m message.Message) bool {
-			e := m.(*message.WriteFailure)
-			return e.NumFailures == 3 && e.WriteType == "SIMPLE"
-		}},
 		{&cqlerr.Error{Code: cqlerr.AlreadyExists, Keyspace: "ks", Table: "t"}, func(m message.Message) bool {
 			e := m.(*message.AlreadyExists)
 			return e.Keyspace == "ks" && e.Table == "t"
@@ -117,13 +110,10 @@ func TestAppendError(t *testing.T) {
 		{&cqlerr.Error{Code: cqlerr.Unprepared, ID: []byte{1, 2}}, func(m message.Message) bool { return bytes.Equal(m.(*message.Unprepared).Id, []byte{1, 2}) }},
 	}
 	for _, tt := range tests {
-		m := decoded(t, response(OpError, func(b []byte) []byte { return AppendError(b, 4, tt.in) }))
+		m := decoded(t, response(OpError, func(b []byte) []byte { return AppendError(b, tt.in) }))
 		if !tt.check(m) {
 			t.Errorf("%v became %v", tt.in, m)
 		}
-	}
-	if b := AppendError(nil, 3, &cqlerr.Error{Code: cqlerr.WriteFailure}); !bytes.Equal(b[:4], []byte{0, 0, 0x11, 0}) {
-		t.Errorf("a write failure in version 3 has the code %x, want that of a timeout", b[:4])
 	}
 }
 
@@ -136,58 +126,5 @@ func TestAppendEvents(t *testing.T) {
 	n := decoded(t, AppendNodeEvent(nil, 4, EventStatus, "UP", netip.MustParseAddrPort("127.0.0.2:9042"))).(*message.StatusChangeEvent)
 	if n.ChangeType != "UP" || n.Address.String() != "127.0.0.2:9042" {
 		t.Errorf("event = %+v", n)
-	}
-}
-
-func TestCompression(t *testing.T) {
-	t.Parallel()
-	// The independent codec takes nothing that LZ4 packs to less than an eighth.
-	random := make([]byte, 30_000)
-	for i := range random {
-		random[i] = byte(uint32(i*i+i) * 2654435761 >> 11)
-	}
-	codecs := map[Compression]frame.Codec{
-		LZ4: frame.NewCodecWithCompression(lz4.Compressor{}), Snappy: frame.NewCodecWithCompression(snappy.Compressor{}),
-	}
-	for c, codec := range codecs {
-		for _, text := range []string{"", "x", hex.EncodeToString(random), string(random)} {
-			plain := response(OpError, func(b []byte) []byte { return AppendError(b, 4, cqlerr.Invalidf("%s", text[:min(len(text), 0xffff)])) })
-			packed := c.AppendFrame([]byte("before"), plain)[len("before"):]
-			f, err := codec.DecodeFrame(bytes.NewReader(packed))
-			if err != nil {
-				t.Fatalf("compression %d of %d bytes: %v", c, len(text), err)
-			}
-			if got := f.Body.Message.(*message.Invalid).ErrorMessage; got != text[:min(len(text), 0xffff)] {
-				t.Errorf("compression %d: %d bytes came back as %d", c, len(text), len(got))
-			}
-			back, err := c.Decompress(packed[HeaderSize:], 1<<20)
-			if err != nil || !bytes.Equal(back, plain[HeaderSize:]) {
-				t.Errorf("compression %d: Decompress error = %v", c, err)
-			}
-		}
-	}
-}
-
-func TestDecompress_Broken(t *testing.T) {
-	t.Parallel()
-	if _, err := LZ4.Decompress([]byte{0xde, 0xad, 0xbe, 0xef}, 1<<20); err == nil || err.Error() != "CQL frame uncompressed length is negative: -559038737" {
-		t.Errorf("error = %v", err)
-	}
-	for _, in := range [][]byte{{}, {0, 0}, {0x7f, 0xff, 0xff, 0xff, 1}, {0, 0, 0, 9, 1, 2}} {
-		if _, err := LZ4.Decompress(in, 1<<20); err == nil {
-			t.Errorf("LZ4.Decompress(%x) succeeded", in)
-		}
-		if _, err := Snappy.Decompress(append([]byte{0xff, 0xff}, in...), 1<<20); err == nil {
-			t.Errorf("Snappy.Decompress(%x) succeeded", in)
-		}
-	}
-}
-
-// READY under lz4, as recording A2 has it.
-func TestCompression_EmptyBody(t *testing.T) {
-	t.Parallel()
-	got := LZ4.AppendFrame(nil, response(OpReady, func(b []byte) []byte { return b }))
-	if want := "84010005" + "02" + "00000005" + "00000000" + "00"; hex.EncodeToString(got) != want {
-		t.Errorf("READY = %x, want %s", got, want)
 	}
 }

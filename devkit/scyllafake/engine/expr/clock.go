@@ -10,10 +10,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
-// listEpoch is 2010-01-01 in microseconds. The key of a prepended list element lies as
-// far before it as the current time lies after it, so that a later prepend sorts first.
-const listEpoch = 1262304000000000
-
 // Clock returns times and ids made of them. Timestamps and uuids never repeat and never
 // decrease, even if the wall clock does.
 type Clock struct {
@@ -75,20 +71,6 @@ func (c *Clock) AppendKeys(n int) [][16]byte {
 			at = c.Micros()
 		}
 		keys[i] = cqltype.TimeUUIDAt(at, c.listSeq(seq))
-	}
-	return keys
-}
-
-// PrependKeys returns the keys of n elements prepended to a list, in list order.
-func (c *Clock) PrependKeys(n int) [][16]byte {
-	keys := make([][16]byte, n)
-	var at int64
-	for i := range keys {
-		seq := uint64(i % (maxListSeq + 1))
-		if seq == 0 {
-			at = 2*listEpoch - c.Micros()
-		}
-		keys[n-1-i] = cqltype.TimeUUIDAt(at, c.listSeq(maxListSeq-seq))
 	}
 	return keys
 }

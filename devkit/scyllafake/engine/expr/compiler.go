@@ -67,3 +67,15 @@ func (p *Compiler) marker(index int, spec ColumnSpec, target *catalog.Column) {
 	p.Binds[index] = spec
 	p.Targets[index] = target
 }
+
+// ColumnSpec is a bind or result column.
+type ColumnSpec struct {
+	Keyspace, Table, Name string
+	Type                  *cqltype.Type
+}
+
+// Value is a bound value.
+type Value struct {
+	Bytes []byte // nil is null
+	Unset bool
+}

@@ -1,8 +1,9 @@
 package expr
 
 import (
+	"slices"
+
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
 // Holds reports whether the row satisfies the relation. A relation with null
@@ -14,18 +15,13 @@ func (r *Relation) Holds(x *EvalCtx, v *RowView) (bool, error) {
 	case have == nil:
 		return false, nil
 	case r.Op == cql.OpIn || r.Op == cql.OpEQ:
-		tuples, unset, err := r.tuples(x)
+		vals, unset, err := r.members(x)
 		if err != nil || unset {
 			return false, err
 		}
-		for _, t := range tuples {
-			if col.Type.Compare(have, t[0]) == 0 {
-				return true, nil
-			}
-		}
-		return false, nil
+		return slices.ContainsFunc(vals, func(v []byte) bool { return col.Type.Compare(have, v) == 0 }), nil
 	}
-	want, err := r.Value.Terms[0].Eval(x)
+	want, err := r.Values[0].Eval(x)
 	if err != nil || want.Unset || want.Bytes == nil {
 		return false, err
 	}
@@ -49,17 +45,4 @@ func Satisfies(op cql.Op, c int) bool {
 		return c >= 0
 	}
 	return false
-}
-
-// MapValue returns the value of a key in a serialised map, nil if it is absent.
-func MapValue(t *cqltype.Type, m, key []byte) []byte {
-	if key == nil {
-		return nil
-	}
-	for k, v := range cqltype.Pairs(m) {
-		if t.Key.Compare(k, key) == 0 {
-			return v
-		}
-	}
-	return nil
 }

@@ -1,10 +1,6 @@
 package expr
 
 import (
-	"encoding/binary"
-
-	"github.com/google/uuid"
-
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
@@ -26,31 +22,12 @@ var functions = map[string]*function{
 		u := x.Clock.timeUUID()
 		return u[:], nil
 	}},
-	"uuid": {name: "uuid", ret: cqltype.TUUID, call: func(*EvalCtx, [][]byte) ([]byte, error) {
-		u := uuid.New()
-		return u[:], nil
-	}},
-	"totimestamp": ofOne("totimestamp", cqltype.TTimeUUID, cqltype.TTimestamp, func(v []byte) []byte {
-		return cqltype.EncodeInt64(cqltype.TimeUUIDMillis(v))
-	}),
-	"mintimeuuid": ofOne("mintimeuuid", cqltype.TTimestamp, cqltype.TTimeUUID, func(v []byte) []byte {
-		u := cqltype.MinTimeUUID(int64(binary.BigEndian.Uint64(v)))
-		return u[:]
-	}),
-	"maxtimeuuid": ofOne("maxtimeuuid", cqltype.TTimestamp, cqltype.TTimeUUID, func(v []byte) []byte {
-		u := cqltype.MaxTimeUUID(int64(binary.BigEndian.Uint64(v)))
-		return u[:]
-	}),
-}
-
-// ofOne returns a function of one value; an empty value gives null.
-func ofOne(name string, arg, ret *cqltype.Type, f func([]byte) []byte) *function {
-	return &function{name: name, args: []*cqltype.Type{arg}, ret: ret, call: func(_ *EvalCtx, args [][]byte) ([]byte, error) {
+	"totimestamp": {name: "totimestamp", args: []*cqltype.Type{cqltype.TTimeUUID}, ret: cqltype.TTimestamp, call: func(_ *EvalCtx, args [][]byte) ([]byte, error) {
 		if len(args[0]) == 0 {
 			return nil, nil
 		}
-		return f(args[0]), nil
-	}}
+		return cqltype.EncodeInt64(cqltype.TimeUUIDMillis(args[0])), nil
+	}},
 }
 
 // function finds the function that a call with n arguments names.
@@ -90,4 +67,45 @@ func encodeToken(t int64) []byte {
 		t = 0
 	}
 	return cqltype.EncodeInt64(t)
+}
+
+// apply evaluates n arguments and calls the function; a null among them is the result.
+func (f *function) apply(x *EvalCtx, n int, arg func(i int) ([]byte, error)) ([]byte, error) {
+	args := make([][]byte, n)
+	for i := range args {
+		var err error
+		if args[i], err = arg(i); err != nil || args[i] == nil {
+			return nil, err
+		}
+	}
+	return f.call(x, args)
+}
+
+// call compiles a function call as a value for recv.
+func (p *Compiler) call(t cql.FuncCall, recv ColumnSpec) (Term, error) {
+	fn, err := p.function(t.Name, len(t.Args))
+	if err != nil {
+		return nil, err
+	}
+	if !assignable(fn.ret, recv.Type) {
+		return nil, cqlerr.Invalidf("Type error: cannot assign result of function system.%s (type %s) to %s (type %s)",
+			fn.name, fn.ret, recv.Name, recv.Type)
+	}
+	args := make([]Term, len(t.Args))
+	for i, a := range t.Args {
+		spec := p.Spec("arg"+itoa(i)+"(system."+fn.name+")", fn.args[i])
+		if args[i], err = p.Term(a, spec, nil); err != nil {
+			return nil, err
+		}
+	}
+	return evaluation(func(x *EvalCtx) (Value, error) {
+		b, err := fn.apply(x, len(args), func(i int) ([]byte, error) {
+			v, err := args[i].Eval(x)
+			if v.Unset {
+				err = cqlerr.Invalidf("Invalid unset value for argument of function %s", fn.name)
+			}
+			return v.Bytes, err
+		})
+		return Value{Bytes: b}, err
+	}), nil
 }

@@ -15,7 +15,7 @@ import (
 // then does nothing and a read finds nothing.
 func (r *Restrictions) PartitionKeys(x *EvalCtx) (keys [][]byte, unset bool, err error) {
 	if len(r.Keys) == 1 && len(r.Keys[0]) == 1 && r.Keys[0][0].Op == cql.OpEQ {
-		v, err := r.Keys[0][0].Value.Terms[0].Eval(x)
+		v, err := r.Keys[0][0].Values[0].Eval(x)
 		if err == nil && v.Bytes == nil && !v.Unset {
 			err = x.nullKey()
 		}
@@ -81,13 +81,9 @@ func product(columns [][][]byte, parts [][]byte, f func() error) error {
 // values that satisfy all of them.
 func intersect(x *EvalCtx, t *cqltype.Type, list []*Relation) (vals [][]byte, unset bool, err error) {
 	for i, rel := range list {
-		tuples, skip, err := rel.tuples(x)
+		set, skip, err := rel.members(x)
 		if err != nil || skip {
 			return nil, skip, err
-		}
-		set := make([][]byte, len(tuples))
-		for j := range tuples {
-			set[j] = tuples[j][0]
 		}
 		slices.SortFunc(set, t.Compare)
 		set = slices.CompactFunc(set, func(a, b []byte) bool { return t.Compare(a, b) == 0 })

@@ -66,17 +66,17 @@ func randomPrefix(rnd *rand.Rand) [][]byte {
 
 // A slice over several columns of one direction is just the rows whose values lie in it,
 // in table order.
-func TestTupleSlice_Ranges(t *testing.T) {
+func TestSlice_Ranges(t *testing.T) {
 	t.Parallel()
 	rnd := seeds.Rand(t)
 	for range 500 {
 		desc := rnd.IntN(2) == 0
 		cols := clusteringColumns(desc, desc, desc)
-		s := tupleSlice{cols: cols}
+		s := slice{cols: cols}
 		for range 1 + rnd.IntN(3) {
-			s.Add([]cql.Op{cql.OpGT, cql.OpGE, cql.OpLT, cql.OpLE}[rnd.IntN(4)], randomPrefix(rnd))
+			s.add([]cql.Op{cql.OpGT, cql.OpGE, cql.OpLT, cql.OpLE}[rnd.IntN(4)], randomPrefix(rnd))
 		}
-		ranges := s.ranges()
+		ranges := s.ranges([][][]byte{nil})
 		at := 0
 		for _, row := range allRows(cols) {
 			var in []int

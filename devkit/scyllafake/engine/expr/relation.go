@@ -10,103 +10,57 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// Relation is a compiled relation of a WHERE clause on columns of one table. IN sets
-// members or list, all others value.
+// Relation is a compiled relation of a WHERE clause on columns of one table.
 type Relation struct {
-	Op      cql.Op
-	Cols    []*catalog.Column
-	multi   bool
-	Value   row
-	members []row
-	list    Term // of "IN ?": a list of values, or of tuples if multi
-	Text    *cql.Relation
+	Op    cql.Op
+	Cols  []*catalog.Column
+	multi bool
+	// Values are the values of the columns, or of IN those of one column.
+	Values []Term
+	list   Term // of "IN ?"
+	Text   *cql.Relation
 }
 
-// row is the right side of a relation: one term per column, or one term that
-// is a tuple of them.
-type row struct {
-	Terms []Term
-	tuple Term
-	n     int // components of tuple
-}
-
-// Eval returns one value per column; an unset one among them makes the whole unset.
-func (r row) Eval(x *EvalCtx, dst [][]byte) (vals [][]byte, unset bool, err error) {
-	if r.tuple != nil {
-		v, err := r.tuple.Eval(x)
-		if err != nil || v.Unset {
-			return nil, v.Unset, err
-		}
-		return tupleValues(v.Bytes, r.n, dst), false, nil
-	}
-	for _, t := range r.Terms {
+// evaluate evaluates the values; skip means that one was unset.
+func (r *Relation) evaluate(x *EvalCtx) (vals [][]byte, skip bool, err error) {
+	vals = make([][]byte, len(r.Values))
+	for i, t := range r.Values {
 		v, err := t.Eval(x)
 		if err != nil || v.Unset {
 			return nil, v.Unset, err
 		}
-		dst = append(dst, v.Bytes)
+		vals[i] = v.Bytes
 	}
-	return dst, false, nil
+	return vals, false, nil
 }
 
-// tupleValues returns the n components of a serialised tuple; missing ones are null.
-func tupleValues(v []byte, n int, dst [][]byte) [][]byte {
-	for i := range n {
-		dst = append(dst, cqltype.Component(v, i))
-	}
-	return dst
-}
-
-// tuples evaluates the right side of = or IN to its tuples. A null in = gives none; in
-// IN it is refused. skip means that a value was unset.
-func (r *Relation) tuples(x *EvalCtx) (out [][][]byte, skip bool, err error) {
-	switch {
-	case r.Op != cql.OpIn:
-		vals, unset, err := r.Value.Eval(x, nil)
-		if err != nil || unset {
-			return nil, unset, err
-		}
-		if slices.ContainsFunc(vals, isNull) {
-			return nil, false, x.nullKey()
-		}
-		return [][][]byte{vals}, false, nil
-	case r.list != nil:
-		v, err := r.list.Eval(x)
-		if err != nil {
-			return nil, false, err
-		}
-		if v.Unset {
-			return nil, false, cqlerr.Invalidf("Invalid unset value for column %s", r.Cols[0].Name)
-		}
-		if v.Bytes == nil {
-			return nil, false, cqlerr.Invalidf("Invalid null value for column %s", r.Cols[0].Name)
-		}
-		for e := range cqltype.Elements(v.Bytes) {
-			if !r.multi {
-				out = append(out, [][]byte{e})
-				continue
-			}
-			vals := tupleValues(e, len(r.Cols), nil)
-			if slices.ContainsFunc(vals, isNull) {
-				return nil, false, errNullElement
-			}
-			out = append(out, vals)
-		}
-		return out, false, nil
-	}
-	for _, m := range r.members {
-		vals, unset, err := m.Eval(x, nil)
+// members evaluates the right side of = or IN. A null in = gives none; in IN it is refused.
+// skip means that a value was unset.
+func (r *Relation) members(x *EvalCtx) (vals [][]byte, skip bool, err error) {
+	if r.list == nil {
+		vals, skip, err = r.evaluate(x)
 		switch {
-		case err != nil:
-			return nil, false, err
-		case unset:
+		case err != nil || skip && r.Op != cql.OpIn:
+			return nil, skip, err
+		case skip:
 			return nil, false, errUnsetElement
-		case slices.ContainsFunc(vals, isNull):
+		case !slices.ContainsFunc(vals, isNull):
+			return vals, false, nil
+		case r.Op == cql.OpIn:
 			return nil, false, errNullElement
 		}
-		out = append(out, vals)
+		return nil, false, x.nullKey()
 	}
-	return out, false, nil
+	v, err := r.list.Eval(x)
+	switch {
+	case err != nil:
+		return nil, false, err
+	case v.Unset:
+		return nil, false, cqlerr.Invalidf("Invalid unset value for column %s", r.Cols[0].Name)
+	case v.Bytes == nil:
+		return nil, false, cqlerr.Invalidf("Invalid null value for column %s", r.Cols[0].Name)
+	}
+	return slices.Collect(cqltype.Elements(v.Bytes)), false, nil
 }
 
 // nullKey returns the error for a null where a key column needs a value, or nil if
@@ -145,12 +99,9 @@ func (p *Compiler) relation(r *cql.Relation, find func(string) (*catalog.Column,
 	if col.Type.IsMultiCell() {
 		return nil, cqlerr.Invalidf("Collection column '%s' (%s) cannot be restricted by a '=' relation", col.Name, col.Type)
 	}
-	if col.Type.Kind == cqltype.Duration && r.Op != cql.OpEQ && r.Op != cql.OpIn {
-		return nil, cqlerr.Invalidf("Slice restriction are not supported on duration columns")
-	}
 	if r.Op != cql.OpIn {
 		t, err := p.Term(r.Value, spec, col)
-		out.Value.Terms = []Term{t}
+		out.Values = []Term{t}
 		return out, err
 	}
 	spec.Name = "in(" + col.Name + ")"
@@ -166,7 +117,7 @@ func (p *Compiler) relation(r *cql.Relation, find func(string) (*catalog.Column,
 		if err != nil {
 			return nil, err
 		}
-		out.members = append(out.members, row{Terms: []Term{t}})
+		out.Values = append(out.Values, t)
 	}
 	return out, nil
 }
@@ -178,54 +129,24 @@ func (p *Compiler) multiRelation(out *Relation, r *cql.Relation) error {
 		if c.Kind != catalog.Clustering {
 			return cqlerr.Invalidf("Multi-column relations can only be applied to clustering columns but was applied to: %s", c.Name)
 		}
-		if c.Desc != out.Cols[0].Desc && r.Op != cql.OpEQ && r.Op != cql.OpIn {
+		if c.Desc != out.Cols[0].Desc {
 			return cqlerr.Unsupported("a range over columns of different orders")
 		}
 		if c.Position != i {
 			return cqlerr.Invalidf("Clustering columns may not be skipped in multi-column relations. They should appear in the PRIMARY KEY order. Got %s", relationText(r))
 		}
 	}
-	fields := make([]*cqltype.Type, len(out.Cols))
-	for i, c := range out.Cols {
-		fields[i] = c.Type
+	lit := r.Value.(cql.TupleLit)
+	if len(lit.Elems) != len(out.Cols) {
+		return cqlerr.Invalidf("Expected %d elements in value tuple, but got %d: %s", len(out.Cols), len(lit.Elems), TermText(lit))
 	}
-	typ := cqltype.NewTuple(fields...)
 	name := "(" + strings.Join(r.Columns, ",") + ")"
-	var err error
-	if r.Op != cql.OpIn {
-		out.Value, err = p.rowOf(r.Value, name, typ, r)
-		return err
-	}
-	name = "in" + name
-	if r.Value != nil {
-		out.list, err = p.Term(r.Value, p.Spec(name, cqltype.NewList(typ)), nil)
-		return err
-	}
-	for _, m := range r.In {
-		v, err := p.rowOf(m, "value("+name+")", typ, r)
+	for i, e := range lit.Elems {
+		t, err := p.Term(e, p.Spec(name+"["+itoa(i)+"]", out.Cols[i].Type.Freeze()), nil)
 		if err != nil {
 			return err
 		}
-		out.members = append(out.members, v)
+		out.Values = append(out.Values, t)
 	}
 	return nil
-}
-
-func (p *Compiler) rowOf(t cql.Term, name string, typ *cqltype.Type, r *cql.Relation) (row, error) {
-	lit, ok := t.(cql.TupleLit)
-	if !ok {
-		v, err := p.Term(t, p.Spec(name, typ), nil)
-		return row{tuple: v, n: len(typ.Fields)}, err
-	}
-	if len(lit.Elems) != len(typ.Fields) {
-		return row{}, cqlerr.Invalidf("Expected %d elements in value tuple, but got %d: %s", len(typ.Fields), len(lit.Elems), TermText(lit))
-	}
-	out := row{Terms: make([]Term, len(lit.Elems))}
-	for i, e := range lit.Elems {
-		var err error
-		if out.Terms[i], err = p.Term(e, p.Spec(name+"["+itoa(i)+"]", typ.Fields[i]), nil); err != nil {
-			return row{}, err
-		}
-	}
-	return out, nil
 }

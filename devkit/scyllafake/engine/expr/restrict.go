@@ -56,13 +56,7 @@ func (r *Restrictions) RestrictsRows() bool { return len(r.Rows) > 0 || len(r.Mu
 
 // NamesRows reports whether every clustering column is restricted by = or IN.
 func (r *Restrictions) NamesRows() bool {
-	n := len(r.table.Clustering)
-	for _, m := range r.Multi {
-		if (m.Op == cql.OpEQ || m.Op == cql.OpIn) && len(m.Cols) == n {
-			return true
-		}
-	}
-	return len(r.Rows) == n && !slices.ContainsFunc(r.Rows, isSlice)
+	return len(r.Rows) == len(r.table.Clustering) && !slices.ContainsFunc(r.Rows, isSlice)
 }
 
 // isSlice reports whether a column has restrictions other than = and IN.
@@ -261,15 +255,5 @@ func (r *Restrictions) Equated(c *catalog.Column) bool {
 	} else if c.Position < len(r.Rows) {
 		list = r.Rows[c.Position]
 	}
-	for _, m := range r.Multi {
-		if m.Op == cql.OpEQ && c.Kind == catalog.Clustering && c.Position < len(m.Cols) {
-			return true
-		}
-	}
-	for _, rel := range list {
-		if rel.Op == cql.OpEQ {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(r *Relation) bool { return r.Op == cql.OpEQ })
 }

@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
@@ -11,34 +12,30 @@ import (
 // RowRanges evaluates the clustering restrictions to ranges in table order that do not
 // overlap; nil means all rows, an empty slice none. unset means that a value was unset.
 func (r *Restrictions) RowRanges(x *EvalCtx) (ranges []store.Range, unset bool, err error) {
-	switch {
-	case len(r.Multi) > 0:
-		return r.multiRanges(x)
-	case len(r.Rows) > 0:
-		return r.singleRanges(x)
-	}
-	return nil, false, nil
-}
-
-// singleRanges makes ranges of restrictions on single columns: a product of
-// values, and at most one slice at the end.
-func (r *Restrictions) singleRanges(x *EvalCtx) ([]store.Range, bool, error) {
 	prefixes := [][][]byte{nil}
+	if len(r.Multi) > 0 {
+		s, unset, err := sliceOf(x, r.table.Clustering, r.Multi)
+		return s.ranges(prefixes), unset, err
+	}
+	if len(r.Rows) == 0 {
+		return nil, false, nil
+	}
+	// A product of values, and at most one slice at the end.
 	for i, list := range r.Rows {
 		col := r.table.Clustering[i]
-		discrete, slice := splitSlices(list)
-		iv, unset, err := intervalOf(x, col, slice)
+		discrete, sliced := splitSlices(list)
+		s, unset, err := sliceOf(x, r.table.Clustering[i:], sliced)
 		if err != nil || unset {
 			return nil, unset, err
 		}
 		if len(discrete) == 0 {
-			return iv.ranges(col, prefixes), false, nil
+			return s.ranges(prefixes), false, nil
 		}
 		vals, unset, err := intersect(x, col.Type, discrete)
 		if err != nil || unset {
 			return nil, unset, err
 		}
-		vals = slices.DeleteFunc(vals, func(v []byte) bool { return !iv.contains(col, v) })
+		vals = slices.DeleteFunc(vals, func(v []byte) bool { return !s.contains([][]byte{v}) })
 		if col.Desc {
 			slices.Reverse(vals)
 		}
@@ -53,16 +50,12 @@ func (r *Restrictions) singleRanges(x *EvalCtx) ([]store.Range, bool, error) {
 		}
 		prefixes = next
 	}
-	ranges := make([]store.Range, len(prefixes))
+	ranges = make([]store.Range, len(prefixes))
 	for i, p := range prefixes {
-		ranges[i] = prefixRange(p)
+		b := store.Bound{Prefix: p, Inclusive: true}
+		ranges[i] = store.Range{Start: b, End: b}
 	}
 	return ranges, false, nil
-}
-
-func prefixRange(p [][]byte) store.Range {
-	b := store.Bound{Prefix: p, Inclusive: true}
-	return store.Range{Start: b, End: b}
 }
 
 func splitSlices(list []*Relation) (discrete, slice []*Relation) {
@@ -82,86 +75,105 @@ func splitSlices(list []*Relation) (discrete, slice []*Relation) {
 	return discrete, slice
 }
 
-// interval is a range of one column's values.
-type interval struct {
-	lo, hi         []byte
-	hasLo, hasHi   bool
+// slice is lo < (a, b, …) < hi in the order of the values, which is not the order of the
+// rows where the columns are DESC. Bounds may differ in length.
+type slice struct {
+	cols           []*catalog.Column
+	lo, hi         [][]byte // nil is unbounded
 	loOpen, hiOpen bool
-	empty          bool
+	none           bool // a bound is null
 }
 
-func intervalOf(x *EvalCtx, col *catalog.Column, list []*Relation) (iv interval, unset bool, err error) {
+// sliceOf evaluates relations that begin with the first of the columns.
+func sliceOf(x *EvalCtx, cols []*catalog.Column, list []*Relation) (s slice, unset bool, err error) {
+	s.cols = cols
 	for _, r := range list {
-		v, err := r.Value.Terms[0].Eval(x)
-		if err != nil || v.Unset {
-			return iv, v.Unset, err
+		vals, unset, err := r.evaluate(x)
+		if err != nil || unset {
+			return s, unset, err
 		}
-		if v.Bytes == nil {
-			if err := x.nullKey(); err != nil {
-				return iv, false, err
+		if slices.ContainsFunc(vals, isNull) {
+			if err := x.nullKey(); err != nil && !r.multi {
+				return s, false, err
 			}
-			iv.empty = true
+			s.none = true
 			continue
 		}
-		open := r.Op == cql.OpGT || r.Op == cql.OpLT
-		if r.Op == cql.OpGT || r.Op == cql.OpGE {
-			c := 1
-			if iv.hasLo {
-				c = col.Type.Compare(v.Bytes, iv.lo)
-			}
-			if c > 0 || c == 0 && open {
-				iv.lo, iv.hasLo, iv.loOpen = v.Bytes, true, open
-			}
-			continue
-		}
-		c := -1
-		if iv.hasHi {
-			c = col.Type.Compare(v.Bytes, iv.hi)
-		}
-		if c < 0 || c == 0 && open {
-			iv.hi, iv.hasHi, iv.hiOpen = v.Bytes, true, open
-		}
+		s.add(r.Op, vals)
 	}
-	if iv.hasLo && iv.hasHi {
-		c := col.Type.Compare(iv.lo, iv.hi)
-		iv.empty = iv.empty || c > 0 || c == 0 && (iv.loOpen || iv.hiOpen)
-	}
-	return iv, false, nil
+	return s, false, nil
 }
 
-func (iv *interval) contains(col *catalog.Column, v []byte) bool {
-	if iv.empty {
+// add narrows the slice by one bound.
+func (s *slice) add(op cql.Op, vals [][]byte) {
+	open := op == cql.OpGT || op == cql.OpLT
+	if op == cql.OpGT || op == cql.OpGE {
+		if s.lo == nil || s.compareEdges(edge{vals, open}, s.loEdge()) > 0 {
+			s.lo, s.loOpen = vals, open
+		}
+		return
+	}
+	if s.hi == nil || s.compareEdges(edge{vals, !open}, s.hiEdge()) < 0 {
+		s.hi, s.hiOpen = vals, open
+	}
+}
+
+func (s *slice) loEdge() edge { return edge{s.lo, s.loOpen} }
+func (s *slice) hiEdge() edge { return edge{s.hi, !s.hiOpen} }
+
+// compareEdges orders edges by value.
+func (s *slice) compareEdges(a, b edge) int {
+	n := min(len(a.prefix), len(b.prefix))
+	side := func(e edge) int {
+		switch {
+		case len(e.prefix) > n:
+			return 0 // inside the range of the shorter prefix
+		case e.after:
+			return 1
+		}
+		return -1
+	}
+	return cmp.Or(s.compare(a.prefix, b.prefix), cmp.Compare(side(a), side(b)))
+}
+
+// compare orders tuples by value, up to the shorter length.
+func (s *slice) compare(a, b [][]byte) int {
+	for i := range min(len(a), len(b)) {
+		if c := s.cols[i].Type.Compare(a[i], b[i]); c != 0 {
+			return c
+		}
+	}
+	return 0
+}
+
+func (s *slice) contains(t [][]byte) bool {
+	if s.none {
 		return false
 	}
-	if iv.hasLo {
-		if c := col.Type.Compare(v, iv.lo); c < 0 || c == 0 && iv.loOpen {
+	if s.lo != nil {
+		if c := s.compare(t, s.lo); c < 0 || c == 0 && s.loOpen {
 			return false
 		}
 	}
-	if iv.hasHi {
-		if c := col.Type.Compare(v, iv.hi); c > 0 || c == 0 && iv.hiOpen {
+	if s.hi != nil {
+		if c := s.compare(t, s.hi); c > 0 || c == 0 && s.hiOpen {
 			return false
 		}
 	}
 	return true
 }
 
-// ranges appends the interval of col to each prefix.
-func (iv *interval) ranges(col *catalog.Column, prefixes [][][]byte) []store.Range {
-	if iv.empty {
+// ranges returns the rows of the slice after each prefix, in table order: at most one range
+// a prefix, because the columns have the same order.
+func (s *slice) ranges(prefixes [][][]byte) []store.Range {
+	if s.none || s.lo != nil && s.hi != nil && s.compareEdges(s.loEdge(), s.hiEdge()) >= 0 {
 		return []store.Range{}
 	}
 	out := make([]store.Range, len(prefixes))
 	for i, p := range prefixes {
-		lo := store.Bound{Prefix: p, Inclusive: true}
-		hi := lo
-		if iv.hasLo {
-			lo = store.Bound{Prefix: append(slices.Clip(p), iv.lo), Inclusive: !iv.loOpen}
-		}
-		if iv.hasHi {
-			hi = store.Bound{Prefix: append(slices.Clip(p), iv.hi), Inclusive: !iv.hiOpen}
-		}
-		if col.Desc {
+		lo := store.Bound{Prefix: append(slices.Clip(p), s.lo...), Inclusive: !s.loOpen}
+		hi := store.Bound{Prefix: append(slices.Clip(p), s.hi...), Inclusive: !s.hiOpen}
+		if s.cols[0].Desc {
 			lo, hi = hi, lo
 		}
 		out[i] = store.Range{Start: lo, End: hi}
@@ -169,50 +181,8 @@ func (iv *interval) ranges(col *catalog.Column, prefixes [][][]byte) []store.Ran
 	return out
 }
 
-// multiRanges makes ranges of restrictions on several columns at once.
-func (r *Restrictions) multiRanges(x *EvalCtx) ([]store.Range, bool, error) {
-	var prefixes [][][]byte
-	named := false
-	s := tupleSlice{cols: r.table.Clustering}
-	for _, rel := range r.Multi {
-		if rel.Op == cql.OpEQ || rel.Op == cql.OpIn {
-			tuples, unset, err := rel.tuples(x)
-			if err != nil || unset {
-				return nil, unset, err
-			}
-			slices.SortFunc(tuples, r.comparePrefixes)
-			tuples = slices.CompactFunc(tuples, func(a, b [][]byte) bool { return r.comparePrefixes(a, b) == 0 })
-			if named {
-				tuples = slices.DeleteFunc(tuples, func(t [][]byte) bool {
-					_, found := slices.BinarySearchFunc(prefixes, t, r.comparePrefixes)
-					return !found
-				})
-			}
-			prefixes, named = tuples, true
-			continue
-		}
-		vals, unset, err := rel.Value.Eval(x, nil)
-		if err != nil || unset {
-			return nil, unset, err
-		}
-		if slices.ContainsFunc(vals, isNull) {
-			return []store.Range{}, false, nil
-		}
-		s.Add(rel.Op, vals)
-	}
-	if !named {
-		return s.ranges(), false, nil
-	}
-	ranges := make([]store.Range, 0, len(prefixes))
-	for _, p := range prefixes {
-		if s.contains(p) {
-			ranges = append(ranges, prefixRange(p))
-		}
-	}
-	return ranges, false, nil
-}
-
-// comparePrefixes orders clustering prefixes as the table does.
-func (r *Restrictions) comparePrefixes(a, b [][]byte) int {
-	return catalog.CompareClustering(r.table.Clustering, a, b)
+// edge is a position between clustering keys: before or after all keys with a prefix.
+type edge struct {
+	prefix [][]byte
+	after  bool
 }

@@ -66,23 +66,10 @@ func (v *RowView) Value(c *catalog.Column) []byte {
 		}
 		return nil
 	}
-	return columnValue(c.Type, v.data(c))
-}
-
-// columnValue serialises the stored content of a column.
-func columnValue(t *cqltype.Type, d *store.ColumnData) []byte {
-	switch {
-	case d == nil:
-		return nil
-	case !t.IsMultiCell():
-		if d.Cell == nil {
-			return nil
-		}
-		return d.Cell.Value
-	case len(d.Elements) == 0:
-		return nil
+	if b := appendData(nil, c.Type, v.data(c)); b[0]&0x80 == 0 {
+		return b[4:]
 	}
-	return appendElements(nil, t, d.Elements)
+	return nil
 }
 
 // appendElements serialises the cells of a collection as one value.
@@ -121,10 +108,4 @@ func appendData(dst []byte, t *cqltype.Type, d *store.ColumnData) []byte {
 	dst = appendElements(append(dst, 0, 0, 0, 0), t, d.Elements)
 	binary.BigEndian.PutUint32(dst[at:], uint32(len(dst)-at-4))
 	return dst
-}
-
-// Show makes v the view of a static row and a row, either of which may be nil.
-func (v *RowView) Show(static, row *store.Row) {
-	v.Static = static
-	v.SetRow(row)
 }

@@ -9,67 +9,21 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 )
 
-// Selector computes one result column from a row.
-type Selector interface {
-	Value(x *EvalCtx, v *RowView) ([]byte, error)
-}
-
-// Selected is a compiled selector and its description for the client.
+// Selected is a compiled element of a select clause.
 type Selected struct {
-	Selector
 	Name string
 	Type *cqltype.Type
+	Col  *catalog.Column // of a plain column
+	// Value computes the result of a row.
+	Value func(x *EvalCtx, v *RowView) ([]byte, error)
 }
 
-// ColumnSelector is a column.
-type ColumnSelector struct{ Col *catalog.Column }
-
-// Value implements Selector.
-func (s ColumnSelector) Value(_ *EvalCtx, v *RowView) ([]byte, error) { return v.Value(s.Col), nil }
-
-// cellSelector is writetime(col) or, if ttl is set, ttl(col).
-type cellSelector struct {
-	col *catalog.Column
-	ttl bool
-}
-
-// Value implements Selector.
-func (s cellSelector) Value(_ *EvalCtx, v *RowView) ([]byte, error) {
-	d := v.data(s.col)
-	if d == nil || d.Cell == nil {
-		return nil, nil
-	}
-	if !s.ttl {
-		return cqltype.EncodeInt64(d.Cell.Timestamp), nil
-	}
-	if d.Cell.TTL == 0 {
-		return nil, nil
-	}
-	return cqltype.EncodeInt32(int32(d.Cell.Expiry - v.Now)), nil
-}
-
-// callSelector is a scalar function of other selectors.
-type callSelector struct {
-	fn   *function
-	args []Selected
-}
-
-// Value implements Selector.
-func (s callSelector) Value(x *EvalCtx, v *RowView) ([]byte, error) {
-	args := make([][]byte, len(s.args))
-	for i := range s.args {
-		b, err := s.args[i].Value(x, v)
-		if err != nil {
-			return nil, err
-		}
-		if b == nil {
-			return nil, nil
-		}
-		args[i] = b
-	}
-	return s.fn.call(x, args)
+// SelectColumn selects a column.
+func SelectColumn(c *catalog.Column) Selected {
+	return Selected{c.Name, c.Type, c, func(_ *EvalCtx, v *RowView) ([]byte, error) { return v.Value(c), nil }}
 }
 
 // IsCount reports whether t is count(*), the only aggregate.
@@ -86,7 +40,7 @@ func (p *Compiler) Selector(t cql.Term) (Selected, error) {
 		if c == nil {
 			return Selected{}, cqlerr.Invalidf("Undefined name %s in selection clause", t.Column)
 		}
-		return Selected{ColumnSelector{c}, c.Name, c.Type}, nil
+		return SelectColumn(c), nil
 	case cql.FuncCall:
 		return p.functionSelector(t)
 	}
@@ -119,13 +73,18 @@ func (p *Compiler) functionSelector(t cql.FuncCall) (Selected, error) {
 			return Selected{}, cqlerr.Invalidf("Type error: %s of type %s cannot be an argument of function system.%s", args[i].Name, args[i].Type, fn.name)
 		}
 	}
-	return Selected{callSelector{fn, args}, "system." + fn.name + "(" + strings.Join(names, ", ") + ")", fn.ret}, nil
+	return Selected{
+		Name: "system." + fn.name + "(" + strings.Join(names, ", ") + ")", Type: fn.ret,
+		Value: func(x *EvalCtx, v *RowView) ([]byte, error) {
+			return fn.apply(x, len(args), func(i int) ([]byte, error) { return args[i].Value(x, v) })
+		},
+	}, nil
 }
 
 // isPartitionKey reports whether selectors are the columns of the partition key.
 func (p *Compiler) isPartitionKey(list []Selected) bool {
 	return slices.EqualFunc(list, p.Table.PartitionKey, func(s Selected, c *catalog.Column) bool {
-		return s.Selector == Selector(ColumnSelector{c})
+		return s.Col == c
 	})
 }
 
@@ -148,9 +107,22 @@ func (p *Compiler) cellSelector(name string, t cql.FuncCall) (Selected, error) {
 	case c.Type.IsMultiCell():
 		return Selected{}, cqlerr.Invalidf("Cannot use selection function %s on collections", shown)
 	}
-	typ := cqltype.TBigInt
-	if name == "ttl" {
-		typ = cqltype.TInt
+	out := Selected{Name: name + "(" + c.Name + ")", Type: cqltype.TInt}
+	value := func(cell *store.Cell, now int64) []byte {
+		if cell.TTL == 0 {
+			return nil
+		}
+		return cqltype.EncodeInt32(int32(cell.Expiry - now))
 	}
-	return Selected{cellSelector{c, name == "ttl"}, name + "(" + c.Name + ")", typ}, nil
+	if name == "writetime" {
+		out.Type = cqltype.TBigInt
+		value = func(cell *store.Cell, _ int64) []byte { return cqltype.EncodeInt64(cell.Timestamp) }
+	}
+	out.Value = func(_ *EvalCtx, v *RowView) ([]byte, error) {
+		if d := v.data(c); d != nil && d.Cell != nil {
+			return value(d.Cell, v.Now), nil
+		}
+		return nil, nil
+	}
+	return out, nil
 }

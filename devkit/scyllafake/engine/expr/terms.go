@@ -15,8 +15,6 @@ type EvalCtx struct {
 	Clock *Clock
 	Vals  []Value // in the order of the plan's bind columns
 	Now   time.Time
-	// Timeout is the statement's USING TIMEOUT, 0 without one.
-	Timeout time.Duration
 	// StrictKeys refuses a null for a key column; without it a null matches nothing.
 	StrictKeys bool
 }
@@ -35,45 +33,25 @@ func (c Constant) Eval(*EvalCtx) (Value, error) { return Value{Bytes: c.Bytes}, 
 // Null is the constant null.
 var Null = Constant{}
 
-// bound is the value of a marker.
-type bound struct {
-	index int
-	spec  ColumnSpec
-}
+// evaluation is a term that is evaluated with each execution.
+type evaluation func(x *EvalCtx) (Value, error)
 
 // Eval implements Term.
-func (b bound) Eval(x *EvalCtx) (Value, error) {
-	v := x.Vals[b.index]
-	if v.Unset || v.Bytes == nil {
+func (e evaluation) Eval(x *EvalCtx) (Value, error) { return e(x) }
+
+// bound returns the value of a marker.
+func bound(index int, spec ColumnSpec) Term {
+	return evaluation(func(x *EvalCtx) (Value, error) {
+		v := x.Vals[index]
+		if v.Unset || v.Bytes == nil {
+			return v, nil
+		}
+		if err := spec.Type.Validate(v.Bytes); err != nil {
+			return Value{}, cqltype.BindError(spec.Name, err)
+		}
+		v.Bytes = cqltype.Normalize(spec.Type, v.Bytes)
 		return v, nil
-	}
-	if err := b.spec.Type.Validate(v.Bytes); err != nil {
-		return Value{}, cqltype.BindError(b.spec.Name, err)
-	}
-	v.Bytes = cqltype.Normalize(b.spec.Type, v.Bytes)
-	return v, nil
-}
-
-// collection builds a list, set or map of its elements; keys is nil except for maps.
-type collection struct {
-	typ         *cqltype.Type
-	keys, elems []Term
-}
-
-// Eval implements Term.
-func (c collection) Eval(x *EvalCtx) (Value, error) {
-	keys, err := evalElements(x, c.keys)
-	if err != nil {
-		return Value{}, err
-	}
-	elems, err := evalElements(x, c.elems)
-	if err != nil {
-		return Value{}, err
-	}
-	if c.typ.Kind == cqltype.Map {
-		return Value{Bytes: cqltype.Normalize(c.typ, cqltype.BuildMap(keys, elems))}, nil
-	}
-	return Value{Bytes: cqltype.Normalize(c.typ, cqltype.BuildCollection(elems...))}, nil
+	})
 }
 
 func evalElements(x *EvalCtx, terms []Term) ([][]byte, error) {
@@ -93,25 +71,6 @@ func evalElements(x *EvalCtx, terms []Term) ([][]byte, error) {
 	return out, nil
 }
 
-// tuple builds a tuple of its components.
-type tuple struct{ elems []Term }
-
-// Eval implements Term.
-func (t tuple) Eval(x *EvalCtx) (Value, error) {
-	parts := make([][]byte, len(t.elems))
-	for i, e := range t.elems {
-		v, err := e.Eval(x)
-		if err != nil {
-			return Value{}, err
-		}
-		if v.Unset {
-			return Value{}, cqlerr.Invalidf("Invalid unset value for tuple field number %d", i)
-		}
-		parts[i] = v.Bytes
-	}
-	return Value{Bytes: cqltype.BuildTuple(parts...)}, nil
-}
-
 // Term compiles t as a value for recv. target is the column if recv is the whole of
 // one.
 func (p *Compiler) Term(t cql.Term, recv ColumnSpec, target *catalog.Column) (Term, error) {
@@ -120,7 +79,7 @@ func (p *Compiler) Term(t cql.Term, recv ColumnSpec, target *catalog.Column) (Te
 		return Null, nil
 	case cql.Marker:
 		p.marker(t.Index, recv, target)
-		return bound{t.Index, p.Binds[t.Index]}, nil
+		return bound(t.Index, p.Binds[t.Index]), nil
 	case cql.Literal:
 		b, err := literal(t, recv)
 		return Constant{b}, err
@@ -131,7 +90,7 @@ func (p *Compiler) Term(t cql.Term, recv ColumnSpec, target *catalog.Column) (Te
 		return p.collection("list", nil, t.Elems, recv)
 	case cql.SetLit:
 		if recv.Type.Kind == cqltype.Map && len(t.Elems) == 0 {
-			return fold(collection{typ: recv.Type})
+			return Constant{cqltype.BuildMap(nil, nil)}, nil
 		}
 		if recv.Type.Kind != cqltype.Set {
 			return nil, cqlerr.Invalidf("Invalid set literal for %s of type %s", recv.Name, recv.Type)
@@ -143,7 +102,13 @@ func (p *Compiler) Term(t cql.Term, recv ColumnSpec, target *catalog.Column) (Te
 		}
 		return p.collection("map", t.Keys, t.Values, recv)
 	case cql.TupleLit:
-		return p.tuple(t, recv)
+		switch {
+		case recv.Type.Kind == cqltype.Tuple:
+			return nil, cqlerr.Unsupported("tuples as constants")
+		case len(t.Elems) > 1:
+			return nil, cqlerr.Invalidf("Invalid tuple type literal for %s of type %s", recv.Name, recv.Type)
+		}
+		return p.Term(t.Elems[0], recv, nil) // one value in parentheses is that value
 	case cql.FuncCall:
 		return p.call(t, recv)
 	}
@@ -151,7 +116,6 @@ func (p *Compiler) Term(t cql.Term, recv ColumnSpec, target *catalog.Column) (Te
 }
 
 func (p *Compiler) collection(kind string, keys, elems []cql.Term, recv ColumnSpec) (Term, error) {
-	c := collection{typ: recv.Type}
 	var err error
 	part := func(terms []cql.Term, spec ColumnSpec) []Term {
 		out := make([]Term, 0, len(terms))
@@ -170,63 +134,37 @@ func (p *Compiler) collection(kind string, keys, elems []cql.Term, recv ColumnSp
 		}
 		return out
 	}
-	value := recv
-	value.Type = recv.Type.Elem
-	value.Name = "value(" + recv.Name + ")"
-	if keys != nil {
-		key := recv
-		key.Type = recv.Type.Key
-		key.Name = "key(" + recv.Name + ")"
-		c.keys = part(keys, key)
-	}
-	c.elems = part(elems, value)
+	value, key := recv, recv
+	value.Type, value.Name = recv.Type.Elem, "value("+recv.Name+")"
+	key.Type, key.Name = recv.Type.Key, "key("+recv.Name+")"
+	k, e := part(keys, key), part(elems, value)
 	if err != nil {
 		return nil, err
 	}
-	return fold(c, append(slices.Clone(c.keys), c.elems...)...)
-}
-
-func (p *Compiler) tuple(t cql.TupleLit, recv ColumnSpec) (Term, error) {
-	if recv.Type.Kind != cqltype.Tuple {
-		// One value in parentheses is that value.
-		if len(t.Elems) == 1 {
-			return p.Term(t.Elems[0], recv, nil)
+	c := evaluation(func(x *EvalCtx) (Value, error) {
+		keys, err := evalElements(x, k)
+		if err != nil {
+			return Value{}, err
 		}
-		return nil, cqlerr.Invalidf("Invalid tuple type literal for %s of type %s", recv.Name, recv.Type)
-	}
-	if len(t.Elems) > len(recv.Type.Fields) {
-		return nil, cqlerr.Invalidf("Invalid tuple literal for %s: too many elements. Type %s expects %d but got %d",
-			recv.Name, recv.Type, len(recv.Type.Fields), len(t.Elems))
-	}
-	out := tuple{make([]Term, len(t.Elems))}
-	for i, e := range t.Elems {
-		spec := recv
-		spec.Name = recv.Name + "[" + itoa(i) + "]"
-		spec.Type = recv.Type.Fields[i]
-		if lit, ok := e.(cql.Literal); ok && !fits(lit, spec.Type) {
-			return nil, cqlerr.Invalidf("Invalid tuple literal for %s: component %d is not of type %s", recv.Name, i, spec.Type)
+		elems, err := evalElements(x, e)
+		if err != nil {
+			return Value{}, err
 		}
-		var err error
-		if out.elems[i], err = p.Term(e, spec, nil); err != nil {
-			return nil, err
+		b := cqltype.BuildCollection(elems...)
+		if recv.Type.Kind == cqltype.Map {
+			b = cqltype.BuildMap(keys, elems)
+		}
+		return Value{Bytes: cqltype.Normalize(recv.Type, b)}, nil
+	})
+	// It is evaluated now if all its parts are constants. Nulls among them are refused at
+	// execution, as ScyllaDB does.
+	for _, part := range append(slices.Clone(k), e...) {
+		if v, ok := part.(Constant); !ok || v.Bytes == nil {
+			return c, nil
 		}
 	}
-	return fold(out, out.elems...)
-}
-
-// fold evaluates t now if all its parts are constants. Nulls among them are refused at
-// execution, as ScyllaDB does.
-func fold(t Term, parts ...Term) (Term, error) {
-	for _, part := range parts {
-		if c, ok := part.(Constant); !ok || c.Bytes == nil {
-			return t, nil
-		}
-	}
-	v, err := t.Eval(nil)
-	if err != nil {
-		return nil, err
-	}
-	return Constant{v.Bytes}, nil
+	v, err := c.Eval(nil)
+	return Constant{v.Bytes}, err
 }
 
 // assignable reports whether a value of from can be assigned to a column of to.
@@ -249,4 +187,16 @@ func assignable(from, to *cqltype.Type) bool {
 			from.Kind == cqltype.SmallInt || from.Kind == cqltype.TinyInt
 	}
 	return false
+}
+
+// fits reports whether a constant of l's class can be assigned to a t.
+func fits(l cql.Literal, t *cqltype.Type) bool { return t.Accepts(l.Kind) }
+
+// literal serialises a constant for recv.
+func literal(l cql.Literal, recv ColumnSpec) ([]byte, error) {
+	if !fits(l, recv.Type) {
+		return nil, cqlerr.Invalidf("Invalid %s constant (%s) for \"%s\" of type %s",
+			l.Kind, l.Text, recv.Name, recv.Type)
+	}
+	return recv.Type.FromText(l.Text)
 }

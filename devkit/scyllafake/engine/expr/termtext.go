@@ -83,8 +83,6 @@ func relationText(r *cql.Relation) string {
 		left = "token(" + left + ")"
 	case r.Multi:
 		left = "(" + left + ")"
-	case r.Elem != nil:
-		left += "[" + TermText(r.Elem) + "]"
 	}
 	right := "null"
 	switch {
