@@ -24,6 +24,25 @@ func (b *fixture) offer(e outbox.Event, settled func()) {
 	}
 }
 
+// A lane that was removed may still be among those that wait for a partition: it does not remove the
+// lane that its aggregate has now.
+func TestStripe_ARemovedLaneRemovesNoOther(t *testing.T) {
+	t.Parallel()
+	var all stripes
+	all.init(func() int { return 10 })
+	e := relaytest.Event(1, 2, "OrderUpdated")
+	s := all.lock(e.AggregateID.UUID())
+	defer s.Unlock()
+	removed := s.lane(e.AggregateID.UUID(), nil)
+	s.rest(removed)
+	now := s.lane(e.AggregateID.UUID(), nil)
+	now.items, now.line.Next = append(now.items, &item{event: e}), 3
+	s.rest(removed)
+	if l := s.lane(e.AggregateID.UUID(), nil); l != now {
+		t.Errorf("the lane has %d events and continues with %d, want one event and 3", len(l.items), l.line.Next)
+	}
+}
+
 // Events of other stripes are published while one stripe is locked, and events of its own
 // aggregates wait.
 func TestPublisher_StripesProceedByThemselves(t *testing.T) { //nolint:paralleltest // it holds a lock, in real time

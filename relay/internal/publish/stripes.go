@@ -111,9 +111,9 @@ func (s *stripe) lane(aggregate gocql.UUID, of *producer.Producer) *lane {
 	return l
 }
 
-// rest removes a lane without items and keeps its line.
+// rest removes a lane without items, unless it was removed before, and keeps its line.
 func (s *stripe) rest(l *lane) {
-	if len(l.items) > 0 || l.replay != nil || l.state == laneWriting {
+	if len(l.items) > 0 || l.replay != nil || l.state == laneWriting || s.lanes[l.id] != l {
 		return
 	}
 	s.lines.Keep(l.id, l.line)
