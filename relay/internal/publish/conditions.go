@@ -69,10 +69,8 @@ func (r *Replayer) conditions(ctx context.Context, load Load, loadErr error) con
 	case !failedAt.IsZero() && quiet < p.cfg.ConditionBroker:
 		out[dlq.ConditionBroker] = fmt.Sprintf("%s: a call failed %s ago, less than %s", dlq.ConditionBroker, quiet.Round(time.Second), p.cfg.ConditionBroker)
 	default:
-		for key, f := range p.mu.flows.of {
-			if f.stalled {
-				out[dlq.ConditionBroker] = fmt.Sprintf("%s: partition %d of topic %s acknowledges nothing", dlq.ConditionBroker, key.Part, key.Topic)
-			}
+		for _, s := range p.partitions.stalled() {
+			out[dlq.ConditionBroker] = fmt.Sprintf("%s: partition %d of topic %s acknowledges nothing", dlq.ConditionBroker, s.Partition, s.Topic)
 		}
 	}
 	return out

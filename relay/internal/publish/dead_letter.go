@@ -164,7 +164,7 @@ func (w deadLetterWriter) mayWriteLocked(l *lane, it *item) bool {
 	if it == nil || l.err != nil {
 		return false
 	}
-	v := w.p.viewLocked(l)
+	v := w.p.viewLocked(l, time.Now())
 	s := l.decideDeadLetter(it, &v)
 	it.cause = s.cause
 	return s.do == actDeadLetter

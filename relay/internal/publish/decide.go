@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/calls"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/producer"
 )
@@ -31,12 +32,15 @@ type view struct {
 	// part is the partition of the outstanding records, or else that of the front.
 	part Partition
 	full bool // part is stalled, or has its share of the budget
-	busy bool // records of part are outstanding
+	// silent is the time for which part acknowledges nothing, if events that wait for it are to
+	// become dead letters.
+	silent time.Duration
+	busy   bool // records of part are outstanding
 	// probe is the probe of part.
 	probe probeOf
 
 	table     bool // there is a table for dead letters
-	spills    bool // an open breaker may make dead letters
+	spills    bool // an open breaker, or a silent partition, may make dead letters
 	behind    bool // a dead letter of the aggregate comes before the front
 	chased    bool // the dead letters before the front are being published, and few remain
 	undecided bool // the breaker is half-open, and nothing probes it
@@ -78,6 +82,7 @@ const (
 	actSuspect                  // be sent once more, alone
 	actHold                     // hold the aggregate because of step.err
 	actGiveUp                   // count as failed because of step.cause
+	actSpill                    // count as failed because of step.cause, that of a silent partition
 	actEnd                      // end the lane because of step.err
 )
 
@@ -105,6 +110,8 @@ type step struct {
 	until time.Time
 	err   error
 	cause *deadLetterCause
+	// attempts is the least number of attempts that the item counts from now on.
+	attempts int
 }
 
 // ofLane reports whether the step changes nothing but the lane, its flow and the events in the
@@ -151,17 +158,17 @@ func (q *queue) decide(v *view, now time.Time) step {
 	case v.breaker == BreakerOpen || v.replay == noReplay && (q.causeOf(it) != nil || v.behind):
 		return q.decideBlocked(it, v)
 	case q.outstanding > 0 && v.full:
-		return wait(forPartition)
+		return q.decideFull(it, v)
 	case q.outstanding > 0 && (v.rejecting || q.state == laneSuspect || q.alone || !q.joins(it) || v.large):
 		return wait(forRecords)
 	case it.topicErr != nil:
 		return q.refuse(it.topicErr, v)
 	case it.event.DeliverAt.After(now):
 		return step{do: actDelay, until: it.event.DeliverAt}
-	case !v.ready:
+	case !v.ready && v.silent == 0:
 		return step{do: actMakeTopic}
 	case v.full:
-		return wait(forPartition)
+		return q.decideFull(it, v)
 	case v.probe == noProbe && q.state == laneSuspect:
 		return step{do: actProbe}
 	case v.probe == otherProbe, v.probe == ownProbe && v.busy: // the last record to return decides again
@@ -174,6 +181,23 @@ func (q *queue) decide(v *view, now time.Time) step {
 // for another topic, or under another key, its time in the log could precede theirs.
 func (q *queue) joins(it *item) bool {
 	return it.topicErr == nil && it.topic == q.part.Topic && bytes.Equal(it.recordKey(), q.key)
+}
+
+// decideFull returns the next step of an item whose partition takes nothing now: while it is silent,
+// items become dead letters.
+func (q *queue) decideFull(it *item, v *view) step {
+	if v.silent == 0 || v.breaker != BreakerClosed || !v.table || !v.spills || q.outstanding > 0 && (q.state == laneSuspect || it.event.Sequence == 0 || v.replay != noReplay) {
+		return wait(forPartition)
+	}
+	err := fmt.Errorf("partition %d of topic %s has acknowledged nothing for %s: %w", v.part.Part, v.part.Topic, v.silent.Round(time.Second), calls.ErrNoAnswer)
+	switch {
+	case v.replay != noReplay:
+		return step{do: actEndReplay, err: fmt.Errorf("%w: %w", errStalled, err)}
+	case q.outstanding > 0:
+		return step{do: actSpill, cause: &deadLetterCause{class: chains.ClassBehind, err: fmt.Errorf("an earlier event of the aggregate is with the producer: %w", err)}}
+	}
+	err = usedUp(max(it.attempts, v.attempts), err)
+	return step{do: actSpill, attempts: v.attempts, cause: &deadLetterCause{class: classOf(err), err: err, stalled: true}}
 }
 
 // decideBlocked returns the next step of an item that must not be sent now.
@@ -235,7 +259,7 @@ func (q *queue) judge(v *view) step {
 	case front.attempts < v.attempts || v.replay == noReplay && !v.table:
 		return step{do: actRetryLater, err: err}
 	}
-	return q.giveUp(usedUp(front, err), v)
+	return q.giveUp(usedUp(front.attempts, err), v)
 }
 
 // refuse returns what follows from a permanent error of the front. The first time, the item may
@@ -259,6 +283,6 @@ func (q *queue) giveUp(err error, v *view) step {
 	return step{do: actGiveUp, cause: &deadLetterCause{class: classOf(err), err: err}}
 }
 
-func usedUp(it *item, err error) error {
-	return fmt.Errorf("not acknowledged in %d attempts: %w", it.attempts, err)
+func usedUp(attempts int, err error) error {
+	return fmt.Errorf("not acknowledged in %d attempts: %w", attempts, err)
 }

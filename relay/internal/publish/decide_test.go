@@ -175,7 +175,7 @@ func (m *laneModel) execute() (again bool) {
 	case actProbe:
 		m.v.probe = ownProbe
 		return true
-	case actRetry, actSuspect, actGiveUp:
+	case actRetry, actSuspect, actGiveUp, actSpill:
 		return true
 	case actDelay, actRetryLater, actHold:
 		m.wants = forTime
@@ -277,11 +277,11 @@ func (m *laneModel) offer(t *rapid.T) {
 // shake changes one thing of the world.
 func (m *laneModel) shake(t *rapid.T) {
 	on := rapid.Bool().Draw(t, "on")
-	switch rapid.IntRange(0, 9).Draw(t, "thing") {
+	switch rapid.IntRange(0, 10).Draw(t, "thing") {
 	case 0:
 		m.v.breaker = rapid.SampledFrom([]BreakerState{BreakerClosed, BreakerHalfOpen, BreakerOpen}).Draw(t, "breaker")
 	case 1:
-		m.v.full = on
+		m.v.full, m.v.silent = on, 0
 	case 2:
 		m.v.busy = on
 	case 3:
@@ -299,6 +299,10 @@ func (m *laneModel) shake(t *rapid.T) {
 	case 8:
 		m.v.gated = m.v.gated || rapid.IntRange(0, 9).Draw(t, "gate") == 0
 	case 9:
+		if m.v.silent = 0; on {
+			m.v.full, m.v.silent = true, time.Minute
+		}
+	case 10:
 		if m.v.replay != noReplay && rapid.IntRange(0, 9).Draw(t, "claim") == 0 {
 			m.v.replay = claimLost
 		}
@@ -364,19 +368,9 @@ func (m *laneModel) replay() {
 	}
 }
 
-// spill gives up the front because its partition is stalled, as Publisher.spillLocked does.
-func (m *laneModel) spill() {
-	it := m.firstQueued()
-	if _, rests := m.rests(); rests || m.err != nil || !m.v.full || !m.v.table || m.v.gated || m.v.replay != noReplay || m.outstanding > 0 && (m.state == laneSuspect || it.topic != m.part.Topic) {
-		return
-	}
-	it.cause = &deadLetterCause{class: map[bool]string{true: chains.ClassBehind, false: chains.ClassAttemptsUsed}[m.outstanding > 0], err: errStalled}
-	m.pump()
-}
-
 // pass lets something else happen.
 func (m *laneModel) pass(t *rapid.T) {
-	switch rapid.IntRange(0, 4).Draw(t, "what") {
+	switch rapid.IntRange(0, 3).Draw(t, "what") {
 	case 0:
 		m.tick(10 * time.Second)
 	case 1:
@@ -385,8 +379,6 @@ func (m *laneModel) pass(t *rapid.T) {
 		m.made(rapid.Bool().Draw(t, "refused"))
 	case 3:
 		m.replay()
-	case 4:
-		m.spill()
 	}
 }
 

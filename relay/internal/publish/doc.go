@@ -24,8 +24,8 @@
 // error only if it is in no topic; then the lane is judged once all its records are back.
 //
 // The parts: stripes have the aggregates with their lanes, lines and claims; eventIDs has the
-// events in progress and the dedup index; judgeLocked judges offers; flows has what each
-// partition has outstanding, and which ones are stalled; probes sends suspects alone;
+// events in progress and the dedup index; judgeLocked judges offers; partitions has what each
+// partition has outstanding, which ones are stalled, and the suspects that are sent alone;
 // deadLetterWriter writes dead letters; deadLetters has the open ones, and Replayer replays
 // them; topicMaker creates topics. The Publisher moves events between them.
 //
@@ -34,7 +34,7 @@
 // that name, with the chains in them, are read with any stripe locked and changed with all of
 // them; so are the fields of Replayer that are marked so. Methods that end in Locked need all
 // stripes, or, if their comment states it, the one of their lane or event. These locks are taken
-// before batch.mu, before flows.hot, before the locks of eventIDs, and before the locks of packages
+// before batch.mu, before that of partitions, before the locks of eventIDs, and before the locks of packages
 // calls, producer, older, topics and swept; no two of those are held together.
 //
 // Callbacks: Offer.Settled is called once, when its event is acknowledged or stored as a

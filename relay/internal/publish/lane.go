@@ -160,6 +160,9 @@ func (q *queue) apply(s *step) {
 	case actDeadLetter:
 		q.firstQueued().cause = s.cause
 		q.state.on(writeBegun)
+	case actSpill:
+		it := q.firstQueued()
+		it.cause, it.attempts = s.cause, max(it.attempts, s.attempts)
 	case actDelay, actRetryLater: // a delayed lane keeps the error for which it waits
 		q.until = s.until
 		q.state.on(frontDelayed)
@@ -203,16 +206,6 @@ func (q *queue) written() {
 func (q *queue) acknowledged() (suspect bool) {
 	q.outstanding--
 	return q.state == laneSuspect && q.state.on(frontGone)
-}
-
-// Hold is an aggregate whose front event cannot be published.
-type Hold struct {
-	AggregateID gocql.UUID
-	EventID     gocql.UUID
-	Sequence    int64
-	Topic       string
-	since       time.Time
-	Err         error
 }
 
 // deadLetterCause is the reason why an event becomes a dead letter.

@@ -72,15 +72,13 @@ func (p *Publisher) postponeLocked(l *lane, from *item) {
 }
 
 // gateStalledLocked gates a stalled partition whose waiting events fill the budget.
-func (p *Publisher) gateStalledLocked(key Partition, f *partFlow, silent time.Duration) {
-	f.gated = true
+func (p *Publisher) gateStalledLocked(key Partition, silent time.Duration) {
+	waiting := p.partitions.set(key, partGated)
 	p.Gate(key, p.producer.Partitions.Count(key.Topic))
 	fresh, _ := p.ids.size()
 	p.Limit(p.cfg.Share.ReadBack() - fresh - p.cfg.MaxInFlightRecords)
 	p.log.Error("a partition acknowledges nothing and no more dead letters are written; its events wait in the CDC log",
-		"topic", key.Topic, "partition", key.Part, "for", silent, "spill_limit", p.cfg.SpillLimit, "aggregates", len(f.waiting))
-	waiting := f.waiting
-	f.waiting = make(map[*lane]struct{})
+		"topic", key.Topic, "partition", key.Part, "for", silent, "spill_limit", p.cfg.SpillLimit, "aggregates", len(waiting))
 	for l := range waiting {
 		p.pumpLocked(l)
 		l.home.rest(l)

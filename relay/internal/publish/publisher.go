@@ -69,9 +69,10 @@ type Publisher struct {
 	woken chan struct{} // wakes the replayer
 	names *topics.Names
 	// ids contains the events in progress and the dedup index. Its locks are taken last.
-	ids      eventIDs
-	gateRoom gateRoom
-	gated    atomic.Bool // a partition is gated
+	ids        eventIDs
+	partitions partitions
+	gateRoom   gateRoom
+	gated      atomic.Bool // a partition is gated
 
 	// mu locks all stripes; p.mu.of(aggregate) is the stripe of an aggregate and its lock.
 	// The other fields are read with any stripe locked, and changed with all of them.
@@ -83,8 +84,6 @@ type Publisher struct {
 		readFrom, readUntil int64
 		older               *older.Rows // rows that a backfill has not offered yet, nil without one
 		*deadLetters
-		flows     flows
-		probes    probes
 		replaying map[*lane]struct{} // lanes of replays
 	}
 }
@@ -109,8 +108,7 @@ func New(cfg *Config, m *Metrics, fatal func(error)) (*Publisher, error) {
 	p.ids.init(cfg.Share.Events)
 	p.mu.stripes.init(cfg.Share.Aggregates)
 	p.mu.deadLetters = newDeadLetters(cfg)
-	p.mu.flows.init(cfg)
-	p.mu.probes = make(probes)
+	p.partitions.init(cfg)
 	p.mu.replaying = make(map[*lane]struct{})
 	p.names = topics.NewNames(cfg.Topics, cfg.TopicTemplate)
 	var err error

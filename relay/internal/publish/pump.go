@@ -30,7 +30,7 @@ func (p *Publisher) pump(l *lane, all bool) (more bool) {
 		if now.IsZero() {
 			now = time.Now()
 		}
-		v := p.viewLocked(l)
+		v := p.viewLocked(l, now)
 		s := l.decide(&v, now)
 		if !all && !s.ofLane(&v) {
 			return true
@@ -42,7 +42,7 @@ func (p *Publisher) pump(l *lane, all bool) (more bool) {
 }
 
 // viewLocked returns what the next step of the lane depends on.
-func (p *Publisher) viewLocked(l *lane) view {
+func (p *Publisher) viewLocked(l *lane, now time.Time) view {
 	v := view{
 		stopped: p.mu.closed || p.cfg.fenced(), rejecting: l.flight.Rejecting(),
 		breaker: p.calls.State(), table: p.table.exists(), attempts: len(p.cfg.RetryDelays),
@@ -55,7 +55,7 @@ func (p *Publisher) viewLocked(l *lane) view {
 	}
 	if v.breaker == BreakerOpen {
 		v.why = p.calls.Status().Why()
-		v.spills = p.cfg.Spill && p.mu.deadLetters.Spilled()+p.mu.deadLetters.writing < p.cfg.SpillLimit
+		v.spills = p.cfg.Spill && p.maySpillLocked()
 	}
 	it := l.firstQueued()
 	if it == nil {
@@ -68,13 +68,18 @@ func (p *Publisher) viewLocked(l *lane) view {
 		v.undecided = v.breaker == BreakerHalfOpen && p.undecidedLocked()
 	}
 	v.ready = p.producer.Ready(it.topic)
-	v.part = l.part
 	v.large = p.producer.MayBeTooLarge(&it.event, it.topic)
-	if l.outstanding == 0 {
+	switch {
+	case l.outstanding > 0:
+		v.part = l.part
+	case !v.ready:
+		v.part = Partition{it.topic, -1}
+	default:
 		v.part = Partition{it.topic, p.producer.Partitions.Part(it.topic, it.recordKey())}
 	}
-	v.full, v.busy = p.mu.flows.look(v.part)
-	v.probe = p.mu.probes.of(v.part, l)
+	if p.partitions.look(&v, l, now); v.silent > 0 && v.breaker == BreakerClosed {
+		v.spills = p.maySpillLocked()
+	}
 	return v
 }
 
@@ -96,13 +101,13 @@ func (p *Publisher) executeLocked(l *lane, s *step, v *view, now time.Time) (aga
 	l.apply(s)
 	switch s.do {
 	case actWait:
-		return p.waitLocked(l, s.why, v.part)
+		return (s.why == forPartition || s.why == forProbe) && !p.partitions.wait(v.part, l, s.why)
 	case actSend:
 		return p.sendLocked(l, l.firstQueued(), v, now)
 	case actProbe:
-		p.mu.probes.begin(l, v.part)
+		p.partitions.beginProbe(v.part, l)
 		return true
-	case actSuspect, actGiveUp:
+	case actSuspect, actGiveUp, actSpill:
 		return true
 	case actMakeTopic:
 		p.makeTopicLocked(l.firstQueued().topic, l)
@@ -134,18 +139,6 @@ func (p *Publisher) executeLocked(l *lane, s *step, v *view, now time.Time) (aga
 	return s.do == actRetry
 }
 
-// waitLocked makes the lane decide again when what it waits for has changed. It reports whether
-// that is so already.
-func (p *Publisher) waitLocked(l *lane, why reason, part Partition) (already bool) {
-	switch why {
-	case forPartition:
-		return !p.mu.flows.wait(part, l)
-	case forProbe:
-		p.mu.probes.wait(part, l)
-	}
-	return false
-}
-
 // wakeAtLocked ends the delay of the lane at its time.
 func (p *Publisher) wakeAtLocked(l *lane, until time.Time) {
 	time.AfterFunc(time.Until(until), func() {
@@ -155,4 +148,11 @@ func (p *Publisher) wakeAtLocked(l *lane, until time.Time) {
 			p.pumpLocked(l)
 		}
 	})
+}
+
+// endProbeLocked ends the probe of the lane, if it has one, and resumes the lanes that waited for it.
+func (p *Publisher) endProbeLocked(l *lane) {
+	for _, next := range p.partitions.endProbe(l) {
+		p.pumpLocked(next)
+	}
 }

@@ -28,7 +28,7 @@ func (p *Publisher) sendLocked(l *lane, it *item, v *view, now time.Time) bool {
 		l.home.sending[l] = struct{}{}
 	}
 	l.sent(it, v.part, v.large, now)
-	p.mu.flows.begin(it)
+	p.partitions.begin(it)
 	r := record(it, p.cfg, p.calls.State())
 	r.Headers = p.epochs.add(append(r.Headers, p.tableHeader), it)
 	p.producer.Send(&l.flight, r, func(r *kgo.Record, err error) { p.done(l, it, r, err) })
@@ -56,13 +56,10 @@ func (p *Publisher) done(l *lane, it *item, r *kgo.Record, err error) {
 	if err == nil {
 		p.calls.Acknowledged(now)
 	}
-	last, resumed, wasStalled, wasGated := p.mu.flows.end(it, err == nil, now)
-	p.resumeAllLocked(resumed, wasStalled)
-	if wasGated {
-		p.fatal(ErrPartitionResumed)
-	}
-	if last && p.mu.probes[it.part] != nil {
-		defer p.pumpProbe(it.part)
+	resumed := p.partitions.end(it, err == nil, now)
+	p.resumeAllLocked(&resumed)
+	if resumed.probe != nil {
+		defer p.pumpAll(resumed.probe)
 	}
 	outcome := calls.ErrUncounted
 	rejected := err != nil && producer.Rejected(r)
@@ -166,37 +163,25 @@ func (p *Publisher) nextUnlock(l *lane, lock sync.Locker) {
 	}
 }
 
-// releaseLocked ends a hold.
-func (p *Publisher) releaseLocked(l *lane) {
-	if l.hold == nil {
-		return
-	}
-	p.log.Info("aggregate released", "aggregate_id", l.id, "held_for", time.Since(l.hold.since))
-	delete(l.home.held, l.id)
-	l.hold = nil
-}
-
 // makeTopicLocked creates the topic and then restarts the lanes that wait for it.
 func (p *Publisher) makeTopicLocked(topic string, l *lane) {
 	key := Partition{topic, -1}
-	f := p.mu.flows.get(key)
-	f.waiting[l] = struct{}{}
-	if f.creating {
+	if !p.partitions.create(key, l) {
 		return
 	}
-	f.creating = true
 	p.calls.Wake() // the creation may take longer than other lanes may wait
 	p.wg.Go(func() {
 		err := p.EnsureTopic(p.ctx, topic)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		waiting, wasGated := p.mu.flows.created(key)
-		if wasGated {
+		resumed := p.partitions.created(key)
+		if resumed.wasGated {
 			p.fatal(ErrPartitionResumed)
 		}
-		for l := range waiting {
-			v := p.viewLocked(l)
-			switch s := l.decide(&v, time.Now()); {
+		for l := range resumed.lanes {
+			now := time.Now()
+			v := p.viewLocked(l, now)
+			switch s := l.decide(&v, now); {
 			case err == nil, s.do != actMakeTopic || l.firstQueued().topic != topic: // it does not wait for this topic now
 			case failure.Classify(err) == failure.Permanent:
 				l.fail(err)

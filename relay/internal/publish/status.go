@@ -55,7 +55,7 @@ func (p *Publisher) State() publisherState {
 	s.DeadLetters, _, s.Blocked = p.mu.deadLetters.Size()
 	s.Spilled = p.mu.deadLetters.Spilled()
 	if s.Breaker = p.calls.Status(); s.Breaker.State == BreakerClosed { // else the breaker is the problem
-		s.Stalled = p.mu.flows.stalled()
+		s.Stalled = p.partitions.stalled()
 	}
 	s.Unstored, s.OldestUnstored = p.mu.oldestUnstored()
 	return s
@@ -169,9 +169,7 @@ func (p *Publisher) StalledTopics() []string {
 	if p == nil {
 		return out
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, s := range p.mu.flows.stalled() {
+	for _, s := range p.partitions.stalled() {
 		out = append(out, s.Topic)
 	}
 	return slices.Compact(out)

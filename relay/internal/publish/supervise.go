@@ -2,13 +2,9 @@ package publish
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/gocql/gocql"
-
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/calls"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 )
 
 // watch handles timeouts, failed connections, stalled partitions and changes of the
@@ -35,11 +31,12 @@ func (p *Publisher) watch() {
 // next check.
 func (p *Publisher) checkLocked() time.Duration {
 	now := time.Now()
-	p.calls.Check(now, p.mu.flows.busy())
+	used, busy := p.partitions.counts()
+	p.calls.Check(now, busy)
 	p.checkFlowsLocked(now)
 	p.answerBreakerLocked()
 	p.pumpRefusedLocked()
-	return p.calls.NextCheck(len(p.mu.flows.of) > 0)
+	return p.calls.NextCheck(used > 0)
 }
 
 // pumpRefusedLocked retries the lanes that the breaker refused: they are the next probes of a
@@ -137,87 +134,62 @@ func (p *Publisher) waitsLocked(now time.Time) bool {
 // is closed. To a half-open one, records of a stalled partition are no probes: the producer retries
 // those that it has, and one partition must not decide for the others.
 func (p *Publisher) checkFlowsLocked(now time.Time) {
-	p.mu.flows.stuck.open, p.mu.flows.stuck.bytes = 0, 0
-	stalled := make(map[Partition]*partFlow)
-	for key, f := range p.mu.flows.of {
-		if now.Sub(f.since) >= p.cfg.AttemptTimeout && !f.stalled {
-			p.stallLocked(key, f, now)
+	stalls, suspects, silent := p.partitions.stall(now)
+	closed := p.calls.State() == BreakerClosed
+	for _, s := range stalls {
+		if closed { // else all partitions may be
+			p.log.Warn("a partition acknowledges nothing; its events wait", "topic", s.Topic, "partition", s.Partition,
+				"for", now.Sub(s.Since), "records", s.Records)
 		}
-		if f.stalled {
-			stalled[key] = f
-			p.mu.flows.stuck.open += f.open
-			p.mu.flows.stuck.bytes += f.bytes
-		}
+		p.pumpSendingLocked(Partition{s.Topic, s.Partition}) // they wait for the partition now
 	}
-	if p.calls.State() != BreakerClosed {
+	for _, l := range suspects {
+		p.pumpLocked(l)
+	}
+	if !closed {
 		return
 	}
 	filling := 2*p.ids.open.Load() >= int64(p.cfg.MaxInFlightRecords) || 2*p.ids.bytes.Load() >= p.cfg.MaxInFlightBytes
-	for key, f := range stalled {
-		silent := now.Sub(f.since)
-		usedUp := silent >= UsedUpAfter(p.cfg.RetryDelays, p.cfg.AttemptTimeout)
+	for key, d := range silent {
+		usedUp := d >= UsedUpAfter(p.cfg.RetryDelays, p.cfg.AttemptTimeout)
 		full := usedUp // without dead letters
 		if p.table.exists() {
-			full = (filling || usedUp) && p.spillLocked(key, f, silent)
+			full = (filling || usedUp) && p.spillLocked(key)
 		}
-		if full && filling && !f.gated {
-			p.gateStalledLocked(key, f, silent)
+		if full && filling {
+			p.gateStalledLocked(key, d)
 		}
 	}
 }
 
-// stallLocked marks the partition as stalled.
-func (p *Publisher) stallLocked(key Partition, f *partFlow, now time.Time) {
-	f.stalled = true
+// pumpSendingLocked executes the next steps of the lanes with records for the partition.
+func (p *Publisher) pumpSendingLocked(key Partition) {
 	for i := range p.mu.stripes {
 		for l := range p.mu.stripes[i].sending {
-			if l.part == key && l.firstQueued() != nil {
-				f.waiting[l] = struct{}{}
+			if l.part == key {
+				p.pumpLocked(l)
 			}
 		}
 	}
-	if p.calls.State() == BreakerClosed { // else all partitions may be
-		p.log.Warn("a partition acknowledges nothing; its events wait", "topic", key.Topic, "partition", key.Part,
-			"for", now.Sub(f.since), "records", f.open)
-	}
-	for _, l := range p.mu.probes[key].lanes() { // they wait for the partition now
-		if len(l.items) > 0 {
-			p.pumpLocked(l)
-		}
-	}
 }
 
-// spillLocked writes dead letters for the events that wait for the partition, up to
+// spillLocked makes dead letters of the events that wait for the partition, up to
 // Config.SpillLimit. It reports whether events have to wait for another reason than a retry: the
 // limit is reached, or they have no numbers, and the producer has an earlier one of their aggregate.
-func (p *Publisher) spillLocked(key Partition, f *partFlow, silent time.Duration) (full bool) {
-	for l := range f.waiting {
-		if p.mu.deadLetters.Spilled()+p.mu.deadLetters.writing >= p.cfg.SpillLimit {
-			return true
-		}
-		it := l.firstQueued()
-		if it != nil && l.outstanding > 0 && (l.state == laneSuspect || it.event.Sequence == 0 || l.replay != nil) {
-			full = full || l.state != laneSuspect && l.replay == nil
-			continue // it waits for the previous record
-		}
-		delete(f.waiting, l)
-		if _, rests := l.rests(); rests || l.err != nil || p.isGated(it) || l.outstanding > 0 && l.part != key || l.outstanding == 0 && it.topic != key.Topic {
-			continue
-		}
-		err := fmt.Errorf("partition %d of topic %s has acknowledged nothing for %s: %w", key.Part, key.Topic, silent.Round(time.Second), calls.ErrNoAnswer)
-		switch {
-		case l.replay != nil:
-			p.endReplayLocked(l, replayEnd{err: fmt.Errorf("%w: %w", errStalled, err)})
-		case l.outstanding > 0:
-			it.cause = &deadLetterCause{class: chains.ClassBehind, err: fmt.Errorf("an earlier event of the aggregate is with the producer: %w", err)}
-		default:
-			it.attempts = max(it.attempts, len(p.cfg.RetryDelays))
-			err = usedUp(it, err)
-			it.cause = &deadLetterCause{class: classOf(err), err: err, stalled: true}
-		}
+func (p *Publisher) spillLocked(key Partition) (full bool) {
+	waiting := p.partitions.set(key, partSpills)
+	for l := range waiting {
 		p.pumpLocked(l)
+		l.home.rest(l)
+		it := l.firstQueued()
+		full = full || it != nil && it.event.Sequence == 0 && l.outstanding > 0 && l.state == laneReady && l.replay == nil
 	}
-	return full
+	return full || len(waiting) > 0 && !p.maySpillLocked()
+}
+
+// maySpillLocked reports whether the number of spilled dead letters is below its limit.
+func (p *Publisher) maySpillLocked() bool {
+	return p.mu.deadLetters.Spilled()+p.mu.deadLetters.writing < p.cfg.SpillLimit
 }
 
 // waitForPartitionLocked makes a dead letter, which is due at the time at because its partition
@@ -225,17 +197,21 @@ func (p *Publisher) spillLocked(key Partition, f *partFlow, silent time.Duration
 // would be published as slowly as they were made, or called off.
 func (p *Publisher) waitForPartitionLocked(id gocql.UUID, at int64) {
 	p.mu.deadLetters.stalled[id] = at
-	if len(p.mu.flows.stalled()) == 0 { // it has resumed since
+	if len(p.partitions.stalled()) == 0 { // it has resumed since
 		p.mu.deadLetters.resumeStalled()
 	}
 }
 
 // resumeAllLocked resumes lanes that waited for a partition, and the replays that were called
 // off if the partition was stalled.
-func (p *Publisher) resumeAllLocked(waiting map[*lane]struct{}, wasStalled bool) {
-	if len(waiting) == 0 && !wasStalled || p.mu.closed {
+func (p *Publisher) resumeAllLocked(r *resumption) {
+	if r.wasGated {
+		p.fatal(ErrPartitionResumed)
+	}
+	if len(r.lanes) == 0 && !r.wasStalled || p.mu.closed {
 		return
 	}
+	waiting, wasStalled := r.lanes, r.wasStalled
 	p.wg.Go(func() { // the caller may be changing a lane
 		p.mu.Lock()
 		defer p.mu.Unlock()

@@ -1,0 +1,315 @@
+package publish
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Partition identifies a partition. Part is -1 while the number of partitions of the
+// topic is unknown.
+type Partition struct {
+	Topic string
+	Part  int32
+}
+
+// partState is the state of a partition. A partition is stalled if it acknowledges nothing for
+// AttemptTimeout while the breaker is closed because others do. The relay then sends nothing more
+// to it, so that its events do not fill the producer. The waiting events become dead letters after
+// UsedUpAfter, or when half of the in-flight budget is used; it is then spilling. Records that the
+// producer has stay there: the broker may have written them. When waiting events cannot become dead
+// letters, and fill the budget, it is gated: they wait in the CDC log. An acknowledgement ends all of that.
+type partState uint8
+
+const (
+	partTakes partState = iota
+	partStalled
+	partSpills
+	partGated
+)
+
+// partition is a partition with outstanding records, waiting lanes or a probe.
+type partition struct {
+	state    partState
+	creating bool      // the topic is being looked up or created
+	open     int       // records with the producer
+	bytes    int64     // size of these records
+	since    time.Time // as StalledTopic.Since
+	// waiting contains the lanes that decide again when the partition takes records, and when its
+	// probe has ended.
+	waiting map[*lane]struct{}
+	// probe is a suspect that is sent alone, nil if there is none. A refusal fails everything
+	// buffered for the partition, so only an event sent alone gets an answer of its own. Until
+	// then nothing else is sent to the partition; other partitions continue. suspects are sent
+	// after it, one after the other.
+	probe    *lane
+	suspects []*lane
+}
+
+// StalledTopic describes a partition that acknowledges nothing while others do.
+type StalledTopic struct {
+	Topic string
+	// Partition is -1 if the topic could not be looked up or created.
+	Partition int32
+	// Since is the time of its last acknowledgement, or of its first record without one.
+	Since time.Time
+	// Records is the number of records that the producer keeps, Aggregates the number
+	// of aggregates that wait.
+	Records, Aggregates int
+	// Holding means that events for this partition wait in the CDC log: the number of spilled dead
+	// letters has reached Config.SpillLimit, or the events have no numbers.
+	Holding bool
+}
+
+// partitions contains the partitions that are in use. It is safe for concurrent use; it holds its
+// lock alone, and calls nothing.
+type partitions struct {
+	cfg *Config
+	mu  struct {
+		sync.Mutex
+		of map[Partition]*partition
+		// stuck counts the records of stalled partitions in the producer.
+		stuck struct {
+			open  int
+			bytes int64
+		}
+	}
+}
+
+// init prepares an empty set.
+func (ps *partitions) init(cfg *Config) { ps.cfg, ps.mu.of = cfg, make(map[Partition]*partition) }
+
+// errStalled ends a replay before its event was sent.
+var errStalled = errors.New("its partition is stalled")
+
+// stalled returns the stalled partitions, sorted by topic and partition.
+func (ps *partitions) stalled() []StalledTopic {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	var out []StalledTopic
+	for key, p := range ps.mu.of {
+		if p.state != partTakes {
+			out = append(out, StalledTopic{
+				Topic: key.Topic, Partition: key.Part, Since: p.since, Records: p.open, Aggregates: len(p.waiting), Holding: p.state == partGated,
+			})
+		}
+	}
+	slices.SortFunc(out, func(a, b StalledTopic) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	return out
+}
+
+// look sets what the view of a lane has of its partition.
+func (ps *partitions) look(v *view, l *lane, now time.Time) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.mu.of[v.part]
+	if p == nil {
+		return
+	}
+	v.full, v.busy = ps.isFullLocked(p), p.open > 0
+	if p.state == partSpills {
+		v.silent = now.Sub(p.since)
+	}
+	switch p.probe {
+	case nil:
+	case l:
+		v.probe = ownProbe
+	default:
+		v.probe = otherProbe
+	}
+}
+
+// wait makes the lane decide again when the partition takes records, or when its probe has ended.
+// It returns false if that is so already.
+func (ps *partitions) wait(key Partition, l *lane, why reason) bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.mu.of[key]
+	switch {
+	case p == nil || why == forPartition && !ps.isFullLocked(p) || why == forProbe && p.probe == nil:
+		return false
+	case why == forPartition || l.state != laneSuspect:
+		p.waiting[l] = struct{}{}
+	case p.probe != l && !slices.Contains(p.suspects, l): // the last record to return pumps the probe
+		p.suspects = append(p.suspects, l)
+	}
+	return true
+}
+
+// isFullLocked reports whether the partition takes no further record now: it is stalled, or uses
+// its full share of the in-flight budget. The share is 2/(n+1), where n is the number of partitions
+// in use or 2, whichever is larger. Records of stalled partitions stay with the producer, so the
+// share is taken of the rest: a partition without a leader never uses the whole budget. Lanes of
+// different stripes that send at the same time may exceed it by a record each.
+func (ps *partitions) isFullLocked(p *partition) bool {
+	parts := max(2, len(ps.mu.of)) + 1
+	return p.state != partTakes || p.open >= max(1, 2*(ps.cfg.MaxInFlightRecords-ps.mu.stuck.open)/parts) ||
+		p.open > 0 && p.bytes >= 2*(ps.cfg.MaxInFlightBytes-ps.mu.stuck.bytes)/int64(parts)
+}
+
+// getLocked returns the partition and adds it if it is not in use.
+func (ps *partitions) getLocked(key Partition) *partition {
+	p := ps.mu.of[key]
+	if p == nil {
+		p = &partition{since: time.Now(), waiting: make(map[*lane]struct{})}
+		ps.mu.of[key] = p
+	}
+	return p
+}
+
+// dropLocked removes a partition that is no longer in use.
+func (ps *partitions) dropLocked(key Partition, p *partition) {
+	if p.open == 0 && !p.creating && p.probe == nil {
+		delete(ps.mu.of, key)
+	}
+}
+
+// begin counts the item as outstanding on its partition.
+func (ps *partitions) begin(it *item) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.getLocked(it.part)
+	if p.open == 0 && !p.creating {
+		p.since = it.sentAt
+	}
+	p.open++
+	p.bytes += it.bytes
+}
+
+// resumption is the end of a trouble of a partition.
+type resumption struct {
+	lanes                map[*lane]struct{} // they no longer have to wait
+	probe                *lane              // it may be sent, because nothing else is outstanding
+	wasStalled, wasGated bool               // the partition was stalled, or gated too
+}
+
+// resumeLocked returns the lanes that waited for the partition, and ends its trouble.
+func (p *partition) resumeLocked() resumption {
+	r := resumption{lanes: p.waiting, wasStalled: p.state != partTakes, wasGated: p.state == partGated}
+	p.state, p.waiting = partTakes, make(map[*lane]struct{})
+	return r
+}
+
+// end removes a record that returned now from its partition.
+func (ps *partitions) end(it *item, acked bool, now time.Time) (r resumption) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.mu.of[it.part]
+	p.open--
+	p.bytes -= it.bytes
+	if acked {
+		p.since = now
+	}
+	switch {
+	case p.state != partTakes && (acked || p.open == 0), p.state == partTakes && p.probe == nil && len(p.waiting) > 0 && (p.open == 0 || !ps.isFullLocked(p)):
+		r = p.resumeLocked()
+	}
+	if p.open == 0 {
+		r.probe = p.probe
+	}
+	ps.dropLocked(it.part, p)
+	return r
+}
+
+// create makes the lane wait for the creation of a topic, and reports whether that begins now.
+func (ps *partitions) create(key Partition, l *lane) (begins bool) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.getLocked(key)
+	p.waiting[l] = struct{}{}
+	begins, p.creating = !p.creating, true
+	return begins
+}
+
+// created ends the creation of a topic.
+func (ps *partitions) created(key Partition) resumption {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.mu.of[key]
+	p.creating = false
+	ps.dropLocked(key, p)
+	return p.resumeLocked()
+}
+
+// beginProbe makes the lane, which is a suspect, the probe of a partition without one.
+func (ps *partitions) beginProbe(key Partition, l *lane) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.getLocked(key).probe = l
+	l.probed = key
+}
+
+// endProbe ends the probe if its lane is l. It returns the lanes that decide again: the first that
+// is still a suspect becomes the next probe, and the rest wait for it.
+func (ps *partitions) endProbe(l *lane) (next []*lane) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.mu.of[l.probed]
+	if p == nil || p.probe != l {
+		return nil
+	}
+	next = p.suspects
+	for w := range p.waiting {
+		next = append(next, w)
+	}
+	p.probe, p.suspects, p.waiting = nil, nil, make(map[*lane]struct{})
+	ps.dropLocked(l.probed, p)
+	return next
+}
+
+// counts returns the number of partitions in use, and of those with outstanding records.
+func (ps *partitions) counts() (used, busy int) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for _, p := range ps.mu.of {
+		if p.open > 0 {
+			busy++
+		}
+	}
+	return len(ps.mu.of), busy
+}
+
+// stall marks partitions without an acknowledgement since AttemptTimeout as stalled. It returns
+// these, the suspects that wait for their probes, and how long each stalled partition that is not
+// gated is silent.
+func (ps *partitions) stall(now time.Time) (stalls []StalledTopic, suspects []*lane, silent map[Partition]time.Duration) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	silent = make(map[Partition]time.Duration)
+	ps.mu.stuck.open, ps.mu.stuck.bytes = 0, 0
+	for key, p := range ps.mu.of {
+		if p.state == partTakes && (p.open > 0 || p.creating) && now.Sub(p.since) >= ps.cfg.AttemptTimeout {
+			p.state = partStalled
+			stalls = append(stalls, StalledTopic{Topic: key.Topic, Partition: key.Part, Since: p.since, Records: p.open})
+			suspects, p.suspects = append(suspects, p.suspects...), nil
+		}
+		switch p.state {
+		case partTakes:
+			continue
+		case partSpills:
+			p.state = partStalled // until set
+		}
+		if p.state == partStalled {
+			silent[key] = now.Sub(p.since)
+		}
+		ps.mu.stuck.open += p.open
+		ps.mu.stuck.bytes += p.bytes
+	}
+	return stalls, suspects, silent
+}
+
+// set changes the state of a stalled partition. It returns the lanes that waited for it, which
+// decide again.
+func (ps *partitions) set(key Partition, to partState) map[*lane]struct{} {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p := ps.mu.of[key]
+	p.state = to
+	waiting := p.waiting
+	p.waiting = make(map[*lane]struct{})
+	return waiting
+}
