@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
@@ -57,7 +59,7 @@ or dead letter; what was not read is listed.`,
 	return cmd
 }
 
-// maxTimeline is the most entries of a timeline, and of the list of events.
+// maxTimeline is the most entries of a timeline.
 const maxTimeline = 1000
 
 func printAggregate(out io.Writer, a *admin.AggregateBody) error {
@@ -111,12 +113,13 @@ var recentEventTable = cli.Table[admin.RecentEvent]{
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", e.EventID, strings.ReplaceAll(e.State, "_", " "), cli.Clean(e.EventType, 40), cli.Clean(e.AggregateID, 40), e.Sequence,
 			cli.At(w, e.WrittenAt), placeOf(e.Topic, e.Partition, e.Offset), cli.Clean(e.Table, 60))
 	},
+	View: func(e admin.RecentEvent) any { return e },
 	None: "no event matches",
 }
 
 func newEventsListCommand() *cobra.Command {
 	var output, state, since string
-	var limit int
+	var paging adminclient.Paging
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the newest events of the outbox: waiting, published, dead letters",
@@ -129,8 +132,8 @@ not read is listed.`,
 			err := cli.CheckOutput(output)
 			switch {
 			case err != nil:
-			case limit < 1 || limit > maxTimeline:
-				err = cli.Usage(fmt.Errorf("--limit %d: use 1 to %d", limit, maxTimeline))
+			case paging.Limit < 0:
+				err = cli.Usage(fmt.Errorf("--limit %d must not be negative", paging.Limit))
 			case !slices.Contains([]string{"", "waiting", "published", "dead_letter"}, state):
 				err = cli.Usage(fmt.Errorf("--state %q: use waiting, published or dead_letter", state))
 			}
@@ -144,26 +147,18 @@ not read is listed.`,
 				return err
 			}
 			return withAPI(cmd, "", func(api *operatorAPI) error {
-				found, err := api.RecentEvents(cmd.Context(), state, from, limit)
+				found, gaps, next, err := api.RecentEvents(cmd.Context(), state, from, paging)
 				if err != nil {
 					return err
 				}
-				if output != "table" {
-					return cli.PrintAs(cmd.OutOrStdout(), output, found)
-				}
-				if err := recentEventTable.Print(cmd, output, found.Events, ""); err != nil {
-					return err
-				}
-				if found.Next != "" {
-					fmt.Fprintf(cmd.ErrOrStderr(), "only the newest %d; --limit shows up to %d\n", len(found.Events), maxTimeline)
-				}
-				return printGaps(cmd.ErrOrStderr(), found.Gaps)
+				return errors.Join(recentEventTable.Print(cmd, output, found, next), printGaps(cmd.ErrOrStderr(), gaps))
 			})
 		},
 	}
 	cmd.Flags().StringVar(&state, "state", "", "events in this state: waiting, published or dead_letter")
 	cmd.Flags().StringVar(&since, "since", "", "events written since a date, a time (RFC 3339) or an age such as 5m; UTC")
-	cmd.Flags().IntVar(&limit, "limit", 100, "maximum number of events, newest first; at most 1000")
+	cmd.Flags().IntVar(&paging.Limit, "limit", 100, "maximum number of events, newest first; 0 is all")
+	cli.CursorFlag(cmd, &paging.Cursor)
 	cli.ListFlags(cmd, &output)
 	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionAPI)
 	return cmd

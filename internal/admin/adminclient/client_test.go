@@ -66,7 +66,7 @@ func TestClient_Requests(t *testing.T) {
 			"GET /v1/events/e%2F1?aggregate_id=a%26b": func() error { _, err := c.Event(ctx, "e/1", "a&b"); return err },
 			"GET /v1/aggregates/a%2Fb?limit=9":        func() error { _, err := c.Aggregate(ctx, "a/b", 9); return err },
 			"GET /v1/events?limit=9&since=2026-01-02T03%3A04%3A05.006Z&state=waiting": func() error {
-				_, err := c.RecentEvents(ctx, "waiting", at, 9)
+				_, _, _, err := c.RecentEvents(ctx, "waiting", at, adminclient.Paging{Limit: 9})
 				return err
 			},
 			"GET /v1/dead-letters/stats": func() error { _, err := c.Stats(ctx); return err },

@@ -127,14 +127,20 @@ func (c *Client) Aggregate(ctx context.Context, id string, limit int) (out admin
 	return out, err
 }
 
-// RecentEvents lists the newest events in a state, at most limit. An empty state is any, and a zero time
-// the server's.
-func (c *Client) RecentEvents(ctx context.Context, state string, since time.Time, limit int) (out admin.RecentEventsBody, err error) {
-	q := url.Values{"limit": {strconv.Itoa(limit)}}
+// RecentEvents lists the newest events in a state. An empty state is any, and a zero time the
+// server's. gaps are what was not read.
+func (c *Client) RecentEvents(ctx context.Context, state string, since time.Time, p Paging) (found []admin.RecentEvent, gaps []string, next string, err error) {
+	q := make(url.Values)
 	set(q, "state", state)
 	set(q, "since", timeOf(since))
-	err = c.get(ctx, "/v1/events", q, &out)
-	return out, err
+	found, next, err = pages(q, p, func(q url.Values) ([]admin.RecentEvent, string, error) {
+		var page admin.RecentEventsBody
+		err := c.get(ctx, "/v1/events", q, &page)
+		gaps = append(gaps, page.Gaps...)
+		return page.Events, page.Next, err
+	})
+	slices.Sort(gaps)
+	return found, slices.Compact(gaps), next, err
 }
 
 // Status returns the state of the system.
