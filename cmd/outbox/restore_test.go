@@ -35,6 +35,12 @@ func TestRestore(t *testing.T) {
 			"topics from a copy":         func(t *testing.T, p *advice) { restoreTopics(t, p, false) },
 			"both, the topics are newer": func(t *testing.T, p *advice) { restoreBoth(t, p, true) },
 			"both, the topics are older": func(t *testing.T, p *advice) { restoreBoth(t, p, false) },
+
+			"subscriptions, the database":               restoreSubscriptions,
+			"subscriptions, topics that are lost":       restoreSubscribedLostTopics,
+			"subscriptions, topics from a copy":         restoreSubscribedTopics,
+			"subscriptions, both, the topics are newer": func(t *testing.T, p *advice) { restoreSubscribedBoth(t, p, true) },
+			"subscriptions, both, the topics are older": func(t *testing.T, p *advice) { restoreSubscribedBoth(t, p, false) },
 		} {
 			t.Run(name, func(t *testing.T) { t.Parallel(); test(t, p) })
 		}

@@ -157,7 +157,10 @@ func (b *verifyFixture) execute(want int, args []string, more ...string) string 
 	args = append(slices.Clone(args), more...)
 	switch args[0] {
 	case "verify":
-		args = append(args, "--kafka-seeds", b.e.KafkaAddr, "--relay-topics", "ThingHappened=things", "--until", "0s")
+		args = append(args, "--kafka-seeds", b.e.KafkaAddr)
+		if !slices.Contains(args, "--subscription") {
+			args = append(args, "--relay-topics", "ThingHappened=things", "--until", "0s")
+		}
 	case "doctor", "events", "relay":
 		args = append(args, "--kafka-seeds", b.e.KafkaAddr)
 	case "schema":

@@ -165,7 +165,7 @@ func (g *group) tryLoad(ctx context.Context, p *partition, c committed) (l loade
 		}
 		s.Rows = append(s.Rows, queue.Row{
 			Offset: m.Offset, Key: m.Key, Behind: m.State == store.StateBehind, DeadLettering: m.State == store.StateDeadLettering || m.State == store.StateRejected, Rejected: m.State == store.StateRejected,
-			Attempts: m.Attempts, NextAt: m.NextAt, FirstAt: m.FirstAt, Error: m.Error, DeadLetter: m.DeadLetter, Edited: m.Edited,
+			Attempts: m.Attempts, NextAt: m.NextAt, FirstAt: m.FirstAt, RecordAt: m.RecordAt, Error: m.Error, DeadLetter: m.DeadLetter, Edited: m.Edited,
 		})
 	}
 	if err := g.e.cfg.Store.Trim(ctx, p.id, epoch, first); err != nil {

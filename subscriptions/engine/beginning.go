@@ -125,6 +125,16 @@ func (b *beginning) start(ctx context.Context) (s queue.Start, err error) {
 	case !b.ours || b.recreated:
 		b.log.Warn("another program has set the committed offset", "topic", b.p.topic, "partition", b.p.number, "offset", s.Offset)
 	default:
+		if last := len(b.rows) - 1; last >= 0 && b.rows[last].Offset >= s.Offset {
+			_, end, err := b.bounds(ctx, b.p.topic, b.p.number)
+			if err != nil {
+				return s, err
+			}
+			if b.rows[last].Offset >= end { // the topic was restored from a copy of before the message
+				b.committed.truncated, b.committed.end = true, end
+				return b.start(ctx)
+			}
+		}
 		return s, b.skipDeleted(ctx, &s)
 	}
 	s.Settled = position.Set{}

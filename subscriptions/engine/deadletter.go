@@ -110,7 +110,7 @@ func (g *group) blocking(ctx context.Context) (map[gocql.UUID]blocking, error) {
 			continue
 		}
 		if rec, err := deadletter.Record(&l); err == nil {
-			out[id] = blocking{topicPartition{rec.Topic, rec.Partition}, queue.Blocked{Key: recordOf(rec).Key, Offset: rec.Offset}, at.TopicID, at.Generation}
+			out[id] = blocking{topicPartition{rec.Topic, rec.Partition}, queue.Blocked{Key: recordOf(rec).Key, Offset: rec.Offset, At: rec.Timestamp}, at.TopicID, at.Generation}
 		}
 	}
 	g.mu.Lock()

@@ -146,7 +146,7 @@ func (m *memory) Resume(_ context.Context, name, _ string) (store.Resource, erro
 
 func (m *memory) Seek(_ context.Context, name string, s subscriptions.Seek, _ string) (store.Resource, error) {
 	return m.change(name, func(r *store.Resource) {
-		r.Seeks = append(slices.Clone(r.Seeks), store.Seek{Seek: s, Version: r.Version, At: time.Now()})
+		r.AddSeek(s, time.Now())
 	})
 }
 
@@ -233,7 +233,7 @@ func (m *memory) Messages(_ context.Context, p store.Partition) (out []store.Sto
 	err = m.do("messages", func() error {
 		for _, offset := range slices.Sorted(maps.Keys(m.rows[p])) {
 			r := m.rows[p][offset]
-			r.Record = nil
+			r.RecordAt, r.Record = r.Record.Timestamp, nil
 			out = append(out, r)
 		}
 		return nil

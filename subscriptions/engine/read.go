@@ -130,7 +130,7 @@ func selectedOf(rec *kgo.Record, ok bool, undecidable error) (out queue.Record) 
 
 // add adds records to the queue, unless they were read before its position was moved.
 func (p *partition) add(records []*kgo.Record, selected []queue.Record) (added bool) {
-	lost := false
+	lost, replaces := false, false
 	p.locked(func(q *queue.Queue) {
 		if p.mu.reset {
 			return // they were read before the position was moved
@@ -141,6 +141,10 @@ func (p *partition) add(records []*kgo.Record, selected []queue.Record) (added b
 			return
 		}
 		for i, rec := range records {
+			if replaces = q.Replaces(rec); replaces {
+				records = records[i:]
+				return
+			}
 			if selected[i].Record != nil {
 				q.Add(selected[i])
 			} else {
@@ -149,6 +153,10 @@ func (p *partition) add(records []*kgo.Record, selected []queue.Record) (added b
 		}
 		added = true
 	})
+	if replaces {
+		p.g.log.Error("a stored or leased message is not the record of its offset: the topic was restored from a copy of before it", "topic", p.topic, "partition", p.number, "offset", records[0].Offset)
+		p.g.truncated(p.topicPartition, records[0].Offset)
+	}
 	if lost {
 		p.g.log.Error("the position is past the end of the log: the broker lost records, or another program set it; reading again from the first record",
 			"topic", p.topic, "partition", p.number, "offset", records[0].Offset)

@@ -35,8 +35,9 @@ type Stored struct {
 	State string
 	// Attempts is the number of deliveries that have ended.
 	Attempts int
-	// NextAt is the time of the next delivery, FirstAt that of the first one.
-	NextAt, FirstAt time.Time
+	// NextAt is the time of the next delivery, FirstAt that of the first one. RecordAt, of the
+	// record, is set in the results of Messages and Message.
+	NextAt, FirstAt, RecordAt time.Time
 	// Error is the last failure.
 	Error string
 	// Record is the record, or nil in the results of Messages. Save with nil keeps the
@@ -114,10 +115,10 @@ func (s *Store) page(ctx context.Context, p Partition, from, to int64) (out []St
 		for {
 			var m Stored
 			var key []byte
-			if !iter.Scan(&m.Offset, &key, &m.State, &m.Attempts, &m.NextAt, &m.FirstAt, &m.Error, &m.DeadLetter, &m.Edited) {
+			if !iter.Scan(&m.Offset, &key, &m.State, &m.Attempts, &m.NextAt, &m.FirstAt, &m.Error, &m.DeadLetter, &m.Edited, &m.RecordAt) {
 				return iter.Close()
 			}
-			m.Key, m.NextAt, m.FirstAt = string(key), utc(m.NextAt), utc(m.FirstAt)
+			m.Key, m.NextAt, m.FirstAt, m.RecordAt = string(key), utc(m.NextAt), utc(m.FirstAt), utc(m.RecordAt)
 			out = append(out, m)
 		}
 	})
@@ -130,7 +131,7 @@ func (s *Store) Message(ctx context.Context, p Partition, offset int64) (m Store
 	var key []byte
 	err = s.until(ctx, func() error {
 		return s.bounded(ctx, func(ctx context.Context) error {
-			return s.serialRead(ctx, s.stmt.message, p.args(offset)...).Scan(&key, &m.State, &m.Attempts, &m.NextAt, &m.FirstAt, &m.Error, &m.DeadLetter, &m.Edited)
+			return s.serialRead(ctx, s.stmt.message, p.args(offset)...).Scan(&key, &m.State, &m.Attempts, &m.NextAt, &m.FirstAt, &m.Error, &m.DeadLetter, &m.Edited, &m.RecordAt)
 		})
 	})
 	if errors.Is(err, gocql.ErrNotFound) || err == nil && m.State == "" { // static columns alone
@@ -139,7 +140,7 @@ func (s *Store) Message(ctx context.Context, p Partition, offset int64) (m Store
 	if err != nil {
 		return Stored{}, fmt.Errorf("read message %s@%d: %w", p, offset, err)
 	}
-	m.Offset, m.Key, m.NextAt, m.FirstAt = offset, string(key), utc(m.NextAt), utc(m.FirstAt)
+	m.Offset, m.Key, m.NextAt, m.FirstAt, m.RecordAt = offset, string(key), utc(m.NextAt), utc(m.FirstAt), utc(m.RecordAt)
 	return m, nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -225,7 +224,7 @@ func (s *Store) Create(ctx context.Context, sub subscriptions.Subscription, offs
 		r.Subscription = sub
 		r.Version, r.CreatedAt = version, s.millis()
 		for _, o := range offsets {
-			r.Seeks = append(r.Seeks, Seek{o, version + 1, r.CreatedAt})
+			r.AddSeek(o, r.CreatedAt)
 		}
 		r.renew()
 		return nil
@@ -309,7 +308,6 @@ func (s *Store) tryChange(ctx context.Context, name, principal string, f func(*r
 			return row{}, unknown
 		}
 		r := old
-		r.Seeks = slices.Clone(old.Seeks)
 		if err := f(&r); err != nil {
 			return old, err
 		}

@@ -272,9 +272,9 @@ func TestSeek_ReplacesTheSeeksOfItsPartitions(t *testing.T) {
 		topic     string
 		partition int32
 		to        string
-		version   int64
-	}{{"a", 1, subscriptions.StartEarliest, 5}, {"a", 2, "offset", 3}, {"b", 7, "2026-01-01T00:00:00Z", 4}, {"a", 3, "", 0}} {
-		if got, ok := r.SeekOf(want.topic, want.partition); got.To != want.to || got.Version != want.version || ok != (want.to != "") {
+		before    int64
+	}{{"a", 1, subscriptions.StartEarliest, 3}, {"a", 2, "offset", 1}, {"b", 7, "2026-01-01T00:00:00Z", 2}, {"a", 3, "", 0}} {
+		if got, ok := r.SeekOf(want.topic, want.partition); got.To != want.to || ok && got.Version != b.now.UnixMilli()+want.before || ok != (want.to != "") {
 			t.Errorf("SeekOf(%s, %d) = %+v, want %+v", want.topic, want.partition, got, want)
 		}
 	}
@@ -435,7 +435,7 @@ func TestCreate_BeginsAtOffsets(t *testing.T) {
 	r, err := b.Create(t.Context(), subscription("orders"), []subscriptions.Seek{at("a", 0, 7), at("a", 1, 0)}, "ada")
 	must(t, err)
 	got, err := b.Get(t.Context(), "orders")
-	if seek, ok := got.SeekOf("a", 0); err != nil || r.Version != 1 || !ok || seek.Offset != 7 || seek.Version != 1 || len(got.Seeks) != 2 {
+	if seek, ok := got.SeekOf("a", 0); err != nil || r.Version != 1 || !ok || seek.Offset != 7 || seek.Version != b.now.UnixMilli() || len(got.Seeks) != 2 {
 		t.Errorf("Create() = %+v, read as %+v, %v", r, got, err)
 	}
 	if _, ok := got.SeekOf("a", 2); ok {

@@ -18,7 +18,7 @@ const MaxSeeks = 1000
 // partitions: if its version is larger than that of the partition's position.
 type Seek struct {
 	subscriptions.Seek
-	// Version is the version of the subscription with this seek.
+	// Version is larger than those of all earlier seeks.
 	Version int64
 	// At is the time of the request, which "latest" means.
 	At time.Time
@@ -40,6 +40,16 @@ func (r *Resource) SeekOf(topic string, partition int32) (seek Seek, ok bool) {
 	return Seek{}, false
 }
 
+// AddSeek adds a seek, which replaces those of its partitions. Its version is the time, because
+// the positions have the versions of seeks that a restore of the database has undone.
+func (r *Resource) AddSeek(seek subscriptions.Seek, at time.Time) {
+	k := Seek{seek, at.UnixMilli(), at}
+	for _, old := range r.Seeks {
+		k.Version = max(k.Version, old.Version+1)
+	}
+	r.Seeks = append(slices.DeleteFunc(slices.Clone(r.Seeks), func(old Seek) bool { return k.contains(&old) }), k)
+}
+
 // Seek stores a seek and returns the subscription with it.
 func (s *Store) Seek(ctx context.Context, name string, seek subscriptions.Seek, principal string) (Resource, error) {
 	if seek.Topic == "" {
@@ -52,8 +62,7 @@ func (s *Store) Seek(ctx context.Context, name string, seek subscriptions.Seek, 
 		if !r.exists() {
 			return subscriptions.ErrNotFound
 		}
-		k := Seek{seek, r.Version + 1, s.millis()}
-		r.Seeks = append(slices.DeleteFunc(r.Seeks, func(old Seek) bool { return k.contains(&old) }), k)
+		r.AddSeek(seek, s.millis())
 		if len(r.Seeks) > MaxSeeks {
 			return fmt.Errorf("%d seeks of partitions: seek topic %q instead", len(r.Seeks), seek.Topic)
 		}

@@ -43,8 +43,8 @@ func newStatements(keyspace string) statements {
 		setTopic: "UPDATE " + messages + " SET topic_id = ?" + partition,
 		writeOne: "UPDATE " + messages + " SET last_write = ?, first_offset = ?, " + state + record + row + mine,
 
-		messages: "SELECT record_offset, message_key, state, attempts, next_attempt, first_at, error, dead_letter_id, edited FROM " + messages + partition + " AND record_offset >= ? AND record_offset <= ? LIMIT ?",
-		message:  "SELECT message_key, state, attempts, next_attempt, first_at, error, dead_letter_id, edited FROM " + messages + row,
+		messages: "SELECT record_offset, message_key, state, attempts, next_attempt, first_at, error, dead_letter_id, edited, record_at FROM " + messages + partition + " AND record_offset >= ? AND record_offset <= ? LIMIT ?",
+		message:  "SELECT message_key, state, attempts, next_attempt, first_at, error, dead_letter_id, edited, record_at FROM " + messages + row,
 		record:   "SELECT state, " + recordColumns + " FROM " + messages + row,
 		// Not INSERT: a row consists of its columns, as an update of a missing row shows.
 		save:      "UPDATE " + messages + " SET " + state + record + row,

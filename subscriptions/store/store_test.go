@@ -121,7 +121,7 @@ func TestMessages_AreReadAsTheyWereSaved(t *testing.T) {
 	got, err := b.Messages(t.Context(), testPartition)
 	want := []Stored{second, first}
 	for i := range want {
-		want[i].Record = nil
+		want[i].RecordAt, want[i].Record = want[i].Record.Timestamp.UTC(), nil
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("Messages() = %+v, %v\nwant %+v", got, err, want)

@@ -141,7 +141,7 @@ func (q *Queue) inheritLease(h *HandedLease, from int64, now time.Time, taken ma
 	m := q.messages[h.Offset]
 	_, behind := q.behind[h.Offset]
 	switch {
-	case m != nil && m.phase == Settled, m == nil && q.written[h.Offset]:
+	case m != nil && m.phase == Settled, m == nil && q.isWritten(h.Offset, h.Written):
 		return // its dead letter is written
 	case m != nil && m.deadLettering: // its row has been stored without an answer
 		if m.rejected {

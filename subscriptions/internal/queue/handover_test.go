@@ -112,12 +112,15 @@ func TestQueue_HandOverAfterADurableEnd(t *testing.T) {
 		again  Outcome
 		dead   int // dead letters that are written
 	}{
-		"a committed acknowledgement":     {Ack, from(1), OK, 0},
-		"the row of a rejection":          {Reject, from(1, Row{Offset: 0, Key: "a", DeadLettering: true, Rejected: true, Attempts: 1}), OK, 1},
-		"the row of the last failure":     {Nack, from(1, Row{Offset: 0, Key: "a", DeadLettering: true, Attempts: 1}), OK, 1},
-		"a dead letter":                   {Reject, func(s *Start) { s.Blocked = []Blocked{{"a", 0}} }, Expired, 0},
-		"a dead letter before its row":    {Reject, func(s *Start) { s.Blocked = []Blocked{{"a", 0}}; s.Offset = 1 }, Expired, 0},
-		"a dead letter, and its row left": {Reject, func(s *Start) { from(1, Row{Offset: 0, Key: "a", Attempts: 1})(s); s.Blocked = []Blocked{{"a", 0}} }, Expired, 0},
+		"a committed acknowledgement":  {Ack, from(1), OK, 0},
+		"the row of a rejection":       {Reject, from(1, Row{Offset: 0, Key: "a", DeadLettering: true, Rejected: true, Attempts: 1}), OK, 1},
+		"the row of the last failure":  {Nack, from(1, Row{Offset: 0, Key: "a", DeadLettering: true, Attempts: 1}), OK, 1},
+		"a dead letter":                {Reject, func(s *Start) { s.Blocked = []Blocked{{"a", 0, start}} }, Expired, 0},
+		"a dead letter before its row": {Reject, func(s *Start) { s.Blocked = []Blocked{{"a", 0, start}}; s.Offset = 1 }, Expired, 0},
+		"a dead letter, and its row left": {Reject, func(s *Start) {
+			from(1, Row{Offset: 0, Key: "a", Attempts: 1, RecordAt: start})(s)
+			s.Blocked = []Blocked{{"a", 0, start}}
+		}, Expired, 0},
 	} {
 		q := New(Config{Ordered: true, Strict: true, MaxReceive: 1}, Start{})
 		add(q, "a", 0)

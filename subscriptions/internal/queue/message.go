@@ -132,8 +132,9 @@ type Row struct {
 	Attempts                int
 	NextAt, FirstAt         time.Time
 	Error                   string
-	// Record is nil in rows that New receives.
+	// Record is nil in rows that New receives, which have its time instead.
 	Record     *kgo.Record
+	RecordAt   time.Time
 	DeadLetter gocql.UUID
 	// Edited is the edit of the dead letter that Record contains.
 	Edited gocql.UUID

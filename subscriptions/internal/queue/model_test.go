@@ -103,14 +103,14 @@ func (m *model) start() {
 			f.confirmed = true // by a commit without an answer
 		}
 		if f.dead {
-			blocked = append(blocked, Blocked{f.record.Key, o})
+			blocked = append(blocked, Blocked{f.record.Key, o, f.record.Timestamp})
 		}
 		f.lease, f.ended = 0, nil
 		f.acked = f.acked && f.confirmed
 	}
 	rows := slices.SortedFunc(maps.Values(m.rows), func(a, b Row) int { return int(a.Offset - b.Offset) })
 	for i := range rows {
-		rows[i].Record = nil
+		rows[i].RecordAt, rows[i].Record = rows[i].Record.Timestamp, nil
 	}
 	m.q = New(m.cfg, Start{Offset: m.offset, Settled: settled, Origin: of, Rows: rows, Blocked: blocked})
 	m.read, _ = slices.BinarySearch(m.log, m.offset)

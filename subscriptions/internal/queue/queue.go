@@ -72,11 +72,12 @@ type Start struct {
 	Turn func(key string)
 }
 
-// Blocked is an open dead letter. It blocks its key, and the message of its offset is
+// Blocked is an open dead letter. It blocks its key, and the message of its offset and time is
 // settled; -1 for one of another partition.
 type Blocked struct {
 	Key    string
 	Offset int64
+	At     time.Time
 }
 
 // Queue is the state of a partition.
@@ -107,11 +108,11 @@ type Queue struct {
 	save, remove, load, dead []*message
 	phases                   [Settled + 1]int // number of messages in each
 	stored, loaded, bytes    int
-	reading                  int            // records that Work has requested
-	run                      int            // most messages of a key that the last request wants
-	written                  map[int64]bool // offsets of dead letters that New received
-	uncertain                uint64         // change that a commit with unknown outcome contains
-	handed                   []*message     // inherited ones that are not read yet, by offset
+	reading                  int                 // records that Work has requested
+	run                      int                 // most messages of a key that the last request wants
+	written                  map[int64]time.Time // messages of dead letters that New received, by offset
+	uncertain                uint64              // change that a commit with unknown outcome contains
+	handed                   []*message          // inherited ones that are not read yet, by offset
 	held, closed             bool
 	past                     past
 }
@@ -128,11 +129,11 @@ func New(cfg Config, s Start) *Queue {
 		q.keys, q.turn = NewKeys(), func(string) {}
 	}
 	if cfg.Strict {
-		q.written = make(map[int64]bool, len(s.Blocked))
+		q.written = make(map[int64]time.Time, len(s.Blocked))
 		for _, b := range s.Blocked {
 			q.Block(b.Key)
 			if b.Offset >= 0 {
-				q.written[b.Offset] = true
+				q.written[b.Offset] = b.At
 			}
 		}
 	}
@@ -160,7 +161,7 @@ func (q *Queue) Begin() {
 // restore adds a row of the database.
 func (q *Queue) restore(r Row) *message {
 	m := &message{
-		offset: r.Offset, key: r.Key, attempts: r.Attempts, first: r.FirstAt, next: r.NextAt, reason: r.Error, deadLetter: r.DeadLetter, edited: r.Edited, written: r.FirstAt,
+		offset: r.Offset, key: r.Key, attempts: r.Attempts, first: r.FirstAt, next: r.NextAt, reason: r.Error, deadLetter: r.DeadLetter, edited: r.Edited, written: r.RecordAt,
 		phase: Deferred, row: true, bit: true, deadLettering: r.DeadLettering, rejected: r.Rejected,
 	}
 	if r.Behind || r.DeadLettering {
@@ -255,6 +256,22 @@ func (q *Queue) Add(r Record) {
 	}
 }
 
+// Replaces reports whether a record that is not read yet has the offset of another message that is
+// stored or leased: the topic was restored from a copy that ends before the message.
+func (q *Queue) Replaces(r *kgo.Record) bool {
+	m := q.messages[r.Offset]
+	return m != nil && r.Offset >= q.next && !sameTime(m.written, r.Timestamp)
+}
+
+// isWritten reports whether the dead letter of a message of a time was written before New.
+func (q *Queue) isWritten(offset int64, at time.Time) bool {
+	of, ok := q.written[offset]
+	return ok && sameTime(of, at)
+}
+
+// sameTime compares the times of records, which have milliseconds.
+func sameTime(a, b time.Time) bool { return a.UnixMilli() == b.UnixMilli() }
+
 // content puts the record into its message.
 func (q *Queue) content(m *message, r Record) {
 	m.record, m.size, m.written, m.maxReceive = r.Record, sizeOf(r.Record), r.Timestamp, r.MaxReceive
@@ -331,7 +348,7 @@ func sizeOf(r *kgo.Record) int {
 
 // enter adds a message to its lane or, without order, makes it active.
 func (q *Queue) enter(m *message) {
-	if q.written[m.offset] && m.deadLetter == (gocql.UUID{}) {
+	if q.isWritten(m.offset, m.written) && m.deadLetter == (gocql.UUID{}) {
 		q.settle(m) // the former owner stopped after it wrote the dead letter
 		return
 	}

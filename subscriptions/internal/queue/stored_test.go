@@ -258,10 +258,10 @@ func TestQueue_RepeatsFailedWork(t *testing.T) {
 func TestNew_RestoresRows(t *testing.T) {
 	t.Parallel()
 	q := New(strict, Start{Offset: 10, Rows: []Row{
-		{Offset: 3, Key: "a", Attempts: 1, NextAt: start.Add(time.Second), FirstAt: start, Error: "no"},
-		{Offset: 5, Key: "a", Behind: true, FirstAt: start},
-		{Offset: 7, Key: "b", Attempts: 1, DeadLettering: true, FirstAt: start, Error: "bad"},
-		{Offset: 12, Key: "c", Attempts: 1, FirstAt: start, NextAt: start},
+		{Offset: 3, Key: "a", Attempts: 1, NextAt: start.Add(time.Second), FirstAt: start, RecordAt: start, Error: "no"},
+		{Offset: 5, Key: "a", Behind: true, FirstAt: start, RecordAt: start},
+		{Offset: 7, Key: "b", Attempts: 1, DeadLettering: true, FirstAt: start, RecordAt: start, Error: "bad"},
+		{Offset: 12, Key: "c", Attempts: 1, FirstAt: start, RecordAt: start, NextAt: start},
 	}})
 	if c := q.Counts(); c.Stored != 4 || c.Deferred != 2 || c.Waiting != 2 || c.Offset != 10 {
 		t.Errorf("the counts are %+v", c)
@@ -313,7 +313,7 @@ func TestNew_OpenDeadLetters(t *testing.T) {
 		"strict":     {strict, []int64{2}},
 		"not strict": {Config{Ordered: true, MaxReceive: 2}, []int64{0, 2}},
 	} {
-		q := New(tt.cfg, Start{Blocked: []Blocked{{"a", 0}}})
+		q := New(tt.cfg, Start{Blocked: []Blocked{{"a", 0, start}}})
 		add(q, "a", 0)
 		add(q, "a", 1)
 		add(q, "b", 2)
@@ -325,7 +325,7 @@ func TestNew_OpenDeadLetters(t *testing.T) {
 func TestQueue_Replay(t *testing.T) {
 	t.Parallel()
 	id := gocql.TimeUUID()
-	q := New(strict, Start{Offset: 5, Blocked: []Blocked{{"a", 2}}})
+	q := New(strict, Start{Offset: 5, Blocked: []Blocked{{"a", 2, start}}})
 	add(q, "a", 5)
 	edited := gocql.TimeUUID()
 	row := Row{Offset: -2, Key: "a", Record: record(2), DeadLetter: id, Edited: edited}
