@@ -42,6 +42,7 @@ type chaosDrill struct {
 
 	command     []string
 	relay       *processes.Process // that runs command; nil if none does
+	beside      []string           // relays that ran before
 	out, errOut io.Writer
 	session     *gocql.Session
 	topic       string
@@ -55,15 +56,18 @@ type chaosDrill struct {
 
 // chaosReport is the result of outbox-dev chaos.
 type chaosReport struct {
-	Stored       int64            `json:"events_stored"`
-	Published    int64            `json:"events_published"`
-	Undetermined int64            `json:"undetermined"`
-	Conflicts    int64            `json:"conflicts"`
-	Kills        int              `json:"kills"`
-	Lost         []verify.Finding `json:"lost"`
-	Twice        []verify.Finding `json:"twice"`
-	Gaps         []verify.Finding `json:"gaps"`
-	OutOfOrder   []verify.Finding `json:"out_of_order"`
+	Stored       int64 `json:"events_stored"`
+	Published    int64 `json:"events_published"`
+	Undetermined int64 `json:"undetermined"`
+	Conflicts    int64 `json:"conflicts"`
+	Kills        int   `json:"kills"`
+	// Beside are the relays of the table that ran before the command: with a relay behind "--"
+	// those that it does not kill, and that may have published in its place.
+	Beside     []string         `json:"relays_beside"`
+	Lost       []verify.Finding `json:"lost"`
+	Twice      []verify.Finding `json:"twice"`
+	Gaps       []verify.Finding `json:"gaps"`
+	OutOfOrder []verify.Finding `json:"out_of_order"`
 	// Others are numbers that two events have, and events of a topic whose rows the database lost.
 	Others []verify.Finding `json:"others"`
 }
@@ -78,7 +82,7 @@ func newChaosCommand() *cobra.Command {
 The command writes events to an outbox table of a cluster, by AppendNext and several
 concurrent writers, while it kills a relay at random moments: the program behind
 "--", which it starts, kills with SIGKILL and starts again, or whatever the shell command
-of --kill ends, such as a pod. Then it waits until the events that were stored are in
+of --kill ends, such as a pod. Relays that run before are reported: they publish too. Then it waits until the events that were stored are in
 their topic, and reports each one that is lost, twice, out of order, or whose number
 is missing.
 
@@ -221,6 +225,12 @@ func (d *chaosDrill) prepare(ctx context.Context, conf *relay.Config) error {
 		}
 		return outbox.NewID
 	}
+	if d.beside, err = relay.Running(ctx, d.session, conf.Keyspace, app.TableName(conf)); err != nil {
+		return err
+	}
+	if len(d.command) > 0 && len(d.beside) > 0 {
+		fmt.Fprintf(d.errOut, "relays of %s run beside the one that is killed, and may publish in its place: %s\n", app.TableName(conf), strings.Join(d.beside, ", "))
+	}
 	d.ours = make(map[outbox.ID]bool)
 	for aggregate := ids("aggregate_id"); len(d.ours) < d.aggregates; {
 		d.ours[aggregate()] = true
@@ -331,7 +341,7 @@ func (d *chaosDrill) await(ctx context.Context, consumer *verify.Consumer) error
 // report prints the result.
 func (d *chaosDrill) report() error {
 	none := func() []verify.Finding { return []verify.Finding{} }
-	r := chaosReport{Lost: none(), Twice: none(), Gaps: none(), OutOfOrder: none(), Others: none(), Undetermined: d.writers.Undetermined(), Conflicts: d.writers.Conflicts(), Kills: d.kills.Victims[0].Kills()}
+	r := chaosReport{Lost: none(), Twice: none(), Gaps: none(), OutOfOrder: none(), Others: none(), Undetermined: d.writers.Undetermined(), Conflicts: d.writers.Conflicts(), Kills: d.kills.Victims[0].Kills(), Beside: append([]string{}, d.beside...)}
 	var text strings.Builder
 	counts := d.ledger.Check(verify.Window{FromFirst: true}, func(f verify.Finding) {
 		of, word := &r.Others, string(f.Kind)

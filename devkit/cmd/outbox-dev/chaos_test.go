@@ -97,6 +97,16 @@ func TestChaos_ReportsWhatIsLost(t *testing.T) {
 	}
 }
 
+// A relay that runs beside the one that is killed publishes in its place: the report has its name.
+func TestChaos_NamesRelaysBeside(t *testing.T) {
+	t.Parallel()
+	k := testkit.Start(t, testkit.Options{})
+	status, r, out, errOut := runChaos(t, k, "--kills", "1", "--", "sleep", "1000")
+	if status != 0 || len(r.Beside) != 1 || !strings.Contains(errOut, "may publish in its place: "+r.Beside[0]) {
+		t.Errorf("status %d: %s%s", status, out, errOut)
+	}
+}
+
 // What the command cannot do is no result: a relay that ends by itself, a command that kills
 // nothing, a table that does not exist, and no relay at all.
 func TestChaos_Fails(t *testing.T) {
