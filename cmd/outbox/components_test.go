@@ -265,6 +265,9 @@ func TestComponents_WithoutTheExample(t *testing.T) {
 		if _, _, text := asked(t, "GET", "http://"+a.Addr+"/console/static/settings.json", "", ""); strings.Contains(text, `"orders":true`) != step.shown {
 			t.Errorf("with %s the settings of the console are %s", step.add, text)
 		}
+		if _, _, text := asked(t, "GET", "http://"+a.Addr+"/openapi.json", "", ""); strings.Contains(text, "/v1/orders") != step.shown || !strings.Contains(text, "/v1/messages/cancel") {
+			t.Errorf("with %s the description is %s", step.add, text)
+		}
 		if err := a.Shutdown(); err != nil {
 			t.Error(err)
 		}

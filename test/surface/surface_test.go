@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/scylla-outbox/scylla-outbox/internal/apiserver"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/stream"
@@ -189,6 +191,8 @@ func documents(t *testing.T) map[string][]byte {
 	ofMessages := messages.NewAPI(intake).HTTP()
 	ofMessages.Routes = append(ofMessages.Routes, hub.Register)
 	ofMessages.Problems = slices.Concat(ofMessages.Problems, stream.Problems())
+	ofOperators := messages.NewAPI(intake).HTTP() // in the API of operators
+	ofOperators.Routes = []func(huma.API){messages.NewAPI(intake).RegisterKept, messages.NewAPI(intake).RegisterMany}
 	document := func(api apiserver.API) []byte {
 		t.Helper()
 		server, err := apiserver.New(api, apiserver.Config{})
@@ -202,7 +206,7 @@ func documents(t *testing.T) map[string][]byte {
 		t.Fatal(err)
 	}
 	return map[string][]byte{
-		"messages": document(ofMessages), "subscriptions": ofQueues, "admin": admin, "orders": document(ofOrders),
+		"messages": document(ofMessages), "messages-of-operators": document(ofOperators), "subscriptions": ofQueues, "admin": admin, "orders": document(ofOrders),
 	}
 }
 
