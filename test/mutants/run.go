@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -250,12 +251,25 @@ func (s *suite) command(ctx context.Context, env []string, args ...string) *exec
 	return cmd
 }
 
+// output runs a command, and ends the processes that it left: a test that hangs in virtual time
+// does so in a process of its own.
+func output(cmd *exec.Cmd) ([]byte, error) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	kill := func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.Cancel, cmd.WaitDelay = kill, time.Second
+	out, err := cmd.CombinedOutput()
+	if cmd.Process != nil {
+		_ = kill() // none is left, as a rule
+	}
+	return out, err
+}
+
 // trace runs a test without a mutant, and records what it reaches.
 func (s *suite) trace(ctx context.Context, t *test) {
 	file := filepath.Join(filepath.Dir(s.binary), t.name+".trace")
 	defer os.Remove(file)
 	began := time.Now()
-	out, err := s.command(ctx, []string{traceEnv + "=" + file}, "-test.run", "^"+t.name+"$", "-test.short", "-test.timeout", "20m").CombinedOutput()
+	out, err := output(s.command(ctx, []string{traceEnv + "=" + file}, "-test.run", "^"+t.name+"$", "-test.short", "-test.timeout", "20m"))
 	t.took, t.failed, t.detail = time.Since(began), err != nil, firstComplaint(out)
 	text, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -301,7 +315,7 @@ func (s *suite) run(ctx context.Context, m *mutant) (v verdict, detail string) {
 		}
 		tests = tests[n:]
 		limit := 20*time.Second + 10*took
-		out, err := s.command(ctx, []string{idEnv + "=" + strconv.Itoa(m.id)}, "-test.run", "^("+strings.Join(names, "|")+")$", "-test.failfast", "-test.short", "-test.timeout", limit.String()).CombinedOutput()
+		out, err := output(s.command(ctx, []string{idEnv + "=" + strconv.Itoa(m.id)}, "-test.run", "^("+strings.Join(names, "|")+")$", "-test.failfast", "-test.short", "-test.timeout", limit.String()))
 		switch {
 		case err == nil:
 		case bytes.Contains(out, []byte("panic: test timed out")):

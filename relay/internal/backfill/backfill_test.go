@@ -1,6 +1,7 @@
 package backfill
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -40,6 +41,15 @@ func TestBackfill_IsDecided(t *testing.T) {
 	at := func(d time.Duration) func(*decision) {
 		return func(n *decision) { n.ran, n.position = true, ago(d) }
 	}
+	noTTL := facts
+	noTTL.RowTTL = 0
+	logAdded := short
+	logAdded.Logged = ago(500 * time.Hour)
+	shortAltered := facts
+	shortAltered.RowTTL, shortAltered.Altered = 5*time.Hour, ago(10*time.Hour)
+	justAltered := facts
+	justAltered.Altered = ago(time.Minute)
+	first := func(age time.Duration) func(*decision) { return func(n *decision) { n.firstAge = age } }
 	for _, tt := range []struct {
 		name          string
 		need          decision
@@ -54,6 +64,12 @@ func TestBackfill_IsDecided(t *testing.T) {
 		{"first start, age unknown", need(unknown, nil), FirstStart, checkpoint.ScanRunning, time.Time{}, ago(63 * time.Hour)},
 		{"first start, a log for ever", need(forever, nil), FirstStart, checkpoint.ScanRunning, time.Time{}, ago(63 * time.Hour)},
 		{"first start, reads the last hour alone", need(facts, func(n *decision) { n.firstAge = time.Hour }), FirstStart, checkpoint.ScanRunning, time.Time{}, ago(52*time.Minute + 30*time.Second)},
+		{"first start, rows live for ever", need(noTTL, nil), FirstStart, checkpoint.ScanRunning, time.Time{}, ago(63 * time.Hour)},
+		{"first start, rows live shorter than a log that was added", need(logAdded, nil), FirstStart, checkpoint.ScanRunning, time.Time{}, ago(63 * time.Hour)},
+		{"first start, rows live shorter than a log that was altered", need(shortAltered, nil), FirstStart, checkpoint.ScanRunning, time.Time{}, ago(10*time.Hour - 30*time.Second)},
+		{"first start, reads further back than the log", need(facts, first(100*time.Hour)), FirstStart, checkpoint.ScanRunning, time.Time{}, ago(63 * time.Hour)},
+		{"first start, reads the last minute alone", need(facts, first(time.Minute)), FirstStart, checkpoint.ScanRunning, time.Time{}, ago(52500 * time.Millisecond)},
+		{"first start, off, reads the last hour alone", need(facts, func(n *decision) { n.auto, n.firstAge = false, time.Hour }), FirstStart, checkpoint.ScanNotNeeded, time.Time{}, ago(72 * time.Hour)},
 		{"first start, off", need(facts, func(n *decision) { n.auto = false }), FirstStart, checkpoint.ScanNotNeeded, time.Time{}, ago(72 * time.Hour)},
 		{"a short while away", need(facts, at(time.Minute)), "", "", time.Time{}, time.Time{}},
 		{"nearly too long away", need(facts, at(67*time.Hour)), "", "", time.Time{}, time.Time{}},
@@ -61,6 +77,11 @@ func TestBackfill_IsDecided(t *testing.T) {
 		{"nearly too long away, by a clock that is ahead", need(facts, func(n *decision) { at(67 * time.Hour)(n); n.ahead = time.Hour }), Outrun, checkpoint.ScanRunning, ago(67 * time.Hour), ago(62 * time.Hour)},
 		{"a clock that is far ahead", need(facts, func(n *decision) { at(time.Hour)(n); n.ahead = 100 * time.Hour }), Outrun, checkpoint.ScanRunning, ago(time.Hour), ago(2 * time.Minute)},
 		{"first start, by a clock that is ahead", need(facts, func(n *decision) { n.ahead = time.Hour }), FirstStart, checkpoint.ScanRunning, time.Time{}, ago(62 * time.Hour)},
+		{"too long away, a first start reads the last hour alone", need(facts, func(n *decision) { at(68 * time.Hour)(n); n.firstAge = time.Hour }), Outrun, checkpoint.ScanRunning, ago(68 * time.Hour), ago(63 * time.Hour)},
+		{"altered, and rows may not be visible", need(justAltered, at(2*time.Minute)), "", "", time.Time{}, time.Time{}},
+		{"forced, first start, young table", need(young, func(n *decision) { n.forced = ago(5 * time.Hour) }), FirstStart, checkpoint.ScanNotNeeded, time.Time{}, ago(63 * time.Hour)},
+		{"forced, first start, old table", need(facts, func(n *decision) { n.forced = ago(5 * time.Hour) }), Forced, checkpoint.ScanRunning, time.Time{}, ago(2 * time.Minute)},
+		{"forced, first start, off", need(facts, func(n *decision) { n.auto, n.forced = false, ago(5*time.Hour) }), Forced, checkpoint.ScanRunning, ago(72 * time.Hour), ago(2 * time.Minute)},
 		{"too long away, off", need(facts, func(n *decision) { at(68 * time.Hour)(n); n.auto = false }), "", "", time.Time{}, time.Time{}},
 		{"altered after the position", need(altered, at(11*time.Minute)), Unlogged, checkpoint.ScanRunning, ago(13 * time.Minute), ago(10*time.Minute - 30*time.Second)},
 		{"altered before the position", need(altered, at(9*time.Minute)), "", "", time.Time{}, time.Time{}},
@@ -83,7 +104,19 @@ func TestBackfill_IsDecided(t *testing.T) {
 				return
 			}
 			if got == nil || got.Reason != tt.reason || got.State != tt.state || !got.From.Equal(tt.from) || !got.Until.Equal(tt.until) {
-				t.Errorf("decide() = %+v, want %s %s from %s until %s", got, tt.reason, tt.state, tt.from, tt.until)
+				t.Fatalf("decide() = %+v, want %s %s from %s until %s", got, tt.reason, tt.state, tt.from, tt.until)
+			}
+			// A relay that ran may have published rows since the time from which they are scanned, and
+			// another one none before now.
+			mark := tt.from
+			switch {
+			case tt.reason == FirstStart:
+				mark = now
+			case !tt.need.ran:
+				mark = tt.need.forced
+			}
+			if !got.Started.Equal(now) || got.Ranges != Ranges || !got.Forced.Equal(tt.need.forced) || !got.Mark.Equal(mark) {
+				t.Errorf("decide() = %+v, want a scan of %d ranges, started %s, forced from %s, mark %s", got, Ranges, now, tt.need.forced, mark)
 			}
 		})
 	}
@@ -157,11 +190,12 @@ func TestBackfill_FirstStartWaits(t *testing.T) {
 		{"altered by a clock that is ahead", decision{facts: altered(-time.Minute), auto: true}, 210 * time.Second},
 		{"all rows are visible", decision{facts: altered(150 * time.Second), auto: true}, 0},
 		{"altered before the log keeps rows", decision{facts: altered(100 * time.Hour), auto: true}, 0},
+		{"altered before the first minute that is read", decision{facts: altered(53 * time.Second), auto: true, firstAge: time.Minute}, 0},
 		{"scans are off", decision{facts: altered(0)}, 0},
 		{"ran before", decision{facts: altered(0), auto: true, ran: true, position: ago(time.Minute)}, 0},
 	} {
 		n := tt.need
-		n.now, n.firstAge, n.window = now, 72*time.Hour, 2*time.Minute
+		n.now, n.firstAge, n.window = now, cmp.Or(n.firstAge, 72*time.Hour), 2*time.Minute
 		if got := max(0, n.settlesIn()); got != tt.want {
 			t.Errorf("%s: settlesIn() = %s, want %s", tt.name, got, tt.want)
 		}

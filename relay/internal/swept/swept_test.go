@@ -1,41 +1,84 @@
 package swept
 
 import (
+	"maps"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// An aggregate left by the tail reader is recorded until the sweep reader has read it,
-// and at most maxLeft of them.
+// At most maxLeft aggregates are recorded as left; one more replaces them.
 func TestTracker_RemembersABoundedNumber(t *testing.T) {
 	t.Parallel()
 	s := New(false, time.Millisecond)
-	for i := range 3 * maxLeft {
+	for i := range maxLeft {
 		s.Leave(relaytest.EventID(i))
 	}
-	if n := len(s.mu.left); n > maxLeft {
-		t.Errorf("%d aggregates are recorded, want at most %d", n, maxLeft)
+	if n := len(s.mu.left); n != maxLeft {
+		t.Errorf("%d aggregates are recorded, want %d", n, maxLeft)
 	}
-	other := relaytest.EventID(3 * maxLeft)
+	s.Leave(relaytest.EventID(maxLeft))
+	if n := len(s.mu.left); n != 1 {
+		t.Errorf("%d aggregates are recorded after one more, want it alone", n)
+	}
+}
+
+// The sweep reader found the event first because of what the tail reader did around its write
+// time. The last microsecond of a wait and of a failure belong to it, the first of the range to the range.
+func TestTracker_Cause(t *testing.T) {
+	t.Parallel()
+	left, other := relaytest.EventID(1), relaytest.EventID(2)
+	if c := New(true, time.Millisecond).Cause(left, 0); c != TailOff {
+		t.Errorf("Cause() = %s without a tail reader, want tail_off", c)
+	}
+	s := New(false, time.Millisecond)
 	if c := s.Cause(other, 5000); c != beforeStart {
 		t.Errorf("Cause() = %s before the tail reader has read, want before_start", c)
 	}
 	s.Began(time.UnixMicro(5000))
-	for written, want := range map[int64]Cause{3999: beforeStart, 4001: Late} {
+	s.Began(time.UnixMicro(9000)) // has no effect
+	if c := s.Cause(other, 4001); c != Late {
+		t.Errorf("Cause() = %s of a row in the tail reader's range, want late", c)
+	}
+	s.Waited(time.UnixMicro(6000))
+	s.Failed(time.UnixMicro(7000))
+	for written, want := range map[int64]Cause{3999: beforeStart, 4000: HeldBack, 6000: HeldBack, 6001: Failing, 7000: Failing, 7001: Late} {
 		if c := s.Cause(other, written); c != want {
 			t.Errorf("Cause() = %s of a row written at %d, want %s", c, written, want)
 		}
 	}
-	last := relaytest.EventID(3*maxLeft - 1)
-	if c := s.Cause(last, 0); c != Left {
+	s.Leave(left)
+	if c := s.Cause(left, 0); c != Left {
 		t.Errorf("Cause() = %s, want left", c)
 	}
-	if c := s.Cause(last, 0); c == Left {
+	if c := s.Cause(left, 0); c == Left {
 		t.Error("an aggregate remains recorded as left")
 	}
-	if c := New(true, time.Millisecond).Cause(last, 0); c != TailOff {
-		t.Errorf("Cause() = %s without a tail reader, want tail_off", c)
+}
+
+// Each cause has a counter with its name.
+func TestNewMetrics_CountsByCause(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	for c, counter := range NewMetrics(reg) {
+		counter.Add(float64(c + 1))
+	}
+	want := make(map[string]float64)
+	for c := range Causes {
+		want[c.String()] = float64(c + 1)
+	}
+	families, err := reg.Gather()
+	if err != nil || len(families) != 1 || families[0].GetName() != "outbox_relay_events_swept_total" {
+		t.Fatalf("Gather() = %v, %v, want outbox_relay_events_swept_total", families, err)
+	}
+	got := make(map[string]float64)
+	for _, m := range families[0].GetMetric() {
+		got[m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("counters = %v, want %v", got, want)
 	}
 }
