@@ -397,3 +397,57 @@ func TestBackfill_LogOutrunsARelayThatRuns(t *testing.T) {
 		relaytest.CheckTimes(t, got)
 	})
 }
+
+// A relay is killed shortly after a scan. The next one, which reads back events of before the scan
+// and those of it, repeats none of them, whichever topics they are in.
+func TestBackfill_KilledAfterTheScan(t *testing.T) {
+	t.Parallel()
+	for _, topics := range [][]string{{"OrderCreated"}, {"OrderUpdated", "OrderCreated"}} {
+		t.Run(fmt.Sprint(topics), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
+					c.ConfidenceWindow, c.IdleCheckpoint, c.Tail = 30*time.Second, 5*time.Second, TailOff
+				})
+				defer w.close()
+				var all []outbox.Event
+				for seq := range 6 {
+					for aggregate := range 5 {
+						all = append(all, relaytest.Event(aggregate, int64(seq+1), topics[seq/3%len(topics)]))
+					}
+				}
+				write := func(seq int) {
+					for _, e := range all[5*(seq-1) : 5*seq] {
+						w.write(e)
+					}
+				}
+				time.Sleep(time.Minute)
+				_, stop := w.run()
+				write(1)
+				time.Sleep(time.Minute)
+				write(2)
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				write(3)
+				w.exec("ALTER TABLE outbox.outbox_messages WITH cdc = {'enabled': true, 'delta': 'keys'}")
+				write(4)
+				w.exec(cdcOn)
+				write(5)
+				w.crashAfter(20 * time.Second)
+				w.crashAfter(45 * time.Second) // it has scanned
+				if n := len(w.consume(topics...)); n != 25 {
+					t.Fatalf("%d records of 25 events before the start: the test does not reach what it is for", n)
+				}
+				_, stop = w.run()
+				time.Sleep(2 * time.Minute)
+				write(6)
+				time.Sleep(2 * time.Minute)
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				relaytest.CheckOrder(t, w.consume(topics...), all)
+			})
+		})
+	}
+}

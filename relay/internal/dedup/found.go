@@ -12,7 +12,13 @@ import (
 type Found struct {
 	ids  [Stripes]*idSet
 	runs map[gocql.UUID]run
+	// scanned contains the last number that a scan has published, of at most maxScanned aggregates.
+	scanned map[gocql.UUID]int64
+	crowded bool // there are more
 }
+
+// maxScanned bounds the aggregates with events that a scan has published. They may be all of a table.
+const maxScanned = 1 << 18
 
 // run contains the events found of an aggregate: the last one, and a mask of it and the
 // 63 before it, bit 0 being the last.
@@ -23,7 +29,7 @@ type run struct {
 
 // NewFound returns an empty set.
 func NewFound() Found {
-	b := Found{runs: make(map[gocql.UUID]run)}
+	b := Found{runs: make(map[gocql.UUID]run), scanned: make(map[gocql.UUID]int64)}
 	for i := range b.ids {
 		b.ids[i] = newIDSet()
 	}
@@ -48,6 +54,16 @@ func (b *Found) Add(id, aggregate gocql.UUID, sequence int64) {
 	b.runs[aggregate] = r
 }
 
+// AddScanned adds the number of an event that a scan has published. No reader offers it again, so its
+// id is not needed, but the aggregate may have other events.
+func (b *Found) AddScanned(aggregate gocql.UUID, sequence int64) {
+	if last, ok := b.scanned[aggregate]; ok || len(b.scanned) < maxScanned {
+		b.scanned[aggregate] = max(last, sequence)
+	} else {
+		b.crowded = true
+	}
+}
+
 // Size returns the number of events.
 func (b *Found) Size() (n int) {
 	for _, ids := range b.ids {
@@ -56,10 +72,17 @@ func (b *Found) Size() (n int) {
 	return n
 }
 
-// Lines returns the lines of the aggregates.
+// Lines returns the lines of the aggregates; none if any may end before an event that a scan has
+// published.
 func (b *Found) Lines() iter.Seq2[gocql.UUID, Line] {
 	return func(yield func(gocql.UUID, Line) bool) {
+		if b.crowded {
+			return
+		}
 		for aggregate, r := range b.runs {
+			if last := b.scanned[aggregate]; last > r.last {
+				r = run{last, 1}
+			}
 			if !yield(aggregate, r.line()) {
 				return
 			}

@@ -1,6 +1,8 @@
 package dedup
 
 import (
+	"encoding/binary"
+	"maps"
 	"testing"
 
 	"github.com/gocql/gocql"
@@ -38,5 +40,27 @@ func TestBackEvents_Lines(t *testing.T) {
 		if got := b.runs[gocql.UUID{}].line(); got != tt.want {
 			t.Errorf("found %v: %+v, want %+v", tt.found, got, tt.want)
 		}
+	}
+}
+
+// Events that a scan has published end the line of an aggregate that has others. Beyond the
+// aggregates that are remembered, no line is known.
+func TestFound_Scanned(t *testing.T) {
+	t.Parallel()
+	id := func(n uint32) (id gocql.UUID) { binary.BigEndian.PutUint32(id[:], n); return id }
+	b := NewFound()
+	for n := range uint32(maxScanned) {
+		b.AddScanned(id(n), 7)
+	}
+	b.AddScanned(id(1), 5)
+	b.Add(id(100), id(1), 3)
+	b.Add(id(101), id(2), 9)
+	got := maps.Collect(b.Lines())
+	if want := map[gocql.UUID]Line{id(1): {7, 8}, id(2): {9, 10}}; !maps.Equal(got, want) {
+		t.Errorf("Lines() = %v, want %v", got, want)
+	}
+	b.AddScanned(id(maxScanned), 1)
+	if got := maps.Collect(b.Lines()); len(got) > 0 {
+		t.Errorf("Lines() = %v with more aggregates of a scan than are remembered, want none", got)
 	}
 }

@@ -267,15 +267,17 @@ func (f *fields) bytes() []byte {
 	return out
 }
 
-// addTo adds the event to found, unless a scan of the outbox table published it: only the
-// scan would submit it again, and it reads back separately. The numbers of earlier epochs than the
-// current one may have been given again.
+// addTo adds the event to found, and of one that a scan of the outbox table published its number
+// alone: only the scan would submit it again, and it reads back separately. The numbers of earlier
+// epochs than the current one may have been given again.
 func (e *Event) addTo(found *dedup.Found, epoch int64) {
 	sequence := e.Sequence
 	if e.epoch < epoch {
 		sequence = 0
 	}
-	if !e.scanned {
+	if e.scanned {
+		found.AddScanned(e.Aggregate, sequence)
+	} else {
 		found.Add(e.ID, e.Aggregate, sequence)
 	}
 }
