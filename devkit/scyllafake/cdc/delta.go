@@ -60,11 +60,7 @@ func (t *transformer) atomic(col *columnPlan, cell *store.Cell, state *rowState)
 		t.rec.set(id, value)
 	}
 	if state != nil {
-		if cell.Dead {
-			state.set(col.column.ID, nil)
-		} else {
-			state.set(col.column.ID, cell.Value)
-		}
+		state.columns[col.column.ID] = cell.Value // nil of a dead one
 	}
 	return nil
 }
@@ -112,7 +108,7 @@ func (t *transformer) multiCell(col *columnPlan, d *store.ColumnData, state *row
 	if value != nil || gone != nil && before != nil {
 		after = patched(typ, before, value, gone)
 	}
-	state.set(col.column.ID, after)
+	state.columns[col.column.ID] = after
 	return nil
 }
 

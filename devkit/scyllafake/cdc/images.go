@@ -26,8 +26,6 @@ type rowState struct {
 	columns    map[int32][]byte
 }
 
-func (s *rowState) set(id int32, value []byte) { s.columns[id] = value }
-
 // touch returns the state of a row for a write to change, and creates it if needed; nil
 // when it is not used later.
 func (im *images) touch(row *store.Row) *rowState {
@@ -136,9 +134,9 @@ func (s *rowState) load(p *plan, row *store.Row, wanted map[int32]bool) {
 			continue
 		}
 		if d.Cell != nil {
-			s.set(d.ID, bytes.Clone(d.Cell.Value))
+			s.columns[d.ID] = bytes.Clone(d.Cell.Value)
 		} else if len(d.Elements) > 0 {
-			s.set(d.ID, frozenValue(col.column.Type, d.Elements, len(d.Elements)))
+			s.columns[d.ID] = frozenValue(col.column.Type, d.Elements, len(d.Elements))
 		}
 	}
 }
@@ -169,22 +167,19 @@ func (g *group) affected(t *catalog.Table) (statics, rows []affected) {
 		statics = []affected{a}
 	}
 	at := map[string]int{}
-	for i := range g.deletes {
-		at[string(catalog.CompositeKey(g.deletes[i].Clustering))] = len(rows)
-		rows = append(rows, affected{row: &g.deletes[i]})
-	}
-	for _, kind := range [][]store.Row{g.inserts, g.updates} {
-		for i := range kind {
-			name := string(catalog.CompositeKey(kind[i].Clustering))
-			j, ok := at[name]
-			if !ok {
-				j = len(rows)
-				at[name] = j
-				rows = append(rows, affected{row: &kind[i], columns: map[int32]bool{}})
-			}
-			if rows[j].columns != nil {
-				maps.Copy(rows[j].columns, columnSet(&kind[i]))
-			}
+	for i := range g.rows {
+		row := &g.rows[i]
+		name := string(catalog.CompositeKey(row.Clustering))
+		j, ok := at[name]
+		if !ok {
+			j, at[name] = len(rows), len(rows)
+			rows = append(rows, affected{row: row, columns: map[int32]bool{}})
+		}
+		if row.Deleted.Set {
+			rows[j].columns = nil
+		}
+		if rows[j].columns != nil {
+			maps.Copy(rows[j].columns, columnSet(row))
 		}
 	}
 	slices.SortFunc(rows, func(a, b affected) int {

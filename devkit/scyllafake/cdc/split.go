@@ -114,15 +114,14 @@ func needsSplit(c *change) (ts int64, split, ok bool) {
 	return s.ts, s.split, s.hasTS
 }
 
-// group is the changes of one timestamp, each kind in the order of the log.
+// group is the changes of one timestamp, in the order of the log.
 type group struct {
-	ts        int64
-	statics   []store.Row
-	inserts   []store.Row
-	updates   []store.Row
-	deletes   []store.Row
-	ranges    []store.RangeDeletion
-	partition bool
+	ts            int64
+	statics, rows []store.Row
+	ranges        []store.RangeDeletion
+	partition     bool
+
+	updates, deletes []store.Row // come after the inserts in rows
 }
 
 // grouping collects groups by timestamp.
@@ -159,7 +158,7 @@ func splitChange(c *change) []*group {
 			}
 			insert, update := divideInsert(p.row)
 			insert.Marker = row.Marker
-			g.inserts = append(g.inserts, insert)
+			g.rows = append(g.rows, insert)
 			if len(update.Columns) > 0 {
 				g.updates = append(g.updates, update)
 			}
@@ -176,6 +175,9 @@ func splitChange(c *change) []*group {
 	if c.deleted.Set {
 		g := all.at(c.deleted.Timestamp)
 		g.partition = true
+	}
+	for _, g := range all {
+		g.rows = slices.Concat(g.rows, g.updates, g.deletes)
 	}
 	slices.SortFunc(all, func(a, b *group) int { return cmp.Compare(a.ts, b.ts) })
 	return all

@@ -23,6 +23,9 @@ type transformer struct {
 	keyBuf [4][]byte
 	rec    record
 	images *images // nil when the table requires none
+	// partitionImage means that the change deletes the one row of a partition, whose
+	// preimage newer releases log.
+	partitionImage bool
 }
 
 // run appends the log mutations of the base mutation to out: one for each
@@ -45,14 +48,18 @@ func (t *transformer) run(rows Rows) error {
 	}
 	t.keys = keys
 	if t.plan.images() {
-		if t.images, err = loadImages(t.plan, t.base, &c, rows, t.hasPartitionImage(&c)); err != nil {
+		t.partitionImage = t.version.HasPartitionImage() && t.plan.cdc.Preimage != catalog.ImageOff && c.deleted.Set && len(c.rows) == 0 && len(t.plan.base.Clustering) == 0
+		if t.images, err = loadImages(t.plan, t.base, &c, rows, t.partitionImage); err != nil {
 			return err
 		}
 	}
-	if !split {
-		return t.whole(&c, ts)
+	groups := []*group{{ts: ts, rows: c.rows, ranges: c.ranges, partition: c.deleted.Set}}
+	if c.static != nil {
+		groups[0].statics = []store.Row{*c.static}
 	}
-	groups := splitChange(&c)
+	if split {
+		groups = splitChange(&c)
+	}
 	for i, g := range groups {
 		if err := t.group(g, i == len(groups)-1); err != nil {
 			return err
@@ -76,12 +83,6 @@ func withoutRowDeletions(c change) change {
 	return c
 }
 
-// hasPartitionImage reports whether a change deletes the one row of a partition, which
-// newer releases log with its preimage.
-func (t *transformer) hasPartitionImage(c *change) bool {
-	return t.version.HasPartitionImage() && t.plan.cdc.Preimage != catalog.ImageOff && c.deleted.Set && len(c.rows) == 0 && len(t.plan.base.Clustering) == 0
-}
-
 // begin starts the log mutation of a timestamp.
 func (t *transformer) begin(ts int64, rows, width int) error {
 	var stream *topology.StreamID
@@ -103,87 +104,19 @@ func (t *transformer) begin(ts int64, rows, width int) error {
 	return nil
 }
 
-func (t *transformer) end() {
-	if m := t.rec.finish(); m != nil {
-		t.out = append(t.out, m)
-	}
-}
-
-// whole logs a change that needs no splitting.
-func (t *transformer) whole(c *change, ts int64) error {
-	cdc := t.plan.cdc
-	n, width := len(c.rows)+2*len(c.ranges)+1, 0
-	if c.static == nil && !c.deleted.Set {
-		n--
-	}
-	for i := range c.rows {
-		width = max(width, len(c.rows[i].Columns))
-	}
-	if c.static != nil {
-		width = max(width, len(c.static.Columns))
-	}
-	if t.images != nil {
-		n, width = 3*n, max(width, len(t.plan.base.Regulars), len(t.plan.base.Statics))
-		t.images.tracking = cdc.Postimage
-	}
-	if err := t.begin(ts, n, width); err != nil {
-		return err
-	}
-	if cdc.Preimage != catalog.ImageOff {
-		if c.static != nil {
-			t.preimage(nil, columnSet(c.static))
-		}
-		for i := range c.rows {
-			touched := columnSet(&c.rows[i])
-			if c.rows[i].Deleted.Set {
-				touched = nil
-			}
-			t.preimage(&c.rows[i], touched)
-		}
-		if t.hasPartitionImage(c) {
-			t.preimage(&store.Row{}, nil)
-		}
-	}
-	if c.static != nil {
-		if err := t.upsert(c.static, true); err != nil {
-			return err
-		}
-	}
-	for i := range c.rows {
-		row := &c.rows[i]
-		if upserts(row) {
-			if err := t.upsert(row, false); err != nil {
-				return err
-			}
-		}
-		if row.Deleted.Set {
-			t.deleteRow(row)
-		}
-	}
-	for i := range c.ranges {
-		t.deleteRange(&c.ranges[i])
-	}
-	if c.deleted.Set {
-		t.deletePartition()
-	}
-	if cdc.Postimage {
-		if c.static != nil {
-			t.postimage(nil)
-		}
-		for i := range c.rows {
-			t.postimage(&c.rows[i])
-		}
-	}
-	t.end()
-	return nil
-}
-
-// group logs the changes of one timestamp of a split mutation.
+// group logs the changes of one timestamp, between the images of what they touch.
 func (t *transformer) group(g *group, last bool) error {
 	cdc := t.plan.cdc
 	var statics, rows []affected
-	n := len(g.statics) + len(g.inserts) + len(g.updates) + len(g.deletes) + 2*len(g.ranges) + 1
-	width := 4
+	n, width := len(g.statics)+len(g.rows)+2*len(g.ranges), 0
+	if g.partition {
+		n++
+	}
+	for _, rows := range [][]store.Row{g.statics, g.rows} {
+		for i := range rows {
+			width = max(width, len(rows[i].Columns))
+		}
+	}
 	if t.images != nil {
 		// The images of later groups must contain the changes of this one.
 		t.images.tracking = cdc.Postimage || !last
@@ -201,21 +134,25 @@ func (t *transformer) group(g *group, last bool) error {
 		for _, a := range rows {
 			t.preimage(a.row, a.columns)
 		}
+		if t.partitionImage {
+			t.preimage(&store.Row{}, nil)
+		}
 	}
 	for i := range g.statics {
 		if err := t.upsert(&g.statics[i], true); err != nil {
 			return err
 		}
 	}
-	for _, kind := range [][]store.Row{g.inserts, g.updates} {
-		for i := range kind {
-			if err := t.upsert(&kind[i], false); err != nil {
+	for i := range g.rows {
+		row := &g.rows[i]
+		if upserts(row) {
+			if err := t.upsert(row, false); err != nil {
 				return err
 			}
 		}
-	}
-	for i := range g.deletes {
-		t.deleteRow(&g.deletes[i])
+		if row.Deleted.Set {
+			t.deleteRow(row)
+		}
 	}
 	for i := range g.ranges {
 		t.deleteRange(&g.ranges[i])
@@ -231,6 +168,8 @@ func (t *transformer) group(g *group, last bool) error {
 			t.postimage(a.row)
 		}
 	}
-	t.end()
+	if m := t.rec.finish(); m != nil {
+		t.out = append(t.out, m)
+	}
 	return nil
 }
