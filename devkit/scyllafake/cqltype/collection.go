@@ -144,19 +144,15 @@ func Normalize(t *Type, v []byte) []byte {
 		return v
 	}
 	switch t.Kind {
-	case List:
+	case List, Set:
 		elems := make([][]byte, 0, Count(v))
 		for e := range Elements(v) {
 			elems = append(elems, Normalize(t.Elem, e))
 		}
-		return BuildCollection(elems...)
-	case Set:
-		elems := make([][]byte, 0, Count(v))
-		for e := range Elements(v) {
-			elems = append(elems, Normalize(t.Elem, e))
+		if t.Kind == Set {
+			slices.SortStableFunc(elems, t.Elem.Compare)
+			elems = slices.CompactFunc(elems, func(a, b []byte) bool { return t.Elem.Compare(a, b) == 0 })
 		}
-		slices.SortStableFunc(elems, t.Elem.Compare)
-		elems = slices.CompactFunc(elems, func(a, b []byte) bool { return t.Elem.Compare(a, b) == 0 })
 		return BuildCollection(elems...)
 	case Map:
 		type pair struct{ k, v []byte }

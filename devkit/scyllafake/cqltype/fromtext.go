@@ -142,14 +142,9 @@ func (t *Type) intFromText(s string) ([]byte, error) {
 // does not fit or t is of another type.
 func (t *Type) EncodeInt(n int64) (v []byte, ok bool) {
 	switch t.Kind {
-	case TinyInt:
-		return []byte{byte(n)}, n == int64(int8(n))
-	case SmallInt:
-		return binary.BigEndian.AppendUint16(nil, uint16(n)), n == int64(int16(n))
-	case Int:
-		return binary.BigEndian.AppendUint32(nil, uint32(n)), n == int64(int32(n))
-	case BigInt, Timestamp, Time:
-		return EncodeInt64(n), true
+	case TinyInt, SmallInt, Int, BigInt, Timestamp, Time:
+		size := t.FixedSize()
+		return EncodeInt64(n)[8-size:], extend(n, size) == n
 	case Varint:
 		return EncodeVarint(big.NewInt(n)), true
 	}
@@ -159,23 +154,28 @@ func (t *Type) EncodeInt(n int64) (v []byte, ok bool) {
 // DecodeInt decodes a value of an integer type, timestamp, time or date; ok is false
 // for null, the empty value and other types.
 func (t *Type) DecodeInt(v []byte) (n int64, ok bool) {
-	size := t.FixedSize()
-	if size == 0 || len(v) != size {
+	switch t.Kind {
+	case TinyInt, SmallInt, Int, BigInt, Timestamp, Time, Date:
+	default:
 		return 0, false
 	}
-	switch t.Kind {
-	case TinyInt:
-		return int64(int8(v[0])), true
-	case SmallInt:
-		return int64(int16(binary.BigEndian.Uint16(v))), true
-	case Int:
-		return int64(int32(binary.BigEndian.Uint32(v))), true
-	case Date:
-		return int64(binary.BigEndian.Uint32(v)), true
-	case BigInt, Timestamp, Time:
-		return int64(binary.BigEndian.Uint64(v)), true
+	size := t.FixedSize()
+	if len(v) != size {
+		return 0, false
 	}
-	return 0, false
+	for _, b := range v {
+		n = n<<8 | int64(b)
+	}
+	if t.Kind == Date { // has no sign
+		return n, true
+	}
+	return extend(n, size), true
+}
+
+// extend returns the number with the sign of its lowest bytes.
+func extend(n int64, bytes int) int64 {
+	shift := 64 - 8*bytes
+	return n << shift >> shift
 }
 
 // EncodeInt64 serialises a bigint, counter, timestamp or time.

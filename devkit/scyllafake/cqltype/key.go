@@ -60,14 +60,10 @@ func appendScalarKey(dst []byte, t *Type, v []byte) []byte {
 	dst = append(dst, keyValue)
 	be := binary.BigEndian
 	switch t.Kind {
-	case Int:
-		return be.AppendUint32(dst, be.Uint32(v)^1<<31)
-	case BigInt, Timestamp, Time:
-		return be.AppendUint64(dst, be.Uint64(v)^1<<63)
-	case SmallInt:
-		return be.AppendUint16(dst, be.Uint16(v)^1<<15)
-	case TinyInt:
-		return append(dst, v[0]^0x80)
+	case TinyInt, SmallInt, Int, BigInt, Timestamp, Time:
+		dst = append(dst, v...)
+		dst[len(dst)-len(v)] ^= 0x80 // the sign
+		return dst
 	case Boolean:
 		return append(dst, boolByte(v[0]))
 	case Date:
