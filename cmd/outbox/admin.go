@@ -37,7 +37,7 @@ Clients authenticate by a token of admin.tokens, or by a JWT of admin.oidc_issue
 func runAdmin(cmd *cobra.Command, c *app.Config) error {
 	var gate *access.Gate
 	check := func(log *slog.Logger) (err error) {
-		if gate, err = c.Admin.Gate(log); err != nil {
+		if gate, err = c.AdminGate(log); err != nil {
 			return err
 		}
 		_, err = c.HTTP.Proxies()

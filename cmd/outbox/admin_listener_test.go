@@ -58,7 +58,7 @@ func TestAdminListener_MetricsAreNowhereElse(t *testing.T) {
 			t.Parallel()
 			admin := freeAddr(t)
 			args := append(strings.Fields(name), "--ops-addr", admin)
-			args = append(args, "--ops-profiles", "--ops-hosts", "target.example", "--scylla-hosts", b.e.CQLAddr)
+			args = append(args, "--ops-profiles", "--http-hosts", "target.example", "--scylla-hosts", b.e.CQLAddr)
 			if cmd.Flags().Lookup("kafka-seeds") != nil {
 				args = append(args, "--kafka-seeds", b.e.KafkaAddr)
 			}
@@ -251,9 +251,10 @@ func TestAdminListener_AddressesThatDoNotWork(t *testing.T) {
 		{taken.Addr().String(), nil, "ops.addr", false},
 		{"", nil, "ops.addr", true},
 		{"127.0.0.1", nil, "ops.addr", false},
-		{"127.0.0.1:0", []string{"http://x"}, "ops.hosts", true},
+		{"127.0.0.1:0", []string{"http://x"}, "http.hosts", true},
 	} {
-		c := &app.Config{Ops: app.OpsConfig{Addr: x.addr, Hosts: x.hosts}}
+		c := &app.Config{Ops: app.OpsConfig{Addr: x.addr}}
+		c.HTTP.Hosts = x.hosts
 		_, err := app.ServeOps(t.Context(), c, app.NewRegistry(""), log, teardown)
 		var usage cli.UsageError
 		if err == nil || !strings.Contains(err.Error(), x.want) || errors.As(err, &usage) != x.usage {

@@ -55,7 +55,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	gate, err := c.Admin.Gate(log)
+	gate, err := c.AdminGate(log)
 	if err != nil {
 		t.Fatal(err)
 	}

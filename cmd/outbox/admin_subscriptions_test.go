@@ -36,7 +36,7 @@ func (b *verifyFixture) startAdmin(t *testing.T) (do func(method, path, body str
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	gate, err := conf.Admin.Gate(log)
+	gate, err := conf.AdminGate(log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func TestAdmin_TokenIsAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	gate, err := c.Admin.Gate(log)
+	gate, err := c.AdminGate(log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestConfig_TokensReadTheSameForBothServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	for name, gate := range map[string]func(*slog.Logger) (*access.Gate, error){"http": c.HTTP.Gate, "admin": c.Admin.Gate} {
+	for name, gate := range map[string]func(*slog.Logger) (*access.Gate, error){"http": c.HTTP.Gate, "admin": c.AdminGate} {
 		g, err := gate(log)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -188,7 +188,7 @@ func TestConfig_TokensReadTheSameForBothServers(t *testing.T) {
 		var conf app.AdminConfig
 		conf.Tokens = []string{bad}
 		for key, gate := range map[string]func(*slog.Logger) (*access.Gate, error){
-			"http.tokens": (&app.HTTPConfig{Tokens: []string{bad}, TokenRate: 1}).Gate, "admin.tokens": conf.Gate,
+			"http.tokens": (&app.HTTPConfig{Tokens: []string{bad}, TokenRate: 1}).Gate, "admin.tokens": (&app.Config{Admin: conf}).AdminGate,
 		} {
 			if _, err := gate(log); err == nil || !strings.Contains(err.Error(), key) || strings.Contains(err.Error(), secret) {
 				t.Errorf("%s: %q: %v, want it to name the setting and no token", key, bad, err)

@@ -241,7 +241,7 @@ func TestComponents_WithoutTheExample(t *testing.T) {
 		t.Error(err)
 	}
 
-	gate, err := c.Admin.Gate(log)
+	gate, err := c.AdminGate(log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -210,9 +210,9 @@ func TestCompose_PrometheusTargets(t *testing.T) {
 				}
 				found++
 				c := composeConfig(t, name)
-				hosts, err := access.NewHosts(c.Ops.Addr, c.Ops.Hosts)
+				hosts, err := access.NewHosts(c.Ops.Addr, c.HTTP.Hosts)
 				if err != nil || c.Ops.Addr != "0.0.0.0:"+port || !hosts.Allow(target) || hosts.Allow("rebound.example") {
-					t.Errorf("target %s: the process listens on %s for the hosts %v, %v", target, c.Ops.Addr, c.Ops.Hosts, err)
+					t.Errorf("target %s: the process listens on %s for the hosts %v, %v", target, c.Ops.Addr, c.HTTP.Hosts, err)
 				}
 			}
 		}

@@ -92,7 +92,7 @@ func (b *verifyFixture) serveAdmin(role access.Role) {
 		b.t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	gate, err := c.Admin.Gate(log)
+	gate, err := c.AdminGate(log)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -240,7 +240,7 @@ func TestAdmin_LeavesBehindALoadBalancer(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	gate, err := c.Admin.Gate(log)
+	gate, err := c.AdminGate(log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ type Gate struct {
 	log      *slog.Logger
 	tokens   []known
 	issuer   *issuer   // nil without
+	signIn   *signIn   // nil without
 	requests *limits   // by principal
 	failures *limits   // by address
 	only     Principal // of Only
@@ -41,6 +42,11 @@ func New(c Config) (*Gate, error) {
 	}
 	if c.OIDC.Issuer != "" {
 		g.issuer = &issuer{conf: c.OIDC, clock: c.Clock}
+	}
+	if c.OIDC.ClientSecret != "" {
+		if g.signIn, err = newSignIn(g, c.OIDC); err != nil {
+			return nil, fmt.Errorf("access: %w", err)
+		}
 	}
 	return g, nil
 }
@@ -150,7 +156,7 @@ func (g *Gate) jwt(ctx context.Context, secret, from string) (Principal, error) 
 	}
 	why := errors.New("unknown token")
 	if g.issuer != nil && !made(secret) {
-		p, err := g.issuer.verify(ctx, secret)
+		p, err := g.issuer.verify(ctx, secret, "")
 		switch {
 		case err == nil:
 			return p, nil

@@ -61,7 +61,10 @@ func Describe(c *huma.Config) {
 // the operation. An operation without a role needs Admin, so that none is open by
 // mistake.
 func (g *Gate) Huma(ctx huma.Context, next func(huma.Context)) {
-	p, err := g.Authenticate(ctx.Context(), ctx.Header("Authorization"), ctx.RemoteAddr())
+	p, ok, err := g.session(ctx)
+	if !ok {
+		p, err = g.Authenticate(ctx.Context(), ctx.Header("Authorization"), ctx.RemoteAddr())
+	}
 	if err == nil {
 		needed, ok := ctx.Operation().Metadata[roleKey].(Role)
 		if !ok {

@@ -3,6 +3,7 @@ package access
 import (
 	"cmp"
 	"context"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
@@ -33,9 +35,15 @@ type OIDC struct {
 	// RolePrefix is the prefix of viewer, operator and admin in that claim. Default
 	// "outbox-"; other values are ignored.
 	RolePrefix string
+	// ClientSecret is the secret of the client Audience. With it users of a browser can sign in
+	// to the console at ConsoleURL, https://host/console, below which CallbackPath is the
+	// redirect URL of the client at the issuer.
+	ClientSecret, ConsoleURL string
 	// Client sends requests to the issuer. Default: a client with a timeout of 10 s. The
 	// issuer's keys and redirects must also use https, or http on loopback.
 	Client *http.Client
+
+	direct http.RoundTripper // to the issuer, without pauses
 }
 
 // Defaults of OIDC.
@@ -58,9 +66,21 @@ func (o OIDC) withDefaults(clock clocks.Clock) OIDC {
 	if o.Client != nil {
 		own = *o.Client
 	}
-	own.Transport = &line{next: cmp.Or(own.Transport, http.DefaultTransport), clock: clock}
+	o.direct = private{cmp.Or(own.Transport, http.DefaultTransport)}
+	own.Transport = &line{next: o.direct, clock: clock}
 	o.Client = &own
 	return o
+}
+
+// private is a transport that sends no unencrypted requests.
+type private struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (p private) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !Private(r.URL) {
+		return nil, fmt.Errorf("%s://%s is not encrypted, so an attacker on the network could sign tokens; use https", r.URL.Scheme, clip(r.URL.Host))
+	}
+	return p.next.RoundTrip(r)
 }
 
 // Private reports whether a connection to an address is encrypted or stays on this machine,
@@ -69,9 +89,8 @@ func Private(u *url.URL) bool {
 	return u.Scheme == "https" || u.Scheme == "http" && loopbackHost(u.Hostname())
 }
 
-// line is the transport to the issuer. It sends no unencrypted requests, and none for
-// issuerPause after a failure, because any token of an unknown key causes a request. Its
-// errors are errIssuer.
+// line is the transport to the issuer. It sends no requests for issuerPause after a failure,
+// because any token of an unknown key causes a request. Its errors are errIssuer.
 type line struct {
 	next  http.RoundTripper
 	clock clocks.Clock
@@ -83,9 +102,6 @@ type line struct {
 
 // RoundTrip implements http.RoundTripper.
 func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !Private(r.URL) {
-		return nil, fmt.Errorf("%w: %s://%s is not encrypted, so an attacker on the network could sign tokens; use https", errIssuer, r.URL.Scheme, clip(r.URL.Host))
-	}
 	l.mu.Lock()
 	failed, err := l.failed, l.err
 	l.mu.Unlock()
@@ -108,7 +124,7 @@ func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (o OIDC) validate() error {
 	if o.Issuer == "" {
-		return nil
+		return o.validateSignIn()
 	}
 	var errs []error
 	u, err := url.Parse(o.Issuer)
@@ -121,7 +137,7 @@ func (o OIDC) validate() error {
 	if o.Audience == "" {
 		errs = append(errs, errors.New("OpenID Connect audience is required; without it tokens for other services would be accepted"))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.validateSignIn())...)
 }
 
 // issuer verifies tokens. It requests the issuer's keys at the first token, so that
@@ -133,9 +149,16 @@ type issuer struct {
 	group singleflight.Group
 
 	mu       sync.Mutex
-	verifier *oidc.IDTokenVerifier // nil until the issuer responded
+	provider *provider // nil until the issuer responded
 	failed   time.Time
 	err      error
+}
+
+// provider is what the metadata of the issuer determines.
+type provider struct {
+	verifier *oidc.IDTokenVerifier
+	endpoint oauth2.Endpoint
+	scopes   []string // of a sign-in
 }
 
 // errIssuer means that the issuer cannot be reached, so a token cannot be verified.
@@ -144,13 +167,13 @@ var errIssuer = errors.New("the OpenID Connect issuer cannot be reached")
 // errRole means that the token is valid and contains no role.
 var errRole = errors.New("the token contains no role")
 
-// ready returns the verifier of tokens.
-func (i *issuer) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
+// ready returns the provider, whose metadata it requests once.
+func (i *issuer) ready(ctx context.Context) (*provider, error) {
 	i.mu.Lock()
-	v, failed, err := i.verifier, i.failed, i.err
+	p, failed, err := i.provider, i.failed, i.err
 	i.mu.Unlock()
-	if v != nil {
-		return v, nil
+	if p != nil {
+		return p, nil
 	}
 	if err != nil && i.clock.Now().Sub(failed) < issuerPause {
 		return nil, err
@@ -165,18 +188,18 @@ func (i *issuer) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 			i.failed, i.err = i.clock.Now(), fmt.Errorf("%w: %w", errIssuer, err)
 			return nil, i.err
 		}
-		if i.verifier, err = i.verifierOf(ctx, p); err != nil {
+		if i.provider, err = i.providerOf(ctx, p); err != nil {
 			i.failed, i.err = i.clock.Now(), fmt.Errorf("%w: %w", errIssuer, err)
 			return nil, i.err
 		}
-		return i.verifier, nil
+		return i.provider, nil
 	})
 	select {
 	case r := <-ch:
 		if r.Err != nil {
 			return nil, r.Err
 		}
-		return r.Val.(*oidc.IDTokenVerifier), nil //nolint:forcetypeassert // it is what the function above returns
+		return r.Val.(*provider), nil //nolint:forcetypeassert // it is what the function above returns
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: %w", errIssuer, ctx.Err())
 	}
@@ -187,11 +210,13 @@ var publicKey = []string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA,
 }
 
-// verifierOf returns the provider's verifier, which also reports whether it had the keys.
-func (i *issuer) verifierOf(ctx context.Context, p *oidc.Provider) (*oidc.IDTokenVerifier, error) {
+// providerOf reads the metadata of the issuer. The verifier also reports whether it had the keys.
+func (i *issuer) providerOf(ctx context.Context, p *oidc.Provider) (*provider, error) {
 	var said struct {
 		Keys       string   `json:"jwks_uri"`
 		Algorithms []string `json:"id_token_signing_alg_values_supported"`
+		Scopes     []string `json:"scopes_supported"`
+		Methods    []string `json:"token_endpoint_auth_methods_supported"`
 	}
 	if err := p.Claims(&said); err != nil {
 		return nil, fmt.Errorf("read the issuer's metadata: %w", err)
@@ -200,22 +225,40 @@ func (i *issuer) verifierOf(ctx context.Context, p *oidc.Provider) (*oidc.IDToke
 	client := *i.conf.Client
 	client.Transport = &keyFetch{url: said.Keys, next: client.Transport, clock: i.clock}
 	set := oidc.NewRemoteKeySet(oidc.ClientContext(context.WithoutCancel(ctx), &client), said.Keys)
-	return oidc.NewVerifier(i.conf.Issuer, keys{set}, &oidc.Config{ClientID: i.conf.Audience, Now: i.clock.Now, SupportedSigningAlgs: algorithms}), nil
+	out := &provider{endpoint: p.Endpoint(), scopes: []string{oidc.ScopeOpenID, "email"}}
+	out.verifier = oidc.NewVerifier(i.conf.Issuer, keys{set}, &oidc.Config{ClientID: i.conf.Audience, Now: i.clock.Now, SupportedSigningAlgs: algorithms})
+	if u, err := url.Parse(out.endpoint.AuthURL); err == nil && u.Host != "" && !Private(u) {
+		return nil, errors.New("its authorization_endpoint is not encrypted; use https")
+	}
+	// Basic is the default of the standard. One method is chosen, because a code that is sent
+	// twice may revoke the tokens of the first attempt.
+	out.endpoint.AuthStyle = oauth2.AuthStyleInHeader
+	if slices.Contains(said.Methods, "client_secret_post") && !slices.Contains(said.Methods, "client_secret_basic") {
+		out.endpoint.AuthStyle = oauth2.AuthStyleInParams
+	}
+	// Some issuers add the claim with the roles only for the scope of its name.
+	if claim, _, _ := strings.Cut(i.conf.RoleClaim, "."); slices.Contains(said.Scopes, claim) {
+		out.scopes = append(out.scopes, claim)
+	}
+	return out, nil
 }
 
-// verify returns the principal of a JWT.
-func (i *issuer) verify(ctx context.Context, secret string) (Principal, error) {
-	v, err := i.ready(ctx)
+// verify returns the principal of a JWT, which must contain the nonce unless that is empty.
+func (i *issuer) verify(ctx context.Context, secret, nonce string) (Principal, error) {
+	provider, err := i.ready(ctx)
 	if err != nil {
 		return Principal{}, err
 	}
 	var away error
-	t, err := v.Verify(context.WithValue(oidc.ClientContext(ctx, i.conf.Client), awayKey{}, &away), secret)
+	t, err := provider.verifier.Verify(context.WithValue(oidc.ClientContext(ctx, i.conf.Client), awayKey{}, &away), secret)
 	if away != nil {
 		return Principal{}, fmt.Errorf("%w: %w", errIssuer, away)
 	}
 	if err != nil {
 		return Principal{}, fmt.Errorf("verify the token: %w", err)
+	}
+	if nonce != "" && subtle.ConstantTimeCompare([]byte(t.Nonce), []byte(nonce)) != 1 {
+		return Principal{}, errors.New("verify the token: its nonce is not that of this sign-in")
 	}
 	var claims map[string]any
 	if err := t.Claims(&claims); err != nil {

@@ -57,6 +57,7 @@ func New(cfg Config) (*Server, error) {
 		mux.Handle("/console/", cfg.Console)
 		mux.Handle("GET /{$}", http.RedirectHandler("/console/", http.StatusFound))
 		mux.Handle("GET /console", http.RedirectHandler("/console/", http.StatusFound))
+		cfg.Gate.RegisterSignIn(mux, refuseSignIn)
 	}
 	browsers := access.Browsers{Logger: cfg.Logger, Refuse: func(w http.ResponseWriter, r *http.Request, e *access.Error) {
 		p := newProblem(r.Context(), e.Type(), e.Detail)

@@ -20,15 +20,19 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/api"
 )
 
-// Gate returns the access control of the admin API: the principals and their roles.
-func (c *AdminConfig) Gate(log *slog.Logger) (*access.Gate, error) {
-	tokens, err := readTokens("admin.tokens", c.Tokens)
+// AdminGate returns the access control of the admin API: the principals and their roles.
+func (c *Config) AdminGate(log *slog.Logger) (*access.Gate, error) {
+	a := &c.Admin
+	tokens, err := readTokens("admin.tokens", a.Tokens)
 	if err != nil {
 		return nil, cli.WithHint(err, tokenHint)
 	}
 	g, err := access.New(access.Config{
 		Tokens: tokens, Logger: log,
-		OIDC: access.OIDC{Issuer: c.OIDCIssuer, Audience: c.OIDCAudience, RoleClaim: c.OIDCRoleClaim},
+		OIDC: access.OIDC{
+			Issuer: a.OIDCIssuer, Audience: a.OIDCAudience, RoleClaim: a.OIDCRoleClaim,
+			ClientSecret: a.OIDCClientSecret, ConsoleURL: c.Notifications.ConsoleURL,
+		},
 	})
 	if err != nil {
 		return nil, cli.WithHint(fmt.Errorf("admin.tokens: %w", err), tokenHint)
@@ -80,7 +84,7 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 		return nil, err
 	}
 	conf.Subscriptions, conf.Verification = beside.observer, c.verification(deadLetters)
-	if conf.Console, err = c.Admin.console(beside.orders != nil); err != nil {
+	if conf.Console, err = c.Admin.console(gate, beside.orders != nil); err != nil {
 		return nil, err
 	}
 	conf.Archive, conf.Routes = keeper, append(beside.routes(), api.Operators(service, log))
@@ -140,12 +144,12 @@ func (c *Config) apiConfig(session *gocql.Session, log *slog.Logger) (conf admin
 	return conf, err
 }
 
-// console returns the handler of the web console.
-func (c *AdminConfig) console(withOrders bool) (http.Handler, error) {
+// console returns the handler of the web console. gate may be nil.
+func (c *AdminConfig) console(gate *access.Gate, withOrders bool) (http.Handler, error) {
 	if err := console.ValidTraceURL(c.TraceURL); err != nil {
 		return nil, cli.Usage(fmt.Errorf("admin.trace_url: %w", err))
 	}
-	options := []console.Option{console.WithTraceURL(c.TraceURL)}
+	options := []console.Option{console.WithTraceURL(c.TraceURL), console.WithSignIn(gate.SignIn())}
 	if withOrders {
 		options = append(options, console.WithOrders())
 	}

@@ -44,10 +44,10 @@ type OpsServer struct {
 
 // serve starts the ops listener. It returns nil if the listener is off. A panic of a handler
 // is logged and counted, and answered with 500.
-func (c *OpsConfig) serve(ctx context.Context, reg prometheus.Gatherer, ready httpapi.Readiness, log *slog.Logger) (*daemon.HTTPServer, error) {
-	hosts, err := access.NewHosts(c.Addr, c.Hosts)
+func (c *OpsConfig) serve(ctx context.Context, allowed []string, reg prometheus.Gatherer, ready httpapi.Readiness, log *slog.Logger) (*daemon.HTTPServer, error) {
+	hosts, err := access.NewHosts(c.Addr, allowed)
 	if err != nil {
-		return nil, cli.Usage(fmt.Errorf("ops.hosts: %w", err))
+		return nil, cli.Usage(fmt.Errorf("http.hosts: %w", err))
 	}
 	switch c.Addr {
 	case OpsOff:
@@ -67,7 +67,7 @@ func (c *OpsConfig) serve(ctx context.Context, reg prometheus.Gatherer, ready ht
 		http.Error(w, "Internal error; see the log.", http.StatusInternalServerError)
 	})
 	browsers := access.Browsers{Hosts: hosts, Logger: log, Refuse: func(w http.ResponseWriter, _ *http.Request, e *access.Error) {
-		http.Error(w, "Only IP addresses, localhost and the names in ops.hosts are allowed as host.", e.Status)
+		http.Error(w, "Only IP addresses, localhost and the names in http.hosts are allowed as host.", e.Status)
 	}}
 	s, err := daemon.ServeHTTP(ctx, c.Addr, browsers.Wrap(h), log)
 	if err != nil {
@@ -79,7 +79,7 @@ func (c *OpsConfig) serve(ctx context.Context, reg prometheus.Gatherer, ready ht
 // ServeOps starts the ops listener. teardown ends it.
 func ServeOps(ctx context.Context, c *Config, reg prometheus.Gatherer, log *slog.Logger, teardown *daemon.Teardown) (*OpsServer, error) {
 	a := &OpsServer{URL: OpsOff, hosts: c.Scylla.Hosts, Nodes: c.Scylla.Nodes}
-	s, err := c.Ops.serve(ctx, reg, a.Readiness, log)
+	s, err := c.Ops.serve(ctx, c.HTTP.Hosts, reg, a.Readiness, log)
 	if err != nil {
 		return nil, err
 	}

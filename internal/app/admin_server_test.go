@@ -60,7 +60,7 @@ func TestAdminServer_Panics(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	c := OpsConfig{Addr: "127.0.0.1:0"}
-	s, err := c.serve(t.Context(), prometheus.NewRegistry(), func() (bool, any) { panic("no map") }, slog.New(slog.NewTextHandler(&log, nil)))
+	s, err := c.serve(t.Context(), nil, prometheus.NewRegistry(), func() (bool, any) { panic("no map") }, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,11 +78,11 @@ func (c *Config) Check() error {
 	_, err = c.HTTP.Proxies()
 	add(err)
 	add(c.HTTP.checkPair())
-	if len(c.Admin.Tokens) > 0 || c.Admin.OIDCIssuer != "" { // a process without the admin API needs none
-		_, err = c.Admin.Gate(log)
+	if len(c.Admin.Tokens) > 0 || c.Admin.OIDCIssuer != "" || c.Admin.OIDCClientSecret != "" { // a process without the admin API needs none
+		_, err = c.AdminGate(log)
 		add(err)
 	}
-	_, err = c.Admin.console(false)
+	_, err = c.Admin.console(nil, false)
 	add(err)
 	_, err = c.Destinations(log)
 	add(err)

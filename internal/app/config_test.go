@@ -106,7 +106,7 @@ func TestConfig_UnknownKeyNamesTheLikelyOne(t *testing.T) {
 		"relay: {dedup_memory: 1}":        `did you mean "relay.dedup_memory_bytes"?`,
 		"relay: {partitions: 3}":          `did you mean "relay.topic_partitions"?`,
 		"admin: {adr: 'off'}":             `did you mean "admin.addr"?`,
-		"ops: {hsots: [a]}":               `did you mean "ops.hosts"?`,
+		"http: {hsots: [a]}":              `did you mean "http.hosts"?`,
 		"notifications: {backlock: 1}":    "there are notifications.targets, ",
 		"adnim: {addr: 'off'}":            `did you mean "admin"?`,
 		"relay: {hosts: [a]}":             `did you mean "scylla.hosts"?`,

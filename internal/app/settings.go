@@ -150,7 +150,7 @@ type HTTPConfig struct {
 	Tokens       []string `setting:"tokens" production:"true" secret:"true" section:"http access" usage:"tokens of the APIs of messages, subscriptions and orders, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator, admin, consumer(NAMES) of subscriptions and producer(TOPICS) of messages; empty permits everybody, on loopback only"`
 	TokenRate    float64  `setting:"token_requests_per_second" default:"1000" min:"0.001" section:"http access" usage:"requests per second with one token; a burst of twice as many"`
 	Insecure     bool     `setting:"insecure" section:"http server" usage:"serve beyond loopback without TLS, and all but the admin API without tokens, because something else protects the connection"`
-	Hosts        []string `setting:"hosts" section:"http access" usage:"host names that the API answers to without http.tokens, beside localhost, IP addresses and the host of its address; others may be pages that use DNS rebinding"`
+	Hosts        []string `setting:"hosts" section:"ops" usage:"host names in requests to the API without http.tokens, and to ops.addr, such as those of Prometheus targets, beside localhost, IP addresses and the host of the address; others may be pages that use DNS rebinding"`
 	serverConfig `section:"http server"`
 }
 
@@ -187,19 +187,19 @@ type watchConfig struct {
 
 // OpsConfig is the ops listener of each process: metrics, health checks and profiles.
 type OpsConfig struct {
-	Addr     string   `setting:"addr" usage:"address of the ops listener: /metrics, /livez and /readyz, without tokens; off disables it; the default port is 9090 for relay and outbox-dev run, 9091 for orders, 9094 for notifier, 9096 for admin, 9097 for subscriptions, 9099 for messages"`
-	Hosts    []string `setting:"hosts" usage:"host names allowed in requests to ops.addr, such as those of Prometheus targets, beside localhost, IP addresses and the host of ops.addr; others may be pages that use DNS rebinding"`
-	Profiles bool     `setting:"profiles" usage:"serve Go's profiles there too, under /debug/pprof/"`
+	Addr     string `setting:"addr" usage:"address of the ops listener: /metrics, /livez and /readyz, without tokens; off disables it; the default port is 9090 for relay and outbox-dev run, 9091 for orders, 9094 for notifier, 9096 for admin, 9097 for subscriptions, 9099 for messages"`
+	Profiles bool   `setting:"profiles" usage:"serve Go's profiles there too, under /debug/pprof/"`
 }
 
 // AdminConfig is the admin API.
 type AdminConfig struct {
-	Addr          string   `setting:"addr" default:"127.0.0.1:8090" usage:"address of the admin API and its console"`
-	Tokens        []string `setting:"tokens" production:"true" secret:"true" usage:"tokens of the admin API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator and admin; there must be one, or an issuer"`
-	TraceURL      string   `setting:"trace_url" usage:"address of a trace, with {trace_id} and {span_id} in it, that the console links events to, such as http://localhost:16686/trace/{trace_id}"`
-	OIDCIssuer    string   `setting:"oidc_issuer" usage:"URL of an OpenID Connect issuer whose JWTs are accepted as tokens; empty accepts none"`
-	OIDCAudience  string   `setting:"oidc_audience" usage:"required audience of those JWTs: the API's client id"`
-	OIDCRoleClaim string   `setting:"oidc_role_claim" usage:"claim with the roles outbox-viewer, outbox-operator and outbox-admin; dots lead into objects"`
+	Addr             string   `setting:"addr" default:"127.0.0.1:8090" usage:"address of the admin API and its console"`
+	Tokens           []string `setting:"tokens" production:"true" secret:"true" usage:"tokens of the admin API, each NAME:ROLE:sha256:HEX as 'outbox token' prints it; roles are viewer, operator and admin; there must be one, or an issuer"`
+	TraceURL         string   `setting:"trace_url" usage:"address of a trace, with {trace_id} and {span_id} in it, that the console links events to, such as http://localhost:16686/trace/{trace_id}"`
+	OIDCIssuer       string   `setting:"oidc_issuer" usage:"URL of an OpenID Connect issuer whose JWTs are accepted as tokens; empty accepts none"`
+	OIDCAudience     string   `setting:"oidc_audience" usage:"required audience of those JWTs: the API's client id"`
+	OIDCRoleClaim    string   `setting:"oidc_role_claim" usage:"claim with the roles outbox-viewer, outbox-operator and outbox-admin; dots lead into objects"`
+	OIDCClientSecret string   `setting:"oidc_client_secret" secret:"true" usage:"secret of the client admin.oidc_audience at the issuer; with it users sign in to the console at notifications.console_url; its change signs them out"`
 }
 
 // RelayConfig is the relay. A field has the name and the default of that of relay.Config.
@@ -272,7 +272,7 @@ type logConfig struct {
 type notificationsConfig struct {
 	Targets        []string      `setting:"targets" secret:"true" usage:"targets of notifications about dead letters, name=URL each: shoutrrr URLs (slack://, smtp://, pagerduty:// …) or webhook+https://…"`
 	WebhookSecrets []string      `setting:"webhook_secrets" secret:"true" usage:"secrets that sign webhooks, whsec_ and base64, all of them while one is replaced"`
-	ConsoleURL     string        `setting:"console_url" usage:"where the console is, for links in notifications"`
+	ConsoleURL     string        `setting:"console_url" usage:"where the console is, such as https://outbox.example.com/console: for links in notifications, and for admin.oidc_client_secret"`
 	Backlog        int           `setting:"max_open" off:"-1" usage:"how many dead letters may be open; off is no limit"`
 	RatePerMinute  float64       `setting:"rate_per_minute" off:"-1" usage:"how many events may become dead letters per minute; off is no limit"`
 	BlockedAge     time.Duration `setting:"blocked_age" off:"-1" usage:"how long an event may be blocked behind a dead letter; off is no limit"`

@@ -154,7 +154,7 @@ func (d *dev) settings(flags *pflag.FlagSet) (*app.Config, error) {
 	if err != nil || d.config == "" {
 		return c, err
 	}
-	c.Admin.OIDCIssuer = ""
+	c.Admin.OIDCIssuer, c.Admin.OIDCClientSecret = "", ""
 	c.Relay.AddOrders(c.Scylla.Keyspace)
 	d.msgAddr, d.apiAddr, d.subsAddr = c.Messages.Addr, c.Admin.Addr, c.Subscriptions.Addr
 	if !flags.Changed("confidence-window") { // a file for a cluster has minutes

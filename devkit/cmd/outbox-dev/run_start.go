@@ -139,7 +139,7 @@ func (d *dev) startAdmin(ctx context.Context, teardown *daemon.Teardown, beside 
 	d.apiToken = secret
 	d.conf.Admin.Addr = d.apiAddr
 	d.conf.Admin.Tokens = []string{access.Token{Name: "dev", Role: access.Admin, Hash: hash}.String()}
-	gate, err := d.conf.Admin.Gate(d.log)
+	gate, err := d.conf.AdminGate(d.log)
 	if err != nil {
 		return err
 	}

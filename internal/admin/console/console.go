@@ -2,7 +2,8 @@
 // binary, that talk to the HTTP API beside them.
 //
 // It serves files and nothing else: no data, no session, no cookie. The pages
-// authenticate to the API with a bearer token that lives in the browser tab.
+// authenticate to the API with a bearer token that lives in the browser tab, or with the
+// session cookie of package access, which no script can read.
 // docs/design/console.md explains how they are built and why they need no build step.
 package console
 
@@ -54,6 +55,8 @@ type settings struct {
 	TraceURL string `json:"trace_url,omitempty"`
 	// Orders: the API has the operations on orders, too.
 	Orders bool `json:"orders,omitempty"`
+	// SignIn is the name of the issuer at which users sign in.
+	SignIn string `json:"sign_in,omitempty"`
 }
 
 // WithTraceURL links the page of a dead letter to its trace. template is an http or https
@@ -67,6 +70,12 @@ func WithTraceURL(template string) Option {
 // beside its own.
 func WithOrders() Option {
 	return func(s *settings) { s.Orders = true }
+}
+
+// WithSignIn offers the sign-in at the issuer of this name, which the server must have at
+// /console/sign-in. Empty offers none.
+func WithSignIn(issuer string) Option {
+	return func(s *settings) { s.SignIn = issuer }
 }
 
 // ValidTraceURL returns an error for an invalid template of WithTraceURL.

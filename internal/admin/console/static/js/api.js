@@ -1,4 +1,4 @@
-// Client of the API beside the console: JSON, a bearer token, problem+json.
+// Client of the API beside the console: JSON, a bearer token or the session cookie, problem+json.
 import { token } from "./session.js";
 
 // Problem is an error response; status 0 means that there was no response.
@@ -21,8 +21,8 @@ export async function open(path, { method = "GET", query, body, headers, signal 
   let res;
   try {
     res = await fetch(url, {
-      method, signal, cache: "no-store", credentials: "omit", redirect: "error",
-      headers: { Accept: "application/json, application/problem+json", Authorization: `Bearer ${token() ?? ""}`, ...(body ? { "Content-Type": "application/json" } : {}), ...headers },
+      method, signal, cache: "no-store", credentials: "same-origin", redirect: "error",
+      headers: { Accept: "application/json, application/problem+json", ...(token() ? { Authorization: `Bearer ${token()}` } : {}), ...(body ? { "Content-Type": "application/json" } : {}), ...headers },
       body: body ? JSON.stringify(body) : undefined,
     });
   } catch (err) {
@@ -92,6 +92,12 @@ export const api = {
   records: (topic, query, s) => get(`/v1/topics/${id(topic)}/records`, { text: true, ...query }, s),
   audit: (query, s) => get("/v1/audit", query, s),
 };
+
+// signOut ends the session of the cookie, which no script can remove.
+export async function signOut() {
+  const res = await fetch("/console/sign-out", { method: "POST" });
+  if (!res.ok) throw new Problem(res.status, null);
+}
 
 export async function settings() {
   const res = await fetch("/console/static/settings.json");

@@ -1,12 +1,12 @@
 // Starts the console: sign-in, frame, pages, shortcuts.
-import { api, settings, whenUnauthorized } from "./api.js";
-import { dialog } from "./dialog.js";
+import { api, settings, signOut, whenUnauthorized } from "./api.js";
+import { dialog, toast } from "./dialog.js";
 import { fill, h, icon } from "./dom.js";
 import { clock, isLocal, span, useLocal } from "./format.js";
 import * as keys from "./keys.js";
 import { live } from "./live.js";
 import { empty, failed, loading, sentence } from "./parts.js";
-import { go, href, route, start } from "./router.js";
+import { go, href, route, search, start } from "./router.js";
 import { askOtherTabs, keep, leave, me, token } from "./session.js";
 import { roleMeans } from "./words.js";
 import { aggregate } from "./pages/aggregate.js";
@@ -42,16 +42,16 @@ async function boot() {
     const other = await askOtherTabs();
     if (other) keep(other);
   }
-  if (!token()) return signIn();
   try {
-    Object.assign(me, await api.me());
     Object.assign(conf, await settings());
+    if (!token() && !conf.sign_in) return signIn();
+    Object.assign(me, await api.me());
     if (conf.orders && !nav.includes(ordersNav)) {
       nav.splice(-2, 0, ordersNav);
       goTo(ordersNav);
     }
   } catch (err) {
-    if (err.status === 401) return signIn("The token is unknown or has expired.");
+    if (err.status === 401) return signIn(token() && "The token is unknown or has expired.");
     document.title = "Outbox";
     return fill(main, h("h1", { tabindex: "-1" }, "The API does not respond"), failed(err, boot));
   }
@@ -59,7 +59,7 @@ async function boot() {
   live.run();
 }
 
-whenUnauthorized(() => { if (framed) signIn("The token is no longer valid. Nothing was changed."); });
+whenUnauthorized(() => { if (framed) signIn(`The ${token() ? "token is no longer valid" : "session has ended"}. Nothing was changed.`); });
 
 // signIn keeps the address, so that a shared link works after it.
 function signIn(why) {
@@ -72,11 +72,23 @@ function signIn(why) {
   const input = h("input", { type: "password", name: "token", autocomplete: "off", spellcheck: "false", required: true, autofocus: true, "data-key": "token" });
   fill(main, h("form", { class: "panel signin stack", onsubmit: (e) => { e.preventDefault(); keep(input.value.trim()); if (begun) location.reload(); else { fill(main, loading("who you are")); boot(); } } },
     h("h1", { tabindex: "-1" }, "Sign in"),
-    h("p", { class: why ? "danger-text" : "muted", role: why ? "alert" : null }, why ?? "The console needs a token of the API. The token is kept in this browser tab until you close it."),
+    why && h("p", { class: "danger-text", role: "alert" }, why),
+    conf.sign_in && h("div", null, h("button", { class: "button primary", type: "button", "data-key": "issuer", onclick: () => location.assign(`/console/sign-in${search({ return: location.pathname + location.search })}`) }, `Sign in with ${conf.sign_in}`)),
+    !why && h("p", { class: "muted" }, conf.sign_in ? "Or use a token of the API. It is kept in this browser tab until you close it." : "The console needs a token of the API. The token is kept in this browser tab until you close it."),
     h("label", null, "Token", input),
-    h("div", null, h("button", { class: "button primary", type: "submit" }, "Open the console")),
+    h("div", null, h("button", { class: `button${conf.sign_in ? "" : " primary"}`, type: "submit" }, "Open the console")),
     h("p", { class: "small muted" }, "A link may contain it: ", h("code", null, "/console#token=…"), ". It is removed from the address immediately.")));
-  input.focus();
+  (main.querySelector("[data-key=issuer]") ?? input).focus();
+}
+
+// signOutEverywhere ends the session of the cookie and removes the token of all tabs.
+async function signOutEverywhere() {
+  try {
+    if (conf.sign_in) await signOut();
+    leave();
+  } catch (err) {
+    toast(`You are still signed in: ${err.message}.`, { bad: true });
+  }
 }
 
 const brand = () => h("a", { class: "brand", href: href("/"), "data-key": "brand" },
@@ -173,7 +185,7 @@ function who() {
   dialog({
     title: "Who you are",
     content: h("div", { class: "stack tight" }, h("p", null, h("b", null, me.name), ` is ${me.role === "operator" || me.role === "admin" ? "an" : "a"} ${me.role}.`), h("p", { class: "muted" }, sentence(`That role ${roleMeans[me.role] ?? "is unknown to the console"}`))),
-    buttons: [h("span", { class: "grow" }), h("button", { type: "button", class: "button", onclick: leave }, "Sign out of all tabs")],
+    buttons: [h("span", { class: "grow" }), h("button", { type: "button", class: "button", onclick: signOutEverywhere }, "Sign out of all tabs")],
   });
 }
 

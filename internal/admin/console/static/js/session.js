@@ -1,6 +1,7 @@
-// The user of the console: the token of this tab and the rights of its role.
-// The token is in sessionStorage and in the Authorization header, never in a
-// cookie, so no other site can act in the user's name.
+// The user of the console: the token of this tab, if there is one, and the rights of its role.
+// The token is in sessionStorage and in the Authorization header, so no other site can act in
+// the user's name. The cookie of a sign-in at the issuer is out of reach of scripts, and the API
+// accepts changes with it from these pages alone.
 
 const key = "outbox.token";
 let held = null;

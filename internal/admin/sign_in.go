@@ -1,0 +1,46 @@
+package admin
+
+import (
+	"bytes"
+	"html/template"
+	"net/http"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
+)
+
+// signInPage is the page of a sign-in that failed. It needs no script.
+var signInPage = template.Must(template.New("").Parse(`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Sign-in failed · Outbox</title>
+<link rel="stylesheet" href="/console/static/css/palette.css">
+<link rel="stylesheet" href="/console/static/css/base.css">
+<link rel="stylesheet" href="/console/static/css/parts.css">
+<link rel="stylesheet" href="/console/static/css/pages.css">
+</head>
+<body>
+<main><div class="panel signin stack">
+<h1>Sign-in failed</h1>
+<p class="danger-text break" role="alert">{{.What}}</p>
+<p class="break">{{.Fix}}</p>
+<div class="row"><a class="button primary" href="/console/">To the sign-in</a></div>
+</div></main>
+</body>
+</html>
+`))
+
+// refuseSignIn writes signInPage.
+func refuseSignIn(w http.ResponseWriter, _ *http.Request, e *access.SignInError) {
+	var b bytes.Buffer
+	if err := signInPage.Execute(&b, e); err != nil {
+		panic(err) // a struct of texts
+	}
+	h := w.Header()
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(e.Status)
+	_, _ = w.Write(b.Bytes()) // the client has disconnected
+}
