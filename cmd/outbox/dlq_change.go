@@ -137,6 +137,7 @@ database: an interruption pauses it, and 'outbox dlq jobs resume' continues it.`
 		sections = append(sections, app.SectionRetention)
 	case dlq.ActionRedirect:
 		fl.BoolVar(&f.force, "force", false, "skip the checks of relay and breaker")
+		sections = append(sections, app.SectionKafka) // which has the topic
 	case dlq.ActionReplay:
 		fl.BoolVar(&f.canary, "canary", false, "start with 1, 2, 5 and 20 dead letters; pause if one fails with the same error")
 		fl.BoolVar(&f.byPriority, "by-priority", false, "higher priorities first, then the oldest failures; at most 10000 dead letters")

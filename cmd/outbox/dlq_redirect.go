@@ -18,7 +18,7 @@ refuses their size. The relay publishes each at its place in the order of its
 aggregate, as an edit of the topic alone: under a new id, with the original one in
 ce_originalid. The events that it blocks follow, to their own topics. If it fails
 again, 'outbox dlq replay' tries the other topic again, and another redirect changes
-it.
+it. The topic must exist.
 
 Other events of its type are not redirected: set relay.topics for them.`,
 	}, func(_ *cobra.Command, f *dlqChangeFlags) error {

@@ -487,6 +487,9 @@ func runbookDeadLetters(t *testing.T, p, letters *advice) {
 	wrong := b.writeDeadLetter(1, func(l *dlq.DeadLetter) {
 		l.AggregateID, l.Status, l.CreatedAt = b.aggregate("d"), dlq.Suspended, time.Now()
 	})
+	if _, err := kadm.NewClient(b.client).CreateTopic(t.Context(), 1, 1, nil, "others"); err != nil {
+		t.Fatal(err)
+	}
 	show([]string{"redirect 1 dead letter of 1 aggregate"}, "", append(letters.take(t, "Another topic", "outbox dlq redirect", "NAME", "others"), wrong, "--dry-run"))
 
 	one := b.writeDeadLetter(0, func(l *dlq.DeadLetter) {

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"reflect"
 	"time"
@@ -149,6 +150,7 @@ type jobEndpoints struct {
 	audit   *audit
 	archive *archiveEndpoints
 	relays  *relayEndpoints
+	kafka   Kafka // nil if there is no broker
 	waits   func()
 }
 
@@ -192,6 +194,9 @@ func (ep *jobEndpoints) createJob(ctx context.Context, in *newJobInput) (*newJob
 	spec, err := ep.specOf(ctx, &b.JobTarget)
 	if err != nil {
 		return nil, err
+	}
+	if b.Action == dlq.ActionRedirect && !ep.mayExist(ctx, b.Topic) {
+		return nil, invalid(ctx, "body.topic", fmt.Sprintf("topic %q does not exist: create it, or correct the name", b.Topic))
 	}
 	out := new(newJobOutput)
 	if b.DryRun {

@@ -9,6 +9,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
@@ -103,6 +106,29 @@ func (ep *jobEndpoints) specOf(ctx context.Context, b *JobTarget) (spec jobs.Spe
 		return spec, invalid(ctx, "body", err.Error())
 	}
 	return spec, nil
+}
+
+// topicTimeout bounds the question whether a topic exists.
+const topicTimeout = 3 * time.Second
+
+// mayExist reports whether a topic exists, or could not be searched. The relay would create the topic
+// of a misspelt name, so operators create the one they mean.
+func (ep *jobEndpoints) mayExist(ctx context.Context, topic string) bool {
+	if ep.kafka == nil {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, topicTimeout)
+	defer cancel()
+	client, err := ep.kafka.Client(kgo.RequestRetries(1))
+	if err == nil {
+		defer client.Close()
+		var found kadm.TopicDetails
+		if found, err = kadm.NewClient(client).ListTopics(ctx, topic); err == nil {
+			return !errors.Is(found[topic].Err, kerr.UnknownTopicOrPartition)
+		}
+	}
+	ep.log.WarnContext(ctx, "failed to search the topic of a redirect", "topic", topic, "err", err)
+	return true
 }
 
 // which selects the dead letters of a request, by ids or by a filter.

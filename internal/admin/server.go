@@ -97,7 +97,7 @@ func (s *Server) registerEndpoints() {
 	s.live = newLive(cfg, s.metrics, liveSources{reads, bulk, status, s.audit.ready})
 	actions := &actionEndpoints{ops, cfg.DeadLetters, bulk, reads, s.audit, cfg.Schemas, s.live}
 	archives := &archiveEndpoints{ops, cfg.Archive}
-	jobRoutes := &jobEndpoints{ops, cfg.DeadLetters, bulk, s.audit, archives, relays, cfg.JobWaits}
+	jobRoutes := &jobEndpoints{ops, cfg.DeadLetters, bulk, s.audit, archives, relays, cfg.Kafka, cfg.JobWaits}
 
 	reads.register()
 	actions.register()

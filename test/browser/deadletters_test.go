@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
@@ -85,6 +86,13 @@ func TestDeadLetter_Redirect(t *testing.T) {
 	b := w.open(access.Admin, "/dead-letters/"+ids[0].String())
 	b.click("[data-key=act-redirect]")
 	b.sees("dialog", "published to another topic")
+	b.fills("dialog [data-key=reason]", "INC-312 their own topic is too small")
+	b.fills("dialog [data-key=topic]", "orders.elsewere")
+	b.click("dialog [data-key=yes]")
+	b.sees("dialog", `topic "orders.elsewere" does not exist: create it, or correct the name`)
+	if _, err := kadm.NewClient(w.kafka).CreateTopic(t.Context(), 1, 1, nil, "orders.elsewhere"); err != nil {
+		t.Fatal(err)
+	}
 	b.fills("dialog [data-key=topic]", "orders.elsewhere")
 	b.confirm("INC-312 their own topic is too small")
 	b.sees("main h1", "Redirect")
