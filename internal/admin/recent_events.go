@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -13,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/cached"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
@@ -25,6 +27,12 @@ const (
 	maxWritten    = 10_000
 	recentAge     = time.Hour
 	recordsMargin = 5 * time.Second
+)
+
+// recentKept is how long a list is kept for all callers: open pages read it every five seconds.
+const (
+	recentKept    = 3 * time.Second
+	maxRecentKept = 32
 )
 
 // recentAges are the ages up to which the log is read until there are enough events: of a busy table
@@ -96,6 +104,30 @@ type recentEventEndpoints struct {
 	sources *biographySources
 	status  *statusEndpoints
 	written func(ctx context.Context, table string, since time.Time, limit int) ([]WrittenEvent, error)
+
+	mu   sync.Mutex
+	kept map[string]*cached.Value[RecentEventsBody] // by the query
+}
+
+// keeping returns the list of a query, which concurrent and later callers share.
+func (ep *recentEventEndpoints) keeping(q *recentEventsQuery) *cached.Value[RecentEventsBody] {
+	key := fmt.Sprintf("%s %d %d %s", q.State, q.Since.UnixNano(), q.Limit, q.Cursor)
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	v := ep.kept[key]
+	if v == nil {
+		if len(ep.kept) >= maxRecentKept || ep.kept == nil {
+			ep.kept = make(map[string]*cached.Value[RecentEventsBody])
+		}
+		v = cached.New(recentKept, func(ctx context.Context) (b RecentEventsBody, err error) {
+			ctx, cancel := context.WithTimeout(ctx, biographyTimeout)
+			defer cancel()
+			err = ep.heavily(ctx, func() error { return ep.read(ctx, q, time.Now(), &b) })
+			return b, err
+		})
+		ep.kept[key] = v
+	}
+	return v
 }
 
 func (ep *recentEventEndpoints) register() {
@@ -106,7 +138,6 @@ func (ep *recentEventEndpoints) register() {
 }
 
 func (ep *recentEventEndpoints) list(ctx context.Context, in *recentEventsInput) (*recentEventsOutput, error) {
-	now := time.Now()
 	q := recentEventsQuery{recentEventsInput: in}
 	if in.Cursor != "" {
 		if err := readPosition(ctx, in.Cursor, &q.after); err != nil {
@@ -116,14 +147,15 @@ func (ep *recentEventEndpoints) list(ctx context.Context, in *recentEventsInput)
 			return nil, invalid(ctx, "query.cursor", httpapi.ProblemCursor)
 		}
 	}
-	work, cancel := context.WithTimeout(ctx, biographyTimeout)
-	defer cancel()
 	out := &recentEventsOutput{RecentEventsBody{Events: []RecentEvent{}, Gaps: []string{}}}
 	if ep.written == nil {
 		out.Body.Gaps = append(out.Body.Gaps, "This server does not read the CDC log.")
 		return out, nil
 	}
-	if err := ep.heavily(work, func() error { return ep.read(work, &q, now, &out.Body) }); err != nil {
+	work, cancel := context.WithTimeout(ctx, biographyTimeout)
+	defer cancel()
+	var err error
+	if out.Body, err = ep.keeping(&q).Get(work); err != nil {
 		return nil, ep.toProblem(ctx, err, false)
 	}
 	return out, nil

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log"
@@ -117,6 +118,51 @@ func TestRounds_APageTakesFewRoundTrips(t *testing.T) {
 			if err := node.Faults().Remove(id); err != nil {
 				t.Fatal(err)
 			}
+		}
+	})
+}
+
+// However many pages show the newest events, the CDC log is read once in three seconds for a query.
+func TestRounds_RecentEventsAreReadOnceForAllPages(t *testing.T) {
+	virtually(t, func(t *testing.T, _ *scyllafake.Server, session *gocql.Session) {
+		store, err := dlq.Open(session, schema.DefaultKeyspace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reads := 0
+		server, err := New(Config{
+			Session: session, Keyspace: schema.DefaultKeyspace, DeadLetters: store, Gate: access.Only(access.Principal{Name: "local", Role: access.Admin}), Timeout: time.Hour,
+			Written: func(context.Context, string, time.Time, int) ([]WrittenEvent, error) {
+				reads++
+				return nil, nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages := func(path string) {
+			t.Helper()
+			for range 20 {
+				w := httptest.NewRecorder()
+				server.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
+				if w.Code != http.StatusOK {
+					t.Fatalf("%s = %d: %s", path, w.Code, w.Body)
+				}
+			}
+		}
+		want := 0
+		for _, path := range []string{"/v1/events", "/v1/events?limit=8"} {
+			want += len(recentAges)
+			if pages(path); reads != want {
+				t.Errorf("20 times %s: %d reads of the log, want %d", path, reads, want)
+			}
+		}
+		time.Sleep(recentKept)
+		if pages("/v1/events"); reads != want+len(recentAges) {
+			t.Errorf("after %s: %d reads of the log, want %d", recentKept, reads, want+len(recentAges))
+		}
+		for i := range 2 * maxRecentKept { // other queries do not accumulate
+			pages(fmt.Sprintf("/v1/events?limit=%d", 10+i))
 		}
 	})
 }

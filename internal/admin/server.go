@@ -115,7 +115,7 @@ func (s *Server) registerEndpoints() {
 	(&liveEndpoints{ops, s.live}).register()
 	events := newBiographyEndpoints(ops, cfg)
 	events.register()
-	(&recentEventEndpoints{ops, events.sources, status, cfg.Written}).register()
+	(&recentEventEndpoints{operations: ops, sources: events.sources, status: status, written: cfg.Written}).register()
 	routes := &routeEndpoints{operations: ops, audit: s.audit}
 	routes.register([]func(huma.API){topics.New(topics.Config{Kafka: cfg.Kafka, Topics: cfg.Topics, Schemas: cfg.Registry, Logger: cfg.Logger}).Register})
 	apidocs.AddExamples(s.ops.api.OpenAPI(), readExamples())
