@@ -96,7 +96,7 @@ func (s *unsigned) send(ctx context.Context, message string, params *types.Param
 	req.Header = s.header.Clone()
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return err
+		return Unavailable(err)
 	}
 	defer func() { _ = resp.Body.Close() }()          // it was read
 	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer) // only for the connection's sake

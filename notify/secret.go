@@ -69,8 +69,8 @@ func byLength(parts []string) []string {
 	return out
 }
 
-// err returns an error without secrets; it wraps nothing that could contain
-// them.
+// err returns an error without secrets, with the marks of Permanent, Unavailable and
+// After; it wraps nothing that could contain secrets.
 func (r redactor) err(err error) error {
 	if err == nil {
 		return nil
@@ -80,5 +80,15 @@ func (r redactor) err(err error) error {
 	if errors.As(err, &u) { // it contains the requested URL, which may differ
 		text = strings.ReplaceAll(text, u.URL, "***")
 	}
-	return errors.New(r.replacer.Replace(text))
+	out := errors.New(r.replacer.Replace(text))
+	if IsPermanent(err) {
+		out = Permanent(out)
+	}
+	if IsUnavailable(err) {
+		out = Unavailable(out)
+	}
+	if wait := WaitOf(err); wait > 0 {
+		out = After(out, wait)
+	}
+	return out
 }

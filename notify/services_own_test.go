@@ -54,8 +54,14 @@ func TestURL_Forms(t *testing.T) {
 func TestURL_GenericPostsToAnyURL(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, func(n int, w http.ResponseWriter) {
-		if n == 4 {
+		switch n {
+		case 4:
 			w.WriteHeader(http.StatusTeapot)
+		case 5:
+			w.Header().Set("Retry-After", "60")
+			w.WriteHeader(http.StatusTooManyRequests)
+		case 6:
+			panic(http.ErrAbortHandler)
 		}
 	})
 	host := r.Listener.Addr().String()
@@ -81,8 +87,14 @@ func TestURL_GenericPostsToAnyURL(t *testing.T) {
 			t.Errorf("%s: %s %s %v %s", tt.raw, req.Method, req.URL, req.Header, body)
 		}
 	}
-	if err := mustURL(t, "generic://"+host+"?disabletls=yes").Send(t.Context(), testMessage()); err == nil || !strings.Contains(err.Error(), "418") {
-		t.Errorf("a refused message: %v", err)
+	if err := mustURL(t, "generic://"+host+"?disabletls=yes").Send(t.Context(), testMessage()); err == nil || !strings.Contains(err.Error(), "418") || !IsPermanent(err) || IsUnavailable(err) {
+		t.Errorf("a refused message: %v, want a permanent error", err)
+	}
+	if err := mustURL(t, "generic://"+host+"?disabletls=yes").Send(t.Context(), testMessage()); WaitOf(err) != time.Minute || IsPermanent(err) || !IsUnavailable(err) {
+		t.Errorf("a busy receiver: %v, want an unavailable target that asks for a minute", err)
+	}
+	if err := mustURL(t, "generic://"+host+"?disabletls=yes").Send(t.Context(), testMessage()); IsPermanent(err) || !IsUnavailable(err) {
+		t.Errorf("a lost connection: %v, want an unavailable target", err)
 	}
 }
 

@@ -21,7 +21,7 @@ const (
 )
 
 // breaker decides whether the destination of a subscription is called. While it is open
-// nothing is leased. It then permits one call at a time, the probe.
+// nothing is leased. It then permits one call at a time, the probe, each with another message.
 //
 // A failure for which the destination is the likely cause counts as a delivery of its message
 // only if the destination has accepted another message since the last failure of this one: an

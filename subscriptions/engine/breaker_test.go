@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -140,6 +142,74 @@ func TestPush_ErrorsOfAllMessages(t *testing.T) {
 			w.sleep(2 * time.Minute)
 			if n := len(w.db.letters()); target && n != 0 || !target && n != 50 {
 				t.Errorf("target %v: %d dead letters after %d calls", target, n, calls.Load())
+			}
+		})
+	}
+}
+
+// After an outage a target still fails for a quarter of the messages, the oldest ones among
+// them. Probes send others too, all of which are delivered, and the failing ones become dead
+// letters: after their deliveries, or at the first one if the target refuses them for good.
+func TestPush_ProbesPassFailingMessages(t *testing.T) {
+	t.Parallel()
+	const messages, keys, maxReceive = 60, 19, 3
+	for _, tt := range []struct {
+		err      error
+		attempts int
+	}{
+		{errTest, maxReceive},
+		{plugin.Unavailable(errTest), maxReceive},
+		{plugin.Permanent(errTest), 1},
+	} {
+		inBubble(t, func(w *world) {
+			var mu sync.Mutex
+			away, delivered := true, make(map[string]int)
+			target := notify.TargetFunc(func(_ context.Context, m notify.Message) error {
+				mu.Lock()
+				defer mu.Unlock()
+				n, err := strconv.Atoi(m.Title)
+				switch {
+				case err != nil:
+					return plugin.Permanent(err)
+				case away:
+					return plugin.Unavailable(errTest)
+				case n%4 == 0:
+					return tt.err
+				}
+				delivered[m.Title]++
+				return nil
+			})
+			s := pushTo(subscriptions.Subscription{MaxReceive: maxReceive, Backoff: time.Second})
+			s.Push.Title = "{{headers.name.substring(1)}}"
+			w.put(s)
+			p := w.start(func(c *Config) { c.Push.Targets = map[string]notify.Target{"crm": target} })
+			w.many("a", 0, messages, keys)
+			w.sleep(10 * time.Second)
+			mu.Lock()
+			away = false
+			mu.Unlock()
+			for i := range 120 { // failing messages alone would be an outage
+				w.produce("a", "fresh", "e"+strconv.Itoa(4*(messages+i)+1))
+				w.sleep(5 * time.Second)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for i := range messages {
+				if n := delivered[strconv.Itoa(i)]; i%4 != 0 && n != 1 {
+					t.Errorf("%v: e%d is delivered %d times, want once", tt.err, i, n)
+				}
+			}
+			letters := w.db.letters()
+			for _, l := range letters {
+				if l.Attempts != tt.attempts {
+					t.Errorf("%v: the dead letter of %s has %d attempts, want %d", tt.err, l.Headers["name"], l.Attempts, tt.attempts)
+				}
+			}
+			if len(letters) != messages/4 {
+				t.Errorf("%v: %d dead letters, want one for each of %d failing messages", tt.err, len(letters), messages/4)
+			}
+			if v := testValue(t, p.reg, "outbox_subscription_push_suspended"); v != 0 {
+				t.Errorf("%v: deliveries are suspended", tt.err)
 			}
 		})
 	}

@@ -97,6 +97,7 @@ func (g *group) lease(req *subscriptions.Receive) (out []leased) {
 	if g.pusher == nil { // that of a call is its own
 		visibility = min(visibility, r.MaxExtension)
 	}
+	probes := g.pusher.suspended() // a message that fails must not be every probe
 	g.mu.Lock()
 	all, first := g.mu.order, g.mu.first
 	g.mu.first++
@@ -107,7 +108,11 @@ func (g *group) lease(req *subscriptions.Receive) (out []leased) {
 		p := all[(first+i)%len(all)]
 		p.mu.Lock()
 		if q := p.mu.q; q != nil && !p.mu.closed && !p.mu.leaving {
-			batch = q.Lease(batch[:0], n-len(out), max(1, req.MaxPerKey), now, now.Add(visibility), req.Consumer)
+			if batch = batch[:0]; !probes {
+				batch = q.Lease(batch, n-len(out), max(1, req.MaxPerKey), now, now.Add(visibility), req.Consumer)
+			} else if len(out) == 0 {
+				batch = q.Probe(batch, now, now.Add(visibility), req.Consumer)
+			}
 			out = slices.Grow(out, len(batch))
 			for _, d := range batch {
 				out = append(out, leased{d, p, p.mu.epoch})

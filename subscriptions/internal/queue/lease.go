@@ -8,6 +8,22 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/position"
 )
 
+// Probe leases one message, as Lease does, to a consumer that fails: the oldest one of those that
+// were never leased, or else the one whose last lease is the oldest. So a message that is the cause
+// of the failures does not hide the others.
+func (q *Queue) Probe(dst []Delivery, now, until time.Time, consumer string) []Delivery {
+	if !q.CanLease() {
+		return dst
+	}
+	m, end := q.ready.top(), q.offset()+position.Window
+	for _, o := range q.ready.items {
+		if o.offset < end && (o.lease < m.lease || o.lease == m.lease && o.offset < m.offset) {
+			m = o
+		}
+	}
+	return append(dst, q.leaseFirst(m, now, until, consumer))
+}
+
 // CanLease reports whether Lease would return a message.
 func (q *Queue) CanLease() bool {
 	m := q.ready.top()
@@ -23,10 +39,8 @@ func (q *Queue) Lease(dst []Delivery, n, run int, now, until time.Time, consumer
 	}
 	for n > 0 && q.CanLease() {
 		m := q.ready.top()
-		q.ready.remove(m)
-		q.timer(m, until) // that of a run
 		k := 1
-		dst = append(dst, q.lease(m, now, until, consumer))
+		dst = append(dst, q.leaseFirst(m, now, until, consumer))
 		for follows := q.followers(m, min(n, run)); k < min(n, run) && follows(); k++ {
 			dst = append(dst, q.lease(m.lane.take(0), now, until, consumer))
 		}
@@ -36,6 +50,13 @@ func (q *Queue) Lease(dst []Delivery, n, run int, now, until time.Time, consumer
 		}
 	}
 	return dst
+}
+
+// leaseFirst leases a message that is ready, the first one of a run.
+func (q *Queue) leaseFirst(m *message, now, until time.Time, consumer string) Delivery {
+	q.ready.remove(m)
+	q.timer(m, until) // that of a run
+	return q.lease(m, now, until, consumer)
 }
 
 func (q *Queue) lease(m *message, now, until time.Time, consumer string) Delivery {

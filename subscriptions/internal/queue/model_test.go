@@ -153,7 +153,11 @@ func (m *model) lease(n int, visibility time.Duration) {
 	run := rapid.SampledFrom([]int{1, 1, 2, 100}).Draw(m.t, "run")
 	leased := make(map[int64]bool) // by this request
 	byKey := make(map[string]int)
-	for _, d := range m.q.Lease(nil, n, run, m.now, m.now.Add(visibility), "") {
+	lease := func() []Delivery { return m.q.Lease(nil, n, run, m.now, m.now.Add(visibility), "") }
+	if rapid.IntRange(0, 3).Draw(m.t, "probe") == 0 {
+		lease = func() []Delivery { return m.q.Probe(nil, m.now, m.now.Add(visibility), "") }
+	}
+	for _, d := range lease() {
 		f := m.facts[d.Offset]
 		f.delivered++
 		switch {
