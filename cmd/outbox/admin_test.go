@@ -138,6 +138,10 @@ func TestAdmin_TokenIsAccepted(t *testing.T) {
 func TestAdmin_RefusesWhatIsNotSafe(t *testing.T) {
 	t.Parallel()
 	_, file := token(t, "viewer")
+	signIn := filepath.Join(t.TempDir(), "outbox.yaml")
+	if err := os.WriteFile(signIn, []byte("admin: {oidc_issuer: 'https://id.example.com', oidc_audience: outbox, oidc_client_secret: short}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		name string
 		args []string
@@ -149,6 +153,8 @@ func TestAdmin_RefusesWhatIsNotSafe(t *testing.T) {
 		{"OIDC without an audience", []string{"admin", "--config", file, "--admin-oidc-issuer", "https://id.example.com"}, "audience"},
 		{"trust in everybody", []string{"admin", "--config", file, "--http-trusted-proxies", "0.0.0.0/0"}, "http.trusted_proxies"},
 		{"OIDC in the clear", []string{"admin", "--config", file, "--admin-oidc-issuer", "http://id.example.com", "--admin-oidc-audience", "x"}, "https"},
+		{"config check of a sign-in without a console", []string{"config", "check", "--config", signIn}, "notifications.console_url: with"},
+		{"config check of a short secret", []string{"config", "check", "--config", signIn}, "admin.oidc_client_secret: has 5 characters"},
 	} {
 		var out, errOut bytes.Buffer
 		if code := run(tt.args, &out, &errOut); code != cli.ExitUsage || !strings.Contains(errOut.String(), tt.want) {

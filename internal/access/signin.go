@@ -67,18 +67,18 @@ func (o OIDC) validateSignIn() error {
 		return nil
 	}
 	if o.Issuer == "" {
-		return errors.New("OpenID Connect client secret: the issuer is required, too")
+		return errors.New("admin.oidc_client_secret: the issuer is required, too")
 	}
 	var errs []error
 	if n := len(o.ClientSecret); n < minClientSecret {
-		errs = append(errs, fmt.Errorf("OpenID Connect client secret: has %d characters; use the one that the issuer generated, of at least %d", n, minClientSecret))
+		errs = append(errs, fmt.Errorf("admin.oidc_client_secret: has %d characters; use the one that the issuer generated, of at least %d", n, minClientSecret))
 	}
 	u, err := url.Parse(o.ConsoleURL)
 	switch {
 	case err != nil || u.Host == "" || u.Path != strings.TrimSuffix(signInHome, "/") && u.Path != signInHome || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
-		errs = append(errs, fmt.Errorf("console URL %q: with an OpenID Connect client secret it is required, such as https://outbox.example.com/console; the issuer's redirect URL is %s there", clip(o.ConsoleURL), CallbackPath))
+		errs = append(errs, fmt.Errorf("notifications.console_url: with admin.oidc_client_secret it must be a URL such as https://outbox.example.com/console, not %q; the issuer's redirect URL is %s there", clip(o.ConsoleURL), CallbackPath))
 	case !Private(u):
-		errs = append(errs, fmt.Errorf("console URL %q: use https; over http sessions could be stolen", clip(o.ConsoleURL)))
+		errs = append(errs, fmt.Errorf("notifications.console_url %q: use https; over http sessions could be stolen", clip(o.ConsoleURL)))
 	}
 	return errors.Join(errs...)
 }

@@ -386,11 +386,11 @@ func TestSignIn_Config(t *testing.T) {
 	}{
 		{"good", func(*OIDC) {}, ""},
 		{"loopback", func(o *OIDC) { o.ConsoleURL = "http://localhost:8090/console/" }, ""},
-		{"short secret", func(o *OIDC) { o.ClientSecret = "hunter2" }, "client secret: has 7 characters"},
+		{"short secret", func(o *OIDC) { o.ClientSecret = "hunter2" }, "admin.oidc_client_secret: has 7 characters"},
 		{"no issuer", func(o *OIDC) { o.Issuer = "" }, "the issuer is required"},
-		{"no address", func(o *OIDC) { o.ConsoleURL = "" }, "such as https://outbox.example.com/console; the issuer's redirect URL is /console/callback there"},
-		{"other path", func(o *OIDC) { o.ConsoleURL = "https://outbox.example.com/" }, "it is required, such as"},
-		{"query", func(o *OIDC) { o.ConsoleURL += "?a=b" }, "it is required, such as"},
+		{"no address", func(o *OIDC) { o.ConsoleURL = "" }, "such as https://outbox.example.com/console, not \"\"; the issuer's redirect URL is /console/callback there"},
+		{"other path", func(o *OIDC) { o.ConsoleURL = "https://outbox.example.com/" }, "it must be a URL such as"},
+		{"query", func(o *OIDC) { o.ConsoleURL += "?a=b" }, "it must be a URL such as"},
 		{"in the clear", func(o *OIDC) { o.ConsoleURL = "http://outbox.example.com/console" }, "use https"},
 	} {
 		o := good

@@ -35,6 +35,9 @@ func (c *Config) AdminGate(log *slog.Logger) (*access.Gate, error) {
 		},
 	})
 	if err != nil {
+		if a.OIDCIssuer != "" || a.OIDCClientSecret != "" {
+			return nil, cli.WithHint(fmt.Errorf("admin.tokens, admin.oidc_issuer, admin.oidc_client_secret: %w", err), "docs/security.md has an example of the sign-in")
+		}
 		return nil, cli.WithHint(fmt.Errorf("admin.tokens: %w", err), tokenHint)
 	}
 	return g, nil
