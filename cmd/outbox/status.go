@@ -140,17 +140,17 @@ func writeStatus(w io.Writer, b *admin.StatusBody) error {
 func writeRelays(columns io.Writer, b *admin.StatusBody) {
 	for i := range b.Relays {
 		r := &b.Relays[i]
-		fmt.Fprintf(columns, "\nRELAY %s\tOWNER\tSTATE\tEVENTS/S\tLAG\tIN FLIGHT\tBREAKER\tSTALLED TOPICS\n", r.Name)
+		fmt.Fprintf(columns, "\nRELAY %s\tOWNER\tSTATE\tEVENTS/S\tSWEEP LAG (WITH WINDOW)\tIN FLIGHT\tBREAKER\tSTALLED TOPICS\n", r.Name)
 		for j := range r.Shards {
 			s := &r.Shards[j]
-			shard, owner, breaker := r.Table, s.Instance, s.Breaker.State
+			shard, owner, breaker, lag := r.Table, s.Instance, s.Breaker.State, fmt.Sprintf("%.1fs", s.Behind)
 			if s.Shard != nil && s.Shard.Count > 1 {
 				shard = fmt.Sprintf("%s, shard %d of %d", r.Table, s.Shard.Index, s.Shard.Count)
 			}
 			if s.State == "stopped" || s.Silent {
-				owner, breaker = "none", "" // they are those of the past
+				owner, breaker, lag, s.Rates.Published = "none", "", "-", 0 // they are those of the past
 			}
-			fmt.Fprintf(columns, "%s\t%s\t%s\t%.1f\t%.1fs\t%d\t%s\t%s\n", shard, cmp.Or(owner, "-"), s.State, s.Rates.Published, s.Behind, s.InFlight,
+			fmt.Fprintf(columns, "%s\t%s\t%s\t%.1f\t%s\t%d\t%s\t%s\n", shard, cmp.Or(owner, "-"), s.State, s.Rates.Published, lag, s.InFlight,
 				cmp.Or(breaker, "-"), cmp.Or(strings.Join(s.StalledTopics, ", "), "-"))
 		}
 		for j := range r.Instances {

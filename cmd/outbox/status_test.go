@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,34 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/verify"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
+
+// A relay without heartbeats publishes nothing now, and its last lag is not that of now. The lag of one
+// that runs contains the confidence window, as its column states.
+func TestStatus_OfASilentRelay(t *testing.T) {
+	t.Parallel()
+	var r admin.StatusBody
+	if err := json.Unmarshal([]byte(`{"relays":[{"name":"outbox","table":"t","shards":[
+		{"instance":"a","state":"running","behind_seconds":121.5,"rates":{"published":7}},
+		{"instance":"b","state":"silent","silent":true,"behind_seconds":122.5,"rates":{"published":5}}]}]}`), &r); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := writeStatus(&out, &r); err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	for line := range strings.Lines(out.String()) {
+		rows = append(rows, strings.Join(strings.Fields(line), " "))
+	}
+	for _, want := range []string{
+		"RELAY outbox OWNER STATE EVENTS/S SWEEP LAG (WITH WINDOW) IN FLIGHT BREAKER STALLED TOPICS",
+		"t a running 7.0 121.5s 0 - -", "t none silent 0.0 - 0 - -",
+	} {
+		if !slices.Contains(rows, want) {
+			t.Errorf("the status lacks %q:\n%s", want, out.String())
+		}
+	}
+}
 
 // One command prints what waits, who publishes, dead letters by cause, subscriptions and the last
 // verification, with the problem in the first line; as JSON it has the same.
