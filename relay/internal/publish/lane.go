@@ -134,6 +134,7 @@ func (q *queue) sent(it *item, to Partition, alone bool, now time.Time) {
 func (q *queue) rejected(it *item) {
 	it.state, it.attempts = queued, it.attempts-1
 	q.outstanding--
+	q.state.on(recordRejected) // what it waited for was behind the item
 }
 
 // returned records that the item came back with an error. Of several errors the most serious

@@ -29,6 +29,8 @@ type laneEvent uint8
 const (
 	// recordFailed: a record came back with an error.
 	recordFailed laneEvent = iota
+	// recordRejected: a record came back unsent, and is the front now.
+	recordRejected
 	// recordsBack: all records are back, and the front continues immediately.
 	recordsBack
 	// frontRefused: all records are back, and the front was refused.
@@ -59,7 +61,7 @@ var laneAfter = [...]map[laneEvent]laneState{
 	laneReturning: {
 		recordFailed: laneReturning, recordsBack: laneReady, frontRefused: laneSuspect, frontDelayed: laneDelayed, frontHeld: laneHeld, laneOver: laneEnded,
 	},
-	laneDelayed: {recordFailed: laneReturning, delayOver: laneReady},
+	laneDelayed: {recordFailed: laneReturning, recordRejected: laneReady, delayOver: laneReady},
 	laneSuspect: { // an error of the suspect is judged immediately
 		recordFailed: laneSuspect, recordsBack: laneSuspect, frontDelayed: laneHeld, frontHeld: laneHeld, frontGone: laneReady, writeBegun: laneWriting, laneOver: laneEnded,
 	},

@@ -32,6 +32,7 @@ var laneTransitions = []laneTransition{
 	{laneReturning, frontHeld, laneHeld, "all are back, and its topic was refused, without dead letters"},
 	{laneReturning, laneOver, laneEnded, "the relay stops, or its replay failed"},
 	{laneDelayed, recordFailed, laneReturning, "a record before the front comes back with an error"},
+	{laneDelayed, recordRejected, laneReady, "a record before the front comes back unsent"},
 	{laneDelayed, delayOver, laneReady, "its time"},
 	{laneSuspect, recordFailed, laneSuspect, "an error"},
 	{laneSuspect, recordsBack, laneSuspect, "the breaker is open, or it is refused alone"},

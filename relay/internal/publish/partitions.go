@@ -253,6 +253,7 @@ func (ps *partitions) endProbe(l *lane) (next []*lane) {
 		return nil
 	}
 	next = p.suspects
+	delete(p.waiting, l) // the caller continues it
 	for w := range p.waiting {
 		next = append(next, w)
 	}
@@ -274,7 +275,7 @@ func (ps *partitions) counts() (used, busy int) {
 }
 
 // stall marks partitions without an acknowledgement since AttemptTimeout as stalled. It returns
-// these, the suspects that wait for their probes, and how long each stalled partition that is not
+// these, the suspects that wait for their turn or the records before them, and how long each stalled partition that is not
 // gated is silent.
 func (ps *partitions) stall(now time.Time) (stalls []StalledTopic, suspects []*lane, silent map[Partition]time.Duration) {
 	ps.mu.Lock()
@@ -285,6 +286,9 @@ func (ps *partitions) stall(now time.Time) (stalls []StalledTopic, suspects []*l
 		if p.state == partTakes && (p.open > 0 || p.creating) && now.Sub(p.since) >= ps.cfg.AttemptTimeout {
 			p.state = partStalled
 			stalls = append(stalls, StalledTopic{Topic: key.Topic, Partition: key.Part, Since: p.since, Records: p.open})
+			if p.probe != nil {
+				suspects = append(suspects, p.probe)
+			}
 			suspects, p.suspects = append(suspects, p.suspects...), nil
 		}
 		switch p.state {

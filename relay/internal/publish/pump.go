@@ -105,6 +105,7 @@ func (p *Publisher) executeLocked(l *lane, s *step, v *view, now time.Time) (aga
 	case actSend:
 		return p.sendLocked(l, l.firstQueued(), v, now)
 	case actProbe:
+		p.endProbeLocked(l) // of another partition: the topic has got more since
 		p.partitions.beginProbe(v.part, l)
 		return true
 	case actSuspect, actGiveUp, actSpill:

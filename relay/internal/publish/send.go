@@ -183,9 +183,9 @@ func (p *Publisher) makeTopicLocked(topic string, l *lane) {
 			v := p.viewLocked(l, now)
 			switch s := l.decide(&v, now); {
 			case err == nil, s.do != actMakeTopic || l.firstQueued().topic != topic: // it does not wait for this topic now
-			case failure.Classify(err) == failure.Permanent:
+			case failure.Classify(err) == failure.Permanent && l.outstanding == 0:
 				l.fail(err)
-			default:
+			default: // records before it decide: it asks again when they are back
 				continue
 			}
 			p.pumpLocked(l)

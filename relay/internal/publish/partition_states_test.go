@@ -1,0 +1,84 @@
+package publish
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
+)
+
+// suspectLane returns a lane whose front was refused.
+func suspectLane(b *fixture, aggregate int) *lane {
+	id := relaytest.Event(aggregate, 1, "OrderUpdated").AggregateID.UUID()
+	l := newLane(id, b.publisher.mu.of(id), dedup.Line{}, b.publisher.producer)
+	l.state = laneSuspect
+	return l
+}
+
+// The probe of a partition that stalls decides again, as the suspects behind it: it becomes a dead
+// letter with the other waiting events.
+func TestPartitions_StallReturnsTheProbe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, nil)
+		defer b.close()
+		ps, key := &b.publisher.partitions, Partition{"OrderUpdated", 1}
+		probe, behind := suspectLane(b, 1), suspectLane(b, 2)
+		ps.begin(&item{part: key, sentAt: time.Now()})
+		ps.beginProbe(key, probe)
+		ps.wait(key, behind, forProbe)
+		stalls, lanes, _ := ps.stall(time.Now().Add(b.cfg.AttemptTimeout))
+		if len(stalls) != 1 || !slices.Equal(lanes, []*lane{probe, behind}) {
+			t.Errorf("stall() = %v and %d lanes, want the partition, its probe and the suspect behind it", stalls, len(lanes))
+		}
+	})
+}
+
+// A suspect whose partition takes nothing more waits for it. When it ends its own probe, it is not
+// among the lanes that decide again then: its caller continues it.
+func TestPartitions_EndProbeReturnsOthersAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, nil)
+		defer b.close()
+		ps, key := &b.publisher.partitions, Partition{"OrderUpdated", 1}
+		probe, other := suspectLane(b, 1), suspectLane(b, 2)
+		other.state = laneReady
+		ps.begin(&item{part: key, sentAt: time.Now()})
+		ps.beginProbe(key, probe)
+		ps.stall(time.Now().Add(b.cfg.AttemptTimeout))
+		if !ps.wait(key, probe, forPartition) || !ps.wait(key, other, forPartition) {
+			t.Fatal("a stalled partition takes records")
+		}
+		if next := ps.endProbe(probe); !slices.Equal(next, []*lane{other}) {
+			t.Errorf("endProbe() = %d lanes, want the other one", len(next))
+		}
+	})
+}
+
+// The records of a suspect go to another partition once its topic has more. Its probe of the former
+// one ends then: the lanes behind it would wait for ever.
+func TestPublisher_ProbesOnePartition(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, nil)
+		defer b.close()
+		p := b.publisher
+		former, now := Partition{"OrderUpdated", 1}, Partition{"OrderUpdated", 5}
+		probe, behind := suspectLane(b, 1), suspectLane(b, 2)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.partitions.beginProbe(former, probe)
+		p.partitions.wait(former, behind, forProbe)
+		p.executeLocked(probe, &step{do: actProbe}, &view{part: now}, time.Now())
+		if left := p.partitions.mu.of[former]; left != nil {
+			t.Errorf("the former partition has the probe %p, want none", left.probe)
+		}
+		if p.partitions.mu.of[now].probe != probe {
+			t.Error("the lane does not probe its partition")
+		}
+	})
+}
