@@ -41,62 +41,42 @@ func (c ScyllaConfig) Addresses() string {
 // Session connects to the database. keyspace may be empty. Without a component of [ScyllaConfig.Need]
 // it returns an error of usage.
 func (c ScyllaConfig) Session(keyspace string) (*gocql.Session, error) {
-	s, err := c.connect(keyspace)
-	// So the driver reports a missing keyspace. A session that checks it before would double the round trips.
-	if errors.Is(err, gocql.ErrNoConnectionsStarted) && keyspace != "" {
-		if missing := c.checkKeyspace(keyspace); missing != nil {
-			err = missing
-		}
-	}
+	// For a missing keyspace the driver only reports that it made no connections, so the
+	// keyspace is checked first.
+	cluster, err := c.Cluster("")
 	if err != nil {
 		return nil, err
 	}
-	if keyspace != "" {
-		err = c.components.check(context.Background(), s, keyspace) // the driver's timeout bounds it
+	s, err := cluster.CreateSession()
+	if err == nil && keyspace != "" {
+		var name string
+		err = s.Query("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?", keyspace).Scan(&name)
+		missing := errors.Is(err, gocql.ErrNotFound)
+		if err == nil {
+			err = c.components.check(context.Background(), s, keyspace) // the driver's timeout bounds it
+		}
+		sessions.Close(s)
+		switch {
+		case missing:
+			return nil, cli.WithHint(fmt.Errorf("keyspace %s does not exist", keyspace), "outbox schema migrate creates it")
+		case errors.As(err, new(cli.UsageError)):
+			return nil, err
+		}
+		if err == nil {
+			// A new one, because a host selection policy belongs to one session.
+			if cluster, err = c.Cluster(keyspace); err != nil {
+				return nil, err
+			}
+			s, err = cluster.CreateSession()
+		}
 	}
-	switch {
-	case err == nil:
-	case errors.As(err, new(cli.UsageError)):
-		sessions.Close(s)
-		return nil, err
-	default:
-		sessions.Close(s)
+	if err != nil {
 		return nil, c.away(err)
 	}
 	if c.Nodes != nil {
 		c.Nodes.Follow(s)
 	}
 	return s, nil
-}
-
-// connect creates a session.
-func (c ScyllaConfig) connect(keyspace string) (*gocql.Session, error) {
-	cluster, err := c.Cluster(keyspace)
-	if err != nil {
-		return nil, err
-	}
-	s, err := cluster.CreateSession()
-	if err != nil {
-		return nil, c.away(err)
-	}
-	return s, nil
-}
-
-// checkKeyspace returns nil if the keyspace exists.
-func (c ScyllaConfig) checkKeyspace(keyspace string) error {
-	s, err := c.connect("")
-	if err != nil {
-		return err
-	}
-	defer sessions.Close(s)
-	var name string
-	switch err := s.Query("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?", keyspace).Scan(&name); {
-	case errors.Is(err, gocql.ErrNotFound):
-		return cli.WithHint(fmt.Errorf("keyspace %s does not exist", keyspace), "outbox schema migrate creates it")
-	case err != nil:
-		return c.away(err)
-	}
-	return nil
 }
 
 func (c ScyllaConfig) away(err error) error {
@@ -117,9 +97,6 @@ func (c ScyllaConfig) SessionOnceUp(ctx context.Context, keyspace string, log *s
 		var err error
 		if attempt > 1 {
 			err = c.Listening(ctx)
-			if err == nil && keyspace != "" {
-				err = c.checkKeyspace(keyspace) // a session in a missing one fails, and leaves goroutines behind
-			}
 		}
 		if err == nil {
 			s, err = c.Session(keyspace)
