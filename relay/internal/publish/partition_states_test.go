@@ -6,6 +6,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
@@ -18,6 +22,14 @@ func suspectLane(b *fixture, aggregate int) *lane {
 	return l
 }
 
+// probeBehindARecord returns a partition and its probe, which waits for a record there.
+func probeBehindARecord(b *fixture) (ps *partitions, key Partition, probe *lane) {
+	ps, key, probe = &b.publisher.partitions, Partition{"OrderUpdated", 1}, suspectLane(b, 1)
+	ps.begin(&item{part: key, sentAt: time.Now()})
+	ps.beginProbe(key, probe)
+	return ps, key, probe
+}
+
 // The probe of a partition that stalls decides again, as the suspects behind it: it becomes a dead
 // letter with the other waiting events.
 func TestPartitions_StallReturnsTheProbe(t *testing.T) {
@@ -25,10 +37,8 @@ func TestPartitions_StallReturnsTheProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
-		ps, key := &b.publisher.partitions, Partition{"OrderUpdated", 1}
-		probe, behind := suspectLane(b, 1), suspectLane(b, 2)
-		ps.begin(&item{part: key, sentAt: time.Now()})
-		ps.beginProbe(key, probe)
+		ps, key, probe := probeBehindARecord(b)
+		behind := suspectLane(b, 2)
 		ps.wait(key, behind, forProbe)
 		stalls, lanes, _ := ps.stall(time.Now().Add(b.cfg.AttemptTimeout))
 		if len(stalls) != 1 || !slices.Equal(lanes, []*lane{probe, behind}) {
@@ -44,11 +54,9 @@ func TestPartitions_EndProbeReturnsOthersAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
-		ps, key := &b.publisher.partitions, Partition{"OrderUpdated", 1}
-		probe, other := suspectLane(b, 1), suspectLane(b, 2)
+		ps, key, probe := probeBehindARecord(b)
+		other := suspectLane(b, 2)
 		other.state = laneReady
-		ps.begin(&item{part: key, sentAt: time.Now()})
-		ps.beginProbe(key, probe)
 		ps.stall(time.Now().Add(b.cfg.AttemptTimeout))
 		if !ps.wait(key, probe, forPartition) || !ps.wait(key, other, forPartition) {
 			t.Fatal("a stalled partition takes records")
@@ -79,6 +87,37 @@ func TestPublisher_ProbesOnePartition(t *testing.T) {
 		}
 		if p.partitions.mu.of[now].probe != probe {
 			t.Error("the lane does not probe its partition")
+		}
+	})
+}
+
+// The creation of a topic fails for a lane that has records with the producer: their own results decide
+// about them, and the lane asks again when they are back.
+func TestPublisher_RefusedTopicIsNoResultOfRecords(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, nil)
+		defer b.close()
+		b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Topic: "Secret", Err: kerr.TopicAuthorizationFailed, Count: -1})
+		p := b.publisher
+		lanes := []*lane{suspectLane(b, 1), suspectLane(b, 2)}
+		p.mu.Lock()
+		for i, l := range lanes {
+			it := &item{event: relaytest.Event(1+i, 2, "Secret"), topic: "Secret"}
+			l.state, l.items = laneReady, []*item{it}
+			l.part, l.key = Partition{"Secret", 0}, it.recordKey()
+			p.makeTopicLocked("Secret", l)
+		}
+		lanes[1].outstanding = 1
+		p.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if lanes[0].state == laneReady {
+			t.Error("the refusal of the topic has no effect on a lane without records")
+		}
+		if l := lanes[1]; l.err != nil || l.state != laneReady {
+			t.Errorf("the lane with a record has the error %v and state %s, want none and ready", l.err, laneStates[l.state])
 		}
 	})
 }
