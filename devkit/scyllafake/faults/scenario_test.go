@@ -94,7 +94,7 @@ func TestFailure_Messages(t *testing.T) {
 	for want, f := range map[string]*Failure{
 		"Cannot achieve consistency level for cl TWO. Requires 2, alive 1": {Code: cqlerr.Unavailable, Received: 1, Consistency: &two},
 		"injected fault 1001": {Code: cqlerr.Overloaded},
-		"as told":             {Code: cqlerr.Server, Message: "as told"},
+		"by the scenario":     {Code: cqlerr.Server, Message: "by the scenario"},
 	} {
 		if got := f.error(write(engine.OpWrite, engine.One, kv), "batchlog").Message; got != want {
 			t.Errorf("message %q, want %q", got, want)

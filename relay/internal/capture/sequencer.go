@@ -129,23 +129,21 @@ func (s *Sequencer) admit(ctx context.Context, e cdclog.StoredEvent, began int64
 // Without a proof, an event whose row was written as it was created, since began, is not published:
 // a repetition is better than a loss. Any other one is.
 func (s *Sequencer) published(ctx context.Context, e *cdclog.StoredEvent, v publish.Verdict, began int64) (published bool, err error) {
-	known := s.sink.Fate(e, began, e.Written)
-	if v == publish.Left && known == earlier.Unpublished {
-		return false, nil
-	}
-	var fate earlier.Fate
-	err = s.retry(ctx, &e.Event, func() (err error) {
-		if v == publish.Left {
-			fate, err = s.sink.Prove(ctx, e, false)
-		} else {
-			fate, err = s.sink.Find(ctx, e)
+	var known, fate earlier.Fate
+	read := func() (err error) { fate, err = s.sink.Find(ctx, e); return err }
+	if v == publish.Left {
+		if known = s.sink.Fate(e, began, e.Written); known == earlier.Unpublished {
+			return false, nil
 		}
-		return err
-	})
-	if v == publish.Left && fate == earlier.Doubtful {
-		return err == nil && (known == earlier.Doubtful || e.Rewritten()), err
+		read = func() (err error) { fate, err = s.sink.Prove(ctx, e, false); return err }
 	}
-	return err == nil && fate.Settled(), err
+	switch err := s.retry(ctx, &e.Event, read); {
+	case err != nil:
+		return false, err
+	case v == publish.Left && fate == earlier.Doubtful:
+		return known == earlier.Doubtful || e.Rewritten(), nil
+	}
+	return fate.Settled(), nil
 }
 
 // patience returns the wait for a missing number of an aggregate. It halves for each
