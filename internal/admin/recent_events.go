@@ -221,7 +221,7 @@ func (ep *recentEventEndpoints) readLog(ctx context.Context, in *recentEventsQue
 func (ep *recentEventEndpoints) complete(ctx context.Context, in *recentEventsQuery, oldest time.Time, b *RecentEventsBody) error {
 	cut := func() {
 		if len(b.Events) > in.Limit {
-			b.Events = b.Events[:in.Limit]
+			b.Events = slices.Clone(b.Events[:in.Limit]) // the page is kept, and not all that was read
 			last := &b.Events[in.Limit-1]
 			b.Next = in.Next(positionOf(eventPlace{last.WrittenAt, last.EventID, oldest}))
 		}
