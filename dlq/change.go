@@ -52,7 +52,7 @@ func (c *changer) try(ctx context.Context) (_ DeadLetter, done bool, _ error) {
 	if err != nil {
 		return DeadLetter{}, errors.Is(err, ErrNotFound) && c.cons == s.db.Serial, err
 	}
-	if m, err := c.settled(ctx, &old); err != nil {
+	if m, err := c.findEarlierAttempt(ctx, &old); err != nil {
 		return DeadLetter{}, false, err
 	} else if m != nil {
 		s.leave(ctx, m)
@@ -92,8 +92,8 @@ func (c *changer) try(ctx context.Context) (_ DeadLetter, done bool, _ error) {
 	return *l, true, nil
 }
 
-// settled returns the earlier attempt that made the change, or nil.
-func (c *changer) settled(ctx context.Context, now *DeadLetter) (*move, error) {
+// findEarlierAttempt returns the earlier attempt that made the change, or nil.
+func (c *changer) findEarlierAttempt(ctx context.Context, now *DeadLetter) (*move, error) {
 	if len(c.open) == 0 || now.Version < c.open[0].new.Version {
 		return nil, nil
 	}

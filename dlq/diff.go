@@ -32,8 +32,8 @@ type HeaderChange struct {
 // Empty reports whether there is no difference.
 func (d *Difference) Empty() bool { return d.Payload == "" && len(d.Headers) == 0 }
 
-// Changed names what differs, without contents: "payload", and the names of headers.
-func (d *Difference) Changed() (names []string) {
+// ChangedParts names what differs, without contents: "payload", and the names of headers.
+func (d *Difference) ChangedParts() (names []string) {
 	if d.Payload != "" {
 		names = append(names, "payload")
 	}

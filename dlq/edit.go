@@ -68,7 +68,7 @@ func (e Edit) Fits(l *DeadLetter) error {
 	if e.Equal(l.Content()) {
 		return fmt.Errorf("edit dead letter %s: %w: it changes nothing; replay publishes the event as it is", l.EventID, ErrInvalidEdit)
 	}
-	if _, ok := SubscriptionOf(l.Table); ok {
+	if _, ok := ParseSubscription(l.Table); ok {
 		return nil // the record of any producer: it has the fields that it has
 	}
 	event := outbox.Event{ // ids fit, whatever the columns of the event's table are

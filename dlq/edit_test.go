@@ -61,7 +61,7 @@ func TestEdit_KeepsTheOriginalAndItsPlace(t *testing.T) {
 		if err != nil || len(edits) != 2 || edits[0].ID != first || edits[1].ID != second || !edits[0].Equal(edit2) || edits[0].Actor != eve {
 			t.Errorf("Edits() = %+v, %v", edits, err)
 		}
-		if of, err := b.OriginalOf(ctx, first); err != nil || of != id {
+		if of, err := b.FindOriginal(ctx, first); err != nil || of != id {
 			t.Errorf("OriginalOf() = %s, %v", of, err)
 		}
 		claimed, err := b.Claim(ctx, id, me, time.Minute)
@@ -75,7 +75,7 @@ func TestEdit_KeepsTheOriginalAndItsPlace(t *testing.T) {
 			t.Errorf("the history lacks the published id: %+v", h[len(h)-1])
 		}
 	}
-	if _, err := b.OriginalOf(ctx, gocql.MustRandomUUID()); !errors.Is(err, ErrNotFound) {
+	if _, err := b.FindOriginal(ctx, gocql.MustRandomUUID()); !errors.Is(err, ErrNotFound) {
 		t.Errorf("OriginalOf() of no edit = %v", err)
 	}
 }

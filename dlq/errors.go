@@ -93,8 +93,8 @@ func (by *Actor) checkVersion(l *DeadLetter) error {
 	return &VersionError{EventID: l.EventID, Want: by.Version, Have: l.Version}
 }
 
-// refused returns the error of an action that the status of l does not allow.
-func refused(action Action, l *DeadLetter, hint string) error {
+// newRefusedError returns the error of an action that the status of l does not allow.
+func newRefusedError(action Action, l *DeadLetter, hint string) error {
 	return &RefusedError{
 		EventID: l.EventID, Action: action, Status: l.Status, ClaimedBy: l.ClaimedBy, ClaimedUntil: l.ClaimedUntil, Hint: hint,
 	}
@@ -103,7 +103,7 @@ func refused(action Action, l *DeadLetter, hint string) error {
 // may returns a *RefusedError unless the status of l allows the action.
 func may(action Action, l *DeadLetter) error {
 	if _, ok := transitions[action][l.Status]; !ok {
-		return refused(action, l, "")
+		return newRefusedError(action, l, "")
 	}
 	return nil
 }

@@ -97,8 +97,8 @@ func known(s Status) bool {
 	return false
 }
 
-// labeled reports whether f selects the priority and tags of the dead letter.
-func (f *Filter) labeled(l *DeadLetter) bool {
+// matchesLabels reports whether f selects the priority and tags of the dead letter.
+func (f *Filter) matchesLabels(l *DeadLetter) bool {
 	for _, t := range f.Tags {
 		if !slices.Contains(l.Tags, t) {
 			return false
@@ -128,6 +128,6 @@ func (f *Filter) matches(l *DeadLetter) bool {
 		ok = ok || s == l.Status
 	}
 	return ok && (f.Outcome == "" || f.Outcome == l.Outcome.Kind) && (f.ErrorClass == "" || f.ErrorClass == l.ErrorClass) && (f.EventType == "" || f.EventType == l.EventType) &&
-		(f.Aggregate == "" || f.Aggregate == l.AggregateID) && (f.Table == "" || f.Table == l.Table) && f.labeled(l) && !l.FirstFailedAt.Before(f.Since) &&
+		(f.Aggregate == "" || f.Aggregate == l.AggregateID) && (f.Table == "" || f.Table == l.Table) && f.matchesLabels(l) && !l.FirstFailedAt.Before(f.Since) &&
 		(f.Until.IsZero() || l.FirstFailedAt.Before(f.Until)) && f.contains(l)
 }

@@ -83,8 +83,8 @@ func checkTags(tags []string) error {
 	return errors.Join(errs...)
 }
 
-// sorted returns the tags in order, each once; nil without any.
-func sorted(tags []string) []string {
+// sortTags returns the tags in order, each once; nil without any.
+func sortTags(tags []string) []string {
 	if len(tags) == 0 {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (c *Labels) of(l *DeadLetter) (priority int, tags []string) {
 		priority = *c.Priority
 	}
 	tags = append(slices.Clone(l.Tags), c.AddTags...)
-	return priority, sorted(slices.DeleteFunc(tags, func(t string) bool { return slices.Contains(c.RemoveTags, t) }))
+	return priority, sortTags(slices.DeleteFunc(tags, func(t string) bool { return slices.Contains(c.RemoveTags, t) }))
 }
 
 // labelsChanged describes a change of labels for the history.

@@ -70,9 +70,9 @@ type pace struct {
 // listPace is the pace of a listing that may be long.
 var listPace = pace{most: 8, page: 1000, ahead: 1000}
 
-// paceOf returns the pace of a listing of which a caller waits for n dead letters: it reads many
+// newPace returns the pace of a listing of which a caller waits for n dead letters: it reads many
 // hours at once, each no further than needed.
-func paceOf(n int) pace {
+func newPace(n int) pace {
 	return pace{first: min(max(n/8, 15), 63), most: 127, page: min(max(n, 50), listPace.page), ahead: min(max(n/4, 50), listPace.page)}
 }
 
@@ -144,12 +144,12 @@ func (r *listReader) open(ctx context.Context) error {
 	r.opened, r.width = true, r.pace.first
 	r.ctx, r.cancel = context.WithCancel(ctx)
 	if r.list.kind == kindAggregate {
-		r.buckets = []time.Time{r.list.bucketOf(r.until)}
+		r.buckets = []time.Time{r.list.bucketAt(r.until)}
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.lists.db.Timeout)
 	defer cancel()
-	iter := r.lists.db.Select(ctx, r.lists.stmt.buckets, r.list.kind, r.list.value, r.list.bucketOf(r.since), r.until).Prefetch(0).Iter()
+	iter := r.lists.db.Select(ctx, r.lists.stmt.buckets, r.list.kind, r.list.value, r.list.bucketAt(r.since), r.until).Prefetch(0).Iter()
 	var b time.Time
 	for iter.Scan(&b) {
 		r.buckets = append(r.buckets, b)
@@ -238,7 +238,7 @@ type anyOf struct {
 	done    []bool
 }
 
-func newAnyOf(readers []reader) reader {
+func newUnion(readers []reader) reader {
 	if len(readers) == 1 {
 		return readers[0]
 	}
@@ -311,7 +311,7 @@ type allOf struct {
 	begun   bool
 }
 
-func newAllOf(readers []reader) reader {
+func newIntersection(readers []reader) reader {
 	if len(readers) == 1 {
 		return readers[0]
 	}

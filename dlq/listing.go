@@ -26,11 +26,11 @@ func (ls *lists) reader(f *Filter, p pace) reader {
 				some = append(some, sh)
 			}
 		}
-		all = append(all, newAnyOf(some))
+		all = append(all, newUnion(some))
 	}
 	if f.Aggregate != "" {
 		add([]string{kindAggregate}, f.Aggregate)
-		return newAllOf(all) // short enough
+		return newIntersection(all) // short enough
 	}
 	open, done := len(f.Status) == 0, len(f.Status) == 0
 	for _, st := range f.Status {
@@ -69,7 +69,7 @@ func (ls *lists) reader(f *Filter, p pace) reader {
 		}
 		add([]string{kindStatus}, values...)
 	}
-	return newAllOf(all)
+	return newIntersection(all)
 }
 
 const (
@@ -169,7 +169,7 @@ func (l *listing) read(ctx context.Context, ids []gocql.UUID) (deadLetters map[g
 }
 
 func onList(l *DeadLetter, f listKey) bool {
-	for _, g := range listsOf(l) {
+	for _, g := range listKeys(l) {
 		if g == f {
 			return true
 		}
@@ -181,7 +181,7 @@ func onList(l *DeadLetter, f listKey) bool {
 func (ls *lists) dropRow(ctx context.Context, r row, version int64) {
 	ctx, cancel := context.WithTimeout(ctx, ls.db.Timeout)
 	defer cancel()
-	err := ls.db.Query(ctx, ls.stmt.lookupDrop, droppedAt(version), r.list.kind, r.list.value, r.list.bucketOf(r.at), r.at, r.event).
+	err := ls.db.Query(ctx, ls.stmt.lookupDrop, droppedAt(version), r.list.kind, r.list.value, r.list.bucketAt(r.at), r.at, r.event).
 		Idempotent(true).Exec()
 	if err != nil {
 		ls.db.Log.Debug("failed to remove a stale entry of a list; readers skip it", "event_id", r.event, "err", err)

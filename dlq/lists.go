@@ -34,8 +34,8 @@ const (
 	kindDoneTag   = "done_tag"
 )
 
-// listsOf returns the lists that contain a dead letter.
-func listsOf(l *DeadLetter) []listKey {
+// listKeys returns the lists that contain a dead letter.
+func listKeys(l *DeadLetter) []listKey {
 	if !l.PurgedAt.IsZero() {
 		return []listKey{{kindStatus, string(l.Status)}}
 	}
@@ -56,8 +56,8 @@ func listsOf(l *DeadLetter) []listKey {
 	return out
 }
 
-// bucketOf returns the partition of a list: an hour, or for an aggregate one partition.
-func (f listKey) bucketOf(at time.Time) time.Time {
+// bucketAt returns the partition of a list: an hour, or for an aggregate one partition.
+func (f listKey) bucketAt(at time.Time) time.Time {
 	if f.kind == kindAggregate {
 		return time.Unix(0, 0).UTC()
 	}
@@ -103,10 +103,10 @@ func (ls *lists) addMany(ctx context.Context, deadLetters []listed) error {
 	for _, x := range deadLetters {
 		l := x.dead
 		for _, f := range x.on {
-			if err := ls.openBucket(ctx, f, f.bucketOf(l.FirstFailedAt)); err != nil {
+			if err := ls.openBucket(ctx, f, f.bucketAt(l.FirstFailedAt)); err != nil {
 				return err
 			}
-			b.Query(ls.stmt.lookupAdd, f.kind, f.value, f.bucketOf(l.FirstFailedAt), l.FirstFailedAt, l.EventID, addedAt(l.Version))
+			b.Query(ls.stmt.lookupAdd, f.kind, f.value, f.bucketAt(l.FirstFailedAt), l.FirstFailedAt, l.EventID, addedAt(l.Version))
 		}
 		if x.chain {
 			b.Query(ls.stmt.chainAdd, l.Table, chainBucket(l.AggregateID), l.AggregateID, l.Sequence, l.WrittenAt, l.EventID, addedAt(l.Version))
@@ -122,7 +122,7 @@ func (ls *lists) addMany(ctx context.Context, deadLetters []listed) error {
 	// buckets.
 	for _, x := range deadLetters {
 		for _, f := range x.on {
-			if err := ls.openBucket(ctx, f, f.bucketOf(x.dead.FirstFailedAt)); err != nil {
+			if err := ls.openBucket(ctx, f, f.bucketAt(x.dead.FirstFailedAt)); err != nil {
 				return err
 			}
 		}
@@ -144,7 +144,7 @@ func (ls *lists) dropMany(ctx context.Context, deadLetters []listed) error {
 
 func (ls *lists) dropFrom(b *gocql.Batch, l *DeadLetter, at int64, off []listKey, chain bool) {
 	for _, f := range off {
-		b.Query(ls.stmt.lookupDrop, droppedAt(at), f.kind, f.value, f.bucketOf(l.FirstFailedAt), l.FirstFailedAt, l.EventID)
+		b.Query(ls.stmt.lookupDrop, droppedAt(at), f.kind, f.value, f.bucketAt(l.FirstFailedAt), l.FirstFailedAt, l.EventID)
 	}
 	if chain {
 		b.Query(ls.stmt.chainDrop, droppedAt(at), l.Table, chainBucket(l.AggregateID), l.AggregateID, l.Sequence, l.WrittenAt, l.EventID)
@@ -220,10 +220,10 @@ func listsWithout(a, b *DeadLetter) []listKey {
 	var out []listKey
 	moved := !a.FirstFailedAt.Equal(b.FirstFailedAt)
 	have := make(map[listKey]bool, 4)
-	for _, f := range listsOf(b) {
+	for _, f := range listKeys(b) {
 		have[f] = true
 	}
-	for _, f := range listsOf(a) {
+	for _, f := range listKeys(a) {
 		if moved || !have[f] {
 			out = append(out, f)
 		}
@@ -298,7 +298,7 @@ func (ls *lists) oldest(ctx context.Context, kind string, parts []*hourCount) (o
 	for _, p := range parts {
 		for _, hour := range p.hours {
 			g.Go(func() error {
-				at, ok, err := ls.firstOf(gctx, bucketKey{listKey{kind, p.value}, hour.Unix()})
+				at, ok, err := ls.firstFailure(gctx, bucketKey{listKey{kind, p.value}, hour.Unix()})
 				mu.Lock()
 				defer mu.Unlock()
 				if ok && (oldest.IsZero() || at.Before(oldest)) { // otherwise it moved on just now

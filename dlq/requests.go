@@ -69,7 +69,7 @@ func (m *requestMarks) from(table string, now time.Time) time.Time {
 	return mark.done.Add(-requestOverlap)
 }
 
-func (m *requestMarks) finished(table string, at time.Time) {
+func (m *requestMarks) markFinished(table string, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if mark := m.mu.by[table]; mark != nil && at.After(mark.done) {

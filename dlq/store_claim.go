@@ -31,7 +31,7 @@ func (s *Store) Claim(ctx context.Context, event gocql.UUID, owner string, lease
 			return planned{}, err
 		}
 		if l.Status == Processing && l.ClaimedBy != owner && s.db.Clock.Now().Before(l.ClaimedUntil) {
-			return planned{}, refused(ActionClaim, l, "")
+			return planned{}, newRefusedError(ActionClaim, l, "")
 		}
 		p := claimFor(owner, s.db.Millis().Add(lease))
 		p.line = Change{By: owner}
@@ -54,7 +54,7 @@ func (s *Store) Claim(ctx context.Context, event gocql.UUID, owner string, lease
 		return DeadLetter{}, err
 	}
 	if l.Status != Processing || l.ClaimedBy != owner {
-		return DeadLetter{}, refused(ActionClaim, &l, "the claim was lost immediately")
+		return DeadLetter{}, newRefusedError(ActionClaim, &l, "the claim was lost immediately")
 	}
 	return l, nil
 }
@@ -71,7 +71,7 @@ func claimFor(owner string, until time.Time) planned {
 // has lost the claim and must stop its work on the dead letter.
 func (s *Store) Extend(ctx context.Context, event gocql.UUID, owner string, lease time.Duration) error {
 	_, err := s.change(ctx, event, ActionExtend, func(l *DeadLetter) (planned, error) {
-		if err := owned(ActionExtend, l, owner); err != nil {
+		if err := checkOwner(ActionExtend, l, owner); err != nil {
 			return planned{}, err
 		}
 		p := claimFor(owner, s.db.Millis().Add(lease))
@@ -97,7 +97,7 @@ func (s *Store) resolve(ctx context.Context, event gocql.UUID, owner string, how
 		return fmt.Errorf("resolve dead letter %s: %w", event, err)
 	}
 	_, err := s.change(ctx, event, ActionSettle, func(l *DeadLetter) (planned, error) {
-		err := owned(ActionSettle, l, owner)
+		err := checkOwner(ActionSettle, l, owner)
 		if err != nil && l.Status.Open() && l.Status != Processing && unclaimed(l) {
 			err = nil
 		}
@@ -108,7 +108,7 @@ func (s *Store) resolve(ctx context.Context, event gocql.UUID, owner string, how
 			return planned{}, err
 		}
 		how := how.of(l)
-		return s.resolved(how, Change{By: owner, Why: how.Note}), nil
+		return s.planResolve(how, Change{By: owner, Why: how.Note}), nil
 	})
 	return s.resolvedAlready(ctx, err, event, how)
 }
@@ -126,7 +126,7 @@ func (s *Store) resolvedAlready(ctx context.Context, err error, event gocql.UUID
 	return err
 }
 
-func (s *Store) resolved(how Outcome, line Change) planned {
+func (s *Store) planResolve(how Outcome, line Change) planned {
 	at := s.db.Millis()
 	set := append(unclaimed, []assignment{
 		{"next_attempt", nil},
@@ -149,15 +149,15 @@ func (s *Store) resolved(how Outcome, line Change) planned {
 // final.
 func (s *Store) Fail(ctx context.Context, event gocql.UUID, owner string, f Failure) (Status, error) {
 	l, err := s.change(ctx, event, ActionFail, func(l *DeadLetter) (planned, error) {
-		if err := owned(ActionFail, l, owner); err != nil {
+		if err := checkOwner(ActionFail, l, owner); err != nil {
 			return planned{}, err
 		}
-		return s.failed(l, owner, f), nil
+		return s.planFail(l, owner, f), nil
 	})
 	return l.Status, err
 }
 
-func (s *Store) failed(l *DeadLetter, owner string, f Failure) planned {
+func (s *Store) planFail(l *DeadLetter, owner string, f Failure) planned {
 	at, replays := s.db.Millis(), l.Replays+1
 	next, strategy, to := f.NextAttempt.UTC().Truncate(time.Millisecond), f.Strategy, Pending
 	if strategy == "" {
@@ -223,7 +223,7 @@ func (s *Store) failed(l *DeadLetter, owner string, f Failure) planned {
 // one is blocked again.
 func (s *Store) Unclaim(ctx context.Context, event gocql.UUID, owner, why string) error {
 	_, err := s.change(ctx, event, ActionUnclaim, func(l *DeadLetter) (planned, error) {
-		if err := owned(ActionUnclaim, l, owner); err != nil {
+		if err := checkOwner(ActionUnclaim, l, owner); err != nil {
 			return planned{}, err
 		}
 		if l.Strategy == StrategyFollow {
@@ -244,10 +244,10 @@ func (s *Store) Unclaim(ctx context.Context, event gocql.UUID, owner, why string
 // unclaimed clears the claim; its capacity is its length, so that append copies it.
 var unclaimed = []assignment{{"claimed_by", nil}, {"claimed_until", nil}}[:2:2]
 
-// owned returns a *RefusedError unless owner has claimed l.
-func owned(action Action, l *DeadLetter, owner string) error {
+// checkOwner returns a *RefusedError unless owner has claimed l.
+func checkOwner(action Action, l *DeadLetter, owner string) error {
 	if l.Status != Processing || l.ClaimedBy != owner {
-		return refused(action, l, "it is not claimed by "+owner)
+		return newRefusedError(action, l, "it is not claimed by "+owner)
 	}
 	return nil
 }
@@ -327,12 +327,12 @@ func (s *Store) ResolveMany(ctx context.Context, settled []Settlement, owner str
 			out[i] = fmt.Errorf("resolve dead letter %s: %w", st.DeadLetter.EventID, err)
 			continue
 		}
-		if owned(ActionSettle, &st.DeadLetter, owner) != nil {
+		if checkOwner(ActionSettle, &st.DeadLetter, owner) != nil {
 			continue
 		}
 		how := st.How.of(&st.DeadLetter)
 		settled[i].How = how
-		many[i] = &changing{old: st.DeadLetter, plan: s.resolved(how, Change{By: owner, Why: how.Note})}
+		many[i] = &changing{old: st.DeadLetter, plan: s.planResolve(how, Change{By: owner, Why: how.Note})}
 		good = append(good, many[i])
 	}
 	s.changeMany(ctx, ActionSettle, good)

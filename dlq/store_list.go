@@ -32,7 +32,7 @@ func (s *Store) ListFirst(ctx context.Context, f Filter, n int) (found []DeadLet
 	if f.Text != "" || f.ErrorCode != "" || f.Outcome != "" || f.MinPriority != nil {
 		size *= perMatch
 	}
-	err = s.list(ctx, paceOf(n+1), listing{s: s, f: &f, size: size, most: size, texts: true, each: func(l *DeadLetter) error {
+	err = s.list(ctx, newPace(n+1), listing{s: s, f: &f, size: size, most: size, texts: true, each: func(l *DeadLetter) error {
 		if more = len(found) == n; more {
 			return ErrStop
 		}
@@ -306,7 +306,7 @@ func (s *Store) Oldest(ctx context.Context, st Status) (DeadLetter, error) {
 		return DeadLetter{}, err
 	}
 	for _, h := range slices.Backward(hours) {
-		l, err := s.oldestOf(ctx, st, h)
+		l, err := s.oldestInHour(ctx, st, h)
 		if !errors.Is(err, ErrNotFound) {
 			return l, err
 		}
@@ -314,8 +314,8 @@ func (s *Store) Oldest(ctx context.Context, st Status) (DeadLetter, error) {
 	return DeadLetter{}, fmt.Errorf("%s: %w", st, ErrNotFound)
 }
 
-// oldestOf is Oldest of an hour.
-func (s *Store) oldestOf(ctx context.Context, st Status, hour time.Time) (DeadLetter, error) {
+// oldestInHour is Oldest of an hour.
+func (s *Store) oldestInHour(ctx context.Context, st Status, hour time.Time) (DeadLetter, error) {
 	qctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
 	iter := s.db.Select(qctx, "SELECT event_id FROM "+s.db.Keyspace+".dead_letter_lookups WHERE kind = ? AND value = ? AND bucket = ?"+

@@ -30,7 +30,7 @@ func (s *Store) dueNow() planned {
 // Discard resolves the dead letter without publishing it, and unblocks the aggregate.
 func (s *Store) Discard(ctx context.Context, event gocql.UUID, by Actor) error {
 	return s.operate(ctx, event, ActionDiscard, by, func(l *DeadLetter) (planned, error) {
-		return s.skip(ctx, l, s.resolved(Outcome{Kind: OutcomeDiscarded, Note: by.Reason}, Change{}), "is never published")
+		return s.skip(ctx, l, s.planResolve(Outcome{Kind: OutcomeDiscarded, Note: by.Reason}, Change{}), "is never published")
 	})
 }
 
@@ -38,7 +38,7 @@ func (s *Store) Discard(ctx context.Context, event gocql.UUID, by Actor) error {
 // aggregate.
 func (s *Store) ResolveByHand(ctx context.Context, event gocql.UUID, by Actor) error {
 	return s.operate(ctx, event, ActionResolve, by, func(l *DeadLetter) (planned, error) {
-		return s.skip(ctx, l, s.resolved(Outcome{Kind: OutcomeByHand, Note: by.Reason}, Change{}), "is not published by the relay")
+		return s.skip(ctx, l, s.planResolve(Outcome{Kind: OutcomeByHand, Note: by.Reason}, Change{}), "is not published by the relay")
 	})
 }
 
@@ -47,7 +47,7 @@ func (s *Store) ResolveByHand(ctx context.Context, event gocql.UUID, by Actor) e
 // in its topic is refused.
 func (s *Store) Reopen(ctx context.Context, event gocql.UUID, by Actor) error {
 	return s.operate(ctx, event, ActionReopen, by, func(*DeadLetter) (planned, error) {
-		p := s.suspended("reopened by " + by.Name + reasonOf(by))
+		p := s.planSuspend("reopened by " + by.Name + formatReason(by))
 		p.set = append(p.set, assignment{"unblocked", true}, assignment{"outcome", nil}, assignment{"outcome_note", nil}, assignment{"resolved_at", nil})
 		change := p.change
 		p.change = func(l *DeadLetter) {
@@ -70,7 +70,7 @@ func (s *Store) Unblock(ctx context.Context, event gocql.UUID, by Actor) error {
 		if l.Status == Suspended && l.Unblocked {
 			return planned{done: true}, nil
 		}
-		p := s.suspended("unblocked by " + by.Name + reasonOf(by))
+		p := s.planSuspend("unblocked by " + by.Name + formatReason(by))
 		p.set = append(p.set, assignment{"unblocked", true})
 		change := p.change
 		p.change = func(l *DeadLetter) { change(l); l.Unblocked = true }
@@ -85,7 +85,7 @@ func (s *Store) Suspend(ctx context.Context, event gocql.UUID, by Actor) error {
 		if l.Status == Suspended {
 			return planned{done: true}, nil
 		}
-		return s.suspended("suspended by " + by.Name + reasonOf(by)), nil
+		return s.planSuspend("suspended by " + by.Name + formatReason(by)), nil
 	})
 }
 
@@ -96,7 +96,7 @@ func (s *Store) skip(ctx context.Context, l *DeadLetter, p planned, what string)
 	if err != nil {
 		return planned{}, err
 	}
-	if _, ok := SubscriptionOf(l.Table); ok {
+	if _, ok := ParseSubscription(l.Table); ok {
 		what = strings.Replace(strings.TrimSuffix(what, " by the relay"), "published", "delivered", 1)
 	}
 	skipped := fmt.Sprintf("skipped: %s seq %d of %s %s", l.EventType, l.Sequence, l.AggregateID, what)
@@ -146,15 +146,15 @@ func (s *Store) Archive(ctx context.Context, event gocql.UUID, by Actor) error {
 	})
 }
 
-// reasonOf returns ": " and the operator's reason, or nothing.
-func reasonOf(by Actor) string {
+// formatReason returns ": " and the operator's reason, or nothing.
+func formatReason(by Actor) string {
 	if by.Reason == "" {
 		return ""
 	}
 	return ": " + by.Reason
 }
 
-func (s *Store) suspended(waiting string) planned {
+func (s *Store) planSuspend(waiting string) planned {
 	return planned{
 		to:  Suspended,
 		set: append(unclaimed, assignment{"next_attempt", nil}, assignment{"strategy", StrategyManual}, assignment{"waiting", waiting}),
@@ -281,7 +281,7 @@ func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by
 				return planned{}, err
 			}
 		}
-		if err := s.allowed(action, l, now); err != nil {
+		if err := s.checkAllowed(action, l, now); err != nil {
 			return planned{}, err
 		}
 		p, err := plan(l)
@@ -316,27 +316,27 @@ func (s *Store) operate(ctx context.Context, event gocql.UUID, action Action, by
 	}
 }
 
-func (s *Store) allowed(action Action, l *DeadLetter, now time.Time) error {
+func (s *Store) checkAllowed(action Action, l *DeadLetter, now time.Time) error {
 	if l.Status == Blocked && (action == ActionReplay || action == ActionUnblock) {
-		return refused(action, l, "it is published after the dead letters before it in its aggregate: act on the first one")
+		return newRefusedError(action, l, "it is published after the dead letters before it in its aggregate: act on the first one")
 	}
 	if err := may(action, l); err != nil {
 		return err
 	}
-	if _, ok := SubscriptionOf(l.Table); ok && action == ActionRedirect {
-		return refused(action, l, "it is delivered to its subscription, and to no topic: replay or edit it")
+	if _, ok := ParseSubscription(l.Table); ok && action == ActionRedirect {
+		return newRefusedError(action, l, "it is delivered to its subscription, and to no topic: replay or edit it")
 	}
 	if action == ActionRedirect && l.incomplete() {
-		return refused(action, l, "its row could not be read: fix the row in "+l.Table+" and replay it")
+		return newRefusedError(action, l, "its row could not be read: fix the row in "+l.Table+" and replay it")
 	}
 	if action == ActionRedirect && l.Unread() {
-		return refused(action, l, "its row could not be read: fix the row in "+l.Table+" and replay it, or edit it before")
+		return newRefusedError(action, l, "its row could not be read: fix the row in "+l.Table+" and replay it, or edit it before")
 	}
 	if action == ActionReopen && !l.Reopens() {
-		return refused(action, l, "its event is in its topic: only a discarded one, or one that was resolved by hand, can be reopened")
+		return newRefusedError(action, l, "its event is in its topic: only a discarded one, or one that was resolved by hand, can be reopened")
 	}
 	if l.Status == Processing && now.Before(l.ClaimedUntil) {
-		return refused(action, l, "retry when the claim has expired")
+		return newRefusedError(action, l, "retry when the claim has expired")
 	}
 	return nil
 }
@@ -344,7 +344,7 @@ func (s *Store) allowed(action Action, l *DeadLetter, now time.Time) error {
 // Check returns nil if an operator's action is allowed for the dead letter l, and a
 // *RefusedError if not.
 func (s *Store) Check(action Action, l *DeadLetter) error {
-	return s.allowed(action, l, s.db.Clock.Now())
+	return s.checkAllowed(action, l, s.db.Clock.Now())
 }
 
 // Set changes the priority and the tags of a dead letter that is not archived. Its
@@ -357,12 +357,12 @@ func (s *Store) Set(ctx context.Context, event gocql.UUID, c Labels, by Actor) e
 	return s.operate(ctx, event, ActionSet, by, func(l *DeadLetter) (planned, error) {
 		priority, tags := c.of(l)
 		if len(tags) > MaxTags {
-			return planned{}, refused(ActionSet, l, fmt.Sprintf("it would have %d tags, at most %d are allowed: remove some", len(tags), MaxTags))
+			return planned{}, newRefusedError(ActionSet, l, fmt.Sprintf("it would have %d tags, at most %d are allowed: remove some", len(tags), MaxTags))
 		}
 		if priority == l.Priority && slices.Equal(tags, l.Tags) {
 			return planned{done: true}, nil
 		}
-		_, ofSubscription := SubscriptionOf(l.Table)
+		_, ofSubscription := ParseSubscription(l.Table)
 		return planned{
 			noRequest: priority == l.Priority || ofSubscription,
 			to:        l.Status, set: []assignment{{"priority", priority}, {"tags", listOrNull(tags)}},

@@ -86,7 +86,7 @@ func (s *Store) purge(ctx context.Context, event gocql.UUID, how Purge, by Actor
 
 func (how Purge) check(l *DeadLetter) error {
 	if (l.Status == Failed || l.Status == Suspended) && !how.Force {
-		return refused(ActionPurge, l, "its event is not in its topic: discard or resolve it first, or use force")
+		return newRefusedError(ActionPurge, l, "its event is not in its topic: discard or resolve it first, or use force")
 	}
 	return nil
 }
@@ -94,11 +94,11 @@ func (how Purge) check(l *DeadLetter) error {
 // CheckPurge returns nil if Purge is allowed for the dead letter l, and a *RefusedError
 // if not.
 func (s *Store) CheckPurge(l *DeadLetter, how Purge) error {
-	if err := s.allowed(ActionPurge, l, s.db.Clock.Now()); err != nil {
+	if err := s.checkAllowed(ActionPurge, l, s.db.Clock.Now()); err != nil {
 		return err
 	}
 	if !l.PurgedAt.IsZero() {
-		return refused(ActionPurge, l, "it was purged at "+l.PurgedAt.UTC().Format(time.RFC3339))
+		return newRefusedError(ActionPurge, l, "it was purged at "+l.PurgedAt.UTC().Format(time.RFC3339))
 	}
 	return how.check(l)
 }
@@ -107,7 +107,7 @@ func (s *Store) CheckPurge(l *DeadLetter, how Purge) error {
 // *RefusedError if not.
 func (s *Store) CheckRestore(l *DeadLetter) error {
 	if !l.PurgedAt.IsZero() && l.Archive == "" {
-		return refused(ActionRestore, l, "it was purged at "+l.PurgedAt.UTC().Format(time.RFC3339)+" and is in no archive")
+		return newRefusedError(ActionRestore, l, "it was purged at "+l.PurgedAt.UTC().Format(time.RFC3339)+" and is in no archive")
 	}
 	return s.Check(ActionRestore, l)
 }
@@ -151,7 +151,7 @@ func (s *Store) Restore(ctx context.Context, event gocql.UUID, copied *Copy, by 
 		whole := l
 		if !l.PurgedAt.IsZero() {
 			if copied == nil {
-				return planned{}, refused(ActionRestore, l, "it was purged: its copy from the archive is needed")
+				return planned{}, newRefusedError(ActionRestore, l, "it was purged: its copy from the archive is needed")
 			}
 			// Store the edits first, so that every id in a dead letter has its edit.
 			for i := range copied.Edits {
@@ -224,7 +224,7 @@ func (s *Store) forget(ctx context.Context, event gocql.UUID, tried **DeadLetter
 		return err
 	}
 	if l.PurgedAt.IsZero() {
-		return refused(ActionPurge, &l, "it is not purged: purge it first")
+		return newRefusedError(ActionPurge, &l, "it is not purged: purge it first")
 	}
 	applied, err := s.db.Apply(ctx, "DELETE FROM "+s.stmt.table+" WHERE event_id = ? IF version = ?", event, l.Version)
 	if err != nil {
@@ -243,7 +243,7 @@ func (s *Store) clearForgotten(ctx context.Context, l *DeadLetter) {
 	if err := s.edits.remove(ctx, l.EventID, time.Now().UnixMicro()); err != nil { // of a version that left them
 		s.db.Log.Warn("failed to remove the edits of a forgotten dead letter", "event_id", l.EventID, "err", err)
 	}
-	if err := s.lists.drop(ctx, l, l.Version, listsOf(l), false); err != nil {
+	if err := s.lists.drop(ctx, l, l.Version, listKeys(l), false); err != nil {
 		s.db.Log.Debug("failed to remove the list entry of a forgotten dead letter; readers skip it", "event_id", l.EventID, "err", err)
 	}
 }

@@ -309,9 +309,9 @@ func (s *Store) Edits(ctx context.Context, event gocql.UUID) ([]Edited, error) {
 	return out, nil
 }
 
-// OriginalOf returns the event whose dead letter has the edit with the given id, or
+// FindOriginal returns the event whose dead letter has the edit with the given id, or
 // ErrNotFound.
-func (s *Store) OriginalOf(ctx context.Context, edited gocql.UUID) (gocql.UUID, error) {
+func (s *Store) FindOriginal(ctx context.Context, edited gocql.UUID) (gocql.UUID, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
 	var event gocql.UUID

@@ -78,7 +78,7 @@ func (s *Store) readRequests(ctx context.Context, table string, from time.Time, 
 		}
 	}
 	// The requests of others before the first own one need not be read again.
-	s.marks.finished(table, passed)
+	s.marks.markFinished(table, passed)
 	return found[:min(len(found), maxRequests)], nil
 }
 
@@ -129,7 +129,7 @@ func (s *Store) done(ctx context.Context, requests []Request) error {
 		return fmt.Errorf("finish %d requests, the first of %s on event %s: %w", len(requests), requests[0].Actor, requests[0].EventID, err)
 	}
 	for _, r := range requests {
-		s.marks.finished(r.Table, r.ID.Time())
+		s.marks.markFinished(r.Table, r.ID.Time())
 	}
 	return nil
 }

@@ -28,11 +28,11 @@ func (s *Store) Write(ctx context.Context, l *DeadLetter) (Status, error) {
 		return "", err
 	}
 	args := insertValues(row, Change{
-		ID: gocql.UUIDFromTime(s.db.Clock.Now()), At: row.LastFailedAt, Action: ActionWrite, By: l.Metadata["host"], To: row.Status, Why: failureOf(row),
+		ID: gocql.UUIDFromTime(s.db.Clock.Now()), At: row.LastFailedAt, Action: ActionWrite, By: l.Metadata["host"], To: row.Status, Why: formatFailure(row),
 	})
 	for a := s.db.Retry(ctx); ; {
 		// The lists are written first, so that a stored dead letter is in all of them.
-		err := s.lists.add(ctx, row, listsOf(row), true)
+		err := s.lists.add(ctx, row, listKeys(row), true)
 		if err == nil {
 			var stored DeadLetter
 			var applied bool
@@ -56,7 +56,7 @@ func (s *Store) Write(ctx context.Context, l *DeadLetter) (Status, error) {
 	}
 }
 
-func failureOf(l *DeadLetter) string {
+func formatFailure(l *DeadLetter) string {
 	if l.ErrorText == "" {
 		return l.ErrorClass
 	}
@@ -74,7 +74,7 @@ func (s *Store) newDeadLetter(l *DeadLetter) (*DeadLetter, error) {
 	}
 	errs = append(errs, checkPriority(l.Priority), checkTags(l.Tags))
 	row := *l
-	row.Tags = sorted(l.Tags)
+	row.Tags = sortTags(l.Tags)
 	if row.Status == "" {
 		row.Status = Pending
 	}

@@ -21,10 +21,10 @@ const ReservedKeyspace = "subscription"
 // It has not failed.
 const ClassRedelivery = "redelivery"
 
-// SubscriptionOf returns the name of the subscription whose dead letters have this
+// ParseSubscription returns the name of the subscription whose dead letters have this
 // Table. ok is false for the table of an outbox. The dead letter of a subscription is
 // delivered again to that subscription and never published; it has no outbox row.
-func SubscriptionOf(table string) (name string, ok bool) {
+func ParseSubscription(table string) (name string, ok bool) {
 	name, ok = strings.CutPrefix(table, subscriptionPrefix)
 	return name, ok && name != ""
 }
@@ -33,7 +33,7 @@ func SubscriptionOf(table string) (name string, ok bool) {
 // another aggregate or, for a subscription, of another record. A purged one of a subscription has
 // no content to compare. entry is the stored one without its content.
 func (s *Store) sameRecord(ctx context.Context, row, entry *DeadLetter) error {
-	if _, ok := SubscriptionOf(row.Table); !ok {
+	if _, ok := ParseSubscription(row.Table); !ok {
 		if !entry.IsOf(row.AggregateID) && !row.IsOf(entry.AggregateID) {
 			return fmt.Errorf("write dead letter %s: %w", row.EventID, ErrOtherRecord)
 		}

@@ -47,7 +47,7 @@ func (ls *lists) tidy(ctx context.Context) (gone int, err error) {
 				return gone, err
 			}
 			before := ls.db.Clock.Now().Add(-ahead - announceKept)
-			filled, err := ls.filled(ctx, k)
+			filled, err := ls.hasEntry(ctx, k)
 			if err != nil {
 				return gone, err
 			}
@@ -77,16 +77,16 @@ func (ls *lists) announcedBuckets(ctx context.Context, kind string) (out []bucke
 	return out, nil
 }
 
-// filled reports whether a bucket contains an entry.
-func (ls *lists) filled(ctx context.Context, k bucketKey) (bool, error) {
-	_, ok, err := ls.firstOf(ctx, k)
+// hasEntry reports whether a bucket contains an entry.
+func (ls *lists) hasEntry(ctx context.Context, k bucketKey) (bool, error) {
+	_, ok, err := ls.firstFailure(ctx, k)
 	return ok, err
 }
 
-// firstOf returns the first failure in a bucket; false without one. A bucket may begin
+// firstFailure returns the first failure in a bucket; false without one. A bucket may begin
 // with so many tombstones that its first page has no row, which Query.Scan takes for
 // the end.
-func (ls *lists) firstOf(ctx context.Context, k bucketKey) (at time.Time, ok bool, err error) {
+func (ls *lists) firstFailure(ctx context.Context, k bucketKey) (at time.Time, ok bool, err error) {
 	iter := ls.db.Select(ctx, ls.stmt.lookupFirst, k.kind, k.value, time.Unix(k.bucket, 0)).Iter()
 	ok = iter.Scan(&at)
 	if err := iter.Close(); err != nil {

@@ -145,7 +145,7 @@ func TestTidy_WhileAProcessPauses(t *testing.T) {
 		t.Fatal(err)
 	}
 	cleaner := b.another(t)
-	hours := len(listsOf(row)) - 1 // but for the aggregate's
+	hours := len(listKeys(row)) - 1 // but for the aggregate's
 	asked := 0
 	frozen := b.another(t, WithClock(world.Clock(func() time.Time {
 		at := b.clock.Now()
@@ -157,7 +157,7 @@ func TestTidy_WhileAProcessPauses(t *testing.T) {
 		}
 		return at
 	})))
-	if err := frozen.lists.add(t.Context(), row, listsOf(row), true); err != nil {
+	if err := frozen.lists.add(t.Context(), row, listKeys(row), true); err != nil {
 		t.Fatal(err)
 	}
 	// As Write continues after the entries of lists.

@@ -256,7 +256,7 @@ func (b *fixture) mustBeListed(t testing.TB, id gocql.UUID) {
 	t.Helper()
 	l := b.mustRead(t, id)
 	want := make(map[listKey]bool)
-	for _, f := range listsOf(&l) {
+	for _, f := range listKeys(&l) {
 		want[f] = true
 	}
 	got := make(map[listKey]int)
@@ -267,7 +267,7 @@ func (b *fixture) mustBeListed(t testing.TB, id gocql.UUID) {
 	for iter.Scan(&f.kind, &f.value, &bucket, &at, &event) {
 		if event == id {
 			got[f]++
-			if !at.Equal(l.FirstFailedAt) || !bucket.Equal(f.bucketOf(at)) {
+			if !at.Equal(l.FirstFailedAt) || !bucket.Equal(f.bucketAt(at)) {
 				t.Errorf("%s %s has it at %s in bucket %s, it first failed at %s", f.kind, f.value, at, bucket, l.FirstFailedAt)
 			}
 		}

@@ -300,7 +300,7 @@ func TestChains_EntriesWithoutDeadLetter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.lists.add(t.Context(), l, listsOf(l), true); err != nil {
+	if err := b.lists.add(t.Context(), l, listKeys(l), true); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.chainsOf(t, testTable); len(got) != 0 {

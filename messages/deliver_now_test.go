@@ -104,7 +104,7 @@ func TestHTTP_DeliverNowStaysDueWithoutARelay(t *testing.T) {
 	if r := world.Request(t, b.handler, "GET", path, ""); r.Body["state"] != "scheduled" || !strings.Contains(r.Text, "made due by hand") {
 		t.Errorf("GET = %s", r.Text)
 	}
-	if w := b.waiting(t); len(w) != 2 || pathOf(w[0].ID) != path || pathOf(w[1].ID) != soon {
+	if w := b.waiting(t); len(w) != 2 || messagePath(w[0].ID) != path || messagePath(w[1].ID) != soon {
 		t.Errorf("%+v are waiting, want the one that is due first", w)
 	}
 	if r := world.Request(t, b.handler, "DELETE", path, ""); r.Status != 204 {
@@ -196,7 +196,7 @@ func TestHTTP_DeliverNowRace(t *testing.T) {
 	for _, e := range b.Outbox(t) {
 		id := e.ID.UUID()
 		out++
-		if _, ok := taken.Load(pathOf(id)); ok {
+		if _, ok := taken.Load(messagePath(id)); ok {
 			t.Errorf("message %s was cancelled, and is in the outbox", id)
 		}
 	}

@@ -30,7 +30,7 @@ type acceptedBody struct {
 }
 
 func newAcceptedBody(a *Accepted) *acceptedBody {
-	return &acceptedBody{a.ID.String(), a.State, a.CreatedAt, timeOrNil(a.DeliverAt), pathOf(a.ID)}
+	return &acceptedBody{a.ID.String(), a.State, a.CreatedAt, timeOrNil(a.DeliverAt), messagePath(a.ID)}
 }
 
 func timeOrNil(t time.Time) *time.Time {
@@ -44,7 +44,7 @@ func timeOrNil(t time.Time) *time.Time {
 // Path is the path below which all operations are.
 const Path = "/v1/messages"
 
-func pathOf(id gocql.UUID) string { return Path + "/" + id.String() }
+func messagePath(id gocql.UUID) string { return Path + "/" + id.String() }
 
 type acceptedOutput struct {
 	Location string `header:"Location" doc:"Where the message is"`
@@ -255,7 +255,7 @@ func (a *API) post(ctx context.Context, in *postInput) (*acceptedOutput, error) 
 	if err != nil {
 		return nil, a.fail(ctx, "post-message", err, gocql.UUID{}, in.IdempotencyKey != "")
 	}
-	out := &acceptedOutput{Location: pathOf(r.ID), Body: newAcceptedBody(&r)}
+	out := &acceptedOutput{Location: messagePath(r.ID), Body: newAcceptedBody(&r)}
 	if r.Replayed {
 		out.Replayed = "true"
 	}

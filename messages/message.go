@@ -49,8 +49,8 @@ type NewMessage struct {
 
 var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
-// allowed reports whether the topic accepts messages.
-func (c *Config) allowed(topic string) bool {
+// isAllowed reports whether the topic accepts messages.
+func (c *Config) isAllowed(topic string) bool {
 	matches := func(p string) bool {
 		ok, _ := path.Match(p, topic)
 		return ok
@@ -110,7 +110,7 @@ func (n *NewMessage) validate(c *Config, now time.Time) error {
 		bad.Add("topic", "must be letters, digits and . _ -, at most 249")
 	case strings.HasPrefix(n.Topic, "_"):
 		bad.Add("topic", "begins with _ and is reserved for the broker")
-	case !c.allowed(n.Topic):
+	case !c.isAllowed(n.Topic):
 		bad.Add("topic", "does not accept messages; allowed are "+strings.Join(c.Topics, ", "))
 	}
 	kinds := 0

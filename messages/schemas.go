@@ -18,7 +18,7 @@ func (s *Service) checkSchemas(ctx context.Context, items []Item, results []Resu
 		if results[i].Err != nil {
 			continue
 		}
-		items[i].schema, results[i].Err = s.schemaOf(ctx, &items[i].NewMessage)
+		items[i].schema, results[i].Err = s.findSchema(ctx, &items[i].NewMessage)
 		if results[i].Err == nil {
 			continue
 		}
@@ -32,9 +32,9 @@ func (s *Service) checkSchemas(ctx context.Context, items []Item, results []Resu
 	return refused
 }
 
-// schemaOf returns the URL of the schema that a message fits, "" if its topic has none. The
+// findSchema returns the URL of the schema that a message fits, "" if its topic has none. The
 // error is an *InvalidError or an *UnavailableError.
-func (s *Service) schemaOf(ctx context.Context, n *NewMessage) (string, error) {
+func (s *Service) findSchema(ctx context.Context, n *NewMessage) (string, error) {
 	if n.Tombstone {
 		return "", nil // a schema describes values
 	}

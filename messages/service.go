@@ -244,7 +244,7 @@ func (s *Service) claim(ctx context.Context, opts Options, request any, fresh id
 			id, same, err = s.store.claim(ctx, r, fresh)
 			return err
 		})
-		switch fate := guard.FateOf(err); {
+		switch fate := guard.ClassifyFate(err); {
 		case fate == cqlcode.Done && !same:
 			return identity{}, requestkeys.ErrReuse
 		case fate == cqlcode.Done:
@@ -273,7 +273,7 @@ func (s *Service) accept(ctx context.Context, n *NewMessage, id identity, client
 		var state State
 		var found bool
 		err := s.try(ctx, func(ctx context.Context) (err error) {
-			state, found, err = s.stateOf(ctx, id.id)
+			state, found, err = s.readState(ctx, id.id)
 			return err
 		})
 		if err != nil {
@@ -308,8 +308,8 @@ func (s *Service) accept(ctx context.Context, n *NewMessage, id identity, client
 	return out, nil
 }
 
-// stateOf returns the stored state of a message.
-func (s *Service) stateOf(ctx context.Context, id gocql.UUID) (State, bool, error) {
+// readState returns the stored state of a message.
+func (s *Service) readState(ctx context.Context, id gocql.UUID) (State, bool, error) {
 	m, err := s.schedule.Read(ctx, id)
 	if err == nil {
 		return ofSchedule[m.State], true, nil
@@ -335,7 +335,7 @@ func (s *Service) write(ctx context.Context, id identity, attempt func(ctx conte
 	unknown := id.retried
 	for wait := newPause(ctx, s.cfg.AttemptTimeout); ; {
 		err := s.try(ctx, func(ctx context.Context) error { return attempt(ctx, micros) })
-		fate := guard.FateOf(err)
+		fate := guard.ClassifyFate(err)
 		s.metrics.attempts.WithLabelValues(fate.String()).Inc()
 		switch {
 		case fate == cqlcode.Done:

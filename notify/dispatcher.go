@@ -232,7 +232,7 @@ func (w *worker) deliver(stop, work context.Context, m Message) {
 			return
 		}
 		d := retry.Backoff(w.conf.Backoff, w.conf.MaxBackoff, attempt)
-		if asked := WaitOf(err); asked > 0 {
+		if asked := RequestedWait(err); asked > 0 {
 			asked = min(asked, w.conf.MaxBackoff)
 			d = min(asked+rand.N(asked/10+1), w.conf.MaxBackoff)
 		}

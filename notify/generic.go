@@ -47,7 +47,7 @@ func newGeneric(u *url.URL) (*unsigned, error) {
 	s.header.Set("Accept", contentType)
 	for name, values := range u.Query() {
 		if header, ok := strings.CutPrefix(name, "@"); ok && header != "" {
-			s.header.Set(dashed(header), values[0])
+			s.header.Set(headerName(header), values[0])
 		} else if field, ok := strings.CutPrefix(name, "$"); ok && field != "" {
 			s.fields[field] = values[0]
 		}
@@ -60,8 +60,8 @@ func (s *unsigned) json() bool {
 	return s.config.Template == "json" || s.config.Template == generic.JSONTemplate
 }
 
-// dashed returns the name of a header that is written as one word, such as contentType.
-func dashed(name string) string {
+// headerName returns the name of a header that is written as one word, such as contentType.
+func headerName(name string) string {
 	var b strings.Builder
 	for i, c := range []byte(name) {
 		if i > 0 && name[i-1] != '-' && 'A' <= c && c <= 'Z' {
@@ -103,5 +103,5 @@ func (s *unsigned) send(ctx context.Context, message string, params *types.Param
 	if resp.StatusCode < http.StatusBadRequest {
 		return nil
 	}
-	return answered(resp.StatusCode, resp.Header, time.Now())
+	return statusError(resp.StatusCode, resp.Header, time.Now())
 }

@@ -112,8 +112,8 @@ func IsUnavailable(err error) bool {
 	return errors.As(err, &u)
 }
 
-// WaitOf returns the delay that the receiver requested; 0 for none.
-func WaitOf(err error) time.Duration {
+// RequestedWait returns the delay that the receiver requested; 0 for none.
+func RequestedWait(err error) time.Duration {
 	var a afterError
 	if errors.As(err, &a) {
 		return a.wait

@@ -87,7 +87,7 @@ func (r redactor) err(err error) error {
 	if IsUnavailable(err) {
 		out = Unavailable(out)
 	}
-	if wait := WaitOf(err); wait > 0 {
+	if wait := RequestedWait(err); wait > 0 {
 		out = After(out, wait)
 	}
 	return out

@@ -90,7 +90,7 @@ func TestURL_GenericPostsToAnyURL(t *testing.T) {
 	if err := mustURL(t, "generic://"+host+"?disabletls=yes").Send(t.Context(), testMessage()); err == nil || !strings.Contains(err.Error(), "418") || !IsPermanent(err) || IsUnavailable(err) {
 		t.Errorf("a refused message: %v, want a permanent error", err)
 	}
-	if err := mustURL(t, "generic://"+host+"?disabletls=yes").Send(t.Context(), testMessage()); WaitOf(err) != time.Minute || IsPermanent(err) || !IsUnavailable(err) {
+	if err := mustURL(t, "generic://"+host+"?disabletls=yes").Send(t.Context(), testMessage()); RequestedWait(err) != time.Minute || IsPermanent(err) || !IsUnavailable(err) {
 		t.Errorf("a busy receiver: %v, want an unavailable target that asks for a minute", err)
 	}
 	if err := mustURL(t, "generic://"+host+"?disabletls=yes").Send(t.Context(), testMessage()); IsPermanent(err) || !IsUnavailable(err) {

@@ -154,13 +154,13 @@ func (w *webhook) Send(ctx context.Context, m Message) error {
 	if err != nil {
 		return Unavailable(w.redact.err(err))
 	}
-	defer func() { _ = resp.Body.Close() }()                  // it was read
-	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)         // only for the connection's sake
-	return answered(resp.StatusCode, resp.Header, time.Now()) // nil for 2xx
+	defer func() { _ = resp.Body.Close() }()                     // it was read
+	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)            // only for the connection's sake
+	return statusError(resp.StatusCode, resp.Header, time.Now()) // nil for 2xx
 }
 
-// answered is the error of an HTTP status.
-func answered(status int, h http.Header, now time.Time) error {
+// statusError is the error of an HTTP status.
+func statusError(status int, h http.Header, now time.Time) error {
 	if status >= 200 && status < 300 {
 		return nil
 	}

@@ -175,8 +175,8 @@ func TestWebhook_WhatAnswersMean(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = target.Send(t.Context(), testMessage())
-		if (err == nil) != tt.ok || IsPermanent(err) != tt.final || WaitOf(err) != tt.wait {
-			t.Errorf("%d: error %v, final %v, wait %s", tt.status, err, IsPermanent(err), WaitOf(err))
+		if (err == nil) != tt.ok || IsPermanent(err) != tt.final || RequestedWait(err) != tt.wait {
+			t.Errorf("%d: error %v, final %v, wait %s", tt.status, err, IsPermanent(err), RequestedWait(err))
 		}
 		if len(r.reqs) != 1 {
 			t.Errorf("%d: %d requests, want 1", tt.status, len(r.reqs))

@@ -42,8 +42,8 @@ func (a *Address) cells() map[string]string {
 	return m
 }
 
-// addressOf is the reverse of cells. It returns nil for an empty map.
-func addressOf(m map[string]string) *Address {
+// parseAddress is the reverse of cells. It returns nil for an empty map.
+func parseAddress(m map[string]string) *Address {
 	if len(m) == 0 {
 		return nil
 	}

@@ -133,7 +133,7 @@ func (s *Service) changeEvent(ctx context.Context, o *Order, c Change, me identi
 	if err != nil {
 		return outbox.Event{}, err
 	}
-	schema, err := s.schemaOf(ctx, &e, me.retried)
+	schema, err := s.findSchema(ctx, &e, me.retried)
 	e.Headers = registry.WithSchema(e.Headers, schema)
 	return e, err
 }
@@ -149,7 +149,7 @@ func (s *Service) applyOwn(ctx context.Context, head, next *Order, e *outbox.Eve
 		}
 	}
 	if o.Version > head.Version {
-		s.committed(ctx, &o)
+		s.afterCommit(ctx, &o)
 		s.applyDecided(ctx, &o)
 	}
 	return o, nil
@@ -188,7 +188,7 @@ func (o *Order) allows(c Change) (Status, *ConflictError) {
 // of the order does it, or the sweep.
 func (s *Service) applyDecided(ctx context.Context, o *Order) (applied bool) {
 	err := s.store.apply(ctx, o)
-	s.metrics.attempt(stepApply, fateOf(err))
+	s.metrics.attempt(stepApply, classifyFate(err))
 	if err != nil {
 		s.log.WarnContext(ctx, "order row is stale until the next read", "aggregate_id", o.ID, "event_id", o.EventID, "err", err)
 	}

@@ -15,7 +15,7 @@ const (
 	fateInvalid = cqlcode.Invalid
 )
 
-func fateOf(err error) fate { return guard.FateOf(err) }
+func classifyFate(err error) fate { return guard.ClassifyFate(err) }
 
 type (
 	neverAgain = cqlcode.NeverAgain

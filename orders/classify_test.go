@@ -53,7 +53,7 @@ func TestFateOf(t *testing.T) {
 		if err != nil {
 			err = fmt.Errorf("store order: %w", err)
 		}
-		if got := fateOf(err); got != tt.want {
+		if got := classifyFate(err); got != tt.want {
 			t.Errorf("fateOf(%v) = %s, want %s", tt.err, got, tt.want)
 		}
 	}

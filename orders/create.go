@@ -42,7 +42,7 @@ func (s *Service) Create(ctx context.Context, n NewOrder, opts WriteOptions) (Re
 		return Result{}, err
 	}
 	// Before the claim, so that a refused request stores nothing.
-	schema, err := s.schemaOf(ctx, &e, false)
+	schema, err := s.findSchema(ctx, &e, false)
 	if err != nil {
 		return Result{}, err
 	}
@@ -52,7 +52,7 @@ func (s *Service) Create(ctx context.Context, n NewOrder, opts WriteOptions) (Re
 		}
 	}
 	if id.retried {
-		was, err := s.created(ctx, &id)
+		was, err := s.readCreated(ctx, &id)
 		switch {
 		case err == nil:
 			return Result{Order: was, Replayed: true}, nil
@@ -80,10 +80,10 @@ func (n *NewOrder) first(id identity, headers map[string]string) (Order, outbox.
 	return o, e, err
 }
 
-// created returns the order as it was created, which is the response to the
+// readCreated returns the order as it was created, which is the response to the
 // first request, or ErrNotFound. Once its first event has expired, it returns
 // the current order; its version shows this.
-func (s *Service) created(ctx context.Context, id *identity) (Order, error) {
+func (s *Service) readCreated(ctx context.Context, id *identity) (Order, error) {
 	o, err := s.load(ctx, id.orderID, repairNow)
 	if err != nil || o.Version == 1 {
 		return o, err
@@ -116,11 +116,11 @@ func (s *Service) storeNew(ctx context.Context, o *Order, e outbox.Event, began 
 	unknown, repeated := began, false
 	for b := s.newBudget(ctx); ; repeated = true {
 		err := s.store.create(ctx, o, e, eventTime)
-		f := fateOf(err)
+		f := classifyFate(err)
 		s.metrics.attempt(stepBatch, f)
 		switch {
 		case f == fateDone:
-			s.committed(ctx, o)
+			s.afterCommit(ctx, o)
 			return nil
 		case f == fateUnknown:
 			unknown = true
@@ -182,11 +182,11 @@ func (s *Service) loadSchema(ctx context.Context, eventType string) error {
 	return nil
 }
 
-// schemaOf returns the URL of the schema that the payload of e fits, "" if its topic has none.
+// findSchema returns the URL of the schema that the payload of e fits, "" if its topic has none.
 // unknown reports whether an earlier request may have stored the change. The error is an
 // *InvalidError of the whole request, because the payload is the order after it, or an
 // *UnavailableError.
-func (s *Service) schemaOf(ctx context.Context, e *outbox.Event, unknown bool) (string, error) {
+func (s *Service) findSchema(ctx context.Context, e *outbox.Event, unknown bool) (string, error) {
 	url, err := s.cfg.Schemas.Check(ctx, s.cfg.Publication.topic(e.Type), e.Payload)
 	if bad, ok := errors.AsType[*registry.ContractError](err); ok {
 		return "", jsonform.Invalid("", "its event "+e.Type+" "+bad.Problem)

@@ -44,7 +44,7 @@ func newOutput(o Order) *orderOutput {
 	return &orderOutput{ETag: etag(o.Version), Body: orderBody{Order: o, Links: linksTo(o.ID)}}
 }
 
-func (out *orderOutput) replayed(yes bool) *orderOutput {
+func (out *orderOutput) markReplayed(yes bool) *orderOutput {
 	if yes {
 		out.Replayed = "true"
 	}
@@ -166,13 +166,13 @@ func change[T any](
 				"Send If-Match with the ETag of the order, so that concurrent changes are not lost.").about(id)
 		}
 		r, err := do(ctx, id, v, WriteOptions{
-			Client: clientOf(ctx), IdempotencyKey: in.IdempotencyKey, TraceParent: in.TraceParent, TraceState: in.TraceState, IfVersion: versions,
+			Client: requestClient(ctx), IdempotencyKey: in.IdempotencyKey, TraceParent: in.TraceParent, TraceState: in.TraceState, IfVersion: versions,
 			RequestID: access.RequestIDOf(ctx),
 		})
 		if err != nil {
 			return nil, a.fail(ctx, op.OperationID, err, id, keyed)
 		}
-		return newOutput(r.Order).replayed(r.Replayed), nil
+		return newOutput(r.Order).markReplayed(r.Replayed), nil
 	})
 }
 
@@ -194,19 +194,19 @@ func (a *api) create(ctx context.Context, in *createInput) (*orderOutput, error)
 		return nil, toProblem(err, gocql.UUID{}, keyed)
 	}
 	r, err := a.service.Create(ctx, n, WriteOptions{
-		Client: clientOf(ctx), IdempotencyKey: in.IdempotencyKey, TraceParent: in.TraceParent, TraceState: in.TraceState,
+		Client: requestClient(ctx), IdempotencyKey: in.IdempotencyKey, TraceParent: in.TraceParent, TraceState: in.TraceState,
 		RequestID: access.RequestIDOf(ctx),
 	})
 	if err != nil {
 		return nil, a.fail(ctx, "create", err, gocql.UUID{}, keyed)
 	}
-	out := newOutput(r.Order).replayed(r.Replayed)
+	out := newOutput(r.Order).markReplayed(r.Replayed)
 	out.Location = out.Body.Links.Self
 	return out, nil
 }
 
-// clientOf returns the principal of the request's token; empty without tokens.
-func clientOf(ctx context.Context) string {
+// requestClient returns the principal of the request's token; empty without tokens.
+func requestClient(ctx context.Context) string {
 	p, _ := access.From(ctx)
 	return p.Name
 }

@@ -52,7 +52,7 @@ func (s *Service) claim(ctx context.Context, opts WriteOptions, op string, reque
 	}
 	for b := s.newBudget(ctx); ; {
 		row, applied, err := s.store.claim(ctx, keyRow{client: opts.Client, key: opts.IdempotencyKey, operation: op, hash: hash, identity: fresh})
-		f := fateOf(err)
+		f := classifyFate(err)
 		s.metrics.attempt(stepClaim, f)
 		switch {
 		case f == fateDone && (applied || row.eventID == fresh.eventID):

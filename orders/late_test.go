@@ -24,7 +24,7 @@ func (b *fixture) undetermined(t *testing.T, o Order) outbox.Event {
 		t.Fatal(err)
 	}
 	b.Node.Faults().MustAdd(faults.CASTimeout(true))
-	if applied, err := b.appendEvent(t, e); applied || fateOf(err) != fateUnknown {
+	if applied, err := b.appendEvent(t, e); applied || classifyFate(err) != fateUnknown {
 		t.Fatalf("appendEvent() = %v, %v, want an unknown outcome", applied, err)
 	}
 	b.Node.Faults().Clear()

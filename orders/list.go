@@ -77,15 +77,15 @@ func (s *Service) List(ctx context.Context, q ListQuery) (Page, error) {
 	limit := cmp.Or(q.Limit, DefaultPageSize)
 	first := 0
 	if q.Since != nil {
-		first = monthOf(*q.Since)
+		first = monthPartition(*q.Since)
 	}
-	months, err := s.store.months(ctx, q.CustomerID, first, monthOf(start.at), limit+2)
+	months, err := s.store.months(ctx, q.CustomerID, first, monthPartition(start.at), limit+2)
 	if err != nil {
 		return Page{}, s.unavailable(ctx, gocql.UUID{}, false, err)
 	}
 	var p Page
 	for _, month := range months {
-		rows, err := s.store.listed(ctx, q.CustomerID, month, start, limit+1-len(p.Orders))
+		rows, err := s.store.listMonth(ctx, q.CustomerID, month, start, limit+1-len(p.Orders))
 		if err != nil {
 			return Page{}, s.unavailable(ctx, gocql.UUID{}, false, err)
 		}
@@ -158,8 +158,8 @@ func parseCursor(s string) (cursor, error) {
 	return c, nil
 }
 
-// monthOf is the partition of an order placed at t.
-func monthOf(t time.Time) int {
+// monthPartition is the partition of an order placed at t.
+func monthPartition(t time.Time) int {
 	t = t.UTC()
 	return t.Year()*100 + int(t.Month())
 }

@@ -91,7 +91,7 @@ func (s *Service) rollForward(ctx context.Context, e *outbox.Event, when repair)
 		s.log.WarnContext(ctx, "failed to rewrite the last event of an order", "aggregate_id", o.ID, "event_id", e.ID, "err", err)
 		return o, nil
 	}
-	s.committed(ctx, &o)
+	s.afterCommit(ctx, &o)
 	if s.applyDecided(ctx, &o) {
 		s.rolledForward(ctx, &o)
 	}
@@ -111,15 +111,15 @@ func (s *Service) completeEvent(ctx context.Context, o *Order) error {
 	if err != nil {
 		return err
 	}
-	if schema, err := s.schemaOf(ctx, &e, true); err == nil { // its writer has checked it
+	if schema, err := s.findSchema(ctx, &e, true); err == nil { // its writer has checked it
 		e.Headers = registry.WithSchema(nil, schema)
 	}
 	err = s.store.create(ctx, o, e, 0)
-	s.metrics.attempt(stepBatch, fateOf(err))
+	s.metrics.attempt(stepBatch, classifyFate(err))
 	if err != nil {
 		return err
 	}
-	s.committed(ctx, o)
+	s.afterCommit(ctx, o)
 	s.metrics.repairs.WithLabelValues(repairEvent).Inc()
 	s.log.InfoContext(ctx, "event of an order completed", "aggregate_id", o.ID, "event_id", e.ID)
 	return nil

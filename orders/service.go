@@ -69,7 +69,7 @@ func (s *Service) newAppender(budget time.Duration) (*outbox.Appender, error) {
 				err = statement(ctx)
 				done(err)
 			}
-			s.metrics.attempt(stepAppend, fateOf(err))
+			s.metrics.attempt(stepAppend, classifyFate(err))
 			return err
 		},
 	})
@@ -134,8 +134,8 @@ func (s *Service) Limiter() *Limiter { return s.guard.Limiter() }
 // Ready returns nil if the tables can be read at the service's consistency.
 func (s *Service) Ready(ctx context.Context) error { return s.store.ready(ctx) }
 
-// committed reports that the event of o is stored.
-func (s *Service) committed(ctx context.Context, o *Order) {
+// afterCommit reports that the event of o is stored.
+func (s *Service) afterCommit(ctx context.Context, o *Order) {
 	if s.cfg.Hints != nil {
 		s.cfg.Hints.Committed(outbox.IDFromUUID(o.ID))
 	}
@@ -147,7 +147,7 @@ func (s *Service) committed(ctx context.Context, o *Order) {
 // unavailable builds the error and logs it.
 func (s *Service) unavailable(ctx context.Context, id gocql.UUID, unknown bool, err error) error {
 	level := slog.LevelWarn
-	if fateOf(err) == fateInvalid {
+	if classifyFate(err) == fateInvalid {
 		level = slog.LevelError // the database is misconfigured: retries do not help
 	}
 	if (errors.Is(err, guard.ErrOpen) || httpapi.HungUp(ctx, err)) && !unknown {

@@ -70,7 +70,7 @@ func addOrder(b *gocql.Batch, o *Order) {
 	b.Query(insertOrder, orderValues(o)...)
 	if o.CustomerID != nil {
 		b.Query(insertListed, listedValues(o)...)
-		b.Query(insertMonth, *o.CustomerID, monthOf(o.PlacedAt), o.writeTime())
+		b.Query(insertMonth, *o.CustomerID, monthPartition(o.PlacedAt), o.writeTime())
 	}
 }
 
@@ -111,7 +111,7 @@ func (s *store) order(ctx context.Context, id gocql.UUID) (_ *Order, err error) 
 	if err != nil {
 		return nil, fmt.Errorf("read order %s: %w", id, err)
 	}
-	o.Address = addressOf(address)
+	o.Address = parseAddress(address)
 	for at, dst := range map[*time.Time]**time.Time{&cancelledAt: &o.CancelledAt, &confirmedAt: &o.ConfirmedAt, &shippedAt: &o.ShippedAt} {
 		if !at.IsZero() {
 			*dst = at

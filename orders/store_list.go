@@ -18,7 +18,7 @@ const (
 // listedValues returns the arguments of insertListed, for an order with a customer.
 func listedValues(o *Order) []any {
 	return []any{
-		*o.CustomerID, monthOf(o.PlacedAt), o.PlacedAt.UnixMilli(), o.ID, o.Version, string(o.Status), unsetIfEmpty(o.Invoice),
+		*o.CustomerID, monthPartition(o.PlacedAt), o.PlacedAt.UnixMilli(), o.ID, o.Version, string(o.Status), unsetIfEmpty(o.Invoice),
 		o.Country, o.Currency, o.Total, len(o.Lines), o.CreatedAt.UnixMilli(), o.UpdatedAt.UnixMilli(), o.writeTime(),
 	}
 }
@@ -42,9 +42,9 @@ func (s *store) months(ctx context.Context, customer string, from, to, limit int
 	return out, nil
 }
 
-// listed returns orders of a customer in a month that follow start, newest
+// listMonth returns orders of a customer in a month that follow start, newest
 // first.
-func (s *store) listed(ctx context.Context, customer string, month int, start cursor, limit int) (_ []Summary, err error) {
+func (s *store) listMonth(ctx context.Context, customer string, month int, start cursor, limit int) (_ []Summary, err error) {
 	ctx, done, err := s.guard.Call(ctx)
 	if err != nil {
 		return nil, err

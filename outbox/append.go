@@ -83,7 +83,7 @@ func (t Table) Insert(e Event) (stmt string, args []any, err error) { return t.s
 // ScyllaDB ignores client timestamps in conditional statements. A *MappingError refuses a table
 // whose key continues behind the sequence number.
 func (t Table) InsertIfNotExists(e Event) (stmt string, args []any, err error) {
-	if err := t.described().guarded(t.String()); err != nil {
+	if err := t.columnLayout().checkConditional(t.String()); err != nil {
 		return "", nil, err
 	}
 	return t.statement(e, " IF NOT EXISTS")

@@ -65,8 +65,8 @@ const (
 	typeDecimal   columnType = "decimal"
 )
 
-// typeOf is the type by its CQL name.
-func typeOf(cql string) (columnType, bool) {
+// parseType is the type by its CQL name.
+func parseType(cql string) (columnType, bool) {
 	switch cql {
 	case "ascii", "varchar":
 		return typeText, true

@@ -78,15 +78,15 @@ func (l *layout) compoundToken(id ID) int64 {
 	var key []byte
 	for _, name := range l.partition {
 		i := slices.IndexFunc(c.parts, func(p column) bool { return p.name == name })
-		value := c.parts[i].bytesOf(parts[i])
+		value := c.parts[i].encodeID(parts[i])
 		key = append(binary.BigEndian.AppendUint16(key, uint16(len(value))), value...)
 		key = append(key, 0)
 	}
 	return keys.Token(key)
 }
 
-// bytesOf returns an id as the CQL value of its column.
-func (c *column) bytesOf(id ID) []byte {
+// encodeID returns an id as the CQL value of its column.
+func (c *column) encodeID(id ID) []byte {
 	switch v := idValue(c.typ, id).(type) {
 	case gocql.UUID:
 		return v[:]
@@ -107,7 +107,7 @@ func (t Table) scanAggregate(iter *gocql.Iter) (id ID, ok bool) {
 	if iter == nil {
 		return ID{}, false
 	}
-	c := &t.described().columns[fieldAggregateID]
+	c := &t.columnLayout().columns[fieldAggregateID]
 	if c.parts == nil {
 		ok = iter.Scan(&id)
 		return id, ok

@@ -80,7 +80,7 @@ func (c *column) assign(f field, e *Event, v any) error {
 		case headerMap:
 			v = map[string]string(m)
 		case string:
-			headers, problem := headersOf(m)
+			headers, problem := parseHeaders(m)
 			if problem != "" {
 				return errors.New(problem)
 			}
@@ -124,7 +124,7 @@ func assignTime(to *time.Time, v any) error {
 	case int64:
 		*to = time.UnixMilli(v).UTC()
 	case string:
-		t, problem := timeOf(typeText, v)
+		t, problem := parseTime(typeText, v)
 		if problem != "" {
 			return errors.New(problem)
 		}

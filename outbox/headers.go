@@ -79,9 +79,9 @@ const SpecVersion = "1.0"
 // timeFormat is RFC 3339 with the milliseconds that CreatedAt has.
 const timeFormat = "2006-01-02T15:04:05.000Z07:00"
 
-// reserved reports whether a header key has the form of the keys that are set from the
+// isReserved reports whether a header key has the form of the keys that are set from the
 // fields of the event.
-func reserved(key string) bool {
+func isReserved(key string) bool {
 	return len(key) >= 3 && strings.EqualFold(key[:3], "ce_") ||
 		slices.ContainsFunc(reservedHeaders, func(name string) bool { return strings.EqualFold(key, name) })
 }
@@ -91,7 +91,7 @@ var reservedHeaders = []string{HeaderContentType, HeaderBackfill, HeaderCaptured
 
 // eventHeader is rows.EventHeader.
 func eventHeader(key string) bool {
-	return key == HeaderPartitionKey || key == HeaderDataRef || key == HeaderDataSchema || !reserved(key)
+	return key == HeaderPartitionKey || key == HeaderDataRef || key == HeaderDataSchema || !isReserved(key)
 }
 
 // Header is one record header. kgo.RecordHeader has the same underlying type,

@@ -110,7 +110,7 @@ func typeOfColumn(info gocql.TypeInfo) (name string, typ columnType, ok bool) {
 		return "unknown", "", false
 	}
 	name = info.Type().String()
-	typ, ok = typeOf(name)
+	typ, ok = parseType(name)
 	return name, typ, ok
 }
 

@@ -56,8 +56,8 @@ func (c column) has(name string) bool {
 	return slices.ContainsFunc(c.each(), func(p column) bool { return p.name == name })
 }
 
-// quoted returns the columns in CQL.
-func (c column) quoted() string {
+// quoteNames returns the columns in CQL.
+func (c column) quoteNames() string {
 	names := make([]string, 0, 1)
 	for _, p := range c.each() {
 		names = append(names, quote(p.name))
@@ -84,7 +84,7 @@ func (l *layout) prepare() {
 		if c.name == "" {
 			continue
 		}
-		name := c.quoted()
+		name := c.quoteNames()
 		if l.fields = append(l.fields, field(f)); !slices.Contains(names, name) {
 			l.written, once = append(l.written, field(f)), append(once, name)
 		}
@@ -117,12 +117,12 @@ func quote(name string) string {
 	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
 }
 
-// numbered reports whether events have a sequence number.
-func (l *layout) numbered() bool { return l.columns[fieldSequence].name != "" }
+// hasNumbers reports whether events have a sequence number.
+func (l *layout) hasNumbers() bool { return l.columns[fieldSequence].name != "" }
 
-// misspelled is the function misspelled for an aggregate of a table with the column aggregate_id
+// findMisspelling is the function misspelled for an aggregate of a table with the column aggregate_id
 // of outbox_messages. Tables with columns of their own have the ids of their owners.
-func (l *layout) misspelled(aggregate *ID) (canonical string, ok bool) {
+func (l *layout) findMisspelling(aggregate *ID) (canonical string, ok bool) {
 	c := &l.columns[fieldAggregateID]
 	if c.typ != typeText || c.name != fieldNames[fieldAggregateID] {
 		return "", false
@@ -138,8 +138,8 @@ func (l *layout) writable(table string) error {
 	return &MappingError{table, l.unmapped, "is part of the primary key, and no field of an event is mapped to it", "write the row with a statement of your own"}
 }
 
-// guarded returns the error of conditional statements, which promise that a number has one event.
-func (l *layout) guarded(table string) error {
+// checkConditional returns the error of conditional statements, which promise that a number has one event.
+func (l *layout) checkConditional(table string) error {
 	if l.behind == "" {
 		return nil
 	}
@@ -151,7 +151,7 @@ func (l *layout) guarded(table string) error {
 
 // appendable returns the error of an Appender.
 func (l *layout) appendable(table string) error {
-	return cmp.Or(l.writable(table), l.guarded(table))
+	return cmp.Or(l.writable(table), l.checkConditional(table))
 }
 
 // fits compares the layout with the columns that its table has. An Appender writes and reads each
@@ -178,7 +178,7 @@ func (l *layout) fits(table string, columns []Column) error {
 			bad = append(bad, &MappingError{table, c.name, "is missing", fix})
 			continue
 		}
-		switch typ, _ := typeOf(columns[i].Type); {
+		switch typ, _ := parseType(columns[i].Type); {
 		case typ != c.typ:
 			bad = append(bad, &MappingError{table, c.name, fmt.Sprintf("has type %s, and is described with %s", columns[i].Type, c.typ), describe})
 		case columns[i].Kind == KindStatic:

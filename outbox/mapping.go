@@ -210,7 +210,7 @@ func (m Mapping) layout(columns []Column, table string) (*layout, error) {
 			}
 			l.columns[f] = c
 		case name != "" && i >= 0:
-			c, err := mapped(f, columns[i])
+			c, err := mapColumn(f, columns[i])
 			if err != nil {
 				err.Table = table
 				bad = append(bad, err)
@@ -255,7 +255,7 @@ func compound(list string, columns []Column) (column, []*MappingError) {
 			bad = append(bad, &MappingError{"", name, "is missing", missingFix(fieldAggregateID, columns)})
 			continue
 		}
-		c, err := mapped(fieldAggregateID, columns[i])
+		c, err := mapColumn(fieldAggregateID, columns[i])
 		switch {
 		case err != nil:
 			bad = append(bad, err)
@@ -302,9 +302,9 @@ func missingFix(f field, columns []Column) string {
 	return fix
 }
 
-// mapped checks that the column may hold the field.
-func mapped(f field, c Column) (column, *MappingError) {
-	t, ok := typeOf(c.Type)
+// mapColumn checks that the column may hold the field.
+func mapColumn(f field, c Column) (column, *MappingError) {
+	t, ok := parseType(c.Type)
 	if !ok || !slices.Contains(fieldTypes[f], t) {
 		return column{}, &MappingError{
 			"", c.Name, fmt.Sprintf("has type %s, which cannot hold %s", c.Type, fieldNames[f]),

@@ -195,12 +195,12 @@ func TestTimeOf(t *testing.T) {
 	for text, want := range map[string]time.Time{
 		"1796061600": at.Truncate(time.Second), "1796061600123": at, "1796061600123456": at, "1796061600123456789": at, "-1": time.Unix(-1, 0).UTC(), "": {},
 	} {
-		if got, problem := timeOf(typeBigint, text); !got.Equal(want) || problem != "" {
+		if got, problem := parseTime(typeBigint, text); !got.Equal(want) || problem != "" {
 			t.Errorf("the number %q is %s, %s, want %s", text, got, problem, want)
 		}
 	}
 	for _, text := range []string{"2026-11-30T18:00:00.123Z", "2026-11-30T18:00:00.123456", "2026-11-30 18:00:00.123", "2026-11-30 19:00:00.123+01:00"} {
-		if got, problem := timeOf(typeText, text); !got.Equal(at) || problem != "" {
+		if got, problem := parseTime(typeText, text); !got.Equal(at) || problem != "" {
 			t.Errorf("the text %q is %s, %s, want %s", text, got, problem, at)
 		}
 	}

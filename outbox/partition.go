@@ -55,7 +55,7 @@ func (t Table) selectPartition(of *Event) (stmt string, args []any, err error) {
 		}
 		where, args = append(where, quote(name)+" = ?"), append(args, v)
 	}
-	if l.numbered() && of.Sequence > 0 {
+	if l.hasNumbers() && of.Sequence > 0 {
 		where, args = append(where, quote(l.columns[fieldSequence].name)+" = ?"), append(args, of.Sequence)
 	}
 	mark := quote(l.mark)

@@ -75,7 +75,7 @@ func (l *layout) recordHeaders(m Mapping, columns []Column) (bad []*MappingError
 			continue
 		}
 		c := columns[i]
-		typ, ok := typeOf(c.Type)
+		typ, ok := parseType(c.Type)
 		switch {
 		case !ok || !slices.Contains(headerTypes, typ):
 			bad = append(bad, &MappingError{

@@ -33,7 +33,7 @@ func (t Table) fromRow(r row) (Event, error) {
 
 // adds is rows.Adds.
 func (t Table) adds(r row) bool {
-	l := t.described()
+	l := t.columnLayout()
 	c := l.columns[l.marker]
 	if r == nil {
 		return false
@@ -97,7 +97,7 @@ func (l *layout) complete(e *Event, bad error, text func(*recordHeader) (value s
 	if e.AggregateID.IsZero() {
 		problem(fieldAggregateID, "is null or zero")
 	}
-	if e.Sequence < 1 && l.numbered() {
+	if e.Sequence < 1 && l.hasNumbers() {
 		problem(fieldSequence, fmt.Sprintf("is %d", e.Sequence))
 	}
 	if e.AggregateType == "" {
@@ -119,7 +119,7 @@ func (l *layout) complete(e *Event, bad error, text func(*recordHeader) (value s
 			break
 		}
 	}
-	if canonical, ok := l.misspelled(&e.AggregateID); ok {
+	if canonical, ok := l.findMisspelling(&e.AggregateID); ok {
 		problem(fieldAggregateID, "is another spelling of UUID "+canonical)
 	}
 	if y := e.CreatedAt.UTC().Year(); !e.CreatedAt.IsZero() && (y < 1 || y > 9999) {
@@ -221,7 +221,7 @@ func (c *column) time(r row) (time.Time, error) {
 	if !ok {
 		return time.Time{}, err
 	}
-	t, problem := timeOf(c.typ, text)
+	t, problem := parseTime(c.typ, text)
 	return t, c.problem(problem)
 }
 
@@ -234,7 +234,7 @@ func (c *column) headers(r row) (map[string]string, error) {
 	if !ok {
 		return nil, err
 	}
-	headers, problem := headersOf(text)
+	headers, problem := parseHeaders(text)
 	return headers, c.problem(problem)
 }
 

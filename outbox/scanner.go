@@ -23,7 +23,7 @@ type scanner struct {
 }
 
 // scanner is rows.NewScanner.
-func (t Table) scanner() *scanner { return &scanner{layout: t.described()} }
+func (t Table) scanner() *scanner { return &scanner{layout: t.columnLayout()} }
 
 // Dest returns the destinations of the columns, in their order, for Iter.Scan.
 // A query with more columns appends or prepends its own destinations.
@@ -148,15 +148,15 @@ func (s *scanner) decode(e *Event) (bad error) {
 	}
 	var problem string
 	if s.json.ok {
-		e.Headers, problem = headersOf(s.json.text)
+		e.Headers, problem = parseHeaders(s.json.text)
 		note(columns[fieldHeaders].problem(problem))
 	}
 	if s.created.ok {
-		e.CreatedAt, problem = timeOf(s.created.typ, s.created.text)
+		e.CreatedAt, problem = parseTime(s.created.typ, s.created.text)
 		note(columns[fieldCreatedAt].problem(problem))
 	}
 	if s.deliver.ok {
-		e.DeliverAt, problem = timeOf(s.deliver.typ, s.deliver.text)
+		e.DeliverAt, problem = parseTime(s.deliver.typ, s.deliver.text)
 		note(columns[fieldDeliverAt].problem(problem))
 	}
 	return bad

@@ -79,8 +79,8 @@ func (t Table) usable() error {
 	return nil
 }
 
-// described returns the columns of t; the zero value has none.
-func (t Table) described() *layout { return cmp.Or(t.layout, noLayout) }
+// columnLayout returns the columns of t; the zero value has none.
+func (t Table) columnLayout() *layout { return cmp.Or(t.layout, noLayout) }
 
 var noLayout = new(layout)
 
@@ -96,7 +96,7 @@ func (t Table) prepare() Table {
 	t.insertIfNotExists = t.insert + " IF NOT EXISTS"
 	t.insert += t.using()
 	t.insertIfNotExists += t.using()
-	if l.numbered() {
+	if l.hasNumbers() {
 		seq := quote(l.columns[fieldSequence].name)
 		rows := "SELECT writetime(" + quote(l.mark) + "), " + l.list + " FROM " + t.String() + " WHERE "
 		t.byKey = rows + l.columns[fieldAggregateID].where() + " AND " + seq + " >= ? AND " + seq + " < ? ORDER BY " + seq + " ASC"
@@ -107,8 +107,8 @@ func (t Table) prepare() Table {
 
 // ring returns the condition on the tokens of partitions.
 func (t Table) ring() string {
-	key := make([]string, len(t.described().partition))
-	for i, name := range t.described().partition {
+	key := make([]string, len(t.columnLayout().partition))
+	for i, name := range t.columnLayout().partition {
 		key[i] = quote(name)
 	}
 	token := "token(" + strings.Join(key, ", ") + ")"
@@ -126,12 +126,12 @@ func (t Table) using() string {
 // Numbered reports whether the table's events have sequence numbers, with which
 // its primary key begins after the aggregate: it can be scanned and verified.
 // Otherwise the order of an aggregate's events is that of their writes.
-func (t Table) Numbered() bool { return t.described().numbered() }
+func (t Table) Numbered() bool { return t.columnLayout().hasNumbers() }
 
 // column is rows.Column.
 func (t Table) column(name string) string {
-	if f := slices.Index(fieldNames[:], name); f >= 0 && t.described().columns[f].name != "" {
-		return t.described().columns[f].quoted()
+	if f := slices.Index(fieldNames[:], name); f >= 0 && t.columnLayout().columns[f].name != "" {
+		return t.columnLayout().columns[f].quoteNames()
 	}
 	return ""
 }
@@ -141,11 +141,11 @@ func (t Table) selectByKey(of *Event, from, to int64) (stmt string, args []any) 
 	if t.byKey == "" || of == nil {
 		return "", nil
 	}
-	if t.described().columns[fieldSequence].typ == typeInt {
+	if t.columnLayout().columns[fieldSequence].typ == typeInt {
 		clamp := func(n int64) int64 { return max(math.MinInt32, min(n, math.MaxInt32)) }
 		from, to = clamp(from), clamp(to)
 	}
-	return t.byKey, append(t.described().columns[fieldAggregateID].arguments(of.AggregateID), from, to)
+	return t.byKey, append(t.columnLayout().columns[fieldAggregateID].arguments(of.AggregateID), from, to)
 }
 
 // selectByToken is rows.SelectByToken.
@@ -161,7 +161,7 @@ func (t Table) selectAggregates(after, upTo int64) (stmt string, args []any) {
 	if t.byToken == "" {
 		return "", nil
 	}
-	return "SELECT DISTINCT " + t.described().columns[fieldAggregateID].quoted() + " FROM " + t.String() + " WHERE " + t.ring(), []any{after, upTo}
+	return "SELECT DISTINCT " + t.columnLayout().columns[fieldAggregateID].quoteNames() + " FROM " + t.String() + " WHERE " + t.ring(), []any{after, upTo}
 }
 
 // String is the table's name as CQL writes it, with its keyspace if it has one.

@@ -14,9 +14,9 @@ func jsonHeaders(headers map[string]string) string {
 	return string(text)
 }
 
-// headersOf is the reverse of jsonHeaders for every writer: a value that is no text is its JSON,
+// parseHeaders is the reverse of jsonHeaders for every writer: a value that is no text is its JSON,
 // and null is no header.
-func headersOf(text string) (headers map[string]string, problem string) {
+func parseHeaders(text string) (headers map[string]string, problem string) {
 	if strings.TrimSpace(text) == "" {
 		return nil, ""
 	}
@@ -41,9 +41,9 @@ func headersOf(text string) (headers map[string]string, problem string) {
 	return headers, ""
 }
 
-// timeOf returns the time of a column of type bigint or text, from its value as text, truncated
+// parseTime returns the time of a column of type bigint or text, from its value as text, truncated
 // to milliseconds; empty is zero.
-func timeOf(typ columnType, text string) (t time.Time, problem string) {
+func parseTime(typ columnType, text string) (t time.Time, problem string) {
 	if text == "" {
 		return time.Time{}, ""
 	}

@@ -9,15 +9,15 @@ import (
 
 // byAggregate is rows.ByAggregate.
 func (t Table) byAggregate() bool {
-	return t.described().byAggregate()
+	return t.columnLayout().byAggregate()
 }
 
 // token is rows.Token.
 func (t Table) token(aggregate ID) int64 {
-	if t.described().columns[fieldAggregateID].parts != nil {
-		return t.described().compoundToken(aggregate)
+	if t.columnLayout().columns[fieldAggregateID].parts != nil {
+		return t.columnLayout().compoundToken(aggregate)
 	}
-	typ := t.described().columns[fieldAggregateID].typ
+	typ := t.columnLayout().columns[fieldAggregateID].typ
 	if aggregate.text != "" {
 		return textToken(typ, aggregate.text)
 	}
@@ -30,18 +30,18 @@ func (t Table) token(aggregate ID) int64 {
 
 // bytesToken is rows.BytesToken.
 func (t Table) bytesToken(id []byte) int64 {
-	if t.described().columns[fieldAggregateID].parts != nil {
-		return t.described().compoundToken(IDFromText(string(id)))
+	if t.columnLayout().columns[fieldAggregateID].parts != nil {
+		return t.columnLayout().compoundToken(IDFromText(string(id)))
 	}
-	return textToken(t.described().columns[fieldAggregateID].typ, id)
+	return textToken(t.columnLayout().columns[fieldAggregateID].typ, id)
 }
 
 // textToken is rows.TextToken.
 func (t Table) textToken(id string) int64 {
-	if t.described().columns[fieldAggregateID].parts != nil {
-		return t.described().compoundToken(IDFromText(id))
+	if t.columnLayout().columns[fieldAggregateID].parts != nil {
+		return t.columnLayout().compoundToken(IDFromText(id))
 	}
-	return textToken(t.described().columns[fieldAggregateID].typ, id)
+	return textToken(t.columnLayout().columns[fieldAggregateID].typ, id)
 }
 
 // rowToken is rows.RowToken.
@@ -49,7 +49,7 @@ func (t Table) rowToken(r row) (token int64, ok bool) {
 	if r == nil {
 		return 0, false
 	}
-	id, err := t.described().columns[fieldAggregateID].id(r)
+	id, err := t.columnLayout().columns[fieldAggregateID].id(r)
 	if err != nil || id.IsZero() {
 		return 0, false
 	}

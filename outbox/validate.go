@@ -96,7 +96,7 @@ func (t Table) checkDelay(e *Event, written time.Time) error {
 	}
 	if delay := e.DeliverAt.Sub(written); !e.DeliverAt.IsZero() && delay > MaxDelay {
 		return &rowError{
-			Column:  cmp.Or(t.described().columns[fieldDeliverAt].name, fieldNames[fieldDeliverAt]),
+			Column:  cmp.Or(t.columnLayout().columns[fieldDeliverAt].name, fieldNames[fieldDeliverAt]),
 			Problem: fmt.Sprintf("is %s after the write of the row, more than %s: %s", delay.Round(time.Millisecond), MaxDelay, fixDelay),
 			Event:   *e,
 		}
@@ -151,7 +151,7 @@ func (t Table) validate(e *Event, bad *InvalidEventError) {
 
 // validatePlace checks what tells an event from others: its id, its aggregate and its number there.
 func (t Table) validatePlace(e *Event, bad *InvalidEventError) {
-	bad.id("ID", &e.ID, &t.described().columns[fieldID], "set it to outbox.NewID(), or to outbox.NameID(…) where a retry must write the same event")
+	bad.id("ID", &e.ID, &t.columnLayout().columns[fieldID], "set it to outbox.NewID(), or to outbox.NameID(…) where a retry must write the same event")
 	t.validateAggregate(e, bad)
 	t.validateSequence(e, bad)
 }
@@ -166,8 +166,8 @@ func (t Table) validateSequence(e *Event, bad *InvalidEventError) {
 
 // validateAggregate checks the aggregate of an event.
 func (t Table) validateAggregate(e *Event, bad *InvalidEventError) {
-	bad.id("AggregateID", &e.AggregateID, &t.described().columns[fieldAggregateID], "set it to the id of the row the event is about, by outbox.IDFromUUID, IDFromText or IDFromInt")
-	if canonical, ok := t.described().misspelled(&e.AggregateID); ok {
+	bad.id("AggregateID", &e.AggregateID, &t.columnLayout().columns[fieldAggregateID], "set it to the id of the row the event is about, by outbox.IDFromUUID, IDFromText or IDFromInt")
+	if canonical, ok := t.columnLayout().findMisspelling(&e.AggregateID); ok {
 		bad.add("AggregateID", "is "+strconv.Quote(e.AggregateID.text)+", another spelling of UUID "+canonical, "use outbox.IDFromUUID: a UUID has one spelling")
 	}
 }

@@ -25,13 +25,13 @@ func (s *Store) Hasten(ctx context.Context, m *Message, now time.Time) error {
 	}
 	// The slot is written first: a due message without a slot would be found only
 	// at its original time. A slot without its message costs one read.
-	early := slot{bucket: bucketOf(now), at: now, id: m.ID, topic: m.Topic}
+	early := slot{bucket: bucketAt(now), at: now, id: m.ID, topic: m.Topic}
 	if err := s.putSlot(ctx, early); err != nil {
 		return err
 	}
 	applied, err := s.change(ctx, hastenRow, now.UnixMilli(), now.UnixMilli(), m.ID, m.DeliverAt.UnixMilli())
 	if err == nil && applied {
-		s.dropSlotOf(ctx, m)
+		s.dropSlot(ctx, m)
 		m.DeliverAt, m.ChangedAt = now, now
 		return nil
 	}
@@ -50,7 +50,7 @@ func (s *Store) Hasten(ctx context.Context, m *Message, now time.Time) error {
 	}
 	switch due := !got.DeliverAt.After(now); {
 	case due:
-		s.dropSlotOf(ctx, m)
+		s.dropSlot(ctx, m)
 	case err != nil:
 		return fmt.Errorf("hasten message %s: %w", m.ID, err)
 	}
@@ -76,8 +76,8 @@ func (s *Store) putSlot(ctx context.Context, x slot) error {
 	defer cancel()
 	b := s.session.Batch(gocql.LoggedBatch).WithContext(ctx).RetryPolicy(cqlcode.NeverAgain{}).DefaultTimestamp(false)
 	b.SetConsistency(s.cons)
-	b.Query(putSlot, x.bucket, shardOf(x.id), x.at.UnixMilli(), x.id, x.topic)
-	b.Query(putBucket, monthOf(x.bucket), x.bucket)
+	b.Query(putSlot, x.bucket, shardFor(x.id), x.at.UnixMilli(), x.id, x.topic)
+	b.Query(putBucket, monthAt(x.bucket), x.bucket)
 	if err := b.Exec(); err != nil {
 		return fmt.Errorf("put a slot of message %s: %w", x.id, err)
 	}

@@ -151,7 +151,7 @@ func TestScheduler_ForgetsASlotThatIsTooEarly(t *testing.T) {
 	m := message(now.Add(time.Hour))
 	b.put(t, now, m)
 	for _, at := range []time.Time{now.Add(-CloseAfter / 2), now.Add(-CloseAfter - time.Second)} {
-		if err := b.putSlot(t.Context(), slot{bucket: bucketOf(at), at: at, id: m.ID, topic: m.Topic}); err != nil {
+		if err := b.putSlot(t.Context(), slot{bucket: bucketAt(at), at: at, id: m.ID, topic: m.Topic}); err != nil {
 			t.Fatal(err)
 		}
 	}

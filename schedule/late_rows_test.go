@@ -21,7 +21,7 @@ func TestScheduler_RowsOfAnotherDataCentreArriveLate(t *testing.T) {
 			stored := time.Now().Add(-30 * time.Minute)
 			m := message(stored.Add(time.Minute))
 			m.CreatedAt = stored.UTC().Truncate(time.Millisecond)
-			x := slotOf(m)
+			x := newSlot(m)
 			put := func(stmt string, args ...any) {
 				t.Helper()
 				if err := b.Session.Query(stmt, args...).Exec(); err != nil {
@@ -29,9 +29,9 @@ func TestScheduler_RowsOfAnotherDataCentreArriveLate(t *testing.T) {
 				}
 			}
 			putSlotRow := func() {
-				put(putSlot+" USING TIMESTAMP ?", x.bucket, shardOf(x.id), x.at.UnixMilli(), x.id, x.topic, stored.UnixMicro())
+				put(putSlot+" USING TIMESTAMP ?", x.bucket, shardFor(x.id), x.at.UnixMilli(), x.id, x.topic, stored.UnixMicro())
 			}
-			put(putBucket+" USING TIMESTAMP ?", monthOf(x.bucket), x.bucket, stored.UnixMicro())
+			put(putBucket+" USING TIMESTAMP ?", monthAt(x.bucket), x.bucket, stored.UnixMicro())
 			if first == "minute and slot" {
 				putSlotRow()
 			}
@@ -63,10 +63,10 @@ func TestScheduler_RowIsNotAtTheSerialQuorumYet(t *testing.T) {
 	now := time.Now()
 	m := message(now.Add(-time.Second))
 	m.State = Waiting
-	if err := b.putSlot(t.Context(), slotOf(m)); err != nil {
+	if err := b.putSlot(t.Context(), newSlot(m)); err != nil {
 		t.Fatal(err)
 	}
-	if hand, err := b.scheduler(t).decide(t.Context(), &dueMessage{slotOf(m), *m}, now); hand || err != nil {
+	if hand, err := b.scheduler(t).decide(t.Context(), &dueMessage{newSlot(m), *m}, now); hand || err != nil {
 		t.Fatalf("decide() = %v, %v; want to leave the message for the next sweep", hand, err)
 	}
 	if n := b.count(t, "schedule_slots"); n != 1 {

@@ -67,7 +67,7 @@ func (s *Store) List(ctx context.Context, after Position, f Filter, limit int) (
 		if after.DeliverAt.Before(bucket) {
 			after = Position{DeliverAt: bucket}
 		}
-		slots, follow, err := s.slotsOf(ctx, bucket, after, earlier(until, bucket.Add(bucketSize-time.Millisecond)), limit)
+		slots, follow, err := s.readSlots(ctx, bucket, after, earlier(until, bucket.Add(bucketSize-time.Millisecond)), limit)
 		if err != nil {
 			return nil, Position{}, false, err
 		}

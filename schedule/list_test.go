@@ -17,7 +17,7 @@ func TestList_OnePageLooksThroughSoManyMinutes(t *testing.T) {
 	const minutes = maxMinutes + 50
 	for i := range minutes {
 		at := now.Add(time.Duration(i) * time.Minute)
-		batch.Query("INSERT INTO schedule_buckets (month, bucket) VALUES (?, ?)", monthOf(at), at) // of delivered messages
+		batch.Query("INSERT INTO schedule_buckets (month, bucket) VALUES (?, ?)", monthAt(at), at) // of delivered messages
 	}
 	if err := batch.Exec(); err != nil {
 		t.Fatal(err)

@@ -65,18 +65,18 @@ const (
 	bucketSize = time.Minute
 )
 
-func shardOf(id gocql.UUID) int { return int(id[15]) % shards }
+func shardFor(id gocql.UUID) int { return int(id[15]) % shards }
 
-func bucketOf(t time.Time) time.Time { return t.UTC().Truncate(bucketSize) }
+func bucketAt(t time.Time) time.Time { return t.UTC().Truncate(bucketSize) }
 
-func monthOf(t time.Time) int { return t.UTC().Year()*100 + int(t.UTC().Month()) }
+func monthAt(t time.Time) int { return t.UTC().Year()*100 + int(t.UTC().Month()) }
 
 // months are the months that from to until touch, in order.
 func months(from, until time.Time) []int {
 	from, until = from.UTC(), until.UTC()
 	var out []int
 	for m := time.Date(from.Year(), from.Month(), 1, 0, 0, 0, 0, time.UTC); !m.After(until); m = m.AddDate(0, 1, 0) {
-		out = append(out, monthOf(m))
+		out = append(out, monthAt(m))
 	}
 	return out
 }

@@ -66,9 +66,9 @@ func (s *Scheduler) paid(id gocql.UUID) {
 	}
 }
 
-// scanned records the result of a scan that started at began; all reports that
+// recordScan records the result of a scan that started at began; all reports that
 // it covered every due message.
-func (s *Scheduler) scanned(began time.Time, all bool, err error) {
+func (s *Scheduler) recordScan(began time.Time, all bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -83,8 +83,8 @@ func (s *Scheduler) scanned(began time.Time, all bool, err error) {
 	}
 }
 
-// leased records whether this scheduler has the lease.
-func (s *Scheduler) leased(mine bool) {
+// recordLease records whether this scheduler has the lease.
+func (s *Scheduler) recordLease(mine bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -95,8 +95,8 @@ func (s *Scheduler) leased(mine bool) {
 	}
 }
 
-// unleased records that the lease has ended and its new holder is unknown.
-func (s *Scheduler) unleased() {
+// recordLeaseEnd records that the lease has ended and its new holder is unknown.
+func (s *Scheduler) recordLeaseEnd() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.knowledge == known {

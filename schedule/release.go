@@ -216,7 +216,7 @@ func slotsTo(ds []*dueMessage) []slot {
 	for _, d := range ds {
 		out = append(out, d.slot)
 		if !d.DeliverAt.Equal(d.slot.at) {
-			out = append(out, slotOf(&d.Message))
+			out = append(out, newSlot(&d.Message))
 		}
 	}
 	return out
@@ -228,15 +228,15 @@ var errApart = errors.New("their rows need different write times")
 // attempt.
 func (s *Scheduler) handAll(ctx context.Context, ds []*dueMessage) error {
 	for _, d := range ds {
-		if d.releaseAt != ds[0].releaseAt || s.aged(&d.Message) {
+		if d.releaseAt != ds[0].releaseAt || s.needsNewTime(&d.Message) {
 			return errApart
 		}
 	}
 	return s.store.hand(ctx, false, handTimeout, ds...)
 }
 
-// aged reports whether the outbox row needs a new write time.
-func (s *Scheduler) aged(m *Message) bool {
+// needsNewTime reports whether the outbox row needs a new write time.
+func (s *Scheduler) needsNewTime(m *Message) bool {
 	return s.clock.Now().Sub(time.UnixMicro(m.releaseAt)) > handFresh
 }
 
@@ -250,14 +250,14 @@ func (s *Scheduler) aged(m *Message) bool {
 func (s *Scheduler) hand(ctx context.Context, d *dueMessage) (bool, error) {
 	serverTime := false
 	for n := 1; ; n++ {
-		if n < handAttempts && s.aged(&d.Message) {
+		if n < handAttempts && s.needsNewTime(&d.Message) {
 			if stop, there, err := s.renew(ctx, &d.Message); stop {
 				return there, err
 			}
 			continue // the renewal may have taken long itself
 		}
 		err := s.store.hand(ctx, serverTime, min(handTimeout<<(n-1), handFresh), d)
-		switch fate := cqlcode.FateOf(err); {
+		switch fate := cqlcode.ClassifyFate(err); {
 		case fate == cqlcode.Done:
 			return true, nil
 		case fate == cqlcode.Invalid && !serverTime:
@@ -278,7 +278,7 @@ func (s *Scheduler) hand(ctx context.Context, d *dueMessage) (bool, error) {
 // again.
 func (s *Scheduler) renew(ctx context.Context, m *Message) (stop, there bool, err error) {
 	if s.clock.Now().Sub(time.UnixMicro(m.releaseAt)) > stale {
-		if there, err = s.store.handed(ctx, m.ID); err != nil || there {
+		if there, err = s.store.isInOutbox(ctx, m.ID); err != nil || there {
 			return true, there, err
 		}
 	}

@@ -87,7 +87,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 			asked := time.Now()
 			err := s.scan(ctx, began, w)
 			if ctx.Err() == nil {
-				s.scanned(asked, full, err)
+				s.recordScan(asked, full, err)
 			}
 			switch {
 			case err != nil:
@@ -100,7 +100,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 			}
 		} else {
 			swept, far = time.Time{}, time.Time{}
-			s.unleased()
+			s.recordLeaseEnd()
 			s.dropPending()
 		}
 		if retry.Wait(ctx, s.cfg.Poll) != nil {
@@ -108,7 +108,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		}
 	}
 	all.Wait()
-	s.leased(false) // the next holder reports overdue messages
+	s.recordLease(false) // the next holder reports overdue messages
 	s.dropPending()
 	return nil
 }
@@ -126,9 +126,9 @@ func (s *Scheduler) keepLease(ctx context.Context) {
 			s.mu.Lock()
 			s.leaseUntil = began.Add(s.cfg.Lease)
 			s.mu.Unlock()
-			s.leased(true)
+			s.recordLease(true)
 		case err == nil:
-			s.leased(false)
+			s.recordLease(false)
 		}
 		if retry.Wait(ctx, s.cfg.Lease/4) != nil {
 			break
@@ -217,7 +217,7 @@ var errLeaseLost = errors.New("another scheduler has the lease")
 func (s *Scheduler) scanBucket(ctx context.Context, bucket time.Time, after Position, until, now time.Time) error {
 	found := 0
 	for first := after; ; {
-		slots, more, err := s.store.slotsOf(ctx, bucket, after, until, max(1, min(s.cfg.MaxPending/shards, 500)))
+		slots, more, err := s.store.readSlots(ctx, bucket, after, until, max(1, min(s.cfg.MaxPending/shards, 500)))
 		if err != nil {
 			return err
 		}
@@ -236,7 +236,7 @@ func (s *Scheduler) scanBucket(ctx context.Context, bucket time.Time, after Posi
 				return nil
 			}
 			end := bucket.Add(bucketSize - time.Millisecond)
-			if late, _, err := s.store.everywhere().slotsOf(ctx, bucket, Position{DeliverAt: bucket}, end, 1); err != nil || len(late) > 0 {
+			if late, _, err := s.store.everywhere().readSlots(ctx, bucket, Position{DeliverAt: bucket}, end, 1); err != nil || len(late) > 0 {
 				s.cfg.Logger.DebugContext(ctx, "a minute without slots stays open", "minute", bucket, "late_slots", len(late), "err", err)
 				return nil
 			}

@@ -69,8 +69,8 @@ func TestScheduler_AYearAheadAndLongAfter(t *testing.T) {
 		t.Errorf("Put() further ahead than MaxAhead = %v", err)
 	}
 	// A minute whose messages were delivered while no scheduler ran.
-	used := bucketOf(now.Add(-100 * 24 * time.Hour))
-	if err := b.Session.Query("INSERT INTO schedule_buckets (month, bucket) VALUES (?, ?) USING TIMESTAMP ?", monthOf(used), used, used.UnixMicro()).Exec(); err != nil {
+	used := bucketAt(now.Add(-100 * 24 * time.Hour))
+	if err := b.Session.Query("INSERT INTO schedule_buckets (month, bucket) VALUES (?, ?) USING TIMESTAMP ?", monthAt(used), used, used.UnixMicro()).Exec(); err != nil {
 		t.Fatal(err)
 	}
 	world.Run(t, b.scheduler(t).Run)
@@ -131,7 +131,7 @@ func TestScheduler_CancellationsRace(t *testing.T) {
 	for range n {
 		m := message(time.Now().Add(-time.Second))
 		b.put(t, time.Now().Add(-time.Minute), m)
-		x := slot{bucket: bucketOf(m.DeliverAt), at: m.DeliverAt, id: m.ID}
+		x := slot{bucket: bucketAt(m.DeliverAt), at: m.DeliverAt, id: m.ID}
 		for _, s := range []*Scheduler{one, two} {
 			wait := time.Duration(r.IntN(2000)) * time.Microsecond
 			all.Go(func() {
@@ -178,7 +178,7 @@ func TestStore_WritingAgainRevivesNothing(t *testing.T) {
 	}
 	s := b.scheduler(t)
 	s.leaseUntil = now.Add(time.Hour)
-	if err := s.releaseOne(t.Context(), slot{bucket: bucketOf(out.DeliverAt), at: out.DeliverAt, id: out.ID}); err != nil {
+	if err := s.releaseOne(t.Context(), slot{bucket: bucketAt(out.DeliverAt), at: out.DeliverAt, id: out.ID}); err != nil {
 		t.Fatal(err)
 	}
 	b.put(t, now, gone, out)
@@ -227,7 +227,7 @@ func TestScheduler_CutOffAtAnyStep(t *testing.T) {
 				})
 				first := b.scheduler(t)
 				first.leaseUntil = now.Add(time.Hour)
-				err := first.releaseOne(t.Context(), slot{bucket: bucketOf(m.DeliverAt), at: m.DeliverAt, id: m.ID})
+				err := first.releaseOne(t.Context(), slot{bucket: bucketAt(m.DeliverAt), at: m.DeliverAt, id: m.ID})
 				if err == nil {
 					t.Fatal("release() = nil although a write failed")
 				}
@@ -283,7 +283,7 @@ func TestScheduler_CutOffAndAgainWhileItIsTakenUp(t *testing.T) {
 	}
 	b.Node.Faults().MustAdd(faults.CASTimeout(true))
 	s := b.scheduler(t)
-	x := slot{bucket: bucketOf(m.DeliverAt), at: m.DeliverAt, id: m.ID}
+	x := slot{bucket: bucketAt(m.DeliverAt), at: m.DeliverAt, id: m.ID}
 	if err := s.releaseOne(t.Context(), x); err == nil {
 		t.Fatal("release() = nil although the answer was lost")
 	}

@@ -23,9 +23,9 @@ type slot struct {
 	topic  string
 }
 
-// slotOf returns the slot of a message at its time.
-func slotOf(m *Message) slot {
-	return slot{bucket: bucketOf(m.DeliverAt), at: m.DeliverAt, id: m.ID, topic: m.Topic}
+// newSlot returns the slot of a message at its time.
+func newSlot(m *Message) slot {
+	return slot{bucket: bucketAt(m.DeliverAt), at: m.DeliverAt, id: m.ID, topic: m.Topic}
 }
 
 // compare orders slots as their table does: uuids of different versions by version.
@@ -35,10 +35,10 @@ func (a slot) compare(b slot) int {
 
 func (a slot) position() Position { return Position{a.at, a.id} }
 
-// slotsOf reads the slots of a bucket after a position until a time, inclusive,
+// readSlots reads the slots of a bucket after a position until a time, inclusive,
 // in order: at most perShard of each shard. more reports that others follow the
 // last one; up to it the result is complete.
-func (s *Store) slotsOf(ctx context.Context, bucket time.Time, after Position, until time.Time, perShard int) (out []slot, more bool, err error) {
+func (s *Store) readSlots(ctx context.Context, bucket time.Time, after Position, until time.Time, perShard int) (out []slot, more bool, err error) {
 	var read [shards][]slot
 	g, ctx := errgroup.WithContext(ctx)
 	for shard := range shards {
@@ -107,7 +107,7 @@ func (s *Store) dropSlots(ctx context.Context, slots ...slot) error {
 	defer cancel()
 	b := s.batch(ctx)
 	for _, x := range slots {
-		b.Query(dropSlot, x.bucket, shardOf(x.id), x.at.UnixMilli(), x.id)
+		b.Query(dropSlot, x.bucket, shardFor(x.id), x.at.UnixMilli(), x.id)
 	}
 	if err := b.Exec(); err != nil {
 		return fmt.Errorf("remove %d slots from that of message %s: %w", len(slots), slots[0].id, err)
@@ -120,7 +120,7 @@ func (s *Store) dropSlots(ctx context.Context, slots ...slot) error {
 func (s *Store) buckets(ctx context.Context, from, until time.Time, limit int) ([]time.Time, error) {
 	var out []time.Time
 	for _, month := range months(from, until) {
-		more, err := s.bucketsOf(ctx, month, bucketOf(from), until, limit-len(out))
+		more, err := s.readBuckets(ctx, month, bucketAt(from), until, limit-len(out))
 		if err != nil {
 			return nil, err
 		}
@@ -131,7 +131,7 @@ func (s *Store) buckets(ctx context.Context, from, until time.Time, limit int) (
 	return out, nil
 }
 
-func (s *Store) bucketsOf(ctx context.Context, month int, from, until time.Time, limit int) ([]time.Time, error) {
+func (s *Store) readBuckets(ctx context.Context, month int, from, until time.Time, limit int) ([]time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	iter := s.query(ctx, selectBuckets, month, from, until, limit).Idempotent(true).RetryPolicy(cqlcode.OtherNode{}).Iter()
@@ -157,7 +157,7 @@ func (s *Store) measure(ctx context.Context, clock *dbclock.Clock) error {
 func (s *Store) closeBucket(ctx context.Context, bucket, at time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	if err := s.query(ctx, dropBucket, at.UnixMicro(), monthOf(bucket), bucket).Idempotent(true).Exec(); err != nil {
+	if err := s.query(ctx, dropBucket, at.UnixMicro(), monthAt(bucket), bucket).Idempotent(true).Exec(); err != nil {
 		return fmt.Errorf("close bucket %s: %w", bucket.Format(time.RFC3339), err)
 	}
 	return nil

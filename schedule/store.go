@@ -122,11 +122,11 @@ func (s *Store) Append(b *gocql.Batch, m *Message, now time.Time) error {
 	if at.Before(now) {
 		at = now
 	}
-	bucket := bucketOf(at)
+	bucket := bucketAt(at)
 	b.Query(putRow, m.CreatedAt.Add(-writtenBefore).UnixMicro(), m.Topic, unset(m.Key), m.Payload, unset(m.ContentType), m.Headers, m.Client,
 		m.CreatedAt.UnixMilli(), m.DeliverAt.UnixMilli(), m.ID)
-	b.Query(putSlot, bucket, shardOf(m.ID), at.UnixMilli(), m.ID, m.Topic)
-	b.Query(putBucket, monthOf(bucket), bucket)
+	b.Query(putSlot, bucket, shardFor(m.ID), at.UnixMilli(), m.ID, m.Topic)
+	b.Query(putBucket, monthAt(bucket), bucket)
 	return nil
 }
 
@@ -236,7 +236,7 @@ func (s *Store) Cancel(ctx context.Context, m *Message, now time.Time) error {
 	applied, err := s.change(ctx, cancelRow, int(KeepCancelled/time.Second), now.UnixMilli(), m.Topic, unset(m.Key), m.Client,
 		m.CreatedAt.UnixMilli(), m.DeliverAt.UnixMilli(), m.ID)
 	if err == nil && applied {
-		s.dropSlotOf(ctx, m)
+		s.dropSlot(ctx, m)
 		return nil
 	}
 	// The read completes a decided conditional statement.
@@ -247,7 +247,7 @@ func (s *Store) Cancel(ctx context.Context, m *Message, now time.Time) error {
 	case readErr != nil:
 		return fmt.Errorf("cancel message %s: %w", m.ID, errors.Join(err, readErr))
 	case got.State == Cancelled:
-		s.dropSlotOf(ctx, m)
+		s.dropSlot(ctx, m)
 		return nil
 	case got.State == Released:
 		return fmt.Errorf("message %s: %w", m.ID, ErrReleased)
@@ -257,9 +257,9 @@ func (s *Store) Cancel(ctx context.Context, m *Message, now time.Time) error {
 	return fmt.Errorf("cancel message %s: it is %s, and yet the change was refused", m.ID, got.State)
 }
 
-// dropSlotOf removes the slot of m; the scheduler would do so, too.
-func (s *Store) dropSlotOf(ctx context.Context, m *Message) {
-	_ = s.dropSlots(ctx, slotOf(m))
+// dropSlot removes the slot of m; the scheduler would do so, too.
+func (s *Store) dropSlot(ctx context.Context, m *Message) {
+	_ = s.dropSlots(ctx, newSlot(m))
 }
 
 func (s *Store) change(ctx context.Context, stmt string, args ...any) (bool, error) {
@@ -315,8 +315,8 @@ func (s *Store) hand(ctx context.Context, serverTime bool, timeout time.Duration
 	return nil
 }
 
-// handed reports whether the outbox contains the event of the message.
-func (s *Store) handed(ctx context.Context, id gocql.UUID) (bool, error) {
+// isInOutbox reports whether the outbox contains the event of the message.
+func (s *Store) isInOutbox(ctx context.Context, id gocql.UUID) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	var event gocql.UUID

@@ -39,7 +39,7 @@ func TestScheduler_ReleasesTogether(t *testing.T) {
 			var slots []slot
 			for range releaseMost {
 				m := message(now.Add(-5 * time.Second))
-				ms, slots = append(ms, m), append(slots, slotOf(m))
+				ms, slots = append(ms, m), append(slots, newSlot(m))
 			}
 			cancelled, cutOff, missing := ms[3], ms[4], ms[5]
 			b.put(t, now.Add(-time.Minute), append(ms[:5:5], ms[6:]...)...)
@@ -51,7 +51,7 @@ func TestScheduler_ReleasesTogether(t *testing.T) {
 					t.Fatalf("release() = %t, %v", won, err)
 				}
 			}
-			if err := b.putSlot(t.Context(), slotOf(missing)); err != nil {
+			if err := b.putSlot(t.Context(), newSlot(missing)); err != nil {
 				t.Fatal(err)
 			}
 			if match.Kinds != nil {
@@ -115,7 +115,7 @@ func TestScheduler_WaitsForNoOther(t *testing.T) {
 	})
 	var slots []slot
 	for _, m := range ms {
-		slots = append(slots, slotOf(m))
+		slots = append(slots, newSlot(m))
 	}
 	released := make(chan struct{})
 	go func() {

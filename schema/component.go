@@ -114,11 +114,11 @@ func chosen(has []Component) bool {
 // declared is the version of declarations; those of migrations begin with 1.
 const declared = 0
 
-// Installed returns the components that the keyspace has, in the order of Components. It
+// ReadInstalled returns the components that the keyspace has, in the order of Components. It
 // returns nil if they are not known: Migrate has not run, or applies its first migrations, or
 // the user may not read schema_migrations. The migrations of a returned component may still
 // be in progress.
-func Installed(ctx context.Context, s *gocql.Session, keyspace string) ([]Component, error) {
+func ReadInstalled(ctx context.Context, s *gocql.Session, keyspace string) ([]Component, error) {
 	if err := (Options{Keyspace: keyspace}).withDefaults().validate(); err != nil {
 		return nil, err
 	}

@@ -129,7 +129,7 @@ func TestMigrate_Components(t *testing.T) {
 		if got := created(t, s, "shop"); !slices.Equal(got, want) {
 			t.Errorf("%s: tables %q, want %q", step, got, want)
 		}
-		if got, err := Installed(t.Context(), s, "shop"); err != nil || !slices.Equal(got, has) {
+		if got, err := ReadInstalled(t.Context(), s, "shop"); err != nil || !slices.Equal(got, has) {
 			t.Errorf("%s: Installed() = %q, %v, want %q", step, got, err, has)
 		}
 		r, err := Status(t.Context(), s, Options{Keyspace: "shop"})
@@ -179,7 +179,7 @@ func TestMigrate_OrdersByNameAlone(t *testing.T) {
 	_, s := start(t, scyllafake.Config{})
 	for _, step := range []struct{ add, want []Component }{{nil, byDefault()}, {nil, byDefault()}, {[]Component{Orders}, Components()}, {nil, Components()}} {
 		mustMigrate(t, s, Options{Components: step.add})
-		has, err := Installed(t.Context(), s, "outbox")
+		has, err := ReadInstalled(t.Context(), s, "outbox")
 		if err != nil || !slices.Equal(has, step.want) || slices.Contains(created(t, s, "outbox"), "orders") != slices.Contains(step.want, Orders) {
 			t.Errorf("after %q: components %q, %v, want %q", step.add, has, err, step.want)
 		}
@@ -210,7 +210,7 @@ func TestMigrate_InterruptedChoice(t *testing.T) {
 				if want == nil {
 					want = byDefault()
 				}
-				has, err := Installed(t.Context(), s, "outbox")
+				has, err := ReadInstalled(t.Context(), s, "outbox")
 				if err != nil || has != nil && !slices.Equal(has, want) {
 					t.Errorf("Installed() = %q, %v, want %q or nothing", has, err, want)
 				}
@@ -218,7 +218,7 @@ func TestMigrate_InterruptedChoice(t *testing.T) {
 					o.Components = nil // the recorded choice
 				}
 				mustMigrate(t, s, o)
-				if has, err := Installed(t.Context(), s, "outbox"); err != nil || !slices.Equal(has, want) {
+				if has, err := ReadInstalled(t.Context(), s, "outbox"); err != nil || !slices.Equal(has, want) {
 					t.Errorf("after the second run: Installed() = %q, %v, want %q", has, err, want)
 				}
 			})
@@ -238,7 +238,7 @@ func TestInstalled_Unknown(t *testing.T) {
 		if step != "" {
 			mustExec(t, s, step)
 		}
-		if has, err := Installed(t.Context(), s, "outbox"); err != nil || has != nil {
+		if has, err := ReadInstalled(t.Context(), s, "outbox"); err != nil || has != nil {
 			t.Errorf("after %q: Installed() = %q, %v, want none", step, has, err)
 		}
 	}

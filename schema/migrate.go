@@ -95,7 +95,7 @@ func (m *migrator) run(ctx context.Context) error {
 			}
 		}
 	}
-	return m.locked(ctx, func(ctx context.Context) error {
+	return m.withLock(ctx, func(ctx context.Context) error {
 		pending, err := m.pending(ctx)
 		if err != nil {
 			return err
@@ -130,9 +130,9 @@ func (m *migrator) step(ctx context.Context, mig migration, p parameters) error 
 	return nil
 }
 
-// locked runs f while holding the lock; the context of f ends if the lock is
+// withLock runs f while holding the lock; the context of f ends if the lock is
 // lost.
-func (m *migrator) locked(ctx context.Context, f func(context.Context) error) (err error) {
+func (m *migrator) withLock(ctx context.Context, f func(context.Context) error) (err error) {
 	l := newLock(m.session, m.options)
 	if err := l.acquire(ctx, m.options.LockWait); err != nil {
 		return err

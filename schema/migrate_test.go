@@ -414,7 +414,7 @@ func TestLock_IsKeptWhileWorkLasts(t *testing.T) {
 		o := Options{}.withDefaults()
 		mustMigrate(t, s, o)
 		m := migrator{session: s, options: o}
-		err := m.locked(t.Context(), func(ctx context.Context) error {
+		err := m.withLock(t.Context(), func(ctx context.Context) error {
 			if err := retry.Wait(ctx, 2*o.LockTTL); err != nil {
 				return err
 			}
@@ -450,7 +450,7 @@ func TestLock_LossEndsTheWork(t *testing.T) {
 				mustMigrate(t, s, o)
 				m := migrator{session: s, options: o}
 				begun := time.Now()
-				err := m.locked(t.Context(), func(ctx context.Context) error {
+				err := m.withLock(t.Context(), func(ctx context.Context) error {
 					f(t, srv, s)
 					return retry.Wait(ctx, time.Hour)
 				})

@@ -260,8 +260,8 @@ func TestAdminListener_AddressesThatDoNotWork(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), x.want) || errors.As(err, &usage) != x.usage {
 			t.Errorf("ops.addr %q: %v, want %s named", x.addr, err, x.want)
 		}
-		if x.addr == taken.Addr().String() && !strings.Contains(cli.HintOf(err), "another process uses "+x.addr) {
-			t.Errorf("the hint on a port that is taken is %q", cli.HintOf(err))
+		if x.addr == taken.Addr().String() && !strings.Contains(cli.FindHint(err), "another process uses "+x.addr) {
+			t.Errorf("the hint on a port that is taken is %q", cli.FindHint(err))
 		}
 	}
 	c := &app.Config{Ops: app.OpsConfig{Addr: app.OpsOff}}

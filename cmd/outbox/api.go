@@ -86,7 +86,7 @@ func apiFix(cmd *cobra.Command, err error, remote bool) error {
 		return cli.WithHint(err, "--api-admin-url or OUTBOX_API_ADMIN_URL is the URL of 'outbox admin' (admin.addr); check that it runs there, and its certificate (--api-tls-ca)")
 	}
 	p, ok := errors.AsType[*adminclient.Error](err)
-	if !ok || cli.HintOf(err) != "" {
+	if !ok || cli.FindHint(err) != "" {
 		return err
 	}
 	switch {

@@ -74,7 +74,7 @@ func TestSessionOnceUp_ChecksForAListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	sessions.Close(s)
-	if len(waited) != 2 || !strings.Contains(waited[0].Error(), "session") || !strings.HasSuffix(waited[1].Error(), "connection refused") || cli.HintOf(waited[1]) == "" {
+	if len(waited) != 2 || !strings.Contains(waited[0].Error(), "session") || !strings.HasSuffix(waited[1].Error(), "connection refused") || cli.FindHint(waited[1]) == "" {
 		t.Errorf("it waited because of %q, want a session and a host that refused", waited)
 	}
 	cancel()

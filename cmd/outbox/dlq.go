@@ -80,7 +80,7 @@ func (f *dlqFilter) filter(now time.Time) (out dlq.Filter, err error) {
 		return out, cli.Usage(err)
 	}
 	if f.errorClass != "" {
-		if err := cli.OneOf("error-class", f.errorClass, dlq.ErrorClasses...); err != nil {
+		if err := cli.CheckOneOf("error-class", f.errorClass, dlq.ErrorClasses...); err != nil {
 			return out, err
 		}
 	}
@@ -89,7 +89,7 @@ func (f *dlqFilter) filter(now time.Time) (out dlq.Filter, err error) {
 			out.Status = append(out.Status, dlq.OpenStatuses...)
 			continue
 		}
-		if err := cli.OneOf("status", s, statusNames()...); err != nil {
+		if err := cli.CheckOneOf("status", s, statusNames()...); err != nil {
 			return out, err
 		}
 		out.Status = append(out.Status, dlq.Status(s))

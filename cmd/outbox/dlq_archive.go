@@ -165,7 +165,7 @@ a job; 'outbox dlq jobs' lists and steers it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := cli.CheckOutput(f.output)
 			if err == nil {
-				err = f.required(f.dryRun)
+				err = f.requireReason(f.dryRun)
 			}
 			if err != nil {
 				return err

@@ -102,7 +102,7 @@ database: an interruption pauses it, and 'outbox dlq jobs resume' continues it.`
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := eventIDs(args)
 			if err == nil {
-				err = f.required(f.dryRun)
+				err = f.requireReason(f.dryRun)
 			}
 			if err == nil && read != nil {
 				err = read(cmd, &f)
@@ -167,8 +167,8 @@ func (f *dlqConfirm) addFlags(cmd *cobra.Command) {
 // dlqActor contains the flags of the actor and the reason of a change.
 type dlqActor struct{ reason, actor string }
 
-// required returns an error of usage for a change without a reason.
-func (f *dlqActor) required(dryRun bool) error {
+// requireReason returns an error of usage for a change without a reason.
+func (f *dlqActor) requireReason(dryRun bool) error {
 	if dryRun {
 		return nil
 	}
@@ -228,7 +228,7 @@ func (f *dlqChangeFlags) job(action dlq.Action, ids []gocql.UUID, now time.Time)
 	for _, id := range ids {
 		job.IDs = append(job.IDs, id.String())
 	}
-	filter, err := f.scope(named(&job), f.all, f.output, now)
+	filter, err := f.scope(namesDeadLetters(&job), f.all, f.output, now)
 	switch {
 	case err != nil:
 		return job, err
@@ -241,7 +241,7 @@ func (f *dlqChangeFlags) job(action dlq.Action, ids []gocql.UUID, now time.Time)
 	case f.batchSize < 1 || f.batchSize > jobs.MaxBatchSize:
 		return job, cli.Usage(fmt.Errorf("--batch-size %d must be 1 to %d", f.batchSize, jobs.MaxBatchSize))
 	}
-	if named(&job) {
+	if namesDeadLetters(&job) {
 		return job, nil
 	}
 	if len(filter.Status) == 0 {
@@ -260,8 +260,8 @@ func (f *dlqChangeFlags) job(action dlq.Action, ids []gocql.UUID, now time.Time)
 	return job, nil
 }
 
-// named reports whether a job names its dead letters, by ids or by an object.
-func named(job *admin.NewJobBody) bool { return len(job.IDs) > 0 || job.Object != "" }
+// namesDeadLetters reports whether a job names its dead letters, by ids or by an object.
+func namesDeadLetters(job *admin.NewJobBody) bool { return len(job.IDs) > 0 || job.Object != "" }
 
 // change prints the preview of a job and, after the confirmation, creates and runs it.
 func (f *dlqChangeFlags) change(cmd *cobra.Command, api *operatorAPI, job admin.NewJobBody) error {
@@ -275,7 +275,7 @@ func (f *dlqChangeFlags) change(cmd *cobra.Command, api *operatorAPI, job admin.
 			fmt.Fprintln(cmd.ErrOrStderr(), "they go to no archive: payloads, errors and histories are lost")
 		}
 	}
-	refused := named(&job) && preview.Missing+sumOf(preview.Refused) > 0
+	refused := namesDeadLetters(&job) && preview.Missing+sumCounts(preview.Refused) > 0
 	switch {
 	case f.dryRun:
 		for _, p := range preview.Problems {
@@ -390,8 +390,8 @@ func (f *dlqChangeFlags) report(cmd *cobra.Command, job *admin.JobBody, p *admin
 	return nil
 }
 
-// sumOf returns the sum of counts.
-func sumOf[K comparable](counts map[K]int) (n int) {
+// sumCounts returns the sum of counts.
+func sumCounts[K comparable](counts map[K]int) (n int) {
 	for _, c := range counts {
 		n += c
 	}

@@ -53,7 +53,7 @@ difference first.`,
 				err = cli.CheckOutput(f.output)
 			}
 			if err == nil {
-				err = f.required(f.dryRun)
+				err = f.requireReason(f.dryRun)
 			}
 			if err != nil {
 				return err
@@ -85,11 +85,11 @@ func (f *dlqEditFlags) edit(cmd *cobra.Command, api *operatorAPI, l *admin.DeadL
 		return err
 	}
 	_, before := contents(l)
-	after, err := f.changed(cmd, before)
+	after, err := f.applyChanges(cmd, before)
 	if err != nil {
 		return err
 	}
-	change := changeOf(before, after)
+	change := newEditBody(before, after)
 	change.DryRun = true
 	out, err := api.Edit(cmd.Context(), l.EventID, l.Version, change, "")
 	switch {
@@ -127,8 +127,8 @@ func (f *dlqEditFlags) edit(cmd *cobra.Command, api *operatorAPI, l *admin.DeadL
 	return err
 }
 
-// changeOf returns the request that changes the content of a dead letter.
-func changeOf(before, after dlq.Edit) (b admin.EditBody) {
+// newEditBody returns the request that changes the content of a dead letter.
+func newEditBody(before, after dlq.Edit) (b admin.EditBody) {
 	if !bytes.Equal(before.Payload, after.Payload) {
 		coded := base64.StdEncoding.EncodeToString(after.Payload)
 		b.PayloadBase64 = &coded
@@ -160,8 +160,8 @@ func printDifference(w io.Writer, d *dlq.Difference) {
 	}
 }
 
-// changed returns the content after the flags or the editor.
-func (f *dlqEditFlags) changed(cmd *cobra.Command, e dlq.Edit) (dlq.Edit, error) {
+// applyChanges returns the content after the flags or the editor.
+func (f *dlqEditFlags) applyChanges(cmd *cobra.Command, e dlq.Edit) (dlq.Edit, error) {
 	e.Headers = maps.Clone(e.Headers)
 	for _, name := range f.without {
 		if _, ok := e.Headers[name]; !ok {

@@ -267,7 +267,7 @@ func newDLQJobsSteerCommand(st jobSteer) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.required(f.dryRun); err != nil {
+			if err := f.requireReason(f.dryRun); err != nil {
 				return err
 			}
 			return withJob(cmd, args[0], f.output, f.actor, func(api *operatorAPI, j admin.JobBody) error { return f.steer(cmd, &st, api, j) })

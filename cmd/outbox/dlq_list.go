@@ -125,15 +125,15 @@ func printShown(w io.Writer, l *admin.DeadLetterBody) error {
 // contents returns the original content of a dead letter, and the one that is published: the
 // edited content, if there is one.
 func contents(l *admin.DeadLetterBody) (original, published dlq.Edit) {
-	original = dlq.Edit{Payload: payloadOf(l.PayloadText, l.PayloadBase64), ContentType: l.ContentType, Headers: l.Headers}
+	original = dlq.Edit{Payload: decodePayload(l.PayloadText, l.PayloadBase64), ContentType: l.ContentType, Headers: l.Headers}
 	if e := l.Edit; e != nil {
-		return original, dlq.Edit{Payload: payloadOf(e.PayloadText, e.PayloadBase64), ContentType: e.ContentType, Headers: e.Headers}
+		return original, dlq.Edit{Payload: decodePayload(e.PayloadText, e.PayloadBase64), ContentType: e.ContentType, Headers: e.Headers}
 	}
 	return original, original
 }
 
-// payloadOf returns the bytes of a payload, nil for a null one.
-func payloadOf(text, coded *string) []byte {
+// decodePayload returns the bytes of a payload, nil for a null one.
+func decodePayload(text, coded *string) []byte {
 	if text != nil {
 		return []byte(*text)
 	}
@@ -207,7 +207,7 @@ func printDeadLetter(w io.Writer, l *admin.DeadLetterBody) error {
 		}
 	}
 	field("content type", l.ContentType)
-	switch payload := payloadOf(l.PayloadText, l.PayloadBase64); {
+	switch payload := decodePayload(l.PayloadText, l.PayloadBase64); {
 	case l.PayloadText != nil:
 		field("payload", *l.PayloadText)
 	case payload != nil:

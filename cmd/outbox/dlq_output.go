@@ -22,15 +22,15 @@ var deadLetterTable = cli.Table[admin.ListedDeadLetter]{
 			status += " (unblocked)"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", l.EventID, status, cli.Clean(l.ErrorClass, 40), cli.Clean(l.EventType, 40),
-			cli.Clean(l.AggregateID, 40), l.Sequence, cli.At(w, l.FirstFailedAt), cli.At(w, timeOf(l.NextAttempt)), l.Priority, l.Attempts, strings.Join(l.Tags, ","),
+			cli.Clean(l.AggregateID, 40), l.Sequence, cli.At(w, l.FirstFailedAt), cli.At(w, timeOrZero(l.NextAttempt)), l.Priority, l.Attempts, strings.Join(l.Tags, ","),
 			cli.Clean(l.Topic, 60), cli.Clean(l.Table, 60))
 	},
 	View: func(l admin.ListedDeadLetter) any { return l },
 	None: "no dead letter matches",
 }
 
-// timeOf returns the zero time for nil.
-func timeOf(t *time.Time) time.Time {
+// timeOrZero returns the zero time for nil.
+func timeOrZero(t *time.Time) time.Time {
 	if t == nil {
 		return time.Time{}
 	}

@@ -51,8 +51,8 @@ func (f *dlqRun) follow() string {
 	return max(f.wait, 0).String()
 }
 
-// ended reports whether the report of a job is final, or the job is paused.
-func ended(j *admin.JobBody) bool { return j.FinishedAt != nil || j.State == jobs.Paused }
+// hasEnded reports whether the report of a job is final, or the job is paused.
+func hasEnded(j *admin.JobBody) bool { return j.FinishedAt != nil || j.State == jobs.Paused }
 
 // finish runs a job, or watches it while the server or another process runs it, and returns
 // it. An interruption pauses the job.
@@ -105,7 +105,7 @@ func (a *operatorAPI) watch(ctx context.Context, id string, seen func(admin.JobB
 		switch {
 		case err == nil:
 			answered = time.Now()
-			if seen(job); ended(&job) {
+			if seen(job); hasEnded(&job) {
 				return nil
 			}
 		case ctx.Err() != nil:

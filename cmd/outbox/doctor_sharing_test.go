@@ -58,7 +58,7 @@ func TestDoctor_AnotherNumberOfShards(t *testing.T) {
 	if now, err := a.AgreeOn(t.Context(), 2); err != nil || now != 2 {
 		t.Fatalf("AgreeOn(2) = %d, %v", now, err)
 	}
-	if _, err := kadm.NewClient(b.client).CreateTopic(t.Context(), 2, 1, nil, share.ControlTopic(app.GroupOf(relay.DefaultName))); err != nil {
+	if _, err := kadm.NewClient(b.client).CreateTopic(t.Context(), 2, 1, nil, share.ControlTopic(app.GroupName(relay.DefaultName))); err != nil {
 		t.Fatal(err)
 	}
 	check("as agreed", 2, agreed, want{true, "relay.shards and relay_sharing have the value 2", nil})

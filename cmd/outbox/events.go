@@ -77,7 +77,7 @@ func printAggregate(out io.Writer, a *admin.AggregateBody) error {
 		if e.Kind == "dead_letter_changed" {
 			what = "dead letter: " + e.What
 		}
-		fmt.Fprintf(columns, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", at, what, cmp.Or(e.EventID, e.MessageID), cli.Clean(e.EventType, 40), sequence, placeOf(e.Topic, e.Partition, e.Offset), cli.Clean(e.Detail, 120))
+		fmt.Fprintf(columns, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", at, what, cmp.Or(e.EventID, e.MessageID), cli.Clean(e.EventType, 40), sequence, formatPlace(e.Topic, e.Partition, e.Offset), cli.Clean(e.Detail, 120))
 	}
 	if err := columns.Flush(); err != nil {
 		return err
@@ -88,8 +88,8 @@ func printAggregate(out io.Writer, a *admin.AggregateBody) error {
 	return printGaps(out, a.Gaps)
 }
 
-// placeOf returns a place in a topic, or the topic alone.
-func placeOf(topic string, partition *int32, offset *int64) string {
+// formatPlace returns a place in a topic, or the topic alone.
+func formatPlace(topic string, partition *int32, offset *int64) string {
 	if partition == nil || offset == nil {
 		return cli.Clean(topic, 60)
 	}
@@ -111,7 +111,7 @@ var recentEventTable = cli.Table[admin.RecentEvent]{
 	Wide:   1,
 	Row: func(w io.Writer, e admin.RecentEvent) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", e.EventID, strings.ReplaceAll(e.State, "_", " "), cli.Clean(e.EventType, 40), cli.Clean(e.AggregateID, 40), e.Sequence,
-			cli.At(w, e.WrittenAt), placeOf(e.Topic, e.Partition, e.Offset), cli.Clean(e.Table, 60))
+			cli.At(w, e.WrittenAt), formatPlace(e.Topic, e.Partition, e.Offset), cli.Clean(e.Table, 60))
 	},
 	View: func(e admin.RecentEvent) any { return e },
 	None: "no event matches",
@@ -220,7 +220,7 @@ func printEvent(out io.Writer, b *admin.BiographyBody) error {
 		fmt.Fprintln(columns, "\nSUBSCRIPTION\tSTATE\tATTEMPTS\tDETAIL")
 		for i := range b.Subscriptions {
 			p := &b.Subscriptions[i]
-			fmt.Fprintf(columns, "%s\t%s\t%d\t%s\n", p.Subscription, p.State, p.Attempts, cli.Clean(progressOf(p), 160))
+			fmt.Fprintf(columns, "%s\t%s\t%d\t%s\n", p.Subscription, p.State, p.Attempts, cli.Clean(formatProgress(p), 160))
 		}
 	}
 	if err := columns.Flush(); err != nil {
@@ -229,8 +229,8 @@ func printEvent(out io.Writer, b *admin.BiographyBody) error {
 	return printGaps(out, b.Gaps)
 }
 
-// progressOf returns the members of a state that are set, in one line.
-func progressOf(p *subscriptions.Progress) string {
+// formatProgress returns the members of a state that are set, in one line.
+func formatProgress(p *subscriptions.Progress) string {
 	var parts []string
 	at := func(what string, t time.Time) {
 		if !t.IsZero() {

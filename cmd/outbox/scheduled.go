@@ -87,7 +87,7 @@ line or configuration.`,
 				err = cli.CheckOutput(f.output)
 			}
 			if err == nil {
-				err = f.required(f.dryRun)
+				err = f.requireReason(f.dryRun)
 			}
 			if err != nil {
 				return err

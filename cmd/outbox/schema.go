@@ -94,7 +94,7 @@ keyspace has, and add those of --components. docs/own-tables.md lists the tables
 			if err := schema.Migrate(cmd.Context(), session, o); err != nil {
 				return err
 			}
-			has, err := schema.Installed(cmd.Context(), session, o.Keyspace)
+			has, err := schema.ReadInstalled(cmd.Context(), session, o.Keyspace)
 			if err != nil {
 				return err
 			}

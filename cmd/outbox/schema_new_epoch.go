@@ -65,7 +65,7 @@ Exit status: 0 success; 1 failure, or the table is in use; 2 wrong command line 
 configuration.`,
 		Args: cobra.NoArgs,
 		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
-			if err := errors.Join(f.required(f.dryRun), cli.CheckOutput(f.output)); err != nil {
+			if err := errors.Join(f.requireReason(f.dryRun), cli.CheckOutput(f.output)); err != nil {
 				return err
 			}
 			return f.run(cmd, c)
@@ -117,7 +117,7 @@ func (f *newEpochFlags) run(cmd *cobra.Command, c *app.Config) error {
 	}
 	defer disconnect()
 	n := &newEpoch{session: session, keyspace: c.Scylla.Keyspace, table: app.TableName(&conf)}
-	if err := f.idle(cmd, n.stopped(ctx)); err != nil {
+	if err := f.idle(cmd, n.checkRelaysStopped(ctx)); err != nil {
 		return err
 	}
 	if n.v, err = c.Verification(ctx, &conf, session); err != nil {
@@ -157,14 +157,14 @@ var errInUse = errors.New("the table is in use")
 // idle returns err. A dry run prints that the table is in use, and continues.
 func (f *newEpochFlags) idle(cmd *cobra.Command, err error) error {
 	if f.dryRun && errors.Is(err, errInUse) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "refused now: %s; %s\n", cli.Clean(err.Error(), 300), cli.HintOf(err))
+		fmt.Fprintf(cmd.ErrOrStderr(), "refused now: %s; %s\n", cli.Clean(err.Error(), 300), cli.FindHint(err))
 		return nil
 	}
 	return err
 }
 
-// stopped returns an error if a relay publishes the table.
-func (n *newEpoch) stopped(ctx context.Context) error {
+// checkRelaysStopped returns an error if a relay publishes the table.
+func (n *newEpoch) checkRelaysStopped(ctx context.Context) error {
 	alive, err := relay.Running(ctx, n.session, n.keyspace, n.table)
 	if err == nil && len(alive) > 0 {
 		err = cli.WithHint(fmt.Errorf("%w: relays of %s run: %s", errInUse, n.table, strings.Join(alive, ", ")), "stop them and all writers of the table, and run this again")
@@ -218,7 +218,7 @@ const maxAhead = 10 * time.Second
 
 // begin begins the epoch and returns it.
 func (n *newEpoch) begin(ctx context.Context, by, reason string) (int64, error) {
-	if err := n.stopped(ctx); err != nil {
+	if err := n.checkRelaysStopped(ctx); err != nil {
 		return 0, err
 	}
 	now := n.clock.Now()
@@ -241,8 +241,8 @@ func (n *newEpoch) begin(ctx context.Context, by, reason string) (int64, error) 
 	return epoch, nil
 }
 
-// forked calls each for the events that are in a topic and have no row, and counts them.
-func (n *newEpoch) forked(out *begunEpoch, each func(verify.Finding)) {
+// countForked calls each for the events that are in a topic and have no row, and counts them.
+func (n *newEpoch) countForked(out *begunEpoch, each func(verify.Finding)) {
 	counts := n.v.Ledger().Check(n.v.Window, func(f verify.Finding) {
 		if f.Kind == verify.Undone || f.Kind == verify.Unknown || f.Kind == verify.Conflict {
 			each(f)
@@ -255,7 +255,7 @@ func (n *newEpoch) forked(out *begunEpoch, each func(verify.Finding)) {
 func (f *newEpochFlags) preview(cmd *cobra.Command, n *newEpoch, out *begunEpoch) error {
 	var text strings.Builder
 	found := findings{out: &text}
-	n.forked(out, found.add)
+	n.countForked(out, found.add)
 	found.end()
 	if f.dryRun && f.output != "table" {
 		return nil
@@ -300,7 +300,7 @@ func (f *newEpochFlags) print(cmd *cobra.Command, n *newEpoch, out *begunEpoch) 
 	}
 	var text bytes.Buffer
 	err := printFindingsJSON(&text, func(each func(verify.Finding)) any {
-		n.forked(out, each)
+		n.countForked(out, each)
 		return out
 	})
 	switch {

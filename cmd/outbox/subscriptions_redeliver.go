@@ -72,7 +72,7 @@ from --since on, or all that they contain.`,
 
 // check returns the errors of usage.
 func (f *redeliverFlags) check(name string) (err error) {
-	if err := errors.Join(subscriptions.CheckName(name), cli.CheckOutput(f.output), f.required(f.dryRun)); err != nil {
+	if err := errors.Join(subscriptions.CheckName(name), cli.CheckOutput(f.output), f.requireReason(f.dryRun)); err != nil {
 		return cli.Usage(err)
 	}
 	if f.rate < 0 {

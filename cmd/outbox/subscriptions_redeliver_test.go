@@ -211,7 +211,7 @@ func TestSubscriptions_RedeliverWithoutAJob(t *testing.T) {
 	cmd := newSubscriptionsRedeliverCommand()
 	cmd.SetContext(t.Context())
 	err := f.deliver(cmd, api, []gocql.UUID{gocql.TimeUUID()})
-	if hint := cli.HintOf(err); !strings.Contains(hint, "run the same command again with --since 2026-01-02T03:04:05Z:") {
+	if hint := cli.FindHint(err); !strings.Contains(hint, "run the same command again with --since 2026-01-02T03:04:05Z:") {
 		t.Errorf("without a job it says %v, %q", err, hint)
 	}
 }

@@ -74,13 +74,13 @@ func (a *Arrivals) Consume(ctx context.Context, client *kgo.Client) {
 		fetches.EachPartition(func(p kgo.FetchTopicPartition) {
 			p.EachRecord(func(r *kgo.Record) { a.take(r, now) })
 			if n := len(p.Records); n > 0 {
-				a.received(p.Partition, p.Records[n-1].Offset+1)
+				a.countArrival(p.Partition, p.Records[n-1].Offset+1)
 			}
 		})
 	}
 }
 
-func (a *Arrivals) received(partition int32, position int64) {
+func (a *Arrivals) countArrival(partition int32, position int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.positions[partition] = position

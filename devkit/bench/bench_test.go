@@ -94,7 +94,7 @@ func TestArrivals_CountLossAndDisorder(t *testing.T) {
 		a := NewArrivals(e, 8)
 		for _, i := range tt.order {
 			ev := e.At(i)
-			a.take(RecordOf(&ev, "T"), time.Now())
+			a.take(NewRecord(&ev, "T"), time.Now())
 		}
 		a.take(&kgo.Record{}, time.Now())
 		if got := a.Counts(5); got != tt.want || a.foreign.Load() != 1 {
@@ -110,7 +110,7 @@ func TestArrivals_OrderOfManyEventsOfAnAggregate(t *testing.T) {
 	a := NewArrivals(e, n)
 	for i := range int64(n) {
 		ev := e.At(i)
-		a.take(RecordOf(&ev, "T"), time.Now())
+		a.take(NewRecord(&ev, "T"), time.Now())
 	}
 	if got := a.Counts(n); !got.OK() {
 		t.Errorf("%+v, want %d events in order", got, n)
@@ -149,7 +149,7 @@ func TestLatency_CountsFromWhenToBeSent(t *testing.T) {
 		record(h, time.Duration(i+1)*time.Millisecond)
 	}
 	record(h, -time.Second) // a consumer may have it before the writer gets its response
-	l := latencyOf(h)
+	l := newLatency(h)
 	if l.P50 < 495 || l.P50 > 505 || l.P99 < 985 || l.P99 > 995 || l.Max < 999 || l.Max > 1001 {
 		t.Errorf("latencyOf() = %+v, want a uniform distribution up to 1000 ms", l)
 	}

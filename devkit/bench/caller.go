@@ -129,8 +129,8 @@ func (c *Caller) Close() {
 	}
 }
 
-// AnswerOf classifies the result of a Post.
-func (c *Caller) AnswerOf(status int, err error) Answer {
+// ClassifyAnswer classifies the result of a Post.
+func (c *Caller) ClassifyAnswer(status int, err error) Answer {
 	switch {
 	case err != nil:
 		return Failed

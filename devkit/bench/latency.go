@@ -29,15 +29,15 @@ type histogram struct {
 // subBits are the binary digits of a value that its bucket keeps, after the first one.
 const subBits = 10
 
-// bucketOf returns the bucket of a value in microseconds: the value itself below 2048, then
+// bucketFor returns the bucket of a value in microseconds: the value itself below 2048, then
 // 1024 buckets for each power of two.
-func bucketOf(micros int64) int {
+func bucketFor(micros int64) int {
 	shift := max(0, bits.Len64(uint64(micros))-subBits-1)
 	return shift<<subBits + int(micros>>shift)
 }
 
-// lastOf returns the largest value of a bucket.
-func lastOf(bucket int) int64 {
+// bucketMax returns the largest value of a bucket.
+func bucketMax(bucket int) int64 {
 	shift := max(0, bucket>>subBits-1)
 	return int64(bucket-shift<<subBits+1)<<shift - 1
 }
@@ -46,7 +46,7 @@ func newHistogram() *histogram { return new(histogram) }
 
 func record(h *histogram, d time.Duration) {
 	micros := min(max(d, time.Microsecond), maxLatency).Microseconds()
-	h.counts[bucketOf(micros)]++
+	h.counts[bucketFor(micros)]++
 	h.total++
 	h.max = max(h.max, micros)
 }
@@ -56,13 +56,13 @@ func (h *histogram) quantile(share float64) int64 {
 	rank := int64(math.Ceil(share * float64(h.total)))
 	for i, n := range h.counts[:] {
 		if rank -= n; rank <= 0 && n > 0 {
-			return min(lastOf(i), h.max)
+			return min(bucketMax(i), h.max)
 		}
 	}
 	return h.max
 }
 
-func latencyOf(h *histogram) Latency {
+func newLatency(h *histogram) Latency {
 	ms := func(share float64) float64 { return float64(h.quantile(share)) / 1000 }
 	return Latency{P50: ms(.5), P95: ms(.95), P99: ms(.99), P999: ms(.999), Max: float64(h.max) / 1000}
 }
@@ -77,4 +77,4 @@ func NewLatencies() *Latencies { return &Latencies{newHistogram()} }
 func (l *Latencies) Add(d time.Duration) { record(l.h, d) }
 
 // Latency returns the distribution.
-func (l *Latencies) Latency() Latency { return latencyOf(l.h) }
+func (l *Latencies) Latency() Latency { return newLatency(l.h) }

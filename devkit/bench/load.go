@@ -49,8 +49,8 @@ func (l *Load) warm() int64 { return int64(l.Rate * warmUp.Seconds()) }
 // batch returns the number of events of one write.
 func (l *Load) batch() int64 { return int64(max(1, l.Batch)) }
 
-// intended returns when event i is to be sent, since began: with the first of its batch.
-func (l *Load) intended(i int64) time.Duration {
+// sendTime returns when event i is to be sent, since began: with the first of its batch.
+func (l *Load) sendTime(i int64) time.Duration {
 	i -= i % l.batch()
 	return time.Duration(float64(i) / l.Rate * float64(time.Second))
 }
@@ -64,7 +64,7 @@ func (l *Load) Run(ctx context.Context) (int64, error) {
 	var wg sync.WaitGroup
 	sent := int64(0)
 	for sent < n && ctx.Err() == nil {
-		if wait := time.Until(l.began.Add(l.intended(sent))); wait > 0 {
+		if wait := time.Until(l.began.Add(l.sendTime(sent))); wait > 0 {
 			select {
 			case <-time.After(wait):
 			case <-ctx.Done():
@@ -114,11 +114,11 @@ func (l *Load) write(ctx context.Context, from, to int64) {
 func (l *Load) latency(a *Arrivals, i int64) (intended, committed time.Duration, ok bool) {
 	at, ok := a.Since(i)
 	since := at.Sub(l.began)
-	return since - l.intended(i), since - time.Duration(l.committed[i].Load()), ok
+	return since - l.sendTime(i), since - time.Duration(l.committed[i].Load()), ok
 }
 
-// Arrived returns the rate at which events came, from the end of the warm-up.
-func (l *Load) Arrived(a *Arrivals) Rate {
+// ArrivalRate returns the rate at which events came, from the end of the warm-up.
+func (l *Load) ArrivalRate(a *Arrivals) Rate {
 	var n int64
 	began := l.began.Add(warmUp)
 	last := began
@@ -130,7 +130,7 @@ func (l *Load) Arrived(a *Arrivals) Rate {
 			}
 		}
 	}
-	return RateOf(n, last.Sub(began))
+	return NewRate(n, last.Sub(began))
 }
 
 // Latencies returns the latencies from when each event was to be sent, and from when it
@@ -145,11 +145,11 @@ func (l *Load) LatenciesUntil(a *Arrivals, until time.Time) (intended, committed
 	in, com := newHistogram(), newHistogram()
 	for i := l.warm(); i < int64(len(l.committed)); i++ {
 		intended, committed, ok := l.latency(a, i)
-		if !ok || !l.began.Add(l.intended(i)).Before(until) {
+		if !ok || !l.began.Add(l.sendTime(i)).Before(until) {
 			continue
 		}
 		record(in, intended)
 		record(com, committed)
 	}
-	return latencyOf(in), latencyOf(com)
+	return newLatency(in), newLatency(com)
 }

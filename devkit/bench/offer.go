@@ -144,7 +144,7 @@ func (o *Offer) sum(calls []call) Offered {
 	}
 	share := func(a Answer) float64 { return float64(of[a]) / float64(max(all, 1)) }
 	return Offered{
-		Offered: RateOf(all, o.Duration).PerSecond, Served: RateOf(served, o.Duration), Done: done,
+		Offered: NewRate(all, o.Duration).PerSecond, Served: NewRate(served, o.Duration), Done: done,
 		Refused: share(Refused), Unavailable: share(Unavailable), Failed: share(Failed), Unsent: share(unsent),
 		Intended: someLatency(intended), Sent: someLatency(sent), Refusal: someLatency(refusal),
 	}
@@ -155,7 +155,7 @@ func someLatency(h *histogram) Latency {
 	if h.total == 0 {
 		return Latency{}
 	}
-	return latencyOf(h)
+	return newLatency(h)
 }
 
 // CPU returns the processor time that all three took for one item, in microseconds.

@@ -108,13 +108,13 @@ func TestCaller_PostsOverOneConnection(t *testing.T) {
 	c := Caller{Addr: srv.Listener.Addr().String(), Timeout: 10 * time.Second, Body: &received}
 	defer c.Close()
 	for range 3 {
-		if status, err := c.Post(t.Context(), "/", "X-Name: a\r\n", []byte(`{"n":1}`)); c.AnswerOf(status, err) != Served || received.Len() != 50_000 {
+		if status, err := c.Post(t.Context(), "/", "X-Name: a\r\n", []byte(`{"n":1}`)); c.ClassifyAnswer(status, err) != Served || received.Len() != 50_000 {
 			t.Fatalf("Post() = %d, %v", status, err)
 		}
-		if status, err := c.Post(t.Context(), "/full", "", nil); c.AnswerOf(status, err) != Refused || status != 503 || received.Len() != 47 {
+		if status, err := c.Post(t.Context(), "/full", "", nil); c.ClassifyAnswer(status, err) != Refused || status != 503 || received.Len() != 47 {
 			t.Fatalf("Post() = %d, %v, want a refusal", status, err)
 		}
-		if status, err := c.Post(t.Context(), "/down", "", nil); c.AnswerOf(status, err) != Unavailable {
+		if status, err := c.Post(t.Context(), "/down", "", nil); c.ClassifyAnswer(status, err) != Unavailable {
 			t.Fatalf("Post() = %d, %v, want no refusal because of overload", status, err)
 		}
 	}
@@ -127,7 +127,7 @@ func TestCaller_PostsOverOneConnection(t *testing.T) {
 		}
 	}
 	srv.Close()
-	if status, err := c.Post(t.Context(), "/", "", nil); c.AnswerOf(status, err) != Failed {
+	if status, err := c.Post(t.Context(), "/", "", nil); c.ClassifyAnswer(status, err) != Failed {
 		t.Errorf("Post() without a server = %d, %v", status, err)
 	}
 }

@@ -29,8 +29,8 @@ type Rate struct {
 	PerSecond float64 `json:"per_second"`
 }
 
-// RateOf returns the rate of n in d.
-func RateOf(n int64, d time.Duration) Rate {
+// NewRate returns the rate of n in d.
+func NewRate(n int64, d time.Duration) Rate {
 	return Rate{n, d.Seconds(), float64(n) / max(d.Seconds(), 1e-9)}
 }
 
@@ -64,7 +64,7 @@ func RawRead(ctx context.Context, session *gocql.Session, keyspace, table string
 		})
 	}
 	err := work.Wait()
-	return RateOf(n.Load(), time.Since(began)), err
+	return NewRate(n.Load(), time.Since(began)), err
 }
 
 // discard is a destination for columns of any type.
@@ -119,7 +119,7 @@ func RawProduce(ctx context.Context, client *kgo.Client, e *Events, topic string
 	began := time.Now()
 	for i := range n {
 		ev := e.At(i)
-		client.Produce(ctx, RecordOf(&ev, topic), func(_ *kgo.Record, err error) {
+		client.Produce(ctx, NewRecord(&ev, topic), func(_ *kgo.Record, err error) {
 			if err != nil {
 				failed.CompareAndSwap(nil, &err)
 			}
@@ -131,11 +131,11 @@ func RawProduce(ctx context.Context, client *kgo.Client, e *Events, topic string
 	if err := failed.Load(); err != nil {
 		return Rate{}, fmt.Errorf("produce: %w", *err)
 	}
-	return RateOf(n, time.Since(began)), nil
+	return NewRate(n, time.Since(began)), nil
 }
 
-// RecordOf returns the record that the relay makes of an event.
-func RecordOf(e *outbox.Event, topic string) *kgo.Record {
+// NewRecord returns the record that the relay makes of an event.
+func NewRecord(e *outbox.Event, topic string) *kgo.Record {
 	return &kgo.Record{
 		Topic: topic, Key: e.Key(), Value: e.Payload,
 		Headers: outbox.AppendHeaders[kgo.RecordHeader](make([]kgo.RecordHeader, 0, 10), e, "scylla-outbox"),

@@ -64,7 +64,7 @@ func (r *Reader) consume(ctx context.Context, _ string, c scyllacdc.Change) erro
 		if err != nil {
 			return err
 		}
-		r.Client.Produce(ctx, RecordOf(&e, cmp.Or(r.Topic, e.Type)), nil)
+		r.Client.Produce(ctx, NewRecord(&e, cmp.Or(r.Topic, e.Type)), nil)
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func (l *Load) Intervals(a *Arrivals, length time.Duration, n int) []Interval {
 			p.stored++
 		}
 		intended, committed, ok := l.latency(a, i)
-		if p := partAt(l.intended(i)); p != nil && ok {
+		if p := partAt(l.sendTime(i)); p != nil && ok {
 			record(p.intended, intended)
 			record(p.committed, committed)
 		}
@@ -72,7 +72,7 @@ func (l *Load) Intervals(a *Arrivals, length time.Duration, n int) []Interval {
 	for k, p := range parts {
 		out[k] = Interval{
 			End: (time.Duration(k+1) * length).Seconds(), Stored: float64(p.stored) / length.Seconds(),
-			Intended: latencyOf(p.intended), Committed: latencyOf(p.committed),
+			Intended: newLatency(p.intended), Committed: newLatency(p.committed),
 		}
 	}
 	return out

@@ -82,8 +82,8 @@ func (u Usage) Plus(other Usage) Usage {
 	return u
 }
 
-// CostOf returns the cost between two moments.
-func CostOf(from, to Usage) Cost {
+// CostBetween returns the cost between two moments.
+func CostBetween(from, to Usage) Cost {
 	d := to.At.Sub(from.At).Seconds()
 	if d <= 0 {
 		return Cost{}

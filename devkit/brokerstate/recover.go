@@ -142,7 +142,7 @@ func readLog(dir string) (log map[id]*window, ends map[id]int64, err error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("%w: %s: %w", ErrFormat, filepath.Join(dir, p.Name()), err)
 		}
-		segments, err := segmentsOf(filepath.Join(dir, p.Name()))
+		segments, err := listSegments(filepath.Join(dir, p.Name()))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -183,8 +183,8 @@ func partition(name string) (topic string, part int32, err error) {
 	return topic, int32(n), err
 }
 
-// segmentsOf lists the segment files in a directory by their first offset.
-func segmentsOf(dir string) ([]string, error) {
+// listSegments lists the segment files in a directory by their first offset.
+func listSegments(dir string) ([]string, error) {
 	files, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err

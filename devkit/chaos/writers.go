@@ -45,8 +45,8 @@ type Writers struct {
 
 // Conflicts returns how often another writer was first. Undetermined returns the number of events
 // whose outcome stayed unknown for Patience.
-func (w *Writers) Conflicts() int64    { return w.conflicts.Load() }
-func (w *Writers) Undetermined() int64 { return w.undetermined.Load() }
+func (w *Writers) Conflicts() int64         { return w.conflicts.Load() }
+func (w *Writers) UndeterminedCount() int64 { return w.undetermined.Load() }
 
 // Run appends events until ctx ends, and finishes those that are begun. The error is that of an
 // event which was not stored in Patience, for another reason than an unknown outcome.

@@ -184,7 +184,7 @@ func (c *conn) refuse(e *cqlerr.Error) {
 // take handles a request, or passes it to a worker.
 func (c *conn) take(req request) error {
 	op := req.header.Opcode
-	if err := c.allowed(op); err != nil {
+	if err := c.checkOrder(op); err != nil {
 		c.fail(req, err)
 		return nil
 	}
@@ -210,8 +210,8 @@ func (c *conn) take(req request) error {
 	return nil
 }
 
-// allowed checks the order of messages.
-func (c *conn) allowed(op wire.Opcode) error {
+// checkOrder checks the order of messages.
+func (c *conn) checkOrder(op wire.Opcode) error {
 	switch c.state {
 	case stateNew:
 		if op != wire.OpStartup && op != wire.OpOptions {

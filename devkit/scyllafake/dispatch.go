@@ -30,7 +30,7 @@ func (c *conn) run(req request) error {
 		return c.perform(req, st, q.Options, nil)
 	case wire.OpOptions:
 		c.answer(req, wire.OpSupported, 0, func(b []byte) []byte {
-			return wire.AppendSupported(b, c.s.supported(c.shard))
+			return wire.AppendSupported(b, c.s.supportedOptions(c.shard))
 		})
 		return nil
 	case wire.OpPrepare:
@@ -56,7 +56,7 @@ func (c *conn) run(req request) error {
 
 // parse parses and plans a text, or finds it in the cache of texts.
 func (s *Server) parse(keyspace, text string) (*statement, error) {
-	id := idOf(keyspace, text)
+	id := newPreparedID(keyspace, text)
 	schema := s.catalog.Schema()
 	if st := s.statements.texts.get(id, schema); st != nil {
 		return st, nil

@@ -118,10 +118,10 @@ func (s *Server) listen() error {
 	return nil
 }
 
-// shardOf chooses the shard of a new connection: on the shard-aware port the client's
+// chooseShard chooses the shard of a new connection: on the shard-aware port the client's
 // port decides, elsewhere the shard with the fewest connections. s.mu is held; n is the
 // node, nil with one.
-func (s *Server) shardOf(nc net.Conn, n *node) int {
+func (s *Server) chooseShard(nc net.Conn, n *node) int {
 	if at, ok := nc.LocalAddr().(*net.TCPAddr); ok && at.Port == s.shardAwarePort {
 		if from, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
 			return from.Port % s.topology.Shards

@@ -98,8 +98,8 @@ func (n *node) ownRows(text string) string {
 	return strings.NewReplacer("key='local'", n.local, "system.peers", n.peers).Replace(text)
 }
 
-// nodeOf returns the node of a client's connection, nil with one node.
-func (s *Server) nodeOf(nc net.Conn) *node {
+// findNode returns the node of a client's connection, nil with one node.
+func (s *Server) findNode(nc net.Conn) *node {
 	if at, ok := nc.LocalAddr().(*net.TCPAddr); ok {
 		for _, n := range s.nodes {
 			if n.addr == at.AddrPort().Addr().Unmap() {

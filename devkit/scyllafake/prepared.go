@@ -59,7 +59,7 @@ func (st *statement) resultColumns(res *engine.Result) wire.Columns {
 // preparedID is the MD5 of the connection's keyspace and the text.
 type preparedID [md5.Size]byte
 
-func idOf(keyspace, text string) preparedID {
+func newPreparedID(keyspace, text string) preparedID {
 	h := md5.New()
 	h.Write([]byte(keyspace))
 	h.Write([]byte(text))

@@ -20,7 +20,7 @@ func (s *Server) routing(c *conn, res *engine.Result) []byte {
 	if count == 0 {
 		return nil
 	}
-	n, first, last := topology.TabletOf(count, res.Table.Token(res.Key))
+	n, first, last := topology.FindTablet(count, res.Table.Token(res.Key))
 	here := 0
 	if c.node != nil {
 		here = c.node.index

@@ -104,7 +104,7 @@ func Start(cfg Config) (_ *Server, err error) {
 // open opens the persistent parts of the node.
 func (s *Server) open(clock *faults.Clock) error {
 	var err error
-	s.store, err = store.Open(store.Options{Dir: s.cfg.Dir, FS: s.cfg.fs, Clock: s.clock, Failed: s.failed})
+	s.store, err = store.Open(store.Options{Dir: s.cfg.Dir, FS: s.cfg.fs, Clock: s.clock, Failed: s.stopService})
 	if err != nil {
 		return fmt.Errorf("open the data directory: %w", err)
 	}
@@ -165,12 +165,12 @@ func (s *Server) connect(nc net.Conn) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := s.nodeOf(nc)
+	n := s.findNode(nc)
 	if s.closing || n != nil && n.isDown() {
 		nc.Close()
 		return
 	}
-	c := &conn{s: s, node: n, nc: nc, out: newWriter(nc, n), shard: s.shardOf(nc, n), work: make(chan request)}
+	c := &conn{s: s, node: n, nc: nc, out: newWriter(nc, n), shard: s.chooseShard(nc, n), work: make(chan request)}
 	s.conns[c] = struct{}{}
 	s.running.Add(1)
 	go func() {
@@ -268,9 +268,9 @@ func (s *Server) Close() error {
 	return s.release()
 }
 
-// failed ends the service after the disk refused a write, as a real node stops its
+// stopService ends the service after the disk refused a write, as a real node stops its
 // transports then. The process and its data directory remain until Close.
-func (s *Server) failed(err error) {
+func (s *Server) stopService(err error) {
 	s.log.Error("node stops serving", "err", err)
 	s.mu.Lock()
 	s.closing, s.broken = true, true

@@ -14,9 +14,9 @@ const (
 	optRouting     = "TABLETS_ROUTING_V1"
 )
 
-// supported returns the response to OPTIONS on a connection of the given shard. The
+// supportedOptions returns the response to OPTIONS on a connection of the given shard. The
 // keys are a real node's; a driver detects ScyllaDB by the four about sharding.
-func (s *Server) supported(shard int) map[string][]string {
+func (s *Server) supportedOptions(shard int) map[string][]string {
 	m := map[string][]string{
 		"CQL_VERSION":               {cqlVersion},
 		optCompression:              {},

@@ -67,8 +67,8 @@ func (r *records) of(topic string) []*kgo.Record {
 	return slices.DeleteFunc(slices.Clone(r.all), func(one *kgo.Record) bool { return topic != "" && one.Topic != topic })
 }
 
-// reached reports whether all records before these offsets have been consumed.
-func (r *records) reached(ends kadm.ListedOffsets) bool {
+// hasReached reports whether all records before these offsets have been consumed.
+func (r *records) hasReached(ends kadm.ListedOffsets) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := true
@@ -86,6 +86,6 @@ func (k *Kit) Records(topic string) []*kgo.Record {
 	if err != nil {
 		k.t.Fatalf("list the ends of topic %s: %v", topic, err)
 	}
-	k.Until("the records of topic "+topic, func() bool { return k.records.reached(ends) })
+	k.Until("the records of topic "+topic, func() bool { return k.records.hasReached(ends) })
 	return k.records.of(topic)
 }

@@ -65,7 +65,7 @@ func TestRecord_UnchangedToTheByte(t *testing.T) {
 	var records []Record
 	history := []dlq.Change{{Version: 1, ID: gocql.TimeUUID(), At: at(5), Action: dlq.ActionWrite, To: dlq.Pending, Why: "x"}}
 	for _, l := range deadLetters {
-		records = append(records, recordOf(&dlq.Copy{DeadLetter: *l, History: history}))
+		records = append(records, newRecord(&dlq.Copy{DeadLetter: *l, History: history}))
 	}
 	m, err := a.Write(t.Context(), records, "me")
 	if err != nil {
@@ -116,7 +116,7 @@ func TestRecord_HasEveryField(t *testing.T) {
 			}
 		}
 	}
-	r := recordOf(&dlq.Copy{DeadLetter: *l})
+	r := newRecord(&dlq.Copy{DeadLetter: *l})
 	if got, err := r.DeadLetter(); err != nil || !reflect.DeepEqual(got, *l) {
 		t.Errorf("came back as %+v, %v", got, err)
 	}
@@ -125,7 +125,7 @@ func TestRecord_HasEveryField(t *testing.T) {
 func TestArchive_DamageIsFound(t *testing.T) {
 	t.Parallel()
 	a, dir := openDir(t)
-	m, err := a.Write(t.Context(), []Record{recordOf(&dlq.Copy{DeadLetter: *awkward()}), recordOf(&dlq.Copy{DeadLetter: *awkward()})}, "me")
+	m, err := a.Write(t.Context(), []Record{newRecord(&dlq.Copy{DeadLetter: *awkward()}), newRecord(&dlq.Copy{DeadLetter: *awkward()})}, "me")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestArchive_WriteReadsBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if m, err := a.Write(t.Context(), []Record{recordOf(&dlq.Copy{DeadLetter: *awkward()})}, "me"); !errors.Is(err, ErrDamaged) {
+	if m, err := a.Write(t.Context(), []Record{newRecord(&dlq.Copy{DeadLetter: *awkward()})}, "me"); !errors.Is(err, ErrDamaged) {
 		t.Fatalf("Write() on a bad disk = %+v, %v, want ErrDamaged", m, err)
 	}
 	n := 0

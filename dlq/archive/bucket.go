@@ -55,9 +55,9 @@ func Register(scheme string, open func(ctx context.Context, bucketURL string) (B
 	schemes.open[scheme] = open
 }
 
-// Supported returns an error if this program cannot open the archive at where, because its
+// CheckSupported returns an error if this program cannot open the archive at where, because its
 // scheme is not registered. It connects to nothing.
-func Supported(where string) error {
+func CheckSupported(where string) error {
 	scheme, _, isURL := strings.Cut(where, "://")
 	if !isURL || scheme == "file" {
 		return nil

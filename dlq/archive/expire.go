@@ -19,7 +19,7 @@ func (s *Sweeper) expire(ctx context.Context, now time.Time, r *Report) (err err
 		return nil
 	}
 	before := now.Add(-s.conf.Keep)
-	old, err := s.expired(ctx, before)
+	old, err := s.listExpired(ctx, before)
 	if err != nil {
 		return err
 	}
@@ -54,8 +54,8 @@ func (s *Sweeper) expire(ctx context.Context, now time.Time, r *Report) (err err
 	})
 }
 
-// expired are the objects that were written before a time.
-func (s *Sweeper) expired(ctx context.Context, before time.Time) (old []string, err error) {
+// listExpired are the objects that were written before a time.
+func (s *Sweeper) listExpired(ctx context.Context, before time.Time) (old []string, err error) {
 	if s.conf.Archive == nil {
 		return nil, nil
 	}

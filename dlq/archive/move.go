@@ -80,7 +80,7 @@ func (m *moving) take(ctx context.Context, i int, c *dlq.Copy) error {
 	if err := m.archive.renew(ctx, &c.DeadLetter); err != nil {
 		return ofArchive(err)
 	}
-	m.records, m.at = append(m.records, recordOf(c)), append(m.at, i)
+	m.records, m.at = append(m.records, newRecord(c)), append(m.at, i)
 	m.bytes += len(c.DeadLetter.Payload) + 1024
 	if len(m.records) >= objectDeadLetters || m.bytes >= objectBytes {
 		return m.flush(ctx)

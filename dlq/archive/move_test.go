@@ -125,7 +125,7 @@ func TestKeeper_JobsPurgeAndRestore(t *testing.T) {
 			t.Errorf("history %+v", c.History)
 		}
 		c.DeadLetter.Version, c.History = want.DeadLetter.Version, want.History
-		if got, want := recordOf(&c), recordOf(&want); !reflect.DeepEqual(got, want) {
+		if got, want := newRecord(&c), newRecord(&want); !reflect.DeepEqual(got, want) {
 			t.Errorf("restored\n%+v\nwant\n%+v", got, want)
 		}
 	}

@@ -44,7 +44,7 @@ func (m *mover) add(ctx context.Context, seen *dlq.DeadLetter, p *pass) error {
 	if err := m.s.conf.Archive.renew(ctx, &l); err != nil {
 		return ofArchive(err)
 	}
-	m.records = append(m.records, recordOf(&c))
+	m.records = append(m.records, newRecord(&c))
 	m.bytes += len(l.Payload) + 1024
 	l.Payload, l.Headers, l.Metadata, l.Raw = nil, nil, nil, nil
 	m.deadLetters = append(m.deadLetters, l)

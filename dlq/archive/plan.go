@@ -45,7 +45,7 @@ func (s *Sweeper) Plan(ctx context.Context) (r Report, more bool, err error) {
 		}
 	}
 	if s.conf.Keep >= 0 {
-		r.Expired, err = s.expired(ctx, now.Add(-s.conf.Keep))
+		r.Expired, err = s.listExpired(ctx, now.Add(-s.conf.Keep))
 	}
 	return r, more, err
 }

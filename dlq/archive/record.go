@@ -78,15 +78,15 @@ type Edit struct {
 	At          time.Time         `json:"at"`
 }
 
-// editOf is an edit as a line has it.
-func editOf(e *dlq.Edited) Edit {
+// newEdit is an edit as a line has it.
+func newEdit(e *dlq.Edited) Edit {
 	return Edit{
 		ID: e.ID.String(), Payload: e.Payload, ContentType: e.ContentType, Headers: e.Headers, Topic: e.Topic, By: e.Actor.Name, Reason: e.Actor.Reason, At: e.At,
 	}
 }
 
-// edited is the edit of a line.
-func (e *Edit) edited() (dlq.Edited, error) {
+// toEdited is the edit of a line.
+func (e *Edit) toEdited() (dlq.Edited, error) {
 	id, err := gocql.ParseUUID(e.ID)
 	if err != nil {
 		return dlq.Edited{}, fmt.Errorf("id %q of an edit: %w", e.ID, err)
@@ -97,8 +97,8 @@ func (e *Edit) edited() (dlq.Edited, error) {
 	}, nil
 }
 
-// recordOf returns the line of a dead letter.
-func recordOf(c *dlq.Copy) Record {
+// newRecord returns the line of a dead letter.
+func newRecord(c *dlq.Copy) Record {
 	l, history := &c.DeadLetter, c.History
 	r := Record{
 		EventID: l.EventID.String(), Version: l.Version, Status: l.Status, Table: l.Table, AggregateID: l.AggregateID,
@@ -123,11 +123,11 @@ func recordOf(c *dlq.Copy) Record {
 		r.EditedID = l.EditedID.String()
 	}
 	if l.Edit != nil {
-		e := editOf(l.Edit)
+		e := newEdit(l.Edit)
 		r.Edit = &e
 	}
 	for i := range c.Edits {
-		r.Edits = append(r.Edits, editOf(&c.Edits[i]))
+		r.Edits = append(r.Edits, newEdit(&c.Edits[i]))
 	}
 	return r
 }
@@ -140,7 +140,7 @@ func (r *Record) Copy() (dlq.Copy, error) {
 	}
 	c := dlq.Copy{DeadLetter: l, History: r.History}
 	for i := range r.Edits {
-		e, err := r.Edits[i].edited()
+		e, err := r.Edits[i].toEdited()
 		if err != nil {
 			return dlq.Copy{}, fmt.Errorf("event %s: %w", r.EventID, err)
 		}

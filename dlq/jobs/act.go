@@ -53,13 +53,13 @@ type result struct {
 // that was neither changed nor skipped has no version and no reason.
 func (s *Store) act(ctx context.Context, j *Job, event gocql.UUID, look bool) (result, error) {
 	if look {
-		return s.resultOf(ctx, j, event, nil, true)
+		return s.newResult(ctx, j, event, nil, true)
 	}
-	return s.resultOf(ctx, j, event, s.do(ctx, j, event), false)
+	return s.newResult(ctx, j, event, s.do(ctx, j, event), false)
 }
 
-// resultOf returns the result of an action that returned err.
-func (s *Store) resultOf(ctx context.Context, j *Job, event gocql.UUID, err error, look bool) (result, error) {
+// newResult returns the result of an action that returned err.
+func (s *Store) newResult(ctx context.Context, j *Job, event gocql.UUID, err error, look bool) (result, error) {
 	r := result{event: event}
 	var refused *dlq.RefusedError
 	var version *dlq.VersionError
@@ -145,8 +145,8 @@ type replayResult struct {
 	failed    string // the error class
 }
 
-// changed returns the dead letters that a batch of a job changed.
-func (s *Store) changed(ctx context.Context, job gocql.UUID, batch int64) (out []actedOn, err error) {
+// readChanged returns the dead letters that a batch of a job changed.
+func (s *Store) readChanged(ctx context.Context, job gocql.UUID, batch int64) (out []actedOn, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
 	iter := s.db.Select(ctx, s.stmt.actedOn, job, batch).Iter()
@@ -185,13 +185,13 @@ func (s *Store) learn(ctx context.Context, deadLetters []actedOn) error {
 		if err != nil {
 			return err
 		}
-		l.result = replayResultOf(lines, l.version)
+		l.result = newReplayResult(lines, l.version)
 	}
 	return nil
 }
 
-// replayResultOf returns the result of a replay from the history after a version.
-func replayResultOf(lines []dlq.Change, version int64) replayResult {
+// newReplayResult returns the result of a replay from the history after a version.
+func newReplayResult(lines []dlq.Change, version int64) replayResult {
 	for _, c := range lines {
 		if c.Version <= version {
 			continue

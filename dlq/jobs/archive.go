@@ -31,8 +31,8 @@ type Archive interface {
 	Sweep(ctx context.Context) (dlq.Swept, error)
 }
 
-// actedOf returns the counts of a sweep as a job reports them.
-func actedOf(s *dlq.Swept) (a acted) {
+// countSwept returns the counts of a sweep as a job reports them.
+func countSwept(s *dlq.Swept) (a acted) {
 	for _, n := range s.Archived {
 		a.Changed += n
 	}
@@ -63,11 +63,11 @@ func (w *worker) actTogether(ctx context.Context, j *Job, results []result) erro
 		return fmt.Errorf("%s %d dead letters: %w", j.Action, len(j.ids), err)
 	}
 	for i, event := range j.ids {
-		r, err := w.store.resultOf(ctx, j, event, left[i], false)
+		r, err := w.store.newResult(ctx, j, event, left[i], false)
 		if err != nil {
 			return err
 		}
-		w.acted(results, i, r)
+		w.countActed(results, i, r)
 	}
 	return nil
 }
@@ -90,20 +90,20 @@ func (w *worker) sweep(ctx context.Context) error {
 	case err != nil || w.j.State != Running:
 		return err
 	}
-	did := actedOf(&s)
+	did := countSwept(&s)
 	if err := w.save(ctx, func(j *Job) {
 		j.cursor.Acted, j.cursor.End = did, true
-		j.Progress.Total = did.Changed + sumOf(did.Skipped)
+		j.Progress.Total = did.Changed + sumCounts(did.Skipped)
 		j.History = append(j.History, JobChange{At: w.store.db.Millis(), What: "sweep", By: w.cfg.Owner, Why: fmt.Sprintf(
 			"objects written: %d, expired: %d; outlines forgotten: %d", s.Objects, s.Expired, s.Forgotten)})
 	}); err != nil {
 		return err
 	}
-	w.metrics.acted(w.j.Action, did)
+	w.metrics.countActed(w.j.Action, did)
 	return w.finish(ctx, Done, nil)
 }
 
-func sumOf(m map[string]int) (n int) {
+func sumCounts(m map[string]int) (n int) {
 	for _, k := range m {
 		n += k
 	}

@@ -253,10 +253,10 @@ type Progress struct {
 }
 
 // Failed returns the number of failed replays.
-func (p *Progress) Failed() (n int) { return sumOf(p.FailedAgain) }
+func (p *Progress) Failed() (n int) { return sumCounts(p.FailedAgain) }
 
 // SkippedAll returns the number of skipped dead letters.
-func (p *Progress) SkippedAll() (n int) { return sumOf(p.Skipped) }
+func (p *Progress) SkippedAll() (n int) { return sumCounts(p.Skipped) }
 
 // Job is a bulk change of dead letters. Times have milliseconds.
 type Job struct {
@@ -286,8 +286,8 @@ type Job struct {
 	ids       []gocql.UUID // the batch that is being acted on
 }
 
-// Created returns the time of creation.
-func (j *Job) Created() time.Time { return j.ID.Time().UTC().Truncate(time.Millisecond) }
+// CreatedAt returns the time of creation.
+func (j *Job) CreatedAt() time.Time { return j.ID.Time().UTC().Truncate(time.Millisecond) }
 
 // CanaryFailed returns the dead letters that failed again with their error and so paused the
 // job, at most those of its first batches; none unless it is paused. A resumed job changes

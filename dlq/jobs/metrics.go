@@ -81,21 +81,21 @@ func (m *metrics) setOpen(jobs []*Job) {
 	}
 }
 
-// acted counts changed and skipped dead letters.
-func (m *metrics) acted(action dlq.Action, a acted) {
+// countActed counts changed and skipped dead letters.
+func (m *metrics) countActed(action dlq.Action, a acted) {
 	m.items.WithLabelValues(string(action), outcomeChanged).Add(float64(a.Changed))
-	m.items.WithLabelValues(string(action), outcomeSkipped).Add(float64(sumOf(a.Skipped)))
+	m.items.WithLabelValues(string(action), outcomeSkipped).Add(float64(sumCounts(a.Skipped)))
 }
 
-// learned counts the results of replays.
-func (m *metrics) learned(action dlq.Action, before, now followed) {
+// countReplays counts the results of replays.
+func (m *metrics) countReplays(action dlq.Action, before, now followed) {
 	m.items.WithLabelValues(string(action), outcomeReplayed).Add(float64(now.Replayed - before.Replayed))
 	m.items.WithLabelValues(string(action), outcomeOvertaken).Add(float64(now.Overtaken - before.Overtaken))
-	m.items.WithLabelValues(string(action), outcomeFailed).Add(float64(sumOf(now.Failed) - sumOf(before.Failed)))
+	m.items.WithLabelValues(string(action), outcomeFailed).Add(float64(sumCounts(now.Failed) - sumCounts(before.Failed)))
 }
 
-// ended counts a job whose report is final.
-func (m *metrics) ended(j *Job) {
+// countEnded counts a job whose report is final.
+func (m *metrics) countEnded(j *Job) {
 	m.finished.WithLabelValues(string(j.Action), string(j.State)).Inc()
 	m.duration.WithLabelValues(string(j.Action)).Observe(max(0, j.Finished.Sub(j.Started)).Round(time.Millisecond).Seconds())
 }

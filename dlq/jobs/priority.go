@@ -51,9 +51,9 @@ func (s *Store) ByPriority(ctx context.Context, spec *Spec) ([]dlq.DeadLetter, e
 	return out, nil
 }
 
-// sorted replaces the filter of a specification by priority by the ids of its dead
+// sortByPriority replaces the filter of a specification by priority by the ids of its dead
 // letters in order. Ids without a dead letter are last; the job reports them.
-func (s *Store) sorted(ctx context.Context, spec Spec) (Spec, error) {
+func (s *Store) sortByPriority(ctx context.Context, spec Spec) (Spec, error) {
 	deadLetters, err := s.ByPriority(ctx, &spec)
 	if err != nil || len(deadLetters) == 0 {
 		return spec, err

@@ -211,7 +211,7 @@ func unsetNilText(text string) any {
 }
 
 func (s *Store) listJob(ctx context.Context, j *Job) error {
-	month := monthOf(j.ID.Time())
+	month := monthBucket(j.ID.Time())
 	if err := s.db.Write(ctx, s.stmt.monthAdd, monthKind, "", month); err != nil {
 		return fmt.Errorf("list job %s: %w", j.ID, err)
 	}
@@ -239,7 +239,7 @@ func (s *Store) unlistJob(ctx context.Context, j *Job) *Job {
 func (s *Store) jobMonths(ctx context.Context, after gocql.UUID) (months []time.Time, err error) {
 	until := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 	if after != (gocql.UUID{}) {
-		until = monthOf(after.Time()).AddDate(0, 0, 1)
+		until = monthBucket(after.Time()).AddDate(0, 0, 1)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()

@@ -163,7 +163,7 @@ func (r *Runner) RunJob(ctx context.Context, id gocql.UUID) (*Job, error) {
 // wants reports whether this runner may claim the job.
 func (r *Runner) wants(j *Job) bool {
 	return j.Finished.IsZero() && j.State != Paused && r.can(j) &&
-		(j.ClaimedBy == r.cfg.Owner || !j.claimed(r.store.db.Clock.Now()))
+		(j.ClaimedBy == r.cfg.Owner || !j.isClaimed(r.store.db.Clock.Now()))
 }
 
 // can reports whether this runner has what the job needs. The rest of a cancelled job

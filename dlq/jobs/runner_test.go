@@ -146,7 +146,7 @@ func TestRunner_ReplaysFollowsAndReports(t *testing.T) {
 	}
 	n := 0
 	for batch := int64(1); batch <= j.batch; batch++ {
-		deadLetters, err := b.jobs.changed(t.Context(), j.ID, batch)
+		deadLetters, err := b.jobs.readChanged(t.Context(), j.ID, batch)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -95,7 +95,7 @@ func (s *Store) create(ctx context.Context, id gocql.UUID, spec Spec, by dlq.Act
 	}
 	if spec.ByPriority {
 		var err error
-		if spec, err = s.sorted(ctx, spec); err != nil {
+		if spec, err = s.sortByPriority(ctx, spec); err != nil {
 			return nil, fmt.Errorf("create a job: %w", err)
 		}
 	}
@@ -105,7 +105,7 @@ func (s *Store) create(ctx context.Context, id gocql.UUID, spec Spec, by dlq.Act
 		History: []JobChange{{At: at, What: "create", By: by.Name, Why: by.Reason}},
 	}
 	if n := len(j.IDs); n > 0 {
-		j.Progress.Total = j.limited(n)
+		j.Progress.Total = j.withinLimit(n)
 	}
 	for a := s.db.Retry(ctx); ; {
 		// The lists are written first, so that a stored job is in them.
@@ -122,8 +122,8 @@ func (s *Store) create(ctx context.Context, id gocql.UUID, spec Spec, by dlq.Act
 	}
 }
 
-// limited returns the part of n dead letters within the limit.
-func (j *Job) limited(n int) int {
+// withinLimit returns the part of n dead letters within the limit.
+func (j *Job) withinLimit(n int) int {
 	if j.Limit > 0 {
 		return min(n, j.Limit)
 	}
@@ -217,23 +217,23 @@ func (s *Store) Cancel(ctx context.Context, id gocql.UUID, by dlq.Actor) error {
 		case j.State.Ended():
 			return false, &StateError{j.ID, j.State, "cancel"}
 		}
-		if j.State = Cancelled; j.reported() && !j.claimed(s.db.Clock.Now()) {
+		if j.State = Cancelled; j.isReported() && !j.isClaimed(s.db.Clock.Now()) {
 			j.Finished, j.ClaimedBy, j.ClaimedUntil = s.db.Millis(), "", time.Time{}
 		}
 		return true, nil
 	})
 }
 
-// reported reports whether the counts of a job are complete.
-func (j *Job) reported() bool {
+// isReported reports whether the counts of a job are complete.
+func (j *Job) isReported() bool {
 	return j.Started.IsZero() || len(j.ids) == 0 && (!j.follows() || j.cursor.Followed >= j.batch)
 }
 
 // follows reports whether the job waits for the results of its replays.
 func (j *Job) follows() bool { return j.Action.Publishes() && j.Follow >= 0 }
 
-// claimed reports whether a runner owns the job.
-func (j *Job) claimed(now time.Time) bool { return j.ClaimedBy != "" && now.Before(j.ClaimedUntil) }
+// isClaimed reports whether a runner owns the job.
+func (j *Job) isClaimed(now time.Time) bool { return j.ClaimedBy != "" && now.Before(j.ClaimedUntil) }
 
 // steer makes an operator's change of a job, with a line in its history.
 func (s *Store) steer(ctx context.Context, id gocql.UUID, what string, by dlq.Actor, plan func(*Job) (bool, error)) error {
@@ -295,8 +295,8 @@ func (s *Store) changeJob(ctx context.Context, id gocql.UUID, what string, plan 
 	}
 }
 
-// monthOf is the bucket of a job in the list of all.
-func monthOf(at time.Time) time.Time {
+// monthBucket is the bucket of a job in the list of all.
+func monthBucket(at time.Time) time.Time {
 	at = at.UTC()
 	return time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
 }

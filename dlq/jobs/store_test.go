@@ -52,7 +52,7 @@ func TestCreate_IsReadBack(t *testing.T) {
 		if len(spec.IDs) > 0 && (len(made.IDs) != 2 || made.Progress.Total != 2) {
 			t.Errorf("a job of two dead letters, one named twice: %v, total %d", made.IDs, made.Progress.Total)
 		}
-		if len(spec.IDs) == 0 && (made.BatchSize != DefaultBatchSize || !made.Filter.Until.Equal(made.Created()) || made.Follow != DefaultFollow) {
+		if len(spec.IDs) == 0 && (made.BatchSize != DefaultBatchSize || !made.Filter.Until.Equal(made.CreatedAt()) || made.Follow != DefaultFollow) {
 			t.Errorf("defaults: %+v", made.Spec)
 		}
 	}

@@ -304,7 +304,7 @@ func (w *worker) batch(ctx context.Context, look bool) error {
 				return fmt.Errorf("%s dead letter %s: %w", j.Action, j.ids[i], err)
 			}
 			r.class = before[r.event].ErrorClass
-			w.acted(results, i, r)
+			w.countActed(results, i, r)
 			return nil
 		})
 	})
@@ -326,13 +326,13 @@ func (w *worker) batch(ctx context.Context, look bool) error {
 		now.cursor.Acted = now.cursor.Acted.plus(did)
 	})
 	if err == nil {
-		w.metrics.acted(j.Action, did)
+		w.metrics.countActed(j.Action, did)
 	}
 	return err
 }
 
-// acted counts the result of one dead letter of the current batch.
-func (w *worker) acted(results []result, i int, r result) {
+// countActed counts the result of one dead letter of the current batch.
+func (w *worker) countActed(results []result, i int, r result) {
 	results[i] = r
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -387,7 +387,7 @@ func (w *worker) follow(ctx context.Context) error {
 		deadLetters, ok := w.batches[batch]
 		if !ok {
 			var err error
-			if deadLetters, err = w.store.changed(ctx, w.id, batch); err != nil {
+			if deadLetters, err = w.store.readChanged(ctx, w.id, batch); err != nil {
 				return err
 			}
 			w.batches[batch] = deadLetters
@@ -420,7 +420,7 @@ func (w *worker) follow(ctx context.Context) error {
 		}
 	})
 	if err == nil {
-		w.metrics.learned(w.j.Action, before, known)
+		w.metrics.countReplays(w.j.Action, before, known)
 		for batch := range w.batches {
 			if batch <= at {
 				delete(w.batches, batch)
@@ -445,7 +445,7 @@ func (w *worker) finish(ctx context.Context, state State, why error) error {
 		j.Finished, j.ClaimedBy, j.ClaimedUntil = w.store.db.Millis(), "", time.Time{}
 	})
 	if err == nil && !w.j.Finished.IsZero() {
-		w.metrics.ended(w.j)
+		w.metrics.countEnded(w.j)
 	}
 	return err
 }

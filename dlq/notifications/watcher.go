@@ -169,7 +169,7 @@ func (w *Watcher) Poll(ctx context.Context) error {
 	w.metrics.took.Set(time.Since(began).Seconds())
 	for i := range notices {
 		n := &notices[i]
-		w.dispatch.Notify(messageOf(n))
+		w.dispatch.Notify(newMessage(n))
 		w.metrics.notices.WithLabelValues(string(n.Rule)).Inc()
 		w.log.Info("notice", "rule", n.Rule, "title", n.Title, "resolved", n.Resolved)
 	}
@@ -236,7 +236,7 @@ func (w *Watcher) poll(ctx context.Context) ([]dlq.Notice, error) {
 			}
 		})
 	}
-	for _, check := range []func(context.Context, time.Time, []dlq.Notice) ([]dlq.Notice, error){w.backlog, w.resolved, w.blocked, w.outages} {
+	for _, check := range []func(context.Context, time.Time, []dlq.Notice) ([]dlq.Notice, error){w.backlog, w.addResolved, w.addBlocked, w.outages} {
 		if out, err = check(ctx, now, out); err != nil {
 			return nil, err
 		}
@@ -413,7 +413,7 @@ func (w *Watcher) groupNotice(now time.Time, g *group, full bool, more string) d
 	if g.Type != "" {
 		what = g.Type + ": " + g.Class
 	}
-	if name, ok := dlq.SubscriptionOf(g.Table); ok {
+	if name, ok := dlq.ParseSubscription(g.Table); ok {
 		n.Subscription = name
 		what += " in subscription " + name
 	} else if g.Table != "" {
@@ -514,7 +514,7 @@ func (w *Watcher) backlog(ctx context.Context, now time.Time, out []dlq.Notice) 
 	}), nil
 }
 
-func (w *Watcher) resolved(ctx context.Context, now time.Time, out []dlq.Notice) ([]dlq.Notice, error) {
+func (w *Watcher) addResolved(ctx context.Context, now time.Time, out []dlq.Notice) ([]dlq.Notice, error) {
 	until := now.Add(-resolutionGrace).Truncate(time.Hour)
 	counts, err := w.conf.Store.Tally(ctx, dlq.Statuses, until.Add(-resolutionWindow), until)
 	if err != nil {
@@ -550,7 +550,7 @@ func (w *Watcher) resolved(ctx context.Context, now time.Time, out []dlq.Notice)
 	}), nil
 }
 
-func (w *Watcher) blocked(ctx context.Context, now time.Time, out []dlq.Notice) ([]dlq.Notice, error) {
+func (w *Watcher) addBlocked(ctx context.Context, now time.Time, out []dlq.Notice) ([]dlq.Notice, error) {
 	l, err := w.conf.Store.Oldest(ctx, dlq.Blocked)
 	if err != nil && !errors.Is(err, dlq.ErrNotFound) {
 		return nil, err
@@ -637,8 +637,8 @@ func hash(s string) uint32 {
 	return h
 }
 
-// messageOf is a notice for package notify.
-func messageOf(n *dlq.Notice) notify.Message {
+// newMessage is a notice for package notify.
+func newMessage(n *dlq.Notice) notify.Message {
 	m := notify.Message{
 		ID: n.ID, Type: "dead_letters." + string(n.Rule), Key: "outbox/" + n.Key, Severity: notify.Warning, Resolved: n.Resolved,
 		Title: n.Title, Text: n.Text, URL: n.URL, At: n.At, Data: *n,

@@ -464,7 +464,7 @@ func TestWatcher_Outage(t *testing.T) {
 	at := began.Format(time.RFC3339)
 	b.want(notices, "broker unreachable since "+at+", as relay outbox at pod-a reports")
 	n := notices[0]
-	if !n.Critical || n.Rule != dlq.RuleOutage || n.Count != 2 || messageOf(&n).Type != "relay.outage" || !n.Since.Equal(began) || !strings.HasSuffix(n.Runbook, "/runbook.md#outboxbreakeropen") {
+	if !n.Critical || n.Rule != dlq.RuleOutage || n.Count != 2 || newMessage(&n).Type != "relay.outage" || !n.Since.Equal(began) || !strings.HasSuffix(n.Runbook, "/runbook.md#outboxbreakeropen") {
 		t.Errorf("notice %+v", n)
 	}
 	for _, want := range []string{"pod-b", "pod-a, since " + at + ": connection refused", "Since " + at + ".", n.Runbook} {

@@ -188,7 +188,7 @@ func (i *issuer) ready(ctx context.Context) (*provider, error) {
 			i.failed, i.err = i.clock.Now(), fmt.Errorf("%w: %w", errIssuer, err)
 			return nil, i.err
 		}
-		if i.provider, err = i.providerOf(ctx, p); err != nil {
+		if i.provider, err = i.readMetadata(ctx, p); err != nil {
 			i.failed, i.err = i.clock.Now(), fmt.Errorf("%w: %w", errIssuer, err)
 			return nil, i.err
 		}
@@ -210,8 +210,8 @@ var publicKey = []string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA,
 }
 
-// providerOf reads the metadata of the issuer. The verifier also reports whether it had the keys.
-func (i *issuer) providerOf(ctx context.Context, p *oidc.Provider) (*provider, error) {
+// readMetadata reads the metadata of the issuer. The verifier also reports whether it had the keys.
+func (i *issuer) readMetadata(ctx context.Context, p *oidc.Provider) (*provider, error) {
 	var said struct {
 		Keys       string   `json:"jwks_uri"`
 		Algorithms []string `json:"id_token_signing_alg_values_supported"`

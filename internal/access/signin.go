@@ -144,7 +144,7 @@ const (
 // cookie returns a cookie of this host alone. An empty value removes it.
 func (s *signIn) cookie(name, value string, age time.Duration) *http.Cookie {
 	c := &http.Cookie{
-		Name: s.named(name), Value: value, Path: "/", MaxAge: int(age / time.Second), HttpOnly: true, Secure: s.redirect.Scheme == "https", SameSite: http.SameSiteLaxMode,
+		Name: s.cookieName(name), Value: value, Path: "/", MaxAge: int(age / time.Second), HttpOnly: true, Secure: s.redirect.Scheme == "https", SameSite: http.SameSiteLaxMode,
 	}
 	if value == "" {
 		c.MaxAge = -1
@@ -152,9 +152,9 @@ func (s *signIn) cookie(name, value string, age time.Duration) *http.Cookie {
 	return c
 }
 
-// named returns the name of a cookie. Browsers accept the prefix from this host over TLS alone, so
+// cookieName returns the name of a cookie. Browsers accept the prefix from this host over TLS alone, so
 // no other host of the domain can set the cookie.
-func (s *signIn) named(name string) string {
+func (s *signIn) cookieName(name string) string {
 	if s.redirect.Scheme == "https" {
 		return "__Host-" + name
 	}
@@ -182,7 +182,7 @@ func (s *signIn) begin(w http.ResponseWriter, r *http.Request) error {
 		return s.away(r, err)
 	}
 	a := attempt{rand.Text(), rand.Text(), oauth2.GenerateVerifier(), home(r.URL.Query().Get("return"))}
-	value, err := s.seal.seal(s.named(stateCookie), a, s.gate.issuer.clock.Now().Add(signInTimeout))
+	value, err := s.seal.seal(s.cookieName(stateCookie), a, s.gate.issuer.clock.Now().Add(signInTimeout))
 	if err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func home(target string) string {
 func (s *signIn) finish(w http.ResponseWriter, r *http.Request) error {
 	q, now := r.URL.Query(), s.gate.issuer.clock.Now()
 	var a attempt
-	c, err := r.Cookie(s.named(stateCookie))
+	c, err := r.Cookie(s.cookieName(stateCookie))
 	if err != nil || s.seal.open(c, now, &a) != nil || subtle.ConstantTimeCompare([]byte(a.State), []byte(q.Get("state"))) != 1 {
 		return &SignInError{
 			http.StatusBadRequest, "This sign-in is not the latest of this browser, or has taken longer than " + signInTimeout.String() + ".",
@@ -224,7 +224,7 @@ func (s *signIn) finish(w http.ResponseWriter, r *http.Request) error {
 		s.gate.log.WarnContext(r.Context(), "refused: sign-in", "name", p.Name, "remote", from, "err", err)
 		return err
 	}
-	value, err := s.seal.seal(s.named(sessionCookie), session{p.Name, p.Role}, now.Add(SessionLifetime))
+	value, err := s.seal.seal(s.cookieName(sessionCookie), session{p.Name, p.Role}, now.Add(SessionLifetime))
 	if err != nil {
 		return err
 	}
@@ -240,7 +240,7 @@ var errTooManySignIns = &SignInError{http.StatusTooManyRequests, "Too many sign-
 // returns the name.
 func (s *signIn) principal(ctx context.Context, q url.Values, a attempt) (Principal, error) {
 	if q.Has("error") {
-		return Principal{}, s.refused(q.Get("error"), q.Get("error_description"), http.StatusForbidden)
+		return Principal{}, s.newRefusal(q.Get("error"), q.Get("error_description"), http.StatusForbidden)
 	}
 	p, err := s.gate.issuer.ready(ctx)
 	if err != nil {
@@ -252,7 +252,7 @@ func (s *signIn) principal(ctx context.Context, q url.Values, a attempt) (Princi
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // it contains the secret
 	t, err := s.client(p).Exchange(oidc.ClientContext(ctx, &client), q.Get("code"), oauth2.VerifierOption(a.Verifier))
 	if bad, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
-		return Principal{}, s.refused(bad.ErrorCode, bad.ErrorDescription, http.StatusBadGateway)
+		return Principal{}, s.newRefusal(bad.ErrorCode, bad.ErrorDescription, http.StatusBadGateway)
 	}
 	if err != nil {
 		return Principal{}, issuerAway(fmt.Errorf("%w: %w", errIssuer, err))
@@ -276,8 +276,8 @@ func (s *signIn) principal(ctx context.Context, q url.Values, a attempt) (Princi
 	return user, nil
 }
 
-// refused returns the error of an error code of OAuth 2.0.
-func (s *signIn) refused(code, description string, status int) *SignInError {
+// newRefusal returns the error of an error code of OAuth 2.0.
+func (s *signIn) newRefusal(code, description string, status int) *SignInError {
 	e := &SignInError{status, "The issuer refused the sign-in: " + printable(code) + ".", ""}
 	if description != "" {
 		e.What = "The issuer refused the sign-in: " + printable(code) + ": " + printable(description)
@@ -336,7 +336,7 @@ func (g *Gate) session(ctx huma.Context) (Principal, bool, error) {
 	if s == nil || ctx.Header("Authorization") != "" {
 		return Principal{}, false, nil
 	}
-	c, err := huma.ReadCookie(ctx, s.named(sessionCookie))
+	c, err := huma.ReadCookie(ctx, s.cookieName(sessionCookie))
 	if err != nil {
 		return Principal{}, false, nil //nolint:nilerr // the request has no cookie
 	}

@@ -68,8 +68,8 @@ func (ep *actionEndpoints) register() {
 	}
 }
 
-// expected returns the version of a dead letter that a header If-Match permits to change; 0 is any.
-func (ep *actionEndpoints) expected(ctx context.Context, id gocql.UUID, header string) (int64, error) {
+// expectedVersion returns the version of a dead letter that a header If-Match permits to change; 0 is any.
+func (ep *actionEndpoints) expectedVersion(ctx context.Context, id gocql.UUID, header string) (int64, error) {
 	match, ok := httpapi.ParseMatch(header)
 	if !ok {
 		return 0, invalid(ctx, "header.If-Match", httpapi.ProblemMatch)
@@ -96,7 +96,7 @@ func (ep *actionEndpoints) act(ctx context.Context, a *actionKind, in *actionInp
 	if err != nil {
 		return nil, err
 	}
-	version, err := ep.expected(ctx, id, in.IfMatch)
+	version, err := ep.expectedVersion(ctx, id, in.IfMatch)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (ep *actionEndpoints) act(ctx context.Context, a *actionKind, in *actionInp
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, true)
 	}
-	ep.changes.changed(id)
+	ep.changes.recordChanged(id)
 	l, err := ep.store.Read(ctx, id)
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, true)

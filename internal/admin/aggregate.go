@@ -110,7 +110,7 @@ func (ep *biographyEndpoints) getAggregate(ctx context.Context, in *aggregateInp
 		out.Body.Entries = entries[:in.Limit]
 		last := entries[in.Limit-1]
 		last.Detail = "" // it may be long, and has no part in the order
-		out.Body.Next = in.Next(positionOf(last))
+		out.Body.Next = in.Next(formatPosition(last))
 	}
 	return out, nil
 }
@@ -227,7 +227,7 @@ func (a *aggregateReader) addDeadLetter(l *dlq.DeadLetter, history []dlq.Change)
 		Kind: "dead_letter", What: "became a dead letter", At: when(l.FirstFailedAt), EventID: cmp.Or(l.Metadata["id_text"], l.EventID.String()), EventType: l.EventType, Sequence: l.Sequence,
 		DeadLetterID: l.EventID.String(), Topic: l.Topic, Detail: fmt.Sprintf("%s; now %s", l.ErrorClass, l.Status),
 	}
-	if name, ok := dlq.SubscriptionOf(l.Table); ok {
+	if name, ok := dlq.ParseSubscription(l.Table); ok {
 		entry.EventID, entry.What = l.Metadata["event_id"], "became a dead letter of subscription "+name
 	}
 	a.add(entry)

@@ -71,10 +71,10 @@ func (ep *archiveEndpoints) archives(ctx context.Context, in *archivesInput) (*a
 	err := ep.heavily(ctx, func() error {
 		return ep.keeper.Archive().ListAfter(ctx, after, in.Since, func(m archive.Manifest) error {
 			if n := len(out.Body.Objects); n == in.Limit {
-				out.Body.Next = in.Next(positionOf(out.Body.Objects[n-1].Object))
+				out.Body.Next = in.Next(formatPosition(out.Body.Objects[n-1].Object))
 				return dlq.ErrStop
 			}
-			out.Body.Objects = append(out.Body.Objects, ep.objectOf(&m))
+			out.Body.Objects = append(out.Body.Objects, ep.newArchiveObject(&m))
 			return nil
 		})
 	})
@@ -84,15 +84,15 @@ func (ep *archiveEndpoints) archives(ctx context.Context, in *archivesInput) (*a
 	return out, nil
 }
 
-func (ep *archiveEndpoints) objectOf(m *archive.Manifest) ArchiveObject {
+func (ep *archiveEndpoints) newArchiveObject(m *archive.Manifest) ArchiveObject {
 	return ArchiveObject{
 		Object: m.Object, DeadLetters: m.DeadLetters, Bytes: m.Bytes, SHA256: m.SHA256, From: m.From, To: m.To, ByStatus: m.ByStatus,
 		CreatedAt: m.CreatedAt, By: m.By, Expires: when(ep.keeper.Expires(m)),
 	}
 }
 
-// eventsOf returns the ids of the events in an object.
-func (ep *archiveEndpoints) eventsOf(ctx context.Context, object string) ([]string, error) {
+// readEventIDs returns the ids of the events in an object.
+func (ep *archiveEndpoints) readEventIDs(ctx context.Context, object string) ([]string, error) {
 	m, err := ep.keeper.Archive().Manifest(ctx, object)
 	if err != nil {
 		return nil, ep.archiveProblem(ctx, err)
@@ -100,8 +100,8 @@ func (ep *archiveEndpoints) eventsOf(ctx context.Context, object string) ([]stri
 	return m.Events, nil
 }
 
-// planned sets the preview of a sweep.
-func (ep *archiveEndpoints) planned(ctx context.Context, b *PreviewBody) error {
+// planSweep sets the preview of a sweep.
+func (ep *archiveEndpoints) planSweep(ctx context.Context, b *PreviewBody) error {
 	plan, more, err := ep.keeper.Plan(ctx)
 	if err != nil {
 		return err

@@ -80,8 +80,8 @@ func newAudit(c *Config, m *metrics) *audit {
 	}
 }
 
-// dayOf returns the partition of a time.
-func dayOf(t time.Time) time.Time { return t.UTC().Truncate(24 * time.Hour) }
+// dayPartition returns the partition of a time.
+func dayPartition(t time.Time) time.Time { return t.UTC().Truncate(24 * time.Hour) }
 
 func (a *audit) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
 	return a.session.Query(stmt, args...).WithContext(ctx).Consistency(a.cons)
@@ -90,7 +90,7 @@ func (a *audit) query(ctx context.Context, stmt string, args ...any) *gocql.Quer
 // ready reads one row, by which it shows that the database answers.
 func (a *audit) ready(ctx context.Context) error {
 	var day time.Time
-	if err := a.query(ctx, a.stmt.ready, dayOf(time.Now())).Scan(&day); err != nil && !none(err) {
+	if err := a.query(ctx, a.stmt.ready, dayPartition(time.Now())).Scan(&day); err != nil && !none(err) {
 		return err
 	}
 	return nil
@@ -115,19 +115,19 @@ func (a *audit) changeWithResult(ctx context.Context, e entry, do func(context.C
 	if !ok {
 		return errors.New("a change needs a principal")
 	}
-	if e.Reason = strings.TrimSpace(cmp.Or(e.Reason, reasonOf(ctx))); e.Reason == "" && !e.ReasonOptional {
+	if e.Reason = strings.TrimSpace(cmp.Or(e.Reason, requestReason(ctx))); e.Reason == "" && !e.ReasonOptional {
 		return invalid(ctx, e.reasonAt(), "state the reason of the change; the audit trail records it")
 	}
 	// The request may contain any bytes, and the database accepts only UTF-8.
 	e.Target, e.Detail = strings.ToValidUTF8(e.Target, "\uFFFD"), strings.ToValidUTF8(e.Detail, "\uFFFD")
 	id := gocql.UUIDFromTime(a.clock.Now())
-	day, request := dayOf(id.Time()), access.RequestIDOf(ctx)
+	day, request := dayPartition(id.Time()), access.RequestIDOf(ctx)
 	// The result overwrites the request, whatever the clocks and the order of arrival.
 	written := id.Time().UnixMicro()
 	log := a.log.With("actor", p.Name, "role", p.Role, "action", e.Action, "target", e.Target, "request_id", request)
 
 	write, cancel := context.WithTimeout(ctx, a.timeout)
-	err := a.query(write, a.stmt.intend, day, id, p.Name, string(p.Role), e.Action, e.Target, e.Detail, e.Reason, request, remoteOf(ctx), written).Idempotent(true).Exec()
+	err := a.query(write, a.stmt.intend, day, id, p.Name, string(p.Role), e.Action, e.Target, e.Detail, e.Reason, request, remoteAddress(ctx), written).Idempotent(true).Exec()
 	cancel()
 	if err != nil {
 		why := newProblem(ctx, problemUnavailable, "The audit trail cannot be written, so nothing was changed; retry later.")
@@ -139,7 +139,7 @@ func (a *audit) changeWithResult(ctx context.Context, e entry, do func(context.C
 	if target == "" {
 		target = e.Target
 	}
-	state, outcome := stateOf(err)
+	state, outcome := classifyChange(err)
 	switch {
 	case err == nil:
 		outcome = said
@@ -167,8 +167,8 @@ func (a *audit) changeWithResult(ctx context.Context, e entry, do func(context.C
 	return err
 }
 
-// stateOf returns the state and outcome that the error of a change implies.
-func stateOf(err error) (state, outcome string) {
+// classifyChange returns the state and outcome that the error of a change implies.
+func classifyChange(err error) (state, outcome string) {
 	var p *problem
 	switch {
 	case err == nil:

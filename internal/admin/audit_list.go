@@ -108,8 +108,8 @@ func (ep *auditEndpoints) walk(ctx context.Context, in *auditInput, since time.T
 	from := gocql.MinTimeUUID(since)
 	filtered := in.Actor != "" || len(in.Action) > 0
 	looked, width := 0, auditAhead
-	day, last := dayOf(to.Time()), dayOf(since)
-	oldest := dayOf(to.Time()).AddDate(0, 0, 1-auditDays) // of this request
+	day, last := dayPartition(to.Time()), dayPartition(since)
+	oldest := dayPartition(to.Time()).AddDate(0, 0, 1-auditDays) // of this request
 	for !day.Before(last) && !day.Before(oldest) {
 		limit := in.Limit + 2 - len(out.Body.Entries) // with the entry after, and one more
 		if filtered {
@@ -135,7 +135,7 @@ func (ep *auditEndpoints) walk(ctx context.Context, in *auditInput, since time.T
 				looked++
 				if len(out.Body.Entries) == in.Limit || looked > auditEntries {
 					// The entry before this one was the last that was processed.
-					out.Body.Next = in.Next(positionOf(auditPlace{ID: after, Since: since}))
+					out.Body.Next = in.Next(formatPosition(auditPlace{ID: after, Since: since}))
 					return nil
 				}
 				after = id
@@ -151,7 +151,7 @@ func (ep *auditEndpoints) walk(ctx context.Context, in *auditInput, since time.T
 		width = min(8*width, auditMost)
 	}
 	if !day.Before(last) {
-		out.Body.Next = in.Next(positionOf(auditPlace{ID: gocql.MinTimeUUID(day.AddDate(0, 0, 1)), Since: since}))
+		out.Body.Next = in.Next(formatPosition(auditPlace{ID: gocql.MinTimeUUID(day.AddDate(0, 0, 1)), Since: since}))
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func (e *AuditEntry) summary(j *jobs.Job) string {
 		parts = requestedJob(e.Detail, j)
 	case j != nil:
 		f := j.Filter
-		if f.Until.Equal(j.Created()) {
+		if f.Until.Equal(j.CreatedAt()) {
 			f.Until = time.Time{}
 		}
 		parts = append([]string{words, string(j.Action), changedBy(j)}, selection(&f)...)

@@ -100,7 +100,7 @@ func TestAudit_CursorsCrossDays(t *testing.T) {
 		id := gocql.UUIDFromTime(now.Add(-time.Duration(i/2) * 9 * time.Hour))
 		actor := []string{"ann", "bob", "cid"}[i%3]
 		action := []string{"replay", "replay", "deliver-messages-now", "replay", "cancel-messages"}[i%5]
-		err := b.audit.query(t.Context(), b.audit.stmt.intend, dayOf(id.Time()), id, actor, "admin", action, fmt.Sprint("target ", i), "", "", "r", "", id.Time().UnixMicro()).Exec()
+		err := b.audit.query(t.Context(), b.audit.stmt.intend, dayPartition(id.Time()), id, actor, "admin", action, fmt.Sprint("target ", i), "", "", "r", "", id.Time().UnixMicro()).Exec()
 		if err != nil {
 			t.Fatal(err)
 		}

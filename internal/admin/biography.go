@@ -109,7 +109,7 @@ func (ep *biographyEndpoints) get(ctx context.Context, in *biographyInput) (*bio
 	id := rows.IDOf(in.ID) // a table's ids may be text or numbers
 	work, cancel := context.WithTimeout(ctx, biographyTimeout)
 	defer cancel()
-	b := biographer{biographySources: ep.sources, id: id, text: in.ID, at: timeOf(id)}
+	b := biographer{biographySources: ep.sources, id: id, text: in.ID, at: idTime(id)}
 	b.body = BiographyBody{EventID: in.ID, AggregateID: in.Aggregate, Steps: []BiographyStep{}, Subscriptions: []subscriptions.Progress{}, Gaps: []string{}}
 	if err := ep.heavily(work, func() error { return b.write(work) }); err != nil {
 		return nil, ep.toProblem(ctx, err, false)
@@ -173,8 +173,8 @@ func before(x, y *time.Time) int {
 	return x.Compare(*y)
 }
 
-// timeOf returns the time in an id of version 7 or 1, and otherwise the zero time.
-func timeOf(id gocql.UUID) time.Time {
+// idTime returns the time in an id of version 7 or 1, and otherwise the zero time.
+func idTime(id gocql.UUID) time.Time {
 	switch id.Version() {
 	case 1:
 		return id.Time().UTC()
@@ -253,7 +253,7 @@ func (b *biographer) readDeadLetter(ctx context.Context) error {
 	of := b.id
 	l, err := b.deadLetters.Read(ctx, of)
 	if errors.Is(err, dlq.ErrNotFound) {
-		if of, err = b.deadLetters.OriginalOf(ctx, b.id); errors.Is(err, dlq.ErrNotFound) {
+		if of, err = b.deadLetters.FindOriginal(ctx, b.id); errors.Is(err, dlq.ErrNotFound) {
 			return nil
 		}
 		if err == nil {
@@ -294,7 +294,7 @@ func (b *biographer) readDeadLetter(ctx context.Context) error {
 		}
 		b.add(st)
 	}
-	if name, ok := dlq.SubscriptionOf(l.Table); ok {
+	if name, ok := dlq.ParseSubscription(l.Table); ok {
 		b.ofSubscription(name)
 		return nil
 	}

@@ -57,7 +57,7 @@ func (b *biographer) searchTable(ctx context.Context, of Table) (found bool, err
 	e := b.sought()
 	err = b.readPartition(ctx, of, &e, func(row *storedRow) bool {
 		if found = row.ID.UUID() == e.ID.UUID(); found { // that of a text may be what is known of it
-			b.stored(row)
+			b.addRowStep(row)
 		}
 		return !found
 	})
@@ -129,8 +129,8 @@ func (b *biographer) sought() outbox.Event {
 	return e
 }
 
-// stored adds the step of the event's row.
-func (b *biographer) stored(row *storedRow) {
+// addRowStep adds the step of the event's row.
+func (b *biographer) addRowStep(row *storedRow) {
 	b.body.AggregateID, b.body.EventType, b.body.Sequence = row.AggregateID.String(), row.Type, row.Sequence
 	st := BiographyStep{Kind: "stored", What: "stored", Source: "outbox row in " + row.table, At: row.at()}
 	if st.At != nil {

@@ -367,13 +367,13 @@ func TestBiography_NamesUnknownParts(t *testing.T) {
 func TestTimeOf(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Millisecond)
-	if got := timeOf(outbox.NewID().UUID()); got.Before(now) || got.After(time.Now()) {
+	if got := idTime(outbox.NewID().UUID()); got.Before(now) || got.After(time.Now()) {
 		t.Errorf("of a UUIDv7 %s, want %s", got, now)
 	}
-	if got := timeOf(gocql.UUIDFromTime(now)); !got.Equal(now) {
+	if got := idTime(gocql.UUIDFromTime(now)); !got.Equal(now) {
 		t.Errorf("of a UUIDv1 %s, want %s", got, now)
 	}
-	if got := timeOf(gocql.MustRandomUUID()); !got.IsZero() {
+	if got := idTime(gocql.MustRandomUUID()); !got.IsZero() {
 		t.Errorf("of a UUIDv4 %s", got)
 	}
 }

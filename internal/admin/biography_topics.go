@@ -228,18 +228,18 @@ func (b *biographer) found(r *kgo.Record) {
 		}
 	}
 	b.add(BiographyStep{
-		Kind: "published", What: "published", At: when(kafkarecord.At(r)), Source: placeOf(r), Topic: r.Topic, Partition: &r.Partition, Offset: &r.Offset,
-		Detail: fmt.Sprintf("%d bytes, key %q; %s", len(r.Value), string(r.Key), b.wayOf(r)),
+		Kind: "published", What: "published", At: when(kafkarecord.At(r)), Source: formatPlace(r), Topic: r.Topic, Partition: &r.Partition, Offset: &r.Offset,
+		Detail: fmt.Sprintf("%d bytes, key %q; %s", len(r.Value), string(r.Key), b.describeWay(r)),
 	})
 }
 
-func placeOf(r *kgo.Record) string {
+func formatPlace(r *kgo.Record) string {
 	return fmt.Sprintf("record in %s, partition %d, offset %d", r.Topic, r.Partition, r.Offset)
 }
 
-// wayOf reads the headers about capture, attempts and breaker, and returns a text about
+// describeWay reads the headers about capture, attempts and breaker, and returns a text about
 // the publication.
-func (b *biographer) wayOf(r *kgo.Record) string {
+func (b *biographer) describeWay(r *kgo.Record) string {
 	said := make(map[string]string)
 	for _, h := range r.Headers {
 		switch h.Key {
@@ -249,9 +249,9 @@ func (b *biographer) wayOf(r *kgo.Record) string {
 	}
 	_, scanned := said[outbox.HeaderBackfill]
 	if by := said[outbox.HeaderCaptured]; by != "" {
-		b.foundBy(by, placeOf(r))
+		b.foundBy(by, formatPlace(r))
 	} else if scanned {
-		b.foundBy(rows.CapturedBackfill, placeOf(r))
+		b.foundBy(rows.CapturedBackfill, formatPlace(r))
 	}
 	if scanned && b.captured != nil {
 		b.captured.Detail = "the CDC log no longer contained it; a scan of the outbox table found it"
@@ -292,7 +292,7 @@ func (b *biographer) readReplay(ctx context.Context, topic string, partition int
 		b.gap("The state of the breaker is unknown: its record is no longer in its topic.")
 	default:
 		b.record = r
-		return b.wayOf(r)
+		return b.describeWay(r)
 	}
 	return b.attemptsOfDeadLetter()
 }

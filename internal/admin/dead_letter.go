@@ -49,7 +49,7 @@ type ListedDeadLetter struct {
 	ContentType   string  `json:"content_type,omitempty" doc:"With with_payload: the content type of the payload"`
 }
 
-func summaryOf(l *dlq.DeadLetter, holds []dlq.Hold, now time.Time) Summary {
+func newSummary(l *dlq.DeadLetter, holds []dlq.Hold, now time.Time) Summary {
 	return Summary{
 		EventID: l.EventID.String(), Table: l.Table, AggregateID: l.AggregateID, AggregateType: l.AggregateType, EventType: l.EventType,
 		Sequence: l.Sequence, Priority: l.Priority, Tags: l.Tags, Topic: l.Topic, Status: l.Status, ResolvedBy: string(l.Outcome.Kind), Version: l.Version, Unblocked: l.Unblocked, ErrorClass: l.ErrorClass,
@@ -101,7 +101,7 @@ type ContentBody struct {
 	At            time.Time         `json:"at"`
 }
 
-func contentOf(e *dlq.Edited) *ContentBody {
+func newContentBody(e *dlq.Edited) *ContentBody {
 	if e == nil {
 		return nil
 	}
@@ -122,7 +122,7 @@ type OutcomeBody struct {
 	Note      string          `json:"note,omitempty"`
 }
 
-func outcomeOf(o *dlq.Outcome) *OutcomeBody {
+func newOutcomeBody(o *dlq.Outcome) *OutcomeBody {
 	if o.Kind == "" {
 		return nil
 	}
@@ -150,9 +150,9 @@ const (
 	maxDecoded = 1 << 20
 )
 
-// decoded returns the JSON of a payload in the wire format of the schema registry; nil if it
+// decodePayload returns the JSON of a payload in the wire format of the schema registry; nil if it
 // has none.
-func (ep *deadLetterEndpoints) decoded(ctx context.Context, payload []byte) *string {
+func (ep *deadLetterEndpoints) decodePayload(ctx context.Context, payload []byte) *string {
 	ctx, cancel := context.WithTimeout(ctx, decodeTime)
 	defer cancel()
 	data, err := ep.registry.JSON(ctx, payload)

@@ -131,7 +131,7 @@ func me(ctx context.Context, _ *struct{}) (*meOutput, error) {
 	return out, nil
 }
 
-func statusesOf(names []string) (out []dlq.Status) {
+func parseStatuses(names []string) (out []dlq.Status) {
 	for _, n := range names {
 		if st := dlq.Status(n); !slices.Contains(out, st) {
 			out = append(out, st)
@@ -161,7 +161,7 @@ func (ep *deadLetterEndpoints) list(ctx context.Context, in *listInput) (*listOu
 		return nil, newProblem(ctx, problemForbidden, err.Error())
 	}
 	f := dlq.Filter{
-		Status: statusesOf(in.Status), ErrorClass: in.ErrorClass, EventType: in.EventType, Aggregate: in.Aggregate, Since: in.Since, Until: in.Until,
+		Status: parseStatuses(in.Status), ErrorClass: in.ErrorClass, EventType: in.EventType, Aggregate: in.Aggregate, Since: in.Since, Until: in.Until,
 		ErrorCode: in.ErrorCode, Outcome: dlq.OutcomeKind(in.Outcome), Table: in.Table, Tags: in.Tag, MinPriority: atLeast(in.MinPriority), Text: in.Text,
 	}
 	if err := checkTags(ctx, "query.tag", in.Tag); err != nil {
@@ -209,7 +209,7 @@ func (ep *deadLetterEndpoints) list(ctx context.Context, in *listInput) (*listOu
 		deadLetters, out.Body.DeadLetters = deadLetters[:n], out.Body.DeadLetters[:n]
 	}
 	if more {
-		out.Body.Next = in.Next(positionOf(deadLetters[len(deadLetters)-1].Position()))
+		out.Body.Next = in.Next(formatPosition(deadLetters[len(deadLetters)-1].Position()))
 	}
 	return out, nil
 }
@@ -263,7 +263,7 @@ func (ep *deadLetterEndpoints) summaries(ctx context.Context, deadLetters []dlq.
 	var unknown []string
 	for i := range deadLetters {
 		l := &deadLetters[i]
-		_, ofSubscription := dlq.SubscriptionOf(l.Table) // which no relay holds
+		_, ofSubscription := dlq.ParseSubscription(l.Table) // which no relay holds
 		if _, ok := known[l.Table]; !ok && !ofSubscription && l.Status == dlq.Pending && !slices.Contains(unknown, l.Table) {
 			unknown = append(unknown, l.Table)
 		}
@@ -274,7 +274,7 @@ func (ep *deadLetterEndpoints) summaries(ctx context.Context, deadLetters []dlq.
 	out := make([]Summary, 0, len(deadLetters))
 	for i := range deadLetters {
 		l := &deadLetters[i]
-		out = append(out, summaryOf(l, known[l.Table], time.Now()))
+		out = append(out, newSummary(l, known[l.Table], time.Now()))
 	}
 	return out, nil
 }
@@ -317,7 +317,7 @@ func (ep *deadLetterEndpoints) read(ctx context.Context, id gocql.UUID) (dlq.Dea
 	if !errors.Is(err, dlq.ErrNotFound) {
 		return l, err
 	}
-	original, err := ep.store.OriginalOf(ctx, id)
+	original, err := ep.store.FindOriginal(ctx, id)
 	if err != nil {
 		return l, err
 	}
@@ -349,7 +349,7 @@ func (ep *deadLetterEndpoints) complete(ctx context.Context, id gocql.UUID) (*de
 	}
 	b := DeadLetterBody{
 		Summary: some[0], ContentType: l.ContentType, Headers: l.Headers, ErrorCode: l.ErrorCode, ErrorText: l.ErrorText,
-		ErrorChain: l.ErrorChain, Metadata: l.Metadata, Raw: l.Raw, Outcome: outcomeOf(&l.Outcome), ResolvedAt: when(l.ResolvedAt), ArchiveObject: l.Archive,
+		ErrorChain: l.ErrorChain, Metadata: l.Metadata, Raw: l.Raw, Outcome: newOutcomeBody(&l.Outcome), ResolvedAt: when(l.ResolvedAt), ArchiveObject: l.Archive,
 		History: []dlq.Change{}, Followers: []Follower{}, May: []dlq.Action{},
 	}
 	if b.Headers == nil {
@@ -359,9 +359,9 @@ func (ep *deadLetterEndpoints) complete(ctx context.Context, id gocql.UUID) (*de
 		b.WrittenAt = when(time.UnixMicro(l.WrittenAt))
 	}
 	b.PayloadText, b.PayloadBase64 = forms(l.Payload)
-	b.PayloadBytes, b.PayloadJSON = len(l.Payload), ep.decoded(ctx, l.Payload)
+	b.PayloadBytes, b.PayloadJSON = len(l.Payload), ep.decodePayload(ctx, l.Payload)
 	if l.EditedID != (gocql.UUID{}) {
-		b.EditedTo, b.Edit = l.EditedID.String(), contentOf(l.Edit)
+		b.EditedTo, b.Edit = l.EditedID.String(), newContentBody(l.Edit)
 	}
 	if len(history) > 0 {
 		b.History = history
@@ -414,16 +414,16 @@ func (ep *deadLetterEndpoints) readStats(ctx context.Context) (StatsBody, error)
 			blocks = all.blocks
 		}
 	}
-	b.Causes = causesOf(st.OpenByClass, blocks)
+	b.Causes = newCauses(st.OpenByClass, blocks)
 	return b, nil
 }
 
 // classBehind is the error class of blocked events.
 const classBehind = "behind"
 
-// causesOf returns error classes, blocked events with the class of the dead letter that they
+// newCauses returns error classes, blocked events with the class of the dead letter that they
 // wait behind.
-func causesOf(open, blocks map[string]int64) []CauseBody {
+func newCauses(open, blocks map[string]int64) []CauseBody {
 	out := []CauseBody{}
 	behind := open[classBehind]
 	for _, class := range slices.Sorted(maps.Keys(open)) {

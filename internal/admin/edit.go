@@ -87,7 +87,7 @@ func (ep *actionEndpoints) edit(ctx context.Context, in *editInput) (*editOutput
 	if in.IfMatch == "" {
 		return nil, newProblem(ctx, problemNeedsMatch, "The version of the dead letter is missing: send its ETag as If-Match.")
 	}
-	version, err := ep.expected(ctx, id, in.IfMatch)
+	version, err := ep.expectedVersion(ctx, id, in.IfMatch)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (ep *actionEndpoints) edit(ctx context.Context, in *editInput) (*editOutput
 		}
 		return nil, p
 	}
-	detail, err := json.Marshal(map[string]any{"changed": out.Body.Diff.Changed()})
+	detail, err := json.Marshal(map[string]any{"changed": out.Body.Diff.ChangedParts()})
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, false)
 	}
@@ -134,7 +134,7 @@ func (ep *actionEndpoints) edit(ctx context.Context, in *editInput) (*editOutput
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, true)
 	}
-	ep.changes.changed(id)
+	ep.changes.recordChanged(id)
 	if l, err = ep.store.Read(ctx, id); err != nil {
 		return nil, ep.toProblem(ctx, err, true)
 	}

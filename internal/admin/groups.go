@@ -70,8 +70,8 @@ func (ep *deadLetterEndpoints) registerGroups() {
 	}), ep.groups)
 }
 
-// listed reports whether a request has a filter, which the lists of dead letters evaluate.
-func (in *groupsInput) listed() bool {
+// hasFilter reports whether a request has a filter, which the lists of dead letters evaluate.
+func (in *groupsInput) hasFilter() bool {
 	return len(in.Status)+len(in.Tag) > 0 || in.ErrorClass != "" || in.ErrorCode != "" || in.EventType != "" || in.Table != "" || in.Text != "" || in.MinPriority != dlq.MinPriority ||
 		!in.Since.IsZero() || !in.Until.IsZero()
 }
@@ -85,7 +85,7 @@ func (ep *deadLetterEndpoints) groups(ctx context.Context, in *groupsInput) (*gr
 	}
 	var all *grouping
 	var err error
-	if !in.listed() {
+	if !in.hasFilter() {
 		all, err = ep.open.Get(ctx)
 	} else {
 		err = ep.heavily(ctx, func() (err error) { all, err = ep.listGroups(ctx, in); return err })
@@ -105,7 +105,7 @@ func (ep *deadLetterEndpoints) groups(ctx context.Context, in *groupsInput) (*gr
 
 // listGroups groups the latest dead letters that match a filter.
 func (ep *deadLetterEndpoints) listGroups(ctx context.Context, in *groupsInput) (*grouping, error) {
-	f := dlq.Filter{Status: statusesOf(in.Status), ErrorClass: in.ErrorClass, ErrorCode: in.ErrorCode, EventType: in.EventType, Since: in.Since, Until: in.Until, Table: in.Table, Tags: in.Tag, MinPriority: atLeast(in.MinPriority), Text: in.Text}
+	f := dlq.Filter{Status: parseStatuses(in.Status), ErrorClass: in.ErrorClass, ErrorCode: in.ErrorCode, EventType: in.EventType, Since: in.Since, Until: in.Until, Table: in.Table, Tags: in.Tag, MinPriority: atLeast(in.MinPriority), Text: in.Text}
 	if len(f.Status) == 0 {
 		f.Status = dlq.OpenStatuses
 	}
@@ -206,13 +206,15 @@ func (all *grouping) sort() {
 	})
 }
 
-// named are the groups of a response.
-func (all *grouping) named() []*groupBody { return all.groups[:min(len(all.groups), maxGroups)] }
+// responseGroups are the groups of a response.
+func (all *grouping) responseGroups() []*groupBody {
+	return all.groups[:min(len(all.groups), maxGroups)]
+}
 
 // samples are the dead letters whose errors are those of their groups.
 func (all *grouping) samples() []gocql.UUID {
-	ids := make([]gocql.UUID, len(all.named()))
-	for i, g := range all.named() {
+	ids := make([]gocql.UUID, len(all.responseGroups()))
+	for i, g := range all.responseGroups() {
 		ids[i] = g.sample
 	}
 	return ids
@@ -220,7 +222,7 @@ func (all *grouping) samples() []gocql.UUID {
 
 // name sets the error of each group to that of its sample.
 func (all *grouping) name(texts map[gocql.UUID]dlq.ErrorText) {
-	for _, g := range all.named() {
+	for _, g := range all.responseGroups() {
 		g.Sample = g.sample.String()
 		g.ErrorCode, g.ErrorText = texts[g.sample].Code, withoutNumbers(texts[g.sample].Text)
 	}

@@ -79,11 +79,11 @@ func TestGroups_BlockedEventsBelongToTheirCause(t *testing.T) {
 // Counts of blocked events are older than those of dead letters: they never exceed them.
 func TestCauses_NeverExceedTheBlockedEvents(t *testing.T) {
 	t.Parallel()
-	got := causesOf(map[string]int64{"a": 1, "b": 2, "behind": 5}, map[string]int64{"a": 4, "b": 4, "gone": 9})
+	got := newCauses(map[string]int64{"a": 1, "b": 2, "behind": 5}, map[string]int64{"a": 4, "b": 4, "gone": 9})
 	if want := "[{a 1 4} {b 2 1}]"; fmt.Sprint(got) != want {
 		t.Errorf("causesOf() = %v, want %s", got, want)
 	}
-	if got, want := fmt.Sprint(causesOf(map[string]int64{"a": 1, "behind": 5}, nil)), "[{behind 5 0} {a 1 0}]"; got != want {
+	if got, want := fmt.Sprint(newCauses(map[string]int64{"a": 1, "behind": 5}, nil)), "[{behind 5 0} {a 1 0}]"; got != want {
 		t.Errorf("causesOf() = %v without blocks, want %s", got, want)
 	}
 }

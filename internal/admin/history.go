@@ -131,14 +131,14 @@ func (r *history) write(ctx context.Context, step *historyCount, partial bool) e
 	p.Open, p.Total = stats.Open, stats.Total
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	return r.session.Query(r.stmt.write, dayOf(p.At), p.At, p.Open, p.Total, p.Published, p.P50, p.P99).
+	return r.session.Query(r.stmt.write, dayPartition(p.At), p.At, p.Open, p.Total, p.Published, p.P50, p.P99).
 		WithContext(ctx).Consistency(r.consistency).Idempotent(true).Exec()
 }
 
 // read returns the points from since until until, oldest first.
 func (r *history) read(ctx context.Context, since, until time.Time) ([]historyPoint, error) {
 	out := []historyPoint{}
-	for day := dayOf(since); day.Before(until); day = day.AddDate(0, 0, 1) {
+	for day := dayPartition(since); day.Before(until); day = day.AddDate(0, 0, 1) {
 		if err := r.readDay(ctx, day, since, until, &out); err != nil {
 			return nil, fmt.Errorf("read the history of %s: %w", day.Format(time.DateOnly), err)
 		}

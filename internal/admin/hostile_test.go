@@ -21,7 +21,7 @@ func TestHostile_BadInputIsNamed(t *testing.T) {
 	b := setup(t, nil)
 	id := b.writeDeadLetter(t, testDeadLetter("a", 1), time.Time{}).EventID.String()
 	deadLetter := "/v1/dead-letters/" + id
-	cursor := func(list string, position any) string { return httpapi.Cursor(positionOf(position), list) }
+	cursor := func(list string, position any) string { return httpapi.Cursor(formatPosition(position), list) }
 	for _, tt := range []struct {
 		method, path, body string
 		code               int

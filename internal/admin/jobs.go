@@ -49,11 +49,11 @@ type JobBody struct {
 	History      []jobs.JobChange `json:"history"`
 }
 
-func jobOf(j *jobs.Job) JobBody {
+func newJobBody(j *jobs.Job) JobBody {
 	b := JobBody{
 		ID: j.ID.String(), Action: j.Action, IDs: len(j.IDs), Limit: j.Limit, Rate: j.Rate, BatchSize: j.BatchSize, Canary: j.Canary, Force: j.Force, NoArchive: j.NoArchive, ByPriority: j.ByPriority, InOrder: j.InOrder, Set: j.Set, Topic: j.Topic,
 		Actor: j.Actor.Name, Reason: j.Actor.Reason, State: j.State, Version: j.Version, Progress: j.Progress, Failed: j.Progress.Failed(), Error: j.Error,
-		RunBy: j.ClaimedBy, CreatedAt: j.Created(), StartedAt: when(j.Started), FinishedAt: when(j.Finished), History: j.History,
+		RunBy: j.ClaimedBy, CreatedAt: j.CreatedAt(), StartedAt: when(j.Started), FinishedAt: when(j.Finished), History: j.History,
 	}
 	if len(j.IDs) == 0 && j.Action != dlq.ActionArchive {
 		f := j.Filter
@@ -73,7 +73,9 @@ type jobOutput struct {
 	Body JobBody
 }
 
-func jobOutputOf(j *jobs.Job) *jobOutput { return &jobOutput{ETag: etag(j.Version), Body: jobOf(j)} }
+func newJobResponse(j *jobs.Job) *jobOutput {
+	return &jobOutput{ETag: etag(j.Version), Body: newJobBody(j)}
+}
 
 type newJobInput struct {
 	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes retries safe: one job is created, and a retry by the same caller receives it as it is, with Idempotency-Replayed: true. Keys expire after 7 days. 1 to 255 printable ASCII characters without spaces, quoted or not. A dry run ignores it."`
@@ -191,7 +193,7 @@ func (ep *jobEndpoints) createJob(ctx context.Context, in *newJobInput) (*newJob
 	if b.Canary && b.Action != dlq.ActionReplay {
 		return nil, invalid(ctx, "body.canary", "allowed only for a replay")
 	}
-	spec, err := ep.specOf(ctx, &b.JobTarget)
+	spec, err := ep.newSpec(ctx, &b.JobTarget)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +202,7 @@ func (ep *jobEndpoints) createJob(ctx context.Context, in *newJobInput) (*newJob
 	}
 	out := new(newJobOutput)
 	if b.DryRun {
-		p, err := ep.previewOf(ctx, &spec)
+		p, err := ep.newPreview(ctx, &spec)
 		if err != nil {
 			return nil, ep.toProblem(ctx, err, false)
 		}
@@ -245,7 +247,7 @@ func (ep *jobEndpoints) createJob(ctx context.Context, in *newJobInput) (*newJob
 		return nil, ep.toProblem(ctx, err, true)
 	}
 	ep.waits()
-	made := jobOf(job)
+	made := newJobBody(job)
 	if repeated {
 		out.Replayed = "true"
 	}
@@ -274,14 +276,14 @@ func (b *NewJobBody) follow(ctx context.Context) (time.Duration, error) {
 // permitJob refuses a caller without the role of the job's action.
 func permitJob(ctx context.Context, action dlq.Action) error {
 	p, _ := access.From(ctx)
-	if err := access.Permit(p, roleOf(action)); err != nil {
+	if err := access.Permit(p, requiredRole(action)); err != nil {
 		return newProblem(ctx, problemForbidden, err.Error())
 	}
 	return nil
 }
 
-// roleOf returns the role that creating or resuming a job of an action needs.
-func roleOf(action dlq.Action) access.Role {
+// requiredRole returns the role that creating or resuming a job of an action needs.
+func requiredRole(action dlq.Action) access.Role {
 	for _, a := range actions {
 		if a.action == action {
 			return a.role
@@ -314,10 +316,10 @@ func (ep *jobEndpoints) listJobs(ctx context.Context, in *jobsInput) (*jobsOutpu
 	out.Body.Jobs = []JobBody{}
 	for i, j := range list {
 		if i == in.Limit {
-			out.Body.Next = in.Next(positionOf(list[i-1].ID))
+			out.Body.Next = in.Next(formatPosition(list[i-1].ID))
 			break
 		}
-		out.Body.Jobs = append(out.Body.Jobs, jobOf(j))
+		out.Body.Jobs = append(out.Body.Jobs, newJobBody(j))
 	}
 	return out, nil
 }
@@ -331,7 +333,7 @@ func (ep *jobEndpoints) getJob(ctx context.Context, in *jobInput) (*jobOutput, e
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, false)
 	}
-	return jobOutputOf(j), nil
+	return newJobResponse(j), nil
 }
 
 func (ep *jobEndpoints) steer(ctx context.Context, st *steering, in *jobInput) (*jobOutput, error) {
@@ -359,5 +361,5 @@ func (ep *jobEndpoints) steer(ctx context.Context, st *steering, in *jobInput) (
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, true)
 	}
-	return jobOutputOf(j), nil
+	return newJobResponse(j), nil
 }

@@ -146,9 +146,9 @@ func (l *live) close() {
 	l.done.Wait()
 }
 
-// changed records dead letters that this server changed, so that listeners are notified
+// recordChanged records dead letters that this server changed, so that listeners are notified
 // whatever their age.
-func (l *live) changed(ids ...gocql.UUID) {
+func (l *live) recordChanged(ids ...gocql.UUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.listeners) == 0 {
@@ -294,7 +294,7 @@ func (v *poller) pollJobs(work, ctx context.Context) error {
 	for _, j := range open {
 		now[j.ID] = j.Version
 		if before, known := v.jobs[j.ID]; !known || before != j.Version {
-			v.l.notify(ctx, "job", false, jobOf(j))
+			v.l.notify(ctx, "job", false, newJobBody(j))
 		}
 	}
 	for id := range v.jobs {
@@ -308,7 +308,7 @@ func (v *poller) pollJobs(work, ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		v.l.notify(ctx, "job", false, jobOf(j))
+		v.l.notify(ctx, "job", false, newJobBody(j))
 	}
 	v.jobs = now
 	return nil

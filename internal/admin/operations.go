@@ -24,8 +24,8 @@ type operations struct {
 
 // changeListener receives the changes that this server makes.
 type changeListener interface {
-	// changed receives dead letters that were changed.
-	changed(ids ...gocql.UUID)
+	// recordChanged receives dead letters that were changed.
+	recordChanged(ids ...gocql.UUID)
 }
 
 // heavily runs an expensive read once few others run.

@@ -40,7 +40,7 @@ type FilterBody struct {
 // filter returns the filter of the request.
 func (b *FilterBody) filter() dlq.Filter {
 	return dlq.Filter{
-		Status: statusesOf(b.Status), ErrorClass: b.ErrorClass, EventType: b.EventType, Aggregate: b.Aggregate, ErrorCode: b.ErrorCode,
+		Status: parseStatuses(b.Status), ErrorClass: b.ErrorClass, EventType: b.EventType, Aggregate: b.Aggregate, ErrorCode: b.ErrorCode,
 		Outcome: dlq.OutcomeKind(b.Outcome), Since: b.Since, Until: b.Until, Table: b.Table, Tags: b.Tags, MinPriority: b.MinPriority, Text: b.Text,
 	}
 }
@@ -61,9 +61,9 @@ type JobTarget struct {
 	NoArchive  bool        `json:"no_archive,omitempty" doc:"For a purge: delete the dead letters without writing them to an archive"`
 }
 
-// specOf converts the request to a job. An empty request is refused, because it would
+// newSpec converts the request to a job. An empty request is refused, because it would
 // select all dead letters.
-func (ep *jobEndpoints) specOf(ctx context.Context, b *JobTarget) (spec jobs.Spec, err error) {
+func (ep *jobEndpoints) newSpec(ctx context.Context, b *JobTarget) (spec jobs.Spec, err error) {
 	spec = jobs.Spec{Action: b.Action, Limit: b.Limit, Rate: b.Rate, Force: b.Force, NoArchive: b.NoArchive, ByPriority: b.ByPriority, Topic: b.Topic, InOrder: b.InOrder}
 	if b.Set != nil {
 		if spec.Set, err = b.Set.change(ctx, "body.set"); err != nil {
@@ -87,7 +87,7 @@ func (ep *jobEndpoints) specOf(ctx context.Context, b *JobTarget) (spec jobs.Spe
 	case b.Object != "" && (b.Filter != nil || len(ids) > 0):
 		return spec, invalid(ctx, "body.object", "use only one of object, ids and filter")
 	case b.Object != "":
-		if ids, err = ep.archive.eventsOf(ctx, b.Object); err != nil {
+		if ids, err = ep.archive.readEventIDs(ctx, b.Object); err != nil {
 			return spec, err
 		}
 	}
@@ -96,7 +96,7 @@ func (ep *jobEndpoints) specOf(ctx context.Context, b *JobTarget) (spec jobs.Spe
 			return spec, invalid(ctx, "body.filter", "a sweep selects dead letters by age: omit ids and filter")
 		}
 	} else {
-		w, err := whichOf(ctx, b.Filter, ids, spec.Statuses())
+		w, err := parseWhich(ctx, b.Filter, ids, spec.Statuses())
 		if err != nil {
 			return spec, err
 		}
@@ -137,8 +137,8 @@ type which struct {
 	ids    []gocql.UUID
 }
 
-// whichOf reads the ids or the filter of a request.
-func whichOf(ctx context.Context, filter *FilterBody, ids []string, statuses []dlq.Status) (w which, err error) {
+// parseWhich reads the ids or the filter of a request.
+func parseWhich(ctx context.Context, filter *FilterBody, ids []string, statuses []dlq.Status) (w which, err error) {
 	switch {
 	case filter != nil && len(ids) > 0:
 		return w, invalid(ctx, "body.ids", "use ids or a filter, not both")
@@ -147,7 +147,7 @@ func whichOf(ctx context.Context, filter *FilterBody, ids []string, statuses []d
 	case len(ids) > jobs.MaxIDs:
 		return w, invalid(ctx, "body.ids", fmt.Sprintf("at most %d ids are allowed; use a filter for more", jobs.MaxIDs))
 	}
-	if w.ids, err = idsOf(ctx, ids); err != nil || filter == nil {
+	if w.ids, err = parseIDs(ctx, ids); err != nil || filter == nil {
 		return w, err
 	}
 	if err := span(ctx, "body.filter.", filter.Since, filter.Until); err != nil {
@@ -198,21 +198,21 @@ func (ep *jobEndpoints) registerPreview() {
 }
 
 func (ep *jobEndpoints) preview(ctx context.Context, in *previewInput) (*previewOutput, error) {
-	spec, err := ep.specOf(ctx, &in.Body)
+	spec, err := ep.newSpec(ctx, &in.Body)
 	if err != nil {
 		return nil, err
 	}
-	b, err := ep.previewOf(ctx, &spec)
+	b, err := ep.newPreview(ctx, &spec)
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, false)
 	}
 	return &previewOutput{b}, nil
 }
 
-func (ep *jobEndpoints) previewOf(ctx context.Context, spec *jobs.Spec) (b PreviewBody, err error) {
+func (ep *jobEndpoints) newPreview(ctx context.Context, spec *jobs.Spec) (b PreviewBody, err error) {
 	err = ep.heavily(ctx, func() error {
 		if spec.Action == dlq.ActionArchive {
-			return ep.archive.planned(ctx, &b)
+			return ep.archive.planSweep(ctx, &b)
 		}
 		deadLetters, err := ep.some(ctx, spec, &b)
 		if err != nil {

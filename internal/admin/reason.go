@@ -20,8 +20,8 @@ func withReason(ctx huma.Context, next func(huma.Context)) {
 	next(huma.WithValue(ctx, reasonKey{}, reason))
 }
 
-// reasonOf returns the reason of a request, empty for none.
-func reasonOf(ctx context.Context) string {
+// requestReason returns the reason of a request, empty for none.
+func requestReason(ctx context.Context) string {
 	reason, _ := ctx.Value(reasonKey{}).(string)
 	return reason
 }

@@ -223,7 +223,7 @@ func (ep *recentEventEndpoints) complete(ctx context.Context, in *recentEventsQu
 		if len(b.Events) > in.Limit {
 			b.Events = slices.Clone(b.Events[:in.Limit]) // the page is kept, and not all that was read
 			last := &b.Events[in.Limit-1]
-			b.Next = in.Next(positionOf(eventPlace{last.WrittenAt, last.EventID, oldest}))
+			b.Next = in.Next(formatPosition(eventPlace{last.WrittenAt, last.EventID, oldest}))
 		}
 	}
 	if in.State == "" {

@@ -17,7 +17,7 @@ const breakerOpen = "open"
 func (ep *relayEndpoints) problems(ctx context.Context, deadLetters []dlq.DeadLetter) (out []string, err error) {
 	tables := make(map[string][]heartbeatBody)
 	for i := range deadLetters {
-		if _, ok := dlq.SubscriptionOf(deadLetters[i].Table); !ok {
+		if _, ok := dlq.ParseSubscription(deadLetters[i].Table); !ok {
 			tables[deadLetters[i].Table] = nil
 		}
 	}
@@ -34,17 +34,17 @@ func (ep *relayEndpoints) problems(ctx context.Context, deadLetters []dlq.DeadLe
 		}
 	}
 	for _, table := range slices.Sorted(maps.Keys(tables)) {
-		if p := problemOf(table, tables[table]); p != "" {
+		if p := findProblem(table, tables[table]); p != "" {
 			out = append(out, p)
 		}
 	}
 	return out, nil
 }
 
-// problemOf returns the reason why the relays of a table would not publish all of its
+// findProblem returns the reason why the relays of a table would not publish all of its
 // dead letters now, empty for none.
-func problemOf(table string, relays []heartbeatBody) string {
-	missing := unowned(relays)
+func findProblem(table string, relays []heartbeatBody) string {
+	missing := missingShards(relays)
 	switch {
 	case len(relays) == 0:
 		return "no relay of " + table + " runs"
@@ -56,8 +56,8 @@ func problemOf(table string, relays []heartbeatBody) string {
 	return ""
 }
 
-// unowned returns the shards that no instance of a table publishes.
-func unowned(relays []heartbeatBody) (missing []int) {
+// missingShards returns the shards that no instance of a table publishes.
+func missingShards(relays []heartbeatBody) (missing []int) {
 	owned, count := make(map[int]bool), 0
 	for i := range relays {
 		if s := relays[i].Shard; s != nil {

@@ -14,7 +14,7 @@ func withRemote(next http.Handler) http.Handler {
 	})
 }
 
-func remoteOf(ctx context.Context) string {
+func remoteAddress(ctx context.Context) string {
 	remote, _ := ctx.Value(remoteKey{}).(string)
 	return remote
 }

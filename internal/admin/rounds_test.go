@@ -205,7 +205,7 @@ func fillForRounds(t *testing.T, session *gocql.Session) (server *Server, one st
 	}
 	for i := range 90 {
 		day := now.Add(-time.Duration(i) * 8 * time.Hour)
-		if err := server.audit.query(t.Context(), server.audit.stmt.intend, dayOf(day), gocql.UUIDFromTime(day), []string{"eve", "mara"}[i%2], "admin", "replay", "", "", "a test", "r", "", day.UnixMicro()).Exec(); err != nil {
+		if err := server.audit.query(t.Context(), server.audit.stmt.intend, dayPartition(day), gocql.UUIDFromTime(day), []string{"eve", "mara"}[i%2], "admin", "replay", "", "", "a test", "r", "", day.UnixMicro()).Exec(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -38,7 +38,7 @@ type routeEndpoints struct {
 func (ep *routeEndpoints) register(routes []func(huma.API)) {
 	g := huma.NewGroup(ep.api)
 	g.UseSimpleModifier(ep.describeRoute)
-	g.UseMiddleware(ep.audited)
+	g.UseMiddleware(ep.auditChange)
 	for _, register := range routes {
 		register(g)
 	}
@@ -68,9 +68,9 @@ func (ep *routeEndpoints) describeRoute(op *huma.Operation) {
 	}
 }
 
-// audited records a change, calls the operation, and records its response. If the change
+// auditChange records a change, calls the operation, and records its response. If the change
 // cannot be recorded, the operation is not called.
-func (ep *routeEndpoints) audited(ctx huma.Context, next func(huma.Context)) {
+func (ep *routeEndpoints) auditChange(ctx huma.Context, next func(huma.Context)) {
 	if ctx.Method() == http.MethodGet || ctx.Method() == http.MethodHead {
 		next(ctx)
 		return

@@ -78,7 +78,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	whole := httpapi.WholeBodies(func(ctx huma.Context, detail string) {
 		httpapi.Answer(ctx, newProblem(ctx.Context(), problemTooLarge, detail))
 	})
-	s.ops.api.UseMiddleware(httpapi.Traced(s.cfg.Tracer), s.metrics.observe, s.cfg.Gate.Huma, whole, params.Judge(s.ops.api), withReason)
+	s.ops.api.UseMiddleware(httpapi.TraceRequests(s.cfg.Tracer), s.metrics.observe, s.cfg.Gate.Huma, whole, params.Judge(s.ops.api), withReason)
 	s.registerEndpoints()
 	describeForms(s.ops.api.OpenAPI())
 	httpapi.CompleteDocument(s.ops.api.OpenAPI())

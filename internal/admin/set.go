@@ -56,7 +56,7 @@ func (ep *actionEndpoints) set(ctx context.Context, in *setInput) (*actionOutput
 	if err != nil {
 		return nil, err
 	}
-	version, err := ep.expected(ctx, id, in.IfMatch)
+	version, err := ep.expectedVersion(ctx, id, in.IfMatch)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (ep *actionEndpoints) set(ctx context.Context, in *setInput) (*actionOutput
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, true)
 	}
-	ep.changes.changed(id)
+	ep.changes.recordChanged(id)
 	l, err := ep.store.Read(ctx, id)
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, true)

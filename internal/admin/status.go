@@ -272,7 +272,7 @@ func (ep *statusEndpoints) readSubscriptions(ctx context.Context) ([]Subscriptio
 	for i := range all {
 		g.Go(func() error {
 			s, err := ep.cfg.Subscriptions.Status(ctx, all[i].Name)
-			out[i] = subscriptionStateOf(&s)
+			out[i] = newSubscriptionState(&s)
 			out[i].Name, out[i].Paused = all[i].Name, all[i].Paused
 			if err != nil {
 				out[i].Error = err.Error()
@@ -283,7 +283,7 @@ func (ep *statusEndpoints) readSubscriptions(ctx context.Context) ([]Subscriptio
 	return out, g.Wait()
 }
 
-func subscriptionStateOf(s *subscriptions.Status) SubscriptionState {
+func newSubscriptionState(s *subscriptions.Status) SubscriptionState {
 	out := SubscriptionState{
 		Lag: s.Lag, Waiting: s.Waiting, Leased: s.Leased, Deferred: s.Deferred, Oldest: when(s.Oldest),
 		DeadLetters: s.DeadLetters, Partitions: len(s.Partitions), Instances: len(s.Instances),
@@ -293,12 +293,12 @@ func subscriptionStateOf(s *subscriptions.Status) SubscriptionState {
 			out.Unowned++
 		}
 	}
-	out.Suspended = suspensionOf(s.Instances)
+	out.Suspended = suspensionCause(s.Instances)
 	return out
 }
 
-// suspensionOf returns why no instance calls the destination; empty if one does.
-func suspensionOf(instances []subscriptions.InstanceStatus) (cause string) {
+// suspensionCause returns why no instance calls the destination; empty if one does.
+func suspensionCause(instances []subscriptions.InstanceStatus) (cause string) {
 	for i := range instances {
 		switch b := instances[i].Breaker; {
 		case instances[i].Partitions == 0:

@@ -48,16 +48,16 @@ func (t *Trail) Record(ctx context.Context, c Change, do func(context.Context) (
 	})
 }
 
-// Audited is a middleware for operations of another API: it records each change with its
+// AuditChange is a middleware for operations of another API: it records each change with its
 // response, as the admin API does. The reason is optional, because programs
 // make such changes too.
-func (t *Trail) Audited(ctx huma.Context, next func(huma.Context)) {
+func (t *Trail) AuditChange(ctx huma.Context, next func(huma.Context)) {
 	recorded := context.WithValue(ctx.Context(), remoteKey{}, ctx.RemoteAddr())
 	if _, ok := access.From(recorded); !ok { // an API on loopback without tokens
 		recorded = access.With(recorded, access.Principal{Name: anonymous})
 	}
 	routes := &routeEndpoints{audit: t.audit, reasonOptional: true}
-	withReason(huma.WithContext(ctx, recorded), func(ctx huma.Context) { routes.audited(ctx, next) })
+	withReason(huma.WithContext(ctx, recorded), func(ctx huma.Context) { routes.auditChange(ctx, next) })
 }
 
 // anonymous is the actor of a change without a token.

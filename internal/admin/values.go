@@ -25,8 +25,8 @@ func when(t time.Time) *time.Time {
 // etag returns a version as an ETag.
 func etag(version int64) string { return httpapi.ETag(version) }
 
-// positionOf returns a position in a list as a text for its cursor.
-func positionOf(v any) string {
+// formatPosition returns a position in a list as a text for its cursor.
+func formatPosition(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
 		panic("admin: marshal a position of plain fields: " + err.Error())
@@ -55,8 +55,8 @@ func eventID(ctx context.Context, location, text string) (gocql.UUID, error) {
 	return id, nil
 }
 
-// idsOf parses the ids of a body without duplicates.
-func idsOf(ctx context.Context, texts []string) (out []gocql.UUID, err error) {
+// parseIDs parses the ids of a body without duplicates.
+func parseIDs(ctx context.Context, texts []string) (out []gocql.UUID, err error) {
 	seen := make(map[gocql.UUID]bool, len(texts))
 	for i, text := range texts {
 		id, err := eventID(ctx, fmt.Sprintf("body.ids[%d]", i), text)

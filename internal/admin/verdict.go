@@ -19,14 +19,14 @@ const titleTime = "2006-01-02 15:04:05Z"
 // consequences. What only follows from a problem is no title: without a broker nobody owns a
 // shard.
 func (b *StatusBody) judge() {
-	b.Outage = outageOf(b.Relays)
+	b.Outage = findOutage(b.Relays)
 	b.Details = []string{}
 	quiet := b.shard(func(s *heartbeatBody, _ *relayState) bool { return s.Silent })
 	unowned := b.shard(func(s *heartbeatBody, r *relayState) bool { return s.State == stateStopped && len(r.Instances) > 0 })
 	ill := b.shard(func(s *heartbeatBody, _ *relayState) bool { return s.alive() && len(s.Problems) > 0 })
 	off := b.shard(func(s *heartbeatBody, r *relayState) bool { return s.State == stateStopped && len(r.Instances) == 0 })
 	idle := b.instance()
-	held := b.suspended()
+	held := b.mostSuspended()
 	yours := b.DeadLetters.ByStatus[dlq.Failed] + b.DeadLetters.ByStatus[dlq.Suspended]
 	open := b.DeadLetters.Open
 	switch {
@@ -38,13 +38,13 @@ func (b *StatusBody) judge() {
 		b.say(LevelCritical, fmt.Sprintf("%s since %s; events are accepted; %s.", how, b.Outage.Since.Format(titleTime), b.Waiting.phrase()), sentence(b.Outage.Cause),
 			"The relays publish everything when it is back.")
 	case quiet != nil:
-		b.say(LevelCritical, fmt.Sprintf("Relay %s has sent no heartbeat since %s; %s.", quiet.called(), quiet.At.Format(titleTime), b.Waiting.phrase()))
+		b.say(LevelCritical, fmt.Sprintf("Relay %s has sent no heartbeat since %s; %s.", quiet.displayName(), quiet.At.Format(titleTime), b.Waiting.phrase()))
 	case unowned != nil:
 		b.say(LevelCritical, fmt.Sprintf("No instance owns shard %d of relay %s; %s.", unowned.index(), unowned.relay(), b.Waiting.phrase()), b.problem(unowned))
 	case idle != nil:
 		b.say(LevelCritical, fmt.Sprintf("No instance of relay %s owns a shard; %s.", idle.relay(), b.Waiting.phrase()), strings.Join(idle.Problems, "; "))
 	case ill != nil:
-		b.say(LevelCritical, fmt.Sprintf("Relay %s has a problem.", ill.called()), sentence(ill.Problems[0]))
+		b.say(LevelCritical, fmt.Sprintf("Relay %s has a problem.", ill.displayName()), sentence(ill.Problems[0]))
 	case held != nil:
 		b.say(LevelWarning, fmt.Sprintf("Subscription %s delivers nothing; %s.", held.Name, plural(held.Lag, "message waits", "messages wait")), sentence(held.Suspended), decide(yours))
 	case yours > 0:
@@ -121,9 +121,9 @@ func (b *StatusBody) shard(is func(s *heartbeatBody, of *relayState) bool) *hear
 	return nil
 }
 
-// suspended returns the subscription without deliveries for which most messages wait, nil for
+// mostSuspended returns the subscription without deliveries for which most messages wait, nil for
 // none.
-func (b *StatusBody) suspended() (most *SubscriptionState) {
+func (b *StatusBody) mostSuspended() (most *SubscriptionState) {
 	for i := range b.Subscriptions {
 		if s := &b.Subscriptions[i]; s.Suspended != "" && !s.Paused && (most == nil || s.Lag > most.Lag) {
 			most = s
@@ -157,8 +157,8 @@ func (b *StatusBody) problem(of *heartbeatBody) string {
 	return ""
 }
 
-// outageOf returns the outage of the broker that relays report, nil for none.
-func outageOf(relays []relayState) *OutageBody {
+// findOutage returns the outage of the broker that relays report, nil for none.
+func findOutage(relays []relayState) *OutageBody {
 	var out *OutageBody
 	add := func(of string, since *time.Time, at time.Time, cause string, unreachable bool) {
 		if since == nil {
@@ -184,7 +184,7 @@ func outageOf(relays []relayState) *OutageBody {
 		}
 		for j := range r.Shards {
 			if s := &r.Shards[j]; s.alive() && s.Breaker.State != "" && s.Breaker.State != breakerClosed {
-				add(s.called(), s.Breaker.Opened, s.At, s.Breaker.Cause, s.Breaker.Unreachable)
+				add(s.displayName(), s.Breaker.Opened, s.At, s.Breaker.Cause, s.Breaker.Unreachable)
 			}
 		}
 	}
@@ -202,8 +202,8 @@ func (r *heartbeatBody) relay() string {
 	return r.Name
 }
 
-// called is the name of what a heartbeat is of, for people.
-func (r *heartbeatBody) called() string {
+// displayName is the name of what a heartbeat is of, for people.
+func (r *heartbeatBody) displayName() string {
 	if r.Shard == nil || r.Shard.Count <= 1 {
 		return r.relay()
 	}

@@ -192,7 +192,7 @@ func (s *Server) register(mux *http.ServeMux, problems []httpapi.ProblemKind) hu
 	conf := httpapi.NewConfig(cli.Version, s.api.Title, s.api.Description, problems)
 	access.Describe(&conf)
 	h := humago.New(mux, conf)
-	h.UseMiddleware(httpapi.Traced(s.cfg.Tracer), s.observe)
+	h.UseMiddleware(httpapi.TraceRequests(s.cfg.Tracer), s.observe)
 	if s.cfg.Gate != nil {
 		h.UseMiddleware(s.admit)
 	}

@@ -32,9 +32,9 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 	httpapi.Answer(ctx, accessProblem(err))
 }
 
-// roleOf returns the default role of an operation. It uses the method of the
+// defaultRole returns the default role of an operation. It uses the method of the
 // operation, not of the request, because GET operations also serve HEAD.
-func roleOf(method string) access.Role {
+func defaultRole(method string) access.Role {
 	if method == http.MethodGet {
 		return access.Viewer
 	}
@@ -51,7 +51,7 @@ func declareSecurity(h huma.API, problems []httpapi.ProblemKind) {
 			}
 			role, ok := op.Extensions["x-role"].(access.Role)
 			if !ok {
-				role = roleOf(op.Method)
+				role = defaultRole(op.Method)
 			}
 			*op = access.OrOpen(access.Needs(role, *op))
 			for _, code := range []int{http.StatusUnauthorized, http.StatusForbidden} {

@@ -131,7 +131,7 @@ func (c *Config) apiConfig(session *gocql.Session, log *slog.Logger) (conf admin
 	conf = admin.Config{
 		Session: session, Keyspace: c.Scylla.Keyspace, Timeout: c.Scylla.Timeout,
 		Nodes: c.Scylla.Nodes, DrainDelay: c.HTTP.DrainDelay, Kafka: c.Kafka, Topics: c.readableTopics(session, log), Relay: c.Relay.Name, Tables: c.outboxTables(),
-		Resharder: resharder{c, session}, Unread: c.unread(session), Written: c.written(session), Scheduled: c.scheduled(session), Tracer: c.Tracer,
+		Resharder: resharder{c, session}, Unread: c.unread(session), Written: c.written(session), Scheduled: c.scheduledFinder(session), Tracer: c.Tracer,
 	}
 	conf.Consistency, _ = c.Scylla.Consistencies()
 	if conf.Registry, err = c.Kafka.SchemaRegistry(); err != nil {

@@ -105,7 +105,7 @@ func (a *OpsServer) Works(f httpapi.Readiness) { a.ready.Store(&f) }
 // waits records why the database is not connected.
 func (a *OpsServer) waits(err error) {
 	why := strings.TrimSpace(err.Error())
-	if text := cli.HintOf(err); text != "" {
+	if text := cli.FindHint(err); text != "" {
 		why += " (" + text + ")"
 	}
 	a.why.Store(&why)

@@ -111,7 +111,7 @@ func (c ScyllaConfig) SessionOnceUp(ctx context.Context, keyspace string, log *s
 			c.Waits(err)
 		}
 		wait := retry.Backoff(time.Second, maxConnectWait, attempt)
-		log.Warn("database not ready; retrying", "wait", wait, "err", err, "hint", cli.HintOf(err))
+		log.Warn("database not ready; retrying", "wait", wait, "err", err, "hint", cli.FindHint(err))
 		if err := retry.Wait(ctx, wait); err != nil {
 			return nil, err
 		}

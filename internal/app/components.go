@@ -41,7 +41,7 @@ func (c *components) check(ctx context.Context, s *gocql.Session, keyspace strin
 	if c == nil {
 		return nil
 	}
-	has, err := schema.Installed(ctx, s, keyspace)
+	has, err := schema.ReadInstalled(ctx, s, keyspace)
 	if err != nil || has == nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func RunRelay(cmd *cobra.Command, c *Config, request BackfillRequest) error {
 		return carry(ctx, c, confs, cmd.ErrOrStderr(), session, reg, admin, log, teardown)
 	})
 	if errors.As(err, new(missingError)) {
-		return cli.WithHint(err, "%s; relay.dead_letters: false needs none of them", cli.HintOf(err))
+		return cli.WithHint(err, "%s; relay.dead_letters: false needs none of them", cli.FindHint(err))
 	}
 	return err
 }

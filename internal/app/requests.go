@@ -48,7 +48,7 @@ func (r *Requests) observe(cluster *gocql.ClusterConfig) {
 func (r *Requests) ObserveQuery(ctx context.Context, q gocql.ObservedQuery) {
 	r.count(q.Err)
 	if recording(ctx) {
-		statementSpan(ctx, operationOf(q.Statement), q.Start, q.End, q.Keyspace, q.Host, q.Err, semconv.DBQueryText(q.Statement))
+		statementSpan(ctx, statementOperation(q.Statement), q.Start, q.End, q.Keyspace, q.Host, q.Err, semconv.DBQueryText(q.Statement))
 	}
 }
 

@@ -43,12 +43,12 @@ func NewResharding(c *Config, session *gocql.Session, client *kgo.Client, to int
 	return &Resharding{
 		Name: c.Relay.Name, To: to,
 		Agreement: relay.Agreement{Session: session, Keyspace: c.Scylla.Keyspace, Name: c.Relay.Name},
-		Control:   share.Control{Client: client, Name: GroupOf(c.Relay.Name), Replication: c.Relay.Replication},
+		Control:   share.Control{Client: client, Name: GroupName(c.Relay.Name), Replication: c.Relay.Replication},
 	}
 }
 
-// GroupOf is the name of the group of instances that share a relay.
-func GroupOf(name string) string { return "outbox.relay." + name }
+// GroupName is the name of the group of instances that share a relay.
+func GroupName(name string) string { return "outbox.relay." + name }
 
 // Look finds out how things are.
 func (r *Resharding) Look(ctx context.Context) (err error) {
@@ -219,5 +219,5 @@ func reshardError(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &admin.ReshardError{Err: err, Fix: cli.HintOf(err), Refused: errors.Is(err, ErrInstancesRun) || errors.Is(err, ErrChangedConcurrently)}
+	return &admin.ReshardError{Err: err, Fix: cli.FindHint(err), Refused: errors.Is(err, ErrInstancesRun) || errors.Is(err, ErrChangedConcurrently)}
 }

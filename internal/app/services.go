@@ -115,7 +115,7 @@ func hasOrders(ctx context.Context, c *ScyllaConfig, session *gocql.Session, log
 	if _, err := outboxTTL(ctx, c, session, log); err != nil {
 		return false, err
 	}
-	has, err := schema.Installed(ctx, session, c.Keyspace)
+	has, err := schema.ReadInstalled(ctx, session, c.Keyspace)
 	return slices.Contains(has, schema.Orders), err
 }
 
@@ -137,7 +137,7 @@ func outboxTTL(ctx context.Context, c *ScyllaConfig, session *gocql.Session, log
 			c.Waits(err)
 		}
 		wait := retry.Backoff(time.Second, maxConnectWait, attempt)
-		log.Warn("failed to read the TTL of the outbox; retrying", "wait", wait, "err", err, "hint", cli.HintOf(err))
+		log.Warn("failed to read the TTL of the outbox; retrying", "wait", wait, "err", err, "hint", cli.FindHint(err))
 		if err := retry.Wait(ctx, wait); err != nil {
 			return 0, err
 		}

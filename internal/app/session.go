@@ -41,7 +41,7 @@ func Serving(
 func (c *Config) inSession(ctx context.Context, log *slog.Logger, teardown *daemon.Teardown, f func(*gocql.Session) error) error {
 	session, err := c.Scylla.SessionOnceUp(ctx, c.Scylla.Keyspace, log)
 	if err != nil {
-		return Stopped(ctx, err)
+		return IgnoreStop(ctx, err)
 	}
 	teardown.AddFunc("scylla session", func() { sessions.Close(session) })
 	return f(session)
@@ -109,8 +109,8 @@ func Reachable(ctx context.Context, client *kgo.Client, seeds []string) error {
 	return nil
 }
 
-// Stopped returns nil if ctx has ended, by a signal, and err otherwise.
-func Stopped(ctx context.Context, err error) error {
+// IgnoreStop returns nil if ctx has ended, by a signal, and err otherwise.
+func IgnoreStop(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -55,7 +55,7 @@ func TestSession_NamesTheDataCentre(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = c.Scylla.Session("")
-	if hint := cli.HintOf(err); err == nil || !strings.Contains(hint, `scylla.local_dc "dc9" is one of its data centers`) {
+	if hint := cli.FindHint(err); err == nil || !strings.Contains(hint, `scylla.local_dc "dc9" is one of its data centers`) {
 		t.Errorf("with a data centre that is none of the cluster's, the error is %v, its hint %q", err, hint)
 	}
 }

@@ -292,7 +292,7 @@ type retentionConfig struct {
 
 // check returns an error if this build does not contain the object store of the archive.
 func (c *archiveConfig) check() error {
-	if err := archive.Supported(c.URL); err != nil {
+	if err := archive.CheckSupported(c.URL); err != nil {
 		return fmt.Errorf("archive.url (OUTBOX_ARCHIVE_URL): %w", err)
 	}
 	return nil

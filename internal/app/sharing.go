@@ -86,7 +86,7 @@ func NewSharing(c *Config, confs []relay.Config, session *gocql.Session, log *sl
 	var err error
 	s.Member, err = share.New(share.Config{
 		Brokers: c.Kafka.Seeds, Kafka: append([]kgo.Opt(nil), confs[0].Kafka...),
-		Name: GroupOf(c.Relay.Name), Shards: c.Relay.Shards, Replication: c.Relay.Replication,
+		Name: GroupName(c.Relay.Name), Shards: c.Relay.Shards, Replication: c.Relay.Replication,
 		SessionTimeout: c.Relay.SessionTimeout, RebalanceTimeout: c.Relay.rebalanceTimeout(), StopTimeout: relay.DefaultDrainTimeout + relayStopMargin,
 		Fatal: func(err error) bool {
 			var usage cli.UsageError
@@ -110,14 +110,14 @@ func (s *Sharing) Run(ctx context.Context) error {
 	defer beating.Wait()
 	defer stop()
 	if err := s.agree(ctx, s.agreed.Shards); err != nil { // before a control topic is created
-		return Stopped(ctx, err)
+		return IgnoreStop(ctx, err)
 	}
 	var database string
 	if err := s.untilKnown(ctx, "cannot read the identity of the keyspace", func() (err error) {
 		database, err = s.agreed.Database(ctx)
 		return err
 	}); err != nil {
-		return Stopped(ctx, err)
+		return IgnoreStop(ctx, err)
 	}
 	var count *share.CountError
 	err := s.Member.Run(ctx, database, s.Carry)

@@ -22,7 +22,7 @@ import (
 // when they were read, those after the checkpoints count.
 func (c *Config) unread(session *gocql.Session) func(context.Context, admin.UnreadOf, int) (int, error) {
 	return func(ctx context.Context, of admin.UnreadOf, limit int) (int, error) {
-		conf, err := c.relayConfigOf(session, of.Table)
+		conf, err := c.relayConfigFor(session, of.Table)
 		if err != nil {
 			return 0, err
 		}
@@ -37,8 +37,8 @@ func (c *Config) unread(session *gocql.Session) func(context.Context, admin.Unre
 	}
 }
 
-// relayConfigOf returns the configuration of the relay of a table.
-func (c *Config) relayConfigOf(session *gocql.Session, table string) (relay.Config, error) {
+// relayConfigFor returns the configuration of the relay of a table.
+func (c *Config) relayConfigFor(session *gocql.Session, table string) (relay.Config, error) {
 	confs, err := c.RelayConfigs()
 	if err != nil {
 		return relay.Config{}, err
@@ -55,7 +55,7 @@ func (c *Config) relayConfigOf(session *gocql.Session, table string) (relay.Conf
 // written returns the function that reads the events in the CDC log of a table.
 func (c *Config) written(session *gocql.Session) func(context.Context, string, time.Time, int) ([]admin.WrittenEvent, error) {
 	return func(ctx context.Context, table string, since time.Time, limit int) (out []admin.WrittenEvent, err error) {
-		conf, err := c.relayConfigOf(session, table)
+		conf, err := c.relayConfigFor(session, table)
 		if err != nil {
 			return nil, err
 		}
@@ -69,8 +69,8 @@ func (c *Config) written(session *gocql.Session) func(context.Context, string, t
 // scheduledLooked bounds the search for scheduled messages by their key.
 const scheduledLooked = 3 * time.Second
 
-// scheduled returns the function that finds scheduled messages by their id or key.
-func (c *Config) scheduled(session *gocql.Session) func(context.Context, string, int) ([]admin.ScheduledMessage, bool, error) {
+// scheduledFinder returns the function that finds scheduled messages by their id or key.
+func (c *Config) scheduledFinder(session *gocql.Session) func(context.Context, string, int) ([]admin.ScheduledMessage, bool, error) {
 	consistency, _ := c.Scylla.Consistencies()
 	store := schedule.NewStore(session, consistency, c.Scylla.Timeout)
 	return func(ctx context.Context, of string, limit int) (out []admin.ScheduledMessage, more bool, err error) {

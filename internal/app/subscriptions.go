@@ -48,8 +48,8 @@ func (c *Config) ListenSubscriptions(ctx context.Context, log *slog.Logger) (net
 	return c.HTTP.listen(ctx, log, c.Subscriptions.Addr, "subscriptions.addr", "--subscriptions-addr")
 }
 
-// advertised returns the URL of a listener for other instances.
-func (c *Config) advertised(at net.Addr) string {
+// advertisedURL returns the URL of a listener for other instances.
+func (c *Config) advertisedURL(at net.Addr) string {
 	if c.Subscriptions.Advertise != "" {
 		return strings.TrimSuffix(c.Subscriptions.Advertise, "/")
 	}
@@ -125,7 +125,7 @@ func StartSubscriptions(ctx context.Context, c *Config, session *gocql.Session, 
 	instance := self.Unique()
 	conf := engine.Config{
 		Kafka: append(kafka, kgo.SeedBrokers(c.Kafka.Seeds...)), Store: resources, DeadLetters: deadLetters, Push: destinations,
-		Instance: instance, Address: c.advertised(ln.Addr()), Logger: log, Registerer: reg, Tracer: c.Tracer,
+		Instance: instance, Address: c.advertisedURL(ln.Addr()), Logger: log, Registerer: reg, Tracer: c.Tracer,
 	}
 	if schemas != nil {
 		conf.Schemas = schemas
@@ -179,7 +179,7 @@ func (c *Config) subscriptionServer(f *forward.Service, e *engine.Engine, trail 
 		}{e.Problems()}
 	}
 	return api.New(api.Config{
-		Ready: ready, Service: f, Gate: conf.Gate, Hosts: conf.Hosts, Proxies: conf.Proxies, Peers: f.Handler(), Audit: trail.Audited,
+		Ready: ready, Service: f, Gate: conf.Gate, Hosts: conf.Hosts, Proxies: conf.Proxies, Peers: f.Handler(), Audit: trail.AuditChange,
 		DrainDelay: conf.DrainDelay, Logger: log, Registerer: reg, Tracer: c.Tracer,
 	})
 }

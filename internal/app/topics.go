@@ -27,7 +27,7 @@ func (c *Config) Publication() (orders.Publication, error) {
 	}
 	conf.TopicTemplate = TopicTemplate(&conf)
 	p := orders.Publication{Topics: make(map[string]string), Source: conf.Source, TLS: c.Kafka.TLS, SASL: c.Kafka.SASL}
-	topic := TopicsOf(conf)
+	topic := NewTopics(conf)
 	for _, eventType := range orders.EventTypes {
 		if p.Topics[eventType], err = topic(&outbox.Event{Type: eventType, AggregateType: orders.AggregateType}); err != nil {
 			return orders.Publication{}, cli.Usage(err)

@@ -66,8 +66,8 @@ func statementSpan(ctx context.Context, operation string, began, ended time.Time
 	span.End(trace.WithTimestamp(ended))
 }
 
-// operationOf returns the first word of a statement.
-func operationOf(statement string) string {
+// statementOperation returns the first word of a statement.
+func statementOperation(statement string) string {
 	word, _, _ := strings.Cut(strings.TrimSpace(statement), " ")
 	return strings.ToUpper(word)
 }

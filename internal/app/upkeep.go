@@ -106,7 +106,7 @@ func (u *Upkeep) Run(ctx context.Context, beside func(context.Context) error) er
 // RowTTL returns the default TTL of a table; 0 is none. A subscription has no rows: its
 // committed offset has passed the record of each dead letter, so a second suffices.
 func RowTTL(ctx context.Context, session *gocql.Session, table string) (time.Duration, error) {
-	if _, ok := dlq.SubscriptionOf(table); ok {
+	if _, ok := dlq.ParseSubscription(table); ok {
 		return time.Second, nil
 	}
 	keyspace, name := tableParts(table)

@@ -18,10 +18,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// TopicsOf returns a function that computes the topic of an event from the relay's
+// NewTopics returns a function that computes the topic of an event from the relay's
 // configuration. It shares no code with the relay, so that verification detects an event in
 // a wrong topic.
-func TopicsOf(conf relay.Config) func(e *outbox.Event) (string, error) {
+func NewTopics(conf relay.Config) func(e *outbox.Event) (string, error) {
 	return func(e *outbox.Event) (string, error) {
 		eventType, aggregateType, own := e.Type, e.AggregateType, e.Headers[outbox.HeaderTopic]
 		if t, ok := conf.Topics[eventType]; ok && own == "" && aggregateType != outbox.MessageAggregate {
@@ -56,7 +56,7 @@ func (c *Config) Verification(ctx context.Context, conf *relay.Config, session *
 		return nil, err
 	}
 	return &verify.Verification{
-		Scan:     &verify.Scan{Session: session, Table: table, Topic: TopicsOf(*conf)},
+		Scan:     &verify.Scan{Session: session, Table: table, Topic: NewTopics(*conf)},
 		Keyspace: conf.TableKeyspace, Table: conf.Table, Mapping: conf.Mapping, Kafka: c.Kafka, Source: cmp.Or(conf.Source, relay.DefaultSource),
 		Topics: slices.AppendSeq(topics, maps.Values(conf.Topics)), Window: verify.Window{Epochs: begun},
 	}, nil

@@ -57,7 +57,7 @@ func (c *Config) Verifier(session *gocql.Session, deadLetters *dlq.Store, reg pr
 func (c *Config) VerifierTable(conf relay.Config, deadLetters *dlq.Store) verify.VerifierTable {
 	name := TableName(&conf)
 	t := verify.VerifierTable{
-		Scan:     &verify.Scan{Session: conf.Session, Table: name, Topic: TopicsOf(conf)},
+		Scan:     &verify.Scan{Session: conf.Session, Table: name, Topic: NewTopics(conf)},
 		Keyspace: conf.TableKeyspace, Table: conf.Table, Mapping: conf.Mapping, Source: cmp.Or(conf.Source, relay.DefaultSource), Former: c.Verify.Topics,
 		Relay:       &verifiedRelay{conf, relay.NewRepairs(conf.Session, conf.Keyspace, conf.Name, name)},
 		DeadLetters: DeadLettersOf{deadLetters, name},

@@ -66,8 +66,8 @@ func (d DeadLettersOf) Read(ctx context.Context, began time.Time, events []gocql
 	return nil
 }
 
-// aggregateOf returns the aggregate of a dead letter, zero if the relay could not read it.
-func aggregateOf(id gocql.UUID, text string) outbox.ID {
+// aggregateFrom returns the aggregate of a dead letter, zero if the relay could not read it.
+func aggregateFrom(id gocql.UUID, text string) outbox.ID {
 	if a := outbox.IDFromText(text); a.UUID() != id {
 		return a
 	}
@@ -79,14 +79,14 @@ func openDeadLetter(id gocql.UUID, aggregate string, s dlq.Status, class string)
 	if s == dlq.Blocked {
 		state = verify.DeadLetterBlocked
 	}
-	return verify.DeadLetter{Event: id, Aggregate: aggregateOf(id, aggregate), State: state, Detail: fmt.Sprintf("dead letter, %s: %s", s, class)}
+	return verify.DeadLetter{Event: id, Aggregate: aggregateFrom(id, aggregate), State: state, Detail: fmt.Sprintf("dead letter, %s: %s", s, class)}
 }
 
 // ClosedLetter returns the closed dead letter of an event. It returns false if the event was
 // published before since: then its record is missing.
 func ClosedDeadLetter(l *dlq.DeadLetter, since time.Time) (verify.DeadLetter, bool) {
 	if o := l.Outcome; o.Kind == dlq.OutcomeRedirected {
-		return verify.DeadLetter{Event: l.EventID, Aggregate: aggregateOf(l.EventID, l.AggregateID), State: verify.DeadLetterClosed, Detail: "dead letter, " + o.String()}, true
+		return verify.DeadLetter{Event: l.EventID, Aggregate: aggregateFrom(l.EventID, l.AggregateID), State: verify.DeadLetterClosed, Detail: "dead letter, " + o.String()}, true
 	}
 	switch l.Outcome.Kind {
 	case dlq.OutcomeDiscarded, dlq.OutcomeByHand:
@@ -94,10 +94,10 @@ func ClosedDeadLetter(l *dlq.DeadLetter, since time.Time) (verify.DeadLetter, bo
 		if l.Outcome.Note != "" {
 			detail += ": " + cli.Clean(l.Outcome.Note, 120)
 		}
-		return verify.DeadLetter{Event: l.EventID, Aggregate: aggregateOf(l.EventID, l.AggregateID), State: verify.DeadLetterClosed, Detail: detail}, true
+		return verify.DeadLetter{Event: l.EventID, Aggregate: aggregateFrom(l.EventID, l.AggregateID), State: verify.DeadLetterClosed, Detail: detail}, true
 	case dlq.OutcomeReplayed, dlq.OutcomeFound, dlq.OutcomeUnblocked:
 		if !l.ResolvedAt.Before(since) {
-			return verify.DeadLetter{Event: l.EventID, Aggregate: aggregateOf(l.EventID, l.AggregateID), State: verify.DeadLetterLate}, true
+			return verify.DeadLetter{Event: l.EventID, Aggregate: aggregateFrom(l.EventID, l.AggregateID), State: verify.DeadLetterLate}, true
 		}
 	case "":
 		// Retention or a forced purge archived it before it was resolved: the event is in no
@@ -109,7 +109,7 @@ func ClosedDeadLetter(l *dlq.DeadLetter, since time.Time) (verify.DeadLetter, bo
 		case !l.PurgedAt.IsZero():
 			detail += fmt.Sprintf(": purged at %s", l.PurgedAt.UTC().Format(time.RFC3339))
 		}
-		return verify.DeadLetter{Event: l.EventID, Aggregate: aggregateOf(l.EventID, l.AggregateID), State: verify.DeadLetterClosed, Detail: detail}, true
+		return verify.DeadLetter{Event: l.EventID, Aggregate: aggregateFrom(l.EventID, l.AggregateID), State: verify.DeadLetterClosed, Detail: detail}, true
 	}
 	return verify.DeadLetter{}, false
 }

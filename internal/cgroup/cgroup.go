@@ -85,7 +85,7 @@ func (m *Meter) cpu(fs procfs.FS) (float64, error) {
 	busy := t.User + t.Nice + t.System + t.IRQ + t.SoftIRQ + t.Steal
 	now := sample{"the machine", busy, busy + t.Idle + t.Iowait}
 	capacity := 1.0
-	if g, limit := m.limited("cpu", float64(len(stat.CPU))); g != nil {
+	if g, limit := m.findLimit("cpu", float64(len(stat.CPU))); g != nil {
 		capacity, now = limit, sample{source: g.dir, total: time.Since(m.began).Seconds()}
 		if now.used, err = g.cpuSeconds(); err != nil {
 			return 0, err
@@ -114,7 +114,7 @@ func (m *Meter) memory(fs procfs.FS) (float64, error) {
 		return 0, errors.New("meminfo has no MemTotal or MemAvailable")
 	}
 	all := float64(*info.MemTotalBytes)
-	g, limit := m.limited("memory", all)
+	g, limit := m.findLimit("memory", all)
 	if g == nil {
 		return percent(all-float64(*info.MemAvailableBytes), all), nil
 	}
@@ -133,9 +133,9 @@ type group struct {
 	accounts string
 }
 
-// limited returns the innermost control group of this process in which controller
+// findLimit returns the innermost control group of this process in which controller
 // has a limit below most, and the limit; nil if there is none.
-func (m *Meter) limited(controller string, most float64) (*group, float64) {
+func (m *Meter) findLimit(controller string, most float64) (*group, float64) {
 	path, v1 := m.path(controller)
 	for ; path != ""; path = parent(path) {
 		g := &group{dir: filepath.Join(m.root, "sys/fs/cgroup", path)}

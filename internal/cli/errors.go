@@ -24,7 +24,7 @@ const (
 
 // Execute runs a command line and returns the exit status. Errors go to errOut.
 func Execute(root *cobra.Command, args []string, errOut io.Writer) int {
-	ctx, stop := daemon.Signals(contextOf(root))
+	ctx, stop := daemon.Signals(commandContext(root))
 	defer stop()
 	root.SetArgs(args)
 	prepare(root)
@@ -34,7 +34,7 @@ func Execute(root *cobra.Command, args []string, errOut io.Writer) int {
 	if err == nil {
 		return ExitOK
 	}
-	if !began && HintOf(err) == "" { // unknown command, or wrong arguments
+	if !began && FindHint(err) == "" { // unknown command, or wrong arguments
 		err = Usage(WithHint(err, "%s --help shows its usage", cmd.CommandPath()))
 	}
 	var quiet QuietError
@@ -46,7 +46,7 @@ func Execute(root *cobra.Command, args []string, errOut io.Writer) int {
 		return ExitWaits
 	}
 	fmt.Fprintln(errOut, root.Name()+": "+strings.TrimSpace(err.Error())) // errors of drivers end with a newline
-	if text := HintOf(err); text != "" {
+	if text := FindHint(err); text != "" {
 		fmt.Fprintln(errOut, "hint: "+text)
 	}
 	if errors.As(err, new(UsageError)) {
@@ -73,8 +73,8 @@ func WithHint(err error, format string, args ...any) error {
 	return Hint{err, fmt.Sprintf(format, args...)}
 }
 
-// HintOf returns the hint of an error, empty for none.
-func HintOf(err error) string {
+// FindHint returns the hint of an error, empty for none.
+func FindHint(err error) string {
 	var h Hint
 	switch {
 	case errors.As(err, &h):
@@ -103,8 +103,8 @@ type WaitsError struct{}
 
 func (WaitsError) Error() string { return "not done yet" }
 
-// OneOf returns an error of usage unless value is one of the allowed values of the flag.
-func OneOf(flag, value string, allowed ...string) error {
+// CheckOneOf returns an error of usage unless value is one of the allowed values of the flag.
+func CheckOneOf(flag, value string, allowed ...string) error {
 	for _, a := range allowed {
 		if value == a {
 			return nil
@@ -145,8 +145,8 @@ func NewRoot(name, short, long string, out, errOut io.Writer) *cobra.Command {
 	return root
 }
 
-// contextOf returns the context of a command, which tests set.
-func contextOf(cmd *cobra.Command) context.Context {
+// commandContext returns the context of a command, which tests set.
+func commandContext(cmd *cobra.Command) context.Context {
 	if ctx := cmd.Context(); ctx != nil {
 		return ctx
 	}

@@ -152,7 +152,7 @@ func TestPortHint(t *testing.T) {
 		"another":       {os.NewSyscallError("bind", syscall.EADDRNOTAVAIL), ""},
 	} {
 		err := PortHint(tt.err, ":8080", "--orders.addr")
-		if got := HintOf(err); got != tt.hint || !errors.Is(err, tt.err) || err.Error() != tt.err.Error() {
+		if got := FindHint(err); got != tt.hint || !errors.Is(err, tt.err) || err.Error() != tt.err.Error() {
 			t.Errorf("%s: PortHint() = %v with hint %q, want hint %q", name, err, got, tt.hint)
 		}
 	}

@@ -37,7 +37,7 @@ func ListFlags(cmd *cobra.Command, output *string) {
 }
 
 // CheckOutput returns an error of usage unless output is table, json or yaml.
-func CheckOutput(output string) error { return OneOf("output", output, formats...) }
+func CheckOutput(output string) error { return CheckOneOf("output", output, formats...) }
 
 // PrintAs prints v as json or yaml.
 func PrintAs(w io.Writer, format string, v any) error {
@@ -129,7 +129,7 @@ func (t Table[T]) Print(cmd *cobra.Command, output string, found []T, next strin
 		return err
 	}
 	w := &rows{out: out, cut: t.Wide, now: time.Now()}
-	w.colour, w.relative = coloured(isTerminal(out)), isTerminal(out)
+	w.colour, w.relative = hasColours(isTerminal(out)), isTerminal(out)
 	if wide, err := cmd.Flags().GetBool("wide"); err == nil && wide {
 		w.cut, w.relative = 0, false
 	}
@@ -207,9 +207,9 @@ func colour(line string, cells []string, header bool) string {
 	return line
 }
 
-// coloured reports whether output has colours: not elsewhere than on a terminal that has them,
+// hasColours reports whether output has colours: not elsewhere than on a terminal that has them,
 // nor with NO_COLOR (https://no-color.org).
-func coloured(terminal bool) bool {
+func hasColours(terminal bool) bool {
 	return terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 

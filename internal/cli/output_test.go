@@ -69,7 +69,7 @@ func TestTable_NoColour(t *testing.T) {
 	} {
 		t.Setenv("NO_COLOR", x.noColour)
 		t.Setenv("TERM", x.term)
-		if got := coloured(x.terminal); got != x.want {
+		if got := hasColours(x.terminal); got != x.want {
 			t.Errorf("coloured() with %+v = %t", x, got)
 		}
 	}

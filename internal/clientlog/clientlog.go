@@ -46,7 +46,7 @@ type quieter struct {
 
 const step = slog.LevelInfo - slog.LevelDebug
 
-func lowered(l slog.Level) slog.Level {
+func lowerLevel(l slog.Level) slog.Level {
 	if l < slog.LevelWarn {
 		l -= step
 	}
@@ -55,15 +55,15 @@ func lowered(l slog.Level) slog.Level {
 
 // Enabled implements slog.Handler.
 func (h quieter) Enabled(ctx context.Context, l slog.Level) bool {
-	return h.Handler.Enabled(ctx, lowered(l))
+	return h.Handler.Enabled(ctx, lowerLevel(l))
 }
 
 // Handle implements slog.Handler.
 func (h quieter) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level >= slog.LevelWarn && h.repeats.has(textOf(r)) {
+	if r.Level >= slog.LevelWarn && h.repeats.has(formatText(r)) {
 		return nil
 	}
-	r.Level = lowered(r.Level)
+	r.Level = lowerLevel(r.Level)
 	return h.Handler.Handle(ctx, r)
 }
 
@@ -77,9 +77,9 @@ func (h quieter) WithGroup(name string) slog.Handler {
 	return quieter{h.Handler.WithGroup(name), h.repeats}
 }
 
-// textOf returns level, message and attributes of a record but the numbers, such as how many
+// formatText returns level, message and attributes of a record but the numbers, such as how many
 // attempts failed and how long the next one waits.
-func textOf(r slog.Record) string {
+func formatText(r slog.Record) string {
 	text := r.Level.String() + " " + r.Message
 	r.Attrs(func(a slog.Attr) bool {
 		switch a.Value.Kind() {

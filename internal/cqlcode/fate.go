@@ -39,13 +39,13 @@ func (f Fate) String() string {
 // error with another text; that passes.
 const beforeStreams = "could not find any CDC streams for table"
 
-// FateOf is the one place that classifies the driver's errors of a write. Errors that
+// ClassifyFate is the one place that classifies the driver's errors of a write. Errors that
 // are not known to be harmless are unknown.
 //
 // A write timeout never means "not applied", whatever its write type: ScyllaDB may
 // apply a batch that timed out with BATCH_LOG a minute later, and a conditional write
 // that timed out with CAS may be decided but still invisible.
-func FateOf(err error) Fate {
+func ClassifyFate(err error) Fate {
 	if err == nil {
 		return Done
 	}
@@ -102,7 +102,7 @@ func (NeverAgain) Attempt(gocql.RetryableQuery) bool { return true }
 // GetRetryType selects the next node only after errors that come before anything is
 // sent.
 func (NeverAgain) GetRetryType(err error) gocql.RetryType {
-	if Of(err) == None && FateOf(err) == Refused && !errors.Is(err, gocql.ErrSessionClosed) {
+	if Of(err) == None && ClassifyFate(err) == Refused && !errors.Is(err, gocql.ErrSessionClosed) {
 		return gocql.RetryNextHost
 	}
 	return gocql.Rethrow
@@ -116,7 +116,7 @@ func (OtherNode) Attempt(q gocql.RetryableQuery) bool { return q.Attempts() <= 2
 
 // GetRetryType selects the next node unless the statement itself is wrong.
 func (OtherNode) GetRetryType(err error) gocql.RetryType {
-	if FateOf(err) == Invalid {
+	if ClassifyFate(err) == Invalid {
 		return gocql.Rethrow
 	}
 	return gocql.RetryNextHost

@@ -98,7 +98,7 @@ func TestFateOf(t *testing.T) {
 	t.Parallel()
 	for _, tt := range failures {
 		for _, err := range []error{tt.err, fmt.Errorf("store: %w", tt.err)} {
-			if got := FateOf(err); got != tt.fate {
+			if got := ClassifyFate(err); got != tt.fate {
 				t.Errorf("%s: FateOf(%v) = %v, want %v", tt.name, err, got, tt.fate)
 			}
 			if got := Lost(err); got != tt.lost {
@@ -112,7 +112,7 @@ func TestFateOf(t *testing.T) {
 			}
 		}
 	}
-	if got := FateOf(nil); got != Done {
+	if got := ClassifyFate(nil); got != Done {
 		t.Errorf("FateOf(nil) = %v, want %v", got, Done)
 	}
 	if Lost(nil) {

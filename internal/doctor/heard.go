@@ -38,9 +38,9 @@ type instance struct {
 	status
 }
 
-// heardOf returns the live instances and, apart, instances that ended without reporting a stop
+// readInstances returns the live instances and, apart, instances that ended without reporting a stop
 // since an instance of the same relay reported one.
-func heardOf(ctx context.Context, session *gocql.Session, keyspace string) (alive, gone []instance, err error) {
+func readInstances(ctx context.Context, session *gocql.Session, keyspace string) (alive, gone []instance, err error) {
 	iter := session.Query("SELECT relay, table_name, instance, at, status FROM "+keyspace+".relay_instances WHERE scope = ?", "keyspace").
 		WithContext(ctx).Idempotent(true).Iter()
 	var all []instance
@@ -56,12 +56,12 @@ func heardOf(ctx context.Context, session *gocql.Session, keyspace string) (aliv
 		return nil, nil, err
 	}
 	ahead, _, err := relay.ClockAhead(ctx, session) // heartbeats have the database's time
-	alive, gone = sorted(all, time.Now().Add(-ahead))
+	alive, gone = divideInstances(all, time.Now().Add(-ahead))
 	return alive, gone, err
 }
 
-// sorted divides instances as heardOf returns them.
-func sorted(all []instance, now time.Time) (alive, gone []instance) {
+// divideInstances divides instances as heardOf returns them.
+func divideInstances(all []instance, now time.Time) (alive, gone []instance) {
 	stops := make(map[string]time.Time) // the last reported stop, by key
 	for _, i := range all {
 		switch {
@@ -84,8 +84,8 @@ func (i *instance) key() string {
 	return name + " " + i.table
 }
 
-// uncarried returns the shards that no instance publishes; all are the instances of one table.
-func uncarried(all []instance) (missing []int) {
+// missingShards returns the shards that no instance publishes; all are the instances of one table.
+func missingShards(all []instance) (missing []int) {
 	carried, count := make(map[int]bool), 0
 	for i := range all {
 		if s := all[i].Shard; s != nil {

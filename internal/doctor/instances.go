@@ -16,7 +16,7 @@ import (
 // checkInstances checks that the instances with the relay's name own all shards of each
 // table.
 func checkInstances(ctx context.Context, c *app.Config, session *gocql.Session) []Finding {
-	all, gone, err := heardOf(ctx, session, c.Scylla.Keyspace)
+	all, gone, err := readInstances(ctx, session, c.Scylla.Keyspace)
 	if err != nil {
 		return []Finding{{"instances of the relay", false, err.Error(), "GRANT SELECT ON " + c.Scylla.Keyspace + ".relay_instances TO the relay's role"}}
 	}
@@ -107,7 +107,7 @@ func checkCarried(c *app.Config, table string, all []instance) Finding {
 			counts[i.Sharing.Shards] = true
 		}
 	}
-	detail, missing := strings.Join(sharing, "; "), uncarried(all)
+	detail, missing := strings.Join(sharing, "; "), missingShards(all)
 	switch {
 	case len(counts) > 0 && !counts[c.Relay.Shards]:
 		return Finding{

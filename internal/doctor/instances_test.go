@@ -85,7 +85,7 @@ func TestDoctor_AStopEndsEarlierFailures(t *testing.T) {
 	at := func(relay, table, name, state string, age time.Duration) instance {
 		return instance{relay: relay, table: table, name: name, at: now.Add(-age), status: status{State: state}}
 	}
-	alive, gone := sorted([]instance{
+	alive, gone := divideInstances([]instance{
 		at("outbox/00-of-01", "a.events", "killed", "running", 2*time.Hour),
 		at("outbox/00-of-01", "a.events", "stopped", "stopped", time.Hour),
 		at("outbox", "a.events", "stopped", "stopped", time.Hour),

@@ -56,7 +56,7 @@ func lacking(allowed int32, want ...kmsg.ACLOperation) (out []kmsg.ACLOperation)
 	return out
 }
 
-func named(ops []kmsg.ACLOperation) string {
+func formatOperations(ops []kmsg.ACLOperation) string {
 	names := make([]string, len(ops))
 	for i, op := range ops {
 		names[i] = op.String()
@@ -104,7 +104,7 @@ func (r *rights) topic(ctx context.Context, topic string, needs need, partitions
 	case err == nil:
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		all := append([]kmsg.ACLOperation{kmsg.ACLOperationDescribe}, needs.ops...)
-		return Finding{check, false, "not allowed: DESCRIBE, and with it " + named(needs.ops) + ": " + err.Error(), r.grant("topic", topic, all...)}
+		return Finding{check, false, "not allowed: DESCRIBE, and with it " + formatOperations(needs.ops) + ": " + err.Error(), r.grant("topic", topic, all...)}
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
 		return r.canMake(ctx, topic, needs, partitions, replication, len(resp.Brokers))
 	default:
@@ -116,7 +116,7 @@ func (r *rights) topic(ctx context.Context, topic string, needs need, partitions
 		for _, op := range no {
 			why = append(why, needs.why[op])
 		}
-		return Finding{check, false, fmt.Sprintf("not allowed: %s; %s", named(no), strings.Join(why, "; ")), r.grant("topic", topic, no...)}
+		return Finding{check, false, fmt.Sprintf("not allowed: %s; %s", formatOperations(no), strings.Join(why, "; ")), r.grant("topic", topic, no...)}
 	}
 	return Finding{check, true, fmt.Sprintf("%d partitions", len(t.Partitions)), ""}
 }
@@ -188,7 +188,7 @@ func (r *rights) group(ctx context.Context, name string) Finding {
 
 // sharing checks the control topic and the consumer group of the instances.
 func (r *rights) sharing(ctx context.Context, c *app.Config) []Finding {
-	group := app.GroupOf(c.Relay.Name)
+	group := app.GroupName(c.Relay.Name)
 	out := []Finding{r.topic(ctx, share.ControlTopic(group), controlling, int32(c.Relay.Shards), c.Relay.Replication), r.group(ctx, group)}
 	return append(out, checkControl(ctx, c, r.client)...)
 }

@@ -41,7 +41,7 @@ func checkAgreed(ctx context.Context, c *app.Config, session *gocql.Session) Fin
 // differ where a change of the number was begun and not finished. What the broker does
 // not tell is the matter of the check of the topic itself.
 func checkControl(ctx context.Context, c *app.Config, client *kgo.Client) []Finding {
-	control := share.Control{Client: client, Name: app.GroupOf(c.Relay.Name)}
+	control := share.Control{Client: client, Name: app.GroupName(c.Relay.Name)}
 	s, err := control.State(ctx)
 	if err != nil || s.Partitions == 0 || s.Partitions == c.Relay.Shards {
 		return nil

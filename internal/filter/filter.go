@@ -156,7 +156,7 @@ func variables(e *kafkarecord.Event) map[string]any {
 	}
 	return map[string]any{
 		"topic": e.Topic, "partition": int64(e.Partition), "offset": e.Offset, "at": e.At, "key": e.Key, "event_id": e.ID, "event_type": e.Type,
-		"aggregate_id": e.AggregateID, "aggregate_type": e.AggregateType, "sequence": e.Sequence, "time": happened(e),
+		"aggregate_id": e.AggregateID, "aggregate_type": e.AggregateType, "sequence": e.Sequence, "time": eventTime(e),
 		"content_type": e.ContentType, "headers": headers,
 		"data": func() any { return decode(e.Data) },
 		"data_text": func() any {
@@ -168,8 +168,8 @@ func variables(e *kafkarecord.Event) map[string]any {
 	}
 }
 
-// happened returns the time of the event, by default that of its record.
-func happened(e *kafkarecord.Event) time.Time {
+// eventTime returns the time of the event, by default that of its record.
+func eventTime(e *kafkarecord.Event) time.Time {
 	if t, err := time.Parse(time.RFC3339Nano, e.Time); err == nil {
 		return t
 	}

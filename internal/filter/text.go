@@ -28,7 +28,7 @@ var textEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	}
 	return env.Extend(
 		cel.Variable("subscription", cel.StringType),
-		cel.Function("json", cel.Overload(jsonOverload, []*cel.Type{cel.DynType}, cel.StringType, cel.UnaryBinding(indented))),
+		cel.Function("json", cel.Overload(jsonOverload, []*cel.Type{cel.DynType}, cel.StringType, cel.UnaryBinding(indentJSON))),
 	)
 })
 
@@ -40,8 +40,8 @@ var jsonCost = cost.OverloadTracker(jsonOverload, func(_ []ref.Val, result ref.V
 	return new(1 + uint64(len(text))/10)
 })
 
-// indented returns a value as JSON in lines, as much of it as a Text can have.
-func indented(v ref.Val) ref.Val {
+// indentJSON returns a value as JSON in lines, as much of it as a Text can have.
+func indentJSON(v ref.Val) ref.Val {
 	b, err := appendJSON(nil, v, "\n", MaxText)
 	if err != nil && !errors.Is(err, errTooLarge) {
 		return types.WrapErr(err)
@@ -152,7 +152,7 @@ func (p *part) result(variables map[string]any, spent *uint64) string {
 	}
 	text := ""
 	if err == nil {
-		text, err = textOf(out)
+		text, err = formatValue(out)
 	}
 	if err != nil {
 		return "<" + err.Error() + ">"
@@ -160,8 +160,8 @@ func (p *part) result(variables map[string]any, spent *uint64) string {
 	return text
 }
 
-// textOf returns a value as people read it.
-func textOf(v ref.Val) (string, error) {
+// formatValue returns a value as people read it.
+func formatValue(v ref.Val) (string, error) {
 	switch v := v.(type) {
 	case types.Null:
 		return "", nil

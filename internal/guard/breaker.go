@@ -39,7 +39,7 @@ func (b *breaker) call(ctx context.Context) (done func(error), err error) {
 		return nil, fmt.Errorf("%w: %w", ErrOpen, b.Look().Why())
 	}
 	return func(err error) {
-		if err != nil && (FateOf(err) == cqlcode.Invalid || errors.Is(err, context.Canceled) || cqlcode.Lost(err)) {
+		if err != nil && (ClassifyFate(err) == cqlcode.Invalid || errors.Is(err, context.Canceled) || cqlcode.Lost(err)) {
 			err = circuit.ErrUncounted // a lost connection is one node's: without the others the next call finds none
 		}
 		d(err)

@@ -91,7 +91,7 @@ func (g *Guard) Call(ctx context.Context) (attempt context.Context, done func(er
 		switch {
 		case err == nil || errors.Is(err, gocql.ErrNotFound) || timedOut(err):
 			g.limiter.observe(start, time.Since(start))
-		case overloaded(err):
+		case isOverload(err):
 			g.limiter.observe(start, g.timeout)
 		}
 	}, nil
@@ -105,9 +105,9 @@ func timedOut(err error) bool {
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, gocql.ErrTimeoutNoResponse)
 }
 
-// overloaded reports whether the database refused a statement because of its load. It
+// isOverload reports whether the database refused a statement because of its load. It
 // then counts as one that timed out.
-func overloaded(err error) bool {
+func isOverload(err error) bool {
 	code := cqlcode.Of(err)
 	return code == gocql.ErrCodeOverloaded || code == cqlcode.RateLimit || errors.Is(err, gocql.ErrNoStreams)
 }
@@ -136,14 +136,14 @@ func (g *Guard) RetryAfter(err error, least time.Duration) time.Duration {
 	return max(least, g.breaker.Left())
 }
 
-// FateOf is cqlcode.FateOf extended by two errors: an open breaker sends nothing, and
+// ClassifyFate is cqlcode.FateOf extended by two errors: an open breaker sends nothing, and
 // an event that cannot be stored reached no database.
-func FateOf(err error) cqlcode.Fate {
+func ClassifyFate(err error) cqlcode.Fate {
 	if bad, ok := errors.AsType[*outbox.InvalidEventError](err); ok && bad != nil {
 		return cqlcode.Invalid
 	}
 	if errors.Is(err, ErrOpen) {
 		return cqlcode.Refused
 	}
-	return cqlcode.FateOf(err)
+	return cqlcode.ClassifyFate(err)
 }

@@ -124,7 +124,7 @@ func TestBreaker_RateOverASlidingMinute(t *testing.T) {
 		call(gocql.ErrTimeoutNoResponse)
 		mustBe("open") // 10 of 20
 		_, _, err := g.Call(t.Context())
-		if !errors.Is(err, ErrOpen) || FateOf(err) != cqlcode.Refused || !errors.Is(err, gocql.ErrTimeoutNoResponse) {
+		if !errors.Is(err, ErrOpen) || ClassifyFate(err) != cqlcode.Refused || !errors.Is(err, gocql.ErrTimeoutNoResponse) {
 			t.Errorf("Call() = %v, want it refused, with the cause", err)
 		}
 		time.Sleep(time.Second)

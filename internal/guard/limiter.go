@@ -124,7 +124,7 @@ func (l *Limiter) Full() error {
 	full := l.mu.waiting >= l.queueLocked(time.Now())
 	l.mu.Unlock()
 	if full {
-		return l.shed(shedFull)
+		return l.newRefusal(shedFull)
 	}
 	return nil
 }
@@ -136,7 +136,7 @@ func (l *Limiter) Full() error {
 func (l *Limiter) Enter(ctx context.Context, want int) (places int, leave func(), err error) {
 	w := l.enter(want)
 	if w == nil {
-		return 0, nil, l.shed(shedFull)
+		return 0, nil, l.newRefusal(shedFull)
 	}
 	leave = func() { l.leave(w.places) }
 	select {
@@ -178,7 +178,7 @@ func (l *Limiter) wait(ctx context.Context, w *waiter) error {
 	defer cancel()
 	select {
 	case <-w.ready:
-		l.lagged(time.Since(w.granted))
+		l.recordLag(time.Since(w.granted))
 		return nil
 	case <-ctx.Done():
 	}
@@ -188,7 +188,7 @@ func (l *Limiter) wait(ctx context.Context, w *waiter) error {
 	if err := context.Cause(ctx); !errors.Is(err, errWaited) {
 		return err
 	}
-	return l.shed(shedWaited)
+	return l.newRefusal(shedWaited)
 }
 
 // abandon removes w from the queue; it returns false if w has its places.
@@ -266,7 +266,7 @@ func (l *Limiter) observe(start time.Time, latency time.Duration) {
 	l.mu.limit.observe(start, latency, time.Now(), l.mu.taken)
 }
 
-func (l *Limiter) shed(reason string) error {
+func (l *Limiter) newRefusal(reason string) error {
 	l.metrics.shed.WithLabelValues(reason).Inc()
 	return &OverloadedError{RetryAfter: retryAfter}
 }

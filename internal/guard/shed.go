@@ -89,8 +89,8 @@ func (l *Limiter) delay(now time.Time) time.Duration {
 	return d
 }
 
-// lagged records how long a request with places waited for a processor.
-func (l *Limiter) lagged(d time.Duration) {
+// recordLag records how long a request with places waited for a processor.
+func (l *Limiter) recordLag(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	lag := &l.mu.refusals.lag

@@ -156,13 +156,13 @@ func TestShed_DelaysRefusalsWhileProcessorsAreBusy(t *testing.T) {
 			t.Errorf("%d refusals in a second and up to %s, want 50 clients not delayed", n, longest)
 		}
 		for range 50 {
-			l.lagged(5 * time.Millisecond)
+			l.recordLag(5 * time.Millisecond)
 		}
 		if n := refusals(500); n > 7000 || longest < maxRefusalDelay || longest >= maxRefusalDelay+maxPace {
 			t.Errorf("%d refusals in a second and up to %s, want 500 clients delayed by 100 ms", n, longest)
 		}
 		for range 50 {
-			l.lagged(0)
+			l.recordLag(0)
 		}
 		refusals(50)
 		if n := refusals(50); n != 50*1000 || longest > 0 {

@@ -12,7 +12,7 @@ func NewConfig(version, title, description string, problems []ProblemKind) huma.
 	c.CreateHooks = nil
 	c.DocsPath, c.SchemasPath = "", ""
 	BrokenBodies(&c)
-	c.Transformers = append(c.Transformers, Typed, inMilliseconds)
+	c.Transformers = append(c.Transformers, SetProblemTypes, inMilliseconds)
 	Discreet(&c)
 	return c
 }

@@ -64,20 +64,20 @@ func Cursor(position string, filters ...string) string {
 	if position == "" {
 		return ""
 	}
-	return position + "." + hashOf(filters)
+	return position + "." + hashFilters(filters)
 }
 
 // Position returns the position of a Cursor; ok is false if its filters were other ones.
 func Position(cursor string, filters ...string) (position string, ok bool) {
 	dot := strings.LastIndexByte(cursor, '.')
-	if dot < 1 || cursor[dot+1:] != hashOf(filters) {
+	if dot < 1 || cursor[dot+1:] != hashFilters(filters) {
 		return "", false
 	}
 	return cursor[:dot], true
 }
 
-// hashOf tells lists of filters apart. It is no protection: positions are not secret.
-func hashOf(filters []string) string {
+// hashFilters tells lists of filters apart. It is no protection: positions are not secret.
+func hashFilters(filters []string) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", filters))
 	return base64.RawURLEncoding.EncodeToString(sum[:6])
 }

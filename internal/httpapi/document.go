@@ -68,15 +68,15 @@ func CompleteDocument(doc *huma.OpenAPI) {
 				}
 			}
 			if op.RequestBody != nil {
-				d.requests = append(d.requests, mediaOf(op.RequestBody.Content)...)
+				d.requests = append(d.requests, listMedia(op.RequestBody.Content)...)
 			}
 			for _, r := range op.Responses {
-				d.responses = append(d.responses, mediaOf(r.Content)...)
+				d.responses = append(d.responses, listMedia(r.Content)...)
 			}
 		}
 	}
 	for _, r := range doc.Components.Responses {
-		d.responses = append(d.responses, mediaOf(r.Content)...)
+		d.responses = append(d.responses, listMedia(r.Content)...)
 	}
 	d.uniteProblems()
 	d.splitShared()
@@ -110,7 +110,7 @@ type media struct {
 	*huma.MediaType
 }
 
-func mediaOf(content map[string]*huma.MediaType) (all []media) {
+func listMedia(content map[string]*huma.MediaType) (all []media) {
 	for kind, m := range content {
 		if m.Schema != nil {
 			all = append(all, media{kind, m})
@@ -129,7 +129,7 @@ func (d *document) visit(all []media, do func(*huma.Schema)) {
 		}
 		seen[s] = true
 		if s.Ref != "" {
-			walk(d.schemas[nameOf(s)])
+			walk(d.schemas[schemaName(s)])
 		}
 		walk(s.Items)
 		walk(s.Not)
@@ -149,14 +149,14 @@ func (d *document) visit(all []media, do func(*huma.Schema)) {
 	}
 }
 
-func nameOf(s *huma.Schema) string { return strings.TrimPrefix(s.Ref, schemaPrefix) }
+func schemaName(s *huma.Schema) string { return strings.TrimPrefix(s.Ref, schemaPrefix) }
 
 // uniteProblems replaces the schemas of problems by one.
 func (d *document) uniteProblems() {
 	names := make(map[string]bool)
 	for _, m := range d.responses {
 		if m.kind == ProblemContentType && m.Schema.Ref != "" {
-			names[nameOf(m.Schema)] = true
+			names[schemaName(m.Schema)] = true
 		}
 	}
 	if len(names) == 0 {
@@ -181,7 +181,7 @@ func (d *document) uniteProblems() {
 	delete(d.schemas, "ErrorModel") // huma's own, which no response has any more
 	d.schemas[problemName] = one
 	d.visit(d.responses, func(s *huma.Schema) {
-		if names[nameOf(s)] {
+		if names[schemaName(s)] {
 			s.Ref = schemaPrefix + problemName
 		}
 	})
@@ -198,7 +198,7 @@ func (d *document) splitShared() {
 		names := make(map[string]bool)
 		d.visit(all, func(s *huma.Schema) {
 			if s.Ref != "" {
-				names[nameOf(s)] = true
+				names[schemaName(s)] = true
 			}
 		})
 		return names
@@ -216,7 +216,7 @@ func (d *document) splitShared() {
 		d.schemas[name+"Input"] = d.schemas[name]
 	}
 	d.visit(d.requests, func(s *huma.Schema) {
-		if name := nameOf(s); s.Ref != "" && shared[name] {
+		if name := schemaName(s); s.Ref != "" && shared[name] {
 			s.Ref += "Input"
 		}
 	})
@@ -226,7 +226,7 @@ func (d *document) splitShared() {
 	// The copies refer to the schemas of requests.
 	for name := range shared {
 		d.visit([]media{{"", &huma.MediaType{Schema: d.schemas[name]}}}, func(s *huma.Schema) {
-			if base, ok := strings.CutSuffix(nameOf(s), "Input"); ok && s.Ref != "" && shared[base] {
+			if base, ok := strings.CutSuffix(schemaName(s), "Input"); ok && s.Ref != "" && shared[base] {
 				s.Ref = schemaPrefix + base
 			}
 		})

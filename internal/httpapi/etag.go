@@ -72,12 +72,12 @@ type Precondition struct {
 
 // Resolve joins the lines of the header.
 func (p *Precondition) Resolve(ctx huma.Context) []error {
-	p.IfMatch = joined(ctx, "If-Match")
+	p.IfMatch = joinHeader(ctx, "If-Match")
 	return nil
 }
 
-// joined returns the lines of a header as one.
-func joined(ctx huma.Context, name string) string {
+// joinHeader returns the lines of a header as one.
+func joinHeader(ctx huma.Context, name string) string {
 	var lines []string
 	ctx.EachHeader(func(n, value string) {
 		if strings.EqualFold(n, name) {
@@ -95,7 +95,7 @@ type Creation struct {
 
 // Resolve joins the lines of each header.
 func (c *Creation) Resolve(ctx huma.Context) []error {
-	c.IfNoneMatch = joined(ctx, "If-None-Match")
+	c.IfNoneMatch = joinHeader(ctx, "If-None-Match")
 	return c.Precondition.Resolve(ctx)
 }
 

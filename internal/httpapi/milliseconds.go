@@ -18,14 +18,14 @@ func Milliseconds(v any) any {
 	if v == nil {
 		return nil
 	}
-	out, _ := truncated(reflect.ValueOf(v))
+	out, _ := truncateTimes(reflect.ValueOf(v))
 	return out.Interface()
 }
 
 var timeType = reflect.TypeFor[time.Time]()
 
-// truncated returns v or a changed copy of it.
-func truncated(v reflect.Value) (out reflect.Value, changed bool) {
+// truncateTimes returns v or a changed copy of it.
+func truncateTimes(v reflect.Value) (out reflect.Value, changed bool) {
 	if !hasTimes(v.Type()) {
 		return v, false
 	}
@@ -46,7 +46,7 @@ func truncated(v reflect.Value) (out reflect.Value, changed bool) {
 		if v.IsNil() {
 			return v, false
 		}
-		below, ok := truncated(v.Elem())
+		below, ok := truncateTimes(v.Elem())
 		if !ok {
 			return v, false
 		}
@@ -60,7 +60,7 @@ func truncated(v reflect.Value) (out reflect.Value, changed bool) {
 		truncateFields(v, func() reflect.Value { writable(); return out })
 	case reflect.Array, reflect.Slice:
 		for i := range v.Len() {
-			below, ok := truncated(v.Index(i))
+			below, ok := truncateTimes(v.Index(i))
 			if !ok {
 				continue
 			}
@@ -73,7 +73,7 @@ func truncated(v reflect.Value) (out reflect.Value, changed bool) {
 		}
 	case reflect.Map:
 		for all := v.MapRange(); all.Next(); {
-			below, ok := truncated(all.Value())
+			below, ok := truncateTimes(all.Value())
 			if !ok {
 				continue
 			}
@@ -96,7 +96,7 @@ func truncateFields(v reflect.Value, copied func() reflect.Value) {
 		f := v.Type().Field(i)
 		switch {
 		case f.IsExported():
-			if below, ok := truncated(v.Field(i)); ok {
+			if below, ok := truncateTimes(v.Field(i)); ok {
 				copied().Field(i).Set(below)
 			}
 		case f.Anonymous && f.Type.Kind() == reflect.Struct:

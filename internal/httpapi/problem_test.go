@@ -89,16 +89,16 @@ func TestTyped(t *testing.T) {
 	for status, want := range map[int]string{
 		400: TypeMalformed, 408: TypeTooSlow, 413: TypeTooLarge, 415: TypeMedia, 422: TypeInvalid, 500: TypeInternal, 418: "about:blank",
 	} {
-		got, err := Typed(nil, "", &huma.ErrorModel{Status: status})
+		got, err := SetProblemTypes(nil, "", &huma.ErrorModel{Status: status})
 		if e, ok := got.(*huma.ErrorModel); err != nil || !ok || e.Type != want {
 			t.Errorf("the type of status %d is %+v, %v, want %s", status, got, err, want)
 		}
 	}
 	set := &huma.ErrorModel{Status: 400, Type: TypeHost}
-	if got, err := Typed(nil, "", set); got != set || err != nil || set.Type != TypeHost {
+	if got, err := SetProblemTypes(nil, "", set); got != set || err != nil || set.Type != TypeHost {
 		t.Errorf("a type that is set becomes %+v, %v", got, err)
 	}
-	if got, err := Typed(nil, "", "no problem"); got != "no problem" || err != nil {
+	if got, err := SetProblemTypes(nil, "", "no problem"); got != "no problem" || err != nil {
 		t.Errorf("a response that is no problem becomes %v, %v", got, err)
 	}
 }
@@ -116,7 +116,7 @@ func testAPI(t *testing.T) http.Handler {
 	cfg.CreateHooks = nil
 	Discreet(&cfg)
 	BrokenBodies(&cfg)
-	cfg.Transformers = append(cfg.Transformers, Typed)
+	cfg.Transformers = append(cfg.Transformers, SetProblemTypes)
 	api := humago.New(mux, cfg)
 	api.UseMiddleware(WholeBodies(func(ctx huma.Context, detail string) {
 		p := New(TypeTooLarge, detail)

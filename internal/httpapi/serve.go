@@ -128,7 +128,7 @@ func lastAnswers(ctx context.Context, next http.Handler) http.Handler {
 // /v1/messages/batch is not a message.
 func Elsewhere(mux *http.ServeMux, doc *huma.OpenAPI, nowhere func(w http.ResponseWriter, r *http.Request, status int, header http.Header)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if methods := methodsOf(doc.Paths[r.URL.Path]); len(methods) > 0 && !slices.Contains(methods, r.Method) {
+		if methods := listMethods(doc.Paths[r.URL.Path]); len(methods) > 0 && !slices.Contains(methods, r.Method) {
 			nowhere(w, r, http.StatusMethodNotAllowed, http.Header{"Allow": {strings.Join(methods, ", ")}})
 			return
 		}
@@ -143,8 +143,8 @@ func Elsewhere(mux *http.ServeMux, doc *huma.OpenAPI, nowhere func(w http.Respon
 	})
 }
 
-// methodsOf returns the methods of a path of the description.
-func methodsOf(item *huma.PathItem) []string {
+// listMethods returns the methods of a path of the description.
+func listMethods(item *huma.PathItem) []string {
 	if item == nil {
 		return nil
 	}

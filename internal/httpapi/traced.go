@@ -15,11 +15,11 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 )
 
-// Traced returns a middleware that records a server span for each request to an operation,
+// TraceRequests returns a middleware that records a server span for each request to an operation,
 // a child of the caller's span. Streams, which last as long as their client, have none. With
 // a nil provider the middleware does nothing. It comes first, so that its span covers the
 // others.
-func Traced(provider oteltrace.TracerProvider) func(huma.Context, func(huma.Context)) {
+func TraceRequests(provider oteltrace.TracerProvider) func(huma.Context, func(huma.Context)) {
 	if provider == nil {
 		return func(ctx huma.Context, next func(huma.Context)) { next(ctx) }
 	}

@@ -22,7 +22,7 @@ func TestTraced(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	mux := http.NewServeMux()
 	api := humago.New(mux, huma.DefaultConfig("t", "1"))
-	api.UseMiddleware(Traced(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))))
+	api.UseMiddleware(TraceRequests(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))))
 	seen := false
 	huma.Register(api, huma.Operation{OperationID: "get", Method: http.MethodGet, Path: "/v1/things/{id}"},
 		func(ctx context.Context, in *struct {
@@ -77,7 +77,7 @@ func TestTraced(t *testing.T) {
 func TestTraced_Off(t *testing.T) {
 	t.Parallel()
 	ctx, called := humatest.NewContext(nil, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), httptest.NewRecorder()), false
-	Traced(nil)(ctx, func(next huma.Context) { called = next == ctx })
+	TraceRequests(nil)(ctx, func(next huma.Context) { called = next == ctx })
 	if !called {
 		t.Error("the middleware changes the context")
 	}

@@ -62,8 +62,8 @@ const TypeHungUp = blank
 // blank is the type of RFC 9457 for problems that mean no more than their status.
 const blank = "about:blank"
 
-// Typed is a transformer that sets the missing types of huma's own problems, and their titles.
-func Typed(_ huma.Context, _ string, v any) (any, error) {
+// SetProblemTypes is a transformer that sets the missing types of huma's own problems, and their titles.
+func SetProblemTypes(_ huma.Context, _ string, v any) (any, error) {
 	e, ok := v.(*huma.ErrorModel)
 	if !ok || e.Type != "" {
 		return v, nil

@@ -72,7 +72,7 @@ func gather(out []string, v *jsonschema.ValidationError) []string {
 		return out
 	}
 	if len(v.Causes) == 0 {
-		out = append(out, fmt.Sprintf("/%s: %s", strings.Join(v.InstanceLocation, "/"), problemOf(v.ErrorKind)))
+		out = append(out, fmt.Sprintf("/%s: %s", strings.Join(v.InstanceLocation, "/"), formatProblem(v.ErrorKind)))
 	}
 	for _, c := range v.Causes {
 		out = gather(out, c)
@@ -80,8 +80,8 @@ func gather(out []string, v *jsonschema.ValidationError) []string {
 	return out
 }
 
-// problemOf returns the text of an error without the text in the payload, which may be a secret.
-func problemOf(k jsonschema.ErrorKind) string {
+// formatProblem returns the text of an error without the text in the payload, which may be a secret.
+func formatProblem(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.Pattern:
 		return "does not match the pattern " + strconv.Quote(k.Want)

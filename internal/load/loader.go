@@ -306,13 +306,13 @@ func (l *Loader) postOnce(ctx context.Context, path, key string, body []byte, in
 		if s, err := time.ParseDuration(resp.Header.Get("Retry-After") + "s"); err == nil && s > 0 && s < time.Minute {
 			wait = s
 		}
-		return wait, problemOf(resp.Status, answer)
+		return wait, newProblemError(resp.Status, answer)
 	}
-	return 0, problemOf(resp.Status, answer)
+	return 0, newProblemError(resp.Status, answer)
 }
 
-// problemOf returns the error of a problem+json body, with its detail and fields.
-func problemOf(status string, body []byte) error {
+// newProblemError returns the error of a problem+json body, with its detail and fields.
+func newProblemError(status string, body []byte) error {
 	var p struct {
 		Detail string `json:"detail"`
 		Errors []struct {

@@ -31,8 +31,10 @@ func NewLoader(api string, rate float64, problem func(int, error)) *Loader {
 	}
 }
 
-// Finished returns the number of processed lines.
-func (l *Loader) Finished() int64 { return l.Created.Load() + l.Cancelled.Load() + l.rejected.Load() }
+// FinishedLines returns the number of processed lines.
+func (l *Loader) FinishedLines() int64 {
+	return l.Created.Load() + l.Cancelled.Load() + l.rejected.Load()
+}
 
 // LoadFile loads a file and shows the progress on p.
 func (l *Loader) LoadFile(ctx context.Context, path string, p *cli.Progress) (LoadSummary, error) {
@@ -51,7 +53,7 @@ func (l *Loader) LoadFile(ctx context.Context, path string, p *cli.Progress) (Lo
 		if errors.Is(err, context.Canceled) {
 			err = context.Cause(ctx)
 		}
-		err = fmt.Errorf("load %s: stopped after %d lines: %w", path, l.Finished(), err)
+		err = fmt.Errorf("load %s: stopped after %d lines: %w", path, l.FinishedLines(), err)
 	}
 	return l.Summary(time.Since(began)), err
 }

@@ -324,7 +324,7 @@ func (r *Registry) latest(ctx context.Context, subject string) (latest, error) {
 			return out, err
 		}
 		out.id = found.ID
-		out.schema, out.err = r.compiled(ctx, found.ID, func(context.Context) (sr.Schema, error) { return found.Schema, nil })
+		out.schema, out.err = r.readCompiled(ctx, found.ID, func(context.Context) (sr.Schema, error) { return found.Schema, nil })
 		if errors.Is(out.err, ErrUnavailable) {
 			return out, out.err
 		}
@@ -334,12 +334,12 @@ func (r *Registry) latest(ctx context.Context, subject string) (latest, error) {
 
 // schema returns the schema of an id. The error wraps ErrUnavailable if a retry may succeed.
 func (r *Registry) schema(ctx context.Context, id int) (*schema, error) {
-	return r.compiled(ctx, id, func(ctx context.Context) (sr.Schema, error) {
+	return r.readCompiled(ctx, id, func(ctx context.Context) (sr.Schema, error) {
 		return ask(ctx, r, func(ctx context.Context) (sr.Schema, error) { return r.client.SchemaByID(ctx, id) })
 	})
 }
 
-func (r *Registry) compiled(ctx context.Context, id int, read func(context.Context) (sr.Schema, error)) (*schema, error) {
+func (r *Registry) readCompiled(ctx context.Context, id int, read func(context.Context) (sr.Schema, error)) (*schema, error) {
 	return lookup(ctx, r, "schema "+strconv.Itoa(id), func(ctx context.Context) (*schema, error) {
 		found, err := read(ctx)
 		if err != nil {

@@ -194,7 +194,7 @@ func (p policy) Pick(q gocql.ExecutableQuery) gocql.NextHost {
 
 // AddHost adds a node of the cluster.
 func (p policy) AddHost(h *gocql.HostInfo) {
-	p.nodes.joined(h)
+	p.nodes.markMember(h)
 	p.HostSelectionPolicy.AddHost(h)
 }
 
@@ -207,7 +207,7 @@ func (p policy) RemoveHost(h *gocql.HostInfo) {
 // AddHosts adds many hosts in one call, which the driver uses where a policy has it.
 func (p policy) AddHosts(hosts []*gocql.HostInfo) {
 	for _, h := range hosts {
-		p.nodes.joined(h)
+		p.nodes.markMember(h)
 	}
 	if many, ok := p.HostSelectionPolicy.(interface{ AddHosts([]*gocql.HostInfo) }); ok {
 		many.AddHosts(hosts)

@@ -159,8 +159,8 @@ func (n *Nodes) of(h *gocql.HostInfo) *node {
 	return one
 }
 
-// joined marks a host of the driver as a member.
-func (n *Nodes) joined(h *gocql.HostInfo) {
+// markMember marks a host of the driver as a member.
+func (n *Nodes) markMember(h *gocql.HostInfo) {
 	one := n.of(h)
 	if id := h.HostID(); id != "" {
 		one.id.Store(&id)
@@ -187,13 +187,13 @@ type streams struct{ n *Nodes }
 func (s streams) StreamContext(context.Context) gocql.StreamObserverContext { return s }
 
 // StreamStarted implements gocql.StreamObserverContext, as the others do.
-func (s streams) StreamStarted(o gocql.ObservedStream) { s.n.of(o.Host).asked() }
+func (s streams) StreamStarted(o gocql.ObservedStream) { s.n.of(o.Host).noteRequest() }
 
 // StreamAbandoned is called for a request whose connection was closed.
-func (s streams) StreamAbandoned(o gocql.ObservedStream) { s.n.of(o.Host).answered() }
+func (s streams) StreamAbandoned(o gocql.ObservedStream) { s.n.of(o.Host).noteResponse() }
 
 // StreamFinished is called for a request that was answered.
-func (s streams) StreamFinished(o gocql.ObservedStream) { s.n.of(o.Host).answered() }
+func (s streams) StreamFinished(o gocql.ObservedStream) { s.n.of(o.Host).noteResponse() }
 
 // node is one node of the database.
 type node struct {
@@ -218,7 +218,7 @@ type node struct {
 	timer *time.Timer
 }
 
-func (n *node) asked() {
+func (n *node) noteRequest() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.owed++; n.owed == 1 {
@@ -229,7 +229,7 @@ func (n *node) asked() {
 	}
 }
 
-func (n *node) answered() {
+func (n *node) noteResponse() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.owed = max(n.owed-1, 0)

@@ -84,7 +84,7 @@ func (b *database) dial(addr string) (net.Conn, error) {
 // its connection is closed.
 func (b *database) request(addr string) <-chan bool {
 	n := b.nodes.at(addr)
-	n.asked()
+	n.noteRequest()
 	c := b.conns[addr]
 	done := make(chan bool, 1)
 	go func() {
@@ -92,7 +92,7 @@ func (b *database) request(addr string) <-chan bool {
 		if err == nil {
 			_, err = c.Read(make([]byte, 1))
 		}
-		n.answered()
+		n.noteResponse()
 		done <- err == nil
 	}()
 	return done
@@ -198,10 +198,10 @@ func TestNodes_KeepsASlowNode(t *testing.T) {
 		b := newDatabase(t)
 		defer b.close()
 		n := b.nodes.at(first)
-		n.asked() // a request that takes a minute, on a connection of its own
+		n.noteRequest() // a request that takes a minute, on a connection of its own
 		dialled := b.net[first].dialled.Load()
 		time.Sleep(time.Minute)
-		n.answered()
+		n.noteResponse()
 		b.down("a slow node")
 		probes := b.net[first].dialled.Load() - dialled
 		if least, most := int64(40), int64(70); probes < least || probes > most {
@@ -221,7 +221,7 @@ func TestNodes_DoesNotProbeABusyNode(t *testing.T) {
 		b := newDatabase(t)
 		defer b.close()
 		n := b.nodes.at(first)
-		n.asked()
+		n.noteRequest()
 		dialled := b.net[first].dialled.Load()
 		for range 100 {
 			time.Sleep(quiet / 2)
@@ -232,7 +232,7 @@ func TestNodes_DoesNotProbeABusyNode(t *testing.T) {
 		if probes := b.net[first].dialled.Load() - dialled; probes != 0 {
 			t.Errorf("%d probes of a node that answers", probes)
 		}
-		n.answered()
+		n.noteResponse()
 	})
 }
 

@@ -9,8 +9,8 @@ import (
 // redacted replaces the value of a secret.
 const redacted = "(redacted)"
 
-// Redacted is Text, without the value of a secret.
-func (f Field) Redacted() string {
+// RedactedText is Text, without the value of a secret.
+func (f Field) RedactedText() string {
 	if f.Secret && !f.value.IsZero() {
 		return redacted
 	}

@@ -96,11 +96,11 @@ func TestField_Redacted(t *testing.T) {
 		for _, f := range fields {
 			switch f.Key {
 			case "shop.password":
-				if got := f.Redacted(); got != want {
+				if got := f.RedactedText(); got != want {
 					t.Errorf("the password %q is shown as %q, want %q", password, got, want)
 				}
 			case "shop.name":
-				if got := f.Redacted(); got != "corner" {
+				if got := f.RedactedText(); got != "corner" {
 					t.Errorf("the name is shown as %q", got)
 				}
 			}

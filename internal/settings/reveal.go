@@ -41,7 +41,7 @@ func (f Field) reveal() error {
 		if m := reference.FindStringSubmatch(f.value.String()); m == nil || m[1] != "" {
 			return nil // names are for lists
 		}
-		_, text, err := revealed(f.value.String())
+		_, text, err := revealSecret(f.value.String())
 		if err == nil {
 			f.value.SetString(text)
 		}
@@ -49,7 +49,7 @@ func (f Field) reveal() error {
 	}
 	var out []string
 	for i, entry := range f.value.Interface().([]string) {
-		name, text, err := revealed(entry)
+		name, text, err := revealSecret(entry)
 		switch {
 		case err != nil:
 			return fmt.Errorf("entry %d: %w", i+1, err)
@@ -67,8 +67,8 @@ func (f Field) reveal() error {
 	return nil
 }
 
-// revealed returns the value of a secret, after its name with "=" if that precedes a reference.
-func revealed(secret string) (name, text string, err error) {
+// revealSecret returns the value of a secret, after its name with "=" if that precedes a reference.
+func revealSecret(secret string) (name, text string, err error) {
 	m := reference.FindStringSubmatch(secret)
 	if m == nil {
 		return "", secret, nil

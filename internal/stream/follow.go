@@ -25,13 +25,13 @@ func (s *Subscription) follow(ctx context.Context) error {
 	s.hub.all[s] = struct{}{}
 	s.hub.mu.Unlock()
 	var err error
-	s.filter.Topics, err = s.hub.followed(ctx)
+	s.filter.Topics, err = s.hub.listFollowed(ctx)
 	return err
 }
 
-// followed returns the names of all allowed topics, sorted. A *FilterError means that
+// listFollowed returns the names of all allowed topics, sorted. A *FilterError means that
 // there are too many.
-func (h *Hub) followed(ctx context.Context) ([]string, error) {
+func (h *Hub) listFollowed(ctx context.Context) ([]string, error) {
 	topics, err := h.list(ctx)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (h *Hub) followed(ctx context.Context) ([]string, error) {
 // grow starts to follow new topics. It resumes at the position of the subscription and
 // reads new topics from their start, so no event is missed or repeated.
 func (s *Subscription) grow(ctx context.Context) error {
-	names, err := s.hub.followed(ctx)
+	names, err := s.hub.listFollowed(ctx)
 	if err != nil {
 		if errors.As(err, new(*FilterError)) {
 			return err

@@ -188,13 +188,13 @@ const maxBreath = 5 * time.Millisecond
 // breathe waits until subscriptions have read part of a burst, which would otherwise
 // overflow even the fastest.
 func (h *Hub) breathe(ctx context.Context) {
-	for end := time.Now().Add(maxBreath); h.crowded() && time.Now().Before(end) && ctx.Err() == nil; {
+	for end := time.Now().Add(maxBreath); h.isCrowded() && time.Now().Before(end) && ctx.Err() == nil; {
 		time.Sleep(maxBreath / 10)
 	}
 }
 
-// crowded reports whether the buffer of a subscription is more than half full.
-func (h *Hub) crowded() bool {
+// isCrowded reports whether the buffer of a subscription is more than half full.
+func (h *Hub) isCrowded() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, t := range h.topics {
@@ -218,7 +218,7 @@ func (h *Hub) refresh(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if err := h.begin(ctx, h.subscribed(), false); err != nil && ctx.Err() == nil {
+		if err := h.begin(ctx, h.subscribedTopics(), false); err != nil && ctx.Err() == nil {
 			h.cfg.Logger.Warn("failed to refresh partitions, retrying", "err", err)
 		}
 		if err := h.discover(ctx); err != nil && ctx.Err() == nil {
@@ -227,7 +227,7 @@ func (h *Hub) refresh(ctx context.Context) {
 	}
 }
 
-func (h *Hub) subscribed() []string {
+func (h *Hub) subscribedTopics() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Collect(maps.Keys(h.topics))
@@ -275,7 +275,7 @@ func (h *Hub) list(ctx context.Context) (map[string]int, error) {
 		return nil, fmt.Errorf("list topics: %w", err)
 	}
 	out := make(map[string]int)
-	for _, name := range h.cfg.Topics.Allowed(ctx, details.Names()) {
+	for _, name := range h.cfg.Topics.FilterAllowed(ctx, details.Names()) {
 		if d := details[name]; d.Err == nil {
 			out[name] = len(d.Partitions)
 		}

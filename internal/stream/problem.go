@@ -65,7 +65,7 @@ func toProblem(err error) *httpapi.Problem {
 	if f, ok := errors.AsType[*FilterError](err); ok {
 		return bad("query."+f.Field, f.Problem)
 	}
-	_, detail := statusOf(err)
+	_, detail := refusalStatus(err)
 	typ := problemBroker
 	switch {
 	case errors.Is(err, ErrFull):
@@ -78,8 +78,8 @@ func toProblem(err error) *httpapi.Problem {
 	return p
 }
 
-// statusOf returns the status and the detail of a refused subscription.
-func statusOf(err error) (int, string) {
+// refusalStatus returns the status and the detail of a refused subscription.
+func refusalStatus(err error) (int, string) {
 	var bad *FilterError
 	switch {
 	case errors.As(err, &bad):

@@ -216,7 +216,7 @@ func (c *connection) stream(ctx, sub context.Context, q *wsRequest, from Positio
 		c.end(ctx, &wsMessage{Type: "unsubscribed", ID: q.ID, Position: q.Resume})
 		return
 	default:
-		status, detail := statusOf(err)
+		status, detail := refusalStatus(err)
 		c.end(ctx, &wsMessage{Type: "error", ID: q.ID, Status: status, Detail: detail})
 		return
 	}

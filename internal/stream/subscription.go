@@ -43,7 +43,7 @@ func (c *Config) check(ctx context.Context, f *Filter) error {
 	if len(f.Topics) == 0 && len(f.Types) == 0 && f.Aggregate == "" {
 		return &FilterError{"topics", "required without event_type and aggregate_id"}
 	}
-	allowed := c.Topics.Allowed(ctx, f.Topics)
+	allowed := c.Topics.FilterAllowed(ctx, f.Topics)
 	for i, t := range f.Topics {
 		if !slices.Contains(allowed, t) {
 			return &FilterError{"topics", fmt.Sprintf("must be allowed topics; number %d is not", i+1)}
@@ -318,7 +318,7 @@ func (s *Subscription) next(ctx context.Context) (*shared, error) {
 		}
 	}
 	if s.behind != nil {
-		if x, err := s.missed(ctx); x != nil || err != nil {
+		if x, err := s.nextMissed(ctx); x != nil || err != nil {
 			return x, err
 		}
 	}
@@ -349,8 +349,8 @@ func (s *Subscription) next(ctx context.Context) (*shared, error) {
 	}
 }
 
-// missed returns the next event before the live events; nil after the last one.
-func (s *Subscription) missed(ctx context.Context) (*shared, error) {
+// nextMissed returns the next event before the live events; nil after the last one.
+func (s *Subscription) nextMissed(ctx context.Context) (*shared, error) {
 	for {
 		for len(s.waiting) > 0 {
 			r := s.waiting[0]

@@ -30,8 +30,8 @@ func (t Topics) OrDefault() Topics {
 	return t
 }
 
-// Allowed returns those of the topics that clients may read, in their order.
-func (t Topics) Allowed(ctx context.Context, topics []string) []string {
+// FilterAllowed returns those of the topics that clients may read, in their order.
+func (t Topics) FilterAllowed(ctx context.Context, topics []string) []string {
 	var published []string
 	if t.Published != nil && slices.ContainsFunc(topics, func(topic string) bool { return !t.matches(topic) }) {
 		published = t.Published(ctx)

@@ -126,10 +126,10 @@ func (m *Messages) Exemplar(headers map[string]string) map[string]string {
 	return exemplar(by)
 }
 
-// Received records a receive operation of a subscription, from its begin until now, with
+// RecordReceive records a receive operation of a subscription, from its begin until now, with
 // the headers of the messages that it returned. The span is a child of the one in ctx, if
 // any.
-func (m *Messages) Received(ctx context.Context, subscription string, began time.Time, messages iter.Seq[map[string]string]) {
+func (m *Messages) RecordReceive(ctx context.Context, subscription string, began time.Time, messages iter.Seq[map[string]string]) {
 	if m == nil {
 		return
 	}

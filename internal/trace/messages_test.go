@@ -39,7 +39,7 @@ func TestMessages_OffCostsNothing(t *testing.T) {
 		t.Error("a push without tracing has another context")
 	}
 	off.Stream(&Streamed{Headers: sampledHeaders()})(nil)
-	off.Received(t.Context(), "s", time.Time{}, nil)
+	off.RecordReceive(t.Context(), "s", time.Time{}, nil)
 }
 
 // Only messages whose creation is sampled have spans; a batch is linked to each of them.
@@ -51,7 +51,7 @@ func TestMessages_FollowTheSampling(t *testing.T) {
 	malformed := map[string]string{outbox.HeaderTraceParent: "00-0-0-01"}
 	for _, headers := range []map[string]string{nil, unsampled, malformed} {
 		m.Published(&outbox.Event{Headers: headers}, "T", 0, 0, Capture{At: time.Now()})
-		m.Received(t.Context(), "s", time.Now(), slices.Values([]map[string]string{headers}))
+		m.RecordReceive(t.Context(), "s", time.Now(), slices.Values([]map[string]string{headers}))
 		m.Failed(&outbox.Event{Headers: headers}, "T", "refused", "not allowed", 1, Capture{At: time.Now()})
 		m.Stream(&Streamed{Headers: headers})(nil)
 		_, end := m.Push(t.Context(), &Pushed{Headers: headers})
@@ -61,7 +61,7 @@ func TestMessages_FollowTheSampling(t *testing.T) {
 		t.Errorf("messages without a sampled creation have the spans %v", got)
 	}
 	second := map[string]string{outbox.HeaderTraceParent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
-	m.Received(t.Context(), "s", time.Now(), slices.Values([]map[string]string{sampledHeaders(), unsampled, second}))
+	m.RecordReceive(t.Context(), "s", time.Now(), slices.Values([]map[string]string{sampledHeaders(), unsampled, second}))
 	if got := exporter.GetSpans(); len(got) != 1 || len(got[0].Links) != 2 {
 		t.Errorf("a batch with two sampled messages has the spans %v, want one with two links", got)
 	}

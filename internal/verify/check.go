@@ -182,7 +182,7 @@ func (l *Ledger) Check(w Window, report func(Finding)) Counts {
 	if !w.Alive.IsZero() {
 		c.unknownFrom = max(c.since, w.Alive.UnixMicro())
 	}
-	for events := l.sorted(); len(events) > 0; {
+	for events := l.sortedEvents(); len(events) > 0; {
 		n, aggregate := 1, l.events.At(events[0]).aggregate
 		for n < len(events) && l.events.At(events[n]).aggregate == aggregate {
 			n++
@@ -334,7 +334,7 @@ func (c *checker) fate(e *entry) fate {
 	if e.partition != none {
 		return published
 	}
-	if deadLetter, ok := c.l.deadLetters[e.id]; ok && deadLetter.isOf(*c.l.aggregates.At(e.aggregate)) {
+	if deadLetter, ok := c.l.deadLetters[e.id]; ok && deadLetter.mayBelongTo(*c.l.aggregates.At(e.aggregate)) {
 		return deadLetterFates[deadLetter.State]
 	}
 	switch {
@@ -361,7 +361,7 @@ func (c *checker) unreadable(u Unreadable) {
 			return // counted with its record
 		}
 		deadLetter, ok := c.l.deadLetters[id]
-		if !ok || !deadLetter.isOf(u.Aggregate.UUID()) {
+		if !ok || !deadLetter.mayBelongTo(u.Aggregate.UUID()) {
 			continue
 		}
 		f.Event, f.Detail = outbox.IDFromUUID(id), u.Problem+"; "+deadLetter.Detail

@@ -36,9 +36,9 @@ type DeadLetter struct {
 	Detail string
 }
 
-// isOf reports whether the dead letter may be of an event of the aggregate: an id may be given to
+// mayBelongTo reports whether the dead letter may be of an event of the aggregate: an id may be given to
 // events of two.
-func (d *DeadLetter) isOf(aggregate gocql.UUID) bool {
+func (d *DeadLetter) mayBelongTo(aggregate gocql.UUID) bool {
 	return d.Aggregate.IsZero() || d.Aggregate.UUID() == aggregate
 }
 

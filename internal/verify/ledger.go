@@ -281,7 +281,7 @@ func (l *Ledger) Rows() iter.Seq[Row] {
 	return func(yield func(Row) bool) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		for _, n := range l.sorted() {
+		for _, n := range l.sortedEvents() {
 			e := l.events.At(n)
 			if e.written == 0 {
 				continue
@@ -414,8 +414,8 @@ func (l *Ledger) Last() (written time.Time, epoch int64) {
 	return written, epoch
 }
 
-// sorted returns the events by aggregate and sequence. The lock must be held.
-func (l *Ledger) sorted() []uint32 {
+// sortedEvents returns the events by aggregate and sequence. The lock must be held.
+func (l *Ledger) sortedEvents() []uint32 {
 	order := make([]uint32, l.events.Len())
 	for i := range order {
 		order[i] = uint32(i)

@@ -150,7 +150,7 @@ func (s *Scan) retry(ctx context.Context, n int, limit *rate.Limiter) (Range, er
 		if ctx.Err() != nil {
 			return r, context.Cause(ctx)
 		}
-		if attempt == scanAttempts || refused(err) {
+		if attempt == scanAttempts || isRefused(err) {
 			return r, fmt.Errorf("scan %s: %w", s.Table, err)
 		}
 		if err := retry.Wait(ctx, retry.Backoff(scanRetryMin, scanRetryMax, attempt)); err != nil {
@@ -159,8 +159,8 @@ func (s *Scan) retry(ctx context.Context, n int, limit *rate.Limiter) (Range, er
 	}
 }
 
-// refused reports whether the server will never execute the statement.
-func refused(err error) bool {
+// isRefused reports whether the server will never execute the statement.
+func isRefused(err error) bool {
 	switch cqlcode.Of(err) {
 	case gocql.ErrCodeSyntax, gocql.ErrCodeInvalid, gocql.ErrCodeUnauthorized, gocql.ErrCodeConfig, gocql.ErrCodeCredentials:
 		return true
@@ -254,7 +254,7 @@ func (s *Scan) walkRows(ctx context.Context, limit *rate.Limiter, each func(row 
 		}
 		var bad *Unreadable
 		if problem != nil {
-			bad = &Unreadable{row.Aggregate, row.Seq, problemOf(problem), s.deadLetterIDs(&row, typeWritten)}
+			bad = &Unreadable{row.Aggregate, row.Seq, describeProblem(problem), s.deadLetterIDs(&row, typeWritten)}
 		}
 		err = each(&row, bad)
 	}
@@ -268,8 +268,8 @@ func (s *Scan) walkRows(ctx context.Context, limit *rate.Limiter, each func(row 
 	return limit.WaitN(ctx, waiting)
 }
 
-// problemOf returns why a row is not an event.
-func problemOf(err error) string {
+// describeProblem returns why a row is not an event.
+func describeProblem(err error) string {
 	if e, ok := errors.AsType[*rows.RowError](err); ok {
 		return e.Column + " " + e.Problem
 	}

@@ -7,8 +7,8 @@ type verifierMetrics struct {
 	rows, repaired, errors             *prometheus.CounterVec
 }
 
-// passed sets the metrics of the last full pass over a table, if there was one.
-func (m *verifierMetrics) passed(table string, p *PassState) {
+// setLastPass sets the metrics of the last full pass over a table, if there was one.
+func (m *verifierMetrics) setLastPass(table string, p *PassState) {
 	if !p.LastPass.IsZero() {
 		m.until.WithLabelValues(table).Set(float64(p.Verified.UnixMicro()) / 1e6)
 		m.lastPass.WithLabelValues(table).Set(float64(p.LastPass.UnixMicro()) / 1e6)

@@ -107,7 +107,7 @@ func (p *pass) run(ctx context.Context) error {
 	took := time.Since(p.v.progress[table].Began)
 	m.duration.WithLabelValues(table).Set(took.Seconds())
 	p.v.log.Info("verification pass finished", "table", table, "rows_checked", p.checked, "missing", n, "verified_until", p.until.UTC(), "took", took.Round(time.Second))
-	return p.finished(ctx, n)
+	return p.recordFinished(ctx, n)
 }
 
 // segment checks ranges and returns their number, which is lower than requested if the
@@ -141,7 +141,7 @@ func (p *pass) segment(ctx context.Context, from, ranges int) (n int, err error)
 		if err := p.confirmDue(ctx); err != nil {
 			return ranges, err
 		}
-		if err := p.verified(ctx, i+1); err != nil {
+		if err := p.recordVerified(ctx, i+1); err != nil {
 			return ranges, err
 		}
 	}
@@ -194,7 +194,7 @@ func (p *pass) readRange(ctx context.Context, n int) error {
 		switch {
 		case err == nil, own != nil, ctx.Err() != nil:
 			return err
-		case attempt == scanAttempts || refused(err):
+		case attempt == scanAttempts || isRefused(err):
 			return fmt.Errorf("scan %s: %w", p.t.name(), err)
 		}
 		if err := retry.Wait(ctx, retry.Backoff(scanRetryMin, scanRetryMax, attempt)); err != nil {
@@ -282,7 +282,7 @@ func (p *pass) confirm(ctx context.Context) error {
 	}
 	if p.t.DeadLetters != nil && len(ids) > 0 {
 		if err := p.t.DeadLetters.Read(ctx, began, ids, func(l DeadLetter) {
-			if r, ok := missing[l.Event]; ok && l.isOf(r.Aggregate.UUID()) {
+			if r, ok := missing[l.Event]; ok && l.mayBelongTo(r.Aggregate.UUID()) {
 				delete(missing, l.Event)
 				p.count("dead_letter", 1)
 			}

@@ -95,7 +95,7 @@ func (v *Verifier) load(ctx context.Context) error {
 		}
 		v.progress[name] = p
 		v.metrics.missing.WithLabelValues(name).Set(float64(p.Missing))
-		v.metrics.passed(name, p)
+		v.metrics.setLastPass(name, p)
 	}
 	return nil
 }
@@ -144,8 +144,8 @@ func (p *pass) resume() int {
 	return 0
 }
 
-// verified records that the first done ranges are verified, unless there are suspects.
-func (p *pass) verified(ctx context.Context, done int) error {
+// recordVerified records that the first done ranges are verified, unless there are suspects.
+func (p *pass) recordVerified(ctx context.Context, done int) error {
 	if len(p.suspects) > 0 || p.lostAll > 0 {
 		return nil
 	}
@@ -166,10 +166,10 @@ func (p *pass) earliest(passed time.Time) time.Time {
 	return p.until
 }
 
-// finished records a full pass.
-func (p *pass) finished(ctx context.Context, missing int) error {
+// recordFinished records a full pass.
+func (p *pass) recordFinished(ctx context.Context, missing int) error {
 	at := p.v.progress[p.t.name()]
 	*at = PassState{Ranges: p.all, Began: at.Began, LastPass: time.Now().UTC(), Verified: p.until.UTC(), Missing: missing}
-	p.v.metrics.passed(p.t.name(), at)
+	p.v.metrics.setLastPass(p.t.name(), at)
 	return p.v.save(ctx)
 }

@@ -115,7 +115,7 @@ func (f *Fence) advance(ctx context.Context, s step) (Outcome, error) {
 			have, _, err = f.last(ctx, s.Key)
 		}
 		if attempt.Invalid(err) {
-			return Unknown, f.refused(s, err)
+			return Unknown, f.newRefusal(s, err)
 		}
 		next := cond
 		if err == nil {
@@ -152,8 +152,8 @@ func (f *Fence) advance(ctx context.Context, s step) (Outcome, error) {
 	}
 }
 
-// refused returns the error for a statement that the database cannot execute.
-func (f *Fence) refused(s step, err error) error {
+// newRefusal returns the error for a statement that the database cannot execute.
+func (f *Fence) newRefusal(s step, err error) error {
 	if c, ok := attempt.Code(err); ok && c == gocql.ErrCodeInvalid && len(s.entries) > 0 {
 		return fmt.Errorf("inbox: event %d of %s %v is refused: %w; correct the statements of the effect: they may write only the partition of its key in %s", s.Sequence, f.table, s.Key, err, f.table)
 	}

@@ -535,12 +535,12 @@ func (k *consumer) extend(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			k.opts.Logger.Warn("failed to extend leases", "subscription", k.name, "messages", len(items), "err", err)
 		}
-		k.extended(items, results, now)
+		k.recordExtensions(items, results, now)
 	}
 }
 
-// extended records the results of extensions, and ends the handlers of lost leases.
-func (k *consumer) extended(items []Settling, results []SettleResult, now time.Time) {
+// recordExtensions records the results of extensions, and ends the handlers of lost leases.
+func (k *consumer) recordExtensions(items []Settling, results []SettleResult, now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for i := range items {

@@ -144,7 +144,7 @@ func action[T any](s *Server, a subscriptions.Action, summary, effect string) {
 			return nil, s.fail(ctx, in.Name, err)
 		}
 		encoded := wire.AppendResults(append(make([]byte, 0, 16*len(results)+16), `{"results":`...), results)
-		if p := unsettled(results); p != nil {
+		if p := findUnsettled(results); p != nil {
 			p.Results = json.RawMessage(encoded[len(`{"results":`):])
 			return nil, p
 		}
@@ -159,13 +159,13 @@ func (s *Server) settle(ctx context.Context, name string, actions []subscription
 		err = fmt.Errorf("%d results for %d receipts: %w", len(results), len(actions), subscriptions.ErrUnavailable)
 	}
 	if err == nil {
-		s.streams.settled(actions, results)
+		s.streams.freePlaces(actions, results)
 	}
 	return results, err
 }
 
-// unsettled returns the problem of results that are not all ok; nil if they are.
-func unsettled(results []subscriptions.Result) *problem {
+// findUnsettled returns the problem of results that are not all ok; nil if they are.
+func findUnsettled(results []subscriptions.Result) *problem {
 	count := map[subscriptions.Code]int{}
 	for i := range results {
 		if results[i].Code != subscriptions.CodeOK {
@@ -255,15 +255,15 @@ func (s *Server) take(ctx context.Context, name string, r subscriptions.Receive,
 		s.release(name, messages)
 		return nil, ctx.Err()
 	}
-	s.spans.Received(ctx, name, began, headersOf(messages))
+	s.spans.RecordReceive(ctx, name, began, eachHeaders(messages))
 	for i := 0; exact && i < len(messages); i++ {
 		messages[i].Event = messages[i].Exact()
 	}
 	return messages, err
 }
 
-// headersOf returns the headers of each message.
-func headersOf(messages []subscriptions.Message) iter.Seq[map[string]string] {
+// eachHeaders returns the headers of each message.
+func eachHeaders(messages []subscriptions.Message) iter.Seq[map[string]string] {
 	return func(yield func(map[string]string) bool) {
 		for i := range messages {
 			if !yield(messages[i].Headers) {

@@ -181,9 +181,9 @@ func newSubscriptionOutput(s *subscriptions.Subscription) *subscriptionOutput {
 	return &subscriptionOutput{httpapi.ETag(s.Version), newBody(s)}
 }
 
-// expected returns the version that a subscription has and that the headers permit to change: 0 is
+// expectedVersion returns the version that a subscription has and that the headers permit to change: 0 is
 // any, and subscriptions.Absent means that there is none.
-func (s *Server) expected(ctx context.Context, name string, h httpapi.Creation) (int64, error) {
+func (s *Server) expectedVersion(ctx context.Context, name string, h httpapi.Creation) (int64, error) {
 	p := invalidFields()
 	match, ok := httpapi.ParseMatch(h.IfMatch)
 	if !ok {
@@ -367,7 +367,7 @@ func (s *Server) put(ctx context.Context, in *putInput) (*putOutput, error) {
 	sub, err := decodeSubscription(in.Name, in.RawBody)
 	if err == nil {
 		seen := sub.Version
-		sub.Version, err = s.expected(ctx, in.Name, in.Creation)
+		sub.Version, err = s.expectedVersion(ctx, in.Name, in.Creation)
 		if errors.Is(err, subscriptions.ErrNotFound) || err == nil && seen != 0 && sub.Version != 0 && seen != sub.Version {
 			err = subscriptions.ErrVersion
 		}
@@ -388,7 +388,7 @@ func (s *Server) put(ctx context.Context, in *putInput) (*putOutput, error) {
 }
 
 func (s *Server) remove(ctx context.Context, in *deleteInput) (*struct{}, error) {
-	version, err := s.expected(ctx, in.Name, httpapi.Creation{Precondition: in.Precondition})
+	version, err := s.expectedVersion(ctx, in.Name, httpapi.Creation{Precondition: in.Precondition})
 	if err == nil {
 		err = s.cfg.Service.Delete(ctx, in.Name, version, principal(ctx))
 	}

@@ -88,7 +88,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	conf := httpapi.NewConfig(cli.Version, "Subscriptions", "Gives programs a queue over Kafka topics: receive, ack, nack, extend, reject. Delivery is at least once.", problems)
 	access.Describe(&conf)
 	s.api = humago.New(mux, conf)
-	s.api.UseMiddleware(httpapi.Traced(s.cfg.Tracer), s.observe, s.admit, httpapi.WholeBodies(func(ctx huma.Context, detail string) {
+	s.api.UseMiddleware(httpapi.TraceRequests(s.cfg.Tracer), s.observe, s.admit, httpapi.WholeBodies(func(ctx huma.Context, detail string) {
 		httpapi.Answer(ctx, newProblem(httpapi.TypeTooLarge, detail))
 	}), params.Judge(s.api))
 	own := s.api

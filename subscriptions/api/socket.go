@@ -237,7 +237,7 @@ func (c *session) settle(ctx context.Context, id string, actions []subscriptions
 		return
 	}
 	m := &reply{Type: "result", ID: id, Status: http.StatusOK, Results: wire.AppendResults(nil, results)}
-	if p := unsettled(results); p != nil {
+	if p := findUnsettled(results); p != nil {
 		m.Status, m.Detail = p.Status, p.Detail
 	}
 	c.reply(ctx, m)

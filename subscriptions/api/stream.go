@@ -160,9 +160,9 @@ func (s *streams) close(w *window) {
 	}
 }
 
-// settled frees the places of receipts whose deliveries have ended, and moves the ends of
+// freePlaces frees the places of receipts whose deliveries have ended, and moves the ends of
 // extended ones. Its cost does not depend on the number of streams.
-func (s *streams) settled(actions []subscriptions.Settle, results []subscriptions.Result) {
+func (s *streams) freePlaces(actions []subscriptions.Settle, results []subscriptions.Result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.mu.of) == 0 {
@@ -178,7 +178,7 @@ func (s *streams) settled(actions []subscriptions.Settle, results []subscription
 			w.extend(actions[i].Receipt, results[i].LeaseUntil)
 		case code == subscriptions.CodeOK, code == subscriptions.CodeLeaseExpired:
 			delete(s.mu.of, actions[i].Receipt)
-			w.settled(actions[i].Receipt)
+			w.freePlace(actions[i].Receipt)
 		}
 	}
 }
@@ -189,7 +189,7 @@ func (w *window) extend(receipt string, until time.Time) {
 	w.mu.leases[receipt] = until
 }
 
-func (w *window) settled(receipt string) {
+func (w *window) freePlace(receipt string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.mu.leases, receipt)

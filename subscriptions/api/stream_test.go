@@ -314,7 +314,7 @@ func TestStreams_SettledByReceipt(t *testing.T) {
 	until := time.Now().Add(time.Hour)
 	s.add(one, []subscriptions.Message{{Receipt: "a", LeaseUntil: until}, {Receipt: "b", LeaseUntil: until}})
 	s.add(two, []subscriptions.Message{{Receipt: "c", LeaseUntil: until}, {LeaseUntil: until}})
-	s.settled([]subscriptions.Settle{{Action: subscriptions.ActionAck, Receipt: "a"}, {Action: subscriptions.ActionAck, Receipt: "unknown"}, {Action: subscriptions.ActionNack, Receipt: "c"}},
+	s.freePlaces([]subscriptions.Settle{{Action: subscriptions.ActionAck, Receipt: "a"}, {Action: subscriptions.ActionAck, Receipt: "unknown"}, {Action: subscriptions.ActionNack, Receipt: "c"}},
 		[]subscriptions.Result{{Code: subscriptions.CodeOK}, {Code: subscriptions.CodeOK}, {Code: subscriptions.CodeUnknown}})
 	if a, _ := one.free(); a != 1 {
 		t.Errorf("%d places of the first stream are free, want 1", a)

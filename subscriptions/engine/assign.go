@@ -28,8 +28,8 @@ type committed struct {
 // loaders is the number of partitions that are loaded concurrently.
 const loaders = 8
 
-// assigned adds the partitions; starts loads them.
-func (g *group) assigned(_ context.Context, _ *kgo.Client, came map[string][]int32) {
+// addPartitions adds the partitions; starts loads them.
+func (g *group) addPartitions(_ context.Context, _ *kgo.Client, came map[string][]int32) {
 	g.session.begin()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -124,7 +124,7 @@ func (g *group) load(ctx context.Context, p *partition, c committed, reset bool)
 		}
 		if ctx.Err() == nil {
 			g.log.Warn("failed to load a partition; retrying", "topic", p.topic, "partition", p.number, "err", err)
-			g.failed(err)
+			g.recordFailure(err)
 		}
 		if err := retry.Wait(ctx, retry.Backoff(100*time.Millisecond, 5*time.Second, n)); err != nil {
 			return 0, err
@@ -178,11 +178,11 @@ func (g *group) tryLoad(ctx context.Context, p *partition, c committed) (l loade
 	s.HandOver, s.Held = h.HandOver, true
 	cfg := g.queueConfig()
 	if cfg.Strict {
-		if s.Blocked, err = g.blocked(ctx, p, s.Origin); err != nil {
+		if s.Blocked, err = g.readBlocked(ctx, p, s.Origin); err != nil {
 			return l, err
 		}
 	}
-	s.Keys, s.Turn = g.keys, func(key string) { go p.locked(func(q *queue.Queue) { q.Turn(key) }) } // called by another partition
+	s.Keys, s.Turn = g.keys, func(key string) { go p.withQueue(func(q *queue.Queue) { q.Turn(key) }) } // called by another partition
 	return loaded{queue.New(cfg, s), epoch, append(h.Epochs, leaseEpoch{epoch, h.Last + 1}), inherited}, nil
 }
 
@@ -194,13 +194,13 @@ func (g *group) begins(ctx context.Context, p *partition) (int64, error) {
 		return 0, err
 	}
 	if since.IsZero() {
-		return g.offsetOf(ctx, p, subscriptions.StartEarliest, time.Time{})
+		return g.findOffset(ctx, p, subscriptions.StartEarliest, time.Time{})
 	}
-	return g.offsetOf(ctx, p, "", since)
+	return g.findOffset(ctx, p, "", since)
 }
 
-// offsetOf returns the offset of a time, of the beginning with StartEarliest.
-func (g *group) offsetOf(ctx context.Context, p *partition, to string, at time.Time) (int64, error) {
+// findOffset returns the offset of a time, of the beginning with StartEarliest.
+func (g *group) findOffset(ctx context.Context, p *partition, to string, at time.Time) (int64, error) {
 	if to == subscriptions.StartEarliest {
 		first, err := g.adm.ListStartOffsets(ctx, p.topic)
 		if err != nil {
@@ -239,13 +239,13 @@ func (g *group) sought(ctx context.Context, p *partition, seek *store.Seek) (int
 	case "offset":
 		return seek.Offset, nil
 	case subscriptions.StartEarliest, subscriptions.StartLatest:
-		return g.offsetOf(ctx, p, seek.To, seek.At)
+		return g.findOffset(ctx, p, seek.To, seek.At)
 	}
 	at, err := time.Parse(time.RFC3339, seek.To)
 	if err != nil {
 		return 0, err
 	}
-	return g.offsetOf(ctx, p, "", at)
+	return g.findOffset(ctx, p, "", at)
 }
 
 // reload closes a partition that this instance still owns and opens it again, after a seek
@@ -277,7 +277,7 @@ func (g *group) reloadFrom(old *partition, change func(*committed)) {
 				}
 				return
 			}
-			g.failed(err)
+			g.recordFailure(err)
 			if retry.Wait(p.ctx, retry.Backoff(100*time.Millisecond, 5*time.Second, n)) != nil {
 				return
 			}
@@ -302,10 +302,10 @@ func (g *group) fetch(p *partition) (committed, error) {
 	return committed{offset: o.At, metadata: o.Metadata}, nil
 }
 
-// fenced closes a partition of which another instance is the owner, as the coordinator or
+// closeFenced closes a partition of which another instance is the owner, as the coordinator or
 // the database reports. The client learns of it, too; if it does not, the partition is
 // still this instance's and is loaded again.
-func (g *group) fenced(p *partition) {
+func (g *group) closeFenced(p *partition) {
 	p.close()
 	go func() {
 		if retry.Wait(g.work, sessionTimeout) == nil {
@@ -333,8 +333,8 @@ func (g *group) taken(lost map[string][]int32) (out []*partition) {
 	return out
 }
 
-// revoked ends the partitions in order: no new leases, running actions end, release.
-func (g *group) revoked(lost map[string][]int32) {
+// endPartitions ends the partitions in order: no new leases, running actions end, release.
+func (g *group) endPartitions(lost map[string][]int32) {
 	g.drain(g.taken(lost))
 	g.release(lost)
 }

@@ -46,7 +46,7 @@ func (k *keyBalancer) Balance(b *kgo.ConsumerBalancer, topics map[string]int32) 
 			}
 		}
 	}
-	units, most := unitsOf(topics)
+	units, most := countUnits(topics)
 	if units < most {
 		level := slog.LevelInfo
 		if units < len(members) {
@@ -62,9 +62,9 @@ func (k *keyBalancer) Balance(b *kgo.ConsumerBalancer, topics map[string]int32) 
 	return plan
 }
 
-// unitsOf returns the greatest common divisor of the numbers of partitions, and the greatest
+// countUnits returns the greatest common divisor of the numbers of partitions, and the greatest
 // number.
-func unitsOf(topics map[string]int32) (units, most int) {
+func countUnits(topics map[string]int32) (units, most int) {
 	for _, n := range topics {
 		most = max(most, int(n))
 		a, b := units, int(n)

@@ -18,7 +18,7 @@ func TestUnitsOf(t *testing.T) {
 		for i, n := range tt.counts {
 			topics[string(rune('a'+i))] = n
 		}
-		if units, most := unitsOf(topics); units != tt.units || most != tt.most {
+		if units, most := countUnits(topics); units != tt.units || most != tt.most {
 			t.Errorf("%v: %d units, at most %d partitions, want %d and %d", tt.counts, units, most, tt.units, tt.most)
 		}
 	}
@@ -52,7 +52,7 @@ func TestAssign_OneOwnerOfEachKey(t *testing.T) {
 			if len(members) == 0 || rapid.Bool().Draw(t, "joins") {
 				members = append(members, groupMember{generation: -1})
 			}
-			units, _ := unitsOf(topics)
+			units, _ := countUnits(topics)
 			total := 0
 			for _, n := range topics {
 				total += int(n)

@@ -89,7 +89,7 @@ func (b *beginning) compare(ctx context.Context) (err error) {
 func (b *beginning) start(ctx context.Context) (s queue.Start, err error) {
 	s = queue.Start{At: time.Now(), Offset: b.committed.offset, Settled: b.settled, Origin: b.origin}
 	r := b.resource.Load()
-	seek, wanted := r.SeekOf(b.p.topic, b.p.number)
+	seek, wanted := r.FindSeek(b.p.topic, b.p.number)
 	switch { // a seek that is part of the position
 	case b.committed.offset >= 0 && !b.ours:
 		s.Origin.Seek = seek.Version // another program has set the offset, which is newer than all seeks
@@ -250,7 +250,7 @@ func (b *beginning) commitStart(ctx context.Context, s queue.Start) error {
 
 // removeRows removes all rows. Replays end with them.
 func (b *beginning) removeRows(ctx context.Context, reason string) error {
-	if err := b.moved(ctx, b.rows, reason); err != nil {
+	if err := b.suspendReplays(ctx, b.rows, reason); err != nil {
 		return err
 	}
 	b.rows = nil

@@ -51,12 +51,12 @@ func newBreaker(g *group, to string) *breaker {
 	b.mu.failed = make(map[place]uint64)
 	// The metrics of the subscription replace those of the breaker.
 	cfg := circuit.Config{Failures: breakerFailures, MinCalls: 1 << 30, Open: firstProbe, Probes: 1}.WithDefaults()
-	b.Breaker = circuit.New(cfg, g.log.With("to", to), circuit.NewMetrics("push", "push target"), b.changed)
+	b.Breaker = circuit.New(cfg, g.log.With("to", to), circuit.NewMetrics("push", "push target"), b.setNextProbe)
 	return b
 }
 
-// changed sets the time of the next probe.
-func (b *breaker) changed(s circuit.Status) {
+// setNextProbe sets the time of the next probe.
+func (b *breaker) setNextProbe(s circuit.Status) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch s.State {
@@ -149,7 +149,7 @@ func (b *breaker) status() *subscriptions.BreakerStatus {
 		b.mu.Lock()
 		out.NextProbe = b.mu.until.UTC()
 		b.mu.Unlock()
-		out.Cause = textOf(s.Why())
+		out.Cause = formatError(s.Why())
 	}
 	return out
 }

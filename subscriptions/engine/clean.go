@@ -31,7 +31,7 @@ func (e *Engine) cleaner(ctx context.Context) {
 }
 
 func (e *Engine) clean(ctx context.Context) error {
-	all, err := e.cfg.Store.Deleted(ctx)
+	all, err := e.cfg.Store.ListDeleted(ctx)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (e *Engine) clean(ctx context.Context) error {
 		if r, err := adm.DeleteGroup(ctx, d.Incarnation); err != nil || r.Err != nil && !errors.Is(r.Err, kerr.GroupIDNotFound) {
 			return fmt.Errorf("delete group %s: %w", d.Incarnation, errors.Join(err, r.Err))
 		}
-		replayer := deadletter.Replayer{Table: (&subscriptions.Subscription{Name: nameOf(d.Incarnation)}).DeadLetterTable(), Owner: d.Incarnation, Store: e.cfg.DeadLetters}
+		replayer := deadletter.Replayer{Table: (&subscriptions.Subscription{Name: subscriptionName(d.Incarnation)}).DeadLetterTable(), Owner: d.Incarnation, Store: e.cfg.DeadLetters}
 		if err := replayer.End(ctx, e.cfg.DeadLetters.Chains); err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (e *Engine) refuse(ctx context.Context) error {
 		return err
 	}
 	for _, table := range tables {
-		name, ok := dlq.SubscriptionOf(table)
+		name, ok := dlq.ParseSubscription(table)
 		if !ok || slices.ContainsFunc(all, func(r store.Resource) bool { return r.Name == name }) {
 			continue
 		}

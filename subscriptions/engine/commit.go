@@ -22,7 +22,7 @@ func (g *group) committer(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if g.commitNow(ctx, g.owned()) {
+		if g.commitNow(ctx, g.ownedPartitions()) {
 			failures = 0
 			continue
 		}
@@ -60,17 +60,17 @@ func (g *group) commitNow(ctx context.Context, all []*partition) bool {
 	for p, err := range g.send(ctx, positions) {
 		switch {
 		case err == nil:
-			p.locked(func(q *queue.Queue) {
-				q.Committed(positions[p])
+			p.withQueue(func(q *queue.Queue) {
+				q.ConfirmPosition(positions[p])
 				p.mu.committed = time.Now()
 			})
 		case errors.Is(err, errFenced):
 			g.log.Warn("another instance owns the partition", "topic", p.topic, "partition", p.number)
-			g.fenced(p)
+			g.closeFenced(p)
 		default:
 			done = false
 			g.log.Warn("failed to commit a position; retrying", "topic", p.topic, "partition", p.number, "err", err)
-			p.locked(func(q *queue.Queue) { q.Uncertain(positions[p]) })
+			p.withQueue(func(q *queue.Queue) { q.Uncertain(positions[p]) })
 		}
 	}
 	return done
@@ -115,7 +115,7 @@ func (g *group) send(ctx context.Context, positions map[*partition]queue.Positio
 		return results
 	}
 	for i := range resp.Topics {
-		topic := topicOf(req, &resp.Topics[i])
+		topic := commitTopic(req, &resp.Topics[i])
 		for _, rp := range resp.Topics[i].Partitions {
 			if p := byPlace[topicPartition{topic, rp.Partition}]; p != nil {
 				results[p] = commitError(rp.ErrorCode)
@@ -125,8 +125,8 @@ func (g *group) send(ctx context.Context, positions map[*partition]queue.Positio
 	return results
 }
 
-// topicOf returns the name of a topic in a response, which may have its id only.
-func topicOf(req *kmsg.OffsetCommitRequest, t *kmsg.OffsetCommitResponseTopic) string {
+// commitTopic returns the name of a topic in a response, which may have its id only.
+func commitTopic(req *kmsg.OffsetCommitRequest, t *kmsg.OffsetCommitResponseTopic) string {
 	if t.Topic == "" {
 		for i := range req.Topics {
 			if req.Topics[i].TopicID == t.TopicID {

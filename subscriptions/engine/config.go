@@ -72,7 +72,7 @@ type Store interface {
 	ReceiptKey(ctx context.Context) ([]byte, error)
 	Report(ctx context.Context, name string, i subscriptions.InstanceStatus) error
 	Instances(ctx context.Context, name string) ([]subscriptions.InstanceStatus, error)
-	Deleted(ctx context.Context) ([]store.Deleted, error)
+	ListDeleted(ctx context.Context) ([]store.Deleted, error)
 	Clean(ctx context.Context, incarnation string) error
 	Messages
 }

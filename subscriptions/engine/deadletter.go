@@ -35,7 +35,7 @@ func (g *group) deadLetter(ctx context.Context, p *partition, d *queue.DeadLette
 	}
 	if d.DeadLetter != (gocql.UUID{}) {
 		reason, details := queue.CutDetails(d.Error)
-		err := g.replayer.Failed(ctx, d.DeadLetter, dlq.Failure{Class: class, Text: reason, Chain: deadletter.Lines(details), Attempts: d.Attempts})
+		err := g.replayer.FailReplay(ctx, d.DeadLetter, dlq.Failure{Class: class, Text: reason, Chain: deadletter.Lines(details), Attempts: d.Attempts})
 		if err == nil {
 			g.metrics.deadLettered.Inc()
 		}
@@ -110,7 +110,7 @@ func (g *group) blocking(ctx context.Context) (map[gocql.UUID]blocking, error) {
 			continue
 		}
 		if rec, err := deadletter.Record(&l); err == nil {
-			out[id] = blocking{topicPartition{rec.Topic, rec.Partition}, queue.Blocked{Key: recordOf(rec).Key, Offset: rec.Offset, At: rec.Timestamp}, at.TopicID, at.Generation}
+			out[id] = blocking{topicPartition{rec.Topic, rec.Partition}, queue.Blocked{Key: newQueueRecord(rec).Key, Offset: rec.Offset, At: rec.Timestamp}, at.TopicID, at.Generation}
 		}
 	}
 	g.mu.Lock()
@@ -119,9 +119,9 @@ func (g *group) blocking(ctx context.Context) (map[gocql.UUID]blocking, error) {
 	return out, nil
 }
 
-// blocked returns the open dead letters for a partition: the key of each is blocked in all
+// readBlocked returns the open dead letters for a partition: the key of each is blocked in all
 // partitions. Only those of its generation are messages that the partition has.
-func (g *group) blocked(ctx context.Context, p *partition, of position.Origin) (out []queue.Blocked, err error) {
+func (g *group) readBlocked(ctx context.Context, p *partition, of position.Origin) (out []queue.Blocked, err error) {
 	all, err := g.blocking(ctx)
 	for _, b := range all {
 		if b.topicPartition == (topicPartition{}) {
@@ -138,14 +138,14 @@ func (g *group) blocked(ctx context.Context, p *partition, of position.Origin) (
 // unblock frees the keys whose dead letters are closed or released. Only subscriptions
 // with strict order have such keys.
 func (g *group) unblock(ctx context.Context) {
-	waiting := g.keys.Blocked()
+	waiting := g.keys.BlockedKeys()
 	if len(waiting) == 0 {
 		return
 	}
 	all, err := g.blocking(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			g.failed(err)
+			g.recordFailure(err)
 		}
 		return
 	}
@@ -158,8 +158,8 @@ func (g *group) unblock(ctx context.Context) {
 			continue
 		}
 		g.keys.Free(key)
-		for _, p := range g.owned() {
-			p.locked(func(q *queue.Queue) { q.Turn(key) })
+		for _, p := range g.ownedPartitions() {
+			p.withQueue(func(q *queue.Queue) { q.Turn(key) })
 		}
 	}
 }

@@ -121,7 +121,7 @@ func (e *Engine) reconcile(ctx context.Context, all []store.Resource) {
 		g := e.mu.groups[r.Name]
 		switch {
 		case g == nil:
-		case g.ended():
+		case g.hasEnded():
 			delete(e.mu.groups, r.Name)
 		case g.update(r):
 			continue
@@ -135,7 +135,7 @@ func (e *Engine) reconcile(ctx context.Context, all []store.Resource) {
 	}
 	for name, g := range e.mu.groups {
 		if !want[name] {
-			if g.ended() {
+			if g.hasEnded() {
 				delete(e.mu.groups, name)
 			}
 			g.stop()

@@ -89,7 +89,7 @@ func newGroup(e *Engine, r store.Resource) *group {
 	return g
 }
 
-func (g *group) ended() bool {
+func (g *group) hasEnded() bool {
 	select {
 	case <-g.done:
 		return true
@@ -118,7 +118,7 @@ func (g *group) update(r store.Resource) bool {
 	if r.Version == old.Version {
 		return true
 	}
-	for _, p := range g.owned() {
+	for _, p := range g.ownedPartitions() {
 		g.refresh(p)
 	}
 	if old.Paused && !r.Paused {
@@ -131,9 +131,9 @@ func (g *group) update(r store.Resource) bool {
 // it when it is open.
 func (g *group) refresh(p *partition) {
 	r := g.resource.Load()
-	seek, ok := r.SeekOf(p.topic, p.number)
+	seek, ok := r.FindSeek(p.topic, p.number)
 	behind := false
-	p.locked(func(q *queue.Queue) {
+	p.withQueue(func(q *queue.Queue) {
 		q.SetConfig(g.queueConfig())
 		behind = ok && q.Counts().Origin.Seek < seek.Version
 	})
@@ -159,7 +159,7 @@ func (g *group) run(ctx context.Context) {
 	defer cancel()
 	if err := g.open(); err != nil {
 		g.log.Error("this process does not run the subscription", "err", err)
-		g.failed(err)
+		g.recordFailure(err)
 		g.report(ctx)
 		<-g.stopping
 		return
@@ -176,7 +176,7 @@ func (g *group) run(ctx context.Context) {
 	go func() { defer close(polled); g.read(ctx) }()
 	<-g.stopping
 	g.waiting.close()
-	all := g.owned()
+	all := g.ownedPartitions()
 	g.drain(all)
 	cancel()
 	g.kick()
@@ -213,8 +213,8 @@ func (g *group) open() (err error) {
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
 		kgo.SessionTimeout(sessionTimeout), kgo.RebalanceTimeout(rebalanceTimeout), kgo.MetadataMaxAge(metadataAge), kgo.FetchMaxBytes(fetchBytes), kgo.FetchMaxPartitionBytes(fetchBytes / 4),
 		kgo.FetchMaxWait(fetchWait),
-		kgo.OnPartitionsAssigned(g.assigned), kgo.OnOffsetsFetched(g.offsetsFetched), kgo.AdjustFetchOffsetsFn(g.starts),
-		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, lost map[string][]int32) { g.revoked(lost) }),
+		kgo.OnPartitionsAssigned(g.addPartitions), kgo.OnOffsetsFetched(g.offsetsFetched), kgo.AdjustFetchOffsetsFn(g.starts),
+		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, lost map[string][]int32) { g.endPartitions(lost) }),
 		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, lost map[string][]int32) { g.lost(lost) }),
 		kgo.WithHooks(&g.session),
 	}
@@ -318,9 +318,9 @@ func (g *group) event(ctx context.Context, rec *kgo.Record) (kafkarecord.Event, 
 	return e, nil
 }
 
-// recordOf returns a record for the queue. Its key is that of the record, which the partition
+// newQueueRecord returns a record for the queue. Its key is that of the record, which the partition
 // depends on: the aggregate id of an event without a partition key of its own.
-func recordOf(rec *kgo.Record) queue.Record {
+func newQueueRecord(rec *kgo.Record) queue.Record {
 	out := queue.Record{Record: rec, Key: string(rec.Key)}
 	if out.Key == "" {
 		out.Key = header(rec, outbox.HeaderSubject)
@@ -342,8 +342,8 @@ func header(rec *kgo.Record, key string) string {
 	return ""
 }
 
-// owned returns the partitions, sorted by topic and number.
-func (g *group) owned() []*partition {
+// ownedPartitions returns the partitions, sorted by topic and number.
+func (g *group) ownedPartitions() []*partition {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.mu.order
@@ -369,7 +369,7 @@ func (g *group) setLocked(tp topicPartition, p *partition) {
 	g.mu.order = order // readers keep the former one
 }
 
-func (g *group) failed(err error) {
+func (g *group) recordFailure(err error) {
 	g.mu.Lock()
 	g.mu.problem = err.Error()
 	g.mu.Unlock()
@@ -412,7 +412,7 @@ func (g *group) clock(ctx context.Context) {
 	for {
 		next := time.Now().Add(time.Second)
 		g.target.Store(next.UnixNano())
-		for _, p := range g.owned() {
+		for _, p := range g.ownedPartitions() {
 			after, ok := p.apply(func(q *queue.Queue) {
 				now := time.Now()
 				g.metrics.expired.Add(float64(q.Expire(now)))

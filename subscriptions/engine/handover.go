@@ -104,13 +104,13 @@ func (p *partition) open(ctx context.Context) error {
 			break
 		}
 		if errors.Is(err, store.ErrFenced) {
-			p.g.fenced(p)
+			p.g.closeFenced(p)
 			return nil
 		}
 		if p.staying.Err() != nil {
 			return nil
 		}
-		p.g.failed(err)
+		p.g.recordFailure(err)
 		if err := retry.Wait(ctx, retry.Backoff(100*time.Millisecond, 5*time.Second, n)); err != nil && p.staying.Err() == nil {
 			return err
 		}
@@ -121,7 +121,7 @@ func (p *partition) open(ctx context.Context) error {
 		p.mu.q, p.mu.loaded = q, nil
 	}
 	p.mu.Unlock()
-	p.locked(func(*queue.Queue) {})
+	p.withQueue(func(*queue.Queue) {})
 	p.g.refresh(p) // the subscription may have changed since it was loaded
 	p.g.kick()
 	return nil

@@ -439,7 +439,7 @@ func TestEngine_HandOverOnlyOfLeasesWithReceipts(t *testing.T) {
 						cancel()
 						return
 					}
-					for _, p := range g.owned() {
+					for _, p := range g.ownedPartitions() {
 						p.mu.Lock()
 						p.mu.leaving = true
 						p.mu.Unlock()

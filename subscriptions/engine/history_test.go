@@ -345,7 +345,7 @@ func (p *process) dump(t *testing.T) {
 	t.Helper()
 	for _, g := range p.running() {
 		t.Logf("%s: session %v", p.name, g.session.valid(time.Now()))
-		for _, o := range g.owned() {
+		for _, o := range g.ownedPartitions() {
 			o.mu.Lock()
 			if o.mu.q == nil {
 				t.Logf("  %s/%d is not loaded, closed %v", o.topic, o.number, o.mu.closed)

@@ -151,7 +151,7 @@ func TestEngine_KeysAfterMorePartitions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, part := range g.owned() {
+			for _, part := range g.ownedPartitions() {
 				total++
 				if u := part.number % 2; units[u] != nil && units[u] != p {
 					t.Errorf("the keys of partition %d have two owners", part.number)

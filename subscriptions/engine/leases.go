@@ -18,7 +18,7 @@ func (e *Engine) Leases(ctx context.Context, name, cursor string, limit int) (su
 		return subscriptions.LeasePage{}, err
 	}
 	var all []subscriptions.Lease
-	for _, p := range g.owned() {
+	for _, p := range g.ownedPartitions() {
 		p.apply(func(q *queue.Queue) {
 			q.Expire(time.Now())
 			for _, l := range q.Leases() {
@@ -48,14 +48,14 @@ func (e *Engine) EndLease(ctx context.Context, name string, lease subscriptions.
 	}
 	c, found := newCall(1), false
 	if p := g.partition(topicPartition{lease.Topic, lease.Partition}); p != nil {
-		p.locked(func(q *queue.Queue) {
+		p.withQueue(func(q *queue.Queue) {
 			// Settle alone would report a lease that its consumer has ended before as ended again.
 			if q.LeasedAt(lease.Offset, lease.Number).IsZero() {
 				return
 			}
 			found = true
 			g.log.Info("an operator ends a lease", "lease", lease.String(), "action", action, "by", principal)
-			if o := q.Settle(lease.Offset, lease.Number, actionOf(action), time.Now(), 0, "rejected by "+principal, queue.Waiter{Call: c}); o != queue.Pending {
+			if o := q.Settle(lease.Offset, lease.Number, toQueueAction(action), time.Now(), 0, "rejected by "+principal, queue.Waiter{Call: c}); o != queue.Pending {
 				c.Done(0, o)
 			}
 		})

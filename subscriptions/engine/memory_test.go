@@ -371,7 +371,7 @@ func (m *memory) RequestedTables(context.Context) (out []string, err error) {
 	return out, err
 }
 
-func (m *memory) Deleted(context.Context) (out []store.Deleted, err error) {
+func (m *memory) ListDeleted(context.Context) (out []store.Deleted, err error) {
 	err = m.do("deleted", func() error { out = slices.Clone(m.deleted); return nil })
 	return out, err
 }

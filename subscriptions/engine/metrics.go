@@ -77,9 +77,9 @@ func (m *groupMetrics) remove() {
 	all.stuck.DeleteLabelValues(m.name)
 }
 
-// settled counts the results of a request. leased are the begins of the leases; an
+// countSettled counts the results of a request. leased are the begins of the leases; an
 // acknowledgement that is repeated has none, and is observed once.
-func (m *groupMetrics) settled(actions []subscriptions.Settle, results []subscriptions.Result, began time.Time, leased []time.Time) {
+func (m *groupMetrics) countSettled(actions []subscriptions.Settle, results []subscriptions.Result, began time.Time, leased []time.Time) {
 	acks, nacks := 0, 0
 	now := time.Now()
 	for i := range results {
@@ -133,7 +133,7 @@ func (l *levels) Collect(out chan<- prometheus.Metric) {
 		var sum queue.Counts
 		var oldest time.Time
 		open := int64(0)
-		for _, p := range g.owned() {
+		for _, p := range g.ownedPartitions() {
 			p.mu.Lock()
 			if q := p.mu.q; q != nil && !p.mu.closed {
 				c := q.Counts()
@@ -152,7 +152,7 @@ func (l *levels) Collect(out chan<- prometheus.Metric) {
 		if !oldest.IsZero() {
 			age = max(0, time.Since(oldest).Seconds())
 		}
-		if g.pusher.suspended() {
+		if g.pusher.isSuspended() {
 			suspended = 1
 		}
 		if g.resource.Load().Paused {

@@ -98,9 +98,9 @@ func newPartition(g *group, tp topicPartition) *partition {
 	return p
 }
 
-// locked calls f with the queue, unless the partition is not loaded or closed, and then
+// withQueue calls f with the queue, unless the partition is not loaded or closed, and then
 // starts what has become necessary.
-func (p *partition) locked(f func(q *queue.Queue)) bool {
+func (p *partition) withQueue(f func(q *queue.Queue)) bool {
 	follow, ok := p.apply(f)
 	if ok {
 		follow.start(p)
@@ -210,7 +210,7 @@ func (p *partition) addHeld() {
 		}
 		ok, err := p.selects(rec)
 		if p.ctx.Err() == nil {
-			p.add([]*kgo.Record{rec}, []queue.Record{selectedOf(rec, ok, err)})
+			p.add([]*kgo.Record{rec}, []queue.Record{newSelected(rec, ok, err)})
 		}
 	}
 }
@@ -222,7 +222,7 @@ func (p *partition) storeSkip(k subscriptions.Skip) {
 		if err == nil {
 			return
 		}
-		p.g.failed(err)
+		p.g.recordFailure(err)
 		_ = retry.Wait(p.ctx, retry.Backoff(100*time.Millisecond, 5*time.Second, n))
 	}
 }
@@ -235,7 +235,7 @@ func (p *partition) selects(rec *kgo.Record) (ok bool, err error) {
 		if !errors.Is(err, registry.ErrUnavailable) || p.ctx.Err() != nil {
 			return ok, err
 		}
-		if p.g.failed(err); first {
+		if p.g.recordFailure(err); first {
 			p.g.log.Warn("waiting for the schema registry", "topic", p.topic, "partition", p.number, "offset", rec.Offset, "err", err)
 		}
 		_ = retry.Wait(p.ctx, registry.RetryAfter)

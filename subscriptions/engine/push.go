@@ -122,7 +122,7 @@ func (u *pusher) deliver(l *leased, timeout time.Duration) {
 	event, err := u.g.event(ctx, l.Record)
 	cancel()
 	if errors.Is(err, registry.ErrUnavailable) {
-		u.g.failed(err)
+		u.g.recordFailure(err)
 		_ = retry.Wait(l.p.ctx, registry.RetryAfter) // with its place, so that it is not leased again immediately
 		<-u.slots
 		l.release()
@@ -188,9 +188,9 @@ func (u *pusher) await(l *leased, done <-chan error, timeout time.Duration) (err
 	u.stuck.Inc()
 	defer u.stuck.Dec()
 	u.g.log.Warn("the plugin hangs; its place and its key are blocked until it returns", "topic", l.p.topic, "partition", l.p.number, "offset", l.Offset)
-	u.g.failed(fmt.Errorf("push to %s: attempt %d of %s/%d, offset %d, has not returned after %s", u.g.resource.Load().Push.To, l.Attempt, l.p.topic, l.p.number, l.Offset, timeout))
+	u.g.recordFailure(fmt.Errorf("push to %s: attempt %d of %s/%d, offset %d, has not returned after %s", u.g.resource.Load().Push.To, l.Attempt, l.p.topic, l.p.number, l.Offset, timeout))
 	for {
-		l.p.locked(func(q *queue.Queue) {
+		l.p.withQueue(func(q *queue.Queue) {
 			now := time.Now()
 			q.Extend(l.Offset, l.Lease, now, now.Add(2*timeout))
 		})
@@ -212,10 +212,10 @@ func (u *pusher) settle(l *leased, err error, counts bool) {
 	action, delay, reason := queue.Ack, time.Duration(0), ""
 	r := u.g.resource.Load()
 	if err != nil {
-		reason = textOf(err)
-		u.g.failed(fmt.Errorf("push to %s: %s", r.Push.To, reason))
+		reason = formatError(err)
+		u.g.recordFailure(fmt.Errorf("push to %s: %s", r.Push.To, reason))
 		u.g.log.Debug("delivery failed", "topic", l.p.topic, "partition", l.p.number, "offset", l.Offset, "attempt", l.Attempt, "err", reason)
-		action, delay = queue.Nack, min(plugin.WaitOf(err), r.MaxBackoff)
+		action, delay = queue.Nack, min(plugin.RequestedWait(err), r.MaxBackoff)
 		switch {
 		case plugin.IsPermanent(err):
 			action = queue.Reject
@@ -223,18 +223,18 @@ func (u *pusher) settle(l *leased, err error, counts bool) {
 			action, delay = queue.Postpone, cmp.Or(delay, min(r.Backoff, maxPostponed))
 		}
 	}
-	l.p.locked(func(q *queue.Queue) {
+	l.p.withQueue(func(q *queue.Queue) {
 		q.Settle(l.Offset, l.Lease, action, time.Now(), delay, reason, queue.Waiter{Call: pushed{u.g.metrics, action, q.LeasedAt(l.Offset, l.Lease)}})
 	})
 }
 
-// textOf returns the stored form of an error, which is not empty.
-func textOf(err error) string {
+// formatError returns the stored form of an error, which is not empty.
+func formatError(err error) string {
 	s := subscriptions.Settle{Action: subscriptions.ActionReject, Reason: strings.ToValidUTF8(err.Error(), "\uFFFD")}
 	if s.Reason == "" {
 		s.Reason = fmt.Sprintf("an error of type %T without a text", err)
 	}
-	return reasonOf(&s)
+	return boundedReason(&s)
 }
 
 // pushed counts the confirmed result of a call.
@@ -264,8 +264,8 @@ func (u *pusher) breakerStatus() *subscriptions.BreakerStatus {
 	return u.breaker.status()
 }
 
-// suspended reports whether the destination is called by probes only.
-func (u *pusher) suspended() bool { return u != nil && u.breaker.Look().State != circuit.Closed }
+// isSuspended reports whether the destination is called by probes only.
+func (u *pusher) isSuspended() bool { return u != nil && u.breaker.Look().State != circuit.Closed }
 
 // end waits for the calls whose partitions were closed. Calls that hang are left.
 func (u *pusher) end() {

@@ -36,11 +36,11 @@ func (g *group) read(ctx context.Context) {
 				gone[topic] = struct{}{}
 			case errors.As(err, &loss):
 				g.log.Error("the broker lost records", "topic", topic, "partition", number, "err", err)
-				g.failed(err)
-				g.truncated(topicPartition{topic, number}, loss.ResetTo)
+				g.recordFailure(err)
+				g.continueAt(topicPartition{topic, number}, loss.ResetTo)
 			case poll.Err() == nil && !errors.Is(err, kgo.ErrClientClosed):
 				g.log.Warn("failed to read a topic; retrying", "topic", topic, "partition", number, "err", err)
-				g.failed(err)
+				g.recordFailure(err)
 			}
 		})
 		for i := range fetches {
@@ -97,7 +97,7 @@ func (g *group) take(tp topicPartition, topicID [16]byte, first int64, records [
 	if p.mu.q != nil && !p.mu.closed && !holds && !p.mu.reset {
 		if c := p.mu.q.Counts(); c.Next < min(first, records[0].Offset) {
 			to := min(first, records[0].Offset)
-			p.mu.skip = &subscriptions.Skip{Generation: c.Origin.Generation, From: c.Next, To: to, Count: p.mu.q.Unsettled(c.Next, to), Reason: subscriptions.SkipDeleted}
+			p.mu.skip = &subscriptions.Skip{Generation: c.Origin.Generation, From: c.Next, To: to, Count: p.mu.q.CountUnsettled(c.Next, to), Reason: subscriptions.SkipDeleted}
 			holds = true
 		}
 	}
@@ -110,7 +110,7 @@ func (g *group) take(tp topicPartition, topicID [16]byte, first int64, records [
 	for i := 0; i < len(records) && !holds; i++ {
 		ok, err := g.selects(cachedSchemas, records[i]) // other partitions do not wait for the registry
 		if holds = errors.Is(err, registry.ErrUnavailable); !holds {
-			selected = append(selected, selectedOf(records[i], ok, err))
+			selected = append(selected, newSelected(records[i], ok, err))
 		}
 	}
 	n := len(selected)
@@ -119,10 +119,10 @@ func (g *group) take(tp topicPartition, topicID [16]byte, first int64, records [
 	}
 }
 
-// selectedOf returns a record for the queue; without a Record if it is not selected.
-func selectedOf(rec *kgo.Record, ok bool, undecidable error) (out queue.Record) {
+// newSelected returns a record for the queue; without a Record if it is not selected.
+func newSelected(rec *kgo.Record, ok bool, undecidable error) (out queue.Record) {
 	if ok {
-		out = recordOf(rec)
+		out = newQueueRecord(rec)
 		out.Undecidable = undecidable
 	}
 	return out
@@ -131,7 +131,7 @@ func selectedOf(rec *kgo.Record, ok bool, undecidable error) (out queue.Record) 
 // add adds records to the queue, unless they were read before its position was moved.
 func (p *partition) add(records []*kgo.Record, selected []queue.Record) (added bool) {
 	lost, replaces := false, false
-	p.locked(func(q *queue.Queue) {
+	p.withQueue(func(q *queue.Queue) {
 		if p.mu.reset {
 			return // they were read before the position was moved
 		}
@@ -155,12 +155,12 @@ func (p *partition) add(records []*kgo.Record, selected []queue.Record) (added b
 	})
 	if replaces {
 		p.g.log.Error("a stored or leased message is not the record of its offset: the topic was restored from a copy of before it", "topic", p.topic, "partition", p.number, "offset", records[0].Offset)
-		p.g.truncated(p.topicPartition, records[0].Offset)
+		p.g.continueAt(p.topicPartition, records[0].Offset)
 	}
 	if lost {
 		p.g.log.Error("the position is past the end of the log: the broker lost records, or another program set it; reading again from the first record",
 			"topic", p.topic, "partition", p.number, "offset", records[0].Offset)
-		p.g.truncated(p.topicPartition, records[0].Offset)
+		p.g.continueAt(p.topicPartition, records[0].Offset)
 	}
 	return added
 }
@@ -175,7 +175,7 @@ const lateInterval = 50 * time.Millisecond
 // The client ignores positions of partitions of which starts has not returned. They are
 // late, and flow must be called again soon.
 func (g *group) flow() (late bool) {
-	all := g.owned()
+	all := g.ownedPartitions()
 	total := 0
 	for _, p := range all {
 		p.mu.Lock()
@@ -221,8 +221,8 @@ func (g *group) flow() (late bool) {
 	return late
 }
 
-// truncated continues with the records that are left.
-func (g *group) truncated(tp topicPartition, to int64) {
+// continueAt continues with the records that are left.
+func (g *group) continueAt(tp topicPartition, to int64) {
 	g.mu.Lock()
 	p := g.mu.partitions[tp]
 	g.mu.Unlock()

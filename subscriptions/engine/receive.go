@@ -97,7 +97,7 @@ func (g *group) lease(req *subscriptions.Receive) (out []leased) {
 	if g.pusher == nil { // that of a call is its own
 		visibility = min(visibility, r.MaxExtension)
 	}
-	probes := g.pusher.suspended() // a message that fails must not be every probe
+	probes := g.pusher.isSuspended() // a message that fails must not be every probe
 	g.mu.Lock()
 	all, first := g.mu.order, g.mu.first
 	g.mu.first++
@@ -235,7 +235,7 @@ func (g *group) messages(ctx context.Context, signer *receipt.Signer, leases []l
 	returned := false // a message, and with it the rest of its run
 	for i := range leases {
 		l := &leases[i]
-		if returned && l.ended() {
+		if returned && l.hasEnded() {
 			continue
 		}
 		if size > maxBytes {
@@ -246,12 +246,12 @@ func (g *group) messages(ctx context.Context, signer *receipt.Signer, leases []l
 		returned = returned || err != nil || size+len(e.Data) > maxBytes
 		switch {
 		case errors.Is(err, registry.ErrUnavailable):
-			g.failed(err)
+			g.recordFailure(err)
 			waits = true
 			l.release()
 		case err != nil:
-			l.p.locked(func(q *queue.Queue) {
-				q.Settle(l.Offset, l.Lease, queue.Reject, time.Now(), 0, textOf(err), queue.Waiter{})
+			l.p.withQueue(func(q *queue.Queue) {
+				q.Settle(l.Offset, l.Lease, queue.Reject, time.Now(), 0, formatError(err), queue.Waiter{})
 			})
 		case len(out) > 0 && size+len(e.Data) > maxBytes:
 			size += len(e.Data)
@@ -264,15 +264,15 @@ func (g *group) messages(ctx context.Context, signer *receipt.Signer, leases []l
 	return out, waits
 }
 
-// ended reports whether the lease has ended.
-func (l *leased) ended() (ended bool) {
-	open := l.p.locked(func(q *queue.Queue) { ended = q.LeasedAt(l.Offset, l.Lease).IsZero() })
+// hasEnded reports whether the lease has ended.
+func (l *leased) hasEnded() (ended bool) {
+	open := l.p.withQueue(func(q *queue.Queue) { ended = q.LeasedAt(l.Offset, l.Lease).IsZero() })
 	return ended || !open
 }
 
 // release ends a lease without a delivery, which is not counted as an attempt.
 func (l *leased) release() {
-	l.p.locked(func(q *queue.Queue) { q.Settle(l.Offset, l.Lease, queue.Release, time.Now(), 0, "", queue.Waiter{}) })
+	l.p.withQueue(func(q *queue.Queue) { q.Settle(l.Offset, l.Lease, queue.Release, time.Now(), 0, "", queue.Waiter{}) })
 }
 
 // message returns a leased message with its receipt.

@@ -24,12 +24,12 @@ const ClassMoved = "moved"
 // replays acts on the operators' requests while this instance owns partitions.
 func (g *group) replays(ctx context.Context) {
 	for retry.Wait(ctx, replayInterval) == nil {
-		if len(g.owned()) == 0 {
+		if len(g.ownedPartitions()) == 0 {
 			continue
 		}
 		if err := g.replayer.Poll(ctx); err != nil && ctx.Err() == nil {
 			g.log.Warn("failed to replay dead letters; retrying", "err", err)
-			g.failed(err)
+			g.recordFailure(err)
 		}
 	}
 }
@@ -42,7 +42,7 @@ func (g *group) Replayed(r deadletter.Replay) deadletter.State {
 		return state
 	}
 	p.apply(func(q *queue.Queue) {
-		switch q.Replayed(store.ReplayOffset(r.Offset), r.DeadLetter, r.Edited) {
+		switch q.FindReplayState(store.ReplayOffset(r.Offset), r.DeadLetter, r.Edited) {
 		case queue.NoReplay:
 			state = deadletter.Free
 		case queue.AcceptedReplay:
@@ -59,8 +59,8 @@ func (g *group) Replayed(r deadletter.Replay) deadletter.State {
 // Replay implements deadletter.Messages.
 func (g *group) Replay(record *kgo.Record, r deadletter.Replay) {
 	if p := g.partition(topicPartition{r.Topic, r.Partition}); p != nil {
-		p.locked(func(q *queue.Queue) {
-			q.Replay(queue.Row{Offset: store.ReplayOffset(r.Offset), Key: recordOf(record).Key, Record: record, DeadLetter: r.DeadLetter, Edited: r.Edited}, time.Now())
+		p.withQueue(func(q *queue.Queue) {
+			q.Replay(queue.Row{Offset: store.ReplayOffset(r.Offset), Key: newQueueRecord(record).Key, Record: record, DeadLetter: r.DeadLetter, Edited: r.Edited}, time.Now())
 		})
 	}
 }
@@ -68,7 +68,7 @@ func (g *group) Replay(record *kgo.Record, r deadletter.Replay) {
 // Cancel implements deadletter.Messages.
 func (g *group) Cancel(r deadletter.Replay) {
 	if p := g.partition(topicPartition{r.Topic, r.Partition}); p != nil {
-		p.locked(func(q *queue.Queue) { q.Cancel(store.ReplayOffset(r.Offset), r.DeadLetter) })
+		p.withQueue(func(q *queue.Queue) { q.Cancel(store.ReplayOffset(r.Offset), r.DeadLetter) })
 	}
 }
 
@@ -101,7 +101,7 @@ func (p *partition) resolve(offsets []int64) (remove []int64, failed error) {
 	replays := make(map[int64]replay)
 	p.apply(func(q *queue.Queue) {
 		for _, o := range offsets {
-			if id, edited, purged := q.ReplayOf(o); id != (gocql.UUID{}) {
+			if id, edited, purged := q.FindReplay(o); id != (gocql.UUID{}) {
 				replays[o] = replay{deadletter.Replay{Topic: p.topic, Partition: p.number, Offset: store.RecordOffset(o), DeadLetter: id, Edited: edited}, purged}
 			}
 		}
@@ -114,28 +114,28 @@ func (p *partition) resolve(offsets []int64) (remove []int64, failed error) {
 		switch r, ok := replays[o]; {
 		case !ok:
 		case r.purged:
-			err = p.g.replayer.Failed(p.ctx, r.DeadLetter, dlq.Failure{Class: ClassMoved, Text: "the message was purged"})
+			err = p.g.replayer.FailReplay(p.ctx, r.DeadLetter, dlq.Failure{Class: ClassMoved, Text: "the message was purged"})
 		default:
-			err = p.g.replayer.Acknowledged(p.ctx, r.Replay)
+			err = p.g.replayer.ResolveReplay(p.ctx, r.Replay)
 		}
 		if err == nil {
 			remove = append(remove, o)
 			continue
 		}
 		failed = errors.Join(failed, err)
-		p.later(o, func(q *queue.Queue) { q.Removed(o, err) })
+		p.later(o, func(q *queue.Queue) { q.ConfirmRemoval(o, err) })
 	}
 	return remove, failed
 }
 
-// moved makes the dead letters suspended whose replays are removed with their rows.
-func (g *group) moved(ctx context.Context, rows []store.Stored, reason string) error {
+// suspendReplays makes the dead letters suspended whose replays are removed with their rows.
+func (g *group) suspendReplays(ctx context.Context, rows []store.Stored, reason string) error {
 	for i := range rows {
 		id := rows[i].DeadLetter
 		if id == (gocql.UUID{}) {
 			continue
 		}
-		if err := g.replayer.Failed(ctx, id, dlq.Failure{Class: ClassMoved, Text: reason}); err != nil {
+		if err := g.replayer.FailReplay(ctx, id, dlq.Failure{Class: ClassMoved, Text: reason}); err != nil {
 			return fmt.Errorf("remove stored messages: %w", err)
 		}
 	}

@@ -138,12 +138,12 @@ func (e *Engine) Purge(ctx context.Context, name string, req subscriptions.Purge
 	total := int64(0)
 	var purged []*partition
 	ends := make(map[*partition]int64)
-	for _, p := range g.owned() {
-		end, err := g.offsetOf(ctx, p, "", before)
+	for _, p := range g.ownedPartitions() {
+		end, err := g.findOffset(ctx, p, "", before)
 		if err != nil {
 			return total, unavailable(err)
 		}
-		p.locked(func(q *queue.Queue) {
+		p.withQueue(func(q *queue.Queue) {
 			total += q.Purge(time.Now(), before, end, req.DryRun) + max(0, end-q.Counts().Next)
 			ends[p] = end
 			purged = append(purged, p)
@@ -154,7 +154,7 @@ func (e *Engine) Purge(ctx context.Context, name string, req subscriptions.Purge
 	}
 	g.log.Info("messages purged", "before", before, "count", total)
 	for _, p := range purged {
-		for !p.passed(ends[p]) {
+		for !p.hasPassed(ends[p]) {
 			if err := retry.Wait(ctx, 10*time.Millisecond); err != nil {
 				return total, fmt.Errorf("the purge is not finished: %w", errors.Join(subscriptions.ErrUnavailable, err))
 			}
@@ -163,9 +163,9 @@ func (e *Engine) Purge(ctx context.Context, name string, req subscriptions.Purge
 	return total, nil
 }
 
-// passed reports whether the records before an offset are read, and no purged message
+// hasPassed reports whether the records before an offset are read, and no purged message
 // waits for a confirmation. A closed partition has passed.
-func (p *partition) passed(offset int64) bool {
+func (p *partition) hasPassed(offset int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.mu.q == nil || p.mu.closed {

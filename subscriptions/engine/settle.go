@@ -46,7 +46,7 @@ func (c *call) Done(i int, o queue.Outcome) {
 	if c.mu.results == nil || c.mu.results[i].Code != "" {
 		return // the request has ended
 	}
-	c.mu.results[i] = resultOf(o)
+	c.mu.results[i] = newResult(o)
 	if c.mu.open--; c.mu.open == 0 {
 		close(c.done)
 	}
@@ -67,13 +67,13 @@ func (c *call) wait(ctx context.Context) []subscriptions.Result {
 	c.mu.results = nil
 	for i := range out {
 		if out[i].Code == "" {
-			out[i] = resultOf(queue.Unknown)
+			out[i] = newResult(queue.Unknown)
 		}
 	}
 	return out
 }
 
-func resultOf(o queue.Outcome) subscriptions.Result {
+func newResult(o queue.Outcome) subscriptions.Result {
 	switch o {
 	case queue.OK:
 		return subscriptions.Result{Code: subscriptions.CodeOK}
@@ -110,7 +110,7 @@ func (e *Engine) Owner(name, text string) (instance string, ok bool) {
 		return "", false
 	}
 	r, err := signer.Parse(text)
-	if err != nil || nameOf(r.Subscription) != name {
+	if err != nil || subscriptionName(r.Subscription) != name {
 		return "", false
 	}
 	return r.Instance, true
@@ -130,7 +130,7 @@ func (e *Engine) Holders(ctx context.Context, name string, receipts []string) ([
 	for i, text := range receipts {
 		r, err := signer.Parse(text)
 		switch {
-		case err != nil || nameOf(r.Subscription) != name:
+		case err != nil || subscriptionName(r.Subscription) != name:
 		case g != nil && g.Owns(r.Topic, r.Partition):
 			out[i] = e.cfg.Instance
 		default:
@@ -155,8 +155,8 @@ func (e *Engine) Holders(ctx context.Context, name string, receipts []string) ([
 	return out, nil
 }
 
-// nameOf returns the name of a subscription from its incarnation.
-func nameOf(incarnation string) string {
+// subscriptionName returns the name of a subscription from its incarnation.
+func subscriptionName(incarnation string) string {
 	name, _, _ := strings.Cut(incarnation, ".")
 	return name
 }
@@ -190,7 +190,7 @@ func (e *Engine) Settle(ctx context.Context, name string, actions []subscription
 		steps = steps[n:]
 	}
 	results := c.wait(ctx)
-	g.metrics.settled(actions, results, began, c.leased)
+	g.metrics.countSettled(actions, results, began, c.leased)
 	return results, nil
 }
 
@@ -213,7 +213,7 @@ func (c *call) steps(ctx context.Context, g *group, signer *receipt.Signer, acti
 	out := make([]step, 0, len(actions))
 	for i := range actions {
 		r, err := signer.Parse(actions[i].Receipt)
-		if err != nil || nameOf(r.Subscription) != g.name {
+		if err != nil || subscriptionName(r.Subscription) != g.name {
 			c.answer(i, subscriptions.Result{Code: subscriptions.CodeInvalid, Error: receipt.ErrInvalid.Error()})
 			continue
 		}
@@ -248,7 +248,7 @@ func (c *call) answer(i int, r subscriptions.Result) {
 // settle applies actions to the leases of the partition.
 func (p *partition) settle(c *call, steps []step, now time.Time) {
 	visibility := p.g.resource.Load().VisibilityTimeout
-	open := p.locked(func(q *queue.Queue) {
+	open := p.withQueue(func(q *queue.Queue) {
 		for i := range steps {
 			s := &steps[i]
 			if p.mu.leaving {
@@ -272,7 +272,7 @@ func (p *partition) settle(c *call, steps []step, now time.Time) {
 				continue
 			}
 			c.leased[s.index] = q.LeasedAt(s.Offset, s.Lease)
-			o := q.Settle(s.Offset, s.Lease, actionOf(s.Action), now, s.Delay, reasonOf(s.Settle), queue.Waiter{Call: c, Index: s.index})
+			o := q.Settle(s.Offset, s.Lease, toQueueAction(s.Action), now, s.Delay, boundedReason(s.Settle), queue.Waiter{Call: c, Index: s.index})
 			if o != queue.Pending {
 				c.Done(s.index, o)
 			}
@@ -285,7 +285,7 @@ func (p *partition) settle(c *call, steps []step, now time.Time) {
 	}
 }
 
-func actionOf(a subscriptions.Action) queue.Action {
+func toQueueAction(a subscriptions.Action) queue.Action {
 	switch a {
 	case subscriptions.ActionNack:
 		return queue.Nack
@@ -298,8 +298,8 @@ func actionOf(a subscriptions.Action) queue.Action {
 	}
 }
 
-// reasonOf returns the consumer's error with its details, bounded and in valid UTF-8.
-func reasonOf(s *subscriptions.Settle) string {
+// boundedReason returns the consumer's error with its details, bounded and in valid UTF-8.
+func boundedReason(s *subscriptions.Settle) string {
 	bounded := func(text string, limit int) string {
 		return strings.ToValidUTF8(text[:min(len(text), limit)], "\uFFFD")
 	}

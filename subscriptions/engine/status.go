@@ -36,7 +36,7 @@ func (g *group) partitions(ctx context.Context) ([]subscriptions.PartitionStatus
 		}
 	})
 	read := make(map[topicPartition]int64)
-	for _, p := range g.owned() {
+	for _, p := range g.ownedPartitions() {
 		s := all[p.topicPartition]
 		if s == nil {
 			s = &subscriptions.PartitionStatus{Topic: p.topic, Partition: p.number}
@@ -94,7 +94,7 @@ func (g *group) skipEmptied(ctx context.Context, p *partition, start, end int64)
 		return
 	}
 	c := p.mu.q.Counts()
-	again, count := p.mu.emptied == c.Next+1, p.mu.q.Unsettled(c.Next, start)
+	again, count := p.mu.emptied == c.Next+1, p.mu.q.CountUnsettled(c.Next, start)
 	p.mu.emptied = c.Next + 1
 	p.mu.Unlock()
 	if !again {
@@ -102,10 +102,10 @@ func (g *group) skipEmptied(ctx context.Context, p *partition, start, end int64)
 	}
 	k := subscriptions.Skip{Generation: c.Origin.Generation, From: c.Next, To: start, Count: count, Reason: subscriptions.SkipDeleted}
 	if err := g.skip(ctx, p, k); err != nil {
-		g.failed(err)
+		g.recordFailure(err)
 		return
 	}
-	p.locked(func(q *queue.Queue) {
+	p.withQueue(func(q *queue.Queue) {
 		if q.Counts().Next == c.Next {
 			q.Skip(start-1, -1)
 		}
@@ -114,7 +114,7 @@ func (g *group) skipEmptied(ctx context.Context, p *partition, start, end int64)
 
 // readEnds reads the ends of the owned partitions, for the lag.
 func (g *group) readEnds(ctx context.Context) {
-	all := g.owned()
+	all := g.ownedPartitions()
 	topics := make(map[string]bool)
 	var names []string
 	for _, p := range all {
@@ -182,7 +182,7 @@ func (g *group) progress(ctx context.Context, at subscriptions.Place) (subscript
 	}
 	if out.Owner == "" {
 		var err error
-		if k, err = g.stored(ctx, at); err != nil {
+		if k, err = g.readProgress(ctx, at); err != nil {
 			return out, fmt.Errorf("the state of message %s/%d@%d: %w", at.Topic, at.Partition, at.Offset, unavailable(err))
 		}
 	}
@@ -240,7 +240,7 @@ func (g *group) unread(out *subscriptions.Progress, at subscriptions.Place) {
 func (g *group) beforeStart(at subscriptions.Place) bool {
 	r := g.resource.Load()
 	start, err := r.StartTime(r.CreatedAt)
-	_, sought := r.SeekOf(at.Topic, at.Partition)
+	_, sought := r.FindSeek(at.Topic, at.Partition)
 	return err == nil && !sought && at.At.Before(start)
 }
 
@@ -248,7 +248,7 @@ func (g *group) beforeStart(at subscriptions.Place) bool {
 // else is known. It is not called completed if a seek or a purge may have skipped it.
 func (g *group) over(out *subscriptions.Progress, at subscriptions.Place, before time.Time) {
 	r := g.resource.Load()
-	seek, sought := r.SeekOf(at.Topic, at.Partition)
+	seek, sought := r.FindSeek(at.Topic, at.Partition)
 	switch {
 	case g.beforeStart(at):
 		out.State, out.Detail = subscriptions.ProgressSkipped, "written before the start of the subscription"
@@ -310,9 +310,9 @@ func (g *group) isDeadLetter(ctx context.Context, out *subscriptions.Progress, a
 	return true, nil
 }
 
-// stored returns the state of an offset by the database and Kafka. The position is read
+// readProgress returns the state of an offset by the database and Kafka. The position is read
 // before the row: a message is settled once its row exists, and the row is removed last.
-func (g *group) stored(ctx context.Context, at subscriptions.Place) (k known, err error) {
+func (g *group) readProgress(ctx context.Context, at subscriptions.Place) (k known, err error) {
 	if g.adm == nil {
 		return k, errors.New("this process does not run the subscription")
 	}

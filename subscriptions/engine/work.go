@@ -39,7 +39,7 @@ func (p *partition) work() {
 		p.mu.Unlock()
 		if err := p.do(w, epoch); err != nil && p.ctx.Err() == nil {
 			p.g.log.Warn("failed to store the state of messages; retrying", "topic", p.topic, "partition", p.number, "err", err)
-			p.g.failed(err)
+			p.g.recordFailure(err)
 		}
 	}
 }
@@ -55,7 +55,7 @@ func (p *partition) later(offset int64, f func(*queue.Queue)) {
 	p.mu.Unlock()
 	go func() {
 		if retry.Wait(p.ctx, retry.Backoff(100*time.Millisecond, 5*time.Second, n)) == nil {
-			p.locked(f)
+			p.withQueue(f)
 		}
 	}()
 }
@@ -81,7 +81,7 @@ func (p *partition) do(w queue.Work, epoch int64) error {
 	report := func(offset int64, err error, f func(*queue.Queue)) {
 		switch {
 		case errors.Is(err, store.ErrFenced):
-			p.g.fenced(p)
+			p.g.closeFenced(p)
 		case err != nil:
 			note(err)
 			p.later(offset, f)
@@ -89,7 +89,7 @@ func (p *partition) do(w queue.Work, epoch int64) error {
 			p.mu.Lock()
 			delete(p.mu.failures, offset)
 			p.mu.Unlock()
-			p.locked(f)
+			p.withQueue(f)
 		}
 	}
 	// alone does the work of an item that failed before: nothing else waits for it.
@@ -105,9 +105,9 @@ func (p *partition) do(w queue.Work, epoch int64) error {
 		if len(rows) == 0 {
 			return
 		}
-		err := st.Save(p.ctx, p.id, epoch, storedOf(rows))
+		err := st.Save(p.ctx, p.id, epoch, toStored(rows))
 		for i := range rows {
-			report(rows[i].Offset, err, func(q *queue.Queue) { q.Saved(rows[i].Offset, err) })
+			report(rows[i].Offset, err, func(q *queue.Queue) { q.ConfirmSave(rows[i].Offset, err) })
 			if errors.Is(err, store.ErrFenced) {
 				return
 			}
@@ -119,7 +119,7 @@ func (p *partition) do(w queue.Work, epoch int64) error {
 		}
 		err := st.Remove(p.ctx, p.id, epoch, offsets)
 		for _, o := range offsets {
-			report(o, err, func(q *queue.Queue) { q.Removed(o, err) })
+			report(o, err, func(q *queue.Queue) { q.ConfirmRemoval(o, err) })
 			if errors.Is(err, store.ErrFenced) {
 				return
 			}
@@ -133,15 +133,15 @@ func (p *partition) do(w queue.Work, epoch int64) error {
 		remove(slices.DeleteFunc(offsets, func(o int64) bool { return alone(o, func() { remove([]int64{o}) }) }))
 	})
 	all.Go(func() {
-		eachOf(readAtOnce, w.Load, func(offset int64) {
+		forEach(readAtOnce, w.Load, func(offset int64) {
 			rec, err := st.Record(p.ctx, p.id, offset)
 			load := func(bad error) {
 				var loaded queue.Record
 				if err == nil {
-					loaded = recordOf(rec)
+					loaded = newQueueRecord(rec)
 					loaded.Undecidable = bad
 				}
-				report(offset, err, func(q *queue.Queue) { q.Loaded(offset, loaded, err) })
+				report(offset, err, func(q *queue.Queue) { q.ConfirmLoad(offset, loaded, err) })
 			}
 			var bad error
 			if err == nil {
@@ -176,10 +176,10 @@ func (p *partition) do(w queue.Work, epoch int64) error {
 }
 
 // each calls f for all items, up to parallel at a time.
-func each[T any](items []T, f func(T)) { eachOf(parallel, items, f) }
+func each[T any](items []T, f func(T)) { forEach(parallel, items, f) }
 
-// eachOf calls f for all items, up to n at a time.
-func eachOf[T any](n int, items []T, f func(T)) {
+// forEach calls f for all items, up to n at a time.
+func forEach[T any](n int, items []T, f func(T)) {
 	slots := make(chan struct{}, n)
 	var all sync.WaitGroup
 	for _, item := range items {
@@ -192,7 +192,7 @@ func eachOf[T any](n int, items []T, f func(T)) {
 	all.Wait()
 }
 
-func storedOf(rows []queue.Row) []store.Stored {
+func toStored(rows []queue.Row) []store.Stored {
 	out := make([]store.Stored, len(rows))
 	for i, r := range rows {
 		state := store.StateDeferred

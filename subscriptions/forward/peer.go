@@ -108,7 +108,7 @@ func (s *Service) Handler() http.Handler {
 		}
 		out, err := s.serve(r.Context(), name, op, body)
 		if err != nil {
-			http.Error(w, err.Error(), statusOf(err))
+			http.Error(w, err.Error(), errorStatus(err))
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -116,7 +116,7 @@ func (s *Service) Handler() http.Handler {
 	})
 }
 
-func statusOf(err error) int {
+func errorStatus(err error) int {
 	switch {
 	case errors.Is(err, subscriptions.ErrNotFound):
 		return http.StatusNotFound

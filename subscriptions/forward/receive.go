@@ -94,7 +94,7 @@ func (g *group) notBefore(instance string, d time.Duration) {
 	g.mu.asked[instance] = time.Now().Add(d)
 }
 
-func (g *group) penalized(instance string) (left time.Duration) {
+func (g *group) penaltyLeft(instance string) (left time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return time.Until(g.mu.asked[instance])
@@ -107,15 +107,15 @@ func (s *Service) ask(ctx context.Context, g *group, p subscriptions.InstanceSta
 	out, err := s.receiveFrom(ctx, p, name, r)
 	switch {
 	case err != nil:
-		s.failed(ctx, g, p, name, err)
+		s.penalize(ctx, g, p, name, err)
 		return nil
 	case len(out) == 0:
 		g.notBefore(p.Instance, pause)
 	}
-	return s.acknowledged(ctx, name, out, autoAck)
+	return s.acknowledgeMessages(ctx, name, out, autoAck)
 }
 
-func (s *Service) failed(ctx context.Context, g *group, p subscriptions.InstanceStatus, name string, err error) {
+func (s *Service) penalize(ctx context.Context, g *group, p subscriptions.InstanceStatus, name string, err error) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -123,13 +123,13 @@ func (s *Service) failed(ctx context.Context, g *group, p subscriptions.Instance
 	s.cfg.Logger.WarnContext(ctx, "failed to receive from an instance", "subscription", name, "instance", p.Instance, "address", p.Address, "err", err)
 }
 
-// acknowledged acknowledges messages of peers for a request with AutoAck, and returns the
+// acknowledgeMessages acknowledges messages of peers for a request with AutoAck, and returns the
 // acknowledged ones.
-func (s *Service) acknowledged(ctx context.Context, name string, messages []subscriptions.Message, autoAck bool) []subscriptions.Message {
+func (s *Service) acknowledgeMessages(ctx context.Context, name string, messages []subscriptions.Message, autoAck bool) []subscriptions.Message {
 	if !autoAck || len(messages) == 0 {
 		return messages
 	}
-	results, err := s.Settle(ctx, name, actionsOf(subscriptions.ActionAck, messages))
+	results, err := s.Settle(ctx, name, newActions(subscriptions.ActionAck, messages))
 	if err != nil {
 		s.cfg.Logger.WarnContext(ctx, "failed to acknowledge messages of an instance", "subscription", name, "err", err)
 		return nil
@@ -144,7 +144,7 @@ func (s *Service) acknowledged(ctx context.Context, name string, messages []subs
 	return out
 }
 
-func actionsOf(a subscriptions.Action, messages []subscriptions.Message) []subscriptions.Settle {
+func newActions(a subscriptions.Action, messages []subscriptions.Message) []subscriptions.Settle {
 	out := make([]subscriptions.Settle, len(messages))
 	for i := range messages {
 		out[i] = subscriptions.Settle{Action: a, Receipt: messages[i].Receipt}
@@ -182,13 +182,13 @@ func (s *Service) wait(ctx context.Context, g *group, name string, r subscriptio
 		if err != nil {
 			return nil, err
 		}
-		return s.acknowledged(ctx, name, out, r.AutoAck), nil
+		return s.acknowledgeMessages(ctx, name, out, r.AutoAck), nil
 	}
 	if n := r.Max - len(out); len(got) > n { // the peer was too late for some
 		s.release(name, got[n:])
 		got = got[:n]
 	}
-	return s.acknowledged(ctx, name, append(out, got...), r.AutoAck), nil
+	return s.acknowledgeMessages(ctx, name, append(out, got...), r.AutoAck), nil
 }
 
 // poll receives from a peer for the requests that wait, until there are none or the peer
@@ -201,13 +201,13 @@ func (s *Service) poll(g *group, name string, key poll) {
 		if !ok {
 			return
 		}
-		if left := g.penalized(key.instance); left > pause {
+		if left := g.penaltyLeft(key.instance); left > pause {
 			sleep(s.running, left)
 			continue
 		}
 		messages, err := s.receiveFrom(s.running, peers[at], name, r)
 		if err != nil {
-			s.failed(s.running, g, peers[at], name, err)
+			s.penalize(s.running, g, peers[at], name, err)
 			continue
 		}
 		if rest := g.give(key, messages); len(rest) > 0 {
@@ -299,7 +299,7 @@ func (g *group) give(key poll, messages []subscriptions.Message) (rest []subscri
 func (s *Service) release(name string, messages []subscriptions.Message) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.running), s.cfg.Timeout)
 	defer cancel()
-	if _, err := s.Settle(ctx, name, actionsOf(subscriptions.ActionRelease, messages)); err != nil {
+	if _, err := s.Settle(ctx, name, newActions(subscriptions.ActionRelease, messages)); err != nil {
 		s.cfg.Logger.WarnContext(ctx, "failed to deliver messages now", "subscription", name, "messages", len(messages), "err", err)
 	}
 }
@@ -308,7 +308,7 @@ func (s *Service) release(name string, messages []subscriptions.Message) {
 func (s *Service) releaseLocal(name string, messages []subscriptions.Message) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.running), s.cfg.Timeout)
 	defer cancel()
-	if _, err := s.cfg.Local.Settle(ctx, name, actionsOf(subscriptions.ActionRelease, messages)); err != nil {
+	if _, err := s.cfg.Local.Settle(ctx, name, newActions(subscriptions.ActionRelease, messages)); err != nil {
 		s.cfg.Logger.WarnContext(ctx, "failed to deliver messages now", "subscription", name, "messages", len(messages), "err", err)
 	}
 }

@@ -75,8 +75,8 @@ func IsTarget(p Plugin) bool {
 // IsPermanent reports whether Permanent marked an error.
 func IsPermanent(err error) bool { return notify.IsPermanent(err) }
 
-// WaitOf returns the delay that RetryAfter set; 0 for none.
-func WaitOf(err error) time.Duration { return notify.WaitOf(err) }
+// RequestedWait returns the delay that RetryAfter set; 0 for none.
+func RequestedWait(err error) time.Duration { return notify.RequestedWait(err) }
 
 // Accepts calls CanHandle. After a panic the plugin receives the event, so that the failure
 // is recorded.

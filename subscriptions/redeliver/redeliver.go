@@ -154,8 +154,8 @@ type partition struct {
 	origin               position.Origin
 }
 
-// delivered reports whether the message of an offset is settled.
-func (p *partition) delivered(offset int64) bool {
+// isSettled reports whether the message of an offset is settled.
+func (p *partition) isSettled(offset int64) bool {
 	return (offset < p.committed || p.settled.Has(offset)) && !p.stored[offset]
 }
 
@@ -185,7 +185,7 @@ func Find(ctx context.Context, c Config, name string, slice Slice) (*Redelivery,
 		switch p := r.parts[part{rec.Topic, rec.Partition}]; {
 		case err != nil || !in:
 			return err
-		case !p.delivered(rec.Offset):
+		case !p.isSettled(rec.Offset):
 			plan.Waiting++
 			return nil
 		case len(plan.found) == MaxMessages:
@@ -235,7 +235,7 @@ func (r *Redelivery) withoutOpen(ctx context.Context, plan *Plan) error {
 	for number := 0; len(undecided) > 0; number++ {
 		ids := make([]gocql.UUID, len(undecided))
 		for i, m := range undecided {
-			at := r.placeOf(m)
+			at := r.deadLetterPlace(m)
 			ids[i] = at.ID(0, number)
 		}
 		have, err := r.DeadLetters.ReadMany(ctx, ids)
@@ -262,8 +262,8 @@ func (r *Redelivery) withoutOpen(ctx context.Context, plan *Plan) error {
 	return nil
 }
 
-// placeOf returns the place that the dead letter of a message has.
-func (r *Redelivery) placeOf(m *message) deadletter.Place {
+// deadLetterPlace returns the place that the dead letter of a message has.
+func (r *Redelivery) deadLetterPlace(m *message) deadletter.Place {
 	of := r.parts[part{m.topic, m.partition}].origin
 	return deadletter.Place{Incarnation: r.resource.Incarnation(), Topic: m.topic, TopicID: of.TopicID, Partition: m.partition, Generation: of.Generation, Offset: m.offset}
 }
@@ -288,7 +288,7 @@ func (r *Redelivery) Write(ctx context.Context, plan *Plan, by dlq.Actor) (ids [
 			return nil
 		}
 		if m.written {
-			at := r.placeOf(m)
+			at := r.deadLetterPlace(m)
 			ids = append(ids, at.ID(0, m.number))
 			return nil
 		}

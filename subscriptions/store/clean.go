@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Deleted returns the deleted incarnations whose messages are not removed yet.
-func (s *Store) Deleted(ctx context.Context) ([]Deleted, error) {
+// ListDeleted returns the deleted incarnations whose messages are not removed yet.
+func (s *Store) ListDeleted(ctx context.Context) ([]Deleted, error) {
 	rows, err := s.rows(ctx)
 	var out []Deleted
 	for i := range rows {
@@ -44,7 +44,7 @@ func (s *Store) clean(ctx context.Context, incarnation string) error {
 		}
 		for _, stmt := range []string{s.stmt.dropAll, s.stmt.dropPartition} {
 			err := s.until(ctx, func() error {
-				return s.bounded(ctx, func(ctx context.Context) error { return s.query(ctx, stmt, p.args()...).Exec() })
+				return s.withTimeout(ctx, func(ctx context.Context) error { return s.query(ctx, stmt, p.args()...).Exec() })
 			})
 			if err != nil {
 				return fmt.Errorf("partition %s: %w", p, err)
@@ -60,7 +60,7 @@ func (s *Store) clean(ctx context.Context, incarnation string) error {
 func (s *Store) Partitions(ctx context.Context, incarnation string) (out []Partition, err error) {
 	err = s.until(ctx, func() error {
 		out = nil
-		return s.bounded(ctx, func(ctx context.Context) error {
+		return s.withTimeout(ctx, func(ctx context.Context) error {
 			iter := s.query(ctx, s.stmt.partitions, incarnation).Iter()
 			for p := (Partition{Subscription: incarnation}); iter.Scan(&p.Topic, &p.Number); {
 				out = append(out, p)

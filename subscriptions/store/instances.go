@@ -15,11 +15,11 @@ const instanceLife = time.Hour
 
 // Report stores the state of a process that runs a subscription, in place of its last one.
 func (s *Store) Report(ctx context.Context, name string, i subscriptions.InstanceStatus) error {
-	breaker, err := jsonOf(i.Breaker, i.Breaker != nil)
+	breaker, err := marshalColumn(i.Breaker, i.Breaker != nil)
 	if err != nil {
 		return fmt.Errorf("report on subscription %q: %w", name, err)
 	}
-	err = s.bounded(ctx, func(ctx context.Context) error {
+	err = s.withTimeout(ctx, func(ctx context.Context) error {
 		return s.query(ctx, s.stmt.report, name, i.Instance, i.Address, i.At, i.Partitions, cut(i.LastError), breaker, int(instanceLife/time.Second)).Exec()
 	})
 	if err != nil {
@@ -30,7 +30,7 @@ func (s *Store) Report(ctx context.Context, name string, i subscriptions.Instanc
 
 // Leave removes the report of a process that no longer runs a subscription.
 func (s *Store) Leave(ctx context.Context, name, instance string) error {
-	err := s.bounded(ctx, func(ctx context.Context) error { return s.query(ctx, s.stmt.leave, name, instance).Exec() })
+	err := s.withTimeout(ctx, func(ctx context.Context) error { return s.query(ctx, s.stmt.leave, name, instance).Exec() })
 	if err != nil {
 		return fmt.Errorf("remove the report on subscription %q: %w", name, err)
 	}
@@ -40,7 +40,7 @@ func (s *Store) Leave(ctx context.Context, name, instance string) error {
 // Instances returns the last reports of the processes that run a subscription, by name.
 // Compare At with the clock: a report expires only an hour after it was written.
 func (s *Store) Instances(ctx context.Context, name string) (out []subscriptions.InstanceStatus, err error) {
-	err = s.bounded(ctx, func(ctx context.Context) error {
+	err = s.withTimeout(ctx, func(ctx context.Context) error {
 		iter := s.query(ctx, s.stmt.instances, name).Iter()
 		for {
 			var i subscriptions.InstanceStatus

@@ -110,7 +110,7 @@ func (s *Store) messages(ctx context.Context, p Partition, from, to int64) (out 
 
 // page returns up to a page of messages.
 func (s *Store) page(ctx context.Context, p Partition, from, to int64) (out []Stored, err error) {
-	err = s.bounded(ctx, func(ctx context.Context) error {
+	err = s.withTimeout(ctx, func(ctx context.Context) error {
 		iter := s.serialRead(ctx, s.stmt.messages, p.args(from, to, pageSize)...).PageSize(pageSize).Iter()
 		for {
 			var m Stored
@@ -130,7 +130,7 @@ func (s *Store) page(ctx context.Context, p Partition, from, to int64) (out []St
 func (s *Store) Message(ctx context.Context, p Partition, offset int64) (m Stored, err error) {
 	var key []byte
 	err = s.until(ctx, func() error {
-		return s.bounded(ctx, func(ctx context.Context) error {
+		return s.withTimeout(ctx, func(ctx context.Context) error {
 			return s.serialRead(ctx, s.stmt.message, p.args(offset)...).Scan(&key, &m.State, &m.Attempts, &m.NextAt, &m.FirstAt, &m.Error, &m.DeadLetter, &m.Edited, &m.RecordAt)
 		})
 	})
@@ -153,7 +153,7 @@ func (s *Store) Record(ctx context.Context, p Partition, offset int64) (*kgo.Rec
 	var at int64
 	var headers []byte
 	err := s.until(ctx, func() error {
-		return s.bounded(ctx, func(ctx context.Context) error {
+		return s.withTimeout(ctx, func(ctx context.Context) error {
 			return s.query(ctx, s.stmt.record, p.args(offset)...).Scan(&state, &at, &r.Key, &r.Value, &headers)
 		})
 	})

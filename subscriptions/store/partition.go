@@ -74,7 +74,7 @@ func (s *Store) partition(p Partition) *partition {
 // earlier writes that are undecided.
 func (s *Store) readStatics(ctx context.Context, p Partition) (st statics, err error) {
 	err = s.until(ctx, func() error {
-		return s.bounded(ctx, func(ctx context.Context) error { return st.scan(s.serialRead(ctx, s.stmt.statics, p.args()...)) })
+		return s.withTimeout(ctx, func(ctx context.Context) error { return st.scan(s.serialRead(ctx, s.stmt.statics, p.args()...)) })
 	})
 	if errors.Is(err, gocql.ErrNotFound) {
 		return statics{}, nil
@@ -87,7 +87,7 @@ func (s *Store) readStatics(ctx context.Context, p Partition) (st statics, err e
 func (s *Store) Owner(ctx context.Context, p Partition) (Owner, error) {
 	var st statics
 	err := s.until(ctx, func() error {
-		return s.bounded(ctx, func(ctx context.Context) error { return st.scan(s.query(ctx, s.stmt.statics, p.args()...)) })
+		return s.withTimeout(ctx, func(ctx context.Context) error { return st.scan(s.query(ctx, s.stmt.statics, p.args()...)) })
 	})
 	if err != nil && !errors.Is(err, gocql.ErrNotFound) {
 		return Owner{}, fmt.Errorf("read the owner of partition %s: %w", p, err)
@@ -106,7 +106,7 @@ func (s *Store) ClaimPartition(ctx context.Context, p Partition, owner string) (
 	pt.mu.known = false
 	// First, so that the removal of a subscription finds all its partitions.
 	err := s.until(ctx, func() error {
-		return s.bounded(ctx, func(ctx context.Context) error { return s.query(ctx, s.stmt.addPartition, p.args()...).Exec() })
+		return s.withTimeout(ctx, func(ctx context.Context) error { return s.query(ctx, s.stmt.addPartition, p.args()...).Exec() })
 	})
 	if err != nil {
 		return 0, fmt.Errorf("claim partition %s: %w", p, err)
@@ -137,7 +137,7 @@ func (s *Store) ClaimPartition(ctx context.Context, p Partition, owner string) (
 			return next.epoch, nil
 		case permanent(err):
 			return 0, fmt.Errorf("claim partition %s: %w", p, err)
-		case cqlcode.FateOf(err) == cqlcode.Unknown:
+		case cqlcode.ClassifyFate(err) == cqlcode.Unknown:
 			unknown = fmt.Errorf("%w: %w", ErrUnknown, err)
 		}
 		if !budget.Pause() {
@@ -171,7 +171,7 @@ func (s *Store) SetTopicID(ctx context.Context, p Partition, epoch int64, id [16
 // nothing. Call it after ClaimPartition.
 func (s *Store) HandOver(ctx context.Context, p Partition) (leases []byte, err error) {
 	err = s.until(ctx, func() error {
-		return s.bounded(ctx, func(ctx context.Context) error {
+		return s.withTimeout(ctx, func(ctx context.Context) error {
 			var discard Partition
 			return s.serialRead(ctx, s.stmt.handOver, p.args()...).Scan(&discard.Subscription, &discard.Topic, &discard.Number, &leases)
 		})
@@ -236,7 +236,7 @@ func (s *Store) write(ctx context.Context, p Partition, pt *partition, epoch int
 			return nil
 		case permanent(err):
 			return err
-		case cqlcode.FateOf(err) == cqlcode.Unknown:
+		case cqlcode.ClassifyFate(err) == cqlcode.Unknown:
 			unknown = fmt.Errorf("%w: %w", ErrUnknown, err)
 		}
 		pt.mu.known = false
@@ -263,7 +263,7 @@ func (s *Store) attempt(ctx context.Context, p Partition, now, next *statics, c 
 	if c.one != nil {
 		return s.swap(ctx, c.text, append(append(set, c.one...), condition...)...)
 	}
-	err = s.bounded(ctx, func(ctx context.Context) error {
+	err = s.withTimeout(ctx, func(ctx context.Context) error {
 		b := s.session.Batch(gocql.UnloggedBatch).WithContext(ctx).SerialConsistency(s.serial).RetryPolicy(cqlcode.NeverAgain{}).DefaultTimestamp(false)
 		b.SetConsistency(s.consistency)
 		b.Query(s.stmt.write, append(append(set, p.args()...), condition...)...)

@@ -41,6 +41,6 @@ func (s *Store) ReceiptKey(ctx context.Context) (key []byte, err error) {
 }
 
 func (s *Store) readReceiptKey(ctx context.Context) (key []byte, err error) {
-	err = s.bounded(ctx, func(ctx context.Context) error { return s.serialRead(ctx, s.stmt.key, receiptKeyName).Scan(&key) })
+	err = s.withTimeout(ctx, func(ctx context.Context) error { return s.serialRead(ctx, s.stmt.key, receiptKeyName).Scan(&key) })
 	return key, err
 }

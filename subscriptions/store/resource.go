@@ -75,7 +75,7 @@ func (s *Store) List(ctx context.Context) ([]Resource, error) {
 func (s *Store) rows(ctx context.Context) (out []row, err error) {
 	err = s.until(ctx, func() error {
 		out = nil
-		return s.bounded(ctx, func(ctx context.Context) error {
+		return s.withTimeout(ctx, func(ctx context.Context) error {
 			iter := s.query(ctx, s.stmt.list).Iter()
 			for {
 				var r row
@@ -97,7 +97,7 @@ func (s *Store) rows(ctx context.Context) (out []row, err error) {
 // is none.
 func (s *Store) read(ctx context.Context, name string) (r row, err error) {
 	err = s.until(ctx, func() error {
-		return s.bounded(ctx, func(ctx context.Context) error {
+		return s.withTimeout(ctx, func(ctx context.Context) error {
 			r = row{}
 			var missing error
 			_, err := r.scan(func(into ...any) bool {
@@ -143,19 +143,19 @@ func (r *row) spec() ([]any, error) {
 	if !r.exists() {
 		return []any{r.Version, r.changeID, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, r.ChangedAt, r.ChangedBy}, nil
 	}
-	push, err := jsonOf(r.Push, r.Push != nil)
+	push, err := marshalColumn(r.Push, r.Push != nil)
 	if err != nil {
 		return nil, err
 	}
-	deadLetter, err := jsonOf(r.DeadLetter, r.DeadLetter != subscriptions.DeadLetter{})
+	deadLetter, err := marshalColumn(r.DeadLetter, r.DeadLetter != subscriptions.DeadLetter{})
 	if err != nil {
 		return nil, err
 	}
-	seeks, err := jsonOf(r.Seeks, len(r.Seeks) > 0)
+	seeks, err := marshalColumn(r.Seeks, len(r.Seeks) > 0)
 	if err != nil {
 		return nil, err
 	}
-	purge, err := jsonOf(r.Purge, !r.Purge.At.IsZero())
+	purge, err := marshalColumn(r.Purge, !r.Purge.At.IsZero())
 	if err != nil {
 		return nil, err
 	}
@@ -165,8 +165,8 @@ func (r *row) spec() ([]any, error) {
 	}, nil
 }
 
-// jsonOf returns the argument of a column with JSON; there is false for null.
-func jsonOf(v any, there bool) (any, error) {
+// marshalColumn returns the argument of a column with JSON; there is false for null.
+func marshalColumn(v any, there bool) (any, error) {
 	if !there {
 		return nil, nil
 	}
@@ -320,7 +320,7 @@ func (s *Store) tryChange(ctx context.Context, name, principal string, f func(*r
 			return r, nil
 		case permanent(err):
 			return row{}, err
-		case cqlcode.FateOf(err) == cqlcode.Unknown:
+		case cqlcode.ClassifyFate(err) == cqlcode.Unknown:
 			tried, unknown = r.Version, fmt.Errorf("%w: %w", ErrUnknown, err)
 		}
 		if !budget.Pause() {

@@ -253,7 +253,7 @@ func TestSeek_ReplacesTheSeeksOfItsPartitions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.put(t, subscription("orders"))
-	if _, ok := r.SeekOf("a", 1); ok {
+	if _, ok := r.FindSeek("a", 1); ok {
 		t.Error("a new subscription has a seek")
 	}
 	seek := func(to, topic string, partition int32, want int) {
@@ -274,13 +274,13 @@ func TestSeek_ReplacesTheSeeksOfItsPartitions(t *testing.T) {
 		to        string
 		before    int64
 	}{{"a", 1, subscriptions.StartEarliest, 3}, {"a", 2, "offset", 1}, {"b", 7, "2026-01-01T00:00:00Z", 2}, {"a", 3, "", 0}} {
-		if got, ok := r.SeekOf(want.topic, want.partition); got.To != want.to || ok && got.Version != b.now.UnixMilli()+want.before || ok != (want.to != "") {
+		if got, ok := r.FindSeek(want.topic, want.partition); got.To != want.to || ok && got.Version != b.now.UnixMilli()+want.before || ok != (want.to != "") {
 			t.Errorf("SeekOf(%s, %d) = %+v, want %+v", want.topic, want.partition, got, want)
 		}
 	}
 	b.now = b.now.Add(time.Hour)
 	seek(subscriptions.StartLatest, "a", -1, 2)
-	if got, _ := r.SeekOf("a", 1); got.To != subscriptions.StartLatest || !got.At.Equal(b.now) {
+	if got, _ := r.FindSeek("a", 1); got.To != subscriptions.StartLatest || !got.At.Equal(b.now) {
 		t.Errorf("SeekOf(a, 1) = %+v, want the latest one, at %s", got, b.now)
 	}
 	seek(subscriptions.StartLatest, "", 0, 1)
@@ -349,13 +349,13 @@ func TestDelete_LeavesNothingForTheNextOne(t *testing.T) {
 	if second.Incarnation() == first.Incarnation() || len(second.Seeks) != 0 {
 		t.Errorf("created again: %+v, first %+v", second, first)
 	}
-	deleted, err := b.Deleted(t.Context())
+	deleted, err := b.ListDeleted(t.Context())
 	if err != nil || len(deleted) != 1 || deleted[0] != (Deleted{first.Incarnation(), b.now}) {
 		t.Fatalf("Deleted() = %+v, %v", deleted, err)
 	}
 	must(t, b.Clean(t.Context(), first.Incarnation()))
 	must(t, b.Clean(t.Context(), first.Incarnation()))
-	if deleted, err = b.Deleted(t.Context()); err != nil || len(deleted) != 0 {
+	if deleted, err = b.ListDeleted(t.Context()); err != nil || len(deleted) != 0 {
 		t.Errorf("Deleted() after Clean = %+v, %v", deleted, err)
 	}
 	if stored, err := b.Messages(t.Context(), old); err != nil || len(stored) != 0 {
@@ -435,10 +435,10 @@ func TestCreate_BeginsAtOffsets(t *testing.T) {
 	r, err := b.Create(t.Context(), subscription("orders"), []subscriptions.Seek{at("a", 0, 7), at("a", 1, 0)}, "ada")
 	must(t, err)
 	got, err := b.Get(t.Context(), "orders")
-	if seek, ok := got.SeekOf("a", 0); err != nil || r.Version != 1 || !ok || seek.Offset != 7 || seek.Version != b.now.UnixMilli() || len(got.Seeks) != 2 {
+	if seek, ok := got.FindSeek("a", 0); err != nil || r.Version != 1 || !ok || seek.Offset != 7 || seek.Version != b.now.UnixMilli() || len(got.Seeks) != 2 {
 		t.Errorf("Create() = %+v, read as %+v, %v", r, got, err)
 	}
-	if _, ok := got.SeekOf("a", 2); ok {
+	if _, ok := got.FindSeek("a", 2); ok {
 		t.Error("a partition without an offset has a seek")
 	}
 	if _, err := b.Create(t.Context(), subscription("orders"), nil, "ada"); !errors.Is(err, subscriptions.ErrVersion) {

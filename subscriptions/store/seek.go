@@ -29,8 +29,8 @@ func (k *Seek) contains(other *Seek) bool {
 	return k.Topic == "" || k.Topic == other.Topic && (k.Partition < 0 || k.Partition == other.Partition)
 }
 
-// SeekOf returns the seek that a partition must have applied; ok is false without one.
-func (r *Resource) SeekOf(topic string, partition int32) (seek Seek, ok bool) {
+// FindSeek returns the seek that a partition must have applied; ok is false without one.
+func (r *Resource) FindSeek(topic string, partition int32) (seek Seek, ok bool) {
 	of := Seek{Seek: subscriptions.Seek{Topic: topic, Partition: partition}}
 	for _, k := range slices.Backward(r.Seeks) {
 		if k.contains(&of) {

@@ -47,7 +47,7 @@ func (s *Store) AddSkip(ctx context.Context, p Partition, k subscriptions.Skip) 
 
 func (s *Store) setSkip(ctx context.Context, stmt string, p Partition, key, text string) error {
 	err := s.until(ctx, func() error {
-		return s.bounded(ctx, func(ctx context.Context) error {
+		return s.withTimeout(ctx, func(ctx context.Context) error {
 			return s.query(ctx, stmt, append([]any{key, text}, p.args()...)...).Exec()
 		})
 	})
@@ -61,7 +61,7 @@ func (s *Store) setSkip(ctx context.Context, stmt string, p Partition, key, text
 func (s *Store) Skips(ctx context.Context, incarnation string) (out []subscriptions.Skip, err error) {
 	err = s.until(ctx, func() error {
 		out = nil
-		return s.bounded(ctx, func(ctx context.Context) error {
+		return s.withTimeout(ctx, func(ctx context.Context) error {
 			iter := s.query(ctx, s.stmt.skips, incarnation).Iter()
 			p := Partition{Subscription: incarnation}
 			var skips, notices map[string]string

@@ -112,8 +112,8 @@ func (s *Store) serialRead(ctx context.Context, stmt string, args ...any) *gocql
 	return s.query(ctx, stmt, args...).Consistency(s.serial)
 }
 
-// bounded executes f with the timeout of one statement.
-func (s *Store) bounded(ctx context.Context, f func(context.Context) error) error {
+// withTimeout executes f with the timeout of one statement.
+func (s *Store) withTimeout(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	return f(ctx)
@@ -121,7 +121,7 @@ func (s *Store) bounded(ctx context.Context, f func(context.Context) error) erro
 
 // swap executes a conditional statement once and returns whether it was applied.
 func (s *Store) swap(ctx context.Context, stmt string, args ...any) (applied bool, err error) {
-	err = s.bounded(ctx, func(ctx context.Context) error {
+	err = s.withTimeout(ctx, func(ctx context.Context) error {
 		applied, err = s.session.Query(stmt, args...).WithContext(ctx).Consistency(s.consistency).SerialConsistency(s.serial).
 			RetryPolicy(cqlcode.NeverAgain{}).DefaultTimestamp(false).MapScanCAS(map[string]any{})
 		return err
@@ -144,7 +144,7 @@ func (s *Store) retry(ctx context.Context) *retry.Budget {
 }
 
 func permanent(err error) bool {
-	return cqlcode.FateOf(err) == cqlcode.Invalid || errors.Is(err, gocql.ErrSessionClosed)
+	return cqlcode.ClassifyFate(err) == cqlcode.Invalid || errors.Is(err, gocql.ErrSessionClosed)
 }
 
 // millis is the current time in milliseconds, the resolution of the tables.

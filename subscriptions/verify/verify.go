@@ -265,10 +265,10 @@ func (k *check) partition(ctx context.Context, p *Partition, metadata string, fi
 		}
 	}
 	p.Stored = int64(len(rows))
-	p.Waiting, _ = a.unsettled(p.Start, p.End)
+	p.Waiting, _ = a.findUnsettled(p.Start, p.End)
 	p.Settled = p.End - p.Start - p.Waiting - inTopic
 	lost := int64(0)
-	if p.Lost, lost = a.unsettled(0, p.Start); p.Lost > 0 {
+	if p.Lost, lost = a.findUnsettled(0, p.Start); p.Lost > 0 {
 		problem(Lost, lost, p.Lost)
 	}
 	if p.Committed > p.End {
@@ -289,9 +289,9 @@ type account struct {
 	stored    map[int64]bool
 }
 
-// unsettled returns the number of offsets in a range that are neither settled nor stored,
+// findUnsettled returns the number of offsets in a range that are neither settled nor stored,
 // and the first of them.
-func (a *account) unsettled(from, to int64) (n, first int64) {
+func (a *account) findUnsettled(from, to int64) (n, first int64) {
 	from = max(from, a.committed)
 	if to <= from {
 		return 0, 0

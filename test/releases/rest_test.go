@@ -349,7 +349,7 @@ func (w *world) restOfSubscriptions() {
 		w.must(w.subs.Leave(ctx, r.Name, "one"))
 		w.must(w.subs.Delete(ctx, r.Name, r.Version, "operator"))
 	}
-	deleted, err := w.subs.Deleted(ctx)
+	deleted, err := w.subs.ListDeleted(ctx)
 	if w.must(err); len(deleted) < 2 {
 		w.t.Errorf("deleted subscriptions %+v, want two incarnations of brief", deleted)
 	}
@@ -430,7 +430,7 @@ func (w *world) vnodes() {
 	}
 	o := schema.Options{Keyspace: keyspace, Tablets: schema.TabletsOff, Components: []schema.Component{schema.DeadLetters}, LockTTL: 3 * time.Second}
 	w.must(schema.Migrate(ctx, s, o))
-	if has := must1[[]schema.Component](w)(schema.Installed(ctx, s, keyspace)); !slices.Contains(has, schema.DeadLetters) {
+	if has := must1[[]schema.Component](w)(schema.ReadInstalled(ctx, s, keyspace)); !slices.Contains(has, schema.DeadLetters) {
 		w.t.Errorf("the keyspace has %q", has)
 	}
 	w.session = w.connect(keyspace)

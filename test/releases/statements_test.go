@@ -57,7 +57,7 @@ func (s *statements) add(err error, all ...string) {
 	defer s.mu.Unlock()
 	for _, stmt := range all {
 		s.executed[strings.TrimSpace(stmt)]++
-		if cqlcode.Of(err) != cqlcode.None && cqlcode.FateOf(err) == cqlcode.Invalid {
+		if cqlcode.Of(err) != cqlcode.None && cqlcode.ClassifyFate(err) == cqlcode.Invalid {
 			s.refused[fmt.Sprintf("%s: %v", stmt, err)] = true
 		}
 	}

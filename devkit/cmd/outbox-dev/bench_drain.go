@@ -150,10 +150,10 @@ func (p *place) drain(ctx context.Context, d drainer, events *bench.Events, n in
 		return got, err
 	}
 	got = bench.Drained{
-		Name: d.name, Start: first.Sub(child.Started).Seconds(), Rate: bench.RateOf(n-atFirst, last.Sub(first)),
+		Name: d.name, Start: first.Sub(child.Started).Seconds(), Rate: bench.NewRate(n-atFirst, last.Sub(first)),
 	}
 	used := child.Usage()
-	got.Process, got.EventCPU = bench.CostOf(at, used), float64(used.CPU.Microseconds())/float64(n)
+	got.Process, got.EventCPU = bench.CostBetween(at, used), float64(used.CPU.Microseconds())/float64(n)
 	if got.Queries, err = bench.Scrape(ctx, child.Attr("admin"), bench.QueriesMetric); err != nil {
 		return got, err
 	}
@@ -225,7 +225,7 @@ func (b *benchmark) measureRestart(ctx context.Context) error {
 	var runs []bench.Restarted
 	for run := range b.runs {
 		b.progress("restart: at %g events/s, run %d of %d", b.restartRate, run+1, b.runs)
-		r, err := b.killed(ctx)
+		r, err := b.killAndMeasure(ctx)
 		if err != nil {
 			return fmt.Errorf("restart: %w", err)
 		}
@@ -237,7 +237,7 @@ func (b *benchmark) measureRestart(ctx context.Context) error {
 	return nil
 }
 
-func (b *benchmark) killed(ctx context.Context) (got bench.Restarted, err error) {
+func (b *benchmark) killAndMeasure(ctx context.Context) (got bench.Restarted, err error) {
 	u, err := b.underLoad(ctx, b.restartRate, b.duration, apart(int(b.restartRate)))
 	if err != nil {
 		return got, err

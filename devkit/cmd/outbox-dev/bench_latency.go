@@ -141,9 +141,9 @@ func (b *benchmark) measureLoad(ctx context.Context, c contender, watchIdle bool
 		return got, nil, err
 	}
 	got = bench.Contender{
-		Name: c.name, Counts: arrivals.Counts(written), Arrived: load.Arrived(arrivals),
-		Process: bench.CostOf(before.process, after.process), Database: bench.CostOf(before.database, after.database),
-		Broker: bench.CostOf(before.broker, after.broker), Queries: (sent - queries) / after.process.At.Sub(before.process.At).Seconds(),
+		Name: c.name, Counts: arrivals.Counts(written), Arrived: load.ArrivalRate(arrivals),
+		Process: bench.CostBetween(before.process, after.process), Database: bench.CostBetween(before.database, after.database),
+		Broker: bench.CostBetween(before.broker, after.broker), Queries: (sent - queries) / after.process.At.Sub(before.process.At).Seconds(),
 		Others: after.others(before),
 	}
 	got.Intended, got.Committed = load.Latencies(arrivals)
@@ -201,7 +201,7 @@ func (b *benchmark) watch(ctx context.Context, process *bench.Child, streams int
 		return nil, err
 	}
 	return &bench.Idle{
-		Streams: streams, Relay: bench.CostOf(before.process, after.process), Database: bench.CostOf(before.database, after.database),
+		Streams: streams, Relay: bench.CostBetween(before.process, after.process), Database: bench.CostBetween(before.database, after.database),
 		Queries: (sent - queries) / after.process.At.Sub(before.process.At).Seconds(),
 	}, nil
 }

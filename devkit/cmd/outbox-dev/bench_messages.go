@@ -51,9 +51,9 @@ it. Exit status 1 if a request failed otherwise than by refusal.`,
 			single := phase{items: 1, raw: raw, body: func(int64) []byte { return one }}
 			batch := phase{what: whatBatch, items: messages.MaxBatch, raw: raw, body: func(int64) []byte { return many }}
 			offered := fmt.Sprintf("offered %g/s", rate)
-			phases := slicesOf(batch, "/v1/messages/batch", "/bare/batch", loadFull, nil)
+			phases := newSlices(batch, "/v1/messages/batch", "/bare/batch", loadFull, nil)
 			phases = append(phases, withLoad(batch, bench.Whole, "/v1/messages/batch", offered, always(rate/messages.MaxBatch)))
-			phases = append(phases, slicesOf(single, "/v1/messages", "/bare/messages", loadCalm, always(s.calm))...)
+			phases = append(phases, newSlices(single, "/v1/messages", "/bare/messages", loadCalm, always(s.calm))...)
 			return s.measure(cmd, &f, fmt.Sprintf("Messages of %d bytes; times in ms", f.payload), phases,
 				func(r *bench.ServiceReport) []string { return messageGoals(r, offered) })
 		},

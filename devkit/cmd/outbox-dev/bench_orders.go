@@ -77,12 +77,12 @@ it. Exit status 1 if a request failed otherwise than by refusal.`,
 			keyed := order
 			keyed.what, keyed.raw = "with a key", func(r recordings) *bench.Recorded { return r.keyedOrder }
 			keyed.header = func(i int64) string { return "Idempotency-Key: " + benchKey + "-" + strconv.FormatInt(i, 10) + "\r\n" }
-			phases := slicesOf(order, "/v1/orders", "/bare/orders", loadFull, nil)
+			phases := newSlices(order, "/v1/orders", "/bare/orders", loadFull, nil)
 			offered := fmt.Sprintf("offered %g/s", rate)
-			phases = append(phases, slicesOf(order, "/v1/orders", "/bare/orders", offered, always(rate))...)
+			phases = append(phases, newSlices(order, "/v1/orders", "/bare/orders", offered, always(rate))...)
 			phases = append(phases, overloads(order, overload)...)
-			phases = append(phases, slicesOf(order, "/v1/orders", "/bare/orders", loadCalm, always(s.calm))...)
-			phases = append(phases, slicesOf(keyed, "/v1/orders", "/bare/orders-keyed", loadFull, nil)...)
+			phases = append(phases, newSlices(order, "/v1/orders", "/bare/orders", loadCalm, always(s.calm))...)
+			phases = append(phases, newSlices(keyed, "/v1/orders", "/bare/orders-keyed", loadFull, nil)...)
 			limited := order
 			limited.what = whatLimited
 			phases = append(phases,
@@ -99,18 +99,18 @@ it. Exit status 1 if a request failed otherwise than by refusal.`,
 	return cmd
 }
 
-func overloaded(n float64) string { return fmt.Sprintf("offered %gx its ceiling", n) }
+func overloadPhase(n float64) string { return fmt.Sprintf("offered %gx its ceiling", n) }
 
 // overloads returns the phases of p that offer multiples of its ceiling.
 func overloads(p phase, multiples []float64) (out []phase) {
 	for _, n := range multiples {
-		out = append(out, withLoad(p, bench.Whole, "/v1/orders", overloaded(n), times(n)))
+		out = append(out, withLoad(p, bench.Whole, "/v1/orders", overloadPhase(n), times(n)))
 	}
 	return out
 }
 
-// slicesOf returns the three kinds of p under one load.
-func slicesOf(p phase, path, bare, load string, rate func(float64) float64) []phase {
+// newSlices returns the three kinds of p under one load.
+func newSlices(p phase, path, bare, load string, rate func(float64) float64) []phase {
 	return []phase{withLoad(p, bench.Raw, "", load, rate), withLoad(p, bench.Bare, bare, load, rate), withLoad(p, bench.Whole, path, load, rate)}
 }
 
@@ -125,29 +125,29 @@ func orderGoals(r *bench.ServiceReport, offered string, overload []float64) (out
 		return fmt.Sprintf("%.0f %%", 100*p.Served.PerSecond/max(of.Served.PerSecond, 1e-9))
 	}
 	raw, bare, whole := r.Find("", bench.Raw, loadFull), r.Find("", bench.Bare, loadFull), r.Find("", bench.Whole, loadFull)
-	if measured(raw, bare, whole) {
+	if measuresAny(raw, bare, whole) {
 		out = append(out, fmt.Sprintf("As fast as it answers, the service serves %.0f orders/s: %s of the raw client, which sends no HTTP, and %s of the bare handler.",
 			whole.Served.PerSecond, share(whole, raw), share(whole, bare)))
 	}
-	if at, alone := r.Find("", bench.Whole, offered), r.Find("", bench.Raw, offered); measured(at, alone, whole) {
+	if at, alone := r.Find("", bench.Whole, offered), r.Find("", bench.Raw, offered); measuresAny(at, alone, whole) {
 		out = append(out, fmt.Sprintf("Of the orders %s it serves %.0f/s: %s of the raw client under the same load (the goal is 90), %s of itself as fast as it answers.",
 			offered, at.Served.PerSecond, share(at, alone), share(at, whole)))
 	}
 	out = append(out, overloadGoals(r, "", loadCalm, overload)...)
 	out = append(out, overloadGoals(r, whatLimited, loadHalf, overload)...)
-	if w, b, c := r.Find("", bench.Whole, loadCalm), r.Find("", bench.Bare, loadCalm), r.Find("", bench.Raw, loadCalm); measured(w, b, c) {
+	if w, b, c := r.Find("", bench.Whole, loadCalm), r.Find("", bench.Bare, loadCalm), r.Find("", bench.Raw, loadCalm); measuresAny(w, b, c) {
 		out = append(out, fmt.Sprintf("Overhead at p95, calm: %.0f µs in the service beside the database (the goal is 300); over HTTP its p95 is %.0f µs above the bare handler's and %.0f µs above the raw client's.",
 			1000*w.Own.P95, 1000*(w.Sent.P95-b.Sent.P95), 1000*(w.Sent.P95-c.Sent.P95)))
 	}
 	raw, bare, whole = r.Find("with a key", bench.Raw, loadFull), r.Find("with a key", bench.Bare, loadFull), r.Find("with a key", bench.Whole, loadFull)
-	if measured(raw, bare, whole) {
+	if measuresAny(raw, bare, whole) {
 		out = append(out, fmt.Sprintf("With an Idempotency-Key it serves %.0f orders/s: %s of the raw client, %s of the bare handler.", whole.Served.PerSecond, share(whole, raw), share(whole, bare)))
 	}
 	return out
 }
 
-// measured reports whether --only left out none of the phases.
-func measured(all ...*bench.Phase) bool {
+// measuresAny reports whether --only left out none of the phases.
+func measuresAny(all ...*bench.Phase) bool {
 	return !slices.ContainsFunc(all, func(p *bench.Phase) bool { return p.Done == 0 })
 }
 
@@ -156,8 +156,8 @@ func measured(all ...*bench.Phase) bool {
 func overloadGoals(r *bench.ServiceReport, what, calm string, overload []float64) (out []string) {
 	full, quiet := r.Find(what, bench.Whole, loadFull), r.Find(what, bench.Whole, calm)
 	for _, n := range overload {
-		at := r.Find(what, bench.Whole, overloaded(n))
-		if !measured(at, full, quiet) {
+		at := r.Find(what, bench.Whole, overloadPhase(n))
+		if !measuresAny(at, full, quiet) {
 			continue
 		}
 		cores := func(micros float64) float64 { return micros * at.Served.PerSecond / 1e6 }
@@ -171,7 +171,7 @@ func overloadGoals(r *bench.ServiceReport, what, calm string, overload []float64
 // startLimited starts a second database for the phases that need one, if the first is
 // embedded too.
 func (s *serviceBench) startLimited(teardown *daemon.Teardown, phases []phase) error {
-	needed := func(p phase) bool { return p.what == whatLimited && s.selected(&p) }
+	needed := func(p phase) bool { return p.what == whatLimited && s.isSelected(&p) }
 	if !s.embedded || !slices.ContainsFunc(phases, needed) {
 		return nil
 	}

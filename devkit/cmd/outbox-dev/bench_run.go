@@ -266,7 +266,7 @@ func (p *place) startRelay(topic, key string, args ...string) (*bench.Child, err
 		}
 		p.relay = topic
 	}
-	if control := share.ControlTopic(app.GroupOf(topic)); !slices.Contains(p.control, control) {
+	if control := share.ControlTopic(app.GroupName(topic)); !slices.Contains(p.control, control) {
 		p.control = append(p.control, control)
 	}
 	args = append(slices.Concat([]string{"bench", "relay"}, b.forward), append([]string{

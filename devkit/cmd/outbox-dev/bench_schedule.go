@@ -157,7 +157,7 @@ func (s *scheduleBench) once(ctx context.Context) (r bench.ScheduleReport, err e
 		if err := s.store(ctx, store, bench.NewMessages("waiting", s.payload), s.waiting, at); err != nil {
 			return r, err
 		}
-		r.Stored = bench.RateOf(s.waiting, time.Since(began))
+		r.Stored = bench.NewRate(s.waiting, time.Since(began))
 	}
 	if r.Many = r.None; s.waiting > 0 {
 		if r.Many, err = s.watchWaiting(ctx, relay, s.waiting); err != nil {

@@ -88,8 +88,8 @@ func (s *serviceBench) validate(f *benchFlags) error {
 	return errs.with(f.output)
 }
 
-// selected reports whether a phase is measured.
-func (s *serviceBench) selected(p *phase) bool { return strings.Contains(p.String(), s.only) }
+// isSelected reports whether a phase is measured.
+func (s *serviceBench) isSelected(p *phase) bool { return strings.Contains(p.String(), s.only) }
 
 // checkOnly returns an error if --only is a part of no name.
 func checkOnly(only string, names []string) error {
@@ -107,7 +107,7 @@ func (s *serviceBench) checkOnly(phases []phase) error {
 	for i := range phases {
 		p := &phases[i]
 		names = append(names, p.String())
-		if !s.selected(p) {
+		if !s.isSelected(p) {
 			continue
 		}
 		if p.rate == nil {
@@ -142,7 +142,7 @@ func (s *serviceBench) measure(cmd *cobra.Command, f *benchFlags, title string, 
 	for run := range s.runs {
 		ceilings := map[string]float64{}
 		for i, p := range phases {
-			if !s.selected(&p) || p.what == whatLimited && p.on == nil {
+			if !s.isSelected(&p) || p.what == whatLimited && p.on == nil {
 				continue
 			}
 			ceiling := p.what + p.kind
@@ -222,7 +222,7 @@ func (s *serviceBench) phase(ctx context.Context, ph *phase, ceiling float64) (g
 				header = ph.header(i)
 			}
 			status, err := all[w].Post(ctx, path, header, ph.body(i))
-			a := all[w].AnswerOf(status, err)
+			a := all[w].ClassifyAnswer(status, err)
 			if a == bench.Failed {
 				s.log.Debug("request failed", "status", status, "err", err)
 			}
@@ -243,7 +243,7 @@ func (s *serviceBench) phase(ctx context.Context, ph *phase, ceiling float64) (g
 		return got, err
 	}
 	if child != nil {
-		if got.Own, err = ownOf(ctx, child); err != nil {
+		if got.Own, err = fetchOwnLatency(ctx, child); err != nil {
 			return got, err
 		}
 	}
@@ -260,8 +260,8 @@ func (s *serviceBench) serve(p *place) (*bench.Child, error) {
 	return s.program.Start("order API", "serving", args...)
 }
 
-// ownOf requests the time that requests took beside the database.
-func ownOf(ctx context.Context, child *bench.Child) (l bench.Latency, err error) {
+// fetchOwnLatency requests the time that requests took beside the database.
+func fetchOwnLatency(ctx context.Context, child *bench.Child) (l bench.Latency, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, child.Attr("admin")+"/readyz", nil)
 	if err != nil {
 		return l, err

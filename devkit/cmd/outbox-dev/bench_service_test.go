@@ -113,8 +113,8 @@ func TestOverloadGoals(t *testing.T) {
 		return p
 	}
 	r := &bench.ServiceReport{Phases: []bench.Phase{
-		phase("", loadFull, 20_000, 30, 0), phase("", overloaded(2), 19_000, 40, 3),
-		phase(whatLimited, loadFull, 2000, 30, 0), phase(whatLimited, loadHalf, 1000, 5, 0), phase(whatLimited, overloaded(2), 1900, 15, 1.5),
+		phase("", loadFull, 20_000, 30, 0), phase("", overloadPhase(2), 19_000, 40, 3),
+		phase(whatLimited, loadFull, 2000, 30, 0), phase(whatLimited, loadHalf, 1000, 5, 0), phase(whatLimited, overloadPhase(2), 1900, 15, 1.5),
 	}}
 	got := orderGoals(r, "offered 1/s", []float64{2, 5}) // without calm, raw and bare
 	want := "limited database, service, offered 2x its ceiling: serves 1900/s, 95 % of itself as fast as it answers (the goal is 90); p99 15.0 ms, 3.0 times offered half of its ceiling (the goal is below 4); " +

@@ -127,20 +127,20 @@ func (s *shapeBench) shapes() []shape {
 	return out
 }
 
-// selected reports whether a shape is measured.
-func (s *shapeBench) selected(name string) bool { return strings.Contains(name, s.only) }
+// isSelected reports whether a shape is measured.
+func (s *shapeBench) isSelected(name string) bool { return strings.Contains(name, s.only) }
 
 func (s *shapeBench) measure(ctx context.Context, b *benchmark) error {
 	s.benchmark = b
 	r := &s.result
 	*r = bench.ShapeReport{Machine: bench.ThisMachine(), Runs: s.runs, Embedded: s.embedded, Rate: s.rate, Payload: s.payload}
 	var loads []contender
-	if s.selected(shapeLoad) {
+	if s.isSelected(shapeLoad) {
 		peer := s.tunedPeer()
 		peer.wait = peerPatience
 		loads = []contender{hinted, peer}
 	}
-	shapes := slices.DeleteFunc(s.shapes(), func(sh shape) bool { return !s.selected(sh.name) })
+	shapes := slices.DeleteFunc(s.shapes(), func(sh shape) bool { return !s.isSelected(sh.name) })
 	drained, loaded, resumed := make([][]bench.Shape, len(shapes)), make([][]bench.Contender, len(loads)), []bench.Resumed(nil)
 	for run := range s.runs {
 		s.progress("run %d of %d", run+1, s.runs)
@@ -163,7 +163,7 @@ func (s *shapeBench) measure(ctx context.Context, b *benchmark) error {
 			}
 			loaded[i] = append(loaded[i], got)
 		}
-		if s.selected(shapeRestart) {
+		if s.isSelected(shapeRestart) {
 			got, err := s.resume(ctx)
 			if err != nil {
 				return fmt.Errorf("restart: %w", err)

@@ -241,8 +241,8 @@ func (s *subscriptionBench) consume(ctx context.Context, p *place, child *bench.
 	if err := work.Wait(); err != nil {
 		return err
 	}
-	got.Consumed = bench.RateOf(seen.Load(), slices.MaxFunc(last, time.Time.Compare).Sub(began))
-	got.Consumer = bench.CostOf(before, child.Usage())
+	got.Consumed = bench.NewRate(seen.Load(), slices.MaxFunc(last, time.Time.Compare).Sub(began))
+	got.Consumer = bench.CostBetween(before, child.Usage())
 	s.result.Wrong += max(seen.Load()-s.messages, s.messages-seen.Load())
 	return profiled()
 }
@@ -281,7 +281,7 @@ func (s *subscriptionBench) group(ctx context.Context, topic string, commits boo
 			}
 		}
 	}
-	return bench.RateOf(n, time.Since(began)), nil
+	return bench.NewRate(n, time.Since(began)), nil
 }
 
 // webhook accepts and counts requests.
@@ -308,11 +308,11 @@ func newWebhook() *webhook {
 	return h
 }
 
-// called returns the number of calls, and their rate.
-func (h *webhook) called() (int64, bench.Rate) {
+// callRate returns the number of calls, and their rate.
+func (h *webhook) callRate() (int64, bench.Rate) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.mu.n, bench.RateOf(h.mu.n, h.mu.last.Sub(h.mu.first))
+	return h.mu.n, bench.NewRate(h.mu.n, h.mu.last.Sub(h.mu.first))
 }
 
 // pushTo measures push delivery to a webhook.
@@ -329,9 +329,9 @@ func (s *subscriptionBench) pushTo(hook *webhook) func(context.Context, *place, 
 		}
 		profiled := s.profile(ctx, child, "push", 5*time.Second)
 		for end := time.Now().Add(benchPatience); ; {
-			calls, rate := hook.called()
+			calls, rate := hook.callRate()
 			if calls >= n {
-				got.Pushed, got.Pusher = rate, bench.CostOf(before, child.Usage())
+				got.Pushed, got.Pusher = rate, bench.CostBetween(before, child.Usage())
 				s.result.Wrong += calls - n
 				return profiled()
 			}
@@ -468,7 +468,7 @@ func (s *subscriptionBench) publish(ctx context.Context, topic string, n int64) 
 		}
 		e := events.At(i)
 		e.Payload = fmt.Appendf(nil, `{"due":%d,"text":%q}`, due.UnixNano(), e.Payload[:max(0, s.payload-40)])
-		c.Produce(ctx, bench.RecordOf(&e, topic), func(_ *kgo.Record, err error) {
+		c.Produce(ctx, bench.NewRecord(&e, topic), func(_ *kgo.Record, err error) {
 			if err != nil {
 				failed.CompareAndSwap(nil, &err)
 			}

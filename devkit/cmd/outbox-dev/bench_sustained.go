@@ -329,8 +329,8 @@ func (r *sustained) sample(ctx context.Context) (err error) {
 // fillInterval completes an interval by the samples from its start to its end.
 func fillInterval(v *bench.Interval, of []sample) {
 	first, last := of[0], of[len(of)-1]
-	v.Relay, v.Load = bench.CostOf(first.process, last.process), bench.CostOf(first.self, last.self)
-	v.Database, v.Broker = bench.CostOf(first.database, last.database), bench.CostOf(first.broker, last.broker)
+	v.Relay, v.Load = bench.CostBetween(first.process, last.process), bench.CostBetween(first.self, last.self)
+	v.Database, v.Broker = bench.CostBetween(first.database, last.database), bench.CostBetween(first.broker, last.broker)
 	v.Queries = (last.queries - first.queries) / last.process.At.Sub(first.process.At).Seconds()
 	v.FreshLimit = int64(last.limit)
 	for _, s := range of[1:] {

@@ -142,7 +142,7 @@ func (d *chaosDrill) run(ctx context.Context, c *app.Config) error {
 	if err != nil {
 		return err
 	}
-	if d.topic, err = app.TopicsOf(conf)(&outbox.Event{Type: d.writers.EventType, AggregateType: d.writers.AggregateType}); err != nil {
+	if d.topic, err = app.NewTopics(conf)(&outbox.Event{Type: d.writers.EventType, AggregateType: d.writers.AggregateType}); err != nil {
 		return cli.Usage(err)
 	}
 	if d.session, err = c.Scylla.Session(c.Scylla.Keyspace); err != nil {
@@ -236,21 +236,21 @@ func (d *chaosDrill) prepare(ctx context.Context, conf *relay.Config) error {
 		d.ours[aggregate()] = true
 	}
 	d.writers.Aggregates = slices.Collect(maps.Keys(d.ours))
-	d.writers.NewID, d.writers.Patience, d.writers.Stored = ids("event_id"), d.patience, d.stored
+	d.writers.NewID, d.writers.Patience, d.writers.Stored = ids("event_id"), d.patience, d.addToLedger
 	return nil
 }
 
-// failed notes an error that is no finding.
-func (d *chaosDrill) failed(format string, args ...any) {
+// noteError notes an error that is no finding.
+func (d *chaosDrill) noteError(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.errs = append(d.errs, fmt.Errorf(format, args...))
 }
 
-// stored enters an event into the ledger.
-func (d *chaosDrill) stored(e outbox.Event) {
+// addToLedger enters an event into the ledger.
+func (d *chaosDrill) addToLedger(e outbox.Event) {
 	if err := d.ledger.AddRows(d.row(&e)); err != nil {
-		d.failed("ledger: %w", err)
+		d.noteError("ledger: %w", err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -284,11 +284,11 @@ func (d *chaosDrill) storm(ctx context.Context) error {
 	if d.killer != "" {
 		victim.Kill = func() {
 			if out, err := exec.CommandContext(ctx, "sh", "-c", d.killer).CombinedOutput(); err != nil {
-				d.failed("%s: %w: %s", d.killer, err, out)
+				d.noteError("%s: %w: %s", d.killer, err, out)
 			}
 		}
 	} else {
-		p := processes.Start(processes.Config{Name: "the relay", Path: d.command[0], Args: d.command[1:], Log: os.Stderr, Fail: d.failed})
+		p := processes.Start(processes.Config{Name: "the relay", Path: d.command[0], Args: d.command[1:], Log: os.Stderr, Fail: d.noteError})
 		d.relay = p
 		victim.Running, victim.Kill, victim.Restart = p.Running, p.Kill, p.Restart
 	}
@@ -341,7 +341,7 @@ func (d *chaosDrill) await(ctx context.Context, consumer *verify.Consumer) error
 // report prints the result.
 func (d *chaosDrill) report() error {
 	none := func() []verify.Finding { return []verify.Finding{} }
-	r := chaosReport{Lost: none(), Twice: none(), Gaps: none(), OutOfOrder: none(), Others: none(), Undetermined: d.writers.Undetermined(), Conflicts: d.writers.Conflicts(), Kills: d.kills.Victims[0].Kills(), Beside: append([]string{}, d.beside...)}
+	r := chaosReport{Lost: none(), Twice: none(), Gaps: none(), OutOfOrder: none(), Others: none(), Undetermined: d.writers.UndeterminedCount(), Conflicts: d.writers.Conflicts(), Kills: d.kills.Victims[0].Kills(), Beside: append([]string{}, d.beside...)}
 	var text strings.Builder
 	counts := d.ledger.Check(verify.Window{FromFirst: true}, func(f verify.Finding) {
 		of, word := &r.Others, string(f.Kind)

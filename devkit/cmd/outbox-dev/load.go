@@ -47,7 +47,7 @@ is then 1.`,
 				fmt.Fprintf(errOut, "\rline %d: %v\n", n, err)
 			})
 			l.Attempts = attempts
-			s, err := l.LoadFile(cmd.Context(), args[0], cli.NewProgress(errOut, func() cli.Work { return cli.Work{Done: l.Finished()} }))
+			s, err := l.LoadFile(cmd.Context(), args[0], cli.NewProgress(errOut, func() cli.Work { return cli.Work{Done: l.FinishedLines()} }))
 			if err != nil {
 				return err
 			}

@@ -39,11 +39,11 @@ func reconcile(l *verify.Ledger, since time.Time) reconciliation {
 	}
 	return reconciliation{
 		Written: c.Rows, Published: l.Totals().Records, Lost: c.Missing + c.Gaps + c.Unreadable,
-		Duplicates: c.Doubles, OutOfOrder: c.Disorder, Latency: percentilesOf(ms),
+		Duplicates: c.Doubles, OutOfOrder: c.Disorder, Latency: newPercentiles(ms),
 	}
 }
 
-func percentilesOf(ms []float64) percentiles {
+func newPercentiles(ms []float64) percentiles {
 	if len(ms) == 0 {
 		return percentiles{}
 	}

@@ -291,7 +291,7 @@ func (d *dev) loadInto(ctx context.Context) (load.LoadSummary, error) {
 	progress := func(total int64) *cli.Progress {
 		return cli.NewProgress(d.errOut, func() cli.Work {
 			pending := l.Created.Load() + l.Cancelled.Load() - (d.ledger.Totals().Records - before)
-			return cli.Work{Done: l.Finished(), Total: total, Detail: fmt.Sprintf("relay: %d pending", max(0, pending))}
+			return cli.Work{Done: l.FinishedLines(), Total: total, Detail: fmt.Sprintf("relay: %d pending", max(0, pending))}
 		})
 	}
 	if d.file == "" && !d.once {
@@ -343,7 +343,7 @@ func (d *dev) loadSample(ctx context.Context) error {
 	fmt.Fprintln(d.out, "Loading orders through the API:")
 	sum, err := d.loadInto(ctx)
 	if err != nil {
-		return app.Stopped(ctx, err)
+		return app.IgnoreStop(ctx, err)
 	}
 	if d.file == "" && d.Dir != "" {
 		if err := os.WriteFile(marker, nil, 0o644); err != nil {
@@ -351,7 +351,7 @@ func (d *dev) loadSample(ctx context.Context) error {
 		}
 	}
 	if err := d.settle(ctx); err != nil {
-		return app.Stopped(ctx, err)
+		return app.IgnoreStop(ctx, err)
 	}
 	r := reconcile(d.ledger, began)
 	fmt.Fprintf(d.out, "%d orders created, %d cancelled, %d rejected in %.1f s; of %d events in the outbox %d are in the topics: %d lost, %d double, %d out of order.\n",

@@ -95,7 +95,7 @@ func (d *dev) relayConfigs() ([]relay.Config, error) {
 		d.tables = append(d.tables, app.TableName(&confs[i]))
 		if d.tables[i] == d.conf.Scylla.Keyspace+"."+outbox.DefaultTableName {
 			confs[i].Topics = orders.Topics
-			d.topicOf = app.TopicsOf(confs[i])
+			d.topicOf = app.NewTopics(confs[i])
 			continue
 		}
 		d.ownTopics = append(d.ownTopics, app.NamedTopics(&confs[i])...)

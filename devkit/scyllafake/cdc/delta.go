@@ -10,7 +10,7 @@ func (t *transformer) upsert(row *store.Row, static bool) error {
 	op := OpUpdate
 	var ttl int32
 	if live(row.Marker) {
-		op, ttl = OpInsert, ttlOf(row.Marker)
+		op, ttl = OpInsert, cellTTL(row.Marker)
 	}
 	t.rec.add(op)
 	var state *rowState
@@ -106,7 +106,7 @@ func (t *transformer) multiCell(col *columnPlan, d *store.ColumnData, state *row
 	}
 	var after []byte
 	if value != nil || gone != nil && before != nil {
-		after = patched(typ, before, value, gone)
+		after = patchFrozen(typ, before, value, gone)
 	}
 	state.columns[col.column.ID] = after
 	return nil

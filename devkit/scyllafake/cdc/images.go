@@ -156,9 +156,9 @@ type affected struct {
 	columns map[int32]bool
 }
 
-// affected returns the rows of the group, in clustering order, with the columns that it
+// affectedRows returns the rows of the group, in clustering order, with the columns that it
 // touches. There is at most one static row.
-func (g *group) affected(t *catalog.Table) (statics, rows []affected) {
+func (g *group) affectedRows(t *catalog.Table) (statics, rows []affected) {
 	if len(g.statics) > 0 {
 		a := affected{columns: map[int32]bool{}}
 		for i := range g.statics {
@@ -228,9 +228,9 @@ func (t *transformer) image(op Operation, row *store.Row, columns map[int32]bool
 	}
 }
 
-// patched returns a frozen value after some elements were set, by the frozen value set
+// patchFrozen returns a frozen value after some elements were set, by the frozen value set
 // (nil: none), and others, named in gone, were removed.
-func patched(typ *cqltype.Type, before, set []byte, gone [][]byte) []byte {
+func patchFrozen(typ *cqltype.Type, before, set []byte, gone [][]byte) []byte {
 	key := elementKey(typ)
 	type pair struct{ k, v []byte }
 	var pairs []pair

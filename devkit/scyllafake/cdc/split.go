@@ -25,8 +25,8 @@ func live(c *store.Cell) bool { return c != nil && !c.Dead }
 // replaces a collection at T writes it with T-1, so that the new elements survive.
 func shownAt(d store.Deletion) int64 { return d.Timestamp + 1 }
 
-// ttlOf returns the TTL for splitting and for cdc$ttl.
-func ttlOf(c *store.Cell) int32 {
+// cellTTL returns the TTL for splitting and for cdc$ttl.
+func cellTTL(c *store.Cell) int32 {
 	if c.Dead {
 		return 0
 	}
@@ -59,7 +59,7 @@ func (s *splitter) cells(row *store.Row) {
 	for i := range row.Columns {
 		d := &row.Columns[i]
 		if d.Cell != nil {
-			s.visit(d.Cell.Timestamp, ttlOf(d.Cell))
+			s.visit(d.Cell.Timestamp, cellTTL(d.Cell))
 			continue
 		}
 		if d.Deleted.Set {
@@ -71,7 +71,7 @@ func (s *splitter) cells(row *store.Row) {
 			if s.hadMarker && !e.Dead {
 				s.split = true
 			}
-			s.visit(e.Timestamp, ttlOf(&e.Cell))
+			s.visit(e.Timestamp, cellTTL(&e.Cell))
 		}
 	}
 }
@@ -90,7 +90,7 @@ func needsSplit(c *change) (ts int64, split, ok bool) {
 			s.hadRow, s.hadUpsert = true, true
 			if live(row.Marker) {
 				s.hadMarker = true
-				s.visit(row.Marker.Timestamp, ttlOf(row.Marker))
+				s.visit(row.Marker.Timestamp, cellTTL(row.Marker))
 			}
 			s.cells(row)
 		}
@@ -143,16 +143,16 @@ func (g *grouping) at(ts int64) *group {
 func splitChange(c *change) []*group {
 	var all grouping
 	if c.static != nil {
-		for _, p := range partsOf(c.static) {
+		for _, p := range divideRow(c.static) {
 			g := all.at(p.ts)
 			g.statics = append(g.statics, p.row)
 		}
 	}
 	for i := range c.rows {
 		row := &c.rows[i]
-		for _, p := range partsOf(row) {
+		for _, p := range divideRow(row) {
 			g := all.at(p.ts)
-			if !live(row.Marker) || p.ts != row.Marker.Timestamp || p.ttl != ttlOf(row.Marker) {
+			if !live(row.Marker) || p.ts != row.Marker.Timestamp || p.ttl != cellTTL(row.Marker) {
 				g.updates = append(g.updates, p.row)
 				continue
 			}
@@ -190,9 +190,9 @@ type part struct {
 	row store.Row
 }
 
-// partsOf divides the cells of a row by timestamp and TTL, in that order. The
+// divideRow divides the cells of a row by timestamp and TTL, in that order. The
 // marker has a part even if no cell shares it.
-func partsOf(row *store.Row) []*part {
+func divideRow(row *store.Row) []*part {
 	var parts []*part
 	at := func(ts int64, ttl int32) *part {
 		for _, p := range parts {
@@ -205,12 +205,12 @@ func partsOf(row *store.Row) []*part {
 		return p
 	}
 	if live(row.Marker) {
-		at(row.Marker.Timestamp, ttlOf(row.Marker))
+		at(row.Marker.Timestamp, cellTTL(row.Marker))
 	}
 	for i := range row.Columns {
 		d := &row.Columns[i]
 		if d.Cell != nil {
-			p := at(d.Cell.Timestamp, ttlOf(d.Cell))
+			p := at(d.Cell.Timestamp, cellTTL(d.Cell))
 			p.row.Columns = append(p.row.Columns, store.ColumnData{ID: d.ID, Cell: d.Cell})
 			continue
 		}
@@ -218,7 +218,7 @@ func partsOf(row *store.Row) []*part {
 			at(shownAt(d.Deleted), 0).column(d.ID).Deleted = d.Deleted
 		}
 		for _, e := range d.Elements {
-			c := at(e.Timestamp, ttlOf(&e.Cell)).column(d.ID)
+			c := at(e.Timestamp, cellTTL(&e.Cell)).column(d.ID)
 			c.Elements = append(c.Elements, e)
 		}
 	}

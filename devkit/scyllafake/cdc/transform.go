@@ -120,7 +120,7 @@ func (t *transformer) group(g *group, last bool) error {
 	if t.images != nil {
 		// The images of later groups must contain the changes of this one.
 		t.images.tracking = cdc.Postimage || !last
-		statics, rows = g.affected(t.plan.base)
+		statics, rows = g.affectedRows(t.plan.base)
 		n += 2 * (len(statics) + len(rows))
 		width = max(len(t.plan.base.Regulars), len(t.plan.base.Statics))
 	}

@@ -80,8 +80,8 @@ func (p *cursor) list(item func()) {
 // text returns a token as in the source.
 func (p *cursor) text(t token) string { return p.src[t.start:t.end] }
 
-// unquoted returns the content of a string or quoted name.
-func (p *cursor) unquoted(t token) string {
+// unquote returns the content of a string or quoted name.
+func (p *cursor) unquote(t token) string {
 	s := p.text(t)
 	if s[0] == '$' {
 		return s[2 : len(s)-2]

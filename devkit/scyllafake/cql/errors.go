@@ -61,7 +61,7 @@ func (p *cursor) display(pos int) string {
 	case tEOF:
 		return "<EOF>"
 	case tString, tQuoted:
-		return p.unquoted(t)
+		return p.unquote(t)
 	default:
 		return p.text(t)
 	}

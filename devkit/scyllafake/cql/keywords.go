@@ -38,14 +38,14 @@ var keywordOf = func() map[string]kind {
 // Sets of kinds by the rules that they may begin.
 var (
 	// identStart: columns, tables, keyspaces.
-	identStart = words(basicWords, typeWords, columnWords).union(setOf(tIdent, tQuoted))
+	identStart = words(basicWords, typeWords, columnWords).union(newKindSet(tIdent, tQuoted))
 	// nameStart: as identStart, and the marker that is refused with its own message.
-	nameStart = identStart.union(setOf(tQMark))
+	nameStart = identStart.union(newKindSet(tQMark))
 	// funcStart: function names.
-	funcStart   = words(basicWords, typeWords).union(setOf(tIdent, tQuoted, "K_TOKEN", "K_COUNT"))
-	relationOps = setOf(tEqual, tLess, tLessEq, tGreater, tGreaterEq, tNotEq, "K_LIKE")
-	constants   = setOf(tString, tInteger, tFloat, tBool, tDuration, tUUID, tHex, tMinus, "K_NAN", "K_INFINITY")
-	valueStart  = constants.union(setOf(tLParen, tLBracket, tLBrace, "K_NULL", tColon, tQMark))
+	funcStart   = words(basicWords, typeWords).union(newKindSet(tIdent, tQuoted, "K_TOKEN", "K_COUNT"))
+	relationOps = newKindSet(tEqual, tLess, tLessEq, tGreater, tGreaterEq, tNotEq, "K_LIKE")
+	constants   = newKindSet(tString, tInteger, tFloat, tBool, tDuration, tUUID, tHex, tMinus, "K_NAN", "K_INFINITY")
+	valueStart  = constants.union(newKindSet(tLParen, tLBracket, tLBrace, "K_NULL", tColon, tQMark))
 	termStart   = valueStart.union(funcStart).union(identStart)
 )
 

@@ -7,7 +7,7 @@ func (p *parser) insert() *Insert {
 	switch p.kind() {
 	case tLParen:
 		s.Columns = p.parenIdents()
-		p.expect("K_VALUES", setOf(tLParen))
+		p.expect("K_VALUES", newKindSet(tLParen))
 		p.expect(tLParen, termStart)
 		s.Values = p.termsUntil(tRParen)
 	case "K_JSON":
@@ -54,7 +54,7 @@ func (p *parser) update() *Update {
 	s.Using = p.using()
 	p.expect("K_SET", identStart)
 	p.list(func() { s.Set = append(s.Set, p.assignment()) })
-	p.expect("K_WHERE", identStart.union(setOf(tLParen, "K_TOKEN")))
+	p.expect("K_WHERE", identStart.union(newKindSet(tLParen, "K_TOKEN")))
 	s.Where = p.where()
 	s.If = p.condition()
 	return s
@@ -75,7 +75,7 @@ func (p *parser) assignment() Assignment {
 			panic(&Unsupported{What: "SCYLLA_TIMEUUID_LIST_INDEX"})
 		}
 		a.Elem = p.term()
-		p.expect(tRBracket, setOf(tEqual))
+		p.expect(tRBracket, newKindSet(tEqual))
 	case tDot:
 		panic(&Unsupported{What: userTypes})
 	default:
@@ -135,7 +135,7 @@ func (p *parser) delete() *Delete {
 	p.expect("K_FROM", nameStart)
 	s.Table = p.tableName()
 	s.Using = p.using()
-	p.expect("K_WHERE", identStart.union(setOf(tLParen, "K_TOKEN")))
+	p.expect("K_WHERE", identStart.union(newKindSet(tLParen, "K_TOKEN")))
 	s.Where = p.where()
 	s.If = p.condition()
 	return s
@@ -168,7 +168,7 @@ func (p *parser) batch() *Batch {
 	case p.accept("K_COUNTER"):
 		b.Kind = BatchCounter
 	}
-	p.expect("K_BATCH", setOf("K_USING", "K_INSERT", "K_UPDATE", "K_DELETE", "K_APPLY"))
+	p.expect("K_BATCH", newKindSet("K_USING", "K_INSERT", "K_UPDATE", "K_DELETE", "K_APPLY"))
 	b.Using = p.using()
 	for {
 		switch p.kind() {
@@ -179,8 +179,8 @@ func (p *parser) batch() *Batch {
 		case "K_DELETE":
 			b.Statements = append(b.Statements, p.delete())
 		default:
-			p.expect("K_APPLY", setOf("K_BATCH"))
-			p.expect("K_BATCH", setOf(tSemicolon))
+			p.expect("K_APPLY", newKindSet("K_BATCH"))
+			p.expect("K_BATCH", newKindSet(tSemicolon))
 			return b
 		}
 		p.accept(tSemicolon)

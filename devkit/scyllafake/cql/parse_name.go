@@ -7,7 +7,7 @@ import (
 // identText returns the name of an identifier token: quoted ones keep their case.
 func (p *parser) identText(t token) string {
 	if t.kind == tQuoted {
-		return p.unquoted(t)
+		return p.unquote(t)
 	}
 	return strings.ToLower(p.text(t))
 }
@@ -44,8 +44,8 @@ func (p *parser) objectName(what string) string {
 	return p.ident()
 }
 
-// qualified reads [keyspace.]name.
-func (p *parser) qualified(what string) Name {
+// parseQualifiedName reads [keyspace.]name.
+func (p *parser) parseQualifiedName(what string) Name {
 	if nameStart[p.kind()] && p.peek(1) == tDot {
 		ks := p.objectName("keyspace")
 		p.next()
@@ -54,14 +54,14 @@ func (p *parser) qualified(what string) Name {
 	return Name{Name: p.objectName(what)}
 }
 
-func (p *parser) tableName() Name { return p.qualified("table") }
+func (p *parser) tableName() Name { return p.parseQualifiedName("table") }
 
 // ifNotExists reads an optional IF NOT EXISTS.
 func (p *parser) ifNotExists() bool {
 	if !p.accept("K_IF") {
 		return false
 	}
-	p.expect("K_NOT", setOf("K_EXISTS"))
+	p.expect("K_NOT", newKindSet("K_EXISTS"))
 	p.expect("K_EXISTS", nil)
 	return true
 }

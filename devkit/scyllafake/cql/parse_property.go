@@ -14,7 +14,7 @@ func (p *parser) properties() []Property {
 // property reads one property; seen are those before it.
 func (p *parser) property(seen []Property) Property {
 	prop := Property{Name: p.ident()}
-	p.expect(tEqual, constants.union(identStart).union(setOf(tLBrace)))
+	p.expect(tEqual, constants.union(identStart).union(newKindSet(tLBrace)))
 	switch k := p.kind(); {
 	case k == tLBrace:
 		prop.IsMap = true
@@ -90,7 +90,7 @@ func (p *parser) tableProperties() (with []Property, order []Order, compact bool
 
 // clusteringOrder reads BY (a ASC, b DESC).
 func (p *parser) clusteringOrder() []Order {
-	p.expect("K_BY", setOf(tLParen))
+	p.expect("K_BY", newKindSet(tLParen))
 	p.expect(tLParen, identStart)
 	var orders []Order
 	p.list(func() {

@@ -22,14 +22,14 @@ func (p *parser) createKeyspace() *CreateKeyspace {
 
 func (p *parser) createTable() *CreateTable {
 	s := &CreateTable{IfNotExists: p.ifNotExists(), Table: p.tableName()}
-	p.expect(tLParen, identStart.union(setOf("K_PRIMARY")))
+	p.expect(tLParen, identStart.union(newKindSet("K_PRIMARY")))
 	p.tableElement(s)
 	for p.accept(tComma) {
 		if identStart[p.kind()] || p.kind() == "K_PRIMARY" {
 			p.tableElement(s)
 		}
 	}
-	p.expect(tRParen, setOf("K_WITH", tSemicolon))
+	p.expect(tRParen, newKindSet("K_WITH", tSemicolon))
 	s.With, s.ClusterOrder, s.CompactStorage = p.tableProperties()
 	return s
 }
@@ -37,14 +37,14 @@ func (p *parser) createTable() *CreateTable {
 // tableElement: a column, or PRIMARY KEY (…).
 func (p *parser) tableElement(s *CreateTable) {
 	if p.accept("K_PRIMARY") {
-		p.expect("K_KEY", setOf(tLParen))
+		p.expect("K_KEY", newKindSet(tLParen))
 		s.PartitionKey, s.Clustering = p.primaryKey()
 		return
 	}
 	c := ColumnDef{Name: p.ident(), Type: p.dataType()}
 	c.Static = p.accept("K_STATIC")
 	if p.accept("K_PRIMARY") {
-		p.expect("K_KEY", setOf(tComma, tRParen))
+		p.expect("K_KEY", newKindSet(tComma, tRParen))
 		c.PrimaryKey = true
 	}
 	s.Columns = append(s.Columns, c)
@@ -61,7 +61,7 @@ func (p *parser) primaryKey() (partition, clustering []string) {
 	for p.accept(tComma) {
 		clustering = append(clustering, p.ident())
 	}
-	p.expect(tRParen, setOf("K_WITH", tComma, tRParen, tSemicolon))
+	p.expect(tRParen, newKindSet("K_WITH", tComma, tRParen, tSemicolon))
 	return partition, clustering
 }
 
@@ -113,7 +113,7 @@ func (p *parser) parenOrOne(item func()) {
 		return
 	}
 	p.list(item)
-	p.expect(tRParen, setOf(tSemicolon))
+	p.expect(tRParen, newKindSet(tSemicolon))
 }
 
 func (p *parser) drop() Statement {

@@ -32,8 +32,8 @@ func (p *parser) selectTail(s *Select) {
 		p.list(func() { s.OrderBy = append(s.OrderBy, p.orderBy()) })
 	}
 	if p.accept("K_PER") {
-		p.expect("K_PARTITION", setOf("K_LIMIT"))
-		p.expect("K_LIMIT", setOf(tInteger, tQMark, tColon))
+		p.expect("K_PARTITION", newKindSet("K_LIMIT"))
+		p.expect("K_LIMIT", newKindSet(tInteger, tQMark, tColon))
 		s.PerPartitionLimit = p.intValue()
 	}
 	if p.accept("K_LIMIT") {
@@ -85,7 +85,7 @@ func (p *parser) selectClause(s *Select) {
 }
 
 func (p *parser) selector() Selector {
-	sel := Selector{Expr: p.unaliased()}
+	sel := Selector{Expr: p.parseSelector()}
 	if p.accept("K_AS") {
 		sel.Alias = p.ident()
 	}
@@ -93,10 +93,10 @@ func (p *parser) selector() Selector {
 }
 
 // selectorFollow contains the tokens after a column's name in a select clause.
-var selectorFollow = setOf(tDot, tComma, tRParen, "K_FROM", "K_AS")
+var selectorFollow = newKindSet(tDot, tComma, tRParen, "K_FROM", "K_AS")
 
-// unaliased: a column or a function.
-func (p *parser) unaliased() Term {
+// parseSelector: a column or a function.
+func (p *parser) parseSelector() Term {
 	p.enter()
 	defer p.leave()
 	t := p.selectable()
@@ -153,7 +153,7 @@ func (p *parser) selectFunction() Term {
 	if k := p.kind(); k != "K_CAST" && k != "K_TOKEN" && !nameStart[k] {
 		panic(p.noViableAt(at))
 	}
-	p.list(func() { f.Args = append(f.Args, p.unaliased()) })
+	p.list(func() { f.Args = append(f.Args, p.parseSelector()) })
 	p.expect(tRParen, nil)
 	return f
 }

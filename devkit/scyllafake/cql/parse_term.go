@@ -107,7 +107,7 @@ var literalKinds = map[kind]LiteralKind{
 func (p *parser) constant() Literal {
 	switch k := p.kind(); k {
 	case tString:
-		return Literal{Kind: LitString, Text: p.unquoted(p.next())}
+		return Literal{Kind: LitString, Text: p.unquote(p.next())}
 	case tHex:
 		return Literal{Kind: LitHex, Text: p.text(p.next())[2:]}
 	case tInteger, tFloat, tBool, tDuration, tUUID:
@@ -163,7 +163,7 @@ func (p *parser) functionName() Name {
 	}
 	t := p.next()
 	if t.kind == tQuoted {
-		n.Name = p.unquoted(t)
+		n.Name = p.unquote(t)
 	} else {
 		n.Name = strings.ToLower(p.text(t))
 	}

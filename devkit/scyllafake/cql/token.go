@@ -49,7 +49,7 @@ type token struct {
 // kindSet is a set of kinds.
 type kindSet map[kind]bool
 
-func setOf(kinds ...kind) kindSet {
+func newKindSet(kinds ...kind) kindSet {
 	s := make(kindSet, len(kinds))
 	for _, k := range kinds {
 		s[k] = true

@@ -82,7 +82,7 @@ func resolve(keyspace string, n cql.Name) (cql.Name, error) {
 	if n.Keyspace == "" {
 		return n, errNoKeyspace
 	}
-	if system.Protected(n.Keyspace) {
+	if system.IsProtected(n.Keyspace) {
 		return n, errProtected(n.Keyspace)
 	}
 	return n, nil

@@ -20,7 +20,7 @@ var validName = regexp.MustCompile(`^\w+$`)
 func (w *change) createKeyspace(s *cql.CreateKeyspace) error {
 	name := s.Keyspace
 	switch {
-	case system.Protected(name):
+	case system.IsProtected(name):
 		return cqlerr.Invalidf("%s keyspace is not user-modifiable", name)
 	case !validName.MatchString(name):
 		return cqlerr.Invalidf("\"%s\" is not a valid keyspace name", name)
@@ -117,7 +117,7 @@ func (w *change) warn(keyspace string, tablets bool, with []cql.Property) {
 
 func (w *change) alterKeyspace(s *cql.AlterKeyspace) error {
 	name := s.Keyspace
-	if system.Protected(name) {
+	if system.IsProtected(name) {
 		return errProtected(name)
 	}
 	if w.next.Keyspaces[name] == nil {
@@ -176,7 +176,7 @@ var errFlavor = cqlerr.Invalidf("Cannot alter replication strategy vnode/tablets
 
 func (w *change) dropKeyspace(s *cql.DropKeyspace) error {
 	name := s.Keyspace
-	if system.Protected(name) {
+	if system.IsProtected(name) {
 		return errProtected(name)
 	}
 	ks := w.next.Keyspaces[name]

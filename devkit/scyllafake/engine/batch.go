@@ -31,7 +31,7 @@ func (p *planner) planBatch(s *cql.Batch) (*Plan, error) {
 	var err error
 	var tables []*catalog.Table
 	for _, stmt := range s.Statements {
-		if s.Using.Timestamp != nil && usingOf(stmt).Timestamp != nil {
+		if s.Using.Timestamp != nil && statementUsing(stmt).Timestamp != nil {
 			return nil, cqlerr.Invalidf("Timestamp must be set either on BATCH or individual statements")
 		}
 		m, err := p.modification(stmt)
@@ -71,7 +71,7 @@ func (p *planner) planBatch(s *cql.Batch) (*Plan, error) {
 	return plan, nil
 }
 
-func usingOf(s cql.Statement) cql.Using {
+func statementUsing(s cql.Statement) cql.Using {
 	switch s := s.(type) {
 	case *cql.Insert:
 		return s.Using

@@ -57,7 +57,7 @@ func (e *Engine) replayLater(muts []*store.Mutation, times []time.Duration) erro
 		return nil
 	}
 	unlock := e.lockForLog(muts)
-	all, err := e.logged(muts)
+	all, err := e.addLogRows(muts)
 	unlock()
 	if err != nil {
 		return err

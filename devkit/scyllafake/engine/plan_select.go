@@ -150,7 +150,7 @@ func (p *planner) orderClause(q *selectPlan, s *cql.Select) error {
 		if c.Kind != catalog.Clustering {
 			return cqlerr.Invalidf("Order by is currently only supported on the clustered columns of the PRIMARY KEY, got %s", o.Column)
 		}
-		for at < c.Position && q.rest.Equated(p.Table.Clustering[at]) {
+		for at < c.Position && q.rest.HasEquality(p.Table.Clustering[at]) {
 			at++
 		}
 		if at != c.Position {

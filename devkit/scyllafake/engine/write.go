@@ -103,7 +103,7 @@ func (e *Engine) beforeRead(ctx context.Context, s *selection) (deadPage bool, e
 // apply writes mutations and their log rows as one unit. The caller holds the
 // partitions' locks where they are needed.
 func (e *Engine) apply(muts []*store.Mutation) error {
-	all, err := e.logged(muts)
+	all, err := e.addLogRows(muts)
 	if err != nil {
 		return err
 	}
@@ -113,8 +113,8 @@ func (e *Engine) apply(muts []*store.Mutation) error {
 	return nil
 }
 
-// logged returns mutations with those of their log rows.
-func (e *Engine) logged(muts []*store.Mutation) ([]*store.Mutation, error) {
+// addLogRows returns mutations with those of their log rows.
+func (e *Engine) addLogRows(muts []*store.Mutation) ([]*store.Mutation, error) {
 	if e.cdc == nil {
 		return muts, nil
 	}

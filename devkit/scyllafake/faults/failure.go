@@ -72,7 +72,7 @@ func (f *Failure) error(op engine.Op, batchlog string) *cqlerr.Error {
 	}
 	isWrite := f.Code == cqlerr.WriteTimeout
 	if isWrite && e.WriteType == "" {
-		if e.WriteType = writeTypeOf(op); f.Unlogged && e.WriteType == Batch {
+		if e.WriteType = writeType(op); f.Unlogged && e.WriteType == Batch {
 			e.WriteType = BatchLog
 		}
 	}
@@ -106,8 +106,8 @@ func message(e *cqlerr.Error, table, level string) string {
 	return fmt.Sprintf("injected fault %04x", int32(e.Code))
 }
 
-// writeTypeOf returns the write type of an operation on a node.
-func writeTypeOf(op engine.Op) string {
+// writeType returns the write type of an operation on a node.
+func writeType(op engine.Op) string {
 	switch op.Kind {
 	case engine.OpCAS:
 		return CAS

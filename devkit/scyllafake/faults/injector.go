@@ -55,8 +55,8 @@ func New(node *Node, clock *Clock, seed uint64, next engine.Hook) *Injector {
 	return in
 }
 
-// changed updates idle. The caller holds mu.
-func (in *Injector) changed() { in.idle.Store(len(in.rules) == 0 && !in.frozen) }
+// updateIdle updates idle. The caller holds mu.
+func (in *Injector) updateIdle() { in.idle.Store(len(in.rules) == 0 && !in.frozen) }
 
 // Node returns the node whose generations and tablets can be changed.
 func (in *Injector) Node() *Node { return in.node }
@@ -79,7 +79,7 @@ func (in *Injector) Add(r Rule) (id int, err error) {
 	id = in.nextID
 	in.nextID++
 	in.rules = append(in.rules, &active{id: id, rule: r})
-	in.changed()
+	in.updateIdle()
 	return id, nil
 }
 
@@ -103,7 +103,7 @@ func (in *Injector) Remove(id int) error {
 		}
 		return a.id == id
 	})
-	in.changed()
+	in.updateIdle()
 	if len(in.rules) == n {
 		return fmt.Errorf("rule %d: %w", id, ErrNoRule)
 	}
@@ -115,7 +115,7 @@ func (in *Injector) Clear() {
 	in.mu.Lock()
 	in.rules = nil
 	clear(in.ended)
-	in.changed()
+	in.updateIdle()
 	in.mu.Unlock()
 	in.Thaw()
 }
@@ -140,7 +140,7 @@ func (in *Injector) Freeze() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.frozen = true
-	in.changed()
+	in.updateIdle()
 }
 
 // Thaw releases all operations held by Freeze or by rules. The rules stay.
@@ -148,7 +148,7 @@ func (in *Injector) Thaw() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.frozen = false
-	in.changed()
+	in.updateIdle()
 	close(in.thaw)
 	in.thaw = make(chan struct{})
 }

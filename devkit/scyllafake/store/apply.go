@@ -32,7 +32,7 @@ func (s *Store) Apply(muts []*Mutation, meta ...Meta) error {
 	}
 	s.rewrite.RLock()
 	defer s.rewrite.RUnlock()
-	if err := s.guarded(func() error { return b.Commit(s.write) }); err != nil {
+	if err := s.guardWrite(func() error { return b.Commit(s.write) }); err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
 	return nil
@@ -124,7 +124,7 @@ func (s *Store) DropTable(storeID uint32) error {
 	hi := successor(appendTable(nil, storeID))
 	s.rewrite.RLock()
 	defer s.rewrite.RUnlock()
-	if err := s.guarded(func() error { return s.db.DeleteRange(lo, hi, s.write) }); err != nil {
+	if err := s.guardWrite(func() error { return s.db.DeleteRange(lo, hi, s.write) }); err != nil {
 		return fmt.Errorf("drop table %d: %w", storeID, err)
 	}
 	s.columns.Delete(storeID)

@@ -36,7 +36,7 @@ func (s *Store) collapse(key []byte) error {
 	v = bytes.Clone(v)
 	v[0] &^= crowded
 	// Unsynced is enough: if the record is lost, the operands still exist.
-	if err := s.guarded(func() error { return s.db.Set(key, v, pebble.NoSync) }); err != nil {
+	if err := s.guardWrite(func() error { return s.db.Set(key, v, pebble.NoSync) }); err != nil {
 		return fmt.Errorf("collapse: %w", err)
 	}
 	s.rewrites.Add(1)

@@ -34,21 +34,21 @@ func (d *delta) setRow(r *Row, clustering [][]byte, now int64, scratch []byte) [
 	scratch = appendValues(scratch[:0], clustering)
 	d.clustering = scratch
 	if r.Marker != nil {
-		d.hasMarker, d.marker = true, r.Marker.stored(now)
+		d.hasMarker, d.marker = true, r.Marker.toStored(now)
 		d.marker.Value = nil
 	}
 	d.deleted = r.Deleted.tomb(now)
 	for i := range r.Columns {
 		c := &r.Columns[i]
 		if c.Cell != nil {
-			d.addEntry(entry{id: c.ID, Cell: c.Cell.stored(now)})
+			d.addEntry(entry{id: c.ID, Cell: c.Cell.toStored(now)})
 		}
 		if c.Deleted.Set {
 			d.addTomb(columnTomb{c.ID, c.Deleted.tomb(now)})
 		}
 		for j := range c.Elements {
 			e := &c.Elements[j]
-			d.addEntry(entry{id: c.ID, complex: true, path: e.Path, Cell: e.Cell.stored(now)})
+			d.addEntry(entry{id: c.ID, complex: true, path: e.Path, Cell: e.Cell.toStored(now)})
 		}
 	}
 	if d.unsorted {

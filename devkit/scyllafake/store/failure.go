@@ -35,11 +35,11 @@ func (s *Store) Err() error {
 	}
 }
 
-// guarded makes one write, in a goroutine of its own. Once the disk has refused a write,
+// guardWrite makes one write, in a goroutine of its own. Once the disk has refused a write,
 // every write fails: a later one before it reaches pebble, and one in progress is abandoned,
 // because pebble may hold locks that nobody releases. What an abandoned write uses must not
 // be used again.
-func (s *Store) guarded(write func() error) error {
+func (s *Store) guardWrite(write func() error) error {
 	if err := s.Err(); err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func TestGuarded_Panic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Store{}
 		s.failure.failed = make(chan struct{})
-		err := s.guarded(func() error {
+		err := s.guardWrite(func() error {
 			s.fail(syscall.ENOSPC)
 			panic("the log cannot be written")
 		})

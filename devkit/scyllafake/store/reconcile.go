@@ -35,9 +35,9 @@ func (d Deletion) tomb(now int64) tomb {
 	return tomb{d.Timestamp, now}
 }
 
-// stored returns a cell in its stored form: fields that do not apply are empty, but the
+// toStored returns a cell in its stored form: fields that do not apply are empty, but the
 // Expiry of a dead one is the second in which the server received the deletion.
-func (c *Cell) stored(now int64) Cell {
+func (c *Cell) toStored(now int64) Cell {
 	switch {
 	case c.Dead:
 		return Cell{Timestamp: c.Timestamp, Expiry: now, Dead: true}

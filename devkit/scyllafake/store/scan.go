@@ -62,7 +62,7 @@ func (s *Store) Scan(sc Scan) (*Iter, error) {
 	}
 	it.it = pit
 	it.buffers = s.readers.Get().(*buffers)
-	infos, now := s.columnsOf(sc.Table), s.unixNow()
+	infos, now := s.columnInfos(sc.Table), s.unixNow()
 	it.rows.columns, it.rows.now = infos, now
 	it.statics.columns, it.statics.now = infos, now
 	return it, nil

@@ -101,7 +101,7 @@ func open(o Options, fs vfs.FS, dir string, durable bool) (*Store, error) {
 	}
 	po.Lock = lock
 	var db *pebble.DB
-	err = s.guarded(func() (err error) {
+	err = s.guardWrite(func() (err error) {
 		db, err = pebble.Open(dir, po)
 		return err
 	})
@@ -130,7 +130,7 @@ func lockDir(dir string, fs vfs.FS) (*pebble.Lock, error) {
 // Close flushes and closes the store; no other call may be in progress. A store whose
 // disk refused a write is abandoned: pebble would wait for its own locks.
 func (s *Store) Close() error {
-	err := s.guarded(s.db.Close)
+	err := s.guardWrite(s.db.Close)
 	if errors.Is(err, ErrFailed) {
 		err = nil // Err and Options.Failed report it
 	}
@@ -143,9 +143,9 @@ func (s *Store) Close() error {
 // unixNow returns the current second, for expiry.
 func (s *Store) unixNow() int64 { return s.clock.Now().Unix() }
 
-// columnsOf returns the column infos of t. They are derived once for each version of
+// columnInfos returns the column infos of t. They are derived once for each version of
 // the table.
-func (s *Store) columnsOf(t *catalog.Table) []columnInfo {
+func (s *Store) columnInfos(t *catalog.Table) []columnInfo {
 	if v, ok := s.columns.Load(t.StoreID); ok {
 		if tc := v.(*tableColumns); tc.table == t {
 			return tc.infos

@@ -24,7 +24,7 @@ type Values map[string]any
 // this timestamp (µs) does. Non-frozen collections are replaced as a whole. It panics
 // when vals does not fit the table: the callers' rows are fixed in the code.
 func Insert(t *catalog.Table, timestamp int64, vals Values) *store.Mutation {
-	m := keyed(t, vals)
+	m := newKeyedMutation(t, vals)
 	row := store.Row{
 		Clustering: values(t, t.Clustering, vals),
 		Marker:     &store.Cell{Timestamp: timestamp},
@@ -40,7 +40,7 @@ func Insert(t *catalog.Table, timestamp int64, vals Values) *store.Mutation {
 // Delete returns the mutation that deletes one row; of a table without
 // clustering key, or when vals names no clustering column, the partition.
 func Delete(t *catalog.Table, timestamp int64, vals Values) *store.Mutation {
-	m := keyed(t, vals)
+	m := newKeyedMutation(t, vals)
 	gone := store.Deletion{Set: true, Timestamp: timestamp}
 	var prefix [][]byte
 	for _, c := range t.Clustering {
@@ -62,7 +62,7 @@ func Delete(t *catalog.Table, timestamp int64, vals Values) *store.Mutation {
 	return m
 }
 
-func keyed(t *catalog.Table, vals Values) *store.Mutation {
+func newKeyedMutation(t *catalog.Table, vals Values) *store.Mutation {
 	for name := range vals {
 		if t.ByName[name] == nil {
 			panic(fmt.Sprintf("%s.%s has no column %s", t.Keyspace, t.Name, name))

@@ -79,8 +79,8 @@ var replication = map[string]map[string]string{
 	"system_distributed_everywhere": {"class": "org.apache.cassandra.locator.EverywhereStrategy"},
 }
 
-// Protected reports whether a keyspace refuses all DDL.
-func Protected(keyspace string) bool { return keyspace == "system" || keyspace == "system_schema" }
+// IsProtected reports whether a keyspace refuses all DDL.
+func IsProtected(keyspace string) bool { return keyspace == "system" || keyspace == "system_schema" }
 
 // Keyspaces returns the system keyspaces of a release with their tables.
 // Every call makes new ones.

@@ -66,5 +66,5 @@ func (g *Generation) stream(token int64) *StreamID {
 	if len(streams) == 1 {
 		return &streams[0]
 	}
-	return &streams[ShardOf(len(streams), token)]
+	return &streams[ShardFor(len(streams), token)]
 }

@@ -39,9 +39,9 @@ func (t *Topology) generationRows(g *Generation) []*store.Mutation {
 		}))
 	}
 	if t.grouped { // the nodes read a table of their own
-		return append(out, joined(described))
+		return append(out, joinMutations(described))
 	}
-	return append(out, joined(described), joined(everywhere))
+	return append(out, joinMutations(described), joinMutations(everywhere))
 }
 
 // The states of a stream in system.cdc_streams.
@@ -87,7 +87,7 @@ func (t *Topology) tabletRows(keyspace, name string, table *tabletTable) []*stor
 		add(streamOpened, without(s.Streams, before))
 		before = s.Streams
 	}
-	a, b := joined(sets), joined(streams)
+	a, b := joinMutations(sets), joinMutations(streams)
 	a.Deleted, b.Deleted = gone, gone
 	return []*store.Mutation{a, b}
 }
@@ -100,8 +100,8 @@ func without(ids, other []StreamID) []StreamID {
 	return slices.DeleteFunc(slices.Clone(ids), func(id StreamID) bool { return seen[id] })
 }
 
-// joined joins mutations of one partition.
-func joined(muts []*store.Mutation) *store.Mutation {
+// joinMutations joins mutations of one partition.
+func joinMutations(muts []*store.Mutation) *store.Mutation {
 	m := muts[0]
 	for _, o := range muts[1:] {
 		m.Rows = append(m.Rows, o.Rows...)

@@ -9,9 +9,9 @@ import (
 // ScyllaDB's default of murmur3_partitioner_ignore_msb_bits.
 const IgnoreMSB = 12
 
-// ShardOf returns the shard, of so many, that owns a token.
-func ShardOf(shards int, token int64) int {
-	return shardOf(shards, unbias(token))
+// ShardFor returns the shard, of so many, that owns a token.
+func ShardFor(shards int, token int64) int {
+	return shardFor(shards, unbias(token))
 }
 
 // unbias maps tokens to unsigned numbers in the same order.
@@ -19,7 +19,7 @@ func unbias(token int64) uint64 { return uint64(token) ^ 1<<63 }
 
 func bias(n uint64) int64 { return int64(n ^ 1<<63) }
 
-func shardOf(shards int, n uint64) int {
+func shardFor(shards int, n uint64) int {
 	hi, _ := bits.Mul64(n<<IgnoreMSB, uint64(shards))
 	return int(hi)
 }
@@ -32,7 +32,7 @@ func firstToken(shards, shard int, start, end int64) int64 {
 		return firstInRange(shards, shard, start, end)
 	}
 	if start != math.MaxInt64 {
-		if t := firstInRange(shards, shard, start, math.MaxInt64); ShardOf(shards, t) == shard {
+		if t := firstInRange(shards, shard, start, math.MaxInt64); ShardFor(shards, t) == shard {
 			return t
 		}
 	}
@@ -41,7 +41,7 @@ func firstToken(shards, shard int, start, end int64) int64 {
 
 func firstInRange(shards, shard int, start, end int64) int64 {
 	n := unbias(start) + 1
-	if shardOf(shards, n) != shard {
+	if shardFor(shards, n) != shard {
 		var ok bool
 		if n, ok = nextOfShard(shards, shard, n); !ok {
 			return end

@@ -126,18 +126,18 @@ func TestFirstToken_IsTheShards(t *testing.T) {
 		if !inRange(start, end, got) {
 			t.Fatalf("firstToken(%d, %d, %d, %d) = %d, outside the range", shards, shard, start, end, got)
 		}
-		if got != end && ShardOf(shards, got) != shard {
-			t.Fatalf("firstToken(%d, %d, %d, %d) = %d, of shard %d", shards, shard, start, end, got, ShardOf(shards, got))
+		if got != end && ShardFor(shards, got) != shard {
+			t.Fatalf("firstToken(%d, %d, %d, %d) = %d, of shard %d", shards, shard, start, end, got, ShardFor(shards, got))
 		}
 		// Nothing of the shard lies before it: neither just before nor anywhere.
 		if start < end && got > start+1 {
 			for range 20 {
 				p := start + 1 + int64(rnd.Uint64N(uint64(got-start-1)))
-				if ShardOf(shards, p) == shard {
+				if ShardFor(shards, p) == shard {
 					t.Fatalf("firstToken(%d, %d, %d, %d) = %d, but %d is the shard's", shards, shard, start, end, got, p)
 				}
 			}
-			if ShardOf(shards, got-1) == shard {
+			if ShardFor(shards, got-1) == shard {
 				t.Fatalf("firstToken(%d, %d, %d, %d) = %d is not the first", shards, shard, start, end, got)
 			}
 		}

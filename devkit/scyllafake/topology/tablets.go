@@ -172,9 +172,9 @@ func (t *Topology) resize(base *catalog.Table, at time.Time, manual bool, to fun
 	})
 }
 
-// TabletOf returns which of a table's tablets, in the order of tokens, has a token, and
+// FindTablet returns which of a table's tablets, in the order of tokens, has a token, and
 // its range: from above first up to last.
-func TabletOf(tablets int, token int64) (n int, first, last int64) {
+func FindTablet(tablets int, token int64) (n int, first, last int64) {
 	shift := 64 - bits.TrailingZeros(uint(tablets))
 	u := unbias(token) >> shift // 0 with one tablet
 	first = math.MinInt64

@@ -208,7 +208,7 @@ func (c *Client) once(ctx context.Context, r request, out any) error {
 	case err != nil:
 		return c.unreachable(ctx, err)
 	case resp.StatusCode >= http.StatusMultipleChoices:
-		return errorOf(resp, r.path, b)
+		return newError(resp, r.path, b)
 	case len(b) > maxResponse:
 		return fmt.Errorf("response of %s %s: more than %d bytes", r.method, r.path, maxResponse)
 	}
@@ -230,8 +230,8 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	return &UnreachableError{URL: c.base.String(), Err: err}
 }
 
-// errorOf returns the error of a response.
-func errorOf(resp *http.Response, path string, body []byte) *Error {
+// newError returns the error of a response.
+func newError(resp *http.Response, path string, body []byte) *Error {
 	e := new(Error)
 	if json.Unmarshal(body, e) != nil || e.Detail == "" {
 		*e = Error{Detail: fmt.Sprintf("response with status %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))}

@@ -72,8 +72,8 @@ func (c *Client) deadLetters(ctx context.Context, q url.Values, f dlq.Filter, p 
 	set(q, "table", f.Table)
 	set(q, "text", f.Text)
 	set(q, "tag", strings.Join(f.Tags, ","))
-	set(q, "since", timeOf(f.Since))
-	set(q, "until", timeOf(f.Until))
+	set(q, "since", formatTime(f.Since))
+	set(q, "until", formatTime(f.Until))
 	if f.MinPriority != nil {
 		q.Set("min_priority", strconv.Itoa(*f.MinPriority))
 	}
@@ -94,8 +94,8 @@ func set(q url.Values, name, value string) {
 	}
 }
 
-// timeOf returns a time as in queries, empty for the zero time.
-func timeOf(t time.Time) string {
+// formatTime returns a time as in queries, empty for the zero time.
+func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
@@ -132,7 +132,7 @@ func (c *Client) Aggregate(ctx context.Context, id string, limit int) (out admin
 func (c *Client) RecentEvents(ctx context.Context, state string, since time.Time, p Paging) (found []admin.RecentEvent, gaps []string, next string, err error) {
 	q := make(url.Values)
 	set(q, "state", state)
-	set(q, "since", timeOf(since))
+	set(q, "since", formatTime(since))
 	found, next, err = pages(q, p, func(q url.Values) ([]admin.RecentEvent, string, error) {
 		var page admin.RecentEventsBody
 		err := c.get(ctx, "/v1/events", q, &page)
@@ -217,7 +217,7 @@ func (c *Client) SteerJob(ctx context.Context, id, what, reason string) (out adm
 // configured reports whether the server has an archive.
 func (c *Client) Archives(ctx context.Context, since time.Time) (found []admin.ArchiveObject, configured bool, err error) {
 	q := make(url.Values)
-	set(q, "since", timeOf(since))
+	set(q, "since", formatTime(since))
 	found, _, err = pages(q, Paging{}, func(q url.Values) ([]admin.ArchiveObject, string, error) {
 		var page struct {
 			Configured bool                  `json:"configured"`
@@ -244,8 +244,8 @@ type AuditQuery struct {
 // Audit lists entries of the audit trail, newest first.
 func (c *Client) Audit(ctx context.Context, by AuditQuery, p Paging) (found []admin.AuditEntry, next string, err error) {
 	q := make(url.Values)
-	set(q, "since", timeOf(by.Since))
-	set(q, "until", timeOf(by.Until))
+	set(q, "since", formatTime(by.Since))
+	set(q, "until", formatTime(by.Until))
 	set(q, "actor", by.Actor)
 	set(q, "action", strings.Join(by.Actions, ","))
 	return pages(q, p, func(q url.Values) ([]admin.AuditEntry, string, error) {
@@ -275,10 +275,10 @@ func (c *Client) Scheduled(ctx context.Context, f messages.ManyFilter, p Paging)
 	set(q, "topic", f.Topic)
 	set(q, "key", f.Key)
 	set(q, "client", f.Client)
-	set(q, "since", timeOf(f.Since))
-	set(q, "until", timeOf(f.Until))
-	set(q, "created_since", timeOf(f.CreatedSince))
-	set(q, "created_until", timeOf(f.CreatedUntil))
+	set(q, "since", formatTime(f.Since))
+	set(q, "until", formatTime(f.Until))
+	set(q, "created_since", formatTime(f.CreatedSince))
+	set(q, "created_until", formatTime(f.CreatedUntil))
 	read := func(q url.Values) ([]ScheduledMessage, string, error) {
 		var page struct {
 			Messages []ScheduledMessage `json:"messages"`

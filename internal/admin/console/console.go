@@ -115,7 +115,7 @@ func Handler(opts ...Option) http.Handler {
 		panic(err)
 	}
 	files := load(s)
-	pages := pagesOf(string(files["static/js/main.js"].body))
+	pages := compilePages(string(files["static/js/main.js"].body))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		serve(w, r, files, pages)
 	})
@@ -127,9 +127,9 @@ var (
 	variable = regexp.MustCompile(`:\w+`)
 )
 
-// pagesOf returns what the paths of the pages match, below Prefix: the patterns that a
+// compilePages returns what the paths of the pages match, below Prefix: the patterns that a
 // script maps to pages. So they are in one place.
-func pagesOf(script string) *regexp.Regexp {
+func compilePages(script string) *regexp.Regexp {
 	var all []string
 	for _, m := range routed.FindAllStringSubmatch(script, -1) {
 		all = append(all, variable.ReplaceAllString(regexp.QuoteMeta(strings.TrimSuffix(m[1], "/")), `[^/]+`))

@@ -52,7 +52,7 @@ type RecordsBody struct {
 type recordsOutput struct{ Body RecordsBody }
 
 func (b *Browser) records(ctx context.Context, in *recordsInput) (*recordsOutput, error) {
-	if len(b.allowed(ctx, []string{in.Topic})) == 0 {
+	if len(b.filterReadable(ctx, []string{in.Topic})) == 0 {
 		return nil, notFound(in.Topic)
 	}
 	if in.Cursor != "" && in.After != "" {
@@ -68,7 +68,7 @@ func (b *Browser) records(ctx context.Context, in *recordsInput) (*recordsOutput
 	}
 	out := new(recordsOutput)
 	err = b.reading(ctx, func(ctx context.Context, client *kgo.Client) error {
-		spans, err := spansOf(ctx, kadm.NewClient(client), in, before, after)
+		spans, err := computeSpans(ctx, kadm.NewClient(client), in, before, after)
 		if err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func page(ctx context.Context, client *kgo.Client, in *recordsInput, spans []*sp
 		return out, err
 	}
 	for _, x := range records {
-		out.Records = append(out.Records, recordOf(x, in.Text))
+		out.Records = append(out.Records, newTopicRecord(x, in.Text))
 	}
 	var left int64
 	for _, s := range spans {
@@ -117,18 +117,18 @@ func page(ctx context.Context, client *kgo.Client, in *recordsInput, spans []*sp
 	return out, nil
 }
 
-// spansOf returns the part of each partition that a request reads.
-func spansOf(ctx context.Context, adm *kadm.Client, in *recordsInput, before, after position) ([]*span, error) {
-	starts, err := listed(in.Topic, func() (kadm.ListedOffsets, error) { return adm.ListStartOffsets(ctx, in.Topic) })
+// computeSpans returns the part of each partition that a request reads.
+func computeSpans(ctx context.Context, adm *kadm.Client, in *recordsInput, before, after position) ([]*span, error) {
+	starts, err := listOffsets(in.Topic, func() (kadm.ListedOffsets, error) { return adm.ListStartOffsets(ctx, in.Topic) })
 	if err != nil {
 		return nil, err
 	}
-	ends, err := listed(in.Topic, func() (kadm.ListedOffsets, error) { return adm.ListCommittedOffsets(ctx, in.Topic) })
+	ends, err := listOffsets(in.Topic, func() (kadm.ListedOffsets, error) { return adm.ListCommittedOffsets(ctx, in.Topic) })
 	if err != nil {
 		return nil, err
 	}
 	if !in.At.IsZero() && before == nil && after == nil {
-		if before, err = listed(in.Topic, func() (kadm.ListedOffsets, error) {
+		if before, err = listOffsets(in.Topic, func() (kadm.ListedOffsets, error) {
 			// Negative times are other requests in the protocol; no record is older than 1970.
 			return adm.ListOffsetsAfterMilli(ctx, max(in.At.UnixMilli()+1, 0), in.Topic)
 		}); err != nil {
@@ -158,8 +158,8 @@ func spansOf(ctx context.Context, adm *kadm.Client, in *recordsInput, before, af
 	return out, nil
 }
 
-// listed returns the offsets of a topic by a request to the broker.
-func listed(topic string, list func() (kadm.ListedOffsets, error)) (position, error) {
+// listOffsets returns the offsets of a topic by a request to the broker.
+func listOffsets(topic string, list func() (kadm.ListedOffsets, error)) (position, error) {
 	offsets, err := list()
 	if err == nil {
 		err = offsets.Error()
@@ -178,8 +178,8 @@ func listed(topic string, list func() (kadm.ListedOffsets, error)) (position, er
 	return out, nil
 }
 
-// recordOf decodes a record. A payload that is cut is no JSON any more.
-func recordOf(r *kgo.Record, text bool) TopicRecord {
+// newTopicRecord decodes a record. A payload that is cut is no JSON any more.
+func newTopicRecord(r *kgo.Record, text bool) TopicRecord {
 	out := TopicRecord{Bytes: len(r.Value)}
 	isJSON := jsonform.Valid
 	if len(r.Value) > maxPayload {

@@ -110,7 +110,7 @@ func (b *Browser) list(ctx context.Context, _ *struct{}) (*listOutput, error) {
 			return fmt.Errorf("list topics: %w", err)
 		}
 		known.FilterInternal()
-		names := b.allowed(ctx, known.Names())
+		names := b.filterReadable(ctx, known.Names())
 		if len(names) == 0 {
 			return nil
 		}
@@ -123,7 +123,7 @@ func (b *Browser) list(ctx context.Context, _ *struct{}) (*listOutput, error) {
 			return fmt.Errorf("read the end offsets: %w", err)
 		}
 		for _, name := range names {
-			out.Body.Topics = append(out.Body.Topics, topicOf(known[name], starts, ends))
+			out.Body.Topics = append(out.Body.Topics, newTopic(known[name], starts, ends))
 		}
 		return nil
 	})
@@ -133,7 +133,7 @@ func (b *Browser) list(ctx context.Context, _ *struct{}) (*listOutput, error) {
 	return out, nil
 }
 
-func topicOf(d kadm.TopicDetail, starts, ends kadm.ListedOffsets) Topic {
+func newTopic(d kadm.TopicDetail, starts, ends kadm.ListedOffsets) Topic {
 	t := Topic{Name: d.Topic, Partitions: []TopicPartition{}}
 	for _, p := range d.Partitions.Sorted() {
 		first, _ := starts.Lookup(d.Topic, p.Partition)
@@ -155,9 +155,9 @@ func topicOf(d kadm.TopicDetail, starts, ends kadm.ListedOffsets) Topic {
 	return t
 }
 
-// allowed returns those of the topics that are readable.
-func (b *Browser) allowed(ctx context.Context, topics []string) []string {
-	return slices.DeleteFunc(b.cfg.Topics.Allowed(ctx, topics), func(topic string) bool {
+// filterReadable returns those of the topics that are readable.
+func (b *Browser) filterReadable(ctx context.Context, topics []string) []string {
+	return slices.DeleteFunc(b.cfg.Topics.FilterAllowed(ctx, topics), func(topic string) bool {
 		internal, _ := path.Match(share.ControlTopic("*"), topic)
 		return internal
 	})

@@ -284,7 +284,7 @@ func TestReplay_UntilItIsAcknowledged(t *testing.T) {
 		t.Errorf("Discard() while it is delivered: %v, want a refusal", err)
 	}
 	for range 2 {
-		must(t, b.replayer.Acknowledged(t.Context(), b.message(id)))
+		must(t, b.replayer.ResolveReplay(t.Context(), b.message(id)))
 	}
 	if l := b.status(t, id, dlq.Resolved); l.Outcome.Kind != dlq.OutcomeReplayed || l.Outcome.Offset != 17 {
 		t.Errorf("outcome %+v", l.Outcome)
@@ -313,7 +313,7 @@ func TestReplay_AfterFailures(t *testing.T) {
 		}
 		b.state[id] = Stored
 		for range 2 {
-			must(t, b.replayer.Failed(t.Context(), id, dlq.Failure{Class: "max_receive", Text: fmt.Sprint(n), Attempts: 3}))
+			must(t, b.replayer.FailReplay(t.Context(), id, dlq.Failure{Class: "max_receive", Text: fmt.Sprint(n), Attempts: 3}))
 		}
 		delete(b.state, id)
 		b.poll(t)
@@ -402,7 +402,7 @@ func TestPoll_ReturnsErrors(t *testing.T) {
 	b.poll(t)
 	b.requests(t, 0)
 	b.replayer.Store = &failingStore{b.Store, "Resolve"}
-	if err := b.replayer.Acknowledged(t.Context(), b.message(id)); !errors.Is(err, errDown) {
+	if err := b.replayer.ResolveReplay(t.Context(), b.message(id)); !errors.Is(err, errDown) {
 		t.Errorf("Acknowledged() = %v", err)
 	}
 	b.status(t, id, dlq.Processing)
@@ -548,7 +548,7 @@ func TestReplay_FollowsTheOperator(t *testing.T) {
 	// Acknowledged before the next request is read.
 	must(t, b.Unclaim(t.Context(), id, incarnation, "the claim has expired"))
 	must(t, b.ask(t, id))
-	must(t, b.replayer.Acknowledged(t.Context(), b.message(id)))
+	must(t, b.replayer.ResolveReplay(t.Context(), b.message(id)))
 	b.status(t, id, dlq.Resolved)
 	delete(b.state, id)
 	b.poll(t)
@@ -568,7 +568,7 @@ func TestReplay_FollowsTheOperator(t *testing.T) {
 	if !slices.Contains(b.cancelled, other.EventID) {
 		t.Error("the message of a discarded dead letter stays")
 	}
-	must(t, b.replayer.Acknowledged(t.Context(), b.message(other.EventID)))
+	must(t, b.replayer.ResolveReplay(t.Context(), b.message(other.EventID)))
 	if l := b.status(t, other.EventID, dlq.Resolved); l.Outcome.Kind != dlq.OutcomeDiscarded {
 		t.Errorf("the outcome is %s, want that of the operator", l.Outcome.Kind)
 	}

@@ -178,7 +178,7 @@ func (r *Replayer) act(ctx context.Context, q *dlq.Request) (bool, error) {
 	case Stored:
 		if l.Status == dlq.Pending { // requested again: the message is that of the new request
 			if _, err := r.Store.Claim(ctx, l.EventID, r.Owner, claimFor); err != nil {
-				return r.changed(err)
+				return r.ignoreEnded(err)
 			}
 		}
 		return true, nil
@@ -191,7 +191,7 @@ func (r *Replayer) act(ctx context.Context, q *dlq.Request) (bool, error) {
 	// Also for a dead letter that a former owner of the partition has claimed and not
 	// stored. The claim returns the last edit.
 	if l, err = r.Store.Claim(ctx, l.EventID, r.Owner, claimFor); err != nil {
-		return r.changed(err)
+		return r.ignoreEnded(err)
 	}
 	record, err := Record(&l)
 	if err != nil {
@@ -213,16 +213,16 @@ func (r *Replayer) refuse(ctx context.Context, l *dlq.DeadLetter, reason error) 
 		return true, nil
 	}
 	if _, err := r.Store.Claim(ctx, l.EventID, r.Owner, claimFor); err != nil {
-		return r.changed(err)
+		return r.ignoreEnded(err)
 	}
-	if err := r.Failed(ctx, l.EventID, dlq.Failure{Class: ClassReplay, Text: reason.Error(), Waiting: "nobody can deliver it: " + reason.Error()}); err != nil {
+	if err := r.FailReplay(ctx, l.EventID, dlq.Failure{Class: ClassReplay, Text: reason.Error(), Waiting: "nobody can deliver it: " + reason.Error()}); err != nil {
 		return false, err
 	}
 	return true, nil
 }
 
-// changed returns true for a dead letter that another change has ended meanwhile.
-func (r *Replayer) changed(err error) (bool, error) {
+// ignoreEnded returns true for a dead letter that another change has ended meanwhile.
+func (r *Replayer) ignoreEnded(err error) (bool, error) {
 	if errors.Is(err, dlq.ErrNotFound) {
 		return true, nil
 	}
@@ -243,16 +243,16 @@ func (r *Replayer) End(ctx context.Context, chains func(ctx context.Context, tab
 		return nil
 	})
 	for _, id := range claimed {
-		err = errors.Join(err, r.Failed(ctx, id, dlq.Failure{Class: ClassReplay, Text: "the subscription was deleted", Waiting: "nobody can deliver it: the subscription was deleted"}))
+		err = errors.Join(err, r.FailReplay(ctx, id, dlq.Failure{Class: ClassReplay, Text: "the subscription was deleted", Waiting: "nobody can deliver it: the subscription was deleted"}))
 	}
 	return err
 }
 
-// Acknowledged resolves the dead letter of a message that was delivered again and
+// ResolveReplay resolves the dead letter of a message that was delivered again and
 // acknowledged, also if an operator has requested it once more since the claim has expired.
 // Call it before the message is removed, and again after an error. A dead letter of which an
 // operator has decided otherwise, or that has another content, stays as it is.
-func (r *Replayer) Acknowledged(ctx context.Context, p Replay) error {
+func (r *Replayer) ResolveReplay(ctx context.Context, p Replay) error {
 	how := dlq.Outcome{
 		Kind: dlq.OutcomeReplayed, Topic: p.Topic, Partition: p.Partition, Offset: p.Offset, Note: "acknowledged by a consumer of " + r.Table,
 	}
@@ -260,7 +260,7 @@ func (r *Replayer) Acknowledged(ctx context.Context, p Replay) error {
 	if errors.Is(err, dlq.ErrRefused) {
 		err = r.resolveRequested(ctx, p, how)
 	}
-	if err := ended(err); err != nil {
+	if err := ignoreUnclaimed(err); err != nil {
 		return fmt.Errorf("resolve dead letter %s: %w", p.DeadLetter, err)
 	}
 	return nil
@@ -279,22 +279,22 @@ func (r *Replayer) resolveRequested(ctx context.Context, p Replay, how dlq.Outco
 	return r.Store.Resolve(ctx, p.DeadLetter, r.Owner, how)
 }
 
-// Failed makes the dead letter of a message suspended again whose deliveries have failed again.
+// FailReplay makes the dead letter of a message suspended again whose deliveries have failed again.
 // Call it before the message is removed, and again after an error.
-func (r *Replayer) Failed(ctx context.Context, deadLetter gocql.UUID, f dlq.Failure) error {
+func (r *Replayer) FailReplay(ctx context.Context, deadLetter gocql.UUID, f dlq.Failure) error {
 	f.Final = true
 	if f.Waiting == "" {
 		f.Waiting = "the replay failed: replay it again, edit or discard it"
 	}
 	_, err := r.Store.Fail(ctx, deadLetter, r.Owner, f)
-	if err := ended(err); err != nil {
+	if err := ignoreUnclaimed(err); err != nil {
 		return fmt.Errorf("fail dead letter %s: %w", deadLetter, err)
 	}
 	return nil
 }
 
-// ended returns nil for the error of a dead letter that is no longer claimed.
-func ended(err error) error {
+// ignoreUnclaimed returns nil for the error of a dead letter that is no longer claimed.
+func ignoreUnclaimed(err error) error {
 	if errors.Is(err, dlq.ErrRefused) || errors.Is(err, dlq.ErrNotFound) {
 		return nil
 	}

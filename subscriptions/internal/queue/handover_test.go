@@ -49,8 +49,8 @@ func TestQueue_HandOverIsFinal(t *testing.T) {
 		t.Errorf("the outcomes are %v, want moved", got)
 	}
 	clear(got)
-	q.Committed(at)
-	q.Saved(w.Save[0].Offset, nil)
+	q.ConfirmPosition(at)
+	q.ConfirmSave(w.Save[0].Offset, nil)
 	q.DeadLettered(1, nil)
 	add(q, "e", 4)
 	if q.Expire(start.Add(time.Hour)) != 0 || q.HasWork() || len(got) != 0 || !q.Next().IsZero() {
@@ -96,7 +96,7 @@ func TestQueue_HandOverAndPurge(t *testing.T) {
 		for i := at; i < 2; i++ {
 			n.Settle(i, ds[i].Lease, Ack, start, 0, "", Waiter{got, int(i)})
 		}
-		n.Committed(n.Position())
+		n.ConfirmPosition(n.Position())
 		if p := n.Position(); p.Offset != 3 || got[1] != OK {
 			t.Errorf("%s: the position is %d at the end, outcomes %v", name, p.Offset, got)
 		}
@@ -139,7 +139,7 @@ func TestQueue_HandOverAfterADurableEnd(t *testing.T) {
 			n.Expire(start.Add(time.Hour))
 			dead += len(store(n).DeadLetters)
 			wantOffsets(t, name, lease(n, start.Add(time.Hour)))
-			n.Committed(n.Position())
+			n.ConfirmPosition(n.Position())
 		}
 		if dead != tt.dead || n.Position().Offset != 1 {
 			t.Errorf("%s: %d dead letters are written, want %d; the position is %d", name, dead, tt.dead, n.Position().Offset)
@@ -362,7 +362,7 @@ func TestQueue_HandOverBetweenOrders(t *testing.T) {
 			}
 			n.Settle(2, ds[2].Lease, Nack, start, time.Second, "bad", Waiter{got, 2})
 			store(n)
-			n.Committed(n.Position())
+			n.ConfirmPosition(n.Position())
 			if got[3] != OK || got[2] != OK {
 				t.Errorf("%s, %t: the outcomes are %v", name, rows, got)
 			}
@@ -371,7 +371,7 @@ func TestQueue_HandOverBetweenOrders(t *testing.T) {
 			}
 			wantOffsets(t, name+": while one is leased", lease(n, start.Add(30*time.Minute)))
 			n.Settle(1, ds[1].Lease, Ack, start.Add(30*time.Minute), 0, "", Waiter{got, 1})
-			n.Committed(n.Position())
+			n.ConfirmPosition(n.Position())
 			var delivered []int64
 			for now := start.Add(time.Hour); len(delivered) < 3 && now.Before(start.Add(2*time.Hour)); now = now.Add(time.Minute) {
 				n.Expire(now)
@@ -382,7 +382,7 @@ func TestQueue_HandOverBetweenOrders(t *testing.T) {
 					delivered = append(delivered, d.Offset)
 					n.Settle(d.Offset, d.Lease, Ack, now, 0, "", Waiter{})
 				}
-				n.Committed(n.Position())
+				n.ConfirmPosition(n.Position())
 			}
 			if !slices.Equal(delivered, []int64{0, 2, 4}) {
 				t.Errorf("%s, %t: %v follow, want 0, 2, 4", name, rows, delivered)

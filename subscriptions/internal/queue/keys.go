@@ -111,8 +111,8 @@ func (k *Keys) Block(key string) {
 	k.keys[key] = s
 }
 
-// Blocked returns the keys that are blocked by dead letters.
-func (k *Keys) Blocked() (keys []string) {
+// BlockedKeys returns the keys that are blocked by dead letters.
+func (k *Keys) BlockedKeys() (keys []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for key, s := range k.keys {

@@ -37,7 +37,7 @@ func ack(q *Queue, ds ...Delivery) {
 	for _, d := range ds {
 		q.Settle(d.Offset, d.Lease, Ack, start, 0, "", Waiter{})
 	}
-	q.Committed(q.Position())
+	q.ConfirmPosition(q.Position())
 }
 
 // The messages of a key in two partitions are delivered one at a time, the oldest first.
@@ -87,7 +87,7 @@ func TestKeys_FailureBlocksAllPartitions(t *testing.T) {
 		}
 	}
 	store(a)
-	a.Committed(a.Position())
+	a.ConfirmPosition(a.Position())
 	store(a)
 	turn()
 	wantOffsets(t, "behind the dead letter of another partition", lease(b, start))
@@ -164,7 +164,7 @@ func TestKeys_KeepTheirPromise(t *testing.T) {
 					settle(rapid.IntRange(0, len(flying)-1).Draw(t, "flight"), rapid.SampledFrom([]Action{Ack, Ack, Nack, Release}).Draw(t, "action"))
 				}
 			case 4:
-				queues[i].Committed(queues[i].Position())
+				queues[i].ConfirmPosition(queues[i].Position())
 			case 5:
 				turn()
 			}
@@ -175,13 +175,13 @@ func TestKeys_KeepTheirPromise(t *testing.T) {
 				for q.HasWork() {
 					w := q.Work(100)
 					for _, r := range w.Save {
-						q.Saved(r.Offset, nil)
+						q.ConfirmSave(r.Offset, nil)
 					}
 					for _, o := range w.Load {
-						q.Loaded(o, Record{Record: &kgo.Record{Offset: o, Timestamp: start, Key: []byte(q.messages[o].key)}, Key: q.messages[o].key}, nil)
+						q.ConfirmLoad(o, Record{Record: &kgo.Record{Offset: o, Timestamp: start, Key: []byte(q.messages[o].key)}, Key: q.messages[o].key}, nil)
 					}
 					for _, o := range w.Remove {
-						q.Removed(o, nil)
+						q.ConfirmRemoval(o, nil)
 					}
 				}
 				turn()
@@ -195,7 +195,7 @@ func TestKeys_KeepTheirPromise(t *testing.T) {
 				}
 			}
 			for _, q := range queues {
-				q.Committed(q.Position())
+				q.ConfirmPosition(q.Position())
 			}
 			turn()
 			now = now.Add(time.Minute)

@@ -192,11 +192,11 @@ type lane struct {
 
 // insert adds a message that waits for its turn.
 func (l *lane) insert(m *message) {
-	i, _ := slices.BinarySearchFunc(l.rest, m.offset, byOffsetOf)
+	i, _ := slices.BinarySearchFunc(l.rest, m.offset, compareOffset)
 	l.rest = slices.Insert(l.rest, i, m)
 }
 
-func byOffsetOf(m *message, offset int64) int { return cmp.Compare(m.offset, offset) }
+func compareOffset(m *message, offset int64) int { return cmp.Compare(m.offset, offset) }
 
 // waits reports whether messages wait for their turn.
 func (l *lane) waits() bool { return len(l.rest)+len(l.stored) > 0 }
@@ -224,7 +224,7 @@ func (l *lane) cut(i int) {
 	sorted := len(l.rest) == 0 || back[len(back)-1].offset < l.rest[0].offset
 	l.rest = slices.Insert(l.rest, 0, back...)
 	if !sorted { // a replay has come meanwhile
-		slices.SortFunc(l.rest, func(a, b *message) int { return byOffsetOf(a, b.offset) })
+		slices.SortFunc(l.rest, func(a, b *message) int { return compareOffset(a, b.offset) })
 	}
 	clear(back)
 	l.run = l.run[:i]
@@ -240,7 +240,7 @@ func (l *lane) remove(m *message) {
 		if i < l.first {
 			l.first--
 		}
-	} else if i, ok := slices.BinarySearchFunc(l.rest, m.offset, byOffsetOf); ok {
+	} else if i, ok := slices.BinarySearchFunc(l.rest, m.offset, compareOffset); ok {
 		l.rest = without(l.rest, i)
 	}
 }

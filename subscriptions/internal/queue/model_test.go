@@ -299,7 +299,7 @@ func (m *model) commit(fault string) {
 		m.offset, m.meta = p.Offset, p.Metadata
 	}
 	if fault == "" {
-		m.q.Committed(p)
+		m.q.ConfirmPosition(p)
 	} else {
 		m.q.Uncertain(p)
 	}
@@ -322,21 +322,21 @@ func (m *model) work(faults *rapid.Generator[string]) {
 		if applied {
 			m.rows[r.Offset] = r
 		}
-		m.q.Saved(r.Offset, err)
+		m.q.ConfirmSave(r.Offset, err)
 	}
 	for _, o := range w.Remove {
 		applied, err := result()
 		if applied {
 			delete(m.rows, o)
 		}
-		m.q.Removed(o, err)
+		m.q.ConfirmRemoval(o, err)
 	}
 	for _, o := range w.Load {
 		_, err := result()
 		if _, ok := m.rows[o]; !ok {
 			m.t.Fatalf("%d: there is no row to load", o)
 		}
-		m.q.Loaded(o, m.facts[o].record, err)
+		m.q.ConfirmLoad(o, m.facts[o].record, err)
 	}
 	for _, d := range w.DeadLetters {
 		f := m.facts[d.Offset]

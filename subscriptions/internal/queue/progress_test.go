@@ -21,7 +21,7 @@ func TestProgress_ForgetsHonestly(t *testing.T) {
 			t.Fatalf("%d is leased: %+v", d.Offset, got)
 		}
 		q.Settle(d.Offset, d.Lease, Ack, now, 0, "", Waiter{})
-		q.Committed(q.Position())
+		q.ConfirmPosition(q.Position())
 		ended[d.Offset] = now
 	}
 	remembered := 0

@@ -193,7 +193,7 @@ func (q *Queue) forget(m *message) {
 		return
 	}
 	l := m.lane
-	i, ok := slices.BinarySearchFunc(l.rest, m.offset, byOffsetOf)
+	i, ok := slices.BinarySearchFunc(l.rest, m.offset, compareOffset)
 	if !ok {
 		return
 	}
@@ -274,7 +274,7 @@ func sameTime(a, b time.Time) bool { return a.UnixMilli() == b.UnixMilli() }
 
 // content puts the record into its message.
 func (q *Queue) content(m *message, r Record) {
-	m.record, m.size, m.written, m.maxReceive = r.Record, sizeOf(r.Record), r.Timestamp, r.MaxReceive
+	m.record, m.size, m.written, m.maxReceive = r.Record, recordSize(r.Record), r.Timestamp, r.MaxReceive
 	if r.Undecidable != nil {
 		m.reason, m.rejected = r.Undecidable.Error(), true
 	}
@@ -337,8 +337,8 @@ func (q *Queue) skips(offset int64) bool {
 	return true
 }
 
-// sizeOf returns the memory of a record, approximately.
-func sizeOf(r *kgo.Record) int {
+// recordSize returns the memory of a record, approximately.
+func recordSize(r *kgo.Record) int {
 	n := 500 + len(r.Key) + len(r.Value)
 	for _, h := range r.Headers {
 		n += 40 + len(h.Key) + len(h.Value)
@@ -356,15 +356,15 @@ func (q *Queue) enter(m *message) {
 		q.activate(m)
 		return
 	}
-	m.lane = q.laneOf(m.key)
+	m.lane = q.findLane(m.key)
 	m.lane.insert(m)
 	if m.offset >= q.next {
-		i, _ := slices.BinarySearchFunc(q.unread, m.offset, byOffsetOf)
+		i, _ := slices.BinarySearchFunc(q.unread, m.offset, compareOffset)
 		q.unread = slices.Insert(q.unread, i, m)
 	}
 }
 
-func (q *Queue) laneOf(key string) *lane {
+func (q *Queue) findLane(key string) *lane {
 	l := q.lanes[key]
 	if l == nil {
 		l = &lane{key: key}

@@ -40,11 +40,11 @@ func TestQueue_ConfirmedByItsCommit(t *testing.T) {
 	q.Settle(0, d[0].Lease, Ack, start, 0, "", Waiter{got, 0})
 	running := q.Position()
 	q.Settle(1, d[1].Lease, Ack, start, 0, "", Waiter{got, 1})
-	q.Committed(running)
+	q.ConfirmPosition(running)
 	if _, early := got[1]; got[0] != OK || early {
 		t.Fatalf("outcomes %v after the first commit, want that of 0 only", got)
 	}
-	q.Committed(q.Position())
+	q.ConfirmPosition(q.Position())
 	if got[1] != OK {
 		t.Errorf("outcomes %v after the second commit", got)
 	}
@@ -90,7 +90,7 @@ func TestQueue_StoresWhatFailsDuringAFailedSave(t *testing.T) {
 		t.Fatalf("%+v is saved, want the first message", w.Save)
 	}
 	q.Settle(0, d[0].Lease, Nack, start.Add(time.Minute), 0, "failed", Waiter{})
-	q.Saved(0, errors.New("timeout"))
+	q.ConfirmSave(0, errors.New("timeout"))
 	for w := q.Work(position.Window); ; w = q.Work(position.Window) {
 		for _, row := range w.Save {
 			if row.Offset == 0 && row.Error == "failed" {
@@ -128,7 +128,7 @@ func BenchmarkQueue_LeaseAndAck(b *testing.B) {
 		for _, d := range q.Lease(nil, 100, 1, start, start.Add(time.Minute), "") {
 			q.Settle(d.Offset, d.Lease, Ack, start, 0, "", Waiter{done, 0})
 		}
-		q.Committed(q.Position())
+		q.ConfirmPosition(q.Position())
 	}
 }
 
@@ -156,7 +156,7 @@ func TestQueue_ABlockedKeyCostsItsOwn(t *testing.T) {
 				q.Settle(d.Offset, d.Lease, Ack, now, 0, "", Waiter{})
 			}
 		}
-		q.Committed(q.Position())
+		q.ConfirmPosition(q.Position())
 		q.Unblock(now, stopped)
 		store(q)
 	}
@@ -190,7 +190,7 @@ func TestQueue_AMillionStoredMessages(t *testing.T) {
 	if p := q.Progress(stored - 1); p.Kind != InPhase || p.Phase != Waiting {
 		t.Errorf("the progress of a stored message is %+v", p)
 	}
-	if q.Replayed(17, gocql.UUID{}, gocql.UUID{}) == NoReplay {
+	if q.FindReplayState(17, gocql.UUID{}, gocql.UUID{}) == NoReplay {
 		t.Error("the place of a stored message is free for a replay")
 	}
 	if n := q.Purge(start, start.Add(time.Second), 0, true); n != stored {
@@ -244,10 +244,10 @@ func TestQueue_PrefetchIsBounded(t *testing.T) {
 					if o == 5000 {
 						key = "cold"
 					}
-					q.Loaded(o, Record{Record: &kgo.Record{Offset: o, Timestamp: start, Value: make([]byte, c.size)}, Key: key}, nil)
+					q.ConfirmLoad(o, Record{Record: &kgo.Record{Offset: o, Timestamp: start, Value: make([]byte, c.size)}, Key: key}, nil)
 				}
 				for _, o := range w.Remove {
-					q.Removed(o, nil)
+					q.ConfirmRemoval(o, nil)
 				}
 			}
 			return loads

@@ -41,8 +41,8 @@ const (
 	StoredReplay
 )
 
-// Replayed returns the state of the replay of a dead letter with an edit.
-func (q *Queue) Replayed(offset int64, deadLetter, edited gocql.UUID) ReplayState {
+// FindReplayState returns the state of the replay of a dead letter with an edit.
+func (q *Queue) FindReplayState(offset int64, deadLetter, edited gocql.UUID) ReplayState {
 	m := q.messages[offset]
 	switch {
 	case q.closed:
@@ -71,9 +71,9 @@ func (q *Queue) Cancel(offset int64, deadLetter gocql.UUID) {
 	q.settle(m)
 }
 
-// ReplayOf returns the dead letter of which the message at an offset is a replay, zero
+// FindReplay returns the dead letter of which the message at an offset is a replay, zero
 // without one, its edit, and whether the message was purged.
-func (q *Queue) ReplayOf(offset int64) (deadLetter, edited gocql.UUID, purged bool) {
+func (q *Queue) FindReplay(offset int64) (deadLetter, edited gocql.UUID, purged bool) {
 	if m := q.messages[offset]; m != nil {
 		return m.deadLetter, m.edited, m.purged
 	}

@@ -32,7 +32,7 @@ func TestQueue_Run(t *testing.T) {
 			t.Fatalf("the outcome of %d is %v", d.Offset, o)
 		}
 	}
-	q.Committed(q.Position())
+	q.ConfirmPosition(q.Position())
 	wantOffsets(t, "before the end of the run", run(q, 100, start))
 	ack(q, first[3])
 	wantOffsets(t, "the next run", run(q, 100, start), 4, 5, 6, 7, 8, 9)
@@ -127,6 +127,6 @@ func TestQueue_RunEndsBeforeADeadLetter(t *testing.T) {
 	wantOffsets(t, "before the undecidable one", ds, 0, 1)
 	ack(q, ds...)
 	store(q)
-	q.Committed(q.Position())
+	q.ConfirmPosition(q.Position())
 	wantOffsets(t, "after it", run(q, 10, start), 3)
 }

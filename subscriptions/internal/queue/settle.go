@@ -19,7 +19,7 @@ func (q *Queue) settle(m *message) {
 	}
 	q.settleOffset(m)
 	if m.offset >= q.offset()+position.Window { // a dead letter of the filter, or purged
-		i, _ := slices.BinarySearchFunc(q.beyond, m.offset, byOffsetOf)
+		i, _ := slices.BinarySearchFunc(q.beyond, m.offset, compareOffset)
 		q.beyond = slices.Insert(q.beyond, i, m)
 		return
 	}
@@ -99,8 +99,8 @@ func (q *Queue) Position() Position {
 	return Position{Offset: at, LeaderEpoch: q.leader, Metadata: q.settled.Encode(at, q.origin), mark: q.changes}
 }
 
-// Committed confirms the settlements that a position contains.
-func (q *Queue) Committed(p Position) {
+// ConfirmPosition confirms the settlements that a position contains.
+func (q *Queue) ConfirmPosition(p Position) {
 	if q.closed {
 		return
 	}
@@ -203,8 +203,8 @@ func (m *message) nextAt() time.Time {
 	return m.next
 }
 
-// Saved reports the result of writing a row. After an error the row may exist.
-func (q *Queue) Saved(offset int64, err error) {
+// ConfirmSave reports the result of writing a row. After an error the row may exist.
+func (q *Queue) ConfirmSave(offset int64, err error) {
 	m := q.messages[offset]
 	if m == nil || !m.saving || q.closed {
 		return
@@ -257,8 +257,8 @@ func (q *Queue) Saved(offset int64, err error) {
 	}
 }
 
-// Removed reports the result of removing a row.
-func (q *Queue) Removed(offset int64, err error) {
+// ConfirmRemoval reports the result of removing a row.
+func (q *Queue) ConfirmRemoval(offset int64, err error) {
 	m := q.messages[offset]
 	switch {
 	case m == nil || m.phase != Settled || q.closed:
@@ -269,8 +269,8 @@ func (q *Queue) Removed(offset int64, err error) {
 	}
 }
 
-// Loaded reports the result of reading the record of a row.
-func (q *Queue) Loaded(offset int64, r Record, err error) {
+// ConfirmLoad reports the result of reading the record of a row.
+func (q *Queue) ConfirmLoad(offset int64, r Record, err error) {
 	q.reading--
 	m := q.messages[offset]
 	if m == nil || !m.loading || m.record != nil || q.closed {
@@ -390,7 +390,7 @@ func (q *Queue) Purge(now, before time.Time, offset int64, dry bool) (n int64) {
 	for _, o := range stored {
 		gone = append(gone, q.recall(o))
 	}
-	slices.SortFunc(gone, func(a, b *message) int { return byOffsetOf(a, b.offset) })
+	slices.SortFunc(gone, func(a, b *message) int { return compareOffset(a, b.offset) })
 	for _, m := range gone {
 		m.purged, m.since = true, now
 		q.settle(m)
@@ -418,8 +418,8 @@ func (q *Queue) Counts() Counts {
 	}
 }
 
-// Unsettled returns the number of offsets of a range after the read ones that are not settled.
-func (q *Queue) Unsettled(from, to int64) int64 {
+// CountUnsettled returns the number of offsets of a range after the read ones that are not settled.
+func (q *Queue) CountUnsettled(from, to int64) int64 {
 	n := to - from
 	for o := from; o < min(to, from+position.Window); o++ {
 		if q.settled.Has(o) {

@@ -42,16 +42,16 @@ func wantOffsets(t *testing.T, what string, got []Delivery, want ...int64) {
 func store(q *Queue) Work {
 	w := q.Work(1000)
 	for _, r := range w.Save {
-		q.Saved(r.Offset, nil)
+		q.ConfirmSave(r.Offset, nil)
 	}
 	for _, o := range w.Load {
-		q.Loaded(o, Record{Record: record(o)}, nil)
+		q.ConfirmLoad(o, Record{Record: record(o)}, nil)
 	}
 	for _, d := range w.DeadLetters {
 		q.DeadLettered(d.Offset, nil)
 	}
 	for _, o := range w.Remove {
-		q.Removed(o, nil)
+		q.ConfirmRemoval(o, nil)
 	}
 	return w
 }
@@ -80,7 +80,7 @@ func TestQueue_Nack(t *testing.T) {
 	if row := w.Save[0]; row.Offset != want.Offset || row.Key != want.Key || row.Attempts != 1 || !row.NextAt.Equal(want.NextAt) || !row.FirstAt.Equal(start) || row.Error != want.Error || row.Behind {
 		t.Errorf("the row is %+v, want %+v", row, want)
 	}
-	q.Saved(0, nil)
+	q.ConfirmSave(0, nil)
 	if got[0] != OK {
 		t.Errorf("the outcome is %v, want %v", got[0], OK)
 	}
@@ -127,18 +127,18 @@ func TestQueue_DeadLetterBlocksItsKey(t *testing.T) {
 	if len(w.DeadLetters) != 1 || w.DeadLetters[0].Offset != 0 || w.DeadLetters[0].Error != "bad" || w.DeadLetters[0].Attempts != 1 || w.DeadLetters[0].Rejected {
 		t.Fatalf("the second work is %+v, want the dead letter", w)
 	}
-	q.Committed(q.Position())
+	q.ConfirmPosition(q.Position())
 	if w = store(q); !slices.Equal(w.Remove, []int64{0}) || got[0] != OK {
 		t.Errorf("the third work is %+v with outcomes %v, want the removal of the row", w, got)
 	}
 	wantOffsets(t, "behind the dead letter", lease(q, start))
-	if keys := q.keys.Blocked(); !slices.Equal(keys, []string{"a"}) {
+	if keys := q.keys.BlockedKeys(); !slices.Equal(keys, []string{"a"}) {
 		t.Errorf("the keys %v are blocked, want a", keys)
 	}
 	free(q, "unknown")
 	free(q, "a")
 	wantOffsets(t, "after the key is freed", lease(q, start), 1)
-	if keys := q.keys.Blocked(); len(keys) != 0 {
+	if keys := q.keys.BlockedKeys(); len(keys) != 0 {
 		t.Errorf("the keys %v are blocked, want none", keys)
 	}
 }
@@ -156,7 +156,7 @@ func TestQueue_Reject(t *testing.T) {
 	if w := store(q); len(w.DeadLetters) != 1 || !w.DeadLetters[0].Rejected || w.DeadLetters[0].Error != "not mine" {
 		t.Fatalf("the dead letter is %+v", w.DeadLetters)
 	}
-	q.Committed(q.Position())
+	q.ConfirmPosition(q.Position())
 	store(q)
 	if got[0] != OK {
 		t.Errorf("the outcome is %v, want %v", got[0], OK)
@@ -220,7 +220,7 @@ func TestQueue_RepeatsFailedWork(t *testing.T) {
 		if !slices.Equal(w.Load, []int64{3}) {
 			t.Fatalf("the offsets %v are loaded, want 3", w.Load)
 		}
-		q.Loaded(3, Record{}, failed)
+		q.ConfirmLoad(3, Record{}, failed)
 	}
 	store(q)
 	d := lease(q, start)
@@ -230,7 +230,7 @@ func TestQueue_RepeatsFailedWork(t *testing.T) {
 		if w := q.Work(10); len(w.Save) != 1 {
 			t.Fatalf("%+v is saved", w.Save)
 		}
-		q.Saved(3, failed)
+		q.ConfirmSave(3, failed)
 	}
 	store(q)
 	for range 3 {
@@ -240,12 +240,12 @@ func TestQueue_RepeatsFailedWork(t *testing.T) {
 		q.DeadLettered(3, failed)
 	}
 	store(q)
-	q.Committed(q.Position())
+	q.ConfirmPosition(q.Position())
 	for range 3 {
 		if w := q.Work(10); !slices.Equal(w.Remove, []int64{3}) {
 			t.Fatalf("the rows %v are removed", w.Remove)
 		}
-		q.Removed(3, failed)
+		q.ConfirmRemoval(3, failed)
 	}
 	store(q)
 	if c := q.Counts(); c.Stored != 0 || c.Bytes != 0 || q.HasWork() {
@@ -297,7 +297,7 @@ func TestNew_RestoresRows(t *testing.T) {
 	d := lease(q, start.Add(time.Second))
 	wantOffsets(t, "after the delay of 3", d, 3)
 	q.Settle(3, d[0].Lease, Ack, start.Add(time.Second), 0, "", Waiter{})
-	q.Committed(q.Position())
+	q.ConfirmPosition(q.Position())
 	store(q) // removes the row of 3
 	store(q) // loads 5
 	wantOffsets(t, "behind 3", lease(q, start.Add(time.Second)), 5)
@@ -338,7 +338,7 @@ func TestQueue_Replay(t *testing.T) {
 			t.Errorf("a replay %s is accepted", name)
 		}
 	}
-	if got := q.Replayed(-2, id, edited); got != NoReplay {
+	if got := q.FindReplayState(-2, id, edited); got != NoReplay {
 		t.Errorf("before the replay: %d", got)
 	}
 	if !q.Replay(row, start) {
@@ -347,20 +347,20 @@ func TestQueue_Replay(t *testing.T) {
 	if q.Replay(row, start) {
 		t.Error("a second replay of the same dead letter is accepted")
 	}
-	if got := q.Replayed(-2, id, edited); got != AcceptedReplay {
+	if got := q.FindReplayState(-2, id, edited); got != AcceptedReplay {
 		t.Errorf("before it is stored: %d", got)
 	}
 	wantOffsets(t, "before it is stored", lease(q, start))
 	if w := store(q); len(w.Save) != 1 || w.Save[0].DeadLetter != id || w.Save[0].Edited != edited || w.Save[0].Attempts != 0 {
 		t.Fatalf("%+v is saved", w.Save)
 	}
-	if got := q.Replayed(-2, id, edited); got != StoredReplay {
+	if got := q.FindReplayState(-2, id, edited); got != StoredReplay {
 		t.Errorf("after it is stored: %d", got)
 	}
-	if q.Replayed(-2, gocql.TimeUUID(), edited) != OtherReplay || q.Replayed(-2, id, gocql.UUID{}) != OtherReplay {
+	if q.FindReplayState(-2, gocql.TimeUUID(), edited) != OtherReplay || q.FindReplayState(-2, id, gocql.UUID{}) != OtherReplay {
 		t.Error("it counts as the replay of another dead letter, or of the original event")
 	}
-	if got, edit, purged := q.ReplayOf(-2); got != id || edit != edited || purged {
+	if got, edit, purged := q.FindReplay(-2); got != id || edit != edited || purged {
 		t.Errorf("ReplayOf() = %v, %v, %v, want %v", got, edit, purged, id)
 	}
 	q.Expire(start)
@@ -368,12 +368,12 @@ func TestQueue_Replay(t *testing.T) {
 	d := lease(q, start)
 	wantOffsets(t, "the replay passes the block", d, -2)
 	q.Settle(-2, d[0].Lease, Ack, start, 0, "", Waiter{})
-	q.Committed(q.Position())
+	q.ConfirmPosition(q.Position())
 	store(q)
-	if q.Replayed(-2, id, edited) != NoReplay {
+	if q.FindReplayState(-2, id, edited) != NoReplay {
 		t.Error("the replay has not ended")
 	}
-	if got, _, _ := q.ReplayOf(-2); got != (gocql.UUID{}) {
+	if got, _, _ := q.FindReplay(-2); got != (gocql.UUID{}) {
 		t.Errorf("an ended replay is that of %v", got)
 	}
 	wantOffsets(t, "before the key is freed", lease(q, start))
@@ -397,12 +397,12 @@ func TestQueue_CancelReplay(t *testing.T) {
 	q.Cancel(-2, id)
 	q.Settle(-2, d[0].Lease, Release, start, 0, "", Waiter{})
 	q.Cancel(-2, id)
-	if got, _, _ := q.ReplayOf(-2); got != (gocql.UUID{}) {
+	if got, _, _ := q.FindReplay(-2); got != (gocql.UUID{}) {
 		t.Errorf("the message is still the replay of %v", got)
 	}
 	wantOffsets(t, "after it is cancelled", lease(q, start))
-	q.Committed(q.Position())
-	if w := store(q); len(w.Remove) != 1 || q.Replayed(-2, id, gocql.UUID{}) != NoReplay {
+	q.ConfirmPosition(q.Position())
+	if w := store(q); len(w.Remove) != 1 || q.FindReplayState(-2, id, gocql.UUID{}) != NoReplay {
 		t.Errorf("%v is removed, want the row of the replay", w.Remove)
 	}
 }
@@ -433,7 +433,7 @@ func TestQueue_RepeatedActions(t *testing.T) {
 		q.Settle(0, d.Lease, tt.first, start, 0, "", Waiter{})
 		if tt.committed {
 			store(q)
-			q.Committed(q.Position())
+			q.ConfirmPosition(q.Position())
 		}
 		if got := q.Settle(0, d.Lease, tt.second, start, 0, "", Waiter{}); got != tt.outcome {
 			t.Errorf("%s: %v, want %v", name, got, tt.outcome)
@@ -562,7 +562,7 @@ func TestQueue_Closed(t *testing.T) {
 	if q.Replay(Row{Offset: -9, Record: record(9), DeadLetter: gocql.TimeUUID()}, start) {
 		t.Error("a closed queue accepts a replay")
 	}
-	if got := q.Replayed(-9, gocql.UUID{}, gocql.UUID{}); got != OtherReplay {
+	if got := q.FindReplayState(-9, gocql.UUID{}, gocql.UUID{}); got != OtherReplay {
 		t.Errorf("Replayed() = %d", got)
 	}
 	if n := q.Purge(start, start.Add(time.Hour), 100, false); n != 1 {

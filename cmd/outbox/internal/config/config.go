@@ -45,7 +45,7 @@ and the defaults. The default of ops.addr is that of the relay.`,
 			columns := cli.NewColumns(cmd.OutOrStdout())
 			fmt.Fprintln(columns, "SETTING\tVARIABLE\tVALUE")
 			for _, f := range all {
-				fmt.Fprintf(columns, "%s\t%s\t%s\n", f.Key, f.Env(), cli.Clean(f.Redacted(), 0))
+				fmt.Fprintf(columns, "%s\t%s\t%s\n", f.Key, f.Env(), cli.Clean(f.RedactedText(), 0))
 			}
 			return columns.Flush()
 		},

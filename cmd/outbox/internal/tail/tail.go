@@ -234,7 +234,7 @@ func printEvent(w io.Writer, r *kgo.Record) error {
 
 // printEventJSON prints a record as one JSON object.
 func printEventJSON(w io.Writer, r *kgo.Record) error {
-	return json.NewEncoder(w).Encode(tailedOf(r))
+	return json.NewEncoder(w).Encode(newTailed(r))
 }
 
 // printEventYAML prints a record as one YAML document.
@@ -242,7 +242,7 @@ func printEventYAML(w io.Writer, r *kgo.Record) error {
 	if _, err := io.WriteString(w, "---\n"); err != nil {
 		return err
 	}
-	return cli.PrintAs(w, "yaml", tailedOf(r))
+	return cli.PrintAs(w, "yaml", newTailed(r))
 }
 
 // tailed is a record as JSON. Payload is JSON if it is valid JSON, and text otherwise.
@@ -256,7 +256,7 @@ type tailed struct {
 	Payload   any               `json:"payload"`
 }
 
-func tailedOf(r *kgo.Record) tailed {
+func newTailed(r *kgo.Record) tailed {
 	headers := make(map[string]string, len(r.Headers))
 	for _, h := range r.Headers {
 		headers[h.Key] = string(h.Value)

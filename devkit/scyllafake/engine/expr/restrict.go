@@ -247,8 +247,8 @@ func definition(c *catalog.Column) string {
 		", componentIndex=" + index + ", droppedAt=-9223372036854775808}"
 }
 
-// Equated reports whether a key column is restricted by =.
-func (r *Restrictions) Equated(c *catalog.Column) bool {
+// HasEquality reports whether a key column is restricted by =.
+func (r *Restrictions) HasEquality(c *catalog.Column) bool {
 	var list []*Relation
 	if c.Kind == catalog.PartitionKey {
 		list = r.Keys[c.Position]

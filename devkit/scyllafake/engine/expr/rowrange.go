@@ -14,7 +14,7 @@ import (
 func (r *Restrictions) RowRanges(x *EvalCtx) (ranges []store.Range, unset bool, err error) {
 	prefixes := [][][]byte{nil}
 	if len(r.Multi) > 0 {
-		s, unset, err := sliceOf(x, r.table.Clustering, r.Multi)
+		s, unset, err := evalSlice(x, r.table.Clustering, r.Multi)
 		return s.ranges(prefixes), unset, err
 	}
 	if len(r.Rows) == 0 {
@@ -24,7 +24,7 @@ func (r *Restrictions) RowRanges(x *EvalCtx) (ranges []store.Range, unset bool, 
 	for i, list := range r.Rows {
 		col := r.table.Clustering[i]
 		discrete, sliced := splitSlices(list)
-		s, unset, err := sliceOf(x, r.table.Clustering[i:], sliced)
+		s, unset, err := evalSlice(x, r.table.Clustering[i:], sliced)
 		if err != nil || unset {
 			return nil, unset, err
 		}
@@ -84,8 +84,8 @@ type slice struct {
 	none           bool // a bound is null
 }
 
-// sliceOf evaluates relations that begin with the first of the columns.
-func sliceOf(x *EvalCtx, cols []*catalog.Column, list []*Relation) (s slice, unset bool, err error) {
+// evalSlice evaluates relations that begin with the first of the columns.
+func evalSlice(x *EvalCtx, cols []*catalog.Column, list []*Relation) (s slice, unset bool, err error) {
 	s.cols = cols
 	for _, r := range list {
 		vals, unset, err := r.evaluate(x)
