@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -225,7 +226,7 @@ func TestFromRow_ContentTypeAmongTheHeaders(t *testing.T) {
 	row := testCells(e)
 	row["headers"] = map[string]string{"content-type": "application/avro"}
 	for _, name := range []string{"content-type", "Content-Type", "CONTENT-TYPE"} {
-		row["headers"] = map[string]string{name: "application/avro", "": "other"}
+		row["headers"] = map[string]string{name: "application/avro", "x": "other"}
 		for column, want := range map[*string]string{nil: "application/avro", ptr("text/plain"): "text/plain"} {
 			row["content_type"] = column
 			got, err := DefaultTable.fromRow(row)
@@ -234,7 +235,7 @@ func TestFromRow_ContentTypeAmongTheHeaders(t *testing.T) {
 			}
 		}
 	}
-	row["headers"] = map[string]string{"": "other"}
+	row["headers"] = map[string]string{"x": "other"}
 	row["content_type"] = (*string)(nil)
 	if got, err := DefaultTable.fromRow(row); err != nil || got.ContentType != DefaultContentType {
 		t.Errorf("FromRow() without the header: content type = %q, %v", got.ContentType, err)
@@ -253,7 +254,14 @@ func TestFromRow_RefusesWhatAppendRefuses(t *testing.T) {
 		"column event_type holds control characters":         func(e *Event) { e.Type = "a\n" },
 		"column aggregate_type holds control characters":     func(e *Event) { e.AggregateType = "a\x00" },
 		"column content_type holds control characters":       func(e *Event) { e.ContentType = "text/plain\r\nx: y" },
-		"column headers is 250 bytes long, more than 249":    func(e *Event) { e.Headers = map[string]string{HeaderPartitionKey: long} },
+		`column headers has "ce_partitionkey", which is 250`: func(e *Event) { e.Headers = map[string]string{HeaderPartitionKey: long} },
+		`column headers has "ce_partitionkey", which is emp`: func(e *Event) { e.Headers = map[string]string{HeaderPartitionKey: ""} },
+		`column headers has the name "Ce_PartitionKey"`:      func(e *Event) { e.Headers = map[string]string{"Ce_PartitionKey": "k", "x": "y"} },
+		`column headers has "", which is empty`:              func(e *Event) { e.Headers = map[string]string{"": "x"} },
+		`column headers has "a\n", which holds control`:      func(e *Event) { e.Headers = map[string]string{"a\n": "x", "b\n": "x"} },
+		`column headers has "ce_dataref", which is no ref`:   func(e *Event) { e.Headers, e.Payload = map[string]string{HeaderDataRef: "x"}, nil },
+		"column deliver_at is in the year 43754":             func(e *Event) { e.DeliverAt = time.UnixMicro(e.CreatedAt.UnixMicro() * 1000) },
+		"column deliver_at is in the year -1":                func(e *Event) { e.DeliverAt = time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC) },
 	} {
 		e := e
 		change(&e)
@@ -266,6 +274,8 @@ func TestFromRow_RefusesWhatAppendRefuses(t *testing.T) {
 		bad, ok := errors.AsType[*rowError](err)
 		if !ok || !strings.Contains(bad.Error(), want) || bad.Mismatch || bad.Event.ID != e.ID {
 			t.Errorf("FromRow() = %v, want %q", bad, want)
+		} else if _, err := json.Marshal([]time.Time{bad.Event.CreatedAt, bad.Event.DeliverAt}); err != nil {
+			t.Errorf("FromRow() = %v: its times cannot be shown: %v", bad, err)
 		}
 	}
 }

@@ -77,6 +77,7 @@ func (l *layout) complete(e *Event, bad error, text func(*recordHeader) (value s
 		e.Headers = maps.Clone(e.Headers)
 		delete(e.Headers, HeaderTopic)
 	}
+	refusedHeader := findInvalidHeader(e)
 	if e.ContentType == "" { // a table without a column for it may have it there
 		e.ContentType = cmp.Or(contentTypeHeader(e.Headers), DefaultContentType)
 	}
@@ -106,6 +107,9 @@ func (l *layout) complete(e *Event, bad error, text func(*recordHeader) (value s
 	if e.Type == "" {
 		problem(fieldType, "is null or empty")
 	}
+	if refusedHeader != "" {
+		problem(fieldHeaders, refusedHeader)
+	}
 	var refused InvalidEventError
 	for _, text := range []struct {
 		field field
@@ -122,13 +126,38 @@ func (l *layout) complete(e *Event, bad error, text func(*recordHeader) (value s
 	if canonical, ok := l.findMisspelling(&e.AggregateID); ok {
 		problem(fieldAggregateID, "is another spelling of UUID "+canonical)
 	}
-	if y := e.CreatedAt.UTC().Year(); !e.CreatedAt.IsZero() && (y < 1 || y > 9999) {
-		problem(fieldCreatedAt, fmt.Sprintf("is in the year %d, and ce_time has the years 1 to 9999: the column may have microseconds instead of milliseconds", y))
+	for _, c := range []struct {
+		field field
+		at    *time.Time
+	}{{fieldCreatedAt, &e.CreatedAt}, {fieldDeliverAt, &e.DeliverAt}} {
+		if y := c.at.UTC().Year(); !c.at.IsZero() && (y < 1 || y > 9999) {
+			problem(c.field, fmt.Sprintf("is in the year %d, outside 1 to 9999: the column may have microseconds instead of milliseconds", y))
+			*c.at = time.Time{} // no JSON and no header can have it
+		}
 	}
 	if r, ok := bad.(*rowError); ok { //nolint:errorlint // it is never wrapped
 		r.Event = *e
 	}
 	return bad
+}
+
+// findInvalidHeader returns what is wrong with the first header by name of a row that Append would
+// refuse, empty if there is none. Names that the relay sets itself are left out of the record.
+func findInvalidHeader(e *Event) string {
+	first, problem := "", ""
+	for k, v := range e.Headers {
+		if lower := strings.ToLower(k); !eventHeader(lower) || problem != "" && first < k {
+			continue
+		} else if lower != k && isReserved(k) {
+			first, problem = k, fmt.Sprintf("has the name %q: write it in lower case", k)
+			continue
+		}
+		var refused InvalidEventError
+		if refused.checkHeader(k, v, len(e.Payload) > 0); refused.Fields != nil {
+			first, problem = k, fmt.Sprintf("has %q, which %s", k, refused.Fields[0].Problem)
+		}
+	}
+	return problem
 }
 
 // contentTypeHeader returns the header content-type in any case, in which the relay leaves it out

@@ -123,29 +123,37 @@ func (t Table) validate(e *Event, bad *InvalidEventError) {
 		bad.name("ContentType", e.ContentType, "use a media type such as application/json, or leave it empty")
 	}
 	bad.time("CreatedAt", e.CreatedAt)
+	if !e.DeliverAt.IsZero() {
+		bad.time("DeliverAt", e.DeliverAt)
+	}
 	for k, v := range e.Headers {
-		field := fmt.Sprintf("Headers[%q]", k)
-		bad.name(field, k, "use a short printable key")
-		if k == HeaderPartitionKey {
-			bad.name(field, v, "use a short printable record key, or omit it to use the aggregate's id")
-		} else if k == HeaderDataRef {
-			if _, err := payload.Parse(v); err != nil {
-				bad.add(field, "is no reference of a stored payload", "leave it to MovePayload")
-			} else if len(e.Payload) > 0 {
-				bad.add(field, "is set beside a payload", "remove it or the payload")
-			}
-		} else if k == HeaderTopic {
-			bad.add(field, "is the topic of the row, which headers cannot name", "remove it; the topic is that of the relay's settings, or of the column in record_headers")
-		} else if !eventHeader(k) {
-			bad.add(field, "is a name that the relay sets", "choose a key that is not content-type and does not begin with ce_")
-		}
-		if !utf8.ValidString(v) {
-			bad.add(field, "is not valid UTF-8", "encode binary values as text")
-		}
+		bad.checkHeader(k, v, len(e.Payload) > 0)
 	}
 	if size := e.Bytes(); size > MaxEventBytes {
 		bad.add("Payload", fmt.Sprintf("has %d bytes with its headers; the maximum is %d", size, MaxEventBytes),
 			"move the payload to a store with MovePayload")
+	}
+}
+
+// checkHeader checks a header of an event, which may have a payload too.
+func (e *InvalidEventError) checkHeader(k, v string, withPayload bool) {
+	field := fmt.Sprintf("Headers[%q]", k)
+	e.name(field, k, "use a short printable key")
+	if k == HeaderPartitionKey {
+		e.name(field, v, "use a short printable record key, or omit it to use the aggregate's id")
+	} else if k == HeaderDataRef {
+		if _, err := payload.Parse(v); err != nil {
+			e.add(field, "is no reference of a stored payload", "leave it to MovePayload")
+		} else if withPayload {
+			e.add(field, "is set beside a payload", "remove it or the payload")
+		}
+	} else if k == HeaderTopic {
+		e.add(field, "is the topic of the row, which headers cannot name", "remove it; the topic is that of the relay's settings, or of the column in record_headers")
+	} else if !eventHeader(k) {
+		e.add(field, "is a name that the relay sets", "choose a key that is not content-type and does not begin with ce_")
+	}
+	if !utf8.ValidString(v) {
+		e.add(field, "is not valid UTF-8", "encode binary values as text")
 	}
 }
 

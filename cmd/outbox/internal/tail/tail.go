@@ -17,6 +17,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
@@ -250,7 +251,7 @@ type tailed struct {
 	Topic     string            `json:"topic"`
 	Partition int32             `json:"partition"`
 	Offset    int64             `json:"offset"`
-	Timestamp time.Time         `json:"timestamp"`
+	Timestamp time.Time         `json:"timestamp,omitzero"` // absent where a producer set a year that JSON cannot represent
 	Key       string            `json:"key"`
 	Headers   map[string]string `json:"headers"`
 	Payload   any               `json:"payload"`
@@ -265,7 +266,7 @@ func newTailed(r *kgo.Record) tailed {
 	if json.Valid(r.Value) {
 		payload = json.RawMessage(r.Value)
 	}
-	return tailed{r.Topic, r.Partition, r.Offset, r.Timestamp.UTC(), string(r.Key), headers, payload}
+	return tailed{r.Topic, r.Partition, r.Offset, kafkarecord.At(r), string(r.Key), headers, payload}
 }
 
 // completionTime bounds the wait of a shell for the broker.

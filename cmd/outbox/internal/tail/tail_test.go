@@ -1,6 +1,7 @@
 package tail
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,6 +57,18 @@ func TestTail_PrintsReferences(t *testing.T) {
 	var out strings.Builder
 	if err := printEvent(&out, &kgo.Record{Key: e.Key(), Headers: outbox.AppendHeaders([]kgo.RecordHeader(nil), &e, "/x")}); err != nil || !strings.HasSuffix(out.String(), "\n  ce_dataref: payloads/x\n") {
 		t.Errorf("printed %q, %v", out.String(), err)
+	}
+}
+
+// A record whose producer wrote microseconds as its time does not end the command.
+func TestTail_PrintsRecordsOfAnyTime(t *testing.T) {
+	t.Parallel()
+	r := &kgo.Record{Topic: "t", Value: []byte("x"), Timestamp: time.UnixMilli(1764385999000000)}
+	for name, show := range map[string]func(io.Writer, *kgo.Record) error{"json": printEventJSON, "yaml": printEventYAML, "text": printEvent} {
+		var out strings.Builder
+		if err := show(&out, r); err != nil || !strings.Contains(out.String(), "x") || strings.Contains(out.String(), "timestamp") {
+			t.Errorf("%s: printed %q, %v", name, out.String(), err)
+		}
 	}
 }
 
