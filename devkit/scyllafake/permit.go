@@ -76,8 +76,6 @@ func accesses(keyspace string, parsed cql.Statement, plan *engine.Plan) (out []A
 		}
 	case *cql.CreateKeyspace:
 		need(cql.Name{Keyspace: s.Keyspace}, "CREATE")
-	case *cql.AlterKeyspace:
-		need(cql.Name{Keyspace: s.Keyspace}, "ALTER")
 	case *cql.DropKeyspace:
 		need(cql.Name{Keyspace: s.Keyspace}, "DROP")
 	case *cql.CreateTable:

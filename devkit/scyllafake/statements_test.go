@@ -74,7 +74,6 @@ func TestServer_PreparedInvalidation(t *testing.T) {
 		alive bool
 	}{
 		{"ALTER TABLE ks.other ADD x int", true},
-		{"ALTER KEYSPACE ks WITH durable_writes = true", true},
 		{"TRUNCATE ks.t", true},
 		{"ALTER TABLE ks.t WITH comment = 'x'", false},
 		{"ALTER TABLE ks.t ADD w int", false},

@@ -69,6 +69,7 @@ func TestServer_UnsupportedFeatures(t *testing.T) {
 		"USING TIMEOUT ?, a timeout that is not written as a number and a unit": {"SELECT * FROM ks.t USING TIMEOUT ?", "DELETE FROM ks.t USING TIMEOUT ? WHERE p = 1"},
 		"counters":                    {"CREATE TABLE ks.o (p int PRIMARY KEY, n counter)", "ALTER TABLE ks.t ADD n counter"},
 		"COMPACT STORAGE":             {"CREATE TABLE ks.o (p int PRIMARY KEY) WITH COMPACT STORAGE"},
+		"ALTER KEYSPACE":              {"ALTER KEYSPACE ks WITH durable_writes = false", "ALTER SCHEMA ks WITH durable_writes = false"},
 		"RENAME":                      {"ALTER TABLE ks.t RENAME c TO d"},
 		"a change of a column's type": {"ALTER TABLE ks.t ALTER v TYPE varint"},
 		"SCYLLA_TIMEUUID_LIST_INDEX":  {"UPDATE ks.t SET l[SCYLLA_TIMEUUID_LIST_INDEX(?)] = 1 WHERE p = 1 AND c = 1"},

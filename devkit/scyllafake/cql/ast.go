@@ -256,11 +256,6 @@ type (
 		Keyspace    string
 		With        []Property
 	}
-	// AlterKeyspace is ALTER KEYSPACE.
-	AlterKeyspace struct {
-		Keyspace string
-		With     []Property
-	}
 	// DropKeyspace is DROP KEYSPACE.
 	DropKeyspace struct {
 		IfExists bool
@@ -303,7 +298,6 @@ func (*Delete) statement()         {}
 func (*Batch) statement()          {}
 func (*Use) statement()            {}
 func (*CreateKeyspace) statement() {}
-func (*AlterKeyspace) statement()  {}
 func (*DropKeyspace) statement()   {}
 func (*CreateTable) statement()    {}
 func (*AlterTable) statement()     {}

@@ -132,6 +132,7 @@ var unsupportedStatements = []struct {
 	{"user-defined functions and aggregates", [][]kind{
 		{"K_CREATE", "K_OR"}, {"K_CREATE", "K_FUNCTION"}, {"K_DROP", "K_FUNCTION"}, {"K_CREATE", "K_AGGREGATE"}, {"K_DROP", "K_AGGREGATE"},
 	}},
+	{"ALTER KEYSPACE", [][]kind{{"K_ALTER", "K_KEYSPACE"}}},
 	{"service levels", [][]kind{
 		{"K_CREATE", "K_SERVICE"},
 		{"K_CREATE", "K_SERVICE_LEVEL"},

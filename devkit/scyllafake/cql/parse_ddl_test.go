@@ -13,8 +13,7 @@ func TestParse_Keyspaces(t *testing.T) {
 				{Name: "durable_writes", Value: Literal{LitBool, "false"}},
 			},
 		},
-		"ALTER SCHEMA ks WITH durable_writes = true": &AlterKeyspace{"ks", []Property{{Name: "durable_writes", Value: Literal{LitBool, "true"}}}},
-		"DROP KEYSPACE IF EXISTS ks":                 &DropKeyspace{true, "ks"},
+		"DROP KEYSPACE IF EXISTS ks": &DropKeyspace{true, "ks"},
 	})
 }
 

@@ -66,18 +66,10 @@ func (p *parser) primaryKey() (partition, clustering []string) {
 }
 
 func (p *parser) alter() Statement {
-	switch p.peek(1) {
-	case "K_KEYSPACE":
-		p.pos += 2
-		s := &AlterKeyspace{Keyspace: p.objectName("keyspace")}
-		p.expect("K_WITH", identStart)
-		s.With = p.properties()
-		return s
-	case "K_COLUMNFAMILY":
-		p.pos += 2
-		return p.alterTable()
+	if !p.acceptAll("K_ALTER", "K_COLUMNFAMILY") {
+		panic(p.noViable())
 	}
-	panic(p.noViable())
+	return p.alterTable()
 }
 
 func (p *parser) alterTable() *AlterTable {

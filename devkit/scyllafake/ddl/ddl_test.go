@@ -156,7 +156,6 @@ func TestExecute_Refusals(t *testing.T) {
 		{"CREATE KEYSPACE k2 WITH replication = {'class': 'NoSuch', 'replication_factor': 1}", cqlerr.Config, "unable to find class 'NoSuch'"},
 		{"CREATE KEYSPACE k2 WITH replication = {'class': 'SimpleStrategy'}", cqlerr.Config, "SimpleStrategy requires a replication_factor strategy option."},
 		{"CREATE KEYSPACE k2 WITH replication = {'class': 'NetworkTopologyStrategy', 'nosuchdc': 1}", cqlerr.Config, "Unrecognized strategy option {nosuchdc} passed to org.apache.cassandra.locator.NetworkTopologyStrategy for keyspace k2"},
-		{"ALTER KEYSPACE k2 WITH durable_writes = false", cqlerr.Invalid, "Can't find a keyspace k2"},
 		{"CREATE KEYSPACE a23456789012345678901234567890123456789012345678901 WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}", cqlerr.Invalid, `Keyspace names shouldn't be more than 48 characters long (got "a23456789012345678901234567890123456789012345678901")`},
 		{"CREATE KEYSPACE system WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}", cqlerr.Invalid, "system keyspace is not user-modifiable"},
 		{"DROP KEYSPACE system", cqlerr.Unauthorized, "system keyspace is not user-modifiable."},

@@ -57,8 +57,6 @@ func (w *change) apply(keyspace string, stmt cql.Statement) error {
 	switch s := stmt.(type) {
 	case *cql.CreateKeyspace:
 		return w.createKeyspace(s)
-	case *cql.AlterKeyspace:
-		return w.alterKeyspace(s)
 	case *cql.DropKeyspace:
 		return w.dropKeyspace(s)
 	case *cql.CreateTable:

@@ -115,65 +115,6 @@ func (w *change) warn(keyspace string, tablets bool, with []cql.Property) {
 	}
 }
 
-func (w *change) alterKeyspace(s *cql.AlterKeyspace) error {
-	name := s.Keyspace
-	if system.IsProtected(name) {
-		return errProtected(name)
-	}
-	if w.next.Keyspaces[name] == nil {
-		return cqlerr.Invalidf("Can't find a keyspace %s", name)
-	}
-	p, err := w.c.keyspaceOptions(name, s.With)
-	if err != nil {
-		return err
-	}
-	ks := w.keyspace(name)
-	w.warn(name, ks.Tablets, s.With)
-	if p.tablets != nil && *p.tablets != ks.Tablets {
-		return errFlavor
-	}
-	if err := w.checkReplication(ks, s.With, p.replication); err != nil {
-		return err
-	}
-	if p.replication != nil {
-		ks.Replication = p.replication
-	}
-	if p.initialTablets > 0 {
-		ks.InitialTablets = p.initialTablets
-	}
-	// Properties that the statement omits return to their defaults, as on a real node.
-	ks.DurableWrites = p.durableWrites
-	w.putKeyspace(ks)
-	w.publish(catalog.Updated, catalog.TargetKeyspace, name, "")
-	return nil
-}
-
-// checkReplication refuses the changes of the replication of a keyspace with tablets that
-// a node refuses (recordings T1.initial, T4.errors).
-func (w *change) checkReplication(ks *catalog.Keyspace, with []cql.Property, to map[string]string) error {
-	if !ks.Tablets || to == nil || !w.release.HasCDCOnTablets() {
-		return nil
-	}
-	dc := w.c.o.Topology.DataCenter
-	for _, prop := range with {
-		named := entries(prop)
-		if _, all := named["replication_factor"]; all && prop.Name == "replication" && named[dc] == "" && ks.Replication[dc] != "" && to["class"] == ks.Replication["class"] {
-			return cqlerr.New(cqlerr.Config, "Attempted to implicitly drop replicas in datacenter %s. If this is the desired behavior, set replication factor to 0 in %s explicitly.", dc, dc)
-		}
-	}
-	factor, _ := strconv.Atoi(to[dc]) //nolint:errcheck // replication has checked it
-	switch {
-	case to["class"] != ks.Replication["class"]:
-		return errFlavor
-	case factor > w.c.o.Topology.Nodes():
-		return cqlerr.Invalidf("Datacenter %s doesn't have enough token-owning nodes for replication_factor=%d", dc, factor)
-	}
-	return nil
-}
-
-// errFlavor refuses a change between tablets and vnodes.
-var errFlavor = cqlerr.Invalidf("Cannot alter replication strategy vnode/tablets flavor")
-
 func (w *change) dropKeyspace(s *cql.DropKeyspace) error {
 	name := s.Keyspace
 	if system.IsProtected(name) {
