@@ -15,7 +15,7 @@ func TestServer_UnsupportedFeatures(t *testing.T) {
 	createKeyspace(c)
 	c.exec("CREATE TABLE ks.t (p int, c int, v int, w text, l list<int>, m map<text, int>, PRIMARY KEY (p, c))")
 	c.exec("CREATE TABLE ks.mixed (p int, a int, b int, PRIMARY KEY (p, a, b)) WITH CLUSTERING ORDER BY (a ASC, b DESC)")
-	c.exec("CREATE TABLE ks.pairs (p int PRIMARY KEY, v tuple<int, text>, d duration)")
+	c.exec("CREATE TABLE ks.pairs (p int PRIMARY KEY, v tuple<int, text>, d duration, f double)")
 	features := map[string][]string{
 		"ORDER BY of several partitions":           {"SELECT * FROM ks.t WHERE p IN (1, 2) ORDER BY c DESC"},
 		"a range over columns of different orders": {"SELECT * FROM ks.mixed WHERE p = 1 AND (a, b) > (1, 2)", "DELETE FROM ks.mixed WHERE p = 1 AND (a, b) >= (1, 2)"},
@@ -60,6 +60,10 @@ func TestServer_UnsupportedFeatures(t *testing.T) {
 		},
 		"the removal of elements of a list by their value":                      {"UPDATE ks.t SET l = l - [1] WHERE p = 1 AND c = 1"},
 		"elements before the first one of a list":                               {"UPDATE ks.t SET l = [1] + l WHERE p = 1 AND c = 1"},
+		"a clustering column of type decimal":                                   {"CREATE TABLE ks.o (p int, c decimal, PRIMARY KEY (p, c))"},
+		"a clustering column of type frozen<list<int>>":                         {"CREATE TABLE ks.o (p int, c frozen<list<int>>, PRIMARY KEY (p, c))"},
+		"sets and maps by values of type varint":                                {"CREATE TABLE ks.o (p int PRIMARY KEY, s set<varint>)", "ALTER TABLE ks.t ADD s frozen<map<varint, int>>"},
+		"the order of values of type double":                                    {"SELECT * FROM ks.pairs WHERE f > 1 ALLOW FILTERING", "UPDATE ks.pairs SET f = 2 WHERE p = 1 IF f < 1"},
 		"elements of collections in IF":                                         {"UPDATE ks.t SET v = 1 WHERE p = 1 AND c = 1 IF m['a'] = 1", "DELETE v FROM ks.t WHERE p = 1 AND c = 1 IF l[0] = 1"},
 		"= and IN of several columns":                                           {"SELECT * FROM ks.mixed WHERE p = 1 AND (a, b) = (1, 2)", "SELECT * FROM ks.mixed WHERE p = 1 AND (a, b) IN ((1, 2), (3, 4))", "SELECT * FROM ks.mixed WHERE p = 1 AND (a, b) IN ?"},
 		"a bind marker for several columns":                                     {"SELECT * FROM ks.mixed WHERE p = 1 AND (a, b) > ?"},

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"math"
+	"math/big"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -29,7 +30,7 @@ func appendValue(dst []byte, t *cqltype.Type, v []byte) []byte {
 		return appendQuoted(dst, string(v))
 	case t.IsCollection() || t.Kind == cqltype.Tuple:
 		return appendComposite(dst, t, v)
-	case len(v) == 0 || t.Kind == cqltype.Blob || t.Kind == cqltype.Duration || t.Validate(v) != nil:
+	case len(v) == 0 || t.Kind == cqltype.Decimal && len(v) < 4 || t.Kind == cqltype.Blob || t.Kind == cqltype.Duration || t.Validate(v) != nil:
 		return appendHex(dst, v)
 	}
 	be := binary.BigEndian
@@ -44,9 +45,9 @@ func appendValue(dst []byte, t *cqltype.Type, v []byte) []byte {
 	case cqltype.Double:
 		return strconv.AppendFloat(dst, math.Float64frombits(be.Uint64(v)), 'g', -1, 64)
 	case cqltype.Varint:
-		return cqltype.DecodeVarint(v).Append(dst, 10)
+		return decodeVarint(v).Append(dst, 10)
 	case cqltype.Decimal:
-		unscaled, scale := cqltype.DecodeDecimal(v)
+		unscaled, scale := decodeVarint(v[4:]), int32(be.Uint32(v))
 		dst = unscaled.Append(dst, 10)
 		if scale != 0 {
 			dst = append(dst, 'E')
@@ -64,6 +65,15 @@ func appendValue(dst []byte, t *cqltype.Type, v []byte) []byte {
 		return append(append(append(dst, '\''), a.String()...), '\'')
 	}
 	return appendHex(dst, v)
+}
+
+// decodeVarint decodes a two's complement of any length; no bytes are 0.
+func decodeVarint(v []byte) *big.Int {
+	n := new(big.Int).SetBytes(v)
+	if len(v) > 0 && v[0]&0x80 != 0 {
+		n.Sub(n, new(big.Int).Lsh(big.NewInt(1), uint(len(v))*8))
+	}
+	return n
 }
 
 // formatDate formats a date, days with 1970-01-01 as 2^31, as yyyy-mm-dd.

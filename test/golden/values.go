@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/big"
+	"math/bits"
 	"strconv"
 	"strings"
 
@@ -152,11 +153,21 @@ func encodeValue(kind, text string) ([]byte, error) {
 		if _, err := fmt.Sscanf(text, "%d/%d/%d", &months, &days, &nanos); err != nil {
 			return nil, err
 		}
-		return cqltype.EncodeDuration(months, days, nanos), nil
+		return appendVInt(appendVInt(appendVInt(nil, int64(months)), int64(days)), nanos), nil
 	}
 	t, err := cqltype.Parse(kind)
 	if err != nil {
 		return nil, err
 	}
 	return t.FromText(text)
+}
+
+// appendVInt appends a number of a duration: zig-zag, in a first byte that begins with as many
+// ones as bytes follow.
+func appendVInt(dst []byte, n int64) []byte {
+	u := uint64(n)<<1 ^ uint64(n>>63)
+	extra := min((bits.Len64(u|1)-1)/7, 8)
+	b := binary.BigEndian.AppendUint64([]byte{0}, u)[8-extra:]
+	b[0] |= ^byte(0xff >> extra)
+	return append(dst, b...)
 }

@@ -1,18 +1,9 @@
 package cqltype
 
 import (
-	"encoding/binary"
 	"math"
 	"math/bits"
 )
-
-// EncodeDuration serialises a duration; the three parts must have one sign.
-func EncodeDuration(months, days int32, nanos int64) []byte {
-	dst := make([]byte, 0, 12)
-	dst = appendVInt(dst, int64(months))
-	dst = appendVInt(dst, int64(days))
-	return appendVInt(dst, nanos)
-}
 
 func durationParts(v []byte) (parts [3]int64, ok bool) {
 	for i := range parts {
@@ -23,24 +14,7 @@ func durationParts(v []byte) (parts [3]int64, ok bool) {
 	return parts, true
 }
 
-// appendVInt writes a zig-zag number whose first byte begins with as many
-// ones as bytes follow.
-func appendVInt(dst []byte, n int64) []byte {
-	u := uint64(n)<<1 ^ uint64(n>>63)
-	extra := 8
-	for i := range 8 {
-		if u < 1<<(7*(i+1)) {
-			extra = i
-			break
-		}
-	}
-	var buf [9]byte
-	binary.BigEndian.PutUint64(buf[1:], u)
-	b := buf[8-extra:]
-	b[0] |= ^byte(0xff >> extra)
-	return append(dst, b...)
-}
-
+// readVInt reads a zig-zag number whose first byte begins with as many ones as bytes follow.
 func readVInt(b []byte) (n int64, rest []byte, ok bool) {
 	if len(b) == 0 {
 		return 0, nil, false

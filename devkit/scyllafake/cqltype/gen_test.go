@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/big"
 	"os"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -16,31 +17,38 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// keyTypes are the types without parameters that are allowed in a clustering key.
-var keyTypes = []*Type{
-	TASCII, TBigInt, TBlob, TBoolean, TDate, TDecimal, TDouble, TFloat, TInet, TInt,
-	TSmallInt, TText, TTime, TTimestamp, TTimeUUID, TTinyInt, TUUID, TVarint,
-}
+// keyTypes are the types that are allowed in a clustering key, and otherTypes the others
+// without parameters.
+var (
+	keyTypes = []*Type{
+		TASCII, TBigInt, TBlob, TBoolean, TDate, TInet, TInt, TSmallInt, TText, TTime, TTimestamp, TTimeUUID, TTinyInt, TUUID,
+	}
+	otherTypes = []*Type{TDecimal, TDouble, TFloat, TVarint}
+)
 
-// anyType draws a type that is allowed in a clustering key.
+// keyType draws a type that is allowed in a clustering key.
+func keyType() *rapid.Generator[*Type] { return rapid.SampledFrom(keyTypes) }
+
+// anyType draws a type.
 func anyType(depth int) *rapid.Generator[*Type] {
 	return rapid.Custom(func(t *rapid.T) *Type {
-		n := len(keyTypes)
+		all := slices.Concat(keyTypes, otherTypes)
+		n := len(all)
 		if depth > 0 {
 			n += 4
 		}
 		i := rapid.IntRange(0, n-1).Draw(t, "type")
-		if i < len(keyTypes) {
-			return keyTypes[i]
+		if i < len(all) {
+			return all[i]
 		}
 		sub := func(label string) *Type { return anyType(depth-1).Draw(t, label).Freeze() }
-		switch i - len(keyTypes) {
+		switch i - len(all) {
 		case 0:
 			return NewList(sub("elem")).Freeze()
 		case 1:
-			return NewSet(sub("elem")).Freeze()
+			return NewSet(keyType().Draw(t, "elem")).Freeze()
 		case 2:
-			return NewMap(sub("key"), sub("value")).Freeze()
+			return NewMap(keyType().Draw(t, "key"), sub("value")).Freeze()
 		}
 		return NewTuple(sub("a"), sub("b"))
 	})

@@ -9,15 +9,15 @@ import (
 // 0xfd and 0xfc, so no encoding ever begins with 0x00 or 0xff: those two sort before
 // and after all extensions of a key prefix.
 const (
-	keyEnd   = 0x00 // no more elements, inside a collection or tuple
 	keyNull  = 0x01
 	keyEmpty = 0x02
 	keyValue = 0x03
 )
 
-// AppendKey appends an encoding of v, by which Compare orders, reversed if desc. No encoding is a prefix of another, so the encodings of several columns can
-// be concatenated. Equal values have equal encodings, so v cannot be decoded from it.
-// The first byte is neither 0x00 nor 0xff. v must be valid for t.
+// AppendKey appends an encoding of v, by which Compare orders, reversed if desc. No encoding is a
+// prefix of another, so the encodings of several columns can be concatenated. Equal values
+// have equal encodings, so v cannot be decoded from it. The first byte is neither 0x00 nor
+// 0xff. v must be valid for t.
 func AppendKey(dst []byte, t *Type, v []byte, desc bool) []byte {
 	start := len(dst)
 	dst = appendKey(dst, t, v)
@@ -30,27 +30,6 @@ func AppendKey(dst []byte, t *Type, v []byte, desc bool) []byte {
 }
 
 func appendKey(dst []byte, t *Type, v []byte) []byte {
-	if v == nil || !t.IsCollection() && t.Kind != Tuple || len(v) == 0 && t.Kind != Tuple {
-		return appendScalarKey(dst, t, v)
-	}
-	dst = append(dst, keyValue)
-	switch t.Kind {
-	case List, Set:
-		for e := range Elements(v) {
-			dst = appendKey(dst, t.Elem, e)
-		}
-		return append(dst, keyEnd)
-	case Map:
-		for k, e := range Pairs(v) {
-			dst = appendKey(appendKey(dst, t.Key, k), t.Elem, e)
-		}
-		return append(dst, keyEnd)
-	}
-	return appendTupleKey(dst, t.Fields, v)
-}
-
-// appendScalarKey is appendKey for types that are neither collections nor tuples.
-func appendScalarKey(dst []byte, t *Type, v []byte) []byte {
 	if v == nil {
 		return append(dst, keyNull)
 	}
@@ -78,14 +57,6 @@ func appendScalarKey(dst []byte, t *Type, v []byte) []byte {
 			return append(dst, v[8:]...)
 		}
 		return append(dst, v...)
-	case Float:
-		return be.AppendUint32(dst, floatOrder(v))
-	case Double:
-		return be.AppendUint64(dst, doubleOrder(v))
-	case Varint:
-		return appendVarintKey(dst, v)
-	case Decimal:
-		return appendDecimalKey(dst, v)
 	}
 	return appendBytesKey(dst, v)
 }
@@ -100,51 +71,4 @@ func appendBytesKey(dst, v []byte) []byte {
 		dst = append(append(dst, v[:i]...), 0, 0xff)
 		v = v[i+1:]
 	}
-}
-
-// appendVarintKey writes sign, length and bytes, so that a longer number is the larger
-// one, or the smaller one when negative.
-func appendVarintKey(dst, v []byte) []byte {
-	v = trimVarint(v)
-	n := uint32(len(v))
-	if v[0]&0x80 != 0 {
-		dst = append(dst, 0)
-		n = ^n
-	} else {
-		dst = append(dst, 1)
-	}
-	return append(binary.BigEndian.AppendUint32(dst, n), v...)
-}
-
-// appendDecimalKey writes sign, exponent and digits, inverted when negative.
-func appendDecimalKey(dst, v []byte) []byte {
-	d := normalizeDecimal(v)
-	dst = append(dst, byte(d.sign+1))
-	if d.sign == 0 {
-		return dst
-	}
-	start := len(dst)
-	dst = binary.BigEndian.AppendUint64(dst, uint64(d.exponent)^1<<63)
-	dst = append(append(dst, d.digits...), 0)
-	if d.sign < 0 {
-		for i := start; i < len(dst); i++ {
-			dst[i] = ^dst[i]
-		}
-	}
-	return dst
-}
-
-// appendTupleKey omits the nulls at the end, which do not count.
-func appendTupleKey(dst []byte, fields []*Type, v []byte) []byte {
-	keep := len(dst)
-	for i, c := range Components(v) {
-		if i >= len(fields) {
-			break
-		}
-		dst = appendKey(dst, fields[i], c)
-		if c != nil {
-			keep = len(dst)
-		}
-	}
-	return append(dst[:keep], keyEnd)
 }

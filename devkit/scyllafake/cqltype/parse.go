@@ -147,6 +147,9 @@ func (p *typeParser) parametric(name string, start int, frozen bool) (*Type, err
 			return nil, cqlerr.Invalidf("Non-frozen user types or collections are not allowed inside collections: %s", text)
 		}
 	}
+	if name != "list" && !args[0].IsOrdered() && !args[0].containsDuration() {
+		return nil, cqlerr.Unsupported("sets and maps by values of type " + args[0].String())
+	}
 	var t *Type
 	switch name {
 	case "list":

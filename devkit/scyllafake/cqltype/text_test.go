@@ -39,6 +39,12 @@ func TestFromText(t *testing.T) {
 		{cqltype.TTimeUUID, "50554d6e-29bb-11e5-b345-feff819cdc9f", "50554d6e-29bb-11e5-b345-feff819cdc9f"},
 		{cqltype.TVarint, "123456789012345678901234567890", "123456789012345678901234567890"},
 		{cqltype.TVarint, "-128", "-128"},
+		{cqltype.TVarint, "-129", "-129"},
+		{cqltype.TVarint, "-1", "-1"},
+		{cqltype.TVarint, "0", "0"},
+		{cqltype.TVarint, "127", "127"},
+		{cqltype.TVarint, "128", "128"},
+		{cqltype.TVarint, "-123456789012345678901234567890", "-123456789012345678901234567890"},
 		{cqltype.TUUID, "", "0x"},
 	}
 	for _, tt := range tests {

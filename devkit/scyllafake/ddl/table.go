@@ -103,6 +103,9 @@ func (w *change) define(n cql.Name, s *cql.CreateTable) (*catalog.Table, error) 
 			}
 			c := catalog.Column{Name: name, Type: types[name], Kind: catalog.PartitionKey}
 			if i == 1 {
+				if !c.Type.IsOrdered() {
+					return nil, cqlerr.Unsupported("a clustering column of type " + c.Type.String())
+				}
 				c.Kind, c.Desc = catalog.Clustering, order[j]
 			}
 			t.Add(c)

@@ -60,6 +60,9 @@ func (p *planner) condition(r *cql.Relation) (condition, error) {
 	if c.Kind <= catalog.Clustering {
 		return condition{}, cqlerr.Invalidf("PRIMARY KEY column '%s' cannot have IF conditions", c.Name)
 	}
+	if err := expr.CheckOrder(r.Op, c.Type); err != nil {
+		return condition{}, err
+	}
 	out := condition{op: r.Op, col: c}
 	values := r.In
 	switch {

@@ -20,21 +20,18 @@ func newMerger() *pebble.Merger {
 var mergerPool = sync.Pool{New: func() any { return new(merger) }}
 
 // merger collects the operands of one key and reconciles them at the end. The result
-// does not depend on their order, except for which of several equal clustering keys is
-// kept: the oldest.
+// does not depend on their order.
 type merger struct {
 	buf  []byte // operands, one after the other
 	ends []int
-	// newerFirst means that operands came from the newest to the oldest.
-	newerFirst bool
-	out        []byte
-	sum        delta
-	part       partitionRecord
+	out  []byte
+	sum  delta
+	part partitionRecord
 }
 
 func startMerge(_, value []byte) (pebble.ValueMerger, error) {
 	m := mergerPool.Get().(*merger)
-	m.buf, m.ends, m.newerFirst = m.buf[:0], m.ends[:0], false
+	m.buf, m.ends = m.buf[:0], m.ends[:0]
 	m.add(value)
 	return m, nil
 }
@@ -52,7 +49,6 @@ func (m *merger) MergeNewer(value []byte) error {
 
 // MergeOlder implements pebble.ValueMerger.
 func (m *merger) MergeOlder(value []byte) error {
-	m.newerFirst = true
 	m.add(value)
 	return nil
 }
@@ -82,9 +78,8 @@ func (m *merger) Finish(bool) ([]byte, io.Closer, error) {
 func (m *merger) finishRow() bool {
 	m.sum.reset()
 	start := 0
-	for i, end := range m.ends {
-		keepClustering := i == 0 || m.newerFirst
-		if !m.sum.add(m.buf[start:end], keepClustering) {
+	for _, end := range m.ends {
+		if !m.sum.add(m.buf[start:end]) {
 			return false
 		}
 		start = end
@@ -121,7 +116,7 @@ func (m *merger) Close() error {
 
 // add adds another row record to the sum; the delta refers to its bytes. It reports
 // whether the record is well formed.
-func (d *delta) add(record []byte, keepClustering bool) bool {
+func (d *delta) add(record []byte) bool {
 	r := reader{b: record}
 	h := r.rowHeader()
 	d.deleted = d.deleted.max(h.deleted)
@@ -132,9 +127,7 @@ func (d *delta) add(record []byte, keepClustering bool) bool {
 	for n := r.count(); n > 0; n-- {
 		r.value()
 	}
-	if keepClustering {
-		d.clustering = block[:len(block)-len(r.b)]
-	}
+	d.clustering = block[:len(block)-len(r.b)]
 	var id int32
 	for n := r.count(); n > 0 && !r.bad; n-- {
 		id += int32(r.varint())

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
 // Holds reports whether the row satisfies the relation. A relation with null
@@ -26,6 +28,17 @@ func (r *Relation) Holds(x *EvalCtx, v *RowView) (bool, error) {
 		return false, err
 	}
 	return Satisfies(r.Op, col.Type.Compare(have, want.Bytes)), nil
+}
+
+// CheckOrder refuses an operator for a type whose order is not known.
+func CheckOrder(op cql.Op, t *cqltype.Type) error {
+	switch op {
+	case cql.OpLT, cql.OpLE, cql.OpGT, cql.OpGE:
+		if !t.IsOrdered() {
+			return cqlerr.Unsupported("the order of values of type " + t.String())
+		}
+	}
+	return nil
 }
 
 // Satisfies reports whether the result c of a comparison satisfies op.

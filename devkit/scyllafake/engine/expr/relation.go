@@ -99,6 +99,9 @@ func (p *Compiler) relation(r *cql.Relation, find func(string) (*catalog.Column,
 	if col.Type.IsMultiCell() {
 		return nil, cqlerr.Invalidf("Collection column '%s' (%s) cannot be restricted by a '=' relation", col.Name, col.Type)
 	}
+	if err := CheckOrder(r.Op, col.Type); err != nil {
+		return nil, err
+	}
 	if r.Op != cql.OpIn {
 		t, err := p.Term(r.Value, spec, col)
 		out.Values = []Term{t}
