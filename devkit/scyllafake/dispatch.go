@@ -54,11 +54,11 @@ func (c *conn) run(req request) error {
 	}
 }
 
-// parse parses and plans a text, or finds it in the cache of texts.
+// parse parses and plans a text, unless it is prepared.
 func (s *Server) parse(keyspace, text string) (*statement, error) {
 	id := newPreparedID(keyspace, text)
 	schema := s.catalog.Schema()
-	if st := s.statements.texts.get(id, schema); st != nil {
+	if st := s.statements.find(id, schema); st != nil {
 		return st, nil
 	}
 	parsed, err := cql.Parse(text)
@@ -73,7 +73,6 @@ func (s *Server) parse(keyspace, text string) (*statement, error) {
 		}
 		st.columns = wire.NewColumns(st.plan.Result, s.version.HasGlobalSpec())
 		st.metadataID = metadataIDOf(st.plan.Result)
-		s.statements.texts.put(st)
 	case *cql.Unsupported:
 		return nil, cqlerr.Unsupported(p.What)
 	}
@@ -101,7 +100,7 @@ func (c *conn) prepare(req request, text string) error {
 	if err != nil {
 		return err
 	}
-	c.s.statements.prepared.put(st)
+	c.s.statements.put(st)
 	prefix := c.prefix(req, nil)
 	columns := st.columns
 	if c.metadataID.Load() {

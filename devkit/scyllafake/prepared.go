@@ -66,22 +66,19 @@ func newPreparedID(keyspace, text string) preparedID {
 	return preparedID(h.Sum(nil))
 }
 
-// Limits of the caches. A client whose statement was dropped receives an error and
-// prepares it again.
-const (
-	maxTexts    = 1024
-	maxPrepared = 16384
-)
+// maxPrepared limits the prepared statements. A client whose statement was dropped receives an
+// error and prepares it again.
+const maxPrepared = 16384
 
-// cache has statements by their id, up to a limit. It is safe for concurrent use.
-type cache struct {
-	limit int
-	mu    sync.RWMutex
-	byID  map[preparedID]*statement
+// statements are the prepared statements of the server by their id. It is safe for concurrent
+// use.
+type statements struct {
+	mu   sync.RWMutex
+	byID map[preparedID]*statement
 }
 
-// get finds a statement, nil for one whose tables have changed.
-func (c *cache) get(id preparedID, s *catalog.Schema) *statement {
+// find returns a statement, nil if it is not prepared or one of its tables has changed.
+func (c *statements) find(id preparedID, s *catalog.Schema) *statement {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if st := c.byID[id]; st != nil && st.valid(s) {
@@ -90,41 +87,10 @@ func (c *cache) get(id preparedID, s *catalog.Schema) *statement {
 	return nil
 }
 
-// put adds a statement. At the limit it drops half of them, any: those in use return.
-func (c *cache) put(st *statement) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.byID) >= c.limit {
-		for id := range c.byID {
-			if delete(c.byID, id); len(c.byID) <= c.limit/2 {
-				break
-			}
-		}
-	}
-	c.byID[st.id] = st
-}
-
-// prune drops the statements that a schema change has outdated.
-func (c *cache) prune(s *catalog.Schema) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	maps.DeleteFunc(c.byID, func(_ preparedID, st *statement) bool { return !st.valid(s) })
-}
-
-// statements are the prepared statements of the server, and a cache of the texts that
-// were sent without PREPARE.
-type statements struct{ prepared, texts cache }
-
-func newStatements() *statements {
-	return &statements{
-		cache{limit: maxPrepared, byID: map[preparedID]*statement{}}, cache{limit: maxTexts, byID: map[preparedID]*statement{}},
-	}
-}
-
-// get finds a prepared statement.
+// get is find for the id of a request.
 func (c *statements) get(id []byte, s *catalog.Schema) (*statement, error) {
 	if len(id) == md5.Size {
-		if st := c.prepared.get(preparedID(id), s); st != nil {
+		if st := c.find(preparedID(id), s); st != nil {
 			return st, nil
 		}
 	}
@@ -134,10 +100,25 @@ func (c *statements) get(id []byte, s *catalog.Schema) (*statement, error) {
 	}
 }
 
+// put adds a statement. At the limit it drops half of them, any: those in use return.
+func (c *statements) put(st *statement) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.byID) >= maxPrepared {
+		for id := range c.byID {
+			if delete(c.byID, id); len(c.byID) <= maxPrepared/2 {
+				break
+			}
+		}
+	}
+	c.byID[st.id] = st
+}
+
 // prune drops the statements that a schema change has outdated, as a real node does: after
 // DROP and CREATE of the same table the old id stays unknown until the text is prepared
 // again.
 func (c *statements) prune(s *catalog.Schema) {
-	c.prepared.prune(s)
-	c.texts.prune(s)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.byID, func(_ preparedID, st *statement) bool { return !st.valid(s) })
 }

@@ -64,7 +64,7 @@ func Start(cfg Config) (_ *Server, err error) {
 	clock := faults.NewClock(cfg.Now)
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, clock: clock,
-		statements: newStatements(),
+		statements: &statements{byID: map[preparedID]*statement{}},
 		memory:     newMemory(defaultAddr),
 		conns:      map[*conn]struct{}{},
 	}

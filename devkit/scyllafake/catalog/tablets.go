@@ -36,7 +36,7 @@ func (s *Schema) TabletCounts(z Sizing) map[*Table]int {
 		}
 		factor := ks.Factor(z.DataCenter)
 		for _, t := range ks.Tables {
-			if t.Kind == Paxos || t.Kind == CDCLog && ks.Base(t) != nil {
+			if t.Kind == Paxos || ks.Base(t) != nil {
 				continue
 			}
 			n := wantedTablets(ks, t, float64(z.Shards), float64(factor))
@@ -58,7 +58,7 @@ func (s *Schema) TabletCounts(z Sizing) map[*Table]int {
 func wantedTablets(ks *Keyspace, t *Table, shards, factor float64) float64 {
 	hint := func(name string) float64 {
 		n, _ := strconv.ParseFloat(t.Options.Tablets[name], 64)
-		if log := ks.Tables[LogName(t.Name)]; log != nil && log.Kind == CDCLog {
+		if log := ks.Log(t); log != nil {
 			of, _ := strconv.ParseFloat(log.Options.Tablets[name], 64)
 			n = max(n, of)
 		}
@@ -77,12 +77,24 @@ func (k *Keyspace) Factor(dc string) int {
 	return max(n, 1)
 }
 
-// Base returns the table whose log a table is, nil if there is none.
-func (k *Keyspace) Base(log *Table) *Table {
-	for _, t := range k.Tables {
-		if LogName(t.Name) == log.Name {
-			return t
+// Base returns the table whose log t is, nil if t is not a log or its base does not exist.
+func (k *Keyspace) Base(t *Table) *Table {
+	if t.Kind != CDCLog {
+		return nil
+	}
+	for _, b := range k.Tables {
+		if LogName(b.Name) == t.Name {
+			return b
 		}
+	}
+	return nil
+}
+
+// Log returns the log of t, attached or left over from before CDC was turned off, nil if
+// there is none.
+func (k *Keyspace) Log(t *Table) *Table {
+	if log := k.Tables[LogName(t.Name)]; log != nil && log.Kind == CDCLog {
+		return log
 	}
 	return nil
 }

@@ -73,7 +73,7 @@ func (im *images) forgetAll() {
 // 'true' other columns of later rows appear null. It reads all columns for a full
 // preimage, for a postimage, and when a row is deleted, or, with partition, the one row of
 // a partition.
-func loadImages(p *plan, base *store.Mutation, c *change, rows Rows, partition bool) (*images, error) {
+func loadImages(p *plan, base *store.Mutation, c *change, rows *store.Store, partition bool) (*images, error) {
 	im := &images{static: &rowState{columns: map[int32][]byte{}}, rows: map[string]*rowState{}}
 	if c.static == nil && len(c.rows) == 0 && !partition {
 		return im, nil
@@ -231,37 +231,25 @@ func (t *transformer) image(op Operation, row *store.Row, columns map[int32]bool
 // patchFrozen returns a frozen value after some elements were set, by the frozen value set
 // (nil: none), and others, named in gone, were removed.
 func patchFrozen(typ *cqltype.Type, before, set []byte, gone [][]byte) []byte {
-	key := elementKey(typ)
-	type pair struct{ k, v []byte }
-	var pairs []pair
+	var keys, values [][]byte
 	put := func(k, v []byte) {
-		i, found := slices.BinarySearchFunc(pairs, k, func(p pair, k []byte) int { return key.Compare(p.k, k) })
-		if found {
-			pairs[i].v = v
-		} else {
-			pairs = slices.Insert(pairs, i, pair{k, v})
+		if !slices.ContainsFunc(gone, func(path []byte) bool { return bytes.Equal(path, k) }) {
+			keys, values = append(keys, k), append(values, v)
 		}
 	}
-	for _, value := range [][]byte{before, set} {
+	for _, value := range [][]byte{set, before} { // of an element that both have the first counts
 		if typ.Kind == cqltype.Set {
 			for e := range cqltype.Elements(value) {
 				put(e, nil)
 			}
-		} else {
-			for k, v := range cqltype.Pairs(value) {
-				put(k, v)
-			}
+			continue
+		}
+		for k, v := range cqltype.Pairs(value) {
+			put(k, v)
 		}
 	}
-	for _, path := range gone {
-		pairs = slices.DeleteFunc(pairs, func(p pair) bool { return key.Compare(p.k, path) == 0 })
-	}
-	keys, values := make([][]byte, len(pairs)), make([][]byte, len(pairs))
-	for i, p := range pairs {
-		keys[i], values[i] = p.k, p.v
-	}
 	if typ.Kind == cqltype.Set {
-		return cqltype.BuildCollection(keys...)
+		return cqltype.Normalize(typ, cqltype.BuildCollection(keys...))
 	}
-	return cqltype.BuildMap(keys, values)
+	return cqltype.Normalize(logType(typ), cqltype.BuildMap(keys, values))
 }

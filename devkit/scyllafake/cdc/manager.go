@@ -4,29 +4,16 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/topology"
 )
 
-// Streams returns the stream of a change. *topology.Topology implements it.
-type Streams interface {
-	VnodeStream(token, timestamp int64, now time.Time) (*topology.StreamID, error)
-	TabletStream(storeID uint32, logID uuid.UUID, token, timestamp int64, now time.Time) (*topology.StreamID, error)
-}
-
-// Rows reads rows for images. *store.Store implements it.
-type Rows interface {
-	Scan(store.Scan) (*store.Iter, error)
-}
-
 // Manager makes log rows. It is safe for concurrent use.
 type Manager struct {
 	schema  catalog.Source
-	streams Streams
-	rows    Rows
+	streams *topology.Topology
+	rows    *store.Store
 	version catalog.Version
 	source  source
 	plans   atomic.Pointer[planCache]
@@ -34,7 +21,7 @@ type Manager struct {
 
 // NewManager returns a Manager for the node with this schema, streams and rows. The
 // seed determines the order in which the log has changes of one microsecond.
-func NewManager(schema catalog.Source, streams Streams, rows Rows, version catalog.Version, seed uint64) *Manager {
+func NewManager(schema catalog.Source, streams *topology.Topology, rows *store.Store, version catalog.Version, seed uint64) *Manager {
 	m := &Manager{schema: schema, streams: streams, rows: rows, version: version}
 	m.source.state.Store(seed)
 	return m

@@ -12,7 +12,7 @@ import (
 // transformer makes the log rows of one mutation.
 type transformer struct {
 	plan    *plan
-	streams Streams
+	streams *topology.Topology
 	base    *store.Mutation
 	source  *source
 	now     time.Time
@@ -30,7 +30,7 @@ type transformer struct {
 
 // run appends the log mutations of the base mutation to out: one for each
 // timestamp.
-func (t *transformer) run(rows Rows) error {
+func (t *transformer) run(rows *store.Store) error {
 	c := change{rows: t.base.Rows, ranges: t.base.Ranges, deleted: t.base.Deleted}
 	if s := t.base.Static; s != nil && len(s.Columns) > 0 {
 		c.static = s

@@ -21,7 +21,7 @@ func (c *Catalog) Tablets(t *catalog.Table) (count, factor int) {
 		return 0, 0
 	}
 	factor = ks.Factor(sizing.DataCenter)
-	if base := ks.Base(t); t.Kind == catalog.CDCLog && base != nil {
+	if base := ks.Base(t); base != nil {
 		t = base
 	}
 	if n := c.o.Topology.Tablets(t.StoreID); n > 0 {

@@ -90,8 +90,12 @@ func errProtected(keyspace string) error {
 	return cqlerr.New(cqlerr.Unauthorized, "%s keyspace is not user-modifiable.", keyspace)
 }
 
-// table finds a table for a change.
-func (w *change) table(n cql.Name) (*catalog.Table, error) {
+// table finds a table for a change; keyspace is the connection's.
+func (w *change) table(keyspace string, n cql.Name) (*catalog.Table, error) {
+	n, err := resolve(keyspace, n)
+	if err != nil {
+		return nil, err
+	}
 	ks := w.next.Keyspaces[n.Keyspace]
 	if ks == nil {
 		return nil, cqlerr.Invalidf("Keyspace %s does not exist", n.Keyspace)

@@ -13,7 +13,7 @@ func (w *change) syncLog(t *catalog.Table) error {
 	if err := w.checkLog(ks, t); err != nil {
 		return err
 	}
-	old := w.log(t)
+	old := ks.Log(t)
 	id := cdc.Ident{}
 	if old == nil {
 		id = cdc.Ident{ID: w.newID(), StoreID: w.newStoreID()}
@@ -46,7 +46,7 @@ func (w *change) syncLog(t *catalog.Table) error {
 // checkLog refuses the tables that cannot have a log.
 func (w *change) checkLog(ks *catalog.Keyspace, t *catalog.Table) error {
 	switch {
-	case t.Kind == catalog.CDCLog && w.base(t) != nil:
+	case ks.Base(t) != nil:
 		return cqlerr.Invalidf("Cannot create a CDC log for a table %s.%s, because creating nested CDC logs is not allowed", t.Keyspace, t.Name)
 	case ks.Tablets && !w.c.o.Version.HasCDCOnTablets():
 		return cqlerr.Invalidf("Cannot create CDC log for a table %s.%s, because keyspace uses tablets. See issue #16317.", t.Keyspace, t.Name)
@@ -61,7 +61,7 @@ func (w *change) checkLog(ks *catalog.Keyspace, t *catalog.Table) error {
 
 // dropLog drops the log of t, if there is one, and its streams.
 func (w *change) dropLog(t *catalog.Table) {
-	log := w.log(t)
+	log := w.next.Keyspaces[t.Keyspace].Log(t)
 	if log == nil {
 		return
 	}
@@ -78,31 +78,8 @@ func (w *change) endStreams(t *catalog.Table) {
 	}
 }
 
-// base returns the table whose log t is, nil if t is not a log or its base does not
-// exist.
-func (w *change) base(t *catalog.Table) *catalog.Table {
-	if t.Kind != catalog.CDCLog {
-		return nil
-	}
-	for _, b := range w.next.Keyspaces[t.Keyspace].Tables {
-		if b != t && catalog.LogName(b.Name) == t.Name {
-			return b
-		}
-	}
-	return nil
-}
-
 // activeLog reports whether t is the log of a table whose CDC is on.
 func (w *change) activeLog(t *catalog.Table) bool {
-	b := w.base(t)
+	b := w.next.Keyspaces[t.Keyspace].Base(t)
 	return b != nil && b.CDC != nil && b.CDC.Enabled
-}
-
-// log returns the log of t, attached or left over, nil if there is none.
-func (w *change) log(t *catalog.Table) *catalog.Table {
-	l := w.next.Keyspaces[t.Keyspace].Tables[catalog.LogName(t.Name)]
-	if l == nil || l.Kind != catalog.CDCLog {
-		return nil
-	}
-	return l
 }

@@ -199,7 +199,7 @@ func (w *change) dropTable(keyspace string, s *cql.DropTable) error {
 	if err != nil {
 		return err
 	}
-	t, err := w.table(n)
+	t, err := w.table(keyspace, n)
 	if err != nil {
 		if s.IfExists {
 			return errNothing
@@ -216,7 +216,7 @@ func (w *change) dropTable(keyspace string, s *cql.DropTable) error {
 		}
 		return cqlerr.New(cqlerr.Unauthorized, "Cannot DROP cdc log table %s", name)
 	}
-	if base := w.base(t); base != nil {
+	if base := w.next.Keyspaces[t.Keyspace].Base(t); base != nil {
 		w.endStreams(base)
 	}
 	w.publish(catalog.Dropped, catalog.TargetTable, n.Keyspace, n.Name)
@@ -235,11 +235,7 @@ func (w *change) forget(t *catalog.Table) {
 
 // truncate removes a table's rows; its log keeps its own.
 func (w *change) truncate(keyspace string, s *cql.Truncate) error {
-	n, err := resolve(keyspace, s.Table)
-	if err != nil {
-		return err
-	}
-	t, err := w.table(n)
+	t, err := w.table(keyspace, s.Table)
 	if err != nil {
 		return err
 	}
@@ -247,10 +243,10 @@ func (w *change) truncate(keyspace string, s *cql.Truncate) error {
 	case catalog.Paxos:
 		return cqlerr.ErrPaxosTable
 	case catalog.System:
-		return cqlerr.Unsupported(fmt.Sprintf("TRUNCATE of %s.%s (it ruins a ScyllaDB node)", n.Keyspace, n.Name))
+		return cqlerr.Unsupported(fmt.Sprintf("TRUNCATE of %s.%s (it ruins a ScyllaDB node)", t.Keyspace, t.Name))
 	}
 	if err := w.c.o.Store.DropTable(t.StoreID); err != nil {
-		return fmt.Errorf("truncate %s.%s: %w", n.Keyspace, n.Name, err)
+		return fmt.Errorf("truncate %s.%s: %w", t.Keyspace, t.Name, err)
 	}
 	return errNothing
 }

@@ -11,18 +11,14 @@ import (
 )
 
 func (w *change) alterTable(keyspace string, s *cql.AlterTable) error {
-	n, err := resolve(keyspace, s.Table)
-	if err != nil {
-		return err
-	}
-	old, err := w.table(n)
+	old, err := w.table(keyspace, s.Table)
 	if err != nil {
 		return err
 	}
 	columns := len(s.Add) > 0 || len(s.Drop) > 0
 	switch {
 	case old.Kind == catalog.System, old.Kind == catalog.Paxos:
-		return cqlerr.New(cqlerr.Unauthorized, "Cannot ALTER <table %s.%s>", n.Keyspace, n.Name)
+		return cqlerr.New(cqlerr.Unauthorized, "Cannot ALTER <table %s.%s>", old.Keyspace, old.Name)
 	case old.Kind == catalog.CDCLog && columns:
 		if err := w.checkAlterLog(old, s); err != nil {
 			return err
@@ -54,10 +50,11 @@ func (w *change) alterTable(keyspace string, s *cql.AlterTable) error {
 // replace puts an altered table in the schema, updates its log and adds the events, in
 // ScyllaDB's order: tables created, tables altered.
 func (w *change) replace(t *catalog.Table) error {
-	w.keyspace(t.Keyspace).Tables[t.Name] = t
+	ks := w.keyspace(t.Keyspace)
+	ks.Tables[t.Name] = t
 	w.putTable(t)
 	logged := t.CDC != nil && t.CDC.Enabled
-	newLog := logged && w.log(t) == nil
+	newLog := logged && ks.Log(t) == nil
 	if newLog {
 		if err := w.syncLog(t); err != nil {
 			return err

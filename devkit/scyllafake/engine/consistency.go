@@ -86,7 +86,7 @@ func unavailable(cl Consistency, required, alive int) error {
 // another node except at ANY, then the write itself.
 func (e *Engine) checkWrite(kind OpKind, muts []*store.Mutation, cl Consistency) error {
 	for _, m := range muts {
-		if cl == All && m.Table.CDC != nil && m.Table.CDC.Enabled && e.cdc != nil && e.cdc.NeedsLock(m.Table) {
+		if cl == All && m.Table.CDC != nil && m.Table.CDC.Enabled && e.cdc.NeedsLock(m.Table) {
 			if err := e.available(m.Table.Keyspace, Quorum); err != nil {
 				return err
 			}

@@ -8,9 +8,9 @@ package engine
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cdc"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cql"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine/expr"
@@ -96,34 +96,23 @@ type BatchItem struct {
 	Values []Value
 }
 
-// CDC is the part of package cdc that the engine uses.
-type CDC interface {
-	// Augment returns the log mutations for muts, or the error with which ScyllaDB
-	// refuses the write. The partitions are locked if NeedsLock returns true for their
-	// tables. now is the server's wall clock.
-	Augment(muts []*store.Mutation, now time.Time) ([]*store.Mutation, error)
-	// NeedsLock reports whether the table's log needs the row before the write.
-	NeedsLock(t *catalog.Table) bool
-}
-
 // Config configures an Engine.
 type Config struct {
 	Store  *store.Store
 	Schema catalog.Source
-	CDC    CDC
+	CDC    *cdc.Manager
 	// Hook injects faults; nil injects none.
 	Hook Hook
 	// Costs counts the cost of paged reads of named partitions. Nil counts nothing:
 	// counting reads rows that are not returned.
 	Costs *ReadCosts
-	// Clock is the node's wall clock; nil means that of the host. Fault hooks skew it.
+	// Clock is the node's wall clock. Fault hooks skew it.
 	Clock store.Clock
 	// Version is the release whose behaviour clients meet; the zero value is the oldest.
 	Version catalog.Version
-	// DataCenter is the node's own, for replication and LOCAL_ levels; "" means
-	// datacenter1.
+	// DataCenter is the node's own, for replication and LOCAL_ levels.
 	DataCenter string
-	// Cluster is that of the node; nil means only the node itself.
+	// Cluster is that of the node.
 	Cluster Cluster
 	// EnsurePaxos makes the table NAME$paxos of a table before a conditional statement or
 	// a serial read, unless it has one; nil makes none.
@@ -137,17 +126,11 @@ type Cluster interface {
 	Alive() int
 }
 
-// single is the cluster of a node without others.
-type single struct{}
-
-func (single) Nodes() int { return 1 }
-func (single) Alive() int { return 1 }
-
 // Engine executes data statements. It is safe for concurrent use.
 type Engine struct {
 	store   *store.Store
 	schema  catalog.Source
-	cdc     CDC
+	cdc     *cdc.Manager
 	hook    Hook
 	dc      string
 	cluster Cluster
@@ -166,26 +149,14 @@ type Engine struct {
 
 // New returns an engine. Close stops its timers.
 func New(c Config) *Engine {
-	clock := c.Clock
-	if clock == nil {
-		clock = store.HostClock{}
-	}
-	dc := c.DataCenter
-	if dc == "" {
-		dc = "datacenter1"
-	}
-	cluster := c.Cluster
-	if cluster == nil {
-		cluster = single{}
-	}
 	return &Engine{
 		store:   c.Store,
-		cluster: cluster,
+		cluster: c.Cluster,
 		schema:  c.Schema,
 		cdc:     c.CDC,
 		hook:    c.Hook,
-		dc:      dc,
-		clock:   expr.NewClock(clock),
+		dc:      c.DataCenter,
+		clock:   expr.NewClock(c.Clock),
 		costs:   c.Costs,
 		version: c.Version,
 		paxos:   c.EnsurePaxos,

@@ -29,6 +29,12 @@ type node struct {
 	params  engine.Params
 }
 
+// single is the cluster of a node without others.
+type single struct{}
+
+func (single) Nodes() int { return 1 }
+func (single) Alive() int { return 1 }
+
 // The tables of the recordings' cases.
 var usualTables = []string{
 	"CREATE TABLE base (pk int, ck int, s text static, a int, b text, PRIMARY KEY (pk, ck)) WITH CLUSTERING ORDER BY (ck DESC) AND cdc = {'enabled': true}",
@@ -69,7 +75,7 @@ func setupCosts(t testing.TB, hook engine.Hook, costs *engine.ReadCosts, tables 
 		t.Fatal(err)
 	}
 	n.engine = engine.New(engine.Config{
-		Store: st, Schema: n.catalog, Clock: n, Hook: hook, Costs: costs,
+		Store: st, Schema: n.catalog, Clock: n, Hook: hook, Costs: costs, DataCenter: top.DataCenter, Cluster: single{},
 		CDC: cdc.NewManager(n.catalog, top, st, catalog.Version{}, 1),
 	})
 	t.Cleanup(func() {

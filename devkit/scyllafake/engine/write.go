@@ -115,9 +115,6 @@ func (e *Engine) apply(muts []*store.Mutation) error {
 
 // addLogRows returns mutations with those of their log rows.
 func (e *Engine) addLogRows(muts []*store.Mutation) ([]*store.Mutation, error) {
-	if e.cdc == nil {
-		return muts, nil
-	}
 	logs, err := e.cdc.Augment(muts, e.clock.Now())
 	if err != nil || len(logs) == 0 {
 		return muts, err
@@ -128,9 +125,6 @@ func (e *Engine) addLogRows(muts []*store.Mutation) ([]*store.Mutation, error) {
 
 // lockForLog locks the partitions whose log needs the previous row.
 func (e *Engine) lockForLog(muts []*store.Mutation) (unlock func()) {
-	if e.cdc == nil {
-		return func() {}
-	}
 	var ids []partitionID
 	for _, m := range muts {
 		if m.Table.CDC != nil && m.Table.CDC.Enabled && e.cdc.NeedsLock(m.Table) {

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
-	"math"
 	"net/netip"
 	"slices"
 	"time"
@@ -133,17 +132,13 @@ type Timestamp int64
 // At returns t as a CQL timestamp.
 func At(t time.Time) Timestamp { return Timestamp(t.UnixMilli()) }
 
-// Set is a frozen set<blob>, List a frozen list<text>. Both are written in the given
-// order: ScyllaDB itself writes the streams of a CDC generation in the order of their
-// shards.
-type (
-	Set  [][]byte
-	List []string
-)
+// Set is a frozen set<blob>. It is written in the given order: ScyllaDB itself writes the
+// streams of a CDC generation in the order of their shards.
+type Set [][]byte
 
 // Encode serialises a value: string (text), []byte (blob), bool, int8
 // (tinyint), int32 (int), int64 (bigint), float64 (double), uuid.UUID (uuid
-// and timeuuid), netip.Addr (inet), Timestamp, Set, List, map[string]string
+// and timeuuid), netip.Addr (inet), Timestamp, Set, map[string]string
 // and map[string][]byte (frozen maps). It panics on any other.
 func Encode(v any) []byte {
 	switch v := v.(type) {
@@ -152,32 +147,23 @@ func Encode(v any) []byte {
 	case []byte:
 		return v
 	case bool:
-		if v {
-			return []byte{1}
-		}
-		return []byte{0}
+		return cqltype.EncodeBool(v)
 	case int8:
 		return []byte{byte(v)}
 	case int32:
-		return binary.BigEndian.AppendUint32(nil, uint32(v))
+		return cqltype.EncodeInt32(v)
 	case int64:
-		return binary.BigEndian.AppendUint64(nil, uint64(v))
+		return cqltype.EncodeInt64(v)
 	case Timestamp:
-		return binary.BigEndian.AppendUint64(nil, uint64(v))
+		return cqltype.EncodeInt64(int64(v))
 	case float64:
-		return binary.BigEndian.AppendUint64(nil, math.Float64bits(v))
+		return cqltype.EncodeDouble(v)
 	case uuid.UUID:
 		return v[:]
 	case netip.Addr:
 		return v.AsSlice()
 	case Set:
 		return cqltype.BuildCollection(v...)
-	case List:
-		elems := make([][]byte, len(v))
-		for i, s := range v {
-			elems[i] = []byte(s)
-		}
-		return cqltype.BuildCollection(elems...)
 	case map[string]string:
 		return encodeMap(v)
 	case map[string][]byte:

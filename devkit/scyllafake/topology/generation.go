@@ -26,18 +26,6 @@ type vnode struct {
 // Start returns the time from which the generation's streams are used.
 func (g *Generation) Start() time.Time { return time.UnixMicro(g.Micros) }
 
-// Streams calls f for every stream, by vnode and then by shard, until f
-// returns false. rangeEnd is the vnode's last token.
-func (g *Generation) Streams(f func(rangeEnd int64, shard int, id StreamID) bool) {
-	for _, e := range g.Vnodes {
-		for shard, id := range e.Streams {
-			if !f(e.End, shard, id) {
-				return
-			}
-		}
-	}
-}
-
 // newGeneration returns the streams of a ring with these tokens, sorted. The first
 // vnode is the one that wraps around.
 func newGeneration(start int64, tokens []int64, shards int) *Generation {

@@ -229,15 +229,6 @@ func (t *Topology) SetNodes(n int) { t.nodes.Store(int32(max(n, 1))) }
 // Generations returns all generations, by start; the caller must not change them.
 func (t *Topology) Generations() []*Generation { return t.state.Load().generations }
 
-// Generation returns the one in use at a time, nil if there is none.
-func (t *Topology) Generation(at time.Time) *Generation {
-	gens := t.state.Load().generations
-	if i := usedAt(gens, at.UnixMicro()); i >= 0 {
-		return gens[i]
-	}
-	return nil
-}
-
 // update publishes a changed copy of the state. The caller holds mu.
 func (t *Topology) update(change func(*state)) {
 	old := t.state.Load()
