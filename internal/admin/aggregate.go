@@ -277,11 +277,8 @@ func (a *aggregateReader) readTopics(ctx context.Context) {
 	if !a.first.IsZero() {
 		from = a.first.Add(-topicsMargin)
 	}
-	size, read := int64(0), 0
-	_, _, err := a.readSince(ctx, from, func(all topicSpans) topicSpans {
-		size = all.size()
-		return all.newest(topicsRecords)
-	}, func(r *kgo.Record) error {
+	read := 0
+	all, _, err := a.readSince(ctx, from, topicsRecords, func(r *kgo.Record) error {
 		read++
 		a.addRecord(r)
 		return nil
@@ -291,8 +288,8 @@ func (a *aggregateReader) readTopics(ctx context.Context) {
 		a.gap("Not all records were read, only %d: %v.", read, err)
 	case err != nil:
 		a.gap("The topics were not read: %v.", err)
-	case size > topicsRecords:
-		a.gap("Only the newest %d of %d records since %s were read.", topicsRecords, size, from.UTC().Format(time.RFC3339))
+	case all.Size() > topicsRecords:
+		a.gap("Only the newest %d of %d records since %s were read.", topicsRecords, all.Size(), from.UTC().Format(time.RFC3339))
 	}
 }
 

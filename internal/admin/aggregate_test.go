@@ -122,19 +122,6 @@ func TestAggregate_Gaps(t *testing.T) {
 	}
 }
 
-// The newest offsets of spans are those of each partition in proportion.
-func TestTopicSpans_Newest(t *testing.T) {
-	t.Parallel()
-	all := topicSpans{"a": {0: {0, 900}, 1: {50, 150}}}
-	if got := all.newest(1000); got.size() != 1000 {
-		t.Errorf("within the limit there are %d offsets, want 1000", got.size())
-	}
-	got := all.newest(100)
-	if p := got["a"]; p[0] != (offsets{809, 900}) || p[1] != (offsets{139, 150}) {
-		t.Errorf("newest(100) = %v", got)
-	}
-}
-
 // The newest events have their state: published with the place, a dead letter, or waiting.
 func TestRecentEvents(t *testing.T) {
 	t.Parallel()

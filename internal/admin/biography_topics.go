@@ -5,15 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/kafkarecord"
+	"github.com/scylla-outbox/scylla-outbox/internal/topicreader"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
@@ -65,7 +65,7 @@ func (b *biographySources) topics(ctx context.Context) (topics []string, err err
 
 func (b *biographer) searchTopics(ctx context.Context) error {
 	from, records, found := b.at.Add(-topicsMargin), 0, false
-	spans, topics, err := b.readSince(ctx, from, func(spans topicSpans) topicSpans { return spans }, func(r *kgo.Record) error {
+	spans, topics, err := b.readSince(ctx, from, math.MaxInt64, func(r *kgo.Record) error {
 		if b.is(r) {
 			b.found(r)
 			found = true
@@ -90,42 +90,10 @@ func (b *biographer) searchTopics(ctx context.Context) error {
 // errStopReading ends a read of topics.
 var errStopReading = errors.New("enough")
 
-// offsets are a part of a partition: from first, before end.
-type offsets struct{ first, end int64 }
-
-// topicSpans are parts of the partitions of topics.
-type topicSpans map[string]map[int32]offsets
-
-// size returns the number of offsets.
-func (t topicSpans) size() (n int64) {
-	for _, partitions := range t {
-		for _, o := range partitions {
-			n += o.end - o.first
-		}
-	}
-	return n
-}
-
-// newest returns the newest offsets of the spans, at most about limit.
-func (t topicSpans) newest(limit int64) topicSpans {
-	size := t.size()
-	if size <= limit {
-		return t
-	}
-	out := make(topicSpans, len(t))
-	for topic, partitions := range t {
-		out[topic] = make(map[int32]offsets, len(partitions))
-		for p, o := range partitions {
-			out[topic][p] = offsets{max(o.first, o.end-(o.end-o.first)*limit/size-1), o.end}
-		}
-	}
-	return out
-}
-
-// readSince calls each for the records since a time in the topics that the relay has published to,
-// of the spans that choose returns. An error of each ends it, and errStopReading is no error of
-// readSince. The spans are nil if they are unknown.
-func (b *biographySources) readSince(ctx context.Context, from time.Time, choose func(topicSpans) topicSpans, each func(*kgo.Record) error) (spans topicSpans, topics int, err error) {
+// readSince calls each for the records since a time in the topics that the relay has published to, about
+// the newest up to a number. An error of each ends it, and errStopReading is no error of readSince. It
+// returns the spans of all records, nil if they are unknown.
+func (b *biographySources) readSince(ctx context.Context, from time.Time, most int64, each func(*kgo.Record) error) (all topicreader.Spans, topics int, err error) {
 	names, err := b.topics(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -133,78 +101,27 @@ func (b *biographySources) readSince(ctx context.Context, from time.Time, choose
 	if len(names) == 0 {
 		return nil, 0, fmt.Errorf("relay %s has published to no topic yet", b.relay)
 	}
-	client, err := b.kafka.Client(kgo.FetchMaxWait(250*time.Millisecond), kgo.FetchMaxBytes(8<<20), kgo.DisableFetchSessions(), kgo.KeepControlRecords())
+	client, err := b.kafka.Client()
 	if err != nil {
 		return nil, 0, err
 	}
 	defer client.Close()
-	admin := kadm.NewClient(client)
-	starts, err := admin.ListOffsetsAfterMilli(ctx, max(from.UnixMilli(), 0), names...)
-	if err != nil {
-		return nil, 0, fmt.Errorf("request the offsets of that time from the broker: %w", err)
+	if all, err = topicreader.List(ctx, client, from, names...); err != nil {
+		return nil, 0, err
 	}
-	ends, err := admin.ListEndOffsets(ctx, names...)
-	if err != nil {
-		return nil, 0, fmt.Errorf("request the end offsets from the broker: %w", err)
-	}
-	all := make(topicSpans)
-	starts.Each(func(o kadm.ListedOffset) {
-		end, ok := ends.Lookup(o.Topic, o.Partition)
-		if !ok || o.Err != nil || end.Err != nil || o.Offset < 0 || o.Offset >= end.Offset {
-			return
+	for batch, err := range (&topicreader.Reader{Client: client}).Read(ctx, all.Newest(most)) {
+		if err != nil {
+			return all, len(names), err
 		}
-		if all[o.Topic] == nil {
-			all[o.Topic] = make(map[int32]offsets)
-		}
-		all[o.Topic][o.Partition] = offsets{o.Offset, end.Offset}
-	})
-	spans = choose(all)
-	if err := readSpans(ctx, client, spans, each); !errors.Is(err, errStopReading) {
-		return spans, len(names), err
-	}
-	return spans, len(names), nil
-}
-
-// readSpans calls each for the records of spans.
-func readSpans(ctx context.Context, client *kgo.Client, spans topicSpans, each func(*kgo.Record) error) error {
-	read := make(map[string]map[int32]kgo.Offset)
-	left := make(map[string]map[int32]int64) // up to which offset
-	parts := 0
-	for topic, partitions := range spans {
-		read[topic], left[topic] = make(map[int32]kgo.Offset), make(map[int32]int64)
-		for p, o := range partitions {
-			read[topic][p], left[topic][p] = kgo.NewOffset().At(o.first), o.end
-			parts++
-		}
-	}
-	client.AddConsumePartitions(read)
-	for parts > 0 {
-		fetches := client.PollFetches(ctx)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		var failed error
-		fetches.EachError(func(_ string, _ int32, err error) { failed = err })
-		if failed != nil {
-			return fmt.Errorf("read the topics: %w", failed)
-		}
-		for _, r := range fetches.Records() {
-			end, open := left[r.Topic][r.Partition]
-			if !open {
-				continue // behind the end
-			}
-			if !r.Attrs.IsControl() { // which can be the last one of a partition
-				if err := each(r); err != nil {
-					return err
-				}
-			}
-			if r.Offset >= end-1 {
-				delete(left[r.Topic], r.Partition)
-				parts--
+		for _, r := range batch.Records {
+			if err := each(r); errors.Is(err, errStopReading) {
+				return all, len(names), nil
+			} else if err != nil {
+				return all, len(names), err
 			}
 		}
 	}
-	return nil
+	return all, len(names), nil
 }
 
 // is reports whether the record is that of the event.
@@ -304,32 +221,23 @@ func (b *biographer) recordAt(ctx context.Context, topic string, partition int32
 	}
 	ctx, cancel := context.WithTimeout(ctx, topicsTime)
 	defer cancel()
-	client, err := b.kafka.Client(kgo.FetchMaxWait(250*time.Millisecond), kgo.FetchMaxPartitionBytes(1<<20), kgo.DisableFetchSessions(),
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().At(offset)}}))
+	client, err := b.kafka.Client()
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
-	ends, err := kadm.NewClient(client).ListEndOffsets(ctx, topic)
-	if err == nil {
-		err = ends.Error()
+	all, err := topicreader.List(ctx, client, time.Time{}, topic)
+	if span, ok := all[topic][partition]; err != nil || !ok || offset < span.From || offset >= span.End {
+		return nil, err
 	}
-	if err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) {
-		return nil, fmt.Errorf("request the end offsets of %s from the broker: %w", topic, err)
-	}
-	if end, ok := ends.Lookup(topic, partition); !ok || end.Offset <= offset {
-		return nil, nil //nolint:nilnil // there is none, which is no error
-	}
-	for {
-		fetches := client.PollRecords(ctx, 1)
-		if err := fetches.Err0(); err != nil {
-			return nil, fmt.Errorf("read %s, partition %d: %w", topic, partition, err)
+	own := topicreader.Spans{topic: {partition: {From: offset, End: offset + 1}}}
+	for batch, err := range (&topicreader.Reader{Client: client, MaxBytes: 1}).Read(ctx, own) {
+		if err != nil {
+			return nil, err
 		}
-		for _, r := range fetches.Records() {
-			if r.Offset != offset {
-				return nil, nil //nolint:nilnil // removed
-			}
+		for _, r := range batch.Records {
 			return r, nil
 		}
 	}
+	return nil, nil //nolint:nilnil // compaction has removed it
 }

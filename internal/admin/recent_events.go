@@ -260,11 +260,8 @@ func (ep *recentEventEndpoints) findRecords(ctx context.Context, b *RecentEvents
 	for i := range b.Events {
 		at[rows.IDOf(b.Events[i].EventID)] = &b.Events[i]
 	}
-	from, left, size := b.Events[len(b.Events)-1].WrittenAt.Add(-recordsMargin), len(at), int64(0)
-	_, _, err := ep.sources.readSince(ctx, from, func(all topicSpans) topicSpans {
-		size = all.size()
-		return all.newest(topicsRecords)
-	}, func(r *kgo.Record) error {
+	from, left := b.Events[len(b.Events)-1].WrittenAt.Add(-recordsMargin), len(at)
+	all, _, err := ep.sources.readSince(ctx, from, topicsRecords, func(r *kgo.Record) error {
 		for _, h := range r.Headers {
 			if e := at[rows.IDOf(h.Value)]; h.Key == outbox.HeaderID && e != nil && e.State == eventWaiting {
 				e.State, e.Topic, e.Partition, e.Offset = eventPublished, r.Topic, &r.Partition, &r.Offset
@@ -278,8 +275,8 @@ func (ep *recentEventEndpoints) findRecords(ctx context.Context, b *RecentEvents
 	switch {
 	case err != nil:
 		b.Gaps = append(b.Gaps, fmt.Sprintf("Not all records were read, so published events may be listed as waiting: %v.", err))
-	case size > topicsRecords && left > 0:
-		b.Gaps = append(b.Gaps, fmt.Sprintf("Only the newest %d of %d records were read, so published events may be listed as waiting.", topicsRecords, size))
+	case all.Size() > topicsRecords && left > 0:
+		b.Gaps = append(b.Gaps, fmt.Sprintf("Only the newest %d of %d records were read, so published events may be listed as waiting.", topicsRecords, all.Size()))
 	}
 }
 

@@ -8,11 +8,10 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/topicreader"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -67,49 +66,26 @@ func (f *Finder) find(ctx context.Context, topic string, key []byte, event strin
 		return nil, err
 	}
 	defer client.Close()
-	adm := kadm.NewClient(client)
-	ends, err := adm.ListEndOffsets(ctx, topic)
-	if err == nil {
-		err = ends.Error()
-	}
-	if errors.Is(err, kerr.UnknownTopicOrPartition) {
-		return nil, nil //nolint:nilnil // there is none, which is no error
-	}
-	if err != nil {
+	spans, err := topicreader.List(ctx, client, since.Add(-margin), topic)
+	if err != nil || len(spans[topic]) == 0 {
 		return nil, err
 	}
-	partition := int32(kgo.StickyKeyPartitioner(nil).ForTopic(topic).Partition(&kgo.Record{Key: key}, len(ends[topic])))
-	starts, err := adm.ListOffsetsAfterMilli(ctx, since.Add(-margin).UnixMilli(), topic)
-	if err == nil {
-		err = starts.Error()
-	}
-	if err != nil {
-		return nil, err
-	}
-	from, _ := starts.Lookup(topic, partition)
-	end, ok := ends.Lookup(topic, partition)
-	if !ok || from.Offset >= end.Offset || from.Offset < 0 {
-		return nil, nil //nolint:nilnil // there is none, which is no error
-	}
-	client.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().At(from.Offset)}})
-	for {
-		fetches := client.PollFetches(ctx)
+	partition := int32(kgo.StickyKeyPartitioner(nil).ForTopic(topic).Partition(&kgo.Record{Key: key}, len(spans[topic])))
+	own := topicreader.Spans{topic: {partition: spans[topic][partition]}}
+	for b, err := range (&topicreader.Reader{Client: client}).Read(ctx, own) {
 		if ctx.Err() != nil {
 			return nil, ErrUnfinished
 		}
-		if err := fetches.Err(); err != nil {
+		if err != nil {
 			return nil, err
 		}
-		for it := fetches.RecordIter(); !it.Done(); {
-			r := it.Next()
+		for _, r := range b.Records {
 			if isEvent(r, event) {
 				return r, nil
 			}
-			if r.Offset+1 >= end.Offset {
-				return nil, nil //nolint:nilnil // there is none, which is no error
-			}
 		}
 	}
+	return nil, nil //nolint:nilnil // there is none, which is no error
 }
 
 func isEvent(r *kgo.Record, event string) bool {

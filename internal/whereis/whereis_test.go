@@ -1,6 +1,7 @@
 package whereis
 
 import (
+	"errors"
 	"strconv"
 	"testing"
 	"time"
@@ -30,6 +31,8 @@ func TestFinder_FindsTheRecordOfAnEvent(t *testing.T) {
 		}
 		want[e.ID.UUID()] = r
 	}
+	aborted := outbox.NewID()
+	abort(t, broker, &kgo.Record{Topic: "t", Key: []byte("k"), Headers: []kgo.RecordHeader{{Key: outbox.HeaderID, Value: []byte(aborted.String())}}})
 	f := New(kgo.SeedBrokers(broker.ListenAddrs()...))
 	for id, r := range want {
 		if got, err := f.Find(t.Context(), "t", r.Key, id, now); err != nil || got == nil || got.Partition != r.Partition || got.Offset != r.Offset {
@@ -45,8 +48,24 @@ func TestFinder_FindsTheRecordOfAnEvent(t *testing.T) {
 	if got, err := f.Find(t.Context(), "none", []byte("k"), outbox.NewID().UUID(), now); err != nil || got != nil {
 		t.Errorf("Find() in a topic that is not there = %+v, %v", got, err)
 	}
+	if got, err := f.Find(t.Context(), "t", []byte("k"), aborted.UUID(), now); err != nil || got != nil {
+		t.Errorf("Find() of an event whose transaction was aborted = %+v, %v", got, err)
+	}
 	broker.Close()
 	if _, err := f.Find(t.Context(), "t", []byte("k"), outbox.NewID().UUID(), now); err == nil {
 		t.Error("Find() without a broker says that it knows")
+	}
+}
+
+// abort writes a record in a transaction that is aborted.
+func abort(t *testing.T, broker *kfake.Cluster, r *kgo.Record) {
+	t.Helper()
+	producer := world.Connect(t, broker, kgo.TransactionalID("test"), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))
+	err := producer.BeginTransaction()
+	if err == nil {
+		err = producer.ProduceSync(t.Context(), r).FirstErr()
+	}
+	if err = errors.Join(err, producer.EndTransaction(t.Context(), kgo.TryAbort)); err != nil {
+		t.Fatal(err)
 	}
 }

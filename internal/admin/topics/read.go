@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/topicreader"
 )
 
 const (
@@ -13,6 +15,8 @@ const (
 	maxRound = 8 << 20
 	maxBytes = 32 << 20
 	maxPage  = 4 << 20
+	// maxFetch bounds what is read ahead from a broker.
+	maxFetch = 4 << 20
 	// minWindow is the smallest number of offsets that is first read of a partition.
 	minWindow = 8
 )
@@ -40,19 +44,8 @@ func (s *span) next() int64 {
 	return s.low
 }
 
-// add takes a record of the window, and reports whether the window is complete. The last
-// offset of a window is always delivered or followed by another: it precedes a record, or
-// is the last committed one or the control record of its transaction.
-func (s *span) add(r *kgo.Record) bool {
-	if r.Offset < s.low && !r.Attrs.IsControl() {
-		s.read = append(s.read, r)
-	}
-	if r.Offset < s.low-1 {
-		return false
-	}
-	s.records, s.low, s.window = s.read, s.from, s.window*2
-	return true
-}
+// complete takes the records of the window, which is read to its end.
+func (s *span) complete() { s.records, s.low, s.window = s.read, s.from, s.window*2 }
 
 // reader reads a page.
 type reader struct {
@@ -135,33 +128,28 @@ func later(a, b *kgo.Record) bool {
 // read reads the window below each span. Beyond maxRound it stops: the windows that are not
 // complete are discarded, and smaller next time.
 func (r *reader) read(ctx context.Context, spans []*span) error {
-	open, at := make(map[int32]*span), make(map[int32]kgo.Offset)
-	var partitions []int32
+	open, windows := make(map[int32]*span), make(topicreader.Spans)
 	for _, s := range spans {
 		s.from, s.read = max(s.floor, s.low-s.window), nil
-		open[s.partition], at[s.partition] = s, kgo.NewOffset().At(s.from)
-		partitions = append(partitions, s.partition)
+		open[s.partition] = s
+		windows.Add(r.topic, s.partition, topicreader.Span{From: s.from, End: s.low})
 	}
-	r.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{r.topic: at})
-	defer func() {
-		r.client.RemoveConsumePartitions(map[string][]int32{r.topic: partitions})
-		r.client.ResumeFetchPartitions(map[string][]int32{r.topic: partitions})
-	}()
 	round := 0
-	for len(open) > 0 && round < maxRound {
-		fetches := r.client.PollFetches(ctx)
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("read topic %s: %w", r.topic, err)
+	for b, err := range (&topicreader.Reader{Client: r.client, MaxBytes: maxFetch}).Read(ctx, windows) {
+		if err != nil {
+			return err
 		}
-		for _, e := range fetches.Errors() {
-			return fmt.Errorf("read %s: %w", partitionText(r.topic, e.Partition), e.Err)
-		}
-		for x := range fetches.RecordsAll() {
+		s := open[b.Partition]
+		s.read = append(s.read, b.Records...)
+		for _, x := range b.Records {
 			round += len(x.Value) + sizeWithout(x)
-			if s := open[x.Partition]; s != nil && s.add(x) {
-				delete(open, x.Partition)
-				r.client.PauseFetchPartitions(map[string][]int32{r.topic: {x.Partition}})
-			}
+		}
+		if b.Next >= s.low {
+			s.complete()
+			delete(open, b.Partition)
+		}
+		if round >= maxRound {
+			break
 		}
 	}
 	r.bytes += round

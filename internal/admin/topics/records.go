@@ -2,18 +2,16 @@ package topics
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 	"unicode/utf8"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/internal/kafkarecord"
+	"github.com/scylla-outbox/scylla-outbox/internal/topicreader"
 )
 
 // maxPartitions bounds the partitions of a request, so that cursors have at most 1,000
@@ -68,7 +66,7 @@ func (b *Browser) records(ctx context.Context, in *recordsInput) (*recordsOutput
 	}
 	out := new(recordsOutput)
 	err = b.reading(ctx, func(ctx context.Context, client *kgo.Client) error {
-		spans, err := computeSpans(ctx, kadm.NewClient(client), in, before, after)
+		spans, err := computeSpans(ctx, client, in, before, after)
 		if err != nil {
 			return err
 		}
@@ -118,62 +116,43 @@ func page(ctx context.Context, client *kgo.Client, in *recordsInput, spans []*sp
 }
 
 // computeSpans returns the part of each partition that a request reads.
-func computeSpans(ctx context.Context, adm *kadm.Client, in *recordsInput, before, after position) ([]*span, error) {
-	starts, err := listOffsets(in.Topic, func() (kadm.ListedOffsets, error) { return adm.ListStartOffsets(ctx, in.Topic) })
-	if err != nil {
+func computeSpans(ctx context.Context, client *kgo.Client, in *recordsInput, before, after position) ([]*span, error) {
+	all, err := topicreader.List(ctx, client, time.Time{}, in.Topic)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	ends, err := listOffsets(in.Topic, func() (kadm.ListedOffsets, error) { return adm.ListCommittedOffsets(ctx, in.Topic) })
-	if err != nil {
-		return nil, err
+	case len(all) == 0:
+		return nil, notFound(in.Topic)
 	}
 	if !in.At.IsZero() && before == nil && after == nil {
-		if before, err = listOffsets(in.Topic, func() (kadm.ListedOffsets, error) {
-			// Negative times are other requests in the protocol; no record is older than 1970.
-			return adm.ListOffsetsAfterMilli(ctx, max(in.At.UnixMilli()+1, 0), in.Topic)
-		}); err != nil {
+		later, err := topicreader.List(ctx, client, in.At.Add(time.Millisecond), in.Topic)
+		if err != nil {
 			return nil, err
+		}
+		before = position{}
+		for partition, s := range later[in.Topic] {
+			before[partition] = s.From
 		}
 	}
 	var out []*span
-	for partition, end := range ends {
+	for partition, x := range all[in.Topic] {
 		if in.Partition >= 0 && int64(partition) != in.Partition {
 			continue
 		}
-		s := &span{partition: partition, floor: starts[partition], low: end}
+		s := &span{partition: partition, floor: x.From, low: x.End}
 		if before != nil { // a partition without an offset is newer than the cursor
-			s.low = min(end, before[partition])
+			s.low = min(x.End, before[partition])
 		}
-		if from := after[partition]; from <= end { // beyond the end, the topic was created again
+		if from := after[partition]; from <= x.End { // beyond the end, the topic was created again
 			s.floor = max(s.floor, from)
 		}
 		out = append(out, s)
 	}
 	switch {
 	case len(out) == 0:
-		return nil, invalid("query.partition", fmt.Sprintf("the topic has partitions 0 to %d", len(ends)-1))
+		return nil, invalid("query.partition", fmt.Sprintf("the topic has partitions 0 to %d", len(all[in.Topic])-1))
 	case len(out) > maxPartitions:
-		return nil, invalid("query.partition", fmt.Sprintf("required: the topic has %d partitions, and a page has the records of at most %d", len(ends), maxPartitions))
-	}
-	return out, nil
-}
-
-// listOffsets returns the offsets of a topic by a request to the broker.
-func listOffsets(topic string, list func() (kadm.ListedOffsets, error)) (position, error) {
-	offsets, err := list()
-	if err == nil {
-		err = offsets.Error()
-	}
-	switch {
-	case errors.Is(err, kerr.UnknownTopicOrPartition):
-		return nil, notFound(topic)
-	case err != nil:
-		return nil, fmt.Errorf("read the offsets of %s: %w", topic, err)
-	}
-	out := position{}
-	offsets.Each(func(o kadm.ListedOffset) { out[o.Partition] = o.Offset })
-	if len(out) == 0 {
-		return nil, notFound(topic)
+		return nil, invalid("query.partition", fmt.Sprintf("required: the topic has %d partitions, and a page has the records of at most %d", len(all[in.Topic]), maxPartitions))
 	}
 	return out, nil
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"path"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -188,16 +187,8 @@ func (b *Browser) reading(ctx context.Context, f func(context.Context, *kgo.Clie
 	return f(ctx, client)
 }
 
-// clientOptions keep what a client reads ahead small, and bound the requests that ignore the
-// end of a context, those at the start of a connection. Control records are kept because the
-// last offset of a partition may be one.
+// clientOptions bound the requests that ignore the end of a context, those at the start of a
+// connection.
 var clientOptions = []kgo.Opt{
-	kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.DisableFetchSessions(),
-	kgo.FetchMaxWait(250 * time.Millisecond), kgo.FetchMaxBytes(4 << 20), kgo.FetchMaxPartitionBytes(512 << 10), kgo.MaxConcurrentFetches(2),
 	kgo.MetadataMinAge(20 * time.Millisecond), kgo.DialTimeout(readTime / 2), kgo.RequestTimeoutOverhead(readTime / 2),
-}
-
-// partitionText names a partition of a topic.
-func partitionText(topic string, partition int32) string {
-	return topic + ", partition " + strconv.Itoa(int(partition))
 }
