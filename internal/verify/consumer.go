@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/topicreader"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -27,17 +29,6 @@ func FollowFromStart(topics ...string) []kgo.Opt {
 	}
 }
 
-// Batch contains the events of one fetch of a partition.
-type Batch struct {
-	Topic     string
-	Partition int32
-	// Next is the offset after the last record.
-	Next    int64
-	Records []Record
-	// Foreign is the number of records that are not events of the table.
-	Foreign int64
-}
-
 // Consumer adds to a ledger the key, headers and place of each record that an ordinary
 // consumer receives. It drops payloads immediately.
 type Consumer struct {
@@ -48,10 +39,6 @@ type Consumer struct {
 	// Aggregates, if not nil, are those whose events are read; other records are foreign. It is set
 	// before Run.
 	Aggregates map[outbox.ID]bool
-	// origin is that of the records that are events of the table; other records are foreign.
-	origin origin
-	// take, if not nil, receives each batch after it was added to the ledger.
-	take func(Batch) error
 
 	mu    sync.Mutex
 	next  map[string]map[int32]int64
@@ -69,8 +56,7 @@ func NewConsumer(client *kgo.Client, l *Ledger, topics ...string) *Consumer {
 	}
 }
 
-// Run consumes until ctx ends, the client is closed, or the ledger or take fails. Err
-// returns the error.
+// Run consumes until ctx ends, the client is closed, or the ledger fails. Err returns the error.
 func (c *Consumer) Run(ctx context.Context) {
 	for {
 		fetches := c.client.PollFetches(ctx)
@@ -95,36 +81,11 @@ func (c *Consumer) Run(ctx context.Context) {
 }
 
 func (c *Consumer) batch(p kgo.FetchTopicPartition, now time.Time) error {
-	b := Batch{
-		Topic: p.Topic, Partition: p.Partition, Next: p.Records[len(p.Records)-1].Offset + 1,
-		Records: make([]Record, 0, len(p.Records)),
-	}
-	for _, r := range p.Records {
-		if r.Attrs.IsControl() {
-			continue
-		}
-		e, epoch, ok := c.origin.event(r)
-		if !ok || c.Aggregates != nil && !c.Aggregates[e.AggregateID] {
-			b.Foreign++
-			continue
-		}
-		created := int64(0)
-		if r.Timestamp.Sub(e.CreatedAt) > clockSkew {
-			created = max(1, e.CreatedAt.UnixMicro())
-		}
-		b.Records = append(b.Records, Record{
-			Event: e.ID, Aggregate: e.AggregateID, Seq: e.Sequence, Topic: r.Topic, Partition: r.Partition,
-			Offset: r.Offset, At: r.Timestamp.UnixMicro(), Appended: r.Attrs.TimestampType() == 1, Seen: now.UnixMicro(), Created: created, Epoch: epoch,
-		})
-	}
-	if err := c.ledger.AddRecords(b.Records...); err != nil {
+	read := topicreader.Batch{Topic: p.Topic, Partition: p.Partition, Next: p.Records[len(p.Records)-1].Offset + 1}
+	read.Records = slices.DeleteFunc(p.Records, func(r *kgo.Record) bool { return r.Attrs.IsControl() })
+	b := origin{}.batch(&read, c.Aggregates, now)
+	if err := c.ledger.addBatch(&b); err != nil {
 		return err
-	}
-	c.ledger.AddForeign(b.Foreign)
-	if c.take != nil {
-		if err := c.take(b); err != nil {
-			return err
-		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,11 +140,6 @@ func (c *Consumer) ToEnd(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list the ends of the topics: %w", err)
 	}
-	return c.to(ctx, ends)
-}
-
-// to waits until Run has reached the offsets.
-func (c *Consumer) to(ctx context.Context, ends kadm.ListedOffsets) error {
 	for {
 		left, moved, err := c.left(ends)
 		if left == 0 || err != nil {

@@ -245,6 +245,12 @@ func (l *Ledger) addRecord(r *Record) error {
 	return nil
 }
 
+// addBatch adds the events of records and counts the others.
+func (l *Ledger) addBatch(b *Batch) error {
+	l.AddForeign(b.Foreign)
+	return l.AddRecords(b.Records...)
+}
+
 // AddForeign counts records that are not events.
 func (l *Ledger) AddForeign(n int64) {
 	l.mu.Lock()

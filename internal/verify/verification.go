@@ -16,6 +16,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/dbclock"
+	"github.com/scylla-outbox/scylla-outbox/internal/topicreader"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -53,7 +54,7 @@ type Verification struct {
 	next    map[string]map[int32]int64
 	ids     map[string]string
 	phase   atomic.Int32
-	read    atomic.Int64
+	records atomic.Int64
 	total   atomic.Int64
 	resumed bool
 	began   time.Time // when Run began
@@ -79,7 +80,7 @@ type Progress struct {
 func (v *Verification) Progress() Progress {
 	p := Progress{Rows: v.Scan.Rows(), Done: v.Scan.Done(), Total: int64(v.Scan.rangeCount())}
 	if v.phase.Load() > 0 {
-		p.Reading, p.Done, p.Total = true, v.read.Load(), v.total.Load()
+		p.Reading, p.Done, p.Total = true, v.records.Load(), v.total.Load()
 	}
 	return p
 }
@@ -201,8 +202,7 @@ func (v *Verification) replay(h *head, b blockData) error {
 			v.next[b.Batch.Topic] = make(map[int32]int64)
 		}
 		v.next[b.Batch.Topic][b.Batch.Partition] = b.Batch.Next
-		v.ledger.AddForeign(b.Batch.Foreign)
-		return v.ledger.AddRecords(b.Batch.Records...)
+		return v.ledger.addBatch(b.Batch)
 	}
 	return nil
 }
@@ -228,41 +228,22 @@ func (v *Verification) readTopics(ctx context.Context) error {
 		return err
 	}
 	defer admin.Close()
-	adm := kadm.NewClient(admin)
 	if err := v.sameTopics(ctx, admin, topics); err != nil {
 		return err
 	}
-	from, ends, err := v.offsets(ctx, adm, topics)
+	spans, err := v.spans(ctx, admin, topics)
 	if err != nil {
 		return err
 	}
 	v.phase.Store(1)
-	if len(from) == 0 {
-		return nil
-	}
-	client, err := v.Kafka.Client(kgo.ConsumePartitions(from), kgo.KeepControlRecords(), kgo.FetchMaxBytes(8<<20))
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	c := NewConsumer(client, v.ledger, topics...)
-	c.origin = origin{v.Source, v.Keyspace + "." + v.Table}
-	c.take = func(b Batch) error {
-		v.read.Add(int64(len(b.Records)) + b.Foreign)
-		return v.journal.add(blockData{Batch: &b})
-	}
-	for topic, partitions := range v.next {
-		for p, next := range partitions {
-			c.reach(topic, p, next)
+	return v.read(ctx, admin, spans, func(b *topicreader.Batch) error {
+		events := v.origin().batch(b, nil, time.Now())
+		if err := v.ledger.addBatch(&events); err != nil {
+			return err
 		}
-	}
-	reading, stop := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() { c.Run(reading); close(ended) }()
-	err = c.to(ctx, ends)
-	stop()
-	<-ended
-	return errors.Join(err, c.Err())
+		v.records.Add(int64(len(b.Records)))
+		return v.journal.add(blockData{Batch: &events})
+	})
 }
 
 // sameTopics reports whether the topics are the ones of the interrupted run.
@@ -291,42 +272,56 @@ const checkRecords = 100
 // behind returns by how much the clock that dates records is behind those of the writers, at most
 // maxBehind, by the records about an offset of each partition. It is a broker's with
 // LogAppendTime, and the relay's otherwise.
-func (v *Verification) behind(ctx context.Context, at, starts, ends kadm.ListedOffsets) (time.Duration, error) {
-	t := newTopicReader(v.Kafka, origin{v.Source, v.Keyspace + "." + v.Table}, nil, nil, time.Time{}, rate.NewLimiter(rate.Inf, pageRows))
-	from, left := make(map[string]map[int32]kgo.Offset), make(map[string]map[int32]int64)
+func (v *Verification) behind(ctx context.Context, client *kgo.Client, at, starts, ends kadm.ListedOffsets) (behind time.Duration, err error) {
+	spans := make(topicreader.Spans)
 	ends.Each(func(end kadm.ListedOffset) {
 		o, _ := at.Lookup(end.Topic, end.Partition)
 		start, _ := starts.Lookup(end.Topic, end.Partition)
 		if v.ids[end.Topic] == "" || errors.Join(o.Err, start.Err, end.Err) != nil {
 			return
 		}
-		first, last := max(o.Offset-checkRecords, start.Offset), min(max(o.Offset, start.Offset)+checkRecords, end.Offset)
-		if first >= last {
-			return
-		}
-		if from[end.Topic] == nil {
-			from[end.Topic], left[end.Topic] = make(map[int32]kgo.Offset), make(map[int32]int64)
-			t.states[end.Topic] = &topicState{next: make(map[int32]int64)}
-		}
-		from[end.Topic][end.Partition], left[end.Topic][end.Partition] = kgo.NewOffset().At(first), last
+		spans.Add(end.Topic, end.Partition, topicreader.Span{
+			From: max(o.Offset-checkRecords, start.Offset), End: min(max(o.Offset, start.Offset)+checkRecords, end.Offset),
+		})
 	})
-	if len(from) == 0 {
-		return 0, nil
-	}
-	err := t.consume(ctx, from, left, func(gocql.UUID, outbox.ID, int64) error { return nil })
-	return t.behind, err
+	err = v.read(ctx, client, spans, func(b *topicreader.Batch) error {
+		for _, r := range b.Records {
+			if e, _, ok := v.origin().event(r); ok {
+				behind = clockBehind(behind, &e, r)
+			}
+		}
+		return nil
+	})
+	return behind, err
 }
 
-// offsets returns the start offsets of the partitions, without partitions that are read to
-// their ends, and the end offsets. A topic that does not exist has none.
-func (v *Verification) offsets(ctx context.Context, adm *kadm.Client, topics []string) (map[string]map[int32]kgo.Offset, kadm.ListedOffsets, error) {
+// read calls take with the records of spans. The relay publishes without transactions: an open one of
+// another program hides its records from consumers, and they are published nevertheless.
+func (v *Verification) read(ctx context.Context, client *kgo.Client, spans topicreader.Spans, take func(*topicreader.Batch) error) error {
+	r := topicreader.Reader{Client: client, Uncommitted: true, Stall: topicStall}
+	for b, err := range r.Read(ctx, spans) {
+		if err == nil {
+			err = take(&b)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *Verification) origin() origin { return origin{v.Source, v.Keyspace + "." + v.Table} }
+
+// spans returns what is to be read of the topics. A topic that does not exist has none.
+func (v *Verification) spans(ctx context.Context, client *kgo.Client, topics []string) (topicreader.Spans, error) {
+	adm := kadm.NewClient(client)
 	starts, err := adm.ListStartOffsets(ctx, topics...)
 	if err != nil {
-		return nil, nil, fmt.Errorf("list the starts of the topics: %w", err)
+		return nil, fmt.Errorf("list the starts of the topics: %w", err)
 	}
 	oldest, err := adm.ListOffsetsAfterMilli(ctx, 0, topics...)
 	if err != nil {
-		return nil, nil, fmt.Errorf("list the first records of the topics: %w", err)
+		return nil, fmt.Errorf("list the first records of the topics: %w", err)
 	}
 	since, t := starts, latest(v.Window.Since, v.Window.Alive)
 	after := func(margin time.Duration) (err error) {
@@ -337,22 +332,22 @@ func (v *Verification) offsets(ctx context.Context, adm *kadm.Client, topics []s
 	}
 	if !t.IsZero() {
 		if err := after(clockSkew); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	// The ends are listed last, so that concurrently published events are read too.
 	ends, err := adm.ListEndOffsets(ctx, topics...)
 	if err != nil {
-		return nil, nil, fmt.Errorf("list the ends of the topics: %w", err)
+		return nil, fmt.Errorf("list the ends of the topics: %w", err)
 	}
-	behind, err := v.behind(ctx, since, starts, ends)
+	behind, err := v.behind(ctx, client, since, starts, ends)
 	if err == nil && !t.IsZero() && behind > 0 {
 		err = after(behind + clockSkew)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	from := make(map[string]map[int32]kgo.Offset)
+	out := make(topicreader.Spans)
 	var errs []error
 	ends.Each(func(end kadm.ListedOffset) {
 		if v.ids[end.Topic] == "" {
@@ -374,21 +369,11 @@ func (v *Verification) offsets(ctx context.Context, adm *kadm.Client, topics []s
 			}
 			errs = append(errs, v.ledger.Cut(end.Topic, horizon))
 		}
-		if v.next[end.Topic] == nil {
-			v.next[end.Topic] = make(map[int32]int64)
-		}
-		at = max(at, v.next[end.Topic][end.Partition])
-		v.next[end.Topic][end.Partition] = at
-		if at >= end.Offset {
-			return
-		}
-		if from[end.Topic] == nil {
-			from[end.Topic] = make(map[int32]kgo.Offset)
-		}
-		from[end.Topic][end.Partition] = kgo.NewOffset().At(at)
-		v.total.Add(end.Offset - at)
+		span := topicreader.Span{From: max(at, v.next[end.Topic][end.Partition]), End: end.Offset}
+		out.Add(end.Topic, end.Partition, span)
+		v.total.Add(max(0, span.End-span.From))
 	})
-	return from, ends, errors.Join(errs...)
+	return out, errors.Join(errs...)
 }
 
 func latest(a, b time.Time) time.Time {

@@ -287,6 +287,26 @@ func TestVerification_TopicThatDeletedItsOldRecords(t *testing.T) {
 	}
 }
 
+// An open transaction of another program hides the records behind it from consumers: the events are
+// published nevertheless.
+func TestVerification_OpenTransaction(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	producer, err := kgo.NewClient(kgo.SeedBrokers(b.seeds...), kgo.TransactionalID("test"), kgo.TransactionTimeout(10*time.Minute), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer producer.Close()
+	if err := errors.Join(producer.BeginTransaction(), producer.ProduceSync(t.Context(), &kgo.Record{Topic: "A"}).FirstErr()); err != nil {
+		t.Fatal(err)
+	}
+	b.write(event(1, 1))
+	b.publish(0, event(1, 1))
+	if c, found := b.run(b.verification()); c.Published != 1 || c.Foreign != 1 || found != nil {
+		t.Errorf("%+v %q, want one published", c, found)
+	}
+}
+
 // errStop ends a verification as a crash would.
 var errStop = errors.New("stopped here")
 

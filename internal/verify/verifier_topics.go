@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/time/rate"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/topicreader"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -32,7 +33,7 @@ type topicReader struct {
 	alive  time.Time // rows of before it have expired; zero if none does
 	limit  *rate.Limiter
 
-	client *kgo.Client // for metadata; nil before the first use
+	client *kgo.Client // nil before the first use
 	known  []string
 	former []string               // topics in known that may contain events of rows of other topics
 	states map[string]*topicState // those read since begin
@@ -158,8 +159,7 @@ func (t *topicReader) read(ctx context.Context, names []string, sink func(id goc
 	if err != nil {
 		return fmt.Errorf("list the ends of the topics: %w", err)
 	}
-	from := make(map[string]map[int32]kgo.Offset)
-	left := make(map[string]map[int32]int64)
+	spans := make(topicreader.Spans)
 	ends.Each(func(end kadm.ListedOffset) {
 		next := t.states[end.Topic].next[end.Partition]
 		if end.Offset < next {
@@ -168,18 +168,15 @@ func (t *topicReader) read(ctx context.Context, names []string, sink func(id goc
 		if end.Offset <= next {
 			return
 		}
-		if from[end.Topic] == nil {
-			from[end.Topic], left[end.Topic] = make(map[int32]kgo.Offset), make(map[int32]int64)
-		}
-		from[end.Topic][end.Partition], left[end.Topic][end.Partition] = kgo.NewOffset().At(next), end.Offset
+		spans.Add(end.Topic, end.Partition, topicreader.Span{From: next, End: end.Offset})
 		if slices.Contains(fresh, end.Topic) {
 			t.held += end.Offset - next
 		}
 	})
-	if err != nil || len(from) == 0 {
+	if err != nil {
 		return err
 	}
-	return t.consume(ctx, from, left, sink)
+	return t.consume(ctx, spans, sink)
 }
 
 // locate finds the start offsets of topics, and the time since which they contain every
@@ -261,66 +258,36 @@ func (t *topicReader) locate(ctx context.Context, adm *kadm.Client, names []stri
 	return nil
 }
 
-// consume reads partitions from their offsets until all have reached their ends.
-func (t *topicReader) consume(ctx context.Context, from map[string]map[int32]kgo.Offset, left map[string]map[int32]int64, sink func(id gocql.UUID, aggregate outbox.ID, seq int64) error) error {
-	client, err := t.kafka.Client(kgo.ConsumePartitions(from), kgo.KeepControlRecords(), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.FetchMaxBytes(8<<20), kgo.MaxConcurrentFetches(2))
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	for len(left) > 0 {
-		polling, cancel := context.WithTimeout(ctx, topicStall)
-		fetches := client.PollRecords(polling, t.limit.Burst())
-		stalled := polling.Err() != nil
-		cancel()
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		n := 0
-		fetches.EachPartition(func(f kgo.FetchTopicPartition) {
-			if f.Err != nil && !stalled && err == nil {
-				err = fmt.Errorf("read %s[%d]: %w", f.Topic, f.Partition, f.Err)
-			}
-			n += len(f.Records)
-			if err == nil {
-				err = t.take(&f, left, sink)
-			}
-		})
-		if n == 0 && stalled {
-			err = fmt.Errorf("no records read from the topics for %s", topicStall)
-		}
-		if err == nil {
-			err = t.limit.WaitN(ctx, min(n, t.limit.Burst()))
-		}
+// consume reads spans to their ends.
+func (t *topicReader) consume(ctx context.Context, spans topicreader.Spans, sink func(id gocql.UUID, aggregate outbox.ID, seq int64) error) error {
+	r := topicreader.Reader{Client: t.client, Stall: topicStall}
+	for b, err := range r.Read(ctx, spans) {
 		if err != nil {
 			return err
+		}
+		if err := t.take(&b, sink); err != nil {
+			return err
+		}
+		for n := len(b.Records); n > 0; n -= t.limit.Burst() {
+			if err := t.limit.WaitN(ctx, min(n, t.limit.Burst())); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-func (t *topicReader) take(f *kgo.FetchTopicPartition, left map[string]map[int32]int64, sink func(id gocql.UUID, aggregate outbox.ID, seq int64) error) error {
-	for _, r := range f.Records {
-		t.states[r.Topic].next[r.Partition] = r.Offset + 1
-		if r.Attrs.IsControl() {
-			continue
-		}
+func (t *topicReader) take(b *topicreader.Batch, sink func(id gocql.UUID, aggregate outbox.ID, seq int64) error) error {
+	for _, r := range b.Records {
 		e, _, ok := t.origin.event(r)
 		if !ok {
 			continue
 		}
-		if !e.CreatedAt.IsZero() && r.Timestamp.UnixMilli() > 0 {
-			t.behind = min(max(t.behind, e.CreatedAt.Sub(r.Timestamp)), maxBehind)
-		}
+		t.behind = clockBehind(t.behind, &e, r)
 		if err := sink(e.ID.UUID(), e.AggregateID, e.Sequence); err != nil {
 			return err
 		}
 	}
-	if end, ok := left[f.Topic][f.Partition]; ok && t.states[f.Topic].next[f.Partition] >= end {
-		if delete(left[f.Topic], f.Partition); len(left[f.Topic]) == 0 {
-			delete(left, f.Topic)
-		}
-	}
+	t.states[b.Topic].next[b.Partition] = b.Next
 	return nil
 }
