@@ -95,6 +95,8 @@ func listed(offsets kadm.ListedOffsets, err error) (kadm.ListedOffsets, error) {
 			switch {
 			case p < 0 && errors.Is(o.Err, kerr.UnknownTopicOrPartition):
 				delete(offsets, topic)
+			case p < 0 && err == nil:
+				err = fmt.Errorf("topic %q: %w", topic, o.Err)
 			case o.Err != nil && err == nil:
 				err = fmt.Errorf("%s/%d: %w", topic, p, o.Err)
 			}

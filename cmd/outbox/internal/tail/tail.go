@@ -19,6 +19,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/internal/topicreader"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -63,7 +64,7 @@ with -o yaml one document for each event.`,
 			if err != nil {
 				return err
 			}
-			client, err := c.Kafka.Client()
+			client, err := c.Kafka.Client(kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 			if err != nil {
 				return err
 			}
@@ -95,57 +96,46 @@ with -o yaml one document for each event.`,
 // positions are known then, so that no later event is left out. Topics that do not exist are
 // named, and read from their start as soon as they do: a relay makes a topic for its first event.
 func (f *flags) listen(cmd *cobra.Command, client *kgo.Client, topics []string, since time.Time) error {
-	admin := kadm.NewClient(client)
 	ctx := cmd.Context()
-	list := admin.ListEndOffsets
-	from := "the next event"
+	spans, err := topicreader.List(ctx, client, since, topics...)
 	switch {
-	case f.all:
-		list, from = admin.ListStartOffsets, "the oldest event"
-	case !since.IsZero():
-		list = func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
-			return admin.ListOffsetsAfterMilli(ctx, max(since.UnixMilli(), 0), topics...)
-		}
-		from = "the events since " + since.UTC().Format(cli.ListTime)
-	}
-	known, err := admin.ListTopics(ctx, topics...)
-	if err != nil {
-		return fmt.Errorf("list the topics: %w", err)
+	case errors.Is(err, kerr.InvalidTopicException):
+		return cli.Usage(err)
+	case err != nil:
+		return err
 	}
 	var missing []string
+	at := make(map[string]map[int32]kgo.Offset)
 	for _, topic := range topics {
-		switch err := known[topic].Err; {
-		case errors.Is(err, kerr.UnknownTopicOrPartition):
+		if spans[topic] == nil {
 			missing = append(missing, topic)
-		case errors.Is(err, kerr.InvalidTopicException):
-			return cli.Usage(fmt.Errorf("topic %q: %w", topic, err))
-		case err != nil:
-			return fmt.Errorf("topic %s: %w", topic, err)
+			continue
+		}
+		at[topic] = make(map[int32]kgo.Offset)
+		for p, span := range spans[topic] {
+			if !f.all && since.IsZero() {
+				span.From = span.End
+			}
+			at[topic][p] = kgo.NewOffset().At(span.From)
 		}
 	}
 	if len(missing) > 0 {
+		admin := kadm.NewClient(client)
 		fmt.Fprintf(cmd.ErrOrStderr(), "waiting for %s: no such topic yet%s\n", strings.Join(missing, ", "), otherTopics(ctx, admin))
 		go await(ctx, cmd.ErrOrStderr(), client, admin, missing)
 	}
-	topics = slices.DeleteFunc(slices.Clone(topics), func(topic string) bool { return slices.Contains(missing, topic) })
-	if len(topics) == 0 {
+	if len(at) == 0 {
 		return nil
 	}
-	offsets, err := list(ctx, topics...)
-	if err == nil {
-		err = offsets.Error()
-	}
-	if err != nil {
-		return fmt.Errorf("read the positions of the topics: %w", err)
-	}
-	at := make(map[string]map[int32]kgo.Offset)
-	offsets.Each(func(o kadm.ListedOffset) {
-		if at[o.Topic] == nil {
-			at[o.Topic] = make(map[int32]kgo.Offset)
-		}
-		at[o.Topic][o.Partition] = kgo.NewOffset().At(o.Offset)
-	})
 	client.AddConsumePartitions(at)
+	from := "the next event"
+	switch {
+	case f.all:
+		from = "the oldest event"
+	case !since.IsZero():
+		from = "the events since " + since.UTC().Format(cli.ListTime)
+	}
+	topics = slices.DeleteFunc(slices.Clone(topics), func(topic string) bool { return at[topic] == nil })
 	fmt.Fprintf(cmd.ErrOrStderr(), "listening to %s from %s\n", strings.Join(topics, ", "), from)
 	return nil
 }

@@ -1,6 +1,7 @@
 package tail
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -95,6 +96,10 @@ func TestTail_Listens(t *testing.T) {
 	if code, out, errOut := run(func() { write(`"after"`) }, "orders", "--limit", "1", "-o", "json"); code != cli.ExitOK || !strings.Contains(out, `"payload":"after"`) || !strings.Contains(errOut, "listening to orders from the next event") {
 		t.Errorf("status %d, %q, %s", code, out, errOut)
 	}
+	producer := world.Connect(t, broker, kgo.TransactionalID("test"))
+	if err := errors.Join(producer.BeginTransaction(), producer.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte(`"aborted"`)}).FirstErr(), producer.EndTransaction(t.Context(), kgo.TryAbort)); err != nil {
+		t.Fatal(err)
+	}
 	later := func(topics ...string) func() {
 		return func() {
 			for _, topic := range topics {
@@ -114,7 +119,7 @@ func TestTail_Listens(t *testing.T) {
 		t.Errorf("all topics are made later: status %d, %q, %s", code, out, errOut)
 	}
 	for _, args := range [][]string{{"--from-start"}, {"--since", "1h"}} {
-		if code, out, errOut := run(nil, append(args, "orders", "--limit", "2", "-o", "yaml")...); code != cli.ExitOK || !strings.Contains(out, "payload: before") || !strings.Contains(out, "payload: after") {
+		if code, out, errOut := run(nil, append(args, "orders", "--limit", "2", "-o", "yaml")...); code != cli.ExitOK || !strings.Contains(out, "payload: before") || !strings.Contains(out, "payload: after") || strings.Contains(out, "aborted") {
 			t.Errorf("%v: status %d, %q, %s", args, code, out, errOut)
 		}
 	}
