@@ -75,6 +75,7 @@ func New(cfg Config) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.Kafka = append(slices.Clone(cfg.Kafka), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	client, err := kgo.NewClient(cfg.Kafka...)
 	if err != nil {
 		return nil, fmt.Errorf("kafka client: %w", err)

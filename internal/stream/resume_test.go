@@ -241,7 +241,7 @@ func (b *fixture) remake(t *testing.T, topic string) {
 }
 
 // A transaction ends with an offset without a record. A client that resumes after one
-// must not wait for it.
+// must not wait for it. The events of an aborted one are not sent.
 func TestHub_ResumesBehindATransaction(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -250,7 +250,7 @@ func TestHub_ResumesBehindATransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer writer.Close()
-	write := func(first, n int) {
+	transact := func(first, n int, end kgo.TransactionEndTry) {
 		t.Helper()
 		if err := writer.BeginTransaction(); err != nil {
 			t.Fatal(err)
@@ -258,9 +258,14 @@ func TestHub_ResumesBehindATransaction(t *testing.T) {
 		from := *b
 		from.producer = writer
 		from.produce(t, "a", first, n)
-		if err := writer.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
+		if err := writer.EndTransaction(t.Context(), end); err != nil {
 			t.Fatal(err)
 		}
+	}
+	write := func(first, n int) {
+		t.Helper()
+		transact(900, 5, kgo.TryAbort)
+		transact(first, n, kgo.TryCommit)
 	}
 	s := b.subscribe(t, Filter{Topics: []string{"a"}}, nil)
 	write(0, 20)
