@@ -77,7 +77,7 @@ func TestSubscriptions_Administration(t *testing.T) {
 		return out
 	}
 	step(cli.ExitOK, "no subscriptions", "list")
-	write("name: mail\ntopics: [OrderCreated]\nvisibility_timeout: 1m\nmax_extension: 20m\ntransform: '{\"payload\": data.order}'\n---\n{\"name\":\"stock\",\"topics\":[\"Order*\"]}\n")
+	write("name: mail\ntopics: [OrderCreated]\nvisibility_timeout: 1m\nmax_extension: 20m\nbackoff_multiplier: 3\ntransform: '{\"payload\": data.order}'\n---\n{\"name\":\"stock\",\"topics\":[\"Order*\"]}\n")
 	step(cli.ExitOK, "subscription stock stored, version 1", "apply", "-f", file)
 	for bad, text := range map[string]string{"topics: [a]": "name is missing", "name: x\ntopic: a": "topic", "": "no subscription", "[": "yaml"} {
 		write(bad)
@@ -90,7 +90,7 @@ func TestSubscriptions_Administration(t *testing.T) {
 	step(cli.ExitOK, "Order*", "list")
 	got := step(cli.ExitOK, "visibility_timeout: 1m", "get", "mail")
 	write(got)
-	if !strings.Contains(got, `transform: '{"payload": data.order}'`) || !strings.Contains(got, "max_extension: 20m") {
+	if !strings.Contains(got, `transform: '{"payload": data.order}'`) || !strings.Contains(got, "max_extension: 20m") || !strings.Contains(got, "backoff_multiplier: 3") {
 		t.Errorf("get: %s", got)
 	}
 	step(cli.ExitOK, "version 2", "apply", "-f", file)

@@ -34,11 +34,13 @@ type Subscription struct {
 	// Ordering is key, strict or none.
 	Ordering string `json:"ordering,omitempty"`
 	// VisibilityTimeout, MaxExtension, Backoff and MaxBackoff are durations such as 30s.
-	// MaxExtension bounds one delivery with its extensions.
+	// MaxExtension bounds one delivery with its extensions. Each failure multiplies Backoff by
+	// BackoffMultiplier, 1 to 10, up to MaxBackoff.
 	VisibilityTimeout string `json:"visibility_timeout,omitempty"`
 	MaxExtension      string `json:"max_extension,omitempty"`
 	MaxReceive        int    `json:"max_receive,omitempty"`
 	Backoff           string `json:"backoff,omitempty"`
+	BackoffMultiplier int    `json:"backoff_multiplier,omitempty"`
 	MaxBackoff        string `json:"max_backoff,omitempty"`
 	// Push delivers the messages to a destination; nil leaves them to Receive.
 	Push *Push `json:"push,omitempty"`
@@ -104,6 +106,8 @@ type Status struct {
 type Skip struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
+	// Generation grows whenever reading begins anew, as with each other topic of the name.
+	Generation int64 `json:"generation"`
 	// From is the first offset, To the one after the last. To is From if the end is unknown.
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
