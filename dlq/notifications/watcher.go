@@ -594,7 +594,7 @@ func (w *Watcher) outages(ctx context.Context, now time.Time, out []dlq.Notice) 
 	}
 	age := now.Sub(began)
 	return w.limit(out, dlq.RuleOutage, now, began, age.Seconds(), limit.Seconds(), age > limit, len(all) == 0, func(n *dlq.Notice) {
-		n.URL, n.Count = w.page(), len(all)
+		n.URL = w.page()
 		if n.Resolved {
 			n.Title = "the broker accepts events again"
 			return
@@ -603,6 +603,10 @@ func (w *Watcher) outages(ctx context.Context, now time.Time, out []dlq.Notice) 
 		if slices.ContainsFunc(all, func(o Outage) bool { return !o.Unreachable }) {
 			how = "the broker accepts no events"
 		}
+		// A process reports it for each of its tables.
+		seen := make(map[string]bool)
+		all = slices.DeleteFunc(all, func(o Outage) bool { again := seen[o.Of]; seen[o.Of] = true; return again })
+		n.Count = len(all)
 		n.Title = fmt.Sprintf("%s since %s, as %s reports", how, began.UTC().Format(time.RFC3339), all[0].Of)
 		lines := make([]string, 0, maxNotices)
 		for _, o := range all[:min(len(all), maxNotices)] {
