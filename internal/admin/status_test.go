@@ -82,7 +82,11 @@ func TestStatus_TitleNamesTheCause(t *testing.T) {
 		},
 		"the relay was stopped": {
 			rows:  []heartbeatRow{{shard0, "i", time.Hour, stopped0}, {shard1, "i", time.Hour, stopped1}},
-			level: LevelInfo, title: "Relay outbox was stopped at ", more: []string{},
+			level: LevelWarning, title: "Relay outbox was stopped at ", more: []string{},
+		},
+		"the relay was stopped, and there is a dead letter": {
+			rows: []heartbeatRow{{shard0, "i", time.Hour, stopped0}, {shard1, "i", time.Hour, stopped1}}, open: true,
+			level: LevelWarning, title: "Relay outbox was stopped at ", more: []string{"1 dead letter needs your decision."},
 		},
 		"a dead letter": {
 			rows: []heartbeatRow{{"outbox", "i/shards", 0, member}, {shard0, "i", 0, running0}, {shard1, "i", 0, running1}}, open: true,
@@ -173,6 +177,9 @@ func TestStatus_Parts(t *testing.T) {
 	}
 	if m := got.Subscriptions[1]; m.Oldest == nil || m.Oldest.Unix() != 1_700_000_000 || m.Lag != 12 || m.Unowned != 1 || m.Partitions != 3 || m.Instances != 2 || m.DeadLetters != 3 || !m.Paused {
 		t.Errorf("mail is %+v", m)
+	}
+	if got.Level != LevelCritical || got.Title != "The verification misses 2 events in the topics." {
+		t.Errorf("the status is %s, %q, although events are missing", got.Level, got.Title)
 	}
 	if len(got.Verification) != 1 || !got.Verification[0].LastPass.Equal(last) || !slices.ContainsFunc(got.Details, func(s string) bool { return strings.Contains(s, "misses 2 events") }) {
 		t.Errorf("the verification is %+v, the details %q", got.Verification, got.Details)

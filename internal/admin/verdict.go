@@ -26,7 +26,7 @@ func (b *StatusBody) judge() {
 	ill := b.shard(func(s *heartbeatBody, _ *relayState) bool { return s.alive() && len(s.Problems) > 0 })
 	off := b.shard(func(s *heartbeatBody, r *relayState) bool { return s.State == stateStopped && len(r.Instances) == 0 })
 	idle := b.instance()
-	held := b.mostSuspended()
+	held, missing := b.mostSuspended(), b.missing()
 	yours := b.DeadLetters.ByStatus[dlq.Failed] + b.DeadLetters.ByStatus[dlq.Suspended]
 	open := b.DeadLetters.Open
 	switch {
@@ -45,6 +45,10 @@ func (b *StatusBody) judge() {
 		b.say(LevelCritical, fmt.Sprintf("No instance of relay %s owns a shard; %s.", idle.relay(), b.Waiting.phrase()), strings.Join(idle.Problems, "; "))
 	case ill != nil:
 		b.say(LevelCritical, fmt.Sprintf("Relay %s has a problem.", ill.displayName()), sentence(ill.Problems[0]))
+	case missing > 0:
+		b.say(LevelCritical, fmt.Sprintf("The verification misses %s in the topics.", plural(int64(missing), "event", "events")))
+	case off != nil && b.Waiting.some():
+		b.say(LevelWarning, stopped(off, &b.Waiting), decide(yours))
 	case held != nil:
 		b.say(LevelWarning, fmt.Sprintf("Subscription %s delivers nothing; %s.", held.Name, plural(held.Lag, "message waits", "messages wait")), sentence(held.Suspended), decide(yours))
 	case yours > 0:
@@ -54,7 +58,7 @@ func (b *StatusBody) judge() {
 	case open > 0:
 		b.say(LevelInfo, fmt.Sprintf("%s open; the relay replays automatically.", plural(open, "dead letter is", "dead letters are")))
 	case off != nil:
-		b.say(LevelInfo, fmt.Sprintf("Relay %s was stopped at %s; %s.", off.relay(), off.At.Format(titleTime), b.Waiting.phrase()))
+		b.say(LevelInfo, stopped(off, &b.Waiting))
 	case len(b.Relays) == 0 && b.Waiting.Events > 0:
 		b.say(LevelCritical, fmt.Sprintf("No relay has sent a heartbeat; %s.", b.Waiting.phrase()))
 	default:
@@ -82,7 +86,7 @@ func (b *StatusBody) consequences(yours int64, off *heartbeatBody) {
 		switch others := open - yours - blocked; {
 		case len(b.Relays) == 0:
 			b.Details = append(b.Details, "No relay has sent a heartbeat.")
-		case others > 0:
+		case others > 0 && off == nil:
 			b.Details = append(b.Details, fmt.Sprintf("The relay replays %s automatically.", plural(others, "other", "others")))
 		}
 	case LevelOK:
@@ -107,6 +111,19 @@ func (b *StatusBody) say(level Level, title string, details ...string) {
 			b.Details = append(b.Details, d)
 		}
 	}
+}
+
+// stopped says since when a relay is stopped.
+func stopped(off *heartbeatBody, waiting *WaitingBody) string {
+	return fmt.Sprintf("Relay %s was stopped at %s; %s.", off.relay(), off.At.Format(titleTime), waiting.phrase())
+}
+
+// missing is the number of events that the verification misses.
+func (b *StatusBody) missing() (n int) {
+	for i := range b.Verification {
+		n += b.Verification[i].Missing
+	}
+	return n
 }
 
 // shard returns the first shard for which is holds, nil for none.
@@ -213,11 +230,14 @@ func (r *heartbeatBody) displayName() string {
 // process is the host and process of an instance, as its shards have it.
 func (r *heartbeatBody) process() string { return strings.TrimSuffix(r.Instance, "/shards") }
 
+// some reports whether events wait.
+func (w *WaitingBody) some() bool { return w.Events+w.Spilled > 0 || w.AtLeast }
+
 // phrase says how many events wait.
 func (w *WaitingBody) phrase() string {
 	n := w.Events + w.Spilled
 	switch {
-	case n == 0 && !w.AtLeast:
+	case !w.some():
 		return "no event waits"
 	case w.AtLeast:
 		return fmt.Sprintf("at least %s", plural(n, "event waits", "events wait"))
