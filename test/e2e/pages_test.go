@@ -479,19 +479,15 @@ func shape(line string) *regexp.Regexp {
 	}
 }
 
-// create executes the statements of a page, in keyspaces that it takes for present.
+// create executes the statements of a page.
 func (s *session) create(statements string) {
 	s.t.Helper()
 	for statement := range strings.SplitSeq(statements, ";") {
 		if statement = strings.TrimSpace(statement); statement == "" {
 			continue
 		}
-		name := regexp.MustCompile(`(\w+)\.\w+`).FindStringSubmatch(statement)[1]
-		db := s.cql("")
-		for _, q := range []string{"CREATE KEYSPACE IF NOT EXISTS " + name + " WITH replication = {'class': 'NetworkTopologyStrategy', 'replication_factor': 1}", statement} {
-			if err := db.Query(q).Exec(); err != nil {
-				s.t.Fatalf("%s: %v", q, err)
-			}
+		if err := s.cql("").Query(statement).Exec(); err != nil {
+			s.t.Fatalf("%s: %v", statement, err)
 		}
 	}
 }

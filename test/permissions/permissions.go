@@ -108,7 +108,7 @@ var Roles = []Role{
 		},
 	},
 	{
-		Name: "outbox_admin", Commands: "`outbox admin`; `dlq`, `audit`, `event`, `status` without the API",
+		Name: "outbox_admin", Commands: "`outbox admin`, `notifier`; `audit`, `dlq`, `events`, `messages list`, `status` without the API; `subscriptions redeliver`, `verify --repair`",
 		Database: append([]Grant{
 			{"SELECT", "TABLE system.cdc_timestamps", "the number of waiting events, while no relay reads them", true},
 			{"SELECT", "TABLE system.cdc_streams", "the same", true},
@@ -120,6 +120,7 @@ var Roles = []Role{
 			{Operations: read, Resource: Topic, Name: "notices"},
 			{Operations: read, Resource: Topic, Name: relays, Prefix: true, Why: "instances and shards"},
 			{Operations: read, Resource: Group, Name: relays, Prefix: true},
+			{Operations: read, Resource: Group, Name: "mail.", Prefix: true, Why: "`subscriptions redeliver`: what the subscription mail has settled"},
 		},
 	},
 	{

@@ -180,8 +180,8 @@ func (s *system) story() {
 	if err := os.WriteFile(tables, []byte("relay: {tables: [{keyspace: outbox, table: outbox_messages}, {keyspace: shop, table: events, preset: debezium, topic: shop.own}]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	addrs := harness.FreeAddrs(t, 5)
-	orders, messages, subscriptions, admin, ops := addrs[0], addrs[1], addrs[2], addrs[3], addrs[4]
+	addrs := harness.FreeAddrs(t, 6)
+	orders, messages, subscriptions, admin, ops, notifier := addrs[0], addrs[1], addrs[2], addrs[3], addrs[4], addrs[5]
 	s.urls = []string{"OUTBOX_API_SUBSCRIPTIONS_URL=http://" + subscriptions}
 	const adminToken = "permissions:viewer:sha256:4f01f03b0e5cbd6d1e3ed0b5b3a7a4e1b6a5c7a1b39b0f3a5d0c1a2f3e4d5c6b"
 	s.serve("outbox_relay", []string{"OUTBOX_OPS_ADDR=" + ops}, "relay", "--config", tables)
@@ -189,7 +189,8 @@ func (s *system) story() {
 	s.serve("outbox_messages", []string{"OUTBOX_MESSAGES_ADDR=" + messages}, "messages")
 	s.serve("outbox_subscriptions", []string{"OUTBOX_SUBSCRIPTIONS_ADDR=" + subscriptions}, "subscriptions")
 	s.serve("outbox_admin", []string{"OUTBOX_ADMIN_ADDR=" + admin, "OUTBOX_ADMIN_TOKENS=" + adminToken}, "admin")
-	for _, addr := range []string{ops, orders, messages, subscriptions, admin} {
+	s.serve("outbox_admin", []string{"OUTBOX_OPS_ADDR=" + notifier, "OUTBOX_NOTIFICATIONS_TARGETS=hook=generic://127.0.0.1:1?disabletls=yes"}, "notifier")
+	for _, addr := range []string{ops, orders, messages, subscriptions, admin, notifier} {
 		harness.Ready(t, addr)
 	}
 	s.post("http://"+orders+"/v1/orders", `{"country":"Finland","currency":"EUR","lines":[{"sku":"71053","quantity":2,"unit_price":"3.39"}]}`)
@@ -217,6 +218,12 @@ func (s *system) story() {
 	s.must("outbox_verify", "verify", "--until", "0s")
 	s.must("outbox_admin", "dlq", "list")
 	s.must("outbox_admin", "status")
+	s.must("outbox_admin", "audit", "list")
+	s.must("outbox_admin", "events", "list", "--config", tables)
+	s.must("outbox_admin", "events", "a", "--config", tables)
+	s.must("outbox_admin", "messages", "list")
+	s.must("outbox_admin", "subscriptions", "redeliver", "mail", "--since", "1h", "--dry-run")
+	s.must("outbox_admin", "verify", "--until", "0s", "--repair", "--reason", "a test")
 }
 
 // check reports what was refused, and grants that no command of the story has used.
