@@ -439,8 +439,12 @@ func (w *Watcher) groupNotice(now time.Time, g *group, full bool, more string) d
 		}
 		b.WriteByte('\n')
 	}
-	if g.Type != "" {
-		fmt.Fprintf(&b, "outbox dlq list --error-class %s --event-type %s --table %s", word(g.Class), word(g.Type), word(g.Table))
+	if g.Table != "" {
+		b.WriteString("outbox dlq list --error-class " + word(g.Class))
+		if g.Type != "" {
+			b.WriteString(" --event-type " + word(g.Type))
+		}
+		b.WriteString(" --table " + word(g.Table))
 	} else {
 		b.WriteString("outbox dlq stats")
 	}

@@ -176,7 +176,7 @@ func TestWatcher_OfASubscription(t *testing.T) {
 	b.advance(30 * time.Second)
 	notices := b.poll(w)
 	b.want(notices, "2 new dead letters, max_receive in subscription inventory")
-	if n := notices[0]; n.Subscription != "inventory" || !strings.HasSuffix(n.URL, "?error_class=max_receive&status=open&table=subscription.inventory") {
+	if n := notices[0]; n.Subscription != "inventory" || !strings.Contains(n.Text, "outbox dlq list --error-class max_receive --table subscription.inventory\n") || !strings.HasSuffix(n.URL, "?error_class=max_receive&status=open&table=subscription.inventory") {
 		t.Errorf("notice %+v", n)
 	}
 }
