@@ -28,9 +28,14 @@ type changeListener interface {
 	recordChanged(ids ...gocql.UUID)
 }
 
-// heavily runs an expensive read once few others run.
+// heavily runs an expensive read of the caller once few others run.
 func (o *operations) heavily(ctx context.Context, f func() error) error {
-	give, err := o.heavy.Wait(ctx, access.Holder(ctx, ""))
+	return o.heavilyFor(ctx, access.Holder(ctx, ""), f)
+}
+
+// heavilyFor runs an expensive read of a holder of places once few others run.
+func (o *operations) heavilyFor(ctx context.Context, holder string, f func() error) error {
+	give, err := o.heavy.Wait(ctx, holder)
 	if err != nil {
 		return err
 	}

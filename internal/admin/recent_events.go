@@ -33,6 +33,8 @@ const (
 const (
 	recentKept    = 3 * time.Second
 	maxRecentKept = 32
+	// recentHolder has the places of these lists among the expensive reads. No principal has its name.
+	recentHolder = "lists of recent events"
 )
 
 // recentAges are the ages up to which the log is read until there are enough events: of a busy table
@@ -122,7 +124,8 @@ func (ep *recentEventEndpoints) keeping(q *recentEventsQuery) *cached.Value[Rece
 		v = cached.New(recentKept, func(ctx context.Context) (b RecentEventsBody, err error) {
 			ctx, cancel := context.WithTimeout(ctx, biographyTimeout)
 			defer cancel()
-			err = ep.heavily(ctx, func() error { return ep.read(ctx, q, time.Now(), &b) })
+			// It is no read of the first caller, whose other reads would keep all who share it waiting.
+			err = ep.heavilyFor(ctx, recentHolder, func() error { return ep.read(ctx, q, time.Now(), &b) })
 			return b, err
 		})
 		ep.kept[key] = v

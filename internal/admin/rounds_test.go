@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -18,6 +19,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 	"github.com/scylla-outbox/scylla-outbox/test/virtual"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
@@ -163,6 +165,59 @@ func TestRounds_RecentEventsAreReadOnceForAllPages(t *testing.T) {
 		}
 		for i := range 2 * maxRecentKept { // other queries do not accumulate
 			pages(fmt.Sprintf("/v1/events?limit=%d", 10+i))
+		}
+	})
+}
+
+// A list of the newest events that several callers share does not end with the first of them, and does not
+// wait for the first one's other reads.
+func TestRecentEvents_AreNotTheFirstCallers(t *testing.T) {
+	virtually(t, func(t *testing.T, _ *scyllafake.Server, session *gocql.Session) {
+		store, err := dlq.Open(session, schema.DefaultKeyspace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reading := make(chan struct{})
+		server, err := New(Config{
+			Session: session, Keyspace: schema.DefaultKeyspace, DeadLetters: store, Gate: access.Only(access.Principal{Name: "local", Role: access.Admin}), Timeout: time.Hour,
+			Written: func(ctx context.Context, _ string, _ time.Time, _ int) ([]WrittenEvent, error) {
+				select {
+				case <-reading:
+					return nil, nil
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := func(ctx context.Context) <-chan *httptest.ResponseRecorder {
+			done := make(chan *httptest.ResponseRecorder, 1)
+			go func() {
+				w := httptest.NewRecorder()
+				server.Handler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/events", http.NoBody))
+				done <- w
+			}()
+			synctest.Wait()
+			return done
+		}
+		for range maxHeavy / 2 { // the first caller has its share of expensive reads
+			give, err := server.ops.heavy.Wait(t.Context(), "local")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer give()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		first, second := list(ctx), list(t.Context())
+		cancel()
+		if w := <-first; w.Code != httpapi.StatusHungUp {
+			t.Errorf("the caller that left has %d: %s", w.Code, w.Body)
+		}
+		close(reading)
+		if w := <-second; w.Code != http.StatusOK || strings.Contains(w.Body.String(), "was not read") {
+			t.Errorf("the other caller has %d: %s", w.Code, w.Body)
 		}
 	})
 }
