@@ -10,12 +10,12 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/topiclist"
 )
 
 // maxPreview is the maximum number of dead letters that a preview examines.
@@ -123,8 +123,8 @@ func (ep *jobEndpoints) mayExist(ctx context.Context, topic string) bool {
 	if err == nil {
 		defer client.Close()
 		var found kadm.TopicDetails
-		if found, err = kadm.NewClient(client).ListTopics(ctx, topic); err == nil {
-			return !errors.Is(found[topic].Err, kerr.UnknownTopicOrPartition)
+		if found, err = topiclist.List(ctx, client, topic); err == nil {
+			return !topiclist.IsAbsent(found, topic)
 		}
 	}
 	ep.log.WarnContext(ctx, "failed to search the topic of a redirect", "topic", topic, "err", err)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/dbclock"
+	"github.com/scylla-outbox/scylla-outbox/internal/topiclist"
 	"github.com/scylla-outbox/scylla-outbox/internal/topicreader"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
@@ -248,7 +249,7 @@ func (v *Verification) readTopics(ctx context.Context) error {
 
 // sameTopics reports whether the topics are the ones of the interrupted run.
 func (v *Verification) sameTopics(ctx context.Context, client *kgo.Client, topics []string) error {
-	details, err := listTopics(ctx, client, topics)
+	details, err := topiclist.List(ctx, client, topics...)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/time/rate"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/topiclist"
 	"github.com/scylla-outbox/scylla-outbox/internal/topicreader"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
@@ -116,13 +117,13 @@ func (t *topicReader) read(ctx context.Context, names []string, sink func(id goc
 		}
 	}
 	adm := kadm.NewClient(t.client)
-	details, err := listTopics(ctx, t.client, names)
+	details, err := topiclist.List(ctx, t.client, names...)
 	if err != nil {
 		return err
 	}
 	var there, fresh []string
 	for _, name := range names {
-		absent := isAbsent(details, name)
+		absent := topiclist.IsAbsent(details, name)
 		if err := details[name].Err; !absent && err != nil {
 			return fmt.Errorf("topic %s: %w", name, err)
 		}

@@ -1,4 +1,5 @@
-package verify
+// Package topiclist lists topics, and tells one that no broker knows from one that some do not know yet.
+package topiclist
 
 import (
 	"context"
@@ -15,16 +16,15 @@ import (
 // askTimeout limits the request to one broker about topics that another one does not know.
 const askTimeout = 2 * time.Second
 
-// isAbsent reports whether the brokers do not know a topic.
-func isAbsent(details kadm.TopicDetails, topic string) bool {
+// IsAbsent reports whether the brokers do not know a topic.
+func IsAbsent(details kadm.TopicDetails, topic string) bool {
 	d, ok := details[topic]
 	return !ok || errors.Is(d.Err, kerr.UnknownTopicOrPartition)
 }
 
-// listTopics describes topics. All events of a topic that does not exist are missing, but a broker
-// whose metadata are behind does not know topics that exist: a topic is absent if no broker knows
-// it, and more than half of them have answered. Otherwise the topics cannot be verified now.
-func listTopics(ctx context.Context, client *kgo.Client, topics []string) (kadm.TopicDetails, error) {
+// List describes topics. A broker whose metadata are behind does not know topics that exist: a topic is
+// absent if no broker knows it, and more than half of them have answered. Otherwise it returns an error.
+func List(ctx context.Context, client *kgo.Client, topics ...string) (kadm.TopicDetails, error) {
 	adm := kadm.NewClient(client)
 	details, err := adm.ListTopics(ctx, topics...)
 	if err != nil {
@@ -32,7 +32,7 @@ func listTopics(ctx context.Context, client *kgo.Client, topics []string) (kadm.
 	}
 	req := kmsg.NewPtrMetadataRequest()
 	for _, topic := range topics {
-		if isAbsent(details, topic) {
+		if IsAbsent(details, topic) {
 			t := kmsg.NewMetadataRequestTopic()
 			t.Topic = kmsg.StringPtr(topic)
 			req.Topics = append(req.Topics, t)
@@ -56,12 +56,12 @@ func listTopics(ctx context.Context, client *kgo.Client, topics []string) (kadm.
 		answered++
 		for _, t := range resp.Topics {
 			if t.Topic != nil && t.ErrorCode != kerr.UnknownTopicOrPartition.Code {
-				return nil, fmt.Errorf("topic %s is known to broker %d and not to another one, so nothing shows which of its events are missing: verify again", *t.Topic, b.NodeID)
+				return nil, fmt.Errorf("topic %s is known to broker %d and not to another one: retry when all brokers know it", *t.Topic, b.NodeID)
 			}
 		}
 	}
 	if 2*answered <= len(brokers) {
-		return nil, fmt.Errorf("%d of %d brokers answer whether topic %s exists, which takes more than half of them: verify again", answered, len(brokers), *req.Topics[0].Topic)
+		return nil, fmt.Errorf("%d of %d brokers answer whether topic %s exists, which takes more than half of them: retry", answered, len(brokers), *req.Topics[0].Topic)
 	}
 	return details, nil
 }
