@@ -97,24 +97,67 @@ func TestConfig_SecretsHaveNoFlag(t *testing.T) {
 	}
 }
 
-// An unknown key is an error with the key that is probably meant, also for a word of another
-// section and for a part of a name.
+// An unknown key is an error with the keys that are probably meant, also for a word of another
+// section and for a part of a name. Without a likely one it lists the keys of the section.
 func TestConfig_UnknownKeyNamesTheLikelyOne(t *testing.T) {
 	t.Parallel()
 	for file, want := range map[string]string{
-		"relay: {shard: 8}":               `did you mean "relay.shards"?`,
-		"relay: {dedup_memory: 1}":        `did you mean "relay.dedup_memory_bytes"?`,
-		"relay: {partitions: 3}":          `did you mean "relay.topic_partitions"?`,
-		"admin: {adr: 'off'}":             `did you mean "admin.addr"?`,
-		"http: {hsots: [a]}":              `did you mean "http.hosts"?`,
-		"notifications: {backlock: 1}":    "there are notifications.targets, ",
-		"adnim: {addr: 'off'}":            `did you mean "admin"?`,
-		"relay: {hosts: [a]}":             `did you mean "scylla.hosts"?`,
-		"subscriptions: {tokens: ['a']}":  `did you mean "http.tokens"?`,
-		"kafka: {brokers_of_the_year: 1}": "there are kafka.seeds, ",
+		"relay: {shard: 8}":                      `did you mean "relay.shards"?`,
+		"relay: {dedup_memory: 1}":               `did you mean "relay.dedup_memory_bytes"?`,
+		"relay: {partitions: 3}":                 `did you mean "relay.topic_partitions"?`,
+		"relay: {s: 3}":                          "there are relay.name, ",
+		"relay: {a: 3}":                          "there are relay.name, ",
+		"relay: {timeout: 3s}":                   `did you mean "relay.session_timeout" or "relay.attempt_timeout"?`,
+		"relay: {addr: 'a:1'}":                   `did you mean "hints.addr", "messages.addr", "ops.addr" or "admin.addr"?`,
+		"relay: {kafka_seeds: [a]}":              `did you mean "kafka.seeds"?`,
+		"admin: {adr: 'off'}":                    `did you mean "admin.addr"?`,
+		"admin: {address: 'off'}":                `did you mean "admin.addr"?`,
+		"admin: {url: 'http://a'}":               `did you mean "admin.trace_url"?`,
+		"admin: {listeners: 1}":                  "there are admin.addr, ",
+		"http: {hsots: [a]}":                     `did you mean "http.hosts"?`,
+		"http: {tls: true}":                      `did you mean "http.tls_cert" or "http.tls_key"?`,
+		"http: {ops_addr: 'off'}":                `did you mean "ops.addr"?`,
+		"http: {admin_addr: 'off'}":              `did you mean "admin.addr"?`,
+		"http: {addr: 'a:1'}":                    `did you mean "hints.addr", "messages.addr", "ops.addr" or "admin.addr"?`,
+		"kafka: {user: a}":                       `did you mean "kafka.username"?`,
+		"kafka: {brokers: [a]}":                  "there are kafka.seeds, ",
+		"kafka: {brokers_of_the_year: 1}":        "there are kafka.seeds, ",
+		"api: {addr: 'a:1'}":                     `did you mean "hints.addr", "messages.addr", "ops.addr" or "admin.addr"?`,
+		"scylla: {port: 9042}":                   "there are scylla.hosts, ",
+		"scylla: {consistency: ONE}":             "there are scylla.hosts, ",
+		"ops: {metrics_addr: 'off'}":             `did you mean "ops.addr"?`,
+		"log: {lvl: debug}":                      `did you mean "log.level"?`,
+		"log: {leval: debug}":                    `did you mean "log.level"?`,
+		"notifications: {backlock: 1}":           "there are notifications.targets, ",
+		"subscriptions: {push_targets: ['a=b']}": `did you mean "subscriptions.targets"?`,
+		"adnim: {addr: 'off'}":                   `did you mean "admin"?`,
+		"api2: {addr: 'off'}":                    `did you mean "api"?`,
+		"db: {addr: 'off'}":                      "see outbox --help",
+		"orders: {addr: 'off'}":                  "see outbox --help",
+		"relay: {hosts: [a]}":                    `did you mean "scylla.hosts" or "http.hosts"?`,
+		"subscriptions: {tokens: ['a']}":         `did you mean "http.tokens" or "admin.tokens"?`,
 	} {
 		if _, err := configOf(t, file, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error = %v, want %q", file, err, want)
+		}
+	}
+}
+
+// A key that the command reads is suggested before one that only others read.
+func TestConfig_UnknownKeyIsOneOfTheCommand(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		sections   []string
+		file, want string
+	}{
+		{[]string{SectionSubscriptions, SectionOps}, "http: {addr: 'a:1'}", `did you mean "ops.addr" or "subscriptions.addr"?`},
+		{[]string{SectionAdmin}, "http: {addr: 'a:1'}", `did you mean "admin.addr"?`},
+		{[]string{SectionScylla}, "http: {addr: 'a:1'}", `did you mean "hints.addr", "messages.addr", "ops.addr", "admin.addr" or "subscriptions.addr"?`},
+		{[]string{SectionScylla}, "relay: {shard: 1}", `did you mean "relay.shards"?`},
+	} {
+		flags := func(cmd *cobra.Command) { AddFlags(cmd, c.sections...) }
+		if _, err := clitest.Config(t, LoadConfigFrom, flags, c.file, nil); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s with %v: error = %v, want %q", c.file, c.sections, err, c.want)
 		}
 	}
 }

@@ -2,21 +2,21 @@ package settings
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"reflect"
-	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 )
 
 // readFile sets the settings of a YAML file and returns their keys. A key that no setting has is an error: a
-// misspelt one would leave a default in force silently.
-func (fs Fields) readFile(path string) (map[string]bool, []error) {
+// misspelt one would leave a default in force silently. flags are those of the command.
+func (fs Fields) readFile(path string, flags *pflag.FlagSet) (map[string]bool, []error) {
 	in := func(err error) error { return fmt.Errorf("configuration file %s: %w", path, err) }
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -29,7 +29,7 @@ func (fs Fields) readFile(path string) (map[string]bool, []error) {
 	} else if err != nil {
 		return nil, []error{in(err)}
 	}
-	r := reader{fields: fs, keys: make(map[string]bool)}
+	r := reader{fields: fs, read: fs.readBy(flags).keys(), keys: make(map[string]bool)}
 	r.section(doc.Content[0], "")
 	if !errors.Is(dec.Decode(&more), io.EOF) {
 		r.errs = append(r.errs, errors.New("more than one document: write one"))
@@ -43,6 +43,7 @@ func (fs Fields) readFile(path string) (map[string]bool, []error) {
 // reader sets the settings of a file, and collects its errors.
 type reader struct {
 	fields Fields
+	read   []string // keys of the settings that the command reads
 	keys   map[string]bool
 	errs   []error
 }
@@ -73,7 +74,7 @@ func (r *reader) section(n *yaml.Node, path string) {
 				return
 			}
 		}
-		r.bad(key, "unknown key %q%s", at, r.fields.suggest(at))
+		r.bad(key, "unknown key %q%s", at, r.suggest(at))
 	})
 }
 
@@ -179,60 +180,81 @@ func null(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.Tag == "!!null"
 }
 
-// suggest returns the key that an unknown one probably means: one that differs by a slip, one
-// of the same section that contains its name or is contained in it, one of another section
-// with the same name, or the most similar one. Otherwise it returns the keys of the section.
-func (fs Fields) suggest(key string) string {
+// suggest returns the keys that an unknown one probably means: one that differs by a slip, those of the
+// same section whose names have its words or are words of it, the one that its name contains with the
+// section, or those of other sections with the same name. Those that the command reads come before others.
+// Otherwise it returns the keys of the section.
+func (r *reader) suggest(key string) string {
 	section, name, _ := strings.Cut(key, ".")
-	keys := make([]string, len(fs))
-	var sections, same []string
-	for i, f := range fs {
-		own, _, _ := strings.Cut(f.Key, ".")
-		if keys[i] = f.Key; own == section {
+	var same []string
+	for _, f := range r.fields {
+		if strings.HasPrefix(f.Key, section+".") {
 			same = append(same, f.Key)
 		}
-		sections = append(sections, own)
 	}
-	of := func(f func(own, last string) bool) string {
-		i := slices.IndexFunc(keys, func(k string) bool {
-			own, last, _ := strings.Cut(k, ".")
-			return f(own, last)
-		})
-		if i < 0 {
-			return ""
+	for _, keys := range [][]string{r.read, r.fields.keys()} {
+		if meant := likely(section, name, keys); len(meant) > 0 {
+			for i := range meant {
+				meant[i] = strconv.Quote(meant[i])
+			}
+			last := len(meant) - 1
+			return "; did you mean " + strings.Join(append(meant[:max(last-1, 0)], strings.Join(meant[max(last-1, 0):], " or ")), ", ") + "?"
 		}
-		return keys[i]
 	}
-	candidates := keys
-	if name == "" {
-		candidates = sections
-	}
-	meant := cmp.Or(closest(key, candidates, slip),
-		of(func(own, last string) bool {
-			return own == section && (strings.Contains(last, name) || strings.Contains(name, last))
-		}),
-		of(func(_, last string) bool { return last == name }),
-		of(func(_, last string) bool { return strings.HasSuffix(key, "_"+last) }),
-		closest(key, candidates, len(name)/3))
-	switch {
-	case meant != "":
-		return fmt.Sprintf("; did you mean %q?", meant)
-	case len(same) > 0:
+	if len(same) > 0 {
 		return "; there are " + strings.Join(same, ", ")
 	}
 	return "; see outbox --help for the settings there are"
 }
 
-// slip is the number of changed bytes up to which a word is taken for another one.
+// likely returns the keys that section.name, or the section without a name, probably means.
+func likely(section, name string, keys []string) []string {
+	if name == "" {
+		var sections []string
+		for _, k := range keys {
+			own, _, _ := strings.Cut(k, ".")
+			sections = append(sections, own)
+		}
+		return closest(section, sections, len(section))
+	}
+	var same, parts, whole, others []string
+	for _, k := range keys {
+		own, last, _ := strings.Cut(k, ".")
+		if own == section {
+			same = append(same, k)
+		}
+		switch {
+		case own == section && (hasWords(last, name) || hasWords(name, last) || shortens(last, name) || shortens(name, last)):
+			parts = append(parts, k)
+		case hasWords(name, own+"_"+last):
+			whole = append(whole, k)
+		case last == name:
+			others = append(others, k)
+		}
+	}
+	for _, found := range [][]string{closest(section+"."+name, same, len(name)), parts, whole, others} {
+		if len(found) > 0 {
+			return found
+		}
+	}
+	return nil
+}
+
+// hasWords reports whether the words of part, which _ separates, follow each other in name.
+func hasWords(name, part string) bool { return strings.Contains("_"+name+"_", "_"+part+"_") }
+
+// shortens reports whether short is the begin of a name, as user is of username.
+func shortens(name, short string) bool { return len(short) > slip && strings.HasPrefix(name, short) }
+
+// slip is the number of changed bytes up to which a word is taken for another one, at most half of them.
 const slip = 2
 
-// closest returns the most similar one of the names that most changed bytes, or fewer, make of
-// text; empty if there is none.
-func closest(text string, names []string, most int) (found string) {
-	least := most + 1
+// closest returns the name that a slip in a word of that many bytes makes text; nil if there is none.
+func closest(text string, names []string, word int) (found []string) {
+	least := min(slip, (word+1)/2) + 1
 	for _, n := range names {
 		if d := distance(text, n); d < least {
-			found, least = n, d
+			found, least = []string{n}, d
 		}
 	}
 	return found

@@ -27,6 +27,31 @@ func (fs Fields) AddFlags(flags *pflag.FlagSet, sections ...string) {
 	}
 }
 
+// readBy returns the settings that a command with these flags reads: those of their sections.
+func (fs Fields) readBy(flags *pflag.FlagSet) (read Fields) {
+	sections := make(map[string]bool)
+	for _, f := range fs {
+		if f.Flag() != "" && flags.Lookup(f.Flag()) != nil {
+			sections[f.Section] = true
+		}
+	}
+	for _, f := range fs {
+		if sections[f.Section] {
+			read = append(read, f)
+		}
+	}
+	return read
+}
+
+// keys returns the keys of the settings.
+func (fs Fields) keys() []string {
+	keys := make([]string, len(fs))
+	for i, f := range fs {
+		keys[i] = f.Key
+	}
+	return keys
+}
+
 func (f Field) addFlag(flags *pflag.FlagSet) {
 	name, usage := f.Flag(), f.Usage+" ["+f.Env()+"]"
 	switch v := f.Value().(type) {
@@ -73,7 +98,7 @@ func (fs Fields) Load(file string, lookup func(string) (string, bool), flags *pf
 	var errs []error
 	var inFile map[string]bool
 	if file != "" {
-		inFile, errs = fs.readFile(file)
+		inFile, errs = fs.readFile(file, flags)
 	}
 	for _, f := range fs {
 		if env := f.Env(); env != "" {
