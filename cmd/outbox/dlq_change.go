@@ -38,7 +38,8 @@ var dlqChanges = []dlqChange{
 aggregates, then the events that they block. A dead letter that fails again stays.
 
 The command first checks that a relay runs and that its breaker is closed. --force
-skips these checks. The command then waits up to --wait for the results.`,
+skips these checks, in an outage: the relay publishes the dead letters once it can.
+The command then waits up to --wait for the results.`,
 	},
 	{
 		dlq.ActionDiscard, "Discard dead letters: never publish them",
@@ -136,12 +137,12 @@ database: an interruption pauses it, and 'outbox dlq jobs resume' continues it.`
 		fl.StringVar(&f.object, "object", "", "all archived dead letters of this object")
 		sections = append(sections, app.SectionRetention)
 	case dlq.ActionRedirect:
-		fl.BoolVar(&f.force, "force", false, "skip the checks of relay and breaker")
+		fl.BoolVar(&f.force, "force", false, "skip the checks of relay and breaker: publish once the relay can")
 		sections = append(sections, app.SectionKafka) // which has the topic
 	case dlq.ActionReplay:
 		fl.BoolVar(&f.canary, "canary", false, "start with 1, 2, 5 and 20 dead letters; pause if one fails with the same error")
 		fl.BoolVar(&f.byPriority, "by-priority", false, "higher priorities first, then the oldest failures; at most 10000 dead letters")
-		fl.BoolVar(&f.force, "force", false, "skip the checks of relay and breaker")
+		fl.BoolVar(&f.force, "force", false, "skip the checks of relay and breaker: publish once the relay can")
 	}
 	fl.IntVar(&f.batchSize, "batch-size", size, "number of dead letters between two saves of the job's progress")
 	cli.OutputFlag(cmd, &f.output)
@@ -344,7 +345,7 @@ func (f *dlqChangeFlags) healthy(cmd *cobra.Command, problems []string) error {
 		_, err := fmt.Fprintln(cmd.ErrOrStderr(), "problems: "+text+"; continuing because of --force")
 		return err
 	}
-	return cli.WithHint(errors.New("nothing was replayed: "+text), "fix it, or add --force: the relay publishes the dead letters once it can")
+	return cli.WithHint(errors.New("nothing was changed: "+text), "fix it, or add --force: the relay publishes the dead letters once it can")
 }
 
 // narrow returns the job without the statuses of its filter of which the preview refuses

@@ -161,7 +161,7 @@ func testReplayChecks(t *testing.T, b *dlqFixture) {
 		{"running", "closed", time.Minute, "no relay of outbox.outbox_messages runs"},
 	} {
 		b.relaySays(tt.state, tt.breaker, tt.age)
-		if errOut := replay(cli.ExitFailed); !strings.Contains(errOut, tt.want) || !strings.Contains(errOut, "--force") {
+		if errOut := replay(cli.ExitFailed); !strings.Contains(errOut, "nothing was changed: "+tt.want) || !strings.Contains(errOut, "--force") {
 			t.Errorf("%+v: replay says %q", tt, errOut)
 		}
 		if jobs, err := b.jobs().List(t.Context(), gocql.UUID{}, 10); err != nil || len(jobs) != 0 {

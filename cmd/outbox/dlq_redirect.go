@@ -20,6 +20,10 @@ ce_originalid. The events that it blocks follow, to their own topics. If it fail
 again, 'outbox dlq replay' tries the other topic again, and another redirect changes
 it. The topic must exist.
 
+The command first checks that a relay runs and that its breaker is closed. --force
+skips these checks, in an outage: the relay publishes the dead letters once it can.
+A redirect to a topic that does not exist is refused with --force, too.
+
 Other events of its type are not redirected: set relay.topics for them.`,
 	}, func(_ *cobra.Command, f *dlqChangeFlags) error {
 		if f.topic = topic; !dlq.ValidTopic(topic) {
