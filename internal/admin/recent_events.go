@@ -41,6 +41,10 @@ const (
 // the newest seconds are enough.
 var recentAges = []time.Duration{2 * time.Second, 15 * time.Second, 2 * time.Minute, 15 * time.Minute, recentAge}
 
+// recentSlow is how long the log is read for more and more events. Where each read takes long, the next one is
+// that of all recent events.
+const recentSlow = time.Second
+
 // The states of events in the list.
 const (
 	eventWaiting    = "waiting"
@@ -189,6 +193,9 @@ func (ep *recentEventEndpoints) read(ctx context.Context, in *recentEventsQuery,
 		if !since.After(oldest) || in.Cursor != "" && !since.Before(in.after.At) {
 			continue
 		}
+		if time.Since(now) > recentSlow {
+			break
+		}
 		if ep.readLog(ctx, in, since, b); len(b.Events) > in.Limit || len(b.Gaps) > 0 {
 			return ep.complete(ctx, in, oldest, b)
 		}
@@ -200,15 +207,20 @@ func (ep *recentEventEndpoints) read(ctx context.Context, in *recentEventsQuery,
 // readLog replaces the list by that of the events since a time, without their states.
 func (ep *recentEventEndpoints) readLog(ctx context.Context, in *recentEventsQuery, since time.Time, b *RecentEventsBody) {
 	*b = RecentEventsBody{Events: []RecentEvent{}, Since: since.UTC(), Gaps: []string{}}
-	for _, table := range ep.sources.tables {
-		found, err := ep.written(ctx, table.String(), since, maxWritten)
+	found, errs := make([][]WrittenEvent, len(ep.sources.tables)), make([]error, len(ep.sources.tables))
+	var all sync.WaitGroup
+	for i, table := range ep.sources.tables {
+		all.Go(func() { found[i], errs[i] = ep.written(ctx, table.String(), since, maxWritten) })
+	}
+	all.Wait()
+	for i, table := range ep.sources.tables {
 		switch {
-		case err != nil:
-			b.Gaps = append(b.Gaps, fmt.Sprintf("%s was not read: %v.", table, err))
-		case len(found) == maxWritten:
+		case errs[i] != nil:
+			b.Gaps = append(b.Gaps, fmt.Sprintf("%s was not read: %v.", table, errs[i]))
+		case len(found[i]) == maxWritten:
 			b.Gaps = append(b.Gaps, fmt.Sprintf("Of %s only %d events since %s were read, which may not be the newest.", table, maxWritten, since.UTC().Format(time.RFC3339)))
 		}
-		for _, e := range found {
+		for _, e := range found[i] {
 			b.Events = append(b.Events, RecentEvent{EventID: e.ID, Table: table.String(), AggregateID: e.AggregateID, EventType: e.Type, Sequence: e.Sequence, WrittenAt: e.At.UTC(), State: eventWaiting})
 		}
 	}

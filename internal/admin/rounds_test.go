@@ -169,6 +169,33 @@ func TestRounds_RecentEventsAreReadOnceForAllPages(t *testing.T) {
 	})
 }
 
+// Where each read of the log takes long, all tables are read at once and for two ages only.
+func TestRecentEvents_OfASlowLogAreReadTwice(t *testing.T) {
+	virtually(t, func(t *testing.T, _ *scyllafake.Server, session *gocql.Session) {
+		store, err := dlq.Open(session, schema.DefaultKeyspace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const takes = 3 * time.Second
+		server, err := New(Config{
+			Session: session, Keyspace: schema.DefaultKeyspace, DeadLetters: store, Gate: access.Only(access.Principal{Name: "local", Role: access.Admin}), Timeout: time.Hour,
+			Tables: []Table{{Keyspace: "outbox", Name: "orders"}, {Keyspace: "outbox", Name: "outbox_messages"}},
+			Written: func(context.Context, string, time.Time, int) ([]WrittenEvent, error) {
+				time.Sleep(takes)
+				return nil, nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began, w := time.Now(), httptest.NewRecorder()
+		server.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/events", http.NoBody))
+		if got := time.Since(began) / takes; w.Code != http.StatusOK || got != 2 {
+			t.Errorf("the list has %d and took the time of %d reads, want 2: %s", w.Code, got, w.Body)
+		}
+	})
+}
+
 // A list of the newest events that several callers share does not end with the first of them, and does not
 // wait for the first one's other reads.
 func TestRecentEvents_AreNotTheFirstCallers(t *testing.T) {
