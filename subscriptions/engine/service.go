@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/filter"
@@ -185,31 +186,31 @@ func (e *Engine) Status(ctx context.Context, name string) (subscriptions.Status,
 	return e.status(ctx, g)
 }
 
+// status reads the parts of a state concurrently, because none depends on another.
 func (e *Engine) status(ctx context.Context, g *group) (out subscriptions.Status, err error) {
 	out.Subscription = g.resource.Load().Subscription
-	if out.Instances, err = e.cfg.Store.Instances(ctx, g.name); err != nil {
-		return out, unavailable(err)
-	}
-	if out.Skips, err = e.cfg.Store.Skips(ctx, g.incarnation); err != nil {
-		return out, unavailable(err)
-	}
-	if out.Partitions, err = g.partitions(ctx); err != nil {
-		return out, unavailable(err)
-	}
-	out.AddPartitions()
-	err = e.cfg.DeadLetters.Chains(ctx, out.Subscription.DeadLetterTable(), func(c dlq.ChainEntry) error {
-		if open(c.Status) {
-			out.DeadLetters++
+	var all errgroup.Group
+	all.Go(func() (err error) { out.Instances, err = e.cfg.Store.Instances(ctx, g.name); return err })
+	all.Go(func() (err error) { out.Skips, err = e.cfg.Store.Skips(ctx, g.incarnation); return err })
+	all.Go(func() (err error) { out.Partitions, err = g.partitions(ctx); return err })
+	all.Go(func() error {
+		err := e.cfg.DeadLetters.Chains(ctx, out.Subscription.DeadLetterTable(), func(c dlq.ChainEntry) error {
+			if open(c.Status) {
+				out.DeadLetters++
+			}
+			if out.DeadLetters >= maxCounted {
+				return errEnough
+			}
+			return nil
+		})
+		if errors.Is(err, errEnough) {
+			return nil
 		}
-		if out.DeadLetters >= maxCounted {
-			return errEnough
-		}
-		return nil
+		return err
 	})
-	if err != nil && !errors.Is(err, errEnough) {
-		return out, unavailable(err)
-	}
-	return out, nil
+	err = all.Wait()
+	out.AddPartitions()
+	return out, unavailable(err)
 }
 
 var errEnough = errors.New("enough")

@@ -12,6 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/deadletter"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
 
 // progress returns the state of a record in subscription s.
@@ -51,6 +52,50 @@ func (w *world) idle() *Idle {
 		w.t.Fatal(err)
 	}
 	return i
+}
+
+// slowMemory is a database of which each read of a status takes a second.
+type slowMemory struct{ *memory }
+
+func (m slowMemory) Get(ctx context.Context, name string) (store.Resource, error) {
+	time.Sleep(time.Second)
+	return m.memory.Get(ctx, name)
+}
+
+func (m slowMemory) Instances(ctx context.Context, name string) ([]subscriptions.InstanceStatus, error) {
+	time.Sleep(time.Second)
+	return m.memory.Instances(ctx, name)
+}
+
+func (m slowMemory) Skips(ctx context.Context, incarnation string) ([]subscriptions.Skip, error) {
+	time.Sleep(time.Second)
+	return m.memory.Skips(ctx, incarnation)
+}
+
+func (m slowMemory) Chains(ctx context.Context, table string, f func(dlq.ChainEntry) error) error {
+	time.Sleep(time.Second)
+	return m.memory.Chains(ctx, table, f)
+}
+
+// A status takes two round trips to the database: its parts, which do not depend on each other, are read
+// concurrently.
+func TestIdle_StatusTakesTwoRoundTrips(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(w *world) {
+		w.put(subscriptions.Subscription{Name: "s", Topics: []string{"a"}})
+		db := slowMemory{w.db}
+		i, err := NewIdle(Config{Store: db, DeadLetters: db, Instance: "idle"}, w.adm)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if _, err := i.Status(context.Background(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		if rounds := time.Since(began).Seconds(); rounds >= 3 {
+			t.Errorf("a status takes %.2f round trips, want 2", rounds)
+		}
+	})
 }
 
 // The status has the time at which the owner's last commit was confirmed.

@@ -166,18 +166,24 @@ func gone(n int) []subscriptions.Result {
 // Status implements subscriptions.Service. The consumers are those of all instances. Peers that do not answer are shown as the local
 // engine knows them.
 func (s *Service) Status(ctx context.Context, name string) (subscriptions.Status, error) {
+	var answers []response
+	var asking sync.WaitGroup
+	asking.Go(func() { // while the local engine reads
+		bounded, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+		defer cancel()
+		peers, err := s.alive(bounded, name) // consumers wait also where no partition is
+		if err != nil {
+			peers = s.peers(ctx, name)
+		}
+		answers = s.everywhere(bounded, peers, name, opStatus, struct{}{})
+	})
 	st, err := s.cfg.Local.Status(ctx, name)
+	asking.Wait()
 	if err != nil {
 		return st, err
 	}
 	st.Consumers = s.consumers(name)
-	bounded, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
-	defer cancel()
-	peers, err := s.alive(bounded, name) // consumers wait also where no partition is
-	if err != nil {
-		peers = s.peers(ctx, name)
-	}
-	for _, body := range s.everywhere(bounded, peers, name, opStatus, struct{}{}) {
+	for _, body := range answers {
 		var of subscriptions.Status
 		if body.err != nil || json.Unmarshal(body.out, &of) != nil {
 			continue
