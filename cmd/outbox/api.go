@@ -118,6 +118,8 @@ func statusHint(p *adminclient.Error, remote bool) string {
 		return "OUTBOX_API_TOKEN (api.token) must contain a token of admin.tokens of the server; 'outbox token NAME --role ROLE' creates one"
 	case p.Status == http.StatusForbidden:
 		return "OUTBOX_API_TOKEN (api.token) needs a token with that role; discard, edit, purge, restore, archive, reshard and dlq jobs cancel need admin, other changes operator"
+	case p.Type == httpapi.TypeSubscriptionNotFound:
+		return "outbox subscriptions list prints the names"
 	case p.Status == http.StatusNotFound && p.Type != httpapi.TypeNotFound, p.Status == http.StatusMethodNotAllowed:
 		return "--api-admin-url or OUTBOX_API_ADMIN_URL must be the URL of 'outbox admin', of this version or a later one"
 	case p.Status == http.StatusNotFound && strings.Contains(p.Path, "/jobs/"):

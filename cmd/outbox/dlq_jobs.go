@@ -28,11 +28,19 @@ func jobStatus(j *admin.JobBody) error {
 	return nil
 }
 
+// nameReplayed returns what a job does with a dead letter that it replays.
+func nameReplayed(j *admin.JobBody) string {
+	if j.Redelivery != nil {
+		return "acknowledged"
+	}
+	return "published"
+}
+
 // printReport prints the results of a job.
 func printReport(w io.Writer, j *admin.JobBody) {
 	p := &j.Progress
 	if j.Action.Publishes() && j.StartedAt != nil {
-		fmt.Fprintf(w, "%d published, %d failed again, %d still waiting", p.Replayed, j.Failed, p.Waiting)
+		fmt.Fprintf(w, "%d %s, %d failed again, %d still waiting", p.Replayed, nameReplayed(j), j.Failed, p.Waiting)
 		if p.Overtaken > 0 {
 			fmt.Fprintf(w, ", %d changed concurrently", p.Overtaken)
 		}
@@ -172,6 +180,21 @@ func printJob(w io.Writer, output string, v *admin.JobBody) error {
 		field("failed before", f.Until.UTC().Format(time.RFC3339))
 	} else if v.IDs > 0 {
 		field("event ids", v.IDs)
+	}
+	if r := v.Redelivery; r != nil {
+		field("redelivery to", r.Subscription)
+		for _, x := range []struct{ name, value string }{{"topic", r.Topic}, {"key", r.Key}, {"filter", r.Filter}} {
+			if x.value != "" {
+				field(x.name, cli.Clean(x.value, 0))
+			}
+		}
+		if !r.Since.IsZero() {
+			field("written since", r.Since.UTC().Format(time.RFC3339))
+		}
+		field("written before", r.Until.UTC().Format(time.RFC3339))
+	}
+	if r := v.Progress.Reading; r != nil {
+		field("records read", r.Records)
 	}
 	if v.Force {
 		field("force", "includes failed and suspended dead letters")

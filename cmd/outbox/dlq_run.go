@@ -144,5 +144,8 @@ func jobDetail(j *admin.JobBody) string {
 		return string(j.State)
 	}
 	p := &j.Progress
-	return fmt.Sprintf("%s, %d published, %d failed again, %d waiting", j.State, p.Replayed, p.Failed(), p.Waiting)
+	if r := p.Reading; r != nil && p.Total == 0 {
+		return fmt.Sprintf("%s, %d records read, %d of %d dead letters made", j.State, r.Records, r.Written, r.Messages)
+	}
+	return fmt.Sprintf("%s, %d %s, %d failed again, %d waiting", j.State, p.Replayed, nameReplayed(j), p.Failed(), p.Waiting)
 }

@@ -37,6 +37,7 @@ type verifyFixture struct {
 	// teardown stops the engines.
 	teardown *daemon.Teardown
 	server   string // file with the settings of the admin API that commands use; empty for the database
+	url      string // of a process of subscriptions, after subscribed
 }
 
 func setupVerify(t *testing.T) *verifyFixture {

@@ -88,7 +88,13 @@ type Spec struct {
 	ByPriority bool `json:"by_priority,omitempty"`
 	// InOrder, of IDs, changes one dead letter after the other, in the order of IDs.
 	InOrder bool `json:"in_order,omitempty"`
+	// Redelivery, of a replay, selects messages of a subscription in place of dead letters. The
+	// runner makes their dead letters, stores them as IDs, and replays these in order.
+	Redelivery *Redelivery `json:"redelivery,omitempty"`
 }
+
+// needsPreparation reports whether a runner makes the dead letters of the job before it changes them.
+func (s *Spec) needsPreparation() bool { return s.Redelivery != nil && len(s.IDs) == 0 }
 
 // needsArchive reports whether only a runner with an archive can run the job.
 func (s *Spec) needsArchive() bool {
@@ -148,13 +154,24 @@ func (s Spec) withDefaults(now time.Time) Spec {
 	if s.Action == dlq.ActionArchive {
 		return s
 	}
+	if s.Redelivery != nil {
+		r := *s.Redelivery
+		s.Redelivery, r.Until = &r, clipEnd(now, r.Until)
+		return s
+	}
 	if len(s.Filter.Status) == 0 {
 		s.Filter.Status = s.Statuses()
 	}
-	if s.Filter.Until.IsZero() || s.Filter.Until.After(now) {
-		s.Filter.Until = now
-	}
+	s.Filter.Until = clipEnd(now, s.Filter.Until)
 	return s
+}
+
+// clipEnd returns the end of a period: until, or now if that is earlier or until is zero.
+func clipEnd(now, until time.Time) time.Time {
+	if until.IsZero() || until.After(now) {
+		return now
+	}
+	return until
 }
 
 func unique(ids []gocql.UUID) (out []gocql.UUID) {
@@ -203,6 +220,9 @@ func (s *Spec) Validate() error {
 	if s.ByPriority && s.Action != dlq.ActionReplay {
 		errs = append(errs, fmt.Errorf("by priority: only a replay has it, not %s", s.Action))
 	}
+	if r := s.Redelivery; r != nil && (s.Action != dlq.ActionReplay || len(s.IDs) > 0 || !s.Filter.Empty() || s.ByPriority || s.Canary || s.Limit > 0) {
+		errs = append(errs, errors.New("redelivery: it is a replay of its own messages, in their order; remove ids, filter, limit, priority and canary"))
+	}
 	if s.InOrder && len(s.IDs) == 0 {
 		errs = append(errs, errors.New("in order: only ids have one, not a filter"))
 	}
@@ -232,6 +252,8 @@ type Progress struct {
 	// Total is the number of dead letters of the job, counted at its beginning; 0
 	// before.
 	Total int `json:"total"`
+	// Reading, of a redelivery, is how its dead letters were made, before Total is known.
+	Reading *Reading `json:"reading,omitempty"`
 	// Done counts changed and skipped dead letters.
 	Done int `json:"done"`
 	// Changed counts changed dead letters.
@@ -281,6 +303,7 @@ type Job struct {
 	History []JobChange
 
 	writtenBy gocql.UUID // which change made the version
+	prepared  bool       // this change stores IDs
 	cursor    cursor
 	batch     int64        // of batchIDs, from 1
 	ids       []gocql.UUID // the batch that is being acted on
@@ -364,7 +387,7 @@ func sum(a, b map[string]int) map[string]int {
 
 // progress returns the progress from the counts of a job.
 func (j *Job) progress(a acted, f followed) Progress {
-	p := Progress{Total: j.Progress.Total, Changed: a.Changed, Skipped: a.Skipped}
+	p := Progress{Total: j.Progress.Total, Reading: j.Progress.Reading, Changed: a.Changed, Skipped: a.Skipped}
 	p.Done = p.Changed + p.SkippedAll()
 	if j.Action.Publishes() {
 		p.Replayed, p.Overtaken, p.FailedAgain = f.Replayed, f.Overtaken, f.Failed

@@ -132,7 +132,7 @@ const comparable = 10
 
 // Estimate sets the estimated duration of a job for p: at rate dead letters per second,
 // 0 for no limit, and not faster than earlier jobs of the same action with a tenth to ten times
-// as many dead letters, or than AssumedRate without any.
+// as many dead letters that were no redeliveries, whose time is that of a consumer, or than AssumedRate without any.
 func (s *Store) Estimate(ctx context.Context, p *Preview, rate float64) error {
 	if rate > 0 {
 		p.Estimated, p.EstimatedBy = float64(p.DeadLetters)/rate, "rate"
@@ -145,7 +145,7 @@ func (s *Store) Estimate(ctx context.Context, p *Preview, rate float64) error {
 	var took time.Duration
 	for _, j := range jobs {
 		n := j.Progress.Done
-		if j.Action == p.Action && j.State == Done && j.Rate == 0 && j.Progress.Waiting == 0 && len(j.History) == 1 &&
+		if j.Action == p.Action && j.Redelivery == nil && j.State == Done && j.Rate == 0 && j.Progress.Waiting == 0 && len(j.History) == 1 &&
 			n*comparable >= p.DeadLetters && n <= p.DeadLetters*comparable {
 			deadLetters += n
 			took += j.Finished.Sub(j.Started)

@@ -193,6 +193,10 @@ func (s *Store) updateJob(ctx context.Context, j *Job, by gocql.UUID, lines []Jo
 		stmt += ", history[?] = ?"
 		args = append(args, j.Version, asJSON(lines[0]))
 	}
+	if j.prepared {
+		stmt += ", spec = ?"
+		args = append(args, asJSON(storedSpec{j.Spec, j.Actor}))
+	}
 	stmt += " WHERE id = ? IF version = ?"
 	args = append(args, j.ID, old)
 	applied, err := s.db.Apply(ctx, stmt, args...)

@@ -46,6 +46,9 @@ type RunnerConfig struct {
 	// Archive is for jobs that purge, restore or sweep. Without one they are left
 	// to other runners, but for purges that need none.
 	Archive Archive
+	// Redeliverer is for jobs with a redelivery whose dead letters are not made. Without one they
+	// are left to other runners.
+	Redeliverer Redeliverer
 	// Registerer receives the metrics of the jobs. The default registers none.
 	Registerer prometheus.Registerer
 	// Logger logs the progress of jobs. The default discards it.
@@ -144,6 +147,8 @@ func (r *Runner) RunJob(ctx context.Context, id gocql.UUID) (*Job, error) {
 			return nil, err
 		case !j.Finished.IsZero(), j.State == Paused:
 			return j, nil
+		case !r.can(j) && j.needsPreparation():
+			return j, fmt.Errorf("%s job %s: %w", j.Action, id, errNoRedeliverer)
 		case !r.can(j):
 			return j, fmt.Errorf("%s job %s: %w is missing", j.Action, id, dlq.ErrArchive)
 		case r.wants(j):
@@ -167,9 +172,9 @@ func (r *Runner) wants(j *Job) bool {
 }
 
 // can reports whether this runner has what the job needs. The rest of a cancelled job
-// needs no archive.
+// needs nothing.
 func (r *Runner) can(j *Job) bool {
-	return r.cfg.Archive != nil || j.State == Cancelled || !j.needsArchive()
+	return j.State == Cancelled || (r.cfg.Archive != nil || !j.needsArchive()) && (r.cfg.Redeliverer != nil || !j.needsPreparation())
 }
 
 // errLostJob reports that another runner owns the job.

@@ -34,6 +34,8 @@ type worker struct {
 		sync.Mutex
 		acting acted    // of the current batch
 		seen   followed // of the batches that are followed
+		// reading is the progress of a redelivery before its first batch; nil without news.
+		reading *Reading
 	}
 }
 
@@ -63,6 +65,8 @@ func (w *worker) run(ctx context.Context) error {
 			return nil
 		case w.j.Action == dlq.ActionArchive && !cancelled:
 			err = w.sweep(ctx)
+		case w.j.needsPreparation() && !cancelled:
+			err = w.prepare(ctx)
 		case len(w.j.ids) > 0:
 			err = w.batch(ctx, cancelled)
 		case w.followDue():
@@ -80,7 +84,7 @@ func (w *worker) run(ctx context.Context) error {
 		case err == nil:
 		case ctx.Err() != nil:
 			return err
-		case errors.Is(err, dlq.ErrArchive):
+		case errors.Is(err, dlq.ErrArchive), errors.Is(err, ErrTopics):
 			return w.pause(ctx, err.Error()+"; resume retries it")
 		case db.Permanent(err):
 			return w.finish(ctx, Failed, err)
@@ -132,6 +136,9 @@ func (w *worker) save(ctx context.Context, f func(*Job)) error {
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		if w.mu.reading != nil {
+			j.Progress.Reading = w.mu.reading
+		}
 		j.Progress = j.progress(j.cursor.Acted.plus(w.mu.acting), j.cursor.Known.plus(w.mu.seen))
 		return true, nil
 	})

@@ -25,7 +25,7 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 		"POST /v1/dead-letters/{event_id}/suspend": access.Operator, "POST /v1/dead-letters/{event_id}/resolve": access.Operator, "POST /v1/dead-letters/{event_id}/reopen": access.Operator,
 		"POST /v1/dead-letters/{event_id}/set": access.Operator, "POST /v1/dead-letters/{event_id}/discard": access.Admin, "POST /v1/dead-letters/{event_id}/edit": access.Admin,
 		"POST /v1/jobs": access.Operator, "POST /v1/jobs/{id}/pause": access.Operator,
-		"POST /v1/jobs/{id}/resume": access.Operator, "POST /v1/jobs/{id}/cancel": access.Admin, "POST /v1/relays/{name}/reshard": access.Admin,
+		"POST /v1/subscriptions/{name}/redeliver": access.Operator, "POST /v1/jobs/{id}/resume": access.Operator, "POST /v1/jobs/{id}/cancel": access.Admin, "POST /v1/relays/{name}/reshard": access.Admin,
 	}
 	b := setup(t, nil)
 	b.exampleTopic(t)

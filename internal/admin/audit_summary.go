@@ -17,6 +17,10 @@ import (
 // createJob is the action of an entry that created a job; its detail is the request.
 const createJob = "create-job"
 
+// redeliverSubscription is that of an entry that created a job for a slice of its target; its
+// outcome names the job.
+const redeliverSubscription = "redeliver-subscription"
+
 // summarize sets the summary of each entry. That of a job counts what the job has changed by now,
 // unless the jobs cannot be read: the trail does not depend on them.
 func (ep *auditEndpoints) summarize(ctx context.Context, entries []AuditEntry) {
@@ -42,10 +46,18 @@ func (ep *auditEndpoints) summarize(ctx context.Context, entries []AuditEntry) {
 
 // job returns the job that the entry created or changed.
 func (e *AuditEntry) job() (gocql.UUID, bool) {
-	if !strings.HasSuffix(e.Action, "-job") {
+	job := e.Target
+	switch {
+	case e.Action == redeliverSubscription:
+		var made struct{ Job string }
+		if json.Unmarshal([]byte(e.Outcome), &made) != nil {
+			return gocql.UUID{}, false
+		}
+		job = made.Job
+	case !strings.HasSuffix(e.Action, "-job"):
 		return gocql.UUID{}, false
 	}
-	id, err := gocql.ParseUUID(e.Target)
+	id, err := gocql.ParseUUID(job)
 	return id, err == nil
 }
 
@@ -56,6 +68,17 @@ func (e *AuditEntry) summary(j *jobs.Job) string {
 	switch words := strings.ReplaceAll(e.Action, "-", " "); {
 	case e.Action == createJob:
 		parts = requestedJob(e.Detail, j)
+	case e.Action == redeliverSubscription:
+		var b RedeliverBody
+		parts = []string{words + " " + e.Target}
+		if j != nil && j.Progress.Total > 0 {
+			parts = append(parts, countChanged(j, "message", "messages"))
+		}
+		if json.Unmarshal([]byte(e.Detail), &b) == nil {
+			parts = append(parts, describeSlice(&b.Slice)...)
+		}
+	case j != nil && j.Redelivery != nil:
+		parts = append([]string{words, "redelivery to " + j.Redelivery.Subscription, countChanged(j, "message", "messages")}, describeSlice(&j.Redelivery.Slice)...)
 	case j != nil:
 		f := j.Filter
 		if f.Until.Equal(j.CreatedAt()) {
@@ -109,10 +132,30 @@ func changedBy(j *jobs.Job) string {
 	switch {
 	case j.Started.IsZero() && p.Total == 0:
 		return "dead letters"
-	case p.Changed == p.Total || j.Action == dlq.ActionArchive: // a sweep counts what it has moved
+	case j.Action == dlq.ActionArchive: // a sweep counts what it has moved
 		return plural(int64(p.Changed), "dead letter", "dead letters")
 	}
-	return fmt.Sprintf("%d of %s", p.Changed, plural(int64(p.Total), "dead letter", "dead letters"))
+	return countChanged(j, "dead letter", "dead letters")
+}
+
+// countChanged returns how many of its total a job has changed.
+func countChanged(j *jobs.Job, one, many string) string {
+	p := &j.Progress
+	if p.Changed == p.Total {
+		return plural(int64(p.Changed), one, many)
+	}
+	return fmt.Sprintf("%d of %s", p.Changed, plural(int64(p.Total), one, many))
+}
+
+// describeSlice returns the criteria of a slice.
+func describeSlice(s *jobs.Slice) (out []string) {
+	f := dlq.Filter{Since: s.Since, Until: s.Until}
+	for _, x := range []struct{ name, value string }{{"topic", s.Topic}, {"key", s.Key}, {"filter", s.Filter}} {
+		if x.value != "" {
+			out = append(out, x.name+" "+x.value)
+		}
+	}
+	return append(out, selection(&f)...)
 }
 
 // selection returns the criteria of a filter; that of the error class is its name alone.

@@ -70,6 +70,9 @@ type Config struct {
 	// Subscriptions returns the subscriptions, and the state of an event in them. Nil has none.
 	Subscriptions Subscriptions
 
+	// Redeliverer previews redeliveries to subscriptions, which jobs make. Nil refuses them.
+	Redeliverer Redeliverer
+
 	// Scheduled returns the messages that wait for their time and whose id or key is of, at most limit; more
 	// reports that there may be others. Nil has none.
 	Scheduled func(ctx context.Context, of string, limit int) (found []ScheduledMessage, more bool, err error)

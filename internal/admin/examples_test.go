@@ -32,6 +32,7 @@ func exampleWorld(t *testing.T) (*fixture, []asking) {
 	t.Helper()
 	b, keeper := setupArchive(t)
 	b.exampleTopic(t)
+	b.reconfigure(t, func(c *Config) { c.Redeliverer = &mailRedeliverer{} })
 	const order = "01a2005c-395d-72e1-8345-2406e2489440"
 	n := 0
 	deadLetter := func(aggregate string, seq int64, change func(*dlq.DeadLetter)) string {
@@ -74,6 +75,8 @@ func exampleWorld(t *testing.T) (*fixture, []asking) {
 		{"preview", "POST", "/v1/dead-letters/preview", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50}`, 200},
 		{"create-job", "POST", "/v1/jobs", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50,"canary":true,"dry_run":true}`, 200},
 		{"create-job", "POST", "/v1/jobs", `{"action":"replay","filter":{"error_class":"record_too_large"},"rate":50,"canary":true}`, 202},
+		{"redeliver-subscription", "POST", redeliverPath, `{"key":"customer-42","since":"2026-01-02T00:00:00Z","dry_run":true}`, 200},
+		{"redeliver-subscription", "POST", redeliverPath, `{"key":"customer-42","since":"2026-01-02T00:00:00Z","until":"2026-01-03T00:00:00Z"}`, 202},
 		{"set-dead-letter", "POST", deadLetters + other() + "/set", `{"priority":10,"add_tags":["vip"]}`, 200},
 		{"edit-dead-letter", "POST", deadLetters + other() + "/edit", `{"payload_text":"{\"total\":\"6.79\"}"}`, 200},
 	}

@@ -29,5 +29,6 @@ func describeForms(doc *huma.OpenAPI) {
 	for _, name := range []string{"JobTarget", "NewJobBody"} {
 		schemas[name].Properties["ids"].Items.Pattern = `^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`
 	}
+	schemas["RedeliverBody"].Properties["follow"].Pattern = httpapi.Duration("").Schema(nil).Pattern
 	schemas["NewJobBody"].Properties["follow"].Pattern = httpapi.Duration("").Schema(nil).Pattern
 }

@@ -31,6 +31,7 @@ type JobBody struct {
 	Force        bool             `json:"force,omitempty" doc:"For a purge: includes failed and suspended dead letters"`
 	ByPriority   bool             `json:"by_priority,omitempty" doc:"For a replay: higher priorities first"`
 	InOrder      bool             `json:"in_order,omitempty" doc:"One dead letter after the other, in the order of its ids"`
+	Redelivery   *jobs.Redelivery `json:"redelivery,omitempty" doc:"For a replay: the messages of a subscription that it delivers once more. It makes their dead letters first"`
 	Set          *dlq.Labels      `json:"set,omitempty" doc:"For the action set: the change of priority and tags"`
 	Topic        string           `json:"topic,omitempty" doc:"For a redirect: the topic to publish to"`
 	NoArchive    bool             `json:"no_archive,omitempty" doc:"For a purge: the dead letters are deleted without an archive"`
@@ -51,11 +52,11 @@ type JobBody struct {
 
 func newJobBody(j *jobs.Job) JobBody {
 	b := JobBody{
-		ID: j.ID.String(), Action: j.Action, IDs: len(j.IDs), Limit: j.Limit, Rate: j.Rate, BatchSize: j.BatchSize, Canary: j.Canary, Force: j.Force, NoArchive: j.NoArchive, ByPriority: j.ByPriority, InOrder: j.InOrder, Set: j.Set, Topic: j.Topic,
+		ID: j.ID.String(), Action: j.Action, IDs: len(j.IDs), Limit: j.Limit, Rate: j.Rate, BatchSize: j.BatchSize, Canary: j.Canary, Force: j.Force, NoArchive: j.NoArchive, ByPriority: j.ByPriority, InOrder: j.InOrder, Redelivery: j.Redelivery, Set: j.Set, Topic: j.Topic,
 		Actor: j.Actor.Name, Reason: j.Actor.Reason, State: j.State, Version: j.Version, Progress: j.Progress, Failed: j.Progress.Failed(), Error: j.Error,
 		RunBy: j.ClaimedBy, CreatedAt: j.CreatedAt(), StartedAt: when(j.Started), FinishedAt: when(j.Finished), History: j.History,
 	}
-	if len(j.IDs) == 0 && j.Action != dlq.ActionArchive {
+	if len(j.IDs) == 0 && j.Redelivery == nil && j.Action != dlq.ActionArchive {
 		f := j.Filter
 		b.Filter = &f
 	}
@@ -78,12 +79,17 @@ func newJobResponse(j *jobs.Job) *jobOutput {
 }
 
 type newJobInput struct {
+	OnceInput
+	Body NewJobBody
+}
+
+// OnceInput makes the creation of a job repeatable.
+type OnceInput struct {
 	IdempotencyKey string `header:"Idempotency-Key" doc:"Makes retries safe: one job is created, and a retry by the same caller receives it as it is, with Idempotency-Replayed: true. Keys expire after 7 days. 1 to 255 printable ASCII characters without spaces, quoted or not. A dry run ignores it."`
-	Body           NewJobBody
 }
 
 // Resolve removes the quotes of a key and refuses an invalid one.
-func (in *newJobInput) Resolve(ctx huma.Context) []error {
+func (in *OnceInput) Resolve(ctx huma.Context) []error {
 	in.IdempotencyKey = httpapi.Key(in.IdempotencyKey)
 	return httpapi.ValidKey(ctx)
 }
@@ -200,58 +206,64 @@ func (ep *jobEndpoints) createJob(ctx context.Context, in *newJobInput) (*newJob
 	if b.Action == dlq.ActionRedirect && !ep.mayExist(ctx, b.Topic) {
 		return nil, invalid(ctx, "body.topic", fmt.Sprintf("topic %q does not exist: create it, or correct the name", b.Topic))
 	}
-	out := new(newJobOutput)
 	if b.DryRun {
 		p, err := ep.newPreview(ctx, &spec)
 		if err != nil {
 			return nil, ep.toProblem(ctx, err, false)
 		}
-		out.Status, out.Body = http.StatusOK, dryJobBody{DryRun: true, Preview: p}
-		return out, nil
+		return &newJobOutput{Status: http.StatusOK, Body: dryJobBody{DryRun: true, Preview: p}}, nil
 	}
 	spec.BatchSize, spec.Canary = b.BatchSize, b.Canary
 	if spec.Follow, err = b.follow(ctx); err != nil {
 		return nil, err
 	}
-	if err := spec.Validate(); err != nil {
-		return nil, invalid(ctx, "body", err.Error())
-	}
-	client, _ := access.From(ctx)
-	request, err := requestkeys.New("admin", client.Name, in.IdempotencyKey, b)
-	if err != nil {
-		return nil, ep.toProblem(ctx, err, false)
-	}
 	said := *b
 	if n := len(said.IDs); n > auditIDs {
 		said.IDs = said.IDs[:auditIDs:auditIDs]
 	}
-	detail, err := json.Marshal(said)
+	return ep.create(ctx, in.IdempotencyKey, b, spec, entry{Action: createJob}, said)
+}
+
+// create creates a job, once for the requests of a caller with a key and the same content. detail
+// is for the audit trail; the target of an entry without one is the job, otherwise the result is.
+func (ep *jobEndpoints) create(ctx context.Context, key string, content any, spec jobs.Spec, e entry, detail any) (*newJobOutput, error) {
+	if err := spec.Validate(); err != nil {
+		return nil, invalid(ctx, "body", err.Error())
+	}
+	client, _ := access.From(ctx)
+	request, err := requestkeys.New("admin", client.Name, key, content)
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, false)
 	}
+	said, err := json.Marshal(detail)
+	if err != nil {
+		return nil, ep.toProblem(ctx, err, false)
+	}
+	e.Detail = string(said)
 	var job *jobs.Job
 	var repeated bool
-	err = ep.audit.change(ctx, entry{Action: createJob, Detail: string(detail)}, func(ctx context.Context, by dlq.Actor) (string, error) {
-		var err error
-		if in.IdempotencyKey != "" {
+	err = ep.audit.changeWithResult(ctx, e, func(ctx context.Context, by dlq.Actor) (target, result string, err error) {
+		if key != "" {
 			job, repeated, err = ep.jobs.CreateOnce(ctx, request, spec, by)
 		} else {
 			job, err = ep.jobs.Create(ctx, spec, by)
 		}
-		if err != nil {
-			return "", err
+		switch {
+		case err != nil:
+			return "", "", err
+		case e.Target == "":
+			return job.ID.String(), "", nil
 		}
-		return job.ID.String(), nil
+		return "", `{"job":"` + job.ID.String() + `"}`, nil
 	})
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, true)
 	}
 	ep.waits()
-	made := newJobBody(job)
+	out := &newJobOutput{Status: http.StatusAccepted, Location: "/v1/jobs/" + job.ID.String(), Body: newJobBody(job)}
 	if repeated {
 		out.Replayed = "true"
 	}
-	out.Status, out.Location, out.Body = http.StatusAccepted, "/v1/jobs/"+made.ID, made
 	return out, nil
 }
 

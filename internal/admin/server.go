@@ -106,6 +106,7 @@ func (s *Server) registerEndpoints() {
 	actions.registerSet()
 	reads.registerGroups()
 	jobRoutes.register()
+	(&redeliverEndpoints{jobRoutes, cfg.Redeliverer}).register()
 	archives.register()
 	(&auditEndpoints{ops, s.audit, bulk}).register()
 	relays.register()

@@ -101,6 +101,11 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 	if keeper != nil {
 		runs.Archive = keeper
 	}
+	redeliverer, err := c.newRedeliverer(session, deadLetters)
+	if err != nil {
+		return nil, err
+	}
+	conf.Redeliverer, runs.Redeliverer = redeliverer, redeliverer
 	runner := jobs.NewRunner(jobs.New(deadLetters), runs)
 	conf.JobWaits = runner.Wake
 	server, err := admin.New(conf)

@@ -150,6 +150,11 @@ func OpenLocalAPI(ctx context.Context, c *Config, local LocalConfig) (_ *LocalAP
 		conf.Unread, conf.Written, conf.Scheduled, conf.Verification = c.unread(session), c.written(session), c.scheduledFinder(session), c.verification(store)
 		if c.Scylla.Has(schema.Subscriptions) {
 			conf.Subscriptions = watch
+			redeliverer, err := c.newRedeliverer(session, store)
+			if err != nil {
+				return nil, err
+			}
+			conf.Redeliverer, local.Runner.Redeliverer = redeliverer, redeliverer
 		}
 	}
 	server, err := admin.New(conf)

@@ -17,7 +17,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schema"
-	subscriptionstore "github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 )
 
 // DLQStore opens the store and its session, which closeSession ends, in a keyspace with the
@@ -111,8 +110,7 @@ func (c *Config) retentions(ctx context.Context, session *gocql.Session) (map[st
 	if !c.Scylla.Has(schema.Subscriptions) {
 		return nil, nil
 	}
-	consistency, serial := c.Scylla.Consistencies()
-	s, err := subscriptionstore.Open(session, c.Scylla.Keyspace, subscriptionstore.WithConsistency(consistency), subscriptionstore.WithSerialConsistency(serial))
+	s, err := c.openSubscriptions(session)
 	if err != nil {
 		return nil, err
 	}

@@ -88,10 +88,9 @@ func StartSubscriptions(ctx context.Context, c *Config, session *gocql.Session, 
 	if err := c.CheckSubscriptions(log); err != nil {
 		return nil, err
 	}
-	consistency, serial := c.Scylla.Consistencies()
-	resources, err := store.Open(session, c.Scylla.Keyspace, store.WithConsistency(consistency), store.WithSerialConsistency(serial))
+	resources, err := c.openSubscriptions(session)
 	if err != nil {
-		return nil, cli.Usage(err)
+		return nil, err
 	}
 	deadLetters, err := dlq.Open(session, c.Scylla.Keyspace, append(c.DLQOptions(), dlq.WithLogger(log))...)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/engine"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/forward"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/redeliver"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/trace"
 )
@@ -62,10 +63,9 @@ func (o *observer) open(ctx context.Context) (subscriptions.Service, error) {
 
 func (o *observer) connectLocked(ctx context.Context) error {
 	c := o.conf
-	consistency, serial := c.Scylla.Consistencies()
-	resources, err := store.Open(o.session, c.Scylla.Keyspace, store.WithConsistency(consistency), store.WithSerialConsistency(serial))
+	resources, err := c.openSubscriptions(o.session)
 	if err != nil {
-		return cli.Usage(err)
+		return err
 	}
 	deadLetters, err := dlq.Open(o.session, c.Scylla.Keyspace, append(c.DLQOptions(), dlq.WithLogger(o.log))...)
 	if err != nil {
@@ -97,6 +97,29 @@ func (o *observer) connectLocked(ctx context.Context) error {
 	}
 	o.mu.kafka = kafka
 	return nil
+}
+
+// newRedeliverer returns the service of redeliveries. Errors are of usage.
+func (c *Config) newRedeliverer(session *gocql.Session, deadLetters *dlq.Store) (*redeliver.Service, error) {
+	resources, err := c.openSubscriptions(session)
+	if err != nil {
+		return nil, err
+	}
+	schemas, err := c.Kafka.SchemaRegistry()
+	if err != nil {
+		return nil, err
+	}
+	return redeliver.New(redeliver.Config{Store: resources, DeadLetters: deadLetters, Kafka: c.Kafka.Client, Schemas: schemas}), nil
+}
+
+// openSubscriptions opens the subscriptions in the database. Errors are of usage.
+func (c *Config) openSubscriptions(session *gocql.Session) (*store.Store, error) {
+	consistency, serial := c.Scylla.Consistencies()
+	s, err := store.Open(session, c.Scylla.Keyspace, store.WithConsistency(consistency), store.WithSerialConsistency(serial))
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	return s, nil
 }
 
 // Of returns the state of the message of a record in each subscription of its topic.

@@ -26,6 +26,7 @@
 package redeliver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,17 +46,28 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/deadletter"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/position"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/trace"
 )
 
-// stall is the time without progress after which reading the topics fails.
-const stall = time.Minute
+// The limits of one redelivery.
+const (
+	// MaxMessages is the maximum number of its messages: a job names its dead letters.
+	MaxMessages = jobs.MaxIDs
+	// MaxRecords is the maximum number of records that are read to find them.
+	MaxRecords = 10_000_000
+	// MaxTime bounds that reading for a job, and PreviewTime for a preview, which is then incomplete.
+	MaxTime     = 30 * time.Minute
+	PreviewTime = 20 * time.Second
+	// stall is the time without progress after which reading the topics fails.
+	stall = time.Minute
+)
 
-// MaxMessages is the maximum number of messages of a redelivery: a job names its dead letters.
-const MaxMessages = jobs.MaxIDs
+// sampled is the number of messages in a preview.
+const sampled = 10
 
 // Config of Find. All fields but Schemas are required.
 type Config struct {
@@ -67,52 +79,118 @@ type Config struct {
 	Schemas *registry.Registry
 }
 
-// Slice selects messages by all criteria that are set. Key, Filter or Since is required.
-type Slice struct {
-	// Topic limits it to one topic of the subscription.
-	Topic string `json:"topic,omitempty"`
-	// Key is the key of the records.
-	Key string `json:"key,omitempty"`
-	// Filter is an expression as in the filter of a subscription.
-	Filter string `json:"filter,omitempty"`
-	// Since and Until bound the times of the records; Until itself is not in.
-	Since time.Time `json:"since,omitzero"`
-	Until time.Time `json:"until,omitzero"`
+// Service redelivers slices of subscriptions for an API and its jobs.
+type Service struct{ conf Config }
+
+// New returns a Service.
+func New(c Config) *Service { return &Service{c} }
+
+// Check returns a *jobs.SliceError for an invalid slice, and an error with
+// subscriptions.ErrNotFound in its chain for a subscription that does not exist. It reads no topic.
+func (s *Service) Check(ctx context.Context, r *jobs.Redelivery) error {
+	if err := validate(&r.Slice); err != nil {
+		return err
+	}
+	_, err := s.conf.Store.Get(ctx, r.Subscription)
+	return err
 }
 
-// Validate returns an error that names the field.
-func (s *Slice) Validate() error {
+// Preview returns what a redelivery would deliver, of what can be read in PreviewTime.
+func (s *Service) Preview(ctx context.Context, r *jobs.Redelivery) (*Plan, error) {
+	ctx, cancel := context.WithTimeout(ctx, PreviewTime+5*time.Second) // a console waits for 30 s
+	defer cancel()
+	slice := r.Slice
+	if slice.Until.IsZero() { // that of a job which is created now
+		slice.Until = time.Now().UTC().Truncate(time.Millisecond)
+	}
+	_, plan, err := find(ctx, s.conf, r.Subscription, slice, options{time: PreviewTime, records: MaxRecords, partial: true, stall: stall})
+	return plan, err
+}
+
+// Redeliver implements jobs.Redeliverer.
+func (s *Service) Redeliver(ctx context.Context, of *jobs.Redelivery, by dlq.Actor, seen func(jobs.Reading)) ([]gocql.UUID, error) {
+	r, plan, err := find(ctx, s.conf, of.Subscription, of.Slice, options{time: MaxTime, records: MaxRecords, stall: stall, seen: seen})
+	switch {
+	case errors.Is(err, subscriptions.ErrNotFound):
+		return nil, &jobs.SliceError{Field: "subscription", Problem: err.Error()}
+	case err != nil:
+		return nil, err
+	case plan.Problem != "":
+		return nil, &jobs.SliceError{Problem: plan.Problem}
+	}
+	return r.Write(ctx, plan, by)
+}
+
+// validate returns a *jobs.SliceError for an invalid slice.
+func validate(s *jobs.Slice) error {
 	switch {
 	case s.Key == "" && s.Filter == "" && s.Since.IsZero():
-		return errors.New("no slice is selected: name a key, a filter or a time since which; seek moves whole partitions")
+		return &jobs.SliceError{Problem: "no slice is selected: name a key, a filter or a time since which; seek moves whole partitions"}
+	case s.Since.After(time.Now()):
+		return &jobs.SliceError{Field: "since", Problem: s.Since.Format(time.RFC3339) + " is in the future; name an earlier time"}
 	case !s.Until.IsZero() && !s.Since.IsZero() && !s.Since.Before(s.Until):
-		return fmt.Errorf("since %s is not before until %s", s.Since.Format(time.RFC3339), s.Until.Format(time.RFC3339))
+		return &jobs.SliceError{Field: "since", Problem: fmt.Sprintf("%s is not before until %s", s.Since.Format(time.RFC3339), s.Until.Format(time.RFC3339))}
 	}
-	return filter.Check(s.Filter, "")
+	if s.Filter == "" {
+		return nil
+	}
+	if _, err := filter.Compile(s.Filter); err != nil {
+		return &jobs.SliceError{Field: "filter", Problem: err.Error()}
+	}
+	return nil
 }
 
 // Plan is the preview of a redelivery.
 type Plan struct {
-	Subscription string `json:"subscription"`
-	Slice        Slice  `json:"slice"`
+	jobs.Redelivery
 	// Records is the number of records that were read, Messages that of those to redeliver, and
 	// Keys that of their keys.
-	Records  int64 `json:"records"`
-	Messages int   `json:"messages"`
-	Keys     int   `json:"keys"`
-	// ByTopic divides the messages.
-	ByTopic map[string]int `json:"by_topic"`
+	Records  int64 `json:"records" doc:"Records that were read"`
+	Messages int   `json:"messages" doc:"Messages to redeliver"`
+	Keys     int   `json:"keys" doc:"Number of their keys"`
+	// Truncated reports that the time was too short to read all records; a job reads them.
+	Truncated bool `json:"truncated" doc:"The topics have more records than were read within 20 seconds; a job reads them"`
+	// Problem states why there are no messages, and a fix.
+	Problem string `json:"problem,omitempty" doc:"Why there is no message, and what to change"`
+	// Partitions divides the messages.
+	Partitions []PartitionPlan `json:"partitions" nullable:"false" doc:"The messages by partition"`
 	// Interrupted is the number of the messages that an interrupted redelivery has written.
-	Interrupted int `json:"interrupted"`
+	Interrupted int `json:"interrupted" doc:"Messages among them whose dead letter an interrupted redelivery has written"`
 	// Waiting messages of the slice are delivered anyway, and DeadLetters have an open dead letter:
 	// they are left out.
-	Waiting     int `json:"waiting"`
-	DeadLetters int `json:"dead_letters"`
+	Waiting     int `json:"waiting" doc:"Messages of the slice that are not settled: they are delivered anyway, and left out"`
+	DeadLetters int `json:"dead_letters" doc:"Messages of the slice with an open dead letter, which a replay delivers: they are left out"`
 	// First and Last are the times of the first and the last of the messages.
-	First time.Time `json:"first,omitzero"`
-	Last  time.Time `json:"last,omitzero"`
+	First time.Time `json:"first,omitempty,omitzero" doc:"Time of the first message"`
+	Last  time.Time `json:"last,omitempty,omitzero" doc:"Time of the last message"`
+	// Sample contains the first of the messages that were read, at most 10.
+	Sample []Sample `json:"sample" nullable:"false" doc:"The first messages that were read, at most 10"`
+	// Paused reports that the subscription delivers nothing until it is resumed.
+	Paused bool `json:"paused,omitempty" doc:"The subscription is paused: it delivers the messages once it is resumed"`
 
 	found []message
+	keyed bool // a record has the key
+}
+
+// PartitionPlan is the part of a plan in a partition: the number of its messages, and the offsets
+// of the first and the last one.
+type PartitionPlan struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Messages  int    `json:"messages"`
+	First     int64  `json:"first_offset"`
+	Last      int64  `json:"last_offset"`
+}
+
+// Sample is a message of a plan.
+type Sample struct {
+	Topic     string    `json:"topic"`
+	Partition int32     `json:"partition"`
+	Offset    int64     `json:"offset"`
+	Key       string    `json:"key"`
+	EventID   string    `json:"event_id,omitempty"`
+	Type      string    `json:"type,omitempty"`
+	At        time.Time `json:"at"`
 }
 
 // place is the place of a record.
@@ -125,20 +203,31 @@ type place struct {
 // message is a message to redeliver, for the number-th time. A written one has its dead letter.
 type message struct {
 	place
-	key     string
-	at      time.Time
-	number  int
-	written bool
+	key, event, kind string
+	at               time.Time
+	number           int
+	written          bool
 }
 
 // Redelivery reads a slice of one subscription.
 type Redelivery struct {
 	Config
+	options
 	resource store.Resource
-	slice    Slice
+	slice    jobs.Slice
 	filter   *filter.Expression
+	selector *trace.Selector
 	parts    map[part]*partition
-	stall    time.Duration // without progress, after which reading fails
+	reading  jobs.Reading
+}
+
+// options are how Find reads the topics.
+type options struct {
+	time    time.Duration      // to read the records of the slice
+	records int64              // to read at most
+	partial bool               // keeps what was found when it ends
+	stall   time.Duration      // without progress, after which reading fails
+	seen    func(jobs.Reading) // receives the progress; nil for none
 }
 
 type part struct {
@@ -160,28 +249,38 @@ func (p *partition) isSettled(offset int64) bool {
 }
 
 // Find returns the messages of a slice. Errors wrap subscriptions.ErrNotFound if the subscription
-// does not exist. It is an error if there are more than MaxMessages.
-func Find(ctx context.Context, c Config, name string, slice Slice) (*Redelivery, *Plan, error) {
-	if err := slice.Validate(); err != nil {
+// does not exist, a *jobs.SliceError if the slice is invalid or too large, and jobs.ErrTopics.
+func Find(ctx context.Context, c Config, name string, slice jobs.Slice) (*Redelivery, *Plan, error) {
+	return find(ctx, c, name, slice, options{time: MaxTime, records: MaxRecords, stall: stall})
+}
+
+func find(ctx context.Context, c Config, name string, slice jobs.Slice, o options) (*Redelivery, *Plan, error) {
+	if err := validate(&slice); err != nil {
 		return nil, nil, err
 	}
 	resource, err := c.Store.Get(ctx, name)
 	if err != nil {
 		return nil, nil, err
 	}
-	r := &Redelivery{Config: c, resource: resource, slice: slice, parts: make(map[part]*partition), stall: stall}
+	r := &Redelivery{Config: c, options: o, resource: resource, slice: slice, selector: trace.NewSelector(&resource.Subscription), parts: make(map[part]*partition)}
 	if slice.Filter != "" {
 		if r.filter, err = filter.Compile(slice.Filter); err != nil {
 			return nil, nil, err
 		}
 	}
-	plan := &Plan{Subscription: name, Slice: slice, ByTopic: make(map[string]int)}
+	plan := &Plan{Redelivery: jobs.Redelivery{Subscription: name, Slice: slice}, Partitions: []PartitionPlan{}, Sample: []Sample{}, Paused: resource.Paused}
 	if err := r.bounds(ctx); err != nil {
 		return nil, nil, fmt.Errorf("redeliver messages of subscription %q: %w", name, err)
 	}
-	err = r.scan(ctx, func(rec *kgo.Record) error {
-		plan.Records++
-		in, err := r.selects(ctx, rec)
+	reading, cancel := context.WithTimeoutCause(ctx, o.time, errTime)
+	defer cancel()
+	err = r.scan(reading, func(rec *kgo.Record) error {
+		if plan.Records++; plan.Records > o.records {
+			return &jobs.SliceError{Field: "since", Problem: fmt.Sprintf("there are more than %d records to read: name a later time, or a topic", o.records)}
+		}
+		r.reading.Records++
+		r.report()
+		m, in, err := r.selects(ctx, rec, plan)
 		switch p := r.parts[part{rec.Topic, rec.Partition}]; {
 		case err != nil || !in:
 			return err
@@ -189,11 +288,18 @@ func Find(ctx context.Context, c Config, name string, slice Slice) (*Redelivery,
 			plan.Waiting++
 			return nil
 		case len(plan.found) == MaxMessages:
-			return fmt.Errorf("the slice has more than %d messages: select a shorter time, a key or a filter, or seek the partitions", MaxMessages)
+			return &jobs.SliceError{Problem: fmt.Sprintf("the slice has more than %d messages: select a shorter time, a key or a filter, or seek the partitions", MaxMessages)}
 		}
-		plan.found = append(plan.found, message{place: place{rec.Topic, rec.Partition, rec.Offset}, key: string(rec.Key), at: rec.Timestamp})
+		plan.found = append(plan.found, m)
 		return nil
 	})
+	switch {
+	case !errors.Is(err, errTime):
+	case o.partial:
+		plan.Truncated, err = true, nil
+	default:
+		err = &jobs.SliceError{Field: "since", Problem: fmt.Sprintf("after %s the end of the topics is not reached: name a later time, or a topic", o.time)}
+	}
 	if err == nil {
 		err = r.withoutOpen(ctx, plan)
 	}
@@ -201,16 +307,34 @@ func Find(ctx context.Context, c Config, name string, slice Slice) (*Redelivery,
 		return nil, nil, fmt.Errorf("redeliver messages of subscription %q: %w", name, err)
 	}
 	plan.count()
+	r.reading.Messages = plan.Messages
+	r.report()
 	return r, plan, nil
+}
+
+// errTime ends reading after its time.
+var errTime = errors.New("the time to read the topics has passed")
+
+// report reports the progress.
+func (r *Redelivery) report() {
+	if r.seen != nil {
+		r.seen(r.reading)
+	}
 }
 
 // count counts the messages of the plan.
 func (p *Plan) count() {
-	keys := make(map[string]bool)
+	keys, parts := make(map[string]bool), make(map[part]*PartitionPlan)
 	for i := range p.found {
 		m := &p.found[i]
 		keys[m.key] = true
-		p.ByTopic[m.topic]++
+		of := parts[part{m.topic, m.partition}]
+		if of == nil {
+			of = &PartitionPlan{Topic: m.topic, Partition: m.partition, First: m.offset}
+			parts[part{m.topic, m.partition}] = of
+		}
+		of.Messages++
+		of.Last = m.offset
 		if m.written {
 			p.Interrupted++
 		}
@@ -220,8 +344,33 @@ func (p *Plan) count() {
 		if m.at.After(p.Last) {
 			p.Last = m.at
 		}
+		if len(p.Sample) < sampled {
+			p.Sample = append(p.Sample, Sample{Topic: m.topic, Partition: m.partition, Offset: m.offset, Key: m.key, EventID: m.event, Type: m.kind, At: m.at})
+		}
 	}
+	for _, of := range parts {
+		p.Partitions = append(p.Partitions, *of)
+	}
+	slices.SortFunc(p.Partitions, func(a, b PartitionPlan) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
 	p.Messages, p.Keys = len(p.found), len(keys)
+	if p.Messages == 0 && !p.Truncated {
+		p.Problem = p.explainNothing()
+	}
+}
+
+// explainNothing returns why a plan has no messages.
+func (p *Plan) explainNothing() string {
+	switch {
+	case p.Waiting+p.DeadLetters > 0:
+		return fmt.Sprintf("there is nothing to redeliver: %d messages are not settled, so they are delivered anyway, and %d have an open dead letter: replay it", p.Waiting, p.DeadLetters)
+	case p.Records == 0:
+		return "since: the topics contain no record from then on; they may have deleted those that you mean"
+	case p.Key != "" && !p.keyed:
+		return fmt.Sprintf("key: none of %d records has the key %q; name the whole key, as the topic contains it", p.Records, p.Key)
+	}
+	return fmt.Sprintf("there is nothing to redeliver: the subscription and the slice select none of %d records", p.Records)
 }
 
 // withoutOpen removes the messages with an open dead letter from the plan, and sets the numbers of
@@ -276,17 +425,20 @@ func (r *Redelivery) Write(ctx context.Context, plan *Plan, by dlq.Actor) (ids [
 	for _, p := range r.parts {
 		p.next = p.end
 	}
+	for _, of := range plan.Partitions {
+		p := r.parts[part{of.Topic, of.Partition}]
+		p.next, p.end = of.First, of.Last+1
+	}
 	for i := range plan.found {
-		m := &plan.found[i]
-		todo[m.place] = m
-		p := r.parts[part{m.topic, m.partition}]
-		p.next = min(p.next, m.offset)
+		todo[plan.found[i].place] = &plan.found[i]
 	}
 	err = r.scan(ctx, func(rec *kgo.Record) error {
 		m := todo[place{rec.Topic, rec.Partition, rec.Offset}]
 		if m == nil {
 			return nil
 		}
+		r.reading.Written++
+		r.report()
 		if m.written {
 			at := r.deadLetterPlace(m)
 			ids = append(ids, at.ID(0, m.number))
@@ -309,43 +461,45 @@ func (r *Redelivery) Write(ctx context.Context, plan *Plan, by dlq.Actor) (ids [
 	return ids, err
 }
 
-// selects reports whether the subscription and the slice select a record.
-func (r *Redelivery) selects(ctx context.Context, rec *kgo.Record) (bool, error) {
+// selects returns the message of a record that the subscription and the slice select.
+func (r *Redelivery) selects(ctx context.Context, rec *kgo.Record, plan *Plan) (m message, in bool, err error) {
 	if r.slice.Key != "" && string(rec.Key) != r.slice.Key {
-		return false, nil
+		return m, false, nil
 	}
+	plan.keyed = true
 	if at := rec.Timestamp; at.Before(r.slice.Since) || !r.slice.Until.IsZero() && !at.Before(r.slice.Until) {
-		return false, nil
+		return m, false, nil
 	}
 	e := kafkarecord.Decode(rec)
-	err := r.Schemas.Decode(ctx, &e)
+	err = r.Schemas.Decode(ctx, &e)
 	if errors.Is(err, registry.ErrUnavailable) {
-		return false, err
+		return m, false, fmt.Errorf("%w: %w", jobs.ErrTopics, err)
 	}
-	if !trace.Selects(&r.resource.Subscription, rec, &e, true) {
-		return false, nil
+	if !r.selector.Selects(rec, &e, true) {
+		return m, false, nil
 	}
-	if r.filter == nil {
-		return true, nil
+	if r.filter != nil {
+		if in, err = r.filter.Holds(&e); err != nil {
+			return m, false, &jobs.SliceError{Field: "filter", Problem: fmt.Sprintf("it fails for the record %s/%d at offset %d: %v; test for what is missing, such as by has(data.total)", rec.Topic, rec.Partition, rec.Offset, err)}
+		}
+		if !in {
+			return m, false, nil
+		}
 	}
-	in, err := r.filter.Holds(&e)
-	if err != nil {
-		return false, fmt.Errorf("filter, for the record %s/%d at offset %d: %w", rec.Topic, rec.Partition, rec.Offset, err)
-	}
-	return in, nil
+	return message{place: place{rec.Topic, rec.Partition, rec.Offset}, key: string(rec.Key), event: e.ID, kind: e.Type, at: rec.Timestamp.UTC()}, true, nil
 }
 
 // bounds reads the offsets of the slice, and then what of them is settled.
 func (r *Redelivery) bounds(ctx context.Context) error {
 	client, err := r.Kafka()
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", jobs.ErrTopics, err)
 	}
 	defer client.Close()
 	adm := kadm.NewClient(client)
 	all, err := adm.ListTopics(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", jobs.ErrTopics, err)
 	}
 	topics := make(map[string][16]byte)
 	for _, t := range all {
@@ -355,9 +509,9 @@ func (r *Redelivery) bounds(ctx context.Context) error {
 	}
 	if len(topics) == 0 {
 		if r.slice.Topic != "" {
-			return fmt.Errorf("topic %q is none of the subscription, or does not exist", r.slice.Topic)
+			return &jobs.SliceError{Field: "topic", Problem: fmt.Sprintf("%q is none of the subscription, or does not exist: its topics are %s", r.slice.Topic, strings.Join(r.resource.Topics, ", "))}
 		}
-		return errors.New("no topic of the subscription exists")
+		return &jobs.SliceError{Field: "topic", Problem: "no topic of the subscription exists"}
 	}
 	names := slices.Sorted(maps.Keys(topics))
 	ends, err1 := adm.ListCommittedOffsets(ctx, names...)
@@ -370,14 +524,14 @@ func (r *Redelivery) bounds(ctx context.Context) error {
 		err3 = nil // no instance has run it yet
 	}
 	if err := errors.Join(err1, err2, err3, ends.Error(), starts.Error()); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", jobs.ErrTopics, err)
 	}
 	for _, end := range ends.Offsets().Sorted() {
 		first, _ := starts.Lookup(end.Topic, end.Partition)
 		p := &partition{next: first.Offset, end: end.At, stored: make(map[int64]bool)}
 		if o, ok := positions.Lookup(end.Topic, end.Partition); ok {
 			if o.Err != nil {
-				return fmt.Errorf("the position of %s/%d: %w", end.Topic, end.Partition, o.Err)
+				return fmt.Errorf("%w: the position of %s/%d: %w", jobs.ErrTopics, end.Topic, end.Partition, o.Err)
 			}
 			settled, of, err := position.Decode(o.At, o.Metadata)
 			if err != nil {
@@ -423,7 +577,7 @@ func (r *Redelivery) scan(ctx context.Context, each func(*kgo.Record) error) err
 	}
 	client, err := r.Kafka(kgo.ConsumePartitions(from), kgo.KeepControlRecords(), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", jobs.ErrTopics, err)
 	}
 	defer client.Close()
 	for progress := time.Now(); left > 0; {
@@ -436,7 +590,7 @@ func (r *Redelivery) scan(ctx context.Context, each func(*kgo.Record) error) err
 		}
 		for _, e := range fetches.Errors() {
 			if !stalled || !errors.Is(e.Err, context.DeadlineExceeded) {
-				return fmt.Errorf("read %s/%d: %w", e.Topic, e.Partition, e.Err)
+				return fmt.Errorf("%w: %s/%d: %w", jobs.ErrTopics, e.Topic, e.Partition, e.Err)
 			}
 		}
 		advanced := false // in a partition that is not at its end
@@ -467,7 +621,7 @@ func (r *Redelivery) scan(ctx context.Context, each func(*kgo.Record) error) err
 		case advanced:
 			progress = time.Now()
 		case stalled:
-			return fmt.Errorf("no progress for %s in reading %s, such as since their records were deleted: run it again, to read what there is now", r.stall, r.unread(next))
+			return fmt.Errorf("%w: no progress for %s in reading %s, such as since their records were deleted; repeated, it reads what there is now", jobs.ErrTopics, r.stall, r.unread(next))
 		}
 	}
 	return nil

@@ -30,9 +30,9 @@ func TestScan_DeletedRecords(t *testing.T) {
 		}
 	}
 	r := &Redelivery{
-		Config: Config{Kafka: world.Kafka{kgo.SeedBrokers(broker.ListenAddrs()...)}.Client},
-		parts:  map[part]*partition{{"things", 0}: {end: 3}, {"things", 1}: {end: 3}},
-		stall:  time.Hour,
+		Config:  Config{Kafka: world.Kafka{kgo.SeedBrokers(broker.ListenAddrs()...)}.Client},
+		options: options{stall: time.Hour},
+		parts:   map[part]*partition{{"things", 0}: {end: 3}, {"things", 1}: {end: 3}},
 	}
 	deleted := false
 	var got []part

@@ -64,7 +64,7 @@ func Of(ctx context.Context, s Subscriptions, schemas *registry.Registry, r *kgo
 	slots := make(chan struct{}, parallel)
 	var asked sync.WaitGroup
 	for i := range all {
-		if !Selects(&all[i], r, &e, decidable) {
+		if !NewSelector(&all[i]).Selects(r, &e, decidable) {
 			out[i] = subscriptions.Progress{Subscription: all[i].Name, State: subscriptions.ProgressNotSelected}
 			continue
 		}
@@ -82,9 +82,27 @@ func Of(ctx context.Context, s Subscriptions, schemas *registry.Registry, r *kgo
 	return out, nil
 }
 
-// Selects reports whether a subscription selects a record. A filter that cannot be evaluated
+// Selector decides which records a subscription selects.
+type Selector struct {
+	subscription *subscriptions.Subscription
+	filter       *filter.Expression // nil for none
+}
+
+// NewSelector returns the Selector of a subscription.
+func NewSelector(s *subscriptions.Subscription) *Selector {
+	out := &Selector{subscription: s}
+	if strings.TrimSpace(s.Filter) == "" {
+		return out
+	}
+	if f, err := filter.Compile(s.Filter); err == nil {
+		out.filter = f
+	}
+	return out
+}
+
+// Selects reports whether the subscription selects a record. A filter that cannot be evaluated
 // selects it: the message becomes a dead letter, or waits for the schema registry.
-func Selects(s *subscriptions.Subscription, r *kgo.Record, e *kafkarecord.Event, decidable bool) bool {
+func (s *Selector) Selects(r *kgo.Record, e *kafkarecord.Event, decidable bool) bool {
 	typ := ""
 	for _, h := range r.Headers {
 		if h.Key == outbox.HeaderType {
@@ -92,16 +110,12 @@ func Selects(s *subscriptions.Subscription, r *kgo.Record, e *kafkarecord.Event,
 			break
 		}
 	}
-	if !s.SelectsType(typ) {
+	if !s.subscription.SelectsType(typ) {
 		return false
 	}
-	if !decidable || strings.TrimSpace(s.Filter) == "" {
+	if !decidable || s.filter == nil {
 		return true
 	}
-	f, err := filter.Compile(s.Filter)
-	if err != nil {
-		return true
-	}
-	ok, err := f.Holds(e)
+	ok, err := s.filter.Holds(e)
 	return ok || err != nil
 }

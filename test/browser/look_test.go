@@ -173,7 +173,7 @@ func TestLook_Accessible(t *testing.T) {
 		b.shoot(where)
 		b.types("\x1b")
 		b.gone("dialog")
-		for name, at := range map[string][3]string{"cancel": {"/orders/" + o, "act-cancel", "Publishes"}, "take-back": {"/scheduled/" + m, "act-take-back", "It is never published"}, "deliver-message-now": {"/scheduled/" + m, "act-deliver-message-now", "It is published immediately"}, "pause": {"/subscriptions/mail", "act-pause", "Nothing is delivered"}, "seek": {"/subscriptions/mail", "act-seek", "will not be delivered"}, "purge-subscription": {"/subscriptions/mail", "act-purge", "2 messages will never be delivered"}} {
+		for name, at := range map[string][3]string{"cancel": {"/orders/" + o, "act-cancel", "Publishes"}, "take-back": {"/scheduled/" + m, "act-take-back", "It is never published"}, "deliver-message-now": {"/scheduled/" + m, "act-deliver-message-now", "It is published immediately"}, "pause": {"/subscriptions/mail", "act-pause", "Nothing is delivered"}, "seek": {"/subscriptions/mail", "act-seek", "will not be delivered"}, "redeliver": {"/subscriptions/mail", "act-redeliver", "Settled messages are delivered once more"}, "purge-subscription": {"/subscriptions/mail", "act-purge", "2 messages will never be delivered"}} {
 			b.visit(at[0])
 			b.click("[data-key=" + at[1] + "]")
 			b.sees("dialog", at[2])

@@ -5,21 +5,26 @@ package browser
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp/kb"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/engine"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/plugin"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/redeliver"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/store"
+	testworld "github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // things is the topic of the subscription mail.
@@ -39,14 +44,25 @@ func (w *world) happen(payloads ...string) {
 	}
 }
 
-func newEngine(t *testing.T, w *world) *engine.Engine {
-	t.Helper()
+// resources opens the subscriptions.
+func (w *world) resources() *store.Store {
+	w.t.Helper()
 	s, err := store.Open(w.session, schema.DefaultKeyspace, store.WithTimeouts(patience, patience))
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
+	return s
+}
+
+// redeliverer redelivers messages for the API and its jobs.
+func (w *world) redeliverer() *redeliver.Service {
+	return redeliver.New(redeliver.Config{Store: w.resources(), DeadLetters: w.deadLetters, Kafka: testworld.Kafka{kgo.SeedBrokers(w.broker.ListenAddrs()...)}.Client})
+}
+
+func newEngine(t *testing.T, w *world) *engine.Engine {
+	t.Helper()
 	e, err := engine.New(engine.Config{
-		Kafka: []kgo.Opt{kgo.SeedBrokers(w.broker.ListenAddrs()...)}, Store: s, DeadLetters: w.deadLetters, Instance: "shop-1/42",
+		Kafka: []kgo.Opt{kgo.SeedBrokers(w.broker.ListenAddrs()...)}, Store: w.resources(), DeadLetters: w.deadLetters, Instance: "shop-1/42",
 		Push: plugin.Destinations{Plugins: map[string]plugin.Plugin{"crm": plugin.Func(func(context.Context, plugin.Event) error {
 			return plugin.Unavailable(errors.New("503 Service Unavailable"))
 		})}},
@@ -84,16 +100,33 @@ func (w *world) receive(n int) (out []subscriptions.Message) {
 	return out
 }
 
+// acknowledge acknowledges messages of mail.
+func (w *world) acknowledge(messages []subscriptions.Message) {
+	w.t.Helper()
+	all := make([]subscriptions.Settle, len(messages))
+	for i := range messages {
+		all[i] = subscriptions.Settle{Action: subscriptions.ActionAck, Receipt: messages[i].Receipt}
+	}
+	w.settle(all...)
+}
+
 // subscribed makes a subscription with a message in each state.
 func (w *world) subscribed() {
+	w.t.Helper()
 	w.subscribe()
 	w.happen(`{"n":1}`, `{"n":2}`, `{"n":3}`, `{"n":4}`, `{"n":5}`)
 	got := w.receive(4)
-	results, err := w.engine.Settle(w.t.Context(), "mail", []subscriptions.Settle{
-		{Action: subscriptions.ActionAck, Receipt: got[0].Receipt},
-		{Action: subscriptions.ActionNack, Receipt: got[1].Receipt, Delay: time.Hour, Reason: "the mail server answered 451"},
-		{Action: subscriptions.ActionReject, Receipt: got[2].Receipt, Reason: "no such address"},
-	})
+	w.acknowledge(got[:1])
+	w.settle(
+		subscriptions.Settle{Action: subscriptions.ActionNack, Receipt: got[1].Receipt, Delay: time.Hour, Reason: "the mail server answered 451"},
+		subscriptions.Settle{Action: subscriptions.ActionReject, Receipt: got[2].Receipt, Reason: "no such address"},
+	)
+}
+
+// settle settles messages of mail.
+func (w *world) settle(all ...subscriptions.Settle) {
+	w.t.Helper()
+	results, err := w.engine.Settle(w.t.Context(), "mail", all)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -157,6 +190,63 @@ func TestSubscriptions_FindPauseSeek(t *testing.T) {
 	b.sees("main h1", "mail")
 }
 
+// After a fault of a consumer an operator has messages delivered once more, by the keyboard alone:
+// each change of the form needs another preview, and the job shows the acknowledgements.
+func TestSubscriptions_Redeliver(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.background("jobs", jobs.NewRunner(w.jobs(), jobs.RunnerConfig{Redeliverer: w.redeliverer()}).Run)
+	w.subscribe()
+	w.happen(`{"n":1}`, `{"n":2}`, `{"n":3}`)
+	first := w.receive(3)
+	w.acknowledge(first)
+	b := w.open(access.Operator, "/subscriptions/mail")
+	b.theme("dark")
+	b.sees(`[aria-label="Messages"]`, "0 records not settled")
+	eval[bool](b, `(document.querySelector("[data-key=act-redeliver]").focus(), true)`)
+	b.types(kb.Enter)
+	b.sees("dialog", "Settled messages are delivered once more")
+	b.focused("redeliver-key")
+	b.types("nobody" + kb.Enter)
+	b.sees("dialog [role=status]", `none of 3 records has the key "nobody"`)
+	b.fills("dialog [data-key=reason]", "INC-703")
+	b.has("dialog [data-key=yes][disabled]", 1)
+	key := first[0].Key
+	b.fills("dialog [data-key=redeliver-key]", key)
+	b.types(kb.Enter)
+	b.sees("dialog [role=status]", "3 messages of 1 key.")
+	b.has("dialog [data-key=yes][disabled]", 0)
+	b.fills("dialog [data-key=redeliver-filter]", "data.n >")
+	b.has("dialog [data-key=yes][disabled]", 1)
+	b.types(kb.Enter)
+	b.sees("dialog [role=status]", "filter: line 1")
+	b.fills("dialog [data-key=redeliver-filter]", "data.n > 1")
+	b.click("dialog [data-key=redeliver-preview]")
+	b.sees("dialog [role=status]", "2 messages of 1 key.")
+	b.sees("dialog [role=status]", "offsets")
+	b.load(axeSource(t))
+	for _, width := range []int64{1440, 390} {
+		b.size(width, 860)
+		where := fmt.Sprintf("redeliver-preview-%d", width)
+		b.accessible(where)
+		b.shoot(where)
+	}
+	b.confirm("INC-703 mail 2.3 lost them")
+	b.sees("main h1", "Redeliver: mail · key "+key+" · data.n > 1")
+	w.acknowledge(w.receive(2))
+	b.sees(".title .badge", "done")
+	b.sees(".outcome.o-resolved", "Acknowledged")
+	b.sees(".outcome.o-resolved", "2")
+	b.sees("main", "Records read")
+	b.accessible("job of a redelivery")
+	b.shoot("redelivery")
+	b.visit("/jobs")
+	b.sees("tbody", "Redeliver")
+	b.sees("tbody", "mail · key "+key)
+	b.visit("/audit?what=subscriptions")
+	b.sees("tbody", "redeliver subscription mail, 2 messages, key "+key+", filter data.n > 1")
+}
+
 // An administrator purges the waiting messages after their number was shown.
 func TestSubscriptions_Purge(t *testing.T) {
 	t.Parallel()
@@ -218,7 +308,7 @@ func TestRoles_Subscriptions(t *testing.T) {
 	if n := b.count("[data-key^=act-]") + b.count("[data-key^=end-]"); n > 0 {
 		t.Errorf("a viewer is offered %d changes", n)
 	}
-	for _, change := range []string{"POST pause", "POST resume", "POST seek", "POST purge", "DELETE leases/things:0:0:1"} {
+	for _, change := range []string{"POST pause", "POST resume", "POST seek", "POST redeliver", "POST purge", "DELETE leases/things:0:0:1"} {
 		method, path, _ := strings.Cut(change, " ")
 		if got := eval[int](b, `fetch(%s, {method: %s, body: '{"to":"earliest"}', headers: {"Content-Type": "application/json", Authorization: "Bearer " + sessionStorage.getItem("outbox.token")}}).then((r) => r.status)`, "/v1/subscriptions/mail/"+path, method); got != 403 {
 			t.Errorf("%s by a viewer = %d, want 403", change, got)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
@@ -90,6 +91,14 @@ func TestClient_Requests(t *testing.T) {
 			},
 			`POST /v1/jobs reason=why%20now {"action":"replay","ids":["e"],"follow":"30s"}`: func() error {
 				_, err := c.CreateJob(ctx, admin.NewJobBody{JobTarget: admin.JobTarget{Action: dlq.ActionReplay, IDs: []string{"e"}}, Follow: "30s"}, "why now")
+				return err
+			},
+			`POST /v1/subscriptions/mail/redeliver  {"key":"k","dry_run":true}`: func() error {
+				_, err := c.PreviewRedelivery(ctx, "mail", admin.RedeliverBody{Slice: jobs.Slice{Key: "k"}})
+				return err
+			},
+			`POST /v1/subscriptions/mail/redeliver reason=why {"since":"2026-01-02T03:04:05.006Z","rate":5}`: func() error {
+				_, err := c.Redeliver(ctx, "mail", admin.RedeliverBody{Slice: jobs.Slice{Since: at}, Rate: 5}, "why")
 				return err
 			},
 			"GET /v1/messages?client=c&created_since=2026-01-02T03%3A04%3A05.006Z&created_until=2026-01-02T04%3A04%3A05.006Z&key=k&limit=7&since=2026-01-02T03%3A04%3A05.006Z&state=scheduled&topic=t&until=2026-01-02T04%3A04%3A05.006Z": func() error {

@@ -13,6 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	client "github.com/scylla-outbox/scylla-outbox/outbox/messages"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions/redeliver"
 )
 
 // maxPage is the largest page of a list.
@@ -172,6 +173,24 @@ func (c *Client) Preview(ctx context.Context, target admin.JobTarget) (out admin
 func (c *Client) CreateJob(ctx context.Context, job admin.NewJobBody, reason string) (out admin.JobBody, err error) {
 	err = c.send(ctx, request{method: http.MethodPost, path: "/v1/jobs", reason: reason, body: job}, &out)
 	return out, err
+}
+
+// PreviewRedelivery returns what a redelivery to a subscription would deliver.
+func (c *Client) PreviewRedelivery(ctx context.Context, name string, b admin.RedeliverBody) (redeliver.Plan, error) {
+	var out admin.RedeliverPreviewBody
+	b.DryRun = true
+	err := c.post(ctx, redeliverPath(name), b, &out)
+	return out.Preview, err
+}
+
+// Redeliver creates the job of a redelivery.
+func (c *Client) Redeliver(ctx context.Context, name string, b admin.RedeliverBody, reason string) (out admin.JobBody, err error) {
+	err = c.send(ctx, request{method: http.MethodPost, path: redeliverPath(name), reason: reason, body: b}, &out)
+	return out, err
+}
+
+func redeliverPath(name string) string {
+	return "/v1/subscriptions/" + url.PathEscape(name) + "/redeliver"
 }
 
 // Jobs lists the jobs that were created from since until before until, newest first; a zero time is

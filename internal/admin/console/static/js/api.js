@@ -86,6 +86,7 @@ export const api = {
   subscriptionStatus: (name, s) => get(`/v1/subscriptions/${id(name)}/status`, null, s),
   leases: (name, s) => get(`/v1/subscriptions/${id(name)}/leases`, { limit: 50 }, s),
   changeSubscription: (name, change, body, reason) => call(`/v1/subscriptions/${id(name)}/${change}`, { method: "POST", body, headers: why(reason) }),
+  redeliver: (name, body, key, reason) => post(`/v1/subscriptions/${id(name)}/redeliver`, body, { ...(key ? { "Idempotency-Key": key } : {}), ...why(reason) }),
   endLease: (name, lease, reason) => call(`/v1/subscriptions/${id(name)}/leases/${id(lease)}`, { method: "DELETE", headers: why(reason) }),
   rejectLease: (name, lease, reason) => call(`/v1/subscriptions/${id(name)}/leases/${id(lease)}/reject`, { method: "POST", headers: why(reason) }),
   topics: (s) => get("/v1/topics", null, s),

@@ -6,16 +6,18 @@ import { loading, sentence } from "./parts.js";
 // ask opens the dialog. look gives {ok, view}: whether the change is possible, and
 // what to show; form, if there is one, is what else is asked; make(reason) makes it,
 // and said then says so.
-// done is called after it was made, and when somebody else was first.
+// done is called after it was made, with its result, and when somebody else was first. first is
+// the field that is filled in first, by default the reason. ready, if there is one, tells whether the
+// form is complete: call what ask returns when that changes.
 export function ask(change) {
-  const { title, word, danger, look, form, make, done } = change;
+  const { title, wide, word, danger, look, form, first, ready = () => true, make, done } = change;
   const body = h("div", { class: "stack" }, loading("the preview"));
   let possible = false, busy = false;
   const reason = h("input", { type: "text", maxlength: 500, autocomplete: "off", required: true, placeholder: "ticket, requester, purpose", oninput: update, "data-key": "reason", autofocus: true });
   const trouble = h("p", { class: "danger-text", role: "alert" });
   const yes = h("button", { type: "submit", class: `button primary ${danger ? "danger" : ""}`, disabled: true, "data-key": "yes" }, word);
   const box = dialog({
-    title, content: body,
+    title, wide, content: body,
     buttons: [h("span", { class: "grow small muted" }, "Recorded in the audit trail with your name."), h("button", { type: "button", class: "button", onclick: () => box.close() }, "Close"), yes],
   });
   box.el.querySelector("form").addEventListener("submit", submit);
@@ -26,7 +28,7 @@ export function ask(change) {
       const { ok, view } = await look();
       possible = ok;
       fill(body, view, ok && form, ok && h("label", null, "Reason", reason), trouble);
-      if (ok) reason.focus();
+      if (ok) (first ?? reason).focus();
     } catch (err) {
       fill(body, h("p", { class: "danger-text", role: "alert" }, `The preview failed: ${sentence(err.message)}`), h("p", { class: "muted" }, "Nothing was changed. The action needs a preview."), again("Try again"));
     }
@@ -37,17 +39,17 @@ export function ask(change) {
     return h("div", null, h("button", { type: "button", class: "button", "data-key": "look", onclick: () => { fill(trouble); fill(body, loading("the preview")); read(); } }, text));
   }
 
-  function update() { yes.disabled = busy || !possible || !reason.value.trim(); }
+  function update() { yes.disabled = busy || !possible || !ready() || !reason.value.trim(); }
 
   async function submit(e) {
     e.preventDefault();
     if (yes.disabled) return;
     busy = true; update(); fill(trouble);
     try {
-      await make(reason.value.trim());
+      const made = await make(reason.value.trim());
       toast(change.said);
       box.close();
-      done();
+      done(made);
     } catch (err) {
       // After a conflict the user reads the new state and decides again.
       possible = ![409, 412].includes(err.status);
@@ -56,4 +58,6 @@ export function ask(change) {
     }
     busy = false; update();
   }
+
+  return update;
 }

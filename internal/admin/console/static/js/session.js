@@ -45,7 +45,7 @@ const ranks = { viewer: 0, operator: 1, admin: 2 };
 const needs = {
   replay: "operator", unblock: "operator", suspend: "operator", reopen: "operator", resolve: "operator", pause: "operator", resume: "operator", repeat: "operator", set: "operator",
   confirm: "operator", ship: "operator", "cancel-order": "operator", "deliver-message-now": "operator", "take-back": "operator",
-  "pause-subscription": "operator", "resume-subscription": "operator", "seek-subscription": "operator", "acknowledge-skips": "operator", "end-lease": "operator", "reject-lease": "operator", "purge-subscription": "admin",
+  "pause-subscription": "operator", "resume-subscription": "operator", "seek-subscription": "operator", "redeliver-subscription": "operator", "acknowledge-skips": "operator", "end-lease": "operator", "reject-lease": "operator", "purge-subscription": "admin",
   discard: "admin", edit: "admin", purge: "admin", cancel: "admin",
 };
 

@@ -7,7 +7,7 @@ import { facts, failed, loading, meter, panel, sentence, tally } from "../parts.
 import { href } from "../router.js";
 import { may } from "../session.js";
 import { actions } from "../words.js";
-import { filterText, progressBar, share, stateBadge } from "./jobs.js";
+import { filterText, progressBar, reading, share, stateBadge, titleOf } from "./jobs.js";
 
 const offered = { queued: ["pause", "cancel"], running: ["pause", "cancel"], paused: ["resume", "cancel"] };
 const says = {
@@ -37,7 +37,7 @@ export function job(ctx) {
   const ended = (x) => ["done", "cancelled", "failed"].includes(x.state) && (x.state !== "cancelled" || known(x.finished_at));
 
   function draw() {
-    const p = j.progress ?? {}, title = actions[j.action]?.title ?? j.action, again = Object.values(p.failed_again ?? {}).reduce((a, b) => a + b, 0), skipped = Object.values(p.skipped ?? {}).reduce((a, b) => a + b, 0);
+    const p = j.progress ?? {}, title = titleOf(j), again = Object.values(p.failed_again ?? {}).reduce((a, b) => a + b, 0), skipped = Object.values(p.skipped ?? {}).reduce((a, b) => a + b, 0);
     ctx.title(`${title}: ${j.state}`);
     const began = j.started_at, over = j.finished_at;
     fill(ctx.el, h("div", { class: "stack" },
@@ -47,16 +47,16 @@ export function job(ctx) {
       j.error && h("p", { class: `callout ${j.state === "failed" ? "bad" : "warn"}` }, sentence(j.error)),
       h("div", { class: "detail" },
         h("div", { class: "stack" },
-          panel(ended(j) ? "Report" : "Progress", { aside: h("span", { class: "small muted" }, p.total ? `${share(p).toFixed(0)} %` : "not started") },
+          panel(ended(j) ? "Report" : "Progress", { aside: h("span", { class: "small muted" }, p.total ? `${share(p).toFixed(0)} %` : reading(j) ?? "not started") },
             h("div", { class: "stack" }, progressBar(j), h("p", null, h("b", null, `${count(p.done ?? 0)} of ${count(p.total ?? 0)}`), " dead letters examined, ", h("b", null, count(p.changed ?? 0)), " changed."),
             h("div", { class: "outcomes" }, [
-              j.action === "replay" && ["Published", p.replayed, "resolved"], j.action === "replay" && ["Failed again", again, "failed"], j.action === "replay" && ["Waiting", p.waiting, "pending"], ["Skipped", skipped, "archived"],
+              j.action === "replay" && [j.redelivery ? "Acknowledged" : "Published", p.replayed, "resolved"], j.action === "replay" && ["Failed again", again, "failed"], j.action === "replay" && ["Waiting", p.waiting, "pending"], ["Skipped", skipped, "archived"],
             ].filter(Boolean).map(([name, n, tone]) => h("p", { class: `outcome o-${tone}` }, h("b", null, count(n ?? 0)), h("span", null, name)))),
             j.action === "replay" && meter([{ name: "resolved", value: p.replayed ?? 0 }, { name: "failed", value: again }, { name: "pending", value: p.waiting ?? 0 }, { name: "archived", value: skipped }]),
             again > 0 && h("div", null, h("h3", null, "Failed again with"), tally(p.failed_again, { link: (c) => href("/dead-letters", { status: "open", error_class: c }) })),
             skipped > 0 && h("div", null, h("h3", null, "Reasons for skipping"), tally(p.skipped, { name: (k) => ({ claimed: "claimed by a relay", missing: "no longer exist", "changed concurrently": "changed concurrently", "already in that state": "no change needed", "no copy": "in no readable archive", held: "other events wait behind them" })[k] ?? `${k}: not allowed in this status` }))))),
         h("div", { class: "stack" },
-          panel("Job", {}, facts([["Action", title], ["Dead letters", filterText(j)], ["By", visible(j.actor)], ["Reason", visible(j.reason)], ["Created", [stamp(j.created_at), " · ", ago(j.created_at)]], ["Started", known(began) && stamp(began)], ["Ended", known(over) && stamp(over)],
+          panel("Job", {}, facts([["Action", title], [j.redelivery ? "Messages" : "Dead letters", filterText(j)], ["Records read", p.reading && count(p.reading.records)], ["By", visible(j.actor)], ["Reason", visible(j.reason)], ["Created", [stamp(j.created_at), " · ", ago(j.created_at)]], ["Started", known(began) && stamp(began)], ["Ended", known(over) && stamp(over)],
             ["Duration", known(began) && known(over) && span(new Date(over) - new Date(began))], ["Rate", j.rate ? `${count(j.rate)} dead letters/s at most` : "unlimited"], ["Batch", j.batch_size && plural(j.batch_size, "dead letter")], ["Force", j.force && "includes failed and suspended dead letters"], ["Archive", j.no_archive && "none: the dead letters are deleted"], ["Order", j.by_priority && "higher priorities first"], ["Set", j.set && [j.set.priority != null && `priority ${j.set.priority}`, ...(j.set.add_tags ?? []).map((t) => `+${t}`), ...(j.set.remove_tags ?? []).map((t) => `-${t}`)].filter(Boolean).join(", ")], ["Canary", j.canary && "1, 2, 5, 20 …; stops if the same error comes back"]])),
           (j.history ?? []).length > 0 && panel("History", {}, h("ol", { class: "timeline" }, j.history.map((c) => h("li", null, h("p", null, h("b", null, sentence(c.what).replace(/\.$/, ""))), h("p", { class: "small muted" }, stamp(c.at), c.by ? ` · ${c.by}` : ""), c.why && h("p", { class: "small break" }, visible(c.why))))))))));
   }

@@ -1,7 +1,7 @@
 // Bulk operations, newest first.
 import { api } from "../api.js";
 import { fill, h } from "../dom.js";
-import { ago, count, short, stamp, visible } from "../format.js";
+import { ago, count, plural, short, stamp, visible } from "../format.js";
 import { listing } from "../listing.js";
 import { empty, failed, loading } from "../parts.js";
 import { href } from "../router.js";
@@ -10,8 +10,15 @@ import { actions, open } from "../words.js";
 
 export const stateBadge = (s) => h("span", { class: `badge b-${{ queued: "archived", running: "processing", paused: "suspended", done: "resolved", cancelled: "archived", failed: "failed" }[s] ?? "archived"}` }, s);
 
+// titleOf is the action of a job: a redelivery is a replay of its own dead letters.
+export const titleOf = (j) => (j.redelivery ? "Redeliver" : actions[j.action]?.title ?? j.action);
+
 export const filterText = (j) => {
   if (j.action === "archive") return "older than retention";
+  if (j.redelivery) {
+    const { subscription, topic, key, filter, since, until } = j.redelivery;
+    return [visible(subscription), topic && `topic ${visible(topic)}`, key && `key ${visible(key)}`, filter && visible(filter), since && `written since ${stamp(since)}`, new Date(j.created_at) - new Date(until) > 60_000 && `written before ${stamp(until)}`].filter(Boolean).join(" · ");
+  }
   if (j.ids) return `${count(j.ids)} chosen`;
   const f = j.filter ?? {};
   // Every job has an end time: the time of its request unless another is given.
@@ -22,11 +29,14 @@ export const filterText = (j) => {
   return parts.join(" · ") || "all open";
 };
 
+// reading is how far a job has read the topics of its redelivery; undefined for another one.
+export const reading = (j) => (j.redelivery && j.state === "running" && !j.progress?.reading ? "reading the topics" : j.progress?.reading && (j.progress.reading.messages ? `${count(j.progress.reading.written)} of ${plural(j.progress.reading.messages, "message")} prepared` : `${plural(j.progress.reading.records, "record")} read`));
+
 export const share = (p) => (p?.total ? Math.min(100, (100 * (p.done ?? 0)) / p.total) : 0);
 
-export const progressBar = (j) => h("progress", { max: 100, value: j.state === "done" ? 100 : share(j.progress), "aria-label": `${actions[j.action]?.title ?? j.action}, ${count(j.progress?.done ?? 0)} of ${count(j.progress?.total ?? 0)}` });
+export const progressBar = (j) => h("progress", { max: 100, value: j.state === "done" ? 100 : share(j.progress), "aria-label": `${titleOf(j)}, ${count(j.progress?.done ?? 0)} of ${count(j.progress?.total ?? 0)}` });
 
-const columns = [["Job", (j) => actions[j.action]?.title ?? j.action], ["State", (j) => j.state], ["Dead letters", (j) => j.progress?.total], ["Progress", (j) => share(j.progress)], ["By", (j) => j.actor], ["Reason"], ["Created", (j) => Date.parse(j.created_at)]];
+const columns = [["Job", titleOf], ["State", (j) => j.state], ["Dead letters", (j) => j.progress?.total], ["Progress", (j) => share(j.progress)], ["By", (j) => j.actor], ["Reason"], ["Created", (j) => Date.parse(j.created_at)]];
 
 export function jobs(ctx) {
   ctx.title("Jobs");
@@ -48,10 +58,10 @@ export function jobs(ctx) {
       ? h("div", null, h("div", { class: "scroll", role: "region", "aria-label": "Jobs", tabindex: "0" }, h("table", { class: "cards" }, h("caption", { class: "hidden-text" }, "Jobs, newest first"),
         h("thead", null, h("tr", null, order.head(columns))),
         h("tbody", null, order.rows(all, columns).map((j) => h("tr", null,
-          h("td", { "data-label": "Job" }, h("a", { href: href(`/jobs/${j.id}`), "data-key": `j-${j.id}`, title: j.id }, actions[j.action]?.title ?? j.action)),
+          h("td", { "data-label": "Job" }, h("a", { href: href(`/jobs/${j.id}`), "data-key": `j-${j.id}`, title: j.id }, titleOf(j))),
           h("td", { "data-label": "State" }, stateBadge(j.state)),
           h("td", { "data-label": "Dead letters" }, h("span", { class: "clip" }, filterText(j))),
-          h("td", { "data-label": "Progress" }, h("span", { class: "job-progress" }, progressBar(j), h("span", { class: "nowrap" }, j.progress?.total ? `${count(j.progress.done)} of ${count(j.progress.total)}` : "–"))),
+          h("td", { "data-label": "Progress" }, h("span", { class: "job-progress" }, progressBar(j), h("span", { class: "nowrap" }, j.progress?.total ? `${count(j.progress.done)} of ${count(j.progress.total)}` : reading(j) ?? "–"))),
           h("td", { "data-label": "By" }, h("span", { class: "clip" }, j.actor)),
           h("td", { "data-label": "Reason" }, h("span", { class: "clip wide" }, visible(j.reason))),
           h("td", { "data-label": "Created", class: "nowrap" }, ago(j.created_at))))))), list.pager(page, all.length, ["job"], "newest first"))

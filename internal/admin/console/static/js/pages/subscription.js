@@ -1,10 +1,10 @@
-// One subscription: its state, its partitions and processes; pause, resume, seek, purge.
+// One subscription: its state, its partitions and processes; pause, resume, seek, redeliver, purge.
 import { api } from "../api.js";
 import { ask } from "../ask.js";
 import { fill, h } from "../dom.js";
 import { ago, count, plural, stamp, visible } from "../format.js";
-import { copyButton, empty, facts, failed, loading, mark, panel } from "../parts.js";
-import { href } from "../router.js";
+import { copyButton, empty, facts, failed, loading, mark, panel, sentence } from "../parts.js";
+import { go, href } from "../router.js";
 import { may } from "../session.js";
 import { subscriptionStates } from "../words.js";
 import { stateOf } from "./subscriptions.js";
@@ -64,6 +64,66 @@ export function subscription(ctx) {
     });
   };
 
+  // redeliver needs a preview of just these fields; a change of one needs another.
+  const redeliver = () => {
+    let plan = null, request = "", asked = 0;
+    const out = h("div", { class: "stack", role: "status" });
+    const field = (key, attrs) => h("input", { type: "text", autocomplete: "off", spellcheck: "false", "data-key": `redeliver-${key}`, oninput: again, onkeydown: (e) => { if (e.key === "Enter" && !plan) preview(); }, ...attrs });
+    const topic = h("select", { "data-key": "redeliver-topic", onchange: again }, h("option", { value: "" }, "all"), [...new Set(now.partitions.map((p) => p.topic))].map((t) => h("option", { value: t }, visible(t))));
+    const key = field("key", { maxlength: 1000, placeholder: "customer-42" }), filter = field("filter", { maxlength: 4000, placeholder: "data.total > 100" });
+    const since = field("since", { placeholder: "2026-01-31T08:00:00Z" }), until = field("until", { placeholder: "now" });
+    const rate = h("input", { type: "number", min: 0, step: "any", placeholder: "no limit", "data-key": "redeliver-rate" });
+    const values = () => Object.fromEntries(Object.entries({ topic: topic.value, key: key.value, filter: filter.value.trim(), since: since.value.trim(), until: until.value.trim() }).filter(([, v]) => v));
+    const button = h("button", { type: "button", class: "button", "data-key": "redeliver-preview", onclick: preview }, "Preview");
+    const refresh = ask({
+      title: `Redeliver messages of ${name}`, wide: true, word: "Redeliver", said: "The job reads the topics and redelivers.", done: (job) => (job?.id ? go(`/jobs/${job.id}`) : read()),
+      look: async () => ({ ok: true, view: callout("Settled messages are delivered once more, to this subscription alone.", "At most 10,000, of a key, of a filter or of a time, one of a key at a time and in order. Deliveries count from zero.") }),
+      form: [h("div", { class: "preview" }, h("label", null, "Record key, all of it", key), h("label", null, "Filter (CEL)", filter), h("label", null, "Written since (UTC)", since), h("label", null, "Written before (UTC)", until), h("label", null, "Topic", topic), h("label", null, "Most per second", rate)), h("div", null, button), out],
+      first: key, ready: () => plan?.messages > 0 || plan?.truncated,
+      make: (reason) => api.redeliver(name, { topic: plan.topic, key: plan.key, filter: plan.filter, since: plan.since, until: plan.until, ...(Number(rate.value) > 0 ? { rate: Number(rate.value) } : {}) }, request, reason),
+    });
+
+    function again() {
+      asked++;
+      plan = null;
+      fill(out, h("p", { class: "muted" }, "The preview shows what is delivered."));
+      refresh();
+    }
+
+    async function preview() {
+      const mine = ++asked;
+      plan = null;
+      fill(out, loading("the topics"));
+      refresh();
+      let view = null;
+      try {
+        const got = (await api.redeliver(name, { ...values(), dry_run: true })).preview;
+        if (mine !== asked) return;
+        // A repeated request with this key makes no second job.
+        [plan, request] = [got, Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("")];
+        view = planned(plan);
+      } catch (err) {
+        if (mine !== asked) return;
+        view = h("p", { class: "danger-text" }, `The preview failed: ${sentence(err.message)}`, err.errors.map((x) => [h("br"), [x.location?.replace(/^body\.?/, ""), x.message].filter(Boolean).join(": ")]));
+      }
+      fill(out, view);
+      refresh();
+    }
+    again();
+  };
+
+  // planned shows what a redelivery delivers.
+  const planned = (p) => [
+    p.messages > 0 || p.truncated
+      ? callout(`${p.truncated ? "At least " : ""}${plural(p.messages, "message")} of ${plural(p.keys, "key")}.`, `${plural(p.records, "record")} read.${p.truncated ? " The topics have more, which the job reads." : ""}${p.paused ? " The subscription is paused: they are delivered once it is resumed." : ""}`)
+      : h("p", { class: "callout warn" }, sentence(p.problem)),
+    facts([["First", p.first && [stamp(p.first), " · ", ago(p.first)]], ["Last", p.last && [stamp(p.last), " · ", ago(p.last)]], ["Not settled", p.waiting > 0 && `${plural(p.waiting, "message")}, delivered anyway`],
+      ["Open dead letters", p.dead_letters > 0 && h("a", { href: href("/dead-letters", { table: `subscription.${name}` }) }, `${plural(p.dead_letters, "message")}, left out: replay them`)], ["Interrupted", p.interrupted > 0 && `${plural(p.interrupted, "message")} of a redelivery before`]]),
+    p.partitions.length > 0 && h("div", { class: "preview" },
+      h("div", null, h("h3", null, "Partitions"), h("ul", { class: "tally" }, p.partitions.map((x) => h("li", null, h("b", null, count(x.messages)), " ", h("span", { class: "mono" }, `${visible(x.topic)}[${x.partition}]`), ` offsets ${x.first_offset} to ${x.last_offset}`)))),
+      h("div", null, h("h3", null, "First messages"), h("ul", { class: "tally" }, p.sample.map((x) => h("li", null, h("span", { class: "mono" }, visible(x.key || "no key")), ` ${visible(x.type ?? "")} `, h("span", { class: "muted" }, stamp(x.at))))))),
+  ];
+
   const purge = () => {
     let n = 0, until = "";
     const typed = h("input", { type: "text", inputmode: "numeric", autocomplete: "off", "data-key": "typed" });
@@ -116,7 +176,7 @@ export function subscription(ctx) {
           h("div", { class: "row title" }, h("h1", { tabindex: "-1", class: "break" }, visible(name)), mark(subscriptionStates, stateOf(s, now.instances)), h("span", { class: "muted" }, subscriptionStates[stateOf(s, now.instances)][1])),
           h("div", { class: "row actions" },
             s.paused ? action("resume-subscription", "resume", "Resume", pause(false)) : action("pause-subscription", "pause", "Pause", pause(true)),
-            action("seek-subscription", "seek", "Seek…", seek), action("purge-subscription", "purge", "Purge…", purge, true),
+            action("seek-subscription", "seek", "Seek…", seek), action("redeliver-subscription", "redeliver", "Redeliver…", redeliver), action("purge-subscription", "purge", "Purge…", purge, true),
             !may("pause-subscription") && h("span", { class: "muted small" }, "Your role is read-only.")))),
       h("div", { class: "detail" },
         h("div", { class: "stack" },
