@@ -41,8 +41,7 @@ const (
 // the newest seconds are enough.
 var recentAges = []time.Duration{2 * time.Second, 15 * time.Second, 2 * time.Minute, 15 * time.Minute, recentAge}
 
-// recentSlow is how long the log is read for more and more events. Where each read takes long, the next one is
-// that of all recent events.
+// recentSlow is the time of a read of the log from which on the next one is that of all recent events.
 const recentSlow = time.Second
 
 // The states of events in the list.
@@ -193,11 +192,12 @@ func (ep *recentEventEndpoints) read(ctx context.Context, in *recentEventsQuery,
 		if !since.After(oldest) || in.Cursor != "" && !since.Before(in.after.At) {
 			continue
 		}
-		if time.Since(now) > recentSlow {
-			break
-		}
+		began := time.Now()
 		if ep.readLog(ctx, in, since, b); len(b.Events) > in.Limit || len(b.Gaps) > 0 {
 			return ep.complete(ctx, in, oldest, b)
+		}
+		if time.Since(began) > recentSlow {
+			break
 		}
 	}
 	ep.readLog(ctx, in, oldest, b)
