@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -69,25 +70,35 @@ func (f *dlqFilter) addFlags(cmd *cobra.Command, limit int) {
 		return err
 	})
 	fl.StringSliceVar(&f.statuses, "status", nil, "dead letters with these statuses: open, which is pending, blocked, processing, failed and suspended; resolved, archived")
-	f.Listing.AddFlags(cmd, "dead letters", "failed last", limit)
+	f.Listing.AddFlags(cmd, "dead letters", "failed first", limit)
 	f.complete(cmd)
 }
 
 // filter returns the filter of the flags.
 func (f *dlqFilter) filter(now time.Time) (out dlq.Filter, err error) {
 	out = dlq.Filter{ErrorClass: f.errorClass, ErrorCode: f.errorCode, Outcome: dlq.OutcomeKind(f.outcome), EventType: f.eventType, Aggregate: f.aggregate, Table: f.table, Tags: f.tags, MinPriority: f.minPriority, Text: f.text}
-	if err := out.Validate(); err != nil {
-		return out, cli.Usage(err)
-	}
-	if f.errorClass != "" {
-		if err := cli.CheckOneOf("error-class", f.errorClass, dlq.ErrorClasses...); err != nil {
+	outcomes := names(dlq.OutcomeKinds)
+	for _, x := range []struct {
+		flag, value string
+		allowed     []string
+	}{{"error-class", f.errorClass, dlq.ErrorClasses}, {"outcome", f.outcome, outcomes}} {
+		if x.value == "" {
+			continue
+		}
+		if err := cli.CheckOneOf(x.flag, x.value, x.allowed...); err != nil {
 			return out, err
 		}
+	}
+	if err := out.Validate(); err != nil {
+		return out, cli.Usage(err)
 	}
 	for _, s := range f.statuses {
 		if s == statusOpen {
 			out.Status = append(out.Status, dlq.OpenStatuses...)
 			continue
+		}
+		if slices.Contains(outcomes, s) {
+			return out, cli.Usage(fmt.Errorf("--status %q is an outcome: use --outcome %s", s, s))
 		}
 		if err := cli.CheckOneOf("status", s, statusNames()...); err != nil {
 			return out, err
@@ -112,10 +123,13 @@ const (
 )
 
 // statusNames returns the values of --status.
-func statusNames() []string {
-	out := []string{statusOpen}
-	for _, s := range dlq.Statuses {
-		out = append(out, string(s))
+func statusNames() []string { return append([]string{statusOpen}, names(dlq.Statuses)...) }
+
+// names returns the values of a type of texts.
+func names[T ~string](values []T) []string {
+	out := make([]string, len(values))
+	for i, n := range values {
+		out[i] = string(n)
 	}
 	return out
 }

@@ -28,10 +28,10 @@ func newDLQListCommand() *cobra.Command {
 	var withPayload bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List open dead letters, last failure first",
-		Long: `List dead letters, last failure first. Without --status it lists open ones: those that
-wait for a replay or for an operator, or with --outcome resolved and archived ones.
---status all lists all of them.`,
+		Short: "List open dead letters, latest first failure first",
+		Long: `List dead letters, latest first failure first. Without --status it lists open ones:
+those that wait for a replay or for an operator, or with --outcome resolved and archived
+ones. --status all lists all of them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {

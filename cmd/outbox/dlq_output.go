@@ -18,8 +18,11 @@ var deadLetterTable = cli.Table[admin.ListedDeadLetter]{
 	Wide:   5,
 	Row: func(w io.Writer, l admin.ListedDeadLetter) {
 		status := string(l.Status)
-		if l.Unblocked && l.Status.Open() {
+		switch {
+		case l.Unblocked && l.Status.Open():
 			status += " (unblocked)"
+		case l.ResolvedBy != "":
+			status += " (" + l.ResolvedBy + ")"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", l.EventID, status, cli.Clean(l.ErrorClass, 40), cli.Clean(l.EventType, 40),
 			cli.Clean(l.AggregateID, 40), l.Sequence, cli.At(w, l.FirstFailedAt), cli.At(w, timeOrZero(l.NextAttempt)), l.Priority, l.Attempts, strings.Join(l.Tags, ","),

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -274,6 +275,12 @@ func testDLQCommands(t *testing.T, b *dlqFixture) {
 	t.Run("reopen", func(t *testing.T) {
 		if got := b.ids("--outcome", "discarded"); !slices.Contains(got, head) || slices.Contains(got, other) {
 			t.Errorf("discarded are %v, want %s among them and not %s", got, head, other)
+		}
+		if out, _ := b.run(cli.ExitOK, "list", "--status", "all"); !regexp.MustCompile(head+` +resolved \(discarded\)`).MatchString(out) || !regexp.MustCompile(other+` +resolved \(by_hand\)`).MatchString(out) {
+			t.Errorf("list does not tell a discarded dead letter from one that was resolved:\n%s", out)
+		}
+		if _, errOut := b.run(cli.ExitUsage, "list", "--status", "discarded"); !strings.Contains(errOut, "use --outcome discarded") {
+			t.Errorf("list --status discarded says %q", errOut)
 		}
 		if _, errOut := b.run(cli.ExitUsage, "reopen", head, "--reason", "a test"); !strings.Contains(errOut, "reopen 1 dead letter of 1 aggregate\n") || !strings.Contains(errOut, "--yes") {
 			t.Errorf("reopen without a terminal says %q", errOut)

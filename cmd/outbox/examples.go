@@ -15,7 +15,7 @@ OUTBOX_RELAY_SHARDS=4 outbox config print`,
 	"dlq archive get": `outbox dlq archive get 01a2005c-395d-72e3-8401-994110828553
 outbox dlq archive get 2026/01/02/120000.jsonl.zst`,
 	"dlq discard": `outbox dlq discard 01a2005c-395d-72e3-8401-994110828553 --reason 'test order'
-outbox dlq discard --error-class invalid_event --until 2026-01-31 --dry-run`,
+outbox dlq discard --error-class undecodable --until 2026-01-31 --dry-run`,
 	"dlq edit":        `outbox dlq edit 01a2005c-395d-72e3-8401-994110828553 --payload-file fixed.json --reason 'INC-7, wrong currency'`,
 	"dlq jobs cancel": `outbox dlq jobs cancel 0b2f1d90-0f5c-11f1-8a1e-7f6d2f0c9a11 --reason 'wrong filter'`,
 	"dlq jobs list":   `outbox dlq jobs list --since 24h --wide`,

@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 
+	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
@@ -31,6 +33,9 @@ func TestHelp_ExamplesAreValid(t *testing.T) {
 			}
 			if err := cmd.ParseFlags(rest); err != nil {
 				t.Errorf("the example %q: %v", line, err)
+			}
+			if class, _ := cmd.Flags().GetString("error-class"); class != "" && !slices.Contains(dlq.ErrorClasses, class) {
+				t.Errorf("the example %q: no dead letter has the class %s", line, class)
 			}
 		}
 	}

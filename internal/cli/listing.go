@@ -20,7 +20,7 @@ func CursorFlag(cmd *cobra.Command, cursor *string) {
 }
 
 // AddFlags adds the flags for a list of things, such as dead letters. event is the verb of
-// their time, such as "failed last", and limit the default of --limit.
+// their time, such as "failed first", and limit the default of --limit.
 func (l *Listing) AddFlags(cmd *cobra.Command, things, event string, limit int) {
 	fl := cmd.Flags()
 	fl.StringVar(&l.Since, "since", "", things+" that "+event+" since a date, a time (RFC 3339) or an age such as 24h; UTC")
