@@ -3,12 +3,15 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/test/certs"
 )
 
 // The configuration in force is printed, secrets are not, and each problem is an error.
@@ -71,6 +74,9 @@ func TestConfig(t *testing.T) {
 		"hints: {addr: '127.0.0.1:1'}":                     "hints.key",
 		"api: {admin_url: 'no URL'}":                       "api.admin_url",
 		"http: {tls_cert: a.pem}":                          "http.tls_key",
+		"http: {tls_cert: a.pem, tls_key: a.key}":          "http.tls_cert, http.tls_key: TLS certificate: stat a.pem",
+		"messages: {addr: '0.0.0.0:8084'}":                 "messages.addr: listen on 0.0.0.0:8084 without TLS",
+		"admin: {addr: ':8090'}":                           "admin.addr: listen on :8090 without TLS",
 		"http: {trusted_proxies: [a]}":                     "http.trusted_proxies",
 		"messages: {max_bytes: 2000000}":                   "archive.url",
 		"schema: {tablets: maybe}":                         "maybe",
@@ -83,6 +89,17 @@ func TestConfig(t *testing.T) {
 		if _, errOut := config(cli.ExitUsage, "check"); !strings.Contains(errOut, want) {
 			t.Errorf("config check of %q: %s, want %q", text, errOut, want)
 		}
+	}
+	write("kafka: {tls: true, tls_ca: /no.pem}") // of several clients
+	if _, errOut := config(cli.ExitUsage, "check"); strings.Count(errOut, "/no.pem") != 1 {
+		t.Errorf("config check names a missing file not once: %s", errOut)
+	}
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	certs.NewAuthority(t, dir, "ca").Issue(cert, key, net.IPv4(127, 0, 0, 1))
+	write(fmt.Sprintf("http: {tls_cert: %s, tls_key: %s}\nsubscriptions: {addr: '0.0.0.0:8082'}", cert, key))
+	if _, errOut := config(cli.ExitUsage, "check"); !strings.Contains(errOut, "subscriptions.addr 0.0.0.0:8082 is beyond loopback and http.tokens is empty") {
+		t.Errorf("config check of subscriptions without tokens: %s", errOut)
 	}
 	write("")
 	t.Setenv("OUTBOX_RELAY_SHARD", "4")

@@ -19,23 +19,9 @@ var ErrInClear = errors.New("tokens would be sent unencrypted")
 // refuses to listen without a certificate, unless insecure is set because the connection
 // is protected otherwise. log logs renewals.
 func Listen(ctx context.Context, addr, cert, key string, insecure bool, log *slog.Logger) (net.Listener, error) {
-	if (cert == "") != (key == "") {
-		return nil, errors.New("the TLS certificate and its key are both required")
-	}
-	host, _, err := net.SplitHostPort(addr)
+	conf, err := tlsOf(addr, cert, key, insecure, log)
 	if err != nil {
-		return nil, fmt.Errorf("address %q: must be host:port: %w", addr, err)
-	}
-	if cert == "" && !insecure && !loopbackHost(host) {
-		return nil, fmt.Errorf("listen on %s without TLS: %w", addr, ErrInClear)
-	}
-	var conf *tls.Config
-	if cert != "" {
-		pair, err := certificates.Load(cert, key, log)
-		if err != nil {
-			return nil, err
-		}
-		conf = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.Server, NextProtos: []string{"h2", "http/1.1"}}
+		return nil, err
 	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
@@ -47,9 +33,37 @@ func Listen(ctx context.Context, addr, cert, key string, insecure bool, log *slo
 	return tls.NewListener(ln, conf), nil
 }
 
-// loopbackHost reports whether a host is only this machine. A name other than localhost
+// Check returns the error with which Listen refuses its arguments, without listening.
+func Check(addr, cert, key string, insecure bool, log *slog.Logger) error {
+	_, err := tlsOf(addr, cert, key, insecure, log)
+	return err
+}
+
+// tlsOf returns the configuration of TLS for a listener; nil without a certificate.
+func tlsOf(addr, cert, key string, insecure bool, log *slog.Logger) (*tls.Config, error) {
+	if (cert == "") != (key == "") {
+		return nil, errors.New("the TLS certificate and its key are both required")
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("address %q: must be host:port: %w", addr, err)
+	}
+	if cert == "" && !insecure && !LoopbackHost(host) {
+		return nil, fmt.Errorf("listen on %s without TLS: %w", addr, ErrInClear)
+	}
+	if cert == "" {
+		return nil, nil
+	}
+	pair, err := certificates.Load(cert, key, log)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.Server, NextProtos: []string{"h2", "http/1.1"}}, nil
+}
+
+// LoopbackHost reports whether a host is only this machine. A name other than localhost
 // may resolve to another machine later, so it is not.
-func loopbackHost(host string) bool {
+func LoopbackHost(host string) bool {
 	if host == "localhost" {
 		return true
 	}

@@ -86,7 +86,7 @@ func (p private) RoundTrip(r *http.Request) (*http.Response, error) {
 // Private reports whether a connection to an address is encrypted or stays on this machine,
 // so that a secret may be sent to it and its responses cannot be changed on the way.
 func Private(u *url.URL) bool {
-	return u.Scheme == "https" || u.Scheme == "http" && loopbackHost(u.Hostname())
+	return u.Scheme == "https" || u.Scheme == "http" && LoopbackHost(u.Hostname())
 }
 
 // line is the transport to the issuer. It sends no requests for issuerPause after a failure,

@@ -44,7 +44,7 @@ func Holder(ctx context.Context, remote string) string {
 	if h, _, err := net.SplitHostPort(remote); err == nil {
 		host = h
 	}
-	if host == "" || loopbackHost(host) {
+	if host == "" || LoopbackHost(host) {
 		return ""
 	}
 	return "address " + Network(remote)

@@ -24,7 +24,13 @@ import (
 func (c *Config) Check() error {
 	log := slog.New(slog.DiscardHandler)
 	var errs []error
-	add := func(err error) { errs = append(errs, err) }
+	known := make(map[string]bool) // a missing file may be an error of several parts
+	add := func(err error) {
+		if err != nil && !known[err.Error()] {
+			known[err.Error()] = true
+			errs = append(errs, err)
+		}
+	}
 	named := func(key string, err error) {
 		if err != nil {
 			add(fmt.Errorf("%s: %w", key, err))
@@ -41,13 +47,23 @@ func (c *Config) Check() error {
 	_, err = c.Publication()
 	add(err)
 
-	for _, api := range []struct{ key, addr string }{
-		{"messages.addr", c.Messages.Addr}, {"admin.addr", c.Admin.Addr}, {"subscriptions.addr", c.Subscriptions.Addr},
+	add(c.HTTP.checkPair())
+	for _, api := range []struct {
+		key, addr string
+		tokens    bool
+	}{
+		{"messages.addr", c.Messages.Addr, len(c.HTTP.Tokens) > 0},
+		{"admin.addr", c.Admin.Addr, true}, // AdminGate requires them
+		{"subscriptions.addr", c.Subscriptions.Addr, len(c.HTTP.Tokens) > 0},
 	} {
 		if err := checkAddr(api.addr); err != nil {
 			named(api.key, err)
-		} else if _, err := c.HTTP.AllowedHosts(api.addr); err != nil {
-			add(err)
+			continue
+		}
+		_, err := c.HTTP.AllowedHosts(api.addr)
+		add(err)
+		if c.HTTP.checkPair() == nil {
+			add(c.HTTP.checkListener(log, api.key, api.addr, api.tokens))
 		}
 	}
 	if c.Ops.Addr != OpsOff {
@@ -77,7 +93,6 @@ func (c *Config) Check() error {
 	add(err)
 	_, err = c.HTTP.Proxies()
 	add(err)
-	add(c.HTTP.checkPair())
 	if len(c.Admin.Tokens) > 0 || c.Admin.OIDCIssuer != "" || c.Admin.OIDCClientSecret != "" { // a process without the admin API needs none
 		_, err = c.AdminGate(log)
 		add(err)

@@ -40,17 +40,45 @@ func (c *HTTPConfig) listen(ctx context.Context, log *slog.Logger, addr, key, fl
 	}
 	ln, err := access.Listen(ctx, addr, c.TLSCert, c.TLSKey, c.Insecure, log)
 	if errors.Is(err, access.ErrInClear) {
-		return nil, cli.Usage(cli.WithHint(fmt.Errorf("%s: %w", key, err), "set http.tls_cert and http.tls_key, or http.insecure if something else protects the connection"))
+		return nil, inClear(key, err)
 	}
 	if err != nil {
 		return nil, cli.PortHint(err, addr, flag)
 	}
 	at, ok := ln.Addr().(*net.TCPAddr)
 	if len(c.Tokens) == 0 && !c.Insecure && !(ok && at.IP.IsLoopback()) {
-		err := fmt.Errorf("%s %s is beyond loopback and http.tokens is empty: every client could change everything", key, addr)
-		return nil, errors.Join(cli.Usage(cli.WithHint(err, tokenHint+"; set http.insecure if something else protects the connection")), ln.Close())
+		return nil, errors.Join(withoutTokens(key, addr), ln.Close())
 	}
 	return ln, nil
+}
+
+// checkListener returns the error with which a process refuses to listen on the address of a
+// setting, without listening. tokens are those of its API.
+func (c *HTTPConfig) checkListener(log *slog.Logger, key, addr string, tokens bool) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err == nil {
+		err = access.Check(addr, c.TLSCert, c.TLSKey, c.Insecure, log)
+	}
+	switch {
+	case errors.Is(err, access.ErrInClear):
+		return inClear(key, err)
+	case err == nil && !tokens && !c.Insecure && !access.LoopbackHost(host):
+		return withoutTokens(key, addr)
+	case err != nil:
+		return cli.Usage(fmt.Errorf("http.tls_cert, http.tls_key: %w", err))
+	}
+	return nil
+}
+
+// inClear is the error of an address beyond loopback without TLS.
+func inClear(key string, err error) error {
+	return cli.Usage(cli.WithHint(fmt.Errorf("%s: %w", key, err), "set http.tls_cert and http.tls_key, or http.insecure if something else protects the connection"))
+}
+
+// withoutTokens is the error of an address beyond loopback without tokens.
+func withoutTokens(key, addr string) error {
+	err := fmt.Errorf("%s %s is beyond loopback and http.tokens is empty: every client could change everything", key, addr)
+	return cli.Usage(cli.WithHint(err, tokenHint+"; set http.insecure if something else protects the connection"))
 }
 
 // checkPair returns an error if only one of certificate and key is set.
