@@ -140,7 +140,9 @@ func writeStatus(w io.Writer, b *admin.StatusBody) error {
 func writeRelays(columns io.Writer, b *admin.StatusBody) {
 	for i := range b.Relays {
 		r := &b.Relays[i]
-		fmt.Fprintf(columns, "\nRELAY %s\tOWNER\tSTATE\tEVENTS/S\tSWEEP LAG (WITH WINDOW)\tIN FLIGHT\tBREAKER\tSTALLED TOPICS\n", r.Name)
+		if i == 0 || r.Name != b.Relays[i-1].Name { // one of several tables
+			fmt.Fprintf(columns, "\nRELAY %s\tOWNER\tSTATE\tEVENTS/S\tSWEEP LAG (WITH WINDOW)\tIN FLIGHT\tBREAKER\tSTALLED TOPICS\n", r.Name)
+		}
 		for j := range r.Shards {
 			s := &r.Shards[j]
 			shard, owner, breaker, lag := r.Table, s.Instance, s.Breaker.State, fmt.Sprintf("%.1fs", s.Behind)

@@ -111,3 +111,18 @@ func TestStatus(t *testing.T) {
 		t.Errorf("the status is %+v, want 7 waiting events and one spilled", got)
 	}
 }
+
+// The tables of a relay are rows of one list.
+func TestStatus_OneListOfARelay(t *testing.T) {
+	t.Parallel()
+	var b admin.StatusBody
+	text := `{"relays":[{"name":"a","table":"k.one","shards":[{"state":"running"}]},{"name":"a","table":"k.two","shards":[{"state":"running"}]},{"name":"b","table":"k.three"}]}`
+	if err := json.Unmarshal([]byte(text), &b); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	writeRelays(&out, &b)
+	if got := out.String(); strings.Count(got, "RELAY a") != 1 || strings.Count(got, "RELAY b") != 1 || strings.Count(got, "running") != 2 {
+		t.Errorf("the relays are\n%s", got)
+	}
+}
