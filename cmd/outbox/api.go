@@ -125,9 +125,11 @@ func statusHint(p *adminclient.Error, remote bool) string {
 	case p.Status == http.StatusNotFound && strings.Contains(p.Path, "/jobs/"):
 		return "outbox dlq jobs list prints the ids"
 	case p.Status == http.StatusNotFound && p.Hint != "":
-		return p.Hint
+		return strings.ReplaceAll(p.Hint, "?aggregate_id=", "--aggregate-id")
 	case p.Status == http.StatusNotFound && strings.Contains(p.Path, "/dead-letters/"):
 		return "outbox dlq list --status all prints the ids"
+	case p.Status == http.StatusNotFound && strings.HasPrefix(p.Path, "/v1/aggregates/"):
+		return "outbox events list prints the newest events with their aggregates"
 	case p.Status == http.StatusNotFound:
 		return "outbox dlq archive list prints the objects; they expire after retention.keep"
 	case p.Status == http.StatusPreconditionFailed:

@@ -2,12 +2,16 @@ package main
 
 import (
 	"bytes"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
+	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -44,4 +48,17 @@ func TestEvents_ListByPages(t *testing.T) {
 		t.Errorf("the table is %s", out)
 	}
 	b.execute(cli.ExitUsage, []string{"events", "list", "--limit", "-1"})
+	var errOut bytes.Buffer
+	if code := run([]string{"events", "get", outbox.NewID().String(), "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr}, io.Discard, &errOut); code != cli.ExitFailed || !strings.Contains(errOut.String(), "add --aggregate-id.") {
+		t.Errorf("an unknown event: exit status %d, %s", code, errOut.String())
+	}
+}
+
+// The hint of an unknown aggregate is that of no archive.
+func TestStatusHint_OfAnUnknownAggregate(t *testing.T) {
+	t.Parallel()
+	e := &adminclient.Error{Status: http.StatusNotFound, Type: httpapi.TypeNotFound, Path: "/v1/aggregates/nosuch"}
+	if hint := statusHint(e, false); !strings.Contains(hint, "outbox events list") {
+		t.Errorf("the hint is %q", hint)
+	}
 }
