@@ -22,7 +22,8 @@ type Lease struct {
 	Table, Name string
 	// Owner must be different in every process.
 	Owner string
-	// TTL is how long a lease lasts unless it is renewed: whole seconds, at least one.
+	// TTL is how long a lease lasts unless it is renewed: whole seconds, at least one, and three with
+	// Hold. The server ends it up to one second early.
 	TTL time.Duration
 	// Apply executes a conditional statement and returns whether it was applied.
 	Apply func(ctx context.Context, stmt string, args ...any) (bool, error)
@@ -52,10 +53,14 @@ func (l *Lease) Leave(ctx context.Context) error {
 	return nil
 }
 
-// Hold calls f if the lease can be taken, renews it while f runs, and cancels the
-// context of f when another process may have taken it. It returns the error of f; nil
-// if another process has the lease.
+// ErrLost means that a lease could not be renewed in time, so that another process may have it.
+var ErrLost = errors.New("it could not be renewed before it expired, and another process may have it")
+
+// Hold calls f if the lease can be taken, renews it while f runs, and cancels the context of f with
+// ErrLost before another process can have it, also while the database does not answer. It returns the
+// error of f; nil if another process has the lease.
 func (l *Lease) Hold(ctx context.Context, f func(context.Context) error) error {
+	taken := time.Now()
 	mine, err := l.Take(ctx)
 	if err != nil || !mine {
 		return err
@@ -66,24 +71,32 @@ func (l *Lease) Hold(ctx context.Context, f func(context.Context) error) error {
 		defer close(done)
 		t := time.NewTicker(l.TTL / 4)
 		defer t.Stop()
-		for last := time.Now(); ; {
+		lose := func() { cancel(fmt.Errorf("lease %s: %w", l.Name, ErrLost)) }
+		for renewed := taken; ; {
+			end := renewed.Add(l.TTL * 2 / 3)
 			select {
 			case <-work.Done():
 				return
+			case <-time.After(time.Until(end)):
+				lose()
+				return
 			case <-t.C:
 			}
-			mine, err := l.Take(work)
+			sent := time.Now()
+			asking, stop := context.WithDeadline(work, end)
+			mine, err := l.Take(asking)
+			stop()
 			switch {
 			case err == nil && mine:
-				last = time.Now()
-			case err == nil || time.Since(last) > l.TTL*3/4:
-				cancel(fmt.Errorf("another process may have taken lease %s", l.Name))
+				renewed = sent
+			case err == nil:
+				lose()
 				return
 			}
 		}
 	}()
 	err = f(work)
-	if cause := context.Cause(work); err != nil && cause != nil && ctx.Err() == nil {
+	if cause := context.Cause(work); err != nil && errors.Is(cause, ErrLost) {
 		err = errors.Join(cause, err)
 	}
 	cancel(nil)
