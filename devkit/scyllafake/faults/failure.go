@@ -27,6 +27,11 @@ type Failure struct {
 	// Unlogged is for timeouts of writes that are not executed: a logged batch then has
 	// the write type BATCH_LOG, since one with BATCH is executed later.
 	Unlogged bool
+	// Consistency is the level in the error; nil means the operation's, or that of the
+	// write type: ONE for BATCH_LOG, SERIAL for CAS. A conditional statement is unavailable
+	// at SERIAL: the node counts the replicas of its rounds first. For a write at ALL, the
+	// read for an image is at QUORUM.
+	Consistency *engine.Consistency
 	// Received and BlockFor are how many replicas responded and how many were required;
 	// for Unavailable, how many are alive and how many are required. BlockFor 0 means
 	// one more than Received.
@@ -71,12 +76,11 @@ func (f *Failure) error(op engine.Op, batchlog string) *cqlerr.Error {
 			e.WriteType = BatchLog
 		}
 	}
-	// The level is the operation's, or that of the write type: ONE for BATCH_LOG, SERIAL for
-	// CAS. A conditional statement is unavailable at SERIAL: the node counts the replicas of
-	// its rounds first. For a write at ALL, the read for an image is at QUORUM.
 	level := op.Consistency
 	keyspace, table := op.Keyspace, op.Table
 	switch {
+	case f.Consistency != nil:
+		level = *f.Consistency
 	case isWrite && e.WriteType == BatchLog:
 		level, keyspace, table = engine.One, "system", batchlog
 	case isWrite && e.WriteType == CAS, f.Code == cqlerr.Unavailable && op.Kind == engine.OpCAS:

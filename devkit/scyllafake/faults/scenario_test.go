@@ -90,8 +90,9 @@ func TestScenarios_ErrorsAsRecorded(t *testing.T) {
 
 func TestFailure_Messages(t *testing.T) {
 	t.Parallel()
+	two := engine.Two
 	for want, f := range map[string]*Failure{
-		"Cannot achieve consistency level for cl ONE. Requires 2, alive 1": {Code: cqlerr.Unavailable, Received: 1},
+		"Cannot achieve consistency level for cl TWO. Requires 2, alive 1": {Code: cqlerr.Unavailable, Received: 1, Consistency: &two},
 		"injected fault 1001": {Code: cqlerr.Overloaded},
 		"by the scenario":     {Code: cqlerr.Server, Message: "by the scenario"},
 	} {
