@@ -1,4 +1,4 @@
-// Package topiclist lists topics, and tells one that no broker knows from one that some do not know yet.
+// Package topiclist lists topics, and distinguishes one that no broker knows from one that some do not know yet.
 package topiclist
 
 import (
