@@ -438,6 +438,9 @@ func (a *Appender) readSince(ctx context.Context, of *Event, from int64, execute
 		iter := a.query(ctx, a.since, args...).Consistency(gocql.Consistency(attempt.Serial(a.cfg.LocalSerial))).Iter()
 		for sc := a.table.scanner(); iter.Scan(sc.Dest()...); {
 			e, err := sc.Event()
+			if row, ok := errors.AsType[*rowError](err); ok && a.hasPlace(row) {
+				e, err = row.Event, nil
+			}
 			bad = cmp.Or(bad, err)
 			found = append(found, e)
 		}
@@ -448,6 +451,13 @@ func (a *Appender) readSince(ctx context.Context, of *Event, from int64, execute
 	}
 	slices.SortFunc(found, func(a, b Event) int { return cmp.Compare(a.Sequence, b.Sequence) })
 	return found, nil
+}
+
+// hasPlace reports whether only headers or the time of delivery are wrong in a row. Its event, of
+// another writer, becomes a dead letter, but has its number: the next one continues behind it.
+func (a *Appender) hasPlace(row *rowError) bool {
+	columns := &a.table.layout.columns
+	return row.Column == columns[fieldHeaders].name || row.Column == columns[fieldDeliverAt].name
 }
 
 // Settle writes an event that the outbox contains once more, with the time of the database, so
