@@ -46,6 +46,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
+	"github.com/scylla-outbox/scylla-outbox/internal/topicreader"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/deadletter"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/position"
@@ -237,10 +238,10 @@ type part struct {
 
 // partition is the part of a slice in a partition, and which of its offsets are settled.
 type partition struct {
-	next, end, committed int64
-	settled              position.Set // at and after committed
-	stored               map[int64]bool
-	origin               position.Origin
+	committed int64
+	settled   position.Set // at and after committed
+	stored    map[int64]bool
+	origin    position.Origin
 }
 
 // isSettled reports whether the message of an offset is settled.
@@ -269,12 +270,13 @@ func find(ctx context.Context, c Config, name string, slice jobs.Slice, o option
 		}
 	}
 	plan := &Plan{Redelivery: jobs.Redelivery{Subscription: name, Slice: slice}, Partitions: []PartitionPlan{}, Sample: []Sample{}, Paused: resource.Paused}
-	if err := r.bounds(ctx); err != nil {
+	spans, err := r.listSpans(ctx)
+	if err != nil {
 		return nil, nil, fmt.Errorf("redeliver messages of subscription %q: %w", name, err)
 	}
 	reading, cancel := context.WithTimeoutCause(ctx, o.time, errTime)
 	defer cancel()
-	err = r.scan(reading, func(rec *kgo.Record) error {
+	err = r.scan(reading, spans, func(rec *kgo.Record) error {
 		if plan.Records++; plan.Records > o.records {
 			return &jobs.SliceError{Field: "since", Problem: fmt.Sprintf("there are more than %d records to read: name a later time, or a topic", o.records)}
 		}
@@ -422,17 +424,14 @@ func (r *Redelivery) deadLetterPlace(m *message) deadletter.Place {
 // the slice has them.
 func (r *Redelivery) Write(ctx context.Context, plan *Plan, by dlq.Actor) (ids []gocql.UUID, err error) {
 	todo := make(map[place]*message, len(plan.found))
-	for _, p := range r.parts {
-		p.next = p.end
-	}
+	spans := make(topicreader.Spans)
 	for _, of := range plan.Partitions {
-		p := r.parts[part{of.Topic, of.Partition}]
-		p.next, p.end = of.First, of.Last+1
+		spans.Add(of.Topic, of.Partition, topicreader.Span{From: of.First, End: of.Last + 1})
 	}
 	for i := range plan.found {
 		todo[plan.found[i].place] = &plan.found[i]
 	}
-	err = r.scan(ctx, func(rec *kgo.Record) error {
+	err = r.scan(ctx, spans, func(rec *kgo.Record) error {
 		m := todo[place{rec.Topic, rec.Partition, rec.Offset}]
 		if m == nil {
 			return nil
@@ -489,17 +488,17 @@ func (r *Redelivery) selects(ctx context.Context, rec *kgo.Record, plan *Plan) (
 	return message{place: place{rec.Topic, rec.Partition, rec.Offset}, key: string(rec.Key), event: e.ID, kind: e.Type, at: rec.Timestamp.UTC()}, true, nil
 }
 
-// bounds reads the offsets of the slice, and then what of them is settled.
-func (r *Redelivery) bounds(ctx context.Context) error {
+// listSpans returns the spans of the slice, and then reads which of their messages are settled.
+func (r *Redelivery) listSpans(ctx context.Context) (topicreader.Spans, error) {
 	client, err := r.Kafka()
 	if err != nil {
-		return fmt.Errorf("%w: %w", jobs.ErrTopics, err)
+		return nil, fmt.Errorf("%w: %w", jobs.ErrTopics, err)
 	}
 	defer client.Close()
 	adm := kadm.NewClient(client)
 	all, err := adm.ListTopics(ctx)
 	if err != nil {
-		return fmt.Errorf("%w: %w", jobs.ErrTopics, err)
+		return nil, fmt.Errorf("%w: %w", jobs.ErrTopics, err)
 	}
 	topics := make(map[string][16]byte)
 	for _, t := range all {
@@ -509,132 +508,71 @@ func (r *Redelivery) bounds(ctx context.Context) error {
 	}
 	if len(topics) == 0 {
 		if r.slice.Topic != "" {
-			return &jobs.SliceError{Field: "topic", Problem: fmt.Sprintf("%q is none of the subscription, or does not exist: its topics are %s", r.slice.Topic, strings.Join(r.resource.Topics, ", "))}
+			return nil, &jobs.SliceError{Field: "topic", Problem: fmt.Sprintf("%q is none of the subscription, or does not exist: its topics are %s", r.slice.Topic, strings.Join(r.resource.Topics, ", "))}
 		}
-		return &jobs.SliceError{Field: "topic", Problem: "no topic of the subscription exists"}
+		return nil, &jobs.SliceError{Field: "topic", Problem: "no topic of the subscription exists"}
 	}
 	names := slices.Sorted(maps.Keys(topics))
-	ends, err1 := adm.ListCommittedOffsets(ctx, names...)
-	starts, err2 := adm.ListStartOffsets(ctx, names...)
-	if !r.slice.Since.IsZero() {
-		starts, err2 = adm.ListOffsetsAfterMilli(ctx, r.slice.Since.UnixMilli(), names...)
+	spans, err1 := topicreader.List(ctx, client, r.slice.Since, names...)
+	positions, err2 := adm.FetchOffsets(ctx, r.resource.Incarnation())
+	if errors.Is(err2, kerr.GroupIDNotFound) {
+		err2 = nil // no instance has run it yet
 	}
-	positions, err3 := adm.FetchOffsets(ctx, r.resource.Incarnation())
-	if errors.Is(err3, kerr.GroupIDNotFound) {
-		err3 = nil // no instance has run it yet
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, fmt.Errorf("%w: %w", jobs.ErrTopics, err)
 	}
-	if err := errors.Join(err1, err2, err3, ends.Error(), starts.Error()); err != nil {
-		return fmt.Errorf("%w: %w", jobs.ErrTopics, err)
-	}
-	for _, end := range ends.Offsets().Sorted() {
-		first, _ := starts.Lookup(end.Topic, end.Partition)
-		p := &partition{next: first.Offset, end: end.At, stored: make(map[int64]bool)}
-		if o, ok := positions.Lookup(end.Topic, end.Partition); ok {
-			if o.Err != nil {
-				return fmt.Errorf("%w: the position of %s/%d: %w", jobs.ErrTopics, end.Topic, end.Partition, o.Err)
+	for topic, partitions := range spans {
+		for number, span := range partitions {
+			if span.From >= span.End {
+				continue
 			}
-			settled, of, err := position.Decode(o.At, o.Metadata)
+			p := &partition{stored: make(map[int64]bool)}
+			if o, ok := positions.Lookup(topic, number); ok {
+				if o.Err != nil {
+					return nil, fmt.Errorf("%w: the position of %s/%d: %w", jobs.ErrTopics, topic, number, o.Err)
+				}
+				settled, of, err := position.Decode(o.At, o.Metadata)
+				if err != nil {
+					return nil, fmt.Errorf("the position of %s/%d: %w", topic, number, err)
+				}
+				if of.TopicID == topics[topic] { // else it is of a deleted topic, and nothing is delivered
+					p.committed, p.settled, p.origin = o.At, settled, of
+				}
+			}
+			rows, err := r.Store.Messages(ctx, store.Partition{Subscription: r.resource.Incarnation(), Topic: topic, Number: number})
 			if err != nil {
-				return fmt.Errorf("the position of %s/%d: %w", end.Topic, end.Partition, err)
+				return nil, err
 			}
-			if of.TopicID == topics[end.Topic] { // else it is of a deleted topic, and nothing is delivered
-				p.committed, p.settled, p.origin = o.At, settled, of
+			for i := range rows {
+				p.stored[rows[i].Offset] = true
 			}
+			r.parts[part{topic, number}] = p
 		}
-		if p.next >= p.end {
-			continue
-		}
-		rows, err := r.Store.Messages(ctx, store.Partition{Subscription: r.resource.Incarnation(), Topic: end.Topic, Number: end.Partition})
-		if err != nil {
-			return err
-		}
-		for i := range rows {
-			p.stored[rows[i].Offset] = true
-		}
-		r.parts[part{end.Topic, end.Partition}] = p
 	}
-	return nil
+	return spans, nil
 }
 
-// scan calls each with the committed records of the partitions from next to end. It fails without
-// progress: retention can remove the rest of a partition after its end was read.
-func (r *Redelivery) scan(ctx context.Context, each func(*kgo.Record) error) error {
-	from := make(map[string]map[int32]kgo.Offset)
-	next, left := make(map[part]int64), 0
-	for at, p := range r.parts {
-		next[at] = p.next
-		if p.next >= p.end {
-			continue
-		}
-		left++
-		if from[at.topic] == nil {
-			from[at.topic] = make(map[int32]kgo.Offset)
-		}
-		from[at.topic][at.number] = kgo.NewOffset().At(p.next)
-	}
-	if left == 0 {
-		return nil
-	}
-	client, err := r.Kafka(kgo.ConsumePartitions(from), kgo.KeepControlRecords(), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+// scan calls each with the committed records of spans. It fails without progress, and if retention
+// removes records after their offsets were listed.
+func (r *Redelivery) scan(ctx context.Context, spans topicreader.Spans, each func(*kgo.Record) error) error {
+	client, err := r.Kafka()
 	if err != nil {
 		return fmt.Errorf("%w: %w", jobs.ErrTopics, err)
 	}
 	defer client.Close()
-	for progress := time.Now(); left > 0; {
-		polling, cancel := context.WithDeadline(ctx, progress.Add(r.stall))
-		fetches := client.PollFetches(polling)
-		stalled := polling.Err() != nil
-		cancel()
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		for _, e := range fetches.Errors() {
-			if !stalled || !errors.Is(e.Err, context.DeadlineExceeded) {
-				return fmt.Errorf("%w: %s/%d: %w", jobs.ErrTopics, e.Topic, e.Partition, e.Err)
-			}
-		}
-		advanced := false // in a partition that is not at its end
-		fetches.EachPartition(func(f kgo.FetchTopicPartition) {
-			if len(f.Records) == 0 { // also that of the deadline, of no topic
-				return
-			}
-			at := part{f.Topic, f.Partition}
-			end := r.parts[at].end
-			for _, rec := range f.Records {
-				if rec.Offset >= end || err != nil {
-					break
-				}
-				if !rec.Attrs.IsControl() {
-					err = each(rec)
-				}
-			}
-			if next[at] < end {
-				advanced = true
-				if next[at] = f.Records[len(f.Records)-1].Offset + 1; next[at] >= end {
-					left--
-				}
-			}
-		})
+	reader := topicreader.Reader{Client: client, Stall: r.stall}
+	for batch, err := range reader.Read(ctx, spans) {
 		switch {
-		case err != nil:
+		case err != nil && ctx.Err() != nil:
 			return err
-		case advanced:
-			progress = time.Now()
-		case stalled:
-			return fmt.Errorf("%w: no progress for %s in reading %s, such as since their records were deleted; repeated, it reads what there is now", jobs.ErrTopics, r.stall, r.unread(next))
+		case err != nil:
+			return fmt.Errorf("%w: %w; repeated, a redelivery reads what there is now", jobs.ErrTopics, err)
+		}
+		for _, rec := range batch.Records {
+			if err := each(rec); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
-}
-
-// unread names the partitions that are not read up to their end.
-func (r *Redelivery) unread(next map[part]int64) string {
-	var out []string
-	for at, p := range r.parts {
-		if next[at] < p.end {
-			out = append(out, fmt.Sprintf("%s/%d from offset %d to %d", at.topic, at.number, next[at], p.end))
-		}
-	}
-	slices.Sort(out)
-	return strings.Join(out, ", ")
 }
