@@ -38,13 +38,19 @@ type kafka struct {
 	slow     func() time.Duration   // delay of the next produce request; nil for none
 	waiting  int                    // number of delayed produce requests
 	refuses  bool                   // produce requests were answered with errors at some time
-	late     []lateRequest          // produce requests that were executed after their client had given them up
+	delayed  []delayedRequest       // produce requests
 	created  []string               // topics that may have been created and of which the tap does not know
 	executed func(created []string) // called at the time of each produce request, with the topics created before it
 }
 
-// lateRequest is a produce request that was executed when its client waited for it no more.
-type lateRequest struct{ received, executed time.Time }
+// delayedRequest is a produce request that the broker executed later than it received it.
+type delayedRequest struct{ received, executed time.Time }
+
+// wrote reports whether the request may have written a record of that time, which was written up to
+// a second before.
+func (d delayedRequest) wrote(at time.Time) bool {
+	return !at.Before(d.executed) && at.Sub(d.executed) < time.Second
+}
 
 // givenUpAfter is the time for which a client waits for the answer to a produce request.
 const givenUpAfter = 20 * time.Second
@@ -111,8 +117,8 @@ func (k *kafka) before(req kmsg.Request) {
 			k.created = append(k.created, t.Topic)
 		}
 	}
-	if now := time.Now(); publishes && now.Sub(received) >= givenUpAfter {
-		k.late = append(k.late, lateRequest{received, now})
+	if now := time.Now(); publishes && now.After(received) {
+		k.delayed = append(k.delayed, delayedRequest{received, now})
 	}
 	if publishes {
 		go k.executed(k.created)

@@ -45,3 +45,40 @@ func TestScan_EndsWithItsMillisecond(t *testing.T) {
 		}
 	}
 }
+
+// A relay that started again in its process publishes without a right to read what the one before
+// it had sent, also if the broker executes that request only afterwards. It repeats an event once.
+func TestDuplicates_OfRestartsWhileRequestsAreHeldBack(t *testing.T) {
+	at := func(seconds int) time.Time { return time.Unix(0, 0).Add(time.Duration(seconds) * time.Second) }
+	for _, tt := range []struct {
+		name     string
+		restart  int
+		records  []int
+		received int // the request of the first record
+		want     int
+	}{
+		{"after the record", 30, []int{20, 40}, 20, 0},
+		{"before its request", 10, []int{20, 40}, 20, 1},
+		{"while its request was held back", 18, []int{20, 40}, 15, 0},
+		{"before a request that was held back", 14, []int{20, 40}, 15, 1},
+		{"one for two duplicates", 18, []int{20, 40, 50}, 15, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := &world{t: t, kafka: &kafka{}, relays: make([]*process, 1)}
+			w.restarts.at = []time.Time{at(tt.restart)}
+			if tt.received < tt.records[0] {
+				w.kafka.delayed = []delayedRequest{{at(tt.received), at(tt.records[0])}}
+			}
+			var all []record
+			for i, s := range tt.records {
+				all = append(all, record{producer: int64(i), at: at(s)})
+			}
+			if got := w.unexplained(&evidence{}, all, nil, false); len(got) != tt.want {
+				t.Errorf("%q, want %d", got, tt.want)
+			}
+			if got := w.unexplained(&evidence{}, all, nil, true); len(got) != len(all)-1 {
+				t.Errorf("of a relay that reads its topics: %q, want %d", got, len(all)-1)
+			}
+		})
+	}
+}

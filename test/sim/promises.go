@@ -269,58 +269,79 @@ func (w *world) checkDuplicates(e *evidence) {
 	}
 	covered := e.lastCovered()
 	readsBack := w.settings.relay.ReadBackMargin >= 0 && !w.kafka.unread && !w.forgot.Load() && !slices.ContainsFunc(w.relays, func(p *process) bool { return p.stranded })
-	for id, all := range copies {
+	for _, all := range copies {
 		all = repeated(all)
 		if w.ofContradiction(&all[0].Event) {
 			continue
 		}
 		w.seen.duplicates += len(all) - 1
-		saved, ok := covered[id]
-		_, dead := e.deadLetters[id] // a relay may have replayed it as it ended
-		for i, r := range all[1:] {
-			again := w.after(all[0].at) + " and again at " + w.after(r.at)
-			if w.kafka.wroteLate(all[i].at, r.at) {
-				w.seen.late++
-				continue
-			}
-			if readsBack {
-				w.t.Errorf("event %s was published at %s", id, again)
-				continue
-			}
-			if slices.ContainsFunc(all[:i+1], func(o record) bool { return o.producer == r.producer }) {
-				w.t.Errorf("event %s was published by one relay at %s", id, again)
-			}
-			// The broker may execute the relay's requests later.
-			ends := 0
-			for _, p := range w.relays[:len(w.relays)-1] {
-				recent := p.config.Tail != relay.TailOff && p.ended.Sub(all[i].at) <= p.config.ConfidenceWindow+time.Minute+30*time.Second
-				if p.ended.Before(r.at) && (!ok || dead || recent || !saved.Before(p.ended) || e.scanned(id, p.ended, r.at)) {
-					ends++
-				}
-			}
-			// A relay that fell behind the log's TTL, or whose partition was stalled, has
-			// started again in its process.
-			for _, at := range w.restarts.at {
-				if at.After(all[0].at) && at.Before(r.at) {
-					ends++
-				}
-			}
-			if ends < i+1 {
-				w.t.Errorf("event %s was published at %s, not explained by the ends of relays", id, again)
-			}
+		for _, wrong := range w.unexplained(e, all, covered, readsBack) {
+			w.t.Error(wrong)
 		}
 	}
+}
+
+// unexplained says which records of an event nothing explains.
+func (w *world) unexplained(e *evidence, all []record, covered map[gocql.UUID]time.Time, readsBack bool) (wrong []string) {
+	id := all[0].ID.UUID()
+	saved, ok := covered[id]
+	_, dead := e.deadLetters[id]          // a relay may have replayed it as it ended
+	sent := w.kafka.receivedAt(all[0].at) // a relay may have ended before the broker executed its request
+	for i, r := range all[1:] {
+		again := fmt.Sprintf("event %s was published at %s and again at %s", id, w.after(all[0].at), w.after(r.at))
+		if w.kafka.wroteLate(all[i].at, r.at) {
+			w.seen.late++
+			continue
+		}
+		if readsBack {
+			wrong = append(wrong, again)
+			continue
+		}
+		if slices.ContainsFunc(all[:i+1], func(o record) bool { return o.producer == r.producer }) {
+			wrong = append(wrong, again+" by one relay")
+		}
+		// The broker may execute the relay's requests later.
+		ends := 0
+		for _, p := range w.relays[:len(w.relays)-1] {
+			recent := p.config.Tail != relay.TailOff && p.ended.Sub(all[i].at) <= p.config.ConfidenceWindow+time.Minute+30*time.Second
+			if p.ended.Before(r.at) && (!ok || dead || recent || !saved.Before(p.ended) || e.scanned(id, p.ended, r.at)) {
+				ends++
+			}
+		}
+		// A relay that fell behind the log's TTL, or whose partition was stalled, has
+		// started again in its process.
+		for _, at := range w.restarts.at {
+			if at.After(sent) && at.Before(r.at) {
+				ends++
+			}
+		}
+		if ends < i+1 {
+			wrong = append(wrong, again+", not explained by the ends of relays")
+		}
+	}
+	return wrong
 }
 
 // wroteLate reports whether one of two records of an event was written by a request that its
 // client had given up, and the other one while that request was held back or after it, in a
 // simulation with errors that prove nothing.
 func (k *kafka) wroteLate(first, second time.Time) bool {
-	const observed = time.Second // a record was written up to this long before its time here
-	return k.refuses && slices.ContainsFunc(k.late, func(l lateRequest) bool {
-		at := func(t time.Time) bool { return !t.Before(l.executed) && t.Sub(l.executed) < observed }
-		return at(second) && !first.Before(l.received) || at(first) && !second.Before(l.executed)
+	return k.refuses && slices.ContainsFunc(k.delayed, func(d delayedRequest) bool {
+		return d.executed.Sub(d.received) >= givenUpAfter &&
+			(d.wrote(second) && !first.Before(d.received) || d.wrote(first) && !second.Before(d.executed))
 	})
+}
+
+// receivedAt returns when the broker received the request that wrote a record: the first of those
+// that it delayed and that may have written it.
+func (k *kafka) receivedAt(written time.Time) time.Time {
+	at := written
+	for _, d := range k.delayed {
+		if d.wrote(written) && d.received.Before(at) {
+			at = d.received
+		}
+	}
+	return at
 }
 
 // repeated returns the records of an event without those that were deleted before the next one.
