@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -95,30 +94,25 @@ func (t Table) statement(e Event, condition string) (stmt string, args []any, er
 	if err != nil {
 		return "", nil, err
 	}
-	var columns, marks []string
-	for i, f := range t.layout.written {
-		if all[i] == gocql.UnsetValue {
-			continue
+	var names []string
+	for i, c := range t.layout.inserts {
+		if all[i] != gocql.UnsetValue {
+			names, args = append(names, c.name), append(args, c.plain(all[i]))
 		}
-		columns, marks = append(columns, quote(t.layout.columns[f].name)), append(marks, "?")
-		args = append(args, plainValue(all[i], f, &e))
 	}
-	return "INSERT INTO " + t.String() + " (" + strings.Join(columns, ", ") + ") VALUES (" + strings.Join(marks, ", ") + ")" + condition + t.using(), args, nil
+	return t.insertInto(names, condition), args, nil
 }
 
-// plainValue returns an argument in a type that every driver knows.
-func plainValue(v any, f field, e *Event) any {
+// plain returns an argument in a type that every driver knows.
+func (c *insertColumn) plain(v any) any {
 	switch v := v.(type) {
 	case gocql.UUID:
 		return [16]byte(v)
 	case headerMap:
-		return e.Headers
+		return map[string]string(v)
 	case int64:
-		switch f {
-		case fieldCreatedAt:
-			return e.CreatedAt.UTC().Truncate(time.Millisecond)
-		case fieldDeliverAt:
-			return e.DeliverAt.UTC().Truncate(time.Millisecond)
+		if c.typ == typeTimestamp {
+			return time.UnixMilli(v).UTC()
 		}
 	}
 	return v

@@ -20,9 +20,9 @@ type layout struct {
 	fields  []field // fields with a column, in their order
 	list    string  // all columns that are read, as a statement names them
 	written []field // fields that an INSERT sets: each column once
-	inserts string  // their columns
-	marker  field   // set by every write that adds an event
-	mark    string  // column whose write time is that of the event
+	inserts []insertColumn
+	marker  field  // set by every write that adds an event
+	mark    string // column whose write time is that of the event
 	// partition are the columns of the partition key.
 	partition []string
 	// unmapped is a column of the key that no field has; rows cannot be written then.
@@ -65,6 +65,13 @@ func (c column) quoteNames() string {
 	return strings.Join(names, ", ")
 }
 
+// insertColumn is a column that an INSERT sets.
+type insertColumn struct {
+	name  string // as CQL writes it
+	field field
+	typ   columnType
+}
+
 // defaultLayout is that of outbox_messages.
 var defaultLayout = func() *layout {
 	l := new(layout)
@@ -79,18 +86,20 @@ var defaultLayout = func() *layout {
 
 // prepare computes the derived fields from the columns.
 func (l *layout) prepare() {
-	var names, once []string
+	var names []string
 	for f, c := range l.columns {
 		if c.name == "" {
 			continue
 		}
 		name := c.quoteNames()
 		if l.fields = append(l.fields, field(f)); !slices.Contains(names, name) {
-			l.written, once = append(l.written, field(f)), append(once, name)
+			l.written = append(l.written, field(f))
+			for _, p := range c.each() {
+				l.inserts = append(l.inserts, insertColumn{quote(p.name), field(f), p.typ})
+			}
 		}
 		names = append(names, name)
 	}
-	l.inserts = strings.Join(once, ", ")
 	for _, h := range l.headers {
 		if h.field == fieldCount {
 			names = append(names, quote(h.column.name))

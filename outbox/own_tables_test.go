@@ -1,7 +1,10 @@
 package outbox
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -231,4 +234,103 @@ func TestMapping_NamesAllProblems(t *testing.T) {
 	if _, err := (Mapping{Preset: PresetDebezium, Columns: map[string]string{"aggregate_id": "tenant,aggregateid"}}).Table("shop", "box", debezium("tenant text is "+KindPartitionKey)); err != nil {
 		t.Errorf("with the tenant in the aggregate: %v", err)
 	}
+}
+
+// Insert sets what Append sets, whatever the columns: several of an aggregate, times that are
+// numbers or texts, and fields of one column. Its values are of standard types, and fit the columns.
+func TestTable_InsertIntoOwnTables(t *testing.T) {
+	t.Parallel()
+	timed := IDFromUUID(gocql.UUIDFromTime(time.UnixMilli(1_700_000_000_000)))
+	uuids := columns("tenant uuid is "+KindPartitionKey, "id timeuuid is "+KindPartitionKey, "seq bigint is "+KindClustering,
+		"event_id int", "event_type text", "payload blob", "created_at text", "deliver_at bigint", "content_type text", "headers map<text, text>")
+	for name, of := range map[string]struct {
+		mapping   Mapping
+		columns   []Column
+		id        ID
+		aggregate string
+	}{
+		"debezium":    {Mapping{Preset: PresetDebezium, Columns: map[string]string{"created_at": "id"}}, debezium(), timed, "order-42"},
+		"numbers":     {numbersMapping, numbers(), IDFromInt(-7), "42"},
+		"a tenant":    {shopMapping, shop(), testID, "acme:42"},
+		"two UUIDs":   {Mapping{Columns: map[string]string{"aggregate_id": "tenant, id"}, AggregateType: "order"}, uuids, IDFromInt(3), testID.String() + ":" + timed.String()},
+		"the default": {Mapping{}, nil, testID, "order-42"},
+	} {
+		table, err := DefaultTable, error(nil)
+		if of.columns != nil {
+			table, err = of.mapping.Table("shop", "box", of.columns)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, changed := range []func(*Event){
+			func(*Event) {},
+			func(e *Event) { e.Payload = nil },
+			func(e *Event) {
+				if table.layout.columns[fieldHeaders].name != "" {
+					e.Headers = map[string]string{"a": "b"}
+				}
+				if table.layout.columns[fieldDeliverAt].name != "" {
+					e.DeliverAt = e.CreatedAt.Add(time.Second)
+				}
+			},
+		} {
+			e := Event{ID: of.id, AggregateID: IDFromText(of.aggregate), AggregateType: cmp.Or(of.mapping.AggregateType, "order"), Type: "Placed", Payload: []byte(`{}`), CreatedAt: time.Now()}
+			if table.Numbered() {
+				e.Sequence = 7
+			}
+			changed(&e)
+			b := &gocql.Batch{}
+			if err := table.Append(b, e); err != nil {
+				t.Fatal(err)
+			}
+			stmt, args, err := table.Insert(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, want := stored(t, table, stmt, args), stored(t, table, b.Entries[0].Stmt, b.Entries[0].Args)
+			if !maps.EqualFunc(got, want, bytes.Equal) {
+				t.Errorf("%s: Insert stores %q, Append %q", name, got, want)
+			}
+			for _, v := range args {
+				switch v.(type) {
+				case [16]byte, string, int64, []byte, time.Time, map[string]string:
+				default:
+					t.Errorf("%s: %s has an argument of type %T", name, stmt, v)
+				}
+			}
+		}
+	}
+}
+
+// stored returns the value of each column that an INSERT sets.
+func stored(t *testing.T, table Table, stmt string, args []any) map[string][]byte {
+	t.Helper()
+	list, ok := strings.CutPrefix(stmt, "INSERT INTO "+table.String()+" (")
+	list, values, closed := strings.Cut(list, ") VALUES (")
+	names := strings.Split(list, ", ")
+	if !ok || !closed || len(names) != len(args) || strings.Count(values, "?") != len(args) {
+		t.Fatalf("%s has %d arguments", stmt, len(args))
+	}
+	types := make(map[string]columnType)
+	for _, c := range table.layout.columns {
+		for _, p := range c.each() {
+			types[quote(p.name)] = p.typ
+		}
+	}
+	out := make(map[string][]byte)
+	for i, name := range names {
+		typ, ok := types[name]
+		if !ok {
+			t.Fatalf("%s: no field has the column %s", stmt, name)
+		}
+		if args[i] == gocql.UnsetValue {
+			continue
+		}
+		data, err := gocql.Marshal(cqlType(t, typ), args[i])
+		if err != nil {
+			t.Fatalf("%s: argument %d: %v", stmt, i+1, err)
+		}
+		out[name] = data
+	}
+	return out
 }

@@ -92,10 +92,12 @@ func (t Table) prepare() Table {
 	if l == nil {
 		return t
 	}
-	t.insert = "INSERT INTO " + t.String() + " (" + l.inserts + ") VALUES (" + strings.Repeat("?, ", strings.Count(l.inserts, ", ")) + "?)"
-	t.insertIfNotExists = t.insert + " IF NOT EXISTS"
-	t.insert += t.using()
-	t.insertIfNotExists += t.using()
+	names := make([]string, len(l.inserts))
+	for i, c := range l.inserts {
+		names[i] = c.name
+	}
+	t.insert = t.insertInto(names, "")
+	t.insertIfNotExists = t.insertInto(names, " IF NOT EXISTS")
 	if l.hasNumbers() {
 		seq := quote(l.columns[fieldSequence].name)
 		rows := "SELECT writetime(" + quote(l.mark) + "), " + l.list + " FROM " + t.String() + " WHERE "
@@ -103,6 +105,12 @@ func (t Table) prepare() Table {
 		t.byToken = rows + t.ring()
 	}
 	return t
+}
+
+// insertInto returns an INSERT of columns.
+func (t Table) insertInto(names []string, condition string) string {
+	marks := strings.TrimSuffix(strings.Repeat("?, ", len(names)), ", ")
+	return "INSERT INTO " + t.String() + " (" + strings.Join(names, ", ") + ") VALUES (" + marks + ")" + condition + t.using()
 }
 
 // ring returns the condition on the tokens of partitions.

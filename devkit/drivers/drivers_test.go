@@ -109,6 +109,7 @@ func insertsEvents(t *testing.T, own *gocql.Session, by driver) {
 			t.Fatalf("%s: applied %t, %v, want %t", stmt, applied, err, want)
 		}
 	}
+	insertsIntoOwnTable(t, own, by)
 	a, err := outbox.NewAppender(t.Context(), own, outbox.DefaultTable, outbox.AppenderConfig{})
 	if err != nil {
 		t.Fatal(err)
@@ -122,6 +123,59 @@ func insertsEvents(t *testing.T, own *gocql.Session, by driver) {
 		if g.ID != want.ID || g.AggregateID != account || g.Sequence != want.Sequence || g.Type != want.Type || !bytes.Equal(g.Payload, want.Payload) || (g.Payload == nil) != (want.Payload == nil) ||
 			!maps.Equal(g.Headers, want.Headers) || !g.CreatedAt.Equal(at) || !g.DeliverAt.Equal(want.DeliverAt) {
 			t.Errorf("event %d is %+v, want %+v", i+1, g, want)
+		}
+	}
+}
+
+// insertsIntoOwnTable does so in a table whose columns have other types and names, and which has two
+// for an aggregate.
+func insertsIntoOwnTable(t *testing.T, own *gocql.Session, by driver) {
+	t.Helper()
+	if err := own.Query(`CREATE TABLE parcels (tenant text, "orderId" bigint, n int, id timeuuid, kind text, body text, meta text, at bigint, due text, PRIMARY KEY ((tenant, "orderId"), n))`).Exec(); err != nil {
+		t.Fatal(err)
+	}
+	columns, err := outbox.ReadColumns(t.Context(), own, schema.DefaultKeyspace, "parcels")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := outbox.Mapping{AggregateType: "parcel", Columns: map[string]string{
+		"aggregate_id": "tenant, orderId", "seq": "n", "event_id": "id", "event_type": "kind", "payload": "body", "headers": "meta", "created_at": "at", "deliver_at": "due",
+	}}.Table(schema.DefaultKeyspace, "parcels", columns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC)
+	event := outbox.Event{
+		ID: outbox.IDFromUUID(gocql.TimeUUID()), AggregateID: outbox.IDFromText("acme:42"), Sequence: 1, AggregateType: "parcel", Type: "Sent",
+		Payload: []byte(`{}`), Headers: map[string]string{"a": "b"}, CreatedAt: at, DeliverAt: at,
+	}
+	for _, insert := range []func(outbox.Event) (string, []any, error){table.Insert, table.InsertIfNotExists} {
+		stmt, args, err := insert(event)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event.Sequence == 1 {
+			err = by.batch(call{stmt, args})
+		} else {
+			_, err = by.conditionally(call{stmt, args})
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", stmt, err)
+		}
+		event.ID, event.Sequence = outbox.IDFromUUID(gocql.TimeUUID()), 2
+	}
+	a, err := outbox.NewAppender(t.Context(), own, table, outbox.AppenderConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := a.Since(t.Context(), &event, 1)
+	if err != nil || len(got) != 2 {
+		t.Fatalf("the outbox has %v, %v, want two events", got, err)
+	}
+	for i, g := range got {
+		if g.AggregateID != event.AggregateID || g.Sequence != int64(i+1) || g.Type != event.Type || !bytes.Equal(g.Payload, event.Payload) ||
+			!maps.Equal(g.Headers, event.Headers) || !g.CreatedAt.Equal(at) || !g.DeliverAt.Equal(at) {
+			t.Errorf("event %d is %+v, want %+v", i+1, g, event)
 		}
 	}
 }
