@@ -164,7 +164,7 @@ func TestTable_ConditionsNeedAKeyThatEndsWithTheNumber(t *testing.T) {
 	t.Parallel()
 	table, err := Mapping{AggregateType: "order"}.Table("", "events", columns(
 		"aggregate_id text is "+KindPartitionKey, "seq bigint is "+KindClustering, "event_id uuid is "+KindClustering,
-		"event_type text", "payload blob",
+		"event_type text", "payload blob", "headers map<text, text>",
 	))
 	if err != nil {
 		t.Fatal(err)

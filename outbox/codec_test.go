@@ -509,7 +509,7 @@ func TestEvent_AggregateIDs(t *testing.T) {
 		}
 	}
 	e := testEvent()
-	e.AggregateID = IDFromText(upper)
+	e.AggregateID, e.Headers = IDFromText(upper), nil
 	if err := own.Validate(&e); err != nil {
 		t.Errorf("a table with columns of its own has the ids of its owner: %v", err)
 	}

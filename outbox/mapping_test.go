@@ -297,9 +297,18 @@ func TestTable_AppendNamesWhatDoesNotFit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	typed, err := Mapping{Preset: PresetDebezium, Columns: map[string]string{"event_type": NoColumn}, Type: "b"}.Table("shop", "box", debezium())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tenants, err := Mapping{Preset: PresetDebezium, Columns: map[string]string{"headers": "meta"}, RecordHeaders: map[string]string{"tenant": "tenant", "kind": "type"}}.
+		Table("shop", "box", debezium("meta text", "tenant text"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	good := Event{ID: IDFromUUID(gocql.TimeUUID()), AggregateID: IDFromText("42"), AggregateType: "a", Type: "b", CreatedAt: time.Now()}
 	numbered := good
-	numbered.Sequence, numbered.ID = 1, IDFromInt(1)
+	numbered.Sequence, numbered.ID, numbered.AggregateType = 1, IDFromInt(1), "customer"
 	for _, tt := range []struct {
 		name   string
 		table  Table
@@ -317,6 +326,15 @@ func TestTable_AppendNamesWhatDoesNotFit(t *testing.T) {
 		{"a UUID for a number", num, numbered, func(e *Event) { e.AggregateID = testAggregate }, "column customer is a bigint"},
 		{"text for a UUID", deb, good, func(e *Event) { e.ID = IDFromText("x") }, "column id is a timeuuid"},
 		{"a random UUID for a timeuuid", deb, good, func(e *Event) { e.ID = testID }, "column id is a timeuuid"},
+		{"headers without a column", deb, good, func(e *Event) { e.Headers = map[string]string{"traceparent": "x"} }, "the table has no column for headers"},
+		{"no headers without a column", deb, good, func(e *Event) { e.Headers = map[string]string{} }, ""},
+		{"a delivery time without a column", deb, good, func(e *Event) { e.DeliverAt = e.CreatedAt }, "DeliverAt is set: leave it zero: the table has no column for it"},
+		{"a content type without a column", deb, good, func(e *Event) { e.ContentType = "text/plain" }, `set it to "application/json": the table has no column for it`},
+		{"the content type of a table without a column", deb, good, func(e *Event) { e.ContentType = DefaultContentType }, ""},
+		{"another type of aggregate than the table's", num, numbered, func(e *Event) { e.AggregateType = "order" }, `AggregateType is "order": set it to "customer"`},
+		{"another type than the table's", typed, good, func(e *Event) { e.Type = "a" }, `Type is "a": set it to "b"`},
+		{"the header of a column", tenants, good, func(e *Event) { e.Headers = map[string]string{"tenant": "acme", "kind": "b"} }, `Headers["tenant"] is that of column tenant`},
+		{"the header of a field", tenants, good, func(e *Event) { e.Headers = map[string]string{"kind": "b"} }, ""},
 		{"a key of no field", day, good, func(*Event) {}, "column day is part of the primary key"},
 	} {
 		e := tt.event

@@ -129,9 +129,41 @@ func (t Table) validate(e *Event, bad *InvalidEventError) {
 	for k, v := range e.Headers {
 		bad.checkHeader(k, v, len(e.Payload) > 0)
 	}
+	t.columnLayout().validateKept(e, bad)
 	if size := e.Bytes(); size > MaxEventBytes {
 		bad.add("Payload", fmt.Sprintf("has %d bytes with its headers; the maximum is %d", size, MaxEventBytes),
 			"move the payload to a store with MovePayload")
+	}
+}
+
+// validateKept checks that the table keeps each field that is set: an event without its delivery
+// time, or without the reference of its payload, is another one.
+func (l *layout) validateKept(e *Event, bad *InvalidEventError) {
+	none := func(f field) bool { return l.columns[f].name == "" }
+	const why = ": the table has no column for it"
+	for _, constant := range []struct {
+		field          field
+		name, is, want string
+	}{
+		{fieldAggregateType, "AggregateType", e.AggregateType, l.aggregateType},
+		{fieldType, "Type", e.Type, l.eventType},
+		{fieldContentType, "ContentType", cmp.Or(e.ContentType, DefaultContentType), DefaultContentType},
+	} {
+		if none(constant.field) && constant.is != "" && constant.is != constant.want {
+			bad.add(constant.name, "is "+strconv.Quote(constant.is), "set it to "+strconv.Quote(constant.want)+why)
+		}
+	}
+	if none(fieldDeliverAt) && !e.DeliverAt.IsZero() {
+		bad.add("DeliverAt", "is set", "leave it zero"+why)
+	}
+	if none(fieldHeaders) && len(e.Headers) > 0 {
+		bad.add("Headers", "are set", "remove them: the table has no column for headers")
+	}
+	for i := range l.headers {
+		h := &l.headers[i]
+		if _, ok := e.Headers[h.key]; ok && h.field == fieldCount {
+			bad.add(fmt.Sprintf("Headers[%q]", h.key), "is that of column "+h.column.name, "remove it, and write the column by a statement of your own")
+		}
 	}
 }
 
