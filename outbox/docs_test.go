@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,8 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/inbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/payload"
 )
 
 // The functions below contain the Go code of the documents, so that the compiler reads it with
@@ -110,11 +113,40 @@ func ownTable(ctx context.Context, session *gocql.Session, batch *gocql.Batch, p
 	return err
 }
 
+func fenced(ctx context.Context, session *gocql.Session, e outbox.Record) (inbox.Outcome, error) {
+	// ALTER TABLE shop.order_lines ADD (applied_seq bigint static, applied_id text static, applied_epoch bigint static)
+	fence, err := inbox.NewFence(ctx, session, inbox.FenceConfig{Keyspace: "shop", Table: "order_lines"})
+
+	outcome, err := fence.Apply(ctx, inbox.Event{Key: inbox.Key{e.AggregateID}, Sequence: e.Sequence, Epoch: e.Epoch, ID: e.ID.String()}, func(b *gocql.Batch) error {
+		b.Query("INSERT INTO shop.order_lines (order_id, line, sku) VALUES (?, ?, ?)", e.AggregateID, 1, "A-100")
+		return nil // an error changes nothing, and Apply returns it
+	})
+	return outcome, err
+}
+
+var charge func(ctx context.Context, e outbox.Record, header string) ([]byte, error)
+
+func onceOnly(ctx context.Context, session *gocql.Session, e outbox.Record) ([]byte, bool, error) {
+	once, err := inbox.NewOnce(ctx, session, inbox.OnceConfig{Keyspace: "shop", Table: "calls", Lease: 30 * time.Second})
+
+	result, first, err := once.Do(ctx, e.ID.String(), func(ctx context.Context) ([]byte, error) {
+		return charge(ctx, e, "Idempotency-Key: "+e.ID.String())
+	})
+	return result, first, err
+}
+
+func largePayload(ctx context.Context, batch *gocql.Batch, event outbox.Event) error {
+	store, err := payload.NewFolder("/mnt/payloads")            // or an implementation of payload.Store for a bucket
+	event, err = outbox.MovePayload(ctx, store, event, 256<<10) // above 256 KiB
+	err = outbox.Append(batch, event)
+	return err
+}
+
 // The Go code of the documents is that of this file or of the example's test, line by line but
 // for comments.
 func TestDocs_GoIsCompiled(t *testing.T) {
 	t.Parallel()
-	_ = []any{openAccount, appendOne, deposit, sweep, onePartition, ownTable}
+	_ = []any{openAccount, appendOne, deposit, sweep, onePartition, ownTable, fenced, onceOnly, largePayload}
 	source, err := os.ReadFile("docs_test.go")
 	if err != nil {
 		t.Fatal(err)
@@ -127,11 +159,18 @@ func TestDocs_GoIsCompiled(t *testing.T) {
 		t.Fatal(err)
 	}
 	compiled, blocks := code(string(source)+string(example)), 0
-	for _, name := range []string{"README.md", "docs/quickstart.md", "docs/protocol.md", "docs/own-tables.md"} {
-		page, err := os.ReadFile("../" + name)
-		if err != nil {
-			t.Fatal(err)
+	calls := map[string]bool{"README.md": true, "docs/quickstart.md": true}
+	err = filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != ".." && strings.HasPrefix(d.Name(), "."):
+			return fs.SkipDir
+		case filepath.Ext(path) != ".md":
+			return nil
 		}
+		page, err := os.ReadFile(path)
+		name := strings.TrimPrefix(filepath.ToSlash(path), "../")
 		for _, block := range strings.Split(string(page), "```go\n")[1:] {
 			block, _, _ = strings.Cut(block, "```")
 			if blocks++; !strings.Contains(compiled, code(block)) {
@@ -139,12 +178,16 @@ func TestDocs_GoIsCompiled(t *testing.T) {
 			}
 		}
 		for _, call := range []string{"outbox.Append(", "appender.AppendNext("} {
-			if name != "docs/protocol.md" && name != "docs/own-tables.md" && !strings.Contains(string(page), call) {
+			if calls[name] && !strings.Contains(string(page), call) {
 				t.Errorf("%s does not show %s…)", name, call)
 			}
 		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if blocks < 8 {
+	if blocks < 13 {
 		t.Errorf("found %d blocks of Go", blocks)
 	}
 }
