@@ -112,10 +112,38 @@ func check(ctx context.Context, s *gocql.Session, a *outbox.Appender, id gocql.U
 		}
 	}
 	balance, _, err := load(ctx, s, id)
+	if err == nil {
+		err = checkLog(ctx, s, id)
+	}
 	if all := 2 * writers * changes; err == nil && (len(events) != all || len(distinct) != all || balance != int64(all)) {
 		err = fmt.Errorf("aggregate %s: %d events with %d ids, balance %d; want %d of each", id, len(events), len(distinct), balance, all)
 	}
 	return err
+}
+
+// checkLog reads the log rows of an aggregate: each of them may be the one that the relay reads, so
+// each has the whole event, also one that a writer of the other language has settled.
+func checkLog(ctx context.Context, s *gocql.Session, id gocql.UUID) error {
+	var aggregate string
+	var n int64
+	var headers map[string]string
+	rows, partial := 0, 0
+	iter := s.Query("SELECT aggregate_id, seq, headers FROM outbox_messages_scylla_cdc_log").WithContext(ctx).Iter()
+	for iter.Scan(&aggregate, &n, &headers) {
+		if aggregate == id.String() {
+			rows++
+			if headers["writer"] == "" {
+				partial++
+			}
+		}
+	}
+	if err := iter.Close(); err != nil {
+		return fmt.Errorf("read the CDC log: %w", err)
+	}
+	if rows == 0 || partial > 0 {
+		return fmt.Errorf("aggregate %s: %d of %d log rows have no headers", id, partial, rows)
+	}
+	return nil
 }
 
 // change adds 1 to the balance of an account, as docs/protocol.md has it.
@@ -131,7 +159,7 @@ func change(ctx context.Context, s *gocql.Session, a *outbox.Appender, id gocql.
 		}
 		r, err := a.AppendNext(ctx, outbox.Event{
 			ID: outbox.IDFromUUID(eventID), AggregateID: outbox.IDFromUUID(id), Sequence: version + 1, AggregateType: "account", Type: "BalanceChanged",
-			Payload: fmt.Appendf(nil, `{"balance": %d}`, balance+1), CreatedAt: time.Now(),
+			Payload: fmt.Appendf(nil, `{"balance": %d}`, balance+1), Headers: map[string]string{"writer": "go"}, CreatedAt: time.Now(),
 		}, outbox.AppendOptions{SearchFrom: first})
 		if err == nil {
 			return apply(ctx, s, &r.Event)

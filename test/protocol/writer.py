@@ -13,8 +13,9 @@ import uuid
 from cassandra import ConsistencyLevel
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.policies import FallthroughRetryPolicy
+from cassandra.query import UNSET_VALUE
 
-COLUMNS = "aggregate_id, seq, event_id, aggregate_type, event_type, payload, content_type, created_at"
+COLUMNS = "aggregate_id, seq, event_id, aggregate_type, event_type, payload, content_type, headers, created_at, deliver_at"
 
 
 class Writer:
@@ -30,7 +31,7 @@ class Writer:
         self.load = prepare("SELECT balance, version FROM accounts WHERE id = ?")
         self.store = prepare("INSERT INTO accounts (id, balance, version) VALUES (?, ?, ?) USING TIMESTAMP ?")
         self.since = prepare(f"SELECT {COLUMNS} FROM outbox_messages WHERE aggregate_id = ? AND seq >= ?")
-        insert = f"INSERT INTO outbox_messages ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        insert = f"INSERT INTO outbox_messages ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         self.insert, self.settle = prepare(insert + " IF NOT EXISTS"), prepare(insert)
 
     def apply(self, row):
@@ -43,14 +44,15 @@ class Writer:
             row = self.session.execute(self.load, (aggregate,)).one()  # step 1
             balance, version = (row.balance, row.version) if row else (0, 0)
             event = (aggregate, version + 1, event_id, "account", "BalanceChanged",
-                     json.dumps({"balance": balance + 1}).encode(), "application/json", int(time.time() * 1000))
+                     json.dumps({"balance": balance + 1}).encode(), "application/json", {"writer": "python"}, int(time.time() * 1000), UNSET_VALUE)
             first = first or version + 1
             while True:
                 found = sorted(self.session.execute(self.since, (aggregate, first), execution_profile="serial"), key=lambda r: r.seq)  # step 2
                 mine = next((r for r in found if r.event_id == event_id), None)
                 others = [r for r in found if r.seq > version]
                 if mine or others:
-                    self.session.execute(self.settle, found[-1])  # step 4
+                    row = [UNSET_VALUE if value is None else value for value in found[-1]]  # null would delete
+                    self.session.execute(self.settle, row)  # step 4
                     break
                 try:
                     applied = self.session.execute(self.insert, event).was_applied  # step 3
