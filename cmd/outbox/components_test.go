@@ -377,6 +377,10 @@ func TestComponents_EventsWithCore(t *testing.T) {
 	if code != cli.ExitOK || !strings.Contains(out, "  published  ") || strings.Contains(out, "subscriptions") {
 		t.Errorf("event: status %d: %s%s", code, out, errOut)
 	}
+	out, errOut, code = b.run("events", published.AggregateID.String(), "--kafka-seeds", b.e.KafkaAddr)
+	if code != cli.ExitOK || !strings.Contains(out, "  published  ") || strings.Contains(out+errOut, "scheduled") {
+		t.Errorf("events of the aggregate: status %d: %s%s", code, out, errOut)
+	}
 }
 
 // A component that is added later is migrated, and commands that need it work.

@@ -147,7 +147,10 @@ func OpenLocalAPI(ctx context.Context, c *Config, local LocalConfig) (_ *LocalAP
 	watch := newObserver(c, session, local.Logger)
 	if local.Topics {
 		conf.Kafka, conf.Relay, conf.Tables = c.Kafka, c.Relay.Name, c.outboxTables()
-		conf.Unread, conf.Written, conf.Scheduled, conf.Verification = c.unread(session), c.written(session), c.scheduledFinder(session), c.verification(store)
+		conf.Unread, conf.Written, conf.Verification = c.unread(session), c.written(session), c.verification(store)
+		if c.Scylla.Has(schema.Schedule) {
+			conf.Scheduled = c.scheduledFinder(session)
+		}
 		if c.Scylla.Has(schema.Subscriptions) {
 			conf.Subscriptions = watch
 			redeliverer, err := c.newRedeliverer(session, store)
