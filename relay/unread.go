@@ -27,12 +27,49 @@ func Unread(ctx context.Context, cfg Config, since time.Time, limit int) (n int,
 // WrittenEvent is an event in the CDC log, without its content.
 type WrittenEvent struct {
 	outbox.Event
-	// At is the write time.
-	At time.Time
+	// First and At are its first and its last write since the time: an event is written again to
+	// settle it, or because its batch was repeated.
+	First, At time.Time
 }
 
 // Written is Unread that calls each for the events, in the order of the streams of the log.
 func Written(ctx context.Context, cfg Config, since time.Time, limit int, each func(WrittenEvent)) error {
+	type identity struct {
+		id, aggregate outbox.ID
+		sequence      int64
+	}
+	var events []WrittenEvent
+	known := make(map[identity]int)
+	err := readWritten(ctx, cfg, since, func(row *cdclog.Row) error {
+		e := WrittenEvent{Event: row.Event, First: row.Time.Time(), At: row.Time.Time()}
+		of := identity{e.ID, e.AggregateID, e.Sequence}
+		if i, ok := known[of]; ok {
+			w := &events[i]
+			if e.At.Before(w.First) {
+				w.First = e.At
+			}
+			if e.At.After(w.At) {
+				w.At = e.At
+			}
+			return nil
+		}
+		known[of] = len(events)
+		if events = append(events, e); len(events) == limit {
+			return errEnough
+		}
+		return nil
+	})
+	for i := range events {
+		each(events[i])
+	}
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+// readWritten reads the rows of the CDC log that add events, also those that write one again.
+func readWritten(ctx context.Context, cfg Config, since time.Time, each func(*cdclog.Row) error) error {
 	cfg = cfg.withDefaults()
 	table, _, err := readTable(ctx, &cfg)
 	if err != nil {
@@ -49,7 +86,7 @@ func Written(ctx context.Context, cfg Config, since time.Time, limit int, each f
 	}
 	slices.SortFunc(starts, time.Time.Compare)
 	reader := cdclog.NewReader(cfg.Session, rows.Outline(table), &own)
-	now, n := time.Now(), 0
+	now := time.Now()
 	for i, start := range starts {
 		if start.After(now) || i+1 < len(starts) && starts[i+1].Before(since) {
 			continue
@@ -62,17 +99,10 @@ func Written(ctx context.Context, cfg Config, since time.Time, limit int, each f
 			_, err := reader.Read(ctx, cdclog.NewStreamList(streams...), max(since.UnixMicro(), 0), 0, true,
 				func([]byte, cdclog.RowKey) bool { return false }, func(row *cdclog.Row) error {
 					if row.Insert {
-						each(WrittenEvent{row.Event, row.Time.Time()})
-						n++
-					}
-					if n == limit {
-						return errEnough
+						return each(row)
 					}
 					return nil
 				})
-			if errors.Is(err, errEnough) {
-				return nil
-			}
 			if err != nil {
 				return fmt.Errorf("read the events of %s in the CDC log: %w", table, err)
 			}

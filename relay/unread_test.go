@@ -39,6 +39,11 @@ func TestUnread(t *testing.T) {
 		if err := w.session.Query("DELETE FROM outbox.outbox_messages WHERE aggregate_id = ? AND seq = ?", e.AggregateID.String(), e.Sequence).Exec(); err != nil {
 			t.Fatal(err)
 		}
+		again := relaytest.Event(2, 1, "OrderCreated")
+		time.Sleep(time.Second)
+		settled := time.Now()
+		time.Sleep(time.Second)
+		w.write(again) // as Appender.Settle does: one event
 		sum := 0
 		for i := range 3 {
 			n := unread(Shard{Index: i, Count: 3}, since, 100)
@@ -52,12 +57,22 @@ func TestUnread(t *testing.T) {
 		}
 		cfg := w.cfg
 		cfg.Session = w.session
+		times := 0
 		if err := Written(t.Context(), cfg, began, 100, func(got WrittenEvent) {
 			if got.AggregateID == e.AggregateID && (got.ID != e.ID || got.Type != "OrderCreated" || got.Sequence != 1 || got.At.Before(began) || !got.At.Before(since)) {
 				t.Errorf("Written() has %+v, want %s", got, e.ID)
 			}
+			if got.ID == again.ID {
+				times++
+				if got.First.Before(since) || !got.First.Before(settled) || got.At.Before(settled) {
+					t.Errorf("Written() has %+v, want one that was written since %s and again since %s", got, since, settled)
+				}
+			}
 		}); err != nil {
 			t.Error(err)
+		}
+		if times != 1 {
+			t.Errorf("Written() has the event that was written again %d times, want once", times)
 		}
 	})
 }

@@ -143,7 +143,7 @@ func TestRecentEvents(t *testing.T) {
 			for i := range events {
 				e := &events[i]
 				if at := now.Add(time.Duration(i-30) * time.Minute); at.After(since) {
-					out = append(out, WrittenEvent{e.ID.String(), e.AggregateID.String(), e.Type, e.Sequence, at})
+					out = append(out, WrittenEvent{ID: e.ID.String(), AggregateID: e.AggregateID.String(), Type: e.Type, Sequence: e.Sequence, At: at})
 				}
 			}
 			return out, nil
@@ -187,6 +187,32 @@ func TestRecentEvents(t *testing.T) {
 	}
 }
 
+// An event that was written again lately has the state of its old record.
+func TestRecentEvents_WrittenAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	client, e, now := b.broker(t), b.storeEvent(t, "a", 1), time.Now()
+	if err := client.ProduceSync(t.Context(), &kgo.Record{
+		Topic: "things", Timestamp: now.Add(-30 * time.Minute), Key: e.Key(), Value: e.Payload, Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &e, "/test"),
+	}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	b.reconfigure(t, func(c *Config) {
+		c.Written = func(_ context.Context, _ string, since time.Time, _ int) ([]WrittenEvent, error) {
+			w := WrittenEvent{ID: e.ID.String(), AggregateID: "a", Type: e.Type, Sequence: 1, At: now}
+			if first := now.Add(-30 * time.Minute); first.After(since) {
+				w.First = first
+			}
+			return []WrittenEvent{w}, nil
+		}
+	})
+	var got RecentEventsBody
+	b.ask(t, access.Viewer, "GET", "/v1/events", "").into(t, http.StatusOK, &got)
+	if len(got.Events) != 1 || got.Events[0].State != "published" {
+		t.Errorf("the list is %+v, want the event as published", got)
+	}
+}
+
 // countedKafka counts its clients.
 type countedKafka struct {
 	Kafka
@@ -210,7 +236,7 @@ func TestRecentEvents_ReadTheTopicsOnce(t *testing.T) {
 		c.Kafka = kafka
 		c.Written = func(context.Context, string, time.Time, int) ([]WrittenEvent, error) {
 			logs++
-			return []WrittenEvent{{e.ID.String(), e.AggregateID.String(), e.Type, e.Sequence, time.Now()}}, nil
+			return []WrittenEvent{{ID: e.ID.String(), AggregateID: e.AggregateID.String(), Type: e.Type, Sequence: e.Sequence, At: time.Now()}}, nil
 		}
 	})
 	var got RecentEventsBody

@@ -105,7 +105,7 @@ func (b *fixture) exampleTopic(t *testing.T) {
 	b.reconfigure(t, func(c *Config) {
 		c.Kafka, c.Relay, c.Resharder = world.Kafka{seeds}, "orders", &testResharder{shards: 2}
 		c.Written = func(_ context.Context, _ string, since time.Time, _ int) (out []WrittenEvent, err error) {
-			return append(out, WrittenEvent{"01a2005c-395d-72e3-8401-994110828577", "01a2005c-395d-72e1-8345-2406e2489477", "OrderCreated", 1, since.Add(time.Second)}), nil
+			return append(out, WrittenEvent{ID: "01a2005c-395d-72e3-8401-994110828577", AggregateID: "01a2005c-395d-72e1-8345-2406e2489477", Type: "OrderCreated", Sequence: 1, At: since.Add(time.Second)}), nil
 		}
 	})
 	client, err := kgo.NewClient(seeds)

@@ -84,6 +84,8 @@ type RecentEvent struct {
 	Partition    *int32    `json:"partition,omitempty"`
 	Offset       *int64    `json:"offset,omitempty"`
 	DeadLetterID string    `json:"dead_letter_id,omitempty" format:"uuid"`
+
+	first time.Time // its record is not older
 }
 
 // RecentEventsBody are the newest events of the outbox.
@@ -100,7 +102,8 @@ type recentEventsOutput struct{ Body RecentEventsBody }
 type WrittenEvent struct {
 	ID, AggregateID, Type string
 	Sequence              int64
-	At                    time.Time
+	At                    time.Time // its last write
+	First                 time.Time // if it was written before
 }
 
 // recentEventEndpoints list the newest events.
@@ -221,7 +224,7 @@ func (ep *recentEventEndpoints) readLog(ctx context.Context, in *recentEventsQue
 			b.Gaps = append(b.Gaps, fmt.Sprintf("Of %s only %d events since %s were read, which may not be the newest.", table, maxWritten, since.UTC().Format(time.RFC3339)))
 		}
 		for _, e := range found[i] {
-			b.Events = append(b.Events, RecentEvent{EventID: e.ID, Table: table.String(), AggregateID: e.AggregateID, EventType: e.Type, Sequence: e.Sequence, WrittenAt: e.At.UTC(), State: eventWaiting})
+			b.Events = append(b.Events, RecentEvent{EventID: e.ID, Table: table.String(), AggregateID: e.AggregateID, EventType: e.Type, Sequence: e.Sequence, WrittenAt: e.At.UTC(), State: eventWaiting, first: cmp.Or(e.First, e.At)})
 		}
 	}
 	if in.Cursor != "" {
@@ -275,8 +278,8 @@ func (ep *recentEventEndpoints) findRecords(ctx context.Context, b *RecentEvents
 	for i := range b.Events {
 		at[rows.IDOf(b.Events[i].EventID)] = &b.Events[i]
 	}
-	from, left := b.Events[len(b.Events)-1].WrittenAt.Add(-recordsMargin), len(at)
-	all, _, err := ep.sources.readSince(ctx, from, topicsRecords, func(r *kgo.Record) error {
+	oldest, left := slices.MinFunc(b.Events, func(x, y RecentEvent) int { return x.first.Compare(y.first) }).first, len(at)
+	all, _, err := ep.sources.readSince(ctx, oldest.Add(-recordsMargin), topicsRecords, func(r *kgo.Record) error {
 		for _, h := range r.Headers {
 			if e := at[rows.IDOf(h.Value)]; h.Key == outbox.HeaderID && e != nil && e.State == eventWaiting {
 				e.State, e.Topic, e.Partition, e.Offset = eventPublished, r.Topic, &r.Partition, &r.Offset

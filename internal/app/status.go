@@ -60,7 +60,7 @@ func (c *Config) written(session *gocql.Session) func(context.Context, string, t
 			return nil, err
 		}
 		err = relay.Written(ctx, conf, since, limit, func(e relay.WrittenEvent) {
-			out = append(out, admin.WrittenEvent{ID: e.ID.String(), AggregateID: e.AggregateID.String(), Type: e.Type, Sequence: e.Sequence, At: e.At})
+			out = append(out, admin.WrittenEvent{ID: e.ID.String(), AggregateID: e.AggregateID.String(), Type: e.Type, Sequence: e.Sequence, At: e.At, First: e.First})
 		})
 		return out, err
 	}
