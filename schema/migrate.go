@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -128,28 +127,6 @@ func (m *migrator) step(ctx context.Context, mig migration, p parameters) error 
 	}
 	log.Info("migration applied", "version", mig.version, "name", mig.name, "took", time.Since(start).Round(time.Millisecond))
 	return nil
-}
-
-// withLock runs f while holding the lock; the context of f ends if the lock is
-// lost.
-func (m *migrator) withLock(ctx context.Context, f func(context.Context) error) (err error) {
-	l := newLock(m.session, m.options)
-	if err := l.acquire(ctx, m.options.LockWait); err != nil {
-		return err
-	}
-	work, cancel := context.WithCancelCause(ctx)
-	var wg sync.WaitGroup
-	wg.Go(func() { l.keep(work, cancel) })
-	err = f(work)
-	if cause := context.Cause(work); err != nil && errors.Is(cause, ErrLockLost) {
-		err = errors.Join(cause, err)
-	}
-	cancel(nil)
-	wg.Wait()
-	if releaseErr := l.release(ctx); releaseErr != nil {
-		m.options.Logger.Warn("migration lock expires by itself", "err", releaseErr)
-	}
-	return err
 }
 
 // canLock reports whether the tables of the bootstrap migrations exist.

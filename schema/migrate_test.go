@@ -308,8 +308,8 @@ func TestMigrate_AfterACrashHalfWay(t *testing.T) {
 			}
 			begun := time.Now()
 			if locked {
-				if err := newLock(s, dead).acquire(t.Context(), 0); err != nil {
-					t.Fatal(err)
+				if mine, err := (&migrator{session: s, options: dead}).newLock().Take(t.Context()); err != nil || !mine {
+					t.Fatal(mine, err)
 				}
 			}
 			mustMigrate(t, s, o)
@@ -418,13 +418,15 @@ func TestLock_IsKeptWhileWorkLasts(t *testing.T) {
 			if err := retry.Wait(ctx, 2*o.LockTTL); err != nil {
 				return err
 			}
-			return newLock(s, o).acquire(ctx, 0)
+			other := m
+			other.options.LockWait = 0
+			return other.withLock(ctx, func(context.Context) error { return errors.New("two held the lock") })
 		})
 		if err == nil || !strings.Contains(err.Error(), "held by "+o.Owner) {
 			t.Errorf("a second lock after twice its TTL: %v, want a refusal", err)
 		}
-		if err := newLock(s, o).acquire(t.Context(), 0); err != nil {
-			t.Errorf("after release: acquire() = %v", err)
+		if err := m.withLock(t.Context(), func(context.Context) error { return nil }); err != nil {
+			t.Errorf("after release: withLock() = %v", err)
 		}
 	})
 }
@@ -455,7 +457,7 @@ func TestLock_LossEndsTheWork(t *testing.T) {
 					return retry.Wait(ctx, time.Hour)
 				})
 				if !errors.Is(err, ErrLockLost) {
-					t.Errorf("locked() = %v, want ErrLockLost", err)
+					t.Errorf("withLock() = %v, want ErrLockLost", err)
 				}
 				if took := time.Since(begun); took >= o.LockTTL {
 					t.Errorf("the work went on for %s with a lock of %s", took, o.LockTTL)

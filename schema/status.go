@@ -2,7 +2,6 @@ package schema
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -99,10 +98,8 @@ func Status(ctx context.Context, s *gocql.Session, o Options) (Report, error) {
 	}
 	wanted := rec.with(o.Components)
 	if exist["schema_locks"] {
-		err := s.Query("SELECT owner FROM "+o.Keyspace+".schema_locks WHERE name = ?", lockName).
-			WithContext(ctx).Consistency(gocql.Quorum).Scan(&r.LockedBy)
-		if err != nil && !errors.Is(err, gocql.ErrNotFound) {
-			return r, fmt.Errorf("read the migration lock: %w", err)
+		if r.LockedBy, err = readLockHolder(ctx, s, o.Keyspace); err != nil {
+			return r, err
 		}
 	}
 	for _, m := range migrations {

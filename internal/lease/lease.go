@@ -4,9 +4,8 @@
 // expires by itself.
 //
 // A lease does not fence: the writes of an owner must be safe when another process has
-// taken the lease in the meantime. schema has its own lock, whose row contains the
-// holder and its start; the shards of relay/share are leases of a Kafka consumer group
-// (docs/adr/0009).
+// taken the lease in the meantime. The shards of relay/share are leases of a Kafka
+// consumer group (docs/adr/0009).
 package lease
 
 import (
