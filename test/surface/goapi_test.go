@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// forRelays are the packages of what only programs like the relay need.
-var forRelays = []string{"outbox/rows", "outbox/hint/datagram"}
+// forRelays are the packages of what only programs like the relay, and tests of services, need.
+var forRelays = []string{"outbox/rows", "outbox/hint/datagram", "devkit/testkit", "devkit/processes"}
 
 // TestSurface_Go compares the exported declarations of the modules that users import.
 // goapi.txt is promised; what goapi-relays.txt has may change in a minor version.
@@ -23,27 +23,31 @@ func TestSurface_Go(t *testing.T) {
 	t.Parallel()
 	var promised, relays strings.Builder
 	packages := 0
-	err := filepath.WalkDir(filepath.Join(root, "outbox"), func(path string, d os.DirEntry, err error) error {
+	add := func(path string, d os.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err
 		}
 		if d.Name() == "internal" || d.Name() == "testdata" {
 			return filepath.SkipDir
 		}
+		name, to := filepath.ToSlash(strings.TrimPrefix(path, root+string(filepath.Separator))), &promised
+		if slices.Contains(forRelays, name) {
+			to = &relays
+		} else if strings.HasPrefix(name, "devkit") {
+			return nil
+		}
 		list, err := declarations(path)
 		if err != nil {
 			return err
 		}
-		name, to := filepath.ToSlash(strings.TrimPrefix(path, root+string(filepath.Separator))), &promised
-		if slices.Contains(forRelays, name) {
-			to = &relays
-		}
 		fmt.Fprintf(to, "package %s\n\n%s\n\n", name, strings.Join(list, "\n"))
 		packages++
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
+	}
+	for _, module := range []string{"devkit", "outbox"} {
+		if err := filepath.WalkDir(filepath.Join(root, module), add); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if packages < 5 {
 		t.Errorf("found %d packages", packages)
