@@ -3,6 +3,7 @@ package outbox
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -130,6 +131,9 @@ func (t Table) validate(e *Event, bad *InvalidEventError) {
 		bad.checkHeader(k, v, len(e.Payload) > 0)
 	}
 	t.columnLayout().validateKept(e, bad)
+	if c := &t.columnLayout().columns[fieldPayload]; c.typ == typeText && !utf8.Valid(e.Payload) {
+		bad.add("Payload", "is not valid UTF-8", "encode it as text, or use a table whose column "+c.name+" is a blob: it is a text")
+	}
 	if size := e.Bytes(); size > MaxEventBytes {
 		bad.add("Payload", fmt.Sprintf("has %d bytes with its headers; the maximum is %d", size, MaxEventBytes),
 			"move the payload to a store with MovePayload")
@@ -201,6 +205,8 @@ func (t Table) validateSequence(e *Event, bad *InvalidEventError) {
 		bad.add("Sequence", fmt.Sprintf("is %d", e.Sequence), "number the events of one aggregate 1, 2, 3 … without gaps")
 	} else if e.Sequence != 0 && !t.Numbered() {
 		bad.add("Sequence", fmt.Sprintf("is %d", e.Sequence), "leave it 0: the table has no column for it")
+	} else if c := &t.columnLayout().columns[fieldSequence]; c.typ == typeInt && e.Sequence > math.MaxInt32 {
+		bad.add("Sequence", fmt.Sprintf("is %d", e.Sequence), "use a table whose column "+c.name+" is a bigint: it is an int")
 	}
 }
 
