@@ -101,12 +101,21 @@ func (s *Store) AllChains(ctx context.Context, most int, f func(table string, e 
 	for _, h := range hours {
 		tables[h.value] = true
 	}
+	return s.firstChains(ctx, slices.Sorted(maps.Keys(tables)), most, f)
+}
+
+// FirstChains is AllChains for one table.
+func (s *Store) FirstChains(ctx context.Context, table string, most int, f func(ChainEntry)) (more bool, err error) {
+	return s.firstChains(ctx, []string{table}, most, func(_ string, e ChainEntry) { f(e) })
+}
+
+func (s *Store) firstChains(ctx context.Context, tables []string, most int, f func(table string, e ChainEntry)) (more bool, err error) {
 	var mu sync.Mutex // of f
 	bound := &chainBound{later: semaphore.NewWeighted(chainReaders)}
 	bound.left.Store(int64(most))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(manyReads)
-	for _, table := range slices.Sorted(maps.Keys(tables)) {
+	for _, table := range tables {
 		for bucket := range chainBuckets {
 			g.Go(func() error {
 				entries, err := chainReader{s, table, boundedPage, bound}.bucket(gctx, bucket)

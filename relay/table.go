@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
@@ -57,21 +59,31 @@ func isMisfit(err error) bool {
 // readTable reads the table's columns, and checks that it has a CDC log.
 func readTable(ctx context.Context, cfg *Config) (t outbox.Table, facts cdclog.TableInfo, err error) {
 	name := cfg.TableKeyspace + "." + cfg.Table
-	columns, err := outbox.ReadColumns(ctx, cfg.Session, cfg.TableKeyspace, cfg.Table)
-	if err != nil {
+	var columns, log []outbox.Column
+	var g errgroup.Group // not one with a context: the errors below are in the order of their causes
+	g.Go(func() (err error) {
+		columns, err = outbox.ReadColumns(ctx, cfg.Session, cfg.TableKeyspace, cfg.Table)
+		return err
+	})
+	g.Go(func() (err error) {
+		log, err = outbox.ReadColumns(ctx, cfg.Session, cfg.TableKeyspace, cfg.Table+"_scylla_cdc_log")
+		return err
+	})
+	var noFacts error
+	g.Go(func() error {
+		facts, noFacts = cdclog.ReadTableInfo(ctx, cfg.Session, cfg.TableKeyspace, cfg.Table)
+		return nil
+	})
+	if err := g.Wait(); err != nil {
 		return t, facts, err
 	}
 	if len(columns) == 0 {
 		return t, facts, &outbox.MappingError{Table: name, Problem: "does not exist", Fix: "create it, or name another keyspace and table"}
 	}
-	log, err := outbox.ReadColumns(ctx, cfg.Session, cfg.TableKeyspace, cfg.Table+"_scylla_cdc_log")
-	if err != nil {
-		return t, facts, err
-	}
 	if len(log) == 0 {
 		return t, facts, &outbox.MappingError{Table: name, Problem: "has no CDC log", Fix: cdclog.EnableCDC(name)}
 	}
-	facts, err = cdclog.ReadTableInfo(ctx, cfg.Session, cfg.TableKeyspace, cfg.Table)
+	err = noFacts
 	if err != nil && !errors.Is(err, cdclog.ErrCDCOptions) { // the decision about a backfill reports those
 		return t, facts, err
 	}

@@ -1,11 +1,15 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
@@ -16,13 +20,22 @@ import (
 // errEnough ends the read of Written at its limit.
 var errEnough = errors.New("enough events")
 
-// Unread returns the number of events in the CDC log that were written since a time, at most
-// limit: of the shard of cfg, or of the whole table without one. While no relay reads the log,
-// they wait. It only reads, and requires Session, Keyspace, Name and the table of cfg.
-func Unread(ctx context.Context, cfg Config, since time.Time, limit int) (n int, err error) {
-	err = Written(ctx, cfg, since, limit, func(WrittenEvent) { n++ })
-	return n, err
+// logReads bounds the concurrent queries of a Log.
+const logReads = 16
+
+// Log reads the events in the CDC log of an outbox table: of the shard of its configuration, or of the whole
+// table without one. It keeps the columns of the table and the streams of the log, so that a read takes one round
+// trip to the database, and reads both again after an error, and the streams when there are others. It only reads,
+// and is safe for concurrent use.
+type Log struct {
+	cfg Config
+
+	mu    sync.Mutex
+	known *openLog // nil: not read yet
 }
+
+// NewLog returns a Log. It requires Session, Keyspace, Name and the table of cfg.
+func NewLog(cfg Config) *Log { return &Log{cfg: cfg.withDefaults()} }
 
 // WrittenEvent is an event in the CDC log, without its content.
 type WrittenEvent struct {
@@ -32,81 +45,164 @@ type WrittenEvent struct {
 	First, At time.Time
 }
 
-// Written is Unread that calls each for the events, in the order of the streams of the log.
-func Written(ctx context.Context, cfg Config, since time.Time, limit int, each func(WrittenEvent)) error {
-	type identity struct {
-		id, aggregate outbox.ID
-		sequence      int64
+// Unread returns the number of events that were written since a time, at most limit. While no relay reads the
+// log, they wait.
+func (l *Log) Unread(ctx context.Context, since time.Time, limit int) (n int, err error) {
+	err = l.Written(ctx, since, limit, func(WrittenEvent) { n++ })
+	return n, err
+}
+
+// Written calls each for the events that were written since a time, at most limit, in no order.
+func (l *Log) Written(ctx context.Context, since time.Time, limit int, each func(WrittenEvent)) error {
+	l.mu.Lock()
+	known := l.known
+	l.mu.Unlock()
+	var found []WrittenEvent
+	var err error
+	stale := known == nil
+	if known != nil {
+		var starts []time.Time
+		g, gctx := errgroup.WithContext(ctx)
+		g.Go(func() (err error) { starts, err = known.readStarts(gctx); return err })
+		g.Go(func() (err error) { found, err = known.read(gctx, since, limit); return err })
+		err = g.Wait()
+		stale = err == nil && !slices.EqualFunc(starts, known.starts, time.Time.Equal)
 	}
-	var events []WrittenEvent
-	known := make(map[identity]int)
-	err := readWritten(ctx, cfg, since, func(row *cdclog.Row) error {
-		e := WrittenEvent{Event: row.Event, First: row.Time.Time(), At: row.Time.Time()}
-		of := identity{e.ID, e.AggregateID, e.Sequence}
-		if i, ok := known[of]; ok {
-			w := &events[i]
-			if e.At.Before(w.First) {
-				w.First = e.At
-			}
-			if e.At.After(w.At) {
-				w.At = e.At
-			}
-			return nil
+	if stale {
+		if known, err = openLogOf(ctx, &l.cfg); err == nil {
+			found, err = known.read(ctx, since, limit)
 		}
-		known[of] = len(events)
-		if events = append(events, e); len(events) == limit {
-			return errEnough
-		}
-		return nil
-	})
-	for i := range events {
-		each(events[i])
 	}
-	if errors.Is(err, errEnough) {
-		return nil
+	if err != nil {
+		known = nil
+	}
+	l.mu.Lock()
+	l.known = known
+	l.mu.Unlock()
+	for _, e := range found {
+		each(e)
 	}
 	return err
 }
 
-// readWritten reads the rows of the CDC log that add events, also those that write one again.
-func readWritten(ctx context.Context, cfg Config, since time.Time, each func(*cdclog.Row) error) error {
-	cfg = cfg.withDefaults()
-	table, _, err := readTable(ctx, &cfg)
-	if err != nil {
-		return err
+// openLog is the table of a Log and the generations of its streams.
+type openLog struct {
+	table       outbox.Table
+	own         cdclog.Portion
+	generations cdclog.Generations
+	reader      *cdclog.Reader
+	starts      []time.Time // in order
+
+	mu      sync.Mutex
+	streams map[time.Time][][]byte // by the start of their generation
+}
+
+// openLogOf reads the table and the start times of the generations.
+func openLogOf(ctx context.Context, cfg *Config) (*openLog, error) {
+	o := &openLog{streams: make(map[time.Time][][]byte)}
+	o.generations = cdclog.NewGenerations(cfg.Session, cfg.TableKeyspace, cfg.Table, &o.own)
+	var failed error
+	var starts sync.WaitGroup
+	starts.Go(func() { o.starts, failed = o.readStarts(ctx) })
+	table, _, err := readTable(ctx, cfg)
+	starts.Wait()
+	if err = cmp.Or(err, failed); err != nil {
+		return nil, err
 	}
-	own := cdclog.PortionOf(cfg.Shard, table)
-	if own.None() {
-		return nil // another shard processes the whole table
-	}
-	generations := cdclog.NewGenerations(cfg.Session, cfg.TableKeyspace, cfg.Table, &own)
-	starts, err := generations.Times(ctx)
-	if err != nil {
-		return err
-	}
+	o.table, o.own = table, cdclog.PortionOf(cfg.Shard, table)
+	o.reader = cdclog.NewReader(cfg.Session, rows.Outline(table), &o.own)
+	return o, nil
+}
+
+func (o *openLog) readStarts(ctx context.Context) ([]time.Time, error) {
+	starts, err := o.generations.Times(ctx)
 	slices.SortFunc(starts, time.Time.Compare)
-	reader := cdclog.NewReader(cfg.Session, rows.Outline(table), &own)
-	now := time.Now()
-	for i, start := range starts {
-		if start.After(now) || i+1 < len(starts) && starts[i+1].Before(since) {
-			continue
-		}
-		g, err := generations.Generation(ctx, start)
-		if err != nil {
-			return err
-		}
-		for streams := range slices.Chunk(g.Streams, capture.GroupStreams) {
-			_, err := reader.Read(ctx, cdclog.NewStreamList(streams...), max(since.UnixMicro(), 0), 0, true,
+	return starts, err
+}
+
+// read returns the events that were written since a time, at most limit.
+func (o *openLog) read(ctx context.Context, since time.Time, limit int) (found []WrittenEvent, err error) {
+	if o.own.None() {
+		return nil, nil // another shard processes the whole table
+	}
+	streams, err := o.streamsSince(ctx, since)
+	if err != nil {
+		return nil, err
+	}
+	type identity struct {
+		id, aggregate outbox.ID
+		sequence      int64
+	}
+	var mu sync.Mutex
+	known := make(map[identity]int)
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(logReads)
+	width := max(1, min((len(streams)+logReads-1)/logReads, capture.GroupStreams)) // the pages of a query follow one another
+	for some := range slices.Chunk(streams, width) {
+		g.Go(func() error {
+			_, err := o.reader.Read(gctx, cdclog.NewStreamList(some...), max(since.UnixMicro(), 0), 0, true,
 				func([]byte, cdclog.RowKey) bool { return false }, func(row *cdclog.Row) error {
-					if row.Insert {
-						return each(row)
+					if !row.Insert {
+						return nil
 					}
+					e := WrittenEvent{Event: row.Event, First: row.Time.Time(), At: row.Time.Time()}
+					of := identity{e.ID, e.AggregateID, e.Sequence}
+					mu.Lock()
+					defer mu.Unlock()
+					if i, ok := known[of]; ok {
+						w := &found[i]
+						if e.At.Before(w.First) {
+							w.First = e.At
+						}
+						if e.At.After(w.At) {
+							w.At = e.At
+						}
+						return nil
+					}
+					if len(found) == limit {
+						return errEnough
+					}
+					known[of] = len(found)
+					found = append(found, e)
 					return nil
 				})
-			if err != nil {
-				return fmt.Errorf("read the events of %s in the CDC log: %w", table, err)
-			}
-		}
+			return err
+		})
 	}
-	return nil
+	if err := g.Wait(); err != nil && !errors.Is(err, errEnough) {
+		return nil, fmt.Errorf("read the events of %s in the CDC log: %w", o.table, err)
+	}
+	return found, nil
+}
+
+// streamsSince returns the streams that may contain rows written since a time, and reads those that are not
+// known concurrently.
+func (o *openLog) streamsSince(ctx context.Context, since time.Time) (all [][]byte, err error) {
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(logReads)
+	now := time.Now()
+	for i, start := range o.starts {
+		if start.After(now) || i+1 < len(o.starts) && o.starts[i+1].Before(since) {
+			continue
+		}
+		g.Go(func() error {
+			o.mu.Lock()
+			streams, ok := o.streams[start]
+			o.mu.Unlock()
+			if !ok {
+				g, err := o.generations.Generation(gctx, start)
+				if err != nil {
+					return err
+				}
+				streams = g.Streams
+			}
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.streams[start] = streams
+			all = append(all, streams...)
+			return nil
+		})
+	}
+	err = g.Wait()
+	return all, err
 }

@@ -15,11 +15,18 @@ func TestUnread(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
 		defer w.close()
+		logs := make(map[Shard]*Log)
+		logOf := func(shard Shard) *Log {
+			if logs[shard] == nil {
+				cfg := w.cfg
+				cfg.Session, cfg.Shard = w.session, shard
+				logs[shard] = NewLog(cfg)
+			}
+			return logs[shard]
+		}
 		unread := func(shard Shard, since time.Time, limit int) int {
 			t.Helper()
-			cfg := w.cfg
-			cfg.Session, cfg.Shard = w.session, shard
-			n, err := Unread(t.Context(), cfg, since, limit)
+			n, err := logOf(shard).Unread(t.Context(), since, limit)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -55,10 +62,8 @@ func TestUnread(t *testing.T) {
 		if all, old, few := unread(Shard{}, since, 100), unread(Shard{}, began, 100), unread(Shard{}, began, 7); all != 20 || sum != 20 || old != 21 || few != 7 {
 			t.Errorf("Unread() = %d, %d by shards, %d from the beginning, %d with a limit of 7; want 20, 20, 21, 7", all, sum, old, few)
 		}
-		cfg := w.cfg
-		cfg.Session = w.session
 		times := 0
-		if err := Written(t.Context(), cfg, began, 100, func(got WrittenEvent) {
+		if err := logOf(Shard{}).Written(t.Context(), began, 100, func(got WrittenEvent) {
 			if got.AggregateID == e.AggregateID && (got.ID != e.ID || got.Type != "OrderCreated" || got.Sequence != 1 || got.At.Before(began) || !got.At.Before(since)) {
 				t.Errorf("Written() has %+v, want %s", got, e.ID)
 			}
@@ -75,4 +80,33 @@ func TestUnread(t *testing.T) {
 			t.Errorf("Written() has the event that was written again %d times, want once", times)
 		}
 	})
+}
+
+// A log that was read before reads new streams, from their announcement on.
+func TestLog_ReadsNewStreams(t *testing.T) {
+	t.Parallel()
+	for _, tt := range shardEngines {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, tt.conf, nil)
+				defer w.close()
+				cfg := w.cfg
+				cfg.Session = w.session
+				log, began := NewLog(cfg), time.Now()
+				for i := range 60 {
+					if i == 20 {
+						if err := tt.change(w.db.Faults().Node()); err != nil {
+							t.Fatal(err)
+						}
+					}
+					w.write(relaytest.Event(i+1, 1, "OrderCreated"))
+					time.Sleep(time.Second)
+					if n, err := log.Unread(t.Context(), began, 100); err != nil || n != i+1 {
+						t.Fatalf("Unread() after %d events = %d, %v", i+1, n, err)
+					}
+				}
+			})
+		})
+	}
 }

@@ -43,40 +43,53 @@ func (c ScyllaConfig) Addresses() string {
 func (c ScyllaConfig) Session(keyspace string) (*gocql.Session, error) {
 	// For a missing keyspace the driver only reports that it made no connections, so the
 	// keyspace is checked first.
-	cluster, err := c.Cluster("")
+	first := c
+	first.brief = c.brief || keyspace != ""
+	s, err := first.connect("")
+	if err == nil && keyspace != "" {
+		if err = c.checkKeyspace(s, keyspace); err != nil || !c.brief { // statements of a command name the keyspace
+			sessions.Close(s)
+		}
+		if err == nil && !c.brief {
+			s, err = c.connect(keyspace)
+		}
+	}
 	if err != nil {
 		return nil, err
-	}
-	s, err := cluster.CreateSession()
-	if err == nil && keyspace != "" {
-		var name string
-		err = s.Query("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?", keyspace).Scan(&name)
-		missing := errors.Is(err, gocql.ErrNotFound)
-		if err == nil {
-			err = c.components.check(context.Background(), s, keyspace) // the driver's timeout bounds it
-		}
-		sessions.Close(s)
-		switch {
-		case missing:
-			return nil, cli.WithHint(fmt.Errorf("keyspace %s does not exist", keyspace), "outbox schema migrate creates it")
-		case errors.As(err, new(cli.UsageError)):
-			return nil, err
-		}
-		if err == nil {
-			// A new one, because a host selection policy belongs to one session.
-			if cluster, err = c.Cluster(keyspace); err != nil {
-				return nil, err
-			}
-			s, err = cluster.CreateSession()
-		}
-	}
-	if err != nil {
-		return nil, c.away(err)
 	}
 	if c.Nodes != nil {
 		c.Nodes.Follow(s)
 	}
 	return s, nil
+}
+
+// connect creates a session.
+func (c ScyllaConfig) connect(keyspace string) (*gocql.Session, error) {
+	cluster, err := c.Cluster(keyspace) // a new one, because a host selection policy belongs to one session
+	if err != nil {
+		return nil, err
+	}
+	s, err := cluster.CreateSession()
+	if err != nil {
+		return nil, c.away(err)
+	}
+	return s, nil
+}
+
+// checkKeyspace returns nil if the keyspace exists and has the needed components. The driver's timeout bounds it.
+func (c ScyllaConfig) checkKeyspace(s *gocql.Session, keyspace string) error {
+	known, err := c.components.check(context.Background(), s, keyspace)
+	if err == nil && !known {
+		var name string
+		err = s.Query("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?", keyspace).Scan(&name)
+	}
+	switch {
+	case errors.Is(err, gocql.ErrNotFound):
+		return cli.WithHint(fmt.Errorf("keyspace %s does not exist", keyspace), "outbox schema migrate creates it")
+	case err != nil && !errors.As(err, new(cli.UsageError)):
+		return c.away(err)
+	}
+	return err
 }
 
 func (c ScyllaConfig) away(err error) error {
@@ -146,6 +159,9 @@ func (c ScyllaConfig) Listening(ctx context.Context) error {
 	return c.away(err) // the last host's
 }
 
+// protocolVersion is the version of the CQL protocol: that of ScyllaDB.
+const protocolVersion = 4
+
 // maxConnectWait is the longest wait between two attempts to reach the database.
 const maxConnectWait = 15 * time.Second
 
@@ -167,16 +183,19 @@ func (c ScyllaConfig) Consistencies() (plain, serial gocql.Consistency) {
 // empty. Its host selection policy belongs to one session, so each session needs a cluster
 // of its own. Errors are of usage, or of files with certificates.
 func (c ScyllaConfig) Cluster(keyspace string) (*gocql.ClusterConfig, error) {
-	hosts, port, err := ContactPoints(c.Hosts)
+	points, port, err := ContactPoints(c.Hosts)
 	if err != nil {
 		return nil, err
 	}
-	cluster := gocql.NewCluster(hosts...)
+	cluster := gocql.NewCluster(points...)
 	cluster.Keyspace = keyspace
 	cluster.Timeout = c.Timeout
 	cluster.ConnectTimeout = c.Timeout
 	cluster.ReconnectInterval = sessions.ReconnectInterval
 	cluster.Logger, cluster.WarningsHandlerBuilder = c.driverLog()
+	// The version that the driver would find out by a connection of its own; a database without it is none
+	// that this program works with.
+	cluster.ProtoVersion = protocolVersion
 	cluster.Port = port // always set: listening dials it before the driver resolves its own default
 	// Writes have the database's time unless they choose one: clocks of clients differ.
 	cluster.DefaultTimestamp = false
@@ -184,9 +203,18 @@ func (c ScyllaConfig) Cluster(keyspace string) (*gocql.ClusterConfig, error) {
 		cluster.PageSize = c.pageSize
 	}
 	cluster.Consistency, cluster.SerialConsistency = c.Consistencies()
+	hosts := gocql.RoundRobinHostPolicy()
 	if c.LocalDC != "" {
-		cluster.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(gocql.DCAwareRoundRobinPolicy(c.LocalDC))
+		hosts = gocql.DCAwareRoundRobinPolicy(c.LocalDC)
 	}
+	if c.brief {
+		// Replicas of statements and events of the cluster take five round trips before the first statement.
+		e := &cluster.Events
+		e.DisableNodeStatusEvents, e.DisableTopologyEvents, e.DisableSchemaEvents = true, true, true
+	} else {
+		hosts = gocql.TokenAwareHostPolicy(hosts)
+	}
+	cluster.PoolConfig.HostSelectionPolicy = hosts
 	if c.Requests != nil {
 		c.Requests.observe(cluster)
 	}

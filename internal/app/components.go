@@ -35,22 +35,22 @@ func (c *ScyllaConfig) Has(one schema.Component) bool {
 	return has == nil || slices.Contains(*has, one)
 }
 
-// check reads the components of the keyspace. It returns an error of usage that names the
-// missing ones: no retry adds them.
-func (c *components) check(ctx context.Context, s *gocql.Session, keyspace string) error {
+// check reads the components of the keyspace, and returns whether they are known. It returns an error of
+// usage that names the missing ones: no retry adds them.
+func (c *components) check(ctx context.Context, s *gocql.Session, keyspace string) (known bool, err error) {
 	if c == nil {
-		return nil
+		return false, nil
 	}
 	has, err := schema.ReadInstalled(ctx, s, keyspace)
 	if err != nil || has == nil {
-		return err
+		return false, err
 	}
 	c.has.Store(&has)
 	missing := slices.DeleteFunc(slices.Clone(c.needed), func(x schema.Component) bool { return slices.Contains(has, x) })
 	if len(missing) == 0 {
-		return nil
+		return true, nil
 	}
-	return cli.Usage(cli.WithHint(missingError{keyspace, missing}, "%s adds the tables", MigrateComponents(keyspace, missing)))
+	return true, cli.Usage(cli.WithHint(missingError{keyspace, missing}, "%s adds the tables", MigrateComponents(keyspace, missing)))
 }
 
 // missingError is the error of a keyspace without needed components.

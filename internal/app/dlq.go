@@ -19,10 +19,11 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// DLQStore opens the store and its session, which closeSession ends, in a keyspace with the
+// DLQStore opens the store and its session for one command, which closeSession ends, in a keyspace with the
 // needed components.
 func (c *Config) DLQStore(needed []schema.Component) (s *dlq.Store, session *gocql.Session, closeSession func(), err error) {
 	c.Scylla.Need(needed...)
+	c.Scylla.brief = true
 	if session, err = c.Scylla.Session(c.Scylla.Keyspace); err != nil {
 		return nil, nil, nil, err
 	}

@@ -111,6 +111,7 @@ type ScyllaConfig struct {
 	Configure func(*gocql.ClusterConfig)
 
 	components *components // nil: the session checks none
+	brief      bool        // sessions for a command that connects once and reads little
 }
 
 // KafkaConfig is the broker.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -21,6 +22,7 @@ import (
 // unread returns the function that counts events that no relay reads. Where nobody knows up to
 // when they were read, those after the checkpoints count.
 func (c *Config) unread(session *gocql.Session) func(context.Context, admin.UnreadOf, int) (int, error) {
+	var logs tableLogs
 	return func(ctx context.Context, of admin.UnreadOf, limit int) (int, error) {
 		conf, err := c.relayConfigFor(session, of.Table)
 		if err != nil {
@@ -33,7 +35,7 @@ func (c *Config) unread(session *gocql.Session) func(context.Context, admin.Unre
 				return 0, err
 			}
 		}
-		return relay.Unread(ctx, conf, since, limit)
+		return logs.of(conf).Unread(ctx, since, limit)
 	}
 }
 
@@ -52,14 +54,35 @@ func (c *Config) relayConfigFor(session *gocql.Session, table string) (relay.Con
 	return conf, nil
 }
 
+// tableLogs are the CDC logs of the tables, and their shards, that were read.
+type tableLogs struct {
+	mu    sync.Mutex
+	known map[string]*relay.Log
+}
+
+// of returns the log of a configuration's table and shard.
+func (l *tableLogs) of(conf relay.Config) *relay.Log {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := conf.Shard.Name(TableName(&conf))
+	if l.known[key] == nil {
+		if l.known == nil {
+			l.known = make(map[string]*relay.Log)
+		}
+		l.known[key] = relay.NewLog(conf)
+	}
+	return l.known[key]
+}
+
 // written returns the function that reads the events in the CDC log of a table.
 func (c *Config) written(session *gocql.Session) func(context.Context, string, time.Time, int) ([]admin.WrittenEvent, error) {
+	var logs tableLogs
 	return func(ctx context.Context, table string, since time.Time, limit int) (out []admin.WrittenEvent, err error) {
 		conf, err := c.relayConfigFor(session, table)
 		if err != nil {
 			return nil, err
 		}
-		err = relay.Written(ctx, conf, since, limit, func(e relay.WrittenEvent) {
+		err = logs.of(conf).Written(ctx, since, limit, func(e relay.WrittenEvent) {
 			out = append(out, admin.WrittenEvent{ID: e.ID.String(), AggregateID: e.AggregateID.String(), Type: e.Type, Sequence: e.Sequence, At: e.At, First: e.First})
 		})
 		return out, err

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
@@ -136,13 +138,23 @@ func (o *observer) Of(ctx context.Context, r *kgo.Record) ([]subscriptions.Progr
 	return trace.Of(ctx, s, schemas, r)
 }
 
-// List returns the subscriptions.
+// List returns the subscriptions. It connects in the meantime: their states, which are read next, need it.
 func (o *observer) List(ctx context.Context) ([]subscriptions.Subscription, error) {
-	s, err := o.open(ctx)
+	resources, err := o.conf.openSubscriptions(o.session)
 	if err != nil {
 		return nil, err
 	}
-	return s.List(ctx)
+	var g errgroup.Group
+	g.Go(func() error { _, err := o.open(ctx); return err })
+	all, err := resources.List(ctx)
+	if err := cmp.Or(g.Wait(), err); err != nil {
+		return nil, err
+	}
+	out := make([]subscriptions.Subscription, len(all))
+	for i := range all {
+		out[i] = all[i].Subscription
+	}
+	return out, nil
 }
 
 // Status returns the state of a subscription.

@@ -100,6 +100,7 @@ type DeadLetters interface {
 	deadletter.Store
 	Write(ctx context.Context, d *dlq.DeadLetter) (dlq.Status, error)
 	Chains(ctx context.Context, table string, f func(dlq.ChainEntry) error) error
+	FirstChains(ctx context.Context, table string, most int, f func(dlq.ChainEntry)) (more bool, err error)
 	RequestedTables(ctx context.Context) ([]string, error)
 }
 

@@ -359,6 +359,10 @@ func (m *memory) Chains(_ context.Context, table string, f func(dlq.ChainEntry) 
 	})
 }
 
+func (m *memory) FirstChains(ctx context.Context, table string, _ int, f func(dlq.ChainEntry)) (more bool, err error) {
+	return false, m.Chains(ctx, table, func(c dlq.ChainEntry) error { f(c); return nil })
+}
+
 func (m *memory) RequestedTables(context.Context) (out []string, err error) {
 	err = m.do("requested tables", func() error {
 		for _, r := range m.requests {

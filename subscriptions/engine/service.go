@@ -194,23 +194,14 @@ func (e *Engine) status(ctx context.Context, g *group) (out subscriptions.Status
 	all.Go(func() (err error) { out.Skips, err = e.cfg.Store.Skips(ctx, g.incarnation); return err })
 	all.Go(func() (err error) { out.Partitions, err = g.partitions(ctx); return err })
 	all.Go(func() error {
-		err := e.cfg.DeadLetters.Chains(ctx, out.Subscription.DeadLetterTable(), func(c dlq.ChainEntry) error {
-			if open(c.Status) {
+		_, err := e.cfg.DeadLetters.FirstChains(ctx, out.Subscription.DeadLetterTable(), maxCounted, func(c dlq.ChainEntry) {
+			if open(c.Status) && out.DeadLetters < maxCounted {
 				out.DeadLetters++
 			}
-			if out.DeadLetters >= maxCounted {
-				return errEnough
-			}
-			return nil
 		})
-		if errors.Is(err, errEnough) {
-			return nil
-		}
 		return err
 	})
 	err = all.Wait()
 	out.AddPartitions()
 	return out, unavailable(err)
 }
-
-var errEnough = errors.New("enough")

@@ -72,9 +72,9 @@ func (m slowMemory) Skips(ctx context.Context, incarnation string) ([]subscripti
 	return m.memory.Skips(ctx, incarnation)
 }
 
-func (m slowMemory) Chains(ctx context.Context, table string, f func(dlq.ChainEntry) error) error {
+func (m slowMemory) FirstChains(ctx context.Context, table string, most int, f func(dlq.ChainEntry)) (bool, error) {
 	time.Sleep(time.Second)
-	return m.memory.Chains(ctx, table, f)
+	return m.memory.FirstChains(ctx, table, most, f)
 }
 
 // A status takes two round trips to the database: its parts, which do not depend on each other, are read

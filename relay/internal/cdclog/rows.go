@@ -48,6 +48,9 @@ type Reader struct {
 // streams that were read and are not handed on.
 const PageSize = 1000
 
+// wholePage is the page size of a read of all pages, which takes a round trip for each.
+const wholePage = 5000
+
 // NewReader returns a reader of the log of table. It omits rows of aggregates that own
 // does not contain.
 func NewReader(session *gocql.Session, table outbox.Table, own *Portion) *Reader {
@@ -58,16 +61,16 @@ func NewReader(session *gocql.Session, table outbox.Table, own *Portion) *Reader
 }
 
 // Read calls each for the rows of streams that are written at the given time, in
-// microseconds, or later, and at until or before unless it is 0, and are not known. It reads all pages if whole is true, otherwise one
-// page; more reports whether there are further pages. Read stops at the first error of
+// microseconds, or later, and at until or before unless it is 0, and are not known. It reads all pages if whole is true, otherwise one page; more reports whether there are further pages. Read stops at the first error of
 // each and returns it.
 func (l *Reader) Read(ctx context.Context, streams *StreamList, after, until int64, whole bool, known KnownRow, each func(*Row) error) (more bool, err error) {
 	q := l.session.Query(l.stmt, streams, gocql.MinTimeUUID(time.UnixMicro(after)))
 	if until > 0 {
 		q = l.session.Query(l.bounded, streams, gocql.MinTimeUUID(time.UnixMicro(after)), gocql.MinTimeUUID(time.UnixMicro(until+1)))
 	}
-	q = q.WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).PageSize(PageSize)
+	q = q.WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).PageSize(wholePage)
 	if !whole {
+		q = q.PageSize(PageSize)
 		q = q.Prefetch(0) // the next page may never be needed
 	}
 	iter := q.Iter()
