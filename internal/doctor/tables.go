@@ -13,6 +13,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/internal/topiclist"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
@@ -122,9 +123,9 @@ func topics(ctx context.Context, c *app.Config, admin *kadm.Client) (topics, tem
 			continue
 		}
 		if there == nil {
-			all, err := admin.ListTopics(ctx)
+			all, err := topiclist.All(ctx, admin)
 			if err != nil {
-				return nil, nil, fmt.Errorf("list the topics: %w", err)
+				return nil, nil, err
 			}
 			there = all.Names()
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -20,6 +21,17 @@ const askTimeout = 2 * time.Second
 func IsAbsent(details kadm.TopicDetails, topic string) bool {
 	d, ok := details[topic]
 	return !ok || errors.Is(d.Err, kerr.UnknownTopicOrPartition)
+}
+
+// All describes the topics that exist. A client also lists topics that no broker knows, for seconds after it
+// was asked for them.
+func All(ctx context.Context, adm *kadm.Client) (kadm.TopicDetails, error) {
+	all, err := adm.ListTopics(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the topics: %w", err)
+	}
+	maps.DeleteFunc(all, func(topic string, _ kadm.TopicDetail) bool { return IsAbsent(all, topic) })
+	return all, nil
 }
 
 // List describes topics. A broker whose metadata are behind does not know topics that exist: a topic is

@@ -46,6 +46,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
+	"github.com/scylla-outbox/scylla-outbox/internal/topiclist"
 	"github.com/scylla-outbox/scylla-outbox/internal/topicreader"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/deadletter"
@@ -496,7 +497,7 @@ func (r *Redelivery) listSpans(ctx context.Context) (topicreader.Spans, error) {
 	}
 	defer client.Close()
 	adm := kadm.NewClient(client)
-	all, err := adm.ListTopics(ctx)
+	all, err := topiclist.All(ctx, adm)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", jobs.ErrTopics, err)
 	}

@@ -33,6 +33,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/topiclist"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/deadletter"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/position"
@@ -219,7 +220,7 @@ func (k *check) partitions(ctx context.Context) error {
 // topics returns the ids of the topics that the subscription selects or has read, and that
 // exist.
 func (k *check) topics(ctx context.Context) (map[string][16]byte, error) {
-	all, err := k.Kafka.ListTopics(ctx)
+	all, err := topiclist.All(ctx, k.Kafka)
 	if err != nil {
 		return nil, err
 	}

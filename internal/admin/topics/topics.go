@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/registry"
 	"github.com/scylla-outbox/scylla-outbox/internal/stream"
+	"github.com/scylla-outbox/scylla-outbox/internal/topiclist"
 	"github.com/scylla-outbox/scylla-outbox/relay/share"
 )
 
@@ -104,9 +105,9 @@ func (b *Browser) list(ctx context.Context, _ *struct{}) (*listOutput, error) {
 	out.Body.Topics = []Topic{}
 	err := b.reading(ctx, func(ctx context.Context, client *kgo.Client) (err error) {
 		adm := kadm.NewClient(client)
-		known, err := adm.ListTopics(ctx)
+		known, err := topiclist.All(ctx, adm)
 		if err != nil {
-			return fmt.Errorf("list topics: %w", err)
+			return err
 		}
 		known.FilterInternal()
 		names := b.filterReadable(ctx, known.Names())

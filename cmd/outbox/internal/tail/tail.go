@@ -19,6 +19,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
+	"github.com/scylla-outbox/scylla-outbox/internal/topiclist"
 	"github.com/scylla-outbox/scylla-outbox/internal/topicreader"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
@@ -161,7 +162,7 @@ func await(ctx context.Context, report io.Writer, client *kgo.Client, admin *kad
 
 // otherTopics names the topics that exist, for somebody who has mistyped one.
 func otherTopics(ctx context.Context, admin *kadm.Client) string {
-	all, err := admin.ListTopics(ctx)
+	all, err := topiclist.All(ctx, admin)
 	names := all.Names()
 	if err != nil || len(names) == 0 {
 		return ""
@@ -275,7 +276,7 @@ func completeTopics(cmd *cobra.Command, args []string, _ string) (names []string
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	defer client.Close()
-	all, _ := kadm.NewClient(client).ListTopics(ctx) // a shell ignores errors
+	all, _ := topiclist.All(ctx, kadm.NewClient(client)) // a shell ignores errors
 	for _, name := range all.Names() {
 		if !slices.Contains(args, name) {
 			names = append(names, name)
