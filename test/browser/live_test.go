@@ -54,18 +54,15 @@ func TestLive_LostAndBack(t *testing.T) {
 	b.sees(".live", "Live")
 }
 
-// The server reports that its database cannot be reached: the page is not called live, and the
-// message fits a phone. After the opposite report the message disappears.
+// The database does not answer: the page is not called live, and the message fits a phone. When it answers again,
+// the message disappears.
 func TestLive_DatabaseUnreachable(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	b := w.open(access.Viewer, "/")
 	b.sees(".live", "Live")
-	report := func(reachable bool) {
-		eval[bool](b, `import(document.querySelector("script[type=module]").src.replace("main.js", "live.js"))
-			.then(({live}) => live.dispatchEvent(new CustomEvent("database", {detail: {reachable: %s}})))`, reachable)
-	}
-	report(false)
+	w.node.Faults().Freeze()
+	t.Cleanup(w.node.Faults().Thaw)
 	b.sees("#notice", "The database cannot be reached. The page may be outdated since ")
 	b.sees(".live", "Outdated")
 	b.size(390, 860)
@@ -74,7 +71,7 @@ func TestLive_DatabaseUnreachable(t *testing.T) {
 	}
 	b.shoot("database-unreachable")
 	b.size(1280, 860)
-	report(true)
+	w.node.Faults().Thaw()
 	b.gone("#notice .lost-bar")
 	b.sees(".live", "Live")
 }

@@ -106,27 +106,23 @@ func (w *world) furnish() (id string) {
 	return head.String()
 }
 
-// Every page and the main dialogs, light and dark, wide and narrow, checked by
-// axe-core.
-func TestLook_Accessible(t *testing.T) {
-	t.Parallel()
-	w := start(t)
-	id := w.furnish()
-	axe := axeSource(t)
-	b := w.open(access.Admin, "/")
-	b.sees(".live", "Live")
-	job := func() string {
-		jobs, err := w.jobs().List(t.Context(), mustID(t, "00000000-0000-0000-0000-000000000000"), 1)
-		if err != nil || len(jobs) != 1 {
-			t.Fatalf("Jobs() = %d, %v", len(jobs), err)
-		}
-		return jobs[0].ID.String()
-	}()
-	o, m := w.shop()
+// view is a page, with a text that it shows.
+type view struct{ name, path, sees string }
+
+// everyPage fills the world, and returns all pages with a dead letter, an order and a message.
+func (w *world) everyPage() (pages []view, id, o, m string) {
+	w.t.Helper()
+	id = w.furnish()
+	jobs, err := w.jobs().List(w.t.Context(), mustID(w.t, "00000000-0000-0000-0000-000000000000"), 1)
+	if err != nil || len(jobs) != 1 {
+		w.t.Fatalf("Jobs() = %d, %v", len(jobs), err)
+	}
+	job := jobs[0].ID.String()
+	o, m = w.shop()
 	w.subscribed()
 	w.topic()
 	w.publish(`{"total":1}`)
-	pages := []struct{ name, path, sees string }{
+	return []view{
 		{"orders", "/orders?customer=17850", "orders, newest first"},
 		{"orders-nobody", "/orders", "Enter a customer id"},
 		{"order", "/orders/" + o, "history"},
@@ -138,6 +134,8 @@ func TestLook_Accessible(t *testing.T) {
 		{"dead_letter", "/dead-letters/" + id, "Blocked events"},
 		{"edit", "/dead-letters/" + id + "/edit", "Changes"},
 		{"event", "/events/" + id, ""},
+		{"events", "/events", "newest first"},
+		{"aggregate", "/aggregates/" + o, "Timeline"},
 		{"jobs", "/jobs", "Replay"},
 		{"job", "/jobs/" + job, "History"},
 		{"subscriptions", "/subscriptions", "active"},
@@ -149,7 +147,18 @@ func TestLook_Accessible(t *testing.T) {
 		{"audit", "/audit", ""},
 		{"nothing", "/dead-letters?aggregate_id=none", "No dead letter matches"},
 		{"missing", "/nowhere", "No such page"},
-	}
+	}, id, o, m
+}
+
+// Every page and the main dialogs, light and dark, wide and narrow, checked by
+// axe-core.
+func TestLook_Accessible(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	axe := axeSource(t)
+	pages, id, o, m := w.everyPage()
+	b := w.open(access.Admin, "/")
+	b.sees(".live", "Live")
 	for _, look := range []struct {
 		theme string
 		width int64

@@ -59,6 +59,7 @@ type world struct {
 	orders      *orders.Service
 	messages    *messages.Service
 	broker      *kfake.Cluster
+	brokerOpts  []kfake.Opt
 	kafka       *kgo.Client
 	engine      *engine.Engine
 	schemas     *srfake.Registry
@@ -84,10 +85,17 @@ func start(t *testing.T) *world {
 	if w.messages, err = messages.NewService(w.session, messages.Config{Topics: []string{"*"}, AttemptTimeout: patience}); err != nil {
 		t.Fatal(err)
 	}
-	if w.broker, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.DefaultNumPartitions(3)); err != nil {
+	addrs, err := ports.Take(2)
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(w.broker.Close)
+	port, err := net.LookupPort("tcp", addrs[1][strings.LastIndexByte(addrs[1], ':')+1:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.brokerOpts = []kfake.Opt{kfake.NumBrokers(1), kfake.DefaultNumPartitions(3), kfake.Ports(port), kfake.DataDir(t.TempDir())}
+	w.startBroker()
+	t.Cleanup(func() { w.broker.Close() })
 	if w.kafka, err = kgo.NewClient(kgo.SeedBrokers(w.broker.ListenAddrs()...)); err != nil {
 		t.Fatal(err)
 	}
@@ -118,12 +126,17 @@ func start(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.keeper = archive.NewKeeper(sweeper)
-	addrs, err := ports.Take(1)
-	if err != nil {
-		t.Fatal(err)
-	}
 	w.serve(addrs[0])
 	return w
+}
+
+// startBroker starts the broker, again after its Close: on the same port, with what it had.
+func (w *world) startBroker() {
+	w.t.Helper()
+	var err error
+	if w.broker, err = kfake.NewCluster(w.brokerOpts...); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // serve runs the API with the console at an address.

@@ -121,18 +121,22 @@ func Handler(opts ...Option) http.Handler {
 	})
 }
 
-// routed matches a call that maps a pattern to a page, and variable a part of the pattern.
+// routed matches a call that maps a pattern to a page, and variable a part of the pattern; that of the name
+// uuid stands for ids of the form uuid.
 var (
 	routed   = regexp.MustCompile(`(?m)^route\("([^"]*)"`)
 	variable = regexp.MustCompile(`:\w+`)
 )
+
+const uuid = `[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`
 
 // compilePages returns what the paths of the pages match, below Prefix: the patterns that a
 // script maps to pages. So they are in one place.
 func compilePages(script string) *regexp.Regexp {
 	var all []string
 	for _, m := range routed.FindAllStringSubmatch(script, -1) {
-		all = append(all, variable.ReplaceAllString(regexp.QuoteMeta(strings.TrimSuffix(m[1], "/")), `[^/]+`))
+		pattern := strings.ReplaceAll(regexp.QuoteMeta(strings.TrimSuffix(m[1], "/")), ":uuid", uuid)
+		all = append(all, variable.ReplaceAllString(pattern, `[^/]+`))
 	}
 	return regexp.MustCompile(`^(?:` + strings.Join(all, "|") + `)$`)
 }

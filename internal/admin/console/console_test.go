@@ -48,6 +48,8 @@ func TestHandler_Paths(t *testing.T) {
 		{"GET", "/console/dead-letter", 404, "text/html; charset=utf-8"},
 		{"GET", "/console/dead-letters/1/2", 404, "text/html; charset=utf-8"},
 		{"GET", "/console/groups/x", 404, "text/html; charset=utf-8"},
+		{"GET", "/console/dead-letters/groups", 404, "text/html; charset=utf-8"},
+		{"GET", "/console/dead-letters/0199f3c1-6f2e-7bb1-a3d7-2f6f0c1d9e10", 200, "text/html; charset=utf-8"},
 		{"HEAD", "/console/nothing?status=open", 404, "text/html; charset=utf-8"},
 		{"GET", "/console/static/js/main.js", 200, "text/javascript; charset=utf-8"},
 		{"GET", "/console/static/css/palette.css", 200, "text/css; charset=utf-8"},

@@ -60,9 +60,20 @@ export function ago(at, none = "–") {
   return h("time", { datetime: new Date(at).toISOString(), title: `${utc(at)}, local time ${local(at)}`, "data-ago": "" }, relative(at));
 }
 
+// unknown stands where a value cannot be read.
+export const unknown = () => h("span", { class: "muted" }, "unknown");
+
+// oldest is the age of what has waited longest. While a page is outdated it is unknown: that may have been settled.
+export function oldest(at) {
+  const t = ago(at, "none");
+  if (known(at)) t.dataset.ago = "oldest";
+  return t;
+}
+
 setInterval(() => {
+  const stale = document.body.classList.contains("stale");
   for (const t of document.querySelectorAll("time[data-ago]")) {
-    const text = relative(t.getAttribute("datetime"));
+    const text = stale && t.dataset.ago === "oldest" ? "unknown" : relative(t.getAttribute("datetime"));
     if (t.textContent !== text) t.textContent = text;
   }
 }, 1000);

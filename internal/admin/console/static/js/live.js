@@ -6,12 +6,16 @@ const silence = 40_000; // the server sends something every few seconds
 // A browser opens six connections to a server at most, for all its tabs. So a
 // page that nobody sees gives its own back; hidden ones after a while.
 const hidden = 15_000;
-const waits = [1000, 2000, 4000, 8000, 15000];
+const waits = [1000, 2000, 4000, 8000];
+// The server reports after at most so long that its database does not answer.
+const noticed = 4000;
 
 class Live extends EventTarget {
   state = "connecting"; // connecting, live, lost
   heard = Date.now();
   since = null; // when it was lost
+  #frozen = null; // since when the database does not answer
+  #unread = new Map(); // by its reader: a page that cannot be read again
   retryAt = null;
   #stop = null;
   #wake = null;
@@ -42,6 +46,31 @@ class Live extends EventTarget {
     }
   }
 
+  // outdated is why a page may show what holds no longer, and since when; null if it is up to date.
+  get outdated() {
+    if (this.state === "lost") return { why: "connection", since: this.since };
+    if (this.#frozen) return { why: "database", since: this.#frozen };
+    const [first] = [...this.#unread.values()].sort((a, b) => a.since - b.since);
+    return first ?? null;
+  }
+
+  // mark records that a reader could not read its page again since then; without err, that it could.
+  mark(reader, since, err) {
+    if (!err && !this.#unread.delete(reader)) return;
+    if (err) this.#unread.set(reader, { why: "page", since, err });
+    this.#tell("state");
+  }
+
+  // hear takes an event of the stream.
+  hear(name, data) {
+    if (name === "database" && data.reachable === Boolean(this.#frozen)) {
+      this.#frozen = data.reachable ? null : Date.now() - noticed;
+      this.#tell("state");
+      if (data.reachable) this.#tell("again");
+    }
+    this.#tell(name, data);
+  }
+
   // retry does not wait for the next try.
   retry() { this.#wake?.(); }
 
@@ -58,7 +87,7 @@ class Live extends EventTarget {
       this.#set("live");
       if (again) this.#tell("again");
       const reader = res.body.pipeThrough(new TextDecoderStream()).getReader();
-      const parse = parser((name, data) => this.#tell(name, data));
+      const parse = parser((name, data) => this.hear(name, data));
       for (;;) {
         const { done, value } = await reader.read();
         if (done) return;
@@ -73,6 +102,7 @@ class Live extends EventTarget {
 
   #set(state) {
     if (state === "lost") this.since = this.heard;
+    if (state === "live") this.#frozen = null; // the stream begins with what holds
     this.state = state;
     this.retryAt = null;
     this.#tell("state");

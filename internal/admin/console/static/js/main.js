@@ -34,6 +34,7 @@ const nav = [["/", "Overview", "o"], ["/groups", "Groups", "g"], ["/dead-letters
 const ordersNav = ["/orders", "Orders", "r"]; // where the API has the orders of the example
 const main = document.getElementById("main"), bar = document.getElementById("bar"), notice = document.getElementById("notice");
 const conf = {};
+const retryAfter = 5000; // of a page that could not be read, or has waited so long
 let leavePage = () => {};
 let framed = false, begun = false;
 
@@ -106,23 +107,22 @@ function frame() {
       h("button", { type: "button", class: "button quiet square", onclick: help, "aria-label": "Shortcuts and help", title: "Shortcuts and help (?)" }, "?"))));
 
   const light = (look, word) => fill(state, h("span", { class: `dot ${look}`, "aria-hidden": "true" }), h("span", { class: "live-word" }, word));
+  let shown = "";
   const connection = () => {
-    light(live.state, { live: "Live", connecting: "Connecting", lost: "Not live" }[live.state]);
-    document.body.classList.toggle("stale", live.state === "lost");
-    if (live.state !== "lost") return fill(notice);
-    if (notice.querySelector(".lost-bar")) return undefined;
-    return fill(notice, h("div", { class: "lost-bar" }, icon("warn"), h("span", { class: "grow" }, h("b", null, `Connection lost at ${clock(live.since)}.`), " The page shows the state of that time and may be outdated. ", h("span", { class: "next-try", "aria-live": "off" })),
-      h("button", { type: "button", class: "button", "data-key": "retry", onclick: () => live.retry() }, "Try now")));
+    const old = live.outdated, at = old && clock(old.since);
+    light(old ? "lost" : live.state, old && live.state !== "lost" ? "Outdated" : { live: "Live", connecting: "Connecting", lost: "Not live" }[live.state]);
+    document.body.classList.toggle("stale", Boolean(old));
+    document.body.style.setProperty("--as-of", `"as of ${at}"`); // beside everything that shows a state
+    const [title, text, more] = !old ? [] : {
+      connection: () => [`Connection lost at ${at}.`, "The page shows the state of that time and may be outdated.", h("button", { type: "button", class: "button", "data-key": "retry", onclick: () => live.retry() }, "Try now")],
+      database: () => ["The database cannot be reached.", `The page may be outdated since ${at}. The server keeps retrying.`],
+      page: () => ["This page is not up to date.", `It shows the state of ${at}. ${sentence(old.err.message)} The console keeps trying.`],
+    }[old.why]();
+    if (shown === `${title} ${text}`) return; // the same again is not announced
+    shown = `${title} ${text}`;
+    fill(notice, old && h("div", { class: "lost-bar" }, icon("warn"), h("span", { class: "grow" }, h("b", null, title), ` ${text} `, more && h("span", { class: "next-try", "aria-live": "off" })), more));
   };
   live.addEventListener("state", connection);
-  // The server responds and its database does not: the page is outdated.
-  live.addEventListener("database", ({ detail }) => {
-    if (live.state !== "live") return;
-    document.body.classList.toggle("stale", !detail.reachable);
-    light(detail.reachable ? "live" : "lost", detail.reachable ? "Live" : "Outdated");
-    fill(notice, detail.reachable ? null : h("div", { class: "lost-bar" }, icon("warn"), h("span", { class: "grow" }, h("b", null, "The database cannot be reached."), ` The page may be outdated since ${clock(Date.now())}. The server keeps retrying.`)));
-    if (detail.reachable) live.dispatchEvent(new CustomEvent("again"));
-  });
   setInterval(() => {
     const at = notice.querySelector(".next-try");
     if (at) at.textContent = live.retryAt ? `Outdated for ${span(Date.now() - live.since)}; next attempt in ${span(Math.max(0, live.retryAt - Date.now()))}.` : "Connecting…";
@@ -151,11 +151,37 @@ function render(page, params) {
     title(text) { document.title = `${text} · Outbox`; },
     // on listens to the live stream for as long as the page is shown.
     on(names, f) { for (const n of names) live.addEventListener(n, (e) => f(e.detail, n), { signal: gone.signal }); },
-    // soon calls f once for many changes, and again when the connection is back.
+    // reader returns what calls f, which reads the page and draws it; never does it throw. As long as f
+    // has never succeeded, place shows why: an element, or a function of what is shown. Later failures
+    // mark the page, which shows the state of the last success; so does a wait. It is called again after a failure
+    // that may pass, and when connection or database are back. missing handles errors of another kind.
+    reader(f, place, missing = () => false) {
+      let at = 0, timer = 0;
+      const read = async () => {
+        clearTimeout(timer);
+        const began = Date.now(), late = setTimeout(() => at && live.mark(read, at, new Error("its data takes long")), retryAfter);
+        try {
+          await f();
+          at = began;
+          live.mark(read);
+        } catch (err) {
+          if (gone.signal.aborted) return;
+          if (missing(err)) { live.mark(read); return; }
+          if (at) live.mark(read, at, err);
+          else if (place instanceof Element) fill(place, failed(err, read));
+          else place(failed(err, read));
+          if (!err.status || err.status === 429 || err.status >= 500) timer = setTimeout(read, retryAfter);
+        } finally { clearTimeout(late); }
+      };
+      ctx.on(["again"], read);
+      gone.signal.addEventListener("abort", () => { clearTimeout(timer); live.mark(read); });
+      return read;
+    },
+    // soon calls f once for many changes.
     soon(names, f, ms = 400) {
       let timer = 0;
       const later = () => { timer ||= setTimeout(() => { timer = 0; if (!gone.signal.aborted) f(); }, ms); };
-      ctx.on([...names, "again"], later);
+      ctx.on(names, later);
       gone.signal.addEventListener("abort", () => clearTimeout(timer));
     },
     // every calls f again and again, one call after the other, for what the stream
@@ -223,13 +249,13 @@ keys.shortcut("t", "light or dark", switchTheme);
 route("/", overview);
 route("/groups", groups);
 route("/dead-letters", deadLetters);
-route("/dead-letters/:id", deadLetter);
-route("/dead-letters/:id/edit", edit);
+route("/dead-letters/:uuid", deadLetter);
+route("/dead-letters/:uuid/edit", edit);
 route("/aggregates/:id", aggregate);
 route("/events", events);
 route("/events/:id", event);
 route("/jobs", jobs);
-route("/jobs/:id", job);
+route("/jobs/:uuid", job);
 route("/subscriptions", subscriptions);
 route("/subscriptions/:name", subscription);
 route("/topics", topics);
@@ -237,8 +263,8 @@ route("/topics/:name", topic);
 route("/archive", archive);
 route("/audit", audit);
 route("/orders", orders);
-route("/orders/:id", order);
+route("/orders/:uuid", order);
 route("/scheduled", scheduled);
-route("/scheduled/:id", message);
+route("/scheduled/:uuid", message);
 
 boot();

@@ -2,12 +2,17 @@
 import { h, icon } from "./dom.js";
 import { toast } from "./dialog.js";
 import { count } from "./format.js";
-import { statusMeans } from "./words.js";
+import { outcomes, statusMeans } from "./words.js";
 
-export const badge = (status, unblocked) => h("span", { class: `badge b-${status}`, title: statusMeans[status] }, status, unblocked && h("span", null, " · unblocked"));
+// badge is a status of a dead letter, with the outcome of a resolved one: what was discarded is in no topic.
+export const badge = (status, unblocked, outcome) => h("span", { class: `badge b-${outcome === "discarded" ? "archived" : status}`, title: outcomes[outcome]?.[1] ?? statusMeans[status] },
+  outcome ? `${status} · ${outcomes[outcome]?.[0] ?? outcome}` : status, unblocked && h("span", null, " · unblocked"));
 
 // mark is a badge of another kind of states: name → [look, meaning].
 export const mark = (states, state) => h("span", { class: `badge b-${states[state]?.[0] ?? "archived"}`, title: states[state]?.[1] }, String(state).replaceAll("_", " "));
+
+// unread is why a part of a status is not known; what the status has of it is old.
+export const unread = (status, part) => status.unknown.find((u) => u.startsWith(`${part}: `));
 
 export const panel = (title, { aside, id, cls } = {}, ...content) => h("section", { class: `panel ${cls ?? ""}`, "aria-label": title, id },
   h("header", { class: "row between" }, h("h2", null, title), aside), content);

@@ -5,10 +5,12 @@ const base = "/console";
 const routes = [];
 let show = () => {}, shown = "";
 
-// route maps a pattern such as "/dead-letters/:id" to a page.
+// route maps a pattern such as "/topics/:name" to a page. :uuid is an id of that form only: the API may have
+// something else at another word.
 export function route(pattern, page) {
-  routes.push([new RegExp(`^${pattern.replace(/:(\w+)/g, "(?<$1>[^/]+)")}/?$`), page]);
+  routes.push([new RegExp(`^${pattern.replace(":uuid", `(?<id>${uuid})`).replace(/:(\w+)/g, "(?<$1>[^/]+)")}/?$`), page]);
 }
+const uuid = "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}";
 
 export function start(onPage) {
   show = onPage;

@@ -13,6 +13,12 @@ export const statusMeans = {
   archived: "Retention has moved it to the archive.",
 };
 
+// How dead letters were resolved: in a word and in a sentence.
+export const outcomes = {
+  replayed: ["published", "Published."], redirected: ["redirected", "Published to another topic."], found: ["found published", "It was in its topic already."],
+  unblocked: ["published unblocked", "Published out of order, after later events of its aggregate."], discarded: ["discarded", "Discarded; it is not published."], by_hand: ["by hand", "Settled by hand."],
+};
+
 // The cause of each error class, and the usual fix.
 const classes = {
   breaker_open: ["The circuit breaker was open, so the relay did not try to publish.", "No action is needed: the relay publishes it once the breaker closes."],
@@ -119,6 +125,8 @@ export const subscriptionStates = {
   active: ["resolved", "Messages are delivered to its consumers."],
   paused: ["blocked", "Nothing is delivered until it is resumed."],
   suspended: ["failed", "Nothing is delivered: its destination fails. A probe that succeeds continues."],
+  no_process: ["failed", "Nothing is delivered: no process runs it. Start outbox subscriptions."],
+  unknown: ["archived", "Its state cannot be read at the moment."],
 };
 
 // orderChanges are an operator's changes of an order (orders/state.go). The

@@ -11,16 +11,10 @@ export function aggregate(ctx) {
   const body = h("div", { class: "stack" }, loading("its timeline"));
   fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("p", { class: "crumbs small" }, h("a", { href: href("/events"), "data-key": "crumb" }, "Events"), " / ", h("span", { class: "mono break" }, visible(id)), copyButton(id, "aggregate id")),
     h("div", { class: "row between" }, h("h1", { tabindex: "-1" }, "Aggregate"), search())), body));
-  const read = async () => {
-    try {
-      const a = await api.aggregate(id, null, ctx.signal);
-      fill(body, timeline(a, older(a)));
-    } catch (err) {
-      if (ctx.signal.aborted) return;
-      if (err.status === 404) fill(body, h("div", { class: "empty" }, h("p", { class: "empty-title" }, "This aggregate is unknown."), h("p", { class: "muted break" }, "No outbox row, no record, no dead letter and no scheduled message of it was found. ", visible(err.body?.hint ?? "")), h("div", { class: "row" }, h("a", { class: "button", href: href("/events") }, "Newest events"))));
-      else fill(body, failed(err, read));
-    }
-  };
+  const read = ctx.reader(async () => {
+    const a = await api.aggregate(id, null, ctx.signal);
+    fill(body, timeline(a, older(a)));
+  }, body, (err) => err.status === 404 && fill(body, h("div", { class: "empty" }, h("p", { class: "empty-title" }, "This aggregate is unknown."), h("p", { class: "muted break" }, "No outbox row, no record, no dead letter and no scheduled message of it was found. ", visible(err.body?.hint ?? "")), h("div", { class: "row" }, h("a", { class: "button", href: href("/events") }, "Newest events")))));
   // older is the button that adds the next page.
   const older = (a) => a.next && h("button", { type: "button", class: "button", "data-key": "older", onclick: async (e) => {
     e.target.disabled = true;

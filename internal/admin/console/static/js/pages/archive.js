@@ -3,7 +3,7 @@ import { act } from "../act.js";
 import { api } from "../api.js";
 import { fill, h } from "../dom.js";
 import { ago, bytes, count, stamp, visible } from "../format.js";
-import { empty, failed, loading } from "../parts.js";
+import { empty, loading } from "../parts.js";
 import { go, href, query, search } from "../router.js";
 import { may } from "../session.js";
 
@@ -15,14 +15,10 @@ export function archive(ctx) {
     body));
   const started = (job) => { if (job?.id) go(`/jobs/${job.id}`); else read(); };
   let page = null;
-  const read = async () => {
-    try {
-      page = await api.archives({ limit: 50, cursor: q.cursor }, ctx.signal);
-      draw();
-    } catch (err) {
-      if (!ctx.signal.aborted && !page) fill(body, failed(err, read));
-    }
-  };
+  const read = ctx.reader(async () => {
+    page = await api.archives({ limit: 50, cursor: q.cursor }, ctx.signal);
+    draw();
+  }, body);
   const draw = () => {
     fill(tools, page.configured && may("archive") && [
       h("a", { class: "button", href: href("/dead-letters", { status: "resolved" }), "data-key": "settled" }, "Choose dead letters to purge"),

@@ -3,7 +3,7 @@ import { api } from "../api.js";
 import { fill, h } from "../dom.js";
 import { short, stamp, visible } from "../format.js";
 import { listing } from "../listing.js";
-import { empty, failed, loading } from "../parts.js";
+import { empty, loading } from "../parts.js";
 import { href } from "../router.js";
 import { sorter } from "../sort.js";
 
@@ -40,14 +40,10 @@ export function audit(ctx) {
   fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("h1", { tabindex: "-1" }, "Audit"), h("p", { class: "muted" }, "Every change by an operator, through the console, the APIs and the CLI: who, what, why, and the result.")),
     all.form("Filter changes", "what", all.choice("what", "What", Object.entries(kinds).map(([v, [says]]) => h("option", { value: v }, says))), all.text("actor", "Who", { maxlength: 300, placeholder: "the full name" })), body));
   let page = null;
-  const read = async () => {
-    try {
-      page = await api.audit({ limit: 50, cursor: q.cursor, actor: q.actor, action: kinds[q.what]?.[1] }, ctx.signal);
-      draw();
-    } catch (err) {
-      if (!ctx.signal.aborted && !page) fill(body, failed(err, read));
-    }
-  };
+  const read = ctx.reader(async () => {
+    page = await api.audit({ limit: 50, cursor: q.cursor, actor: q.actor, action: kinds[q.what]?.[1] }, ctx.signal);
+    draw();
+  }, body);
   const draw = () => {
     const entries = page.entries;
     fill(body, entries.length || page.next || q.cursor ? [h("div", { class: "scroll", role: "region", "aria-label": "Audit", tabindex: "0" }, h("table", { class: "cards" }, h("caption", { class: "hidden-text" }, "Audit, newest first"),

@@ -5,10 +5,10 @@ import { decoded, first, headers, pairs, payload } from "../content.js";
 import { fill, h, icon } from "../dom.js";
 import { ago, count, known, plural, short, stamp, visible } from "../format.js";
 import * as keys from "../keys.js";
-import { badge, copyButton, facts, failed, loading, panel } from "../parts.js";
+import { badge, copyButton, facts, loading, panel } from "../parts.js";
 import { go, href } from "../router.js";
 import { may } from "../session.js";
-import { actions, classMeans, statusMeans } from "../words.js";
+import { actions, classMeans, outcomes, statusMeans } from "../words.js";
 import { biography } from "./event.js";
 
 export function deadLetter(ctx) {
@@ -18,20 +18,14 @@ export function deadLetter(ctx) {
   const state = { view: "", life: null };
   let l = null;
 
-  const read = async () => {
-    try {
-      const now = await api.deadLetter(id, ctx.signal);
-      // The biography reads the topics, which takes longer, so it is drawn later.
-      if (now.status !== l?.status) api.event(id, ctx.signal).then((life) => { state.life = life; draw(); }, () => { /* its own page shows the error */ });
-      l = now;
-      state.view ||= first(decoded(l, l.payload_decoded));
-      draw();
-    } catch (err) {
-      if (ctx.signal.aborted) return;
-      if (err.status === 404) return fill(ctx.el, h("h1", { tabindex: "-1" }, "No such dead letter"), h("div", { class: "empty" }, h("p", { class: "empty-title" }, "This event is not a dead letter."), h("p", { class: "muted" }, "It may have been published, or retention has removed its dead letter."), h("div", { class: "row" }, h("a", { class: "button", href: href(`/events/${id}`) }, "History of the event"), h("a", { class: "button", href: href("/dead-letters") }, "All dead letters"))));
-      if (!l) fill(ctx.el, h("h1", { tabindex: "-1" }, "Dead letter"), failed(err, read));
-    }
-  };
+  const read = ctx.reader(async () => {
+    const now = await api.deadLetter(id, ctx.signal);
+    // The biography reads the topics, which takes longer, so it is drawn later.
+    if (now.status !== l?.status) api.event(id, ctx.signal).then((life) => { state.life = life; draw(); }, () => { /* its own page shows the error */ });
+    l = now;
+    state.view ||= first(decoded(l, l.payload_decoded));
+    draw();
+  }, (why) => fill(ctx.el, h("h1", { tabindex: "-1" }, "Dead letter"), why), (err) => err.status === 404 && fill(ctx.el, h("h1", { tabindex: "-1" }, "No such dead letter"), h("div", { class: "empty" }, h("p", { class: "empty-title" }, "This event is not a dead letter."), h("p", { class: "muted" }, "It may have been published, or retention has removed its dead letter."), h("div", { class: "row" }, h("a", { class: "button", href: href(`/events/${id}`) }, "History of the event"), h("a", { class: "button", href: href("/dead-letters") }, "All dead letters")))));
   const run = (name) => act(name, { id, etag: l.etag }, (job) => (job?.id ? go(`/jobs/${job.id}`) : read()));
   const draw = () => {
     const names = possible([l.status]).filter((a) => !l.may || l.may.includes(a));
@@ -40,7 +34,7 @@ export function deadLetter(ctx) {
       h("header", { class: "detail-head" },
         h("p", { class: "crumbs small" }, h("a", { href: href("/dead-letters", { status: "open" }), "data-key": "crumb" }, "Dead letters"), " / ", h("span", { class: "mono break" }, id), copyButton(id, "event id")),
         h("div", { class: "row between" },
-          h("div", { class: "row title" }, h("h1", { tabindex: "-1", class: "break" }, l.event_type || "Event"), badge(l.status, l.unblocked), h("span", { class: "muted" }, statusMeans[l.status])),
+          h("div", { class: "row title" }, h("h1", { tabindex: "-1", class: "break" }, l.event_type || "Event"), badge(l.status, l.unblocked, l.outcome?.kind), h("span", { class: "muted" }, statusMeans[l.status])),
           h("div", { class: "row actions" }, l.blocked_by
             ? [h("a", { class: "button primary", href: href(`/dead-letters/${l.blocked_by}`), "data-key": "blocker" }, "Go to what blocks it"), names.length > 0 && h("details", { class: "more" }, h("summary", { class: "button" }, "Other actions"), h("div", { class: "row actions" }, buttons(names, run, "")))]
             : buttons(names, run),
@@ -79,13 +73,11 @@ export const editable = (l) => ["pending", "blocked", "failed", "suspended"].inc
 function standing(l) {
   if (l.status === "blocked") return h("p", { class: "callout" }, "It waits behind ", h("a", { href: href("/dead-letters", { aggregate_id: l.aggregate_id, status: "open" }), "data-key": "ahead" }, l.position > 1 ? `${plural(l.position - 1, "earlier dead letter")} of its aggregate` : "an earlier dead letter of its aggregate"), ", and is published after it. To act, act on the first.");
   if (l.status === "processing") return h("p", { class: "callout" }, `Claimed by ${l.claimed_by || "a relay"} until `, known(l.claimed_until) ? stamp(l.claimed_until) : "its claim runs out", ". Until then nobody else may act on it.");
-  if (l.status === "resolved" && l.outcome) return h("p", { class: "callout good" }, h("b", null, outcomes[l.outcome.kind] ?? l.outcome.kind), l.outcome.topic ? [" It is in ", h("span", { class: "mono" }, `${l.outcome.topic}[${l.outcome.partition}]@${l.outcome.offset}`), "."] : "", known(l.resolved_at) ? [" ", ago(l.resolved_at), "."] : "", l.outcome.note ? ` “${visible(l.outcome.note)}”` : "");
+  if (l.status === "resolved" && l.outcome) return h("p", { class: `callout ${l.outcome.kind === "discarded" ? "" : "good"}` }, h("b", null, outcomes[l.outcome.kind]?.[1] ?? l.outcome.kind), l.outcome.topic ? [" It is in ", h("span", { class: "mono" }, `${l.outcome.topic}[${l.outcome.partition}]@${l.outcome.offset}`), "."] : "", known(l.resolved_at) ? [" ", ago(l.resolved_at), "."] : "", l.outcome.note ? ` “${visible(l.outcome.note)}”` : "");
   if (l.status === "pending") return h("p", { class: "callout" }, "Replayed automatically ", known(l.next_attempt) ? ["", ago(l.next_attempt), ` (${stamp(l.next_attempt)})`] : "as soon as the relay can", l.strategy ? `, by the strategy “${l.strategy}”` : "", l.rule ? ` (rule ${l.rule})` : "", l.waits_for ? `. It waits for ${l.waits_for}.` : ".");
   if (l.status === "failed") return h("p", { class: "callout bad" }, `${plural(l.replays ?? 0, "replay")} failed; no further automatic replay follows. `, l.failure_repeats > 1 ? `It failed ${count(l.failure_repeats)} times in a row with the same error. Fix the cause before you replay it.` : "");
   return null;
 }
-
-const outcomes = { replayed: "Published.", redirected: "Published to another topic.", found: "It was in its topic already.", discarded: "Discarded; it is not published.", unblocked: "Published out of order, after later events of its aggregate.", by_hand: "Settled by hand." };
 
 function details(l, conf) {
   const trace = traceLink(l, conf);

@@ -6,10 +6,10 @@ import { exportList } from "../export.js";
 import { ago, count, known, short, visible } from "../format.js";
 import * as keys from "../keys.js";
 import { chooser, listing, since } from "../listing.js";
-import { badge, empty, failed, loading } from "../parts.js";
+import { badge, empty, loading } from "../parts.js";
 import { go, href } from "../router.js";
 import { sorter } from "../sort.js";
-import { open, statuses } from "../words.js";
+import { open, outcomes, statuses } from "../words.js";
 import { search } from "./aggregate.js";
 
 const fields = ["status", "error_class", "error_code", "outcome", "event_type", "aggregate_id", "table", "tag", "min_priority", "text", "since", "until"];
@@ -50,16 +50,11 @@ export function deadLetters(ctx) {
   fill(ctx.el, h("div", { class: "stack" }, h("div", { class: "row between" }, h("h1", { tabindex: "-1" }, "Dead letters"), search()), filters(all), list), chosen.bar);
   const counted = (s) => { const before = totalOf(stats, q); stats = s; if (page && totalOf(s, q) !== before) draw(); };
 
-  async function read() {
-    try {
-      page = await api.deadLetters({ ...asked(q), limit: 50, cursor: q.cursor }, ctx.signal);
-    } catch (err) {
-      if (!ctx.signal.aborted && !page) fill(list, failed(err, read));
-      return;
-    }
+  const read = ctx.reader(async () => {
+    page = await api.deadLetters({ ...asked(q), limit: 50, cursor: q.cursor }, ctx.signal);
     chosen.keep(page.dead_letters.map((l) => l.event_id));
     draw();
-  }
+  }, list);
 
   function draw() {
     const deadLetters = page.dead_letters, total = page.next || q.cursor ? totalOf(stats, q) : null;
@@ -89,7 +84,7 @@ export function deadLetters(ctx) {
 }
 
 // columns are those of the table; the rows of a page are sorted by them.
-const columns = [["Event"], ["Status", (l) => l.status], ["Priority", (l) => l.priority ?? 0, true], ["Error", (l) => l.error_class], ["Type", (l) => l.event_type], ["Aggregate", (l) => l.aggregate_id],
+const columns = [["Event"], ["Status", (l) => l.status + (l.resolved_by ?? "")], ["Priority", (l) => l.priority ?? 0, true], ["Error", (l) => l.error_class], ["Type", (l) => l.event_type], ["Aggregate", (l) => l.aggregate_id],
   ["Attempts", (l) => l.attempts, true], ["Failed", (l) => l.first_failed_at], ["Next attempt", (l) => (l.status !== "pending" ? null : known(l.next_attempt) ? l.next_attempt : "0")]];
 
 function table(deadLetters, chosen, order) {
@@ -99,7 +94,7 @@ function table(deadLetters, chosen, order) {
       order.head(columns))),
     h("tbody", null, order.rows(deadLetters, columns).map((l) => h("tr", { "data-id": l.event_id, class: chosen.has(l.event_id) ? "picked" : null }, chosen.cell(l.event_id),
       h("td", { "data-label": "Event" }, h("a", { class: "mono", href: href(`/dead-letters/${l.event_id}`), title: l.event_id, "data-key": `row-${l.event_id}` }, short(l.event_id))),
-      h("td", { "data-label": "Status" }, badge(l.status, l.unblocked)),
+      h("td", { "data-label": "Status" }, badge(l.status, l.unblocked, l.resolved_by)),
       h("td", { "data-label": "Priority", class: "num", title: (l.tags ?? []).join(", ") }, String(l.priority ?? 0), (l.tags ?? []).length > 0 && h("span", { class: "muted" }, ` ${l.tags.join(", ")}`)),
       h("td", { "data-label": "Error" }, h("span", { class: "clip", title: l.error_class }, l.error_class), l.failure_repeats > 1 && h("span", { class: "muted", title: "Consecutive failures with the same error" }, ` ×${count(l.failure_repeats)}`), l.error_excerpt && h("div", null, h("span", { class: "small muted clip wide", title: visible(l.error_excerpt) }, visible(l.error_excerpt)))),
       h("td", { "data-label": "Type" }, h("span", { class: "clip" }, l.event_type)),
@@ -113,6 +108,7 @@ function filters(all) {
   const { q } = all, typed = (name, label, placeholder) => all.text(name, label, { placeholder, list: `known-${name}` });
   return all.form("Filter dead letters", "aggregate_id",
     all.choice("status", "Status", h("option", { value: "open" }, "open"), statuses.map((s) => h("option", { value: s }, s)), q.status && q.status !== "open" && !statuses.includes(q.status) && h("option", { value: q.status }, q.status)),
+    all.choice("outcome", "Outcome", Object.entries(outcomes).map(([v, [says]]) => h("option", { value: v }, says))),
     all.text("text", "Contains", { placeholder: "in error, type, aggregate", maxlength: 200 }), typed("error_class", "Error class", "any"), typed("event_type", "Event type", "any"), typed("aggregate_id", "Aggregate", "its id"), all.text("table", "Table or subscription", { placeholder: "subscription.NAME" }), all.text("tag", "Tags", { placeholder: "vip,night" }),
     all.text("min_priority", "Least priority", { type: "number", min: -100, max: 100 }),
     all.period("Failed", "since", "until", [["", "any time"], ["1h", "in the last hour"], ["6h", "in 6 hours"], ["24h", "in a day"], ["7d", "in a week"]]));

@@ -2,7 +2,7 @@
 import { api } from "../api.js";
 import { fill, h } from "../dom.js";
 import { ago, count, plural, short, stamp, visible } from "../format.js";
-import { copyButton, facts, failed, loading, mark, panel } from "../parts.js";
+import { copyButton, facts, loading, mark, panel } from "../parts.js";
 import { href } from "../router.js";
 import { progressStates } from "../words.js";
 
@@ -11,16 +11,10 @@ export function event(ctx) {
   ctx.title(`Event ${short(id)}`);
   const body = h("div", { class: "stack" }, loading("its history"));
   fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("p", { class: "crumbs small" }, h("a", { href: href("/events") }, "Events"), " / ", h("span", { class: "mono break" }, id), copyButton(id, "event id")), h("h1", { tabindex: "-1" }, "Event")), body));
-  const read = async () => {
-    try {
-      const life = await api.event(id, ctx.signal);
-      fill(body, biography(life, true), subscribed(life.subscriptions));
-    } catch (err) {
-      if (ctx.signal.aborted) return;
-      if (err.status === 404) fill(body, h("div", { class: "empty" }, h("p", { class: "empty-title" }, "This event is unknown."), h("p", { class: "muted" }, "No outbox row, no record and no dead letter with this id was found. Outbox rows are removed after a week by default. Check that the id is complete."), h("div", { class: "row" }, h("a", { class: "button", href: href(`/aggregates/${id}`), "data-key": "aggregate" }, "Search it as an aggregate"), h("a", { class: "button", href: href("/dead-letters") }, "All dead letters"))));
-      else fill(body, failed(err, read));
-    }
-  };
+  const read = ctx.reader(async () => {
+    const life = await api.event(id, ctx.signal);
+    fill(body, biography(life, true), subscribed(life.subscriptions));
+  }, body, (err) => err.status === 404 && fill(body, h("div", { class: "empty" }, h("p", { class: "empty-title" }, "This event is unknown."), h("p", { class: "muted" }, "No outbox row, no record and no dead letter with this id was found. Outbox rows are removed after a week by default. Check that the id is complete."), h("div", { class: "row" }, h("a", { class: "button", href: href(`/aggregates/${id}`), "data-key": "aggregate" }, "Search it as an aggregate"), h("a", { class: "button", href: href("/dead-letters") }, "All dead letters")))));
   ctx.soon(["dead_letters"], read);
   read();
 }

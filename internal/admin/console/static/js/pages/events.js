@@ -3,7 +3,7 @@ import { api } from "../api.js";
 import { fill, h } from "../dom.js";
 import { ago, count, short, stamp, visible } from "../format.js";
 import { listing } from "../listing.js";
-import { empty, failed, loading, mark } from "../parts.js";
+import { empty, loading, mark } from "../parts.js";
 import { href } from "../router.js";
 import { sorter } from "../sort.js";
 import { eventStates } from "../words.js";
@@ -17,17 +17,12 @@ export function events(ctx) {
     all.form("Filter events", "state", all.choice("state", "State", Object.keys(eventStates).map((s) => h("option", { value: s }, s.replace("_", " "))))), list));
   let page = null;
 
-  async function read() {
-    try {
-      const now = await api.events({ state: q.state, limit: 100, cursor: q.cursor }, ctx.signal);
-      if (page && JSON.stringify([now.events, now.gaps]) === JSON.stringify([page.events, page.gaps])) return;
-      page = now;
-    } catch (err) {
-      if (!ctx.signal.aborted && !page) fill(list, failed(err, read));
-      return;
-    }
+  const read = ctx.reader(async () => {
+    const now = await api.events({ state: q.state, limit: 100, cursor: q.cursor }, ctx.signal);
+    if (page && JSON.stringify([now.events, now.gaps]) === JSON.stringify([page.events, page.gaps])) return;
+    page = now;
     draw();
-  }
+  }, list);
 
   function draw() {
     fill(list, page.events.length || q.cursor ? [table(page.events, order), all.pager(page, page.events.length, ["event"], "newest first")]

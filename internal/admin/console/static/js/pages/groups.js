@@ -3,7 +3,7 @@ import { act, buttons, possible } from "../act.js";
 import { api } from "../api.js";
 import { fill, h } from "../dom.js";
 import { ago, count, plural, visible } from "../format.js";
-import { badge, empty, failed, loading } from "../parts.js";
+import { badge, empty, loading } from "../parts.js";
 import { go, href } from "../router.js";
 import { classMeans, open } from "../words.js";
 
@@ -12,15 +12,11 @@ export function groups(ctx) {
   const body = h("div", { class: "stack" }, loading("groups"));
   fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("h1", { tabindex: "-1" }, "Groups"), h("p", { class: "muted" }, "Open dead letters with the same error class and event type, with the events that wait behind them. One fix usually applies to the whole group.")), body));
   let all = null, answer = null;
-  const read = async () => {
-    try {
-      answer = await api.groups(ctx.signal);
-      all = together(answer.groups);
-      draw();
-    } catch (err) {
-      if (!ctx.signal.aborted && !all) fill(body, failed(err, read));
-    }
-  };
+  const read = ctx.reader(async () => {
+    answer = await api.groups(ctx.signal);
+    all = together(answer.groups);
+    draw();
+  }, body);
   const draw = () => fill(body, all.length ? [
     answer.sampled && h("p", { class: "callout warn" }, `These groups contain ${count(answer.looked_at)} dead letters; others exist. An action applies to all that match; its preview counts them.`),
     h("ul", { class: "groups" }, all.map(group)),

@@ -3,7 +3,7 @@ import { api } from "../api.js";
 import { dialog, toast } from "../dialog.js";
 import { fill, h } from "../dom.js";
 import { ago, count, known, plural, span, stamp, visible } from "../format.js";
-import { facts, failed, loading, meter, panel, sentence, tally } from "../parts.js";
+import { facts, loading, meter, panel, sentence, tally } from "../parts.js";
 import { href } from "../router.js";
 import { may } from "../session.js";
 import { actions } from "../words.js";
@@ -21,18 +21,13 @@ export function job(ctx) {
   ctx.title("Job");
   fill(ctx.el, h("h1", { tabindex: "-1" }, "Job"), loading("the job"));
   let j = null, timer = 0;
-  const read = async () => {
+  const read = ctx.reader(async () => {
     clearTimeout(timer);
-    try {
-      j = await api.job(id, ctx.signal);
-      draw();
-      // The stream reports changes; this covers a broken stream.
-      if (!ended(j)) timer = setTimeout(read, 5000);
-    } catch (err) {
-      if (err.status === 404) return fill(ctx.el, h("h1", { tabindex: "-1" }, "No such job"), h("div", { class: "empty" }, h("p", { class: "empty-title" }, "There is no job with this id."), h("p", { class: "muted" }, "The id may be incomplete, or the job has expired."), h("a", { class: "button", href: href("/jobs") }, "All jobs")));
-      if (!ctx.signal.aborted && !j) fill(ctx.el, h("h1", { tabindex: "-1" }, "Job"), failed(err, read));
-    }
-  };
+    j = await api.job(id, ctx.signal);
+    draw();
+    // The stream reports changes; this covers a broken stream.
+    if (!ended(j)) timer = setTimeout(read, 5000);
+  }, (why) => fill(ctx.el, h("h1", { tabindex: "-1" }, "Job"), why), (err) => err.status === 404 && fill(ctx.el, h("h1", { tabindex: "-1" }, "No such job"), h("div", { class: "empty" }, h("p", { class: "empty-title" }, "There is no job with this id."), h("p", { class: "muted" }, "The id may be incomplete, or the job has expired."), h("a", { class: "button", href: href("/jobs") }, "All jobs"))));
   ctx.signal.addEventListener("abort", () => clearTimeout(timer));
   const ended = (x) => ["done", "cancelled", "failed"].includes(x.state) && (x.state !== "cancelled" || known(x.finished_at));
 
@@ -92,6 +87,5 @@ export function job(ctx) {
   }
 
   ctx.on(["job"], (x) => { if (!x?.id || x.id === id) read(); });
-  ctx.soon([], read);
   read();
 }

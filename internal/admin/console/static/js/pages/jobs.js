@@ -3,7 +3,7 @@ import { api } from "../api.js";
 import { fill, h } from "../dom.js";
 import { ago, count, plural, short, stamp, visible } from "../format.js";
 import { listing } from "../listing.js";
-import { empty, failed, loading } from "../parts.js";
+import { empty, loading } from "../parts.js";
 import { href } from "../router.js";
 import { sorter } from "../sort.js";
 import { actions, open } from "../words.js";
@@ -44,15 +44,11 @@ export function jobs(ctx) {
   const body = h("div", null, loading("jobs"));
   fill(ctx.el, h("div", { class: "stack" }, h("header", null, h("h1", { tabindex: "-1" }, "Jobs"), h("p", { class: "muted" }, "Actions on many dead letters, with their reports. A job resumes by itself after a crash.")), body));
   let all = null, page = null;
-  const read = async () => {
-    try {
-      page = await api.jobs({ cursor: q.cursor, limit: 50 }, ctx.signal);
-      all = page.jobs;
-      draw();
-    } catch (err) {
-      if (!ctx.signal.aborted && !all) fill(body, failed(err, read));
-    }
-  };
+  const read = ctx.reader(async () => {
+    page = await api.jobs({ cursor: q.cursor, limit: 50 }, ctx.signal);
+    all = page.jobs;
+    draw();
+  }, body);
   function draw() {
     fill(body, all.length || q.cursor
       ? h("div", null, h("div", { class: "scroll", role: "region", "aria-label": "Jobs", tabindex: "0" }, h("table", { class: "cards" }, h("caption", { class: "hidden-text" }, "Jobs, newest first"),

@@ -6,7 +6,7 @@ import { first, headers, payload } from "../content.js";
 import { fill, h } from "../dom.js";
 import { ago, short, stamp, visible } from "../format.js";
 import * as keys from "../keys.js";
-import { copyButton, facts, failed, loading, mark, panel, sentence } from "../parts.js";
+import { copyButton, facts, loading, mark, panel, sentence } from "../parts.js";
 import { href } from "../router.js";
 import { may } from "../session.js";
 import { messageStates } from "../words.js";
@@ -19,20 +19,14 @@ export function message(ctx) {
   const state = { view: "" };
   let m = null, content = null;
 
-  const read = async () => {
-    try {
-      const now = await api.message(id, ctx.signal);
-      if (JSON.stringify(now) === JSON.stringify(m)) return;
-      m = now;
-      if (m.state === "cancelled") content = { removed: true };
-      else if (!content || content.err) carried(); // it never changes
-      draw();
-    } catch (err) {
-      if (ctx.signal.aborted) return;
-      if (err.status === 404) fill(ctx.el, h("h1", { tabindex: "-1" }, "No such message"), h("div", { class: "empty" }, h("p", { class: "empty-title" }, "There is no message with this id."), h("p", { class: "muted" }, "Retention may have removed it: by default delivered messages are kept for a week, cancelled ones for 30 days."), h("div", { class: "row" }, h("a", { class: "button", href: href("/scheduled") }, "What waits"))));
-      else if (!m) fill(ctx.el, h("h1", { tabindex: "-1" }, "Message"), failed(err, read));
-    }
-  };
+  const read = ctx.reader(async () => {
+    const now = await api.message(id, ctx.signal);
+    if (JSON.stringify(now) === JSON.stringify(m)) return;
+    m = now;
+    if (m.state === "cancelled") content = { removed: true };
+    else if (!content || content.err) carried(); // it never changes
+    draw();
+  }, (why) => fill(ctx.el, h("h1", { tabindex: "-1" }, "Message"), why), (err) => err.status === 404 && fill(ctx.el, h("h1", { tabindex: "-1" }, "No such message"), h("div", { class: "empty" }, h("p", { class: "empty-title" }, "There is no message with this id."), h("p", { class: "muted" }, "Retention may have removed it: by default delivered messages are kept for a week, cancelled ones for 30 days."), h("div", { class: "row" }, h("a", { class: "button", href: href("/scheduled") }, "What waits")))));
 
   const carried = async () => {
     try {

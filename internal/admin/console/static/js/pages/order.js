@@ -3,7 +3,7 @@ import { api } from "../api.js";
 import { ask } from "../ask.js";
 import { fill, h } from "../dom.js";
 import { ago, count, plural, short, stamp, visible } from "../format.js";
-import { copyButton, facts, failed, loading, mark, panel } from "../parts.js";
+import { copyButton, facts, loading, mark, panel } from "../parts.js";
 import { href } from "../router.js";
 import { may } from "../session.js";
 import { orderChanges, orderStates } from "../words.js";
@@ -17,22 +17,15 @@ export function order(ctx) {
   fill(ctx.el, h("h1", { tabindex: "-1" }, "Order"), loading("the order"));
   let o = null, events = { events: [] }, life = null, tries = 0;
 
-  const read = async () => {
-    try {
-      const now = await api.order(id, ctx.signal);
-      if (now.version !== o?.version) {
-        events = await api.orderEvents(id, null, ctx.signal);
-        o = now; life = null; tries = 0;
-        draw();
-      }
-    } catch (err) {
-      if (ctx.signal.aborted) return;
-      if (err.status === 404) return fill(ctx.el, h("h1", { tabindex: "-1" }, "No such order"), h("div", { class: "empty" }, h("p", { class: "empty-title" }, "There is no order with this id."), h("p", { class: "muted" }, "Check that the id is complete."), h("div", { class: "row" }, h("a", { class: "button", href: href("/orders") }, "To the orders"))));
-      if (!o) fill(ctx.el, h("h1", { tabindex: "-1" }, "Order"), failed(err, read));
-      return;
+  const read = ctx.reader(async () => {
+    const now = await api.order(id, ctx.signal);
+    if (now.version !== o?.version) {
+      events = await api.orderEvents(id, null, ctx.signal);
+      o = now; life = null; tries = 0;
+      draw();
     }
     await follow();
-  };
+  }, (why) => fill(ctx.el, h("h1", { tabindex: "-1" }, "Order"), why), (err) => err.status === 404 && fill(ctx.el, h("h1", { tabindex: "-1" }, "No such order"), h("div", { class: "empty" }, h("p", { class: "empty-title" }, "There is no order with this id."), h("p", { class: "muted" }, "Check that the id is complete."), h("div", { class: "row" }, h("a", { class: "button", href: href("/orders") }, "To the orders")))));
 
   // follow searches the topic for the last event until it is there. A search costs
   // a reading of the topic, so it is not done for ever.

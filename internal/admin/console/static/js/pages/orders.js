@@ -3,7 +3,7 @@ import { api } from "../api.js";
 import { fill, h } from "../dom.js";
 import { ago, count, short, visible } from "../format.js";
 import { listing, since } from "../listing.js";
-import { empty, failed, finder, loading, mark, panel } from "../parts.js";
+import { empty, finder, loading, mark, panel } from "../parts.js";
 import { go, href } from "../router.js";
 import { sorter } from "../sort.js";
 import { orderStates } from "../words.js";
@@ -18,26 +18,22 @@ export function orders(ctx) {
     h("div", { class: "row between" }, h("h1", { tabindex: "-1" }, "Orders"), finder("Open an order by its id", "order id", (id) => go(`/orders/${id}`))), filters(all), list));
   let page = null;
 
-  async function read() {
+  const read = ctx.reader(async () => {
     if (!q.customer) return readNewest();
     if (!page) fill(list, loading("orders"));
-    try {
-      const now = await api.orders({ customer_id: q.customer, since: since(q.since), until: q.until, limit: 50, cursor: q.cursor }, ctx.signal);
-      if (JSON.stringify(now) === JSON.stringify(page)) return undefined;
-      page = now;
-    } catch (err) {
-      if (!ctx.signal.aborted && !page) fill(list, failed(err, read));
-      return undefined;
-    }
+    const now = await api.orders({ customer_id: q.customer, since: since(q.since), until: q.until, limit: 50, cursor: q.cursor }, ctx.signal);
+    if (JSON.stringify(now) === JSON.stringify(page)) return undefined;
+    page = now;
     return draw();
-  }
+  }, list);
 
   // readNewest lists the orders of the newest events: the tables list orders by customer alone.
   async function readNewest() {
-    const found = await api.events({ limit: 200 }, ctx.signal).then((r) => r.events, () => []);
+    const found = await api.events({ limit: 200 }, ctx.signal).then((r) => r.events, () => null);
     if (ctx.signal.aborted) return;
-    const newest = found.filter((e, i) => e.event_type.startsWith("Order") && found.findIndex((x) => x.aggregate_id === e.aggregate_id) === i).slice(0, 20);
+    const newest = (found ?? []).filter((e, i) => e.event_type.startsWith("Order") && found.findIndex((x) => x.aggregate_id === e.aggregate_id) === i).slice(0, 20);
     fill(list, h("div", { class: "stack" }, empty("Enter a customer id.", "Orders are listed by customer. An order without one is opened by its own id."),
+      !found && h("p", { class: "muted" }, "The newest orders cannot be read at the moment."),
       newest.length > 0 && panel("Newest orders", { aside: h("span", { class: "small muted" }, "by their last events") }, h("ul", { class: "plain" }, newest.map((e) => h("li", null,
         h("a", { class: "mono", href: href(`/orders/${e.aggregate_id}`), title: e.aggregate_id, "data-key": `newest-${e.aggregate_id}` }, short(e.aggregate_id)), " ", visible(e.event_type), " ", h("span", { class: "muted" }, ago(e.written_at))))))));
   }

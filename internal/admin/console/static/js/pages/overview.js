@@ -2,9 +2,9 @@
 import { api } from "../api.js";
 import { chart } from "../chart.js";
 import { fill, h, icon } from "../dom.js";
-import { ago, count, known, plural, short, span, stamp, visible } from "../format.js";
+import { ago, count, known, oldest, plural, short, span, stamp, unknown, visible } from "../format.js";
 import { live } from "../live.js";
-import { badge, empty, facts, failed, loading, mark, meter, panel, sentence, tabs } from "../parts.js";
+import { badge, empty, facts, loading, mark, meter, panel, sentence, tabs, unread } from "../parts.js";
 import { href } from "../router.js";
 import { classMeans, eventStates, open, statusMeans, statuses, subscriptionStates } from "../words.js";
 
@@ -30,7 +30,7 @@ live.addEventListener("status", ({ detail }) => {
   flow.push({ at: now, published: detail.published_per_second, p50: slowest("p50_ms") || undefined, p99: slowest("p99_ms") || undefined });
   while (flow[0].at < now - kept) flow.shift();
 });
-setInterval(() => { if (live.state === "live" && latest) sample(); }, every);
+setInterval(() => { if (live.state === "live" && !live.outdated && latest) sample(); }, every);
 
 // seed puts the samples of the server before what this tab has seen, so that the first visit shows what was
 // published before it.
@@ -75,34 +75,30 @@ export function overview(ctx) {
   const verdict = h("div", { class: "verdict" }), body = h("div", { class: "overview" });
   fill(ctx.el, h("div", { class: "stack" }, h("h1", { tabindex: "-1", class: "hidden-text" }, "Overview"), verdict, body));
   fill(body, loading("the state of the system"));
-  let status = null, newest = [];
+  let status = null, newest = null;
   const drawn = h("div", { class: "charts" });
 
-  const read = async () => {
-    try {
-      [status] = await Promise.all([api.status(ctx.signal), seed()]);
-      if (!latest) { latest = status.dead_letters; sample(); }
-      draw();
-    } catch (err) {
-      if (!ctx.signal.aborted && !status) fill(body, failed(err, read));
-    }
-  };
+  const read = ctx.reader(async () => {
+    [status] = await Promise.all([api.status(ctx.signal), seed()]);
+    if (!latest) { latest = status.dead_letters; sample(); }
+    draw();
+  }, body);
   const draw = () => {
     if (ctx.signal.aborted || !status) return;
     fill(verdict, say(status));
     if (period === "live" && seen.length < 3) fill(drawn, charts());
     fill(body,
       h("div", { class: "stack" }, events(status), backlog(status.dead_letters), panel("Charts", { aside: h("div", { class: "row" }, period === "live" && h("span", { class: "small muted" }, "15 min at most"), tabs("Period of the charts", periods, period, choose)) }, drawn), classesOf(status.dead_letters), newestOf(newest)),
-      h("div", { class: "stack" }, relayPanels(status.relays), queues(status.subscriptions), verification(status.verification)));
+      h("div", { class: "stack" }, relayPanels(status.relays), queues(status), verification(status)));
   };
   ctx.on(["status"], (s) => { status = s; draw(); });
   const readNewest = async () => {
-    newest = await api.events({ limit: 8 }, ctx.signal).then((r) => r.events, () => newest);
+    newest = await api.events({ limit: 8 }, ctx.signal).catch(() => null);
     draw();
   };
-  ctx.every(30_000, readNewest);
+  ctx.every(10_000, readNewest);
+  ctx.on(["again"], readNewest);
   readNewest();
-  ctx.soon([], read);
   const show = async () => {
     await readPast(ctx.signal);
     if (!ctx.signal.aborted) fill(drawn, charts());
@@ -139,15 +135,18 @@ const tones = { critical: "bad", warning: "warn", info: "info", ok: "ok" };
 function say({ level, title, details, unknown, dead_letters: s }) {
   const more = [...details, ...unknown.map((u) => `Not read: ${u}.`)];
   return h("div", { class: `say ${tones[level]}` }, icon(level === "ok" ? "check" : "warn"), h("div", { class: "grow" }, h("p", { class: "say-title break" }, visible(title)), h("p", { class: "break" }, visible(more.join(" ")))),
-    known(s.oldest) && s.open ? h("p", { class: "oldest" }, h("span", { class: "muted small" }, "Oldest"), h("b", null, ago(s.oldest))) : null);
+    known(s.oldest) && s.open ? h("p", { class: "oldest" }, h("span", { class: "muted small" }, "Oldest"), h("b", null, oldest(s.oldest))) : null);
 }
 
 // events are those that wait, and what is published.
-const events = ({ waiting: w, published_per_second: rate, relays }) => panel("Events", {},
+const events = (status) => {
+  const { waiting: w, published_per_second: rate, relays } = status, n = unread(status, "waiting") ? null : w.events + w.spilled;
+  return panel("Events", {},
   h("div", { class: "figures" },
-    h("p", { class: "figure", title: "Events that are stored and not published, with the dead letters that the relay publishes when its breaker closes" }, h("b", null, `${w.at_least ? "≥ " : ""}${count(w.events + w.spilled)}`), w.events + w.spilled === 1 ? " waits" : " wait"),
+    h("p", { class: "figure", title: "Events that are stored and not published, with the dead letters that the relay publishes when its breaker closes" }, n === null ? [unknown(), " how many wait"] : [h("b", null, `${w.at_least ? "≥ " : ""}${count(n)}`), n === 1 ? " waits" : " wait"]),
     h("p", { class: "figure" }, h("b", null, rate.toFixed(rate < 10 ? 1 : 0)), " published/s"),
     published(relays.flatMap((r) => r.shards).filter((s) => known(s.started_at)))));
+};
 
 // published is what the owners of the shards have published since they began: a new owner counts from 0.
 const published = (shards) => shards.length > 0 && h("p", { class: "figure" }, h("b", null, count(shards.reduce((n, s) => n + (s.published_total ?? 0), 0))), ` published in ${span(Date.now() - Date.parse(shards.map((s) => s.started_at).sort()[0]))}`);
@@ -158,7 +157,7 @@ function backlog(s) {
     h("div", { class: "figures" }, h("p", { class: "figure" }, h("b", null, count(s.open)), " open")),
     meter(open.map((st) => ({ name: st, value: n(st) }))),
     h("ul", { class: "statuses" }, statuses.map((st) => h("li", { title: statusMeans[st] },
-      h("a", { href: href("/dead-letters", { status: st }), "data-key": `st-${st}`, class: n(st) ? null : "zero" }, badge(st), h("b", null, count(n(st))))))));
+      h("a", { href: href("/dead-letters", { status: st }), "data-key": `st-${st}`, class: n(st) ? null : "zero" }, badge(st), " ", h("b", null, count(n(st))))))));
 }
 
 function classesOf({ causes: all }) {
@@ -171,8 +170,9 @@ function classesOf({ causes: all }) {
 }
 
 // newestOf are the newest events, whatever their state.
-const newestOf = (events) => events.length > 0 && panel("Newest events", { aside: h("a", { href: href("/events"), "data-key": "events" }, "All recent") }, h("ul", { class: "plain newest" }, events.map((e) => h("li", { class: "break" },
-  h("a", { class: "mono", href: href(`/aggregates/${encodeURIComponent(e.aggregate_id)}`), title: e.aggregate_id, "data-key": `newest-${e.event_id}` }, short(e.aggregate_id)), " ", visible(e.event_type), " ", mark(eventStates, e.state), " ", h("span", { class: "muted" }, ago(e.written_at))))));
+const newestOf = (page) => page?.events.length > 0 && panel("Newest events", { aside: h("a", { href: href("/events"), "data-key": "events" }, "All recent") }, h("ul", { class: "plain newest" }, page.events.map((e) => h("li", { class: "break" },
+  h("a", { class: "mono", href: href(`/aggregates/${encodeURIComponent(e.aggregate_id)}`), title: e.aggregate_id, "data-key": `newest-${e.event_id}` }, short(e.aggregate_id)), " ", visible(e.event_type), " ", mark(eventStates, e.state), " ", h("span", { class: "muted" }, ago(e.written_at))))),
+  page.gaps.map((g) => h("p", { class: "small muted break gap" }, visible(g))));
 
 // charts are those of the chosen period.
 function charts() {
@@ -263,27 +263,30 @@ function ownPanels({ shards, ended_processes: ended, ended_at: at }, title) {
 }
 
 // queues are the subscriptions with messages that wait, and those with a problem.
-function queues(all) {
-  if (!all.length) return null;
+function queues(status) {
+  const all = status.subscriptions, why = unread(status, "subscriptions");
+  if (!all.length && !why) return null;
+  const value = (s, v) => (why || s.error ? unknown() : v);
   return panel("Subscriptions", { aside: h("a", { href: href("/subscriptions"), "data-key": "queues" }, "All") },
     h("table", { class: "pairs queues cards" },
       h("thead", null, h("tr", null, ["Subscription", "Lag", "Oldest", "Dead letters"].map((t) => h("th", { scope: "col" }, t)))),
       h("tbody", null, all.map((s) => [h("tr", null,
         h("td", { "data-label": "Subscription", class: "break" }, h("a", { href: href(`/subscriptions/${s.name}`), "data-key": `q-${s.name}` }, visible(s.name)), s.paused && [" ", mark(subscriptionStates, "paused")]),
-        h("td", { "data-label": "Lag" }, s.error ? "–" : count(s.lag)), h("td", { "data-label": "Oldest", class: "nowrap" }, ago(s.oldest)),
-        h("td", { "data-label": "Dead letters" }, s.error ? "–" : s.dead_letters ? h("a", { class: "danger-text", href: href("/dead-letters", { table: `subscription.${s.name}` }), "data-key": `qd-${s.name}` }, count(s.dead_letters)) : count(0))),
-      ills(s).length > 0 && h("tr", null, h("td", { colspan: "4", class: "small danger-text break" }, ills(s).join("; ")))]))));
+        h("td", { "data-label": "Lag" }, value(s, count(s.lag))), h("td", { "data-label": "Oldest", class: "nowrap" }, value(s, oldest(s.oldest))),
+        h("td", { "data-label": "Dead letters" }, why || s.error ? unknown() : s.dead_letters ? h("a", { class: "danger-text", href: href("/dead-letters", { table: `subscription.${s.name}` }), "data-key": `qd-${s.name}` }, count(s.dead_letters)) : count(0))),
+      !why && ills(s).length > 0 && h("tr", null, h("td", { colspan: "4", class: "small danger-text break" }, ills(s).join("; ")))]))),
+    why && h("p", { class: "small danger-text break" }, `Their state cannot be read: ${visible(why.slice("subscriptions: ".length))}.`));
 }
 
 // ills are the problems of a subscription.
 const ills = (s) => (s.error ? [visible(s.error)] : !s.instances ? ["no process runs it"] : [s.suspended && `it delivers nothing: ${visible(s.suspended)}`, s.unowned_partitions > 0 && `${plural(s.unowned_partitions, "partition")} without an owner`].filter(Boolean));
 
 // verification is the last proof that every event is in its topic.
-const verification = (all) => all.length > 0 && panel("Verification", {}, all.map((v) => facts([
+const verification = (status) => status.verification.length > 0 && panel("Verification", {}, status.verification.map((v) => facts([
   ["Table", v.table],
   ["Last pass", v.last_pass ? h("span", null, "ended ", ago(v.last_pass)) : `the first one has verified ${count(v.ranges_done)} of ${plural(v.ranges, "range")}`],
   ["Verified", v.verified && `events written until ${stamp(v.verified)}`],
-  ["Missing", v.missing ? h("span", { class: "danger-text" }, plural(v.missing, "event")) : "no event"],
+  ["Missing", unread(status, "verification") ? unknown() : v.missing ? h("span", { class: "danger-text" }, plural(v.missing, "event")) : "no event"],
 ])));
 
 const seconds = (v) => (typeof v === "number" ? (v > 0 && v < 10 ? `${v.toFixed(1)} s` : span(v * 1000)) : v);
@@ -301,16 +304,16 @@ function relayView(r, members) {
     facts([
       ["Breaker", b.state && h("span", null, h("span", { class: `badge ${b.state === "closed" ? "b-resolved" : b.state === "open" ? "b-failed" : "b-pending"}` }, b.state.replace("_", "-")), known(b.since) ? [" since ", ago(b.since)] : null)],
       ["Cause", !said.some((p) => p.includes(b.cause)) && b.cause],
-      ["Publishes", r.rates && `${r.rates.published.toFixed(r.rates.published < 10 ? 1 : 0)} events/s${r.rates.failures > 0 ? `, ${r.rates.failures.toFixed(1)} failures/s` : ""}`],
-      ["Latency", r.latency && `median ${span(r.latency.p50_ms)}, p99 ${span(r.latency.p99_ms)}, from commit to broker`],
-      ["Sweep lag", r.behind_seconds !== undefined && `${seconds(r.behind_seconds)}, its confidence window included`],
-      ["In flight", r.in_flight !== undefined && plural(r.in_flight, "event")],
+      ["Publishes", !stale && r.rates && `${r.rates.published.toFixed(r.rates.published < 10 ? 1 : 0)} events/s${r.rates.failures > 0 ? `, ${r.rates.failures.toFixed(1)} failures/s` : ""}`],
+      ["Latency", !stale && r.latency && `median ${span(r.latency.p50_ms)}, p99 ${span(r.latency.p99_ms)}, from commit to broker`],
+      ["Sweep lag", !stale && r.behind_seconds !== undefined && `${seconds(r.behind_seconds)}, its confidence window included`],
+      ["In flight", !stale && r.in_flight !== undefined && plural(r.in_flight, "event")],
       ["Spilled", r.spilled ? plural(r.spilled, "event") : null], ["Holding", r.holding && "yes: it spills no more and reads the CDC log later"],
       ["Blocked", r.blocked_aggregates !== undefined && plural(r.blocked_aggregates, "aggregate")],
       ["Backfill", r.backfill?.running && `${count(r.backfill.ranges_done)} of ${count(r.backfill.ranges)} ranges`],
       ["Table", r.table], ["Process", `${r.instance}${r.version ? `, ${r.version}` : ""}`],
     ]),
-    groups.length + lag.length > 0 && h("details", { class: "gap", open: unfolded.has(key), ontoggle: (e) => { e.target.open ? unfolded.add(key) : unfolded.delete(key); } }, h("summary", { "data-key": `lag-${key}` }, `Lag of ${plural(r.streams, "stream")}`),
+    !stale && groups.length + lag.length > 0 && h("details", { class: "gap", open: unfolded.has(key), ontoggle: (e) => { e.target.open ? unfolded.add(key) : unfolded.delete(key); } }, h("summary", { "data-key": `lag-${key}` }, `Lag of ${plural(r.streams, "stream")}`),
       groups.length > 0 && [h("h3", null, "By parts of the ring"), bars(groups.map((g) => ({ ...g, name: `part ${g.part} of ${g.parts}`, title: `from token ${g.from_token}`, more: plural(g.streams, "stream") })))],
       lag.length > 0 && [h("h3", { class: "gap" }, "Streams with the largest lag"), bars(lag.map((g) => ({ ...g, name: short(g.name), title: g.name, mono: true })))]),
   ];

@@ -5,7 +5,7 @@ import { fill, h } from "../dom.js";
 import { ago, short, stamp, visible } from "../format.js";
 import { listing, until } from "../listing.js";
 import { changeMany } from "../many.js";
-import { empty, failed, finder, loading } from "../parts.js";
+import { empty, finder, loading } from "../parts.js";
 import { go, href } from "../router.js";
 import { may } from "../session.js";
 import { sorter } from "../sort.js";
@@ -31,22 +31,17 @@ export function scheduled(ctx) {
         h("button", { type: "button", class: "button danger", "data-key": "act-cancel-many", onclick: run("cancel") }, "Cancel…")));
   }
 
-  async function read() {
-    try {
-      let cursor = q.cursor, now;
-      for (let n = 0; n < looks; n++) {
-        now = await api.messages({ state: "scheduled", topic: q.topic, key: q.key, client: q.client, since: q.since, until: until(q.until), limit: 50, cursor }, ctx.signal);
-        if (now.messages.length || !now.next) break;
-        cursor = now.next;
-      }
-      if (JSON.stringify(now) === JSON.stringify(page)) return;
-      page = now;
-    } catch (err) {
-      if (!ctx.signal.aborted && !page) fill(list, failed(err, read));
-      return;
+  const read = ctx.reader(async () => {
+    let cursor = q.cursor, now;
+    for (let n = 0; n < looks; n++) {
+      now = await api.messages({ state: "scheduled", topic: q.topic, key: q.key, client: q.client, since: q.since, until: until(q.until), limit: 50, cursor }, ctx.signal);
+      if (now.messages.length || !now.next) break;
+      cursor = now.next;
     }
+    if (JSON.stringify(now) === JSON.stringify(page)) return;
+    page = now;
     draw();
-  }
+  }, list);
 
   function draw() {
     const messages = page.messages;

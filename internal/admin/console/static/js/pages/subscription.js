@@ -2,12 +2,15 @@
 import { api } from "../api.js";
 import { ask } from "../ask.js";
 import { fill, h } from "../dom.js";
-import { ago, count, plural, stamp, visible } from "../format.js";
-import { copyButton, empty, facts, failed, loading, mark, panel, sentence } from "../parts.js";
+import { ago, count, oldest, plural, stamp, visible } from "../format.js";
+import { copyButton, empty, facts, loading, mark, panel, sentence } from "../parts.js";
 import { go, href } from "../router.js";
 import { may } from "../session.js";
 import { subscriptionStates } from "../words.js";
 import { stateOf } from "./subscriptions.js";
+
+// suspended reports that no process calls the destination of push delivery.
+const suspended = (processes) => processes.some((i) => i.partitions > 0) && processes.every((i) => !i.partitions || (i.breaker && i.breaker.state !== "closed"));
 
 export function subscription(ctx) {
   const { name } = ctx.params;
@@ -15,20 +18,14 @@ export function subscription(ctx) {
   fill(ctx.el, h("h1", { tabindex: "-1" }, "Subscription"), loading("the subscription"));
   let now = null, leases = null, drawn = "";
 
-  const read = async () => {
-    try {
-      now = await api.subscriptionStatus(name, ctx.signal);
-      leases = now.leased ? await api.leases(name, ctx.signal) : { leases: [] };
-    } catch (err) {
-      if (ctx.signal.aborted) return;
-      if (err.status === 404) fill(ctx.el, h("h1", { tabindex: "-1" }, "No such subscription"), empty("There is no subscription with this name.", "It was deleted, or the address is incomplete. Its dead letters are kept.", h("a", { class: "button", href: href("/subscriptions") }, "All subscriptions"), h("a", { class: "button", href: href("/dead-letters", { table: `subscription.${name}` }) }, "Its dead letters")));
-      else if (!now) fill(ctx.el, h("h1", { tabindex: "-1" }, "Subscription"), failed(err, read));
-      return;
-    }
+  const read = ctx.reader(async () => {
+    const state = await api.subscriptionStatus(name, ctx.signal);
+    leases = state.leased ? await api.leases(name, ctx.signal) : { leases: [] };
+    now = state;
     const text = JSON.stringify({ ...now, leases, instances: now.instances.map((i) => ({ ...i, at: "" })) });
     if (text !== drawn) draw();
     drawn = text;
-  };
+  }, (why) => fill(ctx.el, h("h1", { tabindex: "-1" }, "Subscription"), why), (err) => err.status === 404 && fill(ctx.el, h("h1", { tabindex: "-1" }, "No such subscription"), empty("There is no subscription with this name.", "It was deleted, or the address is incomplete. Its dead letters are kept.", h("a", { class: "button", href: href("/subscriptions") }, "All subscriptions"), h("a", { class: "button", href: href("/dead-letters", { table: `subscription.${name}` }) }, "Its dead letters"))));
 
   // status is the view of the state that a change begins with.
   const status = (s, note) => [note, facts([["Not settled", plural(s.lag, "record")], ["In flight", count(s.leased)], ["Waiting for another delivery", count(s.deferred)], ["Oldest", s.oldest && [stamp(s.oldest), " · ", ago(s.oldest)]]])];
@@ -38,7 +35,7 @@ export function subscription(ctx) {
     title: `${paused ? "Pause" : "Resume"} ${name}`, word: paused ? "Pause" : "Resume", said: paused ? "Paused." : "Resumed.", done: read,
     look: async () => {
       const s = await api.subscriptionStatus(name);
-      if (Boolean(s.subscription.paused) === paused) return { ok: false, view: callout("It is too late.", `It is ${stateOf(s.subscription)} already.`) };
+      if (Boolean(s.subscription.paused) === paused) return { ok: false, view: callout("It is too late.", `It is ${paused ? "paused" : "active"} already.`) };
       return { ok: true, view: status(s, paused ? callout("Nothing is delivered until it is resumed.", "Messages in flight can still be acknowledged.") : callout("Deliveries continue.", "Waiting messages are delivered in order.")) };
     },
     make: (reason) => api.changeSubscription(name, paused ? "pause" : "resume", null, reason),
@@ -168,12 +165,12 @@ export function subscription(ctx) {
   const action = (right, key, title, run, danger) => may(right) && h("button", { type: "button", class: `button ${danger ? "danger" : ""}`, "data-key": `act-${key}`, onclick: run }, title);
 
   function draw() {
-    const s = now.subscription, dead = { table: `subscription.${name}` };
+    const s = now.subscription, dead = { table: `subscription.${name}` }, state = stateOf({ paused: s.paused, instances: now.instances.length, suspended: suspended(now.instances) });
     fill(ctx.el, h("div", { class: "stack" },
       h("header", { class: "detail-head" },
         h("p", { class: "crumbs small" }, h("a", { href: href("/subscriptions"), "data-key": "crumb" }, "Subscriptions"), " / ", h("span", { class: "mono break" }, visible(name)), copyButton(name, "name")),
         h("div", { class: "row between" },
-          h("div", { class: "row title" }, h("h1", { tabindex: "-1", class: "break" }, visible(name)), mark(subscriptionStates, stateOf(s, now.instances)), h("span", { class: "muted" }, subscriptionStates[stateOf(s, now.instances)][1])),
+          h("div", { class: "row title" }, h("h1", { tabindex: "-1", class: "break" }, visible(name)), mark(subscriptionStates, state), h("span", { class: "muted" }, subscriptionStates[state][1])),
           h("div", { class: "row actions" },
             s.paused ? action("resume-subscription", "resume", "Resume", pause(false)) : action("pause-subscription", "pause", "Pause", pause(true)),
             action("seek-subscription", "seek", "Seek…", seek), action("redeliver-subscription", "redeliver", "Redeliver…", redeliver), action("purge-subscription", "purge", "Purge…", purge, true),
@@ -181,7 +178,7 @@ export function subscription(ctx) {
       h("div", { class: "detail" },
         h("div", { class: "stack" },
           panel("Messages", {}, facts([
-            ["Lag", `${plural(now.lag, "record")} not settled`], ["Oldest", now.oldest ? [stamp(now.oldest), " · ", ago(now.oldest)] : "none"],
+            ["Lag", `${plural(now.lag, "record")} not settled`], ["Oldest", oldest(now.oldest)],
             ["Waiting", count(now.waiting)], ["Waiting consumers", (now.consumers ?? []).map((c) => `${visible(c.consumer)} at ${visible(c.instance)}`).join(", ") || "none"], ["In flight", `${count(now.leased)} leased to consumers`], ["Deferred", `${count(now.deferred)} until another delivery`],
             ["Dead letters", h("a", { class: now.dead_letters ? "danger-text" : null, href: href("/dead-letters", dead), "data-key": "dead-letters" }, now.dead_letters >= 10_000 ? "10,000 or more open" : `${count(now.dead_letters)} open`)],
           ])),

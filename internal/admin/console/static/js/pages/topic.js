@@ -5,7 +5,7 @@ import { fill, h } from "../dom.js";
 import { ago, bytes, count, plural, short, stamp, visible } from "../format.js";
 import * as keys from "../keys.js";
 import { listing } from "../listing.js";
-import { copyButton, empty, failed, loading, sentence } from "../parts.js";
+import { copyButton, empty, loading, sentence } from "../parts.js";
 import { go, href } from "../router.js";
 
 const pollMs = 1500;
@@ -30,19 +30,16 @@ export function topic(ctx) {
   // with the view of its payload.
   let page = null, reading = null, skipped = 0, following = false, open = null;
 
-  async function read() {
+  const read = ctx.reader(async () => {
     try {
       page = await api.records(name, { limit: 50, partition: q.partition, at: q.at, cursor: q.cursor }, ctx.signal);
-      skipped = 0;
-    } catch (err) {
-      if (!ctx.signal.aborted) fill(list, err.status === 404 ? missing(err) : failed(invalid(err), read));
-      return;
-    }
+    } catch (err) { throw invalid(err); }
+    skipped = 0;
     draw();
-  }
+  }, list, (err) => err.status === 404 && fill(list, missing(err)));
 
   // more reads the records that arrived since.
-  async function more() {
+  const more = ctx.reader(async () => {
     if (!following || !page || reading) return;
     const shown = reading = page;
     try {
@@ -56,8 +53,9 @@ export function topic(ctx) {
       draw();
     } catch (err) {
       if (!ctx.signal.aborted) show(`Not following: ${sentence(err.message)} Retrying.`);
+      throw err;
     } finally { reading = null; }
-  }
+  }, () => { /* it is shown above the list */ });
 
   function show(text) { if (state.textContent !== text) state.textContent = text; }
 

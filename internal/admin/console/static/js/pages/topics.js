@@ -2,7 +2,7 @@
 import { api } from "../api.js";
 import { fill, h } from "../dom.js";
 import { count, visible } from "../format.js";
-import { empty, failed, loading } from "../parts.js";
+import { empty, loading } from "../parts.js";
 import { href } from "../router.js";
 
 export function topics(ctx) {
@@ -12,16 +12,12 @@ export function topics(ctx) {
   const open = new Set();
   let drawn = "";
 
-  async function read() {
-    try {
-      const all = (await api.topics(ctx.signal)).topics, now = JSON.stringify(all);
-      if (now === drawn) return;
-      drawn = now;
-      fill(body, all.length ? table(all, open) : empty("There are no topics.", "The topics of the relay, or those of the setting watch.topics, are listed here once they exist."));
-    } catch (err) {
-      if (!ctx.signal.aborted && !drawn) fill(body, failed(err, read));
-    }
-  }
+  const read = ctx.reader(async () => {
+    const all = (await api.topics(ctx.signal)).topics, now = JSON.stringify(all);
+    if (now === drawn) return;
+    drawn = now;
+    fill(body, all.length ? table(all, open) : empty("There are no topics.", "The topics of the relay, or those of the setting watch.topics, are listed here once they exist."));
+  }, body);
 
   ctx.every(5000, read);
   read();
