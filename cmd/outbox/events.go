@@ -123,7 +123,7 @@ func newEventsListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the newest events of the outbox: waiting, published, dead letters",
-		Long: `List the newest events of the outbox with their state: waiting, published or dead_letter.
+		Long: `List the newest events of the outbox with their state: waiting, published, dead_letter or unknown.
 They are read from the CDC log: those of the last hour or, where no relay reads it, since
 its last heartbeat, up to 10,000 of each table, with the newest 100,000 records. What was
 not read is listed.`,
@@ -134,8 +134,8 @@ not read is listed.`,
 			case err != nil:
 			case paging.Limit < 0:
 				err = cli.Usage(fmt.Errorf("--limit %d must not be negative", paging.Limit))
-			case !slices.Contains([]string{"", "waiting", "published", "dead_letter"}, state):
-				err = cli.Usage(fmt.Errorf("--state %q: use waiting, published or dead_letter", state))
+			case !slices.Contains([]string{"", "waiting", "published", "dead_letter", "unknown"}, state):
+				err = cli.Usage(fmt.Errorf("--state %q: use waiting, published, dead_letter or unknown", state))
 			}
 			var from time.Time
 			if err == nil && since != "" {

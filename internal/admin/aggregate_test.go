@@ -213,6 +213,45 @@ func TestRecentEvents_WrittenAgain(t *testing.T) {
 	}
 }
 
+// While the topics cannot be read, nobody knows whether an event waits: only that it is a dead letter.
+func TestRecentEvents_UnknownWithoutTheBroker(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	client := b.broker(t)
+	events := []outbox.Event{b.storeEvent(t, "a", 1), b.storeEvent(t, "a", 2)}
+	publish(t, client, &events[0])
+	l := testDeadLetter("a", 2)
+	l.EventID = events[1].ID.UUID()
+	b.writeDeadLetter(t, l, time.Time{})
+	b.reconfigure(t, func(c *Config) {
+		c.Kafka = unreachable{}
+		c.Written = func(context.Context, string, time.Time, int) (out []WrittenEvent, err error) {
+			for i := range events {
+				out = append(out, WrittenEvent{ID: events[i].ID.String(), AggregateID: "a", Type: events[i].Type, Sequence: events[i].Sequence, At: time.Now().Add(time.Duration(i) * time.Second)})
+			}
+			return out, nil
+		}
+	})
+	for query, want := range map[string]string{"": "[dead_letter unknown]", "?state=waiting": "[]", "?state=unknown": "[unknown]"} {
+		var got RecentEventsBody
+		b.ask(t, access.Viewer, "GET", "/v1/events"+query, "").into(t, http.StatusOK, &got)
+		states := []string{}
+		for _, e := range got.Events {
+			states = append(states, e.State)
+		}
+		if fmt.Sprint(states) != want || len(got.Gaps) != 1 {
+			t.Errorf("events%s are %v, gaps %q, want %s", query, states, got.Gaps, want)
+		}
+	}
+}
+
+// unreachable is a broker that nobody can connect to.
+type unreachable struct{}
+
+func (unreachable) Client(...kgo.Opt) (*kgo.Client, error) {
+	return nil, errors.New("no broker answers")
+}
+
 // countedKafka counts its clients.
 type countedKafka struct {
 	Kafka

@@ -87,6 +87,8 @@ func (b *biographer) searchTopics(ctx context.Context) error {
 	return fmt.Errorf("it is not in %d topics since %s", topics, from.Format(time.RFC3339))
 }
 
+var errNoTopics = errors.New("has published to no topic yet")
+
 // errStopReading ends a read of topics.
 var errStopReading = errors.New("enough")
 
@@ -99,7 +101,7 @@ func (b *biographySources) readSince(ctx context.Context, from time.Time, most i
 		return nil, 0, err
 	}
 	if len(names) == 0 {
-		return nil, 0, fmt.Errorf("relay %s has published to no topic yet", b.relay)
+		return nil, 0, fmt.Errorf("relay %s %w", b.relay, errNoTopics)
 	}
 	client, err := b.kafka.Client()
 	if err != nil {

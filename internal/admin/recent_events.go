@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -49,10 +50,11 @@ const (
 	eventWaiting    = "waiting"
 	eventPublished  = "published"
 	eventDeadLetter = "dead_letter"
+	eventUnknown    = "unknown"
 )
 
 type recentEventsInput struct {
-	State string    `query:"state" enum:"waiting,published,dead_letter" doc:"Events in this state only"`
+	State string    `query:"state" enum:"waiting,published,dead_letter,unknown" doc:"Events in this state only"`
 	Since time.Time `query:"since" doc:"Events that were written at this time or later; default: the last hour or, of a part of the log that no relay reads, since its last heartbeat"`
 	Limit int       `query:"limit" minimum:"1" maximum:"1000" default:"100"`
 	httpapi.Page
@@ -79,7 +81,7 @@ type RecentEvent struct {
 	EventType    string    `json:"event_type"`
 	Sequence     int64     `json:"sequence,omitempty"`
 	WrittenAt    time.Time `json:"written_at"`
-	State        string    `json:"state" enum:"waiting,published,dead_letter" doc:"waiting: it has no record and no dead letter"`
+	State        string    `json:"state" enum:"waiting,published,dead_letter,unknown" doc:"waiting: it has no record and no dead letter; unknown: it has no dead letter, and not all records could be read"`
 	Topic        string    `json:"topic,omitempty"`
 	Partition    *int32    `json:"partition,omitempty"`
 	Offset       *int64    `json:"offset,omitempty"`
@@ -250,9 +252,14 @@ func (ep *recentEventEndpoints) complete(ctx context.Context, in *recentEventsQu
 	if len(b.Events) == 0 {
 		return nil
 	}
-	ep.findRecords(ctx, b)
+	all := ep.findRecords(ctx, b)
 	if err := ep.findDeadLetters(ctx, b.Events); err != nil {
 		return err
+	}
+	for i := range b.Events {
+		if !all && b.Events[i].State == eventWaiting {
+			b.Events[i].State = eventUnknown
+		}
 	}
 	if in.State != "" {
 		b.Events = slices.DeleteFunc(b.Events, func(e RecentEvent) bool { return e.State != in.State })
@@ -266,11 +273,12 @@ func newerEvent(x, y RecentEvent) int {
 	return cmp.Or(y.WrittenAt.Compare(x.WrittenAt), cmp.Compare(y.EventID, x.EventID))
 }
 
-// findRecords sets the places of the events that are in their topics.
-func (ep *recentEventEndpoints) findRecords(ctx context.Context, b *RecentEventsBody) {
+// findRecords sets the places of the events that are in their topics, and reports whether it has read enough to
+// know those that are not.
+func (ep *recentEventEndpoints) findRecords(ctx context.Context, b *RecentEventsBody) bool {
 	if ep.sources.kafka == nil {
-		b.Gaps = append(b.Gaps, "The topics were not read, because no broker is configured: published events are listed as waiting.")
-		return
+		b.Gaps = append(b.Gaps, "The topics were not read, because no broker is configured.")
+		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, topicsTime)
 	defer cancel()
@@ -291,11 +299,17 @@ func (ep *recentEventEndpoints) findRecords(ctx context.Context, b *RecentEvents
 		return nil
 	})
 	switch {
+	case errors.Is(err, errNoTopics):
+		b.Gaps = append(b.Gaps, sentence(err.Error()))
+		return true
 	case err != nil:
-		b.Gaps = append(b.Gaps, fmt.Sprintf("Not all records were read, so published events may be listed as waiting: %v.", err))
+		b.Gaps = append(b.Gaps, fmt.Sprintf("Not all records were read: %v.", err))
 	case all.Size() > topicsRecords && left > 0:
-		b.Gaps = append(b.Gaps, fmt.Sprintf("Only the newest %d of %d records were read, so published events may be listed as waiting.", topicsRecords, all.Size()))
+		b.Gaps = append(b.Gaps, fmt.Sprintf("Only the newest %d of %d records were read.", topicsRecords, all.Size()))
+	default:
+		return true
 	}
+	return false
 }
 
 // findDeadLetters sets the dead letters of the events without a record.

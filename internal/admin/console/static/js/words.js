@@ -91,6 +91,7 @@ export const eventStates = {
   waiting: ["pending", "It is stored, and neither in its topic nor a dead letter."],
   published: ["resolved", "It is in its topic."],
   dead_letter: ["failed", "It is a dead letter."],
+  unknown: ["archived", "It is no dead letter, and the records could not be read."],
 };
 
 // The states of a message in a subscription.
