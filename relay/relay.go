@@ -78,7 +78,7 @@ func New(cfg Config) (*Relay, error) {
 	if cfg.Shard.Count > 0 {
 		cfg.onlyShare()
 		registered = newShardMetrics(cfg.Registerer, cfg.Shard)
-		cfg.Logger, cfg.Registerer = cfg.Logger.With("shard", cfg.Shard.String()), registered
+		cfg.Logger, cfg.Registerer = cfg.Logger.With("shard", cfg.Shard.Index), registered
 	}
 	cfg.placed, cfg.clock = nil, new(dbclock.Clock)
 	if cfg.DeadLetters == DeadLettersOn {

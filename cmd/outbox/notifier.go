@@ -32,13 +32,13 @@ ops.addr.`,
 
 func runNotifier(cmd *cobra.Command, c *app.Config) error {
 	c.Scylla.Need(schema.DeadLetters)
-	return app.WithOps(cmd, c, nil, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *app.OpsServer, log *slog.Logger, teardown *daemon.Teardown) error {
+	return app.WithOps(cmd, c, nil, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, ops *app.OpsServer, log *slog.Logger, teardown *daemon.Teardown) error {
 		u, err := app.NewUpkeep(ctx, c, session, reg, log, teardown)
 		if err != nil {
 			return err
 		}
-		admin.Works(u.Readiness)
-		log.Info("watching the dead letters", "targets", len(c.Notifications.Targets), "archive", c.Archive.URL != "", "admin", admin.URL)
+		ops.Works(u.Readiness)
+		log.Info("watching the dead letters", "targets", len(c.Notifications.Targets), "archive", c.Archive.URL != "", "ops", ops.URL)
 		return u.Run(ctx, func(ctx context.Context) error {
 			<-ctx.Done()
 			return nil

@@ -21,8 +21,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
 
-// OpsAddrKey is the setting of the ops listener, flagAdminAddr its flag, and adminOff
-// the value that disables it.
+// OpsAddrKey is the setting of the ops listener, FlagOpsAddr its flag, and OpsOff the value
+// that disables it.
 const OpsAddrKey, FlagOpsAddr, OpsOff = "ops.addr", "ops-addr", "off"
 
 // OpsAddrs are the defaults of ops.addr by command. They differ, and none is a default
@@ -58,7 +58,7 @@ func (c *OpsConfig) serve(ctx context.Context, allowed []string, reg prometheus.
 	panics := prometheus.NewCounter(prometheus.CounterOpts{Name: "outbox_ops_listener_panics_total", Help: "Requests to the ops listener that panicked; the log has the stack."})
 	own := prometheus.NewRegistry()
 	own.MustRegister(panics)
-	h := daemon.AdminHandler(prometheus.Gatherers{reg, own}, ready)
+	h := daemon.OpsHandler(prometheus.Gatherers{reg, own}, ready)
 	if c.Profiles {
 		h = daemon.WithProfiles(h)
 	}
@@ -85,7 +85,7 @@ func ServeOps(ctx context.Context, c *Config, reg prometheus.Gatherer, log *slog
 	}
 	if s != nil {
 		a.Server, a.URL = s, "http://"+s.Addr()
-		teardown.Add("admin server", func() error { return s.Shutdown(AdminShutdown) })
+		teardown.Add("ops listener", func() error { return s.Shutdown(AdminShutdown) })
 	}
 	return a, nil
 }
@@ -187,27 +187,27 @@ func (w withNodes) MarshalJSON() ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// withListener is withRegistry with an admin server.
+// withListener is withRegistry with an ops listener.
 func withListener(
 	cmd *cobra.Command, c *Config, check func(*slog.Logger) error,
-	f func(ctx context.Context, reg *prometheus.Registry, admin *OpsServer, log *slog.Logger, teardown *daemon.Teardown) error,
+	f func(ctx context.Context, reg *prometheus.Registry, ops *OpsServer, log *slog.Logger, teardown *daemon.Teardown) error,
 ) error {
 	return withRegistry(cmd, c, check, func(ctx context.Context, reg *prometheus.Registry, log *slog.Logger, teardown *daemon.Teardown) error {
-		admin, err := ServeOps(ctx, c, reg, log, teardown)
+		ops, err := ServeOps(ctx, c, reg, log, teardown)
 		if err != nil {
 			return err
 		}
-		c.Scylla.Waits = admin.waits
-		return admin.With(ctx, func(ctx context.Context) error { return f(ctx, reg, admin, log, teardown) })
+		c.Scylla.Waits = ops.waits
+		return ops.With(ctx, func(ctx context.Context) error { return f(ctx, reg, ops, log, teardown) })
 	})
 }
 
 // WithOps is withListener with a session, once the database is connected.
 func WithOps(
 	cmd *cobra.Command, c *Config, check func(*slog.Logger) error,
-	f func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *OpsServer, log *slog.Logger, teardown *daemon.Teardown) error,
+	f func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, ops *OpsServer, log *slog.Logger, teardown *daemon.Teardown) error,
 ) error {
-	return withListener(cmd, c, check, func(ctx context.Context, reg *prometheus.Registry, admin *OpsServer, log *slog.Logger, teardown *daemon.Teardown) error {
-		return c.inSession(ctx, log, teardown, func(session *gocql.Session) error { return f(ctx, session, reg, admin, log, teardown) })
+	return withListener(cmd, c, check, func(ctx context.Context, reg *prometheus.Registry, ops *OpsServer, log *slog.Logger, teardown *daemon.Teardown) error {
+		return c.inSession(ctx, log, teardown, func(session *gocql.Session) error { return f(ctx, session, reg, ops, log, teardown) })
 	})
 }

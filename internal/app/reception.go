@@ -24,21 +24,21 @@ func ServeAPI(
 	cmd *cobra.Command, c *Config, check func(*slog.Logger) error, listen Listening,
 	start func(ctx context.Context, session *gocql.Session, reg prometheus.Registerer, log *slog.Logger, listen Listening) (*API, error),
 ) error {
-	return withListener(cmd, c, check, func(ctx context.Context, reg *prometheus.Registry, admin *OpsServer, log *slog.Logger, teardown *daemon.Teardown) error {
+	return withListener(cmd, c, check, func(ctx context.Context, reg *prometheus.Registry, ops *OpsServer, log *slog.Logger, teardown *daemon.Teardown) error {
 		ln, err := listen(ctx, log)
 		if err != nil {
 			return err
 		}
-		r := httpapi.Receive(ln, access.WithRequestIDs(access.WithSecureHeaders(httpapi.Starting(admin.problem))), log)
+		r := httpapi.Receive(ln, access.WithRequestIDs(access.WithSecureHeaders(httpapi.Starting(ops.problem))), log)
 		teardown.Add("listener", r.Close)
-		log.Info("listening; answering 503 until the database is connected", "addr", ln.Addr().String(), "admin", admin.URL)
+		log.Info("listening; answering 503 until the database is connected", "addr", ln.Addr().String(), "ops", ops.URL)
 		return c.inSession(ctx, log, teardown, func(session *gocql.Session) error {
 			api, err := start(ctx, session, reg, log, func(context.Context, *slog.Logger) (net.Listener, error) { return r.HandOver(), nil })
 			if err != nil {
 				return err
 			}
-			admin.Works(api.Ready)
-			log.Info("serving", "addr", api.Addr, "admin", admin.URL)
+			ops.Works(api.Ready)
+			log.Info("serving", "addr", api.Addr, "ops", ops.URL)
 			return api.Wait()
 		})
 	})

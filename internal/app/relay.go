@@ -59,11 +59,11 @@ func RunRelay(cmd *cobra.Command, c *Config, request BackfillRequest) error {
 		return checkRelays(confs)
 	}
 	c.Scylla.Need(c.Relay.Components()...)
-	err := WithOps(cmd, c, check, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, admin *OpsServer, log *slog.Logger, teardown *daemon.Teardown) error {
+	err := WithOps(cmd, c, check, func(ctx context.Context, session *gocql.Session, reg *prometheus.Registry, ops *OpsServer, log *slog.Logger, teardown *daemon.Teardown) error {
 		if err := request.record(ctx, c, session, log); err != nil {
 			return err
 		}
-		return carry(ctx, c, confs, cmd.ErrOrStderr(), session, reg, admin, log, teardown)
+		return carry(ctx, c, confs, cmd.ErrOrStderr(), session, reg, ops, log, teardown)
 	})
 	if errors.As(err, new(missingError)) {
 		return cli.WithHint(err, "%s; relay.dead_letters: false needs none of them", cli.FindHint(err))
@@ -73,7 +73,7 @@ func RunRelay(cmd *cobra.Command, c *Config, request BackfillRequest) error {
 
 // Carry relays until ctx ends; bar is where a backfill shows how far it is.
 func carry(
-	ctx context.Context, c *Config, confs []relay.Config, bar io.Writer, session *gocql.Session, reg *prometheus.Registry, admin *OpsServer, log *slog.Logger,
+	ctx context.Context, c *Config, confs []relay.Config, bar io.Writer, session *gocql.Session, reg *prometheus.Registry, ops *OpsServer, log *slog.Logger,
 	teardown *daemon.Teardown,
 ) error {
 	var hints net.PacketConn
@@ -102,9 +102,9 @@ func carry(
 			return err
 		}
 	}
-	admin.Works(relays.Readiness())
+	ops.Works(relays.Readiness())
 	log.Info("relay running", "relay", c.Relay.Name, "tables", tableNames(confs), "shards", c.Relay.Shards,
-		"confidence_window", c.Relay.ConfidenceWindow, "admin", admin.URL, "hints", hintAddr(hints), "upkeep", upkeep != nil, "scheduler", scheduler != nil)
+		"confidence_window", c.Relay.ConfidenceWindow, "ops", ops.URL, "hints", hintAddr(hints), "upkeep", upkeep != nil, "scheduler", scheduler != nil)
 	stop := showBackfill(ctx, bar, relays.backfill)
 	defer stop()
 	err = upkeep.Run(ctx, func(ctx context.Context) error { return WithScheduler(ctx, scheduler, relays.Run) })

@@ -82,7 +82,7 @@ func TestAdmin_ServesMetricsAndReadiness(t *testing.T) {
 	reg.MustRegister(c)
 	c.(prometheus.ExemplarAdder).AddWithExemplar(1, prometheus.Labels{"trace_id": "7"})
 	ready := false
-	h := AdminHandler(reg, func() (bool, any) { return ready, map[string]string{"breaker": "open"} })
+	h := OpsHandler(reg, func() (bool, any) { return ready, map[string]string{"breaker": "open"} })
 	srv, err := ServeHTTP(t.Context(), "127.0.0.1:0", h, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +175,7 @@ func TestServeHTTP_EndsBoundWork(t *testing.T) {
 // Profiles are served only where they are enabled.
 func TestWithProfiles(t *testing.T) {
 	t.Parallel()
-	plain := AdminHandler(prometheus.NewRegistry(), func() (bool, any) { return true, nil })
+	plain := OpsHandler(prometheus.NewRegistry(), func() (bool, any) { return true, nil })
 	for _, tt := range []struct {
 		handler http.Handler
 		path    string

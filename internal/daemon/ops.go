@@ -17,8 +17,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
-// AdminHandler serves /metrics, as OpenMetrics with exemplars to scrapers that accept it, and /livez and /readyz of [httpapi.Probes].
-func AdminHandler(gatherer prometheus.Gatherer, ready httpapi.Readiness) http.Handler {
+// OpsHandler serves /metrics, as OpenMetrics with exemplars to scrapers that accept it, and /livez and /readyz of [httpapi.Probes].
+func OpsHandler(gatherer prometheus.Gatherer, ready httpapi.Readiness) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	httpapi.Probes(mux, ready)
@@ -47,7 +47,7 @@ type HTTPServer struct {
 
 const (
 	// readHeaderTimeout limits the cost of a client that never finishes its headers,
-	// and with AdminHandler of one that never sends the announced body.
+	// and with OpsHandler of one that never sends the announced body.
 	readHeaderTimeout = 5 * time.Second
 	// writeTimeout limits a request until the end of its response, a profile of the
 	// process included.

@@ -42,7 +42,7 @@ func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 func TestServeHTTP_RequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()
-	mux.Handle("/", WithProfiles(AdminHandler(prometheus.NewRegistry(), func() (bool, any) { return true, nil })))
+	mux.Handle("/", WithProfiles(OpsHandler(prometheus.NewRegistry(), func() (bool, any) { return true, nil })))
 	mux.HandleFunc("GET /much", func(w http.ResponseWriter, _ *http.Request) {
 		for range 1000 {
 			if _, err := io.WriteString(w, strings.Repeat("x", 4096)); err != nil {

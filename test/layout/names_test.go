@@ -13,6 +13,10 @@ import (
 // seqAttribute is a log attribute with the name of a column; in a list of columns a string follows.
 var seqAttribute = regexp.MustCompile(`"seq",\s+[A-Za-z]`)
 
+// otherWord is a log attribute of the ops listener, or of a shard, by the word for another thing: the
+// admin API, and the name of a shard's checkpoints.
+var otherWord = regexp.MustCompile(`"(admin", \w+\.URL|shard", [\w.]+\.String\(\))`)
+
 // outcomeLabel is a label of a metric.
 var outcomeLabel = regexp.MustCompile(`\[\]string\{[^}]*"outcome"[^}]*\}\)`)
 
@@ -45,6 +49,9 @@ func TestNames_OneForEachMeaning(t *testing.T) {
 		read++
 		if s := seqAttribute.Find(text); s != nil {
 			t.Errorf(`%s logs %s…: name the attribute "sequence"`, rel, s)
+		}
+		if s := otherWord.Find(text); s != nil {
+			t.Errorf(`%s logs %s: "ops" has the address of the ops listener, "shard" the number of the shard, as in metrics`, rel, s)
 		}
 		if outcomeLabel.Match(text) {
 			t.Errorf(`%s has a metric with the label "outcome": name it "result"`, rel)

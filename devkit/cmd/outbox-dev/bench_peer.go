@@ -57,11 +57,11 @@ func runPeer(ctx context.Context, c *app.Config, r *bench.Reader, log *slog.Logg
 		return err
 	}
 	teardown.AddFunc("kafka client", r.Client.Close)
-	admin, err := app.ServeOps(ctx, c, reg, log, teardown)
+	ops, err := app.ServeOps(ctx, c, reg, log, teardown)
 	if err != nil {
 		return err
 	}
-	admin.Works(func() (bool, any) { return true, nil })
-	log.Info("peer running", "admin", admin.URL)
-	return admin.With(ctx, r.Run)
+	ops.Works(func() (bool, any) { return true, nil })
+	log.Info("peer running", "ops", ops.URL)
+	return ops.With(ctx, r.Run)
 }

@@ -87,14 +87,14 @@ func benchServe(ctx context.Context, c *app.Config, addr string, payload int, lo
 		return err
 	}
 	teardown.Add("APIs", func() error { return api.Shutdown(app.AdminShutdown) })
-	admin, err := app.ServeOps(ctx, c, reg, log, teardown)
+	ops, err := app.ServeOps(ctx, c, reg, log, teardown)
 	if err != nil {
 		return err
 	}
-	admin.Works(func() (bool, any) { return true, own.Latency() })
-	log.Info("serving", "addr", api.Addr(), "admin", admin.URL)
+	ops.Works(func() (bool, any) { return true, own.Latency() })
+	log.Info("serving", "addr", api.Addr(), "ops", ops.URL)
 	return api.With(ctx, func(ctx context.Context) error {
-		return admin.With(ctx, func(ctx context.Context) error {
+		return ops.With(ctx, func(ctx context.Context) error {
 			<-ctx.Done()
 			return nil
 		})
