@@ -89,6 +89,10 @@ func (e *AuditEntry) summary(j *jobs.Job) string {
 		parts = []string{words, "1 dead letter"}
 	default:
 		parts = []string{strings.TrimSpace(words + " " + e.Target)}
+		var of struct{ Lease string }
+		if json.Unmarshal([]byte(e.Detail), &of) == nil && of.Lease != "" {
+			parts = append(parts, "lease "+of.Lease)
+		}
 	}
 	if e.Reason != "" {
 		parts = append(parts, "reason "+e.Reason)

@@ -55,6 +55,7 @@ func TestAudit_StatesAChangeInOneSentence(t *testing.T) {
 		want string
 	}{
 		{AuditEntry{Action: "seek-subscription", Target: "mail", State: auditDone, Reason: "bug"}, "seek subscription mail, reason bug"},
+		{AuditEntry{Action: "reject-lease", Target: "mail", State: auditDone, Detail: `{"lease":"OrderCreated:0:17:3"}`, Reason: "bug"}, "reject lease mail, lease OrderCreated:0:17:3, reason bug"},
 		{AuditEntry{Action: "create-job", State: auditRefused, Detail: `{"action":"discard","filter":{"text":"gone"}}`}, `refused: discard, dead letters, text "gone"`},
 		{AuditEntry{Action: "create-job", State: auditUnknown, Detail: `{`}, "unknown: create job"},
 		{AuditEntry{Action: string(dlq.ActionReopen), State: auditIntended, Target: one.EventID.String()}, "intended: reopen, 1 dead letter"},

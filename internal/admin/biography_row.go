@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
@@ -20,6 +21,7 @@ func (b *biographer) searchRows(ctx context.Context) bool {
 	b.noRow = nil
 	missing := func(format string, args ...any) { b.noRow = append(b.noRow, fmt.Sprintf(format, args...)) }
 	looked := false
+	var unsearched []string
 	for _, table := range b.tables {
 		if b.deadLetter != nil && b.deadLetter.Table != table.String() {
 			continue
@@ -30,7 +32,7 @@ func (b *biographer) searchRows(ctx context.Context) bool {
 		case found:
 			return true
 		case byUnknown && b.body.AggregateID == "":
-			missing("Its row was not searched in %s, because the aggregate is unknown: add ?aggregate_id=.", table)
+			unsearched = append(unsearched, table.String())
 		case byUnknown:
 			missing("Its row was not searched in %s: a search needs column %s, %s.", table, unknown.Column, unknown.Problem)
 		case errors.Is(err, errManyRows):
@@ -40,6 +42,9 @@ func (b *biographer) searchRows(ctx context.Context) bool {
 		default:
 			looked = true
 		}
+	}
+	if len(unsearched) > 0 {
+		missing("Its row was not searched in %s, because the aggregate is unknown: add ?aggregate_id=.", strings.Join(unsearched, ", "))
 	}
 	if looked {
 		missing("It has no outbox row: it was never stored, or its TTL has expired.")

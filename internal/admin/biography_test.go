@@ -355,6 +355,11 @@ func TestBiography_NamesUnknownParts(t *testing.T) {
 	if !strings.Contains(p.Hint, "the time of the event is unknown") || !strings.Contains(p.Hint, "?aggregate_id=") {
 		t.Errorf("of nothing: %+v", p)
 	}
+	b.reconfigure(t, func(c *Config) { c.Tables = append(c.Tables, c.Tables[0]) })
+	p = b.ask(t, access.Viewer, "GET", "/v1/events/"+gocql.MustRandomUUID().String(), "").problemIn(t, http.StatusNotFound)
+	if strings.Count(p.Hint, "?aggregate_id=") != 1 || !strings.Contains(p.Hint, testTable+", "+testTable) {
+		t.Errorf("of nothing in two tables: %q, want both in one line", p.Hint)
+	}
 	b.reconfigure(t, func(c *Config) {
 		c.Kafka = world.Kafka{kgo.SeedBrokers("127.0.0.1:1"), kgo.RetryTimeout(100 * time.Millisecond)}
 	})

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -36,6 +37,11 @@ func (o *operations) heavily(ctx context.Context, f func() error) error {
 // heavilyFor runs an expensive read of a holder of places once few others run.
 func (o *operations) heavilyFor(ctx context.Context, holder string, f func() error) error {
 	give, err := o.heavy.Wait(ctx, holder)
+	if errors.Is(err, context.DeadlineExceeded) {
+		p := newProblem(ctx, problemReads, "Other expensive reads ran until the time of this one ended; retry later.")
+		p.Header().Set("Retry-After", retryAfter)
+		return p
+	}
 	if err != nil {
 		return err
 	}

@@ -37,6 +37,7 @@ const (
 	problemNeedsMatch  = httpapi.TypeNeedsMatch
 	problemUnavailable = httpapi.TypeUnavailable
 	problemBusy        = httpapi.TypeTooManyListeners
+	problemReads       = httpapi.TypeTooManyReads
 
 	problemMalformed = httpapi.TypeMalformed
 	problemMedia     = httpapi.TypeMedia
@@ -55,7 +56,7 @@ const (
 // subscriptions.
 var problems = httpapi.Kinds(
 	problemNotFound, problemRefused, problemStale, problemNeedsMatch, problemBusy, httpapi.TypeKeyReuse,
-	httpapi.TypeTopicNotFound, httpapi.TypeBroker, httpapi.TypeTooManyReads,
+	httpapi.TypeTopicNotFound, httpapi.TypeBroker, problemReads,
 	httpapi.TypeMessageNotFound, httpapi.TypeTooLate, httpapi.TypeNotWaiting, httpapi.TypeOverloaded, httpapi.TypeUnknown,
 	httpapi.TypeSubscriptionNotFound, httpapi.TypeLeaseExpired, httpapi.TypeNoSubscriptions,
 )

@@ -37,6 +37,11 @@ func TestServer_OnePrincipalHasHalf(t *testing.T) {
 	if err := b.ops.heavily(gone, func() error { t.Error("one principal reads more than half"); return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("heavily() = %v", err)
 	}
+	late, end := context.WithTimeout(viewer, 0)
+	defer end()
+	if p, ok := errors.AsType[*problem](b.ops.heavily(late, func() error { return nil })); !ok || p.Type != httpapi.TypeTooManyReads || p.Status != http.StatusTooManyRequests {
+		t.Errorf("of a read whose time ended while it waited for its turn the problem is %+v, want that others ran", p)
+	}
 	if err := b.ops.heavily(access.With(t.Context(), access.Principal{Name: "oli"}), func() error { return nil }); err != nil {
 		t.Errorf("another principal: %v", err)
 	}

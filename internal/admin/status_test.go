@@ -70,11 +70,30 @@ func TestStatus_TitleNamesTheCause(t *testing.T) {
 		},
 		"the process was killed": {
 			rows:  []heartbeatRow{{"outbox", "i/shards", time.Minute, member}, {shard0, "i", time.Minute, running0}, {shard1, "i", time.Minute, running1}},
-			level: LevelCritical, title: "Relay outbox (shard 0 of 2) has sent no heartbeat since", more: []string{}, lacks: "owns",
+			level: LevelCritical, title: "Relay outbox (shards 0, 1 of 2) has sent no heartbeat since", more: []string{}, lacks: "owns",
 		},
 		"a shard has no owner": {
 			rows:  []heartbeatRow{{"outbox", "i/shards", 0, member}, {shard0, "i", 0, running0}, {shard1, "i", 30 * time.Second, stopped1}},
 			level: LevelCritical, title: "No instance owns shard 1 of relay outbox; 300 events wait.",
+		},
+		"several problems": {
+			rows: []heartbeatRow{
+				{"outbox", "i/shards", 0, member},
+				{shard0, "i", 0, `{"state":"running","shard":{"index":0,"count":2},"problems":["the table has no column seq","the log is outrun"],"breaker":{"state":"closed"}}`},
+				{shard1, "i", 30 * time.Second, stopped1},
+				{"billing", "k", time.Minute, `{"state":"running","breaker":{"state":"closed"}}`},
+			},
+			level: LevelCritical, title: "Relay billing has sent no heartbeat since",
+			more: []string{"No instance owns shard 1 of relay outbox. Relay outbox (shard 0 of 2) has a problem. The table has no column seq; the log is outrun."},
+		},
+		"a process is silent in an outage": {
+			rows: []heartbeatRow{
+				{"outbox", "i/shards", 0, away},
+				{shard0, "i", 2 * time.Second, stopped0},
+				{shard1, "i", 2 * time.Second, stopped1},
+				{"billing", "k", time.Minute, `{"state":"running","breaker":{"state":"closed"}}`},
+			},
+			level: LevelCritical, title: "Broker unreachable since 2026-01-02 03:44:55Z;", more: []string{"Unable to dial.", "Relay billing has sent no heartbeat since"}, lacks: "owns",
 		},
 		"the owner changed": {
 			rows:  []heartbeatRow{{"outbox", "j/shards", 0, member}, {shard0, "i", 30 * time.Second, stopped0}, {shard1, "i", 30 * time.Second, running1}, {shard0, "j", 0, running0}, {shard1, "j", 0, running1}},

@@ -2,7 +2,9 @@ package admin
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,42 +17,41 @@ import (
 // titleTime is the format of times in titles.
 const titleTime = "2006-01-02 15:04:05Z"
 
+// finding is something that keeps relays from publishing, or events from their topics.
+type finding struct {
+	what    string
+	waits   bool // events wait because of it
+	details []string
+}
+
 // judge sets the outage, and the most urgent problem in words with its cause and its
-// consequences. What only follows from a problem is no title: without a broker nobody owns a
-// shard.
+// consequences. What only follows from a problem is not named: without a broker nobody owns a
+// shard. All other problems of relays are details, in the order of their urgency.
 func (b *StatusBody) judge() {
 	b.Outage = findOutage(b.Relays)
 	b.Details = []string{}
-	quiet := b.shard(func(s *heartbeatBody, _ *relayState) bool { return s.Silent })
-	unowned := b.shard(func(s *heartbeatBody, r *relayState) bool { return s.State == stateStopped && len(r.Instances) > 0 })
-	ill := b.shard(func(s *heartbeatBody, _ *relayState) bool { return s.alive() && len(s.Problems) > 0 })
 	off := b.shard(func(s *heartbeatBody, r *relayState) bool { return s.State == stateStopped && len(r.Instances) == 0 })
-	idle := b.instance()
-	held, missing := b.mostSuspended(), b.missing()
+	held := b.mostSuspended()
 	yours := b.DeadLetters.ByStatus[dlq.Failed] + b.DeadLetters.ByStatus[dlq.Suspended]
 	open := b.DeadLetters.Open
+	findings := b.findings()
 	switch {
-	case b.Outage != nil:
-		how := "The broker accepts no events"
-		if b.Outage.Unreachable {
-			how = "Broker unreachable"
+	case len(findings) > 0:
+		title := findings[0].what
+		if findings[0].waits {
+			title += "; " + b.Waiting.phrase()
 		}
-		b.say(LevelCritical, fmt.Sprintf("%s since %s; events are accepted; %s.", how, b.Outage.Since.Format(titleTime), b.Waiting.phrase()), sentence(b.Outage.Cause),
-			"The relays publish everything when it is back.")
-	case quiet != nil:
-		b.say(LevelCritical, fmt.Sprintf("Relay %s has sent no heartbeat since %s; %s.", quiet.displayName(), quiet.At.Format(titleTime), b.Waiting.phrase()))
-	case unowned != nil:
-		b.say(LevelCritical, fmt.Sprintf("No instance owns shard %d of relay %s; %s.", unowned.index(), unowned.relay(), b.Waiting.phrase()), b.problem(unowned))
-	case idle != nil:
-		b.say(LevelCritical, fmt.Sprintf("No instance of relay %s owns a shard; %s.", idle.relay(), b.Waiting.phrase()), strings.Join(idle.Problems, "; "))
-	case ill != nil:
-		b.say(LevelCritical, fmt.Sprintf("Relay %s has a problem.", ill.displayName()), sentence(ill.Problems[0]))
-	case missing > 0:
-		b.say(LevelCritical, fmt.Sprintf("The verification misses %s in the topics.", plural(int64(missing), "event", "events")))
+		b.say(LevelCritical, title+".", findings[0].details...)
+		for _, f := range findings[1:] {
+			b.say(LevelCritical, b.Title, append([]string{f.what + "."}, f.details...)...)
+		}
+		if held != nil {
+			b.say(LevelCritical, b.Title, deliversNothing(held))
+		}
 	case off != nil && b.Waiting.some():
 		b.say(LevelWarning, stopped(off, &b.Waiting), decide(yours))
 	case held != nil:
-		b.say(LevelWarning, fmt.Sprintf("Subscription %s delivers nothing; %s.", held.Name, plural(held.Lag, "message waits", "messages wait")), sentence(held.Suspended), decide(yours))
+		b.say(LevelWarning, deliversNothing(held), sentence(held.Suspended), decide(yours))
 	case yours > 0:
 		b.say(LevelWarning, decide(yours))
 	case open > 0 && len(b.Relays) == 0:
@@ -65,6 +66,80 @@ func (b *StatusBody) judge() {
 		b.say(LevelOK, "No dead letters are open.")
 	}
 	b.consequences(yours, off)
+}
+
+// findings returns the critical problems, the most urgent first: an outage of the broker, silent processes, shards
+// without an owner, relays without a shard, problems that relays report, and missing events.
+func (b *StatusBody) findings() (out []finding) {
+	if o := b.Outage; o != nil {
+		how := "The broker accepts no events"
+		if o.Unreachable {
+			how = "Broker unreachable"
+		}
+		out = append(out, finding{
+			fmt.Sprintf("%s since %s; events are accepted", how, o.Since.Format(titleTime)), true,
+			[]string{sentence(o.Cause), "The relays publish everything when it is back."},
+		})
+	}
+	var unowned, idle, ill []finding
+	for i := range b.Relays {
+		r := &b.Relays[i]
+		var silent, without []*heartbeatBody
+		reported := make(map[string][]*heartbeatBody) // by the problems
+		for j := range r.Shards {
+			switch s := &r.Shards[j]; {
+			case s.Silent:
+				silent = append(silent, s)
+			case s.State == stateStopped && len(r.Instances) > 0:
+				without = append(without, s)
+			case s.alive() && len(s.Problems) > 0 && (b.Outage == nil || !slices.Contains(b.Outage.Of, s.displayName())):
+				text := strings.Join(s.Problems, "; ")
+				reported[text] = append(reported[text], s)
+			}
+		}
+		if len(silent) > 0 {
+			out = append(out, finding{fmt.Sprintf("Relay %s has sent no heartbeat since %s", nameShards(silent), silent[0].At.Format(titleTime)), true, nil})
+		}
+		if b.Outage == nil && len(without) > 0 {
+			unowned = append(unowned, finding{fmt.Sprintf("No instance owns %s of relay %s", listShards(without), without[0].relay()), true, []string{r.problem()}})
+		}
+		if m := r.idle(); b.Outage == nil && m != nil {
+			idle = append(idle, finding{fmt.Sprintf("No instance of relay %s owns a shard", m.relay()), true, []string{sentence(strings.Join(m.Problems, "; "))}})
+		}
+		for _, text := range slices.Sorted(maps.Keys(reported)) {
+			ill = append(ill, finding{fmt.Sprintf("Relay %s has a problem", nameShards(reported[text])), false, []string{sentence(text)}})
+		}
+	}
+	out = slices.Concat(out, unowned, idle, ill)
+	if n := b.missing(); n > 0 && len(out) == 0 { // otherwise a consequence names each table
+		out = append(out, finding{fmt.Sprintf("The verification misses %s in the topics", plural(int64(n), "event", "events")), false, nil})
+	}
+	return out
+}
+
+// nameShards returns the name of a relay with some of its shards.
+func nameShards(some []*heartbeatBody) string {
+	if len(some) == 1 || some[0].Shard == nil {
+		return some[0].displayName()
+	}
+	return fmt.Sprintf("%s (%s of %d)", some[0].relay(), listShards(some), some[0].Shard.Count)
+}
+
+// listShards returns the numbers of shards.
+func listShards(some []*heartbeatBody) string {
+	numbers := make([]string, len(some))
+	for i, s := range some {
+		numbers[i] = strconv.Itoa(s.index())
+	}
+	if len(numbers) == 1 {
+		return "shard " + numbers[0]
+	}
+	return "shards " + strings.Join(numbers, ", ")
+}
+
+// deliversNothing returns the sentence about a subscription whose push delivery is suspended.
+func deliversNothing(s *SubscriptionState) string {
+	return fmt.Sprintf("Subscription %s delivers nothing; %s.", s.Name, plural(s.Lag, "message waits", "messages wait"))
 }
 
 // consequences adds what a title does not contain yet.
@@ -149,26 +224,20 @@ func (b *StatusBody) mostSuspended() (most *SubscriptionState) {
 	return most
 }
 
-// instance returns an instance of a relay of which no shard is listed, nil for none. One that
-// is starting is not reported.
-func (b *StatusBody) instance() *heartbeatBody {
-	for i := range b.Relays {
-		if r := &b.Relays[i]; len(r.Shards) == 0 && len(r.Instances) > 0 && r.Instances[0].State == stateRunning {
-			return &r.Instances[0]
-		}
+// idle returns an instance of the relay if no shard is listed, nil for none. One that is starting is not
+// reported.
+func (r *relayState) idle() *heartbeatBody {
+	if len(r.Shards) == 0 && len(r.Instances) > 0 && r.Instances[0].State == stateRunning {
+		return &r.Instances[0]
 	}
 	return nil
 }
 
 // problem returns the first problem of the instances that could own a shard.
-func (b *StatusBody) problem(of *heartbeatBody) string {
-	for i := range b.Relays {
-		if r := &b.Relays[i]; r.Name == of.relay() && r.Table == of.Table {
-			for j := range r.Instances {
-				if p := r.Instances[j].Problems; len(p) > 0 {
-					return sentence(p[0])
-				}
-			}
+func (r *relayState) problem() string {
+	for i := range r.Instances {
+		if p := r.Instances[i].Problems; len(p) > 0 {
+			return sentence(p[0])
 		}
 	}
 	return ""

@@ -292,6 +292,11 @@ func (c KafkaConfig) Options() ([]kgo.Opt, error) {
 	if len(c.Seeds) == 0 {
 		return nil, cli.Usage(errors.New("kafka.seeds is empty: name at least one broker"))
 	}
+	for _, seed := range c.Seeds {
+		if err := checkSeed(seed); err != nil {
+			return nil, cli.Usage(fmt.Errorf("kafka.seeds: %w", err))
+		}
+	}
 	var opts []kgo.Opt
 	if c.Log != nil {
 		opts = append(opts, kgo.WithLogger(clientlog.Kafka(c.Log)))
@@ -317,6 +322,22 @@ func (c KafkaConfig) Options() ([]kgo.Opt, error) {
 		opts = append(opts, kgo.SASL(m))
 	}
 	return opts, nil
+}
+
+// checkSeed returns an error unless a broker is host:port, or a host for the default port.
+func checkSeed(seed string) error {
+	host, port, err := net.SplitHostPort(seed)
+	if err != nil { // no port, or an IPv6 address without one
+		if host = strings.TrimSuffix(strings.TrimPrefix(seed, "["), "]"); strings.Contains(host, ":") && net.ParseIP(host) == nil {
+			return fmt.Errorf("%q is neither host:port, host nor an IPv6 address", seed)
+		}
+	} else if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return fmt.Errorf("%q: the port must be a number from 1 to 65535", seed)
+	}
+	if host == "" {
+		return fmt.Errorf("%q names no host", seed)
+	}
+	return nil
 }
 
 // Client creates a Kafka client with further options. It does not connect yet.

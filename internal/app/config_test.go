@@ -132,8 +132,9 @@ func TestConfig_UnknownKeyNamesTheLikelyOne(t *testing.T) {
 		"subscriptions: {push_targets: ['a=b']}": `did you mean "subscriptions.targets"?`,
 		"adnim: {addr: 'off'}":                   `did you mean "admin"?`,
 		"api2: {addr: 'off'}":                    `did you mean "api"?`,
-		"db: {addr: 'off'}":                      "see outbox --help",
-		"orders: {addr: 'off'}":                  "see outbox --help",
+		"messages_api: {addr: 'off'}":            `did you mean "messages"?`,
+		"db: {addr: 'off'}":                      "there are scylla, kafka, ",
+		"orders: {addr: 'off'}":                  "there are scylla, kafka, ",
 		"relay: {hosts: [a]}":                    `did you mean "scylla.hosts" or "http.hosts"?`,
 		"subscriptions: {tokens: ['a']}":         `did you mean "http.tokens" or "admin.tokens"?`,
 	} {
@@ -175,5 +176,20 @@ func TestSettings_AddressesBelongToOneListener(t *testing.T) {
 	slices.Sort(got)
 	if want := []string{"admin.addr", "hints.addr", "messages.addr", "ops.addr", "subscriptions.addr"}; !slices.Equal(got, want) {
 		t.Errorf("the addresses are %q, want %q", got, want)
+	}
+}
+
+// Brokers without a host or with no port number are refused before anything connects.
+func TestKafkaConfig_RefusesSeeds(t *testing.T) {
+	t.Parallel()
+	for seed, want := range map[string]string{
+		"localhost:99999": "the port must be a number from 1 to 65535", "localhost:0": "the port must be", "localhost:kafka": "the port must be", ":9092": "names no host", "a:b:c": "is neither",
+		"localhost": "", "localhost:9092": "", "[::1]:9092": "", "::1": "", "[::1]": "",
+	} {
+		c := KafkaConfig{Seeds: []string{"ok:9092", seed}}
+		_, err := c.Options()
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "kafka.seeds")) {
+			t.Errorf("kafka.seeds with %q: %v, want %q", seed, err, want)
+		}
 	}
 }

@@ -22,8 +22,12 @@ func (s *Sharing) watchTables(ctx context.Context) {
 	}
 }
 
-// lookForTables looks once, and logs what has changed.
+// lookForTables looks once, and logs what has changed. While the broker does not answer, nobody owns a
+// shard, so that no instance publishes any table: its outage is the cause, and is reported as such.
 func (s *Sharing) lookForTables(ctx context.Context) {
+	if sharing, _ := s.status(); sharing.Error != "" {
+		return
+	}
 	found, err := relay.Unattended(ctx, s.session, s.agreed.Keyspace, s.c.Relay.Name, s.rows.Tables)
 	if err != nil {
 		s.log.Debug("cannot look for tables that no instance publishes", "err", err)

@@ -1,11 +1,13 @@
 package app
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -53,6 +55,26 @@ func TestSharing_NamesTablesThatNobodyPublishes(t *testing.T) {
 		}
 	}
 	beat("outbox", "host/1/shards")
+
+	// In an outage of the broker nobody owns a shard: the tables are not the problem.
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = s.Member.Run(ctx, "keyspace", s.Carry) }()
+	for s.Member.Status().Err == nil {
+		time.Sleep(10 * time.Millisecond)
+	}
+	s.lookForTables(t.Context())
+	check(0)
+	stop()
+	<-ended
+	if strings.Contains(log.String(), "no instance publishes tables") {
+		t.Errorf("the log names the tables in an outage of the broker:\n%s", log.String())
+	}
+	reg = prometheus.NewRegistry()
+	if s, err = NewSharing(c, confs, w.Session, slog.New(slog.NewTextHandler(&log, nil)), reg, nil); err != nil {
+		t.Fatal(err)
+	}
+
 	for range 2 {
 		s.lookForTables(t.Context())
 	}

@@ -71,7 +71,7 @@ var catalogue = []ProblemKind{
 	{Type: TypeTooManyWaiting, Status: http.StatusTooManyRequests, Meaning: "As many requests wait for messages as may, or the caller has half of them.", Do: "Retry after Retry-After, or with a shorter wait.", Retry: true},
 	{Type: TypeTooManyWatchers, Status: http.StatusTooManyRequests, Meaning: "The event streams are at their limit, or the caller has half of them.", Do: "Retry after Retry-After.", Retry: true},
 	{Type: TypeTooManyListeners, Status: http.StatusTooManyRequests, Meaning: "The streams of changes are at their limit, or the caller has half of them.", Do: "Retry after Retry-After.", Retry: true},
-	{Type: TypeTooManyReads, Status: http.StatusTooManyRequests, Meaning: "As many topics are being read as may, or the caller has half of the reads.", Do: "Retry after Retry-After.", Retry: true},
+	{Type: TypeTooManyReads, Status: http.StatusTooManyRequests, Meaning: "As many expensive reads, or reads of topics, run as may, or the caller has half of them.", Do: "Retry after Retry-After.", Retry: true},
 	{Type: TypeInternal, Status: http.StatusInternalServerError, Meaning: "An internal error; the log contains the details under the request id.", Do: "Report it to the operators of the service, with X-Request-Id."},
 	{Type: TypeOverloaded, Status: http.StatusServiceUnavailable, Meaning: "The service is overloaded. The request was not started.", Do: "Retry after Retry-After.", Retry: true},
 	{Type: TypeUnavailable, Status: http.StatusServiceUnavailable, Meaning: "The database or the schema registry is unavailable. The request stored nothing, unless outcome_unknown is true.", Do: "Retry after Retry-After.", Retry: true},

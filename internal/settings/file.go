@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -183,13 +184,16 @@ func null(n *yaml.Node) bool {
 // suggest returns the keys that an unknown one probably means: one that differs by a slip, those of the
 // same section whose names have its words or are words of it, the one that its name contains with the
 // section, or those of other sections with the same name. Those that the command reads come before others.
-// Otherwise it returns the keys of the section.
+// Otherwise it returns the keys of the section, or the sections.
 func (r *reader) suggest(key string) string {
-	section, name, _ := strings.Cut(key, ".")
+	section, name, inSection := strings.Cut(key, ".")
 	var same []string
 	for _, f := range r.fields {
-		if strings.HasPrefix(f.Key, section+".") {
+		switch own, _, _ := strings.Cut(f.Key, "."); {
+		case inSection && own == section:
 			same = append(same, f.Key)
+		case !inSection && !slices.Contains(same, own):
+			same = append(same, own)
 		}
 	}
 	for _, keys := range [][]string{r.read, r.fields.keys()} {
@@ -201,21 +205,23 @@ func (r *reader) suggest(key string) string {
 			return "; did you mean " + strings.Join(append(meant[:max(last-1, 0)], strings.Join(meant[max(last-1, 0):], " or ")), ", ") + "?"
 		}
 	}
-	if len(same) > 0 {
-		return "; there are " + strings.Join(same, ", ")
-	}
-	return "; see outbox --help for the settings there are"
+	return "; there are " + strings.Join(same, ", ")
 }
 
 // likely returns the keys that section.name, or the section without a name, probably means.
 func likely(section, name string, keys []string) []string {
 	if name == "" {
-		var sections []string
+		var sections, parts []string
 		for _, k := range keys {
 			own, _, _ := strings.Cut(k, ".")
-			sections = append(sections, own)
+			if sections = append(sections, own); (hasWords(own, section) || hasWords(section, own)) && !slices.Contains(parts, own) {
+				parts = append(parts, own)
+			}
 		}
-		return closest(section, sections, len(section))
+		if found := closest(section, sections, len(section)); len(found) > 0 {
+			return found
+		}
+		return parts
 	}
 	var same, parts, whole, others []string
 	for _, k := range keys {

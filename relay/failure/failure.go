@@ -70,10 +70,14 @@ var ErrStopping = errors.New("the relay is stopping")
 type TopicError struct {
 	EventType, AggregateType string
 	Topic                    string
+	OfRow                    bool // the row of the event contains it: no type has a topic of its own
 }
 
-// Error contains the topic and the types that it was derived from.
+// Error contains the topic, and the types that it was derived from.
 func (e *TopicError) Error() string {
+	if e.OfRow {
+		return fmt.Sprintf("%q is not a valid topic name: the row of the event names it; correct what writes the topic's column, and redirect the dead letter to another topic", e.Topic)
+	}
 	return fmt.Sprintf("%q is not a valid topic name (event type %q, aggregate type %q): map the event type to a topic", e.Topic, e.EventType, e.AggregateType)
 }
 

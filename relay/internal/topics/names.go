@@ -76,14 +76,15 @@ func (n *Names) find(e *outbox.Event) (string, error) {
 		return e.Type, nil
 	}
 	t := e.Headers[outbox.HeaderTopic]
-	if t == "" {
+	ofRow := t != ""
+	if !ofRow {
 		if t, ok := n.topics[e.Type]; ok {
 			return t, nil
 		}
 		t = Expand(n.template, e.Type, e.AggregateType)
 	}
 	if !dlq.ValidTopic(t) {
-		return t, &failure.TopicError{EventType: e.Type, AggregateType: e.AggregateType, Topic: t}
+		return t, &failure.TopicError{EventType: e.Type, AggregateType: e.AggregateType, Topic: t, OfRow: ofRow}
 	}
 	return t, nil
 }

@@ -1,6 +1,7 @@
 package topics
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
@@ -30,5 +31,14 @@ func TestNames_Of(t *testing.T) {
 		if got, err := NewNames(map[string]string{message.Type: "elsewhere"}, tt.template).Of(&message); err != nil || got != message.Type {
 			t.Errorf("Of() a message, by %q = %q, %v, want the topic in the message", tt.template, got, err)
 		}
+	}
+}
+
+// An invalid topic of a row is no matter of its types, so the error names the row.
+func TestNames_InvalidTopicOfARow(t *testing.T) {
+	t.Parallel()
+	e := outbox.Event{Type: "OrderCreated", AggregateType: "order", Headers: map[string]string{outbox.HeaderTopic: "a b"}}
+	if _, err := NewNames(nil, "{event_type}").Of(&e); err == nil || !strings.Contains(err.Error(), "the row of the event names it") || strings.Contains(err.Error(), "OrderCreated") {
+		t.Errorf("Of() an event whose row names an invalid topic: %v", err)
 	}
 }
