@@ -63,7 +63,7 @@ func (b *fixture) submit(e outbox.Event, settled func()) {
 	if settled == nil {
 		settled = func() {}
 	}
-	if err := b.publisher.Submit(b.t.Context(), cdclog.StoredEvent{Event: e}, publish.BySweep, settled); err != nil {
+	if err := b.publisher.Submit(b.t.Context(), cdclog.StoredEvent{Event: e}, publish.BySweep, publish.OnSettled(settled)); err != nil {
 		b.t.Fatalf("submit(%s) error = %v", e.ID, err)
 	}
 }

@@ -372,7 +372,7 @@ func TestBatchScanner_ReadsWhatProducersWrite(t *testing.T) {
 		}
 		for _, e := range all[i*20 : i*20+20] {
 			e.Payload = bytes.Repeat(e.Payload, 20)
-			if err := p.Submit(t.Context(), cdclog.StoredEvent{Event: e}, publish.BySweep, nil); err != nil {
+			if err := p.Submit(t.Context(), cdclog.StoredEvent{Event: e}, publish.BySweep, publish.Settlement{}); err != nil {
 				t.Fatal(err)
 			}
 		}

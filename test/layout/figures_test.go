@@ -18,7 +18,7 @@ func TestPromises_FiguresAreThoseOfTheCode(t *testing.T) {
 		{promises, "within 6/7 of that time", "orders/config.go", "c.RowTTL*6/7"},
 		{"docs/protocol.md", "must run once in half of the TTL", "orders/metrics.go", "-rowTTL/2).Seconds()"},
 		{design, "the last 250,000 aggregates at least", "relay/config.go", "DefaultMaxAggregates = 500_000"},
-		{design, "half of `MaxAggregates`", "relay/internal/dedup/lines.go", "x.most()/2/Stripes"},
+		{design, "half of `MaxAggregates`", "relay/internal/dedup/lines.go", "x.most()/2, 1"},
 		{design, "the last 1,000 numbers that were passed over", "relay/internal/dedup/gaps.go", "maxGaps = 1000"},
 		{design, "the last 32 of its aggregate", "relay/internal/dedup/gaps.go", "recentNumbers = 32"},
 		{promises, "half of the CDC ttl ahead", "relay/internal/backfill/backfill.go", "facts.CDCTTL/2"},

@@ -502,7 +502,7 @@ func (b *Backfill) Left(now time.Time) time.Duration {
 
 // settler returns a function that counts the events of a range; the range is finished
 // when all are acknowledged and the scan has called end.
-func (b *Backfill) settler(n int) (settled func() func(), end func()) {
+func (b *Backfill) settler(n int) (settled func() publish.Settlement, end func()) {
 	var open atomic.Int64
 	open.Store(1)
 	end = func() {
@@ -517,7 +517,7 @@ func (b *Backfill) settler(n int) (settled func() func(), end func()) {
 		default:
 		}
 	}
-	return func() func() { open.Add(1); return end }, end
+	return func() publish.Settlement { open.Add(1); return publish.OnSettled(end) }, end
 }
 
 // saveFinished saves ranges as done until all ranges before the given one are saved, or

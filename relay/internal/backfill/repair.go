@@ -250,12 +250,12 @@ func (r *Repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 		r.mu.Unlock()
 		return err
 	}
-	return r.publish(ctx, &row, indexed, func() { r.settle(q.ID) })
+	return r.publish(ctx, &row, indexed, publish.OnSettled(func() { r.settle(q.ID) }))
 }
 
 // publish publishes an event that is missing from its topic; again reports that the relay has
 // published it.
-func (r *Repairer) publish(ctx context.Context, row *cdclog.StoredEvent, again bool, settled func()) error {
+func (r *Repairer) publish(ctx context.Context, row *cdclog.StoredEvent, again bool, settled publish.Settlement) error {
 	r.log.Info("publishing event missing from its topic", "event_id", row.ID, "aggregate_id", row.AggregateID, "sequence", row.Sequence, trace.Attrs(row.Headers))
 	return r.publisher.SubmitMissing(ctx, *row, again, settled)
 }
@@ -264,7 +264,7 @@ func (r *Repairer) publish(ctx context.Context, row *cdclog.StoredEvent, again b
 // are proven not to be published. The caller has claimed the aggregate.
 func (r *Repairer) publishEarlier(ctx context.Context, q *Repair, passed time.Time) error {
 	return r.earlier.Unpublished(ctx, &outbox.Event{AggregateID: q.Aggregate}, q.Sequence, passed.UnixMicro(), func(f cdclog.StoredEvent) error {
-		return r.publish(ctx, &f, false, nil)
+		return r.publish(ctx, &f, false, publish.Settlement{})
 	})
 }
 

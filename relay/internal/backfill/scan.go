@@ -56,7 +56,7 @@ func (b *Backfill) scanRange(ctx context.Context, n int) error {
 // that was passed on, because acknowledged events are not kept in memory.
 type rangeScan struct {
 	backfill *Backfill
-	settled  func() func()
+	settled  func() publish.Settlement
 	progress bool
 
 	begun     bool

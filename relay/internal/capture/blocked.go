@@ -11,6 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/budget"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
 
 // blockedLookups is how many lookups by key of waiting aggregates run concurrently.
@@ -53,7 +54,7 @@ type blockedEvent struct {
 	cdclog.StoredEvent
 	began   int64 // start of the read of its stream in this run
 	since   time.Time
-	settled func()
+	settled publish.Settlement
 }
 
 func newBlocked(ctx context.Context, cfg *Config, admit func(context.Context, *blockedEvent) error) *blocked {

@@ -76,7 +76,7 @@ func (b *fixture) close() {
 // submit offers an event and fails the test if it is not accepted.
 func (b *fixture) submit(e outbox.Event) {
 	b.t.Helper()
-	if err := b.publisher.Submit(b.t.Context(), cdclog.StoredEvent{Event: e}, publish.BySweep, func() {}); err != nil {
+	if err := b.publisher.Submit(b.t.Context(), cdclog.StoredEvent{Event: e}, publish.BySweep, publish.Settlement{}); err != nil {
 		b.t.Fatalf("submit(%s) error = %v", e.ID, err)
 	}
 }

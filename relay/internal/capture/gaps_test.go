@@ -23,7 +23,7 @@ func TestGaps_FoundByTheNextEvent(t *testing.T) {
 		s := b.sequencer(tb)
 		admit := func(seq int64) {
 			t.Helper()
-			if err := s.admit(t.Context(), cdclog.StoredEvent{Event: relaytest.Event(1, seq, "OrderUpdated"), Written: 10 * seq, Err: nil}, 0, func() {}); err != nil {
+			if err := s.admit(t.Context(), cdclog.StoredEvent{Event: relaytest.Event(1, seq, "OrderUpdated"), Written: 10 * seq, Err: nil}, 0, publish.Settlement{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -50,13 +50,13 @@ func TestGaps_AreLookedUpAtGrowingDistances(t *testing.T) {
 		tb := &table{}
 		s := b.sequencer(tb)
 		for seq := int64(1); seq <= 3; seq += 2 {
-			if err := s.admit(t.Context(), cdclog.StoredEvent{Event: relaytest.Event(1, seq, "OrderUpdated"), Written: seq, Err: nil}, 0, func() {}); err != nil {
+			if err := s.admit(t.Context(), cdclog.StoredEvent{Event: relaytest.Event(1, seq, "OrderUpdated"), Written: seq, Err: nil}, 0, publish.Settlement{}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		tb.asked.Store(0)
 		for seq := int64(4); seq <= 1003; seq++ {
-			if err := s.admit(t.Context(), cdclog.StoredEvent{Event: relaytest.Event(1, seq, "OrderUpdated"), Written: seq, Err: nil}, 0, func() {}); err != nil {
+			if err := s.admit(t.Context(), cdclog.StoredEvent{Event: relaytest.Event(1, seq, "OrderUpdated"), Written: seq, Err: nil}, 0, publish.Settlement{}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -57,7 +57,7 @@ func (s *Sequencer) Take(ctx context.Context, p *checkpoint.Stream, t gocql.UUID
 	}
 	id := p.Begin(t, len(events))
 	for _, e := range events {
-		if err := s.pass(ctx, e, p.Since, func() { p.Settle(id) }); err != nil {
+		if err := s.pass(ctx, e, p.Since, publish.Settlement{To: p, ID: id}); err != nil {
 			return err
 		}
 	}
@@ -66,7 +66,7 @@ func (s *Sequencer) Take(ctx context.Context, p *checkpoint.Stream, t gocql.UUID
 }
 
 // pass submits e if it is its turn. Otherwise the aggregate waits beside the stream.
-func (s *Sequencer) pass(ctx context.Context, e cdclog.StoredEvent, began int64, settled func()) error {
+func (s *Sequencer) pass(ctx context.Context, e cdclog.StoredEvent, began int64, settled publish.Settlement) error {
 	if !s.blocked.has(e.AggregateID.UUID()) {
 		v, err := s.sink.Offer(ctx, publish.Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: publish.BySweep, Settled: settled})
 		if err != nil || v == publish.Taken || v == publish.Repeated {
@@ -78,8 +78,8 @@ func (s *Sequencer) pass(ctx context.Context, e cdclog.StoredEvent, began int64,
 
 // admit submits the missing events before e in its aggregate, then e.
 // began is the time from which this run reads e's stream, in microseconds.
-// settled is called when e is acknowledged.
-func (s *Sequencer) admit(ctx context.Context, e cdclog.StoredEvent, began int64, settled func()) error {
+// settled is where the settlement of e goes.
+func (s *Sequencer) admit(ctx context.Context, e cdclog.StoredEvent, began int64, settled publish.Settlement) error {
 	v, err := s.sink.Offer(ctx, publish.Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: publish.BySweep, Settled: settled})
 	if err != nil || v == publish.Taken || v == publish.Repeated {
 		return err
@@ -96,7 +96,7 @@ func (s *Sequencer) admit(ctx context.Context, e cdclog.StoredEvent, began int64
 		case err != nil:
 			return err
 		case published:
-			settled()
+			settled.Settle()
 			return nil
 		case v == publish.Left:
 			_, err = s.sink.Offer(ctx, publish.Offer{
@@ -291,5 +291,5 @@ func (s *Sequencer) retry(ctx context.Context, of *outbox.Event, read func() err
 // duplicate.
 func (s *Sequencer) recover(ctx context.Context, f cdclog.StoredEvent) error {
 	s.log.Debug("event read by key, ahead of the log", "event_id", f.ID.String(), "aggregate_id", f.AggregateID.String(), "sequence", f.Sequence)
-	return s.sink.Submit(ctx, f, publish.ByKey, nil)
+	return s.sink.Submit(ctx, f, publish.ByKey, publish.Settlement{})
 }

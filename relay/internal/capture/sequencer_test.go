@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/older"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -146,7 +147,7 @@ func TestSequencer(t *testing.T) {
 				s := b.sequencer(tb)
 				var settled int
 				for _, r := range tt.log {
-					if err := s.admit(t.Context(), cdclog.StoredEvent{Event: relaytest.Event(1, r.seq, "OrderUpdated"), Written: r.written, Err: nil}, tt.since, func() { settled++ }); err != nil {
+					if err := s.admit(t.Context(), cdclog.StoredEvent{Event: relaytest.Event(1, r.seq, "OrderUpdated"), Written: r.written, Err: nil}, tt.since, publish.OnSettled(func() { settled++ })); err != nil {
 						t.Fatalf("admit(seq %d) error = %v", r.seq, err)
 					}
 				}
@@ -177,7 +178,7 @@ func TestSequencer_WaitsForTheDatabase(t *testing.T) {
 		s := b.sequencer(tb)
 		begin := time.Now()
 		for _, seq := range []int64{1, 3} {
-			if err := s.admit(t.Context(), cdclog.StoredEvent{Event: relaytest.Event(1, seq, "OrderUpdated"), Written: seq * 10, Err: nil}, 0, func() {}); err != nil {
+			if err := s.admit(t.Context(), cdclog.StoredEvent{Event: relaytest.Event(1, seq, "OrderUpdated"), Written: seq * 10, Err: nil}, 0, publish.Settlement{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -199,7 +200,7 @@ func TestSequencer_StopsWithItsContext(t *testing.T) {
 		tb.away.Store(true)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		err := b.sequencer(tb).admit(ctx, cdclog.StoredEvent{Event: relaytest.Event(1, 3, "OrderUpdated"), Written: 30, Err: nil}, 0, func() { t.Error("settled") })
+		err := b.sequencer(tb).admit(ctx, cdclog.StoredEvent{Event: relaytest.Event(1, 3, "OrderUpdated"), Written: 30, Err: nil}, 0, publish.OnSettled(func() { t.Error("settled") }))
 		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, errAway) {
 			t.Errorf("admit() error = %v, want the end of the context", err)
 		}
@@ -234,7 +235,7 @@ func TestSequencer_ReadsNoMoreOfAnAggregateThanThereIsRoomFor(t *testing.T) {
 				refused := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: -1})
 				done := make(chan error, 1)
 				go func() {
-					done <- s.admit(t.Context(), cdclog.StoredEvent{Event: relaytest.Event(1, all, "OrderUpdated"), Written: all, Err: nil}, 0, func() {})
+					done <- s.admit(t.Context(), cdclog.StoredEvent{Event: relaytest.Event(1, all, "OrderUpdated"), Written: all, Err: nil}, 0, publish.Settlement{})
 				}()
 				time.Sleep(time.Second)
 				n := tb.shown.Load()
@@ -274,7 +275,7 @@ func TestSequencer_OlderRowsThatBrokeOffGoOutOnce(t *testing.T) {
 		b.publisher.SetOlder(o)
 		s := b.sequencer(tb)
 		s.retryMin = time.Minute // what was handed on is acknowledged before the second time
-		if err := s.admit(t.Context(), cdclog.StoredEvent{Event: relaytest.Event(1, 10, "OrderUpdated"), Written: 10, Err: nil}, 0, func() {}); err != nil {
+		if err := s.admit(t.Context(), cdclog.StoredEvent{Event: relaytest.Event(1, 10, "OrderUpdated"), Written: 10, Err: nil}, 0, publish.Settlement{}); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := published(b), []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}; !slices.Equal(got, want) {

@@ -18,8 +18,10 @@ type Sink interface {
 	earlier.Evidence
 	// Offer accepts an event if it is next in its aggregate.
 	Offer(ctx context.Context, o publish.Offer) (publish.Verdict, error)
+	// OfferPage is Offer of each event until one fails, and appends the verdicts about them.
+	OfferPage(ctx context.Context, offers []publish.Offer, verdicts []publish.Verdict) ([]publish.Verdict, error)
 	// Submit accepts an event that the caller knows to be next in its aggregate.
-	Submit(ctx context.Context, e cdclog.StoredEvent, by publish.Source, settled func()) error
+	Submit(ctx context.Context, e cdclog.StoredEvent, by publish.Source, settled publish.Settlement) error
 	// Expect returns the next number of an aggregate, and whether the aggregate is known.
 	Expect(aggregate gocql.UUID) (next int64, known bool)
 	// Resolve ends the doubt about the numbers of an aggregate that continues with next.

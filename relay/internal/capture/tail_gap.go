@@ -166,7 +166,7 @@ func (g *tailGaps) try(ctx context.Context, w *tailGap) (upTo int64, err error) 
 		case f.Err != nil:
 			return publish.ErrLeft
 		}
-		if err := g.sink.Submit(ctx, f, publish.ByKey, nil); err != nil {
+		if err := g.sink.Submit(ctx, f, publish.ByKey, publish.Settlement{}); err != nil {
 			return err
 		}
 		next++

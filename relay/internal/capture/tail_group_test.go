@@ -358,7 +358,7 @@ func TestTail_WaitsForTheSweep(t *testing.T) {
 			t.Errorf("%d events are out before the sweep, status %+v, want 100 and a pause", s.Fresh, b.tail.Status())
 		}
 		for i := range 100 { // the sweep shows their rows
-			v, err := b.publisher.Offer(t.Context(), publish.Offer{Event: relaytest.Event(i, 1, "OrderUpdated"), By: publish.BySweep, Settled: func() {}})
+			v, err := b.publisher.Offer(t.Context(), publish.Offer{Event: relaytest.Event(i, 1, "OrderUpdated"), By: publish.BySweep})
 			if err != nil || v != publish.Repeated {
 				t.Errorf("offer() = %v, %v, want that it is repeated", v, err)
 			}

@@ -154,7 +154,7 @@ func TestPublisher_CountsLateEventsAcrossARestart(t *testing.T) {
 				}
 				for range 2 { // the tail reader and the sweep reader
 					for _, e := range events {
-						if err := b.publisher.Submit(t.Context(), e, publish.BySweep, nil); err != nil {
+						if err := b.publisher.Submit(t.Context(), e, publish.BySweep, publish.Settlement{}); err != nil {
 							t.Fatal(err)
 						}
 						time.Sleep(time.Second)

@@ -182,7 +182,7 @@ func TestTailOrder_WaitsUntilTheSweepIsThere(t *testing.T) {
 		if got := order(b); len(got) != 0 {
 			t.Errorf("the topic has %v before the sweep is there", got)
 		}
-		if err := b.publisher.Submit(t.Context(), cdclog.StoredEvent{Event: first, Written: written.UnixMicro()}, publish.BySweep, nil); err != nil {
+		if err := b.publisher.Submit(t.Context(), cdclog.StoredEvent{Event: first, Written: written.UnixMicro()}, publish.BySweep, publish.Settlement{}); err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range opened {
@@ -207,7 +207,7 @@ func TestTailOrder_TheIndexIsFull(t *testing.T) {
 		time.Sleep(time.Second)
 		sweep := func(e outbox.Event, written time.Time) {
 			t.Helper()
-			if err := b.publisher.Submit(t.Context(), cdclog.StoredEvent{Event: e, Written: written.UnixMicro()}, publish.BySweep, func() {}); err != nil {
+			if err := b.publisher.Submit(t.Context(), cdclog.StoredEvent{Event: e, Written: written.UnixMicro()}, publish.BySweep, publish.Settlement{}); err != nil {
 				t.Fatal(err)
 			}
 		}

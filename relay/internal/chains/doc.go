@@ -15,5 +15,5 @@
 // are published before it.
 //
 // The package reads and writes no dead letters and publishes nothing. It has no locks: no
-// type is safe for concurrent use. The lock of a publish.Publisher guards its Set.
+// type is safe for concurrent use. The Set of a publisher is part of its cell.
 package chains

@@ -1,9 +1,8 @@
 // Package dedup remembers which events are published, so that each is published once.
 //
-//   - stripe: a sixteenth of the ids, by a hash. The state of a relay is divided into
-//     stripes, so that several goroutines can use it.
+//   - stripe: a sixteenth of the ids, by a hash. The tables of each grow by themselves.
 //   - Index: the ids of published events, a stripe of them by event id.
-//   - Lines: the line of each aggregate, a stripe of them by aggregate id.
+//   - Lines: the line of each aggregate.
 //   - fresh: an event whose row the sweep reader has not read yet. Its id is kept.
 //   - shown: an event whose row the sweep reader has read. Its id is kept for some time,
 //     because a retry or a batchlog replay may have written the row twice.
@@ -24,6 +23,5 @@
 //   - A number belongs to one event of its aggregate, and numbers only grow. Where they do
 //     not, the line is in doubt.
 //
-// Index, Lines and Found have no locks and are not safe for concurrent use. Package publish
-// has a lock for each stripe.
+// Index, Lines and Found have no locks and are not safe for concurrent use.
 package dedup

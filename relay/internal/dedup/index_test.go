@@ -115,7 +115,7 @@ func TestStripeOf_DividesIDs(t *testing.T) {
 
 func TestLines_ForgetsAggregatesThatRestLongest(t *testing.T) {
 	t.Parallel()
-	x := NewLines(most(100*Stripes), idle)
+	x := NewLines(most(100), idle)
 	for i := range 1000 {
 		x.Keep(relaytest.EventID(i), Line{1, 2})
 		x.skip(relaytest.EventID(i), 5, 6)
@@ -136,9 +136,9 @@ func TestLines_ForgetsAggregatesThatRestLongest(t *testing.T) {
 // The bounds in the documentation of the configuration.
 func TestIndex_IsSmall(t *testing.T) {
 	var indexes [Stripes]*Index
-	var lines [Stripes]*Lines
+	lines := NewLines(most(500_000), idle)
 	for i := range Stripes {
-		indexes[i], lines[i] = New(most(1_000_000)), NewLines(most(500_000), idle)
+		indexes[i] = New(most(1_000_000))
 	}
 	before := heapInUse()
 	for i := range 1_000_000 {
@@ -148,7 +148,7 @@ func TestIndex_IsSmall(t *testing.T) {
 	events := heapInUse() - before
 	for i := range 500_000 {
 		id := relaytest.EventID(i)
-		lines[StripeOf(id)].Keep(id, Line{1, 2})
+		lines.Keep(id, Line{1, 2})
 	}
 	aggregates := heapInUse() - before - events
 	t.Logf("%d bytes per event, %d per aggregate", events/1_000_000, aggregates/500_000)

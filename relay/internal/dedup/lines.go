@@ -6,10 +6,10 @@ import "github.com/gocql/gocql"
 // accepted, except gaps.
 type Line struct{ First, Next int64 }
 
-// Lines is one stripe of the lines of aggregates without events in progress, and of the
+// Lines contains the lines of aggregates without events in progress, and the
 // numbers that aggregates skipped. It is not safe for concurrent use.
 type Lines struct {
-	most func() int // aggregates, of all stripes
+	most func() int // aggregates
 
 	// lines contains the aggregates published last, older those before them.
 	lines, older map[gocql.UUID]Line
@@ -21,7 +21,7 @@ type Lines struct {
 	doubts map[gocql.UUID]struct{}
 }
 
-// NewLines returns a stripe of lines of most aggregates, which may change. busy reports
+// NewLines returns lines of most aggregates, which may change. busy reports
 // whether events of an aggregate are in progress. Both are called only within the methods.
 func NewLines(most func() int, busy func(aggregate gocql.UUID) bool) *Lines {
 	return &Lines{most: most, lines: make(map[gocql.UUID]Line), gaps: make(map[gocql.UUID]*gaps), busy: busy}
@@ -41,7 +41,7 @@ func (x *Lines) Line(aggregate gocql.UUID) (Line, bool) {
 
 // Keep stores the line of an aggregate and evicts the least recently published ones.
 func (x *Lines) Keep(aggregate gocql.UUID, l Line) {
-	if len(x.lines) >= max(x.most()/2/Stripes, 1) {
+	if len(x.lines) >= max(x.most()/2, 1) {
 		for a := range x.gaps {
 			if _, ok := x.lines[a]; !ok && !x.busy(a) {
 				delete(x.gaps, a)

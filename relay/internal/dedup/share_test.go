@@ -90,7 +90,7 @@ func TestShare_IndexAndLines(t *testing.T) {
 	next := 0
 	check := func(n int) {
 		t.Helper()
-		for range 2 * events / Stripes { // more than each has room for
+		for range 2 * aggregates { // more than each has room for
 			id := relaytest.EventID(next)
 			x.AddShown(id, int64(next), true)
 			l.Keep(id, Line{1, 2})
@@ -99,7 +99,7 @@ func TestShare_IndexAndLines(t *testing.T) {
 		if most := events / n / 2 / Stripes; x.Shown() > most || x.Shown() < most/2 {
 			t.Errorf("%d shards: %d events are kept, want %d at most", n, x.Shown(), most)
 		}
-		if most := aggregates / n / Stripes; l.Len() > most || l.Len() < most/2 {
+		if most := aggregates / n; l.Len() > most || l.Len() < most/2 {
 			t.Errorf("%d shards: %d aggregates are kept, want %d at most", n, l.Len(), most)
 		}
 	}

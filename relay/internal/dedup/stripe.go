@@ -6,9 +6,8 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Stripes is the number of parts that ids are divided into. The lock of one stripe
-// excludes a sixteenth of the others, and all of them are locked in well below a
-// microsecond.
+// Stripes is the number of parts that ids are divided into. The table of one is copied when it
+// grows, which delays whoever adds an id by a sixteenth of the time for all.
 const Stripes = 16
 
 // StripeOf returns the stripe of an id, from 0 to Stripes-1. It is the same in every

@@ -8,6 +8,5 @@
 // would offer rows that were passed on ahead of it, and the dedup index and the topics alone would
 // prevent a repetition.
 //
-// Rows.mu may be taken while the lock of a publish.Publisher is held, and no other lock is
-// taken while Rows.mu is held.
+// No other lock is taken while Rows.mu is held.
 package older

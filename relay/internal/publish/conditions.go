@@ -56,8 +56,6 @@ func (r *Replayer) conditions(ctx context.Context, load Load, loadErr error) con
 	if load.Memory >= p.cfg.ConditionMemory {
 		out[dlq.ConditionMemory] = fmt.Sprintf("%s: it is at %.0f %%, the limit is %.0f %%", dlq.ConditionMemory, load.Memory, p.cfg.ConditionMemory)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if s := p.calls.State(); s != BreakerClosed {
 		out[dlq.ConditionBreaker] = fmt.Sprintf("%s: the breaker is %s", dlq.ConditionBreaker, s)
 	}
@@ -69,7 +67,7 @@ func (r *Replayer) conditions(ctx context.Context, load Load, loadErr error) con
 	case !failedAt.IsZero() && quiet < p.cfg.ConditionBroker:
 		out[dlq.ConditionBroker] = fmt.Sprintf("%s: a call failed %s ago, less than %s", dlq.ConditionBroker, quiet.Round(time.Second), p.cfg.ConditionBroker)
 	default:
-		for _, s := range p.partitions.stalled() {
+		for _, s := range p.stalled() {
 			out[dlq.ConditionBroker] = fmt.Sprintf("%s: partition %d of topic %s acknowledges nothing", dlq.ConditionBroker, s.Partition, s.Topic)
 		}
 	}

@@ -74,6 +74,9 @@ func (c *Config) relaxed(eventType string) bool {
 	return c.Relaxed
 }
 
+// tableName returns the name of the outbox table, with its keyspace.
+func (c *Config) tableName() string { return c.TableKeyspace + "." + c.Table }
+
 // UsedUpAfter returns the time with the producer after which the attempts of an event
 // count as used up, by the delays before its attempts and the timeout of one.
 func UsedUpAfter(delays []time.Duration, attemptTimeout time.Duration) time.Duration {

@@ -66,19 +66,19 @@ func (c *conflicts) suspect(o *Offer) {
 	}
 }
 
-// isUnexplainedLocked reports whether the id of the event is in the dedup index or that of a dead
+// isUnexplained reports whether the id of the event is in the dedup index or that of a dead
 // letter, while nothing shows that the event was accepted in its aggregate: another event may have
 // that id, or the line of the aggregate is forgotten.
-func (p *Publisher) isUnexplainedLocked(s *stripe, o *Offer) bool {
+func (c *cell) isUnexplained(o *Offer) bool {
 	if o.Bad != nil || o.Written == 0 {
 		return false
 	}
-	l, known := s.line(o.Event.AggregateID.UUID())
+	l, known := c.line(o.Event.AggregateID.UUID())
 	if known && (o.Event.Sequence > 0 && o.Event.Sequence < l.Next || o.Event.Sequence == 0 && o.Written <= l.Next) {
 		return false
 	}
-	_, published, _ := p.ids.find(o.Event.ID.UUID())
-	return published || p.mu.deadLetters.Has(o.Event.ID.UUID())
+	_, published, _ := c.ids.find(o.Event.ID.UUID())
+	return published || c.dead.Has(o.Event.ID.UUID())
 }
 
 // verifySuspects looks for other events with the ids of suspects, until p is closed.
@@ -111,6 +111,18 @@ func (p *Publisher) hasIDOfAnother(f *cdclog.StoredEvent, topics idFinder) (bool
 // isOfAnother reports whether the dead letter is of another event than e, which has its id.
 func isOfAnother(l *dlq.DeadLetter, e *outbox.Event) bool {
 	return !l.IsOf(e.AggregateID.String()) || l.Sequence > 0 && l.Sequence != e.Sequence
+}
+
+// idTwice reports that an event is not published because another event has its id.
+func (c *cell) idTwice(e *outbox.Event) {
+	of := *e
+	c.report(func(to *Publisher) { to.conflicts.idTwice(&of) })
+}
+
+// numberTwice reports that an event is published whose number another event had.
+func (c *cell) numberTwice(e *outbox.Event) {
+	of := *e
+	c.report(func(to *Publisher) { to.conflicts.numberTwice(&of) })
 }
 
 // afterRestore is the advice for numbers that are given again.

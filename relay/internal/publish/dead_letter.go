@@ -55,8 +55,8 @@ func classOf(err error) string {
 	}
 }
 
-// deadLetterWriter writes dead letters, one after the other for each aggregate. Its
-// state is the publisher's; it is safe for concurrent use.
+// deadLetterWriter writes dead letters, one after the other for each aggregate. The cell decides
+// about each; the writer is safe for concurrent use.
 type deadLetterWriter struct {
 	p     *Publisher
 	slots chan struct{} // holds a token per dead letter being written
@@ -86,85 +86,107 @@ func (w deadLetterWriter) start(l *lane) {
 	})
 }
 
+// writtenDeadLetter is a dead letter of an item that is being written.
+type writtenDeadLetter struct {
+	*dlq.DeadLetter
+	lane           *lane
+	item           *item
+	strict, behind bool
+	spill          bool // it counts for Config.SpillLimit
+}
+
 // writeFront writes one dead letter and reports whether to continue.
 func (w deadLetterWriter) writeFront(l *lane) bool {
 	p := w.p
-	p.mu.Lock()
-	if p.mu.closed || p.cfg.fenced() {
-		p.mu.Unlock()
+	var d *writtenDeadLetter
+	p.ask(func(c *cell) { d = c.beginDeadLetter(l, &p.load) })
+	if d == nil {
 		return false
 	}
-	it := l.firstQueued()
-	if !w.mayWriteLocked(l, it) {
-		l.written()
-		p.pumpLocked(l)
-		l.home.rest(l)
-		p.mu.Unlock()
-		return false
-	}
-	key, strict := it.event.AggregateID, !p.cfg.relaxed(it.event.Type)
-	if !strict {
-		key = it.event.ID
-	}
-	behind := strict && (p.behindLocked(l, it) || l.outstanding > 0)
-	deadLetter := w.newDeadLetterLocked(it, behind)
-	spill := p.calls.State() == BreakerOpen || deadLetter.ErrorClass == chains.ClassBreakerOpen || deadLetter.ErrorClass == chains.ClassAttemptsUsed
-	p.mu.deadLetters.writing++
-	p.mu.Unlock()
-
-	status, err := w.store(deadLetter)
-
-	p.mu.Lock()
-	p.mu.deadLetters.writing--
+	status, err := w.store(d.DeadLetter)
 	other := errors.Is(err, dlq.ErrOtherRecord)
-	if err != nil && !other { // the relay stops; no checkpoint passes the event
-		p.mu.Unlock()
-		return false
-	}
-	delete(p.mu.deadLetters.begun, it.event.ID.UUID())
-	switch {
-	case status.Open() && !other:
-		at := chains.AtOf(deadLetter.Strategy, deadLetter.NextAttempt)
-		group := p.mu.deadLetters.Group(deadLetter.Rule, deadLetter.FailureKey)
-		p.mu.deadLetters.Add(key, strict, chains.Ref{ID: it.event.ID.UUID(), Seq: it.event.Sequence, At: at, Group: group, Priority: int8(deadLetter.Priority), First: deadLetter.FirstFailedAt.UnixMilli()}, spill)
-		if it.cause != nil && it.cause.stalled && at > chains.AtOnce {
-			p.waitForPartitionLocked(it.event.ID.UUID(), at)
+	p.ask(func(c *cell) {
+		c.dead.writing--
+		if err == nil || other { // else the relay stops; no checkpoint passes the event
+			c.endDeadLetter(d, status.Open(), other)
 		}
-	default:
-		p.ids.add(it, false) // its dead letter, or that of the other record, is settled; an operator may restore it
-	}
-	if other {
-		p.conflicts.idTwice(&it.event)
-	} else {
-		p.Metrics.deadLetters.WithLabelValues(deadLetter.ErrorClass).Inc()
-	}
-	p.releaseLocked(l)
-	p.settleLocked(l, it, false)
-	if !behind {
-		p.wake()
-	}
-	p.mu.Unlock()
-	p.budget.Give(it.bytes)
-	if other {
-		return true
+	})
+	if other || err != nil {
+		return other
 	}
 
-	p.spans.Failed(&it.event, it.topic, deadLetter.ErrorClass, deadLetter.ErrorText, it.attempts, it.capture())
+	it := d.item
+	p.spans.Failed(&it.event, it.topic, d.ErrorClass, d.ErrorText, it.attempts, it.capture())
 	log, text := p.log.Warn, "event is a dead letter"
-	if deadLetter.ErrorClass == chains.ClassBehind || deadLetter.ErrorClass == chains.ClassBreakerOpen {
+	if d.ErrorClass == chains.ClassBehind || d.ErrorClass == chains.ClassBreakerOpen {
 		log = p.log.Debug // there may be thousands; the cause is logged already
 	}
 	log(text, "event_id", it.event.ID, "aggregate_id", l.id, "sequence", it.event.Sequence, "topic", it.topic,
-		"class", deadLetter.ErrorClass, "strategy", deadLetter.Strategy, "err", deadLetter.ErrorText, trace.Attrs(deadLetter.Headers))
+		"class", d.ErrorClass, "strategy", d.Strategy, "err", d.ErrorText, trace.Attrs(d.Headers))
 	return true
 }
 
-// mayWriteLocked reports whether the item, the lane's front, still becomes a dead letter.
-func (w deadLetterWriter) mayWriteLocked(l *lane, it *item) bool {
+// beginDeadLetter returns the dead letter of the lane's front, nil if that does not become one; then
+// the lane continues.
+func (c *cell) beginDeadLetter(l *lane, load *loadMeter) *writtenDeadLetter {
+	if c.closed || c.env.fenced() {
+		return nil
+	}
+	it := l.firstQueued()
+	if !c.mayWrite(l, it) {
+		l.written()
+		c.pump(l)
+		return nil
+	}
+	strict := !c.cfg.relaxed(it.event.Type)
+	behind := strict && (c.isBehind(l, it) || l.outstanding > 0)
+	d := c.newDeadLetter(it, behind, load)
+	c.dead.writing++
+	return &writtenDeadLetter{
+		DeadLetter: d, lane: l, item: it, strict: strict, behind: behind,
+		spill: c.calls.State() == BreakerOpen || d.ErrorClass == chains.ClassBreakerOpen || d.ErrorClass == chains.ClassAttemptsUsed,
+	}
+}
+
+// endDeadLetter processes a dead letter that is stored, and is open or settled; other means that it
+// is not, because another event has its id.
+func (c *cell) endDeadLetter(d *writtenDeadLetter, open, other bool) {
+	it := d.item
+	delete(c.dead.begun, it.event.ID.UUID())
+	switch {
+	case open && !other:
+		key := it.event.AggregateID
+		if !d.strict {
+			key = it.event.ID
+		}
+		at := chains.AtOf(d.Strategy, d.NextAttempt)
+		group := c.dead.Group(d.Rule, d.FailureKey)
+		c.dead.Add(key, d.strict, chains.Ref{ID: it.event.ID.UUID(), Seq: it.event.Sequence, At: at, Group: group, Priority: int8(d.Priority), First: d.FirstFailedAt.UnixMilli()}, d.spill)
+		if it.cause != nil && it.cause.stalled && at > chains.AtOnce {
+			c.waitForPartition(it.event.ID.UUID(), at)
+		}
+	default:
+		c.ids.add(it, false) // its dead letter, or that of the other record, is settled; an operator may restore it
+	}
+	if other {
+		c.idTwice(&it.event)
+	} else {
+		c.metrics.deadLetters.WithLabelValues(d.ErrorClass).Inc()
+	}
+	c.release(d.lane)
+	c.settle(d.lane, it, false)
+	if !d.behind {
+		c.wakeReplayer()
+	}
+	c.budget.Give(it.bytes)
+}
+
+// mayWrite reports whether the item, the lane's front, still becomes a dead letter.
+func (c *cell) mayWrite(l *lane, it *item) bool {
 	if it == nil || l.err != nil {
 		return false
 	}
-	v := w.p.viewLocked(l, time.Now())
+	v := c.view(l)
 	s := l.decideDeadLetter(it, &v)
 	it.cause = s.cause
 	return s.do == actDeadLetter
@@ -199,10 +221,10 @@ func (w deadLetterWriter) store(deadLetter *dlq.DeadLetter) (dlq.Status, error) 
 		if err != nil {
 			return "", errors.Join(failure.ErrStopping, err)
 		}
-		p.mu.Lock()
-		now := p.mu.deadLetters.failedAt(deadLetter.Sequence)
-		p.mu.Unlock()
-		deadLetter.FirstFailedAt, deadLetter.LastFailedAt = now, now
+		p.ask(func(c *cell) {
+			now := c.dead.failedAt(deadLetter.Sequence, c.deadLetterTime())
+			deadLetter.FirstFailedAt, deadLetter.LastFailedAt = now, now
+		})
 	}
 }
 
@@ -217,19 +239,18 @@ type UnstoredDeadLetter struct {
 // noteUnstored records the last error of storing the event's dead letter. nil removes the
 // entry: the dead letter is stored, or the relay stops.
 func (w deadLetterWriter) noteUnstored(event gocql.UUID, err error) {
-	p := w.p
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err == nil {
-		delete(p.mu.deadLetters.unstored, event)
-		return
-	}
-	u, ok := p.mu.deadLetters.unstored[event]
-	if !ok {
-		u = UnstoredDeadLetter{EventID: event, Since: time.Now()}
-	}
-	u.Err = err
-	p.mu.deadLetters.unstored[event] = u
+	w.p.ask(func(c *cell) {
+		if err == nil {
+			delete(c.dead.unstored, event)
+			return
+		}
+		u, ok := c.dead.unstored[event]
+		if !ok {
+			u = UnstoredDeadLetter{EventID: event, Since: c.now}
+		}
+		u.Err = err
+		c.dead.unstored[event] = u
+	})
 }
 
 // oldestUnstored returns the number of dead letters that are not stored yet, and the
@@ -243,23 +264,22 @@ func (d *deadLetters) oldestUnstored() (n int, oldest UnstoredDeadLetter) {
 	return len(d.unstored), oldest
 }
 
-// newDeadLetterLocked returns the dead letter of an item; behind means that an earlier
+// newDeadLetter returns the dead letter of an item; behind means that an earlier
 // event of its aggregate blocks it.
-func (w deadLetterWriter) newDeadLetterLocked(it *item, behind bool) *dlq.DeadLetter {
-	p := w.p
+func (c *cell) newDeadLetter(it *item, behind bool, load *loadMeter) *dlq.DeadLetter {
 	e := &it.event
-	now := p.mu.deadLetters.failedAt(e.Sequence)
+	now := c.dead.failedAt(e.Sequence, c.deadLetterTime())
 	deadLetter := &dlq.DeadLetter{
-		Table: p.table.name, EventID: e.ID.UUID(), AggregateID: e.AggregateID.String(), AggregateType: e.AggregateType,
+		Table: c.cfg.tableName(), EventID: e.ID.UUID(), AggregateID: e.AggregateID.String(), AggregateType: e.AggregateType,
 		EventType: e.Type, Sequence: e.Sequence, Payload: e.Payload, ContentType: e.ContentType, Headers: maps.Clone(e.Headers),
 		CreatedAt: e.CreatedAt, DeliverAt: e.DeliverAt, WrittenAt: it.written, Topic: it.topic,
 		Status: dlq.Pending, Attempts: it.attempts, FirstFailedAt: now, LastFailedAt: now, Priority: dlq.ParsePriority(e.Headers[outbox.HeaderPriority]),
 		Metadata: map[string]string{
-			"relay": p.cfg.ShardName, "source": p.cfg.Source, "host": self.Host(), "breaker": p.calls.State().String(),
-			"in_flight": fmt.Sprint(p.ids.open.Load()), metaCaptured: FoundBy[it.by],
+			"relay": c.cfg.ShardName, "source": c.cfg.Source, "host": self.Host(), "breaker": c.calls.State().String(),
+			"in_flight": fmt.Sprint(c.ids.open), metaCaptured: FoundBy[it.by],
 		},
 	}
-	p.load.addTo(deadLetter.Metadata)
+	load.addTo(deadLetter.Metadata)
 	if !e.ID.IsUUID() {
 		deadLetter.Metadata[metaIDText] = e.ID.String()
 	}
@@ -290,7 +310,7 @@ func (w deadLetterWriter) newDeadLetterLocked(it *item, behind bool) *dlq.DeadLe
 		deadLetter.Strategy = dlq.StrategyBreakerClose
 		return deadLetter
 	}
-	choice := p.cfg.Rules.Choose(&dlq.Subject{
+	choice := c.cfg.Rules.Choose(&dlq.Subject{
 		ErrorClass: deadLetter.ErrorClass, ErrorCode: deadLetter.ErrorCode, EventType: e.Type, AggregateType: e.AggregateType, Table: deadLetter.Table,
 		FirstFailedAt: now,
 	}, now)

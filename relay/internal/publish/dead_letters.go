@@ -6,14 +6,12 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/internal/dbclock"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 )
 
-// deadLetters contains the open dead letters of the table. Publisher.mu guards it.
+// deadLetters contains the open dead letters of the table.
 type deadLetters struct {
 	*chains.Set
-	clock *dbclock.Clock
 	// begun contains the events for which a previous instance began to write a dead
 	// letter (interrupted).
 	begun map[gocql.UUID]struct{}
@@ -32,13 +30,13 @@ type deadLetters struct {
 }
 
 func newDeadLetters(cfg *Config) *deadLetters {
-	return &deadLetters{clock: cfg.Clock, Set: chains.New(cfg.Rules), unstored: make(map[gocql.UUID]UnstoredDeadLetter), stalled: make(map[gocql.UUID]int64)}
+	return &deadLetters{Set: chains.New(cfg.Rules), unstored: make(map[gocql.UUID]UnstoredDeadLetter), stalled: make(map[gocql.UUID]int64)}
 }
 
 // failedAt is the time of a failure now of an event with this sequence number.
 // FirstFailedAt orders unnumbered events, also after a restart.
-func (d *deadLetters) failedAt(sequence int64) time.Time {
-	now := d.clock.Now().UTC().Truncate(time.Millisecond)
+func (d *deadLetters) failedAt(sequence int64, now time.Time) time.Time {
+	now = now.UTC().Truncate(time.Millisecond)
 	if sequence != 0 {
 		return now
 	}

@@ -114,12 +114,6 @@ type step struct {
 	attempts int
 }
 
-// ofLane reports whether the step changes nothing but the lane, its flow and the events in the
-// producer. Other steps need all stripes.
-func (s *step) ofLane(v *view) bool {
-	return s.do == actSend && v.probe == noProbe || s.do == actWait && s.why != forProbe || s.do == actDelay
-}
-
 func wait(why reason) step { return step{do: actWait, why: why} }
 
 // rests returns what the lane waits for whatever its front is, false if the front decides.

@@ -133,7 +133,7 @@ func (m *laneModel) change(f func()) {
 	m.seen[[2]laneState{from, m.state}] = true
 }
 
-// pump is Publisher.pump.
+// pump is cell.pump.
 func (m *laneModel) pump() {
 	for range 5 + 2*len(m.items) {
 		if m.look(); !m.execute() {
@@ -143,7 +143,7 @@ func (m *laneModel) pump() {
 	m.Fatalf("the lane does not come to rest in state %s", laneStates[m.state])
 }
 
-// look sets what Publisher.viewLocked reads.
+// look sets what cell.view reads.
 func (m *laneModel) look() {
 	if it := m.firstQueued(); it != nil {
 		m.v.behind, m.v.large = m.v.replay == noReplay && m.behind(it), len(it.event.Payload) > 0
@@ -156,7 +156,7 @@ func (m *laneModel) look() {
 	}
 }
 
-// execute is Publisher.executeLocked.
+// execute is cell.execute.
 func (m *laneModel) execute() (again bool) {
 	s := m.decide(&m.v, m.now)
 	m.wants = s.why
@@ -194,7 +194,7 @@ func (m *laneModel) execute() (again bool) {
 	return false
 }
 
-// write begins the next dead letter, as deadLetterWriter.writeFront does.
+// write begins the next dead letter, as cell.beginDeadLetter does.
 func (m *laneModel) write() {
 	it := m.firstQueued()
 	if m.look(); it != nil && m.err == nil {

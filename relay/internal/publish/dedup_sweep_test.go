@@ -5,8 +5,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gocql/gocql"
-
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
@@ -22,7 +20,7 @@ func TestPublisher_SweepFollowsTheTail(t *testing.T) {
 		settled := make(chan int64, 10)
 		offered := func(e outbox.Event, written int64, by Source) Verdict {
 			t.Helper()
-			v, err := b.publisher.Offer(t.Context(), Offer{Event: e, Written: written, By: by, Settled: func() { settled <- e.Sequence }})
+			v, err := b.publisher.Offer(t.Context(), Offer{Event: e, Written: written, By: by, Settled: OnSettled(func() { settled <- e.Sequence })})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -49,7 +47,7 @@ func TestPublisher_SweepFollowsTheTail(t *testing.T) {
 		other.ID = outbox.NewID()
 		check("another second by the tail", offered(other, 21, ByTail), Left, 4)
 		check("another second by the sweep", offered(other, 21, BySweep), Left, 4)
-		v, err := b.publisher.Offer(t.Context(), Offer{Event: other, Written: 21, By: BySweep, Owner: true, Missing: true, Settled: func() { settled <- 2 }})
+		v, err := b.publisher.Offer(t.Context(), Offer{Event: other, Written: 21, By: BySweep, Owner: true, Missing: true, Settled: OnSettled(func() { settled <- 2 })})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,9 +70,11 @@ func TestPublisher_ItsShareBecomesSmaller(t *testing.T) {
 	defer b.close()
 	p, began := b.publisher, time.Now()
 	own.Join()
-	for i := range published {
-		p.ids.add(&item{event: outbox.Event{ID: outbox.IDFromUUID(relaytest.EventID(i))}, written: began.UnixMicro()}, true)
-	}
+	p.ask(func(c *cell) {
+		for i := range published {
+			c.ids.add(&item{event: outbox.Event{ID: outbox.IDFromUUID(relaytest.EventID(i))}, written: began.UnixMicro()}, true)
+		}
+	})
 	check := func(what string, full bool, limit int) {
 		t.Helper()
 		if got := p.MemoryFull(); got != full {
@@ -98,8 +98,8 @@ func TestPublisher_ItsShareBecomesSmaller(t *testing.T) {
 	if got := another.ReadBack(); got != whole/3/4*3 {
 		t.Errorf("no room is left: the other one may remember %d events, want those of its share, %d", got, whole/3/4*3)
 	}
-	p.ids.each(func(_ map[gocql.UUID]*item, index *dedup.Index) { // the sweep reader has passed them
-		index.Pass(began.Add(time.Second).UnixMicro(), began.Add(time.Hour), time.Second)
+	p.ask(func(c *cell) { // the sweep reader has passed them
+		c.ids.pass(began.Add(time.Second).UnixMicro(), began.Add(time.Hour), time.Second)
 	})
 	p.Pass(began.UnixMicro(), time.Second)
 	if got := another.ReadBack(); got != published {

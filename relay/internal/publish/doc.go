@@ -17,30 +17,33 @@
 // An event passes through the states of EventState, its lane through those of laneState, see
 // docs/design/README.md.
 //
-// What happens to an event, such as one whose answer is lost: Offer puts it into the lane of its
+// What happens to an event, such as one whose answer is lost: takeOffers puts it into the lane of its
 // aggregate (offer.go). Whenever something changes that a lane waits for, pump collects what the
 // decision depends on, its view, and executes the step that the pure function decide returns, until
 // that is to wait (pump.go, decide.go). A record that is sent comes back to done (send.go), with an
 // error only if it is in no topic; then the lane is judged once all its records are back.
 //
-// The parts: stripes have the aggregates with their lanes, lines and claims; eventIDs has the
-// events in progress and the dedup index; judgeLocked judges offers; partitions has what each
-// partition has outstanding, which ones are stalled, and the suspects that are sent alone;
-// deadLetterWriter writes dead letters; deadLetters has the open ones, and Replayer replays
-// them; topicMaker creates topics. The Publisher moves events between them.
+// One owner: the cell has the state of all aggregates, and the driver alone uses it (cell.go,
+// driver.go). Cell.Step takes one input, such as a page of offers or a result of the producer, and
+// returns effects: send a record, settle an event, write a dead letter, wake a lane at a time. The
+// driver executes them in their order before the next step. So the records of a lane are sent in the
+// order of the decisions, a caller of ask sees the effects of all steps before, and no code of another
+// package runs within a step. The methods of Publisher post inputs: Offer and OfferPage wait for
+// verdicts and for room in the budget, ask runs a function in a step.
 //
-// Locks: a stripe has the lock of its aggregates, lanes and items. Publisher.mu locks all
-// stripes, in their order; nobody locks several single ones. The other fields in the struct of
-// that name, with the chains in them, are read with any stripe locked and changed with all of
-// them; so are the fields of Replayer that are marked so. Methods that end in Locked need all
-// stripes, or, if their comment states it, the one of their lane or event. These locks are taken
-// before batch.mu, before that of partitions, before the locks of eventIDs, and before the locks of packages
-// calls, producer, older, topics and swept; no two of those are held together.
+// The parts of the cell: eventIDs has the events in progress and the dedup index; judge judges offers;
+// partitions has what each partition has outstanding, which ones are stalled, and the suspects that are
+// sent alone; deadLetters has the open ones, and replays decides which of them are replayed. Beside it
+// are deadLetterWriter, which writes dead letters, Replayer, which claims and resolves them, and
+// topicMaker, which creates topics. They have goroutines of their own, and ask the cell what to do.
 //
-// Callbacks: Offer.Settled is called once, when its event is acknowledged or stored as a
-// dead letter, or from Offer if it was published before. It must not call the Publisher,
-// because a stripe is locked. The methods of replay are called with all stripes locked, the
-// TopicNames and the Prover without it.
+// Locks: driver.mu guards the inputs that are posted. The breaker, the budget, the producer and packages
+// older, topics and swept have locks of their own; a step and its effects take them one at a time.
+//
+// Callbacks: Settler.Settle is called once for each offer by the driver, when its event is acknowledged or
+// stored as a dead letter, or was before. An effect must not wait for the cell: neither Settle nor
+// the function that receives fatal errors may call the Publisher. TopicNames and the Prover are called by
+// other goroutines.
 //
 // It relies on these facts:
 //

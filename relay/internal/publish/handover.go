@@ -14,17 +14,14 @@ import (
 )
 
 // OlderOf returns the scan in progress, nil if there is none.
-func (p *Publisher) OlderOf() *older.Rows {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.mu.older
+func (p *Publisher) OlderOf() (o *older.Rows) {
+	p.ask(func(c *cell) { o = c.older })
+	return o
 }
 
 // SetOlder sets the rows that a scan has still to pass on; nil ends the scan.
 func (p *Publisher) SetOlder(o *older.Rows) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mu.older = o
+	p.ask(func(c *cell) { c.older = o })
 }
 
 // passOlder offers the rows of an aggregate that a scan has not reached. The caller
@@ -121,9 +118,9 @@ type OlderHandover struct {
 	Handed, Known int64
 }
 
-// Row processes the next row. settled, if not nil, returns the function to call once the
-// row's event is acknowledged; Row does not call settled if nothing is to be waited for.
-func (h *OlderHandover) Row(ctx context.Context, f *cdclog.StoredEvent, settled func() func()) error {
+// Row processes the next row. settled, if not nil, returns where the settlement of the row's event
+// goes; Row does not call settled if nothing is to be waited for.
+func (h *OlderHandover) Row(ctx context.Context, f *cdclog.StoredEvent, settled func() Settlement) error {
 	if !h.Older.Old(f.Written) && !withoutTime(f) {
 		if len(h.newer) < maxNewerRows {
 			h.newer = append(h.newer, *f)
@@ -143,12 +140,12 @@ func (h *OlderHandover) Row(ctx context.Context, f *cdclog.StoredEvent, settled 
 // its id: it cannot be published, and counts as old, because the log may not contain it.
 func withoutTime(f *cdclog.StoredEvent) bool { return f.Err != nil && f.Written == 0 }
 
-func (h *OlderHandover) hand(ctx context.Context, f *cdclog.StoredEvent, settled func() func()) error {
+func (h *OlderHandover) hand(ctx context.Context, f *cdclog.StoredEvent, settled func() Settlement) error {
 	if !withoutTime(f) && h.Older.Known(f.AggregateID, f.ID, f.Written) {
 		h.Known++
 		return nil
 	}
-	var done func()
+	var done Settlement
 	if settled != nil {
 		done = settled()
 	}

@@ -18,27 +18,30 @@ type Hold struct {
 	Err         error
 }
 
-// holdLocked holds the aggregate of a front that was refused alone, and cannot become a dead
+// hold holds the aggregate of a front that was refused alone, and cannot become a dead
 // letter.
-func (p *Publisher) holdLocked(l *lane, err error, now time.Time) {
-	front := l.items[0]
+func (c *cell) hold(l *lane, err error) {
 	if l.hold == nil {
+		front := l.items[0]
 		l.hold = &Hold{
-			AggregateID: l.id, EventID: front.event.ID.UUID(), Sequence: front.event.Sequence, Topic: front.topic, since: now,
+			AggregateID: l.id, EventID: front.event.ID.UUID(), Sequence: front.event.Sequence, Topic: front.topic, since: c.now,
 		}
-		l.home.held[l.id] = l.hold
-		p.log.Error("event cannot be published, aggregate held",
-			"event_id", front.event.ID, "aggregate_id", l.id, "sequence", front.event.Sequence, "topic", front.topic, "err", err, trace.Attrs(front.event.Headers))
+		c.held[l.id] = l.hold
+		c.report(func(to *Publisher) {
+			to.log.Error("event cannot be published, aggregate held",
+				"event_id", front.event.ID, "aggregate_id", l.id, "sequence", front.event.Sequence, "topic", front.topic, "err", err, trace.Attrs(front.event.Headers))
+		})
 	}
 	l.hold.Err = err
 }
 
-// releaseLocked ends a hold.
-func (p *Publisher) releaseLocked(l *lane) {
+// release ends a hold.
+func (c *cell) release(l *lane) {
 	if l.hold == nil {
 		return
 	}
-	p.log.Info("aggregate released", "aggregate_id", l.id, "held_for", time.Since(l.hold.since))
-	delete(l.home.held, l.id)
+	held := c.now.Sub(l.hold.since)
+	c.report(func(to *Publisher) { to.log.Info("aggregate released", "aggregate_id", l.id, "held_for", held) })
+	delete(c.held, l.id)
 	l.hold = nil
 }

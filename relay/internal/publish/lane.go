@@ -14,12 +14,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/producer"
 )
 
-// lane is the queue of one aggregate with what it needs to be sent. Its stripe guards it; all
-// stripes, if it is a replay's.
+// lane is the queue of one aggregate, or of a replay, with what it needs to be sent.
 type lane struct {
 	queue
 	id   gocql.UUID
-	home *stripe
 	line dedup.Line
 	// flight contains the outstanding records. While it rejects records, nothing is sent
 	// until all are back.
@@ -63,7 +61,7 @@ type item struct {
 	event    outbox.Event
 	original outbox.ID // the event that an edited dead letter replaces; zero for others
 	written  int64     // write time in microseconds, 0 if unknown
-	captured time.Time // when the publisher accepted it; zero without spans
+	captured time.Time // when the publisher accepted it
 	topic    string
 	key      []byte    // that of its record once it was needed: see recordKey
 	part     Partition // the partition that it was sent to
@@ -78,11 +76,11 @@ type item struct {
 	shown bool
 	// scanned means that a backfill offered the event: the CDC log never contains it.
 	scanned bool
-	settled []func()
+	settled Settlement
+	also    []Settlement // of further offers
 	call    *calls.Call
 	// cause is the reason why the event becomes a dead letter, nil if it does not.
 	cause *deadLetterCause
-	one   [1]func() // usual storage of settled
 }
 
 // recordKey returns the key of the item's record.
@@ -93,15 +91,20 @@ func (it *item) recordKey() []byte {
 	return it.key
 }
 
+// addSettlement adds where the settlement of the item goes.
+func (it *item) addSettlement(s Settlement) {
+	switch {
+	case s.To == nil:
+	case it.settled.To == nil:
+		it.settled = s
+	default:
+		it.also = append(it.also, s)
+	}
+}
+
 // isBehind reports whether the item is to become a dead letter because a record before it may not
 // come back.
 func (it *item) isBehind() bool { return it.cause != nil && it.cause.class == chains.ClassBehind }
-
-func newLane(id gocql.UUID, home *stripe, known dedup.Line, p *producer.Producer) *lane {
-	l := &lane{id: id, home: home, line: known}
-	l.flight.Init(p)
-	return l
-}
 
 // firstQueued returns the first item that the producer does not have, or nil.
 func (q *queue) firstQueued() *item {
@@ -218,11 +221,11 @@ type deadLetterCause struct {
 	stalled bool
 }
 
-// replay is the replay of a dead letter, in a lane of its own. Its methods are called with
-// all stripes locked.
+// replay is the replay of a dead letter, in a lane of its own.
 type replay interface {
-	// isClaimed reports whether the dead letter is still claimed.
-	isClaimed() bool
-	// end receives the result of the replay, once.
+	// isClaimed reports whether the dead letter is still claimed at a time of the clock of
+	// dead letters. It is called in a step.
+	isClaimed(now time.Time) bool
+	// end receives the result of the replay, once. The driver calls it.
 	end(replayEnd)
 }

@@ -17,74 +17,68 @@ import (
 // Expect returns the next number of the aggregate, and whether the aggregate is known: one
 // whose numbers are in doubt is not.
 func (p *Publisher) Expect(aggregate gocql.UUID) (next int64, known bool) {
-	s := p.mu.lock(aggregate)
-	defer s.Unlock()
-	l, known := s.line(aggregate)
-	return l.Next, known && !s.lines.Doubted(aggregate)
+	p.ask(func(c *cell) {
+		var l dedup.Line
+		l, known = c.line(aggregate)
+		next, known = l.Next, known && !c.lines.Doubted(aggregate)
+	})
+	return next, known
 }
 
 // Resolve ends the doubt about the numbers of an aggregate, by its rows: it continues with
 // next. It has no effect without a doubt. The caller has claimed the aggregate.
 func (p *Publisher) Resolve(of *outbox.Event, next int64) {
-	s := p.mu.lock(of.AggregateID.UUID())
-	defer s.Unlock()
-	if !s.lines.Doubted(of.AggregateID.UUID()) {
-		return
-	}
-	l, _ := s.line(of.AggregateID.UUID())
-	line, again := s.lines.Trust(of.AggregateID.UUID(), l, next)
-	if !again {
-		return
-	}
-	p.conflicts.numbersAgain(of, next, l.Next)
-	if lane, ok := s.lanes[of.AggregateID.UUID()]; ok {
-		lane.line = line
-	} else {
-		s.lines.Keep(of.AggregateID.UUID(), line)
-	}
+	p.ask(func(c *cell) {
+		aggregate := of.AggregateID.UUID()
+		if !c.lines.Doubted(aggregate) {
+			return
+		}
+		l, _ := c.line(aggregate)
+		if line, again := c.lines.Trust(aggregate, l, next); again {
+			c.keepLine(aggregate, line)
+			c.report(func(to *Publisher) { to.conflicts.numbersAgain(of, next, l.Next) })
+		}
+	})
 }
 
 // Missing returns how many of the last numbers of an aggregate are missing.
-func (p *Publisher) Missing(aggregate gocql.UUID) int {
-	s := p.mu.lock(aggregate)
-	defer s.Unlock()
-	l, _ := s.line(aggregate)
-	return s.lines.Missing(aggregate, l.Next)
+func (p *Publisher) Missing(aggregate gocql.UUID) (n int) {
+	p.ask(func(c *cell) {
+		l, _ := c.line(aggregate)
+		n = c.lines.Missing(aggregate, l.Next)
+	})
+	return n
 }
 
 // FindGaps queries the skipped numbers of an aggregate if a lookup is due before event
 // seq, and offers the events that became visible since. A lookup is one query. The caller
 // must have claimed the aggregate.
 func (p *Publisher) FindGaps(ctx context.Context, find cdclog.Lookup, of *outbox.Event, seq int64) error {
-	s := p.mu.lock(of.AggregateID.UUID())
-	due := s.lines.GapsDue(of.AggregateID.UUID(), seq)
+	aggregate, due := of.AggregateID.UUID(), false
 	var from, to int64
-	if due {
-		from, to = s.lines.GapRange(of.AggregateID.UUID())
-	}
-	s.Unlock()
+	p.ask(func(c *cell) {
+		if due = c.lines.GapsDue(aggregate, seq); due {
+			from, to = c.lines.GapRange(aggregate)
+		}
+	})
 	if !due {
 		return nil
 	}
 	err := find(ctx, of, from, to, func(f cdclog.StoredEvent) error {
-		s.Lock()
-		missed := s.lines.IsGap(of.AggregateID.UUID(), f.Sequence)
-		s.Unlock()
+		missed := false
+		p.ask(func(c *cell) { missed = c.lines.IsGap(aggregate, f.Sequence) })
 		if !missed {
 			return nil
 		}
-		if err := p.Submit(ctx, f, ByKey, nil); err != nil {
+		if err := p.Submit(ctx, f, ByKey, Settlement{}); err != nil {
 			return &HandoverError{err}
 		}
 		return nil
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		p.ask(func(c *cell) { c.lines.LookedUp(aggregate, seq) })
 	}
-	s.Lock()
-	defer s.Unlock()
-	s.lines.LookedUp(of.AggregateID.UUID(), seq)
-	return nil
+	return err
 }
 
 // HandoverError is the error of offering an event that a lookup returned, as opposed to
@@ -100,15 +94,18 @@ func (h *HandoverError) Unwrap() error { return h.Err }
 // Fate returns whether a row of an aggregate was accepted, as far as this run knows. The clock that
 // dates an event may be ahead of the one that dates its row: a row that was written again may have
 // been written first before its event's creation.
-func (p *Publisher) Fate(f *cdclog.StoredEvent, began, remembered int64) earlier.Fate {
-	s := p.mu.lock(f.AggregateID.UUID())
-	defer s.Unlock()
-	it, published, in := p.ids.find(f.ID.UUID())
-	known := max(began, min(p.ids.horizon(f.ID.UUID()), remembered)) // later rows would be in the dedup index
+func (p *Publisher) Fate(f *cdclog.StoredEvent, began, remembered int64) (fate earlier.Fate) {
+	p.ask(func(c *cell) { fate = c.fate(f, began, remembered) })
+	return fate
+}
+
+func (c *cell) fate(f *cdclog.StoredEvent, began, remembered int64) earlier.Fate {
+	it, published, in := c.ids.find(f.ID.UUID())
+	known := max(began, min(c.ids.horizon(f.ID.UUID()), remembered)) // later rows would be in the dedup index
 	switch {
 	case it != nil, published && bool(in):
 		return earlier.Published
-	case published, p.mu.deadLetters.Has(f.ID.UUID()):
+	case published, c.dead.Has(f.ID.UUID()):
 		return earlier.DeadLetter
 	case f.Written > known && (f.Rewritten() || !f.CreatedAt.IsZero() && f.FirstWrite()-minClockMargin.Microseconds() <= known):
 		return earlier.Rewritten
@@ -151,35 +148,38 @@ func (p *Publisher) FateOfDeadLetter(ctx context.Context, e *outbox.Event) (earl
 	if sent && !l.Unblocked && !p.cfg.relaxed(l.EventType) {
 		return earlier.Published, nil
 	}
-	p.ids.addUnsent(e.ID.UUID(), l.WrittenAt)
+	p.ask(func(c *cell) { c.ids.addUnsent(e.ID.UUID(), l.WrittenAt) })
 	return earlier.DeadLetter, nil
 }
 
 // Begins sets the next number of an unknown aggregate, so that skipped numbers are
 // recorded.
 func (p *Publisher) Begins(aggregate gocql.UUID, next int64) {
-	s := p.mu.lock(aggregate)
-	defer s.Unlock()
-	if _, known := s.line(aggregate); !known {
-		s.lines.Keep(aggregate, dedup.Line{First: next, Next: next})
-	}
+	p.ask(func(c *cell) {
+		if _, known := c.line(aggregate); !known {
+			c.lines.Keep(aggregate, dedup.Line{First: next, Next: next})
+		}
+	})
 }
 
 // Indexed reports whether the dedup index contains an event that is not in progress,
 // and whether that event is known to be in its topic.
 func (p *Publisher) Indexed(id gocql.UUID) (indexed, inTopic bool) {
-	_, published, in := p.ids.find(id)
-	return published, bool(in)
+	p.ask(func(c *cell) {
+		_, published, in := c.ids.find(id)
+		indexed, inTopic = published, bool(in)
+	})
+	return indexed, inTopic
 }
 
 // Forget removes an event from the dedup index.
-func (p *Publisher) Forget(id gocql.UUID) { p.ids.forget(id) }
+func (p *Publisher) Forget(id gocql.UUID) { p.ask(func(c *cell) { c.ids.forget(id) }) }
 
 // MemoryFull reports whether the tail reader has to wait for the sweep reader. It logs
 // when the dedup index becomes nearly full and when it has room again.
 func (p *Publisher) MemoryFull() bool {
 	events, limit := p.hold(), p.cfg.Share.Events()
-	if near, changed := p.ids.near.Update(events, limit); changed {
+	if near, changed := p.near.Update(events, limit); changed {
 		if near {
 			p.log.Warn("dedup index is nearly full; at the limit the tail reader waits for the sweep reader: raise relay.dedup_memory_bytes", "events", events, "limit", limit)
 		} else {
@@ -191,7 +191,8 @@ func (p *Publisher) MemoryFull() bool {
 
 // hold records in the share how many events the sweep reader has not read, and returns it.
 func (p *Publisher) hold() int {
-	fresh, _ := p.ids.size()
+	var fresh int
+	p.ask(func(c *cell) { fresh, _ = c.ids.size() })
 	p.cfg.Share.Hold(fresh)
 	return fresh
 }
@@ -199,20 +200,19 @@ func (p *Publisher) hold() int {
 // Seed adds published events that were written before the given time, by the clocks of the
 // writers. They contain all that were created at since or later.
 func (p *Publisher) Seed(found *dedup.Found, since, before time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ids.seed(found, before.UnixMicro())
-	for aggregate, l := range found.Lines() {
-		p.mu.of(aggregate).lines.Keep(aggregate, l)
-	}
-	p.mu.readFrom, p.mu.readUntil = since.UnixMicro(), before.UnixMicro()
+	p.ask(func(c *cell) {
+		c.ids.seed(found, before.UnixMicro(), c.now)
+		for aggregate, l := range found.Lines() {
+			c.lines.Keep(aggregate, l)
+		}
+		c.readFrom, c.readUntil = since.UnixMicro(), before.UnixMicro()
+	})
 }
 
 // IsDeadLetter reports whether the event is an open dead letter.
-func (p *Publisher) IsDeadLetter(event gocql.UUID) bool {
-	s := p.mu.lock(event)
-	defer s.Unlock()
-	return p.mu.deadLetters.Has(event)
+func (p *Publisher) IsDeadLetter(event gocql.UUID) (is bool) {
+	p.ask(func(c *cell) { is = c.dead.Has(event) })
+	return is
 }
 
 // DeadLetter reads the dead letter of an event of the table. It returns nil without an
@@ -231,22 +231,16 @@ func (p *Publisher) DeadLetter(ctx context.Context, event gocql.UUID) (*dlq.Dead
 	return &l, nil
 }
 
-// whenSettled calls settled, if not nil, once the event is no longer in progress, and never if
-// it waits in the log.
-func (p *Publisher) whenSettled(e *outbox.Event, settled func()) {
-	if settled == nil {
-		return
-	}
-	p.mu.Lock()
-	it, _, _ := p.ids.find(e.ID.UUID())
-	if it != nil {
-		it.settled = append(it.settled, settled)
-	}
-	postponed := it == nil && p.mu.of(e.AggregateID.UUID()).isPostponed(e)
-	p.mu.Unlock()
-	if it == nil && !postponed {
-		settled()
-	}
+// whenSettled tells settled once the event is no longer in progress, and never if it waits in the
+// log.
+func (p *Publisher) whenSettled(e *outbox.Event, settled Settlement) {
+	p.ask(func(c *cell) {
+		if it, _, _ := c.ids.find(e.ID.UUID()); it != nil {
+			it.addSettlement(settled)
+		} else if !c.isPostponed(e) {
+			c.settleTo(settled)
+		}
+	})
 }
 
 // ErrLeft means that the tail reader cannot prove quickly whether earlier events are

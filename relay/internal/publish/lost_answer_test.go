@@ -95,7 +95,7 @@ func TestPublisher_FindsRecordsWhoseAnswerWasLost(t *testing.T) {
 					b := setup(t, func(c *Config) { c.Kafka = []kgo.Opt{loss.dialer(wire.DialContext)} }, kfake.ListenFn(wire.Listen))
 					defer b.close()
 					all := []outbox.Event{relaytest.Event(1, 1, "OrderUpdated"), relaytest.Event(2, 1, "OrderUpdated")}
-					var settled atomic.Int64 // several stripes settle concurrently
+					var settled atomic.Int64
 					submit := func(aggregate int, seq int64) {
 						e := relaytest.Event(aggregate, seq, "OrderUpdated")
 						all = append(all, e)

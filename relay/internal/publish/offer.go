@@ -3,7 +3,6 @@ package publish
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -50,6 +49,38 @@ const (
 	Left
 )
 
+// Settler receives the settlements of offered events.
+type Settler interface {
+	// Settle is called once for each offer, by the driver or from Offer, when the event is
+	// acknowledged or stored as a dead letter. It must not call the Publisher.
+	Settle(id uint64)
+}
+
+// Settlement is where the settlement of an offer goes, nowhere if it is zero.
+type Settlement struct {
+	To Settler
+	ID uint64
+}
+
+// OnSettled is a settlement that calls f, which must not call the Publisher; nil is no settlement.
+func OnSettled(f func()) Settlement {
+	if f == nil {
+		return Settlement{}
+	}
+	return Settlement{To: settleFunc(f)}
+}
+
+type settleFunc func()
+
+func (f settleFunc) Settle(uint64) { f() }
+
+// Settle tells the settler.
+func (s Settlement) Settle() {
+	if s.To != nil {
+		s.To.Settle(s.ID)
+	}
+}
+
 // Offer is an event to be published.
 type Offer struct {
 	Event   outbox.Event
@@ -65,229 +96,258 @@ type Offer struct {
 	// number proves nothing.
 	Missing bool
 	// Again reports that the relay has published the event, and its topic has lost it.
-	Again bool
-	// Settled, if not nil, is called from any goroutine once the event is acknowledged.
-	Settled func()
+	Again   bool
+	Settled Settlement
 }
 
 // Offer accepts an event if it is next in its aggregate. It waits for room in the
 // budget, except for a published event; an error means that it was not accepted. An event for a
-// gated partition is accepted and not kept: it is never settled, and the next start reads it. o is a
-// value, because a pointer that is passed to the method of an interface escapes to the heap.
+// gated partition is accepted and not kept: it is never settled, and the next start reads it.
 func (p *Publisher) Offer(ctx context.Context, o Offer) (v Verdict, err error) {
-	var size int64
-	paid := false
-	s := p.mu.of(o.Event.AggregateID.UUID())
-	var lock sync.Locker = s
-	for {
-		lock.Lock()
-		if p.mu.closed {
-			err = failure.ErrStopping
-			break
-		}
-		var it *item
-		if p.postponesLocked(s, &o) {
-			v = Taken
-			break
-		}
-		if v, it = p.judgeLocked(s, &o); v != Taken {
-			if lock == s && it != nil && p.mu.of(it.event.AggregateID.UUID()) != s {
-				s.Unlock()
-				lock = &p.mu.stripes
-				continue
-			}
-			settle := p.repeatLocked(s, &o, v, it)
-			lock.Unlock()
-			if paid {
-				p.budget.Give(size)
-			}
-			if settle {
-				o.Settled()
-			}
-			return v, nil
-		}
-		if !paid {
-			size = budget.SizeOf(&o.Event)
-			paid = p.budget.Try(size)
-		}
-		if paid {
-			l, taken := p.takeLocked(s, &o, size)
-			more := taken && p.pump(l, lock != s)
-			lock.Unlock()
-			if !taken {
-				continue // the event was just offered with another aggregate
-			}
-			if more {
-				p.pumpAll(l)
-			}
-			return Taken, nil
-		}
-		lock.Unlock()
-		if err := p.budget.Take(ctx, size); err != nil {
-			return v, err
-		}
-		if o.By == ByTail {
-			p.tailed.Waited(time.Now())
-		}
-		paid = true // while it waited, another caller may have offered the event
-	}
-	lock.Unlock()
-	if paid {
-		p.budget.Give(size)
+	page := p.driver.newPage()
+	defer p.driver.reuse(page)
+	page.one[0] = o
+	page.offers, page.verdicts = page.one[:], page.verdict[:0]
+	if err = p.offer(ctx, page); err == nil {
+		v = page.verdicts[0]
 	}
 	return v, err
 }
 
-// judgeLocked returns the verdict for an event of the stripe, and its item if it is
-// already in progress: that of an event whose row had another aggregate is in another
-// stripe.
-func (p *Publisher) judgeLocked(s *stripe, o *Offer) (v Verdict, it *item) {
+// OfferPage offers events in their order and appends the verdict about each to verdicts. It is
+// Offer of each until one fails: the events after that were not offered. The caller must not change
+// the offers before it returns.
+func (p *Publisher) OfferPage(ctx context.Context, offers []Offer, verdicts []Verdict) ([]Verdict, error) {
+	page := p.driver.newPage()
+	defer p.driver.reuse(page)
+	page.offers, page.verdicts = offers, verdicts
+	err := p.offer(ctx, page)
+	return page.verdicts, err
+}
+
+// offer passes a page to the cell until it has processed all offers.
+func (p *Publisher) offer(ctx context.Context, page *page) error {
+	for {
+		p.driver.offer(page)
+		if page.err != nil || page.at == len(page.offers) {
+			return page.err
+		}
+		if err := p.budget.Take(ctx, page.size); err != nil {
+			return err
+		}
+		if page.offers[page.at].By == ByTail {
+			p.tailed.Waited(time.Now())
+		}
+		page.paid = true // while it waited, another caller may have offered the event
+	}
+}
+
+// page is a list of offers of one caller.
+type page struct {
+	offers   []Offer
+	at       int // the next offer
+	verdicts []Verdict
+	// size is the room that the next offer needs, if there is none; paid means that the caller has
+	// taken it since.
+	size int64
+	paid bool
+	err  error
+	done chan struct{} // receives when the effects of a step with the page are executed
+	ask  func(*cell)   // of inAsk: what the caller does in a step, instead of offers
+	// one and verdict are those of a single offer.
+	one     [1]Offer
+	verdict [1]Verdict
+}
+
+// takeOffers processes the offers of a page until one has no room.
+func (c *cell) takeOffers(p *page) {
+	for ; p.at < len(p.offers); p.at++ {
+		o := &p.offers[p.at]
+		v, settle := Taken, false
+		switch {
+		case c.closed:
+			p.err = failure.ErrStopping
+		case c.postpones(o):
+		default:
+			var it *item
+			if v, it = c.judge(o); v != Taken {
+				settle = c.repeat(o, v, it)
+				break
+			}
+			size := budget.SizeOf(&o.Event)
+			if !p.paid && !c.budget.Try(size) {
+				p.size = size
+				return
+			}
+			p.paid = false
+			c.pump(c.take(o, size))
+		}
+		if p.paid {
+			p.paid = false
+			c.budget.Give(p.size)
+		}
+		if p.err != nil {
+			return
+		}
+		if settle {
+			c.settleTo(o.Settled)
+		}
+		p.verdicts = append(p.verdicts, v)
+	}
+}
+
+// settleTo adds a settlement to the step.
+func (c *cell) settleTo(s Settlement) {
+	if s.To != nil {
+		c.do(effect{do: effSettle, to: s})
+	}
+}
+
+// judge returns the verdict for an event, and its item if it is already in progress.
+func (c *cell) judge(o *Offer) (v Verdict, it *item) {
 	e := &o.Event
-	it, published, _ := p.ids.find(e.ID.UUID())
-	if it != nil || published || p.mu.deadLetters.Has(e.ID.UUID()) {
+	it, published, _ := c.ids.find(e.ID.UUID())
+	if it != nil || published || c.dead.Has(e.ID.UUID()) {
 		return Repeated, it
 	}
 	if e.Sequence == 0 {
 		return Taken, nil
 	}
-	if _, busy := s.claims[e.AggregateID.UUID()]; busy && !o.Owner {
+	if _, busy := c.claims[e.AggregateID.UUID()]; busy && !o.Owner {
 		return Claimed, nil
 	}
-	l, known := s.line(e.AggregateID.UUID())
-	if !o.Owner && p.mu.older.HoldsBack(e, o.Written, l, known, s.lines.HasGaps(e.AggregateID.UUID())) {
+	l, known := c.line(e.AggregateID.UUID())
+	if !o.Owner && c.older.HoldsBack(e, o.Written, l, known, c.lines.HasGaps(e.AggregateID.UUID())) {
 		return Unknown, nil
 	}
 	switch {
 	case o.Missing:
 		return Taken, nil
-	case !known && (o.Anyway || e.Sequence == 1 && !p.rewrittenLocked(e, o.Written)):
+	case !known && (o.Anyway || e.Sequence == 1 && !c.rewritten(e, o.Written)):
 		return Taken, nil
-	case !known, !o.Owner && e.Sequence >= l.Next && s.lines.Doubted(e.AggregateID.UUID()):
+	case !known, !o.Owner && e.Sequence >= l.Next && c.lines.Doubted(e.AggregateID.UUID()):
 		return Unknown, nil
-	case e.Sequence >= l.Next && !o.Owner && s.lines.GapsDue(e.AggregateID.UUID(), e.Sequence):
+	case e.Sequence >= l.Next && !o.Owner && c.lines.GapsDue(e.AggregateID.UUID(), e.Sequence):
 		return Ahead, nil // the skipped numbers are looked up again first
 	case e.Sequence == l.Next, e.Sequence > l.Next && o.Anyway:
 		return Taken, nil
 	case e.Sequence > l.Next:
 		return Ahead, nil
-	case s.lines.IsGap(e.AggregateID.UUID(), e.Sequence):
+	case c.lines.IsGap(e.AggregateID.UUID(), e.Sequence):
 		return Taken, nil
 	case o.By == ByTail || !o.Owner:
-		s.lines.Doubt(e.AggregateID.UUID())
+		c.lines.Doubt(e.AggregateID.UUID())
 		return Left, nil
-	case e.Sequence >= l.First && o.Written <= p.ids.horizon(e.ID.UUID()) && !s.lines.Doubted(e.AggregateID.UUID()):
+	case e.Sequence >= l.First && o.Written <= c.ids.horizon(e.ID.UUID()) && !c.lines.Doubted(e.AggregateID.UUID()):
 		return Repeated, nil
 	}
 	return Taken, nil
 }
 
-// rewrittenLocked reports whether the row of an event of an unknown aggregate may have been
+// rewritten reports whether the row of an event of an unknown aggregate may have been
 // written again, and the start may not have read the event's record.
-func (p *Publisher) rewrittenLocked(e *outbox.Event, written int64) bool {
-	return cdclog.Rewritten(e, written) || !e.CreatedAt.IsZero() && cdclog.Due(e) < p.mu.readFrom
+func (c *cell) rewritten(e *outbox.Event, written int64) bool {
+	return cdclog.Rewritten(e, written) || !e.CreatedAt.IsZero() && cdclog.Due(e) < c.readFrom
 }
 
 // Submit accepts a row, which may be an invalid event. The caller ensures that it is
 // next in its aggregate.
-func (p *Publisher) Submit(ctx context.Context, e cdclog.StoredEvent, by Source, settled func()) error {
+func (p *Publisher) Submit(ctx context.Context, e cdclog.StoredEvent, by Source, settled Settlement) error {
 	_, err := p.Offer(ctx, Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: by, Owner: true, Anyway: true, Settled: settled})
 	return err
 }
 
 // SubmitMissing is Submit for a row that was read by key, and whose event was found in no
 // topic. again reports that the relay has published it.
-func (p *Publisher) SubmitMissing(ctx context.Context, e cdclog.StoredEvent, again bool, settled func()) error {
+func (p *Publisher) SubmitMissing(ctx context.Context, e cdclog.StoredEvent, again bool, settled Settlement) error {
 	_, err := p.Offer(ctx, Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: ByKey, Owner: true, Anyway: true, Missing: true, Again: again, Settled: settled})
 	return err
 }
 
-// repeatLocked records a repeated event and reports whether the caller must settle it.
-func (p *Publisher) repeatLocked(s *stripe, o *Offer, v Verdict, it *item) (settle bool) {
+// repeat records a repeated event and reports whether it is settled.
+func (c *cell) repeat(o *Offer, v Verdict, it *item) (settled bool) {
 	if v != Repeated {
 		return false
 	}
 	if o.By == BySweep {
-		p.Metrics.Repeated.Inc()
+		c.metrics.Repeated.Inc()
 	}
-	if it == nil && p.isUnexplainedLocked(s, o) { // before the event counts as accepted
-		p.conflicts.suspect(o)
+	if it == nil && c.isUnexplained(o) { // before the event counts as accepted
+		suspect := *o
+		c.report(func(to *Publisher) { to.conflicts.suspect(&suspect) })
 	}
 	if o.Owner && o.Event.Sequence > 0 {
-		s.advance(o.Event.AggregateID.UUID(), o.Event.Sequence)
+		c.advance(o.Event.AggregateID.UUID(), o.Event.Sequence)
 	}
 	if it == nil {
-		first := o.By == BySweep && p.ids.show(o.Event.ID.UUID(), o.Written)
+		first := o.By == BySweep && c.ids.show(o.Event.ID.UUID(), o.Written)
 		if o.Event.Sequence == 0 {
-			if _, published, _ := p.ids.find(o.Event.ID.UUID()); published {
-				p.lateBy(o, s.noteRepeated(o, first && o.Written <= p.mu.readUntil))
+			if _, published, _ := c.ids.find(o.Event.ID.UUID()); published {
+				c.lateBy(o, c.noteRepeated(o, first && o.Written <= c.readUntil))
 			}
 		}
-		return o.Settled != nil
+		return true
 	}
 	if (it.event.AggregateID != o.Event.AggregateID || it.event.Sequence != o.Event.Sequence) && o.Bad == nil && it.topicErr == nil {
-		p.conflicts.idTwice(&o.Event)
+		c.idTwice(&o.Event)
 	}
 	it.shown = it.shown || o.By == BySweep
-	if o.Settled != nil {
-		it.settled = append(it.settled, o.Settled)
-	}
+	it.addSettlement(o.Settled)
 	return false
 }
 
-// takeLocked puts the event into its aggregate's lane. It returns false if the event is in
-// progress or published: it was offered with another aggregate since it was judged.
-func (p *Publisher) takeLocked(s *stripe, o *Offer, size int64) (l *lane, taken bool) {
+// take puts the event into its aggregate's lane.
+func (c *cell) take(o *Offer, size int64) *lane {
 	if o.Event.CreatedAt.IsZero() && o.Written > 0 {
 		o.Event.CreatedAt = time.UnixMicro(o.Written).UTC()
 	}
 	if o.Bad == nil {
-		limitDelay(&o.Event)
+		limitDelay(&o.Event, c.now)
 	}
-	topic, topicErr := p.names.Of(&o.Event)
+	topic, topicErr := c.env.topicOf(&o.Event)
 	if o.Bad != nil {
 		topicErr = o.Bad
 	}
-	it := &item{by: o.By, scanned: o.By == ByBackfill && p.mu.older.Old(o.Written), event: o.Event, written: o.Written, captured: p.spans.Now(), topic: topic, topicErr: topicErr, bytes: size, shown: o.By == BySweep}
-	if o.Bad != nil && p.table.exists() {
+	it := &item{by: o.By, scanned: o.By == ByBackfill && c.older.Old(o.Written), event: o.Event, written: o.Written, captured: c.now, topic: topic, topicErr: topicErr, bytes: size, shown: o.By == BySweep}
+	if o.Bad != nil && c.writesDeadLetters() {
 		it.cause = &deadLetterCause{class: classOf(o.Bad), err: o.Bad} // including a blocked or spilled one
 	} else {
-		it.cause = p.mu.deadLetters.interrupted(o.Event.ID.UUID())
+		it.cause = c.dead.interrupted(o.Event.ID.UUID())
 	}
-	if o.Settled != nil {
-		it.settled = append(it.one[:0], o.Settled)
-	}
-	if !p.ids.begin(it) {
-		return nil, false
-	}
-	l = s.lane(o.Event.AggregateID.UUID(), p.producer)
+	it.addSettlement(o.Settled)
+	c.ids.begin(it)
+	l := c.lane(o.Event.AggregateID.UUID())
 	switch {
 	case o.Event.Sequence == 0:
-		p.lateBy(o, noteTime(l, o))
+		c.lateBy(o, noteTime(l, o))
 	case l.line.Next > o.Event.Sequence:
-		if !o.Again && o.Event.Sequence >= l.line.First && !s.lines.IsGap(l.id, o.Event.Sequence) {
-			p.conflicts.numberTwice(&o.Event)
+		if !o.Again && o.Event.Sequence >= l.line.First && !c.lines.IsGap(l.id, o.Event.Sequence) {
+			c.numberTwice(&o.Event)
 		}
-		p.Metrics.Late.Inc()
-		p.log.Warn("event accepted after a later one of its aggregate", "event_id", o.Event.ID.String(), "aggregate_id", o.Event.AggregateID.String(), "sequence", o.Event.Sequence, "next", l.line.Next, trace.Attrs(o.Event.Headers))
+		c.metrics.Late.Inc()
+		e, next := &it.event, l.line.Next
+		c.report(func(to *Publisher) {
+			to.log.Warn("event accepted after a later one of its aggregate", "event_id", e.ID.String(), "aggregate_id", e.AggregateID.String(), "sequence", e.Sequence, "next", next, trace.Attrs(e.Headers))
+		})
 		fallthrough
 	default:
-		l.line = s.lines.Advance(l.id, l.line, o.Event.Sequence)
+		l.line = c.lines.Advance(l.id, l.line, o.Event.Sequence)
 	}
-	if o.By != ByBackfill && p.mu.older != nil {
-		p.mu.older.Took(&o.Event, o.Written)
+	if o.By != ByBackfill && c.older != nil {
+		c.older.Took(&o.Event, o.Written)
 	}
 	l.items = append(l.items, it)
-	p.Metrics.Found[o.By].Inc()
+	c.metrics.Found[o.By].Inc()
 	if o.By == BySweep {
-		p.Metrics.Swept[p.tailed.Cause(o.Event.AggregateID.UUID(), o.Written)].Inc()
+		c.metrics.Swept[c.tailed.Cause(o.Event.AggregateID.UUID(), o.Written)].Inc()
 	}
-	return l, true
+	return l
 }
 
 // limitDelay sets the time at which an event is due to MaxDelay from now if it is later: the clock
 // that dated the event is ahead, and its aggregate waits until then.
-func limitDelay(e *outbox.Event) {
-	if last := time.Now().Add(outbox.MaxDelay); e.DeliverAt.After(last) {
+func limitDelay(e *outbox.Event, now time.Time) {
+	if last := now.Add(outbox.MaxDelay); e.DeliverAt.After(last) {
 		e.DeliverAt = last
 	}
 }
@@ -311,58 +371,56 @@ func (p *Publisher) Claim(ctx context.Context, aggregate gocql.UUID) (release fu
 // tryClaim is Claim without waiting. If release is nil, another caller has the claim,
 // and busy is closed when that caller releases it.
 func (p *Publisher) tryClaim(aggregate gocql.UUID) (release func(), busy <-chan struct{}) {
-	s := p.mu.lock(aggregate)
-	defer s.Unlock()
-	if c, ok := s.claims[aggregate]; ok {
-		return nil, c
-	}
-	return p.claimLocked(s, aggregate), nil
+	p.ask(func(c *cell) {
+		if claim, claimed := c.claims[aggregate]; claimed {
+			busy = claim
+			return
+		}
+		c.claims[aggregate] = make(chan struct{})
+		release = func() { p.ask(func(c *cell) { c.releaseClaim(aggregate) }) }
+	})
+	return release, busy
 }
 
-// claimLocked claims an aggregate of the stripe that nobody has claimed.
-func (p *Publisher) claimLocked(s *stripe, aggregate gocql.UUID) (release func()) {
-	c := make(chan struct{})
-	s.claims[aggregate] = c
-	return func() {
-		s.Lock()
-		defer s.Unlock()
-		delete(s.claims, aggregate)
-		close(c)
-	}
+// releaseClaim ends the claim of an aggregate.
+func (c *cell) releaseClaim(aggregate gocql.UUID) {
+	close(c.claims[aggregate])
+	delete(c.claims, aggregate)
 }
 
 // Pass records that the sweep has read the log up to a write time in microseconds.
 func (p *Publisher) Pass(upTo int64, every time.Duration) {
-	p.ids.pass(upTo, time.Now(), every)
+	p.ask(func(c *cell) {
+		c.ids.pass(upTo, c.now, every)
+		c.dead.passed = max(c.dead.passed, upTo)
+	})
 	p.hold()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mu.deadLetters.passed = max(p.mu.deadLetters.passed, upTo)
 }
 
-// settleLocked removes an item that is published or a dead letter, and calls its settled
-// functions.
-func (p *Publisher) settleLocked(l *lane, it *item, published bool) {
+// settle removes an item that is published or a dead letter, and adds its settlements to the step.
+func (c *cell) settle(l *lane, it *item, published bool) {
 	it.state = acked
 	if i := slices.Index(l.items, it); i > 0 { // after records that the producer has
 		l.items = slices.Delete(l.items, i, i+1)
 	}
 	l.pop()
-	// Under the lock, before the item counts as done: a caller that waits for the
-	// last event saves the checkpoints next.
-	for _, f := range it.settled {
-		f()
+	c.settleTo(it.settled)
+	for _, s := range it.also {
+		c.settleTo(s)
 	}
-	p.ids.end(it, published)
+	c.ids.end(it, published)
 }
 
 // lateBy counts an event that is published after a later one of its aggregate, unless by
 // is 0; o is either of the two.
-func (p *Publisher) lateBy(o *Offer, by int64) {
+func (c *cell) lateBy(o *Offer, by int64) {
 	if by == 0 {
 		return
 	}
-	p.Metrics.Late.Inc()
-	p.log.Warn("event published after a later one of its aggregate", "event_id", o.Event.ID.String(), "aggregate_id", o.Event.AggregateID.String(),
-		"by", time.Duration(by)*time.Microsecond, trace.Attrs(o.Event.Headers))
+	c.metrics.Late.Inc()
+	e := o.Event
+	c.report(func(to *Publisher) {
+		to.log.Warn("event published after a later one of its aggregate", "event_id", e.ID.String(), "aggregate_id", e.AggregateID.String(),
+			"by", time.Duration(by)*time.Microsecond, trace.Attrs(e.Headers))
+	})
 }

@@ -10,23 +10,22 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // suspectLane returns a lane whose front was refused.
-func suspectLane(b *fixture, aggregate int) *lane {
+func suspectLane(aggregate int) *lane {
 	id := relaytest.Event(aggregate, 1, "OrderUpdated").AggregateID.UUID()
-	l := newLane(id, b.publisher.mu.of(id), dedup.Line{}, b.publisher.producer)
-	l.state = laneSuspect
-	return l
+	return &lane{id: id, queue: queue{state: laneSuspect}}
 }
 
 // probeBehindARecord returns a partition and its probe, which waits for a record there.
-func probeBehindARecord(b *fixture) (ps *partitions, key Partition, probe *lane) {
-	ps, key, probe = &b.publisher.partitions, Partition{"OrderUpdated", 1}, suspectLane(b, 1)
+func probeBehindARecord() (ps *partitions, key Partition, probe *lane) {
+	ps, key, probe = new(partitions), Partition{"OrderUpdated", 1}, suspectLane(1)
+	cfg := testConfig()
+	ps.init(&cfg)
 	ps.begin(&item{part: key, sentAt: time.Now()})
-	ps.beginProbe(key, probe)
+	ps.beginProbe(key, probe, time.Now())
 	return ps, key, probe
 }
 
@@ -34,37 +33,29 @@ func probeBehindARecord(b *fixture) (ps *partitions, key Partition, probe *lane)
 // letter with the other waiting events.
 func TestPartitions_StallReturnsTheProbe(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, nil)
-		defer b.close()
-		ps, key, probe := probeBehindARecord(b)
-		behind := suspectLane(b, 2)
-		ps.wait(key, behind, forProbe)
-		stalls, lanes, _ := ps.stall(time.Now().Add(b.cfg.AttemptTimeout))
-		if len(stalls) != 1 || !slices.Equal(lanes, []*lane{probe, behind}) {
-			t.Errorf("stall() = %v and %d lanes, want the partition, its probe and the suspect behind it", stalls, len(lanes))
-		}
-	})
+	ps, key, probe := probeBehindARecord()
+	behind := suspectLane(2)
+	ps.wait(key, behind, forProbe)
+	stalls, lanes, _ := ps.stall(time.Now().Add(ps.cfg.AttemptTimeout))
+	if len(stalls) != 1 || !slices.Equal(lanes, []*lane{probe, behind}) {
+		t.Errorf("stall() = %v and %d lanes, want the partition, its probe and the suspect behind it", stalls, len(lanes))
+	}
 }
 
 // A suspect whose partition takes nothing more waits for it. When it ends its own probe, it is not
 // among the lanes that decide again then: its caller continues it.
 func TestPartitions_EndProbeReturnsOthersAlone(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, nil)
-		defer b.close()
-		ps, key, probe := probeBehindARecord(b)
-		other := suspectLane(b, 2)
-		other.state = laneReady
-		ps.stall(time.Now().Add(b.cfg.AttemptTimeout))
-		if !ps.wait(key, probe, forPartition) || !ps.wait(key, other, forPartition) {
-			t.Fatal("a stalled partition takes records")
-		}
-		if next := ps.endProbe(probe); !slices.Equal(next, []*lane{other}) {
-			t.Errorf("endProbe() = %d lanes, want the other one", len(next))
-		}
-	})
+	ps, key, probe := probeBehindARecord()
+	other := suspectLane(2)
+	other.state = laneReady
+	ps.stall(time.Now().Add(ps.cfg.AttemptTimeout))
+	if !ps.wait(key, probe, forPartition) || !ps.wait(key, other, forPartition) {
+		t.Fatal("a stalled partition takes records")
+	}
+	if next := ps.endProbe(probe); !slices.Equal(next, []*lane{other}) {
+		t.Errorf("endProbe() = %d lanes, want the other one", len(next))
+	}
 }
 
 // The records of a suspect go to another partition once its topic has more. Its probe of the former
@@ -76,18 +67,18 @@ func TestPublisher_ProbesOnePartition(t *testing.T) {
 		defer b.close()
 		p := b.publisher
 		former, now := Partition{"OrderUpdated", 1}, Partition{"OrderUpdated", 5}
-		probe, behind := suspectLane(b, 1), suspectLane(b, 2)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.partitions.beginProbe(former, probe)
-		p.partitions.wait(former, behind, forProbe)
-		p.executeLocked(probe, &step{do: actProbe}, &view{part: now}, time.Now())
-		if left := p.partitions.mu.of[former]; left != nil {
-			t.Errorf("the former partition has the probe %p, want none", left.probe)
-		}
-		if p.partitions.mu.of[now].probe != probe {
-			t.Error("the lane does not probe its partition")
-		}
+		probe, behind := suspectLane(1), suspectLane(2)
+		p.ask(func(c *cell) {
+			c.partitions.beginProbe(former, probe, c.now)
+			c.partitions.wait(former, behind, forProbe)
+			c.execute(probe, &step{do: actProbe}, &view{part: now})
+			if left := c.partitions.of[former]; left != nil {
+				t.Errorf("the former partition has the probe %p, want none", left.probe)
+			}
+			if c.partitions.of[now].probe != probe {
+				t.Error("the lane does not probe its partition")
+			}
+		})
 	})
 }
 
@@ -100,24 +91,24 @@ func TestPublisher_RefusedTopicIsNoResultOfRecords(t *testing.T) {
 		defer b.close()
 		b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Topic: "Secret", Err: kerr.TopicAuthorizationFailed, Count: -1})
 		p := b.publisher
-		lanes := []*lane{suspectLane(b, 1), suspectLane(b, 2)}
-		p.mu.Lock()
-		for i, l := range lanes {
-			it := &item{event: relaytest.Event(1+i, 2, "Secret"), topic: "Secret"}
-			l.state, l.items = laneReady, []*item{it}
-			l.part, l.key = Partition{"Secret", 0}, it.recordKey()
-			p.makeTopicLocked("Secret", l)
-		}
-		lanes[1].outstanding = 1
-		p.mu.Unlock()
+		lanes := []*lane{suspectLane(1), suspectLane(2)}
+		p.ask(func(c *cell) {
+			for i, l := range lanes {
+				it := &item{event: relaytest.Event(1+i, 2, "Secret"), topic: "Secret"}
+				l.state, l.items = laneReady, []*item{it}
+				l.part, l.key = Partition{"Secret", 0}, it.recordKey()
+				c.makeTopic("Secret", l)
+			}
+			lanes[1].outstanding = 1
+		})
 		time.Sleep(10 * time.Second)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if lanes[0].state == laneReady {
-			t.Error("the refusal of the topic has no effect on a lane without records")
-		}
-		if l := lanes[1]; l.err != nil || l.state != laneReady {
-			t.Errorf("the lane with a record has the error %v and state %s, want none and ready", l.err, laneStates[l.state])
-		}
+		p.ask(func(*cell) {
+			if lanes[0].state == laneReady {
+				t.Error("the refusal of the topic has no effect on a lane without records")
+			}
+			if l := lanes[1]; l.err != nil || l.state != laneReady {
+				t.Errorf("the lane with a record has the error %v and state %s, want none and ready", l.err, laneStates[l.state])
+			}
+		})
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -63,33 +62,27 @@ type StalledTopic struct {
 	Holding bool
 }
 
-// partitions contains the partitions that are in use. It is safe for concurrent use; it holds its
-// lock alone, and calls nothing.
+// partitions contains the partitions that are in use.
 type partitions struct {
 	cfg *Config
-	mu  struct {
-		sync.Mutex
-		of map[Partition]*partition
-		// stuck counts the records of stalled partitions in the producer.
-		stuck struct {
-			open  int
-			bytes int64
-		}
+	of  map[Partition]*partition
+	// stuck counts the records of stalled partitions in the producer.
+	stuck struct {
+		open  int
+		bytes int64
 	}
 }
 
 // init prepares an empty set.
-func (ps *partitions) init(cfg *Config) { ps.cfg, ps.mu.of = cfg, make(map[Partition]*partition) }
+func (ps *partitions) init(cfg *Config) { ps.cfg, ps.of = cfg, make(map[Partition]*partition) }
 
 // errStalled ends a replay before its event was sent.
 var errStalled = errors.New("its partition is stalled")
 
 // stalled returns the stalled partitions, sorted by topic and partition.
 func (ps *partitions) stalled() []StalledTopic {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
 	var out []StalledTopic
-	for key, p := range ps.mu.of {
+	for key, p := range ps.of {
 		if p.state != partTakes {
 			out = append(out, StalledTopic{
 				Topic: key.Topic, Partition: key.Part, Since: p.since, Records: p.open, Aggregates: len(p.waiting), Holding: p.state == partGated,
@@ -104,13 +97,11 @@ func (ps *partitions) stalled() []StalledTopic {
 
 // look sets what the view of a lane has of its partition.
 func (ps *partitions) look(v *view, l *lane, now time.Time) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	p := ps.mu.of[v.part]
+	p := ps.of[v.part]
 	if p == nil {
 		return
 	}
-	v.full, v.busy = ps.isFullLocked(p), p.open > 0
+	v.full, v.busy = ps.isFull(p), p.open > 0
 	if p.state == partSpills {
 		v.silent = now.Sub(p.since)
 	}
@@ -126,11 +117,9 @@ func (ps *partitions) look(v *view, l *lane, now time.Time) {
 // wait makes the lane decide again when the partition takes records, or when its probe has ended.
 // It returns false if that is so already.
 func (ps *partitions) wait(key Partition, l *lane, why reason) bool {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	p := ps.mu.of[key]
+	p := ps.of[key]
 	switch {
-	case p == nil || why == forPartition && !ps.isFullLocked(p) || why == forProbe && p.probe == nil:
+	case p == nil || why == forPartition && !ps.isFull(p) || why == forProbe && p.probe == nil:
 		return false
 	case why == forPartition || l.state != laneSuspect:
 		p.waiting[l] = struct{}{}
@@ -140,39 +129,36 @@ func (ps *partitions) wait(key Partition, l *lane, why reason) bool {
 	return true
 }
 
-// isFullLocked reports whether the partition takes no further record now: it is stalled, or uses
+// isFull reports whether the partition takes no further record now: it is stalled, or uses
 // its full share of the in-flight budget. The share is 2/(n+1), where n is the number of partitions
 // in use or 2, whichever is larger. Records of stalled partitions stay with the producer, so the
-// share is taken of the rest: a partition without a leader never uses the whole budget. Lanes of
-// different stripes that send at the same time may exceed it by a record each.
-func (ps *partitions) isFullLocked(p *partition) bool {
-	parts := max(2, len(ps.mu.of)) + 1
-	return p.state != partTakes || p.open >= max(1, 2*(ps.cfg.MaxInFlightRecords-ps.mu.stuck.open)/parts) ||
-		p.open > 0 && p.bytes >= 2*(ps.cfg.MaxInFlightBytes-ps.mu.stuck.bytes)/int64(parts)
+// share is taken of the rest: a partition without a leader never uses the whole budget.
+func (ps *partitions) isFull(p *partition) bool {
+	parts := max(2, len(ps.of)) + 1
+	return p.state != partTakes || p.open >= max(1, 2*(ps.cfg.MaxInFlightRecords-ps.stuck.open)/parts) ||
+		p.open > 0 && p.bytes >= 2*(ps.cfg.MaxInFlightBytes-ps.stuck.bytes)/int64(parts)
 }
 
-// getLocked returns the partition and adds it if it is not in use.
-func (ps *partitions) getLocked(key Partition) *partition {
-	p := ps.mu.of[key]
+// get returns the partition and adds it if it is not in use.
+func (ps *partitions) get(key Partition, now time.Time) *partition {
+	p := ps.of[key]
 	if p == nil {
-		p = &partition{since: time.Now(), waiting: make(map[*lane]struct{})}
-		ps.mu.of[key] = p
+		p = &partition{since: now, waiting: make(map[*lane]struct{})}
+		ps.of[key] = p
 	}
 	return p
 }
 
-// dropLocked removes a partition that is no longer in use.
-func (ps *partitions) dropLocked(key Partition, p *partition) {
+// drop removes a partition that is no longer in use.
+func (ps *partitions) drop(key Partition, p *partition) {
 	if p.open == 0 && !p.creating && p.probe == nil {
-		delete(ps.mu.of, key)
+		delete(ps.of, key)
 	}
 }
 
 // begin counts the item as outstanding on its partition.
 func (ps *partitions) begin(it *item) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	p := ps.getLocked(it.part)
+	p := ps.get(it.part, it.sentAt)
 	if p.open == 0 && !p.creating {
 		p.since = it.sentAt
 	}
@@ -187,8 +173,8 @@ type resumption struct {
 	wasStalled, wasGated bool               // the partition was stalled, or gated too
 }
 
-// resumeLocked returns the lanes that waited for the partition, and ends its trouble.
-func (p *partition) resumeLocked() resumption {
+// resume returns the lanes that waited for the partition, and ends its trouble.
+func (p *partition) resume() resumption {
 	r := resumption{lanes: p.waiting, wasStalled: p.state != partTakes, wasGated: p.state == partGated}
 	p.state, p.waiting = partTakes, make(map[*lane]struct{})
 	return r
@@ -196,30 +182,26 @@ func (p *partition) resumeLocked() resumption {
 
 // end removes a record that returned now from its partition.
 func (ps *partitions) end(it *item, acked bool, now time.Time) (r resumption) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	p := ps.mu.of[it.part]
+	p := ps.of[it.part]
 	p.open--
 	p.bytes -= it.bytes
 	if acked {
 		p.since = now
 	}
 	switch {
-	case p.state != partTakes && (acked || p.open == 0), p.state == partTakes && p.probe == nil && len(p.waiting) > 0 && (p.open == 0 || !ps.isFullLocked(p)):
-		r = p.resumeLocked()
+	case p.state != partTakes && (acked || p.open == 0), p.state == partTakes && p.probe == nil && len(p.waiting) > 0 && (p.open == 0 || !ps.isFull(p)):
+		r = p.resume()
 	}
 	if p.open == 0 {
 		r.probe = p.probe
 	}
-	ps.dropLocked(it.part, p)
+	ps.drop(it.part, p)
 	return r
 }
 
 // create makes the lane wait for the creation of a topic, and reports whether that begins now.
-func (ps *partitions) create(key Partition, l *lane) (begins bool) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	p := ps.getLocked(key)
+func (ps *partitions) create(key Partition, l *lane, now time.Time) (begins bool) {
+	p := ps.get(key, now)
 	p.waiting[l] = struct{}{}
 	begins, p.creating = !p.creating, true
 	return begins
@@ -227,28 +209,22 @@ func (ps *partitions) create(key Partition, l *lane) (begins bool) {
 
 // created ends the creation of a topic.
 func (ps *partitions) created(key Partition) resumption {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	p := ps.mu.of[key]
+	p := ps.of[key]
 	p.creating = false
-	ps.dropLocked(key, p)
-	return p.resumeLocked()
+	ps.drop(key, p)
+	return p.resume()
 }
 
 // beginProbe makes the lane, which is a suspect, the probe of a partition without one.
-func (ps *partitions) beginProbe(key Partition, l *lane) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	ps.getLocked(key).probe = l
+func (ps *partitions) beginProbe(key Partition, l *lane, now time.Time) {
+	ps.get(key, now).probe = l
 	l.probed = key
 }
 
 // endProbe ends the probe if its lane is l. It returns the lanes that decide again: the first that
 // is still a suspect becomes the next probe, and the rest wait for it.
 func (ps *partitions) endProbe(l *lane) (next []*lane) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	p := ps.mu.of[l.probed]
+	p := ps.of[l.probed]
 	if p == nil || p.probe != l {
 		return nil
 	}
@@ -258,31 +234,27 @@ func (ps *partitions) endProbe(l *lane) (next []*lane) {
 		next = append(next, w)
 	}
 	p.probe, p.suspects, p.waiting = nil, nil, make(map[*lane]struct{})
-	ps.dropLocked(l.probed, p)
+	ps.drop(l.probed, p)
 	return next
 }
 
 // counts returns the number of partitions in use, and of those with outstanding records.
 func (ps *partitions) counts() (used, busy int) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	for _, p := range ps.mu.of {
+	for _, p := range ps.of {
 		if p.open > 0 {
 			busy++
 		}
 	}
-	return len(ps.mu.of), busy
+	return len(ps.of), busy
 }
 
 // stall marks partitions without an acknowledgement since AttemptTimeout as stalled. It returns
 // these, the suspects that wait for their turn or the records before them, and how long each stalled partition that is not
 // gated is silent.
 func (ps *partitions) stall(now time.Time) (stalls []StalledTopic, suspects []*lane, silent map[Partition]time.Duration) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
 	silent = make(map[Partition]time.Duration)
-	ps.mu.stuck.open, ps.mu.stuck.bytes = 0, 0
-	for key, p := range ps.mu.of {
+	ps.stuck.open, ps.stuck.bytes = 0, 0
+	for key, p := range ps.of {
 		if p.state == partTakes && (p.open > 0 || p.creating) && now.Sub(p.since) >= ps.cfg.AttemptTimeout {
 			p.state = partStalled
 			stalls = append(stalls, StalledTopic{Topic: key.Topic, Partition: key.Part, Since: p.since, Records: p.open})
@@ -300,8 +272,8 @@ func (ps *partitions) stall(now time.Time) (stalls []StalledTopic, suspects []*l
 		if p.state == partStalled {
 			silent[key] = now.Sub(p.since)
 		}
-		ps.mu.stuck.open += p.open
-		ps.mu.stuck.bytes += p.bytes
+		ps.stuck.open += p.open
+		ps.stuck.bytes += p.bytes
 	}
 	return stalls, suspects, silent
 }
@@ -309,9 +281,7 @@ func (ps *partitions) stall(now time.Time) (stalls []StalledTopic, suspects []*l
 // set changes the state of a stalled partition. It returns the lanes that waited for it, which
 // decide again.
 func (ps *partitions) set(key Partition, to partState) map[*lane]struct{} {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	p := ps.mu.of[key]
+	p := ps.of[key]
 	p.state = to
 	waiting := p.waiting
 	p.waiting = make(map[*lane]struct{})

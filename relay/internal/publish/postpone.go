@@ -19,68 +19,71 @@ import (
 var ErrPartitionResumed = errors.New("a partition acknowledges records again")
 
 // isPostponed reports whether the event waits in the log.
-func (s *stripe) isPostponed(e *outbox.Event) bool {
-	first, ok := s.postponed[e.AggregateID.UUID()]
+func (c *cell) isPostponed(e *outbox.Event) bool {
+	first, ok := c.postponed[e.AggregateID.UUID()]
 	return ok && (e.Sequence == 0 || e.Sequence >= first)
 }
 
-// postpone records that the event waits in the log, and with it the later ones of its aggregate.
-func (s *stripe) postpone(e *outbox.Event) {
-	if !s.isPostponed(e) {
-		s.postponed[e.AggregateID.UUID()] = e.Sequence
+// postponeFrom records that the event waits in the log, and with it the later ones of its aggregate.
+func (c *cell) postponeFrom(e *outbox.Event) {
+	if !c.isPostponed(e) {
+		c.postponed[e.AggregateID.UUID()] = e.Sequence
 	}
 }
 
-// postponesLocked reports whether an offered event has to wait in the log.
-func (p *Publisher) postponesLocked(s *stripe, o *Offer) bool {
+// postpones reports whether an offered event has to wait in the log.
+func (c *cell) postpones(o *Offer) bool {
 	e := &o.Event
-	if !p.gated.Load() {
+	if !c.gated {
 		return false
 	}
-	if it, published, _ := p.ids.find(e.ID.UUID()); it != nil || published || p.mu.deadLetters.Has(e.ID.UUID()) {
+	if it, published, _ := c.ids.find(e.ID.UUID()); it != nil || published || c.dead.Has(e.ID.UUID()) {
 		return false
 	}
-	if s.isPostponed(e) {
+	if c.isPostponed(e) {
 		return true
 	}
-	topic, err := p.names.Of(e)
-	if o.Bad != nil || err != nil || !p.producer.Partitions.Gated(topic, e.Key()) {
+	topic, err := c.env.topicOf(e)
+	if o.Bad != nil || err != nil || !c.env.isGated(topic, e.Key()) {
 		return false
 	}
-	s.postpone(e)
+	c.postponeFrom(e)
 	return true
 }
 
 // isGated reports whether the item is for a gated partition.
-func (p *Publisher) isGated(it *item) bool {
-	return p.gated.Load() && it.topicErr == nil && p.producer.Partitions.Gated(it.topic, it.recordKey())
+func (c *cell) isGated(it *item) bool {
+	return c.gated && it.topicErr == nil && c.env.isGated(it.topic, it.recordKey())
 }
 
-// postponeLocked makes the item and the later ones of its lane wait in the log. The producer has
+// postpone makes the item and the later ones of its lane wait in the log. The producer has
 // none of them.
-func (p *Publisher) postponeLocked(l *lane, from *item) {
+func (c *cell) postpone(l *lane, from *item) {
 	i := slices.Index(l.items, from)
 	for _, it := range l.items[i:] {
-		l.home.postpone(&it.event)
-		p.ids.end(it, false)
-		p.budget.Give(it.bytes)
+		c.postponeFrom(&it.event)
+		c.ids.end(it, false)
+		c.budget.Give(it.bytes)
 	}
 	l.items = slices.Delete(l.items, i, len(l.items))
 	if i == 0 {
-		p.releaseLocked(l)
+		c.release(l)
 	}
 }
 
-// gateStalledLocked gates a stalled partition whose waiting events fill the budget.
-func (p *Publisher) gateStalledLocked(key Partition, silent time.Duration) {
-	waiting := p.partitions.set(key, partGated)
-	p.Gate(key, p.producer.Partitions.Count(key.Topic))
-	fresh, _ := p.ids.size()
-	p.Limit(p.cfg.Share.ReadBack() - fresh - p.cfg.MaxInFlightRecords)
-	p.log.Error("a partition acknowledges nothing and no more dead letters are written; its events wait in the CDC log",
-		"topic", key.Topic, "partition", key.Part, "for", silent, "spill_limit", p.cfg.SpillLimit, "aggregates", len(waiting))
+// gateStalled gates a stalled partition whose waiting events fill the budget.
+func (c *cell) gateStalled(key Partition, silent time.Duration) {
+	waiting := c.partitions.set(key, partGated)
+	c.gated = true
+	c.env.gate(key)
+	fresh, _ := c.ids.size()
+	c.gateRoom.limit(c.cfg.Share.ReadBack() - fresh - c.cfg.MaxInFlightRecords)
+	aggregates := len(waiting)
+	c.report(func(to *Publisher) {
+		to.log.Error("a partition acknowledges nothing and no more dead letters are written; its events wait in the CDC log",
+			"topic", key.Topic, "partition", key.Part, "for", silent, "spill_limit", to.cfg.SpillLimit, "aggregates", aggregates)
+	})
 	for l := range waiting {
-		p.pumpLocked(l)
-		l.home.rest(l)
+		c.pump(l)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -20,8 +19,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/calls"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/earlier"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/older"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/producer"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/swept"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/topics"
@@ -61,31 +60,15 @@ type Publisher struct {
 	// proofs finds out whether an event that is not in the dedup index is published; nil
 	// means that it is.
 	proofs earlier.Prover
-	// fatal receives an error that stops the relay. It is called with and without mu.
-	fatal func(error)
-	ctx   context.Context // ends when the publisher is closed
-	stop  context.CancelFunc
-	wg    sync.WaitGroup
-	woken chan struct{} // wakes the replayer
-	names *topics.Names
-	// ids contains the events in progress and the dedup index. Its locks are taken last.
-	ids        eventIDs
-	partitions partitions
-	gateRoom   gateRoom
-	gated      atomic.Bool // a partition is gated
-
-	// mu locks all stripes; p.mu.of(aggregate) is the stripe of an aggregate and its lock.
-	// The other fields are read with any stripe locked, and changed with all of them.
-	mu struct {
-		stripes
-		closed bool
-		// readFrom is the creation time from which the start read all published events, in
-		// microseconds; 0 if it read none. readUntil limits the write times of what it found.
-		readFrom, readUntil int64
-		older               *older.Rows // rows that a backfill has not offered yet, nil without one
-		*deadLetters
-		replaying map[*lane]struct{} // lanes of replays
-	}
+	// fatal receives an error that stops the relay.
+	fatal  func(error)
+	ctx    context.Context // ends when the publisher is closed
+	stop   context.CancelFunc
+	wg     sync.WaitGroup
+	woken  chan struct{} // wakes the replayer
+	names  *topics.Names
+	near   dedup.Near
+	driver driver
 }
 
 // New returns a publisher. It connects with the first request.
@@ -95,22 +78,17 @@ func New(cfg *Config, m *Metrics, fatal func(error)) (*Publisher, error) {
 		cfg: cfg, log: cfg.Logger, Metrics: m, fatal: fatal, ctx: ctx, stop: stop,
 		budget:    budget.New(cfg.MaxInFlightRecords, cfg.MaxInFlightBytes),
 		calls:     newCalls(cfg, m),
-		table:     deadLetterTable{store: cfg.DeadLetters, name: cfg.TableKeyspace + "." + cfg.Table},
+		table:     deadLetterTable{store: cfg.DeadLetters, name: cfg.tableName()},
 		load:      loadMeter{cfg: cfg},
 		conflicts: conflicts{log: cfg.Logger, count: m.SequenceConflicts, ids: m.IDConflicts, suspects: make(chan cdclog.StoredEvent, 1)},
 		losses:    losses{log: cfg.Logger, count: m.dataLoss, recreated: m.recreated},
 		tailed:    swept.New(!cfg.Tail, cfg.ConfidenceWindow),
 		spans:     trace.NewMessages(cfg.Tracer),
 		woken:     make(chan struct{}, 1),
+		names:     topics.NewNames(cfg.Topics, cfg.TopicTemplate),
 	}
 	p.tableHeader = tableHeader(p.table.name)
 	p.writer = newDeadLetterWriter(p)
-	p.ids.init(cfg.Share.Events)
-	p.mu.stripes.init(cfg.Share.Aggregates)
-	p.mu.deadLetters = newDeadLetters(cfg)
-	p.partitions.init(cfg)
-	p.mu.replaying = make(map[*lane]struct{})
-	p.names = topics.NewNames(cfg.Topics, cfg.TopicTemplate)
 	var err error
 	p.producer, err = producer.New(producer.Config{
 		Brokers: cfg.Brokers, Kafka: cfg.Kafka, Fence: cfg.Fence, Source: cfg.Source, MaxRecordBytes: cfg.MaxRecordBytes,
@@ -122,7 +100,8 @@ func New(cfg *Config, m *Metrics, fatal func(error)) (*Publisher, error) {
 		return nil, err
 	}
 	p.topics = topicMaker{cfg: cfg, producer: p.producer, calls: p.calls, owner: p}
-	p.wg.Go(p.watch)
+	p.driver.init(p, newCell(cfg, broker{p}, p.calls, p.budget, p.tailed, m))
+	go p.driver.run()
 	return p, nil
 }
 
@@ -164,49 +143,38 @@ func (p *Publisher) SetEpochs(all epochs.Epochs) { p.epochs = newEpochHeaders(al
 // end stops the relay with an error.
 func (p *Publisher) end(err error) { p.fatal(err) }
 
-// now is the time that dates dead letters and by which they are due: earlier and later owners of the
-// shard may have hosts with other clocks.
+// now is the time that dates dead letters, as cell.deadLetterTime.
 func (p *Publisher) now() time.Time { return p.cfg.Clock.Now() }
 
 // Drain waits until all publishable events are published and no replay is in progress,
 // or ctx ends, and returns the number of remaining events.
 func (p *Publisher) Drain(ctx context.Context) (left int) {
 	for {
-		left, blocked := p.Remaining()
-		if p.cfg.fenced() || (left == blocked || p.shut()) && !p.replays() || retry.Wait(ctx, 10*time.Millisecond) != nil {
+		done := false
+		p.ask(func(c *cell) {
+			var blocked int
+			left, blocked = c.remaining()
+			done = c.env.fenced() || (left == blocked || c.isShut()) && c.dead.replays == 0
+		})
+		if done || retry.Wait(ctx, 10*time.Millisecond) != nil {
 			return left
 		}
 	}
 }
 
-// replays reports whether dead letters are being replayed.
-func (p *Publisher) replays() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.mu.deadLetters.replays > 0
-}
-
-// shut reports whether the breaker is open and nothing is in progress.
-func (p *Publisher) shut() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i := range p.mu.stripes {
-		if len(p.mu.stripes[i].sending) > 0 {
-			return false
-		}
-	}
-	return p.calls.State() == BreakerOpen && p.mu.deadLetters.writing == 0
+// isShut reports whether the breaker is open and nothing is in progress.
+func (c *cell) isShut() bool {
+	return len(c.sending) == 0 && c.calls.State() == BreakerOpen && c.dead.writing == 0
 }
 
 // Close stops the publisher. Unacknowledged events count as not published, although the
 // broker may have them.
 func (p *Publisher) Close() {
-	p.mu.Lock()
-	p.mu.closed = true
-	p.mu.Unlock()
+	p.ask(func(c *cell) { c.closed = true })
 	p.stop()
 	p.wg.Wait()
 	p.producer.Close()
+	p.driver.end()
 }
 
 // TopicName returns the topic of an event.
@@ -220,22 +188,19 @@ func (p *Publisher) EnsureTopic(ctx context.Context, topic string) error {
 
 // ReplayNow makes dead letters due immediately, regardless of their strategies.
 func (p *Publisher) ReplayNow(ids ...gocql.UUID) {
-	p.mu.Lock()
-	for _, id := range ids {
-		p.mu.deadLetters.Change(id, func(ref *chains.Ref) { ref.At = chains.AtOnce })
-	}
-	p.mu.Unlock()
+	p.ask(func(c *cell) {
+		for _, id := range ids {
+			c.dead.Change(id, func(ref *chains.Ref) { ref.At = chains.AtOnce })
+		}
+	})
 	p.wake()
 }
 
 // Passed records that an earlier relay published the events written up to the given time.
 func (p *Publisher) Passed(upTo time.Time) {
-	if upTo.IsZero() {
-		return
+	if !upTo.IsZero() {
+		p.ask(func(c *cell) { c.dead.passed = upTo.UnixMicro() })
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mu.deadLetters.passed = upTo.UnixMicro()
 }
 
 // wake makes the replayer check for due chains.
@@ -249,15 +214,15 @@ func (p *Publisher) wake() {
 // Limit sets the number of events that may be published while gates are closed.
 // Checkpoints do not pass the waiting events, so the next start has to remember all
 // events that were published since.
-func (p *Publisher) Limit(events int) {
-	p.gateRoom.limit(events)
-}
+func (p *Publisher) Limit(events int) { p.ask(func(c *cell) { c.gateRoom.limit(events) }) }
 
 // Gate prevents publishing to a partition until the publisher is closed. partitions is
 // the number of partitions of its topic.
 func (p *Publisher) Gate(key Partition, partitions int) {
-	p.gated.Store(true)
-	p.producer.Partitions.Gate(key.Topic, key.Part, partitions)
+	p.ask(func(c *cell) {
+		c.gated = true
+		p.producer.Partitions.Gate(key.Topic, key.Part, partitions)
+	})
 }
 
 // SetProver sets the prover, before events are offered.

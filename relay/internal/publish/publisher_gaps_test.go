@@ -30,18 +30,17 @@ func TestGaps_OfAnAggregateUnderWayAreKept(t *testing.T) {
 		defer refused.Remove()
 		b.submit(relaytest.Event(1, 3, "OrderUpdated"), nil) // in progress
 		late := cdclog.StoredEvent{Event: relaytest.Event(1, 2, "OrderUpdated"), Written: 20}
-		p.mu.Lock()
-		lines := p.mu.of(late.AggregateID.UUID()).lines
-		for i := range 100 {
-			lines.Keep(relaytest.EventID(i), dedup.Line{First: 1, Next: 2})
-		}
-		p.mu.Unlock()
-		for i := range 200 { // more than are kept
-			p.ids.add(&item{event: outbox.Event{ID: outbox.IDFromUUID(relaytest.EventID(1000 + i))}, written: 1000, shown: true}, true)
-		}
-		if p.ids.horizon(late.ID.UUID()) != 1000 {
-			t.Error("no id is evicted")
-		}
+		p.ask(func(c *cell) {
+			for i := range 100 {
+				c.lines.Keep(relaytest.EventID(i), dedup.Line{First: 1, Next: 2})
+			}
+			for i := range 200 { // more than are kept
+				c.ids.add(&item{event: outbox.Event{ID: outbox.IDFromUUID(relaytest.EventID(1000 + i))}, written: 1000, shown: true}, true)
+			}
+			if c.ids.horizon(late.ID.UUID()) != 1000 {
+				t.Error("no id is evicted")
+			}
+		})
 		v, err := p.Offer(t.Context(), Offer{Event: late.Event, Written: late.Written, By: BySweep})
 		if err != nil || v != Taken {
 			t.Errorf("offer() = %d, %v, want it taken", v, err)
@@ -66,7 +65,7 @@ func TestGaps_ASettledDeadLetterIsNone(t *testing.T) {
 			b := setup(t, nil)
 			defer b.close()
 			p, e := b.publisher, relaytest.Event(1, 1, "OrderUpdated")
-			p.ids.addUnsent(relaytest.Event(1, 2, "OrderUpdated").ID.UUID(), 20)
+			p.ask(func(c *cell) { c.ids.addUnsent(relaytest.Event(1, 2, "OrderUpdated").ID.UUID(), 20) })
 			for seq := int64(1); seq <= 3; seq++ {
 				b.submit(relaytest.Event(1, seq, "OrderUpdated"), nil)
 				if !busy {

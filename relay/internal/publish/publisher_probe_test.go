@@ -11,14 +11,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // claimedReplay is a replay whose dead letter remains claimed.
 type claimedReplay struct{ ended chan<- error }
 
-func (claimedReplay) isClaimed() bool { return true }
+func (claimedReplay) isClaimed(time.Time) bool { return true }
 
 func (r claimedReplay) end(e replayEnd) { r.ended <- e.err }
 
@@ -41,15 +40,13 @@ func TestPublisher_AReplayCalledOffEndsItsProbe(t *testing.T) {
 		time.Sleep(time.Second)
 		ended := make(chan error, 1)
 		p := b.publisher
-		p.mu.Lock()
-		aggregate := relaytest.Event(9, 1, "OrderUpdated").AggregateID.UUID()
-		l := newLane(aggregate, p.mu.of(aggregate), dedup.Line{}, p.producer)
-		l.replay = claimedReplay{ended}
+		l := &lane{id: relaytest.Event(9, 1, "OrderUpdated").AggregateID.UUID(), replay: claimedReplay{ended}}
 		l.items = append(l.items, &item{event: relaytest.Event(9, 1, "OrderUpdated"), topic: "OrderUpdated"})
 		l.state = laneSuspect // it was refused once, together with others
-		p.mu.replaying[l] = struct{}{}
-		p.pumpLocked(l)
-		p.mu.Unlock()
+		p.ask(func(c *cell) {
+			c.replaying[l] = struct{}{}
+			c.pump(l)
+		})
 		if err := <-ended; !errors.Is(err, errBreakerOpen) {
 			t.Fatalf("the replay ended with %v, want it canceled", err)
 		}

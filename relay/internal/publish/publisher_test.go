@@ -147,7 +147,7 @@ func TestPublisher_BoundsWhatIsInFlight(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
-		err := b.publisher.Submit(ctx, cdclog.StoredEvent{Event: relaytest.Event(11, 1, "OrderCreated")}, BySweep, func() {})
+		err := b.publisher.Submit(ctx, cdclog.StoredEvent{Event: relaytest.Event(11, 1, "OrderCreated")}, BySweep, Settlement{})
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("submit() error = %v, want it to wait until the deadline", err)
 		}

@@ -31,7 +31,7 @@ func TestRecord_SpanContainsTheCapture(t *testing.T) {
 			e := relaytest.Event(by, 1, "OrderCreated")
 			e.Headers = map[string]string{outbox.HeaderTraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 			want[e.ID.String()] = name
-			if v, err := b.publisher.Offer(t.Context(), Offer{Event: e, Written: 10, By: Source(by), Settled: func() {}}); v != Taken || err != nil {
+			if v, err := b.publisher.Offer(t.Context(), Offer{Event: e, Written: 10, By: Source(by)}); v != Taken || err != nil {
 				t.Fatalf("Offer() = %d, %v", v, err)
 			}
 		}

@@ -35,12 +35,14 @@ type Replayer struct {
 	unread  failureLog // they cannot be read
 	checked time.Time  // when the conditions were last checked
 	state   BreakerState
+	noted   map[chains.GroupKey]dlq.Hold
+}
 
-	// Guarded by Publisher.mu.
+// replays is what decides, with the chains, which dead letters are replayed now.
+type replays struct {
 	next    []*chains.Chain // continue immediately
 	health  conditions
 	recheck bool // the set of waiting groups or a reason changed
-	noted   map[chains.GroupKey]dlq.Hold
 }
 
 const (
@@ -75,9 +77,7 @@ func (r *Replayer) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			r.p.mu.Lock()
-			r.settleNextLocked()
-			r.p.mu.Unlock()
+			r.p.ask((*cell).settleNext)
 			return context.Cause(ctx)
 		case <-r.p.woken:
 		case <-timer.C:
@@ -95,172 +95,212 @@ func (r *Replayer) Run(ctx context.Context) error {
 
 // start begins the replay of due chains and returns the time until the next check.
 func (r *Replayer) start(ctx context.Context) time.Duration {
-	p, d := r.p, r.p.mu.deadLetters
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	wait := p.cfg.ReplayPoll
-	state := p.calls.State()
-	if p.mu.closed || ctx.Err() != nil || state == BreakerOpen {
-		r.settleNextLocked()
-		return wait
-	}
-	now := p.now()
-	r.openGatesLocked(now, &wait)
-	n := p.cfg.ReplayConcurrency - d.replays
-	if state == BreakerHalfOpen { // those that the producer has are no probes any more
-		n = min(n, p.cfg.BreakerProbes-d.replays+p.replaysSentLocked())
-	}
+	p, tokens := r.p, math.Inf(1)
 	if r.limit.Limit() != rate.Inf {
-		tokens := r.limit.TokensAt(time.Now())
-		if tokens < float64(n) {
-			wait = min(wait, time.Duration(float64(time.Second)*max(1-tokens, 0.1)/float64(r.limit.Limit()))+time.Millisecond)
-			n = int(tokens)
+		tokens = r.limit.TokensAt(time.Now())
+	}
+	var d dueReplays
+	p.ask(func(c *cell) {
+		if ctx.Err() != nil {
+			c.settleNext()
+			d.wait = c.cfg.ReplayPoll
+			return
 		}
+		d = c.beginReplays(tokens, float64(r.limit.Limit()))
+	})
+	if d.dead > 0 {
+		r.limit.AllowN(d.at, d.dead)
+	}
+	for _, works := range d.batches {
+		b := newBatch(r, works)
+		p.wg.Go(func() { b.run(ctx) })
+	}
+	for _, head := range d.lookUps {
+		p.wg.Go(func() { r.lookUp(ctx, head) })
+	}
+	return d.wait
+}
+
+// dueReplays is what the replayer does now.
+type dueReplays struct {
+	at      time.Time // by the clock of dead letters
+	batches [][]*replayWork
+	dead    int // dead letters in them
+	// lookUps are the dead letters before which events have to be looked up.
+	lookUps []headLookUp
+	wait    time.Duration // until the next check
+}
+
+// headLookUp is the head of a chain before which events have to be looked up. The aggregate is claimed
+// until release is called.
+type headLookUp struct {
+	chains.Ref
+	aggregate gocql.UUID
+	passed    int64
+	again     int64 // when it is due if the look-up fails
+}
+
+// beginReplays takes the dead letters that are to be replayed now. tokens is how many the rate of
+// perSecond permits.
+func (c *cell) beginReplays(tokens, perSecond float64) (d dueReplays) {
+	d.wait = c.cfg.ReplayPoll
+	state := c.calls.State()
+	if c.closed || state == BreakerOpen {
+		c.settleNext()
+		return d
+	}
+	now := c.deadLetterTime()
+	d.at = now
+	c.openGates(now, &d.wait)
+	n := c.cfg.ReplayConcurrency - c.dead.replays
+	if state == BreakerHalfOpen { // those that the producer has are no probes any more
+		n = min(n, c.cfg.BreakerProbes-c.dead.replays+c.replaysSent())
+	}
+	if tokens < float64(n) {
+		d.wait = min(d.wait, time.Duration(float64(time.Second)*max(1-tokens, 0.1)/perSecond)+time.Millisecond)
+		n = int(tokens)
 	}
 	var works []*replayWork
 	deadLetters := 0
-	dispatch := func() {
-		if len(works) > 0 {
-			b := newBatch(r, works)
-			p.wg.Go(func() { b.run(ctx) })
-		}
-		works, deadLetters = nil, 0
-	}
 	for n > 0 {
-		c := r.pickLocked(ctx, now, state, &wait)
-		if c == nil {
+		chain := c.pickReplay(now, state, &d)
+		if chain == nil {
 			break
 		}
-		w := r.takeLocked(c, now, state, min(n, replayBatch-deadLetters))
-		r.limit.AllowN(now, len(w.refs))
+		w := c.takeReplay(chain, now, state, min(n, replayBatch-deadLetters))
+		d.dead += len(w.refs)
 		n -= len(w.refs)
 		works = append(works, w)
 		if deadLetters += len(w.refs); deadLetters == replayBatch {
-			dispatch()
+			d.batches = append(d.batches, works)
+			works, deadLetters = nil, 0
 		}
 	}
-	dispatch()
-	return wait
+	if len(works) > 0 {
+		d.batches = append(d.batches, works)
+	}
+	return d
 }
 
-// replaysSentLocked returns the number of replays whose record the producer has.
-func (p *Publisher) replaysSentLocked() (n int) {
-	for l := range p.mu.replaying {
+// replaysSent returns the number of replays whose record the producer has.
+func (c *cell) replaysSent() (n int) {
+	for l := range c.replaying {
 		n += l.outstanding
 	}
 	return n
 }
 
-// pickLocked returns a chain whose head is to be replayed now, nil if there is none. It
-// lowers wait to the time until the next chain is due.
-func (r *Replayer) pickLocked(ctx context.Context, now time.Time, state BreakerState, wait *time.Duration) *chains.Chain {
-	d := r.p.mu.deadLetters
+// pickReplay returns a chain whose head is to be replayed now, nil if there is none. It
+// lowers d.wait to the time until the next chain is due.
+func (c *cell) pickReplay(now time.Time, state BreakerState, d *dueReplays) *chains.Chain {
 	for {
-		var c *chains.Chain
-		continues := len(r.next) > 0
+		var chain *chains.Chain
+		continues := len(c.replays.next) > 0
 		switch {
 		case continues:
-			c = r.next[0]
-			r.next = r.next[1:]
-			c.Draining = false
-			if d.Of(c.Key) != c {
+			chain = c.replays.next[0]
+			c.replays.next = c.replays.next[1:]
+			chain.Draining = false
+			if c.dead.Of(chain.Key) != chain {
 				continue
 			}
-			d.Touch(c)
-			if !c.Queued() {
-				r.resumeLaneLocked(c)
+			c.dead.Touch(chain)
+			if !chain.Queued() {
+				c.resumeLane(chain)
 				continue
 			}
 		default:
-			if c = d.Front(now); c == nil {
+			if chain = c.dead.Front(now); chain == nil {
 				return nil
 			}
 		}
-		due, in := c.IsDue(now, state == BreakerOpen)
+		due, in := chain.IsDue(now, state == BreakerOpen)
 		if !due {
-			*wait = min(*wait, in)
+			d.wait = min(d.wait, in)
 			if continues {
-				r.resumeLaneLocked(c)
+				c.resumeLane(chain)
 				continue
 			}
 			return nil
 		}
-		if r.comesFirstLocked(c) {
+		if c.comesFirst(chain) {
 			// Not yet: retry in a second.
-			c.Head().At = now.Add(time.Second).UnixMilli()
-			d.Touch(c)
-			r.resumeLaneLocked(c)
+			chain.Head().At = now.Add(time.Second).UnixMilli()
+			c.dead.Touch(chain)
+			c.resumeLane(chain)
 			continue
 		}
-		if c.Strict && c.Head().After > 0 {
-			r.findEarlierLocked(ctx, c)
+		if chain.Strict && chain.Head().After > 0 {
+			d.lookUps = append(d.lookUps, c.beginLookUp(chain, now))
 			continue
 		}
-		g := c.Head().Group
+		g := chain.Head().Group
 		if g == nil {
-			return c
+			return chain
 		}
-		why, until := r.gateLocked(g, c.Head().Asked, now)
+		why, until := c.gateOf(g, chain.Head().Asked, now)
 		if why == "" {
-			return c
+			return chain
 		}
-		d.Hold(c, g)
-		r.resumeLaneLocked(c)
+		c.dead.Hold(chain, g)
+		c.resumeLane(chain)
 		if g.Reason != why {
-			g.Reason, g.Since, r.recheck = why, now, true
+			g.Reason, g.Since, c.replays.recheck = why, now, true
 		}
-		sooner(wait, now, until)
+		sooner(&d.wait, now, until)
 	}
 }
 
-// comesFirstLocked reports whether events before those of the chain may still have to be
+// comesFirst reports whether events before those of the chain may still have to be
 // published: they are in the producer or wait in the lane, or the sweep or a scan may still read
 // them.
-func (r *Replayer) comesFirstLocked(c *chains.Chain) bool {
-	p := r.p
-	if !c.Strict {
+func (c *cell) comesFirst(chain *chains.Chain) bool {
+	if !chain.Strict {
 		return false
 	}
-	s := p.mu.of(c.Key)
-	l := s.lanes[c.Key]
-	_, claimed := s.claims[c.Key] // a reader searches for earlier events
-	after := c.Head().After
-	unread := after > p.mu.deadLetters.passed || after > 0 && p.mu.older != nil && p.mu.older.Behind(c.Aggregate) // by the sweep, or by a scan
-	first, postponed := s.postponed[c.Key]
-	return l != nil && l.outstanding > 0 || claimed || unread || postponed && c.Head().Seq >= first || c.Head().Seq > r.firstLocked(l)
+	l := c.lanes[chain.Key]
+	_, claimed := c.claims[chain.Key] // a reader searches for earlier events
+	after := chain.Head().After
+	unread := after > c.dead.passed || after > 0 && c.older != nil && c.older.Behind(chain.Aggregate) // by the sweep, or by a scan
+	first, postponed := c.postponed[chain.Key]
+	return l != nil && l.outstanding > 0 || claimed || unread || postponed && chain.Head().Seq >= first || chain.Head().Seq > c.firstWaiting(l)
 }
 
-// findEarlierLocked publishes the events before the head of a chain that are in no topic, and
-// have no dead letter: an earlier process may have had them with the producer, and no reader
-// offers them again if their rows were visible late. Then the chain is due again.
-func (r *Replayer) findEarlierLocked(ctx context.Context, c *chains.Chain) {
-	p, head, passed := r.p, *c.Head(), r.p.mu.deadLetters.passed
-	again := p.now().Add(time.Second).UnixMilli()
-	c.Head().At = again
-	p.mu.deadLetters.Touch(c)
-	r.resumeLaneLocked(c)
-	release := p.claimLocked(p.mu.of(c.Key), c.Key)
-	p.wg.Go(func() {
-		found, err := r.findEarlier(ctx, head.ID, passed)
-		release()
-		if err != nil {
-			if ctx.Err() == nil {
-				r.log.Warn("failed to look up the events before a dead letter, retrying", "event_id", head.ID, "aggregate_id", c.Key, "err", err)
-			}
-			return
+// beginLookUp claims the aggregate of a chain, so that the events before its head can be looked up
+// that are in no topic, and have no dead letter: an earlier process may have had them with the
+// producer, and no reader offers them again if their rows were visible late. Then the chain is due
+// again.
+func (c *cell) beginLookUp(chain *chains.Chain, now time.Time) headLookUp {
+	h := headLookUp{Ref: *chain.Head(), aggregate: chain.Key, passed: c.dead.passed, again: now.Add(time.Second).UnixMilli()}
+	chain.Head().At = h.again
+	c.dead.Touch(chain)
+	c.resumeLane(chain)
+	c.claims[chain.Key] = make(chan struct{})
+	return h
+}
+
+// lookUp publishes the events before the head of a chain.
+func (r *Replayer) lookUp(ctx context.Context, head headLookUp) {
+	p := r.p
+	found, err := r.findEarlier(ctx, head.ID, head.passed)
+	p.ask(func(c *cell) { c.releaseClaim(head.aggregate) })
+	if err != nil {
+		if ctx.Err() == nil {
+			r.log.Warn("failed to look up the events before a dead letter, retrying", "event_id", head.ID, "aggregate_id", head.aggregate, "err", err)
 		}
-		if !found {
-			r.adopt(head.ID)
-		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if ref, in := p.mu.deadLetters.Ref(head.ID); ref != nil && found {
-			if in.ClearAfter(head.ID); ref.At == again { // otherwise somebody has changed it
+		return
+	}
+	if !found {
+		r.adopt(head.ID)
+	}
+	p.ask(func(c *cell) {
+		if ref, in := c.dead.Ref(head.ID); ref != nil && found {
+			if in.ClearAfter(head.ID); ref.At == head.again { // otherwise somebody has changed it
 				ref.At = head.At
 			}
-			p.mu.deadLetters.Touch(in)
+			c.dead.Touch(in)
 		}
-		p.wake()
+		c.wakeReplayer()
 	})
 }
 
@@ -272,19 +312,19 @@ func (r *Replayer) findEarlier(ctx context.Context, deadLetter gocql.UUID, passe
 	}
 	of := storedEvent(l)
 	return true, r.earlier.Unpublished(ctx, &of, l.Sequence, passed, func(f cdclog.StoredEvent) error {
-		return r.p.SubmitMissing(ctx, f, false, nil)
+		return r.p.SubmitMissing(ctx, f, false, Settlement{})
 	})
 }
 
-// firstLocked returns the lowest number of the events that wait in a lane, and a number
+// firstWaiting returns the lowest number of the events that wait in a lane, and a number
 // above all if there are none.
-func (r *Replayer) firstLocked(l *lane) (first int64) {
+func (c *cell) firstWaiting(l *lane) (first int64) {
 	first = math.MaxInt64
 	if l == nil {
 		return first
 	}
 	for _, it := range l.items {
-		if it.event.Sequence > 0 && it.state != acked && !r.p.cfg.relaxed(it.event.Type) {
+		if it.event.Sequence > 0 && it.state != acked && !c.cfg.relaxed(it.event.Type) {
 			first = min(first, it.event.Sequence)
 		}
 	}
@@ -298,38 +338,37 @@ func sooner(wait *time.Duration, now, at time.Time) {
 	}
 }
 
-// resumeLaneLocked lets later events of the aggregate be added to the chain as dead
+// resumeLane lets later events of the aggregate be added to the chain as dead
 // letters, because the chain is not replayed now.
-func (r *Replayer) resumeLaneLocked(c *chains.Chain) {
-	if l, busy := r.p.mu.of(c.Key).lanes[c.Key]; busy {
-		r.p.pumpLocked(l)
+func (c *cell) resumeLane(chain *chains.Chain) {
+	if l, busy := c.lanes[chain.Key]; busy {
+		c.pump(l)
 	}
 }
 
-// settleNextLocked releases the chains that were to continue.
-func (r *Replayer) settleNextLocked() {
-	next := r.next
-	r.next = nil
-	for _, c := range next {
-		c.Draining = false
-		if r.p.mu.deadLetters.Of(c.Key) == c {
-			r.p.mu.deadLetters.Touch(c)
-			r.resumeLaneLocked(c)
+// settleNext releases the chains that were to continue.
+func (c *cell) settleNext() {
+	next := c.replays.next
+	c.replays.next = nil
+	for _, chain := range next {
+		chain.Draining = false
+		if c.dead.Of(chain.Key) == chain {
+			c.dead.Touch(chain)
+			c.resumeLane(chain)
 		}
 	}
 }
 
-// takeLocked selects up to most dead letters from the front of a chain for replay.
-func (r *Replayer) takeLocked(c *chains.Chain, now time.Time, state BreakerState, most int) *replayWork {
-	p := r.p
+// takeReplay selects up to most dead letters from the front of a chain for replay.
+func (c *cell) takeReplay(chain *chains.Chain, now time.Time, state BreakerState, most int) *replayWork {
 	run := 1
-	if g := c.Head().Group; state == BreakerClosed && (g == nil || g.Room(now, p.cfg.ReplayCanary) < 0) {
+	if g := chain.Head().Group; state == BreakerClosed && (g == nil || g.Room(now, c.cfg.ReplayCanary) < 0) {
 		run = min(replayRun, most)
 	}
-	w := &replayWork{chain: c}
-	first := r.firstLocked(p.mu.of(c.Key).lanes[c.Key])
-	for i, ref := range c.DeadLetters {
-		if i == run || i > 0 && (ref.Group != nil || ref.At == chains.AtOperator || ref.At > now.UnixMilli() || c.Strict && (ref.Seq > first || ref.After > 0)) {
+	w := &replayWork{chain: chain}
+	first := c.firstWaiting(c.lanes[chain.Key])
+	for i, ref := range chain.DeadLetters {
+		if i == run || i > 0 && (ref.Group != nil || ref.At == chains.AtOperator || ref.At > now.UnixMilli() || chain.Strict && (ref.Seq > first || ref.After > 0)) {
 			break
 		}
 		if ref.Group != nil {
@@ -337,14 +376,14 @@ func (r *Replayer) takeLocked(c *chains.Chain, now time.Time, state BreakerState
 		}
 		w.refs = append(w.refs, ref)
 	}
-	c.Draining = true
-	p.mu.deadLetters.Touch(c)
-	p.mu.deadLetters.replays += len(w.refs)
+	chain.Draining = true
+	c.dead.Touch(chain)
+	c.dead.replays += len(w.refs)
 	return w
 }
 
 // isOut reports whether the event is known to be in its topic.
 func (r *Replayer) isOut(id gocql.UUID) bool {
-	_, _, in := r.p.ids.find(id)
-	return bool(in)
+	_, in := r.p.Indexed(id)
+	return in
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 )
 
@@ -26,16 +27,16 @@ func (r *Replayer) adopt(id gocql.UUID) {
 			return
 		case err == nil:
 			e := l.Entry()
-			r.p.mu.Lock()
-			r.followLocked(&e, "")
-			// Not immediately: two workers would keep taking the dead letter from each other.
-			soon := r.p.now().Add(time.Second).UnixMilli()
-			r.p.mu.deadLetters.Change(id, func(ref *chains.Ref) {
-				if ref.At != chains.AtOperator {
-					ref.At = max(ref.At, soon)
-				}
+			r.p.ask(func(c *cell) {
+				c.follow(&e, "", r.Own)
+				// Not immediately: two workers would keep taking the dead letter from each other.
+				soon := c.deadLetterTime().Add(time.Second).UnixMilli()
+				c.dead.Change(id, func(ref *chains.Ref) {
+					if ref.At != chains.AtOperator {
+						ref.At = max(ref.At, soon)
+					}
+				})
 			})
-			r.p.mu.Unlock()
 			return
 		case ctx.Err() != nil:
 			r.later(id, chains.AtOperator)
@@ -46,23 +47,23 @@ func (r *Replayer) adopt(id gocql.UUID) {
 	}
 }
 
-// followLocked brings the state of a dead letter in line with the table after the action of an
-// operator, empty for none. A requested replay stays requested when its priority is set.
-func (r *Replayer) followLocked(e *dlq.ChainEntry, action dlq.Action) {
-	d := r.p.mu.deadLetters
+// follow brings the state of a dead letter in line with the table after the action of an
+// operator, empty for none. A requested replay stays requested when its priority is set. own is the
+// relay's part of the table.
+func (c *cell) follow(e *dlq.ChainEntry, action dlq.Action, own *cdclog.Portion) {
 	if !e.Status.Open() {
-		r.settledLocked(e.EventID, cmp.Or(e.WrittenAt, r.p.now().UnixMicro()))
+		c.settled(e.EventID, cmp.Or(e.WrittenAt, c.deadLetterTime().UnixMicro()))
 		return
 	}
-	if !r.Own.All() && chains.ByItself(e.EventID, e.AggregateID) {
-		r.takeInLocked(e) // the relay of the stream's shard has written it
+	if !own.All() && chains.ByItself(e.EventID, e.AggregateID) {
+		c.takeIn(e) // the relay of the stream's shard has written it
 	}
 	if e.Unblocked {
-		r.takeInLocked(e)
-		d.Loosen(e.EventID, chains.AtOperator)
+		c.takeIn(e)
+		c.dead.Loosen(e.EventID, chains.AtOperator)
 	}
-	d.Change(e.EventID, func(ref *chains.Ref) {
-		ref.Group = d.Group(e.Rule, e.FailureKey)
+	c.dead.Change(e.EventID, func(ref *chains.Ref) {
+		ref.Group = c.dead.Group(e.Rule, e.FailureKey)
 		asked := action.Publishes() || action == dlq.ActionSet && ref.Asked
 		ref.Asked, ref.Priority = asked, int8(e.Priority)
 		ref.At = chains.AtOfEntry(e, asked)
@@ -72,37 +73,32 @@ func (r *Replayer) followLocked(e *dlq.ChainEntry, action dlq.Action) {
 	})
 }
 
-// takeInLocked adds a dead letter that the relay does not have: it was restored from the
+// takeIn adds a dead letter that the relay does not have: it was restored from the
 // archive. A known dead letter is unchanged. e may be older than the state of the relay,
 // and open although this relay settled the dead letter. That one then cannot be claimed.
 // The event stays in the dedup index, which does not prevent its replay unless the event is
 // known to be in its topic.
-func (r *Replayer) takeInLocked(e *dlq.ChainEntry) {
-	d := r.p.mu.deadLetters
-	if d.Has(e.EventID) {
+func (c *cell) takeIn(e *dlq.ChainEntry) {
+	if c.dead.Has(e.EventID) {
 		return
 	}
-	d.Add(outbox.IDFromUUID(e.EventID), false, chains.Ref{ID: e.EventID, Seq: e.Sequence, At: chains.AtOperator, Group: d.Group(e.Rule, e.FailureKey), Priority: int8(e.Priority), First: e.FirstFailedAt.UnixMilli()},
+	c.dead.Add(outbox.IDFromUUID(e.EventID), false, chains.Ref{ID: e.EventID, Seq: e.Sequence, At: chains.AtOperator, Group: c.dead.Group(e.Rule, e.FailureKey), Priority: int8(e.Priority), First: e.FirstFailedAt.UnixMilli()},
 		chains.IsSpillClass(e.ErrorClass))
 }
 
 // drop removes a settled dead letter.
 func (r *Replayer) drop(id gocql.UUID) {
-	r.p.mu.Lock()
-	defer r.p.mu.Unlock()
-	r.settledLocked(id, r.p.now().UnixMicro())
+	r.p.ask(func(c *cell) { c.settled(id, c.deadLetterTime().UnixMicro()) })
 }
 
-// settledLocked removes a settled dead letter. Its event then counts as published, even if
+// settled removes a settled dead letter. Its event then counts as published, even if
 // it is in no topic, because its row in the log may not have been read yet.
-func (r *Replayer) settledLocked(id gocql.UUID, written int64) {
-	r.p.mu.deadLetters.Remove(id)
-	r.p.ids.addUnsent(id, written)
+func (c *cell) settled(id gocql.UUID, written int64) {
+	c.dead.Remove(id)
+	c.ids.addUnsent(id, written)
 }
 
 // later sets when a dead letter is due.
 func (r *Replayer) later(id gocql.UUID, at int64) {
-	r.p.mu.Lock()
-	defer r.p.mu.Unlock()
-	r.p.mu.deadLetters.Change(id, func(ref *chains.Ref) { ref.At = at })
+	r.p.ask(func(c *cell) { c.dead.Change(id, func(ref *chains.Ref) { ref.At = at }) })
 }

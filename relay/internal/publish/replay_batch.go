@@ -37,17 +37,15 @@ type batch struct {
 	ended chan replayed
 	done  chan *replayWork // the result of one of its dead letters is stored
 	wg    sync.WaitGroup
-
-	mu sync.Mutex
 	// open contains the end of the claim of each claimed dead letter whose result is not
-	// stored yet; zero if the claim is lost.
+	// stored yet; zero if the claim is lost. It is used in steps alone.
 	open map[gocql.UUID]time.Time
 }
 
 // replayed is the end of the replay of a dead letter.
 type replayed struct {
-	work *replayWork
-	end  replayEnd
+	batchReplay
+	replayEnd
 }
 
 func newBatch(r *Replayer, works []*replayWork) *batch {
@@ -184,17 +182,7 @@ var errClaimLost = errors.New("claim lost")
 
 // keep sets the end of the claim of a dead letter.
 func (b *batch) keep(id gocql.UUID, until time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.open[id] = until
-}
-
-// holds reports whether the claim lasts long enough to send the dead letter now: claims
-// are extended after a third of their duration, and nothing is sent after two thirds.
-func (b *batch) holds(id gocql.UUID) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.open[id].Sub(b.r.p.now()) > b.r.p.cfg.ClaimFor/3
+	b.r.p.ask(func(*cell) { b.open[id] = until })
 }
 
 // errCalledOff means that a dead letter was not published because the relay stops.
@@ -210,7 +198,10 @@ type settledDeadLetter struct {
 
 // back processes the end of a replay.
 func (b *batch) back(ctx context.Context, x replayed, settled *[]settledDeadLetter) {
-	r, w, end := b.r, x.work, x.end
+	r, w, end := b.r, x.work, x.replayEnd
+	if !x.own.IsZero() && end.err != nil && x.reserved {
+		r.p.Forget(x.own.UUID())
+	}
 	ref, deadLetter := w.refs[w.at], &w.deadLetters[w.at]
 	if end.err == nil {
 		s := settledDeadLetter{w, ref, "published", dlq.Settlement{
@@ -238,9 +229,7 @@ func (b *batch) back(ctx context.Context, x replayed, settled *[]settledDeadLett
 		case errors.Is(end.err, errStalled):
 			at := r.p.now().Add(r.p.cfg.BreakerOpen).UnixMilli()
 			r.calledOff(ref, deadLetter, end.err, at)
-			r.p.mu.Lock()
-			r.p.waitForPartitionLocked(ref.ID, at)
-			r.p.mu.Unlock()
+			r.p.ask(func(c *cell) { c.waitForPartition(ref.ID, at) })
 		case errors.Is(end.err, errNotRead):
 			r.calledOff(ref, deadLetter, end.err, r.p.now().Add(r.p.cfg.BreakerOpen).UnixMilli())
 		case errors.Is(end.err, errBreakerOpen):
@@ -269,20 +258,20 @@ func (b *batch) settle(settled []settledDeadLetter) {
 		many[i] = s.Settlement
 	}
 	errs := r.p.table.store.ResolveMany(r.p.ctx, many, r.owner)
-	r.p.mu.Lock()
-	for i, s := range settled {
-		if errs[i] != nil {
-			continue
+	r.p.ask(func(c *cell) {
+		for i, s := range settled {
+			if errs[i] != nil {
+				continue
+			}
+			if g := s.ref.Group; g != nil {
+				g.Succeeded()
+			}
+			c.metrics.settled(&s.DeadLetter, s.result)
+			c.settled(s.ref.ID, c.deadLetterTime().UnixMicro())
+			delete(b.open, s.ref.ID)
+			s.work.left--
 		}
-		if g := s.ref.Group; g != nil {
-			g.Succeeded()
-		}
-		r.metrics.settled(&s.DeadLetter, s.result)
-		r.settledLocked(s.ref.ID, r.p.now().UnixMicro())
-		b.close(s.ref.ID)
-		s.work.left--
-	}
-	r.p.mu.Unlock()
+	})
 	for i, s := range settled {
 		if errs[i] == nil {
 			continue
@@ -326,17 +315,14 @@ func (r *Replayer) calledOff(ref chains.Ref, deadLetter *dlq.DeadLetter, why err
 
 // close records that the result of a dead letter is stored, or will not be stored.
 func (b *batch) close(id gocql.UUID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.open, id)
+	b.r.p.ask(func(*cell) { delete(b.open, id) })
 }
 
 // extend extends the claims of dead letters in progress.
 func (b *batch) extend() {
 	p := b.r.p
-	b.mu.Lock()
-	ids := slices.Collect(maps.Keys(b.open))
-	b.mu.Unlock()
+	var ids []gocql.UUID
+	p.ask(func(*cell) { ids = slices.Collect(maps.Keys(b.open)) })
 	var wg sync.WaitGroup
 	for _, id := range ids {
 		wg.Go(func() {
@@ -345,11 +331,11 @@ func (b *batch) extend() {
 			if errors.Is(err, dlq.ErrRefused) || errors.Is(err, dlq.ErrNotFound) {
 				until = time.Time{}
 			}
-			b.mu.Lock()
-			if _, open := b.open[id]; open && (err == nil || until.IsZero()) {
-				b.open[id] = until
-			}
-			b.mu.Unlock()
+			p.ask(func(*cell) {
+				if _, open := b.open[id]; open && (err == nil || until.IsZero()) {
+					b.open[id] = until
+				}
+			})
 			if err != nil && p.ctx.Err() == nil {
 				b.r.log.Warn("failed to extend the claim of a dead letter", "event_id", id, "err", err)
 			}
@@ -381,31 +367,31 @@ func (b *batch) abandon(ctx context.Context) {
 
 // finish continues the chain of a work.
 func (r *Replayer) finish(ctx context.Context, w *replayWork) {
-	p, d, c := r.p, r.p.mu.deadLetters, w.chain
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	d.replays -= len(w.refs)
-	c.Draining = false
-	if d.Of(c.Key) == c { // another batch may drain the chain that replaced it
-		if due, _ := c.IsDue(p.now(), p.calls.State() == BreakerOpen); due && ctx.Err() == nil && !p.mu.closed {
-			c.Draining = true
-			r.next = append(r.next, c)
+	r.p.ask(func(c *cell) { c.finishReplay(w, ctx.Err() == nil) })
+}
+
+// finishReplay continues the chain of a work, with its next replay if proceed is set.
+func (c *cell) finishReplay(w *replayWork, proceed bool) {
+	chain := w.chain
+	c.dead.replays -= len(w.refs)
+	chain.Draining = false
+	if c.dead.Of(chain.Key) == chain { // another batch may drain the chain that replaced it
+		if due, _ := chain.IsDue(c.deadLetterTime(), c.calls.State() == BreakerOpen); due && proceed && !c.closed {
+			chain.Draining = true
+			c.replays.next = append(c.replays.next, chain)
 		} else {
-			d.Touch(c)
+			c.dead.Touch(chain)
 		}
 	}
-	r.resumeLaneLocked(c)
-	p.wake()
+	c.resumeLane(chain)
+	c.wakeReplayer()
 }
 
 // uncount records that the replay of a dead letter ended without a result.
 func (r *Replayer) uncount(ref chains.Ref) {
-	if ref.Group == nil {
-		return
+	if ref.Group != nil {
+		r.p.ask(func(*cell) { ref.Group.Returned() })
 	}
-	r.p.mu.Lock()
-	defer r.p.mu.Unlock()
-	ref.Group.Returned()
 }
 
 // batchReplay is the replay of the dead letter of a batch.
@@ -419,17 +405,19 @@ type batchReplay struct {
 	reserved bool
 }
 
-func (x batchReplay) isClaimed() bool { return x.b.holds(x.id) }
+// isClaimed reports whether the claim lasts long enough to send the dead letter now: claims
+// are extended after a third of their duration, and nothing is sent after two thirds.
+func (x batchReplay) isClaimed(now time.Time) bool {
+	return x.b.open[x.id].Sub(now) > x.b.r.p.cfg.ClaimFor/3
+}
 
 func (x batchReplay) end(end replayEnd) {
 	switch {
-	case x.own.IsZero():
-	case end.err != nil && x.reserved:
-		x.b.r.p.ids.forget(x.own.UUID())
+	case x.own.IsZero(), end.err != nil && x.reserved:
 	case end.discarded:
 		end.note = "its row is dead letter " + x.own.String() + " now"
 	default:
 		end.note = "as event " + x.own.String() + ", the id that its row has now"
 	}
-	x.b.ended <- replayed{x.work, end}
+	x.b.ended <- replayed{x, end}
 }

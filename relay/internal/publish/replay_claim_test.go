@@ -93,8 +93,8 @@ func TestReplay_EndsWithItsClaim(t *testing.T) {
 				time.Sleep(2 * claim)
 				select {
 				case x := <-b.ended:
-					if !errors.Is(x.end.err, errClaimLost) {
-						t.Errorf("the replay ended with %v, want %v", x.end.err, errClaimLost)
+					if !errors.Is(x.err, errClaimLost) {
+						t.Errorf("the replay ended with %v, want %v", x.err, errClaimLost)
 					}
 				default:
 					t.Error("the replay did not end")
@@ -132,8 +132,8 @@ func TestReplay_LimitsTheDelay(t *testing.T) {
 				b.publish(t.Context(), work)
 				select {
 				case x := <-b.ended:
-					if x.end.err != nil {
-						t.Errorf("the replay ended with %v", x.end.err)
+					if x.err != nil {
+						t.Errorf("the replay ended with %v", x.err)
 					}
 				case <-time.After(2 * outbox.MaxDelay):
 					t.Fatal("the replay did not end")
@@ -156,18 +156,20 @@ func TestReplayer_AHeadThatIsGone(t *testing.T) {
 		defer w.close()
 		p, e := w.publisher, relaytest.Event(1, 4, "OrderUpdated")
 		r := NewReplayer(p, nil)
-		p.mu.Lock()
-		for seq := int64(4); seq <= 5; seq++ {
-			p.mu.deadLetters.Add(e.AggregateID, true, chains.Ref{ID: relaytest.Event(1, seq, e.Type).ID.UUID(), Seq: seq, After: 1}, false)
-		}
-		c := p.mu.deadLetters.Of(e.AggregateID.UUID())
-		r.findEarlierLocked(t.Context(), c)
-		p.mu.Unlock()
-		time.Sleep(time.Minute)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if len(c.DeadLetters) != 1 || c.Head().Seq != 5 || c.Head().After == 0 {
-			t.Errorf("the chain has %+v, want 5, before which nothing was looked up", c.DeadLetters)
-		}
+		var chain *chains.Chain
+		var head headLookUp
+		p.ask(func(c *cell) {
+			for seq := int64(4); seq <= 5; seq++ {
+				c.dead.Add(e.AggregateID, true, chains.Ref{ID: relaytest.Event(1, seq, e.Type).ID.UUID(), Seq: seq, After: 1}, false)
+			}
+			chain = c.dead.Of(e.AggregateID.UUID())
+			head = c.beginLookUp(chain, c.now)
+		})
+		r.lookUp(t.Context(), head)
+		p.ask(func(*cell) {
+			if len(chain.DeadLetters) != 1 || chain.Head().Seq != 5 || chain.Head().After == 0 {
+				t.Errorf("the chain has %+v, want 5, before which nothing was looked up", chain.DeadLetters)
+			}
+		})
 	})
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 )
 
 // failed stores a failed replay and sets when the dead letter is due next.
@@ -52,25 +51,31 @@ func (r *Replayer) failed(ref chains.Ref, deadLetter *dlq.DeadLetter, end replay
 		r.uncount(ref)
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.ask(func(c *cell) { c.failReplay(ref, class, code, end.err, &choice, status, now) })
+}
+
+// failReplay sets when a dead letter is due whose replay has failed.
+func (c *cell) failReplay(ref chains.Ref, class, code string, err error, choice *dlq.Choice, status dlq.Status, now time.Time) {
 	next := choice.NextAttempt
 	if status != dlq.Pending {
 		next = time.Time{}
 	}
-	key := dlq.FailureKey(class, code, text)
+	key := dlq.FailureKey(class, code, err.Error())
 	if g := ref.Group; g != nil {
 		if g.Failure != key {
 			g.Returned()
-		} else if g.Died(now, next, p.cfg.ReplayCanary, text) {
-			r.recheck = true
-			r.metrics.CanaryStops.Inc()
-			r.log.Warn("canary failed with the same error; dead letters of its group wait", "rule", g.Rule, "class", class,
-				"dead_letters", g.DeadLetters, "until", g.Until, "err", end.err)
+		} else if g.Died(now, next, c.cfg.ReplayCanary, err.Error()) {
+			c.replays.recheck = true
+			c.metrics.CanaryStops.Inc()
+			deadLetters, until := g.DeadLetters, g.Until
+			c.report(func(to *Publisher) {
+				to.log.Warn("canary failed with the same error; dead letters of its group wait", "rule", g.Rule, "class", class,
+					"dead_letters", deadLetters, "until", until, "err", err)
+			})
 		}
 	}
-	p.mu.deadLetters.Change(ref.ID, func(own *chains.Ref) {
-		own.Asked, own.Group, own.At = false, p.mu.deadLetters.Group(choice.Rule, key), chains.AtOperator
+	c.dead.Change(ref.ID, func(own *chains.Ref) {
+		own.Asked, own.Group, own.At = false, c.dead.Group(choice.Rule, key), chains.AtOperator
 		if status == dlq.Pending {
 			own.At = chains.AtOf(choice.Strategy, next)
 		}
@@ -116,24 +121,24 @@ func (r *Replayer) insistUntil(ctx context.Context, id gocql.UUID, what string, 
 // is claimed. An event that is due later than any may be is sent after outbox.MaxDelay: its lane
 // and the claim are held until then.
 func (r *Replayer) resend(e outbox.Event, deadLetter *dlq.DeadLetter, of replay) {
-	p := r.p
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	limitDelay(&e)
-	l := newLane(e.AggregateID.UUID(), p.mu.of(e.AggregateID.UUID()), dedup.Line{}, p.producer)
-	l.replay = of
-	topic, topicErr := p.names.Of(&e)
+	r.p.ask(func(c *cell) { c.resend(e, deadLetter, of) })
+}
+
+func (c *cell) resend(e outbox.Event, deadLetter *dlq.DeadLetter, of replay) {
+	limitDelay(&e, c.now)
+	topic, topicErr := c.env.topicOf(&e)
 	if deadLetter.Edit != nil && deadLetter.Edit.Topic != "" {
 		topic, topicErr = deadLetter.Edit.Topic, nil
 	}
 	it := &item{
-		event: e, written: deadLetter.WrittenAt, captured: p.spans.Now(), topic: topic, topicErr: topicErr,
+		event: e, written: deadLetter.WrittenAt, captured: c.now, topic: topic, topicErr: topicErr,
 		by: sourceOf(deadLetter.Metadata[metaCaptured]), earlier: int32(min(deadLetter.Attempts, math.MaxInt32)),
 	}
 	if deadLetter.Edit != nil {
 		it.original = storedID(deadLetter)
 	}
+	l := &lane{id: e.AggregateID.UUID(), replay: of}
 	l.items = append(l.items, it)
-	p.mu.replaying[l] = struct{}{}
-	p.pumpLocked(l)
+	c.replaying[l] = struct{}{}
+	c.pump(l)
 }

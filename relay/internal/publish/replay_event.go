@@ -12,6 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/earlier"
 )
 
@@ -59,13 +60,19 @@ var errInProgress = errors.New("it is in progress")
 // record proves that it is published: the replay of one without is a duplicate at worst.
 func (r *Replayer) fateOf(ctx context.Context, row *cdclog.StoredEvent) (earlier.Fate, error) {
 	p, id := r.p, row.ID.UUID()
-	it, published, in := p.ids.find(id)
+	var it *item
+	var published, isDeadLetter bool
+	var in dedup.InTopic
+	p.ask(func(c *cell) {
+		it, published, in = c.ids.find(id)
+		isDeadLetter = c.dead.Has(id)
+	})
 	switch {
 	case it != nil:
 		return earlier.Doubtful, errInProgress
 	case bool(in):
 		return earlier.Published, nil
-	case published, p.IsDeadLetter(id):
+	case published, isDeadLetter:
 		if l, err := p.DeadLetter(ctx, id); l == nil { // another row with this id is replayed
 			return earlier.Doubtful, cmp.Or(err, errInProgress)
 		}
@@ -79,7 +86,9 @@ func (r *Replayer) fateOf(ctx context.Context, row *cdclog.StoredEvent) (earlier
 	if fate, err := p.Find(ctx, &written); err != nil || fate.Settled() {
 		return fate, err
 	}
-	if !p.ids.reserve(id, row.Written) {
+	reserved := false
+	p.ask(func(c *cell) { reserved = c.ids.reserve(id, row.Written) })
+	if !reserved {
 		return earlier.Doubtful, errInProgress
 	}
 	return earlier.Unpublished, nil

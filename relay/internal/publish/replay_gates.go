@@ -10,28 +10,27 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 )
 
-// gateLocked returns why a due dead letter of the group has to wait, empty if it has not,
+// gateOf returns why a due dead letter of the group has to wait, empty if it has not,
 // and until when if that is known.
-func (r *Replayer) gateLocked(g *chains.Group, asked bool, now time.Time) (why string, until time.Time) {
-	p := r.p
+func (c *cell) gateOf(g *chains.Group, asked bool, now time.Time) (why string, until time.Time) {
 	if !asked {
-		if open, next := p.cfg.Rules.Window(g.Rule, now); !open {
+		if open, next := c.cfg.Rules.Window(g.Rule, now); !open {
 			return "an off-peak window, which begins at " + next.UTC().Format(time.RFC3339), next
 		}
-		if names := p.cfg.Rules.Conditions(g.Rule); len(names) > 0 {
-			if s := p.calls.State(); s != BreakerClosed && slices.Contains(names, dlq.ConditionBreaker) {
+		if names := c.cfg.Rules.Conditions(g.Rule); len(names) > 0 {
+			if s := c.calls.State(); s != BreakerClosed && slices.Contains(names, dlq.ConditionBreaker) {
 				return fmt.Sprintf("a condition, %s: the breaker is %s", dlq.ConditionBreaker, s), time.Time{}
 			}
-			if r.health == nil {
-				r.recheck = true
+			if c.replays.health == nil {
+				c.replays.recheck = true
 				return "its conditions, which are being checked", time.Time{}
 			}
-			if why := r.health.first(names); why != "" {
+			if why := c.replays.health.first(names); why != "" {
 				return "a condition, " + why, time.Time{}
 			}
 		}
 	}
-	if g.Room(now, p.cfg.ReplayCanary) != 0 {
+	if g.Room(now, c.cfg.ReplayCanary) != 0 {
 		return "", time.Time{}
 	}
 	if now.Before(g.Until) {
@@ -40,10 +39,9 @@ func (r *Replayer) gateLocked(g *chains.Group, asked bool, now time.Time) (why s
 	return "canaries of equal dead letters, which are in progress", time.Time{}
 }
 
-// openGatesLocked continues chains that no longer have to wait.
-func (r *Replayer) openGatesLocked(now time.Time, wait *time.Duration) {
-	d := r.p.mu.deadLetters
-	for g := range d.Gates() {
+// openGates continues chains that no longer have to wait.
+func (c *cell) openGates(now time.Time, wait *time.Duration) {
+	for g := range c.dead.Gates() {
 		for _, from := range []struct {
 			chains map[*chains.Chain]struct{}
 			asked  bool
@@ -51,28 +49,26 @@ func (r *Replayer) openGatesLocked(now time.Time, wait *time.Duration) {
 			if len(from.chains) == 0 {
 				continue
 			}
-			why, until := r.gateLocked(g, from.asked, now)
+			why, until := c.gateOf(g, from.asked, now)
 			if why != "" {
 				sooner(wait, now, until)
 				if g.Reason != why {
-					g.Reason, g.Since, r.recheck = why, now, true
+					g.Reason, g.Since, c.replays.recheck = why, now, true
 				}
 				continue
 			}
-			g.Open(d.Set, from.chains, g.Room(now, r.p.cfg.ReplayCanary))
+			g.Open(c.dead.Set, from.chains, g.Room(now, c.cfg.ReplayCanary))
 		}
 	}
 }
 
 // mustCheck reports whether the conditions and holds must be checked now.
 func (r *Replayer) mustCheck() bool {
-	p := r.p
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	state, since := p.calls.State(), time.Since(r.checked)
+	state, since, recheck := r.p.calls.State(), time.Since(r.checked), false
 	moved := state != r.state
 	r.state = state
-	return moved || since >= p.cfg.StrategyPoll || r.recheck && since >= p.cfg.ReplayPoll
+	r.p.ask(func(c *cell) { recheck = c.replays.recheck })
+	return moved || since >= r.p.cfg.StrategyPoll || recheck && since >= r.p.cfg.ReplayPoll
 }
 
 // maxNoted is the number of holds that are shown.
@@ -81,32 +77,18 @@ const maxNoted = 200
 // check checks the conditions, if a dead letter depends on one, and stores in the
 // database why dead letters wait.
 func (r *Replayer) check(ctx context.Context) {
-	p, d := r.p, r.p.mu.deadLetters
+	p := r.p
 	r.checked = time.Now()
-	p.mu.Lock()
-	conditional := d.Waiting(dlq.StrategyConditional) > 0
-	p.mu.Unlock()
 	var health conditions
 	load, err := p.load.measure(ctx)
-	if conditional {
+	if p.WaitingUnder(dlq.StrategyConditional) > 0 {
 		health = r.conditions(ctx, load, err)
 	}
-	p.mu.Lock()
-	r.health, r.recheck = health, false
-	now := p.now()
-	holds := make(map[chains.GroupKey]dlq.Hold)
-	for g := range d.Gates() {
-		if len(holds) == maxNoted {
-			break
-		}
-		if why, until := r.gateLocked(g, len(g.Waiting) == 0, now); why != "" {
-			if g.Reason != why {
-				g.Reason, g.Since = why, now
-			}
-			holds[g.GroupKey] = dlq.Hold{Rule: g.Rule, FailureKey: g.Failure, Reason: why, Since: g.Since, Until: until}
-		}
-	}
-	p.mu.Unlock()
+	var holds map[chains.GroupKey]dlq.Hold
+	p.ask(func(c *cell) {
+		c.replays.health, c.replays.recheck = health, false
+		holds = c.holds()
+	})
 	for k, h := range holds {
 		if err := p.table.store.SetHold(ctx, p.table.name, h); err != nil {
 			r.log.Debug("failed to store a hold of dead letters", "err", err)
@@ -127,4 +109,22 @@ func (r *Replayer) check(ctx context.Context) {
 		}
 		delete(r.noted, k)
 	}
+}
+
+// holds returns why groups of dead letters wait, of maxNoted at most.
+func (c *cell) holds() map[chains.GroupKey]dlq.Hold {
+	now := c.deadLetterTime()
+	holds := make(map[chains.GroupKey]dlq.Hold)
+	for g := range c.dead.Gates() {
+		if len(holds) == maxNoted {
+			break
+		}
+		if why, until := c.gateOf(g, len(g.Waiting) == 0, now); why != "" {
+			if g.Reason != why {
+				g.Reason, g.Since = why, now
+			}
+			holds[g.GroupKey] = dlq.Hold{Rule: g.Rule, FailureKey: g.Failure, Reason: why, Since: g.Since, Until: until}
+		}
+	}
+	return holds
 }

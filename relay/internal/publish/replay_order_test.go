@@ -26,46 +26,40 @@ func TestReplayer_DeadLettersAroundAWaitingEvent(t *testing.T) {
 func deadLettersAroundAWaitingEvent(t *testing.T) {
 	b := setup(t, nil)
 	defer b.close()
-	p := b.publisher
-	r := &Replayer{p: p}
 	first := relaytest.Event(1, 1, "OrderCreated")
-	chain := func(numbers ...int64) *chains.Chain {
-		for _, seq := range numbers {
-			p.mu.deadLetters.Add(first.AggregateID, true, chains.Ref{ID: relaytest.EventID(int(seq)), Seq: seq}, false)
+	b.publisher.ask(func(c *cell) {
+		for _, seq := range []int64{1, 3, 4} {
+			c.dead.Add(first.AggregateID, true, chains.Ref{ID: relaytest.EventID(int(seq)), Seq: seq}, false)
 		}
-		return p.mu.deadLetters.Of(first.AggregateID.UUID())
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	c := chain(1, 3, 4)
-	l := p.mu.of(first.AggregateID.UUID()).lane(first.AggregateID.UUID(), p.producer)
-	two := &item{event: relaytest.Event(1, 2, "OrderUpdated")}
-	l.items = append(l.items, two)
+		chain := c.dead.Of(first.AggregateID.UUID())
+		l := c.lane(first.AggregateID.UUID())
+		two := &item{event: relaytest.Event(1, 2, "OrderUpdated")}
+		l.items = append(l.items, two)
 
-	if r.comesFirstLocked(c) {
-		t.Error("event 2 has to be published before dead letter 1")
-	}
-	if !p.behindLocked(l, two) {
-		t.Error("event 2 does not wait for dead letter 1")
-	}
-	now := time.Now()
-	if w := r.takeLocked(c, now, BreakerClosed, 10); len(w.refs) != 1 || w.refs[0].Seq != 1 {
-		t.Errorf("dead letters %+v are replayed at once, want 1 alone", w.refs)
-	}
-	p.mu.deadLetters.Remove(relaytest.EventID(1))
-	if p.behindLocked(l, two) {
-		t.Error("event 2 waits for dead letter 3")
-	}
-	if !r.comesFirstLocked(c) {
-		t.Error("dead letter 3 does not wait for event 2")
-	}
-	l.items = nil
-	if r.comesFirstLocked(c) {
-		t.Error("dead letter 3 waits for nothing")
-	}
-	if w := r.takeLocked(c, now, BreakerClosed, 10); len(w.refs) != 2 {
-		t.Errorf("dead letters %+v are replayed at once, want 3 and 4", w.refs)
-	}
+		if c.comesFirst(chain) {
+			t.Error("event 2 has to be published before dead letter 1")
+		}
+		if !c.isBehind(l, two) {
+			t.Error("event 2 does not wait for dead letter 1")
+		}
+		if w := c.takeReplay(chain, c.now, BreakerClosed, 10); len(w.refs) != 1 || w.refs[0].Seq != 1 {
+			t.Errorf("dead letters %+v are replayed at once, want 1 alone", w.refs)
+		}
+		c.dead.Remove(relaytest.EventID(1))
+		if c.isBehind(l, two) {
+			t.Error("event 2 waits for dead letter 3")
+		}
+		if !c.comesFirst(chain) {
+			t.Error("dead letter 3 does not wait for event 2")
+		}
+		l.items = nil
+		if c.comesFirst(chain) {
+			t.Error("dead letter 3 waits for nothing")
+		}
+		if w := c.takeReplay(chain, c.now, BreakerClosed, 10); len(w.refs) != 2 {
+			t.Errorf("dead letters %+v are replayed at once, want 3 and 4", w.refs)
+		}
+	})
 }
 
 // A previous instance had event 2 with the producer when it ended, and events around it are
@@ -82,7 +76,6 @@ func deadLettersAfterAnUnknownEvent(t *testing.T, published bool) {
 	b := setup(t, nil)
 	defer b.close()
 	p := b.publisher
-	r := &Replayer{p: p}
 	now := time.Now()
 	var open OpenDeadLetters
 	for _, seq := range []int64{1, 3, 4} {
@@ -95,32 +88,34 @@ func deadLettersAfterAnUnknownEvent(t *testing.T, published bool) {
 			EventID: e.ID.UUID(), AggregateID: e.AggregateID.String(), Sequence: seq, EventType: e.Type, Status: dlq.Blocked, ErrorClass: class, WrittenAt: now.UnixMicro(), FirstFailedAt: now,
 		})
 	}
-	open.note(p)
+	p.ask(open.note)
 	if published {
-		p.mu.Lock()
 		e := relaytest.Event(1, 2, "OrderUpdated")
-		lines := p.mu.of(e.AggregateID.UUID()).lines
-		lines.Keep(e.AggregateID.UUID(), lines.Advance(e.AggregateID.UUID(), dedup.Line{}, 2))
-		p.mu.Unlock()
+		p.ask(func(c *cell) {
+			c.lines.Keep(e.AggregateID.UUID(), c.lines.Advance(e.AggregateID.UUID(), dedup.Line{}, 2))
+		})
 	}
 	open.Know(p)
-	p.mu.Lock()
-	c := p.mu.deadLetters.Of(relaytest.Event(1, 1, "OrderUpdated").AggregateID.UUID())
 	want := 1
 	if published {
 		want = 3
 	}
-	if w := r.takeLocked(c, now, BreakerClosed, 10); len(w.refs) != want {
-		t.Errorf("published %v: dead letters %+v are replayed at once, want %d", published, w.refs, want)
+	take := func(c *cell) (chain *chains.Chain, refs []chains.Ref) {
+		chain = c.dead.Of(relaytest.Event(1, 1, "OrderUpdated").AggregateID.UUID())
+		return chain, c.takeReplay(chain, now, BreakerClosed, 10).refs
 	}
-	p.mu.Unlock()
+	p.ask(func(c *cell) {
+		if _, refs := take(c); len(refs) != want {
+			t.Errorf("published %v: dead letters %+v are replayed at once, want %d", published, refs, want)
+		}
+	})
 	p.Pass(now.Add(time.Hour).UnixMicro(), 0)
-	p.mu.Lock()
-	// The head may be replayed now, and the events before 3 are looked up when it is the head.
-	if w := r.takeLocked(c, now, BreakerClosed, 10); r.comesFirstLocked(c) || len(w.refs) != want {
-		t.Errorf("published %v, the sweep has passed: dead letters %+v are replayed at once, want %d", published, w.refs, want)
-	}
-	p.mu.Unlock()
+	p.ask(func(c *cell) {
+		// The head may be replayed now, and the events before 3 are looked up when it is the head.
+		if chain, refs := take(c); c.comesFirst(chain) || len(refs) != want {
+			t.Errorf("published %v, the sweep has passed: dead letters %+v are replayed at once, want %d", published, refs, want)
+		}
+	})
 }
 
 // The row of event 1 is a scan's, because the log no longer contains it, and the sweep begins
@@ -131,19 +126,17 @@ func TestStart_ADeadLetterWaitsForTheScan(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
 		p := b.publisher
-		r := &Replayer{p: p}
 		now, e := time.Now(), relaytest.Event(1, 2, "OrderUpdated")
 		open := OpenDeadLetters{entries: []dlq.ChainEntry{{
 			EventID: e.ID.UUID(), AggregateID: e.AggregateID.String(), Sequence: 2, EventType: e.Type, Status: dlq.Blocked, ErrorClass: chains.ClassBehind, WrittenAt: now.UnixMicro(), FirstFailedAt: now,
 		}}}
-		open.note(p)
+		p.ask(open.note)
 		rows := older.New(outbox.DefaultTable, &checkpoint.Scan{Until: now, Ranges: 4}, cdclog.Ring, func() int { return 10 })
 		p.SetOlder(rows)
 		p.Pass(now.Add(time.Hour).UnixMicro(), 0)
-		waits := func() bool {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			return r.comesFirstLocked(p.mu.deadLetters.Of(e.AggregateID.UUID()))
+		waits := func() (does bool) {
+			p.ask(func(c *cell) { does = c.comesFirst(c.dead.Of(e.AggregateID.UUID())) })
+			return does
 		}
 		if !waits() {
 			t.Error("the dead letter is replayed before the scan has reached its aggregate")
@@ -173,23 +166,24 @@ func TestStart_AnUnknownEventBeforeAChain(t *testing.T) {
 			Unblocked: seq == 5,
 		})
 	}
-	open.note(p)
+	p.ask(open.note)
 	open.Know(p)
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	unknown := func() (numbers []int64) {
-		for _, ref := range p.mu.deadLetters.Of(relaytest.Event(1, 4, "OrderUpdated").AggregateID.UUID()).DeadLetters {
-			if ref.After > 0 {
-				numbers = append(numbers, ref.Seq)
+		p.ask(func(c *cell) {
+			for _, ref := range c.dead.Of(relaytest.Event(1, 4, "OrderUpdated").AggregateID.UUID()).DeadLetters {
+				if ref.After > 0 {
+					numbers = append(numbers, ref.Seq)
+				}
 			}
-		}
+		})
 		return numbers
 	}
 	if got := unknown(); !slices.Equal(got, []int64{6, 8, 9}) { // 5 is in no chain
 		t.Errorf("the events before %v are unknown, want 6, 8 and 9", got)
 	}
-	c := p.mu.deadLetters.Of(relaytest.Event(1, 4, "OrderUpdated").AggregateID.UUID())
-	c.ClearAfter(relaytest.Event(1, 8, "OrderUpdated").ID.UUID())
+	p.ask(func(c *cell) {
+		c.dead.Of(relaytest.Event(1, 4, "OrderUpdated").AggregateID.UUID()).ClearAfter(relaytest.Event(1, 8, "OrderUpdated").ID.UUID())
+	})
 	if got := unknown(); !slices.Equal(got, []int64{6}) {
 		t.Errorf("after a look-up before 8 the events before %v are unknown, want 6", got)
 	}

@@ -52,15 +52,14 @@ func (r *Replayer) requests(ctx context.Context) {
 
 // Answer brings the state of a dead letter in line with the table after a request.
 func (r *Replayer) Answer(q *dlq.Request) {
-	p, e := r.p, &q.Entry
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	e := &q.Entry
 	r.log.Info("operator changed a dead letter", "action", q.Action, "actor", q.Actor,
 		"event_id", q.EventID, "aggregate_id", e.AggregateID, "status", e.Status)
-	r.followLocked(e, q.Action)
-	aggregate := rows.IDOf(e.AggregateID)
-	if l, ok := p.mu.of(aggregate).lanes[aggregate]; ok {
-		p.pumpLocked(l)
-	}
-	p.wake()
+	r.p.ask(func(c *cell) {
+		c.follow(e, q.Action, r.Own)
+		if l, ok := c.lanes[rows.IDOf(e.AggregateID)]; ok {
+			c.pump(l)
+		}
+		c.wakeReplayer()
+	})
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -41,12 +40,14 @@ func TestFailureLog(t *testing.T) {
 // be in its topic ends a replay.
 func TestReplayer_IsOutOnlyInItsTopic(t *testing.T) {
 	t.Parallel()
-	p := new(Publisher)
-	p.ids.init(func() int { return 100 })
-	p.ids.addUnsent(relaytest.EventID(1), 1)
-	p.ids.add(&item{event: outbox.Event{ID: outbox.IDFromUUID(relaytest.EventID(2))}}, true)
-	r := &Replayer{p: p}
-	if _, published, _ := p.ids.find(relaytest.EventID(1)); !published || r.isOut(relaytest.EventID(1)) || !r.isOut(relaytest.EventID(2)) || r.isOut(relaytest.EventID(3)) {
+	b := setup(t, nil)
+	defer b.close()
+	b.publisher.ask(func(c *cell) {
+		c.ids.addUnsent(relaytest.EventID(1), 1)
+		c.ids.add(&item{event: outbox.Event{ID: outbox.IDFromUUID(relaytest.EventID(2))}}, true)
+	})
+	r := &Replayer{p: b.publisher}
+	if published, _ := b.publisher.Indexed(relaytest.EventID(1)); !published || r.isOut(relaytest.EventID(1)) || !r.isOut(relaytest.EventID(2)) || r.isOut(relaytest.EventID(3)) {
 		t.Errorf("isOut() = %t, %t, %t of a settled, a published and an unknown event, want only the second",
 			r.isOut(relaytest.EventID(1)), r.isOut(relaytest.EventID(2)), r.isOut(relaytest.EventID(3)))
 	}
@@ -61,18 +62,19 @@ func TestReplay_DiscardedInProgress(t *testing.T) {
 		defer b.close()
 		p, e := b.publisher, relaytest.Event(1, 1, "OrderUpdated")
 		r := &Replayer{p: p}
-		p.mu.Lock()
-		r.settledLocked(e.ID.UUID(), 10)
-		l := newLane(e.AggregateID.UUID(), p.mu.of(e.AggregateID.UUID()), dedup.Line{}, p.producer)
-		p.replayedLocked(l, &item{event: e, written: 10}, new(kgo.Record))
-		p.mu.Unlock()
+		p.ask(func(c *cell) {
+			c.settled(e.ID.UUID(), 10)
+			c.replayed(&lane{id: e.AggregateID.UUID()}, &item{event: e, written: 10}, new(kgo.Record))
+		})
 		if !r.isOut(e.ID.UUID()) {
 			t.Error("the event does not count as one in its topic")
 		}
-		p.ids.show(e.ID.UUID(), 10)
-		if fresh, shown := p.ids.size(); fresh != 0 || shown != 1 {
-			t.Errorf("%d fresh and %d shown in the index after the sweep read the row, want 0 and 1", fresh, shown)
-		}
+		p.ask(func(c *cell) {
+			c.ids.show(e.ID.UUID(), 10)
+			if fresh, shown := c.ids.size(); fresh != 0 || shown != 1 {
+				t.Errorf("%d fresh and %d shown in the index after the sweep read the row, want 0 and 1", fresh, shown)
+			}
+		})
 	})
 }
 
@@ -92,11 +94,10 @@ func TestReplay_FollowsAChangedPriority(t *testing.T) {
 				Strategy: dlq.StrategyBreakerClose, FirstFailedAt: now.Add(time.Duration(i) * time.Second),
 			})
 		}
-		(&OpenDeadLetters{entries: slices.Clone(entries)}).note(p)
-		first := func() gocql.UUID {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			return p.mu.deadLetters.Front(now).Head().ID
+		p.ask((&OpenDeadLetters{entries: slices.Clone(entries)}).note)
+		first := func() (id gocql.UUID) {
+			p.ask(func(c *cell) { id = c.dead.Front(now).Head().ID })
+			return id
 		}
 		if first() != entries[0].EventID {
 			t.Error("without priorities the oldest is not the first")
@@ -128,17 +129,17 @@ func TestReplay_WaitsForTheEventBeforeTheChain(t *testing.T) {
 		b := setup(t, nil)
 		defer b.close()
 		p, e := b.publisher, relaytest.Event(1, 2, "OrderUpdated")
-		r, written := &Replayer{p: p}, time.Now()
-		(&OpenDeadLetters{entries: []dlq.ChainEntry{{
+		written := time.Now()
+		p.ask((&OpenDeadLetters{entries: []dlq.ChainEntry{{
 			EventID: e.ID.UUID(), AggregateID: e.AggregateID.String(), Sequence: 2, EventType: e.Type, ErrorClass: chains.ClassBehind, WrittenAt: written.UnixMicro(),
-		}}}).note(p)
+		}}}).note)
 		waits := func(want bool, when string) {
 			t.Helper()
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			if got := r.comesFirstLocked(p.mu.deadLetters.Of(e.AggregateID.UUID())); got != want {
-				t.Errorf("%s: the chain waits: %t, want %t", when, got, want)
-			}
+			p.ask(func(c *cell) {
+				if got := c.comesFirst(c.dead.Of(e.AggregateID.UUID())); got != want {
+					t.Errorf("%s: the chain waits: %t, want %t", when, got, want)
+				}
+			})
 		}
 		p.Pass(written.Add(20*time.Second).UnixMicro(), time.Minute)
 		waits(true, "the sweep has passed the head")

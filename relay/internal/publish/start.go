@@ -59,7 +59,7 @@ func LoadDeadLetters(ctx context.Context, p *Publisher, own *cdclog.Portion, unt
 	}); err != nil {
 		return nil, err
 	}
-	d.note(p)
+	p.ask(d.note)
 	return d, nil
 }
 
@@ -71,7 +71,7 @@ func ownDeadLetter(p *Publisher, own *cdclog.Portion, event gocql.UUID, aggregat
 		return true
 	}
 	if chains.ByItself(event, aggregate) {
-		p.ids.addUnsent(event, written)
+		p.ask(func(c *cell) { c.ids.addUnsent(event, written) })
 	}
 	return false
 }
@@ -102,14 +102,14 @@ func trySettled(ctx context.Context, p *Publisher, own *cdclog.Portion, since ti
 		if l.Table != p.table.name || !own.HasText(l.AggregateID) {
 			return nil
 		}
-		if _, published, _ := p.ids.find(l.EventID); published {
+		if published, _ := p.Indexed(l.EventID); published {
 			return nil // the read-back found it
 		}
 		if n++; n > most {
 			p.log.Warn("more dead letters were settled than the relay holds in memory; the oldest may be published when their rows are read again", "remembered", most)
 			return dlq.ErrStop
 		}
-		p.ids.addUnsent(l.EventID, l.WrittenAt)
+		p.ask(func(c *cell) { c.ids.addUnsent(l.EventID, l.WrittenAt) })
 		return nil
 	})
 }
@@ -121,33 +121,31 @@ func trySettled(ctx context.Context, p *Publisher, own *cdclog.Portion, since ti
 // read before the later one became a dead letter, but its write time may be later: the
 // row of the later one was late, or the clock of a writer is ahead. It concerns those behind
 // the later one too, in case an operator discards that.
-func (d *OpenDeadLetters) note(p *Publisher) {
+func (d *OpenDeadLetters) note(c *cell) {
 	slices.SortStableFunc(d.entries, func(a, b dlq.ChainEntry) int {
 		return cmp.Or(cmp.Compare(a.AggregateID, b.AggregateID), cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.WrittenAt, b.WrittenAt),
 			a.FirstFailedAt.Compare(b.FirstFailedAt)) // events of one batch have one write time
 	})
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mu.deadLetters.begun = d.begun
+	c.dead.begun = d.begun
 	d.unknown = make(map[gocql.UUID]struct{})
-	margin := max(p.cfg.ReadBackMargin, minClockMargin).Microseconds()
+	margin := max(c.cfg.ReadBackMargin, minClockMargin).Microseconds()
 	var aggregate string // of the chain of the last strict dead letter
 	var next, after int64
 	for i := range d.entries {
 		e := &d.entries[i]
 		key := outbox.IDFromText(e.AggregateID)
-		strict := !e.Unblocked && !p.cfg.relaxed(e.EventType)
+		strict := !e.Unblocked && !c.cfg.relaxed(e.EventType)
 		if !strict {
 			key = outbox.IDFromUUID(e.EventID)
 		}
 		// Events behind a spilled dead letter were usually spilled too. The limit
 		// includes them, or each restart in an outage would allow SpillLimit more.
 		spill := chains.IsSpillClass(e.ErrorClass)
-		if c := p.mu.deadLetters.Of(key.UUID()); c != nil && e.ErrorClass == chains.ClassBehind {
-			spill = p.mu.deadLetters.IsSpill(c.Head().ID)
+		if chain := c.dead.Of(key.UUID()); chain != nil && e.ErrorClass == chains.ClassBehind {
+			spill = c.dead.IsSpill(chain.Head().ID)
 		}
 		ref := chains.Ref{
-			ID: e.EventID, Seq: e.Sequence, At: chains.AtOfEntry(e, false), Group: p.mu.deadLetters.Group(e.Rule, e.FailureKey),
+			ID: e.EventID, Seq: e.Sequence, At: chains.AtOfEntry(e, false), Group: c.dead.Group(e.Rule, e.FailureKey),
 			Priority: int8(e.Priority), First: e.FirstFailedAt.UnixMilli(),
 		}
 		if strict {
@@ -159,11 +157,11 @@ func (d *OpenDeadLetters) note(p *Publisher) {
 			}
 			ref.After, aggregate, next = after, e.AggregateID, e.Sequence+1
 		}
-		p.mu.deadLetters.Add(key, strict, ref, spill)
+		c.dead.Add(key, strict, ref, spill)
 	}
 	if n := len(d.entries); n > 0 {
-		_, chains, _ := p.mu.deadLetters.Size()
-		p.log.Info("dead letters wait", "dead_letters", n, "chains", chains)
+		_, chains, _ := c.dead.Size()
+		c.report(func(to *Publisher) { to.log.Info("dead letters wait", "dead_letters", n, "chains", chains) })
 	}
 }
 
@@ -193,21 +191,20 @@ func (d *OpenDeadLetters) claims(ctx context.Context, store *dlq.Store) error {
 
 // Know updates the next sequence numbers of the aggregates from the dead letters. It is
 // called after the read-back.
-func (d *OpenDeadLetters) Know(p *Publisher) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (d *OpenDeadLetters) Know(p *Publisher) { p.ask(d.know) }
+
+func (d *OpenDeadLetters) know(c *cell) {
 	for i := range d.entries {
 		e := &d.entries[i]
 		// If the topics contain no event of the aggregate, the dead letter does not
 		// determine the next number: later events may have passed it.
 		if agg := rows.IDOf(e.AggregateID); e.Sequence > 0 {
-			s := p.mu.of(agg)
-			if known, ok := s.line(agg); ok {
+			if known, ok := c.line(agg); ok {
 				_, unknown := d.unknown[e.EventID]
-				if c := p.mu.deadLetters.Of(agg); unknown && c != nil && known.Next == e.Sequence {
-					c.ClearAfter(e.EventID) // the previous event is in its topic
+				if chain := c.dead.Of(agg); unknown && chain != nil && known.Next == e.Sequence {
+					chain.ClearAfter(e.EventID) // the previous event is in its topic
 				}
-				s.advance(agg, e.Sequence)
+				c.advance(agg, e.Sequence)
 			}
 		}
 	}

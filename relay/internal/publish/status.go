@@ -4,10 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gocql/gocql"
-
 	"github.com/scylla-outbox/scylla-outbox/outbox"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 )
 
 // The states of an event.
@@ -44,20 +41,17 @@ func (p *Publisher) State() publisherState {
 	if p == nil {
 		return publisherState{}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := publisherState{Open: int(p.ids.open.Load()), Bytes: p.ids.bytes.Load()}
-	s.Fresh, s.Shown = p.ids.size()
-	for i := range p.mu.stripes {
-		s.Held += len(p.mu.stripes[i].held)
-		s.Aggregates += p.mu.stripes[i].lines.Len()
-	}
-	s.DeadLetters, _, s.Blocked = p.mu.deadLetters.Size()
-	s.Spilled = p.mu.deadLetters.Spilled()
-	if s.Breaker = p.calls.Status(); s.Breaker.State == BreakerClosed { // else the breaker is the problem
-		s.Stalled = p.partitions.stalled()
-	}
-	s.Unstored, s.OldestUnstored = p.mu.oldestUnstored()
+	var s publisherState
+	p.ask(func(c *cell) {
+		s = publisherState{Open: int(c.ids.open), Bytes: c.ids.bytes, Held: len(c.held), Aggregates: c.lines.Len()}
+		s.Fresh, s.Shown = c.ids.size()
+		s.DeadLetters, _, s.Blocked = c.dead.Size()
+		s.Spilled = c.dead.Spilled()
+		if s.Breaker = c.calls.Status(); s.Breaker.State == BreakerClosed { // else the breaker is the problem
+			s.Stalled = c.partitions.stalled()
+		}
+		s.Unstored, s.OldestUnstored = c.dead.oldestUnstored()
+	})
 	return s
 }
 
@@ -67,10 +61,8 @@ func (p *Publisher) OldestSent() (oldest time.Time) {
 	if p == nil {
 		return oldest
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ids.each(func(items map[gocql.UUID]*item, _ *dedup.Index) {
-		for _, it := range items {
+	p.ask(func(c *cell) {
+		for _, it := range c.ids.items {
 			if it.state == sent && (oldest.IsZero() || it.sentAt.Before(oldest)) {
 				oldest = it.sentAt
 			}
@@ -81,34 +73,29 @@ func (p *Publisher) OldestSent() (oldest time.Time) {
 
 // Holds returns the held aggregates.
 func (p *Publisher) Holds() []Hold {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	out := []Hold{}
-	for i := range p.mu.stripes {
-		for _, h := range p.mu.stripes[i].held {
+	p.ask(func(c *cell) {
+		for _, h := range c.held {
 			out = append(out, *h)
 		}
-	}
+	})
 	return out
 }
 
 // Remaining returns how many events are not acknowledged, and how many of them wait for an
 // operator.
 func (p *Publisher) Remaining() (open, blocked int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.remainingLocked()
+	p.ask(func(c *cell) { open, blocked = c.remaining() })
+	return open, blocked
 }
 
-func (p *Publisher) remainingLocked() (open, blocked int) {
-	if open = int(p.ids.open.Load()); open == 0 {
+func (c *cell) remaining() (open, blocked int) {
+	if open = int(c.ids.open); open == 0 {
 		return 0, 0
 	}
-	for i := range p.mu.stripes {
-		for _, l := range p.mu.stripes[i].lanes {
-			if l.hold != nil {
-				blocked += len(l.items)
-			}
+	for _, l := range c.lanes {
+		if l.hold != nil {
+			blocked += len(l.items)
 		}
 	}
 	return open, blocked
@@ -116,13 +103,15 @@ func (p *Publisher) remainingLocked() (open, blocked int) {
 
 // EventState returns the state of the event, empty if the publisher does not know it.
 // Only tests use it: they check the state diagram in docs/design/README.md against it.
-func (p *Publisher) EventState(e *outbox.Event) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := p.mu.of(e.AggregateID.UUID())
-	it, published, _ := p.ids.find(e.ID.UUID())
+func (p *Publisher) EventState(e *outbox.Event) (state string) {
+	p.ask(func(c *cell) { state = c.eventState(e) })
+	return state
+}
+
+func (c *cell) eventState(e *outbox.Event) string {
+	it, published, _ := c.ids.find(e.ID.UUID())
 	if it != nil {
-		l := s.lanes[e.AggregateID.UUID()]
+		l := c.lanes[e.AggregateID.UUID()]
 		front := l.items[0] == it
 		switch {
 		case front && l.hold != nil:
@@ -135,7 +124,7 @@ func (p *Publisher) EventState(e *outbox.Event) string {
 			return EventOut
 		case it.cause != nil:
 			return EventDead
-		case l.state == laneWriting && p.mu.deadLetters.Blocks(l.id):
+		case l.state == laneWriting && c.dead.Blocks(l.id):
 			return EventBlocked
 		case l.err != nil && it.attempts > 0:
 			return EventReturned
@@ -146,17 +135,17 @@ func (p *Publisher) EventState(e *outbox.Event) string {
 	if published {
 		return EventOut
 	}
-	if ref, c := p.mu.deadLetters.Ref(e.ID.UUID()); ref != nil {
+	if ref, chain := c.dead.Ref(e.ID.UUID()); ref != nil {
 		switch {
-		case c.Head().ID != e.ID.UUID():
+		case chain.Head().ID != e.ID.UUID():
 			return EventBlocked
-		case c.Draining:
+		case chain.Draining:
 			return EventReplaying
 		default:
 			return EventDead
 		}
 	}
-	if l, ok := s.line(e.AggregateID.UUID()); ok && l.Next > e.Sequence {
+	if l, ok := c.line(e.AggregateID.UUID()); ok && l.Next > e.Sequence {
 		return EventOut
 	}
 	return ""
@@ -169,10 +158,16 @@ func (p *Publisher) StalledTopics() []string {
 	if p == nil {
 		return out
 	}
-	for _, s := range p.partitions.stalled() {
+	for _, s := range p.stalled() {
 		out = append(out, s.Topic)
 	}
 	return slices.Compact(out)
+}
+
+// stalled returns the stalled partitions, sorted by topic and partition.
+func (p *Publisher) stalled() (all []StalledTopic) {
+	p.ask(func(c *cell) { all = c.partitions.stalled() })
+	return all
 }
 
 // WaitingUnder returns the number of dead letters that wait under a strategy. p may be
@@ -181,9 +176,9 @@ func (p *Publisher) WaitingUnder(strategy string) int {
 	if p == nil {
 		return 0
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.mu.deadLetters.Waiting(strategy)
+	n := 0
+	p.ask(func(c *cell) { n = c.dead.Waiting(strategy) })
+	return n
 }
 
 // DataLoss returns the last loss if it is more recent than dataLossReported, else nil.
@@ -197,6 +192,6 @@ func (p *Publisher) DataLoss(now time.Time) *DataLoss {
 // MemoryUse returns the number of events that wait for the sweep reader, their limit,
 // and whether the number is near the limit.
 func (p *Publisher) MemoryUse() (events, limit int, near bool) {
-	events, _ = p.ids.size()
-	return events, p.cfg.Share.Events(), p.ids.near.Is()
+	p.ask(func(c *cell) { events, _ = c.ids.size() })
+	return events, p.cfg.Share.Events(), p.near.Is()
 }

@@ -22,8 +22,8 @@ func noteTime(l *lane, o *Offer) (late int64) {
 // noteRepeated records the write time of an event of the dedup index. If it is that of its first
 // row and an earlier process has published it, as earlier reports, an older event accepted since
 // the start was late: noteRepeated returns by how much, in microseconds.
-func (s *stripe) noteRepeated(o *Offer, earlier bool) (late int64) {
-	l, _ := s.line(o.Event.AggregateID.UUID())
+func (c *cell) noteRepeated(o *Offer, earlier bool) (late int64) {
+	l, _ := c.line(o.Event.AggregateID.UUID())
 	if earlier && o.Written > max(l.First, -l.First) {
 		if l.First > 0 {
 			late = o.Written - l.First
@@ -31,10 +31,8 @@ func (s *stripe) noteRepeated(o *Offer, earlier bool) (late int64) {
 		l.First = -o.Written
 	}
 	l.Next = max(l.Next, o.Written)
-	if lane, ok := s.lanes[o.Event.AggregateID.UUID()]; ok {
-		lane.line = l
-	} else if l.Next > 0 {
-		s.lines.Keep(o.Event.AggregateID.UUID(), l)
+	if l.Next > 0 {
+		c.keepLine(o.Event.AggregateID.UUID(), l)
 	}
 	return late
 }

@@ -27,7 +27,7 @@ func BenchmarkReadback(b *testing.B) {
 	}
 	defer p.Close()
 	for _, e := range relaytest.Events(n/2, 2, "OrderCreated", "OrderUpdated") {
-		if err := p.Submit(b.Context(), cdclog.StoredEvent{Event: e}, publish.BySweep, nil); err != nil {
+		if err := p.Submit(b.Context(), cdclog.StoredEvent{Event: e}, publish.BySweep, publish.Settlement{}); err != nil {
 			b.Fatal(err)
 		}
 	}

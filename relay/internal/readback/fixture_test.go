@@ -61,7 +61,7 @@ func (b *fixture) publishAll(all []outbox.Event) {
 	}
 	defer p.Close()
 	for _, e := range all {
-		if err := p.Submit(b.t.Context(), cdclog.StoredEvent{Event: e}, publish.BySweep, nil); err != nil {
+		if err := p.Submit(b.t.Context(), cdclog.StoredEvent{Event: e}, publish.BySweep, publish.Settlement{}); err != nil {
 			b.t.Fatal(err)
 		}
 	}

@@ -321,7 +321,7 @@ func BenchmarkReadBacks(b *testing.B) {
 	}
 	defer p.Close()
 	for _, e := range relaytest.Events(n/2, 2, "OrderCreated", "OrderUpdated") {
-		if err := p.Submit(b.Context(), cdclog.StoredEvent{Event: e}, publish.BySweep, nil); err != nil {
+		if err := p.Submit(b.Context(), cdclog.StoredEvent{Event: e}, publish.BySweep, publish.Settlement{}); err != nil {
 			b.Fatal(err)
 		}
 	}

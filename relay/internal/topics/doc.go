@@ -11,7 +11,6 @@
 // Brokers without ids (Redpanda before 25.3) show only those that this process creates; records
 // then go to the new topic, with nothing in the log.
 //
-// Catalog.mu and Partitions.mu may be taken while the lock of a publish.Publisher is held. No
-// other lock is taken while one of them is held, and none is held during requests. Names has
+// No other lock is taken while Catalog.mu or Partitions.mu is held, and none is held during requests. Names has
 // no lock: its user guards it.
 package topics

@@ -19,68 +19,29 @@ import (
 
 // offer is submit for other goroutines than that of the test.
 func (b *fixture) offer(e outbox.Event, settled func()) {
-	if err := b.publisher.Submit(b.t.Context(), cdclog.StoredEvent{Event: e}, BySweep, settled); err != nil {
+	if err := b.publisher.Submit(b.t.Context(), cdclog.StoredEvent{Event: e}, BySweep, OnSettled(settled)); err != nil {
 		b.t.Errorf("submit(%s) error = %v", e.ID, err)
 	}
 }
 
 // A lane that was removed may still be among those that wait for a partition: it does not remove the
 // lane that its aggregate has now.
-func TestStripe_ARemovedLaneRemovesNoOther(t *testing.T) {
+func TestCell_ARemovedLaneRemovesNoOther(t *testing.T) {
 	t.Parallel()
-	var all stripes
-	all.init(func() int { return 10 })
-	e := relaytest.Event(1, 2, "OrderUpdated")
-	s := all.lock(e.AggregateID.UUID())
-	defer s.Unlock()
-	removed := s.lane(e.AggregateID.UUID(), nil)
-	s.rest(removed)
-	now := s.lane(e.AggregateID.UUID(), nil)
-	now.items, now.line.Next = append(now.items, &item{event: e}), 3
-	s.rest(removed)
-	if l := s.lane(e.AggregateID.UUID(), nil); l != now {
-		t.Errorf("the lane has %d events and continues with %d, want one event and 3", len(l.items), l.line.Next)
-	}
-}
-
-// Events of other stripes are published while one stripe is locked, and events of its own
-// aggregates wait.
-func TestPublisher_StripesProceedByThemselves(t *testing.T) { //nolint:paralleltest // it holds a lock, in real time
 	b := setup(t, nil)
 	defer b.close()
-	p := b.publisher
-	b.submit(relaytest.Event(0, 1, "OrderUpdated"), nil) // creates the topic
-	b.drain(time.Minute)
-	locked := &p.mu.stripes[0] // a caller that locks all of them waits for it, and holds none
-	own, other := outbox.Event{}, outbox.Event{}
-	for n := 1; own.Sequence == 0 || other.Sequence == 0; n++ {
-		if e := relaytest.Event(n, 1, "OrderUpdated"); p.mu.of(e.AggregateID.UUID()) == locked {
-			own = e
-		} else {
-			other = e
+	b.publisher.ask(func(c *cell) {
+		e := relaytest.Event(1, 2, "OrderUpdated")
+		removed := c.lane(e.AggregateID.UUID())
+		c.rest(removed)
+		now := c.lane(e.AggregateID.UUID())
+		now.items, now.line.Next = append(now.items, &item{event: e}), 3
+		c.rest(removed)
+		if l := c.lane(e.AggregateID.UUID()); l != now {
+			t.Errorf("the lane has %d events and continues with %d, want one event and 3", len(l.items), l.line.Next)
 		}
-	}
-	locked.Lock()
-	published := make(chan string, 2)
-	go b.offer(own, func() { published <- "of the locked stripe" })
-	go b.offer(other, func() { published <- "of another stripe" })
-	select {
-	case which := <-published:
-		if which != "of another stripe" {
-			t.Errorf("the event %s is published first", which)
-		}
-	case <-time.After(10 * time.Second):
-		t.Error("no event is published while a stripe is locked")
-	}
-	select {
-	case which := <-published:
-		t.Errorf("the event %s is published too, while its stripe is locked", which)
-	case <-time.After(50 * time.Millisecond):
-	}
-	locked.Unlock()
-	if which := <-published; which != "of the locked stripe" {
-		t.Errorf("the event %s is published twice", which)
-	}
+		now.items = nil
+	})
 }
 
 // A row whose aggregate could not be read is offered with its own id as aggregate, and with
@@ -120,27 +81,6 @@ func TestPublisher_AnEventOfferedWithTwoAggregates(t *testing.T) {
 			}
 		}
 	})
-}
-
-// An event begins once: not while an offer of it with another aggregate is in progress, and
-// not after that was published.
-func TestEventIDs_BeginAnEventOnce(t *testing.T) {
-	t.Parallel()
-	var ids eventIDs
-	ids.init(func() int { return 100 })
-	first := &item{event: relaytest.Event(1, 1, "OrderUpdated")}
-	second := &item{event: first.event}
-	second.event.AggregateID = second.event.ID
-	if !ids.begin(first) || ids.begin(second) {
-		t.Error("the event was in progress, and began again")
-	}
-	ids.end(first, true)
-	if ids.begin(second) {
-		t.Error("the event was published, and began again")
-	}
-	if n := ids.open.Load(); n != 0 {
-		t.Errorf("%d events are in progress, want none", n)
-	}
 }
 
 // Several readers offer events of different aggregates, most of them twice, while the broker

@@ -1,0 +1,264 @@
+package publish
+
+import (
+	"time"
+
+	"github.com/gocql/gocql"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/budget"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/calls"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/older"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/swept"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// cell is the state of all aggregates: their lanes, the dedup index, the open dead letters and
+// the partitions that events wait for. It has one owner, the driver, which passes it one input after
+// the other; Step returns what is to be done. A cell has no locks, starts no goroutines and does no
+// I/O. It reads the breaker, the budget and its environment, which change concurrently.
+type cell struct {
+	cfg     *Config
+	env     environment
+	calls   *calls.Calls
+	budget  *budget.Budget
+	tailed  *swept.Tracker
+	metrics *Metrics
+
+	// now is the time of the step, effects what it has decided so far. due contains the lanes
+	// that decide again in the next step, which follows when the effects are executed.
+	now     time.Time
+	effects []effect
+	due     []*lane
+
+	lanes   map[gocql.UUID]*lane // aggregates with events in progress
+	held    map[gocql.UUID]*Hold
+	claims  map[gocql.UUID]chan struct{} // aggregates in which a caller fills a gap
+	lines   *dedup.Lines
+	sending map[*lane]struct{} // lanes with records outstanding
+	refused map[*lane]struct{} // lanes that the breaker refused
+	// postponed contains the aggregates with events for a gated partition, and the number of
+	// the first one, 0 without numbers (postpone.go).
+	postponed  map[gocql.UUID]int64
+	ids        eventIDs
+	partitions partitions
+	dead       *deadLetters
+	replays    replays
+	replaying  map[*lane]struct{} // lanes of replays
+	older      *older.Rows        // rows that a backfill has not offered yet, nil without one
+	gateRoom   gateRoom
+	gated      bool // a partition is gated
+	closed     bool
+	// readFrom is the creation time from which the start read all published events, in
+	// microseconds; 0 if it read none. readUntil limits the write times of what it found.
+	readFrom, readUntil int64
+}
+
+// environment is what a step reads, and the small parts of the producer that it changes
+// immediately. All methods are quick, and none calls the cell.
+type environment interface {
+	// fenced reports whether nothing may be published any more.
+	fenced() bool
+	// topicOf returns the topic of an event.
+	topicOf(e *outbox.Event) (string, error)
+	// isReady reports whether records of the topic may be sent; forget makes it look the topic up.
+	isReady(topic string) bool
+	forget(topic string)
+	// part returns the partition of a key, -1 if it is not known.
+	part(topic string, key []byte) int32
+	// isGated reports whether the partition of the key is gated; gate gates one.
+	isGated(topic string, key []byte) bool
+	gate(p Partition)
+	// mayBeTooLarge reports whether the producer may refuse the event for its size.
+	mayBeTooLarge(e *outbox.Event, topic string) bool
+	// begin and end are those of the lane's outstanding records; isRejecting reports whether
+	// further ones would be rejected, isRecalled whether they were recalled.
+	begin(l *lane, topic string)
+	end(l *lane)
+	isRejecting(l *lane) bool
+	isRecalled(l *lane) bool
+	// ahead is by how much the clock of this host is ahead of the one that dates dead letters.
+	ahead() time.Duration
+}
+
+// effectKind is what an effect does.
+type effectKind uint8
+
+const (
+	effSend      effectKind = iota // pass the item's record to the producer
+	effSettle                      // tell the reader that its event is settled
+	effWake                        // pass inTime for the lane at a time
+	effRecall                      // ask the producer for the lane's records
+	effTopic                       // look up or create the topic, then pass inTopic
+	effWrite                       // write dead letters from the front of the lane
+	effEndReplay                   // tell the replayer the result
+	effReplay                      // let the replayer check for due dead letters
+	effPing                        // ping the broker
+	effFail                        // stop the relay with an error
+	effReport                      // log
+)
+
+// effect is what the driver does after a step.
+type effect struct {
+	do      effectKind
+	breaker BreakerState // of effSend
+	lane    *lane
+	item    *item
+	to      Settlement
+	until   time.Time
+	topic   string
+	call    *calls.Call
+	err     error
+	end     *replayEnd
+	report  func(to *Publisher)
+}
+
+// inputKind is what has happened.
+type inputKind uint8
+
+const (
+	inOffers   inputKind = iota // readers offer a page of events
+	inResult                    // the producer has returned a record
+	inTime                      // the time has come for which a lane waits
+	inTopic                     // a topic was looked up or created, or is refused
+	inCheck                     // the breaker may have changed, or calls or partitions time out
+	inAsk                       // another goroutine reads or changes the state
+	inContinue                  // the effects of the step before are executed
+	inEnd                       // nothing: the driver ends
+)
+
+// input is what happens to a cell.
+type input struct {
+	kind inputKind
+	lane *lane
+	item *item
+	// record is the returned one; rejected means that the producer has not sent it, else it is in its
+	// topic if err is nil.
+	record   *kgo.Record
+	rejected bool
+	err      error
+	at       time.Time // of a result, or the time for which a lane waited
+	topic    string
+	page     *page         // of inOffers and inAsk
+	wait     time.Duration // result of inCheck: the time until the next one
+}
+
+// newCell returns a cell without aggregates.
+func newCell(cfg *Config, env environment, breaker *calls.Calls, room *budget.Budget, tailed *swept.Tracker, m *Metrics) *cell {
+	c := &cell{
+		cfg: cfg, env: env, calls: breaker, budget: room, tailed: tailed, metrics: m,
+		lanes: make(map[gocql.UUID]*lane), held: make(map[gocql.UUID]*Hold), claims: make(map[gocql.UUID]chan struct{}),
+		sending: make(map[*lane]struct{}), refused: make(map[*lane]struct{}), postponed: make(map[gocql.UUID]int64),
+		dead: newDeadLetters(cfg), replaying: make(map[*lane]struct{}),
+	}
+	c.lines = dedup.NewLines(cfg.Share.Aggregates, func(aggregate gocql.UUID) bool { return c.lanes[aggregate] != nil })
+	c.ids.init(cfg.Share.Events)
+	c.partitions.init(cfg)
+	return c
+}
+
+// Step returns what follows from an input. The result is valid until the next step, which begins
+// when all effects are executed in their order.
+func (c *cell) Step(in *input, now time.Time) []effect {
+	c.now, c.effects = now, c.effects[:0]
+	switch in.kind {
+	case inOffers:
+		c.takeOffers(in.page)
+	case inResult:
+		c.returned(in)
+	case inTime:
+		if in.lane.wake(in.at) {
+			c.pump(in.lane)
+		}
+	case inTopic:
+		c.topicMade(in.topic, in.err)
+	case inCheck:
+		in.wait = c.check()
+	case inAsk:
+		in.page.ask(c)
+	case inContinue:
+		due := c.due
+		c.due = nil
+		for _, l := range due {
+			c.pump(l)
+		}
+	}
+	return c.effects
+}
+
+// continues reports whether a step with inContinue has to follow.
+func (c *cell) continues() bool { return len(c.due) > 0 }
+
+// do adds an effect to the step.
+func (c *cell) do(e effect) { c.effects = append(c.effects, e) }
+
+// report adds a message to the step.
+func (c *cell) report(f func(to *Publisher)) { c.do(effect{do: effReport, report: f}) }
+
+// fail stops the relay.
+func (c *cell) fail(err error) { c.do(effect{do: effFail, err: err}) }
+
+// wakeReplayer lets the replayer check for due dead letters.
+func (c *cell) wakeReplayer() { c.do(effect{do: effReplay}) }
+
+// deadLetterTime is the time that dates dead letters and by which they are due: earlier and later
+// owners of the shard may have hosts with other clocks.
+func (c *cell) deadLetterTime() time.Time { return c.now.Add(-c.env.ahead()) }
+
+// writesDeadLetters reports whether a table for dead letters exists.
+func (c *cell) writesDeadLetters() bool { return c.cfg.DeadLetters != nil }
+
+// line returns the line of an aggregate.
+func (c *cell) line(aggregate gocql.UUID) (dedup.Line, bool) {
+	if l, ok := c.lanes[aggregate]; ok {
+		return l.line, true
+	}
+	return c.lines.Line(aggregate)
+}
+
+// keepLine sets the line of an aggregate.
+func (c *cell) keepLine(aggregate gocql.UUID, line dedup.Line) {
+	if l, ok := c.lanes[aggregate]; ok {
+		l.line = line
+	} else {
+		c.lines.Keep(aggregate, line)
+	}
+}
+
+// advance records that event seq of an aggregate needs no reader: it is published, or a dead
+// letter. Otherwise the number would count as skipped, and be looked up again.
+func (c *cell) advance(aggregate gocql.UUID, seq int64) {
+	if known, ok := c.line(aggregate); ok {
+		c.keepLine(aggregate, c.lines.Advance(aggregate, known, seq))
+	}
+}
+
+// lane returns the aggregate's lane and creates it if necessary.
+func (c *cell) lane(aggregate gocql.UUID) *lane {
+	l, ok := c.lanes[aggregate]
+	if !ok {
+		known, _ := c.lines.Line(aggregate)
+		l = &lane{id: aggregate, line: known}
+		c.lanes[aggregate] = l
+	}
+	return l
+}
+
+// rest removes a lane without items, unless it was removed before, and keeps its line.
+func (c *cell) rest(l *lane) {
+	if len(l.items) > 0 || l.replay != nil || l.state == laneWriting || c.lanes[l.id] != l {
+		return
+	}
+	delete(c.lanes, l.id)
+	c.lines.Keep(l.id, l.line)
+}
+
+// takeRefused removes and returns the lanes that the breaker refused.
+func (c *cell) takeRefused() map[*lane]struct{} {
+	out := c.refused
+	if len(out) > 0 {
+		c.refused = make(map[*lane]struct{})
+	}
+	return out
+}

@@ -1,0 +1,226 @@
+package publish
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/outbox"
+)
+
+// driver owns the cell of a publisher: one goroutine passes inputs to it, and executes the effects of
+// each step before the next one. Its other methods are safe for concurrent use.
+type driver struct {
+	p      *Publisher
+	cell   *cell
+	posted chan struct{} // receives when mu.inputs is not empty
+	over   chan struct{} // closed when run has ended
+	mu     struct {
+		sync.Mutex
+		inputs []input
+		ended  bool    // run has ended: inputs are processed by whoever posts them, one at a time
+		free   []*page // for further callers
+	}
+}
+
+func (d *driver) init(p *Publisher, c *cell) {
+	d.p, d.cell, d.posted, d.over = p, c, make(chan struct{}, 1), make(chan struct{})
+}
+
+// run processes inputs until inEnd, and those posted before it has ended.
+func (d *driver) run() {
+	defer close(d.over)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	stopped, wakes := d.p.ctx.Done(), d.p.calls.Wakes()
+	var inputs []input
+	for ending := false; ; {
+		select {
+		case <-d.posted:
+			d.mu.Lock()
+			inputs, d.mu.inputs = d.mu.inputs, inputs[:0]
+			d.mu.ended = ending && len(inputs) == 0
+			d.mu.Unlock()
+			for i := range inputs {
+				d.step(&inputs[i])
+				ending = ending || inputs[i].kind == inEnd
+			}
+			if ending && len(inputs) == 0 {
+				return
+			}
+			clear(inputs)
+		case <-timer.C:
+			d.check(timer)
+		case <-wakes:
+			d.check(timer)
+		case <-stopped:
+			stopped, wakes = nil, nil
+			timer.Stop()
+		}
+	}
+}
+
+// check checks calls, partitions and the breaker, and sets when they are checked next.
+func (d *driver) check(timer *time.Timer) {
+	in := input{kind: inCheck}
+	d.step(&in)
+	timer.Reset(in.wait)
+}
+
+// end processes what was posted and ends run.
+func (d *driver) end() {
+	d.post(input{kind: inEnd})
+	for {
+		select {
+		case d.posted <- struct{}{}:
+		case <-d.over:
+			return
+		}
+	}
+}
+
+// post passes an input to the cell. It does not block.
+func (d *driver) post(in input) {
+	d.mu.Lock()
+	if d.mu.ended {
+		defer d.mu.Unlock()
+		d.step(&in)
+		return
+	}
+	d.mu.inputs = append(d.mu.inputs, in)
+	d.mu.Unlock()
+	select {
+	case d.posted <- struct{}{}:
+	default:
+	}
+}
+
+// offer passes a page to the cell and waits until it is processed, or needs room.
+func (d *driver) offer(p *page) {
+	d.post(input{kind: inOffers, page: p})
+	<-p.done
+}
+
+// ask calls f with the cell in a step, and waits until its effects are executed. No effect may
+// call it.
+func (p *Publisher) ask(f func(*cell)) {
+	d := &p.driver
+	asked := d.newPage()
+	asked.ask = f
+	d.post(input{kind: inAsk, page: asked})
+	<-asked.done
+	d.reuse(asked)
+}
+
+// newPage returns an empty page, reuse takes it back.
+func (d *driver) newPage() *page {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if n := len(d.mu.free); n > 0 {
+		p := d.mu.free[n-1]
+		d.mu.free = d.mu.free[:n-1]
+		return p
+	}
+	return &page{done: make(chan struct{}, 1)}
+}
+
+func (d *driver) reuse(p *page) {
+	*p = page{done: p.done}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mu.free = append(d.mu.free, p)
+}
+
+// step passes an input to the cell, executes the effects, and tells the caller that waits for it.
+func (d *driver) step(in *input) {
+	d.execute(d.cell.Step(in, time.Now()))
+	for d.cell.continues() {
+		d.execute(d.cell.Step(&input{kind: inContinue}, time.Now()))
+	}
+	if in.page != nil {
+		in.page.done <- struct{}{}
+	}
+}
+
+// execute executes the effects of a step.
+func (d *driver) execute(effects []effect) {
+	for i := range effects {
+		d.p.execute(&effects[i])
+	}
+	clear(effects)
+}
+
+// execute executes an effect of a step.
+func (p *Publisher) execute(e *effect) {
+	switch e.do {
+	case effSend:
+		p.send(e.lane, e.item, e.breaker)
+	case effSettle:
+		e.to.Settle()
+	case effWake:
+		l, until := e.lane, e.until
+		time.AfterFunc(time.Until(until), func() { p.driver.post(input{kind: inTime, lane: l, at: until}) })
+	case effRecall:
+		e.lane.flight.Recall()
+	case effTopic:
+		topic := e.topic
+		p.wg.Go(func() {
+			err := p.EnsureTopic(p.ctx, topic)
+			p.driver.post(input{kind: inTopic, topic: topic, err: err})
+		})
+	case effWrite:
+		p.writer.start(e.lane)
+	case effEndReplay:
+		e.lane.replay.end(*e.end)
+	case effReplay:
+		p.wake()
+	case effPing:
+		breakerCall := e.call
+		p.wg.Go(func() {
+			ctx, cancel := context.WithTimeout(p.ctx, p.cfg.AttemptTimeout)
+			defer cancel()
+			p.calls.EndPing(breakerCall, p.producer.Ping(ctx))
+		})
+	case effFail:
+		p.fatal(e.err)
+	case effReport:
+		e.report(p)
+	}
+}
+
+// broker is the environment of the cell of a publisher.
+type broker struct{ p *Publisher }
+
+var _ environment = broker{}
+
+func (b broker) fenced() bool                            { return b.p.cfg.fenced() }
+func (b broker) topicOf(e *outbox.Event) (string, error) { return b.p.names.Of(e) }
+func (b broker) isReady(topic string) bool               { return b.p.producer.Ready(topic) }
+func (b broker) forget(topic string)                     { b.p.producer.Catalog.Forget(topic) }
+func (b broker) ahead() time.Duration                    { return b.p.cfg.Clock.Ahead() }
+func (b broker) end(l *lane)                             { l.flight.End() }
+func (b broker) isRejecting(l *lane) bool                { return l.flight.Rejecting() }
+func (b broker) isRecalled(l *lane) bool                 { return l.flight.Recalled() }
+
+func (b broker) part(topic string, key []byte) int32 {
+	return b.p.producer.Partitions.Part(topic, key)
+}
+
+func (b broker) isGated(topic string, key []byte) bool {
+	return b.p.producer.Partitions.Gated(topic, key)
+}
+
+func (b broker) gate(key Partition) {
+	b.p.producer.Partitions.Gate(key.Topic, key.Part, b.p.producer.Partitions.Count(key.Topic))
+}
+
+func (b broker) mayBeTooLarge(e *outbox.Event, topic string) bool {
+	return b.p.producer.MayBeTooLarge(e, topic)
+}
+
+func (b broker) begin(l *lane, topic string) {
+	if l.flight.Context == nil {
+		l.flight.Init(b.p.producer)
+	}
+	l.flight.Begin(topic)
+}
