@@ -60,6 +60,7 @@ type tailGroup struct {
 	overlap     int64
 	hinted      map[int]*hintedStream
 	seen, older map[cdclog.RowKey]struct{}
+	page        tailPage
 	turned      int64 // when seen was last turned over
 	latency     time.Duration
 	interval    time.Duration
@@ -441,17 +442,48 @@ func (r *reading) take(ctx context.Context, row *cdclog.Row) error {
 		if g.order.holds(written, h.before, r.started, r.after, t.cfg.TailOverlap, r.cover) || r.follows {
 			return g.keep(ctx, h)
 		}
-		return g.offer(ctx, &h)
+		return g.handOn(ctx, []heldRow{h})
 	}
-	v, err := t.sink.Offer(ctx, publish.Offer{Event: row.Event, Written: written, By: publish.ByTail})
-	switch {
-	case err != nil:
-		return err
-	case v == publish.Ahead, v == publish.Unknown, v == publish.Claimed:
-		i := g.generation.Index(row.Stream)
-		t.gaps.await(ctx, &row.Event, func() (int64, bool) { return t.streams.Began(g.generation.Start, g.generation.Streams[i]) })
-	case v == publish.Left:
-		t.leave(row.Event.AggregateID.UUID())
+	g.page.add(publish.Offer{Event: row.Event, Written: written, By: publish.ByTail}, g.generation.Index(row.Stream))
+	if len(g.page.offers) == maxTailPage {
+		return g.offerPage(ctx)
 	}
 	return nil
+}
+
+// maxTailPage is the number of rows that are offered together. They wait for each other.
+const maxTailPage = 256
+
+// tailPage contains rows of a query that are not offered yet.
+type tailPage struct {
+	offers   []publish.Offer
+	streams  []int // of the offers
+	verdicts []publish.Verdict
+}
+
+func (p *tailPage) add(o publish.Offer, stream int) {
+	p.offers, p.streams = append(p.offers, o), append(p.streams, stream)
+}
+
+// offerPage submits the rows that were read and not offered yet. After an error the later ones are
+// left to the sweep reader.
+func (g *tailGroup) offerPage(ctx context.Context) (err error) {
+	t, p := g.tail, &g.page
+	if len(p.offers) == 0 {
+		return nil
+	}
+	p.verdicts, err = t.sink.OfferPage(ctx, p.offers, p.verdicts[:0])
+	for i, v := range p.verdicts {
+		e := &p.offers[i].Event
+		switch v {
+		case publish.Ahead, publish.Unknown, publish.Claimed:
+			stream := g.generation.Streams[p.streams[i]]
+			t.gaps.await(ctx, e, func() (int64, bool) { return t.streams.Began(g.generation.Start, stream) })
+		case publish.Left:
+			t.leave(e.AggregateID.UUID())
+		}
+	}
+	clear(p.offers)
+	p.offers, p.streams = p.offers[:0], p.streams[:0]
+	return err
 }

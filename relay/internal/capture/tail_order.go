@@ -215,25 +215,18 @@ func (g *tailGroup) keep(ctx context.Context, h heldRow) error {
 	return nil
 }
 
-// handOn submits released rows. Rows after an error are left to the sweep reader.
+// handOn submits released rows, unless an earlier one of their aggregate is left to the sweep reader. Rows after an error are left to the sweep reader.
 func (g *tailGroup) handOn(ctx context.Context, rows []heldRow) error {
-	for i := range rows {
-		if err := g.offer(ctx, &rows[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// offer submits a row, unless an earlier one of its aggregate is left to the sweep reader.
-func (g *tailGroup) offer(ctx context.Context, h *heldRow) error {
 	t := g.tail
-	if t.left.follows(h.event.AggregateID.UUID(), g.generation.Start, g.generation.Streams[h.stream], h.written) {
-		t.leave(h.event.AggregateID.UUID())
-		return nil
+	for i := range rows {
+		h := &rows[i]
+		if t.left.follows(h.event.AggregateID.UUID(), g.generation.Start, g.generation.Streams[h.stream], h.written) {
+			t.leave(h.event.AggregateID.UUID())
+			continue
+		}
+		g.page.add(publish.Offer{Event: h.event, Written: h.written, Bad: h.bad, By: publish.ByTail}, h.stream)
 	}
-	_, err := t.sink.Offer(ctx, publish.Offer{Event: h.event, Written: h.written, Bad: h.bad, By: publish.ByTail})
-	return err
+	return g.offerPage(ctx)
 }
 
 // follows says whether a reading that goes back to reach leaves nothing out: what

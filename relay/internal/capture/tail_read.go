@@ -2,6 +2,7 @@ package capture
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"slices"
 
@@ -45,7 +46,7 @@ func (g *tailGroup) readRows(ctx context.Context, only []int, after, until int64
 			return r.known(k)
 		}, each)
 		r.answer()
-		if err != nil {
+		if err = cmp.Or(g.offerPage(ctx), err); err != nil {
 			return 0, err
 		}
 		total += q.rows
