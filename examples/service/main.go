@@ -22,157 +22,108 @@ import (
 //go:embed schema.cql
 var schema string
 
-// account is a row of bank.accounts and the payload of its events.
-type account struct {
-	ID      outbox.ID `json:"id"`
-	Owner   string    `json:"owner"`
-	Cents   int64     `json:"cents"`
-	Version int64     `json:"version"` // the number of its last event
-}
+// account is a row of bank.accounts and the payload of its events; Version is the number of the last one.
+type account struct{ Cents, Version int64 }
 
 type service struct {
 	session  *gocql.Session
-	table    outbox.Table
 	appender *outbox.Appender
 }
 
 func main() {
-	scylla := flag.String("scylla", "127.0.0.1:9042", "address of ScyllaDB")
-	addr := flag.String("addr", "127.0.0.1:8085", "address of this service")
+	scylla, addr := flag.String("scylla", "127.0.0.1:9042", "address of ScyllaDB"), flag.String("addr", "127.0.0.1:8085", "address of this service")
 	flag.Parse()
-	ctx := context.Background()
-	cluster := gocql.NewCluster(*scylla)
+	ctx, cluster := context.Background(), gocql.NewCluster(*scylla)
 	cluster.Consistency, cluster.Timeout = gocql.LocalQuorum, 10*time.Second
 	session, err := cluster.CreateSession()
-	if err != nil {
-		log.Fatalf("connect to %s: %v", *scylla, err)
-	}
 	for statement := range strings.SplitSeq(strings.TrimSpace(schema), ";\n") {
-		if err := session.Query(statement).Exec(); err != nil {
-			log.Fatalf("create the tables: %v", err)
+		if err == nil {
+			err = session.Query(statement).Exec()
 		}
 	}
-	s := &service{session: session}
-	if s.table, err = outbox.NewTable("bank", "account_events"); err != nil {
+	table, invalid := outbox.NewTable("bank", "account_events")
+	if err = errors.Join(err, invalid); err != nil {
 		log.Fatal(err)
 	}
-	if s.appender, err = outbox.NewAppender(ctx, session, s.table, outbox.AppenderConfig{}); err != nil {
+	s := service{session: session}
+	if s.appender, err = outbox.NewAppender(ctx, session, table, outbox.AppenderConfig{}); err != nil {
 		log.Fatal(err)
 	}
 	go s.sweep(ctx)
-	http.HandleFunc("POST /accounts", s.open)
 	http.HandleFunc("POST /accounts/{id}/deposits", s.deposit)
 	log.Printf("listening on http://%s", *addr)
 	log.Fatal(http.ListenAndServe(*addr, nil))
 }
 
-// event returns the event of an account at its version.
-func event(id outbox.ID, eventType string, a account) outbox.Event {
-	payload, _ := json.Marshal(a) // numbers and texts
-	return outbox.Event{
-		ID: id, AggregateID: a.ID, Sequence: a.Version, AggregateType: "account", Type: eventType, Payload: payload, CreatedAt: time.Now(),
+// deposit answers with the account as the event of the deposit has it.
+func (s service) deposit(w http.ResponseWriter, r *http.Request) {
+	var in account
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in.Cents <= 0 {
+		http.Error(w, `send {"cents":1250}`, http.StatusBadRequest)
+	} else if e, err := s.change(r.Context(), r.PathValue("id"), in.Cents); err != nil { // it may be stored: see docs/protocol.md
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	} else {
+		_, _ = w.Write(e.Payload)
 	}
 }
 
-// open stores a new account and its first event in one logged batch: both, or neither.
-func (s *service) open(w http.ResponseWriter, r *http.Request) {
-	var a account
-	if err := json.NewDecoder(r.Body).Decode(&a); err != nil || a.Owner == "" {
-		http.Error(w, `send {"owner":"Ada"}`, http.StatusBadRequest)
-		return
-	}
-	a.ID, a.Cents, a.Version = outbox.NewID(), 0, 1
-	batch := s.session.NewBatch(gocql.LoggedBatch).WithContext(r.Context())
-	batch.Query("INSERT INTO bank.accounts (id, owner, cents, version) VALUES (?, ?, ?, ?)", a.ID, a.Owner, a.Cents, a.Version)
-	err := s.table.Append(batch, event(outbox.NewID(), "AccountOpened", a))
-	if err == nil {
-		err = s.session.ExecuteBatch(batch)
-	}
-	answer(w, a, err)
-}
-
-// deposit stores the next event of an account, and then its row. Concurrent deposits of several
-// processes conflict; each is applied once.
-func (s *service) deposit(w http.ResponseWriter, r *http.Request) {
-	id, err := gocql.ParseUUID(r.PathValue("id"))
-	var in struct{ Cents int64 }
-	if err != nil || json.NewDecoder(r.Body).Decode(&in) != nil || in.Cents <= 0 {
-		http.Error(w, `send {"cents":1250} to /accounts/ID/deposits`, http.StatusBadRequest)
-		return
-	}
-	eventID := outbox.NewID() // the same in each round
+// change stores the next event of an account, and then its row; the first one opens the account.
+// Concurrent changes by several processes conflict; each is applied once.
+func (s service) change(ctx context.Context, id string, cents int64) (outbox.Event, error) {
+	e := outbox.Event{ID: outbox.NewID(), AggregateID: outbox.IDFromText(id), AggregateType: "account", Type: "MoneyDeposited"}
 	for {
-		a, err := s.load(r.Context(), outbox.IDFromUUID(id))
+		a, err := s.load(ctx, id)
 		if err != nil {
-			answer(w, a, err)
-			return
+			return e, err
 		}
-		a.Cents, a.Version = a.Cents+in.Cents, a.Version+1
-		appended, err := s.appender.AppendNext(r.Context(), event(eventID, "MoneyDeposited", a), outbox.AppendOptions{})
+		e.Sequence, e.CreatedAt = a.Version+1, time.Now()
+		e.Payload = fmt.Appendf(nil, `{"cents":%d,"version":%d}`, a.Cents+cents, e.Sequence)
+		appended, err := s.appender.AppendNext(ctx, e, outbox.AppendOptions{})
+		if err == nil {
+			return appended.Event, s.apply(ctx, appended.Event)
+		}
 		var conflict *outbox.ConflictError
 		if !errors.As(err, &conflict) {
-			if err == nil {
-				err = s.apply(r.Context(), appended.Event)
-			}
-			answer(w, a, err)
-			return
+			return e, err
 		}
 		for _, other := range conflict.Events { // the row lags behind these
-			if err := s.apply(r.Context(), other); err != nil {
-				answer(w, a, err)
-				return
+			if err := s.apply(ctx, other); err != nil {
+				return e, err
 			}
 		}
 	}
 }
 
-// load reads the row of an account.
-func (s *service) load(ctx context.Context, id outbox.ID) (a account, err error) {
-	a.ID = id
-	err = s.session.Query("SELECT owner, cents, version FROM bank.accounts WHERE id = ?", id).WithContext(ctx).Scan(&a.Owner, &a.Cents, &a.Version)
+// load reads the row of an account, whose version is 0 before its first event.
+func (s service) load(ctx context.Context, id string) (a account, err error) {
+	err = s.session.Query("SELECT cents, version FROM bank.accounts WHERE id = ?", id).WithContext(ctx).Scan(&a.Cents, &a.Version)
+	if errors.Is(err, gocql.ErrNotFound) {
+		err = nil
+	}
 	return a, err
 }
 
-// apply writes the row of an account at the version of an event, unless the row has it already.
-func (s *service) apply(ctx context.Context, e outbox.Event) error {
+// apply writes the row of an account at the version of an event. That of a later version has a later timestamp.
+func (s service) apply(ctx context.Context, e outbox.Event) error {
 	var a account
 	if err := json.Unmarshal(e.Payload, &a); err != nil {
-		return fmt.Errorf("event %s: %w", e.ID, err)
+		return err
 	}
-	_, err := s.session.Query("UPDATE bank.accounts SET owner = ?, cents = ?, version = ? WHERE id = ? IF version = ?",
-		a.Owner, a.Cents, e.Sequence, e.AggregateID, e.Sequence-1).WithContext(ctx).MapScanCAS(map[string]any{})
-	return err
+	return s.session.Query("INSERT INTO bank.accounts (id, cents, version) VALUES (?, ?, ?) USING TIMESTAMP ?",
+		e.AggregateID.String(), a.Cents, a.Version, a.Version).WithContext(ctx).Exec()
 }
 
 // sweep applies events to rows that nobody reads: a process may have ended between the two.
-func (s *service) sweep(ctx context.Context) {
+func (s service) sweep(ctx context.Context) {
+	version := func(ctx context.Context, last outbox.Event) (int64, error) {
+		a, err := s.load(ctx, last.AggregateID.String())
+		return a.Version, err
+	}
 	for {
-		swept, err := s.appender.Sweep(ctx, outbox.Rows{
-			AggregateType: "account",
-			Version: func(ctx context.Context, last outbox.Event) (int64, error) {
-				a, err := s.load(ctx, last.AggregateID)
-				if errors.Is(err, gocql.ErrNotFound) {
-					err = nil
-				}
-				return a.Version, err
-			},
-			Apply: s.apply,
-		})
+		swept, err := s.appender.Sweep(ctx, outbox.Rows{AggregateType: "account", Version: version, Apply: s.apply})
 		if err != nil {
 			log.Print("sweep: ", err)
 		}
 		time.Sleep(max(time.Minute, time.Until(swept.Next)))
-	}
-}
-
-func answer(w http.ResponseWriter, a account, err error) {
-	switch {
-	case errors.Is(err, gocql.ErrNotFound):
-		http.Error(w, "no such account", http.StatusNotFound)
-	case err != nil: // perhaps stored: see docs/protocol.md for the errors of AppendNext
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-	default:
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(a)
 	}
 }
