@@ -71,7 +71,9 @@ subscription: every offset is settled, waiting, stored, or lost because the topi
 deleted it first. It also finds wrong positions and replays that nobody delivers.
 
 The command has no --api-admin-url: it reads the whole outbox and the topics, for hours, which is
-more than a request of the admin API may do. It needs the database and Kafka.
+more than a request of the admin API may do. It needs the database and Kafka. While a
+broker restarts it waits; when no partition could be read for a minute, it ends with an
+error and without a verdict.
 
 Memory is 100 bytes per event, whatever its payload. With --resume FILE the command
 keeps its progress in the file, and the same command continues after an

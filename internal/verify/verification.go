@@ -59,6 +59,8 @@ type Verification struct {
 	total   atomic.Int64
 	resumed bool
 	began   time.Time // when Run began
+
+	stall time.Duration // instead of topicStall; tests shorten it
 }
 
 // Kafka creates clients of the broker with the topics.
@@ -299,7 +301,7 @@ func (v *Verification) behind(ctx context.Context, client *kgo.Client, at, start
 // read calls take with the records of spans. The relay publishes without transactions: an open one of
 // another program hides its records from consumers, and they are published nevertheless.
 func (v *Verification) read(ctx context.Context, client *kgo.Client, spans topicreader.Spans, take func(*topicreader.Batch) error) error {
-	r := topicreader.Reader{Client: client, Uncommitted: true, Stall: topicStall}
+	r := topicreader.Reader{Client: client, Uncommitted: true, Stall: cmp.Or(v.stall, topicStall)}
 	for b, err := range r.Read(ctx, spans) {
 		if err == nil {
 			err = take(&b)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
@@ -304,6 +306,30 @@ func TestVerification_OpenTransaction(t *testing.T) {
 	b.publish(0, event(1, 1))
 	if c, found := b.run(b.verification()); c.Published != 1 || c.Foreign != 1 || found != nil {
 		t.Errorf("%+v %q, want one published", c, found)
+	}
+}
+
+// A topic that cannot be read ends a verification, which names the partition and has no verdict; the same one
+// continues once it can be read.
+func TestVerification_TopicThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.write(event(1, 1))
+	b.publish(0, event(1, 1))
+	var away atomic.Bool
+	away.Store(true)
+	b.broker.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
+		b.broker.KeepControl()
+		return nil, errors.New("away"), away.Load()
+	})
+	state := filepath.Join(t.TempDir(), "state")
+	v := b.verification(func(v *Verification) { v.State, v.stall = state, time.Millisecond })
+	if err := v.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "A/0 from offset 0 to 1") {
+		t.Errorf("without answers of the broker the error is %v, want the partition that was not read", err)
+	}
+	away.Store(false)
+	if c, found := b.run(b.verification(func(v *Verification) { v.State = state })); c.Published != 1 || found != nil {
+		t.Errorf("continued: %+v %q, want one published", c, found)
 	}
 }
 

@@ -24,7 +24,8 @@ import (
 // writers.
 const maxBehind = 24 * time.Hour
 
-// topicStall is the time without records after which reading a topic fails.
+// topicStall is the time without records after which reading a topic fails: a broker may restart meanwhile, and
+// whoever waits for a verification learns of an outage.
 const topicStall = time.Minute
 
 // topicReader reads the ids of events from topics, to their last committed records.
