@@ -41,17 +41,27 @@ func (c ScyllaConfig) Addresses() string {
 // Session connects to the database. keyspace may be empty. Without a component of [ScyllaConfig.Need]
 // it returns an error of usage.
 func (c ScyllaConfig) Session(keyspace string) (*gocql.Session, error) {
+	var s *gocql.Session
+	var err error
+	if c.brief { // one session
+		if s, err = c.connect(keyspace); err == nil {
+			if err = c.checkKeyspace(s, keyspace); err != nil {
+				sessions.Close(s)
+			}
+		}
+	}
 	// For a missing keyspace the driver only reports that it made no connections, so the
 	// keyspace is checked first.
-	first := c
-	first.brief = c.brief || keyspace != ""
-	s, err := first.connect("")
-	if err == nil && keyspace != "" {
-		if err = c.checkKeyspace(s, keyspace); err != nil || !c.brief { // statements of a command name the keyspace
+	if !c.brief || errors.Is(err, gocql.ErrNoConnectionsStarted) {
+		first := c
+		first.brief = c.brief || keyspace != ""
+		s, err = first.connect("")
+		if err == nil && keyspace != "" {
+			err = c.checkKeyspace(s, keyspace)
 			sessions.Close(s)
-		}
-		if err == nil && !c.brief {
-			s, err = c.connect(keyspace)
+			if err == nil {
+				s, err = c.connect(keyspace)
+			}
 		}
 	}
 	if err != nil {

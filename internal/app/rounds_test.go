@@ -41,7 +41,7 @@ func TestRounds_CommandsTakeFewRoundTrips(t *testing.T) {
 			}
 		}
 		var local *LocalAPI
-		rounds("to connect", 10, func() (err error) {
+		rounds("to connect", 11, func() (err error) {
 			local, err = OpenLocalAPI(t.Context(), c, LocalConfig{Needs: []schema.Component{schema.DeadLetters}, Actor: "mara", Logger: slog.New(slog.DiscardHandler)})
 			return err
 		})
