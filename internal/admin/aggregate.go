@@ -97,6 +97,9 @@ func (ep *biographyEndpoints) getAggregate(ctx context.Context, in *aggregateInp
 	}
 	if len(a.entries) == 0 && in.Cursor == "" {
 		p := newProblem(ctx, problemNotFound, "This aggregate is unknown.")
+		if a.unread {
+			p = newProblem(ctx, problemUnavailable, "The database has nothing of the aggregate, and the topics cannot be read; retry later.")
+		}
 		p.Hint = strings.Join(a.gaps, " ")
 		return nil, p
 	}
@@ -141,6 +144,7 @@ type aggregateReader struct {
 	entries []AggregateEntry
 	gaps    []string
 	first   time.Time // of its rows and dead letters; zero if there are none
+	unread  bool      // the topics could not be read
 }
 
 func (a *aggregateReader) add(e AggregateEntry) {
@@ -283,6 +287,7 @@ func (a *aggregateReader) readTopics(ctx context.Context) {
 		a.addRecord(r)
 		return nil
 	})
+	a.unread = err != nil && !errors.Is(err, errNoTopics)
 	switch {
 	case err != nil && read > 0:
 		a.gap("Not all records were read, only %d: %v.", read, err)

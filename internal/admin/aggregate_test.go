@@ -245,6 +245,21 @@ func TestRecentEvents_UnknownWithoutTheBroker(t *testing.T) {
 	}
 }
 
+// Without the topics an id that is found nowhere else may exist: it is not called unknown.
+func TestEvents_MayExistWithoutTheBroker(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	b.broker(t)
+	id := outbox.NewID().String()
+	for _, path := range []string{"/v1/events/" + id, "/v1/aggregates/" + id} {
+		b.ask(t, access.Viewer, "GET", path, "").problemIn(t, http.StatusNotFound)
+	}
+	b.reconfigure(t, func(c *Config) { c.Kafka = unreachable{} })
+	for _, path := range []string{"/v1/events/" + id, "/v1/aggregates/" + id} {
+		b.ask(t, access.Viewer, "GET", path, "").problemIn(t, http.StatusServiceUnavailable)
+	}
+}
+
 // unreachable is a broker that nobody can connect to.
 type unreachable struct{}
 

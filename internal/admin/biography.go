@@ -116,6 +116,9 @@ func (ep *biographyEndpoints) get(ctx context.Context, in *biographyInput) (*bio
 	}
 	if len(b.body.Steps) == 0 {
 		p := newProblem(ctx, problemNotFound, "This event is unknown.")
+		if b.unread {
+			p = newProblem(ctx, problemUnavailable, "The event is no dead letter, and the topics, by which its row is found, cannot be read; retry later.")
+		}
 		if u, err := gocql.ParseUUID(in.ID); err == nil && u.String() != in.ID {
 			b.gap("The published form of this UUID is %s.", u)
 		}
@@ -204,6 +207,7 @@ type biographer struct {
 	// captured is the step of the reader that found the event.
 	captured *BiographyStep
 	noRow    []string // why its outbox row was not found
+	unread   bool     // the topics could not be read
 	// subscription is the name of the subscription whose dead letter it is.
 	subscription string
 }

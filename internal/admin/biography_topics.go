@@ -76,6 +76,7 @@ func (b *biographer) searchTopics(ctx context.Context) error {
 		}
 		return nil
 	})
+	b.unread = err != nil && records <= topicsRecords && !errors.Is(err, errNoTopics)
 	switch {
 	case found:
 		return nil

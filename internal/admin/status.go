@@ -32,6 +32,8 @@ const (
 	// maxSubscriptions bounds the subscriptions of a status, and atOnce those asked
 	// concurrently.
 	maxSubscriptions, atOnce = 200, 8
+	// instanceSilent is the age of a report from which on its process counts as ended: it reports every five seconds.
+	instanceSilent = 30 * time.Second
 	// partTimeout bounds the read of a part.
 	partTimeout = 20 * time.Second
 )
@@ -91,7 +93,7 @@ type SubscriptionState struct {
 	DeadLetters int        `json:"dead_letters" doc:"Open dead letters, at most 10,000"`
 	Partitions  int        `json:"partitions"`
 	Unowned     int        `json:"unowned_partitions" doc:"Partitions without an owner"`
-	Instances   int        `json:"instances"`
+	Instances   int        `json:"instances" doc:"Processes that run it and have reported in the last 30 s"`
 	Suspended   string     `json:"suspended,omitempty" doc:"Why push delivery is suspended: the last error of its destination"`
 	Error       string     `json:"error,omitempty" doc:"Why its state is not known"`
 }
@@ -286,14 +288,16 @@ func (ep *statusEndpoints) readSubscriptions(ctx context.Context) ([]Subscriptio
 func newSubscriptionState(s *subscriptions.Status) SubscriptionState {
 	out := SubscriptionState{
 		Lag: s.Lag, Waiting: s.Waiting, Leased: s.Leased, Deferred: s.Deferred, Oldest: when(s.Oldest),
-		DeadLetters: s.DeadLetters, Partitions: len(s.Partitions), Instances: len(s.Instances),
+		DeadLetters: s.DeadLetters, Partitions: len(s.Partitions),
 	}
+	running := slices.DeleteFunc(slices.Clone(s.Instances), func(i subscriptions.InstanceStatus) bool { return time.Since(i.At) > instanceSilent })
+	out.Instances = len(running)
 	for i := range s.Partitions {
 		if s.Partitions[i].Owner == "" {
 			out.Unowned++
 		}
 	}
-	out.Suspended = suspensionCause(s.Instances)
+	out.Suspended = suspensionCause(running)
 	return out
 }
 

@@ -172,7 +172,7 @@ func (fakeSubscriptions) Status(_ context.Context, name string) (subscriptions.S
 		return subscriptions.Status{}, errors.New("no owner answers")
 	}
 	return subscriptions.Status{
-		Lag: 12, Leased: 2, Oldest: time.Unix(1_700_000_000, 0), DeadLetters: 3, Instances: make([]subscriptions.InstanceStatus, 2),
+		Lag: 12, Leased: 2, Oldest: time.Unix(1_700_000_000, 0), DeadLetters: 3, Instances: []subscriptions.InstanceStatus{{At: time.Now()}, {At: time.Now()}, {At: time.Now().Add(-time.Minute)}}, // the last one has ended
 		Partitions: []subscriptions.PartitionStatus{{Owner: "a"}, {}, {Owner: "b"}},
 	}, nil
 }
@@ -219,9 +219,9 @@ func (pushedSubscriptions) Status(_ context.Context, name string) (subscriptions
 	open, half := &subscriptions.BreakerStatus{State: "open", Cause: "the receiver answered 500"}, &subscriptions.BreakerStatus{State: "half-open", Cause: "the receiver answered 500"}
 	closed := &subscriptions.BreakerStatus{State: "closed"}
 	breakers := map[string][]*subscriptions.BreakerStatus{"ends": {open, half}, "paused": {open, open}, "partly": {open, closed}, "works": {closed, closed}}[name]
-	s := subscriptions.Status{Lag: 1294, Instances: []subscriptions.InstanceStatus{{Breaker: closed}}} // it owns nothing
+	s := subscriptions.Status{Lag: 1294, Instances: []subscriptions.InstanceStatus{{At: time.Now(), Breaker: closed}, {At: time.Now().Add(-time.Minute), Partitions: 3, Breaker: closed}}} // they own nothing: one has ended
 	for _, b := range breakers {
-		s.Instances = append(s.Instances, subscriptions.InstanceStatus{Partitions: 3, Breaker: b})
+		s.Instances = append(s.Instances, subscriptions.InstanceStatus{At: time.Now(), Partitions: 3, Breaker: b})
 	}
 	return s, nil
 }
