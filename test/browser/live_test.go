@@ -95,7 +95,7 @@ func TestLive_RateAndLatency(t *testing.T) {
 	w.relay()
 	b := w.open(access.Viewer, "/")
 	b.sees(".charts", "Events published per second")
-	b.sees(".charts", "No event was published in the last ")
+	b.sees(".charts", "No latency was measured in the last ")
 	label := `[...document.querySelectorAll(".charts svg[role=img]")].map((s) => s.getAttribute("aria-label")).find((l) => l.startsWith("Latency"))`
 	if !eventually(func() bool {
 		w.store(10, 10, 10)

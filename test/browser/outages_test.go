@@ -10,6 +10,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
 
 // marked is what an outdated page lacks: everything that shows a state says of when it is, nothing is green, and
@@ -24,7 +25,7 @@ const marked = `(() => {
 	const what = (says, all) => all.map((e) => says + ": " + e.outerHTML.slice(0, 120));
 	return [
 		...seen("#notice .lost-bar").length ? [] : ["no notice"],
-		...what("without its time", seen("main :is(h1, .panel > header, .scroll, .empty, .say-title, .group-count)").filter((e) => !says(e))),
+		...what("without its time", seen("main :is(h1, .panel h2, .scroll:not(.panel *), .empty:not(.panel *), .say-title)").filter((e) => !says(e))),
 		...what("green", seen("body *").filter((e) => green.includes(getComputedStyle(e).backgroundColor) && !grey(e))),
 		...what("an age", seen("[data-ago=oldest]").filter((e) => e.innerText !== "unknown")),
 	].join("\n");
@@ -141,6 +142,7 @@ func TestOutage_BrokerDown(t *testing.T) {
 	watch(t, only(tabs, "overview"), "the breaker is closed", lacks, ".overview .facts .badge", "closed")
 	watch(t, only(tabs, "overview"), "the lag is known", `((e) => /^\d+$/.test(e.innerText) ? "" : e.innerText)(document.querySelector('tr:has([data-key="q-mail"]) [data-label=Lag]'))`)
 	watch(t, only(tabs, "subscriptions"), "the state is known", lacks, `tr[data-id=mail] [data-label=State]`, "active")
+	watch(t, only(tabs, "events"), "all events are published", `document.querySelectorAll("tbody .b-resolved").length === 13 ? "" : document.querySelector("main").innerText`)
 	watch(t, only(tabs, "topics"), "the new records are counted", lacks, "tr[data-id="+topic+"]", "13")
 	watch(t, only(tabs, "topic"), "the new records are followed", `document.querySelectorAll("tbody tr").length === 13 ? "" : document.querySelector("main").innerText`)
 }
@@ -163,6 +165,12 @@ func TestDeadLetters_OutcomeAndAddress(t *testing.T) {
 	eval[bool](b, `((s) => { s.value = "discarded"; s.dispatchEvent(new Event("change", {bubbles: true})); return true; })(document.querySelector("[data-key=f-outcome]"))`)
 	b.at("/dead-letters?status=resolved&outcome=discarded")
 	b.has("tbody tr", 1)
+	b = w.open(access.Operator, "/dead-letters/"+id.String())
+	b.sees(".callout", "Discarded; it is not published.")
+	b.click("[data-key=act-reopen]")
+	b.confirm("INC-704 it was needed")
+	b.sees(".detail-head .badge", "suspended")
+	b.sees(".payload", `"n": 1`)
 	for _, path := range []string{"/dead-letters/groups", "/dead-letters/stats", "/dead-letters/groups/edit", "/jobs/x", "/orders/x", "/scheduled/deliver-now"} {
 		b.visit(path)
 		b.sees("main h1", "No such page")
@@ -190,5 +198,21 @@ func TestOutage_StormFits(t *testing.T) {
 		if len(got) > 0 {
 			t.Errorf("in %d pixels the numbers are beside their words: %q", width, got)
 		}
+	}
+}
+
+// A process of a subscription that has ended without saying so is silent, and nobody knows its breaker.
+func TestOutage_SubscriptionsDead(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.subscribe()
+	if err := w.resources().Report(t.Context(), "mail", subscriptions.InstanceStatus{Instance: "shop-1/41", At: time.Now().Add(-time.Minute), Partitions: 2, Breaker: &subscriptions.BreakerStatus{State: "closed"}}); err != nil {
+		t.Fatal(err)
+	}
+	b := w.open(access.Viewer, "/subscriptions/mail")
+	b.sees(".title .badge", "active")
+	b.sees(`[aria-label="Processes"]`, "silent")
+	if text := b.text(`[aria-label="Processes"]`); strings.Contains(text, "closed") {
+		t.Errorf("the breaker of a dead process is shown: %s", text)
 	}
 }

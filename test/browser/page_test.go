@@ -264,10 +264,10 @@ func (b *tab) path() string {
 	return eval[string](b, `location.pathname.replace("/console", "") + location.search`)
 }
 
-// theme has the system light or dark.
+// theme has the system light or dark, without transitions from one to the other.
 func (b *tab) theme(name string) {
 	b.t.Helper()
-	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}})
+	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}, {Name: "prefers-reduced-motion", Value: "reduce"}}})
 }
 
 func (b *tab) size(width, height int64) {

@@ -56,13 +56,13 @@ func (w *world) resources() *store.Store {
 
 // redeliverer redelivers messages for the API and its jobs.
 func (w *world) redeliverer() *redeliver.Service {
-	return redeliver.New(redeliver.Config{Store: w.resources(), DeadLetters: w.deadLetters, Kafka: testworld.Kafka{kgo.SeedBrokers(w.broker.ListenAddrs()...)}.Client})
+	return redeliver.New(redeliver.Config{Store: w.resources(), DeadLetters: w.deadLetters, Kafka: testworld.Kafka{kgo.SeedBrokers(w.brokers...)}.Client})
 }
 
 func newEngine(t *testing.T, w *world) *engine.Engine {
 	t.Helper()
 	e, err := engine.New(engine.Config{
-		Kafka: []kgo.Opt{kgo.SeedBrokers(w.broker.ListenAddrs()...)}, Store: w.resources(), DeadLetters: w.deadLetters, Instance: "shop-1/42",
+		Kafka: []kgo.Opt{kgo.SeedBrokers(w.brokers...)}, Store: w.resources(), DeadLetters: w.deadLetters, Instance: "shop-1/42",
 		Push: plugin.Destinations{Plugins: map[string]plugin.Plugin{"crm": plugin.Func(func(context.Context, plugin.Event) error {
 			return plugin.Unavailable(errors.New("503 Service Unavailable"))
 		})}},

@@ -60,6 +60,7 @@ type world struct {
 	messages    *messages.Service
 	broker      *kfake.Cluster
 	brokerOpts  []kfake.Opt
+	brokers     []string // the address of broker, which a closed one does not have
 	kafka       *kgo.Client
 	engine      *engine.Engine
 	schemas     *srfake.Registry
@@ -96,7 +97,7 @@ func start(t *testing.T) *world {
 	w.brokerOpts = []kfake.Opt{kfake.NumBrokers(1), kfake.DefaultNumPartitions(3), kfake.Ports(port), kfake.DataDir(t.TempDir())}
 	w.startBroker()
 	t.Cleanup(func() { w.broker.Close() })
-	if w.kafka, err = kgo.NewClient(kgo.SeedBrokers(w.broker.ListenAddrs()...)); err != nil {
+	if w.kafka, err = kgo.NewClient(kgo.SeedBrokers(w.brokers...)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.kafka.Close)
@@ -137,6 +138,7 @@ func (w *world) startBroker() {
 	if w.broker, err = kfake.NewCluster(w.brokerOpts...); err != nil {
 		w.t.Fatal(err)
 	}
+	w.brokers = w.broker.ListenAddrs()
 }
 
 // serve runs the API with the console at an address.
@@ -147,7 +149,7 @@ func (w *world) serve(addr string) {
 		w.t.Fatal(err)
 	}
 	server, err := admin.New(admin.Config{
-		Session: w.session, Keyspace: schema.DefaultKeyspace, DeadLetters: w.deadLetters, Gate: w.gate, Kafka: testworld.Kafka{kgo.SeedBrokers(w.broker.ListenAddrs()...)}, Relay: "orders",
+		Session: w.session, Keyspace: schema.DefaultKeyspace, DeadLetters: w.deadLetters, Gate: w.gate, Kafka: testworld.Kafka{kgo.SeedBrokers(w.brokers...)}, Relay: "orders",
 		Tables:  []admin.Table{{Keyspace: schema.DefaultKeyspace, Name: outbox.DefaultTableName}},
 		Routes:  []func(huma.API){w.orders.Register, messages.NewAPI(w.messages).RegisterKept, messages.NewAPI(w.messages).RegisterMany, api.Operators(w.engine, slog.New(slog.DiscardHandler))},
 		Console: console.Handler(console.WithTraceURL("https://traces.example/trace/{trace_id}"), console.WithOrders(), console.WithSignIn(w.gate.SignIn())),
@@ -194,21 +196,21 @@ func (w *world) background(name string, f func(context.Context) error) (stop fun
 }
 
 // relay starts the relay, and a topic that accepts small records only.
-func (w *world) relay() {
+func (w *world) relay() (end func()) {
 	w.t.Helper()
 	limit := small
 	if _, err := kadm.NewClient(w.kafka).CreateTopic(w.t.Context(), 3, 1, map[string]*string{"max.message.bytes": &limit}, topic); err != nil {
 		w.t.Fatal(err)
 	}
 	r, err := relay.New(relay.Config{
-		Session: w.session, Brokers: w.broker.ListenAddrs(), Keyspace: schema.DefaultKeyspace, Name: "orders", Partitions: 3, Replication: 1,
+		Session: w.session, Brokers: w.brokers, Keyspace: schema.DefaultKeyspace, Name: "orders", Partitions: 3, Replication: 1,
 		ConfidenceWindow: 30 * time.Second, BusyDelay: 200 * time.Millisecond, IdleDelay: 200 * time.Millisecond, ReplayPoll: 100 * time.Millisecond,
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.background("relay", func(ctx context.Context) error {
+	return w.background("relay", func(ctx context.Context) error {
 		go r.Heartbeat(ctx, "test", 200*time.Millisecond)
 		return r.Run(ctx)
 	})
@@ -286,7 +288,7 @@ func is(s dlq.Status) func(*dlq.DeadLetter) bool {
 // records are the values in the topic by event id.
 func (w *world) records(want int) map[string][]string {
 	w.t.Helper()
-	c, err := kgo.NewClient(kgo.SeedBrokers(w.broker.ListenAddrs()...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	c, err := kgo.NewClient(kgo.SeedBrokers(w.brokers...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		w.t.Fatal(err)
 	}

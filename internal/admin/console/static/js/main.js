@@ -34,7 +34,8 @@ const nav = [["/", "Overview", "o"], ["/groups", "Groups", "g"], ["/dead-letters
 const ordersNav = ["/orders", "Orders", "r"]; // where the API has the orders of the example
 const main = document.getElementById("main"), bar = document.getElementById("bar"), notice = document.getElementById("notice");
 const conf = {};
-const retryAfter = 5000; // of a page that could not be read, or has waited so long
+const retryAfter = 5000; // of a page that could not be read
+const lateAfter = 9000; // of a page whose data is awaited; topics are searched for 8 s
 let leavePage = () => {};
 let framed = false, begun = false;
 
@@ -159,7 +160,7 @@ function render(page, params) {
       let at = 0, timer = 0;
       const read = async () => {
         clearTimeout(timer);
-        const began = Date.now(), late = setTimeout(() => at && live.mark(read, at, new Error("its data takes long")), retryAfter);
+        const began = Date.now(), late = setTimeout(() => at && live.mark(read, at, new Error("its data takes long")), lateAfter);
         try {
           await f();
           at = began;

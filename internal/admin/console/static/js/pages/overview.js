@@ -25,10 +25,8 @@ live.addEventListener("status", ({ detail }) => {
   latest = detail.dead_letters;
   sample();
   const on = detail.relays.flatMap((r) => r.shards).filter((r) => !off(r)), now = Date.now();
-  if (flow.length && now - flow[flow.length - 1].at < every / 2) flow.pop(); // shards beat one after the other
   const slowest = (q) => Math.max(0, ...on.map((r) => r.latency?.[q] ?? 0));
-  flow.push({ at: now, published: detail.published_per_second, p50: slowest("p50_ms") || undefined, p99: slowest("p99_ms") || undefined });
-  while (flow[0].at < now - kept) flow.shift();
+  add(flow, { at: now, published: detail.published_per_second, p50: slowest("p50_ms") || undefined, p99: slowest("p99_ms") || undefined });
 });
 setInterval(() => { if (live.state === "live" && !live.outdated && latest) sample(); }, every);
 
@@ -46,11 +44,14 @@ async function seed() {
   } catch { seeded = false; /* the charts begin now */ }
 }
 
-function sample() {
-  const now = Date.now();
-  if (seen.length && now - seen[seen.length - 1].at < every / 2) seen.pop();
-  seen.push({ at: now, open: latest.open, total: latest.total });
-  while (seen[0].at < now - kept) seen.shift();
+function sample() { add(seen, { at: Date.now(), open: latest.open, total: latest.total }); }
+
+// add adds a point to a chart, which replaces the last one as long as the one before is near: many shards beat in
+// a second.
+function add(points, point) {
+  if (points.length > 1 && point.at - points.at(-2).at < every) points.pop();
+  points.push(point);
+  while (points[0].at < point.at - kept) points.shift();
 }
 
 // rates are the dead letters per minute between each state and an earlier one, that of
@@ -187,7 +188,7 @@ function charts() {
       series: [{ name: "New", colour: "in", points: d.failed }, { name: "Settled", colour: "out", points: d.settled }] })),
     d.published.length > 0 && h("div", null, h("h3", null, "Events published per second", d.events > 0 && h("span", { class: "muted" }, ` · ${plural(d.events, "event")} in ${d.lasting}`)), chart({ from, to, gap, label: `Events published per second, by all relays: now ${at(d.published).toFixed(1)}`, series: [{ name: "Published", colour: "out", area: true, points: d.published }] })),
     d.published.length > 0 && h("div", null, h("h3", null, "Latency from commit to broker"), d.p99.length ? chart({ from, to, gap, unit: " ms", label: `Latency from commit to broker in milliseconds: median ${at(d.p50).toFixed(1)}, 99th percentile ${at(d.p99).toFixed(1)}`,
-      series: [{ name: "Median", colour: "out", points: d.p50 }, { name: "p99", colour: "in", points: d.p99 }] }) : h("p", { class: "muted" }, `No event was published ${d.since}.`)),
+      series: [{ name: "Median", colour: "out", points: d.p50 }, { name: "p99", colour: "in", points: d.p99 }] }) : h("p", { class: "muted" }, `No latency was measured ${d.since}.`)),
   ];
 }
 

@@ -9,6 +9,9 @@ import { may } from "../session.js";
 import { subscriptionStates } from "../words.js";
 import { stateOf } from "./subscriptions.js";
 
+// silent reports that a process has ended without saying so: it reports every five seconds.
+const silent = (i) => Date.now() - Date.parse(i.at) > 30_000;
+
 // suspended reports that no process calls the destination of push delivery.
 const suspended = (processes) => processes.some((i) => i.partitions > 0) && processes.every((i) => !i.partitions || (i.breaker && i.breaker.state !== "closed"));
 
@@ -22,7 +25,7 @@ export function subscription(ctx) {
     const state = await api.subscriptionStatus(name, ctx.signal);
     leases = state.leased ? await api.leases(name, ctx.signal) : { leases: [] };
     now = state;
-    const text = JSON.stringify({ ...now, leases, instances: now.instances.map((i) => ({ ...i, at: "" })) });
+    const text = JSON.stringify({ ...now, leases, instances: now.instances.map((i) => ({ ...i, at: silent(i) })) });
     if (text !== drawn) draw();
     drawn = text;
   }, (why) => fill(ctx.el, h("h1", { tabindex: "-1" }, "Subscription"), why), (err) => err.status === 404 && fill(ctx.el, h("h1", { tabindex: "-1" }, "No such subscription"), empty("There is no subscription with this name.", "It was deleted, or the address is incomplete. Its dead letters are kept.", h("a", { class: "button", href: href("/subscriptions") }, "All subscriptions"), h("a", { class: "button", href: href("/dead-letters", { table: `subscription.${name}` }) }, "Its dead letters"))));
@@ -165,7 +168,7 @@ export function subscription(ctx) {
   const action = (right, key, title, run, danger) => may(right) && h("button", { type: "button", class: `button ${danger ? "danger" : ""}`, "data-key": `act-${key}`, onclick: run }, title);
 
   function draw() {
-    const s = now.subscription, dead = { table: `subscription.${name}` }, state = stateOf({ paused: s.paused, instances: now.instances.length, suspended: suspended(now.instances) });
+    const s = now.subscription, dead = { table: `subscription.${name}` }, running = now.instances.filter((i) => !silent(i)), state = stateOf({ paused: s.paused, instances: running.length, suspended: suspended(running) });
     fill(ctx.el, h("div", { class: "stack" },
       h("header", { class: "detail-head" },
         h("p", { class: "crumbs small" }, h("a", { href: href("/subscriptions"), "data-key": "crumb" }, "Subscriptions"), " / ", h("span", { class: "mono break" }, visible(name)), copyButton(name, "name")),
@@ -216,5 +219,5 @@ const breakerOf = (b) => [" · ", h("span", { class: `badge ${b.state === "close
   b.state !== "closed" && h("span", { class: "muted" }, " since ", ago(b.since), b.next_probe && [", next probe ", ago(b.next_probe)], b.cause && `: ${visible(b.cause)}`)];
 
 const processes = (all) => all.length ? h("ul", { class: "plain" }, all.map((i) => h("li", { class: "break" },
-  h("span", { class: "mono" }, visible(i.instance)), h("span", { class: "muted" }, ` · ${visible(i.address ?? "no address")} · ${plural(i.partitions, "partition")} · reported `, ago(i.at)), i.breaker && breakerOf(i.breaker), i.last_error && h("span", { class: "danger-text" }, ` · ${visible(i.last_error)}`))))
+  h("span", { class: "mono" }, visible(i.instance)), h("span", { class: "muted" }, ` · ${visible(i.address ?? "no address")} · ${plural(i.partitions, "partition")} · reported `, ago(i.at)), silent(i) ? [" · ", h("span", { class: "badge b-failed" }, "silent")] : i.breaker && breakerOf(i.breaker), i.last_error && h("span", { class: "danger-text" }, ` · ${visible(i.last_error)}`))))
   : h("p", { class: "danger-text" }, "No process runs it: start outbox subscriptions.");
