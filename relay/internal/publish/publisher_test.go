@@ -163,7 +163,7 @@ func TestPublisher_BoundsWhatIsInFlight(t *testing.T) {
 func TestPublisher_HoldsOnlyTheRefusedEvent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, nil)
+		b := setup(t, func(c *Config) { c.Partitions = 1 }) // a request may have batches of several partitions
 		defer b.close()
 		bad := relaytest.Event(3, 2, "OrderUpdated")
 		bad.Payload = make([]byte, 100_000)
