@@ -44,12 +44,27 @@ type kafka struct {
 }
 
 // delayedRequest is a produce request that the broker executed later than it received it.
-type delayedRequest struct{ received, executed time.Time }
+type delayedRequest struct {
+	received, executed time.Time
+	producers          []int64 // ids of the producers of its batches
+}
 
-// wrote reports whether the request may have written a record of that time, which was written up to
-// a second before.
-func (d delayedRequest) wrote(at time.Time) bool {
-	return !at.Before(d.executed) && at.Sub(d.executed) < time.Second
+// wrote reports whether the request may have written a record, up to a second before its time.
+func (d delayedRequest) wrote(r *record) bool {
+	return slices.Contains(d.producers, r.producer) && !r.at.Before(d.executed) && r.at.Sub(d.executed) < time.Second
+}
+
+// producersOf returns the ids of the producers of a request's batches.
+func producersOf(req *kmsg.ProduceRequest) (ids []int64) {
+	for _, t := range req.Topics {
+		for _, p := range t.Partitions {
+			var b kmsg.RecordBatch
+			if b.ReadFrom(p.Records) == nil && !slices.Contains(ids, b.ProducerID) {
+				ids = append(ids, b.ProducerID)
+			}
+		}
+	}
+	return ids
 }
 
 // givenUpAfter is the time for which a client waits for the answer to a produce request.
@@ -83,7 +98,7 @@ func (k *kafka) before(req kmsg.Request) {
 	received := time.Now()
 	k.mu.Lock()
 	thaw, held, produced := k.thaw, k.held, k.produced
-	_, publishes := req.(*kmsg.ProduceRequest)
+	produce, publishes := req.(*kmsg.ProduceRequest)
 	var delay time.Duration
 	if publishes && k.slow != nil {
 		if delay = k.slow(); delay > 0 {
@@ -118,7 +133,7 @@ func (k *kafka) before(req kmsg.Request) {
 		}
 	}
 	if now := time.Now(); publishes && now.After(received) {
-		k.delayed = append(k.delayed, delayedRequest{received, now})
+		k.delayed = append(k.delayed, delayedRequest{received, now, producersOf(produce)})
 	}
 	if publishes {
 		go k.executed(k.created)

@@ -285,12 +285,22 @@ func (w *world) checkDuplicates(e *evidence) {
 func (w *world) unexplained(e *evidence, all []record, covered map[gocql.UUID]time.Time, readsBack bool) (wrong []string) {
 	id := all[0].ID.UUID()
 	saved, ok := covered[id]
-	_, dead := e.deadLetters[id]          // a relay may have replayed it as it ended
-	sent := w.kafka.receivedAt(all[0].at) // a relay may have ended before the broker executed its request
+	_, dead := e.deadLetters[id]        // a relay may have replayed it as it ended
+	sent := make([]time.Time, len(all)) // a relay may have ended before the broker executed its request
+	for i := range all {
+		sent[i] = w.kafka.receivedAt(&all[i])
+	}
+	first, alone := sent[0], 0 // duplicates that no end explains
 	for i, r := range all[1:] {
 		again := fmt.Sprintf("event %s was published at %s and again at %s", id, w.after(all[0].at), w.after(r.at))
-		if w.kafka.wroteLate(all[i].at, r.at) {
+		if sent[i+1].Before(first) {
+			first = sent[i+1]
+		}
+		if w.kafka.wroteLate(&all[i], &r) {
 			w.seen.late++
+			if !w.endedBetween(sent[i], sent[i+1]) {
+				alone++
+			}
 			continue
 		}
 		if readsBack {
@@ -311,11 +321,11 @@ func (w *world) unexplained(e *evidence, all []record, covered map[gocql.UUID]ti
 		// A relay that fell behind the log's TTL, or whose partition was stalled, has
 		// started again in its process.
 		for _, at := range w.restarts.at {
-			if at.After(sent) && at.Before(r.at) {
+			if at.After(first) && at.Before(r.at) {
 				ends++
 			}
 		}
-		if ends < i+1 {
+		if ends+alone < i+1 {
 			wrong = append(wrong, again+", not explained by the ends of relays")
 		}
 	}
@@ -325,23 +335,31 @@ func (w *world) unexplained(e *evidence, all []record, covered map[gocql.UUID]ti
 // wroteLate reports whether one of two records of an event was written by a request that its
 // client had given up, and the other one while that request was held back or after it, in a
 // simulation with errors that prove nothing.
-func (k *kafka) wroteLate(first, second time.Time) bool {
+func (k *kafka) wroteLate(first, second *record) bool {
 	return k.refuses && slices.ContainsFunc(k.delayed, func(d delayedRequest) bool {
 		return d.executed.Sub(d.received) >= givenUpAfter &&
-			(d.wrote(second) && !first.Before(d.received) || d.wrote(first) && !second.Before(d.executed))
+			(d.wrote(second) && !first.at.Before(d.received) || d.wrote(first) && !second.at.Before(d.executed))
 	})
 }
 
 // receivedAt returns when the broker received the request that wrote a record: the first of those
 // that it delayed and that may have written it.
-func (k *kafka) receivedAt(written time.Time) time.Time {
-	at := written
+func (k *kafka) receivedAt(r *record) time.Time {
+	at := r.at
 	for _, d := range k.delayed {
-		if d.wrote(written) && d.received.Before(at) {
+		if d.wrote(r) && d.received.Before(at) {
 			at = d.received
 		}
 	}
 	return at
+}
+
+// endedBetween reports whether a relay ended, or started again in its process, between two times in
+// any order.
+func (w *world) endedBetween(a, b time.Time) bool {
+	between := func(at time.Time) bool { return at.After(a) && at.Before(b) || at.After(b) && at.Before(a) }
+	return slices.ContainsFunc(w.restarts.at, between) ||
+		slices.ContainsFunc(w.relays[:len(w.relays)-1], func(p *process) bool { return between(p.ended) })
 }
 
 // repeated returns the records of an event without those that were deleted before the next one.
