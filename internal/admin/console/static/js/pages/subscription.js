@@ -25,7 +25,7 @@ export function subscription(ctx) {
     const state = await api.subscriptionStatus(name, ctx.signal);
     leases = state.leased ? await api.leases(name, ctx.signal) : { leases: [] };
     now = state;
-    const text = JSON.stringify({ ...now, leases, instances: now.instances.map((i) => ({ ...i, at: silent(i) })) });
+    const text = JSON.stringify({ ...now, leases, instances: now.instances.map((i) => ({ ...i, at: silent(i) || i.at.slice(0, 18) })) }); // drawn every ten seconds: its age is shown
     if (text !== drawn) draw();
     drawn = text;
   }, (why) => fill(ctx.el, h("h1", { tabindex: "-1" }, "Subscription"), why), (err) => err.status === 404 && fill(ctx.el, h("h1", { tabindex: "-1" }, "No such subscription"), empty("There is no subscription with this name.", "It was deleted, or the address is incomplete. Its dead letters are kept.", h("a", { class: "button", href: href("/subscriptions") }, "All subscriptions"), h("a", { class: "button", href: href("/dead-letters", { table: `subscription.${name}` }) }, "Its dead letters"))));
