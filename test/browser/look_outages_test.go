@@ -114,8 +114,8 @@ func TestLook_Outages(t *testing.T) {
 	w.store(10)
 	watch(t, only(tabs, "overview"), "the dead relay is named", lacks, ".say.bad .say-title", "Relay payments has sent no heartbeat since ")
 	for _, known := range []string{"closed", "120 events/s", "p99"} {
-		if text := tabs["overview"].text(".overview"); strings.Contains(text, known) {
-			t.Errorf("the overview shows %q of a dead relay:\n%s", known, text)
+		if text := tabs["overview"].text(`[aria-label="Relay payments"]`); strings.Contains(text, known) {
+			t.Errorf("the panel shows %q of a dead relay:\n%s", known, text)
 		}
 	}
 	looks(t, only(tabs, "overview"), "relay-dead")
