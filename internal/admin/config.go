@@ -105,6 +105,8 @@ type Config struct {
 	Routes []func(huma.API)
 	// Console is served below /console/. Nil serves none.
 	Console http.Handler
+	// StatusPatience bounds the wait of a status for each of its parts. Default 5 s.
+	StatusPatience time.Duration
 	// LiveInterval is the interval at which the database is polled for changes while
 	// there are listeners. Default 1 s.
 	LiveInterval time.Duration

@@ -43,7 +43,7 @@ const (
 var recentAges = []time.Duration{2 * time.Second, 15 * time.Second, 2 * time.Minute, 15 * time.Minute, recentAge}
 
 // recentSlow is the time of a read of the log from which on the next one is that of all recent events.
-const recentSlow = time.Second
+const recentSlow = 250 * time.Millisecond
 
 // The states of events in the list.
 const (

@@ -102,7 +102,7 @@ func TestRounds_APageTakesFewRoundTrips(t *testing.T) {
 			"/v1/dead-letters?status=suspended&error_class=record_too_large", "/v1/dead-letters?table=outbox.orders&event_type=OrderCreated",
 			"/v1/dead-letters?aggregate_id=a1", "/v1/dead-letters?text=large", "/v1/dead-letters/" + one,
 			"/v1/dead-letters/stats", "/v1/dead-letters/groups", "/v1/dead-letters/groups?status=suspended",
-			"/v1/audit", "/v1/audit?actor=eve", "/v1/audit?limit=500", "/v1/status", "/v1/jobs", "/v1/relays", "/v1/history",
+			"/v1/audit", "/v1/audit?actor=eve", "/v1/audit?limit=500", "/v1/status", "/v1/jobs", "/v1/relays", "/v1/history", "/v1/events", "/v1/events?state=dead_letter",
 		} {
 			time.Sleep(time.Minute) // what is kept from before is old
 			rounds(path)            // the driver prepares the statements
@@ -281,6 +281,9 @@ func fillForRounds(t *testing.T, session *gocql.Session) (server *Server, one st
 	server, err = New(Config{
 		Session: session, Keyspace: schema.DefaultKeyspace, DeadLetters: store, Gate: access.Only(access.Principal{Name: "local", Role: access.Admin}), Timeout: time.Hour,
 		Tables: []Table{{Keyspace: "outbox", Name: "orders"}, {Keyspace: "outbox", Name: "outbox_messages"}},
+		Written: func(ctx context.Context, _ string, _ time.Time, _ int) ([]WrittenEvent, error) { // as relay.Log
+			return []WrittenEvent{{ID: one, At: now}}, session.Query("SELECT key FROM system.local").WithContext(ctx).Exec()
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

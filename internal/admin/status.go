@@ -139,7 +139,7 @@ func (ep *statusEndpoints) register() {
 type getStatusOutput struct{ Body StatusBody }
 
 func (ep *statusEndpoints) get(ctx context.Context, _ *struct{}) (*getStatusOutput, error) {
-	b, err := ep.read(ctx, statusPatience)
+	b, err := ep.read(ctx, cmp.Or(ep.cfg.StatusPatience, statusPatience))
 	if err != nil {
 		return nil, ep.toProblem(ctx, err, false)
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/gocql/gocql"
 
@@ -118,6 +119,10 @@ type LocalConfig struct {
 	Logger *slog.Logger
 }
 
+// statusPatience bounds the wait for a part of the status that a command prints: it has no later one, and its
+// statements are prepared first, which takes as long again.
+const statusPatience = 10 * time.Second
+
 // OpenLocalAPI connects to the database. The caller closes the API.
 func OpenLocalAPI(ctx context.Context, c *Config, local LocalConfig) (_ *LocalAPI, err error) {
 	store, session, closeSession, err := c.DLQStore(local.Needs)
@@ -175,7 +180,7 @@ func (local *LocalConfig) api(c *Config, session *gocql.Session, store *dlq.Stor
 	conf = admin.Config{
 		Session: session, Keyspace: c.Scylla.Keyspace, Timeout: c.Scylla.Timeout, DeadLetters: store,
 		Gate: access.Only(access.Principal{Name: local.Actor, Role: access.Admin}), Logger: local.Logger,
-		Resharder: resharder{c, session},
+		Resharder: resharder{c, session}, StatusPatience: statusPatience,
 	}
 	conf.Consistency, _ = c.Scylla.Consistencies()
 	waiting, err := messages.NewService(session, messages.Config{Consistency: conf.Consistency, Logger: local.Logger})
