@@ -109,3 +109,22 @@ func mutexWait(b *testing.B) float64 {
 	runtimemetrics.Read(s)
 	return s[0].Value.Float64()
 }
+
+// publishPages is publish in pages of 256 events, as by the tail reader.
+func (r *benchRelay) publishPages(b *testing.B, first, n int) {
+	b.Helper()
+	offers, verdicts := make([]publish.Offer, 0, 256), make([]publish.Verdict, 0, 256)
+	for i := first; i < first+n; i += len(offers) {
+		offers = offers[:0]
+		for k := i; k < min(i+cap(offers), first+n); k++ {
+			offers = append(offers, publish.Offer{Event: relaytest.BenchEvent(k), By: publish.ByTail})
+		}
+		var err error
+		if verdicts, err = r.publisher.OfferPage(context.Background(), offers, verdicts[:0]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if left := r.publisher.Drain(context.Background()); left > 0 {
+		b.Errorf("%d events are left", left)
+	}
+}

@@ -17,7 +17,7 @@ import (
 
 // BenchmarkPublisher_Overhead publishes the same records to the same broker by
 // the relay (sequencer, breaker, retries, dead letters and what remembers what is
-// out) and by franz-go alone, in turns. overhead-% is how much more time the relay
+// out), by franz-go alone, and by the relay in pages, in turns. overhead-% is how much more time the relay
 // takes, cpu-overhead-% how much more of the processor, which others that use
 // it too do not change as much. The broker's own work is in all of them.
 func BenchmarkPublisher_Overhead(b *testing.B) {
@@ -25,17 +25,20 @@ func BenchmarkPublisher_Overhead(b *testing.B) {
 	addrs := startBenchBroker(b, "T")
 	r := newBenchRelay(b, addrs)
 	raw := newBenchRaw(b, addrs, r.cfg.MaxInFlightRecords)
-	var took, used [2]time.Duration
+	var took, used [3]time.Duration
 	n := 0
 	for b.Loop() {
-		for turn := range 2 {
-			which := (n + turn) % 2 // neither is always first
+		for turn := range 3 {
+			which := (n + turn) % 3 // none is always first
 			runtime.GC()
 			began, cpu := time.Now(), processorTime(b)
-			if which == 0 {
-				r.publish(b, n*round, round)
-			} else {
+			switch which {
+			case 0:
+				r.publish(b, 2*n*round, round)
+			case 1:
 				publishRaw(b, raw, &r.cfg, n*round, round)
+			case 2:
+				r.publishPages(b, (2*n+1)*round, round)
 			}
 			took[which] += time.Since(began)
 			used[which] += processorTime(b) - cpu
@@ -49,6 +52,8 @@ func BenchmarkPublisher_Overhead(b *testing.B) {
 	b.ReportMetric(float64(used[0].Nanoseconds())/events, "relay-cpu-ns/event")
 	b.ReportMetric(float64(used[1].Nanoseconds())/events, "franz-go-cpu-ns/event")
 	b.ReportMetric(100*(used[0].Seconds()/used[1].Seconds()-1), "cpu-overhead-%")
+	b.ReportMetric(float64(took[2].Nanoseconds())/events, "pages-ns/event")
+	b.ReportMetric(float64(used[2].Nanoseconds())/events, "pages-cpu-ns/event")
 }
 
 // processorTime is what this process has used of the processor.

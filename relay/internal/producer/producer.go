@@ -121,16 +121,22 @@ func (p *Producer) know(topic string, found *topics.Found) (recreated bool) {
 	return true
 }
 
-// Send passes a record of a flight to its client. It does not block, and does not call done
-// with the result before it returns. The error of a result means that the record is not in its
+// Sender receives the result of a record that it has sent.
+type Sender interface {
+	// Returned receives the record, and an error if it is not in its topic. Any goroutine calls it, once.
+	Returned(r *kgo.Record, err error)
+}
+
+// Send passes a record of a flight to its client. It does not block, and the sender receives the
+// result after it returns. The error of a result means that the record is not in its
 // topic, unless the producer was closed or may not read the topic.
-func (p *Producer) Send(f *Flight, r *kgo.Record, done func(*kgo.Record, error)) {
+func (p *Producer) Send(f *Flight, r *kgo.Record, to Sender) {
 	c := f.client
 	n := c.passed.Add(1)
 	c.TryProduce(f, r, func(r *kgo.Record, err error) {
 		if err == nil {
 			p.search.acknowledged(r)
-			done(r, nil)
+			to.Returned(r, nil)
 			return
 		}
 		switch {
@@ -142,10 +148,10 @@ func (p *Producer) Send(f *Flight, r *kgo.Record, done func(*kgo.Record, error))
 			p.retire(r.Topic, c)
 		}
 		if part := f.partition.Load(); part >= 0 && !Rejected(r) && c.mayHaveWritten(n, err) {
-			p.find(partition{r.Topic, part}, returned{r, c, err, done})
+			p.find(partition{r.Topic, part}, returned{r, c, err, to})
 			return
 		}
-		done(r, err)
+		to.Returned(r, err)
 	})
 }
 

@@ -37,7 +37,7 @@ type returned struct {
 	*kgo.Record
 	client *client // that has returned it
 	err    error
-	done   func(*kgo.Record, error)
+	to     Sender
 }
 
 // search contains the records that are searched for in their partitions, and the last
@@ -91,14 +91,14 @@ func (s *search) take(at partition) []returned {
 }
 
 // find searches for a returned record in its partition, together with others that were
-// returned at that time. Until brokers answer, the record stays with the producer. done then
+// returned at that time. Until brokers answer, the record stays with the producer. The sender then
 // receives no error if the record was found, otherwise the error with which it was returned.
 func (p *Producer) find(at partition, x returned) {
 	p.search.mu.Lock()
 	defer p.search.mu.Unlock()
 	_, searching := p.search.waiting[at]
 	if p.ctx.Err() != nil {
-		go x.done(x.Record, errors.Join(kgo.ErrClientClosed, x.err))
+		go x.to.Returned(x.Record, errors.Join(kgo.ErrClientClosed, x.err))
 		return
 	}
 	p.search.waiting[at] = append(p.search.waiting[at], x)
@@ -111,12 +111,12 @@ func (p *Producer) find(at partition, x returned) {
 			for i, x := range xs {
 				switch {
 				case err != nil:
-					x.done(x.Record, fmt.Errorf("%w; then searched for in its topic: %w", err, x.err))
+					x.to.Returned(x.Record, fmt.Errorf("%w; then searched for in its topic: %w", err, x.err))
 				case offsets[i] >= 0:
 					x.Offset = offsets[i]
-					x.done(x.Record, nil)
+					x.to.Returned(x.Record, nil)
 				default:
-					x.done(x.Record, x.err)
+					x.to.Returned(x.Record, x.err)
 				}
 			}
 		}

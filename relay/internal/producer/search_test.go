@@ -47,7 +47,7 @@ func TestSearch_ATopicThatItCreatesHasAnotherClient(t *testing.T) {
 				t.Fatal(err)
 			}
 			found := make(chan error, 1)
-			p.find(partition{topic, 0}, returned{&kgo.Record{Topic: topic}, before, kerr.UnknownTopicOrPartition, func(_ *kgo.Record, err error) { found <- err }})
+			p.find(partition{topic, 0}, returned{&kgo.Record{Topic: topic}, before, kerr.UnknownTopicOrPartition, sender(found)})
 			if err := <-found; err == nil {
 				t.Fatal("the record was found in a topic that was deleted")
 			}
@@ -62,3 +62,8 @@ func TestSearch_ATopicThatItCreatesHasAnotherClient(t *testing.T) {
 		})
 	})
 }
+
+// sender receives the error of a record.
+type sender chan<- error
+
+func (s sender) Returned(_ *kgo.Record, err error) { s <- err }

@@ -239,9 +239,16 @@ func (c *cell) lane(aggregate gocql.UUID) *lane {
 	l, ok := c.lanes[aggregate]
 	if !ok {
 		known, _ := c.lines.Line(aggregate)
-		l = &lane{id: aggregate, line: known}
-		c.lanes[aggregate] = l
+		l = c.newLane(aggregate, known)
 	}
+	return l
+}
+
+// newLane adds the lane of an aggregate that has none.
+func (c *cell) newLane(aggregate gocql.UUID, known dedup.Line) *lane {
+	l := &lane{id: aggregate, line: known}
+	l.items = l.one[:0]
+	c.lanes[aggregate] = l
 	return l
 }
 

@@ -128,7 +128,7 @@ func (m *cellModel) execute(effects []effect) {
 	for i := range effects {
 		switch e := &effects[i]; e.do {
 		case effSend:
-			f := m.flights[e.lane]
+			f := m.flights[e.item.lane]
 			f.sent = append(f.sent, e.item)
 		case effSettle:
 			e.to.Settle()
@@ -226,7 +226,7 @@ func (m *cellModel) reject(t *rapid.T) {
 	rejected := f.sent[at:]
 	f.sent = f.sent[:at:at]
 	for _, it := range rejected {
-		m.step(input{kind: inResult, lane: l, item: it, record: new(kgo.Record), rejected: true, err: errors.New("rejected"), at: time.Now()})
+		m.step(input{kind: inResult, item: it, record: new(kgo.Record), rejected: true, err: errors.New("rejected"), at: time.Now()})
 	}
 }
 
@@ -243,7 +243,7 @@ func (m *cellModel) result(l *lane, err error) {
 			}
 		}
 	}
-	m.step(input{kind: inResult, lane: l, item: it, record: new(kgo.Record), err: err, at: time.Now()})
+	m.step(input{kind: inResult, item: it, record: new(kgo.Record), err: err, at: time.Now()})
 }
 
 // topic ends the creation of a topic.

@@ -154,7 +154,7 @@ func (d *driver) execute(effects []effect) {
 func (p *Publisher) execute(e *effect) {
 	switch e.do {
 	case effSend:
-		p.send(e.lane, e.item, e.breaker)
+		p.send(e.item, e.breaker)
 	case effSettle:
 		e.to.Settle()
 	case effWake:
@@ -221,6 +221,7 @@ func (b broker) mayBeTooLarge(e *outbox.Event, topic string) bool {
 func (b broker) begin(l *lane, topic string) {
 	if l.flight.Context == nil {
 		l.flight.Init(b.p.producer)
+		l.publisher = b.p
 	}
 	l.flight.Begin(topic)
 }

@@ -21,11 +21,15 @@ type lane struct {
 	line dedup.Line
 	// flight contains the outstanding records. While it rejects records, nothing is sent
 	// until all are back.
-	flight producer.Flight
-	probed Partition // the partition that the lane probes or probed last
-	hold   *Hold
+	flight    producer.Flight
+	publisher *Publisher // that has sent a record
+	probed    Partition  // the partition that the lane probes or probed last
+	hold      *Hold
 	// replay is the replay that the lane belongs to; nil for an aggregate's own lane.
 	replay replay
+	// first is the item that the lane was made for, one the usual storage of its items.
+	first item
+	one   [1]*item
 }
 
 // queue contains the events of one aggregate in their order: first those that the producer
@@ -58,6 +62,7 @@ const (
 
 // item is an event that is not acknowledged yet.
 type item struct {
+	lane     *lane
 	event    outbox.Event
 	original outbox.ID // the event that an edited dead letter replaces; zero for others
 	written  int64     // write time in microseconds, 0 if unknown

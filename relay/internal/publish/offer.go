@@ -12,6 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/budget"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 )
 
 // Source is the reader that found an event.
@@ -169,9 +170,9 @@ func (c *cell) takeOffers(p *page) {
 			p.err = failure.ErrStopping
 		case c.postpones(o):
 		default:
-			var it *item
-			if v, it = c.judge(o); v != Taken {
-				settle = c.repeat(o, v, it)
+			j := c.judge(o)
+			if v = j.verdict; v != Taken {
+				settle = c.repeat(o, &j)
 				break
 			}
 			size := budget.SizeOf(&o.Event)
@@ -180,7 +181,7 @@ func (c *cell) takeOffers(p *page) {
 				return
 			}
 			p.paid = false
-			c.pump(c.take(o, size))
+			c.pump(c.take(o, &j, size))
 		}
 		if p.paid {
 			p.paid = false
@@ -203,45 +204,67 @@ func (c *cell) settleTo(s Settlement) {
 	}
 }
 
-// judge returns the verdict for an event, and its item if it is already in progress.
-func (c *cell) judge(o *Offer) (v Verdict, it *item) {
-	e := &o.Event
-	it, published, _ := c.ids.find(e.ID.UUID())
-	if it != nil || published || c.dead.Has(e.ID.UUID()) {
-		return Repeated, it
+// judgement is the verdict about an offer and what it follows from.
+type judgement struct {
+	verdict Verdict
+	item    *item // of the event, if it is in progress
+	lane    *lane // of the aggregate, nil for none
+	line    dedup.Line
+	known   bool // the aggregate has a line
+}
+
+// judge returns the verdict about an event.
+func (c *cell) judge(o *Offer) (j judgement) {
+	e, aggregate := &o.Event, o.Event.AggregateID.UUID()
+	var published bool
+	if j.item, published, _ = c.ids.find(e.ID.UUID()); j.item != nil || published || c.dead.Has(e.ID.UUID()) {
+		j.verdict = Repeated
+		return j
 	}
+	if j.lane = c.lanes[aggregate]; j.lane != nil {
+		j.line, j.known = j.lane.line, true
+	} else {
+		j.line, j.known = c.lines.Line(aggregate)
+	}
+	j.verdict = c.judgeNumber(o, j.line, j.known)
+	return j
+}
+
+// judgeNumber returns the verdict about an event that is not in the dedup index, by its number and the
+// line of its aggregate.
+func (c *cell) judgeNumber(o *Offer, l dedup.Line, known bool) Verdict {
+	e, aggregate := &o.Event, o.Event.AggregateID.UUID()
 	if e.Sequence == 0 {
-		return Taken, nil
+		return Taken
 	}
-	if _, busy := c.claims[e.AggregateID.UUID()]; busy && !o.Owner {
-		return Claimed, nil
+	if _, busy := c.claims[aggregate]; busy && !o.Owner {
+		return Claimed
 	}
-	l, known := c.line(e.AggregateID.UUID())
-	if !o.Owner && c.older.HoldsBack(e, o.Written, l, known, c.lines.HasGaps(e.AggregateID.UUID())) {
-		return Unknown, nil
+	if !o.Owner && c.older.HoldsBack(e, o.Written, l, known, c.lines.HasGaps(aggregate)) {
+		return Unknown
 	}
 	switch {
 	case o.Missing:
-		return Taken, nil
+		return Taken
 	case !known && (o.Anyway || e.Sequence == 1 && !c.rewritten(e, o.Written)):
-		return Taken, nil
-	case !known, !o.Owner && e.Sequence >= l.Next && c.lines.Doubted(e.AggregateID.UUID()):
-		return Unknown, nil
-	case e.Sequence >= l.Next && !o.Owner && c.lines.GapsDue(e.AggregateID.UUID(), e.Sequence):
-		return Ahead, nil // the skipped numbers are looked up again first
+		return Taken
+	case !known, !o.Owner && e.Sequence >= l.Next && c.lines.Doubted(aggregate):
+		return Unknown
+	case e.Sequence >= l.Next && !o.Owner && c.lines.GapsDue(aggregate, e.Sequence):
+		return Ahead // the skipped numbers are looked up again first
 	case e.Sequence == l.Next, e.Sequence > l.Next && o.Anyway:
-		return Taken, nil
+		return Taken
 	case e.Sequence > l.Next:
-		return Ahead, nil
-	case c.lines.IsGap(e.AggregateID.UUID(), e.Sequence):
-		return Taken, nil
+		return Ahead
+	case c.lines.IsGap(aggregate, e.Sequence):
+		return Taken
 	case o.By == ByTail || !o.Owner:
-		c.lines.Doubt(e.AggregateID.UUID())
-		return Left, nil
-	case e.Sequence >= l.First && o.Written <= c.ids.horizon(e.ID.UUID()) && !c.lines.Doubted(e.AggregateID.UUID()):
-		return Repeated, nil
+		c.lines.Doubt(aggregate)
+		return Left
+	case e.Sequence >= l.First && o.Written <= c.ids.horizon(e.ID.UUID()) && !c.lines.Doubted(aggregate):
+		return Repeated
 	}
-	return Taken, nil
+	return Taken
 }
 
 // rewritten reports whether the row of an event of an unknown aggregate may have been
@@ -265,10 +288,11 @@ func (p *Publisher) SubmitMissing(ctx context.Context, e cdclog.StoredEvent, aga
 }
 
 // repeat records a repeated event and reports whether it is settled.
-func (c *cell) repeat(o *Offer, v Verdict, it *item) (settled bool) {
-	if v != Repeated {
+func (c *cell) repeat(o *Offer, j *judgement) (settled bool) {
+	if j.verdict != Repeated {
 		return false
 	}
+	it := j.item
 	if o.By == BySweep {
 		c.metrics.Repeated.Inc()
 	}
@@ -297,7 +321,7 @@ func (c *cell) repeat(o *Offer, v Verdict, it *item) (settled bool) {
 }
 
 // take puts the event into its aggregate's lane.
-func (c *cell) take(o *Offer, size int64) *lane {
+func (c *cell) take(o *Offer, j *judgement, size int64) *lane {
 	if o.Event.CreatedAt.IsZero() && o.Written > 0 {
 		o.Event.CreatedAt = time.UnixMicro(o.Written).UTC()
 	}
@@ -308,7 +332,14 @@ func (c *cell) take(o *Offer, size int64) *lane {
 	if o.Bad != nil {
 		topicErr = o.Bad
 	}
-	it := &item{by: o.By, scanned: o.By == ByBackfill && c.older.Old(o.Written), event: o.Event, written: o.Written, captured: c.now, topic: topic, topicErr: topicErr, bytes: size, shown: o.By == BySweep}
+	l, it := j.lane, (*item)(nil)
+	if l != nil {
+		it = new(item)
+	} else {
+		l = c.newLane(o.Event.AggregateID.UUID(), j.line)
+		it = &l.first
+	}
+	*it = item{lane: l, by: o.By, scanned: o.By == ByBackfill && c.older.Old(o.Written), event: o.Event, written: o.Written, captured: c.now, topic: topic, topicErr: topicErr, bytes: size, shown: o.By == BySweep}
 	if o.Bad != nil && c.writesDeadLetters() {
 		it.cause = &deadLetterCause{class: classOf(o.Bad), err: o.Bad} // including a blocked or spilled one
 	} else {
@@ -316,7 +347,6 @@ func (c *cell) take(o *Offer, size int64) *lane {
 	}
 	it.addSettlement(o.Settled)
 	c.ids.begin(it)
-	l := c.lane(o.Event.AggregateID.UUID())
 	switch {
 	case o.Event.Sequence == 0:
 		c.lateBy(o, noteTime(l, o))

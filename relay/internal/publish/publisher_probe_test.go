@@ -41,7 +41,7 @@ func TestPublisher_AReplayCalledOffEndsItsProbe(t *testing.T) {
 		ended := make(chan error, 1)
 		p := b.publisher
 		l := &lane{id: relaytest.Event(9, 1, "OrderUpdated").AggregateID.UUID(), replay: claimedReplay{ended}}
-		l.items = append(l.items, &item{event: relaytest.Event(9, 1, "OrderUpdated"), topic: "OrderUpdated"})
+		l.items = append(l.items, &item{lane: l, event: relaytest.Event(9, 1, "OrderUpdated"), topic: "OrderUpdated"})
 		l.state = laneSuspect // it was refused once, together with others
 		p.ask(func(c *cell) {
 			c.replaying[l] = struct{}{}

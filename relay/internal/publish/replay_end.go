@@ -130,14 +130,14 @@ func (c *cell) resend(e outbox.Event, deadLetter *dlq.DeadLetter, of replay) {
 	if deadLetter.Edit != nil && deadLetter.Edit.Topic != "" {
 		topic, topicErr = deadLetter.Edit.Topic, nil
 	}
+	l := &lane{id: e.AggregateID.UUID(), replay: of}
 	it := &item{
-		event: e, written: deadLetter.WrittenAt, captured: c.now, topic: topic, topicErr: topicErr,
+		lane: l, event: e, written: deadLetter.WrittenAt, captured: c.now, topic: topic, topicErr: topicErr,
 		by: sourceOf(deadLetter.Metadata[metaCaptured]), earlier: int32(min(deadLetter.Attempts, math.MaxInt32)),
 	}
 	if deadLetter.Edit != nil {
 		it.original = storedID(deadLetter)
 	}
-	l := &lane{id: e.AggregateID.UUID(), replay: of}
 	l.items = append(l.items, it)
 	c.replaying[l] = struct{}{}
 	c.pump(l)

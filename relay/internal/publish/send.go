@@ -26,27 +26,27 @@ func (c *cell) send(l *lane, it *item, v *view) bool {
 	}
 	l.sent(it, v.part, v.large, c.now)
 	c.partitions.begin(it)
-	c.do(effect{do: effSend, lane: l, item: it, breaker: c.calls.State()})
+	c.do(effect{do: effSend, item: it, breaker: c.calls.State()})
 	return true
 }
 
 // send passes the record of an item to the client. It is executed in the order of the steps, which
 // keeps the order of the lane.
-func (p *Publisher) send(l *lane, it *item, breaker BreakerState) {
+func (p *Publisher) send(it *item, breaker BreakerState) {
 	r := record(it, p.cfg, breaker)
 	r.Headers = p.epochs.add(append(r.Headers, p.tableHeader), it)
-	p.producer.Send(&l.flight, r, func(r *kgo.Record, err error) { p.done(l, it, r, err) })
+	p.producer.Send(&it.lane.flight, r, it)
 }
 
-// done passes the producer's result to the cell. Until then nothing but the item's settlements
-// changes in it.
-func (p *Publisher) done(l *lane, it *item, r *kgo.Record, err error) {
-	now := time.Now() // once, because a read of the clock is a hundredth of the cost of an event
+// Returned passes the producer's result to the cell. Until then nothing but its settlements and what the
+// readers know of it changes in the item.
+func (it *item) Returned(r *kgo.Record, err error) {
+	p, now := it.lane.publisher, time.Now() // once, because a read of the clock is a hundredth of the cost of an event
 	if err == nil {
 		p.calls.Acknowledged(now)
 		p.published(it, r, now)
 	}
-	p.driver.post(input{kind: inResult, lane: l, item: it, record: r, rejected: err != nil && producer.Rejected(r), err: err, at: now})
+	p.driver.post(input{kind: inResult, item: it, record: r, rejected: err != nil && producer.Rejected(r), err: err, at: now})
 }
 
 // published records that an event is in its topic.
@@ -67,7 +67,7 @@ func (p *Publisher) published(it *item, r *kgo.Record, now time.Time) {
 
 // returned processes a record that the producer has returned.
 func (c *cell) returned(in *input) {
-	l, it, err := in.lane, in.item, in.err
+	l, it, err := in.item.lane, in.item, in.err
 	resumed := c.partitions.end(it, err == nil, in.at)
 	c.resume(&resumed)
 	outcome := calls.ErrUncounted
