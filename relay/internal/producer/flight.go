@@ -21,7 +21,7 @@ type Flight struct {
 	context.Context
 	p        *Producer
 	client   *client       // that sends the records
-	first    atomic.Uint64 // the number of the first record
+	first    atomic.Uint64 // the number of the first record, 0 until Send gives it
 	recalled atomic.Bool
 	// partition is the partition of the outstanding records, -1 without any, and batch the number
 	// of their batch in it.
@@ -52,7 +52,7 @@ var closed = func() <-chan struct{} {
 func (f *Flight) Begin(topic string) {
 	f.client = f.p.pick(topic)
 	f.recalled.Store(false)
-	f.first.Store(f.client.passed.Load() + 1) // at most the number that Send gives to the record
+	f.first.Store(0) // many flights may begin before their records are sent
 }
 
 // End ends the flight: all its records are returned.

@@ -1,9 +1,12 @@
 package producer
 
 import (
+	"errors"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
@@ -74,6 +77,39 @@ func TestPartitioner_KeepsAFlightInOneBatch(t *testing.T) {
 	if p := as(record(a), false); p != first {
 		t.Errorf("with none outstanding a flight joins no batch of another one: %d, want %d", p, first)
 	}
+}
+
+// Records that no request contains can be recalled, also if their flight began before another one's
+// record was written.
+func TestFlight_IsRecalledUnlessItsRecordsWereWritten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := new(kfake.VirtualNetwork) // without a broker
+		p, err := New(Config{
+			Brokers: []string{"127.0.0.1:9092"}, Kafka: []kgo.Opt{kgo.Dialer(net.DialContext)}, MaxRecordBytes: 1 << 20, MaxRecords: 10, Logger: relaytest.Logger(t),
+		}, ignore{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		var flights [2]Flight
+		for i := range flights {
+			flights[i].Init(p)
+			flights[i].Begin("OrderCreated")
+		}
+		for i := range flights {
+			p.Send(&flights[i], &kgo.Record{Topic: "OrderCreated"}, sender(make(chan error, 1)))
+			if i == 0 {
+				raise(&p.client.written, &p.client.passed)
+			}
+		}
+		for i, want := range []error{nil, ErrRecalled} {
+			flights[i].Recall()
+			if err := flights[i].Err(); !errors.Is(err, want) {
+				t.Errorf("the error of flight %d is %v, want %v", i, err, want)
+			}
+		}
+	})
 }
 
 // Records are not sent to a gated partition, however many partitions the topic has when

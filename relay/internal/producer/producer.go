@@ -133,6 +133,7 @@ type Sender interface {
 func (p *Producer) Send(f *Flight, r *kgo.Record, to Sender) {
 	c := f.client
 	n := c.passed.Add(1)
+	f.first.CompareAndSwap(0, n)
 	c.TryProduce(f, r, func(r *kgo.Record, err error) {
 		if err == nil {
 			p.search.acknowledged(r)
