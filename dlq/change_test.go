@@ -327,19 +327,19 @@ func TestStore_Storm(t *testing.T) {
 		}
 	}
 	for _, kind := range Statuses { // a listing removes stale entries
-		b.listed(t, Filter{Status: []Status{kind}})
+		b.listAll(t, Filter{Status: []Status{kind}})
 	}
 	for i := range 3 {
-		b.listed(t, Filter{ErrorClass: fmt.Sprint("class", i)})
+		b.listAll(t, Filter{ErrorClass: fmt.Sprint("class", i)})
 	}
-	b.listed(t, Filter{ErrorClass: "record_too_large"})
-	b.listed(t, Filter{EventType: "OrderCreated"})
-	b.listed(t, Filter{Table: testTable})
-	b.listed(t, Filter{Aggregate: "a"})
+	b.listAll(t, Filter{ErrorClass: "record_too_large"})
+	b.listAll(t, Filter{EventType: "OrderCreated"})
+	b.listAll(t, Filter{Table: testTable})
+	b.listAll(t, Filter{Aggregate: "a"})
 	for _, id := range ids {
 		b.mustBeListed(t, id)
 	}
-	if got := len(b.chainsOf(t, testTable)); got != len(ids) {
+	if got := len(b.listChains(t, testTable)); got != len(ids) {
 		t.Errorf("Chains() has %d dead letters, want %d", got, len(ids))
 	}
 }
@@ -373,7 +373,7 @@ func TestChange_LosesToAConcurrentOne(t *testing.T) {
 		t.Errorf("history %+v", h)
 	}
 	// The entries of the change that lost are skipped and removed.
-	if got := b.listed(t, Filter{Status: []Status{Processing}}); len(got) != 0 {
+	if got := b.listAll(t, Filter{Status: []Status{Processing}}); len(got) != 0 {
 		t.Errorf("List() of processing = %+v", got)
 	}
 	b.mustBeListed(t, id)

@@ -123,7 +123,7 @@ func (b *fixture) mustRead(t testing.TB, id gocql.UUID) DeadLetter {
 	return l
 }
 
-func (b *fixture) chainsOf(t testing.TB, table string) []ChainEntry {
+func (b *fixture) listChains(t testing.TB, table string) []ChainEntry {
 	t.Helper()
 	var out []ChainEntry
 	if err := b.Chains(t.Context(), table, func(e ChainEntry) error { out = append(out, e); return nil }); err != nil {

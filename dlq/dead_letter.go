@@ -252,9 +252,9 @@ func (o Outcome) validate() error {
 	return fmt.Errorf("outcome %q: use one of %v", o.Kind, OutcomeKinds)
 }
 
-// IsOf reports whether the dead letter may be of an event of the aggregate. Where a row was
+// MayBelongTo reports whether the dead letter may be of an event of the aggregate. Where a row was
 // unreadable the aggregate may be unknown, which is then the event id.
-func (l *DeadLetter) IsOf(aggregate string) bool {
+func (l *DeadLetter) MayBelongTo(aggregate string) bool {
 	return l.AggregateID == aggregate || outbox.IDFromText(l.AggregateID).UUID() == l.EventID
 }
 

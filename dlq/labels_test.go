@@ -133,7 +133,7 @@ func TestSet_ThroughFaultsAndCrashes(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, tag := range []string{"old", "new"} {
-			if got := b.listed(t, Filter{Tags: []string{tag}}); len(got) != map[string]int{"new": 1}[tag] {
+			if got := b.listAll(t, Filter{Tags: []string{tag}}); len(got) != map[string]int{"new": 1}[tag] {
 				t.Errorf("tag %s lists %d dead letters", tag, len(got))
 			}
 		}
@@ -197,7 +197,7 @@ func TestTidy_TablesAndTags(t *testing.T) {
 			t.Errorf("an empty hour of %s stayed", k)
 		}
 	}
-	if got := b.listed(t, Filter{Table: testTable, Tags: []string{"vip"}, Status: []Status{Resolved}}); len(got) != 1 {
+	if got := b.listAll(t, Filter{Table: testTable, Tags: []string{"vip"}, Status: []Status{Resolved}}); len(got) != 1 {
 		t.Errorf("%d dead letters after a tidy, want the discarded one", len(got))
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
-func (b *fixture) listed(t testing.TB, f Filter) []DeadLetter {
+func (b *fixture) listAll(t testing.TB, f Filter) []DeadLetter {
 	t.Helper()
 	var out []DeadLetter
 	if err := b.List(t.Context(), f, func(l *DeadLetter) error { out = append(out, *l); return nil }); err != nil {
@@ -212,12 +212,12 @@ func TestList_RemovesStaleEntries(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range []Filter{{Status: []Status{Pending}}, {ErrorClass: l.ErrorClass, Status: []Status{Pending}}, {EventType: l.EventType, Status: []Status{Pending}}, {Table: l.Table, Status: []Status{Pending}}} {
-		if got := b.listed(t, f); len(got) != 0 {
+		if got := b.listAll(t, f); len(got) != 0 {
 			t.Errorf("List(%+v) = %+v, want none", f, got)
 		}
 	}
 	for _, f := range []Filter{{ErrorClass: l.ErrorClass}, {EventType: l.EventType}, {Table: l.Table}} {
-		if got := b.listed(t, f); len(got) != 1 {
+		if got := b.listAll(t, f); len(got) != 1 {
 			t.Errorf("List(%+v) has %d, want 1", f, len(got))
 		}
 	}
@@ -243,7 +243,7 @@ func TestList_ContainsADeadLetterOnce(t *testing.T) {
 	again.FirstFailedAt = time.Time{}
 	b.mustWrite(t, &again)
 	for range 2 {
-		if got := b.listed(t, Filter{}); len(got) != 2 || got[0].EventID != l.EventID || got[1].EventID != between {
+		if got := b.listAll(t, Filter{}); len(got) != 2 || got[0].EventID != l.EventID || got[1].EventID != between {
 			t.Errorf("List() has %d dead letters, want two, each once", len(got))
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 )
 
-// resolved returns a replayed dead letter with all columns.
-func (b *fixture) resolved(t *testing.T) *DeadLetter {
+// writeResolved returns a replayed dead letter with all columns.
+func (b *fixture) writeResolved(t *testing.T) *DeadLetter {
 	t.Helper()
 	l := testDeadLetter("a", 1)
 	l.Payload, l.Raw = []byte{0, 0xff, '\n'}, map[string]string{"c": "0x00"}
@@ -30,7 +30,7 @@ func (b *fixture) resolved(t *testing.T) *DeadLetter {
 func TestPurge_LeavesAnOutlineAndRestoreBringsItBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	l := b.resolved(t)
+	l := b.writeResolved(t)
 	before, history := b.mustRead(t, l.EventID), b.mustHistory(t, l.EventID)
 	seen := eve
 	seen.Version = before.Version - 1
@@ -132,7 +132,7 @@ func TestPurge_OpenDeadLettersOnlyByForce(t *testing.T) {
 func TestForget_OnlyWhatWasPurged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	l := b.resolved(t)
+	l := b.writeResolved(t)
 	if err := b.Forget(t.Context(), l.EventID); !errors.Is(err, ErrRefused) {
 		t.Fatalf("Forget() of a whole dead letter = %v", err)
 	}
@@ -162,7 +162,7 @@ func TestForget_AnswerLost(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			l := b.resolved(t)
+			l := b.writeResolved(t)
 			if err := b.Purge(t.Context(), l.EventID, Purge{}, eve); err != nil {
 				t.Fatal(err)
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-func (b *fixture) requested(t testing.TB) []Request {
+func (b *fixture) listRequests(t testing.TB) []Request {
 	t.Helper()
 	rs, err := b.Requests(t.Context(), testTable, nil)
 	if err != nil {
@@ -23,7 +23,7 @@ func (b *fixture) requested(t testing.TB) []Request {
 func TestRequests_ReportChanges(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	if got := b.requested(t); len(got) != 0 {
+	if got := b.listRequests(t); len(got) != 0 {
 		t.Fatalf("Requests() = %+v, want none", got)
 	}
 	for _, a := range []Action{ActionReplay, ActionDiscard, ActionUnblock, ActionSuspend, ActionResolve} {
@@ -32,18 +32,18 @@ func TestRequests_ReportChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 { // until it is done
-			got := b.requested(t)
+			got := b.listRequests(t)
 			if len(got) != 1 || got[0].EventID != id || got[0].Action != a || got[0].AggregateID != "a" || got[0].Actor != eve.Name ||
 				got[0].Entry.Status != transitions[a][Pending][0] || got[0].Entry.Unblocked != (a == ActionUnblock) {
 				t.Fatalf("Requests() after %s = %+v", a, got)
 			}
 		}
-		for _, r := range b.requested(t) {
+		for _, r := range b.listRequests(t) {
 			if err := b.Done(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if got := b.requested(t); len(got) != 0 {
+		if got := b.listRequests(t); len(got) != 0 {
 			t.Errorf("Requests() after Done = %+v", got)
 		}
 	}
@@ -52,7 +52,7 @@ func TestRequests_ReportChanges(t *testing.T) {
 	if err := b.Unclaim(t.Context(), id, me, ""); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.requested(t); len(got) != 0 {
+	if got := b.listRequests(t); len(got) != 0 {
 		t.Errorf("Requests() after the relay's change = %+v", got)
 	}
 	if got, err := b.Requests(t.Context(), "shop.outbox", nil); err != nil || len(got) != 0 {
@@ -70,7 +70,7 @@ func TestRequests_WithoutTheirChange(t *testing.T) {
 	if err := b.request(t.Context(), &l, ActionReplay, "eve"); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.requested(t); len(got) != 0 {
+	if got := b.listRequests(t); len(got) != 0 {
 		t.Errorf("Requests() = %+v before the change", got)
 	}
 	rows := func() (n int) {
@@ -83,7 +83,7 @@ func TestRequests_WithoutTheirChange(t *testing.T) {
 		t.Error("the request was removed immediately")
 	}
 	b.clock.advance(requestGrace + time.Second)
-	if got := b.requested(t); len(got) != 0 || rows() != 0 {
+	if got := b.listRequests(t); len(got) != 0 || rows() != 0 {
 		t.Errorf("Requests() = %+v, and %d are left", got, rows())
 	}
 }
@@ -103,7 +103,7 @@ func TestRequests_FromClocksThatDiffer(t *testing.T) {
 		if err := b.Discard(t.Context(), first, eve); err != nil {
 			t.Fatal(err)
 		}
-		for _, r := range b.requested(t) {
+		for _, r := range b.listRequests(t) {
 			if err := b.Done(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
@@ -116,7 +116,7 @@ func TestRequests_FromClocksThatDiffer(t *testing.T) {
 		if by > requestOverlap {
 			b.clock.advance(requestSweep)
 		}
-		got := b.requested(t)
+		got := b.listRequests(t)
 		if len(got) != 1 || got[0].EventID != id {
 			t.Errorf("a clock behind by %s: Requests() = %+v", by, got)
 		}
@@ -140,7 +140,7 @@ func TestRequests_OfAClockThatIsBehindAreSeenAfterTheirChange(t *testing.T) {
 	if err := slow.request(t.Context(), &l, ActionReplay, "eve"); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.requested(t); len(got) != 0 {
+	if got := b.listRequests(t); len(got) != 0 {
 		t.Errorf("Requests() = %+v before the change", got)
 	}
 	if _, err := slow.change(t.Context(), id, ActionReplay, func(*DeadLetter) (planned, error) {
@@ -148,7 +148,7 @@ func TestRequests_OfAClockThatIsBehindAreSeenAfterTheirChange(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.requested(t); len(got) != 1 || got[0].EventID != id {
+	if got := b.listRequests(t); len(got) != 1 || got[0].EventID != id {
 		t.Errorf("Requests() = %+v, want that of the change", got)
 	}
 }
@@ -181,14 +181,14 @@ func TestRequests_Many(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	rs := b.requested(t)
+	rs := b.listRequests(t)
 	if len(rs) != len(ls) {
 		t.Fatalf("%d requests, want %d", len(rs), len(ls))
 	}
 	if err := b.Done(t.Context(), rs...); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.requested(t); len(got) != 0 {
+	if got := b.listRequests(t); len(got) != 0 {
 		t.Errorf("%d requests after Done", len(got))
 	}
 }

@@ -15,7 +15,7 @@ func TestStore_Lifecycle(t *testing.T) {
 	b.mustWrite(t, next)
 	b.mustWrite(t, head)
 
-	if got := b.chainsOf(t, testTable); len(got) != 2 || got[0].EventID != head.EventID || got[1].Status != Blocked {
+	if got := b.listChains(t, testTable); len(got) != 2 || got[0].EventID != head.EventID || got[1].Status != Blocked {
 		t.Fatalf("Chains() = %+v", got)
 	}
 	l, err := b.Claim(t.Context(), head.EventID, "relay-1", time.Minute)
@@ -51,7 +51,7 @@ func TestStore_Lifecycle(t *testing.T) {
 	if err := b.Resolve(t.Context(), head.EventID, "relay-1", Outcome{Kind: OutcomeReplayed, Topic: "OrderCreated", Partition: 3, Offset: 17}); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.chainsOf(t, testTable); len(got) != 1 || got[0].EventID != next.EventID {
+	if got := b.listChains(t, testTable); len(got) != 1 || got[0].EventID != next.EventID {
 		t.Errorf("Chains() after Resolve = %+v", got)
 	}
 	h, err := b.History(t.Context(), head.EventID)
@@ -69,7 +69,7 @@ func TestStore_Lifecycle(t *testing.T) {
 	if st, err := b.Write(t.Context(), head); err != nil || st != Resolved {
 		t.Errorf("Write() again = %s, %v, want resolved", st, err)
 	}
-	if got := b.chainsOf(t, testTable); len(got) != 1 {
+	if got := b.listChains(t, testTable); len(got) != 1 {
 		t.Errorf("Chains() after Write again = %+v", got)
 	}
 }

@@ -34,7 +34,7 @@ func ParseSubscription(table string) (name string, ok bool) {
 // no content to compare. entry is the stored one without its content.
 func (s *Store) sameRecord(ctx context.Context, row, entry *DeadLetter) error {
 	if _, ok := ParseSubscription(row.Table); !ok {
-		if !entry.IsOf(row.AggregateID) && !row.IsOf(entry.AggregateID) {
+		if !entry.MayBelongTo(row.AggregateID) && !row.MayBelongTo(entry.AggregateID) {
 			return fmt.Errorf("write dead letter %s: %w", row.EventID, ErrOtherRecord)
 		}
 		return nil

@@ -98,7 +98,7 @@ func (b *fixture) mustBeFound(t testing.TB, id gocql.UUID) {
 	for _, f := range []Filter{
 		{Status: []Status{l.Status}}, {Status: []Status{l.Status}, ErrorClass: l.ErrorClass}, {ErrorClass: l.ErrorClass}, {EventType: l.EventType},
 	} {
-		if !slices.ContainsFunc(b.listed(t, f), func(x DeadLetter) bool { return x.EventID == id }) {
+		if !slices.ContainsFunc(b.listAll(t, f), func(x DeadLetter) bool { return x.EventID == id }) {
 			t.Errorf("List(%+v) does not find a %s dead letter", f, l.Status)
 		}
 	}

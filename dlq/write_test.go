@@ -161,7 +161,7 @@ func TestWrite_ThroughFaultsAndCrashes(t *testing.T) {
 			b.mustBeListed(t, l.EventID)
 		}
 		// A stored dead letter is in its chain, or it is not stored.
-		chain := b.chainsOf(t, testTable)
+		chain := b.listChains(t, testTable)
 		if _, err := b.read(t.Context(), l.EventID, b.stmt.entry, (*DeadLetter).entryDest, b.db.Serial); (err == nil) != (len(chain) == 1) {
 			t.Errorf("Read() = %v, and a chain of %d", err, len(chain))
 		}
@@ -206,14 +206,14 @@ func TestChainsAndBegun(t *testing.T) {
 		t.Errorf("begun are %+v, want %+v", got, want)
 	}
 	chain, err := b.Chain(t.Context(), testTable, "a")
-	if err != nil || len(chain) != 1 || len(b.chainsOf(t, testTable)) != 1 {
+	if err != nil || len(chain) != 1 || len(b.listChains(t, testTable)) != 1 {
 		t.Errorf("Chain() = %+v, %v, want the dead letter that is stored", chain, err)
 	}
 	b.mustWrite(t, l)
 	if got := begun(); len(got) != 0 {
 		t.Errorf("begun are %+v, want none", got)
 	}
-	if n := len(b.chainsOf(t, testTable)); n != 2 {
+	if n := len(b.listChains(t, testTable)); n != 2 {
 		t.Errorf("%d dead letters, want both", n)
 	}
 }
@@ -224,7 +224,7 @@ func (b *fixture) mustShow(t testing.TB, id gocql.UUID) {
 	t.Helper()
 	l := b.mustRead(t, id)
 	for _, f := range []Filter{{}, {ErrorClass: l.ErrorClass}, {EventType: l.EventType}, {Table: l.Table}, {Aggregate: l.AggregateID}} {
-		if got := b.listed(t, f); len(got) != 1 || got[0].EventID != id || got[0].Status != l.Status {
+		if got := b.listAll(t, f); len(got) != 1 || got[0].EventID != id || got[0].Status != l.Status {
 			t.Errorf("List(%+v) = %+v, want one dead letter, %s", f, got, l.Status)
 		}
 	}
@@ -303,10 +303,10 @@ func TestChains_EntriesWithoutDeadLetter(t *testing.T) {
 	if err := b.lists.add(t.Context(), l, listKeys(l), true); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.chainsOf(t, testTable); len(got) != 0 {
+	if got := b.listChains(t, testTable); len(got) != 0 {
 		t.Errorf("Chains() = %+v, want none", got)
 	}
-	if got := b.listed(t, Filter{}); len(got) != 0 {
+	if got := b.listAll(t, Filter{}); len(got) != 0 {
 		t.Errorf("List() = %+v, want none", got)
 	}
 	if _, err := b.Claim(t.Context(), l.EventID, me, time.Minute); !errors.Is(err, ErrNotFound) {
@@ -332,7 +332,7 @@ func TestChains_StaleEntries(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if got := b.chainsOf(t, testTable); len(got) != 1 || got[0].EventID != open.EventID {
+		if got := b.listChains(t, testTable); len(got) != 1 || got[0].EventID != open.EventID {
 			t.Errorf("Chains() = %+v, want the open dead letter once", got)
 		}
 	}
@@ -367,7 +367,7 @@ func TestChains_Order(t *testing.T) {
 	var got []string
 	var last ChainEntry
 	seen := make(map[string]bool)
-	for _, e := range b.chainsOf(t, testTable) {
+	for _, e := range b.listChains(t, testTable) {
 		if e.AggregateID == last.AggregateID {
 			if e.Sequence < last.Sequence || e.Sequence == last.Sequence && e.WrittenAt <= last.WrittenAt {
 				t.Errorf("%s: %d at %d comes after %d at %d", e.AggregateID, e.Sequence, e.WrittenAt, last.Sequence, last.WrittenAt)

@@ -139,9 +139,9 @@ func TestHTTP_NotWaitingHasItsReason(t *testing.T) {
 	}
 }
 
-// admitted repeats a request until the service is not overloaded, as a slow machine is by
+// repeatAdmitted repeats a request until the service is not overloaded, as a slow machine is by
 // many requests at once, for five minutes at most.
-func admitted(t *testing.T, h http.Handler, method, path string) world.Response {
+func repeatAdmitted(t *testing.T, h http.Handler, method, path string) world.Response {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		r := world.Request(t, h, method, path, "")
@@ -166,7 +166,7 @@ func TestHTTP_DeliverNowRace(t *testing.T) {
 		for range 2 {
 			all.Go(func() {
 				time.Sleep(time.Duration(300+i%7-3) * time.Millisecond)
-				if r := admitted(t, b.handler, "POST", paths[i]+"/deliver-now"); r.Status != 200 && r.Status != 409 {
+				if r := repeatAdmitted(t, b.handler, "POST", paths[i]+"/deliver-now"); r.Status != 200 && r.Status != 409 {
 					t.Errorf("POST deliver-now = %d %s", r.Status, r.Text)
 				}
 			})
@@ -174,7 +174,7 @@ func TestHTTP_DeliverNowRace(t *testing.T) {
 		if i%3 == 0 {
 			all.Go(func() {
 				time.Sleep(time.Duration(300+i%7-3) * time.Millisecond)
-				if r := admitted(t, b.handler, "DELETE", paths[i]); r.Status == 204 {
+				if r := repeatAdmitted(t, b.handler, "DELETE", paths[i]); r.Status == 204 {
 					taken.Store(paths[i], true)
 				} else if r.Status != 409 {
 					t.Errorf("DELETE = %d %s", r.Status, r.Text)

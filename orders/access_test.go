@@ -176,7 +176,7 @@ func TestHTTP_RequestIDAndTrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	events := b.stored(t, uuid).events
+	events := b.readStored(t, uuid).events
 	if h := events[0].Headers; h[outbox.HeaderRequestID] != "req-1" || h[outbox.HeaderTraceParent] != trace {
 		t.Errorf("headers of the first event = %v", h)
 	}

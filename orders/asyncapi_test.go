@@ -52,7 +52,7 @@ func TestAsyncAPI_IsValid(t *testing.T) {
 		},
 		"another mechanism": {Brokers: []string{"kafka-1:9092"}, SASL: "aws-msk-iam"},
 	} {
-		doc := described(t, p)
+		doc := parseDocument(t, p)
 		if err := schema.Validate(doc); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -79,7 +79,7 @@ func TestAsyncAPI_IsValid(t *testing.T) {
 // The topics, the key and the servers are those of the publication.
 func TestAsyncAPI_DescribesThePublication(t *testing.T) {
 	t.Parallel()
-	doc := described(t, Publication{
+	doc := parseDocument(t, Publication{
 		Topics: map[string]string{EventCreated: "all", EventUpdated: "all"}, Source: "/shop",
 		Brokers: []string{"a:1", "b:2"}, TLS: true, SASL: "plain",
 	})
@@ -116,7 +116,7 @@ func TestAsyncAPI_DescribesThePublication(t *testing.T) {
 func TestAsyncAPI_FitsTheRecords(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	doc := described(t, Publication{Source: "/shop"})
+	doc := parseDocument(t, Publication{Source: "/shop"})
 	for _, name := range []string{"Order", "Line", "Address"} { // undescribed fields are errors in this test
 		doc["components"].(object)["schemas"].(object)[name].(object)["additionalProperties"] = false //nolint:forcetypeassert // a panic names the line
 	}
@@ -237,8 +237,8 @@ func TestAsyncAPI_IsServed(t *testing.T) {
 	}
 }
 
-// described returns the parsed document of p.
-func described(t *testing.T, p Publication) object {
+// parseDocument returns the parsed document of p.
+func parseDocument(t *testing.T, p Publication) object {
 	t.Helper()
 	b, err := p.AsyncAPI()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// coded is a server's error of any code, of the driver's own type.
-func coded(code int) error {
+// serverError is a server's error of any code, of the driver's own type.
+func serverError(code int) error {
 	e := gocql.UnknownServerError{}.ErrorFrame
 	e.Code = code
 	return e
@@ -25,19 +25,19 @@ func TestFateOf(t *testing.T) {
 		want fate
 	}{
 		{nil, fateDone},
-		{coded(0x0000), fateUnknown}, // a server error can come after the write
-		{coded(0x1000), fateRefused},
-		{coded(0x1001), fateRefused},
-		{coded(0x1002), fateRefused},
-		{coded(0x1100), fateUnknown},
-		{coded(0x1200), fateUnknown}, // how a write with preimage times out
-		{coded(0x1300), fateUnknown},
-		{coded(0x1500), fateUnknown},
-		{coded(0x1700), fateUnknown},
-		{coded(0x2000), fateInvalid},
-		{coded(0x2100), fateInvalid},
-		{coded(0x2200), fateInvalid},
-		{coded(0xF000), fateUnknown}, // of a replica: others may have written
+		{serverError(0x0000), fateUnknown}, // a server error can come after the write
+		{serverError(0x1000), fateRefused},
+		{serverError(0x1001), fateRefused},
+		{serverError(0x1002), fateRefused},
+		{serverError(0x1100), fateUnknown},
+		{serverError(0x1200), fateUnknown}, // how a write with preimage times out
+		{serverError(0x1300), fateUnknown},
+		{serverError(0x1500), fateUnknown},
+		{serverError(0x1700), fateUnknown},
+		{serverError(0x2000), fateInvalid},
+		{serverError(0x2100), fateInvalid},
+		{serverError(0x2200), fateInvalid},
+		{serverError(0xF000), fateUnknown}, // of a replica: others may have written
 		{gocql.ErrNoConnections, fateRefused},
 		{gocql.ErrHostDown, fateRefused},
 		{gocql.ErrSessionClosed, fateRefused},
@@ -69,8 +69,8 @@ func TestNeverAgain_OnlyBeforeAnythingWasSent(t *testing.T) {
 		{gocql.ErrNoConnectionsInPool, gocql.RetryNextHost},
 		{gocql.ErrSessionClosed, gocql.Rethrow},
 		{gocql.ErrTimeoutNoResponse, gocql.Rethrow},
-		{coded(0x1000), gocql.Rethrow},
-		{coded(0x1100), gocql.Rethrow},
+		{serverError(0x1000), gocql.Rethrow},
+		{serverError(0x1100), gocql.Rethrow},
 	} {
 		if got := (neverAgain{}).GetRetryType(tt.err); got != tt.want {
 			t.Errorf("GetRetryType(%v) = %v, want %v", tt.err, got, tt.want)

@@ -68,7 +68,7 @@ func TestContract_OfEvents(t *testing.T) {
 	}
 	b.mustBe(t, id, EventCreated, EventUpdated, EventCancelled)
 	for i, want := range []string{fake.URL() + "/schemas/ids/1", fake.URL() + "/schemas/ids/2", ""} {
-		if e := b.stored(t, id).events[i]; e.Headers[outbox.HeaderDataSchema] != want || e.Headers[outbox.HeaderRequestID] == "" {
+		if e := b.readStored(t, id).events[i]; e.Headers[outbox.HeaderDataSchema] != want || e.Headers[outbox.HeaderRequestID] == "" {
 			t.Errorf("%s has headers %v, want schema %q", e.Type, e.Headers, want)
 		}
 	}
@@ -145,7 +145,7 @@ func TestContract_OfARepair(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.mustBe(t, o.ID, EventCreated)
-		if got := b.stored(t, o.ID).events[0].Headers[outbox.HeaderDataSchema]; got != want {
+		if got := b.readStored(t, o.ID).events[0].Headers[outbox.HeaderDataSchema]; got != want {
 			t.Errorf("the event of an order in %s has schema %q, want %q", country, got, want)
 		}
 	}

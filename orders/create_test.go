@@ -33,7 +33,7 @@ func TestService_CreateAndGet(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, r.Order) {
 		t.Errorf("Get() = %+v, %v, want %+v", got, err, r.Order)
 	}
-	e := b.stored(t, r.Order.ID).events[0]
+	e := b.readStored(t, r.Order.ID).events[0]
 	if e.Headers["traceparent"] == "" || e.Headers["tracestate"] != "a=b" || e.AggregateType != AggregateType {
 		t.Errorf("event = %+v, want trace context in the headers", e)
 	}
@@ -131,7 +131,7 @@ func TestService_CreateThroughOneFault(t *testing.T) {
 				}
 				b.mustBe(t, r.Order.ID, EventCreated)
 				if n := len(f.effect.Later); n > 0 {
-					b.logged(t, r.Order.ID, n+1) // the last replay
+					b.awaitLogged(t, r.Order.ID, n+1) // the last replay
 					b.mustBe(t, r.Order.ID, EventCreated)
 				}
 			})
@@ -182,7 +182,7 @@ func TestService_CreateThroughLastingFault(t *testing.T) {
 				t.Errorf("Create() again = order %s, want %+v of the error, the first response %s", again.Order.ID, u, r.Order.ID)
 			}
 			if replays > 0 {
-				b.logged(t, again.Order.ID, replays) // the last one
+				b.awaitLogged(t, again.Order.ID, replays) // the last one
 			}
 			b.mustBe(t, again.Order.ID, EventCreated)
 		})

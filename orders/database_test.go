@@ -104,7 +104,7 @@ type stored struct {
 	logged []gocql.UUID
 }
 
-func (b *fixture) stored(t testing.TB, id gocql.UUID) stored {
+func (b *fixture) readStored(t testing.TB, id gocql.UUID) stored {
 	t.Helper()
 	var out stored
 	var err error
@@ -122,8 +122,8 @@ func (b *fixture) stored(t testing.TB, id gocql.UUID) stored {
 	return out
 }
 
-// logged waits until the CDC log has so many rows of an order's events.
-func (b *fixture) logged(t testing.TB, id gocql.UUID, want int) {
+// awaitLogged waits until the CDC log has so many rows of an order's events.
+func (b *fixture) awaitLogged(t testing.TB, id gocql.UUID, want int) {
 	t.Helper()
 	world.Eventually(t, "the CDC log has all rows of the order", func() bool {
 		got := 0
@@ -141,7 +141,7 @@ func (b *fixture) logged(t testing.TB, id gocql.UUID, want int) {
 // exist.
 func (b *fixture) mustBe(t testing.TB, id gocql.UUID, types ...string) {
 	t.Helper()
-	s := b.stored(t, id)
+	s := b.readStored(t, id)
 	if len(types) == 0 {
 		if s.order != nil || len(s.events) > 0 || len(s.logged) > 0 {
 			t.Errorf("order %s: stored %+v, want nothing", id, s)
@@ -204,8 +204,8 @@ func (b *fixture) mustBeListed(t testing.TB, o *Order) {
 	}
 }
 
-// cancelled returns o after a cancellation, as the service computes it.
-func cancelled(o Order, c Cancellation, me identity) Order {
+// cancelOrder returns o after a cancellation, as the service computes it.
+func cancelOrder(o Order, c Cancellation, me identity) Order {
 	at := me.createdAt
 	o.Version++
 	o.Status, o.EventID, o.UpdatedAt, o.CancelledAt = StatusCancelled, me.eventID, me.createdAt, &at

@@ -30,8 +30,8 @@ func lineWith(member string) string {
 // largest is the size of the largest accepted body.
 const largest = MaxBodyBytes - 1
 
-// filled repeats item between open and end up to the size of the largest body.
-func filled(open, item, end string) string {
+// fillBody repeats item between open and end up to the size of the largest body.
+func fillBody(open, item, end string) string {
 	n := (largest - len(open) - len(end) - len(item)) / (len(item) + 1)
 	return open + strings.Repeat(item+",", n) + item + end
 }
@@ -57,15 +57,15 @@ var hostileBodies = []struct {
 	{"many digits as quantity", lineWith(`"unit_price":"1","quantity":` + strings.Repeat("9", 250_000)), 422, "body.lines[0].quantity"},
 	{"many digits as time", orderWith(`"placed_at":` + strings.Repeat("9", 250_000)), 422, "body.placed_at"},
 	{"a name twice", orderWith(`"country":"Oman"`), 422, "body.country"},
-	{"one name over and over", filled(`{`, `"country":"x"`, `}`), 422, "body.country"},
+	{"one name over and over", fillBody(`{`, `"country":"x"`, `}`), 422, "body.country"},
 	{"a long name twice", `{"` + strings.Repeat("n", 100_000) + `":1,"` + strings.Repeat("n", 100_000) + `":1}`, 422, "body.nnn"},
 	{"a name in other letters", orderWith(`"COUNTRY":"Oman"`), 422, "body.COUNTRY"},
 	{"endless members", `{` + hostile.Members(25_000) + `}`, 422, "body"},
 	{"endless members in a line", lineWith(hostile.Members(25_000)), 422, "body.lines[0]"},
-	{"endless empty lines", filled(`{"lines":[`, `{}`, `]}`), 422, "body.lines"},
-	{"endless null lines", filled(`{"lines":[`, `null`, `]}`), 422, "body.lines"},
-	{"endless valid lines", filled(`{"country":"EIRE","currency":"EUR","lines":[`, `{"sku":"a","quantity":1,"unit_price":"1"}`, `]}`), 422, "body.lines"},
-	{"endless items elsewhere", filled(`{"invoice":[`, `0`, `]}`), 422, "body.invoice"},
+	{"endless empty lines", fillBody(`{"lines":[`, `{}`, `]}`), 422, "body.lines"},
+	{"endless null lines", fillBody(`{"lines":[`, `null`, `]}`), 422, "body.lines"},
+	{"endless valid lines", fillBody(`{"country":"EIRE","currency":"EUR","lines":[`, `{"sku":"a","quantity":1,"unit_price":"1"}`, `]}`), 422, "body.lines"},
+	{"endless items elsewhere", fillBody(`{"invoice":[`, `0`, `]}`), 422, "body.invoice"},
 	{"the most lines, all unknown", `{"lines":[` + strings.Repeat(`{`+hostile.Members(28)+`},`, MaxLines-1) + `{}]}`, 422, "body.lines[0].0"},
 	{"the most lines, all wrong", `{"lines":[` + strings.Repeat(`{"sku":{},"description":[],"quantity":"","unit_price":{}},`, MaxLines-1) + `{}]}`, 422, "body.lines[0].sku"},
 	{"no UTF-8 in a value", orderWith("\"invoice\":\"\xff\xfe\""), 400, "body.invoice"},
@@ -77,15 +77,15 @@ var hostileBodies = []struct {
 	{"a byte order mark", "\xef\xbb\xbf{}", 400, "body"},
 	{"endless escapes", orderWith(`"invoice":"` + strings.Repeat(`\u0061`, 40_000) + `"`), 422, "body.invoice"},
 	{"endless escaped backslashes", orderWith(`"invoice":"` + strings.Repeat(`\\`, 120_000) + `"`), 422, "body.invoice"},
-	{"JSON in a text in a text", orderWith(`"invoice":` + quoted(15)), 422, "body.invoice"},
+	{"JSON in a text in a text", orderWith(`"invoice":` + quoteTimes(15)), 422, "body.invoice"},
 	{"escaped control characters", orderWith(`"invoice":"\u0000\u001b"`), 422, "body.invoice"},
 	{"an unterminated string", `{"country":"` + strings.Repeat("x", 200_000), 400, "body"},
 	{"endless white space", strings.Repeat(" ", largest), 400, "body"},
 	{"zeros", strings.Repeat("\x00", largest), 400, "body"},
 }
 
-// quoted is a text that was made a JSON text n times; each doubles the escapes.
-func quoted(n int) string {
+// quoteTimes is a text that was made a JSON text n times; each doubles the escapes.
+func quoteTimes(n int) string {
 	s := `"`
 	for range n {
 		s = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
@@ -155,10 +155,10 @@ func FuzzHostileBody(f *testing.F) {
 			var err error
 			hostile.Cost(t, len(body), bytesPerByte, func() { _, err = decode(body) })
 			var syntax *jsonform.SyntaxError
-			if err != nil && !errors.As(err, &syntax) && len(fieldsOf(err)) == 0 {
+			if err != nil && !errors.As(err, &syntax) && len(invalidFields(err)) == 0 {
 				t.Errorf("decoder %d refuses without naming a field: %v", i, err)
 			}
-			if n := len(fieldsOf(err)); n > jsonform.MaxFieldErrors+1 {
+			if n := len(invalidFields(err)); n > jsonform.MaxFieldErrors+1 {
 				t.Errorf("decoder %d names %d fields", i, n)
 			}
 		}

@@ -176,7 +176,7 @@ func TestHTTP_OrderLifecycle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := b.stored(t, uuid).events[0]; e.Headers[outbox.HeaderTraceParent] != trace {
+	if e := b.readStored(t, uuid).events[0]; e.Headers[outbox.HeaderTraceParent] != trace {
 		t.Errorf("event headers = %v, want the trace", e.Headers)
 	}
 

@@ -10,7 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 )
 
-func fieldsOf(err error) []string {
+func invalidFields(err error) []string {
 	var bad *InvalidError
 	if !errors.As(err, &bad) {
 		return nil
@@ -56,7 +56,7 @@ func TestNewOrder_ValidateNamesEveryField(t *testing.T) {
 			t.Parallel()
 			n := testNewOrder()
 			tt.change(&n)
-			if got := fieldsOf(n.Validate()); !slices.Equal(got, tt.want) {
+			if got := invalidFields(n.Validate()); !slices.Equal(got, tt.want) {
 				t.Errorf("Validate() names %q, want %q", got, tt.want)
 			}
 		})
@@ -90,7 +90,7 @@ func TestDecodeOrder_NamesEveryField(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			_, err := decodeOrder([]byte(tt.body))
-			if got := fieldsOf(err); !slices.Equal(got, tt.want) || (err == nil) != (tt.want == nil) {
+			if got := invalidFields(err); !slices.Equal(got, tt.want) || (err == nil) != (tt.want == nil) {
 				t.Errorf("decodeOrder() names %q (%v), want %q", got, err, tt.want)
 			}
 		})
@@ -111,7 +111,7 @@ func TestDecodeCancellation(t *testing.T) {
 		}
 	}
 	_, err := decodeCancellation([]byte(`{"credit_note":1,"reason":"` + strings.Repeat("x", 201) + `","cancelled_at":"x","at":1}`))
-	if got, want := fieldsOf(err), []string{"credit_note", "cancelled_at", "at", "reason"}; !slices.Equal(got, want) {
+	if got, want := invalidFields(err), []string{"credit_note", "cancelled_at", "at", "reason"}; !slices.Equal(got, want) {
 		t.Errorf("decodeCancellation() names %q, want %q", got, want)
 	}
 }
@@ -133,7 +133,7 @@ func FuzzDecodeOrder(f *testing.F) {
 				t.Fatalf("accepted %q, of which no order can be built: %v", body, err)
 			}
 		case errors.As(err, &syntax):
-		case len(fieldsOf(err)) == 0:
+		case len(invalidFields(err)) == 0:
 			t.Fatalf("refused %q without naming a field: %v", body, err)
 		}
 	})

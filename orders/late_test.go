@@ -12,10 +12,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// undetermined sends the event of an update whose conditional insert is decided
+// sendUndetermined sends the event of an update whose conditional insert is decided
 // but invisible, and whose writer fails before it reads again. It returns the
 // event.
-func (b *fixture) undetermined(t *testing.T, o Order) outbox.Event {
+func (b *fixture) sendUndetermined(t *testing.T, o Order) outbox.Event {
 	t.Helper()
 	next := o
 	next.Version, next.EventID = o.Version+1, outbox.NewID().UUID()
@@ -28,7 +28,7 @@ func (b *fixture) undetermined(t *testing.T, o Order) outbox.Event {
 		t.Fatalf("appendEvent() = %v, %v, want an unknown outcome", applied, err)
 	}
 	b.Node.Faults().Clear()
-	if s := b.stored(t, o.ID); len(s.events) != int(o.Version) {
+	if s := b.readStored(t, o.ID); len(s.events) != int(o.Version) {
 		t.Fatalf("the event is visible before any read: %+v", s.events)
 	}
 	return e
@@ -75,7 +75,7 @@ func TestRepair_WritesALateEventAgain(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			o := b.mustCreate(t)
-			late := b.undetermined(t, o)
+			late := b.sendUndetermined(t, o)
 			tomorrow := time.Now()
 			if err := next(b.another(t), o.ID); err != nil {
 				t.Fatal(err)
@@ -87,7 +87,7 @@ func TestRepair_WritesALateEventAgain(t *testing.T) {
 			if len(at[3]) > 0 && !at[3][0].After(at[2][1]) {
 				t.Errorf("the next event is of %s, before the late one of %s", at[3][0], at[2][1])
 			}
-			if got := b.stored(t, o.ID); got.events[1].ID != late.ID || got.order.Version != int64(len(got.events)) {
+			if got := b.readStored(t, o.ID); got.events[1].ID != late.ID || got.order.Version != int64(len(got.events)) {
 				t.Errorf("stored %+v, want the event %s second, and the order up to date", got, late.ID)
 			}
 		})
@@ -100,7 +100,7 @@ func TestRepair_NothingFollowsALateEvent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	o := b.mustCreate(t)
-	b.undetermined(t, o)
+	b.sendUndetermined(t, o)
 	b.Node.Faults().MustAdd(faults.Rule{
 		Match: faults.Match{Kinds: []engine.OpKind{engine.OpWrite}, Table: "outbox_messages"}, Effect: faults.Effect{Failure: faults.WriteTimeout(faults.Simple, 0, 1)},
 	})
@@ -110,7 +110,7 @@ func TestRepair_NothingFollowsALateEvent(t *testing.T) {
 	if got, err := b.Get(t.Context(), o.ID); err != nil || got.Version != 2 {
 		t.Errorf("Get() = %+v, %v, want the content of the event", got, err)
 	}
-	if s := b.stored(t, o.ID); s.order.Version != 1 || len(s.events) != 2 {
+	if s := b.readStored(t, o.ID); s.order.Version != 1 || len(s.events) != 2 {
 		t.Errorf("stored %+v, want a stale order and its event as the last one", s)
 	}
 	b.heal(t)

@@ -75,7 +75,7 @@ var orderModel = porcupine.NondeterministicModel{
 	DescribeOperation: func(in, out any) string { return fmt.Sprintf("%+v -> %+v", in, out) },
 }
 
-func seenOf(o *Order) seen {
+func observe(o *Order) seen {
 	s := seen{Version: o.Version, Status: o.Status, Tag: o.Country}
 	switch o.Status {
 	case StatusShipped:
@@ -135,11 +135,11 @@ func (in asked) run(t testing.TB, b *fixture, rnd *rand.Rand, id gocql.UUID, key
 		var away *UnavailableError
 		switch {
 		case err == nil:
-			return answer{"ok", seenOf(&o)}
+			return answer{"ok", observe(&o)}
 		case errors.As(err, &conflict):
-			return answer{"conflict", seenOf(&conflict.Order)}
+			return answer{"conflict", observe(&conflict.Order)}
 		case errors.As(err, &stale):
-			return answer{"stale", seenOf(&stale.Order)}
+			return answer{"stale", observe(&stale.Order)}
 		case !errors.As(err, &away):
 			t.Errorf("%+v: %v", in, err)
 			return answer{Kind: "unknown"}
@@ -253,7 +253,7 @@ func TestOrder_IsLinearizable(t *testing.T) {
 // checkHistory compares the responses with the stored events.
 func (b *fixture) checkHistory(t *testing.T, o Order, history []porcupine.Operation) {
 	t.Helper()
-	first := seenOf(&o)
+	first := observe(&o)
 	model := orderModel
 	model.Init = func() []any { return []any{first} }
 	result, _ := porcupine.CheckOperationsVerbose(model.ToModel(), history, 10*time.Minute)
@@ -307,10 +307,10 @@ func (b *fixture) checkHistory(t *testing.T, o Order, history []porcupine.Operat
 		switch {
 		case in.Change == "" || out.Kind == "unknown":
 		case out.Kind == "ok":
-			if v := out.Seen.Version; v < 2 || v > int64(len(events)) || seenOf(&events[v-1]) != out.Seen {
+			if v := out.Seen.Version; v < 2 || v > int64(len(events)) || observe(&events[v-1]) != out.Seen {
 				t.Errorf("order %s: %+v was answered %+v, which is no event", o.ID, in, out)
 			}
-		case in.Tag != "" && slices.ContainsFunc(events, func(e Order) bool { return seenOf(&e).Tag == in.Tag }):
+		case in.Tag != "" && slices.ContainsFunc(events, func(e Order) bool { return observe(&e).Tag == in.Tag }):
 			t.Errorf("order %s: %+v was answered %+v, and is in an event", o.ID, in, out)
 		}
 	}

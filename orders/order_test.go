@@ -66,7 +66,7 @@ func TestOrder_EventHoldsTheWholeOrder(t *testing.T) {
 		t.Errorf("fromEvent() = %+v, %v, want %+v", back, err, o)
 	}
 
-	c := cancelled(o, Cancellation{CreditNote: "C1", Reason: "late"}, identity{eventID: outbox.NewID().UUID(), createdAt: testTime.Add(time.Hour)})
+	c := cancelOrder(o, Cancellation{CreditNote: "C1", Reason: "late"}, identity{eventID: outbox.NewID().UUID(), createdAt: testTime.Add(time.Hour)})
 	if c.Version != 2 || c.Status != StatusCancelled || o.Version != 1 || o.CancelledAt != nil {
 		t.Errorf("cancelled() = %+v from %+v", c, o)
 	}

@@ -138,7 +138,7 @@ func TestHTTP_OverloadLosesAndDoublesNothing(t *testing.T) {
 	}
 	all := slices.Concat(ids...)
 	for _, id := range all {
-		if s := b.stored(t, id); s.order == nil || len(s.events) != 1 {
+		if s := b.readStored(t, id); s.order == nil || len(s.events) != 1 {
 			t.Fatalf("order %s was accepted; stored are %+v", id, s)
 		}
 	}

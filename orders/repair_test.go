@@ -83,7 +83,7 @@ func TestCrash_OrderWithoutEvent(t *testing.T) {
 			if got, err := b.Get(t.Context(), o.ID); err != nil || got.Version != 1 {
 				t.Fatalf("Get() = %+v, %v", got, err)
 			}
-			if s := b.stored(t, o.ID); len(s.events) != 0 {
+			if s := b.readStored(t, o.ID); len(s.events) != 0 {
 				t.Fatalf("a fresh order was repaired: %+v", s)
 			}
 			late := b.another(t, func(c *Config) { c.Clock = world.Clock(func() time.Time { return time.Now().Add(time.Hour) }) })
@@ -95,7 +95,7 @@ func TestCrash_OrderWithoutEvent(t *testing.T) {
 			} else {
 				b.mustBe(t, o.ID, EventCreated, EventCancelled)
 			}
-			if got := b.stored(t, o.ID).events[0].ID.UUID(); got != o.EventID {
+			if got := b.readStored(t, o.ID).events[0].ID.UUID(); got != o.EventID {
 				t.Errorf("event id = %s, want the order's own %s", got, o.EventID)
 			}
 		})
@@ -115,7 +115,7 @@ func TestRepair_LeavesOldOrdersAlone(t *testing.T) {
 	if _, err := b.Get(t.Context(), o.ID); err != nil {
 		t.Fatal(err)
 	}
-	if s := b.stored(t, o.ID); len(s.events) != 0 {
+	if s := b.readStored(t, o.ID); len(s.events) != 0 {
 		t.Errorf("stored %+v, want no event", s)
 	}
 	// Its cancellation still gets the next number.
@@ -123,7 +123,7 @@ func TestRepair_LeavesOldOrdersAlone(t *testing.T) {
 	if err != nil || r.Order.Version != 2 {
 		t.Fatalf("Cancel() = %+v, %v", r, err)
 	}
-	if s := b.stored(t, o.ID); len(s.events) != 1 || s.events[0].Sequence != 2 {
+	if s := b.readStored(t, o.ID); len(s.events) != 1 || s.events[0].Sequence != 2 {
 		t.Errorf("stored %+v, want the cancellation at seq 2", s)
 	}
 }
@@ -161,7 +161,7 @@ func TestCrash_BetweenEventAndOrder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			dead := cancelled(o, Cancellation{}, me)
+			dead := cancelOrder(o, Cancellation{}, me)
 			e, err := dead.event(EventCancelled, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -223,7 +223,7 @@ func TestService_LateBatchDoesNotUndoACancellation(t *testing.T) {
 	if _, err := b.Cancel(t.Context(), o.ID, Cancellation{}, WriteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	b.logged(t, o.ID, 3) // the replay, and two that were answered
+	b.awaitLogged(t, o.ID, 3) // the replay, and two that were answered
 	if got, err := b.Get(t.Context(), o.ID); err != nil || got.Status != StatusCancelled || got.Version != 2 {
 		t.Errorf("Get() = %+v, %v, want it cancelled", got, err)
 	}
@@ -245,7 +245,7 @@ func TestService_SlowRetryDoesNotUndoACancellation(t *testing.T) {
 	if err := b.storeNew(t.Context(), &o, e, true); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.stored(t, o.ID).order; got.Status != StatusCancelled || got.Version != 2 {
+	if got := b.readStored(t, o.ID).order; got.Status != StatusCancelled || got.Version != 2 {
 		t.Errorf("order = %+v, want it cancelled", got)
 	}
 	b.mustBe(t, o.ID, EventCreated, EventCancelled)

@@ -47,7 +47,7 @@ func TestService_Update(t *testing.T) {
 		t.Fatalf("Ship() = %+v, %v", shipped, err)
 	}
 	b.mustBe(t, o.ID, EventCreated, EventUpdated, EventUpdated, EventUpdated, EventUpdated)
-	got := b.stored(t, o.ID)
+	got := b.readStored(t, o.ID)
 	last, err := fromEvent(&got.events[4])
 	if err != nil {
 		t.Fatal(err)
@@ -85,14 +85,14 @@ func TestService_StaleVersionIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		before := b.stored(t, o.ID)
+		before := b.readStored(t, o.ID)
 		for _, versions := range [][]int64{{}, {7}, {0, 9}} {
 			var stale *PreconditionError
 			if _, err := b.do(t, c, o.ID, WriteOptions{IfVersion: versions}); !errors.As(err, &stale) || stale.Order.Version != before.order.Version {
 				t.Errorf("%s if %v: %v, want a *PreconditionError", c, versions, err)
 			}
 		}
-		if after := b.stored(t, o.ID); len(after.events) != len(before.events) || after.order.Version != before.order.Version {
+		if after := b.readStored(t, o.ID); len(after.events) != len(before.events) || after.order.Version != before.order.Version {
 			t.Errorf("%s: a refused change was stored: %+v", c, after)
 		}
 		if _, err := b.do(t, c, o.ID, WriteOptions{IfVersion: []int64{5, before.order.Version}}); err != nil {

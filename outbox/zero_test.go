@@ -108,8 +108,8 @@ var promised = map[string]struct {
 	},
 }
 
-// exported returns the exported functions and types of a package, except interfaces.
-func exported(t *testing.T, dir string) (functions, types []string) {
+// listExported returns the exported functions and types of a package, except interfaces.
+func listExported(t *testing.T, dir string) (functions, types []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
@@ -174,9 +174,9 @@ var arguments = func() map[reflect.Type][]any {
 	return all
 }()
 
-// valuesOf returns the values with which a parameter is tried. A nil context is the caller's mistake
+// triedValues returns the values with which a parameter is tried. A nil context is the caller's mistake
 // everywhere in Go.
-func valuesOf(ctx context.Context, p reflect.Type) []reflect.Value {
+func triedValues(ctx context.Context, p reflect.Type) []reflect.Value {
 	if p == reflect.TypeFor[context.Context]() {
 		return []reflect.Value{reflect.ValueOf(ctx)}
 	}
@@ -210,7 +210,7 @@ func try(t *testing.T, name string, f reflect.Value, refuses bool) {
 			for i := range f.Type().NumIn() {
 				var longer [][]reflect.Value
 				for _, args := range combinations {
-					for _, v := range valuesOf(ctx, f.Type().In(i)) {
+					for _, v := range triedValues(ctx, f.Type().In(i)) {
 						longer = append(longer, append(slices.Clip(args), v))
 					}
 				}
@@ -253,8 +253,8 @@ func try(t *testing.T, name string, f reflect.Value, refuses bool) {
 // it for another value.
 var made = []any{(*outbox.Appender)(nil), (*outbox.Table)(nil), (*inbox.Fence)(nil), (*inbox.Once)(nil), (*payload.Folder)(nil)}
 
-// promoted reports whether a method of a type is one of an embedded field.
-func promoted(typ reflect.Type, method string) bool {
+// isPromoted reports whether a method of a type is one of an embedded field.
+func isPromoted(typ reflect.Type, method string) bool {
 	return typ.Kind() == reflect.Struct && slices.ContainsFunc(reflect.VisibleFields(typ), func(f reflect.StructField) bool {
 		_, ok := reflect.PointerTo(f.Type).MethodByName(method)
 		return ok && f.Anonymous
@@ -266,7 +266,7 @@ func promoted(typ reflect.Type, method string) bool {
 // Unmarshal into nothing are exceptions.
 func TestZeroValuesDoNotPanic(t *testing.T) {
 	for dir, p := range promised {
-		functions, types := exported(t, dir)
+		functions, types := listExported(t, dir)
 		if have := slices.Sorted(maps.Keys(p.functions)); !slices.Equal(have, slices.Sorted(slices.Values(functions))) {
 			t.Errorf("%s: the test has the functions %q; the package has %q", dir, have, functions)
 		}
@@ -291,7 +291,7 @@ func TestZeroValuesDoNotPanic(t *testing.T) {
 			for i := range typ.NumMethod() {
 				m := typ.Method(i)
 				on := receivers
-				if _, byValue := typ.Elem().MethodByName(m.Name); !byValue && !isError && !promoted(typ.Elem(), m.Name) && !strings.HasPrefix(m.Name, "Unmarshal") {
+				if _, byValue := typ.Elem().MethodByName(m.Name); !byValue && !isError && !isPromoted(typ.Elem(), m.Name) && !strings.HasPrefix(m.Name, "Unmarshal") {
 					on = append(slices.Clip(on), reflect.ValueOf(pointer))
 				}
 				for _, r := range on {

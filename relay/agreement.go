@@ -98,7 +98,7 @@ func (a *Agreement) Alive(ctx context.Context) ([]string, error) {
 	before, err := heard(ctx, a.Session, a.Keyspace, match)
 	if err == nil && len(before) > 0 {
 		var alive []string
-		if alive, err = updated(ctx, a.Session, a.Keyspace, before, match); err == nil {
+		if alive, err = findUpdated(ctx, a.Session, a.Keyspace, before, match); err == nil {
 			return alive, nil
 		}
 	}
@@ -117,7 +117,7 @@ func Running(ctx context.Context, session *gocql.Session, keyspace, table string
 	if err != nil {
 		return nil, fmt.Errorf("read the instances of the relays of %s: %w", table, err)
 	}
-	alive, err := updated(ctx, session, keyspace, before, match)
+	alive, err := findUpdated(ctx, session, keyspace, before, match)
 	if err != nil {
 		return nil, fmt.Errorf("read the instances of the relays of %s again: %w", table, err)
 	}
@@ -127,8 +127,8 @@ func Running(ctx context.Context, session *gocql.Session, keyspace, table string
 // heardRow is the key of a row of relay_instances.
 type heardRow struct{ relay, table, instance string }
 
-// updated returns the processes of the matching rows that are updated within three seconds.
-func updated(ctx context.Context, session *gocql.Session, keyspace string, before map[heardRow]time.Time, match func(heardRow) bool) (alive []string, err error) {
+// findUpdated returns the processes of the matching rows that are updated within three seconds.
+func findUpdated(ctx context.Context, session *gocql.Session, keyspace string, before map[heardRow]time.Time, match func(heardRow) bool) (alive []string, err error) {
 	if retry.Wait(ctx, DefaultHeartbeat*3/2) != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -138,7 +138,7 @@ func updated(ctx context.Context, session *gocql.Session, keyspace string, befor
 	}
 	for row, at := range now {
 		if was, ok := before[row]; !ok || !at.Equal(was) {
-			alive = append(alive, ProcessOf(row.instance))
+			alive = append(alive, ProcessName(row.instance))
 		}
 	}
 	slices.Sort(alive)

@@ -19,8 +19,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// retried is a rule that tries refused events again.
-func retried(r dlq.StrategyRule) func(*Config) {
+// retryRefused is a rule that tries refused events again.
+func retryRefused(r dlq.StrategyRule) func(*Config) {
 	r.Name, r.ErrorClasses = "retried", []string{chains.ClassRefused}
 	return func(c *Config) { c.Rules = []dlq.StrategyRule{r} }
 }
@@ -50,7 +50,7 @@ func TestDeadLetters_CanariesStopAtTheSameError(t *testing.T) {
 	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, scyllafake.Config{Tokens: 4}, retried(dlq.StrategyRule{Strategy: dlq.StrategyImmediate, Delays: []time.Duration{time.Minute}}))
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, retryRefused(dlq.StrategyRule{Strategy: dlq.StrategyImmediate, Delays: []time.Duration{time.Minute}}))
 		defer w.close()
 		refused := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "Away", Err: kerr.InvalidRecord, Count: -1})
 		r, stop := w.run()
@@ -123,7 +123,7 @@ func TestDeadLetters_ConditionsAndTheSameError(t *testing.T) {
 		var busy busyCPU
 		busy.Store(true)
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
-			retried(dlq.StrategyRule{Strategy: dlq.StrategyConditional, Conditions: []string{dlq.ConditionCPU, dlq.ConditionBreaker}})(c)
+			retryRefused(dlq.StrategyRule{Strategy: dlq.StrategyConditional, Conditions: []string{dlq.ConditionCPU, dlq.ConditionBreaker}})(c)
 			c.LoadMeter = &busy
 		})
 		defer w.close()
@@ -173,7 +173,7 @@ func TestDeadLetters_WaitForTheWindow(t *testing.T) {
 	relaytest.Long(t)
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, scyllafake.Config{Tokens: 4}, retried(dlq.StrategyRule{
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, retryRefused(dlq.StrategyRule{
 			Strategy: dlq.StrategyScheduled, Windows: []string{"30 * * * *"}, WindowLength: 5 * time.Minute, TimeZone: "Asia/Kolkata", // at the full hour UTC
 		}))
 		defer w.close()

@@ -183,7 +183,7 @@ func TestEpochs_BeginsWhileTheRelayRuns(t *testing.T) {
 		defer w.close()
 		const topic = "OrderCreated"
 		want := make(map[outbox.ID]int64)
-		log := w.logged()
+		log := w.logToBuffer()
 		_, stop := w.run()
 		time.Sleep(time.Minute)
 		for a := range 20 {

@@ -64,7 +64,7 @@ func TestFence_NoLateCheckpointsScansAndAnswers(t *testing.T) {
 		"first":      c.SaveFirst(ctx, time.Now()),
 		"scan":       scans.Begin(ctx, &checkpoint.Scan{}, nil),
 		"ranges":     scans.Advance(ctx, &checkpoint.Scan{}, nil),
-		"answer":     answerOf(answers.Answer(ctx, gocql.UUID{}, backfill.RepairAsked, backfill.RepairTaken, "")),
+		"answer":     errorOnly(answers.Answer(ctx, gocql.UUID{}, backfill.RepairAsked, backfill.RepairTaken, "")),
 	} {
 		if !errors.Is(err, fence.ErrWrite) || failure.Classify(err) != failure.Stopped {
 			t.Errorf("%s: %v, want %v of class stopped", what, err, fence.ErrWrite)
@@ -114,4 +114,4 @@ func TestBackfill_AScanThatWasReplacedStaysSo(t *testing.T) {
 	}
 }
 
-func answerOf(_ bool, err error) error { return err }
+func errorOnly(_ bool, err error) error { return err }

@@ -69,7 +69,7 @@ func TestRelay_FirstStartOfAYoungTableReportsNoLoss(t *testing.T) {
 				if stored {
 					w.exec("INSERT INTO shop.events (aggregateid, id, aggregatetype, type, payload) VALUES ('order-1', ?, 'order', 'Placed', '{}')", gocql.TimeUUID())
 				}
-				log := w.logged()
+				log := w.logToBuffer()
 				_, stop := w.run()
 				time.Sleep(10 * time.Minute)
 				if err := stop(); err != nil {

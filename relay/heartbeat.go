@@ -251,7 +251,7 @@ func (b *beating) rates(h *heartbeat, now time.Time) {
 	}
 	b.last = c
 	h.Published = c.published
-	commits := latency.CountsOf(m.CommitSeconds)
+	commits := latency.ReadCounts(m.CommitSeconds)
 	h.CommitLatency = &commits
 	if q := commits.Since(b.latency).Quantiles(.5, .99); q != nil {
 		h.Latency = &heartbeatLatency{1000 * q[0].Seconds(), 1000 * q[1].Seconds()}

@@ -271,7 +271,7 @@ func TestRelay_StartsWhileCDCIsOff(t *testing.T) {
 						w.exec(stmt)
 						write()
 					}
-					err := w.refused()
+					err := w.runRefused()
 					bad, ok := errors.AsType[*outbox.MappingError](err)
 					if !ok || !strings.HasPrefix(bad.Fix, "ALTER TABLE outbox.outbox_messages WITH cdc = ") {
 						t.Fatalf("Run() error = %v, want the statement that enables CDC", err)
@@ -359,7 +359,7 @@ func TestRelay_ReportsEventsThatTheCDCLogLacks(t *testing.T) {
 				w := newWorld(t, scyllafake.Config{Tokens: 1}, func(c *Config) { debezium(c); c.ConfidenceWindow = 30 * time.Second })
 				defer w.close()
 				w.ownTable("aggregateid, id", " WITH cdc = {'enabled': true}")
-				said := w.logged()
+				said := w.logToBuffer()
 				r, stop := w.run()
 				insert := func(aggregate string) {
 					w.exec("INSERT INTO shop.events (aggregateid, id, aggregatetype, type, payload) VALUES (?, ?, 'order', 'Placed', '{}')", aggregate, gocql.TimeUUID())

@@ -31,8 +31,8 @@ type Sharing struct {
 // sharesSuffix ends the instance names of instances that share, in relay_instances.
 const sharesSuffix = "/shards"
 
-// ProcessOf returns the host and process of an instance in relay_instances, for display.
-func ProcessOf(instance string) string { return strings.TrimSuffix(instance, sharesSuffix) }
+// ProcessName returns the host and process of an instance in relay_instances, for display.
+func ProcessName(instance string) string { return strings.TrimSuffix(instance, sharesSuffix) }
 
 // Membership publishes which shards of a relay an instance processes, in a row of
 // relay_instances under the relay's own name, in addition to the rows of its shards. It

@@ -29,7 +29,7 @@ func Passed(ctx context.Context, cfg Config) (passed time.Time, err error) {
 	}
 	for i := range max(count, 1) {
 		shard := Shard{Index: i, Count: count}
-		own := cdclog.PortionOf(shard, table)
+		own := cdclog.NewPortion(shard, table)
 		if own.None() {
 			continue // another shard processes the whole table
 		}
@@ -57,5 +57,5 @@ func passedBy(ctx context.Context, cfg *Config, name string, own *cdclog.Portion
 		return time.Time{}, err
 	}
 	generations := cdclog.NewGenerations(cfg.Session, cfg.TableKeyspace, cfg.Table, own)
-	return readback.MarkOf(ctx, cfg.readback(), store, generations)
+	return readback.ReadMark(ctx, cfg.readback(), store, generations)
 }

@@ -266,8 +266,8 @@ func (r *Relay) setReading(on bool, err error) {
 	}
 }
 
-// supervised logs the end and the restart of a service.
-func (r *Relay) supervised(e suture.Event) {
+// logSupervision logs the end and the restart of a service.
+func (r *Relay) logSupervision(e suture.Event) {
 	switch e := e.(type) {
 	case suture.EventServiceTerminate:
 		err, _ := e.Err.(error)

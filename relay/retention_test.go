@@ -24,7 +24,7 @@ func TestRetention_PublishesNothingAgain(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) {
 			c.Kafka = append(c.Kafka, relaytest.NoCompression())
 			c.ConfidenceWindow = 30 * time.Second
-			retried(dlq.StrategyRule{Strategy: dlq.StrategyImmediate, Delays: []time.Duration{time.Second}, MaxReplays: 1})(c)
+			retryRefused(dlq.StrategyRule{Strategy: dlq.StrategyImmediate, Delays: []time.Duration{time.Second}, MaxReplays: 1})(c)
 		})
 		defer w.close()
 		by := dlq.Actor{Name: "ada", Reason: "test"}

@@ -138,7 +138,7 @@ func (r *Relay) layouts() *layouts.Config {
 // ends, unless its error is fatal.
 func (x *pass) services() (*suture.Supervisor, error) {
 	sup := suture.New("relay", suture.Spec{
-		EventHook:         x.supervised,
+		EventHook:         x.logSupervision,
 		FailureThreshold:  1,
 		FailureBackoff:    x.cfg.RestartDelay,
 		Timeout:           x.cfg.DrainTimeout,
@@ -174,7 +174,7 @@ func (x *pass) services() (*suture.Supervisor, error) {
 		add("repairs", backfill.NewRepairer(x.cfg.backfill(), &x.own, x.lookup, x.p, x.back).Run)
 	}
 	add("memory", func(ctx context.Context) error { return x.forget(ctx, x.p) })
-	gated := len(x.back.Awaited().Parts) > 0
+	gated := len(x.back.UnreadPartitions().Parts) > 0
 	if gated {
 		add("unread partitions", x.awaitUnread)
 	}
@@ -219,7 +219,7 @@ func (r *Relay) listen() (err error) {
 // awaitUnread ends the pass once the partitions that its start could not read are
 // readable.
 func (x *pass) awaitUnread(ctx context.Context) error {
-	unread := x.back.Awaited()
+	unread := x.back.UnreadPartitions()
 	for attempt := 1; ; attempt++ {
 		if err := retry.Wait(ctx, retry.Required(x.cfg.RetryMin, x.cfg.RetryMax, attempt)); err != nil {
 			return err

@@ -230,7 +230,7 @@ func TestShards_OfAnOwnTable(t *testing.T) {
 					}
 					want[e.ID.UUID()] = true
 					for i := range byShard {
-						p := cdclog.PortionOf(Shard{Index: i, Count: 3}, table)
+						p := cdclog.NewPortion(Shard{Index: i, Count: 3}, table)
 						if !p.None() && p.HasText(aggregate) {
 							byShard[i]++
 						}

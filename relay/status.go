@@ -117,7 +117,7 @@ func (r *Relay) Status() Status {
 	s.UnsavedSince, s.SaveErr = r.streams.Unsaved()
 	if b := r.readback.Load(); b != nil {
 		s.ReadingBack, s.ReadBackErr = b.State()
-		unread := b.Awaited()
+		unread := b.UnreadPartitions()
 		s.Unread, s.UnreadSince = unread.Names(), unread.Since
 		s.RecordClockBehind = b.RecordClockBehind()
 	}

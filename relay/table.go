@@ -23,7 +23,7 @@ func (r *Relay) findTable(ctx context.Context) error {
 			r.setTableErr(nil)
 			r.setStuck(nil)
 			r.table, r.facts, r.lookup = t, facts, cdclog.CQLLookup(r.cfg.Session, t)
-			r.own = cdclog.PortionOf(r.cfg.Shard, t)
+			r.own = cdclog.NewPortion(r.cfg.Shard, t)
 			if !t.Numbered() {
 				r.log.Info("the outbox table has no sequence numbers; the order of an aggregate's events is that of their writes")
 			}

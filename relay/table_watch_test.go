@@ -14,8 +14,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
-// logged makes the relay log to a buffer.
-func (w *world) logged() *logtest.Buffer {
+// logToBuffer makes the relay log to a buffer.
+func (w *world) logToBuffer() *logtest.Buffer {
 	out := new(logtest.Buffer)
 	w.cfg.Logger = slog.New(slog.NewTextHandler(out, nil))
 	return out
@@ -43,7 +43,7 @@ func TestRelay_ReportsThatNewEventsAreNotLogged(t *testing.T) {
 				w := newWorld(t, scyllafake.Config{Tokens: 1}, debezium)
 				defer w.close()
 				w.ownTable("aggregateid, id", " WITH cdc = {'enabled': true}")
-				said := w.logged()
+				said := w.logToBuffer()
 				r, stop := w.run()
 				time.Sleep(10 * time.Second)
 				if p := r.Status().Problems; len(p) != 0 {
@@ -58,7 +58,7 @@ func TestRelay_ReportsThatNewEventsAreNotLogged(t *testing.T) {
 				if n := strings.Count(said.String(), "the CDC log receives no new events"); n != 1 {
 					t.Errorf("said %d times, want once:\n%s", n, said)
 				}
-				err := w.refused()
+				err := w.runRefused()
 				if err == nil || failure.Classify(err) != failure.Fatal || !strings.Contains(err.Error(), broken) || !strings.Contains(err.Error(), fix) {
 					t.Errorf("Run() error = %v, want a fatal one with %q and %q", err, broken, fix)
 				}
@@ -92,7 +92,7 @@ func TestRelay_ReportsLossesOfATableThatCannotBeScanned(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 1}, debezium)
 		defer w.close()
 		w.ownTable("aggregateid, id", " WITH cdc = {'enabled': true, 'ttl': 3600}")
-		said := w.logged()
+		said := w.logToBuffer()
 		const lost = "cannot be scanned: events may be missing"
 		for _, away := range []time.Duration{0, 30 * time.Minute, 2 * time.Hour} {
 			time.Sleep(away)
@@ -129,7 +129,7 @@ func TestRelay_WarnsOfALogThatIsShorterThanTheWindow(t *testing.T) {
 		defer w.close()
 		for _, ttl := range []string{"0", "3600", "2"} { // 0 is for ever
 			w.ownTable("aggregateid, id", " WITH cdc = {'enabled': true, 'ttl': "+ttl+"}")
-			said := w.logged()
+			said := w.logToBuffer()
 			_, stop := w.run()
 			time.Sleep(time.Second)
 			if err := stop(); err != nil {
@@ -143,9 +143,9 @@ func TestRelay_WarnsOfALogThatIsShorterThanTheWindow(t *testing.T) {
 	})
 }
 
-// refused runs a relay that is to end by itself, and returns why it did;
+// runRefused runs a relay that is to end by itself, and returns why it did;
 // nil if it did not within a minute.
-func (w *world) refused() error {
+func (w *world) runRefused() error {
 	w.t.Helper()
 	cfg := w.cfg
 	cfg.Session, cfg.Registerer = w.session, nil

@@ -20,7 +20,7 @@ func TestTail_ReportsItsLimitBeforeItStops(t *testing.T) {
 			c.ConfidenceWindow, c.DedupMemory = time.Minute, 50*dedup.BytesPerEvent
 		})
 		defer w.close()
-		log := w.logged()
+		log := w.logToBuffer()
 		r, stop := w.run()
 		time.Sleep(5 * time.Second)
 		step := func(from, to int) Status {

@@ -28,7 +28,7 @@ func TestTraces_OfDeadLetters(t *testing.T) {
 	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
 		exporter := tracetest.NewInMemoryExporter()
-		w := newWorld(t, scyllafake.Config{Tokens: 4}, retried(dlq.StrategyRule{Strategy: dlq.StrategyImmediate, Delays: []time.Duration{time.Minute}}))
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, retryRefused(dlq.StrategyRule{Strategy: dlq.StrategyImmediate, Delays: []time.Duration{time.Minute}}))
 		defer w.close()
 		w.cfg.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
 		refused := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "Away", Err: kerr.InvalidRecord, Count: -1})

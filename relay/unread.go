@@ -109,7 +109,7 @@ func openLogOf(ctx context.Context, cfg *Config) (*openLog, error) {
 	if err = cmp.Or(err, failed); err != nil {
 		return nil, err
 	}
-	o.table, o.own = table, cdclog.PortionOf(cfg.Shard, table)
+	o.table, o.own = table, cdclog.NewPortion(cfg.Shard, table)
 	o.reader = cdclog.NewReader(cfg.Session, rows.Outline(table), &o.own)
 	return o, nil
 }

@@ -64,9 +64,9 @@ func (b *fixture) put(t testing.TB, when time.Time, ms ...*Message) {
 	}
 }
 
-// outboxed are the events of the outbox by id. The CDC log must have each at one time,
+// readOutbox are the events of the outbox by id. The CDC log must have each at one time,
 // or at times that are more than handFresh apart: no row gets a new time before.
-func (b *fixture) outboxed(t testing.TB) map[gocql.UUID]world.Written {
+func (b *fixture) readOutbox(t testing.TB) map[gocql.UUID]world.Written {
 	t.Helper()
 	out := map[gocql.UUID]world.Written{}
 	for _, e := range b.Outbox(t) {

@@ -34,7 +34,7 @@ func TestScheduler_HastenedInMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	world.Eventually(t, "the message is released", func() bool { return b.count(t, "outbox_messages") == 1 })
-	if e := b.outboxed(t)[m.ID]; !e.DeliverAt.Equal(m.DeliverAt) || e.At.Before(m.DeliverAt) {
+	if e := b.readOutbox(t)[m.ID]; !e.DeliverAt.Equal(m.DeliverAt) || e.At.Before(m.DeliverAt) {
 		t.Errorf("event %+v, want it for %s", e, m.DeliverAt)
 	}
 	if ahead := now.Sub(m.DeliverAt); ahead < 0 || ahead > time.Second {
@@ -136,7 +136,7 @@ func TestStore_HasteningCutOff(t *testing.T) {
 				b.Node.Faults().Clear()
 				world.Run(t, b.scheduler(t).Run)
 				world.Eventually(t, "the message is released", func() bool { return b.count(t, "outbox_messages") == 1 && b.count(t, "scheduled_messages") == 0 })
-				b.outboxed(t)
+				b.readOutbox(t)
 			})
 		}
 	}
@@ -212,7 +212,7 @@ func TestScheduler_HasteningRaces(t *testing.T) {
 	world.Eventually(t, "all are released or cancelled", func() bool {
 		return b.count(t, "outbox_messages") == n-taken && b.count(t, "scheduled_messages") == taken && b.count(t, "schedule_slots") == 0
 	})
-	events := b.outboxed(t)
+	events := b.readOutbox(t)
 	for _, m := range ms {
 		if e, out := events[m.ID]; out == cancelled[m.ID] || out && string(e.Payload) != string(m.Payload) {
 			t.Errorf("message %s: cancelled %t, in the outbox %t: %+v", m.ID, cancelled[m.ID], out, e)

@@ -34,7 +34,7 @@ func TestScheduler_ReleasesWhatIsDueAndNothingEarly(t *testing.T) {
 	later := message(now.Add(time.Hour))
 	b.put(t, now, append(ms, later)...)
 	world.Eventually(t, "60 messages are released", func() bool { return b.count(t, "outbox_messages") == len(ms) })
-	events := b.outboxed(t)
+	events := b.readOutbox(t)
 	for _, m := range ms {
 		e, ok := events[m.ID]
 		if !ok {
@@ -104,7 +104,7 @@ func TestScheduler_AfterAnOutageInOrderWithLittleMemory(t *testing.T) {
 	if most > shards {
 		t.Errorf("%d messages were in memory, want at most %d", most, shards)
 	}
-	events := b.outboxed(t)
+	events := b.readOutbox(t)
 	for _, x := range ms {
 		for _, y := range ms {
 			if x.DeliverAt.Before(y.DeliverAt) && events[y.ID].At.Before(events[x.ID].At) {
@@ -154,7 +154,7 @@ func TestScheduler_CancellationsRace(t *testing.T) {
 		})
 	}
 	all.Wait()
-	events := b.outboxed(t)
+	events := b.readOutbox(t)
 	taken := 0
 	for id, yes := range cancelled {
 		if yes {
@@ -239,7 +239,7 @@ func TestScheduler_CutOffAtAnyStep(t *testing.T) {
 				world.Eventually(t, "another scheduler completes it", func() bool {
 					return b.count(t, "outbox_messages") == 1 && b.count(t, "scheduled_messages") == 0
 				})
-				if e := b.outboxed(t)[m.ID]; string(e.Payload) != string(m.Payload) {
+				if e := b.readOutbox(t)[m.ID]; string(e.Payload) != string(m.Payload) {
 					t.Errorf("event %+v", e)
 				}
 			})
@@ -264,7 +264,7 @@ func TestScheduler_CutOffSecondsAgo(t *testing.T) {
 	}
 	world.Run(t, b.scheduler(t).Run)
 	world.Eventually(t, "the message is released", func() bool { return b.count(t, "outbox_messages") == 1 })
-	if at := b.outboxed(t)[m.ID].At; at.Before(now) {
+	if at := b.readOutbox(t)[m.ID].At; at.Before(now) {
 		t.Errorf("its event was written at %s, before the release was resumed at %s", at, now)
 	}
 }
@@ -292,7 +292,7 @@ func TestScheduler_CutOffAndAgainWhileItIsTakenUp(t *testing.T) {
 	}
 	world.Run(t, b.scheduler(t).Run)
 	world.Eventually(t, "it is no longer in memory", func() bool { return b.count(t, "scheduled_messages") == 0 })
-	if e := b.outboxed(t)[m.ID]; string(e.Payload) != string(m.Payload) {
+	if e := b.readOutbox(t)[m.ID]; string(e.Payload) != string(m.Payload) {
 		t.Errorf("event %+v, want that of the message", e)
 	}
 }
@@ -428,7 +428,7 @@ func TestScheduler_ManyAtOnceReleaseEachOnce(t *testing.T) {
 	world.Eventually(t, "all are released and removed", func() bool {
 		return b.count(t, "outbox_messages") == len(due) && b.count(t, "scheduled_messages") == 0 && b.count(t, "schedule_slots") == 0
 	})
-	for id, e := range b.outboxed(t) { // which fails if one is in the log at two times
+	for id, e := range b.readOutbox(t) { // which fails if one is in the log at two times
 		if due[id] == nil || e.At.Before(due[id].DeliverAt) {
 			t.Errorf("event %s was written at %s, for %+v", id, e.At, due[id])
 		}

@@ -76,7 +76,7 @@ func TestScheduler_ReleasesTogether(t *testing.T) {
 				defer mu.Unlock()
 				ends[x.id]++
 			})
-			events := b.outboxed(t)
+			events := b.readOutbox(t)
 			for _, m := range ms {
 				if ends[m.ID] != 1 {
 					t.Errorf("the release of %s ended %d times", m.ID, ends[m.ID])

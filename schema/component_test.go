@@ -20,9 +20,9 @@ import (
 // statementTable is the table that a statement creates or changes.
 var statementTable = regexp.MustCompile(`^(CREATE TABLE IF NOT EXISTS|ALTER TABLE) \{\{\.Keyspace\}\}\.(\w+) `)
 
-// tablesOf returns the tables of each component, in the order of their migrations. It fails the
+// componentTables returns the tables of each component, in the order of their migrations. It fails the
 // test if a table is created twice, or changed by another component.
-func tablesOf(t *testing.T) map[Component][]string {
+func componentTables(t *testing.T) map[Component][]string {
 	t.Helper()
 	migrations, err := load(files)
 	if err != nil {
@@ -53,7 +53,7 @@ func tablesOf(t *testing.T) map[Component][]string {
 func TestComponents_EachTableHasOne(t *testing.T) {
 	t.Parallel()
 	var want []string
-	of := tablesOf(t)
+	of := componentTables(t)
 	for _, c := range Components() {
 		if len(of[c]) == 0 {
 			t.Errorf("component %s has no table", c)
@@ -63,7 +63,7 @@ func TestComponents_EachTableHasOne(t *testing.T) {
 	slices.Sort(want)
 	_, s := start(t, scyllafake.Config{})
 	mustMigrate(t, s, Options{Components: Components()})
-	if got := created(t, s, "outbox"); !slices.Equal(got, want) {
+	if got := createdTables(t, s, "outbox"); !slices.Equal(got, want) {
 		t.Errorf("tables of a keyspace: %q, want those of the components: %q", got, want)
 	}
 }
@@ -98,7 +98,7 @@ func TestComponents_AreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	of := tablesOf(t)
+	of := componentTables(t)
 	for _, c := range Components() {
 		row := regexp.MustCompile("(?m)^\\| `" + string(c) + "` \\|(.*)\\|$").FindString(string(page))
 		for _, table := range of[c] {
@@ -117,7 +117,7 @@ func TestComponents_AreDocumented(t *testing.T) {
 func TestMigrate_Components(t *testing.T) {
 	t.Parallel()
 	_, s := start(t, scyllafake.Config{})
-	of := tablesOf(t)
+	of := componentTables(t)
 	var want []string
 	check := func(step string, has ...Component) {
 		t.Helper()
@@ -126,7 +126,7 @@ func TestMigrate_Components(t *testing.T) {
 			want = append(want, of[c]...)
 		}
 		slices.Sort(want)
-		if got := created(t, s, "shop"); !slices.Equal(got, want) {
+		if got := createdTables(t, s, "shop"); !slices.Equal(got, want) {
 			t.Errorf("%s: tables %q, want %q", step, got, want)
 		}
 		if got, err := ReadInstalled(t.Context(), s, "shop"); err != nil || !slices.Equal(got, has) {
@@ -180,7 +180,7 @@ func TestMigrate_OrdersByNameAlone(t *testing.T) {
 	for _, step := range []struct{ add, want []Component }{{nil, byDefault()}, {nil, byDefault()}, {[]Component{Orders}, Components()}, {nil, Components()}} {
 		mustMigrate(t, s, Options{Components: step.add})
 		has, err := ReadInstalled(t.Context(), s, "outbox")
-		if err != nil || !slices.Equal(has, step.want) || slices.Contains(created(t, s, "outbox"), "orders") != slices.Contains(step.want, Orders) {
+		if err != nil || !slices.Equal(has, step.want) || slices.Contains(createdTables(t, s, "outbox"), "orders") != slices.Contains(step.want, Orders) {
 			t.Errorf("after %q: components %q, %v, want %q", step.add, has, err, step.want)
 		}
 	}

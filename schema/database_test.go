@@ -45,8 +45,8 @@ func connect(t *testing.T, srv *scyllafake.Server) *gocql.Session {
 	return s
 }
 
-// created returns the tables of a keyspace without those that ScyllaDB makes, sorted.
-func created(t *testing.T, s *gocql.Session, keyspace string) (out []string) {
+// createdTables returns the tables of a keyspace without those that ScyllaDB makes, sorted.
+func createdTables(t *testing.T, s *gocql.Session, keyspace string) (out []string) {
 	t.Helper()
 	all, err := tables(t.Context(), s, keyspace)
 	if err != nil {

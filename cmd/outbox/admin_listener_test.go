@@ -75,12 +75,12 @@ func TestAdminListener_MetricsAreNowhereElse(t *testing.T) {
 			}
 			running(t, args)
 			until(t, admin, 200, "")
-			if code, _, text := asked(t, "GET", "http://"+admin+"/metrics", "", ""); code != 200 || !strings.Contains(text, "\n"+x.metric) {
+			if code, _, text := sendRequest(t, "GET", "http://"+admin+"/metrics", "", ""); code != 200 || !strings.Contains(text, "\n"+x.metric) {
 				t.Errorf("/metrics at the ops listener = %d, want 200 and %s…", code, x.metric)
 			}
 			checkNames(t, "http://"+admin+"/metrics", name)
 			for end := time.Now().Add(5 * time.Minute); x.kafka; time.Sleep(10 * time.Millisecond) {
-				if _, _, text := asked(t, "GET", "http://"+admin+"/metrics", "", ""); strings.Contains(text, "\noutbox_kafka_connects_total{node_id=") {
+				if _, _, text := sendRequest(t, "GET", "http://"+admin+"/metrics", "", ""); strings.Contains(text, "\noutbox_kafka_connects_total{node_id=") {
 					break
 				}
 				if time.Now().After(end) {
@@ -93,17 +93,17 @@ func TestAdminListener_MetricsAreNowhereElse(t *testing.T) {
 				}
 			}
 			for _, path := range []string{"/livez", "/readyz", "/debug/pprof/"} {
-				if code, _, _ := asked(t, "GET", "http://"+admin+path, "", ""); code != 200 {
+				if code, _, _ := sendRequest(t, "GET", "http://"+admin+path, "", ""); code != 200 {
 					t.Errorf("%s at the ops listener = %d", path, code)
 				}
 			}
 			for _, api := range apis {
 				until(t, api, 200, "")
-				if code, _, text := asked(t, "GET", "http://"+api+"/livez", "", ""); code != 200 {
+				if code, _, text := sendRequest(t, "GET", "http://"+api+"/livez", "", ""); code != 200 {
 					t.Errorf("/livez at the API = %d %s", code, text)
 				}
 				for _, path := range []string{"/metrics", "/debug/pprof/"} {
-					if code, _, text := asked(t, "GET", "http://"+api+path, "", ""); code != 404 {
+					if code, _, text := sendRequest(t, "GET", "http://"+api+path, "", ""); code != 404 {
 						t.Errorf("%s at the API = %d %.100s, want 404", path, code, text)
 					}
 				}
@@ -119,7 +119,7 @@ func TestAdminListener_MetricsAreNowhereElse(t *testing.T) {
 // text, and that one has the command, on which alerts depend.
 func checkNames(t *testing.T, url, command string) {
 	t.Helper()
-	_, _, text := asked(t, "GET", url, "", "")
+	_, _, text := sendRequest(t, "GET", url, "", "")
 	families := regexp.MustCompile(`(?m)^# TYPE (\S+)`).FindAllStringSubmatch(text, -1)
 	if len(families) < 20 || !strings.Contains(text, "\noutbox_build_info{command=\""+command+"\",") {
 		t.Errorf("/metrics has %d families, want at least 20, among them outbox_build_info of %s", len(families), command)

@@ -30,7 +30,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, line, _ := strings.Cut(strings.Replace(string(other), "ann", "vic", 1), "tokens:\n")
-	c, err := configOf(t, string(yaml)+line, nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-addr", "127.0.0.1:0", "--messages-addr", "127.0.0.1:0")
+	c, err := parseConfig(t, string(yaml)+line, nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-addr", "127.0.0.1:0", "--messages-addr", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 func waitingRelay(t *testing.T) (addr string, stop func(), ended <-chan error) {
 	t.Helper()
 	addr = freeAddr(t)
-	c, err := configOf(t, "", nil, "--scylla-hosts", "127.0.0.1:1", "--kafka-seeds", "127.0.0.1:1")
+	c, err := parseConfig(t, "", nil, "--scylla-hosts", "127.0.0.1:1", "--kafka-seeds", "127.0.0.1:1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func (b *verifyFixture) startAdmin(t *testing.T) (do func(method, path, body str
 	if err != nil {
 		t.Fatal(err)
 	}
-	conf, err := configOf(t, string(yaml), nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-addr", "127.0.0.1:0")
+	conf, err := parseConfig(t, string(yaml), nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-addr", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func TestAdmin_TokenIsAccepted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := configOf(t, string(yaml), nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-addr", "127.0.0.1:0")
+	c, err := parseConfig(t, string(yaml), nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-addr", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestConfig_TokensReadTheSameForBothServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := configOf(t, string(text)+strings.Replace(string(text), "admin:", "http:", 1), nil)
+	c, err := parseConfig(t, string(text)+strings.Replace(string(text), "admin:", "http:", 1), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

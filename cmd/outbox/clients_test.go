@@ -26,7 +26,7 @@ func TestClients_HalfALogin(t *testing.T) {
 		"kafka: {sasl: plain, username: relay}":     "",
 		"scylla: {username: relay, password: hush}": "",
 	} {
-		c, err := configOf(t, file, nil)
+		c, err := parseConfig(t, file, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func TestSessionOnceUp_ChecksForAListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := setupDLQ(t)
-	c, err := configOf(t, "", nil, "--scylla-hosts", nobody)
+	c, err := parseConfig(t, "", nil, "--scylla-hosts", nobody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestSessionOnceUp_ChecksForAListener(t *testing.T) {
 // Writes have the database's time: see docs/design/README.md, Clocks and write timestamps.
 func TestClocks_SessionsHaveTheDatabasesTime(t *testing.T) {
 	t.Parallel()
-	c, err := configOf(t, "", nil)
+	c, err := parseConfig(t, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

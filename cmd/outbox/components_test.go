@@ -95,7 +95,7 @@ func TestComponents_EachCommand(t *testing.T) {
 	b := setupCore(t)
 	eachDatabaseCommand(func(c *cobra.Command, name string) {
 		t.Run(name, func(t *testing.T) {
-			args := withFiles(t, argumentsOf(c, name))
+			args := withFiles(t, requiredArguments(c, name))
 			if c.Flags().Lookup("kafka-seeds") != nil {
 				args = append(args, "--kafka-seeds", b.e.KafkaAddr)
 			}
@@ -131,7 +131,7 @@ func TestComponents_EachCommand(t *testing.T) {
 func TestComponents_RelayWithCore(t *testing.T) {
 	t.Parallel()
 	b := setupCore(t)
-	c, err := configOf(t, `
+	c, err := parseConfig(t, `
 relay:
   dead_letters: false
   confidence_window: 1s
@@ -211,7 +211,7 @@ func TestComponents_WithoutTheExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := configOf(t, string(tokens), nil, "--scylla-hosts", b.e.CQLAddr, "--scylla-keyspace", "shop", "--kafka-seeds", b.e.KafkaAddr,
+	c, err := parseConfig(t, string(tokens), nil, "--scylla-hosts", b.e.CQLAddr, "--scylla-keyspace", "shop", "--kafka-seeds", b.e.KafkaAddr,
 		"--messages-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--http-drain-delay", "0s")
 	if err != nil {
 		t.Fatal(err)
@@ -224,16 +224,16 @@ func TestComponents_WithoutTheExample(t *testing.T) {
 	}
 	url := "http://" + intake.Addr
 	for _, delay := range []string{"0s", "1h"} {
-		status, header, text := asked(t, "POST", url+"/v1/messages", "", `{"topic":"reminders","payload":1,"delay":"`+delay+`"}`)
+		status, header, text := sendRequest(t, "POST", url+"/v1/messages", "", `{"topic":"reminders","payload":1,"delay":"`+delay+`"}`)
 		if status != 202 {
 			t.Fatalf("POST of a message = %d %s", status, text)
 		}
-		if status, _, text := asked(t, "GET", url+header.Get("Location"), "", ""); status != 200 || strings.Contains(text, "note") {
+		if status, _, text := sendRequest(t, "GET", url+header.Get("Location"), "", ""); status != 200 || strings.Contains(text, "note") {
 			t.Errorf("GET of a message after %s = %d %s", delay, status, text)
 		}
 	}
 	for path, want := range map[string]int{"/readyz": 200, "/v1/orders?customer_id=a": 404} {
-		if status, _, text := asked(t, "GET", url+path, "", ""); status != want {
+		if status, _, text := sendRequest(t, "GET", url+path, "", ""); status != want {
 			t.Errorf("GET %s of the messages API = %d %s, want %d", path, status, text, want)
 		}
 	}
@@ -258,14 +258,14 @@ func TestComponents_WithoutTheExample(t *testing.T) {
 			t.Fatal(err)
 		}
 		for path, want := range map[string]int{"/v1/orders?customer_id=a": step.orders, "/v1/messages?state=scheduled": 200, "/v1/dead-letters": 200} {
-			if status, _, text := asked(t, "GET", "http://"+a.Addr+path, secret, ""); status != want {
+			if status, _, text := sendRequest(t, "GET", "http://"+a.Addr+path, secret, ""); status != want {
 				t.Errorf("with %s: GET %s = %d %s, want %d", step.add, path, status, text, want)
 			}
 		}
-		if _, _, text := asked(t, "GET", "http://"+a.Addr+"/console/static/settings.json", "", ""); strings.Contains(text, `"orders":true`) != step.shown {
+		if _, _, text := sendRequest(t, "GET", "http://"+a.Addr+"/console/static/settings.json", "", ""); strings.Contains(text, `"orders":true`) != step.shown {
 			t.Errorf("with %s the settings of the console are %s", step.add, text)
 		}
-		if _, _, text := asked(t, "GET", "http://"+a.Addr+"/openapi.json", "", ""); strings.Contains(text, "/v1/orders") != step.shown || !strings.Contains(text, "/v1/messages/cancel") {
+		if _, _, text := sendRequest(t, "GET", "http://"+a.Addr+"/openapi.json", "", ""); strings.Contains(text, "/v1/orders") != step.shown || !strings.Contains(text, "/v1/messages/cancel") {
 			t.Errorf("with %s the description is %s", step.add, text)
 		}
 		if err := a.Shutdown(); err != nil {
@@ -285,7 +285,7 @@ func TestComponents_RelayBesideAService(t *testing.T) {
 	if out, errOut, code := b.run("schema migrate", "--components", "core", "--scylla-keyspace", "outbox"); code != cli.ExitOK {
 		t.Fatalf("schema migrate: status %d: %s%s", code, out, errOut)
 	}
-	c, err := configOf(t, `
+	c, err := parseConfig(t, `
 relay:
   dead_letters: false
   confidence_window: 1s
@@ -339,7 +339,7 @@ func thing() outbox.Event {
 func TestComponents_EventsWithCore(t *testing.T) {
 	t.Parallel()
 	b := setupCore(t)
-	c, err := configOf(t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--scylla-keyspace", "shop", "--kafka-seeds", b.e.KafkaAddr)
+	c, err := parseConfig(t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--scylla-keyspace", "shop", "--kafka-seeds", b.e.KafkaAddr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func TestCompose_ServicesComeBack(t *testing.T) {
 // Commands on the host reach the engines at the default addresses, as those of make dev.
 func TestCompose_HostCommandsNeedNoSettings(t *testing.T) {
 	t.Parallel()
-	c, err := configOf(t, "", nil)
+	c, err := parseConfig(t, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/clitest"
 )
 
-// configOf returns the configuration of a file, an environment and flags.
-func configOf(t *testing.T, yaml string, env map[string]string, args ...string) (*app.Config, error) {
+// parseConfig returns the configuration of a file, an environment and flags.
+func parseConfig(t *testing.T, yaml string, env map[string]string, args ...string) (*app.Config, error) {
 	t.Helper()
 	flags := func(cmd *cobra.Command) {
 		app.AddFlags(cmd, slices.Concat([]string{app.SectionAdmin, app.SectionRelay, app.SectionSchema}, app.OrdersSections, app.MessagesSections)...)

@@ -118,7 +118,7 @@ func TestCommands_BareHostAndLateDatabase(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bareHost(t, strings.Fields(name), argumentsOf(c, name), waits)
+			bareHost(t, strings.Fields(name), requiredArguments(c, name), waits)
 		})
 	})
 	if services != 4 {
@@ -141,8 +141,8 @@ func eachDatabaseCommand(f func(c *cobra.Command, name string)) {
 	walk(newRoot(io.Discard, io.Discard))
 }
 
-// argumentsOf returns the arguments that a command cannot run without.
-func argumentsOf(c *cobra.Command, name string) []string {
+// requiredArguments returns the arguments that a command cannot run without.
+func requiredArguments(c *cobra.Command, name string) []string {
 	args := slices.Clone(commandArguments[name])
 	if c.Flags().Lookup("reason") != nil {
 		args = append(args, "--reason", "a test")
@@ -228,7 +228,7 @@ func (w *watched) seen() bool { return strings.Contains(w.text(), w.want) }
 // The addresses in errors and reports are those dialed.
 func TestContactPoints_InReports(t *testing.T) {
 	t.Parallel()
-	c, err := configOf(t, "", map[string]string{"OUTBOX_SCYLLA_HOSTS": "scylla,::1"})
+	c, err := parseConfig(t, "", map[string]string{"OUTBOX_SCYLLA_HOSTS": "scylla,::1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,7 +85,7 @@ func (f *dlqFilter) filter(now time.Time) (out dlq.Filter, err error) {
 		if x.value == "" {
 			continue
 		}
-		if err := cli.CheckOneOf(x.flag, x.value, x.allowed...); err != nil {
+		if err := cli.CheckChoice(x.flag, x.value, x.allowed...); err != nil {
 			return out, err
 		}
 	}
@@ -100,7 +100,7 @@ func (f *dlqFilter) filter(now time.Time) (out dlq.Filter, err error) {
 		if slices.Contains(outcomes, s) {
 			return out, cli.Usage(fmt.Errorf("--status %q is an outcome: use --outcome %s", s, s))
 		}
-		if err := cli.CheckOneOf("status", s, statusNames()...); err != nil {
+		if err := cli.CheckChoice("status", s, statusNames()...); err != nil {
 			return out, err
 		}
 		out.Status = append(out.Status, dlq.Status(s))

@@ -86,7 +86,7 @@ func (b *dlqFixture) startAPI(role access.Role, change func(*admin.Config)) (url
 func (b *verifyFixture) serveAdmin(role access.Role) {
 	b.t.Helper()
 	secret, hash := access.NewToken()
-	c, err := configOf(b.t, fmt.Sprintf("admin:\n  tokens: [%q]\n", access.Token{Name: serverActor, Role: role, Hash: hash}), nil,
+	c, err := parseConfig(b.t, fmt.Sprintf("admin:\n  tokens: [%q]\n", access.Token{Name: serverActor, Role: role, Hash: hash}), nil,
 		"--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-addr", "127.0.0.1:0")
 	if err != nil {
 		b.t.Fatal(err)

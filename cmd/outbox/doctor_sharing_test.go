@@ -22,7 +22,7 @@ func TestDoctor_AnotherNumberOfShards(t *testing.T) {
 	a := relay.Agreement{Session: b.session, Keyspace: "outbox", Name: relay.DefaultName}
 	findings := func(shards int) map[string]doctor.Finding {
 		t.Helper()
-		c, err := configOf(t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--relay-shards", fmt.Sprint(shards), "--relay-topic-replication", "1")
+		c, err := parseConfig(t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--relay-shards", fmt.Sprint(shards), "--relay-topic-replication", "1")
 		if err != nil {
 			t.Fatal(err)
 		}

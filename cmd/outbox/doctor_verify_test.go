@@ -20,7 +20,7 @@ import (
 func TestVerifier_OneOfSeveral(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
-	c, err := configOf(t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr)
+	c, err := parseConfig(t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 func TestMessages_LeavesBehindALoadBalancer(t *testing.T) {
 	t.Parallel()
 	b := setupDLQ(t)
-	c, err := configOf(t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--http-drain-delay", "1h")
+	c, err := parseConfig(t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--http-drain-delay", "1h")
 	if err != nil {
 		t.Fatal(err)
 	}

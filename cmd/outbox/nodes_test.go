@@ -57,7 +57,7 @@ func TestScylla_NamesTheNodeThatIsAway(t *testing.T) {
 			node := db.NodeAddr(1).String()
 			away(db)
 			defer db.Thaw(1)
-			c, err := configOf(t, "", nil, "--scylla-hosts", db.Addr(), "--scylla-timeout", "1m")
+			c, err := parseConfig(t, "", nil, "--scylla-hosts", db.Addr(), "--scylla-timeout", "1m")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -99,7 +99,7 @@ func TestScylla_NamesTheNodeThatIsAway(t *testing.T) {
 // Commands make their sessions with the shared observation of nodes.
 func TestScylla_SessionsAreObserved(t *testing.T) {
 	t.Parallel()
-	c, err := configOf(t, "", nil)
+	c, err := parseConfig(t, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestScylla_SessionsAreObserved(t *testing.T) {
 func TestScylla_EveryCommandIsReadyWithoutANode(t *testing.T) {
 	t.Parallel()
 	db := startThreeNodes(t)
-	c, err := configOf(t, "", nil, "--scylla-hosts", db.Addr(), "--scylla-timeout", "1m")
+	c, err := parseConfig(t, "", nil, "--scylla-hosts", db.Addr(), "--scylla-timeout", "1m")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestScylla_EveryCommandIsReadyWithoutANode(t *testing.T) {
 			for _, addr := range addrs {
 				until(t, addr, 200, "{")
 			}
-			if _, _, text := asked(t, "GET", "http://"+addrs[0]+"/metrics", "", ""); !strings.Contains(text, "\noutbox_ops_listener_panics_total 0\n") {
+			if _, _, text := sendRequest(t, "GET", "http://"+addrs[0]+"/metrics", "", ""); !strings.Contains(text, "\noutbox_ops_listener_panics_total 0\n") {
 				t.Error("a request to the ops listener panicked")
 			}
 		})

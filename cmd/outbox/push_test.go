@@ -69,8 +69,8 @@ func (h *hook) answer(status int) {
 	h.status = status
 }
 
-// received returns the sorted titles of all calls.
-func (h *hook) received() []string {
+// calledTitles returns the sorted titles of all calls.
+func (h *hook) calledTitles() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Sorted(slices.Values(h.calls))
@@ -153,7 +153,7 @@ func TestSubscriptions_PushToAWebhook(t *testing.T) {
 	if st, err := c.Status(t.Context(), "big"); err != nil || len(st.Instances) != 1 || st.Instances[0].Breaker == nil || st.Instances[0].Breaker.State != "closed" {
 		t.Errorf("the instances are %+v, %v; want one with a closed breaker", st.Instances, err)
 	}
-	if got := h.received(); !slices.Equal(got, []string{"thing 0/1", "thing 0/1"}) || len(h.got) != 1 {
+	if got := h.calledTitles(); !slices.Equal(got, []string{"thing 0/1", "thing 0/1"}) || len(h.got) != 1 {
 		t.Errorf("received %v with %d ids, want the event twice with one id", got, len(h.got))
 	}
 }

@@ -48,8 +48,8 @@ func freeAddr(t *testing.T) string {
 	return net.JoinHostPort(host, port)
 }
 
-// asked is one request's answer; its status is 0 if there is none.
-func asked(t *testing.T, method, url, secret, body string) (status int, header http.Header, text string) {
+// sendRequest is one request's answer; its status is 0 if there is none.
+func sendRequest(t *testing.T, method, url, secret, body string) (status int, header http.Header, text string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
@@ -75,7 +75,7 @@ func asked(t *testing.T, method, url, secret, body string) (status int, header h
 func until(t *testing.T, addr string, want int, has string) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		code, _, text := asked(t, "GET", "http://"+addr+"/readyz", "", "")
+		code, _, text := sendRequest(t, "GET", "http://"+addr+"/readyz", "", "")
 		if code == want && strings.Contains(text, has) {
 			return
 		}
@@ -95,7 +95,7 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := configOf(t, string(yaml), nil, "--scylla-hosts", cql, "--scylla-timeout", "1m", "--kafka-seeds", "127.0.0.1:1", "--http-drain-delay", "0")
+	c, err := parseConfig(t, string(yaml), nil, "--scylla-hosts", cql, "--scylla-timeout", "1m", "--kafka-seeds", "127.0.0.1:1", "--http-drain-delay", "0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,10 +124,10 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 	}
 	for name, addr := range addrs {
 		until(t, addr, 503, "waiting for ScyllaDB: connect to ScyllaDB at "+cql)
-		if code, _, text := asked(t, "GET", "http://"+addr+"/livez", "", ""); code != 200 {
+		if code, _, text := sendRequest(t, "GET", "http://"+addr+"/livez", "", ""); code != 200 {
 			t.Errorf("%s: /livez = %d %s of one that waits", name, code, text)
 		}
-		code, header, text := asked(t, "POST", "http://"+addr+"/v1/orders", secret, "{}")
+		code, header, text := sendRequest(t, "POST", "http://"+addr+"/v1/orders", secret, "{}")
 		var p struct{ Type, Detail string }
 		if err := json.Unmarshal([]byte(text), &p); err != nil || code != 503 || header.Get("Retry-After") == "" || header.Get("Content-Type") != "application/problem+json" ||
 			p.Type != "urn:scylla-outbox:problem:database-unavailable" || strings.Contains(p.Detail, cql) || header.Get("X-Request-Id") == "" {
@@ -135,10 +135,10 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 		}
 	}
 	for name, addr := range addrs {
-		if code, _, text := asked(t, "GET", "http://"+addr+"/metrics", "", ""); code != 503 || strings.Contains(text, "scylla_") {
+		if code, _, text := sendRequest(t, "GET", "http://"+addr+"/metrics", "", ""); code != 503 || strings.Contains(text, "scylla_") {
 			t.Errorf("%s: /metrics at the address of the API = %d %.200s", name, code, text)
 		}
-		if _, _, text := asked(t, "GET", "http://"+listeners[name]+"/metrics", "", ""); !strings.Contains(text, `outbox_scylla_requests_total{result="unreached"}`) {
+		if _, _, text := sendRequest(t, "GET", "http://"+listeners[name]+"/metrics", "", ""); !strings.Contains(text, `outbox_scylla_requests_total{result="unreached"}`) {
 			t.Errorf("%s: /metrics of one that waits has nothing of the database: %.200s", name, text)
 		}
 		until(t, listeners[name], 503, "waiting for ScyllaDB: connect to ScyllaDB at "+cql)
@@ -175,13 +175,13 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 		until(t, addr, 200, "")
 		until(t, listeners[name], 200, "")
 	}
-	if code, _, text := asked(t, "POST", "http://"+addrs["messages"]+"/v1/messages", "", `{"topic":"reminders","payload":1}`); code != 202 {
+	if code, _, text := sendRequest(t, "POST", "http://"+addrs["messages"]+"/v1/messages", "", `{"topic":"reminders","payload":1}`); code != 202 {
 		t.Errorf("messages: a message = %d %s", code, text)
 	}
-	if code, _, text := asked(t, "GET", "http://"+addrs["admin"]+"/v1/orders?customer_id=ann", secret, ""); code != 200 {
+	if code, _, text := sendRequest(t, "GET", "http://"+addrs["admin"]+"/v1/orders?customer_id=ann", secret, ""); code != 200 {
 		t.Errorf("admin: orders, which the keyspace has, = %d %s", code, text)
 	}
-	if code, _, text := asked(t, "GET", "http://"+addrs["admin"]+"/v1/me", secret, ""); code != 200 || !strings.Contains(text, "ann") {
+	if code, _, text := sendRequest(t, "GET", "http://"+addrs["admin"]+"/v1/me", secret, ""); code != 200 || !strings.Contains(text, "ann") {
 		t.Errorf("admin: /v1/me = %d %s", code, text)
 	}
 	stop()
@@ -197,7 +197,7 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 func TestServices_EndWhileTheyWait(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
-	c, err := configOf(t, "", nil, "--scylla-hosts", "127.0.0.1:1", "--messages-addr", addr, "--ops-addr", "off")
+	c, err := parseConfig(t, "", nil, "--scylla-hosts", "127.0.0.1:1", "--messages-addr", addr, "--ops-addr", "off")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestServices_EndWhileTheyWait(t *testing.T) {
 	if err := <-first; err != nil {
 		t.Errorf("it ended with %v", err)
 	}
-	if code, _, text := asked(t, "GET", "http://"+addr+"/livez", "", ""); code != 0 {
+	if code, _, text := sendRequest(t, "GET", "http://"+addr+"/livez", "", ""); code != 0 {
 		t.Errorf("its address answers %d %s", code, text)
 	}
 }
@@ -235,7 +235,7 @@ func TestAdmin_LeavesBehindALoadBalancer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := configOf(t, string(yaml), nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-addr", "127.0.0.1:0", "--http-drain-delay", "1h")
+	c, err := parseConfig(t, string(yaml), nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--admin-addr", "127.0.0.1:0", "--http-drain-delay", "1h")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func TestAdmin_LeavesBehindALoadBalancer(t *testing.T) {
 	until(t, a.Addr, 200, "")
 	leave()
 	until(t, a.Addr, 503, "urn:scylla-outbox:problem:stopping")
-	if code, header, text := asked(t, "GET", "http://"+a.Addr+"/v1/me", secret, ""); code != 200 {
+	if code, header, text := sendRequest(t, "GET", "http://"+a.Addr+"/v1/me", secret, ""); code != 200 {
 		t.Errorf("/v1/me while it leaves = %d %v %s", code, header, text)
 	}
 	if err := ln.Close(); err != nil { // instead of waiting for an hour
@@ -267,7 +267,7 @@ func TestAdmin_LeavesBehindALoadBalancer(t *testing.T) {
 		t.Errorf("wait() = %v, want that the listener was closed", err)
 	}
 
-	if _, err := configOf(t, "", nil, "--http-drain-delay", "-1s"); err == nil || !strings.Contains(err.Error(), "http.drain_delay: -1s is below") {
+	if _, err := parseConfig(t, "", nil, "--http-drain-delay", "-1s"); err == nil || !strings.Contains(err.Error(), "http.drain_delay: -1s is below") {
 		t.Errorf("http.drain_delay -1s: error = %v", err)
 	}
 }

@@ -37,7 +37,7 @@ func TestRelays_CarrySeveralTables(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c, err := configOf(t, `
+	c, err := parseConfig(t, `
 relay:
   topics: [ThingHappened=things]
   confidence_window: 3s
@@ -163,7 +163,7 @@ relay:
 		}
 	}
 	configure(entry)
-	c, err := configOf(t, entry, nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr)
+	c, err := parseConfig(t, entry, nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr)
 	if err != nil {
 		t.Fatal(err)
 	}

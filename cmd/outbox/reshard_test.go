@@ -38,15 +38,15 @@ func (b *verifyFixture) reshard(args ...string) (stdout, stderr string, code int
 
 func (b *verifyFixture) resharding(to int) *app.Resharding {
 	b.t.Helper()
-	c, err := configOf(b.t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr)
+	c, err := parseConfig(b.t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	return app.NewResharding(c, b.session, b.client, to)
 }
 
-// agreed is what relay_sharing says.
-func (b *verifyFixture) agreed() int {
+// agreedShards is what relay_sharing says.
+func (b *verifyFixture) agreedShards() int {
 	b.t.Helper()
 	a := relay.Agreement{Session: b.session, Keyspace: "outbox", Name: relay.DefaultName}
 	n, err := a.Shards(b.t.Context())
@@ -56,8 +56,8 @@ func (b *verifyFixture) agreed() int {
 	return n
 }
 
-// refused waits for an instance to end by itself, and checks that it says why.
-func (s *sharer) refused(t *testing.T, shards int, want ...string) {
+// awaitRefusal waits for an instance to end by itself, and checks that it says why.
+func (s *sharer) awaitRefusal(t *testing.T, shards int, want ...string) {
 	t.Helper()
 	var err error
 	select {
@@ -89,18 +89,18 @@ func TestReshard_ChangesTheNumber(t *testing.T) {
 
 func testReshardChangesTheNumber(t *testing.T, b *verifyFixture) {
 	one := b.share(2)
-	one.owned(t, 2)
-	if n := b.agreed(); n != 2 {
+	one.awaitShards(t, 2)
+	if n := b.agreedShards(); n != 2 {
 		t.Errorf("the first instance has agreed on %d shards, want 2", n)
 	}
 	_, stderr, code := b.reshard("--shards", "3", "--yes", "--reason", "a test")
-	if code != cli.ExitFailed || !strings.Contains(stderr, "instances of the relay run: "+self.Process()+"\n") || b.agreed() != 2 {
-		t.Errorf("beside an instance: status %d, agreed on %d\n%s", code, b.agreed(), stderr)
+	if code != cli.ExitFailed || !strings.Contains(stderr, "instances of the relay run: "+self.Process()+"\n") || b.agreedShards() != 2 {
+		t.Errorf("beside an instance: status %d, agreed on %d\n%s", code, b.agreedShards(), stderr)
 	}
 	var heard []string
 	iter, name := b.session.Query("SELECT instance FROM relay_instances WHERE scope = ?", "keyspace").WithContext(t.Context()).Iter(), ""
 	for iter.Scan(&name) {
-		heard = append(heard, relay.ProcessOf(name))
+		heard = append(heard, relay.ProcessName(name))
 	}
 	if err := iter.Close(); err != nil || len(heard) == 0 || slices.ContainsFunc(heard, func(name string) bool { return name != self.Process() }) {
 		t.Errorf("heard of %v, %v; want the process alone", heard, err)
@@ -108,11 +108,11 @@ func testReshardChangesTheNumber(t *testing.T, b *verifyFixture) {
 	one.leave()
 
 	stdout, stderr, code := b.reshard("--shards", "3", "--dry-run")
-	if code != cli.ExitOK || stdout != "" || !strings.Contains(stderr, "to do: agree on 3, add 1 partition to the topic") || b.agreed() != 2 {
-		t.Errorf("dry run: status %d, agreed on %d\n%s%s", code, b.agreed(), stdout, stderr)
+	if code != cli.ExitOK || stdout != "" || !strings.Contains(stderr, "to do: agree on 3, add 1 partition to the topic") || b.agreedShards() != 2 {
+		t.Errorf("dry run: status %d, agreed on %d\n%s%s", code, b.agreedShards(), stdout, stderr)
 	}
-	if _, stderr, code = b.reshard("--shards", "3", "--reason", "a test"); code != cli.ExitUsage || !strings.Contains(stderr, "--yes") || b.agreed() != 2 {
-		t.Errorf("without --yes: status %d, agreed on %d\n%s", code, b.agreed(), stderr)
+	if _, stderr, code = b.reshard("--shards", "3", "--reason", "a test"); code != cli.ExitUsage || !strings.Contains(stderr, "--yes") || b.agreedShards() != 2 {
+		t.Errorf("without --yes: status %d, agreed on %d\n%s", code, b.agreedShards(), stderr)
 	}
 	stdout, stderr, code = b.reshard(append([]string{"--shards", "3", "--yes", "--reason", "more hosts"}, b.by("ann")...)...)
 	if code != cli.ExitOK || !strings.Contains(stdout, "divided into 3 shards: set relay.shards to 3") {
@@ -125,15 +125,15 @@ func testReshardChangesTheNumber(t *testing.T, b *verifyFixture) {
 	if got := []string{actor, action, detail, reason, state}; !slices.Equal(got, []string{b.actor("ann"), "reshard-relay", `{"from":2,"to":3}`, "more hosts", "done"}) {
 		t.Errorf("the audit has %q", got)
 	}
-	b.share(2).refused(t, 2, "divided into 3 shards", "set relay.shards to 3")
+	b.share(2).awaitRefusal(t, 2, "divided into 3 shards", "set relay.shards to 3")
 	two := b.share(3)
-	two.owned(t, 3)
+	two.awaitShards(t, 3)
 	two.leave()
 	if stdout, stderr, code = b.reshard("--shards", "1", "--yes", "--reason", "a test"); code != cli.ExitOK {
 		t.Errorf("status %d\n%s%s", code, stdout, stderr)
 	}
 	three := b.share(1)
-	three.owned(t, 1)
+	three.awaitShards(t, 1)
 	if _, stderr, code = b.reshard("--shards", "1", "--yes", "--reason", "a test"); code != cli.ExitOK || !strings.Contains(stderr, "divided into 1 shard already") {
 		t.Errorf("once more: status %d\n%s", code, stderr)
 	}
@@ -157,11 +157,11 @@ func TestReshard_Server(t *testing.T) {
 		if _, stderr, code := b.reshard(append(args, "--relay-name", "other")...); code != cli.ExitFailed || !strings.Contains(stderr, `relay "outbox" only`) || !strings.Contains(stderr, "--relay-name") {
 			t.Errorf("another relay: status %d\n%s", code, stderr)
 		}
-		if n := b.agreed(); n != 0 {
+		if n := b.agreedShards(); n != 0 {
 			t.Errorf("after refusals there are %d shards", n)
 		}
-		if stdout, stderr, code := b.reshard(args...); code != cli.ExitOK || !strings.Contains(stdout, "divided into 3 shards") || b.agreed() != 3 {
-			t.Errorf("by an admin: status %d, agreed on %d\n%s%s", code, b.agreed(), stdout, stderr)
+		if stdout, stderr, code := b.reshard(args...); code != cli.ExitOK || !strings.Contains(stdout, "divided into 3 shards") || b.agreedShards() != 3 {
+			t.Errorf("by an admin: status %d, agreed on %d\n%s%s", code, b.agreedShards(), stdout, stderr)
 		}
 	}
 	text, err := os.ReadFile(b.server)
@@ -189,7 +189,7 @@ func TestReshard_PreviewIsBinding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := configOf(t, string(text), nil)
+	c, err := parseConfig(t, string(text), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,8 +214,8 @@ func TestReshard_PreviewIsBinding(t *testing.T) {
 	t.Cleanup(srv.Close)
 	b.server = apiSettings(t, srv.URL, c.API.Token)
 	_, stderr, code := b.reshard("--shards", "4", "--yes", "--reason", "a test")
-	if code != cli.ExitFailed || !strings.Contains(stderr, "the relay has 3 shards, not 2: another change came first") || b.agreed() != 3 {
-		t.Errorf("after another change: status %d, agreed on %d\n%s", code, b.agreed(), stderr)
+	if code != cli.ExitFailed || !strings.Contains(stderr, "the relay has 3 shards, not 2: another change came first") || b.agreedShards() != 3 {
+		t.Errorf("after another change: status %d, agreed on %d\n%s", code, b.agreedShards(), stderr)
 	}
 }
 
@@ -254,7 +254,7 @@ func TestReshard_KilledAtAnyStep(t *testing.T) {
 			}
 			write()
 			one := b.share(2)
-			one.owned(t, 2)
+			one.awaitShards(t, 2)
 			one.leave()
 			steps := map[string]bool{}
 			shards := 2
@@ -263,14 +263,14 @@ func TestReshard_KilledAtAnyStep(t *testing.T) {
 					step, ended := b.killedReshard(to, at)
 					steps[step] = true
 					write()
-					b.share(shards).refused(t, shards, fmt.Sprintf("divided into %d shards", to))
+					b.share(shards).awaitRefusal(t, shards, fmt.Sprintf("divided into %d shards", to))
 					switch {
 					case ended: // all steps were made before
 						shards = to
 					case step == "deleted":
 						// An instance with the new number makes the topic itself.
 					default:
-						b.share(to).refused(t, to, "was begun and not finished", fmt.Sprintf("reshard --shards %d; or go back: outbox relay reshard --shards %d", to, shards))
+						b.share(to).awaitRefusal(t, to, "was begun and not finished", fmt.Sprintf("reshard --shards %d; or go back: outbox relay reshard --shards %d", to, shards))
 					}
 					next := to
 					if back && !ended {
@@ -280,7 +280,7 @@ func TestReshard_KilledAtAnyStep(t *testing.T) {
 						t.Fatalf("after a kill at %q: status %d\n%s", step, code, stderr)
 					}
 					s := b.share(next)
-					s.owned(t, next)
+					s.awaitShards(t, next)
 					s.leave()
 					if !ended && !back { // and to where it was, for the next step
 						if _, stderr, code := b.reshard("--shards", fmt.Sprint(shards), "--yes", "--reason", "a test"); code != cli.ExitOK {
@@ -295,8 +295,8 @@ func TestReshard_KilledAtAnyStep(t *testing.T) {
 				}
 			}
 			s := b.share(shards)
-			s.owned(t, shards)
-			got := b.published(t, int(seq)*len(aggregates))
+			s.awaitShards(t, shards)
+			got := b.awaitPublished(t, int(seq)*len(aggregates))
 			for _, a := range aggregates {
 				want := make([]int64, seq)
 				for i := range want {
@@ -342,16 +342,16 @@ func TestReshard_BesideOneThatBegins(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
 	one := b.share(2)
-	one.owned(t, 2)
+	one.awaitShards(t, 2)
 	one.leave()
 	r := b.resharding(3)
 	if err := r.Look(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	two := b.share(2)
-	two.owned(t, 2)
-	if err := r.Run(t.Context(), "a test"); !errors.Is(err, app.ErrInstancesRun) || b.agreed() != 2 {
-		t.Errorf("run() error = %v, agreed on %d, want that instances run, and 2", err, b.agreed())
+	two.awaitShards(t, 2)
+	if err := r.Run(t.Context(), "a test"); !errors.Is(err, app.ErrInstancesRun) || b.agreedShards() != 2 {
+		t.Errorf("run() error = %v, agreed on %d, want that instances run, and 2", err, b.agreedShards())
 	}
 	if n := len(two.Member.Status().Owned); n != 2 {
 		t.Errorf("the instance has %d shards, want 2", n)
@@ -393,11 +393,11 @@ func TestReshard_TwiceAtOnce(t *testing.T) {
 			t.Errorf("overtaken after %q: run() error = %v, want that of the concurrent change", at, err)
 		}
 		state, err := r.Control.State(t.Context())
-		if err != nil || state.Partitions != other || b.agreed() != other {
-			t.Errorf("overtaken after %q: agreed on %d, the topic has %d partitions, %v; want %d", at, b.agreed(), state.Partitions, err, other)
+		if err != nil || state.Partitions != other || b.agreedShards() != other {
+			t.Errorf("overtaken after %q: agreed on %d, the topic has %d partitions, %v; want %d", at, b.agreedShards(), state.Partitions, err, other)
 		}
 		shards = other
 	}
 	s := b.share(shards)
-	s.owned(t, shards)
+	s.awaitShards(t, shards)
 }

@@ -66,7 +66,7 @@ func setupRestored(t *testing.T) *restored {
 // startRelay runs outbox relay, with the scheduler.
 func (r *restored) startRelay() {
 	r.t.Helper()
-	c, err := configOf(r.t, "relay: {topics: [ThingHappened=things], confidence_window: 1s}", nil, "--scylla-hosts", r.e.CQLAddr, "--kafka-seeds", r.e.KafkaAddr, "--ops-addr", "off")
+	c, err := parseConfig(r.t, "relay: {topics: [ThingHappened=things], confidence_window: 1s}", nil, "--scylla-hosts", r.e.CQLAddr, "--kafka-seeds", r.e.KafkaAddr, "--ops-addr", "off")
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -576,14 +576,14 @@ func (c fixedClock) Now() time.Time { return time.Time(c) }
 func runbookShards(t *testing.T, p, _ *advice) {
 	b := setupVerify(t)
 	s := b.share(8)
-	s.owned(t, 8)
+	s.awaitShards(t, 8)
 	s.leave()
 	const section = "Another number of shards"
-	if out := b.execute(cli.ExitOK, p.take(t, section, "outbox relay reshard --shards 4 --dry-run")); !strings.Contains(out, "agree on 4") || b.agreed() != 8 {
-		t.Errorf("reshard --dry-run printed %s, and %d shards are agreed", out, b.agreed())
+	if out := b.execute(cli.ExitOK, p.take(t, section, "outbox relay reshard --shards 4 --dry-run")); !strings.Contains(out, "agree on 4") || b.agreedShards() != 8 {
+		t.Errorf("reshard --dry-run printed %s, and %d shards are agreed", out, b.agreedShards())
 	}
-	if out := b.execute(cli.ExitOK, p.take(t, section, "outbox relay reshard --shards 4 --reason")); !strings.Contains(out, "divided into 4 shards") || b.agreed() != 4 {
-		t.Errorf("reshard printed %s, and %d shards are agreed", out, b.agreed())
+	if out := b.execute(cli.ExitOK, p.take(t, section, "outbox relay reshard --shards 4 --reason")); !strings.Contains(out, "divided into 4 shards") || b.agreedShards() != 4 {
+		t.Errorf("reshard printed %s, and %d shards are agreed", out, b.agreedShards())
 	}
 }
 

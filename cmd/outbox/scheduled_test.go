@@ -23,8 +23,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
 
-// scheduled runs outbox messages and checks the exit status.
-func (b *verifyFixture) scheduled(want int, args ...string) (out, errOut string) {
+// runMessages runs outbox messages and checks the exit status.
+func (b *verifyFixture) runMessages(want int, args ...string) (out, errOut string) {
 	b.t.Helper()
 	return b.onAPI(want, append([]string{"messages"}, args...)...)
 }
@@ -46,7 +46,7 @@ func TestScheduled_DeliversAndCancels(t *testing.T) {
 }
 
 func testScheduledChanges(t *testing.T, b *verifyFixture) {
-	scheduled := b.scheduled
+	scheduled := b.runMessages
 	service, err := messages.NewService(b.session, messages.Config{Topics: []string{"*"}})
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func testScheduledList(t *testing.T, b *verifyFixture) {
 	}
 	list := func(want int, args ...string) (out, errOut string) {
 		t.Helper()
-		return b.scheduled(want, append([]string{"list"}, args...)...)
+		return b.runMessages(want, append([]string{"list"}, args...)...)
 	}
 	if out, errOut := list(cli.ExitOK); out != "" || errOut != "no scheduled message matches\n" {
 		t.Errorf("an empty list printed %q, %q", out, errOut)
@@ -272,22 +272,22 @@ func TestScheduled_ServerDecidesByRole(t *testing.T) {
 	for _, role := range []access.Role{access.Viewer, access.Operator} {
 		b.serveAdmin(role)
 		b.forbidEngines()
-		if out, errOut := b.scheduled(cli.ExitOK, "list", "--limit", "1"); !strings.Contains(out, "shop") || !strings.Contains(errOut, "only the next 1") {
+		if out, errOut := b.runMessages(cli.ExitOK, "list", "--limit", "1"); !strings.Contains(out, "shop") || !strings.Contains(errOut, "only the next 1") {
 			t.Errorf("%s: list printed %q, %q", role, out, errOut)
 		}
 		if role == access.Viewer {
-			if _, errOut := b.scheduled(cli.ExitFailed, append([]string{"cancel"}, one...)...); !strings.Contains(errOut, "needs the role operator") || !strings.Contains(errOut, "OUTBOX_API_TOKEN") {
+			if _, errOut := b.runMessages(cli.ExitFailed, append([]string{"cancel"}, one...)...); !strings.Contains(errOut, "needs the role operator") || !strings.Contains(errOut, "OUTBOX_API_TOKEN") {
 				t.Errorf("cancel by a viewer said %q", errOut)
 			}
 			continue
 		}
-		if _, errOut := b.scheduled(cli.ExitUsage, append([]string{"cancel", "--actor", "eve"}, one...)...); !strings.Contains(errOut, "--actor and --api-admin-url") {
+		if _, errOut := b.runMessages(cli.ExitUsage, append([]string{"cancel", "--actor", "eve"}, one...)...); !strings.Contains(errOut, "--actor and --api-admin-url") {
 			t.Errorf("--actor with an API said %q", errOut)
 		}
-		if _, errOut := b.scheduled(cli.ExitUsage, "cancel", "--topic", "a", "--yes", "--reason", strings.Repeat("x", 8001)); !strings.Contains(errOut, "at most 8,000 characters") || !strings.Contains(errOut, "outbox messages cancel --help") {
+		if _, errOut := b.runMessages(cli.ExitUsage, "cancel", "--topic", "a", "--yes", "--reason", strings.Repeat("x", 8001)); !strings.Contains(errOut, "at most 8,000 characters") || !strings.Contains(errOut, "outbox messages cancel --help") {
 			t.Errorf("a long reason said %q", errOut)
 		}
-		if out, _ := b.scheduled(cli.ExitOK, append([]string{"cancel"}, one...)...); out != "cancel: 2 cancelled, 0 were published before\n" {
+		if out, _ := b.runMessages(cli.ExitOK, append([]string{"cancel"}, one...)...); out != "cancel: 2 cancelled, 0 were published before\n" {
 			t.Errorf("cancel by an operator printed %q", out)
 		}
 	}

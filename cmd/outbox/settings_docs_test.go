@@ -55,7 +55,7 @@ func settingsTable() string {
 	for _, s := range app.Settings {
 		section, _, _ := strings.Cut(s.Key, ".")
 		if section != last {
-			fmt.Fprintf(&b, "\n## %s\n%s\n\n| Key | Default | |\n|---|---|---|\n", section, usersOf(section))
+			fmt.Fprintf(&b, "\n## %s\n%s\n\n| Key | Default | |\n|---|---|---|\n", section, sectionUsers(section))
 			last = section
 		}
 		mark := ""
@@ -67,8 +67,8 @@ func settingsTable() string {
 	return b.String() + "\n"
 }
 
-// usersOf returns the commands that have a flag of the section, as a sentence.
-func usersOf(section string) string {
+// sectionUsers returns the commands that have a flag of the section, as a sentence.
+func sectionUsers(section string) string {
 	names := map[string]bool{}
 	var visit func(*cobra.Command)
 	visit = func(cmd *cobra.Command) {

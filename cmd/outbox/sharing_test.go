@@ -43,7 +43,7 @@ func (b *verifyFixture) share(shards int) *sharer {
 // sharer is share before the instance runs.
 func (b *verifyFixture) sharer(shards int) *sharer {
 	b.t.Helper()
-	c, err := configOf(b.t, "relay: {confidence_window: 3s, topics: [ThingHappened=things]}", nil,
+	c, err := parseConfig(b.t, "relay: {confidence_window: 3s, topics: [ThingHappened=things]}", nil,
 		"--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--relay-shards", fmt.Sprint(shards), "--relay-session-timeout", "5m")
 	if err != nil {
 		b.t.Fatal(err)
@@ -77,8 +77,8 @@ func (s *sharer) detail(t *testing.T) (ready bool, text string) {
 	return ready, string(b)
 }
 
-// owned waits until the instance has so many shards and is ready.
-func (s *sharer) owned(t *testing.T, n int) {
+// awaitShards waits until the instance has so many shards and is ready.
+func (s *sharer) awaitShards(t *testing.T, n int) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		ready, text := s.detail(t)
@@ -122,7 +122,7 @@ func TestSharing_RefusesAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	b, other := setupVerify(t), setupVerify(t)
 	other.e.KafkaAddr = b.e.KafkaAddr
-	b.share(1).owned(t, 1)
+	b.share(1).awaitShards(t, 1)
 	if err := other.sharer(1).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "on another database") {
 		t.Errorf("Run() = %v, want that the group belongs to another database", err)
 	}
@@ -169,14 +169,14 @@ func TestSharing_InstancesShareATable(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
 	one := b.share(4)
-	one.owned(t, 4)
+	one.awaitShards(t, 4)
 	const whole = relay.DefaultDedupMemory / 36
 	if got := dedupLimit(t, one.reg); got != whole/4 {
 		t.Errorf("a shard of an instance with all four may have %v events in the dedup index, want %d", got, whole/4)
 	}
 	two := b.share(4)
-	one.owned(t, 2)
-	two.owned(t, 2)
+	one.awaitShards(t, 2)
+	two.awaitShards(t, 2)
 	for _, s := range []*sharer{one, two} {
 		if got := dedupLimit(t, s.reg); got != whole/2 {
 			t.Errorf("a shard of an instance with two may have %v events in the dedup index, want %d", got, whole/2)
@@ -206,10 +206,10 @@ func TestSharing_InstancesShareATable(t *testing.T) {
 	if n := shardsWithMetrics(t, one.reg); n != 0 {
 		t.Errorf("one has metrics of %d shards when it has left", n)
 	}
-	two.owned(t, 2)
-	three.owned(t, 2)
+	two.awaitShards(t, 2)
+	three.awaitShards(t, 2)
 	write(5)
-	got := b.published(t, 5*len(aggregates))
+	got := b.awaitPublished(t, 5*len(aggregates))
 	for _, a := range aggregates {
 		if want := []int64{1, 2, 3, 4, 5}; !slices.Equal(got[a], want) {
 			t.Errorf("aggregate %s has %v in its topic, want %v", a, got[a], want)
@@ -247,9 +247,9 @@ func shardsWithMetrics(t *testing.T, reg *prometheus.Registry) (n int) {
 	return n
 }
 
-// published are the sequence numbers in the topic by aggregate, once there are n
+// awaitPublished are the sequence numbers in the topic by aggregate, once there are n
 // records and no more come.
-func (b *verifyFixture) published(t *testing.T, n int) map[gocql.UUID][]int64 {
+func (b *verifyFixture) awaitPublished(t *testing.T, n int) map[gocql.UUID][]int64 {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(b.e.KafkaAddr), kgo.ConsumeTopics("things"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
@@ -285,7 +285,7 @@ func TestSharing_StandsBy(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
 	one := b.share(1)
-	one.owned(t, 1)
+	one.awaitShards(t, 1)
 	two := b.share(1)
 	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		ready, text := two.detail(t)
@@ -297,7 +297,7 @@ func TestSharing_StandsBy(t *testing.T) {
 		}
 	}
 	one.leave()
-	two.owned(t, 1)
+	two.awaitShards(t, 1)
 }
 
 // Another number of shards than the others have is refused, with what to do.
@@ -305,7 +305,7 @@ func TestSharing_ReportsTheNumberOfShards(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
 	one := b.share(2)
-	one.owned(t, 2)
+	one.awaitShards(t, 2)
 	two := b.share(3)
 	err := <-two.ended
 	two.ended <- nil
@@ -327,7 +327,7 @@ func TestConfig_Sharing(t *testing.T) {
 		"--relay-attempt-timeout=50s":                  "",
 		"--relay-shards=256 --relay-name=Bestellungen": "",
 	} {
-		c, err := configOf(t, "", nil, strings.Fields(flags)...)
+		c, err := parseConfig(t, "", nil, strings.Fields(flags)...)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error = %v, want %q", flags, err, want)
 		}
@@ -335,7 +335,7 @@ func TestConfig_Sharing(t *testing.T) {
 			t.Errorf("relay.shards is %d by default, want 1", c.Relay.Shards)
 		}
 	}
-	if _, err := configOf(t, "relay: {shards: 0}", nil); err == nil || !strings.Contains(err.Error(), "relay.shards: 0 is not allowed") {
+	if _, err := parseConfig(t, "relay: {shards: 0}", nil); err == nil || !strings.Contains(err.Error(), "relay.shards: 0 is not allowed") {
 		t.Errorf("relay.shards 0 in the file: %v", err)
 	}
 }

@@ -30,12 +30,12 @@ import (
 func TestSubscriptions_Redeliver(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
-	b.subscribed(t, "mail", "other")
+	b.runSubscriptions(t, "mail", "other")
 	c := &client.Client{URL: b.url}
 	receive := func(name string, n int, ack bool) (got []string) {
 		t.Helper()
 		if ack {
-			return b.received(t, name, n)
+			return b.receiveNext(t, name, n)
 		}
 		b.receive(t, name, n, func(...string) {}, &got)
 		return got
@@ -117,11 +117,11 @@ func TestSubscriptions_Redeliver(t *testing.T) {
 func TestSubscriptions_RedeliverAfterAnInterruption(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
-	b.subscribed(t, "mail")
+	b.runSubscriptions(t, "mail")
 	for n := range 5 {
 		b.produce(t, "a", n)
 	}
-	want := b.received(t, "mail", 5)
+	want := b.receiveNext(t, "mail", 5)
 	conf := b.redelivery(t)
 	r, plan, err := redeliver.Find(t.Context(), conf, "mail", jobs.Slice{Filter: "data.n == 1 || data.n == 3"})
 	if err != nil {
@@ -145,7 +145,7 @@ func TestSubscriptions_RedeliverAfterAnInterruption(t *testing.T) {
 	if code := run(args, &out, &errOut); code != cli.ExitWaits || !strings.Contains(errOut.String(), "of these from an interrupted redelivery: 5 messages") {
 		t.Fatalf("outbox %v = %d\n%s%s", args, code, out.String(), errOut.String())
 	}
-	if got := b.received(t, "mail", 5); !slices.Equal(got, want) {
+	if got := b.receiveNext(t, "mail", 5); !slices.Equal(got, want) {
 		t.Errorf("redelivered are %q, want %q", got, want)
 	}
 }
@@ -156,13 +156,13 @@ func TestSubscriptions_RedeliverAfterAnInterruption(t *testing.T) {
 func TestSubscriptions_RedeliverByAPI(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
-	b.subscribed(t, "mail", "other")
+	b.runSubscriptions(t, "mail", "other")
 	do, settings := b.startAdmin(t)
 	for n := range 6 {
 		b.produce(t, "ab"[n%2:n%2+1], n)
 	}
-	b.received(t, "mail", 6) // it loses those with an odd number
-	b.received(t, "other", 6)
+	b.receiveNext(t, "mail", 6) // it loses those with an odd number
+	b.receiveNext(t, "other", 6)
 
 	const path, slice = "/v1/subscriptions/mail/redeliver", `"filter":"data.n == 1 || data.n == 5"`
 	post := func(body string, code int, out any) {
@@ -203,7 +203,7 @@ func TestSubscriptions_RedeliverByAPI(t *testing.T) {
 
 	var job admin.JobBody
 	post("{"+slice+`,"until":"`+p.Until.Format(time.RFC3339Nano)+`"}`, http.StatusAccepted, &job)
-	if got := b.received(t, "mail", 2); !slices.Equal(got, []string{`b {"n":1} attempt 1`, `b {"n":5} attempt 1`}) {
+	if got := b.receiveNext(t, "mail", 2); !slices.Equal(got, []string{`b {"n":1} attempt 1`, `b {"n":5} attempt 1`}) {
 		t.Errorf("redelivered are %q", got)
 	}
 	b.finishes(t, do, job.ID, 2)
@@ -220,7 +220,7 @@ func TestSubscriptions_RedeliverByAPI(t *testing.T) {
 	if code := run(args, &out, &errOut); code != cli.ExitWaits || json.Unmarshal(out.Bytes(), &job) != nil || job.Actor != "ann" || job.Progress.Changed != 3 {
 		t.Fatalf("outbox %v = %d\n%s%s", args, code, out.String(), errOut.String())
 	}
-	if got := b.received(t, "mail", 3); !slices.Equal(got, []string{`b {"n":1} attempt 1`, `b {"n":3} attempt 1`, `b {"n":5} attempt 1`}) {
+	if got := b.receiveNext(t, "mail", 3); !slices.Equal(got, []string{`b {"n":1} attempt 1`, `b {"n":3} attempt 1`, `b {"n":5} attempt 1`}) {
 		t.Errorf("redelivered again are %q", got)
 	}
 	args = []string{"subscriptions", "redeliver", "sms", "--config", settings, "--key", "b", "--dry-run"}
@@ -270,11 +270,11 @@ func TestSubscriptions_RedeliverByPush(t *testing.T) {
 func TestSubscriptions_RedeliverSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
-	b.subscribed(t, "mail")
+	b.runSubscriptions(t, "mail")
 	for n := range 5 {
 		b.produce(t, "a", n)
 	}
-	want := b.received(t, "mail", 5)
+	want := b.receiveNext(t, "mail", 5)
 
 	deadLetters, err := dlq.Open(b.session, "outbox")
 	if err != nil {
@@ -304,7 +304,7 @@ func TestSubscriptions_RedeliverSurvivesARestart(t *testing.T) {
 		t.Fatalf("after the first process the job is %+v, %v", job, err)
 	}
 	do, _ := b.startAdmin(t)
-	if got := b.received(t, "mail", 5); !slices.Equal(got, want) {
+	if got := b.receiveNext(t, "mail", 5); !slices.Equal(got, want) {
 		t.Errorf("redelivered are %q, want %q", got, want)
 	}
 	b.finishes(t, do, job.ID.String(), 5)
@@ -351,8 +351,8 @@ func (b *verifyFixture) redelivery(t *testing.T) (conf redeliver.Config) {
 	return conf
 }
 
-// subscribed runs subscriptions of things.
-func (b *verifyFixture) subscribed(t *testing.T, names ...string) {
+// runSubscriptions runs subscriptions of things.
+func (b *verifyFixture) runSubscriptions(t *testing.T, names ...string) {
 	t.Helper()
 	b.url, _ = b.startSubscriptions(t)
 	for _, name := range names {
@@ -371,9 +371,9 @@ func (b *verifyFixture) produce(t *testing.T, key string, n int) {
 	}
 }
 
-// received returns the next n messages of a subscription, as key, payload and attempt, and
+// receiveNext returns the next n messages of a subscription, as key, payload and attempt, and
 // acknowledges them.
-func (b *verifyFixture) received(t *testing.T, name string, n int) (got []string) {
+func (b *verifyFixture) receiveNext(t *testing.T, name string, n int) (got []string) {
 	t.Helper()
 	b.receive(t, name, n, func(receipts ...string) {
 		if _, err := (&client.Client{URL: b.url}).Ack(t.Context(), name, receipts...); err != nil {

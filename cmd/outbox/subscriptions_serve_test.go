@@ -34,7 +34,7 @@ func (b *verifyFixture) startSubscriptions(t *testing.T) (url string, stop func(
 // startSubscriptionsWith is startSubscriptions with a configuration.
 func (b *verifyFixture) startSubscriptionsWith(t *testing.T, yaml string) (url string, stop func()) {
 	t.Helper()
-	conf, err := configOf(t, yaml, nil)
+	conf, err := parseConfig(t, yaml, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestSubscriptions_SettingsAreChecked(t *testing.T) {
 		!strings.Contains(errOut.String(), "subscriptions.advertise") {
 		t.Errorf("an advertised address without a scheme = %d %s", code, errOut.String())
 	}
-	conf, err := configOf(t, "", nil)
+	conf, err := parseConfig(t, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 // startMessages serves the messages API with the settings of a file until the test ends.
 func (b *verifyFixture) startMessages(yaml string) (*app.Config, *app.API) {
 	b.t.Helper()
-	c, err := configOf(b.t, yaml, nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--messages-addr", "127.0.0.1:0")
+	c, err := parseConfig(b.t, yaml, nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--messages-addr", "127.0.0.1:0")
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-// spansOf returns the exported spans by name.
-func spansOf(exporter *tracetest.InMemoryExporter) map[string]tracetest.SpanStub {
+// spansByName returns the exported spans by name.
+func spansByName(exporter *tracetest.InMemoryExporter) map[string]tracetest.SpanStub {
 	out := map[string]tracetest.SpanStub{}
 	for _, s := range exporter.GetSpans() {
 		out[s.Name] = s
@@ -30,8 +30,8 @@ func spansOf(exporter *tracetest.InMemoryExporter) map[string]tracetest.SpanStub
 	return out
 }
 
-// attributesOf returns the attributes of a span as text.
-func attributesOf(s *tracetest.SpanStub) map[attribute.Key]string {
+// spanAttributes returns the attributes of a span as text.
+func spanAttributes(s *tracetest.SpanStub) map[attribute.Key]string {
 	out := map[attribute.Key]string{}
 	for _, a := range s.Attributes {
 		out[a.Key] = a.Value.String()
@@ -47,7 +47,7 @@ func TestTraces_OneOrderEndToEnd(t *testing.T) {
 	b := setupVerify(t)
 	exporter := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
-	c, err := configOf(t, "relay: {confidence_window: 3s, session_timeout: 5m}", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr)
+	c, err := parseConfig(t, "relay: {confidence_window: 3s, session_timeout: 5m}", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,22 +124,22 @@ func TestTraces_OneOrderEndToEnd(t *testing.T) {
 		return true
 	})
 	world.Eventually(t, "all spans are ended", func() bool {
-		got := spansOf(exporter)
+		got := spansByName(exporter)
 		return got["push pushed"].Name != "" && got["receive pulled"].Name != "" && got["send OrderCreated"].Name != ""
 	})
 
-	got := spansOf(exporter)
+	got := spansByName(exporter)
 	request, batch := got["POST /v1/orders"], got["BATCH"]
 	if request.SpanContext.TraceID().String() != trace || request.Parent.SpanID().String() != caller || request.SpanKind != oteltrace.SpanKindServer {
 		t.Errorf("the request has the span %+v, want a server span below the caller's", request)
 	}
-	if a := attributesOf(&request); a["http.route"] != "/v1/orders" || a["http.response.status_code"] != "201" {
+	if a := spanAttributes(&request); a["http.route"] != "/v1/orders" || a["http.response.status_code"] != "201" {
 		t.Errorf("the request has the attributes %v", a)
 	}
 	if batch.Parent.SpanID() != request.SpanContext.SpanID() || batch.SpanKind != oteltrace.SpanKindClient {
 		t.Errorf("the batch has the span %+v, want a client span below the request's", batch)
 	}
-	if a := attributesOf(&batch); a["db.system.name"] != "scylladb" || a["db.namespace"] != "outbox" || a["db.operation.batch.size"] != "2" {
+	if a := spanAttributes(&batch); a["db.system.name"] != "scylladb" || a["db.namespace"] != "outbox" || a["db.operation.batch.size"] != "2" {
 		t.Errorf("the batch has the attributes %v", a)
 	}
 	if want := "00-" + trace + "-" + request.SpanContext.SpanID().String() + "-01"; message.Headers[outbox.HeaderTraceParent] != want {
@@ -158,7 +158,7 @@ func TestTraces_OneOrderEndToEnd(t *testing.T) {
 		if len(span.Links) != 1 || !span.Links[0].SpanContext.Equal(request.SpanContext.WithRemote(true)) || span.SpanKind != want.kind || span.Parent.SpanID() == request.SpanContext.SpanID() {
 			t.Errorf("%s is the span %+v, want kind %s and a link to the request", name, span, want.kind)
 		}
-		a := attributesOf(&span)
+		a := spanAttributes(&span)
 		if a["messaging.system"] != "kafka" || a["messaging.operation.type"] != want.operation {
 			t.Errorf("%s has the attributes %v, want operation %s", name, a, want.operation)
 		}

@@ -32,7 +32,7 @@ func TestVerifier_Repairs(t *testing.T) {
 		relay.DefaultName, "outbox."+relay.DefaultTable, now, "done", now, 1).Exec(); err != nil {
 		t.Fatal(err)
 	}
-	c, err := configOf(t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--relay-topics", "ThingHappened=things")
+	c, err := parseConfig(t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--relay-topics", "ThingHappened=things")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestVerifier_Repairs(t *testing.T) {
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Registerer: reg,
 	})
 	go func() { v.Run(ctx); ended <- nil }()
-	b.published(t, 3)
+	b.awaitPublished(t, 3)
 	stop()
 	for range 2 {
 		if err := <-ended; err != nil {

@@ -52,7 +52,7 @@ func (b *verifyFixture) setup() {
 	b.t.Helper()
 	b.start()
 	b.t.Cleanup(b.stop)
-	c, err := configOf(b.t, "", nil, "--scylla-hosts", b.e.CQLAddr)
+	c, err := parseConfig(b.t, "", nil, "--scylla-hosts", b.e.CQLAddr)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func (b *verifyFixture) start() {
 // connect connects to the engines.
 func (b *verifyFixture) connect() {
 	b.t.Helper()
-	c, err := configOf(b.t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr)
+	c, err := parseConfig(b.t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -316,7 +316,7 @@ func TestVerify_RepairWithShards(t *testing.T) {
 	perShard := make([]int, shards)
 	for i := range 40 {
 		a, lost := outbox.NewID().UUID(), i%4
-		for shardOf(a, shards) != i/4%shards {
+		for findShard(a, shards) != i/4%shards {
 			a = outbox.NewID().UUID()
 		}
 		b.add(1, a, 1)
@@ -328,7 +328,7 @@ func TestVerify_RepairWithShards(t *testing.T) {
 			b.add(seq, a, records)
 		}
 		aggregates, missing[a] = append(aggregates, a), lost
-		perShard[shardOf(a, shards)] += lost
+		perShard[findShard(a, shards)] += lost
 	}
 	asked := 0
 	for i, n := range perShard {
@@ -367,10 +367,10 @@ func TestVerify_RepairWithShards(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	got := b.published(t, 4*len(aggregates))
+	got := b.awaitPublished(t, 4*len(aggregates))
 	for _, a := range aggregates {
 		if want := []int64{1, 2, 3, 4}; !slices.Equal(got[a], want) {
-			t.Errorf("aggregate %s of shard %d, of which %d were missing, has %v in its topic, want %v", a, shardOf(a, shards), missing[a], got[a], want)
+			t.Errorf("aggregate %s of shard %d, of which %d were missing, has %v in its topic, want %v", a, findShard(a, shards), missing[a], got[a], want)
 		}
 	}
 	if stdout, stderr, code = b.verify("--until", "0s"); code != cli.ExitOK || !strings.Contains(stdout, "0 missing, 0 double, 0 out of order") {
@@ -381,8 +381,8 @@ func TestVerify_RepairWithShards(t *testing.T) {
 	}
 }
 
-// shardOf is which of so many equal parts of the token ring has the aggregate.
-func shardOf(aggregate gocql.UUID, shards int) int {
+// findShard is which of so many equal parts of the token ring has the aggregate.
+func findShard(aggregate gocql.UUID, shards int) int {
 	above := uint64(rows.UUIDToken(aggregate)) - 1<<63 - 1
 	return int(min(above/(math.MaxUint64/uint64(shards)), uint64(shards-1)))
 }

@@ -60,9 +60,9 @@ func (b *broker) image() string {
 	return dir
 }
 
-// killed starts a broker on the data of this one as after a kill now, and expects that
+// restartKilled starts a broker on the data of this one as after a kill now, and expects that
 // many rebuilt windows.
-func (b *broker) killed(want int) *broker {
+func (b *broker) restartKilled(want int) *broker {
 	b.t.Helper()
 	dir := b.image()
 	if n, err := Recover(dir); n != want || err != nil {

@@ -99,7 +99,7 @@ func TestRecover_ARecordInFlightAtTheKill(t *testing.T) {
 			t.Fatal("the record never came")
 		}
 	}
-	again := b.killed(1)
+	again := b.restartKilled(1)
 	way.move(again.net)
 	if a := <-answered; a.err != nil || a.offset != 1 {
 		t.Errorf("the record in flight is at offset %d, %v, want 1, nil", a.offset, a.err)

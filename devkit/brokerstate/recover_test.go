@@ -26,7 +26,7 @@ func TestRecover_ABatchThatComesAgainIsNotAppended(t *testing.T) {
 	b := start(t, filepath.Join(t.TempDir(), "kafka"))
 	pid := b.newPID()
 	b.mustSend(pid, 0, 0, 2, 0)
-	again := b.killed(1)
+	again := b.restartKilled(1)
 	again.mustSend(pid, 0, 0, 2, 0)
 	again.wantEnd(2)
 	again.mustSend(pid, 0, 2, 1, 2) // and the next continues
@@ -48,7 +48,7 @@ func TestRecover_AfterACleanCloseAndAKill(t *testing.T) {
 	for i := range int32(7) { // round the ring of five
 		b.mustSend(pid, 0, 1+i, 1, 2+int64(i))
 	}
-	again := b.killed(1)
+	again := b.restartKilled(1)
 	for i := range int32(5) {
 		again.mustSend(pid, 0, 3+i, 1, 4+int64(i))
 	}
@@ -64,7 +64,7 @@ func TestRecover_ANewEpochCountsFromZero(t *testing.T) {
 	pid := b.newPID()
 	b.mustSend(pid, 0, 0, 3, 0)
 	b.mustSend(pid, 1, 0, 1, 3)
-	again := b.killed(1)
+	again := b.restartKilled(1)
 	again.mustSend(pid, 1, 0, 1, 3)
 	again.mustSend(pid, 1, 1, 1, 4)
 	again.wantEnd(5)
@@ -185,7 +185,7 @@ func TestRecover_ATopicMadeAgain(t *testing.T) {
 	b = start(t, b.dir)
 	b.recreate()
 	b.mustSend(pid, 0, 0, 1, 0)
-	again := b.killed(1)
+	again := b.restartKilled(1)
 	again.mustSend(pid, 0, 0, 1, 0)
 	again.mustSend(pid, 0, 1, 1, 1)
 	again.wantEnd(2)

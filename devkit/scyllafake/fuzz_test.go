@@ -16,7 +16,7 @@ import (
 // that the node still serves others.
 func FuzzConn(f *testing.F) {
 	s := setup(f)
-	c := started(f, s)
+	c := dialStarted(f, s)
 	createKeyspace(c)
 	c.exec("CREATE TABLE ks.t (p int, c int, v text, m map<int, text>, PRIMARY KEY (p, c)) WITH cdc = {'enabled': true, 'preimage': true}")
 	one := &message.QueryOptions{Consistency: primitive.ConsistencyLevelOne, PageSize: 2}
@@ -58,7 +58,7 @@ func FuzzConn(f *testing.F) {
 		nc.Write(data) //nolint:errcheck // the server may have hung up
 		nc.Close()
 		<-drained
-		other := started(t, s)
+		other := dialStarted(t, s)
 		if _, ok := other.query(selectKey).(*message.RowsResult); !ok {
 			t.Error("the node does not serve others any more")
 		}

@@ -55,8 +55,8 @@ func dialRaw(t testing.TB, s *Server) *rawClient {
 	return &rawClient{t: t, nc: nc, codec: frame.NewCodec()}
 }
 
-// started dials and sends STARTUP.
-func started(t testing.TB, s *Server) *rawClient {
+// dialStarted dials and sends STARTUP.
+func dialStarted(t testing.TB, s *Server) *rawClient {
 	t.Helper()
 	c := dialRaw(t, s)
 	c.send(message.NewStartup())

@@ -48,7 +48,7 @@ func TestConn_FirstMessages(t *testing.T) {
 
 func TestConn_SecondStartup(t *testing.T) {
 	t.Parallel()
-	c := started(t, setup(t))
+	c := dialStarted(t, setup(t))
 	wantError(t, "second STARTUP", c.do(message.NewStartup()), primitive.ErrorCodeProtocolError,
 		"Unexpected message STARTUP, the connection is already initialized")
 	if m := c.query(selectKey); m.(*message.RowsResult).Data[0][0] == nil {
@@ -94,7 +94,7 @@ func TestConn_RawFrames(t *testing.T) {
 			t.Parallel()
 			c := dialRaw(t, s)
 			if !tt.first {
-				c = started(t, s)
+				c = dialStarted(t, s)
 			}
 			c.write(raw(t, tt.request))
 			f := c.read()
@@ -167,7 +167,7 @@ func TestConn_UnsupportedFeatures(t *testing.T) {
 	q := &message.Query{Query: "SELECT key FROM system.local WHERE key = :k", Options: &message.QueryOptions{
 		NamedValues: map[string]*primitive.Value{"k": primitive.NewValue([]byte("local"))},
 	}}
-	wantError(t, q.Query, started(t, s).do(q), primitive.ErrorCodeInvalid, "scyllafake does not support values bound by name")
+	wantError(t, q.Query, dialStarted(t, s).do(q), primitive.ErrorCodeInvalid, "scyllafake does not support values bound by name")
 }
 
 func TestConn_Authentication(t *testing.T) {

@@ -32,7 +32,7 @@ type cell struct {
 // cannot be used outside it, so the pool is emptied before and after.
 func inBubble(t *testing.T, f func(*cell)) {
 	t.Helper()
-	inBubbleOf(t, scyllafake.Config{Version: "5.1"}, f)
+	inConfiguredBubble(t, scyllafake.Config{Version: "5.1"}, f)
 }
 
 // inEachRelease runs f in a bubble for each release and kind of keyspace. again reports
@@ -41,12 +41,12 @@ func inEachRelease(t *testing.T, f func(c *cell, again bool)) {
 	t.Helper()
 	for _, conf := range []scyllafake.Config{{Version: "5.1"}, {Vnodes: true}, {}} {
 		t.Run(fmt.Sprintf("%s vnodes %t", conf.Version, conf.Vnodes), func(t *testing.T) {
-			inBubbleOf(t, conf, func(c *cell) { f(c, conf.Version == "5.1") })
+			inConfiguredBubble(t, conf, func(c *cell) { f(c, conf.Version == "5.1") })
 		})
 	}
 }
 
-func inBubbleOf(t *testing.T, conf scyllafake.Config, f func(*cell)) {
+func inConfiguredBubble(t *testing.T, conf scyllafake.Config, f func(*cell)) {
 	t.Helper()
 	emptyPools()
 	defer emptyPools()

@@ -20,7 +20,7 @@ func createKeyspace(c *rawClient) {
 func TestServer_EventsBeforeResult(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
-	c := started(t, s)
+	c := dialStarted(t, s)
 	if _, ok := c.do(&message.Register{EventTypes: []primitive.EventType{primitive.EventTypeSchemaChange}}).(*message.Ready); !ok {
 		t.Fatal("REGISTER failed")
 	}
@@ -51,7 +51,7 @@ func TestServer_EventsBeforeResult(t *testing.T) {
 func TestServer_PreparedInvalidation(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
-	c := started(t, s)
+	c := dialStarted(t, s)
 	createKeyspace(c)
 	c.exec("CREATE TABLE ks.t (p int PRIMARY KEY, v int)", "CREATE TABLE ks.other (p int PRIMARY KEY)")
 	const text = "SELECT * FROM ks.t WHERE p = ?"
@@ -111,7 +111,7 @@ func TestServer_PreparedInvalidation(t *testing.T) {
 // DDL can be prepared without effect and without a check of names (A7), and executed.
 func TestServer_PreparedDDL(t *testing.T) {
 	t.Parallel()
-	c := started(t, setup(t))
+	c := dialStarted(t, setup(t))
 	createKeyspace(c)
 	for _, text := range []string{"CREATE TABLE ks.never (k int PRIMARY KEY)", "DROP TABLE ks.nosuch", "ALTER TABLE nosuch.t ADD x int", "TRUNCATE ks.kv", "USE ks"} {
 		p, ok := c.do(&message.Prepare{Query: text}).(*message.PreparedResult)
@@ -129,7 +129,7 @@ func TestServer_PreparedDDL(t *testing.T) {
 func TestServer_Use(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
-	c := started(t, s)
+	c := dialStarted(t, s)
 	createKeyspace(c)
 	c.exec("CREATE TABLE ks.kv (k int PRIMARY KEY)")
 	const none = "No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename"
@@ -139,12 +139,12 @@ func TestServer_Use(t *testing.T) {
 		t.Fatalf("USE: %v", r)
 	}
 	c.exec("SELECT * FROM kv", "CREATE TABLE other (k int PRIMARY KEY)", "DROP TABLE other")
-	wantError(t, "another connection", started(t, s).query("SELECT * FROM kv"), primitive.ErrorCodeInvalid, none)
+	wantError(t, "another connection", dialStarted(t, s).query("SELECT * FROM kv"), primitive.ErrorCodeInvalid, none)
 }
 
 func TestServer_Tracing(t *testing.T) {
 	t.Parallel()
-	c := started(t, setup(t))
+	c := dialStarted(t, setup(t))
 	c.write(raw(t, "04 02 0005 07 00000023 0000001c 53454c454354206b65792046524f4d2073797374656d2e6c6f63616c 0001 00"))
 	f := c.read()
 	if f.Body.TracingId == nil {

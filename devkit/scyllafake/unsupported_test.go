@@ -11,7 +11,7 @@ import (
 // PREPARE.
 func TestServer_UnsupportedFeatures(t *testing.T) {
 	t.Parallel()
-	c := started(t, setup(t))
+	c := dialStarted(t, setup(t))
 	createKeyspace(c)
 	c.exec("CREATE TABLE ks.t (p int, c int, v int, w text, l list<int>, m map<text, int>, PRIMARY KEY (p, c))")
 	c.exec("CREATE TABLE ks.mixed (p int, a int, b int, PRIMARY KEY (p, a, b)) WITH CLUSTERING ORDER BY (a ASC, b DESC)")

@@ -40,8 +40,8 @@ func (b *fixture) runs(id gocql.UUID) *jobs.Job {
 	return j
 }
 
-// edited writes a dead letter that was edited twice and resolved.
-func (b *fixture) edited(aggregate string) gocql.UUID {
+// writeEdited writes a dead letter that was edited twice and resolved.
+func (b *fixture) writeEdited(aggregate string) gocql.UUID {
 	b.Helper()
 	id := b.write(aggregate, 1, dlq.Suspended)
 	for _, text := range []string{`{"secret":1}`, `{"secret":2}`} {
@@ -62,7 +62,7 @@ func (b *fixture) editRows() (n int) {
 func TestKeeper_JobsPurgeAndRestore(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	edited := b.edited("e")
+	edited := b.writeEdited("e")
 	plain := b.write("p", 1, dlq.Resolved)
 	suspended := b.write("m", 1, dlq.Suspended)
 	open := b.write("o", 1, dlq.Pending)
@@ -147,7 +147,7 @@ func TestKeeper_PurgeCrashesAtEveryWrite(t *testing.T) {
 	}
 	for skip := 0; skip < 9; skip += step {
 		b := setup(t, nil)
-		ids := []gocql.UUID{b.edited("e"), b.write("a", 1, dlq.Resolved), b.write("b", 1, dlq.Resolved)}
+		ids := []gocql.UUID{b.writeEdited("e"), b.write("a", 1, dlq.Resolved), b.write("b", 1, dlq.Resolved)}
 		j, err := b.jobs().Create(t.Context(), jobs.Spec{Action: dlq.ActionPurge, IDs: ids}, ann)
 		b.must(err)
 		ctx, die := context.WithCancel(t.Context())

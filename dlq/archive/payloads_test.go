@@ -45,8 +45,8 @@ func (b *fixture) age(key string) {
 	b.must(os.Chtimes(filepath.Join(b.archive.bucket.(*folder).dir, filepath.FromSlash(key)), at(b.now.Load()), at(b.now.Load())))
 }
 
-// renewed checks that a payload was just written, and sets the time to that of the clock.
-func (b *fixture) renewed(by, key string) {
+// checkRenewed checks that a payload was just written, and sets the time to that of the clock.
+func (b *fixture) checkRenewed(by, key string) {
 	b.Helper()
 	info, err := os.Stat(filepath.Join(b.archive.bucket.(*folder).dir, filepath.FromSlash(key)))
 	b.must(err)
@@ -127,7 +127,7 @@ func TestSweeper_ExpiresPayloadsAfterEveryCopy(t *testing.T) {
 	}
 	b.advance(DefaultResolved + day)
 	b.sweep() // moves the resolved one to the archive
-	b.renewed("sweep", resolved)
+	b.checkRenewed("sweep", resolved)
 	b.advance(keep - DefaultResolved - day)
 	b.sweep()
 	has("at the end of its retention", alone, open, resolved)
@@ -142,7 +142,7 @@ func TestSweeper_ExpiresPayloadsAfterEveryCopy(t *testing.T) {
 	b.resolve(id)
 	b.advance(DefaultResolved + day)
 	b.sweep()
-	b.renewed("later sweep", open)
+	b.checkRenewed("later sweep", open)
 	has("while the archive has a copy", open)
 	b.advance(keep + 3*day)
 	b.sweep()
@@ -186,7 +186,7 @@ func TestKeeper_RenewsPayloads(t *testing.T) {
 		if errs, err := step.change(t.Context(), []gocql.UUID{id}); err != nil || errs[0] != nil {
 			t.Fatalf("%s: %v, %v", step.name, errs, err)
 		}
-		b.renewed(step.name, key)
+		b.checkRenewed(step.name, key)
 	}
 }
 

@@ -17,9 +17,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
-// requested returns the events of the requests for replays, in the order in which they
+// requestedEvents returns the events of the requests for replays, in the order in which they
 // were written.
-func (b *fixture) requested(t *testing.T) (ids []gocql.UUID) {
+func (b *fixture) requestedEvents(t *testing.T) (ids []gocql.UUID) {
 	t.Helper()
 	all, err := b.Requests(t.Context(), testTable, nil)
 	if err != nil {
@@ -41,7 +41,7 @@ func TestRunner_InOrder(t *testing.T) {
 	start(t, b.jobs, RunnerConfig{Owner: "r1", Poll: 5 * time.Millisecond, Concurrency: 8})
 	j := b.mustCreateJob(t, Spec{Action: dlq.ActionReplay, IDs: ids, BatchSize: 20, Follow: -1, InOrder: true})
 	b.jobWhen(t, j.ID, "done", finished)
-	if got := b.requested(t); !slices.Equal(got, ids) {
+	if got := b.requestedEvents(t); !slices.Equal(got, ids) {
 		t.Errorf("the replays were requested in the order %v, want %v", got, ids)
 	}
 	if _, err := b.jobs.Create(t.Context(), Spec{Action: dlq.ActionReplay, InOrder: true}, dlq.Actor{Name: "eve"}); err == nil || !strings.Contains(err.Error(), "in order") {
@@ -72,7 +72,7 @@ func TestRunner_ByPriority(t *testing.T) {
 		start(t, b.jobs, RunnerConfig{Owner: "r1", Poll: 5 * time.Millisecond, Concurrency: 1})
 		j := b.mustCreateJob(t, spec)
 		b.jobWhen(t, j.ID, "done", finished)
-		got := b.requested(t)
+		got := b.requestedEvents(t)
 		if len(got) != spec.Limit {
 			t.Fatalf("%d replays were requested, want %d", len(got), spec.Limit)
 		}
@@ -92,7 +92,7 @@ func TestCreate_ByPriorityOfNone(t *testing.T) {
 	b.writeMany(t, 3, nil)
 	start(t, b.jobs, quick("r1"))
 	j := b.mustCreateJob(t, Spec{Action: dlq.ActionReplay, Filter: dlq.Filter{Tags: []string{"none"}}, ByPriority: true})
-	if j = b.jobWhen(t, j.ID, "done", finished); j.Progress.Done != 0 || len(b.requested(t)) != 0 {
+	if j = b.jobWhen(t, j.ID, "done", finished); j.Progress.Done != 0 || len(b.requestedEvents(t)) != 0 {
 		t.Errorf("the report is %+v", j.Progress)
 	}
 }

@@ -43,8 +43,8 @@ func pkcs8(t *testing.T, key any) []byte {
 	return b
 }
 
-// renewed creates the files of a certificate like old with another key.
-func renewed(t *testing.T, old *x509.Certificate) (cert, key string) {
+// writeRenewed creates the files of a certificate like old with another key.
+func writeRenewed(t *testing.T, old *x509.Certificate) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

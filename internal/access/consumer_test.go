@@ -37,7 +37,7 @@ func TestConsumer_MayConsumeItsSubscriptionsOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = PermitConsume(p, tt.name)
-		if (err == nil) != tt.want || err != nil && statusOf(err) != http.StatusForbidden {
+		if (err == nil) != tt.want || err != nil && errorStatus(err) != http.StatusForbidden {
 			t.Errorf("%s consumes %s: %v, want permitted %v", tt.role, tt.name, err, tt.want)
 		}
 		if err != nil && !strings.Contains(err.Error(), tt.role) {
@@ -51,7 +51,7 @@ func TestConsumer_HasNoOtherRole(t *testing.T) {
 	t.Parallel()
 	p := Principal{Name: "app", Role: Consumer, Names: "*"}
 	for _, needed := range append(Roles, Consumer, "") {
-		if err := Permit(p, needed); statusOf(err) != http.StatusForbidden {
+		if err := Permit(p, needed); errorStatus(err) != http.StatusForbidden {
 			t.Errorf("Permit(consumer, %q) = %v, want 403", needed, err)
 		}
 	}
@@ -107,7 +107,7 @@ func TestProducer_SendsToItsTopicsOnly(t *testing.T) {
 			continue
 		}
 		for _, needed := range append(Roles, Consumer, "") {
-			if err := Permit(p, needed); statusOf(err) != http.StatusForbidden {
+			if err := Permit(p, needed); errorStatus(err) != http.StatusForbidden {
 				t.Errorf("Permit(%s, %q) = %v, want 403", tt.role, needed, err)
 			}
 		}

@@ -36,7 +36,7 @@ func setup(t *testing.T, change func(*Config)) (g *Gate, secrets map[Role]string
 	return g, secrets, log
 }
 
-func statusOf(err error) int {
+func errorStatus(err error) int {
 	var e *Error
 	if errors.As(err, &e) {
 		return e.Status
@@ -61,7 +61,7 @@ func TestGate_LetsInByToken(t *testing.T) {
 		"the hash": "Bearer " + hashPrefix + strings.Repeat("0", 64), "endless": "Bearer " + strings.Repeat("x", maxToken+1),
 	} {
 		p, err := g.Authenticate(t.Context(), header, "10.0.0.2:99")
-		if statusOf(err) != http.StatusUnauthorized || p != (Principal{}) {
+		if errorStatus(err) != http.StatusUnauthorized || p != (Principal{}) {
 			t.Errorf("%s: Authenticate() = %+v, %v, want 401", name, p, err)
 		}
 	}
@@ -82,7 +82,7 @@ func TestGate_WrongTokensAreCountedByAddress(t *testing.T) {
 		return err
 	}
 	for i := range 3 {
-		if err := try("10.0.0.1:1"); statusOf(err) != http.StatusUnauthorized {
+		if err := try("10.0.0.1:1"); errorStatus(err) != http.StatusUnauthorized {
 			t.Fatalf("attempt %d: %v, want 401", i+1, err)
 		}
 	}
@@ -95,18 +95,18 @@ func TestGate_WrongTokensAreCountedByAddress(t *testing.T) {
 	if log.Len() != before {
 		t.Error("attempts beyond the limit are logged, so anybody could fill the log")
 	}
-	if err := try("10.0.0.2:1"); statusOf(err) != http.StatusUnauthorized {
+	if err := try("10.0.0.2:1"); errorStatus(err) != http.StatusUnauthorized {
 		t.Errorf("from elsewhere: %v, want 401", err)
 	}
 	if _, err := g.Authenticate(t.Context(), "Bearer "+secrets[Viewer], "10.0.0.1:3"); err != nil {
 		t.Errorf("a right token from the same address: %v, want it to be let in", err)
 	}
 	c.at = c.at.Add(20 * time.Second)
-	if err := try("10.0.0.1:4"); statusOf(err) != http.StatusUnauthorized {
+	if err := try("10.0.0.1:4"); errorStatus(err) != http.StatusUnauthorized {
 		t.Errorf("after the wait: %v, want 401", err)
 	}
 	for i, six := range []string{"[2001:db8:1:2::1]:1", "[2001:db8:1:2::ffff]:1", "[2001:db8:1:2:3::]:1", "[2001:db8:1:2:4::9]:1"} {
-		if want := map[bool]int{true: 401, false: 429}[i < 3]; statusOf(try(six)) != want {
+		if want := map[bool]int{true: 401, false: 429}[i < 3]; errorStatus(try(six)) != want {
 			t.Errorf("attempt %d from one IPv6 network: want %d", i+1, want)
 		}
 	}
@@ -118,7 +118,7 @@ func TestGate_RequestsAreCountedByToken(t *testing.T) {
 	g, secrets, _ := setup(t, func(conf *Config) { conf.Clock, conf.RequestsPerSecond, conf.RequestsBurst = c, 2, 3 })
 	ask := func(r Role) int {
 		_, err := g.Authenticate(t.Context(), "Bearer "+secrets[r], "10.0.0.1:1")
-		return statusOf(err)
+		return errorStatus(err)
 	}
 	for i := range 3 {
 		if got := ask(Viewer); got != 200 {

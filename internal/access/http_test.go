@@ -170,7 +170,7 @@ func TestListen_TakesARenewedCertificate(t *testing.T) {
 		return conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
 	}
 	first := shown()
-	newCert, newKey := renewed(t, first)
+	newCert, newKey := writeRenewed(t, first)
 	if err := os.Rename(newCert, cert); err != nil {
 		t.Fatal(err)
 	}

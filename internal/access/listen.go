@@ -19,7 +19,7 @@ var ErrInClear = errors.New("tokens would be sent unencrypted")
 // refuses to listen without a certificate, unless insecure is set because the connection
 // is protected otherwise. log logs renewals.
 func Listen(ctx context.Context, addr, cert, key string, insecure bool, log *slog.Logger) (net.Listener, error) {
-	conf, err := tlsOf(addr, cert, key, insecure, log)
+	conf, err := listenerTLS(addr, cert, key, insecure, log)
 	if err != nil {
 		return nil, err
 	}
@@ -35,12 +35,12 @@ func Listen(ctx context.Context, addr, cert, key string, insecure bool, log *slo
 
 // Check returns the error with which Listen refuses its arguments, without listening.
 func Check(addr, cert, key string, insecure bool, log *slog.Logger) error {
-	_, err := tlsOf(addr, cert, key, insecure, log)
+	_, err := listenerTLS(addr, cert, key, insecure, log)
 	return err
 }
 
-// tlsOf returns the configuration of TLS for a listener; nil without a certificate.
-func tlsOf(addr, cert, key string, insecure bool, log *slog.Logger) (*tls.Config, error) {
+// listenerTLS returns the configuration of TLS for a listener; nil without a certificate.
+func listenerTLS(addr, cert, key string, insecure bool, log *slog.Logger) (*tls.Config, error) {
 	if (cert == "") != (key == "") {
 		return nil, errors.New("the TLS certificate and its key are both required")
 	}

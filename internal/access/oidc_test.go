@@ -64,12 +64,12 @@ func TestGate_LetsInByJWT(t *testing.T) {
 	} {
 		p, err := g.Authenticate(t.Context(), "Bearer "+f.Sign(t, tt.key, f.Claims(tt.change)), "10.0.0.1:1")
 		p.requests = nil // of the gate
-		if statusOf(err) != tt.status || p != tt.want {
+		if errorStatus(err) != tt.status || p != tt.want {
 			t.Errorf("%s: Authenticate() = %+v, %v, want %d %+v", tt.name, p, err, tt.status, tt.want)
 		}
 	}
 	unsigned := "eyJhbGciOiJub25lIn0.e30."
-	if _, err := g.Authenticate(t.Context(), "Bearer "+unsigned, "10.0.0.1:1"); statusOf(err) != 401 {
+	if _, err := g.Authenticate(t.Context(), "Bearer "+unsigned, "10.0.0.1:1"); errorStatus(err) != 401 {
 		t.Errorf("an unsigned token: %v, want 401", err)
 	}
 }
@@ -97,7 +97,7 @@ func TestGate_IssuerAway(t *testing.T) {
 	g, _, _ := setup(t, func(conf *Config) { conf.OIDC, conf.Clock = OIDC{Issuer: f.URL, Audience: "outbox"}, c })
 	token := "Bearer " + f.Sign(t, f.Key, f.Claims(nil))
 	for range 20 {
-		if _, err := g.Authenticate(t.Context(), token, "10.0.0.1:1"); statusOf(err) != http.StatusServiceUnavailable {
+		if _, err := g.Authenticate(t.Context(), token, "10.0.0.1:1"); errorStatus(err) != http.StatusServiceUnavailable {
 			t.Fatalf("Authenticate() = %v, want 503", err)
 		}
 	}
@@ -142,7 +142,7 @@ func TestGate_IssuerThatLeadsIntoTheClear(t *testing.T) {
 			g, _, _ := setup(t, func(c *Config) {
 				c.OIDC = OIDC{Issuer: f.URL, Audience: "outbox", Client: &http.Client{Transport: onTheWay}}
 			})
-			if p, err := g.Authenticate(t.Context(), "Bearer "+f.Sign(t, f.Key, f.Claims(nil)), "10.0.0.1:1"); statusOf(err) != http.StatusServiceUnavailable || asked {
+			if p, err := g.Authenticate(t.Context(), "Bearer "+f.Sign(t, f.Key, f.Claims(nil)), "10.0.0.1:1"); errorStatus(err) != http.StatusServiceUnavailable || asked {
 				t.Errorf("Authenticate() = %+v, %v, asked in the clear: %t, want 503", p, err, asked)
 			}
 		})
@@ -169,7 +169,7 @@ func TestGate_KeysAway(t *testing.T) {
 	token := "Bearer " + f.Sign(t, f.Key, f.Claims(nil))
 	before := f.Asked.Load()
 	for range 10 {
-		if _, err := g.Authenticate(t.Context(), token, "10.0.0.1:1"); statusOf(err) != http.StatusServiceUnavailable {
+		if _, err := g.Authenticate(t.Context(), token, "10.0.0.1:1"); errorStatus(err) != http.StatusServiceUnavailable {
 			t.Errorf("Authenticate() = %v, want 503", err)
 		}
 	}
@@ -195,7 +195,7 @@ func TestGate_NoRoleIsLimitedToo(t *testing.T) {
 	seen := map[int]int{}
 	for range 10 {
 		_, err := g.Authenticate(t.Context(), token, "10.0.0.1:1")
-		seen[statusOf(err)]++
+		seen[errorStatus(err)]++
 	}
 	if said := strings.Count(log.String(), "token without role"); seen[http.StatusForbidden] != 3 || seen[http.StatusTooManyRequests] != 7 || said != 3 {
 		t.Errorf("answers %v and %d lines of the log, want 3 times 403, told each, and 429 then", seen, said)
@@ -219,7 +219,7 @@ func TestGate_WrongJWTsLockNoClientOut(t *testing.T) {
 	seen := map[int]int{}
 	for range 10 {
 		_, err := g.Authenticate(t.Context(), wrong, "10.0.0.1:1")
-		seen[statusOf(err)]++
+		seen[errorStatus(err)]++
 		if _, err := g.Authenticate(t.Context(), right, "10.0.0.1:2"); err != nil {
 			t.Errorf("a right token after a wrong one: %v", err)
 		}

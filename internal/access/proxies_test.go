@@ -21,8 +21,8 @@ func proxies(t testing.TB, networks ...string) Proxies {
 	return p
 }
 
-// remoteOf returns the RemoteAddr that a handler behind p receives.
-func remoteOf(t testing.TB, p Proxies, remote string, header http.Header) (seen string) {
+// seenRemote returns the RemoteAddr that a handler behind p receives.
+func seenRemote(t testing.TB, p Proxies, remote string, header http.Header) (seen string) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 	r.RemoteAddr, r.Header = remote, header
@@ -71,11 +71,11 @@ func TestProxies_ClientAddress(t *testing.T) {
 		if tt.remote == "" {
 			tt.remote = proxy
 		}
-		if got := remoteOf(t, proxies(t), tt.remote, header); got != tt.want {
+		if got := seenRemote(t, proxies(t), tt.remote, header); got != tt.want {
 			t.Errorf("%s: %q by %s is %s, want %s", name, tt.lines, tt.remote, got, tt.want)
 		}
 	}
-	if got := remoteOf(t, Proxies{}, proxy, http.Header{"X-Forwarded-For": {"198.51.100.1"}}); got != proxy {
+	if got := seenRemote(t, Proxies{}, proxy, http.Header{"X-Forwarded-For": {"198.51.100.1"}}); got != proxy {
 		t.Errorf("nobody is trusted, and the request is from %s", got)
 	}
 }
@@ -96,7 +96,7 @@ func TestProxies_HostileHeadersAreCheap(t *testing.T) {
 	} {
 		p, h := proxies(t), http.Header{}
 		h.Set("X-Forwarded-For", tt.value)
-		if got := remoteOf(t, p, proxy, h); got != tt.want {
+		if got := seenRemote(t, p, proxy, h); got != tt.want {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)
 		}
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
@@ -131,7 +131,7 @@ func TestProxies_WrongTokensAreTheirSenders(t *testing.T) {
 	var status int
 	h := proxies(t).Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, err := g.Authenticate(r.Context(), "Bearer wrong", r.RemoteAddr)
-		status = statusOf(err)
+		status = errorStatus(err)
 	}))
 	for i, tt := range []struct {
 		remote, header string
@@ -172,7 +172,7 @@ func FuzzProxies_NobodySpoofs(f *testing.F) {
 		} else {
 			h.Add("X-Forwarded-For", sent+", 203.0.113.5")
 		}
-		if got := remoteOf(t, proxies(t), proxy, h); got != "203.0.113.5" {
+		if got := seenRemote(t, proxies(t), proxy, h); got != "203.0.113.5" {
 			t.Errorf("%q makes the request one of %s", h, got)
 		}
 	})

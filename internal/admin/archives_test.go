@@ -56,7 +56,7 @@ func (b *fixture) job(t *testing.T, keeper *archive.Keeper, body string) *jobs.J
 	return j
 }
 
-func (b *fixture) settled(t *testing.T, aggregate string, at time.Time) *dlq.DeadLetter {
+func (b *fixture) writeSettled(t *testing.T, aggregate string, at time.Time) *dlq.DeadLetter {
 	t.Helper()
 	l := b.writeDeadLetter(t, testDeadLetter(aggregate, 1), at)
 	s := b.store
@@ -75,8 +75,8 @@ func (b *fixture) settled(t *testing.T, aggregate string, at time.Time) *dlq.Dea
 func TestArchives_PurgeListAndRestore(t *testing.T) {
 	t.Parallel()
 	b, keeper := setupArchive(t)
-	done := b.settled(t, "a", time.Time{})
-	b.settled(t, "other", time.Time{})
+	done := b.writeSettled(t, "a", time.Time{})
+	b.writeSettled(t, "other", time.Time{})
 	suspended := b.writeDeadLetter(t, testDeadLetter("m", 1), time.Time{})
 	archives := func() (out struct {
 		Configured bool            `json:"configured"`
@@ -167,8 +167,8 @@ func TestArchives_PurgeListAndRestore(t *testing.T) {
 func TestArchives_SweepNow(t *testing.T) {
 	t.Parallel()
 	b, keeper := setupArchive(t)
-	old := b.settled(t, "old", time.Now().Add(-2*time.Hour))
-	young := b.settled(t, "young", time.Time{})
+	old := b.writeSettled(t, "old", time.Now().Add(-2*time.Hour))
+	young := b.writeSettled(t, "young", time.Time{})
 	var p PreviewBody
 	b.ask(t, access.Viewer, "POST", "/v1/dead-letters/preview", `{"action":"archive"}`).into(t, http.StatusOK, &p)
 	if p.DeadLetters != 1 || p.ByStatus[dlq.Resolved] != 1 {
@@ -185,7 +185,7 @@ func TestArchives_SweepNow(t *testing.T) {
 func TestArchives_Refused(t *testing.T) {
 	t.Parallel()
 	b, _ := setupArchive(t)
-	id := b.settled(t, "a", time.Time{}).EventID.String()
+	id := b.writeSettled(t, "a", time.Time{}).EventID.String()
 	for body, where := range map[string]string{
 		`{"action":"purge"}`:                                     "body.filter",
 		`{"action":"restore"}`:                                   "body.filter",

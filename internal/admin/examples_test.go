@@ -166,8 +166,8 @@ func TestOpenAPI_ExamplesAreTrue(t *testing.T) {
 			t.Errorf("%s has no example of %s: %v", ask.operation, code, err)
 			continue
 		}
-		known := membersOf(is)
-		for at, kind := range membersOf(says) {
+		known := memberKinds(is)
+		for at, kind := range memberKinds(says) {
 			if known[at] != kind {
 				t.Errorf("the example of what %s answers has %s, %s; the answer has %q there: %s", ask.operation, at, kind, known[at], a.body)
 			}
@@ -232,8 +232,8 @@ func valid(t *testing.T, doc *huma.OpenAPI) {
 	}
 }
 
-// membersOf returns the members of a value with their kinds.
-func membersOf(v any) map[string]string {
+// memberKinds returns the members of a value with their kinds.
+func memberKinds(v any) map[string]string {
 	out := make(map[string]string)
 	var walk func(at string, v any)
 	walk = func(at string, v any) {

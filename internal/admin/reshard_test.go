@@ -68,8 +68,8 @@ func setupReshard(t *testing.T) (*fixture, *testResharder) {
 	return setup(t, func(c *Config) { c.Resharder = r }), r
 }
 
-// audited returns the last entry of the audit trail.
-func (b *fixture) audited(t *testing.T) (last AuditEntry) {
+// lastAudited returns the last entry of the audit trail.
+func (b *fixture) lastAudited(t *testing.T) (last AuditEntry) {
 	t.Helper()
 	var page struct{ Entries []AuditEntry }
 	b.ask(t, access.Viewer, "GET", "/v1/audit?limit=1", "").into(t, 200, &page)
@@ -84,17 +84,17 @@ func TestReshard_PlanAndChange(t *testing.T) {
 	b, r := setupReshard(t)
 	var out ReshardedBody
 	b.ask(t, access.Admin, "POST", reshardPath, `{"to":3,"dry_run":true}`).into(t, 200, &out)
-	if !out.DryRun || out.Changed || out.Plan.From != 2 || len(out.Plan.Steps) != 2 || r.shards != 2 || b.audited(t).Action != "" {
-		t.Errorf("dry run: %+v, %d shards, audit %+v", out, r.shards, b.audited(t))
+	if !out.DryRun || out.Changed || out.Plan.From != 2 || len(out.Plan.Steps) != 2 || r.shards != 2 || b.lastAudited(t).Action != "" {
+		t.Errorf("dry run: %+v, %d shards, audit %+v", out, r.shards, b.lastAudited(t))
 	}
 	b.ask(t, access.Admin, "POST", reshardPath, `{"to":3,"from":2}`, httpapi.ReasonHeader, "more%20hosts").into(t, 200, &out)
-	if l := b.audited(t); !out.Changed || out.DryRun || out.Plan.From != 2 || r.shards != 3 || r.by != "a-admin" ||
+	if l := b.lastAudited(t); !out.Changed || out.DryRun || out.Plan.From != 2 || r.shards != 3 || r.by != "a-admin" ||
 		l.Action != "reshard-relay" || l.Target != "orders" || l.Detail != `{"from":2,"to":3}` || l.Reason != "more hosts" || l.Actor != "a-admin" || l.State != auditDone {
 		t.Errorf("change: %+v, %+v, audit %+v", out, r, l)
 	}
-	last := b.audited(t).ID
+	last := b.lastAudited(t).ID
 	b.ask(t, access.Admin, "POST", reshardPath, `{"to":3}`).into(t, 200, &out)
-	if out.Changed || b.audited(t).ID != last {
+	if out.Changed || b.lastAudited(t).ID != last {
 		t.Errorf("the same number again: %+v", out)
 	}
 	if r.open != 0 {
@@ -110,7 +110,7 @@ func TestReshard_RefusesRoleAndMissingReason(t *testing.T) {
 		b.ask(t, access.Operator, "POST", reshardPath, body).problemIn(t, 403)
 	}
 	p := b.ask(t, access.Admin, "POST", reshardPath, `{"to":3}`, httpapi.ReasonHeader, "").problemIn(t, 422)
-	if len(p.Errors) != 1 || p.Errors[0].Location != "header.Audit-Reason" || r.shards != 2 || b.audited(t).Action != "" {
+	if len(p.Errors) != 1 || p.Errors[0].Location != "header.Audit-Reason" || r.shards != 2 || b.lastAudited(t).Action != "" {
 		t.Errorf("without a reason: %+v, %d shards", p, r.shards)
 	}
 	for body, field := range map[string]string{`{"to":0}`: "body.to", `{"to":257}`: "body.to", `{}`: "body", `{"to":3,"from":-1}`: "body.from"} {
@@ -137,27 +137,27 @@ func TestReshard_Errors(t *testing.T) {
 		t.Errorf("dry run beside an instance: %+v", out)
 	}
 	p := b.ask(t, access.Admin, "POST", reshardPath, `{"to":3}`).problemIn(t, 409)
-	if l := b.audited(t); p.Detail != "Instances of the relay run: relay-1/7." || p.Hint != "stop them" || p.OutcomeUnknown || r.shards != 2 || r.by != "" || l.State != auditRefused {
+	if l := b.lastAudited(t); p.Detail != "Instances of the relay run: relay-1/7." || p.Hint != "stop them" || p.OutcomeUnknown || r.shards != 2 || r.by != "" || l.State != auditRefused {
 		t.Errorf("beside an instance: %+v, audit %+v", p, l)
 	}
 	r.refused = nil
 	p = b.ask(t, access.Admin, "POST", reshardPath, `{"to":3,"from":4}`).problemIn(t, 409)
-	if l := b.audited(t); p.Type != problemRefused || !strings.Contains(p.Detail, "2 shards, not 4") || r.by != "" || l.State != auditRefused {
+	if l := b.lastAudited(t); p.Type != problemRefused || !strings.Contains(p.Detail, "2 shards, not 4") || r.by != "" || l.State != auditRefused {
 		t.Errorf("after another change: %+v, audit %+v", p, l)
 	}
 	r.ran = &ReshardError{Err: errors.New("another process has changed the number of shards"), Refused: true}
 	p = b.ask(t, access.Admin, "POST", reshardPath, `{"to":3}`).problemIn(t, 409)
-	if l := b.audited(t); p.OutcomeUnknown || l.State != auditRefused {
+	if l := b.lastAudited(t); p.OutcomeUnknown || l.State != auditRefused {
 		t.Errorf("overtaken: %+v, audit %+v", p, l)
 	}
 	r.ran = &ReshardError{Err: errors.New("add partitions: the Kafka user needs the right ALTER"), Fix: "grant it"}
 	p = b.ask(t, access.Admin, "POST", reshardPath, `{"to":3}`).problemIn(t, 503)
-	if l := b.audited(t); !p.OutcomeUnknown || p.Detail != "Add partitions: the Kafka user needs the right ALTER." || p.Hint != "grant it" || l.State != auditUnknown || !strings.Contains(l.Outcome, "ALTER") {
+	if l := b.lastAudited(t); !p.OutcomeUnknown || p.Detail != "Add partitions: the Kafka user needs the right ALTER." || p.Hint != "grant it" || l.State != auditUnknown || !strings.Contains(l.Outcome, "ALTER") {
 		t.Errorf("failed: %+v, audit %+v", p, l)
 	}
-	last := b.audited(t).ID
+	last := b.lastAudited(t).ID
 	r.failed = &ReshardError{Err: errors.New("connect to Kafka"), Fix: "check that it runs"}
-	if p := b.ask(t, access.Admin, "POST", reshardPath, `{"to":3}`).problemIn(t, 503); p.OutcomeUnknown || p.Hint != "check that it runs" || b.audited(t).ID != last || r.open != 0 {
+	if p := b.ask(t, access.Admin, "POST", reshardPath, `{"to":3}`).problemIn(t, 503); p.OutcomeUnknown || p.Hint != "check that it runs" || b.lastAudited(t).ID != last || r.open != 0 {
 		t.Errorf("without a broker: %+v, %d open", p, r.open)
 	}
 }
@@ -179,7 +179,7 @@ func TestReshard_ContinuesWithoutItsClient(t *testing.T) {
 	if _, err := ep.reshard(ctx, in); err != nil || r.shards != 3 {
 		t.Errorf("reshard() error = %v, %d shards", err, r.shards)
 	}
-	if l := b.audited(t); l.State != auditDone || time.Since(l.At) > time.Hour {
+	if l := b.lastAudited(t); l.State != auditDone || time.Since(l.At) > time.Hour {
 		t.Errorf("audit %+v", l)
 	}
 }

@@ -49,7 +49,7 @@ func (b *StatusBody) judge() {
 			b.say(LevelCritical, b.Title, deliversNothing(held))
 		}
 	case off != nil && b.Waiting.some():
-		b.say(LevelWarning, stopped(off, &b.Waiting), decide(yours))
+		b.say(LevelWarning, stoppedTitle(off, &b.Waiting), decide(yours))
 	case held != nil:
 		b.say(LevelWarning, deliversNothing(held), sentence(held.Suspended), decide(yours))
 	case yours > 0:
@@ -59,7 +59,7 @@ func (b *StatusBody) judge() {
 	case open > 0:
 		b.say(LevelInfo, fmt.Sprintf("%s open; the relay replays automatically.", plural(open, "dead letter is", "dead letters are")))
 	case off != nil:
-		b.say(LevelInfo, stopped(off, &b.Waiting))
+		b.say(LevelInfo, stoppedTitle(off, &b.Waiting))
 	case len(b.Relays) == 0 && b.Waiting.Events > 0:
 		b.say(LevelCritical, fmt.Sprintf("No relay has sent a heartbeat; %s.", b.Waiting.phrase()))
 	default:
@@ -188,8 +188,8 @@ func (b *StatusBody) say(level Level, title string, details ...string) {
 	}
 }
 
-// stopped says since when a relay is stopped.
-func stopped(off *heartbeatBody, waiting *WaitingBody) string {
+// stoppedTitle says since when a relay is stopped.
+func stoppedTitle(off *heartbeatBody, waiting *WaitingBody) string {
 	return fmt.Sprintf("Relay %s was stopped at %s; %s.", off.relay(), off.At.Format(titleTime), waiting.phrase())
 }
 

@@ -32,7 +32,7 @@ func TestObserve_LogsTheClientsErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = node.Close() }) // a second time
-	c, err := configOf(t, "", nil, "--scylla-hosts", node.Addr(), "--kafka-seeds", closed)
+	c, err := parseConfig(t, "", nil, "--scylla-hosts", node.Addr(), "--kafka-seeds", closed)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,12 +15,12 @@ func TestConfig_DurationWithoutUnitIsRefused(t *testing.T) {
 		"relay:\n  rules:\n    - {name: a, strategy: immediate, delays: [10, 20]}\n": "delays[0]",
 		"relay:\n  rules:\n    - {name: a, strategy: manual, older_than: 48}\n":      "older_than",
 	} {
-		_, err := configOf(t, file, nil)
+		_, err := parseConfig(t, file, nil)
 		if err == nil || !strings.Contains(err.Error(), field) || !strings.Contains(err.Error(), "missing unit") {
 			t.Errorf("%s: error = %v, want it to name %s and its missing unit", file, err, field)
 		}
 	}
-	c, err := configOf(t, "notifications:\n  blocked_age: 0\nretention:\n  keep: off\nhttp:\n  drain_delay: 0\nrelay:\n  breaker_open: 1m30s\n", nil)
+	c, err := parseConfig(t, "notifications:\n  blocked_age: 0\nretention:\n  keep: off\nhttp:\n  drain_delay: 0\nrelay:\n  breaker_open: 1m30s\n", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

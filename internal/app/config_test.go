@@ -12,8 +12,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/clitest"
 )
 
-// configOf returns the configuration of a file, an environment and flags.
-func configOf(t *testing.T, yaml string, env map[string]string, args ...string) (*Config, error) {
+// parseConfig returns the configuration of a file, an environment and flags.
+func parseConfig(t *testing.T, yaml string, env map[string]string, args ...string) (*Config, error) {
 	t.Helper()
 	flags := func(cmd *cobra.Command) {
 		AddFlags(cmd, slices.Concat([]string{SectionAdmin, SectionRelay, SectionSchema}, OrdersSections, MessagesSections)...)
@@ -25,7 +25,7 @@ func TestConfig_FlagOverEnvironmentOverFileOverDefault(t *testing.T) {
 	t.Parallel()
 	file := "scylla:\n  hosts: [file1, file2]\n  keyspace: filekeys\nkafka:\n  seeds: file:9092\nrelay:\n  confidence_window: 7s\n"
 	env := map[string]string{"OUTBOX_SCYLLA_HOSTS": "env1,env2", "OUTBOX_SCYLLA_KEYSPACE": "envkeys", "OUTBOX_SCYLLA_PASSWORD": "s3cret"}
-	c, err := configOf(t, file, env, "--scylla-hosts", "flag1,flag2", "--relay-topic-partitions", "12")
+	c, err := parseConfig(t, file, env, "--scylla-hosts", "flag1,flag2", "--relay-topic-partitions", "12")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestConfig_FlagOverEnvironmentOverFileOverDefault(t *testing.T) {
 
 func TestConfig_EverySettingReachesAField(t *testing.T) {
 	t.Parallel()
-	base, err := configOf(t, "", nil)
+	base, err := parseConfig(t, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestConfig_EverySettingReachesAField(t *testing.T) {
 		if s.FileOnly() {
 			continue
 		}
-		c, err := configOf(t, "", map[string]string{s.Env(): "not a value of any type"})
+		c, err := parseConfig(t, "", map[string]string{s.Env(): "not a value of any type"})
 		switch s.Value().(type) {
 		case string, []string:
 			if err == nil && reflect.DeepEqual(c, base) {
@@ -73,15 +73,15 @@ func TestConfig_EverySettingReachesAField(t *testing.T) {
 
 func TestConfig_NamesUnknownKeysAndBadValues(t *testing.T) {
 	t.Parallel()
-	_, err := configOf(t, "scylla:\n  host: a\nkafka:\n  seed: b\n", nil)
+	_, err := parseConfig(t, "scylla:\n  host: a\nkafka:\n  seed: b\n", nil)
 	if err == nil || !strings.Contains(err.Error(), `"scylla.host"`) || !strings.Contains(err.Error(), `"kafka.seed"`) {
 		t.Errorf("error = %v, want both unknown keys named", err)
 	}
-	_, err = configOf(t, "", map[string]string{"OUTBOX_RELAY_ATTEMPT_TIMEOUT": "soon"})
+	_, err = parseConfig(t, "", map[string]string{"OUTBOX_RELAY_ATTEMPT_TIMEOUT": "soon"})
 	if err == nil || !strings.Contains(err.Error(), "attempt_timeout") {
 		t.Errorf("error = %v, want it to name relay.attempt_timeout", err)
 	}
-	if _, err = configOf(t, "scylla: [", nil); err == nil || !strings.Contains(err.Error(), "outbox.yaml") {
+	if _, err = parseConfig(t, "scylla: [", nil); err == nil || !strings.Contains(err.Error(), "outbox.yaml") {
 		t.Errorf("error = %v, want it to name the file", err)
 	}
 }
@@ -138,7 +138,7 @@ func TestConfig_UnknownKeyNamesTheLikelyOne(t *testing.T) {
 		"relay: {hosts: [a]}":                    `did you mean "scylla.hosts" or "http.hosts"?`,
 		"subscriptions: {tokens: ['a']}":         `did you mean "http.tokens" or "admin.tokens"?`,
 	} {
-		if _, err := configOf(t, file, nil); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parseConfig(t, file, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error = %v, want %q", file, err, want)
 		}
 	}

@@ -22,7 +22,7 @@ import (
 func TestObserve_CountsSeveralKafkaClients(t *testing.T) {
 	t.Parallel()
 	broker := world.StartBroker(t, kfake.SeedTopics(2, "things", "others"))
-	c, err := configOf(t, "", nil, "--kafka-seeds", strings.Join(broker.ListenAddrs(), ","))
+	c, err := parseConfig(t, "", nil, "--kafka-seeds", strings.Join(broker.ListenAddrs(), ","))
 	if err != nil {
 		t.Fatal(err)
 	}

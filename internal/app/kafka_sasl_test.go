@@ -38,7 +38,7 @@ func TestKafka_SASLSettingsThatContradict(t *testing.T) {
 		if awsCredentials != nil && want == "outbox-cloud" {
 			continue
 		}
-		c, err := configOf(t, file, nil)
+		c, err := parseConfig(t, file, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

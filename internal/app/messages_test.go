@@ -34,7 +34,7 @@ func TestMessages_ReservedTopics(t *testing.T) {
 		"one topic": {"relay:\n  topic: events\n", []string{"events"}, []string{"reminders"}},
 		"broken":    {"relay:\n  tables: [{table: a}, {table: a}]\n", []string{"OrderCreated", "x.shards"}, []string{"reminders"}},
 	} {
-		c, err := configOf(t, tt.yaml, nil)
+		c, err := parseConfig(t, tt.yaml, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

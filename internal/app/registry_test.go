@@ -52,7 +52,7 @@ func TestKafka_SchemaRegistry(t *testing.T) {
 		{tls, "https://ada:hunter2@registry:x", "kafka.schema_registry: use a URL"},
 		{tls, "ftp://ada:hunter2@registry", "kafka.schema_registry: use a URL"},
 	} {
-		c, err := configOf(t, tt.yaml, map[string]string{"OUTBOX_KAFKA_SCHEMA_REGISTRY": tt.setting})
+		c, err := parseConfig(t, tt.yaml, map[string]string{"OUTBOX_KAFKA_SCHEMA_REGISTRY": tt.setting})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func TestKafka_SchemaRegistry(t *testing.T) {
 			t.Errorf("%s: error = %v, want %q", tt.setting, err, tt.want)
 		}
 	}
-	c, err := configOf(t, "", nil)
+	c, err := parseConfig(t, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

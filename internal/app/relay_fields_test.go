@@ -21,7 +21,7 @@ func TestConfig_RelayValuesAreCheckedFirst(t *testing.T) {
 		"relay:\n  tables: [{table: a, preset: dibezium}]\n":           {"table outbox.a: relay.tables:", "dibezium"},
 		"relay:\n  tables: [{table: a}, {table: b}]\n  backfill: no\n": {`relay.backfill: "no" must be auto or off`},
 	} {
-		c, err := configOf(t, file, nil)
+		c, err := parseConfig(t, file, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,7 +32,7 @@ func TestConfig_RelayValuesAreCheckedFirst(t *testing.T) {
 			}
 		}
 	}
-	if c, err := configOf(t, "", nil); err != nil || checkSettings(c) != nil {
+	if c, err := parseConfig(t, "", nil); err != nil || checkSettings(c) != nil {
 		t.Errorf("defaults: error = %v, %v, want none", err, checkSettings(c))
 	}
 }
@@ -67,7 +67,7 @@ func TestRelayConfig_Off(t *testing.T) {
 		"": {"", "", ""},
 		"relay: {tail_max_interval: off, spill_limit: off, dead_letters: false}": {relay.TailOff, relay.WhenOpenHold, relay.DeadLettersOff},
 	} {
-		c, err := configOf(t, file, nil)
+		c, err := parseConfig(t, file, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

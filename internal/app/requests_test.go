@@ -23,7 +23,7 @@ func countedSession(t *testing.T, args ...string) (*scyllafake.Server, *Requests
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = node.Close() }) // some tests closed it
-	c, err := configOf(t, "", nil, append([]string{"--scylla-hosts", node.Addr()}, args...)...)
+	c, err := parseConfig(t, "", nil, append([]string{"--scylla-hosts", node.Addr()}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,7 @@ const slowBy = 700 * time.Millisecond
 // slowConfig returns the configuration of a command whose database sends everything late.
 func slowConfig(t *testing.T, node *scyllafake.Server) *Config {
 	t.Helper()
-	c, err := configOf(t, "", nil, "--scylla-hosts", "127.0.0.1")
+	c, err := parseConfig(t, "", nil, "--scylla-hosts", "127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}

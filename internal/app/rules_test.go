@@ -10,7 +10,7 @@ import (
 
 func TestRules_FromTheFile(t *testing.T) {
 	t.Parallel()
-	c, err := configOf(t, `
+	c, err := parseConfig(t, `
 relay:
   rules:
     - {name: payments, event_types: [Payment*], strategy: immediate, delays: [10s, 1m]}
@@ -53,7 +53,7 @@ func TestRules_BadOnesAreNamed(t *testing.T) {
 		`{name: a, strategy: scheduled, windows: ["* * *"]}`:            "not a cron expression",
 		`{name: a, strategy: conditional, conditions: [cpu, the_moon]}`: `unknown condition "the_moon"`,
 	} {
-		_, err := configOf(t, "relay:\n  rules:\n    - "+rule+"\n", nil)
+		_, err := parseConfig(t, "relay:\n  rules:\n    - "+rule+"\n", nil)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error = %v, want %q", rule, err, want)
 		}

@@ -75,7 +75,7 @@ func TestScylla_TLS(t *testing.T) {
 		if cert != "" {
 			yaml += fmt.Sprintf(", tls_cert: %s, tls_key: %s", file(cert+".crt"), file(cert+".key"))
 		}
-		c, err := configOf(t, yaml+"}", nil)
+		c, err := parseConfig(t, yaml+"}", nil)
 		must(err)
 		return c
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
 )
 
-// loaded returns the settings of a command of the sections, of a file or an environment.
-func loaded(t *testing.T, env map[string]string, sections ...string) (map[string]any, string, error) {
+// loadSettings returns the settings of a command of the sections, of a file or an environment.
+func loadSettings(t *testing.T, env map[string]string, sections ...string) (map[string]any, string, error) {
 	t.Helper()
 	cmd := &cobra.Command{}
 	AddFlags(cmd, sections...)
@@ -55,7 +55,7 @@ func TestSecrets_EachMayBeAReference(t *testing.T) {
 			}
 			t.Setenv("TEST_SECRET", content)
 			for _, ref := range []string{"file:" + file, "env:TEST_SECRET"} {
-				got, printed, err := loaded(t, map[string]string{f.Env(): value(ref)})
+				got, printed, err := loadSettings(t, map[string]string{f.Env(): value(ref)})
 				if err != nil || fmt.Sprint(got[f.Key]) != fmt.Sprint(want) {
 					t.Errorf("%s = %q, %v, want %q", ref, got[f.Key], err, want)
 				}
@@ -65,7 +65,7 @@ func TestSecrets_EachMayBeAReference(t *testing.T) {
 			}
 			t.Setenv("TEST_SECRET", "")
 			for _, ref := range []string{"file:" + file + ".none", "env:TEST_SECRET"} {
-				_, _, err := loaded(t, map[string]string{f.Env(): value(ref)})
+				_, _, err := loadSettings(t, map[string]string{f.Env(): value(ref)})
 				_, where, _ := strings.Cut(ref, ":")
 				if err == nil || !strings.Contains(err.Error(), f.Key) || !strings.Contains(err.Error(), where) {
 					t.Errorf("%s: error = %v, want it to name %s", ref, err, f.Key)
@@ -86,7 +86,7 @@ func TestSecrets_Lines(t *testing.T) {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got, _, err := loaded(t, map[string]string{"OUTBOX_ADMIN_TOKENS": "file:" + file})
+		got, _, err := loadSettings(t, map[string]string{"OUTBOX_ADMIN_TOKENS": "file:" + file})
 		if want == "" {
 			if err == nil || !strings.Contains(err.Error(), "is empty") {
 				t.Errorf("an empty file: %v", err)
@@ -101,7 +101,7 @@ func TestSecrets_Lines(t *testing.T) {
 func TestSecrets_Literals(t *testing.T) {
 	t.Parallel()
 	for _, literal := range []string{"a=file:/no/such/file", "File:/x", "x file:/x", "hush"} {
-		got, _, err := loaded(t, map[string]string{"OUTBOX_SCYLLA_PASSWORD": literal})
+		got, _, err := loadSettings(t, map[string]string{"OUTBOX_SCYLLA_PASSWORD": literal})
 		if err != nil || got["scylla.password"] != literal {
 			t.Errorf("%s = %v, %v", literal, got["scylla.password"], err)
 		}
@@ -127,7 +127,7 @@ func TestSecrets_OfOtherCommands(t *testing.T) {
 		{"OUTBOX_HTTP_TOKENS", MessagesSections, true},
 		{"OUTBOX_ADMIN_TOKENS", OrdersSections, false},
 	} {
-		_, _, err := loaded(t, map[string]string{tt.setting: "file:/no/such/file"}, tt.sections...)
+		_, _, err := loadSettings(t, map[string]string{tt.setting: "file:/no/such/file"}, tt.sections...)
 		if (err != nil) != tt.needed {
 			t.Errorf("%s of %s: error = %v, want %t", tt.setting, tt.sections, err, tt.needed)
 		}
@@ -153,7 +153,7 @@ func TestArchive_OfAnotherBuildIsRefused(t *testing.T) {
 		{"/var/lib/outbox", MessagesSections, false},
 		{"", MessagesSections, false},
 	} {
-		_, _, err := loaded(t, map[string]string{"OUTBOX_ARCHIVE_URL": tt.archive}, tt.sections...)
+		_, _, err := loadSettings(t, map[string]string{"OUTBOX_ARCHIVE_URL": tt.archive}, tt.sections...)
 		if (err != nil) != tt.refused {
 			t.Errorf("%s for %s: error = %v, want %t", tt.archive, tt.sections, err, tt.refused)
 		}

@@ -20,7 +20,7 @@ func TestSession_NamesTheFixWhileItWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = node.Close() })
-	c, err := configOf(t, "", nil, "--scylla-hosts", node.Addr())
+	c, err := parseConfig(t, "", nil, "--scylla-hosts", node.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestSession_NamesTheDataCentre(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = node.Close() })
-	c, err := configOf(t, "", nil, "--scylla-hosts", node.Addr(), "--scylla-local-dc", "dc9")
+	c, err := parseConfig(t, "", nil, "--scylla-hosts", node.Addr(), "--scylla-local-dc", "dc9")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func TestRelayConfig_SweepFollowsTheWindow(t *testing.T) {
 		"2m": {time.Second, 5 * time.Second}, "1h": {time.Second, 5 * time.Second},
 		"30s": {250 * time.Millisecond, 1250 * time.Millisecond}, "3s": {100 * time.Millisecond, 125 * time.Millisecond},
 	} {
-		c, err := configOf(t, "", nil, "--relay-confidence-window", window)
+		c, err := parseConfig(t, "", nil, "--relay-confidence-window", window)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,7 +34,7 @@ relay:
 
 func TestTables_EachHasItsConfiguration(t *testing.T) {
 	t.Parallel()
-	c, err := configOf(t, tablesFile, nil)
+	c, err := parseConfig(t, tablesFile, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestTables_EachHasItsConfiguration(t *testing.T) {
 
 func TestTables_OneWithoutAList(t *testing.T) {
 	t.Parallel()
-	c, err := configOf(t, "", nil, "--relay-table", "mine", "--scylla-keyspace", "shop")
+	c, err := parseConfig(t, "", nil, "--relay-table", "mine", "--scylla-keyspace", "shop")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestTables_SayWhatIsWrong(t *testing.T) {
 		"relay: {tables: [{columns: [a]}]}":                                 "relay.tables",
 		"relay: {tablez: [{}]}":                                             "unknown key",
 	} {
-		c, err := configOf(t, file, nil)
+		c, err := parseConfig(t, file, nil)
 		if err == nil {
 			_, err = c.RelayConfigs()
 		}
@@ -107,7 +107,7 @@ func TestTables_ToolsReadOne(t *testing.T) {
 		if ks, table, ok := strings.Cut(args, " "); ok {
 			flags = []string{"--scylla-keyspace", ks, "--relay-table", table}
 		}
-		c, err := configOf(t, tablesFile, nil, flags...)
+		c, err := parseConfig(t, tablesFile, nil, flags...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +166,7 @@ func TestFanOut(t *testing.T) {
 func TestTables_KeyspaceOfSubscriptionsIsReserved(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"scylla: {keyspace: subscription}", "relay: {tables: [{keyspace: subscription, table: events}]}"} {
-		c, err := configOf(t, text, nil)
+		c, err := parseConfig(t, text, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

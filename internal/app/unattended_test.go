@@ -21,7 +21,7 @@ import (
 func TestSharing_NamesTablesThatNobodyPublishes(t *testing.T) {
 	t.Parallel()
 	w := world.Start(t)
-	c, err := configOf(t, "", nil, "--kafka-seeds", "127.0.0.1:1")
+	c, err := parseConfig(t, "", nil, "--kafka-seeds", "127.0.0.1:1")
 	if err != nil {
 		t.Fatal(err)
 	}

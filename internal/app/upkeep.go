@@ -79,7 +79,7 @@ func (r relayOutages) Current(ctx context.Context) ([]notifications.Outage, erro
 	outages, err := relay.Outages(ctx, r.session, r.keyspace, time.Now())
 	out := make([]notifications.Outage, len(outages))
 	for i, o := range outages {
-		out[i] = notifications.Outage{Of: fmt.Sprintf("relay %s at %s", o.Relay, relay.ProcessOf(o.Instance)), Since: o.Since, Cause: o.Cause, Unreachable: o.Unreachable}
+		out[i] = notifications.Outage{Of: fmt.Sprintf("relay %s at %s", o.Relay, relay.ProcessName(o.Instance)), Since: o.Since, Cause: o.Cause, Unreachable: o.Unreachable}
 	}
 	return out, err
 }

@@ -106,7 +106,7 @@ func TestUpkeep_Readiness(t *testing.T) {
 		}
 		if err := u.Run(t.Context(), func(context.Context) error {
 			for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-				if missing && strings.Contains(log.String(), "failed to poll the dead letters") || !missing && polled(t, reg) {
+				if missing && strings.Contains(log.String(), "failed to poll the dead letters") || !missing && pollSucceeded(t, reg) {
 					break
 				}
 			}
@@ -121,8 +121,8 @@ func TestUpkeep_Readiness(t *testing.T) {
 	}
 }
 
-// polled reports whether a poll of the dead letters succeeded.
-func polled(t *testing.T, reg prometheus.Gatherer) bool {
+// pollSucceeded reports whether a poll of the dead letters succeeded.
+func pollSucceeded(t *testing.T, reg prometheus.Gatherer) bool {
 	t.Helper()
 	families, err := reg.Gather()
 	if err != nil {

@@ -103,8 +103,8 @@ type WaitsError struct{}
 
 func (WaitsError) Error() string { return "not done yet" }
 
-// CheckOneOf returns an error of usage unless value is one of the allowed values of the flag.
-func CheckOneOf(flag, value string, allowed ...string) error {
+// CheckChoice returns an error of usage unless value is one of the allowed values of the flag.
+func CheckChoice(flag, value string, allowed ...string) error {
 	for _, a := range allowed {
 		if value == a {
 			return nil

@@ -158,7 +158,7 @@ func TestPortHint(t *testing.T) {
 	}
 }
 
-func TestOneOf(t *testing.T) {
+func TestCheckChoice(t *testing.T) {
 	t.Parallel()
 	for _, ok := range []string{"table", "json", "yaml"} {
 		if err := CheckOutput(ok); err != nil {

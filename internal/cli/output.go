@@ -37,7 +37,7 @@ func ListFlags(cmd *cobra.Command, output *string) {
 }
 
 // CheckOutput returns an error of usage unless output is table, json or yaml.
-func CheckOutput(output string) error { return CheckOneOf("output", output, formats...) }
+func CheckOutput(output string) error { return CheckChoice("output", output, formats...) }
 
 // PrintAs prints v as json or yaml.
 func PrintAs(w io.Writer, format string, v any) error {

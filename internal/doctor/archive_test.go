@@ -26,7 +26,7 @@ func TestDoctor_Archive(t *testing.T) {
 	archive.Register("readonly", func(context.Context, string) (archive.Bucket, error) { return readOnly{}, nil })
 	check := func(where string) []Finding {
 		t.Helper()
-		c, err := configOf(t, "", map[string]string{"OUTBOX_ARCHIVE_URL": where})
+		c, err := parseConfig(t, "", map[string]string{"OUTBOX_ARCHIVE_URL": where})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/clitest"
 )
 
-// configOf returns the configuration of a file, an environment and flags.
-func configOf(t *testing.T, yaml string, env map[string]string, args ...string) (*app.Config, error) {
+// parseConfig returns the configuration of a file, an environment and flags.
+func parseConfig(t *testing.T, yaml string, env map[string]string, args ...string) (*app.Config, error) {
 	t.Helper()
 	flags := func(cmd *cobra.Command) { app.AddFlags(cmd, app.RelaySections...) }
 	return clitest.Config(t, app.LoadConfigFrom, flags, yaml, env, args...)

@@ -47,7 +47,7 @@ func readInstances(ctx context.Context, session *gocql.Session, keyspace string)
 	var i instance
 	var text string
 	for iter.Scan(&i.relay, &i.table, &i.name, &i.at, &text) {
-		i.status, i.name = status{}, relay.ProcessOf(i.name)
+		i.status, i.name = status{}, relay.ProcessName(i.name)
 		if json.Unmarshal([]byte(text), &i.status) == nil {
 			all = append(all, i)
 		}

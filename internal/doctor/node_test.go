@@ -18,7 +18,7 @@ func startNode(t *testing.T, tokens int, yaml string) (c *app.Config, session *g
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = node.Close() })
-	c, err = configOf(t, yaml, nil, "--scylla-hosts", node.Addr())
+	c, err = parseConfig(t, yaml, nil, "--scylla-hosts", node.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}

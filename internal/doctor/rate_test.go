@@ -13,7 +13,7 @@ func TestDoctor_ReportsTheRateThatTheSettingsCarry(t *testing.T) {
 		{"relay: {shards: 16}", "carries 24855 events/s per process sustained"},
 		{"relay: {tail_max_interval: off}", "no limit applies"},
 	} {
-		c, err := configOf(t, x.conf, nil)
+		c, err := parseConfig(t, x.conf, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ func TestDoctor_SchemaRegistry(t *testing.T) {
 	with := func(user string) string { return strings.Replace(srv.URL, "http://", "http://"+user+"@", 1) }
 	check := func(url string) []Finding {
 		t.Helper()
-		c, err := configOf(t, "", map[string]string{"OUTBOX_KAFKA_SCHEMA_REGISTRY": url})
+		c, err := parseConfig(t, "", map[string]string{"OUTBOX_KAFKA_SCHEMA_REGISTRY": url})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -59,7 +59,7 @@ func TestDoctor_NamesTheRightThatIsMissing(t *testing.T) {
 				opts = append(opts, kfake.SeedTopics(2, "OrderCreated", "OrderUpdated", "OrderCancelled", "outbox.relay.orders.shards"))
 			}
 			broker := world.StartBroker(t, opts...)
-			c, err := configOf(t, "kafka: {password: r}", nil, "--kafka-seeds", broker.ListenAddrs()[0], "--kafka-sasl", "plain", "--kafka-username", "relay", "--relay-shards", "2", "--relay-name", "orders", "--relay-topic-replication", "1")
+			c, err := parseConfig(t, "kafka: {password: r}", nil, "--kafka-seeds", broker.ListenAddrs()[0], "--kafka-sasl", "plain", "--kafka-username", "relay", "--relay-shards", "2", "--relay-name", "orders", "--relay-topic-replication", "1")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -70,7 +70,7 @@ relay:
 func TestDoctor_ChecksTheTopicsOfEveryTable(t *testing.T) {
 	t.Parallel()
 	broker := world.StartBroker(t, kfake.SeedTopics(2, "outbox.event.order", "outbox.event.", "foreign", "bills"))
-	c, err := configOf(t, `
+	c, err := parseConfig(t, `
 relay:
   tables:
     - {keyspace: shop, table: events, preset: debezium, topics: {Placed: placed}}

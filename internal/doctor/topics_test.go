@@ -45,7 +45,7 @@ func TestDoctor_ChecksThatTopicsKeepWhatTheyAcknowledge(t *testing.T) {
 				opts = append(opts, world.Redpanda().Options()...)
 			}
 			broker := world.StartBroker(t, opts...)
-			c, err := configOf(t, "relay: {tables: [{keyspace: shop, table: bills, topic: bills}]}", nil, "--kafka-seeds", broker.ListenAddrs()[0])
+			c, err := parseConfig(t, "relay: {tables: [{keyspace: shop, table: bills, topic: bills}]}", nil, "--kafka-seeds", broker.ListenAddrs()[0])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,7 +129,7 @@ func TestDoctor_ComparesReplicasWithBrokers(t *testing.T) {
 				resp.Topics = append(resp.Topics, one)
 				return resp, nil, true
 			})
-			c, err := configOf(t, "relay: {topic_replication: "+x.replicas+", tables: [{keyspace: shop, table: bills, topic: bills}]}", nil, "--kafka-seeds", broker.ListenAddrs()[0])
+			c, err := parseConfig(t, "relay: {topic_replication: "+x.replicas+", tables: [{keyspace: shop, table: bills, topic: bills}]}", nil, "--kafka-seeds", broker.ListenAddrs()[0])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -148,7 +148,7 @@ func TestDoctor_NeedsTopicIDs(t *testing.T) {
 	versions := kversion.Stable()
 	versions.SetMaxKeyVersion(kmsg.Metadata.Int16(), 8)
 	broker := world.StartBroker(t, kfake.NumBrokers(3), kfake.MaxVersions(versions), kfake.SeedTopics(2, "bills"))
-	c, err := configOf(t, "relay: {tables: [{keyspace: shop, table: bills, topic: bills}]}", nil, "--kafka-seeds", broker.ListenAddrs()[0])
+	c, err := parseConfig(t, "relay: {tables: [{keyspace: shop, table: bills, topic: bills}]}", nil, "--kafka-seeds", broker.ListenAddrs()[0])
 	if err != nil {
 		t.Fatal(err)
 	}

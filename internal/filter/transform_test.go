@@ -61,7 +61,7 @@ func TestTransform_PayloadAndHeaders(t *testing.T) {
 		case e.Text != nil:
 			got += "text " + asJSON(t, *e.Text)
 		default:
-			got += "bytes " + hexOf(e.Base64)
+			got += "bytes " + encodeHex(e.Base64)
 		}
 		if got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", text, got, want)
@@ -83,7 +83,7 @@ func asJSON(t *testing.T, v any) string {
 	return string(b)
 }
 
-func hexOf(b []byte) (out string) {
+func encodeHex(b []byte) (out string) {
 	for _, c := range b {
 		out += string("0123456789abcdef"[c>>4]) + string("0123456789abcdef"[c&15])
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// fixed returns a limiter with so many places.
-func fixed(t *testing.T, places int) (*Limiter, *prometheus.Registry) {
+// newFixedLimiter returns a limiter with so many places.
+func newFixedLimiter(t *testing.T, places int) (*Limiter, *prometheus.Registry) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
 	l, err := NewLimiter(LimiterConfig{Registerer: reg, Min: places, Max: places})
@@ -49,7 +49,7 @@ func TestLimiter_RefusesBadBounds(t *testing.T) {
 func TestLimiter_ServesInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l, reg := fixed(t, 4)
+		l, reg := newFixedLimiter(t, 4)
 		places, leave := mustEnter(t, l, 1000)
 		if places != 2 {
 			t.Fatalf("Enter(1000) = %d places, want half", places)
@@ -90,7 +90,7 @@ func TestLimiter_ServesInOrder(t *testing.T) {
 func TestLimiter_QueuesBurstsButKeepsNoStandingQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l, reg := fixed(t, 4)
+		l, reg := newFixedLimiter(t, 4)
 		_, leave := mustEnter(t, l, 1) // places that nobody returns
 		_, leave2 := mustEnter(t, l, 1)
 		_, leave3 := mustEnter(t, l, 1)
@@ -161,7 +161,7 @@ func TestLimiter_QueuesBurstsButKeepsNoStandingQueue(t *testing.T) {
 func TestLimiter_ForgetsCallersThatDisconnect(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l, reg := fixed(t, 1)
+		l, reg := newFixedLimiter(t, 1)
 		_, leave := mustEnter(t, l, 1)
 		gone, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -233,7 +233,7 @@ func TestGuard_MeasuresAnswersOnly(t *testing.T) {
 func TestLimiter_BoundsTheQueueOfAFastDatabase(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l, _ := fixed(t, 100)
+		l, _ := newFixedLimiter(t, 100)
 		l.mu.limit.recent = 100 * time.Microsecond // 100,000 statements in burstWait
 		l.mu.taken = 100
 		ctx, cancel := context.WithCancel(t.Context())

@@ -35,7 +35,7 @@ var served = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(w, r.Body)
 })
 
-func limited(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/v1/") }
+func isLimited(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/v1/") }
 
 // unread is a body that must not be read.
 type unread struct{ t *testing.T }
@@ -47,8 +47,8 @@ func (u unread) Read([]byte) (int, error) {
 
 func TestShed_RefusesWithoutReadingTheBody(t *testing.T) {
 	t.Parallel()
-	l, reg := fixed(t, 1)
-	h := l.Shed(served, limited)
+	l, reg := newFixedLimiter(t, 1)
+	h := l.Shed(served, isLimited)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("POST", "/v1/orders", strings.NewReader("{}")))
 	if w.Code != 200 || w.Body.String() != "{}" {
@@ -79,8 +79,8 @@ func TestShed_RefusesWithoutReadingTheBody(t *testing.T) {
 // one.
 func TestShed_KeepsTheConnection(t *testing.T) {
 	t.Parallel()
-	l, _ := fixed(t, 1)
-	s := httptest.NewServer(l.Shed(served, limited))
+	l, _ := newFixedLimiter(t, 1)
+	s := httptest.NewServer(l.Shed(served, isLimited))
 	defer s.Close()
 	fill(t, l)
 	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.Listener.Addr().String())
@@ -128,9 +128,9 @@ func TestShed_KeepsTheConnection(t *testing.T) {
 func TestShed_DelaysRefusalsWhileProcessorsAreBusy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l, _ := fixed(t, 1)
+		l, _ := newFixedLimiter(t, 1)
 		fill(t, l)
-		h := l.Shed(served, limited)
+		h := l.Shed(served, isLimited)
 		var longest time.Duration
 		refusals := func(clients int) (n int) {
 			var mu sync.Mutex
@@ -177,7 +177,7 @@ func BenchmarkShed(b *testing.B) {
 		b.Fatal(err)
 	}
 	l.mu.taken, l.mu.waiting = 1, 1000
-	h := l.Shed(served, limited)
+	h := l.Shed(served, isLimited)
 	r := httptest.NewRequest("POST", "/v1/orders", http.NoBody)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -40,8 +40,8 @@ type (
 	}
 )
 
-// completed returns a handler with an API, and its description.
-func completed(t *testing.T) (http.Handler, map[string]any) {
+// completeDocument returns a handler with an API, and its description.
+func completeDocument(t *testing.T) (http.Handler, map[string]any) {
 	t.Helper()
 	mux := http.NewServeMux()
 	h := humago.New(mux, huma.DefaultConfig("test", "1"))
@@ -76,7 +76,7 @@ func at(doc any, path ...string) any {
 
 func TestCompleteDocument_Responses(t *testing.T) {
 	t.Parallel()
-	_, doc := completed(t)
+	_, doc := completeDocument(t)
 	schemas, _ := at(doc, "components", "schemas").(map[string]any)
 	for _, tt := range []struct {
 		name   string
@@ -108,7 +108,7 @@ func TestCompleteDocument_Responses(t *testing.T) {
 
 func TestCompleteDocument_Problems(t *testing.T) {
 	t.Parallel()
-	_, doc := completed(t)
+	_, doc := completeDocument(t)
 	schemas, _ := at(doc, "components", "schemas").(map[string]any)
 	for name := range schemas {
 		if name != "Problem" && (strings.HasSuffix(name, "Problem") || name == "ErrorModel") {
@@ -132,7 +132,7 @@ func TestCompleteDocument_Problems(t *testing.T) {
 
 func TestRegisterDecoding(t *testing.T) {
 	t.Parallel()
-	_, doc := completed(t)
+	_, doc := completeDocument(t)
 	body, _ := at(doc, "paths", "/raw", "post", "requestBody").(map[string]any)
 	if at(body, "content", "application/json", "schema", "$ref") != "#/components/schemas/Decoded" || body["required"] == true {
 		t.Errorf("the body is %v, want an optional Decoded", body)
@@ -142,7 +142,7 @@ func TestRegisterDecoding(t *testing.T) {
 // Requests are validated as before: an unknown member is refused at any depth.
 func TestCompleteDocument_Validation(t *testing.T) {
 	t.Parallel()
-	h, _ := completed(t)
+	h, _ := completeDocument(t)
 	for body, want := range map[string]int{
 		`{"kind":"a","inner":{"names":["n"]}}`:       200,
 		`{"kind":"c","inner":{"names":["n"]}}`:       422,

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// received is a reception on loopback with its client.
-func received(t *testing.T, h http.Handler) (r *Reception, ln net.Listener, ask func(method, path string) (*http.Response, string)) {
+// startReception is a reception on loopback with its client.
+func startReception(t *testing.T, h http.Handler) (r *Reception, ln net.Listener, ask func(method, path string) (*http.Response, string)) {
 	t.Helper()
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -55,7 +55,7 @@ func received(t *testing.T, h http.Handler) (r *Reception, ln net.Listener, ask 
 func TestReception_PassesItsListenerOn(t *testing.T) {
 	t.Parallel()
 	why := "starting: the database is waited for"
-	r, ln, ask := received(t, Starting(func() string { return why }))
+	r, ln, ask := startReception(t, Starting(func() string { return why }))
 	for path, want := range map[string]string{"/readyz": why, "/metrics": "Nothing was changed; retry later", "/v1/orders": "Nothing was changed; retry later"} {
 		resp, body := ask("POST", path)
 		if path == "/readyz" {
@@ -155,7 +155,7 @@ func TestReception_AnswersEarlierConnections(t *testing.T) {
 // A process that stops before its server is ready releases the address.
 func TestReception_ClosesWithoutAServer(t *testing.T) {
 	t.Parallel()
-	r, ln, _ := received(t, Starting(func() string { return "" }))
+	r, ln, _ := startReception(t, Starting(func() string { return "" }))
 	if err := r.Close(); err != nil {
 		t.Errorf("Close() = %v", err)
 	}

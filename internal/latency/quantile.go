@@ -18,8 +18,8 @@ type Counts struct {
 	Cumulative []uint64 `json:"cumulative" doc:"Observations up to each bound, and last all of them"`
 }
 
-// CountsOf returns the counts of a histogram since its process began.
-func CountsOf(h prometheus.Histogram) (c Counts) {
+// ReadCounts returns the counts of a histogram since its process began.
+func ReadCounts(h prometheus.Histogram) (c Counts) {
 	var m dto.Metric
 	if h.Write(&m) != nil {
 		return c

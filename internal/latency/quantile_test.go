@@ -14,7 +14,7 @@ func TestCounts(t *testing.T) {
 	h := prometheus.NewHistogram(Opts("x_seconds", "X.", prometheus.ExponentialBuckets(0.001, 2, 10)))
 	var last Counts
 	read := func(quantiles ...float64) []time.Duration {
-		now := CountsOf(h)
+		now := ReadCounts(h)
 		fresh := now.Since(last)
 		last = now
 		return fresh.Quantiles(quantiles...)

@@ -22,7 +22,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/kafkarecord"
 )
 
-func framed(id uint32, rest ...byte) []byte {
+func encodeFramed(id uint32, rest ...byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, id), rest...)
 }
 
@@ -53,11 +53,11 @@ func newRegistry(t testing.TB) (*Registry, *srfake.Registry) {
 	return r, fake
 }
 
-var avroOrder = framed(2, 14, 4, 2, 'a', 2, 2, 'x', 2, 'b', 0, 0, 4, 0x04, 0xd2, 0xd0, 0x0f)
+var avroOrder = encodeFramed(2, 14, 4, 2, 'a', 2, 2, 'x', 2, 'b', 0, 0, 4, 0x04, 0xd2, 0xd0, 0x0f)
 
 func protoOrder() []byte {
 	item := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "s")
-	return framed(4, append([]byte{4, 2, 0}, protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), item)...)...)
+	return encodeFramed(4, append([]byte{4, 2, 0}, protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), item)...)...)
 }
 
 func TestRegistry_DecodesEachFormat(t *testing.T) {
@@ -66,7 +66,7 @@ func TestRegistry_DecodesEachFormat(t *testing.T) {
 	for want, payload := range map[string][]byte{
 		`{"id":7,"tags":{"a":"x","b":null},"m":{"v":"12.34"},"at":"1970-01-01T00:00:01Z"}`: avroOrder,
 		`{"theItem":{"sku":"s","count":0},"again":[]}`:                                     protoOrder(),
-		`{"n":1}`: framed(6, []byte(`{"n":1}`)...),
+		`{"n":1}`: encodeFramed(6, []byte(`{"n":1}`)...),
 	} {
 		e := kafkarecord.Event{Base64: payload}
 		if err := r.Decode(t.Context(), &e); err != nil || string(e.Data) != want || string(e.Payload()) != string(payload) {
@@ -74,7 +74,7 @@ func TestRegistry_DecodesEachFormat(t *testing.T) {
 		}
 	}
 	for name, payload := range map[string][]byte{
-		"unknown id": framed(99, 1), "a loop": framed(7), "nulls": framed(8, 0xfe, 0xff, 0xff, 0xff, 0xff, 0x0f, 0), "short": avroOrder[:9], "long": append(avroOrder[:len(avroOrder):len(avroOrder)], 0), "no type": framed(4, 2, 9),
+		"unknown id": encodeFramed(99, 1), "a loop": encodeFramed(7), "nulls": encodeFramed(8, 0xfe, 0xff, 0xff, 0xff, 0xff, 0x0f, 0), "short": avroOrder[:9], "long": append(avroOrder[:len(avroOrder):len(avroOrder)], 0), "no type": encodeFramed(4, 2, 9),
 	} {
 		if data, err := r.JSON(t.Context(), payload); err == nil || errors.Is(err, ErrUnavailable) || data != nil {
 			t.Errorf("%s: %s, %v", name, data, err)
@@ -95,13 +95,13 @@ func TestRegistry_ChecksContracts(t *testing.T) {
 		problem string
 	}{
 		{"json", []byte(`{"n":1}`), "6", ""},
-		{"json", framed(6, []byte(`{"n":1}`)...), "6", ""},
+		{"json", encodeFramed(6, []byte(`{"n":1}`)...), "6", ""},
 		{"json", []byte(`{"n":"x"}`), "", "/n: got string, want integer"},
 		{"json", []byte(`{`), "", "not JSON"},
-		{"json", framed(6, []byte(`{}`)...), "", "missing property"},
+		{"json", encodeFramed(6, []byte(`{}`)...), "", "missing property"},
 		{"avro", avroOrder, "2", ""},
 		{"avro", []byte(`{"id":7}`), "", "payload_base64"},
-		{"avro", framed(4, protoOrder()[5:]...), "", "schema 4, which is none of avro-value"},
+		{"avro", encodeFramed(4, protoOrder()[5:]...), "", "schema 4, which is none of avro-value"},
 		{"avro", avroOrder[:8], "", "ends too early"},
 		{"proto", protoOrder(), "4", ""},
 		{"remote", []byte(`1`), "", ""}, // its schema cannot be used
@@ -162,7 +162,7 @@ func TestRegistry_Avro(t *testing.T) {
 	} {
 		id := uint32(100 + i)
 		fake.SeedSchema(fmt.Sprint("s", i), 1, int(id), sr.Schema{Type: sr.TypeAvro, Schema: tt.schema})
-		data, err := r.JSON(t.Context(), framed(id, tt.value...))
+		data, err := r.JSON(t.Context(), encodeFramed(id, tt.value...))
 		if string(data) != tt.want || (err != nil) != (tt.problem != "") || err != nil && !strings.Contains(err.Error(), tt.problem) {
 			t.Errorf("%s: %s, %v; want %s, %s", tt.schema, data, err, tt.want, tt.problem)
 		}
@@ -181,13 +181,13 @@ func TestRegistry_SchemasThatCannotBeUsed(t *testing.T) {
 		if url, err := r.Check(t.Context(), "json", []byte(`1`)); err != nil || url != "" {
 			t.Errorf("%s: Check() = %q, %v", name, url, err)
 		}
-		if data, err := r.JSON(t.Context(), framed(60, '1')); err != nil || string(data) != "1" {
+		if data, err := r.JSON(t.Context(), encodeFramed(60, '1')); err != nil || string(data) != "1" {
 			t.Errorf("%s: JSON() = %s, %v", name, data, err)
 		}
-		if url, err := r.Check(t.Context(), "json", framed(6, []byte(`{"n":1}`)...)); err != nil || url != fake.URL()+"/schemas/ids/6" {
+		if url, err := r.Check(t.Context(), "json", encodeFramed(6, []byte(`{"n":1}`)...)); err != nil || url != fake.URL()+"/schemas/ids/6" {
 			t.Errorf("%s: Check() of an older schema = %q, %v", name, url, err)
 		}
-		if _, err := r.Check(t.Context(), "json", framed(6, []byte(`{}`)...)); !errors.As(err, new(*ContractError)) {
+		if _, err := r.Check(t.Context(), "json", encodeFramed(6, []byte(`{}`)...)); !errors.As(err, new(*ContractError)) {
 			t.Errorf("%s: Check() of what breaks an older schema = %v", name, err)
 		}
 	}
@@ -196,7 +196,7 @@ func TestRegistry_SchemasThatCannotBeUsed(t *testing.T) {
 	r.log = slog.New(slog.NewTextHandler(&log, nil))
 	fake.SeedSchema("avro-value", 2, 60, sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"own"}`})
 	for range 3 {
-		if url, err := r.Check(t.Context(), "avro", framed(60)); err != nil || url != "" {
+		if url, err := r.Check(t.Context(), "avro", encodeFramed(60)); err != nil || url != "" {
 			t.Errorf("Check() = %q, %v", url, err)
 		}
 	}
@@ -230,12 +230,12 @@ func TestRegistry_NewVersion(t *testing.T) {
 func TestRegistry_BoundedCache(t *testing.T) {
 	t.Parallel()
 	r, fake := newRegistry(t)
-	_, _ = r.JSON(t.Context(), framed(6))
+	_, _ = r.JSON(t.Context(), encodeFramed(6))
 	var requests atomic.Int64
 	fake.Intercept(func(http.ResponseWriter, *http.Request) bool { requests.Add(1); return false })
 	for id := range uint32(maxEntries + 50) {
 		for range 2 {
-			_, _ = r.JSON(t.Context(), framed(1000+id, 0))
+			_, _ = r.JSON(t.Context(), encodeFramed(1000+id, 0))
 		}
 	}
 	r.mu.Lock()
@@ -246,7 +246,7 @@ func TestRegistry_BoundedCache(t *testing.T) {
 	}
 	r.now = func() time.Time { return time.Now().Add(unknownTime) }
 	fake.SeedSchema("new", 1, 1000+maxEntries, sr.Schema{Type: sr.TypeJSON, Schema: `{}`})
-	if data, err := r.JSON(t.Context(), framed(1000+maxEntries, '1')); err != nil || string(data) != "1" {
+	if data, err := r.JSON(t.Context(), encodeFramed(1000+maxEntries, '1')); err != nil || string(data) != "1" {
 		t.Errorf("an id that was unknown: %s, %v", data, err)
 	}
 }
@@ -366,7 +366,7 @@ func TestRegistry_CallerLeaves(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-asked; cancel() }()
-	other := framed(4, protoOrder()[5:]...)
+	other := encodeFramed(4, protoOrder()[5:]...)
 	if _, err := r.Check(ctx, "avro", other); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("Check() of a caller that left = %v", err)
 	}
@@ -383,7 +383,7 @@ func TestRegistry_CallerLeaves(t *testing.T) {
 	if n := requests.Load(); n != before {
 		t.Errorf("%d more requests, want none", n-before)
 	}
-	if _, err := r.JSON(ctx, framed(3, 0)); !errors.Is(err, ErrUnavailable) || requests.Load() != before {
+	if _, err := r.JSON(ctx, encodeFramed(3, 0)); !errors.Is(err, ErrUnavailable) || requests.Load() != before {
 		t.Errorf("JSON() after the end of the context: %v, %d requests", err, requests.Load()-before)
 	}
 }
@@ -454,12 +454,12 @@ func TestRegistry_BoundedProtobuf(t *testing.T) {
 		"text":        {field(5, bytes.Repeat([]byte("a"), 1<<20)), strings.Repeat("a", 1<<20)},
 		"numbers":     {field(7, make([]byte, 1_000_000)), "0,0"},
 	} {
-		data, err := r.JSON(t.Context(), framed(50, append([]byte{0}, tt.message...)...))
+		data, err := r.JSON(t.Context(), encodeFramed(50, append([]byte{0}, tt.message...)...))
 		if tt.want == "" && !errors.Is(err, errTooLarge) || tt.want != "" && !strings.Contains(string(data), tt.want) {
 			t.Errorf("%s: %d bytes, %v", name, len(data), err)
 		}
 	}
-	payload := framed(50, append([]byte{0}, bytes.Repeat([]byte{2<<3 | 2, 0}, 200_000)...)...)
+	payload := encodeFramed(50, append([]byte{0}, bytes.Repeat([]byte{2<<3 | 2, 0}, 200_000)...)...)
 	used := testing.Benchmark(func(b *testing.B) {
 		for b.Loop() {
 			_, _ = r.JSON(t.Context(), payload)
@@ -489,7 +489,7 @@ func TestRegistry_ProtobufSchemas(t *testing.T) {
 		enum E { option allow_alias = true; C = 0; D = 0; }`,
 		References: []sr.SchemaReference{{Name: "registry.proto", Subject: "registry.proto", Version: 1}},
 	})
-	if data, err := r.JSON(t.Context(), framed(50, 0, 2<<3|2, 2, 2<<3, 5)); err != nil || !strings.Contains(string(data), `"e":"A","money":{"currencyCode":"","units":"5","nanos":0}`) {
+	if data, err := r.JSON(t.Context(), encodeFramed(50, 0, 2<<3|2, 2, 2<<3, 5)); err != nil || !strings.Contains(string(data), `"e":"A","money":{"currencyCode":"","units":"5","nanos":0}`) {
 		t.Errorf("JSON() = %s, %v", data, err)
 	}
 }
@@ -498,11 +498,11 @@ func FuzzDecode(f *testing.F) {
 	r, _ := newRegistry(f)
 	f.Add(avroOrder)
 	f.Add(protoOrder())
-	f.Add(framed(6, '{', '}'))
+	f.Add(encodeFramed(6, '{', '}'))
 	f.Fuzz(func(_ *testing.T, payload []byte) {
 		for id := range uint32(9) {
 			if len(payload) > 5 {
-				_, _ = r.JSON(context.Background(), framed(id, payload[5:]...))
+				_, _ = r.JSON(context.Background(), encodeFramed(id, payload[5:]...))
 			}
 		}
 	})

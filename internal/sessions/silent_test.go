@@ -248,7 +248,7 @@ func TestDialer_Connections(t *testing.T) {
 		"it answers":                       {},
 		"it refuses":                       {prepare: func(h *host) { h.refuses.Store(true) }, down: true},
 		"it refuses the shard-aware port":  {prepare: func(h *host) { h.refuses.Store(true) }, ctx: shardAware},
-		"it refuses after the caller left": {prepare: func(h *host) { h.refuses.Store(true) }, ctx: ended},
+		"it refuses after the caller left": {prepare: func(h *host) { h.refuses.Store(true) }, ctx: endContext},
 		"it closes at once":                {prepare: func(h *host) { h.closes.Store(true) }, down: true},
 		"it closes after an answer":        {prepare: func(h *host) { h.closes.Store(true) }, heard: true},
 	} {
@@ -301,7 +301,7 @@ func (c ofShard) Value(key any) any {
 
 func shardAware(ctx context.Context) context.Context { return ofShard{ctx} }
 
-func ended(ctx context.Context) context.Context {
+func endContext(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
 	return ctx

@@ -124,17 +124,17 @@ func TestHub_RefusesWhatItMust(t *testing.T) {
 	if _ = resp.Body.Close(); resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" {
 		t.Errorf("a stream beyond the bound is %d with Retry-After %q", resp.StatusCode, resp.Header.Get("Retry-After"))
 	}
-	if typ, _ := b.problemOf(t, "topics=a", ""); typ != problemFull {
+	if typ, _ := b.requestProblem(t, "topics=a", ""); typ != problemFull {
 		t.Errorf("a stream beyond the bound is %s", typ)
 	}
 	s.Close()
 	// Errors name invalid input without repeating it.
 	for query, want := range map[string]string{"topics=b%3Cscript%3E": "query.topics", "event_type=": "query.topics", "topics=a&cursor=nonsense": "query.cursor"} {
-		if typ, text := b.problemOf(t, query, ""); typ != problemInvalid || !strings.Contains(text, `"location":"`+want+`"`) || strings.Contains(text, "script") || strings.Contains(text, "nonsense") {
+		if typ, text := b.requestProblem(t, query, ""); typ != problemInvalid || !strings.Contains(text, `"location":"`+want+`"`) || strings.Contains(text, "script") || strings.Contains(text, "nonsense") {
 			t.Errorf("%s: %s", query, text)
 		}
 	}
-	if typ, text := b.problemOf(t, "topics=a", "nonsense"); typ != problemInvalid || !strings.Contains(text, `"location":"header.Last-Event-ID"`) {
+	if typ, text := b.requestProblem(t, "topics=a", "nonsense"); typ != problemInvalid || !strings.Contains(text, `"location":"header.Last-Event-ID"`) {
 		t.Errorf("Last-Event-ID: %s", text)
 	}
 	s = b.subscribe(t, Filter{Topics: []string{"a"}}, nil)
@@ -226,8 +226,8 @@ func TestHub_ClientsAreIndependentWhileTheBrokerIsSilent(t *testing.T) {
 	all.Wait()
 }
 
-// problemOf requests a stream that is refused and returns the problem.
-func (b *fixture) problemOf(t *testing.T, query, last string) (typ, text string) {
+// requestProblem requests a stream that is refused and returns the problem.
+func (b *fixture) requestProblem(t *testing.T, query, last string) (typ, text string) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/events/stream?"+query, nil)
 	if last != "" {

@@ -171,7 +171,7 @@ func (s *scan) fetch(ctx context.Context) ([]Batch, error) {
 	all.Wait()
 	close(responses)
 	if ctx.Err() != nil {
-		return nil, s.ended(ctx)
+		return nil, s.endError(ctx)
 	}
 	var out []Batch
 	for take := range responses {
@@ -190,7 +190,7 @@ func (s *scan) fetch(ctx context.Context) ([]Batch, error) {
 		return out, nil
 	}
 	if retry.Wait(ctx, pause) != nil {
-		return nil, s.ended(ctx)
+		return nil, s.endError(ctx)
 	}
 	if s.stalled += time.Since(began); s.Stall > 0 && s.stalled >= s.Stall {
 		return nil, fmt.Errorf("no records read for %s from %s: %w", s.Stall, s.unread(), cmp.Or(s.err, errors.New("the brokers return none")))
@@ -198,8 +198,8 @@ func (s *scan) fetch(ctx context.Context) ([]Batch, error) {
 	return nil, nil
 }
 
-// ended returns the error of a read whose ctx has ended.
-func (s *scan) ended(ctx context.Context) error {
+// endError returns the error of a read whose ctx has ended.
+func (s *scan) endError(ctx context.Context) error {
 	if s.err == nil {
 		return context.Cause(ctx)
 	}

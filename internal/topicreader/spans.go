@@ -59,7 +59,7 @@ func List(ctx context.Context, client *kgo.Client, since time.Time, topics ...st
 		return out, nil // none would mean all
 	}
 	adm := kadm.NewClient(client)
-	ends, err := listed(adm.ListCommittedOffsets(ctx, topics...))
+	ends, err := dropMissing(adm.ListCommittedOffsets(ctx, topics...))
 	if err != nil {
 		return nil, fmt.Errorf("list the ends of the topics: %w", err)
 	}
@@ -69,7 +69,7 @@ func List(ctx context.Context, client *kgo.Client, since time.Time, topics ...st
 			return adm.ListOffsetsAfterMilli(ctx, max(since.UnixMilli(), 0), topics...) // a negative time has other meanings
 		}
 	}
-	starts, err := listed(list(ctx, topics...))
+	starts, err := dropMissing(list(ctx, topics...))
 	if err != nil {
 		return nil, fmt.Errorf("list the first offsets of the topics: %w", err)
 	}
@@ -88,8 +88,8 @@ func List(ctx context.Context, client *kgo.Client, since time.Time, topics ...st
 	return out, nil
 }
 
-// listed returns offsets without the topics that do not exist.
-func listed(offsets kadm.ListedOffsets, err error) (kadm.ListedOffsets, error) {
+// dropMissing returns offsets without the topics that do not exist.
+func dropMissing(offsets kadm.ListedOffsets, err error) (kadm.ListedOffsets, error) {
 	for topic, partitions := range offsets {
 		for p, o := range partitions {
 			switch {

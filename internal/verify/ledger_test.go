@@ -36,8 +36,8 @@ func aggregateID(a int) outbox.ID {
 	return outbox.IDFromUUID(id(a, 0))
 }
 
-// aggregateOf is the reverse of aggregateID.
-func aggregateOf(id outbox.ID) (a int) {
+// aggregateNumber is the reverse of aggregateID.
+func aggregateNumber(id outbox.ID) (a int) {
 	if !id.IsUUID() {
 		_, _ = fmt.Sscanf(id.String(), "Käufer/%d", &a)
 		return a
@@ -311,7 +311,7 @@ func TestLedger_RowsComeInSequence(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := slices.Collect(l.Rows())
-	slices.SortStableFunc(got, func(x, y Row) int { return cmp.Compare(aggregateOf(y.Aggregate), aggregateOf(x.Aggregate)) })
+	slices.SortStableFunc(got, func(x, y Row) int { return cmp.Compare(aggregateNumber(y.Aggregate), aggregateNumber(x.Aggregate)) })
 	if !slices.Equal(got, want) {
 		t.Errorf("Rows() = %v, want %v", got, want)
 	}

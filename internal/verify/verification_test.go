@@ -159,7 +159,7 @@ func (b *fixture) run(v *Verification) (Counts, []string) {
 	}
 	var found []string
 	c := v.Ledger().Check(v.Window, func(f Finding) {
-		found = append(found, fmt.Sprintf("%s %d/%d", f.Kind, aggregateOf(f.Aggregate), f.Seq))
+		found = append(found, fmt.Sprintf("%s %d/%d", f.Kind, aggregateNumber(f.Aggregate), f.Seq))
 	})
 	slices.Sort(found)
 	return c, found

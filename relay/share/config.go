@@ -97,7 +97,7 @@ func (c Config) withDefaults() Config {
 	}
 	if c.ended == nil {
 		c.process, _ = thisProcess()
-		c.ended = process.ended
+		c.ended = process.hasEnded
 	}
 	return c
 }

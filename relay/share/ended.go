@@ -50,7 +50,7 @@ func thisProcess() (process, bool) {
 	if err != nil {
 		return process{}, false
 	}
-	start, err := startOf(os.Getpid())
+	start, err := startTime(os.Getpid())
 	if err != nil {
 		return process{}, false
 	}
@@ -58,7 +58,7 @@ func thisProcess() (process, bool) {
 	return process{hex.EncodeToString(sum[:8]), os.Getpid(), start}, true
 }
 
-func startOf(pid int) (uint64, error) {
+func startTime(pid int) (uint64, error) {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return 0, err
@@ -84,8 +84,8 @@ func parseClientID(id string) (p process, ok bool) {
 	return process{parts[0], pid, start}, err == nil && err2 == nil && pid > 0
 }
 
-// ended reports that a process of this host has ended. If in doubt it has not.
-func (p process) ended() bool {
+// hasEnded reports that a process of this host has ended. If in doubt it has not.
+func (p process) hasEnded() bool {
 	other, err := os.FindProcess(p.pid)
 	if err != nil {
 		return false
@@ -94,7 +94,7 @@ func (p process) ended() bool {
 	if err := other.Signal(syscall.Signal(0)); err != nil {
 		return errors.Is(err, os.ErrProcessDone)
 	}
-	start, err := startOf(p.pid)
+	start, err := startTime(p.pid)
 	return err == nil && start != p.start
 }
 

@@ -95,20 +95,20 @@ func TestProcess_Ended(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	start, err := startOf(cmd.Process.Pid)
+	start, err := startTime(cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := process{self.host, cmd.Process.Pid, start}
-	if self.ended() || p.ended() {
+	if self.hasEnded() || p.hasEnded() {
 		t.Error("a running process counts as ended")
 	}
-	if again := (process{self.host, p.pid, start - 1}); !again.ended() {
+	if again := (process{self.host, p.pid, start - 1}); !again.hasEnded() {
 		t.Error("the former process of an id counts as running")
 	}
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-	if !p.ended() {
+	if !p.hasEnded() {
 		t.Error("an ended process counts as running")
 	}
 }

@@ -274,7 +274,7 @@ func TestMember_RefusesAnotherNumberOfShards(t *testing.T) {
 		defer w.close()
 		w.join("a", nil)
 		w.until(10*time.Second, "a owns all", func() bool { return w.number("a") == 4 })
-		b := w.join("b", func(c *Config, i *instance) { c.Shards, i.work = 6, i.watched })
+		b := w.join("b", func(c *Config, i *instance) { c.Shards, i.work = 6, i.checkOwnership })
 		err := <-b.ended
 		close(b.ended)
 		var count *CountError
@@ -296,7 +296,7 @@ func TestMember_IsRefusedWithAnotherNumberOfShards(t *testing.T) {
 		if _, err := admin.CreatePartitions(t.Context(), 2, "outbox.relay.test.shards"); err != nil {
 			t.Fatal(err)
 		}
-		b := w.join("b", func(c *Config, i *instance) { c.Shards, i.work = 6, i.watched })
+		b := w.join("b", func(c *Config, i *instance) { c.Shards, i.work = 6, i.checkOwnership })
 		err := <-b.ended
 		close(b.ended)
 		if err == nil || !strings.Contains(err.Error(), "another number of shards than 6") {
@@ -313,7 +313,7 @@ func TestMember_IsRefusedWithAnotherDatabase(t *testing.T) {
 		defer w.close()
 		w.join("a", nil)
 		w.until(10*time.Second, "a owns all", func() bool { return w.number("a") == 4 })
-		b := w.join("b", func(_ *Config, i *instance) { i.divided, i.work = "another database", i.watched })
+		b := w.join("b", func(_ *Config, i *instance) { i.divided, i.work = "another database", i.checkOwnership })
 		err := <-b.ended
 		close(b.ended)
 		if err == nil || !strings.Contains(err.Error(), "on another database") {
@@ -342,7 +342,7 @@ func TestMember_NamesMissingRights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, kfake.GroupMinSessionTimeout(6*time.Second))
 		defer w.close()
-		a := w.join("a", func(c *Config, i *instance) { c.SessionTimeout, i.work = 2*time.Second, i.watched })
+		a := w.join("a", func(c *Config, i *instance) { c.SessionTimeout, i.work = 2*time.Second, i.checkOwnership })
 		err := <-a.ended
 		close(a.ended)
 		if err == nil || !strings.Contains(err.Error(), "does not allow a session timeout of 2s") {
@@ -363,7 +363,7 @@ func TestMember_ReportsThatItMayNotCreateTheTopic(t *testing.T) {
 			w := newWorld(t)
 			defer w.close()
 			w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: err, Count: -1})
-			a := w.join("a", func(_ *Config, i *instance) { i.work = i.watched })
+			a := w.join("a", func(_ *Config, i *instance) { i.work = i.checkOwnership })
 			got := <-a.ended
 			close(a.ended)
 			if !errors.Is(got, err) || !strings.Contains(got.Error(), "create topic ") || !strings.Contains(got.Error(), want) {

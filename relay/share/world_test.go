@@ -101,7 +101,7 @@ func (w *world) join(name string, change func(*Config, *instance)) *instance {
 	}
 	work := i.work
 	if work == nil {
-		work = i.watched
+		work = i.checkOwnership
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	i.stop = stop
@@ -146,9 +146,9 @@ func (i *instance) isDead() bool {
 	return i.dead
 }
 
-// watched is work that continuously checks that no other instance believes to own the
+// checkOwnership is work that continuously checks that no other instance believes to own the
 // shard.
-func (i *instance) watched(ctx context.Context, h *Hold) error {
+func (i *instance) checkOwnership(ctx context.Context, h *Hold) error {
 	c := &claim{i, h}
 	i.w.claim(c)
 	defer i.w.release(c)

@@ -70,8 +70,8 @@ func (h *history) dead() map[string]bool {
 	return out
 }
 
-// delivered records a delivery. visibility is that of the request.
-func (h *history) delivered(by string, m *subscriptions.Message, visibility time.Duration) {
+// recordDelivery records a delivery. visibility is that of the request.
+func (h *history) recordDelivery(by string, m *subscriptions.Message, visibility time.Duration) {
 	dead := h.dead()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -95,8 +95,8 @@ func (h *history) delivered(by string, m *subscriptions.Message, visibility time
 	}
 }
 
-// settled records the result of an action.
-func (h *history) settled(m *subscriptions.Message, a subscriptions.Action, c subscriptions.Code) {
+// recordResult records the result of an action.
+func (h *history) recordResult(m *subscriptions.Message, a subscriptions.Action, c subscriptions.Code) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	name := nameOfMessage(m)
@@ -114,7 +114,7 @@ func (h *history) settled(m *subscriptions.Message, a subscriptions.Action, c su
 	}
 }
 
-func (h *history) asked(m *subscriptions.Message) {
+func (h *history) recordRequest(m *subscriptions.Message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.messages[nameOfMessage(m)].asked = true
@@ -169,7 +169,7 @@ func (c *cluster) consume(ctx context.Context) {
 		visibility := time.Duration(2+c.intn(4)) * time.Second
 		got, err := p.Receive(ctx, "s", subscriptions.Receive{Max: 1 + c.intn(10), Wait: time.Duration(c.intn(3)) * 100 * time.Millisecond, VisibilityTimeout: visibility})
 		for i := range got {
-			c.delivered(p.name, &got[i], visibility)
+			c.recordDelivery(p.name, &got[i], visibility)
 		}
 		if err != nil || len(got) == 0 {
 			time.Sleep(20 * time.Millisecond)
@@ -202,14 +202,14 @@ func (c *cluster) act(ctx context.Context, p *process, m subscriptions.Message) 
 		}
 	}
 	if s.Action == subscriptions.ActionAck || s.Action == subscriptions.ActionReject {
-		c.asked(&m)
+		c.recordRequest(&m)
 	}
 	for range 5 {
 		results, err := p.Settle(ctx, "s", []subscriptions.Settle{s})
 		if err != nil {
 			return
 		}
-		c.settled(&m, s.Action, results[0].Code)
+		c.recordResult(&m, s.Action, results[0].Code)
 		if results[0].Code != subscriptions.CodeUnknown {
 			return
 		}

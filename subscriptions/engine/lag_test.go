@@ -24,7 +24,7 @@ func (p *process) lag(step string, want int64, idle bool) {
 	for _, s := range st.Partitions {
 		sum += s.Lag
 	}
-	if metric := p.metricsOf("s")["outbox_subscription_lag"]; st.Lag != want || sum != want || metric != float64(want) {
+	if metric := p.readMetrics("s")["outbox_subscription_lag"]; st.Lag != want || sum != want || metric != float64(want) {
 		p.w.t.Errorf("%s: the lag is %d in the status, %d in its partitions and %v in the metric, want %d", step, st.Lag, sum, metric, want)
 	}
 	if st, err := p.w.idle().Status(context.Background(), "s"); idle && (err != nil || st.Lag != want) {

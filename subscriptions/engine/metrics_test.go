@@ -11,9 +11,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
 
-// metricsOf returns the metrics of subscription s: counters and levels by name, histograms
+// readMetrics returns the metrics of subscription s: counters and levels by name, histograms
 // by name with _count and _sum.
-func (p *process) metricsOf(name string) map[string]float64 {
+func (p *process) readMetrics(name string) map[string]float64 {
 	p.w.t.Helper()
 	families, err := p.reg.Gather()
 	if err != nil {
@@ -50,7 +50,7 @@ func TestEngine_Metrics(t *testing.T) {
 		w.sleep(10 * time.Second)
 		check := func(when string, want map[string]float64) {
 			t.Helper()
-			got := p.metricsOf("s")
+			got := p.readMetrics("s")
 			for name, v := range want {
 				if math.Abs(got["outbox_subscription_"+name]-v) > 0.1 {
 					t.Errorf("%s: %s is %v, want %v", when, name, got["outbox_subscription_"+name], v)
@@ -82,7 +82,7 @@ func TestEngine_Metrics(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.sleep(10 * time.Second)
-		if left := p.metricsOf("s"); len(left) > 0 {
+		if left := p.readMetrics("s"); len(left) > 0 {
 			t.Errorf("metrics of a deleted subscription: %v", left)
 		}
 	})

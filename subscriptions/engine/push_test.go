@@ -67,8 +67,8 @@ func (r *receiver) Process(ctx context.Context, e plugin.Event) (err error) {
 	return nil
 }
 
-// called returns the names of the events of the calls.
-func (r *receiver) called() (out []string) {
+// calledNames returns the names of the events of the calls.
+func (r *receiver) calledNames() (out []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range r.calls {
@@ -255,7 +255,7 @@ func TestPush_AHangBlocksItsKeyOnly(t *testing.T) {
 		close(free)
 		w.sleep(time.Minute)
 		if len(r.of("hangs")) != 1 || len(r.of("behind")) != 1 {
-			t.Errorf("%v after the end of the call", r.called())
+			t.Errorf("%v after the end of the call", r.calledNames())
 		}
 		if n := testValue(t, p.reg, "outbox_subscription_push_stuck"); n != 0 {
 			t.Errorf("%v calls are stuck, want none", n)
@@ -286,7 +286,7 @@ func TestPush_RebalanceAndStopRepeatNothing(t *testing.T) {
 				first.stop()
 				w.sleep(200 * takes)
 				r.inOrder(200, 8, 0)
-				if n := len(r.called()); n != 200 {
+				if n := len(r.calledNames()); n != 200 {
 					t.Errorf("%d calls, want one for each of 200 messages", n)
 				}
 			})
@@ -333,7 +333,7 @@ func TestPush_PauseSeekAndDeadLetters(t *testing.T) {
 		w.sleep(2 * time.Second)
 		w.many("a", 0, 8, 4)
 		w.sleep(time.Minute)
-		if got := r.called(); len(got) != 0 {
+		if got := r.calledNames(); len(got) != 0 {
 			t.Fatalf("%v are delivered while it is paused", got)
 		}
 		if n, err := p.Purge(ctx, "s", subscriptions.Purge{DryRun: true}, "test"); err != nil || n != 8 {
@@ -348,7 +348,7 @@ func TestPush_PauseSeekAndDeadLetters(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.sleep(10 * time.Second)
-		if n := len(r.called()); n != 16 {
+		if n := len(r.calledNames()); n != 16 {
 			t.Errorf("%d calls after a seek to the beginning, want 16", n)
 		}
 	})
@@ -397,8 +397,8 @@ func TestPush_Destinations(t *testing.T) {
 		w.sleep(time.Minute)
 		w.produce("a", "k", "last")
 		w.sleep(10 * time.Second)
-		if len(sent) != 1 || sent[0].Title != "s: last" || sent[0].Type != "event.s" || len(r.called()) != 40 {
-			t.Errorf("sent %+v, %d calls of the former plugin; want the last event alone", sent, len(r.called()))
+		if len(sent) != 1 || sent[0].Title != "s: last" || sent[0].Type != "event.s" || len(r.calledNames()) != 40 {
+			t.Errorf("sent %+v, %d calls of the former plugin; want the last event alone", sent, len(r.calledNames()))
 		}
 	})
 }

@@ -245,7 +245,7 @@ func TestEngine_DeadLetterName(t *testing.T) {
 			w.sleep(5 * time.Second)
 			r := w.record("k", "e"+strconv.Itoa(i))
 			p.ok(subscriptions.ActionReject, p.one("e"+strconv.Itoa(i), 1))
-			l, err := w.db.Read(context.Background(), uuidOf(t, w.is(p, r, subscriptions.ProgressDeadLettered, "").DeadLetter))
+			l, err := w.db.Read(context.Background(), parseUUID(t, w.is(p, r, subscriptions.ProgressDeadLettered, "").DeadLetter))
 			if err != nil || strings.Join(l.Tags, ",") != name || l.Table != "subscription.s" {
 				t.Errorf("dead letter of table %s with tags %q, %v; want %q", l.Table, l.Tags, err, name)
 			}
@@ -253,7 +253,7 @@ func TestEngine_DeadLetterName(t *testing.T) {
 	})
 }
 
-func uuidOf(t *testing.T, text string) gocql.UUID {
+func parseUUID(t *testing.T, text string) gocql.UUID {
 	t.Helper()
 	id, err := gocql.ParseUUID(text)
 	if err != nil {

@@ -191,7 +191,7 @@ func TestEngine_DeliversWithoutSchemas(t *testing.T) {
 		binary(w, "e0")
 		binary(w, "e1")
 		w.sleep(30 * time.Second)
-		if got := r.called(); !slices.Equal(got, []string{"e1"}) {
+		if got := r.calledNames(); !slices.Equal(got, []string{"e1"}) {
 			t.Errorf("calls %v, want e1", got)
 		}
 	})
@@ -227,7 +227,7 @@ func TestEngine_TransformWaitsForLostSchemas(t *testing.T) {
 		w.start(plugins(r), func(c *Config) { c.Schemas = &s })
 		binary(w, "e0")
 		w.sleep(time.Minute)
-		if got := r.called(); !slices.Equal(got, []string{"e0"}) || len(w.db.letters()) != 0 {
+		if got := r.calledNames(); !slices.Equal(got, []string{"e0"}) || len(w.db.letters()) != 0 {
 			t.Errorf("calls %v, %d dead letters", got, len(w.db.letters()))
 		}
 	})
@@ -247,7 +247,7 @@ func TestEngine_PluginWaitsForSchemas(t *testing.T) {
 		w.sleep(30 * time.Second)
 		s.away.Store(false)
 		w.sleep(30 * time.Second)
-		if got := r.called(); !slices.Equal(got, []string{"e1"}) || len(w.db.letters()) != 0 {
+		if got := r.calledNames(); !slices.Equal(got, []string{"e1"}) || len(w.db.letters()) != 0 {
 			t.Errorf("calls %v, %d dead letters; want e1", got, len(w.db.letters()))
 		}
 	})

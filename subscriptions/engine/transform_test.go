@@ -29,7 +29,7 @@ func TestEngine_TransformsPulledMessages(t *testing.T) {
 		p := w.start()
 		w.produce("a", "k", "e0")
 		m := p.one("e0", 1)
-		if string(m.Data) != `{"n":1,"was":{"name":"e0"}}` || m.Headers["from"] != "a" || m.ID != idOf("a", "e0") || m.AggregateID != "k" || m.Key != "k" || m.Sequence != 1 || m.Topic != "a" {
+		if string(m.Data) != `{"n":1,"was":{"name":"e0"}}` || m.Headers["from"] != "a" || m.ID != eventID("a", "e0") || m.AggregateID != "k" || m.Key != "k" || m.Sequence != 1 || m.Topic != "a" {
 			t.Errorf("received %+v", m)
 		}
 		p.ok(subscriptions.ActionNack, m)
@@ -82,7 +82,7 @@ func TestEngine_TransformsPulledMessages(t *testing.T) {
 	})
 }
 
-func idOf(topic, name string) string {
+func eventID(topic, name string) string {
 	e := kafkarecord.Decode(event(topic, "k", name))
 	return e.ID
 }
@@ -147,7 +147,7 @@ func TestEngine_TransformsPushedMessages(t *testing.T) {
 			w.produce("a", "k", name)
 		}
 		w.sleep(time.Minute)
-		if got := r.called(); !slices.Equal(got, []string{"e0", "e0", "e4"}) {
+		if got := r.calledNames(); !slices.Equal(got, []string{"e0", "e0", "e4"}) {
 			t.Errorf("calls %v", got)
 		}
 		for _, e := range r.of("e4") {

@@ -142,7 +142,7 @@ func (c *cluster) inject(i int, f func(ctx context.Context, serve func() *http.R
 	c.fault[c.instances[i].name] = f
 }
 
-func (c *cluster) countOf(op string) int {
+func (c *cluster) countCalls(op string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.calls[op]
@@ -252,11 +252,11 @@ func TestReceive_InTurns(t *testing.T) {
 			}
 		}
 		// A peer without messages is not asked each time.
-		before := c.countOf(opReceive)
+		before := c.countCalls(opReceive)
 		for range 50 {
 			c.instances[0].receive(t, subscriptions.Receive{Max: 1})
 		}
-		if n := c.countOf(opReceive) - before; n > 1 {
+		if n := c.countCalls(opReceive) - before; n > 1 {
 			t.Errorf("50 requests that this instance could serve asked the peer %d times", n)
 		}
 	})
@@ -471,9 +471,9 @@ func TestSettle_OwnersThatDoNotAnswer(t *testing.T) {
 		c.reports = c.reports[:1]
 		c.mu.Unlock()
 		time.Sleep(3 * time.Second)
-		before := c.countOf(opSettle)
+		before := c.countCalls(opSettle)
 		want("without reports", ok, unavailable, unavailable)
-		if c.countOf(opSettle) != before {
+		if c.countCalls(opSettle) != before {
 			t.Error("an instance without a report was called")
 		}
 		c.mu.Lock()
@@ -536,7 +536,7 @@ func TestSettle_WaitsForTheNextOwner(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				cl := start(t, 3)
-				next := cl.instances[cl.indexOf(c.to)]
+				next := cl.instances[cl.findInstance(c.to)]
 				next.engine.Publish("s", "k", `{}`)
 				m, err := next.engine.Receive(t.Context(), "s", subscriptions.Receive{Max: 1})
 				if err != nil {
@@ -600,7 +600,7 @@ func TestSettle_MovedAfterALongWait(t *testing.T) {
 	}
 }
 
-func (c *cluster) indexOf(name string) int {
+func (c *cluster) findInstance(name string) int {
 	return slices.IndexFunc(c.instances, func(i *instance) bool { return i.name == name })
 }
 

@@ -44,7 +44,7 @@ func (l loyalty) Process(ctx context.Context, e plugin.Event) error {
 // A plugin in Go implements CanHandle and Process. This program stores a subscription that
 // delivers large orders to it. Other subscriptions are left to 'outbox subscriptions'.
 func Example() {
-	session, seeds, stop := embedded("OrderCreated")
+	session, seeds, stop := startEmbedded("OrderCreated")
 	defer stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -73,8 +73,8 @@ func Example() {
 	// <nil>
 }
 
-// embedded starts a database and a broker in this process.
-func embedded(topics ...string) (*gocql.Session, []string, func()) {
+// startEmbedded starts a database and a broker in this process.
+func startEmbedded(topics ...string) (*gocql.Session, []string, func()) {
 	node, err := scyllafake.Start(scyllatest.Config())
 	must(err)
 	admin, err := scyllatest.Cluster(node, "").CreateSession()

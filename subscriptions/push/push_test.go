@@ -17,7 +17,7 @@ import (
 // A start changes a stored subscription only if it differs, and never resumes a paused one.
 func TestRun_StoresSubscriptions(t *testing.T) {
 	t.Parallel()
-	session, seeds, stop := embedded("OrderCreated")
+	session, seeds, stop := startEmbedded("OrderCreated")
 	defer stop()
 	stored, err := store.Open(session, schema.DefaultKeyspace)
 	if err != nil {

@@ -41,7 +41,7 @@ func TestCheck_OfARunningSubscription(t *testing.T) {
 		t.Helper()
 		var actions []subscriptions.Settle
 		for _, m := range messages {
-			actions = append(actions, subscriptions.Settle{Action: a, Receipt: m.Receipt, Reason: "test", Delay: delayOf(a)})
+			actions = append(actions, subscriptions.Settle{Action: a, Receipt: m.Receipt, Reason: "test", Delay: actionDelay(a)})
 		}
 		results, err := e.Settle(ctx, "s", actions)
 		must(t, err)
@@ -55,7 +55,7 @@ func TestCheck_OfARunningSubscription(t *testing.T) {
 	settle(subscriptions.ActionAck, all[:10])
 	settle(subscriptions.ActionNack, all[10:15])
 	settle(subscriptions.ActionReject, all[15:17])
-	b.accounted(Counts{Settled: 12, Stored: 5, Waiting: 3}, 2)
+	b.awaitAccount(Counts{Settled: 12, Stored: 5, Waiting: 3}, 2)
 
 	var id gocql.UUID
 	must(t, b.DeadLetters.Chains(ctx, "subscription.s", func(c dlq.ChainEntry) error { id = c.EventID; return nil }))
@@ -68,20 +68,20 @@ func TestCheck_OfARunningSubscription(t *testing.T) {
 	if l, err := b.DeadLetters.Read(ctx, id); err != nil || l.Status != dlq.Resolved {
 		t.Errorf("the dead letter is %s, %v; want it resolved", l.Status, err)
 	}
-	b.accounted(Counts{Settled: 12, Stored: 5, Waiting: 3}, 1)
+	b.awaitAccount(Counts{Settled: 12, Stored: 5, Waiting: 3}, 1)
 	stop()
-	b.accounted(Counts{Settled: 12, Stored: 5, Waiting: 3}, 1)
+	b.awaitAccount(Counts{Settled: 12, Stored: 5, Waiting: 3}, 1)
 }
 
-func delayOf(a subscriptions.Action) time.Duration {
+func actionDelay(a subscriptions.Action) time.Duration {
 	if a == subscriptions.ActionNack {
 		return time.Hour
 	}
 	return 0
 }
 
-// accounted waits for an account without problems: rows are removed after the results.
-func (b *fixture) accounted(want Counts, deadLetters int64) {
+// awaitAccount waits for an account without problems: rows are removed after the results.
+func (b *fixture) awaitAccount(want Counts, deadLetters int64) {
 	b.t.Helper()
 	world.Eventually(b.t, "the account", func() bool {
 		r, err := Check(context.Background(), b.Config, "s")

@@ -22,19 +22,19 @@ func TestKeyboard_Walk(t *testing.T) {
 	b.goes("gl", "Dead letters")
 	b.sees("tbody", "suspended")
 	b.types("j")
-	b.focused("row-" + id.String())
+	b.awaitFocus("row-" + id.String())
 	b.types("x")
 	b.sees(".selection", "1 dead letter chosen")
 	b.types("x")
 	b.gone(".selection-in")
 	b.types("j" + kb.Enter)
 	b.sees(".crumbs", id.String())
-	b.focused("OrderCreated") // the heading
+	b.awaitFocus("OrderCreated") // the heading
 
 	b.types("s") // resolve by hand
 	b.sees("dialog h2", "Resolve by hand")
 	b.sees("dialog label", "Reason")
-	b.focused("reason")
+	b.awaitFocus("reason")
 	for i := range 12 {
 		b.types(kb.Tab)
 		if !eval[bool](b, `Boolean(document.activeElement.closest("dialog"))`) {
@@ -49,7 +49,7 @@ func TestKeyboard_Walk(t *testing.T) {
 	eval[bool](b, `(document.querySelector("[data-key=act-resolve]").focus(), true)`)
 	b.types(kb.Enter)
 	b.sees("dialog label", "Reason")
-	b.focused("reason")
+	b.awaitFocus("reason")
 	b.types("settled in the shop")
 	b.gone("dialog [data-key=yes][disabled]")
 	b.types(kb.Enter)

@@ -26,7 +26,7 @@ func TestLive_ShowsAndKeepsTheFocus(t *testing.T) {
 	eval[bool](b, `(document.querySelector("tbody a").focus(), true)`)
 	second := w.writeDeadLetter(nil).String()
 	b.sees(fmt.Sprintf(`tr[data-id=%q]`, second), "suspended")
-	b.focused("row-" + first) // where it was
+	b.awaitFocus("row-" + first) // where it was
 }
 
 // The server is unavailable: the page shows this and the time. When it is back,

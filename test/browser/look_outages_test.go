@@ -43,7 +43,7 @@ func TestLook_Outages(t *testing.T) {
 	w := start(t)
 	end := w.relay()
 	w.raiseLimit()
-	w.subscribed()
+	w.makeSubscription()
 	ids := w.store(10, 10, 10)
 	pages := []view{
 		{"overview", "/", "mail"},

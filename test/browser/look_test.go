@@ -119,7 +119,7 @@ func (w *world) everyPage() (pages []view, id, o, m string) {
 	}
 	job := jobs[0].ID.String()
 	o, m = w.shop()
-	w.subscribed()
+	w.makeSubscription()
 	w.topic()
 	w.publish(`{"total":1}`)
 	return []view{

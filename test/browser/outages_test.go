@@ -115,7 +115,7 @@ func TestOutage_BrokerDown(t *testing.T) {
 	w := start(t)
 	w.relay()
 	w.raiseLimit()
-	w.subscribed()
+	w.makeSubscription()
 	id := w.store(10)[0].String()
 	tabs := w.show(
 		view{"overview", "/", "mail"}, view{"events", "/events", "published"}, view{"event", "/events/" + id, "Captured by"}, view{"topics", "/topics", topic},

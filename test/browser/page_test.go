@@ -231,8 +231,8 @@ func (b *tab) focus() string {
 	return eval[string](b, `(() => { const e = document.activeElement; return e?.dataset?.key ?? (e?.getAttribute("aria-label") || e?.innerText || e?.tagName || "") })()`)
 }
 
-// focused waits until the element of that name has the focus.
-func (b *tab) focused(name string) {
+// awaitFocus waits until the element of that name has the focus.
+func (b *tab) awaitFocus(name string) {
 	b.t.Helper()
 	if !eventually(func() bool { return b.focus() == name }) {
 		b.t.Errorf("the focus is on %s, want it on %s", b.focus(), name)

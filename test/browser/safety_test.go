@@ -44,15 +44,15 @@ func TestSafety_PayloadsDoNotRun(t *testing.T) {
 	b.sees(".timeline", "onerror=")
 	for _, path := range []string{"/", "/groups", "/dead-letters", "/dead-letters/" + id + "/edit", "/events/" + id, "/audit"} {
 		b.visit(path)
-		b.unharmed(path)
+		b.checkUnharmed(path)
 	}
 	b.visit("/audit")
 	b.sees("tbody", "onerror=")
-	b.unharmed("/audit")
+	b.checkUnharmed("/audit")
 }
 
-// unharmed fails if a part of hostile is more than text.
-func (b *tab) unharmed(where string) {
+// checkUnharmed fails if a part of hostile is more than text.
+func (b *tab) checkUnharmed(where string) {
 	b.t.Helper()
 	if eval[bool](b, `Boolean(window.hacked)`) {
 		b.t.Errorf("%s: a script of an event ran", where)

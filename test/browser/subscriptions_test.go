@@ -110,8 +110,8 @@ func (w *world) acknowledge(messages []subscriptions.Message) {
 	w.settle(all...)
 }
 
-// subscribed makes a subscription with a message in each state.
-func (w *world) subscribed() {
+// makeSubscription makes a subscription with a message in each state.
+func (w *world) makeSubscription() {
 	w.t.Helper()
 	w.subscribe()
 	w.happen(`{"n":1}`, `{"n":2}`, `{"n":3}`, `{"n":4}`, `{"n":5}`)
@@ -142,7 +142,7 @@ func (w *world) settle(all ...subscriptions.Settle) {
 func TestSubscriptions_FindPauseSeek(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	w.subscribed()
+	w.makeSubscription()
 	b := w.open(access.Operator, "/subscriptions")
 	b.sees(`[aria-label="Subscriptions"]`, "active")
 	b.sees(`[data-key="dead-mail"]`, "1")
@@ -206,7 +206,7 @@ func TestSubscriptions_Redeliver(t *testing.T) {
 	eval[bool](b, `(document.querySelector("[data-key=act-redeliver]").focus(), true)`)
 	b.types(kb.Enter)
 	b.sees("dialog", "Settled messages are delivered once more")
-	b.focused("redeliver-key")
+	b.awaitFocus("redeliver-key")
 	b.types("nobody" + kb.Enter)
 	b.sees("dialog [role=status]", `none of 3 records has the key "nobody"`)
 	b.fills("dialog [data-key=reason]", "INC-703")
@@ -251,7 +251,7 @@ func TestSubscriptions_Redeliver(t *testing.T) {
 func TestSubscriptions_Purge(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	w.subscribed()
+	w.makeSubscription()
 	b := w.open(access.Admin, "/subscriptions/mail")
 	b.click("[data-key=act-purge]")
 	b.sees("dialog", "2 messages will never be delivered")
@@ -301,7 +301,7 @@ func TestSubscriptions_Breaker(t *testing.T) {
 func TestRoles_Subscriptions(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	w.subscribed()
+	w.makeSubscription()
 	b := w.open(access.Viewer, "/subscriptions/mail")
 	b.sees(".actions", "Your role is read-only")
 	b.sees(`[aria-label="Leases"]`, "1 of 5")

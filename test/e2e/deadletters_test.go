@@ -192,7 +192,7 @@ func TestDeadLetters_RefusedAndReplayed(t *testing.T) {
 	c.readyWhen("ready with two dead letters", func(r *ready) bool {
 		return r.Ready && r.DeadLetters == 2 && r.BlockedAggregates == 1 && r.InFlight == 0
 	})
-	c.headersOf("OrderCreated", last) // the relay has read so far
+	c.readHeaders("OrderCreated", last) // the relay has read so far
 
 	var list []deadLetter
 	c.command(0, &list, "dlq", "list", "--aggregate-id", refused)
@@ -241,8 +241,8 @@ func TestDeadLetters_RefusedAndReplayed(t *testing.T) {
 	if r := harness.NewAccount(t, c.cqlAddr, c.kafkaAddr, topics...).Wait(); !r.OK() || r.Duplicates != 0 || r.Events != 4 {
 		t.Errorf("%s, want 4 events, each once", r)
 	}
-	made.check(t, "the record of the order", c.headersOf("OrderCreated", refused))
-	cancelled.check(t, "the record of the cancellation", c.headersOf("OrderCancelled", refused))
+	made.check(t, "the record of the order", c.readHeaders("OrderCreated", refused))
+	cancelled.check(t, "the record of the cancellation", c.readHeaders("OrderCancelled", refused))
 	c.relay.Stop()
 }
 

@@ -17,9 +17,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
 
-// limited makes OrderCreated a topic that accepts only small records; grow ends
+// limitRecords makes OrderCreated a topic that accepts only small records; grow ends
 // that.
-func (c *cluster) limited() (grow func()) {
+func (c *cluster) limitRecords() (grow func()) {
 	c.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.kafkaAddr))
 	if err != nil {
@@ -39,9 +39,9 @@ func (c *cluster) limited() (grow func()) {
 	}
 }
 
-// published are the events of an aggregate in the topics, by broker time, and by
+// readPublished are the events of an aggregate in the topics, by broker time, and by
 // sequence within a millisecond of it.
-func (c *cluster) published(aggregate string, n int) (out []outbox.Record) {
+func (c *cluster) readPublished(aggregate string, n int) (out []outbox.Record) {
 	c.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.kafkaAddr), kgo.ConsumeTopics(topics...))
 	if err != nil {
@@ -79,8 +79,8 @@ func (c *cluster) published(aggregate string, n int) (out []outbox.Record) {
 func TestDeadLetters_EditedAndPublishedInPlace(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, "")
-	c.limited()
-	c.headersOf("OrderCreated", c.order(1))
+	c.limitRecords()
+	c.readHeaders("OrderCreated", c.order(1))
 	refused := c.order(60)
 	c.post("/v1/orders/"+refused+"/cancel", map[string]string{"reason": "too much"})
 	c.readyWhen("ready with two dead letters", func(r *ready) bool {
@@ -103,7 +103,7 @@ func TestDeadLetters_EditedAndPublishedInPlace(t *testing.T) {
 	}
 	c.command(0, &edited, "dlq", "edit", id, "--payload-file", payload, "--dlq-schemas", dir, "--header", "mended=by hand", "--yes", "--reason", "a test")
 	c.readyWhen("without dead letters", func(r *ready) bool { return r.Ready && r.DeadLetters == 0 && r.BlockedAggregates == 0 })
-	got := c.published(refused, 2)
+	got := c.readPublished(refused, 2)
 	if len(got) != 2 || got[0].ID.String() != edited.ID || got[0].OriginalID.String() != id || string(got[0].Payload) != `{"mended":true}` ||
 		got[0].Headers["mended"] != "by hand" || got[0].Sequence != 1 || got[1].Sequence != 2 || !got[1].OriginalID.IsZero() {
 		t.Errorf("the aggregate's events are %+v, want the edited one and then its cancellation", got)
@@ -129,7 +129,7 @@ func TestDeadLetters_EditedAndPublishedInPlace(t *testing.T) {
 func TestDeadLetters_JobIsResumedAfterAKill(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, "")
-	grow := c.limited()
+	grow := c.limitRecords()
 	const n = 24
 	for range n {
 		c.order(60)

@@ -30,8 +30,8 @@ func (r traced) check(t *testing.T, what string, headers map[string]string) {
 	}
 }
 
-// headersOf returns the headers of the first record of the topic with the key.
-func (c *cluster) headersOf(topic, key string) map[string]string {
+// readHeaders returns the headers of the first record of the topic with the key.
+func (c *cluster) readHeaders(topic, key string) map[string]string {
 	c.t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.kafkaAddr), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {

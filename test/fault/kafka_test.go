@@ -24,7 +24,7 @@ func TestPeerKafka_ProcessesKilledDuringALoad(t *testing.T) {
 	nightly(t)
 	dir := t.TempDir()
 	broker := peers.StartKafka(t, peers.Config{Dir: dir, Heap: "512m"})
-	port := portOf(t, broker.Addr)
+	port := parsePort(t, broker.Addr)
 	addrs := harness.FreeAddrs(t, 4)
 	s := &storm{cql: addrs[0], kafka: broker.Addr, api: addrs[1], admin: addrs[3], lines: 160 * kills(t), rate: 70}
 	database := harness.Start(t, "engines", "engines", "--data-dir", t.TempDir(), "--cql-addr", s.cql, "--tokens", "16")
@@ -118,7 +118,7 @@ func nightly(t *testing.T) {
 	}
 }
 
-func portOf(t *testing.T, addr string) int {
+func parsePort(t *testing.T, addr string) int {
 	t.Helper()
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -79,8 +79,8 @@ func (w *nodesWorld) stop() {
 	}
 }
 
-// named waits until /readyz at an address names exactly these nodes.
-func (w *nodesWorld) named(addr string, want ...string) {
+// awaitNodes waits until /readyz at an address names exactly these nodes.
+func (w *nodesWorld) awaitNodes(addr string, want ...string) {
 	w.Helper()
 	harness.Until(w, fmt.Sprintf("/readyz at %s with the nodes %q", addr, want), func() bool {
 		resp, err := http.Get("http://" + addr + "/readyz") //nolint:noctx // the test ends with the process
@@ -167,12 +167,12 @@ func TestFault_OneNodeSilent(t *testing.T) {
 		w.db.Freeze(1)
 		thaw := time.After(freeze)
 		for _, addr := range []string{w.api, w.metrics, w.admin} {
-			w.named(addr, node)
+			w.awaitNodes(addr, node)
 		}
 		<-thaw
 		w.thaw()
 		for _, addr := range []string{w.api, w.metrics, w.admin} {
-			w.named(addr)
+			w.awaitNodes(addr)
 		}
 	})
 	for _, p := range all {
@@ -205,7 +205,7 @@ func TestFault_AllNodesSilent(t *testing.T) {
 		harness.Until(t, "an order after the nodes answer", func() bool { return w.post().status == http.StatusCreated })
 		again = time.Since(thawed)
 		for _, addr := range []string{w.api, w.metrics, w.admin} {
-			w.named(addr)
+			w.awaitNodes(addr)
 			harness.Ready(t, addr)
 		}
 	})

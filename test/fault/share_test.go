@@ -46,12 +46,12 @@ func shareAndDie(t *testing.T, s *storm, admins []string, defaultStrikes uint64)
 			time.Sleep(time.Duration(rnd.IntN(1500)) * time.Millisecond)
 			p.Restart()
 		case 1: // longer than its lease: others own its shards when it continues
-			for before := fenced(p); fenced(p) == before; { // again, if the group had just moved its shards
+			for before := countFenced(p); countFenced(p) == before; { // again, if the group had just moved its shards
 				awaitShards(t, admins)
 				p.Signal(syscall.SIGSTOP)
 				time.Sleep(sharedSession + time.Duration(2500+rnd.IntN(2000))*time.Millisecond)
 				p.Signal(syscall.SIGCONT)
-				harness.Until(t, "a relay that is fenced", func() bool { return fenced(p) > before || allOwn(admins) })
+				harness.Until(t, "a relay that is fenced", func() bool { return countFenced(p) > before || allOwn(admins) })
 			}
 		case 3: // about as long as its lease
 			awaitShards(t, admins)
@@ -64,15 +64,15 @@ func shareAndDie(t *testing.T, s *storm, admins []string, defaultStrikes uint64)
 	s.judge(t, load)
 	times := 0
 	for _, p := range relays {
-		times += fenced(p)
+		times += countFenced(p)
 		p.Stop()
 	}
 	t.Logf("instances stopped their shards by themselves %d times", times)
 	orders.Stop()
 }
 
-// fenced returns how often a relay has logged that it was fenced.
-func fenced(p *harness.Process) int {
+// countFenced returns how often a relay has logged that it was fenced.
+func countFenced(p *harness.Process) int {
 	log := p.Log()
 	return strings.Count(log, "shards stopped: the broker has acknowledged no heartbeat") + strings.Count(log, "shards lost: the broker")
 }

@@ -113,12 +113,12 @@ func killOwners(t *testing.T, cql, kafka string) {
 	for kill := range max(kills(t)/4, 4) {
 		s.publish(orders, 120)
 		orders += 120
-		before := s.applied(s.read(file))
+		before := s.countApplied(s.read(file))
 		harness.Until(t, "progress of both consumers", func() bool {
 			s.mu.Lock()
-			mine := s.applied(s.got)
+			mine := s.countApplied(s.got)
 			s.mu.Unlock()
-			return s.applied(s.read(file)) > before && mine > before/2
+			return s.countApplied(s.read(file)) > before && mine > before/2
 		})
 		time.Sleep(time.Duration(rnd.IntN(300)) * time.Millisecond)
 		url := s.owner([]string{"go", "python"}[kill%2])
@@ -127,7 +127,7 @@ func killOwners(t *testing.T, cql, kafka string) {
 		s.serving[url].Restart()
 	}
 	equal := func(got *effects) bool {
-		return reflect.DeepEqual(got.Numbers, s.want.Numbers) && s.applied(got) == s.applied(s.want)
+		return reflect.DeepEqual(got.Numbers, s.want.Numbers) && s.countApplied(got) == s.countApplied(s.want)
 	}
 	harness.Until(t, "all effects", func() bool {
 		s.mu.Lock()
@@ -233,7 +233,7 @@ func (s *subscribers) read(file string) *effects {
 	return got
 }
 
-func (s *subscribers) applied(e *effects) (n int) {
+func (s *subscribers) countApplied(e *effects) (n int) {
 	for _, sequences := range e.Applied {
 		n += len(sequences)
 	}

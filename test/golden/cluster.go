@@ -21,7 +21,7 @@ func (c *Case) Generations() []*Ring {
 	v := newView()
 	for _, r := range c.Records {
 		if r.Kind == "connect" {
-			v.opened(r.Conn)
+			v.forgetConnection(r.Conn)
 		}
 		if r.Response == nil {
 			continue

@@ -83,7 +83,7 @@ func (d *Diff) Answers(kind string, want, got *Answer) string {
 	if m := d.messages(want, got); m != "" {
 		return m
 	}
-	if m := d.supported(want.Supported, got.Supported); m != "" {
+	if m := d.diffSupported(want.Supported, got.Supported); m != "" {
 		return m
 	}
 	if w, g := d.change(want), d.change(got); !slices.Equal(w, g) {
@@ -168,7 +168,7 @@ func (d *Diff) message(s string) string {
 // compressions, of which the server has none.
 var anyValue = []string{"SCYLLA_SHARD_AWARE_PORT", "SCYLLA_SHARD", "COMPRESSION"}
 
-func (d *Diff) supported(want, got map[string][]string) string {
+func (d *Diff) diffSupported(want, got map[string][]string) string {
 	for k, w := range want {
 		g, ok := got[k]
 		if !ok || !slices.Equal(w, g) && !slices.Contains(anyValue, k) {

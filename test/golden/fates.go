@@ -29,7 +29,7 @@ func (c *Case) Fates() map[*Record]Fate {
 	v := newView()
 	for _, r := range order(c.Records) {
 		if r.Kind == "connect" {
-			v.opened(r.Conn)
+			v.forgetConnection(r.Conn)
 		}
 		if r.Request == nil {
 			continue

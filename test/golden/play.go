@@ -70,7 +70,7 @@ func Play(ctx context.Context, n Node, c *Case) ([]Outcome, error) {
 			return p.out, fmt.Errorf("%s %d: %w", c.Name, r.Step, err)
 		}
 	}
-	p.unexpected()
+	p.reportUnexpected()
 	return p.out, nil
 }
 
@@ -151,8 +151,8 @@ func (p *player) connect(ctx context.Context, r *Record) error {
 		return fmt.Errorf("connect: %w", err)
 	}
 	p.conns[r.Conn] = newConn(nc)
-	p.recorded.opened(r.Conn)
-	p.actual.opened(r.Conn)
+	p.recorded.forgetConnection(r.Conn)
+	p.actual.forgetConnection(r.Conn)
 	return nil
 }
 
@@ -299,8 +299,8 @@ func (p *player) before(r *Record, want *Answer) error {
 	return p.node.Before(r, want)
 }
 
-// unexpected reports events that came and were not recorded.
-func (p *player) unexpected() {
+// reportUnexpected reports events that came and were not recorded.
+func (p *player) reportUnexpected() {
 	for name, c := range p.conns {
 		for _, a := range c.leftEvents() {
 			text := "unreadable"

@@ -21,9 +21,9 @@ type Ring struct {
 	Streams [][][]byte
 }
 
-// RingOf finds the ring in the responses of a recording of one node. The first
+// FindRing finds the ring in the responses of a recording of one node. The first
 // generation counts.
-func RingOf(answers []*Answer) (*Ring, error) {
+func FindRing(answers []*Answer) (*Ring, error) {
 	r := new(Ring)
 	var starts []time.Time
 	byEnd := map[int64][][]byte{}
@@ -100,7 +100,7 @@ func RingOfCases(cases []*Case) (*Ring, error) {
 			}
 		}
 	}
-	return RingOf(answers)
+	return FindRing(answers)
 }
 
 // RingOfFrames finds the ring in a recording of a driver's frames.
@@ -124,5 +124,5 @@ func RingOfFrames(frames []*Frame) (*Ring, error) {
 			}
 		}
 	}
-	return RingOf(answers)
+	return FindRing(answers)
 }

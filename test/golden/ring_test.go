@@ -2,7 +2,7 @@ package golden
 
 import "testing"
 
-func TestRingOf(t *testing.T) {
+func TestFindRing(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string][2]int{
 		"F": {256, 1}, "F.2shards": {256, 2}, "F.1token": {1, 1}, "F.4tokens": {4, 1},

@@ -15,8 +15,8 @@ func newView() *view {
 	return &view{compression: map[string]string{}, columns: map[string][]Column{}, metadataIDs: map[string]bool{}}
 }
 
-// opened forgets the state of an earlier connection of that name.
-func (v *view) opened(conn string) {
+// forgetConnection forgets the state of an earlier connection of that name.
+func (v *view) forgetConnection(conn string) {
 	delete(v.compression, conn)
 	delete(v.metadataIDs, conn)
 }
@@ -28,7 +28,7 @@ func (v *view) answer(conn, kind string, request, response []byte) (*Answer, err
 		return &Answer{Closed: true}, nil
 	}
 	if kind == "startup" {
-		v.started(conn, request, response)
+		v.recordCompression(conn, request, response)
 	}
 	var columns []Column
 	if kind == "execute" {
@@ -46,9 +46,9 @@ func (v *view) answer(conn, kind string, request, response []byte) (*Answer, err
 	return a, nil
 }
 
-// started records the compression that a STARTUP agreed on; its response is compressed
+// recordCompression records the compression that a STARTUP agreed on; its response is compressed
 // already.
-func (v *view) started(conn string, request, response []byte) {
+func (v *view) recordCompression(conn string, request, response []byte) {
 	if len(request) < headerSize || parseHeader(response).Opcode == opError {
 		return
 	}

@@ -87,7 +87,7 @@ func TestImports_FollowTheLayers(t *testing.T) {
 		if within(name, "test") || name == "relay/internal/relaytest" { // what tests share
 			continue
 		}
-		of := layerOf(name)
+		of := findLayer(name)
 		if of < 0 {
 			t.Errorf("%s is in no component of layers", name)
 			continue
@@ -98,14 +98,14 @@ func TestImports_FollowTheLayers(t *testing.T) {
 			if !ours {
 				continue
 			}
-			to := layerOf(dep)
+			to := findLayer(dep)
 			if to == of {
 				continue
 			}
 			target := "test"
 			if to >= 0 {
 				target = layers[to].component
-				if within(target, "internal") && to < layerOf("internal") && !slices.Contains(l.imports, target) {
+				if within(target, "internal") && to < findLayer("internal") && !slices.Contains(l.imports, target) {
 					target = "internal"
 				}
 			}
@@ -129,7 +129,7 @@ func TestDesign_LayoutIsGenerated(t *testing.T) {
 	t.Parallel()
 	packages := map[int][]listed{}
 	for _, p := range list(t) {
-		packages[layerOf(strings.TrimPrefix(p.ImportPath, module))] = append(packages[layerOf(strings.TrimPrefix(p.ImportPath, module))], p)
+		packages[findLayer(strings.TrimPrefix(p.ImportPath, module))] = append(packages[findLayer(strings.TrimPrefix(p.ImportPath, module))], p)
 	}
 	var b strings.Builder
 	b.WriteString("# Layout\n\nEach package with the first sentence of its documentation, and what a component may import beside itself: " +
@@ -188,8 +188,8 @@ func list(t *testing.T) []listed {
 	return sorted
 }
 
-// layerOf returns the index of the component of a package, or -1.
-func layerOf(name string) int {
+// findLayer returns the index of the component of a package, or -1.
+func findLayer(name string) int {
 	of := -1
 	for i, l := range layers {
 		if within(name, l.component) && (of < 0 || len(l.component) > len(layers[of].component)) {

@@ -112,8 +112,8 @@ func instrument(source []byte, mutants []*mutant) []byte {
 	})
 	before, after := make(map[int]string), make(map[int]string)
 	for _, m := range outermostFirst {
-		before[m.begin] += numbered(m.before, m.id)
-		after[m.end] = numbered(m.after, m.id) + after[m.end]
+		before[m.begin] += fillNumber(m.before, m.id)
+		after[m.end] = fillNumber(m.after, m.id) + after[m.end]
 	}
 	var out strings.Builder
 	for i := range len(source) + 1 {
@@ -126,8 +126,8 @@ func instrument(source []byte, mutants []*mutant) []byte {
 	return []byte(out.String())
 }
 
-// numbered fills the number of a mutant in.
-func numbered(format string, id int) string {
+// fillNumber fills the number of a mutant in.
+func fillNumber(format string, id int) string {
 	args := make([]any, strings.Count(strings.ReplaceAll(format, "%%", ""), "%d"))
 	for i := range args {
 		args[i] = id

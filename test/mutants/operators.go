@@ -104,14 +104,14 @@ func findMutants(fset *token.FileSet, f *ast.File, source []byte, info *types.In
 		}
 		d.fn = fn.Name.Name
 		if fn.Recv != nil {
-			d.fn = "(" + d.textOf(fn.Recv.List[0].Type) + ")." + d.fn
+			d.fn = "(" + d.sourceText(fn.Recv.List[0].Type) + ")." + d.fn
 		}
-		d.walk(fn.Body, signatureOf(fn.Type, info))
+		d.walk(fn.Body, makeSignature(fn.Type, info))
 	}
 	return d.out
 }
 
-func signatureOf(t *ast.FuncType, info *types.Info) *types.Signature {
+func makeSignature(t *ast.FuncType, info *types.Info) *types.Signature {
 	var results []*types.Var
 	if t.Results != nil {
 		for _, field := range t.Results.List {
@@ -133,7 +133,7 @@ func (d *finder) walk(body ast.Node, sig *types.Signature) {
 			return true
 		}
 		if lit, ok := n.(*ast.FuncLit); ok {
-			d.walk(lit.Body, signatureOf(lit.Type, d.info))
+			d.walk(lit.Body, makeSignature(lit.Type, d.info))
 			return false
 		}
 		if decl, ok := n.(*ast.GenDecl); ok && decl.Tok == token.CONST {
@@ -161,7 +161,7 @@ func (d *finder) visit(n ast.Node) {
 		d.binary(n)
 	case *ast.UnaryExpr:
 		if n.Op == token.SUB {
-			d.swap(n, negative, d.textOf(n.X))
+			d.swap(n, negative, d.sourceText(n.X))
 		}
 	case *ast.Ident:
 		if d.isBoolLiteral(n) {
@@ -183,12 +183,12 @@ func (d *finder) visit(n ast.Node) {
 // add adds a mutant with what is inserted around its node.
 func (d *finder) add(n ast.Node, op operator, before, after string) {
 	d.out = append(d.out, &mutant{
-		file: d.file.Name(), line: d.file.Line(n.Pos()), fn: d.fn, op: op, text: oneLine(d.textOf(n)), ordinal: 1,
+		file: d.file.Name(), line: d.file.Line(n.Pos()), fn: d.fn, op: op, text: oneLine(d.sourceText(n)), ordinal: 1,
 		begin: d.file.Offset(n.Pos()), end: d.file.Offset(n.End()), before: before, after: after, depth: len(d.stack) + 100*len(d.results),
 	})
 }
 
-func (d *finder) textOf(n ast.Node) string {
+func (d *finder) sourceText(n ast.Node) string {
 	return string(d.source[d.file.Offset(n.Pos()):d.file.Offset(n.End())])
 }
 
@@ -214,7 +214,7 @@ func (d *finder) wrap(e ast.Expr, op operator) {
 // every test in which something succeeds would notice.
 func (d *finder) condition(e ast.Expr) {
 	d.wrap(e, never)
-	if b, ok := e.(*ast.BinaryExpr); !ok || b.Op != token.NEQ || d.textOf(b.Y) != "nil" || !isError(d.info.Types[b.X].Type) {
+	if b, ok := e.(*ast.BinaryExpr); !ok || b.Op != token.NEQ || d.sourceText(b.Y) != "nil" || !isError(d.info.Types[b.X].Type) {
 		d.wrap(e, always)
 	}
 }
@@ -252,7 +252,7 @@ func (d *finder) isListed(n ast.Stmt) bool {
 var moved = map[token.Token]string{token.LSS: "<=", token.LEQ: "<", token.GTR: ">=", token.GEQ: ">"}
 
 func (d *finder) binary(n *ast.BinaryExpr) {
-	x, y := d.textOf(n.X), d.textOf(n.Y)
+	x, y := d.sourceText(n.X), d.sourceText(n.Y)
 	switch n.Op {
 	case token.LAND:
 		d.wrap(n.X, always)
@@ -315,16 +315,16 @@ func (d *finder) call(n *ast.CallExpr) {
 		if other == "" || !d.info.Types[fn].IsBuiltin() || len(n.Args) < 2 || d.info.Types[n].Value != nil || d.calls(n) {
 			return
 		}
-		d.add(n, extreme, swapName+"(%d, ", ", "+escape(other+strings.TrimPrefix(d.textOf(n), fn.Name))+")")
+		d.add(n, extreme, swapName+"(%d, ", ", "+escape(other+strings.TrimPrefix(d.sourceText(n), fn.Name))+")")
 	case *ast.SelectorExpr:
 		swapped := func(op operator, other string) { d.add(n, op, swapName+"(%d, ", ", "+escape(other)+")") }
 		switch {
 		case fn.Sel.Name == "Add" && isNamed(d.info.Types[fn.X].Type, "time", "Time") && !d.calls(fn.X):
-			swapped(present, d.textOf(fn.X))
-		case d.textOf(fn) == "cmp.Compare" && !d.calls(n.Args[0]) && !d.calls(n.Args[1]):
-			swapped(reverse, "cmp.Compare("+d.textOf(n.Args[1])+", "+d.textOf(n.Args[0])+")")
-		case d.textOf(fn) == "context.WithoutCancel" && !d.calls(n.Args[0]):
-			swapped(cancel, d.textOf(n.Args[0]))
+			swapped(present, d.sourceText(fn.X))
+		case d.sourceText(fn) == "cmp.Compare" && !d.calls(n.Args[0]) && !d.calls(n.Args[1]):
+			swapped(reverse, "cmp.Compare("+d.sourceText(n.Args[1])+", "+d.sourceText(n.Args[0])+")")
+		case d.sourceText(fn) == "context.WithoutCancel" && !d.calls(n.Args[0]):
+			swapped(cancel, d.sourceText(n.Args[0]))
 		}
 	}
 }
@@ -359,7 +359,7 @@ func (d *finder) fields(n *ast.CompositeLit) {
 			continue
 		}
 		d.add(kv.Value, zero, zeroName+"(%d, ", ")")
-		d.out[len(d.out)-1].text = oneLine(d.textOf(kv))
+		d.out[len(d.out)-1].text = oneLine(d.sourceText(kv))
 	}
 }
 
@@ -412,7 +412,7 @@ func (d *finder) returns(n *ast.ReturnStmt) {
 		}
 	}
 	last := n.Results[len(n.Results)-1]
-	if !isError(results.At(results.Len()-1).Type()) || d.textOf(last) == "nil" {
+	if !isError(results.At(results.Len()-1).Type()) || d.sourceText(last) == "nil" {
 		return
 	}
 	var other string
@@ -420,16 +420,16 @@ func (d *finder) returns(n *ast.ReturnStmt) {
 	case len(n.Results) == results.Len():
 		values := make([]string, 0, results.Len())
 		for _, e := range n.Results[:len(n.Results)-1] {
-			values = append(values, d.textOf(e))
+			values = append(values, d.sourceText(e))
 		}
-		other = "_ = error(" + d.textOf(last) + "); return " + strings.Join(append(values, "nil"), ", ")
+		other = "_ = error(" + d.sourceText(last) + "); return " + strings.Join(append(values, "nil"), ", ")
 	default: // a call with several results
 		values := make([]string, 0, results.Len())
 		for i := range results.Len() - 1 {
 			values = append(values, fmt.Sprintf("mutant__%d", i))
 		}
 		names := strings.Join(values, ", ")
-		other = names + ", _ := " + d.textOf(last) + "; return " + names + ", nil"
+		other = names + ", _ := " + d.sourceText(last) + "; return " + names + ", nil"
 	}
 	d.add(n, succeed, "if "+onName+"(%d) { "+escape(other)+" }; ", "")
 }
@@ -471,7 +471,7 @@ func (d *finder) removable(n ast.Stmt) bool {
 			return false
 		}
 		for _, l := range n.Lhs {
-			if d.textOf(l) != "_" {
+			if d.sourceText(l) != "_" {
 				return true
 			}
 		}

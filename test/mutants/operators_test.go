@@ -116,7 +116,7 @@ func f(a, b int) (n int) {
 		}
 	}
 	for id := range len(found) {
-		if n := strings.Count(text, numbered("(%d", id+1)); n == 0 {
+		if n := strings.Count(text, fillNumber("(%d", id+1)); n == 0 {
 			t.Errorf("mutant %s is not in\n%s", found[id].name(), text)
 		}
 	}

@@ -144,7 +144,7 @@ func TestReleases_AreUnchanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorded, open := string(b), unreleased(t)+".json"
+	recorded, open := string(b), unreleasedVersion(t)+".json"
 	for _, f := range files {
 		b, err := os.ReadFile(f)
 		if err != nil {
@@ -240,7 +240,7 @@ func (w *world) resume(r *release) {
 	stopEngine()
 	stopScheduler()
 	stopRelays()
-	w.published(r)
+	w.checkPublished(r)
 }
 
 // checkpoints checks that the relay read the CDC log from the recorded checkpoints on, and
@@ -387,9 +387,9 @@ func head(r *kgo.Record, key string) string {
 	return ""
 }
 
-// published checks that each event is in its topic once and in order, unless an operator
+// checkPublished checks that each event is in its topic once and in order, unless an operator
 // decided otherwise.
-func (w *world) published(r *release) {
+func (w *world) checkPublished(r *release) {
 	times, last := map[string]int{}, map[string]string{}
 	epochs := map[string]string{event("plain", 1, "").ID.String(): "", event("new", 1, "").ID.String(): r.Facts["epoch"][0]}
 	for _, x := range w.consume() {

@@ -57,7 +57,7 @@ func TestReal(t *testing.T) {
 	})
 	t.Run("Vnodes", func(t *testing.T) { onDatabase(t, all, scyllafake.Config{Tokens: 4, Shards: 2}, (*world).vnodes) })
 	if os.Getenv(hostsVar) == "" {
-		all.covered(t)
+		all.checkCovered(t)
 	}
 }
 
@@ -198,7 +198,7 @@ func (w *world) accepts() {
 func (w *world) publishesAll() {
 	var counts verify.Counts
 	for range 60 {
-		if counts = w.verified(); counts.Missing == 0 {
+		if counts = w.verifyTopics(); counts.Missing == 0 {
 			break
 		}
 		time.Sleep(10 * time.Second)
@@ -253,8 +253,8 @@ func (w *world) tablets() {
 	}
 }
 
-// verified compares the outbox with its topics.
-func (w *world) verified() verify.Counts {
+// verifyTopics compares the outbox with its topics.
+func (w *world) verifyTopics() verify.Counts {
 	v := verify.Verification{
 		Scan: &verify.Scan{
 			Session: w.session, Table: keyspace + "." + outbox.DefaultTableName, Ranges: 16,

@@ -96,7 +96,7 @@ func (w *world) restOfRelays() {
 	must1[[]string](w)(shards.Alive(ctx))
 
 	repairs := relay.NewRepairs(w.session, keyspace, "outbox", outbox.DefaultTableName)
-	asked := relay.Repair{ID: named("repair"), Aggregate: outbox.IDFromUUID(named("repaired")), EventID: named("event"), Sequence: 1}
+	asked := relay.Repair{ID: nameID("repair"), Aggregate: outbox.IDFromUUID(nameID("repaired")), EventID: nameID("event"), Sequence: 1}
 	w.must(repairs.Ask(ctx, &asked))
 	if taken := must1[bool](w)(repairs.Take(ctx, asked.ID)); !taken {
 		w.t.Error("a repair that nobody has taken was not taken")
@@ -144,7 +144,7 @@ func (w *world) restOfDeadLetters() {
 	ctx := w.t.Context()
 	write := func(name string, failed time.Time) gocql.UUID {
 		l := dlq.DeadLetter{
-			Table: keyspace + "." + unnumbered, EventID: named(name), AggregateID: name, AggregateType: "basket", EventType: "Filled", CreatedAt: failed, Payload: []byte(`{"n":1}`),
+			Table: keyspace + "." + unnumbered, EventID: nameID(name), AggregateID: name, AggregateType: "basket", EventType: "Filled", CreatedAt: failed, Payload: []byte(`{"n":1}`),
 			ErrorClass: "invalid_record", ErrorText: "refused", Attempts: 1, FirstFailedAt: failed,
 		}
 		must1[dlq.Status](w)(w.deadLetters.Write(ctx, &l))

@@ -63,9 +63,9 @@ func (s *statements) add(err error, all ...string) {
 	}
 }
 
-// covered fails for a statement of the product's source that was not executed, unless uncovered
+// checkCovered fails for a statement of the product's source that was not executed, unless uncovered
 // has its reason, and for an entry of uncovered that was executed or does not exist.
-func (s *statements) covered(t *testing.T) {
+func (s *statements) checkCovered(t *testing.T) {
 	t.Helper()
 	executed := slices.Collect(maps.Keys(s.executed))
 	left := map[string]bool{}
@@ -175,11 +175,11 @@ func (e *expressions) extensions(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.BinaryExpr:
 		if n.Op == token.ADD {
-			e.extended[nameOf(n.X)], e.extended[nameOf(n.Y)] = true, true
+			e.extended[exprName(n.X)], e.extended[exprName(n.Y)] = true, true
 		}
 	case *ast.AssignStmt:
 		if n.Tok == token.ADD_ASSIGN {
-			e.extended[nameOf(n.Lhs[0])] = true
+			e.extended[exprName(n.Lhs[0])] = true
 		}
 	}
 	return true
@@ -189,7 +189,7 @@ func (e *expressions) extensions(n ast.Node) bool {
 func (e *expressions) aliases(n ast.Node) bool {
 	if a, ok := n.(*ast.AssignStmt); ok && len(a.Lhs) == len(a.Rhs) {
 		for i := range a.Lhs {
-			if name := nameOf(a.Rhs[i]); e.extended[nameOf(a.Lhs[i])] && name != "" {
+			if name := exprName(a.Rhs[i]); e.extended[exprName(a.Lhs[i])] && name != "" {
 				e.extended[name] = true
 			}
 		}
@@ -203,18 +203,18 @@ func (e *expressions) end(above ast.Node, x ast.Expr) (end string, ok bool) {
 	var name string
 	switch n := above.(type) {
 	case *ast.CallExpr:
-		switch nameOf(n.Fun) {
+		switch exprName(n.Fun) {
 		case "CutPrefix":
 			return "", false
 		case "WriteString":
 			return ".*", true
 		}
 	case *ast.AssignStmt:
-		name = nameOf(n.Lhs[min(slices.Index(n.Rhs, x), len(n.Lhs)-1)])
+		name = exprName(n.Lhs[min(slices.Index(n.Rhs, x), len(n.Lhs)-1)])
 	case *ast.ValueSpec:
-		name = nameOf(n.Names[slices.Index(n.Values, x)])
+		name = exprName(n.Names[slices.Index(n.Values, x)])
 	case *ast.KeyValueExpr:
-		name = nameOf(n.Key)
+		name = exprName(n.Key)
 	}
 	if e.extended[name] {
 		return ".*", true
@@ -222,8 +222,8 @@ func (e *expressions) end(above ast.Node, x ast.Expr) (end string, ok bool) {
 	return "", true
 }
 
-// nameOf returns the name of a variable, a constant or a field; empty for another expression.
-func nameOf(x ast.Expr) string {
+// exprName returns the name of a variable, a constant or a field; empty for another expression.
+func exprName(x ast.Expr) string {
 	switch x := x.(type) {
 	case *ast.Ident:
 		return x.Name

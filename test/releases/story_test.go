@@ -46,13 +46,13 @@ const refused = "Refused"
 
 var operator = dlq.Actor{Name: "operator", Reason: "INC-311"}
 
-// named is the id of a thing of the story.
-func named(name string) gocql.UUID { return outbox.NameID(gocql.UUID{1}, name).UUID() }
+// nameID is the id of a thing of the story.
+func nameID(name string) gocql.UUID { return outbox.NameID(gocql.UUID{1}, name).UUID() }
 
 // event is event number seq of an aggregate.
 func event(aggregate string, seq int64, typ string, change ...func(*outbox.Event)) outbox.Event {
 	e := outbox.Event{
-		ID: outbox.IDFromUUID(named(fmt.Sprint(aggregate, "/", seq))), AggregateID: outbox.IDFromUUID(named(aggregate)), Sequence: seq, AggregateType: "parcel", Type: typ,
+		ID: outbox.IDFromUUID(nameID(fmt.Sprint(aggregate, "/", seq))), AggregateID: outbox.IDFromUUID(nameID(aggregate)), Sequence: seq, AggregateType: "parcel", Type: typ,
 		Payload: fmt.Appendf(nil, `{"aggregate":%q,"n":%d}`, aggregate, seq), CreatedAt: time.Now(),
 	}
 	for _, f := range change {
@@ -382,7 +382,7 @@ func written(t *testing.T, version string) (r *release) {
 			if code != http.StatusOK {
 				w.t.Fatalf("GET %s: %d %s", path, code, body)
 			}
-			r.Responses[path] = w.stored(path, body)
+			r.Responses[path] = w.storedData(path, body)
 		}
 	})
 	return r
@@ -393,7 +393,7 @@ func TestReleases_Write(t *testing.T) {
 	if !*update {
 		t.Skip("-update writes the file of the unreleased version")
 	}
-	version := unreleased(t)
+	version := unreleasedVersion(t)
 	if version == "" {
 		t.Fatal("CHANGELOG.md has no unreleased version, and the files of released ones never change")
 	}
@@ -406,10 +406,10 @@ func TestReleases_Write(t *testing.T) {
 // offers.
 var worded = []string{"detail", "gaps", "may", "refusal", "source", "waits_for", "what"}
 
-// stored returns a response as far as it is stored data: without sentences of the program,
+// storedData returns a response as far as it is stored data: without sentences of the program,
 // and without the time of the request. Dead letters in a list are ids and states, as each has
 // its own response.
-func (w *world) stored(path string, body json.RawMessage) json.RawMessage {
+func (w *world) storedData(path string, body json.RawMessage) json.RawMessage {
 	var v any
 	w.must(json.Unmarshal(body, &v))
 	var strip func(v any)
@@ -434,8 +434,8 @@ func (w *world) stored(path string, body json.RawMessage) json.RawMessage {
 	return must1[json.RawMessage](w)(json.Marshal(v))
 }
 
-// unreleased is the version that is unreleased in CHANGELOG.md, empty for none.
-func unreleased(t *testing.T) string {
+// unreleasedVersion is the version that is unreleased in CHANGELOG.md, empty for none.
+func unreleasedVersion(t *testing.T) string {
 	t.Helper()
 	if m := regexp.MustCompile(`(?m)^## \[([0-9.]+)\] - unreleased$`).FindStringSubmatch(changelog(t)); m != nil {
 		return m[1]

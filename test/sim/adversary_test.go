@@ -311,7 +311,7 @@ func TestWriters_OfOtherRows(t *testing.T) {
 	seen := simulate(t, 79, nil, func(w *world) {
 		rnd := rand.New(rand.NewPCG(w.seed, 'o'))
 		for range 30 {
-			w.newLateParcel(rnd).refused()
+			w.newLateParcel(rnd).writeRefused()
 		}
 		for range 3 {
 			w.newLateParcel(rnd).typeInHeader()

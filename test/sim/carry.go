@@ -64,7 +64,7 @@ func (p *plan) carryOut(w *world) {
 	for _, e := range p.Episodes {
 		end := func() {}
 		changes = append(changes,
-			change{e.From.std(), func() { end = kindOf(e.Kind).begin(rand.New(rand.NewPCG(e.Seed, 0)), w) }},
+			change{e.From.std(), func() { end = findKind(e.Kind).begin(rand.New(rand.NewPCG(e.Seed, 0)), w) }},
 			change{e.To.std(), func() { end() }})
 	}
 	slices.SortStableFunc(changes, func(a, b change) int { return int(a.at - b.at) })

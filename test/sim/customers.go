@@ -82,7 +82,7 @@ func (c *customer) place() (gocql.UUID, bool) {
 		got, err := c.service().Create(context.Background(), n, opts)
 		switch {
 		case err == nil:
-			c.w.ledger.placed(got.Order)
+			c.w.ledger.recordPlaced(got.Order)
 			return got.Order.ID, true
 		case !errors.As(err, &lost):
 			c.w.t.Errorf("%s: Create() error = %v, want none or *UnavailableError", c.name, err)
@@ -90,7 +90,7 @@ func (c *customer) place() (gocql.UUID, bool) {
 		case lost.Unknown && opts.IdempotencyKey == "":
 			return lost.OrderID, c.lookUp(lost.OrderID)
 		case !lost.Unknown && opts.IdempotencyKey == "":
-			c.w.ledger.refused(lost.OrderID)
+			c.w.ledger.recordRefused(lost.OrderID)
 		}
 		c.pause(attempt)
 	}
@@ -102,7 +102,7 @@ func (c *customer) lookUp(id gocql.UUID) bool {
 		o, err := c.service().Get(context.Background(), id)
 		switch {
 		case err == nil:
-			c.w.ledger.placed(o)
+			c.w.ledger.recordPlaced(o)
 			return true
 		case errors.Is(err, orders.ErrNotFound):
 			return false // it may still appear; no promise covers it
@@ -124,7 +124,7 @@ func (c *customer) cancel(id gocql.UUID) {
 		wg.Go(func() { answers[i] = r.cancelOnce(id) })
 	}
 	wg.Wait()
-	c.w.ledger.cancelled(id)
+	c.w.ledger.recordCancelled(id)
 	won, lost := 0, 0
 	for _, a := range answers {
 		switch a {

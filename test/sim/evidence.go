@@ -166,11 +166,11 @@ func (e *evidence) scanLog(scan scanner) {
 	})
 }
 
-// missed returns the number of events that their stream's checkpoint might have passed
+// countMissed returns the number of events that their stream's checkpoint might have passed
 // unseen: a checkpoint that matches no row of the stream was saved after the event was
 // written and before the broker had it. The confidence window keeps such a checkpoint
 // before the event.
-func (e *evidence) missed() int {
+func (e *evidence) countMissed() int {
 	first, missed := e.firstSeen(), make(map[gocql.UUID]bool)
 	for _, h := range e.streams {
 		at := make(map[gocql.UUID]bool, len(h.rows))

@@ -32,8 +32,8 @@ const untilSpan = -1
 //     take a minute too.
 var kinds = slices.Concat(brokerKinds, answerKinds, topicKinds, databaseKinds, logKinds, writerKinds, clockKinds, relayKinds, operatorKinds, lateKinds)
 
-// kindOf returns the kind with the given name, nil if there is none.
-func kindOf(name string) *kind {
+// findKind returns the kind with the given name, nil if there is none.
+func findKind(name string) *kind {
 	i := slices.IndexFunc(kinds, func(k *kind) bool { return k.name == name })
 	if i < 0 {
 		return nil

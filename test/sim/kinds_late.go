@@ -131,7 +131,7 @@ func (p *lateParcel) late() {
 		err = p.w.session.Query(stmt, args...).WithTimestamp(at).Exec()
 		switch {
 		case err == nil:
-			p.w.ledger.moved(e.ID.UUID())
+			p.w.ledger.recordMoved(e.ID.UUID())
 			return
 		case cqlcode.Of(err) == gocql.ErrCodeInvalid:
 			p.w.store(p.rnd, gocql.UnloggedBatch, 0, e)

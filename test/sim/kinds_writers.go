@@ -15,7 +15,7 @@ var writerKinds = []*kind{
 	{
 		name: "rows of other writers", most: 30 * time.Minute,
 		begin: func(r *rand.Rand, w *world) func() {
-			writes := []func(*lateParcel){(*lateParcel).refused, (*lateParcel).twoOfOneNumber, (*lateParcel).twoOfOneID, (*lateParcel).typeInHeader}
+			writes := []func(*lateParcel){(*lateParcel).writeRefused, (*lateParcel).twoOfOneNumber, (*lateParcel).twoOfOneID, (*lateParcel).typeInHeader}
 			return w.nowAndThen(func() time.Duration { return upTo(r, 3*time.Minute) }, func() {
 				p := w.newLateParcel(r)
 				w.ledger.customers.Go(func() { writes[p.rnd.IntN(len(writes))](p) })
@@ -40,8 +40,8 @@ var strangeRows = []struct {
 	{"event_type", func(e *outbox.Event) { e.Type = "Parcel\nMoved" }},
 }
 
-// refused writes a row that is no event, after one that is.
-func (p *lateParcel) refused() {
+// writeRefused writes a row that is no event, after one that is.
+func (p *lateParcel) writeRefused() {
 	p.onTime(p.rnd.IntN(2))
 	e, row := p.event(), strangeRows[p.rnd.IntN(len(strangeRows))]
 	row.change(&e)
@@ -90,7 +90,7 @@ func (p *lateParcel) typeInHeader() {
 	e.Headers = map[string]string{[]string{"Content-Type", "content-type", "CONTENT-TYPE"}[p.rnd.IntN(3)]: "text/xml"}
 	p.insert(e)
 	p.w.ledger.hasType(e.ID.UUID(), "text/xml")
-	p.w.ledger.moved(e.ID.UUID())
+	p.w.ledger.recordMoved(e.ID.UUID())
 }
 
 // insert stores a row without the checks of outbox.Append; a zero id is stored as it is.

@@ -60,15 +60,15 @@ func (l *ledger) arrive() int {
 	return l.arrived
 }
 
-// placed records an order acknowledged as stored.
-func (l *ledger) placed(o orders.Order) {
+// recordPlaced records an order acknowledged as stored.
+func (l *ledger) recordPlaced(o orders.Order) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.orders[o.ID] = &promise{placed: o}
 }
 
-// refused records an order reported as not stored.
-func (l *ledger) refused(id gocql.UUID) {
+// recordRefused records an order reported as not stored.
+func (l *ledger) recordRefused(id gocql.UUID) {
 	if id == (gocql.UUID{}) {
 		return // failed before it had an id
 	}
@@ -77,15 +77,15 @@ func (l *ledger) refused(id gocql.UUID) {
 	l.nothing[id] = true
 }
 
-// moved records a stored event of a parcel.
-func (l *ledger) moved(event gocql.UUID) {
+// recordMoved records a stored event of a parcel.
+func (l *ledger) recordMoved(event gocql.UUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.parcels[event] = true
 }
 
-// stored records events of parcels for producers that write records with the same ids.
-func (l *ledger) stored(step ...outbox.Event) {
+// recordStored records events of parcels for producers that write records with the same ids.
+func (l *ledger) recordStored(step ...outbox.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.recent = append(l.recent, step...)
@@ -143,8 +143,8 @@ func (l *ledger) hasType(event gocql.UUID, contentType string) {
 	l.contents[event] = contentType
 }
 
-// cancelled records an order acknowledged as cancelled.
-func (l *ledger) cancelled(id gocql.UUID) {
+// recordCancelled records an order acknowledged as cancelled.
+func (l *ledger) recordCancelled(id gocql.UUID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.orders[id].cancelled = true

@@ -12,7 +12,7 @@ import (
 func TestOperators_WithWrongClocks(t *testing.T) {
 	seen := simulate(t, 21, func(s *settings) { s.relay.SpillLimit = 5 }, func(w *world) {
 		w.traffic(40, 90*time.Minute)
-		stop := kindOf("operator with a wrong clock").begin(rand.New(rand.NewPCG(w.seed, 'o')), w)
+		stop := findKind("operator with a wrong clock").begin(rand.New(rand.NewPCG(w.seed, 'o')), w)
 		for range 4 {
 			time.Sleep(5 * time.Minute)
 			w.net.cut(broker)

@@ -125,9 +125,9 @@ func (w *world) store(rnd *rand.Rand, kind gocql.BatchType, skew time.Duration, 
 		err := b.Exec()
 		if err == nil {
 			for _, e := range step {
-				w.ledger.moved(e.ID.UUID())
+				w.ledger.recordMoved(e.ID.UUID())
 			}
-			w.ledger.stored(step...)
+			w.ledger.recordStored(step...)
 			return
 		}
 		// A timestamp that the log rejects: too far ahead, or of an earlier generation.

@@ -200,7 +200,7 @@ func (k *kind) length(rnd *rand.Rand, span time.Duration) time.Duration {
 // collides reports whether two episodes must not be in the same plan.
 func (e episode) collides(o episode) bool {
 	const apart = duration(3 * time.Minute)
-	return (slices.Contains(kindOf(e.Kind).excluding, o.Kind) || slices.Contains(kindOf(o.Kind).excluding, e.Kind)) &&
+	return (slices.Contains(findKind(e.Kind).excluding, o.Kind) || slices.Contains(findKind(o.Kind).excluding, e.Kind)) &&
 		e.From < o.To+apart && o.From < e.To+apart
 }
 
@@ -235,7 +235,7 @@ func decodePlan(b []byte) (*plan, error) {
 		return nil, fmt.Errorf("read a plan: %w", err)
 	}
 	for _, e := range p.Episodes {
-		if kindOf(e.Kind) == nil {
+		if findKind(e.Kind) == nil {
 			return nil, fmt.Errorf("read a plan: unknown kind %q", e.Kind)
 		}
 	}

@@ -24,7 +24,7 @@ func (w *world) verify() {
 		w.seen.repeatedRows += len(h.rows)
 	}
 	w.seen.repeatedRows = max(0, w.seen.repeatedRows-len(e.outbox)) // some may have expired
-	w.seen.missed, w.seen.foreign = e.missed(), w.tap.foreign
+	w.seen.missed, w.seen.foreign = e.countMissed(), w.tap.foreign
 	w.checkTables(e)
 	w.checkDeadLetters(e)
 	w.checkTopics(e)
@@ -234,9 +234,9 @@ func (e *evidence) scanCovers(at, written, published time.Time) bool {
 	return slices.ContainsFunc(e.scans, func(s scan) bool { return s.covers(at, written, published) })
 }
 
-// scanned reports whether a scan that began after a relay's end covered a row of an event that was
+// wasScanned reports whether a scan that began after a relay's end covered a row of an event that was
 // published again.
-func (e *evidence) scanned(id gocql.UUID, ended, again time.Time) bool {
+func (e *evidence) wasScanned(id gocql.UUID, ended, again time.Time) bool {
 	for _, h := range e.streams {
 		for _, row := range h.rows {
 			if row.event == id && slices.ContainsFunc(e.scans, func(s scan) bool { return s.started.After(ended) && s.covers(again, row.time.Time(), again) }) {
@@ -270,7 +270,7 @@ func (w *world) checkDuplicates(e *evidence) {
 	covered := e.lastCovered()
 	readsBack := w.settings.relay.ReadBackMargin >= 0 && !w.kafka.unread && !w.forgot.Load() && !slices.ContainsFunc(w.relays, func(p *process) bool { return p.stranded })
 	for _, all := range copies {
-		all = repeated(all)
+		all = withoutDeleted(all)
 		if w.ofContradiction(&all[0].Event) {
 			continue
 		}
@@ -314,7 +314,7 @@ func (w *world) unexplained(e *evidence, all []record, covered map[gocql.UUID]ti
 		ends := 0
 		for _, p := range w.relays[:len(w.relays)-1] {
 			recent := p.config.Tail != relay.TailOff && p.ended.Sub(all[i].at) <= p.config.ConfidenceWindow+time.Minute+30*time.Second
-			if p.ended.Before(r.at) && (!ok || dead || recent || !saved.Before(p.ended) || e.scanned(id, p.ended, r.at)) {
+			if p.ended.Before(r.at) && (!ok || dead || recent || !saved.Before(p.ended) || e.wasScanned(id, p.ended, r.at)) {
 				ends++
 			}
 		}
@@ -362,8 +362,8 @@ func (w *world) endedBetween(a, b time.Time) bool {
 		slices.ContainsFunc(w.relays[:len(w.relays)-1], func(p *process) bool { return between(p.ended) })
 }
 
-// repeated returns the records of an event without those that were deleted before the next one.
-func repeated(all []record) (out []record) {
+// withoutDeleted returns the records of an event without those that were deleted before the next one.
+func withoutDeleted(all []record) (out []record) {
 	for i, r := range all {
 		if i == len(all)-1 || r.gone.IsZero() || r.gone.After(all[i+1].at) {
 			out = append(out, r)

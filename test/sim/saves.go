@@ -38,7 +38,7 @@ func (s *saves) Before(_ context.Context, op engine.Op) engine.Verdict {
 	}
 	s.mu.Lock()
 	for _, m := range op.Mutations {
-		relay := relayOf(m.Key)
+		relay := parseRelay(m.Key)
 		// The clustering key is generation and stream.
 		for _, row := range m.Rows {
 			position := row.Column(m.Table.ByName["position"].ID)

@@ -18,9 +18,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// relayOf returns the name of the relay from a partition key of relay_checkpoints, which
+// parseRelay returns the name of the relay from a partition key of relay_checkpoints, which
 // is composite.
-func relayOf(key []byte) string {
+func parseRelay(key []byte) string {
 	if len(key) < 2 || len(key) < 2+int(binary.BigEndian.Uint16(key)) {
 		return ""
 	}

@@ -48,9 +48,9 @@ func (s *Story) Place(customer string) (orders.Order, error) {
 	var lost *orders.UnavailableError
 	switch {
 	case err == nil:
-		s.w.ledger.placed(got.Order)
+		s.w.ledger.recordPlaced(got.Order)
 	case errors.As(err, &lost) && !lost.Unknown:
-		s.w.ledger.refused(lost.OrderID)
+		s.w.ledger.recordRefused(lost.OrderID)
 	}
 	return got.Order, err
 }

@@ -119,7 +119,7 @@ func TestStreams_LateRowsBesideABusyOne(t *testing.T) {
 		w.keepBusy(100 * time.Minute)
 		for range 4 {
 			time.Sleep(16 * time.Minute)
-			stop := kindOf("rows late").begin(rnd, w)
+			stop := findKind("rows late").begin(rnd, w)
 			w.traffic(20, 3*time.Minute)
 			time.Sleep(4 * time.Minute)
 			stop()

@@ -58,6 +58,6 @@ func (w *world) writeLate(late time.Duration) outbox.Event {
 		return e
 	}
 	w.ledger.isLate(id)
-	w.ledger.moved(id)
+	w.ledger.recordMoved(id)
 	return e
 }

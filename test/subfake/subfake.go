@@ -448,7 +448,7 @@ func (s *Service) Leases(_ context.Context, name, cursor string, limit int) (sub
 	for _, m := range s.openLocked(name) {
 		if m.leasedAt(time.Now()) {
 			all = append(all, subscriptions.Lease{
-				ID: s.leaseOf(m).String(), Topic: m.Topic, Offset: m.Offset, EventID: m.ID, Key: m.Key, Consumer: m.consumer, Attempt: m.Attempt, MaxReceive: m.MaxReceive,
+				ID: s.makeLease(m).String(), Topic: m.Topic, Offset: m.Offset, EventID: m.ID, Key: m.Key, Consumer: m.consumer, Attempt: m.Attempt, MaxReceive: m.MaxReceive,
 				ReceivedAt: m.received, ExpiresAt: m.LeaseUntil, Owner: s.Instance,
 			})
 		}
@@ -456,7 +456,7 @@ func (s *Service) Leases(_ context.Context, name, cursor string, limit int) (sub
 	return subscriptions.NewLeasePage(all, cursor, limit)
 }
 
-func (s *Service) leaseOf(m *message) subscriptions.LeaseID {
+func (s *Service) makeLease(m *message) subscriptions.LeaseID {
 	return subscriptions.LeaseID{Topic: m.Topic, Offset: m.Offset, Number: uint64(m.Attempt)}
 }
 
@@ -480,7 +480,7 @@ func (s *Service) EndLease(_ context.Context, name string, lease subscriptions.L
 		return err
 	}
 	for _, m := range s.openLocked(name) {
-		if m.leasedAt(time.Now()) && s.leaseOf(m) == lease {
+		if m.leasedAt(time.Now()) && s.makeLease(m) == lease {
 			m.leased = false
 			if m.Attempt--; action == subscriptions.ActionReject {
 				s.deadLocked(sub, m)
@@ -492,7 +492,7 @@ func (s *Service) EndLease(_ context.Context, name string, lease subscriptions.L
 	return subscriptions.ErrLeaseEnded
 }
 
-func (s *Service) paused(name string, paused bool) error {
+func (s *Service) setPaused(name string, paused bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sub, err := s.findLocked(name)
@@ -505,10 +505,10 @@ func (s *Service) paused(name string, paused bool) error {
 }
 
 // Pause implements subscriptions.Service.
-func (s *Service) Pause(_ context.Context, name, _ string) error { return s.paused(name, true) }
+func (s *Service) Pause(_ context.Context, name, _ string) error { return s.setPaused(name, true) }
 
 // Resume implements subscriptions.Service.
-func (s *Service) Resume(_ context.Context, name, _ string) error { return s.paused(name, false) }
+func (s *Service) Resume(_ context.Context, name, _ string) error { return s.setPaused(name, false) }
 
 // Seek implements subscriptions.Service. It records the request only.
 func (s *Service) Seek(_ context.Context, name string, to subscriptions.Seek, _ string) error {

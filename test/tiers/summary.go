@@ -105,7 +105,7 @@ func (t *tier) reasons(most int) []string {
 		}
 	}
 	if len(list) > 0 {
-		return listed(list, most)
+		return listFailures(list, most)
 	}
 	return end(lines, most)
 }
@@ -167,9 +167,9 @@ func tests(lines []string) (list []failure) {
 	return list
 }
 
-// listed returns for each failure its name and at least one line; failures
+// listFailures returns for each failure its name and at least one line; failures
 // without room are only counted.
-func listed(list []failure, most int) (lines []string) {
+func listFailures(list []failure, most int) (lines []string) {
 	perTest := max(2, most/len(list))
 	for i, f := range list {
 		if rest := len(list) - i; len(lines)+2 >= most && rest > 1 {
@@ -200,9 +200,9 @@ func end(lines []string, most int) []string {
 	return why
 }
 
-// repeated reads gotestsum's report on the tests that it ran again, and returns those
+// readRepeated reads gotestsum's report on the tests that it ran again, and returns those
 // that passed then.
-func (t *tier) repeated() (flaky []string, err error) {
+func (t *tier) readRepeated() (flaky []string, err error) {
 	report, err := os.ReadFile(t.report())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

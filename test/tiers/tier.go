@@ -85,7 +85,7 @@ func (t *tier) run(ctx context.Context, out io.Writer) {
 	if cmd.ProcessState != nil {
 		t.busy = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
-	t.flaky, err = t.repeated()
+	t.flaky, err = t.readRepeated()
 	if err = errors.Join(err, t.judge()); t.err == nil {
 		t.err = err
 	}

@@ -96,7 +96,7 @@ func (p *problems) bad(wrong bool, format string, args ...any) {
 
 // with returns all problems, including an unknown output.
 func (p problems) with(output string) error {
-	return errors.Join(append(p, cli.CheckOneOf("output", output, "text", "json", "markdown"))...)
+	return errors.Join(append(p, cli.CheckChoice("output", output, "text", "json", "markdown"))...)
 }
 
 // measuring returns the function of a command that validates its flags, starts what it measures

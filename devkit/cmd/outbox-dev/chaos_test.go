@@ -27,8 +27,8 @@ func runChaos(t *testing.T, k *testkit.Kit, args ...string) (status int, r chaos
 	return status, r, stdout.String(), stderr.String()
 }
 
-// relayOf is the command line of a relay of a kit: this program, as which package testkit runs it.
-func relayOf(t *testing.T, k *testkit.Kit) []string {
+// relayCommand is the command line of a relay of a kit: this program, as which package testkit runs it.
+func relayCommand(t *testing.T, k *testkit.Kit) []string {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -43,7 +43,7 @@ func TestChaos_KillsARelayThatLosesNothing(t *testing.T) {
 	k := testkit.Start(t, testkit.Options{NoRelay: true})
 	lost := k.FaultDatabase(testkit.Fault{Effect: testkit.LoseAnswer, On: "outbox.outbox_messages", Chance: 0.1})
 	ledger := filepath.Join(t.TempDir(), "ledger.jsonl")
-	status, r, out, errOut := runChaos(t, k, append([]string{"--kills", "3", "--aggregates", "3", "--rate", "50", "--ledger", ledger}, relayOf(t, k)...)...)
+	status, r, out, errOut := runChaos(t, k, append([]string{"--kills", "3", "--aggregates", "3", "--rate", "50", "--ledger", ledger}, relayCommand(t, k)...)...)
 	if status != 0 || r.Kills != 3 || r.Stored == 0 || r.Published != r.Stored || lost.Hits() == 0 {
 		t.Errorf("status %d, %d lost answers: %s%s", status, lost.Hits(), out, errOut)
 	}

@@ -23,7 +23,7 @@ func describe(t *catalog.Table) []string {
 	return out
 }
 
-func logOf(t *testing.T, base, existing *catalog.Table) *catalog.Table {
+func makeLogTable(t *testing.T, base, existing *catalog.Table) *catalog.Table {
 	t.Helper()
 	log, err := LogTable(base, existing, Ident{ID: uuid.New(), StoreID: 9}, t0)
 	if err != nil {
@@ -67,7 +67,7 @@ func TestLogTable_Columns(t *testing.T) {
 		"tu | regular | frozen<tuple<int, text>>",
 		"v | regular | int",
 	}
-	log := logOf(t, base, nil)
+	log := makeLogTable(t, base, nil)
 	if got := describe(log); !slices.Equal(got, want) {
 		t.Errorf("columns:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
@@ -90,7 +90,7 @@ func TestLogTable_Columns(t *testing.T) {
 func TestLogTable_OptionsFollowTheTTL(t *testing.T) {
 	t.Parallel()
 	for ttl, want := range map[int64][2]string{1: {"1", "1"}, 60: {"1", "1"}, 600: {"1", "12"}, 3600: {"3", "75"}, 86400: {"60", "1800"}, 10_000_000: {"6945", "208333"}} {
-		o := logOf(t, table(t, catalog.CDC{TTLSeconds: ttl}, "k int key"), nil).Options
+		o := makeLogTable(t, table(t, catalog.CDC{TTLSeconds: ttl}, "k int key"), nil).Options
 		if o.GCGraceSeconds != 0 || o.DefaultTTL != 0 || o.Comment != "CDC log for ks.base" || o.Partitioner != catalog.CDCPartitioner {
 			t.Errorf("ttl %d: options %+v", ttl, o)
 		}
@@ -101,7 +101,7 @@ func TestLogTable_OptionsFollowTheTTL(t *testing.T) {
 			t.Errorf("ttl %d: compaction %v", ttl, o.Compaction)
 		}
 	}
-	o := logOf(t, table(t, catalog.CDC{}, "k int key"), nil).Options
+	o := makeLogTable(t, table(t, catalog.CDC{}, "k int key"), nil).Options
 	if o.GCGraceSeconds != 864000 || !maps.Equal(o.Compaction, map[string]string{"class": "TimeWindowCompactionStrategy"}) {
 		t.Errorf("without ttl: %+v", o)
 	}
@@ -114,12 +114,12 @@ func TestLogTable_OptionsFollowTheTTL(t *testing.T) {
 func TestLogTable_FollowsItsBase(t *testing.T) {
 	t.Parallel()
 	base := table(t, catalog.CDC{}, "p int key", "c int clustering", "v int", "w text")
-	log := logOf(t, base, nil)
+	log := makeLogTable(t, base, nil)
 	v, w := log.ByName["v"].ID, log.ByName["w"].ID
 
 	added := base.Clone()
 	added.Add(catalog.Column{Name: "x", Type: cqltype.NewList(cqltype.TInt), Kind: catalog.Regular})
-	log2 := logOf(t, added, log)
+	log2 := makeLogTable(t, added, log)
 	if log2.ID != log.ID || log2.StoreID != log.StoreID || log2.ByName["v"].ID != v {
 		t.Error("ids changed")
 	}
@@ -131,7 +131,7 @@ func TestLogTable_FollowsItsBase(t *testing.T) {
 
 	dropped := added.Clone()
 	dropped.Remove("w")
-	log3 := logOf(t, dropped, log2)
+	log3 := makeLogTable(t, dropped, log2)
 	var names []string
 	for _, d := range log3.Dropped {
 		names = append(names, d.Name)
@@ -145,7 +145,7 @@ func TestLogTable_FollowsItsBase(t *testing.T) {
 
 	again := dropped.Clone()
 	again.Add(catalog.Column{Name: "w", Type: cqltype.TText, Kind: catalog.Regular})
-	log4 := logOf(t, again, log3)
+	log4 := makeLogTable(t, again, log3)
 	if log4.ByName["w"].ID == w {
 		t.Error("a column added again has its old id, and would show old values")
 	}
@@ -156,7 +156,7 @@ func TestLogTable_FollowsItsBase(t *testing.T) {
 	changed := again.Clone()
 	// Without CDC a column can come back with another type: nothing of the old one may be read.
 	changed.ByName["v"].Type = cqltype.TDouble
-	if got := logOf(t, changed, log4).ByName["v"]; got.ID == v {
+	if got := makeLogTable(t, changed, log4).ByName["v"]; got.ID == v {
 		t.Error("an int is read as a double")
 	}
 }
@@ -170,7 +170,7 @@ func TestLogTable_Names(t *testing.T) {
 	}
 	// Recorded: a name that another column's deleted-column has is shared with it.
 	base := table(t, catalog.CDC{}, "k int key", "v int", "cdc$deleted_v int", "cdc$foo int")
-	log := logOf(t, base, nil)
+	log := makeLogTable(t, base, nil)
 	if got := log.ByName["cdc$deleted_v"].Type.Kind; got != cqltype.Boolean {
 		t.Errorf("cdc$deleted_v is %v, want boolean", got)
 	}

@@ -54,9 +54,9 @@ func anyType(depth int) *rapid.Generator[*Type] {
 	})
 }
 
-// valueOf draws a valid value of ty. Few different parts are drawn, so that
+// drawValue draws a valid value of ty. Few different parts are drawn, so that
 // equal ones and prefixes come up.
-func valueOf(ty *Type) *rapid.Generator[[]byte] {
+func drawValue(ty *Type) *rapid.Generator[[]byte] {
 	return rapid.Custom(func(t *rapid.T) []byte {
 		if !ty.IsCollection() && rapid.IntRange(0, 9).Draw(t, "empty") == 0 {
 			return []byte{}
@@ -95,18 +95,18 @@ func valueOf(ty *Type) *rapid.Generator[[]byte] {
 			}
 			return v
 		case List:
-			return BuildCollection(rapid.SliceOfN(valueOf(ty.Elem), 0, 3).Draw(t, "list")...)
+			return BuildCollection(rapid.SliceOfN(drawValue(ty.Elem), 0, 3).Draw(t, "list")...)
 		case Set:
-			return Normalize(ty, BuildCollection(rapid.SliceOfN(valueOf(ty.Elem), 0, 3).Draw(t, "set")...))
+			return Normalize(ty, BuildCollection(rapid.SliceOfN(drawValue(ty.Elem), 0, 3).Draw(t, "set")...))
 		case Map:
-			keys := rapid.SliceOfN(valueOf(ty.Key), 0, 3).Draw(t, "keys")
-			return Normalize(ty, BuildMap(keys, rapid.SliceOfN(valueOf(ty.Elem), len(keys), len(keys)).Draw(t, "values")))
+			keys := rapid.SliceOfN(drawValue(ty.Key), 0, 3).Draw(t, "keys")
+			return Normalize(ty, BuildMap(keys, rapid.SliceOfN(drawValue(ty.Elem), len(keys), len(keys)).Draw(t, "values")))
 		case Tuple:
 			var parts [][]byte
 			for i := range rapid.IntRange(0, len(ty.Fields)).Draw(t, "components") {
 				var c []byte
 				if rapid.Bool().Draw(t, "null") {
-					c = valueOf(ty.Fields[i]).Draw(t, "component")
+					c = drawValue(ty.Fields[i]).Draw(t, "component")
 				}
 				parts = append(parts, c)
 			}

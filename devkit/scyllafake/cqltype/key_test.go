@@ -18,7 +18,7 @@ func TestAppendKey_OrdersAsCompare(t *testing.T) {
 }
 
 func checkKeys(t *rapid.T, ty *Type) {
-	a, b := valueOf(ty).Draw(t, "a"), valueOf(ty).Draw(t, "b")
+	a, b := drawValue(ty).Draw(t, "a"), drawValue(ty).Draw(t, "b")
 	if err := ty.Validate(a); err != nil {
 		t.Fatalf("Validate(%s %x) = %v", ty, a, err)
 	}
@@ -51,7 +51,7 @@ func TestCompare_IsTransitive(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		ty := keyType().Draw(t, "type")
-		a, b, c := valueOf(ty).Draw(t, "a"), valueOf(ty).Draw(t, "b"), valueOf(ty).Draw(t, "c")
+		a, b, c := drawValue(ty).Draw(t, "a"), drawValue(ty).Draw(t, "b"), drawValue(ty).Draw(t, "c")
 		if ty.Compare(a, b) <= 0 && ty.Compare(b, c) <= 0 && ty.Compare(a, c) > 0 {
 			t.Fatalf("%s: %x <= %x <= %x but not the first and the last", ty, a, b, c)
 		}
@@ -73,8 +73,8 @@ func TestAppendKey_Concatenates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		t1, t2 := keyType().Draw(t, "t1"), keyType().Draw(t, "t2")
 		desc := rapid.Bool().Draw(t, "desc")
-		a1, b1 := valueOf(t1).Draw(t, "a1"), valueOf(t1).Draw(t, "b1")
-		a2, b2 := valueOf(t2).Draw(t, "a2"), valueOf(t2).Draw(t, "b2")
+		a1, b1 := drawValue(t1).Draw(t, "a1"), drawValue(t1).Draw(t, "b1")
+		a2, b2 := drawValue(t2).Draw(t, "a2"), drawValue(t2).Draw(t, "b2")
 		want := reference(t1, a1, b1)
 		if desc {
 			want = -want

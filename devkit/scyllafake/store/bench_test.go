@@ -100,13 +100,13 @@ func BenchmarkGet(b *testing.B) {
 	s, tbl := openBench(b, false), kvTable(1)
 	const keys = 10_000
 	for i := range keys {
-		apply(b, s, rowMutation(tbl, fmt.Sprintf("%08d", i), Row{Marker: live(1, ""), Columns: []ColumnData{cellOf(colA, live(1, "value"))}}))
+		apply(b, s, rowMutation(tbl, fmt.Sprintf("%08d", i), Row{Marker: live(1, ""), Columns: []ColumnData{columnData(colA, live(1, "value"))}}))
 	}
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
 		key := fmt.Sprintf("%08d", i%keys)
-		row, _, err := s.Get(tbl, []byte(key), tokenOf(key), nil)
+		row, _, err := s.Get(tbl, []byte(key), testToken(key), nil)
 		if err != nil || row == nil {
 			b.Fatal(row, err)
 		}
@@ -128,8 +128,8 @@ func BenchmarkApply_Batch(b *testing.B) {
 					n := int(seq.Add(1))
 					key := fmt.Sprintf("%016d", n)
 					err := s.Apply([]*Mutation{
-						rowMutation(orders, key, Row{Marker: live(1, ""), Columns: []ColumnData{cellOf(colA, live(1, "value"))}}),
-						rowMutation(outbox, key, Row{Clustering: ck(1, 1), Marker: live(1, ""), Columns: []ColumnData{cellOf(colA, live(1, "value"))}}),
+						rowMutation(orders, key, Row{Marker: live(1, ""), Columns: []ColumnData{columnData(colA, live(1, "value"))}}),
+						rowMutation(outbox, key, Row{Clustering: ck(1, 1), Marker: live(1, ""), Columns: []ColumnData{columnData(colA, live(1, "value"))}}),
 						{Table: log, Key: logKey, Token: 5, Rows: []Row{logRow(n, values)}},
 					})
 					if err != nil {

@@ -50,7 +50,7 @@ func crashWrite(tables []*catalog.Table, writer, n int) ([]*Mutation, Meta) {
 	var muts []*Mutation
 	for i := range crashRows {
 		key := fmt.Sprintf("%d/%d/%d", writer, n, i)
-		muts = append(muts, rowMutation(tables[i%2], key, Row{Marker: live(1, ""), Columns: []ColumnData{cellOf(colA, live(1, value))}}))
+		muts = append(muts, rowMutation(tables[i%2], key, Row{Marker: live(1, ""), Columns: []ColumnData{columnData(colA, live(1, value))}}))
 	}
 	return muts, Meta{fmt.Sprintf("%d/%08d", writer, n), []byte("written")}
 }

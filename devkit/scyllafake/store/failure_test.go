@@ -43,7 +43,7 @@ func TestApply_FullDisk(t *testing.T) {
 					if i == 20 {
 						full.Store(true)
 					}
-					m := rowMutation(tbl, "p", Row{Columns: []ColumnData{cellOf(colA, live(1, strings.Repeat("x", size)))}})
+					m := rowMutation(tbl, "p", Row{Columns: []ColumnData{columnData(colA, live(1, strings.Repeat("x", size)))}})
 					if err := s.Apply([]*Mutation{m}); err != nil {
 						if !errors.Is(err, ErrFailed) || !errors.Is(err, syscall.ENOSPC) {
 							t.Errorf("Apply() = %v, want %v", err, ErrFailed)

@@ -115,8 +115,8 @@ func ck(values ...int) [][]byte {
 	return out
 }
 
-// tokenOf places partition keys by their first byte, so that some share a token.
-func tokenOf(key string) int64 {
+// testToken places partition keys by their first byte, so that some share a token.
+func testToken(key string) int64 {
 	if key == "" {
 		return -9
 	}
@@ -124,7 +124,7 @@ func tokenOf(key string) int64 {
 }
 
 func partition(t *catalog.Table, key string) *Mutation {
-	return &Mutation{Table: t, Key: []byte(key), Token: tokenOf(key)}
+	return &Mutation{Table: t, Key: []byte(key), Token: testToken(key)}
 }
 
 func rowMutation(t *catalog.Table, key string, rows ...Row) *Mutation {
@@ -141,7 +141,7 @@ func ttl(ts int64, value string, n int32, expiry int64) *Cell {
 	return &Cell{Timestamp: ts, Value: []byte(value), TTL: n, Expiry: expiry}
 }
 
-func cellOf(id int32, c *Cell) ColumnData { return ColumnData{ID: id, Cell: c} }
+func columnData(id int32, c *Cell) ColumnData { return ColumnData{ID: id, Cell: c} }
 
 func deletion(ts int64) Deletion { return Deletion{Set: true, Timestamp: ts} }
 
@@ -235,7 +235,7 @@ func all(t *catalog.Table) Scan {
 }
 
 func one(t *catalog.Table, key string) Scan {
-	return Scan{Table: t, Key: []byte(key), Token: tokenOf(key)}
+	return Scan{Table: t, Key: []byte(key), Token: testToken(key)}
 }
 
 // Get reads one row and its partition's static row at one instant; each is nil if it is not live. A nil clustering in a table

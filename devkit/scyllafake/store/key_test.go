@@ -43,7 +43,7 @@ func FuzzRecord(f *testing.F) {
 	var d delta
 	row := Row{
 		Clustering: ck(1, 2), Marker: ttl(5, "", 3, 9), Deleted: deletion(1),
-		Columns: []ColumnData{cellOf(1, live(5, "abc")), cellOf(2, dead(7)), cellOf(3, ttl(5, "x", 3, 9)), cellOf(4, ttl(5, "x", 4, 10)), {
+		Columns: []ColumnData{columnData(1, live(5, "abc")), columnData(2, dead(7)), columnData(3, ttl(5, "x", 3, 9)), columnData(4, ttl(5, "x", 4, 10)), {
 			ID: 6, Deleted: deletion(4), Elements: []Element{element(1, live(5, "")), element(2, dead(6))},
 		}},
 	}

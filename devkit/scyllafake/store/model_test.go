@@ -39,7 +39,7 @@ func newest(vs []version) version {
 
 // tokenOrder sorts partition keys as a scan returns them.
 func tokenOrder(a, b string) int {
-	return cmp.Or(cmp.Compare(tokenOf(a), tokenOf(b)), cmp.Compare(a, b))
+	return cmp.Or(cmp.Compare(testToken(a), testToken(b)), cmp.Compare(a, b))
 }
 
 func num(v []byte) int { return int(int32(binary.BigEndian.Uint32(v))) }
@@ -85,7 +85,7 @@ func (m *model) dump(now int64, ranges []Range, reverse bool) string {
 		if static == nil && rows == nil {
 			continue
 		}
-		fmt.Fprintf(&out, "%s@%d", key, tokenOf(key))
+		fmt.Fprintf(&out, "%s@%d", key, testToken(key))
 		if static != nil {
 			out.WriteString(" static" + show(static))
 		}

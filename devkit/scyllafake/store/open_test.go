@@ -28,7 +28,7 @@ func TestOpen_InSynctestBubble(t *testing.T) {
 			wg.Go(func() {
 				for i := range 200 {
 					m := rowMutation(tbl, fmt.Sprint(w), Row{Clustering: ck(i, 0), Columns: []ColumnData{
-						cellOf(colA, ttl(1, strings.Repeat("x", 5000), 3600, now+3600)),
+						columnData(colA, ttl(1, strings.Repeat("x", 5000), 3600, now+3600)),
 					}})
 					if err := s.Apply([]*Mutation{m}); err != nil {
 						t.Error(err)
@@ -110,7 +110,7 @@ func TestApply_Large(t *testing.T) {
 	const rows, size = 600, 100_000 // 60 MB, several memtables
 	m := partition(tbl, "k")
 	for i := range rows {
-		m.Rows = append(m.Rows, Row{Clustering: ck(i, 0), Marker: live(1, ""), Columns: []ColumnData{cellOf(colA, live(1, strings.Repeat("x", size)))}})
+		m.Rows = append(m.Rows, Row{Clustering: ck(i, 0), Marker: live(1, ""), Columns: []ColumnData{columnData(colA, live(1, strings.Repeat("x", size)))}})
 	}
 	apply(t, s, m)
 	it, err := s.Scan(one(tbl, "k"))

@@ -33,7 +33,7 @@ var (
 		var out []ColumnData
 		for range rapid.IntRange(0, 3).Draw(t, "columns") {
 			if rapid.Bool().Draw(t, "atomic") {
-				out = append(out, cellOf(rapid.SampledFrom([]int32{colA, colB}).Draw(t, "id"), genCell.Draw(t, "cell")))
+				out = append(out, columnData(rapid.SampledFrom([]int32{colA, colB}).Draw(t, "id"), genCell.Draw(t, "cell")))
 				continue
 			}
 			d := ColumnData{ID: colSet}
@@ -80,7 +80,7 @@ func genMutation(tbl *catalog.Table) *rapid.Generator[*Mutation] {
 			m.Deleted = genDeletion.Draw(t, "deletion")
 		}
 		if rapid.IntRange(0, 3).Draw(t, "static") == 0 {
-			m.Static = &Row{Columns: []ColumnData{cellOf(colS, genCell.Draw(t, "cell"))}}
+			m.Static = &Row{Columns: []ColumnData{columnData(colS, genCell.Draw(t, "cell"))}}
 		}
 		if rapid.IntRange(0, 3).Draw(t, "ranged") == 0 {
 			for range rapid.IntRange(1, 3).Draw(t, "ranges") {

@@ -10,9 +10,9 @@ func TestApply_Reconciles(t *testing.T) {
 	t.Parallel()
 	tbl := kvTable(1)
 	row := func(r Row) *Mutation { return rowMutation(tbl, "k", r) }
-	set := func(c *Cell) *Mutation { return row(Row{Columns: []ColumnData{cellOf(colA, c)}}) }
+	set := func(c *Cell) *Mutation { return row(Row{Columns: []ColumnData{columnData(colA, c)}}) }
 	insert := func(m, c *Cell) *Mutation {
-		return row(Row{Marker: m, Columns: []ColumnData{cellOf(colA, c)}})
+		return row(Row{Marker: m, Columns: []ColumnData{columnData(colA, c)}})
 	}
 	elements := func(del Deletion, e ...Element) *Mutation {
 		return row(Row{Columns: []ColumnData{{ID: colSet, Deleted: del, Elements: e}}})
@@ -61,7 +61,7 @@ func TestApply_Reconciles(t *testing.T) {
 		{"collection delete covers its own timestamp", []*Mutation{elements(deletion(10), element(1, live(10, "")), element(2, live(11, "")))}, "() 6={2:@11}"},
 		{"unordered and repeated parts of one mutation", []*Mutation{row(Row{Columns: []ColumnData{
 			{ID: colSet, Elements: []Element{element(3, live(10, "")), element(1, live(10, "")), element(3, dead(10))}},
-			cellOf(colB, live(10, "b")), cellOf(colA, live(9, "a")), cellOf(colA, live(10, "A")),
+			columnData(colB, live(10, "b")), columnData(colA, live(9, "a")), columnData(colA, live(10, "A")),
 		}})}, "() 4=A@10 5=b@10 6={1:@10}"},
 	}
 	for _, tt := range tests {
@@ -110,7 +110,7 @@ func TestScan_ExpiryFollowsTheClock(t *testing.T) {
 	tbl := kvTable(1)
 	apply(t, s, rowMutation(tbl, "k", Row{
 		Marker:  ttl(1, "", 3, 1003),
-		Columns: []ColumnData{cellOf(colA, ttl(1, "v", 3, 1003)), cellOf(colB, ttl(1, "w", 100, 1100))},
+		Columns: []ColumnData{columnData(colA, ttl(1, "v", 3, 1003)), columnData(colB, ttl(1, "w", 100, 1100))},
 	}))
 	const both = "k@7\n () M@1/3!1003 4=v@1/3!1003 5=w@1/100!1100\n"
 	for _, tt := range []struct {
@@ -134,9 +134,9 @@ func TestClose_CollapsesCrowdedRecords(t *testing.T) {
 	s, _ := setup(t)
 	tbl := testTable(1)
 	for i := range 3 * crowd {
-		m := rowMutation(tbl, "k", Row{Clustering: ck(1, 1), Columns: []ColumnData{cellOf(colA, live(int64(i), "v"))}})
+		m := rowMutation(tbl, "k", Row{Clustering: ck(1, 1), Columns: []ColumnData{columnData(colA, live(int64(i), "v"))}})
 		m.Deleted = deletion(-5)
-		m.Static = &Row{Columns: []ColumnData{cellOf(colS, live(int64(i), "s"))}}
+		m.Static = &Row{Columns: []ColumnData{columnData(colS, live(int64(i), "s"))}}
 		apply(t, s, m)
 	}
 	const expect = "k@7 static() 3=s@191\n (1 1) 4=v@191\n"
@@ -153,8 +153,8 @@ func TestScan_DroppedColumnsDoNotShow(t *testing.T) {
 	s, _ := setup(t)
 	before := testTable(1)
 	apply(t, s, rowMutation(before, "k",
-		Row{Clustering: ck(1, 1), Columns: []ColumnData{cellOf(colA, live(1, "a")), cellOf(colB, live(1, "b"))}},
-		Row{Clustering: ck(2, 1), Columns: []ColumnData{cellOf(colB, live(1, "b")), {ID: colSet, Elements: []Element{element(1, live(1, ""))}}}},
+		Row{Clustering: ck(1, 1), Columns: []ColumnData{columnData(colA, live(1, "a")), columnData(colB, live(1, "b"))}},
+		Row{Clustering: ck(2, 1), Columns: []ColumnData{columnData(colB, live(1, "b")), {ID: colSet, Elements: []Element{element(1, live(1, ""))}}}},
 	))
 	after := testTable(1)
 	after.Regulars = after.Regulars[:1]

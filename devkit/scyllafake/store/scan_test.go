@@ -29,9 +29,9 @@ func grid(t testing.TB, s *Store, tbl *catalog.Table, key string) {
 	apply(t, s, m)
 }
 
-// rowsOf lists the clustering of the rows a scan gives, as "11 12 …", with
+// scanRows lists the clustering of the rows a scan gives, as "11 12 …", with
 // the partition before each group if there are several.
-func rowsOf(t testing.TB, s *Store, sc Scan) string {
+func scanRows(t testing.TB, s *Store, sc Scan) string {
 	t.Helper()
 	var out []string
 	for line := range strings.Lines(dump(t, s, sc)) {
@@ -80,16 +80,16 @@ func TestScan_Ranges(t *testing.T) {
 			t.Parallel()
 			sc := one(tbl, "k")
 			sc.Ranges = tt.ranges
-			want(t, "Scan()", rowsOf(t, s, sc), tt.want)
+			want(t, "Scan()", scanRows(t, s, sc), tt.want)
 
 			sc.Reverse = true
 			backwards := strings.Fields(tt.want)
 			slices.Reverse(backwards)
-			want(t, "reversed", rowsOf(t, s, sc), strings.Join(backwards, " "))
+			want(t, "reversed", scanRows(t, s, sc), strings.Join(backwards, " "))
 
 			tokens := all(tbl)
 			tokens.Ranges = tt.ranges
-			want(t, "each partition", rowsOf(t, s, tokens), strings.TrimSpace(strings.Repeat(tt.want+" ", 3)))
+			want(t, "each partition", scanRows(t, s, tokens), strings.TrimSpace(strings.Repeat(tt.want+" ", 3)))
 		})
 	}
 }
@@ -139,7 +139,7 @@ func TestScan_TokensAndKeys(t *testing.T) {
 		}
 		defer it.Close()
 		for it.NextPartition() {
-			if want := tokenOf(string(it.Key())); it.Token() != want {
+			if want := testToken(string(it.Key())); it.Token() != want {
 				t.Errorf("Token() = %d, want %d", it.Token(), want)
 			}
 			out = append(out, string(it.Key()))
@@ -148,12 +148,12 @@ func TestScan_TokensAndKeys(t *testing.T) {
 	}
 	q := func(from, to int) string { return fmt.Sprintf("%q", append([]string(nil), keys[from:to]...)) }
 	want(t, "all", got(all(tbl)), q(0, 9))
-	want(t, "inclusive tokens", got(Scan{Table: tbl, MinToken: tokenOf("b"), MaxToken: tokenOf("c")}), q(1, 7))
+	want(t, "inclusive tokens", got(Scan{Table: tbl, MinToken: testToken("b"), MaxToken: testToken("c")}), q(1, 7))
 	want(t, "no tokens", got(Scan{Table: tbl, MinToken: 5, MaxToken: 4}), q(0, 0))
-	want(t, "one key", got(Scan{Table: tbl, Key: []byte("b\x00"), Token: tokenOf("b")}), q(1, 2))
+	want(t, "one key", got(Scan{Table: tbl, Key: []byte("b\x00"), Token: testToken("b")}), q(1, 2))
 	for i, k := range keys {
 		sc := all(tbl)
-		sc.After = &Position{Token: tokenOf(k), Key: []byte(k)}
+		sc.After = &Position{Token: testToken(k), Key: []byte(k)}
 		want(t, fmt.Sprintf("after %q", k), got(sc), q(i+1, 9))
 	}
 	if err := s.DropTable(7); err != nil {
@@ -173,7 +173,7 @@ func TestScan_Pages(t *testing.T) {
 	grid(t, s, tbl, "b")
 	grid(t, s, tbl, "d")
 	static := partition(tbl, "c") // static row alone
-	static.Static = &Row{Columns: []ColumnData{cellOf(colS, live(1, "s"))}}
+	static.Static = &Row{Columns: []ColumnData{columnData(colS, live(1, "s"))}}
 	statics := partition(tbl, "d")
 	statics.Static = static.Static
 	apply(t, s, static, statics)
@@ -234,7 +234,7 @@ func TestScan_Pages(t *testing.T) {
 				}
 			}
 			// Whole passes over the rest of the partition.
-			sc.After = &Position{Token: tokenOf("b"), Key: []byte("b"), Clustering: ck(1, 2), Whole: true}
+			sc.After = &Position{Token: testToken("b"), Key: []byte("b"), Clustering: ck(1, 2), Whole: true}
 			rest, _ := read(sc, 1000)
 			if len(rest) == 0 || rest[0].key != "c" {
 				t.Errorf("after the whole of b: %v", rest)
@@ -242,7 +242,7 @@ func TestScan_Pages(t *testing.T) {
 		}
 	}
 	sc := one(tbl, "c")
-	sc.After = &Position{Token: tokenOf("c"), Key: []byte("c")}
+	sc.After = &Position{Token: testToken("c"), Key: []byte("c")}
 	want(t, "after a static row", dump(t, s, sc), "")
 }
 
@@ -251,7 +251,7 @@ func TestScan_StaticRows(t *testing.T) {
 	s, _ := setup(t)
 	tbl := testTable(1)
 	m := rowMutation(tbl, "k", Row{Clustering: ck(1, 1), Marker: live(5, "")})
-	m.Static = &Row{Columns: []ColumnData{cellOf(colS, live(5, "s"))}}
+	m.Static = &Row{Columns: []ColumnData{columnData(colS, live(5, "s"))}}
 	apply(t, s, m)
 	const both = "k@7 static() 3=s@5\n (1 1) M@5\n"
 	want(t, "both", dump(t, s, one(tbl, "k")), both)
@@ -263,15 +263,15 @@ func TestScan_StaticRows(t *testing.T) {
 	sc.Ranges = []Range{}
 	want(t, "no rows asked for", dump(t, s, sc), "k@7 static() 3=s@5\n")
 
-	row, static, err := s.Get(tbl, []byte("k"), tokenOf("k"), ck(1, 1))
+	row, static, err := s.Get(tbl, []byte("k"), testToken("k"), ck(1, 1))
 	if err != nil || row == nil || static == nil {
 		t.Errorf("Get() = %v, %v, %v", row, static, err)
 	}
-	row, static, err = s.Get(tbl, []byte("k"), tokenOf("k"), nil)
+	row, static, err = s.Get(tbl, []byte("k"), testToken("k"), nil)
 	if err != nil || row != nil || static == nil {
 		t.Errorf("Get() of the static row = %v, %v, %v", row, static, err)
 	}
-	row, static, err = s.Get(tbl, []byte("x"), tokenOf("x"), ck(1, 1))
+	row, static, err = s.Get(tbl, []byte("x"), testToken("x"), ck(1, 1))
 	if err != nil || row != nil || static != nil {
 		t.Errorf("Get() of nothing = %v, %v, %v", row, static, err)
 	}
@@ -301,9 +301,9 @@ func TestScan_RangeDeletions(t *testing.T) {
 		m.Ranges = []RangeDeletion{r}
 		apply(t, s, m)
 	}
-	want(t, "Scan()", rowsOf(t, s, one(tbl, "k")), "13 11 33 32 31")
+	want(t, "Scan()", scanRows(t, s, one(tbl, "k")), "13 11 33 32 31")
 	apply(t, s, rowMutation(tbl, "k", Row{Clustering: ck(1, 2), Marker: live(7, "")}, Row{Clustering: ck(2, 2), Marker: live(2, "")}))
-	want(t, "newer rows", rowsOf(t, s, one(tbl, "k")), "13 11 22 33 32 31")
+	want(t, "newer rows", scanRows(t, s, one(tbl, "k")), "13 11 22 33 32 31")
 }
 
 // An iterator sees one instant, during concurrent writes and drops.

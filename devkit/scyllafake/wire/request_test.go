@@ -15,8 +15,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 )
 
-// encoded is a request as an independent codec writes it.
-func encoded(t testing.TB, version primitive.ProtocolVersion, m message.Message) (Header, []byte) {
+// encodeRequest is a request as an independent codec writes it.
+func encodeRequest(t testing.TB, version primitive.ProtocolVersion, m message.Message) (Header, []byte) {
 	t.Helper()
 	var b bytes.Buffer
 	if err := frame.NewCodec().EncodeFrame(frame.NewFrame(version, 7, m), &b); err != nil {
@@ -56,7 +56,7 @@ func TestReadQuery(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			h, b := encoded(t, primitive.ProtocolVersion4, &message.Query{Query: "SELECT 1", Options: tt.in})
+			h, b := encodeRequest(t, primitive.ProtocolVersion4, &message.Query{Query: "SELECT 1", Options: tt.in})
 			q, err := ReadQuery(h, b)
 			if err != nil {
 				t.Fatal(err)
@@ -64,7 +64,7 @@ func TestReadQuery(t *testing.T) {
 			if q.Text != "SELECT 1" || !reflect.DeepEqual(q.Options, tt.want) {
 				t.Errorf("ReadQuery = %q %+v, want %+v", q.Text, q.Options, tt.want)
 			}
-			h, b = encoded(t, primitive.ProtocolVersion4, &message.Execute{QueryId: []byte{9, 8}, Options: tt.in})
+			h, b = encodeRequest(t, primitive.ProtocolVersion4, &message.Execute{QueryId: []byte{9, 8}, Options: tt.in})
 			x, err := ReadExecute(h, b, false)
 			if err != nil {
 				t.Fatal(err)
@@ -78,7 +78,7 @@ func TestReadQuery(t *testing.T) {
 
 func TestReadBatch(t *testing.T) {
 	t.Parallel()
-	h, b := encoded(t, primitive.ProtocolVersion4, &message.Batch{
+	h, b := encodeRequest(t, primitive.ProtocolVersion4, &message.Batch{
 		Type: primitive.BatchTypeUnlogged,
 		Children: []*message.BatchChild{
 			{Query: "INSERT"},
@@ -174,7 +174,7 @@ func FuzzRead(f *testing.F) {
 		message.NewStartup(),
 		&message.Register{EventTypes: []primitive.EventType{primitive.EventTypeSchemaChange}},
 	} {
-		h, b := encoded(f, primitive.ProtocolVersion4, m)
+		h, b := encodeRequest(f, primitive.ProtocolVersion4, m)
 		f.Add(h.Version, h.Flags, byte(h.Opcode), b)
 	}
 	f.Add(byte(4), FlagCustomPayload, byte(OpQuery), []byte{0xff, 0xff, 0, 1, 'a', 0xff, 0xff, 0xff, 0xff})

@@ -24,8 +24,8 @@ func response(op Opcode, add func([]byte) []byte) []byte {
 	return b
 }
 
-// decoded reads a frame with an independent codec.
-func decoded(t *testing.T, b []byte) message.Message {
+// decodeFrame reads a frame with an independent codec.
+func decodeFrame(t *testing.T, b []byte) message.Message {
 	t.Helper()
 	f, err := frame.NewCodec().DecodeFrame(bytes.NewReader(b))
 	if err != nil {
@@ -50,7 +50,7 @@ func TestAppendRows(t *testing.T) {
 		Columns: cols, RowCount: 1, PagingState: []byte("more"),
 		Rows: []byte{0, 0, 0, 4, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff},
 	}
-	got := decoded(t, response(OpResult, func(b []byte) []byte { return AppendRows(b, res, NewColumns(cols, false)) })).(*message.RowsResult)
+	got := decodeFrame(t, response(OpResult, func(b []byte) []byte { return AppendRows(b, res, NewColumns(cols, false)) })).(*message.RowsResult)
 	if len(got.Metadata.Columns) != 2 || got.Metadata.Columns[1].Name != "b" || string(got.Metadata.PagingState) != "more" {
 		t.Errorf("metadata = %v", got.Metadata)
 	}
@@ -60,7 +60,7 @@ func TestAppendRows(t *testing.T) {
 	if len(got.Data) != 1 || !bytes.Equal(got.Data[0][0], []byte{0, 0, 0, 1}) || got.Data[0][1] != nil {
 		t.Errorf("rows = %v", got.Data)
 	}
-	bare := decoded(t, response(OpResult, func(b []byte) []byte { return AppendRows(b, res, Columns{}) })).(*message.RowsResult)
+	bare := decodeFrame(t, response(OpResult, func(b []byte) []byte { return AppendRows(b, res, Columns{}) })).(*message.RowsResult)
 	if bare.Metadata.Columns != nil || bare.Metadata.ColumnCount != 2 {
 		t.Errorf("without metadata: %v", bare.Metadata)
 	}
@@ -75,7 +75,7 @@ func TestAppendPrepared(t *testing.T) {
 		t.Errorf("flags = %x, want the LWT bit and a global spec", flags)
 	}
 	b = response(OpResult, func(b []byte) []byte { return AppendPrepared(b, 4, id, plan, NewColumns(plan.Result, false), false) })
-	got := decoded(t, b).(*message.PreparedResult)
+	got := decodeFrame(t, b).(*message.PreparedResult)
 	if !bytes.Equal(got.PreparedQueryId, id) || len(got.VariablesMetadata.Columns) != 2 || got.VariablesMetadata.Columns[1].Name != "c" ||
 		len(got.VariablesMetadata.PkIndices) != 1 || len(got.ResultMetadata.Columns) != 1 {
 		t.Errorf("prepared = %+v %+v", got.VariablesMetadata, got.ResultMetadata)
@@ -110,7 +110,7 @@ func TestAppendError(t *testing.T) {
 		{&cqlerr.Error{Code: cqlerr.Unprepared, ID: []byte{1, 2}}, func(m message.Message) bool { return bytes.Equal(m.(*message.Unprepared).Id, []byte{1, 2}) }},
 	}
 	for _, tt := range tests {
-		m := decoded(t, response(OpError, func(b []byte) []byte { return AppendError(b, tt.in) }))
+		m := decodeFrame(t, response(OpError, func(b []byte) []byte { return AppendError(b, tt.in) }))
 		if !tt.check(m) {
 			t.Errorf("%v became %v", tt.in, m)
 		}
@@ -119,11 +119,11 @@ func TestAppendError(t *testing.T) {
 
 func TestAppendEvents(t *testing.T) {
 	t.Parallel()
-	e := decoded(t, AppendSchemaEvent(nil, 4, catalog.Change{Kind: catalog.Created, Target: catalog.TargetTable, Keyspace: "ks", Object: "t"})).(*message.SchemaChangeEvent)
+	e := decodeFrame(t, AppendSchemaEvent(nil, 4, catalog.Change{Kind: catalog.Created, Target: catalog.TargetTable, Keyspace: "ks", Object: "t"})).(*message.SchemaChangeEvent)
 	if e.ChangeType != "CREATED" || e.Target != "TABLE" || e.Keyspace != "ks" || e.Object != "t" {
 		t.Errorf("event = %+v", e)
 	}
-	n := decoded(t, AppendNodeEvent(nil, 4, EventStatus, "UP", netip.MustParseAddrPort("127.0.0.2:9042"))).(*message.StatusChangeEvent)
+	n := decodeFrame(t, AppendNodeEvent(nil, 4, EventStatus, "UP", netip.MustParseAddrPort("127.0.0.2:9042"))).(*message.StatusChangeEvent)
 	if n.ChangeType != "UP" || n.Address.String() != "127.0.0.2:9042" {
 		t.Errorf("event = %+v", n)
 	}

@@ -128,7 +128,7 @@ func (b *Backfill) tryDecide(ctx context.Context) (settles time.Duration, err er
 	if err != nil {
 		return 0, err
 	}
-	need, err := b.need(ctx, all)
+	need, err := b.readNeed(ctx, all)
 	if err != nil {
 		return 0, err
 	}
@@ -184,11 +184,11 @@ func (b *Backfill) begin(facts cdclog.TableInfo, position, now time.Time, ran bo
 	b.facts, b.position, b.watch = facts, position, w
 	b.mu.Unlock()
 	b.streams.EndHold() // of an earlier decision of this start
-	b.opened(w.open)
+	b.openGap(w.open)
 }
 
-// opened holds the positions before a gap until it is scanned, or reports it.
-func (b *Backfill) opened(g *Gap) {
+// openGap holds the positions before a gap until it is scanned, or reports it.
+func (b *Backfill) openGap(g *Gap) {
 	if g == nil {
 		return
 	}
@@ -227,7 +227,7 @@ func (b *Backfill) Observe(facts cdclog.TableInfo, columns string, records bool)
 	}
 	b.mu.Unlock()
 	if changed {
-		b.opened(open)
+		b.openGap(open)
 	}
 	if due && b.scans() {
 		return ErrUnlogged
@@ -268,9 +268,9 @@ func (b *Backfill) reportLost(position time.Time, ttl time.Duration) {
 	})
 }
 
-// need returns the state for the decision about a scan, given all earlier scans, and
+// readNeed returns the state for the decision about a scan, given all earlier scans, and
 // passes their coverage to the sweep reader and the read-back.
-func (b *Backfill) need(ctx context.Context, all []checkpoint.Scan) (need decision, err error) {
+func (b *Backfill) readNeed(ctx context.Context, all []checkpoint.Scan) (need decision, err error) {
 	need = decision{
 		firstAge: b.cfg.FirstAge, window: b.cfg.ConfidenceWindow, auto: b.cfg.Auto,
 		forced: b.cfg.From.Truncate(time.Millisecond), published: b.readback.AlsoSince,

@@ -198,7 +198,7 @@ func (r *Repairer) repair(ctx context.Context, q *Repair, passed time.Time) erro
 	case row.Err != nil:
 		return r.answer(ctx, q, RepairUnreadable, row.Err.Error())
 	}
-	o := r.publisher.OlderOf()
+	o := r.publisher.OlderRows()
 	if o != nil && o.Behind(q.Aggregate) {
 		return r.wait(ctx, q, isBeforeScan)
 	}

@@ -41,8 +41,8 @@ func ask(t *testing.T, r *Repairs, aggregate int) Repair {
 	return q
 }
 
-// stored returns the stored request with an id.
-func stored(t *testing.T, r *Repairs, id gocql.UUID) (Repair, bool) {
+// readStored returns the stored request with an id.
+func readStored(t *testing.T, r *Repairs, id gocql.UUID) (Repair, bool) {
 	t.Helper()
 	all, err := r.All(t.Context())
 	if err != nil {
@@ -60,7 +60,7 @@ func TestRepairs_AreAnsweredOnce(t *testing.T) {
 	t.Parallel()
 	r, _ := newRepairs(t)
 	q, other := ask(t, r, 1), ask(t, r, 2)
-	if got, ok := stored(t, r, q.ID); !ok || got != q || q.State != RepairAsked || q.Detail != "" || q.ID == other.ID {
+	if got, ok := readStored(t, r, q.ID); !ok || got != q || q.State != RepairAsked || q.Detail != "" || q.ID == other.ID {
 		t.Errorf("stored %+v, want %+v", got, q)
 	}
 	for i, want := range []bool{true, false} {
@@ -74,7 +74,7 @@ func TestRepairs_AreAnsweredOnce(t *testing.T) {
 	if done, err := r.Answer(t.Context(), q.ID, RepairTaken, RepairPublished, "why"); err != nil || !done {
 		t.Errorf("Answer() = %v, %v, want a change", done, err)
 	}
-	if got, _ := stored(t, r, q.ID); got.State != RepairPublished || got.Detail != "why" || !got.State.Final() {
+	if got, _ := readStored(t, r, q.ID); got.State != RepairPublished || got.Detail != "why" || !got.State.Final() {
 		t.Errorf("stored %+v, want it published", got)
 	}
 	for range 2 { // the second finds none
@@ -82,7 +82,7 @@ func TestRepairs_AreAnsweredOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, ok := stored(t, r, q.ID); ok {
+	if _, ok := readStored(t, r, q.ID); ok {
 		t.Error("the request is stored after Forget")
 	}
 	if taken, err := r.Take(t.Context(), q.ID); err != nil || taken {
@@ -95,7 +95,7 @@ func TestRepairs_AreAnsweredOnce(t *testing.T) {
 			t.Errorf("All() = %+v, %v of relay %s for table %s, want none", all, err, elsewhere.relay, elsewhere.table)
 		}
 	}
-	if got, ok := stored(t, r, other.ID); !ok || got != other || got.State.Final() || RepairTaken.Final() {
+	if got, ok := readStored(t, r, other.ID); !ok || got != other || got.State.Final() || RepairTaken.Final() {
 		t.Errorf("the other request is %+v, want %+v", got, other)
 	}
 }

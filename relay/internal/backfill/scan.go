@@ -172,7 +172,7 @@ func (s *rangeScan) enter(ctx context.Context, aggregate outbox.ID, seq int64) (
 			if s.release, err = b.publisher.Claim(ctx, aggregate.UUID()); err != nil {
 				return false, err
 			}
-			s.hand.Ahead = max(s.hand.Ahead, b.older.AheadOf(aggregate))
+			s.hand.Ahead = max(s.hand.Ahead, b.older.AcceptedUpTo(aggregate))
 		}
 		return seq <= s.seq, nil
 	}
@@ -181,7 +181,7 @@ func (s *rangeScan) enter(ctx context.Context, aggregate outbox.ID, seq int64) (
 		return false, err
 	}
 	s.begun, s.aggregate, s.token, s.seq = true, aggregate, rows.Token(b.table, aggregate), 0
-	s.hand = publish.OlderHandover{Publisher: b.publisher, Older: b.older, Ahead: b.older.AheadOf(aggregate)}
+	s.hand = publish.OlderHandover{Publisher: b.publisher, Older: b.older, Ahead: b.older.AcceptedUpTo(aggregate)}
 	return false, nil
 }
 

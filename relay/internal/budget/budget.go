@@ -60,8 +60,8 @@ func (b *Budget) Give(n int64) {
 	b.bytes.Release(min(n, b.maxBytes))
 }
 
-// SizeOf returns the memory that an event uses, in bytes, as the budget counts it.
-func SizeOf(e *outbox.Event) int64 {
+// EventSize returns the memory that an event uses, in bytes, as the budget counts it.
+func EventSize(e *outbox.Event) int64 {
 	size := int64(len(e.Payload)) + 512
 	for k, v := range e.Headers {
 		size += int64(len(k) + len(v))

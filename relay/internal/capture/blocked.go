@@ -75,7 +75,7 @@ func (a *blocked) has(aggregate gocql.UUID) bool {
 
 // add adds an event. It waits while the budget is used up.
 func (a *blocked) add(ctx context.Context, e *blockedEvent) error {
-	if err := a.budget.Take(ctx, budget.SizeOf(&e.Event)); err != nil {
+	if err := a.budget.Take(ctx, budget.EventSize(&e.Event)); err != nil {
 		return err
 	}
 	e.since = time.Now()
@@ -113,7 +113,7 @@ func (a *blocked) run(ctx context.Context, aggregate gocql.UUID, l *blockedLane)
 		l.events[0] = nil
 		l.events = l.events[1:]
 		a.mu.Unlock()
-		a.budget.Give(budget.SizeOf(&e.Event))
+		a.budget.Give(budget.EventSize(&e.Event))
 	}
 }
 

@@ -81,7 +81,7 @@ func TestBlocked_WaitsForTheDatabase(t *testing.T) {
 		tb.away.Store(false)
 		s.blocked.wg.Wait()
 		want := []int64{1, 2, 3, 4}
-		if got := published(b); len(got) != 4 || got[1] != 2 || got[3] != 4 {
+		if got := drainPublished(b); len(got) != 4 || got[1] != 2 || got[3] != 4 {
 			t.Errorf("published %v, want %v", got, want)
 		}
 	})

@@ -32,7 +32,7 @@ func TestGaps_FoundByTheNextEvent(t *testing.T) {
 		admit(4)
 		time.Sleep(2 * time.Hour)
 		admit(5)
-		if got, want := published(b), []int64{1, 3, 4, 2, 5}; !slices.Equal(got, want) {
+		if got, want := drainPublished(b), []int64{1, 3, 4, 2, 5}; !slices.Equal(got, want) {
 			t.Errorf("published %v, want %v", got, want)
 		}
 		if late, gaps := relaytest.Count(b.published.Late), relaytest.Count(b.metrics.Gaps); late != 1 || gaps != 1 {

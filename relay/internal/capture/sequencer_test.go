@@ -64,8 +64,8 @@ func (b *fixture) sequencer(tb *table) *Sequencer {
 	return s
 }
 
-// published drains and returns the sequence numbers of the topic in its order.
-func published(b *fixture) []int64 {
+// drainPublished drains and returns the sequence numbers of the topic in its order.
+func drainPublished(b *fixture) []int64 {
 	relaytest.Drain(b.t, b.publisher, time.Hour)
 	var out []int64
 	for _, d := range b.consume("OrderUpdated") {
@@ -154,7 +154,7 @@ func TestSequencer(t *testing.T) {
 				if took := time.Since(begin); took < tt.took || took > tt.took+2*time.Second {
 					t.Errorf("took %s, want %s", took, tt.took)
 				}
-				if got := published(b); !slices.Equal(got, tt.want) {
+				if got := drainPublished(b); !slices.Equal(got, tt.want) {
 					t.Errorf("published %v, want %v", got, tt.want)
 				}
 				if settled != len(tt.log) {
@@ -185,7 +185,7 @@ func TestSequencer_WaitsForTheDatabase(t *testing.T) {
 		if took := time.Since(begin); took < 6*time.Hour {
 			t.Errorf("passed the gap after %s, before the database was back", took)
 		}
-		if got, want := published(b), []int64{1, 2, 3}; !slices.Equal(got, want) {
+		if got, want := drainPublished(b), []int64{1, 2, 3}; !slices.Equal(got, want) {
 			t.Errorf("published %v, want %v", got, want)
 		}
 	})
@@ -249,7 +249,7 @@ func TestSequencer_ReadsNoMoreOfAnAggregateThanThereIsRoomFor(t *testing.T) {
 				if err := <-done; err != nil {
 					t.Fatalf("admit() error = %v", err)
 				}
-				if got := published(b); len(got) != all || !slices.IsSorted(got) {
+				if got := drainPublished(b); len(got) != all || !slices.IsSorted(got) {
 					t.Errorf("%d events are published, want %d in order", len(got), all)
 				}
 			})
@@ -278,7 +278,7 @@ func TestSequencer_OlderRowsThatBrokeOffGoOutOnce(t *testing.T) {
 		if err := s.admit(t.Context(), cdclog.StoredEvent{Event: relaytest.Event(1, 10, "OrderUpdated"), Written: 10, Err: nil}, 0, publish.Settlement{}); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := published(b), []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}; !slices.Equal(got, want) {
+		if got, want := drainPublished(b), []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}; !slices.Equal(got, want) {
 			t.Errorf("published %v, want %v", got, want)
 		}
 	})

@@ -51,7 +51,7 @@ func (s *Sweep) Run(ctx context.Context) error {
 	go func() {
 		for {
 			changed := s.cfg.Clock.Changed()
-			if now := s.cfg.Clock.Ahead(); (now - ahead).Abs() >= s.tolerated() {
+			if now := s.cfg.Clock.Ahead(); (now - ahead).Abs() >= s.toleratedSkew() {
 				fail(fmt.Errorf("the clock of this host was set: it is %s ahead of the database's, and was %s", now, ahead))
 			}
 			select {
@@ -68,15 +68,15 @@ func (s *Sweep) Run(ctx context.Context) error {
 	return err
 }
 
-// tolerated is by how much the library's windows may end too late.
-func (s *Sweep) tolerated() time.Duration {
+// toleratedSkew is by how much the library's windows may end too late.
+func (s *Sweep) toleratedSkew() time.Duration {
 	return min(dbclock.SkewTolerated, s.cfg.ConfidenceWindow/4)
 }
 
 // checkVisible returns an error if rows at the time t may not be visible yet. The library has read
 // that far because the clock of this host was set, or the database's was believed to be ahead.
 func (s *Sweep) checkVisible(t gocql.UUID) error {
-	if early := s.streams.PassesNewest(t.Time()); early > s.tolerated() {
+	if early := s.streams.PassesNewest(t.Time()); early > s.toleratedSkew() {
 		return fmt.Errorf("a window of the CDC log ends %s too late: the clock of this host or the database's was set", early)
 	}
 	return nil
@@ -181,7 +181,7 @@ func (c *consumer) Consume(ctx context.Context, change scyllacdc.Change) error {
 		if !s.in.Own.HasRow(row) {
 			continue // of a stream at the edge of the shard
 		}
-		e, ok, err := cdclog.EventOf(s.in.Table, row, change.Time)
+		e, ok, err := cdclog.DecodeEvent(s.in.Table, row, change.Time)
 		bad, isRow := errors.AsType[*rows.RowError](err)
 		switch {
 		case err != nil && (!isRow || bad.Mismatch):

@@ -103,7 +103,7 @@ func (t *Tail) Run(ctx context.Context) error {
 		all, err := t.generations(ctx)
 		if err != nil {
 			failures++
-			t.failed(ctx, err)
+			t.recordFailure(ctx, err)
 			if err := retry.Wait(ctx, retry.Backoff(t.cfg.RetryMin, tailGenerations, failures)); err != nil {
 				return err
 			}
@@ -124,7 +124,7 @@ func (t *Tail) Run(ctx context.Context) error {
 			}
 			reads, stop := context.WithCancel(ctx)
 			now = append(now, reading{g, stop})
-			groups := t.groupsOf(g)
+			groups := t.makeGroups(g)
 			wg.Go(func() { t.readGeneration(reads, g, groups) })
 		}
 		wait := t.generationDelay()
@@ -233,7 +233,7 @@ func (t *Tail) readGeneration(ctx context.Context, g *cdclog.Generation, groups 
 	t.mu.Unlock()
 }
 
-func (t *Tail) groupsOf(g *cdclog.Generation) []*tailGroup {
+func (t *Tail) makeGroups(g *cdclog.Generation) []*tailGroup {
 	n := (len(g.Streams) + GroupStreams - 1) / GroupStreams
 	groups := make([]*tailGroup, n)
 	for i := range groups {
@@ -259,7 +259,7 @@ func (t *Tail) knowsHanded(g *cdclog.Generation) bool {
 	if i < 0 {
 		return false
 	}
-	_, ok := t.streams.HandedOf(which)
+	_, ok := t.streams.HandedUpTo(which)
 	return ok
 }
 
@@ -295,8 +295,8 @@ func (t *Tail) Hint(tokens []int64) {
 	}
 }
 
-// failed records an error. It logs only the first one until a reading succeeds.
-func (t *Tail) failed(ctx context.Context, err error) {
+// recordFailure records an error. It logs only the first one until a reading succeeds.
+func (t *Tail) recordFailure(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -312,8 +312,8 @@ func (t *Tail) failed(ctx context.Context, err error) {
 	}
 }
 
-// succeeded records that a group was read.
-func (t *Tail) succeeded() {
+// recordSuccess records that a group was read.
+func (t *Tail) recordSuccess() {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -96,7 +96,7 @@ func (g *tailGaps) count() int {
 func (g *tailGaps) resolve(ctx context.Context, w *tailGap) {
 	for attempt := 1; ; attempt++ {
 		found, err := g.try(ctx, w)
-		if ctx.Err() != nil || g.finished(w, found, err) {
+		if ctx.Err() != nil || g.endGap(w, found, err) {
 			return
 		}
 		wait := time.NewTimer(retry.Backoff(minTailGapWait, maxTailGapWait, attempt))
@@ -109,8 +109,8 @@ func (g *tailGaps) resolve(ctx context.Context, w *tailGap) {
 	}
 }
 
-// finished removes the aggregate, unless more events are missing.
-func (g *tailGaps) finished(w *tailGap, upTo int64, err error) bool {
+// endGap removes the aggregate, unless more events are missing.
+func (g *tailGaps) endGap(w *tailGap, upTo int64, err error) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	late := time.Since(w.since) >= g.giveUp

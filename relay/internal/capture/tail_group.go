@@ -126,7 +126,7 @@ func (g *tailGroup) run(ctx context.Context) {
 			return
 		case err != nil:
 			failures++
-			g.tail.failed(ctx, err)
+			g.tail.recordFailure(ctx, err)
 			wait = retry.Backoff(cfg.RetryMin, tailMaxFailWait, failures)
 			if retry.Wait(ctx, wait) != nil { // hints must not keep a database busy that is in trouble
 				return
@@ -134,7 +134,7 @@ func (g *tailGroup) run(ctx context.Context) {
 			timer.Reset(0)
 		default:
 			failures = 0
-			g.tail.succeeded()
+			g.tail.recordSuccess()
 			switch kind {
 			case readAll:
 				g.wait.Store(int64(wait))
@@ -220,7 +220,7 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 	}
 	last := g.polled
 	if kind != readAll {
-		last = g.lastOf(only)
+		last = g.oldestPoll(only)
 	}
 	// What is older the sweep reads at once.
 	reach := started.Add(-t.reach()).UnixMicro()
@@ -249,7 +249,7 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 			covering = true
 			after = g.order.back(only, after, c)
 		}
-		if ended = kind == readAll && !started.Before(g.order.next) && t.ended(g.generation, started); ended {
+		if ended = kind == readAll && !started.Before(g.order.next) && t.generationEnded(g.generation, started); ended {
 			covering = true
 			after = min(after, now-c.depth-t.cfg.TailOverlap.Microseconds()) // of a row that became visible since the last one
 		}
@@ -337,8 +337,8 @@ func (g *tailGroup) turnOver(now int64) {
 	}
 }
 
-// listOf is the list of streams with hints.
-func (g *tailGroup) listOf(hinted []int) *cdclog.StreamList {
+// listStreams is the list of streams with hints.
+func (g *tailGroup) listStreams(hinted []int) *cdclog.StreamList {
 	ids := make([][]byte, len(hinted))
 	for i, s := range hinted {
 		ids[i] = g.generation.Streams[s]
@@ -346,8 +346,8 @@ func (g *tailGroup) listOf(hinted []int) *cdclog.StreamList {
 	return cdclog.NewStreamList(ids...)
 }
 
-// lastOf is when the one of the streams that was read longest ago was.
-func (g *tailGroup) lastOf(hinted []int) int64 {
+// oldestPoll is when the one of the streams that was read longest ago was.
+func (g *tailGroup) oldestPoll(hinted []int) int64 {
 	last := int64(0)
 	for i, s := range hinted {
 		at := g.polled
@@ -361,8 +361,8 @@ func (g *tailGroup) lastOf(hinted []int) int64 {
 	return last
 }
 
-// announced says whether the stream's writer sends hints.
-func (g *tailGroup) announced(stream []byte, now int64) bool {
+// hasHints says whether the stream's writer sends hints.
+func (g *tailGroup) hasHints(stream []byte, now int64) bool {
 	if len(g.hinted) == 0 {
 		return false
 	}
@@ -417,7 +417,7 @@ func (r *reading) take(ctx context.Context, row *cdclog.Row) error {
 	}
 	written, now := cdclog.WriteTime(row.Time), r.started.UnixMicro()
 	if r.regular && !r.unannounced {
-		r.unannounced = !g.announced(row.Stream, now)
+		r.unannounced = !g.hasHints(row.Stream, now)
 	}
 	if g.polled > 0 {
 		r.need = max(r.need, r.last-written)

@@ -473,7 +473,7 @@ func TestTail_HandsOnALongUnknownAggregate(t *testing.T) {
 		}
 		b.log.add(1, relaytest.Event(1, all, "OrderUpdated"), 0)
 		time.Sleep(time.Minute)
-		got := published(b.fixture)
+		got := drainPublished(b.fixture)
 		if len(got) != all || !slices.IsSorted(got) {
 			t.Errorf("%d events are published, sorted %v, want %d in order", len(got), slices.IsSorted(got), all)
 		}

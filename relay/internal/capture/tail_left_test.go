@@ -15,7 +15,7 @@ func TestTailLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTailBench(t, nil, byTime)
 		defer b.stop()
-		left, aggregate, now := &b.tail.left, unnumbered(1, 1).AggregateID.UUID(), time.Now()
+		left, aggregate, now := &b.tail.left, unnumberedEvent(1, 1).AggregateID.UUID(), time.Now()
 		follows := func(after time.Duration) bool {
 			return left.follows(aggregate, b.gen.Start, memStream(1), now.Add(after).UnixMicro())
 		}
@@ -25,7 +25,7 @@ func TestTailLeft(t *testing.T) {
 			}
 		}
 		left.add(aggregate, b.gen.Start, memStream(1), now.UnixMicro())
-		if left.follows(unnumbered(2, 1).AggregateID.UUID(), b.gen.Start, memStream(1), now.UnixMicro()) {
+		if left.follows(unnumberedEvent(2, 1).AggregateID.UUID(), b.gen.Start, memStream(1), now.UnixMicro()) {
 			t.Error("a row of another aggregate is left")
 		}
 		if follows(-time.Microsecond) {

@@ -130,15 +130,15 @@ func (o *tailOrder) saw(stream int, written int64, window time.Duration) {
 		c = new(rowCounts)
 		o.counts[stream] = c
 	}
-	c.add(written / binOf(window))
+	c.add(written / binWidth(window))
 }
 
-func binOf(window time.Duration) int64 { return max(1, window.Microseconds()/countBins) }
+func binWidth(window time.Duration) int64 { return max(1, window.Microseconds()/countBins) }
 
 // depth is how far back readings of some streams, or all without any, reach, in
 // microseconds: the window, or less where that would read too many rows again.
 func (o *tailOrder) depth(streams []int, now int64, window, least time.Duration) int64 {
-	bin, rows := binOf(window), 0
+	bin, rows := binWidth(window), 0
 	for back := range int64(countBins) {
 		for s, c := range o.counts {
 			if streams == nil || slices.Contains(streams, s) {
@@ -280,8 +280,8 @@ func (t *Tail) readBefore(g *cdclog.Generation) bool {
 	return found
 }
 
-// ended reports whether a generation after g has begun.
-func (t *Tail) ended(g *cdclog.Generation, now time.Time) bool {
+// generationEnded reports whether a generation after g has begun.
+func (t *Tail) generationEnded(g *cdclog.Generation, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.ContainsFunc(t.known, func(k *cdclog.Generation) bool { return k.Start.After(g.Start) && !k.Start.After(now) })

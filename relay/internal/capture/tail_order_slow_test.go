@@ -45,7 +45,7 @@ func TestTailOrder_WritesThatTakeLong(t *testing.T) {
 					writers.Go(func() {
 						for i, ends := 0, false; !ends; i++ {
 							ends = time.Now().After(end)
-							e := unnumbered(a, i)
+							e := unnumberedEvent(a, i)
 							mu.Lock()
 							want[e.AggregateID.UUID()] = append(want[e.AggregateID.UUID()], e.ID.UUID())
 							mu.Unlock()
@@ -62,7 +62,7 @@ func TestTailOrder_WritesThatTakeLong(t *testing.T) {
 					})
 				}
 				for i := 0; time.Now().Before(end); i++ {
-					b.log.add(1, unnumbered(1000+i, i), 0)
+					b.log.add(1, unnumberedEvent(1000+i, i), 0)
 					time.Sleep(tt.between)
 				}
 				writers.Wait()
@@ -98,18 +98,18 @@ func TestTailOrder_AWriteOutlastsItsGeneration(t *testing.T) {
 				})
 				defer b.stop()
 				for i := range 30 { // more than are read again with each reading
-					b.log.add(1, unnumbered(500+i, i), 0)
+					b.log.add(1, unnumberedEvent(500+i, i), 0)
 				}
 				time.Sleep(time.Until(begin) - 500*time.Millisecond)
 				var writers sync.WaitGroup
 				for a := range 20 {
 					writers.Go(func() {
 						time.Sleep(time.Duration(a) * 17 * time.Millisecond)
-						b.log.add(1, unnumbered(a, 1), 0)
-						b.log.add(1, unnumbered(a, 2), took)
+						b.log.add(1, unnumberedEvent(a, 1), 0)
+						b.log.add(1, unnumberedEvent(a, 2), took)
 						time.Sleep(took)
 						for n := range 3 {
-							b.log.add(10, unnumbered(a, 3+n), 0)
+							b.log.add(10, unnumberedEvent(a, 3+n), 0)
 							b.tail.Hint([]int64{10, 0}) // it is read immediately
 							time.Sleep(50 * time.Millisecond)
 						}
@@ -121,9 +121,9 @@ func TestTailOrder_AWriteOutlastsItsGeneration(t *testing.T) {
 				for a := range 20 {
 					var want []gocql.UUID
 					for n := range 5 {
-						want = append(want, unnumbered(a, 1+n).ID.UUID())
+						want = append(want, unnumberedEvent(a, 1+n).ID.UUID())
 					}
-					if id := unnumbered(a, 0).AggregateID.UUID(); !slices.Equal(got[id], want) {
+					if id := unnumberedEvent(a, 0).AggregateID.UUID(); !slices.Equal(got[id], want) {
 						t.Errorf("aggregate %d: %d events in another order than written, or not all of 5", a, len(got[id]))
 					}
 				}
@@ -145,7 +145,7 @@ func TestPublisher_CountsLateEventsAcrossARestart(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := setup(t, nil)
 				defer b.close()
-				events := []cdclog.StoredEvent{{Event: unnumbered(1, 1), Written: 1000}, {Event: unnumbered(1, 2), Written: 2000}}
+				events := []cdclog.StoredEvent{{Event: unnumberedEvent(1, 1), Written: 1000}, {Event: unnumberedEvent(1, 2), Written: 2000}}
 				found := dedup.NewFound()
 				found.Add(events[1].ID.UUID(), events[1].AggregateID.UUID(), 0)
 				b.publisher.Seed(&found, time.Time{}, time.UnixMicro(events[1].Written))

@@ -23,8 +23,8 @@ import (
 // byTime makes the tail that of a table without numbers.
 func byTime(b *tailBench) { b.tail.byTime = true }
 
-// unnumbered is event n of an aggregate in a table without numbers.
-func unnumbered(aggregate, n int) outbox.Event {
+// unnumberedEvent is event n of an aggregate in a table without numbers.
+func unnumberedEvent(aggregate, n int) outbox.Event {
 	e := relaytest.Event(aggregate, int64(n), "OrderUpdated")
 	e.Sequence, e.AggregateID = 0, outbox.IDFromText(fmt.Sprintf("order-%d", aggregate))
 	return e
@@ -63,7 +63,7 @@ func TestTailOrder_KeepsTheOrderOfWritesThatOverlap(t *testing.T) {
 				const aggregates = 10
 				for i := range 600 {
 					a := rnd.IntN(aggregates)
-					e := unnumbered(a, i)
+					e := unnumberedEvent(a, i)
 					want[e.AggregateID.UUID()] = append(want[e.AggregateID.UUID()], e.ID.UUID())
 					late := time.Duration(rnd.Int64N(int64(window)))
 					if rnd.IntN(3) > 0 {
@@ -103,7 +103,7 @@ func TestTailOrder_WhatIsLaterGoesOutLate(t *testing.T) {
 		b := newTailBench(t, nil, byTime)
 		defer b.stop()
 		time.Sleep(time.Second)
-		first, second := unnumbered(1, 1), unnumbered(1, 2)
+		first, second := unnumberedEvent(1, 1), unnumberedEvent(1, 2)
 		b.log.add(1, first, 500*time.Millisecond)
 		time.Sleep(time.Millisecond)
 		b.log.add(1, second, 0)
@@ -132,10 +132,10 @@ func TestTailOrder_HoldsNoLongerThanItMust(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newTailBench(t, func(c *settings) { c.TailReorder = tt.window }, byTime)
 				defer b.stop()
-				b.log.add(0, unnumbered(0, 0), 0) // makes the topic
+				b.log.add(0, unnumberedEvent(0, 0), 0) // makes the topic
 				time.Sleep(time.Minute)
 				for i := range 20 {
-					e := unnumbered(1, i+1)
+					e := unnumberedEvent(1, i+1)
 					began := time.Now()
 					b.log.add(1, e, 0)
 					b.tail.Hint([]int64{1})
@@ -175,7 +175,7 @@ func TestTailOrder_WaitsUntilTheSweepIsThere(t *testing.T) {
 			}
 		})
 		defer b.stop()
-		first, second := unnumbered(1, 1), unnumbered(1, 2)
+		first, second := unnumberedEvent(1, 1), unnumberedEvent(1, 2)
 		b.log.add(1, second, 0)
 		written := time.Now().Add(-20 * time.Minute)
 		time.Sleep(time.Minute)
@@ -212,20 +212,20 @@ func TestTailOrder_TheIndexIsFull(t *testing.T) {
 			}
 		}
 		for i := range full {
-			b.log.add(0, unnumbered(0, i), 0)
+			b.log.add(0, unnumberedEvent(0, i), 0)
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(time.Second)
 		if !b.publisher.MemoryFull() {
 			t.Fatal("the index has room")
 		}
-		first, second := unnumbered(1, 1), unnumbered(1, 2)
+		first, second := unnumberedEvent(1, 1), unnumberedEvent(1, 2)
 		began := time.Now()
 		b.log.add(1, first, 0)
 		time.Sleep(b.cfg.ConfidenceWindow + 2*time.Second)
 		b.log.add(1, second, 0)
 		for i := range full {
-			sweep(unnumbered(0, i), began.Add(time.Second))
+			sweep(unnumberedEvent(0, i), began.Add(time.Second))
 		}
 		time.Sleep(5 * time.Second)
 		sweep(first, began) // its position in the row's own stream is before it
@@ -249,7 +249,7 @@ func TestTailOrder_AGenerationBegins(t *testing.T) {
 		time.Sleep(time.Until(begin) - 50*time.Millisecond)
 		var want []gocql.UUID
 		for i := range 200 {
-			e := unnumbered(1, i)
+			e := unnumberedEvent(1, i)
 			stream, late := 1, time.Duration(i%4)*5*time.Millisecond
 			switch left := time.Until(begin); {
 			case left <= 0:
@@ -262,7 +262,7 @@ func TestTailOrder_AGenerationBegins(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 		time.Sleep(5 * time.Second)
-		if got := order(b)[unnumbered(1, 0).AggregateID.UUID()]; !slices.Equal(got, want) {
+		if got := order(b)[unnumberedEvent(1, 0).AggregateID.UUID()]; !slices.Equal(got, want) {
 			t.Errorf("%d events in another order than written, or not all of %d", len(got), len(want))
 		}
 	})

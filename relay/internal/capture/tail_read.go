@@ -33,7 +33,7 @@ func (g *tailGroup) readRows(ctx context.Context, only []int, after, until int64
 		rest = rest[len(part):]
 		list := g.list
 		if only != nil || len(part) < len(g.all) {
-			list = g.listOf(part)
+			list = g.listStreams(part)
 		}
 		if r.queries++; r.queries > 1 {
 			if err := g.tail.cfg.TailLimiter.Wait(ctx); err != nil {

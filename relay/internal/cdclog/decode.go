@@ -14,7 +14,7 @@ type logRow interface {
 	GetOperation() scyllacdc.OperationType
 }
 
-// EventOf returns the event that a row of the log, written at a time, adds to the outbox table; ok is false
+// DecodeEvent returns the event that a row of the log, written at a time, adds to the outbox table; ok is false
 // if it adds none. It returns a *rows.RowError if the row adds an event that cannot be
 // read, or that is due too long after its write.
 //
@@ -22,7 +22,7 @@ type logRow interface {
 // whole rows too. Other updates add none: they are later changes of columns, or the null
 // columns of an insert with a TTL, which ScyllaDB logs as a separate row. Deletes, images
 // and expiry add none.
-func EventOf(table *outbox.Table, row logRow, at gocql.UUID) (e outbox.Event, ok bool, err error) {
+func DecodeEvent(table *outbox.Table, row logRow, at gocql.UUID) (e outbox.Event, ok bool, err error) {
 	switch row.GetOperation() {
 	case scyllacdc.Insert:
 	case scyllacdc.Update:

@@ -41,7 +41,7 @@ func fullRow(op scyllacdc.OperationType, change map[string]any) fakeRow {
 	return r
 }
 
-func TestEventOf(t *testing.T) {
+func TestDecodeEvent(t *testing.T) {
 	t.Parallel()
 	noID := map[string]any{"event_id": (*gocql.UUID)(nil)}
 	at := time.UnixMilli(1_800_000_000_000).UTC()
@@ -71,7 +71,7 @@ func TestEventOf(t *testing.T) {
 		{"column of another type", fullRow(scyllacdc.Insert, map[string]any{"seq": new(int32)}), false, true},
 		{"another table", fakeRow{scyllacdc.Update, map[string]any{"v": new(int)}}, false, true},
 	} {
-		e, ok, err := EventOf(&outbox.DefaultTable, tt.row, written)
+		e, ok, err := DecodeEvent(&outbox.DefaultTable, tt.row, written)
 		if ok != tt.ok || (err != nil) != tt.bad {
 			t.Errorf("%s: eventOf() = %v, %v, want ok %v, an error %v", tt.name, ok, err, tt.ok, tt.bad)
 		}

@@ -43,7 +43,7 @@ func TestCDCTTL(t *testing.T) {
 	}
 }
 
-// A range contains the tokens for which PartOf returns it.
+// A range contains the tokens for which FindPart returns it.
 func TestTokenRanges(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -57,7 +57,7 @@ func TestTokenRanges(t *testing.T) {
 			}
 			last = upTo
 			for _, token := range []int64{after + 1, upTo, after + 1 + int64(rnd.Uint64N(uint64(upTo)-uint64(after)))} {
-				if got := Ring.PartOf(token, ranges); got != n {
+				if got := Ring.FindPart(token, ranges); got != n {
 					t.Errorf("PartOf(%d, %d) = %d, want %d", token, ranges, got, n)
 				}
 			}

@@ -35,9 +35,9 @@ func (a TokenRange) Part(n, of int) TokenRange {
 	return p
 }
 
-// PartOf returns the index of the part, of so many equal parts, that contains the token;
+// FindPart returns the index of the part, of so many equal parts, that contains the token;
 // the token must be in the range.
-func (a TokenRange) PartOf(token int64, of int) int {
+func (a TokenRange) FindPart(token int64, of int) int {
 	return int(min((uint64(token)-uint64(a.After)-1)/a.step(of), uint64(of-1)))
 }
 
@@ -49,8 +49,8 @@ type Portion struct {
 	Table  outbox.Table
 }
 
-// PortionOf returns the portion of a table that a shard owns.
-func PortionOf(s Shard, table outbox.Table) Portion {
+// NewPortion returns the portion of a table that a shard owns.
+func NewPortion(s Shard, table outbox.Table) Portion {
 	p := Portion{Shard: s, Tokens: Ring, Table: table}
 	switch {
 	case s.Count == 0:

@@ -26,7 +26,7 @@ func TestPortion_EachTokenHasOneShard(t *testing.T) {
 		}
 		found := make([]int, len(tokens))
 		for n := range count {
-			p := PortionOf(Shard{n, count}, outbox.DefaultTable)
+			p := NewPortion(Shard{n, count}, outbox.DefaultTable)
 			for i, token := range tokens {
 				if p.HasToken(token) {
 					found[i]++
@@ -51,7 +51,7 @@ func TestPortion_AgreesOnAnAggregate(t *testing.T) {
 		}
 		var in []int
 		for i := range 5 {
-			p := PortionOf(Shard{i, 5}, outbox.DefaultTable)
+			p := NewPortion(Shard{i, 5}, outbox.DefaultTable)
 			text := e.AggregateID.String()
 			got := p.HasAggregate(e.AggregateID)
 			if p.HasKey([]byte(text)) != got || p.HasSubject([]byte(text)) != got || p.HasText(text) != got || p.HasToken(rows.Token(outbox.DefaultTable, e.AggregateID)) != got {
@@ -73,7 +73,7 @@ func TestPortion_AgreesOnAnAggregate(t *testing.T) {
 
 // Skipping rows of other shards allocates nothing, in the tail reader and in read-back.
 func TestPortion_AllocatesNothing(t *testing.T) {
-	p := PortionOf(Shard{1, 3}, outbox.DefaultTable)
+	p := NewPortion(Shard{1, 3}, outbox.DefaultTable)
 	e := relaytest.Event(1, 1, "x")
 	key, text, word := e.AggregateID.UUID().Bytes(), []byte(e.AggregateID.String()), []byte("order-4711-of-somebody-with-a-long-name")
 	if n := testing.AllocsPerRun(100, func() { p.HasKey(key); p.HasKey(word); p.HasSubject(text); p.HasAggregate(e.AggregateID) }); n != 0 {
@@ -82,7 +82,7 @@ func TestPortion_AllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkPortion(b *testing.B) {
-	own := PortionOf(Shard{1, 3}, outbox.DefaultTable)
+	own := NewPortion(Shard{1, 3}, outbox.DefaultTable)
 	key := make([]byte, 16)
 	for name, p := range map[string]*Portion{"whole": nil, "shard": &own} {
 		b.Run(name, func(b *testing.B) {

@@ -62,11 +62,11 @@ func ReadTableInfo(ctx context.Context, session *gocql.Session, keyspace, table 
 		keyspace, table, log).WithContext(ctx).Idempotent(true).Iter()
 	for iter.Scan(&name, &id, &ttl, &extensions, &altered) {
 		if name == log {
-			f.Logged = timeOf(id)
+			f.Logged = creationTime(id)
 			continue
 		}
 		found = true
-		f.RowTTL, f.Created, f.options = time.Duration(ttl)*time.Second, timeOf(id), string(extensions["cdc"])
+		f.RowTTL, f.Created, f.options = time.Duration(ttl)*time.Second, creationTime(id), string(extensions["cdc"])
 		if altered > 0 {
 			f.Altered = time.UnixMicro(altered)
 		}
@@ -135,8 +135,8 @@ func (f *TableInfo) SameOptions(o *TableInfo) bool {
 	return f.options == o.options && f.Logged.Equal(o.Logged)
 }
 
-// timeOf returns the time of a UUID of version 1, zero for any other version.
-func timeOf(id gocql.UUID) time.Time {
+// creationTime returns the time of a UUID of version 1, zero for any other version.
+func creationTime(id gocql.UUID) time.Time {
 	if id.Version() != 1 {
 		return time.Time{}
 	}

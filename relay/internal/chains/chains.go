@@ -237,8 +237,8 @@ func (c *Chain) IsDue(now time.Time, breakerOpen bool) (yes bool, in time.Durati
 	}
 }
 
-// AtOf returns Ref.At for a strategy and the time of the next replay, zero for none.
-func AtOf(strategy string, next time.Time) int64 {
+// DueAt returns Ref.At for a strategy and the time of the next replay, zero for none.
+func DueAt(strategy string, next time.Time) int64 {
 	switch {
 	case strategy == dlq.StrategyBreakerClose:
 		return AtBreaker

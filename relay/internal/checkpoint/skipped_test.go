@@ -27,7 +27,7 @@ func (n *noGenerations) Generation(context.Context, time.Time) (*cdclog.Generati
 func TestSkippedStreams_SkipNothingUnknown(t *testing.T) {
 	t.Parallel()
 	source := &noGenerations{}
-	p := cdclog.PortionOf(cdclog.Shard{Index: 1, Count: 3}, outbox.DefaultTable)
+	p := cdclog.NewPortion(cdclog.Shard{Index: 1, Count: 3}, outbox.DefaultTable)
 	s := &Skipped{own: &p, generations: source, log: relaytest.Logger(t)}
 	gen := relaytest.Start
 	for try := range skipTries - 1 {

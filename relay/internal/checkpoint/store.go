@@ -73,13 +73,13 @@ func NewCQLStore(session *gocql.Session, keyspace, relay, table, topicsOf string
 }
 
 func (c *CQLStore) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
-	return c.queryOf(ctx, c.relay, stmt, args...)
+	return c.queryRelay(ctx, c.relay, stmt, args...)
 }
 
-// queryOf is query for the rows of another relay. Writes use the database's timestamps:
+// queryRelay is query for the rows of another relay. Writes use the database's timestamps:
 // with its own, an instance whose clock is ahead would overwrite what its successor
 // saves.
-func (c *CQLStore) queryOf(ctx context.Context, relay, stmt string, args ...any) *gocql.Query {
+func (c *CQLStore) queryRelay(ctx context.Context, relay, stmt string, args ...any) *gocql.Query {
 	return c.session.Query(stmt, append([]any{relay, c.table}, args...)...).
 		WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).DefaultTimestamp(false)
 }
@@ -193,7 +193,7 @@ func (c *CQLStore) SaveFirst(ctx context.Context, first time.Time) error {
 
 // Topics implements Store.
 func (c *CQLStore) Topics(ctx context.Context) ([]string, error) {
-	iter := c.queryOf(ctx, c.topicsOf, c.topics).Iter()
+	iter := c.queryRelay(ctx, c.topicsOf, c.topics).Iter()
 	var out []string
 	var topic string
 	for iter.Scan(&topic) {
@@ -207,7 +207,7 @@ func (c *CQLStore) Topics(ctx context.Context) ([]string, error) {
 
 // SaveTopic implements Store.
 func (c *CQLStore) SaveTopic(ctx context.Context, topic string) error {
-	if err := c.queryOf(ctx, c.topicsOf, c.topic, topic, time.Now()).Exec(); err != nil {
+	if err := c.queryRelay(ctx, c.topicsOf, c.topic, topic, time.Now()).Exec(); err != nil {
 		return fmt.Errorf("save topic %s: %w", topic, err)
 	}
 	return nil

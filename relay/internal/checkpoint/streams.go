@@ -332,10 +332,10 @@ func (s *Streams) HandedAll() (gen time.Time, opened int, upTo int64) {
 	return s.entered, len(s.byID), upTo
 }
 
-// HandedOf returns the write time up to which all changes of the given streams of the
+// HandedUpTo returns the write time up to which all changes of the given streams of the
 // current generation were handed on. Streams not opened yet count with their checkpoints;
 // it returns false if these are unknown.
-func (s *Streams) HandedOf(which [][]byte) (upTo int64, ok bool) {
+func (s *Streams) HandedUpTo(which [][]byte) (upTo int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	upTo = math.MaxInt64

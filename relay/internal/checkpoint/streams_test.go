@@ -158,7 +158,7 @@ func TestStreams_KnowThePositionBeforeTheyAreOpened(t *testing.T) {
 	if err := store.SavePosition(t.Context(), gen, []byte("a"), relaytest.At(5)); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := s.HandedOf(both); ok {
+	if _, ok := s.HandedUpTo(both); ok {
 		t.Error("HandedOf() reports a time before the generation begins")
 	}
 	if err := m.StartGeneration(t.Context(), gen); err != nil {
@@ -166,7 +166,7 @@ func TestStreams_KnowThePositionBeforeTheyAreOpened(t *testing.T) {
 	}
 	early := make(map[string]int64)
 	early["a"], _ = s.Handed(gen, []byte("a"))
-	early["all"], _ = s.HandedOf(both)
+	early["all"], _ = s.HandedUpTo(both)
 	early["b"], _ = s.Handed(gen, []byte("b"))
 	if _, ok := s.Handed(gen.Add(time.Hour), []byte("b")); ok {
 		t.Error("Handed() reports a time for a generation that is not read yet")
@@ -175,14 +175,14 @@ func TestStreams_KnowThePositionBeforeTheyAreOpened(t *testing.T) {
 	if got, ok := s.Handed(gen, []byte("a")); !ok || got != early["a"] {
 		t.Errorf("handed() = %d before the stream is opened, %d after", early["a"], got)
 	}
-	if got, ok := s.HandedOf(both); !ok || got != early["all"] {
+	if got, ok := s.HandedUpTo(both); !ok || got != early["all"] {
 		t.Errorf("handedOf() = %d before streams are opened, %d, %t after one is", early["all"], got, ok)
 	}
 	open(t, m, gen, "b")
 	if got, ok := s.Handed(gen, []byte("b")); !ok || got != early["b"] {
 		t.Errorf("handed() of a stream without a checkpoint = %d before it is opened, %d after", early["b"], got)
 	}
-	if got, ok := s.HandedOf(both); !ok || got != early["all"] {
+	if got, ok := s.HandedUpTo(both); !ok || got != early["all"] {
 		t.Errorf("handedOf() = %d before streams are opened, %d, %t after", early["all"], got, ok)
 	}
 

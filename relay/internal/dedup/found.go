@@ -38,7 +38,7 @@ func NewFound() Found {
 
 // Add adds an event; sequence is 0 if it has none, or proves nothing.
 func (b *Found) Add(id, aggregate gocql.UUID, sequence int64) {
-	b.ids[StripeOf(id)].set(id, true)
+	b.ids[SelectStripe(id)].set(id, true)
 	if sequence == 0 {
 		return
 	}

@@ -63,17 +63,17 @@ func (s *idSet) len() int {
 	return s.n
 }
 
-// hashOf returns the hash of an id, which is the same for all sets.
-func hashOf(id *gocql.UUID) uint64 { return maphash.Bytes(seed, id[:]) }
+// hashID returns the hash of an id, which is the same for all sets.
+func hashID(id *gocql.UUID) uint64 { return maphash.Bytes(seed, id[:]) }
 
 // of returns the table of an id, and its hash.
 func (s *idSet) of(id *gocql.UUID) (t *idTable, hash uint64) {
-	hash = hashOf(id)
+	hash = hashID(id)
 	return &s.table[hash%segments], hash
 }
 
 // find reports whether the set contains the id, and what is known of it.
-func (s *idSet) find(id gocql.UUID) (in InTopic, ok bool) { return s.findHash(&id, hashOf(&id)) }
+func (s *idSet) find(id gocql.UUID) (in InTopic, ok bool) { return s.findHash(&id, hashID(&id)) }
 
 // findHash is find of an id with the given hash.
 func (s *idSet) findHash(id *gocql.UUID, hash uint64) (in InTopic, ok bool) {

@@ -97,7 +97,7 @@ func (x *Index) Show(id gocql.UUID, written int64) (first bool) {
 // Find reports whether the event counts as published, and whether it is known to be
 // in its topic.
 func (x *Index) Find(id gocql.UUID) (has bool, in InTopic) {
-	hash := hashOf(&id)
+	hash := hashID(&id)
 	for i := range slices.Backward(x.fresh) {
 		if in, ok := x.fresh[i].ids.findHash(&id, hash); ok {
 			return true, in

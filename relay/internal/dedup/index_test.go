@@ -105,7 +105,7 @@ func TestStripeOf_DividesIDs(t *testing.T) {
 	} {
 		var of [Stripes]int
 		for i := range n {
-			of[StripeOf(id(i))]++
+			of[SelectStripe(id(i))]++
 		}
 		if least, most := slices.Min(of[:]), slices.Max(of[:]); least < n/Stripes*3/4 || most > n/Stripes*5/4 {
 			t.Errorf("%s: stripes have %d to %d of %d ids", name, least, most, n)
@@ -143,7 +143,7 @@ func TestIndex_IsSmall(t *testing.T) {
 	before := heapInUse()
 	for i := range 1_000_000 {
 		id := relaytest.EventID(i)
-		indexes[StripeOf(id)].Add(id, 0, true)
+		indexes[SelectStripe(id)].Add(id, 0, true)
 	}
 	events := heapInUse() - before
 	for i := range 500_000 {

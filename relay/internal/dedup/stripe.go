@@ -10,9 +10,9 @@ import (
 // grows, which delays whoever adds an id by a sixteenth of the time for all.
 const Stripes = 16
 
-// StripeOf returns the stripe of an id, from 0 to Stripes-1. It is the same in every
+// SelectStripe returns the stripe of an id, from 0 to Stripes-1. It is the same in every
 // process, so that a simulation can be repeated.
-func StripeOf(id gocql.UUID) int {
+func SelectStripe(id gocql.UUID) int {
 	// Multiplications by odd numbers with many bits set, after Knuth, The Art of Computer
 	// Programming 6.4: the highest bits of the product depend on all bits.
 	h := binary.LittleEndian.Uint64(id[:8])*0x9e3779b97f4a7c15 ^ binary.BigEndian.Uint64(id[8:])*0xc2b2ae3d27d4eb4f

@@ -32,8 +32,8 @@ func (e evidence) Find(ctx context.Context, f *cdclog.StoredEvent) (Fate, error)
 	return e.Prove(ctx, f, false)
 }
 
-// numbered is a lookup of the rows 1 to 5.
-func numbered(_ context.Context, _ *outbox.Event, from, to int64, take func(cdclog.StoredEvent) error) error {
+// lookUpFiveRows is a lookup of the rows 1 to 5.
+func lookUpFiveRows(_ context.Context, _ *outbox.Event, from, to int64, take func(cdclog.StoredEvent) error) error {
 	for n := from; n < min(to, 6); n++ {
 		if err := take(cdclog.StoredEvent{Event: outbox.Event{Sequence: n}}); err != nil {
 			return err
@@ -58,7 +58,7 @@ func TestFinder_ADeadLetterProvesNothingForThoseBeforeIt(t *testing.T) {
 		{"published before it", map[int64]bool{1: true, 2: true, 3: true}, Rows{Published: 3, Missed: 5, Lowest: 1, Highest: 5}},
 	} {
 		for _, fates := range []map[int64]Fate{open, settled} {
-			d := Finder{Evidence: evidence{fates, tt.inTopic, map[int64]bool{4: true}}, Lookup: numbered}
+			d := Finder{Evidence: evidence{fates, tt.inTopic, map[int64]bool{4: true}}, Lookup: lookUpFiveRows}
 			if got, err := d.Find(t.Context(), new(outbox.Event), 6, 0, 0); err != nil || got != tt.want {
 				t.Errorf("%s, fate of 4 %d: Find() = %+v, %v, want %+v", tt.name, fates[4], got, err, tt.want)
 			}
@@ -78,7 +78,7 @@ func TestFinder_Unpublished(t *testing.T) {
 		{map[int64]bool{1: true, 2: true, 3: true}, []int64{5}},
 		{map[int64]bool{1: true}, []int64{2, 3, 5}},
 	} {
-		d := Finder{Evidence: evidence{fates, tt.inTopic, nil}, Lookup: numbered}
+		d := Finder{Evidence: evidence{fates, tt.inTopic, nil}, Lookup: lookUpFiveRows}
 		var got []int64
 		err := d.Unpublished(t.Context(), new(outbox.Event), 6, 0, func(f cdclog.StoredEvent) error {
 			got = append(got, f.Sequence)

@@ -65,8 +65,8 @@ func dialThrough(t *testing.T, fence Fence, to net.Conn, dialErr error) (conn ne
 	return conn, dialed, err
 }
 
-// connected dials to through a fence that is open.
-func connected(t *testing.T, fence Fence, to net.Conn) net.Conn {
+// dialFenced dials to through a fence that is open.
+func dialFenced(t *testing.T, fence Fence, to net.Conn) net.Conn {
 	t.Helper()
 	conn, _, err := dialThrough(t, fence, to, nil)
 	if err != nil {
@@ -86,7 +86,7 @@ func TestConnections_EndALongWrite(t *testing.T) {
 		{1000, 1<<20 + 1, 1<<20 + 1},
 	} {
 		var to sink
-		conn := connected(t, &ownership{closesAfter: tt.checks + 1}, &to) // the dialer checks too
+		conn := dialFenced(t, &ownership{closesAfter: tt.checks + 1}, &to) // the dialer checks too
 		n, err := conn.Write(make([]byte, tt.size))
 		if lost := tt.want < tt.size; n != tt.want || to.bytes != tt.want || errors.Is(err, errLost) != lost || (err != nil) != lost {
 			t.Errorf("after %d checks %d of %d bytes are written, %d reach the broker, error %v; want %d", tt.checks, n, tt.size, to.bytes, err, tt.want)
@@ -128,7 +128,7 @@ func TestConnections_ReturnErrors(t *testing.T) {
 	if conn, _, err := dialThrough(t, &ownership{closesAfter: 9}, nil, errBroken); conn != nil || !errors.Is(err, errBroken) {
 		t.Errorf("dial = %v, %v, want the dialer's error", conn, err)
 	}
-	conn := connected(t, &ownership{closesAfter: 9}, &sink{err: errBroken})
+	conn := dialFenced(t, &ownership{closesAfter: 9}, &sink{err: errBroken})
 	if n, err := conn.Write(make([]byte, 10)); n != 1 || !errors.Is(err, errBroken) {
 		t.Errorf("Write() = %d, %v, want 1 and the connection's error", n, err)
 	}
@@ -182,7 +182,7 @@ func TestConnections_AreReset(t *testing.T) {
 				client = secured{client}
 			}
 			fence := &ownership{closesAfter: 9}
-			conn := connected(t, fence, client)
+			conn := dialFenced(t, fence, client)
 			if tt.lost {
 				fence.close()
 			}
@@ -201,7 +201,7 @@ func TestConnections_EndWritesInProgress(t *testing.T) {
 	t.Parallel()
 	client, _ := connectTCP(t)
 	fence := &ownership{closesAfter: 9}
-	conn := connected(t, fence, client)
+	conn := dialFenced(t, fence, client)
 	fence.close()
 	if _, err := conn.Write([]byte("a")); !errors.Is(err, errLost) {
 		t.Fatalf("Write() = %v, want that the shard is lost", err)

@@ -72,10 +72,10 @@ type progress struct {
 	generation, first time.Time
 }
 
-func (c *Config) progressOf(ctx context.Context, s cdclog.Shard) (*progress, error) {
+func (c *Config) readProgress(ctx context.Context, s cdclog.Shard) (*progress, error) {
 	name, table := s.Name(c.Relay), c.TableKeyspace+"."+c.Table
 	b := &progress{
-		Portion: cdclog.PortionOf(s, c.Columns),
+		Portion: cdclog.NewPortion(s, c.Columns),
 		store:   checkpoint.NewCQLStore(c.Session, c.Keyspace, name, table, name, c.Fence, c.Window),
 		scans:   checkpoint.NewScans(c.Session, c.Keyspace, name, table, c.Fence),
 	}
@@ -106,7 +106,7 @@ func TakeOver(ctx context.Context, c *Config) (since time.Time, err error) {
 	if len(counts) == 0 {
 		return since, nil
 	}
-	own, err := c.progressOf(ctx, c.Shard)
+	own, err := c.readProgress(ctx, c.Shard)
 	if err != nil {
 		return since, err
 	}
@@ -130,7 +130,7 @@ func (c *Config) follow(ctx context.Context, own *progress, count int) (began ti
 	var generation, first time.Time
 	complete := true
 	for i := range max(count, 1) {
-		b, err := c.progressOf(ctx, cdclog.Shard{Index: i, Count: count})
+		b, err := c.readProgress(ctx, cdclog.Shard{Index: i, Count: count})
 		if err != nil {
 			return began, err
 		}

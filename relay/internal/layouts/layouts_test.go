@@ -60,9 +60,9 @@ func (w *world) config(index, count int) *Config {
 	}
 }
 
-func (w *world) progressOf(index, count int) *progress {
+func (w *world) readProgress(index, count int) *progress {
 	w.t.Helper()
-	p, err := w.config(index, count).progressOf(w.t.Context(), cdclog.Shard{Index: index, Count: count})
+	p, err := w.config(index, count).readProgress(w.t.Context(), cdclog.Shard{Index: index, Count: count})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func (w *world) progressOf(index, count int) *progress {
 // ago.
 func (w *world) ran(index, count, first, positions int) {
 	w.t.Helper()
-	store := w.progressOf(index, count).store
+	store := w.readProgress(index, count).store
 	err := errors.Join(store.SaveFirst(w.t.Context(), w.ago(first)), store.SaveGeneration(w.t.Context(), w.generation.Start))
 	for _, stream := range w.generation.Streams {
 		err = errors.Join(err, store.SavePosition(w.t.Context(), w.generation.Start, stream, gocql.MinTimeUUID(w.ago(positions))))
@@ -107,7 +107,7 @@ func (w *world) remember(counts ...int) {
 // counts returns how many streams of a shard have a position some minutes ago.
 func (w *world) counts(index, count int) map[int]int {
 	w.t.Helper()
-	positions, err := w.progressOf(index, count).store.Positions(w.t.Context(), w.generation.Start)
+	positions, err := w.readProgress(index, count).store.Positions(w.t.Context(), w.generation.Start)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -118,8 +118,8 @@ func (w *world) counts(index, count int) map[int]int {
 	return out
 }
 
-// streamsOf returns how many streams have rows of a range of tokens but not of another one.
-func (w *world) streamsOf(with cdclog.TokenRange, without ...cdclog.TokenRange) int {
+// countStreams returns how many streams have rows of a range of tokens but not of another one.
+func (w *world) countStreams(with cdclog.TokenRange, without ...cdclog.TokenRange) int {
 	streams := make(map[int]bool)
 	w.generation.EachRange(func(rg cdclog.StreamRange, has func(cdclog.TokenRange) bool) {
 		if has(with) && !slices.ContainsFunc(without, has) {
@@ -144,12 +144,12 @@ func TestTakeOver_ContinuesAtTheEarliestPosition(t *testing.T) {
 	if since := w.takeOver(0, 2); !since.IsZero() {
 		t.Errorf("TakeOver() = %s, want zero: the positions define it", since)
 	}
-	own := w.progressOf(0, 2)
+	own := w.readProgress(0, 2)
 	if !own.generation.Equal(w.generation.Start) || !own.first.Equal(w.ago(100)) {
 		t.Errorf("the shard begins at %s in generation %s, want %s and %s", own.first, own.generation, w.ago(100), w.generation.Start)
 	}
 	second := part(1, 3)
-	want := map[int]int{10: w.streamsOf(part(0, 2), second), 20: w.streamsOf(part(0, 2)) - w.streamsOf(part(0, 2), second)}
+	want := map[int]int{10: w.countStreams(part(0, 2), second), 20: w.countStreams(part(0, 2)) - w.countStreams(part(0, 2), second)}
 	if got := w.counts(0, 2); got[10] != want[10] || got[20] != want[20] || len(got) != 2 || want[10] == 0 || want[20] == 0 {
 		t.Errorf("streams by minutes = %v, want %v", got, want)
 	}
@@ -180,8 +180,8 @@ func TestTakeOver_WholeTable(t *testing.T) {
 	}
 	w.ran(0, 0, 100, 10)
 	w.takeOver(1, 2)
-	if got := w.counts(1, 2); got[10] != w.streamsOf(part(1, 2)) || len(got) != 1 {
-		t.Errorf("streams by minutes = %v, want %d at 10", got, w.streamsOf(part(1, 2)))
+	if got := w.counts(1, 2); got[10] != w.countStreams(part(1, 2)) || len(got) != 1 {
+		t.Errorf("streams by minutes = %v, want %d at 10", got, w.countStreams(part(1, 2)))
 	}
 	w.ran(0, 2, 50, 7)
 	w.ran(1, 2, 50, 7)
@@ -209,7 +209,7 @@ func TestTakeOver_OneShardNeverBegan(t *testing.T) {
 	if got := w.counts(0, 2); len(got) != 0 {
 		t.Errorf("streams by minutes = %v, want none", got)
 	}
-	if own := w.progressOf(0, 2); !own.first.IsZero() || !own.generation.IsZero() {
+	if own := w.readProgress(0, 2); !own.first.IsZero() || !own.generation.IsZero() {
 		t.Errorf("the shard begins at %s in generation %s, want nothing saved", own.first, own.generation)
 	}
 }
@@ -239,11 +239,11 @@ func TestTakeOver_Generations(t *testing.T) {
 	w.ran(0, 2, 90, 20)
 	w.ran(1, 2, 90, 20)
 	former := w.generation.Start.Add(-time.Hour)
-	if err := w.progressOf(1, 2).store.SaveGeneration(t.Context(), former); err != nil {
+	if err := w.readProgress(1, 2).store.SaveGeneration(t.Context(), former); err != nil {
 		t.Fatal(err)
 	}
 	w.takeOver(0, 1)
-	if own := w.progressOf(0, 1); len(w.counts(0, 1)) != 0 || !own.first.Equal(w.ago(90)) {
+	if own := w.readProgress(0, 1); len(w.counts(0, 1)) != 0 || !own.first.Equal(w.ago(90)) {
 		t.Errorf("%v positions of a generation that the database does not know, first %s; want the first alone", w.counts(0, 1), own.first)
 	}
 }

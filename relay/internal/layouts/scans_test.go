@@ -122,7 +122,7 @@ func TestTakeOver_Scans(t *testing.T) {
 	w := newWorld(t)
 	begin := func(index, count int, s checkpoint.Scan) {
 		t.Helper()
-		scans := w.progressOf(index, count).scans
+		scans := w.readProgress(index, count).scans
 		ranges := s.Done
 		s.Done = nil
 		if err := scans.Begin(t.Context(), &s, nil); err != nil {
@@ -142,7 +142,7 @@ func TestTakeOver_Scans(t *testing.T) {
 	}
 	check := func(index, count int, finished int) {
 		t.Helper()
-		got, err := w.progressOf(index, count).scans.Load(t.Context())
+		got, err := w.readProgress(index, count).scans.Load(t.Context())
 		if err != nil || len(got) != 2 {
 			t.Fatalf("Load() = %+v, %v, want two scans", got, err)
 		}
@@ -154,7 +154,7 @@ func TestTakeOver_Scans(t *testing.T) {
 		}
 	}
 	w.takeOver(0, 1)
-	all, err := w.progressOf(0, 1).scans.Load(t.Context())
+	all, err := w.readProgress(0, 1).scans.Load(t.Context())
 	if err != nil || len(all) == 0 {
 		t.Fatal(all, err)
 	}
@@ -171,7 +171,7 @@ func TestTakeOver_Scans(t *testing.T) {
 	own := running(11, 7, 10, 7, 3)
 	begin(0, 3, own)
 	w.takeOver(0, 3)
-	got, err := w.progressOf(0, 3).scans.Load(t.Context())
+	got, err := w.readProgress(0, 3).scans.Load(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func New(table outbox.Table, row *checkpoint.Scan, a cdclog.TokenRange, most fun
 // reached it yet. Called locked.
 func (o *Rows) of(aggregate outbox.ID) (r *span, token int64, open bool) {
 	token = rows.Token(o.table, aggregate)
-	r = &o.ranges[o.arc.PartOf(token, len(o.ranges))]
+	r = &o.ranges[o.arc.FindPart(token, len(o.ranges))]
 	return r, token, r.open && token > r.cursor
 }
 
@@ -120,9 +120,9 @@ func (o *Rows) Note(aggregate outbox.ID, upTo int64) {
 	r.ahead[aggregate.UUID()] = max(before, upTo)
 }
 
-// AheadOf returns the number up to which older rows of the aggregate were accepted
+// AcceptedUpTo returns the number up to which older rows of the aggregate were accepted
 // ahead of the scan, 0 for none.
-func (o *Rows) AheadOf(aggregate outbox.ID) int64 {
+func (o *Rows) AcceptedUpTo(aggregate outbox.ID) int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	r, _, _ := o.of(aggregate)
@@ -200,7 +200,7 @@ func (f *Found) Take(token int64, id gocql.UUID) {
 	o := f.older
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	n := o.arc.PartOf(token, len(o.ranges))
+	n := o.arc.FindPart(token, len(o.ranges))
 	r := &o.ranges[n]
 	if !r.open || token <= r.cursor || n >= f.Ranges {
 		return

@@ -25,7 +25,7 @@ func TestRows(t *testing.T) {
 		if n%2 == 0 {
 			id = outbox.IDFromText(fmt.Sprint("order ", n))
 		}
-		r := cdclog.Ring.PartOf(token(id), 4)
+		r := cdclog.Ring.FindPart(token(id), 4)
 		ids[r] = append(ids[r], id)
 	}
 	a, b := ids[0][0], ids[0][1]
@@ -40,8 +40,8 @@ func TestRows(t *testing.T) {
 		t.Error("the scan has passed a, and not b")
 	}
 	o.Note(b, 3)
-	if !o.Behind(b) || o.AheadOf(b) != 3 {
-		t.Errorf("behind() = %t, aheadOf() = %d, want true and 3", o.Behind(b), o.AheadOf(b))
+	if !o.Behind(b) || o.AcceptedUpTo(b) != 3 {
+		t.Errorf("behind() = %t, aheadOf() = %d, want true and 3", o.Behind(b), o.AcceptedUpTo(b))
 	}
 	o.Passed(b)
 	o.Passed(ids[3][0])
@@ -95,7 +95,7 @@ func TestFound_IsBounded(t *testing.T) {
 	}
 	kept := 0
 	for _, e := range all {
-		r := cdclog.Ring.PartOf(rows.Token(outbox.DefaultTable, e.AggregateID), row.Ranges)
+		r := cdclog.Ring.FindPart(rows.Token(outbox.DefaultTable, e.AggregateID), row.Ranges)
 		if got, want := o.Known(e.AggregateID, e.ID, 0), r > 0 && r < f.Ranges; got != want {
 			t.Errorf("Known(event of range %d) = %t, want %t", r, got, want)
 		} else if got {

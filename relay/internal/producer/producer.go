@@ -142,7 +142,7 @@ func (p *Producer) Send(f *Flight, r *kgo.Record, to Sender) {
 		}
 		switch {
 		case IsTooLarge(err):
-			err = fmt.Errorf("a record of %d bytes before compression, where topic %s takes batches of at most %d (%s): %w", sizeOf(r), r.Topic, p.Catalog.MaxBytes(r.Topic), p.limitName(r.Topic), err)
+			err = fmt.Errorf("a record of %d bytes before compression, where topic %s takes batches of at most %d (%s): %w", recordSize(r), r.Topic, p.Catalog.MaxBytes(r.Topic), p.limitName(r.Topic), err)
 		case losesNumbers(err):
 			c.failed.Store(true)
 		case errors.Is(err, kerr.UnknownTopicID):
@@ -186,8 +186,8 @@ func (p *Producer) limitName(topic string) string {
 	return "the topic's max.message.bytes"
 }
 
-// sizeOf returns the bytes of a record's key, value and headers. A batch adds less than a hundred.
-func sizeOf(r *kgo.Record) int {
+// recordSize returns the bytes of a record's key, value and headers. A batch adds less than a hundred.
+func recordSize(r *kgo.Record) int {
 	n := len(r.Key) + len(r.Value)
 	for _, h := range r.Headers {
 		n += len(h.Key) + len(h.Value)

@@ -110,7 +110,7 @@ func (p *Publisher) hasIDOfAnother(f *cdclog.StoredEvent, topics idFinder) (bool
 
 // isOfAnother reports whether the dead letter is of another event than e, which has its id.
 func isOfAnother(l *dlq.DeadLetter, e *outbox.Event) bool {
-	return !l.IsOf(e.AggregateID.String()) || l.Sequence > 0 && l.Sequence != e.Sequence
+	return !l.MayBelongTo(e.AggregateID.String()) || l.Sequence > 0 && l.Sequence != e.Sequence
 }
 
 // idTwice reports that an event is not published because another event has its id.

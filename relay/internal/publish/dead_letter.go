@@ -31,8 +31,8 @@ const (
 
 var errBreakerOpen = errors.New("the breaker is open")
 
-// classOf returns the error class of a dead letter that err causes.
-func classOf(err error) string {
+// classifyError returns the error class of a dead letter that err causes.
+func classifyError(err error) string {
 	if _, ok := errors.AsType[*rows.RowError](err); ok {
 		return chains.ClassUndecodable
 	}
@@ -159,7 +159,7 @@ func (c *cell) endDeadLetter(d *writtenDeadLetter, open, other bool) {
 		if !d.strict {
 			key = it.event.ID
 		}
-		at := chains.AtOf(d.Strategy, d.NextAttempt)
+		at := chains.DueAt(d.Strategy, d.NextAttempt)
 		group := c.dead.Group(d.Rule, d.FailureKey)
 		c.dead.Add(key, d.strict, chains.Ref{ID: it.event.ID.UUID(), Seq: it.event.Sequence, At: at, Group: group, Priority: int8(d.Priority), First: d.FirstFailedAt.UnixMilli()}, d.spill)
 		if it.cause != nil && it.cause.stalled && at > chains.AtOnce {
@@ -292,12 +292,12 @@ func (c *cell) newDeadLetter(it *item, behind bool, load *loadMeter) *dlq.DeadLe
 	d := it.cause
 	switch {
 	case it.topicErr != nil: // takes precedence: unchanged, the event can never be published
-		d = &deadLetterCause{class: classOf(it.topicErr), err: it.topicErr}
+		d = &deadLetterCause{class: classifyError(it.topicErr), err: it.topicErr}
 	case d == nil:
 		d = &deadLetterCause{class: chains.ClassBehind, err: ErrBehind}
 	}
-	deadLetter.ErrorClass, deadLetter.ErrorText, deadLetter.ErrorChain = d.class, d.err.Error(), chainOf(d.err)
-	deadLetter.ErrorCode = codeOf(d.err)
+	deadLetter.ErrorClass, deadLetter.ErrorText, deadLetter.ErrorChain = d.class, d.err.Error(), errorTexts(d.err)
+	deadLetter.ErrorCode = brokerCode(d.err)
 	if deadLetter.Metadata[dlq.MetadataBadRow] != "" && e.Sequence < 1 {
 		deadLetter.ErrorText += "; " + fixUnnumberedRow
 	}
@@ -328,9 +328,9 @@ func (c *cell) newDeadLetter(it *item, behind bool, load *loadMeter) *dlq.DeadLe
 // ErrBehind is the error of a blocked event's dead letter.
 var ErrBehind = errors.New("an earlier event of the aggregate is a dead letter")
 
-// chainOf returns the texts of err and of the errors that it wraps, outermost first,
+// errorTexts returns the texts of err and of the errors that it wraps, outermost first,
 // 20 at most.
-func chainOf(err error) []string {
+func errorTexts(err error) []string {
 	var out []string
 	var walk func(error)
 	walk = func(err error) {
@@ -351,8 +351,8 @@ func chainOf(err error) []string {
 	return out
 }
 
-// codeOf returns the broker's name of the error, or "" if it is not a broker error.
-func codeOf(err error) string {
+// brokerCode returns the broker's name of the error, or "" if it is not a broker error.
+func brokerCode(err error) string {
 	if ke, ok := errors.AsType[*kerr.Error](err); ok {
 		return ke.Message
 	}

@@ -149,7 +149,7 @@ func (q *queue) decide(v *view, now time.Time) step {
 		return step{do: actPostpone}
 	case v.replay == claimLost:
 		return step{do: actEndReplay, err: errClaimLost}
-	case v.breaker == BreakerOpen || v.replay == noReplay && (q.causeOf(it) != nil || v.behind):
+	case v.breaker == BreakerOpen || v.replay == noReplay && (q.lastingCause(it) != nil || v.behind):
 		return q.decideBlocked(it, v)
 	case q.outstanding > 0 && v.full:
 		return q.decideFull(it, v)
@@ -191,7 +191,7 @@ func (q *queue) decideFull(it *item, v *view) step {
 		return step{do: actSpill, cause: &deadLetterCause{class: chains.ClassBehind, err: fmt.Errorf("an earlier event of the aggregate is with the producer: %w", err)}}
 	}
 	err = usedUp(max(it.attempts, v.attempts), err)
-	return step{do: actSpill, attempts: v.attempts, cause: &deadLetterCause{class: classOf(err), err: err, stalled: true}}
+	return step{do: actSpill, attempts: v.attempts, cause: &deadLetterCause{class: classifyError(err), err: err, stalled: true}}
 }
 
 // decideBlocked returns the next step of an item that must not be sent now.
@@ -209,7 +209,7 @@ func (q *queue) decideBlocked(it *item, v *view) step {
 // earlier event of its aggregate is a dead letter, or the breaker is open and spills. Otherwise
 // it returns what the item waits for; forNothing, if it may be sent.
 func (q *queue) decideDeadLetter(it *item, v *view) step {
-	switch cause := q.causeOf(it); {
+	switch cause := q.lastingCause(it); {
 	case !v.table:
 		return wait(forBreaker)
 	case cause != nil:
@@ -228,9 +228,9 @@ func (q *queue) decideDeadLetter(it *item, v *view) step {
 	return wait(forNothing)
 }
 
-// causeOf returns the cause for which the item becomes a dead letter whatever changes, nil if it
+// lastingCause returns the cause for which the item becomes a dead letter whatever changes, nil if it
 // has none: an open breaker closes, and the records before it come back.
-func (q *queue) causeOf(it *item) *deadLetterCause {
+func (q *queue) lastingCause(it *item) *deadLetterCause {
 	if c := it.cause; c != nil && c.class != chains.ClassBreakerOpen && (!it.isBehind() || q.outstanding > 0) {
 		return c
 	}
@@ -274,7 +274,7 @@ func (q *queue) giveUp(err error, v *view) step {
 	if v.replay != noReplay {
 		return step{do: actEndReplay, err: err}
 	}
-	return step{do: actGiveUp, cause: &deadLetterCause{class: classOf(err), err: err}}
+	return step{do: actGiveUp, cause: &deadLetterCause{class: classifyError(err), err: err}}
 }
 
 func usedUp(attempts int, err error) error {

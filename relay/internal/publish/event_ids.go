@@ -25,7 +25,7 @@ func (x *eventIDs) init(most func() int) {
 }
 
 // of returns the part of the index that has an event.
-func (x *eventIDs) of(id gocql.UUID) *dedup.Index { return x.index[dedup.StripeOf(id)] }
+func (x *eventIDs) of(id gocql.UUID) *dedup.Index { return x.index[dedup.SelectStripe(id)] }
 
 // find returns the event's item if it is in progress. published reports whether the index
 // has the event, and inTopic whether it is then known to be in its topic.

@@ -13,8 +13,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/older"
 )
 
-// OlderOf returns the scan in progress, nil if there is none.
-func (p *Publisher) OlderOf() (o *older.Rows) {
+// OlderRows returns the scan in progress, nil if there is none.
+func (p *Publisher) OlderRows() (o *older.Rows) {
 	p.ask(func(c *cell) { o = c.older })
 	return o
 }
@@ -27,11 +27,11 @@ func (p *Publisher) SetOlder(o *older.Rows) {
 // passOlder offers the rows of an aggregate that a scan has not reached. The caller
 // has claimed the aggregate.
 func (p *Publisher) passOlder(ctx context.Context, find cdclog.Lookup, aggregate outbox.ID) error {
-	o := p.OlderOf()
+	o := p.OlderRows()
 	if o == nil || !o.Behind(aggregate) {
 		return nil
 	}
-	h := OlderHandover{Publisher: p, Older: o, Ahead: o.AheadOf(aggregate)}
+	h := OlderHandover{Publisher: p, Older: o, Ahead: o.AcceptedUpTo(aggregate)}
 	if ok, _ := o.Room(); !ok && h.Ahead == 0 {
 		return older.ErrTooFarAhead
 	}
@@ -86,7 +86,7 @@ func (p *Publisher) ClaimPassed(ctx context.Context, find cdclog.Lookup, aggrega
 		case errors.Is(err, failure.ErrStopping), failure.Classify(err) == failure.Fatal:
 			return nil, err
 		case errors.Is(err, older.ErrTooFarAhead):
-			if _, wait := p.OlderOf().Room(); wait != nil {
+			if _, wait := p.OlderRows().Room(); wait != nil {
 				select {
 				case <-wait:
 				case <-ctx.Done():

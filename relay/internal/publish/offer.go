@@ -175,7 +175,7 @@ func (c *cell) takeOffers(p *page) {
 				settle = c.repeat(o, &j)
 				break
 			}
-			size := budget.SizeOf(&o.Event)
+			size := budget.EventSize(&o.Event)
 			if !p.paid && !c.budget.Try(size) {
 				p.size = size
 				return
@@ -341,7 +341,7 @@ func (c *cell) take(o *Offer, j *judgement, size int64) *lane {
 	}
 	*it = item{lane: l, by: o.By, scanned: o.By == ByBackfill && c.older.Old(o.Written), event: o.Event, written: o.Written, captured: c.now, topic: topic, topicErr: topicErr, bytes: size, shown: o.By == BySweep}
 	if o.Bad != nil && c.writesDeadLetters() {
-		it.cause = &deadLetterCause{class: classOf(o.Bad), err: o.Bad} // including a blocked or spilled one
+		it.cause = &deadLetterCause{class: classifyError(o.Bad), err: o.Bad} // including a blocked or spilled one
 	} else {
 		it.cause = c.dead.interrupted(o.Event.ID.UUID())
 	}

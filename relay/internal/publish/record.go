@@ -96,8 +96,8 @@ func (it *item) capture() trace.Capture {
 	return c
 }
 
-// sourceOf returns the source with the given name in FoundBy.
-func sourceOf(name string) Source {
+// parseSource returns the source with the given name in FoundBy.
+func parseSource(name string) Source {
 	if i := slices.Index(FoundBy[:], name); i >= 0 {
 		return Source(i)
 	}

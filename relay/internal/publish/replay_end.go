@@ -19,13 +19,13 @@ import (
 // failed stores a failed replay and sets when the dead letter is due next.
 func (r *Replayer) failed(ref chains.Ref, deadLetter *dlq.DeadLetter, end replayEnd) {
 	p := r.p
-	class, code, text, now := classOf(end.err), codeOf(end.err), end.err.Error(), p.now()
+	class, code, text, now := classifyError(end.err), brokerCode(end.err), end.err.Error(), p.now()
 	choice := p.cfg.Rules.Choose(&dlq.Subject{
 		ErrorClass: class, ErrorCode: code, EventType: deadLetter.EventType, AggregateType: deadLetter.AggregateType, Table: deadLetter.Table,
 		FailedReplays: deadLetter.Replays + 1, FirstFailedAt: deadLetter.FirstFailedAt,
 	}, now)
 	f := dlq.Failure{
-		Class: class, Code: code, Text: text, Chain: chainOf(end.err), Attempts: end.attempts,
+		Class: class, Code: code, Text: text, Chain: errorTexts(end.err), Attempts: end.attempts,
 		Strategy: choice.Strategy, Rule: choice.Rule, NextAttempt: choice.NextAttempt,
 		MaxReplays: choice.MaxReplays, SameError: choice.SameError,
 		Final: choice.Strategy == dlq.StrategyManual, Metadata: p.load.renewed(deadLetter.Metadata),
@@ -77,7 +77,7 @@ func (c *cell) failReplay(ref chains.Ref, class, code string, err error, choice 
 	c.dead.Change(ref.ID, func(own *chains.Ref) {
 		own.Asked, own.Group, own.At = false, c.dead.Group(choice.Rule, key), chains.AtOperator
 		if status == dlq.Pending {
-			own.At = chains.AtOf(choice.Strategy, next)
+			own.At = chains.DueAt(choice.Strategy, next)
 		}
 	})
 }
@@ -133,7 +133,7 @@ func (c *cell) resend(e outbox.Event, deadLetter *dlq.DeadLetter, of replay) {
 	l := &lane{id: e.AggregateID.UUID(), replay: of}
 	it := &item{
 		lane: l, event: e, written: deadLetter.WrittenAt, captured: c.now, topic: topic, topicErr: topicErr,
-		by: sourceOf(deadLetter.Metadata[metaCaptured]), earlier: int32(min(deadLetter.Attempts, math.MaxInt32)),
+		by: parseSource(deadLetter.Metadata[metaCaptured]), earlier: int32(min(deadLetter.Attempts, math.MaxInt32)),
 	}
 	if deadLetter.Edit != nil {
 		it.original = storedID(deadLetter)

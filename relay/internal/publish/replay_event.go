@@ -36,7 +36,7 @@ func (r *Replayer) readAgain(ctx context.Context, l *dlq.DeadLetter) (e outbox.E
 	if err != nil || row.ID == storedID(l) {
 		return row.Event, earlier.Unpublished, err
 	}
-	if fate, err = r.fateOf(ctx, &row); err != nil {
+	if fate, err = r.findFate(ctx, &row); err != nil {
 		return row.Event, fate, fmt.Errorf("%w: event %s: %w", errNotRead, row.ID, err)
 	}
 	if topics, ok := r.p.proofs.(idFinder); ok && fate.Settled() {
@@ -55,10 +55,10 @@ func (r *Replayer) readAgain(ctx context.Context, l *dlq.DeadLetter) (e outbox.E
 // errInProgress means that another reader has the event.
 var errInProgress = errors.New("it is in progress")
 
-// fateOf returns whether the event of a mended row is published or a dead letter under its own id.
+// findFate returns whether the event of a mended row is published or a dead letter under its own id.
 // If it is neither, it is added to the dedup index, so that only the replay publishes it. Only a
 // record proves that it is published: the replay of one without is a duplicate at worst.
-func (r *Replayer) fateOf(ctx context.Context, row *cdclog.StoredEvent) (earlier.Fate, error) {
+func (r *Replayer) findFate(ctx context.Context, row *cdclog.StoredEvent) (earlier.Fate, error) {
 	p, id := r.p, row.ID.UUID()
 	var it *item
 	var published, isDeadLetter bool

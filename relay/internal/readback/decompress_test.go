@@ -81,10 +81,10 @@ func TestBatchScanner_BoundsCompressedBatches(t *testing.T) { //nolint:parallelt
 		{"zstd", kgo.CodecZstd, false},
 	} {
 		huge := make([]byte, batchHeaderSize+400<<20)
-		copy(huge, batchOf(10, all[0])[:batchHeaderSize])
-		data := compressedBatch(t, batchOf(0, all[:10]...), c.codec, c.blocks)
+		copy(huge, encodeBatch(10, all[0])[:batchHeaderSize])
+		data := compressedBatch(t, encodeBatch(0, all[:10]...), c.codec, c.blocks)
 		data = append(data, compressedBatch(t, huge, c.codec, c.blocks)...)
-		data = append(data, compressedBatch(t, batchOf(11, all[10:]...), c.codec, c.blocks)...)
+		data = append(data, compressedBatch(t, encodeBatch(11, all[10:]...), c.codec, c.blocks)...)
 		huge = nil
 		s := newBatchScanner("test")
 		var before, after runtime.MemStats

@@ -148,7 +148,7 @@ func (t *Topics) Locate(ctx context.Context, topics []string, since time.Time) e
 					p.next, p.trimmed = max(p.next, o), false
 				}
 			})
-			return failed(list == nil, err)
+			return requestError(list == nil, err)
 		}); err != nil {
 			return fmt.Errorf("look up where topics begin: %w", err)
 		}
@@ -161,7 +161,7 @@ func (t *Topics) Locate(ctx context.Context, topics []string, since time.Time) e
 					p.begun, p.from, p.next = true, o, max(o-checkRecords, p.start)
 				}
 			})
-			return failed(list == nil, err)
+			return requestError(list == nil, err)
 		}); err != nil {
 			return fmt.Errorf("look up where to read topics back from: %w", err)
 		}
@@ -187,9 +187,9 @@ func (t *Topics) eachTopic(topics []string, f func(some ...string) error) error 
 	return nil
 }
 
-// failed returns the error of a request if no broker responded or the broker denied it.
+// requestError returns the error of a request if no broker responded or the broker denied it.
 // The response contains the errors of single partitions.
-func failed(nothing bool, err error) error {
+func requestError(nothing bool, err error) error {
 	if nothing || isDenied(err) {
 		return err
 	}
@@ -267,7 +267,7 @@ func (t *Topics) FindEnds(ctx context.Context) error {
 	if err := t.eachTopic(topics, func(some ...string) error {
 		list, err := t.Admin.ListEndOffsets(ctx, some...)
 		t.offsets(list, func(p *Partition, o int64) { p.end = o })
-		return failed(list == nil, err)
+		return requestError(list == nil, err)
 	}); err != nil {
 		return fmt.Errorf("look up the ends of the topics: %w", err)
 	}
@@ -287,7 +287,7 @@ func (t *Topics) FindEnds(ctx context.Context) error {
 				}
 			}
 		}
-		return failed(len(epochs) == 0, err)
+		return requestError(len(epochs) == 0, err)
 	}); err != nil && t.noEpochs < maxNoEpochs {
 		t.noEpochs++
 		return fmt.Errorf("look up the ends of the logs: %w", err)

@@ -57,7 +57,7 @@ func newBackShards(t testing.TB, settings settings, count int, backs *Group) *ba
 		store := relaytest.NewCheckpoints()
 		store.First = time.Now().Add(-time.Hour)
 		r := New(&c.read, NewMetrics(prometheus.NewRegistry()), store, fixedGenerations{}, p)
-		own := cdclog.PortionOf(cdclog.Shard{Index: i, Count: count}, outbox.DefaultTable)
+		own := cdclog.NewPortion(cdclog.Shard{Index: i, Count: count}, outbox.DefaultTable)
 		r.Own, r.Ticket = &own, backs.Announce()
 		s.readers = append(s.readers, r)
 	}

@@ -71,9 +71,9 @@ func (r *Reader) Mark(ctx context.Context) (time.Time, error) {
 	return mark, nil
 }
 
-// MarkOf returns the time from which a relay may have published events that these
+// ReadMark returns the time from which a relay may have published events that these
 // checkpoints do not cover; zero if it never ran.
-func MarkOf(ctx context.Context, cfg *Config, store checkpoint.Store, source cdclog.Generations) (time.Time, error) {
+func ReadMark(ctx context.Context, cfg *Config, store checkpoint.Store, source cdclog.Generations) (time.Time, error) {
 	r := Reader{cfg: cfg, Store: store, source: source}
 	return r.Mark(ctx)
 }

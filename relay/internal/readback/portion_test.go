@@ -14,12 +14,12 @@ func TestShards_ReadBackTheirOwn(t *testing.T) {
 	t.Parallel()
 	found := 0
 	for i := range 3 {
-		p := cdclog.PortionOf(cdclog.Shard{Index: i, Count: 3}, outbox.DefaultTable)
+		p := cdclog.NewPortion(cdclog.Shard{Index: i, Count: 3}, outbox.DefaultTable)
 		s := newBatchScanner("test")
 		s.owns = []*cdclog.Portion{&p}
 		for n := range 30 {
 			e := relaytest.Event(n, 1, "x")
-			_, err := s.scan(batchOf(0, e), 0, func(got Event) {
+			_, err := s.scan(encodeBatch(0, e), 0, func(got Event) {
 				found++
 				if got.Aggregate != e.AggregateID.UUID() || !p.HasAggregate(e.AggregateID) {
 					t.Errorf("shard %d found aggregate %s", i, got.Aggregate)

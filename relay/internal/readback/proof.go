@@ -183,7 +183,7 @@ func (d *Proofs) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (
 	if err != nil || f.Written < first {
 		return earlier.Published, err
 	}
-	ask := d.askOf(f, first)
+	ask := d.newAsk(f, first)
 	e := &ask.event
 	result, err := d.lookNear(ctx, ask)
 	if err == nil && result == proofNotNear {
@@ -239,10 +239,10 @@ func (d *Proofs) Find(ctx context.Context, f *cdclog.StoredEvent) (earlier.Fate,
 	if err != nil {
 		return earlier.Doubtful, err
 	}
-	ask := d.askOf(f, first)
+	ask := d.newAsk(f, first)
 	ask.written = ask.since
 	// The clock of the service may have been ahead of the broker's.
-	froms := append(d.expected(ask.since), ask.since/1000-d.margin().Milliseconds())
+	froms := append(d.expectedTimes(ask.since), ask.since/1000-d.margin().Milliseconds())
 	switch result, err := d.readFrom(ctx, ask, froms); {
 	case err != nil:
 		return earlier.Doubtful, err
@@ -255,12 +255,12 @@ func (d *Proofs) Find(ctx context.Context, f *cdclog.StoredEvent) (earlier.Fate,
 	}
 }
 
-// askOf returns the request for an event. first is answersFrom.
+// newAsk returns the request for an event. first is answersFrom.
 //
 // A row that was written again has lost the time of its first write, which is close to the
 // creation of the event. A service may give its events creation times of long before, so
 // since is at most FirstAge before written.
-func (d *Proofs) askOf(f *cdclog.StoredEvent, first int64) proofAsk {
+func (d *Proofs) newAsk(f *cdclog.StoredEvent, first int64) proofAsk {
 	topic, err := d.publisher.TopicName(&f.Event)
 	if err != nil || f.Err != nil {
 		topic = "" // it has no topic, or was edited; its dead letter is stored
@@ -273,12 +273,12 @@ func (d *Proofs) askOf(f *cdclog.StoredEvent, first int64) proofAsk {
 
 // lookNear looks for the event near the time of its row, and of the row's first write.
 func (d *Proofs) lookNear(ctx context.Context, a proofAsk) (ProofResult, error) {
-	result, err := d.readFrom(ctx, a, d.expected(a.written))
+	result, err := d.readFrom(ctx, a, d.expectedTimes(a.written))
 	if err != nil || result != proofNotNear || a.written-a.since < proofMargin*1000/2 {
 		return result, err // the first write is within the margin
 	}
 	a.written = a.since
-	return d.readFrom(ctx, a, d.expected(a.since))
+	return d.readFrom(ctx, a, d.expectedTimes(a.since))
 }
 
 // readFrom looks for the event among the records from each of the times on, in
@@ -332,8 +332,8 @@ func (d *Proofs) ask(ctx context.Context, queue chan *proofAsk, a proofAsk) (Pro
 	}
 }
 
-// refused logs, once, that the relay may not read a topic.
-func (d *Proofs) refused(topic string, err error) {
+// logRefusal logs, once, that the relay may not read a topic.
+func (d *Proofs) logRefusal(topic string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.denied {

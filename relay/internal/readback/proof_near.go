@@ -43,7 +43,7 @@ func (d *Proofs) readNear(ctx context.Context, batch []*proofAsk) error {
 		for _, p := range parts {
 			switch {
 			case isDenied(p.err):
-				d.refused(p.topic, p.err)
+				d.logRefusal(p.topic, p.err)
 				p.answer(proofAnswer{result: ProofUnproven})
 			case p.err != nil:
 				p.answer(proofAnswer{err: p.err})
@@ -114,10 +114,10 @@ func (d *Proofs) learn(delay int64) {
 	}
 }
 
-// expected returns the times from which to read for a row, in milliseconds: first as if it
+// expectedTimes returns the times from which to read for a row, in milliseconds: first as if it
 // was published as late after its write as others lately, then as if it was published at once,
 // then as if the record clock was as far behind as it was at most.
-func (d *Proofs) expected(written int64) []int64 {
+func (d *Proofs) expectedTimes(written int64) []int64 {
 	d.mu.Lock()
 	early, behind := d.early, d.behindLocked().Milliseconds()
 	d.mu.Unlock()
@@ -171,7 +171,7 @@ func (d *Proofs) locate(ctx context.Context, batch []*proofAsk) ([]*nearPartitio
 		t := details[a.topic]
 		switch err := kerr.ErrorForCode(t.ErrorCode); {
 		case isDenied(err):
-			d.refused(a.topic, err)
+			d.logRefusal(a.topic, err)
 			a.reply(proofAnswer{result: ProofUnproven})
 			continue
 		case isUnknown(err) && slices.Contains(saved, a.topic) && !d.unknown.isDeleted(a.topic, agree[a.topic], now):

@@ -65,7 +65,7 @@ func (d *Proofs) readWide(ctx context.Context, batch []*proofAsk) error {
 		d.setClock(t.clock)
 	}
 	for topic, why := range t.Denied {
-		d.refused(topic, why)
+		d.logRefusal(topic, why)
 	}
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ const idAge = 10 * time.Minute
 // FindIDOfAnother reports whether the records of the last idAge in the relay's topics contain
 // another event with the id of an event, one of another aggregate or number, and not the event.
 func (d *Proofs) FindIDOfAnother(ctx context.Context, f *cdclog.StoredEvent) (bool, error) {
-	ask := d.askOf(f, 0)
+	ask := d.newAsk(f, 0)
 	if ask.topic == "" || d.cfg.ReadBackMargin < 0 {
 		return false, nil
 	}

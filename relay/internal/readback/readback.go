@@ -341,7 +341,7 @@ func (r *Reader) Read(ctx context.Context, t *Topics, topics []string, since tim
 
 // await reports the pending partitions in the metrics, with partitions that the start gave up.
 func (r *Reader) await(pending []*Partition) {
-	parts := r.Awaited().Parts
+	parts := r.UnreadPartitions().Parts
 	for _, p := range pending {
 		parts = append(parts[:len(parts):len(parts)], publish.Partition{Topic: p.topic, Part: p.partition})
 	}

@@ -14,10 +14,12 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// batchOf encodes events as a broker sends them, uncompressed.
-func batchOf(offset int64, events ...outbox.Event) []byte { return batchWith(offset, nil, events...) }
+// encodeBatch encodes events as a broker sends them, uncompressed.
+func encodeBatch(offset int64, events ...outbox.Event) []byte {
+	return batchWith(offset, nil, events...)
+}
 
-// batchWith is batchOf with further headers of each record.
+// batchWith is encodeBatch with further headers of each record.
 func batchWith(offset int64, more []kmsg.Header, events ...outbox.Event) []byte {
 	var records []byte
 	for i, e := range events {
@@ -41,10 +43,10 @@ func batchWith(offset int64, more []kmsg.Header, events ...outbox.Event) []byte 
 func TestBatchScanner_StopsAtABatchThatIsCutOff(t *testing.T) {
 	t.Parallel()
 	all := relaytest.Events(4, 5, "OrderCreated")
-	data := append(batchOf(100, all[:10]...), batchOf(110, all[10:]...)...)
+	data := append(encodeBatch(100, all[:10]...), encodeBatch(110, all[10:]...)...)
 	for _, size := range []int{0, 1, 60, len(data) / 2, len(data) - 1, len(data)} {
 		n, want := 0, int64(7)
-		if size >= len(batchOf(100, all[:10]...)) {
+		if size >= len(encodeBatch(100, all[:10]...)) {
 			want = 110
 		}
 		if size == len(data) {
@@ -63,7 +65,7 @@ func TestBatchScanner_StopsAtABatchThatIsCutOff(t *testing.T) {
 }
 
 func TestBatchScanner_DoesNotAllocate(t *testing.T) {
-	data := batchOf(0, relaytest.Events(100, 1, "OrderCreated")...)
+	data := encodeBatch(0, relaytest.Events(100, 1, "OrderCreated")...)
 	s := newBatchScanner("test")
 	if n := testing.AllocsPerRun(10, func() {
 		if _, err := s.scan(data, 0, func(Event) {}); err != nil {
@@ -75,7 +77,7 @@ func TestBatchScanner_DoesNotAllocate(t *testing.T) {
 }
 
 func FuzzBatchScanner(f *testing.F) {
-	data := batchOf(3, relaytest.Events(3, 2, "OrderCreated")...)
+	data := encodeBatch(3, relaytest.Events(3, 2, "OrderCreated")...)
 	f.Add(data)
 	for codec := byte(1); codec <= 4; codec++ {
 		c := append([]byte(nil), data...)
@@ -90,13 +92,13 @@ func FuzzBatchScanner(f *testing.F) {
 			t.Errorf("scan() = %d, %v", next, err)
 		}
 		// The least that an event takes is its three headers.
-		if most := len(data); err == nil && n > most && !compressed(data) {
+		if most := len(data); err == nil && n > most && !isCompressed(data) {
 			t.Errorf("%d events in %d bytes", n, most)
 		}
 	})
 }
 
-func compressed(data []byte) bool {
+func isCompressed(data []byte) bool {
 	return len(data) > batchAttributesAt+1 && data[batchAttributesAt+1]&batchCodec != 0
 }
 
@@ -106,7 +108,7 @@ func TestBatchScanner_ReadsTextIDs(t *testing.T) {
 	e := relaytest.Event(1, 0, "OrderCreated")
 	e.ID, e.AggregateID = outbox.IDFromText("event-1"), outbox.IDFromText("42")
 	var got []Event
-	if _, err := newBatchScanner("test").scan(batchOf(0, e), 0, func(e Event) { got = append(got, e) }); err != nil {
+	if _, err := newBatchScanner("test").scan(encodeBatch(0, e), 0, func(e Event) { got = append(got, e) }); err != nil {
 		t.Fatal(err)
 	}
 	if want := (Event{ID: rows.IDOf("event-1"), Aggregate: rows.IDOf("42"), Ours: true}); len(got) != 1 || got[0] != want {
@@ -120,7 +122,7 @@ func TestBatchScanner_ReadsTextIDs(t *testing.T) {
 }
 
 func BenchmarkBatchScanner(b *testing.B) {
-	data := batchOf(0, relaytest.Events(1000, 1, "OrderCreated")...)
+	data := encodeBatch(0, relaytest.Events(1000, 1, "OrderCreated")...)
 	s := newBatchScanner("test")
 	b.SetBytes(int64(len(data)))
 	for b.Loop() {
@@ -150,7 +152,7 @@ func TestBatchScanner_MeasuresTheClockThatDatesRecords(t *testing.T) {
 		{"LogAppendTime, behind", true, time.Millisecond, -90 * time.Second, 90 * time.Second},
 		{"LogAppendTime, ahead", true, time.Millisecond, time.Hour, 0},
 	} {
-		data := batchOf(0, e)
+		data := encodeBatch(0, e)
 		if tt.append {
 			data[batchAttributesAt+1] |= batchAppend
 		}

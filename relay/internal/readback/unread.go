@@ -75,8 +75,8 @@ func (r *Reader) gate(t *Topics, from time.Time) {
 	r.await(nil)
 }
 
-// Awaited returns the partitions that the start could not read.
-func (r *Reader) Awaited() unreadPartitions {
+// UnreadPartitions returns the partitions that the start could not read.
+func (r *Reader) UnreadPartitions() unreadPartitions {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.unread

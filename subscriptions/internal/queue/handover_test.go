@@ -11,8 +11,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/position"
 )
 
-// handed hands a queue over to its next owner, which begins at a time with what is durable.
-func handed(q *Queue, at time.Time, with func(*Start)) *Queue {
+// handOver hands a queue over to its next owner, which begins at a time with what is durable.
+func handOver(q *Queue, at time.Time, with func(*Start)) *Queue {
 	p := q.Position()
 	settled, of, err := position.Decode(p.Offset, p.Metadata)
 	if err != nil {
@@ -76,7 +76,7 @@ func TestQueue_HandOverAndPurge(t *testing.T) {
 		add(q, "a", 0)
 		add(q, "b", 1)
 		ds := lease(q, start)
-		n := handed(q, start, nil)
+		n := handOver(q, start, nil)
 		at := int64(0)
 		if !front {
 			n.Settle(0, ds[0].Lease, Ack, start, 0, "", Waiter{})
@@ -126,7 +126,7 @@ func TestQueue_HandOverAfterADurableEnd(t *testing.T) {
 		add(q, "a", 0)
 		d := lease(q, start)[0]
 		q.Settle(0, d.Lease, tt.action, start, 0, "bad", Waiter{})
-		n := handed(q, start, tt.with)
+		n := handOver(q, start, tt.with)
 		if ls := n.Leases(); len(ls) != 0 {
 			t.Errorf("%s: %+v are leased", name, ls)
 		}
@@ -177,7 +177,7 @@ func TestQueue_HandOverOfFailedDeliveries(t *testing.T) {
 					break
 				}
 				now = now.Add(2 * time.Minute)
-				q = handed(q, now, from(int64(len(rows)), rows...)) // this failure is not stored
+				q = handOver(q, now, from(int64(len(rows)), rows...)) // this failure is not stored
 				if read {
 					add(q, "a", 0)
 				}
@@ -209,7 +209,7 @@ func TestQueue_HandOverOfAnExtendedRun(t *testing.T) {
 	ds := run(q, 3, start)
 	q.Settle(0, ds[0].Lease, Ack, start, 0, "", Waiter{})
 	q.Extend(1, ds[1].Lease, start, start.Add(time.Hour))
-	n := handed(q, start.Add(time.Second), from(0))
+	n := handOver(q, start.Add(time.Second), from(0))
 	if got := n.Expire(start.Add(59 * time.Minute)); got != 0 || len(n.Leases()) != 3 {
 		t.Fatalf("%d leases ended before the end of the extension; %+v", got, n.Leases())
 	}
@@ -314,7 +314,7 @@ func TestQueue_HandOverKeepsLeases(t *testing.T) {
 	lease(q, start)
 	byOffset := func(a, b Lease) int { return int(a.Offset - b.Offset) }
 	want := q.Leases()
-	n := handed(handed(q, start, nil), start, nil)
+	n := handOver(handOver(q, start, nil), start, nil)
 	got := n.Leases()
 	slices.SortFunc(want, byOffset)
 	slices.SortFunc(got, byOffset)

@@ -9,7 +9,7 @@ import (
 // remembered times are those of the acknowledgements.
 func TestProgress_ForgetsHonestly(t *testing.T) {
 	t.Parallel()
-	q := filled(2*maxPast + 10)
+	q := fillQueue(2*maxPast + 10)
 	loaded := start
 	q.past.before = loaded
 	ended := make(map[int64]time.Time)

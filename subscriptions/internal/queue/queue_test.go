@@ -19,8 +19,8 @@ func (r results) Done(i int, o Outcome) { r[i] = o }
 
 var start = time.UnixMilli(1e12)
 
-// filled returns a queue with n messages of as many keys.
-func filled(n int, keys ...string) *Queue {
+// fillQueue returns a queue with n messages of as many keys.
+func fillQueue(n int, keys ...string) *Queue {
 	q := New(Config{Ordered: true, MaxReceive: 3, Backoff: func(int) time.Duration { return time.Second }}, Start{})
 	for i := range n {
 		key := ""
@@ -35,7 +35,7 @@ func filled(n int, keys ...string) *Queue {
 // An acknowledgement that arrives while a commit is on its way needs the next one.
 func TestQueue_ConfirmedByItsCommit(t *testing.T) {
 	t.Parallel()
-	q, got := filled(2), results{}
+	q, got := fillQueue(2), results{}
 	d := q.Lease(nil, 2, 1, start, start.Add(time.Minute), "")
 	q.Settle(0, d[0].Lease, Ack, start, 0, "", Waiter{got, 0})
 	running := q.Position()
@@ -52,7 +52,7 @@ func TestQueue_ConfirmedByItsCommit(t *testing.T) {
 
 func TestQueue_DeliversNothingOutsideOfTheWindow(t *testing.T) {
 	t.Parallel()
-	q := filled(position.Window + 10)
+	q := fillQueue(position.Window + 10)
 	d := q.Lease(nil, position.Window+10, 1, start, start.Add(time.Minute), "")
 	if len(d) != position.Window {
 		t.Fatalf("%d messages are leased, want the window of %d", len(d), position.Window)
@@ -67,7 +67,7 @@ func TestQueue_DeliversNothingOutsideOfTheWindow(t *testing.T) {
 // answer, and else the lease has ended.
 func TestQueue_OutcomesAfterTheEnd(t *testing.T) {
 	t.Parallel()
-	q, got := filled(3), results{}
+	q, got := fillQueue(3), results{}
 	d := q.Lease(nil, 3, 1, start, start.Add(time.Minute), "")
 	q.Settle(0, d[0].Lease, Ack, start, 0, "", Waiter{got, 0})
 	q.Uncertain(q.Position())
@@ -82,7 +82,7 @@ func TestQueue_OutcomesAfterTheEnd(t *testing.T) {
 // A delivery that fails while its row is being written is stored, also if that write fails.
 func TestQueue_StoresWhatFailsDuringAFailedSave(t *testing.T) {
 	t.Parallel()
-	q := filled(position.Window + 10)
+	q := fillQueue(position.Window + 10)
 	d := q.Lease(nil, position.Window, 1, start, start.Add(time.Hour), "")
 	q.Unblock(start, true)
 	q.Unblock(start.Add(time.Minute), true) // nothing could be delivered meanwhile
@@ -106,7 +106,7 @@ func TestQueue_StoresWhatFailsDuringAFailedSave(t *testing.T) {
 // A lease that is older than the remembered ones is still valid.
 func TestQueue_OldLeaseIsValid(t *testing.T) {
 	t.Parallel()
-	q := filled(2)
+	q := fillQueue(2)
 	first := q.Lease(nil, 1, 1, start, start.Add(time.Hour), "")[0]
 	for range remembered + 5 {
 		d := q.Lease(nil, 1, 1, start, start.Add(time.Hour), "")[0]

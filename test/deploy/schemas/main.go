@@ -246,7 +246,7 @@ func (g *generator) fields(pkg string, d declared, st *ast.StructType, propertie
 		switch {
 		case name == "-":
 		case name == "":
-			at, typ := named(pkg, d, f.Type)
+			at, typ := typeName(pkg, d, f.Type)
 			if inner, ok := g.load(at)[typ]; ok {
 				if st, ok := inner.spec.Type.(*ast.StructType); ok {
 					g.fields(at, inner, st, properties, required)
@@ -265,11 +265,11 @@ func (g *generator) fields(pkg string, d declared, st *ast.StructType, propertie
 	}
 }
 
-// named returns the package and name of a type that is not a literal.
-func named(pkg string, d declared, e ast.Expr) (at, name string) {
+// typeName returns the package and name of a type that is not a literal.
+func typeName(pkg string, d declared, e ast.Expr) (at, name string) {
 	switch e := e.(type) {
 	case *ast.StarExpr:
-		return named(pkg, d, e.X)
+		return typeName(pkg, d, e.X)
 	case *ast.Ident:
 		return pkg, e.Name
 	case *ast.SelectorExpr:
@@ -296,7 +296,7 @@ func (g *generator) of(pkg string, d declared, e ast.Expr) schema {
 		}
 		return g.ref(pkg, e.Name)
 	case *ast.SelectorExpr:
-		return g.ref(named(pkg, d, e))
+		return g.ref(typeName(pkg, d, e))
 	}
 	return schema{}
 }

@@ -57,7 +57,7 @@ func (j *judge) mayOverlap(d, later *delivery) bool {
 	c, at := d.call, later.start
 	over := func(t time.Time) bool { return !t.IsZero() && !t.After(at) }
 	switch {
-	case over(c.ended), over(c.canceled), over(c.process.died()), c.process.frozenBetween(d.start, at), j.loose(d.message):
+	case over(c.ended), over(c.canceled), over(c.process.deathTime()), c.process.frozenBetween(d.start, at), j.loose(d.message):
 		return true
 	case c.expired.IsZero() || c.expired.After(at):
 		return false

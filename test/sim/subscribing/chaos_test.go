@@ -69,7 +69,7 @@ func (w *world) chaos(n, hosts, life int) {
 	}
 	time.Sleep(2 * time.Minute)
 	w.allIsWell()
-	if !w.settled() {
+	if !w.awaitSettled() {
 		w.t.Error("messages are not settled")
 		w.report()
 	}
@@ -101,7 +101,7 @@ func (c *consumer) working(ctx context.Context) {
 		}
 		var all []*delivery
 		for i := range got {
-			all = append(all, c.l.delivered(p.name, &got[i], r.VisibilityTimeout))
+			all = append(all, c.l.recordDelivered(p.name, &got[i], r.VisibilityTimeout))
 		}
 		_ = retry.Wait(ctx, time.Duration(c.rnd.Int64N(int64(3*time.Second))))
 		c.ackAll(ctx, all)

@@ -72,7 +72,7 @@ func (c *consumer) receive(ctx context.Context) (out []*delivery) {
 		return nil // the response is lost; its messages are delivered again
 	}
 	for i := range got {
-		out = append(out, c.l.delivered(p.name, &got[i], r.VisibilityTimeout))
+		out = append(out, c.l.recordDelivered(p.name, &got[i], r.VisibilityTimeout))
 	}
 	return out
 }
@@ -183,7 +183,7 @@ func (c *consumer) settle(ctx context.Context, steps []step) {
 		for i, r := range results {
 			switch {
 			case asked[i] != nil:
-				c.l.answered(asked[i], r.Code)
+				c.l.recordAnswered(asked[i], r.Code)
 			case r.Code != subscriptions.CodeInvalid:
 				c.w.t.Errorf("%s: a forged receipt %q is %s", c.l.Name, steps[i].Receipt, r.Code)
 			}

@@ -88,8 +88,8 @@ func newLedger(w *world, s subscriptions.Subscription) *ledger {
 	return l
 }
 
-// published records a message, if the subscription has its topic.
-func (l *ledger) published(m *message) {
+// recordPublished records a message, if the subscription has its topic.
+func (l *ledger) recordPublished(m *message) {
 	selected := false
 	for _, t := range l.Topics {
 		selected = selected || t == m.topic
@@ -107,8 +107,8 @@ func (l *ledger) published(m *message) {
 	delete(l.mu.early, m.name)
 }
 
-// delivered records a delivery. visibility is that of the request.
-func (l *ledger) delivered(by string, m *subscriptions.Message, visibility time.Duration) *delivery {
+// recordDelivered records a delivery. visibility is that of the request.
+func (l *ledger) recordDelivered(by string, m *subscriptions.Message, visibility time.Duration) *delivery {
 	return l.record(by, m, visibility, nil)
 }
 
@@ -141,8 +141,8 @@ func (l *ledger) asks(d *delivery, a subscriptions.Action) *action {
 	return one
 }
 
-// answered records the result of a request.
-func (l *ledger) answered(a *action, c subscriptions.Code) {
+// recordAnswered records the result of a request.
+func (l *ledger) recordAnswered(a *action, c subscriptions.Code) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a.code, a.done = c, time.Now()

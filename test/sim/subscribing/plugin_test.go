@@ -49,9 +49,9 @@ func (g *destination) Process(ctx context.Context, e plugin.Event) error {
 		<-ctx.Done()
 		return errDead
 	}
-	l := w.pushed()
-	d := l.called(g.p, &e)
-	forget := context.AfterFunc(ctx, func() { l.interrupted(d, ctx.Err()) })
+	l := w.pushSubscription()
+	d := l.recordCall(g.p, &e)
+	forget := context.AfterFunc(ctx, func() { l.recordInterrupted(d, ctx.Err()) })
 	defer forget()
 	r := g.result(l)
 	err := r.wait(ctx)
@@ -60,7 +60,7 @@ func (g *destination) Process(ctx context.Context, e plugin.Event) error {
 		<-ctx.Done()
 		return errDead
 	}
-	l.returned(d, r.panics, err)
+	l.recordReturned(d, r.panics, err)
 	if r.dies && !w.calm.Load() {
 		w.counts.diedAfterCall.Add(1)
 		g.p.Kill()
@@ -122,8 +122,8 @@ func (r *result) wait(ctx context.Context) error {
 	return r.err
 }
 
-// pushed returns the subscription with push delivery.
-func (w *world) pushed() *ledger {
+// pushSubscription returns the subscription with push delivery.
+func (w *world) pushSubscription() *ledger {
 	for _, l := range w.subscriptions {
 		if l.Push != nil {
 			return l
@@ -132,8 +132,8 @@ func (w *world) pushed() *ledger {
 	return nil
 }
 
-// called records the beginning of a call.
-func (l *ledger) called(p *process, e *plugin.Event) *delivery {
+// recordCall records the beginning of a call.
+func (l *ledger) recordCall(p *process, e *plugin.Event) *delivery {
 	l.w.counts.calls.Add(1)
 	now := time.Now()
 	m := subscriptions.Message{Event: e.Event, LeaseUntil: now.Add(2 * l.VisibilityTimeout), Attempt: e.Attempt, MaxReceive: l.MaxReceive}
@@ -143,8 +143,8 @@ func (l *ledger) called(p *process, e *plugin.Event) *delivery {
 	return l.record(p.name, &m, 2*l.VisibilityTimeout, &call{process: p, id: e.DeliveryID})
 }
 
-// interrupted records that the context of a call ended during the call.
-func (l *ledger) interrupted(d *delivery, err error) {
+// recordInterrupted records that the context of a call ended during the call.
+func (l *ledger) recordInterrupted(d *delivery, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -155,8 +155,8 @@ func (l *ledger) interrupted(d *delivery, err error) {
 	}
 }
 
-// returned records the result of a call.
-func (l *ledger) returned(d *delivery, panics bool, err error) {
+// recordReturned records the result of a call.
+func (l *ledger) recordReturned(d *delivery, panics bool, err error) {
 	a := &action{Action: subscriptions.ActionAck, asked: time.Now()}
 	switch {
 	case panics:

@@ -221,8 +221,8 @@ func (p *process) cutOff() {
 	p.reset()
 }
 
-// died returns the time of the death of a process, zero for none.
-func (p *process) died() time.Time {
+// deathTime returns the time of the death of a process, zero for none.
+func (p *process) deathTime() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.mu.cut

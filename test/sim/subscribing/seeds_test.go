@@ -109,7 +109,7 @@ func (w *world) everythingFails() {
 			}
 		}
 	})
-	if !w.settled() {
+	if !w.awaitSettled() {
 		w.t.Errorf("messages are not settled after %s without failures", quiet)
 		w.report()
 	}

@@ -36,7 +36,7 @@ func TestFailureStorm_DelaysNoOtherKey(t *testing.T) {
 				time.Sleep(200 * time.Millisecond)
 			}
 		}
-		if !w.settled() {
+		if !w.awaitSettled() {
 			w.t.Error("messages are not settled")
 		}
 		stop()

@@ -176,7 +176,7 @@ func healthy(t *testing.T, seed uint64, story func(*world, *ledger)) *counts {
 		}
 		story(w, l)
 		w.allIsWell()
-		if !w.settled() {
+		if !w.awaitSettled() {
 			t.Error("messages are not settled")
 			w.report()
 		}

@@ -179,7 +179,7 @@ func (w *world) publish(topic, key, name string, headers map[string]string) {
 	}
 	w.counts.messages.Add(1)
 	for _, l := range w.subscriptions {
-		l.published(&message{
+		l.recordPublished(&message{
 			once: headers[subscriptions.HeaderMaxReceive] != "", unwanted: headers[headerUnwanted] != "",
 			name: name, key: key, topic: topic, partition: r.Partition, offset: r.Offset, made: w.made(topic), at: r.Timestamp,
 		})
@@ -207,8 +207,8 @@ func (w *world) produce(ctx context.Context, rnd *rand.Rand, n int, recreates bo
 	}
 }
 
-// settled waits until every message is settled, and reports whether it is.
-func (w *world) settled() bool {
+// awaitSettled waits until every message is settled, and reports whether it is.
+func (w *world) awaitSettled() bool {
 	for end := time.Now().Add(quiet); time.Now().Before(end); time.Sleep(2 * time.Second) {
 		all := true
 		for _, l := range w.subscriptions {
