@@ -99,7 +99,9 @@ func TestPublisher_ItsShareBecomesSmaller(t *testing.T) {
 		t.Errorf("no room is left: the other one may remember %d events, want those of its share, %d", got, whole/3/4*3)
 	}
 	p.ask(func(c *cell) { // the sweep reader has passed them
-		c.ids.pass(began.Add(time.Second).UnixMicro(), began.Add(time.Hour), time.Second)
+		for stripe := range dedup.Stripes {
+			c.ids.pass(stripe, began.Add(time.Second).UnixMicro(), began.Add(time.Hour), time.Second)
+		}
 	})
 	p.Pass(began.UnixMicro(), time.Second)
 	if got := another.ReadBack(); got != published {
@@ -108,4 +110,30 @@ func TestPublisher_ItsShareBecomesSmaller(t *testing.T) {
 	check("after the sweep", false, whole/3)
 	third.Leave()
 	check("one has left", false, whole/2)
+}
+
+// While the sweep reader passes many events, others are offered and acknowledged.
+func TestPublisher_PassingEventsDelaysNoOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t, nil)
+		defer b.close()
+		p, busy := b.publisher, make(chan struct{})
+		p.ask(func(c *cell) {
+			for i := range 1000 {
+				c.ids.addUnsent(relaytest.EventID(i), 1)
+			}
+		})
+		time.Sleep(time.Minute)
+		go p.ask(func(*cell) { <-busy })
+		synctest.Wait()
+		go p.Pass(2, time.Second)
+		synctest.Wait()
+		go func() { defer close(busy); synctest.Wait() }()
+		p.ask(func(c *cell) {
+			if fresh, _ := c.ids.size(); fresh == 0 {
+				t.Error("all events were passed before another input")
+			}
+		})
+	})
 }

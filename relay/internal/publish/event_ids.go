@@ -91,11 +91,9 @@ func (x *eventIDs) show(id gocql.UUID, written int64) (first bool) { return x.of
 // forget removes an event from the index.
 func (x *eventIDs) forget(id gocql.UUID) { x.of(id).Forget(id) }
 
-// pass records that the sweep reader has read the log up to a write time, as Index.Pass.
-func (x *eventIDs) pass(upTo int64, now time.Time, every time.Duration) {
-	for _, index := range x.index {
-		index.Pass(upTo, now, every)
-	}
+// pass records for a stripe that the sweep reader has read the log up to a write time, as Index.Pass.
+func (x *eventIDs) pass(stripe int, upTo int64, now time.Time, every time.Duration) {
+	x.index[stripe].Pass(upTo, now, every)
 }
 
 // seed adds events that were published before the given time, in microseconds.

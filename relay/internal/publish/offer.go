@@ -420,10 +420,10 @@ func (c *cell) releaseClaim(aggregate gocql.UUID) {
 
 // Pass records that the sweep has read the log up to a write time in microseconds.
 func (p *Publisher) Pass(upTo int64, every time.Duration) {
-	p.ask(func(c *cell) {
-		c.ids.pass(upTo, c.now, every)
-		c.dead.passed = max(c.dead.passed, upTo)
-	})
+	for stripe := range dedup.Stripes { // one in a step: after a start they contain all events that it read back
+		p.ask(func(c *cell) { c.ids.pass(stripe, upTo, c.now, every) })
+	}
+	p.ask(func(c *cell) { c.dead.passed = max(c.dead.passed, upTo) })
 	p.hold()
 }
 
