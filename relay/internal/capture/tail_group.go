@@ -444,11 +444,7 @@ func (r *reading) take(ctx context.Context, row *cdclog.Row) error {
 		}
 		return g.handOn(ctx, []heldRow{h})
 	}
-	g.page.add(publish.Offer{Event: row.Event, Written: written, By: publish.ByTail}, g.generation.Index(row.Stream))
-	if len(g.page.offers) == maxTailPage {
-		return g.offerPage(ctx)
-	}
-	return nil
+	return g.offer(ctx, publish.Offer{Event: row.Event, Written: written, By: publish.ByTail}, g.generation.Index(row.Stream))
 }
 
 // maxTailPage is the number of rows that are offered together. They wait for each other.
@@ -461,8 +457,14 @@ type tailPage struct {
 	verdicts []publish.Verdict
 }
 
-func (p *tailPage) add(o publish.Offer, stream int) {
+// offer adds a row to the page, and submits the page if it is full.
+func (g *tailGroup) offer(ctx context.Context, o publish.Offer, stream int) error {
+	p := &g.page
 	p.offers, p.streams = append(p.offers, o), append(p.streams, stream)
+	if len(p.offers) < maxTailPage {
+		return nil
+	}
+	return g.offerPage(ctx)
 }
 
 // offerPage submits the rows that were read and not offered yet. After an error the later ones are

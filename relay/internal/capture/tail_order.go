@@ -215,7 +215,8 @@ func (g *tailGroup) keep(ctx context.Context, h heldRow) error {
 	return nil
 }
 
-// handOn submits released rows, unless an earlier one of their aggregate is left to the sweep reader. Rows after an error are left to the sweep reader.
+// handOn submits released rows, unless an earlier one of their aggregate is left to the sweep reader.
+// Rows after an error are left to the sweep reader.
 func (g *tailGroup) handOn(ctx context.Context, rows []heldRow) error {
 	t := g.tail
 	for i := range rows {
@@ -224,7 +225,9 @@ func (g *tailGroup) handOn(ctx context.Context, rows []heldRow) error {
 			t.leave(h.event.AggregateID.UUID())
 			continue
 		}
-		g.page.add(publish.Offer{Event: h.event, Written: h.written, Bad: h.bad, By: publish.ByTail}, h.stream)
+		if err := g.offer(ctx, publish.Offer{Event: h.event, Written: h.written, Bad: h.bad, By: publish.ByTail}, h.stream); err != nil {
+			return err
+		}
 	}
 	return g.offerPage(ctx)
 }

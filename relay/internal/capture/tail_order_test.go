@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -266,4 +267,31 @@ func TestTailOrder_AGenerationBegins(t *testing.T) {
 			t.Errorf("%d events in another order than written, or not all of %d", len(got), len(want))
 		}
 	})
+}
+
+// pageSink is a sink that counts the rows of the largest page.
+type pageSink struct {
+	TailSink
+	offered, most int
+}
+
+func (s *pageSink) OfferPage(_ context.Context, offers []publish.Offer, verdicts []publish.Verdict) ([]publish.Verdict, error) {
+	s.offered, s.most = s.offered+len(offers), max(s.most, len(offers))
+	return append(verdicts, make([]publish.Verdict, len(offers))...), nil
+}
+
+// However many rows are released at once, the owner of the aggregates gets them in pages: other
+// readers and results wait for one page at most.
+func TestTailOrder_ReleasesRowsInPages(t *testing.T) {
+	t.Parallel()
+	cfg, sink := newSettings(relaytest.Logger(t)), new(pageSink)
+	tl := NewTail(&cfg.Config, NewMetrics(prometheus.NewRegistry()), Input{Table: &outbox.DefaultTable}, nil, nil, sink)
+	g := newTailGroup(tl, cdclog.NewGeneration(time.Now(), [][]byte{memStream(0)}, func(i int) int64 { return int64(i) }), 0, 1)
+	rows := make([]heldRow, 3*maxTailPage/2)
+	for i := range rows {
+		rows[i].event = unnumberedEvent(i, 1)
+	}
+	if err := g.handOn(t.Context(), rows); err != nil || sink.offered != len(rows) || sink.most > maxTailPage {
+		t.Errorf("handOn() = %v, with %d of %d rows, at most %d in a page, want at most %d", err, sink.offered, len(rows), sink.most, maxTailPage)
+	}
 }
