@@ -19,6 +19,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/budget"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/calls"
@@ -48,6 +49,17 @@ type cellModel struct {
 	published [modelAggregates][]int64
 	settled   map[uint64]bool
 	load      loadMeter
+	events    map[gocql.UUID]modelEvent // that were offered
+	pending   *page                     // it has no room for an offer
+	plain     bool                      // aggregate 2 has no numbers
+	stops     bool                      // the relay starts again
+}
+
+// modelEvent is an event and its place in its aggregate.
+type modelEvent struct {
+	outbox.Event
+	aggregate int
+	seq       int64
 }
 
 const modelAggregates = 3
@@ -74,7 +86,11 @@ func newCellModel(t *rapid.T) *cellModel {
 	cfg.DeadLetters, cfg.SpillLimit, cfg.Partitions, cfg.MaxInFlightRecords, cfg.Logger = new(dlq.Store), rapid.SampledFrom([]int{6, 1000}).Draw(t, "spill limit"), 2, 12, slog.New(slog.DiscardHandler)
 	m := &cellModel{
 		T: t, flights: make(map[*lane]*modelFlight), topics: make(map[string]bool), writers: make(map[*lane]*writtenDeadLetter),
+		plain: rapid.Bool().Draw(t, "plain"), events: make(map[gocql.UUID]modelEvent),
 		stored: make(map[gocql.UUID]*dlq.DeadLetter), settled: make(map[uint64]bool), gates: make(map[int32]bool), load: loadMeter{cfg: &cfg},
+	}
+	if rapid.IntRange(0, 3).Draw(t, "table") == 0 {
+		cfg.DeadLetters = nil
 	}
 	metrics := NewMetrics(prometheus.NewRegistry())
 	m.cell = newCell(&cfg, m, newCalls(&cfg, metrics), budget.New(cfg.MaxInFlightRecords, cfg.MaxInFlightBytes), swept.New(true, time.Minute), metrics)
@@ -153,20 +169,62 @@ func (m *cellModel) execute(effects []effect) {
 			if !errors.Is(e.err, ErrPartitionResumed) { // it would start again
 				m.Fatalf("the relay stops: %v", e.err)
 			}
+			m.stops = true
 		}
 	}
 }
 
-// offer offers the next events of an aggregate, or one that was offered before.
+// event returns an event of an aggregate, which may be due later.
+func (m *cellModel) event(t *rapid.T, a int, seq int64) outbox.Event {
+	e := relaytest.Event(a, seq, "T"+string('0'+rune(seq/4%2)))
+	if known, ok := m.events[e.ID.UUID()]; ok {
+		return known.Event
+	}
+	if m.plain && a == 2 {
+		e.Sequence = 0
+	}
+	if rapid.IntRange(0, 4).Draw(t, "later") == 0 {
+		e.DeliverAt = time.Now().Add(rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, time.Minute}).Draw(t, "delay"))
+	}
+	m.events[e.ID.UUID()] = modelEvent{e, a, seq}
+	return e
+}
+
+// resume continues a page if there is room for its next offer.
+func (m *cellModel) resume(*rapid.T) {
+	p := m.pending
+	if p == nil || !m.cell.budget.Try(p.size) {
+		return
+	}
+	p.paid = true
+	m.step(input{kind: inOffers, page: p})
+	if p.at == len(p.offers) {
+		m.pending = nil
+	}
+}
+
+// offer offers the next events of an aggregate, or one that was offered before. While they wait for
+// room, another reader offers one of them.
 func (m *cellModel) offer(t *rapid.T) {
 	a := rapid.IntRange(0, modelAggregates-1).Draw(t, "aggregate")
 	p := &page{}
+	if m.pending != nil {
+		if a < 2 && m.offered[a] > 0 {
+			seq := rapid.Int64Range(1, m.offered[a]).Draw(t, "number")
+			p.offers = append(p.offers, Offer{Event: m.event(t, a, seq), Written: seq, By: ByKey})
+			m.step(input{kind: inOffers, page: p})
+		}
+		return
+	}
 	for range rapid.IntRange(1, 3).Draw(t, "events") {
 		seq := m.offered[a] + 1
 		if m.offered[a] > 0 && rapid.IntRange(0, 5).Draw(t, "again") == 0 {
 			seq = rapid.Int64Range(1, m.offered[a]).Draw(t, "number")
 		}
-		o := Offer{Event: relaytest.Event(a, seq, "T"+string('0'+rune(seq/4%2))), Written: seq, By: ByTail}
+		o := Offer{Event: m.event(t, a, seq), Written: seq, By: ByTail}
+		if seq%7 == 0 && m.cell.writesDeadLetters() {
+			o.Bad = &rows.RowError{Column: "payload", Problem: "is missing"}
+		}
 		if seq > m.offered[a] {
 			m.offered[a] = seq
 			o.Settled = Settlement{m, uint64(seq)*modelAggregates + uint64(a)}
@@ -174,10 +232,8 @@ func (m *cellModel) offer(t *rapid.T) {
 		p.offers = append(p.offers, o)
 	}
 	m.step(input{kind: inOffers, page: p})
-	for i := len(p.offers) - 1; i >= p.at; i-- { // without room they were not offered
-		if o := &p.offers[i]; o.Settled.To != nil {
-			m.offered[a] = o.Event.Sequence - 1
-		}
+	if p.at < len(p.offers) {
+		m.pending = p
 	}
 }
 
@@ -237,10 +293,10 @@ func (m *cellModel) result(l *lane, err error) {
 	f.sent, f.broken = f.sent[1:], err
 	if err == nil {
 		m.cell.calls.Acknowledged(time.Now())
-		for a := range m.published {
-			if it.event.AggregateID == relaytest.Event(a, 1, "").AggregateID {
-				m.published[a] = append(m.published[a], it.event.Sequence)
-			}
+		e := m.events[it.event.ID.UUID()]
+		m.published[e.aggregate] = append(m.published[e.aggregate], e.seq)
+		if it.event.DeliverAt.After(time.Now()) {
+			m.Fatalf("event %d of aggregate %d is published before it is due", e.seq, e.aggregate)
 		}
 	}
 	m.step(input{kind: inResult, item: it, record: new(kgo.Record), err: err, at: time.Now()})
@@ -391,7 +447,7 @@ func (m *cellModel) check(*rapid.T) {
 // explain fails unless what a lane waits for exists, now or after the next check of the breaker and the
 // partitions.
 func (m *cellModel) explain(l *lane) {
-	if m.waits(l) == "" {
+	if m.stops || m.waits(l) == "" {
 		return
 	}
 	if m.cell.calls.NextCheck(true) <= m.cell.cfg.AttemptTimeout {
@@ -418,9 +474,13 @@ func (m *cellModel) waits(l *lane) (why string) {
 	switch s.do {
 	case actSend: // the breaker has admitted no record; its next check retries
 		_, ok = c.refused[l]
+		ok = ok || waits() && p.open > 0 // its partition has a greater share of the budget since
 	case actMakeTopic:
 		p = c.partitions.of[Partition{l.firstQueued().topic, -1}]
 		ok = waits() && p.creating
+	case actPostpone: // its partition is gated since
+		chain := c.dead.Of(l.id)
+		ok = l.outstanding > 0 || chain != nil && chain.Draining || waits() && p.creating
 	case actDelay:
 		ok = true
 	case actDeadLetter: // there is room for it since; the breaker changes
@@ -459,6 +519,9 @@ func (m *cellModel) waits(l *lane) (why string) {
 func (m *cellModel) settle(t *rapid.T) {
 	m.away = false
 	for range 500 {
+		for range m.cell.cfg.MaxInFlightRecords {
+			m.resume(t)
+		}
 		for l := m.first(); l != nil; l = m.first() {
 			m.result(l, m.flights[l].broken)
 		}
@@ -473,7 +536,15 @@ func (m *cellModel) settle(t *rapid.T) {
 		})
 		m.replay(t)
 		m.check(t)
-		if m.over() || m.cell.gated { // until the relay starts again
+		if m.cell.gated { // until the relay starts again
+			return
+		}
+		if m.over() {
+			for i := range m.cell.cfg.MaxInFlightRecords {
+				if !m.cell.budget.Try(1) {
+					t.Fatalf("all events are settled, and the budget has room for %d", i)
+				}
+			}
 			return
 		}
 		time.Sleep(time.Second)
@@ -519,7 +590,7 @@ func TestCell_KeepsItsPromises(t *testing.T) {
 			m := newCellModel(t)
 			t.Repeat(map[string]func(*rapid.T){
 				"": m.check, "offer": m.offer, "answer": m.answer, "reject": m.reject, "topic": m.topic, "write": m.write,
-				"replay": m.replay, "pass": m.pass, "outage": m.outage,
+				"replay": m.replay, "pass": m.pass, "resume": m.resume, "outage": m.outage,
 			})
 			m.settle(t)
 		})
