@@ -154,7 +154,7 @@ func (p *place) drain(ctx context.Context, d drainer, events *bench.Events, n in
 	}
 	used := child.Usage()
 	got.Process, got.EventCPU = bench.CostBetween(at, used), float64(used.CPU.Microseconds())/float64(n)
-	if got.Queries, err = bench.Scrape(ctx, child.Attr("admin"), bench.QueriesMetric); err != nil {
+	if got.Queries, err = bench.Scrape(ctx, child.Attr("ops"), bench.QueriesMetric); err != nil {
 		return got, err
 	}
 	if err := errors.Join(profiled(), b.profile(ctx, child, "drain "+d.name+" allocs", 0)()); err != nil {

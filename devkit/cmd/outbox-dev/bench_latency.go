@@ -119,7 +119,7 @@ func (b *benchmark) measureLoad(ctx context.Context, c contender, watchIdle bool
 		defer load.Hints.Close() //nolint:errcheck // hints that wait are of no use any more
 	}
 
-	queries, err := bench.Scrape(ctx, process.Attr("admin"), bench.QueriesMetric)
+	queries, err := bench.Scrape(ctx, process.Attr("ops"), bench.QueriesMetric)
 	if err != nil {
 		return got, nil, err
 	}
@@ -133,7 +133,7 @@ func (b *benchmark) measureLoad(ctx context.Context, c contender, watchIdle bool
 		return got, nil, err
 	}
 	after := b.usages(process)
-	sent, err := bench.Scrape(ctx, process.Attr("admin"), bench.QueriesMetric)
+	sent, err := bench.Scrape(ctx, process.Attr("ops"), bench.QueriesMetric)
 	if err != nil {
 		return got, nil, err
 	}
@@ -172,7 +172,7 @@ func (p *place) awaitTail(ctx context.Context, relay *bench.Child) error {
 // await waits until a gauge of the relay is not zero.
 func (p *place) await(ctx context.Context, relay *bench.Child, gauge string) error {
 	for end := time.Now().Add(benchPatience); ; {
-		value, err := bench.Scrape(ctx, relay.Attr("admin"), gauge)
+		value, err := bench.Scrape(ctx, relay.Attr("ops"), gauge)
 		if err != nil || value > 0 {
 			return err
 		}
@@ -187,7 +187,7 @@ func (p *place) await(ctx context.Context, relay *bench.Child, gauge string) err
 
 // watch measures an idle relay.
 func (b *benchmark) watch(ctx context.Context, process *bench.Child, streams int64) (*bench.Idle, error) {
-	queries, err := bench.Scrape(ctx, process.Attr("admin"), bench.QueriesMetric)
+	queries, err := bench.Scrape(ctx, process.Attr("ops"), bench.QueriesMetric)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +196,7 @@ func (b *benchmark) watch(ctx context.Context, process *bench.Child, streams int
 		return nil, err
 	}
 	after := b.usages(process)
-	sent, err := bench.Scrape(ctx, process.Attr("admin"), bench.QueriesMetric)
+	sent, err := bench.Scrape(ctx, process.Attr("ops"), bench.QueriesMetric)
 	if err != nil {
 		return nil, err
 	}

@@ -389,7 +389,7 @@ func (b *benchmark) profile(ctx context.Context, of *bench.Child, name string, d
 			}
 			return '-'
 		}, name)
-		done <- bench.Profile(ctx, of.Attr("admin"), filepath.Join(b.profiles, name+".pprof"), d)
+		done <- bench.Profile(ctx, of.Attr("ops"), filepath.Join(b.profiles, name+".pprof"), d)
 	}()
 	return func() error { return <-done }
 }

@@ -231,10 +231,10 @@ func (s *scheduleBench) deliver(ctx context.Context, p *place, relay *bench.Chil
 	before, queries, hinted := s.usages(relay), 0.0, 0.0
 	mark := func() (err error) {
 		before = s.usages(relay)
-		if queries, err = bench.Scrape(ctx, relay.Attr("admin"), bench.QueriesMetric); err != nil {
+		if queries, err = bench.Scrape(ctx, relay.Attr("ops"), bench.QueriesMetric); err != nil {
 			return err
 		}
-		hinted, err = bench.Scrape(ctx, relay.Attr("admin"), "outbox_relay_tail_queries_total", "hinted")
+		hinted, err = bench.Scrape(ctx, relay.Attr("ops"), "outbox_relay_tail_queries_total", "hinted")
 		return err
 	}
 	if late {
@@ -270,12 +270,12 @@ func (s *scheduleBench) deliver(ctx context.Context, p *place, relay *bench.Chil
 	d = bench.Delivered{Name: name, Counts: arrivals.Counts(n), Others: after.others(before)}
 	d.Lateness(arrivals, n, due)
 	d.Process = float64((after.process.CPU - before.process.CPU).Microseconds()) / float64(n)
-	sent, err := bench.Scrape(ctx, relay.Attr("admin"), bench.QueriesMetric)
+	sent, err := bench.Scrape(ctx, relay.Attr("ops"), bench.QueriesMetric)
 	if err != nil {
 		return d, err
 	}
 	d.Queries = (sent - queries) / float64(n)
-	sent, err = bench.Scrape(ctx, relay.Attr("admin"), "outbox_relay_tail_queries_total", "hinted")
+	sent, err = bench.Scrape(ctx, relay.Attr("ops"), "outbox_relay_tail_queries_total", "hinted")
 	d.Hinted = sent - hinted
 	return d, errors.Join(err, profiled())
 }

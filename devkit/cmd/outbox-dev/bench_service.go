@@ -262,7 +262,7 @@ func (s *serviceBench) serve(p *place) (*bench.Child, error) {
 
 // fetchOwnLatency requests the time that requests took beside the database.
 func fetchOwnLatency(ctx context.Context, child *bench.Child) (l bench.Latency, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, child.Attr("admin")+"/readyz", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, child.Attr("ops")+"/readyz", nil)
 	if err != nil {
 		return l, err
 	}

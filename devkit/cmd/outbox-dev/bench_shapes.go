@@ -261,7 +261,7 @@ func (s *shapeBench) resume(ctx context.Context) (got bench.Resumed, err error) 
 	for name, value := range map[string]*float64{
 		"outbox_relay_readback_events": &readBack, "outbox_relay_readback_duration_seconds": &got.ReadBackSeconds, "outbox_kafka_read_bytes_total": &read,
 	} {
-		if *value, err = bench.Scrape(ctx, again.Attr("admin"), name); err != nil {
+		if *value, err = bench.Scrape(ctx, again.Attr("ops"), name); err != nil {
 			return got, err
 		}
 	}

@@ -288,7 +288,7 @@ type totals struct {
 
 func (r *sustained) scrape(ctx context.Context, relays []*bench.Child) (t totals, err error) {
 	for _, relay := range relays {
-		m, err := bench.ScrapeAll(ctx, relay.Attr("admin"))
+		m, err := bench.ScrapeAll(ctx, relay.Attr("ops"))
 		if err != nil {
 			return t, err
 		}
