@@ -12,8 +12,7 @@
 // half-open breaker closes by acknowledged records, and by pings only if its user has nothing to
 // publish. If nothing is acknowledged for AttemptTimeout it is open again.
 //
-// Calls is safe for concurrent use. Its lock is taken while those of its callers are
-// held; it calls nothing while it holds the lock except the breaker.
+// Calls is safe for concurrent use. It calls nothing while it holds its lock except the breaker.
 //
 // The package knows neither events nor partitions: the caller reports how many partitions
 // have outstanding records, because one silent partition is not a silent broker.

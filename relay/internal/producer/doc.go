@@ -7,9 +7,14 @@
 //     a gated partition. The client returns it without having sent it.
 //   - client: a Kafka client with a producer id of its own. Each topic has one at a time.
 //
-// Producer is safe for concurrent use. Its callers hold locks when they call Send; results
-// are delivered without locks, by goroutines of the client and of searches. Hooks call the
-// Observer without locks.
+// What happens to a record whose answer is lost: the client repeats it with the same sequence number,
+// which a broker that has the record drops, until a broker answers. If the client returns it with an
+// error all the same, mayHaveWritten decides whether find searches for it (producer.go, search.go).
+// The sender receives the result after the search.
+//
+// Producer is safe for concurrent use; one caller at a time sends the records of a Flight. Results
+// are delivered without locks, by goroutines of the client and of searches. Hooks call the Observer
+// without locks.
 //
 // It relies on these facts:
 //

@@ -20,8 +20,10 @@
 // What happens to an event, such as one whose answer is lost: takeOffers puts it into the lane of its
 // aggregate (offer.go). Whenever something changes that a lane waits for, pump collects what the
 // decision depends on, its view, and executes the step that the pure function decide returns, until
-// that is to wait (pump.go, decide.go). A record that is sent comes back to done (send.go), with an
-// error only if it is in no topic; then the lane is judged once all its records are back.
+// that is to wait (pump.go, decide.go). A record without an answer stays with the producer. Returned
+// passes its result to the cell (send.go), with an error only if it is in no topic. Without an error
+// settle ends the event (offer.go), and the checkpoint may pass it. With one the lane is judged once
+// all its records are back: the event is sent again, or becomes a dead letter (dead_letter.go).
 //
 // One owner: the cell has the state of all aggregates, and the driver alone uses it (cell.go,
 // driver.go). Cell.Step takes one input, such as a page of offers or a result of the producer, and
