@@ -113,6 +113,19 @@ func ownTable(ctx context.Context, session *gocql.Session, batch *gocql.Batch, p
 	return err
 }
 
+func tenants(ctx context.Context, session *gocql.Session, batch *gocql.Batch, payload []byte) error {
+	columns, err := outbox.ReadColumns(ctx, session, "shop", "parcel_events")
+	table, err := outbox.Mapping{AggregateType: "parcel", Columns: map[string]string{
+		"aggregate_id": "tenant, parcel", "seq": "n", "event_id": "id",
+		"event_type": "kind", "payload": "body", "headers": "meta", "created_at": "at",
+	}}.Table("shop", "parcel_events", columns)
+	err = table.Append(batch, outbox.Event{
+		ID: outbox.NewID(), AggregateID: outbox.IDFromText("acme:42"), Sequence: 1, AggregateType: "parcel", Type: "ParcelArrived",
+		Headers: map[string]string{"trace": "t1"}, Payload: payload, CreatedAt: time.Now(),
+	})
+	return err
+}
+
 func fenced(ctx context.Context, session *gocql.Session, e outbox.Record) (inbox.Outcome, error) {
 	// ALTER TABLE shop.order_lines ADD (applied_seq bigint static, applied_id text static, applied_epoch bigint static)
 	fence, err := inbox.NewFence(ctx, session, inbox.FenceConfig{Keyspace: "shop", Table: "order_lines"})
