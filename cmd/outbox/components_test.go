@@ -279,7 +279,7 @@ func TestComponents_WithoutTheExample(t *testing.T) {
 func TestComponents_RelayBesideAService(t *testing.T) {
 	t.Parallel()
 	b := setupComponent(t, "outbox", "outbox")
-	if out, errOut, code := b.run("relay", "--kafka-seeds", b.e.KafkaAddr); code != cli.ExitUsage || !strings.Contains(errOut, "keyspace shop does not have the components core, dead-letters\n") {
+	if out, errOut, code := b.run("relay", "--kafka-seeds", b.e.KafkaAddr, "--ops-addr", "off"); code != cli.ExitUsage || !strings.Contains(errOut, "keyspace shop does not have the components core, dead-letters\n") {
 		t.Errorf("relay in the keyspace of the service: status %d: %s%s", code, out, errOut)
 	}
 	if out, errOut, code := b.run("schema migrate", "--components", "core", "--scylla-keyspace", "outbox"); code != cli.ExitOK {
