@@ -41,14 +41,14 @@ func (w *world) anotherRelay() *AnotherRelayError {
 func TestFirstStart_OfAnotherRelay(t *testing.T) {
 	t.Parallel()
 	for name, rename := range map[string]func(w *world) (former string){
-		"name": func(w *world) string { w.cfg.Name = "renamed"; return DefaultName },
+		"name": func(w *world) string { w.cfg.Name = "renamed"; return Defaults().Name },
 		"shard of a name": func(w *world) string {
 			w.cfg.Name, w.cfg.Shard = "renamed", Shard{Index: 0, Count: 1}
-			return DefaultName
+			return Defaults().Name
 		},
 		"name of no process": func(w *world) string {
 			w.cfg.Name, w.cfg.Topics = "renamed", map[string]string{"OrderCreated": "OrderCreated"}
-			return DefaultName
+			return Defaults().Name
 		},
 		"keyspace": func(w *world) string {
 			if err := schema.Migrate(w.t.Context(), w.session, schema.Options{Keyspace: "moved"}); err != nil {
@@ -59,7 +59,7 @@ func TestFirstStart_OfAnotherRelay(t *testing.T) {
 				Match: faults.Match{Keyspace: "outbox", Table: "relay_checkpoints", Kinds: []engine.OpKind{engine.OpRead}}, Count: 2,
 				Effect: faults.Effect{Failure: faults.Unavailable(2, 1)},
 			})
-			return DefaultName + " in outbox"
+			return Defaults().Name + " in outbox"
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,18 +21,18 @@ func TestConfig_DefaultsAreValid(t *testing.T) {
 
 func TestConfig_NamesEveryProblem(t *testing.T) {
 	t.Parallel()
-	c := Config{
-		Keyspace: `"Quoted"`, Table: "two words", Topics: map[string]string{"OrderCreated": "no spaces"},
-		TopicTemplate: "{event_type}!", Partitions: -2, Replication: -2, ConfidenceWindow: -time.Second,
-		RetryMin: time.Minute, RetryMax: time.Second, MaxInFlightRecords: -1,
-	}
+	c := Config{Keyspace: `"Quoted"`}
+	c.Table, c.Topics, c.TopicTemplate = "two words", map[string]string{"OrderCreated": "no spaces"}, "{event_type}!"
+	c.Partitions, c.Replication, c.ConfidenceWindow = -2, -2, -time.Second
+	c.RetryMin, c.RetryMax, c.MaxInFlightRecords = time.Minute, time.Second, -1
+	c.Tail, c.Orderings, c.RetryDelays = "sometimes", map[string]string{"OrderCreated": "none"}, []time.Duration{0, -1}
 	err := c.withDefaults().validate()
 	if err == nil {
 		t.Fatal("validate() = nil")
 	}
 	for _, field := range []string{
 		"Session", "Brokers", "Keyspace", "Table", "Topics", "TopicTemplate", "Partitions", "Replication",
-		"ConfidenceWindow", "RetryMax", "MaxInFlightRecords",
+		"ConfidenceWindow", "RetryMax", "MaxInFlightRecords", "Tail: ", "Orderings", "RetryDelays",
 	} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("validate() does not name %s:\n%v", field, err)

@@ -31,7 +31,7 @@ func TestDeadLetters_SpillAndComeBack(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)
 	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.TailMaxInterval = DefaultTailMaxInterval })
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.TailMaxInterval = Defaults().TailMaxInterval })
 		defer w.close()
 		r, stop := w.run()
 		topics := []string{"OrderCreated", "OrderUpdated"}

@@ -35,9 +35,9 @@ func setup(t *testing.T, change func(*Config), opts ...kfake.Opt) *fixture {
 	b.cluster = relaytest.StartBroker(t, b.net, opts...)
 	b.cfg = Config{
 		Brokers: []string{"127.0.0.1:9092"}, Kafka: []kgo.Opt{kgo.Dialer(b.net.DialContext)},
-		Partitions: 3, Logger: relaytest.Logger(t),
-		LoadMeter: testworld.Idle{},
+		Logger: relaytest.Logger(t), LoadMeter: testworld.Idle{},
 	}
+	b.cfg.Partitions = 3
 	if change != nil {
 		change(&b.cfg)
 	}

@@ -91,7 +91,7 @@ func TestHeartbeat_ReportsTheRelayAndDisturbsNothing(t *testing.T) {
 
 func TestHeartbeat_RatesAndBeforeTheStart(t *testing.T) {
 	t.Parallel()
-	cfg := Config{Brokers: []string{"127.0.0.1:1"}, DeadLetters: DeadLettersOff}
+	cfg := Config{Brokers: []string{"127.0.0.1:1"}, Settings: Settings{DeadLetters: DeadLettersOff}}
 	r := &Relay{cfg: cfg.withDefaults()}
 	r.metrics = newMetrics(r.cfg.Registerer)
 	b := newBeating(r, "")
@@ -127,7 +127,7 @@ func TestMembership_StartsUntilItHasJoined(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
 		defer w.close()
 		var joined atomic.Bool
-		m := Membership{Session: w.session, Keyspace: "outbox", Name: DefaultName, Tables: []string{"outbox.outbox_messages"}, Status: func() (Sharing, []string) {
+		m := Membership{Session: w.session, Keyspace: "outbox", Name: Defaults().Name, Tables: []string{"outbox.outbox_messages"}, Status: func() (Sharing, []string) {
 			if joined.Load() {
 				return Sharing{Shards: 1, Owned: []int{0}, Joined: true}, nil
 			}

@@ -50,7 +50,7 @@ func TestRelay_IdleReads(t *testing.T) {
 				t.Parallel()
 				inBubble(t, func(t *testing.T) {
 					w := newWorld(t, v.Config, func(c *Config) {
-						c.ConfidenceWindow, c.IdleDelay, c.TailMaxInterval = DefaultConfidenceWindow, idle, idle
+						c.ConfidenceWindow, c.IdleDelay, c.TailMaxInterval = Defaults().ConfidenceWindow, idle, idle
 						c.GenerationDelay, c.ReplayPoll = idle, idle
 					})
 					defer w.close()
@@ -140,13 +140,14 @@ func TestSeenColumns_Outdated(t *testing.T) {
 func TestConfig_WatchIntervals(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ idle, window, clock, table time.Duration }{
-		{DefaultIdleDelay, DefaultConfidenceWindow, 5 * time.Second, 5 * time.Second},
-		{200 * time.Millisecond, DefaultConfidenceWindow, 5 * time.Second, 5 * time.Second},
+		{Defaults().IdleDelay, Defaults().ConfidenceWindow, 5 * time.Second, 5 * time.Second},
+		{200 * time.Millisecond, Defaults().ConfidenceWindow, 5 * time.Second, 5 * time.Second},
 		{200 * time.Millisecond, 3 * time.Second, 5 * time.Second, 750 * time.Millisecond},
-		{time.Minute, DefaultConfidenceWindow, time.Minute, 30 * time.Second},
+		{time.Minute, Defaults().ConfidenceWindow, time.Minute, 30 * time.Second},
 		{time.Minute, time.Hour, time.Minute, time.Minute},
 	} {
-		conf := Config{IdleDelay: c.idle, ConfidenceWindow: c.window}
+		var conf Config
+		conf.IdleDelay, conf.ConfidenceWindow = c.idle, c.window
 		if clock, table := conf.watchInterval(), conf.tableInterval(); clock != c.clock || table != c.table {
 			t.Errorf("idle delay %s, window %s: the clock is measured each %s and the table checked each %s, want %s and %s",
 				c.idle, c.window, clock, table, c.clock, c.table)

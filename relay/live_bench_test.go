@@ -257,9 +257,9 @@ func (w *liveWorld) benchDeadLetters(first, n int) []*dlq.DeadLetter {
 		k := first + i
 		agg := relaytest.BenchID(9, k/chain)
 		l := &dlq.DeadLetter{
-			Table: schema.DefaultKeyspace + "." + DefaultTable, EventID: relaytest.BenchID(8, k), AggregateID: agg.String(), AggregateType: "bench",
+			Table: schema.DefaultKeyspace + "." + Defaults().Table, EventID: relaytest.BenchID(8, k), AggregateID: agg.String(), AggregateType: "bench",
 			EventType: replayedType, Sequence: int64(k%chain + 1), Payload: relaytest.BenchPayload, Headers: relaytest.BenchHeaders, CreatedAt: now,
-			WrittenAt: now.UnixMicro(), Topic: replayedType, Metadata: map[string]string{"relay": DefaultName, "host": "bench"},
+			WrittenAt: now.UnixMicro(), Topic: replayedType, Metadata: map[string]string{"relay": Defaults().Name, "host": "bench"},
 			Status: dlq.Pending, Attempts: 5, ErrorClass: chains.ClassAttemptsUsed, ErrorText: "not acknowledged in 5 attempts",
 			Strategy: dlq.StrategyImmediate, Rule: "transient", NextAttempt: now.Add(time.Hour),
 		}

@@ -138,7 +138,7 @@ func TestRelay_CarriesAnOwnTable(t *testing.T) {
 				}
 				relaytest.CheckOrder(t, w.consume("OrderCreated"), []outbox.Event{relaytest.Event(1, 1, "OrderCreated"), relaytest.Event(1, 2, "OrderCreated")})
 				for _, name := range []string{"shop.events", "outbox.outbox_messages"} {
-					if w.count("SELECT count(*) FROM relay_checkpoints WHERE relay = ? AND table_name = ?", DefaultName, name) == 0 {
+					if w.count("SELECT count(*) FROM relay_checkpoints WHERE relay = ? AND table_name = ?", Defaults().Name, name) == 0 {
 						t.Errorf("no checkpoints of %s", name)
 					}
 				}

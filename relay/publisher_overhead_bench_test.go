@@ -70,7 +70,7 @@ func processorTime(b *testing.B) time.Duration {
 func newBenchRaw(b *testing.B, addrs []string, inFlight int) *kgo.Client {
 	b.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(addrs...), kgo.ProducerLinger(0), kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), kgo.MaxBufferedRecords(inFlight), kgo.ProducerBatchMaxBytes(DefaultMaxRecordBytes))
+		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), kgo.MaxBufferedRecords(inFlight), kgo.ProducerBatchMaxBytes(Defaults().MaxRecordBytes))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func BenchmarkReplays(b *testing.B) {
 		}
 		r.report()
 	})
-	for _, rate := range []int{1000, DefaultReplayRate, -1} {
+	for _, rate := range []int{1000, int(Defaults().ReplayRate), -1} {
 		b.Run(fmt.Sprint("beside/rate=", rate), func(b *testing.B) {
 			deadLetters := rate * int(length/time.Second)
 			if rate < 0 {

@@ -96,7 +96,9 @@ func TestProcess_LimitsTheQueriesOfItsTailReaders(t *testing.T) {
 	} {
 		process, places := new(Process), make([]*placement, 40)
 		for i := range places {
-			c := Config{Process: process, TailMaxQueriesPerSecond: x.queries}.withDefaults()
+			c := Config{Process: process}
+			c.TailMaxQueriesPerSecond = x.queries
+			c = c.withDefaults()
 			places[i] = c.place()
 			if got := c.capture().TailLimiter; got != process.tail {
 				t.Fatalf("shard %d has a limiter of its own", i)
@@ -117,7 +119,7 @@ func TestProcess_LimitsTheQueriesOfItsTailReaders(t *testing.T) {
 			check(len(places) - i - 1)
 		}
 	}
-	one, other := Config{Name: "one"}.withDefaults(), Config{Name: "other"}.withDefaults()
+	one, other := Config{Settings: Settings{Name: "one"}}.withDefaults(), Config{Settings: Settings{Name: "other"}}.withDefaults()
 	if one.capture().TailLimiter == other.capture().TailLimiter {
 		t.Error("relays without a process share queries")
 	}

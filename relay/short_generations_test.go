@@ -240,7 +240,7 @@ func TestCheckpoints_OfALongGenerationAreKept(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{}, nil)
 		defer w.close()
-		store := checkpoint.NewCQLStore(w.session, "outbox", DefaultName, "outbox.outbox_messages", DefaultName, nil, time.Minute)
+		store := checkpoint.NewCQLStore(w.session, "outbox", Defaults().Name, "outbox.outbox_messages", Defaults().Name, nil, time.Minute)
 		day := 24 * time.Hour
 		began := time.Now().Truncate(time.Second)
 		positions := func(generation time.Time) int {

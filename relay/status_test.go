@@ -16,7 +16,8 @@ import (
 // Readiness in an outage of the database: the tail says so first, with the cause.
 func TestStatus_TheTailCannotRead(t *testing.T) {
 	t.Parallel()
-	cfg := Config{StallAfter: 30 * time.Second, IdleDelay: 10 * time.Second, BusyDelay: 5 * time.Second, ConfidenceWindow: 2 * time.Minute}
+	cfg := Config{Settings: Settings{StallAfter: 30 * time.Second}}
+	cfg.IdleDelay, cfg.BusyDelay, cfg.ConfidenceWindow = 10*time.Second, 5*time.Second, 2*time.Minute
 	now := time.Now()
 	for _, tt := range []struct {
 		name   string
@@ -41,7 +42,7 @@ func TestStatus_TheTailCannotRead(t *testing.T) {
 // Readiness while an aggregate waits: it names the event and the error of the lookup.
 func TestStatus_AnAggregateWaits(t *testing.T) {
 	t.Parallel()
-	cfg := Config{StallAfter: 30 * time.Second}
+	cfg := Config{Settings: Settings{StallAfter: 30 * time.Second}}
 	now := time.Now()
 	s := Status{Waiting: WaitingAggregates{Count: 1, Oldest: relaytest.Event(1, 3, ""), Since: now.Add(-time.Minute), Err: errors.New("the database is away")}}
 	if got := strings.Join(s.problems(&cfg, now, now), "; "); !strings.Contains(got, "before seq 3") || !strings.Contains(got, "the database is away") {

@@ -23,7 +23,7 @@ import (
 
 // wideWindow is how a relay on a cluster is set up.
 func wideWindow(c *Config) {
-	c.ConfidenceWindow, c.BusyDelay, c.IdleDelay = DefaultConfidenceWindow, DefaultBusyDelay, DefaultIdleDelay
+	c.ConfidenceWindow, c.BusyDelay, c.IdleDelay = Defaults().ConfidenceWindow, Defaults().BusyDelay, Defaults().IdleDelay
 }
 
 // Events go out in milliseconds, and once, though the sweep sees each again two
@@ -37,7 +37,7 @@ func TestTail_IsEarlyAndTheSweepRepeatsNothing(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				w := newWorld(t, conf, func(c *Config) {
 					wideWindow(c)
-					c.TailMaxInterval = DefaultTailMaxInterval
+					c.TailMaxInterval = Defaults().TailMaxInterval
 				})
 				defer w.close()
 				r, stop := w.run()
@@ -108,7 +108,7 @@ func TestTail_IsThereWhenAGenerationBegins(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				w := newWorld(t, tt.conf, func(c *Config) {
 					wideWindow(c)
-					c.TailMaxInterval = DefaultTailMaxInterval
+					c.TailMaxInterval = Defaults().TailMaxInterval
 				})
 				defer w.close()
 				r, stop := w.run()

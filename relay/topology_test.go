@@ -105,7 +105,7 @@ func TestRelay_LosesNothingWhenStreamsChange(t *testing.T) {
 func TestRelay_PublishesALateBatchOnce(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ConfidenceWindow = DefaultConfidenceWindow })
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.ConfidenceWindow = Defaults().ConfidenceWindow })
 		defer w.close()
 		_, stop := w.run()
 		all := relaytest.Events(4, 3, "OrderUpdated")

@@ -40,7 +40,7 @@ func TestUnattended(t *testing.T) {
 		check := func(when string, listed []string, want ...string) {
 			t.Helper()
 			time.Sleep(2 * time.Minute)
-			got, err := Unattended(t.Context(), w.session, "outbox", DefaultName, listed)
+			got, err := Unattended(t.Context(), w.session, "outbox", Defaults().Name, listed)
 			if err != nil || !slices.Equal(got, want) {
 				t.Errorf("%s: Unattended() = %q, %v, want %q", when, got, err, want)
 			}
@@ -55,7 +55,7 @@ func TestUnattended(t *testing.T) {
 		check("not listed any more", nil, "shop.events")
 
 		w.exec("CREATE TABLE shop.more (aggregateid text, id timeuuid, aggregatetype text, type text, payload text, PRIMARY KEY (aggregateid, id)) WITH cdc = {'enabled': true}")
-		standby := Membership{Session: w.session, Keyspace: "outbox", Name: DefaultName, Tables: []string{"shop.more"}, Status: func() (Sharing, []string) { return Sharing{Joined: true}, nil }}
+		standby := Membership{Session: w.session, Keyspace: "outbox", Name: Defaults().Name, Tables: []string{"shop.more"}, Status: func() (Sharing, []string) { return Sharing{Joined: true}, nil }}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { standby.Beat(ctx); close(ended) }()

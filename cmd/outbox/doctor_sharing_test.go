@@ -19,7 +19,7 @@ func TestDoctor_AnotherNumberOfShards(t *testing.T) {
 	t.Parallel()
 	const agreed, control = "number of shards", "partitions of topic outbox.relay.outbox.shards"
 	b := setupVerify(t)
-	a := relay.Agreement{Session: b.session, Keyspace: "outbox", Name: relay.DefaultName}
+	a := relay.Agreement{Session: b.session, Keyspace: "outbox", Name: relay.Defaults().Name}
 	findings := func(shards int) map[string]doctor.Finding {
 		t.Helper()
 		c, err := parseConfig(t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--relay-shards", fmt.Sprint(shards), "--relay-topic-replication", "1")
@@ -58,7 +58,7 @@ func TestDoctor_AnotherNumberOfShards(t *testing.T) {
 	if now, err := a.AgreeOn(t.Context(), 2); err != nil || now != 2 {
 		t.Fatalf("AgreeOn(2) = %d, %v", now, err)
 	}
-	if _, err := kadm.NewClient(b.client).CreateTopic(t.Context(), 2, 1, nil, share.ControlTopic(app.GroupName(relay.DefaultName))); err != nil {
+	if _, err := kadm.NewClient(b.client).CreateTopic(t.Context(), 2, 1, nil, share.ControlTopic(app.GroupName(relay.Defaults().Name))); err != nil {
 		t.Fatal(err)
 	}
 	check("as agreed", 2, agreed, want{true, "relay.shards and relay_sharing have the value 2", nil})

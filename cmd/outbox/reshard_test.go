@@ -48,7 +48,7 @@ func (b *verifyFixture) resharding(to int) *app.Resharding {
 // agreedShards is what relay_sharing says.
 func (b *verifyFixture) agreedShards() int {
 	b.t.Helper()
-	a := relay.Agreement{Session: b.session, Keyspace: "outbox", Name: relay.DefaultName}
+	a := relay.Agreement{Session: b.session, Keyspace: "outbox", Name: relay.Defaults().Name}
 	n, err := a.Shards(b.t.Context())
 	if err != nil {
 		b.t.Fatal(err)

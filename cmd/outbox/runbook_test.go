@@ -184,11 +184,9 @@ func (b *verifyFixture) execute(want int, args []string, more ...string) string 
 // relay runs a relay of the outbox table until the test, or stop, ends it.
 func (b *verifyFixture) relay(change ...func(*relay.Config)) (stop func() error) {
 	b.t.Helper()
-	conf := relay.Config{
-		Session: b.session, Brokers: []string{b.e.KafkaAddr}, Keyspace: "outbox", Topics: map[string]string{"ThingHappened": "things"},
-		Tail: relay.TailOff, ConfidenceWindow: 50 * time.Millisecond, IdleDelay: 100 * time.Millisecond, IdleCheckpoint: 100 * time.Millisecond,
-		Logger: slog.New(slog.DiscardHandler),
-	}
+	conf := relay.Config{Session: b.session, Brokers: []string{b.e.KafkaAddr}, Keyspace: "outbox", Logger: slog.New(slog.DiscardHandler)}
+	conf.Topics, conf.Tail = map[string]string{"ThingHappened": "things"}, relay.TailOff
+	conf.ConfidenceWindow, conf.IdleDelay, conf.IdleCheckpoint = 50*time.Millisecond, 100*time.Millisecond, 100*time.Millisecond
 	for _, f := range change {
 		f(&conf)
 	}

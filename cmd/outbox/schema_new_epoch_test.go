@@ -60,7 +60,7 @@ func (f *forkedEpoch) lines() (lines []string) {
 // publish produces the record of an event, as the relay does in an epoch.
 func (b *verifyFixture) publish(e outbox.Event, epoch int64) {
 	b.t.Helper()
-	r := &kgo.Record{Topic: "things", Key: []byte(e.AggregateID.String()), Value: e.Payload, Headers: outbox.AppendHeaders([]kgo.RecordHeader(nil), &e, relay.DefaultSource)}
+	r := &kgo.Record{Topic: "things", Key: []byte(e.AggregateID.String()), Value: e.Payload, Headers: outbox.AppendHeaders([]kgo.RecordHeader(nil), &e, relay.Defaults().Source)}
 	if epoch > 0 {
 		r.Headers = append(r.Headers, kgo.RecordHeader{Key: outbox.HeaderEpoch, Value: []byte(strconv.FormatInt(epoch, 10))})
 	}
@@ -204,7 +204,7 @@ relay:
       columns: {aggregate_id: account, seq: version, event_id: id, event_type: type, payload: body, content_type: "-", headers: "-", created_at: "-", deliver_at: "-"}
       aggregate_type: account
       topic: things
-      source: `+relay.DefaultSource+`
+      source: `+relay.Defaults().Source+`
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func TestNewEpoch_Refusals(t *testing.T) {
 	}
 	first, second := b.relay(), b.relay(func(c *relay.Config) { c.Name = "second" })
 	b.relay(func(c *relay.Config) { c.Name, c.Table = "third", "others" })
-	for _, key := range [][2]string{{relay.DefaultName, epochsTable}, {"second", epochsTable}, {"third", "outbox.others"}} {
+	for _, key := range [][2]string{{relay.Defaults().Name, epochsTable}, {"second", epochsTable}, {"third", "outbox.others"}} {
 		b.until("relay "+key[0]+" is there", func() bool {
 			n := 0
 			err := b.session.Query("SELECT count(*) FROM relay_instances WHERE scope = 'keyspace' AND relay = ? AND table_name = ?", key[0], key[1]).Scan(&n)

@@ -170,16 +170,16 @@ func TestSharing_InstancesShareATable(t *testing.T) {
 	b := setupVerify(t)
 	one := b.share(4)
 	one.awaitShards(t, 4)
-	const whole = relay.DefaultDedupMemory / 36
-	if got := dedupLimit(t, one.reg); got != whole/4 {
-		t.Errorf("a shard of an instance with all four may have %v events in the dedup index, want %d", got, whole/4)
+	whole := relay.Defaults().DedupMemory / 36
+	if got := dedupLimit(t, one.reg); got != float64(whole/4) {
+		t.Errorf("a shard of an instance with all four may have %v events in the dedup index, want %v", got, whole/4)
 	}
 	two := b.share(4)
 	one.awaitShards(t, 2)
 	two.awaitShards(t, 2)
 	for _, s := range []*sharer{one, two} {
-		if got := dedupLimit(t, s.reg); got != whole/2 {
-			t.Errorf("a shard of an instance with two may have %v events in the dedup index, want %d", got, whole/2)
+		if got := dedupLimit(t, s.reg); got != float64(whole/2) {
+			t.Errorf("a shard of an instance with two may have %v events in the dedup index, want %v", got, whole/2)
 		}
 	}
 	aggregates := make([]gocql.UUID, 24)

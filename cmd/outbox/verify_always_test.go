@@ -29,7 +29,7 @@ func TestVerifier_Repairs(t *testing.T) {
 	b.add(3, outbox.NewID().UUID(), 0)
 	now := time.Now().Truncate(time.Millisecond).Add(time.Millisecond)
 	if err := b.session.Query("INSERT INTO relay_backfills (relay, table_name, started_at, state, rows_until, ranges) VALUES (?, ?, ?, ?, ?, ?)",
-		relay.DefaultName, "outbox."+relay.DefaultTable, now, "done", now, 1).Exec(); err != nil {
+		relay.Defaults().Name, "outbox."+relay.Defaults().Table, now, "done", now, 1).Exec(); err != nil {
 		t.Fatal(err)
 	}
 	c, err := parseConfig(t, "", nil, "--scylla-hosts", b.e.CQLAddr, "--kafka-seeds", b.e.KafkaAddr, "--relay-topics", "ThingHappened=things")
@@ -50,10 +50,7 @@ func TestVerifier_Repairs(t *testing.T) {
 	if at, err := table.Relay.Passed(t.Context()); err != nil || !at.IsZero() {
 		t.Errorf("a relay that never ran has passed %s, %v", at, err)
 	}
-	r, err := relay.New(relay.Config{
-		Session: b.session, Brokers: []string{b.e.KafkaAddr}, Keyspace: "outbox", Topics: map[string]string{"ThingHappened": "things"},
-		Tail: relay.TailOff, ConfidenceWindow: 10 * time.Millisecond, IdleDelay: 100 * time.Millisecond, IdleCheckpoint: 100 * time.Millisecond,
-	})
+	r, err := relay.New(b.sweepConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

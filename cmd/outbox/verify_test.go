@@ -125,7 +125,7 @@ func (b *verifyFixture) add(seq int64, aggregate gocql.UUID, records int) outbox
 	}
 	for range records {
 		r := &kgo.Record{Topic: "things", Key: []byte(aggregate.String()), Value: e.Payload}
-		r.Headers = outbox.AppendHeaders(r.Headers, &e, relay.DefaultSource)
+		r.Headers = outbox.AppendHeaders(r.Headers, &e, relay.Defaults().Source)
 		if err := b.client.ProduceSync(b.t.Context(), r).FirstErr(); err != nil {
 			b.t.Fatal(err)
 		}
@@ -193,7 +193,7 @@ func TestVerify_RowsThatTheDatabaseLost(t *testing.T) {
 		unknown int64
 	}{
 		{"another-service", cli.ExitOK, verify.VerdictOK, 0},
-		{relay.DefaultSource, cli.ExitFailed, verify.VerdictProblems, 1},
+		{relay.Defaults().Source, cli.ExitFailed, verify.VerdictProblems, 1},
 	} {
 		e := outbox.Event{
 			ID: outbox.NewID(), AggregateID: outbox.NewID(), Sequence: 1, AggregateType: "thing", Type: "ThingHappened", Payload: []byte("{}"), CreatedAt: time.Now(),
@@ -277,13 +277,10 @@ func TestVerify_Repair(t *testing.T) {
 	// have milliseconds, so the last write must not be in the same one.
 	now := time.Now().Truncate(time.Millisecond).Add(time.Millisecond)
 	if err := b.session.Query("INSERT INTO relay_backfills (relay, table_name, started_at, state, rows_until, ranges) VALUES (?, ?, ?, ?, ?, ?)",
-		relay.DefaultName, "outbox."+relay.DefaultTable, now, "done", now, 1).Exec(); err != nil {
+		relay.Defaults().Name, "outbox."+relay.Defaults().Table, now, "done", now, 1).Exec(); err != nil {
 		t.Fatal(err)
 	}
-	r, err := relay.New(relay.Config{
-		Session: b.session, Brokers: []string{b.e.KafkaAddr}, Keyspace: "outbox", Topics: map[string]string{"ThingHappened": "things"},
-		Tail: relay.TailOff, ConfidenceWindow: 10 * time.Millisecond, IdleDelay: 100 * time.Millisecond, IdleCheckpoint: 100 * time.Millisecond,
-	})
+	r, err := relay.New(b.sweepConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,18 +337,16 @@ func TestVerify_RepairWithShards(t *testing.T) {
 	now := time.Now().Truncate(time.Millisecond).Add(time.Millisecond)
 	for i := range shards {
 		if err := b.session.Query("INSERT INTO relay_backfills (relay, table_name, started_at, state, rows_until, ranges) VALUES (?, ?, ?, ?, ?, ?)",
-			relay.Shard{Index: i, Count: shards}.Name(relay.DefaultName), "outbox."+relay.DefaultTable, now, "done", now, 1).Exec(); err != nil {
+			relay.Shard{Index: i, Count: shards}.Name(relay.Defaults().Name), "outbox."+relay.Defaults().Table, now, "done", now, 1).Exec(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, shards)
 	for i := range shards {
-		r, err := relay.New(relay.Config{
-			Session: b.session, Brokers: []string{b.e.KafkaAddr}, Keyspace: "outbox", Topics: map[string]string{"ThingHappened": "things"},
-			Shard: relay.Shard{Index: i, Count: shards}, Tail: relay.TailOff, ConfidenceWindow: 10 * time.Millisecond,
-			IdleDelay: 100 * time.Millisecond, IdleCheckpoint: 100 * time.Millisecond,
-		})
+		conf := b.sweepConfig()
+		conf.Shard = relay.Shard{Index: i, Count: shards}
+		r, err := relay.New(conf)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -376,7 +371,7 @@ func TestVerify_RepairWithShards(t *testing.T) {
 	if stdout, stderr, code = b.verify("--until", "0s"); code != cli.ExitOK || !strings.Contains(stdout, "0 missing, 0 double, 0 out of order") {
 		t.Errorf("afterwards: status %d\n%s%s", code, stdout, stderr)
 	}
-	if left, err := relay.NewRepairs(b.session, "outbox", relay.DefaultName, "outbox."+relay.DefaultTable).All(t.Context()); err != nil || len(left) != 0 {
+	if left, err := relay.NewRepairs(b.session, "outbox", relay.Defaults().Name, "outbox."+relay.Defaults().Table).All(t.Context()); err != nil || len(left) != 0 {
 		t.Errorf("requests left: %+v, %v", left, err)
 	}
 }
@@ -403,7 +398,7 @@ func TestVerify_RepairWithoutARelay(t *testing.T) {
 	if code != cli.ExitFailed {
 		t.Errorf("status %d, want %d", code, cli.ExitFailed)
 	}
-	if left, err := relay.NewRepairs(b.session, "outbox", relay.DefaultName, "outbox."+relay.DefaultTable).All(t.Context()); err != nil || len(left) != 0 {
+	if left, err := relay.NewRepairs(b.session, "outbox", relay.Defaults().Name, "outbox."+relay.Defaults().Table).All(t.Context()); err != nil || len(left) != 0 {
 		t.Errorf("requests left: %+v, %v", left, err)
 	}
 }
@@ -438,4 +433,13 @@ func TestVerify_NamesTheFix(t *testing.T) {
 			}
 		}
 	}
+}
+
+// sweepConfig returns the configuration of a relay that publishes ThingHappened to things by its
+// sweep reader alone, and soon.
+func (b *verifyFixture) sweepConfig() relay.Config {
+	c := relay.Config{Session: b.session, Brokers: []string{b.e.KafkaAddr}, Keyspace: "outbox"}
+	c.Topics, c.Tail = map[string]string{"ThingHappened": "things"}, relay.TailOff
+	c.ConfidenceWindow, c.IdleDelay, c.IdleCheckpoint = 10*time.Millisecond, 100*time.Millisecond, 100*time.Millisecond
+	return c
 }

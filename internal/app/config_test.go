@@ -107,7 +107,7 @@ func TestConfig_UnknownKeyNamesTheLikelyOne(t *testing.T) {
 		"relay: {partitions: 3}":                 `did you mean "relay.topic_partitions"?`,
 		"relay: {s: 3}":                          "there are relay.name, ",
 		"relay: {a: 3}":                          "there are relay.name, ",
-		"relay: {timeout: 3s}":                   `did you mean "relay.session_timeout" or "relay.attempt_timeout"?`,
+		"relay: {timeout: 3s}":                   `did you mean "relay.attempt_timeout" or "relay.session_timeout"?`,
 		"relay: {addr: 'a:1'}":                   `did you mean "hints.addr", "messages.addr", "ops.addr" or "admin.addr"?`,
 		"relay: {kafka_seeds: [a]}":              `did you mean "kafka.seeds"?`,
 		"admin: {adr: 'off'}":                    `did you mean "admin.addr"?`,

@@ -121,7 +121,7 @@ func reservedTopics(c *Config) []string {
 	out := []string{share.ControlTopic("*")}
 	confs, err := c.RelayConfigs()
 	if err != nil { // the relay would not start with it; reserve its defaults
-		confs = []relay.Config{{TopicTemplate: relay.DefaultTopicTemplate}}
+		confs = []relay.Config{{Settings: relay.Defaults()}}
 	}
 	for i := range confs {
 		conf := &confs[i]

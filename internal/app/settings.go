@@ -3,14 +3,12 @@ package app
 import (
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
 	"github.com/scylla-outbox/scylla-outbox/dlq/notifications"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
@@ -203,9 +201,9 @@ type AdminConfig struct {
 	OIDCClientSecret string   `setting:"oidc_client_secret" secret:"true" usage:"secret of the client admin.oidc_audience at the issuer; with it users sign in to the console at notifications.console_url; its change signs them out"`
 }
 
-// RelayConfig is the relay. A field has the name and the default of that of relay.Config.
+// RelayConfig is the relay: the settings of relay.Config, and those of the process that runs it.
 //
-// Fields of relay.Config that are no settings keep their default, because no installation
+// Fields of relay.Settings that are no settings keep their default, because no installation
 // needs another value: BreakerFailures (5 failures in a row are an outage, and a higher
 // number only delays its detection), MaxInFlightRecords (10,000 saturate the producer, and
 // MaxInFlightBytes bounds the memory), ReadBackMargin (30s is far above the clock
@@ -213,31 +211,12 @@ type AdminConfig struct {
 // SIGTERM lose nothing: the next start reads the ends of the topics), ReplayRate (2,000/s are below the rate of new events; a job
 // has --rate).
 type RelayConfig struct {
-	Name                  string             `setting:"name" usage:"name of the relay; each name has checkpoints of its own"`
-	Table                 string             `setting:"table" usage:"outbox table"`
-	Source                string             `setting:"source" usage:"CloudEvents source (header ce_source)"`
-	TopicTemplate         string             `setting:"topic" usage:"topic of an event; {event_type} and {aggregate_type} are replaced by the event's"`
-	Topics                map[string]string  `setting:"topics" pairs:"type=topic, such as OrderCreated=orders.created" usage:"topics by event type, type=topic; others follow relay.topic"`
-	Partitions            int32              `setting:"topic_partitions" off:"-1" usage:"partitions of a topic that the relay makes; off leaves it to the broker"`
-	Replication           int16              `setting:"topic_replication" production:"true" off:"-1" usage:"replication of a topic that the relay makes; off leaves it to the broker; Redpanda accepts odd numbers alone"`
-	TailMaxInterval       time.Duration      `setting:"tail_max_interval" off:"-1" min:"1ms" field:"Tail" usage:"wait between two reads by the tail reader of streams that had no rows; the tail reader publishes events within milliseconds, and off leaves them to the sweep reader"`
-	ConfidenceWindow      time.Duration      `setting:"confidence_window" min:"1ms" usage:"how old a change must be before the sweep reader reads it; less than 2m can lose rows that become visible late on a cluster"`
-	DedupMemory           int64              `setting:"dedup_memory_bytes" min:"1" usage:"bytes of an instance for the ids of published events, 36 for each that the sweep reader has not read yet; at the limit the tail reader waits; 45 × events per second × confidence window in seconds"`
-	Backfill              string             `setting:"backfill" usage:"auto or off: scan the outbox table for events that the CDC log may not have any more, because the relay was away for longer than the log keeps its rows or starts for the first time"`
-	BackfillRowsPerSecond int                `setting:"backfill_rows_per_second" off:"-1" usage:"rows that such a scan reads per second, at most; off does not bound it"`
-	MaxRecordBytes        int32              `setting:"max_record_bytes" min:"1" usage:"size of a record and of a batch, at most; a topic's max.message.bytes bounds it further"`
-	Shards                int                `setting:"shards" default:"1" usage:"number of equal parts of the work that the instances of this relay share, 1 to 256, the same in all of them; with 1 one instance works and the others are standbys"`
-	SessionTimeout        time.Duration      `setting:"session_timeout" min:"1s" max:"5m" usage:"time without a heartbeat of an instance after which the broker assigns its shards to others; the broker permits no less than its group.min.session.timeout.ms, 6s unless changed"`
-	ScheduleRate          int                `setting:"scheduled_per_second" off:"0" usage:"scheduled messages written to the outbox per second when they are due, at most, by one of several relays; off writes none"`
-	RetryDelays           []time.Duration    `setting:"retry_delays" usage:"wait before each attempt to publish an event; their number is that of the attempts. 0s,1s,2s,4s is the other usual profile"`
-	AttemptTimeout        time.Duration      `setting:"attempt_timeout" min:"1ms" usage:"how long the broker may take to acknowledge before that is a failure"`
-	BreakerOpen           time.Duration      `setting:"breaker_open" min:"1ms" usage:"how long the breaker stays open before it lets probes through"`
-	SpillLimit            int                `setting:"spill_limit" off:"-1" field:"WhenOpen" usage:"dead letters that are written while the breaker is open, and published when it closes; beyond the limit, and with off, the relay keeps events in the CDC log"`
-	WriteDeadLetters      bool               `setting:"dead_letters" default:"true" field:"DeadLetters" usage:"write an event that cannot be published to dead_letter_queue; without it its aggregate is held"`
-	Ordering              string             `setting:"ordering" usage:"strict: later events of an aggregate wait behind its dead letter. relaxed: they pass"`
-	Orderings             map[string]string  `setting:"orderings" pairs:"type=ordering, such as OrderViewed=relaxed" usage:"the same by event type, type=strict or type=relaxed"`
-	Tables                []tableConfig      `setting:"tables" field:"TableKeyspace Mapping" usage:"several outbox tables instead of relay.table; docs/own-tables.md"`
-	Rules                 []dlq.StrategyRule `setting:"rules" usage:"strategies of dead letters; docs/operators/dead-letters.md"`
+	relay.Settings
+	Shards           int           `setting:"shards" default:"1" usage:"number of equal parts of the work that the instances of this relay share, 1 to 256, the same in all of them; with 1 one instance works and the others are standbys"`
+	SessionTimeout   time.Duration `setting:"session_timeout" min:"1s" max:"5m" usage:"time without a heartbeat of an instance after which the broker assigns its shards to others; the broker permits no less than its group.min.session.timeout.ms, 6s unless changed"`
+	ScheduleRate     int           `setting:"scheduled_per_second" off:"0" usage:"scheduled messages written to the outbox per second when they are due, at most, by one of several relays; off writes none"`
+	WriteDeadLetters bool          `setting:"dead_letters" default:"true" field:"DeadLetters" usage:"write an event that cannot be published to dead_letter_queue; without it its aggregate is held"`
+	Tables           []tableConfig `setting:"tables" field:"TableKeyspace Mapping" usage:"several outbox tables instead of relay.table; docs/own-tables.md"`
 }
 
 // dlqConfig is for tools that change dead letters.
@@ -306,10 +285,9 @@ type VerifyConfig struct {
 	Topics        []string `setting:"topics" usage:"topics that may hold events too, such as those of an earlier relay.topics"`
 }
 
-// defaults returns the default of each setting but those with the tag default. The relay's
-// are the ones of relay.Config.
+// defaults returns the default of each setting but those with the tag default.
 func defaults() *Config {
-	c := &Config{
+	return &Config{
 		OrdersAddr: DefaultOrdersAddr,
 
 		Messages: MessagesConfig{Topics: messages.DefaultTopics(), MaxBytes: messages.DefaultMaxMessageBytes},
@@ -326,14 +304,7 @@ func defaults() *Config {
 		},
 		Verify: VerifyConfig{RowsPerSecond: verify.DefaultVerifyRate},
 	}
-	of := relayDefaults()
-	settings.Copy(&c.Relay, &of)
-	return c
 }
-
-// relayDefaults are read once, since each command has them and they ask the system for
-// its limits.
-var relayDefaults = sync.OnceValue(relay.DefaultConfig)
 
 // Settings are all settings, with their defaults as values.
 var Settings = settings.Of(defaults())

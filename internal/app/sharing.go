@@ -87,7 +87,7 @@ func NewSharing(c *Config, confs []relay.Config, session *gocql.Session, log *sl
 	s.Member, err = share.New(share.Config{
 		Brokers: c.Kafka.Seeds, Kafka: append([]kgo.Opt(nil), confs[0].Kafka...),
 		Name: GroupName(c.Relay.Name), Shards: c.Relay.Shards, Replication: c.Relay.Replication,
-		SessionTimeout: c.Relay.SessionTimeout, RebalanceTimeout: c.Relay.rebalanceTimeout(), StopTimeout: relay.DefaultDrainTimeout + relayStopMargin,
+		SessionTimeout: c.Relay.SessionTimeout, RebalanceTimeout: c.Relay.rebalanceTimeout(), StopTimeout: relay.Defaults().DrainTimeout + relayStopMargin,
 		Fatal: func(err error) bool {
 			var usage cli.UsageError
 			return errors.As(err, &usage) || failure.Classify(err) == failure.Fatal

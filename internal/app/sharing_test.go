@@ -22,7 +22,7 @@ func TestRelayConfig_RebalanceTimeout(t *testing.T) {
 	}
 	for session := time.Second; session <= 5*time.Minute; session += time.Second {
 		c := RelayConfig{SessionTimeout: session}
-		if drained := relay.DefaultDrainTimeout + relayStopMargin + session/5; c.rebalanceTimeout() <= drained {
+		if drained := relay.Defaults().DrainTimeout + relayStopMargin + session/5; c.rebalanceTimeout() <= drained {
 			t.Errorf("session %s: rebalanceTimeout() = %s, want more than %s, in which shards are drained", session, c.rebalanceTimeout(), drained)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
-	"github.com/scylla-outbox/scylla-outbox/internal/settings"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
@@ -47,13 +46,14 @@ func (c *Config) RelayConfig() (relay.Config, error) {
 	if err != nil {
 		return relay.Config{}, err
 	}
-	conf := relay.Config{Brokers: c.Kafka.Seeds, Kafka: opts, Keyspace: c.Scylla.Keyspace, Tracer: c.Tracer}
-	settings.Copy(&conf, &c.Relay)
-	conf.HintKey = []byte(c.Hints.Key)
-	if c.Relay.TailMaxInterval < 0 {
-		conf.Tail, conf.TailMaxInterval = relay.TailOff, relay.DefaultTailMaxInterval
+	conf := relay.Config{
+		Settings: c.Relay.Settings, Brokers: c.Kafka.Seeds, Kafka: opts, Keyspace: c.Scylla.Keyspace, HintKey: []byte(c.Hints.Key), Tracer: c.Tracer,
 	}
-	conf.TailMinInterval = min(relay.DefaultTailMinInterval, conf.TailMaxInterval)
+	defaults := relay.Defaults()
+	if c.Relay.TailMaxInterval < 0 {
+		conf.Tail, conf.TailMaxInterval = relay.TailOff, defaults.TailMaxInterval
+	}
+	conf.TailMinInterval = min(defaults.TailMinInterval, conf.TailMaxInterval)
 	if !c.Relay.WriteDeadLetters {
 		conf.DeadLetters = relay.DeadLettersOff
 	}
@@ -62,8 +62,8 @@ func (c *Config) RelayConfig() (relay.Config, error) {
 	}
 	// With a short confidence window, as in tests, the sweep reader must poll more often.
 	const least = 100 * time.Millisecond
-	conf.BusyDelay = min(relay.DefaultBusyDelay, max(least, conf.ConfidenceWindow/120))
-	conf.IdleDelay = min(relay.DefaultIdleDelay, max(least, conf.ConfidenceWindow/24))
+	conf.BusyDelay = min(defaults.BusyDelay, max(least, conf.ConfidenceWindow/120))
+	conf.IdleDelay = min(defaults.IdleDelay, max(least, conf.ConfidenceWindow/24))
 	return conf, nil
 }
 

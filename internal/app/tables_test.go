@@ -184,8 +184,8 @@ func TestTables_KeyspaceOfSubscriptionsIsReserved(t *testing.T) {
 func TestTableName(t *testing.T) {
 	t.Parallel()
 	for want, c := range map[string]relay.Config{
-		"shop.events":   {Keyspace: "outbox", TableKeyspace: "shop", Table: "events"},
-		"outbox.events": {Keyspace: "outbox", Table: "events"},
+		"shop.events":   {Keyspace: "outbox", TableKeyspace: "shop", Settings: relay.Settings{Table: "events"}},
+		"outbox.events": {Keyspace: "outbox", Settings: relay.Settings{Table: "events"}},
 	} {
 		if got := TableName(&c); got != want {
 			t.Errorf("TableName() = %q, want %q", got, want)

@@ -38,7 +38,7 @@ func (c *Config) Publication() (orders.Publication, error) {
 
 // TopicTemplate returns the topic template of events without a topic in conf.Topics.
 func TopicTemplate(conf *relay.Config) string {
-	fallback := relay.DefaultTopicTemplate
+	fallback := relay.Defaults().TopicTemplate
 	if conf.Mapping.Preset == outbox.PresetDebezium {
 		fallback = relay.DebeziumTopicTemplate
 	}

@@ -57,7 +57,7 @@ func (c *Config) Verification(ctx context.Context, conf *relay.Config, session *
 	}
 	return &verify.Verification{
 		Scan:     &verify.Scan{Session: session, Table: table, Topic: NewTopics(*conf)},
-		Keyspace: conf.TableKeyspace, Table: conf.Table, Mapping: conf.Mapping, Kafka: c.Kafka, Source: cmp.Or(conf.Source, relay.DefaultSource),
+		Keyspace: conf.TableKeyspace, Table: conf.Table, Mapping: conf.Mapping, Kafka: c.Kafka, Source: cmp.Or(conf.Source, relay.Defaults().Source),
 		Topics: slices.AppendSeq(topics, maps.Values(conf.Topics)), Window: verify.Window{Epochs: begun},
 	}, nil
 }

@@ -58,7 +58,7 @@ func (c *Config) VerifierTable(conf relay.Config, deadLetters *dlq.Store) verify
 	name := TableName(&conf)
 	t := verify.VerifierTable{
 		Scan:     &verify.Scan{Session: conf.Session, Table: name, Topic: NewTopics(conf)},
-		Keyspace: conf.TableKeyspace, Table: conf.Table, Mapping: conf.Mapping, Source: cmp.Or(conf.Source, relay.DefaultSource), Former: c.Verify.Topics,
+		Keyspace: conf.TableKeyspace, Table: conf.Table, Mapping: conf.Mapping, Source: cmp.Or(conf.Source, relay.Defaults().Source), Former: c.Verify.Topics,
 		Relay:       &verifiedRelay{conf, relay.NewRepairs(conf.Session, conf.Keyspace, conf.Name, name)},
 		DeadLetters: DeadLettersOf{deadLetters, name},
 		Repair:      c.Verify.Repair,

@@ -52,7 +52,7 @@ func TestDoctor_Instances(t *testing.T) {
 // A relay that died is to be fixed; one that was stopped, or never was, is not.
 func TestDoctor_ARelayThatDied(t *testing.T) {
 	t.Parallel()
-	c := &app.Config{Relay: app.RelayConfig{Name: "outbox", Shards: 1}}
+	c := &app.Config{Relay: app.RelayConfig{Settings: relay.Settings{Name: "outbox"}, Shards: 1}}
 	at := time.Date(2026, 11, 22, 9, 10, 2, 0, time.UTC)
 	gone := []instance{
 		{relay: "outbox", name: "a/1", at: at.Add(-time.Hour)}, {relay: "outbox/01-of-02", name: "b/1", at: at}, {relay: "another", name: "c/1", at: at.Add(time.Hour)},

@@ -148,35 +148,42 @@ func TestFields_AddFlags(t *testing.T) {
 	}
 }
 
-func TestCopy(t *testing.T) {
+func TestSetDefaultsAndCheck(t *testing.T) {
 	t.Parallel()
-	type wait time.Duration
-	type common struct{ Level string }
-	from := struct {
-		Name  string
-		Wait  time.Duration
-		Extra int
-		Level string
-		own   int
-	}{"a", time.Second, 7, "debug", 3}
-	to := struct {
-		Name  string
-		Wait  wait
-		Kept  string
-		own   int
-		Hosts []string
+	type common struct {
+		Level string `default:"info" oneof:"info debug"`
+	}
+	type config struct {
+		Wait  time.Duration   `setting:"wait" default:"1s" min:"10ms" max:"1m"`
+		Waits []time.Duration `default:"0s,1s" min:"0s"`
+		Rows  int             `default:"off" off:"-1" max:"10"`
+		Kept  string          `default:"other"`
+		Plain int
+		own   int `default:"1"`
 		common
-	}{Kept: "kept", own: 1, Hosts: []string{"x"}}
-	settings.Copy(&to, &from)
-	want := to
-	want.Name, want.Wait, want.Kept, want.own, want.Level = "a", wait(time.Second), "kept", 1, "debug"
-	if !reflect.DeepEqual(to, want) || to.Name != "a" || to.Wait != wait(time.Second) || to.Level != "debug" || to.own != 1 {
-		t.Errorf("Copy() = %+v, want %+v", to, want)
+	}
+	c := config{Kept: "kept"}
+	settings.SetDefaults(&c)
+	if want := (config{time.Second, []time.Duration{0, time.Second}, -1, "kept", 0, 0, common{"info"}}); !reflect.DeepEqual(c, want) {
+		t.Errorf("SetDefaults() = %+v, want %+v", c, want)
+	}
+	wrong := func() (fields []string) {
+		settings.Check(&c, func(field string, err error) { fields = append(fields, field) })
+		return fields
+	}
+	if got := wrong(); got != nil {
+		t.Errorf("Check() of the defaults reports %q", got)
+	}
+	c = config{time.Hour, []time.Duration{0, -1}, -2, "", 0, 0, common{"none"}}
+	if got, want := wrong(), []string{"Wait", "Waits", "Rows", "Level"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("Check() reports %q, want %q", got, want)
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("a field of another type is copied")
+			t.Error("a default that is no number is used")
 		}
 	}()
-	settings.Copy(&struct{ Name int }{}, &from)
+	settings.SetDefaults(&struct {
+		Rows int `default:"many"`
+	}{})
 }

@@ -200,13 +200,50 @@ func (fs Fields) Key(section, field string) (string, bool) {
 	return fs[i].Key, true
 }
 
-// Copy sets the exported fields of the struct that to points to, from the ones of the same
-// name of the struct that from points to. It panics where their types do not fit.
-func Copy(to, from any) {
-	src, dst := reflect.ValueOf(from).Elem(), reflect.ValueOf(to).Elem()
-	for _, f := range reflect.VisibleFields(dst.Type()) {
-		if v := src.FieldByName(f.Name); f.IsExported() && !f.Anonymous && v.IsValid() {
-			dst.FieldByIndex(f.Index).Set(v.Convert(f.Type))
+// SetDefaults sets the fields of the struct that config points to, and of structs embedded in it, that
+// are zero and have the tag default: settings, and fields that are none. It panics on a wrong tag.
+func SetDefaults(config any) {
+	each(reflect.ValueOf(config).Elem(), func(f reflect.StructField, v reflect.Value) {
+		text, ok := f.Tag.Lookup("default")
+		if !ok || !v.IsZero() {
+			return
+		}
+		if err := parse(v, text, f.Tag); err != nil {
+			panic(fmt.Sprintf("settings: default of %s: %v", f.Name, err))
+		}
+	})
+}
+
+// Check calls report for each field of the struct that config points to, and of structs embedded in it,
+// whose value is outside the bounds of its tags: settings, and fields that are none.
+func Check(config any, report func(field string, err error)) {
+	each(reflect.ValueOf(config).Elem(), func(f reflect.StructField, v reflect.Value) {
+		values := []reflect.Value{v}
+		if v.Kind() == reflect.Slice {
+			values = values[:0]
+			for i := range v.Len() {
+				values = append(values, v.Index(i))
+			}
+		}
+		for _, one := range values {
+			if n, ok := off(one.Type(), f.Tag); ok && one.Equal(n) {
+				continue
+			}
+			if err := check(one, f.Tag); err != nil {
+				report(f.Name, err)
+				return
+			}
+		}
+	})
+}
+
+// each calls f for each field of the struct and of structs embedded in it.
+func each(v reflect.Value, f func(reflect.StructField, reflect.Value)) {
+	for i := range v.NumField() {
+		if field := v.Type().Field(i); field.Anonymous && field.Type.Kind() == reflect.Struct {
+			each(v.Field(i), f)
+		} else if field.IsExported() {
+			f(field, v.Field(i))
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 // written returns the events in the CDC log.
 func (w *world) written(ctx context.Context, _ string, since time.Time, limit int) (out []admin.WrittenEvent, err error) {
-	err = relay.NewLog(relay.Config{Session: w.session, Brokers: w.brokers, Keyspace: schema.DefaultKeyspace, Name: "orders"}).Written(ctx, since, limit, func(e relay.WrittenEvent) {
+	err = relay.NewLog(relay.Config{Session: w.session, Brokers: w.brokers, Keyspace: schema.DefaultKeyspace, Settings: relay.Settings{Name: "orders"}}).Written(ctx, since, limit, func(e relay.WrittenEvent) {
 		out = append(out, admin.WrittenEvent{ID: e.ID.String(), AggregateID: e.AggregateID.String(), Type: e.Type, Sequence: e.Sequence, At: e.At})
 	})
 	return out, err

@@ -202,11 +202,10 @@ func (w *world) relay() (end func()) {
 	if _, err := kadm.NewClient(w.kafka).CreateTopic(w.t.Context(), 3, 1, map[string]*string{"max.message.bytes": &limit}, topic); err != nil {
 		w.t.Fatal(err)
 	}
-	r, err := relay.New(relay.Config{
-		Session: w.session, Brokers: w.brokers, Keyspace: schema.DefaultKeyspace, Name: "orders", Partitions: 3, Replication: 1,
-		ConfidenceWindow: 30 * time.Second, BusyDelay: 200 * time.Millisecond, IdleDelay: 200 * time.Millisecond, ReplayPoll: 100 * time.Millisecond,
-		Logger: slog.New(slog.DiscardHandler),
-	})
+	conf := relay.Config{Session: w.session, Brokers: w.brokers, Keyspace: schema.DefaultKeyspace, Logger: slog.New(slog.DiscardHandler)}
+	conf.Name, conf.Partitions, conf.Replication = "orders", 3, 1
+	conf.ConfidenceWindow, conf.BusyDelay, conf.IdleDelay, conf.ReplayPoll = 30*time.Second, 200*time.Millisecond, 200*time.Millisecond, 100*time.Millisecond
+	r, err := relay.New(conf)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -27,7 +27,8 @@ func TestRelay_TailWithOneNodeFrozen(t *testing.T) {
 		defer broker.Close()
 		kafka := kgo.Dialer(network.DialContext)
 		r, err := relay.New(relay.Config{
-			Session: w.session, Keyspace: schema.DefaultKeyspace, Brokers: []string{"127.0.0.1:9092"}, Kafka: []kgo.Opt{kafka}, Partitions: 3,
+			Session: w.session, Keyspace: schema.DefaultKeyspace, Brokers: []string{"127.0.0.1:9092"}, Kafka: []kgo.Opt{kafka},
+			Settings:  relay.Settings{PublishSettings: relay.PublishSettings{Partitions: 3}},
 			LoadMeter: testworld.Idle{},
 		})
 		if err != nil {

@@ -259,10 +259,10 @@ func (w *world) verifyTopics() verify.Counts {
 		Scan: &verify.Scan{
 			Session: w.session, Table: keyspace + "." + outbox.DefaultTableName, Ranges: 16,
 			Topic: func(e *outbox.Event) (string, error) {
-				return relay.ExpandTopic(relay.DefaultTopicTemplate, e.Type, e.AggregateType), nil
+				return relay.ExpandTopic(relay.Defaults().TopicTemplate, e.Type, e.AggregateType), nil
 			},
 		},
-		Keyspace: keyspace, Table: outbox.DefaultTableName, Kafka: testworld.Kafka(w.brokers()), Source: relay.DefaultSource,
+		Keyspace: keyspace, Table: outbox.DefaultTableName, Kafka: testworld.Kafka(w.brokers()), Source: relay.Defaults().Source,
 		Window:      verify.Window{Until: time.Now()},
 		DeadLetters: app.DeadLettersOf{Store: w.deadLetters, Table: keyspace + "." + outbox.DefaultTableName},
 	}

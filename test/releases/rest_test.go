@@ -233,12 +233,12 @@ func (passed) Repair(context.Context, []verify.Row) ([]gocql.UUID, error) { retu
 // restOfVerification verifies continuously while no relay runs: events are missing.
 func (w *world) restOfVerification() {
 	topic := func(e *outbox.Event) (string, error) {
-		return relay.ExpandTopic(relay.DefaultTopicTemplate, e.Type, e.AggregateType), nil
+		return relay.ExpandTopic(relay.Defaults().TopicTemplate, e.Type, e.AggregateType), nil
 	}
 	table := keyspace + "." + outbox.DefaultTableName
 	v := verify.NewVerifier(verify.VerifierConfig{
 		Tables: []verify.VerifierTable{{
-			Scan: &verify.Scan{Session: w.session, Table: table, Topic: topic}, Keyspace: keyspace, Table: outbox.DefaultTableName, Source: relay.DefaultSource, Relay: passed{},
+			Scan: &verify.Scan{Session: w.session, Table: table, Topic: topic}, Keyspace: keyspace, Table: outbox.DefaultTableName, Source: relay.Defaults().Source, Relay: passed{},
 			DeadLetters: app.DeadLettersOf{Store: w.deadLetters, Table: table},
 		}},
 		Kafka: testworld.Kafka(w.brokers()), Window: time.Second, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
@@ -381,14 +381,15 @@ func (w *world) otherTable() {
 	}
 	for _, age := range []time.Duration{60 * time.Hour, 70 * time.Hour} { // checkpoints of generations that ended long ago
 		w.must(w.session.Query("INSERT INTO relay_checkpoints (relay, table_name, generation, stream_id, updated_at) VALUES (?, ?, ?, ?, ?)",
-			relay.DefaultName, keyspace+"."+name, time.Now().Add(-age), []byte{1}, time.Now()).Exec())
+			relay.Defaults().Name, keyspace+"."+name, time.Now().Add(-age), []byte{1}, time.Now()).Exec())
 	}
 	run := func(from time.Duration, rows int) (stop func()) {
-		r := must1[*relay.Relay](w)(relay.New(relay.Config{
-			Table: name, Session: w.session, Keyspace: keyspace, Logger: w.logger(), Brokers: []string{brokerAddr}, Kafka: []kgo.Opt{kgo.Dialer(w.net.DialContext)},
-			Partitions: 2, LoadMeter: testworld.Idle{}, BackfillFrom: time.Now().Add(-from), BackfillRowsPerSecond: rows,
-		}))
-		return w.run(r.Run)
+		c := relay.Config{
+			Session: w.session, Keyspace: keyspace, Logger: w.logger(), Brokers: []string{brokerAddr}, Kafka: []kgo.Opt{kgo.Dialer(w.net.DialContext)},
+			LoadMeter: testworld.Idle{}, BackfillFrom: time.Now().Add(-from),
+		}
+		c.Table, c.Partitions, c.BackfillRowsPerSecond = name, 2, rows
+		return w.run(must1[*relay.Relay](w)(relay.New(c)).Run)
 	}
 	stop := run(3*time.Hour, 1) // the first start needs no scan
 	time.Sleep(20 * time.Second)
@@ -412,7 +413,7 @@ func (w *world) otherTable() {
 func (w *world) verifiedIn(table, topic string) verify.Counts {
 	v := verify.Verification{
 		Scan:     &verify.Scan{Session: w.session, Table: keyspace + "." + table, Ranges: 4, Topic: func(*outbox.Event) (string, error) { return topic, nil }},
-		Keyspace: keyspace, Table: table, Kafka: testworld.Kafka(w.brokers()), Source: relay.DefaultSource, Window: verify.Window{Until: time.Now()},
+		Keyspace: keyspace, Table: table, Kafka: testworld.Kafka(w.brokers()), Source: relay.Defaults().Source, Window: verify.Window{Until: time.Now()},
 	}
 	w.must(v.Run(w.t.Context()))
 	return v.Ledger().Check(v.Window, nil)
@@ -434,10 +435,12 @@ func (w *world) vnodes() {
 		w.t.Errorf("the keyspace has %q", has)
 	}
 	w.session = w.connect(keyspace)
-	r := must1[*relay.Relay](w)(relay.New(relay.Config{
+	conf := relay.Config{
 		Session: w.session, Keyspace: keyspace, Logger: w.logger(), Brokers: []string{brokerAddr}, Kafka: []kgo.Opt{kgo.Dialer(w.net.DialContext)},
-		Partitions: 2, LoadMeter: testworld.Idle{}, IdleCheckpoint: 5 * time.Second,
-	}))
+		LoadMeter: testworld.Idle{},
+	}
+	conf.Partitions, conf.IdleCheckpoint = 2, 5*time.Second
+	r := must1[*relay.Relay](w)(relay.New(conf))
 	stop := w.run(r.Run)
 	defer stop()
 	time.Sleep(10 * time.Second)

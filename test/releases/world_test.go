@@ -258,15 +258,15 @@ func (w *world) run(f func(context.Context) error) (stop func()) {
 // relays runs the relays of both outbox tables, as the one shard of an instance. metrics
 // are those of outbox_messages.
 func (w *world) relays() (metrics prometheus.Gatherer, stop func()) {
-	agreed, err := (&relay.Agreement{Session: w.session, Keyspace: keyspace, Name: relay.DefaultName}).AgreeOn(w.t.Context(), 1)
+	agreed, err := (&relay.Agreement{Session: w.session, Keyspace: keyspace, Name: relay.Defaults().Name}).AgreeOn(w.t.Context(), 1)
 	if err != nil || agreed != 1 {
 		w.t.Fatalf("the relay has %d shards, %v; want 1", agreed, err)
 	}
 	var stops []func()
 	registry := prometheus.NewRegistry()
 	for i, c := range []relay.Config{
-		{Table: outbox.DefaultTableName},
-		{Table: unnumbered, Mapping: outbox.Mapping{Preset: outbox.PresetDebezium}},
+		{Settings: relay.Settings{Table: outbox.DefaultTableName}},
+		{Settings: relay.Settings{Table: unnumbered}, Mapping: outbox.Mapping{Preset: outbox.PresetDebezium}},
 	} {
 		c.Session, c.Keyspace, c.Logger = w.session, keyspace, w.logger()
 		c.Brokers, c.Kafka = []string{brokerAddr}, []kgo.Opt{kgo.Dialer(w.net.DialContext)}
@@ -333,7 +333,7 @@ func (w *world) newAdmin() (token string, s *admin.Server) {
 	w.must(err)
 	idle := w.idle()
 	s, err = admin.New(admin.Config{
-		Session: w.session, Keyspace: keyspace, DeadLetters: w.deadLetters, Gate: gate, Relay: relay.DefaultName, Archive: w.keeper, Logger: w.logger(),
+		Session: w.session, Keyspace: keyspace, DeadLetters: w.deadLetters, Gate: gate, Relay: relay.Defaults().Name, Archive: w.keeper, Logger: w.logger(),
 		Kafka:  testworld.Kafka(w.brokers()),
 		Routes: []func(huma.API){w.orders.Register, messages.NewAPI(w.messages).RegisterKept, api.Operators(idle, w.logger())},
 	})

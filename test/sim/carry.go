@@ -32,10 +32,10 @@ func (p *plan) settings(s *settings) {
 	s.relay.ConfidenceWindow = p.Window.std()
 	s.relay.TailMaxInterval, s.relay.IdleDelay = p.Pace.std(), p.Pace.std()
 	s.relay.GenerationDelay = min(2*p.Pace.std(), time.Minute)
-	s.relay.IdleCheckpoint = max(relay.DefaultIdleCheckpoint, 2*p.Pace.std())
+	s.relay.IdleCheckpoint = max(relay.Defaults().IdleCheckpoint, 2*p.Pace.std())
 	// Otherwise an outage of days would cause thousands of probes, each of which reads
 	// the longer history of its dead letter.
-	s.relay.BreakerOpen = max(relay.DefaultBreakerOpen, p.Pace.std())
+	s.relay.BreakerOpen = max(relay.Defaults().BreakerOpen, p.Pace.std())
 	s.relay.MaxInFlightRecords, s.relay.MaxStreamBacklog, s.relay.MaxAggregates = p.InFlight, p.Backlog, p.Aggregates
 	s.schema.CDCTTL, s.schema.RowTTL, s.schema.IdempotencyTTL = cmp.Or(p.LogTTL.std(), keep), keep, keep
 	s.relay.DedupMemory = int64(p.Remembered) * eventMemory

@@ -103,7 +103,7 @@ const shardedSpan = 90 * time.Minute
 func newPlan(seed uint64) *plan {
 	rnd := rand.New(rand.NewPCG(seed, 'p'))
 	p := &plan{
-		Seed: seed, Window: duration(relay.DefaultConfidenceWindow), Pace: duration(tailInterval),
+		Seed: seed, Window: duration(relay.Defaults().ConfidenceWindow), Pace: duration(tailInterval),
 		Tablets: rnd.IntN(3) > 0, Tail: rnd.IntN(4) > 0, ReadBack: rnd.IntN(4) > 0,
 		InFlight: 5 + rnd.IntN(60), Backlog: 5 + rnd.IntN(60), Aggregates: 5 + rnd.IntN(100),
 		Customers: 20 + rnd.IntN(50), Parcels: 1 + rnd.IntN(6),

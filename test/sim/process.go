@@ -77,7 +77,7 @@ func (w *world) startShard(s relay.Shard) *process {
 	c.Shard, c.Process = s, w.together
 	c.Session, c.Keyspace, c.Registerer, c.Logger = p.session.Session, keyspace, p.metrics, w.log.With("process", p.name)
 	c.Brokers, c.Kafka = []string{brokerAddr}, append(w.kafka.options(w.net, p.name), kgo.WithHooks(recordClock{w}))
-	c.ConfidenceWindow = cmp.Or(c.ConfidenceWindow, relay.DefaultConfidenceWindow)
+	c.ConfidenceWindow = cmp.Or(c.ConfidenceWindow, relay.Defaults().ConfidenceWindow)
 	c.TailMaxInterval = cmp.Or(c.TailMaxInterval, tailInterval)
 	c.IdleDelay = cmp.Or(c.IdleDelay, idleDelay)
 	c.ReplayPoll = cmp.Or(c.ReplayPoll, min(c.IdleDelay, time.Minute))

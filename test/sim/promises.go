@@ -391,11 +391,11 @@ func (w *world) checkRepeated(e *evidence) {
 			continue
 		}
 		bound := len(e.streams) * p.config.MaxStreamBacklog
-		long := p.ended.Add(-relay.DefaultCheckpointInterval - time.Second)
+		long := p.ended.Add(-relay.Defaults().CheckpointInterval - time.Second)
 		open := 0
 		for id, at := range first {
 			saved, ok := covered[id]
-			if !inLog[id] || !carriedBy(p.config.Shard.Name(relay.DefaultName))(e.outbox[id].AggregateID.UUID()) {
+			if !inLog[id] || !carriedBy(p.config.Shard.Name(relay.Defaults().Name))(e.outbox[id].AggregateID.UUID()) {
 				continue // ignore expired rows and rows read by a scan
 			}
 			if at.Before(long) && (!ok || !saved.Before(p.ended)) {

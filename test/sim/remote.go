@@ -46,7 +46,7 @@ func (w *world) newRemote() *remote {
 	if o.deadLetters, err = dlq.Open(o.session.Session, keyspace, dlq.WithClock(&o.clock)); err != nil {
 		w.t.Errorf("open the dead letters: %v", err)
 	}
-	o.repairs = relay.NewRepairs(o.session.Session, keyspace, cmp.Or(w.settings.relay.Name, relay.DefaultName), keyspace+"."+events)
+	o.repairs = relay.NewRepairs(o.session.Session, keyspace, cmp.Or(w.settings.relay.Name, relay.Defaults().Name), keyspace+"."+events)
 	return o
 }
 
@@ -85,7 +85,7 @@ func (o *remote) missing(ctx context.Context) (out []relay.Repair) {
 	rows := make(map[gocql.UUID]relay.Repair)
 	var q relay.Repair
 	for written := int64(0); iter.Scan(&q.Aggregate, &q.Sequence, &q.EventID, &written); {
-		if o.w.clock.Now().Sub(time.UnixMicro(written)) > cmp.Or(o.w.settings.relay.ConfidenceWindow, relay.DefaultConfidenceWindow)+time.Minute {
+		if o.w.clock.Now().Sub(time.UnixMicro(written)) > cmp.Or(o.w.settings.relay.ConfidenceWindow, relay.Defaults().ConfidenceWindow)+time.Minute {
 			rows[q.EventID] = q
 		}
 	}

@@ -136,7 +136,7 @@ func (w *world) carryByShards(rnd *rand.Rand, count int, span time.Duration) {
 		shards[i] = w.startShard(relay.Shard{Index: i, Count: count})
 		if rnd.IntN(2) == 0 { // the previous one only lost its shard
 			time.Sleep(upTo(rnd, time.Minute))
-			w.haunt(rnd, relay.Shard{Index: i, Count: count}.Name(relay.DefaultName))
+			w.haunt(rnd, relay.Shard{Index: i, Count: count}.Name(relay.Defaults().Name))
 		}
 	}
 	for _, p := range shards {

@@ -25,8 +25,8 @@ type Story struct {
 func Tell(t *testing.T, tell func(*Story)) {
 	t.Helper()
 	simulate(t, shortSeed, func(s *settings) {
-		s.relay.TailMaxInterval, s.relay.IdleDelay = relay.DefaultTailMaxInterval, relay.DefaultIdleDelay
-		s.relay.MaxInFlightRecords, s.relay.MaxStreamBacklog = relay.DefaultMaxInFlightRecords, relay.DefaultMaxStreamBacklog
+		s.relay.TailMaxInterval, s.relay.IdleDelay = relay.Defaults().TailMaxInterval, relay.Defaults().IdleDelay
+		s.relay.MaxInFlightRecords, s.relay.MaxStreamBacklog = relay.Defaults().MaxInFlightRecords, relay.Defaults().MaxStreamBacklog
 	}, func(w *world) {
 		time.Sleep(time.Minute) // wait until idle
 		tell(&Story{w: w, began: time.Now()})

@@ -126,7 +126,7 @@ func ofRelay(r *kgo.Record) bool {
 	has := func(key, value string) bool {
 		return slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool { return h.Key == key && string(h.Value) == value })
 	}
-	return has(outbox.HeaderSource, relay.DefaultSource) && has(outbox.HeaderTable, keyspace+"."+events)
+	return has(outbox.HeaderSource, relay.Defaults().Source) && has(outbox.HeaderTable, keyspace+"."+events)
 }
 
 // stranger is a producer that is not the relay. Its records have the keys, ids and numbers of
@@ -156,7 +156,7 @@ func (s *stranger) write(of ...outbox.Event) {
 	var records []*kgo.Record
 	for i := range of {
 		e := &of[i]
-		records = append(records, ofAnother(e, "/another", keyspace+"."+events), ofAnother(e, relay.DefaultSource, "bank."+events),
+		records = append(records, ofAnother(e, "/another", keyspace+"."+events), ofAnother(e, relay.Defaults().Source, "bank."+events),
 			&kgo.Record{Topic: e.Type, Key: e.Key(), Value: []byte("no event")})
 	}
 	s.send(records...)

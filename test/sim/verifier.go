@@ -46,7 +46,7 @@ func (w *world) startVerifier(every time.Duration) {
 	}
 	conf := w.relay().config
 	conf.Session = v.session.Session
-	requests := relay.NewRepairs(v.session.Session, keyspace, relay.DefaultName, keyspace+"."+events)
+	requests := relay.NewRepairs(v.session.Session, keyspace, relay.Defaults().Name, keyspace+"."+events)
 	v.Verifier = verify.NewVerifier(verify.VerifierConfig{
 		Kafka:  append(testworld.Kafka{kgo.SeedBrokers(brokerAddr)}, w.kafka.options(w.net, verifierName)...),
 		Window: conf.ConfidenceWindow + verifyMargin, Interval: every, Logger: w.log.With("process", verifierName), Registerer: prometheus.NewRegistry(),
@@ -55,7 +55,7 @@ func (w *world) startVerifier(every time.Duration) {
 				Session: v.session.Session, Table: keyspace + "." + events, Ranges: 16,
 				Topic: func(e *outbox.Event) (string, error) { return e.Type, nil },
 			},
-			Keyspace: keyspace, Table: events, Source: relay.DefaultSource,
+			Keyspace: keyspace, Table: events, Source: relay.Defaults().Source,
 			Relay: &verifiedRelay{conf, requests}, DeadLetters: readDeadLetters{deadLetters}, Repair: true,
 		}},
 	})

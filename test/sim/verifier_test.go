@@ -37,7 +37,7 @@ func TestVerifier_FindsLateRowsBesideOtherRecords(t *testing.T) {
 		time.Sleep(90 * time.Minute)
 		for range 5 {
 			e := w.writeLate(time.Hour)
-			s.send(ofAnother(&e, relay.DefaultSource, "bank."+events), ofAnother(&e, "/another", keyspace+"."+events))
+			s.send(ofAnother(&e, relay.Defaults().Source, "bank."+events), ofAnother(&e, "/another", keyspace+"."+events))
 		}
 		time.Sleep(time.Hour)
 	})

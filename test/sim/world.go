@@ -183,8 +183,12 @@ func newWorld(t *testing.T, seed uint64, change func(*settings)) *world {
 	w.settings = settings{
 		node: scyllafake.Config{Tokens: 4, Seed: seed, RingDelay: 2 * time.Second},
 		relay: relay.Config{
-			MaxInFlightRecords: maxInFlight, MaxInFlightBytes: 1 << 20, MaxStreamBacklog: maxInFlight,
-			Topics:    make(map[string]string),
+			Settings: relay.Settings{
+				PublishSettings: relay.PublishSettings{
+					MaxInFlightRecords: maxInFlight, MaxInFlightBytes: 1 << 20, Topics: make(map[string]string),
+				},
+				MaxStreamBacklog: maxInFlight,
+			},
 			LoadMeter: testworld.Idle{},
 		},
 	}

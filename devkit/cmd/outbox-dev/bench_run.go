@@ -36,8 +36,6 @@ import (
 const (
 	// benchTokens is the number of CDC streams of the embedded database.
 	benchTokens = 256
-	// benchPartitions is the relay's default number of partitions of a topic.
-	benchPartitions = relay.DefaultPartitions
 	// benchPatience limits the wait for the next event.
 	benchPatience = 30 * time.Second
 	// benchSettle is the time before a measurement for a process to reach a steady
@@ -248,7 +246,7 @@ func (p *place) remove(ctx context.Context) error {
 // topic creates a topic.
 func (p *place) topic(ctx context.Context) (string, error) {
 	name := fmt.Sprintf("%s_%d", p.keyspace, len(p.topics)+1)
-	r, err := kadm.NewClient(p.bench.client).CreateTopic(ctx, benchPartitions, -1, nil, name)
+	r, err := kadm.NewClient(p.bench.client).CreateTopic(ctx, int32(relay.Defaults().Partitions), -1, nil, name)
 	if err = errors.Join(err, r.Err); err != nil {
 		return "", fmt.Errorf("make topic %s: %w", name, err)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	client "github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
+	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
 // pushes is the number of concurrent calls of the webhook.
@@ -164,7 +165,7 @@ func (s *subscriptionBench) subscribe(ctx context.Context, p *place, child *benc
 			}
 		}
 		switch {
-		case err == nil && owned == benchPartitions:
+		case err == nil && owned == int(relay.Defaults().Partitions):
 			return nil
 		case time.Now().After(end):
 			return fmt.Errorf("subscription %s does not run after %s: %w", of.Name, benchPatience, err)

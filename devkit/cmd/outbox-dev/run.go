@@ -140,7 +140,7 @@ double or out of order.`,
 	f.StringVar(&d.msgAddr, "messages-addr", "127.0.0.1:8084", "address of the messages API and the event streams; none with --once")
 	f.StringVar(&d.subsAddr, "subscriptions-addr", "127.0.0.1:8082", "address of the subscriptions API; none with --once")
 	f.DurationVar(&d.window, "confidence-window", devWindow, "minimum age of a change before the sweep reads it")
-	f.DurationVar(&d.poll, "tail-max-interval", relay.DefaultTailMaxInterval, "maximum interval of the tail reader between reads of idle streams")
+	f.DurationVar(&d.poll, "tail-max-interval", relay.Defaults().TailMaxInterval, "maximum interval of the tail reader between reads of idle streams")
 	f.Int("relay-shards", 1, "number of relay shards, all of them in this process")
 	f.BoolVar(&d.noHints, "no-hints", false, "disable hints from the APIs to the relay")
 	f.StringVar(&level, "log-level", "warn", "debug, info, warn or error")

@@ -230,7 +230,7 @@ func (d *dev) printWhere() {
   data          %[12]s
 
 `, cli.Version, d.httpAddr, d.apiAddr, d.apiToken, d.CQLAddr, d.conf.Scylla.Keyspace, d.KafkaAddr, strings.Join(d.allTopics(), ", "),
-		d.poll, d.window, relay.DefaultConfidenceWindow, d.kept(), d.adminURL, d.subsAddr, strings.Join(d.tables, ", "), d.msgAddr)
+		d.poll, d.window, relay.Defaults().ConfidenceWindow, d.kept(), d.adminURL, d.subsAddr, strings.Join(d.tables, ", "), d.msgAddr)
 }
 
 func (d *dev) printTour() {

@@ -84,7 +84,7 @@ func New(cfg *Config, table outbox.Table, own *cdclog.Portion, s *checkpoint.Str
 		store:   checkpoint.NewScans(cfg.Session, cfg.Keyspace, cfg.ShardName, cfg.TableKeyspace+"."+cfg.Table, cfg.Fence),
 		limiter: rate.NewLimiter(rate.Inf, 1), more: make(chan struct{}, 1),
 	}
-	if n := cfg.RowsPerSecond; n > 0 {
+	if n := cfg.BackfillRowsPerSecond; n > 0 {
 		b.limiter = rate.NewLimiter(rate.Limit(n), max(1, n/100))
 	}
 	return b
@@ -204,7 +204,7 @@ func (b *Backfill) openGap(g *Gap) {
 }
 
 // scans reports whether gaps of the log are scanned.
-func (b *Backfill) scans() bool { return b.table.Numbered() && b.cfg.Auto }
+func (b *Backfill) scans() bool { return b.table.Numbered() && b.cfg.auto() }
 
 // Observe takes the state of the table, and whether its log records events. It returns
 // ErrUnlogged once a gap of the log is to be scanned.
@@ -272,7 +272,7 @@ func (b *Backfill) reportLost(position time.Time, ttl time.Duration) {
 // passes their coverage to the sweep reader and the read-back.
 func (b *Backfill) readNeed(ctx context.Context, all []checkpoint.Scan) (need decision, err error) {
 	need = decision{
-		firstAge: b.cfg.FirstAge, window: b.cfg.ConfidenceWindow, auto: b.cfg.Auto,
+		firstAge: b.cfg.FirstAge, window: b.cfg.ConfidenceWindow, auto: b.cfg.auto(),
 		forced: b.cfg.From.Truncate(time.Millisecond), published: b.readback.AlsoSince,
 	}
 	need.facts, err = cdclog.ReadTableInfo(ctx, b.cfg.Session, b.cfg.TableKeyspace, b.cfg.Table)
@@ -349,7 +349,7 @@ func (b *Backfill) activate(ctx context.Context, row *checkpoint.Scan, all []che
 	}
 	b.cfg.Open.end()
 	b.log.Warn("scanning the outbox table for events that the CDC log may not contain", "reason", row.Reason,
-		"written_from", row.From.UTC(), "written_until", row.Until.UTC(), "rows_per_second", b.cfg.RowsPerSecond)
+		"written_from", row.From.UTC(), "written_until", row.Until.UTC(), "rows_per_second", b.cfg.BackfillRowsPerSecond)
 	return row, nil
 }
 
@@ -469,7 +469,7 @@ func (b *Backfill) Run(ctx context.Context) error {
 		case !facts.Outruns(position, now):
 		case !b.table.Numbered():
 			b.reportLost(position, facts.CDCTTL)
-		case b.cfg.Auto:
+		case b.cfg.auto():
 			return ErrOutrun
 		}
 	}

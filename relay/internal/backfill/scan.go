@@ -157,7 +157,7 @@ func (s *rangeScan) pass(ctx context.Context, stmt string, args ...any) (err err
 
 // page returns the page size: at most the number of rows allowed per second.
 func (b *Backfill) page() int {
-	if n := b.cfg.RowsPerSecond; n > 0 {
+	if n := b.cfg.BackfillRowsPerSecond; n > 0 {
 		return max(1, min(n, backfillPage))
 	}
 	return backfillPage

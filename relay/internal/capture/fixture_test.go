@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	tags "github.com/scylla-outbox/scylla-outbox/internal/settings"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
@@ -24,17 +25,16 @@ type settings struct {
 
 // newSettings returns the default configuration.
 func newSettings(log *slog.Logger) settings {
-	return settings{
+	c := settings{
 		Config: Config{
-			TableKeyspace: "outbox", Table: "outbox_messages",
-			ConfidenceWindow: 2 * time.Minute, QueryWindow: time.Hour, BusyDelay: time.Second, IdleDelay: 5 * time.Second,
-			GenerationDelay: 15 * time.Second, FirstAge: 72 * time.Hour, GapWait: 5 * time.Second, IdleCheckpoint: time.Minute,
-			TailMinInterval: 5 * time.Millisecond, TailMaxInterval: 100 * time.Millisecond,
-			TailOverlap: 2 * time.Second, TailReorder: 20 * time.Millisecond, TailLimiter: NewTailLimiter(1000),
+			TableKeyspace: "outbox", Table: "outbox_messages", TailLimiter: NewTailLimiter(1000),
 			MaxInFlightRecords: 10_000, MaxInFlightBytes: 64 << 20, RetryMin: 100 * time.Millisecond, Logger: log,
 		},
 		publish: publishtest.Config(log),
 	}
+	c.TailMinInterval = 5 * time.Millisecond
+	tags.SetDefaults(&c.Settings)
+	return c
 }
 
 // maxStreamBacklog is the backlog of a stream in a test.

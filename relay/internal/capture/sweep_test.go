@@ -53,7 +53,7 @@ func TestSweep_WindowEndsTooLate(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					streams := checkpoint.NewStreams(nil, 10, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 					streams.Newest = func() time.Time { return time.Now().Add(-window) }
-					s := &Sweep{cfg: &Config{ConfidenceWindow: window}, streams: streams}
+					s := &Sweep{cfg: &Config{Settings: Settings{ConfidenceWindow: window}}, streams: streams}
 					ctx, fail := context.WithCancelCause(t.Context())
 					defer fail(nil)
 					before := gocql.MinTimeUUID(time.Now().Add(-time.Hour))

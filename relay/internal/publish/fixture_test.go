@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/settings"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
@@ -33,20 +34,13 @@ func testConfig() Config {
 	if err != nil {
 		panic(err)
 	}
-	return Config{
-		ShardName: "outbox", Table: "outbox_messages", Source: "scylla-outbox",
-		TopicTemplate: "{event_type}", Partitions: 3, Replication: -1, Tail: true, ConfidenceWindow: 2 * time.Minute,
-		MaxInFlightRecords: 10_000, MaxInFlightBytes: 64 << 20, MaxRecordBytes: 1_048_588,
-		Share:       new(dedup.Pool).Share(1_000_000, 500_000),
-		RetryDelays: []time.Duration{0, 100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 500 * time.Millisecond},
-		RetryJitter: 0.2, RetryMin: 100 * time.Millisecond, RetryMax: 30 * time.Second, HoldRetry: time.Minute,
-		AttemptTimeout: 2 * time.Second, BreakerFailures: 5, BreakerRate: 0.5, BreakerWindow: time.Minute, BreakerOpen: 30 * time.Second,
-		BreakerMinCalls: 20, BreakerProbes: 3, Spill: true, SpillLimit: 10_000, Rules: rules,
-		ReplayPoll: time.Second, ReplayConcurrency: 128, ReplayRate: 2000, ReplayCanary: 10, StrategyPoll: 30 * time.Second,
-		ConditionBroker: 10 * time.Second, ConditionDatabase: 100 * time.Millisecond, ConditionCPU: 80, ConditionMemory: 85,
-		LoadMeter: world.Idle{}, ClaimFor: 30 * time.Second,
-		ReadBackMargin: 30 * time.Second,
+	c := Config{
+		ShardName: "outbox", Table: "outbox_messages", Tail: true, ConfidenceWindow: 2 * time.Minute, ReadBackMargin: 30 * time.Second,
+		Share: new(dedup.Pool).Share(1_000_000, 500_000), Rules: rules, LoadMeter: world.Idle{},
 	}
+	c.Partitions = 3
+	settings.SetDefaults(&c.Settings)
+	return c
 }
 
 func setup(t *testing.T, change func(*Config), opts ...kfake.Opt) *fixture {

@@ -88,7 +88,7 @@ func TestPublisher_AnEventOfferedWithTwoAggregates(t *testing.T) {
 func TestPublisher_ManyReadersBesideFailures(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, func(c *Config) { c.Spill = false })
+		b := setup(t, func(c *Config) { c.WhenOpen = WhenOpenHold })
 		defer b.close()
 		b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: 3})
 		const readers, aggregates, events = 8, 12, 40

@@ -47,7 +47,7 @@ func (c *cell) view(l *lane) view {
 	}
 	if v.breaker == BreakerOpen {
 		v.why = c.calls.Status().Why()
-		v.spills = c.cfg.Spill && c.maySpill()
+		v.spills = c.cfg.WhenOpen == WhenOpenSpill && c.maySpill()
 	}
 	it := l.firstQueued()
 	if it == nil {

@@ -85,7 +85,7 @@ func TestRecord_ContainsTheTrace(t *testing.T) {
 			it := c.item
 			it.topic, it.event = "T", relaytest.Event(1, 1, "OrderCreated")
 			it.event.Headers = map[string]string{"traceparent": "x"}
-			r := record(&it, &Config{Source: "/shop"}, c.breaker)
+			r := record(&it, &Config{Settings: Settings{Source: "/shop"}}, c.breaker)
 			own := outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, "/shop")
 			var got []string
 			for _, h := range r.Headers[len(own):] {
@@ -112,7 +112,7 @@ func TestRecord_HeadersOfTheID(t *testing.T) {
 		if edited {
 			it.original, it.event.ID = original, outbox.NewID()
 		}
-		r := record(&it, &Config{Source: "/shop", IDHeaders: []string{"id"}}, BreakerClosed)
+		r := record(&it, &Config{Settings: Settings{Source: "/shop"}, IDHeaders: []string{"id"}}, BreakerClosed)
 		i := slices.IndexFunc(r.Headers, func(h kgo.RecordHeader) bool { return h.Key == "id" })
 		if i < 0 || string(r.Headers[i].Value) != it.event.ID.String() {
 			t.Errorf("edited %t: record() has %q, want header id with %s", edited, r.Headers, it.event.ID)
@@ -125,7 +125,7 @@ func TestRecord_HeadersOfTheID(t *testing.T) {
 
 // The header that every event has needs no allocation.
 func TestRecord_UsuallyCostsNoAllocation(t *testing.T) { //nolint:paralleltest // concurrent tests would allocate
-	cfg := &Config{Source: "/shop"}
+	cfg := &Config{Settings: Settings{Source: "/shop"}}
 	for _, headers := range []map[string]string{nil, relaytest.BenchHeaders} {
 		it := &item{by: ByTail, attempts: 1, topic: "T", event: relaytest.BenchEvent(1)}
 		it.event.Headers = headers

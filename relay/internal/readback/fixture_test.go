@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	tags "github.com/scylla-outbox/scylla-outbox/internal/settings"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
@@ -28,14 +29,15 @@ type settings struct {
 func newSettings(log *slog.Logger, topics map[string]string, brokers []string, kafka ...kgo.Opt) settings {
 	p := publishtest.Config(log)
 	p.Brokers, p.Kafka, p.Topics = brokers, kafka, topics
-	return settings{
+	c := settings{
 		publish: p,
 		read: Config{
-			Source: "scylla-outbox", Topics: topics, FirstAge: 72 * time.Hour, ReadBackMargin: 30 * time.Second,
-			ReadBackQuiet: 250 * time.Millisecond, MaxInFlightRecords: 10_000, Share: new(dedup.Pool).Share(1_000_000, 0),
-			RetryMin: 100 * time.Millisecond, RetryMax: 30 * time.Second, Logger: log,
+			Source: "scylla-outbox", Topics: topics, FirstAge: 72 * time.Hour, MaxInFlightRecords: 10_000,
+			Share: new(dedup.Pool).Share(1_000_000, 0), RetryMin: 100 * time.Millisecond, RetryMax: 30 * time.Second, Logger: log,
 		},
 	}
+	tags.SetDefaults(&c.read.Settings)
+	return c
 }
 
 // fixture is a broker in memory, in a synctest bubble.

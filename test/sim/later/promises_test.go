@@ -125,7 +125,7 @@ func (w *world) judgeTimes(o *order, s *sighting) {
 	if early := due.Sub(first); early > w.ahead {
 		w.errorf("message %d was for %s, and written %s early", o.number, o.deliverAt, early)
 	}
-	if late := s.first.Add(w.nodeSkew).Sub(first); late > relay.DefaultConfidenceWindow {
+	if late := s.first.Add(w.nodeSkew).Sub(first); late > relay.Defaults().ConfidenceWindow {
 		w.errorf("message %d turned up %s after the time of its write, when the relay's sweep had passed", o.number, late)
 	}
 
@@ -134,7 +134,7 @@ func (w *world) judgeTimes(o *order, s *sighting) {
 	}
 	// Who finds a release that was cut off, and nobody looked at for as long as the
 	// outbox keeps its rows, cannot know whether it is out.
-	if apart := last.Sub(first); apart > relay.DefaultConfidenceWindow && apart < schema.DefaultRowTTL {
+	if apart := last.Sub(first); apart > relay.Defaults().ConfidenceWindow && apart < schema.DefaultRowTTL {
 		w.errorf("message %d was written at %s and again %s later", o.number, first, apart)
 	}
 }

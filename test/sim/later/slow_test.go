@@ -17,7 +17,7 @@ import (
 // tailSees is how long after its write time a row may become visible so that the
 // relay's tail reader finds it, whatever it reads beside it: each TailOverlap it goes
 // back by twice as much.
-const tailSees = relay.DefaultTailOverlap
+var tailSees = relay.Defaults().TailOverlap
 
 // The statements of a hand-over take long, and are carried out or not: a row of the
 // event becomes visible soon after its write time, for the relay's tail reader.
