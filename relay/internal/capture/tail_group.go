@@ -2,6 +2,7 @@ package capture
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,9 +23,6 @@ const (
 	tailFewRows = 20
 	// tailHinted is how long a stream that had a hint is expected to have others.
 	tailHinted = 10 * time.Second
-	// tailHintSpacing gathers the hints that come in quick succession. Under many hints the
-	// limit of queries per second gathers them.
-	tailHintSpacing = 200 * time.Microsecond
 )
 
 // tailGroup reads some streams of a generation, in one query while they have few
@@ -33,7 +31,8 @@ const (
 // Rows do not become visible by their time: writes take a while, retries keep
 // their timestamp, clocks differ. So a reading begins before the last one did,
 // by an overlap that follows how late rows were seen to come. Every TailOverlap
-// a reading goes back all that far; where there are few rows, each does.
+// a reading goes back all that far; where there are few rows, each does. Where there are
+// many rows only some of the readings by hints go back by the overlap (tailQuick).
 type tailGroup struct {
 	tail       *Tail
 	generation *cdclog.Generation
@@ -48,8 +47,10 @@ type tailGroup struct {
 	wideRows         int         // rows of the last wide reading
 
 	// polled is when the last reading of all streams began, zero before the
-	// first; wide, when one that went far back did. Times are in microseconds.
-	polled, wide int64
+	// first; deep, when one that went back by the overlap did; wide, when one that went
+	// far back did. Times are in microseconds.
+	polled, deep, wide int64
+	shallow            bool // the last reading was quick
 	// order is nil for a table with numbers. alone says that generations before
 	// this one are read to their ends.
 	order       *tailOrder
@@ -58,6 +59,7 @@ type tailGroup struct {
 	settled     atomic.Int64 // begin of the last reading after which nothing was held
 	covered     atomic.Int64 // settled, of covering readings once the generation has ended
 	overlap     int64
+	quick       tailQuick
 	hinted      map[int]*hintedStream
 	seen, older map[cdclog.RowKey]struct{}
 	page        tailPage
@@ -72,7 +74,9 @@ type tailGroup struct {
 	hinter map[int]struct{}
 }
 
-type hintedStream struct{ polled, at int64 }
+// hintedStream contains when the last readings by hints of a stream began, of any and of those
+// that went back by the overlap, and when its last hint was taken; in microseconds.
+type hintedStream struct{ polled, deep, at int64 }
 
 func newTailGroup(t *Tail, g *cdclog.Generation, from, to int) *tailGroup {
 	var order *tailOrder
@@ -88,7 +92,7 @@ func newTailGroup(t *Tail, g *cdclog.Generation, from, to int) *tailGroup {
 		list:   cdclog.NewStreamList(g.Streams[from:to]...),
 		hinted: make(map[int]*hintedStream), hinter: make(map[int]struct{}),
 		seen: make(map[cdclog.RowKey]struct{}), older: make(map[cdclog.RowKey]struct{}),
-		overlap: (50 * time.Millisecond).Microseconds(), interval: t.cfg.TailMinInterval,
+		overlap: (50 * time.Millisecond).Microseconds(), quick: newTailQuick(), interval: t.cfg.TailMinInterval,
 		wake: make(chan struct{}, 1),
 	}
 }
@@ -103,14 +107,19 @@ func (g *tailGroup) run(ctx context.Context) {
 	sliced := true // slice was reset for no slice
 	for failures := 0; ; {
 		var only []int
-		kind := readAll
+		kind, hinted := readAll, false
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
+			g.takeHints() // what they announce is visible
 		case <-g.wake:
 			if only, kind = g.takeHints(), readHinted; len(only) == 0 {
 				continue
+			}
+			hinted = true
+			if 2*len(only) > len(g.all) {
+				only, kind = nil, readAll // one query either way, and the next regular one is due later
 			}
 		case <-due.C:
 			only, kind = g.dueAgain(due)
@@ -135,15 +144,18 @@ func (g *tailGroup) run(ctx context.Context) {
 		default:
 			failures = 0
 			g.tail.recordSuccess()
-			switch kind {
-			case readAll:
+			if kind == readAll {
 				g.wait.Store(int64(wait))
-				g.next = g.tail.cfg.Clock.Now().Add(wait)
+			} else {
+				wait = time.Duration(g.overlap) * time.Microsecond // to find what a quick reading missed
+			}
+			next := g.tail.cfg.Clock.Now().Add(wait)
+			if kind == readAll || g.shallow && next.Before(g.next) {
+				g.next = next
 				timer.Reset(wait)
-			case readHinted:
-				if retry.Wait(ctx, tailHintSpacing) != nil {
-					return
-				}
+			}
+			if hinted && retry.Wait(ctx, g.quick.spacing()) != nil {
+				return
 			}
 		}
 		g.dueAgain(due)
@@ -168,12 +180,22 @@ func (g *tailGroup) hint(stream int) {
 	}
 }
 
+// takeHints returns the streams with a hint that no reading has begun after.
 func (g *tailGroup) takeHints() []int {
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	out := g.hints
 	g.hints = nil
 	clear(g.hinter)
+	g.mu.Unlock()
+	now := g.tail.cfg.Clock.Now().UnixMicro()
+	for _, s := range out {
+		h := g.hinted[s]
+		if h == nil {
+			h = new(hintedStream)
+			g.hinted[s] = h
+		}
+		h.at = now
+	}
 	return out
 }
 
@@ -229,7 +251,16 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 	}
 	last = max(last, reach)
 	widely := g.widely(now, kind == readAll)
+	since, deep := last, true
 	after := last - g.overlap
+	if g.order == nil {
+		since = g.oldestDeep(only)
+		if deep = g.quick.goesDeep(now-since, g.overlap); deep {
+			after = since - g.overlap
+		} else {
+			after = last - g.quick.overlap
+		}
+	}
 	if widely && kind == readAll && g.order == nil && g.wideRows > tailSliceRows {
 		widely = false
 		if !g.back.pending() {
@@ -256,7 +287,10 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 	}
 	after = max(after, g.generation.Start.UnixMicro()-1)
 
-	r := reading{group: g, last: last, started: started, regular: kind == readAll, after: after, cover: c}
+	r := reading{group: g, last: last, deep: last, started: started, regular: kind == readAll, after: after, cover: c}
+	if deep {
+		r.deep = since
+	}
 	r.follows = g.order != nil && t.coveredBefore(g.generation, started).Before(started)
 	width := &g.width
 	if widely {
@@ -282,16 +316,24 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 		}
 		g.order.next = read.Add(min(3*read.Sub(started), time.Second))
 	}
+	if g.shallow = !deep; deep {
+		g.quick.rows = r.again * int(g.overlap) / int(max(1, now-after)) // the database's clock may be set back
+	}
 	switch kind {
 	case readHinted:
 		for _, s := range only {
-			g.hinted[s] = &hintedStream{polled: now, at: now}
+			h := g.hinted[s]
+			if h.polled = now; deep {
+				h.deep = now
+			}
 		}
 		return 0, nil
 	case readAgain:
 		return 0, nil
 	}
-	g.polled = now
+	if g.polled = now; deep {
+		g.deep = now
+	}
 	if g.order != nil && len(g.order.rows) == 0 {
 		g.settled.Store(now)
 		if ended {
@@ -306,7 +348,11 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 	} else {
 		g.interval = min(max(2*g.interval, t.cfg.TailMinInterval), t.cfg.TailMaxInterval)
 	}
-	return max(g.interval, 2*g.latency), nil
+	wait := max(g.interval, 2*g.latency)
+	if g.shallow {
+		wait = min(wait, time.Duration(g.overlap)*time.Microsecond)
+	}
+	return wait, nil
 }
 
 // widely says whether a reading goes back by TailOverlap.
@@ -361,6 +407,19 @@ func (g *tailGroup) oldestPoll(hinted []int) int64 {
 	return last
 }
 
+// oldestDeep returns when the last reading began that went back by the overlap, of the one of the
+// streams of which that was longest ago; of all without any.
+func (g *tailGroup) oldestDeep(streams []int) int64 {
+	if streams == nil {
+		return g.deep
+	}
+	last := int64(math.MaxInt64)
+	for _, s := range streams {
+		last = min(last, max(g.deep, g.hinted[s].deep))
+	}
+	return last
+}
+
 // hasHints says whether the stream's writer sends hints.
 func (g *tailGroup) hasHints(stream []byte, now int64) bool {
 	if len(g.hinted) == 0 {
@@ -374,6 +433,7 @@ func (g *tailGroup) hasHints(stream []byte, now int64) bool {
 type reading struct {
 	group       *tailGroup
 	last, after int64
+	deep        int64 // when the last reading began that went back as far
 	cover       cover // where order is kept by time
 	started     time.Time
 	follows     bool // rows of earlier generations may still become visible
@@ -381,7 +441,7 @@ type reading struct {
 	answered    time.Duration // until the first row
 	rows, again int
 	queries     int
-	need        int64 // by how much the oldest new row is older than the last reading
+	need        int64 // by how much the oldest new row is older than the last reading that went back as far
 	unannounced bool  // there was a row that no hint would have told of
 }
 
@@ -420,7 +480,8 @@ func (r *reading) take(ctx context.Context, row *cdclog.Row) error {
 		r.unannounced = !g.hasHints(row.Stream, now)
 	}
 	if g.polled > 0 {
-		r.need = max(r.need, r.last-written)
+		r.need = max(r.need, r.deep-written)
+		g.quick.learn(r.last-written, g.overlap)
 	}
 	if written < now-t.cfg.ConfidenceWindow.Microseconds()/2 {
 		if upTo, ok := t.streams.Handed(g.generation.Start, row.Stream); ok && written <= upTo {

@@ -42,7 +42,7 @@ func (g *tailGroup) readSlice(ctx context.Context) error {
 	// What is older the sweep reads at once.
 	after := max(w.from, started.Add(-t.reach()).UnixMicro(), g.generation.Start.UnixMicro()-1)
 	if after < until {
-		r := reading{group: g, last: g.polled, started: started, after: after}
+		r := reading{group: g, last: g.polled, deep: g.deep, started: started, after: after}
 		next, err := g.readRows(ctx, nil, after, until, g.sliceWidth, &r, func(row *cdclog.Row) error { return r.take(ctx, row) })
 		t.metrics.tailQuery(readWide, &r)
 		if err != nil {
