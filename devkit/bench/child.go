@@ -30,6 +30,7 @@ type Child struct {
 	mu     sync.Mutex
 	log    []string // the last lines of its log
 	ready  map[string]any
+	attrs  map[string]string // of ready, those that Ready names
 	exited chan struct{}
 	err    error
 }
@@ -45,10 +46,31 @@ type Program struct {
 	Log io.Writer
 }
 
+// Ready is the log line by which a child reports that it is ready.
+type Ready struct {
+	// Message is its message, Attrs the keys of the attributes that Attr returns.
+	Message string
+	Attrs   []string
+}
+
+// read returns the attributes of a line that r names. The error names the first key that
+// the line has not, as after a rename in the program: an address would be empty otherwise.
+func (r Ready) read(line map[string]any) (map[string]string, error) {
+	out := make(map[string]string, len(r.Attrs))
+	for _, key := range r.Attrs {
+		s, ok := line[key].(string)
+		if !ok {
+			return nil, fmt.Errorf("its log line %q has no text %q", r.Message, key)
+		}
+		out[key] = s
+	}
+	return out, nil
+}
+
 // Start starts the program with args, which must make it log as JSON, and waits for the
-// log line with the message ready, whose attributes Attr returns.
-func (p Program) Start(name, ready string, args ...string) (*Child, error) {
-	c, err := p.start(name, ready, args...)
+// log line ready, whose attributes Attr returns. A line without one of them is an error.
+func (p Program) Start(name string, ready Ready, args ...string) (*Child, error) {
+	c, err := p.start(name, ready.Message, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +80,10 @@ func (p Program) Start(name, ready string, args ...string) (*Child, error) {
 		is := c.ready != nil
 		c.mu.Unlock()
 		if is {
+			if c.attrs, err = ready.read(c.ready); err != nil {
+				c.Kill()
+				return nil, fmt.Errorf("start %s: %w", name, err)
+			}
 			return c, nil
 		}
 		select {
@@ -128,11 +154,13 @@ func (c *Child) lastLines() string {
 	return strings.Join(c.log, "\n")
 }
 
-// Attr returns an attribute of the line that reported the child ready.
+// Attr returns an attribute of the line that reported the child ready. It panics if the
+// Ready of its start does not name the key.
 func (c *Child) Attr(key string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s, _ := c.ready[key].(string)
+	s, ok := c.attrs[key]
+	if !ok {
+		panic(fmt.Sprintf("bench: the start of %s does not name the attribute %q", c.name, key))
+	}
 	return s
 }
 

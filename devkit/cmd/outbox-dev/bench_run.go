@@ -153,7 +153,7 @@ func (b *benchmark) start(teardown *daemon.Teardown) (err error) {
 		if err := b.startDatabase(teardown); err != nil {
 			return err
 		}
-		b.broker, err = b.program.Start("embedded broker", enginesReady,
+		b.broker, err = b.program.Start("embedded broker", enginesReady("kafka"),
 			"engines", "--data-dir", b.dataDir, "--cql-addr", "", "--kafka-addr", "127.0.0.1:0", "--log-format", "json")
 		if err != nil {
 			return err
@@ -169,13 +169,18 @@ func (b *benchmark) start(teardown *daemon.Teardown) (err error) {
 	return nil
 }
 
-// enginesReady is the log message of engines that are ready.
-const enginesReady = "embedded engines running, not for production"
+// enginesReady is the log line of engines that are ready, with the address of one.
+func enginesReady(engine string) bench.Ready {
+	return bench.Ready{Message: "embedded engines running, not for production", Attrs: []string{engine}}
+}
+
+// serving is the log line of an API that serves.
+var serving = bench.Ready{Message: "serving", Attrs: []string{"addr", "ops"}}
 
 // startDatabase starts an embedded database, which this benchmark and its processes use
 // from then on.
 func (b *benchmark) startDatabase(teardown *daemon.Teardown, args ...string) (err error) {
-	b.database, err = b.program.Start("embedded database", enginesReady,
+	b.database, err = b.program.Start("embedded database", enginesReady("cql"),
 		append([]string{"engines", "--data-dir", b.dataDir, "--cql-addr", "127.0.0.1:0", "--tokens", fmt.Sprint(benchTokens), "--log-format", "json"}, args...)...)
 	if err != nil {
 		return err
@@ -273,7 +278,7 @@ func (p *place) startRelay(topic, key string, args ...string) (*bench.Child, err
 	}, args...)...)
 	program := b.program
 	program.Env = append(slices.Clone(program.Env), "OUTBOX_HINTS_KEY="+key)
-	return program.Start("relay", "relay running", args...)
+	return program.Start("relay", bench.Ready{Message: "relay running", Attrs: []string{"ops", "hints"}}, args...)
 }
 
 // startPeer starts scylla-cdc-go with franz-go.
@@ -282,7 +287,7 @@ func (p *place) startPeer(args ...string) (*bench.Child, error) {
 	args = append(slices.Concat([]string{"bench", "peer"}, b.forward), append([]string{
 		"--scylla-keyspace", p.keyspace, "--ops-addr", "127.0.0.1:0", "--ops-profiles=" + strconv.FormatBool(b.profiles != ""), "--log-format", "json",
 	}, args...)...)
-	return b.program.Start("scylla-cdc-go with franz-go", "peer running", args...)
+	return b.program.Start("scylla-cdc-go with franz-go", bench.Ready{Message: "peer running", Attrs: []string{"ops"}}, args...)
 }
 
 // consume consumes a topic until the returned function is called.

@@ -257,7 +257,7 @@ func (s *serviceBench) serve(p *place) (*bench.Child, error) {
 	args := append(slices.Concat([]string{"bench", "serve"}, s.forward),
 		"--scylla-keyspace", p.keyspace, "--payload", strconv.Itoa(s.payload),
 		"--messages-topics", benchTopic, "--ops-addr", "127.0.0.1:0", "--ops-profiles="+strconv.FormatBool(s.profiles != ""), "--log-format", "json")
-	return s.program.Start("order API", "serving", args...)
+	return s.program.Start("order API", serving, args...)
 }
 
 // fetchOwnLatency requests the time that requests took beside the database.

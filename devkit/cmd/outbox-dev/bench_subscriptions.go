@@ -124,7 +124,7 @@ func (s *subscriptionBench) one(ctx context.Context) (got bench.SubscriptionRun,
 	program := s.program
 	program.Env = append(slices.Clone(program.Env), "OUTBOX_SUBSCRIPTIONS_TARGETS=hook=webhook+"+hook.URL,
 		"OUTBOX_SUBSCRIPTIONS_WEBHOOK_SECRETS=whsec_"+base64.StdEncoding.EncodeToString(make([]byte, 32)))
-	child, err := program.Start("subscriptions", "serving", append(append([]string{"bench", "subscribed"}, s.forward...),
+	child, err := program.Start("subscriptions", serving, append(append([]string{"bench", "subscribed"}, s.forward...),
 		"--scylla-keyspace", p.keyspace, "--subscriptions-addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0",
 		"--ops-profiles="+strconv.FormatBool(s.profiles != ""), "--log-format", "json")...)
 	if err != nil {
