@@ -117,9 +117,9 @@ func (r *Report) how() string {
 // howMeasured describes the measurement of any report; with lists what else ran on the
 // machine.
 func howMeasured(m Machine, embedded bool, runs int, others float64, with string) string {
-	engines := "a given cluster"
+	engines := "a given cluster; this machine has " + with
 	if embedded {
-		engines = "embedded engines (scyllafake, kfake), each a process of its own"
+		engines = "embedded engines (scyllafake, kfake), each a process of its own, on the same machine as " + with
 	}
 	medians := ""
 	if runs > 1 {
@@ -129,7 +129,11 @@ func howMeasured(m Machine, embedded bool, runs int, others float64, with string
 	if others > noisy {
 		noise = fmt.Sprintf(" Other processes kept %.1f of the cores busy: use a quiet machine for reliable figures.", others)
 	}
-	return fmt.Sprintf("%s; %s, on the same machine as %s%s.%s", m, engines, with, medians, noise)
+	how := fmt.Sprintf("%s; %s%s.%s", m, engines, medians, noise)
+	if m.Database != "" {
+		how += " " + m.Database
+	}
+	return how
 }
 
 // Text prints the report for a terminal.

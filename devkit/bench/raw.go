@@ -35,8 +35,8 @@ func NewRate(n int64, d time.Duration) Rate {
 }
 
 // RawRead reads all rows of a table's log and discards them: the upper limit of every
-// reader. It reads all streams of the newest generation, 4 by a query and 8 queries at
-// a time.
+// reader. It reads 4 streams by a query and 8 queries at a time. The streams must be all
+// that were written to: those of a generation that a split or a merge ended, too.
 func RawRead(ctx context.Context, session *gocql.Session, keyspace, table string, streams [][]byte) (Rate, error) {
 	stmt := "SELECT \"cdc$stream_id\", \"cdc$time\", \"cdc$batch_seq_no\", \"cdc$operation\", " + rows.Columns(outbox.DefaultTable) +
 		" FROM " + keyspace + "." + table + "_scylla_cdc_log WHERE \"cdc$stream_id\" IN ? AND \"cdc$time\" > ? BYPASS CACHE"
@@ -72,46 +72,6 @@ type discard struct{}
 
 // UnmarshalCQL discards the value.
 func (discard) UnmarshalCQL(gocql.TypeInfo, []byte) error { return nil }
-
-// Streams returns the streams of the newest CDC generation: of the table with tablets, of the
-// cluster with vnodes.
-func Streams(ctx context.Context, session *gocql.Session, keyspace, table string) ([][]byte, error) {
-	newest := func(stmt string, args ...any) (newest time.Time, err error) {
-		iter := session.Query(stmt, args...).WithContext(ctx).Consistency(gocql.One).Iter()
-		for t := (time.Time{}); iter.Scan(&t); {
-			if t.After(newest) {
-				newest = t
-			}
-		}
-		return newest, iter.Close()
-	}
-	var out [][]byte
-	// Versions without tablets have no such table.
-	tablets, err := newest("SELECT timestamp FROM system.cdc_timestamps WHERE keyspace_name = ? AND table_name = ?", keyspace, table)
-	if err == nil && !tablets.IsZero() {
-		iter := session.Query("SELECT stream_id FROM system.cdc_streams WHERE keyspace_name = ? AND table_name = ? AND timestamp = ? AND stream_state = 0", keyspace, table, tablets).
-			WithContext(ctx).Consistency(gocql.One).Iter()
-		for id := []byte(nil); iter.Scan(&id); id = nil {
-			out = append(out, id)
-		}
-		if err := iter.Close(); err != nil {
-			return nil, fmt.Errorf("read the CDC streams of %s.%s: %w", keyspace, table, err)
-		}
-		return out, nil
-	}
-	vnodes, err := newest("SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'")
-	if err != nil {
-		return nil, fmt.Errorf("read the CDC generations: %w", err)
-	}
-	iter := session.Query("SELECT streams FROM system_distributed.cdc_streams_descriptions_v2 WHERE time = ?", vnodes).WithContext(ctx).Consistency(gocql.One).Iter()
-	for set := [][]byte(nil); iter.Scan(&set); set = nil {
-		out = append(out, set...)
-	}
-	if err := iter.Close(); err != nil {
-		return nil, fmt.Errorf("read the CDC streams: %w", err)
-	}
-	return out, nil
-}
 
 // RawProduce produces the records of n events and nothing else.
 func RawProduce(ctx context.Context, client *kgo.Client, e *Events, topic string, n int64) (Rate, error) {

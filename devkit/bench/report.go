@@ -37,6 +37,9 @@ type Machine struct {
 	Cores int    `json:"cores"`
 	OS    string `json:"os"`
 	Go    string `json:"go"`
+	// Database describes the database and where its processor time comes from, as a
+	// sentence; empty for an embedded one, whose process is measured.
+	Database string `json:"database,omitempty"`
 }
 
 // ThisMachine describes this one.

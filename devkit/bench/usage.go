@@ -82,10 +82,10 @@ func (u Usage) Plus(other Usage) Usage {
 	return u
 }
 
-// CostBetween returns the cost between two moments.
+// CostBetween returns the cost between two moments, none if that of one is not known.
 func CostBetween(from, to Usage) Cost {
 	d := to.At.Sub(from.At).Seconds()
-	if d <= 0 {
+	if d <= 0 || from.At.IsZero() {
 		return Cost{}
 	}
 	return Cost{Cores: (to.CPU - from.CPU).Seconds() / d, PeakMB: float64(to.Peak) / 1e6}

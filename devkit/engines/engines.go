@@ -28,6 +28,8 @@ type Engines struct {
 	Version            string
 	Shards, Tokens     int
 	Vnodes             bool // new keyspaces have vnodes, as with ScyllaDB 5.1
+	// TabletInterval is how often tables split and merge their tablets; 0 is ScyllaDB's.
+	TabletInterval time.Duration
 	// Writes is the number of writes that the database executes concurrently, each for
 	// WriteTime, as a model of a database of limited capacity. Zero limits nothing.
 	Writes    int
@@ -64,7 +66,7 @@ func (e *Engines) Start(teardown *daemon.Teardown, log *slog.Logger) error {
 	if e.CQLAddr != "" {
 		cfg := scyllafake.Config{
 			Dir: e.subdir("scylla"), Addr: e.CQLAddr, Version: e.Version,
-			Shards: e.Shards, Tokens: e.Tokens, Vnodes: e.Vnodes, Logger: log, Failed: e.failed,
+			Shards: e.Shards, Tokens: e.Tokens, Vnodes: e.Vnodes, TabletInterval: e.TabletInterval, Logger: log, Failed: e.failed,
 		}
 		if e.Writes > 0 {
 			cfg.Hook = newCapacity(e.Writes, e.WriteTime)

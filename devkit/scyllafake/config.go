@@ -87,6 +87,10 @@ type Config struct {
 	// Costs counts the cost of paged reads of named partitions on a real node; reads
 	// are slower with it. Nil counts nothing.
 	Costs *engine.ReadCosts
+	// NodeCosts makes requests take the time of a real node with Shards shards, such as
+	// engine.MeasuredCosts: see engine.NodeTimes and Server.Busy. Nil takes no time beside
+	// the server's own.
+	NodeCosts *engine.NodeCosts
 
 	fs vfs.FS // of Dir; nil is the operating system's
 }

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/gocql/gocql"
 
@@ -34,7 +35,8 @@ type Server struct {
 	engine     *engine.Engine
 	faults     *faults.Injector
 	statements *statements
-	nodes      []*node // with more than one only
+	times      *engine.NodeTimes // nil without Config.NodeCosts
+	nodes      []*node           // with more than one only
 	tablets    balancer
 	ddl        sync.Mutex // held from a schema statement's execution to its events
 
@@ -123,7 +125,11 @@ func (s *Server) open(clock *faults.Clock) error {
 		return err
 	}
 	s.faults = faults.New(faults.NewNode(s.topology, s.catalog, clock, s.version), clock, s.cfg.Seed, s.cfg.Hook)
+	if s.cfg.NodeCosts != nil {
+		s.times = engine.NewNodeTimes(*s.cfg.NodeCosts, s.topology.Shards)
+	}
 	s.engine = engine.New(engine.Config{
+		Times: s.times, ShardFor: s.shardFor,
 		Store: s.store, Schema: s.catalog, Clock: s.clock, Version: s.version, Hook: s.faults, Costs: s.cfg.Costs, DataCenter: s.topology.DataCenter, Cluster: (*cluster)(s),
 		EnsurePaxos: s.ensurePaxos,
 		CDC:         cdc.NewManager(s.catalog, s.topology, s.store, s.version, s.cfg.Seed),
@@ -232,6 +238,29 @@ func (s *Server) DialContext(ctx context.Context, _, addr string) (net.Conn, err
 	}
 	to := netip.AddrPortFrom(defaultAddr.Addr(), uint16(s.shardAwarePort))
 	return s.memory.dial(ctx, net.TCPAddrFromAddrPort(to), gocql.ScyllaGetSourcePort(ctx))
+}
+
+// Busy returns how long each shard of the node has served requests, by Config.NodeCosts;
+// nil without.
+func (s *Server) Busy() []time.Duration {
+	if s.times == nil {
+		return nil
+	}
+	return s.times.Busy()
+}
+
+// shardFor returns the shard of a partition.
+func (s *Server) shardFor(t *catalog.Table, key []byte) int {
+	shards := s.topology.Shards
+	if shards == 1 || len(key) == 0 {
+		return 0
+	}
+	token := t.Token(key)
+	if tablets, _ := s.catalog.Tablets(t); tablets > 0 {
+		n, _, _ := topology.FindTablet(tablets, token)
+		return n % shards
+	}
+	return topology.ShardFor(shards, token)
 }
 
 // Topology returns the node's place in the cluster: its CDC generations and tablets,

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
@@ -36,6 +38,19 @@ type benchFlags struct {
 	output      string
 	profiles    string
 	onDisk      bool // the embedded engines keep their data in a folder
+	tablets     int  // streams of the table; 0 has vnodes, or what the given cluster has
+	vnodes      bool // with vnodes on a given cluster, too
+	metricsPort int
+}
+
+// addDatabaseFlags adds the flags of the database.
+func (f *benchFlags) addDatabaseFlags(fl *pflag.FlagSet) {
+	fl.IntVar(&f.metricsPort, "scylla-metrics-port", 9180, "Prometheus port of the nodes in --scylla-hosts, for the processor time of a given cluster")
+}
+
+// checkTablets reports a number of tablets that there is not.
+func (p *problems) checkTablets(n int) {
+	p.bad(n < 0 || n > 1024 || bits.OnesCount(uint(n)) > 1, "--tablets %d: use a power of two up to 1024, or 0", n)
 }
 
 func newBenchCommand() *cobra.Command {
@@ -77,9 +92,11 @@ was lost, came twice, or came out of order.`,
 	fl.IntVar(&f.runs, "runs", 1, "number of runs; figures are their medians")
 	fl.BoolVar(&f.restart, "restart", false, "kill the relay under load and measure the time until it publishes again")
 	fl.Float64Var(&f.restartRate, "restart-rate", 5000, "events per second during the restart")
+	fl.IntVar(&f.tablets, "tablets", 0, "tablets, and so CDC streams, of the table; 0 is 256 vnodes, or the default of a given cluster")
 	fl.StringSliceVar(&f.peers, "peers", []string{peerTuned}, "scylla-cdc-go with franz-go: tuned, defaults (takes minutes), or none")
 	fl.StringVar(&f.profiles, "profiles", "", "folder for processor profiles of the relay and its peers")
 	fl.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
+	f.addDatabaseFlags(fl)
 	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionLog)
 	cmd.AddCommand(newBenchOrdersCommand(), newBenchMessagesCommand(), newBenchScheduleCommand(), newBenchShapesCommand(), newBenchSustainedCommand(), newBenchSubscriptionsCommand(), newBenchPeerCommand(), newBenchServeCommand(), newBenchRelayCommand(), newBenchSubscribedCommand())
 	return cmd
@@ -115,6 +132,7 @@ func measuring(f *benchFlags, validate func(*benchFlags) error, measure func(con
 		if err := b.start(&teardown); err != nil {
 			return err
 		}
+		b.findNodes(cmd.Context())
 		return measure(cmd.Context(), b)
 	}
 }
@@ -130,6 +148,7 @@ func (f *benchFlags) validate() error {
 	bad(f.poll < time.Millisecond, "--poll %s: use a millisecond or more", f.poll)
 	bad(f.drain < 0, "--drain %d: must not be negative", f.drain)
 	bad(f.payload < 32 || f.payload > 900_000, "--payload %d: use 32 to 900000 bytes", f.payload)
+	errs.checkTablets(f.tablets)
 	bad(f.runs < 1, "--runs %d: use 1 or more", f.runs)
 	for _, p := range f.peers {
 		bad(!slices.Contains([]string{peerTuned, peerDefaults, peerNone}, p), "--peers %q: use tuned, defaults or none", p)

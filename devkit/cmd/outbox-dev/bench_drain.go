@@ -95,8 +95,15 @@ func (b *benchmark) drainAll(ctx context.Context, drainers []drainer, done func(
 		}
 	}
 	b.progress("drain: the clients alone")
-	if c.Read, err = bench.RawRead(ctx, p.session, p.keyspace, b.conf.Relay.Table, p.streams); err != nil {
+	streams, err := p.streams(ctx)
+	if err != nil {
 		return nil, err
+	}
+	if c.Read, err = bench.RawRead(ctx, p.session, p.keyspace, b.conf.Relay.Table, streams.Written); err != nil {
+		return nil, err
+	}
+	if c.Read.Count < b.drain {
+		return nil, fmt.Errorf("reading the rows found %d of %d in %d streams", c.Read.Count, b.drain, len(streams.Written))
 	}
 	topic, err := p.topic(ctx)
 	if err != nil {

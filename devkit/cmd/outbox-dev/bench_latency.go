@@ -107,9 +107,14 @@ func (b *benchmark) measureLoad(ctx context.Context, c contender, watchIdle bool
 		return got, nil, err
 	}
 	if watchIdle {
-		if idle, err = b.watch(ctx, process, int64(len(p.streams))); err != nil {
+		if idle, err = b.watch(ctx, process); err != nil {
 			return got, nil, err
 		}
+		streams, err := p.streams(ctx)
+		if err != nil {
+			return got, nil, err
+		}
+		idle.Streams = int64(len(streams.Current))
 	}
 	if c.hints {
 		load.Hints, err = relayhint.NewSender(relayhint.SenderConfig{Addrs: []string{process.Attr("hints")}, Key: []byte(key), Logger: b.log})
@@ -123,7 +128,7 @@ func (b *benchmark) measureLoad(ctx context.Context, c contender, watchIdle bool
 	if err != nil {
 		return got, nil, err
 	}
-	before := b.usages(process)
+	before := b.usages(ctx, process)
 	profiled := b.profile(ctx, process, c.name, load.Length())
 	written, err := load.Run(ctx)
 	if err != nil {
@@ -132,7 +137,7 @@ func (b *benchmark) measureLoad(ctx context.Context, c contender, watchIdle bool
 	if err := arrivals.Wait(ctx, written, cmp.Or(c.wait, benchPatience)); err != nil {
 		return got, nil, err
 	}
-	after := b.usages(process)
+	after := b.usages(ctx, process)
 	sent, err := bench.Scrape(ctx, process.Attr("ops"), bench.QueriesMetric)
 	if err != nil {
 		return got, nil, err
@@ -186,22 +191,22 @@ func (p *place) await(ctx context.Context, relay *bench.Child, gauge string) err
 }
 
 // watch measures an idle relay.
-func (b *benchmark) watch(ctx context.Context, process *bench.Child, streams int64) (*bench.Idle, error) {
+func (b *benchmark) watch(ctx context.Context, process *bench.Child) (*bench.Idle, error) {
 	queries, err := bench.Scrape(ctx, process.Attr("ops"), bench.QueriesMetric)
 	if err != nil {
 		return nil, err
 	}
-	before := b.usages(process)
+	before := b.usages(ctx, process)
 	if err := stoppable(ctx, b.idle); err != nil {
 		return nil, err
 	}
-	after := b.usages(process)
+	after := b.usages(ctx, process)
 	sent, err := bench.Scrape(ctx, process.Attr("ops"), bench.QueriesMetric)
 	if err != nil {
 		return nil, err
 	}
 	return &bench.Idle{
-		Streams: streams, Relay: bench.CostBetween(before.process, after.process), Database: bench.CostBetween(before.database, after.database),
+		Relay: bench.CostBetween(before.process, after.process), Database: bench.CostBetween(before.database, after.database),
 		Queries: (sent - queries) / after.process.At.Sub(before.process.At).Seconds(),
 	}, nil
 }

@@ -24,7 +24,7 @@ type liveLoad struct {
 func (s *scheduleBench) runLive(ctx context.Context, p *place, relay *bench.Child, d time.Duration) (l *liveLoad, err error) {
 	events := bench.NewEvents(p.keyspace, int(s.live), s.payload) // the relay's topic of all events that are not messages
 	l = &liveLoad{
-		bench: s, relay: relay, before: s.usages(relay),
+		bench: s, relay: relay, before: s.usages(ctx, relay),
 		load: bench.Load{Session: p.session, Table: p.table, Events: events, Rate: s.live, Duration: d},
 	}
 	l.arrivals = bench.NewArrivals(events, l.load.Total())
@@ -39,9 +39,9 @@ func (s *scheduleBench) runLive(ctx context.Context, p *place, relay *bench.Chil
 }
 
 // result returns the result up to a time.
-func (l *liveLoad) result(name string, until time.Time) bench.Live {
+func (l *liveLoad) result(ctx context.Context, name string, until time.Time) bench.Live {
 	_, latency := l.load.LatenciesUntil(l.arrivals, until)
-	return bench.Live{Name: name, Counts: l.arrivals.Counts(l.written), Latency: latency, Others: l.bench.usages(l.relay).others(l.before)}
+	return bench.Live{Name: name, Counts: l.arrivals.Counts(l.written), Latency: latency, Others: l.bench.usages(ctx, l.relay).others(l.before)}
 }
 
 // liveAlone measures events while no message is due.
@@ -53,7 +53,7 @@ func (s *scheduleBench) liveAlone(ctx context.Context, p *place, relay *bench.Ch
 	if err != nil {
 		return fmt.Errorf("events alone: %w", err)
 	}
-	r.Live = append(r.Live, l.result(fmt.Sprintf("%g/s alone", s.live), time.Now()))
+	r.Live = append(r.Live, l.result(ctx, fmt.Sprintf("%g/s alone", s.live), time.Now()))
 	return nil
 }
 
@@ -81,7 +81,7 @@ func (s *scheduleBench) besideBurst(ctx context.Context, p *place, relay *bench.
 		if e.err != nil {
 			return fmt.Errorf("events beside the burst: %w", e.err)
 		}
-		r.Live = append(r.Live, e.result(fmt.Sprintf("%g/s beside the burst", s.live), start.Add(time.Duration(d.Seconds*float64(time.Second)))))
+		r.Live = append(r.Live, e.result(ctx, fmt.Sprintf("%g/s beside the burst", s.live), start.Add(time.Duration(d.Seconds*float64(time.Second)))))
 		return nil
 	}
 }

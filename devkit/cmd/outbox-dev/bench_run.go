@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,6 +57,8 @@ type benchmark struct {
 	made        int
 	dataDir     string // of the embedded engines; empty keeps data in memory
 
+	nodes            bench.Nodes  // that report their processor time
+	about            string       // the database, in a sentence; empty for the embedded one
 	database, broker *bench.Child // nil if external ones are used
 	client           *kgo.Client
 	report           bench.Report
@@ -93,7 +96,7 @@ func newBenchmark(cmd *cobra.Command, f benchFlags) (*benchmark, error) {
 		b.program.Log = b.errOut
 	}
 	fl.Visit(func(f *pflag.Flag) {
-		if strings.HasPrefix(f.Name, "scylla-") && f.Name != "scylla-keyspace" || strings.HasPrefix(f.Name, "kafka-") || strings.HasPrefix(f.Name, "log-level") || f.Name == "config" || f.Name == "context" {
+		if strings.HasPrefix(f.Name, "scylla-") && f.Name != "scylla-keyspace" && f.Name != "scylla-metrics-port" || strings.HasPrefix(f.Name, "kafka-") || strings.HasPrefix(f.Name, "log-level") || f.Name == "config" || f.Name == "context" {
 			v := f.Value.String()
 			if s, ok := f.Value.(pflag.SliceValue); ok {
 				v = strings.Join(s.GetSlice(), ",")
@@ -109,7 +112,7 @@ func newBenchmark(cmd *cobra.Command, f benchFlags) (*benchmark, error) {
 
 func (b *benchmark) run(ctx context.Context) error {
 	b.report = bench.Report{
-		Machine: bench.ThisMachine(), Runs: b.runs, Rate: b.rate, Payload: b.payload, Embedded: b.embedded,
+		Machine: b.machine(), Runs: b.runs, Rate: b.rate, Payload: b.payload, Embedded: b.embedded,
 	}
 	for _, part := range []func(context.Context) error{b.measureLatency, b.measureDrain, b.measureRestart} {
 		if err := part(ctx); err != nil {
@@ -181,7 +184,7 @@ var serving = bench.Ready{Message: "serving", Attrs: []string{"addr", "ops"}}
 // from then on.
 func (b *benchmark) startDatabase(teardown *daemon.Teardown, args ...string) (err error) {
 	b.database, err = b.program.Start("embedded database", enginesReady("cql"),
-		append([]string{"engines", "--data-dir", b.dataDir, "--cql-addr", "127.0.0.1:0", "--tokens", fmt.Sprint(benchTokens), "--log-format", "json"}, args...)...)
+		append([]string{"engines", "--data-dir", b.dataDir, "--cql-addr", "127.0.0.1:0", "--tokens", fmt.Sprint(benchTokens), "--tablet-interval", "100ms", "--log-format", "json"}, args...)...)
 	if err != nil {
 		return err
 	}
@@ -203,13 +206,13 @@ type place struct {
 	table    outbox.Table
 	relay    string // the name of the relay that was started last
 	session  *gocql.Session
-	streams  [][]byte
+	made     time.Time // a moment before the table was
 }
 
 // newPlace creates a keyspace with the schema.
 func (b *benchmark) newPlace(ctx context.Context) (*place, error) {
 	b.made++
-	p := &place{bench: b, keyspace: fmt.Sprintf("%s_%d", b.name, b.made)}
+	p := &place{bench: b, keyspace: fmt.Sprintf("%s_%d", b.name, b.made), made: time.Now()}
 	admin, err := b.conf.Scylla.Session("")
 	if err != nil {
 		return nil, err
@@ -217,6 +220,15 @@ func (b *benchmark) newPlace(ctx context.Context) (*place, error) {
 	defer admin.Close()
 	o := b.conf.SchemaOptions(nil)
 	o.Keyspace, o.Components = p.keyspace, schema.Components()
+	switch {
+	case b.tablets > 0:
+		o.Tablets = schema.TabletsOn
+		if err := b.makeKeyspace(ctx, admin, o); err != nil {
+			return nil, err
+		}
+	case b.embedded || b.vnodes:
+		o.Tablets = schema.TabletsOff
+	}
 	if err := schema.Migrate(ctx, admin, o); err != nil {
 		return nil, err
 	}
@@ -226,8 +238,55 @@ func (b *benchmark) newPlace(ctx context.Context) (*place, error) {
 	if p.table, err = outbox.NewTable(p.keyspace, b.conf.Relay.Table); err != nil {
 		return nil, err
 	}
-	p.streams, err = bench.Streams(ctx, p.session, p.keyspace, b.conf.Relay.Table)
-	return p, err
+	return p, p.splitInto(ctx, b.tablets)
+}
+
+// makeKeyspace makes a keyspace whose tables have one tablet each: with the default of
+// ScyllaDB all tables together have too many, and each gets fewer than it asks for.
+func (b *benchmark) makeKeyspace(ctx context.Context, admin *gocql.Session, o schema.Options) error {
+	var text strings.Builder
+	if err := schema.Print(&text, o); err != nil {
+		return err
+	}
+	create := strings.Replace(schema.Statements(text.String())[0], "'enabled': true", "'enabled': true, 'initial': 1", 1)
+	if err := admin.Query(create).WithContext(ctx).Exec(); err != nil {
+		return fmt.Errorf("make keyspace %s: %w", o.Keyspace, err)
+	}
+	return nil
+}
+
+// tabletPatience limits the wait for the tablets of a table: the database looks at the
+// sizes each minute, and new streams begin 65 s later.
+const tabletPatience = 5 * time.Minute
+
+// splitInto asks for so many tablets of the table, and waits for as many streams; 0 is as
+// many as the database gives it. Where it gives fewer, reports show their number.
+func (p *place) splitInto(ctx context.Context, tablets int) error {
+	if tablets < 2 {
+		return nil
+	}
+	alter := fmt.Sprintf("ALTER TABLE %s.%s WITH tablets = {'min_tablet_count': %d}", p.keyspace, p.bench.conf.Relay.Table, tablets)
+	if err := p.session.Query(alter).WithContext(ctx).Exec(); err != nil {
+		return fmt.Errorf("ask for %d tablets: %w", tablets, err)
+	}
+	for end := time.Now().Add(tabletPatience); ; {
+		s, err := p.streams(ctx)
+		if err != nil || len(s.Current) == tablets {
+			return err
+		}
+		if time.Now().After(end) {
+			p.bench.progress("the table has %d streams instead of %d", len(s.Current), tablets)
+			return nil
+		}
+		if err := stoppable(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// streams reads the streams of the table.
+func (p *place) streams(ctx context.Context) (bench.Streams, error) {
+	return bench.ReadStreams(ctx, p.session, p.keyspace, p.bench.conf.Relay.Table, p.made)
 }
 
 // remove drops the keyspace and the topics.
@@ -353,6 +412,7 @@ func (u *underLoad) remove(ctx context.Context) error {
 // usages are the resources used by the processes and by the whole machine.
 type usages struct {
 	process, database, broker, self bench.Usage
+	engine                          bench.Usage // the process of the embedded database
 	busy                            time.Duration
 }
 
@@ -362,20 +422,54 @@ func (u usages) others(since usages) float64 {
 	if u.busy == 0 || d <= 0 {
 		return 0
 	}
-	ours := u.process.CPU + u.database.CPU + u.broker.CPU + u.self.CPU - since.process.CPU - since.database.CPU - since.broker.CPU - since.self.CPU
+	ours := u.process.CPU + u.engine.CPU + u.broker.CPU + u.self.CPU - since.process.CPU - since.engine.CPU - since.broker.CPU - since.self.CPU
 	return max(0, (u.busy-since.busy-ours).Seconds()/d)
 }
 
-func (b *benchmark) usages(processes ...*bench.Child) usages {
+func (b *benchmark) usages(ctx context.Context, processes ...*bench.Child) usages {
 	u := usages{self: bench.Self()}
 	for _, p := range processes {
 		u.process = u.process.Plus(p.Usage())
 	}
 	u.busy, _ = bench.Busy()
 	if b.embedded {
-		u.database, u.broker = b.database.Usage(), b.broker.Usage()
+		u.engine, u.broker = b.database.Usage(), b.broker.Usage()
+		u.database = u.engine
+	}
+	if len(b.nodes) > 0 {
+		var err error
+		if u.database, err = b.nodes.Usage(ctx); err != nil {
+			b.log.Warn("the processor time of the database is not known", "err", err)
+		}
 	}
 	return u
+}
+
+// findNodes finds out whether the nodes report their processor time, unless the embedded
+// database is measured as a process, and describes it.
+func (b *benchmark) findNodes(ctx context.Context) {
+	if b.embedded {
+		return
+	}
+	for _, host := range b.conf.Scylla.Hosts {
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		b.nodes = append(b.nodes, "http://"+net.JoinHostPort(host, strconv.Itoa(b.metricsPort)))
+	}
+	if _, err := b.nodes.Usage(ctx); err != nil {
+		b.progress("the processor time of the database is not known: %v", err)
+		b.nodes, b.about = nil, "The processor time of the database is not known: its nodes were not reached at their Prometheus port."
+		return
+	}
+	b.about = fmt.Sprintf("The processor time of the database is %s of the nodes in --scylla-hosts.", bench.BusyMetric)
+}
+
+// machine describes the machine and the database.
+func (b *benchmark) machine() bench.Machine {
+	m := bench.ThisMachine()
+	m.Database = b.about
+	return m
 }
 
 // profile takes a processor profile of a child, if profiles are enabled, until the

@@ -75,6 +75,7 @@ lost or came twice.`,
 	fl.IntVar(&f.runs, "runs", 1, "number of runs; figures are their medians")
 	fl.StringVar(&f.profiles, "profiles", "", "folder for processor profiles of the relay")
 	fl.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
+	f.addDatabaseFlags(fl)
 	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionLog)
 	return cmd
 }
@@ -96,7 +97,7 @@ func (s *scheduleBench) validate(f *benchFlags) error {
 
 func (s *scheduleBench) measure(ctx context.Context, b *benchmark) error {
 	s.benchmark = b
-	s.result = bench.ScheduleReport{Machine: bench.ThisMachine(), Runs: s.runs, Embedded: s.embedded, Payload: s.payload}
+	s.result = bench.ScheduleReport{Machine: s.machine(), Runs: s.runs, Embedded: s.embedded, Payload: s.payload}
 	var results []bench.ScheduleReport
 	for run := range s.runs {
 		s.progress("run %d of %d", run+1, s.runs)
@@ -228,9 +229,9 @@ func (s *scheduleBench) deliver(ctx context.Context, p *place, relay *bench.Chil
 		return d, err
 	}
 	defer stop()
-	before, queries, hinted := s.usages(relay), 0.0, 0.0
+	before, queries, hinted := s.usages(ctx, relay), 0.0, 0.0
 	mark := func() (err error) {
-		before = s.usages(relay)
+		before = s.usages(ctx, relay)
 		if queries, err = bench.Scrape(ctx, relay.Attr("ops"), bench.QueriesMetric); err != nil {
 			return err
 		}
@@ -266,7 +267,7 @@ func (s *scheduleBench) deliver(ctx context.Context, p *place, relay *bench.Chil
 	if err := arrivals.Wait(ctx, n, benchPatience+time.Until(due(n-1))); err != nil {
 		return d, err
 	}
-	after := s.usages(relay)
+	after := s.usages(ctx, relay)
 	d = bench.Delivered{Name: name, Counts: arrivals.Counts(n), Others: after.others(before)}
 	d.Lateness(arrivals, n, due)
 	d.Process = float64((after.process.CPU - before.process.CPU).Microseconds()) / float64(n)
@@ -282,7 +283,7 @@ func (s *scheduleBench) deliver(ctx context.Context, p *place, relay *bench.Chil
 
 // watchWaiting measures the relay while nothing is due.
 func (s *scheduleBench) watchWaiting(ctx context.Context, relay *bench.Child, n int64) (w bench.Waiting, err error) {
-	idle, err := s.watch(ctx, relay, 0)
+	idle, err := s.watch(ctx, relay)
 	if err != nil {
 		return w, err
 	}

@@ -74,6 +74,7 @@ func serviceFlags(cmd *cobra.Command, f *benchFlags, s *serviceBench, concurrenc
 	fl.StringVar(&s.only, "only", "", "measure only rows whose name contains this text")
 	fl.StringVar(&f.profiles, "profiles", "", "folder for processor profiles of the service")
 	fl.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
+	f.addDatabaseFlags(fl)
 	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionLog)
 }
 
@@ -137,7 +138,7 @@ func (s *serviceBench) measure(cmd *cobra.Command, f *benchFlags, title string, 
 		return err
 	}
 	r := &s.service
-	*r = bench.ServiceReport{Machine: bench.ThisMachine(), Runs: s.runs, Embedded: s.embedded, Title: title}
+	*r = bench.ServiceReport{Machine: s.machine(), Runs: s.runs, Embedded: s.embedded, Title: title}
 	runs := make([][]bench.Phase, len(phases))
 	for run := range s.runs {
 		ceilings := map[string]float64{}
@@ -232,13 +233,13 @@ func (s *serviceBench) phase(ctx context.Context, ph *phase, ceiling float64) (g
 			return a, ph.items
 		}
 	}
-	before := s.usages(processes...)
+	before := s.usages(ctx, processes...)
 	profiled := func() error { return nil }
 	if child != nil {
 		profiled = s.profile(ctx, child, strings.Join([]string{ph.what, ph.kind, ph.load}, " "), s.duration)
 	}
 	got.Offered = o.Run(ctx)
-	after := s.usages(processes...)
+	after := s.usages(ctx, processes...)
 	if err := profiled(); err != nil {
 		return got, err
 	}

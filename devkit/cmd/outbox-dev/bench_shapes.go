@@ -90,6 +90,7 @@ event, published one twice, or published one out of order.`,
 	fl.IntVar(&f.runs, "runs", 1, "number of runs; figures are their medians")
 	fl.StringVar(&f.profiles, "profiles", "", "folder for processor profiles of the relay and its peer")
 	fl.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
+	f.addDatabaseFlags(fl)
 	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionLog)
 	return cmd
 }
@@ -133,7 +134,7 @@ func (s *shapeBench) isSelected(name string) bool { return strings.Contains(name
 func (s *shapeBench) measure(ctx context.Context, b *benchmark) error {
 	s.benchmark = b
 	r := &s.result
-	*r = bench.ShapeReport{Machine: bench.ThisMachine(), Runs: s.runs, Embedded: s.embedded, Rate: s.rate, Payload: s.payload}
+	*r = bench.ShapeReport{Machine: s.machine(), Runs: s.runs, Embedded: s.embedded, Rate: s.rate, Payload: s.payload}
 	var loads []contender
 	if s.isSelected(shapeLoad) {
 		peer := s.tunedPeer()

@@ -74,6 +74,7 @@ Exit status 1 if a message was lost, or delivered again.`,
 	fl.IntVar(&f.runs, "runs", 1, "number of runs; figures are their medians")
 	fl.StringVar(&f.profiles, "profiles", "", "folder for processor profiles of the service")
 	fl.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
+	f.addDatabaseFlags(fl)
 	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionLog)
 	return cmd
 }
@@ -94,7 +95,7 @@ func (s *subscriptionBench) validate(f *benchFlags) error {
 func (s *subscriptionBench) measure(ctx context.Context, b *benchmark) error {
 	s.benchmark = b
 	r := &s.result
-	*r = bench.SubscriptionReport{Machine: bench.ThisMachine(), Runs: s.runs, Embedded: s.embedded, Payload: s.payload, Rate: s.rate}
+	*r = bench.SubscriptionReport{Machine: s.machine(), Runs: s.runs, Embedded: s.embedded, Payload: s.payload, Rate: s.rate}
 	var runs []bench.SubscriptionRun
 	for i := range s.runs {
 		one, err := s.one(ctx)
@@ -131,14 +132,14 @@ func (s *subscriptionBench) one(ctx context.Context) (got bench.SubscriptionRun,
 		return got, err
 	}
 	defer func() { err = errors.Join(err, child.Stop()) }()
-	before := s.usages(child)
+	before := s.usages(ctx, child)
 	// Memory first: what a process has allocated for other parts, it keeps.
 	for _, part := range []func(context.Context, *place, *bench.Child, *bench.SubscriptionRun) error{s.wait, s.consume, s.pushTo(hook), s.deliver} {
 		if err := part(ctx, p, child, &got); err != nil {
 			return got, err
 		}
 	}
-	got.Others = s.usages(child).others(before)
+	got.Others = s.usages(ctx, child).others(before)
 	return got, nil
 }
 

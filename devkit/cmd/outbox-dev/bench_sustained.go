@@ -86,6 +86,7 @@ lost, came twice, or came out of order.`,
 	fl.IntVar(&s.shards, "shards", 0, "number of shards that the processes share; 0 is one for each")
 	fl.StringVar(&f.profiles, "profiles", "", "folder for a processor profile of a relay")
 	fl.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
+	f.addDatabaseFlags(fl)
 	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionLog)
 	return cmd
 }
@@ -106,7 +107,7 @@ func (s *sustainedBench) validate(f *benchFlags) error {
 func (s *sustainedBench) measure(ctx context.Context, b *benchmark) error {
 	s.benchmark = b
 	s.result = bench.SustainedReport{
-		Machine: bench.ThisMachine(), Embedded: s.embedded, Rate: s.rate, Payload: s.payload,
+		Machine: s.machine(), Embedded: s.embedded, Rate: s.rate, Payload: s.payload,
 		Batch: s.batch, Processes: s.processes, Shards: s.shards,
 	}
 	failed, err := s.sustain(ctx)
@@ -312,7 +313,7 @@ type sample struct {
 
 // sample takes a sample, and deletes what the embedded broker need not keep.
 func (r *sustained) sample(ctx context.Context) (err error) {
-	s := sample{usages: r.bench.usages(r.relays...)}
+	s := sample{usages: r.bench.usages(ctx, r.relays...)}
 	for _, relay := range r.relays {
 		s.largest = max(s.largest, relay.Usage().Resident)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -43,6 +44,7 @@ a crash of the machine.`,
 	f.BoolVar(&e.Vnodes, "vnodes", false, "create new keyspaces with vnodes, as 5.1 does, instead of tablets")
 	f.IntVar(&e.Shards, "shards", scyllafake.DefaultShards, "shards of the node")
 	f.IntVar(&e.Tokens, "tokens", scyllafake.DefaultTokens, "tokens (vnodes) of the node")
+	f.DurationVar(&e.TabletInterval, "tablet-interval", time.Minute, "how often tables split and merge their tablets")
 	f.IntVar(&e.Writes, "writes", 0, "writes that the database executes concurrently; 0 for no limit")
 	f.DurationVar(&e.WriteTime, "write-time", 0, "duration of each of these writes")
 	app.AddFlags(cmd, app.SectionLog)

@@ -106,6 +106,10 @@ type Config struct {
 	// Costs counts the cost of paged reads of named partitions. Nil counts nothing:
 	// counting reads rows that are not returned.
 	Costs *ReadCosts
+	// Times makes requests take the time of a real node, whose shard of a partition
+	// ShardFor returns. Nil takes no time beside the engine's own.
+	Times    *NodeTimes
+	ShardFor func(t *catalog.Table, key []byte) int
 	// Clock is the node's wall clock. Fault hooks skew it.
 	Clock store.Clock
 	// Version is the release whose behaviour clients meet; the zero value is the oldest.
@@ -128,17 +132,19 @@ type Cluster interface {
 
 // Engine executes data statements. It is safe for concurrent use.
 type Engine struct {
-	store   *store.Store
-	schema  catalog.Source
-	cdc     *cdc.Manager
-	hook    Hook
-	dc      string
-	cluster Cluster
-	clock   *expr.Clock
-	locks   stripes
-	costs   *ReadCosts
-	version catalog.Version
-	paxos   func(*catalog.Table) error
+	store    *store.Store
+	schema   catalog.Source
+	cdc      *cdc.Manager
+	hook     Hook
+	dc       string
+	cluster  Cluster
+	clock    *expr.Clock
+	locks    stripes
+	costs    *ReadCosts
+	times    *NodeTimes
+	shardFor func(*catalog.Table, []byte) int
+	version  catalog.Version
+	paxos    func(*catalog.Table) error
 
 	mu      sync.Mutex
 	closed  bool
@@ -158,6 +164,7 @@ func New(c Config) *Engine {
 		dc:      c.DataCenter,
 		clock:   expr.NewClock(c.Clock),
 		costs:   c.Costs,
+		times:   c.Times, shardFor: c.ShardFor,
 		version: c.Version,
 		paxos:   c.EnsurePaxos,
 		replays: map[*replay]struct{}{},

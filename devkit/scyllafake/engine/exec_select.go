@@ -36,12 +36,14 @@ type selection struct {
 
 	rows []byte
 	n    int32
+	read int64 // rows that were read, also those that a filter excluded
 }
 
 func (e *Engine) execSelect(ctx context.Context, q *selectPlan, x *expr.EvalCtx, params *Params) (*Result, error) {
 	if err := e.checkRead(q.table, params.Consistency); err != nil {
 		return nil, e.countError(q, err)
 	}
+	timed := e.arrive()
 	s := &selection{q: q, x: x, params: params, endsPages: e.version.EndsFilteringPages()}
 	res := &Result{Columns: q.result, Warnings: q.warnings}
 	var err error
@@ -60,8 +62,15 @@ func (e *Engine) execSelect(ctx context.Context, q *selectPlan, x *expr.EvalCtx,
 	case deadPage && s.pageSize > 0 && params.PagingState == nil:
 		res.PagingState = (&pageState{StoreID: q.table.StoreID, Begin: true, Remaining: s.remaining}).encode()
 	default:
-		if res.PagingState, err = s.page(ctx); err == nil {
-			err = e.costs.count(s, res.PagingState != nil)
+		res.PagingState, err = s.page(ctx)
+	}
+	if err == nil && s.found && (e.costs != nil || timed != nil) {
+		var read int64
+		if read, err = s.rowsRead(res.PagingState != nil && !deadPage); err == nil {
+			e.costs.count(s, read)
+			if err = s.src.close(); err == nil {
+				err = timed.read(ctx, s, read)
+			}
 		}
 	}
 	if err != nil {
@@ -235,6 +244,7 @@ func (s *selection) step(ctx context.Context, n uint64) (bool, error) {
 	if !ok || err != nil {
 		return false, err
 	}
+	s.read++
 	if first {
 		if !s.src.resumed {
 			s.fetched = 0

@@ -43,6 +43,7 @@ func (e *Engine) execConditional(ctx context.Context, list []statement, params *
 	if err := checkCASLevels(params); err != nil {
 		return nil, err
 	}
+	timed := e.arrive()
 	r := round{e: e, list: list, table: list[0].m.table, cols: cols}
 	if ok, err := r.begin(); !ok || err != nil {
 		return &Result{}, err
@@ -73,6 +74,9 @@ func (e *Engine) execConditional(ctx context.Context, list []statement, params *
 		if err := e.commit(r.id, muts, params, v); err != nil {
 			return nil, err
 		}
+	}
+	if err := timed.conditional(ctx, r.table, r.key, len(muts)); err != nil {
+		return nil, err
 	}
 	return res, e.finish(v)
 }

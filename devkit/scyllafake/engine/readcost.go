@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"bytes"
+	"slices"
 	"sync/atomic"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
@@ -15,15 +17,24 @@ type ReadCosts struct{ read, returned atomic.Int64 }
 // Rows returns the numbers of rows read and returned so far.
 func (c *ReadCosts) Rows() (read, returned int64) { return c.read.Load(), c.returned.Load() }
 
-// count adds one page; more means that it was not the last.
-func (c *ReadCosts) count(s *selection, more bool) error {
+// count adds one page, of which a node read so many rows.
+func (c *ReadCosts) count(s *selection, read int64) {
 	if c == nil || !s.src.byKey || s.pageSize == 0 {
-		return nil
+		return
 	}
 	c.returned.Add(int64(s.n))
-	c.read.Add(int64(s.n))
+	c.read.Add(read)
+}
+
+// rowsRead returns how many rows a node reads for the page that was read last; more means
+// that it was not the last one.
+func (s *selection) rowsRead(more bool) (rows int64, err error) {
+	if !s.src.byKey || s.pageSize == 0 {
+		return s.read, nil
+	}
+	rows = int64(s.n)
 	if !more {
-		return nil
+		return rows, nil
 	}
 	after := s.src.position(&s.view)
 	for i := s.src.nextKey - 1; i < len(s.src.keys); i++ {
@@ -34,11 +45,19 @@ func (c *ReadCosts) count(s *selection, more bool) error {
 		}
 		n, err := countRows(s.src.store, sc, most)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		c.read.Add(n)
+		rows += n
 	}
-	return nil
+	return rows, nil
+}
+
+// firstKey returns the index of the first partition of the page.
+func (s *selection) firstKey() int {
+	if s.src.after == nil {
+		return 0
+	}
+	return max(0, slices.IndexFunc(s.src.keys, func(k []byte) bool { return bytes.Equal(k, s.src.after.Key) }))
 }
 
 // countRows returns the number of rows of a scan, at most most.

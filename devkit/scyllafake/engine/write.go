@@ -13,6 +13,7 @@ func (e *Engine) write(ctx context.Context, kind OpKind, muts []*store.Mutation,
 	if len(muts) == 0 {
 		return nil
 	}
+	timed := e.arrive()
 	if len(muts) == 1 {
 		kind = OpWrite
 	}
@@ -36,6 +37,9 @@ func (e *Engine) write(ctx context.Context, kind OpKind, muts []*store.Mutation,
 		err = e.apply(muts)
 		unlock()
 		if err != nil {
+			return err
+		}
+		if err := timed.write(ctx, kind, muts); err != nil {
 			return err
 		}
 	}
