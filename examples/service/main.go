@@ -1,5 +1,4 @@
-// Command service keeps accounts and publishes each change as an event: a service of its own,
-// with its own tables (schema.cql) and its relay (relay.yaml). README.md has the commands.
+// Command service keeps accounts and publishes each change as an event: README.md has the commands.
 package main
 
 import (
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
-
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -68,25 +66,22 @@ func (s service) deposit(w http.ResponseWriter, r *http.Request) {
 }
 
 // change stores the next event of an account, and then its row; the first one opens the account.
-// Concurrent changes by several processes conflict; each is applied once.
 func (s service) change(ctx context.Context, id string, cents int64) (outbox.Event, error) {
-	e := outbox.Event{ID: outbox.NewID(), AggregateID: outbox.IDFromText(id), AggregateType: "account", Type: "MoneyDeposited"}
+	e := outbox.Event{ID: outbox.NewID(), AggregateID: outbox.IDFromText(id), AggregateType: "account", Type: "MoneyDeposited", CreatedAt: time.Now()}
 	for {
 		a, err := s.load(ctx, id)
 		if err != nil {
 			return e, err
 		}
-		e.Sequence, e.CreatedAt = a.Version+1, time.Now()
-		e.Payload = fmt.Appendf(nil, `{"cents":%d,"version":%d}`, a.Cents+cents, e.Sequence)
+		e.Sequence, e.Payload = a.Version+1, fmt.Appendf(nil, `{"cents":%d,"version":%d}`, a.Cents+cents, a.Version+1)
 		appended, err := s.appender.AppendNext(ctx, e, outbox.AppendOptions{})
+		var conflict *outbox.ConflictError
 		if err == nil {
 			return appended.Event, s.apply(ctx, appended.Event)
-		}
-		var conflict *outbox.ConflictError
-		if !errors.As(err, &conflict) {
+		} else if !errors.As(err, &conflict) {
 			return e, err
 		}
-		for _, other := range conflict.Events { // the row lags behind these
+		for _, other := range conflict.Events { // by other processes: apply them to the row, and compute this one again
 			if err := s.apply(ctx, other); err != nil {
 				return e, err
 			}
@@ -96,11 +91,9 @@ func (s service) change(ctx context.Context, id string, cents int64) (outbox.Eve
 
 // load reads the row of an account, whose version is 0 before its first event.
 func (s service) load(ctx context.Context, id string) (a account, err error) {
-	err = s.session.Query("SELECT cents, version FROM bank.accounts WHERE id = ?", id).WithContext(ctx).Scan(&a.Cents, &a.Version)
-	if errors.Is(err, gocql.ErrNotFound) {
-		err = nil
-	}
-	return a, err
+	rows := s.session.Query("SELECT cents, version FROM bank.accounts WHERE id = ?", id).WithContext(ctx).Iter()
+	rows.Scan(&a.Cents, &a.Version)
+	return a, rows.Close()
 }
 
 // apply writes the row of an account at the version of an event. That of a later version has a later timestamp.
@@ -115,15 +108,13 @@ func (s service) apply(ctx context.Context, e outbox.Event) error {
 
 // sweep applies events to rows that nobody reads: a process may have ended between the two.
 func (s service) sweep(ctx context.Context) {
-	version := func(ctx context.Context, last outbox.Event) (int64, error) {
+	rows := outbox.Rows{AggregateType: "account", Apply: s.apply, Version: func(ctx context.Context, last outbox.Event) (int64, error) {
 		a, err := s.load(ctx, last.AggregateID.String())
 		return a.Version, err
-	}
-	for {
-		swept, err := s.appender.Sweep(ctx, outbox.Rows{AggregateType: "account", Version: version, Apply: s.apply})
-		if err != nil {
+	}}
+	for range time.Tick(time.Minute) {
+		if _, err := s.appender.Sweep(ctx, rows); err != nil {
 			log.Print("sweep: ", err)
 		}
-		time.Sleep(max(time.Minute, time.Until(swept.Next)))
 	}
 }

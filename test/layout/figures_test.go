@@ -53,3 +53,14 @@ func TestPromises_FiguresAreThoseOfTheCode(t *testing.T) {
 		}
 	}
 }
+
+// The service to copy is as short as the page promises.
+func TestExample_IsAsShortAsPromised(t *testing.T) {
+	t.Parallel()
+	if page := read(t, filepath.Join(root, "docs/own-tables.md")); !strings.Contains(page, "120 lines of Go") {
+		t.Error("docs/own-tables.md does not have the number of lines")
+	}
+	if lines := strings.Count(read(t, filepath.Join(root, "examples/service/main.go")), "\n"); lines > 120 {
+		t.Errorf("examples/service/main.go has %d lines, at most 120 are promised", lines)
+	}
+}
