@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -295,6 +296,28 @@ func TestSubscriptions_Breaker(t *testing.T) {
 	b.load(axeSource(t))
 	b.accessible("overview of a failing destination")
 	b.shoot("destination-fails")
+}
+
+// A browser whose clock is wrong shows ages and states by the clock of the server, and settles by it.
+func TestSubscriptions_WrongBrowserClock(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.makeSubscription()
+	for _, hours := range []int{-3, 3} {
+		b := w.window()
+		call(b, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: fmt.Sprintf(
+			`(() => { const Real = Date, ahead = %d * 3600_000; Date = class extends Real { constructor(...a) { a.length ? super(...a) : super(Date.now()); } static now() { return Real.now() + ahead; } }; })()`, hours)})
+		b.visit("/subscriptions/mail#token=" + w.tokens[access.Admin])
+		b.sees("main", "1 until another delivery")
+		b.sees("main", "reported ")
+		if text := b.text("main"); strings.Contains(text, "silent") || strings.Contains(text, "in 2 h") || strings.Contains(text, "3 h") {
+			t.Errorf("with a clock that is wrong by %d h the page shows\n%s", hours, text)
+		}
+		b.click("[data-key=act-purge]")
+		b.sees("dialog", "2 messages will never be delivered")
+		b.types("\x1b")
+		b.sees(".live", "Live")
+	}
 }
 
 // A viewer sees subscriptions without actions, and the API refuses changes.

@@ -154,6 +154,19 @@ func TestStatic_SafeAndSelfContained(t *testing.T) {
 	}
 }
 
+// browserClock matches uses of the browser's clock, which may be wrong.
+var browserClock = regexp.MustCompile(`Date\.now\b|new Date\(\)|\bDate\(\)`)
+
+// Times on the pages are those of the server's clock: time.js alone reads the browser's.
+func TestStatic_OneClock(t *testing.T) {
+	t.Parallel()
+	for name, text := range sources(t, ".js") {
+		if m := browserClock.FindString(text); m != "" && path.Base(name) != "time.js" {
+			t.Errorf("%s uses %s, the browser's clock: use serverTime or elapsed of time.js", name, m)
+		}
+	}
+}
+
 var (
 	imported   = regexp.MustCompile(`(?m)^import (?:.* from )?"(\.[^"]+)";`)
 	referenced = regexp.MustCompile(`(?:src|href)="/console/(static/[^"]+)"`)

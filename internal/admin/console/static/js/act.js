@@ -5,6 +5,7 @@ import { dialog, toast } from "./dialog.js";
 import { count, plural, span } from "./format.js";
 import { loading, sentence, tally } from "./parts.js";
 import { may } from "./session.js";
+import { serverTime } from "./time.js";
 import { actions } from "./words.js";
 
 // act previews an action and makes it once it is confirmed with a reason.
@@ -103,7 +104,7 @@ export function act(action, target, done) {
 }
 
 // before is until, or now if that is earlier.
-const before = (until) => (until && new Date(until) < Date.now() ? until : new Date().toISOString());
+const before = (until) => (until && new Date(until) < serverTime() ? until : new Date(serverTime()).toISOString());
 
 // previewView shows the effect of an action.
 function previewView(p, a, one) {

@@ -1,5 +1,6 @@
 // Client of the API beside the console: JSON, a bearer token or the session cookie, problem+json.
 import { token } from "./session.js";
+import { elapsed, learn } from "./time.js";
 
 // Problem is an error response; status 0 means that there was no response.
 class Problem extends Error {
@@ -18,6 +19,7 @@ export const whenUnauthorized = (f) => { onUnauthorized = f; };
 export async function open(path, { method = "GET", query, body, headers, signal } = {}) {
   const url = new URL(path, location.origin);
   for (const [k, v] of Object.entries(query ?? {})) if (v !== undefined && v !== null && v !== "") url.searchParams.set(k, v);
+  const sent = elapsed();
   let res;
   try {
     res = await fetch(url, {
@@ -29,6 +31,7 @@ export async function open(path, { method = "GET", query, body, headers, signal 
     if (signal?.aborted && signal.reason?.name !== "TimeoutError") throw err;
     throw new Problem(0, { detail: signal?.reason?.name === "TimeoutError" ? `the API did not answer within ${patience / 1000} s` : "the API does not answer" });
   }
+  learn(res.headers.get("Date"), sent);
   if (res.ok) return res;
   const problem = new Problem(res.status, await res.json().catch(() => null));
   if (res.status === 401) onUnauthorized(problem);

@@ -4,6 +4,7 @@ import { dialog, toast } from "./dialog.js";
 import { fill, h } from "./dom.js";
 import { count, plural } from "./format.js";
 import { sentence } from "./parts.js";
+import { serverTime } from "./time.js";
 
 const size = 500, most = 20 * size; // dead letters of a page, and of a file
 
@@ -58,7 +59,7 @@ export function csv(rows, names) {
 
 function save(form, text) {
   const url = URL.createObjectURL(new Blob([text], { type: form === "csv" ? "text/csv;charset=utf-8" : "application/json" }));
-  const a = h("a", { href: url, download: `dead-letters-${new Date().toISOString().slice(0, 19).replaceAll(":", "")}.${form}` });
+  const a = h("a", { href: url, download: `dead-letters-${new Date(serverTime()).toISOString().slice(0, 19).replaceAll(":", "")}.${form}` });
   document.body.append(a);
   a.click();
   a.remove();

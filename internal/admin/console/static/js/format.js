@@ -1,6 +1,7 @@
 // Numbers, sizes and times for people. Times are UTC, as in logs and the CLI, unless the
 // user of this browser prefers local time.
 import { h } from "./dom.js";
+import { serverTime } from "./time.js";
 
 const group = new Intl.NumberFormat("en-US");
 export const count = (n) => group.format(n ?? 0);
@@ -41,7 +42,7 @@ export const clock = (at) => (isLocal() ? new Date(at).toLocaleTimeString("sv-SE
 export const known = (at) => Boolean(at) && !String(at).startsWith("0001-");
 
 function relative(at) {
-  const ms = Date.now() - new Date(at).getTime();
+  const ms = serverTime() - new Date(at).getTime();
   if (Math.abs(ms) < 2000) return "now";
   const s = Math.abs(ms) / 1000;
   const text = s < 60 ? `${Math.floor(s)} s` : s < 3600 ? `${Math.floor(s / 60)} min` : s < 86400 ? `${Math.floor(s / 3600)} h` : `${Math.floor(s / 86400)} d`;

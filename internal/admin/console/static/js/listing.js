@@ -3,12 +3,13 @@ import { h, fill } from "./dom.js";
 import { count, plural } from "./format.js";
 import * as keys from "./keys.js";
 import { go, href, query } from "./router.js";
+import { serverTime } from "./time.js";
 import { savedViews } from "./views.js";
 
 // hours are how long the spans of time are that a filter can name.
 const hours = { "1h": 1, "6h": 6, "1d": 24, "24h": 24, "7d": 168, "30d": 720, "365d": 8760 };
 
-const away = (v, ms) => (hours[v] ? new Date(Date.now() + ms * hours[v]).toISOString() : v);
+const away = (v, ms) => (hours[v] ? new Date(serverTime() + ms * hours[v]).toISOString() : v);
 // since and until are the time that a filter means by a span, or names.
 export const since = (v) => away(v, -3600_000);
 export const until = (v) => away(v, 3600_000);
@@ -43,7 +44,7 @@ export function listing(path, fields, things, [before, after] = ["Newer", "Older
   const period = (label, begin, end, spans, { ahead = false, ago = 24, ends = "Until (UTC)" } = {}) => {
     const [named, other] = ahead ? [end, begin] : [begin, end];
     const near = !q[other] && (!q[named] || hours[q[named]]);
-    const chosen = (e) => change(e.target.value === "between" ? { [begin]: minute(Date.now() - ago * 3600_000), [end]: "" } : { [named]: e.target.value, [other]: "" });
+    const chosen = (e) => change(e.target.value === "between" ? { [begin]: minute(serverTime() - ago * 3600_000), [end]: "" } : { [named]: e.target.value, [other]: "" });
     return [
       h("label", null, label, h("select", { name: "within", value: near ? q[named] ?? "" : "between", "data-key": "f-within", onchange: chosen },
         spans.map(([v, says]) => h("option", { value: v }, says)), h("option", { value: "between" }, "between…"))),

@@ -1,6 +1,7 @@
 // The stream of what changes: server-sent events over fetch, because EventSource
 // cannot send the token. It reports immediately when it is lost, and since when.
 import { open } from "./api.js";
+import { elapsed, serverTime } from "./time.js";
 
 const silence = 40_000; // the server sends something every few seconds
 // A browser opens six connections to a server at most, for all its tabs. So a
@@ -12,7 +13,7 @@ const noticed = 4000;
 
 class Live extends EventTarget {
   state = "connecting"; // connecting, live, lost
-  heard = Date.now();
+  heard = elapsed();
   since = null; // when it was lost
   #frozen = null; // since when the database does not answer
   #unread = new Map(); // by its reader: a page that cannot be read again
@@ -40,7 +41,7 @@ class Live extends EventTarget {
       if (this.#resting) { this.#rested = true; this.#set("connecting"); continue; }
       if (this.state !== "lost") this.#set("lost");
       const wait = waits[Math.min(failed++, waits.length - 1)];
-      this.retryAt = Date.now() + wait;
+      this.retryAt = elapsed() + wait;
       this.#tell("state");
       await new Promise((resolve) => { this.#wake = resolve; setTimeout(resolve, wait); });
     }
@@ -64,7 +65,7 @@ class Live extends EventTarget {
   // hear takes an event of the stream.
   hear(name, data) {
     if (name === "database" && data.reachable === Boolean(this.#frozen)) {
-      this.#frozen = data.reachable ? null : Date.now() - noticed;
+      this.#frozen = data.reachable ? null : serverTime() - noticed;
       this.#tell("state");
       if (data.reachable) this.#tell("again");
     }
@@ -76,13 +77,13 @@ class Live extends EventTarget {
 
   async #read(opened) {
     const { signal } = this.#stop;
-    const watch = setInterval(() => { if (Date.now() - this.heard > silence) this.#stop.abort(); }, 1000);
+    const watch = setInterval(() => { if (elapsed() - this.heard > silence) this.#stop.abort(); }, 1000);
     try {
-      this.heard = Date.now();
+      this.heard = elapsed();
       const res = await open("/v1/live", { headers: { Accept: "text/event-stream" }, signal });
       const again = this.state === "lost" || this.#rested;
       this.#rested = false;
-      this.heard = Date.now();
+      this.heard = elapsed();
       opened();
       this.#set("live");
       if (again) this.#tell("again");
@@ -91,7 +92,7 @@ class Live extends EventTarget {
       for (;;) {
         const { done, value } = await reader.read();
         if (done) return;
-        this.heard = Date.now();
+        this.heard = elapsed();
         parse(value);
       }
     } finally {
@@ -101,7 +102,7 @@ class Live extends EventTarget {
   }
 
   #set(state) {
-    if (state === "lost") this.since = this.heard;
+    if (state === "lost") this.since = serverTime() - (elapsed() - this.heard);
     if (state === "live") this.#frozen = null; // the stream begins with what holds
     this.state = state;
     this.retryAt = null;

@@ -8,6 +8,7 @@ import { live } from "./live.js";
 import { empty, failed, loading, sentence } from "./parts.js";
 import { go, href, route, search, start } from "./router.js";
 import { askOtherTabs, keep, leave, me, token } from "./session.js";
+import { elapsed, serverTime } from "./time.js";
 import { roleMeans } from "./words.js";
 import { aggregate } from "./pages/aggregate.js";
 import { archive } from "./pages/archive.js";
@@ -126,7 +127,7 @@ function frame() {
   live.addEventListener("state", connection);
   setInterval(() => {
     const at = notice.querySelector(".next-try");
-    if (at) at.textContent = live.retryAt ? `Outdated for ${span(Date.now() - live.since)}; next attempt in ${span(Math.max(0, live.retryAt - Date.now()))}.` : "Connecting…";
+    if (at) at.textContent = live.retryAt ? `Outdated for ${span(serverTime() - live.since)}; next attempt in ${span(Math.max(0, live.retryAt - elapsed()))}.` : "Connecting…";
   }, 1000);
   connection();
 
@@ -160,7 +161,7 @@ function render(page, params) {
       let at = 0, timer = 0;
       const read = async () => {
         clearTimeout(timer);
-        const began = Date.now(), late = setTimeout(() => at && live.mark(read, at, new Error("its data takes long")), lateAfter);
+        const began = serverTime(), late = setTimeout(() => at && live.mark(read, at, new Error("its data takes long")), lateAfter);
         try {
           await f();
           at = began;

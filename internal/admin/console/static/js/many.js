@@ -4,6 +4,7 @@ import { api } from "./api.js";
 import { h } from "./dom.js";
 import { ago, plural, stamp, visible } from "./format.js";
 import { facts, tally } from "./parts.js";
+import { serverTime } from "./time.js";
 
 const kinds = {
   "deliver-now": {
@@ -20,7 +21,7 @@ const kinds = {
 // accepted after it was opened are not included.
 export function changeMany(kind, chosen, done) {
   const k = kinds[kind], rate = h("input", { type: "number", min: 0.1, step: "any", placeholder: "no limit", "data-key": "rate" });
-  const filter = Object.fromEntries(Object.entries({ created_until: new Date().toISOString(), ...chosen }).filter(([, v]) => v));
+  const filter = Object.fromEntries(Object.entries({ created_until: new Date(serverTime()).toISOString(), ...chosen }).filter(([, v]) => v));
   let changed = 0, gone = 0, from; // of attempts that broke off, too
   return {
     title: k.title, word: k.word, danger: k.danger, done,

@@ -9,6 +9,7 @@ import * as keys from "../keys.js";
 import { copyButton, facts, loading, mark, panel, sentence } from "../parts.js";
 import { href } from "../router.js";
 import { may } from "../session.js";
+import { serverTime } from "../time.js";
 import { messageStates } from "../words.js";
 import { subscribed } from "./event.js";
 
@@ -57,7 +58,7 @@ export function message(ctx) {
     look: look(h("p", { class: "callout bad" }, h("b", null, "It is never published. "), "This cannot be undone; its payload is removed immediately.")),
     make: (reason) => api.takeBack(id, reason),
   });
-  const due = () => Date.parse(m.deliver_at) <= Date.now();
+  const due = () => Date.parse(m.deliver_at) <= serverTime();
 
   function draw() {
     const waits = m.state === "scheduled";

@@ -6,6 +6,7 @@ import { ago, count, plural, short, stamp, visible } from "../format.js";
 import { copyButton, facts, loading, mark, panel } from "../parts.js";
 import { href } from "../router.js";
 import { may } from "../session.js";
+import { serverTime } from "../time.js";
 import { orderChanges, orderStates } from "../words.js";
 import { biography } from "./event.js";
 
@@ -31,7 +32,7 @@ export function order(ctx) {
   // a reading of the topic, so it is not done for ever.
   async function follow() {
     const last = events.events[0];
-    if (!last || published(life) || tries >= (Date.now() - Date.parse(last.at) < 600_000 ? 10 : 1)) return;
+    if (!last || published(life) || tries >= (serverTime() - Date.parse(last.at) < 600_000 ? 10 : 1)) return;
     tries++;
     try {
       const now = await api.event(last.event_id, ctx.signal);

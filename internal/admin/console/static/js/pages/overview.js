@@ -6,6 +6,7 @@ import { ago, count, known, oldest, plural, short, span, stamp, unknown, visible
 import { live } from "../live.js";
 import { badge, empty, facts, loading, mark, meter, panel, sentence, tabs, unread } from "../parts.js";
 import { href } from "../router.js";
+import { serverTime } from "../time.js";
 import { classMeans, eventStates, open, statusMeans, statuses, subscriptionStates } from "../words.js";
 
 const kept = 15 * 60_000, every = 2000, over = 20_000;
@@ -24,9 +25,9 @@ let period = "live", past = null;
 live.addEventListener("status", ({ detail }) => {
   latest = detail.dead_letters;
   sample();
-  const on = detail.relays.flatMap((r) => r.shards).filter((r) => !off(r)), now = Date.now();
+  const on = detail.relays.flatMap((r) => r.shards).filter((r) => !off(r));
   const slowest = (q) => Math.max(0, ...on.map((r) => r.latency?.[q] ?? 0));
-  add(flow, { at: now, published: detail.published_per_second, p50: slowest("p50_ms") || undefined, p99: slowest("p99_ms") || undefined });
+  add(flow, { at: serverTime(), published: detail.published_per_second, p50: slowest("p50_ms") || undefined, p99: slowest("p99_ms") || undefined });
 });
 setInterval(() => { if (live.state === "live" && !live.outdated && latest) sample(); }, every);
 
@@ -37,14 +38,14 @@ async function seed() {
   if (seeded) return;
   seeded = true;
   try {
-    const { points } = await api.recentHistory(), first = (list) => list[0]?.at ?? Date.now();
+    const { points } = await api.recentHistory(), first = (list) => list[0]?.at ?? serverTime();
     const old = points.map((p) => ({ at: Date.parse(p.at), open: p.open, total: p.total, published: p.published, p50: p.p50_ms, p99: p.p99_ms }));
     seen.unshift(...old.filter((p) => p.at < first(seen)));
     flow.unshift(...old.filter((p) => p.at < first(flow)));
   } catch { seeded = false; /* the charts begin now */ }
 }
 
-function sample() { add(seen, { at: Date.now(), open: latest.open, total: latest.total }); }
+function sample() { add(seen, { at: serverTime(), open: latest.open, total: latest.total }); }
 
 // add adds a point to a chart, which replaces the last one as long as the one before is near: many shards beat in
 // a second.
@@ -150,7 +151,7 @@ const events = (status) => {
 };
 
 // published is what the owners of the shards have published since they began: a new owner counts from 0.
-const published = (shards) => shards.length > 0 && h("p", { class: "figure" }, h("b", null, count(shards.reduce((n, s) => n + (s.published_total ?? 0), 0))), ` published in ${span(Date.now() - Date.parse(shards.map((s) => s.started_at).sort()[0]))}`);
+const published = (shards) => shards.length > 0 && h("p", { class: "figure" }, h("b", null, count(shards.reduce((n, s) => n + (s.published_total ?? 0), 0))), ` published in ${span(serverTime() - Date.parse(shards.map((s) => s.started_at).sort()[0]))}`);
 
 function backlog(s) {
   const n = (st) => s.by_status?.[st] ?? 0;
@@ -194,7 +195,7 @@ function charts() {
 
 // recent is what this tab has seen. Its rates are over the last 20 s before each state.
 function recent() {
-  const to = Date.now(), from = seen.length ? Math.min(seen[0].at, to - 60_000) : to - 60_000;
+  const to = serverTime(), from = seen.length ? Math.min(seen[0].at, to - 60_000) : to - 60_000;
   let j = 0;
   const before = (i) => { while (seen[j].at < seen[i].at - over) j++; return seen[j]; };
   return {
@@ -206,7 +207,7 @@ function recent() {
 
 // readPast reads the history of the chosen period.
 async function readPast(signal) {
-  const chosen = period, to = Date.now(), from = to - lengths[chosen], lasting = span(to - from);
+  const chosen = period, to = serverTime(), from = to - lengths[chosen], lasting = span(to - from);
   let d;
   try {
     const { step_seconds: step, points } = await api.history(new Date(from).toISOString(), signal);

@@ -9,6 +9,7 @@ import { empty, finder, loading } from "../parts.js";
 import { go, href } from "../router.js";
 import { may } from "../session.js";
 import { sorter } from "../sort.js";
+import { serverTime } from "../time.js";
 
 const fields = ["topic", "key", "client", "since", "until"];
 const looks = 5; // pages that may come back empty before somebody has to ask for more
@@ -66,7 +67,7 @@ const table = (all, order) => h("div", { class: "scroll", role: "region", "aria-
     h("td", { "data-label": "Message" }, h("a", { class: "mono", href: href(`/scheduled/${m.id}`), title: m.id, "data-key": `row-${m.id}` }, short(m.id))),
     h("td", { "data-label": "Topic" }, h("span", { class: "clip wide", title: m.topic }, visible(m.topic))),
     h("td", { "data-label": "Key" }, h("span", { class: "clip" }, m.key ? visible(m.key) : "–")),
-    h("td", { "data-label": "Due", class: "nowrap" }, Date.parse(m.deliver_at) < Date.now() ? h("span", { class: "warn-text" }, "overdue, ", ago(m.deliver_at)) : ago(m.deliver_at)),
+    h("td", { "data-label": "Due", class: "nowrap" }, Date.parse(m.deliver_at) < serverTime() ? h("span", { class: "warn-text" }, "overdue, ", ago(m.deliver_at)) : ago(m.deliver_at)),
     h("td", { "data-label": "At", class: "nowrap" }, stamp(m.deliver_at).replace(/\.\d+Z$/, "Z")),
     h("td", { "data-label": "Accepted", class: "nowrap" }, ago(m.created_at)))))));
 

@@ -6,11 +6,12 @@ import { ago, count, oldest, plural, stamp, visible } from "../format.js";
 import { copyButton, empty, facts, loading, mark, panel, sentence } from "../parts.js";
 import { go, href } from "../router.js";
 import { may } from "../session.js";
+import { serverTime } from "../time.js";
 import { subscriptionStates } from "../words.js";
 import { stateOf } from "./subscriptions.js";
 
 // silent reports that a process has ended without saying so: it reports every five seconds.
-const silent = (i) => Date.now() - Date.parse(i.at) > 30_000;
+const silent = (i) => serverTime() - Date.parse(i.at) > 30_000;
 
 // suspended reports that no process calls the destination of push delivery.
 const suspended = (processes) => processes.some((i) => i.partitions > 0) && processes.every((i) => !i.partitions || (i.breaker && i.breaker.state !== "closed"));
@@ -131,7 +132,7 @@ export function subscription(ctx) {
     ask({
       title: `Purge ${name}`, word: "Purge", danger: true, said: "Purged.", done: read,
       look: async () => {
-        until = new Date().toISOString();
+        until = new Date(serverTime()).toISOString();
         n = (await api.changeSubscription(name, "purge", { dry_run: true, until })).count;
         return n ? { ok: true, view: callout(`${plural(n, "message")} will never be delivered.`, "They are settled without a consumer, which cannot be undone. Messages in flight and newer ones stay.", true) } : { ok: false, view: callout("There is nothing to purge.", "No message waits.") };
       },
