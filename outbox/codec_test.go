@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -177,6 +178,14 @@ func TestHeaders_RoundTrip(t *testing.T) {
 	}
 	if len(hs) != len(want) {
 		t.Fatalf("AppendHeaders() = %q, want %q", hs, want)
+	}
+	other, buf := AppendHeadersTo(make([]kafkaHeader, 1, 40), []byte("before"), &e, "/another/source, which is longer")
+	again, values := AppendHeadersTo(other[:1], buf[:6], &e, "/outbox/orders")
+	if !reflect.DeepEqual(again[1:], hs) || string(values[:6]) != "before" || &again[1] != &other[1] || &values[0] != &buf[0] {
+		t.Errorf("AppendHeadersTo() = %q in %q, want those of AppendHeaders in the same memory", again, values)
+	}
+	if key := e.AppendKey([]byte("key ")); string(key) != "key "+string(e.Key()) {
+		t.Errorf("AppendKey() = %q, want it to end with %q", key, e.Key())
 	}
 	for i := range want {
 		if hs[i].Key != want[i].Key || string(hs[i].Value) != string(want[i].Value) {

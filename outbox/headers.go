@@ -116,10 +116,18 @@ func (e *Event) Key() []byte {
 	if e == nil {
 		return nil
 	}
-	if key := e.Headers[HeaderPartitionKey]; key != "" {
-		return []byte(key)
+	return e.AppendKey(make([]byte, 0, e.AggregateID.size()))
+}
+
+// AppendKey appends Key to dst. It allocates nothing if dst has room for it. A nil e has no key.
+func (e *Event) AppendKey(dst []byte) []byte {
+	if e == nil {
+		return dst
 	}
-	return e.AggregateID.append(make([]byte, 0, e.AggregateID.size()))
+	if key := e.Headers[HeaderPartitionKey]; key != "" {
+		return append(dst, key...)
+	}
+	return e.AggregateID.append(dst)
 }
 
 // AppendHeaders appends the record headers of e to dst: the CloudEvents
@@ -129,8 +137,16 @@ func (e *Event) Key() []byte {
 // rejects because the relay sets them: an unvalidated row may have some, and a
 // second ce_id would make consumers mistake the event for another one. A nil e has no headers.
 func AppendHeaders[H AnyHeader](dst []H, e *Event, source string) []H {
+	dst, _ = AppendHeadersTo(dst, nil, e, source)
+	return dst
+}
+
+// AppendHeadersTo is AppendHeaders, and appends the values to buf: the headers share its memory. A
+// caller that has published a record can pass the same headers[:0] and buf[:0] for the next one,
+// which then allocates nothing if they have room.
+func AppendHeadersTo[H AnyHeader](dst []H, buf []byte, e *Event, source string) (headers []H, values []byte) {
 	if e == nil {
-		return dst
+		return dst, buf
 	}
 	contentType := e.ContentType
 	if contentType == "" {
@@ -140,7 +156,7 @@ func AppendHeaders[H AnyHeader](dst []H, e *Event, source string) []H {
 	for _, v := range e.Headers {
 		n += len(v)
 	}
-	w := headerWriter[H]{dst: slices.Grow(dst, 11+len(e.Headers)), buf: make([]byte, 0, n)}
+	w := headerWriter[H]{dst: slices.Grow(dst, 11+len(e.Headers)), buf: slices.Grow(buf, n), from: len(buf)}
 	w.buf = e.ID.append(w.buf)
 	w.end(HeaderID)
 	w.text(HeaderSource, source)
@@ -148,7 +164,7 @@ func AppendHeaders[H AnyHeader](dst []H, e *Event, source string) []H {
 	w.text(HeaderType, e.Type)
 	w.buf = e.AggregateID.append(w.buf)
 	w.end(HeaderSubject)
-	w.buf = e.CreatedAt.UTC().AppendFormat(w.buf, timeFormat)
+	w.buf = appendTime(w.buf, e.CreatedAt.UTC())
 	w.end(HeaderTime)
 	if e.Sequence != 0 {
 		w.buf = strconv.AppendInt(w.buf, e.Sequence, 10)
@@ -156,16 +172,24 @@ func AppendHeaders[H AnyHeader](dst []H, e *Event, source string) []H {
 	}
 	w.text(HeaderAggregateType, e.AggregateType)
 	w.text(HeaderContentType, contentType)
-	if len(e.Headers) == 1 { // traceparent alone, the usual case, needs no sorting
+	if len(e.Headers) <= 1 { // traceparent alone, the usual case, needs no sorting
 		for k, v := range e.Headers {
 			w.own(k, v)
 		}
-		return w.dst
+		return w.dst, w.buf
 	}
 	for _, k := range slices.Sorted(maps.Keys(e.Headers)) {
 		w.own(k, e.Headers[k])
 	}
-	return w.dst
+	return w.dst, w.buf
+}
+
+// appendTime appends a time in UTC in timeFormat. The standard library formats RFC 3339 without a
+// fraction in a third of the time.
+func appendTime(dst []byte, t time.Time) []byte {
+	dst = t.AppendFormat(dst, time.RFC3339)
+	ms := t.Nanosecond() / int(time.Millisecond)
+	return append(dst[:len(dst)-1], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
 }
 
 // headerWriter cuts all values from one buffer, one allocation for a record.

@@ -39,7 +39,7 @@ var promised = map[string]struct {
 }{
 	".": {
 		map[string]any{
-			"Append": outbox.Append, "AppendHeaders": outbox.AppendHeaders[outbox.Header], "FromRecord": outbox.FromRecord[outbox.Header],
+			"Append": outbox.Append, "AppendHeaders": outbox.AppendHeaders[outbox.Header], "AppendHeadersTo": outbox.AppendHeadersTo[outbox.Header], "FromRecord": outbox.FromRecord[outbox.Header],
 			"IDFromInt": outbox.IDFromInt, "IDFromText": outbox.IDFromText, "IDFromUUID": outbox.IDFromUUID, "LoadPayload": outbox.LoadPayload,
 			"MovePayload": outbox.MovePayload, "NameID": outbox.NameID, "NewAppender": outbox.NewAppender, "NewID": outbox.NewID,
 			"NewTable": outbox.NewTable, "ReadColumns": outbox.ReadColumns,

@@ -98,7 +98,7 @@ func TestFlight_IsRecalledUnlessItsRecordsWereWritten(t *testing.T) {
 			flights[i].Begin("OrderCreated")
 		}
 		for i := range flights {
-			p.Send(&flights[i], &kgo.Record{Topic: "OrderCreated"}, sender(make(chan error, 1)))
+			p.Send(&flights[i], &Slot{Record: kgo.Record{Topic: "OrderCreated"}}, sender(make(chan error, 1)))
 			if i == 0 {
 				raise(&p.client.written, &p.client.passed)
 			}

@@ -127,33 +127,51 @@ type Sender interface {
 	Returned(r *kgo.Record, err error)
 }
 
-// Send passes a record of a flight to its client. It does not block, and the sender receives the
-// result after it returns. The error of a result means that the record is not in its
+// Slot is the storage of one record while the producer has it. Once the record is returned, the slot
+// may be used for another one, which then needs no allocation. The zero value is ready to use.
+type Slot struct {
+	Record kgo.Record
+	to     Sender
+	flight *Flight
+	client *client
+	n      uint64                   // the number of the record
+	answer func(*kgo.Record, error) // the method answered
+}
+
+// Send passes the record of a slot to the client of a flight. It does not block, and the sender
+// receives the result after it returns. The error of a result means that the record is not in its
 // topic, unless the producer was closed or may not read the topic.
-func (p *Producer) Send(f *Flight, r *kgo.Record, to Sender) {
-	c := f.client
-	n := c.passed.Add(1)
-	f.first.CompareAndSwap(0, n)
-	c.TryProduce(f, r, func(r *kgo.Record, err error) {
-		if err == nil {
-			p.search.acknowledged(r)
-			to.Returned(r, nil)
-			return
-		}
-		switch {
-		case IsTooLarge(err):
-			err = fmt.Errorf("a record of %d bytes before compression, where topic %s takes batches of at most %d (%s): %w", recordSize(r), r.Topic, p.Catalog.MaxBytes(r.Topic), p.limitName(r.Topic), err)
-		case losesNumbers(err):
-			c.failed.Store(true)
-		case errors.Is(err, kerr.UnknownTopicID):
-			p.retire(r.Topic, c)
-		}
-		if part := f.partition.Load(); part >= 0 && !Rejected(r) && c.mayHaveWritten(n, err) {
-			p.find(partition{r.Topic, part}, returned{r, c, err, to})
-			return
-		}
-		to.Returned(r, err)
-	})
+func (p *Producer) Send(f *Flight, s *Slot, to Sender) {
+	s.to, s.flight, s.client = to, f, f.client
+	s.n = s.client.passed.Add(1)
+	f.first.CompareAndSwap(0, s.n)
+	if s.answer == nil {
+		s.answer = s.answered
+	}
+	s.client.TryProduce(f, &s.Record, s.answer)
+}
+
+// answered receives the client's result of the record.
+func (s *Slot) answered(r *kgo.Record, err error) {
+	p, c := s.flight.p, s.client
+	if err == nil {
+		p.search.acknowledged(r)
+		s.to.Returned(r, nil)
+		return
+	}
+	switch {
+	case IsTooLarge(err):
+		err = fmt.Errorf("a record of %d bytes before compression, where topic %s takes batches of at most %d (%s): %w", recordSize(r), r.Topic, p.Catalog.MaxBytes(r.Topic), p.limitName(r.Topic), err)
+	case losesNumbers(err):
+		c.failed.Store(true)
+	case errors.Is(err, kerr.UnknownTopicID):
+		p.retire(r.Topic, c)
+	}
+	if part := s.flight.partition.Load(); part >= 0 && !Rejected(r) && c.mayHaveWritten(s.n, err) {
+		p.find(partition{r.Topic, part}, returned{r, c, err, s.to})
+		return
+	}
+	s.to.Returned(r, err)
 }
 
 // mayHaveWritten reports whether a broker may have written record n, which was returned with

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,7 +48,7 @@ type search struct {
 	// waiting has an entry for each partition that is searched, with the records of the
 	// next search.
 	waiting map[partition][]returned
-	acked   map[partition]ackedRecord
+	acked   map[partition]*ackedRecord
 }
 
 // ackedRecord is the last acknowledged record of a partition.
@@ -57,14 +58,23 @@ type ackedRecord struct {
 }
 
 func (s *search) init() {
-	s.waiting, s.acked = make(map[partition][]returned), make(map[partition]ackedRecord)
+	s.waiting, s.acked = make(map[partition][]returned), make(map[partition]*ackedRecord)
 }
 
 func (s *search) acknowledged(r *kgo.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if at := (partition{r.Topic, r.Partition}); len(r.Headers) > 0 && s.acked[at].offset <= r.Offset {
-		s.acked[at] = ackedRecord{r.Offset, r.Headers[0].Value}
+	if len(r.Headers) == 0 {
+		return
+	}
+	at := partition{r.Topic, r.Partition}
+	last := s.acked[at]
+	if last == nil {
+		last = new(ackedRecord)
+		s.acked[at] = last
+	}
+	if last.offset <= r.Offset {
+		last.offset, last.id = r.Offset, append(last.id[:0], r.Headers[0].Value...) // the record's memory is used again
 	}
 }
 
@@ -279,9 +289,13 @@ func (s *scan) bounds(ctx context.Context, admin *kadm.Client, pd kadm.Partition
 		}
 	}
 	s.p.search.mu.Lock()
-	last, known := s.p.search.acked[s.partition]
+	var last ackedRecord
+	acked := s.p.search.acked[s.partition]
+	if acked != nil {
+		last = ackedRecord{acked.offset, slices.Clone(acked.id)}
+	}
 	s.p.search.mu.Unlock()
-	if !known {
+	if acked == nil {
 		return start, end, nil
 	}
 	if s.checks {

@@ -36,7 +36,7 @@ type cell struct {
 	held    map[gocql.UUID]*Hold
 	claims  map[gocql.UUID]chan struct{} // aggregates in which a caller fills a gap
 	lines   *dedup.Lines
-	sending map[*lane]struct{} // lanes with records outstanding
+	sending laneSet            // lanes with records outstanding
 	refused map[*lane]struct{} // lanes that the breaker refused
 	// postponed contains the aggregates with events for a gated partition, and the number of
 	// the first one, 0 without numbers (postpone.go).
@@ -46,7 +46,9 @@ type cell struct {
 	dead       *deadLetters
 	replays    replays
 	replaying  map[*lane]struct{} // lanes of replays
-	older      *older.Rows        // rows that a backfill has not offered yet, nil without one
+	free       freeLanes
+	items      freeItems
+	older      *older.Rows // rows that a backfill has not offered yet, nil without one
 	gateRoom   gateRoom
 	gated      bool // a partition is gated
 	closed     bool
@@ -136,6 +138,7 @@ type input struct {
 	// record is the returned one; rejected means that the producer has not sent it, else it is in its
 	// topic if err is nil.
 	record   *kgo.Record
+	slot     *slot // of the record, which is unused after the step
 	rejected bool
 	err      error
 	at       time.Time // of a result, or the time for which a lane waited
@@ -149,7 +152,7 @@ func newCell(cfg *Config, env environment, breaker *calls.Calls, room *budget.Bu
 	c := &cell{
 		cfg: cfg, env: env, calls: breaker, budget: room, tailed: tailed, metrics: m,
 		lanes: make(map[gocql.UUID]*lane), held: make(map[gocql.UUID]*Hold), claims: make(map[gocql.UUID]chan struct{}),
-		sending: make(map[*lane]struct{}), refused: make(map[*lane]struct{}), postponed: make(map[gocql.UUID]int64),
+		refused: make(map[*lane]struct{}), postponed: make(map[gocql.UUID]int64),
 		dead: newDeadLetters(cfg), replaying: make(map[*lane]struct{}),
 	}
 	c.lines = dedup.NewLines(cfg.Share.Aggregates, func(aggregate gocql.UUID) bool { return c.lanes[aggregate] != nil })
@@ -246,8 +249,8 @@ func (c *cell) lane(aggregate gocql.UUID) *lane {
 
 // newLane adds the lane of an aggregate that has none.
 func (c *cell) newLane(aggregate gocql.UUID, known dedup.Line) *lane {
-	l := &lane{id: aggregate, line: known}
-	l.items = l.one[:0]
+	l := c.free.take()
+	l.id, l.line, l.items = aggregate, known, l.one[:0]
 	c.lanes[aggregate] = l
 	return l
 }
@@ -259,6 +262,7 @@ func (c *cell) rest(l *lane) {
 	}
 	delete(c.lanes, l.id)
 	c.lines.Keep(l.id, l.line)
+	c.free.give(l)
 }
 
 // takeRefused removes and returns the lanes that the breaker refused.

@@ -42,6 +42,10 @@
 // Locks: driver.mu guards the inputs that are posted. The breaker, the budget, the producer and packages
 // older, topics and swept have locks of their own; a step and its effects take them one at a time.
 //
+// Memory: an event that is published at the first attempt allocates nothing. The cell uses its lane and
+// its item for another event, the driver the slot of its record. A lane that was ever in a list of others,
+// or has had a timer, is not used again.
+//
 // Callbacks: Settler.Settle is called once for each offer by the driver, when its event is acknowledged or
 // stored as a dead letter, or was before. An effect must not wait for the cell: neither Settle nor
 // the function that receives fatal errors may call the Publisher. TopicNames and the Prover are called by

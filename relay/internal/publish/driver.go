@@ -15,6 +15,7 @@ type driver struct {
 	cell   *cell
 	posted chan struct{} // receives when mu.inputs is not empty
 	over   chan struct{} // closed when run has ended
+	slots  slots
 	mu     struct {
 		sync.Mutex
 		inputs []input
@@ -34,6 +35,7 @@ func (d *driver) run() {
 	defer timer.Stop()
 	stopped, wakes := d.p.ctx.Done(), d.p.calls.Wakes()
 	var inputs []input
+	var now time.Time
 	for ending := false; ; {
 		select {
 		case <-d.posted:
@@ -42,7 +44,10 @@ func (d *driver) run() {
 			d.mu.ended = ending && len(inputs) == 0
 			d.mu.Unlock()
 			for i := range inputs {
-				d.step(&inputs[i])
+				if i%stepsPerTime == 0 {
+					now = time.Now()
+				}
+				d.step(&inputs[i], now)
 				ending = ending || inputs[i].kind == inEnd
 			}
 			if ending && len(inputs) == 0 {
@@ -63,7 +68,7 @@ func (d *driver) run() {
 // check checks calls, partitions and the breaker, and sets when they are checked next.
 func (d *driver) check(timer *time.Timer) {
 	in := input{kind: inCheck}
-	d.step(&in)
+	d.step(&in, time.Now())
 	timer.Reset(in.wait)
 }
 
@@ -84,7 +89,7 @@ func (d *driver) post(in input) {
 	d.mu.Lock()
 	if d.mu.ended {
 		defer d.mu.Unlock()
-		d.step(&in)
+		d.step(&in, time.Now())
 		return
 	}
 	d.mu.inputs = append(d.mu.inputs, in)
@@ -131,11 +136,18 @@ func (d *driver) reuse(p *page) {
 	d.mu.free = append(d.mu.free, p)
 }
 
+// stepsPerTime is how many inputs that were posted together have one time: to read the clock costs as
+// much as a step.
+const stepsPerTime = 16
+
 // step passes an input to the cell, executes the effects, and tells the caller that waits for it.
-func (d *driver) step(in *input) {
-	d.execute(d.cell.Step(in, time.Now()))
+func (d *driver) step(in *input, now time.Time) {
+	d.execute(d.cell.Step(in, now))
 	for d.cell.continues() {
-		d.execute(d.cell.Step(&input{kind: inContinue}, time.Now()))
+		d.execute(d.cell.Step(&input{kind: inContinue}, now))
+	}
+	if in.slot != nil {
+		d.slots.give(in.slot)
 	}
 	if in.page != nil {
 		in.page.done <- struct{}{}

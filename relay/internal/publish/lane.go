@@ -30,6 +30,81 @@ type lane struct {
 	// first is the item that the lane was made for, one the usual storage of its items.
 	first item
 	one   [1]*item
+	// sendingAt is the place of the lane in cell.sending.
+	sendingAt int
+	// kept means that the lane was in another list, or had a timer, which may still have it: it is not
+	// used for another aggregate.
+	kept bool
+}
+
+// maxFree is how many unused lanes, and unused items, a cell keeps.
+const maxFree = 1024
+
+// freeLanes are unused lanes, which are used again for other aggregates.
+type freeLanes []*lane
+
+// take returns an unused lane.
+func (f *freeLanes) take() *lane {
+	n := len(*f) - 1
+	if n < 0 {
+		return new(lane)
+	}
+	l := (*f)[n]
+	*f = (*f)[:n]
+	return l
+}
+
+// give takes a lane without items that was removed, unless something may still have it.
+func (f *freeLanes) give(l *lane) {
+	if l.kept || len(*f) >= maxFree {
+		return
+	}
+	l.queue, l.probed, l.hold, l.one = queue{key: l.key[:0]}, Partition{}, nil, [1]*item{}
+	l.first.clear()
+	*f = append(*f, l)
+}
+
+// freeItems are unused items of lanes that have more than one.
+type freeItems []*item
+
+// take returns an unused item.
+func (f *freeItems) take() *item {
+	n := len(*f) - 1
+	if n < 0 {
+		return new(item)
+	}
+	it := (*f)[n]
+	*f = (*f)[:n]
+	return it
+}
+
+// give takes a published item that was removed from its lane. The first one stays with the lane, which
+// does not keep its payload.
+func (f *freeItems) give(it *item) {
+	first := it == &it.lane.first
+	it.clear()
+	if !first && len(*f) < maxFree {
+		*f = append(*f, it)
+	}
+}
+
+// laneSet is a set of lanes, each in one such set at most. A map would cost more than all else that
+// a lane needs to begin.
+type laneSet []*lane
+
+// add adds a lane that the set does not contain.
+func (s *laneSet) add(l *lane) {
+	l.sendingAt = len(*s)
+	*s = append(*s, l)
+}
+
+// remove removes a lane that the set contains.
+func (s *laneSet) remove(l *lane) {
+	n := len(*s) - 1
+	last := (*s)[n]
+	(*s)[l.sendingAt], last.sendingAt = last, l.sendingAt
+	(*s)[n] = nil
+	*s = (*s)[:n]
 }
 
 // queue contains the events of one aggregate in their order: first those that the producer
@@ -68,8 +143,9 @@ type item struct {
 	written  int64     // write time in microseconds, 0 if unknown
 	captured time.Time // when the publisher accepted it
 	topic    string
-	key      []byte    // that of its record once it was needed: see recordKey
-	part     Partition // the partition that it was sent to
+	key      []byte     // that of its record once it was needed: see recordKey
+	part     Partition  // the partition that it was sent to
+	in       *partition // the same, while the producer has the record
 	topicErr error
 	bytes    int64
 	state    itemState
@@ -84,17 +160,24 @@ type item struct {
 	settled Settlement
 	also    []Settlement // of further offers
 	call    *calls.Call
+	slot    *slot // of the record, while the producer has it
 	// cause is the reason why the event becomes a dead letter, nil if it does not.
 	cause *deadLetterCause
 }
 
+// textSize is the length of the text form of a UUID.
+const textSize = 36
+
 // recordKey returns the key of the item's record.
 func (it *item) recordKey() []byte {
-	if it.key == nil {
-		it.key = it.event.Key()
+	if len(it.key) == 0 {
+		it.key = it.event.AppendKey(slices.Grow(it.key, textSize))
 	}
 	return it.key
 }
+
+// clear prepares the item for another event.
+func (it *item) clear() { *it = item{key: it.key[:0]} }
 
 // addSettlement adds where the settlement of the item goes.
 func (it *item) addSettlement(s Settlement) {
@@ -135,7 +218,7 @@ func (q *queue) sent(it *item, to Partition, alone bool, now time.Time) {
 	it.state, it.part, it.sentAt = sent, to, now
 	it.attempts++
 	q.outstanding++
-	q.part, q.key, q.alone = to, it.recordKey(), alone
+	q.part, q.key, q.alone = to, append(q.key[:0], it.recordKey()...), alone // the item may return, and be used again, before others
 }
 
 // rejected records that the producer returned the item unsent.

@@ -334,12 +334,12 @@ func (c *cell) take(o *Offer, j *judgement, size int64) *lane {
 	}
 	l, it := j.lane, (*item)(nil)
 	if l != nil {
-		it = new(item)
+		it = c.items.take()
 	} else {
 		l = c.newLane(o.Event.AggregateID.UUID(), j.line)
 		it = &l.first
 	}
-	*it = item{lane: l, by: o.By, scanned: o.By == ByBackfill && c.older.Old(o.Written), event: o.Event, written: o.Written, captured: c.now, topic: topic, topicErr: topicErr, bytes: size, shown: o.By == BySweep}
+	*it = item{key: it.key, lane: l, by: o.By, scanned: o.By == ByBackfill && c.older.Old(o.Written), event: o.Event, written: o.Written, captured: c.now, topic: topic, topicErr: topicErr, bytes: size, shown: o.By == BySweep}
 	if o.Bad != nil && c.writesDeadLetters() {
 		it.cause = &deadLetterCause{class: classifyError(o.Bad), err: o.Bad} // including a blocked or spilled one
 	} else {

@@ -114,6 +114,14 @@ func (ps *partitions) look(v *view, l *lane, now time.Time) {
 	}
 }
 
+// await adds the lane to those that wait for the partition.
+func (p *partition) await(l *lane) {
+	if p.waiting == nil {
+		p.waiting = make(map[*lane]struct{})
+	}
+	p.waiting[l] = struct{}{}
+}
+
 // wait makes the lane decide again when the partition takes records, or when its probe has ended.
 // It returns false if that is so already.
 func (ps *partitions) wait(key Partition, l *lane, why reason) bool {
@@ -122,7 +130,7 @@ func (ps *partitions) wait(key Partition, l *lane, why reason) bool {
 	case p == nil || why == forPartition && !ps.isFull(p) || why == forProbe && p.probe == nil:
 		return false
 	case why == forPartition || l.state != laneSuspect:
-		p.waiting[l] = struct{}{}
+		p.await(l)
 	case p.probe != l && !slices.Contains(p.suspects, l): // the last record to return pumps the probe
 		p.suspects = append(p.suspects, l)
 	}
@@ -143,7 +151,7 @@ func (ps *partitions) isFull(p *partition) bool {
 func (ps *partitions) get(key Partition, now time.Time) *partition {
 	p := ps.of[key]
 	if p == nil {
-		p = &partition{since: now, waiting: make(map[*lane]struct{})}
+		p = &partition{since: now}
 		ps.of[key] = p
 	}
 	return p
@@ -159,6 +167,7 @@ func (ps *partitions) drop(key Partition, p *partition) {
 // begin counts the item as outstanding on its partition.
 func (ps *partitions) begin(it *item) {
 	p := ps.get(it.part, it.sentAt)
+	it.in = p // it is kept while the record is outstanding
 	if p.open == 0 && !p.creating {
 		p.since = it.sentAt
 	}
@@ -176,13 +185,14 @@ type resumption struct {
 // resume returns the lanes that waited for the partition, and ends its trouble.
 func (p *partition) resume() resumption {
 	r := resumption{lanes: p.waiting, wasStalled: p.state != partTakes, wasGated: p.state == partGated}
-	p.state, p.waiting = partTakes, make(map[*lane]struct{})
+	p.state, p.waiting = partTakes, nil
 	return r
 }
 
 // end removes a record that returned now from its partition.
 func (ps *partitions) end(it *item, acked bool, now time.Time) (r resumption) {
-	p := ps.of[it.part]
+	p := it.in
+	it.in = nil
 	p.open--
 	p.bytes -= it.bytes
 	if acked {
@@ -202,7 +212,7 @@ func (ps *partitions) end(it *item, acked bool, now time.Time) (r resumption) {
 // create makes the lane wait for the creation of a topic, and reports whether that begins now.
 func (ps *partitions) create(key Partition, l *lane, now time.Time) (begins bool) {
 	p := ps.get(key, now)
-	p.waiting[l] = struct{}{}
+	p.await(l)
 	begins, p.creating = !p.creating, true
 	return begins
 }
@@ -233,7 +243,7 @@ func (ps *partitions) endProbe(l *lane) (next []*lane) {
 	for w := range p.waiting {
 		next = append(next, w)
 	}
-	p.probe, p.suspects, p.waiting = nil, nil, make(map[*lane]struct{})
+	p.probe, p.suspects, p.waiting = nil, nil, nil
 	ps.drop(l.probed, p)
 	return next
 }
@@ -284,6 +294,6 @@ func (ps *partitions) set(key Partition, to partState) map[*lane]struct{} {
 	p := ps.of[key]
 	p.state = to
 	waiting := p.waiting
-	p.waiting = make(map[*lane]struct{})
+	p.waiting = nil
 	return waiting
 }

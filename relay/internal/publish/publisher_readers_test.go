@@ -33,6 +33,7 @@ func TestCell_ARemovedLaneRemovesNoOther(t *testing.T) {
 	b.publisher.ask(func(c *cell) {
 		e := relaytest.Event(1, 2, "OrderUpdated")
 		removed := c.lane(e.AggregateID.UUID())
+		removed.kept = true
 		c.rest(removed)
 		now := c.lane(e.AggregateID.UUID())
 		now.items, now.line.Next = append(now.items, &item{event: e}), 3

@@ -22,7 +22,7 @@ func (c *cell) pump(l *lane) {
 		s := l.decide(&v, c.now)
 		if s.do == actSend {
 			if sent++; sent > maxBurst {
-				c.due = append(c.due, l)
+				c.due, l.kept = append(c.due, l), true
 				break
 			}
 		}
@@ -91,6 +91,7 @@ func (c *cell) execute(l *lane, s *step, v *view) (again bool) {
 		s.until = c.now.Add(c.cfg.HoldRetry)
 	}
 	l.apply(s)
+	l.kept = l.kept || s.do != actSend && (s.do != actWait || s.why != forRecords)
 	switch s.do {
 	case actWait:
 		return (s.why == forPartition || s.why == forProbe) && !c.partitions.wait(v.part, l, s.why)

@@ -10,6 +10,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/epochs"
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/producer"
 )
 
 // Headers that describe how an event was published. All records share their values,
@@ -59,13 +60,52 @@ func (e *epochHeaders) add(headers []kgo.RecordHeader, it *item) []kgo.RecordHea
 	return append(headers, e.headers[epoch])
 }
 
-// record returns the record of an item to be sent, after the attempt is counted.
+// slot is the storage of a record while the producer has it. Its memory is used again for another
+// one, so that a record needs no allocation.
+type slot struct {
+	producer.Slot
+	headers []kgo.RecordHeader
+	values  []byte // of the headers
+}
+
+const (
+	// maxFreeSlots is how many unused slots are kept, of a kilobyte usually.
+	maxFreeSlots = 1024
+	// maxSlotValues is the greatest size of the values of a slot that is kept.
+	maxSlotValues = 4096
+)
+
+// slots are unused slots. They have one owner, the driver.
+type slots []*slot
+
+// take returns an unused slot.
+func (s *slots) take() *slot {
+	n := len(*s) - 1
+	if n < 0 {
+		return new(slot)
+	}
+	free := (*s)[n]
+	*s = (*s)[:n]
+	return free
+}
+
+// give takes back a slot whose record the producer has returned.
+func (s *slots) give(free *slot) {
+	if len(*s) >= maxFreeSlots || cap(free.values) > maxSlotValues {
+		return
+	}
+	clear(free.headers)
+	free.Record = kgo.Record{}
+	*s = append(*s, free)
+}
+
+// fill sets the record of an item to be sent, after the attempt is counted.
 //
 // Its last headers describe the publication. Every event has the header of its reader.
 // The others are present only where they differ from a first attempt with a closed
-// breaker, so an event needs no allocation except for its own headers.
-func record(it *item, cfg *Config, breaker BreakerState) *kgo.Record {
-	headers := outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, cfg.Source)
+// breaker.
+func (s *slot) fill(it *item, cfg *Config, breaker BreakerState) {
+	headers, values := outbox.AppendHeadersTo(s.headers[:0], s.values[:0], &it.event, cfg.Source)
 	for _, key := range cfg.IDHeaders {
 		headers = append(headers, kgo.RecordHeader{Key: key, Value: headers[0].Value}) // that of ce_id
 	}
@@ -84,7 +124,8 @@ func record(it *item, cfg *Config, breaker BreakerState) *kgo.Record {
 	if breaker != BreakerClosed {
 		headers = append(headers, breakerHeaders[breaker])
 	}
-	return &kgo.Record{Topic: it.topic, Key: it.recordKey(), Value: it.event.Payload, Headers: headers}
+	s.headers, s.values = headers, values
+	s.Record = kgo.Record{Topic: it.topic, Key: it.recordKey(), Value: it.event.Payload, Headers: headers}
 }
 
 // capture returns how the item was found, for its span.

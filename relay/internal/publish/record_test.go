@@ -85,7 +85,7 @@ func TestRecord_ContainsTheTrace(t *testing.T) {
 			it := c.item
 			it.topic, it.event = "T", relaytest.Event(1, 1, "OrderCreated")
 			it.event.Headers = map[string]string{"traceparent": "x"}
-			r := record(&it, &Config{Settings: Settings{Source: "/shop"}}, c.breaker)
+			r := newRecord(&it, &Config{Settings: Settings{Source: "/shop"}}, c.breaker)
 			own := outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, "/shop")
 			var got []string
 			for _, h := range r.Headers[len(own):] {
@@ -112,7 +112,7 @@ func TestRecord_HeadersOfTheID(t *testing.T) {
 		if edited {
 			it.original, it.event.ID = original, outbox.NewID()
 		}
-		r := record(&it, &Config{Settings: Settings{Source: "/shop"}, IDHeaders: []string{"id"}}, BreakerClosed)
+		r := newRecord(&it, &Config{Settings: Settings{Source: "/shop"}, IDHeaders: []string{"id"}}, BreakerClosed)
 		i := slices.IndexFunc(r.Headers, func(h kgo.RecordHeader) bool { return h.Key == "id" })
 		if i < 0 || string(r.Headers[i].Value) != it.event.ID.String() {
 			t.Errorf("edited %t: record() has %q, want header id with %s", edited, r.Headers, it.event.ID)
@@ -123,23 +123,32 @@ func TestRecord_HeadersOfTheID(t *testing.T) {
 	}
 }
 
-// The header that every event has needs no allocation.
+// newRecord returns the record of an item.
+func newRecord(it *item, cfg *Config, breaker BreakerState) *kgo.Record {
+	s := new(slot)
+	s.fill(it, cfg, breaker)
+	return &s.Record
+}
+
+// A record needs no allocation once a slot was used.
 func TestRecord_UsuallyCostsNoAllocation(t *testing.T) { //nolint:paralleltest // concurrent tests would allocate
 	cfg := &Config{Settings: Settings{Source: "/shop"}}
 	for _, headers := range []map[string]string{nil, relaytest.BenchHeaders} {
 		it := &item{by: ByTail, attempts: 1, topic: "T", event: relaytest.BenchEvent(1)}
 		it.event.Headers = headers
-		var kept *kgo.Record
-		bare := testing.AllocsPerRun(100, func() {
-			kept = &kgo.Record{Topic: it.topic, Key: it.event.Key(), Value: it.event.Payload, Headers: outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, "/shop")}
+		own := len(outbox.AppendHeaders[kgo.RecordHeader](nil, &it.event, "/shop"))
+		var free slots
+		free.give(free.take())
+		n := 0
+		allocations := testing.AllocsPerRun(100, func() {
+			it.key = it.key[:0] // as of a first attempt
+			s := free.take()
+			s.fill(it, cfg, BreakerClosed)
+			n = len(s.Record.Headers)
+			free.give(s)
 		})
-		own := len(kept.Headers)
-		with := testing.AllocsPerRun(100, func() {
-			it.key = nil // as of a first attempt
-			kept = record(it, cfg, BreakerClosed)
-		})
-		if with != bare || len(kept.Headers) != own+1 {
-			t.Errorf("record() makes %v allocations for %d headers, want the %v of its event's %d", with, len(kept.Headers), bare, own)
+		if allocations != 0 || n != own+1 {
+			t.Errorf("fill() makes %v allocations for %d headers, want none for the event's %d and one", allocations, n, own)
 		}
 	}
 }

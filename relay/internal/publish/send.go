@@ -17,12 +17,12 @@ import (
 // send passes the item to the producer and reports whether the breaker admitted it.
 func (c *cell) send(l *lane, it *item, v *view) bool {
 	if it.call = c.calls.Admit(c.now); it.call == nil {
-		c.refused[l] = struct{}{}
+		c.refused[l], l.kept = struct{}{}, true
 		return false
 	}
 	if l.outstanding == 0 {
 		c.env.begin(l, it.topic)
-		c.sending[l] = struct{}{}
+		c.sending.add(l)
 	}
 	l.sent(it, v.part, v.large, c.now)
 	c.partitions.begin(it)
@@ -33,9 +33,11 @@ func (c *cell) send(l *lane, it *item, v *view) bool {
 // send passes the record of an item to the client. It is executed in the order of the steps, which
 // keeps the order of the lane.
 func (p *Publisher) send(it *item, breaker BreakerState) {
-	r := record(it, p.cfg, breaker)
-	r.Headers = p.epochs.add(append(r.Headers, p.tableHeader), it)
-	p.producer.Send(&it.lane.flight, r, it)
+	s := p.driver.slots.take()
+	s.fill(it, p.cfg, breaker)
+	s.headers = p.epochs.add(append(s.headers, p.tableHeader), it)
+	s.Record.Headers, it.slot = s.headers, s
+	p.producer.Send(&it.lane.flight, &s.Slot, it)
 }
 
 // Returned passes the producer's result to the cell. Until then nothing but its settlements and what the
@@ -46,7 +48,7 @@ func (it *item) Returned(r *kgo.Record, err error) {
 		p.calls.Acknowledged(now)
 		p.published(it, r, now)
 	}
-	p.driver.post(input{kind: inResult, item: it, record: r, rejected: err != nil && producer.Rejected(r), err: err, at: now})
+	p.driver.post(input{kind: inResult, item: it, slot: it.slot, record: r, rejected: err != nil && producer.Rejected(r), err: err, at: now})
 }
 
 // published records that an event is in its topic.
@@ -96,7 +98,10 @@ func (c *cell) returned(in *input) {
 	}
 	if l.outstanding == 0 {
 		c.env.end(l)
-		delete(c.sending, l)
+		c.sending.remove(l)
+	}
+	if err == nil && l.replay == nil {
+		c.items.give(it)
 	}
 	c.pump(l)
 	if resumed.probe != nil {

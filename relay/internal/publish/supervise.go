@@ -46,7 +46,7 @@ func (c *cell) answerBreaker() {
 	switch state {
 	case BreakerOpen:
 		// Records that the broker cannot have are returned, then spilled or kept in their lanes.
-		for l := range c.sending {
+		for _, l := range c.sending {
 			c.do(effect{do: effRecall, lane: l})
 		}
 	case BreakerHalfOpen, BreakerClosed:
@@ -137,7 +137,7 @@ func (c *cell) checkFlows() {
 
 // pumpSending executes the next steps of the lanes with records for the partition.
 func (c *cell) pumpSending(key Partition) {
-	for l := range c.sending {
+	for _, l := range c.sending {
 		if l.part == key {
 			c.pump(l)
 		}
