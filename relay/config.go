@@ -304,7 +304,7 @@ func (c *Config) publish() *publish.Config {
 func (c *Config) capture() *capture.Config {
 	return &capture.Config{
 		Settings: c.CaptureSettings, Session: c.Session, TableKeyspace: c.TableKeyspace, Table: c.Table,
-		TailLimiter: c.place().tail, MaxInFlightRecords: c.MaxInFlightRecords, MaxInFlightBytes: c.MaxInFlightBytes,
+		TailLimiter: c.place().tail, Turns: c.place().turns, MaxInFlightRecords: c.MaxInFlightRecords, MaxInFlightBytes: c.MaxInFlightBytes,
 		RetryMin: c.RetryMin, Logger: c.Logger, Clock: c.clock,
 	}
 }

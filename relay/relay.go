@@ -192,7 +192,7 @@ func (r *Relay) generations() cdclog.Generations {
 // input returns the shard's part of the table.
 func (r *Relay) input() capture.Input {
 	own := r.own // hints may arrive while another run starts
-	return capture.Input{Table: &r.table, Own: &own, Generations: r.generations(), Lookup: r.lookup}
+	return capture.Input{Table: &r.table, Own: &own, Generations: r.generations(), Lookup: r.lookup, TTL: r.facts.CDCTTL}
 }
 
 // standBy waits for the end of ctx if another shard processes the whole table.

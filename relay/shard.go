@@ -89,6 +89,7 @@ type placement struct {
 	share   *dedup.Share
 	tail    *rate.Limiter // one for all shards: the idle ones leave it to the others
 	queries float64       // Config.TailMaxQueriesPerSecond
+	turns   *capture.Turns
 }
 
 // place returns the place of the relay. New calls it first.
@@ -106,7 +107,7 @@ func (c *Config) place() *placement {
 		p.tail = capture.NewTailLimiter(c.TailMaxQueriesPerSecond)
 	}
 	share := p.pool.Share(int(max(c.DedupMemory/dedup.BytesPerEvent, 1)), c.MaxAggregates)
-	c.placed = &placement{p, share, p.tail, c.TailMaxQueriesPerSecond}
+	c.placed = &placement{p, share, p.tail, c.TailMaxQueriesPerSecond, capture.NewTurns()}
 	return c.placed
 }
 

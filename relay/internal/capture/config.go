@@ -76,6 +76,7 @@ type Config struct {
 	Clock                *dbclock.Clock
 	TableKeyspace, Table string
 	TailLimiter          *rate.Limiter // of queries; the tail readers of a process share it
+	Turns                *Turns        // of tail and sweep reader; nil if the latter does not yield
 	MaxInFlightRecords   int
 	MaxInFlightBytes     int64
 	RetryMin             time.Duration
@@ -88,4 +89,5 @@ type Input struct {
 	Own         *cdclog.Portion    // nil for the whole table
 	Generations cdclog.Generations // with the streams of Own alone
 	Lookup      cdclog.Lookup
+	TTL         time.Duration // of the log's rows; 0 if they do not expire
 }

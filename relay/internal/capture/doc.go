@@ -15,6 +15,9 @@
 //     stream.
 //   - Quiet: moves the positions of streams without rows.
 //
+// Under saturation the newest event goes first (Turns): the sweep reader reads fewer of the rows
+// that are published already while the tail reader lags, never none.
+//
 // The package publishes nothing, does not know which events are published, and saves no
 // positions: the Sink and package checkpoint do.
 //
@@ -25,6 +28,9 @@
 // when their difference changes, or a window ends too late by it. If the clocks of all nodes
 // are set back by more than the confidence window, rows are written that the sweep reader has
 // passed, and nothing shows that they are missing until a later event of their aggregate.
+//
+// Rows that are published wait for nobody. Only the ids in the dedup index and the ttl of the log
+// bound how long the sweep reader may leave them, so it yields less as either comes near.
 //
 // The table fits its mapping. Where a mapped column is missing or has another type, the sweep
 // reader holds the stream of the row, until the relay begins a new pass.

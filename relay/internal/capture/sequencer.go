@@ -33,6 +33,8 @@ type Sequencer struct {
 	retryMin time.Duration
 	log      *slog.Logger
 	metrics  *Metrics
+	// yield waits before the row after one that was published already; nil does not.
+	yield func(context.Context) error
 }
 
 // NewSequencer returns a sequencer. Its aggregates wait at most until ctx ends.
@@ -69,6 +71,9 @@ func (s *Sequencer) Take(ctx context.Context, p *checkpoint.Stream, t gocql.UUID
 func (s *Sequencer) pass(ctx context.Context, e cdclog.StoredEvent, began int64, settled publish.Settlement) error {
 	if !s.blocked.has(e.AggregateID.UUID()) {
 		v, err := s.sink.Offer(ctx, publish.Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: publish.BySweep, Settled: settled})
+		if err == nil && v == publish.Repeated && s.yield != nil {
+			err = s.yield(ctx)
+		}
 		if err != nil || v == publish.Taken || v == publish.Repeated {
 			return err
 		}

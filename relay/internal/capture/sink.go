@@ -28,6 +28,11 @@ type Sink interface {
 	Resolve(of *outbox.Event, next int64)
 	// FindGaps offers events of skipped numbers before seq that became visible since.
 	FindGaps(ctx context.Context, find cdclog.Lookup, of *outbox.Event, seq int64) error
+	// MemoryUse returns how many published events the sweep reader has not read, and how many
+	// there may be before the tail reader waits for it.
+	MemoryUse() (events, limit int, near bool)
+	// Swept returns the tracker of the tail reader's activity.
+	Swept() *swept.Tracker
 }
 
 // SweepSink is the sink of the sweep reader.
@@ -47,12 +52,8 @@ type TailSink interface {
 	// TryClaimPassed is ClaimPassed without waiting; release is nil if another reader has
 	// the claim.
 	TryClaimPassed(ctx context.Context, find cdclog.Lookup, aggregate outbox.ID) (release func(), err error)
-	// MemoryFull reports whether the tail reader has to wait for the sweep reader, and
-	// MemoryUse how close it is to that.
+	// MemoryFull reports whether the tail reader has to wait for the sweep reader.
 	MemoryFull() bool
-	MemoryUse() (events, limit int, near bool)
-	// Swept returns the tracker of the tail reader's activity.
-	Swept() *swept.Tracker
 }
 
 var _ interface {

@@ -44,7 +44,7 @@ func (s *Sweep) Run(ctx context.Context) error {
 	reading, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	sequencer := NewSequencer(reading, s.cfg, s.metrics, s.sink, s.in.Lookup)
-	sequencer.blocked.fail = fail
+	sequencer.blocked.fail, sequencer.yield = fail, s.yield
 	s.sequencer.Store(sequencer)
 	// The library's windows end by the clock of this host.
 	ahead := s.cfg.Clock.Ahead()
@@ -71,6 +71,24 @@ func (s *Sweep) Run(ctx context.Context) error {
 // toleratedSkew is by how much the library's windows may end too late.
 func (s *Sweep) toleratedSkew() time.Duration {
 	return min(dbclock.SkewTolerated, s.cfg.ConfidenceWindow/4)
+}
+
+// yield waits for the turn of a row that is published already. Errors are those of a ctx that has ended.
+func (s *Sweep) yield(ctx context.Context) error {
+	t := s.cfg.Turns
+	if t == nil {
+		return nil
+	}
+	if now := time.Now(); t.isOutdated(now) {
+		state := readingState{ttl: s.in.TTL}
+		state.ids, state.limit, _ = s.sink.MemoryUse()
+		if oldest, ok := s.streams.OldestPosition(); ok {
+			state.age = s.cfg.Clock.Now().Sub(oldest)
+			state.unpublished = !oldest.After(s.sink.Swept().SweptFirst())
+		}
+		t.update(state, now)
+	}
+	return t.take(ctx)
 }
 
 // checkVisible returns an error if rows at the time t may not be visible yet. The library has read

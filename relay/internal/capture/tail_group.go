@@ -50,7 +50,8 @@ type tailGroup struct {
 	// first; deep, when one that went back by the overlap did; wide, when one that went
 	// far back did. Times are in microseconds.
 	polled, deep, wide int64
-	shallow            bool // the last reading was quick
+	shallow            bool      // the last reading was quick
+	due                time.Time // when the next reading was to begin, by this host's clock; zero if now
 	// order is nil for a table with numbers. alone says that generations before
 	// this one are read to their ends.
 	order       *tailOrder
@@ -72,6 +73,8 @@ type tailGroup struct {
 	mu     sync.Mutex
 	hints  []int // streams with a hint that were not read since
 	hinter map[int]struct{}
+	// firstHint is when the first of them came.
+	firstHint time.Time
 }
 
 // hintedStream contains when the last readings by hints of a stream began, of any and of those
@@ -105,14 +108,17 @@ func (g *tailGroup) run(ctx context.Context) {
 	defer due.Stop()
 	defer slice.Stop()
 	sliced := true // slice was reset for no slice
+	var timerDue time.Time
 	for failures := 0; ; {
 		var only []int
 		kind, hinted := readAll, false
+		g.due = time.Time{}
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
 			g.takeHints() // what they announce is visible
+			g.due = timerDue
 		case <-g.wake:
 			if only, kind = g.takeHints(), readHinted; len(only) == 0 {
 				continue
@@ -151,7 +157,7 @@ func (g *tailGroup) run(ctx context.Context) {
 			}
 			next := g.tail.cfg.Clock.Now().Add(wait)
 			if kind == readAll || g.shallow && next.Before(g.next) {
-				g.next = next
+				g.next, timerDue = next, time.Now().Add(wait)
 				timer.Reset(wait)
 			}
 			if hinted && retry.Wait(ctx, g.quick.spacing()) != nil {
@@ -170,6 +176,9 @@ func (g *tailGroup) run(ctx context.Context) {
 func (g *tailGroup) hint(stream int) {
 	g.mu.Lock()
 	if _, ok := g.hinter[stream]; !ok {
+		if len(g.hints) == 0 {
+			g.firstHint = time.Now()
+		}
 		g.hinter[stream] = struct{}{}
 		g.hints = append(g.hints, stream)
 	}
@@ -184,7 +193,7 @@ func (g *tailGroup) hint(stream int) {
 func (g *tailGroup) takeHints() []int {
 	g.mu.Lock()
 	out := g.hints
-	g.hints = nil
+	g.hints, g.due = nil, g.firstHint
 	clear(g.hinter)
 	g.mu.Unlock()
 	now := g.tail.cfg.Clock.Now().UnixMicro()
@@ -224,6 +233,9 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 			return 0, err
 		}
 	}
+	found := 0
+	t.cfg.Turns.begin(g, g.due, time.Now())
+	defer func() { t.cfg.Turns.end(g, found, time.Now()) }()
 	if err := t.cfg.TailLimiter.Wait(ctx); err != nil {
 		return 0, err
 	}
@@ -301,6 +313,7 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 	}
 	next, err := g.readRows(ctx, only, after, 0, *width, &r, func(row *cdclog.Row) error { return r.take(ctx, row) })
 	t.metrics.tailQuery(kind, &r)
+	found = r.rows
 	if err != nil {
 		return 0, err
 	}

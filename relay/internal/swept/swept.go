@@ -1,6 +1,7 @@
 package swept
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,7 +48,7 @@ type Tracker struct {
 	off    bool
 	window int64 // in microseconds
 	// The times are in microseconds, 0 for never.
-	began, waited, failing atomic.Int64
+	began, waited, failing, leftAt atomic.Int64
 
 	mu struct {
 		sync.Mutex
@@ -76,12 +77,24 @@ func (t *Tracker) Failed(now time.Time) { t.failing.Store(now.UnixMicro()) }
 
 // Leave records that the tail reader leaves an event of the aggregate to the sweep reader.
 func (t *Tracker) Leave(aggregate gocql.UUID) {
+	t.leftAt.Store(time.Now().UnixMicro())
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.mu.left) >= maxLeft {
 		clear(t.mu.left)
 	}
 	t.mu.left[aggregate] = struct{}{}
+}
+
+// SweptFirst returns the write time up to which the sweep reader may find rows before the tail
+// reader, by decision of the latter: until it began, waited for room or left an event. It is in the
+// far future before the tail reader has read.
+func (t *Tracker) SweptFirst() time.Time {
+	began := t.began.Load()
+	if began == 0 {
+		return time.UnixMicro(math.MaxInt64)
+	}
+	return time.UnixMicro(max(began-t.window, t.waited.Load(), t.leftAt.Load()))
 }
 
 // takeLeft reports whether an event of the aggregate was left, and forgets it.

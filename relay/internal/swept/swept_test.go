@@ -82,3 +82,30 @@ func TestNewMetrics_CountsByCause(t *testing.T) {
 		t.Errorf("counters = %v, want %v", got, want)
 	}
 }
+
+// Rows may be left to the sweep reader until the tail reader began, waited, or left an event.
+func TestTracker_SweptFirst(t *testing.T) {
+	t.Parallel()
+	s := New(false, time.Millisecond)
+	if got := s.SweptFirst(); got.Before(time.Now().AddDate(1000, 0, 0)) {
+		t.Errorf("SweptFirst() = %s before the tail reader has read, want the far future", got)
+	}
+	s.Began(time.UnixMicro(5000))
+	for _, step := range []struct {
+		does func()
+		want int64
+	}{
+		{func() {}, 4000},
+		{func() { s.Waited(time.UnixMicro(3000)) }, 4000},
+		{func() { s.Waited(time.UnixMicro(6000)) }, 6000},
+		{func() { s.Failed(time.UnixMicro(9000)) }, 6000}, // it reads the same rows again
+	} {
+		if step.does(); s.SweptFirst().UnixMicro() != step.want {
+			t.Errorf("SweptFirst() = %d, want %d", s.SweptFirst().UnixMicro(), step.want)
+		}
+	}
+	before := time.Now().Truncate(time.Microsecond)
+	if s.Leave(relaytest.EventID(1)); s.SweptFirst().Before(before) {
+		t.Errorf("SweptFirst() = %s after an event was left at %s", s.SweptFirst(), before)
+	}
+}
