@@ -9,6 +9,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/hint"
 )
@@ -28,13 +29,18 @@ type Load struct {
 	Duration time.Duration
 	// Batch is the number of events of one write, each of another aggregate; 0 is 1.
 	Batch int
+	// Patience is how long a write that fails is repeated, as one does to a database that is too
+	// slow; 0 is not at all.
+	Patience time.Duration
 	// Hints receives each event stored; nil for none.
 	Hints *hint.Sender
 
 	began     time.Time
 	committed []atomic.Int64 // since began, in nanoseconds
 	failed    atomic.Int64
-	failure   atomic.Pointer[error]
+	repeated  atomic.Int64
+	failure   atomic.Pointer[error] // of a write that was not repeated
+	slow      atomic.Pointer[error] // of one that was
 }
 
 // Total returns the number of events, including the warm-up.
@@ -85,15 +91,31 @@ func (l *Load) Run(ctx context.Context) (int64, error) {
 	return stored, nil
 }
 
-// write stores the events of a batch.
-func (l *Load) write(ctx context.Context, from, to int64) {
-	b := l.Session.Batch(gocql.LoggedBatch).WithContext(ctx)
-	var err error
-	for i := from; i < to && err == nil; i++ {
-		err = l.Table.Append(b, l.Events.At(i))
+// repeatMin and repeatMax are the waits before a write is repeated.
+const repeatMin, repeatMax = 100 * time.Millisecond, 5 * time.Second
+
+// Repeated returns how many writes failed and were repeated, and the error of one of them; nil if
+// there is none.
+func (l *Load) Repeated() (writes int64, one error) {
+	if err := l.slow.Load(); err != nil {
+		one = *err
 	}
-	if err == nil {
-		err = b.Exec()
+	return l.repeated.Load(), one
+}
+
+// write stores the events of a batch. It repeats a write with an unknown outcome, too: the
+// events have ids.
+func (l *Load) write(ctx context.Context, from, to int64) {
+	var err error
+	for began, attempt := time.Now(), 1; ; attempt++ {
+		if err = l.store(ctx, from, to); err == nil || time.Since(began) >= l.Patience {
+			break
+		}
+		slow := err
+		l.slow.CompareAndSwap(nil, &slow)
+		if l.repeated.Add(1); retry.Wait(ctx, retry.Backoff(repeatMin, repeatMax, attempt)) != nil {
+			break
+		}
 	}
 	if err != nil {
 		l.failed.Add(to - from)
@@ -107,6 +129,17 @@ func (l *Load) write(ctx context.Context, from, to int64) {
 			l.Hints.Committed(outbox.IDFromUUID(l.Events.aggregate(i)))
 		}
 	}
+}
+
+// store writes the events of a batch once.
+func (l *Load) store(ctx context.Context, from, to int64) error {
+	b := l.Session.Batch(gocql.LoggedBatch).WithContext(ctx)
+	for i := from; i < to; i++ {
+		if err := l.Table.Append(b, l.Events.At(i)); err != nil {
+			return err
+		}
+	}
+	return b.Exec()
 }
 
 // latency returns the times from when event i was to be sent, and from when it was stored,

@@ -133,6 +133,10 @@ type SustainedReport struct {
 	// Others is how many processors the rest of the machine kept busy.
 	Others float64 `json:"others_cores"`
 	Counts Counts  `json:"counts"`
+	// Repeated is the number of writes that failed because the database was too slow, and were
+	// repeated; RepeatedBecause the error of one of them.
+	Repeated        int64  `json:"repeated_writes"`
+	RepeatedBecause string `json:"repeated_because,omitempty"`
 }
 
 // Text prints the report for a terminal.
@@ -209,10 +213,14 @@ func (r *SustainedReport) sentences() []string {
 		}
 		waited += "."
 	}
-	return []string{
+	out := []string{
 		killed,
 		waited,
 		fmt.Sprintf("Read back from the topic: %d events; %.1f MB received from the broker.", t.ReadBack, float64(t.Received)/1e6),
 		fmt.Sprintf("All of the load: %d events stored, %d consumed, %d double, %d out of order.", c.Written, c.Consumed, c.Doubles, c.Disorder),
 	}
+	if r.Repeated > 0 {
+		out = append(out, fmt.Sprintf("The database was too slow: %d writes failed and were repeated, one because of: %s", r.Repeated, r.RepeatedBecause))
+	}
+	return out
 }

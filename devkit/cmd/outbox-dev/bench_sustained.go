@@ -67,7 +67,8 @@ otherwise take the processors from the relay.
 
 The relays are processes of their own, and so are the embedded database and
 broker, which keep their data in a temporary folder: about 2 kB for each event,
-removed in the end. Records that were consumed more than 3 minutes ago are
+removed in the end. Writes that fail because the database is too slow are
+repeated and counted. Records that were consumed more than 3 minutes ago are
 deleted from the embedded broker. --scylla-hosts and --kafka-seeds replace both;
 nothing is deleted there before the end. The load itself takes 20 bytes of
 memory for each event.
@@ -143,7 +144,7 @@ func (s *sustainedBench) sustain(ctx context.Context) (failed, err error) {
 	if err := r.startRelays(ctx); err != nil {
 		return nil, err
 	}
-	u.load.Batch = s.batch
+	u.load.Batch, u.load.Patience = s.batch, benchPatience
 	u.load.Hints, err = relayhint.NewSender(relayhint.SenderConfig{Addrs: r.hintAddrs(), Key: []byte(r.key), Logger: s.log})
 	if err != nil {
 		return nil, err
@@ -177,6 +178,9 @@ func (s *sustainedBench) sustain(ctx context.Context) (failed, err error) {
 		return nil, err
 	}
 	s.result.Counts = u.arrivals.Counts(written)
+	if n, one := u.load.Repeated(); n > 0 {
+		s.result.Repeated, s.result.RepeatedBecause = n, one.Error()
+	}
 	s.result.Takeover = u.load.Takeover(u.arrivals, killed)
 	s.result.Takeover.ReadBack, s.result.Takeover.Received = int64(after.readBack-before.readBack), int64(after.received-before.received)
 	n, length := s.intervals()
