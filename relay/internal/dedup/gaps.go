@@ -36,12 +36,12 @@ func (g *gaps) found(seq int64) {
 	}
 }
 
-// skip records that the aggregate continues with seq although the numbers from next to
+// skip records that the aggregate continues now with seq although the numbers from next to
 // seq-1 are missing.
-func (x *Lines) skip(aggregate gocql.UUID, next, seq int64) {
+func (x *Lines) skip(aggregate gocql.UUID, next, seq int64, now time.Time) {
 	g := x.gaps[aggregate]
 	if g == nil {
-		g = &gaps{step: 1, due: seq + 1, at: time.Now()}
+		g = &gaps{step: 1, due: seq + 1, at: now}
 		x.gaps[aggregate] = g
 	}
 	for n := max(next, seq-maxGaps); n < seq; n++ {
@@ -63,13 +63,13 @@ func (x *Lines) IsGap(aggregate gocql.UUID, seq int64) bool {
 }
 
 // GapsDue reports whether the skipped numbers of the aggregate are due for another lookup
-// before event seq.
-func (x *Lines) GapsDue(aggregate gocql.UUID, seq int64) bool {
+// before event seq now.
+func (x *Lines) GapsDue(aggregate gocql.UUID, seq int64, now time.Time) bool {
 	if len(x.gaps) == 0 {
 		return false
 	}
 	g := x.gaps[aggregate]
-	return g != nil && (seq >= g.due || time.Since(g.at) >= gapsAgain)
+	return g != nil && (seq >= g.due || now.Sub(g.at) >= gapsAgain)
 }
 
 // GapRange returns the range that contains the skipped numbers of an aggregate that has
@@ -79,11 +79,11 @@ func (x *Lines) GapRange(aggregate gocql.UUID) (from, to int64) {
 	return n[0], n[len(n)-1] + 1
 }
 
-// LookedUp records a lookup before event seq and schedules the next one.
-func (x *Lines) LookedUp(aggregate gocql.UUID, seq int64) {
+// LookedUp records a lookup before event seq now and schedules the next one.
+func (x *Lines) LookedUp(aggregate gocql.UUID, seq int64, now time.Time) {
 	if g := x.gaps[aggregate]; g != nil {
 		g.step = min(2*g.step, maxGapStep)
-		g.due, g.at = seq+g.step, time.Now()
+		g.due, g.at = seq+g.step, now
 	}
 }
 

@@ -54,13 +54,15 @@ func (x *Index) Has(id gocql.UUID) bool {
 
 // AddUnsent adds an event that counts as published although it may be in no topic:
 // its dead letter is settled.
-func (x *Index) AddUnsent(id gocql.UUID, written int64) { x.Add(id, written, false) }
+func (x *Index) AddUnsent(id gocql.UUID, written int64, now time.Time) {
+	x.Add(id, written, false, now)
+}
 
-// Add adds an event that is published, or counts as published, before the sweep has read
+// Add adds an event that is published now, or counts as published, before the sweep has read
 // its row. The index must not contain it.
-func (x *Index) Add(id gocql.UUID, written int64, how InTopic) {
+func (x *Index) Add(id gocql.UUID, written int64, how InTopic, now time.Time) {
 	if len(x.fresh) == 0 {
-		x.fresh = append(x.fresh, freshEvents{ids: newIDSet(), since: time.Now()})
+		x.fresh = append(x.fresh, freshEvents{ids: newIDSet(), since: now})
 	}
 	b := &x.fresh[len(x.fresh)-1]
 	b.ids.set(id, how)

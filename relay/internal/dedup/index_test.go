@@ -25,7 +25,7 @@ func TestIndex_KeepsAnIDUntilTheSweepHasShownIt(t *testing.T) {
 	t.Parallel()
 	x := New(most(100 * Stripes))
 	for i := range 50 {
-		x.Add(relaytest.EventID(i), int64(i), true)
+		x.Add(relaytest.EventID(i), int64(i), true, time.Now())
 	}
 	// An event that the sweep has not read is kept, however many it has read.
 	for i := range 1000 {
@@ -58,7 +58,7 @@ func TestIndex_LetsGoOfWhatTheSweepPassed(t *testing.T) {
 		x := New(most(1000))
 		for i := range 10 {
 			for j := range 10 {
-				x.Add(relaytest.EventID(10*i+j), time.Now().UnixMicro(), true)
+				x.Add(relaytest.EventID(10*i+j), time.Now().UnixMicro(), true, time.Now())
 			}
 			time.Sleep(every)
 			x.Pass(time.Now().Add(-2*time.Minute).UnixMicro(), time.Now(), every)
@@ -118,7 +118,7 @@ func TestLines_ForgetsAggregatesThatRestLongest(t *testing.T) {
 	x := NewLines(most(100), idle)
 	for i := range 1000 {
 		x.Keep(relaytest.EventID(i), Line{1, 2})
-		x.skip(relaytest.EventID(i), 5, 6)
+		x.skip(relaytest.EventID(i), 5, 6, time.Now())
 	}
 	for i := 950; i < 1000; i++ {
 		if _, ok := x.Line(relaytest.EventID(i)); !ok {
@@ -143,7 +143,7 @@ func TestIndex_IsSmall(t *testing.T) {
 	before := heapInUse()
 	for i := range 1_000_000 {
 		id := relaytest.EventID(i)
-		indexes[SelectStripe(id)].Add(id, 0, true)
+		indexes[SelectStripe(id)].Add(id, 0, true, time.Now())
 	}
 	events := heapInUse() - before
 	for i := range 500_000 {
@@ -164,4 +164,15 @@ func heapInUse() int {
 	var s runtime.MemStats
 	runtime.ReadMemStats(&s)
 	return int(s.HeapAlloc)
+}
+
+// The times of lookups are those that the caller passes: the package reads no clock.
+func TestLines_GapsAreDueByTheTimeOfTheCaller(t *testing.T) {
+	t.Parallel()
+	x, a, began := NewLines(most(100), idle), relaytest.EventID(1), time.Unix(1, 0)
+	x.Advance(a, Line{1, 2}, 5, began)
+	x.LookedUp(a, 6, began)
+	if x.GapsDue(a, 6, began.Add(gapsAgain-1)) || !x.GapsDue(a, 6, began.Add(gapsAgain)) {
+		t.Errorf("GapsDue() does not change %s after the lookup", gapsAgain)
+	}
 }

@@ -1,6 +1,10 @@
 package dedup
 
-import "github.com/gocql/gocql"
+import (
+	"time"
+
+	"github.com/gocql/gocql"
+)
 
 // Line is the known part of an aggregate's sequence: events first to next-1 were
 // accepted, except gaps.
@@ -57,14 +61,14 @@ func (x *Lines) Keep(aggregate gocql.UUID, l Line) {
 	x.lines[aggregate] = l
 }
 
-// Advance returns the line after event seq of the aggregate is accepted.
-func (x *Lines) Advance(aggregate gocql.UUID, l Line, seq int64) Line {
+// Advance returns the line after event seq of the aggregate is accepted now.
+func (x *Lines) Advance(aggregate gocql.UUID, l Line, seq int64, now time.Time) Line {
 	switch {
 	case l.Next == 0:
 		return Line{First: seq, Next: seq + 1}
 	case seq >= l.Next:
 		if seq > l.Next {
-			x.skip(aggregate, l.Next, seq)
+			x.skip(aggregate, l.Next, seq, now)
 		}
 		l.Next = seq + 1
 	case x.IsGap(aggregate, seq):

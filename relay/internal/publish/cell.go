@@ -164,7 +164,7 @@ func newCell(cfg *Config, env environment, breaker *calls.Calls, room *budget.Bu
 // Step returns what follows from an input. The result is valid until the next step, which begins
 // when all effects are executed in their order.
 func (c *cell) Step(in *input, now time.Time) []effect {
-	c.now, c.effects = now, c.effects[:0]
+	c.now, c.ids.now, c.effects = now, now, c.effects[:0]
 	switch in.kind {
 	case inOffers:
 		c.takeOffers(in.page)
@@ -233,7 +233,7 @@ func (c *cell) keepLine(aggregate gocql.UUID, line dedup.Line) {
 // letter. Otherwise the number would count as skipped, and be looked up again.
 func (c *cell) advance(aggregate gocql.UUID, seq int64) {
 	if known, ok := c.line(aggregate); ok {
-		c.keepLine(aggregate, c.lines.Advance(aggregate, known, seq))
+		c.keepLine(aggregate, c.lines.Advance(aggregate, known, seq, c.now))
 	}
 }
 

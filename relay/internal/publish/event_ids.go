@@ -11,6 +11,7 @@ import (
 // eventIDs contains the events in progress and the dedup index. An event is added to the index
 // in the same step that ends its progress.
 type eventIDs struct {
+	now         time.Time            // of the step
 	items       map[gocql.UUID]*item // unacknowledged events
 	index       [dedup.Stripes]*dedup.Index
 	open, bytes int64 // events in progress, and their size
@@ -66,21 +67,21 @@ func (x *eventIDs) add(it *item, in dedup.InTopic) {
 	case it.shown:
 		x.of(id).AddShown(id, it.written, in)
 	default:
-		x.of(id).Add(id, it.written, in)
+		x.of(id).Add(id, it.written, in, x.now)
 	}
 }
 
 // addUnsent adds an event whose dead letter is settled, unless the index has it.
 func (x *eventIDs) addUnsent(id gocql.UUID, written int64) {
 	if index := x.of(id); !index.Has(id) {
-		index.AddUnsent(id, written)
+		index.AddUnsent(id, written, x.now)
 	}
 }
 
 // reserve is addUnsent of an event that is not in progress either, and reports whether it added it.
 func (x *eventIDs) reserve(id gocql.UUID, written int64) (added bool) {
 	if added = x.items[id] == nil && !x.of(id).Has(id); added {
-		x.of(id).AddUnsent(id, written)
+		x.of(id).AddUnsent(id, written, x.now)
 	}
 	return added
 }

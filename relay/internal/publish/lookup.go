@@ -57,7 +57,7 @@ func (p *Publisher) FindGaps(ctx context.Context, find cdclog.Lookup, of *outbox
 	aggregate, due := of.AggregateID.UUID(), false
 	var from, to int64
 	p.ask(func(c *cell) {
-		if due = c.lines.GapsDue(aggregate, seq); due {
+		if due = c.lines.GapsDue(aggregate, seq, c.now); due {
 			from, to = c.lines.GapRange(aggregate)
 		}
 	})
@@ -76,7 +76,7 @@ func (p *Publisher) FindGaps(ctx context.Context, find cdclog.Lookup, of *outbox
 		return nil
 	})
 	if err == nil {
-		p.ask(func(c *cell) { c.lines.LookedUp(aggregate, seq) })
+		p.ask(func(c *cell) { c.lines.LookedUp(aggregate, seq, c.now) })
 	}
 	return err
 }

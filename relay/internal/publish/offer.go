@@ -250,7 +250,7 @@ func (c *cell) judgeNumber(o *Offer, l dedup.Line, known bool) Verdict {
 		return Taken
 	case !known, !o.Owner && e.Sequence >= l.Next && c.lines.Doubted(aggregate):
 		return Unknown
-	case e.Sequence >= l.Next && !o.Owner && c.lines.GapsDue(aggregate, e.Sequence):
+	case e.Sequence >= l.Next && !o.Owner && c.lines.GapsDue(aggregate, e.Sequence, c.now):
 		return Ahead // the skipped numbers are looked up again first
 	case e.Sequence == l.Next, e.Sequence > l.Next && o.Anyway:
 		return Taken
@@ -361,7 +361,7 @@ func (c *cell) take(o *Offer, j *judgement, size int64) *lane {
 		})
 		fallthrough
 	default:
-		l.line = c.lines.Advance(l.id, l.line, o.Event.Sequence)
+		l.line = c.lines.Advance(l.id, l.line, o.Event.Sequence, c.now)
 	}
 	if o.By != ByBackfill && c.older != nil {
 		c.older.Took(&o.Event, o.Written)

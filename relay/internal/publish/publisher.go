@@ -167,8 +167,8 @@ func (c *cell) isShut() bool {
 	return len(c.sending) == 0 && c.calls.State() == BreakerOpen && c.dead.writing == 0
 }
 
-// Close stops the publisher. Unacknowledged events count as not published, although the
-// broker may have them.
+// Close stops the publisher and the runs of its replayers, and waits for their end. Unacknowledged
+// events count as not published, although the broker may have them.
 func (p *Publisher) Close() {
 	p.ask(func(c *cell) { c.closed = true })
 	p.stop()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/earlier"
@@ -69,20 +70,33 @@ func NewReplayer(p *Publisher, find cdclog.Lookup) *Replayer {
 	}
 }
 
-// Run replays until ctx ends. Replays in progress then continue until the publisher is
-// closed.
+// Run replays until ctx ends or the publisher is closed, and returns the cause. Replays in progress
+// then continue until the publisher is closed.
 func (r *Replayer) Run(ctx context.Context) error {
+	p, open := r.p, false
+	p.ask(func(c *cell) { // Close waits for Run, which may otherwise start goroutines after it
+		if open = !c.closed; open {
+			p.wg.Add(1)
+		}
+	})
+	if !open {
+		return failure.ErrStopping
+	}
+	defer p.wg.Done()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(p.ctx, func() { stop(failure.ErrStopping) })()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			r.p.ask((*cell).settleNext)
+			p.ask((*cell).settleNext)
 			return context.Cause(ctx)
-		case <-r.p.woken:
+		case <-p.woken:
 		case <-timer.C:
 		}
-		if now := time.Now(); now.Sub(r.asked) >= r.p.cfg.ReplayPoll {
+		if now := time.Now(); now.Sub(r.asked) >= p.cfg.ReplayPoll {
 			r.asked = now
 			r.requests(ctx)
 		}

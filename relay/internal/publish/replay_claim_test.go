@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
@@ -103,6 +105,34 @@ func TestReplay_EndsWithItsClaim(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A publisher may be closed before its replayer is stopped, as when a drain takes too long: Close waits
+// until the replayer has ended, and a replayer that begins later does nothing.
+func TestReplayer_EndsBeforeThePublisherIsClosed(t *testing.T) {
+	t.Parallel()
+	scyllatest.Bubble(t, func(t *testing.T) {
+		b, _ := withDeadLetters(t)
+		defer b.close()
+		r := NewReplayer(b.publisher, nil)
+		ended := make(chan error, 1)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go func() { ended <- r.Run(ctx) }()
+		time.Sleep(time.Minute)
+		b.publisher.Close()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, failure.ErrStopping) {
+				t.Errorf("Run() error = %v, want %v", err, failure.ErrStopping)
+			}
+		default:
+			t.Fatal("the replayer runs after the publisher was closed")
+		}
+		if err := r.Run(ctx); !errors.Is(err, failure.ErrStopping) {
+			t.Errorf("Run() error = %v after Close, want %v", err, failure.ErrStopping)
+		}
+	})
 }
 
 // A dead letter may be due later than any event is, such as a restored one whose clock was ahead:

@@ -92,7 +92,7 @@ func deadLettersAfterAnUnknownEvent(t *testing.T, published bool) {
 	if published {
 		e := relaytest.Event(1, 2, "OrderUpdated")
 		p.ask(func(c *cell) {
-			c.lines.Keep(e.AggregateID.UUID(), c.lines.Advance(e.AggregateID.UUID(), dedup.Line{}, 2))
+			c.lines.Keep(e.AggregateID.UUID(), c.lines.Advance(e.AggregateID.UUID(), dedup.Line{}, 2, c.now))
 		})
 	}
 	open.Know(p)
