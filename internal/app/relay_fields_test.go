@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
@@ -50,7 +51,7 @@ func TestSettings_EveryFieldOfTheRelay(t *testing.T) {
 	t.Parallel()
 	inside := strings.Fields(`Session Kafka Logger Registerer Tracer Hints LoadMeter Shard Fence Process QueryWindow GenerationDelay FirstAge GapWait
 		BackfillFrom AwaitTable MaxStreamBacklog MaxAggregates RetryMin RetryMax HoldRetry RestartDelay CheckpointInterval IdleCheckpoint StallAfter
-		TailMinInterval TailOverlap MaxInFlightRecords MaxInFlightBytes TailReorder TailMaxQueriesPerSecond ReadBackMargin ReadBackQuiet BusyDelay IdleDelay StrategyPoll ClaimFor ReplayPoll ReplayCanary ReplayRate ReplayConcurrency RetryJitter
+		TailMinInterval TailHintInterval TailOverlap MaxInFlightRecords MaxInFlightBytes TailReorder TailMaxQueriesPerSecond ReadBackMargin ReadBackQuiet BusyDelay IdleDelay StrategyPoll ClaimFor ReplayPoll ReplayCanary ReplayRate ReplayConcurrency RetryJitter
 		BreakerFailures DrainTimeout BreakerRate BreakerWindow BreakerMinCalls BreakerProbes ConditionBroker ConditionDatabase ConditionCPU ConditionMemory`)
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[relay.Config]()) {
 		if _, ok := Settings.Key(SectionRelay, f.Name); f.IsExported() && !f.Anonymous && ok == slices.Contains(inside, f.Name) {
@@ -86,5 +87,30 @@ func TestSettings_AtMost100(t *testing.T) {
 	t.Parallel()
 	if n := len(Settings); n > 100 {
 		t.Errorf("%d settings, want at most 100", n)
+	}
+}
+
+// One setting makes the tail reader read less often, with hints and without; by default it
+// reads as fast as before.
+func TestRelayConfig_TailIntervals(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	d := relay.Defaults()
+	for file, want := range map[string][3]time.Duration{
+		"":                                    {d.TailMinInterval, d.TailMaxInterval, d.TailHintInterval},
+		"relay: {tail_max_interval: 1ms}":     {ms, ms, d.TailHintInterval},
+		"relay: {tail_max_interval: 101ms}":   {3030 * time.Microsecond, 101 * ms, d.TailHintInterval},
+		"relay: {tail_max_interval: 1s}":      {30 * ms, time.Second, 27 * ms},
+		"relay: {tail_max_interval: 10s}":     {300 * ms, 10 * time.Second, 297 * ms},
+		"relay: {tail_max_interval: \"off\"}": {d.TailMinInterval, d.TailMaxInterval, d.TailHintInterval},
+	} {
+		c, err := parseConfig(t, file, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conf, err := c.RelayConfig()
+		if err != nil || [3]time.Duration{conf.TailMinInterval, conf.TailMaxInterval, conf.TailHintInterval} != want {
+			t.Errorf("with %q: %s, %s, %s, error %v, want %v", file, conf.TailMinInterval, conf.TailMaxInterval, conf.TailHintInterval, err, want)
+		}
 	}
 }

@@ -40,6 +40,18 @@ func (t *tableConfig) mapping() outbox.Mapping {
 	}
 }
 
+// tailIntervals returns the shortest wait between two reads of the tail reader and the wait
+// after a read for hints, by relay.tail_max_interval. Up to its default it bounds the
+// former alone, and hints are read at once. Above it both grow with it, so that the setting
+// chooses between latency and the database's time under load, too.
+func tailIntervals(defaults *relay.Settings, longest time.Duration) (least, hinted time.Duration) {
+	if longest <= defaults.TailMaxInterval {
+		return min(defaults.TailMinInterval, longest), defaults.TailHintInterval
+	}
+	least = longest / 100 * 3 // as the defaults
+	return least, max(defaults.TailHintInterval, least-defaults.TailMinInterval)
+}
+
 // RelayConfig returns the relay's configuration without session, logger and registry.
 func (c *Config) RelayConfig() (relay.Config, error) {
 	opts, err := c.Kafka.Options()
@@ -53,7 +65,7 @@ func (c *Config) RelayConfig() (relay.Config, error) {
 	if c.Relay.TailMaxInterval < 0 {
 		conf.Tail, conf.TailMaxInterval = relay.TailOff, defaults.TailMaxInterval
 	}
-	conf.TailMinInterval = min(defaults.TailMinInterval, conf.TailMaxInterval)
+	conf.TailMinInterval, conf.TailHintInterval = tailIntervals(&defaults, conf.TailMaxInterval)
 	if !c.Relay.WriteDeadLetters {
 		conf.DeadLetters = relay.DeadLettersOff
 	}

@@ -160,7 +160,7 @@ func (g *tailGroup) run(ctx context.Context) {
 				g.next, timerDue = next, time.Now().Add(wait)
 				timer.Reset(wait)
 			}
-			if hinted && retry.Wait(ctx, g.quick.spacing()) != nil {
+			if hinted && retry.Wait(ctx, max(g.quick.spacing(), g.tail.cfg.TailHintInterval)) != nil {
 				return
 			}
 		}

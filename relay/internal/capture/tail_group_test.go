@@ -287,6 +287,33 @@ func TestTail_ReadsAHintedStreamAtOnce(t *testing.T) {
 	})
 }
 
+// A longer interval between readings for hints spares queries, and the rows are found.
+func TestTail_GathersHintsForTheInterval(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const interval = 50 * time.Millisecond
+		b := newTailBench(t, func(c *settings) {
+			c.TailMinInterval, c.TailMaxInterval, c.TailHintInterval = interval, interval, interval
+		})
+		defer b.stop()
+		time.Sleep(25 * time.Second)
+		begin := time.Now()
+		for i := range 2000 {
+			b.log.add(i%4, relaytest.Event(i, 1, "OrderUpdated"), 0)
+			b.tail.Hint([]int64{int64(i % 4)})
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(interval)
+		// Each interval has one reading for hints, and one of all streams.
+		if n, most := len(b.log.since(begin)), 2*int(time.Since(begin)/interval)+4; n > most {
+			t.Errorf("%d queries in %s, want at most %d", n, time.Since(begin), most)
+		}
+		if n := relaytest.Count(b.published.Found[publish.ByTail]); n != 2000 {
+			t.Errorf("found %v of 2000 events", n)
+		}
+	})
+}
+
 // Rows that become visible behind others are found too: rows that are a little
 // late at once, others within TailOverlap; later ones are the sweep's.
 func TestTail_FindsRowsThatAreLate(t *testing.T) {
