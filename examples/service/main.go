@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
 	"log"
 	"net/http"
 	"strings"
@@ -57,7 +56,7 @@ func main() {
 func (s service) deposit(w http.ResponseWriter, r *http.Request) {
 	var in account
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in.Cents <= 0 {
-		http.Error(w, `send {"cents":1250}`, http.StatusBadRequest)
+		http.Error(w, `send {"Cents":1250}`, http.StatusBadRequest)
 	} else if e, err := s.change(r.Context(), r.PathValue("id"), in.Cents); err != nil { // it may be stored: see docs/protocol.md
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 	} else {
@@ -73,7 +72,8 @@ func (s service) change(ctx context.Context, id string, cents int64) (outbox.Eve
 		if err != nil {
 			return e, err
 		}
-		e.Sequence, e.Payload = a.Version+1, fmt.Appendf(nil, `{"cents":%d,"version":%d}`, a.Cents+cents, a.Version+1)
+		a.Cents, a.Version, e.Sequence = a.Cents+cents, a.Version+1, a.Version+1
+		e.Payload, _ = json.Marshal(a) // of texts and numbers, which never fails
 		appended, err := s.appender.AppendNext(ctx, e, outbox.AppendOptions{})
 		var conflict *outbox.ConflictError
 		if err == nil {

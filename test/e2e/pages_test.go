@@ -23,6 +23,14 @@ import (
 // The commands of the pages for the first hour work, in their order, and print what the pages
 // show. The text between the commands counts where it asks for an action: see session.prose.
 
+func TestPages_OwnTable(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("perl"); err != nil {
+		t.Skip("there is no perl")
+	}
+	newSession(t).follow(section(t, readPage(t, "README.md"), "## Your own table in ten minutes"))
+}
+
 func TestPages_FiveMinutes(t *testing.T) {
 	t.Parallel()
 	page := readPage(t, "README.md")
@@ -452,7 +460,7 @@ func (s *session) expect(after, printed string, lines ...string) {
 
 var varies = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|obx_…|…|\+[0-9.]+m?s|[0-9][0-9.:,TZ-]*|\s+`)
 
-// shape returns the expression of a line.
+// shape returns the expression of a whole line.
 func shape(line string) *regexp.Regexp {
 	var b strings.Builder
 	line = strings.TrimSpace(line)
@@ -460,7 +468,7 @@ func shape(line string) *regexp.Regexp {
 		at := varies.FindStringIndex(line)
 		if at == nil {
 			b.WriteString(regexp.QuoteMeta(line))
-			return regexp.MustCompile(b.String())
+			return regexp.MustCompile(`(?m)^[ \t]*` + b.String() + `[ \t]*$`)
 		}
 		b.WriteString(regexp.QuoteMeta(line[:at[0]]))
 		switch part := line[at[0]:at[1]]; {
