@@ -116,14 +116,14 @@ type statusEndpoints struct {
 	deadLetters *deadLetterEndpoints
 	relays      *relayEndpoints
 
-	waiting       *cached.Value[WaitingBody]
+	waiting       *cached.Value[WaitingBody] // that no relay has read
 	subscriptions *cached.Value[[]SubscriptionState]
 	verification  *cached.Value[[]VerificationState]
 }
 
 func newStatusEndpoints(ops *operations, cfg *Config, deadLetters *deadLetterEndpoints, relays *relayEndpoints) *statusEndpoints {
 	ep := &statusEndpoints{operations: ops, cfg: cfg, deadLetters: deadLetters, relays: relays}
-	ep.waiting = cached.New(waitingKept, ep.readWaiting)
+	ep.waiting = cached.New(waitingKept, ep.readUnread)
 	ep.subscriptions = cached.New(subscriptionsKept, ep.readSubscriptions)
 	ep.verification = cached.New(verificationKept, ep.readVerification)
 	return ep
@@ -178,8 +178,11 @@ func (ep *statusEndpoints) read(ctx context.Context, patience time.Duration) (b 
 	b.Relays = currentRelays(heartbeats)
 	for i := range b.Relays {
 		for j := range b.Relays[i].Shards {
-			if s := &b.Relays[i].Shards[j]; s.alive() {
+			s := &b.Relays[i].Shards[j]
+			b.Waiting.Events += int64(s.InFlight) // of now, as spilled ones are: an event is one of them
+			if s.alive() {
 				b.Published += s.Rates.Published
+				b.Waiting.AtLeast = b.Waiting.AtLeast || s.Holding
 			}
 		}
 	}
@@ -203,27 +206,19 @@ func part[T any](ctx context.Context, patience time.Duration, v *cached.Value[T]
 	return out, ""
 }
 
-// readWaiting counts the waiting events: those that running relays have read and, for
-// shards without one, those in the CDC log since their last heartbeat.
-func (ep *statusEndpoints) readWaiting(ctx context.Context) (w WaitingBody, err error) {
+// readUnread counts the waiting events that no relay has read: for shards without a running one,
+// those in the CDC log since their last heartbeat.
+func (ep *statusEndpoints) readUnread(ctx context.Context) (w WaitingBody, err error) {
+	if ep.cfg.Unread == nil {
+		return w, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, partTimeout)
 	defer cancel()
 	heartbeats, err := ep.relays.read(ctx)
 	if err != nil {
 		return w, err
 	}
-	relays := currentRelays(heartbeats)
-	for i := range relays {
-		for j := range relays[i].Shards {
-			s := &relays[i].Shards[j]
-			w.Events += int64(s.InFlight)
-			w.AtLeast = w.AtLeast || s.alive() && s.Holding
-		}
-	}
-	if ep.cfg.Unread == nil {
-		return w, nil
-	}
-	for _, of := range ep.unread(relays) {
+	for _, of := range ep.unread(currentRelays(heartbeats)) {
 		limit := maxUnread - int(w.Events)
 		if limit <= 0 {
 			w.AtLeast = true

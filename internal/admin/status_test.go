@@ -208,6 +208,21 @@ func TestStatus_Parts(t *testing.T) {
 	}
 }
 
+// The events that a relay has in flight are those of its last heartbeat: when they have become dead
+// letters of an open breaker, they are not counted twice.
+func TestStatus_InFlightIsOfTheLastHeartbeat(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	for _, inFlight := range []int64{12, 0} {
+		b.hear(t, heartbeatRow{"outbox", "i", 0, fmt.Sprintf(`{"state":"running","ready":true,"in_flight":%d,"breaker":{"state":"closed"}}`, inFlight)})
+		var got StatusBody
+		b.ask(t, access.Viewer, "GET", "/v1/status", "").into(t, 200, &got)
+		if got.Waiting.Events != inFlight {
+			t.Errorf("%d events wait, want the %d in flight", got.Waiting.Events, inFlight)
+		}
+	}
+}
+
 // pushedSubscriptions are subscriptions with push delivery by two processes.
 type pushedSubscriptions struct{ fakeSubscriptions }
 
