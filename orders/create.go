@@ -67,7 +67,7 @@ func (s *Service) Create(ctx context.Context, n NewOrder, opts WriteOptions) (Re
 	if err := s.storeNew(ctx, &o, e, id.retried); err != nil {
 		return Result{}, err
 	}
-	return Result{Order: o, Replayed: id.retried}, nil
+	return Result{Order: o, payload: e.Payload, Replayed: id.retried}, nil
 }
 
 // first returns the new order and its first event.

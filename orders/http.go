@@ -2,9 +2,12 @@ package orders
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -31,21 +34,37 @@ func linksTo(id gocql.UUID) *links {
 type orderBody struct {
 	Order
 	Links *links `json:"links"`
+	// payload is Order as JSON; nil if nothing has encoded it yet.
+	payload []byte
+}
+
+// MarshalJSON adds the links to the JSON of the order, which the event has too.
+func (b *orderBody) MarshalJSON() ([]byte, error) {
+	payload := b.payload
+	if payload == nil {
+		var err error
+		if payload, err = b.Order.encode(); err != nil {
+			return nil, err
+		}
+	}
+	links, err := json.Marshal(b.Links)
+	if err != nil {
+		return nil, fmt.Errorf("encode the links of order %s: %w", b.ID, err)
+	}
+	return slices.Concat(payload[:len(payload)-1], []byte(`,"links":`), links, []byte("}")), nil
 }
 
 type orderOutput struct {
 	Location string `header:"Location" doc:"Where the order is, when it was created"`
 	ETag     string `header:"ETag" doc:"Version of the order in the body"`
 	Replayed string `header:"Idempotency-Replayed" doc:"true if an earlier request with the same Idempotency-Key made or started the change; the body is the order after that request, at the version of ETag, and the order may have changed since"`
-	Body     orderBody
+	Body     *orderBody
 }
 
-func newOutput(o Order) *orderOutput {
-	return &orderOutput{ETag: etag(o.Version), Body: orderBody{Order: o, Links: linksTo(o.ID)}}
-}
-
-func (out *orderOutput) markReplayed(yes bool) *orderOutput {
-	if yes {
+// newOutput returns the response with the result of a change, or with an order that was read.
+func newOutput(r Result) *orderOutput {
+	out := &orderOutput{ETag: etag(r.Order.Version), Body: &orderBody{Order: r.Order, Links: linksTo(r.Order.ID), payload: r.payload}}
+	if r.Replayed {
 		out.Replayed = "true"
 	}
 	return out
@@ -172,7 +191,7 @@ func change[T any](
 		if err != nil {
 			return nil, a.fail(ctx, op.OperationID, err, id, keyed)
 		}
-		return newOutput(r.Order).markReplayed(r.Replayed), nil
+		return newOutput(r), nil
 	})
 }
 
@@ -200,7 +219,7 @@ func (a *api) create(ctx context.Context, in *createInput) (*orderOutput, error)
 	if err != nil {
 		return nil, a.fail(ctx, "create", err, gocql.UUID{}, keyed)
 	}
-	out := newOutput(r.Order).markReplayed(r.Replayed)
+	out := newOutput(r)
 	out.Location = out.Body.Links.Self
 	return out, nil
 }
@@ -220,7 +239,7 @@ func (a *api) get(ctx context.Context, in *getInput) (*orderOutput, error) {
 	if err != nil {
 		return nil, a.fail(ctx, "get", err, id, false)
 	}
-	return newOutput(o), nil
+	return newOutput(Result{Order: o}), nil
 }
 
 // fail maps an error, and logs it if only the log can explain it.

@@ -77,24 +77,28 @@ func validateLines(bad *InvalidError, lines []NewLine, currency string) {
 		bad.Add("lines", fmt.Sprintf("must have from 1 to %d lines", MaxLines))
 	}
 	for i := range lines[:min(len(lines), MaxLines)] {
-		lines[i].validate(bad, fmt.Sprintf("lines[%d].", i), currency)
+		var own InvalidError
+		lines[i].validate(&own, currency)
+		for _, f := range own.Fields {
+			bad.Add(fmt.Sprintf("lines[%d].%s", i, f.Field), f.Problem)
+		}
 	}
 }
 
-func (l *NewLine) validate(bad *InvalidError, at, currency string) {
-	checkText(bad, at+"sku", l.SKU, 1, MaxReference)
-	checkText(bad, at+"description", l.Description, 0, MaxDescription)
+func (l *NewLine) validate(bad *InvalidError, currency string) {
+	checkText(bad, "sku", l.SKU, 1, MaxReference)
+	checkText(bad, "description", l.Description, 0, MaxDescription)
 	if l.Quantity < 1 || l.Quantity > MaxQuantity {
-		bad.Add(at+"quantity", fmt.Sprintf("must be from 1 to %d", MaxQuantity))
+		bad.Add("quantity", fmt.Sprintf("must be from 1 to %d", MaxQuantity))
 	}
 	price, err := ParseMoney(string(l.UnitPrice))
 	if err != nil {
-		bad.Add(at+"unit_price", err.Error())
+		bad.Add("unit_price", err.Error())
 		return
 	}
 	if units, ok := minorUnits(currency); ok {
 		if _, ok := price.Fixed(units); !ok {
-			bad.Add(at+"unit_price", fmt.Sprintf("must have at most %d decimal places in %s", units, currency))
+			bad.Add("unit_price", fmt.Sprintf("must have at most %d decimal places in %s", units, currency))
 		}
 	}
 }

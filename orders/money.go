@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/big"
 	"regexp"
+	"strconv"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gocql/gocql"
@@ -22,21 +24,34 @@ var moneyText = regexp.MustCompile(`^(0|[1-9][0-9]{0,11})(\.[0-9]{1,6})?$`)
 
 var errMoney = errors.New("want a plain decimal number such as 12.50, not negative, at most 12 digits before and 6 after the point")
 
-// ParseMoney reads a plain decimal number.
+// maxWhole and maxPlaces bound the digits of an amount before and after the point. Its digits
+// fit an int64.
+const maxWhole, maxPlaces = 12, 6
+
+// ParseMoney reads a plain decimal number, which matches moneyText.
 func ParseMoney(s string) (Money, error) {
-	if !moneyText.MatchString(s) {
+	whole, fraction, point := strings.Cut(s, ".")
+	if len(whole) < 1 || len(whole) > maxWhole || len(whole) > 1 && whole[0] == '0' || point && len(fraction) < 1 || len(fraction) > maxPlaces {
 		return Money{}, errMoney
 	}
-	d, err := decimal.NewFromString(s)
-	if err != nil {
-		return Money{}, errMoney
+	n := int64(0)
+	for _, part := range [...]string{whole, fraction} {
+		for i := range len(part) {
+			if part[i] < '0' || part[i] > '9' {
+				return Money{}, errMoney
+			}
+			n = 10*n + int64(part[i]-'0')
+		}
 	}
-	return Money{d}, nil
+	return Money{decimal.New(n, -int32(len(fraction)))}, nil
 }
 
 // Fixed returns m with the given number of decimal places. It returns false if
 // m needs more.
 func (m Money) Fixed(places int) (Money, bool) {
+	if m.d.Exponent() == -int32(places) {
+		return m, true
+	}
 	r := m.d.Truncate(int32(places))
 	if !r.Equal(m.d) {
 		return m, false
@@ -58,10 +73,34 @@ func (m Money) Times(n int) Money { return Money{m.d.Mul(decimal.NewFromInt(int6
 func (m Money) Equal(n Money) bool { return m.d.Equal(n.d) }
 
 // String writes all decimal places.
-func (m Money) String() string { return m.d.StringFixed(max(0, -m.d.Exponent())) }
+func (m Money) String() string { return string(m.appendText(nil)) }
+
+// appendText appends all decimal places to b.
+func (m Money) appendText(b []byte) []byte {
+	places := int(-m.d.Exponent())
+	if places < 0 || m.d.Sign() < 0 || m.d.NumDigits() > maxWhole+maxPlaces {
+		return append(b, m.d.StringFixed(int32(max(0, places)))...)
+	}
+	var digits [20]byte
+	text := strconv.AppendInt(digits[:0], m.d.CoefficientInt64(), 10)
+	if places == 0 {
+		return append(b, text...)
+	}
+	whole := max(0, len(text)-places)
+	if whole == 0 {
+		b = append(b, '0')
+	}
+	b = append(append(b, text[:whole]...), '.')
+	for range places - len(text) {
+		b = append(b, '0')
+	}
+	return append(b, text[whole:]...)
+}
 
 // MarshalJSON writes a string, so that no reader makes a float of it.
-func (m Money) MarshalJSON() ([]byte, error) { return []byte(`"` + m.String() + `"`), nil }
+func (m Money) MarshalJSON() ([]byte, error) {
+	return append(m.appendText(append(make([]byte, 0, 24), '"')), '"'), nil
+}
 
 // UnmarshalJSON reads a string in the form of MarshalJSON. A total can have
 // more digits than ParseMoney accepts, so only the form is checked.

@@ -122,3 +122,28 @@ func TestPrice_KeepsDigits(t *testing.T) {
 		}
 	}
 }
+
+// ParseMoney accepts what the pattern of the description does, and String writes what the decimal
+// library does.
+func TestParseMoney_IsThePattern(t *testing.T) {
+	t.Parallel()
+	for _, whole := range []string{"", "0", "00", "07", "7", "10", "-0", "+1", "999999999999", "1000000000000", "1e1", "٣", "1_0"} {
+		for _, rest := range []string{"", ".", ".0", ".5", ".05", ".50", ".000001", ".999999", ".1234567", ".1.2", ".-1", "..", ".e1", "\n", ".1\n"} {
+			s := whole + rest
+			m, err := ParseMoney(s)
+			if (err == nil) != moneyText.MatchString(s) {
+				t.Errorf("ParseMoney(%q) = %v, %v; the pattern matches: %t", s, m, err, moneyText.MatchString(s))
+			}
+			if err != nil {
+				continue
+			}
+			for _, n := range []int{0, 1, 7, 1_000_000} {
+				for _, got := range []Money{m.Times(n), m.Times(n).Add(m), {m.d.Mul(m.d)}, {m.d.Neg()}, {m.d.Shift(4)}} {
+					if want := got.d.StringFixed(max(0, -got.d.Exponent())); got.String() != want {
+						t.Errorf("%q times %d: %s, want %s", s, n, got, want)
+					}
+				}
+			}
+		}
+	}
+}

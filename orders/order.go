@@ -64,11 +64,9 @@ type Line struct {
 
 // event returns the event that contains o.
 func (o *Order) event(eventType string, headers map[string]string) (outbox.Event, error) {
-	var payload bytes.Buffer
-	enc := json.NewEncoder(&payload)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(o); err != nil {
-		return outbox.Event{}, fmt.Errorf("encode order %s: %w", o.ID, err)
+	payload, err := o.encode()
+	if err != nil {
+		return outbox.Event{}, err
 	}
 	return outbox.Event{
 		ID:            outbox.IDFromUUID(o.EventID),
@@ -76,11 +74,22 @@ func (o *Order) event(eventType string, headers map[string]string) (outbox.Event
 		Sequence:      o.Version,
 		AggregateType: AggregateType,
 		Type:          eventType,
-		Payload:       bytes.TrimSuffix(payload.Bytes(), []byte("\n")),
+		Payload:       payload,
 		ContentType:   outbox.DefaultContentType,
 		Headers:       headers,
 		CreatedAt:     o.UpdatedAt,
 	}, nil
+}
+
+// encode returns o as JSON.
+func (o *Order) encode() ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(o); err != nil {
+		return nil, fmt.Errorf("encode order %s: %w", o.ID, err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // fromEvent is the reverse: the order after event e.

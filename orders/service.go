@@ -102,6 +102,8 @@ type WriteOptions struct {
 // Result is the result of a change.
 type Result struct {
 	Order Order
+	// payload is that of the event of Order, if the change has encoded it.
+	payload []byte
 	// Replayed is true if an earlier request with the same Idempotency-Key made or
 	// started the change.
 	Replayed bool

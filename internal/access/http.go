@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"maps"
 	"net/http"
 	"regexp"
 
@@ -34,19 +35,25 @@ func WithRequestIDs(next http.Handler) http.Handler {
 // RequestIDOf returns the id of a request; empty without WithRequestIDs.
 func RequestIDOf(ctx context.Context) string { return trace.RequestID(ctx) }
 
+// secureHeaders are the headers of every response. Requests share the values, which nothing
+// changes: a handler replaces them.
+var secureHeaders = http.Header{
+	"Content-Security-Policy":      {"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox"},
+	"X-Content-Type-Options":       {"nosniff"},
+	"X-Frame-Options":              {"DENY"},
+	"Referrer-Policy":              {"no-referrer"},
+	"Cross-Origin-Opener-Policy":   {"same-origin"},
+	"Cross-Origin-Resource-Policy": {"same-origin"},
+	"Permissions-Policy":           {"camera=(), geolocation=(), microphone=()"},
+	"Cache-Control":                {"no-store"},
+}
+
 // WithSecureHeaders prevents browsers from executing, framing, sniffing or caching
 // responses. A handler with pages sets its own Content-Security-Policy and Cache-Control.
 func WithSecureHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox")
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("X-Frame-Options", "DENY")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
-		h.Set("Cache-Control", "no-store")
+		maps.Copy(h, secureHeaders)
 		if r.TLS != nil {
 			h.Set("Strict-Transport-Security", "max-age=31536000")
 		}

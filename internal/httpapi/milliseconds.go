@@ -26,26 +26,25 @@ var timeType = reflect.TypeFor[time.Time]()
 
 // truncateTimes returns v or a changed copy of it.
 func truncateTimes(v reflect.Value) (out reflect.Value, changed bool) {
-	if !hasTimes(v.Type()) {
-		return v, false
-	}
 	if v.Type() == timeType {
-		at := v.Interface().(time.Time)
+		at := readTime(v)
 		short := at.Truncate(time.Millisecond)
-		return reflect.ValueOf(short), short != at
-	}
-	out = v
-	writable := func() {
-		if !changed {
-			out, changed = reflect.New(v.Type()).Elem(), true
-			out.Set(v)
-		}
-	}
-	switch v.Kind() {
-	case reflect.Pointer, reflect.Interface:
-		if v.IsNil() {
+		if short == at {
 			return v, false
 		}
+		return reflect.ValueOf(short), true
+	}
+	if kind := v.Kind(); (kind == reflect.Pointer || kind == reflect.Interface) && v.IsNil() || !hasTimes(v.Type()) {
+		return v, false
+	}
+	return truncateBelow(v)
+}
+
+// truncateBelow is truncateTimes for a value that consists of others.
+func truncateBelow(v reflect.Value) (out reflect.Value, changed bool) {
+	out = v
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
 		below, ok := truncateTimes(v.Elem())
 		if !ok {
 			return v, false
@@ -57,52 +56,84 @@ func truncateTimes(v reflect.Value) (out reflect.Value, changed bool) {
 		out.Elem().Set(below)
 		return out.Convert(v.Type()), true
 	case reflect.Struct:
-		truncateFields(v, func() reflect.Value { writable(); return out })
+		for _, f := range timedFields(v.Type()) {
+			if below, ok := truncateTimes(v.FieldByIndex(f)); ok {
+				out, changed = copyOnce(v, out, changed), true
+				out.FieldByIndex(f).Set(below)
+			}
+		}
 	case reflect.Array, reflect.Slice:
 		for i := range v.Len() {
-			below, ok := truncateTimes(v.Index(i))
-			if !ok {
-				continue
+			if below, ok := truncateTimes(v.Index(i)); ok {
+				out, changed = copyOnce(v, out, changed), true
+				out.Index(i).Set(below)
 			}
-			if !changed && v.Kind() == reflect.Slice {
-				out, changed = reflect.MakeSlice(v.Type(), v.Len(), v.Len()), true
-				reflect.Copy(out, v)
-			}
-			writable()
-			out.Index(i).Set(below)
 		}
 	case reflect.Map:
 		for all := v.MapRange(); all.Next(); {
-			below, ok := truncateTimes(all.Value())
-			if !ok {
-				continue
+			if below, ok := truncateTimes(all.Value()); ok {
+				out, changed = copyOnce(v, out, changed), true
+				out.SetMapIndex(all.Key(), below)
 			}
-			if !changed {
-				out, changed = reflect.MakeMapWithSize(v.Type(), v.Len()), true
-				for same := v.MapRange(); same.Next(); {
-					out.SetMapIndex(same.Key(), same.Value())
-				}
-			}
-			out.SetMapIndex(all.Key(), below)
 		}
 	}
 	return out, changed
 }
 
-// truncateFields sets the fields of a copy of v that have other times. Only the fields of JSON are
-// set: the exported ones, and those of embedded structs.
-func truncateFields(v reflect.Value, copied func() reflect.Value) {
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		switch {
+// copyOnce returns out, a copy of v that may be changed, and makes it unless it is made.
+func copyOnce(v, out reflect.Value, made bool) reflect.Value {
+	if made {
+		return out
+	}
+	switch v.Kind() {
+	case reflect.Slice:
+		out = reflect.MakeSlice(v.Type(), v.Len(), v.Len())
+		reflect.Copy(out, v)
+	case reflect.Map:
+		out = reflect.MakeMapWithSize(v.Type(), v.Len())
+		for all := v.MapRange(); all.Next(); {
+			out.SetMapIndex(all.Key(), all.Value())
+		}
+	default:
+		out = reflect.New(v.Type()).Elem()
+		out.Set(v)
+	}
+	return out
+}
+
+// readTime returns the time in v, without a copy on the heap if v has an address.
+func readTime(v reflect.Value) time.Time {
+	if v.CanAddr() {
+		return *v.Addr().Interface().(*time.Time)
+	}
+	return v.Interface().(time.Time)
+}
+
+// fields contains the indexes of the timedFields of each type of structs, which are expensive to
+// find.
+var fields sync.Map
+
+// timedFields returns the indexes of the fields that may have times. Only the fields of JSON count:
+// the exported ones, and those of embedded structs.
+func timedFields(t reflect.Type) [][]int {
+	if known, ok := fields.Load(t); ok {
+		return known.([][]int)
+	}
+	var timed [][]int
+	for i := range t.NumField() {
+		switch f := t.Field(i); {
 		case f.IsExported():
-			if below, ok := truncateTimes(v.Field(i)); ok {
-				copied().Field(i).Set(below)
+			if hasTimes(f.Type) {
+				timed = append(timed, f.Index)
 			}
 		case f.Anonymous && f.Type.Kind() == reflect.Struct:
-			truncateFields(v.Field(i), func() reflect.Value { return copied().Field(i) })
+			for _, below := range timedFields(f.Type) {
+				timed = append(timed, append([]int{i}, below...))
+			}
 		}
 	}
+	fields.Store(t, timed)
+	return timed
 }
 
 // timed contains for each type whether values of it may have times.

@@ -59,3 +59,20 @@ func TestNewConfig_TimesHaveMilliseconds(t *testing.T) {
 		t.Errorf("version %s", v)
 	}
 }
+
+// A value whose times are short already, as almost all are, is not copied.
+func TestMilliseconds_CopiesNoShortTimes(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
+	v := &struct {
+		timedEntry
+		A, B, C, D time.Time
+		Then       *time.Time
+		List       []timedEntry
+	}{A: at, B: at, C: at, D: at, Then: &at, List: []timedEntry{{At: at}, {At: at}}}
+	if got := Milliseconds(v); got != any(v) {
+		t.Errorf("Milliseconds returns another value: %+v", got)
+	}
+	if n := testing.AllocsPerRun(100, func() { Milliseconds(v) }); n > 0 {
+		t.Errorf("%v allocations, want none", n)
+	}
+}

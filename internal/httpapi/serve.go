@@ -125,11 +125,22 @@ func lastAnswers(ctx context.Context, next http.Handler) http.Handler {
 // Elsewhere calls nowhere for requests without a route in mux, with the status and
 // headers of ServeMux's plain-text response: 404, 405 with Allow, or a redirect with
 // Location. A literal path of doc takes precedence over a pattern for any method:
-// /v1/messages/batch is not a message.
+// /v1/messages/batch is not a message. Call it once
+// doc has all operations.
 func Elsewhere(mux *http.ServeMux, doc *huma.OpenAPI, nowhere func(w http.ResponseWriter, r *http.Request, status int, header http.Header)) http.Handler {
+	literal := make(map[string][]string)
+	for path, item := range doc.Paths {
+		if !strings.Contains(path, "{") {
+			literal[path] = listMethods(item)
+		}
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if methods := listMethods(doc.Paths[r.URL.Path]); len(methods) > 0 && !slices.Contains(methods, r.Method) {
-			nowhere(w, r, http.StatusMethodNotAllowed, http.Header{"Allow": {strings.Join(methods, ", ")}})
+		if methods, ok := literal[r.URL.Path]; ok {
+			if slices.Contains(methods, r.Method) {
+				mux.ServeHTTP(w, r)
+			} else {
+				nowhere(w, r, http.StatusMethodNotAllowed, http.Header{"Allow": {strings.Join(methods, ", ")}})
+			}
 			return
 		}
 		h, pattern := mux.Handler(r)
@@ -145,9 +156,6 @@ func Elsewhere(mux *http.ServeMux, doc *huma.OpenAPI, nowhere func(w http.Respon
 
 // listMethods returns the methods of a path of the description.
 func listMethods(item *huma.PathItem) []string {
-	if item == nil {
-		return nil
-	}
 	var out []string
 	for method, op := range map[string]*huma.Operation{
 		http.MethodDelete: item.Delete, http.MethodGet: item.Get, http.MethodHead: item.Get, http.MethodPatch: item.Patch,

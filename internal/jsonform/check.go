@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -24,13 +25,24 @@ type Bounds struct {
 	FreeDepth int
 }
 
+// decoders are kept for their lists of the names of an object, which grow with each name.
+var decoders = sync.Pool{New: func() any { return new(jsontext.Decoder) }}
+
+// empty is read at its end.
+var empty = strings.NewReader("")
+
 // Check reads a body once and enforces the bounds on nesting, members and items. Its cost
 // is linear in the size of the body. It refuses what JSON parsers interpret differently:
 // duplicate names and text that is not UTF-8.
 //
 // The error is a *SyntaxError or an *InvalidError of one field.
 func Check(body []byte, b Bounds) error {
-	dec := jsontext.NewDecoder(bytes.NewBuffer(body))
+	dec := decoders.Get().(*jsontext.Decoder) //nolint:forcetypeassert // the only type in the pool
+	dec.Reset(bytes.NewBuffer(body))
+	defer func() {
+		dec.Reset(empty) // it does not keep the body
+		decoders.Put(dec)
+	}()
 	free := false // inside the value of b.Free
 	for {
 		depth := dec.StackDepth()
