@@ -252,6 +252,12 @@ bench-services: build ## measure orders, messages, the schedule, subscriptions a
 		$(call report,bench-$$what,$$what $(BENCHSERVICES)); \
 	done
 
+# A minute for each number of streams, and two for the curve.
+.PHONY: bench-streams
+bench-streams: build ## measure 1 to 3,072 CDC streams, and what the latency costs the database, by the costs of a ScyllaDB node: the blocks in docs/performance.md (UPDATE=1)
+	@$(call report,bench-streams,streams $(BENCHSTREAMS))
+	@$(call report,bench-latency-cost,latency-cost $(BENCHSTREAMS))
+
 .PHONY: bench-million
 bench-million: build ## a million messages for later: the relay's memory and how late it is (WAITING=20000 for short)
 	bin/outbox-dev bench schedule --waiting $${WAITING:-1000000}

@@ -85,6 +85,9 @@ type Contender struct {
 	Database Cost    `json:"database"`
 	Broker   Cost    `json:"broker"`
 	Queries  float64 `json:"queries_per_second"`
+	// DatabaseEvent is the processor time of the database for an event, its write
+	// included, in microseconds; 0 if it is not known.
+	DatabaseEvent float64 `json:"database_us_per_event,omitempty"`
 	// Others is how many processors the rest of the machine kept busy.
 	Others float64 `json:"others_cores"`
 }

@@ -167,7 +167,7 @@ func (r *SustainedReport) tables() []table {
 		writes = fmt.Sprintf("%d in one write", r.Batch)
 	}
 	t := table{
-		title: fmt.Sprintf("Latency in ms since stored at %g events/s, %d bytes each, %s; %s with %s", r.Rate, r.Payload, writes, relays, shards(r.Shards)),
+		title: fmt.Sprintf("Latency in ms since stored at %g events/s, %d bytes each, %s; %s with %s", r.Rate, r.Payload, writes, relays, CountShards(r.Shards)),
 		rows: [][]string{{
 			"until", "stored/s", "p50", "p95", "p99", "max", "since to be sent p99", "relay CPU", "relay memory", "largest process", "database CPU", "broker CPU", "load CPU", "queries/s", "ids in the dedup index",
 		}},
@@ -188,7 +188,8 @@ func (r *SustainedReport) tables() []table {
 	return []table{t}
 }
 
-func shards(n int) string {
+// CountShards returns a number of shards in words.
+func CountShards(n int) string {
 	if n == 1 {
 		return "1 shard"
 	}

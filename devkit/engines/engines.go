@@ -15,6 +15,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/brokerstate"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
@@ -34,6 +35,11 @@ type Engines struct {
 	// WriteTime, as a model of a database of limited capacity. Zero limits nothing.
 	Writes    int
 	WriteTime time.Duration
+	// NodeCosts makes requests to the database take the time of a real node with Shards
+	// shards (engine.MeasuredCosts). The database then reports how long its shards are busy at
+	// MetricsURL, as a node does at its Prometheus port.
+	NodeCosts  bool
+	MetricsURL string // from Start on; empty without NodeCosts
 	// Listener, if not nil, wraps the listener of the broker.
 	Listener func(net.Listener) net.Listener
 	// Database and Broker are the running engines, from Start on.
@@ -71,6 +77,9 @@ func (e *Engines) Start(teardown *daemon.Teardown, log *slog.Logger) error {
 		if e.Writes > 0 {
 			cfg.Hook = newCapacity(e.Writes, e.WriteTime)
 		}
+		if e.NodeCosts {
+			cfg.NodeCosts = &engine.MeasuredCosts
+		}
 		srv, err := scyllafake.Start(cfg)
 		if errors.Is(err, store.ErrInUse) {
 			return cli.WithHint(fmt.Errorf("data directory %s is in use by another process", e.Dir), "stop that process, or use another directory with --data-dir")
@@ -80,6 +89,11 @@ func (e *Engines) Start(teardown *daemon.Teardown, log *slog.Logger) error {
 		}
 		teardown.Add("embedded database", srv.Close)
 		e.Database, e.CQLAddr = srv, srv.Addr()
+		if e.NodeCosts {
+			if e.MetricsURL, err = serveMetrics(srv, teardown); err != nil {
+				return fmt.Errorf("serve the metrics of the embedded database: %w", err)
+			}
+		}
 	}
 	if e.KafkaAddr != "" {
 		broker, err := e.startBroker(log)

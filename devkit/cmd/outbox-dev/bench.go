@@ -40,7 +40,13 @@ type benchFlags struct {
 	onDisk      bool // the embedded engines keep their data in a folder
 	tablets     int  // streams of the table; 0 has vnodes, or what the given cluster has
 	vnodes      bool // with vnodes on a given cluster, too
+	nodeCosts   bool // the embedded database takes the time of a real node
 	metricsPort int
+}
+
+// costsFlag adds the flag of node costs.
+func (f *benchFlags) costsFlag(fl *pflag.FlagSet, on bool) {
+	fl.BoolVar(&f.nodeCosts, "node-costs", on, "requests to the embedded database take the time that they were measured to take on a ScyllaDB node")
 }
 
 // addDatabaseFlags adds the flags of the database.
@@ -96,9 +102,10 @@ was lost, came twice, or came out of order.`,
 	fl.StringSliceVar(&f.peers, "peers", []string{peerTuned}, "scylla-cdc-go with franz-go: tuned, defaults (takes minutes), or none")
 	fl.StringVar(&f.profiles, "profiles", "", "folder for processor profiles of the relay and its peers")
 	fl.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
+	f.costsFlag(fl, false)
 	f.addDatabaseFlags(fl)
 	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionLog)
-	cmd.AddCommand(newBenchOrdersCommand(), newBenchMessagesCommand(), newBenchScheduleCommand(), newBenchShapesCommand(), newBenchSustainedCommand(), newBenchSubscriptionsCommand(), newBenchPeerCommand(), newBenchServeCommand(), newBenchRelayCommand(), newBenchSubscribedCommand())
+	cmd.AddCommand(newBenchOrdersCommand(), newBenchMessagesCommand(), newBenchScheduleCommand(), newBenchShapesCommand(), newBenchStreamsCommand(), newBenchLatencyCostCommand(), newBenchSustainedCommand(), newBenchSubscriptionsCommand(), newBenchPeerCommand(), newBenchServeCommand(), newBenchRelayCommand(), newBenchSubscribedCommand())
 	return cmd
 }
 

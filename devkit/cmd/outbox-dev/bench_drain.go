@@ -35,6 +35,12 @@ type drainer struct {
 	args []string
 }
 
+// tailDrain and sweepDrain are the relay with either reader.
+var (
+	tailDrain  = drainer{name: "relay, rows just written (tail)"}
+	sweepDrain = drainer{name: "relay, older rows (sweep alone)", args: []string{"--relay-tail-max-interval", "off", "--relay-confidence-window", sweepWindow.String()}}
+)
+
 // peerDrains returns the arguments of a peer that drains a backlog.
 func (b *benchmark) peerDrains() []string {
 	return []string{"--window", "1ms", "--delay", b.poll.String(), "--age", drainAge.String()}
@@ -45,10 +51,7 @@ func (b *benchmark) measureDrain(ctx context.Context) error {
 	if b.drain == 0 {
 		return nil
 	}
-	drainers := []drainer{
-		{name: "relay, rows just written (tail)"},
-		{name: "relay, older rows (sweep alone)", args: []string{"--relay-tail-max-interval", "off", "--relay-confidence-window", sweepWindow.String()}},
-	}
+	drainers := []drainer{tailDrain, sweepDrain}
 	if slices.Contains(b.peers, peerTuned) {
 		drainers = append(drainers, drainer{name: peerName, peer: true, args: b.peerDrains()})
 	}

@@ -149,10 +149,19 @@ func (b *benchmark) measureLoad(ctx context.Context, c contender, watchIdle bool
 		Name: c.name, Counts: arrivals.Counts(written), Arrived: load.ArrivalRate(arrivals),
 		Process: bench.CostBetween(before.process, after.process), Database: bench.CostBetween(before.database, after.database),
 		Broker: bench.CostBetween(before.broker, after.broker), Queries: (sent - queries) / after.process.At.Sub(before.process.At).Seconds(),
-		Others: after.others(before),
+		DatabaseEvent: spentForEach(before.database, after.database, written), Others: after.others(before),
 	}
 	got.Intended, got.Committed = load.Latencies(arrivals)
 	return got, idle, nil
+}
+
+// spentForEach returns the processor time between two moments for each of n events, in
+// microseconds; 0 if it is not known.
+func spentForEach(from, to bench.Usage, n int64) float64 {
+	if from.At.IsZero() || to.At.IsZero() || n == 0 {
+		return 0
+	}
+	return float64((to.CPU - from.CPU).Microseconds()) / float64(n)
 }
 
 // startContender starts c and waits until it reads.

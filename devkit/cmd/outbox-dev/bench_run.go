@@ -172,9 +172,9 @@ func (b *benchmark) start(teardown *daemon.Teardown) (err error) {
 	return nil
 }
 
-// enginesReady is the log line of engines that are ready, with the address of one.
+// enginesReady is the log line of engines that are ready, with the address of one and the URL of metrics.
 func enginesReady(engine string) bench.Ready {
-	return bench.Ready{Message: "embedded engines running, not for production", Attrs: []string{engine}}
+	return bench.Ready{Message: "embedded engines running, not for production", Attrs: []string{engine, "metrics"}}
 }
 
 // serving is the log line of an API that serves.
@@ -184,11 +184,14 @@ var serving = bench.Ready{Message: "serving", Attrs: []string{"addr", "ops"}}
 // from then on.
 func (b *benchmark) startDatabase(teardown *daemon.Teardown, args ...string) (err error) {
 	b.database, err = b.program.Start("embedded database", enginesReady("cql"),
-		append([]string{"engines", "--data-dir", b.dataDir, "--cql-addr", "127.0.0.1:0", "--tokens", fmt.Sprint(benchTokens), "--tablet-interval", "100ms", "--log-format", "json"}, args...)...)
+		append([]string{"engines", "--data-dir", b.dataDir, "--cql-addr", "127.0.0.1:0", "--tokens", fmt.Sprint(benchTokens), "--tablet-interval", "100ms", "--node-costs=" + strconv.FormatBool(b.nodeCosts), "--log-format", "json"}, args...)...)
 	if err != nil {
 		return err
 	}
 	teardown.Add("embedded database", b.database.Stop)
+	if b.nodeCosts {
+		b.nodes = bench.Nodes{b.database.Attr("metrics")}
+	}
 	conf := *b.conf
 	conf.Scylla.Hosts = []string{b.database.Attr("cql")}
 	const hosts = "--scylla-hosts="
@@ -448,7 +451,11 @@ func (b *benchmark) usages(ctx context.Context, processes ...*bench.Child) usage
 // findNodes finds out whether the nodes report their processor time, unless the embedded
 // database is measured as a process, and describes it.
 func (b *benchmark) findNodes(ctx context.Context) {
-	if b.embedded {
+	switch {
+	case b.embedded && b.nodeCosts:
+		b.about = nodeCostsAbout // startDatabase knows the node
+		return
+	case b.embedded:
 		return
 	}
 	for _, host := range b.conf.Scylla.Hosts {
@@ -464,6 +471,9 @@ func (b *benchmark) findNodes(ctx context.Context) {
 	}
 	b.about = fmt.Sprintf("The processor time of the database is %s of the nodes in --scylla-hosts.", bench.BusyMetric)
 }
+
+// nodeCostsAbout describes the embedded database with the costs of a node.
+const nodeCostsAbout = "Requests to the database take the time that they were measured to take on a ScyllaDB node, and its processor time is the sum of these times."
 
 // machine describes the machine and the database.
 func (b *benchmark) machine() bench.Machine {

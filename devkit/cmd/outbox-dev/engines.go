@@ -29,7 +29,7 @@ a crash of the machine.`,
 				if err := e.Start(teardown, log); err != nil {
 					return err
 				}
-				log.Info("embedded engines running, not for production", "cql", e.CQLAddr, "kafka", e.KafkaAddr, "data", e.Dir)
+				log.Info("embedded engines running, not for production", "cql", e.CQLAddr, "kafka", e.KafkaAddr, "data", e.Dir, "metrics", e.MetricsURL)
 				<-ctx.Done()
 				log.Info("stopping", "cause", context.Cause(ctx))
 				return e.Failure(ctx)
@@ -45,6 +45,7 @@ a crash of the machine.`,
 	f.IntVar(&e.Shards, "shards", scyllafake.DefaultShards, "shards of the node")
 	f.IntVar(&e.Tokens, "tokens", scyllafake.DefaultTokens, "tokens (vnodes) of the node")
 	f.DurationVar(&e.TabletInterval, "tablet-interval", time.Minute, "how often tables split and merge their tablets")
+	f.BoolVar(&e.NodeCosts, "node-costs", false, "make requests to the database take the time that they were measured to take on a ScyllaDB node with these shards")
 	f.IntVar(&e.Writes, "writes", 0, "writes that the database executes concurrently; 0 for no limit")
 	f.DurationVar(&e.WriteTime, "write-time", 0, "duration of each of these writes")
 	app.AddFlags(cmd, app.SectionLog)
