@@ -42,6 +42,34 @@ func TestPartitions_StallReturnsTheProbe(t *testing.T) {
 	}
 }
 
+// A gated partition, whose end restarts the relay, takes records again when the producer has none of it
+// that a start might repeat; a stalled one with the first acknowledgement.
+func TestPartitions_AGatedOneEndsWithItsLastRecord(t *testing.T) {
+	t.Parallel()
+	for name, gated := range map[string]bool{"gated": true, "stalled": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ps, key := new(partitions), Partition{"OrderUpdated", 1}
+			cfg := testConfig()
+			ps.init(&cfg)
+			var sent []*item
+			for range 2 {
+				sent = append(sent, &item{part: key, sentAt: time.Now()})
+				ps.begin(sent[len(sent)-1])
+			}
+			ps.stall(time.Now().Add(ps.cfg.AttemptTimeout))
+			if gated {
+				ps.set(key, partGated)
+			}
+			for i, it := range sent {
+				if r := ps.end(it, true, time.Now()); r.wasStalled != (gated == (i == 1)) || r.wasGated != (gated && i == 1) {
+					t.Errorf("end() = %+v after %d of 2 records", r, i+1)
+				}
+			}
+		})
+	}
+}
+
 // A suspect whose partition takes nothing more waits for it. When it ends its own probe, it is not
 // among the lanes that decide again then: its caller continues it.
 func TestPartitions_EndProbeReturnsOthersAlone(t *testing.T) {

@@ -19,7 +19,9 @@ type Partition struct {
 // to it, so that its events do not fill the producer. The waiting events become dead letters after
 // UsedUpAfter, or when half of the in-flight budget is used; it is then spilling. Records that the
 // producer has stay there: the broker may have written them. When waiting events cannot become dead
-// letters, and fill the budget, it is gated: they wait in the CDC log. An acknowledgement ends all of that.
+// letters, and fill the budget, it is gated: they wait in the CDC log. An acknowledgement ends all of that,
+// but a gated partition takes records again only when the producer has none of it: the relay then starts
+// again, and a start that may not read topics would publish again what was not answered.
 type partState uint8
 
 const (
@@ -199,6 +201,7 @@ func (ps *partitions) end(it *item, acked bool, now time.Time) (r resumption) {
 		p.since = now
 	}
 	switch {
+	case p.state == partGated && p.open > 0: // the restart that follows might repeat the others
 	case p.state != partTakes && (acked || p.open == 0), p.state == partTakes && p.probe == nil && len(p.waiting) > 0 && (p.open == 0 || !ps.isFull(p)):
 		r = p.resume()
 	}
