@@ -97,6 +97,7 @@ func TestLook_Outages(t *testing.T) {
 	watch(t, only(tabs, "overview"), "the outage is named", lacks, ".say.bad .say-title", "Broker unreachable since ")
 	watch(t, only(tabs, "topics", "topic", "subscription"), "marked", marked)
 	watch(t, only(tabs, "events"), "events are unknown", lacks, "tbody", "unknown")
+	watch(t, only(tabs, "events"), "the reason is above them", lacks, ".callout.warn:has(+ .scroll)", "Not all records were read")
 	looks(t, tabs, "broker")
 	w.startBroker()
 	watch(t, tabs, "not marked", fresh)

@@ -53,7 +53,22 @@ func (b *tab) accessible(where string) {
 	if over := eval[int](b, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); over > 0 {
 		b.t.Errorf("%s: the page is %d pixels too wide", where, over)
 	}
+	for _, cut := range eval[[]string](b, unfit) {
+		b.t.Errorf("%s: %s", where, cut)
+	}
 }
+
+// unfit lists what does not fit its place: placeholders that are cut off, times on several lines,
+// and buttons of a table's row that are in no line and no column.
+const unfit = `(() => {
+	const pen = document.createElement("canvas").getContext("2d"), all = (s) => [...document.querySelectorAll("main " + s)].filter((e) => e.checkVisibility());
+	const room = (e) => { const s = getComputedStyle(e); pen.font = [s.fontWeight, s.fontSize, s.fontFamily].join(" "); return e.clientWidth - parseFloat(s.paddingLeft) - parseFloat(s.paddingRight); };
+	return [
+		...all("input[placeholder]").filter((e) => { const n = room(e); return pen.measureText(e.placeholder).width > n; }).map((e) => "cut off: " + e.placeholder),
+		...all(":is(time, .nowrap)").filter((e) => getComputedStyle(e).display === "inline" && e.getClientRects().length > 1).map((e) => "on several lines: " + e.innerText),
+		...all("td:has(.button + .button)").filter((e) => { const of = (side) => new Set([...e.querySelectorAll(".button")].map((x) => Math.round(x.getBoundingClientRect()[side]))).size; return of("top") > 1 && of("right") > 1; }).map((e) => "in no line and no column: " + e.innerText),
+	];
+})()`
 
 // furnish writes dead letters of all kinds, and a job.
 func (w *world) furnish() (id string) {

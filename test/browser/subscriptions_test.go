@@ -313,10 +313,15 @@ func TestSubscriptions_WrongBrowserClock(t *testing.T) {
 		if text := b.text("main"); strings.Contains(text, "silent") || strings.Contains(text, "in 2 h") || strings.Contains(text, "3 h") {
 			t.Errorf("with a clock that is wrong by %d h the page shows\n%s", hours, text)
 		}
-		b.click("[data-key=act-purge]")
-		b.sees("dialog", "2 messages will never be delivered")
-		b.types("\x1b")
-		b.sees(".live", "Live")
+		if !eventually(func() bool { // the header has whole seconds: newer messages stay
+			b.click("[data-key=act-purge]")
+			b.sees("dialog", "message")
+			defer b.gone("dialog")
+			defer b.types("\x1b")
+			return strings.Contains(b.text("dialog"), "2 messages will never be delivered")
+		}) {
+			t.Errorf("with a clock that is wrong by %d h there is nothing to purge", hours)
+		}
 	}
 }
 

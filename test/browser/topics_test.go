@@ -131,6 +131,7 @@ func TestTopics_Follow(t *testing.T) {
 	time.Sleep(2 * time.Second)
 	b.has("tbody tr", 1) // it is not followed yet
 	b.click("[data-key=follow]")
+	b.sees("[data-key=follow]", "Stop following")
 	b.has("tbody tr", 2)
 	for i := range 3 {
 		w.publish(fmt.Sprintf(`{"n":"live-%d"}`, i))

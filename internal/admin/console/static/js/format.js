@@ -79,6 +79,9 @@ setInterval(() => {
   }
 }, 1000);
 
+// timed is a text of the server, whose times are shown as all others are, each on one line.
+export const timed = (text) => visible(text).split(/(\d{4}-\d\d-\d\dT[\d:.]+Z)/).map((part, i) => (i % 2 ? h("span", { class: "nowrap" }, stamp(part)) : part));
+
 // short is an id that fits a table; its title and its link have all of it.
 export const short = (id) => (id && id.length > 20 ? `${id.slice(0, 8)}…${id.slice(-5)}` : id ?? "");
 

@@ -1,7 +1,7 @@
 // The biography of an event: its complete recorded history.
 import { api } from "../api.js";
 import { fill, h } from "../dom.js";
-import { ago, count, plural, short, stamp, visible } from "../format.js";
+import { ago, count, plural, short, stamp, timed, visible } from "../format.js";
 import { copyButton, facts, loading, mark, panel } from "../parts.js";
 import { href } from "../router.js";
 import { progressStates } from "../words.js";
@@ -29,7 +29,7 @@ export function biography(life, alone) {
     life.steps.length
       ? h("ol", { class: "timeline gap" }, life.steps.map((s) => h("li", { class: `t-${tones[s.kind] ?? "archived"}` },
         h("p", { class: "break" }, h("b", null, s.what)), h("p", { class: "small muted break" }, s.at ? stamp(s.at) : "time not known", s.source ? ` · ${s.source}` : "", s.topic ? ` · ${s.topic}[${s.partition}]@${s.offset}` : ""),
-        s.detail && h("p", { class: "small break" }, visible(s.detail)))))
+        s.detail && h("p", { class: "small break" }, timed(s.detail)))))
       : h("p", { class: "muted" }, "Nothing is recorded."),
     life.gaps?.length > 0 && h("div", { class: "gap" }, h("h3", null, "Unknown"), h("ul", { class: "small muted plain" }, life.gaps.map((g) => h("li", { class: "break" }, visible(g))))),
     alone && life.dead_letter && h("p", { class: "gap" }, h("a", { class: "button", href: href(`/dead-letters/${life.dead_letter_id}`), "data-key": "dead-letter" }, "Show the dead letter")));

@@ -12,7 +12,7 @@ import { place, search } from "./aggregate.js";
 export function events(ctx) {
   ctx.title("Events");
   const all = listing("/events", ["state"], "events"), { q } = all;
-  const list = h("div", null, loading("the newest events")), order = sorter(draw);
+  const list = h("div", { class: "stack" }, loading("the newest events")), order = sorter(draw);
   fill(ctx.el, h("div", { class: "stack" }, h("div", { class: "row between" }, h("h1", { tabindex: "-1" }, "Events"), search()),
     all.form("Filter events", "state", all.choice("state", "State", Object.keys(eventStates).map((s) => h("option", { value: s }, s.replace("_", " "))))), list));
   let page = null;
@@ -25,9 +25,8 @@ export function events(ctx) {
   }, list);
 
   function draw() {
-    fill(list, page.events.length || q.cursor ? [table(page.events, order), all.pager(page, page.events.length, ["event"], "newest first")]
-      : empty(q.state ? `No event since ${stamp(page.since)} is ${q.state.replace("_", " ")}.` : "There are no recent events.", "Events of the last hour are listed here, and those that wait since the last heartbeat of a relay.", h("a", { class: "button", href: href("/") }, "To the overview")),
-      page.gaps.length > 0 && h("ul", { class: "small muted plain" }, page.gaps.map((g) => h("li", { class: "break" }, visible(g)))));
+    fill(list, page.gaps.map((g) => h("p", { class: "callout warn break" }, visible(g))), page.events.length || q.cursor ? [table(page.events, order), all.pager(page, page.events.length, ["event"], "newest first")]
+      : empty(q.state ? `No event since ${stamp(page.since)} is ${q.state.replace("_", " ")}.` : "There are no recent events.", "Events of the last hour are listed here, and those that wait since the last heartbeat of a relay.", h("a", { class: "button", href: href("/") }, "To the overview")));
   }
 
   ctx.every(5000, read);

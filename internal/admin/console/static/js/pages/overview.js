@@ -2,7 +2,7 @@
 import { api } from "../api.js";
 import { chart } from "../chart.js";
 import { fill, h, icon } from "../dom.js";
-import { ago, count, known, oldest, plural, short, span, stamp, unknown, visible } from "../format.js";
+import { ago, count, known, oldest, plural, short, span, stamp, timed, unknown, visible } from "../format.js";
 import { live } from "../live.js";
 import { badge, empty, facts, loading, mark, meter, panel, sentence, tabs, unread } from "../parts.js";
 import { href } from "../router.js";
@@ -98,7 +98,7 @@ export function overview(ctx) {
     newest = await api.events({ limit: 8 }, ctx.signal).catch(() => null);
     draw();
   };
-  ctx.every(10_000, readNewest);
+  ctx.every(5000, readNewest);
   ctx.on(["again"], readNewest);
   readNewest();
   const show = async () => {
@@ -249,8 +249,8 @@ function sharedPanel({ table, instances, shards }, title) {
           broken(r) && h("p", null, h("span", { class: `badge ${r.breaker.state === "open" ? "b-failed" : "b-pending"}` }, `breaker ${r.breaker.state.replace("_", "-")}`))),
         off(r) ? h("td", { colspan: "2", class: "muted" }, r.state === "stopped" ? "released " : "no heartbeat since ", ago(r.at)) : [
           h("td", null, (r.rates?.published ?? 0).toFixed(1)), h("td", null, seconds(r.behind_seconds))])))),
-    shards.some((r) => !off(r) && r.problems?.length) && h("ul", { class: "problems" }, shards.filter((r) => !off(r)).flatMap((r) => (r.problems ?? []).map((p) => h("li", { class: "break" }, `Shard ${r.shard?.index ?? 0}: ${p}`)))),
-    !shards.length && h("ul", { class: "problems" }, troubles(instances).map((p) => h("li", { class: "break" }, p))),
+    shards.some((r) => !off(r) && r.problems?.length) && h("ul", { class: "problems" }, shards.filter((r) => !off(r)).flatMap((r) => (r.problems ?? []).map((p) => h("li", { class: "break" }, `Shard ${r.shard?.index ?? 0}: `, timed(p))))),
+    !shards.length && h("ul", { class: "problems" }, troubles(instances).map((p) => h("li", { class: "break" }, timed(p)))),
     facts([
       ["Table", table],
       ["Instances", instances.length > 0 && instances.map((m) => `${processOf(m)}${m.sharing.joined ? "" : " (not in the group)"}`).join(", ")],
@@ -301,8 +301,8 @@ function relayView(r, members) {
   const stale = off(r);
   const said = stale && members.length ? troubles(members) : (r.problems ?? []).slice(r.silent ? 1 : 0); // the first one of a silent relay is the server's
   return [
-    stale && h("p", { class: `callout ${r.silent ? "bad" : ""}` }, r.silent ? sentence(r.problems[0]) : members.length ? "No instance owns its shard." : "It was stopped.", " The data below is from ", stamp(r.at), "."),
-    said.length > 0 && h("ul", { class: "problems" }, said.map((p) => h("li", { class: "break" }, p))),
+    stale && h("p", { class: `callout ${r.silent ? "bad" : ""}` }, r.silent ? timed(sentence(r.problems[0])) : members.length ? "No instance owns its shard." : "It was stopped.", " The data below is from ", stamp(r.at), "."),
+    said.length > 0 && h("ul", { class: "problems" }, said.map((p) => h("li", { class: "break" }, timed(p)))),
     facts([
       ["Breaker", b.state && h("span", null, h("span", { class: `badge ${b.state === "closed" ? "b-resolved" : b.state === "open" ? "b-failed" : "b-pending"}` }, b.state.replace("_", "-")), known(b.since) ? [" since ", ago(b.since)] : null)],
       ["Cause", !said.some((p) => p.includes(b.cause)) && b.cause],

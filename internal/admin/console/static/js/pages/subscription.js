@@ -2,7 +2,7 @@
 import { api } from "../api.js";
 import { ask } from "../ask.js";
 import { fill, h } from "../dom.js";
-import { ago, count, oldest, plural, stamp, visible } from "../format.js";
+import { ago, count, oldest, plural, short, stamp, visible } from "../format.js";
 import { copyButton, empty, facts, loading, mark, panel, sentence } from "../parts.js";
 import { go, href } from "../router.js";
 import { may } from "../session.js";
@@ -159,12 +159,12 @@ export function subscription(ctx) {
     h("caption", { class: "hidden-text" }, "Messages in flight, the one received first at the beginning"),
     h("thead", null, h("tr", null, ["Message", "Place", "Consumer", "Delivery", "Received", "Expires", ...(may("end-lease") && !now.subscription.push ? [""] : [])].map((t) => h("th", { scope: "col" }, t || h("span", { class: "hidden-text" }, "Actions"))))),
     h("tbody", null, leases.leases.map((l) => h("tr", null,
-      h("td", { "data-label": "Message" }, l.event_id ? h("a", { class: "mono break", href: href(`/events/${encodeURIComponent(l.event_id)}`) }, visible(l.event_id)) : "no id"),
-      h("td", { "data-label": "Place" }, h("span", { class: "mono break" }, `${visible(l.topic)}[${l.partition}]@${l.offset}`)),
+      h("td", { "data-label": "Message", class: "nowrap" }, l.event_id ? h("a", { class: "mono", href: href(`/events/${encodeURIComponent(l.event_id)}`), title: visible(l.event_id) }, visible(short(l.event_id))) : "no id"),
+      h("td", { "data-label": "Place", class: "nowrap" }, h("span", { class: "mono clip", title: visible(l.topic) }, visible(l.topic)), h("span", { class: "mono" }, `[${l.partition}]@${l.offset}`)),
       h("td", { "data-label": "Consumer" }, visible(l.consumer ?? "unknown")),
       h("td", { "data-label": "Delivery", class: "num" }, `${count(l.attempt)} of ${count(l.max_receive)}`),
       h("td", { "data-label": "Received" }, ago(l.received_at)), h("td", { "data-label": "Expires" }, ago(l.expires_at)),
-      may("end-lease") && !now.subscription.push && h("td", null, h("button", { type: "button", class: "button", "data-key": `end-${l.id}`, onclick: end(l) }, "End…"), h("button", { type: "button", class: "button danger", "data-key": `reject-${l.id}`, onclick: end(l, true) }, "Reject…"))))))));
+      may("end-lease") && !now.subscription.push && h("td", { class: "does" }, h("div", { class: "row actions" }, h("button", { type: "button", class: "button", "data-key": `end-${l.id}`, onclick: end(l) }, "End…"), h("button", { type: "button", class: "button danger", "data-key": `reject-${l.id}`, onclick: end(l, true) }, "Reject…")))))))));
 
   const action = (right, key, title, run, danger) => may(right) && h("button", { type: "button", class: `button ${danger ? "danger" : ""}`, "data-key": `act-${key}`, onclick: run }, title);
 
@@ -210,7 +210,7 @@ function partitions(all) {
     h("caption", { class: "hidden-text" }, "Partitions, by topic and number"),
     h("thead", null, h("tr", null, ["Partition", "Owner", "Committed", "End", "Waiting", "In flight", "Deferred"].map((t, i) => h("th", { scope: "col", class: i > 1 ? "num" : null }, t)))),
     h("tbody", null, all.map((p) => h("tr", null,
-      h("td", { "data-label": "Partition", class: "mono nowrap" }, h("span", { class: "clip", title: visible(p.topic) }, visible(p.topic)), `[${p.partition}]`),
+      h("td", { "data-label": "Partition", class: "nowrap" }, h("span", { class: "mono clip", title: visible(p.topic) }, visible(p.topic)), h("span", { class: "mono" }, `[${p.partition}]`)),
       h("td", { "data-label": "Owner" }, p.owner ? h("span", { class: "clip", title: visible(p.owner) }, visible(p.owner)) : h("span", { class: "danger-text" }, "none")),
       h("td", { "data-label": "Committed", class: "num nowrap" }, count(p.committed), p.committed_at && h("span", { class: "muted" }, " · ", ago(p.committed_at))),
       [["End", p.end], ["Waiting", p.waiting], ["In flight", p.leased], ["Deferred", p.deferred]].map(([label, n]) => h("td", { "data-label": label, class: "num" }, count(n))))))));

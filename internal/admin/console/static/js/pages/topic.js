@@ -20,7 +20,7 @@ export function topic(ctx) {
   ctx.title(`Topic ${name}`);
   const all = listing(path, ["partition", "at"], "records"), { q } = all;
   const list = h("div", null, loading("the records")), state = h("p", { class: "muted small", role: "status" });
-  const button = h("button", { type: "button", "data-key": "follow", onclick: toggle }, "Follow");
+  const button = h("button", { type: "button", class: "button", "data-key": "follow", onclick: toggle }, "Follow");
   fill(ctx.el, h("div", { class: "stack" },
     h("header", null, h("p", { class: "crumbs small" }, h("a", { href: href("/topics"), "data-key": "crumb" }, "Topics"), " / ", h("span", { class: "mono break" }, visible(name)), copyButton(name, "topic name")),
       h("div", { class: "row between" }, h("h1", { tabindex: "-1", class: "break" }, visible(name)), h("div", { class: "row" }, state, button))),
@@ -63,8 +63,7 @@ export function topic(ctx) {
   // that the focus stays.
   function set(on) {
     following = on;
-    button.setAttribute("class", `button${on ? " primary" : ""}`);
-    button.setAttribute("aria-pressed", String(on));
+    button.textContent = on ? "Stop following" : "Follow";
     show(on ? "Following." : "");
   }
 
@@ -83,7 +82,7 @@ export function topic(ctx) {
         : empty("The topic has no records.", "Records appear here when they are published. Follow shows them as they arrive."));
     }
     return fill(list, records.length ? table(records) : h("p", { class: "muted" }, "None so far; the search continues on the next page."),
-      following ? h("p", { class: "muted" }, `The newest ${plural(records.length, "record")}; stop following for older ones.`) : all.pager(page, records.length, ["record"], "newest first"));
+      following ? h("p", { class: "muted pager" }, `The newest ${plural(records.length, "record")}; stop following for older ones.`) : all.pager(page, records.length, ["record"], "newest first"));
   }
 
   const table = (records) => h("div", { class: "scroll", role: "region", "aria-label": "Records", tabindex: "0" }, h("table", { class: "cards" },
