@@ -48,6 +48,7 @@ type Limiter struct {
 			lag  time.Duration // mean time that a request with places waits for a processor
 			pace time.Duration // time between two refusals
 			next time.Time     // when the next refusal may be sent
+			patience
 		}
 	}
 }

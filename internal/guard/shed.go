@@ -24,10 +24,15 @@ const (
 	// that is worth a timer.
 	maxRefusalDelay = 100 * time.Millisecond
 	minRefusalDelay = time.Millisecond
+	// maxPatient bounds the connections that are refused without a delay within retryAfter,
+	// and with them the processor time of these refusals: less than a tenth of a processor
+	// if each is a new connection.
+	maxPatient = 1024
 )
 
 // overload is the detail of the problem of a refused request.
-const overload = "The service is overloaded. This request was not started; retry later."
+const overload = "The service is overloaded. This request was not started; retry after the seconds of Retry-After. " +
+	"A connection that retries earlier may wait for its refusal."
 
 // Problem returns the problem document of e.
 func (e *OverloadedError) Problem() httpapi.Problem {
@@ -43,7 +48,7 @@ func (e *OverloadedError) Problem() httpapi.Problem {
 //
 // Clients that send the next request as soon as one is refused could occupy all
 // processors with refusals. So refusals are delayed while requests with places wait for
-// a processor.
+// a processor, except on connections that keep to Retry-After.
 func (l *Limiter) Shed(next http.Handler, limited func(*http.Request) bool) http.Handler {
 	problem := (&OverloadedError{RetryAfter: retryAfter}).Problem()
 	body, _ := json.Marshal(problem.ErrorModel) // texts and numbers
@@ -57,7 +62,7 @@ func (l *Limiter) Shed(next http.Handler, limited func(*http.Request) bool) http
 			next.ServeHTTP(w, r)
 			return
 		}
-		if d := l.delay(time.Now()); d >= minRefusalDelay {
+		if d := l.delay(r.RemoteAddr, time.Now()); d >= minRefusalDelay {
 			time.Sleep(d)
 		}
 		h := w.Header()
@@ -69,8 +74,8 @@ func (l *Limiter) Shed(next http.Handler, limited func(*http.Request) bool) http
 	})
 }
 
-// delay returns how long a refusal is delayed.
-func (l *Limiter) delay(now time.Time) time.Duration {
+// delay returns how long a refusal is delayed on the connection from an address with a port.
+func (l *Limiter) delay(connection string, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := &l.mu.refusals
@@ -83,6 +88,9 @@ func (l *Limiter) delay(now time.Time) time.Duration {
 		r.next = now
 	}
 	d := r.next.Sub(now)
+	if d >= minRefusalDelay && r.keeps(connection, now) {
+		return 0
+	}
 	if d < maxRefusalDelay {
 		r.next = r.next.Add(r.pace)
 	}
@@ -95,4 +103,31 @@ func (l *Limiter) recordLag(d time.Duration) {
 	defer l.mu.Unlock()
 	lag := &l.mu.refusals.lag
 	*lag += time.Duration(lagShare * float64(d-*lag))
+}
+
+// patience contains the connections that were refused of late. Its zero value is empty. A
+// connection is forgotten one to two periods of retryAfter after its last refusal.
+type patience struct {
+	began             time.Time // when current became the map of refusals
+	current, previous map[string]time.Time
+}
+
+// keeps reports whether a connection that is refused has kept to Retry-After: it was not refused
+// within retryAfter before. It returns true for at most maxPatient connections per period, so that
+// clients that open a connection for each request are delayed too.
+func (p *patience) keeps(connection string, now time.Time) bool {
+	switch age := now.Sub(p.began); {
+	case age >= 2*retryAfter:
+		p.began, p.current, p.previous = now, make(map[string]time.Time), nil
+	case age >= retryAfter:
+		p.began, p.current, p.previous = now, make(map[string]time.Time), p.current
+	}
+	last, known := p.current[connection]
+	if !known {
+		if last, known = p.previous[connection]; len(p.current) >= maxPatient {
+			return false
+		}
+	}
+	p.current[connection] = now
+	return !known || now.Sub(last) >= retryAfter
 }

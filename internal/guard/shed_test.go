@@ -2,6 +2,7 @@ package guard
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -168,6 +169,61 @@ func TestShed_DelaysRefusalsWhileProcessorsAreBusy(t *testing.T) {
 		if n := refusals(50); n != 50*1000 || longest > 0 {
 			t.Errorf("%d refusals in a second and up to %s, want no delay afterwards", n, longest)
 		}
+	})
+}
+
+// While refusals are delayed, a connection that keeps to Retry-After is refused immediately, and one
+// that retries earlier is not. Connections for one request each gain nothing beyond a bounded number.
+func TestShed_DelaysNoPatientConnection(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newFixedLimiter(t, 1)
+		fill(t, l)
+		for range 50 {
+			l.recordLag(5 * time.Millisecond)
+		}
+		h := l.Shed(served, isLimited)
+		refuse := func(from string) time.Duration {
+			began := time.Now()
+			r := httptest.NewRequest("POST", "/v1/orders", http.NoBody)
+			r.RemoteAddr = from
+			h.ServeHTTP(httptest.NewRecorder(), r)
+			return time.Since(began)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for i := range 300 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					refuse(fmt.Sprintf("192.0.2.1:%d", i))
+				}
+			})
+		}
+		time.Sleep(3 * time.Second)
+		for _, wait := range []time.Duration{retryAfter, retryAfter, 3 * retryAfter, retryAfter + time.Millisecond} {
+			if took := refuse("192.0.2.2:1"); took > 0 {
+				t.Errorf("a connection that keeps to Retry-After is refused after %s", took)
+			}
+			time.Sleep(wait)
+		}
+		refuse("192.0.2.2:1")
+		for _, wait := range []time.Duration{0, retryAfter / 2, retryAfter - maxRefusalDelay - time.Millisecond} {
+			time.Sleep(wait)
+			if took := refuse("192.0.2.2:1"); took < maxRefusalDelay/2 {
+				t.Errorf("a connection that retries %s after its refusal is refused after %s", wait, took)
+			}
+		}
+		immediate, end := 0, time.Now().Add(5*time.Second)
+		for i := 0; time.Now().Before(end); i++ {
+			if refuse(fmt.Sprintf("192.0.2.3:%d", i)) == 0 {
+				immediate++
+			}
+		}
+		if immediate < 100 || immediate > 6*maxPatient {
+			t.Errorf("%d connections for one request each are refused immediately in 5 s, want at most %d per second", immediate, maxPatient)
+		}
+		cancel()
+		wg.Wait()
 	})
 }
 
