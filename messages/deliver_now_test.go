@@ -263,7 +263,7 @@ func TestHTTP_DeliveredBeforeItWasKnown(t *testing.T) {
 	b.becomes(t, b.later(t, "1ms"), Queued) // the relay works
 	path := b.later(t, "24h")
 	b.Node.Faults().MustAdd(faults.Rule{
-		Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}, Func: func(o engine.Op) bool { return o.Table == "scheduled_messages" }}, Count: 1,
+		Match: faults.Match{Kinds: []engine.OpKind{engine.OpCAS}, Func: func(o engine.Op) bool { return o.Table == "schedule_slots" }}, Count: 1,
 		Effect: faults.Effect{Failure: faults.WriteTimeout(faults.CAS, 1, 2), Fate: engine.FateApply},
 	})
 	b.Node.Faults().MustAdd(faults.Rule{

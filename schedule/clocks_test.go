@@ -47,7 +47,7 @@ func TestClocks_ReleasedMessageIsRemoved(t *testing.T) {
 	m := message(now.Add(-time.Second))
 	b.put(t, now.Add(-time.Minute), m)
 	b.Node.Faults().Clock().SetSkew(time.Minute)
-	if err := b.scheduler(t).releaseOne(t.Context(), newSlot(m)); err != nil {
+	if err := b.scheduler(t).releaseOne(t.Context(), m.slot()); err != nil {
 		t.Fatal(err)
 	}
 	if n := b.count(t, "scheduled_messages"); n != 0 {
@@ -69,7 +69,7 @@ func TestClocks_ReleasedBeforeTheFirstGeneration(t *testing.T) {
 		m := message(now.Add(-2 * time.Minute))
 		b.put(t, now.Add(-3*time.Minute), m)
 		behind := b.scheduler(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(-time.Minute) } })
-		if err := behind.releaseOne(t.Context(), newSlot(m)); err != nil {
+		if err := behind.releaseOne(t.Context(), m.slot()); err != nil {
 			t.Fatal(err)
 		}
 		if n := b.count(t, "outbox_messages"); n != 1 {
@@ -87,7 +87,7 @@ func TestClocks_ReleasedByAClockThatIsAhead(t *testing.T) {
 		m := message(time.Now().Add(ahead))
 		b.put(t, time.Now(), m)
 		fast := b.scheduler(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(ahead) } })
-		if err := fast.releaseOne(t.Context(), newSlot(m)); err != nil {
+		if err := fast.releaseOne(t.Context(), m.slot()); err != nil {
 			t.Fatal(err)
 		}
 		var at time.Time
@@ -109,7 +109,7 @@ func TestClocks_AClockThatIsAheadClosesNoMinute(t *testing.T) {
 	at := now.Add(30 * time.Minute)
 	first, second, slow := message(at), message(at.Add(time.Millisecond)), message(at.Add(time.Second))
 	b.put(t, now, first)
-	if err := b.putSlot(t.Context(), newSlot(slow)); err != nil { // the other half of its batch comes later
+	if err := b.putSlot(t.Context(), slow.slot()); err != nil { // the other half of its batch comes later
 		t.Fatal(err)
 	}
 	fast := b.scheduler(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(2 * time.Hour) } })
@@ -117,7 +117,7 @@ func TestClocks_AClockThatIsAheadClosesNoMinute(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range []*Message{first, slow} {
-		if err := fast.releaseOne(t.Context(), newSlot(m)); err != nil {
+		if err := fast.releaseOne(t.Context(), m.slot()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -125,7 +125,7 @@ func TestClocks_AClockThatIsAheadClosesNoMinute(t *testing.T) {
 	if n := b.count(t, "schedule_slots"); n != 2 {
 		t.Errorf("%d slots, want those of the two messages", n)
 	}
-	if err := b.dropSlots(t.Context(), newSlot(first), newSlot(slow)); err != nil {
+	if err := b.dropSlots(t.Context(), first.slot(), slow.slot()); err != nil {
 		t.Fatal(err)
 	}
 	if err := fast.scanBucket(t.Context(), bucket, Position{DeliverAt: bucket}, bucket.Add(bucketSize-time.Millisecond), fast.clock.Now()); err != nil {

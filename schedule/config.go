@@ -19,7 +19,7 @@ const (
 	DefaultLookAhead   = 2 * time.Second
 	DefaultSweep       = 15 * time.Second
 	DefaultMaxPending  = 10_000
-	DefaultConcurrency = 128
+	DefaultConcurrency = 512
 	DefaultRate        = 5000
 	DefaultLease       = 10 * time.Second
 )
@@ -44,7 +44,7 @@ type Config struct {
 	// MaxPending bounds the messages in memory, about 100 bytes each; the others
 	// stay in the database. Default 10,000.
 	MaxPending int
-	// Concurrency is the number of concurrent releases. Default 128.
+	// Concurrency is the number of concurrent releases. Default 512.
 	Concurrency int
 	// Rate bounds the releases per second, for example after an outage. Default
 	// 5,000.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -29,10 +30,11 @@ func (s *Store) Hasten(ctx context.Context, m *Message, now time.Time) error {
 	if err := s.putSlot(ctx, early); err != nil {
 		return err
 	}
-	applied, err := s.change(ctx, hastenRow, now.UnixMilli(), now.UnixMilli(), m.ID, m.DeliverAt.UnixMilli())
+	x := m.slot()
+	applied, err := s.change(ctx, hastenSlot, slices.Concat([]any{now.UnixMilli(), now.UnixMilli()}, x.key(), []any{m.Topic, m.dueAt()})...)
 	if err == nil && applied {
-		s.dropSlot(ctx, m)
-		m.DeliverAt, m.ChangedAt = now, now
+		s.dropEarlySlot(ctx, m)
+		m.storedFor, m.DeliverAt, m.ChangedAt = x.at, now, now
 		return nil
 	}
 	// The read completes a decided conditional statement.
@@ -49,9 +51,9 @@ func (s *Store) Hasten(ctx context.Context, m *Message, now time.Time) error {
 		return waits
 	}
 	switch due := !got.DeliverAt.After(now); {
-	case due:
-		s.dropSlot(ctx, m)
-	case err != nil:
+	case due && !got.DeliverAt.Equal(m.DeliverAt):
+		s.dropEarlySlot(ctx, m)
+	case !due && err != nil:
 		return fmt.Errorf("hasten message %s: %w", m.ID, err)
 	}
 	*m = got
@@ -76,8 +78,7 @@ func (s *Store) putSlot(ctx context.Context, x slot) error {
 	defer cancel()
 	b := s.session.Batch(gocql.LoggedBatch).WithContext(ctx).RetryPolicy(cqlcode.NeverAgain{}).DefaultTimestamp(false)
 	b.SetConsistency(s.cons)
-	b.Query(putSlot, x.bucket, shardFor(x.id), x.at.UnixMilli(), x.id, x.topic)
-	b.Query(putBucket, monthAt(x.bucket), x.bucket)
+	addSlot(b, x)
 	if err := b.Exec(); err != nil {
 		return fmt.Errorf("put a slot of message %s: %w", x.id, err)
 	}

@@ -77,7 +77,7 @@ func TestStore_HastenRefusesWhatDoesNotWait(t *testing.T) {
 }
 
 // Two processes with different clocks hasten it concurrently: it is due, and in
-// the end only its own slots remain.
+// the end only the slots of its state and of its time remain.
 func TestStore_HastenTwice(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -94,8 +94,8 @@ func TestStore_HastenTwice(t *testing.T) {
 	if got, err := b.Read(t.Context(), m.ID); err != nil || !got.DeliverAt.Equal(two.DeliverAt) || got.DeliverAt.After(now) {
 		t.Errorf("Read() = %+v, %v, want it for %s", got, err, now)
 	}
-	if n := b.count(t, "schedule_slots"); n != 1 {
-		t.Errorf("%d slots, want one", n)
+	if n := b.count(t, "schedule_slots"); n != 2 {
+		t.Errorf("%d slots, want that of its state and that of its time", n)
 	}
 	// A scheduler that read the previous time does not release it with that time
 	// in its event.
@@ -113,7 +113,7 @@ func TestStore_HasteningCutOff(t *testing.T) {
 		t.Skip("many variants")
 	}
 	for name, fate := range map[string]engine.Fate{"lost": engine.FateNormal, "carried out": engine.FateApply, "decided": engine.FateDecided} {
-		for step, kind := range []engine.OpKind{engine.OpLoggedBatch, engine.OpCAS, engine.OpWrite} { // slot, time, old slot
+		for step, kind := range []engine.OpKind{engine.OpLoggedBatch, engine.OpCAS} { // slot, time
 			if fate == engine.FateDecided && kind != engine.OpCAS {
 				continue
 			}
@@ -128,8 +128,7 @@ func TestStore_HasteningCutOff(t *testing.T) {
 					Effect: faults.Effect{Failure: faults.WriteTimeout(faults.Simple, 0, 1), Fate: fate},
 				})
 				err := b.Hasten(t.Context(), m, now)
-				// The time is determined; the old slot is not needed.
-				known := kind == engine.OpWrite || kind == engine.OpCAS && fate != engine.FateNormal
+				known := kind == engine.OpCAS && fate != engine.FateNormal // the time is determined
 				if b.Node.Faults().Hits(id) == 0 || (err == nil) != known {
 					t.Fatalf("Hasten() = %v after %d faults", err, b.Node.Faults().Hits(id))
 				}

@@ -21,7 +21,7 @@ func TestScheduler_RowsOfAnotherDataCentreArriveLate(t *testing.T) {
 			stored := time.Now().Add(-30 * time.Minute)
 			m := message(stored.Add(time.Minute))
 			m.CreatedAt = stored.UTC().Truncate(time.Millisecond)
-			x := newSlot(m)
+			x := m.slot()
 			put := func(stmt string, args ...any) {
 				t.Helper()
 				if err := b.Session.Query(stmt, args...).Exec(); err != nil {
@@ -56,18 +56,18 @@ func TestScheduler_RowsOfAnotherDataCentreArriveLate(t *testing.T) {
 	}
 }
 
-// The replicas that answer a transaction do not have the row yet that others have.
-func TestScheduler_RowIsNotAtTheSerialQuorumYet(t *testing.T) {
+// The replicas that answer a transaction do not have the slot yet that another one has.
+func TestScheduler_SlotIsNotAtTheSerialQuorumYet(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	now := time.Now()
 	m := message(now.Add(-time.Second))
-	m.State = Waiting
-	if err := b.putSlot(t.Context(), newSlot(m)); err != nil {
-		t.Fatal(err)
-	}
-	if hand, err := b.scheduler(t).decide(t.Context(), &dueMessage{newSlot(m), *m}, now); hand || err != nil {
+	if hand, err := b.scheduler(t).decide(t.Context(), &dueMessage{m.slot(), *m}, now); hand || err != nil {
 		t.Fatalf("decide() = %v, %v; want to leave the message for the next sweep", hand, err)
+	}
+	x := m.slot()
+	if err := b.Session.Query(putSlot+" USING TIMESTAMP ?", append(x.key(), x.topic, now.Add(-time.Minute).UnixMicro())...).Exec(); err != nil {
+		t.Fatal(err)
 	}
 	if n := b.count(t, "schedule_slots"); n != 1 {
 		t.Errorf("%d slots: the message is never released", n)

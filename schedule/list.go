@@ -110,8 +110,8 @@ const (
 )
 
 // waiting returns the messages of the slots that are still waiting and match
-// the filter, in order. A slot before the time of its message is left over from
-// an attempt of Hasten: the message has another slot at its time.
+// the filter, in order. A slot at another time than its message is of an attempt of
+// Hasten or of a late retry: the message has another slot at its time.
 func (s *Store) waiting(ctx context.Context, slots []slot, f *Filter) ([]Message, error) {
 	read := make([]*Message, len(slots))
 	g, ctx := errgroup.WithContext(ctx)
@@ -122,10 +122,21 @@ func (s *Store) waiting(ctx context.Context, slots []slot, f *Filter) ([]Message
 			if errors.Is(err, ErrNotFound) {
 				return nil
 			}
-			if err == nil && m.State == Waiting && !x.at.Before(m.DeliverAt) && f.wants(&m) {
+			if err != nil || m.State == Cancelled || !f.wants(&m) {
+				return err
+			}
+			if m.State = Waiting; x.changed || !x.at.Equal(m.DeliverAt) {
+				if err := s.readState(ctx, &m, s.cons); err != nil {
+					if errors.Is(err, ErrNotFound) {
+						return nil
+					}
+					return err
+				}
+			}
+			if m.State == Waiting && x.at.Equal(m.DeliverAt) {
 				read[i] = &m
 			}
-			return err
+			return nil
 		})
 	}
 	if err := g.Wait(); err != nil {

@@ -42,7 +42,39 @@ type Message struct {
 	// ChangedAt is the time of the cancellation or release; zero before.
 	ChangedAt time.Time
 
-	releaseAt int64 // write time of its outbox row, in microseconds, once released
+	storedFor time.Time // the time of its slot, if Hasten has changed DeliverAt; otherwise zero
+	releaseAt int64     // write time of its outbox row, in microseconds, once released
+}
+
+// slot returns the slot that contains the state of the message: that of the time
+// for which it was stored.
+func (m *Message) slot() slot {
+	at := m.DeliverAt
+	if !m.storedFor.IsZero() {
+		at = m.storedFor
+	}
+	return slot{bucket: bucketAt(at), at: at, id: m.ID, topic: m.Topic}
+}
+
+// due returns the slot at the time at which the message is due.
+func (m *Message) due() slot {
+	return slot{bucket: bucketAt(m.DeliverAt), at: m.DeliverAt, id: m.ID, topic: m.Topic}
+}
+
+// slotsOf returns the slots of a message: one, or two after Hasten.
+func slotsOf(m *Message) []slot {
+	if m.storedFor.IsZero() {
+		return []slot{m.slot()}
+	}
+	return []slot{m.slot(), m.due()}
+}
+
+// dueAt returns the column due_at of the slot: null until Hasten.
+func (m *Message) dueAt() any {
+	if m.storedFor.IsZero() {
+		return nil
+	}
+	return m.DeliverAt.UnixMilli()
 }
 
 // Event returns the event of the message: an aggregate of its own, with the id

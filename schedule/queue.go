@@ -1,8 +1,12 @@
 package schedule
 
-import "container/heap"
+import (
+	"cmp"
+	"container/heap"
+)
 
-// queue is a heap of slots, the first one due at index 0.
+// queue is a heap of slots, the first one due at index 0. Of those of one time, the
+// slots of a partition follow each other: their messages share a transaction.
 type queue []slot
 
 func (q *queue) push(x slot) { heap.Push((*slotHeap)(q), x) }
@@ -21,10 +25,12 @@ func (q *queue) hasten(x slot) {
 
 type slotHeap []slot
 
-func (h slotHeap) Len() int           { return len(h) }
-func (h slotHeap) Less(i, j int) bool { return h[i].compare(h[j]) < 0 }
-func (h slotHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *slotHeap) Push(x any)        { *h = append(*h, x.(slot)) } //nolint:forcetypeassert // see push
+func (h slotHeap) Len() int { return len(h) }
+func (h slotHeap) Less(i, j int) bool {
+	return cmp.Or(h[i].at.Compare(h[j].at), cmp.Compare(shardFor(h[i].id), shardFor(h[j].id)), h[i].compare(h[j])) < 0
+}
+func (h slotHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *slotHeap) Push(x any)   { *h = append(*h, x.(slot)) } //nolint:forcetypeassert // see push
 
 func (h *slotHeap) Pop() any {
 	old := *h

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,8 +40,6 @@ const (
 	// releaseBytes is the size of payloads at which a batch is full: ScyllaDB logs a
 	// warning for batches from 128 KiB and rejects those from 1 MiB.
 	releaseBytes = 64 << 10
-	// gatherFor is how long a decided message waits for others of its statement.
-	gatherFor = 5 * time.Millisecond
 )
 
 // dueMessage is a message with the slot by which it was found.
@@ -49,77 +48,119 @@ type dueMessage struct {
 	Message
 }
 
-// release moves due messages, at most releaseMost, from the schedule to the
-// outbox. It can be interrupted at any point and repeated by any instance:
+// release moves due messages, whose slots are in one partition, at most
+// releaseMost, from the schedule to the outbox. It can be interrupted at any point
+// and repeated by any instance:
 //
-//  1. a lightweight transaction sets the state released and the write time of the
-//     outbox row; it loses to an earlier cancellation and refuses a later one
-//  2. the outbox row is written with that time
-//  3. the message is removed, and then the slot that refers to it
+//  1. a lightweight transaction sets the states released and the write time of the
+//     outbox rows; it loses to an earlier cancellation and refuses a later one
+//  2. the outbox rows are written with that time
+//  3. the messages are removed, and then the slots that refer to them
 //
-// Each message has a transaction of its own. Decided messages share the
-// statements of the other steps, and wait for no others. ended is called once
-// for each slot, from any goroutine, with its error.
+// They share the statements of all steps. One that must be decided alone, because it
+// has another state or a transaction has failed, delays no others. ended is called
+// once for each slot, from any goroutine, with its error.
 func (s *Scheduler) release(ctx context.Context, slots []slot, ended func(slot, error)) {
 	found, readErr := s.store.readAll(ctx, slots)
-	now := s.clock.Now()
-	decided := make(chan *dueMessage, len(slots))
-	var deciding sync.WaitGroup
+	var same, others []*dueMessage
 	for _, x := range slots {
-		deciding.Go(func() {
-			d, err := &dueMessage{x, found[x.id]}, readErr
+		d := &dueMessage{x, found[x.id]}
+		if len(slots) > 1 && readErr == nil && d.isWaiting() && !d.DeliverAt.After(s.clock.Now()) {
+			same = append(same, d)
+		} else {
+			others = append(others, d)
+		}
+	}
+	same, undecided := s.decideAll(ctx, same)
+	var all sync.WaitGroup
+	for _, batch := range batches(same) {
+		all.Go(func() { s.complete(ctx, batch, ended) })
+	}
+	for _, d := range append(others, undecided...) {
+		all.Go(func() {
+			err := readErr
 			if readErr != nil && len(slots) > 1 { // another message may be the unreadable one
-				d.Message, err = s.store.Read(ctx, x.id)
-				if errors.Is(err, ErrNotFound) {
+				if d.Message, err = s.store.readRow(ctx, d.slot.id, s.store.cons); errors.Is(err, ErrNotFound) {
 					err = nil
 				}
 			}
 			hand := false
 			if err == nil {
-				hand, err = s.decide(ctx, d, now)
+				hand, err = s.decide(ctx, d, s.clock.Now())
 			}
 			if !hand {
-				ended(x, err)
+				ended(d.slot, err)
 				return
 			}
-			decided <- d
+			s.complete(ctx, []*dueMessage{d}, ended)
 		})
 	}
-	go func() { deciding.Wait(); close(decided) }()
-	var completing sync.WaitGroup
-	for d := range decided {
-		batch := gather(d, decided)
-		completing.Go(func() { s.complete(ctx, batch, ended) })
-	}
-	completing.Wait()
+	all.Wait()
 }
 
-// gather returns first and the messages decided within gatherFor, up to the
-// limits of a batch.
-func gather(first *dueMessage, decided <-chan *dueMessage) []*dueMessage {
-	batch, size := []*dueMessage{first}, len(first.Payload)
-	enough := time.After(gatherFor)
-	for size < releaseBytes {
-		select {
-		case d, ok := <-decided:
-			if !ok {
-				return batch
-			}
-			batch, size = append(batch, d), size+len(d.Payload)
-		case <-enough:
-			return batch
+// isWaiting reports whether the slot contains the state of the message, which was
+// waiting when the slot was read.
+func (d *dueMessage) isWaiting() bool {
+	return d.ID != (gocql.UUID{}) && d.State == "" && !d.slot.changed && d.slot.at.Equal(d.DeliverAt)
+}
+
+// decideAll performs step 1 for waiting messages of one partition, by one
+// transaction. If some are found to be no longer waiting, a second one is for the
+// others. It returns the released messages, and those of which each must be decided
+// alone.
+func (s *Scheduler) decideAll(ctx context.Context, ds []*dueMessage) (released, undecided []*dueMessage) {
+	for attempt := 1; len(ds) > 0 && attempt <= 2; attempt++ {
+		now := s.clock.Now()
+		applied, left, err := s.store.releaseAll(ctx, ds, now)
+		if err != nil {
+			break
 		}
+		if applied {
+			for _, d := range ds {
+				d.State, d.ChangedAt, d.releaseAt = Released, now, now.UnixMicro()
+			}
+			return ds, undecided
+		}
+		for _, d := range ds {
+			if !slices.Contains(left, d) {
+				d.slot.changed = true // its state is read
+				undecided = append(undecided, d)
+			}
+		}
+		ds = left
 	}
-	return batch
+	return nil, append(undecided, ds...)
 }
 
-// decide performs step 1 at now. True means that the message is released, and
-// its row must be written. False without an error means that nothing is left to
-// do, or that another slot or scheduler does it.
+// batches divides messages into those of one statement: each has at least one.
+func batches(ds []*dueMessage) (out [][]*dueMessage) {
+	for size, i := 0, 0; i < len(ds); i++ {
+		if n := len(ds[i].Payload); i == 0 || size+n > releaseBytes {
+			out, size = append(out, nil), 0
+		}
+		size += len(ds[i].Payload)
+		out[len(out)-1] = append(out[len(out)-1], ds[i])
+	}
+	return out
+}
+
+// decide performs step 1 for one message at now. True means that the message is
+// released, and its row must be written. False without an error means that nothing
+// is left to do, or that another slot or scheduler does it.
 func (s *Scheduler) decide(ctx context.Context, d *dueMessage, now time.Time) (bool, error) {
 	m := &d.Message
 	if m.ID == (gocql.UUID{}) {
 		return false, s.dropOld(ctx, d.slot) // the other half of its batch may still become visible
+	}
+	if m.State == Cancelled {
+		return false, s.store.endSlots(ctx, now, append(slotsOf(m), d.slot)...)
+	}
+	if d.isWaiting() {
+		m.State = Waiting
+	} else if err := s.store.readState(ctx, m, s.store.cons); errors.Is(err, ErrNotFound) {
+		return false, s.dropOld(ctx, d.slot) // the slot with its state is removed, or not visible yet
+	} else if err != nil {
+		return false, err
 	}
 	if m.State == Waiting {
 		if m.DeliverAt.After(s.clock.Now()) {
@@ -132,7 +173,7 @@ func (s *Scheduler) decide(ctx context.Context, d *dueMessage, now time.Time) (b
 		}
 		if won {
 			m.State, m.releaseAt = Released, now.UnixMicro()
-		} else if *m, err = s.store.read(ctx, d.slot.id, s.store.serial); errors.Is(err, ErrNotFound) {
+		} else if err = s.store.readState(ctx, m, s.store.serial); errors.Is(err, ErrNotFound) {
 			return false, s.dropOld(ctx, d.slot) // another scheduler has released it, and drops its slot; or the transaction's replicas lack it
 		} else if err != nil {
 			return false, err
@@ -142,6 +183,9 @@ func (s *Scheduler) decide(ctx context.Context, d *dueMessage, now time.Time) (b
 	}
 	switch m.State {
 	case Cancelled:
+		if err := s.store.endCancelled(ctx, m, m.ChangedAt); err != nil || d.slot.at.Equal(m.slot().at) {
+			return false, err
+		}
 		return false, s.store.dropSlots(ctx, d.slot)
 	case Released:
 		return true, nil
@@ -156,8 +200,12 @@ func (s *Scheduler) dropOld(ctx context.Context, x slot) error {
 	if _, ok := closes(x.at, s.clock.Now()); !ok {
 		return nil
 	}
-	m, err := s.store.everywhere().Read(ctx, x.id)
-	if err != nil && !errors.Is(err, ErrNotFound) || err == nil && m.State == Waiting && m.DeliverAt.UnixMilli() == x.at.UnixMilli() {
+	all := s.store.everywhere()
+	m, err := all.readRow(ctx, x.id, all.cons)
+	if err == nil && m.State != Cancelled && m.DeliverAt.UnixMilli() != x.at.UnixMilli() {
+		err = all.readState(ctx, &m, all.cons)
+	}
+	if err != nil && !errors.Is(err, ErrNotFound) || err == nil && m.State != Cancelled && m.DeliverAt.UnixMilli() == x.at.UnixMilli() {
 		s.cfg.Logger.DebugContext(ctx, "a slot without a message stays", "message", x.id, "at", x.at, "err", err)
 		return nil
 	}
@@ -173,7 +221,7 @@ func (s *Scheduler) complete(ctx context.Context, ds []*dueMessage, ended func(s
 		s.metrics.late.Observe(s.clock.Now().Sub(d.DeliverAt).Seconds())
 	}
 	ds = together(ds, ended, func(ds []*dueMessage) error { return s.store.forget(ctx, s.clock.Now(), ds...) }, nil)
-	for _, d := range together(ds, ended, func(ds []*dueMessage) error { return s.store.dropSlots(ctx, slotsTo(ds)...) }, nil) {
+	for _, d := range together(ds, ended, func(ds []*dueMessage) error { return s.store.endSlots(ctx, s.clock.Now(), slotsTo(ds)...) }, nil) {
 		ended(d.slot, nil)
 	}
 }
@@ -209,14 +257,13 @@ func together(ds []*dueMessage, ended func(slot, error), all func([]*dueMessage)
 	return out
 }
 
-// slotsTo returns the slots of messages. A message that was found by that of the
-// time from which it was hastened has two.
+// slotsTo returns the slots of messages, and those by which they were found.
 func slotsTo(ds []*dueMessage) []slot {
 	out := make([]slot, 0, len(ds))
 	for _, d := range ds {
-		out = append(out, d.slot)
-		if !d.DeliverAt.Equal(d.slot.at) {
-			out = append(out, newSlot(&d.Message))
+		out = append(out, slotsOf(&d.Message)...)
+		if !d.slot.at.Equal(d.DeliverAt) && !d.slot.at.Equal(d.storedFor) {
+			out = append(out, d.slot)
 		}
 	}
 	return out

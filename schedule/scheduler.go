@@ -357,6 +357,25 @@ func (s *Scheduler) next(now time.Time, most int) (xs []slot, wait time.Duration
 	return xs, wait
 }
 
+// partitions divides slots into those of one partition, at most releaseMost each.
+func partitions(xs []slot) (out [][]slot) {
+	type partition struct {
+		bucket time.Time
+		shard  int
+	}
+	last := map[partition]int{}
+	for _, x := range xs {
+		p := partition{x.bucket, shardFor(x.id)}
+		i, ok := last[p]
+		if !ok || len(out[i]) == releaseMost {
+			i, out = len(out), append(out, nil)
+			last[p] = i
+		}
+		out[i] = append(out[i], x)
+	}
+	return out
+}
+
 // dispatch releases due messages, in order, Concurrency at a time.
 func (s *Scheduler) dispatch(ctx context.Context) {
 	var busy sync.WaitGroup
@@ -364,7 +383,7 @@ func (s *Scheduler) dispatch(ctx context.Context) {
 	places := make(chan struct{}, s.cfg.Concurrency)
 	for {
 		// Messages that share statements wait for the limiter for at most 10 ms.
-		xs, wait := s.next(s.clock.Now(), min(releaseMost, s.cfg.Concurrency, max(1, s.cfg.Rate/100)))
+		xs, wait := s.next(s.clock.Now(), min(shards*releaseMost, s.cfg.Concurrency, max(1, s.cfg.Rate/100)))
 		if len(xs) == 0 {
 			t := time.NewTimer(wait)
 			select {
@@ -386,26 +405,28 @@ func (s *Scheduler) dispatch(ctx context.Context) {
 		for range xs {
 			places <- struct{}{} // a release is bounded by the timeouts of its statements
 		}
-		busy.Go(func() {
-			ended := func(x slot, err error) {
-				if err != nil {
-					s.owe(x.id, x.at)
-					s.fail("release", "failed to release a message; retrying", err)
-				} else {
-					s.paid(x.id)
+		for _, xs := range partitions(xs) {
+			busy.Go(func() {
+				ended := func(x slot, err error) {
+					if err != nil {
+						s.owe(x.id, x.at)
+						s.fail("release", "failed to release a message; retrying", err)
+					} else {
+						s.paid(x.id)
+					}
+					<-places
+					s.done(x.id)
 				}
-				<-places
-				s.done(x.id)
-			}
-			if s.working() {
-				s.release(context.WithoutCancel(ctx), xs, ended)
-				return
-			}
-			for _, x := range xs {
-				s.owe(x.id, x.at)
-				<-places
-				s.done(x.id)
-			}
-		})
+				if s.working() {
+					s.release(context.WithoutCancel(ctx), xs, ended)
+					return
+				}
+				for _, x := range xs {
+					s.owe(x.id, x.at)
+					<-places
+					s.done(x.id)
+				}
+			})
+		}
 	}
 }

@@ -21,17 +21,18 @@ type slot struct {
 	at     time.Time
 	id     gocql.UUID
 	topic  string
-}
-
-// newSlot returns the slot of a message at its time.
-func newSlot(m *Message) slot {
-	return slot{bucket: bucketAt(m.DeliverAt), at: m.DeliverAt, id: m.ID, topic: m.Topic}
+	// changed: when the slot was read, its message was no longer waiting for its
+	// time. False proves nothing.
+	changed bool
 }
 
 // compare orders slots as their table does: uuids of different versions by version.
 func (a slot) compare(b slot) int {
 	return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.id.Version(), b.id.Version()), bytes.Compare(a.id[:], b.id[:]))
 }
+
+// key returns the primary key of the slot.
+func (a slot) key() []any { return []any{a.bucket, shardFor(a.id), a.at.UnixMilli(), a.id} }
 
 func (a slot) position() Position { return Position{a.at, a.id} }
 
@@ -73,8 +74,8 @@ func (s *Store) slots(ctx context.Context, bucket time.Time, shard int, after Po
 	var out []slot
 	read := func(stmt string, args ...any) error {
 		iter := s.query(ctx, stmt, args...).Idempotent(true).RetryPolicy(cqlcode.OtherNode{}).PageSize(limit + 1).Iter()
-		for x := (slot{bucket: bucket}); iter.Scan(&x.at, &x.id, &x.topic); {
-			x.at = x.at.UTC()
+		for x, changedAt := (slot{bucket: bucket}), (time.Time{}); iter.Scan(&x.at, &x.id, &x.topic, &changedAt); {
+			x.at, x.changed = x.at.UTC(), !changedAt.IsZero()
 			out = append(out, x)
 		}
 		if err := iter.Close(); err != nil {
@@ -102,12 +103,30 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
+// dropSlots removes slots without the state of a message. A slot that is written
+// again exists again.
 func (s *Store) dropSlots(ctx context.Context, slots ...slot) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	b := s.batch(ctx)
 	for _, x := range slots {
-		b.Query(dropSlot, x.bucket, shardFor(x.id), x.at.UnixMilli(), x.id)
+		b.Query(dropSlot, x.key()...)
+	}
+	if err := b.Exec(); err != nil {
+		return fmt.Errorf("remove %d slots from that of message %s: %w", len(slots), slots[0].id, err)
+	}
+	return nil
+}
+
+// endSlots removes the slots of messages that are removed or marked as cancelled.
+// Like forget, it is at QUORUM, and covers the transactions before it.
+func (s *Store) endSlots(ctx context.Context, now time.Time, slots ...slot) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	b := s.batch(ctx)
+	b.SetConsistency(gocql.Quorum)
+	for _, x := range slots {
+		b.Query(endSlot, append([]any{now.Add(removedAfter).UnixMicro()}, x.key()...)...)
 	}
 	if err := b.Exec(); err != nil {
 		return fmt.Errorf("remove %d slots from that of message %s: %w", len(slots), slots[0].id, err)

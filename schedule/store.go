@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -64,34 +65,41 @@ func (s *Store) everywhere() *Store {
 }
 
 const (
-	messageColumns = "id, state, topic, key, payload, content_type, headers, client, created_at, deliver_at, changed_at, release_at"
+	messageColumns = "id, state, topic, key, payload, content_type, headers, client, created_at, deliver_at, changed_at"
 
 	selectRowHead = "SELECT id, state, topic, key, client, created_at, deliver_at, changed_at FROM scheduled_messages WHERE id = ?"
 
 	// Not an INSERT: without a row marker the row disappears with its last cell.
-	putRow = "UPDATE scheduled_messages USING TIMESTAMP ? SET state = 'scheduled', topic = ?, key = ?, payload = ?, content_type = ?," +
+	putRow = "UPDATE scheduled_messages USING TIMESTAMP ? SET topic = ?, key = ?, payload = ?, content_type = ?," +
 		" headers = ?, client = ?, created_at = ?, deliver_at = ? WHERE id = ?"
 	putSlot   = "INSERT INTO schedule_slots (bucket, shard, deliver_at, id, topic) VALUES (?, ?, ?, ?, ?)"
 	putBucket = "INSERT INTO schedule_buckets (month, bucket) VALUES (?, ?)"
 
 	selectRow  = "SELECT " + messageColumns + " FROM scheduled_messages WHERE id = ?"
 	selectRows = "SELECT " + messageColumns + " FROM scheduled_messages WHERE id IN ?"
-	// The kept columns of a cancelled message are written again, with the TTL.
-	cancelRow = "UPDATE scheduled_messages USING TTL ? SET state = 'cancelled', changed_at = ?, topic = ?, key = ?, client = ?, created_at = ?," +
-		" deliver_at = ?, payload = null, headers = null, content_type = null WHERE id = ? IF state = 'scheduled'"
-	// A concurrent Hasten changes the time in the row: all writers must write the
-	// same event.
-	releaseRow   = "UPDATE scheduled_messages SET state = 'released', changed_at = ?, release_at = ? WHERE id = ? IF state = 'scheduled' AND deliver_at = ?"
-	hastenRow    = "UPDATE scheduled_messages SET deliver_at = ?, changed_at = ? WHERE id = ? IF state = 'scheduled' AND deliver_at = ?"
-	rereleaseRow = "UPDATE scheduled_messages SET release_at = ? WHERE id = ? IF release_at = ?"
+	// The kept columns of a cancelled message are written again, with the TTL. Not
+	// conditional: its slot has decided.
+	markRow = "UPDATE scheduled_messages USING TTL ? SET state = 'cancelled', changed_at = ?, topic = ?, key = ?, client = ?, created_at = ?," +
+		" deliver_at = ?, payload = null, headers = null, content_type = null WHERE id = ?"
 	// Not conditional: nothing but a release, which is decided, comes before it.
 	dropRow = "DELETE FROM scheduled_messages USING TIMESTAMP ? WHERE id = ?"
 
-	selectSlots = "SELECT deliver_at, id, topic FROM schedule_slots WHERE bucket = ? AND shard = ? AND deliver_at >= ? AND deliver_at <= ? LIMIT ?"
-	// The remaining slots of one time.
-	selectSlotsAt = "SELECT deliver_at, id, topic FROM schedule_slots WHERE bucket = ? AND shard = ? AND deliver_at = ? AND id > ? LIMIT ?"
+	slotKey = " WHERE bucket = ? AND shard = ? AND deliver_at = ? AND id = ?"
+	// A slot that is removed, or not there yet, has no topic. A concurrent Hasten
+	// changes due_at: all writers must write the same event.
+	ifWaiting     = slotKey + " IF topic = ? AND state = null AND due_at = ?"
+	cancelSlot    = "UPDATE schedule_slots SET state = 'cancelled', changed_at = ?" + slotKey + " IF topic = ? AND state = null"
+	releaseSlot   = "UPDATE schedule_slots SET state = 'released', changed_at = ?, release_at = ?" + ifWaiting
+	hastenSlot    = "UPDATE schedule_slots SET due_at = ?, changed_at = ?" + ifWaiting
+	rereleaseSlot = "UPDATE schedule_slots SET release_at = ?" + slotKey + " IF release_at = ?"
 
-	dropSlot = "DELETE FROM schedule_slots WHERE bucket = ? AND shard = ? AND deliver_at = ? AND id = ?"
+	selectState = "SELECT state, due_at, changed_at, release_at FROM schedule_slots" + slotKey
+	selectSlots = "SELECT deliver_at, id, topic, changed_at FROM schedule_slots WHERE bucket = ? AND shard = ? AND deliver_at >= ? AND deliver_at <= ? LIMIT ?"
+	// The remaining slots of one time.
+	selectSlotsAt = "SELECT deliver_at, id, topic, changed_at FROM schedule_slots WHERE bucket = ? AND shard = ? AND deliver_at = ? AND id > ? LIMIT ?"
+
+	dropSlot = "DELETE FROM schedule_slots" + slotKey
+	endSlot  = "DELETE FROM schedule_slots USING TIMESTAMP ?" + slotKey
 
 	selectBuckets = "SELECT bucket FROM schedule_buckets WHERE month = ? AND bucket >= ? AND bucket <= ? LIMIT ?"
 	dropBucket    = "DELETE FROM schedule_buckets USING TIMESTAMP ? WHERE month = ? AND bucket = ?"
@@ -117,17 +125,19 @@ func (s *Store) Append(b *gocql.Batch, m *Message, now time.Time) error {
 	if m.DeliverAt.After(now.Add(MaxAhead)) {
 		return &TooFarError{m.DeliverAt}
 	}
-	// A retry whose time has passed is read now.
-	at := m.DeliverAt
-	if at.Before(now) {
-		at = now
-	}
-	bucket := bucketAt(at)
 	b.Query(putRow, m.CreatedAt.Add(-writtenBefore).UnixMicro(), m.Topic, unset(m.Key), m.Payload, unset(m.ContentType), m.Headers, m.Client,
 		m.CreatedAt.UnixMilli(), m.DeliverAt.UnixMilli(), m.ID)
-	b.Query(putSlot, bucket, shardFor(m.ID), at.UnixMilli(), m.ID, m.Topic)
-	b.Query(putBucket, monthAt(bucket), bucket)
+	addSlot(b, m.slot())
+	if m.DeliverAt.Before(now) { // a retry whose time has passed is read now
+		addSlot(b, slot{bucket: bucketAt(now), at: now, id: m.ID, topic: m.Topic})
+	}
 	return nil
+}
+
+// addSlot adds the statements that write a slot.
+func addSlot(b *gocql.Batch, x slot) {
+	b.Query(putSlot, x.bucket, shardFor(x.id), x.at.UnixMilli(), x.id, x.topic)
+	b.Query(putBucket, monthAt(x.bucket), x.bucket)
 }
 
 func unset(s string) any {
@@ -159,8 +169,49 @@ func (s *Store) Read(ctx context.Context, id gocql.UUID) (Message, error) {
 	return s.read(ctx, id, s.cons)
 }
 
-// A read at the serial consistency first completes a decided change.
-func (s *Store) read(ctx context.Context, id gocql.UUID, cons gocql.Consistency) (Message, error) {
+// read reads a message and its state. A read of the state at the serial
+// consistency first completes a decided change.
+func (s *Store) read(ctx context.Context, id gocql.UUID, state gocql.Consistency) (Message, error) {
+	m, err := s.readRow(ctx, id, s.cons)
+	if err != nil || m.State == Cancelled {
+		return m, err
+	}
+	if err := s.readState(ctx, &m, state); !errors.Is(err, ErrNotFound) {
+		return m, err
+	}
+	// Its slot is removed after the row, or after the mark in it.
+	if m, err = s.readRow(ctx, id, gocql.Quorum); err == nil && m.State != Cancelled {
+		return Message{}, fmt.Errorf("slot of message %s: %w", id, ErrNotFound)
+	}
+	return m, err
+}
+
+// readState reads the state of m, whose row was read, from its slot. It returns
+// ErrNotFound without one.
+func (s *Store) readState(ctx context.Context, m *Message, cons gocql.Consistency) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	var dueAt time.Time
+	at := m.slot()
+	err := s.query(ctx, selectState, at.key()...).Consistency(cons).Idempotent(true).RetryPolicy(cqlcode.OtherNode{}).Scan(
+		(*string)(&m.State), &dueAt, &m.ChangedAt, &m.releaseAt)
+	switch {
+	case errors.Is(err, gocql.ErrNotFound):
+		return fmt.Errorf("slot of message %s: %w", m.ID, ErrNotFound)
+	case err != nil:
+		return fmt.Errorf("read the state of message %s: %w", m.ID, err)
+	}
+	if m.State == "" {
+		m.State = Waiting
+	}
+	if m.DeliverAt, m.storedFor = at.at, (time.Time{}); !dueAt.IsZero() {
+		m.DeliverAt, m.storedFor = dueAt.UTC(), at.at
+	}
+	return nil
+}
+
+// readRow reads the row of a message; the state is empty unless it is cancelled.
+func (s *Store) readRow(ctx context.Context, id gocql.UUID, cons gocql.Consistency) (Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	var m Message
@@ -178,15 +229,15 @@ func (s *Store) read(ctx context.Context, id gocql.UUID, cons gocql.Consistency)
 func (m *Message) dest() []any {
 	return []any{
 		&m.ID, (*string)(&m.State), &m.Topic, &m.Key, &m.Payload, &m.ContentType, &m.Headers, &m.Client,
-		&m.CreatedAt, &m.DeliverAt, &m.ChangedAt, &m.releaseAt,
+		&m.CreatedAt, &m.DeliverAt, &m.ChangedAt,
 	}
 }
 
-// readAll returns the messages of slots that exist, by id.
+// readAll returns the rows of the messages of slots that exist, by id.
 func (s *Store) readAll(ctx context.Context, slots []slot) (map[gocql.UUID]Message, error) {
 	out := make(map[gocql.UUID]Message, len(slots))
 	if len(slots) == 1 {
-		m, err := s.Read(ctx, slots[0].id)
+		m, err := s.readRow(ctx, slots[0].id, s.cons)
 		if errors.Is(err, ErrNotFound) {
 			return out, nil
 		}
@@ -213,7 +264,7 @@ func (s *Store) readAll(ctx context.Context, slots []slot) (map[gocql.UUID]Messa
 	return out, nil
 }
 
-// readHead is Read without payload and headers.
+// readHead is readRow without payload and headers.
 func (s *Store) readHead(ctx context.Context, id gocql.UUID) (Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -233,10 +284,13 @@ func (s *Store) readHead(ctx context.Context, id gocql.UUID) (Message, error) {
 // nil for a message that is already cancelled, ErrReleased or ErrNotFound if it
 // is too late, and any other error if the outcome is unknown.
 func (s *Store) Cancel(ctx context.Context, m *Message, now time.Time) error {
-	applied, err := s.change(ctx, cancelRow, int(KeepCancelled/time.Second), now.UnixMilli(), m.Topic, unset(m.Key), m.Client,
-		m.CreatedAt.UnixMilli(), m.DeliverAt.UnixMilli(), m.ID)
+	if m.State == Cancelled {
+		return nil
+	}
+	x := m.slot()
+	applied, err := s.change(ctx, cancelSlot, slices.Concat([]any{now.UnixMilli()}, x.key(), []any{m.Topic})...)
 	if err == nil && applied {
-		s.dropSlot(ctx, m)
+		_ = s.endCancelled(ctx, m, now) // the scheduler would do so, too
 		return nil
 	}
 	// The read completes a decided conditional statement.
@@ -247,7 +301,7 @@ func (s *Store) Cancel(ctx context.Context, m *Message, now time.Time) error {
 	case readErr != nil:
 		return fmt.Errorf("cancel message %s: %w", m.ID, errors.Join(err, readErr))
 	case got.State == Cancelled:
-		s.dropSlot(ctx, m)
+		_ = s.endCancelled(ctx, &got, got.ChangedAt)
 		return nil
 	case got.State == Released:
 		return fmt.Errorf("message %s: %w", m.ID, ErrReleased)
@@ -257,9 +311,27 @@ func (s *Store) Cancel(ctx context.Context, m *Message, now time.Time) error {
 	return fmt.Errorf("cancel message %s: it is %s, and yet the change was refused", m.ID, got.State)
 }
 
-// dropSlot removes the slot of m; the scheduler would do so, too.
-func (s *Store) dropSlot(ctx context.Context, m *Message) {
-	_ = s.dropSlots(ctx, newSlot(m))
+// endCancelled marks the row of a message that its slot cancelled at a time, and
+// then removes its slots. Without the mark, a retry of its writer would restore it.
+func (s *Store) endCancelled(ctx context.Context, m *Message, at time.Time) error {
+	mark := func() error {
+		ctx, cancel := context.WithTimeout(ctx, s.timeout)
+		defer cancel()
+		return s.query(ctx, markRow, int(KeepCancelled/time.Second), at.UnixMilli(), m.Topic, unset(m.Key), m.Client,
+			m.CreatedAt.UnixMilli(), m.DeliverAt.UnixMilli(), m.ID).Consistency(gocql.Quorum).Idempotent(true).Exec()
+	}
+	if err := mark(); err != nil {
+		return fmt.Errorf("mark message %s as cancelled: %w", m.ID, err)
+	}
+	return s.endSlots(ctx, at, slotsOf(m)...)
+}
+
+// dropEarlySlot removes the slot of a time to which Hasten has moved m; the
+// scheduler would do so, too.
+func (s *Store) dropEarlySlot(ctx context.Context, m *Message) {
+	if !m.storedFor.IsZero() {
+		_ = s.dropSlots(ctx, m.due())
+	}
 }
 
 func (s *Store) change(ctx context.Context, stmt string, args ...any) (bool, error) {
@@ -271,16 +343,56 @@ func (s *Store) change(ctx context.Context, stmt string, args ...any) (bool, err
 // release decides the release of m, with an outbox row written at at. False
 // means that it was cancelled, released or hastened before.
 func (s *Store) release(ctx context.Context, m *Message, at time.Time) (bool, error) {
-	applied, err := s.change(ctx, releaseRow, at.UnixMilli(), at.UnixMicro(), m.ID, m.DeliverAt.UnixMilli())
+	applied, err := s.change(ctx, releaseSlot, m.released(at)...)
 	if err != nil {
 		return false, fmt.Errorf("release message %s: %w", m.ID, err)
 	}
 	return applied, nil
 }
 
+// released returns the arguments of releaseSlot.
+func (m *Message) released(at time.Time) []any {
+	x := m.slot()
+	return slices.Concat([]any{at.UnixMilli(), at.UnixMicro()}, x.key(), []any{m.Topic, m.dueAt()})
+}
+
+// releaseAll is release for messages whose slots are in one partition, by one
+// transaction: all of them are released or, without an error, none. Then left has
+// those that the transaction has found waiting for their times.
+func (s *Store) releaseAll(ctx context.Context, ds []*dueMessage, at time.Time) (applied bool, left []*dueMessage, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	b := s.batch(ctx).SerialConsistency(s.serial)
+	byID := make(map[gocql.UUID]*dueMessage, len(ds))
+	for _, d := range ds {
+		b.Query(releaseSlot, d.released(at)...)
+		byID[d.ID] = d
+	}
+	row := map[string]any{}
+	applied, iter, err := s.session.MapExecuteBatchCAS(b, row)
+	if iter != nil {
+		for more := err == nil && !applied; more; more = iter.MapScan(row) {
+			id, _ := row["id"].(gocql.UUID)
+			topic, _ := row["topic"].(string)
+			state, _ := row["state"].(string)
+			dueAt, _ := row["due_at"].(time.Time)
+			if d := byID[id]; d != nil && topic == d.Topic && state == "" && dueAt.IsZero() {
+				left = append(left, d)
+			}
+			row = map[string]any{}
+		}
+		err = errors.Join(err, iter.Close())
+	}
+	if err != nil {
+		return false, nil, fmt.Errorf("release %d messages from %s: %w", len(ds), ds[0].ID, err)
+	}
+	return applied, left, nil
+}
+
 // rerelease moves the write time of a released message's outbox row.
 func (s *Store) rerelease(ctx context.Context, m *Message, at time.Time) (bool, error) {
-	applied, err := s.change(ctx, rereleaseRow, at.UnixMicro(), m.ID, m.releaseAt)
+	x := m.slot()
+	applied, err := s.change(ctx, rereleaseSlot, slices.Concat([]any{at.UnixMicro()}, x.key(), []any{m.releaseAt})...)
 	if err != nil {
 		return false, fmt.Errorf("retry release of message %s: %w", m.ID, err)
 	}

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -39,7 +40,8 @@ func TestScheduler_ReleasesTogether(t *testing.T) {
 			var slots []slot
 			for range releaseMost {
 				m := message(now.Add(-5 * time.Second))
-				ms, slots = append(ms, m), append(slots, newSlot(m))
+				m.ID[15] &^= shards - 1 // one partition
+				ms, slots = append(ms, m), append(slots, m.slot())
 			}
 			cancelled, cutOff, missing := ms[3], ms[4], ms[5]
 			b.put(t, now.Add(-time.Minute), append(ms[:5:5], ms[6:]...)...)
@@ -51,7 +53,7 @@ func TestScheduler_ReleasesTogether(t *testing.T) {
 					t.Fatalf("release() = %t, %v", won, err)
 				}
 			}
-			if err := b.putSlot(t.Context(), newSlot(missing)); err != nil {
+			if err := b.putSlot(t.Context(), missing.slot()); err != nil {
 				t.Fatal(err)
 			}
 			if match.Kinds != nil {
@@ -110,12 +112,12 @@ func TestScheduler_WaitsForNoOther(t *testing.T) {
 	}
 	b.put(t, now.Add(-time.Minute), ms...)
 	b.Node.Faults().MustAdd(faults.Rule{
-		Match:  faults.Match{Kinds: []engine.OpKind{engine.OpCAS}, Table: "scheduled_messages"},
+		Match:  faults.Match{Kinds: []engine.OpKind{engine.OpCAS}, Table: "schedule_slots"},
 		Effect: faults.Effect{Delay: 3 * time.Second}, Count: 1,
 	})
 	var slots []slot
 	for _, m := range ms {
-		slots = append(slots, newSlot(m))
+		slots = append(slots, m.slot())
 	}
 	released := make(chan struct{})
 	go func() {
@@ -144,5 +146,88 @@ func TestScheduler_WriteTimesDoNotMix(t *testing.T) {
 	}
 	if n := b.count(t, "outbox_messages"); n != 0 {
 		t.Errorf("%d rows were written", n)
+	}
+}
+
+// The messages of one partition are released by one transaction. Half of them were
+// cancelled after their slots were read: a second one releases the others, and the
+// cancelled ones are never in the outbox.
+func TestScheduler_ReleasesByOneTransaction(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ cancelled, transactions int }{"all": {0, 1}, "half": {releaseMost / 2, 2}, "none": {releaseMost, 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			now := time.Now()
+			var ms []*Message
+			var slots []slot
+			for range releaseMost {
+				m := message(now.Add(-time.Second))
+				m.ID[15] &^= shards - 1
+				ms, slots = append(ms, m), append(slots, m.slot())
+			}
+			b.put(t, now.Add(-time.Minute), ms...)
+			for i, m := range ms[:c.cancelled] { // of some the row has no mark yet, of some no slot is left
+				var err error
+				if i%2 == 0 {
+					_, err = b.change(t.Context(), cancelSlot, slices.Concat([]any{now.UnixMilli()}, m.slot().key(), []any{m.Topic})...)
+				} else {
+					err = b.Cancel(t.Context(), m, now)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			var transactions atomic.Int32
+			b.Node.Faults().MustAdd(faults.Rule{
+				Match:  faults.Match{Kinds: []engine.OpKind{engine.OpCAS}, Func: func(engine.Op) bool { transactions.Add(1); return false }},
+				Effect: faults.Effect{Delay: time.Nanosecond},
+			})
+			b.scheduler(t).release(t.Context(), slots, func(x slot, err error) {
+				if err != nil {
+					t.Errorf("release of %s = %v", x.id, err)
+				}
+			})
+			if n := int(transactions.Load()); n != c.transactions {
+				t.Errorf("%d transactions, want %d", n, c.transactions)
+			}
+			events := b.readOutbox(t)
+			for i, m := range ms {
+				if _, out := events[m.ID]; out == (i < c.cancelled) {
+					t.Errorf("message %d, cancelled %t, is in the outbox %t", i, i < c.cancelled, out)
+				}
+			}
+			if n := b.count(t, "schedule_slots"); n != 0 {
+				t.Errorf("%d slots are left", n)
+			}
+			for _, m := range ms[:c.cancelled] { // also for the next retry of its writer
+				b.put(t, now.Add(-time.Minute), m)
+				if got, err := b.Read(t.Context(), m.ID); err != nil || got.State != Cancelled {
+					t.Errorf("Read() = %+v, %v, want it cancelled", got, err)
+				}
+			}
+		})
+	}
+}
+
+// A batch ends before its payloads exceed the limit; one that does alone has its own.
+func TestBatches(t *testing.T) {
+	t.Parallel()
+	const half = releaseBytes / 2
+	for name, c := range map[string]struct{ sizes, want []int }{
+		"none": {}, "small": {[]int{1, 0, 1}, []int{3}}, "full": {[]int{half, half, 1}, []int{2, 1}},
+		"one over the limit": {[]int{1, 3 * releaseBytes, 1, 1}, []int{1, 1, 2}}, "first over the limit": {[]int{3 * releaseBytes, 0, 1}, []int{1, 2}},
+	} {
+		var ds []*dueMessage
+		for _, n := range c.sizes {
+			ds = append(ds, &dueMessage{Message: Message{Payload: make([]byte, n)}})
+		}
+		var got []int
+		for _, batch := range batches(ds) {
+			got = append(got, len(batch))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: batches of %v messages, want %v", name, got, c.want)
+		}
 	}
 }

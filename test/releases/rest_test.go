@@ -250,7 +250,7 @@ func (w *world) restOfVerification() {
 }
 
 // restOfSchedule releases many messages of one time, one of them early, and one that was released
-// by a scheduler that died. It runs until the minutes of all of them are closed.
+// by a scheduler that died, and removes a slot without a message. It runs until the minutes of all of them are closed.
 func (w *world) restOfSchedule() {
 	ctx := w.t.Context()
 	at := time.Now().Add(90 * time.Second).Truncate(time.Millisecond)
@@ -263,7 +263,9 @@ func (w *world) restOfSchedule() {
 	must1[messages.View](w)(w.messages.DeliverNow(ctx, early.ID))
 
 	// A scheduler has died between the release of a message and the write of its event.
-	w.must(w.session.Query("UPDATE "+keyspace+".scheduled_messages SET state = 'released', release_at = ? WHERE id = ? IF state = 'scheduled'", time.Now().Add(-time.Minute).UnixMicro(), early.ID).Exec())
+	slot := early.DeliverAt.UTC()
+	w.must(w.session.Query("UPDATE "+keyspace+".schedule_slots SET state = 'released', changed_at = ?, release_at = ? WHERE bucket = ? AND shard = ? AND deliver_at = ? AND id = ? IF state = null",
+		time.Now(), time.Now().Add(-time.Minute).UnixMicro(), slot.Truncate(time.Minute), int(early.ID[15])%8, slot, early.ID).Exec())
 	stop := w.scheduler()
 	time.Sleep(3 * time.Minute)
 	stop()
@@ -273,6 +275,8 @@ func (w *world) restOfSchedule() {
 		m.DeliverAt = &at
 		must1[messages.Accepted](w)(w.messages.Accept(ctx, m, messages.Options{}))
 	}
+	w.must(w.session.Query("INSERT INTO "+keyspace+".schedule_slots (bucket, shard, deliver_at, id, topic) VALUES (?, ?, ?, ?, ?)", // its message was never visible
+		at.UTC().Truncate(time.Minute), 0, at, gocql.UUID{15: 8}, "reminders").Exec())
 	stop = w.scheduler(func(c *schedule.Config) { c.MaxPending = 8 }) // a page of one for each shard
 	time.Sleep(schedule.CloseAfter + 5*time.Minute)
 	stop()

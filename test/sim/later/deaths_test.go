@@ -3,6 +3,7 @@ package later
 import (
 	"context"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -30,6 +31,35 @@ func TestScheduler_DiesAtEachMessage(t *testing.T) {
 					_ = retry.Wait(ctx, 8*time.Second)
 				})
 				if last < 20 {
+					t.Errorf("a scheduler sent only %d messages", last)
+				}
+			})
+		})
+	}
+}
+
+// A scheduler dies at each message that it sends while it releases messages of one
+// moment, which share statements. Callers take some of them back at that moment.
+func TestScheduler_DiesAmongMessagesOfOneMoment(t *testing.T) {
+	for _, carried := range []bool{false, true} {
+		t.Run("carried out "+strconv.FormatBool(carried), func(t *testing.T) {
+			simulate(t, 1, func(w *world) {
+				const together = 16 // two in a partition
+				last := w.eachMessage(scheduler, carried, func(ctx context.Context, n int) {
+					at := time.Now().Add(2 * time.Second).Truncate(time.Millisecond)
+					var callers sync.WaitGroup
+					for i := range together {
+						o := &order{number: n*together + i, at: time.Now(), deliverAt: at}
+						if i%4 == 0 {
+							o.takeBack = at.Add(time.Duration(i-together/2) * time.Millisecond)
+						}
+						w.hand(ctx, o)
+						callers.Go(func() { w.withdraw(ctx, o, o.rnd) })
+					}
+					callers.Wait()
+					_ = retry.Wait(ctx, 8*time.Second)
+				})
+				if last < 30 {
 					t.Errorf("a scheduler sent only %d messages", last)
 				}
 			})

@@ -31,8 +31,8 @@ func TestScheduler_HandsOverBySlowStatements(t *testing.T) {
 	}{
 		"a row is carried out late": {faults.Effect{Delay: 5 * time.Second}, engine.OpWrite, "outbox_messages", 1},
 		"rows are lost":             {faults.Effect{Delay: 5 * time.Second, Failure: lost}, engine.OpWrite, "outbox_messages", 4},
-		"a decision takes long":     {faults.Effect{Delay: 1900 * time.Millisecond}, engine.OpCAS, "scheduled_messages", 1},
-		"decisions take long":       {faults.Effect{Delay: 1900 * time.Millisecond}, engine.OpCAS, "scheduled_messages", 2},
+		"a decision takes long":     {faults.Effect{Delay: 1900 * time.Millisecond}, engine.OpCAS, "schedule_slots", 1},
+		"decisions take long":       {faults.Effect{Delay: 1900 * time.Millisecond}, engine.OpCAS, "schedule_slots", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, 1, func(w *world) {
