@@ -34,6 +34,9 @@ type Offer struct {
 	Workers int
 	// Patience is how late a call may be before it is dropped unsent.
 	Patience time.Duration
+	// Patient is how many of the workers wait for a second, the Retry-After of a refusal, before
+	// their next call after one. The others ignore it.
+	Patient int
 	// Do makes call i, of worker w, and returns how many items were done by it.
 	Do func(ctx context.Context, w int, i int64) (a Answer, items int)
 }
@@ -50,10 +53,14 @@ type Offered struct {
 	Failed      float64 `json:"failed_share"`
 	Unsent      float64 `json:"unsent_share"`
 	// Intended is the latency of served calls from when they were to be made, Sent from
-	// when they were made; Refusal is that of refused calls, from when they were made.
+	// when they were made; Refusal is that of refused calls, from when they were made, except
+	// those of patient workers, which PatientRefusal is.
 	Intended Latency `json:"intended_ms"`
 	Sent     Latency `json:"sent_ms"`
 	Refusal  Latency `json:"refusal_ms"`
+
+	PatientRefusal Latency `json:"patient_refusal_ms"`
+
 	// Done is the total number of items done, warm-up and aftermath included.
 	Done int64 `json:"done"`
 	// Process, Database and Caller are the processor time that one item took there, in
@@ -71,8 +78,12 @@ type Offered struct {
 type call struct {
 	intended, sent, ended time.Duration
 	answer                Answer
+	patient               bool
 	items                 int32
 }
+
+// retryAfter is how long a patient worker waits after a refusal.
+const retryAfter = time.Second
 
 // Run makes the calls and returns when all have returned.
 func (o *Offer) Run(ctx context.Context) Offered {
@@ -83,9 +94,10 @@ func (o *Offer) Run(ctx context.Context) Offered {
 	var wg sync.WaitGroup
 	for w := range o.Workers {
 		wg.Go(func() {
-			for ctx.Err() == nil {
+			patient, free := w < o.Patient, began
+			for ctx.Err() == nil && sleepUntil(ctx, free) {
 				i := next.Add(1) - 1
-				c := call{intended: time.Since(began)}
+				c := call{intended: time.Since(began), patient: patient}
 				if o.Rate > 0 {
 					c.intended = time.Duration(float64(i) / o.Rate * float64(time.Second))
 				}
@@ -101,6 +113,9 @@ func (o *Offer) Run(ctx context.Context) Offered {
 					c.items = int32(items)
 				}
 				c.ended = time.Since(began)
+				if patient && c.answer == Refused {
+					free = began.Add(c.ended + retryAfter)
+				}
 				calls[w] = append(calls[w], c)
 			}
 		})
@@ -121,7 +136,7 @@ func sleepUntil(ctx context.Context, t time.Time) bool {
 // until the end, even of calls before it.
 func (o *Offer) sum(calls []call) Offered {
 	end := o.WarmUp + o.Duration
-	intended, sent, refusal := newHistogram(), newHistogram(), newHistogram()
+	intended, sent, refusal, patient := newHistogram(), newHistogram(), newHistogram(), newHistogram()
 	var of [unsent + 1]int64
 	var all, served, done int64
 	for _, c := range calls {
@@ -139,14 +154,18 @@ func (o *Offer) sum(calls []call) Offered {
 			record(intended, c.ended-c.intended)
 			record(sent, c.ended-c.sent)
 		case Refused, Unavailable:
-			record(refusal, c.ended-c.sent)
+			if c.patient {
+				record(patient, c.ended-c.sent)
+			} else {
+				record(refusal, c.ended-c.sent)
+			}
 		}
 	}
 	share := func(a Answer) float64 { return float64(of[a]) / float64(max(all, 1)) }
 	return Offered{
 		Offered: NewRate(all, o.Duration).PerSecond, Served: NewRate(served, o.Duration), Done: done,
 		Refused: share(Refused), Unavailable: share(Unavailable), Failed: share(Failed), Unsent: share(unsent),
-		Intended: someLatency(intended), Sent: someLatency(sent), Refusal: someLatency(refusal),
+		Intended: someLatency(intended), Sent: someLatency(sent), Refusal: someLatency(refusal), PatientRefusal: someLatency(patient),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,6 +76,26 @@ func TestOffer_WithoutARateAsFastAsAnswersCome(t *testing.T) {
 		}}
 		if got := o.Run(t.Context()); got.Served.Count < 396 || got.Served.Count > 400 {
 			t.Errorf("served %d, want 4 every 10 ms for a second", got.Served.Count)
+		}
+	})
+}
+
+// A patient worker makes no call within a second after a refusal, and its refusals count alone.
+func TestOffer_PatientWorkersKeepToRetryAfter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var calls [2]atomic.Int64
+		o := Offer{Duration: 10 * time.Second, Workers: 2, Patient: 1, Do: func(_ context.Context, w int, _ int64) (Answer, int) {
+			calls[w].Add(1)
+			time.Sleep(time.Duration(1+w) * 10 * time.Millisecond)
+			return Refused, 0
+		}}
+		got := o.Run(t.Context())
+		if patient, other := calls[0].Load(), calls[1].Load(); patient != 10 || other != 500 {
+			t.Errorf("%d calls of the patient worker and %d of the other, want 10 and 500", patient, other)
+		}
+		if got.PatientRefusal.Max != 10 || got.Refusal.Max != 20 || got.Refused != 1 {
+			t.Errorf("refusals took %g ms for the patient worker and %g ms for the other, share %g", got.PatientRefusal.Max, got.Refusal.Max, got.Refused)
 		}
 	})
 }

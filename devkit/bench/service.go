@@ -90,14 +90,14 @@ func (r *ServiceReport) how() string {
 
 func (r *ServiceReport) tables() []table {
 	t := table{title: r.Title, rows: [][]string{{
-		"", "offered/s", "served/s", "refused", "unavailable", "not sent", "p50", "p95", "p99", "from when to be sent p99", "a refusal p99", "own time p95", "CPU for one, µs: service", "database", "caller",
+		"", "offered/s", "served/s", "refused", "unavailable", "not sent", "p50", "p95", "p99", "from when to be sent p99", "a refusal p99", "to a patient caller", "own time p95", "CPU for one, µs: service", "database", "caller",
 	}}}
 	for i := range r.Phases {
 		p := &r.Phases[i]
 		t.rows = append(t.rows, []string{
 			p.Name(), fmt.Sprintf("%.0f", p.Offered.Offered), fmt.Sprintf("%.0f", p.Served.PerSecond),
 			percent(p.Refused), percent(p.Unavailable), percent(p.Unsent),
-			millis(p.Sent.P50), millis(p.Sent.P95), millis(p.Sent.P99), millis(p.Intended.P99), millis(p.Refusal.P99), millis(p.Own.P95),
+			millis(p.Sent.P50), millis(p.Sent.P95), millis(p.Sent.P99), millis(p.Intended.P99), millis(p.Refusal.P99), millis(p.PatientRefusal.P99), millis(p.Own.P95),
 			micros(p.Process), micros(p.Database), micros(p.Caller),
 		})
 	}

@@ -161,9 +161,9 @@ func overloadGoals(r *bench.ServiceReport, what, calm string, overload []float64
 			continue
 		}
 		cores := func(micros float64) float64 { return micros * at.Served.PerSecond / 1e6 }
-		out = append(out, fmt.Sprintf("%s: serves %.0f/s, %.0f %% of itself as fast as it answers (the goal is 90); p99 %.1f ms, %.1f times %s (the goal is below 4); a refusal takes %.1f ms at p99 (the goal is 5). Busy processors: service %.2f, database %.2f, load %.2f.",
+		out = append(out, fmt.Sprintf("%s: serves %.0f/s, %.0f %% of itself as fast as it answers (the goal is 90); p99 %.1f ms, %.1f times %s (the goal is below 4); a refusal takes %.1f ms at p99 for callers that keep to Retry-After (the goal is 5), %.1f ms for others. Busy processors: service %.2f, database %.2f, load %.2f.",
 			at.Name(), at.Served.PerSecond, 100*at.Served.PerSecond/max(full.Served.PerSecond, 1e-9), at.Sent.P99, at.Sent.P99/max(quiet.Sent.P99, 1e-9), calm,
-			at.Refusal.P99, cores(at.Process), cores(at.Database), cores(at.Caller)))
+			at.PatientRefusal.P99, at.Refusal.P99, cores(at.Process), cores(at.Database), cores(at.Caller)))
 	}
 	return out
 }

@@ -25,6 +25,8 @@ const (
 	// callers is the number of connections of an open load: more than a service lets
 	// wait, so that the service limits the requests in progress.
 	callers = 512
+	// patientCallers of them keep to Retry-After, so that the load remains an overload.
+	patientCallers = 32
 	// callerPatience is how late a request may be before its caller gives up.
 	callerPatience = time.Second
 	// callerTimeout limits a request.
@@ -182,7 +184,7 @@ func (s *serviceBench) phase(ctx context.Context, ph *phase, ceiling float64) (g
 	defer func() { err = errors.Join(err, p.remove(ctx)) }()
 	o := bench.Offer{Duration: s.duration, WarmUp: min(serviceWarmUp, s.duration), Workers: s.concurrency}
 	if ph.rate != nil {
-		o.Rate, o.Workers, o.Patience = ph.rate(ceiling), callers, callerPatience
+		o.Rate, o.Workers, o.Patience, o.Patient = ph.rate(ceiling), callers, callerPatience, patientCallers
 	}
 	got = bench.Phase{What: ph.what, Kind: ph.kind, Load: ph.load}
 	var child *bench.Child

@@ -108,7 +108,7 @@ func TestOverloadGoals(t *testing.T) {
 	t.Parallel()
 	phase := func(what, load string, rate, p99, refusal float64) bench.Phase {
 		p := bench.Phase{What: what, Kind: bench.Whole, Load: load}
-		p.Served.PerSecond, p.Sent.P99, p.Refusal.P99, p.Done = rate, p99, refusal, 1
+		p.Served.PerSecond, p.Sent.P99, p.PatientRefusal.P99, p.Refusal.P99, p.Done = rate, p99, refusal, 20*refusal, 1
 		p.Process, p.Database, p.Caller = 100, 50, 25
 		return p
 	}
@@ -118,7 +118,7 @@ func TestOverloadGoals(t *testing.T) {
 	}}
 	got := orderGoals(r, "offered 1/s", []float64{2, 5}) // without calm, raw and bare
 	want := "limited database, service, offered 2x its ceiling: serves 1900/s, 95 % of itself as fast as it answers (the goal is 90); p99 15.0 ms, 3.0 times offered half of its ceiling (the goal is below 4); " +
-		"a refusal takes 1.5 ms at p99 (the goal is 5). Busy processors: service 0.19, database 0.10, load 0.05."
+		"a refusal takes 1.5 ms at p99 for callers that keep to Retry-After (the goal is 5), 30.0 ms for others. Busy processors: service 0.19, database 0.10, load 0.05."
 	if len(got) != 1 || got[0] != want {
 		t.Errorf("goals are %q, want %q", got, want)
 	}
