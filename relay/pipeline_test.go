@@ -174,7 +174,7 @@ func start(b *fixture, m *model, store checkpoint.Store, pace time.Duration) *pr
 				if scyllacdc.CompareTimeUUID(row.time, from.LastProcessedRecordTime) <= 0 {
 					continue
 				}
-				if err := seq.Take(ctx, progress, row.time, []cdclog.StoredEvent{{Event: row.event, Written: cdclog.WriteTime(row.time), Err: nil}}); err != nil {
+				if _, err := seq.Take(ctx, progress, row.time, []cdclog.StoredEvent{{Event: row.event, Written: cdclog.WriteTime(row.time), Err: nil}}); err != nil {
 					return
 				}
 				if retry.Wait(ctx, pace) != nil {

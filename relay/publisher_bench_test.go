@@ -67,7 +67,7 @@ func newBenchRelay(b *testing.B, addrs []string) *benchRelay {
 func (r *benchRelay) publish(b *testing.B, first, n int) {
 	for i := first; i < first+n; i++ {
 		e := relaytest.BenchEvent(i)
-		if err := r.sequencer.Take(context.Background(), r.progress, gocql.MinTimeUUID(time.UnixMicro(int64(2e6+i))), []cdclog.StoredEvent{{Event: e, Written: 0, Err: nil}}); err != nil {
+		if _, err := r.sequencer.Take(context.Background(), r.progress, gocql.MinTimeUUID(time.UnixMicro(int64(2e6+i))), []cdclog.StoredEvent{{Event: e, Written: 0, Err: nil}}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -29,7 +29,7 @@ func TestBlocked_ManyAggregates(t *testing.T) {
 		for seq := int64(1); seq <= 5; seq += 2 {
 			for a := range many {
 				e := cdclog.StoredEvent{Event: relaytest.Event(a, seq, "OrderUpdated"), Written: cdclog.WriteTime(timeID(10 * seq))}
-				if err := s.Take(t.Context(), p, timeID(10*seq), []cdclog.StoredEvent{e}); err != nil {
+				if _, err := s.Take(t.Context(), p, timeID(10*seq), []cdclog.StoredEvent{e}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -67,7 +67,7 @@ func TestBlocked_WaitsForTheDatabase(t *testing.T) {
 		s := b.sequencer(tb)
 		p := checkpoint.NewStream(time.Unix(0, 0), []byte("stream"), timeID(1), maxStreamBacklog)
 		for i, seq := range []int64{1, 3, 4} {
-			if err := s.Take(t.Context(), p, timeID(int64(10*i+10)), []cdclog.StoredEvent{{Event: relaytest.Event(1, seq, "OrderUpdated"), Written: int64(10*i + 10), Err: nil}}); err != nil {
+			if _, err := s.Take(t.Context(), p, timeID(int64(10*i+10)), []cdclog.StoredEvent{{Event: relaytest.Event(1, seq, "OrderUpdated"), Written: int64(10*i + 10), Err: nil}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -33,8 +33,6 @@ type Sequencer struct {
 	retryMin time.Duration
 	log      *slog.Logger
 	metrics  *Metrics
-	// yield waits before the row after one that was published already; nil does not.
-	yield func(context.Context) error
 }
 
 // NewSequencer returns a sequencer. Its aggregates wait at most until ctx ends.
@@ -48,37 +46,40 @@ func NewSequencer(ctx context.Context, cfg *Config, m *Metrics, sink SweepSink, 
 	return s
 }
 
-// Take submits the events of one change of a stream, unless they were settled before a
+// Take submits the events of one change of a stream, and returns how many of them were submitted
+// before, as by the tail reader; it submits none that were settled before a
 // restart of the reader. The stream's progress passes the change when all its events are
 // acknowledged. Take blocks while the publisher is
 // full, or while the stream is too far ahead of its oldest unsettled change.
-func (s *Sequencer) Take(ctx context.Context, p *checkpoint.Stream, t gocql.UUID, events []cdclog.StoredEvent) error {
+func (s *Sequencer) Take(ctx context.Context, p *checkpoint.Stream, t gocql.UUID, events []cdclog.StoredEvent) (published int, err error) {
 	if len(events) == 0 || p.Settled(t) {
 		p.Idle(t)
-		return nil
+		return 0, nil
 	}
 	id := p.Begin(t, len(events))
 	for _, e := range events {
-		if err := s.pass(ctx, e, p.Since, publish.Settlement{To: p, ID: id}); err != nil {
-			return err
+		repeated, err := s.pass(ctx, e, p.Since, publish.Settlement{To: p, ID: id})
+		if err != nil {
+			return published, err
+		}
+		if repeated {
+			published++
 		}
 	}
 	p.HandedOn(t)
-	return p.Wait(ctx)
+	return published, p.Wait(ctx)
 }
 
-// pass submits e if it is its turn. Otherwise the aggregate waits beside the stream.
-func (s *Sequencer) pass(ctx context.Context, e cdclog.StoredEvent, began int64, settled publish.Settlement) error {
+// pass submits e if it is its turn, and reports whether it was submitted before. Otherwise the
+// aggregate waits beside the stream.
+func (s *Sequencer) pass(ctx context.Context, e cdclog.StoredEvent, began int64, settled publish.Settlement) (repeated bool, err error) {
 	if !s.blocked.has(e.AggregateID.UUID()) {
 		v, err := s.sink.Offer(ctx, publish.Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: publish.BySweep, Settled: settled})
-		if err == nil && v == publish.Repeated && s.yield != nil {
-			err = s.yield(ctx)
-		}
 		if err != nil || v == publish.Taken || v == publish.Repeated {
-			return err
+			return v == publish.Repeated, err
 		}
 	}
-	return s.blocked.add(ctx, &blockedEvent{StoredEvent: e, began: began, settled: settled})
+	return false, s.blocked.add(ctx, &blockedEvent{StoredEvent: e, began: began, settled: settled})
 }
 
 // admit submits the missing events before e in its aggregate, then e.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/clientlog"
 	"github.com/scylla-outbox/scylla-outbox/internal/dbclock"
+	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
@@ -44,7 +45,7 @@ func (s *Sweep) Run(ctx context.Context) error {
 	reading, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	sequencer := NewSequencer(reading, s.cfg, s.metrics, s.sink, s.in.Lookup)
-	sequencer.blocked.fail, sequencer.yield = fail, s.yield
+	sequencer.blocked.fail = fail
 	s.sequencer.Store(sequencer)
 	// The library's windows end by the clock of this host.
 	ahead := s.cfg.Clock.Ahead()
@@ -73,13 +74,31 @@ func (s *Sweep) toleratedSkew() time.Duration {
 	return min(dbclock.SkewTolerated, s.cfg.ConfidenceWindow/4)
 }
 
+// windowPace is the least time between the first published rows of two windows of a stream.
+func (s *Sweep) windowPace() time.Duration {
+	return min(windowsInOne*s.cfg.BusyDelay, s.cfg.IdleDelay, s.cfg.ConfidenceWindow/16)
+}
+
+// windowsInOne is how many windows of published rows are read as one.
+const windowsInOne = 5
+
+// isUrgent reports whether the sweep reader has no time to leave: the tail reader left rows to it,
+// or its share is full because of the ids in the dedup index or of the ttl.
+func (s *Sweep) isUrgent(now time.Time) bool {
+	s.update(now)
+	return s.cfg.Turns.isUrgent()
+}
+
 // yield waits for the turn of a row that is published already. Errors are those of a ctx that has ended.
 func (s *Sweep) yield(ctx context.Context) error {
+	s.update(time.Now())
+	return s.cfg.Turns.take(ctx)
+}
+
+// update computes the share of the sweep reader, unless it is recent.
+func (s *Sweep) update(now time.Time) {
 	t := s.cfg.Turns
-	if t == nil {
-		return nil
-	}
-	if now := time.Now(); t.isOutdated(now) {
+	if t.isOutdated(now) {
 		state := readingState{ttl: s.in.TTL}
 		state.ids, state.limit, _ = s.sink.MemoryUse()
 		if oldest, ok := s.streams.OldestPosition(); ok {
@@ -88,7 +107,6 @@ func (s *Sweep) yield(ctx context.Context) error {
 		}
 		t.update(state, now)
 	}
-	return t.take(ctx)
 }
 
 // checkVisible returns an error if rows at the time t may not be visible yet. The library has read
@@ -179,6 +197,9 @@ func (c *consumers) CreateChangeConsumer(_ context.Context, in scyllacdc.CreateC
 type consumer struct {
 	*consumers
 	progress *checkpoint.Stream
+	// waited is when the consumer last waited at the begin of a window, and end the latest time at
+	// which that window may end.
+	waited, end time.Time
 }
 
 var _ scyllacdc.ChangeOrEmptyNotificationConsumer = (*consumer)(nil)
@@ -216,7 +237,35 @@ func (c *consumer) Consume(ctx context.Context, change scyllacdc.Change) error {
 			s.metrics.rowsIgnored.Inc()
 		}
 	}
-	return endReader(ctx, c.fail, c.sequencer.Take(ctx, c.progress, change.Time, events))
+	published, err := c.sequencer.Take(ctx, c.progress, change.Time, events)
+	if err == nil && published > 0 {
+		err = c.yield(ctx, published, change.Time.Time())
+	}
+	return endReader(ctx, c.fail, err)
+}
+
+// yield waits for the turns of rows that are published already, of a change at a time. Before that
+// it waits at the first one of a window at the end of the log, where the sweep reader has time to
+// leave, so that the next window contains the rows of several and takes one query.
+func (c *consumer) yield(ctx context.Context, rows int, at time.Time) error {
+	s := c.sweep
+	if s.cfg.Turns == nil {
+		return nil
+	}
+	// The window of the last wait ended a confidence window before that at the latest.
+	if now := time.Now(); at.After(c.end) && !s.isUrgent(now) {
+		c.end = s.cfg.Clock.Now().Add(-s.cfg.ConfidenceWindow)
+		if err := retry.Wait(ctx, c.waited.Add(s.windowPace()).Sub(now)); err != nil {
+			return err
+		}
+		c.waited = time.Now()
+	}
+	for range rows {
+		if err := s.yield(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // hold stops the stream at a change that cannot be read because the table was altered

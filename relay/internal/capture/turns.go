@@ -2,6 +2,7 @@ package capture
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 
@@ -81,6 +82,7 @@ type Turns struct {
 	tailRows  float64 // per second before that
 	updated   time.Time
 	lastShare float64
+	urgent    bool // the share would be full at any lag
 }
 
 // NewTurns returns Turns of a relay without readings.
@@ -147,6 +149,8 @@ func (t *Turns) update(s readingState, now time.Time) {
 	defer t.mu.Unlock()
 	s.lag = t.lagAt(now)
 	t.lastShare = sweepShare(s)
+	s.lag = math.MaxInt64
+	t.urgent = sweepShare(s) >= 1
 	t.rows.SetLimit(sweepRate(t.lastShare, t.tailRows))
 }
 
@@ -155,6 +159,13 @@ func (t *Turns) share() float64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.lastShare
+}
+
+// isUrgent reports whether the share would be full at any lag.
+func (t *Turns) isUrgent() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.urgent
 }
 
 // take waits for the turn of one row. If ctx ends first, it returns the cause.
