@@ -64,7 +64,7 @@ func (s *search) init() {
 func (s *search) acknowledged(r *kgo.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(r.Headers) == 0 {
+	if len(r.Headers) == 0 || r.Offset < 0 { // a broker that repeats an acknowledgement may not know the offset
 		return
 	}
 	at := partition{r.Topic, r.Partition}

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
@@ -61,6 +62,31 @@ func TestSearch_ATopicThatItCreatesHasAnotherClient(t *testing.T) {
 			}
 		})
 	})
+}
+
+// The last acknowledged record is one with an offset: a search would take the first record of the
+// partition for it, read all of the partition, and report that it has lost records.
+func TestSearch_RemembersNoAcknowledgementWithoutAnOffset(t *testing.T) {
+	t.Parallel()
+	var s search
+	s.init()
+	at := partition{"OrderCreated", 1}
+	acknowledge := func(offset int64, id string) {
+		s.acknowledged(&kgo.Record{Topic: at.topic, Partition: at.n, Offset: offset, Headers: []kgo.RecordHeader{{Key: outbox.HeaderID, Value: []byte(id)}}})
+	}
+	acknowledge(-1, "without an offset")
+	if last := s.acked[at]; last != nil {
+		t.Errorf("the last acknowledged record is %q at offset %d, want none", last.id, last.offset)
+	}
+	for _, r := range []struct {
+		offset int64
+		id     string
+	}{{0, "first"}, {-1, "without an offset"}} {
+		acknowledge(r.offset, r.id)
+		if last := s.acked[at]; last == nil || last.offset != 0 || string(last.id) != "first" {
+			t.Errorf("the last acknowledged record after %q is %+v, want the first one", r.id, last)
+		}
+	}
 }
 
 // sender receives the error of a record.
