@@ -70,6 +70,31 @@ func TestPartitions_AGatedOneEndsWithItsLastRecord(t *testing.T) {
 	}
 }
 
+// The share of a partition grows as soon as a stalled one answers, not with the next check.
+func TestPartitions_TheShareGrowsWithAnAnswer(t *testing.T) {
+	t.Parallel()
+	ps, cfg := new(partitions), testConfig()
+	cfg.MaxInFlightRecords = 12
+	ps.init(&cfg)
+	send := func(part int32, n int) (last *item) {
+		for range n {
+			last = &item{part: Partition{"OrderUpdated", part}, sentAt: time.Now()}
+			ps.begin(last)
+		}
+		return last
+	}
+	stalled := send(0, 6)
+	ps.stall(time.Now().Add(ps.cfg.AttemptTimeout))
+	other := send(1, 5)
+	if !ps.isFull(other.in) {
+		t.Fatal("a partition with 5 records is below two thirds of the 6 that a stalled one leaves")
+	}
+	ps.end(stalled, true, time.Now())
+	if ps.isFull(other.in) || ps.stuck.open != 0 {
+		t.Errorf("a partition with 5 records is full, want a share of 8; %d records are stuck", ps.stuck.open)
+	}
+}
+
 // A suspect whose partition takes nothing more waits for it. When it ends its own probe, it is not
 // among the lanes that decide again then: its caller continues it.
 func TestPartitions_EndProbeReturnsOthersAlone(t *testing.T) {

@@ -173,8 +173,17 @@ func (ps *partitions) begin(it *item) {
 	if p.open == 0 && !p.creating {
 		p.since = it.sentAt
 	}
-	p.open++
-	p.bytes += it.bytes
+	ps.count(p, 1, it.bytes)
+}
+
+// count changes the number and size of a partition's records with the producer.
+func (ps *partitions) count(p *partition, records int, bytes int64) {
+	p.open += records
+	p.bytes += bytes
+	if p.state != partTakes {
+		ps.stuck.open += records
+		ps.stuck.bytes += bytes
+	}
 }
 
 // resumption is the end of a trouble of a partition.
@@ -185,7 +194,11 @@ type resumption struct {
 }
 
 // resume returns the lanes that waited for the partition, and ends its trouble.
-func (p *partition) resume() resumption {
+func (ps *partitions) resume(p *partition) resumption {
+	if p.state != partTakes {
+		ps.stuck.open -= p.open
+		ps.stuck.bytes -= p.bytes
+	}
 	r := resumption{lanes: p.waiting, wasStalled: p.state != partTakes, wasGated: p.state == partGated}
 	p.state, p.waiting = partTakes, nil
 	return r
@@ -195,15 +208,14 @@ func (p *partition) resume() resumption {
 func (ps *partitions) end(it *item, acked bool, now time.Time) (r resumption) {
 	p := it.in
 	it.in = nil
-	p.open--
-	p.bytes -= it.bytes
+	ps.count(p, -1, -it.bytes)
 	if acked {
 		p.since = now
 	}
 	switch {
 	case p.state == partGated && p.open > 0: // the restart that follows might repeat the others
 	case p.state != partTakes && (acked || p.open == 0), p.state == partTakes && p.probe == nil && len(p.waiting) > 0 && (p.open == 0 || !ps.isFull(p)):
-		r = p.resume()
+		r = ps.resume(p)
 	}
 	if p.open == 0 {
 		r.probe = p.probe
@@ -225,7 +237,7 @@ func (ps *partitions) created(key Partition) resumption {
 	p := ps.of[key]
 	p.creating = false
 	ps.drop(key, p)
-	return p.resume()
+	return ps.resume(p)
 }
 
 // beginProbe makes the lane, which is a suspect, the probe of a partition without one.
