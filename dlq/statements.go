@@ -28,7 +28,7 @@ var insertColumns = []string{
 type statements struct {
 	table                                          string
 	insert, entry, entries, whole, wholes, history string
-	purged                                         string
+	purged, errors                                 string
 	chains, chain                                  string
 	requestAdd, requestDrop, requests, requested   string
 	holdAdd, holdDrop, holds                       string
@@ -48,6 +48,7 @@ func newStatements(keyspace string) statements {
 		whole:   whole + " WHERE event_id = ?",
 		wholes:  whole + " WHERE event_id IN ?",
 		history: "SELECT history FROM " + deadLetters + " WHERE event_id = ?",
+		errors:  "SELECT event_id, error_code, error_text FROM " + deadLetters + " WHERE event_id IN ?",
 		purged:  "SELECT WRITETIME(purged_at) FROM " + deadLetters + " WHERE event_id = ?",
 
 		chains: "SELECT aggregate_id, seq, written_at, event_id FROM " + chains + " WHERE table_name = ? AND part = ?",

@@ -1,6 +1,7 @@
 package dlq
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq/internal/db"
 	"github.com/scylla-outbox/scylla-outbox/internal/clocks"
 	"github.com/scylla-outbox/scylla-outbox/internal/lease"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
@@ -110,6 +112,14 @@ func Open(session *gocql.Session, keyspace string, opts ...Option) (*Store, erro
 
 // DB executes the store's statements. It is for the packages below this one.
 func (s *Store) DB() *db.DB { return s.db }
+
+// PrepareReads prepares the statements of lists and counts concurrently, so that the first ones of a process take as
+// few round trips as later ones. It is for a session whose requests all go to one node, returns once the database has
+// answered or ctx has ended, and has no error: a statement that was not prepared is prepared by its execution.
+func (s *Store) PrepareReads(ctx context.Context) {
+	l := &s.lists.stmt
+	sessions.Prepare(ctx, s.db.Session, s.stmt.entries, s.stmt.errors, s.stmt.holds, l.buckets, l.allBuckets, l.lookups, l.lookupFirst, l.lookupSizes)
+}
 
 // Duty returns the duty of a name for an owner, which must be different in every
 // process. A claim lasts ttl, whole seconds, at least one.

@@ -137,7 +137,7 @@ func (s *Store) errorTexts(ctx context.Context, events []gocql.UUID) (map[gocql.
 	out := make(map[gocql.UUID]ErrorText, len(events))
 	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
 	defer cancel()
-	iter := s.db.Select(ctx, "SELECT event_id, error_code, error_text FROM "+s.stmt.table+" WHERE event_id IN ?", events).Iter()
+	iter := s.db.Select(ctx, s.stmt.errors, events).Iter()
 	var id gocql.UUID
 	var e ErrorText
 	for iter.Scan(&id, &e.Code, &e.Text) {

@@ -28,14 +28,29 @@ const logReads = 16
 // trip to the database, and reads both again after an error, and the streams when there are others. It only reads,
 // and is safe for concurrent use.
 type Log struct {
-	cfg Config
+	cfg     Config
+	opening chan struct{} // full while the table is read
 
 	mu    sync.Mutex
 	known *openLog // nil: not read yet
 }
 
 // NewLog returns a Log. It requires Session, Keyspace, Name and the table of cfg.
-func NewLog(cfg Config) *Log { return &Log{cfg: cfg.withDefaults()} }
+func NewLog(cfg Config) *Log { return &Log{cfg: cfg.withDefaults(), opening: make(chan struct{}, 1)} }
+
+// ReadTable reads what a Log keeps, and prepares the statements of a read, so that a read in the meantime, and the
+// first one after it, take fewer round trips. It is for a session whose requests all go to one node. Without it the
+// first read does the same, one request after the other; an error is left to that.
+func (l *Log) ReadTable(ctx context.Context) {
+	var all sync.WaitGroup
+	all.Go(func() { cdclog.PrepareGenerations(ctx, l.cfg.Session) })
+	all.Go(func() {
+		if known, err := l.open(ctx, nil); err == nil {
+			known.reader.Prepare(ctx)
+		}
+	})
+	all.Wait()
+}
 
 // WrittenEvent is an event in the CDC log, without its content.
 type WrittenEvent struct {
@@ -54,9 +69,7 @@ func (l *Log) Unread(ctx context.Context, since time.Time, limit int) (n int, er
 
 // Written calls each for the events that were written since a time, at most limit, in no order.
 func (l *Log) Written(ctx context.Context, since time.Time, limit int, each func(WrittenEvent)) error {
-	l.mu.Lock()
-	known := l.known
-	l.mu.Unlock()
+	known := l.keptTable()
 	var found []WrittenEvent
 	var err error
 	stale := known == nil
@@ -69,20 +82,47 @@ func (l *Log) Written(ctx context.Context, since time.Time, limit int, each func
 		stale = err == nil && !slices.EqualFunc(starts, known.starts, time.Time.Equal)
 	}
 	if stale {
-		if known, err = openLogOf(ctx, &l.cfg); err == nil {
+		if known, err = l.open(ctx, known); err == nil {
 			found, err = known.read(ctx, since, limit)
 		}
 	}
 	if err != nil {
-		known = nil
+		l.keepTable(nil)
 	}
-	l.mu.Lock()
-	l.known = known
-	l.mu.Unlock()
 	for _, e := range found {
 		each(e)
 	}
 	return err
+}
+
+// open reads the table and keeps it, one caller at a time: another one has read it if it is not the stale one.
+func (l *Log) open(ctx context.Context, stale *openLog) (*openLog, error) {
+	select {
+	case l.opening <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-l.opening }()
+	if known := l.keptTable(); known != nil && known != stale {
+		return known, nil
+	}
+	known, err := openLogOf(ctx, &l.cfg)
+	if err == nil {
+		l.keepTable(known)
+	}
+	return known, err
+}
+
+func (l *Log) keptTable() *openLog {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.known
+}
+
+func (l *Log) keepTable(known *openLog) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.known = known
 }
 
 // openLog is the table of a Log and the generations of its streams.

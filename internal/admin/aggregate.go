@@ -282,7 +282,7 @@ func (a *aggregateReader) readTopics(ctx context.Context) {
 		from = a.first.Add(-topicsMargin)
 	}
 	read := 0
-	all, _, err := a.readSince(ctx, from, topicsRecords, func(r *kgo.Record) error {
+	all, _, err := a.readSince(ctx, a.startTopics(ctx), from, topicsRecords, func(r *kgo.Record) error {
 		read++
 		a.addRecord(r)
 		return nil

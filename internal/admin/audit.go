@@ -66,17 +66,20 @@ type audit struct {
 type auditStatements struct{ ready, intend, finish, list string }
 
 func newAudit(c *Config, m *metrics) *audit {
-	table := c.Keyspace + ".admin_audit"
 	return &audit{
-		session: c.Session, cons: c.Consistency, timeout: c.Timeout, clock: c.Clock, log: c.Logger, metrics: m,
-		stmt: auditStatements{
-			ready: "SELECT day FROM " + table + " WHERE day = ? LIMIT 1",
-			intend: "INSERT INTO " + table + " (day, id, actor, role, action, target, detail, reason, request_id, remote, state)" +
-				" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '" + auditIntended + "') USING TIMESTAMP ?",
-			finish: "UPDATE " + table + " USING TIMESTAMP ? SET state = ?, outcome = ?, target = ?, finished_at = ? WHERE day = ? AND id = ?",
-			list: "SELECT id, actor, role, action, target, detail, reason, request_id, remote, state, outcome, finished_at FROM " + table +
-				" WHERE day = ? AND id >= ? AND id <= ? LIMIT ?",
-		},
+		session: c.Session, cons: c.Consistency, timeout: c.Timeout, clock: c.Clock, log: c.Logger, metrics: m, stmt: newAuditStatements(c.Keyspace),
+	}
+}
+
+func newAuditStatements(keyspace string) auditStatements {
+	table := keyspace + ".admin_audit"
+	return auditStatements{
+		ready: "SELECT day FROM " + table + " WHERE day = ? LIMIT 1",
+		intend: "INSERT INTO " + table + " (day, id, actor, role, action, target, detail, reason, request_id, remote, state)" +
+			" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '" + auditIntended + "') USING TIMESTAMP ?",
+		finish: "UPDATE " + table + " USING TIMESTAMP ? SET state = ?, outcome = ?, target = ?, finished_at = ? WHERE day = ? AND id = ?",
+		list: "SELECT id, actor, role, action, target, detail, reason, request_id, remote, state, outcome, finished_at FROM " + table +
+			" WHERE day = ? AND id >= ? AND id <= ? LIMIT ?",
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/internal/topicreader"
@@ -45,27 +46,48 @@ func (b *biographer) readTopics(ctx context.Context) {
 	}
 }
 
-// topics returns the topics that the relay has ever published to.
-func (b *biographySources) topics(ctx context.Context) (topics []string, err error) {
-	for _, table := range b.tables {
-		iter := b.session.Query("SELECT topic FROM "+b.keyspace+".relay_topics WHERE relay = ? AND table_name = ?", b.relay, table.String()).
-			WithContext(ctx).Consistency(b.consistency).Idempotent(true).Iter()
-		var topic string
-		for iter.Scan(&topic) {
-			if !slices.Contains(topics, topic) {
-				topics = append(topics, topic)
+// selectTopics returns the statement that reads the topics of a relay's table.
+func selectTopics(keyspace string) string {
+	return "SELECT topic FROM " + keyspace + ".relay_topics WHERE relay = ? AND table_name = ?"
+}
+
+// topics returns the topics that the relay has ever published to, sorted.
+func (b *biographySources) topics(ctx context.Context) ([]string, error) {
+	found := make([][]string, len(b.tables))
+	g, gctx := errgroup.WithContext(ctx)
+	for i, table := range b.tables {
+		g.Go(func() error {
+			iter := b.session.Query(selectTopics(b.keyspace), b.relay, table.String()).WithContext(gctx).Consistency(b.consistency).Idempotent(true).Iter()
+			for topic := ""; iter.Scan(&topic); {
+				found[i] = append(found[i], topic)
 			}
-		}
-		if err := iter.Close(); err != nil {
-			return nil, fmt.Errorf("read the topics of relay %s: %w", b.relay, err)
-		}
+			if err := iter.Close(); err != nil {
+				return fmt.Errorf("read the topics of relay %s: %w", b.relay, err)
+			}
+			return nil
+		})
 	}
-	return topics, nil
+	err := g.Wait()
+	topics := slices.Concat(found...)
+	slices.Sort(topics)
+	return slices.Compact(topics), err
+}
+
+// startTopics starts to read topics, and returns what waits for them.
+func (b *biographySources) startTopics(ctx context.Context) func() ([]string, error) {
+	read := make(chan struct{})
+	var names []string
+	var err error
+	go func() {
+		defer close(read)
+		names, err = b.topics(ctx)
+	}()
+	return func() ([]string, error) { <-read; return names, err }
 }
 
 func (b *biographer) searchTopics(ctx context.Context) error {
 	from, records, found := b.at.Add(-topicsMargin), 0, false
-	spans, topics, err := b.readSince(ctx, from, math.MaxInt64, func(r *kgo.Record) error {
+	spans, topics, err := b.readSince(ctx, b.startTopics(ctx), from, math.MaxInt64, func(r *kgo.Record) error {
 		if b.is(r) {
 			b.found(r)
 			found = true
@@ -93,11 +115,11 @@ var errNoTopics = errors.New("has published to no topic yet")
 // errStopReading ends a read of topics.
 var errStopReading = errors.New("enough")
 
-// readSince calls each for the records since a time in the topics that the relay has published to, about
+// readSince calls each for the records since a time in some topics, those of startTopics, about
 // the newest up to a number. An error of each ends it, and errStopReading is no error of readSince. It
 // returns the spans of all records, nil if they are unknown.
-func (b *biographySources) readSince(ctx context.Context, from time.Time, most int64, each func(*kgo.Record) error) (all topicreader.Spans, topics int, err error) {
-	names, err := b.topics(ctx)
+func (b *biographySources) readSince(ctx context.Context, topicNames func() ([]string, error), from time.Time, most int64, each func(*kgo.Record) error) (all topicreader.Spans, topics int, err error) {
+	names, err := topicNames()
 	if err != nil {
 		return nil, 0, err
 	}

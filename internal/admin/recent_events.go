@@ -172,9 +172,11 @@ func (ep *recentEventEndpoints) list(ctx context.Context, in *recentEventsInput)
 	return out, nil
 }
 
-// read lists the events up to the first age at which the log has enough. The topics and the dead letters
-// are read once.
+// read lists the events up to the first age at which the log has enough, or all of them where the database is
+// slow. The topics and the dead letters are read once.
 func (ep *recentEventEndpoints) read(ctx context.Context, in *recentEventsQuery, now time.Time, b *RecentEventsBody) error {
+	began := time.Now()
+	topics := ep.sources.startTopics(ctx)
 	heartbeats, err := ep.status.relays.read(ctx)
 	if err != nil {
 		return err
@@ -189,7 +191,7 @@ func (ep *recentEventEndpoints) read(ctx context.Context, in *recentEventsQuery,
 		}
 	}
 	ages := recentAges
-	if in.State != "" { // few events may have it
+	if in.State != "" || time.Since(began) > recentSlow { // few events may have it
 		ages = nil
 	}
 	for _, age := range ages {
@@ -197,16 +199,16 @@ func (ep *recentEventEndpoints) read(ctx context.Context, in *recentEventsQuery,
 		if !since.After(oldest) || in.Cursor != "" && !since.Before(in.after.At) {
 			continue
 		}
-		began := time.Now()
+		began = time.Now()
 		if ep.readLog(ctx, in, since, b); len(b.Events) > in.Limit || len(b.Gaps) > 0 {
-			return ep.complete(ctx, in, oldest, b)
+			return ep.complete(ctx, in, oldest, topics, b)
 		}
 		if time.Since(began) > recentSlow {
 			break
 		}
 	}
 	ep.readLog(ctx, in, oldest, b)
-	return ep.complete(ctx, in, oldest, b)
+	return ep.complete(ctx, in, oldest, topics, b)
 }
 
 // readLog replaces the list by that of the events since a time, without their states.
@@ -238,7 +240,7 @@ func (ep *recentEventEndpoints) readLog(ctx context.Context, in *recentEventsQue
 
 // complete sets the states of the events, and makes them a page. oldest is the time since which all pages
 // read.
-func (ep *recentEventEndpoints) complete(ctx context.Context, in *recentEventsQuery, oldest time.Time, b *RecentEventsBody) error {
+func (ep *recentEventEndpoints) complete(ctx context.Context, in *recentEventsQuery, oldest time.Time, topics func() ([]string, error), b *RecentEventsBody) error {
 	cut := func() {
 		if len(b.Events) > in.Limit {
 			b.Events = slices.Clone(b.Events[:in.Limit]) // the page is kept, and not all that was read
@@ -252,7 +254,7 @@ func (ep *recentEventEndpoints) complete(ctx context.Context, in *recentEventsQu
 	if len(b.Events) == 0 {
 		return nil
 	}
-	all := ep.findRecords(ctx, b)
+	all := ep.findRecords(ctx, topics, b)
 	if err := ep.findDeadLetters(ctx, b.Events); err != nil {
 		return err
 	}
@@ -275,7 +277,7 @@ func newerEvent(x, y RecentEvent) int {
 
 // findRecords sets the places of the events that are in their topics, and reports whether it has read enough to
 // know those that are not.
-func (ep *recentEventEndpoints) findRecords(ctx context.Context, b *RecentEventsBody) bool {
+func (ep *recentEventEndpoints) findRecords(ctx context.Context, topics func() ([]string, error), b *RecentEventsBody) bool {
 	if ep.sources.kafka == nil {
 		b.Gaps = append(b.Gaps, "The topics were not read, because no broker is configured.")
 		return false
@@ -287,7 +289,7 @@ func (ep *recentEventEndpoints) findRecords(ctx context.Context, b *RecentEvents
 		at[rows.IDOf(b.Events[i].EventID)] = &b.Events[i]
 	}
 	oldest, left := slices.MinFunc(b.Events, func(x, y RecentEvent) int { return x.first.Compare(y.first) }).first, len(at)
-	all, _, err := ep.sources.readSince(ctx, oldest.Add(-recordsMargin), topicsRecords, func(r *kgo.Record) error {
+	all, _, err := ep.sources.readSince(ctx, topics, oldest.Add(-recordsMargin), topicsRecords, func(r *kgo.Record) error {
 		for _, h := range r.Headers {
 			if e := at[rows.IDOf(h.Value)]; h.Key == outbox.HeaderID && e != nil && e.State == eventWaiting {
 				e.State, e.Topic, e.Partition, e.Offset = eventPublished, r.Topic, &r.Partition, &r.Offset

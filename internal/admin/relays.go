@@ -211,11 +211,16 @@ func byRelay(all []heartbeatBody) []relayBody {
 	return out
 }
 
+// selectInstances returns the statement that reads the last heartbeats of relays.
+func selectInstances(keyspace string) string {
+	return "SELECT relay, table_name, instance, at, status FROM " + keyspace + ".relay_instances WHERE scope = ?"
+}
+
 func (ep *relayEndpoints) read(ctx context.Context) ([]heartbeatBody, error) {
 	ctx, cancel := context.WithTimeout(ctx, ep.timeout)
 	defer cancel()
 	out := []heartbeatBody{}
-	iter := ep.session.Query("SELECT relay, table_name, instance, at, status FROM "+ep.keyspace+".relay_instances WHERE scope = ?", relayScope).
+	iter := ep.session.Query(selectInstances(ep.keyspace), relayScope).
 		WithContext(ctx).Consistency(ep.consistency).Idempotent(true).Iter()
 	for {
 		var r heartbeatBody

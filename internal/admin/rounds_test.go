@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log"
@@ -192,6 +193,39 @@ func TestRecentEvents_OfASlowLogAreReadTwice(t *testing.T) {
 		server.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/events", http.NoBody))
 		if got := time.Since(began) / takes; w.Code != http.StatusOK || got != 2 {
 			t.Errorf("the list has %d and took the time of %d reads, want 2: %s", w.Code, got, w.Body)
+		}
+	})
+}
+
+// The tables whose log no relay reads are counted at once, and up to the limit of all.
+func TestStatus_CountsTheTablesAtOnce(t *testing.T) {
+	virtually(t, func(t *testing.T, _ *scyllafake.Server, session *gocql.Session) {
+		store, err := dlq.Open(session, schema.DefaultKeyspace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, waits := range []int{1, maxUnread/4 + 1} {
+			const takes = 3 * time.Second
+			conf := Config{
+				Session: session, Keyspace: schema.DefaultKeyspace, DeadLetters: store, Gate: access.Only(access.Principal{Name: "local", Role: access.Admin}), Timeout: time.Hour,
+				Unread: func(context.Context, UnreadOf, int) (int, error) { time.Sleep(takes); return waits, nil },
+			}
+			for i := range 4 {
+				conf.Tables = append(conf.Tables, Table{Keyspace: "outbox", Name: fmt.Sprint("orders_", i)})
+			}
+			server, err := New(conf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			began, w := time.Now(), httptest.NewRecorder()
+			server.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/status", http.NoBody))
+			var b StatusBody
+			if err := json.Unmarshal(w.Body.Bytes(), &b); err != nil || time.Since(began).Round(time.Second) != takes {
+				t.Errorf("the status took %s, want %s: %v, %s", time.Since(began), takes, err, w.Body)
+			}
+			if want := int64(min(4*waits, maxUnread)); b.Waiting.Events != want || b.Waiting.AtLeast != (want == maxUnread) {
+				t.Errorf("of 4 tables with %d events each wait %+v", waits, b.Waiting)
+			}
 		}
 	})
 }

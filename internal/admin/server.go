@@ -10,6 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
@@ -18,6 +19,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/params"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
 
 // Server is the operators' API. Handler returns its routes; Serve also stops gracefully.
@@ -121,6 +123,12 @@ func (s *Server) registerEndpoints() {
 	routes.register([]func(huma.API){topics.New(topics.Config{Kafka: cfg.Kafka, Topics: cfg.Topics, Schemas: cfg.Registry, Logger: cfg.Logger}).Register})
 	apidocs.AddExamples(s.ops.api.OpenAPI(), readExamples())
 	routes.register(cfg.Routes)
+}
+
+// PrepareReads prepares the statements of lists and of the status concurrently, as [dlq.Store.PrepareReads] those of
+// dead letters, so that the first request takes as few round trips as later ones. It has no error.
+func PrepareReads(ctx context.Context, session *gocql.Session, keyspace string) {
+	sessions.Prepare(ctx, session, newAuditStatements(keyspace).list, selectInstances(keyspace), selectTopics(keyspace))
 }
 
 // Handler returns the routes, for a caller with its own HTTP server.

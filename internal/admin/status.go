@@ -218,18 +218,20 @@ func (ep *statusEndpoints) readUnread(ctx context.Context) (w WaitingBody, err e
 	if err != nil {
 		return w, err
 	}
-	for _, of := range ep.unread(currentRelays(heartbeats)) {
-		limit := maxUnread - int(w.Events)
-		if limit <= 0 {
-			w.AtLeast = true
-			break
-		}
-		n, err := ep.cfg.Unread(ctx, of, limit)
-		if err != nil {
-			return w, err
-		}
-		w.Events += int64(n)
-		w.AtLeast = w.AtLeast || n == limit
+	parts := ep.unread(currentRelays(heartbeats))
+	counts := make([]int, len(parts))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	for i, of := range parts {
+		g.Go(func() (err error) { counts[i], err = ep.cfg.Unread(gctx, of, maxUnread); return err })
+	}
+	if err := g.Wait(); err != nil {
+		return w, err
+	}
+	for _, n := range counts {
+		left := maxUnread - int(w.Events)
+		w.AtLeast = w.AtLeast || n >= left
+		w.Events += int64(min(n, left))
 	}
 	return w, nil
 }

@@ -1,4 +1,4 @@
-// Package sessions cuts off silent nodes of the database, and closes sessions of gocql.
+// Package sessions cuts off silent nodes of the database, prepares statements ahead, and closes sessions of gocql.
 //
 // Nodes observes all sessions of a process: a node that owes an answer and sends nothing for 250 ms
 // is probed on a connection of its own; without an answer for another 250 ms its connections are

@@ -12,6 +12,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cqlcode"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
 
 // Generation is a set of streams and the time from which it is written to.
@@ -92,6 +93,21 @@ func (g *Generation) Index(stream []byte) int {
 	return i
 }
 
+// The statements of cqlGenerations, with tablets and without.
+const (
+	selectTabletTimes   = "SELECT timestamp FROM system.cdc_timestamps WHERE keyspace_name = ? AND table_name = ?"
+	selectTabletStreams = "SELECT stream_id FROM system.cdc_streams WHERE keyspace_name = ? AND table_name = ? AND timestamp = ? AND stream_state = ?"
+	selectTimes         = "SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'"
+	selectStreams       = "SELECT range_end, streams FROM system_distributed.cdc_streams_descriptions_v2 WHERE time = ?"
+	countPeers          = "SELECT COUNT(*) FROM system.peers"
+)
+
+// PrepareGenerations prepares the statements that read generations, of which a database may lack some: see
+// [sessions.Prepare].
+func PrepareGenerations(ctx context.Context, s *gocql.Session) {
+	sessions.Prepare(ctx, s, selectTabletTimes, selectTabletStreams, selectTimes, selectStreams, countPeers)
+}
+
 // cqlGenerations reads the same tables as scylla-cdc-go.
 type cqlGenerations struct {
 	session         *gocql.Session
@@ -106,9 +122,9 @@ func (c *cqlGenerations) Times(ctx context.Context) ([]time.Time, error) {
 	}
 	var q *gocql.Query
 	if c.tablets {
-		q = c.session.Query("SELECT timestamp FROM system.cdc_timestamps WHERE keyspace_name = ? AND table_name = ?", c.keyspace, c.table)
+		q = c.session.Query(selectTabletTimes, c.keyspace, c.table)
 	} else {
-		q = c.session.Query("SELECT time FROM system_distributed.cdc_generation_timestamps WHERE key = 'timestamps'")
+		q = c.session.Query(selectTimes)
 	}
 	cons, err := c.consistency(ctx)
 	if err != nil {
@@ -142,14 +158,14 @@ func (c *cqlGenerations) Generation(ctx context.Context, start time.Time) (*Gene
 	err = cqlcode.RetryTransient(ctx, cqlcode.TableDrop, func() error {
 		streams, ends = nil, nil
 		if c.tablets {
-			iter := c.session.Query("SELECT stream_id FROM system.cdc_streams WHERE keyspace_name = ? AND table_name = ? AND timestamp = ? AND stream_state = ?",
+			iter := c.session.Query(selectTabletStreams,
 				c.keyspace, c.table, start, int8(0)).WithContext(ctx).Consistency(cons).Idempotent(true).Iter()
 			for id := []byte(nil); iter.Scan(&id); id = nil {
 				streams, ends = append(streams, id), append(ends, StreamToken(id)) // the last token of its tablet
 			}
 			return iter.Close()
 		}
-		iter := c.session.Query("SELECT range_end, streams FROM system_distributed.cdc_streams_descriptions_v2 WHERE time = ?", start).
+		iter := c.session.Query(selectStreams, start).
 			WithContext(ctx).Consistency(cons).Idempotent(true).Iter()
 		var end int64
 		for set := [][]byte(nil); iter.Scan(&end, &set); set = nil {
@@ -192,7 +208,7 @@ func (c *cqlGenerations) consistency(ctx context.Context) (gocql.Consistency, er
 		return gocql.One, nil
 	}
 	var peers int64
-	if err := c.session.Query("SELECT COUNT(*) FROM system.peers").WithContext(ctx).Idempotent(true).Scan(&peers); err != nil {
+	if err := c.session.Query(countPeers).WithContext(ctx).Idempotent(true).Scan(&peers); err != nil {
 		return 0, fmt.Errorf("count the nodes: %w", err)
 	}
 	if peers == 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/gocql/gocql"
 	scyllacdc "github.com/scylladb/scylla-cdc-go"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 )
@@ -59,6 +60,9 @@ func NewReader(session *gocql.Session, table outbox.Table, own *Portion) *Reader
 	const bypass = " BYPASS CACHE"
 	return &Reader{session: session, table: table, own: own, stmt: stmt + bypass, bounded: stmt + ` AND "cdc$time" < ?` + bypass}
 }
+
+// Prepare prepares the statement of a read without an upper bound: see [sessions.Prepare].
+func (l *Reader) Prepare(ctx context.Context) { sessions.Prepare(ctx, l.session, l.stmt) }
 
 // Read calls each for the rows of streams that are written at the given time, in
 // microseconds, or later, and at until or before unless it is 0, and are not known. It reads all pages if whole is true, otherwise one page; more reports whether there are further pages. Read stops at the first error of
