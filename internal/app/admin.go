@@ -133,10 +133,11 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 // apiConfig returns the configuration of the admin API without access control, dead letters,
 // archive, services and console, which the caller adds.
 func (c *Config) apiConfig(session *gocql.Session, log *slog.Logger) (conf admin.Config, err error) {
+	var logs tableLogs
 	conf = admin.Config{
 		Session: session, Keyspace: c.Scylla.Keyspace, Timeout: c.Scylla.Timeout,
 		Nodes: c.Scylla.Nodes, DrainDelay: c.HTTP.DrainDelay, Kafka: c.Kafka, Topics: c.readableTopics(session, log), Relay: c.Relay.Name, Tables: c.outboxTables(),
-		Resharder: resharder{c, session}, Unread: c.unread(session), Written: c.written(session), Scheduled: c.scheduledFinder(session), Tracer: c.Tracer,
+		Resharder: resharder{c, session}, Unread: c.unread(session, &logs), Written: c.written(session, &logs), Scheduled: c.scheduledFinder(session), Tracer: c.Tracer,
 	}
 	conf.Consistency, _ = c.Scylla.Consistencies()
 	if conf.Registry, err = c.Kafka.SchemaRegistry(); err != nil {

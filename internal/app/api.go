@@ -9,7 +9,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -22,6 +24,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
+	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	client "github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/schema"
@@ -123,19 +126,37 @@ type LocalConfig struct {
 // statements are prepared first, which takes as long again.
 const statusPatience = 10 * time.Second
 
-// OpenLocalAPI connects to the database. The caller closes the API.
+// OpenLocalAPI connects to the database. The caller closes the API. Requests have the error of a keyspace that is
+// missing or lacks a component: it is checked while they read, and before they change anything.
 func OpenLocalAPI(ctx context.Context, c *Config, local LocalConfig) (_ *LocalAPI, err error) {
-	store, session, closeSession, err := c.DLQStore(local.Needs)
+	c.Scylla.Need(local.Needs...)
+	scheduled := local.Topics || slices.Contains(local.Needs, schema.Schedule) // whose statements name no keyspace
+	session, checked, err := c.Scylla.BriefSession(c.Scylla.Keyspace, scheduled)
 	if err != nil {
 		return nil, err
+	}
+	local.Logger = slog.New(checkedLog{local.Logger.Handler(), checked})
+	// What requests need is prepared and read while the keyspace is checked, and the CDC logs in the meantime of both.
+	reading, stop := context.WithCancel(ctx)
+	var prepared, read sync.WaitGroup
+	disconnect := func() {
+		stop()
+		prepared.Wait()
+		read.Wait()
+		_ = checked() // every request had its error
+		sessions.Close(session)
 	}
 	closeArchive := func() error { return nil }
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, closeArchive())
-			closeSession()
+			disconnect()
 		}
 	}()
+	store, err := dlq.Open(session, c.Scylla.Keyspace, c.DLQOptions()...)
+	if err != nil {
+		return nil, err
+	}
 	var keeper *archive.Keeper
 	if local.Archive {
 		if keeper, closeArchive, err = c.Keeper(ctx, store); err != nil {
@@ -150,9 +171,16 @@ func OpenLocalAPI(ctx context.Context, c *Config, local LocalConfig) (_ *LocalAP
 		conf.Archive, local.Runner.Archive = keeper, keeper
 	}
 	watch := newObserver(c, session, local.Logger)
+	prepared.Go(func() { store.PrepareReads(reading) })
+	prepared.Go(func() { admin.PrepareReads(reading, session, c.Scylla.Keyspace) })
+	var logs tableLogs
 	if local.Topics {
+		read.Go(func() { logs.readTables(reading, c, session) })
 		conf.Kafka, conf.Relay, conf.Tables = c.Kafka, c.Relay.Name, c.outboxTables()
-		conf.Unread, conf.Written, conf.Verification = c.unread(session), c.written(session), c.verification(store)
+		conf.Unread, conf.Written, conf.Verification = c.unread(session, &logs), c.written(session, &logs), c.verification(store)
+		if err = checked(); err != nil { // and what the keyspace has is known
+			return nil, err
+		}
 		if c.Scylla.Has(schema.Schedule) {
 			conf.Scheduled = c.scheduledFinder(session)
 		}
@@ -169,10 +197,35 @@ func OpenLocalAPI(ctx context.Context, c *Config, local LocalConfig) (_ *LocalAP
 	if err != nil {
 		return nil, err
 	}
+	prepared.Wait()
 	return &LocalAPI{
-		Client: adminclient.Local(server.Handler()), Runner: jobs.NewRunner(jobs.New(store), local.Runner),
-		close: func() error { defer closeSession(); return errors.Join(watch.Close(), closeArchive()) },
+		Client: adminclient.Local(server.Handler(), checked), Runner: jobs.NewRunner(jobs.New(store), local.Runner),
+		close: func() error { defer disconnect(); return errors.Join(watch.Close(), closeArchive()) },
 	}, nil
+}
+
+// checkedLog is the log of requests during the check of a keyspace. It omits what follows from the error of the check.
+type checkedLog struct {
+	slog.Handler
+	checked func() error
+}
+
+// Handle implements slog.Handler.
+func (l checkedLog) Handle(ctx context.Context, r slog.Record) error {
+	if l.checked() != nil {
+		return nil
+	}
+	return l.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (l checkedLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return checkedLog{l.Handler.WithAttrs(attrs), l.checked}
+}
+
+// WithGroup implements slog.Handler.
+func (l checkedLog) WithGroup(name string) slog.Handler {
+	return checkedLog{l.Handler.WithGroup(name), l.checked}
 }
 
 // api returns the configuration of the API without its archive.

@@ -41,27 +41,16 @@ func (c ScyllaConfig) Addresses() string {
 // Session connects to the database. keyspace may be empty. Without a component of [ScyllaConfig.Need]
 // it returns an error of usage.
 func (c ScyllaConfig) Session(keyspace string) (*gocql.Session, error) {
-	var s *gocql.Session
-	var err error
-	if c.brief { // one session
-		if s, err = c.connect(keyspace); err == nil {
-			if err = c.checkKeyspace(s, keyspace); err != nil {
-				sessions.Close(s)
-			}
-		}
-	}
 	// For a missing keyspace the driver only reports that it made no connections, so the
 	// keyspace is checked first.
-	if !c.brief || errors.Is(err, gocql.ErrNoConnectionsStarted) {
-		first := c
-		first.brief = c.brief || keyspace != ""
-		s, err = first.connect("")
-		if err == nil && keyspace != "" {
-			err = c.checkKeyspace(s, keyspace)
-			sessions.Close(s)
-			if err == nil {
-				s, err = c.connect(keyspace)
-			}
+	first := c
+	first.brief = c.brief || keyspace != ""
+	s, err := first.connect("")
+	if err == nil && keyspace != "" {
+		err = c.checkKeyspace(s, keyspace)
+		sessions.Close(s)
+		if err == nil {
+			s, err = c.connect(keyspace)
 		}
 	}
 	if err != nil {
@@ -71,6 +60,31 @@ func (c ScyllaConfig) Session(keyspace string) (*gocql.Session, error) {
 		c.Nodes.Follow(s)
 	}
 	return s, nil
+}
+
+// BriefSession is Session for one command, in few round trips: its requests go to one node, and it does not wait for
+// the check of the keyspace. checked does, and returns its error, which is the cause of those of statements. Without
+// use, which is a round trip, statements have to name their keyspace.
+func (c ScyllaConfig) BriefSession(keyspace string, use bool) (s *gocql.Session, checked func() error, err error) {
+	c.brief = true
+	if use {
+		s, err = c.connect(keyspace)
+		if errors.Is(err, gocql.ErrNoConnectionsStarted) { // the keyspace may be missing
+			s, err = c.Session(keyspace)
+		}
+	} else {
+		s, err = c.connect("")
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	check := make(chan struct{})
+	var failed error
+	go func() {
+		defer close(check)
+		failed = c.checkKeyspace(s, keyspace)
+	}()
+	return s, func() error { <-check; return failed }, nil
 }
 
 // connect creates a session.
@@ -221,6 +235,7 @@ func (c ScyllaConfig) Cluster(keyspace string) (*gocql.ClusterConfig, error) {
 		// Replicas of statements and events of the cluster take five round trips before the first statement.
 		e := &cluster.Events
 		e.DisableNodeStatusEvents, e.DisableTopologyEvents, e.DisableSchemaEvents = true, true, true
+		hosts = sessions.OneNode(hosts)
 	} else {
 		hosts = gocql.TokenAwareHostPolicy(hosts)
 	}

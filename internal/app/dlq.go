@@ -19,21 +19,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// DLQStore opens the store and its session for one command, which closeSession ends, in a keyspace with the
-// needed components.
-func (c *Config) DLQStore(needed []schema.Component) (s *dlq.Store, session *gocql.Session, closeSession func(), err error) {
-	c.Scylla.Need(needed...)
-	c.Scylla.brief = true
-	if session, err = c.Scylla.Session(c.Scylla.Keyspace); err != nil {
-		return nil, nil, nil, err
-	}
-	if s, err = dlq.Open(session, c.Scylla.Keyspace, c.DLQOptions()...); err != nil {
-		sessions.Close(session)
-		return nil, nil, nil, err
-	}
-	return s, session, func() { sessions.Close(session) }, nil
-}
-
 // DLQOptions returns the options of the store that follow from the settings of the database.
 func (c *Config) DLQOptions() []dlq.Option {
 	cons, serial := c.Scylla.Consistencies()

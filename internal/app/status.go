@@ -21,8 +21,7 @@ import (
 
 // unread returns the function that counts events that no relay reads. Where nobody knows up to
 // when they were read, those after the checkpoints count.
-func (c *Config) unread(session *gocql.Session) func(context.Context, admin.UnreadOf, int) (int, error) {
-	var logs tableLogs
+func (c *Config) unread(session *gocql.Session, logs *tableLogs) func(context.Context, admin.UnreadOf, int) (int, error) {
 	return func(ctx context.Context, of admin.UnreadOf, limit int) (int, error) {
 		conf, err := c.relayConfigFor(session, of.Table)
 		if err != nil {
@@ -74,9 +73,22 @@ func (l *tableLogs) of(conf relay.Config) *relay.Log {
 	return l.known[key]
 }
 
+// readTables reads what the logs of all tables keep, concurrently, for the one node of a session.
+func (l *tableLogs) readTables(ctx context.Context, c *Config, session *gocql.Session) {
+	confs, err := c.RelayConfigs()
+	if err != nil {
+		return // the read of a table has it
+	}
+	var all sync.WaitGroup
+	for _, conf := range confs {
+		conf.Session = session
+		all.Go(func() { l.of(conf).ReadTable(ctx) })
+	}
+	all.Wait()
+}
+
 // written returns the function that reads the events in the CDC log of a table.
-func (c *Config) written(session *gocql.Session) func(context.Context, string, time.Time, int) ([]admin.WrittenEvent, error) {
-	var logs tableLogs
+func (c *Config) written(session *gocql.Session, logs *tableLogs) func(context.Context, string, time.Time, int) ([]admin.WrittenEvent, error) {
 	return func(ctx context.Context, table string, since time.Time, limit int) (out []admin.WrittenEvent, err error) {
 		conf, err := c.relayConfigFor(session, table)
 		if err != nil {

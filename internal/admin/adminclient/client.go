@@ -10,6 +10,7 @@ package adminclient
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -47,6 +48,8 @@ type Client struct {
 	base  *url.URL
 	token string
 	http  *http.Client
+	// checked waits for the check of Local, and returns its error; nil for none.
+	checked func() error
 }
 
 // New returns a client of the server at a URL, with the configuration of TLS, which may be
@@ -59,9 +62,10 @@ func New(base *url.URL, token string, conf *tls.Config) *Client {
 
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// Local returns a client of a handler in this process. It sends no token.
-func Local(h http.Handler) *Client {
-	return &Client{base: &url.URL{Scheme: "http", Host: "localhost"}, http: &http.Client{Transport: inProcess{h}, CheckRedirect: noRedirect}}
+// Local returns a client of a handler in this process. It sends no token. checked, which may be nil, waits for a check
+// of what the handler needs: its error is that of every request. Requests that read are sent meanwhile, and others after it.
+func Local(h http.Handler, checked func() error) *Client {
+	return &Client{base: &url.URL{Scheme: "http", Host: "localhost"}, http: &http.Client{Transport: inProcess{h}, CheckRedirect: noRedirect}, checked: checked}
 }
 
 // UnreachableError is a request without a response.
@@ -157,7 +161,15 @@ func (c *Client) post(ctx context.Context, path string, body, out any) error {
 
 // send sends a request and decodes the response into out. It repeats a request that the
 // server's limit has refused.
-func (c *Client) send(ctx context.Context, r request, out any) error {
+func (c *Client) send(ctx context.Context, r request, out any) (err error) {
+	if c.checked != nil {
+		if r.method != http.MethodGet {
+			if err := c.checked(); err != nil {
+				return err
+			}
+		}
+		defer func() { err = cmp.Or(c.checked(), err) }()
+	}
 	for n := 1; ; n++ {
 		err := c.once(ctx, r, out)
 		e, ok := errors.AsType[*Error](err)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,7 +31,7 @@ func clients(t *testing.T, token string, h http.HandlerFunc) map[string]*admincl
 	if err != nil {
 		t.Fatal(err)
 	}
-	return map[string]*adminclient.Client{"network": adminclient.New(u, token, nil), "in process": adminclient.Local(h)}
+	return map[string]*adminclient.Client{"network": adminclient.New(u, token, nil), "in process": adminclient.Local(h, nil)}
 }
 
 // A request has the path, query, headers and body of its arguments.
@@ -205,9 +206,31 @@ func TestClient_WaitsForTheLimit(t *testing.T) {
 			}
 			_, _ = w.Write([]byte("{}"))
 		})
-		_, err := adminclient.Local(h).SteerJob(t.Context(), "j", adminclient.Pause, "why")
+		_, err := adminclient.Local(h, nil).SteerJob(t.Context(), "j", adminclient.Pause, "why")
 		if sent != want || len(bodies) != 1 || (err == nil) != (want == 3) {
 			t.Errorf("with status %d: %d requests with %d bodies, %v; want %d", status, sent, len(bodies), err, want)
+		}
+	}
+}
+
+// A request that reads is sent during the check of what the handler needs, and a change after it; the error of the
+// check is that of both.
+func TestLocal_ChecksWhileItReads(t *testing.T) {
+	t.Parallel()
+	for _, failed := range []error{nil, errors.New("keyspace k does not exist")} {
+		var sent []string
+		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			sent = append(sent, r.Method)
+			_, _ = w.Write([]byte("{}"))
+		})
+		c := adminclient.Local(h, func() error { sent = append(sent, "checked"); return failed })
+		if _, err := c.Stats(t.Context()); !errors.Is(err, failed) || !slices.Equal(sent, []string{"GET", "checked"}) {
+			t.Errorf("a read beside a check with %v: %v, %v", failed, sent, err)
+		}
+		sent = nil
+		_, err := c.SteerJob(t.Context(), "j", adminclient.Pause, "why")
+		if !errors.Is(err, failed) || sent[0] != "checked" || failed != nil && slices.Contains(sent, "POST") {
+			t.Errorf("a change after a check with %v: %v, %v", failed, sent, err)
 		}
 	}
 }
