@@ -107,8 +107,8 @@ func (g *tailGroup) run(ctx context.Context) {
 	defer timer.Stop()
 	defer due.Stop()
 	defer slice.Stop()
-	sliced := true // slice was reset for no slice
-	var timerDue time.Time
+	sliced := true                   // slice was reset for no slice
+	var timerDue, gathered time.Time // gathered is when hints were last gathered
 	for failures := 0; ; {
 		var only []int
 		kind, hinted := readAll, false
@@ -135,6 +135,9 @@ func (g *tailGroup) run(ctx context.Context) {
 		case <-slice.C:
 			sliced, kind = true, readWide
 		}
+		if !g.due.IsZero() && g.due.Before(gathered) { // to gather hints is no lag
+			g.due = gathered
+		}
 		wait, err := g.poll(ctx, kind, only)
 		switch {
 		case ctx.Err() != nil:
@@ -160,8 +163,11 @@ func (g *tailGroup) run(ctx context.Context) {
 				g.next, timerDue = next, time.Now().Add(wait)
 				timer.Reset(wait)
 			}
-			if hinted && retry.Wait(ctx, max(g.quick.spacing(), g.tail.cfg.TailHintInterval)) != nil {
-				return
+			if hinted {
+				if retry.Wait(ctx, max(g.quick.spacing(), g.tail.cfg.TailHintInterval)) != nil {
+					return
+				}
+				gathered = time.Now()
 			}
 		}
 		g.dueAgain(due)
@@ -227,18 +233,22 @@ func (g *tailGroup) dueAgain(timer *time.Timer) ([]int, readingKind) {
 // until all are to be read again.
 func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (time.Duration, error) {
 	t := g.tail
+	waits := time.Now()
 	for t.sink.MemoryFull() {
 		t.sink.Swept().Waited(time.Now())
 		if err := retry.Wait(ctx, 100*time.Millisecond); err != nil {
 			return 0, err
 		}
 	}
-	found := 0
-	t.cfg.Turns.begin(g, g.due, time.Now())
-	defer func() { t.cfg.Turns.end(g, found, time.Now()) }()
 	if err := t.cfg.TailLimiter.Wait(ctx); err != nil {
 		return 0, err
 	}
+	found := 0
+	if !g.due.IsZero() { // a sweep reader that yields would shorten neither of these waits
+		g.due = g.due.Add(time.Since(waits))
+	}
+	t.cfg.Turns.begin(g, g.due, time.Now())
+	defer func() { t.cfg.Turns.end(g, found, time.Now()) }()
 	select {
 	case t.querying <- struct{}{}:
 		defer func() { <-t.querying }()

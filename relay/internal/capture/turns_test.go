@@ -183,6 +183,32 @@ func TestTurns_Lag(t *testing.T) {
 	})
 }
 
+// The sweep reader does not yield because the settings make the tail reader wait: for its limit of
+// queries, and to gather hints.
+func TestTurns_WaitsBySettingsAreNoLag(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*settings){
+		"limit of queries": func(c *settings) { c.TailLimiter = rate.NewLimiter(2, 1) },
+		"hints gathered":   func(c *settings) { c.TailHintInterval = 500 * time.Millisecond },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newTailBench(t, func(c *settings) { c.Turns = NewTurns(); change(c) })
+				defer b.stop()
+				for i := range 3000 {
+					b.tail.Hint([]int64{int64(i % 4)})
+					time.Sleep(10 * time.Millisecond)
+				}
+				b.cfg.Turns.update(readingState{}, time.Now())
+				if got := b.cfg.Turns.share(); got != 1 {
+					t.Errorf("share of a fast database = %g, want 1", got)
+				}
+			})
+		})
+	}
+}
+
 // Only rows that are published already take a turn: nothing may wait for those.
 func TestSequencer_CountsPublishedRows(t *testing.T) {
 	t.Parallel()
