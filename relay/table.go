@@ -40,7 +40,10 @@ func (r *Relay) findTable(ctx context.Context) error {
 			return err
 		}
 		r.setStuck(err)
-		if attempt == 3 || attempt == 1 && misfit { // the database may be starting during the first attempts
+		switch {
+		case attempt == 1 && misfit && r.cfg.AwaitTable && r.lookup == nil:
+			r.log.Info("waiting for the outbox table", "err", err)
+		case attempt == 1 && misfit, attempt == 3 && !misfit: // the database may be starting during the first attempts
 			r.log.Warn("failed to read the columns of the outbox table; retrying", "err", err)
 		}
 		if err := retry.Wait(ctx, retry.Required(r.cfg.RetryMin, r.cfg.RetryMax, attempt)); err != nil {

@@ -57,7 +57,7 @@ func (s service) deposit(w http.ResponseWriter, r *http.Request) {
 	var in account
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in.Cents <= 0 {
 		http.Error(w, `send {"Cents":1250}`, http.StatusBadRequest)
-	} else if e, err := s.change(r.Context(), r.PathValue("id"), in.Cents); err != nil { // it may be stored: see docs/protocol.md
+	} else if e, err := s.change(r.Context(), r.PathValue("id"), in); err != nil { // it may be stored: see docs/protocol.md
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 	} else {
 		_, _ = w.Write(e.Payload)
@@ -65,14 +65,14 @@ func (s service) deposit(w http.ResponseWriter, r *http.Request) {
 }
 
 // change stores the next event of an account, and then its row; the first one opens the account.
-func (s service) change(ctx context.Context, id string, cents int64) (outbox.Event, error) {
+func (s service) change(ctx context.Context, id string, in account) (outbox.Event, error) {
 	e := outbox.Event{ID: outbox.NewID(), AggregateID: outbox.IDFromText(id), AggregateType: "account", Type: "MoneyDeposited", CreatedAt: time.Now()}
 	for {
 		a, err := s.load(ctx, id)
 		if err != nil {
 			return e, err
 		}
-		a.Cents, a.Version, e.Sequence = a.Cents+cents, a.Version+1, a.Version+1
+		a.Cents, a.Version, e.Sequence = a.Cents+in.Cents, a.Version+1, a.Version+1
 		e.Payload, _ = json.Marshal(a) // of texts and numbers, which never fails
 		appended, err := s.appender.AppendNext(ctx, e, outbox.AppendOptions{})
 		var conflict *outbox.ConflictError
