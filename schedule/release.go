@@ -183,7 +183,7 @@ func (s *Scheduler) decide(ctx context.Context, d *dueMessage, now time.Time) (b
 	}
 	switch m.State {
 	case Cancelled:
-		if err := s.store.endCancelled(ctx, m, m.ChangedAt); err != nil || d.slot.at.Equal(m.slot().at) {
+		if err := s.store.endCancelled(ctx, m, m.ChangedAt, now); err != nil || d.slot.at.Equal(m.slot().at) {
 			return false, err
 		}
 		return false, s.store.dropSlots(ctx, d.slot)

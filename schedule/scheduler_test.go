@@ -484,3 +484,36 @@ func TestScheduler_WhatWaitsIsNotRead(t *testing.T) {
 		t.Errorf("%d messages are waiting, want %d", n, waiting)
 	}
 }
+
+// A message was cancelled two hours ago, its row was not marked, and a retry of its writer has
+// written its slot since then. One scheduler completes the cancellation when the message is due;
+// another one has read the message before. It is not published.
+func TestScheduler_CompletedCancellationIsNotUndone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	now := time.Now()
+	m := message(now.Add(-time.Second))
+	m.CreatedAt = m.CreatedAt.Add(-3 * time.Hour)
+	x, cancelled := m.slot(), now.Add(-2*time.Hour)
+	b.put(t, now.Add(-time.Minute), m)
+	if err := b.Session.Query("UPDATE schedule_slots USING TIMESTAMP ? SET state = 'cancelled', changed_at = ?"+slotKey,
+		append([]any{cancelled.UnixMicro(), cancelled.UnixMilli()}, x.key()...)...).Exec(); err != nil {
+		t.Fatal(err)
+	}
+	read, err := b.readRow(t.Context(), m.ID, b.cons)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.scheduler(t).releaseOne(t.Context(), slot{bucket: x.bucket, at: x.at, id: x.id, topic: x.topic, changed: true}); err != nil {
+		t.Fatalf("release() of the one = %v", err)
+	}
+	if hand, err := b.scheduler(t).decide(t.Context(), &dueMessage{x, read}, now); hand || err != nil {
+		t.Errorf("decide() of the other = %t, %v, want it not to be published", hand, err)
+	}
+	if n := b.count(t, "schedule_slots"); n != 0 {
+		t.Errorf("%d slots are left", n)
+	}
+	if got, err := b.Read(t.Context(), m.ID); err != nil || got.State != Cancelled || !got.ChangedAt.Equal(cancelled.UTC().Truncate(time.Millisecond)) {
+		t.Errorf("Read() = %+v, %v, want it cancelled at %s", got, err, cancelled)
+	}
+}

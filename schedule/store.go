@@ -290,7 +290,7 @@ func (s *Store) Cancel(ctx context.Context, m *Message, now time.Time) error {
 	x := m.slot()
 	applied, err := s.change(ctx, cancelSlot, slices.Concat([]any{now.UnixMilli()}, x.key(), []any{m.Topic})...)
 	if err == nil && applied {
-		_ = s.endCancelled(ctx, m, now) // the scheduler would do so, too
+		_ = s.endCancelled(ctx, m, now, now) // the scheduler would do so, too
 		return nil
 	}
 	// The read completes a decided conditional statement.
@@ -301,7 +301,7 @@ func (s *Store) Cancel(ctx context.Context, m *Message, now time.Time) error {
 	case readErr != nil:
 		return fmt.Errorf("cancel message %s: %w", m.ID, errors.Join(err, readErr))
 	case got.State == Cancelled:
-		_ = s.endCancelled(ctx, &got, got.ChangedAt)
+		_ = s.endCancelled(ctx, &got, got.ChangedAt, now)
 		return nil
 	case got.State == Released:
 		return fmt.Errorf("message %s: %w", m.ID, ErrReleased)
@@ -312,8 +312,10 @@ func (s *Store) Cancel(ctx context.Context, m *Message, now time.Time) error {
 }
 
 // endCancelled marks the row of a message that its slot cancelled at a time, and
-// then removes its slots. Without the mark, a retry of its writer would restore it.
-func (s *Store) endCancelled(ctx context.Context, m *Message, at time.Time) error {
+// then, now, removes its slots. Without the mark, a retry of its writer would restore
+// it. The removal is of now, as one of the time of a cancellation long ago would remove
+// the state, and leave what a retry wrote later: a slot that waits.
+func (s *Store) endCancelled(ctx context.Context, m *Message, at, now time.Time) error {
 	mark := func() error {
 		ctx, cancel := context.WithTimeout(ctx, s.timeout)
 		defer cancel()
@@ -323,7 +325,7 @@ func (s *Store) endCancelled(ctx context.Context, m *Message, at time.Time) erro
 	if err := mark(); err != nil {
 		return fmt.Errorf("mark message %s as cancelled: %w", m.ID, err)
 	}
-	return s.endSlots(ctx, at, slotsOf(m)...)
+	return s.endSlots(ctx, now, slotsOf(m)...)
 }
 
 // dropEarlySlot removes the slot of a time to which Hasten has moved m; the
