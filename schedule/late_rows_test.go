@@ -73,3 +73,40 @@ func TestScheduler_SlotIsNotAtTheSerialQuorumYet(t *testing.T) {
 		t.Errorf("%d slots: the message is never released", n)
 	}
 }
+
+// The mark of a cancellation is at QUORUM: the local quorum may lack it after the hour in which
+// the slot cannot be written again. So nothing is released by what a local quorum has.
+func TestScheduler_ReadsRowsWhereTheyAreMarked(t *testing.T) {
+	t.Parallel()
+	for name, n := range map[string]int{"one": 1, "several": 3, "several, one by one": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			now := time.Now()
+			var slots []slot
+			for range n {
+				m := message(now.Add(-time.Second))
+				m.ID[15] &^= shards - 1 // one partition
+				b.put(t, now.Add(-time.Minute), m)
+				slots = append(slots, m.slot())
+			}
+			reads := faults.Match{Kinds: []engine.OpKind{engine.OpRead}, Table: "scheduled_messages"}
+			if name == "several, one by one" {
+				b.Node.Faults().MustAdd(faults.Rule{Match: reads, Effect: faults.Effect{Failure: faults.Unavailable(1, 2)}, Count: 1})
+			}
+			reads.Func = func(o engine.Op) bool { return o.Consistency != engine.Quorum }
+			local := b.Node.Faults().MustAdd(faults.Rule{Match: reads, Effect: faults.Effect{Delay: time.Nanosecond}})
+			b.scheduler(t).release(t.Context(), slots, func(x slot, err error) {
+				if err != nil {
+					t.Errorf("release of %s = %v", x.id, err)
+				}
+			})
+			if hits := b.Node.Faults().Hits(local); hits > 0 {
+				t.Errorf("%d reads of rows are not at QUORUM", hits)
+			}
+			if got := b.count(t, "outbox_messages"); got != n {
+				t.Errorf("%d of %d messages are in the outbox", got, n)
+			}
+		})
+	}
+}

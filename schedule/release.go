@@ -80,7 +80,7 @@ func (s *Scheduler) release(ctx context.Context, slots []slot, ended func(slot, 
 		all.Go(func() {
 			err := readErr
 			if readErr != nil && len(slots) > 1 { // another message may be the unreadable one
-				if d.Message, err = s.store.readRow(ctx, d.slot.id, s.store.cons); errors.Is(err, ErrNotFound) {
+				if d.Message, err = s.store.readRow(ctx, d.slot.id, gocql.Quorum); errors.Is(err, ErrNotFound) {
 					err = nil
 				}
 			}

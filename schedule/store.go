@@ -233,11 +233,13 @@ func (m *Message) dest() []any {
 	}
 }
 
-// readAll returns the rows of the messages of slots that exist, by id.
+// readAll returns the rows of the messages of slots that exist, by id. It is at
+// QUORUM, like removals and marks of rows: a local quorum may lack them, and a slot
+// that a retry wrote again after the hour of endSlots waits.
 func (s *Store) readAll(ctx context.Context, slots []slot) (map[gocql.UUID]Message, error) {
 	out := make(map[gocql.UUID]Message, len(slots))
 	if len(slots) == 1 {
-		m, err := s.readRow(ctx, slots[0].id, s.cons)
+		m, err := s.readRow(ctx, slots[0].id, gocql.Quorum)
 		if errors.Is(err, ErrNotFound) {
 			return out, nil
 		}
@@ -250,7 +252,7 @@ func (s *Store) readAll(ctx context.Context, slots []slot) (map[gocql.UUID]Messa
 	for i := range slots {
 		ids[i] = slots[i].id
 	}
-	iter := s.query(ctx, selectRows, ids).Idempotent(true).RetryPolicy(cqlcode.OtherNode{}).Iter()
+	iter := s.query(ctx, selectRows, ids).Consistency(gocql.Quorum).Idempotent(true).RetryPolicy(cqlcode.OtherNode{}).Iter()
 	for {
 		var m Message
 		if !iter.Scan(m.dest()...) {
