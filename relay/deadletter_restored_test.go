@@ -168,3 +168,62 @@ func TestDeadLetters_AnArchivedOneIsNotInItsTopic(t *testing.T) {
 		}
 	})
 }
+
+// The database is restored to a backup in which a dead letter is open that was replayed since. The relay
+// runs until no start reads that record back, and starts again: the dead letter is found in its topic, one that was
+// not replayed is published, and so is one that fails again after the search.
+func TestDeadLetters_RestoredAfterTheirReplay(t *testing.T) {
+	relaytest.Long(t)
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, func(c *Config) { c.Kafka = append(c.Kafka, relaytest.NoCompression()) })
+		defer w.close()
+		by := dlq.Actor{Name: "ada", Reason: "test"}
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		all := relaytest.Events(2, 2, "OrderUpdated")
+		replayed, waiting := all[0], all[1] // the first events of two aggregates
+		end := w.refuse(waiting.ID.UUID(), kerr.InvalidRecord)
+		failed := time.Now()
+		_, stop := w.run()
+		for _, e := range all {
+			w.write(e)
+		}
+		time.Sleep(10 * time.Minute) // the next start does not read these records back
+		must(stop())
+		if _, err := w.deadLetters().Write(t.Context(), &dlq.DeadLetter{
+			Table: "outbox.outbox_messages", EventID: replayed.ID.UUID(), AggregateID: replayed.AggregateID.String(), AggregateType: replayed.AggregateType, EventType: replayed.Type,
+			Sequence: replayed.Sequence, Payload: replayed.Payload, ContentType: replayed.ContentType, Status: dlq.Suspended, ErrorClass: chains.ClassRefused, FirstFailedAt: failed,
+		}); err != nil {
+			t.Fatal(err)
+		}
+		w.beginEpoch()
+		_, stop = w.run()
+		time.Sleep(10 * time.Second)
+		must(w.deadLetters().Replay(t.Context(), replayed.ID.UUID(), by))
+		must(w.deadLetters().Replay(t.Context(), waiting.ID.UUID(), by))
+		time.Sleep(time.Minute) // the second one fails again
+		end()
+		must(w.deadLetters().Replay(t.Context(), waiting.ID.UUID(), by))
+		time.Sleep(time.Minute)
+		must(stop())
+		n := make(map[outbox.ID]int)
+		for _, d := range w.consume("OrderUpdated") {
+			n[d.ID]++
+		}
+		for _, e := range all {
+			if n[e.ID] != 1 {
+				t.Errorf("event %d of aggregate %s is published %d times, want once", e.Sequence, e.AggregateID, n[e.ID])
+			}
+		}
+		for e, want := range map[outbox.ID]dlq.OutcomeKind{replayed.ID: dlq.OutcomeFound, waiting.ID: dlq.OutcomeReplayed} {
+			if l, err := w.deadLetters().Read(t.Context(), e.UUID()); err != nil || l.Status != dlq.Resolved || l.Outcome.Kind != want {
+				t.Errorf("dead letter %s is %s, outcome %+v, %v; want %s", e, l.Status, l.Outcome, err, want)
+			}
+		}
+	})
+}

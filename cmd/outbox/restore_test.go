@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,25 +28,33 @@ import (
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	p := readAdvice(t, "restore.md")
-	t.Run("cases", func(t *testing.T) {
-		for name, test := range map[string]func(*testing.T, *advice){
-			"the database":               restoreDatabase,
-			"the rows of the database":   restoreRows,
-			"topics that are lost":       func(t *testing.T, p *advice) { restoreTopics(t, p, true) },
-			"topics from a copy":         func(t *testing.T, p *advice) { restoreTopics(t, p, false) },
-			"both, the topics are newer": func(t *testing.T, p *advice) { restoreBoth(t, p, true) },
-			"both, the topics are older": func(t *testing.T, p *advice) { restoreBoth(t, p, false) },
+	var ended atomic.Int32
+	cases := map[string]func(*testing.T, *advice){
+		"the database":               restoreDatabase,
+		"the rows of the database":   restoreRows,
+		"topics that are lost":       func(t *testing.T, p *advice) { restoreTopics(t, p, true) },
+		"topics from a copy":         func(t *testing.T, p *advice) { restoreTopics(t, p, false) },
+		"both, the topics are newer": func(t *testing.T, p *advice) { restoreBoth(t, p, true) },
+		"both, the topics are older": func(t *testing.T, p *advice) { restoreBoth(t, p, false) },
 
-			"subscriptions, the database":               restoreSubscriptions,
-			"subscriptions, topics that are lost":       restoreSubscribedLostTopics,
-			"subscriptions, topics from a copy":         restoreSubscribedTopics,
-			"subscriptions, both, the topics are newer": func(t *testing.T, p *advice) { restoreSubscribedBoth(t, p, true) },
-			"subscriptions, both, the topics are older": func(t *testing.T, p *advice) { restoreSubscribedBoth(t, p, false) },
-		} {
-			t.Run(name, func(t *testing.T) { t.Parallel(); test(t, p) })
+		"subscriptions, the database":               restoreSubscriptions,
+		"subscriptions, topics that are lost":       restoreSubscribedLostTopics,
+		"subscriptions, topics from a copy":         restoreSubscribedTopics,
+		"subscriptions, both, the topics are newer": func(t *testing.T, p *advice) { restoreSubscribedBoth(t, p, true) },
+		"subscriptions, both, the topics are older": func(t *testing.T, p *advice) { restoreSubscribedBoth(t, p, false) },
+	}
+	t.Run("cases", func(t *testing.T) {
+		for name, test := range cases {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t, p)
+				ended.Add(1)
+			})
 		}
 	})
-	p.check(t, make(map[string]bool))
+	if int(ended.Load()) == len(cases) { // one alone, or one that failed, does not execute every command
+		p.check(t, make(map[string]bool))
+	}
 }
 
 // restored is a system with backups of its engines' folders.

@@ -32,6 +32,15 @@ func (e Epochs) Current() int64 {
 	return e[len(e)-1]
 }
 
+// Restored returns the time before which the database's rows may be those of a backup: when the
+// current epoch was begun, or later. Zero without an epoch.
+func (e Epochs) Restored() time.Time {
+	if len(e) == 0 {
+		return time.Time{}
+	}
+	return time.Unix(e.Current(), 0).Add(clockError)
+}
+
 // Read returns the epochs of a table. keyspace is that of the relay, table the name with its
 // keyspace.
 func Read(ctx context.Context, session *gocql.Session, keyspace, table string) (Epochs, error) {

@@ -37,6 +37,8 @@ type Replayer struct {
 	checked time.Time  // when the conditions were last checked
 	state   BreakerState
 	noted   map[chains.GroupKey]dlq.Hold
+
+	reopened reopenedDeadLetters
 }
 
 // replays is what decides, with the chains, which dead letters are replayed now.

@@ -155,6 +155,25 @@ func (b *batch) publish(ctx context.Context, w *replayWork) {
 		of.end(replayEnd{err: errCalledOff})
 	case b.r.isOut(deadLetter.EventID):
 		of.end(replayEnd{found: true})
+	case b.r.reopened.has(deadLetter.EventID):
+		b.wg.Go(func() {
+			switch found, err := b.r.reopened.isInTopic(b.r.p.ctx, b.r.p.proofs, deadLetter.EventID); {
+			case err != nil:
+				of.end(replayEnd{err: err})
+			case found:
+				of.end(replayEnd{found: true, note: "found in its topic: the database was restored after its replay"})
+			default:
+				b.send(of, deadLetter)
+			}
+		})
+	default:
+		b.send(of, deadLetter)
+	}
+}
+
+// send sends the event of a dead letter, after its row was read again if it had none.
+func (b *batch) send(of batchReplay, deadLetter *dlq.DeadLetter) {
+	switch {
 	case deadLetter.Unread():
 		b.wg.Go(func() {
 			e, fate, err := b.r.readAgain(b.r.p.ctx, deadLetter)
@@ -230,7 +249,7 @@ func (b *batch) back(ctx context.Context, x replayed, settled *[]settledDeadLett
 			at := r.p.now().Add(r.p.cfg.BreakerOpen).UnixMilli()
 			r.calledOff(ref, deadLetter, end.err, at)
 			r.p.ask(func(c *cell) { c.waitForPartition(ref.ID, at) })
-		case errors.Is(end.err, errNotRead):
+		case errors.Is(end.err, errNotRead), errors.Is(end.err, errNotSearched):
 			r.calledOff(ref, deadLetter, end.err, r.p.now().Add(r.p.cfg.BreakerOpen).UnixMilli())
 		case errors.Is(end.err, errBreakerOpen):
 			r.calledOff(ref, deadLetter, end.err, chains.AtBreaker)

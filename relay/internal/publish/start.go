@@ -215,6 +215,7 @@ func (d *OpenDeadLetters) know(c *cell) {
 // the database accepts each change; until then these dead letters block only their own
 // aggregates. It returns the cause of ctx's end.
 func (d *OpenDeadLetters) Settle(ctx context.Context, r *Replayer) error {
+	r.reopened.of(d.entries, r.p.epochs.epochs.Restored())
 	for ; len(d.entries) > 0; d.entries = d.entries[1:] {
 		e := &d.entries[0]
 		switch {

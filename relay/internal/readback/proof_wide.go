@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gocql/gocql"
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
@@ -108,12 +109,39 @@ func (d *Proofs) FindIDOfAnother(ctx context.Context, f *cdclog.StoredEvent) (bo
 	if ask.topic == "" || d.cfg.ReadBackMargin < 0 {
 		return false, nil
 	}
-	topics, saved, err := d.relayTopics(ctx, []string{ask.topic})
-	if err != nil {
-		return false, err
-	}
-	var mu sync.Mutex // guards own and other
 	own, other := false, false
+	err := d.readSince(ctx, []string{ask.topic}, time.Now().Add(-idAge), func(e *Event) {
+		if e.ID == ask.event.ID.UUID() {
+			same := e.Aggregate == ask.event.AggregateID.UUID() && e.Sequence == ask.event.Sequence
+			own, other = own || same, other || !same
+		}
+	})
+	return other && !own, err
+}
+
+// FindRecords returns the events, by id with their numbers, that the records of the relay's topics since
+// then contain. A topic that may not be read contains none, nor do records that retention has removed.
+func (d *Proofs) FindRecords(ctx context.Context, events map[gocql.UUID]int64, since time.Time) (map[gocql.UUID]struct{}, error) {
+	found := make(map[gocql.UUID]struct{})
+	if d.cfg.ReadBackMargin < 0 {
+		return found, nil
+	}
+	err := d.readSince(ctx, nil, since, func(e *Event) {
+		if n, ok := events[e.ID]; ok && n == e.Sequence {
+			found[e.ID] = struct{}{}
+		}
+	})
+	return found, err
+}
+
+// readSince calls take, which is not called concurrently, for each event in the relay's topics and others
+// since then.
+func (d *Proofs) readSince(ctx context.Context, others []string, since time.Time, take func(*Event)) error {
+	topics, saved, err := d.relayTopics(ctx, others)
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
 	t := &Topics{
 		Client: d.client, Admin: d.admin, Source: d.cfg.Source, cfg: d.cfg,
 		Parts: make(map[string]map[int32]*Partition), Denied: make(map[string]error),
@@ -122,15 +150,11 @@ func (d *Proofs) FindIDOfAnother(ctx context.Context, f *cdclog.StoredEvent) (bo
 			mu.Lock()
 			defer mu.Unlock()
 			for i := range events {
-				if e := &events[i]; e.ID == ask.event.ID.UUID() {
-					same := e.Aggregate == ask.event.AggregateID.UUID() && e.Sequence == ask.event.Sequence
-					own, other = own || same, other || !same
-				}
+				take(&events[i])
 			}
 		},
 	}
-	err = d.readAll(ctx, t, topics, time.Now().Add(-idAge-d.margin()))
-	return other && !own, err
+	return d.readAll(ctx, t, topics, since.Add(-d.margin()))
 }
 
 // readAll reads the topics since then up to their ends. It waits until the brokers agree about
