@@ -6,7 +6,7 @@ const (
 	// tailHintSpacing and tailMaxHintSpacing are the least and the most time between the end of a
 	// reading by hints and the next one, which gathers the hints that come in quick succession;
 	// Settings.TailHintInterval may ask for more.
-	tailHintSpacing    = time.Millisecond
+	tailHintSpacing    = 200 * time.Microsecond
 	tailMaxHintSpacing = 10 * time.Millisecond
 	// tailQuickRows is how many rows a group may have within its overlap for each reading to go
 	// back by it.

@@ -129,7 +129,7 @@ func TestTailQuick_Decisions(t *testing.T) {
 		{8 * time.Millisecond, tailQuickRows, 1, true, tailHintSpacing},
 		{8 * time.Millisecond, tailQuickRows + 1, overlap - 1, false, 4 * time.Millisecond},
 		{8 * time.Millisecond, tailQuickRows + 1, overlap, true, 4 * time.Millisecond},
-		{time.Millisecond, 1000, overlap, true, tailHintSpacing},
+		{time.Millisecond, 1000, overlap, true, time.Millisecond / 2},
 		{300 * time.Millisecond, 1000, overlap, true, tailMaxHintSpacing},
 	} {
 		q := tailQuick{overlap: c.quick.Microseconds(), rows: c.rows}
