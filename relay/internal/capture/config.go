@@ -29,7 +29,7 @@ type Settings struct {
 	// rows, TailMaxInterval that of an idle stream. TailHintInterval is the least wait after a
 	// read for hints: it gathers those that come in quick succession.
 	TailMinInterval  time.Duration `default:"3ms" min:"1ns"`
-	TailHintInterval time.Duration `default:"1ms" min:"1ns"`
+	TailHintInterval time.Duration `default:"200us" min:"1ns"`
 	TailMaxInterval  time.Duration `setting:"tail_max_interval" default:"100ms" off:"-1" min:"1ms" field:"Tail" usage:"wait between two reads by the tail reader of streams that had no rows; above 100ms those with rows or hints, which are otherwise read within milliseconds, wait 3 % of it, which spares the database; off leaves events to the sweep reader"`
 	// TailOverlap is how far back the tail reader reads again for rows that became visible late;
 	// the sweep reader finds later ones.
