@@ -85,7 +85,7 @@ func TestPeerKafka_TLSAndSASL(t *testing.T) {
 	}
 	publish := func(opts []kgo.Opt) error {
 		t.Helper()
-		client, err := kgo.NewClient(append(opts, kgo.RecordDeliveryTimeout(5*time.Second))...)
+		client, err := kgo.NewClient(append(opts, kgo.RecordDeliveryTimeout(15*time.Second))...)
 		if err != nil {
 			t.Fatal(err)
 		}
