@@ -62,6 +62,9 @@
 //   - Dead letters, their claims and the times of replays are dated by the database's clock, which
 //     all owners of a shard have in common. The times of operators are those of their hosts: a replay
 //     that one requests is due at once, and after a restart of the relay at that time.
+//   - Dead letters that are older than the table's epoch may be of a backup, and replayed since:
+//     the topics are searched before they are (reopened.go). After a restore without an epoch, only
+//     those are found that the start reads back; others are published twice.
 //
 // The package does not read the CDC log and keeps no checkpoints. Package capture offers
 // the events, package readback seeds the dedup index, package producer has the Kafka
