@@ -26,7 +26,7 @@ func (s *Store) Hasten(ctx context.Context, m *Message, now time.Time) error {
 	}
 	// The slot is written first: a due message without a slot would be found only
 	// at its original time. A slot without its message costs one read.
-	early := slot{bucket: bucketAt(now), at: now, id: m.ID, topic: m.Topic}
+	early := m.slotAt(now)
 	if err := s.putSlot(ctx, early); err != nil {
 		return err
 	}

@@ -53,20 +53,20 @@ func (m *Message) slot() slot {
 	if !m.storedFor.IsZero() {
 		at = m.storedFor
 	}
+	return m.slotAt(at)
+}
+
+// slotAt returns a slot that refers to the message at a time.
+func (m *Message) slotAt(at time.Time) slot {
 	return slot{bucket: bucketAt(at), at: at, id: m.ID, topic: m.Topic}
 }
 
-// due returns the slot at the time at which the message is due.
-func (m *Message) due() slot {
-	return slot{bucket: bucketAt(m.DeliverAt), at: m.DeliverAt, id: m.ID, topic: m.Topic}
-}
-
-// slotsOf returns the slots of a message: one, or two after Hasten.
-func slotsOf(m *Message) []slot {
+// slots returns the slots of a message: one, or two after Hasten.
+func (m *Message) slots() []slot {
 	if m.storedFor.IsZero() {
 		return []slot{m.slot()}
 	}
-	return []slot{m.slot(), m.due()}
+	return []slot{m.slot(), m.slotAt(m.DeliverAt)}
 }
 
 // dueAt returns the column due_at of the slot: null until Hasten.

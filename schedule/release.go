@@ -153,7 +153,7 @@ func (s *Scheduler) decide(ctx context.Context, d *dueMessage, now time.Time) (b
 		return false, s.dropOld(ctx, d.slot) // the other half of its batch may still become visible
 	}
 	if m.State == Cancelled {
-		return false, s.store.endSlots(ctx, now, append(slotsOf(m), d.slot)...)
+		return false, s.store.endSlots(ctx, now, append(m.slots(), d.slot)...)
 	}
 	if d.isWaiting() {
 		m.State = Waiting
@@ -261,7 +261,7 @@ func together(ds []*dueMessage, ended func(slot, error), all func([]*dueMessage)
 func slotsTo(ds []*dueMessage) []slot {
 	out := make([]slot, 0, len(ds))
 	for _, d := range ds {
-		out = append(out, slotsOf(&d.Message)...)
+		out = append(out, d.Message.slots()...)
 		if !d.slot.at.Equal(d.DeliverAt) && !d.slot.at.Equal(d.storedFor) {
 			out = append(out, d.slot)
 		}

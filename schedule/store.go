@@ -129,7 +129,7 @@ func (s *Store) Append(b *gocql.Batch, m *Message, now time.Time) error {
 		m.CreatedAt.UnixMilli(), m.DeliverAt.UnixMilli(), m.ID)
 	addSlot(b, m.slot())
 	if m.DeliverAt.Before(now) { // a retry whose time has passed is read now
-		addSlot(b, slot{bucket: bucketAt(now), at: now, id: m.ID, topic: m.Topic})
+		addSlot(b, m.slotAt(now))
 	}
 	return nil
 }
@@ -327,14 +327,14 @@ func (s *Store) endCancelled(ctx context.Context, m *Message, at, now time.Time)
 	if err := mark(); err != nil {
 		return fmt.Errorf("mark message %s as cancelled: %w", m.ID, err)
 	}
-	return s.endSlots(ctx, now, slotsOf(m)...)
+	return s.endSlots(ctx, now, m.slots()...)
 }
 
 // dropEarlySlot removes the slot of a time to which Hasten has moved m; the
 // scheduler would do so, too.
 func (s *Store) dropEarlySlot(ctx context.Context, m *Message) {
 	if !m.storedFor.IsZero() {
-		_ = s.dropSlots(ctx, m.due())
+		_ = s.dropSlots(ctx, m.slotAt(m.DeliverAt))
 	}
 }
 
@@ -347,15 +347,15 @@ func (s *Store) change(ctx context.Context, stmt string, args ...any) (bool, err
 // release decides the release of m, with an outbox row written at at. False
 // means that it was cancelled, released or hastened before.
 func (s *Store) release(ctx context.Context, m *Message, at time.Time) (bool, error) {
-	applied, err := s.change(ctx, releaseSlot, m.released(at)...)
+	applied, err := s.change(ctx, releaseSlot, m.releaseArguments(at)...)
 	if err != nil {
 		return false, fmt.Errorf("release message %s: %w", m.ID, err)
 	}
 	return applied, nil
 }
 
-// released returns the arguments of releaseSlot.
-func (m *Message) released(at time.Time) []any {
+// releaseArguments returns the arguments of releaseSlot.
+func (m *Message) releaseArguments(at time.Time) []any {
 	x := m.slot()
 	return slices.Concat([]any{at.UnixMilli(), at.UnixMicro()}, x.key(), []any{m.Topic, m.dueAt()})
 }
@@ -369,7 +369,7 @@ func (s *Store) releaseAll(ctx context.Context, ds []*dueMessage, at time.Time) 
 	b := s.batch(ctx).SerialConsistency(s.serial)
 	byID := make(map[gocql.UUID]*dueMessage, len(ds))
 	for _, d := range ds {
-		b.Query(releaseSlot, d.released(at)...)
+		b.Query(releaseSlot, d.releaseArguments(at)...)
 		byID[d.ID] = d
 	}
 	row := map[string]any{}
