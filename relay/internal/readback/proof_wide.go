@@ -36,28 +36,18 @@ func (d *Proofs) readWide(ctx context.Context, batch []*proofAsk) error {
 	if err != nil {
 		return err
 	}
-	var mu sync.Mutex // guards found
 	found := make(map[eventKey]bool)
 	for _, a := range batch {
 		found[a.eventKey()] = false
 	}
 	var t *Topics
 	for margin := d.margin(); ; {
-		t = &Topics{
-			Client: d.client, Admin: d.admin, Source: d.cfg.Source, owns: nil, cfg: d.cfg,
-			Parts: make(map[string]map[int32]*Partition), Denied: make(map[string]error),
-			unknown: d.unknown, expects: func(topic string) bool { return slices.Contains(saved, topic) },
-			Take: func(events []Event) {
-				mu.Lock()
-				defer mu.Unlock()
-				for i := range events {
-					key := eventKey{events[i].ID, events[i].Aggregate}
-					if _, ok := found[key]; ok {
-						found[key] = true
-					}
-				}
-			},
-		}
+		t = d.newTopics(saved, func(e *Event) {
+			key := eventKey{e.ID, e.Aggregate}
+			if _, ok := found[key]; ok {
+				found[key] = true
+			}
+		})
 		err = d.readAll(ctx, t, topics, time.UnixMicro(oldest).Add(-margin))
 		covered := margin
 		if margin = t.clock.covering(covered, d.cfg.ReadBackMargin); err != nil || margin <= covered {
@@ -141,8 +131,14 @@ func (d *Proofs) readSince(ctx context.Context, others []string, since time.Time
 	if err != nil {
 		return err
 	}
+	return d.readAll(ctx, d.newTopics(saved, take), topics, since.Add(-d.margin()))
+}
+
+// newTopics returns topics to be read for proofs; saved are those that are known to have existed. take
+// is called for each event, and not concurrently.
+func (d *Proofs) newTopics(saved []string, take func(*Event)) *Topics {
 	var mu sync.Mutex
-	t := &Topics{
+	return &Topics{
 		Client: d.client, Admin: d.admin, Source: d.cfg.Source, cfg: d.cfg,
 		Parts: make(map[string]map[int32]*Partition), Denied: make(map[string]error),
 		unknown: d.unknown, expects: func(topic string) bool { return slices.Contains(saved, topic) },
@@ -154,7 +150,6 @@ func (d *Proofs) readSince(ctx context.Context, others []string, since time.Time
 			}
 		},
 	}
-	return d.readAll(ctx, t, topics, since.Add(-d.margin()))
 }
 
 // readAll reads the topics since then up to their ends. It waits until the brokers agree about
