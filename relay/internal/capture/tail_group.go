@@ -164,7 +164,7 @@ func (g *tailGroup) run(ctx context.Context) {
 				timer.Reset(wait)
 			}
 			if hinted {
-				if retry.Wait(ctx, max(g.quick.spacing(), g.tail.cfg.TailHintInterval)) != nil {
+				if retry.Wait(ctx, g.quick.spacing(g.tail.cfg.TailHintInterval)) != nil {
 					return
 				}
 				gathered = time.Now()

@@ -3,10 +3,9 @@ package capture
 import "time"
 
 const (
-	// tailHintSpacing and tailMaxHintSpacing are the least and the most time between the end of a
-	// reading by hints and the next one, which gathers the hints that come in quick succession;
-	// Settings.TailHintInterval may ask for more.
-	tailHintSpacing    = 200 * time.Microsecond
+	// tailMaxHintSpacing is the most time between the end of a reading by hints and the next one,
+	// which gathers the hints that come in quick succession; Settings.TailHintInterval is the least,
+	// and may be more.
 	tailMaxHintSpacing = 10 * time.Millisecond
 	// tailQuickRows is how many rows a group may have within its overlap for each reading to go
 	// back by it.
@@ -51,11 +50,11 @@ func (q *tailQuick) learn(late, overlap int64) {
 	q.overlap = min(max(q.overlap+step, tailMinQuick.Microseconds()), overlap)
 }
 
-// spacing returns how long hints are gathered after a reading by hints: where readings are quick,
-// half of their overlap, so that they read a row again three times at most.
-func (q *tailQuick) spacing() time.Duration {
+// spacing returns how long hints are gathered after a reading by hints, least or more: where readings are
+// quick, half of their overlap, so that they read a row again three times at most.
+func (q *tailQuick) spacing(least time.Duration) time.Duration {
 	if q.rows <= tailQuickRows {
-		return tailHintSpacing
+		return least
 	}
-	return min(max(time.Duration(q.overlap)*time.Microsecond/2, tailHintSpacing), tailMaxHintSpacing)
+	return max(least, min(time.Duration(q.overlap)*time.Microsecond/2, tailMaxHintSpacing))
 }

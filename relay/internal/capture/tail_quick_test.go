@@ -117,7 +117,7 @@ func TestTailQuick_Learn(t *testing.T) {
 // Where there are few rows each reading goes back by the overlap, and hints wait the least.
 func TestTailQuick_Decisions(t *testing.T) {
 	t.Parallel()
-	const overlap = 20_000
+	const overlap, least = 20_000, 200 * time.Microsecond
 	for _, c := range []struct {
 		quick   time.Duration
 		rows    int
@@ -125,15 +125,15 @@ func TestTailQuick_Decisions(t *testing.T) {
 		deep    bool
 		spacing time.Duration
 	}{
-		{8 * time.Millisecond, 0, 1, true, tailHintSpacing},
-		{8 * time.Millisecond, tailQuickRows, 1, true, tailHintSpacing},
+		{8 * time.Millisecond, 0, 1, true, least},
+		{8 * time.Millisecond, tailQuickRows, 1, true, least},
 		{8 * time.Millisecond, tailQuickRows + 1, overlap - 1, false, 4 * time.Millisecond},
 		{8 * time.Millisecond, tailQuickRows + 1, overlap, true, 4 * time.Millisecond},
 		{time.Millisecond, 1000, overlap, true, time.Millisecond / 2},
 		{300 * time.Millisecond, 1000, overlap, true, tailMaxHintSpacing},
 	} {
 		q := tailQuick{overlap: c.quick.Microseconds(), rows: c.rows}
-		if deep, spacing := q.goesDeep(c.since, overlap), q.spacing(); deep != c.deep || spacing != c.spacing {
+		if deep, spacing := q.goesDeep(c.since, overlap), q.spacing(least); deep != c.deep || spacing != c.spacing {
 			t.Errorf("%+v: goesDeep() = %t, spacing() = %s", c, deep, spacing)
 		}
 	}
