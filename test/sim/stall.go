@@ -6,12 +6,19 @@ import (
 	"os"
 	"runtime"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
-// stallAfter is the real time without a message after which virtual time has stopped. An
-// hour without messages, the longest pause of a plan, is simulated in milliseconds.
-const stallAfter = 30 * time.Second
+// stallAfter is for how many seconds in a row there was no message and no work of this process
+// when virtual time has stopped. An hour without messages, the longest pause of a plan, is
+// simulated in milliseconds. A process that is only short of processors works a little in
+// most seconds.
+const stallAfter = 30
+
+// idleSecond is the most processor time that the process takes in a second without work: the
+// ticks of watchForStall and of the runtime.
+const idleSecond = 2 * time.Millisecond
 
 // messages counts the messages of all networks, for watchForStall.
 var messages atomic.Int64
@@ -27,17 +34,21 @@ func watchForStall(seed uint64) (stop func()) {
 	go func() {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
-		seen, since := messages.Load(), time.Now()
+		seen, used, quiet := messages.Load(), processorTime(), 0
 		for {
 			select {
 			case <-done:
 				return
 			case <-tick.C:
 			}
-			if now := messages.Load(); now != seen {
-				seen, since = now, time.Now()
+			now, usedNow := messages.Load(), processorTime()
+			if now != seen || usedNow-used > idleSecond {
+				quiet = 0
+			} else {
+				quiet++
 			}
-			if time.Since(since) < stallAfter {
+			seen, used = now, usedNow
+			if quiet < stallAfter {
 				continue
 			}
 			stacks := make([]byte, 16<<20)
@@ -61,4 +72,13 @@ func holdsProducerID(stacks []byte) bool {
 		}
 	}
 	return false
+}
+
+// processorTime returns the processor time that this process has taken.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
