@@ -6,18 +6,17 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/kafkarecord"
 )
 
-// Message is a delivery of a record to a consumer.
+// Message is a delivery of a record to a consumer. Package wire encodes it.
 type Message struct {
-	kafkarecord.Event
 	// Receipt names this delivery: Ack, Nack, Extend and Reject take it.
-	Receipt string
-	// Attempt counts the deliveries, from 1. Deliveries that ended with the failure of
-	// their owner may be missing from it.
-	Attempt int
-	// MaxReceive is the number of deliveries after which the message is dead-lettered.
-	MaxReceive int
-	// LeaseUntil is the end of the lease by the owner's clock.
-	LeaseUntil time.Time
+	Receipt string `json:"receipt,omitempty" doc:"Names this delivery for ack, nack, extend, reject and release; absent with auto_ack"`
+	// Attempt counts the deliveries. Those that ended with the failure of their owner may be
+	// missing from it.
+	Attempt    int `json:"attempt" doc:"Number of deliveries of the message, from 1"`
+	MaxReceive int `json:"max_receive" doc:"Number of deliveries after which the message becomes a dead letter"`
+	// LeaseUntil is by the owner's clock.
+	LeaseUntil time.Time `json:"lease_until,omitzero" doc:"End of the lease; absent with auto_ack"`
+	kafkarecord.Event
 }
 
 // HeaderMaxReceive is the header of a message that replaces Subscription.MaxReceive.
@@ -114,11 +113,9 @@ const (
 	CodeUnavailable Code = "unavailable"
 )
 
-// Result is the result of one Settle, in the order of the requests.
+// Result is the result of one Settle, in the order of the requests. Package wire encodes it.
 type Result struct {
-	Code Code
-	// Error is the reason of codes other than CodeOK.
-	Error string
-	// LeaseUntil is the new end of the lease after ActionExtend.
-	LeaseUntil time.Time
+	Code       Code      `json:"code" enum:"ok,lease_expired,out_of_order,invalid_receipt,unknown,unavailable" doc:"ok: the action is durable. lease_expired: nothing was changed, the message may be delivered again. out_of_order: nothing was changed, an earlier message of the run is not settled. unknown, unavailable: repeat the request"`
+	Error      string    `json:"error,omitempty" doc:"Reason of codes other than ok"`
+	LeaseUntil time.Time `json:"lease_until,omitzero" doc:"New end of the lease after extend"`
 }

@@ -78,11 +78,11 @@ type rejectItem struct {
 }
 
 type messagesBody struct {
-	Messages []wire.Message `json:"messages"`
+	Messages []subscriptions.Message `json:"messages"`
 }
 
 type resultsBody struct {
-	Results []wire.Result `json:"results" doc:"One for each receipt, in the order of the request; all ok"`
+	Results []subscriptions.Result `json:"results" doc:"One for each receipt, in the order of the request; all ok"`
 }
 
 // rawOutput is a body that the handler has encoded.

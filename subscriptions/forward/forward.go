@@ -74,8 +74,10 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Service is a subscriptions.Service on all instances. It is safe for concurrent use.
+// Service is a subscriptions.Service on all instances. It is safe for concurrent use. What the
+// database decides, such as Put, is that of the local engine.
 type Service struct {
+	subscriptions.Service
 	cfg    Config
 	signer signer
 
@@ -101,7 +103,7 @@ func New(c Config) (*Service, error) {
 	if c.HTTP == nil {
 		c.HTTP = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 90 * time.Second}}
 	}
-	s := &Service{cfg: c, signer: newSigner(c.Key)}
+	s := &Service{Service: c.Local, cfg: c, signer: newSigner(c.Key)}
 	s.running, s.stop = context.WithCancel(context.Background())
 	s.mu.groups = map[string]*group{}
 	return s, nil
@@ -209,38 +211,3 @@ func (s *Service) peers(ctx context.Context, name string) []subscriptions.Instan
 
 // fresh reports whether an instance runs by its report.
 func (s *Service) fresh(p subscriptions.InstanceStatus) bool { return time.Since(p.At) <= s.cfg.Stale }
-
-// Put implements subscriptions.Service.
-func (s *Service) Put(ctx context.Context, sub subscriptions.Subscription, principal string) (subscriptions.Subscription, error) {
-	return s.cfg.Local.Put(ctx, sub, principal)
-}
-
-// Get implements subscriptions.Service.
-func (s *Service) Get(ctx context.Context, name string) (subscriptions.Subscription, error) {
-	return s.cfg.Local.Get(ctx, name)
-}
-
-// List implements subscriptions.Service.
-func (s *Service) List(ctx context.Context) ([]subscriptions.Subscription, error) {
-	return s.cfg.Local.List(ctx)
-}
-
-// Delete implements subscriptions.Service.
-func (s *Service) Delete(ctx context.Context, name string, version int64, principal string) error {
-	return s.cfg.Local.Delete(ctx, name, version, principal)
-}
-
-// Pause implements subscriptions.Service.
-func (s *Service) Pause(ctx context.Context, name, principal string) error {
-	return s.cfg.Local.Pause(ctx, name, principal)
-}
-
-// Resume implements subscriptions.Service.
-func (s *Service) Resume(ctx context.Context, name, principal string) error {
-	return s.cfg.Local.Resume(ctx, name, principal)
-}
-
-// Seek implements subscriptions.Service.
-func (s *Service) Seek(ctx context.Context, name string, to subscriptions.Seek, principal string) error {
-	return s.cfg.Local.Seek(ctx, name, to, principal)
-}

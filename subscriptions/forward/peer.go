@@ -270,13 +270,9 @@ func (s *Service) settleAt(ctx context.Context, p subscriptions.InstanceStatus, 
 	if err != nil {
 		return nil, err
 	}
-	var in []wire.Result
-	if err := json.Unmarshal(body, &in); err != nil || len(in) != len(actions) {
-		return nil, fmt.Errorf("instance %s: %d results for %d actions: %w", p.Instance, len(in), len(actions), errors.Join(err, subscriptions.ErrUnavailable))
-	}
-	out := make([]subscriptions.Result, len(in))
-	for i := range in {
-		out[i] = subscriptions.Result(in[i])
+	var out []subscriptions.Result
+	if err := json.Unmarshal(body, &out); err != nil || len(out) != len(actions) {
+		return nil, fmt.Errorf("instance %s: %d results for %d actions: %w", p.Instance, len(out), len(actions), errors.Join(err, subscriptions.ErrUnavailable))
 	}
 	return out, nil
 }

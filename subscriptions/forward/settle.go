@@ -113,7 +113,7 @@ func (s *Service) settleOnce(ctx context.Context, name string, actions []subscri
 	all.Wait()
 	if err != nil && errors.Is(err, subscriptions.ErrUnavailable) {
 		// The results of the peers are known.
-		local.fill(out, same(len(local.actions), subscriptions.CodeUnavailable, err.Error()))
+		local.fill(out, unavailable(len(local.actions), err.Error()))
 		err = nil
 	}
 	return out, err
@@ -125,8 +125,8 @@ func (p *part) fill(out, results []subscriptions.Result) {
 	}
 }
 
-func same(n int, code subscriptions.Code, reason string) []subscriptions.Result {
-	return slices.Repeat([]subscriptions.Result{{Code: code, Error: reason}}, n)
+func unavailable(n int, reason string) []subscriptions.Result {
+	return slices.Repeat([]subscriptions.Result{{Code: subscriptions.CodeUnavailable, Error: reason}}, n)
 }
 
 // settleFor applies actions at a peer.
@@ -139,7 +139,7 @@ func (s *Service) settleFor(ctx context.Context, owner, name string, actions []s
 	switch {
 	case at >= 0:
 	case err != nil:
-		return same(len(actions), subscriptions.CodeUnavailable, "the owner is not known while the database is unavailable")
+		return unavailable(len(actions), "the owner is not known while the database is unavailable")
 	default:
 		return gone(len(actions))
 	}
@@ -152,15 +152,15 @@ func (s *Service) settleFor(ctx context.Context, owner, name string, actions []s
 		return gone(len(actions))
 	case errors.Is(err, errTransport):
 		s.cfg.Logger.WarnContext(ctx, "failed to settle at an instance", "subscription", name, "instance", owner, "address", p.Address, "err", err)
-		return same(len(actions), subscriptions.CodeUnavailable, "the owner does not answer")
+		return unavailable(len(actions), "the owner does not answer")
 	default:
-		return same(len(actions), subscriptions.CodeUnavailable, "the owner is unavailable")
+		return unavailable(len(actions), "the owner is unavailable")
 	}
 }
 
 // gone is the result for an owner that has stopped: the lease may be alive at the next one.
 func gone(n int) []subscriptions.Result {
-	return same(n, subscriptions.CodeUnavailable, "the owner has stopped, and no other instance has the partition of the message yet; repeat the request")
+	return unavailable(n, "the owner has stopped, and no other instance has the partition of the message yet; repeat the request")
 }
 
 // Status implements subscriptions.Service. The consumers are those of all instances. Peers that do not answer are shown as the local
@@ -297,11 +297,6 @@ func (s *Service) EndLease(ctx context.Context, name string, lease subscriptions
 		}
 	}
 	return cmp.Or(unknown, err)
-}
-
-// AcknowledgeSkips implements subscriptions.Service.
-func (s *Service) AcknowledgeSkips(ctx context.Context, name, principal string) error {
-	return s.cfg.Local.AcknowledgeSkips(ctx, name, principal)
 }
 
 // Purge implements subscriptions.Service.

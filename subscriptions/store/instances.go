@@ -28,15 +28,6 @@ func (s *Store) Report(ctx context.Context, name string, i subscriptions.Instanc
 	return nil
 }
 
-// Leave removes the report of a process that no longer runs a subscription.
-func (s *Store) Leave(ctx context.Context, name, instance string) error {
-	err := s.withTimeout(ctx, func(ctx context.Context) error { return s.query(ctx, s.stmt.leave, name, instance).Exec() })
-	if err != nil {
-		return fmt.Errorf("remove the report on subscription %q: %w", name, err)
-	}
-	return nil
-}
-
 // Instances returns the last reports of the processes that run a subscription, by name.
 // Compare At with the clock: a report expires only an hour after it was written.
 func (s *Store) Instances(ctx context.Context, name string) (out []subscriptions.InstanceStatus, err error) {

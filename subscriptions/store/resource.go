@@ -205,32 +205,6 @@ func (s *Store) Put(ctx context.Context, sub subscriptions.Subscription, princip
 	return stored, err
 }
 
-// Create creates a subscription that begins at the given offsets, in the same change: no
-// instance can read elsewhere before. If it exists, the error wraps subscriptions.ErrVersion.
-func (s *Store) Create(ctx context.Context, sub subscriptions.Subscription, offsets []subscriptions.Seek, principal string) (Resource, error) {
-	if len(offsets) > MaxSeeks {
-		return Resource{}, fmt.Errorf("subscription %q: %d offsets; at most %d are allowed", sub.Name, len(offsets), MaxSeeks)
-	}
-	for i := range offsets {
-		if err := checkSeek(&offsets[i]); err != nil {
-			return Resource{}, err
-		}
-	}
-	return s.change(ctx, sub.Name, principal, func(r *row) error {
-		if r.exists() {
-			return subscriptions.ErrVersion
-		}
-		version := r.Version
-		r.Subscription = sub
-		r.Version, r.CreatedAt = version, s.millis()
-		for _, o := range offsets {
-			r.AddSeek(o, r.CreatedAt)
-		}
-		r.renew()
-		return nil
-	})
-}
-
 // renew moves the creation behind those of the deleted incarnations of the name.
 func (r *row) renew() {
 	for {

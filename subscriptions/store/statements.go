@@ -7,7 +7,7 @@ type statements struct {
 	addPartition, partitions, dropPartition, dropAll      string
 	skip, skips, acknowledge                              string
 	putKey, key                                           string
-	report, leave, instances                              string
+	report, instances                                     string
 	put, firstPut, remember, get, list, unmark, drop      string
 }
 
@@ -64,7 +64,6 @@ func newStatements(keyspace string) statements {
 		key:    "SELECT value FROM " + settings + " WHERE name = ?",
 
 		report:    "INSERT INTO " + instances + " (subscription, instance, address, at, partitions, last_error, breaker) VALUES (?, ?, ?, ?, ?, ?, ?) USING TTL ?",
-		leave:     "DELETE FROM " + instances + " WHERE subscription = ? AND instance = ?",
 		instances: "SELECT instance, address, at, partitions, last_error, breaker FROM " + instances + " WHERE subscription = ?",
 
 		put:      "UPDATE " + resources + " SET " + spec + resource + " IF version = ?",

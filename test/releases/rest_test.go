@@ -350,7 +350,6 @@ func (w *world) restOfSubscriptions() {
 		if w.must(err); !slices.ContainsFunc(instances, func(i subscriptions.InstanceStatus) bool { return i.Instance == "one" }) {
 			w.t.Errorf("instances %+v, want one", instances)
 		}
-		w.must(w.subs.Leave(ctx, r.Name, "one"))
 		w.must(w.subs.Delete(ctx, r.Name, r.Version, "operator"))
 	}
 	deleted, err := w.subs.ListDeleted(ctx)

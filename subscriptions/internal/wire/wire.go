@@ -19,25 +19,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/kafkarecord"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
-
-// Message is the JSON form of a subscriptions.Message. AppendMessage writes it.
-type Message struct {
-	Receipt    string    `json:"receipt,omitempty" doc:"Names this delivery for ack, nack, extend, reject and release; absent with auto_ack"`
-	Attempt    int       `json:"attempt" doc:"Number of deliveries of the message, from 1"`
-	MaxReceive int       `json:"max_receive" doc:"Number of deliveries after which the message becomes a dead letter"`
-	LeaseUntil time.Time `json:"lease_until,omitzero" doc:"End of the lease; absent with auto_ack"`
-	kafkarecord.Event
-}
-
-// Result is the JSON form of a subscriptions.Result. AppendResults writes it.
-type Result struct {
-	Code       subscriptions.Code `json:"code" enum:"ok,lease_expired,out_of_order,invalid_receipt,unknown,unavailable" doc:"ok: the action is durable. lease_expired: nothing was changed, the message may be delivered again. out_of_order: nothing was changed, an earlier message of the run is not settled. unknown, unavailable: repeat the request"`
-	Error      string             `json:"error,omitempty" doc:"Reason of codes other than ok"`
-	LeaseUntil time.Time          `json:"lease_until,omitzero" doc:"New end of the lease after extend"`
-}
 
 // maxAhead bounds the memory that is allocated before the messages are encoded.
 const maxAhead = 2 << 20
@@ -168,17 +151,12 @@ func AppendResults(b []byte, rs []subscriptions.Result) []byte {
 // Messages decodes what AppendMessages has encoded.
 func Messages(body []byte) ([]subscriptions.Message, error) {
 	var in struct {
-		Messages []Message `json:"messages"`
+		Messages []subscriptions.Message `json:"messages"`
 	}
 	if err := json.Unmarshal(body, &in); err != nil {
 		return nil, fmt.Errorf("decode messages: %w", err)
 	}
-	out := make([]subscriptions.Message, len(in.Messages))
-	for i := range in.Messages {
-		m := &in.Messages[i]
-		out[i] = subscriptions.Message{Event: m.Event, Receipt: m.Receipt, Attempt: m.Attempt, MaxReceive: m.MaxReceive, LeaseUntil: m.LeaseUntil}
-	}
-	return out, nil
+	return in.Messages, nil
 }
 
 // object appends the members of a JSON object.
