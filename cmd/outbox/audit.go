@@ -1,15 +1,14 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
-	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 )
 
@@ -30,14 +29,12 @@ var auditTable = cli.Table[admin.AuditEntry]{
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cli.At(w, l.At), cli.Clean(l.Actor, 40), cli.Clean(l.Summary, 160), cli.Clean(l.Target, 60), l.State,
 			cli.Clean(l.Action, 40), cli.Clean(l.Reason, 80), l.Role, cli.Clean(l.Remote, 60), cli.Clean(l.Outcome, 120), cli.Clean(l.Detail, 200))
 	},
-	View: func(l admin.AuditEntry) any { return l },
 	None: "no entry matches",
 }
 
 func newAuditListCommand() *cobra.Command {
-	var f cli.Listing
+	var f listing
 	var q adminclient.AuditQuery
-	var output string
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List changes by operators, newest first",
@@ -49,28 +46,16 @@ API, the subscriptions API and the console. Without --since it lists those of th
 The state intended of an old entry means that the process ended before it recorded the
 result; unknown means that the database did not report it. The history of the dead
 letter or of the job contains the result.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if q.Since, q.Until, err = f.Span(time.Now()); err == nil {
-				err = cli.CheckOutput(output)
-			}
-			if err != nil {
-				return err
-			}
-			return withAPI(cmd, "", func(api *operatorAPI) error {
-				found, next, err := api.Audit(cmd.Context(), q, adminclient.Paging{Cursor: f.Cursor, Limit: f.Limit})
-				if err != nil {
-					return err
-				}
-				return auditTable.Print(cmd, output, found, next)
-			})
-		},
 	}
-	f.AddFlags(cmd, "changes", "were requested", dlqListed)
-	cli.CursorFlag(cmd, &f.Cursor)
+	f.addFlags(cmd, "changes", "were requested", dlqListed)
 	cmd.Flags().StringVar(&q.Actor, "actor", "", "changes by this user")
 	cmd.Flags().StringSliceVar(&q.Actions, "action", nil, "changes of these kinds, such as create-job or purge-subscription")
-	cli.ListFlags(cmd, &output)
-	app.AddFlags(cmd, app.SectionScylla, app.SectionAPI)
-	return cmd
+	return newListCommand(cmd, auditTable, query[page[admin.AuditEntry]]{
+		check: f.check,
+		read: func(ctx context.Context, api *operatorAPI, _ []string) (p page[admin.AuditEntry], err error) {
+			q.Since, q.Until = f.since, f.until
+			p.entries, p.next, err = api.Audit(ctx, q, f.paging())
+			return p, err
+		},
+	})
 }

@@ -34,8 +34,6 @@ user of this machine or --actor.
 Exit status: 0 success; 1 failure, or some dead letters were refused, not found, or
 failed again; 2 wrong command line or configuration; 3 the change was made, and the
 relay had not published all dead letters within --wait.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newDLQListCommand(), newDLQGetCommand(), newDLQStatsCommand())
 	for _, c := range dlqChanges {
@@ -48,7 +46,7 @@ relay had not published all dead letters within --wait.`,
 
 // dlqFilter contains the flags that select dead letters.
 type dlqFilter struct {
-	cli.Listing
+	listing
 	errorClass, errorCode, outcome, eventType, aggregate, table, text string
 	statuses, tags                                                    []string
 	minPriority                                                       *int
@@ -70,7 +68,7 @@ func (f *dlqFilter) addFlags(cmd *cobra.Command, limit int) {
 		return err
 	})
 	fl.StringSliceVar(&f.statuses, "status", nil, "dead letters with these statuses: open, which is pending, blocked, processing, failed and suspended; resolved, archived")
-	f.Listing.AddFlags(cmd, "dead letters", "failed first", limit)
+	f.AddFlags(cmd, "dead letters", "failed first", limit)
 	f.complete(cmd)
 }
 

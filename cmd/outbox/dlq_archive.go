@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -26,8 +27,6 @@ func newDLQArchiveCommand() *cobra.Command {
 The archive is archive.url: a folder, or the URL of a bucket. Its objects are
 compressed JSON Lines, one dead letter per line, grouped by day, each with a
 manifest.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newArchiveListCommand(), newArchiveGetCommand(), newArchiveRunCommand(), newArchiveRestoreCommand())
 	return cmd
@@ -65,43 +64,26 @@ var objectTable = cli.Table[admin.ArchiveObject]{
 		}
 		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\n", cli.Clean(o.Object, 0), o.DeadLetters, o.Bytes, cli.At(w, o.From), cli.At(w, o.To), expires)
 	},
-	View: func(o admin.ArchiveObject) any { return o },
 	None: "the archive is empty",
 }
 
 func newArchiveListCommand() *cobra.Command {
-	var output string
-	var span cli.Listing
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the objects of the archive, oldest first",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			since, until, err := span.Span(time.Now())
-			if err == nil {
-				err = cli.CheckOutput(output)
+	var f listing
+	cmd := &cobra.Command{Use: "list", Short: "List the objects of the archive, oldest first"}
+	cmd.Flags().StringVar(&f.Since, "since", "", "objects written since a date, a time (RFC 3339) or an age such as 720h; UTC")
+	cmd.Flags().StringVar(&f.Until, "until", "", "objects written before; a date includes its day")
+	return newListCommand(cmd, objectTable, query[page[admin.ArchiveObject]]{
+		sections: []string{app.SectionRetention},
+		check:    f.check,
+		read: func(ctx context.Context, api *operatorAPI, _ []string) (p page[admin.ArchiveObject], err error) {
+			objects, configured, err := api.Archives(ctx, f.since)
+			if err == nil && !configured {
+				err = noArchive()
 			}
-			if err != nil {
-				return err
-			}
-			return withAPI(cmd, "", func(api *operatorAPI) error {
-				objects, configured, err := api.Archives(cmd.Context(), since)
-				if err == nil && !configured {
-					err = noArchive()
-				}
-				if err != nil {
-					return err
-				}
-				objects = slices.DeleteFunc(objects, func(o admin.ArchiveObject) bool { return !until.IsZero() && !o.CreatedAt.Before(until) })
-				return objectTable.Print(cmd, output, objects, "")
-			})
+			p.entries = slices.DeleteFunc(objects, func(o admin.ArchiveObject) bool { return !f.until.IsZero() && !o.CreatedAt.Before(f.until) })
+			return p, err
 		},
-	}
-	cmd.Flags().StringVar(&span.Since, "since", "", "objects written since a date, a time (RFC 3339) or an age such as 720h; UTC")
-	cmd.Flags().StringVar(&span.Until, "until", "", "objects written before; a date includes its day")
-	cli.ListFlags(cmd, &output)
-	app.AddFlags(cmd, app.SectionScylla, app.SectionRetention, app.SectionAPI)
-	return cmd
+	})
 }
 
 func newArchiveGetCommand() *cobra.Command {
@@ -163,11 +145,7 @@ letters are deleted from the database, so an interruption loses nothing. The swe
 a job; 'outbox dlq jobs' lists and steers it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := cli.CheckOutput(f.output)
-			if err == nil {
-				err = f.requireReason(f.dryRun)
-			}
-			if err != nil {
+			if err := f.requireReason(f.dryRun); err != nil {
 				return err
 			}
 			job := admin.NewJobBody{JobTarget: admin.JobTarget{Action: dlq.ActionArchive}}

@@ -195,11 +195,8 @@ func (f *dlqActor) addFlags(cmd *cobra.Command, keeper string) {
 
 // scope returns the filter of the flags. It is an error of usage to select nothing, or to
 // combine event ids (named), filters and --all (all).
-func (f *dlqFilter) scope(named, all bool, output string, now time.Time) (dlq.Filter, error) {
+func (f *dlqFilter) scope(named, all bool, now time.Time) (dlq.Filter, error) {
 	filter, err := f.filter(now)
-	if err == nil {
-		err = cli.CheckOutput(output)
-	}
 	switch {
 	case err != nil:
 		return filter, err
@@ -229,7 +226,7 @@ func (f *dlqChangeFlags) job(action dlq.Action, ids []gocql.UUID, now time.Time)
 	for _, id := range ids {
 		job.IDs = append(job.IDs, id.String())
 	}
-	filter, err := f.scope(namesDeadLetters(&job), f.all, f.output, now)
+	filter, err := f.scope(namesDeadLetters(&job), f.all, now)
 	switch {
 	case err != nil:
 		return job, err

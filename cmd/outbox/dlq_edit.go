@@ -50,9 +50,6 @@ difference first.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := eventIDs(args)
 			if err == nil {
-				err = cli.CheckOutput(f.output)
-			}
-			if err == nil {
 				err = f.requireReason(f.dryRun)
 			}
 			if err != nil {

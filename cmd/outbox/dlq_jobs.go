@@ -63,8 +63,6 @@ func newDLQJobsCommand() *cobra.Command {
 Every change of more than one dead letter by outbox dlq, the console or the HTTP API
 is a job in the database. One process at a time runs it; if that process fails,
 another one continues. A job changes a dead letter once.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newDLQJobsListCommand(), newDLQJobsGetCommand(), newDLQJobsWatchCommand())
 	for _, st := range jobSteers {
@@ -74,34 +72,16 @@ another one continues. A job changes a dead letter once.`,
 }
 
 func newDLQJobsListCommand() *cobra.Command {
-	var f cli.Listing
-	var output string
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List jobs, newest first",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			since, until, err := f.Span(time.Now())
-			if err == nil {
-				err = cli.CheckOutput(output)
-			}
-			if err != nil {
-				return err
-			}
-			return withAPI(cmd, "", func(api *operatorAPI) error {
-				list, next, err := api.Jobs(cmd.Context(), since, until, adminclient.Paging{Cursor: f.Cursor, Limit: f.Limit})
-				if err != nil {
-					return err
-				}
-				return jobTable.Print(cmd, output, list, next)
-			})
+	var f listing
+	cmd := &cobra.Command{Use: "list", Short: "List jobs, newest first"}
+	f.addFlags(cmd, "jobs", "were created", jobsListed)
+	return newListCommand(cmd, jobTable, query[page[admin.JobBody]]{
+		check: f.check,
+		read: func(ctx context.Context, api *operatorAPI, _ []string) (p page[admin.JobBody], err error) {
+			p.entries, p.next, err = api.Jobs(ctx, f.since, f.until, f.paging())
+			return p, err
 		},
-	}
-	f.AddFlags(cmd, "jobs", "were created", jobsListed)
-	cli.CursorFlag(cmd, &f.Cursor)
-	cli.ListFlags(cmd, &output)
-	app.AddFlags(cmd, app.SectionScylla, app.SectionAPI)
-	return cmd
+	})
 }
 
 // jobsListed is the default of --limit.
@@ -115,16 +95,11 @@ var jobTable = cli.Table[admin.JobBody]{
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", j.ID, j.State, j.Action, j.Progress.Done, j.Progress.Total, j.Failed,
 			j.Progress.Waiting, cli.Clean(j.Actor, 30), cli.At(w, j.CreatedAt), cli.Clean(j.Reason, 80))
 	},
-	View: func(j admin.JobBody) any { return j },
 	None: "no job matches",
 }
 
-// withJob checks output and runs f with the job of the command line; actor is that of
-// withAPI.
-func withJob(cmd *cobra.Command, arg, output, actor string, f func(*operatorAPI, admin.JobBody) error) error {
-	if err := cli.CheckOutput(output); err != nil {
-		return err
-	}
+// withJob runs f with the job of the command line; actor is that of withAPI.
+func withJob(cmd *cobra.Command, arg, actor string, f func(*operatorAPI, admin.JobBody) error) error {
 	if _, err := gocql.ParseUUID(arg); err != nil {
 		return cli.Usage(fmt.Errorf("%q is not a valid job id: copy it from outbox dlq jobs list", arg))
 	}
@@ -145,7 +120,7 @@ func newDLQJobsGetCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withJob(cmd, args[0], output, "", func(_ *operatorAPI, j admin.JobBody) error {
+			return withJob(cmd, args[0], "", func(_ *operatorAPI, j admin.JobBody) error {
 				return printJob(cmd.OutOrStdout(), output, &j)
 			})
 		},
@@ -245,7 +220,7 @@ func newDLQJobsWatchCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withJob(cmd, args[0], "table", "", func(api *operatorAPI, j admin.JobBody) error {
+			return withJob(cmd, args[0], "", func(api *operatorAPI, j admin.JobBody) error {
 				last, err := showingJob(cmd, j, func(seen func(admin.JobBody)) error { return api.watch(cmd.Context(), j.ID, seen) })
 				if err != nil {
 					return err
@@ -293,7 +268,7 @@ func newDLQJobsSteerCommand(st jobSteer) *cobra.Command {
 			if err := f.requireReason(f.dryRun); err != nil {
 				return err
 			}
-			return withJob(cmd, args[0], f.output, f.actor, func(api *operatorAPI, j admin.JobBody) error { return f.steer(cmd, &st, api, j) })
+			return withJob(cmd, args[0], f.actor, func(api *operatorAPI, j admin.JobBody) error { return f.steer(cmd, &st, api, j) })
 		},
 	}
 	f.dlqActor.addFlags(cmd, "history and the audit trail")

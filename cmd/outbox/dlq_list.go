@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -14,9 +15,8 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
-	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
-	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
 // dlqListed is the default of --limit.
@@ -24,7 +24,7 @@ const dlqListed = 100
 
 func newDLQListCommand() *cobra.Command {
 	var f dlqFilter
-	var output string
+	var filter dlq.Filter
 	var withPayload bool
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -32,8 +32,12 @@ func newDLQListCommand() *cobra.Command {
 		Long: `List dead letters, latest first failure first. Without --status it lists open ones:
 those that wait for a replay or for an operator, or with --outcome resolved and archived
 ones. --status all lists all of them.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+	}
+	f.addFlags(cmd, dlqListed)
+	cli.CursorFlag(cmd, &f.Cursor)
+	cmd.Flags().BoolVar(&withPayload, "with-payload", false, "add the payloads, as the events had them; with -o json or -o yaml")
+	return newListCommand(cmd, deadLetterTable, query[page[admin.ListedDeadLetter]]{
+		check: func([]string) (err error) {
 			switch {
 			case len(f.statuses) == 0 && f.outcome != "":
 				f.statuses = []string{string(dlq.Resolved), string(dlq.Archived)}
@@ -42,35 +46,20 @@ ones. --status all lists all of them.`,
 			case slices.Equal(f.statuses, []string{statusAll}):
 				f.statuses = nil
 			}
-			filter, err := f.filter(time.Now())
-			if err == nil {
-				err = cli.CheckOutput(output)
-			}
-			if err == nil && withPayload && output == "table" {
+			if filter, err = f.filter(time.Now()); err == nil && withPayload && cmd.Flag("output").Value.String() == "table" {
 				err = cli.Usage(errors.New("--with-payload needs -o json or -o yaml"))
 			}
-			if err != nil {
-				return err
-			}
-			return withAPI(cmd, "", func(api *operatorAPI) error {
-				list := api.DeadLetters
-				if withPayload {
-					list = api.DeadLettersWithPayload
-				}
-				found, next, err := list(cmd.Context(), filter, adminclient.Paging{Cursor: f.Cursor, Limit: f.Limit})
-				if err != nil {
-					return err
-				}
-				return deadLetterTable.Print(cmd, output, found, next)
-			})
+			return err
 		},
-	}
-	f.addFlags(cmd, dlqListed)
-	cli.CursorFlag(cmd, &f.Cursor)
-	cmd.Flags().BoolVar(&withPayload, "with-payload", false, "add the payloads, as the events had them; with -o json or -o yaml")
-	cli.ListFlags(cmd, &output)
-	app.AddFlags(cmd, app.SectionScylla, app.SectionAPI)
-	return cmd
+		read: func(ctx context.Context, api *operatorAPI, _ []string) (p page[admin.ListedDeadLetter], err error) {
+			list := api.DeadLetters
+			if withPayload {
+				list = api.DeadLettersWithPayload
+			}
+			p.entries, p.next, err = list(ctx, filter, f.paging())
+			return p, err
+		},
+	})
 }
 
 func newDLQGetCommand() *cobra.Command {
@@ -78,7 +67,7 @@ func newDLQGetCommand() *cobra.Command {
 		Use:               "get EVENT_ID",
 		Short:             "Print a dead letter: event, error, history and blocked events",
 		ValidArgsFunction: completeDeadLetters,
-	}, withAPI, (*operatorAPI).DeadLetter, printShown)
+	}, schema.DeadLetters, (*operatorAPI).DeadLetter, printShown)
 }
 
 func printShown(w io.Writer, l *admin.DeadLetterBody) error {
@@ -217,37 +206,23 @@ func printDeadLetter(w io.Writer, l *admin.DeadLetterBody) error {
 }
 
 func newDLQStatsCommand() *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
+	return query[admin.StatsBody]{
+		read: func(ctx context.Context, api *operatorAPI, _ []string) (admin.StatsBody, error) {
+			return api.Stats(ctx)
+		},
+	}.command(&cobra.Command{
 		Use:   "stats",
 		Short: "Count dead letters by status, error class and event type",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.CheckOutput(output); err != nil {
-				return err
-			}
-			return withAPI(cmd, "", func(api *operatorAPI) error {
-				st, err := api.Stats(cmd.Context())
-				if err != nil {
-					return err
-				}
-				w := cmd.OutOrStdout()
-				if output != "table" {
-					return cli.PrintAs(w, output, st)
-				}
-				fmt.Fprintf(w, "%d open", st.Open)
-				if st.Oldest != nil {
-					fmt.Fprintf(w, ", the oldest since %s (%s)", st.Oldest.Format(cli.ListTime), time.Since(*st.Oldest).Round(time.Second))
-				}
-				fmt.Fprintln(w)
-				counts(w, "by status", st.ByStatus)
-				causes(w, "open, by error", st.Causes)
-				counts(w, "open, by event type", st.OpenByType)
-				return nil
-			})
-		},
-	}
-	cli.OutputFlag(cmd, &output)
-	app.AddFlags(cmd, app.SectionScylla, app.SectionAPI)
-	return cmd
+	}, func(w io.Writer, st *admin.StatsBody) error {
+		fmt.Fprintf(w, "%d open", st.Open)
+		if st.Oldest != nil {
+			fmt.Fprintf(w, ", the oldest since %s (%s)", st.Oldest.Format(cli.ListTime), time.Since(*st.Oldest).Round(time.Second))
+		}
+		fmt.Fprintln(w)
+		counts(w, "by status", st.ByStatus)
+		causes(w, "open, by error", st.Causes)
+		counts(w, "open, by event type", st.OpenByType)
+		return nil
+	})
 }

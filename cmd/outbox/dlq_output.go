@@ -28,7 +28,6 @@ var deadLetterTable = cli.Table[admin.ListedDeadLetter]{
 			cli.Clean(l.AggregateID, 40), l.Sequence, cli.At(w, l.FirstFailedAt), cli.At(w, timeOrZero(l.NextAttempt)), l.Priority, l.Attempts, strings.Join(l.Tags, ","),
 			cli.Clean(l.Topic, 60), cli.Clean(l.Table, 60))
 	},
-	View: func(l admin.ListedDeadLetter) any { return l },
 	None: "no dead letter matches",
 }
 

@@ -23,19 +23,12 @@ writes one row, and one object of the archive, and deletes them. Exit status 1 i
 check failed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.CheckOutput(output); err != nil {
-				return err
-			}
 			c, err := app.LoadConfig(cmd)
 			if err != nil {
 				return err
 			}
 			findings := doctor.Check(cmd.Context(), c)
-			if output != "table" {
-				err = cli.PrintAs(cmd.OutOrStdout(), output, findings)
-			} else {
-				err = printFindings(cmd.OutOrStdout(), findings)
-			}
+			err = cli.Show(cmd.OutOrStdout(), output, findings, func(w io.Writer) error { return printFindings(w, findings) })
 			for _, f := range findings {
 				if err == nil && !f.OK {
 					err = cli.QuietError{}

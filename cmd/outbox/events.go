@@ -2,7 +2,7 @@ package main
 
 import (
 	"cmp"
-	"errors"
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -19,9 +19,19 @@ import (
 )
 
 func newEventsCommand() *cobra.Command {
-	var output string
 	var limit int
-	cmd := &cobra.Command{
+	cmd := query[admin.AggregateBody]{
+		sections: []string{app.SectionKafka},
+		check: func([]string) error {
+			if limit < 1 || limit > maxTimeline {
+				return cli.Usage(fmt.Errorf("--limit %d: use 1 to %d", limit, maxTimeline))
+			}
+			return nil
+		},
+		read: func(ctx context.Context, api *operatorAPI, args []string) (admin.AggregateBody, error) {
+			return api.Aggregate(ctx, args[0], limit)
+		},
+	}.command(&cobra.Command{
 		Use:   "events [AGGREGATE_ID]",
 		Short: "Print the timeline of an aggregate, or the history of an event",
 		Long: `Print the timeline of an aggregate, newest first: its outbox rows, its records, its dead
@@ -29,32 +39,15 @@ letters with their changes, and its scheduled messages. Read are up to 10,000 ro
 dead letters, 100 scheduled messages, and the newest 100,000 records since its first row
 or dead letter; what was not read is listed.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			err := cli.CheckOutput(output)
-			if err == nil && (limit < 1 || limit > maxTimeline) {
-				err = cli.Usage(fmt.Errorf("--limit %d: use 1 to %d", limit, maxTimeline))
-			}
-			if err != nil {
-				return err
-			}
-			return withAPI(cmd, "", func(api *operatorAPI) error {
-				a, err := api.Aggregate(cmd.Context(), args[0], limit)
-				if err != nil {
-					return err
-				}
-				if output != "table" {
-					return cli.PrintAs(cmd.OutOrStdout(), output, a)
-				}
-				return printAggregate(cmd.OutOrStdout(), &a)
-			})
-		},
+	}, printAggregate)
+	read := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		return read(cmd, args)
 	}
 	cmd.Flags().IntVar(&limit, "limit", 200, "number of entries, the newest ones; at most 1000")
-	cli.OutputFlag(cmd, &output)
-	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionAPI)
 	cmd.AddCommand(newEventsGetCommand(), newEventsListCommand())
 	return cmd
 }
@@ -113,12 +106,12 @@ var recentEventTable = cli.Table[admin.RecentEvent]{
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", e.EventID, strings.ReplaceAll(e.State, "_", " "), cli.Clean(e.EventType, 40), cli.Clean(e.AggregateID, 40), e.Sequence,
 			cli.At(w, e.WrittenAt), formatPlace(e.Topic, e.Partition, e.Offset), cli.Clean(e.Table, 60))
 	},
-	View: func(e admin.RecentEvent) any { return e },
 	None: "no event matches",
 }
 
 func newEventsListCommand() *cobra.Command {
-	var output, state, since string
+	var state, since string
+	var from time.Time
 	var paging adminclient.Paging
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -127,46 +120,41 @@ func newEventsListCommand() *cobra.Command {
 They are read from the CDC log: those of the last hour or, where no relay reads it, since
 its last heartbeat, up to 10,000 of each table, with the newest 100,000 records. What was
 not read is listed.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := cli.CheckOutput(output)
-			switch {
-			case err != nil:
-			case paging.Limit < 0:
-				err = cli.Usage(fmt.Errorf("--limit %d must not be negative", paging.Limit))
-			case !slices.Contains([]string{"", "waiting", "published", "dead_letter", "unknown"}, state):
-				err = cli.Usage(fmt.Errorf("--state %q: use waiting, published, dead_letter or unknown", state))
-			}
-			var from time.Time
-			if err == nil && since != "" {
-				if from, _, err = cli.DateOrTime(since, time.Now()); err != nil {
-					err = cli.Usage(fmt.Errorf("--since %w", err))
-				}
-			}
-			if err != nil {
-				return err
-			}
-			return withAPI(cmd, "", func(api *operatorAPI) error {
-				found, gaps, next, err := api.RecentEvents(cmd.Context(), state, from, paging)
-				if err != nil {
-					return err
-				}
-				return errors.Join(recentEventTable.Print(cmd, output, found, next), printGaps(cmd.ErrOrStderr(), gaps))
-			})
-		},
 	}
 	cmd.Flags().StringVar(&state, "state", "", "events in this state: waiting, published or dead_letter")
 	cmd.Flags().StringVar(&since, "since", "", "events written since a date, a time (RFC 3339) or an age such as 5m; UTC")
 	cmd.Flags().IntVar(&paging.Limit, "limit", 100, "maximum number of events, newest first; 0 is all")
 	cli.CursorFlag(cmd, &paging.Cursor)
-	cli.ListFlags(cmd, &output)
-	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionAPI)
-	return cmd
+	return newListCommand(cmd, recentEventTable, query[page[admin.RecentEvent]]{
+		sections: []string{app.SectionKafka},
+		check: func([]string) (err error) {
+			switch {
+			case paging.Limit < 0:
+				return cli.Usage(fmt.Errorf("--limit %d must not be negative", paging.Limit))
+			case !slices.Contains([]string{"", "waiting", "published", "dead_letter", "unknown"}, state):
+				return cli.Usage(fmt.Errorf("--state %q: use waiting, published, dead_letter or unknown", state))
+			case since != "":
+				if from, _, err = cli.DateOrTime(since, time.Now()); err != nil {
+					return cli.Usage(fmt.Errorf("--since %w", err))
+				}
+			}
+			return nil
+		},
+		read: func(ctx context.Context, api *operatorAPI, _ []string) (p page[admin.RecentEvent], err error) {
+			p.entries, p.notes, p.next, err = api.RecentEvents(ctx, state, from, paging)
+			return p, err
+		},
+	})
 }
 
 func newEventsGetCommand() *cobra.Command {
-	var aggregate, output string
-	cmd := &cobra.Command{
+	var aggregate string
+	cmd := query[admin.BiographyBody]{
+		sections: []string{app.SectionKafka},
+		read: func(ctx context.Context, api *operatorAPI, args []string) (admin.BiographyBody, error) {
+			return api.Event(ctx, args[0], aggregate)
+		},
+	}.command(&cobra.Command{
 		Use:   "get EVENT_ID",
 		Short: "Print the history of an event and its state in subscriptions",
 		Long: `Print the history of an event: its outbox row, its record, its dead letter, and its state
@@ -174,25 +162,8 @@ in each subscription of its topic. The topics are read from about the time when 
 event was stored, up to a limit; what was not found or not read is listed.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeDeadLetters,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := cli.CheckOutput(output); err != nil {
-				return err
-			}
-			return withAPI(cmd, "", func(api *operatorAPI) error {
-				b, err := api.Event(cmd.Context(), args[0], aggregate)
-				if err != nil {
-					return err
-				}
-				if output != "table" {
-					return cli.PrintAs(cmd.OutOrStdout(), output, b)
-				}
-				return printEvent(cmd.OutOrStdout(), &b)
-			})
-		},
-	}
+	}, printEvent)
 	cmd.Flags().StringVar(&aggregate, "aggregate-id", "", "aggregate id, which finds the outbox row")
-	cli.OutputFlag(cmd, &output)
-	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionAPI)
 	return cmd
 }
 

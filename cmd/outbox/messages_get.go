@@ -9,6 +9,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	client "github.com/scylla-outbox/scylla-outbox/outbox/messages"
+	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
 func newMessagesGetCommand() *cobra.Command {
@@ -18,7 +19,7 @@ func newMessagesGetCommand() *cobra.Command {
 		Long: `Print the state and the history of a message, without its payload: GET
 /v1/messages/{id}/content and the console show it.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
-	}, withScheduled, (*operatorAPI).Message, printMessage)
+	}, schema.Schedule, (*operatorAPI).Message, printMessage)
 }
 
 func printMessage(out io.Writer, m *client.Message) error {

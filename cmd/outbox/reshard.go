@@ -55,7 +55,7 @@ configuration.`,
 			if f.to < 1 || f.to > share.MaxShards {
 				return cli.Usage(fmt.Errorf("--shards %d is not allowed; use a number from 1 to %d, where 1 is one active instance and standbys", f.to, share.MaxShards))
 			}
-			if err := errors.Join(f.requireReason(f.dryRun), cli.CheckOutput(f.output)); err != nil {
+			if err := f.requireReason(f.dryRun); err != nil {
 				return err
 			}
 			return withAPIOf(cmd, f.actor, nil, func(api *operatorAPI) error { return f.reshard(cmd, api, c.Relay.Name) })

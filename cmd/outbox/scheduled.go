@@ -84,9 +84,6 @@ line or configuration.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			many, err := f.many(time.Now())
 			if err == nil {
-				err = cli.CheckOutput(f.output)
-			}
-			if err == nil {
 				err = f.requireReason(f.dryRun)
 			}
 			if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/admin/adminclient"
-	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
+	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
 // noneScheduled is the text for a filter without results.
@@ -72,8 +73,8 @@ func (f *scheduledFilter) filter(now time.Time) (messages.ManyFilter, error) {
 
 func newScheduledListCommand() *cobra.Command {
 	var f scheduledFilter
-	var output string
-	var page adminclient.Paging
+	var filter messages.ManyFilter
+	var paging adminclient.Paging
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List scheduled messages, next delivery first",
@@ -81,33 +82,23 @@ func newScheduledListCommand() *cobra.Command {
 
 The list includes messages that are due and not published yet. It contains no
 payloads: GET /v1/messages/{id}/content and the console show them.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			filter, err := f.filter(time.Now())
-			if err == nil {
-				err = cli.CheckOutput(output)
-			}
-			if err == nil && page.Limit < 0 {
-				err = cli.Usage(fmt.Errorf("--limit %d must not be negative", page.Limit))
-			}
-			if err != nil {
-				return err
-			}
-			return withScheduled(cmd, "", func(api *operatorAPI) error {
-				found, next, err := api.Scheduled(cmd.Context(), filter, page)
-				if err != nil {
-					return err
-				}
-				return scheduledTable.Print(cmd, output, found, next)
-			})
-		},
 	}
 	f.addFlags(cmd)
-	cmd.Flags().IntVar(&page.Limit, "limit", dlqListed, "maximum number of messages; 0 is all")
-	cli.CursorFlag(cmd, &page.Cursor)
-	cli.ListFlags(cmd, &output)
-	app.AddFlags(cmd, app.SectionScylla, app.SectionAPI)
-	return cmd
+	cmd.Flags().IntVar(&paging.Limit, "limit", dlqListed, "maximum number of messages; 0 is all")
+	cli.CursorFlag(cmd, &paging.Cursor)
+	return newListCommand(cmd, scheduledTable, query[page[adminclient.ScheduledMessage]]{
+		needs: schema.Schedule,
+		check: func([]string) (err error) {
+			if filter, err = f.filter(time.Now()); err == nil && paging.Limit < 0 {
+				err = cli.Usage(fmt.Errorf("--limit %d must not be negative", paging.Limit))
+			}
+			return err
+		},
+		read: func(ctx context.Context, api *operatorAPI, _ []string) (p page[adminclient.ScheduledMessage], err error) {
+			p.entries, p.next, err = api.Scheduled(ctx, filter, paging)
+			return p, err
+		},
+	})
 }
 
 // scheduledTable prints scheduled messages as a list.
@@ -116,7 +107,6 @@ var scheduledTable = cli.Table[adminclient.ScheduledMessage]{
 	Row: func(w io.Writer, m adminclient.ScheduledMessage) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", cli.Clean(m.ID, 40), cli.Clean(m.Topic, 60), cli.Clean(m.Key, 40), cli.Clean(m.Client, 40), cli.At(w, m.CreatedAt), cli.At(w, m.DeliverAt))
 	},
-	View:  func(m adminclient.ScheduledMessage) any { return m },
 	None:  noneScheduled,
 	First: "next",
 }

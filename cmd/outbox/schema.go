@@ -20,8 +20,6 @@ func newSchemaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema",
 		Short: "Create, show and print the tables; describe the topics; begin epochs",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newSchemaMigrateCommand(), newSchemaStatusCommand(), newSchemaPrintCommand(), newSchemaAsyncAPICommand(), newSchemaNewEpochCommand())
 	return cmd
@@ -152,9 +150,6 @@ func newSchemaStatusCommand() *cobra.Command {
 		Short: "Show the applied migrations; exit status 1 if some are missing",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.CheckOutput(output); err != nil {
-				return err
-			}
 			c, err := app.LoadConfig(cmd)
 			if err != nil {
 				return err
@@ -168,11 +163,7 @@ func newSchemaStatusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output != "table" {
-				err = cli.PrintAs(cmd.OutOrStdout(), output, r)
-			} else {
-				err = printStatus(cmd.OutOrStdout(), r)
-			}
+			err = cli.Show(cmd.OutOrStdout(), output, r, func(w io.Writer) error { return printStatus(w, r) })
 			if err == nil && !r.UpToDate() {
 				err = cli.QuietError{}
 			}

@@ -65,7 +65,7 @@ Exit status: 0 success; 1 failure, or the table is in use; 2 wrong command line 
 configuration.`,
 		Args: cobra.NoArgs,
 		RunE: app.WithConfig(func(cmd *cobra.Command, c *app.Config) error {
-			if err := errors.Join(f.requireReason(f.dryRun), cli.CheckOutput(f.output)); err != nil {
+			if err := f.requireReason(f.dryRun); err != nil {
 				return err
 			}
 			return f.run(cmd, c)

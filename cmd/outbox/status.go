@@ -33,9 +33,6 @@ age of the oldest message, and the last verification.
 one after the other.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.CheckOutput(output); err != nil {
-				return err
-			}
 			return withAPI(cmd, "", func(api *operatorAPI) error {
 				for {
 					b, err := api.Status(cmd.Context())

@@ -124,11 +124,6 @@ func subscriptionsCommand(use, short string, args cobra.PositionalArgs, run func
 		cmd.ValidArgsFunction = completeSubscriptions
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if f.output != "" {
-			if err := cli.CheckOutput(f.output); err != nil {
-				return err
-			}
-		}
 		if f.needsReason != nil && f.needsReason() {
 			if err := reasonRequired(f.reason, cmd.CommandPath()+" --help shows an example"); err != nil {
 				return err
@@ -157,7 +152,6 @@ var subscriptionTable = cli.Table[client.Subscription]{
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", s.Name, cli.Clean(strings.Join(s.Topics, ","), 60), delivery, s.Ordering, s.VisibilityTimeout, s.MaxReceive, state, cli.At(w, s.ChangedAt))
 	},
-	View: func(s client.Subscription) any { return s },
 	None: "no subscriptions; 'outbox subscriptions apply -f FILE' creates one",
 }
 
@@ -476,7 +470,6 @@ var leaseTable = cli.Table[client.Lease]{
 	Row: func(w io.Writer, l client.Lease) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d of %d\t%s\t%s\n", cli.Clean(l.ID, 0), cli.Clean(l.EventID, 40), cli.Clean(l.Key, 40), cli.Clean(l.Consumer, 40), l.Attempt, l.MaxReceive, cli.At(w, l.ReceivedAt), cli.At(w, l.ExpiresAt))
 	},
-	View: func(l client.Lease) any { return l },
 	None: "no message is in flight", First: "oldest",
 }
 

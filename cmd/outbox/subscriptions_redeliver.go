@@ -66,7 +66,7 @@ Without --api-admin-url the command needs the database and Kafka.`,
 
 // check returns the errors of usage, and completes the request.
 func (f *redeliverFlags) check(name string) (err error) {
-	if err := errors.Join(subscriptions.CheckName(name), cli.CheckOutput(f.output), f.requireReason(f.dryRun)); err != nil {
+	if err := errors.Join(subscriptions.CheckName(name), f.requireReason(f.dryRun)); err != nil {
 		return cli.Usage(err)
 	}
 	if f.body.Rate < 0 {

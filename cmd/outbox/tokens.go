@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -21,20 +22,16 @@ hash. A token with --role 'consumer(orders-*|mail)' receives and acknowledges th
 messages of these subscriptions, and does nothing else.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := cli.CheckOutput(output); err != nil {
-				return err
-			}
 			secret, hash := access.NewToken()
 			t := access.Token{Name: args[0], Role: access.Role(role), Hash: hash}
 			if _, err := access.New(access.Config{Tokens: []access.Token{t}}); err != nil {
 				return cli.Usage(err)
 			}
 			fmt.Fprintln(cmd.ErrOrStderr(), "The token, which is not stored, and its entry for http.tokens or admin.tokens:")
-			if output != "table" {
-				return cli.PrintAs(cmd.OutOrStdout(), output, map[string]string{"token": secret, "entry": t.String()})
-			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n%s\n", secret, t)
-			return err
+			return cli.Show(cmd.OutOrStdout(), output, map[string]string{"token": secret, "entry": t.String()}, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "%s\n%s\n", secret, t)
+				return err
+			})
 		},
 	}
 	cli.OutputFlag(cmd, &output)

@@ -140,9 +140,6 @@ func (f *verifyFlags) window(confidence time.Duration, now time.Time) (w verify.
 }
 
 func runVerify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
-	if err := cli.CheckOutput(f.output); err != nil {
-		return err
-	}
 	if f.subscription != "" {
 		return verifySubscription(c, cmd, &f)
 	}

@@ -158,17 +158,28 @@ func TestPortHint(t *testing.T) {
 	}
 }
 
-func TestCheckChoice(t *testing.T) {
+// A value of --output that is none is an error of usage, and the command does not run.
+func TestOutputFlag(t *testing.T) {
 	t.Parallel()
+	execute := func(value string) (ran bool, status int, errText string) {
+		var e bytes.Buffer
+		var output string
+		root := NewRoot("x", "", "", io.Discard, &e)
+		cmd := &cobra.Command{Use: "do", RunE: func(*cobra.Command, []string) error { ran = output == value; return nil }}
+		OutputFlag(cmd, &output)
+		root.AddCommand(cmd)
+		status = Execute(root, []string{"do", "-o", value}, &e)
+		return ran, status, e.String()
+	}
 	for _, ok := range []string{"table", "json", "yaml"} {
-		if err := CheckOutput(ok); err != nil {
-			t.Errorf("CheckOutput(%q) = %v", ok, err)
+		if ran, status, text := execute(ok); !ran || status != ExitOK {
+			t.Errorf("-o %q: status %d: %s", ok, status, text)
 		}
 	}
 	for _, bad := range []string{"", "Table", "xml"} {
-		err := CheckOutput(bad)
-		if want := fmt.Sprintf("--output %q: use table or json or yaml", bad); err == nil || err.Error() != want || !errors.As(err, new(UsageError)) {
-			t.Errorf("CheckOutput(%q) = %v, want the error of usage %s", bad, err, want)
+		ran, status, text := execute(bad)
+		if want := fmt.Sprintf("x: --output %q: use table or json or yaml\n", bad); ran || status != ExitUsage || text != want {
+			t.Errorf("-o %q: status %d, %q, want the error of usage %q", bad, status, text, want)
 		}
 	}
 }

@@ -90,13 +90,9 @@ func list(t *testing.T, found []parcel, next string, first string, args ...strin
 	var output string
 	root := NewRoot("x", "", "", &o, &e)
 	cmd := &cobra.Command{Use: "list", RunE: func(cmd *cobra.Command, _ []string) error {
-		if err := CheckOutput(output); err != nil {
-			return err
-		}
 		return Table[parcel]{
 			Header: "ID\tSTATUS\tAT\tNOTE", Wide: 1, None: "no parcels", First: first,
-			Row:  func(w io.Writer, p parcel) { fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", p.ID, p.Status, At(w, p.At), p.Note) },
-			View: func(p parcel) any { return p },
+			Row: func(w io.Writer, p parcel) { fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", p.ID, p.Status, At(w, p.At), p.Note) },
 		}.Print(cmd, output, found, next)
 	}}
 	ListFlags(cmd, &output)

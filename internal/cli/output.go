@@ -21,9 +21,10 @@ import (
 // formats are the values of --output, of every command.
 var formats = []string{"table", "json", "yaml"}
 
-// OutputFlag adds --output (-o) with the default table, and its completion. CheckOutput
-// checks its value.
+// OutputFlag adds --output (-o) with the default table, and its completion. Another value is an
+// error of usage, and the command does not run.
 func OutputFlag(cmd *cobra.Command, output *string) {
+	cmd.PreRunE = func(*cobra.Command, []string) error { return CheckChoice("output", *output, formats...) }
 	cmd.Flags().StringVarP(output, "output", "o", formats[0], "table, json or yaml")
 	if err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // the flag is defined above
@@ -36,8 +37,13 @@ func ListFlags(cmd *cobra.Command, output *string) {
 	cmd.Flags().Bool("wide", false, "print all columns, and times in full")
 }
 
-// CheckOutput returns an error of usage unless output is table, json or yaml.
-func CheckOutput(output string) error { return CheckChoice("output", output, formats...) }
+// Show prints v in the format of OutputFlag: as JSON or YAML, or as a table by text.
+func Show(w io.Writer, output string, v any, text func(io.Writer) error) error {
+	if output != "table" {
+		return PrintAs(w, output, v)
+	}
+	return text(w)
+}
 
 // PrintAs prints v as json or yaml.
 func PrintAs(w io.Writer, format string, v any) error {
@@ -97,8 +103,6 @@ type Table[T any] struct {
 	Row    func(io.Writer, T)
 	// Wide is the number of the last columns, which only --wide prints.
 	Wide int
-	// View returns an entry as JSON or YAML.
-	View func(T) any
 	// None is the text of an empty list.
 	None string
 	// First is the order of the list in words. Default "newest".
@@ -106,23 +110,18 @@ type Table[T any] struct {
 }
 
 // listView is a list as JSON or YAML: an object, so that it can get more fields.
-type listView struct {
-	Items []any `json:"items"`
+type listView[T any] struct {
+	Items []T `json:"items"`
 	// Next is the --cursor of the next page, absent on the last one.
 	Next string `json:"next,omitempty"`
 }
 
-// Print prints a page of entries in a format that CheckOutput accepts. next is the cursor of the
-// next page, empty on the last one. Notes that the list is empty or incomplete are written to the
+// Print prints a page of entries in a format of OutputFlag. next is the cursor of the next page, empty on the last one. Notes that the list is empty or incomplete are written to the
 // standard error.
 func (t Table[T]) Print(cmd *cobra.Command, output string, found []T, next string) error {
 	out, errOut := cmd.OutOrStdout(), cmd.ErrOrStderr()
 	if output != "table" {
-		views := make([]any, len(found))
-		for i, x := range found {
-			views[i] = t.View(x)
-		}
-		return PrintAs(out, output, listView{Items: views, Next: next})
+		return PrintAs(out, output, listView[T]{Items: append([]T{}, found...), Next: next})
 	}
 	if len(found) == 0 {
 		_, err := fmt.Fprintln(errOut, t.None)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 
@@ -63,15 +64,11 @@ func NewVersionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := CheckOutput(output); err != nil {
-				return err
-			}
 			b := ThisBuild()
-			if output != "table" {
-				return PrintAs(cmd.OutOrStdout(), output, b)
-			}
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), b.Version)
-			return err
+			return Show(cmd.OutOrStdout(), output, b, func(w io.Writer) error {
+				_, err := fmt.Fprintln(w, b.Version)
+				return err
+			})
 		},
 	}
 	OutputFlag(cmd, &output)

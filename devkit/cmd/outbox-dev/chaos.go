@@ -134,7 +134,7 @@ func (d *chaosDrill) check(args []string) error {
 	case d.kills.Pause <= 0 || d.kills.Down < 0 || d.patience <= 0:
 		return cli.Usage(errors.New("--pause and --patience must be positive, and --down not negative"))
 	}
-	return cli.CheckOutput(d.output)
+	return nil
 }
 
 func (d *chaosDrill) run(ctx context.Context, c *app.Config) error {
@@ -361,15 +361,9 @@ func (d *chaosDrill) report() error {
 	r.Stored, r.Published = counts.Rows, counts.Published
 	fmt.Fprintf(&text, "%d events stored, %d published; %s; %d conflicts: %d lost, %d twice, %d gaps, %d out of order\n",
 		r.Stored, r.Published, cli.Plural(r.Kills, "kill"), r.Conflicts, len(r.Lost), len(r.Twice), len(r.Gaps), len(r.OutOfOrder))
-	if d.output != "table" {
-		if err := cli.PrintAs(d.out, d.output, r); err != nil {
-			return err
-		}
-	} else if _, err := io.WriteString(d.out, text.String()); err != nil {
-		return err
+	err := cli.Show(d.out, d.output, r, func(w io.Writer) error { _, err := io.WriteString(w, text.String()); return err })
+	if err == nil && !counts.OK() {
+		err = cli.QuietError{}
 	}
-	if !counts.OK() {
-		return cli.QuietError{}
-	}
-	return nil
+	return err
 }

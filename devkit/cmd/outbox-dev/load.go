@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/url"
 	"strings"
 
@@ -29,9 +30,6 @@ An invalid or rejected line is reported with its number and skipped; the exit st
 is then 1.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := cli.CheckOutput(output); err != nil {
-				return err
-			}
 			u, err := url.Parse(api)
 			if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 				return cli.Usage(fmt.Errorf("--api %q: use a URL such as http://127.0.0.1:8080", api))
@@ -51,12 +49,11 @@ is then 1.`,
 			if err != nil {
 				return err
 			}
-			if output != "table" {
-				err = cli.PrintAs(cmd.OutOrStdout(), output, s)
-			} else {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d lines in %.1f s: %d orders created, %d cancelled, %d rejected, %d tried again\n",
+			err = cli.Show(cmd.OutOrStdout(), output, s, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "%d lines in %.1f s: %d orders created, %d cancelled, %d rejected, %d tried again\n",
 					s.Lines, s.Elapsed, s.Created, s.Cancelled, s.Rejected, s.Retried)
-			}
+				return err
+			})
 			if err == nil && s.Rejected > 0 {
 				err = cli.QuietError{}
 			}

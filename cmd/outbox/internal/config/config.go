@@ -4,6 +4,7 @@ package config
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -32,22 +33,18 @@ func newPrintCommand() *cobra.Command {
 and the defaults. The default of ops.addr is that of the relay.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.CheckOutput(output); err != nil {
-				return err
-			}
 			all, _, err := app.CheckedSettings(cmd)
 			if err != nil {
 				return err
 			}
-			if output != "table" {
-				return cli.PrintAs(cmd.OutOrStdout(), output, all.Document())
-			}
-			columns := cli.NewColumns(cmd.OutOrStdout())
-			fmt.Fprintln(columns, "SETTING\tVARIABLE\tVALUE")
-			for _, f := range all {
-				fmt.Fprintf(columns, "%s\t%s\t%s\n", f.Key, f.Env(), cli.Clean(f.RedactedText(), 0))
-			}
-			return columns.Flush()
+			return cli.Show(cmd.OutOrStdout(), output, all.Document(), func(w io.Writer) error {
+				columns := cli.NewColumns(w)
+				fmt.Fprintln(columns, "SETTING\tVARIABLE\tVALUE")
+				for _, f := range all {
+					fmt.Fprintf(columns, "%s\t%s\t%s\n", f.Key, f.Env(), cli.Clean(f.RedactedText(), 0))
+				}
+				return columns.Flush()
+			})
 		},
 	}
 	cli.OutputFlag(cmd, &output)

@@ -44,9 +44,6 @@ with -o yaml one document for each event.`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: completeTopics,
 		RunE: func(cmd *cobra.Command, topics []string) error {
-			if err := cli.CheckOutput(f.output); err != nil {
-				return err
-			}
 			var since time.Time
 			if f.since != "" {
 				var err error
