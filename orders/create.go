@@ -25,6 +25,11 @@ func (s *Service) Create(ctx context.Context, n NewOrder, opts WriteOptions) (Re
 	if err := errors.Join(n.Validate(), validateKey(opts.IdempotencyKey)); err != nil {
 		return Result{}, mergeInvalid(err)
 	}
+	return s.create(ctx, n, opts)
+}
+
+// create is Create for a valid order and a valid key.
+func (s *Service) create(ctx context.Context, n NewOrder, opts WriteOptions) (Result, error) {
 	if err := s.loadSchema(ctx, EventCreated); err != nil {
 		return Result{}, err
 	}

@@ -2,12 +2,9 @@ package orders
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
-	"slices"
 	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -26,11 +23,15 @@ type links struct {
 }
 
 func linksTo(id gocql.UUID) *links {
-	self := "/v1/orders/" + id.String()
+	self := pathTo(id)
 	return &links{Self: self, Confirm: self + "/confirm", Ship: self + "/ship", Cancel: self + "/cancel"}
 }
 
-// orderBody is an order in a response.
+// pathTo returns the path of an order.
+func pathTo(id gocql.UUID) string { return "/v1/orders/" + id.String() }
+
+// orderBody is an order in a response. Links is for the description: EncodeJSON writes the links
+// of the id.
 type orderBody struct {
 	Order
 	Links *links `json:"links"`
@@ -38,8 +39,8 @@ type orderBody struct {
 	payload []byte
 }
 
-// MarshalJSON adds the links to the JSON of the order, which the event has too.
-func (b *orderBody) MarshalJSON() ([]byte, error) {
+// EncodeJSON adds the links to the JSON of the order, which the event has too.
+func (b *orderBody) EncodeJSON() ([]byte, error) {
 	payload := b.payload
 	if payload == nil {
 		var err error
@@ -47,11 +48,14 @@ func (b *orderBody) MarshalJSON() ([]byte, error) {
 			return nil, err
 		}
 	}
-	links, err := json.Marshal(b.Links)
-	if err != nil {
-		return nil, fmt.Errorf("encode the links of order %s: %w", b.ID, err)
+	self := pathTo(b.ID)
+	out := make([]byte, 0, len(payload)+4*(len(self)+24))
+	out = append(append(append(out, payload[:len(payload)-1]...), `,"links":{"self":"`...), self...)
+	for _, operation := range [...]string{"confirm", "ship", "cancel"} {
+		out = append(append(append(append(out, `","`...), operation...), `":"`...), self...)
+		out = append(append(out, '/'), operation...)
 	}
-	return slices.Concat(payload[:len(payload)-1], []byte(`,"links":`), links, []byte("}")), nil
+	return append(out, `"}}`...), nil
 }
 
 type orderOutput struct {
@@ -63,7 +67,7 @@ type orderOutput struct {
 
 // newOutput returns the response with the result of a change, or with an order that was read.
 func newOutput(r Result) *orderOutput {
-	out := &orderOutput{ETag: etag(r.Order.Version), Body: &orderBody{Order: r.Order, Links: linksTo(r.Order.ID), payload: r.payload}}
+	out := &orderOutput{ETag: etag(r.Order.Version), Body: &orderBody{Order: r.Order, payload: r.payload}}
 	if r.Replayed {
 		out.Replayed = "true"
 	}
@@ -212,7 +216,7 @@ func (a *api) create(ctx context.Context, in *createInput) (*orderOutput, error)
 	if err := withHeaders(err, validateKey(in.IdempotencyKey)); err != nil {
 		return nil, toProblem(err, gocql.UUID{}, keyed)
 	}
-	r, err := a.service.Create(ctx, n, WriteOptions{
+	r, err := a.service.create(ctx, n, WriteOptions{
 		Client: requestClient(ctx), IdempotencyKey: in.IdempotencyKey, TraceParent: in.TraceParent, TraceState: in.TraceState,
 		RequestID: access.RequestIDOf(ctx),
 	})
@@ -220,7 +224,7 @@ func (a *api) create(ctx context.Context, in *createInput) (*orderOutput, error)
 		return nil, a.fail(ctx, "create", err, gocql.UUID{}, keyed)
 	}
 	out := newOutput(r)
-	out.Location = out.Body.Links.Self
+	out.Location = pathTo(r.Order.ID)
 	return out, nil
 }
 

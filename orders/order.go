@@ -1,7 +1,6 @@
 package orders
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -79,17 +78,6 @@ func (o *Order) event(eventType string, headers map[string]string) (outbox.Event
 		Headers:       headers,
 		CreatedAt:     o.UpdatedAt,
 	}, nil
-}
-
-// encode returns o as JSON.
-func (o *Order) encode() ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(o); err != nil {
-		return nil, fmt.Errorf("encode order %s: %w", o.ID, err)
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // fromEvent is the reverse: the order after event e.

@@ -1,10 +1,10 @@
 package orders
 
 import (
-	"encoding/json"
 	"errors"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Price is an amount in the notation of the caller: a JSON string or number
@@ -17,7 +17,9 @@ var errPrice = errors.New("must be a string or a number")
 func (p *Price) UnmarshalJSON(b []byte) error {
 	switch {
 	case len(b) > 0 && b[0] == '"':
-		return json.Unmarshal(b, (*string)(p))
+		text, err := jsontext.AppendUnquote(nil, b)
+		*p = Price(text)
+		return err
 	case len(b) > 0 && (b[0] == '-' || b[0] >= '0' && b[0] <= '9'):
 		*p = Price(b)
 		return nil

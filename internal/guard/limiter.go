@@ -56,7 +56,7 @@ type Limiter struct {
 // waiter is a request in the queue.
 type waiter struct {
 	places  int
-	ready   chan struct{} // closed, with the Limiter locked, when it has its places
+	ready   chan struct{} // closed, with the Limiter locked, when it has its places; nil if it never waited
 	granted time.Time     // when it was closed
 	queued  *list.Element // nil outside of the queue
 }
@@ -139,23 +139,19 @@ func (l *Limiter) Enter(ctx context.Context, want int) (places int, leave func()
 	if w == nil {
 		return 0, nil, l.newRefusal(shedFull)
 	}
-	leave = func() { l.leave(w.places) }
-	select {
-	case <-w.ready:
-		return w.places, leave, nil
-	default:
+	if w.ready != nil {
+		if err := l.wait(ctx, w); err != nil {
+			return 0, nil, err
+		}
 	}
-	if err := l.wait(ctx, w); err != nil {
-		return 0, nil, err
-	}
-	return w.places, leave, nil
+	return w.places, func() { l.leave(w.places) }, nil
 }
 
 // enter takes places or a position in the queue. It returns nil if the queue is full.
 func (l *Limiter) enter(want int) *waiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w := &waiter{places: max(1, min(want, int(l.mu.limit.places)/2)), ready: make(chan struct{})}
+	w := &waiter{places: max(1, min(want, int(l.mu.limit.places)/2))}
 	now := time.Now()
 	if l.mu.queue.Len() == 0 && l.fitsLocked(w) {
 		l.takeLocked(w, now)
@@ -168,7 +164,7 @@ func (l *Limiter) enter(want int) *waiter {
 	if l.mu.queue.Len() == 0 && !l.mu.standing {
 		l.mu.since = now
 	}
-	w.queued = l.mu.queue.PushBack(w)
+	w.ready, w.queued = make(chan struct{}), l.mu.queue.PushBack(w)
 	l.mu.waiting += w.places
 	return w
 }
@@ -217,6 +213,8 @@ func (l *Limiter) leave(places int) {
 		}
 		l.removeLocked(w, now)
 		l.takeLocked(w, now)
+		w.granted = now
+		close(w.ready)
 	}
 }
 
@@ -229,8 +227,6 @@ func (l *Limiter) fitsLocked(w *waiter) bool {
 func (l *Limiter) takeLocked(w *waiter, now time.Time) {
 	l.mu.taken += w.places
 	l.mu.limit.took(l.mu.taken, now)
-	w.granted = now
-	close(w.ready)
 }
 
 func (l *Limiter) removeLocked(w *waiter, now time.Time) {

@@ -1,6 +1,11 @@
 package httpapi
 
-import "github.com/danielgtaylor/huma/v2"
+import (
+	"encoding/json"
+	"io"
+
+	"github.com/danielgtaylor/huma/v2"
+)
 
 // NewConfig returns the configuration that all APIs share, with the introduction of their
 // description. version is that of the program.
@@ -11,8 +16,30 @@ func NewConfig(version, title, description string, problems []ProblemKind) huma.
 	// No $schema member in every response, and no pages that load scripts from other sites.
 	c.CreateHooks = nil
 	c.DocsPath, c.SchemasPath = "", ""
+	format := huma.Format{Marshal: marshalBody, Unmarshal: json.Unmarshal}
+	c.Formats = map[string]huma.Format{"application/json": format, "json": format}
 	BrokenBodies(&c)
 	c.Transformers = append(c.Transformers, SetProblemTypes, inMilliseconds)
 	Discreet(&c)
 	return c
+}
+
+// SelfEncoder is a body that encodes itself. encoding/json would parse and copy what a MarshalJSON
+// returns.
+type SelfEncoder interface {
+	// EncodeJSON returns the body as compact JSON.
+	EncodeJSON() ([]byte, error)
+}
+
+// marshalBody writes a body of a response, with a line end as encoding/json does.
+func marshalBody(w io.Writer, body any) error {
+	if own, ok := body.(SelfEncoder); ok {
+		b, err := own.EncodeJSON()
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(append(b, '\n'))
+		return err
+	}
+	return huma.DefaultJSONFormat.Marshal(w, body)
 }
