@@ -1,9 +1,11 @@
 package app
 
 import (
+	"context"
 	"math"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +17,32 @@ func TestSoftLimit(t *testing.T) {
 		if got := softLimit(live); got != want {
 			t.Errorf("softLimit(%d) = %d, want %d", live, got, want)
 		}
+	}
+}
+
+func TestGCPercent(t *testing.T) {
+	t.Parallel()
+	for live, want := range map[int64]int64{0: 400, 8 << 20: 400, 16 << 20: 200, 32 << 20: 100, 1 << 30: 100} {
+		if got := gcPercent(live); got != want {
+			t.Errorf("gcPercent(%d) = %d, want %d", live, got, want)
+		}
+	}
+}
+
+// A service lets this process have more garbage than live memory; the test is not parallel to others.
+func TestPermitGarbage_SetsGOGC(t *testing.T) {
+	before := debug.SetGCPercent(100)
+	defer debug.SetGCPercent(before)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		go permitGarbage(ctx)
+		time.Sleep(time.Millisecond)
+		stop()
+	})
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	if got, want := debug.SetGCPercent(100), gcPercent(int64(live[0].Value.Uint64())); got <= 100 || got < int(want/2) {
+		t.Errorf("GOGC is %d, want about %d", got, want)
 	}
 }
 

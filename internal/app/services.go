@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"slices"
 	"time"
 
@@ -39,7 +40,8 @@ type Services struct {
 type Parts struct{ Messages, Orders bool }
 
 // NewServices returns services on the session, once the database has the table of the outbox. The
-// caller closes them.
+// caller closes them. Until ctx ends it adapts GOGC to the live memory, unless the environment sets
+// it.
 func NewServices(ctx context.Context, c *Config, session *gocql.Session, parts Parts, reg prometheus.Registerer, log *slog.Logger) (_ *Services, err error) {
 	ttl, err := outboxTTL(ctx, &c.Scylla, session, log)
 	if err != nil {
@@ -52,6 +54,9 @@ func NewServices(ctx context.Context, c *Config, session *gocql.Session, parts P
 	limiter, err := guard.NewLimiter(guard.LimiterConfig{Registerer: reg})
 	if err != nil {
 		return nil, err
+	}
+	if os.Getenv("GOGC") == "" {
+		go permitGarbage(ctx)
 	}
 	s := &Services{observer: newObserver(c, session, log)}
 	defer func() {
