@@ -35,7 +35,7 @@ var logChanges = []struct {
 	{"off and on", 20 * time.Second, []string{cdcOff, cdcOn}},
 	{"off and on, for minutes", 5 * time.Minute, []string{cdcOff, cdcOn}},
 	{"off and on twice", 7 * time.Second, []string{cdcOff, cdcOn, cdcOff, cdcOn}},
-	{"off and on with a preimage", time.Second, []string{cdcOff, "ALTER TABLE outbox.outbox_messages WITH cdc = {'enabled': true, 'preimage': true, 'ttl': 259200}"}},
+	{"off and on with another TTL", time.Second, []string{cdcOff, "ALTER TABLE outbox.outbox_messages WITH cdc = {'enabled': true, 'ttl': 172800}"}},
 	{"off, a column, and on", 0, []string{cdcOff, "ALTER TABLE outbox.outbox_messages ADD note text", cdcOn}},
 	{"log dropped and created", 10 * time.Second, []string{cdcOff, dropLog, cdcOn}},
 	{"log dropped and created at once", 0, []string{cdcOff, dropLog, cdcOn}},

@@ -18,7 +18,7 @@ func FuzzConn(f *testing.F) {
 	s := setup(f)
 	c := dialStarted(f, s)
 	createKeyspace(c)
-	c.exec("CREATE TABLE ks.t (p int, c int, v text, m map<int, text>, PRIMARY KEY (p, c)) WITH cdc = {'enabled': true, 'preimage': true}")
+	c.exec("CREATE TABLE ks.t (p int, c int, v text, m map<int, text>, PRIMARY KEY (p, c)) WITH cdc = {'enabled': true}")
 	one := &message.QueryOptions{Consistency: primitive.ConsistencyLevelOne, PageSize: 2}
 	for i, seed := range [][]message.Message{
 		{message.NewStartup(), &message.Query{Query: selectKey, Options: one}},

@@ -132,7 +132,7 @@ func (s *Server) open(clock *faults.Clock) error {
 		Times: s.times, ShardFor: s.shardFor,
 		Store: s.store, Schema: s.catalog, Clock: s.clock, Version: s.version, Hook: s.faults, Costs: s.cfg.Costs, DataCenter: s.topology.DataCenter, Cluster: (*cluster)(s),
 		EnsurePaxos: s.ensurePaxos,
-		CDC:         cdc.NewManager(s.catalog, s.topology, s.store, s.version, s.cfg.Seed),
+		CDC:         cdc.NewManager(s.catalog, s.topology, s.cfg.Seed),
 	})
 	return nil
 }

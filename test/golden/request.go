@@ -131,10 +131,19 @@ var ofUserType = regexp.MustCompile(`\b(frozen<u>|u)([,)])`)
 // withoutUserTypes gives the columns of a new table, of the recordings' user-defined type
 // u, the tuple of its fields, which has the same values: the server has no such types.
 func (q *request) withoutUserTypes() {
+	q.rewriteCreate(func(text string) string { return ofUserType.ReplaceAllString(text, "tuple<int, text>$2") })
+}
+
+// noImages replaces the text that makes a table whose CDC log has images, which the server
+// does not make, by that of one without: the other rows of the log have the same values.
+var noImages = strings.NewReplacer(", 'preimage': true", "", ", 'postimage': true", "")
+
+// rewriteCreate replaces the text of a CREATE TABLE.
+func (q *request) rewriteCreate(replace func(string) string) {
 	if q.header.Opcode != opQuery || !strings.HasPrefix(q.text, "CREATE TABLE ") {
 		return
 	}
-	text := ofUserType.ReplaceAllString(q.text, "tuple<int, text>$2")
+	text := replace(q.text)
 	const at = 4 // the length is before the text
 	q.body = span{at, at + len(q.text), false}.replace(q.body, []byte(text))
 	q.text = text

@@ -176,6 +176,7 @@ func (p *tracePlayer) send(conn string, f *Frame) pending {
 	if err != nil {
 		return q
 	}
+	parsed.rewriteCreate(noImages.Replace)
 	parsed.body = p.diff.Own(parsed.body)
 	if sent, err := parsed.rewrite(p.diff.ID, func(s []byte) []byte {
 		if actual, ok := p.states[string(s)]; ok {

@@ -30,7 +30,7 @@ func (t *Trace) Schema() (create, alter []string) {
 		}
 		switch {
 		case strings.HasPrefix(d.CQL, "CREATE "):
-			create = append(create, d.CQL)
+			create = append(create, noImages.Replace(d.CQL))
 		case strings.HasPrefix(d.CQL, "ALTER "):
 			alter = append(alter, d.CQL)
 		}

@@ -107,21 +107,9 @@ type Options struct {
 	Tablets map[string]string `json:",omitempty"`
 }
 
-// ImageMode is the preimage option.
-type ImageMode uint8
-
-// Preimage modes.
-const (
-	ImageOff ImageMode = iota
-	ImageOn
-	ImageFull
-)
-
 // CDC is a table's cdc option map, parsed.
 type CDC struct {
 	Enabled    bool
-	Preimage   ImageMode
-	Postimage  bool
 	DeltaKeys  bool  // delta = 'keys'
 	TTLSeconds int64 // 0 means none
 }

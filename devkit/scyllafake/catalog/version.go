@@ -64,10 +64,6 @@ func (v Version) HasTombstoneGC() bool { return v.AtLeast(2025, 4) }
 // state once everything is read; in older releases an empty page follows.
 func (v Version) EndsFilteringPages() bool { return v.AtLeast(2025, 4) }
 
-// HasPartitionImage reports whether the preimage of a deleted partition of a table
-// without clustering key is logged.
-func (v Version) HasPartitionImage() bool { return v.AtLeast(2025, 4) }
-
 // HasGlobalSpec reports whether the columns of results share one table spec.
 func (v Version) HasGlobalSpec() bool { return v.AtLeast(2025, 4) }
 

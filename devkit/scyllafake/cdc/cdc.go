@@ -2,8 +2,7 @@
 //
 // LogTable derives a log's schema from its base table. A Manager turns mutations of
 // base tables into mutations of their logs: it splits each into changes of one
-// timestamp, one TTL and one kind, numbers them, adds the images that the table
-// requires, and routes them to the stream that was in use at the change's time.
+// timestamp, one TTL and one kind, numbers them, and routes them to the stream that was in use at the change's time.
 //
 // The rows follow ScyllaDB 5.1 (cdc/log.cc, cdc/split.cc) and the recordings in
 // test/testdata/golden, including the odd ones, because readers of a real log meet
@@ -28,7 +27,6 @@ type Operation int8
 
 // CDC operations.
 const (
-	OpPreImage        Operation = 0
 	OpUpdate          Operation = 1
 	OpInsert          Operation = 2
 	OpRowDelete       Operation = 3
@@ -37,5 +35,4 @@ const (
 	OpRangeStartExcl  Operation = 6
 	OpRangeEndIncl    Operation = 7
 	OpRangeEndExcl    Operation = 8
-	OpPostImage       Operation = 9
 )

@@ -13,16 +13,8 @@ func (t *transformer) upsert(row *store.Row, static bool) error {
 		op, ttl = OpInsert, cellTTL(row.Marker)
 	}
 	t.rec.add(op)
-	var state *rowState
-	if static {
-		if t.images != nil {
-			state = t.images.touchStatic()
-		}
-	} else {
+	if !static {
 		t.rec.setClustering(row.Clustering)
-		if t.images != nil {
-			state = t.images.touch(row)
-		}
 	}
 	for i := range row.Columns {
 		d := &row.Columns[i]
@@ -32,12 +24,12 @@ func (t *transformer) upsert(row *store.Row, static bool) error {
 		}
 		var err error
 		if d.Cell != nil {
-			err = t.atomic(col, d.Cell, state)
+			err = t.atomic(col, d.Cell)
 			if !d.Cell.Dead {
 				ttl = d.Cell.TTL
 			}
 		} else {
-			err = t.multiCell(col, d, state, &ttl)
+			err = t.multiCell(col, d, &ttl)
 		}
 		if err != nil {
 			return err
@@ -48,26 +40,23 @@ func (t *transformer) upsert(row *store.Row, static bool) error {
 }
 
 // atomic logs a value of one cell.
-func (t *transformer) atomic(col *columnPlan, cell *store.Cell, state *rowState) error {
-	if !t.plan.cdc.DeltaKeys {
-		id, value := col.value, cell.Value
-		if cell.Dead {
-			id, value = col.deleted, trueValue
-		}
-		if id == missing {
-			return t.plan.errMissing(col.column.Name)
-		}
-		t.rec.set(id, value)
+func (t *transformer) atomic(col *columnPlan, cell *store.Cell) error {
+	if t.plan.cdc.DeltaKeys {
+		return nil
 	}
-	if state != nil {
-		state.columns[col.column.ID] = cell.Value // nil of a dead one
+	id, value := col.value, cell.Value
+	if cell.Dead {
+		id, value = col.deleted, trueValue
 	}
+	if id == missing {
+		return t.plan.errMissing(col.column.Name)
+	}
+	t.rec.set(id, value)
 	return nil
 }
 
 // multiCell logs a partial change or a replacement of a collection.
-func (t *transformer) multiCell(col *columnPlan, d *store.ColumnData, state *rowState, ttl *int32) error {
-	typ := col.column.Type
+func (t *transformer) multiCell(col *columnPlan, d *store.ColumnData, ttl *int32) error {
 	elems := d.Elements
 	var gone [][]byte
 	live := 0
@@ -79,36 +68,21 @@ func (t *transformer) multiCell(col *columnPlan, d *store.ColumnData, state *row
 			*ttl = elems[i].TTL
 		}
 	}
-	var value []byte
-	if live > 0 {
-		value = frozenValue(typ, elems, live)
-	}
-	if !t.plan.cdc.DeltaKeys {
-		if col.value == missing || col.deleted == missing || col.elements == missing {
-			return t.plan.errMissing(col.column.Name)
-		}
-		if d.Deleted.Set {
-			t.rec.set(col.deleted, trueValue)
-		}
-		if gone != nil {
-			t.rec.set(col.elements, cqltype.BuildCollection(gone...))
-		}
-		if value != nil {
-			t.rec.set(col.value, value)
-		}
-	}
-	if state == nil {
+	if t.plan.cdc.DeltaKeys {
 		return nil
 	}
-	var before []byte
-	if !d.Deleted.Set {
-		before = state.columns[col.column.ID]
+	if col.value == missing || col.deleted == missing || col.elements == missing {
+		return t.plan.errMissing(col.column.Name)
 	}
-	var after []byte
-	if value != nil || gone != nil && before != nil {
-		after = patchFrozen(typ, before, value, gone)
+	if d.Deleted.Set {
+		t.rec.set(col.deleted, trueValue)
 	}
-	state.columns[col.column.ID] = after
+	if gone != nil {
+		t.rec.set(col.elements, cqltype.BuildCollection(gone...))
+	}
+	if live > 0 {
+		t.rec.set(col.value, frozenValue(col.column.Type, elems, live))
+	}
 	return nil
 }
 
@@ -129,9 +103,6 @@ func frozenValue(typ *cqltype.Type, elems []store.Element, n int) []byte {
 func (t *transformer) deleteRow(row *store.Row) {
 	t.rec.add(OpRowDelete)
 	t.rec.setClustering(row.Clustering)
-	if t.images != nil {
-		t.images.forget(row.Clustering)
-	}
 }
 
 // deleteRange logs a range deletion by a row for each of its ends. An open end has an
@@ -148,14 +119,4 @@ func (t *transformer) deleteRange(r *store.RangeDeletion) {
 	t.rec.setClustering(r.Start.Prefix)
 	t.rec.add(end)
 	t.rec.setClustering(r.End.Prefix)
-	if t.images != nil {
-		t.images.forgetRange(t.plan.base, r)
-	}
-}
-
-func (t *transformer) deletePartition() {
-	t.rec.add(OpPartitionDelete)
-	if t.images != nil {
-		t.images.forgetAll()
-	}
 }

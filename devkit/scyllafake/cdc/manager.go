@@ -13,25 +13,16 @@ import (
 type Manager struct {
 	schema  catalog.Source
 	streams *topology.Topology
-	rows    *store.Store
-	version catalog.Version
 	source  source
 	plans   atomic.Pointer[planCache]
 }
 
-// NewManager returns a Manager for the node with this schema, streams and rows. The
+// NewManager returns a Manager for the node with this schema and streams. The
 // seed determines the order in which the log has changes of one microsecond.
-func NewManager(schema catalog.Source, streams *topology.Topology, rows *store.Store, version catalog.Version, seed uint64) *Manager {
-	m := &Manager{schema: schema, streams: streams, rows: rows, version: version}
+func NewManager(schema catalog.Source, streams *topology.Topology, seed uint64) *Manager {
+	m := &Manager{schema: schema, streams: streams}
 	m.source.state.Store(seed)
 	return m
-}
-
-// NeedsLock reports whether log rows of t contain the row before or after the write, so
-// that the partition must be locked from before Augment until the write is stored.
-func (m *Manager) NeedsLock(t *catalog.Table) bool {
-	p, err := m.plan(t)
-	return err == nil && p != nil && p.images()
 }
 
 // Augment returns the log mutations of muts, which have each row once, in clustering order,
@@ -55,8 +46,8 @@ func (m *Manager) Augment(muts []*store.Mutation, now time.Time) ([]*store.Mutat
 		if out == nil {
 			out = make([]*store.Mutation, 0, len(muts))
 		}
-		t := transformer{plan: p, version: m.version, streams: m.streams, source: &m.source, base: mut, now: now, out: out}
-		if err := t.run(m.rows); err != nil {
+		t := transformer{plan: p, streams: m.streams, source: &m.source, base: mut, now: now, out: out}
+		if err := t.run(); err != nil {
 			return nil, err
 		}
 		out = t.out

@@ -204,3 +204,12 @@ func TestAugment_Batches(t *testing.T) {
 		}},
 	})
 }
+
+func TestAugment_DeltaKeys(t *testing.T) {
+	t.Parallel()
+	play(t, table(t, catalog.CDC{DeltaKeys: true}, baseColumns...), []step{
+		{"insert", 101, `+1 a=1 b="x"`, []string{"seq 0 op 2 cdc$end_of_batch=true ck=1 pk=101"}},
+		{"both", 105, `s s="s"; +1 a=1`, []string{"seq 0 op 1 pk=105", "seq 1 op 2 cdc$end_of_batch=true ck=1 pk=105"}},
+		{"range", 205, `[5 1)`, []string{"seq 0 op 5 ck=5 pk=205", "seq 1 op 8 cdc$end_of_batch=true ck=1 pk=205"}},
+	})
+}

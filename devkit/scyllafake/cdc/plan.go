@@ -114,9 +114,6 @@ func newPlan(schema *catalog.Schema, base *catalog.Table) (*plan, error) {
 	return p, nil
 }
 
-// images reports whether log rows contain the row before or after the change.
-func (p *plan) images() bool { return p.cdc.Preimage != catalog.ImageOff || p.cdc.Postimage }
-
 // column returns the plan of a base column, nil if the table has no such column.
 func (p *plan) column(id int32) *columnPlan {
 	if int(id) >= len(p.columns) || p.columns[id].column == nil {

@@ -92,7 +92,7 @@ func setup(t testing.TB, base *catalog.Table) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{TB: t, store: st, topology: top}
-	f.manager = NewManager(f, top, st, catalog.Version{}, 1)
+	f.manager = NewManager(f, top, 1)
 	f.attach(base, nil)
 	return f
 }

@@ -3,7 +3,6 @@ package cdc
 import (
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/catalog"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqlerr"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/store"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/topology"
@@ -17,20 +16,15 @@ type transformer struct {
 	source  *source
 	now     time.Time
 	out     []*store.Mutation
-	version catalog.Version
 
 	keys   [][]byte
 	keyBuf [4][]byte
 	rec    record
-	images *images // nil when the table requires none
-	// partitionImage means that the change deletes the one row of a partition, whose
-	// preimage newer releases log.
-	partitionImage bool
 }
 
 // run appends the log mutations of the base mutation to out: one for each
 // timestamp.
-func (t *transformer) run(rows *store.Store) error {
+func (t *transformer) run() error {
 	c := change{rows: t.base.Rows, ranges: t.base.Ranges, deleted: t.base.Deleted}
 	if s := t.base.Static; s != nil && len(s.Columns) > 0 {
 		c.static = s
@@ -47,12 +41,6 @@ func (t *transformer) run(rows *store.Store) error {
 		return cqlerr.New(cqlerr.Server, "cdc: %s.%s: %v", t.plan.base.Keyspace, t.plan.base.Name, err)
 	}
 	t.keys = keys
-	if t.plan.images() {
-		t.partitionImage = t.version.HasPartitionImage() && t.plan.cdc.Preimage != catalog.ImageOff && c.deleted.Set && len(c.rows) == 0 && len(t.plan.base.Clustering) == 0
-		if t.images, err = loadImages(t.plan, t.base, &c, rows, t.partitionImage); err != nil {
-			return err
-		}
-	}
 	groups := []*group{{ts: ts, rows: c.rows, ranges: c.ranges, partition: c.deleted.Set}}
 	if c.static != nil {
 		groups[0].statics = []store.Row{*c.static}
@@ -60,8 +48,8 @@ func (t *transformer) run(rows *store.Store) error {
 	if split {
 		groups = splitChange(&c)
 	}
-	for i, g := range groups {
-		if err := t.group(g, i == len(groups)-1); err != nil {
+	for _, g := range groups {
+		if err := t.group(g); err != nil {
 			return err
 		}
 	}
@@ -104,10 +92,8 @@ func (t *transformer) begin(ts int64, rows, width int) error {
 	return nil
 }
 
-// group logs the changes of one timestamp, between the images of what they touch.
-func (t *transformer) group(g *group, last bool) error {
-	cdc := t.plan.cdc
-	var statics, rows []affected
+// group logs the changes of one timestamp.
+func (t *transformer) group(g *group) error {
 	n, width := len(g.statics)+len(g.rows)+2*len(g.ranges), 0
 	if g.partition {
 		n++
@@ -117,26 +103,8 @@ func (t *transformer) group(g *group, last bool) error {
 			width = max(width, len(rows[i].Columns))
 		}
 	}
-	if t.images != nil {
-		// The images of later groups must contain the changes of this one.
-		t.images.tracking = cdc.Postimage || !last
-		statics, rows = g.affectedRows(t.plan.base)
-		n += 2 * (len(statics) + len(rows))
-		width = max(len(t.plan.base.Regulars), len(t.plan.base.Statics))
-	}
 	if err := t.begin(g.ts, n, width); err != nil {
 		return err
-	}
-	if cdc.Preimage != catalog.ImageOff {
-		for _, a := range statics {
-			t.preimage(nil, a.columns)
-		}
-		for _, a := range rows {
-			t.preimage(a.row, a.columns)
-		}
-		if t.partitionImage {
-			t.preimage(&store.Row{}, nil)
-		}
 	}
 	for i := range g.statics {
 		if err := t.upsert(&g.statics[i], true); err != nil {
@@ -158,15 +126,7 @@ func (t *transformer) group(g *group, last bool) error {
 		t.deleteRange(&g.ranges[i])
 	}
 	if g.partition {
-		t.deletePartition()
-	}
-	if cdc.Postimage {
-		for range statics {
-			t.postimage(nil)
-		}
-		for _, a := range rows {
-			t.postimage(a.row)
-		}
+		t.rec.add(OpPartitionDelete)
 	}
 	if m := t.rec.finish(); m != nil {
 		t.out = append(t.out, m)

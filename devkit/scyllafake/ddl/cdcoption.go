@@ -30,22 +30,13 @@ func readCDC(prop cql.Property) (c *catalog.CDC, named bool, err error) {
 				return nil, false, bad
 			}
 			c.Enabled, named = on, true
-		case "preimage":
+		case "preimage", "postimage":
 			switch {
-			case value == "full":
-				c.Preimage = catalog.ImageFull
-			case isBool && on:
-				c.Preimage = catalog.ImageOn
-			case isBool:
-				c.Preimage = catalog.ImageOff
-			default:
+			case on, key == "preimage" && value == "full":
+				return nil, false, cqlerr.Unsupported("the CDC option " + key)
+			case !isBool:
 				return nil, false, bad
 			}
-		case "postimage":
-			if !isBool {
-				return nil, false, bad
-			}
-			c.Postimage = on
 		case "delta":
 			switch value {
 			case "keys":
@@ -85,21 +76,15 @@ func boolean(s string) (value, ok bool) {
 
 // cdcMap returns a table's cdc options as ScyllaDB lists them.
 func cdcMap(c *catalog.CDC) [][2]string {
-	delta, pre := "full", "false"
+	delta := "full"
 	if c.DeltaKeys {
 		delta = "keys"
-	}
-	switch c.Preimage {
-	case catalog.ImageOn:
-		pre = "true"
-	case catalog.ImageFull:
-		pre = "full"
 	}
 	return [][2]string{
 		{"delta", delta},
 		{"enabled", strconv.FormatBool(c.Enabled)},
-		{"postimage", strconv.FormatBool(c.Postimage)},
-		{"preimage", pre},
+		{"postimage", "false"},
+		{"preimage", "false"},
 		{"ttl", strconv.FormatInt(c.TTLSeconds, 10)},
 	}
 }

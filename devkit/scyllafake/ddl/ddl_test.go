@@ -202,7 +202,7 @@ func TestExecute_Refusals(t *testing.T) {
 		{"CREATE TABLE ks.o6 (k int PRIMARY KEY) WITH cdc = true", cqlerr.Server, "Cannot create cdc info from string"},
 		{"CREATE TABLE ks.o9 (k int PRIMARY KEY) WITH cdc = {'enabled': true}", cqlerr.Invalid, "Cannot create CDC log table for table ks.o9 because a table of name ks.o9_scylla_cdc_log already exists"},
 		{"ALTER TABLE ks.base_scylla_cdc_log WITH cdc = {'enabled': true}", cqlerr.Invalid, "Cannot create a CDC log for a table ks.base_scylla_cdc_log, because creating nested CDC logs is not allowed"},
-		{"ALTER TABLE ks.base WITH cdc = {'preimage': true}", cqlerr.Invalid, `Altering CDC options requires specyfing "enabled" flag`},
+		{"ALTER TABLE ks.base WITH cdc = {'ttl': 7}", cqlerr.Invalid, `Altering CDC options requires specyfing "enabled" flag`},
 		{"DROP TABLE ks.base_scylla_cdc_log", cqlerr.Unauthorized, "Cannot DROP cdc log table <table ks.base_scylla_cdc_log>"},
 
 		{"DROP TABLE system_distributed.cdc_generation_timestamps", cqlerr.Unauthorized, "Cannot DROP <table system_distributed.cdc_generation_timestamps>"},

@@ -43,7 +43,7 @@ func TestOpen_LoadsTheSchema(t *testing.T) {
 	t.Run("write", func(t *testing.T) {
 		b := reopen(t, "2025.4", dir)
 		b.exec(createKS+" AND tablets = {'enabled': true, 'initial': 4}",
-			`CREATE TABLE ks.t (p int, q text, c timeuuid, d int, st int static, "Mixed" map<text, frozen<tuple<int, text>>>, gone text, PRIMARY KEY ((p, q), c, d)) WITH CLUSTERING ORDER BY (c DESC, d ASC) AND cdc = {'enabled': true, 'preimage': true, 'ttl': 7} AND comment = 'it''s'`,
+			`CREATE TABLE ks.t (p int, q text, c timeuuid, d int, st int static, "Mixed" map<text, frozen<tuple<int, text>>>, gone text, PRIMARY KEY ((p, q), c, d)) WITH CLUSTERING ORDER BY (c DESC, d ASC) AND cdc = {'enabled': true, 'delta': 'keys', 'ttl': 7} AND comment = 'it''s'`,
 			"ALTER TABLE ks.t DROP gone", "ALTER TABLE ks.t ADD later int",
 			"CREATE TABLE ks.plain (k int PRIMARY KEY, v int)",
 			"CREATE TABLE ks.dropped (k int PRIMARY KEY)", "DROP TABLE ks.dropped",

@@ -81,17 +81,9 @@ func unavailable(cl Consistency, required, alive int) error {
 	}
 }
 
-// checkWrite refuses a write that too few nodes can serve: first the reads for images, at
-// QUORUM instead of ALL, then the batchlog, for which a logged batch in a cluster needs
-// another node except at ANY, then the write itself.
+// checkWrite refuses a write that too few nodes can serve: first the batchlog, for which a
+// logged batch in a cluster needs another node except at ANY, then the write itself.
 func (e *Engine) checkWrite(kind OpKind, muts []*store.Mutation, cl Consistency) error {
-	for _, m := range muts {
-		if cl == All && m.Table.CDC != nil && m.Table.CDC.Enabled && e.cdc.NeedsLock(m.Table) {
-			if err := e.available(m.Table.Keyspace, Quorum); err != nil {
-				return err
-			}
-		}
-	}
 	if kind == OpLoggedBatch && cl != Any && e.cluster.Nodes() > 1 && e.cluster.Alive() < 2 {
 		return unavailable(One, 1, 0)
 	}

@@ -53,26 +53,15 @@ type replay struct{ timer *time.Timer }
 func (e *Engine) replayLater(muts []*store.Mutation, times []time.Duration) error {
 	muts = cloneMutations(muts)
 	if !e.version.HasLogInBatchlog() {
-		e.after(times, e.again(muts))
+		e.after(times, func() { _ = e.apply(muts) })
 		return nil
 	}
-	unlock := e.lockForLog(muts)
 	all, err := e.addLogRows(muts)
-	unlock()
 	if err != nil {
 		return err
 	}
 	e.after(times, func() { _ = e.store.Apply(all) })
 	return nil
-}
-
-// again returns a function that applies mutations through CDC.
-func (e *Engine) again(muts []*store.Mutation) func() {
-	return func() {
-		unlock := e.lockForLog(muts)
-		defer unlock()
-		_ = e.apply(muts)
-	}
 }
 
 // after calls f after each of the delays, unless Close comes first.

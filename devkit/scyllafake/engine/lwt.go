@@ -104,7 +104,8 @@ func (e *Engine) commit(id partitionID, muts []*store.Mutation, params *Params, 
 		e.decide(id, muts)
 		return nil
 	case FateLater:
-		e.after(v.Later, e.again(cloneMutations(muts)))
+		muts = cloneMutations(muts)
+		e.after(v.Later, func() { _ = e.apply(muts) })
 		return nil
 	}
 	return e.apply(muts)

@@ -76,7 +76,7 @@ func setupCosts(t testing.TB, hook engine.Hook, costs *engine.ReadCosts, tables 
 	}
 	n.engine = engine.New(engine.Config{
 		Store: st, Schema: n.catalog, Clock: n, Hook: hook, Costs: costs, DataCenter: top.DataCenter, Cluster: single{},
-		CDC: cdc.NewManager(n.catalog, top, st, catalog.Version{}, 1),
+		CDC: cdc.NewManager(n.catalog, top, 1),
 	})
 	t.Cleanup(func() {
 		n.engine.Close()

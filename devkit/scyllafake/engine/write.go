@@ -33,10 +33,7 @@ func (e *Engine) write(ctx context.Context, kind OpKind, muts []*store.Mutation,
 			return err
 		}
 	case v.Fate == FateApply || v.Err == nil && !v.Disconnect:
-		unlock := e.lockForLog(muts)
-		err = e.apply(muts)
-		unlock()
-		if err != nil {
+		if err := e.apply(muts); err != nil {
 			return err
 		}
 		if err := timed.write(ctx, kind, muts); err != nil {
@@ -104,8 +101,7 @@ func (e *Engine) beforeRead(ctx context.Context, s *selection) (deadPage bool, e
 	return deadPage, e.finishDecided(id)
 }
 
-// apply writes mutations and their log rows as one unit. The caller holds the
-// partitions' locks where they are needed.
+// apply writes mutations and their log rows as one unit.
 func (e *Engine) apply(muts []*store.Mutation) error {
 	all, err := e.addLogRows(muts)
 	if err != nil {
@@ -125,18 +121,4 @@ func (e *Engine) addLogRows(muts []*store.Mutation) ([]*store.Mutation, error) {
 	}
 	all := make([]*store.Mutation, 0, len(muts)+len(logs))
 	return append(append(all, muts...), logs...), nil
-}
-
-// lockForLog locks the partitions whose log needs the previous row.
-func (e *Engine) lockForLog(muts []*store.Mutation) (unlock func()) {
-	var ids []partitionID
-	for _, m := range muts {
-		if m.Table.CDC != nil && m.Table.CDC.Enabled && e.cdc.NeedsLock(m.Table) {
-			ids = append(ids, partitionID{m.Table.StoreID, string(m.Key)})
-		}
-	}
-	if len(ids) == 0 {
-		return func() {}
-	}
-	return e.locks.lock(ids...)
 }

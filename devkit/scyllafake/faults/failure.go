@@ -29,8 +29,7 @@ type Failure struct {
 	Unlogged bool
 	// Consistency is the level in the error; nil means the operation's, or that of the
 	// write type: ONE for BATCH_LOG, SERIAL for CAS. A conditional statement is unavailable
-	// at SERIAL: the node counts the replicas of its rounds first. For a write at ALL, the
-	// read for an image is at QUORUM.
+	// at SERIAL: the node counts the replicas of its rounds first.
 	Consistency *engine.Consistency
 	// Received and BlockFor are how many replicas responded and how many were required;
 	// for Unavailable, how many are alive and how many are required. BlockFor 0 means
@@ -85,8 +84,6 @@ func (f *Failure) error(op engine.Op, batchlog string) *cqlerr.Error {
 		level, keyspace, table = engine.One, "system", batchlog
 	case isWrite && e.WriteType == CAS, f.Code == cqlerr.Unavailable && op.Kind == engine.OpCAS:
 		level = engine.Serial
-	case f.Code == cqlerr.ReadTimeout && len(op.Mutations) > 0 && level == engine.All: // the read for an image
-		level = engine.Quorum
 	}
 	e.Consistency = uint16(level)
 	if e.Message == "" {
