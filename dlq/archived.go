@@ -20,6 +20,10 @@ type Swept struct {
 	// Held counts failed dead letters that remain because they block others, and
 	// Changed the ones that changed during the sweep.
 	Held, Changed int
-	// Objects were written, and Expired ones removed; Forgotten are outlines.
-	Objects, Expired, Forgotten int
+	// Objects were written, and Expired ones removed because their time was over; Orphans are
+	// objects removed that an earlier sweep had not finished.
+	Objects, Expired []string
+	Orphans          int
+	// Forgotten are outlines, and Payloads payloads of events, removed because their time was over.
+	Forgotten, Payloads int
 }

@@ -59,7 +59,7 @@ func TestRetention_PublishesNothingAgain(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		s, err := archive.NewSweeper(archive.Config{Store: w.deadLetters(), Owner: "test", Resolved: time.Hour, Failed: time.Hour, Rate: 1e6})
 		must(err)
-		r, err := s.Once(t.Context())
+		r, err := s.Sweep(t.Context())
 		must(err)
 		if r.Archived[dlq.Resolved] != 2 || r.Archived[dlq.Failed] != 1 {
 			t.Fatalf("the sweep deleted %+v", r)

@@ -289,7 +289,7 @@ func TestDLQ_ServerHasTheArchive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.serve(func(c *admin.Config) { c.Archive = archive.NewKeeper(sweeper) })
+	b.serve(func(c *admin.Config) { c.Archive = sweeper })
 	id := b.writeDeadLetter(1, nil)
 	b.discard(id)
 	b.run(cli.ExitOK, "purge", id, "--yes", "--reason", "a test")

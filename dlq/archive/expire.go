@@ -9,7 +9,7 @@ import (
 )
 
 // expire removes the objects and the outlines whose retention has ended.
-func (s *Sweeper) expire(ctx context.Context, now time.Time, r *Report) (err error) {
+func (s *Sweeper) expire(ctx context.Context, now time.Time, r *dlq.Swept) (err error) {
 	if s.conf.Archive != nil {
 		if r.Orphans, err = s.conf.Archive.RemoveOrphans(ctx); err != nil {
 			return ofArchive(err)

@@ -7,38 +7,37 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+	"golang.org/x/time/rate"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// Keeper purges dead letters into an archive, restores them, and sweeps: it is the
-// jobs.Archive of runners. It is safe for concurrent use.
-type Keeper struct {
-	store   *dlq.Store
-	archive *Archive
-	sweeper *Sweeper
-}
-
-// NewKeeper returns a Keeper for the store and the archive of a sweeper.
-func NewKeeper(s *Sweeper) *Keeper {
-	return &Keeper{store: s.conf.Store, archive: s.conf.Archive, sweeper: s}
-}
-
 // ofArchive marks an error of the archive itself.
 func ofArchive(err error) error { return fmt.Errorf("%w: %w", dlq.ErrArchive, err) }
 
-// left reports whether an error concerns one dead letter, which is not changed.
-func left(err error) bool { return errors.Is(err, dlq.ErrRefused) || errors.Is(err, dlq.ErrNotFound) }
+// isLeft reports whether an error concerns one dead letter, which is not changed.
+func isLeft(err error) bool { return errors.Is(err, dlq.ErrRefused) || errors.Is(err, dlq.ErrNotFound) }
 
 // Purge writes dead letters to the archive, in objects as large as a sweep's, and then
 // purges each one that has not changed since it was read. If it ends early, the next
 // call writes the copies again of the ones that are not purged.
-func (k *Keeper) Purge(ctx context.Context, events []gocql.UUID, force bool, by dlq.Actor) ([]error, error) {
+func (s *Sweeper) Purge(ctx context.Context, events []gocql.UUID, force bool, by dlq.Actor) ([]error, error) {
 	out := make([]error, len(events))
-	m := moving{Keeper: k, how: dlq.Purge{Force: force}, by: by, out: out}
+	at := make(map[gocql.UUID]int, len(events))
+	m := mover{
+		s: s, writer: by.Name, how: dlq.Purge{Force: force}, limit: rate.NewLimiter(rate.Inf, 0),
+		by:    func(*dlq.DeadLetter) dlq.Actor { return by },
+		held:  func(context.Context, *dlq.DeadLetter) (bool, error) { return false, nil },
+		moved: func(l *dlq.DeadLetter, err error) { out[at[l.EventID]] = err },
+	}
 	for i, id := range events {
-		switch err := m.add(ctx, i, id); {
-		case left(err):
+		at[id] = i
+		c, err := s.conf.Store.Copy(ctx, id)
+		if err == nil {
+			err = m.take(ctx, &c)
+		}
+		switch {
+		case isLeft(err):
 			out[i] = err
 		case err != nil:
 			return out, err
@@ -47,81 +46,24 @@ func (k *Keeper) Purge(ctx context.Context, events []gocql.UUID, force bool, by 
 	return out, m.flush(ctx)
 }
 
-// moving collects dead letters for an object.
-type moving struct {
-	*Keeper
-	how     dlq.Purge
-	by      dlq.Actor
-	out     []error
-	records []Record
-	bytes   int
-	at      []int // in out, of the records
-}
-
-func (m *moving) add(ctx context.Context, i int, id gocql.UUID) error {
-	c, err := m.store.Copy(ctx, id)
-	if err != nil {
-		return err
-	}
-	return m.take(ctx, i, &c)
-}
-
-func (m *moving) take(ctx context.Context, i int, c *dlq.Copy) error {
+// take is add for a dead letter that may not be purged.
+func (m *mover) take(ctx context.Context, c *dlq.Copy) error {
 	if !c.DeadLetter.PurgedAt.IsZero() {
 		// It was purged before, by any process; after a crash this removes the rest.
 		// The archive has no copy of one that was restored since.
-		by := m.by
-		by.Version = c.DeadLetter.Version
-		return m.store.Purge(ctx, c.DeadLetter.EventID, m.how, by)
+		return m.purge(ctx, &c.DeadLetter)
 	}
-	if err := m.store.CheckPurge(&c.DeadLetter, m.how); err != nil {
+	if err := m.s.conf.Store.CheckPurge(&c.DeadLetter, m.how); err != nil {
 		return err
 	}
-	if err := m.archive.renew(ctx, &c.DeadLetter); err != nil {
-		return ofArchive(err)
-	}
-	m.records, m.at = append(m.records, newRecord(c)), append(m.at, i)
-	m.bytes += len(c.DeadLetter.Payload) + 1024
-	if len(m.records) >= objectDeadLetters || m.bytes >= objectBytes {
-		return m.flush(ctx)
-	}
-	return nil
-}
-
-// flush writes the object, and then purges its dead letters.
-func (m *moving) flush(ctx context.Context) error {
-	if len(m.records) == 0 {
-		return nil
-	}
-	man, err := m.archive.Write(ctx, m.records, m.by.Name)
-	if err != nil {
-		return ofArchive(err)
-	}
-	m.how.Archive = man.Object
-	for n := range m.records {
-		r := &m.records[n]
-		id, err := gocql.ParseUUID(r.EventID)
-		if err != nil {
-			return err
-		}
-		by := m.by
-		by.Version = r.Version
-		switch err := m.store.Purge(ctx, id, m.how, by); {
-		case left(err):
-			m.out[m.at[n]] = err
-		case err != nil:
-			return err
-		}
-	}
-	m.records, m.at, m.bytes = nil, nil, 0
-	return nil
+	return m.add(ctx, c)
 }
 
 // Restore restores dead letters. It reads each of their objects once, and verifies it
 // as a whole before it restores one of them.
-func (k *Keeper) Restore(ctx context.Context, events []gocql.UUID, by dlq.Actor) ([]error, error) {
+func (s *Sweeper) Restore(ctx context.Context, events []gocql.UUID, by dlq.Actor) ([]error, error) {
 	out := make([]error, len(events))
-	outlines, err := k.store.ReadMany(ctx, events)
+	outlines, err := s.conf.Store.ReadMany(ctx, events)
 	if err != nil {
 		return out, err
 	}
@@ -132,7 +74,7 @@ func (k *Keeper) Restore(ctx context.Context, events []gocql.UUID, by dlq.Actor)
 		case !ok:
 			out[i] = fmt.Errorf("event %s: %w", id, dlq.ErrNotFound)
 		case l.PurgedAt.IsZero(): // whole, or restored already
-			if err := k.store.Restore(ctx, id, nil, by); left(err) {
+			if err := s.conf.Store.Restore(ctx, id, nil, by); isLeft(err) {
 				out[i] = err
 			} else if err != nil {
 				return out, err
@@ -147,7 +89,7 @@ func (k *Keeper) Restore(ctx context.Context, events []gocql.UUID, by dlq.Actor)
 		}
 	}
 	for object, wanted := range in {
-		if err := k.restoreFrom(ctx, object, wanted, events, out, by); err != nil {
+		if err := s.restoreFrom(ctx, object, wanted, events, out, by); err != nil {
 			return out, err
 		}
 	}
@@ -155,9 +97,9 @@ func (k *Keeper) Restore(ctx context.Context, events []gocql.UUID, by dlq.Actor)
 }
 
 // restoreFrom restores the wanted dead letters of an object.
-func (k *Keeper) restoreFrom(ctx context.Context, object string, wanted map[string]int, events []gocql.UUID, out []error, by dlq.Actor) error {
+func (s *Sweeper) restoreFrom(ctx context.Context, object string, wanted map[string]int, events []gocql.UUID, out []error, by dlq.Actor) error {
 	found := make(map[int]Record, len(wanted))
-	err := k.archive.Records(ctx, object, func(r Record) error {
+	err := s.conf.Archive.Records(ctx, object, func(r Record) error {
 		if i, ok := wanted[r.EventID]; ok {
 			found[i] = r
 		}
@@ -182,10 +124,10 @@ func (k *Keeper) restoreFrom(ctx context.Context, object string, wanted map[stri
 			out[i] = fmt.Errorf("event %s: %w: %w", id, dlq.ErrNoCopy, err)
 			continue
 		}
-		if err := k.archive.renew(ctx, &c.DeadLetter); err != nil {
+		if err := s.conf.Archive.renew(ctx, &c.DeadLetter); err != nil {
 			return ofArchive(err)
 		}
-		if err := k.store.Restore(ctx, events[i], &c, by); left(err) {
+		if err := s.conf.Store.Restore(ctx, events[i], &c, by); isLeft(err) {
 			out[i] = err
 		} else if err != nil {
 			return err
@@ -194,34 +136,13 @@ func (k *Keeper) restoreFrom(ctx context.Context, object string, wanted map[stri
 	return nil
 }
 
-// Sweep is Sweeper.Once.
-func (k *Keeper) Sweep(ctx context.Context) (dlq.Swept, error) {
-	r, err := k.sweeper.Once(ctx)
-	if err != nil {
-		return dlq.Swept{}, err
-	}
-	return r.swept(), nil
-}
-
-func (r *Report) swept() dlq.Swept {
-	return dlq.Swept{
-		Archived: r.Archived, Held: r.Held, Changed: r.Changed, Objects: len(r.Objects), Expired: len(r.Expired), Forgotten: r.Forgotten,
-	}
-}
-
-// Plan is Sweeper.Plan.
-func (k *Keeper) Plan(ctx context.Context) (dlq.Swept, bool, error) {
-	r, more, err := k.sweeper.Plan(ctx)
-	return r.swept(), more, err
-}
-
 // Archive is the archive.
-func (k *Keeper) Archive() *Archive { return k.archive }
+func (s *Sweeper) Archive() *Archive { return s.conf.Archive }
 
 // Expires returns the time at which an object is removed; zero for never.
-func (k *Keeper) Expires(m *Manifest) time.Time {
-	if k.sweeper.conf.Keep < 0 {
+func (s *Sweeper) Expires(m *Manifest) time.Time {
+	if s.conf.Keep < 0 {
 		return time.Time{}
 	}
-	return m.CreatedAt.Add(k.sweeper.conf.Keep)
+	return m.CreatedAt.Add(s.conf.Keep)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 )
 
-var _ jobs.Archive = (*Keeper)(nil)
+var _ jobs.Archive = (*Sweeper)(nil)
 
 var ann = dlq.Actor{Name: "ann", Reason: "GDPR"}
 
@@ -34,7 +34,7 @@ func (b *fixture) job(spec jobs.Spec) *jobs.Job {
 
 func (b *fixture) runs(id gocql.UUID) *jobs.Job {
 	b.Helper()
-	r := jobs.NewRunner(b.jobs(), jobs.RunnerConfig{Owner: "r", Poll: 5 * time.Millisecond, Archive: NewKeeper(b.sweeper)})
+	r := jobs.NewRunner(b.jobs(), jobs.RunnerConfig{Owner: "r", Poll: 5 * time.Millisecond, Archive: b.sweeper})
 	j, err := r.RunJob(b.Context(), id)
 	b.must(err)
 	return j
@@ -59,7 +59,7 @@ func (b *fixture) editRows() (n int) {
 	return n
 }
 
-func TestKeeper_JobsPurgeAndRestore(t *testing.T) {
+func TestSweeper_JobsPurgeAndRestore(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	edited := b.writeEdited("e")
@@ -139,7 +139,7 @@ func TestKeeper_JobsPurgeAndRestore(t *testing.T) {
 
 // A runner crashes at any write of a purge, and another one finishes it: each dead
 // letter is purged once, and each is complete in the archive.
-func TestKeeper_PurgeCrashesAtEveryWrite(t *testing.T) {
+func TestSweeper_PurgeCrashesAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	step := 1
 	if testing.Short() {
@@ -161,7 +161,7 @@ func TestKeeper_PurgeCrashesAtEveryWrite(t *testing.T) {
 				return engine.Verdict{}, false
 			}},
 		})
-		_, err = jobs.NewRunner(b.jobs(), jobs.RunnerConfig{Owner: "r", Poll: time.Hour, Archive: NewKeeper(b.sweeper)}).RunJob(ctx, j.ID)
+		_, err = jobs.NewRunner(b.jobs(), jobs.RunnerConfig{Owner: "r", Poll: time.Hour, Archive: b.sweeper}).RunJob(ctx, j.ID)
 		if err == nil && skip < 3 {
 			t.Fatal("it did not die")
 		}
@@ -183,7 +183,7 @@ func TestKeeper_PurgeCrashesAtEveryWrite(t *testing.T) {
 }
 
 // An archive that fails pauses the job, which contains the reason; nothing is purged.
-func TestKeeper_ATroubledArchivePauses(t *testing.T) {
+func TestSweeper_ATroubledArchivePauses(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	id := b.write("a", 1, dlq.Resolved)
@@ -207,10 +207,10 @@ func TestKeeper_ATroubledArchivePauses(t *testing.T) {
 	}
 }
 
-func TestKeeper_JobSweeps(t *testing.T) {
+func TestSweeper_JobSweeps(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	k := NewKeeper(b.sweeper)
+	k := b.sweeper
 	ids := []gocql.UUID{b.write("a", 1, dlq.Resolved), b.write("b", 1, dlq.Resolved)}
 	held := b.write("c", 1, dlq.Failed)
 	b.write("c", 2, dlq.Blocked)
@@ -233,7 +233,7 @@ func TestKeeper_JobSweeps(t *testing.T) {
 		t.Error("the sweep moved too much")
 	}
 	b.advance(400 * 24 * time.Hour)
-	if plan, _, err := k.Plan(t.Context()); err != nil || plan.Expired != 1 {
+	if plan, _, err := k.Plan(t.Context()); err != nil || len(plan.Expired) != 1 {
 		t.Errorf("Plan() = %+v, %v, want one object expired", plan, err)
 	}
 }
@@ -262,7 +262,7 @@ func TestRunner_WithoutAnArchive(t *testing.T) {
 }
 
 // A dead letter that changes after it was read is not purged, although it was copied.
-func TestKeeper_PurgeSkipsConcurrentChanges(t *testing.T) {
+func TestSweeper_PurgeSkipsConcurrentChanges(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	id := b.write("a", 1, dlq.Suspended)
@@ -271,7 +271,7 @@ func TestKeeper_PurgeSkipsConcurrentChanges(t *testing.T) {
 			b.must(b.store.Unblock(t.Context(), id, dlq.Actor{Name: "eve"}))
 		}
 	}
-	left, err := NewKeeper(b.sweeper).Purge(t.Context(), []gocql.UUID{id}, true, ann)
+	left, err := b.sweeper.Purge(t.Context(), []gocql.UUID{id}, true, ann)
 	var v *dlq.VersionError
 	if err != nil || !errors.As(left[0], &v) {
 		t.Errorf("Purge() = %v, %v, want a *VersionError", left, err)
@@ -283,11 +283,11 @@ func TestKeeper_PurgeSkipsConcurrentChanges(t *testing.T) {
 
 // A purged dead letter that is restored just before it is purged again stays complete:
 // no object contains the copy that would be written.
-func TestKeeper_PurgeSkipsConcurrentRestores(t *testing.T) {
+func TestSweeper_PurgeSkipsConcurrentRestores(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
 	id := b.write("a", 1, dlq.Suspended)
-	k := NewKeeper(b.sweeper)
+	k := b.sweeper
 	if left, err := k.Purge(t.Context(), []gocql.UUID{id}, true, ann); err != nil || left[0] != nil {
 		t.Fatal(left, err)
 	}
@@ -296,10 +296,13 @@ func TestKeeper_PurgeSkipsConcurrentRestores(t *testing.T) {
 	if left, err := k.Restore(t.Context(), []gocql.UUID{id}, ann); err != nil || left[0] != nil {
 		t.Fatal(left, err)
 	}
-	m := moving{Keeper: k, how: dlq.Purge{Force: true}, by: ann}
+	var refused error
+	m := mover{
+		s: k, how: dlq.Purge{Force: true}, by: func(*dlq.DeadLetter) dlq.Actor { return ann }, moved: func(_ *dlq.DeadLetter, err error) { refused = err },
+	}
 	var v *dlq.VersionError
-	if err := m.take(t.Context(), 0, &seen); !errors.As(err, &v) {
-		t.Errorf("take() = %v, want a *VersionError", err)
+	if err := m.take(t.Context(), &seen); err != nil || !errors.As(refused, &v) {
+		t.Errorf("take() = %v, refused %v, want a *VersionError", err, refused)
 	}
 	if l := b.read(id); l.Payload == nil || !l.PurgedAt.IsZero() {
 		t.Errorf("the dead letter is %+v", l)

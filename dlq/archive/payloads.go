@@ -94,7 +94,7 @@ func references(l *dlq.DeadLetter, keys map[string]bool) {
 // expirePayloads removes payloads at the end of their lifetime: Keep, or longer if the
 // rows of PayloadTable live longer, from their day, their last write or the archiving of
 // their dead letter. Payloads of dead letters in the database remain.
-func (s *Sweeper) expirePayloads(ctx context.Context, now time.Time, r *Report) error {
+func (s *Sweeper) expirePayloads(ctx context.Context, now time.Time, r *dlq.Swept) error {
 	if s.conf.Archive == nil || s.conf.PayloadTable == "" || s.conf.Tables == nil {
 		return nil
 	}

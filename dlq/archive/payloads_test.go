@@ -169,10 +169,10 @@ func TestSweeper_PayloadsOutliveTheRows(t *testing.T) {
 }
 
 // A restored dead letter has its payload for as long as a new one.
-func TestKeeper_RenewsPayloads(t *testing.T) {
+func TestSweeper_RenewsPayloads(t *testing.T) {
 	t.Parallel()
 	b := setup(t, withPayloads(DefaultKeep, 7*24*time.Hour))
-	k := NewKeeper(b.sweeper)
+	k := b.sweeper
 	key := b.putPayload("x")
 	id := b.refer(key, dlq.Resolved)
 	for _, step := range []struct {
@@ -218,7 +218,7 @@ func TestSweeper_KeepsPayloadsOfADeadLetterThatMovesMeanwhile(t *testing.T) {
 	b.advance(keep + 3*day)
 	folder := b.archive.bucket
 	b.archive.bucket = &listed{folder, func() {
-		if errs, err := NewKeeper(b.sweeper).Purge(t.Context(), []gocql.UUID{id}, false, eve); err != nil || errs[0] != nil {
+		if errs, err := b.sweeper.Purge(t.Context(), []gocql.UUID{id}, false, eve); err != nil || errs[0] != nil {
 			t.Errorf("purge: %v, %v", errs, err)
 		}
 	}}

@@ -16,7 +16,7 @@ const maxPlanned = 10_000
 // that it would move, the ones that would remain because they block others, and the
 // expired objects. more reports that there are more dead letters than it has read. It
 // changes nothing.
-func (s *Sweeper) Plan(ctx context.Context) (r Report, more bool, err error) {
+func (s *Sweeper) Plan(ctx context.Context) (r dlq.Swept, more bool, err error) {
 	r.Archived = make(map[dlq.Status]int)
 	now := s.conf.Store.Now().UTC()
 	seen := 0

@@ -112,7 +112,7 @@ func TestSweeper_RetentionOfATable(t *testing.T) {
 	b.advance(DefaultResolved)
 	gone("after 64 days", short, usual, long)
 	failure = errors.New("no luck")
-	if _, err := b.sweeper.Sweep(t.Context()); !errors.Is(err, failure) {
+	if _, err := b.sweeper.sweep(t.Context()); !errors.Is(err, failure) {
 		t.Errorf("Sweep() without the retentions = %v", err)
 	}
 }
@@ -171,7 +171,7 @@ func TestSweeper_ARestoredOneStays(t *testing.T) {
 	none, err := NewSweeper(bare)
 	b.must(err)
 	for _, s := range []*Sweeper{b.sweeper, none} {
-		if r, err := s.Sweep(t.Context()); err != nil || len(r.Archived) != 0 {
+		if r, err := s.sweep(t.Context()); err != nil || len(r.Archived) != 0 {
 			t.Errorf("a sweep after the restore: %+v, %v", r, err)
 		}
 	}
@@ -200,7 +200,7 @@ func TestSweeper_AReplayWinsWithoutAnArchive(t *testing.T) {
 	b.conf.Store, b.conf.Registerer = fenced, nil
 	s, err := NewSweeper(b.conf)
 	b.must(err)
-	r, err := s.Sweep(t.Context())
+	r, err := s.sweep(t.Context())
 	if err != nil || r.Changed != 2 || len(r.Archived) != 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -225,7 +225,7 @@ func TestSweeper_BesideOperators(t *testing.T) {
 					c.Archive = nil
 				}
 			})
-			keeper := NewKeeper(b.sweeper)
+			keeper := b.sweeper
 			type state struct {
 				l        dlq.DeadLetter
 				restored time.Time
@@ -339,7 +339,7 @@ func TestSweeper_DeletesNothingBesideAnArchive(t *testing.T) {
 	}
 	second := b.write("a", 2, dlq.Resolved)
 	b.advance(DefaultResolved + time.Hour)
-	_, err := b.sweeper.Once(t.Context())
+	_, err := b.sweeper.Sweep(t.Context())
 	b.must(err)
 	if b.read(second).Archive == "" {
 		t.Error("it was not archived by hand")
@@ -374,7 +374,7 @@ func TestSweeper_DeletesNothingBesideABrokenArchive(t *testing.T) {
 	b.must(os.WriteFile(dir, nil, 0o600))
 	for day := range 10 {
 		if day == 5 { // by hand
-			if _, err := b.sweeper.Once(t.Context()); err == nil {
+			if _, err := b.sweeper.Sweep(t.Context()); err == nil {
 				t.Fatal("the archive works")
 			}
 		} else if day != 6 && b.turn(b.sweeper) == nil {

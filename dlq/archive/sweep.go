@@ -30,6 +30,8 @@ const (
 
 // Sweeper moves dead letters to the archive after their retention, or deletes them if
 // there is no archive. Their outlines remain, so that the relay publishes nothing again.
+// It also purges dead letters into the archive and restores them: it is the jobs.Archive of
+// runners. It is safe for concurrent use.
 //
 // It removes a dead letter from the database only if it has not changed since it was
 // read, and with an archive only after its object was written, read back and verified. A
@@ -129,14 +131,14 @@ func (s *Sweeper) turn(ctx context.Context, duty *dlq.Duty) error {
 	})
 }
 
-// Once sweeps once. dlq.ErrBusy reports that another process sweeps; an error with
+// Sweep sweeps once. dlq.ErrBusy reports that another process sweeps; an error with
 // dlq.ErrArchive in its chain is an error of the archive.
-func (s *Sweeper) Once(ctx context.Context) (Report, error) {
+func (s *Sweeper) Sweep(ctx context.Context) (dlq.Swept, error) {
 	duty, err := s.conf.Store.Duty(dutyName, s.conf.Owner, dutyTTL)
 	if err != nil {
-		return Report{}, err
+		return dlq.Swept{}, err
 	}
-	var r Report
+	var r dlq.Swept
 	did := false
 	err = duty.Hold(ctx, func(ctx context.Context) (err error) {
 		did = true
@@ -147,7 +149,7 @@ func (s *Sweeper) Once(ctx context.Context) (Report, error) {
 		if err := s.begin(ctx, duty, &last); err != nil {
 			return err
 		}
-		r, err = s.Sweep(ctx)
+		r, err = s.sweep(ctx)
 		return err
 	})
 	if err == nil && !did {
@@ -191,7 +193,7 @@ func (s *Sweeper) once(ctx context.Context, duty *dlq.Duty, last swept) error {
 	if err := s.begin(ctx, duty, &last); err != nil {
 		return err
 	}
-	r, err := s.Sweep(ctx)
+	r, err := s.sweep(ctx)
 	if err != nil {
 		return err
 	}
@@ -251,20 +253,16 @@ func (s *Sweeper) passes(ctx context.Context, now time.Time) (out []pass, err er
 	return out, nil
 }
 
-// Sweep is Once without the check for another process that sweeps.
-func (s *Sweeper) Sweep(ctx context.Context) (Report, error) {
-	r := Report{Archived: make(map[dlq.Status]int)}
+// sweep is Sweep without the check for another process that sweeps.
+func (s *Sweeper) sweep(ctx context.Context) (dlq.Swept, error) {
+	r := dlq.Swept{Archived: make(map[dlq.Status]int)}
 	now := s.conf.Store.Now().UTC()
 	passes, err := s.passes(ctx, now)
 	if err != nil {
 		return r, err
 	}
 	for _, p := range passes {
-		m := mover{s: s, r: &r}
-		if err := s.walk(ctx, p.filter(), func(l *dlq.DeadLetter) error { return m.add(ctx, l, &p) }); err != nil {
-			return r, err
-		}
-		if err := m.flush(ctx); err != nil {
+		if err := s.move(ctx, &p, &r); err != nil {
 			return r, err
 		}
 	}

@@ -105,9 +105,9 @@ func (b *fixture) read(id gocql.UUID) dlq.DeadLetter {
 	return l
 }
 
-func (b *fixture) sweep() Report {
+func (b *fixture) sweep() dlq.Swept {
 	b.Helper()
-	r, err := b.sweeper.Once(b.Context())
+	r, err := b.sweeper.Sweep(b.Context())
 	b.must(err)
 	return r
 }
@@ -179,7 +179,7 @@ func TestSweeper_RemovesNothingThatIsNotInTheArchive(t *testing.T) {
 	b.archive.stored = func(key string) { // the object disappears
 		_ = b.archive.bucket.Delete(t.Context(), key) // a failure shows below
 	}
-	if r, err := b.sweeper.Once(t.Context()); err == nil {
+	if r, err := b.sweeper.Sweep(t.Context()); err == nil {
 		t.Fatalf("Once() without a disk = %+v", r)
 	}
 	if after := b.read(id); !reflect.DeepEqual(after, before) {
@@ -231,7 +231,7 @@ func TestSweeper_ContinuesAfterACrash(t *testing.T) {
 		}},
 		Skip: 2, Effect: faults.Effect{Failure: faults.Unavailable(2, 1)},
 	})
-	if r, err := b.sweeper.Once(life); err == nil || r.Archived[dlq.Resolved] != 2 {
+	if r, err := b.sweeper.Sweep(life); err == nil || r.Archived[dlq.Resolved] != 2 {
 		t.Fatalf("Once() = %+v, %v", r, err)
 	}
 	b.database.Node.Faults().Remove(rule)
@@ -288,7 +288,7 @@ func TestSweeper_OneAtATime(t *testing.T) {
 	if ok, err := other.Take(t.Context()); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	if _, err := b.sweeper.Once(t.Context()); !errors.Is(err, dlq.ErrBusy) {
+	if _, err := b.sweeper.Sweep(t.Context()); !errors.Is(err, dlq.ErrBusy) {
 		t.Errorf("Once() = %v, want ErrBusy", err)
 	}
 	b.must(other.Leave(t.Context()))

@@ -95,7 +95,7 @@ func (w *worker) sweep(ctx context.Context) error {
 		j.cursor.Acted, j.cursor.End = did, true
 		j.Progress.Total = did.Changed + sumCounts(did.Skipped)
 		j.History = append(j.History, JobChange{At: w.store.db.Millis(), What: "sweep", By: w.cfg.Owner, Why: fmt.Sprintf(
-			"objects written: %d, expired: %d; outlines forgotten: %d", s.Objects, s.Expired, s.Forgotten)})
+			"objects written: %d, expired: %d; outlines forgotten: %d", len(s.Objects), len(s.Expired), s.Forgotten)})
 	}); err != nil {
 		return err
 	}

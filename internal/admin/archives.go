@@ -45,7 +45,7 @@ type archivesOutput struct {
 // archiveEndpoints list the objects of the archive. keeper is nil without one.
 type archiveEndpoints struct {
 	*operations
-	keeper *archive.Keeper
+	keeper *archive.Sweeper
 }
 
 func (ep *archiveEndpoints) register() {
@@ -106,7 +106,7 @@ func (ep *archiveEndpoints) planSweep(ctx context.Context, b *PreviewBody) error
 	if err != nil {
 		return err
 	}
-	b.Action, b.Truncated, b.Expired = dlq.ActionArchive, more, plan.Expired
+	b.Action, b.Truncated, b.Expired = dlq.ActionArchive, more, len(plan.Expired)
 	b.ByStatus, b.Refused = plan.Archived, map[dlq.Status]int{}
 	b.ByClass, b.ByTopic = map[string]int{}, map[string]int{}
 	for _, n := range plan.Archived {

@@ -17,7 +17,7 @@ import (
 )
 
 // setupArchive is setup with an archive in a folder, and a runner for the jobs.
-func setupArchive(t *testing.T) (*fixture, *archive.Keeper) {
+func setupArchive(t *testing.T) (*fixture, *archive.Sweeper) {
 	t.Helper()
 	a, err := archive.Open(t.Context(), t.TempDir())
 	if err != nil {
@@ -28,20 +28,20 @@ func setupArchive(t *testing.T) (*fixture, *archive.Keeper) {
 			t.Error(err)
 		}
 	})
-	var keeper *archive.Keeper
+	var keeper *archive.Sweeper
 	b := setup(t, func(c *Config) {
 		s, err := archive.NewSweeper(archive.Config{Store: c.DeadLetters, Archive: a, Owner: "test", Resolved: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
-		keeper = archive.NewKeeper(s)
+		keeper = s
 		c.Archive = keeper
 	})
 	return b, keeper
 }
 
 // job creates a job over HTTP and runs it.
-func (b *fixture) job(t *testing.T, keeper *archive.Keeper, body string) *jobs.Job {
+func (b *fixture) job(t *testing.T, keeper *archive.Sweeper, body string) *jobs.Job {
 	t.Helper()
 	var made JobBody
 	b.ask(t, access.Admin, "POST", "/v1/jobs", body).into(t, http.StatusAccepted, &made)

@@ -94,7 +94,7 @@ type Config struct {
 	JobWaits func()
 
 	// Archive is the archive of purge, restore and sweep. Nil refuses jobs that need one.
-	Archive *archive.Keeper
+	Archive *archive.Sweeper
 
 	// Schemas validate edited payloads. Nil has none.
 	Schemas *dlq.Schemas

@@ -57,7 +57,7 @@ func StartAdmin(ctx context.Context, c *Config, gate *access.Gate, session *gocq
 		return nil, err
 	}
 	conf.DeadLetters, conf.Gate, conf.Registerer, conf.Logger = deadLetters, gate, reg, log
-	keeper, closeArchive, err := c.Keeper(ctx, deadLetters)
+	keeper, closeArchive, err := c.OpenSweeper(ctx, deadLetters)
 	if err != nil {
 		return nil, err
 	}

@@ -157,9 +157,9 @@ func OpenLocalAPI(ctx context.Context, c *Config, local LocalConfig) (_ *LocalAP
 	if err != nil {
 		return nil, err
 	}
-	var keeper *archive.Keeper
+	var keeper *archive.Sweeper
 	if local.Archive {
-		if keeper, closeArchive, err = c.Keeper(ctx, store); err != nil {
+		if keeper, closeArchive, err = c.OpenSweeper(ctx, store); err != nil {
 			return nil, err
 		}
 	}

@@ -28,9 +28,9 @@ func (c *Config) DLQOptions() []dlq.Option {
 	}
 }
 
-// Keeper opens archive.url for jobs that purge, restore or sweep. It is nil without the
+// OpenSweeper opens archive.url for jobs that purge, restore or sweep. It is nil without the
 // setting. closeArchive closes the archive.
-func (c *Config) Keeper(ctx context.Context, s *dlq.Store) (k *archive.Keeper, closeArchive func() error, err error) {
+func (c *Config) OpenSweeper(ctx context.Context, s *dlq.Store) (k *archive.Sweeper, closeArchive func() error, err error) {
 	closeArchive = func() error { return nil }
 	if c.Archive.URL == "" {
 		return nil, closeArchive, nil
@@ -39,12 +39,10 @@ func (c *Config) Keeper(ctx context.Context, s *dlq.Store) (k *archive.Keeper, c
 	if err != nil {
 		return nil, closeArchive, fmt.Errorf("archive.url: %w", err)
 	}
-	conf := c.Sweep(s, a)
-	sweeper, err := archive.NewSweeper(conf)
-	if err != nil {
+	if k, err = archive.NewSweeper(c.Sweep(s, a)); err != nil {
 		return nil, closeArchive, errors.Join(cli.Usage(err), a.Close())
 	}
-	return archive.NewKeeper(sweeper), a.Close, nil
+	return k, a.Close, nil
 }
 
 // Sweep returns the configuration of a sweeper; a is nil without an archive.

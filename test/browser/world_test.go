@@ -65,7 +65,7 @@ type world struct {
 	engine      *engine.Engine
 	schemas     *srfake.Registry
 	gate        *access.Gate
-	keeper      *archive.Keeper
+	keeper      *archive.Sweeper
 	tokens      map[access.Role]string
 	addr        string // of the API
 	stop        func() // stops the API
@@ -126,7 +126,7 @@ func start(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.keeper = archive.NewKeeper(sweeper)
+	w.keeper = sweeper
 	w.serve(addrs[0])
 	return w
 }

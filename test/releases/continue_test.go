@@ -218,7 +218,7 @@ func (w *world) resume(r *release) {
 			w.t.Errorf("dead letter %q is %s, %s; want replayed", name, l.Status, l.Outcome.Kind)
 		}
 	}
-	for _, err := range must1[[]error](w)(w.keeper.Restore(ctx, []gocql.UUID{event("purged", 1, "").ID.UUID()}, operator)) {
+	for _, err := range must1[[]error](w)(w.sweeper.Restore(ctx, []gocql.UUID{event("purged", 1, "").ID.UUID()}, operator)) {
 		w.must(err)
 	}
 	if l := must1[dlq.DeadLetter](w)(w.deadLetters.Read(ctx, event("purged", 1, "").ID.UUID())); l.Status != dlq.Resolved || l.Headers["tenant"] != "purged" {

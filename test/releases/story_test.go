@@ -22,7 +22,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/dlq/archive"
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/epochs"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
@@ -346,7 +345,7 @@ func operate(w *world, end func()) {
 	w.edit("corrected")
 	time.Sleep(5 * time.Second)
 
-	runner := jobs.NewRunner(w.jobs, jobs.RunnerConfig{Owner: "releases", Archive: w.keeper})
+	runner := jobs.NewRunner(w.jobs, jobs.RunnerConfig{Owner: "releases", Archive: w.sweeper})
 	stop := w.run(runner.Run)
 	done := must1[*jobs.Job](w)(w.jobs.Create(ctx, jobs.Spec{Action: dlq.ActionPurge, IDs: []gocql.UUID{id("purged")}}, operator))
 	for {
@@ -357,7 +356,7 @@ func operate(w *world, end func()) {
 		time.Sleep(time.Second)
 	}
 	stop()
-	must1[archive.Report](w)(w.sweeper.Once(ctx)) // it leaves the state of its duty
+	must1[dlq.Swept](w)(w.sweeper.Sweep(ctx)) // it leaves the state of its duty
 	paused, _ := keyedJob(w)
 	w.must(w.jobs.Pause(ctx, paused.ID, operator))
 }

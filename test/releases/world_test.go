@@ -90,7 +90,6 @@ type world struct {
 	deadLetters *dlq.Store
 	jobs        *jobs.Store
 	sweeper     *archive.Sweeper
-	keeper      *archive.Keeper
 	archiveDir  string
 	orders      *orders.Service
 	messages    *messages.Service
@@ -232,7 +231,7 @@ func (w *world) open() {
 	w.t.Cleanup(func() { _ = objects.Close() })
 	sweeper, err := archive.NewSweeper(archive.Config{Store: w.deadLetters, Archive: objects, Owner: "releases"})
 	w.must(err)
-	w.sweeper, w.keeper = sweeper, archive.NewKeeper(sweeper)
+	w.sweeper = sweeper
 	w.orders, err = orders.New(w.session, orders.Config{Logger: w.logger()})
 	w.must(err)
 	w.messages, err = messages.NewService(w.session, messages.Config{Topics: []string{"reminders"}, Logger: w.logger()})
@@ -333,7 +332,7 @@ func (w *world) newAdmin() (token string, s *admin.Server) {
 	w.must(err)
 	idle := w.idle()
 	s, err = admin.New(admin.Config{
-		Session: w.session, Keyspace: keyspace, DeadLetters: w.deadLetters, Gate: gate, Relay: relay.Defaults().Name, Archive: w.keeper, Logger: w.logger(),
+		Session: w.session, Keyspace: keyspace, DeadLetters: w.deadLetters, Gate: gate, Relay: relay.Defaults().Name, Archive: w.sweeper, Logger: w.logger(),
 		Kafka:  testworld.Kafka(w.brokers()),
 		Routes: []func(huma.API){w.orders.Register, messages.NewAPI(w.messages).RegisterKept, api.Operators(idle, w.logger())},
 	})
