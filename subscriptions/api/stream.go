@@ -21,7 +21,7 @@ const writeTimeout = 10 * time.Second
 
 // registerStreams adds the event stream and the WebSocket.
 func (s *Server) registerStreams() {
-	huma.Register(s.api, s.needs(access.Consumer, huma.Operation{
+	huma.Register(s.api, access.Needs(access.Consumer, huma.Operation{
 		OperationID: "stream-messages", Method: http.MethodGet, Path: "/v1/subscriptions/{name}/stream", Summary: "Receive messages as server-sent events",
 		Description: "Each event is a message with its receipt; settle it by the other operations. At most max messages of the stream are in flight: " +
 			"a place is free when this process has settled the message. When a lease ends by its time, the stream is closed.",
@@ -30,7 +30,7 @@ func (s *Server) registerStreams() {
 			Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
 		}}, Errors: []int{401, 403, 404, 422, 429, 503},
 	}), s.stream)
-	huma.Register(s.api, s.needs(access.Consumer, huma.Operation{
+	huma.Register(s.api, access.Needs(access.Consumer, huma.Operation{
 		OperationID: "consume-socket", Method: http.MethodGet, Path: "/v1/subscriptions/{name}/ws", Summary: "Receive and settle messages over a WebSocket",
 		Description: `Messages are JSON texts. Send {"type":"credit","messages":100} to receive up to so many more messages; ` +
 			`{"type":"ack","id":"1","receipts":[…]}, and nack, extend, reject, release with the members of the HTTP operation; {"type":"ping","id":"2"}. ` +
