@@ -45,11 +45,7 @@ type wsMessage struct {
 // socket serves one WebSocket until either side ends it.
 func (h *Hub) socket(hctx huma.Context) {
 	r, w := humago.Unwrap(hctx)
-	holder, with, err := h.authenticate(hctx.Context(), r)
-	if err != nil {
-		httpapi.Answer(hctx, notLetIn(err))
-		return
-	}
+	holder := access.Holder(hctx.Context(), r.RemoteAddr)
 	leave, ok := h.sockets.Take(holder)
 	if !ok {
 		httpapi.Answer(hctx, toProblem(ErrFull))
@@ -62,7 +58,7 @@ func (h *Hub) socket(hctx huma.Context) {
 	}
 	defer conn.CloseNow() //nolint:errcheck // after Close it has no effect
 	conn.SetReadLimit(maxRequest)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(with))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(hctx.Context()))
 	defer cancel()
 	c := &connection{hub: h, holder: holder, conn: conn, subs: make(map[string]context.CancelFunc)}
 	var all sync.WaitGroup

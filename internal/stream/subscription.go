@@ -76,8 +76,7 @@ type Subscription struct {
 	// Gaps are the missed events since the resume position.
 	Gaps []Gap
 
-	all   bool          // follows all allowed topics
-	grown chan struct{} // receives after a new allowed topic
+	grown chan struct{} // receives after a new allowed topic; nil unless it follows all
 
 	live    chan *shared
 	dropped chan struct{} // closed when it was too slow

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
@@ -64,25 +63,12 @@ func (s *Server) stream(ctx context.Context, in *streamInput) (*huma.StreamRespo
 }
 
 func (s *Server) serveStream(hctx huma.Context, in *streamInput) {
-	r, w := humago.Unwrap(hctx)
 	ctx := hctx.Context()
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Accel-Buffering", "no")
-	hctx.SetStatus(http.StatusOK)
-	if r.Method == http.MethodHead {
-		return // a HEAD request has no body, and its client would never disconnect
+	write, ok := httpapi.BeginEvents(hctx, writeTimeout)
+	if !ok {
+		return
 	}
-	out := http.NewResponseController(w)
-	send := func(format string, args ...any) error {
-		_ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) // only writers of tests have no deadlines
-		_, err := fmt.Fprintf(w, format, args...)
-		if err == nil {
-			err = out.Flush()
-		}
-		_ = out.SetWriteDeadline(time.Time{}) // HTTP/2 ends a stream at the deadline
-		return err
-	}
+	send := func(format string, args ...any) error { return write(fmt.Appendf(nil, format, args...)) }
 	if send(": open\n\n") != nil {
 		return
 	}
