@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/gocql/gocql"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/heartbeat"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 )
@@ -138,7 +138,7 @@ func findUpdated(ctx context.Context, session *gocql.Session, keyspace string, b
 	}
 	for row, at := range now {
 		if was, ok := before[row]; !ok || !at.Equal(was) {
-			alive = append(alive, ProcessName(row.instance))
+			alive = append(alive, heartbeat.ProcessName(row.instance))
 		}
 	}
 	slices.Sort(alive)
@@ -149,26 +149,12 @@ func findUpdated(ctx context.Context, session *gocql.Session, keyspace string, b
 // last rows.
 func heard(ctx context.Context, session *gocql.Session, keyspace string, match func(heardRow) bool) (map[heardRow]time.Time, error) {
 	out := make(map[heardRow]time.Time)
-	err := heartbeats(ctx, session, keyspace, func(key heardRow, at time.Time, status []byte) {
-		var row struct {
-			State string `json:"state"`
+	rows, err := heartbeat.Read(ctx, session, keyspace)
+	for i := range rows {
+		r := &rows[i]
+		if key := (heardRow{r.Relay, r.Table, r.Instance}); match(key) && r.State != heartbeat.Stopped {
+			out[key] = r.At
 		}
-		if match(key) && (json.Unmarshal(status, &row) != nil || row.State != "stopped") {
-			out[key] = at
-		}
-	})
-	return out, err
-}
-
-// heartbeats calls each for every row of relay_instances, with its status as JSON.
-func heartbeats(ctx context.Context, session *gocql.Session, keyspace string, each func(key heardRow, at time.Time, status []byte)) error {
-	iter := session.Query("SELECT relay, table_name, instance, at, status FROM " + keyspace + ".relay_instances WHERE scope = 'keyspace'").
-		WithContext(ctx).Idempotent(true).Iter()
-	var key heardRow
-	var at time.Time
-	var status string
-	for iter.Scan(&key.relay, &key.table, &key.instance, &at, &status) {
-		each(key, at, []byte(status))
 	}
-	return iter.Close()
+	return out, err
 }

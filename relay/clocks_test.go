@@ -11,6 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/scyllatest"
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/heartbeat"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/backfill"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
@@ -206,12 +207,11 @@ func TestClocks_InstanceWhoseClockIsSetBack(t *testing.T) {
 		for i, set := range []time.Duration{2 * time.Minute, 0} {
 			clock.Set(set)
 			want := []string{"running", "stopped"}[i]
-			if err := saveInstance(t.Context(), session, "outbox", "m", "outbox.t", "i", want); err != nil {
+			if err := heartbeat.Write(t.Context(), session, "outbox", &heartbeat.Row{Relay: "m", Table: "outbox.t", Instance: "i", RelayStatus: heartbeat.RelayStatus{State: want}}, heartbeatLife); err != nil {
 				t.Fatal(err)
 			}
-			var got string
-			if err := reader.Query("SELECT status FROM relay_instances WHERE scope = 'keyspace'").Scan(&got); err != nil || got != want {
-				t.Errorf("the row has %q, %v, want %q", got, err, want)
+			if got, err := heartbeat.Read(t.Context(), reader, "outbox"); err != nil || len(got) != 1 || got[0].State != want {
+				t.Errorf("the rows are %+v, %v, want one that is %s", got, err, want)
 			}
 		}
 	})

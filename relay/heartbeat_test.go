@@ -12,13 +12,14 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
+	"github.com/scylla-outbox/scylla-outbox/internal/heartbeat"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
 // lastBeat is what stands in relay_instances.
-func (w *world) lastBeat() (h heartbeat, at time.Time, ttl int) {
+func (w *world) lastBeat() (h heartbeat.RelayStatus, at time.Time, ttl int) {
 	w.t.Helper()
 	var text string
 	err := w.session.Query("SELECT at, status, TTL(status) FROM outbox.relay_instances WHERE scope = 'keyspace'").Scan(&at, &text, &ttl)
@@ -50,7 +51,7 @@ func TestHeartbeat_ReportsTheRelayAndDisturbsNothing(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		h, at, ttl := w.lastBeat()
-		if h.State != "running" || !h.Ready || h.Version != "v1.2.3" || h.Host == "" || h.Breaker.State != "closed" || h.Streams == 0 || len(h.Lag) == 0 || len(h.Groups) == 0 || h.BehindSeconds < h.Lag[0].BehindSeconds-1 || h.MemoryBytes == 0 || !h.Tail.On {
+		if h.State != "running" || !h.Ready || h.Version != "v1.2.3" || h.Host == "" || h.Breaker.State != "closed" || h.Streams == 0 || len(h.Lag) == 0 || len(h.Groups) == 0 || h.Behind < h.Lag[0].BehindSeconds-1 || h.MemoryBytes == 0 || !h.Tail.On {
 			t.Errorf("heartbeat %+v", h)
 		}
 		if age := time.Since(at); age > DefaultHeartbeat+time.Second || ttl < int(heartbeatLife.Seconds())-10 {
@@ -111,8 +112,8 @@ func TestHeartbeat_RatesAndBeforeTheStart(t *testing.T) {
 	if l := h.Latency; l == nil || l.P50 < 2 || l.P99 > 4 {
 		t.Errorf("latency %+v, want about 3 ms", l)
 	}
-	if h.Published != 40 || h.CommitLatency == nil || h.CommitLatency.All() != 1 {
-		t.Errorf("%v events since the start, latencies %+v, want 40 and one", h.Published, h.CommitLatency)
+	if h.Published != 40 || h.Commits == nil || h.Commits.All() != 1 {
+		t.Errorf("%v events since the start, latencies %+v, want 40 and one", h.Published, h.Commits)
 	}
 	if h := b.report("running", now.Add(4*time.Second)); h.Rates.Published != 0 || h.Latency != nil || h.Published != 40 {
 		t.Errorf("rates %+v when nothing happened", h.Rates)
@@ -127,11 +128,11 @@ func TestMembership_StartsUntilItHasJoined(t *testing.T) {
 		w := newWorld(t, scyllafake.Config{Tokens: 4}, nil)
 		defer w.close()
 		var joined atomic.Bool
-		m := Membership{Session: w.session, Keyspace: "outbox", Name: Defaults().Name, Tables: []string{"outbox.outbox_messages"}, Status: func() (Sharing, []string) {
+		m := Membership{Session: w.session, Keyspace: "outbox", Name: Defaults().Name, Tables: []string{"outbox.outbox_messages"}, Status: func() (heartbeat.RelaySharing, []string) {
 			if joined.Load() {
-				return Sharing{Shards: 1, Owned: []int{0}, Joined: true}, nil
+				return heartbeat.RelaySharing{Shards: 1, Owned: []int{0}, Joined: true}, nil
 			}
-			return Sharing{Shards: 1}, []string{"joining the group of instances"}
+			return heartbeat.RelaySharing{Shards: 1}, []string{"joining the group of instances"}
 		}}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})

@@ -2,11 +2,11 @@ package relay
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/gocql/gocql"
+	"github.com/scylla-outbox/scylla-outbox/internal/heartbeat"
 )
 
 // silence is the time without a heartbeat after which an instance counts as stopped.
@@ -25,24 +25,26 @@ type Outage struct {
 // Outages returns the outages that the running relays of a keyspace report, by their last
 // heartbeats. A relay without a heartbeat for 10 s before now is omitted: its status is unknown.
 func Outages(ctx context.Context, session *gocql.Session, keyspace string, now time.Time) ([]Outage, error) {
+	rows, err := heartbeat.Read(ctx, session, keyspace)
+	if err != nil {
+		return nil, fmt.Errorf("read the outages that relays report: %w", err)
+	}
 	var out []Outage
-	if err := heartbeats(ctx, session, keyspace, func(key heardRow, at time.Time, text []byte) {
-		var status heartbeat
-		if json.Unmarshal(text, &status) != nil || status.State == "stopped" || now.Sub(at) > silence {
-			return
+	for i := range rows {
+		r := &rows[i]
+		if r.Bad != nil || r.State == heartbeat.Stopped || now.Sub(r.At) > silence {
+			continue
 		}
-		o := Outage{Relay: key.relay, Table: key.table, Instance: key.instance}
-		switch b, s := status.Breaker, status.Sharing; {
-		case s != nil && s.Error != "":
-			o.Since, o.Cause, o.Unreachable = s.Since, s.Error, s.Unreachable
-		case s == nil && status.State == "running" && b.State != "" && b.State != BreakerClosed.String() && b.Opened != nil:
+		o := Outage{Relay: r.Relay, Table: r.Table, Instance: r.Instance}
+		switch b, s := r.Breaker, r.Sharing; {
+		case s != nil && s.Error != "" && s.Since != nil:
+			o.Since, o.Cause, o.Unreachable = *s.Since, s.Error, s.Unreachable
+		case s == nil && r.State == heartbeat.Running && b.State != "" && b.State != BreakerClosed.String() && b.Opened != nil:
 			o.Since, o.Cause, o.Unreachable = *b.Opened, b.Cause, b.Unreachable
 		default:
-			return
+			continue
 		}
 		out = append(out, o)
-	}); err != nil {
-		return nil, fmt.Errorf("read the outages that relays report: %w", err)
 	}
 	return out, nil
 }

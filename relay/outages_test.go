@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/heartbeat"
 )
 
 // Only breakers that running relays report as open or half-open are outages, and instances
@@ -20,14 +21,14 @@ func TestOutages(t *testing.T) {
 		for instance, row := range map[string]struct {
 			state, breaker string
 			at             time.Time
-			sharing        *Sharing
+			sharing        *heartbeat.RelaySharing
 		}{
 			"open": {"running", "open", now, nil}, "half-open": {"running", "half-open", now, nil}, "closed": {"running", "closed", now, nil},
 			"stopped": {"stopped", "open", now, nil}, "silent": {"running", "open", now.Add(-silence - time.Second), nil},
-			"member": {"running", "closed", now, &Sharing{Joined: true}}, "joins": {"starting", "closed", now, &Sharing{}},
-			"without a broker": {"starting", "closed", now, &Sharing{Error: "no route", Since: since, Unreachable: true}}, "without a broker, stopped": {"stopped", "closed", now, &Sharing{Error: "no route"}},
+			"member": {"running", "closed", now, &heartbeat.RelaySharing{Joined: true}}, "joins": {"starting", "closed", now, &heartbeat.RelaySharing{}},
+			"without a broker": {"starting", "closed", now, &heartbeat.RelaySharing{Error: "no route", Since: &since, Unreachable: true}}, "without a broker, stopped": {"stopped", "closed", now, &heartbeat.RelaySharing{Error: "no route"}},
 		} {
-			var h heartbeat
+			var h heartbeat.RelayStatus
 			h.State, h.Breaker.State, h.Breaker.Cause, h.Breaker.Opened, h.Sharing = row.state, row.breaker, "refused", &since, row.sharing
 			text, err := json.Marshal(&h)
 			if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/dbclock"
+	"github.com/scylla-outbox/scylla-outbox/internal/heartbeat"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
@@ -52,7 +53,7 @@ func Unattended(ctx context.Context, session *gocql.Session, keyspace, name stri
 		if of, _, _ := strings.Cut(key.relay, "/"); of == name {
 			running = true
 		}
-		if !strings.HasSuffix(key.instance, sharesSuffix) { // its shards have rows of their own
+		if !strings.HasSuffix(key.instance, heartbeat.SharesSuffix) { // its shards have rows of their own
 			delete(waiting, key.table)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/internal/heartbeat"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -55,7 +56,7 @@ func TestUnattended(t *testing.T) {
 		check("not listed any more", nil, "shop.events")
 
 		w.exec("CREATE TABLE shop.more (aggregateid text, id timeuuid, aggregatetype text, type text, payload text, PRIMARY KEY (aggregateid, id)) WITH cdc = {'enabled': true}")
-		standby := Membership{Session: w.session, Keyspace: "outbox", Name: Defaults().Name, Tables: []string{"shop.more"}, Status: func() (Sharing, []string) { return Sharing{Joined: true}, nil }}
+		standby := Membership{Session: w.session, Keyspace: "outbox", Name: Defaults().Name, Tables: []string{"shop.more"}, Status: func() (heartbeat.RelaySharing, []string) { return heartbeat.RelaySharing{Joined: true}, nil }}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { standby.Beat(ctx); close(ended) }()

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
-	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/heartbeat"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
@@ -115,7 +115,7 @@ func TestAdmin_TokenIsAccepted(t *testing.T) {
 	if err := b.session.Query("SELECT status FROM outbox.relay_instances WHERE scope = 'keyspace'").Scan(&said); err != nil {
 		t.Fatal(err)
 	}
-	var status admin.RelayStatus
+	var status heartbeat.RelayStatus
 	d := json.NewDecoder(strings.NewReader(said))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&status); err != nil {

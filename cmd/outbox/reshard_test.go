@@ -20,6 +20,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/heartbeat"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay"
@@ -100,7 +101,7 @@ func testReshardChangesTheNumber(t *testing.T, b *verifyFixture) {
 	var heard []string
 	iter, name := b.session.Query("SELECT instance FROM relay_instances WHERE scope = ?", "keyspace").WithContext(t.Context()).Iter(), ""
 	for iter.Scan(&name) {
-		heard = append(heard, relay.ProcessName(name))
+		heard = append(heard, heartbeat.ProcessName(name))
 	}
 	if err := iter.Close(); err != nil || len(heard) == 0 || slices.ContainsFunc(heard, func(name string) bool { return name != self.Process() }) {
 		t.Errorf("heard of %v, %v; want the process alone", heard, err)

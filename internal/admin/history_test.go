@@ -11,6 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/heartbeat"
 	"github.com/scylla-outbox/scylla-outbox/internal/latency"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
@@ -37,8 +38,8 @@ func TestHistory_CountsDifferences(t *testing.T) {
 	counts := newRelayCounts(at)
 	relay := func(name string, started time.Time, events float64, change func(*heartbeatBody)) heartbeatBody {
 		n := uint64(events)
-		b := heartbeatBody{Name: name, Table: "t", Instance: "i", At: at, RelayStatus: RelayStatus{
-			State: stateRunning, StartedAt: &started, Published: events, Commits: &latency.Counts{Bounds: []float64{.002, .004}, Cumulative: []uint64{0, n, n}},
+		b := heartbeatBody{Name: name, Table: "t", Instance: "i", At: at, RelayStatus: heartbeat.RelayStatus{
+			State: heartbeat.Running, StartedAt: &started, Published: events, Commits: &latency.Counts{Bounds: []float64{.002, .004}, Cumulative: []uint64{0, n, n}},
 		}}
 		if change != nil {
 			change(&b)
@@ -49,8 +50,8 @@ func TestHistory_CountsDifferences(t *testing.T) {
 	s := newStep(at, historyStep)
 	for _, heard := range [][]heartbeatBody{
 		{relay("a", before, 8000, nil)},
-		{relay("a", before, 8500, nil), relay("b", later, 70, nil), relay("e", later, 9000, func(b *heartbeatBody) { b.Sharing = new(relaySharing) })},
-		{relay("a", before, 8500, nil), relay("b", later, 100, func(b *heartbeatBody) { b.State = stateStopped })},
+		{relay("a", before, 8500, nil), relay("b", later, 70, nil), relay("e", later, 9000, func(b *heartbeatBody) { b.Sharing = new(heartbeat.RelaySharing) })},
+		{relay("a", before, 8500, nil), relay("b", later, 100, func(b *heartbeatBody) { b.State = heartbeat.Stopped })},
 		{relay("a", later.Add(time.Hour), 0, nil), relay("b", later, 100, func(b *heartbeatBody) { b.Silent = true })},
 		{relay("a", later.Add(time.Hour), 0, nil)},
 		nil,

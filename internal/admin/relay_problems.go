@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/heartbeat"
 )
 
 // breakerOpen is the state of a breaker that permits no calls.
@@ -29,7 +30,7 @@ func (ep *relayEndpoints) problems(ctx context.Context, deadLetters []dlq.DeadLe
 		return nil, err
 	}
 	for _, r := range relays {
-		if _, ok := tables[r.Table]; ok && r.State != stateSilent && r.State != stateStopped {
+		if _, ok := tables[r.Table]; ok && r.State != stateSilent && r.State != heartbeat.Stopped {
 			tables[r.Table] = append(tables[r.Table], r)
 		}
 	}
@@ -44,7 +45,7 @@ func (ep *relayEndpoints) problems(ctx context.Context, deadLetters []dlq.DeadLe
 // findProblem returns the reason why the relays of a table would not publish all of its
 // dead letters now, empty for none.
 func findProblem(table string, relays []heartbeatBody) string {
-	missing := missingShards(relays)
+	missing := heartbeat.MissingShards(relays, func(r *heartbeatBody) *heartbeat.RelayStatus { return &r.RelayStatus })
 	switch {
 	case len(relays) == 0:
 		return "no relay of " + table + " runs"
@@ -54,23 +55,4 @@ func findProblem(table string, relays []heartbeatBody) string {
 		return "the breaker of a shard of the relay of " + table + " is open"
 	}
 	return ""
-}
-
-// missingShards returns the shards that no instance of a table publishes.
-func missingShards(relays []heartbeatBody) (missing []int) {
-	owned, count := make(map[int]bool), 0
-	for i := range relays {
-		if s := relays[i].Shard; s != nil {
-			owned[s.Index], count = true, max(count, s.Count)
-		}
-		if s := relays[i].Sharing; s != nil {
-			count = max(count, s.Shards)
-		}
-	}
-	for shard := range count {
-		if !owned[shard] {
-			missing = append(missing, shard)
-		}
-	}
-	return missing
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/scylla-outbox/scylla-outbox/internal/heartbeat"
 )
 
 // relayState is a relay of a table as it is now: without the heartbeats of earlier processes.
@@ -18,7 +20,7 @@ type relayState struct {
 }
 
 // alive reports whether the last heartbeat is that of a process that runs.
-func (r *heartbeatBody) alive() bool { return !r.Silent && r.State != stateStopped }
+func (r *heartbeatBody) alive() bool { return !r.Silent && r.State != heartbeat.Stopped }
 
 // currentRelays returns the relays of heartbeats as they are now. A shard of an earlier number
 // of shards, and a relay without shards whose table instances share now, are omitted.

@@ -17,6 +17,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/admin/topics"
 	"github.com/scylla-outbox/scylla-outbox/internal/apidocs"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/heartbeat"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/params"
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
@@ -93,7 +94,7 @@ func (s *Server) registerEndpoints() {
 	cfg, ops := &s.cfg, s.ops
 	bulk := jobs.New(cfg.DeadLetters)
 	reads := newDeadLetterEndpoints(ops, cfg)
-	relays := &relayEndpoints{ops, cfg.Session, cfg.Keyspace, cfg.Consistency, cfg.Timeout}
+	relays := &relayEndpoints{ops, cfg.Session, cfg.Keyspace, cfg.Timeout}
 	s.history = newHistory(cfg, reads.stats, relays)
 	status := newStatusEndpoints(ops, cfg, reads, relays)
 	s.live = newLive(cfg, s.metrics, liveSources{reads, bulk, status, s.audit.ready})
@@ -128,7 +129,7 @@ func (s *Server) registerEndpoints() {
 // PrepareReads prepares the statements of lists and of the status concurrently, as [dlq.Store.PrepareReads] those of
 // dead letters, so that the first request takes as few round trips as later ones. It has no error.
 func PrepareReads(ctx context.Context, session *gocql.Session, keyspace string) {
-	sessions.Prepare(ctx, session, newAuditStatements(keyspace).list, selectInstances(keyspace), selectTopics(keyspace))
+	sessions.Prepare(ctx, session, newAuditStatements(keyspace).list, heartbeat.SelectRows(keyspace), selectTopics(keyspace))
 }
 
 // Handler returns the routes, for a caller with its own HTTP server.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/text/message"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/internal/heartbeat"
 )
 
 // titleTime is the format of times in titles.
@@ -30,7 +31,9 @@ type finding struct {
 func (b *StatusBody) judge() {
 	b.Outage = findOutage(b.Relays)
 	b.Details = []string{}
-	off := b.shard(func(s *heartbeatBody, r *relayState) bool { return s.State == stateStopped && len(r.Instances) == 0 })
+	off := b.shard(func(s *heartbeatBody, r *relayState) bool {
+		return s.State == heartbeat.Stopped && len(r.Instances) == 0
+	})
 	held := b.mostSuspended()
 	yours := b.DeadLetters.ByStatus[dlq.Failed] + b.DeadLetters.ByStatus[dlq.Suspended]
 	open := b.DeadLetters.Open
@@ -90,7 +93,7 @@ func (b *StatusBody) findings() (out []finding) {
 			switch s := &r.Shards[j]; {
 			case s.Silent:
 				silent = append(silent, s)
-			case s.State == stateStopped && len(r.Instances) > 0:
+			case s.State == heartbeat.Stopped && len(r.Instances) > 0:
 				without = append(without, s)
 			case s.alive() && len(s.Problems) > 0 && (b.Outage == nil || !slices.Contains(b.Outage.Of, s.displayName())):
 				text := strings.Join(s.Problems, "; ")
@@ -227,7 +230,7 @@ func (b *StatusBody) mostSuspended() (most *SubscriptionState) {
 // idle returns an instance of the relay if no shard is listed, nil for none. One that is starting is not
 // reported.
 func (r *relayState) idle() *heartbeatBody {
-	if len(r.Shards) == 0 && len(r.Instances) > 0 && r.Instances[0].State == stateRunning {
+	if len(r.Shards) == 0 && len(r.Instances) > 0 && r.Instances[0].State == heartbeat.Running {
 		return &r.Instances[0]
 	}
 	return nil
@@ -265,7 +268,7 @@ func findOutage(relays []relayState) *OutageBody {
 		r := &relays[i]
 		for j := range r.Instances {
 			if m := &r.Instances[j]; m.Sharing.Error != "" {
-				add(fmt.Sprintf("%s at %s", r.Name, m.process()), m.Sharing.Since, m.At, m.Sharing.Error, m.Sharing.Unreachable)
+				add(fmt.Sprintf("%s at %s", r.Name, heartbeat.ProcessName(m.Instance)), m.Sharing.Since, m.At, m.Sharing.Error, m.Sharing.Unreachable)
 			}
 		}
 		for j := range r.Shards {
@@ -295,9 +298,6 @@ func (r *heartbeatBody) displayName() string {
 	}
 	return fmt.Sprintf("%s (shard %d of %d)", r.relay(), r.Shard.Index, r.Shard.Count)
 }
-
-// process is the host and process of an instance, as its shards have it.
-func (r *heartbeatBody) process() string { return strings.TrimSuffix(r.Instance, "/shards") }
 
 // some reports whether events wait.
 func (w *WaitingBody) some() bool { return w.Events+w.Spilled > 0 || w.AtLeast }

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
+	"github.com/scylla-outbox/scylla-outbox/internal/heartbeat"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
@@ -253,7 +254,7 @@ func (s *Sharing) backfill() (sum relay.BackfillStatus) {
 }
 
 // status is what other instances are told.
-func (s *Sharing) status() (relay.Sharing, []string) {
+func (s *Sharing) status() (heartbeat.RelaySharing, []string) {
 	st := s.Member.Status()
 	var begin []string // shards whose relays have not begun
 	s.mu.Lock()
@@ -273,9 +274,10 @@ func (s *Sharing) status() (relay.Sharing, []string) {
 	if len(begin) > 0 {
 		problems = append(problems, "owned and not started yet: shard "+strings.Join(begin, ", "))
 	}
-	sharing := relay.Sharing{Shards: st.Shards, Owned: st.Owned, Joined: st.Joined}
+	sharing := heartbeat.RelaySharing{Shards: st.Shards, Owned: st.Owned, Joined: st.Joined}
 	if !st.Joined && st.Err != nil {
-		sharing.Error, sharing.Since, sharing.Unreachable = st.Err.Error(), st.ErrSince.UTC(), failure.IsUnreachable(st.Err)
+		since := st.ErrSince.UTC()
+		sharing.Error, sharing.Since, sharing.Unreachable = st.Err.Error(), &since, failure.IsUnreachable(st.Err)
 	}
 	return sharing, problems
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq/notifications"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/heartbeat"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/notify"
 	"github.com/scylla-outbox/scylla-outbox/relay"
@@ -79,7 +80,7 @@ func (r relayOutages) Current(ctx context.Context) ([]notifications.Outage, erro
 	outages, err := relay.Outages(ctx, r.session, r.keyspace, time.Now())
 	out := make([]notifications.Outage, len(outages))
 	for i, o := range outages {
-		out[i] = notifications.Outage{Of: fmt.Sprintf("relay %s at %s", o.Relay, relay.ProcessName(o.Instance)), Since: o.Since, Cause: o.Cause, Unreachable: o.Unreachable}
+		out[i] = notifications.Outage{Of: fmt.Sprintf("relay %s at %s", o.Relay, heartbeat.ProcessName(o.Instance)), Since: o.Since, Cause: o.Cause, Unreachable: o.Unreachable}
 	}
 	return out, err
 }

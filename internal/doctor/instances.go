@@ -10,6 +10,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
+	"github.com/scylla-outbox/scylla-outbox/internal/heartbeat"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
@@ -46,7 +47,7 @@ func checkUnattended(ctx context.Context, c *app.Config, session *gocql.Session)
 }
 
 // checkHeard checks live and gone instances.
-func checkHeard(c *app.Config, all, gone []instance) []Finding {
+func checkHeard(c *app.Config, all, gone []heartbeat.Row) []Finding {
 	alive, silent := byTable(c, all), byTable(c, gone)
 	tables := slices.Sorted(maps.Keys(alive))
 	for t := range silent {
@@ -70,11 +71,11 @@ func checkHeard(c *app.Config, all, gone []instance) []Finding {
 }
 
 // byTable groups the instances of the configuration's relay by table.
-func byTable(c *app.Config, all []instance) map[string][]instance {
-	out := make(map[string][]instance)
+func byTable(c *app.Config, all []heartbeat.Row) map[string][]heartbeat.Row {
+	out := make(map[string][]heartbeat.Row)
 	for _, i := range all {
-		if name, _, _ := strings.Cut(i.relay, "/"); name == c.Relay.Name {
-			out[i.table] = append(out[i.table], i)
+		if name, _, _ := strings.Cut(i.Relay, "/"); name == c.Relay.Name {
+			out[i.Table] = append(out[i.Table], i)
 		}
 	}
 	return out
@@ -82,32 +83,32 @@ func byTable(c *app.Config, all []instance) map[string][]instance {
 
 // checkGone returns the finding on a table without a live instance: its instances failed, and
 // events wait.
-func checkGone(table string, gone []instance) Finding {
+func checkGone(table string, gone []heartbeat.Row) Finding {
 	last := gone[0]
 	for _, g := range gone {
-		if last.at.Before(g.at) {
+		if last.At.Before(g.At) {
 			last = g
 		}
 	}
 	return Finding{
 		"instances of the relay of " + table, false, fmt.Sprintf("none is running; the last heartbeat of %s was at %s, without a stop: its process is gone, hangs, or cannot write to the database, and events wait",
-			last.name, last.at.UTC().Format("2006-01-02 15:04:05Z")),
+			heartbeat.ProcessName(last.Instance), last.At.UTC().Format("2006-01-02 15:04:05Z")),
 		"start it, if it is gone: outbox relay; the end of its log may contain the reason. If it is running, /readyz shows its problem",
 	}
 }
 
 // checkCarried checks the live instances of one table.
-func checkCarried(c *app.Config, table string, all []instance) Finding {
+func checkCarried(c *app.Config, table string, all []heartbeat.Row) Finding {
 	check := "instances of the relay of " + table
 	var sharing []string
 	counts := make(map[int]bool)
 	for _, i := range all {
 		if i.Sharing != nil {
-			sharing = append(sharing, fmt.Sprintf("%s owns %v", i.name, i.Sharing.Owned))
+			sharing = append(sharing, fmt.Sprintf("%s owns %v", heartbeat.ProcessName(i.Instance), i.Sharing.Owned))
 			counts[i.Sharing.Shards] = true
 		}
 	}
-	detail, missing := strings.Join(sharing, "; "), missingShards(all)
+	detail, missing := strings.Join(sharing, "; "), heartbeat.MissingShards(all, func(r *heartbeat.Row) *heartbeat.RelayStatus { return &r.RelayStatus })
 	switch {
 	case len(counts) > 0 && !counts[c.Relay.Shards]:
 		return Finding{
@@ -130,13 +131,13 @@ func checkCarried(c *app.Config, table string, all []instance) Finding {
 }
 
 // unready returns the problems of live instances, each once. A starting instance has none.
-func unready(all []instance) (out []string) {
+func unready(all []heartbeat.Row) (out []string) {
 	for i := range all {
-		if all[i].State == "starting" {
+		if all[i].State == heartbeat.Starting {
 			continue
 		}
 		for _, p := range all[i].Problems {
-			if text := all[i].name + ": " + p; !slices.Contains(out, text) {
+			if text := heartbeat.ProcessName(all[i].Instance) + ": " + p; !slices.Contains(out, text) {
 				out = append(out, text)
 			}
 		}

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/heartbeat"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
@@ -17,33 +19,13 @@ const (
 	minLagGroups, maxLagGroups = 16, 64
 )
 
-// StreamLag is the lag of one stream.
-type StreamLag struct {
-	Name          string  `json:"name"`
-	BehindSeconds float64 `json:"behind_seconds"`
-}
-
-// GroupLag is the lag of the streams in one of Parts equal parts of the token ring.
-type GroupLag struct {
-	Part  int `json:"part"` // from 1
-	Parts int `json:"parts"`
-	// FromToken is the first token of the part. It is encoded as text because JSON
-	// numbers are exact only up to 2^53.
-	FromToken int64 `json:"from_token,string"`
-	Streams   int   `json:"streams"`
-	// BehindSeconds is the largest lag of a stream in the group. OldestUnackedSeconds is
-	// the time since its oldest unacknowledged change was read.
-	BehindSeconds        float64 `json:"behind_seconds"`
-	OldestUnackedSeconds float64 `json:"oldest_unacknowledged_seconds"`
-}
-
 // Lags returns the streams with the largest lag, largest first, and the lag of all
 // streams by group in ring order. Groups without streams are omitted.
-func (s *Streams) Lags(now time.Time, perGroup int) (furthest []StreamLag, groups []GroupLag) {
+func (s *Streams) Lags(now time.Time, perGroup int) (furthest []heartbeat.StreamLag, groups []heartbeat.GroupLag) {
 	all := s.All()
 	parts := min(max((len(all)+perGroup-1)/perGroup, minLagGroups), maxLagGroups)
 	width := uint64(math.MaxUint64)/uint64(parts) + 1
-	every := make([]GroupLag, parts)
+	every := make([]heartbeat.GroupLag, parts)
 	type behind struct {
 		p   *Stream
 		age time.Duration
@@ -57,7 +39,7 @@ func (s *Streams) Lags(now time.Time, perGroup int) (furthest []StreamLag, group
 		g.Streams++
 		g.BehindSeconds = max(g.BehindSeconds, age.Seconds())
 		if t, ok := p.oldest(); ok {
-			g.OldestUnackedSeconds = max(g.OldestUnackedSeconds, now.Sub(t).Seconds())
+			g.OldestUnacked = max(g.OldestUnacked, now.Sub(t).Seconds())
 		}
 		if len(ages) < mostBehind || age > ages[len(ages)-1].age {
 			ages = append(ages, behind{p, age})
@@ -65,13 +47,13 @@ func (s *Streams) Lags(now time.Time, perGroup int) (furthest []StreamLag, group
 			ages = ages[:min(len(ages), mostBehind)]
 		}
 	}
-	furthest, groups = []StreamLag{}, []GroupLag{}
+	furthest, groups = []heartbeat.StreamLag{}, []heartbeat.GroupLag{}
 	for _, b := range ages {
-		furthest = append(furthest, StreamLag{b.p.ID.String(), b.age.Seconds()})
+		furthest = append(furthest, heartbeat.StreamLag{Name: b.p.ID.String(), BehindSeconds: b.age.Seconds()})
 	}
 	for i := range every {
 		if g := &every[i]; g.Streams > 0 {
-			g.Part, g.Parts, g.FromToken = i+1, parts, int64(uint64(i)*width+1<<63)
+			g.Part, g.Parts, g.FromToken = i+1, parts, strconv.FormatInt(int64(uint64(i)*width+1<<63), 10)
 			groups = append(groups, *g)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/heartbeat"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -44,8 +45,8 @@ func TestStreams_Lags(t *testing.T) {
 	slow.Begin(gocql.MinTimeUUID(now), 1)
 	slow.pending[0].read = now.Add(-10 * time.Second)
 	furthest, groups := s.Lags(now, 100)
-	want := []GroupLag{
-		{1, 16, math.MinInt64, 2, 180, 0}, {8, 16, -1 << 60, 1, 120, 0}, {9, 16, 0, 1, 1, 0}, {16, 16, 7 << 60, 1, 3600, 10},
+	want := []heartbeat.GroupLag{
+		{Part: 1, Parts: 16, FromToken: "-9223372036854775808", Streams: 2, BehindSeconds: 180, OldestUnacked: 0}, {Part: 8, Parts: 16, FromToken: "-1152921504606846976", Streams: 1, BehindSeconds: 120, OldestUnacked: 0}, {Part: 9, Parts: 16, FromToken: "0", Streams: 1, BehindSeconds: 1, OldestUnacked: 0}, {Part: 16, Parts: 16, FromToken: "8070450532247928832", Streams: 1, BehindSeconds: 3600, OldestUnacked: 10},
 	}
 	if len(groups) != len(want) {
 		t.Fatalf("groups %+v, want %+v", groups, want)
