@@ -110,7 +110,7 @@ func TestAct_Refused(t *testing.T) {
 	}
 
 	p := b.ask(t, access.Admin, "POST", path(blocked, "replay"), `{}`).problemIn(t, http.StatusConflict)
-	if p.DeadLetterStatus != dlq.Blocked || !strings.Contains(p.Hint, "act on the first") || p.Type != problemRefused || p.RequestID == "" {
+	if p.DeadLetterStatus != dlq.Blocked || !strings.Contains(p.Hint, "act on the first") || p.Type != httpapi.TypeRefused || p.RequestID == "" {
 		t.Errorf("a blocked dead letter: %+v", p)
 	}
 	p = b.ask(t, access.Admin, "POST", path(claimed, "discard"), `{}`).problemIn(t, http.StatusConflict)

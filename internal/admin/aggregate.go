@@ -96,9 +96,9 @@ func (ep *biographyEndpoints) getAggregate(ctx context.Context, in *aggregateInp
 		return nil, ep.toProblem(ctx, err, false)
 	}
 	if len(a.entries) == 0 && in.Cursor == "" {
-		p := newProblem(ctx, problemNotFound, "This aggregate is unknown.")
+		p := newProblem(ctx, httpapi.TypeNotFound, "This aggregate is unknown.")
 		if a.unread {
-			p = newProblem(ctx, problemUnavailable, "The database has nothing of the aggregate, and the topics cannot be read; retry later.")
+			p = newProblem(ctx, httpapi.TypeUnavailable, "The database has nothing of the aggregate, and the topics cannot be read; retry later.")
 		}
 		p.Hint = strings.Join(a.gaps, " ")
 		return nil, p

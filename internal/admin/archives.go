@@ -122,12 +122,12 @@ func (ep *archiveEndpoints) planSweep(ctx context.Context, b *PreviewBody) error
 // archiveProblem converts an error of the archive to a problem.
 func (o *operations) archiveProblem(ctx context.Context, err error) error {
 	if errors.Is(err, archive.ErrNotFound) {
-		return newProblem(ctx, problemNotFound, "There is no such object in the archive.")
+		return newProblem(ctx, httpapi.TypeNotFound, "There is no such object in the archive.")
 	}
 	if ctx.Err() == nil {
 		o.log.ErrorContext(ctx, "failed to read archive", "err", err)
 	}
-	p := newProblem(ctx, problemUnavailable, "The archive cannot be read; see the log.")
+	p := newProblem(ctx, httpapi.TypeUnavailable, "The archive cannot be read; see the log.")
 	p.Header().Set("Retry-After", retryAfter)
 	return p
 }

@@ -133,7 +133,7 @@ func (a *audit) changeWithResult(ctx context.Context, e entry, do func(context.C
 	err := a.query(write, a.stmt.intend, day, id, p.Name, string(p.Role), e.Action, e.Target, e.Detail, e.Reason, request, remoteAddress(ctx), written).Idempotent(true).Exec()
 	cancel()
 	if err != nil {
-		why := newProblem(ctx, problemUnavailable, "The audit trail cannot be written, so nothing was changed; retry later.")
+		why := newProblem(ctx, httpapi.TypeUnavailable, "The audit trail cannot be written, so nothing was changed; retry later.")
 		why.Header().Set("Retry-After", retryAfter)
 		log.Warn("change refused: failed to write audit trail", "err", err)
 		return why

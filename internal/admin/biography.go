@@ -16,6 +16,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
@@ -115,9 +116,9 @@ func (ep *biographyEndpoints) get(ctx context.Context, in *biographyInput) (*bio
 		return nil, ep.toProblem(ctx, err, false)
 	}
 	if len(b.body.Steps) == 0 {
-		p := newProblem(ctx, problemNotFound, "This event is unknown.")
+		p := newProblem(ctx, httpapi.TypeNotFound, "This event is unknown.")
 		if b.unread {
-			p = newProblem(ctx, problemUnavailable, "The event is no dead letter, and the topics, by which its row is found, cannot be read; retry later.")
+			p = newProblem(ctx, httpapi.TypeUnavailable, "The event is no dead letter, and the topics, by which its row is found, cannot be read; retry later.")
 		}
 		if u, err := gocql.ParseUUID(in.ID); err == nil && u.String() != in.ID {
 			b.gap("The published form of this UUID is %s.", u)

@@ -158,7 +158,7 @@ func atLeast(priority int) *int {
 
 func (ep *deadLetterEndpoints) list(ctx context.Context, in *listInput) (*listOutput, error) {
 	if err := permitTable(ctx, in.Table); err != nil {
-		return nil, newProblem(ctx, problemForbidden, err.Error())
+		return nil, newProblem(ctx, httpapi.TypeForbidden, err.Error())
 	}
 	f := dlq.Filter{
 		Status: parseStatuses(in.Status), ErrorClass: in.ErrorClass, EventType: in.EventType, Aggregate: in.Aggregate, Since: in.Since, Until: in.Until,

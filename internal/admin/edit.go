@@ -85,7 +85,7 @@ func (ep *actionEndpoints) edit(ctx context.Context, in *editInput) (*editOutput
 		return nil, err
 	}
 	if in.IfMatch == "" {
-		return nil, newProblem(ctx, problemNeedsMatch, "The version of the dead letter is missing: send its ETag as If-Match.")
+		return nil, newProblem(ctx, httpapi.TypeNeedsMatch, "The version of the dead letter is missing: send its ETag as If-Match.")
 	}
 	version, err := ep.expectedVersion(ctx, id, in.IfMatch)
 	if err != nil {
@@ -112,7 +112,7 @@ func (ep *actionEndpoints) edit(ctx context.Context, in *editInput) (*editOutput
 		return out, nil
 	}
 	if len(out.Body.Problems) > 0 {
-		p := newProblem(ctx, problemInvalid, "The edited event cannot be published; see errors.")
+		p := newProblem(ctx, httpapi.TypeInvalid, "The edited event cannot be published; see errors.")
 		for _, text := range out.Body.Problems {
 			p.Errors = append(p.Errors, &huma.ErrorDetail{Location: "body", Message: text})
 		}

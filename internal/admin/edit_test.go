@@ -51,7 +51,7 @@ func TestEdit(t *testing.T) {
 	}
 
 	p := b.ask(t, access.Admin, "POST", path, `{"payload_text":"{\"n\":2}"}`).problemIn(t, http.StatusPreconditionRequired)
-	if p.Type != problemNeedsMatch {
+	if p.Type != httpapi.TypeNeedsMatch {
 		t.Errorf("without a version: %+v", p)
 	}
 	b.ask(t, access.Admin, "POST", path, `{"payload_text":"{\"n\":2}"}`, "If-Match", `"9"`).problemIn(t, http.StatusPreconditionFailed)

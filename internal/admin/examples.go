@@ -31,31 +31,31 @@ func exampleProblem(status int) map[string]any {
 	}
 	switch status {
 	case http.StatusBadRequest:
-		example(problemMalformed, "validation failed")
+		example(httpapi.TypeMalformed, "validation failed")
 		p["errors"] = []map[string]any{{"location": "body", "message": "body is not JSON: unexpected end, at byte 43"}}
 	case http.StatusUnauthorized:
-		example(problemNoToken, "Send a token: Authorization: Bearer …")
+		example(httpapi.TypeUnauthorized, "Send a token: Authorization: Bearer …")
 	case http.StatusForbidden:
-		example(problemForbidden, "This needs the role operator; mara has the role viewer.")
+		example(httpapi.TypeForbidden, "This needs the role operator; mara has the role viewer.")
 	case http.StatusNotFound:
-		example(problemNotFound, "There is no dead letter of this event.")
+		example(httpapi.TypeNotFound, "There is no dead letter of this event.")
 	case http.StatusConflict:
-		example(problemRefused, "The dead letter is pending and is retried automatically.")
+		example(httpapi.TypeRefused, "The dead letter is pending and is retried automatically.")
 	case http.StatusPreconditionFailed:
-		example(problemStale, "The dead letter has changed; read it again. It is at version 4.")
+		example(httpapi.TypeStale, "The dead letter has changed; read it again. It is at version 4.")
 	case http.StatusRequestEntityTooLarge:
-		example(problemTooLarge, "request body is too large limit=1048576 bytes")
+		example(httpapi.TypeTooLarge, "request body is too large limit=1048576 bytes")
 	case http.StatusUnsupportedMediaType:
-		example(problemMedia, "Send the body as JSON, with the header Content-Type: application/json.")
+		example(httpapi.TypeMedia, "Send the body as JSON, with the header Content-Type: application/json.")
 	case http.StatusUnprocessableEntity:
-		example(problemInvalid, "The request has invalid fields; see errors.")
+		example(httpapi.TypeInvalid, "The request has invalid fields; see errors.")
 		p["errors"] = []map[string]any{{"location": "body.ids[0]", "message": "must be an id such as " + exampleID}}
 	case http.StatusPreconditionRequired:
-		example(problemNeedsMatch, "The version of the dead letter is missing: send its ETag as If-Match.")
+		example(httpapi.TypeNeedsMatch, "The version of the dead letter is missing: send its ETag as If-Match.")
 	case http.StatusTooManyRequests:
-		example(problemRate, "Too many requests with this token.")
+		example(httpapi.TypeRate, "Too many requests with this token.")
 	case http.StatusServiceUnavailable:
-		example(problemUnavailable, "The database cannot be reached; retry later.")
+		example(httpapi.TypeUnavailable, "The database cannot be reached; retry later.")
 	default:
 		panic("admin: no example of a problem with status " + http.StatusText(status)) // of an operation that was just added
 	}

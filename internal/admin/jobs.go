@@ -289,7 +289,7 @@ func (b *NewJobBody) follow(ctx context.Context) (time.Duration, error) {
 func permitJob(ctx context.Context, action dlq.Action) error {
 	p, _ := access.From(ctx)
 	if err := access.Permit(p, requiredRole(action)); err != nil {
-		return newProblem(ctx, problemForbidden, err.Error())
+		return newProblem(ctx, httpapi.TypeForbidden, err.Error())
 	}
 	return nil
 }

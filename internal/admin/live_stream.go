@@ -34,9 +34,9 @@ func (ep *liveEndpoints) register() {
 func (ep *liveEndpoints) stream(ctx context.Context, _ *struct{}) (*huma.StreamResponse, error) {
 	one, err := ep.live.join(access.Holder(ctx, ""))
 	if err != nil {
-		p := newProblem(ctx, problemBusy, "There are too many listeners; retry later.")
+		p := newProblem(ctx, httpapi.TypeTooManyListeners, "There are too many listeners; retry later.")
 		if errors.Is(err, errClosing) {
-			p = newProblem(ctx, problemStopping, "The server is stopping.")
+			p = newProblem(ctx, httpapi.TypeStopping, "The server is stopping.")
 		}
 		p.Header().Set("Retry-After", retryAfter)
 		return nil, p

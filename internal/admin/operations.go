@@ -38,7 +38,7 @@ func (o *operations) heavily(ctx context.Context, f func() error) error {
 func (o *operations) heavilyFor(ctx context.Context, holder string, f func() error) error {
 	give, err := o.heavy.Wait(ctx, holder)
 	if errors.Is(err, context.DeadlineExceeded) {
-		p := newProblem(ctx, problemReads, "Other expensive reads ran until the time of this one ended; retry later.")
+		p := newProblem(ctx, httpapi.TypeTooManyReads, "Other expensive reads ran until the time of this one ended; retry later.")
 		p.Header().Set("Retry-After", retryAfter)
 		return p
 	}

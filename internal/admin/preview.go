@@ -15,6 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/dlq/jobs"
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
+	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/topiclist"
 )
 
@@ -71,7 +72,7 @@ func (ep *jobEndpoints) newSpec(ctx context.Context, b *JobTarget) (spec jobs.Sp
 		}
 	}
 	if ep.archive.keeper == nil && (b.Action == dlq.ActionRestore || b.Action == dlq.ActionArchive || b.Action == dlq.ActionPurge && !b.NoArchive) {
-		p := newProblem(ctx, problemRefused, "There is no archive: archive.url of this server is empty.")
+		p := newProblem(ctx, httpapi.TypeRefused, "There is no archive: archive.url of this server is empty.")
 		if b.Action == dlq.ActionPurge {
 			p.Hint = "no_archive deletes the dead letters without an archive"
 		}

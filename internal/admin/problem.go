@@ -28,35 +28,11 @@ type problem struct {
 	RequestID      string `json:"request_id,omitempty" doc:"Id of the request in the log and the audit trail"`
 }
 
-// Problem types. httpapi.Kinds describes them.
-const (
-	problemInvalid     = httpapi.TypeInvalid
-	problemNotFound    = httpapi.TypeNotFound
-	problemRefused     = httpapi.TypeRefused
-	problemStale       = httpapi.TypeStale
-	problemNeedsMatch  = httpapi.TypeNeedsMatch
-	problemUnavailable = httpapi.TypeUnavailable
-	problemBusy        = httpapi.TypeTooManyListeners
-	problemReads       = httpapi.TypeTooManyReads
-
-	problemMalformed = httpapi.TypeMalformed
-	problemMedia     = httpapi.TypeMedia
-	problemTooLarge  = httpapi.TypeTooLarge
-	problemTooSlow   = httpapi.TypeTooSlow
-	problemRate      = httpapi.TypeRate
-	problemNoToken   = httpapi.TypeUnauthorized
-	problemForbidden = httpapi.TypeForbidden
-	problemNoPath    = httpapi.TypeNoPath
-	problemMethod    = httpapi.TypeMethod
-	problemStopping  = httpapi.TypeStopping
-	problemInternal  = httpapi.TypeInternal
-)
-
 // problems are those of this API: its own and, of its routes, those of topics, messages and
 // subscriptions.
 var problems = httpapi.Kinds(
-	problemNotFound, problemRefused, problemStale, problemNeedsMatch, problemBusy, httpapi.TypeKeyReuse,
-	httpapi.TypeTopicNotFound, httpapi.TypeBroker, problemReads,
+	httpapi.TypeNotFound, httpapi.TypeRefused, httpapi.TypeStale, httpapi.TypeNeedsMatch, httpapi.TypeTooManyListeners, httpapi.TypeKeyReuse,
+	httpapi.TypeTopicNotFound, httpapi.TypeBroker, httpapi.TypeTooManyReads,
 	httpapi.TypeMessageNotFound, httpapi.TypeTooLate, httpapi.TypeNotWaiting, httpapi.TypeOverloaded, httpapi.TypeUnknown,
 	httpapi.TypeSubscriptionNotFound, httpapi.TypeLeaseExpired, httpapi.TypeNoSubscriptions,
 )
@@ -85,7 +61,7 @@ func (o *operations) toProblem(ctx context.Context, err error, changing bool) er
 	case errors.As(err, &p):
 		return p
 	case errors.Is(err, dlq.ErrNotFound):
-		return newProblem(ctx, problemNotFound, "There is no dead letter of this event.")
+		return newProblem(ctx, httpapi.TypeNotFound, "There is no dead letter of this event.")
 	case errors.Is(err, dlq.ErrArchive):
 		return o.archiveProblem(ctx, err)
 	case errors.Is(err, jobs.ErrTooMany):
@@ -93,32 +69,32 @@ func (o *operations) toProblem(ctx context.Context, err error, changing bool) er
 	case errors.Is(err, requestkeys.ErrReuse):
 		return newProblem(ctx, httpapi.TypeKeyReuse, "This Idempotency-Key belongs to another request. Use a new key for a new request, and the same body for a retry.")
 	case errors.Is(err, jobs.ErrNoJob):
-		return newProblem(ctx, problemNotFound, "There is no such job.")
+		return newProblem(ctx, httpapi.TypeNotFound, "There is no such job.")
 	case errors.As(err, &version):
-		p = newProblem(ctx, problemStale, "The dead letter has changed; read it again. It is at version "+strconv.FormatInt(version.Have, 10)+".")
+		p = newProblem(ctx, httpapi.TypeStale, "The dead letter has changed; read it again. It is at version "+strconv.FormatInt(version.Have, 10)+".")
 		p.Header().Set("ETag", etag(version.Have))
 		return p
 	case errors.As(err, &refused):
-		p = newProblem(ctx, problemRefused, refused.Error())
+		p = newProblem(ctx, httpapi.TypeRefused, refused.Error())
 		p.DeadLetterStatus, p.Hint = refused.Status, refused.Hint
 		if refused.Status == dlq.Processing {
 			p.ClaimedUntil = when(refused.ClaimedUntil)
 		}
 		return p
 	case errors.As(err, &job):
-		return newProblem(ctx, problemRefused, job.Error())
+		return newProblem(ctx, httpapi.TypeRefused, job.Error())
 	case httpapi.HungUp(ctx, err):
 		p = newProblem(ctx, httpapi.TypeHungUp, "The client has closed the request.")
 		p.OutcomeUnknown = changing
 		return p
 	case defect(err):
 		o.log.ErrorContext(ctx, "request failed", "err", err)
-		return newProblem(ctx, problemInternal, "Internal error; see the log.")
+		return newProblem(ctx, httpapi.TypeInternal, "Internal error; see the log.")
 	}
 	if ctx.Err() == nil {
 		o.log.WarnContext(ctx, "request failed", "err", err)
 	}
-	p = newProblem(ctx, problemUnavailable, "The database cannot be reached; retry later.")
+	p = newProblem(ctx, httpapi.TypeUnavailable, "The database cannot be reached; retry later.")
 	if changing {
 		p.Detail, p.OutcomeUnknown = "The database cannot be reached. The change may have been made; check before you retry.", true
 	}

@@ -68,7 +68,7 @@ func (ep *redeliverEndpoints) register() {
 func (ep *redeliverEndpoints) redeliver(ctx context.Context, in *redeliverInput) (*newJobOutput, error) {
 	b := &in.Body
 	if ep.from == nil {
-		return nil, newProblem(ctx, problemRefused, "This process reads no topics.")
+		return nil, newProblem(ctx, httpapi.TypeRefused, "This process reads no topics.")
 	}
 	spec := jobs.Spec{Action: dlq.ActionReplay, Rate: b.Rate, Redelivery: &jobs.Redelivery{Subscription: in.Name, Slice: b.Slice}}
 	if b.DryRun {

@@ -109,9 +109,9 @@ func (ep *reshardEndpoints) reshard(ctx context.Context, in *reshardInput) (*res
 	b := &in.Body
 	switch {
 	case ep.resharder == nil:
-		return nil, newProblem(ctx, problemRefused, "This server cannot change the number of shards.")
+		return nil, newProblem(ctx, httpapi.TypeRefused, "This server cannot change the number of shards.")
 	case in.Name != ep.resharder.Relay():
-		p := newProblem(ctx, problemNotFound, fmt.Sprintf("This server changes the shards of relay %q only.", ep.resharder.Relay()))
+		p := newProblem(ctx, httpapi.TypeNotFound, fmt.Sprintf("This server changes the shards of relay %q only.", ep.resharder.Relay()))
 		p.Hint = fmt.Sprintf("set relay.name (--relay-name) to %s, or use the server of the other relay", ep.resharder.Relay())
 		return nil, p
 	}
@@ -134,7 +134,7 @@ func (ep *reshardEndpoints) reshard(ctx context.Context, in *reshardInput) (*res
 	e := entry{Action: "reshard-relay", Target: plan.Relay, Detail: fmt.Sprintf(`{"from":%d,"to":%d}`, plan.From, plan.To)}
 	err = ep.audit.change(ctx, e, func(ctx context.Context, by dlq.Actor) (string, error) {
 		if b.From != nil && *b.From != plan.From {
-			p := newProblem(ctx, problemRefused, fmt.Sprintf("The relay has %d shards, not %d: another change came first.", plan.From, *b.From))
+			p := newProblem(ctx, httpapi.TypeRefused, fmt.Sprintf("The relay has %d shards, not %d: another change came first.", plan.From, *b.From))
 			p.Hint = "repeat the dry run, which returns the current number, and decide again"
 			return "", p
 		}
@@ -169,10 +169,10 @@ func (ep *reshardEndpoints) reshardProblem(ctx context.Context, err error, chang
 	if !ok || defect(err) || httpapi.HungUp(ctx, err) {
 		return ep.toProblem(ctx, err, changing)
 	}
-	p := newProblem(ctx, problemRefused, sentence(e.Error()))
+	p := newProblem(ctx, httpapi.TypeRefused, sentence(e.Error()))
 	if !e.Refused {
 		ep.log.WarnContext(ctx, "failed to change the number of shards", "err", err)
-		p = newProblem(ctx, problemUnavailable, sentence(e.Error()))
+		p = newProblem(ctx, httpapi.TypeUnavailable, sentence(e.Error()))
 		p.OutcomeUnknown = changing
 		p.Header().Set("Retry-After", retryAfter)
 	}

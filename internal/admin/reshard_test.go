@@ -118,7 +118,7 @@ func TestReshard_RefusesRoleAndMissingReason(t *testing.T) {
 			t.Errorf("%s: %+v", body, p)
 		}
 	}
-	if p := b.ask(t, access.Admin, "POST", "/v1/relays/others/reshard", `{"to":3}`).problemIn(t, 404); p.Type != problemNotFound || !strings.Contains(p.Detail, `"orders"`) || !strings.Contains(p.Hint, "relay.name") {
+	if p := b.ask(t, access.Admin, "POST", "/v1/relays/others/reshard", `{"to":3}`).problemIn(t, 404); p.Type != httpapi.TypeNotFound || !strings.Contains(p.Detail, `"orders"`) || !strings.Contains(p.Hint, "relay.name") {
 		t.Errorf("another relay: %+v", p)
 	}
 	b.reconfigure(t, func(c *Config) { c.Resharder = nil })
@@ -142,7 +142,7 @@ func TestReshard_Errors(t *testing.T) {
 	}
 	r.refused = nil
 	p = b.ask(t, access.Admin, "POST", reshardPath, `{"to":3,"from":4}`).problemIn(t, 409)
-	if l := b.lastAudited(t); p.Type != problemRefused || !strings.Contains(p.Detail, "2 shards, not 4") || r.by != "" || l.State != auditRefused {
+	if l := b.lastAudited(t); p.Type != httpapi.TypeRefused || !strings.Contains(p.Detail, "2 shards, not 4") || r.by != "" || l.State != auditRefused {
 		t.Errorf("after another change: %+v, audit %+v", p, l)
 	}
 	r.ran = &ReshardError{Err: errors.New("another process has changed the number of shards"), Refused: true}

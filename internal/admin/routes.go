@@ -111,7 +111,7 @@ func (ep *routeEndpoints) auditChange(ctx huma.Context, next func(huma.Context))
 	}
 	p, ok := errors.AsType[*problem](err)
 	if !ok {
-		p = newProblem(ctx.Context(), problemInternal, "Internal error; see the log.")
+		p = newProblem(ctx.Context(), httpapi.TypeInternal, "Internal error; see the log.")
 	}
 	answerProblem(ctx, p)
 }
@@ -162,11 +162,11 @@ func unread(ctx context.Context, err error) *problem {
 	slow, ok := errors.AsType[net.Error](err)
 	switch {
 	case errors.Is(err, errTooLarge):
-		return newProblem(ctx, problemTooLarge, fmt.Sprintf("The body exceeds the limit of %d bytes.", maxAsked))
+		return newProblem(ctx, httpapi.TypeTooLarge, fmt.Sprintf("The body exceeds the limit of %d bytes.", maxAsked))
 	case ok && slow.Timeout():
-		return newProblem(ctx, problemTooSlow, "The request body arrived too slowly.")
+		return newProblem(ctx, httpapi.TypeTooSlow, "The request body arrived too slowly.")
 	}
-	return newProblem(ctx, problemMalformed, "The request body is incomplete or not framed as valid HTTP.")
+	return newProblem(ctx, httpapi.TypeMalformed, "The request body is incomplete or not framed as valid HTTP.")
 }
 
 // SetReadDeadline implements huma.Context. If the body is already read, a deadline would

@@ -79,7 +79,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	access.Describe(&conf)
 	s.ops = &operations{humago.New(mux, conf), s.log, access.NewPlaces(maxHeavy)}
 	whole := httpapi.WholeBodies(func(ctx huma.Context, detail string) {
-		httpapi.Answer(ctx, newProblem(ctx.Context(), problemTooLarge, detail))
+		httpapi.Answer(ctx, newProblem(ctx.Context(), httpapi.TypeTooLarge, detail))
 	})
 	s.ops.api.UseMiddleware(httpapi.TraceRequests(s.cfg.Tracer), s.metrics.observe, s.cfg.Gate.Huma, whole, params.Judge(s.ops.api), withReason)
 	s.registerEndpoints()
@@ -177,13 +177,13 @@ type readyBody struct {
 func (s *Server) ready() (readyBody, *problem) {
 	ctx := context.Background()
 	if s.leaving.Load() {
-		return readyBody{}, newProblem(ctx, problemStopping, "The server is stopping.")
+		return readyBody{}, newProblem(ctx, httpapi.TypeStopping, "The server is stopping.")
 	}
 	asked, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	if err := s.audit.ready(asked); err != nil {
 		s.log.Warn("not ready", "err", err)
-		p := newProblem(ctx, problemUnavailable, "The database cannot be reached.")
+		p := newProblem(ctx, httpapi.TypeUnavailable, "The database cannot be reached.")
 		p.Header().Set("Retry-After", retryAfter)
 		return readyBody{}, p
 	}
@@ -197,7 +197,7 @@ func (s *Server) ready() (readyBody, *problem) {
 // recovering responds with 500 if a handler panics.
 func (s *Server) recovering(next http.Handler) http.Handler {
 	return httpapi.Recovering(next, s.log, func(w http.ResponseWriter, r *http.Request) {
-		httpapi.Write(w, newProblem(r.Context(), problemInternal, "Internal error; see the log."))
+		httpapi.Write(w, newProblem(r.Context(), httpapi.TypeInternal, "Internal error; see the log."))
 	})
 }
 
@@ -219,9 +219,9 @@ func nothing(w http.ResponseWriter, r *http.Request) {
 }
 
 func nothingAt(r *http.Request, status int) *problem {
-	typ := problemNoPath
+	typ := httpapi.TypeNoPath
 	if status == http.StatusMethodNotAllowed {
-		typ = problemMethod
+		typ = httpapi.TypeMethod
 	}
 	return newProblem(r.Context(), typ, "No such endpoint. See /openapi.json.")
 }

@@ -9,13 +9,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
-// Problem types. httpapi.Kinds describes them.
-const (
-	problemNotFound = httpapi.TypeTopicNotFound
-	problemBroker   = httpapi.TypeBroker
-	problemBusy     = httpapi.TypeTooManyReads
-)
-
 // retryAfter is the Retry-After of responses that a retry may change.
 const retryAfter = 2 * time.Second
 
@@ -27,7 +20,7 @@ func newProblem(typ, detail string) *httpapi.Problem {
 // notFound is the problem of a topic that is not readable or does not exist. It does not
 // distinguish them: the names of other topics are not for every viewer.
 func notFound(topic string) *httpapi.Problem {
-	return newProblem(problemNotFound, fmt.Sprintf("Topic %q does not exist, or watch.topics does not allow it.", topic))
+	return newProblem(httpapi.TypeTopicNotFound, fmt.Sprintf("Topic %q does not exist, or watch.topics does not allow it.", topic))
 }
 
 func invalid(location, message string) *httpapi.Problem {
@@ -36,13 +29,13 @@ func invalid(location, message string) *httpapi.Problem {
 }
 
 func unavailable(detail string) *httpapi.Problem {
-	p := newProblem(problemBroker, detail)
+	p := newProblem(httpapi.TypeBroker, detail)
 	p.RetryAfter(retryAfter)
 	return p
 }
 
 func busy() *httpapi.Problem {
-	p := newProblem(problemBusy, "Too many topics are being read, or this caller has half of the reads. Retry later.")
+	p := newProblem(httpapi.TypeTooManyReads, "Too many topics are being read, or this caller has half of the reads. Retry later.")
 	p.RetryAfter(retryAfter)
 	return p
 }

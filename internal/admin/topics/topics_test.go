@@ -374,7 +374,7 @@ func TestRecords_OtherTopicsAreNotFound(t *testing.T) {
 	b := setup(t, "things", "missing", "*.shards", "_*")
 	for _, topic := range []string{"secrets", "_internal", "orders.shards", "missing"} {
 		p := get[httpapi.Problem](t, b, http.StatusNotFound, "/v1/topics/"+topic+"/records")
-		if p.Type != problemNotFound || !strings.Contains(p.Detail, topic) {
+		if p.Type != httpapi.TypeTopicNotFound || !strings.Contains(p.Detail, topic) {
 			t.Errorf("%s: %+v, want a problem with its name", topic, p)
 		}
 	}
@@ -433,7 +433,7 @@ func TestRecords_BrokerAway(t *testing.T) {
 	for _, path := range []string{"/v1/topics", "/v1/topics/things/records"} {
 		begun := time.Now()
 		a := b.api.Get(path)
-		if a.Code != http.StatusServiceUnavailable || a.Header().Get("Retry-After") == "" || !strings.Contains(a.Body.String(), problemBroker) {
+		if a.Code != http.StatusServiceUnavailable || a.Header().Get("Retry-After") == "" || !strings.Contains(a.Body.String(), httpapi.TypeBroker) {
 			t.Errorf("%s = %d %s", path, a.Code, a.Body)
 		}
 		if took := time.Since(begun); took > 3*readTime {
@@ -475,7 +475,7 @@ func TestRecords_ConcurrentReadsAreBounded(t *testing.T) {
 	}
 	for _, path := range []string{"/v1/topics", "/v1/topics/things/records"} {
 		a := b.api.Get(path)
-		if a.Code != http.StatusTooManyRequests || a.Header().Get("Retry-After") != "2" || !strings.Contains(a.Body.String(), problemBusy) {
+		if a.Code != http.StatusTooManyRequests || a.Header().Get("Retry-After") != "2" || !strings.Contains(a.Body.String(), httpapi.TypeTooManyReads) {
 			t.Errorf("%s = %d %s", path, a.Code, a.Body)
 		}
 	}
