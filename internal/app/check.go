@@ -43,7 +43,9 @@ func (c *Config) Check() error {
 	add(err)
 	_, err = c.Kafka.SchemaRegistry()
 	add(err)
-	add(c.checkRelays())
+	confs, err := c.RelayConfigs()
+	add(err)
+	add(checkRelays(confs))
 	_, err = c.Publication()
 	add(err)
 
@@ -112,21 +114,6 @@ func (c *Config) Check() error {
 		return cli.Usage(err)
 	}
 	return nil
-}
-
-// checkRelays returns the errors of the relays' settings.
-func (c *Config) checkRelays() error {
-	confs, err := c.RelayConfigs()
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for i := range confs {
-		if err := confs[i].Validate(); err != nil {
-			errs = append(errs, fmt.Errorf("table %s: %w", TableName(&confs[i]), InSettings(err)))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // checkPayloads returns an error if messages may be larger than an event and no store is

@@ -128,29 +128,43 @@ func (c ScyllaConfig) away(err error) error {
 // SessionOnceUp is Session for a service: it retries with back-off until the database is
 // reachable, because services start in any order. It returns only errors that a retry cannot
 // fix, such as a wrong configuration.
-func (c ScyllaConfig) SessionOnceUp(ctx context.Context, keyspace string, log *slog.Logger) (*gocql.Session, error) {
-	for attempt := 1; ; attempt++ {
-		var s *gocql.Session
-		var err error
-		if attempt > 1 {
-			err = c.Listening(ctx)
-		}
-		if err == nil {
-			s, err = c.Session(keyspace)
-			if err == nil || errors.As(err, new(cli.UsageError)) {
-				return s, err
-			}
-		}
+func (c ScyllaConfig) SessionOnceUp(ctx context.Context, keyspace string, log *slog.Logger) (s *gocql.Session, err error) {
+	waits, repeated := c.Waits, false
+	c.Waits = func(err error) {
 		if c.Requests != nil {
 			c.Requests.unreached.Inc() // there are no other requests before the first session
+		}
+		if waits != nil {
+			waits(err)
+		}
+	}
+	err = c.untilUp(ctx, log, "database not ready; retrying", func() (err error) {
+		if repeated {
+			err = c.Listening(ctx)
+		}
+		if repeated = true; err == nil {
+			s, err = c.Session(keyspace)
+		}
+		return err
+	})
+	return s, err
+}
+
+// untilUp calls try until it succeeds, with back-off. It returns errors of usage, which a retry cannot fix,
+// and that of ctx. failed is the message of the others in the log.
+func (c ScyllaConfig) untilUp(ctx context.Context, log *slog.Logger, failed string, try func() error) error {
+	for attempt := 1; ; attempt++ {
+		err := try()
+		if err == nil || errors.As(err, new(cli.UsageError)) {
+			return err
 		}
 		if c.Waits != nil {
 			c.Waits(err)
 		}
 		wait := retry.Backoff(time.Second, maxConnectWait, attempt)
-		log.Warn("database not ready; retrying", "wait", wait, "err", err, "hint", cli.FindHint(err))
+		log.Warn(failed, "wait", wait, "err", err, "hint", cli.FindHint(err))
 		if err := retry.Wait(ctx, wait); err != nil {
-			return nil, err
+			return err
 		}
 	}
 }

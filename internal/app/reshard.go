@@ -15,7 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/share"
 )
 
-// Resharding changes into how many shards a relay is divided.
+// Resharding changes into how many shards a relay is divided. It implements admin.Resharding.
 type Resharding struct {
 	Name      string // of the relay
 	To        int
@@ -83,9 +83,12 @@ func (r *Resharding) Refuse() error {
 	if len(who) == 0 {
 		who = append(who, r.state.Members...)
 	}
-	return cli.WithHint(fmt.Errorf("%w: %s", ErrInstancesRun, strings.Join(who, ", ")),
-		"stop all instances of relay %s and run this again; one that was killed stays in the broker's group for relay.session_timeout", r.Name)
+	return reshardError(cli.WithHint(fmt.Errorf("%w: %s", ErrInstancesRun, strings.Join(who, ", ")),
+		"stop all instances of relay %s and run this again; one that was killed stays in the broker's group for relay.session_timeout", r.Name))
 }
+
+// Close closes the client.
+func (r *Resharding) Close() { r.Control.Client.Close() }
 
 // Plan returns the state that Look has found, and the steps that Run will take.
 func (r *Resharding) Plan() admin.ReshardPlan {
@@ -122,7 +125,8 @@ func (r *Resharding) step(name string) error {
 // is seen in the group after that, and then all stays as it was. Only then the topic is
 // touched. Wherever this ends, instances of the old number refuse from the first step
 // on, and those of the new one until the last.
-func (r *Resharding) Run(ctx context.Context, by string) error {
+func (r *Resharding) Run(ctx context.Context, by string) (err error) {
+	defer func() { err = reshardError(err) }()
 	if r.Agreed != r.To {
 		now, err := r.Agreement.Change(ctx, r.Agreed, r.To, by)
 		if err != nil {
@@ -186,7 +190,7 @@ func (r resharder) Open(ctx context.Context, to int) (admin.Resharding, error) {
 	if err != nil {
 		return nil, reshardError(err)
 	}
-	o := openResharding{NewResharding(r.c, r.session, client, to), client}
+	o := NewResharding(r.c, r.session, client, to)
 	if err = Reachable(ctx, client, r.c.Kafka.Seeds); err == nil {
 		err = o.Look(ctx)
 	}
@@ -196,23 +200,6 @@ func (r resharder) Open(ctx context.Context, to int) (admin.Resharding, error) {
 	}
 	return o, nil
 }
-
-// openResharding implements admin.Resharding.
-type openResharding struct {
-	*Resharding
-	client *kgo.Client
-}
-
-// Refuse implements admin.Resharding.
-func (o openResharding) Refuse() error { return reshardError(o.Resharding.Refuse()) }
-
-// Run implements admin.Resharding.
-func (o openResharding) Run(ctx context.Context, by string) error {
-	return reshardError(o.Resharding.Run(ctx, by))
-}
-
-// Close implements admin.Resharding.
-func (o openResharding) Close() { o.client.Close() }
 
 // reshardError returns err as an error of admin.Resharder.
 func reshardError(err error) error {

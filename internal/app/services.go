@@ -17,7 +17,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 	"github.com/scylla-outbox/scylla-outbox/internal/guard"
-	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/messages"
 	"github.com/scylla-outbox/scylla-outbox/orders"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
@@ -129,25 +128,15 @@ func hasOrders(ctx context.Context, c *ScyllaConfig, session *gocql.Session, log
 // that starts during them must not end.
 func outboxTTL(ctx context.Context, c *ScyllaConfig, session *gocql.Session, log *slog.Logger) (time.Duration, error) {
 	var seconds int64
-	for attempt := 1; ; attempt++ {
+	err := c.untilUp(ctx, log, "failed to read the TTL of the outbox; retrying", func() error {
 		err := session.Query("SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?",
 			c.Keyspace, outbox.DefaultTableName).WithContext(ctx).Scan(&seconds)
-		if err == nil {
-			break
-		}
 		if errors.Is(err, gocql.ErrNotFound) {
 			err = cli.WithHint(fmt.Errorf("keyspace %s has no table %s", c.Keyspace, outbox.DefaultTableName), "outbox schema migrate creates it")
 		}
-		if c.Waits != nil {
-			c.Waits(err)
-		}
-		wait := retry.Backoff(time.Second, maxConnectWait, attempt)
-		log.Warn("failed to read the TTL of the outbox; retrying", "wait", wait, "err", err, "hint", cli.FindHint(err))
-		if err := retry.Wait(ctx, wait); err != nil {
-			return 0, err
-		}
-	}
-	return time.Duration(seconds) * time.Second, nil
+		return err
+	})
+	return time.Duration(seconds) * time.Second, err
 }
 
 // Logger returns the configured logger on w. Errors are of usage.

@@ -20,7 +20,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/internal/admin"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
-	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/internal/self"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/api"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/engine"
@@ -96,7 +95,7 @@ func StartSubscriptions(ctx context.Context, c *Config, session *gocql.Session, 
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
-	key, err := receiptKey(ctx, resources, log)
+	key, err := c.receiptKey(ctx, resources, log)
 	if err != nil {
 		return nil, err
 	}
@@ -183,16 +182,10 @@ func (c *Config) subscriptionServer(f *forward.Service, e *engine.Engine, trail 
 }
 
 // receiptKey reads the key of receipts, and retries while the database is unreachable.
-func receiptKey(ctx context.Context, s *store.Store, log *slog.Logger) ([]byte, error) {
-	for attempt := 1; ; attempt++ {
-		key, err := s.ReceiptKey(ctx)
-		if err == nil {
-			return key, nil
-		}
-		wait := retry.Backoff(time.Second, maxConnectWait, attempt)
-		log.Warn("failed to read the key of receipts; retrying", "wait", wait, "err", err)
-		if err := retry.Wait(ctx, wait); err != nil {
-			return nil, err
-		}
-	}
+func (c *Config) receiptKey(ctx context.Context, s *store.Store, log *slog.Logger) (key []byte, err error) {
+	err = c.Scylla.untilUp(ctx, log, "failed to read the key of receipts; retrying", func() error {
+		key, err = s.ReceiptKey(ctx)
+		return err
+	})
+	return key, err
 }

@@ -73,7 +73,7 @@ func (o *observer) connectLocked(ctx context.Context) error {
 	if err != nil {
 		return cli.Usage(err)
 	}
-	key, err := receiptKey(ctx, resources, o.log)
+	key, err := c.receiptKey(ctx, resources, o.log)
 	if err != nil {
 		return err
 	}
