@@ -76,8 +76,8 @@ func megabytes(c Cost) string {
 	return fmt.Sprintf("%.0f MB", c.PeakMB)
 }
 
-// ratios returns sentences that compare the relay with the rest.
-func (r *Report) ratios() []string {
+// sentences compare the relay with the rest.
+func (r *Report) sentences() []string {
 	var out []string
 	if i := r.Idle; i != nil {
 		out = append(out, fmt.Sprintf("Idle, %d streams: the relay takes %.1f %% of a core, the database %.1f %%, with %.0f queries/s.",
@@ -100,9 +100,7 @@ func (r *Report) ratios() []string {
 	if s := r.Restart; s != nil {
 		out = append(out, fmt.Sprintf("Killed at %g events/s and started again: first event published after %.2f s.", s.Rate, s.First))
 	}
-	c := r.Counts
-	out = append(out, fmt.Sprintf("The relay, all runs: %d events stored, %d consumed, %d double, %d out of order.", c.Written, c.Consumed, c.Doubles, c.Disorder))
-	return out
+	return append(out, r.Counts.sentence())
 }
 
 // how describes the measurement.
@@ -111,42 +109,42 @@ func (r *Report) how() string {
 	for _, c := range r.Latency {
 		others = max(others, c.Others)
 	}
-	return howMeasured(r.Machine, r.Embedded, r.Runs, others, "load and consumer")
+	return r.Head.how(others, "load and consumer")
 }
 
-// howMeasured describes the measurement of any report; with lists what else ran on the
-// machine.
-func howMeasured(m Machine, embedded bool, runs int, others float64, with string) string {
+// how describes the measurement; with lists what else ran on the machine, and others is how
+// many processors other processes kept busy.
+func (h *Head) how(others float64, with string) string {
 	engines := "a given cluster; this machine has " + with
-	if embedded {
+	if h.Embedded {
 		engines = "embedded engines (scyllafake, kfake), each a process of its own, on the same machine as " + with
 	}
 	medians := ""
-	if runs > 1 {
-		medians = fmt.Sprintf("; medians of %d runs", runs)
+	if h.Runs > 1 {
+		medians = fmt.Sprintf("; medians of %d runs", h.Runs)
 	}
 	noise := ""
 	if others > noisy {
 		noise = fmt.Sprintf(" Other processes kept %.1f of the cores busy: use a quiet machine for reliable figures.", others)
 	}
-	how := fmt.Sprintf("%s; %s%s.%s", m, engines, medians, noise)
-	if m.Database != "" {
-		how += " " + m.Database
+	how := fmt.Sprintf("%s; %s%s.%s", h.Machine, engines, medians, noise)
+	if h.Machine.Database != "" {
+		how += " " + h.Machine.Database
 	}
 	return how
 }
 
-// Text prints the report for a terminal.
-func (r *Report) Text(w io.Writer) error { return writeText(w, r.how(), r.tables(), r.ratios()) }
-
-// Markdown prints the report for docs/performance.md.
-func (r *Report) Markdown(w io.Writer) error {
-	return writeMarkdown(w, r.how(), r.tables(), r.ratios())
+// Printed is a report that can be printed.
+type Printed interface {
+	how() string
+	tables() []table
+	sentences() []string
 }
 
-func writeText(w io.Writer, how string, tables []table, sentences []string) error {
-	fmt.Fprintln(w, how)
-	for _, t := range tables {
+// WriteText prints a report for a terminal.
+func WriteText(w io.Writer, r Printed) error {
+	fmt.Fprintln(w, r.how())
+	for _, t := range r.tables() {
 		fmt.Fprintf(w, "\n%s\n", t.title)
 		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		for _, row := range t.rows {
@@ -157,16 +155,17 @@ func writeText(w io.Writer, how string, tables []table, sentences []string) erro
 		}
 	}
 	fmt.Fprintln(w)
-	for _, s := range sentences {
+	for _, s := range r.sentences() {
 		fmt.Fprintln(w, s)
 	}
 	return nil
 }
 
-func writeMarkdown(w io.Writer, how string, tables []table, sentences []string) error {
+// WriteMarkdown prints a report for docs/performance.md.
+func WriteMarkdown(w io.Writer, r Printed) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", how)
-	for _, t := range tables {
+	fmt.Fprintf(&b, "%s\n", r.how())
+	for _, t := range r.tables() {
 		fmt.Fprintf(&b, "\n%s\n\n", t.title)
 		for i, row := range t.rows {
 			fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
@@ -176,7 +175,7 @@ func writeMarkdown(w io.Writer, how string, tables []table, sentences []string) 
 		}
 	}
 	b.WriteString("\n")
-	for _, s := range sentences {
+	for _, s := range r.sentences() {
 		fmt.Fprintf(&b, "- %s\n", s)
 	}
 	_, err := io.WriteString(w, b.String())

@@ -7,13 +7,20 @@ import (
 	"strings"
 )
 
+// Head is the beginning of every report: what was measured, and on what.
+type Head struct {
+	Machine  Machine `json:"machine"`
+	Runs     int     `json:"runs,omitempty"`
+	Embedded bool    `json:"embedded_engines"`
+	// Rate is the number of events or messages per second of the load, Payload the bytes of
+	// each.
+	Rate    float64 `json:"rate,omitempty"`
+	Payload int     `json:"payload_bytes,omitempty"`
+}
+
 // Report is the result of a benchmark.
 type Report struct {
-	Machine  Machine     `json:"machine"`
-	Runs     int         `json:"runs"`
-	Rate     float64     `json:"rate,omitempty"`
-	Payload  int         `json:"payload_bytes"`
-	Embedded bool        `json:"embedded_engines"`
+	Head
 	Idle     *Idle       `json:"idle,omitempty"`
 	Latency  []Contender `json:"latency,omitempty"`
 	Ceilings *Ceilings   `json:"ceilings,omitempty"`
@@ -29,6 +36,11 @@ func (c *Counts) Add(more Counts) {
 	c.Consumed += more.Consumed
 	c.Doubles += more.Doubles
 	c.Disorder += more.Disorder
+}
+
+// sentence describes the relay's events of all runs.
+func (c Counts) sentence() string {
+	return fmt.Sprintf("The relay, all runs: %d events stored, %d consumed, %d double, %d out of order.", c.Written, c.Consumed, c.Doubles, c.Disorder)
 }
 
 // Machine describes the machine of the measurement.

@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"io"
 	"sync/atomic"
 	"time"
 
@@ -113,10 +112,7 @@ type Waiting struct {
 
 // ScheduleReport is the result of the benchmark of scheduled messages.
 type ScheduleReport struct {
-	Machine  Machine `json:"machine"`
-	Runs     int     `json:"runs"`
-	Embedded bool    `json:"embedded_engines"`
-	Payload  int     `json:"payload_bytes"`
+	Head
 	// Stored is the rate at which messages for later were stored.
 	Stored  Rate        `json:"stored"`
 	None    Waiting     `json:"none_waiting"`
@@ -127,22 +123,12 @@ type ScheduleReport struct {
 	Counted Counts      `json:"counts"`
 }
 
-// Text prints the report for a terminal.
-func (r *ScheduleReport) Text(w io.Writer) error {
-	return writeText(w, r.how(), r.tables(), r.sentences())
-}
-
-// Markdown prints the report for docs/performance.md.
-func (r *ScheduleReport) Markdown(w io.Writer) error {
-	return writeMarkdown(w, r.how(), r.tables(), r.sentences())
-}
-
 func (r *ScheduleReport) how() string {
 	others := 0.0
 	for i := range r.Parts {
 		others = max(others, r.Parts[i].Others)
 	}
-	return howMeasured(r.Machine, r.Embedded, r.Runs, others, "load and consumer")
+	return r.Head.how(others, "load and consumer")
 }
 
 func (r *ScheduleReport) tables() []table {

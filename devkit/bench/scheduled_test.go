@@ -9,14 +9,14 @@ import (
 // live events without a load of them.
 func TestScheduleReport_ContainsMeasuredPartsOnly(t *testing.T) {
 	t.Parallel()
-	r := ScheduleReport{Runs: 1, Payload: 512, None: Waiting{ResidentMB: 81}, Parts: []Delivered{{Name: "burst, 10 due at one moment"}}}
+	r := ScheduleReport{Head: Head{Runs: 1, Payload: 512}, None: Waiting{ResidentMB: 81}, Parts: []Delivered{{Name: "burst, 10 due at one moment"}}}
 	printed := func() string {
 		t.Helper()
 		var text, markdown strings.Builder
-		if err := r.Text(&text); err != nil {
+		if err := WriteText(&text, &r); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Markdown(&markdown); err != nil {
+		if err := WriteMarkdown(&markdown, &r); err != nil {
 			t.Fatal(err)
 		}
 		return text.String() + markdown.String()

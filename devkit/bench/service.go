@@ -2,7 +2,6 @@ package bench
 
 import (
 	"fmt"
-	"io"
 	"strings"
 )
 
@@ -38,9 +37,7 @@ type Phase struct {
 
 // ServiceReport is the result of a benchmark of a service.
 type ServiceReport struct {
-	Machine  Machine `json:"machine"`
-	Runs     int     `json:"runs"`
-	Embedded bool    `json:"embedded_engines"`
+	Head
 	// Title describes the measurement, Rows what is written for one request of each
 	// type.
 	Title  string  `json:"title"`
@@ -70,22 +67,14 @@ func (r *ServiceReport) OK() bool {
 	return true
 }
 
-// Text prints the report for a terminal.
-func (r *ServiceReport) Text(w io.Writer) error {
-	return writeText(w, r.how(), r.tables(), r.Goals)
-}
-
-// Markdown prints the report for docs/performance.md.
-func (r *ServiceReport) Markdown(w io.Writer) error {
-	return writeMarkdown(w, r.how(), r.tables(), r.Goals)
-}
+func (r *ServiceReport) sentences() []string { return r.Goals }
 
 func (r *ServiceReport) how() string {
 	others := 0.0
 	for i := range r.Phases {
 		others = max(others, r.Phases[i].Others)
 	}
-	return howMeasured(r.Machine, r.Embedded, r.Runs, others, "the load") + " " + r.Rows
+	return r.Head.how(others, "the load") + " " + r.Rows
 }
 
 func (r *ServiceReport) tables() []table {

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"fmt"
-	"io"
 	"strconv"
 )
 
@@ -34,27 +33,13 @@ type Resumed struct {
 
 // ShapeReport is the result of the benchmark of shapes of load.
 type ShapeReport struct {
-	Machine  Machine `json:"machine"`
-	Runs     int     `json:"runs"`
-	Embedded bool    `json:"embedded_engines"`
-	Shapes   []Shape `json:"shapes,omitempty"`
-	// Rate is the rate of the load on one aggregate, Payload the size of its payloads.
-	Rate    float64     `json:"rate"`
-	Payload int         `json:"payload_bytes"`
+	Head
+	Shapes []Shape `json:"shapes,omitempty"`
+	// Load is the load on one aggregate: Rate and Payload are its.
 	Load    []Contender `json:"load,omitempty"`
 	Resumed *Resumed    `json:"resumed,omitempty"`
 	// Counts are the relay's events, of all runs.
 	Counts Counts `json:"counts"`
-}
-
-// Text prints the report for a terminal.
-func (r *ShapeReport) Text(w io.Writer) error {
-	return writeText(w, r.how(), r.tables(), r.sentences())
-}
-
-// Markdown prints the report for docs/performance.md.
-func (r *ShapeReport) Markdown(w io.Writer) error {
-	return writeMarkdown(w, r.how(), r.tables(), r.sentences())
 }
 
 func (r *ShapeReport) how() string {
@@ -62,7 +47,7 @@ func (r *ShapeReport) how() string {
 	for i := range r.Load {
 		others = max(others, r.Load[i].Others)
 	}
-	return howMeasured(r.Machine, r.Embedded, r.Runs, others, "load and consumer")
+	return r.Head.how(others, "load and consumer")
 }
 
 func (r *ShapeReport) tables() (out []table) {
@@ -117,6 +102,5 @@ func (r *ShapeReport) sentences() (out []string) {
 		out = append(out, fmt.Sprintf("Killed with %d events published since the last checkpoint, and started again: a new event is published %.2f s after the start, %d double. The relay owned the shard after %.2f s, and read %d events back in %.2f s, %.0f MB from the broker, with %.0f MB of memory at most.",
 			s.Counts.Written-1, s.First, s.Counts.Doubles, s.Waited, s.ReadBack, s.ReadBackSeconds, s.ReadMB, s.PeakMB))
 	}
-	c := r.Counts
-	return append(out, fmt.Sprintf("The relay, all runs: %d events stored, %d consumed, %d double, %d out of order.", c.Written, c.Consumed, c.Doubles, c.Disorder))
+	return append(out, r.Counts.sentence())
 }

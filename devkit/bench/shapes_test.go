@@ -8,7 +8,7 @@ import (
 // The report contains measured parts only.
 func TestShapeReport_ContainsMeasuredPartsOnly(t *testing.T) {
 	t.Parallel()
-	r := ShapeReport{Runs: 1, Rate: 5000, Payload: 512}
+	r := ShapeReport{Head: Head{Runs: 1, Rate: 5000, Payload: 512}}
 	parts := []struct {
 		add  func()
 		want string
@@ -21,7 +21,7 @@ func TestShapeReport_ContainsMeasuredPartsOnly(t *testing.T) {
 	}
 	for have := 0; ; have++ {
 		var out strings.Builder
-		if err := r.Markdown(&out); err != nil {
+		if err := WriteMarkdown(&out, &r); err != nil {
 			t.Fatal(err)
 		}
 		for i, p := range parts {

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"fmt"
-	"io"
 	"strconv"
 )
 
@@ -23,27 +22,12 @@ type StreamShape struct {
 
 // StreamReport is the result of the benchmark of numbers of streams.
 type StreamReport struct {
-	Machine  Machine `json:"machine"`
-	Runs     int     `json:"runs"`
-	Embedded bool    `json:"embedded_engines"`
-	// Rate is the rate of the load, Payload the size of payloads, Drain the number of events
-	// of a backlog.
-	Rate    float64       `json:"rate"`
-	Payload int           `json:"payload_bytes"`
-	Drain   int64         `json:"drain_events"`
-	Shapes  []StreamShape `json:"shapes"`
+	Head
+	// Drain is the number of events of a backlog.
+	Drain  int64         `json:"drain_events"`
+	Shapes []StreamShape `json:"shapes"`
 	// Counts are the relay's events, of all runs.
 	Counts Counts `json:"counts"`
-}
-
-// Text prints the report for a terminal.
-func (r *StreamReport) Text(w io.Writer) error {
-	return writeText(w, r.how(), r.tables(), r.sentences())
-}
-
-// Markdown prints the report for docs/performance.md.
-func (r *StreamReport) Markdown(w io.Writer) error {
-	return writeMarkdown(w, r.how(), r.tables(), r.sentences())
 }
 
 func (r *StreamReport) how() string {
@@ -51,7 +35,7 @@ func (r *StreamReport) how() string {
 	for i := range r.Shapes {
 		others = max(others, r.Shapes[i].Hints.Others, r.Shapes[i].Polling.Others)
 	}
-	return howMeasured(r.Machine, r.Embedded, r.Runs, others, "load and consumer")
+	return r.Head.how(others, "load and consumer")
 }
 
 func (r *StreamReport) tables() []table {
@@ -94,13 +78,12 @@ func idleCores(c Cost) string {
 }
 
 func (r *StreamReport) sentences() []string {
-	c := r.Counts
 	return []string{
 		"Hints: a reading has the streams of the hints alone, so p50 depends on the fixed time of a query and on the processors of this machine, p99 also on the readings that the rows wait for: those of one stream come one after another. Each 100 streams are read for themselves, so with many streams the limit of 1,000 queries/s gathers hints, and p50 depends on it.",
 		"Polling: a reading has all streams, 100 in a query, so it depends on streams / shards and on the time of a partition. The next one follows after twice its time, and 3 ms at least.",
 		"Idle: queries depend on streams / 100 and on `relay.tail_max_interval`, the database's time on the streams, the relay's on both.",
 		"Drain: the tail reader depends on the time of a row, on the shards, which serve it concurrently if the rows are in several streams, and on this machine's processors. The sweep reader and the peer read each stream by itself, so their queries depend on the streams.",
-		fmt.Sprintf("The relay, all runs: %d events stored, %d consumed, %d double, %d out of order.", c.Written, c.Consumed, c.Doubles, c.Disorder),
+		r.Counts.sentence(),
 	}
 }
 
@@ -113,12 +96,8 @@ type CostPoint struct {
 
 // CostReport is what latency costs the database.
 type CostReport struct {
-	Machine  Machine `json:"machine"`
-	Runs     int     `json:"runs"`
-	Embedded bool    `json:"embedded_engines"`
-	Rate     float64 `json:"rate"`
-	Payload  int     `json:"payload_bytes"`
-	Streams  int64   `json:"streams"`
+	Head
+	Streams int64 `json:"streams"`
 	// Writes is the processor time of the database for an event without a relay, in
 	// microseconds; 0 if it is not known.
 	Writes float64     `json:"writes_us_per_event,omitempty"`
@@ -127,22 +106,12 @@ type CostReport struct {
 	Counts Counts `json:"counts"`
 }
 
-// Text prints the report for a terminal.
-func (r *CostReport) Text(w io.Writer) error {
-	return writeText(w, r.how(), r.tables(), r.sentences())
-}
-
-// Markdown prints the report for docs/performance.md.
-func (r *CostReport) Markdown(w io.Writer) error {
-	return writeMarkdown(w, r.how(), r.tables(), r.sentences())
-}
-
 func (r *CostReport) how() string {
 	others := 0.0
 	for i := range r.Points {
 		others = max(others, r.Points[i].Hints.Others, r.Points[i].Polling.Others)
 	}
-	return howMeasured(r.Machine, r.Embedded, r.Runs, others, "load and consumer")
+	return r.Head.how(others, "load and consumer")
 }
 
 func (r *CostReport) tables() []table {
@@ -170,8 +139,7 @@ func (r *CostReport) added(c *Contender) string {
 }
 
 func (r *CostReport) sentences() []string {
-	c := r.Counts
-	out := []string{fmt.Sprintf("The relay, all runs: %d events stored, %d consumed, %d double, %d out of order.", c.Written, c.Consumed, c.Doubles, c.Disorder)}
+	out := []string{r.Counts.sentence()}
 	if r.Writes > 0 {
 		out = append([]string{fmt.Sprintf("The write of an event alone takes the database %.0f µs.", r.Writes)}, out...)
 	}

@@ -9,13 +9,13 @@ import (
 // and no figure where none is known.
 func TestCostReport_SubtractsTheWrites(t *testing.T) {
 	t.Parallel()
-	r := CostReport{Runs: 1, Rate: 1000, Payload: 512, Streams: 16, Writes: 61, Points: []CostPoint{{
+	r := CostReport{Head: Head{Runs: 1, Rate: 1000, Payload: 512}, Streams: 16, Writes: 61, Points: []CostPoint{{
 		Interval: "1s", Hints: Contender{Committed: Latency{P50: 20, P99: 40}, Queries: 70, DatabaseEvent: 75}, Polling: Contender{Queries: 30},
 	}}}
 	for writes, want := range map[float64]string{61: "| 1s | 20 | 40 | 70 | 14 µs |  |  | 30 |  |", 0: "| 1s | 20 | 40 | 70 |  |  |  | 30 |  |"} {
 		r.Writes = writes
 		var out strings.Builder
-		if err := r.Markdown(&out); err != nil {
+		if err := WriteMarkdown(&out, &r); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(out.String(), want) {
@@ -27,11 +27,11 @@ func TestCostReport_SubtractsTheWrites(t *testing.T) {
 // The rows of numbers of streams have the number that the table had.
 func TestStreamReport_ShowsTheTrueNumberOfStreams(t *testing.T) {
 	t.Parallel()
-	r := StreamReport{Runs: 1, Rate: 1000, Payload: 512, Drain: 100, Shapes: []StreamShape{{
+	r := StreamReport{Head: Head{Runs: 1, Rate: 1000, Payload: 512}, Drain: 100, Shapes: []StreamShape{{
 		Name: "tablets", Idle: Idle{Streams: 2}, Tail: Drained{Rate: Rate{PerSecond: 50}}, Peer: Drained{Rate: Rate{PerSecond: 100}},
 	}}}
 	var out strings.Builder
-	if err := r.Markdown(&out); err != nil {
+	if err := WriteMarkdown(&out, &r); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"| 2, tablets |  |", "| 2, tablets | 50 | 50 % |"} {

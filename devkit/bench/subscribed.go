@@ -2,17 +2,12 @@ package bench
 
 import (
 	"fmt"
-	"io"
 )
 
 // SubscriptionReport is the result of a benchmark of subscriptions.
 type SubscriptionReport struct {
-	Machine  Machine         `json:"machine"`
-	Runs     int             `json:"runs"`
-	Embedded bool            `json:"embedded_engines"`
-	Payload  int             `json:"payload_bytes"`
-	Rate     float64         `json:"rate"`
-	Median   SubscriptionRun `json:"median"`
+	Head
+	Median SubscriptionRun `json:"median"`
 	// Wrong is the number of messages of all runs that were lost, or delivered again.
 	Wrong int64 `json:"wrong"`
 }
@@ -76,15 +71,5 @@ func (r *SubscriptionReport) sentences() []string {
 }
 
 func (r *SubscriptionReport) how() string {
-	return howMeasured(r.Machine, r.Embedded, r.Runs, r.Median.Others, "load and consumers")
-}
-
-// Text prints the report for a terminal.
-func (r *SubscriptionReport) Text(w io.Writer) error {
-	return writeText(w, r.how(), r.tables(), r.sentences())
-}
-
-// Markdown prints the report for docs/performance.md.
-func (r *SubscriptionReport) Markdown(w io.Writer) error {
-	return writeMarkdown(w, r.how(), r.tables(), r.sentences())
+	return r.Head.how(r.Median.Others, "load and consumers")
 }

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"fmt"
-	"io"
 	"strconv"
 	"time"
 )
@@ -119,10 +118,7 @@ func (l *Load) Takeover(a *Arrivals, killed time.Time) Takeover {
 
 // SustainedReport is the result of a load that lasts.
 type SustainedReport struct {
-	Machine  Machine `json:"machine"`
-	Embedded bool    `json:"embedded_engines"`
-	Rate     float64 `json:"rate"`
-	Payload  int     `json:"payload_bytes"`
+	Head
 	// Batch is the number of events of one write.
 	Batch int `json:"events_per_write"`
 	// Processes is the number of relay processes, Shards the number of shards.
@@ -139,18 +135,8 @@ type SustainedReport struct {
 	RepeatedBecause string `json:"repeated_because,omitempty"`
 }
 
-// Text prints the report for a terminal.
-func (r *SustainedReport) Text(w io.Writer) error {
-	return writeText(w, r.how(), r.tables(), r.sentences())
-}
-
-// Markdown prints the report for docs/performance.md.
-func (r *SustainedReport) Markdown(w io.Writer) error {
-	return writeMarkdown(w, r.how(), r.tables(), r.sentences())
-}
-
 func (r *SustainedReport) how() string {
-	how := howMeasured(r.Machine, r.Embedded, 1, r.Others, "load and consumer")
+	how := r.Head.how(r.Others, "load and consumer")
 	if r.Embedded {
 		how += " The engines keep their data on disk."
 	}

@@ -44,13 +44,26 @@ type benchFlags struct {
 	metricsPort int
 }
 
+// addSizeFlags adds the flags of payloads and runs.
+func (f *benchFlags) addSizeFlags(fl *pflag.FlagSet) {
+	fl.IntVar(&f.payload, "payload", 512, "bytes of a payload")
+	fl.IntVar(&f.runs, "runs", 1, "number of runs; figures are their medians")
+}
+
 // costsFlag adds the flag of node costs.
 func (f *benchFlags) costsFlag(fl *pflag.FlagSet, on bool) {
 	fl.BoolVar(&f.nodeCosts, "node-costs", on, "requests to the embedded database take the time that they were measured to take on a ScyllaDB node")
 }
 
-// addDatabaseFlags adds the flags of the database.
-func (f *benchFlags) addDatabaseFlags(fl *pflag.FlagSet) {
+// addFlags adds the flags that all benchmarks have; profiled is what is profiled, "" for
+// nothing.
+func (f *benchFlags) addFlags(cmd *cobra.Command, profiled string) {
+	fl := cmd.Flags()
+	if profiled != "" {
+		fl.StringVar(&f.profiles, "profiles", "", "folder for processor profiles of "+profiled)
+	}
+	fl.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
+	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionLog)
 	fl.IntVar(&f.metricsPort, "scylla-metrics-port", 9180, "Prometheus port of the nodes in --scylla-hosts, for the processor time of a given cluster")
 }
 
@@ -100,11 +113,8 @@ was lost, came twice, or came out of order.`,
 	fl.Float64Var(&f.restartRate, "restart-rate", 5000, "events per second during the restart")
 	fl.IntVar(&f.tablets, "tablets", 0, "tablets, and so CDC streams, of the table; 0 is 256 vnodes, or the default of a given cluster")
 	fl.StringSliceVar(&f.peers, "peers", []string{peerTuned}, "scylla-cdc-go with franz-go: tuned, defaults (takes minutes), or none")
-	fl.StringVar(&f.profiles, "profiles", "", "folder for processor profiles of the relay and its peers")
-	fl.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
 	f.costsFlag(fl, false)
-	f.addDatabaseFlags(fl)
-	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionLog)
+	f.addFlags(cmd, "the relay and its peers")
 	cmd.AddCommand(newBenchOrdersCommand(), newBenchMessagesCommand(), newBenchScheduleCommand(), newBenchShapesCommand(), newBenchStreamsCommand(), newBenchLatencyCostCommand(), newBenchSustainedCommand(), newBenchSubscriptionsCommand(), newBenchPeerCommand(), newBenchServeCommand(), newBenchRelayCommand(), newBenchSubscribedCommand())
 	return cmd
 }

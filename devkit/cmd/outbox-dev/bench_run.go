@@ -111,9 +111,7 @@ func newBenchmark(cmd *cobra.Command, f benchFlags) (*benchmark, error) {
 }
 
 func (b *benchmark) run(ctx context.Context) error {
-	b.report = bench.Report{
-		Machine: b.machine(), Runs: b.runs, Rate: b.rate, Payload: b.payload, Embedded: b.embedded,
-	}
+	b.report = bench.Report{Head: b.head()}
 	for _, part := range []func(context.Context) error{b.measureLatency, b.measureDrain, b.measureRestart} {
 		if err := part(ctx); err != nil {
 			return err
@@ -122,21 +120,15 @@ func (b *benchmark) run(ctx context.Context) error {
 	return b.print(&b.report, b.report.Counts.OK())
 }
 
-// report is the result of a benchmark.
-type report interface {
-	Text(w io.Writer) error
-	Markdown(w io.Writer) error
-}
-
 // print prints a report. It returns an error without text if the result is not ok.
-func (b *benchmark) print(r report, ok bool) (err error) {
+func (b *benchmark) print(r bench.Printed, ok bool) (err error) {
 	switch b.output {
 	case "json":
 		err = json.NewEncoder(b.out).Encode(r)
 	case "markdown":
-		err = r.Markdown(b.out)
+		err = bench.WriteMarkdown(b.out, r)
 	default:
-		err = r.Text(b.out)
+		err = bench.WriteText(b.out, r)
 	}
 	if err == nil && !ok {
 		err = cli.QuietError{}
@@ -475,11 +467,11 @@ func (b *benchmark) findNodes(ctx context.Context) {
 // nodeCostsAbout describes the embedded database with the costs of a node.
 const nodeCostsAbout = "Requests to the database take the time that they were measured to take on a ScyllaDB node, and its processor time is the sum of these times."
 
-// machine describes the machine and the database.
-func (b *benchmark) machine() bench.Machine {
+// head describes the measurement, the machine and the database.
+func (b *benchmark) head() bench.Head {
 	m := bench.ThisMachine()
 	m.Database = b.about
-	return m
+	return bench.Head{Machine: m, Runs: b.runs, Embedded: b.embedded, Rate: b.rate, Payload: b.payload}
 }
 
 // profile takes a processor profile of a child, if profiles are enabled, until the

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
-	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/load"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
@@ -71,12 +70,8 @@ lost or came twice.`,
 	fl.Float64Var(&f.rate, "rate", 1000, "messages due per second")
 	fl.DurationVar(&f.duration, "duration", 10*time.Second, "duration of the steady load and of the load with a short delay")
 	fl.DurationVar(&f.idle, "idle", 5*time.Second, "how long the idle relay is measured")
-	fl.IntVar(&f.payload, "payload", 512, "bytes of a payload")
-	fl.IntVar(&f.runs, "runs", 1, "number of runs; figures are their medians")
-	fl.StringVar(&f.profiles, "profiles", "", "folder for processor profiles of the relay")
-	fl.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
-	f.addDatabaseFlags(fl)
-	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionLog)
+	f.addSizeFlags(fl)
+	f.addFlags(cmd, "the relay")
 	return cmd
 }
 
@@ -97,7 +92,7 @@ func (s *scheduleBench) validate(f *benchFlags) error {
 
 func (s *scheduleBench) measure(ctx context.Context, b *benchmark) error {
 	s.benchmark = b
-	s.result = bench.ScheduleReport{Machine: s.machine(), Runs: s.runs, Embedded: s.embedded, Payload: s.payload}
+	s.result = bench.ScheduleReport{Head: s.head()}
 	var results []bench.ScheduleReport
 	for run := range s.runs {
 		s.progress("run %d of %d", run+1, s.runs)

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
-	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 )
@@ -69,15 +68,11 @@ func (p *phase) String() string {
 func serviceFlags(cmd *cobra.Command, f *benchFlags, s *serviceBench, concurrency int) {
 	fl := cmd.Flags()
 	fl.DurationVar(&f.duration, "duration", 5*time.Second, "duration of each load after a second of warm-up")
-	fl.IntVar(&f.runs, "runs", 1, "number of runs; figures are their medians")
-	fl.IntVar(&f.payload, "payload", 512, "bytes of a message's payload")
+	f.addSizeFlags(fl)
 	fl.IntVar(&s.concurrency, "concurrency", concurrency, "concurrent calls where the load is as fast as the answers")
 	fl.Float64Var(&s.calm, "calm", 1000, "requests per second for the measurement of overheads")
 	fl.StringVar(&s.only, "only", "", "measure only rows whose name contains this text")
-	fl.StringVar(&f.profiles, "profiles", "", "folder for processor profiles of the service")
-	fl.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
-	f.addDatabaseFlags(fl)
-	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionLog)
+	f.addFlags(cmd, "the service")
 }
 
 func (s *serviceBench) validate(f *benchFlags) error {
@@ -140,7 +135,7 @@ func (s *serviceBench) measure(cmd *cobra.Command, f *benchFlags, title string, 
 		return err
 	}
 	r := &s.service
-	*r = bench.ServiceReport{Machine: s.machine(), Runs: s.runs, Embedded: s.embedded, Title: title}
+	*r = bench.ServiceReport{Head: s.head(), Title: title}
 	runs := make([][]bench.Phase, len(phases))
 	for run := range s.runs {
 		ceilings := map[string]float64{}

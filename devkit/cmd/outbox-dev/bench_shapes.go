@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
-	"github.com/scylla-outbox/scylla-outbox/internal/app"
 )
 
 const (
@@ -88,10 +87,7 @@ event, published one twice, or published one out of order.`,
 	fl.DurationVar(&f.duration, "duration", 10*time.Second, "duration of the load after a second of warm-up")
 	fl.StringVar(&s.only, "only", "", "measure only shapes whose name contains this text")
 	fl.IntVar(&f.runs, "runs", 1, "number of runs; figures are their medians")
-	fl.StringVar(&f.profiles, "profiles", "", "folder for processor profiles of the relay and its peer")
-	fl.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
-	f.addDatabaseFlags(fl)
-	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionLog)
+	f.addFlags(cmd, "the relay and its peer")
 	return cmd
 }
 
@@ -134,7 +130,7 @@ func (s *shapeBench) isSelected(name string) bool { return strings.Contains(name
 func (s *shapeBench) measure(ctx context.Context, b *benchmark) error {
 	s.benchmark = b
 	r := &s.result
-	*r = bench.ShapeReport{Machine: s.machine(), Runs: s.runs, Embedded: s.embedded, Rate: s.rate, Payload: s.payload}
+	*r = bench.ShapeReport{Head: s.head()}
 	var loads []contender
 	if s.isSelected(shapeLoad) {
 		peer := s.tunedPeer()

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
-	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
 )
 
@@ -56,11 +55,8 @@ published one out of order.`,
 	fl.DurationVar(&f.idle, "idle", 3*time.Second, "how long the idle relay is measured")
 	fl.Int64Var(&f.drain, "drain", 50_000, "events of the backlog")
 	fl.IntVar(&f.payload, "payload", 512, "bytes of a payload")
-	fl.StringVar(&f.profiles, "profiles", "", "folder for processor profiles of the relay and its peer")
-	fl.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
 	f.costsFlag(fl, true)
-	f.addDatabaseFlags(fl)
-	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionLog)
+	f.addFlags(cmd, "the relay and its peer")
 	return cmd
 }
 
@@ -83,7 +79,7 @@ func (s *streamBench) validate(f *benchFlags) error {
 func (s *streamBench) measure(ctx context.Context, b *benchmark) error {
 	s.benchmark = b
 	r := &s.result
-	*r = bench.StreamReport{Machine: s.machine(), Runs: s.runs, Embedded: s.embedded, Rate: s.rate, Payload: s.payload, Drain: s.drain}
+	*r = bench.StreamReport{Head: s.head(), Drain: s.drain}
 	vnodes := false
 	for _, n := range s.counts {
 		if n > mostTablets && !s.embedded {
@@ -191,10 +187,8 @@ was lost, came twice, or came out of order.`,
 	fl.DurationVar(&f.duration, "duration", 8*time.Second, "duration of a load after a second of warm-up")
 	fl.IntVar(&f.payload, "payload", 512, "bytes of a payload")
 	fl.IntVar(&f.tablets, "tablets", 16, "tablets, and so CDC streams, of the table; 0 is 256 vnodes, or the default of a given cluster")
-	fl.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
 	f.costsFlag(fl, true)
-	f.addDatabaseFlags(fl)
-	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionLog)
+	f.addFlags(cmd, "")
 	return cmd
 }
 
@@ -215,7 +209,7 @@ func (s *costBench) validate(f *benchFlags) error {
 func (s *costBench) measure(ctx context.Context, b *benchmark) (err error) {
 	s.benchmark = b
 	r := &s.result
-	*r = bench.CostReport{Machine: s.machine(), Runs: s.runs, Embedded: s.embedded, Rate: s.rate, Payload: s.payload}
+	*r = bench.CostReport{Head: s.head()}
 	s.progress("the writes alone")
 	if r.Writes, r.Streams, err = s.measureWrites(ctx); err != nil {
 		return fmt.Errorf("the writes alone: %w", err)

@@ -20,7 +20,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
-	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	client "github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
@@ -70,12 +69,8 @@ Exit status 1 if a message was lost, or delivered again.`,
 	fl.Int64Var(&s.waiting, "waiting", 1_000_000, "messages that wait; 0 skips it")
 	fl.Float64Var(&f.rate, "rate", 1000, "messages per second for long polls")
 	fl.DurationVar(&f.duration, "duration", 10*time.Second, "duration of the load for long polls; 0 skips it")
-	fl.IntVar(&f.payload, "payload", 512, "bytes of a payload")
-	fl.IntVar(&f.runs, "runs", 1, "number of runs; figures are their medians")
-	fl.StringVar(&f.profiles, "profiles", "", "folder for processor profiles of the service")
-	fl.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
-	f.addDatabaseFlags(fl)
-	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionLog)
+	f.addSizeFlags(fl)
+	f.addFlags(cmd, "the service")
 	return cmd
 }
 
@@ -95,7 +90,7 @@ func (s *subscriptionBench) validate(f *benchFlags) error {
 func (s *subscriptionBench) measure(ctx context.Context, b *benchmark) error {
 	s.benchmark = b
 	r := &s.result
-	*r = bench.SubscriptionReport{Machine: s.machine(), Runs: s.runs, Embedded: s.embedded, Payload: s.payload, Rate: s.rate}
+	*r = bench.SubscriptionReport{Head: s.head()}
 	var runs []bench.SubscriptionRun
 	for i := range s.runs {
 		one, err := s.one(ctx)

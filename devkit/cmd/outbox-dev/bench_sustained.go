@@ -13,7 +13,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
-	"github.com/scylla-outbox/scylla-outbox/internal/app"
 	relayhint "github.com/scylla-outbox/scylla-outbox/outbox/hint"
 )
 
@@ -85,10 +84,7 @@ lost, came twice, or came out of order.`,
 	fl.IntVar(&s.batch, "write-batch", 1, "events of one write, each of another aggregate")
 	fl.IntVar(&s.processes, "processes", 1, "number of relay processes")
 	fl.IntVar(&s.shards, "shards", 0, "number of shards that the processes share; 0 is one for each")
-	fl.StringVar(&f.profiles, "profiles", "", "folder for a processor profile of a relay")
-	fl.StringVarP(&f.output, "output", "o", "text", "text, json or markdown")
-	f.addDatabaseFlags(fl)
-	app.AddFlags(cmd, app.SectionScylla, app.SectionKafka, app.SectionLog)
+	f.addFlags(cmd, "a relay")
 	return cmd
 }
 
@@ -108,8 +104,7 @@ func (s *sustainedBench) validate(f *benchFlags) error {
 func (s *sustainedBench) measure(ctx context.Context, b *benchmark) error {
 	s.benchmark = b
 	s.result = bench.SustainedReport{
-		Machine: s.machine(), Embedded: s.embedded, Rate: s.rate, Payload: s.payload,
-		Batch: s.batch, Processes: s.processes, Shards: s.shards,
+		Head: s.head(), Batch: s.batch, Processes: s.processes, Shards: s.shards,
 	}
 	failed, err := s.sustain(ctx)
 	if err != nil {
