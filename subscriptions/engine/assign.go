@@ -25,9 +25,6 @@ type committed struct {
 	end       int64
 }
 
-// loaders is the number of partitions that are loaded concurrently.
-const loaders = 8
-
 // addPartitions adds the partitions; starts loads them.
 func (g *group) addPartitions(_ context.Context, _ *kgo.Client, came map[string][]int32) {
 	g.session.begin()
@@ -72,64 +69,53 @@ func (g *group) offsetsFetched(_ context.Context, _ *kgo.Client, resp *kmsg.Offs
 func (g *group) starts(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	<-g.session.ready
 	out := make(map[string]map[int32]kgo.Offset, len(offsets))
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	slots := make(chan struct{}, loaders)
-	var failed error
-	var loaded []*partition
+	var mu sync.Mutex // guards the offsets in out
+	var all []*partition
 	for topic, ps := range offsets {
-		into := make(map[int32]kgo.Offset, len(ps))
-		out[topic] = into
+		out[topic] = make(map[int32]kgo.Offset, len(ps))
 		for n := range ps {
-			g.mu.Lock()
-			tp := topicPartition{topic, n}
-			p, c := g.mu.partitions[tp], g.mu.fetched[tp]
-			g.mu.Unlock()
-			if p == nil {
-				continue // it was lost in between
+			if p := g.partition(topicPartition{topic, n}); p != nil { // otherwise it was lost in between
+				all = append(all, p)
 			}
-			loaded = append(loaded, p)
-			all.Go(func() {
-				slots <- struct{}{}
-				defer func() { <-slots }()
-				start, known := p.next()
-				var err error
-				if !known {
-					start, err = g.load(ctx, p, c, false)
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				failed = errors.Join(failed, err)
-				into[n] = kgo.NewOffset().At(start)
-			})
 		}
 	}
-	all.Wait()
-	if failed == nil {
-		failed = openAll(ctx, loaded)
+	err := tryEach(all, func(p *partition) (err error) {
+		start, known := p.next()
+		if !known {
+			g.mu.Lock()
+			c := g.mu.fetched[p.topicPartition]
+			g.mu.Unlock()
+			start, err = g.load(ctx, p, c, false)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		out[p.topic][p.number] = kgo.NewOffset().At(start)
+		return err
+	})
+	if err == nil {
+		err = openAll(ctx, all)
 	}
-	if failed != nil {
-		return nil, failed
+	if err != nil {
+		return nil, err
 	}
 	return out, nil
 }
 
 // load reads the state of a partition; open lets it be used. It retries until ctx ends.
 func (g *group) load(ctx context.Context, p *partition, c committed, reset bool) (start int64, err error) {
-	for n := 1; ; n++ {
+	err = patiently(ctx, func() error {
 		l, err := g.tryLoad(ctx, p, c)
-		if err == nil {
-			p.setLoaded(l, reset)
-			return l.q.Counts().Next, nil
-		}
-		if ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil {
 			g.log.Warn("failed to load a partition; retrying", "topic", p.topic, "partition", p.number, "err", err)
 			g.recordFailure(err)
 		}
-		if err := retry.Wait(ctx, retry.Backoff(100*time.Millisecond, 5*time.Second, n)); err != nil {
-			return 0, err
+		if err == nil {
+			p.setLoaded(l, reset)
+			start = l.q.Counts().Next
 		}
-	}
+		return err
+	})
+	return start, err
 }
 
 // loaded is the state of a partition as its new owner has read it.
@@ -268,20 +254,20 @@ func (g *group) reloadFrom(old *partition, change func(*committed)) {
 	g.mu.Unlock()
 	g.kick() // the partition is paused until it is loaded
 	go func() {
-		for n := 1; p.ctx.Err() == nil; n++ {
+		_ = patiently(p.ctx, func() error { // until it is closed
 			c, err := g.fetch(p)
-			if err == nil {
-				change(&c)
-				if _, err = g.load(p.ctx, p, c, true); err == nil {
-					_ = p.open(p.ctx)
+			if err != nil {
+				if p.ctx.Err() == nil {
+					g.recordFailure(err)
 				}
-				return
+				return err
 			}
-			g.recordFailure(err)
-			if retry.Wait(p.ctx, retry.Backoff(100*time.Millisecond, 5*time.Second, n)) != nil {
-				return
+			change(&c)
+			if _, err = g.load(p.ctx, p, c, true); err == nil {
+				_ = p.open(p.ctx)
 			}
-		}
+			return nil
+		})
 	}()
 }
 

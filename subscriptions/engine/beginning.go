@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -299,19 +298,8 @@ func (b *beginning) giveUp(ctx context.Context, from int64, of position.Origin, 
 		return nil
 	}
 	b.log.Warn("stored messages become dead letters: "+reason, "topic", b.p.topic, "partition", b.p.number, "count", len(gone), "from", from)
-	var failed struct {
-		sync.Mutex
-		err error
-	}
-	each(gone, func(m store.Stored) {
-		if err := b.giveUpRow(ctx, &m, of, reason); err != nil {
-			failed.Lock()
-			failed.err = errors.Join(failed.err, err)
-			failed.Unlock()
-		}
-	})
-	if failed.err != nil {
-		return failed.err
+	if err := tryEach(gone, func(m store.Stored) error { return b.giveUpRow(ctx, &m, of, reason) }); err != nil {
+		return err
 	}
 	return b.remove(ctx, from, gone)
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/receipt"
@@ -22,6 +24,7 @@ type Engine struct {
 	metrics *metrics
 	changed chan struct{} // has a token after a change of the list by this instance
 	holders holders
+	idle    *kadm.Client // of NewIdle
 
 	mu struct {
 		sync.Mutex
@@ -151,8 +154,12 @@ func (e *Engine) running() []*group {
 }
 
 // group returns the group of a subscription. If the subscription is new, it waits until
-// the group was started.
+// the group was started. An idle engine has no signer.
 func (e *Engine) group(ctx context.Context, name string) (*group, *receipt.Signer, error) {
+	if e.idle != nil {
+		g, err := e.idleGroup(ctx, name)
+		return g, nil, err
+	}
 	for n := 0; ; n++ {
 		e.mu.Lock()
 		g, signer, closed := e.mu.groups[name], e.mu.signer, e.mu.closed

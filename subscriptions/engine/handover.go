@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
@@ -129,15 +128,8 @@ func (p *partition) open(ctx context.Context) error {
 
 // openAll opens partitions. All of them are loaded: a key that is leased in one of them is not
 // delivered by another one.
-func openAll(ctx context.Context, all []*partition) (failed error) {
-	var mu sync.Mutex
-	each(all, func(p *partition) {
-		err := p.open(ctx)
-		mu.Lock()
-		defer mu.Unlock()
-		failed = errors.Join(failed, err)
-	})
-	return failed
+func openAll(ctx context.Context, all []*partition) error {
+	return tryEach(all, func(p *partition) error { return p.open(ctx) })
 }
 
 // handOverAll stores the leases of partitions for their next owners, and closes them.

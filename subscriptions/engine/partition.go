@@ -217,14 +217,13 @@ func (p *partition) addHeld() {
 
 // storeSkip stores a skip, as soon as the database answers.
 func (p *partition) storeSkip(k subscriptions.Skip) {
-	for n := 1; p.ctx.Err() == nil; n++ {
+	_ = patiently(p.ctx, func() error { // until it is closed
 		err := p.g.skip(p.ctx, p, k)
-		if err == nil {
-			return
+		if err != nil && p.ctx.Err() == nil {
+			p.g.recordFailure(err)
 		}
-		p.g.recordFailure(err)
-		_ = retry.Wait(p.ctx, retry.Backoff(100*time.Millisecond, 5*time.Second, n))
-	}
+		return err
+	})
 }
 
 // selects reports whether the subscription selects a record, as soon as the schema registry

@@ -150,6 +150,9 @@ func (e *Engine) Receive(ctx context.Context, name string, r subscriptions.Recei
 		return nil, fmt.Errorf("visibility timeout %s: must be %s to %s", v, subscriptions.MinVisibilityTimeout, subscriptions.MaxVisibilityTimeout)
 	}
 	g, signer, err := e.group(ctx, name)
+	if err == nil && signer == nil {
+		err = errIdle
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -138,19 +137,14 @@ func (e *Engine) Holders(ctx context.Context, name string, receipts []string) ([
 			of[p] = append(of[p], i)
 		}
 	}
-	var mu sync.Mutex
-	var failed error
-	each(slices.Collect(maps.Keys(of)), func(p store.Partition) {
+	if err := tryEach(slices.Collect(maps.Keys(of)), func(p store.Partition) error {
 		holder, err := e.holders.find(ctx, p, e.cfg.Store.Owner)
-		mu.Lock()
-		defer mu.Unlock()
-		failed = errors.Join(failed, err)
-		for _, i := range of[p] {
+		for _, i := range of[p] { // those of no other partition
 			out[i] = holder
 		}
-	})
-	if failed != nil {
-		return nil, unavailable(failed)
+		return err
+	}); err != nil {
+		return nil, unavailable(err)
 	}
 	return out, nil
 }
@@ -173,6 +167,9 @@ func (e *Engine) Settle(ctx context.Context, name string, actions []subscription
 		}
 	}
 	g, signer, err := e.group(ctx, name)
+	if err == nil && signer == nil {
+		err = errIdle
+	}
 	if err != nil {
 		return nil, err
 	}

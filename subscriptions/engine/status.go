@@ -154,15 +154,6 @@ func (e *Engine) Progress(ctx context.Context, name string, at subscriptions.Pla
 	return g.progress(ctx, at)
 }
 
-// Progress returns the state of a message from the position and the stored message.
-func (i *Idle) Progress(ctx context.Context, name string, at subscriptions.Place) (subscriptions.Progress, error) {
-	g, err := i.group(ctx, name)
-	if err != nil {
-		return subscriptions.Progress{}, err
-	}
-	return g.progress(ctx, at)
-}
-
 // known is the state of an offset and the origin of the position of its partition.
 type known struct {
 	queue.Progress

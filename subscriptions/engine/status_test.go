@@ -45,7 +45,7 @@ func (w *world) record(key, name string) *kgo.Record {
 }
 
 // idle returns the service of a process that runs nothing.
-func (w *world) idle() *Idle {
+func (w *world) idle() *Engine {
 	w.t.Helper()
 	i, err := NewIdle(Config{Store: w.db, DeadLetters: w.db, Instance: "idle"}, w.adm)
 	if err != nil {

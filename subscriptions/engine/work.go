@@ -15,7 +15,8 @@ import (
 const (
 	// workAtOnce is the number of messages of one round of work.
 	workAtOnce = 200
-	// parallel is the number of dead letters that are written concurrently.
+	// parallel is the number of dead letters that are written, and of partitions that are loaded
+	// and handed over, concurrently.
 	parallel = 8
 	// readAtOnce is the number of records that are read concurrently: those of a run of stored
 	// messages.
@@ -69,21 +70,13 @@ func (p *partition) failing(offset int64) bool {
 
 // do does one round of work and reports it.
 func (p *partition) do(w queue.Work, epoch int64) error {
-	var failed struct {
-		sync.Mutex
-		err error
-	}
-	note := func(err error) {
-		failed.Lock()
-		defer failed.Unlock()
-		failed.err = errors.Join(failed.err, err)
-	}
+	var failed failures
 	report := func(offset int64, err error, f func(*queue.Queue)) {
 		switch {
 		case errors.Is(err, store.ErrFenced):
 			p.g.closeFenced(p)
 		case err != nil:
-			note(err)
+			failed.add(err)
 			p.later(offset, f)
 		default:
 			p.mu.Lock()
@@ -129,7 +122,7 @@ func (p *partition) do(w queue.Work, epoch int64) error {
 	all.Go(func() { // one after the other, so that they are applied in this order
 		save(slices.DeleteFunc(w.Save, func(r queue.Row) bool { return alone(r.Offset, func() { save([]queue.Row{r}) }) }))
 		offsets, err := p.resolve(w.Remove)
-		note(err)
+		failed.add(err)
 		remove(slices.DeleteFunc(offsets, func(o int64) bool { return alone(o, func() { remove([]int64{o}) }) }))
 	})
 	all.Go(func() {
@@ -170,13 +163,32 @@ func (p *partition) do(w queue.Work, epoch int64) error {
 		})
 	})
 	all.Wait()
-	failed.Lock()
-	defer failed.Unlock()
+	failed.mu.Lock() // what is done alone may still run
+	defer failed.mu.Unlock()
 	return failed.err
 }
 
 // each calls f for all items, up to parallel at a time.
 func each[T any](items []T, f func(T)) { forEach(parallel, items, f) }
+
+// tryEach is each with the errors of f.
+func tryEach[T any](items []T, f func(T) error) error {
+	var errs failures
+	each(items, func(item T) { errs.add(f(item)) })
+	return errs.err
+}
+
+// failures joins the errors of concurrent work.
+type failures struct {
+	mu  sync.Mutex
+	err error
+}
+
+func (f *failures) add(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = errors.Join(f.err, err)
+}
 
 // forEach calls f for all items, up to n at a time.
 func forEach[T any](n int, items []T, f func(T)) {

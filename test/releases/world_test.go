@@ -321,8 +321,8 @@ func (w *world) admin() (stop func()) {
 }
 
 // idle returns the subscriptions for a process that runs none.
-func (w *world) idle() *engine.Idle {
-	return must1[*engine.Idle](w)(engine.NewIdle(engine.Config{Kafka: w.brokers(), Store: w.subs, DeadLetters: w.deadLetters, Instance: "none", Address: "http://none"}, w.kafka))
+func (w *world) idle() *engine.Engine {
+	return must1[*engine.Engine](w)(engine.NewIdle(engine.Config{Kafka: w.brokers(), Store: w.subs, DeadLetters: w.deadLetters, Instance: "none", Address: "http://none"}, w.kafka))
 }
 
 // newAdmin returns the admin API and a token for it.
