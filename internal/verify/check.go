@@ -349,6 +349,14 @@ func (c *checker) fate(e *entry) fate {
 // deadLetterFates maps the states of dead letters to the fates of their events.
 var deadLetterFates = map[DeadLetterState]fate{DeadLetterOpen: dead, DeadLetterBlocked: blocked, DeadLetterClosed: closed, DeadLetterLate: pending}
 
+// fateKinds are the findings of fates because of a dead letter.
+var fateKinds = map[fate]Kind{dead: Dead, blocked: Blocked, closed: Closed}
+
+// byFate returns the number of the events with a fate.
+func (c *Counts) byFate(f fate) *int64 {
+	return []*int64{published: &c.Published, pending: &c.Pending, untold: &c.Untold, dead: &c.Dead, blocked: &c.Blocked, closed: &c.Closed, missing: &c.Missing}[f]
+}
+
 // unreadable counts a row that is not an event. The relay wrote a dead letter of it. If
 // an operator has discarded it, or published it after an edit, the row is not a problem.
 func (c *checker) unreadable(u Unreadable) {
@@ -365,21 +373,12 @@ func (c *checker) unreadable(u Unreadable) {
 			continue
 		}
 		f.Event, f.Detail = outbox.IDFromUUID(id), u.Problem+"; "+deadLetter.Detail
-		switch deadLetterFates[deadLetter.State] {
-		case dead:
-			f.Kind = Dead
-			c.counts.Dead++
-		case blocked:
-			f.Kind = Blocked
-			c.counts.Blocked++
-		case closed:
-			f.Kind = Closed
-			c.counts.Closed++
-		default: // published since the topics were read
-			c.counts.Pending++
-			return
+		fate := deadLetterFates[deadLetter.State]
+		*c.counts.byFate(fate)++
+		if fate != pending { // else it was published since the topics were read
+			f.Kind = fateKinds[fate]
+			c.report(f)
 		}
-		c.report(f)
 		return
 	}
 	c.counts.Unreadable++
@@ -412,24 +411,11 @@ func (c *checker) row(e *entry) (conflict bool) {
 		c.gap(e, fmt.Sprintf("the previous one in the outbox is %d", last.seq))
 	}
 	c.counts.Rows++
+	*c.counts.byFate(f)++
 	switch f {
-	case published:
-		c.counts.Published++
-	case pending:
-		c.counts.Pending++
-	case untold:
-		c.counts.Untold++
-	case dead:
-		c.counts.Dead++
-		c.report(c.finding(Dead, e, c.l.deadLetters[e.id].Detail))
-	case blocked:
-		c.counts.Blocked++
-		c.report(c.finding(Blocked, e, c.l.deadLetters[e.id].Detail))
-	case closed:
-		c.counts.Closed++
-		c.report(c.finding(Closed, e, c.l.deadLetters[e.id].Detail))
+	case dead, blocked, closed:
+		c.report(c.finding(fateKinds[f], e, c.l.deadLetters[e.id].Detail))
 	case missing:
-		c.counts.Missing++
 		c.report(c.finding(Missing, e, "written "+clock(e.written)))
 	}
 	return conflict
