@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	client "github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
 )
 
 // MaxLeases is the maximum number of leases of one list.
@@ -16,21 +18,8 @@ const MaxLeases = 1000
 // ErrLeaseEnded is returned for a lease that has ended, or never existed.
 var ErrLeaseEnded = errors.New("the lease has ended")
 
-// Lease is a message in flight, as operators see it. It is no receipt.
-type Lease struct {
-	ID         string    `json:"id" doc:"Names the lease for its end: topic, partition, offset and a number"`
-	Topic      string    `json:"topic"`
-	Partition  int32     `json:"partition"`
-	Offset     int64     `json:"offset"`
-	EventID    string    `json:"event_id,omitempty"`
-	Key        string    `json:"key,omitempty"`
-	Consumer   string    `json:"consumer,omitempty" doc:"Name of the token that received it, or the client address without tokens, and behind a slash the name that the consumer has given to itself; the destination with push delivery"`
-	Attempt    int       `json:"attempt" doc:"Number of deliveries, with this one"`
-	MaxReceive int       `json:"max_receive"`
-	ReceivedAt time.Time `json:"received_at" doc:"By the clock of the owner"`
-	ExpiresAt  time.Time `json:"expires_at"`
-	Owner      string    `json:"owner" doc:"Instance that owns the partition"`
-}
+// Lease is a message in flight, as operators see it.
+type Lease = client.Lease
 
 // LeaseID names a lease. Numbers are unique among the leases of an owner.
 type LeaseID struct {
@@ -87,7 +76,7 @@ func NewLeasePage(all []Lease, cursor string, limit int) (p LeasePage, err error
 	slices.SortFunc(all, compareLeases)
 	if len(all) > limit {
 		all = all[:limit]
-		p.Next = all[limit-1].cursor()
+		p.Next = leaseCursor(&all[limit-1])
 	}
 	p.Leases = all
 	return p, nil
@@ -97,7 +86,7 @@ func compareLeases(a, b Lease) int {
 	return cmp.Or(a.ReceivedAt.Compare(b.ReceivedAt), cmp.Compare(a.ID, b.ID))
 }
 
-func (l *Lease) cursor() string { return fmt.Sprintf("%d:%s", l.ReceivedAt.UnixNano(), l.ID) }
+func leaseCursor(l *Lease) string { return fmt.Sprintf("%d:%s", l.ReceivedAt.UnixNano(), l.ID) }
 
 // Merge returns the first leases of a page and of those of other instances, which began behind
 // the same cursor.
@@ -108,7 +97,7 @@ func (p LeasePage) Merge(others []LeasePage, limit int) (LeasePage, error) {
 	}
 	out, err := NewLeasePage(p.Leases, "", limit)
 	if out.Unknown = p.Unknown; err == nil && full && len(out.Leases) > 0 {
-		out.Next = out.Leases[len(out.Leases)-1].cursor()
+		out.Next = leaseCursor(&out.Leases[len(out.Leases)-1])
 	}
 	return out, err
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	client "github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
 )
 
 // Defaults and limits of Push.
@@ -20,22 +22,9 @@ var Severities = []string{"info", "warning", "critical"}
 // Push is the delivery of messages to a destination instead of Receive: each message is one
 // call, and VisibilityTimeout is the time-out of the call. To is required; other zero values
 // mean the documented defaults.
-type Push struct {
-	// To names a target of the configuration, which contains its URL and secrets, or a
-	// plugin of the process. The target log writes messages to the log.
-	To string `json:"to"`
-	// Title and Text of the message to a target contain CEL expressions over the event
-	// between {{ and }}. A plugin has none.
-	Title string `json:"title,omitempty"`
-	Text  string `json:"text,omitempty"`
-	// Severity is info, warning or critical, for pagers. Default info.
-	Severity string `json:"severity,omitempty"`
-	// Concurrency is the number of concurrent calls in each process: 1 to 1,000.
-	// Default 4.
-	Concurrency int `json:"concurrency,omitempty"`
-}
+type Push = client.Push
 
-func (p *Push) withDefaults() *Push {
+func withPushDefaults(p *Push) *Push {
 	if p == nil {
 		return nil
 	}
@@ -45,9 +34,9 @@ func (p *Push) withDefaults() *Push {
 	return &out
 }
 
-// validate reports every problem, except those of expressions and of a destination that
+// validatePush reports every problem, except those of expressions and of a destination that
 // does not exist.
-func (p *Push) validate(bad func(format string, args ...any)) {
+func validatePush(p *Push, bad func(format string, args ...any)) {
 	if p.To == "" || len(p.To) > MaxName {
 		bad("push.to %q: name a target of subscriptions.targets, or a plugin", p.To)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	client "github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
 )
 
 // Errors of a Service.
@@ -72,12 +74,13 @@ func (s *Status) AddPartitions() {
 	}
 }
 
-// WaitingConsumer is a consumer without a message: its long polls, streams or sockets wait.
-type WaitingConsumer struct {
-	Consumer string `json:"consumer" doc:"Name of its token or its address, and behind it the name that it gives to itself"`
-	Instance string `json:"instance" doc:"The process at which it waits"`
-	Requests int    `json:"requests" doc:"Number of its requests that wait"`
-}
+// Parts of a status that are those of the API.
+type (
+	// WaitingConsumer is a consumer without a message.
+	WaitingConsumer = client.WaitingConsumer
+	// BreakerStatus is the state of the circuit breaker of a destination.
+	BreakerStatus = client.BreakerStatus
+)
 
 // InstanceStatus is the state of a process that runs a subscription.
 type InstanceStatus struct {
@@ -87,19 +90,6 @@ type InstanceStatus struct {
 	LastError         string
 	// Breaker is that of its destination with push delivery; nil with pull delivery.
 	Breaker *BreakerStatus
-}
-
-// BreakerStatus is the state of the circuit breaker of a destination.
-type BreakerStatus struct {
-	// State is closed, open or half-open. Unless it is closed, the destination gets nothing but
-	// probes.
-	State string `json:"state" enum:"closed,half-open,open" doc:"Unless it is closed, the destination gets nothing but probes, and no delivery counts"`
-	// Since is the time of the last change of State, zero if there was none.
-	Since time.Time `json:"since,omitzero" doc:"Time of the last change; absent if there was none"`
-	// NextProbe is the earliest time of the next call; zero while it is closed.
-	NextProbe time.Time `json:"next_probe,omitzero" doc:"Earliest time of the next call; absent while it is closed"`
-	// Cause is the failure that opened it; empty while it is closed.
-	Cause string `json:"cause,omitempty" doc:"The failure that opened it; absent while it is closed"`
 }
 
 // Seek is a change of the position of a subscription.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/glob"
+	client "github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
 )
 
 // Defaults and limits of a Subscription.
@@ -120,18 +121,11 @@ const MaxRetentionDays = 3650
 
 // DeadLetter configures the dead letters of a subscription. They always belong to the
 // subscription: their table is DeadLetterTable, and a replay goes to it alone.
-type DeadLetter struct {
-	// Name is a name for the dead letters, such as that of a queue which several
-	// subscriptions share: a tag of each that is written from then on. Default none.
-	Name string `json:"name,omitempty" pattern:"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$" doc:"Tag of the dead letters, by which lists and filters find them beside the table subscription.NAME; several subscriptions may have the same"`
-	// RetentionDays replaces the retention of resolved and failed dead letters: 1 to 3,650.
-	// Default: the settings retention.resolved and retention.failed.
-	RetentionDays int `json:"retention_days,omitempty" minimum:"1" maximum:"3650" doc:"Days for which resolved and failed dead letters stay, instead of the settings retention.resolved and retention.failed. Open ones always stay"`
-}
+type DeadLetter = client.DeadLetter
 
 var deadLetterName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$`)
 
-func (d *DeadLetter) validate(bad func(format string, args ...any)) {
+func validateDeadLetter(d *DeadLetter, bad func(format string, args ...any)) {
 	if d.Name != "" && !deadLetterName.MatchString(d.Name) {
 		bad("dead_letter.name %q: use letters, digits, ., - and _, at most 64, the first a letter or digit", d.Name)
 	}
@@ -150,7 +144,7 @@ func (s Subscription) WithDefaults() Subscription {
 	s.Backoff = cmp.Or(s.Backoff, DefaultBackoff)
 	s.MaxBackoff = cmp.Or(s.MaxBackoff, max(DefaultMaxBackoff, s.Backoff))
 	s.BackoffMultiplier = cmp.Or(s.BackoffMultiplier, DefaultBackoffMultiplier)
-	s.Push = s.Push.withDefaults()
+	s.Push = withPushDefaults(s.Push)
 	return s
 }
 
@@ -207,9 +201,9 @@ func (s *Subscription) Validate() error {
 		bad("backoff_multiplier %d: must be 1 to %d", s.BackoffMultiplier, MaxBackoffMultiplier)
 	}
 	if s.Push != nil {
-		s.Push.validate(bad)
+		validatePush(s.Push, bad)
 	}
-	s.DeadLetter.validate(bad)
+	validateDeadLetter(&s.DeadLetter, bad)
 	return errors.Join(errs...)
 }
 

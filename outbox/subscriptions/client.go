@@ -60,11 +60,12 @@ type Subscription struct {
 
 // DeadLetter configures the dead letters of a subscription.
 type DeadLetter struct {
-	// Name is a tag of the dead letters.
-	Name string `json:"name,omitempty"`
-	// RetentionDays is the number of days for which resolved and failed ones stay, by default
-	// those of the server's settings.
-	RetentionDays int `json:"retention_days,omitempty"`
+	// Name is a tag of each dead letter that is written from then on, such as the name of a queue
+	// which several subscriptions share.
+	Name string `json:"name,omitempty" pattern:"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$" doc:"Tag of the dead letters, by which lists and filters find them beside the table subscription.NAME; several subscriptions may have the same"`
+	// RetentionDays is the number of days for which resolved and failed ones stay, 1 to 3,650, by
+	// default those of the server's settings.
+	RetentionDays int `json:"retention_days,omitempty" minimum:"1" maximum:"3650" doc:"Days for which resolved and failed dead letters stay, instead of the settings retention.resolved and retention.failed. Open ones always stay"`
 }
 
 // Push is the delivery of messages to a destination. VisibilityTimeout is the time-out of a
@@ -123,10 +124,9 @@ type Skip struct {
 
 // WaitingConsumer is a consumer without a message: its long polls, streams or sockets wait.
 type WaitingConsumer struct {
-	Consumer string `json:"consumer"`
-	Instance string `json:"instance"`
-	// Requests is the number of its requests that wait.
-	Requests int `json:"requests"`
+	Consumer string `json:"consumer" doc:"Name of its token or its address, and behind it the name that it gives to itself"`
+	Instance string `json:"instance" doc:"The process at which it waits"`
+	Requests int    `json:"requests" doc:"Number of its requests that wait"`
 }
 
 // PartitionStatus is the state of one partition of a subscription.
@@ -161,32 +161,31 @@ type InstanceStatus struct {
 type BreakerStatus struct {
 	// State is closed, open or half-open. Unless it is closed, the destination gets nothing but
 	// probes, and no delivery counts.
-	State string `json:"state"`
+	State string `json:"state" enum:"closed,half-open,open" doc:"Unless it is closed, the destination gets nothing but probes, and no delivery counts"`
 	// Since is the time of the last change, zero if there was none.
-	Since time.Time `json:"since,omitzero"`
+	Since time.Time `json:"since,omitzero" doc:"Time of the last change; absent if there was none"`
 	// NextProbe is the earliest time of the next call, and Cause the failure that opened the
 	// breaker; zero and empty while it is closed.
-	NextProbe time.Time `json:"next_probe,omitzero"`
-	Cause     string    `json:"cause,omitempty"`
+	NextProbe time.Time `json:"next_probe,omitzero" doc:"Earliest time of the next call; absent while it is closed"`
+	Cause     string    `json:"cause,omitempty" doc:"The failure that opened it; absent while it is closed"`
 }
 
-// Lease is a message in flight.
+// Lease is a message in flight, as operators see it. It is no receipt.
 type Lease struct {
 	// ID names the lease for EndLease.
-	ID        string `json:"id"`
+	ID        string `json:"id" doc:"Names the lease for its end: topic, partition, offset and a number"`
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
 	Offset    int64  `json:"offset"`
 	EventID   string `json:"event_id,omitempty"`
 	Key       string `json:"key,omitempty"`
 	// Consumer is the name of a token, an address, or the destination of push delivery.
-	Consumer string `json:"consumer,omitempty"`
-	// Attempt is the number of deliveries, with this one.
-	Attempt    int       `json:"attempt"`
+	Consumer   string    `json:"consumer,omitempty" doc:"Name of the token that received it, or the client address without tokens, and behind a slash the name that the consumer has given to itself; the destination with push delivery"`
+	Attempt    int       `json:"attempt" doc:"Number of deliveries, with this one"`
 	MaxReceive int       `json:"max_receive"`
-	ReceivedAt time.Time `json:"received_at"`
+	ReceivedAt time.Time `json:"received_at" doc:"By the clock of the owner"`
 	ExpiresAt  time.Time `json:"expires_at"`
-	Owner      string    `json:"owner"`
+	Owner      string    `json:"owner" doc:"Instance that owns the partition"`
 }
 
 // LeasePage is a page of messages in flight, the one received first at the beginning.
@@ -232,7 +231,12 @@ func (c *Client) Put(ctx context.Context, s Subscription) (Subscription, error) 
 // Delete removes a subscription, unless its version is another than the given
 // one; 0 is any.
 func (c *Client) Delete(ctx context.Context, name string, version int64) error {
-	_, err := rest.Send[struct{}](ctx, (*api.Client)(c), http.MethodDelete, subscriptionsPath+"/"+url.PathEscape(name), nil, ifVersion(version))
+	return c.do(ctx, http.MethodDelete, subscriptionsPath+"/"+url.PathEscape(name), nil, ifVersion(version))
+}
+
+// do sends a request whose response has no body.
+func (c *Client) do(ctx context.Context, method, path string, body any, options ...api.Option) error {
+	_, err := rest.Send[struct{}](ctx, (*api.Client)(c), method, path, body, options...)
 	return err
 }
 
@@ -247,27 +251,23 @@ func ifVersion(version int64) api.Option {
 
 // Pause stops deliveries; leases stay valid.
 func (c *Client) Pause(ctx context.Context, name string) error {
-	_, err := rest.Send[struct{}](ctx, (*api.Client)(c), http.MethodPost, subscriptionPath(name, "pause"), nil)
-	return err
+	return c.do(ctx, http.MethodPost, subscriptionPath(name, "pause"), nil)
 }
 
 // Resume continues deliveries.
 func (c *Client) Resume(ctx context.Context, name string) error {
-	_, err := rest.Send[struct{}](ctx, (*api.Client)(c), http.MethodPost, subscriptionPath(name, "resume"), nil)
-	return err
+	return c.do(ctx, http.MethodPost, subscriptionPath(name, "resume"), nil)
 }
 
 // AcknowledgeSkips notes that the records which were not delivered are known, and ends their
 // problem on /readyz.
 func (c *Client) AcknowledgeSkips(ctx context.Context, name string) error {
-	_, err := rest.Send[struct{}](ctx, (*api.Client)(c), http.MethodPost, subscriptionPath(name, "skips/acknowledge"), nil)
-	return err
+	return c.do(ctx, http.MethodPost, subscriptionPath(name, "skips/acknowledge"), nil)
 }
 
 // Seek moves the position of a subscription and ends the leases concerned.
 func (c *Client) Seek(ctx context.Context, name string, to SeekTo) error {
-	_, err := rest.Send[struct{}](ctx, (*api.Client)(c), http.MethodPost, subscriptionPath(name, "seek"), to)
-	return err
+	return c.do(ctx, http.MethodPost, subscriptionPath(name, "seek"), to)
 }
 
 // Purge removes the messages that were written before a time, zero for now, and
@@ -294,14 +294,12 @@ func (c *Client) Leases(ctx context.Context, name, cursor string, limit int) (Le
 
 // EndLease ends the lease with an id: its message can be delivered again immediately.
 func (c *Client) EndLease(ctx context.Context, name, id string) error {
-	_, err := rest.Send[struct{}](ctx, (*api.Client)(c), http.MethodDelete, subscriptionPath(name, "leases/"+url.PathEscape(id)), nil)
-	return err
+	return c.do(ctx, http.MethodDelete, subscriptionPath(name, "leases/"+url.PathEscape(id)), nil)
 }
 
 // RejectLease makes the message of the lease with an id a dead letter.
 func (c *Client) RejectLease(ctx context.Context, name, id string) error {
-	_, err := rest.Send[struct{}](ctx, (*api.Client)(c), http.MethodPost, subscriptionPath(name, "leases/"+url.PathEscape(id)+"/reject"), nil)
-	return err
+	return c.do(ctx, http.MethodPost, subscriptionPath(name, "leases/"+url.PathEscape(id)+"/reject"), nil)
 }
 
 // Status returns the state of a subscription.

@@ -189,7 +189,7 @@ func (g *group) readSkips(ctx context.Context) {
 	var open []string
 	for i := range all {
 		if all[i].AcknowledgedAt.IsZero() {
-			open = append(open, all[i].String())
+			open = append(open, subscriptions.FormatSkip(&all[i]))
 		}
 	}
 	g.mu.Lock()

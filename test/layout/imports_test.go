@@ -50,7 +50,7 @@ var layers = []struct {
 	{"dlq", "dead letters: the store, jobs, archive, notifications", []string{"internal", "outbox", "notify"}},
 	{"schedule", "messages of a later time", []string{"internal", "outbox"}},
 	{"relay", "from the CDC log to the topics", []string{"internal", "outbox", "dlq"}},
-	{"subscriptions", "a queue over the topics", []string{"internal", "outbox", "dlq", "notify"}},
+	{"subscriptions", "a queue over the topics", []string{"internal", "outbox", "outbox/subscriptions", "dlq", "notify"}},
 	{"messages", "intake of messages", []string{"internal", "outbox", "schedule", "subscriptions"}},
 	{"orders", "the order service, the worked example", []string{"internal", "outbox"}},
 	{"internal/admin", "the operators' API and console", []string{"internal", "outbox", "outbox/messages", "dlq", "subscriptions", "relay/share", "messages"}},
