@@ -106,7 +106,7 @@ func TestSubscription_Validate(t *testing.T) {
 			s.Push = &Push{To: "hook", Severity: "info", Concurrency: 1, Title: strings.Repeat("x", 16385), Text: strings.Repeat("x", 16386)}
 		}, []string{"push.title: 16385 bytes; at most 16384 are allowed", "push.text: 16386 bytes"}},
 
-		{"a tag of dead letters", func(s *Subscription) { s.DeadLetter = DeadLetter{"0a._-Z", 3650} }, nil},
+		{"a tag of dead letters", func(s *Subscription) { s.DeadLetter = DeadLetter{Name: "0a._-Z", RetentionDays: 3650} }, nil},
 		{"a tag that begins with a dot", func(s *Subscription) { s.DeadLetter.Name = ".a" }, []string{`dead_letter.name ".a": use letters, digits, ., - and _, at most 64, the first a letter or digit`}},
 		{"a tag that is too long", func(s *Subscription) { s.DeadLetter.Name = long[:65] }, []string{"dead_letter.name"}},
 		{"a negative retention", func(s *Subscription) { s.DeadLetter.RetentionDays = -1 }, []string{"dead_letter.retention_days -1: must be 1 to 3650"}},
