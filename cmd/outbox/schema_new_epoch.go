@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -298,17 +296,8 @@ func (f *newEpochFlags) print(cmd *cobra.Command, n *newEpoch, out *begunEpoch) 
 		_, err := fmt.Fprintf(w, "epoch %d of %s began: start the relays, then the writers\n", out.Epoch, n.table)
 		return err
 	}
-	var text bytes.Buffer
-	err := printFindingsJSON(&text, func(each func(verify.Finding)) any {
+	return printFindingsAs(w, f.output, func(each func(verify.Finding)) any {
 		n.countForked(out, each)
 		return out
 	})
-	switch {
-	case err != nil:
-		return err
-	case f.output == "yaml":
-		return cli.PrintAs(w, "yaml", json.RawMessage(text.Bytes()))
-	}
-	_, err = w.Write(text.Bytes())
-	return err
 }

@@ -206,14 +206,7 @@ func runVerify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
 			return err
 		}
 	}
-	print := printVerified
-	switch f.output {
-	case "json":
-		print = printVerifiedJSON
-	case "yaml":
-		print = printVerifiedYAML
-	}
-	counts, err := print(cmd.OutOrStdout(), v, repairs)
+	counts, err := printVerified(cmd.OutOrStdout(), f.output, v, repairs)
 	switch {
 	case err != nil:
 		return err
@@ -264,14 +257,29 @@ type verified struct {
 	OK      bool           `json:"ok"`
 }
 
-// printVerifiedJSON prints one object: every finding, then the summary.
-func printVerifiedJSON(w io.Writer, v *verify.Verification, repairs *repairs) (counts verify.Counts, err error) {
-	err = printFindingsJSON(w, func(each func(verify.Finding)) any {
+// printVerified prints a table, or one object: every finding, then the summary.
+func printVerified(w io.Writer, output string, v *verify.Verification, repairs *repairs) (counts verify.Counts, err error) {
+	if output == "table" {
+		return printVerifiedTable(w, v, repairs)
+	}
+	err = printFindingsAs(w, output, func(each func(verify.Finding)) any {
 		counts = v.Ledger().Check(v.Window, each)
 		verdict := repairs.verdict(counts)
 		return verified{v.Keyspace + "." + v.Table, v.Window.Since, v.Window.Until.UTC(), v.Resumed(), counts, repairs, verdict, verdict == verify.VerdictOK}
 	})
 	return counts, err
+}
+
+// printFindingsAs is printFindingsJSON for JSON or YAML.
+func printFindingsAs(w io.Writer, output string, check func(each func(verify.Finding)) (summary any)) error {
+	if output == "json" {
+		return printFindingsJSON(w, check)
+	}
+	var out bytes.Buffer
+	if err := printFindingsJSON(&out, check); err != nil {
+		return err
+	}
+	return cli.PrintAs(w, output, json.RawMessage(out.Bytes()))
 }
 
 // printFindingsJSON prints one object: the findings that check passes, and the members of the object
@@ -302,18 +310,8 @@ func printFindingsJSON(w io.Writer, check func(each func(verify.Finding)) (summa
 	return err
 }
 
-// printVerifiedYAML prints the object of printVerifiedJSON as YAML.
-func printVerifiedYAML(w io.Writer, v *verify.Verification, repairs *repairs) (verify.Counts, error) {
-	var out bytes.Buffer
-	counts, err := printVerifiedJSON(&out, v, repairs)
-	if err != nil {
-		return counts, err
-	}
-	return counts, cli.PrintAs(w, "yaml", json.RawMessage(out.Bytes()))
-}
-
-// printVerified prints the first findings of each kind and a summary.
-func printVerified(w io.Writer, v *verify.Verification, repairs *repairs) (verify.Counts, error) {
+// printVerifiedTable prints the first findings of each kind and a summary.
+func printVerifiedTable(w io.Writer, v *verify.Verification, repairs *repairs) (verify.Counts, error) {
 	var out strings.Builder
 	found := findings{out: &out}
 	c := v.Ledger().Check(v.Window, found.add)

@@ -158,11 +158,7 @@ func (c *AdminConfig) console(gate *access.Gate, withOrders bool) (http.Handler,
 	if err := console.ValidTraceURL(c.TraceURL); err != nil {
 		return nil, cli.Usage(fmt.Errorf("admin.trace_url: %w", err))
 	}
-	options := []console.Option{console.WithTraceURL(c.TraceURL), console.WithSignIn(gate.SignIn())}
-	if withOrders {
-		options = append(options, console.WithOrders())
-	}
-	return console.Handler(options...), nil
+	return console.Handler(console.Settings{TraceURL: c.TraceURL, Orders: withOrders, SignIn: gate.SignIn()}), nil
 }
 
 // ListenAdmin listens on admin.addr, with TLS if there is a certificate. Beyond loopback

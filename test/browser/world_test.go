@@ -152,7 +152,7 @@ func (w *world) serve(addr string) {
 		Session: w.session, Keyspace: schema.DefaultKeyspace, DeadLetters: w.deadLetters, Gate: w.gate, Kafka: testworld.Kafka{kgo.SeedBrokers(w.brokers...)}, Relay: "orders",
 		Tables:  []admin.Table{{Keyspace: schema.DefaultKeyspace, Name: outbox.DefaultTableName}},
 		Routes:  []func(huma.API){w.orders.Register, messages.NewAPI(w.messages).RegisterKept, messages.NewAPI(w.messages).RegisterMany, api.Operators(w.engine, slog.New(slog.DiscardHandler))},
-		Console: console.Handler(console.WithTraceURL("https://traces.example/trace/{trace_id}"), console.WithOrders(), console.WithSignIn(w.gate.SignIn())),
+		Console: console.Handler(console.Settings{TraceURL: "https://traces.example/trace/{trace_id}", Orders: true, SignIn: w.gate.SignIn()}),
 		Archive: w.keeper, Registry: schemas, Written: w.written, Subscriptions: running{w.engine}, Redeliverer: w.redeliverer(),
 		Timeout: patience, LiveInterval: 200 * time.Millisecond, DrainTimeout: 100 * time.Millisecond,
 	})

@@ -46,39 +46,21 @@ var types = map[string]string{
 	".json": "application/json",
 }
 
-// Option changes what Handler serves.
-type Option func(*settings)
-
-// settings are the settings that the pages read.
-type settings struct {
-	// TraceURL is the address of a trace, with {trace_id} and {span_id} in it.
+// Settings are the settings that the pages read. The zero value is usable.
+type Settings struct {
+	// TraceURL links the page of a dead letter to its trace: an http or https address with
+	// {trace_id} and optionally {span_id}; empty disables the link. Check it with
+	// ValidTraceURL first; Handler panics on an invalid one.
 	TraceURL string `json:"trace_url,omitempty"`
-	// Orders: the API has the operations on orders, too.
+	// Orders shows the pages of orders, for an API that has the operations of package orders
+	// beside its own.
 	Orders bool `json:"orders,omitempty"`
-	// SignIn is the name of the issuer at which users sign in.
+	// SignIn offers the sign-in at the issuer of this name, which the server must have at
+	// /console/sign-in. Empty offers none.
 	SignIn string `json:"sign_in,omitempty"`
 }
 
-// WithTraceURL links the page of a dead letter to its trace. template is an http or https
-// address with {trace_id} and optionally {span_id}; empty disables the link. Check it
-// with ValidTraceURL first; Handler panics on an invalid template.
-func WithTraceURL(template string) Option {
-	return func(s *settings) { s.TraceURL = template }
-}
-
-// WithOrders shows the pages of orders, for an API that has the operations of package orders
-// beside its own.
-func WithOrders() Option {
-	return func(s *settings) { s.Orders = true }
-}
-
-// WithSignIn offers the sign-in at the issuer of this name, which the server must have at
-// /console/sign-in. Empty offers none.
-func WithSignIn(issuer string) Option {
-	return func(s *settings) { s.SignIn = issuer }
-}
-
-// ValidTraceURL returns an error for an invalid template of WithTraceURL.
+// ValidTraceURL returns an error for an invalid template of TraceURL.
 func ValidTraceURL(template string) error {
 	if template == "" {
 		return nil
@@ -106,11 +88,7 @@ type file struct {
 // Handler serves the console at Prefix and below, with GET and HEAD. A path that is not a
 // file is a page and receives the document that draws it; the status is 404 if there is no
 // such page, which the document then shows. Handler is safe for concurrent use.
-func Handler(opts ...Option) http.Handler {
-	var s settings
-	for _, o := range opts {
-		o(&s)
-	}
+func Handler(s Settings) http.Handler {
 	if err := ValidTraceURL(s.TraceURL); err != nil {
 		panic(err)
 	}
@@ -142,7 +120,7 @@ func compilePages(script string) *regexp.Regexp {
 }
 
 // load reads the embedded files once.
-func load(s settings) map[string]file {
+func load(s Settings) map[string]file {
 	files := make(map[string]file)
 	add := func(name string, body []byte) {
 		sum := sha256.Sum256(body)

@@ -33,7 +33,7 @@ func body(t *testing.T, r *http.Response) string {
 
 func TestHandler_Paths(t *testing.T) {
 	t.Parallel()
-	h := Handler()
+	h := Handler(Settings{})
 	for _, c := range []struct {
 		method, target string
 		status         int
@@ -80,12 +80,12 @@ func TestHandler_Paths(t *testing.T) {
 
 func TestHandler_Unchanged(t *testing.T) {
 	t.Parallel()
-	h := Handler()
+	h := Handler(Settings{})
 	tag := get(t, h, "GET", "/console/static/js/main.js").Header.Get("ETag")
 	if r := get(t, h, "GET", "/console/static/js/main.js", "If-None-Match", tag); r.StatusCode != http.StatusNotModified {
 		t.Errorf("with If-None-Match: %s the status is %d, want 304", tag, r.StatusCode)
 	}
-	other := Handler(WithTraceURL("https://traces.example/{trace_id}"))
+	other := Handler(Settings{TraceURL: "https://traces.example/{trace_id}"})
 	if a, b := get(t, h, "GET", "/console/static/settings.json"), get(t, other, "GET", "/console/static/settings.json"); a.Header.Get("ETag") == b.Header.Get("ETag") {
 		t.Error("other settings have the same ETag: a browser would keep the old ones")
 	}
@@ -93,7 +93,7 @@ func TestHandler_Unchanged(t *testing.T) {
 
 func TestHandler_TraceURL(t *testing.T) {
 	t.Parallel()
-	if got, want := body(t, get(t, Handler(WithTraceURL("https://traces.example/{trace_id}")), "GET", "/console/static/settings.json")), `{"trace_url":"https://traces.example/{trace_id}"}`; got != want {
+	if got, want := body(t, get(t, Handler(Settings{TraceURL: "https://traces.example/{trace_id}"}), "GET", "/console/static/settings.json")), `{"trace_url":"https://traces.example/{trace_id}"}`; got != want {
 		t.Errorf("settings = %s, want %s", got, want)
 	}
 	for _, bad := range []string{"traces.example/{trace_id}", "javascript:alert('{trace_id}')", "https://traces.example/", "https:///{trace_id}", "%zz{trace_id}"} {
