@@ -94,15 +94,24 @@ func (b *beating) write(ctx context.Context, state string) error {
 
 // report returns the status of the relay.
 func (b *beating) report(state string, now time.Time) *heartbeat.RelayStatus {
-	s := b.r.Status()
+	h := b.r.Report(state, b.version, now)
+	h.StartedAt = utc(b.started)
+	b.rates(h, now)
+	return h
+}
+
+// Report returns the status of a relay in a state as its heartbeats contain it, but for what follows from two of
+// them: rates, latencies and totals. It is safe for concurrent use.
+func (r *Relay) Report(state, version string, now time.Time) *heartbeat.RelayStatus {
+	s := r.Status()
 	h := &heartbeat.RelayStatus{
-		State: state, Ready: len(s.Problems) == 0 && state == heartbeat.Running, Problems: s.Problems, Host: self.Host(), Version: b.version, StartedAt: utc(b.started),
+		State: state, Ready: len(s.Problems) == 0 && state == heartbeat.Running, Problems: s.Problems, Host: self.Host(), Version: version,
 		Streams: s.Streams, Behind: s.Behind.Seconds(),
 		InFlight: s.InFlight, OldestUnacked: s.OldestUnacknowledged.Seconds(), DeadLetters: s.DeadLetters, Spilled: s.Spilled,
 		BlockedAggregates: s.BlockedAggregates, HeldAggregates: len(s.Held), HeldStreams: len(s.HeldStreams), Holding: s.Holding,
-		StalledTopics: b.r.publisher.Load().StalledTopics(), ReaderRestarts: s.Restarts, Goroutines: runtime.NumGoroutine(),
+		StalledTopics: r.publisher.Load().StalledTopics(), ReaderRestarts: s.Restarts, Goroutines: runtime.NumGoroutine(),
 	}
-	h.Lag, h.Groups = b.r.streams.Lags(now, capture.GroupStreams)
+	h.Lag, h.Groups = r.streams.Lags(now, capture.GroupStreams)
 	if h.Problems == nil {
 		h.Problems = []string{}
 	}
@@ -116,8 +125,7 @@ func (b *beating) report(state string, now time.Time) *heartbeat.RelayStatus {
 	t.IntervalMS = float64(s.Tail.Interval.Microseconds()) / 1000
 	f := &h.Backfill
 	f.Running, f.Reason, f.Done, f.Ranges, f.Error = s.Backfill.Running, s.Backfill.Reason, s.Backfill.Done, s.Backfill.Ranges, message(s.Backfill.Err)
-	b.rates(h, now)
-	if s := b.r.cfg.Shard; s.Count > 0 {
+	if s := r.cfg.Shard; s.Count > 0 {
 		h.Shard = &heartbeat.RelayShard{Index: s.Index, Count: s.Count}
 	}
 	h.MemoryBytes = heapBytes()

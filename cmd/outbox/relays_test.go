@@ -127,7 +127,7 @@ relay:
 		}
 	}
 	_, detail := all.Readiness()()
-	if text, err := json.Marshal(detail); err != nil || !strings.Contains(string(text), `"shop.events":{"ready"`) {
+	if text, err := json.Marshal(detail); err != nil || !strings.Contains(string(text), `"shop.events":{"state"`) {
 		t.Errorf("readiness is %s, %v", text, err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/cli"
 	"github.com/scylla-outbox/scylla-outbox/internal/daemon"
+	"github.com/scylla-outbox/scylla-outbox/internal/heartbeat"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/relay"
 	"github.com/scylla-outbox/scylla-outbox/schedule"
@@ -122,70 +123,19 @@ func hintAddr(c net.PacketConn) string {
 	return c.LocalAddr().String()
 }
 
-// relayReadiness returns the readiness of a relay for /readyz.
+// relayReadiness returns the readiness of a relay for /readyz: its status, as in heartbeats, with the numbers
+// of a scan, and without what is of the time between two heartbeats.
 func relayReadiness(r *relay.Relay) httpapi.Readiness {
 	return func() (bool, any) {
-		s := r.Status()
-		detail := struct {
-			Ready                bool     `json:"ready"`
-			Problems             []string `json:"problems"`
-			Streams              int      `json:"streams"`
-			InFlight             int      `json:"in_flight"`
-			BehindSeconds        float64  `json:"behind_seconds"`
-			OldestUnackedSeconds float64  `json:"oldest_unacknowledged_seconds"`
-			HeldAggregates       int      `json:"held_aggregates"`
-			HeldStreams          int      `json:"held_streams"`
-			ReaderRestarts       int      `json:"reader_restarts"`
-			Tail                 any      `json:"tail"`
-			Backfill             any      `json:"backfill,omitempty"`
-			Breaker              any      `json:"breaker"`
-			DeadLetters          int      `json:"dead_letters"`
-			Spilled              int      `json:"spilled"`
-			BlockedAggregates    int      `json:"blocked_aggregates"`
-			Holding              bool     `json:"holding"`
-		}{
-			len(s.Problems) == 0, s.Problems, s.Streams, s.InFlight, s.Behind.Seconds(),
-			s.OldestUnacknowledged.Seconds(), len(s.Held), len(s.HeldStreams), s.Restarts, tailDetail(&s.Tail),
-			backfillDetail(&s.Backfill), breakerDetail(&s.Breaker), s.DeadLetters, s.Spilled, s.BlockedAggregates, s.Holding,
-		}
-		if detail.Problems == nil {
-			detail.Problems = []string{}
-		}
-		return detail.Ready, detail
+		h := r.Report(heartbeat.Running, cli.Version, time.Now())
+		backfill := r.Status().Backfill
+		return h.Ready, struct {
+			*heartbeat.RelayStatus
+			Backfill  any `json:"backfill,omitempty"`
+			Rates     any `json:"rates,omitempty"`
+			Published any `json:"published_total,omitempty"`
+		}{RelayStatus: h, Backfill: backfillDetail(&backfill)}
 	}
-}
-
-// breakerDetail returns the detail of the breaker for /readyz.
-func breakerDetail(b *relay.BreakerStatus) any {
-	d := struct {
-		State string     `json:"state"`
-		Since *time.Time `json:"since,omitempty"`
-		Cause string     `json:"cause,omitempty"`
-	}{State: b.State.String()}
-	if !b.Since.IsZero() {
-		since := b.Since.UTC()
-		d.Since = &since
-	}
-	if b.Cause != nil {
-		d.Cause = b.Cause.Error()
-	}
-	return d
-}
-
-// tailDetail returns the detail of the tail reader for /readyz.
-func tailDetail(t *relay.TailStatus) any {
-	d := struct {
-		On         bool    `json:"on"`
-		Streams    int     `json:"streams"`
-		IntervalMS float64 `json:"interval_ms"`
-		WaitingFor int     `json:"aggregates_waiting"`
-		Paused     bool    `json:"waits_for_sweep"`
-		Error      string  `json:"error,omitempty"`
-	}{t.On, t.Streams, float64(t.Interval.Microseconds()) / 1000, t.Waiting, t.Paused, ""}
-	if t.Err != nil {
-		d.Error = t.Err.Error()
-	}
-	return d
 }
 
 // NewRegistry returns a registry with the metrics of the Go runtime and the process, which runs
