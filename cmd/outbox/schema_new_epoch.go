@@ -109,7 +109,7 @@ func (f *newEpochFlags) run(cmd *cobra.Command, c *app.Config) error {
 	}
 	ctx := cmd.Context()
 	c.Scylla.Need(schema.Core)
-	session, _, disconnect, err := c.Connect(ctx)
+	session, disconnect, err := c.Connect(ctx)
 	if err != nil {
 		return err
 	}

@@ -160,7 +160,7 @@ func runVerify(c *app.Config, cmd *cobra.Command, f verifyFlags) error {
 	}
 	ctx := cmd.Context()
 	c.Scylla.Need(schema.Core)
-	session, _, disconnect, err := c.Connect(ctx)
+	session, disconnect, err := c.Connect(ctx)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func verifySubscription(c *app.Config, cmd *cobra.Command, f *verifyFlags) error
 	}
 	ctx := cmd.Context()
 	c.Scylla.Need(schema.Subscriptions)
-	session, _, disconnect, err := c.Connect(ctx)
+	session, disconnect, err := c.Connect(ctx)
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,6 @@ func (e *entry) reasonAt() string { return cmp.Or(e.At, "header."+httpapi.Reason
 // audit records each requested change before it is made, and its result afterwards.
 type audit struct {
 	session *gocql.Session
-	cons    gocql.Consistency
 	timeout time.Duration
 	clock   clocks.Clock
 	log     *slog.Logger
@@ -67,7 +66,7 @@ type auditStatements struct{ ready, intend, finish, list string }
 
 func newAudit(c *Config, m *metrics) *audit {
 	return &audit{
-		session: c.Session, cons: c.Consistency, timeout: c.Timeout, clock: c.Clock, log: c.Logger, metrics: m, stmt: newAuditStatements(c.Keyspace),
+		session: c.Session, timeout: c.Timeout, clock: c.Clock, log: c.Logger, metrics: m, stmt: newAuditStatements(c.Keyspace),
 	}
 }
 
@@ -87,7 +86,7 @@ func newAuditStatements(keyspace string) auditStatements {
 func dayPartition(t time.Time) time.Time { return t.UTC().Truncate(24 * time.Hour) }
 
 func (a *audit) query(ctx context.Context, stmt string, args ...any) *gocql.Query {
-	return a.session.Query(stmt, args...).WithContext(ctx).Consistency(a.cons)
+	return a.session.Query(stmt, args...).WithContext(ctx)
 }
 
 // ready reads one row, by which it shows that the database answers.

@@ -71,7 +71,6 @@ type biographySources struct {
 	deadLetters *dlq.Store
 	session     *gocql.Session
 	keyspace    string
-	consistency gocql.Consistency
 	timeout     time.Duration
 	relay       string
 	tables      []Table
@@ -90,7 +89,7 @@ type biographyEndpoints struct {
 
 func newBiographyEndpoints(ops *operations, cfg *Config) *biographyEndpoints {
 	return &biographyEndpoints{ops, &biographySources{
-		deadLetters: cfg.DeadLetters, session: cfg.Session, keyspace: cfg.Keyspace, consistency: cfg.Consistency, timeout: cfg.Timeout,
+		deadLetters: cfg.DeadLetters, session: cfg.Session, keyspace: cfg.Keyspace, timeout: cfg.Timeout,
 		relay: cfg.Relay, tables: cfg.Tables, kafka: cfg.Kafka, subscriptions: cfg.Subscriptions, scheduled: cfg.Scheduled,
 	}}
 }

@@ -102,7 +102,7 @@ func (b *biographySources) readPartition(ctx context.Context, of Table, e *outbo
 	if err != nil || stmt == "" {
 		return err
 	}
-	iter := b.session.Query(stmt+" LIMIT ?", append(args, maxRows)...).WithContext(ctx).Consistency(b.consistency).Idempotent(true).Iter()
+	iter := b.session.Query(stmt+" LIMIT ?", append(args, maxRows)...).WithContext(ctx).Idempotent(true).Iter()
 	scanner := rows.NewScanner(table)
 	row := storedRow{table: table.String()}
 	n, more := 0, true

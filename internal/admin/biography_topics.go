@@ -57,7 +57,7 @@ func (b *biographySources) topics(ctx context.Context) ([]string, error) {
 	g, gctx := errgroup.WithContext(ctx)
 	for i, table := range b.tables {
 		g.Go(func() error {
-			iter := b.session.Query(selectTopics(b.keyspace), b.relay, table.String()).WithContext(gctx).Consistency(b.consistency).Idempotent(true).Iter()
+			iter := b.session.Query(selectTopics(b.keyspace), b.relay, table.String()).WithContext(gctx).Idempotent(true).Iter()
 			for topic := ""; iter.Scan(&topic); {
 				found[i] = append(found[i], topic)
 			}

@@ -35,8 +35,8 @@ const (
 
 // Config configures a Server.
 type Config struct {
-	// Session reads and writes the keyspace's tables. Required, as are Keyspace,
-	// DeadLetters and Gate.
+	// Session reads and writes the keyspace's tables, with its own consistency. Required, as are
+	// Keyspace, DeadLetters and Gate.
 	Session  *gocql.Session
 	Keyspace string
 	// DeadLetters is the store of the same keyspace.
@@ -47,9 +47,6 @@ type Config struct {
 	// client address, for limits on failed authentication, the audit trail and the log.
 	// Default: none.
 	Proxies access.Proxies
-	// Consistency is the consistency of the API's own reads and writes. Default
-	// LOCAL_QUORUM.
-	Consistency gocql.Consistency
 	// Timeout bounds one statement. Default 5 s.
 	Timeout time.Duration
 
@@ -167,8 +164,6 @@ type Table struct {
 func (t Table) String() string { return t.Keyspace + "." + t.Name }
 
 func (c Config) withDefaults() Config {
-	// Zero is ANY, which reads do not support.
-	c.Consistency = cmp.Or(c.Consistency, gocql.LocalQuorum)
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
 	c.LiveInterval = cmp.Or(c.LiveInterval, DefaultLiveInterval)
 	c.MaxListeners = cmp.Or(c.MaxListeners, DefaultMaxListeners)

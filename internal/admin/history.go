@@ -42,13 +42,12 @@ type historyPoint struct {
 // history records the points of the history and reads them. Its methods are safe for
 // concurrent use, except run, which is called once.
 type history struct {
-	session     *gocql.Session
-	consistency gocql.Consistency
-	timeout     time.Duration
-	log         *slog.Logger
-	stats       *cached.Value[StatsBody]
-	relays      *relayEndpoints
-	stmt        struct{ write, read string }
+	session *gocql.Session
+	timeout time.Duration
+	log     *slog.Logger
+	stats   *cached.Value[StatsBody]
+	relays  *relayEndpoints
+	stmt    struct{ write, read string }
 	// step and sample are historyStep and historySample, but in tests.
 	step, sample time.Duration
 
@@ -57,7 +56,7 @@ type history struct {
 }
 
 func newHistory(cfg *Config, stats *cached.Value[StatsBody], relays *relayEndpoints) *history {
-	r := &history{session: cfg.Session, consistency: cfg.Consistency, timeout: cfg.Timeout, log: cfg.Logger, stats: stats, relays: relays, step: historyStep, sample: historySample}
+	r := &history{session: cfg.Session, timeout: cfg.Timeout, log: cfg.Logger, stats: stats, relays: relays, step: historyStep, sample: historySample}
 	table := cfg.Keyspace + ".admin_history"
 	r.stmt.write = "INSERT INTO " + table + " (day, at, open, total, published, p50_ms, p99_ms) VALUES (?, ?, ?, ?, ?, ?, ?)"
 	r.stmt.read = "SELECT at, open, total, published, p50_ms, p99_ms FROM " + table + " WHERE day = ? AND at >= ? AND at < ?"
@@ -132,7 +131,7 @@ func (r *history) write(ctx context.Context, step *historyCount, partial bool) e
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	return r.session.Query(r.stmt.write, dayPartition(p.At), p.At, p.Open, p.Total, p.Published, p.P50, p.P99).
-		WithContext(ctx).Consistency(r.consistency).Idempotent(true).Exec()
+		WithContext(ctx).Idempotent(true).Exec()
 }
 
 // read returns the points from since until until, oldest first.
@@ -149,7 +148,7 @@ func (r *history) read(ctx context.Context, since, until time.Time) ([]historyPo
 func (r *history) readDay(ctx context.Context, day, since, until time.Time, out *[]historyPoint) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	iter := r.session.Query(r.stmt.read, day, since, until).WithContext(ctx).Consistency(r.consistency).Idempotent(true).Iter()
+	iter := r.session.Query(r.stmt.read, day, since, until).WithContext(ctx).Idempotent(true).Iter()
 	for {
 		var p historyPoint
 		if !iter.Scan(&p.At, &p.Open, &p.Total, &p.Published, &p.P50, &p.P99) {

@@ -16,7 +16,7 @@ import (
 // for concurrent use.
 type Trail struct{ audit *audit }
 
-// NewTrail returns a Trail. It uses Session, Keyspace, Consistency, Timeout and Logger.
+// NewTrail returns a Trail. It uses Session, Keyspace, Timeout and Logger.
 func NewTrail(c Config) *Trail {
 	c.Clock = clocks.System{}
 	return &Trail{newAudit(&c, &metrics{unaudited: prometheus.NewCounter(prometheus.CounterOpts{Name: "unregistered"})})} // the log has the failures

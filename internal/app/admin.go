@@ -139,7 +139,6 @@ func (c *Config) apiConfig(session *gocql.Session, log *slog.Logger) (conf admin
 		Nodes: c.Scylla.Nodes, DrainDelay: c.HTTP.DrainDelay, Kafka: c.Kafka, Topics: c.readableTopics(session, log), Relay: c.Relay.Name, Tables: c.outboxTables(),
 		Resharder: resharder{c, session}, Unread: c.unread(session, &logs), Written: c.written(session, &logs), Scheduled: c.scheduledFinder(session), Tracer: c.Tracer,
 	}
-	conf.Consistency, _ = c.Scylla.Consistencies()
 	if conf.Registry, err = c.Kafka.SchemaRegistry(); err != nil {
 		return conf, err
 	}

@@ -235,8 +235,7 @@ func (local *LocalConfig) api(c *Config, session *gocql.Session, store *dlq.Stor
 		Gate: access.Only(access.Principal{Name: local.Actor, Role: access.Admin}), Logger: local.Logger,
 		Resharder: resharder{c, session}, StatusPatience: statusPatience,
 	}
-	conf.Consistency, _ = c.Scylla.Consistencies()
-	waiting, err := messages.NewService(session, messages.Config{Consistency: conf.Consistency, Logger: local.Logger})
+	waiting, err := messages.NewService(session, messages.Config{Consistency: consistency, Logger: local.Logger})
 	if err != nil {
 		return conf, cli.Usage(err)
 	}

@@ -208,13 +208,12 @@ const maxConnectWait = 15 * time.Second
 // outage of another data centre would stop this one.
 const consistency = gocql.LocalQuorum
 
-// Consistencies returns the consistency of reads and writes, and that of lightweight
-// transactions.
-func (c ScyllaConfig) Consistencies() (plain, serial gocql.Consistency) {
+// serialConsistency returns the consistency of lightweight transactions.
+func (c ScyllaConfig) serialConsistency() gocql.Consistency {
 	if c.LocalDC != "" {
-		return consistency, gocql.LocalSerial
+		return gocql.LocalSerial
 	}
-	return consistency, gocql.Serial
+	return gocql.Serial
 }
 
 // Cluster returns the driver's configuration for sessions with the keyspace, which may be
@@ -240,7 +239,7 @@ func (c ScyllaConfig) Cluster(keyspace string) (*gocql.ClusterConfig, error) {
 	if c.pageSize > 0 {
 		cluster.PageSize = c.pageSize
 	}
-	cluster.Consistency, cluster.SerialConsistency = c.Consistencies()
+	cluster.Consistency, cluster.SerialConsistency = consistency, c.serialConsistency()
 	hosts := gocql.RoundRobinHostPolicy()
 	if c.LocalDC != "" {
 		hosts = gocql.DCAwareRoundRobinPolicy(c.LocalDC)

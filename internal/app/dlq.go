@@ -21,10 +21,9 @@ import (
 
 // DLQOptions returns the options of the store that follow from the settings of the database.
 func (c *Config) DLQOptions() []dlq.Option {
-	cons, serial := c.Scylla.Consistencies()
 	timeout := cmp.Or(c.Scylla.Timeout, dlq.DefaultAttemptTimeout)
 	return []dlq.Option{
-		dlq.WithConsistency(cons), dlq.WithSerialConsistency(serial), dlq.WithTimeouts(timeout, max(dlq.DefaultBudget, 2*timeout)),
+		dlq.WithConsistency(consistency), dlq.WithSerialConsistency(c.Scylla.serialConsistency()), dlq.WithTimeouts(timeout, max(dlq.DefaultBudget, 2*timeout)),
 	}
 }
 

@@ -212,7 +212,6 @@ func NewScheduler(c *Config, session *gocql.Session, confs []relay.Config, commi
 	if len(carriers) == 0 {
 		return nil, nil
 	}
-	consistency, _ := c.Scylla.Consistencies()
 	s, err := schedule.New(schedule.Config{
 		Store: schedule.NewStore(session, consistency, c.Scylla.Timeout), Rate: c.Relay.ScheduleRate, Logger: log, Registerer: reg,
 		Committed: func(id outbox.ID) {

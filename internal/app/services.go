@@ -70,7 +70,6 @@ func NewServices(ctx context.Context, c *Config, session *gocql.Session, parts P
 		}
 		hints = s.hints
 	}
-	consistency, _ := c.Scylla.Consistencies()
 	if parts.Orders {
 		conf := orders.Config{Consistency: consistency, RowTTL: ttl, Schemas: schemas, Limiter: limiter, Hints: hints, Logger: log, Registerer: reg}
 		if conf.Publication, err = c.Publication(); err != nil {

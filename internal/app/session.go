@@ -80,21 +80,23 @@ func (c *Config) Observe(reg prometheus.Registerer, log *slog.Logger) {
 	c.Scylla.Nodes = sessions.NewNodes(log, reg)
 }
 
-// Connect returns clients of the database and of a reachable broker. disconnect closes both;
-// it is nil with an error.
-func (c *Config) Connect(ctx context.Context) (session *gocql.Session, client *kgo.Client, disconnect func(), err error) {
+// Connect returns a session, and requires a reachable broker. disconnect closes the session; it is nil with
+// an error.
+func (c *Config) Connect(ctx context.Context) (session *gocql.Session, disconnect func(), err error) {
 	if session, err = c.Scylla.Session(c.Scylla.Keyspace); err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	if client, err = c.Kafka.Client(); err == nil {
+	disconnect = func() { sessions.Close(session) }
+	client, err := c.Kafka.Client()
+	if err == nil {
+		defer client.Close()
 		err = Reachable(ctx, client, c.Kafka.Seeds)
-		if err == nil {
-			return session, client, func() { client.Close(); sessions.Close(session) }, nil
-		}
-		client.Close()
 	}
-	sessions.Close(session)
-	return nil, nil, nil, err
+	if err != nil {
+		disconnect()
+		return nil, nil, err
+	}
+	return session, disconnect, nil
 }
 
 // Reachable returns an error if no broker answers within 10 seconds; the client itself would

@@ -106,7 +106,6 @@ const scheduledLooked = 3 * time.Second
 
 // scheduledFinder returns the function that finds scheduled messages by their id or key.
 func (c *Config) scheduledFinder(session *gocql.Session) func(context.Context, string, int) ([]admin.ScheduledMessage, bool, error) {
-	consistency, _ := c.Scylla.Consistencies()
 	store := schedule.NewStore(session, consistency, c.Scylla.Timeout)
 	return func(ctx context.Context, of string, limit int) (out []admin.ScheduledMessage, more bool, err error) {
 		add := func(m *schedule.Message) {

@@ -160,8 +160,7 @@ func StartSubscriptions(ctx context.Context, c *Config, session *gocql.Session, 
 
 // Trail returns the audit trail of the database, for changes without the admin API.
 func (c *Config) Trail(session *gocql.Session, log *slog.Logger) *admin.Trail {
-	consistency, _ := c.Scylla.Consistencies()
-	return admin.NewTrail(admin.Config{Session: session, Keyspace: c.Scylla.Keyspace, Consistency: consistency, Timeout: c.Scylla.Timeout, Logger: log})
+	return admin.NewTrail(admin.Config{Session: session, Keyspace: c.Scylla.Keyspace, Timeout: c.Scylla.Timeout, Logger: log})
 }
 
 // subscriptionServer returns the API on all instances.

@@ -116,8 +116,7 @@ func (c *Config) newRedeliverer(session *gocql.Session, deadLetters *dlq.Store) 
 
 // openSubscriptions opens the subscriptions in the database. Errors are of usage.
 func (c *Config) openSubscriptions(session *gocql.Session) (*store.Store, error) {
-	consistency, serial := c.Scylla.Consistencies()
-	s, err := store.Open(session, c.Scylla.Keyspace, store.WithConsistency(consistency), store.WithSerialConsistency(serial))
+	s, err := store.Open(session, c.Scylla.Keyspace, store.WithConsistency(consistency), store.WithSerialConsistency(c.Scylla.serialConsistency()))
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
