@@ -79,19 +79,15 @@ func (g *Gate) Huma(ctx huma.Context, next func(huma.Context)) {
 		}
 		g.log.WarnContext(ctx.Context(), "refused: role", "name", p.Name, "role", p.Role, "needs", needed, "operation", ctx.Operation().OperationID)
 	}
-	httpapi.Answer(ctx, asError(err).problem())
+	httpapi.Answer(ctx, Problem(err))
 }
 
-func asError(err error) *Error {
+// Problem returns an error of this package as a problem document of RFC 9457; another one is internal.
+func Problem(err error) *httpapi.Problem {
 	var e *Error
 	if !errors.As(err, &e) {
 		e = &Error{Status: http.StatusInternalServerError, Detail: "Internal error; see the log."}
 	}
-	return e
-}
-
-// problem returns the error as a problem document of RFC 9457.
-func (e *Error) problem() *httpapi.Problem {
 	p := httpapi.New(e.Type(), e.Detail)
 	e.Header(p.Header())
 	return &p

@@ -192,7 +192,7 @@ func New(api API, cfg Config) (*Server, error) {
 	httpapi.Probes(mux, s.Readiness)
 	browsers := access.Browsers{
 		Logger: cfg.Logger,
-		Refuse: func(w http.ResponseWriter, _ *http.Request, e *access.Error) { httpapi.Write(w, accessProblem(e)) },
+		Refuse: func(w http.ResponseWriter, _ *http.Request, e *access.Error) { httpapi.Write(w, access.Problem(e)) },
 	}
 	if cfg.Gate == nil {
 		browsers.Hosts = cmp.Or(cfg.Hosts, new(access.Hosts))

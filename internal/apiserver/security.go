@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"errors"
 	"net/http"
 	"strconv"
 
@@ -34,7 +33,7 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 			return
 		}
 	}
-	httpapi.Answer(ctx, accessProblem(err))
+	httpapi.Answer(ctx, access.Problem(err))
 }
 
 // defaultRole returns the default role of an operation. It uses the method of the
@@ -67,14 +66,4 @@ func declareSecurity(h huma.API, problems []httpapi.ProblemKind) {
 			}
 		}
 	}
-}
-
-func accessProblem(err error) *httpapi.Problem {
-	var e *access.Error
-	if !errors.As(err, &e) {
-		return newProblem(httpapi.TypeInternal, "Internal error; the log contains the details.")
-	}
-	p := newProblem(e.Type(), e.Detail)
-	e.Header(p.Header())
-	return p
 }
