@@ -111,6 +111,12 @@ func (r *Relay) Committed(aggregate outbox.ID) {
 	}
 }
 
+// TailLag returns how long the tail reader takes at the moment to read new rows of the table, from when
+// a reading is due, and false without recent ones. It is safe for concurrent use.
+func (r *Relay) TailLag() (lag time.Duration, known bool) {
+	return r.cfg.place().turns.Lag(time.Now())
+}
+
 // Run publishes events until ctx ends, and continues after outages of the database and
 // the broker. It then stops reading, waits up to Config.DrainTimeout for the events in
 // progress, saves the checkpoints and returns nil.

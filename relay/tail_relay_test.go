@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
+	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/engine"
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
@@ -266,6 +267,35 @@ func TestRelay_CommittedIsAHint(t *testing.T) {
 		}
 		if err := stop(); err != nil {
 			t.Errorf("Run() error = %v", err)
+		}
+	})
+}
+
+// The lag of the tail reader is known where it reads, and grows with the time that the database takes.
+func TestRelay_TailLag(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, scyllafake.Config{Tokens: 4}, wideWindow)
+		defer w.close()
+		r, stop := w.run()
+		time.Sleep(time.Minute)
+		if lag, known := r.TailLag(); !known || lag > 10*time.Millisecond {
+			t.Errorf("TailLag() = %s, %t beside a fast database", lag, known)
+		}
+		w.db.Faults().MustAdd(faults.Rule{
+			Match:  faults.Match{Kinds: []engine.OpKind{engine.OpRead}, Func: func(o engine.Op) bool { return strings.HasSuffix(o.Table, "_scylla_cdc_log") }},
+			Effect: faults.Effect{Delay: 200 * time.Millisecond},
+		})
+		time.Sleep(time.Minute)
+		if lag, known := r.TailLag(); !known || lag < 100*time.Millisecond {
+			t.Errorf("TailLag() = %s, %t beside a slow database", lag, known)
+		}
+		if err := stop(); err != nil {
+			t.Errorf("Run() error = %v", err)
+		}
+		time.Sleep(time.Minute)
+		if lag, known := r.TailLag(); known {
+			t.Errorf("TailLag() = %s of a relay that has ended", lag)
 		}
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
-	"golang.org/x/time/rate"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/dbclock"
 	"github.com/scylla-outbox/scylla-outbox/internal/lease"
@@ -19,14 +18,14 @@ import (
 // Each message is released once, despite failures and any number of schedulers:
 // a lightweight transaction decides between release and cancellation and fixes
 // the write time of the outbox row, so every repetition writes the same row.
-// After an outage all due messages are released, oldest first, at the
-// configured rate.
+// After an outage all due messages are released, oldest first, as fast as the
+// relay publishes them beside other events, see Config.Lag.
 type Scheduler struct {
 	cfg     Config
 	clock   *dbclock.Clock // of the database: it dates outbox rows, and decides what is due
 	store   *Store
 	metrics *metrics
-	limiter *rate.Limiter
+	pace    *pace         // of dispatch
 	room    chan struct{} // holds one token for each message in memory
 
 	mu         sync.Mutex
@@ -50,7 +49,7 @@ func New(cfg Config) (*Scheduler, error) {
 		return nil, err
 	}
 	s := &Scheduler{
-		cfg: cfg, clock: &dbclock.Clock{Wall: cfg.Now}, store: cfg.Store, metrics: m, limiter: rate.NewLimiter(rate.Limit(cfg.Rate), max(1, cfg.Rate/10)),
+		cfg: cfg, clock: &dbclock.Clock{Wall: cfg.Now}, store: cfg.Store, metrics: m, pace: newPace(cfg.Rate, cfg.Lag),
 		room: make(chan struct{}, cfg.MaxPending), known: make(map[gocql.UUID]time.Time),
 		complained: make(map[string]time.Time), wake: make(chan struct{}, 1),
 	}
@@ -382,8 +381,7 @@ func (s *Scheduler) dispatch(ctx context.Context) {
 	defer busy.Wait()
 	places := make(chan struct{}, s.cfg.Concurrency)
 	for {
-		// Messages that share statements wait for the limiter for at most 10 ms.
-		xs, wait := s.next(s.clock.Now(), min(shards*releaseMost, s.cfg.Concurrency, max(1, s.cfg.Rate/100)))
+		xs, wait := s.next(s.clock.Now(), min(s.pace.together(), s.cfg.Concurrency))
 		if len(xs) == 0 {
 			t := time.NewTimer(wait)
 			select {
@@ -396,7 +394,8 @@ func (s *Scheduler) dispatch(ctx context.Context) {
 			}
 			continue
 		}
-		if s.limiter.WaitN(ctx, len(xs)) != nil {
+		s.pace.update(len(xs), time.Now())
+		if s.pace.limiter.WaitN(ctx, len(xs)) != nil {
 			for _, x := range xs {
 				s.done(x.id)
 			}

@@ -66,7 +66,7 @@ func TestTombstones_ByHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scheduler, err := app.NewScheduler(c, b.session, confs, relays.Commits(), app.NewRegistry(""), log)
+	scheduler, err := app.NewScheduler(c, b.session, relays, app.NewRegistry(""), log)
 	if err != nil {
 		t.Fatal(err)
 	}

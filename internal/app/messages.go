@@ -195,30 +195,19 @@ func (f messageFinder) Find(ctx context.Context, topic string, key []byte, event
 }
 
 // NewScheduler returns the scheduler, which writes due messages to the outbox and notifies
-// the relays of that table. It is nil if relay.scheduled_per_second is off, or if no relay reads the
-// table. confs contains the configurations of the relays, and commits the function of each
-// that announces a stored event.
-func NewScheduler(c *Config, session *gocql.Session, confs []relay.Config, commits []func(outbox.ID), reg prometheus.Registerer, log *slog.Logger) (*schedule.Scheduler, error) {
-	if c.Relay.ScheduleRate == 0 {
-		return nil, nil
-	}
-	var carriers []func(outbox.ID)
-	for i := range confs {
-		keyspace := confs[i].Keyspace
-		if confs[i].Table == outbox.DefaultTableName && (keyspace == "" || keyspace == c.Scylla.Keyspace) {
-			carriers = append(carriers, commits[i])
-		}
-	}
-	if len(carriers) == 0 {
+// the relays of that table. It is nil if relay.scheduled_per_second is off, or if none of the relays
+// reads the table.
+func NewScheduler(c *Config, session *gocql.Session, relays *Sharing, reg prometheus.Registerer, log *slog.Logger) (*schedule.Scheduler, error) {
+	table := slices.IndexFunc(relays.confs, func(conf relay.Config) bool {
+		return TableName(&conf) == c.Scylla.Keyspace+"."+outbox.DefaultTableName
+	})
+	if c.Relay.ScheduleRate == 0 || table < 0 {
 		return nil, nil
 	}
 	s, err := schedule.New(schedule.Config{
 		Store: schedule.NewStore(session, consistency, c.Scylla.Timeout), Rate: c.Relay.ScheduleRate, Logger: log, Registerer: reg,
-		Committed: func(id outbox.ID) {
-			for _, committed := range carriers {
-				committed(id)
-			}
-		},
+		Committed: func(id outbox.ID) { relays.committed(table, id) },
+		Lag:       func() (time.Duration, bool) { return relays.tailLag(table) },
 	})
 	if err != nil {
 		return nil, cli.Usage(err)

@@ -99,7 +99,7 @@ func carry(
 	}
 	var scheduler *schedule.Scheduler
 	if c.Scylla.Has(schema.Schedule) {
-		if scheduler, err = NewScheduler(c, session, confs, relays.Commits(), reg, log); err != nil {
+		if scheduler, err = NewScheduler(c, session, relays, reg, log); err != nil {
 			return err
 		}
 	}

@@ -214,7 +214,7 @@ type RelayConfig struct {
 	relay.Settings
 	Shards           int           `setting:"shards" default:"1" usage:"number of equal parts of the work that the instances of this relay share, 1 to 256, the same in all of them; with 1 one instance works and the others are standbys"`
 	SessionTimeout   time.Duration `setting:"session_timeout" min:"1s" max:"5m" usage:"time without a heartbeat of an instance after which the broker assigns its shards to others; the broker permits no less than its group.min.session.timeout.ms, 6s unless changed"`
-	ScheduleRate     int           `setting:"scheduled_per_second" off:"0" usage:"scheduled messages written to the outbox per second when they are due, at most, by one of several relays; off writes none"`
+	ScheduleRate     int           `setting:"scheduled_per_second" off:"0" usage:"scheduled messages written to the outbox per second when they are due, at most, by one of several relays, which writes fewer, at least 1,000, while its tail reader lags; off writes none"`
 	WriteDeadLetters bool          `setting:"dead_letters" default:"true" field:"DeadLetters" usage:"write an event that cannot be published to dead_letter_queue; without it its aggregate is held"`
 	Tables           []tableConfig `setting:"tables" field:"TableKeyspace Mapping" usage:"several outbox tables instead of relay.table; docs/own-tables.md"`
 }

@@ -211,19 +211,26 @@ func (s *Sharing) Carry(ctx context.Context, h *share.Hold) error {
 	return all.Run(ctx)
 }
 
-// Commits are what to tell, by table, when an event was stored.
-func (s *Sharing) Commits() []func(outbox.ID) {
-	out := make([]func(outbox.ID), len(s.confs))
-	for i := range out {
-		out[i] = func(id outbox.ID) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			for _, r := range s.running {
-				r.all[i].Committed(id)
-			}
+// committed announces a stored event to the relays of a table, by its index.
+func (s *Sharing) committed(table int, aggregate outbox.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.running {
+		r.all[table].Committed(aggregate)
+	}
+}
+
+// tailLag returns the greatest lag of the tail readers of a table in this process, false if it is
+// unknown: the process may own no shard.
+func (s *Sharing) tailLag(table int) (lag time.Duration, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.running {
+		if one, ok := r.all[table].TailLag(); ok {
+			lag, known = max(lag, one), true
 		}
 	}
-	return out
+	return lag, known
 }
 
 // Reading says that all shards are carried here, and that each tail has read once.

@@ -8,6 +8,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/bench"
 )
 
+// slowestBurst is the rate per second at which a burst is expected to be released at least, unless
+// the setting permits less.
+const slowestBurst = 5000
+
 // liveLoad is a load of immediate events on a relay that also releases scheduled ones.
 type liveLoad struct {
 	bench    *scheduleBench
@@ -66,7 +70,7 @@ func (s *scheduleBench) besideBurst(ctx context.Context, p *place, relay *bench.
 		err error
 	}
 	done := make(chan ended, 1)
-	least := max(time.Second, time.Duration(float64(s.burst)/float64(s.scheduleRate)*float64(time.Second)))
+	least := max(time.Second, time.Duration(float64(s.burst)/float64(min(s.scheduleRate, slowestBurst))*float64(time.Second)))
 	go func() {
 		err := stoppable(ctx, time.Until(start.Add(-time.Second))) // its first second is the warm-up
 		if err != nil {

@@ -33,7 +33,7 @@ func (d *dev) startRelay(ctx context.Context, teardown *daemon.Teardown, reg pro
 	if d.relays, err = app.NewSharing(d.conf, confs, d.session, d.log, reg, d.hints); err != nil {
 		return err
 	}
-	scheduler, err := app.NewScheduler(d.conf, d.session, confs, d.relays.Commits(), reg, d.log)
+	scheduler, err := app.NewScheduler(d.conf, d.session, d.relays, reg, d.log)
 	if err != nil {
 		return err
 	}

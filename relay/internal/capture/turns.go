@@ -120,6 +120,14 @@ func (t *Turns) end(g *tailGroup, rows int, now time.Time) {
 	}
 }
 
+// Lag returns the lag of the tail reader: how long a reading takes from when it is due, false if there
+// was none lately.
+func (t *Turns) Lag(now time.Time) (lag time.Duration, known bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lagAt(now), now.Sub(t.last) <= lagForgotten || len(t.due) > 0
+}
+
 // lagAt returns the lag, with that of the readings under way. t.mu is locked.
 func (t *Turns) lagAt(now time.Time) time.Duration {
 	lag := t.lag

@@ -157,12 +157,29 @@ func TestTurns_Lag(t *testing.T) {
 			turns.update(readingState{}, time.Now())
 			return turns.share()
 		}
+		lag := func() time.Duration {
+			t.Helper()
+			lag, known := turns.Lag(time.Now())
+			if !known {
+				t.Error("the lag is unknown")
+			}
+			return lag
+		}
+		if _, known := NewTurns().Lag(time.Now()); known {
+			t.Error("the lag is known without a reading")
+		}
 		time.Sleep(time.Second)
 		if got := share(); got != 1 {
 			t.Errorf("share of a fast database = %g, want 1", got)
 		}
+		if got := lag(); got > toleratedLag {
+			t.Errorf("lag of a fast database = %s", got)
+		}
 		b.log.set(errors.New("no response"), 20*time.Second)
 		time.Sleep(10 * time.Second)
+		if got := lag(); got < time.Second {
+			t.Errorf("lag while the database does not answer = %s", got)
+		}
 		if got := share(); got > 0.1 {
 			t.Errorf("share while the database does not answer = %g, want a tenth at most", got)
 		}
