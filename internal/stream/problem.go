@@ -53,13 +53,12 @@ func toProblem(err error) *httpapi.Problem {
 	if f, ok := errors.AsType[*FilterError](err); ok {
 		return bad("query."+f.Field, f.Problem)
 	}
-	_, detail := refusalStatus(err)
-	typ := problemBroker
+	typ, detail := problemBroker, "The broker cannot be reached; retry later."
 	switch {
 	case errors.Is(err, ErrFull):
-		typ = problemFull
+		typ, detail = problemFull, "The event streams are at their limit, or this caller has half of them. Retry later."
 	case errors.Is(err, ErrClosed):
-		typ = problemStopping
+		typ, detail = problemStopping, "The server is stopping."
 	}
 	p := newProblem(typ, detail)
 	p.Header().Set("Retry-After", retryAfter)
@@ -68,14 +67,9 @@ func toProblem(err error) *httpapi.Problem {
 
 // refusalStatus returns the status and the detail of a refused subscription.
 func refusalStatus(err error) (int, string) {
-	var bad *FilterError
-	switch {
-	case errors.As(err, &bad):
-		return http.StatusUnprocessableEntity, bad.Error()
-	case errors.Is(err, ErrFull):
-		return http.StatusTooManyRequests, "The event streams are at their limit, or this caller has half of them. Retry later."
-	case errors.Is(err, ErrClosed):
-		return http.StatusServiceUnavailable, "The server is stopping."
+	p := toProblem(err)
+	if bad, ok := errors.AsType[*FilterError](err); ok {
+		p.Detail = bad.Error()
 	}
-	return http.StatusServiceUnavailable, "The broker cannot be reached; retry later."
+	return p.Status, p.Detail
 }
