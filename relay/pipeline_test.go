@@ -164,6 +164,7 @@ func start(b *fixture, m *model, store checkpoint.Store, pace time.Duration) *pr
 			b.t.Fatal(err)
 		}
 		progress := pr.streams.Begin(id)
+		pages := capture.NewSweptPages(seq, progress, nil)
 		readers.Go(func() {
 			select {
 			case <-ready:
@@ -174,14 +175,14 @@ func start(b *fixture, m *model, store checkpoint.Store, pace time.Duration) *pr
 				if scyllacdc.CompareTimeUUID(row.time, from.LastProcessedRecordTime) <= 0 {
 					continue
 				}
-				if _, err := seq.Take(ctx, progress, row.time, []cdclog.StoredEvent{{Event: row.event, Written: cdclog.WriteTime(row.time), Err: nil}}); err != nil {
+				if err := pages.Add(ctx, row.time, []cdclog.StoredEvent{{Event: row.event, Written: cdclog.WriteTime(row.time), Err: nil}}); err != nil {
 					return
 				}
 				if retry.Wait(ctx, pace) != nil {
 					return
 				}
 			}
-			progress.Idle(gocql.MinTimeUUID(m.generation.Add(time.Hour)))
+			_ = pages.Idle(ctx, gocql.MinTimeUUID(m.generation.Add(time.Hour))) // an error means that ctx has ended
 		})
 	}
 	go func() {

@@ -42,8 +42,7 @@ func startBenchBroker(b *testing.B, topics ...string) (addrs []string) {
 type benchRelay struct {
 	cfg       Config
 	publisher *publish.Publisher
-	progress  *checkpoint.Stream
-	sequencer *capture.Sequencer
+	pages     *capture.SweptPages
 }
 
 func newBenchRelay(b *testing.B, addrs []string) *benchRelay {
@@ -58,8 +57,8 @@ func newBenchRelay(b *testing.B, addrs []string) *benchRelay {
 	}
 	b.Cleanup(p.Close)
 	r.publisher = p
-	r.progress = checkpoint.NewStream(time.Unix(0, 0), []byte("stream"), gocql.MinTimeUUID(time.Unix(1, 0)), r.cfg.MaxStreamBacklog)
-	r.sequencer = capture.NewSequencer(b.Context(), r.cfg.capture(), m.capture, p, nil)
+	progress := checkpoint.NewStream(time.Unix(0, 0), []byte("stream"), gocql.MinTimeUUID(time.Unix(1, 0)), r.cfg.MaxStreamBacklog)
+	r.pages = capture.NewSweptPages(capture.NewSequencer(b.Context(), r.cfg.capture(), m.capture, p, nil), progress, nil)
 	return r
 }
 
@@ -67,10 +66,11 @@ func newBenchRelay(b *testing.B, addrs []string) *benchRelay {
 func (r *benchRelay) publish(b *testing.B, first, n int) {
 	for i := first; i < first+n; i++ {
 		e := relaytest.BenchEvent(i)
-		if _, err := r.sequencer.Take(context.Background(), r.progress, gocql.MinTimeUUID(time.UnixMicro(int64(2e6+i))), []cdclog.StoredEvent{{Event: e, Written: 0, Err: nil}}); err != nil {
+		if err := r.pages.Add(context.Background(), gocql.MinTimeUUID(time.UnixMicro(int64(2e6+i))), []cdclog.StoredEvent{{Event: e, Written: 0, Err: nil}}); err != nil {
 			b.Fatal(err)
 		}
 	}
+	r.pages.Submit()
 	if left := r.publisher.Drain(context.Background()); left > 0 {
 		b.Errorf("%d events are left", left)
 	}

@@ -24,7 +24,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/api"
 	"github.com/scylla-outbox/scylla-outbox/test/clitest"
 	"github.com/scylla-outbox/scylla-outbox/test/subfake"
-	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
 // dotted is what settings look like, in backticks.
@@ -92,10 +91,10 @@ func TestDocs_Operations(t *testing.T) {
 	h := humago.New(http.NewServeMux(), huma.DefaultConfig("messages", "1"))
 	messages.NewAPI(service).Register(h)
 	messages.NewAPI(service).RegisterMany(h)
-	subscriptions := []byte(world.Request(t, server.Handler(), "GET", "/openapi.json", "").Text)
-	intake, err1 := h.OpenAPI().MarshalJSON()
-	admin, err2 := os.ReadFile("../../internal/admin/testdata/openapi.json")
-	if err := errors.Join(err1, err2); err != nil {
+	subscriptions, err1 := server.OpenAPI()
+	intake, err2 := h.OpenAPI().MarshalJSON()
+	admin, err3 := os.ReadFile("../../internal/admin/testdata/openapi.json")
+	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
 	known := map[string]bool{}

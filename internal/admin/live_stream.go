@@ -10,7 +10,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
-	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
 // liveEndpoints serve the event stream of the console.
@@ -43,19 +42,37 @@ func (ep *liveEndpoints) stream(ctx context.Context, _ *struct{}) (*huma.StreamR
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		defer ep.live.leave(one, "the client disconnected")
-		if write, ok := httpapi.BeginEvents(hctx, liveWrite); ok {
-			pour(hctx.Context(), write, one)
+		hctx.SetHeader("Content-Type", "text/event-stream")
+		hctx.SetHeader("X-Accel-Buffering", "no") // or a proxy keeps events back
+		if hctx.Method() == http.MethodHead {
+			return // a HEAD request has no body, and its client would never disconnect
 		}
+		w, ok := hctx.BodyWriter().(http.ResponseWriter)
+		if !ok {
+			ep.log.Error("event stream without a connection")
+			return
+		}
+		ep.pour(hctx.Context(), http.NewResponseController(w), w, one)
 	}}, nil
 }
 
 // pour writes events until the stream ends.
-func pour(ctx context.Context, send func([]byte) error, one *listener) {
+func (ep *liveEndpoints) pour(ctx context.Context, c *http.ResponseController, w http.ResponseWriter, one *listener) {
 	beat := time.NewTicker(liveBeat)
 	defer beat.Stop()
 	end := time.NewTimer(liveLife)
 	defer end.Stop()
-	write := func(b []byte) bool { return send(b) == nil }
+	write := func(b []byte) bool {
+		// A writer without deadlines, as in tests, returns an error.
+		_ = c.SetWriteDeadline(time.Now().Add(liveWrite))
+		_, err := w.Write(b)
+		if err == nil {
+			err = c.Flush()
+		}
+		// HTTP/2 ends a stream at the deadline even if nothing is being written.
+		_ = c.SetWriteDeadline(time.Time{})
+		return err == nil
+	}
 	if !write([]byte(": hello\n\n")) {
 		return
 	}

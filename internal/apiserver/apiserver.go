@@ -50,9 +50,6 @@ type API struct {
 	// Path is the prefix of the operations that use the database. They are refused while the
 	// limiter of Guard is full.
 	Path string
-	// Permit reports, with a Gate, whether a caller with the role may use an operation with a
-	// parameter name. Nil needs the role alone.
-	Permit func(p access.Principal, needed access.Role, name string) error
 	// Routes register the operations; each is called once. Problems without a type get one. With a
 	// Gate an operation requires the role of the extension x-role, which access.Needs sets, by
 	// default a viewer for reads and an operator for the rest.
@@ -61,19 +58,9 @@ type API struct {
 	Pages func(*http.ServeMux)
 	// Problems are the types of problems beside the ones that every API has.
 	Problems []string
-	// Guard protects the database, and Ping returns an error if it does not answer. Without Guard
-	// no request is refused under overload, and responses may take any time.
+	// Guard protects the database, and Ping returns an error if it does not answer.
 	Guard *guard.Guard
 	Ping  func(context.Context) error
-	// Ready replaces the check of Guard and Ping, which are not needed then.
-	Ready httpapi.Readiness
-	// Drain is called when the server begins to stop. May be nil.
-	Drain func()
-	// Peers serves the requests below /internal/, whose senders it authenticates. May be nil.
-	Peers http.Handler
-	// Counted are operations whose metrics exist before the first request, so that rates have a
-	// beginning.
-	Counted []string
 	// RetryAfter is the Retry-After of /readyz while the database does not answer.
 	RetryAfter time.Duration
 }
@@ -175,9 +162,6 @@ func New(api API, cfg Config) (*Server, error) {
 	if err := cfg.Registerer.Register(s.requests); err != nil {
 		return nil, fmt.Errorf("register %s API metrics: %w", api.Name, err)
 	}
-	for _, operation := range api.Counted {
-		s.requests.WithLabelValues(operation, "200")
-	}
 	problems := httpapi.Kinds(api.Problems...)
 	mux := http.NewServeMux()
 	doc := s.register(mux, problems).OpenAPI()
@@ -197,16 +181,9 @@ func New(api API, cfg Config) (*Server, error) {
 	if cfg.Gate == nil {
 		browsers.Hosts = cmp.Or(cfg.Hosts, new(access.Hosts))
 	}
-	s.handler = cfg.Proxies.Wrap(access.WithRequestIDs(access.WithSecureHeaders(browsers.Wrap(httpapi.NotModified(httpapi.Elsewhere(mux, doc, notFound))))))
-	if api.Guard != nil {
-		s.handler = api.Guard.Limiter().Shed(s.handler, func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, api.Path) })
-	}
-	if api.Peers != nil {
-		outer := http.NewServeMux()
-		outer.Handle("/internal/", api.Peers)
-		outer.Handle("/", s.handler)
-		s.handler = outer
-	}
+	s.handler = api.Guard.Limiter().Shed(
+		cfg.Proxies.Wrap(access.WithRequestIDs(access.WithSecureHeaders(browsers.Wrap(httpapi.NotModified(httpapi.Elsewhere(mux, doc, notFound)))))),
+		func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, api.Path) })
 	return s, nil
 }
 
@@ -249,24 +226,15 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, beside ...func(conte
 	for _, task := range beside {
 		tasks.Go(func() error { return task(s.accepting) })
 	}
-	limit := writeTimeout
-	if s.api.Guard == nil {
-		limit = 0
-	}
 	err := httpapi.Server{
-		Name: s.api.Name + " API", WriteTimeout: limit, DrainDelay: s.cfg.DrainDelay, DrainTimeout: s.cfg.DrainTimeout,
+		Name: s.api.Name + " API", WriteTimeout: writeTimeout, DrainDelay: s.cfg.DrainDelay, DrainTimeout: s.cfg.DrainTimeout,
 		Drainer: s, Logger: s.cfg.Logger,
 	}.Serve(ctx, l, s.handler)
 	return errors.Join(err, tasks.Wait())
 }
 
 // Drain turns /readyz to 503, so that a load balancer sends requests elsewhere.
-func (s *Server) Drain() {
-	s.draining.Store(true)
-	if s.api.Drain != nil {
-		s.api.Drain()
-	}
-}
+func (s *Server) Drain() { s.draining.Store(true) }
 
 // Stop ends the tasks of Serve.
 func (s *Server) Stop() { s.stop() }
@@ -288,9 +256,6 @@ type health struct {
 func (s *Server) Readiness() (bool, any) {
 	if s.draining.Load() {
 		return false, newProblem(httpapi.TypeStopping, "The server is shutting down.")
-	}
-	if s.api.Ready != nil {
-		return s.api.Ready()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.ReadyTimeout)
 	defer cancel()

@@ -23,12 +23,7 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 		if !ok { // declareSecurity has given every operation one
 			needed = access.Admin
 		}
-		if s.api.Permit != nil {
-			err = s.api.Permit(p, needed, ctx.Param("name"))
-		} else {
-			err = access.Permit(p, needed)
-		}
-		if err == nil {
+		if err = access.Permit(p, needed); err == nil {
 			next(huma.WithContext(ctx, access.With(ctx.Context(), p)))
 			return
 		}

@@ -176,7 +176,8 @@ func (c *Config) subscriptionServer(f *forward.Service, e *engine.Engine, trail 
 		}{e.Problems()}
 	}
 	return api.New(api.Config{
-		Config: conf, Ready: ready, Service: f, Peers: f.Handler(), Audit: trail.AuditChange,
+		Ready: ready, Service: f, Gate: conf.Gate, Hosts: conf.Hosts, Proxies: conf.Proxies, Peers: f.Handler(), Audit: trail.AuditChange,
+		DrainDelay: conf.DrainDelay, Logger: log, Registerer: reg, Tracer: c.Tracer,
 	})
 }
 

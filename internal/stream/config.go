@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	oteltrace "go.opentelemetry.io/otel/trace"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/kafkarecord"
 )
 
@@ -55,6 +56,8 @@ type Config struct {
 	WriteTimeout time.Duration
 	// Schemas decodes payloads in the wire format of a schema registry. Default: none.
 	Schemas Schemas
+	// Gate authenticates clients, which need the role viewer. Nil allows everyone.
+	Gate *access.Gate
 	// Logger logs errors of the broker at Warn. Default discards.
 	Logger *slog.Logger
 	// Tracer makes the spans of the events that are sent to clients, each linked to the

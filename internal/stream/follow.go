@@ -18,7 +18,7 @@ const rejoinPause = time.Second
 
 // follow subscribes a subscription without topics to all allowed topics.
 func (s *Subscription) follow(ctx context.Context) error {
-	s.grown = make(chan struct{}, 1)
+	s.all, s.grown = true, make(chan struct{}, 1)
 	s.at[everything] = map[int32]int64{}
 	// Before the topics are listed: it is notified of later ones.
 	s.hub.mu.Lock()

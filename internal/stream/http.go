@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
@@ -63,6 +64,20 @@ func (h *Hub) Register(api huma.API) {
 	})
 }
 
+// authenticate authenticates a request and returns the holder of its places, and a context with
+// the principal. ctx contains that of a middleware.
+func (h *Hub) authenticate(ctx context.Context, r *http.Request) (holder string, with context.Context, err error) {
+	if h.cfg.Gate == nil {
+		return access.Holder(ctx, r.RemoteAddr), ctx, nil
+	}
+	authorization := access.OrSubprotocol(r.Header.Get("Authorization"), r.Header.Get("Sec-WebSocket-Protocol"))
+	p, err := h.cfg.Gate.Authenticate(r.Context(), authorization, r.RemoteAddr)
+	if err != nil {
+		return "", ctx, err
+	}
+	return p.Name, access.With(ctx, p), access.Permit(p, access.Viewer)
+}
+
 func list(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' })
 }
@@ -74,21 +89,27 @@ func (h *Hub) stream(_ context.Context, in *streamInput) (*huma.StreamResponse, 
 		resume, said = in.Cursor, "query.cursor"
 	}
 	return &huma.StreamResponse{Body: func(ctx huma.Context) {
+		r, _ := humago.Unwrap(ctx)
+		holder, _, err := h.authenticate(ctx.Context(), r)
+		if err != nil {
+			httpapi.Answer(ctx, notLetIn(err))
+			return
+		}
 		var from Position
 		if resume != "" {
-			var err error
 			if from, err = ParsePosition(resume); err != nil {
 				httpapi.Answer(ctx, bad(said, err.Error()))
 				return
 			}
 		}
-		h.serveStream(ctx, filter, from)
+		h.serveStream(ctx, holder, filter, from)
 	}}, nil
 }
 
-func (h *Hub) serveStream(hctx huma.Context, filter Filter, from Position) {
-	ctx := hctx.Context()
-	s, err := h.subscribe(ctx, access.Holder(ctx, hctx.RemoteAddr()), filter, from)
+func (h *Hub) serveStream(hctx huma.Context, holder string, filter Filter, from Position) {
+	r, w := humago.Unwrap(hctx)
+	ctx := r.Context()
+	s, err := h.subscribe(ctx, holder, filter, from)
 	if err != nil {
 		if httpapi.HungUp(ctx, err) {
 			httpapi.Answer(hctx, newProblem(httpapi.TypeHungUp, "The client has closed the request."))
@@ -103,12 +124,24 @@ func (h *Hub) serveStream(hctx huma.Context, filter Filter, from Position) {
 	}
 	leave := sync.OnceFunc(s.Close)
 	defer leave()
-	write, ok := httpapi.BeginEvents(hctx, h.cfg.WriteTimeout)
-	if !ok {
-		return
+	out := http.NewResponseController(w)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no")
+	hctx.SetStatus(http.StatusOK)
+	if r.Method == http.MethodHead {
+		return // a HEAD request has no body, and its client would never disconnect
 	}
 	send := func(event string, data []byte) error {
-		return write(fmt.Appendf(nil, "id: %s\nevent: %s\ndata: %s\n\n", s.at, event, data))
+		// Only writers of tests have no deadlines.
+		_ = out.SetWriteDeadline(time.Now().Add(h.cfg.WriteTimeout))
+		if _, err := fmt.Fprintf(w, "id: %s\nevent: %s\ndata: %s\n\n", s.at, event, data); err != nil {
+			return err
+		}
+		err := out.Flush()
+		// HTTP/2 ends a stream at the deadline even if nothing is being written.
+		_ = out.SetWriteDeadline(time.Time{})
+		return err
 	}
 	begin, _ := json.Marshal(subscribed{Gaps: s.Gaps}) // numbers and texts are always marshalled
 	if send("subscribed", begin) != nil {

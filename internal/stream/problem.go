@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 )
 
@@ -33,6 +34,17 @@ func newProblem(typ, detail string) *httpapi.Problem {
 func bad(location, message string) *httpapi.Problem {
 	p := httpapi.Invalid(location, message)
 	return &p
+}
+
+// notLetIn returns the problem of a request that the gate refuses.
+func notLetIn(err error) *httpapi.Problem {
+	e, ok := errors.AsType[*access.Error](err)
+	if !ok {
+		return newProblem(problemInternal, "Internal error; see the log.")
+	}
+	p := newProblem(e.Type(), e.Detail)
+	e.Header(p.Header())
+	return p
 }
 
 // ofHandshake returns the problem type of an error of the WebSocket library.

@@ -45,7 +45,11 @@ type wsMessage struct {
 // socket serves one WebSocket until either side ends it.
 func (h *Hub) socket(hctx huma.Context) {
 	r, w := humago.Unwrap(hctx)
-	holder := access.Holder(hctx.Context(), r.RemoteAddr)
+	holder, with, err := h.authenticate(hctx.Context(), r)
+	if err != nil {
+		httpapi.Answer(hctx, notLetIn(err))
+		return
+	}
 	leave, ok := h.sockets.Take(holder)
 	if !ok {
 		httpapi.Answer(hctx, toProblem(ErrFull))
@@ -58,7 +62,7 @@ func (h *Hub) socket(hctx huma.Context) {
 	}
 	defer conn.CloseNow() //nolint:errcheck // after Close it has no effect
 	conn.SetReadLimit(maxRequest)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(hctx.Context()))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(with))
 	defer cancel()
 	c := &connection{hub: h, holder: holder, conn: conn, subs: make(map[string]context.CancelFunc)}
 	var all sync.WaitGroup

@@ -3,16 +3,13 @@ package stream
 import (
 	"context"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
 	"github.com/coder/websocket/wsjson"
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
-	"github.com/scylla-outbox/scylla-outbox/internal/apiserver"
 )
 
 // Connections without subscriptions are bounded too, and a closed one frees its place.
@@ -195,14 +192,8 @@ func TestSocket_ForeignPagesAndForeignersStayOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := setup(t)
-	server, err := apiserver.New(apiserver.API{Name: "events", Routes: []func(huma.API){b.Hub.Register}}, apiserver.Config{Gate: gate})
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := httptest.NewServer(server.Handler())
-	t.Cleanup(srv.Close)
-	url := srv.URL
+	b := setup(t, func(c *Config) { c.Gate = gate })
+	url := serve(t, b.Hub)
 	for name, tt := range map[string]struct {
 		opts   websocket.DialOptions
 		status int

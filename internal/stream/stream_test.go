@@ -188,7 +188,7 @@ func TestStream_SlotIsFreeAfterTheLastMessage(t *testing.T) {
 		}
 	}
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/events/stream?topics=a", nil)
-	b.serveStream(humago.NewContext(&huma.Operation{}, r, w), Filter{Topics: []string{"a"}}, nil)
+	b.serveStream(humago.NewContext(&huma.Operation{}, r, w), "", Filter{Topics: []string{"a"}}, nil)
 	if !w.dropped {
 		t.Errorf("it heard %q", w.Body)
 	}

@@ -76,7 +76,8 @@ type Subscription struct {
 	// Gaps are the missed events since the resume position.
 	Gaps []Gap
 
-	grown chan struct{} // receives after a new allowed topic; nil unless it follows all
+	all   bool          // follows all allowed topics
+	grown chan struct{} // receives after a new allowed topic
 
 	live    chan *shared
 	dropped chan struct{} // closed when it was too slow

@@ -631,7 +631,10 @@ func TestServer_DescribesItself(t *testing.T) {
 			t.Errorf("%s = %d %s", path, r.Code, r.Body)
 		}
 	}
-	doc := b.ask(t, http.MethodGet, "/openapi.json", "").Body.Bytes()
+	doc, err := b.OpenAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, want := range []string{`"lease_until"`, `"/v1/subscriptions/{name}/nack"`, `"lease_expired"`, `"visibility_timeout"`, "lease-expired"} {
 		if !bytes.Contains(doc, []byte(want)) {
 			t.Errorf("the description does not contain %s", want)

@@ -110,7 +110,7 @@ func okResponse[T any](s *Server, responses map[string]*huma.Response, descripti
 
 // registerConsume adds the operations of consumers.
 func (s *Server) registerConsume() {
-	httpapi.RegisterDecoding[receiveInput](s.api, true, access.Needs(access.Consumer, huma.Operation{
+	httpapi.RegisterDecoding[receiveInput](s.api, true, s.needs(access.Consumer, huma.Operation{
 		OperationID: "receive", Method: http.MethodPost, Path: "/v1/subscriptions/{name}/receive", Summary: "Receive messages",
 		Description: "Leases messages to the caller. Settle each before lease_until, or extend its lease; otherwise it is delivered again. " +
 			"Without messages within wait the list is empty.",
@@ -128,7 +128,7 @@ func (s *Server) registerConsume() {
 
 // action adds the operation of an action with a body T.
 func action[T any](s *Server, a subscriptions.Action, summary, effect string) {
-	httpapi.RegisterDecoding[T](s.api, false, access.Needs(access.Consumer, huma.Operation{
+	httpapi.RegisterDecoding[T](s.api, false, s.needs(access.Consumer, huma.Operation{
 		OperationID: string(a), Method: http.MethodPost, Path: "/v1/subscriptions/{name}/" + string(a), Summary: summary,
 		Description: effect + " 200: every result is ok, and durable. Otherwise the problem document contains results, one for each receipt: " +
 			"503 if some are unknown or unavailable (repeat the request as it is), else 422 if some are invalid, else 409 (lease-expired).",

@@ -5,7 +5,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/scylla-outbox/scylla-outbox/internal/apiserver"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
 
@@ -15,7 +14,7 @@ import (
 // It has no operations on messages, and none that creates or deletes a subscription.
 func Operators(service subscriptions.Service, log *slog.Logger) func(huma.API) {
 	return func(api huma.API) {
-		s := &Server{cfg: Config{Service: service, Config: apiserver.Config{Logger: log}}.withDefaults(), api: api}
+		s := &Server{cfg: Config{Service: service, Logger: log}.withDefaults(), api: api}
 		s.registerOperators()
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
 	"github.com/scylla-outbox/scylla-outbox/internal/jsonform"
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
@@ -44,10 +45,10 @@ func newProblem(typ, detail string) *problem {
 	return &problem{Problem: httpapi.New(typ, detail)}
 }
 
-// problemTypes are those of this API beside the ones that every API has.
-var problemTypes = []string{
+// problems are those of this API.
+var problems = httpapi.Kinds(
 	problemNotFound, problemStale, problemExpired, problemReceipt, problemUnsettled, problemUnavailable, problemFull, problemHandshake, problemUpgrade,
-}
+)
 
 func (p *problem) at(location, message string) *problem {
 	p.Errors = append(p.Errors, &huma.ErrorDetail{Location: location, Message: message})
@@ -114,4 +115,14 @@ func toProblem(ctx context.Context, name string, err error) *problem {
 
 func invalidFields() *problem {
 	return newProblem(httpapi.TypeInvalid, "The request has invalid fields; see errors.")
+}
+
+func accessProblem(err error) *problem {
+	e, ok := errors.AsType[*access.Error](err)
+	if !ok {
+		return newProblem(httpapi.TypeInternal, "Internal error; the log contains the details.")
+	}
+	p := newProblem(e.Type(), e.Detail)
+	e.Header(p.Header())
+	return p
 }

@@ -269,7 +269,7 @@ const path = "/v1/subscriptions/{name}"
 // registerResources adds the operations that create and delete subscriptions.
 func (s *Server) registerResources() {
 	puts := s.problems(400, 412, 413)
-	httpapi.RegisterDecoding[subscriptionInput](s.api, false, access.Needs(access.Admin, huma.Operation{
+	httpapi.RegisterDecoding[subscriptionInput](s.api, false, s.needs(access.Admin, huma.Operation{
 		OperationID: "put-subscription", Method: http.MethodPut, Path: path, Summary: "Create or replace a subscription",
 		Description:  "201 if it creates, 200 if it replaces. Omitted members get their defaults, except paused, which is kept. The response of GET can be changed and sent back: its version, or its ETag as If-Match, refuses the change with 412 if another one came first.",
 		MaxBodyBytes: maxBody, Responses: puts,
@@ -278,7 +278,7 @@ func (s *Server) registerResources() {
 	created := *puts["200"]
 	created.Description = "Created"
 	puts["201"] = &created
-	huma.Register(s.api, access.Needs(access.Admin, huma.Operation{
+	huma.Register(s.api, s.needs(access.Admin, huma.Operation{
 		OperationID: "delete-subscription", Method: http.MethodDelete, Path: path, DefaultStatus: http.StatusNoContent, Summary: "Delete a subscription",
 		Description: "Removes its positions and stored messages. Its dead letters stay.", Responses: s.problems(404, 412),
 	}), s.remove)
@@ -288,47 +288,47 @@ func (s *Server) registerResources() {
 // registers of them is audited with its body.
 func (s *Server) registerOperators() {
 	audited := func() map[string]any { return map[string]any{httpapi.AuditBody: true} }
-	huma.Register(s.api, access.Needs(access.Viewer, huma.Operation{
+	huma.Register(s.api, s.needs(access.Viewer, huma.Operation{
 		OperationID: "list-subscriptions", Method: http.MethodGet, Path: "/v1/subscriptions", Summary: "List subscriptions", Responses: s.problems(),
 	}), s.list)
-	huma.Register(s.api, access.Needs(access.Viewer, huma.Operation{
+	huma.Register(s.api, s.needs(access.Viewer, huma.Operation{
 		OperationID: "get-subscription", Method: http.MethodGet, Path: path, Summary: "Get a subscription", Responses: s.problems(404),
 	}), s.get)
-	huma.Register(s.api, access.Needs(access.Viewer, huma.Operation{
+	huma.Register(s.api, s.needs(access.Viewer, huma.Operation{
 		OperationID: "get-subscription-status", Method: http.MethodGet, Path: path + "/status", Summary: "Get lag, leases and positions of a subscription", Responses: s.problems(404),
 	}), s.status)
-	huma.Register(s.api, access.Needs(access.Viewer, huma.Operation{
+	huma.Register(s.api, s.needs(access.Viewer, huma.Operation{
 		OperationID: "list-leases", Method: http.MethodGet, Path: path + "/leases", Summary: "List the messages in flight of a subscription",
 		Description: "Their consumers, and when they received them. It contains no receipts.", Responses: s.problems(404),
 	}), s.leases)
-	huma.Register(s.api, access.Needs(access.Operator, huma.Operation{
+	huma.Register(s.api, s.needs(access.Operator, huma.Operation{
 		OperationID: "end-lease", Method: http.MethodDelete, Path: path + "/leases/{lease}", DefaultStatus: http.StatusNoContent, Summary: "End a lease",
 		Description: "The message can be delivered again immediately, and the delivery does not count. The consumer that has it receives lease-expired.",
 		Responses:   s.problems(404, 409),
 	}), s.endLease(subscriptions.ActionRelease))
-	huma.Register(s.api, access.Needs(access.Operator, huma.Operation{
+	huma.Register(s.api, s.needs(access.Operator, huma.Operation{
 		OperationID: "reject-lease", Method: http.MethodPost, Path: path + "/leases/{lease}/reject", DefaultStatus: http.StatusNoContent, Summary: "Make a message in flight a dead letter",
 		Description: "For a message that its consumer does not get over. The consumer that has it receives lease-expired.",
 		Responses:   s.problems(404, 409),
 	}), s.endLease(subscriptions.ActionReject))
-	huma.Register(s.api, access.Needs(access.Operator, huma.Operation{
+	huma.Register(s.api, s.needs(access.Operator, huma.Operation{
 		OperationID: "pause-subscription", Method: http.MethodPost, Path: path + "/pause", DefaultStatus: http.StatusNoContent, Summary: "Pause deliveries",
 		Description: "Leases that exist stay valid.", Responses: s.problems(404),
 	}), s.change(s.cfg.Service.Pause))
-	huma.Register(s.api, access.Needs(access.Operator, huma.Operation{
+	huma.Register(s.api, s.needs(access.Operator, huma.Operation{
 		OperationID: "resume-subscription", Method: http.MethodPost, Path: path + "/resume", DefaultStatus: http.StatusNoContent, Summary: "Resume deliveries", Responses: s.problems(404),
 	}), s.change(s.cfg.Service.Resume))
-	huma.Register(s.api, access.Needs(access.Operator, huma.Operation{
+	huma.Register(s.api, s.needs(access.Operator, huma.Operation{
 		OperationID: "acknowledge-skips", Method: http.MethodPost, Path: path + "/skips/acknowledge", DefaultStatus: http.StatusNoContent, Summary: "Take notice of records that were not delivered",
 		Description: "Ends the problem on /readyz. The skips stay in the status and in the verification.", Responses: s.problems(404),
 	}), s.change(s.cfg.Service.AcknowledgeSkips))
-	httpapi.RegisterDecoding[seekInput](s.api, false, access.Needs(access.Operator, huma.Operation{
+	httpapi.RegisterDecoding[seekInput](s.api, false, s.needs(access.Operator, huma.Operation{
 		OperationID: "seek-subscription", Method: http.MethodPost, Path: path + "/seek", DefaultStatus: http.StatusNoContent, Summary: "Move the position of a subscription",
 		Metadata:     audited(),
 		Description:  "Ends the leases of the partitions concerned, removes their stored messages, and continues at the new position. An offset that the partition does not have is refused.",
 		MaxBodyBytes: maxBody, Responses: s.problems(400, 404, 413),
 	}), s.seek)
-	httpapi.RegisterDecoding[purgeInput](s.api, true, access.Needs(access.Admin, huma.Operation{
+	httpapi.RegisterDecoding[purgeInput](s.api, true, s.needs(access.Admin, huma.Operation{
 		OperationID: "purge-subscription", Method: http.MethodPost, Path: path + "/purge", Summary: "Remove waiting and stored messages",
 		Metadata:     audited(),
 		Description:  "Settles messages without delivering them. It only counts unless dry_run is false. Leased messages stay.",

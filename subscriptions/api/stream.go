@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/access"
 	"github.com/scylla-outbox/scylla-outbox/internal/httpapi"
@@ -20,7 +21,7 @@ const writeTimeout = 10 * time.Second
 
 // registerStreams adds the event stream and the WebSocket.
 func (s *Server) registerStreams() {
-	huma.Register(s.api, access.Needs(access.Consumer, huma.Operation{
+	huma.Register(s.api, s.needs(access.Consumer, huma.Operation{
 		OperationID: "stream-messages", Method: http.MethodGet, Path: "/v1/subscriptions/{name}/stream", Summary: "Receive messages as server-sent events",
 		Description: "Each event is a message with its receipt; settle it by the other operations. At most max messages of the stream are in flight: " +
 			"a place is free when this process has settled the message. When a lease ends by its time, the stream is closed.",
@@ -29,7 +30,7 @@ func (s *Server) registerStreams() {
 			Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}},
 		}}, Errors: []int{401, 403, 404, 422, 429, 503},
 	}), s.stream)
-	huma.Register(s.api, access.Needs(access.Consumer, huma.Operation{
+	huma.Register(s.api, s.needs(access.Consumer, huma.Operation{
 		OperationID: "consume-socket", Method: http.MethodGet, Path: "/v1/subscriptions/{name}/ws", Summary: "Receive and settle messages over a WebSocket",
 		Description: `Messages are JSON texts. Send {"type":"credit","messages":100} to receive up to so many more messages; ` +
 			`{"type":"ack","id":"1","receipts":[…]}, and nack, extend, reject, release with the members of the HTTP operation; {"type":"ping","id":"2"}. ` +
@@ -63,12 +64,25 @@ func (s *Server) stream(ctx context.Context, in *streamInput) (*huma.StreamRespo
 }
 
 func (s *Server) serveStream(hctx huma.Context, in *streamInput) {
+	r, w := humago.Unwrap(hctx)
 	ctx := hctx.Context()
-	write, ok := httpapi.BeginEvents(hctx, writeTimeout)
-	if !ok {
-		return
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no")
+	hctx.SetStatus(http.StatusOK)
+	if r.Method == http.MethodHead {
+		return // a HEAD request has no body, and its client would never disconnect
 	}
-	send := func(format string, args ...any) error { return write(fmt.Appendf(nil, format, args...)) }
+	out := http.NewResponseController(w)
+	send := func(format string, args ...any) error {
+		_ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) // only writers of tests have no deadlines
+		_, err := fmt.Fprintf(w, format, args...)
+		if err == nil {
+			err = out.Flush()
+		}
+		_ = out.SetWriteDeadline(time.Time{}) // HTTP/2 ends a stream at the deadline
+		return err
+	}
 	if send(": open\n\n") != nil {
 		return
 	}

@@ -172,7 +172,10 @@ func documents(t *testing.T) map[string][]byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ofQueues := []byte(world.Request(t, queues.Handler(), "GET", "/openapi.json", "").Text)
+	ofQueues, err := queues.OpenAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
 	service, err := orders.New(nil, orders.Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -65,14 +65,6 @@ func newBlocked(ctx context.Context, cfg *Config, admit func(context.Context, *b
 	}
 }
 
-// has reports whether events of the aggregate wait; later events must wait too.
-func (a *blocked) has(aggregate gocql.UUID) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	_, ok := a.waiting[aggregate]
-	return ok
-}
-
 // add adds an event. It waits while the budget is used up.
 func (a *blocked) add(ctx context.Context, e *blockedEvent) error {
 	if err := a.budget.Take(ctx, budget.EventSize(&e.Event)); err != nil {

@@ -25,15 +25,17 @@ func TestBlocked_ManyAggregates(t *testing.T) {
 		defer b.close()
 		s := b.sequencer(&table{})
 		p := checkpoint.NewStream(time.Unix(0, 0), []byte("stream"), timeID(1), maxStreamBacklog)
+		pages := NewSweptPages(s, p, nil)
 		began := time.Now()
 		for seq := int64(1); seq <= 5; seq += 2 {
 			for a := range many {
 				e := cdclog.StoredEvent{Event: relaytest.Event(a, seq, "OrderUpdated"), Written: cdclog.WriteTime(timeID(10 * seq))}
-				if _, err := s.Take(t.Context(), p, timeID(10*seq), []cdclog.StoredEvent{e}); err != nil {
+				if err := pages.Add(t.Context(), timeID(10*seq), []cdclog.StoredEvent{e}); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
+		pages.Submit()
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("the stream waited %s for aggregates with holes", took)
 		}
@@ -66,8 +68,9 @@ func TestBlocked_WaitsForTheDatabase(t *testing.T) {
 		tb.add(relaytest.Event(1, 2, "OrderUpdated"), 20, time.Now())
 		s := b.sequencer(tb)
 		p := checkpoint.NewStream(time.Unix(0, 0), []byte("stream"), timeID(1), maxStreamBacklog)
+		pages := NewSweptPages(s, p, nil)
 		for i, seq := range []int64{1, 3, 4} {
-			if _, err := s.Take(t.Context(), p, timeID(int64(10*i+10)), []cdclog.StoredEvent{{Event: relaytest.Event(1, seq, "OrderUpdated"), Written: int64(10*i + 10), Err: nil}}); err != nil {
+			if err := pages.Add(t.Context(), timeID(int64(10*i+10)), []cdclog.StoredEvent{{Event: relaytest.Event(1, seq, "OrderUpdated"), Written: int64(10*i + 10), Err: nil}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -10,6 +10,9 @@
 //     reading, which would have found an earlier row of its aggregate, has ended.
 //   - Sweep: the sweep reader. It reads every row once it is older than the confidence
 //     window, and moves the positions of the streams.
+//   - SweptPages: gathers the events of a stream for the sweep reader, which passes them on in pages.
+//     A page waits a millisecond for further events at most, because scylla-cdc-go tells nobody that a
+//     window with rows has ended.
 //   - Sequencer: passes the events of the sweep reader on in order of sequence number and
 //     reads missing ones by key. Aggregates with a missing event are blocked, beside their
 //     stream.
@@ -36,6 +39,6 @@
 // reader holds the stream of the row, until the relay begins a new pass.
 //
 // Tail.mu is taken before tailGroup.mu. tailGaps.mu and Tail.mu may be held while the
-// swept.Tracker of the sink is called; no other function of a Sink is called with a lock.
-// blocked.mu is taken alone.
+// swept.Tracker of the sink is called; no other function of a Sink is called with a mutex.
+// SweptPages.held is held while a page is submitted. blocked.mu and Turns.mu are taken last.
 package capture

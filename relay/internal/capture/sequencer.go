@@ -13,7 +13,6 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/earlier"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/publish"
 )
@@ -46,40 +45,25 @@ func NewSequencer(ctx context.Context, cfg *Config, m *Metrics, sink SweepSink, 
 	return s
 }
 
-// Take submits the events of one change of a stream, and returns how many of them were submitted
-// before, as by the tail reader; it submits none that were settled before a
-// restart of the reader. The stream's progress passes the change when all its events are
-// acknowledged. Take blocks while the publisher is
-// full, or while the stream is too far ahead of its oldest unsettled change.
-func (s *Sequencer) Take(ctx context.Context, p *checkpoint.Stream, t gocql.UUID, events []cdclog.StoredEvent) (published int, err error) {
-	if len(events) == 0 || p.Settled(t) {
-		p.Idle(t)
-		return 0, nil
-	}
-	id := p.Begin(t, len(events))
-	for _, e := range events {
-		repeated, err := s.pass(ctx, e, p.Since, publish.Settlement{To: p, ID: id})
-		if err != nil {
-			return published, err
-		}
-		if repeated {
+// submit submits the events of a page of a stream, and returns how many of them were submitted before,
+// as by the tail reader. An event that is ahead of its turn waits beside the stream, and so do the later
+// ones of its aggregate: the publisher accepts each in its turn alone. began is the time from which this
+// run reads the stream, in microseconds.
+func (s *Sequencer) submit(ctx context.Context, page *sweptPage, began int64) (published int, err error) {
+	page.verdicts, err = s.sink.OfferPage(ctx, page.offers, page.verdicts[:0])
+	for i, v := range page.verdicts {
+		switch o := &page.offers[i]; v {
+		case publish.Taken:
+		case publish.Repeated:
 			published++
+		default:
+			e := &blockedEvent{StoredEvent: cdclog.StoredEvent{Event: o.Event, Written: o.Written, Err: o.Bad}, began: began, settled: o.Settled}
+			if err := s.blocked.add(ctx, e); err != nil {
+				return published, err
+			}
 		}
 	}
-	p.HandedOn(t)
-	return published, p.Wait(ctx)
-}
-
-// pass submits e if it is its turn, and reports whether it was submitted before. Otherwise the
-// aggregate waits beside the stream.
-func (s *Sequencer) pass(ctx context.Context, e cdclog.StoredEvent, began int64, settled publish.Settlement) (repeated bool, err error) {
-	if !s.blocked.has(e.AggregateID.UUID()) {
-		v, err := s.sink.Offer(ctx, publish.Offer{Event: e.Event, Written: e.Written, Bad: e.Err, By: publish.BySweep, Settled: settled})
-		if err != nil || v == publish.Taken || v == publish.Repeated {
-			return v == publish.Repeated, err
-		}
-	}
-	return false, s.blocked.add(ctx, &blockedEvent{StoredEvent: e, began: began, settled: settled})
+	return published, err
 }
 
 // admit submits the missing events before e in its aggregate, then e.

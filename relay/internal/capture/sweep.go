@@ -188,7 +188,9 @@ func (c *consumers) CreateChangeConsumer(_ context.Context, in scyllacdc.CreateC
 	if c.sweep.skipped.Has(in.StreamID) {
 		return passedOver{}, nil
 	}
-	return &consumer{consumers: c, progress: c.sweep.streams.Begin(in.StreamID)}, nil
+	opened := &consumer{consumers: c, progress: c.sweep.streams.Begin(in.StreamID)}
+	opened.pages = NewSweptPages(c.sequencer, opened.progress, opened.yield)
+	return opened, nil
 }
 
 // consumer takes the changes of one stream. The library calls it from one
@@ -197,6 +199,9 @@ func (c *consumers) CreateChangeConsumer(_ context.Context, in scyllacdc.CreateC
 type consumer struct {
 	*consumers
 	progress *checkpoint.Stream
+	pages    *SweptPages
+	// events are those of a change; the next one uses the array.
+	events []cdclog.StoredEvent
 	// waited is when the consumer last waited at the begin of a window, and end the latest time at
 	// which that window may end.
 	waited, end time.Time
@@ -204,8 +209,8 @@ type consumer struct {
 
 var _ scyllacdc.ChangeOrEmptyNotificationConsumer = (*consumer)(nil)
 
-// Consume submits the events of a change. It blocks while the publisher is full, which
-// throttles the reader.
+// Consume adds the events of a change to the page of the stream. It blocks while the publisher is full,
+// which throttles the reader.
 func (c *consumer) Consume(ctx context.Context, change scyllacdc.Change) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -215,7 +220,7 @@ func (c *consumer) Consume(ctx context.Context, change scyllacdc.Change) error {
 		return endReader(ctx, c.fail, err)
 	}
 	s.streams.SawWindow()
-	var events []cdclog.StoredEvent
+	c.events = c.events[:0]
 	for i, row := range change.Delta {
 		if !s.in.Own.HasRow(row) {
 			continue // of a stream at the edge of the shard
@@ -232,21 +237,20 @@ func (c *consumer) Consume(ctx context.Context, change scyllacdc.Change) error {
 			s.metrics.RowsUndecodable.Inc()
 			fallthrough
 		case ok:
-			events = append(events, cdclog.BadRow(s.in.Table, cdclog.StoredEvent{Event: e, Written: cdclog.WriteTime(change.Time), Err: err}, i))
+			c.events = append(c.events, cdclog.BadRow(s.in.Table, cdclog.StoredEvent{Event: e, Written: cdclog.WriteTime(change.Time), Err: err}, i))
 		default:
 			s.metrics.rowsIgnored.Inc()
 		}
 	}
-	published, err := c.sequencer.Take(ctx, c.progress, change.Time, events)
-	if err == nil && published > 0 {
-		err = c.yield(ctx, published, change.Time.Time())
-	}
+	err := c.pages.Add(ctx, change.Time, c.events)
+	clear(c.events)
 	return endReader(ctx, c.fail, err)
 }
 
-// yield waits for the turns of rows that are published already, of a change at a time. Before that
-// it waits at the first one of a window at the end of the log, where the sweep reader has time to
-// leave, so that the next window contains the rows of several and takes one query.
+// yield waits for the turns of rows that are published already, of a page whose last change was written
+// at a time. Before that it waits once in each window at the end of the log, where the sweep reader has
+// time to leave: the next page, and so the next query, waits too, and a window contains the rows of
+// several.
 func (c *consumer) yield(ctx context.Context, rows int, at time.Time) error {
 	s := c.sweep
 	if s.cfg.Turns == nil {
@@ -286,12 +290,14 @@ func (c *consumer) Empty(ctx context.Context, upTo gocql.UUID) error {
 		return endReader(ctx, c.fail, err)
 	}
 	c.sweep.streams.SawWindow()
-	c.progress.Idle(upTo)
-	return nil
+	return endReader(ctx, c.fail, c.pages.Idle(ctx, upTo))
 }
 
-// End does nothing: StartGeneration waits for what is not acknowledged yet.
-func (c *consumer) End() error { return nil }
+// End submits what the stream has left. StartGeneration waits for what is not acknowledged yet.
+func (c *consumer) End() error {
+	c.pages.Submit()
+	return nil
+}
 
 // passedOver is the consumer of a stream without rows of the shard.
 type passedOver struct{}

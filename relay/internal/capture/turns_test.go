@@ -14,8 +14,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -225,25 +223,6 @@ func TestTurns_WaitsBySettingsAreNoLag(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Only rows that are published already take a turn: nothing may wait for those.
-func TestSequencer_CountsPublishedRows(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := setup(t, nil)
-		defer b.close()
-		s, p := b.sequencer(new(table)), checkpoint.NewStream(time.Time{}, nil, gocql.UUID{}, 100)
-		for at, want := range []int{0, 3} { // new, and published
-			var events []cdclog.StoredEvent
-			for i := range 3 {
-				events = append(events, cdclog.StoredEvent{Event: relaytest.Event(i, 1, "OrderUpdated")})
-			}
-			if got, err := s.Take(t.Context(), p, timeID(int64(at+1)), events); got != want || err != nil {
-				t.Errorf("Take() = %d, %v, want %d", got, err, want)
-			}
-		}
-	})
 }
 
 // The windows of a stream whose rows are published are read five at a time, unless the sweep reader

@@ -16,7 +16,7 @@ import (
 // their events are settled. Its position is the last change of the settled prefix: the
 // furthest position that a checkpoint may have.
 //
-// One goroutine reads the stream and calls Begin, Idle and Wait; any goroutine may call
+// One goroutine reads the stream and calls Begin, Idle, Pass and Wait; any goroutine may call
 // Settle and the other methods.
 type Stream struct {
 	generation time.Time
@@ -136,9 +136,14 @@ func (s *Stream) Settle(id uint64) {
 	s.advance()
 }
 
-// Idle records that the log contains no new changes up to t.
+// Idle records that the log contains no new changes up to t, and that those before are handed on.
 func (s *Stream) Idle(t gocql.UUID) {
 	s.HandedOn(t)
+	s.Pass(t)
+}
+
+// Pass is Idle while changes before t are not handed on.
+func (s *Stream) Pass(t gocql.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := len(s.pending); n > 0 && !s.pending[n-1].events {

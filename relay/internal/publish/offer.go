@@ -101,23 +101,20 @@ type Offer struct {
 	Settled Settlement
 }
 
-// Offer accepts an event if it is next in its aggregate. It waits for room in the
-// budget, except for a published event; an error means that it was not accepted. An event for a
-// gated partition is accepted and not kept: it is never settled, and the next start reads it.
-func (p *Publisher) Offer(ctx context.Context, o Offer) (v Verdict, err error) {
-	page := p.driver.newPage()
-	defer p.driver.reuse(page)
-	page.one[0] = o
-	page.offers, page.verdicts = page.one[:], page.verdict[:0]
-	if err = p.offer(ctx, page); err == nil {
-		v = page.verdicts[0]
+// Offer is OfferPage of one event.
+func (p *Publisher) Offer(ctx context.Context, o Offer) (Verdict, error) {
+	v, err := p.OfferPage(ctx, []Offer{o}, nil)
+	if err != nil {
+		return 0, err
 	}
-	return v, err
+	return v[0], nil
 }
 
-// OfferPage offers events in their order and appends the verdict about each to verdicts. It is
-// Offer of each until one fails: the events after that were not offered. The caller must not change
-// the offers before it returns.
+// OfferPage offers events in their order, and appends the verdict about each to verdicts: an event is
+// accepted if it is next in its aggregate. It waits for room in the budget, except for a published
+// event. An error means that the events without a verdict were not accepted. An event for a gated
+// partition is accepted and not kept: it is never settled, and the next start reads it. The caller must
+// not change the offers before OfferPage returns.
 func (p *Publisher) OfferPage(ctx context.Context, offers []Offer, verdicts []Verdict) ([]Verdict, error) {
 	page := p.driver.newPage()
 	defer p.driver.reuse(page)
@@ -155,9 +152,6 @@ type page struct {
 	err  error
 	done chan struct{} // receives when the effects of a step with the page are executed
 	ask  func(*cell)   // of inAsk: what the caller does in a step, instead of offers
-	// one and verdict are those of a single offer.
-	one     [1]Offer
-	verdict [1]Verdict
 }
 
 // takeOffers processes the offers of a page until one has no room.
