@@ -34,7 +34,7 @@ func TestPromises_FiguresAreThoseOfTheCode(t *testing.T) {
 		{design, "the last hundred records", "relay/internal/readback/clock.go", "checkRecords = 100"},
 		{design, "more than a second after its creation", "relay/internal/readback/proof_near.go", "proofMargin = 1000"},
 		{promises, "for 250 ms beyond the relay's end", "relay/internal/readback/config.go", `ReadBackQuiet time.Duration 'default:"250ms"`},
-		{design, "a quarter of `DedupMemory`", "relay/internal/dedup/index.go", "x.most()/4/Stripes"},
+		{design, "a quarter of `DedupMemory`", "relay/internal/dedup/index.go", "x.most()/4,"},
 		{design, "one in 10 s", "relay/internal/publish/conflicts.go", "verifyEvery = 10 * time.Second"},
 		{design, "the last ten minutes", "relay/internal/readback/proof_wide.go", "idAge = 10 * time.Minute"},
 		{promises, "reports 80 % of it", "relay/internal/dedup/near.go", "nearFullPercent = 80"},

@@ -1,7 +1,6 @@
 // Package dedup remembers which events are published, so that each is published once.
 //
-//   - stripe: a sixteenth of the ids, by a hash. The tables of each grow by themselves.
-//   - Index: the ids of published events, a stripe of them by event id.
+//   - Index: the ids of published events.
 //   - Lines: the line of each aggregate.
 //   - fresh: an event whose row the sweep reader has not read yet. Its id is kept.
 //   - shown: an event whose row the sweep reader has read. Its id is kept for some time,

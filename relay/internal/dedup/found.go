@@ -10,7 +10,7 @@ import (
 
 // Found contains the events that read-back found in the topics.
 type Found struct {
-	ids  [Stripes]*idSet
+	ids  *idSet
 	runs map[gocql.UUID]run
 	// scanned contains the last number that a scan has published, of at most maxScanned aggregates.
 	scanned map[gocql.UUID]int64
@@ -29,16 +29,12 @@ type run struct {
 
 // NewFound returns an empty set.
 func NewFound() Found {
-	b := Found{runs: make(map[gocql.UUID]run), scanned: make(map[gocql.UUID]int64)}
-	for i := range b.ids {
-		b.ids[i] = newIDSet()
-	}
-	return b
+	return Found{ids: new(idSet), runs: make(map[gocql.UUID]run), scanned: make(map[gocql.UUID]int64)}
 }
 
 // Add adds an event; sequence is 0 if it has none, or proves nothing.
 func (b *Found) Add(id, aggregate gocql.UUID, sequence int64) {
-	b.ids[SelectStripe(id)].set(id, true)
+	b.ids.set(id, true)
 	if sequence == 0 {
 		return
 	}
@@ -65,12 +61,7 @@ func (b *Found) AddScanned(aggregate gocql.UUID, sequence int64) {
 }
 
 // Size returns the number of events.
-func (b *Found) Size() (n int) {
-	for _, ids := range b.ids {
-		n += ids.len()
-	}
-	return n
-}
+func (b *Found) Size() int { return b.ids.len() }
 
 // Lines returns the lines of the aggregates; none if any may end before an event that a scan has
 // published.
@@ -96,14 +87,13 @@ func (r run) line() Line {
 	return Line{First: r.last - int64(bits.TrailingZeros64(^r.mask)) + 1, Next: r.last + 1}
 }
 
-// Seed adds the events of a stripe that were published before this relay started; newest
-// limits their write times, in microseconds. The index takes over their memory.
-func (x *Index) Seed(found *Found, stripe int, newest int64, now time.Time) {
-	ids := found.ids[stripe]
-	if ids.len() == 0 {
+// Seed adds the events that were published before this relay started; newest limits their write
+// times, in microseconds. The index takes over their memory.
+func (x *Index) Seed(found *Found, newest int64, now time.Time) {
+	if found.Size() == 0 {
 		return
 	}
 	// Later events are added to another part, which is evicted later.
-	x.fresh = append(x.fresh, freshEvents{ids: ids, since: now, newest: newest}, freshEvents{ids: newIDSet(), since: now})
-	x.freshN += ids.len()
+	x.fresh = append(x.fresh, freshEvents{ids: found.ids, since: now, newest: newest}, freshEvents{ids: new(idSet), since: now})
+	x.freshN += found.Size()
 }

@@ -4,14 +4,15 @@ import (
 	"hash/maphash"
 	"iter"
 	"math/bits"
+	"slices"
 
 	"github.com/gocql/gocql"
 )
 
 const (
-	// segments is the number of tables of a set. Each grows by itself, so that an insertion
-	// copies at most an eighth of the set, which has one stripe of the ids.
-	segments = 8
+	// segments is the number of tables of a set. Each grows by itself: the table of one is copied
+	// when it grows, which delays whoever adds an id by a small part of the time for all.
+	segments = 128
 	// groupSize is the number of ids in a group, whose tags fit into one word.
 	groupSize = 8
 
@@ -51,9 +52,6 @@ type idTable struct {
 	used int // slots that are not empty
 	n    int // ids
 }
-
-// newIDSet returns an empty set.
-func newIDSet() *idSet { return new(idSet) }
 
 // len returns the number of ids.
 func (s *idSet) len() int {
@@ -129,19 +127,21 @@ func (s *idSet) remove(id gocql.UUID) bool {
 	return true
 }
 
+// takeTable removes the ids of one table from the set, which is not empty, and returns them.
+func (s *idSet) takeTable() (taken idTable) {
+	i := slices.IndexFunc(s.table[:], func(t idTable) bool { return t.n > 0 })
+	taken, s.table[i] = s.table[i], idTable{}
+	s.n -= taken.n
+	return taken
+}
+
 // all returns the ids in any order.
-func (s *idSet) all() iter.Seq2[gocql.UUID, InTopic] {
+func (t *idTable) all() iter.Seq2[gocql.UUID, InTopic] {
 	return func(yield func(gocql.UUID, InTopic) bool) {
-		if s == nil {
-			return
-		}
-		for k := range s.table {
-			t := &s.table[k]
-			for g := range t.tags {
-				for i := range groupSize {
-					if tag := t.tag(g, i); tag&tagUsed != 0 && !yield(t.ids[g][i], tag&tagInTopic != 0) {
-						return
-					}
+		for g := range t.tags {
+			for i := range groupSize {
+				if tag := t.tag(g, i); tag&tagUsed != 0 && !yield(t.ids[g][i], tag&tagInTopic != 0) {
+					return
 				}
 			}
 		}

@@ -7,14 +7,14 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// Index is one stripe of the ids of published events. It is not safe for concurrent use.
+// Index contains the ids of published events. It is not safe for concurrent use.
 //
 // The tail reader and later the sweep reader read every row of the log. An id is
 // fresh until the sweep has read its row, and shown for some time after that,
 // because a retry or a batchlog replay may have written the row twice. Ids are in
 // sets of BytesPerID bytes per id, which are evicted one at a time.
 type Index struct {
-	most func() int // events that the sweep has not read, of all stripes
+	most func() int // events that the sweep has not read
 
 	// fresh contains the events whose rows the sweep has not read, by time of
 	// publication, the newest last.
@@ -39,11 +39,10 @@ type shownEvents struct {
 	newest int64
 }
 
-// New returns a stripe of an index that has room for most events which the sweep reader
-// has not read. The caller keeps that limit, which may change, for all stripes together:
-// see Fresh.
+// New returns an index that has room for most events which the sweep reader has not read. The
+// caller keeps that limit, which may change: see Fresh.
 func New(most func() int) *Index {
-	return &Index{most: most, shown: shownEvents{ids: newIDSet()}}
+	return &Index{most: most, shown: shownEvents{ids: new(idSet)}}
 }
 
 // Has reports whether the event is in the dedup index.
@@ -52,17 +51,11 @@ func (x *Index) Has(id gocql.UUID) bool {
 	return has
 }
 
-// AddUnsent adds an event that counts as published although it may be in no topic:
-// its dead letter is settled.
-func (x *Index) AddUnsent(id gocql.UUID, written int64, now time.Time) {
-	x.Add(id, written, false, now)
-}
-
-// Add adds an event that is published now, or counts as published, before the sweep has read
-// its row. The index must not contain it.
+// Add adds an event that is published now, or counts as published because its dead letter is
+// settled, before the sweep has read its row. The index must not contain it.
 func (x *Index) Add(id gocql.UUID, written int64, how InTopic, now time.Time) {
 	if len(x.fresh) == 0 {
-		x.fresh = append(x.fresh, freshEvents{ids: newIDSet(), since: now})
+		x.fresh = append(x.fresh, freshEvents{ids: new(idSet), since: now})
 	}
 	b := &x.fresh[len(x.fresh)-1]
 	b.ids.set(id, how)
@@ -73,10 +66,10 @@ func (x *Index) Add(id gocql.UUID, written int64, how InTopic, now time.Time) {
 // AddShown adds an event that is published, or counts as published, after the sweep has
 // read its row. The index must not contain it.
 func (x *Index) AddShown(id gocql.UUID, written int64, how InTopic) {
-	if x.shown.ids.len() >= max(x.most()/4/Stripes, 1) {
+	if x.shown.ids.len() >= max(x.most()/4, 1) {
 		x.horizon = max(x.horizon, x.older.newest)
 		x.older = x.shown
-		x.shown = shownEvents{ids: newIDSet()}
+		x.shown = shownEvents{ids: new(idSet)}
 	}
 	x.shown.ids.set(id, how)
 	x.shown.newest = max(x.shown.newest, written)
@@ -125,22 +118,28 @@ func (x *Index) Forget(id gocql.UUID) {
 
 // Pass records that the sweep has read the log up to the given write time, and adds
 // a part to fresh when the last one is older than every. Parts below that write time
-// become shown: the sweep will not read their rows, which are late or expired.
-func (x *Index) Pass(upTo int64, now time.Time, every time.Duration) {
+// become shown: the sweep will not read their rows, which are late or expired. One call moves a
+// small share of a part, because that of a start has all events that it read back. It reports whether
+// another call has to follow.
+func (x *Index) Pass(upTo int64, now time.Time, every time.Duration) (more bool) {
 	x.fresh = slices.DeleteFunc(x.fresh, func(b freshEvents) bool {
-		old := now.Sub(b.since) >= every
-		if b.ids.len() > 0 && !(old && b.newest < upTo) || b.ids.len() == 0 && !old {
+		if now.Sub(b.since) < every || b.ids.len() > 0 && b.newest >= upTo {
 			return false
 		}
-		for id, how := range b.ids.all() {
-			x.AddShown(id, b.newest, how)
+		if b.ids.len() > 0 {
+			passed := b.ids.takeTable()
+			for id, how := range passed.all() {
+				x.AddShown(id, b.newest, how)
+			}
+			x.freshN -= passed.n
 		}
-		x.freshN -= b.ids.len()
-		return true
+		more = more || b.ids.len() > 0
+		return b.ids.len() == 0
 	})
 	if n := len(x.fresh); n > 0 && now.Sub(x.fresh[n-1].since) >= every {
-		x.fresh = append(x.fresh, freshEvents{ids: newIDSet(), since: now})
+		x.fresh = append(x.fresh, freshEvents{ids: new(idSet), since: now})
 	}
+	return more
 }
 
 // Horizon returns the newest write time, in microseconds, of all evicted ids: the id of a

@@ -1,17 +1,13 @@
 package dedup
 
 import (
-	"encoding/binary"
 	"runtime"
-	"slices"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -23,7 +19,7 @@ func most(n int) func() int { return func() int { return n } }
 
 func TestIndex_KeepsAnIDUntilTheSweepHasShownIt(t *testing.T) {
 	t.Parallel()
-	x := New(most(100 * Stripes))
+	x := New(most(100))
 	for i := range 50 {
 		x.Add(relaytest.EventID(i), int64(i), true, time.Now())
 	}
@@ -50,6 +46,12 @@ func TestIndex_KeepsAnIDUntilTheSweepHasShownIt(t *testing.T) {
 	}
 }
 
+// pass calls Pass until all is passed that was written before the time.
+func pass(x *Index, upTo time.Time, every time.Duration) {
+	for x.Pass(upTo.UnixMicro(), time.Now(), every) {
+	}
+}
+
 // The sweep never reads a row that it has passed.
 func TestIndex_LetsGoOfWhatTheSweepPassed(t *testing.T) {
 	t.Parallel()
@@ -61,14 +63,14 @@ func TestIndex_LetsGoOfWhatTheSweepPassed(t *testing.T) {
 				x.Add(relaytest.EventID(10*i+j), time.Now().UnixMicro(), true, time.Now())
 			}
 			time.Sleep(every)
-			x.Pass(time.Now().Add(-2*time.Minute).UnixMicro(), time.Now(), every)
+			pass(x, time.Now().Add(-2*time.Minute), every)
 		}
 		if fresh := x.Fresh(); fresh < 40 || fresh > 60 {
 			t.Errorf("fresh = %d, want the events of the last two minutes", fresh)
 		}
 		for range 3 {
 			time.Sleep(every)
-			x.Pass(time.Now().UnixMicro(), time.Now(), every)
+			pass(x, time.Now(), every)
 		}
 		if fresh := x.Fresh(); fresh != 0 || len(x.fresh) > 1 {
 			t.Errorf("fresh = %d in %d parts, want none", fresh, len(x.fresh))
@@ -86,29 +88,6 @@ func TestNear(t *testing.T) {
 	}{{79, false, false}, {80, true, true}, {100, true, false}, {60, true, false}, {59, false, true}, {79, false, false}} {
 		if near, changed := n.Update(tt.events, 100); near != tt.near || changed != tt.changed || n.Is() != near {
 			t.Errorf("step %d, %d of 100: near %t, changed %t, want %t and %t", i, tt.events, near, changed, tt.near, tt.changed)
-		}
-	}
-}
-
-// Ids of each kind that occurs are in all stripes: random ones, names, and times with a
-// counter and a node.
-func TestStripeOf_DividesIDs(t *testing.T) {
-	t.Parallel()
-	const n = 16_000
-	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
-	for name, id := range map[string]func(i int) gocql.UUID{
-		"random":  func(int) gocql.UUID { return gocql.MustRandomUUID() },
-		"names":   func(i int) gocql.UUID { return outbox.NameID(gocql.UUID{}, strconv.Itoa(i)).UUID() },
-		"times":   func(i int) gocql.UUID { return gocql.UUIDFromTime(now.Add(time.Duration(i) * time.Millisecond)) },
-		"numbers": func(i int) (id gocql.UUID) { binary.BigEndian.PutUint64(id[8:], uint64(i)); return id },
-		"first":   func(i int) (id gocql.UUID) { binary.BigEndian.PutUint64(id[:], uint64(i)); return id },
-	} {
-		var of [Stripes]int
-		for i := range n {
-			of[SelectStripe(id(i))]++
-		}
-		if least, most := slices.Min(of[:]), slices.Max(of[:]); least < n/Stripes*3/4 || most > n/Stripes*5/4 {
-			t.Errorf("%s: stripes have %d to %d of %d ids", name, least, most, n)
 		}
 	}
 }
@@ -135,15 +114,11 @@ func TestLines_ForgetsAggregatesThatRestLongest(t *testing.T) {
 
 // The bounds in the documentation of the configuration.
 func TestIndex_IsSmall(t *testing.T) {
-	var indexes [Stripes]*Index
-	lines := NewLines(most(500_000), idle)
-	for i := range Stripes {
-		indexes[i] = New(most(1_000_000))
-	}
+	index, lines := New(most(1_000_000)), NewLines(most(500_000), idle)
 	before := heapInUse()
 	for i := range 1_000_000 {
 		id := relaytest.EventID(i)
-		indexes[SelectStripe(id)].Add(id, 0, true, time.Now())
+		index.Add(id, 0, true, time.Now())
 	}
 	events := heapInUse() - before
 	for i := range 500_000 {
@@ -155,7 +130,7 @@ func TestIndex_IsSmall(t *testing.T) {
 	if events > BytesPerID*1_000_000 || aggregates > 100*500_000 {
 		t.Errorf("%d MB for events, %d MB for aggregates", events>>20, aggregates>>20)
 	}
-	runtime.KeepAlive(indexes)
+	runtime.KeepAlive(index)
 	runtime.KeepAlive(lines)
 }
 

@@ -96,7 +96,7 @@ func TestShare_IndexAndLines(t *testing.T) {
 			l.Keep(id, Line{1, 2})
 			next++
 		}
-		if most := events / n / 2 / Stripes; x.Shown() > most || x.Shown() < most/2 {
+		if most := events / n / 2; x.Shown() > most || x.Shown() < most/2 {
 			t.Errorf("%d shards: %d events are kept, want %d at most", n, x.Shown(), most)
 		}
 		if most := aggregates / n; l.Len() > most || l.Len() < most/2 {

@@ -99,8 +99,7 @@ func TestPublisher_ItsShareBecomesSmaller(t *testing.T) {
 		t.Errorf("no room is left: the other one may remember %d events, want those of its share, %d", got, whole/3/4*3)
 	}
 	p.ask(func(c *cell) { // the sweep reader has passed them
-		for stripe := range dedup.Stripes {
-			c.ids.pass(stripe, began.Add(time.Second).UnixMicro(), began.Add(time.Hour), time.Second)
+		for c.ids.index.Pass(began.Add(time.Second).UnixMicro(), began.Add(time.Hour), time.Second) {
 		}
 	})
 	p.Pass(began.UnixMicro(), time.Second)
@@ -131,7 +130,7 @@ func TestPublisher_PassingEventsDelaysNoOthers(t *testing.T) {
 		synctest.Wait()
 		go func() { defer close(busy); synctest.Wait() }()
 		p.ask(func(c *cell) {
-			if fresh, _ := c.ids.size(); fresh == 0 {
+			if fresh := c.ids.index.Fresh(); fresh == 0 {
 				t.Error("all events were passed before another input")
 			}
 		})

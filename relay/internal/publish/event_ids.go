@@ -13,20 +13,14 @@ import (
 type eventIDs struct {
 	now         time.Time            // of the step
 	items       map[gocql.UUID]*item // unacknowledged events
-	index       [dedup.Stripes]*dedup.Index
+	index       *dedup.Index
 	open, bytes int64 // events in progress, and their size
 }
 
 // init prepares an empty index for that many events which the sweep reader has not read.
 func (x *eventIDs) init(most func() int) {
-	x.items = make(map[gocql.UUID]*item)
-	for i := range x.index {
-		x.index[i] = dedup.New(most)
-	}
+	x.items, x.index = make(map[gocql.UUID]*item), dedup.New(most)
 }
-
-// of returns the part of the index that has an event.
-func (x *eventIDs) of(id gocql.UUID) *dedup.Index { return x.index[dedup.SelectStripe(id)] }
 
 // find returns the event's item if it is in progress. published reports whether the index
 // has the event, and inTopic whether it is then known to be in its topic.
@@ -34,13 +28,9 @@ func (x *eventIDs) find(id gocql.UUID) (it *item, published bool, inTopic dedup.
 	if it = x.items[id]; it != nil {
 		return it, false, false
 	}
-	published, inTopic = x.of(id).Find(id)
+	published, inTopic = x.index.Find(id)
 	return nil, published, inTopic
 }
-
-// horizon returns the newest write time, in microseconds, of the evicted ids of the event's
-// part: the event, if published and written later, is in the index.
-func (x *eventIDs) horizon(id gocql.UUID) int64 { return x.of(id).Horizon() }
 
 // begin adds an item whose event is neither in progress nor published.
 func (x *eventIDs) begin(it *item) {
@@ -65,50 +55,23 @@ func (x *eventIDs) add(it *item, in dedup.InTopic) {
 	switch {
 	case it.scanned: // it is not offered again
 	case it.shown:
-		x.of(id).AddShown(id, it.written, in)
+		x.index.AddShown(id, it.written, in)
 	default:
-		x.of(id).Add(id, it.written, in, x.now)
+		x.index.Add(id, it.written, in, x.now)
 	}
 }
 
 // addUnsent adds an event whose dead letter is settled, unless the index has it.
 func (x *eventIDs) addUnsent(id gocql.UUID, written int64) {
-	if index := x.of(id); !index.Has(id) {
-		index.AddUnsent(id, written, x.now)
+	if !x.index.Has(id) {
+		x.index.Add(id, written, false, x.now)
 	}
 }
 
 // reserve is addUnsent of an event that is not in progress either, and reports whether it added it.
 func (x *eventIDs) reserve(id gocql.UUID, written int64) (added bool) {
-	if added = x.items[id] == nil && !x.of(id).Has(id); added {
-		x.of(id).AddUnsent(id, written, x.now)
+	if added = x.items[id] == nil && !x.index.Has(id); added {
+		x.index.Add(id, written, false, x.now)
 	}
 	return added
-}
-
-// show records that the sweep reader has read the row of a published event, as Index.Show.
-func (x *eventIDs) show(id gocql.UUID, written int64) (first bool) { return x.of(id).Show(id, written) }
-
-// forget removes an event from the index.
-func (x *eventIDs) forget(id gocql.UUID) { x.of(id).Forget(id) }
-
-// pass records for a stripe that the sweep reader has read the log up to a write time, as Index.Pass.
-func (x *eventIDs) pass(stripe int, upTo int64, now time.Time, every time.Duration) {
-	x.index[stripe].Pass(upTo, now, every)
-}
-
-// seed adds events that were published before the given time, in microseconds.
-func (x *eventIDs) seed(found *dedup.Found, before int64, now time.Time) {
-	for stripe, index := range x.index {
-		index.Seed(found, stripe, before, now)
-	}
-}
-
-// size returns the numbers of published events that the sweep reader has not read, and that
-// it has.
-func (x *eventIDs) size() (fresh, shown int) {
-	for _, index := range x.index {
-		fresh, shown = fresh+index.Fresh(), shown+index.Shown()
-	}
-	return fresh, shown
 }

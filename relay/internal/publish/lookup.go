@@ -101,7 +101,7 @@ func (p *Publisher) Fate(f *cdclog.StoredEvent, began, remembered int64) (fate e
 
 func (c *cell) fate(f *cdclog.StoredEvent, began, remembered int64) earlier.Fate {
 	it, published, in := c.ids.find(f.ID.UUID())
-	known := max(began, min(c.ids.horizon(f.ID.UUID()), remembered)) // later rows would be in the dedup index
+	known := max(began, min(c.ids.index.Horizon(), remembered)) // later rows would be in the dedup index
 	switch {
 	case it != nil, published && bool(in):
 		return earlier.Published
@@ -173,7 +173,7 @@ func (p *Publisher) Indexed(id gocql.UUID) (indexed, inTopic bool) {
 }
 
 // Forget removes an event from the dedup index.
-func (p *Publisher) Forget(id gocql.UUID) { p.ask(func(c *cell) { c.ids.forget(id) }) }
+func (p *Publisher) Forget(id gocql.UUID) { p.ask(func(c *cell) { c.ids.index.Forget(id) }) }
 
 // MemoryFull reports whether the tail reader has to wait for the sweep reader. It logs
 // when the dedup index becomes nearly full and when it has room again.
@@ -192,7 +192,7 @@ func (p *Publisher) MemoryFull() bool {
 // hold records in the share how many events the sweep reader has not read, and returns it.
 func (p *Publisher) hold() int {
 	var fresh int
-	p.ask(func(c *cell) { fresh, _ = c.ids.size() })
+	p.ask(func(c *cell) { fresh = c.ids.index.Fresh() })
 	p.cfg.Share.Hold(fresh)
 	return fresh
 }
@@ -201,7 +201,7 @@ func (p *Publisher) hold() int {
 // writers. They contain all that were created at since or later.
 func (p *Publisher) Seed(found *dedup.Found, since, before time.Time) {
 	p.ask(func(c *cell) {
-		c.ids.seed(found, before.UnixMicro(), c.now)
+		c.ids.index.Seed(found, before.UnixMicro(), c.now)
 		for aggregate, l := range found.Lines() {
 			c.lines.Keep(aggregate, l)
 		}

@@ -255,7 +255,7 @@ func (c *cell) judgeNumber(o *Offer, l dedup.Line, known bool) Verdict {
 	case o.By == ByTail || !o.Owner:
 		c.lines.Doubt(aggregate)
 		return Left
-	case e.Sequence >= l.First && o.Written <= c.ids.horizon(e.ID.UUID()) && !c.lines.Doubted(aggregate):
+	case e.Sequence >= l.First && o.Written <= c.ids.index.Horizon() && !c.lines.Doubted(aggregate):
 		return Repeated
 	}
 	return Taken
@@ -298,7 +298,7 @@ func (c *cell) repeat(o *Offer, j *judgement) (settled bool) {
 		c.advance(o.Event.AggregateID.UUID(), o.Event.Sequence)
 	}
 	if it == nil {
-		first := o.By == BySweep && c.ids.show(o.Event.ID.UUID(), o.Written)
+		first := o.By == BySweep && c.ids.index.Show(o.Event.ID.UUID(), o.Written)
 		if o.Event.Sequence == 0 {
 			if _, published, _ := c.ids.find(o.Event.ID.UUID()); published {
 				c.lateBy(o, c.noteRepeated(o, first && o.Written <= c.readUntil))
@@ -414,8 +414,8 @@ func (c *cell) releaseClaim(aggregate gocql.UUID) {
 
 // Pass records that the sweep has read the log up to a write time in microseconds.
 func (p *Publisher) Pass(upTo int64, every time.Duration) {
-	for stripe := range dedup.Stripes { // one in a step: after a start they contain all events that it read back
-		p.ask(func(c *cell) { c.ids.pass(stripe, upTo, c.now, every) })
+	for more := true; more; {
+		p.ask(func(c *cell) { more = c.ids.index.Pass(upTo, c.now, every) })
 	}
 	p.ask(func(c *cell) { c.dead.passed = max(c.dead.passed, upTo) })
 	p.hold()

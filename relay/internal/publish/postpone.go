@@ -76,7 +76,7 @@ func (c *cell) gateStalled(key Partition, silent time.Duration) {
 	waiting := c.partitions.set(key, partGated)
 	c.gated = true
 	c.env.gate(key)
-	fresh, _ := c.ids.size()
+	fresh := c.ids.index.Fresh()
 	c.gateRoom.limit(c.cfg.Share.ReadBack() - fresh - c.cfg.MaxInFlightRecords)
 	aggregates := len(waiting)
 	c.report(func(to *Publisher) {

@@ -70,8 +70,8 @@ func TestReplay_DiscardedInProgress(t *testing.T) {
 			t.Error("the event does not count as one in its topic")
 		}
 		p.ask(func(c *cell) {
-			c.ids.show(e.ID.UUID(), 10)
-			if fresh, shown := c.ids.size(); fresh != 0 || shown != 1 {
+			c.ids.index.Show(e.ID.UUID(), 10)
+			if fresh, shown := c.ids.index.Fresh(), c.ids.index.Shown(); fresh != 0 || shown != 1 {
 				t.Errorf("%d fresh and %d shown in the index after the sweep read the row, want 0 and 1", fresh, shown)
 			}
 		})

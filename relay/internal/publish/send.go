@@ -204,7 +204,7 @@ func (c *cell) endReplay(l *lane, end replayEnd) {
 // replayed ends an acknowledged replay. The dedup index contains the event if an
 // operator settled its dead letter during the replay.
 func (c *cell) replayed(l *lane, it *item, r *kgo.Record) {
-	c.ids.forget(it.event.ID.UUID())
+	c.ids.index.Forget(it.event.ID.UUID())
 	c.ids.add(it, true)
 	c.endReplay(l, replayEnd{topic: r.Topic, partition: r.Partition, offset: r.Offset})
 }

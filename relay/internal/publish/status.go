@@ -44,7 +44,7 @@ func (p *Publisher) State() publisherState {
 	var s publisherState
 	p.ask(func(c *cell) {
 		s = publisherState{Open: int(c.ids.open), Bytes: c.ids.bytes, Held: len(c.held), Aggregates: c.lines.Len()}
-		s.Fresh, s.Shown = c.ids.size()
+		s.Fresh, s.Shown = c.ids.index.Fresh(), c.ids.index.Shown()
 		s.DeadLetters, _, s.Blocked = c.dead.Size()
 		s.Spilled = c.dead.Spilled()
 		if s.Breaker = c.calls.Status(); s.Breaker.State == BreakerClosed { // else the breaker is the problem
@@ -192,6 +192,6 @@ func (p *Publisher) DataLoss(now time.Time) *DataLoss {
 // MemoryUse returns the number of events that wait for the sweep reader, their limit,
 // and whether the number is near the limit.
 func (p *Publisher) MemoryUse() (events, limit int, near bool) {
-	p.ask(func(c *cell) { events, _ = c.ids.size() })
+	p.ask(func(c *cell) { events = c.ids.index.Fresh() })
 	return events, p.cfg.Share.Events(), p.near.Is()
 }
