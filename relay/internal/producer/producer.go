@@ -45,12 +45,12 @@ type Producer struct {
 	observer Observer
 	client   *client // the first one, which the administrator uses too
 	// Catalog contains the known topics, Partitions their partitions and the gated ones.
-	Catalog    *topics.Catalog
-	Partitions topics.Partitions
-	search     search
-	ctx        context.Context // ends when the producer is closed
-	stop       context.CancelFunc
-	wg         sync.WaitGroup
+	*topics.Catalog
+	topics.Partitions
+	search search
+	ctx    context.Context // ends when the producer is closed
+	stop   context.CancelFunc
+	wg     sync.WaitGroup
 
 	mu struct {
 		sync.RWMutex

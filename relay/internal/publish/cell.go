@@ -46,8 +46,8 @@ type cell struct {
 	dead       *deadLetters
 	replays    replays
 	replaying  map[*lane]struct{} // lanes of replays
-	free       freeLanes
-	items      freeItems
+	free       free[lane]
+	items      free[item]  // of lanes that have more than one
 	older      *older.Rows // rows that a backfill has not offered yet, nil without one
 	gateRoom   gateRoom
 	gated      bool // a partition is gated
@@ -58,30 +58,23 @@ type cell struct {
 }
 
 // environment is what a step reads, and the small parts of the producer that it changes
-// immediately. All methods are quick, and none calls the cell.
+// immediately. All methods are quick, and none calls the cell. Those with the names of methods of
+// topics.Names, topics.Catalog, topics.Partitions and producer.Producer are these.
 type environment interface {
-	// fenced reports whether nothing may be published any more.
-	fenced() bool
-	// topicOf returns the topic of an event.
-	topicOf(e *outbox.Event) (string, error)
-	// isReady reports whether records of the topic may be sent; forget makes it look the topic up.
-	isReady(topic string) bool
-	forget(topic string)
-	// part returns the partition of a key, -1 if it is not known.
-	part(topic string, key []byte) int32
-	// isGated reports whether the partition of the key is gated; gate gates one.
-	isGated(topic string, key []byte) bool
-	gate(p Partition)
-	// mayBeTooLarge reports whether the producer may refuse the event for its size.
-	mayBeTooLarge(e *outbox.Event, topic string) bool
+	Of(e *outbox.Event) (topic string, err error)
+	Ready(topic string) bool
+	Forget(topic string)
+	Part(topic string, key []byte) int32
+	Count(topic string) int
+	Gated(topic string, key []byte) bool
+	Gate(topic string, part int32, n int)
+	MayBeTooLarge(e *outbox.Event, topic string) bool
 	// begin and end are those of the lane's outstanding records; isRejecting reports whether
 	// further ones would be rejected, isRecalled whether they were recalled.
 	begin(l *lane, topic string)
 	end(l *lane)
 	isRejecting(l *lane) bool
 	isRecalled(l *lane) bool
-	// ahead is by how much the clock of this host is ahead of the one that dates dead letters.
-	ahead() time.Duration
 }
 
 // effectKind is what an effect does.
@@ -207,7 +200,7 @@ func (c *cell) wakeReplayer() { c.do(effect{do: effReplay}) }
 
 // deadLetterTime is the time that dates dead letters and by which they are due: earlier and later
 // owners of the shard may have hosts with other clocks.
-func (c *cell) deadLetterTime() time.Time { return c.now.Add(-c.env.ahead()) }
+func (c *cell) deadLetterTime() time.Time { return c.now.Add(-c.cfg.Clock.Ahead()) }
 
 // writesDeadLetters reports whether a table for dead letters exists.
 func (c *cell) writesDeadLetters() bool { return c.cfg.DeadLetters != nil }
@@ -262,7 +255,10 @@ func (c *cell) rest(l *lane) {
 	}
 	delete(c.lanes, l.id)
 	c.lines.Keep(l.id, l.line)
-	c.free.give(l)
+	if !l.kept {
+		l.clear()
+		c.free.give(l)
+	}
 }
 
 // takeRefused removes and returns the lanes that the breaker refused.

@@ -98,20 +98,19 @@ func newCellModel(t *rapid.T) *cellModel {
 }
 
 // The environment. An aggregate is a partition, so that two aggregates share one.
-func (m *cellModel) fenced() bool                             { return false }
-func (m *cellModel) topicOf(e *outbox.Event) (string, error)  { return e.Type, nil }
-func (m *cellModel) isReady(topic string) bool                { return m.topics[topic] }
-func (m *cellModel) forget(topic string)                      { delete(m.topics, topic) }
-func (m *cellModel) part(_ string, key []byte) int32          { return int32(key[len(key)-1] % 2) }
-func (m *cellModel) isGated(_ string, key []byte) bool        { return m.gates[m.part("", key)] }
-func (m *cellModel) gate(p Partition)                         { m.gates[p.Part] = true }
-func (m *cellModel) mayBeTooLarge(*outbox.Event, string) bool { return false }
+func (m *cellModel) Of(e *outbox.Event) (string, error)       { return e.Type, nil }
+func (m *cellModel) Ready(topic string) bool                  { return m.topics[topic] }
+func (m *cellModel) Forget(topic string)                      { delete(m.topics, topic) }
+func (m *cellModel) Part(_ string, key []byte) int32          { return int32(key[len(key)-1] % 2) }
+func (m *cellModel) Count(string) int                         { return 2 }
+func (m *cellModel) Gated(_ string, key []byte) bool          { return m.gates[m.Part("", key)] }
+func (m *cellModel) Gate(_ string, part int32, _ int)         { m.gates[part] = true }
+func (m *cellModel) MayBeTooLarge(*outbox.Event, string) bool { return false }
 func (m *cellModel) begin(l *lane, _ string)                  { m.flights[l] = new(modelFlight) }
 func (m *cellModel) end(l *lane)                              { delete(m.flights, l) }
 func (m *cellModel) isRejecting(l *lane) bool                 { return m.flights[l] != nil && m.flights[l].rejecting }
 
 func (m *cellModel) isRecalled(l *lane) bool { return m.flights[l] != nil && m.flights[l].recalled }
-func (m *cellModel) ahead() time.Duration    { return 0 }
 
 // Settle is the reader: the event that it has offered is in its topic, or has a dead letter.
 func (m *cellModel) Settle(id uint64) {

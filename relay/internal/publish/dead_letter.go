@@ -129,7 +129,7 @@ func (w deadLetterWriter) writeFront(l *lane) bool {
 // beginDeadLetter returns the dead letter of the lane's front, nil if that does not become one; then
 // the lane continues.
 func (c *cell) beginDeadLetter(l *lane, load *loadMeter) *writtenDeadLetter {
-	if c.closed || c.env.fenced() {
+	if c.closed || c.cfg.fenced() {
 		return nil
 	}
 	it := l.firstQueued()

@@ -5,7 +5,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/scylla-outbox/scylla-outbox/outbox"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/producer"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/topics"
 )
 
 // driver owns the cell of a publisher: one goroutine passes inputs to it, and executes the effects of
@@ -15,7 +18,7 @@ type driver struct {
 	cell   *cell
 	posted chan struct{} // receives when mu.inputs is not empty
 	over   chan struct{} // closed when run has ended
-	slots  slots
+	slots  free[slot]
 	mu     struct {
 		sync.Mutex
 		inputs []input
@@ -146,8 +149,10 @@ func (d *driver) step(in *input, now time.Time) {
 	for d.cell.continues() {
 		d.execute(d.cell.Step(&input{kind: inContinue}, now))
 	}
-	if in.slot != nil {
-		d.slots.give(in.slot)
+	if s := in.slot; s != nil && cap(s.values) <= maxSlotValues {
+		clear(s.headers)
+		s.Record = kgo.Record{}
+		d.slots.give(s)
 	}
 	if in.page != nil {
 		in.page.done <- struct{}{}
@@ -201,38 +206,21 @@ func (p *Publisher) execute(e *effect) {
 }
 
 // broker is the environment of the cell of a publisher.
-type broker struct{ p *Publisher }
+type broker struct {
+	*producer.Producer
+	*topics.Names
+	p *Publisher
+}
 
 var _ environment = broker{}
 
-func (b broker) fenced() bool                            { return b.p.cfg.fenced() }
-func (b broker) topicOf(e *outbox.Event) (string, error) { return b.p.names.Of(e) }
-func (b broker) isReady(topic string) bool               { return b.p.producer.Ready(topic) }
-func (b broker) forget(topic string)                     { b.p.producer.Catalog.Forget(topic) }
-func (b broker) ahead() time.Duration                    { return b.p.cfg.Clock.Ahead() }
-func (b broker) end(l *lane)                             { l.flight.End() }
-func (b broker) isRejecting(l *lane) bool                { return l.flight.Rejecting() }
-func (b broker) isRecalled(l *lane) bool                 { return l.flight.Recalled() }
-
-func (b broker) part(topic string, key []byte) int32 {
-	return b.p.producer.Partitions.Part(topic, key)
-}
-
-func (b broker) isGated(topic string, key []byte) bool {
-	return b.p.producer.Partitions.Gated(topic, key)
-}
-
-func (b broker) gate(key Partition) {
-	b.p.producer.Partitions.Gate(key.Topic, key.Part, b.p.producer.Partitions.Count(key.Topic))
-}
-
-func (b broker) mayBeTooLarge(e *outbox.Event, topic string) bool {
-	return b.p.producer.MayBeTooLarge(e, topic)
-}
+func (b broker) end(l *lane)              { l.flight.End() }
+func (b broker) isRejecting(l *lane) bool { return l.flight.Rejecting() }
+func (b broker) isRecalled(l *lane) bool  { return l.flight.Recalled() }
 
 func (b broker) begin(l *lane, topic string) {
 	if l.flight.Context == nil {
-		l.flight.Init(b.p.producer)
+		l.flight.Init(b.Producer)
 		l.publisher = b.p
 	}
 	l.flight.Begin(topic)

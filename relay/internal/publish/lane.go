@@ -37,55 +37,35 @@ type lane struct {
 	kept bool
 }
 
-// maxFree is how many unused lanes, and unused items, a cell keeps.
+// free are unused values, at most maxFree: the driver uses them again, so that an event needs no
+// allocation.
+type free[T any] []*T
+
+// maxFree is how many unused values of a type are kept.
 const maxFree = 1024
 
-// freeLanes are unused lanes, which are used again for other aggregates.
-type freeLanes []*lane
-
-// take returns an unused lane.
-func (f *freeLanes) take() *lane {
+// take returns an unused value.
+func (f *free[T]) take() *T {
 	n := len(*f) - 1
 	if n < 0 {
-		return new(lane)
+		return new(T)
 	}
-	l := (*f)[n]
+	v := (*f)[n]
 	*f = (*f)[:n]
-	return l
+	return v
 }
 
-// give takes a lane without items that was removed, unless something may still have it.
-func (f *freeLanes) give(l *lane) {
-	if l.kept || len(*f) >= maxFree {
-		return
+// give takes back a value that nothing has and that refers to nothing.
+func (f *free[T]) give(v *T) {
+	if len(*f) < maxFree {
+		*f = append(*f, v)
 	}
+}
+
+// clear prepares a lane without items for another aggregate.
+func (l *lane) clear() {
 	l.queue, l.probed, l.hold, l.one = queue{key: l.key[:0]}, Partition{}, nil, [1]*item{}
 	l.first.clear()
-	*f = append(*f, l)
-}
-
-// freeItems are unused items of lanes that have more than one.
-type freeItems []*item
-
-// take returns an unused item.
-func (f *freeItems) take() *item {
-	n := len(*f) - 1
-	if n < 0 {
-		return new(item)
-	}
-	it := (*f)[n]
-	*f = (*f)[:n]
-	return it
-}
-
-// give takes a published item that was removed from its lane. The first one stays with the lane, which
-// does not keep its payload.
-func (f *freeItems) give(it *item) {
-	first := it == &it.lane.first
-	it.clear()
-	if !first && len(*f) < maxFree {
-		*f = append(*f, it)
-	}
 }
 
 // laneSet is a set of lanes, each in one such set at most. A map would cost more than all else that

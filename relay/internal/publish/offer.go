@@ -322,7 +322,7 @@ func (c *cell) take(o *Offer, j *judgement, size int64) *lane {
 	if o.Bad == nil {
 		limitDelay(&o.Event, c.now)
 	}
-	topic, topicErr := c.env.topicOf(&o.Event)
+	topic, topicErr := c.env.Of(&o.Event)
 	if o.Bad != nil {
 		topicErr = o.Bad
 	}

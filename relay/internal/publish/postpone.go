@@ -43,8 +43,8 @@ func (c *cell) postpones(o *Offer) bool {
 	if c.isPostponed(e) {
 		return true
 	}
-	topic, err := c.env.topicOf(e)
-	if o.Bad != nil || err != nil || !c.env.isGated(topic, e.Key()) {
+	topic, err := c.env.Of(e)
+	if o.Bad != nil || err != nil || !c.env.Gated(topic, e.Key()) {
 		return false
 	}
 	c.postponeFrom(e)
@@ -53,7 +53,7 @@ func (c *cell) postpones(o *Offer) bool {
 
 // isGated reports whether the item is for a gated partition.
 func (c *cell) isGated(it *item) bool {
-	return c.gated && it.topicErr == nil && c.env.isGated(it.topic, it.recordKey())
+	return c.gated && it.topicErr == nil && c.env.Gated(it.topic, it.recordKey())
 }
 
 // postpone makes the item and the later ones of its lane wait in the log. The producer has
@@ -75,7 +75,7 @@ func (c *cell) postpone(l *lane, from *item) {
 func (c *cell) gateStalled(key Partition, silent time.Duration) {
 	waiting := c.partitions.set(key, partGated)
 	c.gated = true
-	c.env.gate(key)
+	c.env.Gate(key.Topic, key.Part, c.env.Count(key.Topic))
 	fresh := c.ids.index.Fresh()
 	c.gateRoom.limit(c.cfg.Share.ReadBack() - fresh - c.cfg.MaxInFlightRecords)
 	aggregates := len(waiting)

@@ -100,7 +100,7 @@ func New(cfg *Config, m *Metrics, fatal func(error)) (*Publisher, error) {
 		return nil, err
 	}
 	p.topics = topicMaker{cfg: cfg, producer: p.producer, calls: p.calls, owner: p}
-	p.driver.init(p, newCell(cfg, broker{p}, p.calls, p.budget, p.tailed, m))
+	p.driver.init(p, newCell(cfg, broker{p.producer, p.names, p}, p.calls, p.budget, p.tailed, m))
 	go p.driver.run()
 	return p, nil
 }
@@ -154,7 +154,7 @@ func (p *Publisher) Drain(ctx context.Context) (left int) {
 		p.ask(func(c *cell) {
 			var blocked int
 			left, blocked = c.remaining()
-			done = c.env.fenced() || (left == blocked || c.isShut()) && c.dead.replays == 0
+			done = c.cfg.fenced() || (left == blocked || c.isShut()) && c.dead.replays == 0
 		})
 		if done || retry.Wait(ctx, 10*time.Millisecond) != nil {
 			return left

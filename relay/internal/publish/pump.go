@@ -36,7 +36,7 @@ func (c *cell) pump(l *lane) {
 // view returns what the next step of the lane depends on.
 func (c *cell) view(l *lane) view {
 	v := view{
-		stopped: c.closed || c.env.fenced(), rejecting: l.outstanding > 0 && c.env.isRejecting(l),
+		stopped: c.closed || c.cfg.fenced(), rejecting: l.outstanding > 0 && c.env.isRejecting(l),
 		breaker: c.calls.State(), table: c.writesDeadLetters(), attempts: len(c.cfg.RetryDelays),
 	}
 	if l.replay != nil {
@@ -59,15 +59,15 @@ func (c *cell) view(l *lane) view {
 		v.chased = chain.Draining && len(chain.DeadLetters) <= maxChase
 		v.undecided = v.breaker == BreakerHalfOpen && c.isUndecided()
 	}
-	v.ready = c.env.isReady(it.topic)
-	v.large = c.env.mayBeTooLarge(&it.event, it.topic)
+	v.ready = c.env.Ready(it.topic)
+	v.large = c.env.MayBeTooLarge(&it.event, it.topic)
 	switch {
 	case l.outstanding > 0:
 		v.part = l.part
 	case !v.ready:
 		v.part = Partition{it.topic, -1}
 	default:
-		v.part = Partition{it.topic, c.env.part(it.topic, it.recordKey())}
+		v.part = Partition{it.topic, c.env.Part(it.topic, it.recordKey())}
 	}
 	if c.partitions.look(&v, l, c.now); v.silent > 0 && v.breaker == BreakerClosed {
 		v.spills = c.maySpill()

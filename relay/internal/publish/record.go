@@ -68,36 +68,8 @@ type slot struct {
 	values  []byte // of the headers
 }
 
-const (
-	// maxFreeSlots is how many unused slots are kept, of a kilobyte usually.
-	maxFreeSlots = 1024
-	// maxSlotValues is the greatest size of the values of a slot that is kept.
-	maxSlotValues = 4096
-)
-
-// slots are unused slots. They have one owner, the driver.
-type slots []*slot
-
-// take returns an unused slot.
-func (s *slots) take() *slot {
-	n := len(*s) - 1
-	if n < 0 {
-		return new(slot)
-	}
-	free := (*s)[n]
-	*s = (*s)[:n]
-	return free
-}
-
-// give takes back a slot whose record the producer has returned.
-func (s *slots) give(free *slot) {
-	if len(*s) >= maxFreeSlots || cap(free.values) > maxSlotValues {
-		return
-	}
-	clear(free.headers)
-	free.Record = kgo.Record{}
-	*s = append(*s, free)
-}
+// maxSlotValues is the greatest size of the values of a slot that is used again.
+const maxSlotValues = 4096
 
 // fill sets the record of an item to be sent, after the attempt is counted.
 //

@@ -126,7 +126,7 @@ func (r *Replayer) resend(e outbox.Event, deadLetter *dlq.DeadLetter, of replay)
 
 func (c *cell) resend(e outbox.Event, deadLetter *dlq.DeadLetter, of replay) {
 	limitDelay(&e, c.now)
-	topic, topicErr := c.env.topicOf(&e)
+	topic, topicErr := c.env.Of(&e)
 	if deadLetter.Edit != nil && deadLetter.Edit.Topic != "" {
 		topic, topicErr = deadLetter.Edit.Topic, nil
 	}

@@ -101,7 +101,10 @@ func (c *cell) returned(in *input) {
 		c.sending.remove(l)
 	}
 	if err == nil && l.replay == nil {
-		c.items.give(it)
+		it.clear()
+		if it != &l.first { // that one stays with the lane
+			c.items.give(it)
+		}
 	}
 	c.pump(l)
 	if resumed.probe != nil {
@@ -155,7 +158,7 @@ func (c *cell) back(l *lane, it *item, err error) {
 		c.metrics.Failures.WithLabelValues(class.String()).Inc()
 	}
 	if producer.StateChanged(err) {
-		c.env.forget(it.topic)
+		c.env.Forget(it.topic)
 	}
 	l.returned(it, err)
 }
