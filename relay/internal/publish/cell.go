@@ -192,18 +192,9 @@ func (c *cell) do(e effect) { c.effects = append(c.effects, e) }
 // report adds a message to the step.
 func (c *cell) report(f func(to *Publisher)) { c.do(effect{do: effReport, report: f}) }
 
-// fail stops the relay.
-func (c *cell) fail(err error) { c.do(effect{do: effFail, err: err}) }
-
-// wakeReplayer lets the replayer check for due dead letters.
-func (c *cell) wakeReplayer() { c.do(effect{do: effReplay}) }
-
 // deadLetterTime is the time that dates dead letters and by which they are due: earlier and later
 // owners of the shard may have hosts with other clocks.
 func (c *cell) deadLetterTime() time.Time { return c.now.Add(-c.cfg.Clock.Ahead()) }
-
-// writesDeadLetters reports whether a table for dead letters exists.
-func (c *cell) writesDeadLetters() bool { return c.cfg.DeadLetters != nil }
 
 // line returns the line of an aggregate.
 func (c *cell) line(aggregate gocql.UUID) (dedup.Line, bool) {
@@ -228,16 +219,6 @@ func (c *cell) advance(aggregate gocql.UUID, seq int64) {
 	if known, ok := c.line(aggregate); ok {
 		c.keepLine(aggregate, c.lines.Advance(aggregate, known, seq, c.now))
 	}
-}
-
-// lane returns the aggregate's lane and creates it if necessary.
-func (c *cell) lane(aggregate gocql.UUID) *lane {
-	l, ok := c.lanes[aggregate]
-	if !ok {
-		known, _ := c.lines.Line(aggregate)
-		l = c.newLane(aggregate, known)
-	}
-	return l
 }
 
 // newLane adds the lane of an aggregate that has none.

@@ -221,7 +221,7 @@ func (m *cellModel) offer(t *rapid.T) {
 			seq = rapid.Int64Range(1, m.offered[a]).Draw(t, "number")
 		}
 		o := Offer{Event: m.event(t, a, seq), Written: seq, By: ByTail}
-		if seq%7 == 0 && m.cell.writesDeadLetters() {
+		if seq%7 == 0 && m.cell.cfg.writesDeadLetters() {
 			o.Bad = &rows.RowError{Column: "payload", Problem: "is missing"}
 		}
 		if seq > m.offered[a] {

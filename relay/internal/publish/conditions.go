@@ -39,7 +39,7 @@ func (r *Replayer) conditions(ctx context.Context, load Load, loadErr error) con
 	p := r.p
 	out := make(conditions)
 	began := time.Now()
-	_, err := p.table.store.Holds(ctx, p.table.name)
+	_, err := p.cfg.DeadLetters.Holds(ctx, p.cfg.tableName())
 	switch took := time.Since(began); {
 	case err != nil:
 		out[dlq.ConditionDatabase] = fmt.Sprintf("%s: the database does not answer: %v", dlq.ConditionDatabase, err)

@@ -134,6 +134,9 @@ func (c *Config) relaxed(eventType string) bool {
 	return cmp.Or(c.Orderings[eventType], c.Ordering) == OrderingRelaxed
 }
 
+// writesDeadLetters reports whether a table for dead letters exists.
+func (c *Config) writesDeadLetters() bool { return c.DeadLetters != nil }
+
 // tableName returns the name of the outbox table, with its keyspace.
 func (c *Config) tableName() string { return c.TableKeyspace + "." + c.Table }
 

@@ -176,7 +176,7 @@ func (c *cell) endDeadLetter(d *writtenDeadLetter, open, other bool) {
 	c.release(d.lane)
 	c.settle(d.lane, it, false)
 	if !d.behind {
-		c.wakeReplayer()
+		c.do(effect{do: effReplay})
 	}
 	c.budget.Give(it.bytes)
 }
@@ -202,7 +202,7 @@ func (w deadLetterWriter) store(deadLetter *dlq.DeadLetter) (dlq.Status, error) 
 	p := w.p
 	defer w.noteUnstored(deadLetter.EventID, nil)
 	for attempt := 1; ; attempt++ {
-		status, err := p.table.store.Write(p.ctx, deadLetter)
+		status, err := p.cfg.DeadLetters.Write(p.ctx, deadLetter)
 		if err == nil || errors.Is(err, dlq.ErrOtherRecord) {
 			return status, err
 		}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/gocql/gocql"
 
-	"github.com/scylla-outbox/scylla-outbox/dlq"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/chains"
 )
 
@@ -58,12 +57,3 @@ func (d *deadLetters) resumeStalled() {
 	}
 	clear(d.stalled)
 }
-
-// deadLetterTable is the table for dead letters.
-type deadLetterTable struct {
-	store *dlq.Store // nil if there is none
-	name  string     // of the outbox table
-}
-
-// exists reports whether there is a table for dead letters.
-func (t deadLetterTable) exists() bool { return t.store != nil }

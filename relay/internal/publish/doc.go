@@ -37,7 +37,7 @@
 // partitions has what each partition has outstanding, which ones are stalled, and the suspects that are
 // sent alone; deadLetters has the open ones, and replays decides which of them are replayed. Beside it
 // are deadLetterWriter, which writes dead letters, Replayer, which claims and resolves them, and
-// topicMaker, which creates topics. They have goroutines of their own, and ask the cell what to do.
+// EnsureTopic, which creates topics. They have goroutines of their own, and ask the cell what to do.
 //
 // Locks: driver.mu guards the inputs that are posted. The breaker, the budget, the producer and packages
 // older, topics and swept have locks of their own; a step and its effects take them one at a time.

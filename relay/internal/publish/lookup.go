@@ -218,11 +218,11 @@ func (p *Publisher) IsDeadLetter(event gocql.UUID) (is bool) {
 // DeadLetter reads the dead letter of an event of the table. It returns nil without an
 // error if there is none.
 func (p *Publisher) DeadLetter(ctx context.Context, event gocql.UUID) (*dlq.DeadLetter, error) {
-	if !p.table.exists() {
+	if !p.cfg.writesDeadLetters() {
 		return nil, nil
 	}
-	l, err := p.table.store.Read(ctx, event)
-	if errors.Is(err, dlq.ErrNotFound) || err == nil && l.Table != p.table.name {
+	l, err := p.cfg.DeadLetters.Read(ctx, event)
+	if errors.Is(err, dlq.ErrNotFound) || err == nil && l.Table != p.cfg.tableName() {
 		return nil, nil
 	}
 	if err != nil {

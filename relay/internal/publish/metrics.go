@@ -3,6 +3,7 @@ package publish
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/scylla-outbox/scylla-outbox/internal/circuit"
 	"github.com/scylla-outbox/scylla-outbox/internal/latency"
 	"github.com/scylla-outbox/scylla-outbox/outbox/rows"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
@@ -23,7 +24,13 @@ type Metrics struct {
 	recreated                      *prometheus.CounterVec
 	SequenceConflicts, IDConflicts prometheus.Counter
 
-	publishingMetrics
+	// Of the breaker and of dead letters.
+	Breaker           *circuit.Metrics
+	deadLetters       *prometheus.CounterVec
+	deadLetterErrors  prometheus.Counter
+	Replays           *prometheus.CounterVec
+	DeadLetterSeconds prometheus.Histogram
+	CanaryStops       prometheus.Counter
 }
 
 // NewMetrics creates the metrics of publishing and registers them with reg.
@@ -49,7 +56,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"topic"}),
 	}
 	m.Swept = swept.NewMetrics(reg)
-	m.publishingMetrics = newPublishingMetrics(reg)
+	m.newDeadLetterMetrics(reg)
 	for c := range failure.Permanent + 1 {
 		m.Failures.WithLabelValues(c.String())
 	}

@@ -334,7 +334,7 @@ func (c *cell) take(o *Offer, j *judgement, size int64) *lane {
 		it = &l.first
 	}
 	*it = item{key: it.key, lane: l, by: o.By, scanned: o.By == ByBackfill && c.older.Old(o.Written), event: o.Event, written: o.Written, captured: c.now, topic: topic, topicErr: topicErr, bytes: size, shown: o.By == BySweep}
-	if o.Bad != nil && c.writesDeadLetters() {
+	if o.Bad != nil && c.cfg.writesDeadLetters() {
 		it.cause = &deadLetterCause{class: classifyError(o.Bad), err: o.Bad} // including a blocked or spilled one
 	} else {
 		it.cause = c.dead.interrupted(o.Event.ID.UUID())

@@ -45,8 +45,6 @@ type Publisher struct {
 	budget   *budget.Budget
 	producer *producer.Producer
 	calls    *calls.Calls
-	topics   topicMaker
-	table    deadLetterTable
 	// tableHeader is in each record.
 	tableHeader kgo.RecordHeader
 	epochs      epochHeaders
@@ -60,6 +58,9 @@ type Publisher struct {
 	// proofs finds out whether an event that is not in the dedup index is published; nil
 	// means that it is.
 	proofs earlier.Prover
+	// topicNames has a topic before its first event is sent; nil if a start after a crash does not
+	// need it.
+	topicNames TopicNames
 	// fatal receives an error that stops the relay.
 	fatal  func(error)
 	ctx    context.Context // ends when the publisher is closed
@@ -78,7 +79,6 @@ func New(cfg *Config, m *Metrics, fatal func(error)) (*Publisher, error) {
 		cfg: cfg, log: cfg.Logger, Metrics: m, fatal: fatal, ctx: ctx, stop: stop,
 		budget:    budget.New(cfg.MaxInFlightRecords, cfg.MaxInFlightBytes),
 		calls:     newCalls(cfg, m),
-		table:     deadLetterTable{store: cfg.DeadLetters, name: cfg.tableName()},
 		load:      loadMeter{cfg: cfg},
 		conflicts: conflicts{log: cfg.Logger, count: m.SequenceConflicts, ids: m.IDConflicts, suspects: make(chan cdclog.StoredEvent, 1)},
 		losses:    losses{log: cfg.Logger, count: m.dataLoss, recreated: m.recreated},
@@ -87,7 +87,7 @@ func New(cfg *Config, m *Metrics, fatal func(error)) (*Publisher, error) {
 		woken:     make(chan struct{}, 1),
 		names:     topics.NewNames(cfg.Topics, cfg.TopicTemplate),
 	}
-	p.tableHeader = tableHeader(p.table.name)
+	p.tableHeader = tableHeader(p.cfg.tableName())
 	p.writer = newDeadLetterWriter(p)
 	var err error
 	p.producer, err = producer.New(producer.Config{
@@ -99,7 +99,6 @@ func New(cfg *Config, m *Metrics, fatal func(error)) (*Publisher, error) {
 		stop()
 		return nil, err
 	}
-	p.topics = topicMaker{cfg: cfg, producer: p.producer, calls: p.calls, owner: p}
 	p.driver.init(p, newCell(cfg, broker{p.producer, p.names, p}, p.calls, p.budget, p.tailed, m))
 	go p.driver.run()
 	return p, nil
@@ -117,7 +116,7 @@ func (p *Publisher) EnsureTopics(byType map[string]string) {
 }
 
 // WritesDeadLetters reports whether a table for dead letters exists.
-func (p *Publisher) WritesDeadLetters() bool { return p.table.exists() }
+func (p *Publisher) WritesDeadLetters() bool { return p.cfg.writesDeadLetters() }
 
 // Swept returns the tracker of the tail reader's activity.
 func (p *Publisher) Swept() *swept.Tracker { return p.tailed }
@@ -135,13 +134,10 @@ func (p *Publisher) ExpectTopics(names []string) {
 
 // SetTopicNames makes the publisher store the name of a topic before its first event is
 // sent. It is called before anything is published.
-func (p *Publisher) SetTopicNames(n TopicNames) { p.topics.names = n }
+func (p *Publisher) SetTopicNames(n TopicNames) { p.topicNames = n }
 
 // SetEpochs sets the epochs of the table. It is called before anything is published.
 func (p *Publisher) SetEpochs(all epochs.Epochs) { p.epochs = newEpochHeaders(all) }
-
-// end stops the relay with an error.
-func (p *Publisher) end(err error) { p.fatal(err) }
 
 // now is the time that dates dead letters, as cell.deadLetterTime.
 func (p *Publisher) now() time.Time { return p.cfg.Clock.Now() }
@@ -179,12 +175,6 @@ func (p *Publisher) Close() {
 
 // TopicName returns the topic of an event.
 func (p *Publisher) TopicName(e *outbox.Event) (string, error) { return p.names.Of(e) }
-
-// EnsureTopic creates the topic if it is missing and retries as long as the broker is
-// unavailable. The error is Permanent, Stopped or Fatal; a Fatal one is already reported.
-func (p *Publisher) EnsureTopic(ctx context.Context, topic string) error {
-	return p.topics.ensure(ctx, topic)
-}
 
 // ReplayNow makes dead letters due immediately, regardless of their strategies.
 func (p *Publisher) ReplayNow(ids ...gocql.UUID) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
+	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
@@ -32,13 +33,13 @@ func TestCell_ARemovedLaneRemovesNoOther(t *testing.T) {
 	defer b.close()
 	b.publisher.ask(func(c *cell) {
 		e := relaytest.Event(1, 2, "OrderUpdated")
-		removed := c.lane(e.AggregateID.UUID())
+		removed := c.newLane(e.AggregateID.UUID(), dedup.Line{})
 		removed.kept = true
 		c.rest(removed)
-		now := c.lane(e.AggregateID.UUID())
+		now := c.newLane(e.AggregateID.UUID(), dedup.Line{})
 		now.items, now.line.Next = append(now.items, &item{event: e}), 3
 		c.rest(removed)
-		if l := c.lane(e.AggregateID.UUID()); l != now {
+		if l := c.lanes[e.AggregateID.UUID()]; l != now {
 			t.Errorf("the lane has %d events and continues with %d, want one event and 3", len(l.items), l.line.Next)
 		}
 		now.items = nil

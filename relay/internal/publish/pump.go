@@ -2,7 +2,6 @@ package publish
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/scylla-outbox/scylla-outbox/internal/trace"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
@@ -37,7 +36,7 @@ func (c *cell) pump(l *lane) {
 func (c *cell) view(l *lane) view {
 	v := view{
 		stopped: c.closed || c.cfg.fenced(), rejecting: l.outstanding > 0 && c.env.isRejecting(l),
-		breaker: c.calls.State(), table: c.writesDeadLetters(), attempts: len(c.cfg.RetryDelays),
+		breaker: c.calls.State(), table: c.cfg.writesDeadLetters(), attempts: len(c.cfg.RetryDelays),
 	}
 	if l.replay != nil {
 		v.replay = claimed
@@ -107,7 +106,7 @@ func (c *cell) execute(l *lane, s *step, v *view) (again bool) {
 		c.makeTopic(l.firstQueued().topic, l)
 		return false
 	case actDelay:
-		c.wakeAt(l, s.until)
+		c.do(effect{do: effWake, lane: l, until: s.until})
 		return false
 	case actEndReplay:
 		c.endReplay(l, replayEnd{err: s.err})
@@ -117,27 +116,22 @@ func (c *cell) execute(l *lane, s *step, v *view) (again bool) {
 	case actDeadLetter:
 		c.do(effect{do: effWrite, lane: l})
 	case actRetryLater:
-		c.wakeAt(l, s.until)
+		c.do(effect{do: effWake, lane: l, until: s.until})
 		front, attempt, wait, err := l.items[0], l.items[0].attempts, s.until.Sub(c.now), s.err
 		c.report(func(to *Publisher) {
 			to.log.Warn("event not published, retrying", "event_id", front.event.ID, "aggregate_id", l.id,
 				"topic", front.topic, "attempt", attempt, "wait", wait, "err", err, trace.Attrs(front.event.Headers))
 		})
 	case actHold:
-		c.wakeAt(l, s.until)
+		c.do(effect{do: effWake, lane: l, until: s.until})
 		c.hold(l, s.err)
 	case actEnd:
 		if front := l.items[0]; failure.Classify(s.err) == failure.Fatal {
-			c.fail(fmt.Errorf("publish event %s to topic %s: %w", front.event.ID, front.topic, s.err))
+			c.do(effect{do: effFail, err: fmt.Errorf("publish event %s to topic %s: %w", front.event.ID, front.topic, s.err)})
 		}
 	}
 	c.endProbe(l)
 	return s.do == actRetry
-}
-
-// wakeAt ends the delay of the lane at its time.
-func (c *cell) wakeAt(l *lane, until time.Time) {
-	c.do(effect{do: effWake, lane: l, until: until})
 }
 
 // endProbe ends the probe of the lane, if it has one, and resumes the lanes that waited for it.

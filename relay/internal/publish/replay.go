@@ -316,7 +316,7 @@ func (r *Replayer) lookUp(ctx context.Context, head headLookUp) {
 			}
 			c.dead.Touch(in)
 		}
-		c.wakeReplayer()
+		c.do(effect{do: effReplay})
 	})
 }
 

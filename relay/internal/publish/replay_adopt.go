@@ -19,7 +19,7 @@ import (
 func (r *Replayer) adopt(id gocql.UUID) {
 	ctx := r.p.ctx
 	for attempt := 1; ; attempt++ {
-		l, err := r.p.table.store.Read(ctx, id)
+		l, err := r.p.cfg.DeadLetters.Read(ctx, id)
 		switch {
 		case errors.Is(err, dlq.ErrNotFound):
 			r.log.Warn("dead letter not found, continuing with its chain", "event_id", id)

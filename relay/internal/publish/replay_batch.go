@@ -69,7 +69,7 @@ func (b *batch) run(ctx context.Context) {
 			ids = append(ids, ref.ID)
 		}
 	}
-	claims := p.table.store.ClaimMany(p.ctx, ids, b.r.owner, p.cfg.ClaimFor)
+	claims := p.cfg.DeadLetters.ClaimMany(p.ctx, ids, b.r.owner, p.cfg.ClaimFor)
 	for _, w := range b.works {
 		n := len(w.refs)
 		b.claimed(w, claims[:n])
@@ -276,7 +276,7 @@ func (b *batch) settle(settled []settledDeadLetter) {
 	for i, s := range settled {
 		many[i] = s.Settlement
 	}
-	errs := r.p.table.store.ResolveMany(r.p.ctx, many, r.owner)
+	errs := r.p.cfg.DeadLetters.ResolveMany(r.p.ctx, many, r.owner)
 	r.p.ask(func(c *cell) {
 		for i, s := range settled {
 			if errs[i] != nil {
@@ -297,7 +297,9 @@ func (b *batch) settle(settled []settledDeadLetter) {
 		}
 		b.do(s.work, func() {
 			r.uncount(s.ref)
-			if r.insist(s.ref.ID, "resolve", func() error { return r.p.table.store.ResolveMany(r.p.ctx, []dlq.Settlement{s.Settlement}, r.owner)[0] }) {
+			if r.insist(s.ref.ID, "resolve", func() error {
+				return r.p.cfg.DeadLetters.ResolveMany(r.p.ctx, []dlq.Settlement{s.Settlement}, r.owner)[0]
+			}) {
 				r.metrics.settled(&s.DeadLetter, s.result)
 				r.drop(s.ref.ID)
 			}
@@ -318,7 +320,7 @@ func (b *batch) do(w *replayWork, f func()) {
 func (b *batch) giveBack(w *replayWork, deadLetter *dlq.DeadLetter, why string) {
 	b.do(w, func() {
 		r := b.r
-		r.insist(deadLetter.EventID, "release", func() error { return r.p.table.store.Unclaim(r.p.ctx, deadLetter.EventID, r.owner, why) })
+		r.insist(deadLetter.EventID, "release", func() error { return r.p.cfg.DeadLetters.Unclaim(r.p.ctx, deadLetter.EventID, r.owner, why) })
 		b.close(deadLetter.EventID)
 	})
 }
@@ -327,7 +329,7 @@ func (b *batch) giveBack(w *replayWork, deadLetter *dlq.DeadLetter, why string) 
 func (r *Replayer) calledOff(ref chains.Ref, deadLetter *dlq.DeadLetter, why error, at int64) {
 	r.metrics.Replays.WithLabelValues(strategyLabel(deadLetter.Strategy), "called_off").Inc()
 	r.uncount(ref)
-	if r.insist(ref.ID, "release", func() error { return r.p.table.store.Unclaim(r.p.ctx, ref.ID, r.owner, why.Error()) }) {
+	if r.insist(ref.ID, "release", func() error { return r.p.cfg.DeadLetters.Unclaim(r.p.ctx, ref.ID, r.owner, why.Error()) }) {
 		r.later(ref.ID, at)
 	}
 }
@@ -346,7 +348,7 @@ func (b *batch) extend() {
 	for _, id := range ids {
 		wg.Go(func() {
 			until := p.now().Add(p.cfg.ClaimFor)
-			err := p.table.store.Extend(p.ctx, id, b.r.owner, p.cfg.ClaimFor)
+			err := p.cfg.DeadLetters.Extend(p.ctx, id, b.r.owner, p.cfg.ClaimFor)
 			if errors.Is(err, dlq.ErrRefused) || errors.Is(err, dlq.ErrNotFound) {
 				until = time.Time{}
 			}
@@ -403,7 +405,7 @@ func (c *cell) finishReplay(w *replayWork, proceed bool) {
 		}
 	}
 	c.resumeLane(chain)
-	c.wakeReplayer()
+	c.do(effect{do: effReplay})
 }
 
 // uncount records that the replay of a dead letter ended without a result.

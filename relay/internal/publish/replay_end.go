@@ -45,7 +45,7 @@ func (r *Replayer) failed(ref chains.Ref, deadLetter *dlq.DeadLetter, end replay
 	}
 	var status dlq.Status
 	if !r.insist(ref.ID, "record the failure of", func() (err error) {
-		status, err = p.table.store.Fail(p.ctx, ref.ID, r.owner, f)
+		status, err = p.cfg.DeadLetters.Fail(p.ctx, ref.ID, r.owner, f)
 		return err
 	}) {
 		r.uncount(ref)

@@ -90,7 +90,7 @@ func (r *Replayer) check(ctx context.Context) {
 		holds = c.holds()
 	})
 	for k, h := range holds {
-		if err := p.table.store.SetHold(ctx, p.table.name, h); err != nil {
+		if err := p.cfg.DeadLetters.SetHold(ctx, p.cfg.tableName(), h); err != nil {
 			r.log.Debug("failed to store a hold of dead letters", "err", err)
 			return
 		}
@@ -103,7 +103,7 @@ func (r *Replayer) check(ctx context.Context) {
 		if _, still := holds[k]; still {
 			continue
 		}
-		if err := p.table.store.DropHold(ctx, p.table.name, h); err != nil {
+		if err := p.cfg.DeadLetters.DropHold(ctx, p.cfg.tableName(), h); err != nil {
 			r.log.Debug("failed to delete a hold of dead letters", "err", err)
 			return
 		}

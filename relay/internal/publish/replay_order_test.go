@@ -32,7 +32,7 @@ func deadLettersAroundAWaitingEvent(t *testing.T) {
 			c.dead.Add(first.AggregateID, true, chains.Ref{ID: relaytest.EventID(int(seq)), Seq: seq}, false)
 		}
 		chain := c.dead.Of(first.AggregateID.UUID())
-		l := c.lane(first.AggregateID.UUID())
+		l := c.newLane(first.AggregateID.UUID(), dedup.Line{})
 		two := &item{event: relaytest.Event(1, 2, "OrderUpdated")}
 		l.items = append(l.items, two)
 

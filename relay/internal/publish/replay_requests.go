@@ -30,8 +30,8 @@ func (c *failureLog) over() { c.last = time.Time{} }
 // requests reads and processes the operators' requests about dead letters. The table
 // already contains the changes.
 func (r *Replayer) requests(ctx context.Context) {
-	store := r.p.table.store
-	found, err := store.Requests(ctx, r.p.table.name, func(q *dlq.Request) bool { return r.Own.HasText(q.AggregateID) }) // the rest waits for the relays of its shards
+	store := r.p.cfg.DeadLetters
+	found, err := store.Requests(ctx, r.p.cfg.tableName(), func(q *dlq.Request) bool { return r.Own.HasText(q.AggregateID) }) // the rest waits for the relays of its shards
 	if err != nil {
 		if ctx.Err() == nil && r.unread.due(time.Now()) {
 			r.log.Warn("failed to read requests about dead letters, retrying", "err", err)
@@ -60,6 +60,6 @@ func (r *Replayer) Answer(q *dlq.Request) {
 		if l, ok := c.lanes[rows.IDOf(e.AggregateID)]; ok {
 			c.pump(l)
 		}
-		c.wakeReplayer()
+		c.do(effect{do: effReplay})
 	})
 }

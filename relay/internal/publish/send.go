@@ -176,7 +176,7 @@ func (c *cell) makeTopic(topic string, l *lane) {
 func (c *cell) topicMade(topic string, err error) {
 	resumed := c.partitions.created(Partition{topic, -1})
 	if resumed.wasGated {
-		c.fail(ErrPartitionResumed)
+		c.do(effect{do: effFail, err: ErrPartitionResumed})
 	}
 	for l := range resumed.lanes {
 		v := c.view(l)

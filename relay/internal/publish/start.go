@@ -37,12 +37,12 @@ const minClockMargin = 30 * time.Second
 // events of their aggregates again.
 func LoadDeadLetters(ctx context.Context, p *Publisher, own *cdclog.Portion, until untilRead) (*OpenDeadLetters, error) {
 	d := &OpenDeadLetters{}
-	if !p.table.exists() {
+	if !p.cfg.writesDeadLetters() {
 		return d, nil
 	}
 	if err := until(ctx, "cannot read the dead letters; nothing is published before that", func() error {
 		d.entries, d.begun, d.Since = d.entries[:0], make(map[gocql.UUID]struct{}), time.Time{}
-		err := p.table.store.ChainsAndBegun(ctx, p.table.name, func(e dlq.ChainEntry) error {
+		err := p.cfg.DeadLetters.ChainsAndBegun(ctx, p.cfg.tableName(), func(e dlq.ChainEntry) error {
 			if e.Status.Open() && ownDeadLetter(p, own, e.EventID, e.AggregateID, e.WrittenAt) {
 				d.entries = append(d.entries, e)
 			}
@@ -53,7 +53,7 @@ func LoadDeadLetters(ctx context.Context, p *Publisher, own *cdclog.Portion, unt
 			}
 		})
 		if err == nil {
-			err = d.claims(ctx, p.table.store)
+			err = d.claims(ctx, p.cfg.DeadLetters)
 		}
 		return err
 	}); err != nil {
@@ -84,7 +84,7 @@ func ownDeadLetter(p *Publisher, own *cdclog.Portion, event gocql.UUID, aggregat
 // only dead letters written after since, the time of the oldest row that may be read
 // again; all if since is zero.
 func LoadSettled(ctx context.Context, p *Publisher, own *cdclog.Portion, since time.Time, until untilRead) error {
-	if !p.table.exists() {
+	if !p.cfg.writesDeadLetters() {
 		return nil
 	}
 	if !since.IsZero() {
@@ -98,8 +98,8 @@ func LoadSettled(ctx context.Context, p *Publisher, own *cdclog.Portion, since t
 func trySettled(ctx context.Context, p *Publisher, own *cdclog.Portion, since time.Time) error {
 	most, n := max(p.cfg.Share.Events()/8, 1), 0
 	filter := dlq.Filter{Status: []dlq.Status{dlq.Resolved, dlq.Archived}, Since: since}
-	return p.table.store.List(ctx, filter, func(l *dlq.DeadLetter) error { // newest first
-		if l.Table != p.table.name || !own.HasText(l.AggregateID) {
+	return p.cfg.DeadLetters.List(ctx, filter, func(l *dlq.DeadLetter) error { // newest first
+		if l.Table != p.cfg.tableName() || !own.HasText(l.AggregateID) {
 			return nil
 		}
 		if published, _ := p.Indexed(l.EventID); published {
@@ -222,7 +222,7 @@ func (d *OpenDeadLetters) Settle(ctx context.Context, r *Replayer) error {
 		case e.Status != dlq.Processing:
 		case r.isOut(e.EventID):
 			if !r.insistUntil(ctx, e.EventID, "resolve", func() error {
-				return r.p.table.store.Resolve(ctx, e.EventID, e.ClaimedBy, dlq.Outcome{Kind: dlq.OutcomeFound, Note: "found in its topic at the relay's start"})
+				return r.p.cfg.DeadLetters.Resolve(ctx, e.EventID, e.ClaimedBy, dlq.Outcome{Kind: dlq.OutcomeFound, Note: "found in its topic at the relay's start"})
 			}) {
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
@@ -233,7 +233,7 @@ func (d *OpenDeadLetters) Settle(ctx context.Context, r *Replayer) error {
 			r.drop(e.EventID)
 		case e.ClaimedBy == r.owner:
 			if !r.insistUntil(ctx, e.EventID, "give back", func() error {
-				return r.p.table.store.Unclaim(ctx, e.EventID, e.ClaimedBy, "the relay started again, and it is not in its topic")
+				return r.p.cfg.DeadLetters.Unclaim(ctx, e.EventID, e.ClaimedBy, "the relay started again, and it is not in its topic")
 			}) {
 				if ctx.Err() != nil {
 					return context.Cause(ctx)

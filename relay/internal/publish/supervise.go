@@ -50,7 +50,7 @@ func (c *cell) answerBreaker() {
 			c.do(effect{do: effRecall, lane: l})
 		}
 	case BreakerHalfOpen, BreakerClosed:
-		c.wakeReplayer() // an aggregate's dead letters are published before its newer events
+		c.do(effect{do: effReplay}) // an aggregate's dead letters are published before its newer events
 	}
 	c.takeRefused() // they are among the lanes
 	for l := range c.replaying {
@@ -126,7 +126,7 @@ func (c *cell) checkFlows() {
 	for key, d := range silent {
 		usedUp := d >= UsedUpAfter(c.cfg.RetryDelays, c.cfg.AttemptTimeout)
 		full := usedUp // without dead letters
-		if c.writesDeadLetters() {
+		if c.cfg.writesDeadLetters() {
 			full = (filling || usedUp) && c.spill(key)
 		}
 		if full && filling {
@@ -176,14 +176,14 @@ func (c *cell) waitForPartition(id gocql.UUID, at int64) {
 // be changing them, and makes the replays due that were called off if the partition was stalled.
 func (c *cell) resume(r *resumption) {
 	if r.wasGated {
-		c.fail(ErrPartitionResumed)
+		c.do(effect{do: effFail, err: ErrPartitionResumed})
 	}
 	if c.closed {
 		return
 	}
 	if r.wasStalled {
 		c.dead.resumeStalled()
-		c.wakeReplayer()
+		c.do(effect{do: effReplay})
 	}
 	for l := range r.lanes {
 		c.due = append(c.due, l)

@@ -7,21 +7,8 @@ import (
 
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/calls"
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/producer"
 )
-
-// topicMaker creates topics. It is safe for concurrent use and calls its functions without
-// locks.
-type topicMaker struct {
-	cfg      *Config
-	producer *producer.Producer
-	calls    *calls.Calls
-	// names has the topic before its first event is sent; nil if a start after a crash
-	// does not need it.
-	names TopicNames
-	owner topicOwner
-}
 
 // TopicNames are the stored names of the topics that a relay publishes to. It is safe for
 // concurrent use.
@@ -30,23 +17,17 @@ type TopicNames interface {
 	Remember(ctx context.Context, topic string) error
 }
 
-// topicOwner is the publisher as topicMaker uses it. It is called without locks.
-type topicOwner interface {
-	// end stops the relay with an error.
-	end(err error)
-}
-
-// ensure creates the topic if it is missing and retries as long as the broker is
+// EnsureTopic creates the topic if it is missing and retries as long as the broker is
 // unavailable. The error is Permanent, Stopped or Fatal; a Fatal one is already reported.
-func (t *topicMaker) ensure(ctx context.Context, topic string) error {
+func (p *Publisher) EnsureTopic(ctx context.Context, topic string) error {
 	began := time.Now()
 	for attempt := 1; ; attempt++ {
 		var err error
-		if t.names != nil {
-			err = t.names.Remember(ctx, topic)
+		if p.topicNames != nil {
+			err = p.topicNames.Remember(ctx, topic)
 		}
 		if err == nil {
-			err = t.calls.Do(ctx, func() error { return t.producer.Ensure(ctx, topic) })
+			err = p.calls.Do(ctx, func() error { return p.producer.Ensure(ctx, topic) })
 		}
 		if err == nil {
 			return nil
@@ -59,14 +40,14 @@ func (t *topicMaker) ensure(ctx context.Context, topic string) error {
 		case class == failure.Stopped, class == failure.Permanent && believed:
 			return err
 		case class == failure.Fatal && believed:
-			t.owner.end(err)
+			p.fatal(err)
 			return err
 		}
-		wait := retry.Backoff(t.cfg.RetryMin, t.cfg.RetryMax, attempt)
+		wait := retry.Backoff(p.cfg.RetryMin, p.cfg.RetryMax, attempt)
 		if class != failure.Transient {
 			wait = min(wait, producer.AgreeAfter/10)
 		}
-		t.cfg.Logger.Warn("topic is not ready, retrying", "topic", topic, "attempt", attempt, "wait", wait, "err", err)
+		p.cfg.Logger.Warn("topic is not ready, retrying", "topic", topic, "attempt", attempt, "wait", wait, "err", err)
 		if err := retry.Wait(ctx, wait); err != nil {
 			return errors.Join(failure.ErrStopping, err)
 		}
