@@ -223,12 +223,10 @@ func (c *Chain) Head() *Ref { return &c.DeadLetters[0] }
 func (c *Chain) Queued() bool { return c.in != nil }
 
 // IsDue reports whether the chain's head is due for a replay. If not, in is the time
-// until then, or 0 if the replay needs an operator or waits for the breaker to close.
-func (c *Chain) IsDue(now time.Time, breakerOpen bool) (yes bool, in time.Duration) {
+// until then, or 0 if the replay needs an operator. The breaker is not open.
+func (c *Chain) IsDue(now time.Time) (yes bool, in time.Duration) {
 	switch at := c.Head().At; {
 	case at == AtOperator:
-		return false, 0
-	case breakerOpen:
 		return false, 0
 	case at == AtBreaker, at <= now.UnixMilli():
 		return true, 0

@@ -80,7 +80,7 @@ func TestSet_DueChainsByPriorityThenAge(t *testing.T) {
 		if c == nil {
 			return 0
 		}
-		if due, _ := c.IsDue(now, false); due {
+		if due, _ := c.IsDue(now); due {
 			d.Remove(c.Head().ID)
 		}
 		return c.Key[0]

@@ -1,7 +1,6 @@
 package publish
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -49,12 +48,6 @@ type conflicts struct {
 	suspects chan cdclog.StoredEvent
 }
 
-// idFinder is a prover that reports whether the newest records of the topics contain another
-// event with its id, and not the event. *readback.Proofs implements it.
-type idFinder interface {
-	FindIDOfAnother(ctx context.Context, f *cdclog.StoredEvent) (bool, error)
-}
-
 // verifyEvery is the least interval between two reads for suspects.
 const verifyEvery = 10 * time.Second
 
@@ -82,11 +75,11 @@ func (c *cell) isUnexplained(o *Offer) bool {
 }
 
 // verifySuspects looks for other events with the ids of suspects, until p is closed.
-func (p *Publisher) verifySuspects(topics idFinder) {
+func (p *Publisher) verifySuspects() {
 	for {
 		select {
 		case f := <-p.conflicts.suspects:
-			if twice, err := p.hasIDOfAnother(&f, topics); err == nil && twice {
+			if twice, err := p.hasIDOfAnother(&f); err == nil && twice {
 				p.conflicts.idTwice(&f.Event)
 			}
 		case <-p.ctx.Done():
@@ -100,12 +93,12 @@ func (p *Publisher) verifySuspects(topics idFinder) {
 
 // hasIDOfAnother reports whether another event with the id of f is a dead letter, or one of the
 // newest records, and f is neither.
-func (p *Publisher) hasIDOfAnother(f *cdclog.StoredEvent, topics idFinder) (bool, error) {
+func (p *Publisher) hasIDOfAnother(f *cdclog.StoredEvent) (bool, error) {
 	l, err := p.DeadLetter(p.ctx, f.ID.UUID())
 	if l != nil || err != nil {
 		return l != nil && isOfAnother(l, &f.Event), err
 	}
-	return topics.FindIDOfAnother(p.ctx, f)
+	return p.proofs.FindIDOfAnother(p.ctx, f)
 }
 
 // isOfAnother reports whether the dead letter is of another event than e, which has its id.

@@ -57,7 +57,7 @@ type Publisher struct {
 	spans       *trace.Messages
 	// proofs finds out whether an event that is not in the dedup index is published; nil
 	// means that it is.
-	proofs earlier.Prover
+	proofs Prover
 	// topicNames has a topic before its first event is sent; nil if a start after a crash does not
 	// need it.
 	topicNames TopicNames
@@ -215,10 +215,19 @@ func (p *Publisher) Gate(key Partition, partitions int) {
 	})
 }
 
+// Prover finds events in the topics. *readback.Proofs implements it.
+type Prover interface {
+	earlier.Prover
+	// FindIDOfAnother reports whether the newest records of the topics contain another event with
+	// the id of the event, and not the event.
+	FindIDOfAnother(ctx context.Context, f *cdclog.StoredEvent) (bool, error)
+	// FindRecords returns those of the events, by id with their numbers, that the topics contain since
+	// a time.
+	FindRecords(ctx context.Context, events map[gocql.UUID]int64, since time.Time) (map[gocql.UUID]struct{}, error)
+}
+
 // SetProver sets the prover, before events are offered.
-func (p *Publisher) SetProver(to earlier.Prover) {
+func (p *Publisher) SetProver(to Prover) {
 	p.proofs = to
-	if topics, ok := to.(idFinder); ok {
-		p.wg.Go(func() { p.verifySuspects(topics) })
-	}
+	p.wg.Go(p.verifySuspects)
 }

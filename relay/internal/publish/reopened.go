@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/gocql/gocql"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
-	"github.com/scylla-outbox/scylla-outbox/relay/internal/earlier"
 )
 
 // errNotSearched cancels a replay because the topics could not be searched for the event.
@@ -24,21 +23,8 @@ type reopenedDeadLetters struct {
 	numbers map[gocql.UUID]int64 // by event id
 	since   time.Time            // when the first of them failed
 
-	mu     sync.Mutex
-	search *recordSearch // in progress or successful
-}
-
-// recordSearch is a search for the records of events. Its result is set before done is closed.
-type recordSearch struct {
-	done  chan struct{}
-	found map[gocql.UUID]struct{}
-	err   error
-}
-
-// recordFinder is a prover that finds the events, by id with their numbers, that the relay's topics
-// contain since a time. *readback.Proofs implements it.
-type recordFinder interface {
-	FindRecords(ctx context.Context, events map[gocql.UUID]int64, since time.Time) (map[gocql.UUID]struct{}, error)
+	search singleflight.Group
+	found  map[gocql.UUID]struct{} // set by a search, nil before
 }
 
 // of sets the dead letters from those that are open at the start, before replays begin; restored is the
@@ -66,31 +52,19 @@ func (o *reopenedDeadLetters) has(id gocql.UUID) bool {
 }
 
 // isInTopic reports whether a record of the event was found. Concurrent callers wait for one search.
-func (o *reopenedDeadLetters) isInTopic(ctx context.Context, topics earlier.Prover, id gocql.UUID) (bool, error) {
-	finder, ok := topics.(recordFinder)
-	if !ok {
+func (o *reopenedDeadLetters) isInTopic(ctx context.Context, topics Prover, id gocql.UUID) (bool, error) {
+	if topics == nil {
 		return false, nil
 	}
-	o.mu.Lock()
-	s := o.search
-	begins := s == nil
-	if begins {
-		s = &recordSearch{done: make(chan struct{})}
-		o.search = s
-	}
-	o.mu.Unlock()
-	if begins {
-		if s.found, s.err = finder.FindRecords(ctx, o.numbers, o.since); s.err != nil {
-			o.mu.Lock()
-			o.search = nil
-			o.mu.Unlock()
+	_, err, _ := o.search.Do("", func() (_ any, err error) {
+		if o.found == nil {
+			o.found, err = topics.FindRecords(ctx, o.numbers, o.since)
 		}
-		close(s.done)
+		return nil, err
+	})
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", errNotSearched, err)
 	}
-	<-s.done
-	if s.err != nil {
-		return false, fmt.Errorf("%w: %w", errNotSearched, s.err)
-	}
-	_, found := s.found[id]
+	_, found := o.found[id]
 	return found, nil
 }

@@ -179,7 +179,7 @@ func (c *cell) beginReplays(tokens, perSecond float64) (d dueReplays) {
 	var works []*replayWork
 	deadLetters := 0
 	for n > 0 {
-		chain := c.pickReplay(now, state, &d)
+		chain := c.pickReplay(now, &d)
 		if chain == nil {
 			break
 		}
@@ -208,7 +208,7 @@ func (c *cell) replaysSent() (n int) {
 
 // pickReplay returns a chain whose head is to be replayed now, nil if there is none. It
 // lowers d.wait to the time until the next chain is due.
-func (c *cell) pickReplay(now time.Time, state BreakerState, d *dueReplays) *chains.Chain {
+func (c *cell) pickReplay(now time.Time, d *dueReplays) *chains.Chain {
 	for {
 		var chain *chains.Chain
 		continues := len(c.replays.next) > 0
@@ -230,7 +230,7 @@ func (c *cell) pickReplay(now time.Time, state BreakerState, d *dueReplays) *cha
 				return nil
 			}
 		}
-		due, in := chain.IsDue(now, state == BreakerOpen)
+		due, in := chain.IsDue(now)
 		if !due {
 			d.wait = min(d.wait, in)
 			if continues {

@@ -78,7 +78,7 @@ func (b *batch) run(ctx context.Context) {
 	}
 	keep := time.NewTicker(p.cfg.ClaimFor / 3)
 	defer keep.Stop()
-	for over := b.finished(ctx); over < len(b.works); over += b.finished(ctx) {
+	for over := b.finish(ctx, false); over < len(b.works); over += b.finish(ctx, false) {
 		var settled []settledDeadLetter
 		select {
 		case x := <-b.ended:
@@ -99,7 +99,7 @@ func (b *batch) run(ctx context.Context) {
 		case <-p.ctx.Done():
 			// The next start finds them claimed, and reads which of them are in their topics.
 			b.wg.Wait()
-			b.abandon(ctx)
+			b.finish(ctx, true)
 			return
 		}
 	}
@@ -113,7 +113,7 @@ func (b *batch) claimed(w *replayWork, claims []dlq.Claimed) {
 		switch {
 		case c.Err == nil && len(w.deadLetters) == i:
 			w.deadLetters = append(w.deadLetters, c.DeadLetter)
-			b.keep(c.DeadLetter.EventID, c.DeadLetter.ClaimedUntil)
+			b.r.p.ask(func(*cell) { b.open[c.DeadLetter.EventID] = c.DeadLetter.ClaimedUntil })
 		case c.Err == nil: // an earlier one was not claimed
 			b.giveBack(w, &c.DeadLetter, "the previous dead letter could not be claimed")
 		case i == 0:
@@ -173,36 +173,33 @@ func (b *batch) publish(ctx context.Context, w *replayWork) {
 
 // send sends the event of a dead letter, after its row was read again if it had none.
 func (b *batch) send(of batchReplay, deadLetter *dlq.DeadLetter) {
-	switch {
-	case deadLetter.Unread():
-		b.wg.Go(func() {
-			e, fate, err := b.r.readAgain(b.r.p.ctx, deadLetter)
-			if e.ID != storedID(deadLetter) {
-				of.own = e.ID
-			}
-			switch {
-			case err != nil:
-				of.end(replayEnd{err: err})
-			case fate.Settled():
-				of.end(replayEnd{found: true, discarded: fate == earlier.DeadLetter})
-			default:
-				of.reserved = !of.own.IsZero()
-				b.r.resend(e, deadLetter, of)
-			}
-		})
-	default:
-		b.r.resend(storedEvent(deadLetter), deadLetter, of)
+	resend := func(e outbox.Event) {
+		b.r.p.ask(func(c *cell) { c.resend(e, deadLetter, of) })
 	}
+	if !deadLetter.Unread() {
+		resend(storedEvent(deadLetter))
+		return
+	}
+	b.wg.Go(func() {
+		e, fate, err := b.r.readAgain(b.r.p.ctx, deadLetter)
+		if e.ID != storedID(deadLetter) {
+			of.own = e.ID
+		}
+		switch {
+		case err != nil:
+			of.end(replayEnd{err: err})
+		case fate.Settled():
+			of.end(replayEnd{found: true, discarded: fate == earlier.DeadLetter})
+		default:
+			of.reserved = !of.own.IsZero()
+			resend(e)
+		}
+	})
 }
 
 // errClaimLost means that a dead letter was not published, because its claim expired or
 // another process holds it. An operator may have discarded or edited it since.
 var errClaimLost = errors.New("claim lost")
-
-// keep sets the end of the claim of a dead letter.
-func (b *batch) keep(id gocql.UUID, until time.Time) {
-	b.r.p.ask(func(*cell) { b.open[id] = until })
-}
 
 // errCalledOff means that a dead letter was not published because the relay stops.
 var errCalledOff = errors.New("relay is stopping")
@@ -297,7 +294,7 @@ func (b *batch) settle(settled []settledDeadLetter) {
 		}
 		b.do(s.work, func() {
 			r.uncount(s.ref)
-			if r.insist(s.ref.ID, "resolve", func() error {
+			if r.insist(r.p.ctx, s.ref.ID, "resolve", func() error {
 				return r.p.cfg.DeadLetters.ResolveMany(r.p.ctx, []dlq.Settlement{s.Settlement}, r.owner)[0]
 			}) {
 				r.metrics.settled(&s.DeadLetter, s.result)
@@ -320,7 +317,7 @@ func (b *batch) do(w *replayWork, f func()) {
 func (b *batch) giveBack(w *replayWork, deadLetter *dlq.DeadLetter, why string) {
 	b.do(w, func() {
 		r := b.r
-		r.insist(deadLetter.EventID, "release", func() error { return r.p.cfg.DeadLetters.Unclaim(r.p.ctx, deadLetter.EventID, r.owner, why) })
+		r.insist(r.p.ctx, deadLetter.EventID, "release", func() error { return r.p.cfg.DeadLetters.Unclaim(r.p.ctx, deadLetter.EventID, r.owner, why) })
 		b.close(deadLetter.EventID)
 	})
 }
@@ -329,7 +326,7 @@ func (b *batch) giveBack(w *replayWork, deadLetter *dlq.DeadLetter, why string) 
 func (r *Replayer) calledOff(ref chains.Ref, deadLetter *dlq.DeadLetter, why error, at int64) {
 	r.metrics.Replays.WithLabelValues(strategyLabel(deadLetter.Strategy), "called_off").Inc()
 	r.uncount(ref)
-	if r.insist(ref.ID, "release", func() error { return r.p.cfg.DeadLetters.Unclaim(r.p.ctx, ref.ID, r.owner, why.Error()) }) {
+	if r.insist(r.p.ctx, ref.ID, "release", func() error { return r.p.cfg.DeadLetters.Unclaim(r.p.ctx, ref.ID, r.owner, why.Error()) }) {
 		r.later(ref.ID, at)
 	}
 }
@@ -365,30 +362,16 @@ func (b *batch) extend() {
 	wg.Wait()
 }
 
-// finished ends the works whose results are all stored and returns their number.
-func (b *batch) finished(ctx context.Context) (n int) {
+// finish ends the works whose results are all stored, or all works, and returns their number.
+func (b *batch) finish(ctx context.Context, all bool) (n int) {
 	for _, w := range b.works {
-		if w.left == 0 && !w.over {
+		if !w.over && (all || w.left == 0) {
 			w.over = true
 			n++
-			b.r.finish(ctx, w)
+			b.r.p.ask(func(c *cell) { c.finishReplay(w, ctx.Err() == nil) })
 		}
 	}
 	return n
-}
-
-// abandon ends the remaining works.
-func (b *batch) abandon(ctx context.Context) {
-	for _, w := range b.works {
-		if !w.over {
-			b.r.finish(ctx, w)
-		}
-	}
-}
-
-// finish continues the chain of a work.
-func (r *Replayer) finish(ctx context.Context, w *replayWork) {
-	r.p.ask(func(c *cell) { c.finishReplay(w, ctx.Err() == nil) })
 }
 
 // finishReplay continues the chain of a work, with its next replay if proceed is set.
@@ -397,7 +380,7 @@ func (c *cell) finishReplay(w *replayWork, proceed bool) {
 	c.dead.replays -= len(w.refs)
 	chain.Draining = false
 	if c.dead.Of(chain.Key) == chain { // another batch may drain the chain that replaced it
-		if due, _ := chain.IsDue(c.deadLetterTime(), c.calls.State() == BreakerOpen); due && proceed && !c.closed {
+		if due, _ := chain.IsDue(c.deadLetterTime()); due && proceed && !c.closed && c.calls.State() != BreakerOpen {
 			chain.Draining = true
 			c.replays.next = append(c.replays.next, chain)
 		} else {

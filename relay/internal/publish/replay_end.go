@@ -44,7 +44,7 @@ func (r *Replayer) failed(ref chains.Ref, deadLetter *dlq.DeadLetter, end replay
 		p.spans.Failed(&e, deadLetter.Topic, class, text, end.attempts, trace.Capture{At: end.captured, By: deadLetter.Metadata[metaCaptured]})
 	}
 	var status dlq.Status
-	if !r.insist(ref.ID, "record the failure of", func() (err error) {
+	if !r.insist(p.ctx, ref.ID, "record the failure of", func() (err error) {
 		status, err = p.cfg.DeadLetters.Fail(p.ctx, ref.ID, r.owner, f)
 		return err
 	}) {
@@ -92,13 +92,8 @@ func strategyLabel(s string) string {
 
 // insist retries an operation on a claimed dead letter until it succeeds. It returns
 // false if the claim was lost, after the state was read from the table, or if the relay
-// stops; the next start then finds the dead letter claimed.
-func (r *Replayer) insist(id gocql.UUID, what string, f func() error) bool {
-	return r.insistUntil(r.p.ctx, id, what, f)
-}
-
-// insistUntil is insist, bounded by ctx.
-func (r *Replayer) insistUntil(ctx context.Context, id gocql.UUID, what string, f func() error) bool {
+// stops, or ctx ends; the next start then finds the dead letter claimed.
+func (r *Replayer) insist(ctx context.Context, id gocql.UUID, what string, f func() error) bool {
 	for attempt := 1; ; attempt++ {
 		err := f()
 		switch {
@@ -120,10 +115,6 @@ func (r *Replayer) insistUntil(ctx context.Context, id gocql.UUID, what string, 
 // resend publishes the event of a dead letter in a separate lane, as long as it
 // is claimed. An event that is due later than any may be is sent after outbox.MaxDelay: its lane
 // and the claim are held until then.
-func (r *Replayer) resend(e outbox.Event, deadLetter *dlq.DeadLetter, of replay) {
-	r.p.ask(func(c *cell) { c.resend(e, deadLetter, of) })
-}
-
 func (c *cell) resend(e outbox.Event, deadLetter *dlq.DeadLetter, of replay) {
 	limitDelay(&e, c.now)
 	topic, topicErr := c.env.Of(&e)

@@ -39,8 +39,8 @@ func (r *Replayer) readAgain(ctx context.Context, l *dlq.DeadLetter) (e outbox.E
 	if fate, err = r.findFate(ctx, &row); err != nil {
 		return row.Event, fate, fmt.Errorf("%w: event %s: %w", errNotRead, row.ID, err)
 	}
-	if topics, ok := r.p.proofs.(idFinder); ok && fate.Settled() {
-		twice, err := r.p.hasIDOfAnother(&row, topics)
+	if r.p.proofs != nil && fate.Settled() {
+		twice, err := r.p.hasIDOfAnother(&row)
 		switch {
 		case err != nil:
 			return row.Event, fate, fmt.Errorf("%w: event %s: %w", errNotRead, row.ID, err)

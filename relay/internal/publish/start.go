@@ -90,27 +90,23 @@ func LoadSettled(ctx context.Context, p *Publisher, own *cdclog.Portion, since t
 	if !since.IsZero() {
 		since = since.Add(-max(p.cfg.ReadBackMargin, minClockMargin)) // clocks differ
 	}
-	return until(ctx, "cannot read the dead letters that were settled; nothing is published before that", func() error {
-		return trySettled(ctx, p, own, since)
-	})
-}
-
-func trySettled(ctx context.Context, p *Publisher, own *cdclog.Portion, since time.Time) error {
-	most, n := max(p.cfg.Share.Events()/8, 1), 0
 	filter := dlq.Filter{Status: []dlq.Status{dlq.Resolved, dlq.Archived}, Since: since}
-	return p.cfg.DeadLetters.List(ctx, filter, func(l *dlq.DeadLetter) error { // newest first
-		if l.Table != p.cfg.tableName() || !own.HasText(l.AggregateID) {
+	return until(ctx, "cannot read the dead letters that were settled; nothing is published before that", func() error {
+		most, n := max(p.cfg.Share.Events()/8, 1), 0
+		return p.cfg.DeadLetters.List(ctx, filter, func(l *dlq.DeadLetter) error { // newest first
+			if l.Table != p.cfg.tableName() || !own.HasText(l.AggregateID) {
+				return nil
+			}
+			if published, _ := p.Indexed(l.EventID); published {
+				return nil // the read-back found it
+			}
+			if n++; n > most {
+				p.log.Warn("more dead letters were settled than the relay holds in memory; the oldest may be published when their rows are read again", "remembered", most)
+				return dlq.ErrStop
+			}
+			p.ask(func(c *cell) { c.ids.addUnsent(l.EventID, l.WrittenAt) })
 			return nil
-		}
-		if published, _ := p.Indexed(l.EventID); published {
-			return nil // the read-back found it
-		}
-		if n++; n > most {
-			p.log.Warn("more dead letters were settled than the relay holds in memory; the oldest may be published when their rows are read again", "remembered", most)
-			return dlq.ErrStop
-		}
-		p.ask(func(c *cell) { c.ids.addUnsent(l.EventID, l.WrittenAt) })
-		return nil
+		})
 	})
 }
 
@@ -216,30 +212,32 @@ func (d *OpenDeadLetters) know(c *cell) {
 // aggregates. It returns the cause of ctx's end.
 func (d *OpenDeadLetters) Settle(ctx context.Context, r *Replayer) error {
 	r.reopened.of(d.entries, r.p.epochs.epochs.Restored())
+	store := r.p.cfg.DeadLetters
 	for ; len(d.entries) > 0; d.entries = d.entries[1:] {
 		e := &d.entries[0]
-		switch {
-		case e.Status != dlq.Processing:
-		case r.isOut(e.EventID):
-			if !r.insistUntil(ctx, e.EventID, "resolve", func() error {
-				return r.p.cfg.DeadLetters.Resolve(ctx, e.EventID, e.ClaimedBy, dlq.Outcome{Kind: dlq.OutcomeFound, Note: "found in its topic at the relay's start"})
-			}) {
-				if ctx.Err() != nil {
-					return context.Cause(ctx)
-				}
-				continue // its state has changed concurrently
+		if e.Status != dlq.Processing {
+			continue
+		}
+		out := r.isOut(e.EventID)
+		if !out && e.ClaimedBy != r.owner {
+			continue
+		}
+		what, change := "give back", func() error {
+			return store.Unclaim(ctx, e.EventID, e.ClaimedBy, "the relay started again, and it is not in its topic")
+		}
+		if out {
+			what, change = "resolve", func() error {
+				return store.Resolve(ctx, e.EventID, e.ClaimedBy, dlq.Outcome{Kind: dlq.OutcomeFound, Note: "found in its topic at the relay's start"})
 			}
+		}
+		switch stored := r.insist(ctx, e.EventID, what, change); {
+		case !stored && ctx.Err() != nil:
+			return context.Cause(ctx)
+		case !stored: // its state has changed concurrently
+		case out:
 			r.metrics.Replays.WithLabelValues(strategyLabel(e.Strategy), "found").Inc()
 			r.drop(e.EventID)
-		case e.ClaimedBy == r.owner:
-			if !r.insistUntil(ctx, e.EventID, "give back", func() error {
-				return r.p.cfg.DeadLetters.Unclaim(ctx, e.EventID, e.ClaimedBy, "the relay started again, and it is not in its topic")
-			}) {
-				if ctx.Err() != nil {
-					return context.Cause(ctx)
-				}
-				continue
-			}
+		default:
 			r.later(e.EventID, chains.AtOnce)
 		}
 	}

@@ -92,7 +92,7 @@ func (c *cell) isWaiting() bool {
 	}
 	now := c.now
 	if chain := c.dead.Front(now); chain != nil {
-		if due, _ := chain.IsDue(now, false); due {
+		if due, _ := chain.IsDue(now); due {
 			return true
 		}
 	}
