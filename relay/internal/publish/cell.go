@@ -27,7 +27,7 @@ type cell struct {
 	metrics *Metrics
 
 	// now is the time of the step, effects what it has decided so far. due contains the lanes
-	// that decide again in the next step, which follows when the effects are executed.
+	// that decide again in the next step, with inContinue, which follows when the effects are executed.
 	now     time.Time
 	effects []effect
 	due     []*lane
@@ -183,9 +183,6 @@ func (c *cell) Step(in *input, now time.Time) []effect {
 	return c.effects
 }
 
-// continues reports whether a step with inContinue has to follow.
-func (c *cell) continues() bool { return len(c.due) > 0 }
-
 // do adds an effect to the step.
 func (c *cell) do(e effect) { c.effects = append(c.effects, e) }
 
@@ -240,13 +237,4 @@ func (c *cell) rest(l *lane) {
 		l.clear()
 		c.free.give(l)
 	}
-}
-
-// takeRefused removes and returns the lanes that the breaker refused.
-func (c *cell) takeRefused() map[*lane]struct{} {
-	out := c.refused
-	if len(out) > 0 {
-		c.refused = make(map[*lane]struct{})
-	}
-	return out
 }

@@ -127,7 +127,7 @@ func (m *cellModel) Settle(id uint64) {
 // step is what the driver does with an input, until it waits for the next one.
 func (m *cellModel) step(in input) {
 	m.execute(m.cell.Step(&in, time.Now()))
-	for m.cell.continues() {
+	for len(m.cell.due) > 0 {
 		m.execute(m.cell.Step(&input{kind: inContinue}, time.Now()))
 	}
 	select {

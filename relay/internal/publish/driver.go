@@ -145,9 +145,9 @@ const stepsPerTime = 16
 
 // step passes an input to the cell, executes the effects, and tells the caller that waits for it.
 func (d *driver) step(in *input, now time.Time) {
-	d.execute(d.cell.Step(in, now))
-	for d.cell.continues() {
-		d.execute(d.cell.Step(&input{kind: inContinue}, now))
+	d.p.execute(d.cell.Step(in, now))
+	for len(d.cell.due) > 0 {
+		d.p.execute(d.cell.Step(&input{kind: inContinue}, now))
 	}
 	if s := in.slot; s != nil && cap(s.values) <= maxSlotValues {
 		clear(s.headers)
@@ -160,49 +160,45 @@ func (d *driver) step(in *input, now time.Time) {
 }
 
 // execute executes the effects of a step.
-func (d *driver) execute(effects []effect) {
+func (p *Publisher) execute(effects []effect) {
 	for i := range effects {
-		d.p.execute(&effects[i])
+		e := &effects[i]
+		switch e.do {
+		case effSend:
+			p.send(e.item, e.breaker)
+		case effSettle:
+			e.to.Settle()
+		case effWake:
+			l, until := e.lane, e.until
+			time.AfterFunc(time.Until(until), func() { p.driver.post(input{kind: inTime, lane: l, at: until}) })
+		case effRecall:
+			e.lane.flight.Recall()
+		case effTopic:
+			topic := e.topic
+			p.wg.Go(func() {
+				err := p.EnsureTopic(p.ctx, topic)
+				p.driver.post(input{kind: inTopic, topic: topic, err: err})
+			})
+		case effWrite:
+			p.writer.start(e.lane)
+		case effEndReplay:
+			e.lane.replay.end(*e.end)
+		case effReplay:
+			p.wake()
+		case effPing:
+			breakerCall := e.call
+			p.wg.Go(func() {
+				ctx, cancel := context.WithTimeout(p.ctx, p.cfg.AttemptTimeout)
+				defer cancel()
+				p.calls.EndPing(breakerCall, p.producer.Ping(ctx))
+			})
+		case effFail:
+			p.fatal(e.err)
+		case effReport:
+			e.report(p)
+		}
 	}
 	clear(effects)
-}
-
-// execute executes an effect of a step.
-func (p *Publisher) execute(e *effect) {
-	switch e.do {
-	case effSend:
-		p.send(e.item, e.breaker)
-	case effSettle:
-		e.to.Settle()
-	case effWake:
-		l, until := e.lane, e.until
-		time.AfterFunc(time.Until(until), func() { p.driver.post(input{kind: inTime, lane: l, at: until}) })
-	case effRecall:
-		e.lane.flight.Recall()
-	case effTopic:
-		topic := e.topic
-		p.wg.Go(func() {
-			err := p.EnsureTopic(p.ctx, topic)
-			p.driver.post(input{kind: inTopic, topic: topic, err: err})
-		})
-	case effWrite:
-		p.writer.start(e.lane)
-	case effEndReplay:
-		e.lane.replay.end(*e.end)
-	case effReplay:
-		p.wake()
-	case effPing:
-		breakerCall := e.call
-		p.wg.Go(func() {
-			ctx, cancel := context.WithTimeout(p.ctx, p.cfg.AttemptTimeout)
-			defer cancel()
-			p.calls.EndPing(breakerCall, p.producer.Ping(ctx))
-		})
-	case effFail:
-		p.fatal(e.err)
-	case effReport:
-		e.report(p)
-	}
 }
 
 // broker is the environment of the cell of a publisher.

@@ -51,11 +51,6 @@ func (c *cell) postpones(o *Offer) bool {
 	return true
 }
 
-// isGated reports whether the item is for a gated partition.
-func (c *cell) isGated(it *item) bool {
-	return c.gated && it.topicErr == nil && c.env.Gated(it.topic, it.recordKey())
-}
-
 // postpone makes the item and the later ones of its lane wait in the log. The producer has
 // none of them.
 func (c *cell) postpone(l *lane, from *item) {
@@ -86,4 +81,25 @@ func (c *cell) gateStalled(key Partition, silent time.Duration) {
 	for l := range waiting {
 		c.pump(l)
 	}
+}
+
+// gateRoom is the number of events that may still be published while partitions are
+// gated. The zero value has no limit.
+type gateRoom struct {
+	limited bool
+	left    int
+}
+
+// limit sets the number of events.
+func (g *gateRoom) limit(events int) { g.limited, g.left = true, max(events, 0) }
+
+// spend counts a published event. It reports whether its room in the budget may be
+// reused; if not, reading stops when the budget is full. used means that the event was the
+// first beyond the limit.
+func (g *gateRoom) spend() (reuse, used bool) {
+	if !g.limited {
+		return true, false
+	}
+	g.left--
+	return g.left >= 0, g.left == -1
 }

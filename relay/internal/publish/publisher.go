@@ -139,9 +139,6 @@ func (p *Publisher) SetTopicNames(n TopicNames) { p.topicNames = n }
 // SetEpochs sets the epochs of the table. It is called before anything is published.
 func (p *Publisher) SetEpochs(all epochs.Epochs) { p.epochs = newEpochHeaders(all) }
 
-// now is the time that dates dead letters, as cell.deadLetterTime.
-func (p *Publisher) now() time.Time { return p.cfg.Clock.Now() }
-
 // Drain waits until all publishable events are published and no replay is in progress,
 // or ctx ends, and returns the number of remaining events.
 func (p *Publisher) Drain(ctx context.Context) (left int) {
@@ -150,17 +147,13 @@ func (p *Publisher) Drain(ctx context.Context) (left int) {
 		p.ask(func(c *cell) {
 			var blocked int
 			left, blocked = c.remaining()
-			done = c.cfg.fenced() || (left == blocked || c.isShut()) && c.dead.replays == 0
+			shut := len(c.sending) == 0 && c.calls.State() == BreakerOpen && c.dead.writing == 0 // nothing is in progress
+			done = c.cfg.fenced() || (left == blocked || shut) && c.dead.replays == 0
 		})
 		if done || retry.Wait(ctx, 10*time.Millisecond) != nil {
 			return left
 		}
 	}
-}
-
-// isShut reports whether the breaker is open and nothing is in progress.
-func (c *cell) isShut() bool {
-	return len(c.sending) == 0 && c.calls.State() == BreakerOpen && c.dead.writing == 0
 }
 
 // Close stops the publisher and the runs of its replayers, and waits for their end. Unacknowledged

@@ -52,7 +52,7 @@ func (c *cell) view(l *lane) view {
 	if it == nil {
 		return v
 	}
-	v.gated = c.isGated(it)
+	v.gated = c.gated && it.topicErr == nil && c.env.Gated(it.topic, it.recordKey())
 	if v.behind = l.replay == nil && c.isBehind(l, it); v.behind {
 		chain := c.dead.Of(l.id)
 		v.chased = chain.Draining && len(chain.DeadLetters) <= maxChase

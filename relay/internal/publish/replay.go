@@ -170,7 +170,11 @@ func (c *cell) beginReplays(tokens, perSecond float64) (d dueReplays) {
 	c.openGates(now, &d.wait)
 	n := c.cfg.ReplayConcurrency - c.dead.replays
 	if state == BreakerHalfOpen { // those that the producer has are no probes any more
-		n = min(n, c.cfg.BreakerProbes-c.dead.replays+c.replaysSent())
+		probes := c.cfg.BreakerProbes - c.dead.replays
+		for l := range c.replaying {
+			probes += l.outstanding
+		}
+		n = min(n, probes)
 	}
 	if tokens < float64(n) {
 		d.wait = min(d.wait, time.Duration(float64(time.Second)*max(1-tokens, 0.1)/perSecond)+time.Millisecond)
@@ -196,14 +200,6 @@ func (c *cell) beginReplays(tokens, perSecond float64) (d dueReplays) {
 		d.batches = append(d.batches, works)
 	}
 	return d
-}
-
-// replaysSent returns the number of replays whose record the producer has.
-func (c *cell) replaysSent() (n int) {
-	for l := range c.replaying {
-		n += l.outstanding
-	}
-	return n
 }
 
 // pickReplay returns a chain whose head is to be replayed now, nil if there is none. It

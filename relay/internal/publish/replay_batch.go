@@ -139,7 +139,7 @@ func (b *batch) notClaimed(ref chains.Ref, err error) {
 		if r.p.ctx.Err() == nil {
 			r.log.Warn("failed to claim dead letter, retrying", "event_id", ref.ID, "err", err)
 		}
-		r.later(ref.ID, r.p.now().Add(time.Second).UnixMilli())
+		r.later(ref.ID, r.p.cfg.Clock.Now().Add(time.Second).UnixMilli())
 	}
 }
 
@@ -243,11 +243,11 @@ func (b *batch) back(ctx context.Context, x replayed, settled *[]settledDeadLett
 	b.do(w, func() {
 		switch {
 		case errors.Is(end.err, errStalled):
-			at := r.p.now().Add(r.p.cfg.BreakerOpen).UnixMilli()
+			at := r.p.cfg.Clock.Now().Add(r.p.cfg.BreakerOpen).UnixMilli()
 			r.calledOff(ref, deadLetter, end.err, at)
 			r.p.ask(func(c *cell) { c.waitForPartition(ref.ID, at) })
 		case errors.Is(end.err, errNotRead), errors.Is(end.err, errNotSearched):
-			r.calledOff(ref, deadLetter, end.err, r.p.now().Add(r.p.cfg.BreakerOpen).UnixMilli())
+			r.calledOff(ref, deadLetter, end.err, r.p.cfg.Clock.Now().Add(r.p.cfg.BreakerOpen).UnixMilli())
 		case errors.Is(end.err, errBreakerOpen):
 			r.calledOff(ref, deadLetter, end.err, chains.AtBreaker)
 		case errors.Is(end.err, errCalledOff), errors.Is(end.err, errClaimLost):
@@ -344,7 +344,7 @@ func (b *batch) extend() {
 	var wg sync.WaitGroup
 	for _, id := range ids {
 		wg.Go(func() {
-			until := p.now().Add(p.cfg.ClaimFor)
+			until := p.cfg.Clock.Now().Add(p.cfg.ClaimFor)
 			err := p.cfg.DeadLetters.Extend(p.ctx, id, b.r.owner, p.cfg.ClaimFor)
 			if errors.Is(err, dlq.ErrRefused) || errors.Is(err, dlq.ErrNotFound) {
 				until = time.Time{}

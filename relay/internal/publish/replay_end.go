@@ -19,7 +19,7 @@ import (
 // failed stores a failed replay and sets when the dead letter is due next.
 func (r *Replayer) failed(ref chains.Ref, deadLetter *dlq.DeadLetter, end replayEnd) {
 	p := r.p
-	class, code, text, now := classifyError(end.err), brokerCode(end.err), end.err.Error(), p.now()
+	class, code, text, now := classifyError(end.err), brokerCode(end.err), end.err.Error(), p.cfg.Clock.Now()
 	choice := p.cfg.Rules.Choose(&dlq.Subject{
 		ErrorClass: class, ErrorCode: code, EventType: deadLetter.EventType, AggregateType: deadLetter.AggregateType, Table: deadLetter.Table,
 		FailedReplays: deadLetter.Replays + 1, FirstFailedAt: deadLetter.FirstFailedAt,

@@ -74,7 +74,11 @@ func (c *cell) returned(in *input) {
 	c.resume(&resumed)
 	outcome := calls.ErrUncounted
 	if !in.rejected {
-		it.attempts = max(it.attempts, c.madeAttempts(it, err))
+		made := c.calls.Attempt(it.call) // by the producer
+		if errors.Is(err, producer.ErrRecalled) {
+			made-- // the last one was canceled
+		}
+		it.attempts = max(it.attempts, made)
 		outcome = c.outcome(l, err)
 	}
 	c.calls.Answered(it.call, outcome)
@@ -141,15 +145,6 @@ func (c *cell) outcome(l *lane, err error) error {
 	default:
 		return calls.ErrRefused
 	}
-}
-
-// madeAttempts returns the attempts that the producer made for an item that it returned.
-func (c *cell) madeAttempts(it *item, err error) int {
-	made := c.calls.Attempt(it.call)
-	if errors.Is(err, producer.ErrRecalled) {
-		made-- // the last one was canceled
-	}
-	return made
 }
 
 // back queues an item that was not written.

@@ -21,10 +21,12 @@ func (c *cell) check() time.Duration {
 // pumpRefused retries the lanes that the breaker refused: they are the next probes of a
 // half-open one.
 func (c *cell) pumpRefused() {
-	if c.calls.State() == BreakerOpen {
+	if c.calls.State() == BreakerOpen || len(c.refused) == 0 {
 		return
 	}
-	for l := range c.takeRefused() {
+	refused := c.refused
+	c.refused = make(map[*lane]struct{})
+	for l := range refused {
 		if len(l.items) > 0 {
 			c.pump(l)
 		}
@@ -52,7 +54,7 @@ func (c *cell) answerBreaker() {
 	case BreakerHalfOpen, BreakerClosed:
 		c.do(effect{do: effReplay}) // an aggregate's dead letters are published before its newer events
 	}
-	c.takeRefused() // they are among the lanes
+	clear(c.refused) // they are among the lanes
 	for l := range c.replaying {
 		c.pump(l)
 	}
