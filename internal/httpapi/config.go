@@ -16,7 +16,7 @@ func NewConfig(version, title, description string, problems []ProblemKind) huma.
 	// No $schema member in every response, and no pages that load scripts from other sites.
 	c.CreateHooks = nil
 	c.DocsPath, c.SchemasPath = "", ""
-	format := huma.Format{Marshal: marshalBody, Unmarshal: json.Unmarshal}
+	format := huma.Format{Marshal: MarshalBody, Unmarshal: json.Unmarshal}
 	c.Formats = map[string]huma.Format{"application/json": format, "json": format}
 	BrokenBodies(&c)
 	c.Transformers = append(c.Transformers, SetProblemTypes, inMilliseconds)
@@ -31,8 +31,8 @@ type SelfEncoder interface {
 	EncodeJSON() ([]byte, error)
 }
 
-// marshalBody writes a body of a response, with a line end as encoding/json does.
-func marshalBody(w io.Writer, body any) error {
+// MarshalBody writes a body of a response, with a line end as encoding/json does.
+func MarshalBody(w io.Writer, body any) error {
 	if own, ok := body.(SelfEncoder); ok {
 		b, err := own.EncodeJSON()
 		if err != nil {
