@@ -40,28 +40,6 @@ type Status struct {
 	Skips []Skip
 }
 
-// PartitionStatus is the state of one partition.
-type PartitionStatus struct {
-	Topic     string
-	Partition int32
-	// Owner is the instance, empty without one.
-	Owner string
-	Epoch int64
-	// Committed is the offset up to which all records are settled or stored, End the end
-	// of the partition.
-	Committed, End            int64
-	Waiting, Leased, Deferred int64
-	// CommittedAt is the time of the last commit of the owner, zero before its first one.
-	CommittedAt time.Time
-	// Lag is the number of messages that are not settled: the waiting, leased and deferred
-	// ones, and the records that the owner has not read yet. Those are counted by their
-	// offsets: types and filter may not select some of them. Control records, records of
-	// aborted transactions and offsets without a record are no messages. Without an owner it is
-	// the number of offsets from Committed to End.
-	Lag    int64
-	Oldest time.Time
-}
-
 // AddPartitions sets the sums over the partitions.
 func (s *Status) AddPartitions() {
 	s.Waiting, s.Leased, s.Deferred, s.Lag, s.Oldest = 0, 0, 0, 0, time.Time{}
@@ -76,21 +54,15 @@ func (s *Status) AddPartitions() {
 
 // Parts of a status that are those of the API.
 type (
+	// PartitionStatus is the state of one partition.
+	PartitionStatus = client.PartitionStatus
+	// InstanceStatus is the state of a process that runs a subscription.
+	InstanceStatus = client.InstanceStatus
 	// WaitingConsumer is a consumer without a message.
 	WaitingConsumer = client.WaitingConsumer
 	// BreakerStatus is the state of the circuit breaker of a destination.
 	BreakerStatus = client.BreakerStatus
 )
-
-// InstanceStatus is the state of a process that runs a subscription.
-type InstanceStatus struct {
-	Instance, Address string
-	At                time.Time
-	Partitions        int
-	LastError         string
-	// Breaker is that of its destination with push delivery; nil with pull delivery.
-	Breaker *BreakerStatus
-}
 
 // Seek is a change of the position of a subscription.
 type Seek struct {

@@ -605,7 +605,7 @@ func printSubscription(out io.Writer, st *client.Status) error {
 	}
 	fmt.Fprintln(columns, "\nPARTITION\tOWNER\tCOMMITTED\tAT\tEND\tWAITING\tIN FLIGHT\tDEFERRED")
 	for _, p := range st.Partitions {
-		fmt.Fprintf(columns, "%s[%d]\t%s\t%d\t%s\t%d\t%d\t%d\t%d\n", p.Topic, p.Partition, cli.Clean(p.Owner, 40), p.Committed, cli.At(columns, timeOrZero(p.CommittedAt)), p.End, p.Waiting, p.Leased, p.Deferred)
+		fmt.Fprintf(columns, "%s[%d]\t%s\t%d\t%s\t%d\t%d\t%d\t%d\n", p.Topic, p.Partition, cli.Clean(p.Owner, 40), p.Committed, cli.At(columns, p.CommittedAt), p.End, p.Waiting, p.Leased, p.Deferred)
 	}
 	if len(st.Consumers) > 0 {
 		fmt.Fprintln(columns, "\nWAITING CONSUMER\tREQUESTS\tINSTANCE")

@@ -333,7 +333,7 @@ func TestSubscriptions_StatusShowsConsumers(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	var out strings.Builder
 	if err := printSubscription(&out, &client.Status{
-		Partitions: []client.PartitionStatus{{Topic: "t", Committed: 7, CommittedAt: &at}, {Topic: "u", Committed: 8}},
+		Partitions: []client.PartitionStatus{{Topic: "t", Committed: 7, CommittedAt: at}, {Topic: "u", Committed: 8}},
 		Consumers:  []client.WaitingConsumer{{Consumer: "ann/web-1", Instance: "i1", Requests: 2}},
 	}); err != nil {
 		t.Fatal(err)

@@ -129,32 +129,33 @@ type WaitingConsumer struct {
 	Requests int    `json:"requests" doc:"Number of its requests that wait"`
 }
 
-// PartitionStatus is the state of one partition of a subscription.
+// PartitionStatus is the state of one partition of a subscription. Without an owner Lag is the number
+// of offsets from Committed to End. With one it is that of the waiting, leased and deferred messages,
+// and of the records that the owner has not read yet, by their offsets: types and filter may not
+// select some of them, and control records and offsets without a record are none.
 type PartitionStatus struct {
-	Topic     string `json:"topic"`
-	Partition int32  `json:"partition"`
-	Owner     string `json:"owner,omitempty"`
-	Epoch     int64  `json:"epoch"`
-	Committed int64  `json:"committed"`
-	// CommittedAt is the time of the last commit of the owner, nil before its first one.
-	CommittedAt *time.Time `json:"committed_at,omitempty"`
-	End         int64      `json:"end"`
-	Waiting     int64      `json:"waiting"`
-	Leased      int64      `json:"leased"`
-	Deferred    int64      `json:"deferred"`
-	Lag         int64      `json:"lag"`
-	Oldest      *time.Time `json:"oldest,omitempty"`
+	Topic       string    `json:"topic"`
+	Partition   int32     `json:"partition"`
+	Owner       string    `json:"owner,omitempty" doc:"Instance that delivers its messages; absent without one"`
+	Epoch       int64     `json:"epoch"`
+	Committed   int64     `json:"committed" doc:"Offset up to which all records are settled or stored"`
+	CommittedAt time.Time `json:"committed_at,omitzero" doc:"Time of the last commit of the owner; absent before its first one"`
+	End         int64     `json:"end"`
+	Waiting     int64     `json:"waiting"`
+	Leased      int64     `json:"leased"`
+	Deferred    int64     `json:"deferred"`
+	Lag         int64     `json:"lag" doc:"Messages that are not settled; without an owner the offsets from committed to end"`
+	Oldest      time.Time `json:"oldest,omitzero"`
 }
 
 // InstanceStatus is the last report of a process that runs a subscription.
 type InstanceStatus struct {
-	Instance   string    `json:"instance"`
-	Address    string    `json:"address,omitempty"`
-	At         time.Time `json:"at"`
-	Partitions int       `json:"partitions"`
-	LastError  string    `json:"last_error,omitempty"`
-	// Breaker is that of the destination at the time of the report; nil with pull delivery.
-	Breaker *BreakerStatus `json:"breaker,omitempty"`
+	Instance   string         `json:"instance"`
+	Address    string         `json:"address,omitempty"`
+	At         time.Time      `json:"at" doc:"Time of its last report"`
+	Partitions int            `json:"partitions"`
+	LastError  string         `json:"last_error,omitempty"`
+	Breaker    *BreakerStatus `json:"breaker,omitempty" doc:"Circuit breaker of the destination at the time of the report; absent with pull delivery"`
 }
 
 // BreakerStatus is the state of the circuit breaker of a push destination.

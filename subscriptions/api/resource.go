@@ -95,32 +95,8 @@ type statusBody struct {
 	DeadLetters  int                             `json:"dead_letters" doc:"Open dead letters, at most 10,000"`
 	Skips        []subscriptions.Skip            `json:"skips,omitempty" doc:"Ranges of offsets that were never delivered, because their topic had deleted them"`
 	Consumers    []subscriptions.WaitingConsumer `json:"consumers" doc:"Consumers that wait for messages: long polls, streams and sockets; leases has those that have some"`
-	Partitions   []partitionStatus               `json:"partitions"`
-	Instances    []instanceStatus                `json:"instances"`
-}
-
-type partitionStatus struct {
-	Topic       string     `json:"topic"`
-	Partition   int32      `json:"partition"`
-	Owner       string     `json:"owner,omitempty" doc:"Instance that delivers its messages; absent without one"`
-	Epoch       int64      `json:"epoch"`
-	Committed   int64      `json:"committed" doc:"Offset up to which all records are settled or stored"`
-	CommittedAt *time.Time `json:"committed_at,omitempty" doc:"Time of the last commit of the owner; absent before its first one"`
-	End         int64      `json:"end"`
-	Waiting     int64      `json:"waiting"`
-	Leased      int64      `json:"leased"`
-	Deferred    int64      `json:"deferred"`
-	Lag         int64      `json:"lag" doc:"Messages that are not settled; without an owner the offsets from committed to end"`
-	Oldest      *time.Time `json:"oldest,omitempty"`
-}
-
-type instanceStatus struct {
-	Instance   string                       `json:"instance"`
-	Address    string                       `json:"address,omitempty"`
-	At         time.Time                    `json:"at" doc:"Time of its last report"`
-	Partitions int                          `json:"partitions"`
-	LastError  string                       `json:"last_error,omitempty"`
-	Breaker    *subscriptions.BreakerStatus `json:"breaker,omitempty" doc:"Circuit breaker of the destination at the time of the report; absent with pull delivery"`
+	Partitions   []subscriptions.PartitionStatus `json:"partitions"`
+	Instances    []subscriptions.InstanceStatus  `json:"instances"`
 }
 
 func timeOrNil(t time.Time) *time.Time {
@@ -134,14 +110,7 @@ func timeOrNil(t time.Time) *time.Time {
 func newStatusBody(s *subscriptions.Status) statusBody {
 	b := statusBody{
 		Subscription: newBody(&s.Subscription), Waiting: s.Waiting, Leased: s.Leased, Deferred: s.Deferred, Lag: s.Lag, Oldest: timeOrNil(s.Oldest),
-		DeadLetters: s.DeadLetters, Skips: s.Skips, Consumers: append([]subscriptions.WaitingConsumer{}, s.Consumers...), Partitions: make([]partitionStatus, len(s.Partitions)), Instances: make([]instanceStatus, len(s.Instances)),
-	}
-	for i := range s.Partitions {
-		p := &s.Partitions[i]
-		b.Partitions[i] = partitionStatus{p.Topic, p.Partition, p.Owner, p.Epoch, p.Committed, timeOrNil(p.CommittedAt), p.End, p.Waiting, p.Leased, p.Deferred, p.Lag, timeOrNil(p.Oldest)}
-	}
-	for i := range s.Instances {
-		b.Instances[i] = instanceStatus(s.Instances[i])
+		DeadLetters: s.DeadLetters, Skips: s.Skips, Consumers: append([]subscriptions.WaitingConsumer{}, s.Consumers...), Partitions: append([]subscriptions.PartitionStatus{}, s.Partitions...), Instances: append([]subscriptions.InstanceStatus{}, s.Instances...),
 	}
 	return b
 }

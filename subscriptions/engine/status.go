@@ -46,8 +46,8 @@ func (g *group) partitions(ctx context.Context) ([]subscriptions.PartitionStatus
 		if q := p.mu.q; q != nil && !p.mu.closed {
 			c := q.Counts()
 			read[p.topicPartition] = p.readLocked()
-			s.Owner, s.Epoch, s.Committed, s.Waiting, s.Leased, s.Deferred, s.Oldest = g.e.cfg.Instance, p.mu.epoch, c.Offset, c.Waiting, c.Leased, c.Deferred, q.Oldest()
-			s.CommittedAt = p.mu.committed
+			s.Owner, s.Epoch, s.Committed, s.Waiting, s.Leased, s.Deferred, s.Oldest = g.e.cfg.Instance, p.mu.epoch, c.Offset, c.Waiting, c.Leased, c.Deferred, q.Oldest().UTC()
+			s.CommittedAt = p.mu.committed.UTC()
 		}
 		p.mu.Unlock()
 	}
