@@ -111,13 +111,6 @@ func toInterval(t *catalog.Table, r Range) (interval, error) {
 	return interval{lo, hi}, nil
 }
 
-// Covers reports whether a range of t has the row with this clustering key.
-func (r Range) Covers(t *catalog.Table, clustering [][]byte) bool {
-	iv, err := toInterval(t, r)
-	row := appendClustering([]byte{kindRow}, t, clustering)
-	return err == nil && bytes.Compare(iv.lo, row) <= 0 && bytes.Compare(row, iv.hi) < 0
-}
-
 // successor turns k into the smallest key above all keys that begin with k. It works in
 // place; k must have a byte below 0xFF, as every kind is.
 func successor(k []byte) []byte {
