@@ -23,6 +23,9 @@ const (
 // *InvalidError with every invalid field: wrong types, unknown fields and
 // values that Validate rejects.
 func decode[T any](body []byte, explain func(map[string]json.RawMessage, *InvalidError) T, valid func(*T) error) (T, error) {
+	if v, ok := jsonform.DecodeValid(body, valid); ok {
+		return v, nil
+	}
 	if err := jsonform.Check(body, form); err != nil {
 		var none T
 		return none, err

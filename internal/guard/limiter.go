@@ -3,7 +3,6 @@ package guard
 import (
 	"container/list"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -115,9 +114,6 @@ const (
 	shedWaited = "waited_too_long"
 )
 
-// errWaited ends the wait of a request.
-var errWaited = errors.New("waited too long")
-
 // Full returns an *OverloadedError if Enter would return one immediately, so that
 // nothing is spent on a request without a place. A nil result is no promise.
 func (l *Limiter) Full() error {
@@ -171,21 +167,24 @@ func (l *Limiter) enter(want int) *waiter {
 
 // wait waits until w has its places.
 func (l *Limiter) wait(ctx context.Context, w *waiter) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, maxWait, errWaited)
-	defer cancel()
+	waited := time.NewTimer(maxWait)
+	defer waited.Stop()
+	var err error // of ctx
 	select {
 	case <-w.ready:
 		l.recordLag(time.Since(w.granted))
 		return nil
 	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-waited.C:
 	}
 	if !l.abandon(w) { // it got its places concurrently
 		return nil
 	}
-	if err := context.Cause(ctx); !errors.Is(err, errWaited) {
-		return err
+	if err == nil {
+		err = l.newRefusal(shedWaited)
 	}
-	return l.newRefusal(shedWaited)
+	return err
 }
 
 // abandon removes w from the queue; it returns false if w has its places.

@@ -160,3 +160,34 @@ func TestInvalidError_IsBounded(t *testing.T) {
 		t.Errorf("%d fields, the last %+v", len(bad.Fields), last)
 	}
 }
+
+// What DecodeValid accepts, Check and Decode accept as the same value.
+func TestDecodeValid_AcceptsNoMoreThanCheck(t *testing.T) {
+	t.Parallel()
+	short := func(v *thing) error {
+		if len(v.Name) > 3 {
+			return Invalid("name", "is too long")
+		}
+		return nil
+	}
+	accepted := 0
+	for _, body := range []string{
+		`{"name":"x","n":3}`, ` {"n":0} `, `{}`, `{"name":null}`, `{"name":"\u0061"}`, `{"n":3.0}`, `{"n":1e3}`,
+		`null`, ` null`, `[]`, `7`, ``, `{`, `{} {}`, `{"name":"x"} x`, `{"name":"x","name":"x"}`, `{"name":"x","n\u0061me":"y"}`,
+		`{"Name":"x"}`, `{"z":1}`, `{"name":7}`, `{"name":"long"}`, "{\"name\":\"\xff\"}", `{"name":"\ud800"}`,
+		`{"name":"` + strings.Repeat(" ", maxValid) + `"}`,
+	} {
+		got, ok := DecodeValid([]byte(body), short)
+		if !ok {
+			continue
+		}
+		accepted++
+		want, err := Decode([]byte(body), explainThing, short)
+		if err := errors.Join(Check([]byte(body), bounds), err); err != nil || got != want {
+			t.Errorf("DecodeValid(%s) = %v, want %v, %v", body, got, want, err)
+		}
+	}
+	if accepted < 5 {
+		t.Errorf("%d bodies are valid", accepted)
+	}
+}

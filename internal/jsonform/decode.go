@@ -54,6 +54,22 @@ func Decode[T any](body []byte, explain func(map[string]json.RawMessage, *Invali
 	return v, &bad
 }
 
+// maxValid bounds the bodies of DecodeValid: what Check has not accepted may take many times its
+// size when it is decoded.
+const maxValid = 16 << 10
+
+// DecodeValid decodes a short body without Check, in one pass that refuses the same duplicates,
+// text that is not UTF-8 and unknown members. It returns false for a body that Check or Decode
+// could refuse, which they then do by every bad field. Only a T whose own bounds are at most those
+// of Check may be decoded so, and valid must enforce them for lists.
+func DecodeValid[T any](body []byte, valid func(*T) error) (v T, ok bool) {
+	if len(body) > maxValid || IsNull(body) || jsonv2.Unmarshal(body, &v, jsonv2.RejectUnknownMembers(true)) != nil || valid(&v) != nil {
+		var none T
+		return none, false
+	}
+	return v, true
+}
+
 // IsNull reports whether a value is null.
 func IsNull(body []byte) bool { return string(bytes.TrimSpace(body)) == "null" }
 
