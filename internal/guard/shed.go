@@ -22,7 +22,7 @@ const (
 	maxPace  = time.Millisecond
 	// maxRefusalDelay bounds the delay of a refusal, and minRefusalDelay is the shortest
 	// that is worth a timer.
-	maxRefusalDelay = 100 * time.Millisecond
+	maxRefusalDelay = 250 * time.Millisecond
 	minRefusalDelay = time.Millisecond
 	// maxPatient bounds the connections that are refused without a delay within retryAfter,
 	// and with them the processor time of these refusals: less than a tenth of a processor
