@@ -57,7 +57,12 @@ writes the rows.
                           responses, to each of the three; and to the service at
                           multiples of its own ceiling, which must not reduce
                           its throughput much. Here the load takes processor
-                          time from the service that it overloads.
+                          time from the service that it overloads. Of its
+                          connections, 32 of 512 are patient: after a refusal
+                          they wait for the second of Retry-After. The others
+                          retry immediately, and the service delays their
+                          refusals while processors are busy; so refusals of
+                          both are columns of their own.
   limited database        The same with a database that executes 8 writes at a
                           time, 4 ms each, so that the database is the
                           bottleneck and not the processors of this machine.
