@@ -120,12 +120,9 @@ func (r chainReader) entries(ctx context.Context, page []chainKey, f func(ChainE
 				return err
 			}
 		}
-		here := &DeadLetter{Table: r.table, AggregateID: k.aggregate, Sequence: k.seq, WrittenAt: k.writtenAt}
+		here := &DeadLetter{Table: r.table, EventID: k.event, AggregateID: k.aggregate, Sequence: k.seq, WrittenAt: k.writtenAt, Version: l.Version}
 		if !l.Status.Open() || !sameChain(&l, here) {
-			here.EventID = k.event
-			if err := r.s.lists.drop(ctx, here, l.Version, nil, true); err != nil {
-				r.s.db.Log.Debug("failed to remove a stale entry of a chain; readers skip it", "event_id", k.event, "err", err)
-			}
+			r.s.lists.drop(ctx, listed{here, nil, true})
 			continue
 		}
 		if err := f(l.Entry()); err != nil {

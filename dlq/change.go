@@ -45,6 +45,15 @@ type changer struct {
 // move is a dead letter before and after a change.
 type move struct{ old, new DeadLetter }
 
+// entered are the lists to which the change adds the dead letter, left those that no longer contain it.
+func (m *move) entered() listed {
+	return listed{&m.new, listsWithout(&m.new, &m.old), m.new.Status.Open() && !m.old.Status.Open()}
+}
+
+func (m *move) left() listed {
+	return listed{&m.new, listsWithout(&m.old, &m.new), m.old.Status.Open() && !m.new.Status.Open()}
+}
+
 // try is one round; done ends the change.
 func (c *changer) try(ctx context.Context) (_ DeadLetter, done bool, _ error) {
 	s := c.s
@@ -55,7 +64,7 @@ func (c *changer) try(ctx context.Context) (_ DeadLetter, done bool, _ error) {
 	if m, err := c.findEarlierAttempt(ctx, &old); err != nil {
 		return DeadLetter{}, false, err
 	} else if m != nil {
-		s.leave(ctx, m)
+		s.lists.drop(ctx, m.left())
 		return old, true, nil
 	}
 	p, err := c.plan(&old)
@@ -75,7 +84,7 @@ func (c *changer) try(ctx context.Context) (_ DeadLetter, done bool, _ error) {
 	p.change(l)
 	p.line.Version, p.line.ID, p.line.At = l.Version, c.id, s.db.Millis()
 	p.line.Action, p.line.From, p.line.To = c.action, old.Status, p.to
-	if err := s.lists.add(ctx, l, listsWithout(l, &old), l.Status.Open() && !old.Status.Open()); err != nil {
+	if err := s.lists.add(ctx, m.entered()); err != nil {
 		return DeadLetter{}, false, err
 	}
 	applied, err := s.update(ctx, &m, &p)
@@ -88,7 +97,7 @@ func (c *changer) try(ctx context.Context) (_ DeadLetter, done bool, _ error) {
 	case !applied:
 		return DeadLetter{}, false, nil
 	}
-	s.leave(ctx, &m)
+	s.lists.drop(ctx, m.left())
 	return *l, true, nil
 }
 

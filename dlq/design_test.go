@@ -74,11 +74,11 @@ func TestTransitions_AreWhole(t *testing.T) {
 			t.Errorf("%s is not in Actions", a)
 		}
 		for from, to := range m {
-			if !known(from) || len(to) == 0 {
+			if !slices.Contains(Statuses, from) || len(to) == 0 {
 				t.Errorf("%s from %s leads to %v", a, from, to)
 			}
 			for _, s := range to {
-				if !known(s) {
+				if !slices.Contains(Statuses, s) {
 					t.Errorf("%s from %s leads to %s", a, from, s)
 				}
 				if from == Archived && s != Archived && a != ActionRestore || !from.Open() && s.Open() && a != ActionRestore && (a != ActionReopen || from != Resolved) {

@@ -62,7 +62,7 @@ var latest = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 func (f *Filter) Validate() error {
 	var errs []error
 	for _, s := range f.Status {
-		if !known(s) {
+		if !slices.Contains(Statuses, s) {
 			errs = append(errs, fmt.Errorf("status %q: use one of %v", s, Statuses))
 		}
 	}
@@ -86,15 +86,6 @@ func (f *Filter) Validate() error {
 func (f *Filter) Empty() bool {
 	return len(f.Status) == 0 && f.ErrorClass == "" && f.EventType == "" && f.Aggregate == "" && f.Table == "" && len(f.Tags) == 0 && f.MinPriority == nil &&
 		f.Text == "" && f.ErrorCode == "" && f.Outcome == "" && f.Since.IsZero() && f.Until.IsZero() && f.After.FirstFailedAt.IsZero()
-}
-
-func known(s Status) bool {
-	for _, k := range Statuses {
-		if k == s {
-			return true
-		}
-	}
-	return false
 }
 
 // matchesLabels reports whether f selects the priority and tags of the dead letter.
@@ -123,11 +114,7 @@ func (f *Filter) contains(l *DeadLetter) bool {
 
 // matches reports whether f selects the dead letter.
 func (f *Filter) matches(l *DeadLetter) bool {
-	ok := len(f.Status) == 0
-	for _, s := range f.Status {
-		ok = ok || s == l.Status
-	}
-	return ok && (f.Outcome == "" || f.Outcome == l.Outcome.Kind) && (f.ErrorClass == "" || f.ErrorClass == l.ErrorClass) && (f.EventType == "" || f.EventType == l.EventType) &&
+	return (len(f.Status) == 0 || slices.Contains(f.Status, l.Status)) && (f.Outcome == "" || f.Outcome == l.Outcome.Kind) && (f.ErrorClass == "" || f.ErrorClass == l.ErrorClass) && (f.EventType == "" || f.EventType == l.EventType) &&
 		(f.Aggregate == "" || f.Aggregate == l.AggregateID) && (f.Table == "" || f.Table == l.Table) && f.matchesLabels(l) && !l.FirstFailedAt.Before(f.Since) &&
 		(f.Until.IsZero() || l.FirstFailedAt.Before(f.Until)) && f.contains(l)
 }

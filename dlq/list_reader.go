@@ -147,17 +147,9 @@ func (r *listReader) open(ctx context.Context) error {
 		r.buckets = []time.Time{r.list.bucketAt(r.until)}
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.lists.db.Timeout)
-	defer cancel()
-	iter := r.lists.db.Select(ctx, r.lists.stmt.buckets, r.list.kind, r.list.value, r.list.bucketAt(r.since), r.until).Prefetch(0).Iter()
-	var b time.Time
-	for iter.Scan(&b) {
-		r.buckets = append(r.buckets, b)
-	}
-	if err := iter.Close(); err != nil {
-		return fmt.Errorf("read which lists of %s %s there are: %w", r.list.kind, r.list.value, err)
-	}
-	return nil
+	var err error
+	r.buckets, err = r.lists.hours(ctx, r.list, r.since, r.until)
+	return err
 }
 
 // begin opens the first of the buckets.

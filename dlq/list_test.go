@@ -208,7 +208,7 @@ func TestList_RemovesStaleEntries(t *testing.T) {
 	l := b.mustRead(t, id)
 	stale := l
 	stale.Status, stale.Version = Pending, l.Version
-	if err := b.lists.add(t.Context(), &stale, listKeys(&stale), true); err != nil {
+	if err := b.lists.add(t.Context(), listed{&stale, listKeys(&stale), true}); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range []Filter{{Status: []Status{Pending}}, {ErrorClass: l.ErrorClass, Status: []Status{Pending}}, {EventType: l.EventType, Status: []Status{Pending}}, {Table: l.Table, Status: []Status{Pending}}} {
@@ -233,7 +233,7 @@ func TestList_ContainsADeadLetterOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.lists.add(t.Context(), l, listKeys(l), true); err != nil {
+	if err := b.lists.add(t.Context(), listed{l, listKeys(l), true}); err != nil {
 		t.Fatal(err)
 	}
 	b.clock.advance(time.Hour)

@@ -3,6 +3,7 @@ package dlq
 import (
 	"bytes"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -133,8 +134,8 @@ func (l *listing) flush(ctx context.Context) error {
 			continue // about to be stored, or never
 		}
 		stored := deadLetter.FirstFailedAt.Equal(r.at)
-		if !stored || !onList(&deadLetter, r.list) {
-			l.s.lists.dropRow(ctx, r, deadLetter.Version)
+		if !stored || !slices.Contains(listKeys(&deadLetter), r.list) {
+			l.s.lists.drop(ctx, listed{&DeadLetter{EventID: r.event, FirstFailedAt: r.at, Version: deadLetter.Version}, []listKey{r.list}, false})
 		}
 		if !stored || i > 0 && last == r.event || !l.f.matches(&deadLetter) {
 			continue
@@ -166,24 +167,4 @@ func (l *listing) read(ctx context.Context, ids []gocql.UUID) (deadLetters map[g
 		}
 	}
 	return deadLetters, nil
-}
-
-func onList(l *DeadLetter, f listKey) bool {
-	for _, g := range listKeys(l) {
-		if g == f {
-			return true
-		}
-	}
-	return false
-}
-
-// dropRow removes an outdated entry. version is the current version of the dead letter.
-func (ls *lists) dropRow(ctx context.Context, r row, version int64) {
-	ctx, cancel := context.WithTimeout(ctx, ls.db.Timeout)
-	defer cancel()
-	err := ls.db.Query(ctx, ls.stmt.lookupDrop, droppedAt(version), r.list.kind, r.list.value, r.list.bucketAt(r.at), r.at, r.event).
-		Idempotent(true).Exec()
-	if err != nil {
-		ls.db.Log.Debug("failed to remove a stale entry of a list; readers skip it", "event_id", r.event, "err", err)
-	}
 }

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gocql/gocql"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq/internal/db"
@@ -84,21 +83,16 @@ func addedAt(v int64) int64 { return 2 * v }
 // droppedAt is that of the removal of rows that are wrong at version v.
 func droppedAt(v int64) int64 { return 2*v + 1 }
 
-// add adds l to the lists in on, and to its chain if chain is set.
-func (ls *lists) add(ctx context.Context, l *DeadLetter, on []listKey, chain bool) error {
-	return ls.addMany(ctx, []listed{{l, on, chain}})
-}
-
-// listed is a dead letter and the lists to which it is added or from which it is
-// removed.
+// listed is a dead letter and the lists to which it is added or from which it is removed, and
+// whether its chain is one of them.
 type listed struct {
 	dead  *DeadLetter
 	on    []listKey
 	chain bool
 }
 
-// addMany is add for several dead letters.
-func (ls *lists) addMany(ctx context.Context, deadLetters []listed) error {
+// add adds dead letters to lists.
+func (ls *lists) add(ctx context.Context, deadLetters ...listed) error {
 	b := ls.db.Batch()
 	for _, x := range deadLetters {
 		l := x.dead
@@ -130,39 +124,26 @@ func (ls *lists) addMany(ctx context.Context, deadLetters []listed) error {
 	return nil
 }
 
-// dropMany is drop for several dead letters at their current versions.
-func (ls *lists) dropMany(ctx context.Context, deadLetters []listed) error {
+// drop removes dead letters, whose versions are the current ones, from lists. If that fails,
+// readers skip the stale entries.
+func (ls *lists) drop(ctx context.Context, deadLetters ...listed) {
 	b := ls.db.Batch()
 	for _, x := range deadLetters {
-		ls.dropFrom(b, x.dead, x.dead.Version, x.on, x.chain)
+		l := x.dead
+		for _, f := range x.on {
+			b.Query(ls.stmt.lookupDrop, droppedAt(l.Version), f.kind, f.value, f.bucketAt(l.FirstFailedAt), l.FirstFailedAt, l.EventID)
+		}
+		if x.chain {
+			b.Query(ls.stmt.chainDrop, droppedAt(l.Version), l.Table, chainBucket(l.AggregateID), l.AggregateID, l.Sequence, l.WrittenAt, l.EventID)
+		}
 	}
 	if b.Size() == 0 {
-		return nil
+		return
 	}
-	return ls.db.Execute(ctx, b)
-}
-
-func (ls *lists) dropFrom(b *gocql.Batch, l *DeadLetter, at int64, off []listKey, chain bool) {
-	for _, f := range off {
-		b.Query(ls.stmt.lookupDrop, droppedAt(at), f.kind, f.value, f.bucketAt(l.FirstFailedAt), l.FirstFailedAt, l.EventID)
-	}
-	if chain {
-		b.Query(ls.stmt.chainDrop, droppedAt(at), l.Table, chainBucket(l.AggregateID), l.AggregateID, l.Sequence, l.WrittenAt, l.EventID)
-	}
-}
-
-// drop removes l from the lists in off, and from its chain if chain is set. at is the
-// current version of the dead letter.
-func (ls *lists) drop(ctx context.Context, l *DeadLetter, at int64, off []listKey, chain bool) error {
-	if len(off) == 0 && !chain {
-		return nil
-	}
-	b := ls.db.Batch()
-	ls.dropFrom(b, l, at, off, chain)
 	if err := ls.db.Execute(ctx, b); err != nil {
-		return fmt.Errorf("remove dead letter %s from its lists: %w", l.EventID, err)
+		ls.db.Log.Debug("failed to remove stale list entries of dead letters; readers skip them",
+			"event_id", deadLetters[0].dead.EventID, "dead_letters", len(deadLetters), "err", err)
 	}
-	return nil
 }
 
 // lists are the tables that list dead letters by status, aggregate, error class, event
@@ -201,9 +182,7 @@ func (ls *lists) openBucket(ctx context.Context, f listKey, bucket time.Time) er
 	if age := now.Sub(at); known && age >= 0 && age < announceAgain {
 		return nil
 	}
-	qctx, cancel := context.WithTimeout(ctx, ls.db.Timeout)
-	defer cancel()
-	if err := ls.db.Query(qctx, ls.stmt.bucketAdd, f.kind, f.value, bucket).Idempotent(true).Exec(); err != nil {
+	if err := ls.db.Write(ctx, ls.stmt.bucketAdd, f.kind, f.value, bucket); err != nil {
 		return fmt.Errorf("open the list of %s %s: %w", f.kind, f.value, err)
 	}
 	ls.mu.Lock()
@@ -217,18 +196,12 @@ func (ls *lists) openBucket(ctx context.Context, f listKey, bucket time.Time) er
 
 // listsWithout returns the lists of a that do not contain b.
 func listsWithout(a, b *DeadLetter) []listKey {
-	var out []listKey
-	moved := !a.FirstFailedAt.Equal(b.FirstFailedAt)
-	have := make(map[listKey]bool, 4)
-	for _, f := range listKeys(b) {
-		have[f] = true
+	out := listKeys(a)
+	if !a.FirstFailedAt.Equal(b.FirstFailedAt) {
+		return out
 	}
-	for _, f := range listKeys(a) {
-		if moved || !have[f] {
-			out = append(out, f)
-		}
-	}
-	return out
+	have := listKeys(b)
+	return slices.DeleteFunc(out, func(f listKey) bool { return slices.Contains(have, f) })
 }
 
 func sameChain(a, b *DeadLetter) bool {
@@ -245,13 +218,18 @@ type hourCount struct {
 	n     int64
 }
 
-// count counts the entries of all lists of a kind by value. It returns the first
-// failure among the values for which of is true.
-func (ls *lists) count(ctx context.Context, kind string, of func(value string) bool) (map[string]int64, time.Time, error) {
+// count counts the entries of all lists of a kind by value, whose first failure is in the hours
+// from since to until; the zero time is no bound. It returns the first failure among the values for
+// which of is true.
+func (ls *lists) count(ctx context.Context, kind string, since, until time.Time, of func(value string) bool) (map[string]int64, time.Time, error) {
 	keys, err := ls.announcedBuckets(ctx, kind)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
+	keys = slices.DeleteFunc(keys, func(k bucketKey) bool {
+		hour := time.Unix(k.bucket, 0)
+		return hour.Before(since.UTC().Truncate(time.Hour)) || !until.IsZero() && !hour.Before(until)
+	})
 	hours := make(map[string][]time.Time)
 	for _, k := range keys {
 		hours[k.value] = append(hours[k.value], time.Unix(k.bucket, 0))
@@ -311,24 +289,11 @@ func (ls *lists) oldest(ctx context.Context, kind string, parts []*hourCount) (o
 	return oldest, g.Wait()
 }
 
-// hours returns the hours that may contain first failures of a status, newest first.
-func (ls *lists) hours(ctx context.Context, st Status, since, until time.Time) ([]time.Time, error) {
-	if since.IsZero() {
-		since = time.Unix(0, 0)
-	}
-	if until.IsZero() {
-		until = latest
-	}
-	ctx, cancel := context.WithTimeout(ctx, ls.db.Timeout)
-	defer cancel()
-	iter := ls.db.Select(ctx, ls.stmt.buckets, kindStatus, string(st), since.UTC().Truncate(time.Hour), until).Prefetch(0).Iter()
-	var out []time.Time
-	var h time.Time
-	for iter.Scan(&h) {
-		out = append(out, h)
-	}
-	if err := iter.Close(); err != nil {
-		return nil, fmt.Errorf("read the hours of %s dead letters: %w", st, err)
+// hours returns the hours from since to until that a list may have, newest first.
+func (ls *lists) hours(ctx context.Context, f listKey, since, until time.Time) ([]time.Time, error) {
+	out, err := db.Rows(ctx, ls.db, db.Column[time.Time], ls.stmt.buckets, f.kind, f.value, f.bucketAt(since), until)
+	if err != nil {
+		return nil, fmt.Errorf("read the hours of the list of %s %s: %w", f.kind, f.value, err)
 	}
 	return out, nil
 }

@@ -70,7 +70,7 @@ func newStatements(keyspace string) statements {
 type listStatements struct {
 	chainAdd, chainDrop                         string
 	lookupAdd, lookupDrop, lookups, lookupFirst string
-	lookupSize, lookupSizes                     string
+	lookupSizes                                 string
 	bucketAdd, bucketDrop, buckets, allBuckets  string
 }
 
@@ -87,7 +87,6 @@ func newListStatements(keyspace string) listStatements {
 		lookups: "SELECT first_failed_at, event_id FROM " + lookups + " WHERE kind = ? AND value = ? AND bucket = ?" +
 			" AND first_failed_at >= ? AND first_failed_at < ?",
 		lookupFirst: "SELECT first_failed_at FROM " + lookups + " WHERE kind = ? AND value = ? AND bucket = ? ORDER BY first_failed_at ASC LIMIT 1",
-		lookupSize:  "SELECT COUNT(*) FROM " + lookups + " WHERE kind = ? AND value = ? AND bucket = ?",
 		lookupSizes: "SELECT COUNT(*) FROM " + lookups + " WHERE kind = ? AND value = ? AND bucket IN ?",
 
 		bucketAdd:  "INSERT INTO " + buckets + " (kind, value, bucket) VALUES (?, ?, ?)",

@@ -288,7 +288,7 @@ func (s *Store) ClaimMany(ctx context.Context, events []gocql.UUID, owner string
 		if ok && owner != "" && lease > 0 && (l.Status == Pending || l.Status == Blocked) {
 			p := claimFor(owner, until)
 			p.line = Change{By: owner}
-			many, at = append(many, &changing{old: l, plan: p}), append(at, i)
+			many, at = append(many, &changing{move: move{old: l}, plan: p}), append(at, i)
 			continue
 		}
 		out[i].DeadLetter, out[i].Err = s.Claim(ctx, event, owner, lease) // returns the reason
@@ -332,7 +332,7 @@ func (s *Store) ResolveMany(ctx context.Context, settled []Settlement, owner str
 		}
 		how := st.How.of(&st.DeadLetter)
 		settled[i].How = how
-		many[i] = &changing{old: st.DeadLetter, plan: s.planResolve(how, Change{By: owner, Why: how.Note})}
+		many[i] = &changing{move: move{old: st.DeadLetter}, plan: s.planResolve(how, Change{By: owner, Why: how.Note})}
 		good = append(good, many[i])
 	}
 	s.changeMany(ctx, ActionSettle, good)
@@ -347,9 +347,9 @@ func (s *Store) ResolveMany(ctx context.Context, settled []Settlement, owner str
 
 // changing is one of several changes that are made together.
 type changing struct {
-	old, new DeadLetter
-	plan     planned
-	done     bool
+	move
+	plan planned
+	done bool
 }
 
 // changeMany is change for dead letters that were just read, without retries. The
@@ -367,25 +367,23 @@ func (s *Store) changeMany(ctx context.Context, action Action, many []*changing)
 		line := &c.plan.line
 		line.Version, line.ID, line.At = c.new.Version, gocql.UUIDFromTime(s.db.Clock.Now()), s.db.Millis()
 		line.Action, line.From, line.To = action, c.old.Status, c.plan.to
-		on = append(on, listed{&c.new, listsWithout(&c.new, &c.old), c.new.Status.Open() && !c.old.Status.Open()})
+		on = append(on, c.entered())
 	}
-	if err := s.lists.addMany(ctx, on); err != nil {
+	if err := s.lists.add(ctx, on...); err != nil {
 		return // the caller changes them one by one and returns the error
 	}
 	var wg sync.WaitGroup
 	for _, c := range many {
 		wg.Go(func() {
-			applied, err := s.update(ctx, &move{old: c.old, new: c.new}, &c.plan)
+			applied, err := s.update(ctx, &c.move, &c.plan)
 			c.done = applied && err == nil
 		})
 	}
 	wg.Wait()
 	for _, c := range many {
 		if c.done {
-			off = append(off, listed{&c.new, listsWithout(&c.old, &c.new), c.old.Status.Open() && !c.new.Status.Open()})
+			off = append(off, c.left())
 		}
 	}
-	if err := s.lists.dropMany(ctx, off); err != nil {
-		s.db.Log.Debug("failed to remove stale list entries of dead letters; readers skip them", "dead_letters", len(off), "err", err)
-	}
+	s.lists.drop(ctx, off...)
 }

@@ -110,31 +110,47 @@ func (s *Store) FirstChains(ctx context.Context, table string, most int, f func(
 }
 
 func (s *Store) firstChains(ctx context.Context, tables []string, most int, f func(table string, e ChainEntry)) (more bool, err error) {
-	var mu sync.Mutex // of f
 	bound := &chainBound{later: semaphore.NewWeighted(chainReaders)}
 	bound.left.Store(int64(most))
+	err = s.eachBucket(ctx, manyReads, tables, func(ctx context.Context, table string, bucket int) ([]ChainEntry, error) {
+		return chainReader{s, table, boundedPage, bound}.bucket(ctx, bucket)
+	}, func(table string, e ChainEntry) error {
+		if !e.begun() {
+			f(table, e)
+		}
+		return nil
+	})
+	return bound.left.Load() < 0, err
+}
+
+// eachBucket calls f for the entries of all buckets of tables, so many of which it reads
+// concurrently. It calls f from one goroutine at a time, and those of a bucket in order.
+func (s *Store) eachBucket(ctx context.Context, readers int, tables []string, read func(ctx context.Context, table string, bucket int) ([]ChainEntry, error), f func(table string, e ChainEntry) error) error {
+	var mu sync.Mutex // of f
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(manyReads)
+	g.SetLimit(readers)
 	for _, table := range tables {
 		for bucket := range chainBuckets {
 			g.Go(func() error {
-				entries, err := chainReader{s, table, boundedPage, bound}.bucket(gctx, bucket)
+				entries, err := read(gctx, table, bucket)
 				if err != nil {
 					return err
 				}
 				mu.Lock()
 				defer mu.Unlock()
 				for _, e := range entries {
-					if !e.begun() {
-						f(table, e)
+					if gctx.Err() != nil { // f has failed
+						return nil
+					}
+					if err := f(table, e); err != nil {
+						return err
 					}
 				}
 				return nil
 			})
 		}
 	}
-	err = g.Wait()
-	return bound.left.Load() < 0, err
+	return g.Wait()
 }
 
 // ChainsAndBegun is Chains. In addition it calls begun, from the goroutine of f, for
@@ -147,54 +163,26 @@ func (s *Store) firstChains(ctx context.Context, tables []string, most int, f fu
 // was called and is not stored yet.
 func (s *Store) ChainsAndBegun(ctx context.Context, table string, f func(ChainEntry) error, begun func(ChainEntry)) error {
 	r := chainReader{s, table, chainPage, nil}
-	g, gctx := errgroup.WithContext(ctx)
-	next := make(chan int, chainBuckets)
-	for bucket := range chainBuckets {
-		next <- bucket
-	}
-	close(next)
-	found := make(chan []ChainEntry) // of a bucket each
-	var got atomic.Int64             // last successful read of a bucket: occasional failures must not end the reads
+	var got atomic.Int64 // last successful read of a bucket: occasional failures must not end the reads
 	got.Store(time.Now().UnixNano())
-	for range chainReaders {
-		g.Go(func() error {
-			for bucket := range next {
-				entries, err := r.bucket(gctx, bucket)
-				for err != nil {
-					if permanent(err) || gctx.Err() != nil || time.Since(time.Unix(0, got.Load())) > s.db.Budget {
-						return err
-					}
-					s.db.Retry(gctx).Pause()
-					entries, err = r.bucket(gctx, bucket)
-				}
-				got.Store(time.Now().UnixNano())
-				select {
-				case found <- entries:
-				case <-gctx.Done():
-					return gctx.Err()
-				}
+	return s.eachBucket(ctx, chainReaders, []string{table}, func(ctx context.Context, _ string, bucket int) ([]ChainEntry, error) {
+		entries, err := r.bucket(ctx, bucket)
+		for err != nil {
+			if permanent(err) || ctx.Err() != nil || time.Since(time.Unix(0, got.Load())) > s.db.Budget {
+				return nil, err
 			}
-			return nil
-		})
-	}
-	g.Go(func() error { // f is called from here alone
-		for range chainBuckets {
-			select {
-			case entries := <-found:
-				for _, e := range entries {
-					if e.begun() {
-						begun(e)
-					} else if err := f(e); err != nil {
-						return err
-					}
-				}
-			case <-gctx.Done():
-				return gctx.Err()
-			}
+			s.db.Retry(ctx).Pause()
+			entries, err = r.bucket(ctx, bucket)
 		}
-		return nil
+		got.Store(time.Now().UnixNano())
+		return entries, nil
+	}, func(_ string, e ChainEntry) error {
+		if e.begun() {
+			begun(e)
+			return nil
+		}
+		return f(e)
 	})
-	return g.Wait()
 }
 
 // Chain is Chains for one aggregate.
@@ -242,7 +230,7 @@ func (s *Store) Stats(ctx context.Context) (Stats, error) {
 			if kind != kindStatus {
 				open = nil
 			}
-			found, oldest, err := s.lists.count(gctx, kind, open)
+			found, oldest, err := s.lists.count(gctx, kind, time.Time{}, time.Time{}, open)
 			if *counts = found; kind == kindStatus {
 				out.Oldest = oldest
 			}
@@ -269,40 +257,13 @@ var OpenStatuses = []Status{Pending, Blocked, Processing, Failed, Suspended}
 // hours from since to until; the zero time is no bound. Like Stats, it counts entries
 // of lists.
 func (s *Store) Tally(ctx context.Context, statuses []Status, since, until time.Time) (map[Status]int64, error) {
-	type key struct {
-		status Status
-		bucket time.Time
-	}
-	var keys []key
-	out := make(map[Status]int64, len(statuses))
-	for _, st := range statuses {
-		out[st] = 0
-		hours, err := s.lists.hours(ctx, st, since, until)
-		if err != nil {
-			return nil, err
-		}
-		for _, h := range hours {
-			keys = append(keys, key{st, h})
-		}
-	}
-	sizes := make([]int64, len(keys))
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(statsQueries)
-	for i, k := range keys {
-		g.Go(func() error {
-			qctx, cancel := context.WithTimeout(gctx, s.db.Timeout)
-			defer cancel()
-			if err := s.db.Select(qctx, s.lists.stmt.lookupSize, kindStatus, string(k.status), k.bucket).Scan(&sizes[i]); err != nil {
-				return fmt.Errorf("count the %s dead letters of %s: %w", k.status, k.bucket.Format(time.RFC3339), err)
-			}
-			return nil
-		})
-	}
-	if err := g.Wait(); err != nil {
+	counts, _, err := s.lists.count(ctx, kindStatus, since, until, nil)
+	if err != nil {
 		return nil, err
 	}
-	for i, k := range keys {
-		out[k.status] += sizes[i]
+	out := make(map[Status]int64, len(statuses))
+	for _, st := range statuses {
+		out[st] = counts[string(st)]
 	}
 	return out, nil
 }
@@ -310,7 +271,7 @@ func (s *Store) Tally(ctx context.Context, statuses []Status, since, until time.
 // Oldest returns the dead letter of a status with the earliest first failure, without
 // its payload, or ErrNotFound.
 func (s *Store) Oldest(ctx context.Context, st Status) (DeadLetter, error) {
-	hours, err := s.lists.hours(ctx, st, time.Time{}, time.Time{})
+	hours, err := s.lists.hours(ctx, listKey{kindStatus, string(st)}, time.Unix(0, 0), latest)
 	if err != nil {
 		return DeadLetter{}, err
 	}

@@ -365,7 +365,7 @@ func (s *Store) Set(ctx context.Context, event gocql.UUID, c Labels, by Actor) e
 		_, ofSubscription := ParseSubscription(l.Table)
 		return planned{
 			noRequest: priority == l.Priority || ofSubscription,
-			to:        l.Status, set: []assignment{{"priority", priority}, {"tags", listOrNull(tags)}},
+			to:        l.Status, set: []assignment{{"priority", priority}, {"tags", tags}},
 			change: func(l *DeadLetter) { l.Priority, l.Tags = priority, tags },
 			line:   Change{Outcome: labelsChanged(l, priority, tags)},
 		}, nil

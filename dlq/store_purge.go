@@ -175,14 +175,14 @@ func (s *Store) Restore(ctx context.Context, event gocql.UUID, copied *Copy, by 
 		}
 		if !l.PurgedAt.IsZero() {
 			p.set = append(p.set, []assignment{
-				{"payload", blobOrNull(whole.Payload)},
+				{"payload", whole.Payload},
 				{"content_type", whole.ContentType},
-				{"headers", mapOrNull(whole.Headers)},
+				{"headers", whole.Headers},
 				{"error_code", whole.ErrorCode},
 				{"error_text", whole.ErrorText},
-				{"error_chain", listOrNull(whole.ErrorChain)},
-				{"metadata", mapOrNull(whole.Metadata)},
-				{"raw", mapOrNull(whole.Raw)},
+				{"error_chain", whole.ErrorChain},
+				{"metadata", whole.Metadata},
+				{"raw", whole.Raw},
 			}...)
 			now, err := s.history(ctx, event, s.db.Consistency)
 			if err != nil {
@@ -243,28 +243,5 @@ func (s *Store) clearForgotten(ctx context.Context, l *DeadLetter) {
 	if err := s.edits.remove(ctx, l.EventID, time.Now().UnixMicro()); err != nil { // of a version that left them
 		s.db.Log.Warn("failed to remove the edits of a forgotten dead letter", "event_id", l.EventID, "err", err)
 	}
-	if err := s.lists.drop(ctx, l, l.Version, listKeys(l), false); err != nil {
-		s.db.Log.Debug("failed to remove the list entry of a forgotten dead letter; readers skip it", "event_id", l.EventID, "err", err)
-	}
-}
-
-func blobOrNull(b []byte) any {
-	if b == nil {
-		return nil
-	}
-	return b
-}
-
-func mapOrNull(m map[string]string) any {
-	if m == nil {
-		return nil
-	}
-	return m
-}
-
-func listOrNull(l []string) any {
-	if l == nil {
-		return nil
-	}
-	return l
+	s.lists.drop(ctx, listed{l, listKeys(l), false})
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/gocql/gocql"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/scylla-outbox/scylla-outbox/dlq/internal/db"
 )
 
 // Read returns the dead letter of an event, or ErrNotFound.
@@ -47,19 +49,17 @@ func (s *Store) read(ctx context.Context, event gocql.UUID, stmt string, dest fu
 // readMany returns dead letters without their payloads, by event id. Events without one
 // are absent.
 func (s *Store) readMany(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]DeadLetter, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
-	defer cancel()
-	out := make(map[gocql.UUID]DeadLetter, len(events))
-	iter := s.db.Select(ctx, s.stmt.entries, events).Iter()
-	for {
-		var l DeadLetter
-		if !iter.Scan(l.entryDest()...) {
-			break
-		}
-		out[l.EventID] = l
-	}
-	if err := iter.Close(); err != nil {
+	return s.readAll(ctx, s.stmt.entries, (*DeadLetter).entryDest, events)
+}
+
+func (s *Store) readAll(ctx context.Context, stmt string, dest func(*DeadLetter) []any, events []gocql.UUID) (map[gocql.UUID]DeadLetter, error) {
+	found, err := db.Rows(ctx, s.db, dest, stmt, events)
+	if err != nil {
 		return nil, fmt.Errorf("read %d dead letters: %w", len(events), err)
+	}
+	out := make(map[gocql.UUID]DeadLetter, len(found))
+	for _, l := range found {
+		out[l.EventID] = l
 	}
 	return out, nil
 }
@@ -67,20 +67,7 @@ func (s *Store) readMany(ctx context.Context, events []gocql.UUID) (map[gocql.UU
 // readWhole returns dead letters with their payloads, by event id. Events without one
 // are absent, and so is a dead letter whose edit is missing: it prevents no other.
 func (s *Store) readWhole(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]DeadLetter, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
-	defer cancel()
-	out := make(map[gocql.UUID]DeadLetter, len(events))
-	iter := s.db.Select(ctx, s.stmt.wholes, events).Prefetch(0).Iter()
-	for {
-		var l DeadLetter
-		if !iter.Scan(l.dest()...) {
-			break
-		}
-		out[l.EventID] = l
-	}
-	if err := iter.Close(); err != nil {
-		return nil, fmt.Errorf("read %d dead letters: %w", len(events), err)
-	}
+	out, err := s.readAll(ctx, s.stmt.wholes, (*DeadLetter).dest, events)
 	for id, l := range out {
 		switch err := s.edits.fill(ctx, &l); {
 		case errors.Is(err, gocql.ErrNotFound):
@@ -91,7 +78,7 @@ func (s *Store) readWhole(ctx context.Context, events []gocql.UUID) (map[gocql.U
 			out[id] = l
 		}
 	}
-	return out, nil
+	return out, err
 }
 
 // ReadMany returns the dead letters of events, without payload, headers and error
@@ -134,18 +121,17 @@ func (s *Store) ErrorTexts(ctx context.Context, events []gocql.UUID) (map[gocql.
 }
 
 func (s *Store) errorTexts(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]ErrorText, error) {
-	out := make(map[gocql.UUID]ErrorText, len(events))
-	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
-	defer cancel()
-	iter := s.db.Select(ctx, s.stmt.errors, events).Iter()
-	var id gocql.UUID
-	var e ErrorText
-	for iter.Scan(&id, &e.Code, &e.Text) {
-		out[id] = e
-		e = ErrorText{}
+	type row struct {
+		id gocql.UUID
+		ErrorText
 	}
-	if err := iter.Close(); err != nil {
+	found, err := db.Rows(ctx, s.db, func(r *row) []any { return []any{&r.id, &r.Code, &r.Text} }, s.stmt.errors, events)
+	if err != nil {
 		return nil, fmt.Errorf("read the errors of %d dead letters: %w", len(events), err)
+	}
+	out := make(map[gocql.UUID]ErrorText, len(found))
+	for _, r := range found {
+		out[r.id] = r.ErrorText
 	}
 	return out, nil
 }
@@ -289,22 +275,11 @@ func (s *Store) Edits(ctx context.Context, event gocql.UUID) ([]Edited, error) {
 			decided[c.Outcome] = c.Version
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
-	defer cancel()
-	iter := s.db.Select(ctx, s.edits.stmt.edits, event).Iter()
-	var out []Edited
-	for {
-		var e Edited
-		if !iter.Scan(e.dest()...) {
-			break
-		}
-		if decided[e.line()] > 0 {
-			out = append(out, e)
-		}
-	}
-	if err := iter.Close(); err != nil {
+	out, err := db.Rows(ctx, s.db, (*Edited).dest, s.edits.stmt.edits, event)
+	if err != nil {
 		return nil, fmt.Errorf("read the edits of dead letter %s: %w", event, err)
 	}
+	out = slices.DeleteFunc(out, func(e Edited) bool { return decided[e.line()] == 0 })
 	slices.SortStableFunc(out, func(a, b Edited) int { return cmp.Compare(decided[a.line()], decided[b.line()]) })
 	return out, nil
 }

@@ -3,7 +3,6 @@ package dlq
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -26,19 +25,15 @@ func (s *Store) Requests(ctx context.Context, table string, mine func(*Request) 
 	if err != nil {
 		return nil, err
 	}
-	deadLetters := make(map[gocql.UUID]DeadLetter, len(found))
-	for page := range slices.Chunk(found, maxLookup) {
-		ids := make([]gocql.UUID, 0, len(page))
-		for _, r := range page {
-			if !slices.Contains(ids, r.EventID) {
-				ids = append(ids, r.EventID)
-			}
+	ids := make([]gocql.UUID, 0, len(found))
+	for _, r := range found {
+		if !slices.Contains(ids, r.EventID) {
+			ids = append(ids, r.EventID)
 		}
-		some, err := s.readMany(ctx, ids)
-		if err != nil {
-			return nil, err
-		}
-		maps.Copy(deadLetters, some)
+	}
+	deadLetters, err := s.ReadMany(ctx, ids)
+	if err != nil {
+		return nil, err
 	}
 	var out, never []Request
 	for _, r := range found {
@@ -97,14 +92,9 @@ func (s *Store) requestPage(ctx context.Context, table string, from time.Time, p
 
 // RequestedTables returns the tables that have requests. It reads the keys of all of them:
 // call it rarely.
-func (s *Store) RequestedTables(ctx context.Context) (out []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
-	defer cancel()
-	iter := s.db.Select(ctx, s.stmt.requested).Iter()
-	for table := ""; iter.Scan(&table); {
-		out = append(out, table)
-	}
-	if err := iter.Close(); err != nil {
+func (s *Store) RequestedTables(ctx context.Context) ([]string, error) {
+	out, err := db.Rows(ctx, s.db, db.Column[string], s.stmt.requested)
+	if err != nil {
 		return nil, fmt.Errorf("list the tables with requests: %w", err)
 	}
 	return out, nil
@@ -137,11 +127,7 @@ func (s *Store) done(ctx context.Context, requests []Request) error {
 // request writes a request for the change that makes the next version of l. The database dates it:
 // relays read the newest requests by its clock.
 func (s *Store) request(ctx context.Context, l *DeadLetter, action Action, actor string) error {
-	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
-	defer cancel()
-	err := s.db.Query(ctx, s.stmt.requestAdd, l.Table, l.EventID, l.AggregateID, string(action), l.Version+1, actor).
-		Idempotent(true).Exec()
-	if err != nil {
+	if err := s.db.Write(ctx, s.stmt.requestAdd, l.Table, l.EventID, l.AggregateID, string(action), l.Version+1, actor); err != nil {
 		return fmt.Errorf("write a request for event %s: %w", l.EventID, err)
 	}
 	return nil
@@ -151,18 +137,8 @@ func (s *Store) request(ctx context.Context, l *DeadLetter, action Action, actor
 // minutes, which is the time to live of the rows. The holds of a stopped relay remain
 // for that long.
 func (s *Store) Holds(ctx context.Context, table string) ([]Hold, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
-	defer cancel()
-	var out []Hold
-	iter := s.db.Select(ctx, s.stmt.holds, table).Prefetch(0).Iter()
-	for {
-		var h Hold
-		if !iter.Scan(&h.Rule, &h.FailureKey, &h.Reason, &h.Since, &h.Until) {
-			break
-		}
-		out = append(out, h)
-	}
-	if err := iter.Close(); err != nil {
+	out, err := db.Rows(ctx, s.db, func(h *Hold) []any { return []any{&h.Rule, &h.FailureKey, &h.Reason, &h.Since, &h.Until} }, s.stmt.holds, table)
+	if err != nil {
 		return nil, fmt.Errorf("read the holds of %s: %w", table, err)
 	}
 	return out, nil
@@ -170,10 +146,7 @@ func (s *Store) Holds(ctx context.Context, table string) ([]Hold, error) {
 
 // SetHold writes or renews a hold.
 func (s *Store) SetHold(ctx context.Context, table string, h Hold) error {
-	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
-	defer cancel()
-	err := s.db.Query(ctx, s.stmt.holdAdd, table, h.Rule, h.FailureKey, h.Reason, db.NullTime(h.Since), db.NullTime(h.Until)).Idempotent(true).Exec()
-	if err != nil {
+	if err := s.db.Write(ctx, s.stmt.holdAdd, table, h.Rule, h.FailureKey, h.Reason, db.NullTime(h.Since), db.NullTime(h.Until)); err != nil {
 		return fmt.Errorf("write a hold of %s: %w", table, err)
 	}
 	return nil
@@ -181,9 +154,7 @@ func (s *Store) SetHold(ctx context.Context, table string, h Hold) error {
 
 // DropHold removes a hold that is over.
 func (s *Store) DropHold(ctx context.Context, table string, h Hold) error {
-	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
-	defer cancel()
-	if err := s.db.Query(ctx, s.stmt.holdDrop, table, h.Rule, h.FailureKey).Idempotent(true).Exec(); err != nil {
+	if err := s.db.Write(ctx, s.stmt.holdDrop, table, h.Rule, h.FailureKey); err != nil {
 		return fmt.Errorf("remove a hold of %s: %w", table, err)
 	}
 	return nil

@@ -32,7 +32,7 @@ func (s *Store) Write(ctx context.Context, l *DeadLetter) (Status, error) {
 	})
 	for a := s.db.Retry(ctx); ; {
 		// The lists are written first, so that a stored dead letter is in all of them.
-		err := s.lists.add(ctx, row, listKeys(row), true)
+		err := s.lists.add(ctx, listed{row, listKeys(row), true})
 		if err == nil {
 			var stored DeadLetter
 			var applied bool
@@ -129,11 +129,9 @@ func (s *Store) insert(ctx context.Context, row *DeadLetter, args []any) (stored
 func (s *Store) unlist(ctx context.Context, row, stored *DeadLetter) {
 	chain := !stored.Status.Open() || !sameChain(row, stored)
 	for _, at := range append([]time.Time{row.FirstFailedAt}, row.listed...) {
-		listed := *row
-		listed.FirstFailedAt = at
-		if err := s.lists.drop(ctx, &listed, stored.Version, listsWithout(&listed, stored), chain); err != nil {
-			s.db.Log.Debug("failed to remove stale list entries of a dead letter; readers skip them", "event_id", row.EventID, "err", err)
-		}
+		begun := *row
+		begun.FirstFailedAt, begun.Version = at, stored.Version
+		s.lists.drop(ctx, listed{&begun, listsWithout(&begun, stored), chain})
 	}
 }
 
@@ -163,14 +161,6 @@ func (s *Store) change(ctx context.Context, event gocql.UUID, action Action, pla
 			return DeadLetter{}, err
 		}
 		c.cons = s.db.Serial
-	}
-}
-
-// leave removes a dead letter from the lists that no longer contain it.
-func (s *Store) leave(ctx context.Context, m *move) {
-	left := m.old.Status.Open() && !m.new.Status.Open()
-	if err := s.lists.drop(ctx, &m.new, m.new.Version, listsWithout(&m.old, &m.new), left); err != nil {
-		s.db.Log.Debug("failed to remove stale list entries of a dead letter; readers skip them", "event_id", m.new.EventID, "err", err)
 	}
 }
 

@@ -47,14 +47,14 @@ func (ls *lists) tidy(ctx context.Context) (gone int, err error) {
 				return gone, err
 			}
 			before := ls.db.Clock.Now().Add(-ahead - announceKept)
-			filled, err := ls.hasEntry(ctx, k)
+			_, filled, err := ls.firstFailure(ctx, k)
 			if err != nil {
 				return gone, err
 			}
 			if filled {
 				continue
 			}
-			if err := ls.db.Query(ctx, ls.stmt.bucketDrop, before.UnixMicro(), k.kind, k.value, time.Unix(k.bucket, 0)).Idempotent(true).Exec(); err != nil {
+			if err := ls.db.Write(ctx, ls.stmt.bucketDrop, before.UnixMicro(), k.kind, k.value, time.Unix(k.bucket, 0)); err != nil {
 				return gone, fmt.Errorf("remove an empty hour from the list of %s %s: %w", k.kind, k.value, err)
 			}
 			gone++
@@ -75,12 +75,6 @@ func (ls *lists) announcedBuckets(ctx context.Context, kind string) (out []bucke
 		return nil, fmt.Errorf("read which lists of %s there are: %w", kind, err)
 	}
 	return out, nil
-}
-
-// hasEntry reports whether a bucket contains an entry.
-func (ls *lists) hasEntry(ctx context.Context, k bucketKey) (bool, error) {
-	_, ok, err := ls.firstFailure(ctx, k)
-	return ok, err
 }
 
 // firstFailure returns the first failure in a bucket; false without one. A bucket may begin

@@ -157,7 +157,7 @@ func TestTidy_WhileAProcessPauses(t *testing.T) {
 		}
 		return at
 	})))
-	if err := frozen.lists.add(t.Context(), row, listKeys(row), true); err != nil {
+	if err := frozen.lists.add(t.Context(), listed{row, listKeys(row), true}); err != nil {
 		t.Fatal(err)
 	}
 	// As Write continues after the entries of lists.

@@ -300,7 +300,7 @@ func TestChains_EntriesWithoutDeadLetter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.lists.add(t.Context(), l, listKeys(l), true); err != nil {
+	if err := b.lists.add(t.Context(), listed{l, listKeys(l), true}); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.listChains(t, testTable); len(got) != 0 {
@@ -327,7 +327,7 @@ func TestChains_StaleEntries(t *testing.T) {
 	elsewhere.WrittenAt++
 	closed.Version++ // or the completed removal remains
 	for _, l := range []*DeadLetter{&closed, &elsewhere} {
-		if err := b.lists.add(t.Context(), l, nil, true); err != nil {
+		if err := b.lists.add(t.Context(), listed{l, nil, true}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/gocql/gocql"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/dlq/internal/db"
 )
 
 // by returns the actor of the job's changes.
@@ -146,15 +147,9 @@ type replayResult struct {
 }
 
 // readChanged returns the dead letters that a batch of a job changed.
-func (s *Store) readChanged(ctx context.Context, job gocql.UUID, batch int64) (out []actedOn, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
-	defer cancel()
-	iter := s.db.Select(ctx, s.stmt.actedOn, job, batch).Iter()
-	var a actedOn
-	for iter.Scan(&a.event, &a.version, &a.class, &a.at) {
-		out = append(out, a)
-	}
-	if err := iter.Close(); err != nil {
+func (s *Store) readChanged(ctx context.Context, job gocql.UUID, batch int64) ([]actedOn, error) {
+	out, err := db.Rows(ctx, s.db, func(a *actedOn) []any { return []any{&a.event, &a.version, &a.class, &a.at} }, s.stmt.actedOn, job, batch)
+	if err != nil {
 		return nil, fmt.Errorf("read the changes of job %s in batch %d: %w", job, batch, err)
 	}
 	return out, nil

@@ -29,7 +29,7 @@
 //
 // A job changes each dead letter at most once, also if its runner crashes or two
 // runners act for it: each change contains the job's id. The package does not publish
-// events and does not change dead letters itself: the methods of DeadLetters do.
+// events and does not change dead letters itself: package dlq does.
 //
 // It relies on the clocks of the runners agreeing to well within a lease. If one is ahead, two runners
 // act for one job, and each dead letter is still changed once. It relies on FirstFailedAt: a dead

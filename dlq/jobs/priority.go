@@ -33,7 +33,7 @@ func (s *Store) ByPriority(ctx context.Context, spec *Spec) ([]dlq.DeadLetter, e
 		}
 	} else {
 		if err := s.dead.List(ctx, spec.withDefaults(s.db.Millis()).Filter, func(l *dlq.DeadLetter) error {
-			if len(out) == MaxIDs {
+			if len(out) == s.sorted {
 				return fmt.Errorf("by priority: %w", ErrTooMany)
 			}
 			out = append(out, *l)

@@ -3,7 +3,6 @@ package jobs
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -144,23 +143,14 @@ func TestCreate_ReportsInvalidLabels(t *testing.T) {
 	}
 }
 
-// endless has more dead letters than are sorted in memory.
-type endless struct{ DeadLetters }
-
-func (endless) List(_ context.Context, _ dlq.Filter, each func(*dlq.DeadLetter) error) error {
-	for {
-		if err := each(&dlq.DeadLetter{}); err != nil {
-			return err
-		}
-	}
-}
-
 // A selection that is too large is refused as a whole: an order of a part would pass for
 // the order of all.
 func TestByPriority_RefusesWhatItCannotSort(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	s := New(endless{b.Store})
+	s := New(b.Store)
+	s.sorted = 7
+	b.writeMany(t, 8, func(_ int, l *dlq.DeadLetter) { l.FirstFailedAt = time.Now().Add(-time.Minute) })
 	spec := Spec{Action: dlq.ActionReplay, ByPriority: true, Limit: 5}
 	if got, err := s.ByPriority(t.Context(), &spec); !errors.Is(err, ErrTooMany) || got != nil {
 		t.Errorf("ByPriority() = %d dead letters, %v, want ErrTooMany", len(got), err)

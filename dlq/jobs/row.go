@@ -123,8 +123,16 @@ func (s *Store) ReadMany(ctx context.Context, ids []gocql.UUID) ([]*Job, error) 
 	found := make(map[gocql.UUID]*Job, len(ids))
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id gocql.UUID) bool { return id.Version() != 1 }) // the column takes no other
 	for some := range slices.Chunk(ids, chunk) {
-		if err := s.someJobs(ctx, some, found); err != nil {
-			return nil, err
+		rows, err := db.Rows(ctx, s.db, (*jobRow).dest, s.stmt.many, some)
+		if err != nil {
+			return nil, fmt.Errorf("read %d jobs: %w", len(some), err)
+		}
+		for i := range rows {
+			j, err := rows[i].job()
+			if err != nil {
+				return nil, err
+			}
+			found[j.ID] = j
 		}
 	}
 	var out []*Job
@@ -134,28 +142,6 @@ func (s *Store) ReadMany(ctx context.Context, ids []gocql.UUID) ([]*Job, error) 
 		}
 	}
 	return out, nil
-}
-
-func (s *Store) someJobs(ctx context.Context, ids []gocql.UUID, found map[gocql.UUID]*Job) error {
-	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
-	defer cancel()
-	iter := s.db.Select(ctx, s.stmt.many, ids).Iter()
-	for {
-		var r jobRow
-		if !iter.Scan(r.dest()...) {
-			break
-		}
-		j, err := r.job()
-		if err != nil {
-			_ = iter.Close() // the row is the error
-			return err
-		}
-		found[j.ID] = j
-	}
-	if err := iter.Close(); err != nil {
-		return fmt.Errorf("read %d jobs: %w", len(ids), err)
-	}
-	return nil
 }
 
 func asJSON(v any) string {
@@ -245,14 +231,7 @@ func (s *Store) jobMonths(ctx context.Context, after gocql.UUID) (months []time.
 	if after != (gocql.UUID{}) {
 		until = monthBucket(after.Time()).AddDate(0, 0, 1)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
-	defer cancel()
-	iter := s.db.Select(ctx, s.stmt.months, monthKind, "", time.Unix(0, 0), until).Prefetch(0).Iter()
-	var month time.Time
-	for iter.Scan(&month) {
-		months = append(months, month)
-	}
-	if err := iter.Close(); err != nil {
+	if months, err = db.Rows(ctx, s.db, db.Column[time.Time], s.stmt.months, monthKind, "", time.Unix(0, 0), until); err != nil {
 		return nil, fmt.Errorf("read in which months jobs were made: %w", err)
 	}
 	return months, nil
@@ -260,18 +239,11 @@ func (s *Store) jobMonths(ctx context.Context, after gocql.UUID) (months []time.
 
 // jobIDs are up to limit jobs of a bucket, the newest first.
 func (s *Store) jobIDs(ctx context.Context, bucket time.Time, after gocql.UUID, limit int) (ids []gocql.UUID, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.db.Timeout)
-	defer cancel()
-	q := s.db.Select(ctx, s.stmt.listAll, bucket, limit)
+	stmt, args := s.stmt.listAll, []any{bucket, limit}
 	if after != (gocql.UUID{}) {
-		q = s.db.Select(ctx, s.stmt.listed, bucket, after, limit)
+		stmt, args = s.stmt.listed, []any{bucket, after, limit}
 	}
-	iter := q.Prefetch(0).Iter()
-	var id gocql.UUID
-	for iter.Scan(&id) {
-		ids = append(ids, id)
-	}
-	if err := iter.Close(); err != nil {
+	if ids, err = db.Rows(ctx, s.db, db.Column[gocql.UUID], stmt, args...); err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
 	return ids, nil

@@ -13,50 +13,20 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq/internal/db"
 )
 
-// DeadLetters is what jobs need of the store of dead letters; *dlq.Store implements it.
-type DeadLetters interface {
-	// DB executes the statements of the jobs' tables.
-	DB() *db.DB
-
-	// Replay, Discard, Unblock, ResolveByHand, Suspend, Reopen, Redirect, Set and Purge change one
-	// dead letter; for an Actor with a Job they do so once, also if they are called again.
-	Replay(ctx context.Context, event gocql.UUID, by dlq.Actor) error
-	Discard(ctx context.Context, event gocql.UUID, by dlq.Actor) error
-	Unblock(ctx context.Context, event gocql.UUID, by dlq.Actor) error
-	ResolveByHand(ctx context.Context, event gocql.UUID, by dlq.Actor) error
-	Suspend(ctx context.Context, event gocql.UUID, by dlq.Actor) error
-	Reopen(ctx context.Context, event gocql.UUID, by dlq.Actor) error
-	Redirect(ctx context.Context, event gocql.UUID, topic string, by dlq.Actor) error
-	Set(ctx context.Context, event gocql.UUID, c dlq.Labels, by dlq.Actor) error
-	Purge(ctx context.Context, event gocql.UUID, how dlq.Purge, by dlq.Actor) error
-
-	// Check, CheckPurge and CheckRestore report whether a change is allowed.
-	Check(action dlq.Action, l *dlq.DeadLetter) error
-	CheckPurge(l *dlq.DeadLetter, how dlq.Purge) error
-	CheckRestore(l *dlq.DeadLetter) error
-
-	// List, ReadMany, Chain and History read dead letters.
-	List(ctx context.Context, f dlq.Filter, each func(*dlq.DeadLetter) error) error
-	ReadMany(ctx context.Context, events []gocql.UUID) (map[gocql.UUID]dlq.DeadLetter, error)
-	Chain(ctx context.Context, table, aggregate string) ([]dlq.ChainEntry, error)
-	History(ctx context.Context, event gocql.UUID) ([]dlq.Change, error)
-	// ChangedBy returns the version that a job's change made of a dead letter; 0 if
-	// the job has not changed it.
-	ChangedBy(ctx context.Context, event, job gocql.UUID) (int64, error)
-}
-
 // Store is the jobs of one keyspace. It is safe for concurrent use, by any number of
 // processes.
 type Store struct {
 	db   *db.DB
-	dead DeadLetters
-	stmt statements
+	dead *dlq.Store
+	// sorted limits the dead letters that are sorted by priority: MaxIDs, fewer in tests.
+	sorted int
+	stmt   statements
 }
 
 // New returns the jobs of the keyspace of a store of dead letters. It executes no
 // statement.
-func New(d DeadLetters) *Store {
-	return &Store{db: d.DB(), dead: d, stmt: newStatements(d.DB().Keyspace)}
+func New(d *dlq.Store) *Store {
+	return &Store{db: d.DB(), dead: d, sorted: MaxIDs, stmt: newStatements(d.DB().Keyspace)}
 }
 
 // ErrNoJob is returned for a job that does not exist.

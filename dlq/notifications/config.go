@@ -33,10 +33,6 @@ type Config struct {
 	// Store is required, and Owner, which names the process.
 	Store *dlq.Store
 	Owner string
-	// Targets are targets of package notify, Notifiers other ones; names are metric
-	// labels and must differ.
-	Targets   map[string]notify.Target
-	Notifiers map[string]dlq.Notifier
 	// ConsoleURL is the URL of the console, such as https://host/console; notices link
 	// to it.
 	ConsoleURL string
@@ -64,7 +60,7 @@ type Config struct {
 	// Repeat is the interval at which a notice of a continuing condition is repeated;
 	// -1 means never.
 	Repeat time.Duration
-	// Delivery is how notices are delivered; its Targets are not used.
+	// Delivery is where and how notices are delivered. The data of a message is a dlq.Notice.
 	Delivery notify.Config
 	// Logger and Registerer may be nil.
 	Logger     *slog.Logger
@@ -137,11 +133,6 @@ func (c *Config) validate() error {
 	if c.ConsoleURL != "" {
 		if u, err := url.Parse(c.ConsoleURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			bad("console URL %q: write it as https://host/console", c.ConsoleURL)
-		}
-	}
-	for name := range c.Notifiers {
-		if _, twice := c.Targets[name]; twice {
-			bad("%s is both a target and a notifier", name)
 		}
 	}
 	return errors.Join(errs...)

@@ -70,15 +70,6 @@ func New(conf Config) (*Watcher, error) {
 	}
 	w := &Watcher{conf: conf, log: conf.Logger}
 	delivery := conf.Delivery
-	delivery.Targets = make(map[string]notify.Target)
-	for name, t := range conf.Targets {
-		delivery.Targets[name] = t
-	}
-	for name, n := range conf.Notifiers {
-		delivery.Targets[name] = notify.TargetFunc(func(ctx context.Context, m notify.Message) error {
-			return n.Notify(ctx, m.Data.(dlq.Notice))
-		})
-	}
 	or(&delivery.Logger, conf.Logger)
 	or(&delivery.Registerer, conf.Registerer)
 	var err error

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/scylla-outbox/scylla-outbox/dlq"
+	"github.com/scylla-outbox/scylla-outbox/notify"
 	"github.com/scylla-outbox/scylla-outbox/schema"
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
@@ -55,12 +56,12 @@ func (b *fixture) watcher(owner string, change func(*Config)) *Watcher {
 	c := Config{
 		Store: b.store, Owner: owner, Registerer: prometheus.NewRegistry(), ConsoleURL: "https://ops.example/console",
 		Interval: time.Hour, // of a claim; tests poll themselves
-		Notifiers: map[string]dlq.Notifier{"test": dlq.NotifierFunc(func(_ context.Context, n dlq.Notice) error {
+		Delivery: notify.Config{Targets: map[string]notify.Target{"test": notify.TargetFunc(func(_ context.Context, m notify.Message) error {
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			b.notices = append(b.notices, n)
+			b.notices = append(b.notices, m.Data.(dlq.Notice))
 			return nil
-		})},
+		})}},
 	}
 	if change != nil {
 		change(&c)
@@ -509,14 +510,14 @@ func TestWatcher_OutagesUnknown(t *testing.T) {
 	}
 }
 
-// A notifier that blocks, panics or fails affects neither the others nor the polls.
-func TestWatcher_NotifiersAreIsolated(t *testing.T) {
+// A target that blocks, panics or fails affects neither the others nor the polls.
+func TestWatcher_TargetsAreIsolated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	release := make(chan struct{})
 	w := b.watcher("one", func(c *Config) {
-		c.Notifiers["blocks"] = dlq.NotifierFunc(func(context.Context, dlq.Notice) error { <-release; return nil })
-		c.Notifiers["panics"] = dlq.NotifierFunc(func(context.Context, dlq.Notice) error { panic("boo") })
+		c.Delivery.Targets["blocks"] = notify.TargetFunc(func(context.Context, notify.Message) error { <-release; return nil })
+		c.Delivery.Targets["panics"] = notify.TargetFunc(func(context.Context, notify.Message) error { panic("boo") })
 		c.Backlog, c.RatePerMinute, c.Delivery.DrainTimeout = 1, -1, time.Millisecond
 	})
 	b.Cleanup(func() { close(release) })

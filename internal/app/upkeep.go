@@ -46,7 +46,7 @@ func NewUpkeep(ctx context.Context, c *Config, session *gocql.Session, reg prome
 	}
 	u := &Upkeep{store: store, log: log}
 	if u.watcher, err = notifications.New(notifications.Config{
-		Store: store, Owner: self.Unique(), Targets: targets, ConsoleURL: n.ConsoleURL,
+		Store: store, Owner: self.Unique(), Delivery: notify.Config{Targets: targets}, ConsoleURL: n.ConsoleURL,
 		Outages: relayOutages{session, c.Scylla.Keyspace},
 		Backlog: n.Backlog, RatePerMinute: n.RatePerMinute, BlockedAge: n.BlockedAge,
 		Logger: log, Registerer: reg,

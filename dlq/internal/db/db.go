@@ -55,6 +55,23 @@ func (d *DB) Select(ctx context.Context, stmt string, args ...any) *gocql.Query 
 	return d.Query(ctx, stmt, args...).Idempotent(true).RetryPolicy(otherNode{})
 }
 
+// Rows returns all rows of a statement that only reads; dest returns the destinations of a row.
+func Rows[T any](ctx context.Context, d *DB, dest func(*T) []any, stmt string, args ...any) (out []T, err error) {
+	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
+	defer cancel()
+	iter := d.Select(ctx, stmt, args...).Prefetch(0).Iter()
+	for {
+		var row T
+		if !iter.Scan(dest(&row)...) {
+			return out, iter.Close()
+		}
+		out = append(out, row)
+	}
+}
+
+// Column is dest of Rows for a statement that selects one column.
+func Column[T any](v *T) []any { return []any{v} }
+
 // Write executes a write that may be repeated.
 func (d *DB) Write(ctx context.Context, stmt string, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, d.Timeout)

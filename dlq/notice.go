@@ -1,7 +1,6 @@
 package dlq
 
 import (
-	"context"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -26,7 +25,7 @@ const (
 	RuleOutage Rule = "outage"
 )
 
-// Notice is the input of a Notifier.
+// Notice is a notification about dead letters: the data of its message.
 type Notice struct {
 	// ID is the same for every attempt.
 	ID   string `json:"id"`
@@ -76,20 +75,3 @@ type Sample struct {
 	Error string `json:"error,omitempty"`
 	URL   string `json:"url,omitempty"`
 }
-
-// Notifier is the plugin point for notifications beyond the ones of package notify.
-// Package notifications calls it.
-//
-// Notify is called from one goroutine at a time, and its notices wait in a bounded
-// queue of its own: it may block, fail or panic without effect on the relay or on other
-// notifiers. After an error the notice is retried with the same ID and increasing
-// delays. Notify should return when ctx ends.
-type Notifier interface {
-	Notify(ctx context.Context, n Notice) error
-}
-
-// NotifierFunc is a Notifier that is a function.
-type NotifierFunc func(ctx context.Context, n Notice) error
-
-// Notify calls f.
-func (f NotifierFunc) Notify(ctx context.Context, n Notice) error { return f(ctx, n) }
