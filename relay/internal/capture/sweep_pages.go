@@ -15,8 +15,9 @@ import (
 
 const (
 	// maxSweptPage and maxSweptBytes bound the events of a stream that are gathered: each stream that
-	// is read has a page, and they are not in the budget.
-	maxSweptPage  = 16
+	// is read has a page, and they are not in the budget. Pages of 16 need a quarter more memory while
+	// 256 streams are drained, and are not measurably faster.
+	maxSweptPage  = 4
 	maxSweptBytes = 16 << 10
 	// sweptPageWait is how long the first event of a page waits for others at most. scylla-cdc-go says
 	// nothing at the end of a window with rows.
