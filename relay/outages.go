@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gocql/gocql"
+
 	"github.com/scylla-outbox/scylla-outbox/internal/heartbeat"
 )
 
