@@ -45,7 +45,7 @@ type changer struct {
 // move is a dead letter before and after a change.
 type move struct{ old, new DeadLetter }
 
-// entered are the lists to which the change adds the dead letter, left those that no longer contain it.
+// entered are the lists to which the change adds the dead letter, left the lists that no longer contain it.
 func (m *move) entered() listed {
 	return listed{&m.new, listsWithout(&m.new, &m.old), m.new.Status.Open() && !m.old.Status.Open()}
 }

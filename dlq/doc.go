@@ -20,9 +20,9 @@
 // one lightweight transaction on the version of the dead letter, and contains its line
 // of the history.
 //
-// Lists are in the order of FirstFailedAt. Jobs, which leave out what is younger than they
-// are, and notices of new dead letters rely on its being the time of Write: the relay and
-// subscriptions set it for each attempt.
+// Lists are in the order of FirstFailedAt. Jobs, which leave out dead letters younger than
+// they are, and notices of new dead letters rely on its being the time of Write: the relay
+// and subscriptions set it for each attempt.
 //
 // Every change relies on lightweight transactions being linearizable: at a serial level that a
 // keyspace of several data centers does not share, two owners may claim one dead letter, and its event

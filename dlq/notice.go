@@ -49,8 +49,8 @@ type Notice struct {
 	ErrorClass string `json:"error_class,omitempty"`
 	EventType  string `json:"event_type,omitempty"`
 	Count      int    `json:"count,omitempty"`
-	// Subscription is the subscription whose dead letters RuleNew found, empty for those of
-	// relays.
+	// Subscription is the subscription whose dead letters RuleNew found, empty for dead
+	// letters of relays.
 	Subscription string `json:"subscription,omitempty"`
 	AtLeast      bool   `json:"at_least,omitempty"`
 	// Samples are a few of the dead letters.
@@ -58,7 +58,7 @@ type Notice struct {
 	// Title and Text describe the notice for people.
 	Title string `json:"title"`
 	Text  string `json:"text"`
-	// URL is the console's page with what the notice is about; empty if no console is
+	// URL is the console's page about the subject of the notice; empty if no console is
 	// configured. Runbook is the page that describes what to do.
 	URL     string `json:"url,omitempty"`
 	Runbook string `json:"runbook"`

@@ -76,10 +76,10 @@ func (s *Store) list(ctx context.Context, p pace, l listing) error {
 	return nil
 }
 
-// Chains calls f for every open dead letter of an outbox table, "keyspace.table". Those
-// of one aggregate are consecutive and in the order of the events: by sequence number,
-// and in tables without numbers by write time. The order of aggregates is undefined. f
-// is called from one goroutine at a time; its error ends Chains.
+// Chains calls f for every open dead letter of an outbox table, "keyspace.table". The
+// entries of one aggregate are consecutive and in the order of the events: by sequence
+// number, and in tables without numbers by write time. The order of aggregates is
+// undefined. f is called from one goroutine at a time; its error ends Chains.
 //
 // No dead letter is missed for which Write returned before Chains began, whatever
 // crashed since.
@@ -123,7 +123,7 @@ func (s *Store) firstChains(ctx context.Context, tables []string, most int, f fu
 }
 
 // eachBucket calls f for the entries of all buckets of tables, so many of which it reads
-// concurrently. It calls f from one goroutine at a time, and those of a bucket in order.
+// concurrently. It calls f from one goroutine at a time, and for the entries of a bucket in order.
 func (s *Store) eachBucket(ctx context.Context, readers int, tables []string, read func(ctx context.Context, table string, bucket int) ([]ChainEntry, error), f func(table string, e ChainEntry) error) error {
 	turn := make(chan struct{}, 1) // has a token while f is called, which may wait: a mutex would stop the clock of a test
 	g, gctx := errgroup.WithContext(ctx)
@@ -213,8 +213,8 @@ type Stats struct {
 	Oldest time.Time
 }
 
-// statsQueries limits the concurrent queries of Stats, and manyReads those of dead letters by id of all
-// callers of a Store.
+// statsQueries limits the concurrent queries of Stats, and manyReads the concurrent reads of dead
+// letters by id of all callers of a Store.
 const statsQueries, manyReads = 64, 256
 
 // Stats counts the entries of lists, an hour at a time, and reads no dead letter. The

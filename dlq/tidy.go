@@ -26,7 +26,7 @@ var announcedKinds = []string{kindStatus, kindOpenClass, kindOpenType, kindDoneC
 func (ls *lists) tidy(ctx context.Context) (gone int, err error) {
 	pace := rate.NewLimiter(tidyRate, 1)
 	// Announcements have the time of the database: one that is removed ahead of it would hide
-	// those that are written until then.
+	// announcements that are written until then.
 	server, err := ls.db.ServerTime(ctx)
 	if err != nil {
 		return 0, err

@@ -77,7 +77,7 @@ func (m *mail) send(ctx context.Context, message string, params *types.Params) e
 			errs = append(errs, fmt.Errorf("recipient %d: %w", i+1, err), c.Reset())
 		}
 	}
-	_ = c.Quit() // what was sent was confirmed
+	_ = c.Quit() // the message was confirmed
 	return errors.Join(errs...)
 }
 

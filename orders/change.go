@@ -75,9 +75,9 @@ func (s *Service) loadLast(ctx context.Context, id gocql.UUID, b *retry.Budget) 
 	}
 }
 
-// decide appends the event of the change to those of the order, which one writer of each number
-// wins, and then applies it to the order's rows. head is the order as its rows have it: they may
-// lag, so a refusal counts only after a read of the events.
+// decide appends the event of the change to the events of the order, which one writer of each
+// number wins, and then applies it to the order's rows. head is the order as its rows have it:
+// they may lag, so a refusal counts only after a read of the events.
 //
 // A refusal is final then: an insert of an earlier attempt that is still under way was for a
 // number that is taken, or followed the same checks.

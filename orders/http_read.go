@@ -91,7 +91,7 @@ func (a *api) preview(ctx context.Context, in *previewInput) (*previewOutput, er
 // declares its role by access.Needs; the other server enforces it.
 func (s *Service) Register(h huma.API) { s.register(h, false) }
 
-// register adds the operations, with create those that make an order or set its content too.
+// register adds the operations, with create also the operations that make an order or set its content too.
 func (s *Service) register(h huma.API, create bool) {
 	a := &api{s}
 	if create {

@@ -55,8 +55,8 @@ type Appender struct {
 }
 
 // NewAppender returns an Appender of events in t, which needs sequence numbers. It compares the
-// columns of the table with those of t, and reads its default TTL. The error names a missing
-// table or the field to correct, or is a *MappingError for each column that differs.
+// columns of the table with the columns of t, and reads its default TTL. The error names a
+// missing table or the field to correct, or is a *MappingError for each column that differs.
 func NewAppender(ctx context.Context, session *gocql.Session, t Table, cfg AppenderConfig) (*Appender, error) {
 	switch {
 	case session == nil:
@@ -256,7 +256,7 @@ func (a *Appender) AppendNext(ctx context.Context, e Event, o AppendOptions) (Ap
 // if an earlier attempt has stored it. e needs its ID, its aggregate and its Sequence.
 //
 // stored reports whether the event is stored. If it is not and err is nil, your rows at version
-// e.Sequence-1 are the last ones. Errors are those of AppendNext.
+// e.Sequence-1 are the last ones. It returns the errors of AppendNext.
 func (a *Appender) Find(ctx context.Context, e Event, o AppendOptions) (r Appended, stored bool, err error) {
 	if err := a.usable(); err != nil {
 		return Appended{}, false, err
@@ -466,8 +466,8 @@ func (a *Appender) hasPlace(row *rowError) bool {
 // it is written.
 //
 // Settle compares nothing: it overwrites another event that has the number of e. Pass what Since
-// has returned, or what was rebuilt after a *GapError with the ID of the missing event. e needs its
-// ID, its aggregate and its Sequence.
+// has returned, or the event rebuilt after a *GapError with the ID of the missing event. e needs
+// its ID, its aggregate and its Sequence.
 func (a *Appender) Settle(ctx context.Context, e Event) error {
 	if err := a.usable(); err != nil {
 		return err

@@ -124,7 +124,7 @@ func (t Table) scanAggregate(iter *gocql.Iter) (id ID, ok bool) {
 	return id, true
 }
 
-// texts returns what was scanned, empty for null.
+// texts returns the scanned texts, empty for null.
 func texts(scanned []textScan) []string {
 	out := make([]string, len(scanned))
 	for i := range scanned {

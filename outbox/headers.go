@@ -29,7 +29,7 @@ const (
 	HeaderEpoch = "ce_epoch"
 
 	// HeaderTable is the keyspace and name of the outbox table, as in "shop.outbox_messages".
-	// With HeaderSource it tells the records of a relay from those of others in a topic.
+	// With HeaderSource it tells the records of a relay from the records of others in a topic.
 	HeaderTable = "ce_table"
 	// Facts of the delivery, which differ between the records of one event and are therefore no
 	// CloudEvents attributes.

@@ -52,9 +52,9 @@ type Mapping struct {
 	// Unordered allows the events of one aggregate to be in several partitions of
 	// the table. They are then in several CDC streams, without a guaranteed order.
 	Unordered bool
-	// RecordHeaders are record headers besides those of AppendHeaders, each with
+	// RecordHeaders are record headers besides the headers of AppendHeaders, each with
 	// the value of a column as text: keys of headers, and column names of the table. They
-	// are what Debezium's outbox event router makes of its id and of
+	// are the headers that Debezium's outbox event router makes of its id and of
 	// table.fields.additional.placement. A column may belong to a field of the event or to
 	// none; null has no header. A header of the row with the same key is replaced.
 	//

@@ -19,7 +19,7 @@ const HeaderDataRef = payload.Header
 //
 // Call it before Append, and repeat a batch whose outcome is unknown with the returned
 // event. If the batch fails, the payload expires like every other. The caller chooses
-// the limit; above MaxEventBytes Append refuses what was not moved.
+// the limit; above MaxEventBytes Append refuses a payload that was not moved.
 //
 // Errors are an *InvalidEventError, or an error of s: then the payload may be stored
 // and nothing refers to it.

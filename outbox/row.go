@@ -141,7 +141,7 @@ func (l *layout) complete(e *Event, bad error, text func(*recordHeader) (value s
 	return bad
 }
 
-// findInvalidHeader returns what is wrong with the first header by name of a row that Append would
+// findInvalidHeader returns the problem of the first header by name of a row that Append would
 // refuse, empty if there is none. Names that the relay sets itself are left out of the record.
 func findInvalidHeader(e *Event) string {
 	first, problem := "", ""

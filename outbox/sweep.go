@@ -68,14 +68,13 @@ type Swept struct {
 // or changes lag until the event has expired; the next change then gets its number again.
 //
 // Each aggregate is compared once in a quarter of the TTL of the events, so that half of the TTL
-// is enough. Sweep does what is due, one statement at a time, and returns; call it again at
-// Swept.Next, also after an error. The progress is in SweepTableName. So it continues where
-// another process has ended, and several at once share the work; comparing an aggregate twice
-// is harmless.
+// is enough. Sweep does the work that is due, one statement at a time, and returns; call it
+// again at Swept.Next, also after an error. The progress is in SweepTableName. So it continues
+// where another process has ended, and several at once share the work; comparing an aggregate
+// twice is harmless.
 //
 // It reads the outbox once per pass, and the rows of each aggregate of it. The table must have
-// one partition for each aggregate. An error joins those of single parts; the other parts were
-// swept.
+// one partition for each aggregate. An error joins the errors of single parts; the other parts were swept.
 func (a *Appender) Sweep(ctx context.Context, r Rows) (Swept, error) {
 	switch {
 	case a.usable() != nil:
@@ -220,7 +219,7 @@ func (a *Appender) sweepPart(ctx context.Context, r Rows, part int, s *Swept) er
 			next = iter.PageState()
 			var written int64
 			for sc := outline.scanner(); iter.Scan(append([]any{&written}, sc.Dest()...)...); {
-				// What is no event, such as static columns alone, is nobody's change.
+				// A row that is no event, such as static columns alone, is nobody's change.
 				if e, err := sc.Event(); err == nil && e.AggregateType == r.AggregateType {
 					found = append(found, e)
 				}

@@ -231,7 +231,7 @@ func (r *Relay) read(ctx context.Context) error {
 		return err // the relay is stopping and saves the checkpoints itself
 	}
 	// The next reader starts at the checkpoints, so they are saved first. The streams and
-	// the dedup index recognize what it reads again.
+	// the dedup index recognize rows that it reads again.
 	save, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
 	if saveErr := r.streams.Reset(save); saveErr != nil {

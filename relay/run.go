@@ -28,7 +28,7 @@ type pass struct {
 	back *readback.Reader
 	dead *publish.OpenDeadLetters
 	fill *backfill.Backfill
-	// epochs are those that the pass began with.
+	// epochs are the epochs that the pass began with.
 	epochs epochs.Epochs
 	// fail ends the pass with a cause.
 	fail context.CancelCauseFunc

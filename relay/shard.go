@@ -63,8 +63,8 @@ func (c *Config) onlyShare() {
 	perSecond(&c.TailMaxQueriesPerSecond, leastQueries)
 }
 
-// Process is what the relays of one table have in common that run in one process, each
-// for a shard. While they run, they share DedupMemory, MaxAggregates and
+// Process contains the parts that the relays of one table have in common that run in one
+// process, each for a shard. While they run, they share DedupMemory, MaxAggregates and
 // TailMaxQueriesPerSecond, which are the same for all of them. Relays which start together
 // read the topics back once. It is safe for concurrent use; the zero value is ready.
 type Process struct {
@@ -132,7 +132,7 @@ func (x *placement) change(by func()) {
 type shardMetrics struct {
 	prometheus.Registerer
 	all  []prometheus.Collector
-	runs bool // later metrics, such as those of hints, are registered immediately
+	runs bool // later metrics, such as the metrics of hints, are registered immediately
 }
 
 func newShardMetrics(reg prometheus.Registerer, s Shard) *shardMetrics {

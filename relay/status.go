@@ -86,8 +86,8 @@ type Status struct {
 	// if there are none.
 	Unread      string
 	UnreadSince time.Time
-	// RecordClockBehind is by how much the clock that dates records was behind those of the
-	// writers at the start, by the topics; 0 if it was not.
+	// RecordClockBehind is by how much the clock that dates records was behind the clocks
+	// of the writers at the start, by the topics; 0 if it was not.
 	RecordClockBehind time.Duration
 	// Backfill is the state of the scan of the outbox table.
 	Backfill backfill.Status

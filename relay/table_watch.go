@@ -35,7 +35,7 @@ const (
 	schemaSettles = 10 * time.Second
 )
 
-// errAltered ends a pass: the columns of the outbox table are not those that it began with.
+// errAltered ends a pass: the columns of the outbox table are not the columns that it began with.
 var errAltered = errors.New("the columns of the outbox table were altered")
 
 // errEpoch ends a pass: an epoch of the outbox table has begun.
@@ -59,8 +59,8 @@ type seenColumns struct {
 	since   time.Time // when these facts were read first
 }
 
-// outdated reports whether the columns may be others than those that were read last: for
-// schemaSettles after a change of the facts the node that is asked may not know it.
+// outdated reports whether the columns may be others than the columns that were read last:
+// for schemaSettles after a change of the facts the node that is asked may not know it.
 func (s *seenColumns) outdated(facts cdclog.TableInfo, now time.Time) bool {
 	if s.since.IsZero() || s.facts != facts {
 		s.facts, s.since = facts, now

@@ -20,9 +20,9 @@ import (
 const unattendedAfter = time.Minute
 
 // Unattended returns the outbox tables, with their keyspaces, that a relay is to publish and that no
-// running instance publishes, of any relay of the keyspace: those given, and those that the relay has
-// begun to publish, whatever its instances are configured with now. It returns none while no
-// instance of the relay runs, and omits tables without a CDC log.
+// running instance publishes, of any relay of the keyspace: the given ones, and the tables that the
+// relay has begun to publish, whatever its instances are configured with now. It returns none while
+// no instance of the relay runs, and omits tables without a CDC log.
 func Unattended(ctx context.Context, session *gocql.Session, keyspace, name string, tables []string) ([]string, error) {
 	waiting, running := make(map[string]bool), false
 	for _, t := range tables {

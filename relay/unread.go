@@ -215,8 +215,8 @@ func (o *openLog) read(ctx context.Context, since time.Time, limit int) (found [
 	return found, nil
 }
 
-// streamsSince returns the streams that may contain rows written since a time, and reads those that are not
-// known concurrently.
+// streamsSince returns the streams that may contain rows written since a time, and concurrently reads the
+// unknown ones.
 func (o *openLog) streamsSince(ctx context.Context, since time.Time) (all [][]byte, err error) {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(logReads)

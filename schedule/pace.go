@@ -31,7 +31,7 @@ const (
 	paceUsed = 0.8
 )
 
-// releaseState is what the rate of releases depends on.
+// releaseState contains the values on which the rate of releases depends.
 type releaseState struct {
 	rate        float64       // per second, until now
 	past        time.Duration // since it was computed
@@ -80,8 +80,8 @@ func newPace(most int, lag func() (time.Duration, bool)) *pace {
 	return &pace{lag: lag, most: float64(most), limiter: rate.NewLimiter(rate.Limit(first), max(1, min(shards*releaseMost, most/10)))}
 }
 
-// together returns how many messages may be released together, which wait for each other: those of 20 ms,
-// and of 50 ms if they share a transaction.
+// together returns how many messages may be released together, which wait for each other: the messages of
+// 20 ms, and of 50 ms if they share a transaction.
 func (p *pace) together() int {
 	rate := int(p.limiter.Limit())
 	return max(1, min(p.limiter.Burst(), max(rate/50, min(rate/20, releaseMost))))

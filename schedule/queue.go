@@ -5,7 +5,7 @@ import (
 	"container/heap"
 )
 
-// queue is a heap of slots, the first one due at index 0. Of those of one time, the
+// queue is a heap of slots, the first one due at index 0. Among slots of one time, the
 // slots of a partition follow each other: their messages share a transaction.
 type queue []slot
 

@@ -106,7 +106,7 @@ func (d *dueMessage) isWaiting() bool {
 
 // decideAll performs step 1 for waiting messages of one partition, by one
 // transaction. If some are found to be no longer waiting, a second one is for the
-// others. It returns the released messages, and those of which each must be decided
+// others. It returns the released messages, and the messages of which each must be decided
 // alone.
 func (s *Scheduler) decideAll(ctx context.Context, ds []*dueMessage) (released, undecided []*dueMessage) {
 	for attempt := 1; len(ds) > 0 && attempt <= 2; attempt++ {
@@ -132,7 +132,7 @@ func (s *Scheduler) decideAll(ctx context.Context, ds []*dueMessage) (released, 
 	return nil, append(undecided, ds...)
 }
 
-// batches divides messages into those of one statement: each has at least one.
+// batches divides messages into batches of one statement: each has at least one.
 func batches(ds []*dueMessage) (out [][]*dueMessage) {
 	for size, i := 0, 0; i < len(ds); i++ {
 		if n := len(ds[i].Payload); i == 0 || size+n > releaseBytes {

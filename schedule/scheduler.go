@@ -247,7 +247,7 @@ func (s *Scheduler) scanBucket(ctx context.Context, bucket time.Time, after Posi
 
 // closes reports whether CloseAfter has passed since a time, and returns the time before now that
 // is as long ago. now is by the database's clock: rows have its time, and one that a fast clock of
-// this host removed ahead of it would hide those that are written until then.
+// this host removed ahead of it would hide rows that are written until then.
 func closes(end, now time.Time) (at time.Time, ok bool) {
 	at = now.Add(-CloseAfter)
 	return at, at.After(end)
@@ -356,7 +356,7 @@ func (s *Scheduler) next(now time.Time, most int) (xs []slot, wait time.Duration
 	return xs, wait
 }
 
-// partitions divides slots into those of one partition, at most releaseMost each.
+// partitions divides slots into groups of one partition, at most releaseMost each.
 func partitions(xs []slot) (out [][]slot) {
 	type partition struct {
 		bucket time.Time

@@ -56,8 +56,8 @@ func NewStore(session *gocql.Session, cons gocql.Consistency, timeout time.Durat
 	return &Store{session: session, cons: cons, serial: gocql.Serial, timeout: timeout, table: outbox.DefaultTable}
 }
 
-// everywhere returns the store that reads from all replicas, also those of other data centres.
-// It finds every row that any of them has accepted, and fails while one of them is away.
+// everywhere returns the store that reads from all replicas, also replicas of other data
+// centres. It finds every row that any of them has accepted, and fails while one of them is away.
 func (s *Store) everywhere() *Store {
 	all := *s
 	all.cons = gocql.All
@@ -361,8 +361,8 @@ func (m *Message) releaseArguments(at time.Time) []any {
 }
 
 // releaseAll is release for messages whose slots are in one partition, by one
-// transaction: all of them are released or, without an error, none. Then left has
-// those that the transaction has found waiting for their times.
+// transaction: all of them are released or, without an error, none. Then left has the
+// messages that the transaction has found waiting for their times.
 func (s *Store) releaseAll(ctx context.Context, ds []*dueMessage, at time.Time) (applied bool, left []*dueMessage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()

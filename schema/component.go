@@ -111,7 +111,7 @@ func chosen(has []Component) bool {
 	return slices.Contains(has, Outbox)
 }
 
-// declared is the version of declarations; those of migrations begin with 1.
+// declared is the version of declarations; versions of migrations begin with 1.
 const declared = 0
 
 // ReadInstalled returns the components that the keyspace has, in the order of Components. It

@@ -151,7 +151,7 @@ func tables(ctx context.Context, s *gocql.Session, keyspace string) (out map[str
 	return out, nil
 }
 
-// pending returns what is not recorded of the components that the keyspace is to have: their
+// pending returns the unrecorded parts of the components that the keyspace is to have: their
 // declarations, then their migrations. It returns a *ChecksumError for a changed migration.
 func (m *migrator) pending(ctx context.Context) ([]migration, error) {
 	rec, err := readRecorded(ctx, m.session, m.options.Keyspace)

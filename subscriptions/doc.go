@@ -5,7 +5,7 @@
 // # Vocabulary
 //
 // A subscription selects records of topics by name, type and a CEL filter. Its transform
-// replaces payload and headers of what is delivered, and nothing that is stored. Each
+// replaces payload and headers of delivered messages, and nothing that is stored. Each
 // subscription is one Kafka consumer group. The owner of a partition is the instance to
 // which the group has assigned it. A message is a record that the subscription selects.
 // A message is waiting, leased, deferred, settled or dead-lettered:

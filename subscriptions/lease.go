@@ -88,8 +88,8 @@ func compareLeases(a, b Lease) int {
 
 func leaseCursor(l *Lease) string { return fmt.Sprintf("%d:%s", l.ReceivedAt.UnixNano(), l.ID) }
 
-// Merge returns the first leases of a page and of those of other instances, which began behind
-// the same cursor.
+// Merge returns the first leases of a page and of the pages of other instances, which began
+// behind the same cursor.
 func (p LeasePage) Merge(others []LeasePage, limit int) (LeasePage, error) {
 	full := p.Next != ""
 	for _, o := range others {

@@ -10,8 +10,8 @@ import (
 type Message struct {
 	// Receipt names this delivery: Ack, Nack, Extend and Reject take it.
 	Receipt string `json:"receipt,omitempty" doc:"Names this delivery for ack, nack, extend, reject and release; absent with auto_ack"`
-	// Attempt counts the deliveries. Those that ended with the failure of their owner may be
-	// missing from it.
+	// Attempt counts the deliveries. Deliveries that ended with the failure of their owner
+	// may be missing from it.
 	Attempt    int `json:"attempt" doc:"Number of deliveries of the message, from 1"`
 	MaxReceive int `json:"max_receive" doc:"Number of deliveries after which the message becomes a dead letter"`
 	// LeaseUntil is by the owner's clock.
@@ -82,8 +82,8 @@ type Settle struct {
 	Delay time.Duration
 	// Reason is the consumer's error for Nack and Reject; bounded to 2,000 bytes.
 	Reason string
-	// Details are those of Reason, such as a stack, bounded to MaxDetails bytes. The dead letter has
-	// those of the last failure; others are not kept.
+	// Details are the details of Reason, such as a stack, bounded to MaxDetails bytes. The dead
+	// letter has the details of the last failure; others are not kept.
 	Details string
 }
 

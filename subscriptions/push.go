@@ -34,8 +34,8 @@ func withPushDefaults(p *Push) *Push {
 	return &out
 }
 
-// validatePush reports every problem, except those of expressions and of a destination that
-// does not exist.
+// validatePush reports every problem, except problems of expressions and of a destination
+// that does not exist.
 func validatePush(p *Push, bad func(format string, args ...any)) {
 	if p.To == "" || len(p.To) > MaxName {
 		bad("push.to %q: name a target of subscriptions.targets, or a plugin", p.To)

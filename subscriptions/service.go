@@ -31,7 +31,7 @@ type Status struct {
 	// of the oldest message that is not settled.
 	Waiting, Leased, Deferred, Lag int64
 	Oldest                         time.Time
-	// Consumers are those that wait for messages, by instance and name.
+	// Consumers are the consumers that wait for messages, by instance and name.
 	Consumers []WaitingConsumer
 	// DeadLetters is the number of open dead letters, at most 10,000; more are shown as
 	// 10,000.
@@ -52,7 +52,7 @@ func (s *Status) AddPartitions() {
 	}
 }
 
-// Parts of a status that are those of the API.
+// Parts of a status that have the types of the API.
 type (
 	// PartitionStatus is the state of one partition.
 	PartitionStatus = client.PartitionStatus
@@ -83,9 +83,9 @@ type Purge struct {
 	DryRun bool
 }
 
-// Service is what the HTTP API and the command line use. An implementation is safe for
-// concurrent use. Errors wrap ErrNotFound, ErrVersion or ErrUnavailable where they apply;
-// other errors name fields of the request.
+// Service is the interface that the HTTP API and the command line use. An implementation is
+// safe for concurrent use. Errors wrap ErrNotFound, ErrVersion or ErrUnavailable where they
+// apply; other errors name fields of the request.
 type Service interface {
 	// Put creates or replaces a subscription and returns it as stored. A Version other
 	// than 0 must be the stored one, and with Absent there must be none. The principal is recorded.

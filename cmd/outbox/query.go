@@ -19,14 +19,14 @@ import (
 type query[T any] struct {
 	// needs is the component that the database needs. Default: dead letters.
 	needs schema.Component
-	// sections are those of the settings beside database and API.
+	// sections are the sections of settings that the command reads, beside database and API.
 	sections []string
 	// check returns errors of usage, before the API is opened. Nil: there are none.
 	check func(args []string) error
 	read  func(ctx context.Context, api *operatorAPI, args []string) (T, error)
 }
 
-// command completes a command of texts, arguments and flags, and returns it: it prints what was read as
+// command completes a command of texts, arguments and flags, and returns it: it prints the result as
 // a table by print, or as JSON or YAML.
 func (q query[T]) command(cmd *cobra.Command, print func(io.Writer, *T) error) *cobra.Command {
 	var output string

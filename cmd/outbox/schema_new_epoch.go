@@ -185,7 +185,8 @@ func (n *newEpoch) previousEpoch() int64 {
 	return n.previous.Epoch
 }
 
-// read reads the table and the topics, and what the events would be after the begin of an epoch.
+// read reads the table and the topics, and adds the epoch that would begin now to the window of the
+// verification.
 func (n *newEpoch) read(cmd *cobra.Command) (err error) {
 	ctx := cmd.Context()
 	if n.previous, err = epochs.Latest(ctx, n.session, n.keyspace, n.table); err != nil {

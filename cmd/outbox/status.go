@@ -147,7 +147,7 @@ func writeRelays(columns io.Writer, b *admin.StatusBody) {
 				shard = fmt.Sprintf("%s, shard %d of %d", r.Table, s.Shard.Index, s.Shard.Count)
 			}
 			if s.State == "stopped" || s.Silent {
-				owner, breaker, lag, s.Rates.Published = "none", "", "-", 0 // they are those of the past
+				owner, breaker, lag, s.Rates.Published = "none", "", "-", 0 // the values are of the past
 			}
 			fmt.Fprintf(columns, "%s\t%s\t%s\t%.1f\t%s\t%d\t%s\t%s\n", shard, cmp.Or(owner, "-"), s.State, s.Rates.Published, lag, s.InFlight,
 				cmp.Or(breaker, "-"), cmp.Or(strings.Join(s.StalledTopics, ", "), "-"))

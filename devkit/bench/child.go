@@ -30,7 +30,7 @@ type Child struct {
 	mu     sync.Mutex
 	log    []string // the last lines of its log
 	ready  map[string]any
-	attrs  map[string]string // of ready, those that Ready names
+	attrs  map[string]string // of ready, the ones that Ready names
 	exited chan struct{}
 	err    error
 }

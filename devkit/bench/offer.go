@@ -54,7 +54,7 @@ type Offered struct {
 	Unsent      float64 `json:"unsent_share"`
 	// Intended is the latency of served calls from when they were to be made, Sent from
 	// when they were made; Refusal is that of refused calls, from when they were made, except
-	// those of patient workers, which PatientRefusal is.
+	// the calls of patient workers, whose latency PatientRefusal is.
 	Intended Latency `json:"intended_ms"`
 	Sent     Latency `json:"sent_ms"`
 	Refusal  Latency `json:"refusal_ms"`

@@ -36,7 +36,7 @@ func NewRate(n int64, d time.Duration) Rate {
 
 // RawRead reads all rows of a table's log and discards them: the upper limit of every
 // reader. It reads 4 streams by a query and 8 queries at a time. The streams must be all
-// that were written to: those of a generation that a split or a merge ended, too.
+// that were written to, also the streams of a generation that a split or a merge ended.
 func RawRead(ctx context.Context, session *gocql.Session, keyspace, table string, streams [][]byte) (Rate, error) {
 	stmt := "SELECT \"cdc$stream_id\", \"cdc$time\", \"cdc$batch_seq_no\", \"cdc$operation\", " + rows.Columns(outbox.DefaultTable) +
 		" FROM " + keyspace + "." + table + "_scylla_cdc_log WHERE \"cdc$stream_id\" IN ? AND \"cdc$time\" > ? BYPASS CACHE"

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Head is the beginning of every report: what was measured, and on what.
+// Head is the beginning of every report: the machine, the engines and the load.
 type Head struct {
 	Machine  Machine `json:"machine"`
 	Runs     int     `json:"runs,omitempty"`

@@ -38,8 +38,7 @@ type Phase struct {
 // ServiceReport is the result of a benchmark of a service.
 type ServiceReport struct {
 	Head
-	// Title describes the measurement, Rows what is written for one request of each
-	// type.
+	// Title describes the measurement, Rows the rows that are written for one request of each type.
 	Title  string  `json:"title"`
 	Rows   string  `json:"rows"`
 	Phases []Phase `json:"phases"`

@@ -24,7 +24,7 @@ type Resumed struct {
 	// Waited is the part of it until it owned the shard.
 	Waited float64 `json:"waited_seconds"`
 	// ReadBack is the number of events that it found in the topic, and ReadBackSeconds
-	// how long that took. ReadMB is what it read from the brokers, in 10^6 bytes.
+	// how long that took. ReadMB is the amount that it read from the brokers, in 10^6 bytes.
 	ReadBack        int64   `json:"read_back"`
 	ReadBackSeconds float64 `json:"read_back_seconds"`
 	ReadMB          float64 `json:"read_mb"`

@@ -12,7 +12,7 @@ import (
 
 // Streams are the CDC streams of a table.
 type Streams struct {
-	// Current are those that receive the writes of now, Written all that may have rows: with
+	// Current are the streams that receive writes now, Written all that may have rows: with
 	// tablets each split and each merge replaces the streams, and the rows stay where they
 	// are.
 	Current, Written [][]byte
@@ -24,8 +24,8 @@ type generation struct {
 	streams [][]byte
 }
 
-// ReadStreams reads the streams of a table that was made at a time: with tablets those of
-// the table, with vnodes those of the cluster.
+// ReadStreams reads the streams of a table that was made at a time: with tablets the
+// table's own, with vnodes the cluster's.
 func ReadStreams(ctx context.Context, session *gocql.Session, keyspace, table string, made time.Time) (Streams, error) {
 	// Versions without tablets have no such table, and a table with vnodes has no row in it.
 	starts, err := readTimes(ctx, session, "SELECT timestamp FROM system.cdc_timestamps WHERE keyspace_name = ? AND table_name = ?", keyspace, table)

@@ -11,7 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/retry"
 )
 
-// Victim is what is killed and started again, such as a process.
+// Victim is a part of the system that is killed and started again, such as a process.
 type Victim struct {
 	// Name is its name in errors and in the ledger.
 	Name string
@@ -44,7 +44,7 @@ type Kills struct {
 }
 
 // Run kills until Number is reached or ctx ends, and returns with all victims started. The
-// error names those that ended by themselves.
+// error names the victims that ended by themselves.
 func (k *Kills) Run(ctx context.Context, rnd *rand.Rand) error {
 	var errs []error
 	deck := k.deck(rnd)

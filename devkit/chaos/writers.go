@@ -19,13 +19,13 @@ import (
 const refusedPause = time.Second
 
 // Writers append events to a few aggregates concurrently, by AppendNext, as the instances of a
-// service do: they conflict, and repeat what has an unknown outcome.
+// service do: they conflict, and repeat attempts with an unknown outcome.
 type Writers struct {
 	// Appender stores the events. Required.
 	Appender *outbox.Appender
-	// Aggregates are those of the events. They must be new: their first event has the number 1.
+	// Aggregates are the aggregates of the events. They must be new: their first event has the number 1.
 	Aggregates []outbox.ID
-	// AggregateType and EventType are those of the events.
+	// AggregateType and EventType are the types in all events.
 	AggregateType, EventType string
 	// NewID returns the id of an event.
 	NewID func() outbox.ID
@@ -48,7 +48,7 @@ type Writers struct {
 func (w *Writers) Conflicts() int64         { return w.conflicts.Load() }
 func (w *Writers) UndeterminedCount() int64 { return w.undetermined.Load() }
 
-// Run appends events until ctx ends, and finishes those that are begun. The error is that of an
+// Run appends events until ctx ends, and finishes the begun ones. The error is that of an
 // event which was not stored in Patience, for another reason than an unknown outcome.
 func (w *Writers) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)

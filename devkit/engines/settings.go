@@ -7,7 +7,7 @@ import (
 )
 
 // Settings returns the settings of a configuration file and of flags, for processes that use
-// the engines. Connections and access are the defaults and those of the flags: scylla (except
+// the engines. Connections and access come from the defaults and the flags: scylla (except
 // scylla.keyspace), kafka, http, hints and log of the file have no effect, nor has the environment.
 // An empty path is no file.
 func Settings(path string, flags *pflag.FlagSet) (*app.Config, error) {

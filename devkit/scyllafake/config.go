@@ -22,7 +22,7 @@ const (
 	DefaultVersion = "2026.1"
 )
 
-// releases are the values of Config.Version: what the node does in them was compared with real nodes.
+// releases are the values of Config.Version: the behavior of the node in them was compared with real nodes.
 var releases = []string{"5.1", "2025.4", "2026.1"}
 
 // Config configures a Server. The zero value is a node in memory that listens on the

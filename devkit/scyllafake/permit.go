@@ -19,7 +19,7 @@ type Access struct {
 	Permission string
 }
 
-// publicTables are the system tables that every user may read, besides those of system_schema.
+// publicTables are the system tables that every user may read, besides the tables of system_schema.
 var publicTables = map[string]bool{"local": true, "peers": true, "peers_v2": true}
 
 // permit returns Unauthorized if the user of the connection lacks a permission that the statement

@@ -14,8 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// produceFaults are the faults of the broker's produce requests. The broker itself injects those
-// that it answers with an error; the others are faults of its connections.
+// produceFaults are the faults of the broker's produce requests. The broker itself injects the
+// faults that it answers with an error; the others are faults of its connections.
 type produceFaults struct {
 	broker *kfake.Cluster
 

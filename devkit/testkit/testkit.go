@@ -73,8 +73,8 @@ type Kit struct {
 const tokens = 16
 
 // Start starts a database and a broker in memory, and a relay, which end with the test. The
-// database has the tables of the relay, in the keyspace of its configuration, and those of the
-// schema. A failure ends the test.
+// database has the tables of the relay, in the keyspace of its configuration, and the tables
+// of the schema. A failure ends the test.
 func Start(t testing.TB, o Options) *Kit {
 	t.Helper()
 	k := &Kit{t: t, rnd: seeds.Rand(t), produce: newProduceFaults()}

@@ -3,8 +3,8 @@
 //
 // # Vocabulary
 //
-//   - Job: one bulk change, a row of dead_letter_jobs. Spec is what it does, Actor who
-//     created it, Progress how far it is and, once the job is finished, its report.
+//   - Job: one bulk change, a row of dead_letter_jobs. Spec is the requested change, Actor
+//     who created it, Progress how far it is and, once the job is finished, its report.
 //   - Batch: the dead letters between two saves. A job saves a batch before it acts on
 //     it, and counts it in the transaction that saves the next one.
 //   - Runner: runs jobs in any process. It claims a job for a lease; after the lease

@@ -313,8 +313,8 @@ type Job struct {
 func (j *Job) CreatedAt() time.Time { return j.ID.Time().UTC().Truncate(time.Millisecond) }
 
 // CanaryFailed returns the dead letters that failed again with their error and so paused the
-// job, at most those of its first batches; none unless it is paused. A resumed job changes
-// no dead letter twice: replay these by another job.
+// job, at most the dead letters of its first batches; none unless it is paused. A resumed
+// job changes no dead letter twice: replay these by another job.
 func (j *Job) CanaryFailed() []gocql.UUID {
 	if j.State != Paused {
 		return nil

@@ -49,7 +49,7 @@ var ErrTopics = errors.New("the topics cannot be read")
 
 // Reading is how far the dead letters of a redelivery are made.
 type Reading struct {
-	// Records were read; a second pass reads those of the messages again.
+	// Records were read; a second pass reads the records of the messages again.
 	Records int64 `json:"records" doc:"Records that were read to find the messages"`
 	// Messages are to be redelivered, and Written of them have a dead letter.
 	Messages int `json:"messages" doc:"Messages to redeliver; 0 until all records are read"`
@@ -69,7 +69,7 @@ type Redeliverer interface {
 var errNoRedeliverer = errors.New("this process reads no topics, and the job begins with it: 'outbox admin' runs it")
 
 // prepare makes the dead letters of a redelivery and stores their ids. After a crash it is
-// repeated: it writes what is missing.
+// repeated: it writes the missing ones.
 func (w *worker) prepare(ctx context.Context) error {
 	j := w.j
 	var ids []gocql.UUID

@@ -171,8 +171,8 @@ func (r *Runner) wants(j *Job) bool {
 		(j.ClaimedBy == r.cfg.Owner || !j.isClaimed(r.store.db.Clock.Now()))
 }
 
-// can reports whether this runner has what the job needs. The rest of a cancelled job
-// needs nothing.
+// can reports whether this runner has the parts that the job needs. The rest of a cancelled
+// job needs nothing.
 func (r *Runner) can(j *Job) bool {
 	return j.State == Cancelled || (r.cfg.Archive != nil || !j.needsArchive()) && (r.cfg.Redeliverer != nil || !j.needsPreparation())
 }

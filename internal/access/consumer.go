@@ -17,7 +17,7 @@ const Consumer Role = "consumer"
 
 // Producer is the role of a token that sends messages to some topics, and does nothing else.
 // Like Consumer it is not one of Roles. Its form in settings is producer(TOPICS), where TOPICS are
-// names of topics or patterns as those of Consumer; producer alone means all topics that accept
+// names of topics or patterns as in Consumer; producer alone means all topics that accept
 // messages.
 const Producer Role = "producer"
 

@@ -154,7 +154,7 @@ type issuer struct {
 	err      error
 }
 
-// provider is what the metadata of the issuer determines.
+// provider contains the parts that the metadata of the issuer determines.
 type provider struct {
 	verifier *oidc.IDTokenVerifier
 	endpoint oauth2.Endpoint

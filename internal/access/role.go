@@ -42,7 +42,7 @@ type Principal struct {
 	// Name is the name of the token, or "oidc:" with the claim (email or sub), a colon
 	// and its value. Audit trails and logs contain it.
 	Name string
-	// Role is what the principal may do.
+	// Role determines the permitted actions of the principal.
 	Role Role
 	// Names are the names and patterns of the subscriptions of a Consumer, or of the topics of a
 	// Producer, separated by |. Empty for other roles.

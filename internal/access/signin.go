@@ -99,7 +99,7 @@ func (g *Gate) SignIn() string {
 // SignInError is a sign-in that failed, for a page.
 type SignInError struct {
 	Status int
-	// What failed, and Fix is what the user or administrator does about it.
+	// What failed, and Fix is the remedy by the user or administrator.
 	What, Fix string
 }
 

@@ -16,7 +16,7 @@ import (
 type Token struct {
 	// Name is the name of the user: 1 to 64 letters, digits and ._-
 	Name string
-	// Role is what the owner may do: one of Roles, consumer(NAMES) or producer(TOPICS).
+	// Role is the role of the owner: one of Roles, consumer(NAMES) or producer(TOPICS).
 	Role Role
 	// Hash is "sha256:" and the token's SHA-256 in hex, as NewToken returns it.
 	//

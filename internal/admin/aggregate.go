@@ -38,12 +38,12 @@ type aggregateInput struct {
 	httpapi.Page
 }
 
-// AggregateBody is what is known of an aggregate, in one list.
+// AggregateBody contains the known facts of an aggregate, in one list.
 type AggregateBody struct {
 	AggregateID string           `json:"aggregate_id" doc:"As in the request"`
 	Entries     []AggregateEntry `json:"entries" nullable:"false" doc:"Newest first; those without a time are last"`
 	Next        string           `json:"next,omitempty" doc:"Cursor of the next page; absent on the last page"`
-	// Gaps are what was not read, with the reasons.
+	// Gaps are the parts that were not read, with the reasons.
 	Gaps []string `json:"gaps" nullable:"false" doc:"What was not read, with the reasons"`
 }
 
@@ -135,7 +135,7 @@ func (e *AggregateEntry) place() string {
 	return fmt.Sprintf("%s %d %d", e.Topic, *e.Partition, *e.Offset)
 }
 
-// aggregateReader collects what is known of one aggregate.
+// aggregateReader collects the known facts of one aggregate.
 type aggregateReader struct {
 	*biographySources
 	id string

@@ -21,8 +21,8 @@ const createJob = "create-job"
 // outcome names the job.
 const redeliverSubscription = "redeliver-subscription"
 
-// summarize sets the summary of each entry. That of a job counts what the job has changed by now,
-// unless the jobs cannot be read: the trail does not depend on them.
+// summarize sets the summary of each entry. That of a job counts the dead letters that the job
+// has changed by now, unless the jobs cannot be read: the trail does not depend on them.
 func (ep *auditEndpoints) summarize(ctx context.Context, entries []AuditEntry) {
 	var ids []gocql.UUID
 	for i := range entries {
@@ -136,7 +136,7 @@ func changedBy(j *jobs.Job) string {
 	switch {
 	case j.Started.IsZero() && p.Total == 0:
 		return "dead letters"
-	case j.Action == dlq.ActionArchive: // a sweep counts what it has moved
+	case j.Action == dlq.ActionArchive: // a sweep counts the dead letters that it has moved
 		return plural(int64(p.Changed), "dead letter", "dead letters")
 	}
 	return countChanged(j, "dead letter", "dead letters")
@@ -177,7 +177,7 @@ func selection(f *dlq.Filter) (out []string) {
 	}
 	add("", f.ErrorClass)
 	add("code", f.ErrorCode)
-	if len(f.Status) == 1 { // several are those that the action starts from
+	if len(f.Status) == 1 { // several are the statuses that the action starts from
 		add("", string(f.Status[0]))
 	}
 	add("", string(f.Outcome))

@@ -115,7 +115,7 @@ var errNoTopics = errors.New("has published to no topic yet")
 // errStopReading ends a read of topics.
 var errStopReading = errors.New("enough")
 
-// readSince calls each for the records since a time in some topics, those of startTopics, about
+// readSince calls each for the records since a time in some topics, such as startTopics lists, about
 // the newest up to a number. An error of each ends it, and errStopReading is no error of readSince. It
 // returns the spans of all records, nil if they are unknown.
 func (b *biographySources) readSince(ctx context.Context, topicNames func() ([]string, error), from time.Time, most int64, each func(*kgo.Record) error) (all topicreader.Spans, topics int, err error) {

@@ -211,7 +211,7 @@ func (all *grouping) responseGroups() []*groupBody {
 	return all.groups[:min(len(all.groups), maxGroups)]
 }
 
-// samples are the dead letters whose errors are those of their groups.
+// samples are the dead letters whose errors the groups of the response show.
 func (all *grouping) samples() []gocql.UUID {
 	ids := make([]gocql.UUID, len(all.responseGroups()))
 	for i, g := range all.responseGroups() {

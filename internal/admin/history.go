@@ -25,7 +25,7 @@ const (
 	historySample = 15 * time.Second
 	// historyKept is how far back a request may read; rows expire a day later.
 	historyKept = 7 * 24 * time.Hour
-	// recentSamples is the number of the latest samples that a process keeps, those of 15 minutes.
+	// recentSamples is the number of the latest samples that a process keeps, which cover 15 minutes.
 	recentSamples = 60
 )
 
@@ -176,9 +176,8 @@ func newRelayCounts(at time.Time) *relayCounts {
 	return &relayCounts{at: at, last: make(map[string]published)}
 }
 
-// since returns what was published since the previous call, by the heartbeats at a time. Of a process that is heard of first, all
-// of it counts if it began after that; otherwise it is not known when. An instance of shards
-// publishes nothing itself.
+// since counts the events published since the previous call, by the heartbeats at a time. Of a process that is heard of first,
+// all count if it began after that; otherwise it is not known when. An instance of shards publishes nothing itself.
 func (c *relayCounts) since(heartbeats []heartbeatBody, at time.Time) (sum published) {
 	now := make(map[string]published, len(heartbeats))
 	for i := range heartbeats {
@@ -201,7 +200,7 @@ func (c *relayCounts) since(heartbeats []heartbeatBody, at time.Time) (sum publi
 	return sum
 }
 
-// historyCount is what was published in one step.
+// historyCount counts the events published in one step.
 type historyCount struct {
 	at, end time.Time
 	sum     published
@@ -216,7 +215,7 @@ func newStep(now time.Time, step time.Duration) *historyCount {
 // over reports whether the step has ended.
 func (s *historyCount) over(now time.Time) bool { return !now.Before(s.end) }
 
-// add adds what was published in a part of the step.
+// add adds the events published in a part of the step.
 func (s *historyCount) add(p published) {
 	s.sum.events += p.events
 	s.sum.latency = s.sum.latency.Plus(p.latency)

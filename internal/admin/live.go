@@ -64,7 +64,7 @@ type listener struct {
 	why    string // set before events is closed
 }
 
-// liveSources are what the event stream reads.
+// liveSources are the sources that the event stream reads.
 type liveSources struct {
 	deadLetters *deadLetterEndpoints
 	jobs        *jobs.Store

@@ -28,8 +28,8 @@ type problem struct {
 	RequestID      string `json:"request_id,omitempty" doc:"Id of the request in the log and the audit trail"`
 }
 
-// problems are those of this API: its own and, of its routes, those of topics, messages and
-// subscriptions.
+// problems are the problems of this API: its own and, of its routes, the problems of
+// topics, messages and subscriptions.
 var problems = httpapi.Kinds(
 	httpapi.TypeNotFound, httpapi.TypeRefused, httpapi.TypeStale, httpapi.TypeNeedsMatch, httpapi.TypeTooManyListeners, httpapi.TypeKeyReuse,
 	httpapi.TypeTopicNotFound, httpapi.TypeBroker, httpapi.TypeTooManyReads,

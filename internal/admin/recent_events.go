@@ -276,7 +276,7 @@ func newerEvent(x, y RecentEvent) int {
 }
 
 // findRecords sets the places of the events that are in their topics, and reports whether it has read enough to
-// know those that are not.
+// know which events are not.
 func (ep *recentEventEndpoints) findRecords(ctx context.Context, topics func() ([]string, error), b *RecentEventsBody) bool {
 	if ep.sources.kafka == nil {
 		b.Gaps = append(b.Gaps, "The topics were not read, because no broker is configured.")

@@ -21,8 +21,8 @@ type Redeliverer interface {
 	// Check returns an error with a *jobs.SliceError or subscriptions.ErrNotFound in its chain for a
 	// redelivery that is not possible.
 	Check(ctx context.Context, r *jobs.Redelivery) error
-	// Preview returns what it would deliver. Errors are those of Check, or have jobs.ErrTopics in
-	// their chain.
+	// Preview returns the plan of the redelivery. It returns the errors of Check, or an error
+	// with jobs.ErrTopics in its chain.
 	Preview(ctx context.Context, r *jobs.Redelivery) (*redeliver.Plan, error)
 }
 

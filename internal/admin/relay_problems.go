@@ -13,8 +13,8 @@ import (
 // breakerOpen is the state of a breaker that permits no calls.
 const breakerOpen = "open"
 
-// problems returns the reasons why relays would not publish dead letters now. Those of
-// subscriptions need no relay.
+// problems returns the reasons why relays would not publish dead letters now. Dead letters
+// of subscriptions need no relay.
 func (ep *relayEndpoints) problems(ctx context.Context, deadLetters []dlq.DeadLetter) (out []string, err error) {
 	tables := make(map[string][]heartbeatBody)
 	for i := range deadLetters {

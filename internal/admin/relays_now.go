@@ -55,7 +55,7 @@ func currentRelays(heartbeats []heartbeatBody) []relayState {
 	return out
 }
 
-// concerns reports whether a heartbeat is of what the instances share now.
+// concerns reports whether a heartbeat is of the current sharing of the instances.
 func (s *relayState) concerns(h *heartbeatBody) bool {
 	switch {
 	case len(s.Instances) == 0:

@@ -101,7 +101,7 @@ func (ep *routeEndpoints) auditChange(ctx huma.Context, next func(huma.Context))
 	err := ep.audit.changeWithResult(ctx.Context(), e, func(context.Context, dlq.Actor) (target, said string, err error) {
 		begun = true
 		next(seen)
-		if whole { // of a change that failed, what it had made before
+		if whole { // of a failed change, the part made before the failure
 			said = seen.result()
 		}
 		return "", said, seen.outcome()

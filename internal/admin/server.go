@@ -87,7 +87,7 @@ func (s *Server) register(mux *http.ServeMux) {
 	httpapi.CompleteDocument(s.ops.api.OpenAPI())
 }
 
-// registerEndpoints creates each group of endpoints with what it needs, and registers
+// registerEndpoints creates each group of endpoints with its dependencies, and registers
 // their operations. The order decides which of two types of one name keeps it in the
 // description.
 func (s *Server) registerEndpoints() {
@@ -126,8 +126,8 @@ func (s *Server) registerEndpoints() {
 	routes.register(cfg.Routes)
 }
 
-// PrepareReads prepares the statements of lists and of the status concurrently, as [dlq.Store.PrepareReads] those of
-// dead letters, so that the first request takes as few round trips as later ones. It has no error.
+// PrepareReads prepares the statements of lists and of the status concurrently, as [dlq.Store.PrepareReads] prepares
+// the statements of dead letters, so that the first request takes as few round trips as later ones. It has no error.
 func PrepareReads(ctx context.Context, session *gocql.Session, keyspace string) {
 	sessions.Prepare(ctx, session, newAuditStatements(keyspace).list, heartbeat.SelectRows(keyspace), selectTopics(keyspace))
 }

@@ -54,7 +54,7 @@ type API struct {
 	// Gate an operation requires the role of the extension x-role, which access.Needs sets, by
 	// default a viewer for reads and an operator for the rest.
 	Routes []func(huma.API)
-	// Pages adds what is no operation. May be nil.
+	// Pages adds the paths that are no operations. May be nil.
 	Pages func(*http.ServeMux)
 	// Problems are the types of problems beside the ones that every API has.
 	Problems []string

@@ -109,8 +109,8 @@ type LocalAPI struct {
 type LocalConfig struct {
 	// Needs are the components that the command needs.
 	Needs []schema.Component
-	// Actor is the principal of all requests, with the role admin: the permissions are
-	// those of the database user.
+	// Actor is the principal of all requests, with the role admin: the permissions of the
+	// database user apply.
 	Actor string
 	// Archive opens archive.url, and Schemas reads dlq.schemas and kafka.schema_registry.
 	Archive, Schemas bool
@@ -178,7 +178,7 @@ func OpenLocalAPI(ctx context.Context, c *Config, local LocalConfig) (_ *LocalAP
 		read.Go(func() { logs.readTables(reading, c, session) })
 		conf.Kafka, conf.Relay, conf.Tables = c.Kafka, c.Relay.Name, c.outboxTables()
 		conf.Unread, conf.Written, conf.Verification = c.unread(session, &logs), c.written(session, &logs), c.verification(store)
-		if err = checked(); err != nil { // and what the keyspace has is known
+		if err = checked(); err != nil { // and the components of the keyspace are known
 			return nil, err
 		}
 		if c.Scylla.Has(schema.Schedule) {

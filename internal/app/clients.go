@@ -63,8 +63,8 @@ func (c ScyllaConfig) Session(keyspace string) (*gocql.Session, error) {
 }
 
 // BriefSession is Session for one command, in few round trips: its requests go to one node, and it does not wait for
-// the check of the keyspace. checked does, and returns its error, which is the cause of those of statements. Without
-// use, which is a round trip, statements have to name their keyspace.
+// the check of the keyspace. checked does, and returns its error, which is the cause of the errors of statements.
+// Without use, which is a round trip, statements have to name their keyspace.
 func (c ScyllaConfig) BriefSession(keyspace string, use bool) (s *gocql.Session, checked func() error, err error) {
 	c.brief = true
 	if use {

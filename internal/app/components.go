@@ -20,7 +20,7 @@ type components struct {
 }
 
 // Need makes Session and SessionOnceUp fail if the keyspace does not have one of the
-// components, and Has report what it has. A keyspace whose components are not known passes.
+// components, and Has report its components. A keyspace whose components are not known passes.
 func (c *ScyllaConfig) Need(needed ...schema.Component) {
 	c.components = &components{needed: needed}
 }

@@ -20,8 +20,8 @@
 // [LoadConfig] reads the configuration. [Serving] adds a logger and a teardown. [WithOps]
 // and [ServeAPI] add the check of the configuration, the ops listener and the
 // session, in this order: a wrong configuration is an error before the database is needed,
-// and a database that is away is not an error. Every part registers what it opens with the
-// teardown, which runs in reverse order.
+// and a database that is away is not an error. Every part registers the resources that it
+// opens with the teardown, which runs in reverse order.
 //
 // # Not in this package
 //

@@ -53,7 +53,7 @@ func (c *HTTPConfig) listen(ctx context.Context, log *slog.Logger, addr, key, fl
 }
 
 // checkListener returns the error with which a process refuses to listen on the address of a
-// setting, without listening. tokens are those of its API.
+// setting, without listening. tokens reports whether its API has tokens.
 func (c *HTTPConfig) checkListener(log *slog.Logger, key, addr string, tokens bool) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err == nil {

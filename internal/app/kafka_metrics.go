@@ -31,8 +31,8 @@ func (kafkaMetrics) OnNewClient(*kgo.Client) {}
 // OnClientClosed implements kgo.HookClientClosed. It does nothing.
 func (kafkaMetrics) OnClientClosed(*kgo.Client) {}
 
-// severalClients registers all metrics but the gauges of buffered records, which are those
-// of a single client.
+// severalClients registers all metrics but the gauges of buffered records, which describe a
+// single client.
 type severalClients struct{ prometheus.Registerer }
 
 // MustRegister implements prometheus.Registerer.

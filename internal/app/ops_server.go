@@ -120,8 +120,8 @@ func (a *OpsServer) problem() string {
 }
 
 // Readiness reports the state of the process for /readyz: not ready before [OpsServer.Works],
-// with the reason why the database is not connected; afterwards what the function given to
-// Works returns, with the nodes of the database that do not answer.
+// with the reason why the database is not connected; afterwards the result of the function
+// given to Works, with the nodes of the database that do not answer.
 func (a *OpsServer) Readiness() (bool, any) {
 	if f := a.ready.Load(); f != nil {
 		ready, detail := (*f)()

@@ -124,7 +124,7 @@ func hintAddr(c net.PacketConn) string {
 }
 
 // relayReadiness returns the readiness of a relay for /readyz: its status, as in heartbeats, with the numbers
-// of a scan, and without what is of the time between two heartbeats.
+// of a scan, and without its rates and published_total, which are of the time between two heartbeats.
 func relayReadiness(r *relay.Relay) httpapi.Readiness {
 	return func() (bool, any) {
 		h := r.Report(heartbeat.Running, cli.Version, time.Now())

@@ -124,7 +124,7 @@ func (r *Resharding) step(name string) error {
 // carries nothing any more: it asks when it is in the group. One that was there before
 // is seen in the group after that, and then all stays as it was. Only then the topic is
 // touched. Wherever this ends, instances of the old number refuse from the first step
-// on, and those of the new one until the last.
+// on, and instances of the new one until the last.
 func (r *Resharding) Run(ctx context.Context, by string) (err error) {
 	defer func() { err = reshardError(err) }()
 	if r.Agreed != r.To {

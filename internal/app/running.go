@@ -79,8 +79,8 @@ func startWith(
 	}), nil
 }
 
-// apiServer returns what the servers of the APIs for programs have in common, for the address of
-// one.
+// apiServer returns the configuration that the servers of the APIs for programs have in common,
+// for the address of one.
 func (c *Config) apiServer(addr string, reg prometheus.Registerer, log *slog.Logger) (apiserver.Config, error) {
 	gate, wrongTokens := c.HTTP.Gate(log)
 	proxies, wrongProxies := c.HTTP.Proxies()

@@ -24,8 +24,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// Services are messages and orders: what the APIs for programs and that for operators share in a
-// process.
+// Services are messages and orders: the services that the APIs for programs and that for
+// operators share in a process.
 type Services struct {
 	orders   *orders.Service   // nil if it is not a part
 	messages *messages.API     // nil if it is not a part

@@ -201,7 +201,7 @@ type AdminConfig struct {
 	OIDCClientSecret string   `setting:"oidc_client_secret" secret:"true" usage:"secret of the client admin.oidc_audience at the issuer; with it users sign in to the console at notifications.console_url; its change signs them out"`
 }
 
-// RelayConfig is the relay: the settings of relay.Config, and those of the process that runs it.
+// RelayConfig is the relay: the settings of relay.Config, and the settings of the process that runs it.
 //
 // Fields of relay.Settings that are no settings keep their default, because no installation
 // needs another value: BreakerFailures (5 failures in a row are an outage, and a higher

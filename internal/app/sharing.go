@@ -47,8 +47,8 @@ func (r *RelayConfig) rebalanceTimeout() time.Duration {
 	return max(share.DefaultRebalanceTimeout, r.SessionTimeout/2)
 }
 
-// Sharing runs the relays of one process: for each shard that the process owns, those of
-// all tables.
+// Sharing runs the relays of one process: for each shard that the process owns, the relays
+// of all tables.
 type Sharing struct {
 	c       *Config
 	confs   []relay.Config // of the tables, whole
@@ -59,7 +59,7 @@ type Sharing struct {
 	Member  *share.Member
 	rows    relay.Membership
 	agreed  relay.Agreement
-	tables  []relay.Process // what the shards of each table share
+	tables  []relay.Process // the parts that the shards of each table share
 
 	mu         sync.Mutex
 	running    map[int]*Relays // by shard

@@ -14,15 +14,15 @@ import (
 // lookForTables is how often an instance looks for tables that no instance publishes.
 const lookForTables = time.Minute
 
-// watchTables looks for tables that no instance publishes, until ctx ends. Each instance does: those
-// that list a table may own no shard.
+// watchTables looks for tables that no instance publishes, until ctx ends. Each instance does: the
+// instances that list a table may own no shard.
 func (s *Sharing) watchTables(ctx context.Context) {
 	for retry.Wait(ctx, lookForTables) == nil {
 		s.lookForTables(ctx)
 	}
 }
 
-// lookForTables looks once, and logs what has changed. While the broker does not answer, nobody owns a
+// lookForTables looks once, and logs the changes. While the broker does not answer, nobody owns a
 // shard, so that no instance publishes any table: its outage is the cause, and is reported as such.
 func (s *Sharing) lookForTables(ctx context.Context) {
 	if sharing, _ := s.status(); sharing.Error != "" {

@@ -43,8 +43,8 @@ func NewTopics(conf relay.Config) func(e *outbox.Event) (string, error) {
 }
 
 // Verification returns a verification of the table of a relay, which reads the topics of its
-// configuration and those that the relay has published to, and knows the epochs of the table. The
-// caller sets its window, and dead letters, limits and state if it has some.
+// configuration and the topics that the relay has published to, and knows the epochs of the
+// table. The caller sets its window, and dead letters, limits and state if it has some.
 func (c *Config) Verification(ctx context.Context, conf *relay.Config, session *gocql.Session) (*verify.Verification, error) {
 	table := TableName(conf)
 	topics, err := (&published{session: session, keyspace: c.Scylla.Keyspace, relay: conf.Name, tables: []string{table}}).read(ctx)

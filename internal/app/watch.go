@@ -39,8 +39,8 @@ func newHub(c *Config, session *gocql.Session, reg prometheus.Registerer, log *s
 }
 
 // readableTopics returns the topics of watch.topics. If it is empty these are the topics of
-// orders and messages, those that the relay's configuration names, and those that the relay
-// has published to.
+// orders and messages, the topics that the relay's configuration names, and the topics that
+// the relay has published to.
 func (c *Config) readableTopics(session *gocql.Session, log *slog.Logger) stream.Topics {
 	if len(c.Watch.Topics) > 0 {
 		return stream.Topics{Patterns: c.Watch.Topics}
@@ -59,8 +59,8 @@ func (c *Config) readableTopics(session *gocql.Session, log *slog.Logger) stream
 	return stream.Topics{Patterns: patterns, Published: p.topics}
 }
 
-// NamedTopics returns the topics that the configuration of a relay names, sorted; those of a
-// template with a variable depend on the events.
+// NamedTopics returns the topics that the configuration of a relay names, sorted; the topics
+// of a template with a variable depend on the events.
 func NamedTopics(c *relay.Config) []string {
 	topics := slices.AppendSeq([]string(nil), maps.Values(c.Topics))
 	if !strings.ContainsAny(c.TopicTemplate, "{$") {
@@ -82,7 +82,7 @@ type published struct {
 }
 
 // topics returns the topics. Event streams need the broker alone: without the database it
-// returns those of the last read.
+// returns the topics of the last read.
 func (p *published) topics(ctx context.Context) []string {
 	topics, err := p.read(ctx)
 	p.mu.Lock()

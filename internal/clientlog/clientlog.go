@@ -176,8 +176,8 @@ func failure(args []any) error {
 	return nil
 }
 
-// Warnings logs the warnings that the database adds to its responses, such as those of
-// large batches. It is a gocql.WarningHandlerBuilder.
+// Warnings logs the warnings that the database adds to its responses, such as warnings
+// about large batches. It is a gocql.WarningHandlerBuilder.
 func (l *Lines) Warnings(*gocql.Session) gocql.WarningHandler { return warnings{l} }
 
 type warnings struct{ lines *Lines }

@@ -148,8 +148,8 @@ func (c *Clock) Measure(ctx context.Context, session *gocql.Session) error {
 	}
 }
 
-// Add adds a measurement and returns the number of those that count: the last ones in
-// succession, and the last one of each other node.
+// Add adds a measurement and returns the number of measurements that count: the last ones
+// in succession, and the last one of each other node.
 func (c *Clock) Add(m Measurement) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -24,8 +24,8 @@ func checkInstances(ctx context.Context, c *app.Config, session *gocql.Session) 
 	return append(checkHeard(c, all, gone), checkUnattended(ctx, c, session)...)
 }
 
-// checkUnattended checks that running instances publish every table of the relay, also those that
-// the configuration does not list any more.
+// checkUnattended checks that running instances publish every table of the relay, also the tables
+// that the configuration does not list any more.
 func checkUnattended(ctx context.Context, c *app.Config, session *gocql.Session) []Finding {
 	check := "tables of relay " + c.Relay.Name
 	confs, err := c.RelayConfigs()

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// sampleRows limits the rows that are read of a table, sampleEvents those of one partition.
+	// sampleRows limits the rows that are read of a table, sampleEvents the rows of one partition.
 	sampleRows   = 1000
 	sampleEvents = 20
 )
 
 // sampleTable reads the first rows of a table, without payloads, and looks for events that
-// contradict each other. sampled describes what was read.
+// contradict each other. sampled describes the rows that were read.
 func sampleTable(ctx context.Context, conf *relay.Config) (sampled, problem, fix string, err error) {
 	columns, err := outbox.ReadColumns(ctx, conf.Session, conf.TableKeyspace, conf.Table)
 	if err != nil {

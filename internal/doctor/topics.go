@@ -61,7 +61,7 @@ func (r *rights) keeps(ctx context.Context, topic string, f Finding) Finding {
 	return f
 }
 
-// isRedpanda reports whether the settings of a topic are those of Redpanda. It acknowledges by
+// isRedpanda reports whether a topic has the settings of Redpanda. It acknowledges by
 // a majority of the replicas, and has no min.insync.replicas and no unclean elections.
 func isRedpanda(settings map[string]string) bool {
 	_, caching := settings["write.caching"]

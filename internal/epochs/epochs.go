@@ -32,7 +32,7 @@ func (e Epochs) Current() int64 {
 	return e[len(e)-1]
 }
 
-// Restored returns the time before which the database's rows may be those of a backup: when the
+// Restored returns the time before which the database's rows may come from a backup: when the
 // current epoch was begun, or later. Zero without an epoch.
 func (e Epochs) Restored() time.Time {
 	if len(e) == 0 {

@@ -100,7 +100,7 @@ var tokens = regexp.MustCompile(`(?s)[rR]""".*?"""|[rR]'''.*?'''|"""(?:\\.|[^\\]
 	`[rR]"[^"\n\r]*"|[rR]'[^'\n\r]*'|"(?:\\.|[^\\"\n\r])*"|'(?:\\.|[^\\'\n\r])*'|["'].*|[{}]`)
 
 // expressionEnd returns the index of the }} that ends an expression, -1 without one. Braces in
-// literals, and those of maps, do not end it.
+// literals, and braces of maps, do not end it.
 func expressionEnd(text string) int {
 	depth := 0
 	for at := 0; ; {

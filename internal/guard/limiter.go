@@ -29,8 +29,8 @@ const (
 //
 // Requests without a place wait in a queue, in order of arrival, and further requests are
 // refused immediately. The length of the queue depends on how long it has existed, as in
-// CoDel: a burst may queue for what the database does in burstWait, so that it is served
-// without a refusal; a queue that persists is limited to the acceptable queueing time.
+// CoDel: a burst may queue for the work that the database does in burstWait, so that it is
+// served without a refusal; a queue that persists is limited to the acceptable queueing time.
 type Limiter struct {
 	metrics *limiterMetrics
 
@@ -237,9 +237,9 @@ func (l *Limiter) removeLocked(w *waiter, now time.Time) {
 	}
 }
 
-// queueLocked returns the number of places that may be waited for: what the database
-// serves in the permitted wait, at most maxQueue. A queue becomes a standing queue after burstWait, and
-// the next one is a burst only if there was none for as long.
+// queueLocked returns the number of places that may be waited for: the number that the database serves
+// in the permitted wait, at most maxQueue. A queue becomes a standing queue after burstWait, and the
+// next one is a burst only if there was none for as long.
 func (l *Limiter) queueLocked(now time.Time) int {
 	if empty := l.mu.queue.Len() == 0; empty == l.mu.standing && now.Sub(l.mu.since) >= burstWait {
 		l.mu.standing = !l.mu.standing

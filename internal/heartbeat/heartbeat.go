@@ -1,6 +1,6 @@
-// Package heartbeat is the format of the table relay_instances: what the processes of a relay write
-// there about themselves every two seconds, and what others read. The admin API returns the same
-// members.
+// Package heartbeat is the format of the table relay_instances: the rows that the processes of a
+// relay write about themselves every two seconds, and that others read. The admin API returns the
+// same members.
 //
 // It does not decide what a status means by now: a reader compares the time of a row with its own
 // limit. A process of another version may omit members.

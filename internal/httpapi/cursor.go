@@ -19,7 +19,7 @@ var cursorForm = regexp.MustCompile(`^[!-~]+[.][A-Za-z0-9_-]{8}$`)
 
 // Page is the position of a list that is read by pages, to be embedded in the input of its
 // operation. A cursor contains a hash of the filters, so that a page never continues a list with
-// other filters, which would omit what is before the position.
+// other filters, which would omit entries before the position.
 //
 // Times are not part of the hash: clients derive them from the current time, and they only bound
 // a list that is in the order of time.

@@ -141,7 +141,7 @@ func DescribeProblems(all []ProblemKind) string {
 }
 
 // Examples returns an example of each of the problems with the status, by the name of its type,
-// without those that no operation responds with.
+// without the problems that no operation responds with.
 func Examples(all []ProblemKind, status int) map[string]*huma.Example {
 	out := make(map[string]*huma.Example)
 	for _, k := range all {

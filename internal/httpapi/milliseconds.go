@@ -114,7 +114,7 @@ func readTime(v reflect.Value) time.Time {
 var fields sync.Map
 
 // timedFields returns the indexes of the fields that may have times. Only the fields of JSON count:
-// the exported ones, and those of embedded structs.
+// the exported ones, and the fields of embedded structs.
 func timedFields(t reflect.Type) [][]int {
 	if known, ok := fields.Load(t); ok {
 		return known.([][]int)

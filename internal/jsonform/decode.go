@@ -60,8 +60,8 @@ const maxValid = 16 << 10
 
 // DecodeValid decodes a short body without Check, in one pass that refuses the same duplicates,
 // text that is not UTF-8 and unknown members. It returns false for a body that Check or Decode
-// could refuse, which they then do by every bad field. Only a T whose own bounds are at most those
-// of Check may be decoded so, and valid must enforce them for lists.
+// could refuse, which they then do by every bad field. Only a T whose own bounds are at most the
+// bounds of Check may be decoded so, and valid must enforce them for lists.
 func DecodeValid[T any](body []byte, valid func(*T) error) (v T, ok bool) {
 	if len(body) > maxValid || IsNull(body) || jsonv2.Unmarshal(body, &v, jsonv2.RejectUnknownMembers(true)) != nil || valid(&v) != nil {
 		var none T

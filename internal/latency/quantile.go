@@ -55,7 +55,7 @@ func (c Counts) Since(before Counts) Counts {
 	return out
 }
 
-// Plus returns the observations of both. Those of a histogram with other buckets are left out.
+// Plus returns the observations of both. Observations of a histogram with other buckets are left out.
 func (c Counts) Plus(o Counts) Counts {
 	switch {
 	case c.All() == 0:

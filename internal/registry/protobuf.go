@@ -32,7 +32,7 @@ import (
 // mainFile is the name of the file of a schema. No file can import it, and no reference has it.
 const mainFile = "(schema)"
 
-// unexpanded is a resolver for google.protobuf.Any that does not decode what it contains: a few
+// unexpanded is a resolver for google.protobuf.Any that does not decode its content: a few
 // bytes could be much JSON, and types that contain each other take quadratic time.
 type unexpanded struct {
 	*dynamicpb.Types

@@ -1,6 +1,6 @@
 package registry
 
-// wellKnown are the files that registries know without a reference, beside those of
+// wellKnown are the files that registries know without a reference, beside the files of
 // google/protobuf: the package of google/type and the Decimal of Confluent, without options and
 // comments. Their generated Go code would be larger.
 var wellKnown = map[string]string{

@@ -19,7 +19,7 @@ const (
 // Follow compares the known nodes with the members of the cluster, at intervals until s is
 // closed. The driver's events do not suffice: a node that is decommissioned sends that it is
 // down and, at times, never that it was removed. Several sessions of a process may be followed;
-// one of those that are open is read.
+// one of the open ones is read.
 func (n *Nodes) Follow(s *gocql.Session) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 )
 
 // readFile sets the settings of a YAML file and returns their keys. A key that no setting has is an error: a
-// misspelt one would leave a default in force silently. flags are those of the command.
+// misspelt one would leave a default in force silently. flags are the flags of the command.
 func (fs Fields) readFile(path string, flags *pflag.FlagSet) (map[string]bool, []error) {
 	in := func(err error) error { return fmt.Errorf("configuration file %s: %w", path, err) }
 	b, err := os.ReadFile(path)
@@ -181,10 +181,10 @@ func null(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.Tag == "!!null"
 }
 
-// suggest returns the keys that an unknown one probably means: one that differs by a slip, those of the
+// suggest returns the keys that an unknown one probably means: one that differs by a slip, the keys of the
 // same section whose names have its words or are words of it, the one that its name contains with the
-// section, or those of other sections with the same name. Those that the command reads come before others.
-// Otherwise it returns the keys of the section, or the sections.
+// section, or the keys of other sections with the same name. Keys that the command reads come before
+// others. Otherwise it returns the keys of the section, or the sections.
 func (r *reader) suggest(key string) string {
 	section, name, inSection := strings.Cut(key, ".")
 	var same []string

@@ -27,7 +27,7 @@ func (fs Fields) AddFlags(flags *pflag.FlagSet, sections ...string) {
 	}
 }
 
-// readBy returns the settings that a command with these flags reads: those of their sections.
+// readBy returns the settings that a command with these flags reads: the settings of their sections.
 func (fs Fields) readBy(flags *pflag.FlagSet) (read Fields) {
 	sections := make(map[string]bool)
 	for _, f := range fs {

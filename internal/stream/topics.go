@@ -30,7 +30,7 @@ func (t Topics) OrDefault() Topics {
 	return t
 }
 
-// FilterAllowed returns those of the topics that clients may read, in their order.
+// FilterAllowed returns the given topics that clients may read, in their order.
 func (t Topics) FilterAllowed(ctx context.Context, topics []string) []string {
 	var published []string
 	if t.Published != nil && slices.ContainsFunc(topics, func(topic string) bool { return !t.matches(topic) }) {

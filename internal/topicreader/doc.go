@@ -12,7 +12,7 @@
 //
 //   - It relies on ends that exist. List therefore lists last stable offsets, before the offsets of a
 //     time: no record is between an end and the answer "none since". An open transaction hides the
-//     records behind it, also those of other producers.
+//     records behind it, also records of other producers.
 //   - It relies on the offsets of the broker's answers, not on records, to find the end of a span:
 //     the last offsets can be of aborted or control records, or of records that compaction has removed.
 //   - It relies on spans whose records stay. Where retention has removed them since List, or the topic

@@ -70,7 +70,7 @@ type Window struct {
 	// Alive is the time since which no row has expired. Older records may lack a row.
 	// Zero means that rows do not expire.
 	Alive time.Time
-	// Epochs are those of the table.
+	// Epochs are the epochs of the table.
 	Epochs epochs.Epochs
 }
 
@@ -458,7 +458,7 @@ func (c *checker) order(e *entry) {
 }
 
 // skew returns by how much the clocks that date the records of two partitions may differ, in
-// microseconds: those of brokers do, the relay has one.
+// microseconds: the clocks of brokers do, the relay has one.
 func (l *Ledger) skew(a, b uint16) int64 {
 	if l.appended[a] || l.appended[b] {
 		return clockSkew.Microseconds()

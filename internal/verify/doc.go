@@ -3,8 +3,8 @@
 //
 // A Ledger keeps one compact entry for each event, whichever side was read
 // first; a Scan fills it with the rows of the outbox, a Consumer with the
-// records of the topics, and Ledger.Check reports what is missing, duplicated or out
-// of order. Verification does all of it once, throttled, and continues after an
+// records of the topics, and Ledger.Check reports events that are missing, duplicated or
+// out of order. Verification does all of it once, throttled, and continues after an
 // interruption. A Verifier does so continuously, within a budget of rows and of memory.
 //
 // The rows must be read before the ends of the topics are listed: then the event of every

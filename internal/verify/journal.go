@@ -12,9 +12,9 @@ import (
 	"sync"
 )
 
-// journal is the state file of a verification: blocks of what was read, from which
-// another run fills its ledger and resumes. A block is its length, its checksum, and a
-// blockData in JSON. An incomplete last block is removed.
+// journal is the state file of a verification: blocks of the rows and records that were
+// read, from which another run fills its ledger and resumes. A block is its length, its
+// checksum, and a blockData in JSON. An incomplete last block is removed.
 type journal struct {
 	mu sync.Mutex
 	f  *os.File
@@ -28,7 +28,7 @@ type blockData struct {
 	Batch *Batch      `json:",omitempty"`
 }
 
-// head describes what is verified. Runs with another head cannot resume from the file.
+// head describes the verification. Runs with another head cannot resume from the file.
 type head struct {
 	Version      int
 	Table        string

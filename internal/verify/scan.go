@@ -48,7 +48,8 @@ type Scan struct {
 	// Rate is the maximum number of rows per second; 0 means no limit.
 	Rate int
 
-	// table has the columns, which Verification sets. The zero value is those of outbox_messages.
+	// table has the columns, which Verification sets. The zero value has the columns of
+	// outbox_messages.
 	table        outbox.Table
 	rows, ranges atomic.Int64
 }

@@ -269,11 +269,11 @@ func (v *Verification) sameTopics(ctx context.Context, client *kgo.Client, topic
 }
 
 // checkRecords is the number of records before and after the start of a partition whose times show
-// whether the clock that dates them is behind those of the writers.
+// whether the clock that dates them is behind the clocks of the writers.
 const checkRecords = 100
 
-// behind returns by how much the clock that dates records is behind those of the writers, at most
-// maxBehind, by the records about an offset of each partition. It is a broker's with
+// behind returns by how much the clock that dates records is behind the clocks of the writers, at
+// most maxBehind, by the records about an offset of each partition. It is a broker's with
 // LogAppendTime, and the relay's otherwise.
 func (v *Verification) behind(ctx context.Context, client *kgo.Client, at, starts, ends kadm.ListedOffsets) (behind time.Duration, err error) {
 	spans := make(topicreader.Spans)
@@ -315,7 +315,7 @@ func (v *Verification) read(ctx context.Context, client *kgo.Client, spans topic
 
 func (v *Verification) origin() origin { return origin{v.Source, v.Keyspace + "." + v.Table} }
 
-// spans returns what is to be read of the topics. A topic that does not exist has none.
+// spans returns the parts of the topics to read. A topic that does not exist has none.
 func (v *Verification) spans(ctx context.Context, client *kgo.Client, topics []string) (topicreader.Spans, error) {
 	adm := kadm.NewClient(client)
 	starts, err := adm.ListStartOffsets(ctx, topics...)

@@ -79,7 +79,7 @@ type VerifierTable struct {
 	Former []string
 	// Relay publishes the table's events. Required.
 	Relay Relay
-	// DeadLetters are those of the table. Nil means no dead letters.
+	// DeadLetters are the dead letters of the table. Nil means no dead letters.
 	DeadLetters DeadLetters
 	// Repair has the relay publish missing events; otherwise they are only reported.
 	Repair bool

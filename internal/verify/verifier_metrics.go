@@ -37,7 +37,7 @@ func newVerifierMetrics(reg prometheus.Registerer) *verifierMetrics {
 	}
 }
 
-// forget removes what is reported of a table that cannot be verified.
+// forget removes the metrics of a table that cannot be verified.
 func (m *verifierMetrics) forget(table string) {
 	for _, g := range []*prometheus.GaugeVec{m.missing, m.until, m.lastPass, m.duration} {
 		g.DeleteLabelValues(table)

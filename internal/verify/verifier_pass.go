@@ -18,7 +18,7 @@ import (
 // topicSource reads topics for a pass. sink receives the id and aggregate of every event;
 // its error ends the read.
 type topicSource interface {
-	// begin discards what was read and reads the known topics.
+	// begin discards earlier results and reads the known topics.
 	begin(ctx context.Context, sink func(id gocql.UUID, aggregate outbox.ID, seq int64) error) error
 	// topic reads a topic unless it was read since begin. It returns the time, in
 	// microseconds, before which the absence of an event proves nothing.

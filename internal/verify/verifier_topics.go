@@ -20,8 +20,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// maxBehind is the most by which the clock that dates records is believed to be behind those of the
-// writers.
+// maxBehind is the most by which the clock that dates records is believed to be behind the clocks
+// of the writers.
 const maxBehind = 24 * time.Hour
 
 // topicStall is the time without records after which reading a topic fails: a broker may restart meanwhile, and

@@ -1,5 +1,6 @@
-// Package api has what the clients of the HTTP APIs share: how they reach a service, the options
-// of requests, and the errors. The clients are in the packages messages and subscriptions.
+// Package api has the parts that the clients of the HTTP APIs share: how they reach a service,
+// the options of requests, and the errors. The clients are in the packages messages and
+// subscriptions.
 package api
 
 import (

@@ -44,7 +44,7 @@ type FieldError struct {
 // all of its types.
 type Type string
 
-// The types that the APIs have in common. The packages of the clients have those of one API.
+// The types that the APIs have in common. The packages of the clients have the types of one API.
 const (
 	// ErrInvalid: fields of the request are invalid; see Problem.Errors.
 	ErrInvalid Type = "urn:scylla-outbox:problem:invalid-fields"

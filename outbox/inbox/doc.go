@@ -27,7 +27,7 @@
 //     mark. ScyllaDB refuses a conditional batch of several tables or
 //     partitions. Effects elsewhere need Once, or a table of their own whose
 //     partitions are the aggregates.
-//   - - Only conditional statements write or delete what the effect writes.
+//   - - Only conditional statements write or delete the columns that the effect writes.
 //     Conditional statements take their write time from the database, others
 //     from their client: a client whose clock is ahead hides later effects.
 //     USING TIMESTAMP is not possible.
@@ -36,8 +36,8 @@
 //     applied only if the mark was n-1. It is then not applied if this fence has
 //     changed the partition in the meantime. If others write these rows too, such
 //     as the fence of a second source, if numbers have holes, or if the mark is of
-//     an earlier epoch, the effect needs a condition on what it read (IF sum = ?);
-//     Apply returns ErrCondition if that has changed.
+//     an earlier epoch, the effect needs a condition on the values read (IF sum = ?); Apply
+//     returns ErrCondition if that has changed.
 //   - - The mark stays. Delete rows, not partitions, also in effects: a deleted
 //     partition has lost its mark, and redelivered events begin again at its
 //     first number. DELETE with a range of clustering keys deletes all rows and

@@ -13,8 +13,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox/internal/rest"
 )
 
-// Client accesses a service for messages, such as &Client{URL: "http://127.0.0.1:8080"}. Its
-// fields, retries and errors are those of api.Client. It is safe for concurrent use.
+// Client accesses a service for messages, such as &Client{URL: "http://127.0.0.1:8080"}. It
+// has the fields, retries and errors of api.Client. It is safe for concurrent use.
 type Client api.Client
 
 // Problem types of the API, for errors.Is.

@@ -115,7 +115,7 @@ func Load(ctx context.Context, s Store, key string) ([]byte, error) {
 }
 
 // Resolve returns the payload of a record: the verified one that its headers refer to,
-// or its value if they have no reference. Errors are those of Load.
+// or its value if they have no reference. It returns the errors of Load.
 func Resolve(ctx context.Context, s Store, headers map[string]string, value []byte) ([]byte, error) {
 	key, ok := headers[Header]
 	if !ok {

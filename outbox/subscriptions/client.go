@@ -14,8 +14,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox/internal/rest"
 )
 
-// Client accesses a service for subscriptions, such as &Client{URL: "http://127.0.0.1:8082"}. Its
-// fields, retries and errors are those of api.Client. It is safe for concurrent use.
+// Client accesses a service for subscriptions, such as &Client{URL: "http://127.0.0.1:8082"}. It
+// has the fields, retries and errors of api.Client. It is safe for concurrent use.
 type Client api.Client
 
 // Subscription is a queue over topics. Name and Topics are required; other zero values mean
@@ -64,7 +64,7 @@ type DeadLetter struct {
 	// which several subscriptions share.
 	Name string `json:"name,omitempty" pattern:"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$" doc:"Tag of the dead letters, by which lists and filters find them beside the table subscription.NAME; several subscriptions may have the same"`
 	// RetentionDays is the number of days for which resolved and failed ones stay, 1 to 3,650, by
-	// default those of the server's settings.
+	// default the number in the server's settings.
 	RetentionDays int `json:"retention_days,omitempty" minimum:"1" maximum:"3650" doc:"Days for which resolved and failed dead letters stay, instead of the settings retention.resolved and retention.failed. Open ones always stay"`
 }
 
@@ -85,8 +85,8 @@ type Push struct {
 // Status is the state of a subscription over all instances.
 type Status struct {
 	Subscription Subscription `json:"subscription"`
-	// Waiting, Leased and Deferred are numbers of messages; Lag is the number of those
-	// that are not settled, with the records that are not read yet, Oldest the write time of the
+	// Waiting, Leased and Deferred are numbers of messages; Lag is the number of messages that
+	// are not settled, with the records that are not read yet, Oldest the write time of the
 	// oldest of them.
 	Waiting     int64      `json:"waiting"`
 	Leased      int64      `json:"leased"`
@@ -96,7 +96,7 @@ type Status struct {
 	DeadLetters int        `json:"dead_letters"`
 	// Skips are the records that were never delivered.
 	Skips []Skip `json:"skips,omitempty"`
-	// Consumers are those that wait for messages; Leases returns those that have some.
+	// Consumers are the consumers that wait for messages; Leases returns the consumers that have some.
 	Consumers  []WaitingConsumer `json:"consumers"`
 	Partitions []PartitionStatus `json:"partitions"`
 	Instances  []InstanceStatus  `json:"instances"`
@@ -117,7 +117,7 @@ type Skip struct {
 	// Reason is deleted or topic_deleted.
 	Reason string    `json:"reason"`
 	At     time.Time `json:"at"`
-	// AcknowledgedAt and AcknowledgedBy are those of AcknowledgeSkips.
+	// AcknowledgedAt and AcknowledgedBy are set by AcknowledgeSkips.
 	AcknowledgedAt time.Time `json:"acknowledged_at,omitzero"`
 	AcknowledgedBy string    `json:"acknowledged_by,omitempty"`
 }

@@ -172,8 +172,8 @@ type Settling struct {
 	Delay time.Duration
 	// Reason is the error of the consumer for Nack and Reject, up to 2,000 bytes.
 	Reason string
-	// Details are those of Reason, such as a stack, up to 16,384 bytes. A dead letter has those of
-	// the last failure.
+	// Details are the details of Reason, such as a stack, up to 16,384 bytes. A dead letter has
+	// the details of the last failure.
 	Details string
 }
 
@@ -220,7 +220,7 @@ func (c *Client) Receive(ctx context.Context, name string, o ReceiveOptions) ([]
 
 // Ack acknowledges deliveries: their messages are not delivered again. The error is nil only
 // if every result is ResultOK. Results that may change are retried. With the last error the
-// results contain what is known, if anything is.
+// results contain the known ones, if any.
 func (c *Client) Ack(ctx context.Context, name string, receipts ...string) ([]SettleResult, error) {
 	return c.settle(ctx, name, "ack", map[string]any{"receipts": receipts})
 }

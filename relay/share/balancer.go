@@ -7,9 +7,9 @@ import (
 )
 
 // balancer is cooperative-sticky balancing under a name that contains the number of
-// shards and what is divided into them. A broker accepts a member only if the group has a
-// protocol in common, so instances with different numbers of shards, or of different databases,
-// are never in the group at the same time.
+// shards and the source that is divided into them. A broker accepts a member only if the group
+// has a protocol in common, so instances with different numbers of shards, or of different
+// databases, are never in the group at the same time.
 type balancer struct {
 	kgo.GroupBalancer
 	shards  int

@@ -51,8 +51,8 @@ type Config struct {
 
 	// SessionTimeout is the time without heartbeats after which the broker assigns the
 	// shards of an instance to others: the duration of a fail-over after a kill. Default
-	// DefaultSessionTimeout; bounds MinSessionTimeout and MaxSessionTimeout, and those of
-	// the broker.
+	// DefaultSessionTimeout; bounds MinSessionTimeout and MaxSessionTimeout, and the bounds
+	// of the broker.
 	SessionTimeout time.Duration
 	// StopTimeout is the maximum time from the end of a function's context to its return.
 	// Default DefaultStopTimeout.

@@ -70,14 +70,13 @@ func New(cfg Config) (*Member, error) {
 }
 
 // Run works on assigned shards until ctx ends, through any outage of the broker. divided
-// identifies what is divided into the shards, such as a database: a member of another one would
-// take shards whose work it does not see, so the broker rejects it. At the end Run
-// ends the functions, waits for them, leaves the group, so that other instances take over
-// immediately, and returns nil.
+// identifies the source that is divided into the shards, such as a database: a member of
+// another one would take shards whose work it does not see, so the broker rejects it. At the
+// end Run ends the functions, waits for them, leaves the group, so that other instances take
+// over immediately, and returns nil.
 //
-// It returns an error that retries cannot resolve: the number of shards, or what is divided,
-// differs from that of the other instances, the broker refuses the member, or a function returned an error
-// that is Fatal.
+// It returns an error that retries cannot resolve: the number of shards, or divided, differs from that of
+// the other instances, the broker refuses the member, or a function returned an error that is Fatal.
 func (m *Member) Run(ctx context.Context, divided string, work Work) error {
 	tail, fail := context.WithCancelCause(ctx)
 	defer fail(nil)

@@ -45,7 +45,7 @@ func newProblem(typ, detail string) *problem {
 	return &problem{Problem: httpapi.New(typ, detail)}
 }
 
-// problems are those of this API.
+// problems are the problems of this API.
 var problems = httpapi.Kinds(
 	problemNotFound, problemStale, problemExpired, problemReceipt, problemUnsettled, problemUnavailable, problemFull, problemHandshake, problemUpgrade,
 )

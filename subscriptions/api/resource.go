@@ -253,8 +253,8 @@ func (s *Server) registerResources() {
 	}), s.remove)
 }
 
-// registerOperators adds the operations of operators. What the API beside the console
-// registers of them is audited with its body.
+// registerOperators adds the operations of operators. The ones that the API beside the
+// console registers are audited with their bodies.
 func (s *Server) registerOperators() {
 	audited := func() map[string]any { return map[string]any{httpapi.AuditBody: true} }
 	huma.Register(s.api, s.needs(access.Viewer, huma.Operation{

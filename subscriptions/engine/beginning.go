@@ -83,7 +83,7 @@ func (b *beginning) compare(ctx context.Context) (err error) {
 }
 
 // start returns the state with which the queue begins. Whenever the records from its offset
-// on may have been read before, or are those of another topic, a generation begins, whose
+// on may have been read before, or belong to another topic, a generation begins, whose
 // position is committed before a record is read.
 func (b *beginning) start(ctx context.Context) (s queue.Start, err error) {
 	s = queue.Start{At: time.Now(), Offset: b.committed.offset, Settled: b.settled, Origin: b.origin}
@@ -112,7 +112,7 @@ func (b *beginning) start(ctx context.Context) (s queue.Start, err error) {
 		if s.Offset, err = b.begins(ctx, b.p); err != nil {
 			return s, err
 		}
-		// Rows from there on are those of records that will be read again.
+		// Rows from there on belong to records that will be read again.
 		if err := b.removeFrom(ctx, s.Offset); err != nil {
 			return s, err
 		}
@@ -184,7 +184,7 @@ func (g *group) skip(ctx context.Context, p *partition, k subscriptions.Skip) er
 func (g *group) readSkips(ctx context.Context) {
 	all, err := g.e.cfg.Store.Skips(ctx, g.incarnation)
 	if err != nil {
-		return // they are those of the last time
+		return // the skips of the last read stay
 	}
 	var open []string
 	for i := range all {

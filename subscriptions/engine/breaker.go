@@ -49,7 +49,7 @@ type place struct {
 func newBreaker(g *group, to string) *breaker {
 	b := &breaker{to: to, moved: make(chan struct{}, 1)}
 	b.mu.failed = make(map[place]uint64)
-	// The metrics of the subscription replace those of the breaker.
+	// The metrics of the subscription replace the breaker's own.
 	cfg := circuit.Config{Failures: breakerFailures, MinCalls: 1 << 30, Open: firstProbe, Probes: 1}.WithDefaults()
 	b.Breaker = circuit.New(cfg, g.log.With("to", to), circuit.NewMetrics("push", "push target"), b.setNextProbe)
 	return b

@@ -81,7 +81,7 @@ func (g *group) commitNow(ctx context.Context, all []*partition) bool {
 //
 // The client's own commits wait until a rebalance has ended; these are refused then and
 // repeated. They cannot reach a later owner: a partition is given away only after forget,
-// which waits for group.commit, so that member and generation are those of an owner.
+// which waits for group.commit, so that member and generation belong to an owner.
 func (g *group) send(ctx context.Context, positions map[*partition]queue.Position) map[*partition]error {
 	req := kmsg.NewPtrOffsetCommitRequest()
 	req.Group = g.incarnation

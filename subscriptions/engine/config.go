@@ -35,7 +35,7 @@ const (
 	// fetchWait is the time that a broker keeps a fetch without records. A partition whose
 	// reading continues waits for the end of the fetch in progress, which does not contain it.
 	fetchWait = 100 * time.Millisecond
-	// maxBytes bounds the records of a subscription in memory, beside those of one poll.
+	// maxBytes bounds the records of a subscription in memory, beside the records of one poll.
 	maxBytes = 16 << 20
 	// pollRecords is the number of records between two checks of the bounds.
 	pollRecords = 2000

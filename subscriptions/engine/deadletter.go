@@ -120,7 +120,7 @@ func (g *group) blocking(ctx context.Context) (map[gocql.UUID]blocking, error) {
 }
 
 // readBlocked returns the open dead letters for a partition: the key of each is blocked in all
-// partitions. Only those of its generation are messages that the partition has.
+// partitions. Only dead letters of its generation are messages that the partition has.
 func (g *group) readBlocked(ctx context.Context, p *partition, of position.Origin) (out []queue.Blocked, err error) {
 	all, err := g.blocking(ctx)
 	for _, b := range all {

@@ -28,13 +28,13 @@
 // by UNKNOWN_MEMBER_ID to others. If it does not, an instance keeps partitions of another one until
 // its next heartbeat; its acknowledgements are not confirmed meanwhile.
 //
-// Topics that are restored from a copy end before what the database knows of them, and give the same
+// Topics that are restored from a copy end before offsets that the database knows, and give the same
 // offsets to other records. Stored messages at or after the end become dead letters. A record is
 // another one if its time is not that of the stored message, the lease or the dead letter at its
 // offset: two that differ and were written in one millisecond are taken for the same, unless the
 // subscription runs before the topic gets new records.
 //
-// The times of stored messages are those of the former owner: if the clocks of hosts differ, they are
+// The times of stored messages come from the former owner: if the clocks of hosts differ, they are
 // delivered again earlier or later by that. Leases that were handed over keep their remaining time. A
 // planned end of a process takes its time, pushDrainTimeout for calls in flight: one that is killed
 // before loses its leases, as by a crash.

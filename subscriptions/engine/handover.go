@@ -19,7 +19,7 @@ import (
 const handOverTimeout = 5 * time.Second
 
 // maxHandOver bounds the stored leases of a partition, in bytes: half of what ScyllaDB accepts as one
-// write by default. The last ones, by offset, of those that need more end.
+// write by default. If the leases need more, the last ones by offset end.
 const maxHandOver = 8 << 20
 
 // handOver is what an owner that gives a partition up stores for the next one. It is valid
@@ -80,8 +80,8 @@ func neededEpochs(epochs []leaseEpoch, h *queue.HandOver) []leaseEpoch {
 	return epochs
 }
 
-// open lets a loaded partition be used, after what the former owner has handed over is removed:
-// if this owner dies, the next one must not continue leases that have ended here.
+// open lets a loaded partition be used, after the leases that the former owner has handed over
+// are removed: if this owner dies, the next one must not continue leases that have ended here.
 func (p *partition) open(ctx context.Context) error {
 	p.turn.Lock()
 	defer p.turn.Unlock()

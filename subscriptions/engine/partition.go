@@ -39,7 +39,7 @@ type partition struct {
 		loaded    *queue.Queue // until it is open
 		epoch     int64
 		epochs    []leaseEpoch  // of the leases in receipts; the last one is epoch
-		inherited bool          // what the former owner has handed over has to be removed
+		inherited bool          // the leases handed over have to be removed
 		closed    bool          // no longer leased; another partition takes its place
 		leaving   bool          // being revoked: no new leases
 		working   bool          // the worker runs
@@ -99,7 +99,7 @@ func newPartition(g *group, tp topicPartition) *partition {
 }
 
 // withQueue calls f with the queue, unless the partition is not loaded or closed, and then
-// starts what has become necessary.
+// starts the work that has become necessary.
 func (p *partition) withQueue(f func(q *queue.Queue)) bool {
 	follow, ok := p.apply(f)
 	if ok {
@@ -109,7 +109,7 @@ func (p *partition) withQueue(f func(q *queue.Queue)) bool {
 	return ok
 }
 
-// apply is locked without the start of what has become necessary.
+// apply is locked without the start of necessary work.
 func (p *partition) apply(f func(q *queue.Queue)) (follow, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -134,8 +134,9 @@ func (g *group) lease(req *subscriptions.Receive) (out []leased) {
 	return out
 }
 
-// Receive leases messages of the partitions of this instance. It returns those that no caller
-// waits for any more, and those whose acknowledgement with AutoAck was not applied.
+// Receive leases messages of the partitions of this instance. It releases the leases of
+// messages that no caller waits for any more, and of messages whose acknowledgement with
+// AutoAck was not applied.
 func (e *Engine) Receive(ctx context.Context, name string, r subscriptions.Receive) ([]subscriptions.Message, error) {
 	if r.Max < 1 || r.Max > subscriptions.MaxMessages {
 		return nil, fmt.Errorf("max %d: must be 1 to %d", r.Max, subscriptions.MaxMessages)

@@ -139,7 +139,7 @@ func (e *Engine) Holders(ctx context.Context, name string, receipts []string) ([
 	}
 	if err := tryEach(slices.Collect(maps.Keys(of)), func(p store.Partition) error {
 		holder, err := e.holders.find(ctx, p, e.cfg.Store.Owner)
-		for _, i := range of[p] { // those of no other partition
+		for _, i := range of[p] { // none of another partition
 			out[i] = holder
 		}
 		return err

@@ -18,12 +18,12 @@ const (
 	// parallel is the number of dead letters that are written, and of partitions that are loaded
 	// and handed over, concurrently.
 	parallel = 8
-	// readAtOnce is the number of records that are read concurrently: those of a run of stored
-	// messages.
+	// readAtOnce is the number of records that are read concurrently: the records of a run of
+	// stored messages.
 	readAtOnce = 32
 )
 
-// work does what the queue needs in the database until there is nothing more.
+// work executes the requests of the queue to the database until there is nothing more.
 func (p *partition) work() {
 	for {
 		p.mu.Lock()
@@ -163,7 +163,7 @@ func (p *partition) do(w queue.Work, epoch int64) error {
 		})
 	})
 	all.Wait()
-	failed.mu.Lock() // what is done alone may still run
+	failed.mu.Lock() // requests that run alone may still be in progress
 	defer failed.mu.Unlock()
 	return failed.err
 }

@@ -33,7 +33,7 @@ func (s *Service) Settle(ctx context.Context, name string, actions []subscriptio
 	for i := range actions {
 		owner, ok := s.cfg.Receipts.Owner(name, actions[i].Receipt)
 		if !ok {
-			owner = s.cfg.Instance // which knows what is wrong with it
+			owner = s.cfg.Instance // which knows the problem with it
 		}
 		owners[i] = owner
 	}
@@ -69,7 +69,7 @@ func (s *Service) Settle(ctx context.Context, name string, actions []subscriptio
 
 // selectOpen returns the actions without a final result: the same receipt may have another one at
 // the next owner of its partition, and a confirmed action is confirmed again. unconfirmed includes
-// those that were applied without a confirmation.
+// actions that were applied without a confirmation.
 func selectOpen(actions []subscriptions.Settle, results []subscriptions.Result, err error, unconfirmed bool) (open part) {
 	if err != nil && !errors.Is(err, subscriptions.ErrUnavailable) {
 		return part{}
@@ -163,8 +163,8 @@ func gone(n int) []subscriptions.Result {
 	return unavailable(n, "the owner has stopped, and no other instance has the partition of the message yet; repeat the request")
 }
 
-// Status implements subscriptions.Service. The consumers are those of all instances. Peers that do not answer are shown as the local
-// engine knows them.
+// Status implements subscriptions.Service. The result contains the consumers of all instances. Peers that do not answer are
+// shown as the local engine knows them.
 func (s *Service) Status(ctx context.Context, name string) (subscriptions.Status, error) {
 	var answers []response
 	var asking sync.WaitGroup

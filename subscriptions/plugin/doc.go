@@ -6,9 +6,9 @@
 // settles them: nil acknowledges, an error is a failed delivery, and one that Permanent
 // marks rejects the message.
 //
-// Delivery is at least once, and relies on a destination that knows the delivery id of what it has
-// accepted: otherwise it processes a message again after a crash, or after a call that was
-// interrupted.
+// Delivery is at least once, and relies on a destination that knows the delivery ids of the
+// messages that it has accepted: otherwise it processes a message again after a crash, or after a
+// call that was interrupted.
 //
 // It is a part of the program, and may change in any version.
 package plugin

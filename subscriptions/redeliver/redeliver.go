@@ -1,6 +1,6 @@
 // Package redeliver delivers a slice of the settled messages of a subscription once more, after a
-// fault of its consumer: those of one key, of a filter or of a time range. Seek moves whole
-// partitions.
+// fault of its consumer: the messages of one key, of a filter or of a time range. Seek moves
+// whole partitions.
 //
 // A redelivery is a replay: Write makes a dead letter of each message, of the class
 // dlq.ClassRedelivery, which blocks nothing, and a job replays them. So its message is delivered to
@@ -15,10 +15,10 @@
 //
 // # Premises
 //
-//   - The topics contain the records of the slice. What they have deleted cannot be redelivered.
+//   - The topics contain the records of the slice. Deleted records cannot be redelivered.
 //   - A settled offset was delivered, filtered, purged, or passed over by a start or a seek: the
-//     position does not tell these apart. Those that the subscription does not select now are
-//     left out, the others are delivered.
+//     position does not tell these apart. Messages that the subscription does not select now
+//     are left out, the others are delivered.
 //   - The state of the messages is that of the moment at which it is read. A message that is settled
 //     or stored concurrently is left out or delivered twice, as after a lost acknowledgement.
 //
@@ -227,7 +227,7 @@ type Redelivery struct {
 type options struct {
 	time    time.Duration      // to read the records of the slice
 	records int64              // to read at most
-	partial bool               // keeps what was found when it ends
+	partial bool               // keeps the messages that were found when it ends
 	stall   time.Duration      // without progress, after which reading fails
 	seen    func(jobs.Reading) // receives the progress; nil for none
 }

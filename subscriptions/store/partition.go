@@ -34,7 +34,7 @@ type Owner struct {
 	Owner string
 }
 
-// partition is what the last writer of a partition in this process knows about it.
+// partition is the state of a partition that its last writer in this process knows.
 type partition struct {
 	mu struct {
 		turn.Turn
@@ -157,7 +157,7 @@ func (s *Store) TopicID(ctx context.Context, p Partition) ([16]byte, error) {
 }
 
 // SetTopicID stores the id of the topic that the stored messages belong to from now on. The
-// caller has removed those of another topic.
+// caller has removed the messages of another topic.
 func (s *Store) SetTopicID(ctx context.Context, p Partition, epoch int64, id [16]byte) error {
 	args := append([]any{gocql.UUID(id)}, p.args()...)
 	c := change{lowest: math.MaxInt64, stmts: []statement{{s.stmt.setTopic, args}}}
@@ -167,8 +167,8 @@ func (s *Store) SetTopicID(ctx context.Context, p Partition, epoch int64, id [16
 	return nil
 }
 
-// HandOver returns what the former owner of a partition has stored for the next one; nil for
-// nothing. Call it after ClaimPartition.
+// HandOver returns the leases that the former owner of a partition has stored for the next
+// one; nil for nothing. Call it after ClaimPartition.
 func (s *Store) HandOver(ctx context.Context, p Partition) (leases []byte, err error) {
 	err = s.until(ctx, func() error {
 		return s.withTimeout(ctx, func(ctx context.Context) error {

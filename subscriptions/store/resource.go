@@ -205,7 +205,7 @@ func (s *Store) Put(ctx context.Context, sub subscriptions.Subscription, princip
 	return stored, err
 }
 
-// renew moves the creation behind those of the deleted incarnations of the name.
+// renew moves the creation behind the creations of the deleted incarnations of the name.
 func (r *row) renew() {
 	for {
 		if _, ok := r.deleted[r.Incarnation()]; !ok {

@@ -11,14 +11,14 @@ import (
 )
 
 // MaxSeeks is the maximum number of seeks of a subscription; a seek of a topic, or of all,
-// replaces those of its partitions.
+// replaces the seeks of its partitions.
 const MaxSeeks = 1000
 
 // Seek is a requested change of positions. Each owner applies it once to each of its
 // partitions: if its version is larger than that of the partition's position.
 type Seek struct {
 	subscriptions.Seek
-	// Version is larger than those of all earlier seeks.
+	// Version is larger than the versions of all earlier seeks.
 	Version int64
 	// At is the time of the request, which "latest" means.
 	At time.Time
@@ -40,8 +40,8 @@ func (r *Resource) FindSeek(topic string, partition int32) (seek Seek, ok bool) 
 	return Seek{}, false
 }
 
-// AddSeek adds a seek, which replaces those of its partitions. Its version is the time, because
-// the positions have the versions of seeks that a restore of the database has undone.
+// AddSeek adds a seek, which replaces the seeks of its partitions. Its version is the time,
+// because the positions have the versions of seeks that a restore of the database has undone.
 func (r *Resource) AddSeek(seek subscriptions.Seek, at time.Time) {
 	k := Seek{seek, at.UnixMilli(), at}
 	for _, old := range r.Seeks {

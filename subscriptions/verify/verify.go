@@ -10,13 +10,13 @@
 // # Premises
 //
 //   - It relies on positions that only the subscription commits. One without its metadata is reported
-//     (BadPosition), and what was settled behind it is not known.
+//     (BadPosition), and the settled offsets behind it are not known.
 //   - It relies on topic ids. The position of another topic of the name is reported (OtherTopic), and
 //     settles nothing.
-//   - It relies on brokers that keep what they have acknowledged. If records are lost, the position
-//     is beyond their end (BeyondEnd).
-//   - It relies on owners that store what they pass over. What another program skips, by a commit of
-//     its own, is a bad position, not a skip.
+//   - It relies on brokers that keep the records that they have acknowledged. If records are lost,
+//     the position is beyond their end (BeyondEnd).
+//   - It relies on owners that store the offsets that they pass over. What another program skips, by
+//     a commit of its own, is a bad position, not a skip.
 //
 // It is a part of the program, and may change in any version.
 package verify
@@ -142,7 +142,7 @@ func Check(ctx context.Context, c Config, name string) (*Report, error) {
 	return k.report, nil
 }
 
-// skips adds what was passed over, which the positions do not show any more.
+// skips adds the offsets that were passed over, which the positions do not show any more.
 func (k *check) skips(ctx context.Context) (err error) {
 	if k.report.Skips, err = k.Store.Skips(ctx, k.resource.Incarnation()); err != nil {
 		return err

@@ -38,7 +38,7 @@ type benchFlags struct {
 	output      string
 	profiles    string
 	onDisk      bool // the embedded engines keep their data in a folder
-	tablets     int  // streams of the table; 0 has vnodes, or what the given cluster has
+	tablets     int  // streams of the table; 0 has vnodes, or the default of the given cluster
 	vnodes      bool // with vnodes on a given cluster, too
 	nodeCosts   bool // the embedded database takes the time of a real node
 	metricsPort int
@@ -55,8 +55,7 @@ func (f *benchFlags) costsFlag(fl *pflag.FlagSet, on bool) {
 	fl.BoolVar(&f.nodeCosts, "node-costs", on, "requests to the embedded database take the time that they were measured to take on a ScyllaDB node")
 }
 
-// addFlags adds the flags that all benchmarks have; profiled is what is profiled, "" for
-// nothing.
+// addFlags adds the flags that all benchmarks have; profiled names the profiled processes, "" for none.
 func (f *benchFlags) addFlags(cmd *cobra.Command, profiled string) {
 	fl := cmd.Flags()
 	if profiled != "" {
@@ -133,8 +132,8 @@ func (p problems) with(output string) error {
 	return errors.Join(append(p, cli.CheckChoice("output", output, "text", "json", "markdown"))...)
 }
 
-// measuring returns the function of a command that validates its flags, starts what it measures
-// with, measures, and stops all of it.
+// measuring returns the function of a command that validates its flags, starts the engines that
+// it measures with, measures, and stops all of it.
 func measuring(f *benchFlags, validate func(*benchFlags) error, measure func(context.Context, *benchmark) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) (err error) {
 		if err := validate(f); err != nil {

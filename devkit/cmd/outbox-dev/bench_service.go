@@ -44,8 +44,8 @@ type serviceBench struct {
 // phase is one load on one kind of handler.
 type phase struct {
 	what, kind, load string
-	// rate returns calls per second from the ceiling, what the same kind serves as fast
-	// as it answers; nil means as fast as concurrency callers get responses.
+	// rate returns calls per second from the ceiling, the rate that the same kind serves as
+	// fast as it answers; nil means as fast as concurrency callers get responses.
 	rate func(ceiling float64) float64
 	// on is the benchmark with the database of the phase, nil for the usual one.
 	on *benchmark

@@ -310,7 +310,7 @@ type sample struct {
 	largest int64 // memory of the largest relay
 }
 
-// sample takes a sample, and deletes what the embedded broker need not keep.
+// sample takes a sample, and deletes records that the embedded broker need not keep.
 func (r *sustained) sample(ctx context.Context) (err error) {
 	s := sample{usages: r.bench.usages(ctx, r.relays...)}
 	for _, relay := range r.relays {

@@ -62,7 +62,7 @@ type chaosReport struct {
 	Conflicts    int64 `json:"conflicts"`
 	Kills        int   `json:"kills"`
 	// Beside are the relays of the table that ran before the command: with a relay behind "--"
-	// those that it does not kill, and that may have published in its place.
+	// the processes that it does not kill, and that may have published in its place.
 	Beside     []string         `json:"relays_beside"`
 	Lost       []verify.Finding `json:"lost"`
 	Twice      []verify.Finding `json:"twice"`

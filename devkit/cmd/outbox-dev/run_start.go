@@ -201,7 +201,7 @@ func (d *dev) kept() string {
 	return d.Dir + ", kept between runs"
 }
 
-// allTopics returns the topics of orders and those that the configuration names for other tables.
+// allTopics returns the topics of orders and the topics that the configuration names for other tables.
 func (d *dev) allTopics() []string {
 	all := slices.Clone(d.ownTopics)
 	for _, t := range d.topics {

@@ -46,8 +46,8 @@ func (v Version) HasLogInBatchlog() bool { return v.AtLeast(2025, 4) }
 // table of a keyspace with tablets.
 func (v Version) HasPaxosTables() bool { return v.AtLeast(2025, 4) }
 
-// SetDefaults changes the options of a new table from the defaults of 5.1 to those of the
-// release.
+// SetDefaults changes the options of a new table from the defaults of 5.1 to the defaults
+// of the release.
 func (v Version) SetDefaults(o *Options) {
 	if !v.AtLeast(2025, 4) {
 		return

@@ -2,7 +2,7 @@ package cql
 
 import "maps"
 
-// kind is the lexical class of a token: ANTLR's name, as in "missing X at …". Those of
+// kind is the lexical class of a token: ANTLR's name, as in "missing X at …". The names of
 // keywords begin with K_.
 type kind string
 

@@ -13,7 +13,7 @@ func (c *Catalog) sizing() catalog.Sizing {
 }
 
 // Tablets returns the number of tablets of a table, 0 in a keyspace without tablets, and
-// of the replicas of each. A log has those of its base.
+// of the replicas of each. A log has the numbers of its base.
 func (c *Catalog) Tablets(t *catalog.Table) (count, factor int) {
 	schema, sizing := c.Schema(), c.sizing()
 	ks := schema.Keyspaces[t.Keyspace]

@@ -25,7 +25,7 @@ func (c *conditions) onlyStatic() bool { return c.static && !c.regular }
 type condition struct {
 	op     cql.Op
 	col    *catalog.Column
-	values []expr.Term // one, or those of IN (…)
+	values []expr.Term // one, or all of IN (…)
 	list   expr.Term   // of "IN ?"
 }
 

@@ -84,7 +84,7 @@ type Result struct {
 	PagingState []byte
 	// Warnings are the warnings for the frame.
 	Warnings []string
-	// Table and Key are those of the only partition that the statement names; nil if it
+	// Table and Key identify the only partition that the statement names; nil if it
 	// names several or none, and for batches.
 	Table *catalog.Table
 	Key   []byte

@@ -36,7 +36,7 @@ type selection struct {
 
 	rows []byte
 	n    int32
-	read int64 // rows that were read, also those that a filter excluded
+	read int64 // rows that were read, also the rows that a filter excluded
 }
 
 func (e *Engine) execSelect(ctx context.Context, q *selectPlan, x *expr.EvalCtx, params *Params) (*Result, error) {

@@ -13,18 +13,17 @@ import (
 type NodeCosts struct {
 	// Query is the fixed part of a page of a read, with its first partition; Partition is
 	// each further partition that the statement names and that earlier pages did not end;
-	// Row is each row that is read, also of those that a page of several partitions
-	// discards (see ReadCosts).
+	// Row is each row that is read, also if a page of several partitions discards it (see ReadCosts).
 	Query, Partition, Row time.Duration
 	// Write is the fixed part of a write, WrittenRow each of its rows with its row in the
 	// CDC log, Batchlog what a logged batch of several partitions takes besides.
 	Write, WrittenRow, Batchlog time.Duration
 }
 
-// MeasuredCosts are those of one shard of ScyllaDB 5.1.19 at saturation, payloads of 500
-// bytes, replication factor 1: a query or page 60 µs; a partition of an IN query that finds
-// nothing new 17 to 35 µs; a row of the log 6 to 8 µs; a CDC row written alone 61 µs, an
-// unlogged batch of two rows 63 µs, a logged one 95 µs. No time was measured for a
+// MeasuredCosts are the costs of one shard of ScyllaDB 5.1.19 at saturation, payloads of
+// 500 bytes, replication factor 1: a query or page 60 µs; a partition of an IN query that
+// finds nothing new 17 to 35 µs; a row of the log 6 to 8 µs; a CDC row written alone 61 µs,
+// an unlogged batch of two rows 63 µs, a logged one 95 µs. No time was measured for a
 // conditional statement, which counts as a read and a write, for scans of a token range,
 // which count as one partition, and for other sizes of payloads.
 // docs/performance.md compares the result with a node of 2026.1.
@@ -42,7 +41,7 @@ type NodeTimes struct {
 	costs NodeCosts
 
 	mu   sync.Mutex
-	free []time.Time // by shard: when it has served what it accepted
+	free []time.Time // by shard: when it has served all accepted requests
 	busy []time.Duration
 }
 

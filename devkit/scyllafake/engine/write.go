@@ -113,7 +113,7 @@ func (e *Engine) apply(muts []*store.Mutation) error {
 	return nil
 }
 
-// addLogRows returns mutations with those of their log rows.
+// addLogRows returns mutations with the mutations of their log rows.
 func (e *Engine) addLogRows(muts []*store.Mutation) ([]*store.Mutation, error) {
 	logs, err := e.cdc.Augment(muts, e.clock.Now())
 	if err != nil || len(logs) == 0 {

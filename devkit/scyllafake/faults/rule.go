@@ -26,8 +26,8 @@ type Rule struct {
 
 // Match defines which operations match a rule. The zero value matches all.
 type Match struct {
-	// Keyspace and Table, unless empty, must be the operation's, or, for a write, those
-	// of any of its mutations.
+	// Keyspace and Table, unless empty, must match the operation or, for a write, any of
+	// its mutations.
 	Keyspace, Table string
 	// Kinds, unless empty, are the kinds of operation that match.
 	Kinds []engine.OpKind

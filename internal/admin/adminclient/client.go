@@ -62,8 +62,8 @@ func New(base *url.URL, token string, conf *tls.Config) *Client {
 
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// Local returns a client of a handler in this process. It sends no token. checked, which may be nil, waits for a check
-// of what the handler needs: its error is that of every request. Requests that read are sent meanwhile, and others after it.
+// Local returns a client of a handler in this process. It sends no token. checked, which may be nil, waits for a check of
+// the handler's requirements: its error is that of every request. Requests that read are sent meanwhile, others after.
 func Local(h http.Handler, checked func() error) *Client {
 	return &Client{base: &url.URL{Scheme: "http", Host: "localhost"}, http: &http.Client{Transport: inProcess{h}, CheckRedirect: noRedirect}, checked: checked}
 }

@@ -129,7 +129,7 @@ func (c *Client) Aggregate(ctx context.Context, id string, limit int) (out admin
 }
 
 // RecentEvents lists the newest events in a state. An empty state is any, and a zero time the
-// server's. gaps are what was not read.
+// server's. gaps are the parts that were not read.
 func (c *Client) RecentEvents(ctx context.Context, state string, since time.Time, p Paging) (found []admin.RecentEvent, gaps []string, next string, err error) {
 	q := make(url.Values)
 	set(q, "state", state)

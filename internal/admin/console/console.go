@@ -108,8 +108,8 @@ var (
 
 const uuid = `[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`
 
-// compilePages returns what the paths of the pages match, below Prefix: the patterns that a
-// script maps to pages. So they are in one place.
+// compilePages returns an expression that matches the paths of the pages, below Prefix: the
+// patterns that a script maps to pages. So they are in one place.
 func compilePages(script string) *regexp.Regexp {
 	var all []string
 	for _, m := range routed.FindAllStringSubmatch(script, -1) {

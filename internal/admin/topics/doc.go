@@ -2,7 +2,7 @@
 // topics with their offsets, and the records of one topic, newest first.
 //
 // A page is a list of records, newest first. Records of one partition are in the order of
-// their offsets, those of several partitions in the order of their times. A page has two
+// their offsets, records of several partitions in the order of their times. A page has two
 // cursors, each with an offset for every partition: next, from which the following page
 // continues with older records, and after, the ends of the page, from which a later request
 // reads the records that have arrived since. A client that repeats the latter follows the

@@ -15,7 +15,7 @@ const (
 	maxRound = 8 << 20
 	maxBytes = 32 << 20
 	maxPage  = 4 << 20
-	// maxFetch bounds what is read ahead from a broker.
+	// maxFetch bounds the bytes that are read ahead from a broker.
 	maxFetch = 4 << 20
 	// minWindow is the smallest number of offsets that is first read of a partition.
 	minWindow = 8
@@ -28,8 +28,8 @@ type span struct {
 	floor, low int64
 	// window is the number of offsets that the next read covers, and from where it begins.
 	window, from int64
-	// records are read and not in the page yet, oldest first; read are those of a window
-	// that is not complete.
+	// records are read and not in the page yet, oldest first; read are the records of a
+	// window that is not complete.
 	records, read []*kgo.Record
 }
 

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// maxReads bounds the concurrent reads of a process, and those of one principal at half
-	// of it: a viewer with many tabs must not exclude the others.
+	// maxReads bounds the concurrent reads of a process, and half of it bounds the reads of
+	// one principal: a viewer with many tabs must not exclude the others.
 	maxReads = 4
 	// placeTime bounds the wait for the end of other reads, and readTime the read itself.
 	placeTime = 2 * time.Second
@@ -40,7 +40,7 @@ type Kafka interface {
 type Config struct {
 	// Kafka connects to the broker. With nil every read is refused as unavailable.
 	Kafka Kafka
-	// Topics are the readable topics, as those of the event streams. Default:
+	// Topics are the readable topics, as in the event streams. Default:
 	// stream.DefaultTopics.
 	Topics stream.Topics
 	// Schemas decodes payloads in the wire format of a schema registry. Default: none.
@@ -155,7 +155,7 @@ func newTopic(d kadm.TopicDetail, starts, ends kadm.ListedOffsets) Topic {
 	return t
 }
 
-// filterReadable returns those of the topics that are readable.
+// filterReadable returns the given topics that are readable.
 func (b *Browser) filterReadable(ctx context.Context, topics []string) []string {
 	return slices.DeleteFunc(b.cfg.Topics.FilterAllowed(ctx, topics), func(topic string) bool {
 		internal, _ := path.Match(share.ControlTopic("*"), topic)

@@ -59,7 +59,7 @@ func Enabled(lookup func(string) string) (bool, error) {
 // Start returns a provider of spans that are exported in the background. service and version
 // describe the process; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take precedence. The
 // caller shuts the provider down, which exports the last spans. Errors of the export are
-// logged: they neither delay nor fail what the process does.
+// logged: they neither delay nor fail the work of the process.
 func Start(ctx context.Context, service, version string, log *slog.Logger) (*sdktrace.TracerProvider, error) {
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {

@@ -476,7 +476,7 @@ func (b *Backfill) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// logFacts returns what is known about the log, which Observe changes.
+// logFacts returns the known facts about the log, which Observe changes.
 func (b *Backfill) logFacts() cdclog.TableInfo {
 	b.mu.Lock()
 	defer b.mu.Unlock()

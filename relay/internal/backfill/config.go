@@ -17,7 +17,7 @@ const (
 	Off  = "off"
 )
 
-// Settings are those of scans, see package settings for the tags.
+// Settings configure scans, see package settings for the tags.
 type Settings struct {
 	// Backfill is Auto or Off. With Auto, the relay scans the outbox table for events that the
 	// log may not contain: after it was down for longer than the CDC log keeps rows, or at the

@@ -49,7 +49,7 @@ func (o *OpenGap) Since() time.Time {
 // gapWatch finds the gaps of the log of a relay that runs.
 type gapWatch struct {
 	facts cdclog.TableInfo
-	// columns are those of the table and of its log.
+	// columns are the columns of the table and of its log.
 	columns string
 	// seen is when the log was last known to be complete, and read the oldest position then.
 	seen, read time.Time
@@ -77,7 +77,7 @@ func (w *gapWatch) observe(facts cdclog.TableInfo, columns string, records bool,
 	} else if changed && !explained {
 		w.open.Possible = false
 	}
-	if facts.Logged.After(before.Logged) { // with what was not read of the former log
+	if facts.Logged.After(before.Logged) { // with the unread part of the former log
 		w.open.From = checkpoint.Earliest(w.open.From, w.read)
 	}
 	w.open.Until = time.Time{}

@@ -113,7 +113,7 @@ func (b *Backfill) query(ctx context.Context, stmt string, args ...any) *gocql.I
 		PageSize(b.page()).Prefetch(0).Iter()
 }
 
-// pass passes on the rows of a statement, those of an aggregate in sequence.
+// pass passes on the rows of a statement, the rows of an aggregate in sequence.
 func (s *rangeScan) pass(ctx context.Context, stmt string, args ...any) (err error) {
 	b := s.backfill
 	iter := b.query(ctx, stmt, args...)

@@ -54,7 +54,7 @@ type Config struct {
 // failed call when the broker refuses connections, when a connection with an outstanding
 // request is lost, or when nothing is acknowledged for AttemptTimeout. The
 // unacknowledged records are then the next attempt of that call. They stay with the
-// producer, which retries by itself and keeps what the broker may have written.
+// producer, which retries by itself and keeps records that the broker may have written.
 type Call struct {
 	began   time.Time
 	attempt int

@@ -18,7 +18,7 @@ const (
 	TailOff = "off"
 )
 
-// Settings are those of the readers, see package settings for the tags. Delays without a
+// Settings configure the readers, see package settings for the tags. Delays without a
 // further bound are positive.
 type Settings struct {
 	// Tail is TailOn or TailOff. The tail reader reads new log rows immediately, so events are
@@ -27,7 +27,7 @@ type Settings struct {
 	Tail string `default:"on" oneof:"on off"`
 	// TailMinInterval is the interval between two reads by the tail reader of a stream with new
 	// rows, TailMaxInterval that of an idle stream. TailHintInterval is the least wait after a
-	// read for hints: it gathers those that come in quick succession.
+	// read for hints: it gathers hints that come in quick succession.
 	TailMinInterval  time.Duration `default:"3ms" min:"1ns"`
 	TailHintInterval time.Duration `default:"200us" min:"1ns"`
 	TailMaxInterval  time.Duration `setting:"tail_max_interval" default:"100ms" off:"-1" min:"1ms" field:"Tail" usage:"wait between two reads by the tail reader of streams that had no rows; above 100ms those with rows or hints, which are otherwise read within milliseconds, wait 3 % of it, which spares the database; off leaves events to the sweep reader"`

@@ -21,7 +21,7 @@ const (
 	readWide
 )
 
-// Metrics counts what the readers read.
+// Metrics counts the queries, rows and errors of the readers.
 type Metrics struct {
 	Gaps            prometheus.Counter
 	RowsUndecodable prometheus.Counter

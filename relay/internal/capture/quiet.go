@@ -48,8 +48,7 @@ type Quiet struct {
 	clock   *dbclock.Clock
 }
 
-// NewQuiet returns a Quiet for the streams of the table's log, whose generations are those
-// of source.
+// NewQuiet returns a Quiet for the streams of the table's log, whose generations source returns.
 func NewQuiet(cfg *Config, table *outbox.Table, source cdclog.Generations, s *checkpoint.Streams) *Quiet {
 	return &Quiet{
 		session: cfg.Session, source: source, streams: s, window: cfg.ConfidenceWindow, every: cfg.IdleCheckpoint, log: cfg.Logger, clock: cfg.Clock,

@@ -89,7 +89,7 @@ func (s *Sweep) isUrgent(now time.Time) bool {
 	return s.cfg.Turns.isUrgent()
 }
 
-// yield waits for the turn of a row that is published already. Errors are those of a ctx that has ended.
+// yield waits for the turn of a row that is published already. It returns the error of a ctx that has ended.
 func (s *Sweep) yield(ctx context.Context) error {
 	s.update(time.Now())
 	return s.cfg.Turns.take(ctx)
@@ -200,7 +200,7 @@ type consumer struct {
 	*consumers
 	progress *checkpoint.Stream
 	pages    *SweptPages
-	// events are those of a change; the next one uses the array.
+	// events are the events of a change; the next one uses the array.
 	events []cdclog.StoredEvent
 	// waited is when the consumer last waited at the begin of a window, and end the latest time at
 	// which that window may end.
@@ -293,7 +293,7 @@ func (c *consumer) Empty(ctx context.Context, upTo gocql.UUID) error {
 	return endReader(ctx, c.fail, c.pages.Idle(ctx, upTo))
 }
 
-// End submits what the stream has left. StartGeneration waits for what is not acknowledged yet.
+// End submits the remaining events of the stream. StartGeneration waits for the unacknowledged ones.
 func (c *consumer) End() error {
 	c.pages.Submit()
 	return nil

@@ -94,7 +94,7 @@ func (p *SweptPages) Add(ctx context.Context, t gocql.UUID, events []cdclog.Stor
 
 func (p *SweptPages) release() { <-p.held }
 
-// pass records that the log contains no events between those that were added and t.
+// pass records that the log contains no events between the added ones and t.
 func (p *SweptPages) pass(t gocql.UUID) {
 	if p.page == nil {
 		p.progress.Idle(t)
@@ -104,7 +104,7 @@ func (p *SweptPages) pass(t gocql.UUID) {
 	p.progress.Pass(t)
 }
 
-// Idle submits what was added, and records that the log contains no other changes up to t.
+// Idle submits the added events, and records that the log contains no other changes up to t.
 func (p *SweptPages) Idle(ctx context.Context, t gocql.UUID) error {
 	p.held <- struct{}{}
 	defer p.release()
@@ -115,7 +115,7 @@ func (p *SweptPages) Idle(ctx context.Context, t gocql.UUID) error {
 	return nil
 }
 
-// Submit submits what was added. If that fails it ends the reader, and Add and Idle return the error.
+// Submit submits the added events. If that fails it ends the reader, and Add and Idle return the error.
 func (p *SweptPages) Submit() {
 	p.held <- struct{}{}
 	defer p.release()

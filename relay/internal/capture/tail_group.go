@@ -77,8 +77,8 @@ type tailGroup struct {
 	firstHint time.Time
 }
 
-// hintedStream contains when the last readings by hints of a stream began, of any and of those
-// that went back by the overlap, and when its last hint was taken; in microseconds.
+// hintedStream contains when the last readings by hints of a stream began, of any and of the
+// readings that went back by the overlap, and when its last hint was taken; in microseconds.
 type hintedStream struct{ polled, deep, at int64 }
 
 func newTailGroup(t *Tail, g *cdclog.Generation, from, to int) *tailGroup {
@@ -117,7 +117,7 @@ func (g *tailGroup) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-			g.takeHints() // what they announce is visible
+			g.takeHints() // the rows that they announce are visible
 			g.due = timerDue
 		case <-g.wake:
 			if only, kind = g.takeHints(), readHinted; len(only) == 0 {
@@ -229,7 +229,7 @@ func (g *tailGroup) dueAgain(timer *time.Timer) ([]int, readingKind) {
 	return streams, readAgain
 }
 
-// poll reads some streams, or all, hands on what is new, and returns the wait
+// poll reads some streams, or all, hands on new rows, and returns the wait
 // until all are to be read again.
 func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (time.Duration, error) {
 	t := g.tail
@@ -266,7 +266,7 @@ func (g *tailGroup) poll(ctx context.Context, kind readingKind, only []int) (tim
 	if kind != readAll {
 		last = g.oldestPoll(only)
 	}
-	// What is older the sweep reads at once.
+	// The sweep reader reads older rows immediately.
 	reach := started.Add(-t.reach()).UnixMicro()
 	if !g.follows(last, reach) {
 		return tailNotReady, nil

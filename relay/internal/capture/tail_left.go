@@ -10,8 +10,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/checkpoint"
 )
 
-// maxTailLeft is the number of aggregates above which tailLeft removes those that need not be
-// left any more.
+// maxTailLeft is the number of aggregates above which tailLeft removes the aggregates that
+// need not be left any more.
 const maxTailLeft = 1000
 
 // tailLeft contains the aggregates of a table without numbers of which the tail reader left a row
@@ -34,7 +34,7 @@ type leftRows struct {
 	stream      []byte
 }
 
-// add leaves a row, and those of its aggregate that were written later.
+// add leaves a row, and the rows of its aggregate that were written later.
 func (l *tailLeft) add(aggregate gocql.UUID, start time.Time, stream []byte, written int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -28,7 +28,7 @@ const tailNotReady = 50 * time.Millisecond
 const tailDeepRows = 1000
 
 // tailOrder keeps the order of a table without numbers in one group of streams,
-// where no number tells what is missing before a row.
+// where no number shows which rows are missing before a row.
 //
 // A row is held for the window after it was seen, and then until a covering reading
 // has ended: one that began after that and reads again everything from which an
@@ -232,10 +232,10 @@ func (g *tailGroup) handOn(ctx context.Context, rows []heldRow) error {
 	return g.offerPage(ctx)
 }
 
-// follows says whether a reading that goes back to reach leaves nothing out: what
-// is before it was handed on, or was seen in the last reading; 0 if there was
-// none. Times are in microseconds. Where numbers tell what is missing nobody
-// needs to know; without, a reading must not begin anywhere else.
+// follows reports whether a reading that goes back to reach leaves nothing out: the rows
+// before it were handed on, or were seen in the last reading; 0 if there was none. Times
+// are in microseconds. Where numbers show missing rows it is always true; otherwise a
+// reading must not begin anywhere else.
 func (g *tailGroup) follows(last, reach int64) bool {
 	if g.order == nil {
 		return true
@@ -257,9 +257,9 @@ func (g *tailGroup) follows(last, reach int64) bool {
 	return true
 }
 
-// readBefore says whether everything in the generations before g was handed on,
-// but for what is later than any ordinary row: an aggregate's events go on in
-// another stream when a generation begins.
+// readBefore reports whether all rows of the generations before g were handed on, except
+// rows later than any ordinary one: an aggregate's events continue in another stream when a
+// generation begins.
 func (t *Tail) readBefore(g *cdclog.Generation) bool {
 	swept, _, _ := t.streams.HandedAll()
 	edge := g.Start.Add(t.cfg.TailOverlap).UnixMicro()

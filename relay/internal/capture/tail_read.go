@@ -21,7 +21,7 @@ const (
 // database reads up to a page of every stream and discards the rest. So a query reads as
 // many streams as have rows for most of one page: the whole group while it has few rows,
 // one stream in a backlog. It returns how many streams a query of the next reading should read.
-// The rows are those that were written after after, and at until or before, which may be 0.
+// The rows were written after after, and at until or before, which may be 0.
 func (g *tailGroup) readRows(ctx context.Context, only []int, after, until int64, width int, r *reading, each func(*cdclog.Row) error) (int, error) {
 	rest := only
 	if rest == nil {

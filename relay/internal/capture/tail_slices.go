@@ -24,8 +24,8 @@ type wideReading struct {
 	rows     int // so far
 }
 
-// newWideReading reads what was written after from and up to to, about as many rows as
-// given, within half of every.
+// newWideReading reads the rows that were written after from and up to to, about as many
+// rows as given, within half of every.
 func newWideReading(from, to int64, rows int, every time.Duration) wideReading {
 	slices := int64(rows/tailSliceRows + 1)
 	return wideReading{from: from, to: to, step: max((to-from)/slices+1, 1), pause: every / time.Duration(2*slices)}
@@ -39,7 +39,7 @@ func (g *tailGroup) readSlice(ctx context.Context) error {
 	t, w := g.tail, &g.back
 	started := t.cfg.Clock.Now()
 	until := min(w.from+w.step, w.to)
-	// What is older the sweep reads at once.
+	// The sweep reader reads older rows immediately.
 	after := max(w.from, started.Add(-t.reach()).UnixMicro(), g.generation.Start.UnixMicro()-1)
 	if after < until {
 		r := reading{group: g, last: g.polled, deep: g.deep, started: started, after: after}

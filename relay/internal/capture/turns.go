@@ -27,7 +27,7 @@ const (
 	lagForgotten = 5 * time.Second
 )
 
-// readingState is what the share of the sweep reader depends on.
+// readingState contains the values on which the share of the sweep reader depends.
 type readingState struct {
 	lag        time.Duration // of the tail reader: from when a reading is due until it ends
 	ids, limit int           // in the dedup index until they are swept; no limit if that is 0

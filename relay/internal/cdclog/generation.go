@@ -20,8 +20,8 @@ type Generation struct {
 	Start time.Time
 	// Streams are ordered by token.
 	Streams [][]byte
-	// Ranges contain the streams of each token's events: those of the first range that
-	// does not end before the token, or of the first range if there is none.
+	// Ranges contain the streams of each token's events: the streams of the first range
+	// that does not end before the token, or of the first range if there is none.
 	Ranges []StreamRange
 }
 

@@ -102,7 +102,7 @@ func (d *Set) Of(key gocql.UUID) *Chain { return d.chains[key] }
 // attempts.
 func (d *Set) IsSpill(id gocql.UUID) bool { return d.known[id].spill }
 
-// Front returns the chain to replay next: of those that are due at now one that an operator
+// Front returns the chain to replay next: of the chains that are due at now one that an operator
 // requested, else that with the highest priority and of these with the earliest first failure; or,
 // if none is due, the one that is due first. It returns nil if no chain waits for a time.
 func (d *Set) Front(now time.Time) *Chain {

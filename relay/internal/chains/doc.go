@@ -7,8 +7,8 @@
 //     it is in progress.
 //   - Group: dead letters with one rule and equal errors. Members of a large group are
 //     replayed with canaries: a few first, and the others when these are published.
-//   - Set: all chains and groups, the chains that wait, by time, and those that are due, by
-//     priority and age.
+//   - Set: all chains and groups, the chains that wait, by time, and the chains that are
+//     due, by priority and age.
 //
 // It relies on one Set having all open dead letters of its part of the table: a start loads them,
 // and operators' changes arrive as requests. Without one that is not loaded, the events behind it

@@ -24,7 +24,7 @@ type Group struct {
 	GroupKey
 	strategy    string
 	DeadLetters int // dead letters of the group in memory
-	// Waiting contains chains that are due but have to wait; Asked contains those of
+	// Waiting contains chains that are due but have to wait; Asked contains the chains of
 	// which an operator requested a replay now.
 	Waiting, Asked map[*Chain]struct{}
 

@@ -19,9 +19,10 @@
 // than its own write time minus the window, because the clock of its host was ahead, is
 // lowered to that.
 //
-// The checkpoints of a relay's name and keyspace are all that it knows of what is published. Those of
-// another name or keyspace for the same table are found at a first start (Others), which is then
-// refused; those that it may not read are not, and every event with a row is published again.
+// The checkpoints of a relay's name and keyspace are all that it knows of published events.
+// Checkpoints of another name or keyspace for the same table are found at a first start (Others),
+// which is then refused; checkpoints that it may not read are not, and every event with a row is
+// published again.
 //
 // Streams.mu may be held while Stream.mu is taken, not the other way round.
 package checkpoint

@@ -12,7 +12,7 @@ import (
 )
 
 // Others returns the other relays that have begun to publish a table, a name with its keyspace:
-// those with checkpoints in the keyspace, by name, and those of other keyspaces, as NAME in
+// relays with checkpoints in the keyspace, by name, and relays of other keyspaces, as NAME in
 // KEYSPACE. It omits other keyspaces that the relay may not read, or whose table is another
 // one or gone.
 func Others(ctx context.Context, session *gocql.Session, keyspace, relay, table string) (others []string, err error) {
@@ -47,7 +47,7 @@ func Others(ctx context.Context, session *gocql.Session, keyspace, relay, table 
 type BegunTable struct{ Relay, Table string }
 
 // Begun returns the tables that relays have begun to publish, by the checkpoints in a keyspace.
-// Those of several shards are returned several times.
+// Tables of several shards are returned several times.
 func Begun(ctx context.Context, session *gocql.Session, keyspace string) (all []BegunTable, err error) {
 	iter := session.Query("SELECT DISTINCT relay, table_name FROM " + keyspace + ".relay_checkpoints").
 		WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).Iter()

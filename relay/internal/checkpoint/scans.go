@@ -73,8 +73,8 @@ func (c *Scans) Load(ctx context.Context) ([]Scan, error) {
 }
 
 // replace marks the running scans that a later one covers as replaced. Begin has not: the start of
-// the earlier one was answered with an error, or its relay had lost its shard, and what they wrote
-// became visible after the later one had begun.
+// the earlier one was answered with an error, or its relay had lost its shard, and its row became
+// visible after the later one had begun.
 func replace(all []Scan) {
 	for i := range all {
 		s := &all[i]

@@ -13,7 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/fence"
 )
 
-// Store stores the progress of a relay. Later calls return what was saved, also after a
+// Store stores the progress of a relay. Later calls return the saved progress, also after a
 // crash.
 type Store interface {
 	// Position returns the checkpoint of a stream, the zero UUID without one.

@@ -106,7 +106,7 @@ const xerialHeaderSize = 16
 
 var errXerial = errors.New("the blocks of snappy have the wrong lengths")
 
-// snappy decompresses one block, or those of Java's snappy.
+// snappy decompresses one block, or the blocks of Java's snappy.
 func (d *Decompressor) snappy(src []byte) ([]byte, error) {
 	if !bytes.HasPrefix(src, xerial) {
 		return d.block(src)

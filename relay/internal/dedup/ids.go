@@ -70,7 +70,7 @@ func (s *idSet) of(id *gocql.UUID) (t *idTable, hash uint64) {
 	return &s.table[hash%segments], hash
 }
 
-// find reports whether the set contains the id, and what is known of it.
+// find reports whether the set contains the id, and returns its known state.
 func (s *idSet) find(id gocql.UUID) (in InTopic, ok bool) { return s.findHash(&id, hashID(&id)) }
 
 // findHash is find of an id with the given hash.
@@ -86,7 +86,7 @@ func (s *idSet) findHash(id *gocql.UUID, hash uint64) (in InTopic, ok bool) {
 	return t.tag(g, i)&tagInTopic != 0, true
 }
 
-// set adds the id, or changes what is known of it.
+// set adds the id, or changes its known state.
 func (s *idSet) set(id gocql.UUID, in InTopic) {
 	t, hash := s.of(&id)
 	g, i := t.find(&id, hash)

@@ -194,7 +194,7 @@ func (c *Config) followPositions(ctx context.Context, own *progress, before []*p
 	return nil
 }
 
-// betterPositions returns the positions that are further than those of own, by stream.
+// betterPositions returns the positions that are further than the positions of own, by stream.
 func (c *Config) betterPositions(ctx context.Context, own *progress, before []*progress, gen time.Time) (map[string]gocql.UUID, error) {
 	source := cdclog.NewGenerations(c.Session, c.TableKeyspace, c.Table, nil) // with the ranges of all streams
 	starts, err := source.Times(ctx)

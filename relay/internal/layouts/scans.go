@@ -55,8 +55,8 @@ func followScans(ctx context.Context, own *progress, before []*progress, now tim
 	return own.scans.Advance(ctx, row, ranges)
 }
 
-// doneScans returns a scan that covers what the finished scans of all shards cover, nil if
-// one of them has none.
+// doneScans returns a scan that covers the rows that the finished scans of all shards
+// cover, nil if one of them has none.
 func doneScans(rows [][]checkpoint.Scan) *checkpoint.Scan {
 	out := &checkpoint.Scan{State: checkpoint.ScanNotNeeded, Reason: backfill.FirstStart, Ranges: backfill.Ranges}
 	for i, of := range rows {

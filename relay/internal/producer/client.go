@@ -115,7 +115,7 @@ func (c *client) begin(ctx context.Context) error {
 
 // drain waits until no broker has a produce request of the client that it may still process: a
 // broker answers the requests of a connection in order, an empty one thus after those before it,
-// and what was sent on a connection that fails is processed or lost.
+// and a request on a connection that fails is processed or lost.
 func (c *client) drain(ctx context.Context) {
 	var wg sync.WaitGroup
 	for id := range c.nodes.Range {

@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Observer receives what the connections to the brokers report. Its methods are called by
+// Observer receives the events of the connections to the brokers. Its methods are called by
 // goroutines of the Kafka client, without locks and before the client processes the
 // response; they do not block.
 type Observer interface {

@@ -133,8 +133,8 @@ func (p *Producer) find(at partition, x returned) {
 	})
 }
 
-// findAll returns the offsets of the records, -1 for those that are not in their partition.
-// It retries until brokers answer. The error is the end of the producer.
+// findAll returns the offsets of the records, -1 for records that are not in their
+// partition. It retries until brokers answer. The error is the end of the producer.
 func (p *Producer) findAll(at partition, xs []returned) ([]int64, error) {
 	drained := make(map[*client]bool)
 	for _, x := range xs { // it may have returned the record before it has an answer

@@ -16,8 +16,8 @@ import (
 
 // cell is the state of all aggregates: their lanes, the dedup index, the open dead letters and
 // the partitions that events wait for. It has one owner, the driver, which passes it one input after
-// the other; Step returns what is to be done. A cell has no locks, starts no goroutines and does no
-// I/O. It reads the breaker, the budget and its environment, which change concurrently.
+// the other; Step returns the effects to execute. A cell has no locks, starts no goroutines and does
+// no I/O. It reads the breaker, the budget and its environment, which change concurrently.
 type cell struct {
 	cfg     *Config
 	env     environment
@@ -26,7 +26,7 @@ type cell struct {
 	tailed  *swept.Tracker
 	metrics *Metrics
 
-	// now is the time of the step, effects what it has decided so far. due contains the lanes
+	// now is the time of the step, effects the ones decided so far. due contains the lanes
 	// that decide again in the next step, with inContinue, which follows when the effects are executed.
 	now     time.Time
 	effects []effect
@@ -53,7 +53,7 @@ type cell struct {
 	gated      bool // a partition is gated
 	closed     bool
 	// readFrom is the creation time from which the start read all published events, in
-	// microseconds; 0 if it read none. readUntil limits the write times of what it found.
+	// microseconds; 0 if it read none. readUntil limits the write times of the events that it found.
 	readFrom, readUntil int64
 }
 
@@ -69,7 +69,7 @@ type environment interface {
 	Gated(topic string, key []byte) bool
 	Gate(topic string, part int32, n int)
 	MayBeTooLarge(e *outbox.Event, topic string) bool
-	// begin and end are those of the lane's outstanding records; isRejecting reports whether
+	// begin and end mark the lane's outstanding records; isRejecting reports whether
 	// further ones would be rejected, isRecalled whether they were recalled.
 	begin(l *lane, topic string)
 	end(l *lane)
@@ -94,7 +94,7 @@ const (
 	effReport                      // log
 )
 
-// effect is what the driver does after a step.
+// effect is an action that the driver executes after a step.
 type effect struct {
 	do      effectKind
 	breaker BreakerState // of effSend
@@ -109,7 +109,7 @@ type effect struct {
 	report  func(to *Publisher)
 }
 
-// inputKind is what has happened.
+// inputKind is the kind of an input.
 type inputKind uint8
 
 const (

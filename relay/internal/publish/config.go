@@ -33,7 +33,7 @@ const (
 	OrderingRelaxed = "relaxed"
 )
 
-// Settings are those of publishing, failures and dead letters, see package settings for the tags.
+// Settings configure publishing, failures and dead letters, see package settings for the tags.
 type Settings struct {
 	Source string `setting:"source" default:"scylla-outbox" usage:"CloudEvents source (header ce_source)"`
 	// TopicTemplate: {event_type} and {aggregate_type} may have a preceding $. The default of

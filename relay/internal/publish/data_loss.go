@@ -23,7 +23,7 @@ type DataLoss struct {
 // repair a loss; a verification finds the missing events.
 const dataLossReported = time.Hour
 
-// losses contains the last loss, and counts what the topics no longer have. It is safe for concurrent use.
+// losses contains the last loss, and counts losses and recreated topics. It is safe for concurrent use.
 type losses struct {
 	log       *slog.Logger
 	count     prometheus.Counter

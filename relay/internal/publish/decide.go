@@ -116,7 +116,7 @@ type step struct {
 
 func wait(why reason) step { return step{do: actWait, why: why} }
 
-// rests returns what the lane waits for whatever its front is, false if the front decides.
+// rests returns the reason for which the lane waits whatever its front is, false if the front decides.
 func (q *queue) rests() (why reason, rests bool) {
 	switch q.state {
 	case laneReturning:
@@ -207,7 +207,7 @@ func (q *queue) decideBlocked(it *item, v *view) step {
 
 // decideDeadLetter returns actDeadLetter if the item becomes a dead letter: it failed, an
 // earlier event of its aggregate is a dead letter, or the breaker is open and spills. Otherwise
-// it returns what the item waits for; forNothing, if it may be sent.
+// it returns the reason for which the item waits; forNothing, if it may be sent.
 func (q *queue) decideDeadLetter(it *item, v *view) step {
 	switch cause := q.lastingCause(it); {
 	case !v.table:

@@ -14,8 +14,8 @@
 //   - gate: a partition to which nothing is published until the relay starts again: it was not read
 //     back, or it is stalled and over its limits. Its events are postponed: they wait in the log.
 //
-// An event passes through the states of EventState, its lane through those of laneState, see
-// docs/design/README.md.
+// An event passes through the states of EventState, its lane through the states of
+// laneState, see docs/design/README.md.
 //
 // What happens to an event, such as one whose answer is lost: takeOffers puts it into the lane of its
 // aggregate (offer.go). Whenever something changes that a lane waits for, pump collects what the
@@ -60,8 +60,9 @@
 //   - The key of a record determines its partition. Where events of one aggregate have different
 //     keys, consumers see their order in the times of the records alone.
 //   - Dead letters, their claims and the times of replays are dated by the database's clock, which
-//     all owners of a shard have in common. The times of operators are those of their hosts: a replay
-//     that one requests is due at once, and after a restart of the relay at that time.
+//     all owners of a shard have in common. The times of operators come from the clocks of their
+//     hosts: a replay that one requests is due at once, and after a restart of the relay at that
+//     time.
 //   - Dead letters that are older than the table's epoch may be of a backup, and replayed since:
 //     the topics are searched before they are (reopened.go). After a restore without an epoch, only
 //     those are found that the start reads back; others are published twice.

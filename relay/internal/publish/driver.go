@@ -75,7 +75,7 @@ func (d *driver) check(timer *time.Timer) {
 	timer.Reset(in.wait)
 }
 
-// end processes what was posted and ends run.
+// end processes the posted inputs and ends run.
 func (d *driver) end() {
 	d.post(input{kind: inEnd})
 	for {

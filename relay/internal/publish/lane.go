@@ -14,7 +14,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/producer"
 )
 
-// lane is the queue of one aggregate, or of a replay, with what it needs to be sent.
+// lane is the queue of one aggregate, or of a replay, with the state that sending needs.
 type lane struct {
 	queue
 	id   gocql.UUID
@@ -87,10 +87,10 @@ func (s *laneSet) remove(l *lane) {
 	*s = (*s)[:n]
 }
 
-// queue contains the events of one aggregate in their order: first those that the producer
+// queue contains the events of one aggregate in their order: first the events that the producer
 // has, then the waiting ones. Its methods have no effects outside of it, read no clock and take
-// no locks: decide returns the next step, apply changes the queue for it, and the caller does
-// what the step names.
+// no locks: decide returns the next step, apply changes the queue for it, and the caller
+// executes the step.
 type queue struct {
 	state laneState
 	items []*item
@@ -205,7 +205,7 @@ func (q *queue) sent(it *item, to Partition, alone bool, now time.Time) {
 func (q *queue) rejected(it *item) {
 	it.state, it.attempts = queued, it.attempts-1
 	q.outstanding--
-	q.state.on(recordRejected) // what it waited for was behind the item
+	q.state.on(recordRejected) // the events that it waited for were behind the item
 }
 
 // returned records that the item came back with an error. Of several errors the most serious

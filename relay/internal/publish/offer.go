@@ -151,7 +151,7 @@ type page struct {
 	paid bool
 	err  error
 	done chan struct{} // receives when the effects of a step with the page are executed
-	ask  func(*cell)   // of inAsk: what the caller does in a step, instead of offers
+	ask  func(*cell)   // of inAsk: the function of the caller that runs in a step, instead of offers
 }
 
 // takeOffers processes the offers of a page until one has no room.
@@ -198,7 +198,7 @@ func (c *cell) settleTo(s Settlement) {
 	}
 }
 
-// judgement is the verdict about an offer and what it follows from.
+// judgement is the verdict about an offer with its reasons.
 type judgement struct {
 	verdict Verdict
 	item    *item // of the event, if it is in progress

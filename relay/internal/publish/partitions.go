@@ -21,7 +21,7 @@ type Partition struct {
 // producer has stay there: the broker may have written them. When waiting events cannot become dead
 // letters, and fill the budget, it is gated: they wait in the CDC log. An acknowledgement ends all of that,
 // but a gated partition takes records again only when the producer has none of it: the relay then starts
-// again, and a start that may not read topics would publish again what was not answered.
+// again, and a start that may not read topics would publish again the records without an answer.
 type partState uint8
 
 const (
@@ -97,7 +97,7 @@ func (ps *partitions) stalled() []StalledTopic {
 	return out
 }
 
-// look sets what the view of a lane has of its partition.
+// look sets the part of a lane's view that describes its partition.
 func (ps *partitions) look(v *view, l *lane, now time.Time) {
 	p := ps.of[v.part]
 	if p == nil {
@@ -116,7 +116,7 @@ func (ps *partitions) look(v *view, l *lane, now time.Time) {
 	}
 }
 
-// await adds the lane to those that wait for the partition.
+// await adds the lane to the lanes that wait for the partition.
 func (p *partition) await(l *lane) {
 	if p.waiting == nil {
 		p.waiting = make(map[*lane]struct{})

@@ -12,8 +12,8 @@ import (
 // not be read back, and to one that is stalled while no more dead letters may be written and its
 // events fill the budget. Its events wait in the CDC log. They are accepted, not kept and never
 // settled, so no checkpoint passes them, and they use no budget, so others proceed. Later events of
-// their aggregates wait with them. What is published to others in the meantime has to be
-// remembered by the next start, which gateRoom bounds.
+// their aggregates wait with them. The next start has to remember the events that are published to
+// others in the meantime; gateRoom bounds them.
 
 // ErrPartitionResumed ends a run in which a stalled partition was gated: it takes records again.
 var ErrPartitionResumed = errors.New("a partition acknowledges records again")

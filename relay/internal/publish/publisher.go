@@ -214,8 +214,8 @@ type Prover interface {
 	// FindIDOfAnother reports whether the newest records of the topics contain another event with
 	// the id of the event, and not the event.
 	FindIDOfAnother(ctx context.Context, f *cdclog.StoredEvent) (bool, error)
-	// FindRecords returns those of the events, by id with their numbers, that the topics contain since
-	// a time.
+	// FindRecords returns the ids of the events that the topics contain since a time; events has their
+	// numbers by id.
 	FindRecords(ctx context.Context, events map[gocql.UUID]int64, since time.Time) (map[gocql.UUID]struct{}, error)
 }
 

@@ -32,7 +32,7 @@ func (c *cell) pump(l *lane) {
 	c.rest(l)
 }
 
-// view returns what the next step of the lane depends on.
+// view returns the state on which the next step of the lane depends.
 func (c *cell) view(l *lane) view {
 	v := view{
 		stopped: c.closed || c.cfg.fenced(), rejecting: l.outstanding > 0 && c.env.isRejecting(l),

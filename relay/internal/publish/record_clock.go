@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// recordClock shows by how much the clock that dates the records of this run is behind those of
-// the writers: a record is published after its event is created. It is safe for concurrent use.
+// recordClock shows by how much the clock that dates the records of this run is behind the
+// clocks of the writers: a record is published after its event is created. It is safe for
+// concurrent use.
 type recordClock struct{ behind atomic.Int64 }
 
 // published adds a record of an event.

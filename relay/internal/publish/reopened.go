@@ -15,9 +15,9 @@ import (
 // errNotSearched cancels a replay because the topics could not be searched for the event.
 var errNotSearched = errors.New("failed to search the topics for the event")
 
-// reopenedDeadLetters are the dead letters that a restore of the database may have opened again: those that
-// were open at the start and are older than the current epoch. One that was replayed after the backup
-// is in its topic, longer ago than a start reads back. The topics are searched once, before the
+// reopenedDeadLetters are the dead letters that a restore of the database may have opened again: dead
+// letters that were open at the start and are older than the current epoch. One that was replayed after the
+// backup is in its topic, longer ago than a start reads back. The topics are searched once, before the
 // first of them is replayed. It is safe for concurrent use once it is set.
 type reopenedDeadLetters struct {
 	numbers map[gocql.UUID]int64 // by event id
@@ -27,8 +27,8 @@ type reopenedDeadLetters struct {
 	found  map[gocql.UUID]struct{} // set by a search, nil before
 }
 
-// of sets the dead letters from those that are open at the start, before replays begin; restored is the
-// time before which they may be those of a backup, zero for none.
+// of sets the dead letters from the ones open at the start, before replays begin; restored is the
+// time before which they may come from a backup, zero for none.
 func (o *reopenedDeadLetters) of(open []dlq.ChainEntry, restored time.Time) {
 	for i := range open {
 		e := &open[i]

@@ -137,7 +137,7 @@ func (r *Replayer) start(ctx context.Context) time.Duration {
 	return d.wait
 }
 
-// dueReplays is what the replayer does now.
+// dueReplays contains the work of the replayer now.
 type dueReplays struct {
 	at      time.Time // by the clock of dead letters
 	batches [][]*replayWork
@@ -169,7 +169,7 @@ func (c *cell) beginReplays(tokens, perSecond float64) (d dueReplays) {
 	d.at = now
 	c.openGates(now, &d.wait)
 	n := c.cfg.ReplayConcurrency - c.dead.replays
-	if state == BreakerHalfOpen { // those that the producer has are no probes any more
+	if state == BreakerHalfOpen { // records that the producer has are no probes any more
 		probes := c.cfg.BreakerProbes - c.dead.replays
 		for l := range c.replaying {
 			probes += l.outstanding
@@ -263,7 +263,7 @@ func (c *cell) pickReplay(now time.Time, d *dueReplays) *chains.Chain {
 	}
 }
 
-// comesFirst reports whether events before those of the chain may still have to be
+// comesFirst reports whether events before the events of the chain may still have to be
 // published: they are in the producer or wait in the lane, or the sweep or a scan may still read
 // them.
 func (c *cell) comesFirst(chain *chains.Chain) bool {

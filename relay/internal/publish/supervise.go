@@ -104,7 +104,7 @@ func (c *cell) isWaiting() bool {
 
 // checkFlows detects stalled partitions and spills their waiting events while the breaker
 // is closed. To a half-open one, records of a stalled partition are no probes: the producer retries
-// those that it has, and one partition must not decide for the others.
+// the records that it has, and one partition must not decide for the others.
 func (c *cell) checkFlows() {
 	stalls, suspects, silent := c.partitions.stall(c.now)
 	closed := c.calls.State() == BreakerClosed

@@ -8,7 +8,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/dedup"
 )
 
-// Settings are those of read-back, see package settings for the tags.
+// Settings configure read-back, see package settings for the tags.
 type Settings struct {
 	// ReadBackMargin is the maximum difference between the clocks of writers, relays and
 	// brokers. At its start the relay reads its topics back to the oldest checkpoint minus this

@@ -106,7 +106,7 @@ func NewProofs(cfg *Config, p *publish.Publisher, store checkpoint.Store, m *Pro
 	}
 }
 
-// UseClock takes over what the start has found about the clock that dates records.
+// UseClock takes over the findings of the start about the clock that dates records.
 func (d *Proofs) UseClock(r *Reader) {
 	r.mu.Lock()
 	clock := r.clock
@@ -212,7 +212,7 @@ func (d *Proofs) Prove(ctx context.Context, f *cdclog.StoredEvent, quick bool) (
 }
 
 // unproven returns the fate of an event whose topic cannot be read. The scan of a gap publishes
-// its events, also those that are published, so the later ones of the aggregate wait for them.
+// its events, also the published ones, so the later ones of the aggregate wait for them.
 func (d *Proofs) unproven(f *cdclog.StoredEvent) earlier.Fate {
 	if gap := d.Gap(); !gap.IsZero() && f.Written >= gap.UnixMicro() {
 		return earlier.Unpublished

@@ -77,8 +77,8 @@ func (p *nearPartition) answer(a proofAnswer) {
 	p.asks, p.next = nil, -1
 }
 
-// take answers the requests for events in found, the first request of p, and those that would
-// read from the same record.
+// take answers the requests for events in found, the first request of p, and the requests
+// that would read from the same record.
 func (d *Proofs) take(p *nearPartition, found map[eventKey]int64) {
 	if len(p.asks) == 0 {
 		return

@@ -79,7 +79,7 @@ func (d *Proofs) readWide(ctx context.Context, batch []*proofAsk) error {
 }
 
 // relayTopics returns the topics to which the relay publishes or has published, with others, and
-// those of them that are known to have existed.
+// the saved ones, which are known to have existed.
 func (d *Proofs) relayTopics(ctx context.Context, others []string) (topics, saved []string, err error) {
 	if saved, err = d.store.Topics(ctx); err != nil {
 		return nil, nil, err
@@ -134,8 +134,8 @@ func (d *Proofs) readSince(ctx context.Context, others []string, since time.Time
 	return d.readAll(ctx, d.newTopics(saved, take), topics, since.Add(-d.margin()))
 }
 
-// newTopics returns topics to be read for proofs; saved are those that are known to have existed. take
-// is called for each event, and not concurrently.
+// newTopics returns topics to be read for proofs; saved are the topics that are known to have existed.
+// take is called for each event, and not concurrently.
 func (d *Proofs) newTopics(saved []string, take func(*Event)) *Topics {
 	var mu sync.Mutex
 	return &Topics{

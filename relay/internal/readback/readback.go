@@ -184,7 +184,7 @@ func (r *Reader) readCovering(ctx context.Context, topics []string, mark time.Ti
 	}
 }
 
-// setClock records how the clock that dates records differs from those of the writers.
+// setClock records how the clock that dates records differs from the clocks of the writers.
 func (r *Reader) setClock(clock clockOffset) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -192,8 +192,8 @@ func (r *Reader) setClock(clock clockOffset) {
 	r.Metrics.offset.Set(clock.least.Seconds())
 }
 
-// RecordClockBehind returns by how much the clock that dates records is behind those of the
-// writers, by the records that the start read; 0 if it is not.
+// RecordClockBehind returns by how much the clock that dates records is behind the clocks
+// of the writers, by the records that the start read; 0 if it is not.
 func (r *Reader) RecordClockBehind() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/failure"
 )
 
-// Catalog creates missing topics and contains what is known of the others. It is safe for
+// Catalog creates missing topics and contains the known state of the others. It is safe for
 // concurrent use.
 type Catalog struct {
 	// Admin is set before the first Find.

@@ -8,8 +8,8 @@
 //     nothing may be sent.
 //
 // It relies on topic ids to recognize a topic that somebody else has deleted and created again.
-// Brokers without ids (Redpanda before 25.3) show only those that this process creates; records
-// then go to the new topic, with nothing in the log.
+// Brokers without ids (Redpanda before 25.3) show only the topics that this process creates;
+// records then go to the new topic, with nothing in the log.
 //
 // No other lock is taken while Catalog.mu or Partitions.mu is held, and none is held during requests. Names has
 // no lock: its user guards it.

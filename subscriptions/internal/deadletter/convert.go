@@ -66,7 +66,7 @@ type Message struct {
 	FirstAt, At time.Time
 	// Name is a tag of the dead letter; empty for none.
 	Name string
-	// Class and Error are the reason, and Details those of the consumer, such as a stack.
+	// Class and Error are the reason, and Details the details from the consumer, such as a stack.
 	Class, Error, Details string
 	// Host is the instance.
 	Host string
@@ -116,7 +116,7 @@ func New(m *Message) *dlq.DeadLetter {
 	} else {
 		l.Metadata[metaRawKey] = base64.StdEncoding.EncodeToString(e.KeyBase64)
 	}
-	// Key columns and keys of maps are limited to 64 KiB. What is cut is complete in the headers.
+	// Key columns and keys of maps are limited to 64 KiB. A text that is cut is complete in the headers.
 	clipped := clip(&l.AggregateID)
 	clipped = clip(&l.AggregateType) || clipped
 	clipped = clip(&l.EventType) || clipped

@@ -113,7 +113,7 @@ func (r *Replayer) Poll(ctx context.Context) error {
 		if !ok || r.Messages.Owns(at.topic, at.number) || now.Sub(q.ID.Time()) > servedWithin && r.Messages.Unserved(ctx, at.topic, at.number) != nil {
 			return true
 		}
-		r.elsewhere[q.ID] = at // no request waits behind those of other instances
+		r.elsewhere[q.ID] = at // no request waits behind requests of other instances
 		return false
 	})
 	if err != nil {

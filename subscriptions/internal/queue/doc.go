@@ -1,6 +1,6 @@
 // Package queue keeps the state of one partition of a subscription: keys, leases,
 // attempts and the position. It does no I/O and has no clock: every method takes the
-// time, and Work returns what has to be done in the database.
+// time, and Work returns the changes to make in the database.
 //
 // # Message
 //

@@ -9,8 +9,8 @@ import (
 // handedResults is the number of the last leases whose result a hand-over contains.
 const handedResults = 1000
 
-// HandOver is what the next owner of a partition has to know beside position and rows, so that
-// the leases live on. Their numbers stay.
+// HandOver is the state that the next owner of a partition needs beside position and rows, so
+// that the leases live on. Their numbers stay.
 type HandOver struct {
 	// Last is the number of the last lease.
 	Last uint64
@@ -46,8 +46,8 @@ type EndedLease struct {
 	Action Action
 }
 
-// HandOver closes the queue, so that nothing changes what it returns: what the next owner has to
-// know. Actions that are pending are reported as Moved, and the leases that they end live on,
+// HandOver closes the queue, so that nothing changes the state that it returns for the next
+// owner. Actions that are pending are reported as Moved, and the leases that they end live on,
 // so that the next owner accepts the same actions, and knows of the delivery if none comes.
 func (q *Queue) HandOver(now time.Time) HandOver {
 	h := HandOver{Last: q.leases}
@@ -95,7 +95,7 @@ func (q *Queue) findResult(lease uint64) Action {
 	return q.results[lease%remembered]
 }
 
-// remember keeps what has ended a lease, if it is one of the last ones.
+// remember keeps the action that has ended a lease, if it is one of the last ones.
 func (q *Queue) remember(lease uint64, how Action) {
 	if lease+remembered > q.leases {
 		q.results[lease%remembered] = how
@@ -103,7 +103,7 @@ func (q *Queue) remember(lease uint64, how Action) {
 }
 
 // livesOn reports whether the next owner has to know the last lease of the message: it has not
-// ended, or the result of what has ended it is not durable.
+// ended, or the result of the action that has ended it is not durable.
 func (q *Queue) livesOn(m *message) bool {
 	if m.lease == 0 {
 		return false
@@ -135,7 +135,7 @@ func (q *Queue) inherit(h HandOver, from int64, now time.Time) {
 }
 
 // inheritLease leases a message that the former owner has leased. Without a row its record is
-// read later, from the topic; the position is not after it. What is durable decides over the
+// read later, from the topic; the position is not after it. Durable state decides over the
 // lease, and so does another partition that has the key: the message then waits for its turn.
 func (q *Queue) inheritLease(h *HandedLease, from int64, now time.Time, taken map[string]bool) {
 	m := q.messages[h.Offset]

@@ -8,9 +8,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/position"
 )
 
-// Probe leases one message, as Lease does, to a consumer that fails: the oldest one of those that
-// were never leased, or else the one whose last lease is the oldest. So a message that is the cause
-// of the failures does not hide the others.
+// Probe leases one message, as Lease does, to a consumer that fails: the oldest one that was never
+// leased, or else the one whose last lease is the oldest. So a message that is the cause of the
+// failures does not hide the others.
 func (q *Queue) Probe(dst []Delivery, now, until time.Time, consumer string) []Delivery {
 	if !q.CanLease() {
 		return dst

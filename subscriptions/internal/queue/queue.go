@@ -20,9 +20,9 @@ const (
 	MaxStored = 2_000_000
 	// maxLoaded bounds the stored messages that are in memory to be leased.
 	maxLoaded = 256
-	// maxPrefetched bounds those of them that wait for an earlier one of their key, prefetchAtOnce
-	// those that are being read, whose size is not known, and prefetchBytes the memory of records up
-	// to which they are read: others can be leased now.
+	// maxPrefetched bounds the ones among them that wait for an earlier one of their key,
+	// prefetchAtOnce the ones that are being read, whose size is not known, and prefetchBytes
+	// the memory of records up to which they are read: others can be leased now.
 	maxPrefetched  = maxLoaded * 3 / 4
 	prefetchAtOnce = 32
 	prefetchBytes  = 4 << 20
@@ -65,7 +65,7 @@ type Start struct {
 	HandOver HandOver
 	// Held lets nothing be delivered before Begin.
 	Held bool
-	// Keys are those of the subscription; nil for a queue that shares none.
+	// Keys are the keys of the subscription; nil for a queue that shares none.
 	Keys *Keys
 	// Turn is called when the queue has received a key for which it waited, from the call of
 	// another queue: it must not block, and lets Queue.Turn be called. Required with Keys.

@@ -125,8 +125,8 @@ func (q *Queue) requestSave(m *message) {
 	m.want = true
 }
 
-// Work is what has to be done in the database. Each part is reported by the method that
-// it names; a failed part is reported, too, and is in a later Work again.
+// Work contains the changes to make in the database. Each part is reported by the method
+// that it names; a failed part is reported, too, and is in a later Work again.
 type Work struct {
 	Save        []Row        // Saved
 	Remove      []int64      // Removed
@@ -310,10 +310,10 @@ func (q *Queue) DeadLettered(offset int64, err error) {
 }
 
 // Unblock requests to store messages that keep others out of the window, while reading has
-// stopped or the window is full, and nothing can be delivered: leased messages, and those that
-// wait for them, after a second. A key that is blocked for long so costs the others no more
-// than the time to store its messages. It returns the time of the next call, zero if there is
-// no need.
+// stopped or the window is full, and nothing can be delivered: leased messages, and messages
+// that wait for them, after a second. A key that is blocked for long so costs the others no
+// more than the time to store its messages. It returns the time of the next call, zero if
+// there is no need.
 func (q *Queue) Unblock(now time.Time, stopped bool) time.Time {
 	full := len(q.window) > 0 && (stopped || q.window[len(q.window)-1].offset >= q.offset()+position.Window)
 	if q.closed || !full || q.CanLease() || q.stored >= MaxStored {
@@ -368,7 +368,7 @@ func (q *Queue) Full(stopped bool) bool {
 }
 
 // Purge settles the waiting and deferred messages that were written before the given
-// time, and those of records before the offset that are read later. It returns the
+// time, and messages of records before the offset that are read later. It returns the
 // number of messages; with dry it only counts.
 func (q *Queue) Purge(now, before time.Time, offset int64, dry bool) (n int64) {
 	var gone []*message

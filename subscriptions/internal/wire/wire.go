@@ -5,7 +5,7 @@
 //   - It relies on data that is JSON, as kafkarecord.Decode makes it. If it is not, a response is no
 //     JSON: Messages refuses all of it, and the leases of its messages expire.
 //   - It relies on instances that ignore members they do not know. So a response of a later version
-//     is read, without what is new in it.
+//     is read, without its new members.
 package wire
 
 import (

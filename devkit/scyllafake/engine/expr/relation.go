@@ -15,7 +15,7 @@ type Relation struct {
 	Op    cql.Op
 	Cols  []*catalog.Column
 	multi bool
-	// Values are the values of the columns, or of IN those of one column.
+	// Values are the values of the columns, or with IN the values of one column.
 	Values []Term
 	list   Term // of "IN ?"
 	Text   *cql.Relation
