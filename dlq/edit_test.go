@@ -183,8 +183,8 @@ func TestRedirect_ValidatesNoContent(t *testing.T) {
 	}
 }
 
-// A dead letter of a row that could not be read lacks what the row has since it was mended, so a
-// redirect would publish a part of it: only an edit completes it.
+// A dead letter of a row that could not be read lacks values that the row has since its correction,
+// so a redirect would publish a part of it: only an edit completes it.
 func TestRedirect_RefusesARowThatWasNotRead(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -242,8 +242,8 @@ func TestRedirect_FoundIsRedirected(t *testing.T) {
 	}
 }
 
-// The topic of a row is in its headers, and no edit changes it: verification would search the event
-// where the row says.
+// The topic of a row is in its headers, and no edit changes it: verification would search for the
+// event in the topic of the row.
 func TestEdit_KeepsTheTopicOfTheRow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

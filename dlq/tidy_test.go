@@ -167,7 +167,7 @@ func TestTidy_WhileAProcessPauses(t *testing.T) {
 	b.mustBeFound(t, l.EventID)
 }
 
-// The clock of a host may be hours behind: what it announces after an hour was removed is there.
+// The clock of a host may be hours behind: its announcements after an hour was removed are there.
 func TestTidy_AHostWhoseClockIsBehind(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

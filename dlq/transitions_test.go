@@ -213,7 +213,7 @@ func TestReopen_TakesADiscardBack(t *testing.T) {
 		if l.Status != Suspended || !l.Unblocked || l.Outcome != (Outcome{}) || !l.ResolvedAt.IsZero() || !bytes.Equal(l.Payload, before.Payload) || len(l.Payload) == 0 {
 			t.Errorf("it is %s, unblocked %v, outcome %+v, resolved at %s, with %d bytes of payload", l.Status, l.Unblocked, l.Outcome, l.ResolvedAt, len(l.Payload))
 		}
-		// It is settled again like any other, and archived as what it became then.
+		// It is settled again like any other, and archived with its latest outcome.
 		if err := b.Discard(ctx, id, eve); err != nil {
 			t.Fatal(err)
 		}
@@ -294,8 +294,8 @@ func (b *fixture) mustBeListed(t testing.TB, id gocql.UUID) {
 	}
 }
 
-// An action and the status that it sets share a word, so that an operator who knows one
-// knows the other.
+// An action and the status that it sets share a word, so that one implies the other for an
+// operator.
 func TestTransitions_StatusIsNamedByItsAction(t *testing.T) {
 	t.Parallel()
 	for action, want := range map[Action]Status{

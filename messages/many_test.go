@@ -284,8 +284,8 @@ func TestTally_IsBounded(t *testing.T) {
 	}
 }
 
-// The list has what the filter of a bulk change selects, in pages, and for operators alone
-// the clients.
+// The list has the messages that the filter of a bulk change selects, in pages, and for operators
+// alone the clients.
 func TestMany_List(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -124,7 +124,7 @@ func TestURL_MailToSeveral(t *testing.T) {
 	}
 }
 
-// Encryption and authentication are those of the URL, and a server that offers none gets no mail.
+// Encryption and authentication follow the URL, and a server that offers none gets no mail.
 func TestURL_MailNeedsWhatItAsksFor(t *testing.T) {
 	t.Parallel()
 	box := newMailbox(t)

@@ -76,7 +76,7 @@ func TestAsyncAPI_IsValid(t *testing.T) {
 	}
 }
 
-// The topics, the key and the servers are those of the publication.
+// The topics, the key and the servers equal the publication's.
 func TestAsyncAPI_DescribesThePublication(t *testing.T) {
 	t.Parallel()
 	doc := parseDocument(t, Publication{

@@ -123,8 +123,8 @@ func TestPrice_KeepsDigits(t *testing.T) {
 	}
 }
 
-// ParseMoney accepts what the pattern of the description does, and String writes what the decimal
-// library does.
+// ParseMoney accepts the same texts as the pattern of the description, and String writes the same
+// text as the decimal library.
 func TestParseMoney_IsThePattern(t *testing.T) {
 	t.Parallel()
 	for _, whole := range []string{"", "0", "00", "07", "7", "10", "-0", "+1", "999999999999", "1000000000000", "1e1", "٣", "1_0"} {

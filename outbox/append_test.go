@@ -102,7 +102,7 @@ func TestAppender_ChecksWhatTheCallNeeds(t *testing.T) {
 	}
 }
 
-// An Attempt that hides what it did with a statement is an error of every attempt.
+// An Attempt that hides the outcome of a statement is an error of every attempt.
 func TestAppender_AttemptThatHidesItsOutcome(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("failed")
@@ -182,7 +182,7 @@ func TestTable_ConditionsNeedAKeyThatEndsWithTheNumber(t *testing.T) {
 	}
 }
 
-// plan and judge decide without the database what is read, and what it means.
+// plan and judge decide without the database which rows are read, and their meaning.
 func TestAppender_PlanAndJudge(t *testing.T) {
 	t.Parallel()
 	a := Appender{table: DefaultTable, cfg: AppenderConfig{RowTTL: 7 * 24 * time.Hour}}

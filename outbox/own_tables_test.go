@@ -225,7 +225,7 @@ func TestMapping_NamesAllProblems(t *testing.T) {
 			t.Errorf("Table() error lacks %q:\n%v", want, err)
 		}
 	}
-	// What the partition key has beside the aggregate may belong to it.
+	// Columns of the partition key beside the aggregate may belong to it.
 	_, err = Mapping{Preset: PresetDebezium}.Table("shop", "box", debezium("tenant text is "+KindPartitionKey))
 	if err == nil || !strings.Contains(err.Error(), `map aggregate_id to "aggregateid, tenant"`) {
 		t.Errorf("with a tenant in the partition key, the error is %v", err)

@@ -11,7 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox/payload"
 )
 
-// lostStore fails to store, or loses what it has stored.
+// lostStore fails to store, or loses stored payloads.
 type lostStore struct {
 	payload.Store
 	err error

@@ -148,7 +148,7 @@ func TestRelay_BeginsAPassWhileAColumnIsMissing(t *testing.T) {
 	}
 }
 
-// An aggregate waits for an event that is looked up by key while a mapped column, or the table, is
+// An aggregate waits for an event whose lookup by key fails while a mapped column, or the table, is
 // dropped: the database refuses the lookup as an invalid statement. The relay continues when it is
 // back.
 func TestRelay_LooksUpByKeyWhileAColumnIsMissing(t *testing.T) {

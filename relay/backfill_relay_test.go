@@ -51,8 +51,8 @@ func (w *world) backfills() (rows []checkpoint.Scan) {
 	return rows
 }
 
-// A first start with a young table scans nothing. A scan that is asked for finds
-// what is not in the topics, once, and the same time asks once.
+// A first start with a young table scans nothing. A requested scan finds events that are not in the
+// topics, once, and the same time requests one scan.
 func TestBackfill_Forced(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)
@@ -74,7 +74,7 @@ func TestBackfill_Forced(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
-		// What was written now the log shows to nobody: the checkpoints pass it.
+		// The log shows the events written now to nobody: the checkpoints pass them.
 		for _, e := range all[40:] {
 			w.write(e)
 		}
@@ -263,8 +263,8 @@ func TestBackfill_NewEventsOvertakeTheScan(t *testing.T) {
 	})
 }
 
-// An event that the log has shown to nobody goes out before a new one of its
-// aggregate, though later ones are out already and are remembered.
+// An event that the log has shown to nobody is published before a new one of its aggregate, though
+// later ones are published already and in the dedup index.
 func TestBackfill_HolesAreFilledBeforeNewEvents(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -312,7 +312,7 @@ func TestBackfill_HolesAreFilledBeforeNewEvents(t *testing.T) {
 	})
 }
 
-// A row that is no event is a dead letter; the scan goes on, and ends.
+// A row that is no event is a dead letter; the scan continues, and ends.
 func TestBackfill_RowThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -398,8 +398,8 @@ func TestBackfill_LogOutrunsARelayThatRuns(t *testing.T) {
 	})
 }
 
-// A relay is killed shortly after a scan. The next one, which reads back events of before the scan
-// and those of it, repeats none of them, whichever topics they are in.
+// A relay is killed shortly after a scan. The next one, which reads back events from before the
+// scan and from the scan, repeats none of them, whichever topics they are in.
 func TestBackfill_KilledAfterTheScan(t *testing.T) {
 	t.Parallel()
 	for _, topics := range [][]string{{"OrderCreated"}, {"OrderUpdated", "OrderCreated"}} {

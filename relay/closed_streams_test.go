@@ -47,9 +47,9 @@ func take(start time.Time, steps ...step) {
 	}
 }
 
-// lateRows are what makes a row appear in a stream that is closed, as seen on a node. e is the
+// lateRows are causes of rows that appear in a stream that is closed, as seen on a node. e is the
 // late event of an aggregate and the one after it. Rows of 2026.1 with vnodes appear up to 5 s
-// after the end of their stream, or by the batchlog; those of 5.1 never.
+// after the end of their stream, or by the batchlog; rows of 5.1 never do.
 var lateRows = []struct {
 	name   string
 	vnodes bool // happens with vnodes, too

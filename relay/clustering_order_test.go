@@ -58,8 +58,8 @@ func (w *world) insert(table *outbox.Table, e outbox.Event, at time.Time) {
 	}
 }
 
-// The clustering order of a table decides neither what is published nor the order: rows that
-// become visible behind the sweep reader go out before a later one, and after a restart
+// The clustering order of a table affects neither which events are published nor their order: rows
+// that become visible behind the sweep reader are published before a later one, and after a restart
 // nothing is repeated.
 func TestRelay_ClusteringOrderOfTheTable(t *testing.T) {
 	t.Parallel()

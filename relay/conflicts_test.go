@@ -26,7 +26,7 @@ func again(aggregate int, seq int64, topic string) outbox.Event {
 	return e
 }
 
-// consumeAgain returns the numbers of the records of aggregate 0 that are those of again.
+// consumeAgain returns the numbers of the records of aggregate 0 whose events are events of again.
 func (w *world) consumeAgain(topic string) (numbers []int64) {
 	for _, d := range w.consume(topic) {
 		if d.ID == again(0, d.Sequence, topic).ID {
@@ -200,8 +200,8 @@ func TestConflicts_NumberOfTwoEvents(t *testing.T) {
 	}
 }
 
-// One id of events of two aggregates, as of a column that is unique within an aggregate only:
-// what is not published is reported.
+// One id of events of two aggregates, as of a column that is unique within an aggregate only: an
+// event that is not published is reported.
 func TestConflicts_IDOfTwoAggregates(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -10,10 +10,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// BenchmarkDeadLettersBesideLoad writes 500 dead letters per second while a relay
-// carries liveRate events per second. Each begins at its time, whatever those
-// before it take, and the times count from then. letters/s is the rate until
-// the last one stood.
+// BenchmarkDeadLettersBesideLoad writes 500 dead letters per second while a relay carries liveRate
+// events per second. Each begins at its time, however long earlier ones take, and the times count
+// from then. The metric letters/s is the rate until the last dead letter was stored.
 func BenchmarkDeadLettersBesideLoad(b *testing.B) {
 	const (
 		rate  = 500

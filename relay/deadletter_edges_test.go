@@ -62,8 +62,8 @@ func TestDeadLetters_DiscardedStaysUnpublished(t *testing.T) {
 	}
 }
 
-// An unblocked dead letter stays behind while its aggregate goes on. A relay that
-// starts then does not take the number of the dead letter for the aggregate's last.
+// An unblocked dead letter stays behind while its aggregate proceeds. A relay that starts then does
+// not take the number of the dead letter for the aggregate's last.
 func TestDeadLetters_UnblockedBeforeARestart(t *testing.T) {
 	relaytest.Long(t)
 	t.Parallel()
@@ -156,8 +156,7 @@ func TestDeadLetters_ABadRowBehindAnother(t *testing.T) {
 	})
 }
 
-// However many aggregates wait when the breaker opens, no more is spilled than
-// the limit says.
+// However many aggregates wait when the breaker opens, no more is spilled than the limit allows.
 func TestDeadLetters_TheLimitHoldsForManyAggregates(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)
@@ -196,9 +195,8 @@ func TestDeadLetters_TheLimitHoldsForManyAggregates(t *testing.T) {
 	})
 }
 
-// A relay that died between publishing a dead letter and saying so, and an
-// operator who asked for another replay meanwhile: it is found in its topic, and
-// not published twice.
+// A relay died between publishing a dead letter and recording that, and an operator requested
+// another replay in the meantime: the event is found in its topic, and not published twice.
 func TestDeadLetters_AReplayThatIsOutIsFound(t *testing.T) {
 	relaytest.Long(t)
 	t.Parallel()

@@ -76,7 +76,7 @@ func TestDeadLetters_ARestoredOneIsReplayed(t *testing.T) {
 				must(w.deadLetters().Replay(t.Context(), bad.ID.UUID(), by))
 				stale := w.open()[bad.ID.UUID()]
 				time.Sleep(10 * time.Second)
-				// What was read of the dead letter before this relay settled it.
+				// A replay of the entry that was read before this relay settled the dead letter.
 				publish.NewReplayer(r.publisher.Load(), nil).Answer(&dlq.Request{EventID: bad.ID.UUID(), Action: dlq.ActionReplay, Actor: "ada", Entry: stale})
 				time.Sleep(10 * time.Minute) // the sweep shows every row again
 				if n := r.Status().DeadLetters; n != 0 {
@@ -144,7 +144,7 @@ func TestDeadLetters_AnArchivedOneIsNotInItsTopic(t *testing.T) {
 		time.Sleep(15 * time.Minute)
 		end := w.refuse(bad.ID.UUID(), kerr.InvalidRecord)
 		_, stop = w.run()
-		bad.CreatedAt = time.Now() // otherwise the relay looks for a dead letter first
+		bad.CreatedAt = time.Now() // otherwise the relay searches for a dead letter first
 		w.write(bad)
 		time.Sleep(10 * time.Second)
 		end()

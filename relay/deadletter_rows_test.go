@@ -21,8 +21,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// A row that is no event is a dead letter with what could be read of it. When
-// somebody mends the row, a replay publishes it, before the events behind it.
+// A row that is no event is a dead letter with what could be read of it. When somebody corrects the
+// row, a replay publishes it, before the events behind it.
 func TestDeadLetters_ARowThatIsNoEvent(t *testing.T) {
 	relaytest.Long(t)
 	t.Parallel()
@@ -86,8 +86,8 @@ func TestDeadLetters_ARowThatIsNoEvent(t *testing.T) {
 	})
 }
 
-// A replay of a mended row that the broker does not take is tried again with the
-// row, not with what could be read of it when it was none.
+// A replay of a corrected row that the broker rejects is retried with the row, not with the values
+// that could be read when it was no event.
 func TestDeadLetters_ACorrectedRowStaysCorrected(t *testing.T) {
 	relaytest.Long(t)
 	t.Parallel()

@@ -114,8 +114,8 @@ func (b *busyCPU) Load(context.Context) (publish.Load, error) {
 	return publish.Load{CPU: 12, Memory: 99}, nil
 }
 
-// A conditional dead letter waits until its condition holds, and says which does not;
-// when it dies of the same error for the third time it is suspended, and says so.
+// A conditional dead letter waits until its condition holds, and reports which one does not; when
+// it fails with the same error for the third time it is suspended, and reports that.
 func TestDeadLetters_ConditionsAndTheSameError(t *testing.T) {
 	relaytest.Long(t)
 	t.Parallel()
@@ -219,8 +219,8 @@ func patient(c *Config) {
 	c.AttemptTimeout, c.BreakerFailures, c.BreakerMinCalls = 10*time.Minute, 1000, 1000
 }
 
-// A relay that stops waits for replays that are with the producer, and what they
-// came to is written down; nothing of it is published again.
+// A relay that stops waits for replays that are with the producer, and their results are stored; no
+// event of them is published again.
 func TestDeadLetters_AStopWaitsForReplays(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)
@@ -293,7 +293,7 @@ func TestDeadLetters_AnOperatorsActionOutlivesTheClaim(t *testing.T) {
 		back()
 		replay() // the claim has run out
 		refused = w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "Away", Err: kerr.InvalidRecord, Count: 2})
-		end() // what was under way is refused, twice
+		end() // the replay under way is refused, twice
 		time.Sleep(time.Minute)
 		refused.Remove()
 		if l, err := w.deadLetters().Read(t.Context(), e.ID.UUID()); err != nil || l.Status != dlq.Resolved {

@@ -51,8 +51,8 @@ func TestDeadLetters_SpillAndComeBack(t *testing.T) {
 		if s.Breaker.State == publish.BreakerClosed || s.Breaker.Cause == nil || len(s.Problems) == 0 {
 			t.Errorf("in the outage the breaker is %+v and the problems are %q, want open, a cause, and said", s.Breaker, s.Problems)
 		}
-		// What was sent before the breaker opened waits in the producer, and its
-		// aggregate behind it.
+		// Records sent before the breaker opened wait in the producer, and their aggregates behind
+		// them.
 		if s.Spilled < 40 || s.BlockedAggregates < 10 {
 			t.Errorf("spilled %d events of %d aggregates, want most of 80 of 20", s.Spilled, s.BlockedAggregates)
 		}
@@ -63,8 +63,8 @@ func TestDeadLetters_SpillAndComeBack(t *testing.T) {
 		for _, e := range open {
 			tried += min(e.Attempts, 1)
 		}
-		// The breaker was half-open twice: what was claimed then, and not published,
-		// was given back. None of that was a replay that failed.
+		// The breaker was half-open twice: dead letters that were claimed then, and not published,
+		// were released. None of that was a replay that failed.
 		if n := relaytest.Count(r.metrics.Replays.WithLabelValues(dlq.StrategyBreakerClose, "called_off")); n == 0 {
 			t.Error("no replay was called off: the breaker let none begin")
 		}
@@ -142,9 +142,9 @@ func TestDeadLetters_HoldAfterTheLimit(t *testing.T) {
 	})
 }
 
-// An event that the broker refuses is a dead letter for an operator; the later
-// events of its aggregate are blocked behind it, the ones of others go on. What the
-// operator does lets the blocked ones go, in order.
+// An event that the broker refuses is a dead letter for an operator; the later events of its
+// aggregate are blocked, events of others continue. The operator's action unblocks the blocked
+// ones, in order.
 func TestDeadLetters_BlockBehindARefusedEvent(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"replay", "discard", "unblock", "resolve"} {
@@ -256,9 +256,9 @@ func TestDeadLetters_RelaxedTypesPass(t *testing.T) {
 	})
 }
 
-// A topic whose replicas are away takes nothing; others do. What the broker may
-// have stays with the producer; what comes later becomes dead letters when its
-// attempts are used up, and goes out by itself, in order.
+// A topic whose replicas are away takes nothing; others do. Records that the broker may have stay
+// with the producer; later events become dead letters when their attempts are used up, and are
+// published automatically, in order.
 func TestDeadLetters_AttemptsUsedUp(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)

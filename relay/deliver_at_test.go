@@ -46,8 +46,8 @@ func (w *world) times(topic string) map[string]time.Time {
 	return out
 }
 
-// More events than the relay keeps in flight are due in an hour. Each is a dead letter that says
-// why, and they delay neither the others nor the start, and the relay is ready.
+// More events than the relay keeps in flight are due in an hour. Each is a dead letter with the
+// reason, and they delay neither the others nor the start, and the relay is ready.
 func TestDeliverAt_FarEventsAreDeadLetters(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)

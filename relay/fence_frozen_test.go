@@ -12,10 +12,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// An owner stands still between its look at the fence and the write of a dead letter,
-// or the database with the statement, for longer than the next owner takes to publish
-// the event. What is written then brings the event into no topic again, whoever
-// replays it.
+// An owner pauses between its check of the fence and the write of a dead letter, or the database
+// before it executes the statement, for longer than the next owner takes to publish the event. The
+// late dead letter publishes the event in no topic again, whichever owner replays it.
 func TestFence_ALateDeadLetterPublishesNothingAgain(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)
@@ -48,7 +47,7 @@ func TestFence_ALateDeadLetterPublishesNothingAgain(t *testing.T) {
 				_, stop = w.runShard(Shard{Index: 0, Count: 1})
 				w.write(all[1])
 				time.Sleep(time.Minute)
-				relaytest.CheckOrder(t, w.consume("OrderUpdated"), all[:2]) // nobody waits for who stands still
+				relaytest.CheckOrder(t, w.consume("OrderUpdated"), all[:2]) // nobody waits for the paused owner
 				if how == "after it stopped" {
 					stop()
 				}

@@ -48,13 +48,13 @@ func TestFence_NoLateDeadLetter(t *testing.T) {
 	})
 }
 
-// What the relay keeps in the database of its work is not written behind the fence.
+// The relay does not write its checkpoints, scans and answers to the database once it is fenced.
 func TestFence_NoLateCheckpointsScansAndAnswers(t *testing.T) {
 	t.Parallel()
 	f := new(relaytest.Fence)
 	f.Closed.Store(true)
 	ctx := t.Context()
-	c := checkpoint.NewCQLStore(nil, "k", "r", "t", "r", f, 0) // without a session: what is written would panic
+	c := checkpoint.NewCQLStore(nil, "k", "r", "t", "r", f, 0) // without a session: a write would panic
 	scans := checkpoint.NewScans(nil, "k", "r", "t", f)
 	answers := backfill.NewRepairs(nil, "k", "r", "t")
 	answers.Fence = f
@@ -72,14 +72,14 @@ func TestFence_NoLateCheckpointsScansAndAnswers(t *testing.T) {
 	}
 }
 
-// Of two scans that run the newer one goes on: it has the other one's rows. It does so once it is
+// Of two scans that run the newer one continues: it has the other one's rows. It does so once it is
 // done, too, where the older one became visible only then: the answer to its start was an error.
 func TestBackfill_AScanThatWasReplacedStaysSo(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		newer checkpoint.Scan
-		want  time.Duration // the start of the scan that goes on; 0 is none
+		want  time.Duration // the start of the scan that continues; 0 is none
 	}{
 		{"runs", checkpoint.Scan{State: checkpoint.ScanRunning}, 2 * time.Hour},
 		{"is done", checkpoint.Scan{State: checkpoint.ScanDone}, 0},

@@ -54,8 +54,8 @@ func TestRelay_FirstStartAfterAnAlteredLog(t *testing.T) {
 	}
 }
 
-// A new table without sequence numbers, whose log keeps rows for less time than a first start
-// looks back, has lost nothing.
+// A new table without sequence numbers, whose log keeps rows for less time than a first start reads
+// back, has lost nothing.
 func TestRelay_FirstStartOfAYoungTableReportsNoLoss(t *testing.T) {
 	t.Parallel()
 	for _, stored := range []bool{false, true} {

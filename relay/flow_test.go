@@ -24,8 +24,8 @@ func partitionIn3(e *outbox.Event) int32 {
 	return int32(topics.KeyPartitioner.Partition(&kgo.Record{Key: e.Key()}, 3))
 }
 
-// noLeader takes the leader of a partition away, as the broker that gets the records
-// says it, or as all of them do.
+// noLeader takes the leader of a partition away, as the broker that receives the records reports
+// it, or as all brokers do.
 func (w *world) noLeader(topic string, partition int32, metadata bool) (end func()) {
 	f := kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Partitions: []int32{partition}, Err: kerr.NotLeaderForPartition, Count: -1}
 	both := []kfake.Fault{f}
@@ -36,10 +36,9 @@ func (w *world) noLeader(topic string, partition int32, metadata bool) (end func
 	return w.cluster.Fault(both...).Remove
 }
 
-// One of three partitions has no leader: what is for the others goes out at its rate,
-// and none of it becomes a dead letter, also when aggregates with a record on its way to
-// the partition go on being written to. When it has one again everything goes out, once
-// and in order.
+// One of three partitions has no leader: events of the others are published at their rate, and none
+// of them becomes a dead letter, also when aggregates with a record on its way to the partition are
+// still written to. When it has one again every event is published, once and in order.
 func TestFlow_APartitionWithoutALeaderStopsNoOther(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)
@@ -77,7 +76,7 @@ func TestFlow_APartitionWithoutALeaderStopsNoOther(t *testing.T) {
 					w.write(all[len(all)-1])
 					time.Sleep(tt.every)
 				}
-				time.Sleep(4 * time.Second) // with what it takes to consume less than all attempts take
+				time.Sleep(4 * time.Second) // with the time to consume less than all attempts take
 				healthy := slices.DeleteFunc(slices.Clone(all), func(e outbox.Event) bool { return partitionIn3(&e) == 0 })
 				got := slices.DeleteFunc(w.consume("OrderUpdated", "Other"), func(d relaytest.Delivered) bool { return partitionIn3(&d.Event) == 0 })
 				relaytest.CheckOrder(t, got, healthy)
@@ -185,9 +184,9 @@ func TestFlow_OneSilentPartitionAloneOpensNoBreaker(t *testing.T) {
 }
 
 // Partitions without leaders hold events of aggregates that are written to all the time, more than
-// the relay keeps in flight. The other partitions proceed, whatever the broker says and whether the
-// table has numbers or not: without them the events wait in the log. Then all are published, once
-// and in order.
+// the relay keeps in flight. The other partitions proceed, whatever error the broker returns and
+// whether the table has numbers or not: without them the events wait in the log. Then all are
+// published, once and in order.
 func TestFlow_BusyAggregatesOfPartitionsWithoutALeader(t *testing.T) {
 	t.Parallel()
 	for _, numbers := range []bool{true, false} {

@@ -151,7 +151,8 @@ func TestReadback_NumbersOfAnotherRelay(t *testing.T) {
 	}
 }
 
-// Records of other producers between those of a relay, also without headers, do not hide them.
+// Records of other producers between the records of a relay, also without headers, do not hide the
+// latter.
 func TestReadback_ForeignRecordsBetween(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// lastBeat is what stands in relay_instances.
+// lastBeat returns the row in relay_instances.
 func (w *world) lastBeat() (h heartbeat.RelayStatus, at time.Time, ttl int) {
 	w.t.Helper()
 	var text string
@@ -32,8 +32,8 @@ func (w *world) lastBeat() (h heartbeat.RelayStatus, at time.Time, ttl int) {
 	return h, at, ttl
 }
 
-// A relay says what it does; while the database does not take that, the relay
-// carries events as before, and says it again afterwards. At its end it says so.
+// A relay writes its status as a heartbeat; while the database refuses it, the relay publishes
+// events as before, and writes it again afterwards. Its last heartbeat reports its end.
 func TestHeartbeat_ReportsTheRelayAndDisturbsNothing(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {

@@ -32,9 +32,9 @@ func (w *world) positions(each func(pos time.Time)) {
 	}
 }
 
-// The clock of the host is ahead of the database's or behind it, from the start or because
-// it is set while the relay runs. Events go out at once, also those that become visible
-// late, and nothing twice; no position passes the database's time minus the window.
+// The clock of the host is ahead of the database's or behind it, from the start or because it is
+// set while the relay runs. Events are published immediately, also events that become visible late,
+// and none twice; no position passes the database's time minus the window.
 func TestRelay_HostClock(t *testing.T) {
 	t.Parallel()
 	for _, ahead := range []time.Duration{0, 10 * time.Second, 90 * time.Second, time.Hour, -10 * time.Second, -90 * time.Second, -time.Hour} {

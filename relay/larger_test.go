@@ -15,9 +15,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// A topic's limit is raised while the relay runs: what was too large before goes
-// out when an operator says so, and a new record as large goes out at once, both
-// in order with the small ones.
+// A topic's limit is raised while the relay runs: events that were too large before are published
+// when an operator replays them, and a new record as large is published immediately, both in order
+// with the small ones.
 func TestDeadLetters_ATopicTakesLargerRecords(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {

@@ -52,7 +52,7 @@ func TestDeadLetters_OffWhileSomeAreOpenIsRefused(t *testing.T) {
 	})
 }
 
-// What a start cannot read it says.
+// A start reports that it cannot read dead letters.
 func TestDeadLetters_AStartReportsWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// A limit of docs/promises.md: a relay without what it has stored about its topics publishes again.
+// A limit of docs/promises.md: a relay without its stored rows about its topics publishes again.
 func TestLimits_ARelayWithoutItsTables(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(w *world){

@@ -87,7 +87,7 @@ func TestDeadLetters_OfATableWithoutNumbersKeepTheOrderOfTheLog(t *testing.T) {
 				t.Errorf("the record of %s has %q, want the mapped headers", d.ID, d.RecordHeaders)
 			}
 		}
-		// What the log says.
+		// The ids in the order of the log.
 		var want []string
 		iter := w.session.Query(`SELECT aggregateid, id FROM shop.events_scylla_cdc_log`).Prefetch(0).Iter()
 		var aggregate string

@@ -147,8 +147,8 @@ func TestRelay_CarriesAnOwnTable(t *testing.T) {
 	}
 }
 
-// A record has the headers of Debezium's outbox event router beside the relay's own, by
-// which a restart knows what is published.
+// A record has the headers of Debezium's outbox event router beside the relay's own, by which a
+// restart knows the published events.
 func TestRelay_RecordHeaders(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -238,7 +238,7 @@ func TestRelay_ABadRowHoldsOnlyItsAggregate(t *testing.T) {
 	})
 }
 
-// What does not fit is said at once, with the column and the fix.
+// A mapping that does not fit is reported immediately, with the column and the fix.
 func TestRelay_NamesWhatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -273,8 +273,8 @@ func TestRelay_NamesWhatDoesNotFit(t *testing.T) {
 	})
 }
 
-// What becomes visible when the tail no longer looks for it goes out by the
-// sweep, behind the others, and is counted. Nothing is lost.
+// A row that becomes visible when the tail no longer reads its time is published by the sweep,
+// behind the others, and is counted. Nothing is lost.
 func TestRelay_ALateRowOfATableWithoutNumbers(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -391,8 +391,8 @@ func TestRelay_OrdersTheWritesOfTwoWriters(t *testing.T) {
 	}
 }
 
-// A table with numbers, and integers for its ids: what the log shows in another
-// order is looked up by key.
+// A table with numbers, and integers for its ids: rows that the log shows in another order are read
+// by key.
 func TestRelay_CarriesATableWithNumbers(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {

@@ -52,8 +52,8 @@ func (w *world) insertOrder(tenant string, order int64, n int) {
 }
 
 // A relay carries such a table by each of its readers, with shards and after its log has passed:
-// every event once, in the topic and with the key that its row names, those of an order of a
-// tenant in their order.
+// every event once, in the topic and with the key that its row names, the events of an order of a
+// tenant in sequence.
 func TestRelay_CarriesATableOfAService(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)

@@ -200,9 +200,8 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// However the broker behaves and whenever the relay dies, no event is lost, no
-// checkpoint is ahead of what the topics hold, and each aggregate's events
-// first appear in sequence.
+// However the broker behaves and whenever the relay dies, no event is lost, no checkpoint is ahead
+// of the events in the topics, and each aggregate's events first appear in sequence.
 func TestPipeline_SurvivesCrashes(t *testing.T) {
 	t.Parallel()
 	for seed := range seeds.Range(t, relaytest.Fewer(30)) {

@@ -18,7 +18,7 @@ import (
 // One of three partitions has no leader for minutes, with many times the events that fit into
 // memory and into the limit of dead letters, while the relay runs, or from its start. The others
 // keep their rate. When the partition has a leader again, every event is published once and in
-// order, those of aggregates that write to two topics too.
+// order, also events of aggregates that write to two topics.
 func TestFlow_APartitionOverItsLimitWaitsInTheLog(t *testing.T) {
 	relaytest.Long(t)
 	t.Parallel()

@@ -15,11 +15,10 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// BenchmarkPublisher_Overhead publishes the same records to the same broker by
-// the relay (sequencer, breaker, retries, dead letters and what remembers what is
-// out), by franz-go alone, and by the relay in pages, in turns. overhead-% is how much more time the relay
-// takes, cpu-overhead-% how much more of the processor, which others that use
-// it too do not change as much. The broker's own work is in all of them.
+// BenchmarkPublisher_Overhead publishes the same records to the same broker by the relay (sequencer,
+// breaker, retries, dead letters and the dedup index), by franz-go alone, and by the relay in pages, in
+// turns. overhead-% is how much more time the relay takes, cpu-overhead-% how much more of the processor,
+// which others that use it too do not change as much. The broker's own work is in all of them.
 func BenchmarkPublisher_Overhead(b *testing.B) {
 	const round = 20_000
 	addrs := startBenchBroker(b, "T")

@@ -11,9 +11,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// The library reads the streams of a vnode together, and says that there was nothing
-// only where there was nothing in any of them. A stream beside a busy one moves on all
-// the same.
+// The library reads the streams of a vnode together, and reports that there was nothing only where
+// there was nothing in any of them. A stream beside a busy one moves on all the same.
 func TestRelay_AQuietStreamBesideABusyOneAdvances(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)

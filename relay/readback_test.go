@@ -80,7 +80,7 @@ func (c *crashing) start(w *wire) *process {
 	return start(&b, c.model, c.store, 20*time.Millisecond)
 }
 
-// last runs a relay until everything is out.
+// last runs a relay until every event is published.
 func (c *crashing) last() *process {
 	p := start(c.fixture, c.model, c.store, 0)
 	<-p.done
@@ -96,8 +96,8 @@ func (c *crashing) last() *process {
 	return p
 }
 
-// check fails the test unless the topics hold what they should, and returns how
-// many events are there twice.
+// check fails the test unless the topics contain every event in order, and returns how many events
+// are there twice.
 func (c *crashing) check() (repeated int) {
 	c.t.Helper()
 	first, repeated := firstSightings(c.consume(modelTopics...))
@@ -170,8 +170,8 @@ func TestReadback_IsKilledItself(t *testing.T) {
 	}
 }
 
-// Without the right to read, everything past the checkpoint comes once more,
-// with the id that it had, and the relay says so once.
+// Without the right to read, everything past the checkpoint comes once more, with the id that it
+// had, and the relay reports that once.
 func TestReadback_WithoutTheRight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -250,7 +250,7 @@ func TestReadback_AfterTheShardIsGranted(t *testing.T) {
 	})
 }
 
-// While the broker is away nothing is published, and the relay says why.
+// While the broker is away nothing is published, and the relay reports the cause.
 func TestReadback_WaitsForTheBroker(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)

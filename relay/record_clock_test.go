@@ -16,7 +16,7 @@ import (
 )
 
 // recordClock dates records like a host (CreateTime) or a broker (LogAppendTime) whose clock
-// differs from those of the writers.
+// differs from the clocks of the writers.
 type recordClock struct{ ahead time.Duration }
 
 func (c *recordClock) OnProduceRecordBuffered(r *kgo.Record) {

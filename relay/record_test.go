@@ -11,8 +11,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// Each record says how its event came to its topic, also of dead letters that a
-// restart lies between.
+// Each record shows how its event came to its topic, also of dead letters that a restart lies
+// between.
 func TestRecord_OfEventsOfAnOutage(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)

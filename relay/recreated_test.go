@@ -64,7 +64,7 @@ func TestProof_ARecreatedTopicIsReadOnceForAnAggregate(t *testing.T) {
 }
 
 // A topic is deleted and created again, and the client learns of it while a broker is slow with
-// requests that contain records of it. Those that the broker then writes are not written twice.
+// requests that contain records of it. Records that the broker then writes are not written twice.
 func TestRecreated_RequestsAreUnderWay(t *testing.T) {
 	t.Parallel()
 	testworld.EachBroker(t, func(t *testing.T, v *testworld.BrokerVersion) {

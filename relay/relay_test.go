@@ -37,7 +37,7 @@ type world struct {
 	db      *scyllafake.Server
 	session *gocql.Session
 	// prefetched is for tests whose reads have several pages: a prefetch holds a lock while it
-	// waits, and virtual time stands still with it unless the driver writes immediately.
+	// waits, and virtual time does not advance unless the driver writes immediately.
 	prefetched bool
 	// unreached refuses connections to the broker; kafkaConns are those there are.
 	unreached  atomic.Bool
@@ -46,8 +46,8 @@ type world struct {
 }
 
 // connect connects to the database over memory. Outages of the database are
-// simulated in test/sim: the driver sleeps with a lock held when it loses
-// connections, and virtual time stands still with it unless queries are gated.
+// simulated in test/sim: the driver sleeps with a lock held when it loses connections, and virtual
+// time does not advance unless queries are gated.
 func (w *world) connect(keyspace string) *gocql.Session {
 	w.t.Helper()
 	return relaytest.Connect(w.t, w.db, keyspace, w.prefetched)
@@ -167,8 +167,8 @@ func TestRelay_CarriesEventsAndResumes(t *testing.T) {
 	})
 }
 
-// Orders come in while the broker is gone for two hours; all of them arrive
-// afterwards, and meanwhile memory stays bounded and the relay says what is wrong.
+// Orders come in while the broker is gone for two hours; all of them arrive afterwards; in the
+// meantime memory stays bounded and the relay reports the problem.
 func TestRelay_SurvivesTwoHoursWithoutABroker(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)

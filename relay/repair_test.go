@@ -45,9 +45,9 @@ func askFor(t *testing.T, requests *backfill.Repairs, e outbox.Event) backfill.R
 	return q
 }
 
-// Events that the log showed to nobody are published on request, in sequence;
-// one that the relay has published already is not published again; and what the
-// outbox does not have is said.
+// Events that the log showed to nobody are published on request, in sequence; one that the relay
+// has published already is not published again; and events that the outbox does not have are
+// reported.
 func TestRepair(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestRepair(t *testing.T) {
 			}
 		}
 
-		// What the relay comes to by itself it waits for, and publishes once.
+		// The relay waits for events that its readers will reach, and publishes them once.
 		for _, e := range all[16:] {
 			w.write(e)
 			ask(e)

@@ -13,9 +13,9 @@ import (
 
 const replayedType = "Replayed"
 
-// BenchmarkReplays is replays from end to end: dead letters in the database that
-// become due at once are claimed, published and resolved. They stand in chains
-// of four, with equal errors, so canaries go first.
+// BenchmarkReplays is replays from end to end: dead letters in the database that become due at once
+// are claimed, published and resolved. They are in chains of four, with equal errors, so canaries
+// go first.
 //
 // alone has no bound on the rate. beside has liveRate new events per second all
 // the time, and replays at a bounded rate, or at any (rate=-1), every other while:
@@ -103,8 +103,8 @@ func (r *replayBench) replay(round int) {
 	r.took = append(r.took, window{began, time.Now()})
 }
 
-// report checks that each dead letter was published by one replay, and says how many
-// there were per second.
+// report checks that each dead letter was published by one replay, and reports the number per
+// second.
 func (r *replayBench) report() {
 	b := r.w.b
 	b.Helper()

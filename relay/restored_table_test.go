@@ -101,7 +101,7 @@ func TestRelay_RestoredTable(t *testing.T) {
 
 // The CDC log is dropped and created again under a relay that has not read all of its rows: it reads
 // after the confidence window alone, and the broker is away for longer than that. No later event
-// leads to those that are missing.
+// leads to the missing events.
 func TestRelay_LogDroppedBeforeItIsRead(t *testing.T) {
 	t.Parallel()
 	for _, tablets := range []bool{false, true} {

@@ -12,7 +12,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schedule"
 )
 
-// The scheduler dates outbox rows by the database's clock: those that a host ten minutes behind
+// The scheduler dates outbox rows by the database's clock: rows that a host ten minutes behind
 // dates by its own are older than what every reader reads, and were never published.
 func TestRelay_ScheduledMessagesOfAHostThatIsBehind(t *testing.T) {
 	for _, behind := range []time.Duration{0, 10 * time.Minute} {

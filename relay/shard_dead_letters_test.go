@@ -15,9 +15,9 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// Each shard has its own dead letters, before and after a restart and a change of
-// their number, and answers what operators ask about them. What they ask about those
-// of a shard that does not run waits for it.
+// Each shard has its own dead letters, before and after a restart and a change of their number, and
+// answers the requests of operators about them. Requests about dead letters of a shard that does
+// not run wait for it.
 func TestShards_DeadLetters(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestShards_ScansAndRepairs(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		stop()
-		// What was written now the log shows to nobody: the checkpoints pass it.
+		// The log shows the events written now to nobody: the checkpoints pass them.
 		for _, e := range all[40:60] {
 			w.write(e)
 		}
@@ -173,7 +173,7 @@ func TestShards_ScansAndRepairs(t *testing.T) {
 			want[e.ID.UUID()] = backfill.RepairAsked
 			askFor(t, requests, e)
 		}
-		// A request waits for the shard of its aggregate, which alone knows what is published.
+		// A request waits for the shard of its aggregate, which alone knows the published events.
 		for i := range 3 {
 			r, stop := w.runShard(Shard{Index: i, Count: 3})
 			time.Sleep(time.Minute)
@@ -335,8 +335,8 @@ func TestShards_ContinueAScan(t *testing.T) {
 	})
 }
 
-// A row that does not say its place in its aggregate is a dead letter of its own, of the
-// shard of its own id: one shard answers for it, whoever buried it.
+// A row without a place in its aggregate is a dead letter of its own, of the shard of its own id:
+// one shard is responsible for it, whichever shard wrote it.
 func TestShards_DeadLettersByThemselves(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {

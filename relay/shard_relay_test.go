@@ -306,8 +306,8 @@ func TestShards_ChangeTheirNumber(t *testing.T) {
 	}
 }
 
-// However the number of shards changes, a relay goes on from where the table was
-// carried to, not from where its own name was last, or from the very beginning.
+// However the number of shards changes, a relay resumes where the relays before it stopped in the
+// table, not from where its own name was last, or from the very beginning.
 func TestShards_ResumeWhereOthersStopped(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)
@@ -350,8 +350,8 @@ func TestShards_ResumeWhereOthersStopped(t *testing.T) {
 	}
 }
 
-// One shard is behind the others when their number changes, by a generation of
-// streams or within one: those after it go on where that one was.
+// One shard is behind the others when their number changes, by a generation of streams or within
+// one: the shards after it resume where that one was.
 func TestShards_OneIsBehindWhenTheirNumberChanges(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)
@@ -362,7 +362,7 @@ func TestShards_OneIsBehindWhenTheirNumberChanges(t *testing.T) {
 				inBubble(t, func(t *testing.T) {
 					w := newWorld(t, tt.conf, func(c *Config) { c.GenerationDelay = 3 * time.Second })
 					defer w.close()
-					all := relaytest.Events(100, 1, "OrderCreated") // no later one tells of an event that was passed over
+					all := relaytest.Events(100, 1, "OrderCreated") // no later one shows that an event was passed over
 					_, stop0 := w.runShard(Shard{Index: 0, Count: 3})
 					_, stop1 := w.runShard(Shard{Index: 1, Count: 3})
 					_, stop2 := w.runShard(Shard{Index: 2, Count: 3})

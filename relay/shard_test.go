@@ -53,7 +53,7 @@ func TestConfig_RefusesShardsThatThereAreNot(t *testing.T) {
 	}
 }
 
-// A shard has its part of what bounds the whole relay, and at least what it needs.
+// A shard has its part of the limits of the whole relay, and at least the minimum that it needs.
 func TestConfig_LeavesAShardItsShare(t *testing.T) {
 	t.Parallel()
 	whole := Config{}.withDefaults()

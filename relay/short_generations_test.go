@@ -226,7 +226,7 @@ func TestTablets_CheckpointsOfEndedGenerations(t *testing.T) {
 			time.Sleep(6 * time.Hour)
 		}
 		relaytest.CheckOrder(t, w.consume("OrderUpdated"), all)
-		// Those of a day, and of the one before and after.
+		// The checkpoints of a day, and of the generation before and after.
 		if n := w.count("SELECT count(*) FROM relay_checkpoints"); n == 0 || n > 6*16 {
 			t.Errorf("%d checkpoints, want those of 6 generations at most", n)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// Readiness in an outage of the database: the tail says so first, with the cause.
+// Readiness in an outage of the database: the tail reports it first, with the cause.
 func TestStatus_TheTailCannotRead(t *testing.T) {
 	t.Parallel()
 	cfg := Config{Settings: Settings{StallAfter: 30 * time.Second}}
@@ -58,9 +58,9 @@ func (w *world) checkpointsFail() (id int) {
 	})
 }
 
-// Readiness when the database is read and takes no writes: events go out, and the
-// relay says what it cannot keep. A time in which nothing was to be saved changes
-// nothing in that.
+// Readiness when the database is read and takes no writes: events are published, and the relay
+// reports the state that it cannot save. A time in which nothing was to be saved changes nothing in
+// that.
 func TestStatus_CheckpointsAreNotSaved(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {

@@ -54,8 +54,8 @@ func TestSuspects_EventsBehindOneBecomeDeadLetters(t *testing.T) {
 	})
 }
 
-// A topic that takes nothing, with more events for it than may become dead
-// letters, fills the relay's memory and stops its reading. It says so.
+// A topic that takes nothing, with more events for it than may become dead letters, fills the
+// relay's memory and stops its reading. The relay reports that.
 func TestSuspects_AStalledTopicPastTheLimitIsReported(t *testing.T) {
 	relaytest.Long(t)
 	t.Parallel()

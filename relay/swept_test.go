@@ -13,7 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/swept"
 )
 
-// What the sweep hands on first is counted by why the tail had not.
+// Events that the sweep hands on first are counted by the reason why the tail had not.
 func TestSwept_IsCountedByCause(t *testing.T) {
 	t.Parallel()
 	const log = "outbox_messages_scylla_cdc_log"
@@ -37,7 +37,7 @@ func TestSwept_IsCountedByCause(t *testing.T) {
 			}
 		}},
 		{swept.Left, nil, func(w *world, r *Relay, e outbox.Event) {
-			r.publisher.Load().Swept().Leave(e.AggregateID.UUID()) // what it does when it is not sure
+			r.publisher.Load().Swept().Leave(e.AggregateID.UUID()) // as the tail does when it is not sure
 			w.writeLate(e, 30*time.Second)
 		}},
 		{swept.HeldBack, nil, func(w *world, r *Relay, e outbox.Event) {

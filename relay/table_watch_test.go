@@ -29,8 +29,8 @@ func (w *world) exec(stmt string, args ...any) {
 	}
 }
 
-// The log of a table whose CDC is disabled stays where it is, and a relay that only
-// looked whether there is one would wait for rows for ever.
+// The log of a table whose CDC is disabled stays where it is, and a relay that only checked whether
+// there is one would wait for rows for ever.
 func TestRelay_ReportsThatNewEventsAreNotLogged(t *testing.T) {
 	t.Parallel()
 	for option, broken := range map[string]string{
@@ -84,8 +84,8 @@ func TestRelay_ReportsThatNewEventsAreNotLogged(t *testing.T) {
 	}
 }
 
-// A table without numbers cannot be scanned, so a relay that
-// was away for longer than its log keeps rows says that events may be missing.
+// A table without numbers cannot be scanned, so a relay that was away for longer than its log keeps
+// rows reports that events may be missing.
 func TestRelay_ReportsLossesOfATableThatCannotBeScanned(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -120,8 +120,8 @@ func TestRelay_ReportsLossesOfATableThatCannotBeScanned(t *testing.T) {
 	})
 }
 
-// The sweep reads what is older than the confidence window; a log that keeps its rows
-// no longer has nothing for it.
+// The sweep reads rows older than the confidence window; a log that keeps its rows no longer has
+// nothing for it.
 func TestRelay_WarnsOfALogThatIsShorterThanTheWindow(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {

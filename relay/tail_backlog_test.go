@@ -15,7 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// A backlog is read in queries that return mostly what the database reads for them;
+// A backlog is read in queries that return most of the rows that the database reads for them;
 // without a backlog all streams of a group share a query.
 func TestTail_ReadsABacklogForLittleMoreThanItReturns(t *testing.T) {
 	t.Parallel()

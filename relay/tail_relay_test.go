@@ -146,8 +146,8 @@ func TestTail_IsThereWhenAGenerationBegins(t *testing.T) {
 }
 
 // Everything at once that can go wrong without a crash: rows that turn up late
-// and more than once, the database away, the broker away, streams that change.
-// Nothing is lost, nothing is double, nothing is out of order.
+// and more than once, the database away, the broker away, streams that change. No event is lost,
+// duplicated or in the wrong order.
 func TestTail_WithoutACrashEveryEventGoesOutOnce(t *testing.T) {
 	t.Parallel()
 	relaytest.Long(t)
@@ -187,7 +187,7 @@ func testTailTrouble(t *testing.T, seed uint64) {
 	})
 	r, stop := w.run()
 	time.Sleep(5 * time.Second)
-	// Some hints are lost, some come twice, some say what is not so.
+	// Some hints are lost, some come twice, some are wrong.
 	hint := func(e outbox.Event) {
 		for range rnd.IntN(3) {
 			r.tail.Load().Hint([]int64{int64(rnd.Uint64()), rows.Token(outbox.DefaultTable, e.AggregateID)})
@@ -238,7 +238,7 @@ func (w *world) writeLate(e outbox.Event, after ...time.Duration) {
 	}
 }
 
-// Who stores an event in the same process need not send a hint.
+// A writer in the same process need not send a hint.
 func TestRelay_CommittedIsAHint(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {

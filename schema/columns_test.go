@@ -22,7 +22,8 @@ var severalTypes = map[string]string{
 	"value":   "what a list of dead letters is of; the content of a setting, which is a secret",
 }
 
-// A column of one name has one type in all tables, so that who knows one table knows the next.
+// A column of one name has one type in all tables, so that knowledge of one table applies to the
+// next.
 func TestColumns_OneTypePerName(t *testing.T) {
 	t.Parallel()
 	types, columns := make(map[string]map[string][]string), 0

@@ -45,7 +45,7 @@ func connect(t *testing.T, srv *scyllafake.Server) *gocql.Session {
 	return s
 }
 
-// createdTables returns the tables of a keyspace without those that ScyllaDB makes, sorted.
+// createdTables returns the tables of a keyspace without ScyllaDB's own, sorted.
 func createdTables(t *testing.T, s *gocql.Session, keyspace string) (out []string) {
 	t.Helper()
 	all, err := tables(t.Context(), s, keyspace)

@@ -90,8 +90,8 @@ func states(t *testing.T, s *gocql.Session, o Options) string {
 	return strings.Join(out, ", ")
 }
 
-// everyone returns the embedded migrations with their state, which is absent for those that are
-// no default; the last default with another state, unless that is empty.
+// everyone returns the embedded migrations with their state, which is absent for migrations that
+// are no default; the last default with another state, unless that is empty.
 func everyone(state, last string) string {
 	migrations, err := load(files)
 	if err != nil {

@@ -42,7 +42,7 @@ func TestSubscription_WithDefaults(t *testing.T) {
 	}
 }
 
-// Each problem names its field, its value and what is allowed.
+// Each problem names its field, its value and the allowed values.
 func TestSubscription_Validate(t *testing.T) {
 	t.Parallel()
 	many := func(n int) []string { return slices.Repeat([]string{"orders"}, n) }
@@ -199,7 +199,7 @@ func TestSubscription_TopicRegexps(t *testing.T) {
 	}
 }
 
-// A subscription that is created again is another one; its names are those of before.
+// A subscription that is created again is another one, with the same names.
 func TestSubscription_Names(t *testing.T) {
 	t.Parallel()
 	at := time.UnixMilli(1_767_323_045_000)

@@ -143,7 +143,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	if want := "deliver-message-now refused,cancel-message done,deliver-message-now done,confirm-order refused,confirm-order done"; strings.Join(got, ",") != want {
 		t.Errorf("the audit has %s, want %s", strings.Join(got, ","), want)
 	}
-	// Many at once: what a dry run says is not in the audit, what is done is.
+	// Bulk changes: the audit contains a change, and not a dry run.
 	for range 3 {
 		ask("", "POST", intake.Addr+"/v1/messages", `{"topic":"late","payload":"hunter2","delay":"1h"}`)
 	}
@@ -152,7 +152,7 @@ func TestAdmin_OrdersAndMessages(t *testing.T) {
 	if code, _, _ := ask(viewer, "POST", many, body); code != 403 {
 		t.Errorf("deliver-now of many by a viewer = %d", code)
 	}
-	// What is not UTF-8 is refused as what it is, not as what the audit cannot take.
+	// Text that is not UTF-8 is refused as invalid input, not as a failure of the audit.
 	if code, _, p := ask(secret, "POST", many, "\xb4]4\xff"); code != 400 {
 		t.Errorf("a body that is no JSON = %d %v", code, p)
 	}

@@ -34,8 +34,8 @@ func waitingRelay(t *testing.T) (addr string, stop func(), ended <-chan error) {
 	return addr, stop, end
 }
 
-// A relay whose database is away when it starts is there all the same: /readyz says
-// for what it waits, and /metrics that nothing is reached.
+// A relay whose database is away when it starts serves HTTP all the same: /readyz reports the cause
+// of the wait, and /metrics that nothing is reached.
 func TestRelay_ReportsThatItWaitsForItsDatabase(t *testing.T) {
 	t.Parallel()
 	addr, stop, ended := waitingRelay(t)

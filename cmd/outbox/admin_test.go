@@ -98,7 +98,7 @@ func TestAdmin_TokenIsAccepted(t *testing.T) {
 		t.Errorf("/console/ = %d %.200s", code, body)
 	}
 
-	// What a relay writes is what the API describes, to the last field.
+	// The status that a relay writes has exactly the fields that the API describes.
 	conf, err := c.RelayConfig()
 	if err != nil {
 		t.Fatal(err)

@@ -102,8 +102,8 @@ func TestSubscriptions_ChangesAreAudited(t *testing.T) {
 	}
 }
 
-// sameEntries reports whether the entries are equal but for their order: those of one
-// millisecond have random ids.
+// sameEntries reports whether the entries are equal but for their order: entries of one millisecond
+// have random ids.
 func sameEntries(a, b []audited) bool {
 	count := func(all []audited) map[audited]int {
 		n := make(map[audited]int)

@@ -13,8 +13,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/sessions"
 )
 
-// Half of what it takes to log in is a mistake: the client would go without, and the
-// server say no, or worse, yes.
+// A login with only some of its settings is an error: the client would not log in, and the server
+// would refuse it or, worse, accept it.
 func TestClients_HalfALogin(t *testing.T) {
 	t.Parallel()
 	for file, want := range map[string]string{
@@ -44,8 +44,8 @@ func TestClients_HalfALogin(t *testing.T) {
 	}
 }
 
-// Who waits for the database asks whether somebody listens before it makes another
-// session, and finds the database when it is there.
+// A process that waits for the database checks that a host listens before it makes another session,
+// and finds the database when it is there.
 func TestSessionOnceUp_ChecksForAListener(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -65,7 +65,7 @@ func TestCompose_ServicesComeBack(t *testing.T) {
 	}
 }
 
-// Commands on the host reach the engines at the default addresses, as those of make dev.
+// Commands on the host reach the engines at the default addresses, like the commands of make dev.
 func TestCompose_HostCommandsNeedNoSettings(t *testing.T) {
 	t.Parallel()
 	c, err := parseConfig(t, "", nil)
@@ -107,9 +107,9 @@ func TestCompose_ConsoleHasAToken(t *testing.T) {
 	}
 }
 
-// A build of the image downloads what the product needs, once, and compiles what has changed: no
-// frontend of another registry, no layer with all modules, and no file whose change does not
-// matter.
+// A build of the image downloads the product's dependencies once, and compiles only changed
+// packages: no frontend of another registry, no layer with all modules, and no file whose change
+// does not matter.
 func TestCompose_BuildIsIncremental(t *testing.T) {
 	t.Parallel()
 	read := func(name string) string {
@@ -243,7 +243,7 @@ func TestCompose_PrometheusStoresHistogramsAndExemplars(t *testing.T) {
 	if !f.Global.Native || !f.Global.Classic || !slices.Contains(command, "--enable-feature=exemplar-storage") {
 		t.Errorf("native histograms %t, classic ones %t, flags %q", f.Global.Native, f.Global.Classic, command)
 	}
-	// The flags of the file replace those of the image.
+	// The flags of the file replace the flags of the image.
 	for _, flag := range []string{"--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus"} {
 		if !slices.Contains(command, flag) {
 			t.Errorf("the flags %q have no %s", command, flag)

@@ -17,7 +17,7 @@ import (
 	client "github.com/scylla-outbox/scylla-outbox/outbox/subscriptions"
 )
 
-// effects are what the example consumers store.
+// effects are the rows that the example consumers store.
 type effects struct {
 	Applied map[string][]int64
 	Numbers map[string]int

@@ -118,7 +118,7 @@ func TestDLQ_PurgeAndRestore(t *testing.T) {
 	b.run(cli.ExitOK, in("archive", "restore", "--aggregate-id", "nobody", "--yes", "--reason", "a test")...)
 	b.run(cli.ExitOK, in("archive", "restore", done, "--yes", "--reason", "a test")...)
 
-	// For good: only if it is said so.
+	// With --no-archive dead letters are purged for good.
 	b.run(cli.ExitOK, "purge", suspended, done, "--force", "--no-archive", "--yes", "--reason", "a test")
 	if _, errOut := b.run(cli.ExitFailed, in("archive", "restore", suspended, "--yes", "--reason", "a test")...); !strings.Contains(errOut, "is in no archive") {
 		t.Errorf("restore of what is lost said %q", errOut)

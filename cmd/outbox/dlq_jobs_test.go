@@ -72,7 +72,7 @@ func TestDLQ_Jobs(t *testing.T) {
 			t.Errorf("jobs list %s printed %s, want %d jobs", span, out, want)
 		}
 	}
-	// A cancelled job is reported by who cancels it, as far as that can be known.
+	// The command that cancels a job reports its result, as far as that can be known.
 	if out, _ := b.run(cli.ExitWaits, "replay", one, "--yes", "--reason", "a test", "--detach", "--force"); !strings.Contains(out, "is queued") {
 		t.Errorf("replay --detach printed %q", out)
 	}
@@ -124,7 +124,7 @@ func TestDLQ_Jobs(t *testing.T) {
 	})
 }
 
-// complete is what the shell is told.
+// complete returns the completions that the shell receives.
 func (b *dlqFixture) complete(args ...string) string {
 	b.t.Helper()
 	var out strings.Builder
@@ -138,7 +138,7 @@ func (b *dlqFixture) complete(args ...string) string {
 	return out.String()
 }
 
-// A replay looks first whether anybody will publish the dead letters.
+// A replay first checks whether a relay will publish the dead letters.
 func TestDLQ_ReplayLooksWhetherAllIsWell(t *testing.T) {
 	t.Parallel()
 	onBothAPIs(t, testReplayChecks)

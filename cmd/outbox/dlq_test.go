@@ -38,8 +38,8 @@ func setupDLQ(t *testing.T) *dlqFixture {
 	return b
 }
 
-// relaySays is what a relay said of itself so long ago. What it says in an hour does not
-// grow old during a test.
+// relaySays stores the status that a relay reported so long ago. A status of the next hour does not
+// become stale during a test.
 func (b *dlqFixture) relaySays(state, breaker string, ago time.Duration) {
 	b.t.Helper()
 	status := fmt.Sprintf(`{"state":%q,"breaker":{"state":%q}}`, state, breaker)

@@ -26,7 +26,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/subfake"
 )
 
-// dotted is what settings look like, in backticks.
+// dotted matches a setting in backticks.
 var dotted = regexp.MustCompile("`((?:scylla|kafka|http|admin|relay|dlq|schema|log|messages|watch|subscriptions|notifications|retention|verify)\\.[a-z_]+)\\b[^.(/`]*`")
 
 // Every command, flag and setting that a document names is there.

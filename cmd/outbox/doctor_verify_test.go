@@ -16,7 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/doctor"
 )
 
-// Of several outbox admin one verifies; doctor reads what it has found.
+// Of several outbox admin one verifies; doctor reads its results.
 func TestVerifier_OneOfSeveral(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/app"
 )
 
-// After SIGTERM the messages API is not ready, and for http.drain_delay serves who
-// comes all the same; who watches events goes on watching.
+// After SIGTERM the messages API is not ready, and for http.drain_delay still serves new requests;
+// open event streams continue.
 func TestMessages_LeavesBehindALoadBalancer(t *testing.T) {
 	t.Parallel()
 	b := setupDLQ(t)
@@ -95,6 +95,6 @@ func TestMessages_LeavesBehindALoadBalancer(t *testing.T) {
 	if err := <-served; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Serve() = %v, want that the listener was closed", err)
 	}
-	for lines.Scan() { // what is watched has ended too, or this would not
+	for lines.Scan() { // the event stream has ended too, or this would not
 	}
 }

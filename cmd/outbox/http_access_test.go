@@ -34,8 +34,8 @@ func TestHTTP_GateReadsTokens(t *testing.T) {
 	}
 }
 
-// Beyond loopback neither orders nor tokens travel in the clear, and nobody
-// writes without a token, unless told so.
+// Beyond loopback neither orders nor tokens travel in the clear, and nobody writes without a token,
+// unless the settings allow it.
 func TestHTTP_ListenBeyondLoopback(t *testing.T) {
 	t.Parallel()
 	var half app.HTTPConfig
@@ -66,7 +66,7 @@ func TestHTTP_ListenBeyondLoopback(t *testing.T) {
 	}
 }
 
-// What is wrong is said before the database is waited for.
+// Every wrong setting is reported before the wait for the database.
 func TestHTTP_ReportsEveryProblemImmediately(t *testing.T) {
 	t.Setenv("OUTBOX_HTTP_TOKENS", "shop")
 	for _, command := range []string{"orders", "messages"} {

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A script tells a command line that is wrong from one that failed.
+// A script distinguishes a wrong command line from a failed command.
 func TestRun_WrongCommandLinesExitWith2(t *testing.T) {
 	t.Parallel()
 	hinted := regexp.MustCompile("hint: (outbox|did you mean)")

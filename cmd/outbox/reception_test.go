@@ -85,8 +85,8 @@ func until(t *testing.T, addr string, want int, has string) {
 	}
 }
 
-// Services that begin before their database listen at once, say for what they wait,
-// have callers come again, and work when it is there.
+// Services that begin before their database listen immediately, report the cause of the wait, ask
+// callers to retry, and work when it is there.
 func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 	t.Parallel()
 	cql := freeAddr(t)
@@ -155,7 +155,7 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 	if err := e.Start(teardown, log); err != nil {
 		t.Fatal(err)
 	}
-	// A keyspace without tables is what the first migration leaves for a moment.
+	// The first migration leaves a keyspace without tables for a moment.
 	session, err := app.ScyllaConfig{Hosts: []string{cql}}.Session("system")
 	if err != nil {
 		t.Fatal(err)
@@ -192,8 +192,8 @@ func TestServices_ListenBeforeTheirDatabaseIsThere(t *testing.T) {
 	}
 }
 
-// One that is stopped while it waits ends, and leaves its address. One that cannot listen
-// says so before it waits.
+// A service that is stopped while it waits ends, and leaves its address. One that cannot listen
+// reports that before it waits.
 func TestServices_EndWhileTheyWait(t *testing.T) {
 	t.Parallel()
 	addr := freeAddr(t)
@@ -225,8 +225,7 @@ func TestServices_EndWhileTheyWait(t *testing.T) {
 	}
 }
 
-// After SIGTERM the admin API is not ready, and for http.drain_delay serves who comes
-// all the same.
+// After SIGTERM the admin API is not ready, and for http.drain_delay still serves new requests.
 func TestAdmin_LeavesBehindALoadBalancer(t *testing.T) {
 	t.Parallel()
 	b := setupDLQ(t)

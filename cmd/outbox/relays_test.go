@@ -24,8 +24,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/outbox"
 )
 
-// One process carries two tables, each with its own mapping, topics and
-// checkpoints, and says which is which.
+// One process carries two tables, each with its own mapping, topics and checkpoints, and its log
+// names the table.
 func TestRelays_CarrySeveralTables(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)

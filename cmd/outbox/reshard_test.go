@@ -46,7 +46,7 @@ func (b *verifyFixture) resharding(to int) *app.Resharding {
 	return app.NewResharding(c, b.session, b.client, to)
 }
 
-// agreedShards is what relay_sharing says.
+// agreedShards returns the number of shards in relay_sharing.
 func (b *verifyFixture) agreedShards() int {
 	b.t.Helper()
 	a := relay.Agreement{Session: b.session, Keyspace: "outbox", Name: relay.Defaults().Name}
@@ -57,7 +57,7 @@ func (b *verifyFixture) agreedShards() int {
 	return n
 }
 
-// awaitRefusal waits for an instance to end by itself, and checks that it says why.
+// awaitRefusal waits for an instance to end by itself, and checks that it reports the reason.
 func (s *sharer) awaitRefusal(t *testing.T, shards int, want ...string) {
 	t.Helper()
 	var err error
@@ -220,7 +220,7 @@ func TestReshard_PreviewIsBinding(t *testing.T) {
 	}
 }
 
-// Who has upgraded and not migrated is told the command that is missing.
+// After an upgrade without the migration, the error names the missing command.
 func TestReshard_WithoutItsTable(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
@@ -233,9 +233,9 @@ func TestReshard_WithoutItsTable(t *testing.T) {
 	}
 }
 
-// Wherever the change is killed, instances with the old number refuse, those with the
-// new one work or say how it is finished, either way may be taken, and every event is
-// out once and in its order.
+// Wherever the change is killed, instances with the old number refuse, instances with the new one
+// work or report how to finish the change, it may be finished or reverted, and every event is
+// published once and in order.
 func TestReshard_KilledAtAnyStep(t *testing.T) {
 	t.Parallel()
 	for _, back := range []bool{false, true} {
@@ -311,8 +311,8 @@ func TestReshard_KilledAtAnyStep(t *testing.T) {
 	}
 }
 
-// killedReshard begins a change and stops dead after its at-th step; ended says that
-// this was the last one.
+// killedReshard begins a change and stops dead after its at-th step; ended reports whether this was
+// the last one.
 func (b *verifyFixture) killedReshard(to, at int) (step string, ended bool) {
 	b.t.Helper()
 	killed := errors.New("killed")
@@ -368,8 +368,8 @@ func TestReshard_BesideOneThatBegins(t *testing.T) {
 	}
 }
 
-// Of two who change the number at once one is told that the other did: nobody is told
-// that the relay is divided as it is not, and the topic is divided by one of them.
+// Of two concurrent changes of the number one fails with the error of a concurrent change: neither
+// reports a number that the relay does not have, and one of them divides the topic.
 func TestReshard_TwiceAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)

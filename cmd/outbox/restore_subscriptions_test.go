@@ -100,7 +100,7 @@ func (s *subscribed) gone(section string) {
 	})
 }
 
-// redelivers delivers once more what was published since a time.
+// redelivers delivers the messages published since a time once more.
 func (s *subscribed) redelivers(section string, since time.Time) {
 	s.t.Helper()
 	s.execute(cli.ExitWaits, s.p.take(s.t, section, "outbox subscriptions redeliver", "TIME", since.UTC().Format(time.RFC3339Nano)), "--kafka-seeds", s.e.KafkaAddr, "--wait", "0")

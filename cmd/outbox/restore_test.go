@@ -126,7 +126,7 @@ func (r *restored) publishes(a gocql.UUID, numbers ...int64) {
 	})
 }
 
-// consume returns the records of a topic, those of each partition in their order.
+// consume returns the records of a topic, in order within each partition.
 func (r *restored) consume(topic string) (all []outbox.Record) {
 	r.t.Helper()
 	ends, err := kadm.NewClient(r.client).ListEndOffsets(r.t.Context(), topic)
@@ -205,8 +205,8 @@ func (r *restored) ready() {
 	})
 }
 
-// newEpoch executes the commands of the section that begin an epoch and returns what the preview
-// prints.
+// newEpoch executes the commands of the section that begin an epoch and returns the output of the
+// preview.
 func (r *restored) newEpoch(p *advice, section string) string {
 	r.t.Helper()
 	r.execute(cli.ExitOK, p.take(r.t, section, "outbox schema migrate"))

@@ -90,7 +90,7 @@ func readAdvice(t *testing.T, page string) *advice {
 }
 
 // take returns the arguments of the section's command that is or begins so, with the replacements,
-// and records that it is executed. What is behind a pipe is for another program.
+// and records that it is executed. The text behind a pipe is for another program.
 func (a *advice) take(t *testing.T, section, begins string, replacements ...string) []string {
 	t.Helper()
 	a.mu.Lock()
@@ -564,7 +564,7 @@ func runbookJobs(t *testing.T, p, letters *advice) {
 	}
 }
 
-// fixedClock is a clock that stands still.
+// fixedClock is a clock that does not advance.
 type fixedClock time.Time
 
 // Now returns the time of the clock.

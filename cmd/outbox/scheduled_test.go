@@ -104,7 +104,7 @@ func testScheduledChanges(t *testing.T, b *verifyFixture) {
 	if due, waiting := waits(); due != 2 || waiting != 2 {
 		t.Errorf("after the request %d are due and %d wait", due, waiting)
 	}
-	// Nothing matches any more, which is said once, and there is nothing to ask.
+	// Nothing matches any more: that is reported once, without a question.
 	for _, args := range [][]string{{"deliver-now", "--reason", "a test"}, {"deliver-now", "--yes", "--reason", "a test"}, {"deliver-now", "--dry-run"}} {
 		if out, errOut := scheduled(cli.ExitOK, append(args, mine...)...); out != "" || errOut != "no scheduled message matches\n" {
 			t.Errorf("%v again printed %q, %q", args, out, errOut)
@@ -145,8 +145,8 @@ func TestScheduled_PreviewNamesTheRest(t *testing.T) {
 	}
 }
 
-// The list has what the filters of a change mean, the next to be delivered first, and
-// says where it is empty or has more.
+// The list has the messages that the filters of a change select, the next to be delivered first,
+// and reports that it is empty or has more.
 func TestScheduled_List(t *testing.T) {
 	t.Parallel()
 	onDatabaseAndAdmin(t, testScheduledList)

@@ -152,8 +152,8 @@ func TestNewEpoch_ListsWhatTheRestoreHasUndone(t *testing.T) {
 	}
 }
 
-// The restore has undone the row of the first epoch too: the next epoch is later than those of the
-// records. Events without a row that others of their epoch follow are not undone.
+// The restore has undone the row of the first epoch too: the next epoch is later than the epochs of
+// the records. Events without a row that others of their epoch follow are not undone.
 func TestNewEpoch_IsLaterThanTheTopics(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)

@@ -66,7 +66,7 @@ func (s *sharer) leave() {
 	s.ended <- nil
 }
 
-// detail is what /readyz says.
+// detail returns the response of /readyz.
 func (s *sharer) detail(t *testing.T) (ready bool, text string) {
 	t.Helper()
 	ready, d := s.Readiness()()
@@ -91,8 +91,8 @@ func (s *sharer) awaitShards(t *testing.T, n int) {
 	}
 }
 
-// Who owns a shard is not ready before its relays run: until then it asks the database
-// into how many the relay is divided, and that may be away.
+// The owner of a shard is not ready before its relays run: until then it reads the number of shards
+// from the database, which may be away.
 func TestSharing_NotReadyBeforeItCarries(t *testing.T) {
 	t.Parallel()
 	s := setupVerify(t).sharer(1)
@@ -116,8 +116,8 @@ func TestSharing_NotReadyBeforeItCarries(t *testing.T) {
 	}
 }
 
-// Two databases whose relays have one name and one cluster of brokers: the second instance would
-// stand by for ever, ready, and its events would never be published.
+// Two databases whose relays have one name and one cluster of brokers: the second instance would be
+// a ready standby for ever, and its events would never be published.
 func TestSharing_RefusesAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	b, other := setupVerify(t), setupVerify(t)
@@ -163,8 +163,8 @@ func TestSharing_WithoutABroker(t *testing.T) {
 	}
 }
 
-// Two instances share the shards of a table; one of them leaves and the other one
-// goes on. Every event is out once and in its order.
+// Two instances share the shards of a table; one of them leaves and the other one continues. Every
+// event is published once and in order.
 func TestSharing_InstancesShareATable(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
@@ -280,7 +280,7 @@ func (b *verifyFixture) awaitPublished(t *testing.T, n int) map[gocql.UUID][]int
 	return got
 }
 
-// With one shard one instance works, and the other one stands by and is ready.
+// With one shard one instance works, and the other one is a ready standby.
 func TestSharing_StandsBy(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
@@ -340,7 +340,8 @@ func TestConfig_Sharing(t *testing.T) {
 	}
 }
 
-// Before the schema is migrated an instance ends and says what to do, rather than wait.
+// Before the schema is migrated an instance ends with an error that names the fix, rather than
+// wait.
 func TestSharing_BeforeTheSchemaIsMigrated(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)

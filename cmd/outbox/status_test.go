@@ -44,8 +44,8 @@ func TestStatus_OfASilentRelay(t *testing.T) {
 	}
 }
 
-// One command prints what waits, who publishes, dead letters by cause, subscriptions and the last
-// verification, with the problem in the first line; as JSON it has the same.
+// One command prints the waiting events, the relays, dead letters by cause, subscriptions and the
+// last verification, with the problem in the first line; as JSON it has the same.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	b := setupDLQ(t)

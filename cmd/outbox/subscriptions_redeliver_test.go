@@ -25,8 +25,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-// A slice of acknowledged messages is delivered once more, in order and to this subscription
-// alone; what is in flight is left out, and the acknowledgement ends the redelivery.
+// A slice of acknowledged messages is delivered once more, in order and to this subscription alone;
+// messages in flight are left out, and the acknowledgement ends the redelivery.
 func TestSubscriptions_Redeliver(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
@@ -80,7 +80,7 @@ func TestSubscriptions_Redeliver(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &job); err != nil || job.Progress.Changed != 4 || job.Reason != "mail 2.3 lost them" {
 		t.Errorf("the job is %s, %v", out, err)
 	}
-	// Those that wait are left out of another redelivery.
+	// Waiting messages are left out of another redelivery.
 	out, _ = run(cli.ExitOK, "--since", "1h", "--dry-run", "-o", "json")
 	plan = redeliver.Plan{}
 	if err := json.Unmarshal([]byte(out), &plan); err != nil || plan.Messages != 2 || plan.DeadLetters != 4 {

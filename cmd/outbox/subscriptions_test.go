@@ -243,7 +243,7 @@ func TestConsume_ACommandThatHangs(t *testing.T) {
 	}
 }
 
-// The list of leases follows the pages of the API, and reports what is missing.
+// The list of leases follows the pages of the API, and reports instances that have not answered.
 func TestSubscriptions_LeasesOfAllPages(t *testing.T) {
 	t.Parallel()
 	q := startQueue(t)

@@ -18,8 +18,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// The verifier of outbox admin finds what is missing, and the relay publishes it. It
-// waits for a relay that never ran.
+// The verifier of outbox admin finds missing events, and the relay publishes them. It waits for a
+// relay that never ran.
 func TestVerifier_Repairs(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)

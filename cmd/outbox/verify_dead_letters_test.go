@@ -16,8 +16,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-// deadLetter stores the dead letter of a new event that is in no topic, and does
-// what f says with it.
+// deadLetter stores the dead letter of a new event that is in no topic, and applies f to it.
 func (b *dlqFixture) deadLetter(seq int64, aggregate gocql.UUID, status dlq.Status, f func(gocql.UUID) error) outbox.Event {
 	b.t.Helper()
 	e := b.add(seq, aggregate, 0)

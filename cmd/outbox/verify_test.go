@@ -264,8 +264,7 @@ func TestVerifyFlags_Wait(t *testing.T) {
 	}
 }
 
-// A running relay publishes what is missing, and the next verification finds
-// nothing wrong.
+// A running relay publishes missing events, and the next verification finds nothing wrong.
 func TestVerify_Repair(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
@@ -273,8 +272,8 @@ func TestVerify_Repair(t *testing.T) {
 	b.add(1, a, 1)
 	b.add(2, a, 0)
 	b.add(3, a, 0)
-	// The relay leaves all this to a scan that says it is done. Times in the table
-	// have milliseconds, so the last write must not be in the same one.
+	// The relay leaves all this to a scan whose state is done. Times in the table have
+	// milliseconds, so the last write must not be in the same one.
 	now := time.Now().Truncate(time.Millisecond).Add(time.Millisecond)
 	if err := b.session.Query("INSERT INTO relay_backfills (relay, table_name, started_at, state, rows_until, ranges) VALUES (?, ?, ?, ?, ?, ?)",
 		relay.Defaults().Name, "outbox."+relay.Defaults().Table, now, "done", now, 1).Exec(); err != nil {
@@ -302,8 +301,8 @@ func TestVerify_Repair(t *testing.T) {
 	}
 }
 
-// Where instances share the relay each shard publishes what is missing of its own, and
-// nothing of another's: once, and each aggregate's events in their order.
+// Where instances share the relay each shard publishes its own missing events, and none of another
+// shard: once, and each aggregate's events in their order.
 func TestVerify_RepairWithShards(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)
@@ -333,7 +332,7 @@ func TestVerify_RepairWithShards(t *testing.T) {
 			t.Fatalf("%d events of shard %d are missing", n, i)
 		}
 	}
-	// The relays leave all this to scans that say they are done.
+	// The relays leave all this to scans whose state is done.
 	now := time.Now().Truncate(time.Millisecond).Add(time.Millisecond)
 	for i := range shards {
 		if err := b.session.Query("INSERT INTO relay_backfills (relay, table_name, started_at, state, rows_until, ranges) VALUES (?, ?, ?, ?, ?, ?)",
@@ -382,7 +381,7 @@ func findShard(aggregate gocql.UUID, shards int) int {
 	return int(min(above/(math.MaxUint64/uint64(shards)), uint64(shards-1)))
 }
 
-// Without a relay --repair repairs nothing, says so, and leaves no request behind.
+// Without a relay --repair repairs nothing, reports that, and leaves no request behind.
 func TestVerify_RepairWithoutARelay(t *testing.T) {
 	t.Parallel()
 	b := setupVerify(t)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What the relay adds to the database is the time for an event without that of its write,
-// and no figure where none is known.
+// The relay's cost to the database is the time for an event minus the time of its write, and has no
+// figure where the latter is unknown.
 func TestCostReport_SubtractsTheWrites(t *testing.T) {
 	t.Parallel()
 	r := CostReport{Head: Head{Runs: 1, Rate: 1000, Payload: 512}, Streams: 16, Writes: 61, Points: []CostPoint{{

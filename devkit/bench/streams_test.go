@@ -11,8 +11,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// A split or a merge replaces all streams: those of now are counted, and those of every
-// generation of the table are read.
+// A split or a merge replaces all streams: the current streams are counted, and the streams of
+// every generation of the table are read.
 func TestStreams_OfSeveralGenerations(t *testing.T) {
 	t.Parallel()
 	at := func(second int) time.Time { return time.Unix(int64(second), 0) }

@@ -80,7 +80,7 @@ func TestGocqlx_InsertsEvents(t *testing.T) {
 }
 
 // insertsEvents inserts events by a driver, in a batch with a row of the service and conditionally,
-// and fails the test unless the stored rows are those of Append.
+// and fails the test unless the stored rows equal the rows of Append.
 func insertsEvents(t *testing.T, own *gocql.Session, by driver) {
 	t.Helper()
 	if err := own.Query("CREATE TABLE accounts (id uuid PRIMARY KEY, owner text)").Exec(); err != nil {

@@ -38,7 +38,7 @@ func TestServer_TakesTheTimesOfANode(t *testing.T) {
 		}
 		read := func(page int, cql string, args ...any) func() error {
 			return func() error {
-				// The driver's own paging would hold a lock while virtual time stands still.
+				// The driver's own paging would hold a lock while virtual time does not advance.
 				for state := []byte(nil); ; {
 					iter := s.Query(cql, args...).PageSize(page).PageState(state).Iter()
 					state = iter.PageState()

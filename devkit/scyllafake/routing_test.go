@@ -10,8 +10,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake"
 )
 
-// A statement that a driver sends to a node or shard without the tablet gets the payload;
-// from then on the driver sends those of the tablet to the right one, which gets none.
+// A statement that a driver sends to a node or shard without the tablet gets the payload; from then
+// on the driver sends the statements of the tablet to the right one, which gets none.
 func TestRouting_DriverLearnsTablets(t *testing.T) {
 	t.Parallel()
 	for _, conf := range []scyllafake.Config{{Shards: 3}, {Nodes: 3}, {Nodes: 3, Shards: 2}} {
@@ -39,7 +39,7 @@ func TestRouting_DriverLearnsTablets(t *testing.T) {
 				if text == "INSERT INTO ks.t (k, v) VALUES (?, 1)" && first == 0 {
 					t.Errorf("%s: no statement got the payload", text)
 				}
-				// The driver adds what it has learnt a little later.
+				// The driver adds the tablets of the payload a little later.
 				for deadline := time.Now().Add(time.Minute); payloads(t, s, text) > 0; {
 					if time.Now().After(deadline) {
 						t.Fatalf("%s: the driver still sends statements to the wrong node or shard", text)

@@ -80,7 +80,7 @@ func TestTablets_Counts(t *testing.T) {
 	}
 }
 
-// Every table of a keyspace with many tables has few tablets, whatever its options say.
+// Every table of a keyspace with many tables has few tablets, whatever its options.
 func TestTablets_ManyTablesHaveFewEach(t *testing.T) {
 	onTablets(t, scyllafake.Config{}, func(t *testing.T, _ *scyllafake.Server, s *gocql.Session) {
 		exec(t, s, "CREATE TABLE ks.first (k int PRIMARY KEY) WITH cdc = {'enabled': true} AND tablets = {'min_tablet_count': 8}")

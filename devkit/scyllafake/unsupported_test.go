@@ -91,7 +91,7 @@ func TestServer_UnsupportedFeatures(t *testing.T) {
 			wantError(t, text, c.query(text), primitive.ErrorCodeInvalid, want)
 			switch text[:5] {
 			case "CREAT", "ALTER":
-				continue // PREPARE does not look at types and options
+				continue // PREPARE does not check types and options
 			}
 			wantError(t, "PREPARE "+text, c.do(&message.Prepare{Query: text}), primitive.ErrorCodeInvalid, want)
 		}

@@ -69,7 +69,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 // Fatal is Fatalf of a text.
 func (r *recorder) Fatal(args ...any) { r.Fatalf("%s", fmt.Sprint(args...)) }
 
-// Cleanup notes what is to run at the end.
+// Cleanup records the functions to run at the end.
 func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
 
 // Errorf records a failure.
@@ -213,7 +213,7 @@ func TestStart_RefusesAnUnknownRelease(t *testing.T) {
 }
 
 // By the clock of the database rows expire, and writes without a time have theirs; the relay
-// publishes what is written after it is set.
+// publishes events written after it is set.
 func TestKit_SetDatabaseClock(t *testing.T) {
 	t.Parallel()
 	k := Start(t, Options{})
@@ -275,7 +275,7 @@ func TestFaultBroker_Effects(t *testing.T) {
 	}
 }
 
-// The checks fail for what they are to find.
+// Each check fails for the fault that it has to find.
 func TestKit_ChecksFail(t *testing.T) {
 	t.Parallel()
 	k := Start(t, Options{})

@@ -71,7 +71,7 @@ func TestSubscription_EverythingWorks(t *testing.T) {
 		t.Errorf("the chain of records without a key: %+v, %v", chain, err)
 	}
 
-	// Jobs change those of the subscription alone, and leave requests for its engine.
+	// Jobs change the dead letters of the subscription alone, and leave requests for its engine.
 	spec := jobs.Spec{Action: dlq.ActionReplay, Filter: of, Limit: 4, ByPriority: true, Follow: -1}
 	b.must(b.store.Set(t.Context(), ids[5], dlq.Labels{Priority: new(9), AddTags: []string{"vip"}}, eve))
 	if p, may, err := b.jobs().Preview(t.Context(), &spec, []dlq.DeadLetter{b.read(ids[5])}); err != nil || p.DeadLetters != 1 || len(may) != 1 || p.ByTopic["orders"] != 1 {

@@ -588,7 +588,8 @@ func crashAt(t *testing.T, k int) bool {
 	return !died
 }
 
-// Who creates a job sees its progress long before a poll is over: the job has ended by then.
+// The client that creates a job sees its progress long before a poll is over: the job has ended by
+// then.
 func TestRunner_ShowsProgressSoon(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

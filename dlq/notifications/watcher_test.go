@@ -162,8 +162,8 @@ func (b *fixture) want(notices []dlq.Notice, want ...string) {
 	}
 }
 
-// The dead letters of a subscription are notified like others, but not those that an operator
-// makes to redeliver messages.
+// The dead letters of a subscription are notified like others, but not the dead letters that an
+// operator creates to redeliver messages.
 func TestWatcher_OfASubscription(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -182,7 +182,7 @@ func TestWatcher_OfASubscription(t *testing.T) {
 	}
 }
 
-// Each table has notices of its own, with its name. Those that are closed, before they were
+// Each table has notices of its own, with its name. Dead letters that are closed, before they were
 // found or while their notice waited, are not announced.
 func TestWatcher_OpenOnesByTable(t *testing.T) {
 	t.Parallel()

@@ -129,7 +129,7 @@ func TestGate_IssuerThatLeadsIntoTheClear(t *testing.T) {
 			f := idp.New(t)
 			answer, asked := f.Config.Handler, false
 			lead(f, "http://keys.example.com/keys")
-			// Whoever is on the way answers for any name.
+			// An attacker on the path answers for any name.
 			onTheWay := roundTripper(func(r *http.Request) (*http.Response, error) {
 				if r.URL.Host != "keys.example.com" {
 					return http.DefaultTransport.RoundTrip(r)

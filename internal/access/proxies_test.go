@@ -139,7 +139,7 @@ func TestProxies_WrongTokensAreTheirSenders(t *testing.T) {
 	}{
 		{proxy, "203.0.113.5", 401},
 		{proxy, "203.0.113.5", 429},
-		{proxy, "198.51.100.1, 203.0.113.5", 429}, // says to be somebody else
+		{proxy, "198.51.100.1, 203.0.113.5", 429}, // claims another address
 		{proxy, "203.0.113.6", 401},
 		{proxy, "2001:db8:1:2::1", 401},
 		{proxy, "2001:db8:1:2::2", 429}, // the same network

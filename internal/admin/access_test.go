@@ -49,7 +49,7 @@ func TestAccess_EachRoleByEachOperation(t *testing.T) {
 			}
 			for _, role := range append(access.Roles, "") {
 				if strings.HasSuffix(path, "/live") && role.May(need) {
-					continue // it does not end; TestLive looks at it
+					continue // it does not end; TestLive checks it
 				}
 				a := b.ask(t, role, method, url, body)
 				switch {

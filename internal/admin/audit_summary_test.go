@@ -49,7 +49,7 @@ func TestAudit_StatesAChangeInOneSentence(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("the sentences are\n%q\nwant\n%q", got, want)
 	}
-	// A change of something else names it, and a job that is gone leaves what was requested.
+	// A change of something else names it, and for a job that is gone it contains the request.
 	for _, tt := range []struct {
 		e    AuditEntry
 		want string

@@ -244,6 +244,6 @@ func TestList_WithPayload(t *testing.T) {
 	if l := page.DeadLetters[0]; len(page.DeadLetters) != 5 || l.PayloadText != nil || l.ContentType != "" {
 		t.Errorf("without the parameter there are %d, the first %+v", len(page.DeadLetters), l)
 	}
-	// A consumer has those of its subscriptions, as one by one.
+	// A consumer may read payloads of its own subscriptions alone, in lists as in single requests.
 	b.ask(t, consumerOfMail, "GET", "/v1/dead-letters?with_payload=true", "").problemIn(t, http.StatusForbidden)
 }

@@ -76,7 +76,7 @@ func TestGroups_BlockedEventsBelongToTheirCause(t *testing.T) {
 	}
 }
 
-// Counts of blocked events are older than those of dead letters: they never exceed them.
+// Counts of blocked events are older than counts of dead letters: they never exceed them.
 func TestCauses_NeverExceedTheBlockedEvents(t *testing.T) {
 	t.Parallel()
 	got := newCauses(map[string]int64{"a": 1, "b": 2, "behind": 5}, map[string]int64{"a": 4, "b": 4, "gone": 9})

@@ -29,9 +29,9 @@ func (b *fixture) history(t *testing.T, query string) (got []historyPoint) {
 	return out.Points
 }
 
-// A point has what was published between two readings, however short the bursts: each process
-// counts once, also one that has ended since or began in between, and one that was there before
-// the first reading only from then on.
+// A point has the number of events published between two readings, however short the bursts: each
+// process counts once, also one that has ended since or began in between, and one that was there
+// before the first reading only from then on.
 func TestHistory_CountsDifferences(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 28, 2, 7, 31, 0, time.UTC)
@@ -73,8 +73,8 @@ func TestHistory_CountsDifferences(t *testing.T) {
 	}
 }
 
-// A server records points while it serves, with what was published since the last one. One that
-// cannot be written is missing, and later ones are written.
+// A server records points while it serves, with the number of events published since the last one.
+// One that cannot be written is missing, and later ones are written.
 func TestHistory_Records(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)

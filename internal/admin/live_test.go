@@ -87,7 +87,7 @@ func TestLive_SendsChanges(t *testing.T) {
 	s.next("dead_letters", has(l.EventID.String()))
 	b.ask(t, access.Admin, "POST", "/v1/dead-letters/"+l.EventID.String()+"/discard", `{}`).into(t, 200, nil)
 	s.next("dead_letters", has(l.EventID.String()))
-	late := b.listen(t) // it hears at once what is
+	late := b.listen(t) // it receives the current state immediately
 	late.next("status", open(0))
 
 	j, err := b.jobs().Create(t.Context(), jobs.Spec{Action: dlq.ActionReplay}, dlq.Actor{Name: "t"})
@@ -201,7 +201,7 @@ func TestLive_HeadDoesNotListen(t *testing.T) {
 // An event stream outlives the read and write timeouts of a server.
 func TestLive_OutlivesTheServersTimeouts(t *testing.T) {
 	t.Parallel()
-	const short = 3 * time.Second // no shorter, for the machine may stand still before the first event
+	const short = 3 * time.Second // no shorter, for the machine may pause before the first event
 	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

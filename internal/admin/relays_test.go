@@ -64,7 +64,7 @@ func TestRelays_SilentOnesAreNotReady(t *testing.T) {
 	}
 }
 
-// Instances and shards are told apart without their names.
+// Instances and shards are distinguished without their names.
 func TestRelays_InstancesAndShards(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)

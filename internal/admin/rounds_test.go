@@ -105,7 +105,7 @@ func TestRounds_APageTakesFewRoundTrips(t *testing.T) {
 			"/v1/dead-letters/stats", "/v1/dead-letters/groups", "/v1/dead-letters/groups?status=suspended",
 			"/v1/audit", "/v1/audit?actor=eve", "/v1/audit?limit=500", "/v1/status", "/v1/jobs", "/v1/relays", "/v1/history", "/v1/events", "/v1/events?state=dead_letter",
 		} {
-			time.Sleep(time.Minute) // what is kept from before is old
+			time.Sleep(time.Minute) // cached results of before are old
 			rounds(path)            // the driver prepares the statements
 			time.Sleep(time.Minute)
 			id := node.Faults().MustAdd(faults.Rule{Effect: faults.Effect{Delay: delay}})

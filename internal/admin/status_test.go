@@ -32,8 +32,8 @@ func (b *fixture) hear(t *testing.T, rows ...heartbeatRow) {
 	}
 }
 
-// The title names the cause of what is wrong and not its consequences, with the number of
-// events that wait; levels order what an operator has to do.
+// The title names the cause of a problem and not its consequences, with the number of events that
+// wait; levels order what an operator has to do.
 func TestStatus_TitleNamesTheCause(t *testing.T) {
 	t.Parallel()
 	const (
@@ -208,7 +208,7 @@ func TestStatus_Parts(t *testing.T) {
 	}
 }
 
-// The events that a relay has in flight are those of its last heartbeat: when they have become dead
+// The events that a relay has in flight come from its last heartbeat: when they have become dead
 // letters of an open breaker, they are not counted twice.
 func TestStatus_InFlightIsOfTheLastHeartbeat(t *testing.T) {
 	t.Parallel()

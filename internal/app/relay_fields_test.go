@@ -10,8 +10,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay"
 )
 
-// A wrong value of the relay is refused before anybody waits for a database, by the
-// name that the user wrote; and two tables that share it say it once.
+// A wrong value of the relay is refused before anybody waits for a database, by the name that the
+// user wrote; it is reported once for two tables that share it.
 func TestConfig_RelayValuesAreCheckedFirst(t *testing.T) {
 	t.Parallel()
 	for file, want := range map[string][]string{

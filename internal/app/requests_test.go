@@ -15,7 +15,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/faults"
 )
 
-// countedSession is a database, what is counted of a session, and the session.
+// countedSession returns a database, the counters of a session, and the session.
 func countedSession(t *testing.T, args ...string) (*scyllafake.Server, *Requests, *gocql.Session) {
 	t.Helper()
 	node, err := scyllafake.Start(scyllafake.Config{Addr: "127.0.0.1:0", Tokens: 4, Seed: 1})
@@ -40,8 +40,8 @@ func askDatabase(ctx context.Context, session *gocql.Session) error {
 	return session.Query("SELECT key FROM system.local").WithContext(ctx).Exec()
 }
 
-// An outage shows, however a request ends: also one for which no node is there,
-// of which the driver's observers are not told.
+// An outage shows, however a request ends: also one for which no node is there, of which the driver
+// does not notify its observers.
 func TestRequests_CountAnOutage(t *testing.T) {
 	t.Parallel()
 	node, r, session := countedSession(t)
@@ -76,7 +76,7 @@ func TestRequests_CountAnOutage(t *testing.T) {
 	}
 }
 
-// endsWith is a context that says why it has ended.
+// endsWith is a context with a cause of its end.
 type endsWith struct {
 	context.Context
 	err error
@@ -89,8 +89,8 @@ func (c endsWith) Err() error {
 	return nil
 }
 
-// A request that nobody answered in time, one that nobody waits for any more, and
-// one that is refused are told apart.
+// A request that nobody answered in time, one that nobody waits for any more, and one that is
+// refused are distinguished.
 func TestRequests_CountHowTheyEnd(t *testing.T) {
 	t.Parallel()
 	node, r, session := countedSession(t, "--scylla-timeout", "10m")

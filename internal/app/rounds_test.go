@@ -22,11 +22,11 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/virtual"
 )
 
-// A command that reads the database itself connects in few round trips, and its page takes at most five. Eight of
-// those to connect are the driver's own, and in order: OPTIONS, STARTUP, the node, its peers, the keyspaces prepared
-// and read, OPTIONS and STARTUP of a second connection. In the ninth all statements are prepared, beside the check of
-// the keyspace. Commands that read the CDC log need USE and what the check finds first. In virtual time only the delay
-// of what the database sends takes time.
+// A command that reads the database itself connects in few round trips, and its page takes at most five. Eight of the
+// round trips to connect are the driver's own, and in order: OPTIONS, STARTUP, the node, its peers, the keyspaces
+// prepared and read, OPTIONS and STARTUP of a second connection. In the ninth all statements are prepared, beside the
+// check of the keyspace. Commands that read the CDC log need USE and the results of the check first. In virtual time
+// only the delay of the database's responses takes time.
 func TestRounds_CommandsTakeFewRoundTrips(t *testing.T) {
 	virtual.Run(t, func(t *testing.T) {
 		node := scyllatest.Node(t, scyllatest.Config())
@@ -175,13 +175,13 @@ func (d slowDialer) DialContext(ctx context.Context, network, addr string) (net.
 	return c, nil
 }
 
-// arrival is what was sent, and when it arrives.
+// arrival contains the bytes sent, and the time of their arrival.
 type arrival struct {
 	bytes []byte
 	at    time.Time
 }
 
-// slowConn delays what is read. It has no deadlines.
+// slowConn delays reads. It has no deadlines.
 type slowConn struct {
 	net.Conn
 	arrived chan arrival

@@ -43,7 +43,7 @@ relay:
 	}
 }
 
-// What is wrong with a rule is said at the start, with its name.
+// An error in a rule is reported at the start, with its name.
 func TestRules_BadOnesAreNamed(t *testing.T) {
 	t.Parallel()
 	for rule, want := range map[string]string{

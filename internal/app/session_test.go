@@ -11,8 +11,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/internal/logtest"
 )
 
-// A database that is there and has no keyspace is waited for as one that is away is;
-// what to do about it is said all the same.
+// A database that is there and has no keyspace is waited for like one that is away; the fix is
+// reported all the same.
 func TestSession_NamesTheFixWhileItWaits(t *testing.T) {
 	t.Parallel()
 	node, err := scyllafake.Start(scyllafake.Config{Addr: "127.0.0.1:0", Tokens: 1, Seed: 1})

@@ -150,7 +150,7 @@ func TestTable_Print(t *testing.T) {
 	}
 }
 
-// YAML has the keys and types of JSON: texts that look like other types are quoted.
+// YAML has the keys and types of JSON: texts that would parse as other types are quoted.
 func TestPrintAs_KeepsTypes(t *testing.T) {
 	t.Parallel()
 	v := map[string]any{"a": "true", "b": true, "c": "12", "d": 12, "e": nil, "f": "null", "g": []int{1}, "h": map[string]any{}, "i": "line\nline", "j": "x: y"}

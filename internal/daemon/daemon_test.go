@@ -141,7 +141,7 @@ func TestAdmin_ServesMetricsAndReadiness(t *testing.T) {
 	}
 }
 
-// A server that ends by itself ends what is bound to it, and logs that.
+// A server that ends by itself ends the work bound to it, and logs that.
 func TestServeHTTP_EndsBoundWork(t *testing.T) {
 	t.Parallel()
 	log := new(logtest.Buffer)

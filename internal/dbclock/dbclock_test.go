@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// What the clock is after measurements of nodes whose clocks are off, one every 5 s, and after
-// the clock of the host was set.
+// The clock's time after measurements of nodes whose clocks are off, one every 5 s, and after the
+// clock of the host was set.
 func TestClock(t *testing.T) {
 	t.Parallel()
 	const a, b, c = 0, 1, 2

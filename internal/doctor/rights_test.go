@@ -10,8 +10,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-// The doctor asks the broker what the relay's user may do, and names what is missing,
-// on which topic or group, with the command that allows it.
+// The doctor asks the broker for the rights of the relay's user, and names each missing right, its
+// topic or group, and the command that grants it.
 func TestDoctor_NamesTheRightThatIsMissing(t *testing.T) {
 	t.Parallel()
 	const (
@@ -37,7 +37,7 @@ func TestDoctor_NamesTheRightThatIsMissing(t *testing.T) {
 		acls  []kfake.ACL
 		there bool // the topics
 		check string
-		want  string // in what it says; empty if nothing is missing
+		want  string // in the detail; empty if nothing is missing
 		fix   string
 	}{
 		"all of a relay that is there":     {join(orders(write, read), shards(read), groups(read)), true, "", "", ""},

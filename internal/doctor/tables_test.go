@@ -11,8 +11,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-// The doctor goes over every table that is listed, and says of each what its relay
-// would end with at the start.
+// The doctor checks every table that is listed, and reports for each the error with which its relay
+// would end at the start.
 func TestDoctor_ChecksEveryTable(t *testing.T) {
 	t.Parallel()
 	c, session, exec := startNode(t, 1, `
@@ -65,8 +65,8 @@ relay:
 	}
 }
 
-// The topics of tables are the topics that the settings name, and existing topics of
-// the ones that events name; a compacted one is told of.
+// The topics of tables are the topics that the settings name, and existing topics of the ones that
+// events name; a compacted one is reported.
 func TestDoctor_ChecksTheTopicsOfEveryTable(t *testing.T) {
 	t.Parallel()
 	broker := world.StartBroker(t, kfake.SeedTopics(2, "outbox.event.order", "outbox.event.", "foreign", "bills"))

@@ -141,7 +141,7 @@ func TestText_IsBounded(t *testing.T) {
 	if n := strings.Count(got, "y"); n < 1 || n > 50 || !strings.HasSuffix(got, "<the expressions before cost too much>") {
 		t.Errorf("%d results: %.200s", n, got)
 	}
-	// The function json costs what it writes.
+	// The cost of the function json is the size of its output.
 	e.Data = json.RawMessage(`["` + long + `",` + numbers[1:])
 	if got := of(`{{data.map(x, json(data)).size()}}`, e); !strings.Contains(got, "cost limit") {
 		t.Errorf("of many times JSON: %s", got)

@@ -90,7 +90,7 @@ func encodeHex(b []byte) (out string) {
 	return out
 }
 
-// What is wrong with every event is refused before, the rest with the event.
+// An error that concerns every event is refused before, other errors with the event.
 func TestTransform_ErrorsSayWhere(t *testing.T) {
 	t.Parallel()
 	const never, later = true, false
@@ -200,7 +200,7 @@ func TestTransform_ResultIsBounded(t *testing.T) {
 	}
 }
 
-// A result changes its own headers among those of the record, and a payload is never null.
+// A result changes its own headers among the headers of the record, and a payload is never null.
 func TestTransform_RecordHeaders(t *testing.T) {
 	t.Parallel()
 	r := &kgo.Record{Headers: []kgo.RecordHeader{

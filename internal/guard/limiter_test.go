@@ -85,8 +85,8 @@ func TestLimiter_ServesInOrder(t *testing.T) {
 	})
 }
 
-// A burst may queue for what the database serves in burstWait; what then still waits is a
-// standing queue and is limited to 2.5 ms, until there is no queue for burstWait.
+// A burst may queue as many requests as the database serves in burstWait; a queue that remains then
+// is a standing queue and is limited to 2.5 ms, until there is no queue for burstWait.
 func TestLimiter_QueuesBurstsButKeepsNoStandingQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

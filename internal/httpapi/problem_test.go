@@ -249,7 +249,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// Requests without a route get the API's own response with what the mux knows of them.
+// Requests without a route get the API's own response with the methods that the mux knows for them.
 func TestElsewhere(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()

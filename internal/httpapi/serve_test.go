@@ -69,7 +69,7 @@ func TestServer_BoundsRequestsByDefault(t *testing.T) {
 func boundsByDefault(t *testing.T, ask string) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/much" {
-			w.WriteHeader(http.StatusUnauthorized) // and looks at no body
+			w.WriteHeader(http.StatusUnauthorized) // and reads no body
 			return
 		}
 		for range 1000 {

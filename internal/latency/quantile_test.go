@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Quantiles are those of the observations since the previous reading, to the width of a
-// bucket, of one histogram or of several together.
+// Quantiles cover the observations since the previous reading, to the width of a bucket, of one
+// histogram or of several together.
 func TestCounts(t *testing.T) {
 	t.Parallel()
 	h := prometheus.NewHistogram(Opts("x_seconds", "X.", prometheus.ExponentialBuckets(0.001, 2, 10)))

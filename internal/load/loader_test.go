@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// fakeAPI answers like the order API and notes what it was sent.
+// fakeAPI answers like the order API and records the requests.
 type fakeAPI struct {
 	mu      sync.Mutex
 	keys    map[string]int

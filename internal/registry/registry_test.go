@@ -142,7 +142,7 @@ func TestRegistry_Away(t *testing.T) {
 	}
 }
 
-// Avro decodes each kind of timestamp, and names what is wrong.
+// Avro decodes each kind of timestamp, and errors name the problem.
 func TestRegistry_Avro(t *testing.T) {
 	t.Parallel()
 	r, fake := newRegistry(t)
@@ -294,8 +294,8 @@ func TestRegistry_AnswersOfProxies(t *testing.T) {
 	}
 }
 
-// What the registry refuses for one id or subject, or answers too largely, is no outage: it is
-// requested once in a lifetime, does not delay other lookups, and messages are not checked.
+// A refusal of the registry for one id or subject, or a response that is too large, is no outage:
+// it is requested once in a lifetime, does not delay other lookups, and messages are not checked.
 func TestRegistry_Refusals(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -111,7 +111,7 @@ func TestRead_FromOffsetsUpToOthers(t *testing.T) {
 	b.check(topicreader.Reader{}, topicreader.Spans{})
 }
 
-// The newest offsets of spans are those of each partition in proportion.
+// The newest offsets of spans are taken from each partition in proportion.
 func TestSpans_Newest(t *testing.T) {
 	t.Parallel()
 	all := topicreader.Spans{"a": {0: {0, 900}, 1: {50, 150}}}
@@ -205,8 +205,8 @@ func TestRead_CompactionGaps(t *testing.T) {
 	b.check(topicreader.Reader{}, topicreader.Spans{"A": {0: {1, 3}}})
 }
 
-// Records that are deleted after their offsets were listed, and those of another topic of the name,
-// are errors: nothing is left out silently.
+// Records that are deleted after their offsets were listed, and records of another topic of the
+// name, are errors: nothing is left out silently.
 func TestRead_LostRecords(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -299,7 +299,8 @@ func TestRead_Rack(t *testing.T) {
 	}
 }
 
-// Without an answer, reading ends by Stall and by ctx, and names what it has not read.
+// Without an answer, reading ends by Stall and by ctx, and names the partitions that it has not
+// read.
 func TestRead_BrokerAway(t *testing.T) {
 	t.Parallel()
 	b := start(t)
@@ -319,7 +320,7 @@ func TestRead_BrokerAway(t *testing.T) {
 	}
 }
 
-// The loop may be left early, and what it has not read is not waited for.
+// The loop may be left early, and it does not wait for records that it has not read.
 func TestRead_LeftEarly(t *testing.T) {
 	t.Parallel()
 	b := start(t)

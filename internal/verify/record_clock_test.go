@@ -44,9 +44,9 @@ func (b *fixture) publishAt(topic string, e outbox.Event, at time.Time) {
 	}
 }
 
-// Records are dated by a clock that is up to a day behind those of the writers, or ahead. No event
-// that is about to expire, or whose record was deleted, is missing; one that was not published is,
-// where the topic can show it.
+// Records are dated by a clock that is up to a day behind the clocks of the writers, or ahead. No
+// event that is about to expire, or whose record was deleted, is missing; one that was not
+// published is, where the topic can show it.
 func TestVerifier_RecordClockDiffers(t *testing.T) {
 	t.Parallel()
 	for _, ahead := range []time.Duration{0, -time.Hour, -23 * time.Hour, time.Hour} {
@@ -82,7 +82,7 @@ func TestVerifier_RecordClockDiffers(t *testing.T) {
 }
 
 // As above for a verification, with and without a window, where the broker dates records. Events
-// whose records are dated before the window are published, also those of an aggregate in two
+// whose records are dated before the window are published, also the events of an aggregate in two
 // topics whose brokers' clocks differ.
 func TestVerification_RecordClockDiffers(t *testing.T) {
 	t.Parallel()
@@ -144,7 +144,7 @@ func TestLedger_BrokersDateRecords(t *testing.T) {
 }
 
 // Rows expire by the database's clock: a verification on a host whose clock is an hour behind does
-// not miss those that have expired since.
+// not report rows that have expired since as missing.
 func TestVerify_HostClockIsBehind(t *testing.T) {
 	t.Parallel()
 	for behind, unknown := range map[time.Duration]int64{0: 1, time.Hour: 0} {

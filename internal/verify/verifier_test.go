@@ -59,7 +59,7 @@ func (b *fixture) results(v *Verifier) map[string]int {
 	for _, name := range names {
 		before[name] = value(name)
 	}
-	time.Sleep(2 * window)                                         // what was written is old enough
+	time.Sleep(2 * window)                                         // the written events are old enough
 	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute) // a suspect waits for the window
 	defer cancel()
 	if err := v.verify(ctx, 0); err != nil {
@@ -496,7 +496,7 @@ func TestVerifier_Memory(t *testing.T) {
 	p.v.cfg.Window = time.Millisecond
 	defer debug.SetGCPercent(debug.SetGCPercent(100)) // as a process of the product
 	runtime.GC()
-	// What the last collection found alive: garbage depends on how busy the machine is.
+	// The heap that the last collection found alive: garbage depends on how busy the machine is.
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	level := func() uint64 { metrics.Read(sample); return sample[0].Value.Uint64() }
 	before := level()

@@ -19,7 +19,7 @@ func pay(b *gocql.Batch, invoice gocql.UUID, amount string) error {
 	})
 }
 
-// A test of a service looks at the events of its batch, without a database.
+// A test of a service checks the events of its batch, without a database.
 func ExampleEvents() {
 	b := &gocql.Batch{Type: gocql.LoggedBatch} // with a session: session.NewBatch(gocql.LoggedBatch)
 	if err := pay(b, gocql.UUID{15: 1}, "12.50"); err != nil {

@@ -305,8 +305,8 @@ func TestMember_IsRefusedWithAnotherNumberOfShards(t *testing.T) {
 	})
 }
 
-// An instance of another database under the same name would stand by for ever, or take a part of
-// the shards, whose events the others then do not see: the broker rejects it.
+// An instance of another database under the same name would be a standby for ever, or take a part
+// of the shards, whose events the others then do not see: the broker rejects it.
 func TestMember_IsRefusedWithAnotherDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

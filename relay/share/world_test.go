@@ -52,7 +52,7 @@ type instance struct {
 	// drain is the time that its functions take to drain; stuck functions never return.
 	drain time.Duration
 	stuck bool
-	// divided is what it divides; "" is "a database".
+	// divided is the database that it divides; "" is "a database".
 	divided string
 	// work, if set, replaces the default function.
 	work Work

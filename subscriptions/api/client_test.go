@@ -289,7 +289,7 @@ func TestClient_ErrorsSelectTheOutcome(t *testing.T) {
 	})
 }
 
-// A stopped consumer finishes what it began and returns the rest.
+// A stopped consumer finishes the messages that it began and returns the rest.
 func TestClient_StopsGracefully(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
 
-// Payload, key and headers are those of the record: of the first delivery, of one that was
-// stored, of one by the next owner, and of a replay of the dead letter.
+// Payload, key and headers equal the record's: in the first delivery, in one that was stored, in
+// one by the next owner, and in a replay of the dead letter.
 func TestEngine_DeliversTheBytes(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(w *world) {

@@ -108,8 +108,7 @@ func TestEngine_HandOverJoinLeaveAndReplacement(t *testing.T) {
 	})
 }
 
-// What was done with a lease before the hand-over and what is done with it afterwards has the same
-// effect as at one owner.
+// Actions on a lease before the hand-over and after it have the same effect as at one owner.
 func TestEngine_HandOverActions(t *testing.T) {
 	t.Parallel()
 	for name, stored := range map[string]bool{"first delivery": false, "stored after a failure": true} {
@@ -257,7 +256,7 @@ func TestEngine_HandOverRuns(t *testing.T) {
 }
 
 // After an unplanned end the leases are lost: the messages are delivered again, and the receipts
-// are refused. So are those that the dead owner had inherited.
+// are refused. So are receipts that the dead owner had inherited.
 func TestEngine_HandOverNotAfterAKill(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(w *world) {

@@ -475,8 +475,8 @@ func TestReplay_OfATopicThatIsNotRead(t *testing.T) {
 	})
 }
 
-// A broker without topic ids is refused with the reason: a recreated topic could not be told
-// from the former one.
+// A broker without topic ids is refused with the reason: a recreated topic could not be
+// distinguished from the former one.
 func TestEngine_RefusesABrokerWithoutTopicIDs(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(w *world) {

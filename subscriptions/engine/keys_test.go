@@ -70,7 +70,7 @@ func TestEngine_KeyIsOneGroupOverTopics(t *testing.T) {
 						for k := range keys {
 							w.produce(topic, "k"+strconv.Itoa(k), topic+strconv.Itoa(round))
 						}
-						w.sleep(10 * time.Millisecond) // the records of a topic are older than those of the next
+						w.sleep(10 * time.Millisecond) // the records of a topic are older than the records of the next
 					}
 				}
 				w.sleep(time.Second)

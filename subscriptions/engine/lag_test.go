@@ -32,8 +32,8 @@ func (p *process) lag(step string, want int64, idle bool) {
 	}
 }
 
-// The lag is the number of messages that are not settled, everywhere: deferred ones too, and
-// those that are not read.
+// The lag is the number of messages that are not settled, everywhere: deferred ones too, and unread
+// ones.
 func TestEngine_LagIsOneNumber(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(w *world) {
@@ -80,8 +80,8 @@ func (p *process) settleDelayed(delay time.Duration, messages ...subscriptions.M
 	return codes
 }
 
-// The lag does not count what is no message: control records, records of aborted transactions,
-// and offsets whose records are gone.
+// The lag does not count offsets without a message: control records, records of aborted
+// transactions, and offsets whose records are gone.
 func TestEngine_LagCountsMessages(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(w *world) {

@@ -9,8 +9,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
 
-// Operators see who has each message, the oldest lease first, and a release ends exactly
-// the lease that it names: its message is delivered again, and its receipt is refused.
+// Operators see the client that has each message, the oldest lease first, and a release ends
+// exactly the lease that it names: its message is delivered again, and its receipt is refused.
 func TestEngine_LeasesOfOperators(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(w *world) {
@@ -112,7 +112,7 @@ func TestEngine_LeasesOfOperators(t *testing.T) {
 }
 
 // A delivery ends after max_extension, whatever the request to receive and extensions want. A
-// change applies to what is extended afterwards.
+// change applies to later extensions.
 func TestEngine_MaxExtension(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(w *world) {

@@ -405,7 +405,7 @@ func (m *memory) Trim(_ context.Context, p store.Partition, epoch, first int64) 
 	})
 }
 
-// rowCount returns the number of stored messages, letters that of dead letters.
+// rowCount returns the number of stored messages.
 func (m *memory) rowCount() (n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -85,7 +85,7 @@ func TestEngine_FilterWaitsForSchemas(t *testing.T) {
 }
 
 // A registry that hangs delays the partitions alone whose messages need it: other ones are read,
-// and what is stored of the same partition is saved, removed and loaded.
+// and stored messages of the same partition are saved, removed and loaded.
 func TestEngine_OthersDoNotWaitForSchemas(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(w *world) {

@@ -142,8 +142,8 @@ func (p *process) metric(t *testing.T, name string) (sum float64) {
 	return sum
 }
 
-// A topic that was deleted and created again is a skip of what the former one may have had left:
-// here its position is stored for the new one, by its name.
+// A topic that was deleted and created again is a skip of the records that the former one may have
+// had left: here its position is stored for the new one, by its name.
 func TestSkip_DeletedTopic(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(w *world) {

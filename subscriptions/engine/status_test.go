@@ -137,7 +137,7 @@ func TestEngine_StatusHasTheLastCommit(t *testing.T) {
 	})
 }
 
-// The list of error classes has those of subscriptions.
+// The list of error classes contains the classes of subscriptions.
 func TestClasses_AreListed(t *testing.T) {
 	t.Parallel()
 	for _, class := range []string{ClassMaxReceive, ClassRejected, ClassRecordGone, ClassMoved, deadletter.ClassReplay, dlq.ClassRedelivery} {
@@ -147,8 +147,8 @@ func TestClasses_AreListed(t *testing.T) {
 	}
 }
 
-// The owner shows each step of a message; another process shows what is stored, and claims
-// nothing that is not.
+// The owner shows each step of a message; another process shows the stored state, and nothing
+// beyond it.
 func TestEngine_ProgressOfEachStep(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

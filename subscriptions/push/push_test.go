@@ -32,7 +32,7 @@ func TestRun_StoresSubscriptions(t *testing.T) {
 		}
 		return nil
 	})
-	// run starts and stops a program with a subscription; started waits for what it does.
+	// run starts and stops a program with a subscription; started waits for its effect.
 	run := func(s subscriptions.Subscription, started func()) (store.Resource, error) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

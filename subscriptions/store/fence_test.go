@@ -129,8 +129,8 @@ func TestWrite_UnknownOutcomesAreDetermined(t *testing.T) {
 }
 
 // inBubble runs a test in virtual time. Its stores have the default time limits. Such tests
-// are not parallel: the driver reuses channels of other tests' connections. Two garbage
-// collections remove those of the bubble before other tests run.
+// are not parallel: the driver reuses channels of other tests' connections. Two garbage collections
+// remove the channels of the bubble before other tests run.
 func inBubble(t *testing.T, f func(*testing.T, *fixture)) {
 	t.Helper()
 	defer func() { runtime.GC(); runtime.GC() }()
@@ -235,9 +235,9 @@ type random struct {
 	stored, maybe map[int64]bool
 }
 
-// After any sequence of claims and writes of several owners, with lost answers and late
-// statements, the next owner reads exactly what was confirmed; a change with an unknown
-// outcome is applied or not, for good.
+// After any sequence of claims and writes of several owners, with lost answers and late statements,
+// the next owner reads exactly the confirmed changes; a change with an unknown outcome is applied
+// or not, for good.
 func TestStore_RandomOwners(t *testing.T) {
 	runs := 30
 	if testing.Short() {

@@ -156,7 +156,7 @@ func TestCheck_DeletedRecords(t *testing.T) {
 	b.check(Counts{Settled: 1, Waiting: 9, Stored: 2, Lost: 2}, Problem{Kind: Lost, Topic: "a", Offset: 6, Count: 2})
 	b.commit(10, 19)
 	b.check(Counts{Settled: 1, Waiting: 9, Stored: 2})
-	// The owner has stored what it passed over.
+	// The owner has stored the skip of the offsets that it passed over.
 	must(t, b.Store.AddSkip(t.Context(), b.partition(), subscriptions.Skip{Generation: 1, From: 6, To: 10, Count: 2, Reason: subscriptions.SkipDeleted, At: time.Now()}))
 	must(t, b.Store.AddSkip(t.Context(), b.partition(), subscriptions.Skip{Generation: 1, From: 6, To: 10, Count: 2, Reason: subscriptions.SkipDeleted, At: time.Now()}))
 	b.check(Counts{Settled: 1, Waiting: 9, Stored: 2, Lost: 2}, Problem{Kind: Skipped, Topic: "a", Offset: 6, Count: 2})

@@ -180,8 +180,8 @@ func TestBulk_JobIsSteered(t *testing.T) {
 	b.sees(".title .badge", "queued")
 }
 
-// A text finds dead letters, a click with Shift chooses a range of them, and a job acts on
-// what the text finds.
+// A text finds dead letters, a click with Shift chooses a range of them, and a job acts on the dead
+// letters that the text finds.
 func TestBulk_TextAndRange(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -250,7 +250,7 @@ func TestList_Sorts(t *testing.T) {
 	b.sees(".selection", "1 dead letter chosen")
 }
 
-// A list of several pages says how many dead letters there are.
+// A list of several pages shows the number of dead letters.
 func TestList_Total(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -346,7 +346,7 @@ func TestViews_AreSaved(t *testing.T) {
 	b.has("[data-key=f-view]", 0)
 }
 
-// Times are UTC, or those of the browser's time zone if its user prefers that.
+// Times are UTC, or in the browser's time zone if its user prefers that.
 func TestTimes_Local(t *testing.T) {
 	t.Parallel()
 	w := start(t)

@@ -75,7 +75,7 @@ func TestDeadLetter_FindPreviewReplayWatch(t *testing.T) {
 	b.sees(".say-title", "No dead letters are open")
 }
 
-// A dead letter whose topic refuses it is published to another one, and what it blocks follows.
+// A dead letter whose topic refuses it is published to another one, and its blocked events follow.
 func TestDeadLetter_Redirect(t *testing.T) {
 	t.Parallel()
 	w := start(t)

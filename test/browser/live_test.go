@@ -88,7 +88,7 @@ func TestLive_PagesLeftGiveTheirStreamBack(t *testing.T) {
 	}
 }
 
-// The overview shows the rate and the latency of what the relays publish.
+// The overview shows the rate and the latency of published events.
 func TestLive_RateAndLatency(t *testing.T) {
 	t.Parallel()
 	w := start(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// looks photographs pages in four looks, and checks them in two.
+// looks photographs pages in four combinations of theme and size, and checks them in two.
 func looks(t *testing.T, tabs map[string]*tab, state string) {
 	t.Helper()
 	axe := axeSource(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/subscriptions"
 )
 
-// marked is what an outdated page lacks: everything that shows a state says of when it is, nothing is green, and
-// nothing is said to be the oldest. It is empty once it lacks nothing.
+// marked is what an outdated page lacks: everything that shows a state has its time, nothing is green, and
+// nothing has the age of an oldest item. It is empty once it lacks nothing.
 const marked = `(() => {
 	const seen = (selector) => [...document.querySelectorAll(selector)].filter((e) => e.checkVisibility());
 	const says = (e) => ["::before", "::after"].some((p) => getComputedStyle(e, p).content.includes("as of "));
@@ -147,8 +147,8 @@ func TestOutage_BrokerDown(t *testing.T) {
 	watch(t, only(tabs, "topic"), "the new records are followed", `document.querySelectorAll("tbody tr").length === 13 ? "" : document.querySelector("main").innerText`)
 }
 
-// A list tells what was published from what was discarded, and filters by it. An address with a word in place of an
-// id has no page, also where the API has something else there.
+// A list distinguishes published dead letters from discarded ones, and filters by outcome. An address with a word
+// in place of an id has no page, also where the API has something else there.
 func TestDeadLetters_OutcomeAndAddress(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -180,7 +180,7 @@ func TestDeadLetters_OutcomeAndAddress(t *testing.T) {
 	}
 }
 
-// In a storm of dead letters each number stands apart from its word, in every width.
+// In a storm of dead letters each number is separate from its word, in every width.
 func TestOutage_StormFits(t *testing.T) {
 	t.Parallel()
 	w := start(t)

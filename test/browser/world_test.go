@@ -131,7 +131,7 @@ func start(t *testing.T) *world {
 	return w
 }
 
-// startBroker starts the broker, again after its Close: on the same port, with what it had.
+// startBroker starts the broker, again after its Close: on the same port, with its former data.
 func (w *world) startBroker() {
 	w.t.Helper()
 	var err error

@@ -24,11 +24,11 @@ func startFake(t *testing.T, release string) *scyllafake.Server {
 	return s
 }
 
-// releases are those that the tests start, the default one first.
+// releases are the releases that the tests start, the default one first.
 var releases = []string{"2026.1", "5.1"}
 
-// differs reports whether the answer of a release differs from Cassandra's: those of all releases
-// do, or that of the one that begins the reason.
+// differs reports whether the answer of a release differs from Cassandra's: the answers of all
+// releases do, or only the answer of the release that begins the reason.
 func (s *step) differs(release string) bool {
 	of, _, _ := strings.Cut(s.reason, " ")
 	return s.reason != "" && (of == release || !slices.Contains(releases, of))

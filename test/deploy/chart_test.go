@@ -261,7 +261,7 @@ func TestChart_Schema(t *testing.T) {
 	}
 }
 
-// The notes after an installation name what is installed and what is next.
+// The notes after an installation name the installed parts and the next steps.
 func TestChart_Notes(t *testing.T) {
 	t.Parallel()
 	notes := render(t, "NOTES.txt", nil)

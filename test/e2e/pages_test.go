@@ -20,8 +20,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/harness"
 )
 
-// The commands of the pages for the first hour work, in their order, and print what the pages
-// show. The text between the commands counts where it asks for an action: see session.prose.
+// The commands of the pages for the first hour work, in their order, and print the output that the
+// pages show. The text between the commands counts where it asks for an action: see session.prose.
 
 func TestPages_OwnTable(t *testing.T) {
 	t.Parallel()
@@ -234,20 +234,20 @@ func (o *output) Write(b []byte) (int, error) {
 	return o.text.Write(b)
 }
 
-// String returns what was written.
+// String returns the written output.
 func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()
 }
 
-// keeps matches the commands that keep running, and what they print once they work.
+// keeps matches the commands that keep running, and works their output once they work.
 var keeps = regexp.MustCompile(`(?m)\b(outbox-dev (engines|run)|make dev|outbox (relay|orders|tail)|go run \.)( |$)`)
 
 var works = regexp.MustCompile(`Ctrl-C stops it|engines running|msg="relay running"|API serving|listening (to|on)|waiting for `)
 
-// reads matches blocks that only read: the reader repeats them until they show what the page
-// does.
+// reads matches blocks that only read: the reader repeats them until they show the output of the
+// page.
 var reads = regexp.MustCompile(`^(?:(?:bin/)?(?:outbox (?:doctor|verify|dlq (?:list|stats))[^\n]*|curl -s \S+)(?:\n|$))+$`)
 
 // follow executes a page.
@@ -331,7 +331,7 @@ func (s *session) prose(text string) {
 	}
 }
 
-// run executes a block of commands and returns the output of those that end.
+// run executes a block of commands and returns the output of the commands that end.
 func (s *session) run(step, block, text string) (printed string) {
 	s.t.Helper()
 	if s.steps[step] == "" {

@@ -96,7 +96,8 @@ func TestPeerKafka_SubscriptionOwnersKilled(t *testing.T) {
 	database.Stop()
 }
 
-// dateRecords sets who dates the records of the topics, and reports whether the broker ran and did.
+// dateRecords sets whether the broker or the producer dates the records of the topics, and reports
+// whether the broker ran and did.
 func dateRecords(t *testing.T, addr, by string) bool {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(addr))

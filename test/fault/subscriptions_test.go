@@ -26,7 +26,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/seeds"
 )
 
-// effects are what the example consumer "inventory" stores.
+// effects are the rows that the example consumer "inventory" stores.
 type effects struct {
 	Applied map[string][]int64
 	Numbers map[string]int

@@ -49,11 +49,10 @@ var (
 	}
 )
 
-// clusterNode is a goldenNode that stands for all nodes of a recorded cluster. It has one
-// copy of the data; what the other nodes caused is done to it when the recording shows it:
-// generations, events, and the failures of operations. The texts of the errors, the rows
-// and the log rows are its own. It lives in a bubble of virtual time, which is that of the
-// recording.
+// clusterNode is a goldenNode in place of all nodes of a recorded cluster. It has one copy of the
+// data; effects of the other nodes are applied to it when the recording shows them: generations,
+// events, and the failures of operations. The texts of the errors, the rows and the log rows are
+// its own. It runs in a bubble of virtual time, which is the time of the recording.
 type clusterNode struct {
 	*goldenNode
 	script      goldenScript
@@ -116,7 +115,7 @@ func (n *clusterNode) dial(ctx context.Context, to golden.Port) (net.Conn, error
 	return n.server.DialContext(ctx, "tcp", netip.AddrPortFrom(n.server.NodeAddr(i-1), 9042).String())
 }
 
-// hook does nothing for what the other nodes do, whose effects before causes, except that a
+// hook does nothing for actions of the other nodes, whose effects before causes, except that a
 // killed node's connections end.
 func (n *clusterNode) hook(what string) error {
 	name, _, _ := strings.Cut(what, ":")
@@ -134,7 +133,7 @@ func (n *clusterNode) hook(what string) error {
 	return nil
 }
 
-// balance looks at the tablets. A node leaves after the resize that was due before.
+// balance runs the tablet balancer. A node leaves after the resize that was due before.
 func (n *clusterNode) balance(start time.Time) error {
 	if n.cfg.RingDelay > 0 && !start.IsZero() {
 		start = start.Add(-2*n.cfg.RingDelay - topology.Leeway)
@@ -158,7 +157,7 @@ func (n *clusterNode) generation() error {
 	return err
 }
 
-// before causes what the recording shows next.
+// before causes the effects that the recording shows next.
 func (n *clusterNode) before(r *golden.Record, want *golden.Answer) error {
 	if n.rule > 0 {
 		_ = n.server.Faults().Remove(n.rule)

@@ -27,7 +27,7 @@ type release struct {
 	version  string
 	dir      string // of the recordings
 	leftOut  string // the list of steps that may differ
-	derived  string // the list of those that differ by a refused feature; -update writes it
+	derived  string // the list of steps that differ by a refused feature; -update writes it
 	scripts  []goldenScript
 	clusters []goldenScript // recordings of several nodes
 	ringTime time.Duration  // of nodes with tablets
@@ -309,7 +309,7 @@ func (n *goldenNode) node() golden.Node {
 
 func (n *goldenNode) setClock(at time.Time) { n.clock.Store(at.UnixMicro()) }
 
-// balance looks at the tablets, at the time that gives a new generation this start.
+// balance runs the tablet balancer, at the time that gives a new generation this start.
 func (n *goldenNode) balance(start time.Time) error {
 	if !start.IsZero() {
 		if n.cfg.RingDelay > 0 {
@@ -345,7 +345,7 @@ func (n *goldenNode) hook(what string) error {
 		n.start()
 		return nil
 	case "start: end", "split: asked for by the ALTER", "merge: asked for by the ALTER":
-		return nil // a node looks at its tablets by itself
+		return nil // a node balances its tablets by itself
 	}
 	return fmt.Errorf("unknown hook %q", what)
 }

@@ -26,9 +26,9 @@ const (
 var update = flag.Bool("update", false, "rewrite docs/design/layout.md")
 
 // layers are the components of the product, the lowest first. A package belongs to the
-// longest component that its path begins with, and imports packages of its own component and
-// of those that the component lists, nothing else of the project. internal includes its own parts
-// that come before it, which import less.
+// longest component that its path begins with, and imports packages of its own component and of the
+// components that it lists, nothing else of the project. internal includes its own parts that come
+// before it, which import less.
 var layers = []struct {
 	component, does string
 	imports         []string

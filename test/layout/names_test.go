@@ -21,7 +21,7 @@ var otherWord = regexp.MustCompile(`"(admin", \w+\.URL|shard", [\w.]+\.String\(\
 var outcomeLabel = regexp.MustCompile(`\[\]string\{[^}]*"outcome"[^}]*\}\)`)
 
 // The number of an event is "sequence" in logs and in JSON, as in the HTTP APIs. Only columns are
-// named seq, and what is stored with their names. The label of how something ended is "result".
+// named seq, and stored fields with their names. The label of an outcome is "result".
 func TestNames_OneForEachMeaning(t *testing.T) {
 	t.Parallel()
 	read := 0

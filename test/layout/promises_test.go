@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// anyVersion is what the packages of the root module say of their own API.
+// anyVersion is the sentence that the packages of the root module contain about their own API.
 const anyVersion = "It is a part of the program, and may change in any version."
 
-// Users import the modules below outbox/. The other packages that they could import say that
-// nothing of them is promised.
+// Users import the modules below outbox/. The documentation of other packages that they could
+// import states that nothing of them is promised.
 func TestPackages_OfTheProgramPromiseNothing(t *testing.T) {
 	t.Parallel()
 	said, public := make(map[string]bool), make(map[string]bool)

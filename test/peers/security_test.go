@@ -50,8 +50,9 @@ func tokenEndpoint(t *testing.T) string {
 	return srv.URL
 }
 
-// Every SASL mechanism but that of AWS works over mutual TLS; what is wrong is refused; and a
-// client certificate that is renewed in its files is used by the next connection.
+// Every SASL mechanism but that of AWS works over mutual TLS; wrong credentials and certificates
+// are refused; and a client certificate that is renewed in its files is used by the next
+// connection.
 func TestPeerKafka_TLSAndSASL(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }

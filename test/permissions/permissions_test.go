@@ -226,7 +226,7 @@ func (s *system) story() {
 	s.must("outbox_admin", "verify", "--until", "0s", "--repair", "--reason", "a test")
 }
 
-// check reports what was refused, and grants that no command of the story has used.
+// check reports refused operations, and grants that no command of the story has used.
 func (s *system) check() {
 	s.t.Helper()
 	s.mu.Lock()

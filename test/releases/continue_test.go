@@ -199,7 +199,7 @@ func (w *world) responses(r *release) {
 	}
 }
 
-// resume starts today's programs, and checks that they continue where those of the release
+// resume starts today's programs, and checks that they continue where the programs of the release
 // stopped.
 func (w *world) resume(r *release) {
 	ctx := w.t.Context()

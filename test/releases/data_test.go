@@ -26,7 +26,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/schema"
 )
 
-// release is what the programs of a version wrote, in a file of testdata.
+// release is the data that the programs of a version wrote, in a file of testdata.
 type release struct {
 	Version  string
 	Recorded time.Time
@@ -223,7 +223,7 @@ func (w *world) recordTopics(r *release) {
 	}
 }
 
-// consume returns all records of all topics, those of a partition in order.
+// consume returns all records of all topics, in order within each partition.
 func (w *world) consume() (out []*kgo.Record) {
 	ends := must1[kadm.ListedOffsets](w)(w.kafka.ListEndOffsets(w.t.Context()))
 	from, left := map[string]map[int32]kgo.Offset{}, int64(0)
@@ -300,7 +300,7 @@ func (w *world) load(r *release) {
 	}
 }
 
-// withTopicIDs replaces the ids of recorded topics by those of the loaded ones.
+// withTopicIDs replaces the ids of recorded topics by the ids of the loaded ones.
 func withTopicIDs(text string, now map[gocql.UUID]gocql.UUID) string {
 	for was, is := range now {
 		text = strings.ReplaceAll(text, was.String(), is.String())

@@ -39,9 +39,9 @@ func given(keyspace string) *gocql.ClusterConfig {
 }
 
 // TestReal is what make test-real runs on the cluster in OUTBOX_SCYLLA_HOSTS, in fresh keyspaces
-// and in real time: migrations, and all services through the story of this package and through
-// what operators, failures and time add to it; then the relay publishes what is left, the
-// verification finds it, and each response of the admin API is read. Without a cluster it runs on
+// and in real time: migrations, and all services through the story of this package and through the
+// requests, failures and delays of rest; then the relay publishes the remaining events, the
+// verification finds them, and each response of the admin API is read. Without a cluster it runs on
 // the embedded database, in virtual time, and executes each statement of the source. No statement
 // may be refused.
 func TestReal(t *testing.T) {
@@ -109,8 +109,8 @@ func TestStory_EachVersionOfTheBroker(t *testing.T) {
 	}
 }
 
-// conditional compares the tables NAME$paxos that the story made with the tables that
-// docs/operators/tablets.md says have conditional statements.
+// conditional compares the tables NAME$paxos that the story made with the tables that have
+// conditional statements according to docs/operators/tablets.md.
 func (w *world) conditional() {
 	page, err := os.ReadFile("../../docs/operators/tablets.md")
 	w.must(err)
@@ -209,7 +209,8 @@ func (w *world) publishesAll() {
 	w.t.Logf("%+v", counts)
 }
 
-// tabletStatement is a statement of docs/operators/tablets.md, and what it says about its effect.
+// tabletStatement is a statement of docs/operators/tablets.md, and its effect according to the
+// page.
 var tabletStatement = regexp.MustCompile(`(?m)^    ALTER TABLE outbox\.(.*'min_tablet_count': (\d+)\});\n\n.* has (\d+) streams before it and (\d+) after it`)
 
 // tablets executes the statement of docs/operators/tablets.md while the relay runs and events are

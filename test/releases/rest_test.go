@@ -35,8 +35,8 @@ import (
 	testworld "github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-// rest executes what operators, failures and time cause, and what the story of what releases
-// wrote leaves out.
+// rest executes the statements that operators, failures and time cause, and the ones that the story
+// of the releases leaves out.
 func (w *world) rest() {
 	w.restOfCommands()
 	w.restOfRelays()
@@ -208,7 +208,7 @@ func (w *world) restOfAdmin() {
 		if code != http.StatusOK {
 			w.t.Errorf("%s: %d %s", path, code, answer)
 		}
-		_ = json.Unmarshal(answer, &p) // what has pages
+		_ = json.Unmarshal(answer, &p) // only a page has a next one
 		return p
 	}
 	ask("/readyz")
@@ -221,7 +221,7 @@ func (w *world) restOfAdmin() {
 	ask("/v1/jobs?limit=1&cursor=" + next)
 }
 
-// passed is a relay that has published everything, as it says.
+// passed is a relay that reports that it has published everything.
 type passed struct{}
 
 // Passed implements verify.Relay.
@@ -448,7 +448,7 @@ func (w *world) vnodes() {
 	defer stop()
 	time.Sleep(10 * time.Second)
 	written := int64(0)
-	for range 3 { // more than one slice of what is read again
+	for range 3 { // more than one slice of the rows to read again
 		for range 15 {
 			b := w.session.Batch(gocql.LoggedBatch)
 			for range 50 {

@@ -31,7 +31,8 @@ var uncovered = map[string]string{
 	"subscriptions/store/statements.go: UPDATE ….subscription_messages SET message_key = ?, state = ?, attempts = ?, next_attempt = ?, first_at = ?, error = ?, dead_letter_id = ?, edited = ? WHERE subscription = ? AND topic = ? AND topic_partition = ? AND record_offset = ?": "a message that is stored again has its record in memory, unless the process died between a row and a position",
 }
 
-// statements records the statements of sessions, and those that the database refused as invalid.
+// statements records the statements of sessions, and the statements that the database refused as
+// invalid.
 type statements struct {
 	mu sync.Mutex
 	// executed has the number of executions of each.
@@ -160,7 +161,7 @@ func sourceStatements(t *testing.T) (all []source) {
 	return all
 }
 
-// unknown stands for a part of a statement that is no literal.
+// unknown replaces a part of a statement that is no literal.
 const unknown = "\x01"
 
 // expressions flattens expressions of strings of one file.

@@ -151,9 +151,9 @@ func settle(w *world, s subscriptions.Service, name string, actions ...subscript
 	}
 }
 
-// story is what happens while a release is recorded. It ends with programs that have
-// stopped, events that are not published, and operators who requested changes. It returns
-// the ids that it chose, and the paths of the admin API whose responses are recorded.
+// story runs the programs while a release is recorded. It ends with programs that have stopped,
+// events that are not published, and requested changes of operators. It returns the ids that it
+// chose, and the paths of the admin API whose responses are recorded.
 func story(w *world) (facts map[string][]string, paths []string) {
 	ctx := w.t.Context()
 	stopScheduler := w.scheduler()
@@ -401,8 +401,8 @@ func TestReleases_Write(t *testing.T) {
 	}
 }
 
-// worded are members of responses in the words of the program that responds, or with what it
-// offers.
+// worded are members of responses in the words of the program that responds, or with the actions
+// that it offers.
 var worded = []string{"detail", "gaps", "may", "refusal", "source", "waits_for", "what"}
 
 // storedData returns a response as far as it is stored data: without sentences of the program,

@@ -98,9 +98,8 @@ type world struct {
 	running     []func() // stop what runs
 }
 
-// bubble runs f with empty engines under virtual time, which begins at the given time. The
-// node has the identity, a random one if it is nil, with vnodes, as those that the releases
-// wrote to.
+// bubble runs f with empty engines under virtual time, which begins at the given time. The node has
+// the identity, a random one if it is nil, with vnodes, like the nodes that the releases wrote to.
 func bubble(t *testing.T, at time.Time, id *topology.Identity, f func(*world)) {
 	t.Helper()
 	bubbleOn(t, at, scyllafake.Config{Tokens: 4, Version: "5.1", Identity: id}, f)
@@ -254,8 +253,8 @@ func (w *world) run(f func(context.Context) error) (stop func()) {
 	return stop
 }
 
-// relays runs the relays of both outbox tables, as the one shard of an instance. metrics
-// are those of outbox_messages.
+// relays runs the relays of both outbox tables, as the one shard of an instance. metrics are the
+// metrics of the relay of outbox_messages.
 func (w *world) relays() (metrics prometheus.Gatherer, stop func()) {
 	agreed, err := (&relay.Agreement{Session: w.session, Keyspace: keyspace, Name: relay.Defaults().Name}).AgreeOn(w.t.Context(), 1)
 	if err != nil || agreed != 1 {

@@ -32,8 +32,8 @@ func TestAnswers_LostThenErrors(t *testing.T) {
 	}
 }
 
-// Any answer of the broker may be lost while most produce requests end in an error that says
-// nothing about the records.
+// Any answer of the broker may be lost while most produce requests end in an error that leaves the
+// outcome of the records unknown.
 func TestAnswers_LostAmongUnknownErrors(t *testing.T) {
 	seen := simulate(t, 81, nil, func(w *world) {
 		rnd := rand.New(rand.NewPCG(w.seed, 'a'))

@@ -46,9 +46,10 @@ func TestScan_EndsWithItsMillisecond(t *testing.T) {
 	}
 }
 
-// A relay that started again in its process publishes without a right to read what the one before
-// it had sent, also if the broker executes that request only afterwards. One run publishes an event
-// once, but for a request that the broker held back beyond the time limit of the client.
+// A relay that started again in its process, without a right to read, publishes again the events
+// that the one before it had sent, also if the broker executes that request only afterwards. One
+// run publishes an event once, but for a request that the broker held back beyond the time limit of
+// the client.
 func TestDuplicates_OfRunsThatMayNotRead(t *testing.T) {
 	at := func(seconds int) time.Time { return time.Unix(0, 0).Add(time.Duration(seconds) * time.Second) }
 	type written struct{ received, at int }

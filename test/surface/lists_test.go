@@ -21,7 +21,7 @@ var unpaged = map[string]string{
 }
 
 // Lists take limit and cursor, and their response has next, which is the next cursor. Their cursors
-// are those of httpapi.Page.
+// are cursors of httpapi.Page.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	type schema struct {

@@ -102,7 +102,7 @@ func (f untilServing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// The goals under overload compare a phase with the same database, and skip what was not
+// The goals under overload compare a phase with the same database, and skip figures that were not
 // measured.
 func TestOverloadGoals(t *testing.T) {
 	t.Parallel()

@@ -107,8 +107,8 @@ func TestChaos_NamesRelaysBeside(t *testing.T) {
 	}
 }
 
-// What the command cannot do is no result: a relay that ends by itself, a command that kills
-// nothing, a table that does not exist, and no relay at all.
+// A drill that the command cannot do is no result: a relay that ends by itself, a command that
+// kills nothing, a table that does not exist, and no relay at all.
 func TestChaos_Fails(t *testing.T) {
 	t.Parallel()
 	k := testkit.Start(t, testkit.Options{NoRelay: true})

@@ -71,7 +71,7 @@ type fixture struct {
 // Schema returns the schema of the fixture.
 func (f *fixture) Schema() *catalog.Schema { return f.schema }
 
-// fixedClock is a clock that stands still.
+// fixedClock is a clock that does not advance.
 type fixedClock time.Time
 
 func (c fixedClock) Now() time.Time { return time.Time(c) }
@@ -170,7 +170,7 @@ func (f *fixture) show(logs []*store.Mutation) []string {
 //
 //	+KEY COL…   INSERT          ~KEY COL…   UPDATE
 //	-KEY        row deletion    s COL…      static columns
-//	[KEY KEY)   range deletion, brackets say what is included
+//	[KEY KEY)   range deletion, brackets include the bound
 //	!           partition deletion
 //
 // KEY is clustering values joined by commas. COL is name=JSON (a collection is
@@ -356,8 +356,8 @@ func (f *fixture) columns(words []string, cell store.Cell) (out []store.ColumnDa
 	return out
 }
 
-// elements are the cells of a multi-cell value. Those of a list have the
-// paths listPath gives.
+// elements are the cells of a multi-cell value. The elements of a list have the paths that listPath
+// returns.
 func (f *fixture) elements(typ *cqltype.Type, v []byte, cell store.Cell) (out []store.Element) {
 	add := func(path, value []byte) {
 		e := store.Element{Path: path, Cell: cell}

@@ -110,8 +110,8 @@ func TestOptions_Refusals(t *testing.T) {
 	})
 }
 
-// A column of a dropped one's name may not be a collection of another type: its old cells
-// would be read as those of the new one.
+// A column of a dropped one's name may not be a collection of another type: its old cells would be
+// read as cells of the new one.
 func TestAlterTable_AddsADroppedColumn(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "5.1")

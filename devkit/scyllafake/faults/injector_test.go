@@ -190,7 +190,7 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// What the rules let pass the next hook decides.
+// The next hook decides operations that the rules let pass.
 func TestInjector_Next(t *testing.T) {
 	t.Parallel()
 	in := New(nil, nil, 1, newInjector(t, Rule{Effect: Effect{Disconnect: true}}))

@@ -275,7 +275,7 @@ func TestBucket_OfAWrongKey(t *testing.T) {
 	t.Parallel()
 	const child = "CLOUD_WRONG_KEY"
 	if os.Getenv(child) == "" {
-		cloudtest.URL(t, "s3", "contract") // skips here what the other process would skip
+		cloudtest.URL(t, "s3", "contract") // skips here under the same conditions as the other process
 		c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestBucket_OfAWrongKey$")
 		c.Env = append(os.Environ(), child+"=1", "AWS_SECRET_ACCESS_KEY=canary", "AZURE_STORAGE_KEY=canary==")
 		if out, err := c.CombinedOutput(); err != nil {

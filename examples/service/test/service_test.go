@@ -55,7 +55,7 @@ func TestService_LosesNoChange(t *testing.T) {
 	t.Logf("%d events; of %d deposits %d were answered; the accounts have %d cents", events, c.sent.Load(), c.answered.Load(), cents)
 }
 
-// account is what the service answers, and the payload of its events.
+// account is the response of the service, and the payload of its events.
 type account struct{ Cents, Version int64 }
 
 // clients deposit into accounts.

@@ -213,8 +213,8 @@ func TestClient_WaitsForTheLimit(t *testing.T) {
 	}
 }
 
-// A request that reads is sent during the check of what the handler needs, and a change after it; the error of the
-// check is that of both.
+// A request that reads is sent during the check of the handler's requirements, and a change after it; both return
+// the error of the check.
 func TestLocal_ChecksWhileItReads(t *testing.T) {
 	t.Parallel()
 	for _, failed := range []error{nil, errors.New("keyspace k does not exist")} {

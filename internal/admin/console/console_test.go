@@ -157,7 +157,7 @@ func TestStatic_SafeAndSelfContained(t *testing.T) {
 // browserClock matches uses of the browser's clock, which may be wrong.
 var browserClock = regexp.MustCompile(`Date\.now\b|new Date\(\)|\bDate\(\)`)
 
-// Times on the pages are those of the server's clock: time.js alone reads the browser's.
+// Times on the pages come from the server's clock: time.js alone reads the browser's.
 func TestStatic_OneClock(t *testing.T) {
 	t.Parallel()
 	for name, text := range sources(t, ".js") {

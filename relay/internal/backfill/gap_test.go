@@ -38,7 +38,7 @@ type step struct {
 	off                      bool // CDC
 	at, position             int  // minutes
 	changed                  bool
-	// from and until are those of the gap, in minutes; -1 without a gap, and 0 without an end.
+	// from and until are the bounds of the gap, in minutes; -1 without a gap, and 0 without an end.
 	from, until float64
 	possible    bool
 }

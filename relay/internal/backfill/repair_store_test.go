@@ -150,7 +150,7 @@ func TestRepairs_ReturnErrors(t *testing.T) {
 }
 
 // A requester returns the answers that are there at the deadline, deletes its own requests, and
-// waits for those of others without deleting them.
+// waits for the requests of others without deleting them.
 func TestRepairs_Publish(t *testing.T) {
 	t.Parallel()
 	r, _ := newRepairs(t)

@@ -111,7 +111,7 @@ func TestQuiet_StopsAtTheEndOfTheGeneration(t *testing.T) {
 	})
 }
 
-// A stream is moved only where the log says that it has nothing.
+// A stream is moved only where the log shows that it has nothing.
 func TestQuiet_MovesOnlyStreamsWithoutRows(t *testing.T) {
 	t.Parallel()
 	scyllatest.EachVersion(t, func(t *testing.T, conf scyllafake.Config) {
@@ -164,8 +164,8 @@ func movesOnlyStreamsWithoutRows(t *testing.T, conf scyllafake.Config) {
 	}
 }
 
-// What says nothing of rows is no reason to move: a page that ended among rows that are
-// expired, or an error. Streams behind one that cannot be read move nevertheless.
+// A response that does not prove the absence of rows is no reason to move: a page that ended among
+// rows that are expired, or an error. Streams behind one that cannot be read move nevertheless.
 func TestQuiet_APageWithoutRowsIsNotTheEnd(t *testing.T) {
 	t.Parallel()
 	scyllatest.Bubble(t, func(t *testing.T) {

@@ -84,7 +84,7 @@ func TestSequencer(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		table []row
-		log   []row // what the log shows, in its order
+		log   []row // the rows that the log shows, in its order
 		since int64
 		want  []int64
 		took  time.Duration // at least
@@ -274,7 +274,7 @@ func TestSequencer_OlderRowsThatBrokeOffGoOutOnce(t *testing.T) {
 		o := older.New(outbox.DefaultTable, &checkpoint.Scan{Until: time.UnixMicro(9), Ranges: 4}, cdclog.Ring, func() int { return 1 })
 		b.publisher.SetOlder(o)
 		s := b.sequencer(tb)
-		s.retryMin = time.Minute // what was handed on is acknowledged before the second time
+		s.retryMin = time.Minute // the events handed on are acknowledged before the second time
 		if err := s.admit(t.Context(), cdclog.StoredEvent{Event: relaytest.Event(1, 10, "OrderUpdated"), Written: 10, Err: nil}, 0, publish.Settlement{}); err != nil {
 			t.Fatal(err)
 		}

@@ -117,8 +117,8 @@ func TestSweptPages_BoundsBytes(t *testing.T) {
 	})
 }
 
-// Neither the position nor what is handed on passes an event of a page that is not submitted, by changes
-// without events or by the end of a window.
+// Neither the position nor the time up to which events are handed on passes an event of a page that is
+// not submitted, by changes without events or by the end of a window.
 func TestSweptPages_PassesNothingBeforeItIsSubmitted(t *testing.T) {
 	for name, pass := range map[string]func(b *sweptBench) error{
 		"a change without events": func(b *sweptBench) error { return b.pages.Add(b.t.Context(), timeID(20), nil) },
@@ -163,7 +163,8 @@ func TestSweptPages_CountsPublishedRows(t *testing.T) {
 	})
 }
 
-// A page that is not accepted ends the reader, whoever submits it, and its events are read again.
+// A page that is not accepted ends the reader, whichever part submits it, and its events are read
+// again.
 func TestSweptPages_RefusedPage(t *testing.T) {
 	runSwept(t, func(t *testing.T, b *sweptBench) {
 		b.sink.err = errAway

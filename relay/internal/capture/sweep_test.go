@@ -21,7 +21,7 @@ import (
 func TestSweep_StreamOpenedAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	s := &Sweep{streams: checkpoint.NewStreams(nil, 1, slog.New(slog.DiscardHandler), prometheus.NewRegistry())}
-	factory := &consumers{sweep: s} // whoever calls the sequencer panics
+	factory := &consumers{sweep: s} // a call of the sequencer panics
 	c, err := factory.CreateChangeConsumer(t.Context(), scyllacdc.CreateChangeConsumerInput{StreamID: []byte{1}})
 	if err != nil {
 		t.Fatal(err)

@@ -280,7 +280,7 @@ func TestTail_ReadsAHintedStreamAtOnce(t *testing.T) {
 		if n := relaytest.Count(b.published.Found[publish.ByTail]); n != 20 {
 			t.Errorf("found %v of 20 events", n)
 		}
-		// Rows that hints tell of are no reason to read all streams more often.
+		// Rows that hints announce are no reason to read all streams more often.
 		if got := b.tail.Status().Interval; got < time.Second {
 			t.Errorf("interval = %s, want it long as there is nothing but what hints tell of", got)
 		}
@@ -360,7 +360,7 @@ func TestTail_OutlivesTheDatabase(t *testing.T) {
 		if n := relaytest.Count(b.published.Found[publish.ByTail]); n != 1 {
 			t.Errorf("found %v of 1 event", n)
 		}
-		// What is older than the confidence window the sweep reads.
+		// The sweep reads rows that are older than the confidence window.
 		last := b.log.since(begin.Add(time.Hour))
 		if len(last) == 0 || time.Since(last[0].after) > b.cfg.ConfidenceWindow+time.Minute {
 			t.Errorf("read back to %s", last[0].after)
@@ -368,7 +368,7 @@ func TestTail_OutlivesTheDatabase(t *testing.T) {
 	})
 }
 
-// While too many events are out before the sweep, the tail waits for it.
+// While too many events are published before the sweep reads them, the tail waits for it.
 func TestTail_WaitsForTheSweep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 )
 
 // Rows that follow one that is left are left too, until the sweep reader has handed on the last of
-// them; those before it, and those of other aggregates, are not.
+// them; rows before it, and rows of other aggregates, are not.
 func TestTailLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -40,7 +40,7 @@ func order(b *tailBench) map[gocql.UUID][]gocql.UUID {
 	return out
 }
 
-// isOut says whether the event is acknowledged.
+// isOut reports whether the event is acknowledged.
 func (b *tailBench) isOut(id gocql.UUID) bool {
 	indexed, _ := b.publisher.Indexed(id)
 	return indexed
@@ -158,7 +158,7 @@ func TestTailOrder_HoldsNoLongerThanItMust(t *testing.T) {
 	}
 }
 
-// The sweep is an hour behind: what it has still to hand on comes first.
+// The sweep is an hour behind: the events that it has still to hand on come first.
 func TestTailOrder_WaitsUntilTheSweepIsThere(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -237,8 +237,8 @@ func TestTailOrder_TheIndexIsFull(t *testing.T) {
 	})
 }
 
-// When a generation begins, an aggregate goes on in another stream: what is in
-// the old one goes first, though it becomes visible much later.
+// When a generation begins, an aggregate continues in another stream: events in the old one come
+// first, though they become visible much later.
 func TestTailOrder_AGenerationBegins(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -226,7 +226,7 @@ func TestTurns_WaitsBySettingsAreNoLag(t *testing.T) {
 }
 
 // The windows of a stream whose rows are published are read five at a time, unless the sweep reader
-// has no time to leave; those of other streams are not.
+// has no time to leave; windows of other streams are not.
 func TestConsumer_ReadsSeveralWindowsAsOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

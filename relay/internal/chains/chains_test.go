@@ -58,7 +58,7 @@ func TestSet_SizeCountsAggregatesWithBlockedEvents(t *testing.T) {
 	want("settled", 0)
 }
 
-// Of the chains that are due, those that an operator requested come first, then higher priorities,
+// Of the chains that are due, chains that an operator requested come first, then higher priorities,
 // then the oldest failures; the others come when their time does.
 func TestSet_DueChainsByPriorityThenAge(t *testing.T) {
 	t.Parallel()

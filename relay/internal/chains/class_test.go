@@ -7,7 +7,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/dlq"
 )
 
-// The list of error classes has those of relays.
+// The list of error classes contains the classes of relays.
 func TestClasses_AreListed(t *testing.T) {
 	t.Parallel()
 	for _, class := range []string{

@@ -84,8 +84,8 @@ func (m *memoryCheckpoints) SaveGeneration(_ context.Context, generation time.Ti
 	return nil
 }
 
-// The database's clock is believed to be ahead, and then is not: neither what was saved in that
-// time nor what a reader has passed counts, also once the clock has reached it.
+// The database's clock is believed to be ahead, and then is not: neither positions saved in that
+// time nor positions that a reader has passed count, also once the clock has reached it.
 func TestStreams_ClockBelievedAhead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

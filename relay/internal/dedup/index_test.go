@@ -141,7 +141,7 @@ func heapInUse() int {
 	return int(s.HeapAlloc)
 }
 
-// The times of lookups are those that the caller passes: the package reads no clock.
+// The caller passes the times of lookups: the package reads no clock.
 func TestLines_GapsAreDueByTheTimeOfTheCaller(t *testing.T) {
 	t.Parallel()
 	x, a, began := NewLines(most(100), idle), relaytest.EventID(1), time.Unix(1, 0)

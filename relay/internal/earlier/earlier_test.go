@@ -9,8 +9,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/cdclog"
 )
 
-// evidence has the fate of each row by its number, the numbers that are in the topic, and
-// those of settled dead letters.
+// evidence has the fate of each row by its number, the numbers that are in the topic, and the
+// numbers of settled dead letters.
 type evidence struct {
 	fates            map[int64]Fate
 	inTopic, settled map[int64]bool

@@ -28,7 +28,7 @@ func (o *ownership) Check() error {
 // close closes the fence.
 func (o *ownership) close() { o.closesAfter = 0 }
 
-// sink is a connection that counts what is written to it, and fails with err.
+// sink is a connection that counts the bytes written to it, and fails with err.
 type sink struct {
 	net.Conn
 	bytes int
@@ -163,8 +163,8 @@ func connectTCP(t *testing.T) (client, server net.Conn) {
 	return client, server
 }
 
-// The kernel drops what it has not sent once the shard is lost: the broker sees a reset
-// connection, not its end. That includes connections with TLS.
+// The kernel drops unsent data once the shard is lost: the broker sees a reset connection, not its
+// end. That includes connections with TLS.
 func TestConnections_AreReset(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

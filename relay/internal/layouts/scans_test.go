@@ -18,7 +18,7 @@ func done(started, until int) checkpoint.Scan {
 	return checkpoint.Scan{Started: day(started), Reason: backfill.Outrun, State: checkpoint.ScanDone, Until: day(until), Mark: day(started), Ranges: backfill.Ranges}
 }
 
-// A finished scan covers what the finished scans of all shards cover.
+// A finished scan covers only the time that the finished scans of all shards cover.
 func TestDoneScans(t *testing.T) {
 	t.Parallel()
 	forced := func(s checkpoint.Scan, from int) checkpoint.Scan {
@@ -116,7 +116,7 @@ func TestUnfinishedScans(t *testing.T) {
 	}
 }
 
-// Scans of other layouts continue, with what they finished, and are taken over once.
+// Scans of other layouts continue, with their finished ranges, and are taken over once.
 func TestTakeOver_Scans(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

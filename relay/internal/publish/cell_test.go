@@ -30,7 +30,7 @@ import (
 )
 
 // cellModel is the world of a cell: readers, a broker, a table for dead letters and a replayer, which
-// do by chance what they may do.
+// take their permitted steps at random.
 type cellModel struct {
 	*rapid.T
 	cell    *cell
@@ -45,7 +45,8 @@ type cellModel struct {
 	pings   []*calls.Call
 	away    bool // the broker accepts nothing
 	gates   map[int32]bool
-	// published is what the topics contain of each aggregate; settled what the readers were told.
+	// published contains the events of each aggregate in the topics; settled the events that were
+	// reported to the readers.
 	published [modelAggregates][]int64
 	settled   map[uint64]bool
 	load      loadMeter
@@ -64,7 +65,8 @@ type modelEvent struct {
 
 const modelAggregates = 3
 
-// modelFlight is what the broker has of a lane, in its order. After an error all come back with it.
+// modelFlight contains the records of a lane that the broker has, in its order. After an error all
+// come back with it.
 type modelFlight struct {
 	sent                []*item
 	broken              error
@@ -124,7 +126,7 @@ func (m *cellModel) Settle(id uint64) {
 	}
 }
 
-// step is what the driver does with an input, until it waits for the next one.
+// step processes an input like the driver, until that waits for the next one.
 func (m *cellModel) step(in input) {
 	m.execute(m.cell.Step(&in, time.Now()))
 	for len(m.cell.due) > 0 {
@@ -395,7 +397,7 @@ func (m *cellModel) pass(t *rapid.T) {
 	m.tick()
 }
 
-// tick passes what is due.
+// tick passes due timers.
 func (m *cellModel) tick() {
 	for i := 0; i < len(m.timers); {
 		if e := m.timers[i]; !e.until.After(time.Now()) {

@@ -41,19 +41,19 @@ type laneModel struct {
 	next   int64   // number of the next event
 	sent   []*item // the producer has them, in their order
 	broken error   // the producer returns all that it has with it
-	begins bool    // the writer has not looked at the front yet
+	begins bool    // the writer has not read the front yet
 	writes *item   // the dead letter that is being written
 	chain  []int64 // open dead letters
-	topic  []int64 // what the topics contain
-	wants  reason  // what the lane waits for since the last step
+	topic  []int64 // the events in the topics
+	wants  reason  // the lane's reason to wait since the last step
 	making bool    // its topic is being looked up
 	log    bool    // its events wait in the log
 	seen   map[[2]laneState]bool
 }
 
 // The specification: the topics contain each event once, in the order of the aggregate; the queue
-// forgets an event only if it is there, or a dead letter, or waits in the log; and what the lane
-// waits for exists, and changes by an event that makes it decide again.
+// forgets an event only if it is there, or a dead letter, or waits in the log; and the condition
+// that the lane waits for exists, and changes by an event that makes it decide again.
 func (m *laneModel) check(*rapid.T) {
 	for i, seq := range m.topic {
 		if seq != int64(i+1) {
@@ -81,7 +81,7 @@ func (m *laneModel) check(*rapid.T) {
 	}
 }
 
-// holds reports whether what the lane waits for still exists.
+// holds reports whether the condition that the lane waits for still exists.
 func (m *laneModel) holds(it *item) bool {
 	switch m.wants {
 	case forRecords, forReturn:
@@ -143,7 +143,7 @@ func (m *laneModel) pump() {
 	m.Fatalf("the lane does not come to rest in state %s", laneStates[m.state])
 }
 
-// look sets what cell.view reads.
+// look sets the fields that cell.view reads.
 func (m *laneModel) look() {
 	if it := m.firstQueued(); it != nil {
 		m.v.behind, m.v.large = m.v.replay == noReplay && m.behind(it), len(it.event.Payload) > 0

@@ -25,8 +25,8 @@ func (b *fixture) offer(e outbox.Event, settled func()) {
 	}
 }
 
-// A lane that was removed may still be among those that wait for a partition: it does not remove the
-// lane that its aggregate has now.
+// A lane that was removed may still be among the lanes that wait for a partition: it does not remove
+// the lane that its aggregate has now.
 func TestCell_ARemovedLaneRemovesNoOther(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)

@@ -62,8 +62,8 @@ func deadLettersAroundAWaitingEvent(t *testing.T) {
 	})
 }
 
-// A previous instance had event 2 with the producer when it ended, and events around it are
-// dead letters: those after it wait until the sweep has read the rows of that time and event 2
+// A previous instance had event 2 with the producer when it ended, and events around it are dead
+// letters: dead letters after it wait until the sweep has read the rows of that time and event 2
 // was looked up, unless the topic contains event 2.
 func TestStart_DeadLettersAfterAnUnknownEvent(t *testing.T) {
 	t.Parallel()
@@ -148,8 +148,8 @@ func TestStart_ADeadLetterWaitsForTheScan(t *testing.T) {
 	})
 }
 
-// The event before a chain is unknown: that concerns each of its dead letters up to a gap,
-// in case an operator settles those before it, until the events before are looked up.
+// The event before a chain is unknown: that concerns each of its dead letters up to a gap, in case
+// an operator settles the ones before it, until the events before are looked up.
 func TestStart_AnUnknownEventBeforeAChain(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)

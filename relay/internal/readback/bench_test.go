@@ -14,8 +14,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-// BenchmarkReadback is a start after 100,000 events, on a broker on loopback.
-// What is waited for quiet is in it.
+// BenchmarkReadback is a start after 100,000 events, on a broker on loopback. The wait for quiet is
+// included.
 func BenchmarkReadback(b *testing.B) {
 	const n = 100_000
 	cluster := world.StartBroker(b, kfake.SeedTopics(6, "OrderCreated", "OrderUpdated"))

@@ -11,7 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/relay/internal/relaytest"
 )
 
-// A record of an edited event says that the event in the outbox is out.
+// A record of an edited event shows that the event in the outbox is published.
 func TestReadBack_AnEditStandsForTheOriginal(t *testing.T) {
 	t.Parallel()
 	for _, original := range []string{gocql.MustRandomUUID().String(), "order-7/2"} {

@@ -84,7 +84,7 @@ func (s *backShards) run() {
 	wg.Wait()
 }
 
-// check checks that one knows what is its own, and nothing else.
+// check checks that shard i knows its own events, and no others.
 func (s *backShards) check(i int, all []outbox.Event) {
 	s.t.Helper()
 	r, n := s.readers[i], 0
@@ -102,8 +102,8 @@ func (s *backShards) check(i int, all []outbox.Event) {
 	}
 }
 
-// Shards that begin together read the topics once, and each knows what it would if it
-// had read them alone.
+// Shards that begin together read the topics once, and each knows the same events as if it had read
+// them alone.
 func TestReadBacks_OnceForAllShards(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestReadBacks_OnceForAllShards(t *testing.T) {
 	})
 }
 
-// One that is far behind reads what it has to, and the others do not read it too.
+// A shard that is far behind reads its own backlog, and the others do not read it too.
 func TestReadBacks_OneThatIsFarBehind(t *testing.T) {
 	t.Parallel()
 	for _, behind := range []int{0, 3} {
@@ -157,9 +157,9 @@ func TestReadBacks_OneThatIsFarBehind(t *testing.T) {
 	}
 }
 
-// What a start remembers is bounded by what the other shards of its process leave, at least
-// by its share, whether it reads alone or with others; what it remembers counts for those
-// that begin after it.
+// The memory of a start is bounded by the part that the other shards of its process leave, at least
+// by its share, whether it reads alone or with others; its memory counts for shards that begin
+// after it.
 func TestReadBacks_BoundedByTheProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -308,8 +308,8 @@ func TestReadBacks_WhoeverDoesNotGoAlong(t *testing.T) {
 	}
 }
 
-// BenchmarkReadBacks is a start of eight shards of a process after 200,000 events, on a
-// broker on loopback: each for itself, and together. What is waited for quiet is in it.
+// BenchmarkReadBacks is a start of eight shards of a process after 200,000 events, on a broker on
+// loopback: each for itself, and together. The wait for quiet is included.
 func BenchmarkReadBacks(b *testing.B) {
 	const n, shards = 200_000, 8
 	cluster := world.StartBroker(b, kfake.SeedTopics(6, "OrderCreated", "OrderUpdated"))

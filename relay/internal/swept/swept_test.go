@@ -26,8 +26,9 @@ func TestTracker_RemembersABoundedNumber(t *testing.T) {
 	}
 }
 
-// The sweep reader found the event first because of what the tail reader did around its write
-// time. The last microsecond of a wait and of a failure belong to it, the first of the range to the range.
+// The tail reader's state around the write time of an event is the cause that the sweep reader found it
+// first. The last microsecond of a wait and of a failure belong to it, the first of the range to the
+// range.
 func TestTracker_Cause(t *testing.T) {
 	t.Parallel()
 	left, other := relaytest.EventID(1), relaytest.EventID(2)

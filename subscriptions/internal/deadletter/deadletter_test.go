@@ -161,8 +161,8 @@ func TestNew_KeepsTheReferenceOfThePayload(t *testing.T) {
 	}
 }
 
-// Jobs and notices find a dead letter by the time at which it appeared, not by that of its
-// first delivery: a job made before does not select it, and a later look finds it.
+// Jobs and notices find a dead letter by the time at which it appeared, not by the time of its
+// first delivery: a job made before does not select it, and a later query finds it.
 func TestNew_ListedByTheTimeOfTheDeadLetter(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

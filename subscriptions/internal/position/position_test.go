@@ -88,7 +88,7 @@ func TestDecode_RefusesOtherTexts(t *testing.T) {
 	}
 }
 
-// Any text is refused, or is the metadata of what it decodes to.
+// Any text is refused, or equals the metadata of its decoded value.
 func FuzzDecode(f *testing.F) {
 	var s Set
 	for _, o := range []int64{1, 2, 77, 4000} {

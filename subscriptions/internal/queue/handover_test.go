@@ -11,7 +11,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/internal/position"
 )
 
-// handOver hands a queue over to its next owner, which begins at a time with what is durable.
+// handOver hands a queue over to its next owner, which begins at a time with the durable state.
 func handOver(q *Queue, at time.Time, with func(*Start)) *Queue {
 	p := q.Position()
 	settled, of, err := position.Decode(p.Offset, p.Metadata)
@@ -147,8 +147,8 @@ func TestQueue_HandOverAfterADurableEnd(t *testing.T) {
 	}
 }
 
-// A failed delivery counts although its row is not stored, also if it was the last one and if
-// the end of its lease was the failure. Whoever gets the message next, it is delivered
+// A failed delivery counts although its row is not stored, also if it was the last one and if the
+// end of its lease was the failure. Whichever owner has the message next, it is delivered
 // MaxReceive times.
 func TestQueue_HandOverOfFailedDeliveries(t *testing.T) {
 	t.Parallel()
@@ -268,8 +268,8 @@ func TestQueue_HandOverBetweenClocks(t *testing.T) {
 	}
 }
 
-// A key that another partition has is leased there alone: what the former owner had leased of it
-// waits for its turn, and no lease of a run is continued without the ones before.
+// A key that another partition has is leased there alone: messages that the former owner had leased
+// of it wait for their turn, and no lease of a run is continued without the ones before.
 func TestQueue_HandOverOfATakenKey(t *testing.T) {
 	t.Parallel()
 	for name, rows := range map[string][]Row{"records": nil, "rows": {{Offset: 0, Key: "k", Behind: true}, {Offset: 1, Key: "k", Attempts: 1, NextAt: start}}} {

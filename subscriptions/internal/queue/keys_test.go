@@ -190,7 +190,7 @@ func TestKeys_KeepTheirPromise(t *testing.T) {
 			for len(flying) > 0 {
 				n := len(flying)
 				settle(0, Ack)
-				if len(flying) == n { // its lease had ended, or it was out of order
+				if len(flying) == n { // its lease had ended, or its turn had not come
 					flying = append(flying[1:], flying[0])
 				}
 			}

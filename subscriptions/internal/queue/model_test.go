@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 
 var errFault = errors.New("no luck")
 
-// fact is what the model knows of a record.
+// fact is the model's knowledge of a record.
 type fact struct {
 	record    Record
 	filtered  bool
@@ -85,7 +85,7 @@ func (m *model) outcome(offset int64, a Action, o Outcome) {
 	}
 }
 
-// start begins with what is stored, as the next owner does.
+// start begins with the stored state, as the next owner does.
 func (m *model) start() {
 	if m.q != nil {
 		m.q.Close()
@@ -305,7 +305,7 @@ func (m *model) commit(fault string) {
 	}
 }
 
-// work does what the queue asks for, with a fault for each part.
+// work executes the requests of the queue, with a fault for each part.
 func (m *model) work(faults *rapid.Generator[string]) {
 	w := m.q.Work(rapid.IntRange(1, 5).Draw(m.t, "most"))
 	result := func() (applied bool, err error) {

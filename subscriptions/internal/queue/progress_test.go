@@ -6,7 +6,7 @@ import (
 )
 
 // The time before which a forgotten message had ended is never earlier than its end, and the
-// remembered times are those of the acknowledgements.
+// remembered times are the times of the acknowledgements.
 func TestProgress_ForgetsHonestly(t *testing.T) {
 	t.Parallel()
 	q := fillQueue(2*maxPast + 10)

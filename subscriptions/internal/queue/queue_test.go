@@ -168,8 +168,8 @@ func TestQueue_ABlockedKeyCostsItsOwn(t *testing.T) {
 	}
 }
 
-// Also behind a million stored messages of a blocked key those of other keys are delivered,
-// and the purge and the progress know the stored ones.
+// Also behind a million stored messages of a blocked key messages of other keys are delivered, and
+// the purge and the progress know the stored ones.
 func TestQueue_AMillionStoredMessages(t *testing.T) {
 	t.Parallel()
 	const stored = 1_000_000

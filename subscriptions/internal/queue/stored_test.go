@@ -253,8 +253,8 @@ func TestQueue_RepeatsFailedWork(t *testing.T) {
 	}
 }
 
-// Rows of a former owner: failed deliveries wait for their time, those behind them for their
-// turn, and what was being given up is given up.
+// Rows of a former owner: failed deliveries wait for their time, messages behind them for their
+// turn, and a message that was becoming a dead letter becomes one.
 func TestNew_RestoresRows(t *testing.T) {
 	t.Parallel()
 	q := New(strict, Start{Offset: 10, Rows: []Row{

@@ -71,8 +71,8 @@ func TestMessage_IsThatOfItsStruct(t *testing.T) {
 	})
 }
 
-// A message contains the bytes of its record; a line of an event stream has those of data with
-// line breaks beside it.
+// A message contains the bytes of its record; a line of an event stream has the bytes of data with
+// line breaks beside the data.
 func TestMessage_KeepsTheBytes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -50,8 +50,8 @@ func TestAppender_ContinuesBehindEventsThatItWouldRefuse(t *testing.T) {
 }
 
 // The batch of docs/protocol.md, "State and events in one partition", with a session whose policy
-// is the driver's: the response of an attempt that is decided is a timeout. What was applied is
-// not reported as refused.
+// is the driver's: the response of an attempt that is decided is a timeout. A change that was
+// applied is not reported as refused.
 func TestOnePartition_ReportsALostResponse(t *testing.T) {
 	eachVersion(t, "", onePartitionReportsALostResponse)
 }

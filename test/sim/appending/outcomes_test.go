@@ -69,7 +69,7 @@ func TestAppendNext_Outcomes(t *testing.T) {
 	}
 }
 
-// Find tells a writer that refuses a change what AppendNext would find, and stores nothing.
+// Find returns to a writer that refuses a change the same result as AppendNext, and stores nothing.
 func TestFind(t *testing.T) {
 	for name, conf := range versions {
 		t.Run(name, func(t *testing.T) {

@@ -214,7 +214,7 @@ func TestSweep_SeveralAtOnce(t *testing.T) {
 					})
 				}
 				wg.Go(func() {
-					for _, id := range ids[:5] { // a writer that was never told of event 2
+					for _, id := range ids[:5] { // a writer that never learned of event 2
 						_, err := calm.AppendNext(t.Context(), at(id, 2), outbox.AppendOptions{VersionWrittenAt: time.Now()})
 						if _, ok := errors.AsType[*outbox.ConflictError](err); !ok {
 							t.Errorf("a writer beside the sweepers: %v, want a conflict", err)

@@ -179,8 +179,7 @@ func (w *writer) store(e *outbox.Event) {
 	}
 }
 
-// lossy loses what it should not lose: requests and responses, without the driver's knowledge. It
-// counts them.
+// lossy loses requests and responses without the driver's knowledge. It counts them.
 func lossy(seed uint64, dropped *atomic.Int64) func(context.Context, func(context.Context) error) error {
 	var mu sync.Mutex
 	rnd := rand.New(rand.NewPCG(seed, 1))

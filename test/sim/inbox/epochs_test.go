@@ -138,8 +138,8 @@ func TestFence_EpochsWithLostResponses(t *testing.T) {
 	}
 }
 
-// Two consumers own a partition: one delivers what the restore has undone, the other the new
-// events. No undone event is applied after a new one.
+// Two consumers own a partition: one delivers the events that the restore has undone, the other the
+// new events. No undone event is applied after a new one.
 func TestFence_EpochsWithTwoOwners(t *testing.T) {
 	bubble(t, []string{withEpochs}, func(t *testing.T, w world.World) {
 		const n, kept = 6, 2
@@ -179,7 +179,7 @@ func TestFence_EpochsWithTwoOwners(t *testing.T) {
 }
 
 // A row that is written again in an epoch and published again has its event's id: it is applied
-// once. Another event with the number, also in the epoch of the mark, is told from it.
+// once. Another event with the number, also in the epoch of the mark, is distinguished from it.
 func TestFence_EpochsOfOneEvent(t *testing.T) {
 	withID := strings.Replace(withEpochs, "applied_seq bigint static", "applied_seq bigint static, applied_id text static", 1)
 	bubble(t, []string{withID}, func(t *testing.T, w world.World) {

@@ -46,7 +46,7 @@ func (m *mail) send(context.Context) ([]byte, error) {
 	return fmt.Append(nil, "result ", m.mu.runs), nil
 }
 
-// do calls Do and checks what it returns.
+// do calls Do and checks its result.
 func do(t *testing.T, o *inbox.Once, m *mail, want string, wantFirst bool) {
 	t.Helper()
 	got, first, err := o.Do(t.Context(), "id", m.send)

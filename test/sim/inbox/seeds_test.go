@@ -162,7 +162,7 @@ func (s *simulation) consume(ctx context.Context, rnd *rand.Rand, f *inbox.Fence
 	}
 }
 
-// account is an aggregate whose effects depend on what was read.
+// account is an aggregate whose effects depend on the state that was read.
 const account = "account"
 
 // add adds the numbers of events to a sum that it reads with the mark, until ctx ends.

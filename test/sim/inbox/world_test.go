@@ -76,7 +76,7 @@ func mustHave(t *testing.T, s *gocql.Session, id string, want ...int64) {
 	t.Helper()
 	var history, lines []int64
 	var mark int64
-	// A serial read carries out what was decided only.
+	// A serial read completes only a decided write.
 	err := s.Query("SELECT history, applied_seq FROM totals WHERE id = ? LIMIT 1", id).Consistency(gocql.Serial).Scan(&history, &mark)
 	if err != nil && (len(want) > 0 || err != gocql.ErrNotFound) {
 		t.Fatal(err)

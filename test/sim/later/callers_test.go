@@ -15,8 +15,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/messages"
 )
 
-// order is one message that a caller hands in, and what it was told of it. Its
-// number is its payload.
+// order is one message that a caller hands in, and the responses that it received. Its number is
+// its payload.
 type order struct {
 	number    int
 	deliverAt time.Time
@@ -34,8 +34,8 @@ type order struct {
 	unsure bool
 	// hastened is when the release was first asked for; zero if it never was.
 	hastened time.Time
-	ids      map[gocql.UUID]bool // that it was told
-	told     []string            // all that it was told, for whoever looks for the cause of a failure
+	ids      map[gocql.UUID]bool // that it received
+	told     []string            // all responses that it received, to find the cause of a failure
 }
 
 // plan makes the orders of an episode that begins at from: for now, for soon,
@@ -82,11 +82,11 @@ func plan(rnd *rand.Rand, first int, from time.Time, n int, later []time.Time) [
 	return out
 }
 
-// random is a source of numbers for one who acts for the order. It is for the goroutine
-// that made the order.
+// random is a source of numbers for one actor on the order. It is for the goroutine that made the
+// order.
 func (o *order) random() *rand.Rand { return rand.New(rand.NewPCG(o.rnd.Uint64(), 'a')) }
 
-// hear notes what the caller is told.
+// hear records a response to the caller.
 func (o *order) hear(format string, args ...any) {
 	o.told = append(o.told, time.Now().UTC().Format("2006-01-02 15:04:05.000 ")+fmt.Sprintf(format, args...))
 }

@@ -20,8 +20,8 @@ import (
 const long = 10 * time.Minute
 
 // A scheduler dies at each message that it sends, which is carried out or not,
-// and nobody is there for long. ScyllaDB takes a row with any time since its CDC
-// generation began, so that what is taken up must get a time of its own.
+// and nobody is there for long. ScyllaDB takes a row with any time since its CDC generation began,
+// so that a message that is taken up must get a time of its own.
 func TestScheduler_DiesAtEachMessage(t *testing.T) {
 	for _, carried := range []bool{false, true} {
 		t.Run("carried out "+strconv.FormatBool(carried), func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestService_DiesWhileItReleases(t *testing.T) {
 					w.hand(ctx, o)
 					w.hurry(ctx, o, o.rnd)
 				})
-				w.sleep(24 * time.Hour) // who died before it removed the slot of then has left it
+				w.sleep(24 * time.Hour) // a service that died before it removed the slot of that time has left it
 				if last < 8 {
 					t.Errorf("a service sent only %d messages", last)
 				}
@@ -114,7 +114,7 @@ func TestService_DiesWhileItReleases(t *testing.T) {
 	}
 }
 
-// hand places an order of a caller who always hears of it in the end.
+// hand places an order of a caller that always receives a response in the end.
 func (w *world) hand(ctx context.Context, o *order) {
 	o.rnd, o.ids = w.random(), map[gocql.UUID]bool{}
 	w.orders = append(w.orders, o)

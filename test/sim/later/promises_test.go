@@ -15,7 +15,7 @@ import (
 
 const logTable = "outbox_messages_scylla_cdc_log"
 
-// seen is what the outbox's log has shown.
+// seen contains the events that the outbox's log has shown.
 type seen struct {
 	byNumber map[string]map[gocql.UUID]*sighting // payload and event id
 }
@@ -81,7 +81,7 @@ func (w *world) leftovers() {
 	}
 }
 
-// judge holds what was seen to what callers were told.
+// judge checks the events seen against the responses to callers.
 func (w *world) judge() {
 	var accepted, takenBack, out int
 	for _, o := range w.orders {
@@ -112,7 +112,7 @@ func (w *world) judge() {
 	w.t.Logf("%s: %d accepted, %d taken back, %d out", w, accepted, takenBack, out)
 }
 
-// judgeTimes holds an event to its time, and to what the relay can see: a row
+// judgeTimes checks an event against its time, and against the rows that the relay can see: a row
 // that turns up after the confidence window is one that its sweep has passed.
 func (w *world) judgeTimes(o *order, s *sighting) {
 	first := slices.MinFunc(s.written, time.Time.Compare)
@@ -132,14 +132,14 @@ func (w *world) judgeTimes(o *order, s *sighting) {
 	if w.tailed > 0 && s.soonest > w.tailed {
 		w.errorf("message %d turned up %s after the newest time of its write, too late for the relay's tail reader", o.number, s.soonest)
 	}
-	// Who finds a release that was cut off, and nobody looked at for as long as the
-	// outbox keeps its rows, cannot know whether it is out.
+	// A scheduler that finds an interrupted release that nobody read for as long as the outbox
+	// keeps its rows cannot know whether the event is published.
 	if apart := last.Sub(first); apart > relay.Defaults().ConfidenceWindow && apart < schema.DefaultRowTTL {
 		w.errorf("message %d was written at %s and again %s later", o.number, first, apart)
 	}
 }
 
-// errorf says what is wrong.
+// errorf reports a failure.
 func (w *world) errorf(format string, args ...any) {
 	w.t.Helper()
 	w.failures++

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// busy is how long an episode is in which everything happens, quiet how long
-	// what was left undone takes at most to turn up after it.
+	// busy is how long an episode is in which everything happens, quiet how long unfinished work
+	// takes at most to turn up after it.
 	busy  = 40 * time.Second
 	quiet = 80 * time.Second
 	// statementTimeout bounds one statement of any process.
@@ -117,9 +117,8 @@ func aYear(w *world) {
 	}
 }
 
-// settle lets all that is left be done: everything is well again, with one
-// scheduler whose clock goes right. It is awaited that what was due long ago is
-// known to be gone.
+// settle lets all that is left be done: everything is well again, with one scheduler whose clock
+// goes right. It waits long enough that messages due long ago are known to be gone.
 func (w *world) settle() {
 	w.hosts = []*host{{w: w, rnd: w.random(), run: scheduler}}
 	w.during(func() { time.Sleep(2*maxSkew + quiet) })
@@ -160,7 +159,7 @@ func (w *world) episode(more []*order) {
 	w.looking(func() { time.Sleep(quiet) })
 }
 
-// during runs all hosts while f does, and looks at the outbox until they have ended.
+// during runs all hosts while f does, and reads the outbox until they have ended.
 func (w *world) during(f func()) {
 	ctx, end := context.WithCancel(w.t.Context())
 	var all sync.WaitGroup
@@ -203,7 +202,7 @@ func (w *world) close() {
 	if err := w.node.Close(); err != nil {
 		w.t.Error(err)
 	}
-	time.Sleep(2 * time.Minute) // what the driver has on timers
+	time.Sleep(2 * time.Minute) // the driver's timers
 }
 
 func (w *world) String() string {

@@ -83,7 +83,7 @@ func (w *world) chaos(n, hosts, life int) {
 	}
 }
 
-// working acknowledges what it receives, after some time.
+// working acknowledges received messages, after some time.
 func (c *consumer) working(ctx context.Context) {
 	for ctx.Err() == nil {
 		p := c.w.any(c.rnd)

@@ -85,8 +85,8 @@ func (c *consumer) ackAll(ctx context.Context, got []*delivery) {
 	c.settle(ctx, all)
 }
 
-// decide returns what the consumer does with its deliveries, and some requests that have
-// no right to an effect.
+// decide returns the actions of the consumer on its deliveries, and some requests that have no
+// right to an effect.
 func (c *consumer) decide(got []*delivery) (out []step) {
 	for _, d := range got {
 		s := subscriptions.Settle{Action: subscriptions.ActionAck, Receipt: d.receipt}

@@ -13,7 +13,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/subscriptions/verify"
 )
 
-// judge checks what the ledger contains.
+// judge checks the ledger.
 type judge struct {
 	*ledger
 	deadLetters map[string][]*dlq.DeadLetter // by message

@@ -57,7 +57,7 @@ func (w *world) brokers(ctx context.Context, rnd *rand.Rand) {
 
 // beforeRequest runs before each request to the broker. It delays fetches while a partition
 // has no leader or its topic is another one: the client repeats them immediately, and the time
-// would stand still.
+// would not advance.
 func (w *world) beforeRequest(req kmsg.Request) (kmsg.Response, error, bool) {
 	w.broker.KeepControl()
 	switch r := req.(type) {
@@ -143,10 +143,10 @@ func (w *world) networks(ctx context.Context, rnd *rand.Rand) {
 	}
 }
 
-// operators change the subscription until ctx ends. What they do depends on the seed, so
-// that most seeds keep the checks that a seek or a purge makes impossible.
+// operators change the subscription until ctx ends. Their actions depend on the seed, so that most
+// seeds keep the checks that a seek or a purge makes impossible.
 func (w *world) operators(ctx context.Context, rnd *rand.Rand, l *ledger, recreates bool) {
-	// A seek to an offset of a former topic, and the number of partitions, are those of one topic.
+	// A seek to an offset of a former topic, and the number of partitions, concern one topic.
 	seeks, purges, resizes := rnd.IntN(3) == 0 && !recreates, rnd.IntN(3) == 0, rnd.IntN(3) == 0 && !recreates
 	moved := place{topics[rnd.IntN(len(l.Topics))], rnd.Int32N(partitions)}
 	for retry.Wait(ctx, time.Duration(rnd.Int64N(int64(8*time.Second)))) == nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/test/world"
 )
 
-// What a producer writes, be it an event or not, does nothing to the terminal of who
-// looks, nor looks like an event of its own.
+// Data of a producer, be it an event or not, neither controls the reader's terminal nor resembles
+// an event of its own.
 func TestTail_PrintsNoControlCharacters(t *testing.T) {
 	t.Parallel()
 	const hostile = "\x1b]0;title\a\x1b[2J\r\n\u009b31m"
@@ -73,7 +73,7 @@ func TestTail_PrintsRecordsOfAnyTime(t *testing.T) {
 	}
 }
 
-// The command reports when it listens, and prints what is written later; --since and --from-start begin earlier.
+// The command reports when it listens, and prints later events; --since and --from-start begin earlier.
 func TestTail_Listens(t *testing.T) {
 	t.Parallel()
 	broker := world.StartBroker(t, kfake.SeedTopics(2, "orders"))
@@ -140,7 +140,7 @@ func TestTail_CompletesTopics(t *testing.T) {
 	}
 }
 
-// listener calls then once the command reports that it listens, or what it waits for.
+// listener calls then once the command reports that it listens, or the cause of its wait.
 type listener struct {
 	mu   sync.Mutex
 	text strings.Builder

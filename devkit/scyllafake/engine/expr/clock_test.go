@@ -8,7 +8,7 @@ import (
 	"github.com/scylla-outbox/scylla-outbox/devkit/scyllafake/cqltype"
 )
 
-// testClock is a clock that stands still.
+// testClock is a clock that does not advance.
 type testClock struct{ at time.Time }
 
 func (c *testClock) Now() time.Time { return c.at }
