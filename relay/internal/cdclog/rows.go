@@ -45,12 +45,9 @@ type Reader struct {
 	bounded string // the same with an upper bound
 }
 
-// PageSize is the page size of a read, in rows. It bounds the rows of each group of
-// streams that were read and are not handed on.
+// PageSize is the page size of a read, in rows. A node ends a page at 1 MB, too: about 1,000 rows with
+// payloads of 500 bytes.
 const PageSize = 1000
-
-// wholePage is the page size of a read of all pages, which takes a round trip for each.
-const wholePage = 5000
 
 // NewReader returns a reader of the log of table. It omits rows of aggregates that own
 // does not contain.
@@ -72,12 +69,11 @@ func (l *Reader) Read(ctx context.Context, streams *StreamList, after, until int
 	if until > 0 {
 		q = l.session.Query(l.bounded, streams, gocql.MinTimeUUID(time.UnixMicro(after)), gocql.MinTimeUUID(time.UnixMicro(until+1)))
 	}
-	q = q.WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).PageSize(wholePage)
-	if !whole {
-		q = q.PageSize(PageSize)
-		q = q.Prefetch(0) // the next page may never be needed
+	prefetch := 0.0 // the next page may never be needed
+	if whole {
+		prefetch = 1 // the database reads a page while the one before is published
 	}
-	iter := q.Iter()
+	iter := q.WithContext(ctx).Consistency(gocql.LocalQuorum).Idempotent(true).PageSize(PageSize).Prefetch(prefetch).Iter()
 	r := NewRowReader(&l.table, l.own, known)
 	for !more && iter.Scan(r.Dest()...) {
 		more = !whole && iter.WillSwitchPage()
