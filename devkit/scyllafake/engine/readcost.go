@@ -10,8 +10,8 @@ import (
 
 // ReadCosts counts the rows of paged reads of named partitions: the rows that a real
 // node reads and the rows that it returns. For each page a node reads up to a page of
-// every partition that the statement names and that earlier pages did not end, and
-// discards the rest.
+// every partition that the statement names and that earlier pages did not end, of rows or of
+// bytes, and discards the rest.
 type ReadCosts struct{ read, returned atomic.Int64 }
 
 // Rows returns the numbers of rows read and returned so far.
@@ -37,11 +37,15 @@ func (s *selection) rowsRead(more bool) (rows int64, err error) {
 		return rows, nil
 	}
 	after := s.src.position(&s.view)
+	page := s.pageSize
+	if len(s.rows) > 0 { // as many rows of this size as a page has bytes
+		page = min(page, max(1, uint64(s.n)*maxPageBytes/uint64(len(s.rows))))
+	}
 	for i := s.src.nextKey - 1; i < len(s.src.keys); i++ {
 		sc := store.Scan{Table: s.q.table, Key: s.src.keys[i], Token: s.q.table.Token(s.src.keys[i]), Ranges: s.src.ranges, Reverse: s.src.reversed}
-		most := s.pageSize
+		most := page
 		if i == s.src.nextKey-1 {
-			sc.After, most = &after, s.pageSize-min(s.pageSize, uint64(s.src.rows))
+			sc.After, most = &after, page-min(page, uint64(s.src.rows))
 		}
 		n, err := countRows(s.src.store, sc, most)
 		if err != nil {
