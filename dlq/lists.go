@@ -218,17 +218,17 @@ type hourCount struct {
 	n     int64
 }
 
-// count counts the entries of all lists of a kind by value, whose first failure is in the hours
-// from since to until; the zero time is no bound. It returns the first failure among the values for
-// which of is true.
-func (ls *lists) count(ctx context.Context, kind string, since, until time.Time, of func(value string) bool) (map[string]int64, time.Time, error) {
+// count counts the entries of the lists of a kind by value, whose first failure is in the hours
+// from since to until; the zero time is no bound. It counts the values for which counted is true, all if
+// that is nil, and returns the first failure among the values for which of is true.
+func (ls *lists) count(ctx context.Context, kind string, since, until time.Time, counted, of func(value string) bool) (map[string]int64, time.Time, error) {
 	keys, err := ls.announcedBuckets(ctx, kind)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
 	keys = slices.DeleteFunc(keys, func(k bucketKey) bool {
 		hour := time.Unix(k.bucket, 0)
-		return hour.Before(since.UTC().Truncate(time.Hour)) || !until.IsZero() && !hour.Before(until)
+		return counted != nil && !counted(k.value) || hour.Before(since.UTC().Truncate(time.Hour)) || !until.IsZero() && !hour.Before(until)
 	})
 	hours := make(map[string][]time.Time)
 	for _, k := range keys {
@@ -245,7 +245,9 @@ func (ls *lists) count(ctx context.Context, kind string, since, until time.Time,
 	g.SetLimit(statsQueries)
 	for _, p := range parts {
 		g.Go(func() error {
-			if err := ls.db.Select(gctx, ls.stmt.lookupSizes, kind, p.value, p.hours).Scan(&p.n); err != nil {
+			qctx, cancel := context.WithTimeout(gctx, ls.db.Timeout)
+			defer cancel()
+			if err := ls.db.Select(qctx, ls.stmt.lookupSizes, kind, p.value, p.hours).Scan(&p.n); err != nil {
 				return fmt.Errorf("count the list of %s %s: %w", kind, p.value, err)
 			}
 			return nil

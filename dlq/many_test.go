@@ -1,6 +1,7 @@
 package dlq
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -126,6 +127,60 @@ func TestStore_ManyDeadLetters(t *testing.T) {
 		t.Errorf("Tally() = %v, %v", tally, err)
 	}
 	t.Logf("a tally of open dead letters in %s", time.Since(begun))
+}
+
+// A caller that ends its own context while it takes an entry gets the others or an error. After its
+// error it gets none.
+func TestChains_EndWithTheirCaller(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ls := manyDead(40)
+	for i, l := range ls {
+		l.Table, l.AggregateID, l.Sequence = testTable, "busy", int64(i+1)
+		if _, err := b.Write(t.Context(), l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	n := 0
+	err := b.Chains(ctx, testTable, func(e ChainEntry) error {
+		if n++; n == len(ls)-1 {
+			time.Sleep(200 * time.Millisecond) // meanwhile the other buckets, which are empty, are read
+			end()
+		}
+		return nil
+	})
+	if err == nil && n < len(ls) {
+		t.Errorf("%d of %d dead letters, and no error", n, len(ls))
+	}
+	n, errTaken := 0, errors.New("taken")
+	if err := b.Chains(t.Context(), testTable, func(ChainEntry) error { n++; return errTaken }); !errors.Is(err, errTaken) || n != 1 {
+		t.Errorf("Chains() = %v after %d calls, want the error of the first", err, n)
+	}
+}
+
+// A tally reads the lists of its statuses alone.
+func TestTally_ReadsItsStatuses(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ls := manyDead(6)
+	for i, l := range ls {
+		if l.Status = Pending; i > 1 {
+			l.Status = Suspended
+		}
+		l.FirstFailedAt = l.FirstFailedAt.Add(-time.Duration(i) * 24 * time.Hour)
+		if _, err := b.Write(t.Context(), l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hits := b.fault("dead_letter_lookups", engine.OpRead, 0, 0, faults.Effect{Delay: 1})
+	if tally, err := b.Tally(t.Context(), []Status{Failed}, time.Time{}, time.Time{}); err != nil || len(tally) != 1 || tally[Failed] != 0 {
+		t.Errorf("Tally() = %v, %v", tally, err)
+	}
+	if n := hits(); n != 0 {
+		t.Errorf("%d reads of lists of other statuses", n)
+	}
 }
 
 // AllChains reads no more dead letters than it may, of one bucket or of many.

@@ -126,6 +126,7 @@ func (s *Store) firstChains(ctx context.Context, tables []string, most int, f fu
 // concurrently. It calls f from one goroutine at a time, and for the entries of a bucket in order.
 func (s *Store) eachBucket(ctx context.Context, readers int, tables []string, read func(ctx context.Context, table string, bucket int) ([]ChainEntry, error), f func(table string, e ChainEntry) error) error {
 	turn := make(chan struct{}, 1) // has a token while f is called, which may wait: a mutex would stop the clock of a test
+	failed := false                // f has returned an error; used with the token
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(readers)
 	for _, table := range tables {
@@ -142,10 +143,11 @@ func (s *Store) eachBucket(ctx context.Context, readers int, tables []string, re
 				}
 				defer func() { <-turn }()
 				for _, e := range entries {
-					if gctx.Err() != nil { // f has failed
+					if failed {
 						return nil
 					}
 					if err := f(table, e); err != nil {
+						failed = true
 						return err
 					}
 				}
@@ -233,7 +235,7 @@ func (s *Store) Stats(ctx context.Context) (Stats, error) {
 			if kind != kindStatus {
 				open = nil
 			}
-			found, oldest, err := s.lists.count(gctx, kind, time.Time{}, time.Time{}, open)
+			found, oldest, err := s.lists.count(gctx, kind, time.Time{}, time.Time{}, nil, open)
 			if *counts = found; kind == kindStatus {
 				out.Oldest = oldest
 			}
@@ -260,7 +262,8 @@ var OpenStatuses = []Status{Pending, Blocked, Processing, Failed, Suspended}
 // hours from since to until; the zero time is no bound. Like Stats, it counts entries
 // of lists.
 func (s *Store) Tally(ctx context.Context, statuses []Status, since, until time.Time) (map[Status]int64, error) {
-	counts, _, err := s.lists.count(ctx, kindStatus, since, until, nil)
+	of := func(value string) bool { return slices.Contains(statuses, Status(value)) }
+	counts, _, err := s.lists.count(ctx, kindStatus, since, until, of, nil)
 	if err != nil {
 		return nil, err
 	}
