@@ -3,6 +3,7 @@ package orders
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -79,8 +80,17 @@ func (j *jsonObject) member(name string) {
 	j.b = append(append(append(j.b, '"'), name...), `":`...)
 }
 
-// quote writes a text. Invalid UTF-8 is replaced.
-func (j *jsonObject) quote(v string) { j.b, _ = jsontext.AppendQuote(j.b, v) }
+// quote writes a text. Invalid UTF-8 is replaced. As in encoding/json the line separators of Unicode
+// are escaped: a consumer may split a topic's values into lines.
+func (j *jsonObject) quote(v string) {
+	begin := len(j.b)
+	j.b, _ = jsontext.AppendQuote(j.b, v)
+	if strings.ContainsAny(v, "\u2028\u2029") {
+		j.b = append(j.b[:begin], lineSeparators.Replace(string(j.b[begin:]))...)
+	}
+}
+
+var lineSeparators = strings.NewReplacer("\u2028", `\u2028`, "\u2029", `\u2029`)
 
 func (j *jsonObject) open(name string, bracket byte) {
 	j.member(name)

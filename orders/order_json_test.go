@@ -1,6 +1,7 @@
 package orders
 
 import (
+	"bytes"
 	"encoding/json"
 	"reflect"
 	"testing"
@@ -42,6 +43,9 @@ func TestOrder_EncodesByItsTags(t *testing.T) {
 		if !reflect.DeepEqual(unmarshalAny(t, got), unmarshalAny(t, want)) {
 			t.Errorf("encode() = %s, want %s", got, want)
 		}
+	}
+	if got, err := (&Order{Lines: Lines{{Description: "a\u2028b\u2029c"}}}).encode(); err != nil || !bytes.Contains(got, []byte(`"a\u2028b\u2029c"`)) {
+		t.Errorf("encode() = %s, %v, want escaped line separators", got, err)
 	}
 	if _, err := (&Order{PlacedAt: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}).encode(); err == nil {
 		t.Error("a year of five digits is no error")
