@@ -23,7 +23,7 @@ func softLimit(live int64) int64 { return max(relayMemory, live+live/3+relayGarb
 // ctx ends. Go alone permits as much garbage as live memory, and below a fixed limit a full
 // dedup index, or two after a takeover, would leave the collector no room.
 func limitMemory(ctx context.Context) {
-	followLive(ctx, softLimit, func(limit int64) { debug.SetMemoryLimit(limit) })
+	followLive(ctx, time.Second, softLimit, func(limit int64) { debug.SetMemoryLimit(limit) })
 }
 
 const (
@@ -40,20 +40,21 @@ func gcPercent(live int64) int64 { return max(100, min(maxGCPercent, 100*apiGarb
 
 // permitGarbage keeps GOGC at gcPercent until ctx ends.
 func permitGarbage(ctx context.Context) {
-	followLive(ctx, gcPercent, func(percent int64) { debug.SetGCPercent(int(percent)) })
+	// Live memory that grows meanwhile may have as much garbage as GOGC permits.
+	followLive(ctx, 100*time.Millisecond, gcPercent, func(percent int64) { debug.SetGCPercent(int(percent)) })
 }
 
 // followLive sets a value that depends on the live memory until ctx ends.
-func followLive(ctx context.Context, choose func(live int64) int64, set func(int64)) {
+func followLive(ctx context.Context, interval time.Duration, choose func(live int64) int64, set func(int64)) {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	for last := int64(0); ; {
 		metrics.Read(live)
-		// To set it stops the process for a moment.
-		if next := choose(int64(live[0].Value.Uint64())); next > last || next < last/8*7 {
+		// To set it stops the process for a moment, so it may lag by an eighth.
+		if next := choose(int64(live[0].Value.Uint64())); next > last || 8*next < 7*last {
 			set(next)
 			last = next
 		}
-		if retry.Wait(ctx, time.Second) != nil {
+		if retry.Wait(ctx, interval) != nil {
 			return
 		}
 	}
