@@ -46,7 +46,7 @@ func (s *Sweeper) Purge(ctx context.Context, events []gocql.UUID, force bool, by
 	return out, m.flush(ctx)
 }
 
-// take is add for a dead letter that may not be purged.
+// take adds a copy if its dead letter may be purged.
 func (m *mover) take(ctx context.Context, c *dlq.Copy) error {
 	if !c.DeadLetter.PurgedAt.IsZero() {
 		// It was purged before, by any process; after a crash this removes the rest.
